@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The short names for everyday work; CMake does the building, scripts/ the rest.
+.PHONY: help run test build bench fuzz soak format lint install clean
+.DEFAULT_GOAL := help
+
+PREFIX ?= /usr/local
+TESTS ?=
+FUZZ_SECONDS ?= 60
+SEEDS ?= 100000
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
+
+run: build ## install what is missing, build, start
+	@build/holdfast version
+	@echo "The server is not part of Holdfast yet; this is the program that will start it."
+
+test: ## install what is missing, build, run every check (TESTS='NAME …' for some)
+	@scripts/test $(TESTS)
+
+build: ## build/holdfast, optimised and hardened
+	@scripts/setup build
+	@scripts/build release holdfast
+	@ln -sfn release/holdfast build/holdfast
+
+bench: ## run the benchmarks
+	@scripts/setup build
+	@scripts/build release
+	@for b in build/release/bench/bench_*; do [ ! -x "$$b" ] || { echo "== $$b"; "$$b" || exit; }; done
+
+fuzz: ## fuzz each target for FUZZ_SECONDS (60) with libFuzzer
+	@scripts/setup test
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+soak: ## a long simulation: SEEDS (100000) histories
+	@scripts/setup build
+	@scripts/build release sim
+	build/release/tests/sim --seeds $(SEEDS)
+
+format: ## let clang-format rewrite the sources
+	@scripts/setup test
+	@scripts/sources src tests bench | xargs clang-format -i
+
+lint: ## the checks that need no test run
+	@scripts/test lint
+
+install: build ## into PREFIX (/usr/local), below DESTDIR
+	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+
+clean: ## remove build/
+	rm -rf build

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "app/version.h"
+
+#include "app/version_gen.h"
+
+void version_print(FILE *out)
+{
+    if (HF_COMMIT[0])
+        fprintf(out, "holdfast %s (%s)\n", HF_VERSION, HF_COMMIT);
+    else
+        fprintf(out, "holdfast %s\n", HF_VERSION);
+}

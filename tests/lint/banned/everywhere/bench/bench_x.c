@@ -1,0 +1,1 @@
+long n = atol(argv[1]);

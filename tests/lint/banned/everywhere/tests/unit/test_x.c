@@ -1,0 +1,1 @@
+char *name = mktemp(text);

@@ -1,0 +1,1 @@
+void now(struct timespec *ret) { clock_gettime(CLOCK_MONOTONIC, ret); }

@@ -1,0 +1,1 @@
+void *p(void) { return malloc(3); }

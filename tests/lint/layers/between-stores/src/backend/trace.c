@@ -1,0 +1,1 @@
+#include "backend/local/engine.h"

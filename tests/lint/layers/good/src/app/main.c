@@ -1,0 +1,2 @@
+#include "backend/local/local.h"
+#include "doors/native/jobs.h"

@@ -1,0 +1,2 @@
+#include "backend/local/local.h"
+#include "core/job.h"

@@ -1,0 +1,5 @@
+#include "core/job.h"
+
+#include <string.h>
+
+#include "base/buf.h"

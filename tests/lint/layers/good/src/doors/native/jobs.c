@@ -1,0 +1,3 @@
+#include "broker/enqueue.h"
+#include "core/job.h"
+#include "http/router.h"

@@ -1,0 +1,3 @@
+#include "../core/job.h"
+#include "buf.h"
+#include "util/misc.h"

@@ -1,0 +1,1 @@
+#include "broker/waiters.h"

@@ -1,0 +1,2 @@
+#include "base/buf.h"
+#include "core/job.h"

@@ -1,0 +1,2 @@
+#include "core/job.h"
+  #  include   "backend/backend.h"

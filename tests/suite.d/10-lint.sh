@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# What can be said about the sources without running them, and the proof that the checks can fail.
+source "$(dirname "$0")/tap.bash"
+
+# A fixture is a small tree with src/ and a file `expect`: what the check prints about it, sorted.
+# An empty `expect` is a tree that must pass.
+fixture_check() {
+  local check=$1 fixture=$2 said status=0 expected=0
+  said=$("scripts/$check" "$fixture") || status=$?
+  [ ! -s "$fixture/expect" ] || expected=1
+  diff -u "$fixture/expect" <(printf '%s' "$said" | LC_ALL=C sort) && [ "$status" -eq "$expected" ]
+}
+
+format_check() {
+  scripts/sources src tests bench | xargs clang-format --dry-run -Werror
+}
+
+tap_check lint/layers scripts/check-layers
+tap_check lint/banned scripts/check-banned
+export -f fixture_check format_check
+for check in layers banned; do
+  for fixture in tests/lint/"$check"/*/; do
+    fixture=${fixture%/}
+    tap_check "lint/check-$check on ${fixture##*/}" \
+      bash -c 'fixture_check "$@"' - "check-$check" "$fixture"
+  done
+done
+tap_check lint/format bash -c 'set -o pipefail; format_check'
+HF_TEST_TIMEOUT=600 tap_check lint/tidy scripts/tidy
+tap_done

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The conformance suite: the same cases on every backend, under both pairs of sanitizers.
+source "$(dirname "$0")/tap.bash"
+
+if compgen -G 'tests/conform/*.c' >/dev/null; then
+  tap_cases 'conform (debug)' build/debug/tests/conform
+  tap_cases 'conform (tsan)' "${tap_fixed_layout[@]}" build/tsan/tests/conform
+fi
+tap_done

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The JSON reader against Node's JSON.parse: the same texts accepted, the same refused. The seed is
+# printed when they differ; HF_SEED=n repeats a run.
+source "$(dirname "$0")/tap.bash"
+
+tap_check 'fuzz/json agrees with Node' node tests/fuzz/json_differential.mjs \
+  build/debug/tests/fuzz/fuzz_json tests/fuzz/corpus/fuzz_json 60000 "${HF_SEED:-$RANDOM}"
+tap_done

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Sourced by the scripts of tests/suite.d, which print TAP to scripts/test:
+#
+#   tap_cases NAME COMMAND…   a program that prints TAP itself; its cases are renumbered and passed on
+#   tap_check NAME COMMAND…   any other program: one case, passed when it exits with 0
+#   tap_fail NAME TEXT        one failed case
+#   tap_done                  the plan; the last line of every script
+#
+# HF_ONLY holds the patterns given to scripts/test: a name that none of them matches is left out.
+# HF_TEST_TIMEOUT is the time in seconds after which a program is killed and counts as failed.
+# A program that crashes, is killed, exits with an error though all its cases passed (a leak, a
+# race), or does not run all the cases it promised, adds a failed case of its own.
+
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+
+tap_count=0
+tap_log=$(mktemp)
+trap 'rm -f "$tap_log"' EXIT
+
+export CMOCKA_MESSAGE_OUTPUT=TAP
+export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}"
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
+
+# Programs under the thread sanitizer need a fixed address layout on kernels with many random bits.
+tap_fixed_layout=()
+if setarch -R true 2>/dev/null; then
+  tap_fixed_layout=(setarch -R)
+fi
+
+tap_wanted() {
+  local pattern
+  [ -n "${HF_ONLY:-}" ] || return 0
+  for pattern in $HF_ONLY; do
+    # shellcheck disable=SC2254 # a pattern, on purpose
+    case $1 in *$pattern*) return 0 ;; esac
+  done
+  return 1
+}
+
+# Runs "$@" into the log; sets tap_rc and tap_took (seconds, two decimals).
+tap_execute() {
+  local start=${EPOCHREALTIME/[.,]/}
+  # The outer redirection takes bash's own remark on a program that died of a signal.
+  { timeout --kill-after=10 "${HF_TEST_TIMEOUT:-300}" "$@" >"$tap_log" 2>&1 </dev/null; } 2>/dev/null
+  tap_rc=$?
+  local us=$((${EPOCHREALTIME/[.,]/} - start))
+  tap_took=$(printf '%d.%02d' $((us / 1000000)) $((us % 1000000 / 10000)))
+}
+
+tap_why() {
+  if [ "$tap_rc" -eq 124 ] || [ "$tap_rc" -eq 137 ]; then
+    echo "killed after ${HF_TEST_TIMEOUT:-300} s"
+  elif [ "$tap_rc" -gt 128 ]; then
+    echo "signal $(kill -l $((tap_rc - 128)))"
+  else
+    echo "exit status $tap_rc"
+  fi
+}
+
+tap_show_log() {
+  sed 's/^/# | /' "$tap_log"
+}
+
+tap_ok() {
+  tap_count=$((tap_count + 1))
+  echo "ok $tap_count - $1"
+}
+
+tap_not_ok() {
+  tap_count=$((tap_count + 1))
+  echo "not ok $tap_count - $1"
+}
+
+tap_fail() {
+  tap_wanted "$1" || return 0
+  tap_not_ok "$1: $2"
+}
+
+tap_check() {
+  local name=$1
+  shift
+  tap_wanted "$name" || return 0
+  tap_execute "$@"
+  if [ "$tap_rc" -eq 0 ]; then
+    tap_ok "$name"
+    echo "# $(printf '%-46s %4d ok %12s s' "$name" 1 "$tap_took")"
+  else
+    tap_not_ok "$name: $(tap_why)"
+    tap_show_log
+  fi
+}
+
+tap_cases() {
+  local name=$1 line plan='' seen=0 bad=0
+  shift
+  tap_wanted "$name" || return 0
+  tap_execute "$@"
+  while IFS= read -r line; do
+    case $line in
+      1..[0-9]*)
+        line=${line#1..}
+        plan=$((${plan:-0} + ${line%%[!0-9]*})) # a program with several groups has several plans
+        ;;
+      'ok '*)
+        seen=$((seen + 1))
+        tap_ok "$name: $(tap_title "${line#ok }")"
+        ;;
+      'not ok '*)
+        seen=$((seen + 1))
+        bad=$((bad + 1))
+        tap_not_ok "$name: $(tap_title "${line#not ok }")"
+        ;;
+    esac
+  done < <(tr -d '\000' <"$tap_log" | sed 's/^[ \t]*//' | grep -E '^(ok |not ok |1\.\.[0-9])')
+  if [ "$tap_rc" -gt 123 ] || { [ "$tap_rc" -ne 0 ] && [ "$bad" -eq 0 ]; }; then
+    bad=$((bad + 1))
+    tap_not_ok "$name: $(tap_why) after $seen of ${plan:-unknown} cases"
+  elif [ -z "$plan" ] || [ "$plan" -ne "$seen" ] || [ "$seen" -eq 0 ]; then
+    bad=$((bad + 1))
+    tap_not_ok "$name: ran $seen of ${plan:-unknown} promised cases"
+  fi
+  if [ "$bad" -gt 0 ]; then
+    tap_show_log
+  else
+    echo "# $(printf '%-46s %4d ok %12s s' "$name" "$seen" "$tap_took")"
+  fi
+}
+
+# "12 - queue_is_fair" → "queue_is_fair"
+tap_title() {
+  local title=${1#"${1%%[!0-9]*}"}
+  title=${title# }
+  echo "${title#- }"
+}
+
+tap_done() {
+  echo "1..$tap_count"
+}
