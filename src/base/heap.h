@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A four-way min-heap of (order, sequence) keys.
+ *
+ * Entries are 16 bytes, four children share one cache line, and sifting never touches what the
+ * entries stand for. The array lives in chunks of 1 MiB: it grows and shrinks without copying.
+ * Removal is lazy: owners leave stale entries in place and call heap_scrub now and then, which
+ * looks at a bounded number of entries, so that no call ever stops the loop. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct heap_entry {
+    uint64_t order; /* smaller first */
+    uint64_t seq;   /* smaller first among equal orders */
+};
+
+struct heap {
+    struct heap_entry **chunks;
+    size_t chunk_count; /* allocated chunks */
+    size_t chunk_room;  /* slots of the pointer array */
+    size_t room;        /* slots of all chunks; the first is smaller while it is the only one */
+    size_t len;
+    size_t promised; /* the length up to which heap_reserve said that pushes cannot fail */
+    size_t scrub_at; /* next index heap_scrub looks at, going down */
+};
+
+void heap_init(struct heap *h);
+void heap_done(struct heap *h);
+MUST_CHECK int heap_reserve(struct heap *h, size_t more); /* the next `more` pushes cannot fail */
+MUST_CHECK int heap_push(struct heap *h, struct heap_entry e);
+/* The smallest entry, or false when empty. */
+bool heap_top(const struct heap *h, struct heap_entry *ret);
+bool heap_pop(struct heap *h, struct heap_entry *ret);
+/* Takes out the entry at index (0 … len-1). */
+void heap_remove(struct heap *h, size_t index);
+struct heap_entry heap_at(const struct heap *h, size_t index);
+
+typedef bool (*heap_stale_fn)(void *ctx, struct heap_entry e);
+/* Looks at up to `budget` entries from where the last call stopped and drops the stale ones. */
+void heap_scrub(struct heap *h, size_t budget, heap_stale_fn stale, void *ctx);
+size_t heap_bytes(const struct heap *h);
+
+/* Signed to unsigned so that order is kept; and turned round, so that higher comes first. */
+static inline uint64_t heap_order_of(int64_t v)
+{
+    return (uint64_t)v ^ (UINT64_C(1) << 63);
+}
+
+static inline uint64_t heap_order_desc(int64_t v)
+{
+    return ~heap_order_of(v);
+}
