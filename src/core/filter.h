@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which jobs a list or a bulk action means. A field that is not set matches everything. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/span.h"
+#include "core/job.h"
+
+struct job_filter {
+    uint32_t queue;     /* number; 0 = any */
+    unsigned states;    /* mask of STATE_BIT; 0 = any */
+    struct span group;  /* empty = any */
+    struct span unique; /* empty = any */
+    struct span correlation;
+    uint64_t seq_min; /* 0 = from the first */
+    uint64_t seq_max; /* 0 = to the last */
+    bool has_priority;
+    int64_t priority_min, priority_max;
+    struct wall_time created_from, created_to; /* [from, to); 0 = open */
+    unsigned reasons;                          /* mask of 1 << enum job_reason; 0 = any */
+};
+
+/* extra may be NULL: the job has none. */
+bool filter_match(const struct job_filter *f, const struct job *j, const struct job_extra *extra);

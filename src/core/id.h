@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Job ids: one 128-bit value shaped as UUIDv7, with three spellings.
+ *
+ *   hi: 48 bits milliseconds · 4 bits version (7) · 12 bits node
+ *   lo:  2 bits variant (10) · 9 bits zero · 53 bits sequence
+ *
+ * ULID (26 Crockford characters), UUID (36 characters), or the sequence as a plain integer: every
+ * API accepts all three. The sequence alone names the job; the other bits are checked when given.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/span.h"
+
+#define ID_ULID_BYTES 27 /* with the NUL */
+#define ID_UUID_BYTES 37
+#define ID_NODE_MAX 4095u
+
+struct job_id {
+    uint64_t hi, lo;
+};
+
+/* What a client named: a sequence, and the high half where the spelling had it (else 0). */
+struct job_ref {
+    uint64_t seq;
+    uint64_t hi;
+};
+
+uint64_t id_hi(struct wall_time created, unsigned node);
+struct job_id id_make(uint64_t hi, uint64_t seq);
+uint64_t id_seq(struct job_id id);
+struct wall_time id_time(uint64_t hi);
+unsigned id_node(uint64_t hi);
+void id_ulid(struct job_id id, char out[ID_ULID_BYTES]);
+void id_uuid(struct job_id id, char out[ID_UUID_BYTES]);
+/* Any spelling, upper or lower case; Crockford's I, L, O are read as 1, 1, 0. -ERR_SYNTAX for what
+ * is none of the three, -ERR_RANGE for a value that cannot be a job id. */
+MUST_CHECK int id_parse(struct span text, struct job_ref *ret);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The job record: what is durable about one unit of work, less its bytes.
+ *
+ * Counting. failures counts attempts the worker failed, crashes counts leases that ran out (or
+ * connections lost); both only ever rise until a requeue sets them to zero. The attempt a worker is
+ * on is failures + crashes + 1; a release gives the attempt back, so it is not counted at all.
+ *
+ * A token is (boot epoch, counter). The epoch is raised durably before anything is handed out, the
+ * counter rises with each claim, so no token is issued twice. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "core/id.h"
+#include "core/state.h"
+
+enum payload_kind { PAYLOAD_NONE = 0, PAYLOAD_JSON = 1, PAYLOAD_BYTES = 2 };
+enum error_kind { ERROR_APP = 0, ERROR_BUSINESS = 1 };
+
+struct job_token {
+    uint64_t counter; /* 0 = no token */
+    uint32_t epoch;
+};
+
+static inline bool token_equal(struct job_token a, struct job_token b)
+{
+    return a.counter == b.counter && a.epoch == b.epoch;
+}
+
+static inline bool token_older(struct job_token a, struct job_token b)
+{
+    return a.epoch != b.epoch ? a.epoch < b.epoch : a.counter < b.counter;
+}
+
+/* "e-c" in lower-case base 32; the NUL included. */
+#define TOKEN_TEXT_BYTES 24
+void token_text(struct job_token t, char out[TOKEN_TEXT_BYTES]);
+MUST_CHECK int token_parse(struct span text, struct job_token *ret);
+
+struct job {
+    uint64_t seq;            /* ≥ 1; rises in the order of enqueue */
+    uint64_t id_hi;          /* upper half of the id; holds the time of creation */
+    int64_t priority;        /* higher first */
+    struct wall_time run_at; /* not before; 0 = at once */
+    struct wall_time since;  /* when it entered its state */
+    uint32_t queue;          /* queue number */
+    uint32_t payload_bytes;
+    uint16_t failures;
+    uint16_t crashes;
+    uint16_t generation; /* the queue's purge generation when it last began to wait */
+    uint8_t state;       /* enum job_state */
+    uint8_t reason;      /* enum job_reason of the state it is in */
+    uint8_t payload_kind;
+    uint8_t flags; /* JOB_… */
+};
+
+#define JOB_HAS_EXTRA 1u /* has a struct job_extra */
+#define JOB_BOUND 2u     /* its lease lives and dies with a connection */
+
+/* What few jobs have. Texts are borrowed from wherever the struct came from. */
+struct job_extra {
+    struct span unique; /* key; empty = none */
+    struct span group;
+    struct span correlation;
+    struct span label;
+    struct span attributes;      /* a door's own fields, JSON */
+    struct wall_time expires_at; /* 0 = never */
+    struct span options;         /* encoded struct job_options; empty = the queue's policy */
+};
+
+/* The number shown as "attempt" (running, done: the one under way or finished) or "attempts". */
+static inline uint32_t job_attempts(const struct job *j)
+{
+    uint32_t under_way = j->state == STATE_RUNNING || j->state == STATE_DONE;
+    return (uint32_t)j->failures + j->crashes + under_way;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rules: one decide_ function per transition says how it turns out (a record), one apply_
+ * function per transition makes it so (a job). Nothing else changes a job.
+ *
+ * decide_ functions are pure but for the jitter's random numbers; they assume that the caller has
+ * checked token and state (move_starts_from). apply_ functions check the state again, since records
+ * also come from disk, and return -ERR_CORRUPT for a move that the table does not allow. */
+#pragma once
+
+#include "core/job.h"
+#include "core/policy.h"
+#include "core/record.h"
+
+/* The queue's policy with the job's own options laid over it. */
+struct job_rules {
+    uint32_t lease_ms;
+    uint32_t max_attempts;
+    uint32_t max_crashes; /* 0 = no limit */
+    enum lease_end lease_end;
+    const struct backoff *backoff;
+};
+
+/* options may be NULL. The result points into policy and options. */
+void rules_of(const struct queue_policy *policy, const struct job_options *options,
+              struct job_rules *ret);
+
+struct fail_request {
+    struct span error;
+    uint8_t error_kind;
+    bool no_retry;           /* dead at once, reason rejected */
+    bool has_run_at;         /* the worker says when: overrides the back-off, not max_attempts */
+    struct wall_time run_at; /* absolute */
+};
+
+/* REC_JOB_BACK or REC_JOB_DEAD. generation is the queue's. */
+void decide_fail(const struct job *j, const struct job_rules *rules, const struct fail_request *f,
+                 uint16_t generation, struct wall_time now, struct random *random,
+                 struct record *ret);
+/* The lease ran out, or (lost) the connection it was bound to is gone: then even under "requeue"
+ * the back-off applies from the second crash on. Under "fail" the record's error text is written to
+ * `text`, which must live as long as the record. */
+#define LEASE_END_TEXT_BYTES 40
+void decide_lease_end(const struct job *j, const struct job_rules *rules, bool lost,
+                      uint16_t generation, struct wall_time now, struct random *random,
+                      char text[LEASE_END_TEXT_BYTES], struct record *ret);
+/* Uncounted. run_at 0 = at once. */
+void decide_release(const struct job *j, struct wall_time run_at, uint16_t generation,
+                    struct wall_time now, struct record *ret);
+void decide_requeue(const struct job *j, struct wall_time run_at, uint16_t generation,
+                    struct wall_time now, struct record *ret);
+void decide_expire(const struct job *j, struct wall_time now, struct record *ret);
+
+MUST_CHECK int apply_ready(struct job *j, const struct rec_job_ready *r);
+MUST_CHECK int apply_claimed(struct job *j, const struct rec_job_claimed *r);
+MUST_CHECK int apply_extended(struct job *j, const struct rec_job_extended *r);
+MUST_CHECK int apply_back(struct job *j, const struct rec_job_back *r);
+MUST_CHECK int apply_done(struct job *j, const struct rec_job_done *r);
+MUST_CHECK int apply_dead(struct job *j, const struct rec_job_dead *r);
+MUST_CHECK int apply_cancelled(struct job *j, const struct rec_job_cancelled *r);
+MUST_CHECK int apply_requeued(struct job *j, const struct rec_job_requeued *r);
+MUST_CHECK int apply_patched(struct job *j, const struct rec_job_patched *r);

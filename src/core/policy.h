@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a queue promises its jobs: retries, back-off, lease, uniqueness, capacity, retention; and
+ * the few of these a job may bring along itself. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/random.h"
+#include "base/span.h"
+#include "core/limits.h"
+
+enum backoff_kind { BACKOFF_EXPONENTIAL = 0, BACKOFF_LIST = 1 };
+
+/* Exponential: base_ms, doubling up to max_ms, each moved by ± jitter_percent.
+ * List: step_ms[n] before retry n+1, exactly; past the end the last one again; empty = no wait. */
+struct backoff {
+    uint8_t kind;
+    uint8_t jitter_percent;
+    uint8_t step_count;
+    uint32_t base_ms;
+    uint32_t max_ms;
+    uint32_t step_ms[LIMIT_BACKOFF_STEPS];
+};
+
+/* What happens to a running job whose lease runs out (HF-17). */
+enum lease_end {
+    LEASE_END_REQUEUE = 0, /* ready again at once; crashes count towards max_crashes only */
+    LEASE_END_COUNTED =
+        1, /* like a failure: crashes and failures share max_attempts, back-off applies */
+    LEASE_END_FAIL = 2, /* dead at once, reason timed_out */
+};
+
+enum unique_mode {
+    UNIQUE_QUEUE_DEFAULT = 0,
+    UNIQUE_REJECT = 1,
+    UNIQUE_RETURN = 2,
+    UNIQUE_REPLACE = 3
+};
+/* Over which jobs a unique key must be unique: scheduled, ready, running; or every job still kept.
+ */
+enum unique_scope { UNIQUE_LIVE = 0, UNIQUE_KEPT = 1 };
+enum durability { DURABILITY_FSYNC = 0, DURABILITY_RELAXED = 1 };
+
+struct queue_policy {
+    uint32_t lease_ms;
+    uint16_t max_attempts; /* retries + 1; 1 … LIMIT_ATTEMPTS */
+    uint16_t max_crashes;  /* the job is dead when this many leases ran out; 0 = no limit */
+    struct backoff backoff;
+    uint8_t lease_end;    /* enum lease_end */
+    uint8_t unique_mode;  /* default for jobs that do not say; not QUEUE_DEFAULT */
+    uint8_t unique_scope; /* enum unique_scope */
+    uint8_t durability;   /* enum durability */
+    bool require_token;   /* doors: never act on the current lease by id alone */
+    bool refuse_new;      /* enqueues are refused; what is there goes on */
+    int64_t priority;     /* for jobs that do not say */
+    uint64_t capacity;    /* live jobs at most */
+    uint32_t payload_max; /* bytes */
+    uint32_t warn_depth;  /* 0 = never */
+    int64_t keep_done_ms; /* retention of done and cancelled jobs: age … */
+    uint64_t keep_done;   /* … and count; 0 of either = keep none; INT64_MAX / UINT64_MAX = all */
+    int64_t keep_dead_ms;
+    uint64_t keep_dead;
+};
+
+/* What a job brings itself, else the queue's. */
+struct job_options {
+    uint16_t max_attempts; /* 0 = the queue's */
+    uint16_t max_crashes;  /* 0 = the queue's */
+    uint32_t lease_ms;     /* 0 = the queue's */
+    bool has_backoff;
+    struct backoff backoff;
+};
+
+void policy_default(struct queue_policy *p);
+/* 0, or -ERR_INVALID with a note that names the field, what it was and what would be right. */
+MUST_CHECK int policy_check(const struct queue_policy *p, struct err_note *note);
+MUST_CHECK int options_check(const struct job_options *o, struct err_note *note);
+
+/* A compact encoding for records and the store; decoding is strict (-ERR_CORRUPT). */
+#define POLICY_BYTES_MAX 512
+MUST_CHECK int policy_encode(const struct queue_policy *p, struct buf *out);
+MUST_CHECK int policy_decode(struct span in, struct queue_policy *ret);
+MUST_CHECK int options_encode(const struct job_options *o, struct buf *out);
+MUST_CHECK int options_decode(struct span in, struct job_options *ret);
+bool options_empty(const struct job_options *o);
+
+/* The wait before the retry that follows failure number `failure` (1 = the first). */
+int64_t backoff_wait_ms(const struct backoff *b, uint32_t failure, struct random *random);

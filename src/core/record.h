@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Outcome records: every change to the store, as it turned out.
+ *
+ * A record says what is true afterwards, never what was asked: replaying it takes no decision and
+ * reads no clock, policy or random number. The records of one batch travel in one frame (frame.h),
+ * all or nothing. Kinds and field orders are on disk: never renumber, never reuse; a new field
+ * needs a new kind or a new frame version.
+ *
+ * On the wire: kind (1 byte), body length (varint), body. Bodies are varints, zigzag varints (where
+ * a number may be negative), eight bytes (hashes, halves of ids) and length-prefixed bytes in the
+ * order of the struct. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "base/span.h"
+#include "core/filter.h"
+#include "core/job.h"
+
+enum record_kind {
+    /* store: 1 … 15 */
+    REC_EPOCH = 1,     /* a boot: tokens carry this epoch from here on */
+    REC_SEQ_BLOCK = 2, /* sequences up to this one may have been handed out */
+    /* queues: 16 … 31 */
+    REC_QUEUE_PUT = 16,  /* created or changed: the whole definition */
+    REC_QUEUE_GONE = 17, /* deleted: the name is free, its jobs no longer exist */
+    REC_QUEUE_END = 18,  /* the last of a deleted queue's jobs has been removed */
+    REC_PURGED = 19,     /* what waits in this queue no longer exists; generation moves on */
+    REC_BULK_BEGIN = 24, /* a bulk action's intent */
+    REC_BULK_STEP = 25,  /* how far it has come */
+    REC_BULK_END = 26,
+    /* jobs: 32 … 47 */
+    REC_JOB_NEW = 32,
+    REC_JOB_READY = 33, /* scheduled → ready */
+    REC_JOB_CLAIMED = 34,
+    REC_JOB_EXTENDED = 35,
+    REC_JOB_BACK = 36, /* running → ready | scheduled: retry, crash, release */
+    REC_JOB_DONE = 37,
+    REC_JOB_DEAD = 38,
+    REC_JOB_CANCELLED = 39,
+    REC_JOB_REQUEUED = 40,
+    REC_JOB_PATCHED = 41,
+    REC_JOBS_GONE = 42, /* removed for good: retention, delete, slices of purge and bulk */
+    /* idempotency keys: 48 … 55 */
+    REC_KEY_NEW = 48,
+    REC_KEYS_EXPIRED = 49,
+    /* reserved: key-value 64 … 79, schedules and firings 80 … 95, notifications 96 … 111,
+     * ledger and breakers 112 … 127, steps and logs 128 … 143 */
+};
+
+struct rec_epoch {
+    uint32_t epoch;
+    struct wall_time at;
+};
+
+struct rec_seq_block {
+    uint64_t upto; /* included */
+};
+
+struct rec_queue_put {
+    uint32_t queue;
+    uint16_t generation;
+    struct wall_time created_at, updated_at;
+    struct wall_time paused_until; /* 0 = not paused; LIMIT_WALL_MS = until resumed */
+    struct span name;
+    struct span policy;     /* policy_encode */
+    struct span owner;      /* door that owns it; empty = native */
+    struct span note;       /* description */
+    struct span attributes; /* the door's own fields, JSON */
+};
+
+struct rec_queue {
+    uint32_t queue;
+    struct wall_time at;
+};
+
+struct rec_purged {
+    uint32_t queue;
+    uint16_t generation; /* the queue's from now on */
+    struct wall_time at;
+    uint64_t count; /* jobs that ceased to exist */
+};
+
+enum bulk_action { BULK_REQUEUE = 1, BULK_CANCEL = 2, BULK_REMOVE = 3 };
+
+struct rec_bulk_begin {
+    uint64_t bulk; /* number */
+    uint8_t action;
+    struct wall_time at;
+    uint32_t queue;
+    unsigned states;
+    struct span group;
+    uint64_t seq_max; /* the horizon: jobs that existed when it was asked for */
+};
+
+struct rec_bulk_step {
+    uint64_t bulk;
+    uint64_t cursor; /* sequences up to this one are dealt with */
+    uint64_t changed, refused;
+};
+
+/* payload_bytes and JOB_HAS_EXTRA are not written: reading sets them from payload and extra. */
+struct rec_job_new {
+    struct job job; /* state scheduled or ready */
+    struct job_extra extra;
+    struct span payload;
+};
+
+struct rec_job_ready {
+    uint64_t seq;
+    struct wall_time at;
+};
+
+struct rec_job_claimed {
+    uint64_t seq;
+    struct job_token token;
+    uint32_t lease_ms;
+    bool bound;
+    struct wall_time at;
+    struct span worker;
+};
+
+struct rec_job_extended {
+    uint64_t seq;
+    uint32_t lease_ms;
+};
+
+struct rec_job_back {
+    uint64_t seq;
+    uint8_t state;  /* ready or scheduled */
+    uint8_t reason; /* failed, timed_out (lease ran out), released */
+    uint16_t failures, crashes;
+    uint16_t generation;
+    struct wall_time run_at; /* unchanged when ready at once */
+    struct wall_time at;
+    uint8_t error_kind;
+    struct span error; /* empty = the last one stays */
+};
+
+struct rec_job_done {
+    uint64_t seq;
+    struct wall_time at;
+    uint8_t result_kind; /* enum payload_kind */
+    struct span result;
+};
+
+struct rec_job_dead {
+    uint64_t seq;
+    uint8_t reason;
+    uint16_t failures, crashes;
+    struct wall_time at;
+    uint8_t error_kind;
+    struct span error;
+};
+
+struct rec_job_cancelled {
+    uint64_t seq;
+    uint8_t reason;
+    struct wall_time at;
+};
+
+struct rec_job_requeued {
+    uint64_t seq;
+    uint8_t state;
+    uint16_t generation;
+    struct wall_time run_at;
+    struct wall_time at;
+}; /* failures and crashes become 0 */
+
+struct rec_job_patched {
+    uint64_t seq;
+    uint8_t state;
+    int64_t priority;
+    struct wall_time run_at;
+    struct wall_time at; /* becomes since when the state changed, else since stays */
+    uint16_t generation;
+    bool has_payload;
+    uint8_t payload_kind;
+    struct span payload;
+};
+
+struct rec_jobs_gone {
+    uint32_t count;
+    struct span seqs; /* zigzag varints: the first, then differences; see record_seq_* */
+};
+
+struct rec_key_new {
+    struct hash128 key;
+    uint64_t fingerprint;
+    uint64_t seq;
+    uint64_t id_hi;
+    struct wall_time expires_at;
+};
+
+struct rec_keys_expired {
+    struct wall_time upto; /* keys that expire at or before this moment are gone */
+};
+
+struct record {
+    enum record_kind kind;
+    union {
+        struct rec_epoch epoch;
+        struct rec_seq_block seq_block;
+        struct rec_queue_put queue_put;
+        struct rec_queue queue; /* GONE, END */
+        struct rec_purged purged;
+        struct rec_bulk_begin bulk_begin;
+        struct rec_bulk_step bulk_step; /* STEP, END */
+        struct rec_job_new job_new;
+        struct rec_job_ready job_ready;
+        struct rec_job_claimed job_claimed;
+        struct rec_job_extended job_extended;
+        struct rec_job_back job_back;
+        struct rec_job_done job_done;
+        struct rec_job_dead job_dead;
+        struct rec_job_cancelled job_cancelled;
+        struct rec_job_requeued job_requeued;
+        struct rec_job_patched job_patched;
+        struct rec_jobs_gone jobs_gone;
+        struct rec_key_new key_new;
+        struct rec_keys_expired keys_expired;
+    };
+};
+
+const char *record_name(enum record_kind kind); /* "job_new" …; NULL when unknown */
+/* An upper bound of the encoded size, for reserving. */
+size_t record_bytes_max(const struct record *r);
+/* Appends; -ERR_NOMEM changes nothing. After buf_reserve(record_bytes_max) it cannot fail. Values
+ * that could not be read back (out of range, over a limit) are programmer errors: whoever lets
+ * clients in has checked them. */
+MUST_CHECK int record_encode(const struct record *r, struct buf *out);
+/* Takes one record off the front. Spans point into the input. -ERR_CORRUPT for anything that
+ * record_encode could not have written, -ERR_VERSION for an unknown kind; *in is then untouched,
+ * *ret is not. */
+MUST_CHECK int record_decode(struct span *in, struct record *ret);
+
+/* The list inside REC_JOBS_GONE. */
+MUST_CHECK int record_seq_append(struct buf *list, uint64_t *previous, uint64_t seq);
+MUST_CHECK int record_seq_next(struct span *list, uint64_t *previous, uint64_t *ret_seq);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The states of a job, the moves between them, and the one table that says which are legal.
+ *
+ * Numbers are written to disk: never renumber. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum job_state {
+    STATE_NONE = 0, /* not (or no longer) there */
+    STATE_SCHEDULED = 1,
+    STATE_READY = 2,
+    STATE_RUNNING = 3,
+    STATE_DONE = 4,
+    STATE_DEAD = 5,
+    STATE_CANCELLED = 6,
+    STATE_COUNT
+};
+
+#define STATE_BIT(state) (1u << (state))
+#define STATES_WAITING (STATE_BIT(STATE_SCHEDULED) | STATE_BIT(STATE_READY))
+#define STATES_LIVE (STATES_WAITING | STATE_BIT(STATE_RUNNING))
+#define STATES_FINISHED (STATE_BIT(STATE_DONE) | STATE_BIT(STATE_CANCELLED))
+#define STATES_ALL (STATES_LIVE | STATES_FINISHED | STATE_BIT(STATE_DEAD))
+
+enum job_move {
+    MOVE_ENQUEUE,   /* none → scheduled | ready */
+    MOVE_PROMOTE,   /* scheduled → ready: its time has come */
+    MOVE_CLAIM,     /* ready → running */
+    MOVE_SEIZE,     /* scheduled | ready | dead → running: a claim of one job by name */
+    MOVE_ACK,       /* running → done */
+    MOVE_FAIL,      /* running → scheduled | ready | dead */
+    MOVE_LEASE_END, /* running → scheduled | ready | dead: the lease ran out */
+    MOVE_RELEASE,   /* running → scheduled | ready: handed back, uncounted */
+    MOVE_EXTEND,    /* running → running */
+    MOVE_EXPIRE,    /* scheduled | ready → dead: expires_at has passed */
+    MOVE_CANCEL,    /* scheduled | ready | running → cancelled */
+    MOVE_REQUEUE,   /* scheduled | dead | cancelled → ready | scheduled */
+    MOVE_PATCH,     /* scheduled | ready → scheduled | ready */
+    MOVE_REMOVE,    /* anything but running → none */
+    MOVE_PURGE,     /* anything → none: purge, delete of a queue */
+    MOVE_COUNT
+};
+
+/* Why a job is dead, cancelled or back. Numbers are on disk. */
+enum job_reason {
+    REASON_NONE = 0,
+    REASON_FAILED = 1,     /* the worker said so, attempts used up */
+    REASON_REJECTED = 2,   /* the worker said so and asked for no retry (bury) */
+    REASON_CRASH_LOOP = 3, /* too many leases ran out */
+    REASON_TIMED_OUT = 4,  /* lease-end policy "fail" */
+    REASON_EXPIRED = 5,
+    REASON_CANCELLED = 6, /* by request */
+    REASON_REPLACED = 7,  /* by a newer job with the same unique key */
+    REASON_RELEASED = 8,
+    REASON_COUNT
+};
+
+const char *state_name(enum job_state s); /* "ready" …; NULL when out of range */
+bool state_parse(const char *text, size_t len, enum job_state *ret);
+const char *move_name(enum job_move m); /* "ack" … */
+const char *reason_name(enum job_reason r);
+bool move_allowed(enum job_move m, enum job_state from, enum job_state to);
+bool move_starts_from(enum job_move m, enum job_state from);
+/* The names of the moves a client may ask for from this state: "ack, fail, extend, …"; a static
+ * text, for refusals. */
+const char *state_legal_moves(enum job_state from);

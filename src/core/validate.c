@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks on names and texts. Notes give positions, not the offending bytes: they may go to a log or
+ * a terminal. */
+#include "core/validate.h"
+
+#include "base/utf8.h"
+#include "core/limits.h"
+
+/* Bytes of valid UTF-8 at the start of text. */
+static size_t valid_prefix(struct span text)
+{
+    size_t at = 0;
+    while (at < text.len) {
+        size_t len = utf8_sequence(span_of(text.at + at, text.len - at));
+        if (len == 0)
+            break;
+        at += len;
+    }
+    return at;
+}
+
+static int check_utf8(const char *field, struct span text, struct err_note *note)
+{
+    if (utf8_valid(text))
+        return 0;
+    return err_note_set(note, -ERR_INVALID, "%s is not valid UTF-8 at byte %zu", field,
+                        valid_prefix(text));
+}
+
+static int check_length(const char *field, struct span text, size_t max, struct err_note *note)
+{
+    if (text.len <= max)
+        return 0;
+    return err_note_set(note, -ERR_TOO_BIG, "%s has %zu bytes; %zu are allowed", field, text.len,
+                        max);
+}
+
+/* U+0000 … U+001F, U+007F … U+009F in text that is valid UTF-8. */
+static bool control_at(struct span text, size_t at)
+{
+    unsigned char c = (unsigned char)text.at[at];
+    if (c == 0xc2)
+        return (unsigned char)text.at[at + 1] < 0xa0;
+    return c < 0x20 || c == 0x7f;
+}
+
+int validate_queue_name(struct span name, struct err_note *note)
+{
+    if (name.len == 0)
+        return err_note_set(note, -ERR_INVALID, "a queue name must not be empty");
+    int err = check_length("the queue name", name, LIMIT_QUEUE_NAME_BYTES, note);
+    if (err == 0)
+        err = check_utf8("the queue name", name, note);
+    if (err < 0)
+        return err;
+    if (name.at[0] == '-')
+        return err_note_set(note, -ERR_INVALID, "a queue name must not start with '-'");
+    for (size_t i = 0; i < name.len; i++) {
+        if (control_at(name, i))
+            return err_note_set(note, -ERR_INVALID,
+                                "the queue name has a control character at byte %zu", i);
+    }
+    return 0;
+}
+
+int validate_text(const char *field, struct span text, size_t max, struct err_note *note)
+{
+    if (text.len == 0)
+        return 0;
+    int err = check_length(field, text, max, note);
+    if (err == 0)
+        err = check_utf8(field, text, note);
+    if (err < 0)
+        return err;
+    const char *nul = memchr(text.at, 0, text.len);
+    if (nul)
+        return err_note_set(note, -ERR_INVALID, "%s has a U+0000 at byte %zu", field,
+                            (size_t)(nul - text.at));
+    return 0;
+}
+
+struct span validate_cut(struct span text, size_t max)
+{
+    struct span kept = span_of(text.at, text.len < max ? text.len : max);
+    if (!utf8_valid(kept))
+        kept.len = valid_prefix(kept);
+    return kept;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks on what outsiders send: names, keys, texts. Each returns 0 or -ERR_INVALID / -ERR_TOO_BIG
+ * with a note that says what was wrong and what would be right. */
+#pragma once
+
+#include "base/err.h"
+#include "base/span.h"
+
+/* 1 to 200 bytes of UTF-8, no control characters, not starting with '-'. */
+MUST_CHECK int validate_queue_name(struct span name, struct err_note *note);
+/* Keys, labels, worker names: up to max bytes of UTF-8 without U+0000; empty means "none". */
+MUST_CHECK int validate_text(const char *field, struct span text, size_t max,
+                             struct err_note *note);
+/* Cuts at max bytes without splitting a character; invalid UTF-8 is cut before the first bad byte.
+ */
+struct span validate_cut(struct span text, size_t max);

@@ -1,0 +1,626 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/core/samples.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/utf8.h"
+#include "core/limits.h"
+
+const enum record_kind sample_kinds[] = {
+    REC_EPOCH,     REC_SEQ_BLOCK,     REC_QUEUE_PUT,    REC_QUEUE_GONE,  REC_QUEUE_END,
+    REC_PURGED,    REC_BULK_BEGIN,    REC_BULK_STEP,    REC_BULK_END,    REC_JOB_NEW,
+    REC_JOB_READY, REC_JOB_CLAIMED,   REC_JOB_EXTENDED, REC_JOB_BACK,    REC_JOB_DONE,
+    REC_JOB_DEAD,  REC_JOB_CANCELLED, REC_JOB_REQUEUED, REC_JOB_PATCHED, REC_JOBS_GONE,
+    REC_KEY_NEW,   REC_KEYS_EXPIRED,
+};
+const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
+
+/* ---- values: small ones, large ones and the ends of the range, each often ---- */
+
+static uint64_t between(struct random *random, uint64_t low, uint64_t high)
+{
+    switch (random_below(random, 8)) {
+    case 0:
+        return low;
+    case 1:
+        return high;
+    case 2:
+        return low + random_below(random, high - low < 200 ? high - low + 1 : 200);
+    default: {
+        uint64_t range = high - low + 1; /* 0 = all of it */
+        uint64_t v = random_next(random) >> random_below(random, 64);
+        return range == 0 ? v : low + v % range;
+    }
+    }
+}
+
+static uint16_t u16(struct random *random)
+{
+    return (uint16_t)between(random, 0, UINT16_MAX);
+}
+
+static uint32_t u32(struct random *random)
+{
+    return (uint32_t)between(random, 1, UINT32_MAX);
+}
+
+static uint64_t u64(struct random *random)
+{
+    return between(random, 0, UINT64_MAX);
+}
+
+static uint64_t seq_value(struct random *random)
+{
+    return between(random, 1, LIMIT_SEQ);
+}
+
+static struct wall_time wall(struct random *random)
+{
+    return (struct wall_time){(int64_t)between(random, 0, LIMIT_WALL_MS)};
+}
+
+static uint32_t lease(struct random *random)
+{
+    return (uint32_t)between(random, LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS);
+}
+
+static uint8_t waiting_state(struct random *random)
+{
+    return random_chance(random, 50) ? STATE_READY : STATE_SCHEDULED;
+}
+
+static size_t length(struct random *random, size_t max)
+{
+    return random_chance(random, 30) ? 0 : (size_t)between(random, 0, max);
+}
+
+static struct span bytes(struct random *random, struct arena *arena, size_t max)
+{
+    size_t len = length(random, max);
+    char *at = arena_alloc(arena, len + 1);
+    CHECK(at);
+    for (size_t i = 0; i < len; i++)
+        at[i] = (char)random_next(random);
+    return span_of(at, len);
+}
+
+/* Any code point but U+0000, mostly ASCII; no longer than max bytes, and not always. */
+static struct span text(struct random *random, struct arena *arena, size_t max)
+{
+    size_t want = length(random, max), len = 0;
+    char *at = arena_alloc(arena, want + 4);
+    CHECK(at);
+    while (len < want) {
+        uint32_t c = (uint32_t)random_between(random, 'a', 'z');
+        if (random_chance(random, 20))
+            c = (uint32_t)random_between(random, 1, 0x10ffff);
+        char spelled[4];
+        size_t n = c >= 0xd800 && c <= 0xdfff ? 0 : utf8_encode(c, spelled);
+        if (len + n > want)
+            break;
+        memcpy(at + len, spelled, n);
+        len += n;
+    }
+    return span_of(at, len);
+}
+
+static struct span name(struct random *random, struct arena *arena)
+{
+    size_t len = (size_t)between(random, 1, LIMIT_QUEUE_NAME_BYTES);
+    char *at = arena_alloc(arena, len);
+    CHECK(at);
+    for (size_t i = 0; i < len; i++)
+        at[i] = (char)random_between(random, '.', '~');
+    return span_of(at, len);
+}
+
+/* ---- policies ---- */
+
+void sample_backoff(struct random *random, struct backoff *ret)
+{
+    *ret = (struct backoff){
+        .kind = random_chance(random, 50) ? BACKOFF_LIST : BACKOFF_EXPONENTIAL,
+        .jitter_percent = (uint8_t)between(random, 0, 100),
+        .step_count = (uint8_t)between(random, 0, LIMIT_BACKOFF_STEPS),
+        .max_ms = (uint32_t)between(random, 0, LIMIT_BACKOFF_MS),
+    };
+    ret->base_ms = (uint32_t)between(random, 0, ret->max_ms);
+    for (size_t i = 0; i < ret->step_count; i++)
+        ret->step_ms[i] = (uint32_t)between(random, 0, LIMIT_BACKOFF_MS);
+}
+
+void sample_policy(struct random *random, struct queue_policy *ret)
+{
+    *ret = (struct queue_policy){
+        .lease_ms = lease(random),
+        .max_attempts = (uint16_t)between(random, 1, LIMIT_ATTEMPTS),
+        .max_crashes = (uint16_t)between(random, 0, LIMIT_ATTEMPTS),
+        .lease_end = (uint8_t)between(random, LEASE_END_REQUEUE, LEASE_END_FAIL),
+        .unique_mode = (uint8_t)between(random, UNIQUE_REJECT, UNIQUE_REPLACE),
+        .unique_scope = (uint8_t)between(random, UNIQUE_LIVE, UNIQUE_KEPT),
+        .durability = (uint8_t)between(random, DURABILITY_FSYNC, DURABILITY_RELAXED),
+        .require_token = random_chance(random, 50),
+        .refuse_new = random_chance(random, 50),
+        .priority = (int64_t)u64(random),
+        .capacity = between(random, 1, UINT64_MAX),
+        .payload_max = (uint32_t)between(random, 0, LIMIT_PAYLOAD_BYTES),
+        .warn_depth = u32(random),
+        .keep_done_ms = (int64_t)between(random, 0, INT64_MAX),
+        .keep_done = u64(random),
+        .keep_dead_ms = (int64_t)between(random, 0, INT64_MAX),
+        .keep_dead = u64(random),
+    };
+    sample_backoff(random, &ret->backoff);
+}
+
+void sample_options(struct random *random, struct job_options *ret)
+{
+    *ret = (struct job_options){
+        .max_attempts = (uint16_t)between(random, 0, LIMIT_ATTEMPTS),
+        .max_crashes = (uint16_t)between(random, 0, LIMIT_ATTEMPTS),
+        .lease_ms = random_chance(random, 50) ? 0 : lease(random),
+        .has_backoff = random_chance(random, 50),
+    };
+    if (ret->has_backoff)
+        sample_backoff(random, &ret->backoff);
+}
+
+static struct span kept(struct arena *arena, struct buf *b)
+{
+    struct span s = span_of(arena_copy(arena, b->data, b->len), b->len);
+    CHECK(s.at);
+    buf_done(b);
+    return s;
+}
+
+static struct span encoded_policy(struct random *random, struct arena *arena)
+{
+    struct queue_policy policy;
+    struct buf b;
+    buf_init(&b);
+    sample_policy(random, &policy);
+    CHECK(policy_encode(&policy, &b) == 0);
+    return kept(arena, &b);
+}
+
+static struct span encoded_options(struct random *random, struct arena *arena)
+{
+    struct job_options options;
+    struct buf b;
+    buf_init(&b);
+    sample_options(random, &options);
+    CHECK(options_encode(&options, &b) == 0);
+    return kept(arena, &b);
+}
+
+/* ---- records ---- */
+
+static void sample_queue_put(struct random *random, struct arena *arena, struct record *ret)
+{
+    ret->queue_put = (struct rec_queue_put){
+        .queue = u32(random),
+        .generation = u16(random),
+        .created_at = wall(random),
+        .updated_at = wall(random),
+        .paused_until = wall(random),
+        .name = name(random, arena),
+        .policy = encoded_policy(random, arena),
+        .owner = text(random, arena, LIMIT_LABEL_BYTES),
+        .note = text(random, arena, LIMIT_NOTE_BYTES),
+        .attributes = bytes(random, arena, LIMIT_NOTE_BYTES),
+    };
+}
+
+static uint8_t body_kind(struct random *random, struct span body)
+{
+    return (uint8_t)random_between(random, body.len ? PAYLOAD_JSON : PAYLOAD_NONE, PAYLOAD_BYTES);
+}
+
+static void sample_extra(struct random *random, struct arena *arena, struct job_extra *x)
+{
+    x->unique = text(random, arena, LIMIT_KEY_BYTES);
+    x->group = text(random, arena, LIMIT_KEY_BYTES);
+    x->correlation = text(random, arena, LIMIT_KEY_BYTES);
+    x->label = text(random, arena, LIMIT_LABEL_BYTES);
+    x->attributes = bytes(random, arena, 1000);
+    if (random_chance(random, 50))
+        x->expires_at = wall(random);
+    if (random_chance(random, 50))
+        x->options = encoded_options(random, arena);
+}
+
+static bool extra_any(const struct job_extra *x)
+{
+    return x->unique.len || x->group.len || x->correlation.len || x->label.len ||
+           x->attributes.len || x->expires_at.ms || x->options.len;
+}
+
+static void sample_job_new(struct random *random, struct arena *arena, struct record *ret)
+{
+    struct rec_job_new *n = &ret->job_new;
+    *n = (struct rec_job_new){.payload = bytes(random, arena, 20000)};
+    if (random_chance(random, 50))
+        sample_extra(random, arena, &n->extra);
+    n->job = (struct job){
+        .seq = seq_value(random),
+        .id_hi = u64(random),
+        .priority = (int64_t)u64(random),
+        .run_at = wall(random),
+        .since = wall(random),
+        .queue = u32(random),
+        .payload_bytes = (uint32_t)n->payload.len,
+        .failures = u16(random),
+        .crashes = u16(random),
+        .generation = u16(random),
+        .state = waiting_state(random),
+        .reason = (uint8_t)random_below(random, REASON_COUNT),
+        .payload_kind = body_kind(random, n->payload),
+        .flags = extra_any(&n->extra) ? JOB_HAS_EXTRA : 0,
+    };
+}
+
+static void sample_job_back(struct random *random, struct arena *arena, struct record *ret)
+{
+    static const uint8_t reasons[] = {REASON_FAILED, REASON_TIMED_OUT, REASON_RELEASED};
+    ret->job_back = (struct rec_job_back){
+        .seq = seq_value(random),
+        .state = waiting_state(random),
+        .reason = reasons[random_below(random, 3)],
+        .failures = u16(random),
+        .crashes = u16(random),
+        .generation = u16(random),
+        .run_at = wall(random),
+        .at = wall(random),
+        .error_kind = (uint8_t)random_between(random, ERROR_APP, ERROR_BUSINESS),
+        .error = text(random, arena, LIMIT_ERROR_BYTES),
+    };
+}
+
+static void sample_job_dead(struct random *random, struct arena *arena, struct record *ret)
+{
+    ret->job_dead = (struct rec_job_dead){
+        .seq = seq_value(random),
+        .reason = (uint8_t)random_between(random, REASON_FAILED, REASON_EXPIRED),
+        .failures = u16(random),
+        .crashes = u16(random),
+        .at = wall(random),
+        .error_kind = (uint8_t)random_between(random, ERROR_APP, ERROR_BUSINESS),
+        .error = text(random, arena, LIMIT_ERROR_BYTES),
+    };
+}
+
+static void sample_job_patched(struct random *random, struct arena *arena, struct record *ret)
+{
+    ret->job_patched = (struct rec_job_patched){
+        .seq = seq_value(random),
+        .state = waiting_state(random),
+        .priority = (int64_t)u64(random),
+        .run_at = wall(random),
+        .at = wall(random),
+        .generation = u16(random),
+        .has_payload = random_chance(random, 50),
+    };
+    if (ret->job_patched.has_payload) {
+        ret->job_patched.payload = bytes(random, arena, 1000);
+        ret->job_patched.payload_kind = body_kind(random, ret->job_patched.payload);
+    }
+}
+
+static void sample_jobs_gone(struct random *random, struct arena *arena, struct record *ret)
+{
+    uint64_t previous = 0, last = 0;
+    struct buf list;
+    buf_init(&list);
+    ret->jobs_gone.count = (uint32_t)between(random, 1, LIMIT_SLICE);
+    for (uint32_t i = 0; i < ret->jobs_gone.count; i++) {
+        uint64_t seq;
+        do
+            seq = seq_value(random);
+        while (seq == last);
+        CHECK(record_seq_append(&list, &previous, seq) == 0);
+        last = seq;
+    }
+    ret->jobs_gone.seqs = kept(arena, &list);
+}
+
+static void sample_job_record(struct random *random, struct arena *arena, struct record *ret)
+{
+    switch ((int)ret->kind) {
+    case REC_JOB_NEW:
+        sample_job_new(random, arena, ret);
+        break;
+    case REC_JOB_READY:
+        ret->job_ready = (struct rec_job_ready){seq_value(random), wall(random)};
+        break;
+    case REC_JOB_CLAIMED:
+        ret->job_claimed = (struct rec_job_claimed){
+            .seq = seq_value(random),
+            .token = {between(random, 1, UINT64_MAX), (uint32_t)between(random, 0, UINT32_MAX)},
+            .lease_ms = lease(random),
+            .bound = random_chance(random, 50),
+            .at = wall(random),
+            .worker = text(random, arena, LIMIT_WORKER_BYTES),
+        };
+        break;
+    case REC_JOB_EXTENDED:
+        ret->job_extended = (struct rec_job_extended){seq_value(random), lease(random)};
+        break;
+    case REC_JOB_BACK:
+        sample_job_back(random, arena, ret);
+        break;
+    case REC_JOB_DONE:
+        ret->job_done = (struct rec_job_done){
+            .seq = seq_value(random), .at = wall(random), .result = bytes(random, arena, 1000)};
+        ret->job_done.result_kind = body_kind(random, ret->job_done.result);
+        break;
+    case REC_JOB_DEAD:
+        sample_job_dead(random, arena, ret);
+        break;
+    case REC_JOB_CANCELLED:
+        ret->job_cancelled = (struct rec_job_cancelled){
+            .seq = seq_value(random),
+            .reason = random_chance(random, 50) ? REASON_CANCELLED : REASON_REPLACED,
+            .at = wall(random),
+        };
+        break;
+    case REC_JOB_REQUEUED:
+        ret->job_requeued = (struct rec_job_requeued){.seq = seq_value(random),
+                                                      .state = waiting_state(random),
+                                                      .generation = u16(random),
+                                                      .run_at = wall(random),
+                                                      .at = wall(random)};
+        break;
+    case REC_JOB_PATCHED:
+        sample_job_patched(random, arena, ret);
+        break;
+    default:
+        sample_jobs_gone(random, arena, ret);
+        break;
+    }
+}
+
+static void sample_store_record(struct random *random, struct arena *arena, struct record *ret)
+{
+    switch ((int)ret->kind) {
+    case REC_EPOCH:
+        ret->epoch = (struct rec_epoch){u32(random), wall(random)};
+        break;
+    case REC_SEQ_BLOCK:
+        ret->seq_block.upto = seq_value(random);
+        break;
+    case REC_QUEUE_PUT:
+        sample_queue_put(random, arena, ret);
+        break;
+    case REC_QUEUE_GONE:
+    case REC_QUEUE_END:
+        ret->queue = (struct rec_queue){u32(random), wall(random)};
+        break;
+    case REC_PURGED:
+        ret->purged = (struct rec_purged){u32(random), u16(random), wall(random), u64(random)};
+        break;
+    case REC_BULK_BEGIN:
+        ret->bulk_begin = (struct rec_bulk_begin){
+            .bulk = between(random, 1, UINT64_MAX),
+            .action = (uint8_t)random_between(random, BULK_REQUEUE, BULK_REMOVE),
+            .at = wall(random),
+            .queue = (uint32_t)between(random, 0, UINT32_MAX),
+            .states = (unsigned)random_next(random) & STATES_ALL,
+            .group = text(random, arena, LIMIT_KEY_BYTES),
+            .seq_max = seq_value(random),
+        };
+        break;
+    case REC_BULK_STEP:
+    case REC_BULK_END:
+        ret->bulk_step =
+            (struct rec_bulk_step){between(random, 1, UINT64_MAX), between(random, 0, LIMIT_SEQ),
+                                   u64(random), u64(random)};
+        break;
+    case REC_KEY_NEW:
+        ret->key_new = (struct rec_key_new){
+            .key = {u64(random), between(random, 1, UINT64_MAX)},
+            .fingerprint = u64(random),
+            .seq = seq_value(random),
+            .id_hi = u64(random),
+            .expires_at = wall(random),
+        };
+        break;
+    default:
+        ret->keys_expired.upto = wall(random);
+        break;
+    }
+}
+
+void sample_record(struct random *random, struct arena *arena, enum record_kind kind,
+                   struct record *ret)
+{
+    memset(ret, 0, sizeof *ret);
+    ret->kind = kind;
+    if (kind >= REC_JOB_NEW && kind <= REC_JOBS_GONE)
+        sample_job_record(random, arena, ret);
+    else
+        sample_store_record(random, arena, ret);
+}
+
+/* ---- comparing ---- */
+
+struct field {
+    enum record_kind kind;
+    const char *name;
+    size_t at;
+    size_t size; /* 0 = a span */
+};
+
+#define F(kind, member)                                                                            \
+    {                                                                                              \
+        kind, #member, offsetof(struct record, member), sizeof(((struct record *)NULL)->member)    \
+    }
+#define S(kind, member)                                                                            \
+    {                                                                                              \
+        kind, #member, offsetof(struct record, member), 0                                          \
+    }
+
+static const struct field fields[] = {
+    F(REC_EPOCH, epoch.epoch),
+    F(REC_EPOCH, epoch.at),
+    F(REC_SEQ_BLOCK, seq_block.upto),
+    F(REC_QUEUE_PUT, queue_put.queue),
+    F(REC_QUEUE_PUT, queue_put.generation),
+    F(REC_QUEUE_PUT, queue_put.created_at),
+    F(REC_QUEUE_PUT, queue_put.updated_at),
+    F(REC_QUEUE_PUT, queue_put.paused_until),
+    S(REC_QUEUE_PUT, queue_put.name),
+    S(REC_QUEUE_PUT, queue_put.policy),
+    S(REC_QUEUE_PUT, queue_put.owner),
+    S(REC_QUEUE_PUT, queue_put.note),
+    S(REC_QUEUE_PUT, queue_put.attributes),
+    F(REC_QUEUE_GONE, queue.queue),
+    F(REC_QUEUE_GONE, queue.at),
+    F(REC_QUEUE_END, queue.queue),
+    F(REC_QUEUE_END, queue.at),
+    F(REC_PURGED, purged.queue),
+    F(REC_PURGED, purged.generation),
+    F(REC_PURGED, purged.at),
+    F(REC_PURGED, purged.count),
+    F(REC_BULK_BEGIN, bulk_begin.bulk),
+    F(REC_BULK_BEGIN, bulk_begin.action),
+    F(REC_BULK_BEGIN, bulk_begin.at),
+    F(REC_BULK_BEGIN, bulk_begin.queue),
+    F(REC_BULK_BEGIN, bulk_begin.states),
+    S(REC_BULK_BEGIN, bulk_begin.group),
+    F(REC_BULK_BEGIN, bulk_begin.seq_max),
+    F(REC_BULK_STEP, bulk_step.bulk),
+    F(REC_BULK_STEP, bulk_step.cursor),
+    F(REC_BULK_STEP, bulk_step.changed),
+    F(REC_BULK_STEP, bulk_step.refused),
+    F(REC_BULK_END, bulk_step.bulk),
+    F(REC_BULK_END, bulk_step.cursor),
+    F(REC_BULK_END, bulk_step.changed),
+    F(REC_BULK_END, bulk_step.refused),
+    F(REC_JOB_NEW, job_new.job.seq),
+    F(REC_JOB_NEW, job_new.job.id_hi),
+    F(REC_JOB_NEW, job_new.job.priority),
+    F(REC_JOB_NEW, job_new.job.run_at),
+    F(REC_JOB_NEW, job_new.job.since),
+    F(REC_JOB_NEW, job_new.job.queue),
+    F(REC_JOB_NEW, job_new.job.payload_bytes),
+    F(REC_JOB_NEW, job_new.job.failures),
+    F(REC_JOB_NEW, job_new.job.crashes),
+    F(REC_JOB_NEW, job_new.job.generation),
+    F(REC_JOB_NEW, job_new.job.state),
+    F(REC_JOB_NEW, job_new.job.reason),
+    F(REC_JOB_NEW, job_new.job.payload_kind),
+    F(REC_JOB_NEW, job_new.job.flags),
+    S(REC_JOB_NEW, job_new.extra.unique),
+    S(REC_JOB_NEW, job_new.extra.group),
+    S(REC_JOB_NEW, job_new.extra.correlation),
+    S(REC_JOB_NEW, job_new.extra.label),
+    S(REC_JOB_NEW, job_new.extra.attributes),
+    F(REC_JOB_NEW, job_new.extra.expires_at),
+    S(REC_JOB_NEW, job_new.extra.options),
+    S(REC_JOB_NEW, job_new.payload),
+    F(REC_JOB_READY, job_ready.seq),
+    F(REC_JOB_READY, job_ready.at),
+    F(REC_JOB_CLAIMED, job_claimed.seq),
+    F(REC_JOB_CLAIMED, job_claimed.token.counter),
+    F(REC_JOB_CLAIMED, job_claimed.token.epoch),
+    F(REC_JOB_CLAIMED, job_claimed.lease_ms),
+    F(REC_JOB_CLAIMED, job_claimed.bound),
+    F(REC_JOB_CLAIMED, job_claimed.at),
+    S(REC_JOB_CLAIMED, job_claimed.worker),
+    F(REC_JOB_EXTENDED, job_extended.seq),
+    F(REC_JOB_EXTENDED, job_extended.lease_ms),
+    F(REC_JOB_BACK, job_back.seq),
+    F(REC_JOB_BACK, job_back.state),
+    F(REC_JOB_BACK, job_back.reason),
+    F(REC_JOB_BACK, job_back.failures),
+    F(REC_JOB_BACK, job_back.crashes),
+    F(REC_JOB_BACK, job_back.generation),
+    F(REC_JOB_BACK, job_back.run_at),
+    F(REC_JOB_BACK, job_back.at),
+    F(REC_JOB_BACK, job_back.error_kind),
+    S(REC_JOB_BACK, job_back.error),
+    F(REC_JOB_DONE, job_done.seq),
+    F(REC_JOB_DONE, job_done.at),
+    F(REC_JOB_DONE, job_done.result_kind),
+    S(REC_JOB_DONE, job_done.result),
+    F(REC_JOB_DEAD, job_dead.seq),
+    F(REC_JOB_DEAD, job_dead.reason),
+    F(REC_JOB_DEAD, job_dead.failures),
+    F(REC_JOB_DEAD, job_dead.crashes),
+    F(REC_JOB_DEAD, job_dead.at),
+    F(REC_JOB_DEAD, job_dead.error_kind),
+    S(REC_JOB_DEAD, job_dead.error),
+    F(REC_JOB_CANCELLED, job_cancelled.seq),
+    F(REC_JOB_CANCELLED, job_cancelled.reason),
+    F(REC_JOB_CANCELLED, job_cancelled.at),
+    F(REC_JOB_REQUEUED, job_requeued.seq),
+    F(REC_JOB_REQUEUED, job_requeued.state),
+    F(REC_JOB_REQUEUED, job_requeued.generation),
+    F(REC_JOB_REQUEUED, job_requeued.run_at),
+    F(REC_JOB_REQUEUED, job_requeued.at),
+    F(REC_JOB_PATCHED, job_patched.seq),
+    F(REC_JOB_PATCHED, job_patched.state),
+    F(REC_JOB_PATCHED, job_patched.priority),
+    F(REC_JOB_PATCHED, job_patched.run_at),
+    F(REC_JOB_PATCHED, job_patched.at),
+    F(REC_JOB_PATCHED, job_patched.generation),
+    F(REC_JOB_PATCHED, job_patched.has_payload),
+    F(REC_JOB_PATCHED, job_patched.payload_kind),
+    S(REC_JOB_PATCHED, job_patched.payload),
+    F(REC_JOBS_GONE, jobs_gone.count),
+    S(REC_JOBS_GONE, jobs_gone.seqs),
+    F(REC_KEY_NEW, key_new.key),
+    F(REC_KEY_NEW, key_new.fingerprint),
+    F(REC_KEY_NEW, key_new.seq),
+    F(REC_KEY_NEW, key_new.id_hi),
+    F(REC_KEY_NEW, key_new.expires_at),
+    F(REC_KEYS_EXPIRED, keys_expired.upto),
+};
+
+static bool field_equal(const struct field *f, const struct record *a, const struct record *b)
+{
+    const char *x = (const char *)a + f->at, *y = (const char *)b + f->at;
+    if (f->size > 0)
+        return memcmp(x, y, f->size) == 0;
+    struct span s, t;
+    memcpy(&s, x, sizeof s);
+    memcpy(&t, y, sizeof t);
+    return span_equal(s, t);
+}
+
+bool sample_equal(const struct record *a, const struct record *b, const char **ret_field)
+{
+    *ret_field = "kind";
+    if (a->kind != b->kind)
+        return false;
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        *ret_field = fields[i].name;
+        if (fields[i].kind == a->kind && !field_equal(&fields[i], a, b))
+            return false;
+    }
+    return true;
+}
+
+/* ---- assertions ---- */
+
+bool sample_aborts(void (*fn)(void *ctx), void *ctx)
+{
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        signal(SIGABRT, SIG_DFL);
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        if (null >= 0)
+            dup2(null, STDERR_FILENO);
+        fn(ctx);
+        _exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
