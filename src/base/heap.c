@@ -23,18 +23,33 @@
 #define FIRST_GROWTH                                                                               \
     4 /* the only chunk is copied into one four times its size until it is full size */
 
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
 static inline struct heap_entry *slot_at(const struct heap *h, size_t index)
 {
     size_t slot = index + OFFSET;
     return &h->chunks[slot >> CHUNK_BITS][slot & (CHUNK_SLOTS - 1)];
 }
 
+/* As one number: comparing two is a subtraction with borrow instead of two branches. */
+static inline unsigned __int128 key_of(struct heap_entry e)
+{
+    return (unsigned __int128)e.order << 64 | e.seq;
+}
+
 static inline bool before(struct heap_entry a, struct heap_entry b)
 {
-    /* One 128-bit comparison: a subtraction with borrow instead of two branches. */
-    unsigned __int128 ka = (unsigned __int128)a.order << 64 | a.seq;
-    unsigned __int128 kb = (unsigned __int128)b.order << 64 | b.seq;
-    return ka < kb;
+    return key_of(a) < key_of(b);
+}
+
+/* `tell` is a constant where this is inlined: most heaps have nobody to tell, and their loops shall
+ * not be bothered by a call that never comes. */
+static inline void place(struct heap *h, size_t i, struct heap_entry *slot, struct heap_entry e,
+                         bool tell)
+{
+    *slot = e;
+    if (tell)
+        h->moved(h->moved_ctx, e, i);
 }
 
 void heap_init(struct heap *h)
@@ -132,7 +147,7 @@ static void room_trim(struct heap *h)
 }
 
 /* Lets e rise from the hole at i; gives the index where it came to rest. */
-static inline size_t rise(struct heap *h, size_t i, struct heap_entry e)
+ALWAYS_INLINE size_t rise(struct heap *h, size_t i, struct heap_entry e, bool tell)
 {
     struct heap_entry *hole = slot_at(h, i);
     while (i > 0) {
@@ -140,19 +155,21 @@ static inline size_t rise(struct heap *h, size_t i, struct heap_entry e)
         struct heap_entry *above = slot_at(h, parent);
         if (!before(e, *above))
             break;
-        *hole = *above;
+        place(h, i, hole, *above, tell);
         hole = above;
         i = parent;
     }
-    *hole = e;
+    place(h, i, hole, e, tell);
     return i;
 }
 
 static inline size_t least_of_four(const struct heap_entry *e)
 {
-    size_t left = before(e[1], e[0]);
-    size_t right = 2 + (size_t)before(e[3], e[2]);
-    return before(e[right], e[left]) ? right : left;
+    unsigned __int128 k0 = key_of(e[0]), k1 = key_of(e[1]), k2 = key_of(e[2]), k3 = key_of(e[3]);
+    size_t left = k1 < k0;
+    size_t right = 2 + (size_t)(k3 < k2);
+    unsigned __int128 left_key = k1 < k0 ? k1 : k0, right_key = k3 < k2 ? k3 : k2;
+    return right_key < left_key ? right : left;
 }
 
 static inline size_t least_of(const struct heap_entry *e, size_t count)
@@ -163,15 +180,32 @@ static inline size_t least_of(const struct heap_entry *e, size_t count)
     return least;
 }
 
+/* The four entries from `child` on. All four groups that the next level may need are neighbours:
+ * asking for them before it is known which one hides most of the wait for memory, and a line too
+ * many does no harm. (gcc drops calls to a function that does nothing but prefetch; this one has a
+ * result.) */
+static inline struct heap_entry *children_at(const struct heap *h, size_t child)
+{
+    size_t below = 4 * child + 1;
+    if (below < h->len) {
+        const char *line = (const char *)slot_at(h, below);
+        __builtin_prefetch(line);
+        __builtin_prefetch(line + 64);
+        __builtin_prefetch(line + 128);
+        __builtin_prefetch(line + 192);
+    }
+    return slot_at(h, child);
+}
+
 /* Lets a hole sink to a leaf; gives its index. */
-static inline size_t sink(struct heap *h, size_t i)
+ALWAYS_INLINE size_t sink(struct heap *h, size_t i, bool tell)
 {
     struct heap_entry *hole = slot_at(h, i);
     for (size_t child = 4 * i + 1; child < h->len; child = 4 * i + 1) {
-        struct heap_entry *line = slot_at(h, child);
+        struct heap_entry *line = children_at(h, child);
         size_t left = h->len - child;
         size_t least = left >= 4 ? least_of_four(line) : least_of(line, left);
-        *hole = line[least];
+        place(h, i, hole, line[least], tell);
         hole = &line[least];
         i = child + least;
     }
@@ -185,7 +219,10 @@ int heap_push(struct heap *h, struct heap_entry e)
         if (r != 0)
             return r;
     }
-    rise(h, h->len++, e);
+    if (h->moved)
+        rise(h, h->len++, e, true);
+    else
+        rise(h, h->len++, e, false);
     return 0;
 }
 
@@ -197,11 +234,22 @@ bool heap_top(const struct heap *h, struct heap_entry *ret)
     return true;
 }
 
-/* Fills the hole at i with the last entry; gives the index where that came to rest. */
+/* Fills the hole at i with the last entry, which is no longer counted; gives the index where it
+ * came to rest. */
+static inline size_t refill(struct heap *h, size_t i)
+{
+    struct heap_entry last = *slot_at(h, h->len);
+    if (i == h->len)
+        return i;
+    if (h->moved)
+        return rise(h, sink(h, i, true), last, true);
+    return rise(h, sink(h, i, false), last, false);
+}
+
 static inline size_t take_out(struct heap *h, size_t i)
 {
-    struct heap_entry last = *slot_at(h, --h->len);
-    size_t rest = i == h->len ? i : rise(h, sink(h, i), last);
+    h->len--;
+    size_t rest = refill(h, i);
     if (h->len % CHUNK_SLOTS == 0)
         room_trim(h);
     return rest;

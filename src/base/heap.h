@@ -18,7 +18,14 @@ struct heap_entry {
     uint64_t seq;   /* smaller first among equal orders */
 };
 
+/* Where an entry stands now. Set it on an empty heap whose owner takes entries out by index at once
+ * instead of leaving them to heap_scrub; called for every entry that is placed or moved, perhaps
+ * more than once (the last call holds), and must not use the heap. */
+typedef void (*heap_moved_fn)(void *ctx, struct heap_entry e, size_t index);
+
 struct heap {
+    heap_moved_fn moved; /* NULL = nobody wants to know */
+    void *moved_ctx;
     struct heap_entry **chunks;
     size_t chunk_count; /* allocated chunks */
     size_t chunk_room;  /* slots of the pointer array */

@@ -41,10 +41,8 @@ size_t json_escape(struct span text, char out[JSON_ESCAPE_MAX], size_t *ret_take
     size_t sequence = utf8_sequence(text);
     char letter = short_form(c);
     *ret_taken = sequence ? sequence : 1;
-    if (sequence == 0) {
-        memcpy(out, "\xef\xbf\xbd", 3);
-        return 3;
-    }
+    if (sequence == 0)
+        return utf8_encode(0xfffd, out);
     if (letter) {
         out[0] = '\\';
         out[1] = letter;

@@ -7,23 +7,20 @@
  *   map_same(a,b) equality of keys
  *
  * A table is open-addressed with linear probing, at most 11/16 full. A run of used slots between
- * two free ones is called a cluster; a key always lies in the cluster that its home slot belongs
- * to.
+ * two free ones is called a cluster; a key lies in the cluster that its home slot belongs to.
  *
  * To grow, `now` becomes `old`, a fresh table twice as large becomes `now`, and every put and drop
- * moves a few slots from old to now, in slot order. Two rules keep both tables searchable
- * meanwhile:
+ * moves a few slots from old to now, in slot order. Two rules keep both searchable meanwhile:
  *   1. Only whole clusters are moved. So no cluster ever lies across the border at `moved`: below
- * it old is empty, above it every cluster is as complete as it ever was, and searching or shifting
- *      back inside old needs to know nothing of the move.
- *   2. The cluster that wraps round the end of the table goes first, when the move begins. So the
- *      border can walk from slot 0 to the end, and no run leads from the end back into it.
- * A key is in one of the tables, never in both: new keys go to now, known ones are replaced where
- * they are.
+ *      it old is empty, above it no search has lost its way.
+ *   2. The move begins with the cluster at slot 0, which holds everything that had wrapped round
+ *      the end. So the border can walk from slot 0 to the end, and slot 0, being empty, ends
+ *      whatever runs over the end of old.
+ * Searching old, and shifting back in it, therefore need to know nothing of the move. A key is in
+ * one of the tables, never in both: new keys go to now, known ones are replaced where they are.
  *
  * A move takes slots/8 calls, while the fresh table has room for 11/16 × slots more keys: it is
- * over long before the next one can begin. Only a large map*_reserve may have to finish one at
- * once. */
+ * over long before the next can begin. Only a large map*_reserve may have to finish one at once. */
 #pragma once
 
 #include <stdbool.h>
@@ -121,11 +118,8 @@ static void move_begin(struct MAP *m, MAP_TABLE fresh)
     m->old = m->now;
     m->now = fresh;
     m->moved = 0;
-    if (!m->old.slots)
-        return;
-    for (size_t i = m->old.mask; m->old.slots[i].value != 0; i--)
-        move_slot(m, i);
-    move_on(m, 1);
+    if (m->old.slots)
+        move_on(m, 1);
 }
 
 void MAP_FN(init)(struct MAP *m)

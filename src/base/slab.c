@@ -16,11 +16,22 @@
 #define SHIFT_MAX 18 /* of eight-byte items */
 #define HANDLES ((size_t)1 << 32)
 
-/* The power of two of items whose size is nearest to CHUNK_BYTES. */
+#ifdef HF_TEST_HOOKS
+static _Thread_local size_t chunk_bytes = CHUNK_BYTES;
+
+void slab_chunks_of(size_t bytes)
+{
+    chunk_bytes = bytes ? bytes : CHUNK_BYTES;
+}
+#else
+static const size_t chunk_bytes = CHUNK_BYTES;
+#endif
+
+/* The power of two of items whose size is nearest to chunk_bytes. */
 static unsigned shift_for(size_t item_size)
 {
     unsigned shift = 0;
-    while (shift < SHIFT_MAX && (item_size << shift) + (item_size << (shift + 1)) < 2 * CHUNK_BYTES)
+    while (shift < SHIFT_MAX && (item_size << shift) + (item_size << (shift + 1)) < 2 * chunk_bytes)
         shift++;
     return shift;
 }

@@ -131,7 +131,7 @@ static void against_model(void **state)
     seeded(&r, "heap");
     heap_init(&m->heap);
     unsigned growing = 60;
-    for (uint64_t i = 0; i < 1000000; i++) {
+    for (uint64_t i = 0; i < 500000; i++) {
         if (i % 5000 == 0) {
             growing = (unsigned)random_between(&r, 30, 75);
             assert_is_heap(&m->heap);
@@ -233,6 +233,68 @@ static void orders_keep_signed_order(void **state)
     }
 }
 
+/* ---- telling where entries are --------------------------------------------------------------- */
+
+#define TOLD_MAX 4000
+
+struct told {
+    struct heap heap;
+    size_t index[TOLD_MAX]; /* of the entry with this sequence, as told */
+    uint64_t live[TOLD_MAX];
+    size_t count;
+};
+
+static void moved_cb(void *ctx, struct heap_entry e, size_t index)
+{
+    struct told *t = ctx;
+    t->index[e.seq] = index;
+}
+
+static void told_forget(struct told *t, uint64_t seq)
+{
+    for (size_t k = 0; k < t->count; k++) {
+        if (t->live[k] == seq) {
+            t->live[k] = t->live[--t->count];
+            return;
+        }
+    }
+    fail_msg("sequence %llu was not there", (unsigned long long)seq);
+}
+
+/* After every call each live entry is where its owner was told, so that it can be taken out. */
+static void owners_know_the_index(void **state)
+{
+    (void)state;
+    struct random r;
+    struct told *t = calloc(1, sizeof *t);
+    struct heap_entry e;
+    seeded(&r, "told");
+    for (int round = 0; round < 20; round++) {
+        heap_init(&t->heap);
+        t->heap.moved = moved_cb;
+        t->heap.moved_ctx = t;
+        t->count = 0;
+        for (uint64_t seq = 0; seq < TOLD_MAX; seq++) {
+            EXPECT(heap_push(&t->heap, (struct heap_entry){random_below(&r, 500), seq}) == 0);
+            t->live[t->count++] = seq;
+            if (random_chance(&r, 45)) {
+                uint64_t victim = t->live[random_below(&r, t->count)];
+                EXPECT(heap_at(&t->heap, t->index[victim]).seq == victim);
+                heap_remove(&t->heap, t->index[victim]);
+                told_forget(t, victim);
+            }
+            if (random_chance(&r, 45) && heap_pop(&t->heap, &e))
+                told_forget(t, e.seq);
+            for (size_t k = 0; k < t->count; k += 1 + t->count / 50)
+                EXPECT(heap_at(&t->heap, t->index[t->live[k]]).seq == t->live[k]);
+        }
+        EXPECT(t->heap.len == t->count);
+        assert_is_heap(&t->heap);
+        heap_done(&t->heap);
+    }
+    free(t);
+}
+
 /* ---- promises -------------------------------------------------------------------------------- */
 
 /* Also when pops and scrubs come in between, which give memory back. */
@@ -290,13 +352,10 @@ static void one_pass_finds_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(against_model),
-        cmocka_unit_test(across_chunks),
-        cmocka_unit_test(children_share_a_line),
-        cmocka_unit_test(few_entries_cost_little),
-        cmocka_unit_test(fifo_at_equal_order),
-        cmocka_unit_test(orders_keep_signed_order),
-        cmocka_unit_test(reserve_keeps_its_promise),
+        cmocka_unit_test(against_model),         cmocka_unit_test(across_chunks),
+        cmocka_unit_test(children_share_a_line), cmocka_unit_test(few_entries_cost_little),
+        cmocka_unit_test(fifo_at_equal_order),   cmocka_unit_test(orders_keep_signed_order),
+        cmocka_unit_test(owners_know_the_index), cmocka_unit_test(reserve_keeps_its_promise),
         cmocka_unit_test(one_pass_finds_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reader: what RFC 8259 allows, what it forbids and where, byte ranges, depth, and objects. */
+/* The reader: what RFC 8259 allows, what it forbids and where, byte ranges (a payload is kept as it
+ * came: ORC-10), depth, and objects. */
 #include "unit/base/support.h"
 
 #include "base/clock.h"
