@@ -132,7 +132,7 @@ struct rec_job_extended {
 struct rec_job_back {
     uint64_t seq;
     uint8_t state;  /* ready or scheduled */
-    uint8_t reason; /* failed, timed_out (lease ran out), released */
+    uint8_t reason; /* failed, timed_out (lease ran out), released, restarted */
     uint16_t failures, crashes;
     uint16_t generation;
     struct wall_time run_at; /* unchanged when ready at once */

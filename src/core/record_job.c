@@ -253,7 +253,8 @@ const struct record_type record_job_extended = {
 
 /* ---- back ---- */
 
-#define BACK_REASONS (1u << REASON_FAILED | 1u << REASON_TIMED_OUT | 1u << REASON_RELEASED)
+#define BACK_REASONS                                                                               \
+    (1u << REASON_FAILED | 1u << REASON_TIMED_OUT | 1u << REASON_RELEASED | 1u << REASON_RESTARTED)
 
 static size_t back_span_bytes(const struct record *r)
 {

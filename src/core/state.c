@@ -40,7 +40,7 @@ static const char *const reasons[REASON_COUNT] = {
     [REASON_REJECTED] = "rejected",   [REASON_CRASH_LOOP] = "crash_loop",
     [REASON_TIMED_OUT] = "timed_out", [REASON_EXPIRED] = "expired",
     [REASON_CANCELLED] = "cancelled", [REASON_REPLACED] = "replaced",
-    [REASON_RELEASED] = "released",
+    [REASON_RELEASED] = "released",   [REASON_RESTARTED] = "restarted",
 };
 
 /* The rows of the table above that a client may ask for, turned round; a test compares the two. */

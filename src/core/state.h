@@ -54,6 +54,7 @@ enum job_reason {
     REASON_CANCELLED = 6, /* by request */
     REASON_REPLACED = 7,  /* by a newer job with the same unique key */
     REASON_RELEASED = 8,
+    REASON_RESTARTED = 9, /* the server restarted and the lease's connection with it; uncounted */
     REASON_COUNT
 };
 

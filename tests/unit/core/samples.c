@@ -266,7 +266,8 @@ static void sample_job_new(struct random *random, struct arena *arena, struct re
 
 static void sample_job_back(struct random *random, struct arena *arena, struct record *ret)
 {
-    static const uint8_t reasons[] = {REASON_FAILED, REASON_TIMED_OUT, REASON_RELEASED};
+    static const uint8_t reasons[] = {REASON_FAILED, REASON_TIMED_OUT, REASON_RELEASED,
+                                      REASON_RESTARTED};
     ret->job_back = (struct rec_job_back){
         .seq = seq_value(random),
         .state = waiting_state(random),

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The embedded backend, durable, in process: full cycles (enqueue, claim, ack) a second through the
+ * applier and SQLite, with the raw fdatasync rate of the same directory beside it; and how long a
+ * store with a million pending jobs takes to open.
+ *
+ *   bench_store [--dir DIR] [--runs N] [--seconds N] [--batch N] [--load N]
+ *
+ * Two batches are under way at a time: while one is committed the next is made. A batch is a third
+ * enqueues, a third claims, a third acks of what the batch before claimed. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "base/clock.h"
+#include "bench.h"
+
+#define BATCH_MAX 3000
+#define UNDER_WAY 2
+
+struct held {
+    uint64_t seq;
+    struct job_token token;
+};
+
+struct lane {
+    struct rig *rig;
+    struct op ops[BATCH_MAX];
+    size_t open;
+};
+
+struct rig {
+    uv_loop_t loop;
+    struct backend *backend;
+    struct lane lanes[UNDER_WAY];
+    struct held held[BATCH_MAX * 4];
+    size_t held_count;
+    size_t batch;
+    uint64_t acked, enqueued;
+    bool stop;
+    char payload[200];
+    struct span queue;
+};
+
+static void rig_open(struct rig *r, const char *dir)
+{
+    char url[512];
+    struct err_note note = {""};
+    struct backend_config config = {.loop = &r->loop, .clock = clock_system()};
+    snprintf(url, sizeof(url), "sqlite:%s", dir);
+    bench_must(uv_loop_init(&r->loop) == 0, "make a loop");
+    int err = backend_open(url, &config, &r->backend, &note);
+    if (err)
+        fprintf(stderr, "%s\n", note.text);
+    bench_must(err == 0, "open the store");
+    r->queue = SPAN_LITERAL("bench");
+    memset(r->payload, 'x', sizeof(r->payload));
+}
+
+static void rig_close(struct rig *r)
+{
+    backend_close(r->backend, NULL, NULL);
+    uv_run(&r->loop, UV_RUN_DEFAULT);
+    bench_must(uv_loop_close(&r->loop) == 0, "close the loop");
+}
+
+static void fill_enqueue(const struct rig *r, struct op *op)
+{
+    *op = (struct op){.kind = OP_ENQUEUE};
+    op->enqueue.queue = r->queue;
+    op->enqueue.payload_kind = PAYLOAD_BYTES;
+    op->enqueue.payload = span_of(r->payload, sizeof(r->payload));
+}
+
+static void lane_submit(struct lane *lane);
+
+static void on_reply(void *ctx, const struct reply *reply)
+{
+    struct lane *lane = ctx;
+    struct rig *r = lane->rig;
+    bench_must(reply->outcome == OUT_OK, "get an operation done");
+    if (reply->kind == OP_CLAIM && reply->job_count == 1)
+        r->held[r->held_count++] = (struct held){reply->jobs[0].job.seq, reply->jobs[0].token};
+    r->acked += reply->kind == OP_ACK;
+    if (--lane->open == 0 && !r->stop)
+        lane_submit(lane);
+}
+
+static void lane_submit(struct lane *lane)
+{
+    struct rig *r = lane->rig;
+    size_t n = 0, third = r->batch / 3;
+    for (; n < third; n++)
+        fill_enqueue(r, &lane->ops[n]);
+    for (size_t i = 0; i < third; i++, n++) {
+        lane->ops[n] = (struct op){.kind = OP_CLAIM};
+        lane->ops[n].claim.queues = &r->queue;
+        lane->ops[n].claim.queue_count = 1;
+        lane->ops[n].claim.count = 1;
+        lane->ops[n].claim.want_body = true;
+    }
+    while (n < r->batch && r->held_count > 0) {
+        struct held h = r->held[--r->held_count];
+        lane->ops[n] = (struct op){.kind = OP_ACK};
+        lane->ops[n].lease.job.seq = h.seq;
+        lane->ops[n].lease.token = h.token;
+        n++;
+    }
+    lane->open = n;
+    bench_must(backend_submit(r->backend, lane->ops, n, on_reply, lane) == 0, "submit");
+}
+
+static double raw_syncs(const char *dir)
+{
+    char path[512], block[4096] = {0};
+    snprintf(path, sizeof(path), "%s/raw-sync", dir);
+    int fd = open(path, O_CREAT | O_RDWR, 0600);
+    bench_must(fd >= 0, "make a file");
+    for (int i = 0; i < 256; i++)
+        bench_must(write(fd, block, sizeof(block)) == sizeof(block), "fill a file");
+    fsync(fd);
+    uint64_t began = clock_ns();
+    int n = 0;
+    for (; clock_ns() - began < 500000000; n++) {
+        bench_must(pwrite(fd, block, sizeof(block), (n % 256) * 4096) == sizeof(block), "write");
+        fdatasync(fd);
+    }
+    double rate = n / ((double)(clock_ns() - began) / 1e9);
+    close(fd);
+    unlink(path);
+    return rate;
+}
+
+struct result {
+    double cycles, syncs, ops_per_commit;
+};
+
+static struct result run_cycles(const char *dir, size_t batch, double seconds)
+{
+    struct rig *r = calloc(1, sizeof(*r));
+    bench_must(r != NULL, "get memory");
+    struct result result = {.syncs = raw_syncs(dir)};
+    r->batch = batch;
+    rig_open(r, dir);
+    for (size_t i = 0; i < UNDER_WAY; i++) {
+        r->lanes[i].rig = r;
+        lane_submit(&r->lanes[i]);
+    }
+    uint64_t warm = clock_ns();
+    while (clock_ns() - warm < 1000000000)
+        uv_run(&r->loop, UV_RUN_ONCE);
+    struct backend_figures before, after;
+    backend_figures(r->backend, &before);
+    uint64_t acked = r->acked, began = clock_ns();
+    while ((double)(clock_ns() - began) < seconds * 1e9)
+        uv_run(&r->loop, UV_RUN_ONCE);
+    double took = (double)(clock_ns() - began) / 1e9;
+    backend_figures(r->backend, &after);
+    result.cycles = (double)(r->acked - acked) / took;
+    result.ops_per_commit =
+        (double)(r->acked - acked) * 3 / (double)(after.commits - before.commits);
+    r->stop = true;
+    rig_close(r);
+    free(r);
+    return result;
+}
+
+/* Fills a store with pending jobs and times the opening that follows. */
+static double run_load(const char *dir, uint64_t jobs)
+{
+    struct rig *r = calloc(1, sizeof(*r));
+    bench_must(r != NULL, "get memory");
+    rig_open(r, dir);
+    r->stop = true;
+    struct lane *lane = &r->lanes[0];
+    lane->rig = r;
+    for (uint64_t done = 0; done < jobs; done += 1000) {
+        for (size_t i = 0; i < 1000; i++)
+            fill_enqueue(r, &lane->ops[i]);
+        lane->open = 1000;
+        bench_must(backend_submit(r->backend, lane->ops, 1000, on_reply, lane) == 0, "submit");
+        while (lane->open)
+            uv_run(&r->loop, UV_RUN_ONCE);
+    }
+    rig_close(r);
+    memset(r, 0, sizeof(*r));
+    uint64_t began = clock_ns();
+    rig_open(r, dir);
+    double took = (double)(clock_ns() - began) / 1e9;
+    struct backend_figures f;
+    backend_figures(r->backend, &f);
+    bench_must(f.jobs >= jobs, "find all jobs again");
+    rig_close(r);
+    free(r);
+    return took;
+}
+
+static void fresh_dir(const char *base, int n, char *out, size_t size)
+{
+    snprintf(out, size, "%s/bench-store-%ld-%d", base, (long)getpid(), n);
+}
+
+static void remove_dir(const char *dir)
+{
+    static const char *const names[] = {"holdfast.db", "holdfast.db-wal", "holdfast.db-shm",
+                                        "lock"};
+    char path[700];
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        unlink(path);
+    }
+    rmdir(dir);
+}
+
+int main(int argc, char **argv)
+{
+    const char *base = bench_option_text(argc, argv, "--dir", ".");
+    int runs = (int)bench_option(argc, argv, "--runs", 5);
+    double seconds = (double)bench_option(argc, argv, "--seconds", 3);
+    size_t batch = (size_t)bench_option(argc, argv, "--batch", 256);
+    uint64_t load = (uint64_t)bench_option(argc, argv, "--load", 1000000);
+    double cycles[64], syncs[64], ops[64];
+    char dir[600];
+    runs = runs > 64 ? 64 : runs;
+    bench_must(batch >= 3 && batch <= BATCH_MAX, "use a batch of 3 to 3000");
+    for (int i = 0; i < runs; i++) {
+        bench_progress("store", i, runs);
+        fresh_dir(base, i, dir, sizeof(dir));
+        bench_must(mkdir(dir, 0700) == 0, "make a directory");
+        struct result result = run_cycles(dir, batch, seconds);
+        remove_dir(dir);
+        cycles[i] = result.cycles;
+        syncs[i] = result.syncs;
+        ops[i] = result.ops_per_commit;
+    }
+    if (runs > 0) {
+        printf(
+            "SQLite store, durable, default retention (10,000 done jobs kept), 200-byte payloads, "
+            "medians of %d runs\n",
+            runs);
+        printf("  full cycles/s                        %10.0f\n", bench_median(cycles, runs));
+        printf("  operations a commit                  %10.0f\n", bench_median(ops, runs));
+        printf("  raw 4 KiB write + fdatasync/s        %10.0f\n", bench_median(syncs, runs));
+    }
+    if (load > 0) {
+        fresh_dir(base, runs, dir, sizeof(dir));
+        double took = run_load(dir, load);
+        remove_dir(dir);
+        printf("  open with %llu pending jobs       %10.2f s\n", (unsigned long long)load, took);
+    }
+    return 0;
+}

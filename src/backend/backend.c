@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a url to a backend, and from a call to the slot of its table.
+ *
+ * Notes name the scheme only, never the rest of a url: it may hold a password. */
+#include "backend/backend.h"
+
+#include <string.h>
+
+#include "backend/backend_impl.h"
+#include "base/check.h"
+
+typedef int (*open_fn)(const char *rest, const struct backend_config *config, struct backend **ret,
+                       struct err_note *note);
+
+static int open_sqlite(const char *rest, const struct backend_config *config, struct backend **ret,
+                       struct err_note *note)
+{
+    if (*rest == '\0')
+        return err_note_set(note, -ERR_INVALID,
+                            "\"sqlite:\" lacks its directory: write sqlite:DIR");
+    return backend_open_local(rest, config, ret, note);
+}
+
+static int open_memory(const char *rest, const struct backend_config *config, struct backend **ret,
+                       struct err_note *note)
+{
+    if (*rest != '\0')
+        return err_note_set(note, -ERR_INVALID,
+                            "\"memory:\" takes nothing after the colon; it keeps no files");
+    return backend_open_memory(config, ret, note);
+}
+
+static const struct scheme {
+    const char *name; /* with its colon */
+    const char *form; /* as it is written, for notes */
+    open_fn open;
+} schemes[] = {
+    {"sqlite:", "sqlite:DIR", open_sqlite},
+    {"memory:", "memory:", open_memory},
+};
+
+#define SCHEME_COUNT (sizeof schemes / sizeof schemes[0])
+
+static const struct scheme *scheme_find(const char *url)
+{
+    for (size_t i = 0; i < SCHEME_COUNT; i++) {
+        if (strncmp(url, schemes[i].name, strlen(schemes[i].name)) == 0)
+            return &schemes[i];
+    }
+    return NULL;
+}
+
+/* "sqlite:DIR, memory:" */
+static void scheme_forms(char *out, size_t size)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < SCHEME_COUNT; i++) {
+        int n = snprintf(out + used, size - used, "%s%s", i > 0 ? ", " : "", schemes[i].form);
+        CHECK(n > 0 && (size_t)n < size - used);
+        used += (size_t)n;
+    }
+}
+
+static int scheme_unknown(const char *url, struct err_note *note)
+{
+    char forms[128];
+    scheme_forms(forms, sizeof forms);
+    size_t len = strcspn(url, ":");
+    if (url[len] == '\0')
+        return err_note_set(note, -ERR_INVALID,
+                            "the backend has no scheme; it is one of: %s (for a directory on this "
+                            "machine write sqlite:DIR)",
+                            forms);
+    return err_note_set(note, -ERR_INVALID, "unknown backend \"%.*s:\"; known are: %s",
+                        len > 40 ? 40 : (int)len, url, forms);
+}
+
+int backend_open(const char *url, const struct backend_config *config, struct backend **ret,
+                 struct err_note *note)
+{
+    CHECK(config->loop && config->clock.read);
+    const struct scheme *scheme = scheme_find(url);
+    if (!scheme)
+        return scheme_unknown(url, note);
+    if (config->node > ID_NODE_MAX)
+        return err_note_set(note, -ERR_INVALID, "node %u is out of range: 0 to %u", config->node,
+                            ID_NODE_MAX);
+    return scheme->open(url + strlen(scheme->name), config, ret, note);
+}
+
+int backend_submit(struct backend *b, const struct op *ops, size_t count, backend_reply_fn fn,
+                   void *ctx)
+{
+    CHECK(fn && (ops || count == 0));
+    if (count == 0)
+        return 0;
+    return b->ops->submit(b, ops, count, fn, ctx);
+}
+
+int backend_watch(struct backend *b, struct span queue, backend_signal_fn fn, void *ctx,
+                  struct backend_watch **ret)
+{
+    CHECK(fn);
+    return b->ops->watch(b, queue, fn, ctx, ret);
+}
+
+void backend_unwatch(struct backend *b, struct backend_watch *w)
+{
+    if (w)
+        b->ops->unwatch(b, w);
+}
+
+unsigned backend_caps(const struct backend *b)
+{
+    return b->ops->caps(b);
+}
+
+const char *backend_kind(const struct backend *b)
+{
+    return b->ops->kind;
+}
+
+void backend_figures(const struct backend *b, struct backend_figures *ret)
+{
+    *ret = (struct backend_figures){0};
+    b->ops->figures(b, ret);
+}
+
+void backend_close(struct backend *b, backend_closed_fn fn, void *ctx)
+{
+    CHECK(fn);
+    b->ops->close(b, fn, ctx);
+}
+
+static const char *const outcomes[OUT_COUNT] = {
+    [OUT_OK] = "ok",
+    [OUT_DUPLICATE] = "duplicate",
+    [OUT_NOT_FOUND] = "not_found",
+    [OUT_NO_QUEUE] = "no_queue",
+    [OUT_LEASE_LOST] = "lease_lost",
+    [OUT_GONE] = "gone",
+    [OUT_ILLEGAL] = "illegal",
+    [OUT_QUEUE_FULL] = "queue_full",
+    [OUT_SERVER_FULL] = "server_full",
+    [OUT_REFUSED_NEW] = "refused_new",
+    [OUT_TOO_BIG] = "too_big",
+    [OUT_INVALID] = "invalid",
+    [OUT_KEY_REUSED] = "key_reused",
+    [OUT_KEYS_FULL] = "keys_full",
+    [OUT_DISK_FULL] = "disk_full",
+    [OUT_EXISTS] = "exists",
+    [OUT_UNAVAILABLE] = "unavailable",
+    [OUT_UNKNOWN] = "unknown",
+};
+
+const char *outcome_name(enum outcome o)
+{
+    return (unsigned)o < OUT_COUNT ? outcomes[o] : "invalid_outcome";
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The backend interface, for implementers: one const table a store, the contract on each slot.
+ *
+ * A backend embeds struct backend as its first member and downcasts with its own checked function.
+ * A wrapper (trace, fault, router …) is a backend that owns another one. */
+#pragma once
+
+#include "backend/backend.h"
+
+struct backend_ops {
+    const char *kind;
+
+    /* Takes ops in order. Must not call fn before returning. Each op is replied to exactly once, on
+     * the loop thread, also when the backend is closed meanwhile. Ops belong to the caller and stay
+     * valid until their reply. 0, or -ERR_… with nothing taken. */
+    int (*submit)(struct backend *b, const struct op *ops, size_t count, backend_reply_fn fn,
+                  void *ctx);
+
+    /* From the return on, each job that becomes ready in the queue leads to at least one later call
+     * of fn on the loop thread, never from inside watch or submit. */
+    int (*watch)(struct backend *b, struct span queue, backend_signal_fn fn, void *ctx,
+                 struct backend_watch **ret);
+
+    /* No signal after it returns. */
+    void (*unwatch)(struct backend *b, struct backend_watch *w);
+
+    unsigned (*caps)(const struct backend *b);
+    void (*figures)(const struct backend *b, struct backend_figures *ret);
+
+    /* Refuses new submits, replies to all that was taken, frees everything, then fn. Never calls fn
+     * before returning. */
+    void (*close)(struct backend *b, backend_closed_fn fn, void *ctx);
+};
+
+struct backend {
+    const struct backend_ops *ops;
+};
+
+/* Constructors; url parts after the scheme. */
+MUST_CHECK int backend_open_local(const char *dir, const struct backend_config *config,
+                                  struct backend **ret, struct err_note *note);
+MUST_CHECK int backend_open_memory(const struct backend_config *config, struct backend **ret,
+                                   struct err_note *note);
+
+/* Writes one line an op and one a reply (kinds, tags, sequences, outcomes; never payloads). Owns
+ * inner, also on failure. */
+MUST_CHECK int backend_open_trace(struct backend *inner, const struct backend_config *config,
+                                  FILE *out, struct backend **ret);
+
+/* What "another node" may do around an op; all of it on the loop thread, through inner. The first
+ * three are harmless to a caller that keeps to backend.h; MEDDLE_CANCEL is for tests that expect
+ * it.
+ */
+enum fault_meddling {
+    /* Before a claim of queues another node claims a job and gives it back, uncounted. */
+    MEDDLE_TOUCH = 1u << 0,
+    /* The same, but it gives the job back only after the claim, which so misses it (and may find
+     * nothing). It is back, and signalled, before the claim's reply is delivered. */
+    MEDDLE_HOLD = 1u << 1,
+    /* The op has been here before by another way: ack, fail, extend, release by token, enqueue
+     * under an idempotency key, release_claim. The caller's own is then the repeat. */
+    MEDDLE_TWICE = 1u << 2,
+    /* Before an op on one job (ack … remove; not get) another node cancels that job. */
+    MEDDLE_CANCEL = 1u << 3,
+};
+#define MEDDLE_HARMLESS (MEDDLE_TOUCH | MEDDLE_HOLD | MEDDLE_TWICE)
+
+/* A backend that misbehaves within the contract: see fault.c. Percentages; all 0 = transparent. */
+struct fault_config {
+    uint64_t seed;
+    unsigned late_percent;    /* reply or signal held back … */
+    unsigned late_turns;      /* … for 1 to late_turns turns of the loop (0 counts as 1) */
+    unsigned reorder_percent; /* of the late replies: later ones, of later batches too, go past */
+    unsigned unknown_done_percent;   /* done, but answered OUT_UNKNOWN; not for queries */
+    unsigned unknown_undone_percent; /* not done, answered OUT_UNKNOWN; not for queries */
+    unsigned unavailable_percent;    /* not done, OUT_UNAVAILABLE */
+    unsigned meddle_percent;         /* another node gets in between: */
+    unsigned meddling;               /* mask of enum fault_meddling; 0 = MEDDLE_HARMLESS */
+    unsigned spurious_percent;       /* signal without a job, with a submit */
+};
+/* Owns inner, also on failure. */
+MUST_CHECK int backend_open_fault(struct backend *inner, const struct backend_config *config,
+                                  const struct fault_config *faults, struct backend **ret);

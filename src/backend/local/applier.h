@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The thread that makes frames durable: it takes all that have come in since its last commit and
+ * hands them to the store as one transaction, so that one sync serves many requests.
+ *
+ * A failed commit is final: the applier stops, says why, and the process must end. A full disk is
+ * not: the frames are kept and tried again. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/local/store.h"
+#include "base/log.h"
+
+struct applier;
+
+struct applier_state {
+    uint64_t durable; /* records up to this position are on stable storage */
+    bool full;        /* the last try found no space; it goes on trying */
+    int error;        /* ≠ 0: it has stopped for good */
+    char why[512];
+    uint64_t commits, commit_ns_total, commit_ns_last;
+};
+
+/* `notify` is called on the applier's thread whenever the state has changed. The store stays the
+ * caller's but is used by the thread alone until applier_stop. */
+MUST_CHECK int applier_start(struct store *store, uint64_t position, const struct log *log,
+                             void (*notify)(void *ctx), void *ctx, struct applier **ret);
+/* The frame stays valid until the durable position reaches `last`. -ERR_NOMEM: not taken. */
+MUST_CHECK int applier_push(struct applier *a, struct span frame, uint64_t last);
+void applier_state(struct applier *a, struct applier_state *ret);
+/* Commits what is queued (unless it has stopped with an error), ends the thread, frees. */
+void applier_stop(struct applier *a);

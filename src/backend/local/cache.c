@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See cache.h. Entries hang in a chain by position; `fresh` is the first that is not applied yet.
+ */
+#include "backend/local/cache.h"
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/slab.h"
+
+#define TEXTS 6 /* unique, group, correlation, label, attributes, payload */
+
+struct body {
+    uint64_t seq;
+    uint64_t position;
+    char *bytes; /* the texts, one after the other */
+    size_t total;
+    uint32_t len[TEXTS];
+    struct wall_time expires_at;
+    uint32_t prev, next;
+};
+
+struct cache {
+    struct slab slab;
+    struct map64 map; /* seq → handle */
+    uint64_t bytes, bytes_max;
+    uint32_t first, last, fresh;
+};
+
+int cache_new(uint64_t bytes_max, struct cache **ret)
+{
+    struct cache *c = mem_zalloc(sizeof(*c));
+    if (!c)
+        return -ERR_NOMEM;
+    slab_init(&c->slab, sizeof(struct body));
+    map64_init(&c->map);
+    c->bytes_max = bytes_max;
+    *ret = c;
+    return 0;
+}
+
+static struct body *body_at(const struct cache *c, uint32_t handle)
+{
+    return slab_at(&c->slab, handle);
+}
+
+void cache_free(struct cache *c)
+{
+    if (!c)
+        return;
+    for (uint32_t at = c->first; at; at = body_at(c, at)->next)
+        mem_free(body_at(c, at)->bytes);
+    slab_done(&c->slab);
+    map64_done(&c->map);
+    mem_free(c);
+}
+
+static void chain_append(struct cache *c, uint32_t handle)
+{
+    struct body *b = body_at(c, handle);
+    b->prev = c->last;
+    if (c->last)
+        body_at(c, c->last)->next = handle;
+    else
+        c->first = handle;
+    c->last = handle;
+    if (!c->fresh)
+        c->fresh = handle;
+}
+
+static void drop(struct cache *c, uint32_t handle)
+{
+    struct body *b = body_at(c, handle);
+    if (c->fresh == handle)
+        c->fresh = b->next;
+    if (b->prev)
+        body_at(c, b->prev)->next = b->next;
+    else
+        c->first = b->next;
+    if (b->next)
+        body_at(c, b->next)->prev = b->prev;
+    else
+        c->last = b->prev;
+    c->bytes -= b->total + sizeof(*b);
+    mem_free(b->bytes);
+    map64_drop(&c->map, b->seq);
+    slab_give(&c->slab, handle);
+}
+
+void cache_put(struct cache *c, uint64_t seq, uint64_t position, const struct job_extra *extra,
+               struct span payload)
+{
+    struct span texts[TEXTS] = {extra->unique, extra->group,      extra->correlation,
+                                extra->label,  extra->attributes, payload};
+    size_t total = 0;
+    for (size_t i = 0; i < TEXTS; i++)
+        total += texts[i].len;
+    char *bytes = mem_alloc(total);
+    uint32_t handle = bytes ? slab_take(&c->slab) : 0;
+    if (!handle || map64_put(&c->map, seq, handle) != 0) {
+        if (handle)
+            slab_give(&c->slab, handle);
+        mem_free(bytes);
+        return;
+    }
+    struct body *b = body_at(c, handle);
+    *b = (struct body){.seq = seq,
+                       .position = position,
+                       .bytes = bytes,
+                       .total = total,
+                       .expires_at = extra->expires_at};
+    for (size_t i = 0; i < TEXTS; i++) {
+        if (texts[i].len)
+            memcpy(bytes, texts[i].at, texts[i].len);
+        b->len[i] = (uint32_t)texts[i].len;
+        bytes += texts[i].len;
+    }
+    c->bytes += total + sizeof(*b);
+    chain_append(c, handle);
+}
+
+bool cache_get(const struct cache *c, uint64_t seq, struct job_extra *extra, struct span *payload)
+{
+    uint32_t handle = map64_get(&c->map, seq);
+    if (!handle)
+        return false;
+    const struct body *b = body_at(c, handle);
+    *extra = (struct job_extra){.expires_at = b->expires_at};
+    struct span *texts[TEXTS] = {&extra->unique, &extra->group,      &extra->correlation,
+                                 &extra->label,  &extra->attributes, payload};
+    const char *at = b->bytes;
+    for (size_t i = 0; i < TEXTS; i++) {
+        *texts[i] = span_of(at, b->len[i]);
+        at += b->len[i];
+    }
+    return true;
+}
+
+void cache_drop(struct cache *c, uint64_t seq)
+{
+    uint32_t handle = map64_get(&c->map, seq);
+    if (handle)
+        drop(c, handle);
+}
+
+void cache_applied(struct cache *c, uint64_t position)
+{
+    while (c->fresh && body_at(c, c->fresh)->position <= position) {
+        uint32_t handle = c->fresh;
+        c->fresh = body_at(c, handle)->next;
+        if (c->bytes > c->bytes_max)
+            drop(c, handle);
+    }
+}
+
+uint64_t cache_bytes(const struct cache *c)
+{
+    return c->bytes;
+}

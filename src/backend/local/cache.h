@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bodies of jobs that will soon be claimed: payload and texts by sequence.
+ *
+ * A body stays at least until the record that brought it is applied, since the store cannot give it
+ * before. After that it stays while there is room; when there is none the newest goes, because the
+ * oldest is claimed first. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "core/job.h"
+
+struct cache;
+
+MUST_CHECK int cache_new(uint64_t bytes_max, struct cache **ret);
+void cache_free(struct cache *c); /* NULL allowed */
+/* Copies. When memory is short the body is simply not kept. */
+void cache_put(struct cache *c, uint64_t seq, uint64_t position, const struct job_extra *extra,
+               struct span payload);
+/* Spans stay valid until the next call that changes the cache. */
+bool cache_get(const struct cache *c, uint64_t seq, struct job_extra *extra, struct span *payload);
+void cache_drop(struct cache *c, uint64_t seq);
+/* Records up to this position can now be read from the store. */
+void cache_applied(struct cache *c, uint64_t position);
+uint64_t cache_bytes(const struct cache *c);

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's frame: making it, one step, the table of operations, what goes out. */
+#include "backend/local/engine_impl.h"
+#include "core/frame.h"
+
+#define DEFAULT_RING 65536u
+#define DEFAULT_SEQ_BLOCK 4096u
+#define DEFAULT_STALL_MS 1000
+#define DEFAULT_JUMP_MS (3600 * 1000)
+#define DEFAULT_KEY_TTL_MS (UINT64_C(24) * 3600 * 1000)
+#define DEFAULT_KEYS_MAX UINT64_C(4000000)
+
+void engine_config_default(struct engine_config *c)
+{
+    *c = (struct engine_config){
+        .key_ttl_ms = DEFAULT_KEY_TTL_MS,
+        .keys_max = DEFAULT_KEYS_MAX,
+        .finished_ring = DEFAULT_RING,
+        .seq_block = DEFAULT_SEQ_BLOCK,
+        .slice = LIMIT_SLICE,
+        .stall_ms = DEFAULT_STALL_MS,
+        .jump_ms = DEFAULT_JUMP_MS,
+    };
+    policy_default(&c->policy);
+}
+
+static void config_fill(struct engine_config *c)
+{
+    uint32_t ring = 1;
+    while (ring < (c->finished_ring ? c->finished_ring : DEFAULT_RING))
+        ring *= 2;
+    c->finished_ring = ring;
+    c->seq_block = c->seq_block ? c->seq_block : DEFAULT_SEQ_BLOCK;
+    c->slice = c->slice ? c->slice : LIMIT_SLICE;
+    c->stall_ms = c->stall_ms ? c->stall_ms : DEFAULT_STALL_MS;
+    c->jump_ms = c->jump_ms ? c->jump_ms : DEFAULT_JUMP_MS;
+    c->key_ttl_ms = c->key_ttl_ms ? c->key_ttl_ms : DEFAULT_KEY_TTL_MS;
+    c->keys_max = c->keys_max ? c->keys_max : DEFAULT_KEYS_MAX;
+}
+
+static void init_indexes(struct engine *e)
+{
+    slab_init(&e->jobs, sizeof(struct live));
+    slab_init(&e->extras, sizeof(struct extra));
+    slab_init(&e->leases, sizeof(struct lease));
+    slab_init(&e->groups, sizeof(struct group));
+    slab_init(&e->options, sizeof(struct options));
+    slab_init(&e->workers, sizeof(struct worker));
+    slab_init(&e->keys, sizeof(struct key));
+    seqdir_init(&e->dir);
+    struct map128 *maps[] = {&e->uniques,    &e->group_map, &e->options_map,
+                             &e->worker_map, &e->key_map,   &e->queue_map};
+    for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
+        map128_init(maps[i]);
+    map64_init(&e->nonces);
+    struct heap *heaps[] = {&e->leases_end, &e->expiries, &e->due_queues, &e->prune_queues,
+                            &e->resume_queues};
+    for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++)
+        heap_init(heaps[i]);
+    e->leases_end.moved = leases_moved;
+    e->leases_end.moved_ctx = e;
+    buf_init(&e->scratch);
+}
+
+int engine_new(const struct engine_config *config, struct engine **ret)
+{
+    struct engine *e = mem_zalloc(sizeof(*e));
+    if (!e)
+        return -ERR_NOMEM;
+    e->config = *config;
+    config_fill(&e->config);
+    init_indexes(e);
+    random_seed(&e->random, config->seed);
+    e->seq_next = 1;
+    e->queue_next = 1;
+    e->bulk_next = 1;
+    e->ring = mem_array(e->config.finished_ring, sizeof(*e->ring));
+    if (!e->ring) {
+        engine_free(e);
+        return -ERR_NOMEM;
+    }
+    *ret = e;
+    return 0;
+}
+
+void engine_free(struct engine *e)
+{
+    if (!e)
+        return;
+    for (size_t i = 0; i < e->queue_room; i++)
+        queues_free(e, e->queues[i]);
+    bulk_free_all(e);
+    struct slab *slabs[] = {&e->jobs,    &e->extras,  &e->leases, &e->groups,
+                            &e->options, &e->workers, &e->keys};
+    for (size_t i = 0; i < sizeof(slabs) / sizeof(slabs[0]); i++)
+        slab_done(slabs[i]);
+    seqdir_done(&e->dir);
+    struct map128 *maps[] = {&e->uniques,    &e->group_map, &e->options_map,
+                             &e->worker_map, &e->key_map,   &e->queue_map};
+    for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
+        map128_done(maps[i]);
+    map64_done(&e->nonces);
+    struct heap *heaps[] = {&e->leases_end, &e->expiries, &e->due_queues, &e->prune_queues,
+                            &e->resume_queues};
+    for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++)
+        heap_done(heaps[i]);
+    buf_done(&e->scratch);
+    mem_free(e->ring);
+    mem_free(e->queues);
+    mem_free(e->by_name);
+    mem_free(e->trims);
+    mem_free(e->doomed_queues);
+    mem_free(e);
+}
+
+/* --- output --- */
+
+void engine_out_init(struct engine_out *out)
+{
+    *out = (struct engine_out){0};
+    buf_init(&out->frame);
+    arena_init(&out->arena);
+}
+
+void engine_out_done(struct engine_out *out)
+{
+    buf_done(&out->frame);
+    arena_done(&out->arena);
+    mem_free(out->replies);
+    mem_free(out->wakes);
+    *out = (struct engine_out){0};
+}
+
+void engine_out_reset(struct engine_out *out)
+{
+    buf_clear(&out->frame);
+    arena_reset(&out->arena);
+    out->first = 0;
+    out->count = 0;
+    out->reply_count = 0;
+    out->wake_count = 0;
+}
+
+int engine_out_wake_room(struct engine_out *out, size_t queues)
+{
+    if (out->wake_room >= queues)
+        return 0;
+    uint32_t *grown = mem_regrow(out->wakes, queues + 64, sizeof(*grown));
+    if (!grown)
+        return -ERR_NOMEM;
+    out->wakes = grown;
+    out->wake_room = queues + 64;
+    return 0;
+}
+
+static int reply_room(struct engine_out *out, size_t more)
+{
+    if (out->reply_count + more <= out->reply_room)
+        return 0;
+    size_t room = (out->reply_count + more) * 2;
+    struct engine_reply *grown = mem_regrow(out->replies, room, sizeof(*grown));
+    if (!grown)
+        return -ERR_NOMEM;
+    out->replies = grown;
+    out->reply_room = room;
+    return 0;
+}
+
+struct engine_reply *reply_new(struct engine *e, const struct op *op)
+{
+    CHECK(e->out->reply_count < e->out->reply_room);
+    struct engine_reply *r = &e->out->replies[e->out->reply_count++];
+    *r = (struct engine_reply){
+        .reply = {.kind = op->kind, .tag = op->tag}, .after = e->position, .op = op};
+    return r;
+}
+
+void reply_job(struct engine_reply *r, const struct live *l)
+{
+    r->reply.seq = l->job.seq;
+    r->reply.id_hi = l->job.id_hi;
+    r->reply.state = l->job.state;
+}
+
+void reply_relaxed(struct engine *e, struct engine_reply *r, const struct queue *q)
+{
+    if (q->policy.durability == DURABILITY_RELAXED) {
+        /* Even if the job is lost its id must never be given to another. */
+        r->after = r->reply.kind == OP_ENQUEUE ? e->block_position : 0;
+        r->reply.relaxed = true;
+    }
+}
+
+int view_of(struct engine *e, const struct live *l, struct job_view *ret)
+{
+    const struct queue *q = queue_of(e, l);
+    const char *name = arena_copy(&e->out->arena, q->name, q->name_len);
+    if (!name)
+        return -ERR_NOMEM;
+    *ret = (struct job_view){.job = l->job, .queue = span_of(name, q->name_len)};
+    if (l->extra)
+        ret->expires_at = extra_at(e, l->extra)->expires_at;
+    if (!l->lease)
+        return 0;
+    const struct lease *lease = lease_at(e, l->lease);
+    struct span worker = worker_name(e, lease->worker);
+    const char *copy = arena_copy(&e->out->arena, worker.at, worker.len);
+    if (!copy)
+        return -ERR_NOMEM;
+    ret->worker = span_of(copy, worker.len);
+    ret->token = lease->token;
+    ret->lease_ms = lease->lease_ms;
+    ret->lease_left_ms =
+        lease->until == NEVER_MS ? lease->lease_ms : lease->until - lease_now(e, e->now);
+    if (ret->lease_left_ms < 0)
+        ret->lease_left_ms = 0;
+    return 0;
+}
+
+/* --- one step --- */
+
+static const op_fn op_table[OP_KIND_COUNT] = {
+    [OP_ENQUEUE] = op_enqueue,
+    [OP_CLAIM] = op_claim,
+    [OP_ACK] = op_ack,
+    [OP_FAIL] = op_fail,
+    [OP_EXTEND] = op_extend,
+    [OP_RELEASE] = op_release,
+    [OP_RELEASE_CLAIM] = op_release_claim,
+    [OP_CANCEL] = op_cancel,
+    [OP_REQUEUE] = op_requeue,
+    [OP_PATCH] = op_patch,
+    [OP_REMOVE] = op_remove,
+    [OP_QUEUE_PUT] = op_queue_put,
+    [OP_QUEUE_DELETE] = op_queue_delete,
+    [OP_QUEUE_GET] = op_queue_get,
+    [OP_QUEUE_LIST] = op_queue_list,
+    [OP_PAUSE] = op_pause,
+    [OP_PURGE] = op_purge,
+    [OP_BULK] = op_bulk,
+    [OP_GET] = op_get,
+    [OP_PEEK] = op_peek,
+    [OP_LIST] = op_list,
+    [OP_TICK] = op_tick,
+};
+
+/* A process that stood still owes its workers the time; a wall clock that leapt is not believed. */
+static void watch_clocks(struct engine *e, struct now now)
+{
+    if (e->stepped) {
+        int64_t mono = now.mono.ms - e->last.mono.ms;
+        int64_t wall = now.wall.ms - e->last.wall.ms;
+        if (mono > e->config.stall_ms)
+            e->skipped_ms += mono;
+        if (wall - mono > e->config.jump_ms)
+            e->clock_suspect = true;
+    }
+    e->stepped = true;
+    e->last = now;
+    e->now = now;
+}
+
+size_t engine_bulks_waiting(const struct engine *e)
+{
+    size_t n = 0;
+    for (const struct bulk *b = e->bulks; b; b = b->after)
+        n += b->has_op;
+    return n;
+}
+
+static int step_begin(struct engine *e, struct now now, struct engine_out *out, size_t replies)
+{
+    engine_out_reset(out);
+    int err = reply_room(out, replies + engine_bulks_waiting(e));
+    if (!err)
+        err = engine_out_wake_room(out, e->queue_count);
+    if (err)
+        return err;
+    watch_clocks(e, now);
+    e->out = out;
+    out->first = e->position + 1;
+    return 0;
+}
+
+static void step_end(struct engine *e, struct engine_out *out)
+{
+    if (e->trim_count)
+        tick_trim(e, e->config.slice);
+    if (out->count > 0)
+        frame_end(&out->frame, out->first, out->count);
+    else
+        buf_clear(&out->frame);
+    for (size_t i = 0; i < out->wake_count; i++) {
+        struct queue *q = e->queues[out->wakes[i]];
+        if (q)
+            q->woken = false;
+    }
+    e->out = NULL;
+}
+
+int engine_step(struct engine *e, const struct op *ops, size_t count, struct now now,
+                struct engine_out *out)
+{
+    int err = step_begin(e, now, out, count);
+    if (err)
+        return err;
+    for (size_t i = 0; i < count; i++)
+        op_table[ops[i].kind](e, &ops[i]);
+    step_end(e, out);
+    return 0;
+}
+
+/* Sequences come from blocks; the next one is reserved while half of the last is left, so that it
+ * is durable before it is needed. */
+void seqs_ahead(struct engine *e)
+{
+    if (e->seq_next + e->config.seq_block / 2 <= e->seq_upto)
+        return;
+    struct record rec = {
+        .kind = REC_SEQ_BLOCK,
+        .seq_block = {.upto = e->seq_next - 1 + e->config.seq_block},
+    };
+    engine_emit(e, &rec);
+    e->block_position = e->position;
+}
+
+/* Epoch, leases: what a start changes. */
+static void boot_leases(struct engine *e)
+{
+    for (size_t n = 0; n < e->queue_room; n++) {
+        struct queue *q = e->queues[n];
+        uint32_t next;
+        for (uint32_t at = q && !q->gone ? q->lists[STATE_RUNNING].head : 0; at; at = next) {
+            struct live *l = live_at(e, at);
+            next = l->next;
+            if (l->job.flags & JOB_BOUND) {
+                struct record rec;
+                decide_release(&l->job, (struct wall_time){0}, q->generation, e->now.wall, &rec);
+                rec.job_back.reason = REASON_RESTARTED;
+                engine_emit(e, &rec);
+            } else {
+                leases_arm(e, lease_at(e, l->lease));
+                e->restored_leases++;
+            }
+        }
+    }
+}
+
+static int boot_reserve(struct engine *e)
+{
+    int err = emit_reserve(e, 256);
+    for (size_t n = 0; !err && n < e->queue_room; n++) {
+        struct queue *q = e->queues[n];
+        uint64_t running = q ? q->lists[STATE_RUNNING].count : 0;
+        if (running)
+            err = jobs_reserve(e, q, 0, running, running * 128);
+    }
+    if (!err)
+        err = emit_reserve(e, 256 + e->leases.used * 128);
+    return err ? err : heap_reserve(&e->leases_end, e->leases.used);
+}
+
+int engine_boot(struct engine *e, struct now now, struct engine_out *out)
+{
+    int err = step_begin(e, now, out, 0);
+    if (!err)
+        err = boot_reserve(e);
+    if (err) {
+        e->out = NULL;
+        return err;
+    }
+    bool raise = e->epoch == 0 || !DEFECT(&e->config, DEFECT_EPOCH_KEPT);
+    struct record rec = {
+        .kind = REC_EPOCH,
+        .epoch = {.epoch = raise ? e->epoch + 1 : e->epoch, .at = now.wall},
+    };
+    engine_emit(e, &rec);
+    e->token_counter = 0;
+    if (e->seq_next <= e->seq_upto)
+        e->seq_next = e->seq_upto + 1;
+    seqs_ahead(e);
+    boot_leases(e);
+    step_end(e, out);
+    return 0;
+}
+
+void engine_set_full(struct engine *e, bool full)
+{
+    e->full = full;
+}
+
+void engine_accept_clock(struct engine *e)
+{
+    e->clock_suspect = false;
+}
+
+bool engine_clock_suspect(const struct engine *e)
+{
+    return e->clock_suspect;
+}
+
+uint64_t engine_position(const struct engine *e)
+{
+    return e->position;
+}
+
+uint32_t engine_epoch(const struct engine *e)
+{
+    return e->epoch;
+}
+
+struct hash_key engine_hash_key(const struct engine *e)
+{
+    return e->hash_key;
+}
+
+static uint64_t index_bytes(const struct engine *e)
+{
+    uint64_t bytes = slab_bytes(&e->jobs) + slab_bytes(&e->extras) + slab_bytes(&e->leases) +
+                     slab_bytes(&e->groups) + slab_bytes(&e->options) + slab_bytes(&e->workers) +
+                     slab_bytes(&e->keys) + seqdir_bytes(&e->dir) + map128_bytes(&e->uniques) +
+                     map128_bytes(&e->group_map) + map128_bytes(&e->key_map) +
+                     heap_bytes(&e->leases_end) + heap_bytes(&e->expiries) +
+                     heap_bytes(&e->due_queues) + heap_bytes(&e->prune_queues);
+    for (size_t n = 0; n < e->queue_room; n++)
+        if (e->queues[n])
+            bytes += heap_bytes(&e->queues[n]->ready) + heap_bytes(&e->queues[n]->due);
+    return bytes;
+}
+
+void engine_figures(const struct engine *e, struct engine_figures *ret)
+{
+    *ret = (struct engine_figures){
+        .jobs = e->jobs.used,
+        .live = e->live,
+        .bytes = index_bytes(e),
+        .keys = e->keys.used,
+        .queues = e->queue_count,
+        .restored_leases = e->restored_leases,
+        .stalls_ms = (uint64_t)e->skipped_ms,
+    };
+    for (size_t n = 0; n < e->queue_count; n++)
+        for (int s = 0; s < STATE_COUNT; s++)
+            ret->by_state[s] += e->by_name[n]->lists[s].count;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What others than the lease's holder may do to one job: cancel, requeue, patch, remove. */
+#include "backend/local/engine_impl.h"
+
+static void refuse(struct engine_reply *r, enum outcome outcome, const char *note)
+{
+    r->reply.outcome = outcome;
+    r->reply.note = note;
+}
+
+/* The job, if it is there and the move starts from its state; else the reply says why not. */
+static struct live *job_for(struct engine *e, struct job_ref ref, enum job_move move,
+                            struct engine_reply *r)
+{
+    struct live *l = jobs_find(e, ref, NULL);
+    if (!l) {
+        refuse(r, OUT_NOT_FOUND, NULL);
+        return NULL;
+    }
+    reply_job(r, l);
+    if (!move_starts_from(move, l->job.state)) {
+        refuse(r, OUT_ILLEGAL, NULL);
+        return NULL;
+    }
+    return l;
+}
+
+static bool emit_change(struct engine *e, struct engine_reply *r, struct live *l,
+                        const struct record *rec)
+{
+    struct queue *q = queue_of(e, l);
+    if (jobs_reserve(e, q, 0, 1, record_bytes_max(rec)) != 0) {
+        refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+        return false;
+    }
+    engine_emit(e, rec);
+    r->after = e->position;
+    reply_relaxed(e, r, q);
+    return true;
+}
+
+void op_cancel(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    struct live *l = job_for(e, op->job.job, MOVE_CANCEL, r);
+    if (!l)
+        return;
+    struct record rec = {
+        .kind = REC_JOB_CANCELLED,
+        .job_cancelled = {.seq = l->job.seq, .reason = REASON_CANCELLED, .at = e->now.wall},
+    };
+    if (emit_change(e, r, l, &rec))
+        reply_job(r, l);
+}
+
+/* Another job holds the key this one would need again. */
+struct live *change_conflict(struct engine *e, const struct live *l)
+{
+    if (!l->extra || hash128_none(extra_at(e, l->extra)->unique))
+        return NULL;
+    struct live *holder = jobs_unique_holder(e, extra_at(e, l->extra)->unique);
+    return holder && holder != l ? holder : NULL;
+}
+
+void op_requeue(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    struct live *l = job_for(e, op->job.job, MOVE_REQUEUE, r);
+    if (!l)
+        return;
+    struct live *holder = change_conflict(e, l);
+    if (holder) {
+        reply_job(r, holder);
+        refuse(r, OUT_DUPLICATE, NULL);
+        return;
+    }
+    if (op->job.delay_ms < 0) {
+        refuse(r, OUT_INVALID, "delay_ms must be 0 or more");
+        return;
+    }
+    struct wall_time run_at = {0};
+    if (op->job.delay_ms > 0) {
+        int64_t room = LIMIT_WALL_MS - e->now.wall.ms;
+        run_at.ms = op->job.delay_ms > room ? LIMIT_WALL_MS : e->now.wall.ms + op->job.delay_ms;
+    }
+    struct record rec;
+    decide_requeue(&l->job, run_at, queue_of(e, l)->generation, e->now.wall, &rec);
+    if (emit_change(e, r, l, &rec)) {
+        reply_job(r, l);
+        r->reply.run_at = l->job.run_at;
+    }
+}
+
+static bool patch_right(const struct queue *q, const struct op_patch *want, struct engine_reply *r)
+{
+    if (want->has_run_at && (want->run_at.ms < 0 || want->run_at.ms > LIMIT_WALL_MS))
+        refuse(r, OUT_INVALID, "run_at must be a time before the year 10000");
+    else if (want->has_payload && want->payload_kind > PAYLOAD_BYTES)
+        refuse(r, OUT_INVALID, "payload kind is not one of the known ones");
+    else if (want->has_payload && want->payload.len > q->policy.payload_max)
+        refuse(r, OUT_TOO_BIG, NULL);
+    else
+        return true;
+    return false;
+}
+
+void op_patch(struct engine *e, const struct op *op)
+{
+    const struct op_patch *want = &op->patch;
+    struct engine_reply *r = reply_new(e, op);
+    struct live *l = job_for(e, want->job, MOVE_PATCH, r);
+    if (!l || !patch_right(queue_of(e, l), want, r))
+        return;
+    struct wall_time run_at = want->has_run_at ? want->run_at : l->job.run_at;
+    struct record rec = {
+        .kind = REC_JOB_PATCHED,
+        .job_patched = {.seq = l->job.seq,
+                        .state = l->job.state,
+                        .priority = want->has_priority ? want->priority : l->job.priority,
+                        .run_at = run_at,
+                        .at = e->now.wall,
+                        .generation = queue_of(e, l)->generation,
+                        .has_payload = want->has_payload,
+                        .payload_kind = want->has_payload ? want->payload_kind : 0,
+                        .payload = want->has_payload ? want->payload : (struct span){NULL, 0}},
+    };
+    if (want->has_run_at)
+        rec.job_patched.state = run_at.ms > e->now.wall.ms ? STATE_SCHEDULED : STATE_READY;
+    if (emit_change(e, r, l, &rec)) {
+        reply_job(r, l);
+        r->reply.run_at = l->job.run_at;
+    }
+}
+
+void op_remove(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    struct live *l = job_for(e, op->job.job, MOVE_REMOVE, r);
+    if (!l)
+        return;
+    uint64_t previous = 0;
+    buf_clear(&e->scratch);
+    if (record_seq_append(&e->scratch, &previous, l->job.seq) != 0) {
+        refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+        return;
+    }
+    struct record rec = {
+        .kind = REC_JOBS_GONE,
+        .jobs_gone = {.count = 1, .seqs = buf_span(&e->scratch)},
+    };
+    if (emit_change(e, r, l, &rec))
+        r->reply.state = STATE_NONE;
+}

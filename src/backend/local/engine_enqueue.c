@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Enqueue: idempotency key, unique key, limits, then the new job. */
+#include "backend/local/engine_impl.h"
+#include "core/validate.h"
+
+static bool refuse(struct engine_reply *r, enum outcome outcome, const char *note)
+{
+    r->reply.outcome = outcome;
+    r->reply.note = note;
+    return false;
+}
+
+static bool refuse_nomem(struct engine_reply *r)
+{
+    return refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+}
+
+static bool refuse_note(struct engine *e, struct engine_reply *r, const struct err_note *note)
+{
+    return refuse(r, OUT_INVALID, arena_text(&e->out->arena, span_text(note->text)));
+}
+
+static bool texts_right(struct engine *e, const struct job_extra *x, struct engine_reply *r)
+{
+    struct err_note note;
+    if ((x->unique.len && validate_text("unique", x->unique, LIMIT_KEY_BYTES, &note)) ||
+        (x->group.len && validate_text("group", x->group, LIMIT_KEY_BYTES, &note)) ||
+        (x->correlation.len &&
+         validate_text("correlation_id", x->correlation, LIMIT_KEY_BYTES, &note)) ||
+        (x->label.len && validate_text("label", x->label, LIMIT_LABEL_BYTES, &note)) ||
+        (x->attributes.len &&
+         validate_text("attributes", x->attributes, LIMIT_ATTRIBUTES_BYTES, &note)))
+        return refuse_note(e, r, &note);
+    return true;
+}
+
+static bool options_right(struct engine *e, const struct job_options *o, struct engine_reply *r)
+{
+    struct err_note note;
+    return options_check(o, &note) == 0 || refuse_note(e, r, &note);
+}
+
+static bool values_right(struct engine *e, const struct op_enqueue *want, struct engine_reply *r)
+{
+    if (want->delay_ms < 0 || want->run_at.ms < 0 || want->run_at.ms > LIMIT_WALL_MS)
+        return refuse(r, OUT_INVALID,
+                      "delay_ms must be 0 or more; run_at must be a time before the year 10000");
+    if (want->extra.expires_at.ms < 0 || want->extra.expires_at.ms > LIMIT_WALL_MS)
+        return refuse(r, OUT_INVALID, "expires_at must be a time before the year 10000");
+    if (want->payload_kind > PAYLOAD_BYTES || want->unique_mode > UNIQUE_REPLACE)
+        return refuse(r, OUT_INVALID, "payload kind or unique_mode is not one of the known ones");
+    if (want->options && !options_right(e, want->options, r))
+        return false;
+    const struct job_extra *x = &want->extra;
+    size_t texts =
+        x->unique.len | x->group.len | x->correlation.len | x->label.len | x->attributes.len;
+    return texts == 0 || texts_right(e, x, r);
+}
+
+/* The first enqueue's answer, given again. */
+static bool key_answers(struct engine *e, const struct op_enqueue *want, struct hash128 key,
+                        struct engine_reply *r)
+{
+    const struct key *k = hash128_none(key) ? NULL : keys_find(e, key);
+    if (!k || k->expires_at.ms <= e->now.wall.ms)
+        return false;
+    if (k->fingerprint != want->fingerprint) {
+        refuse(r, OUT_KEY_REUSED, NULL);
+        return true;
+    }
+    const struct live *l = jobs_find(e, (struct job_ref){k->seq, k->id_hi}, NULL);
+    r->reply.seq = k->seq;
+    r->reply.id_hi = k->id_hi;
+    r->reply.state = l ? l->job.state : STATE_NONE;
+    r->reply.created = true;
+    r->reply.repeat = true;
+    return true;
+}
+
+/* A key that expired but was not swept yet makes room for its successor. */
+static bool key_room(struct engine *e, struct hash128 key, struct engine_reply *r)
+{
+    if (hash128_none(key))
+        return true;
+    const struct key *old = keys_find(e, key);
+    if (old) {
+        struct record rec = {.kind = REC_KEYS_EXPIRED, .keys_expired = {.upto = old->expires_at}};
+        if (emit_reserve(e, record_bytes_max(&rec)) != 0)
+            return refuse_nomem(r);
+        engine_emit(e, &rec);
+    }
+    if (e->keys.used >= e->config.keys_max)
+        return refuse(r, OUT_KEYS_FULL, NULL);
+    return keys_reserve(e) == 0 || refuse_nomem(r);
+}
+
+/* Whether the unique key allows a new job; *ret_replace is the waiting job it takes the place of.
+ */
+static bool unique_allows(struct engine *e, const struct queue *q, const struct op_enqueue *want,
+                          struct hash128 unique, struct engine_reply *r, struct live **ret_replace)
+{
+    *ret_replace = NULL;
+    struct live *holder = hash128_none(unique) ? NULL : jobs_unique_holder(e, unique);
+    if (!holder)
+        return true;
+    uint8_t mode = want->unique_mode ? want->unique_mode : q->policy.unique_mode;
+    reply_job(r, holder);
+    if (DEFECT(&e->config, DEFECT_DUPLICATE_EARLY))
+        r->after = 0;
+    if (mode == UNIQUE_RETURN)
+        return false;
+    if (mode == UNIQUE_REPLACE && state_waits(holder->job.state)) {
+        *ret_replace = holder;
+        return true;
+    }
+    return refuse(r, OUT_DUPLICATE, NULL);
+}
+
+static uint64_t queue_live(const struct queue *q)
+{
+    return q->lists[STATE_SCHEDULED].count + q->lists[STATE_READY].count +
+           q->lists[STATE_RUNNING].count;
+}
+
+static bool room_left(const struct engine *e, const struct queue *q, bool replaces,
+                      struct engine_reply *r)
+{
+    if (replaces)
+        return true;
+    if (queue_live(q) >= q->policy.capacity)
+        return refuse(r, OUT_QUEUE_FULL, NULL);
+    if (e->config.capacity && e->live >= e->config.capacity)
+        return refuse(r, OUT_SERVER_FULL, NULL);
+    return true;
+}
+
+/* The first enqueue into a queue makes it. */
+static struct queue *queue_made(struct engine *e, const struct op_enqueue *want,
+                                struct engine_reply *r)
+{
+    struct err_note note;
+    struct queue *q = NULL;
+    if (validate_queue_name(want->queue, &note) != 0)
+        refuse_note(e, r, &note);
+    else if (want->no_create || e->config.no_auto_create)
+        refuse(r, OUT_NO_QUEUE, NULL);
+    else if (e->queue_count >= LIMIT_QUEUES)
+        refuse(r, OUT_SERVER_FULL, NULL);
+    else if (want->payload.len > e->config.policy.payload_max)
+        refuse(r, OUT_TOO_BIG, NULL);
+    else if (e->config.capacity && e->live >= e->config.capacity)
+        refuse(r, OUT_SERVER_FULL, NULL);
+    else if (queues_create(e, want->queue, &q) != 0)
+        refuse_nomem(r);
+    return q;
+}
+
+static struct queue *queue_for(struct engine *e, const struct op_enqueue *want,
+                               struct engine_reply *r)
+{
+    struct queue *q = queues_find(e, want->queue);
+    return q ? q : queue_made(e, want, r);
+}
+
+static struct wall_time run_at_of(const struct engine *e, const struct op_enqueue *want)
+{
+    if (want->run_at.ms || !want->delay_ms)
+        return want->run_at;
+    int64_t room = LIMIT_WALL_MS - e->now.wall.ms;
+    return (struct wall_time){want->delay_ms > room ? LIMIT_WALL_MS
+                                                    : e->now.wall.ms + want->delay_ms};
+}
+
+static bool has_extra(const struct job_extra *x)
+{
+    return x->unique.len || x->group.len || x->correlation.len || x->label.len ||
+           x->attributes.len || x->expires_at.ms || x->options.len;
+}
+
+static int fill_new(struct engine *e, const struct queue *q, const struct op_enqueue *want,
+                    struct rec_job_new *n)
+{
+    n->extra = want->extra;
+    n->extra.options = (struct span){NULL, 0};
+    if (want->options && !options_empty(want->options)) {
+        buf_clear(&e->scratch);
+        int err = options_encode(want->options, &e->scratch);
+        if (err)
+            return err;
+        n->extra.options = buf_span(&e->scratch);
+    }
+    struct wall_time run_at = run_at_of(e, want);
+    n->payload = want->payload;
+    n->job = (struct job){
+        .id_hi = id_hi(e->now.wall, e->config.node),
+        .priority = want->has_priority ? want->priority : q->policy.priority,
+        .run_at = run_at,
+        .since = e->now.wall,
+        .queue = q->number,
+        .payload_bytes = (uint32_t)want->payload.len,
+        .generation = q->generation,
+        .state = run_at.ms > e->now.wall.ms ? STATE_SCHEDULED : STATE_READY,
+        .payload_kind = want->payload_kind,
+        .flags = has_extra(&n->extra) ? JOB_HAS_EXTRA : 0,
+    };
+    return 0;
+}
+
+static void emit_replaced(struct engine *e, struct live *old, struct engine_reply *r)
+{
+    struct record rec = {
+        .kind = REC_JOB_CANCELLED,
+        .job_cancelled = {.seq = old->job.seq, .reason = REASON_REPLACED, .at = e->now.wall},
+    };
+    r->reply.replaced_seq = old->job.seq;
+    engine_emit(e, &rec);
+}
+
+static void emit_key(struct engine *e, const struct op_enqueue *want, struct hash128 key,
+                     const struct job *job)
+{
+    int64_t expires = e->now.wall.ms + (int64_t)e->config.key_ttl_ms;
+    if (e->key_last) {
+        const struct key *last = slab_at(&e->keys, e->key_last);
+        if (last->expires_at.ms > expires)
+            expires = last->expires_at.ms;
+    }
+    struct record rec = {
+        .kind = REC_KEY_NEW,
+        .key_new = {.key = key,
+                    .fingerprint = want->fingerprint,
+                    .seq = job->seq,
+                    .id_hi = job->id_hi,
+                    .expires_at = {expires}},
+    };
+    engine_emit(e, &rec);
+}
+
+#define SMALL_RECORDS_BYTES 512 /* sequence block, replaced job, key: bounds of all three */
+
+static void enqueue_new(struct engine *e, struct queue *q, const struct op_enqueue *want,
+                        struct hash128 key, struct live *replace, struct engine_reply *r)
+{
+    struct record rec = {.kind = REC_JOB_NEW};
+    if (fill_new(e, q, want, &rec.job_new) != 0 ||
+        (rec.job_new.job.flags && names_reserve(e) != 0) ||
+        jobs_reserve(e, q, 1, 2, record_bytes_max(&rec) + SMALL_RECORDS_BYTES) != 0) {
+        refuse_nomem(r);
+        return;
+    }
+    seqs_ahead(e);
+    if (replace)
+        emit_replaced(e, replace, r);
+    rec.job_new.job.seq = e->seq_next;
+    engine_emit(e, &rec);
+    if (!hash128_none(key))
+        emit_key(e, want, key, &rec.job_new.job);
+    r->reply.seq = rec.job_new.job.seq;
+    r->reply.id_hi = rec.job_new.job.id_hi;
+    r->reply.state = rec.job_new.job.state;
+    r->reply.run_at = rec.job_new.job.run_at;
+    r->reply.created = true;
+    r->after = e->position;
+    reply_relaxed(e, r, q);
+}
+
+void op_enqueue(struct engine *e, const struct op *op)
+{
+    const struct op_enqueue *want = &op->enqueue;
+    struct engine_reply *r = reply_new(e, op);
+    struct hash128 key = {0, 0}, unique = {0, 0};
+    if (want->idempotency_key.len)
+        key = hash128_of(e->hash_key, want->idempotency_key);
+    if (!values_right(e, want, r) || key_answers(e, want, key, r))
+        return;
+    if (e->full) {
+        refuse(r, OUT_DISK_FULL, NULL);
+        return;
+    }
+    struct queue *q = queue_for(e, want, r);
+    r->after = e->position;
+    if (!q)
+        return;
+    if (q->policy.refuse_new) {
+        refuse(r, OUT_REFUSED_NEW, NULL);
+        return;
+    }
+    if (want->payload.len > q->policy.payload_max) {
+        refuse(r, OUT_TOO_BIG, NULL);
+        return;
+    }
+    if (want->extra.unique.len)
+        unique = hash128_scoped(e->hash_key, q->number, want->extra.unique);
+    struct live *replace;
+    if (unique_allows(e, q, want, unique, r, &replace) && room_left(e, q, replace != NULL, r) &&
+        key_room(e, key, r))
+        enqueue_new(e, q, want, key, replace, r);
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's inside: what each resident job costs and how the indexes hang together. Only the
+ * engine_*.c files include this.
+ *
+ *   seq ──seqdir──► struct live ──► struct queue      lists by (queue, state), oldest first
+ *                     │   └─extra─► struct extra       unique key, group, expiry, own options
+ *                     └─lease─────► struct lease       while running
+ *
+ *   queue.ready  (priority desc, seq)     queue.due  (run_at, seq)      per queue
+ *   leases_end   (until, lease handle)    expiries   (expires_at, seq)  for all
+ *   due_queues, prune_queues, resume_queues: (time, queue number), at most one valid entry a queue
+ *
+ * All heaps but leases_end are lazy: an entry counts only if it still says what its job says; see
+ * the valid_ functions.
+ *
+ * Doomed jobs. A purge or the delete of a queue takes effect at once: the queue's lists are moved
+ * to its `doomed` list in one step, its generation moves on (or it is marked gone), and from then
+ * on the jobs do not exist for any operation. Ticks remove them in slices. */
+#pragma once
+
+#include "base/check.h"
+
+#include "backend/local/engine.h"
+#include "base/heap.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "base/seqdir.h"
+#include "base/slab.h"
+#include "core/moves.h"
+
+#define WORKERS_IDLE_MAX 4096
+#define NEVER_MS INT64_MAX
+
+/* A resident job. Everything but `job` is rebuilt at start. */
+struct live {
+    struct job job;
+    uint64_t position;   /* of the last record that touched it */
+    uint32_t extra;      /* handle; 0 = none */
+    uint32_t lease;      /* handle; 0 unless running */
+    uint32_t prev, next; /* neighbours in its list */
+};
+
+struct extra {
+    struct hash128 unique; /* none = no key */
+    struct wall_time expires_at;
+    uint32_t group;   /* handle */
+    uint32_t options; /* handle */
+};
+
+struct lease {
+    struct job_token token;
+    int64_t until;  /* lease time, ms, see lease_now(); NEVER_MS = has not begun */
+    size_t place;   /* its index in leases_end; SIZE_MAX = not there */
+    uint64_t nonce; /* 0 = none */
+    uint32_t nonce_prev, nonce_next;
+    uint32_t lease_ms;
+    uint32_t worker; /* handle; 0 = no name */
+    uint32_t job;    /* handle */
+};
+
+struct group {
+    struct hash128 key; /* scoped by queue */
+    uint32_t queue;
+    uint32_t refs;       /* resident jobs */
+    uint16_t generation; /* waiting counts are those of this generation of the queue */
+    uint64_t by_state[STATE_COUNT];
+};
+
+struct options {
+    struct hash128 key;
+    uint32_t refs;
+    struct job_options value;
+};
+
+struct worker {
+    struct hash128 key;
+    uint32_t refs; /* leases */
+    uint32_t len;
+    char name[LIMIT_WORKER_BYTES];
+};
+
+struct key {
+    struct hash128 key;
+    uint64_t fingerprint;
+    uint64_t seq, id_hi;
+    struct wall_time expires_at;
+    uint32_t next; /* the one that expires next */
+};
+
+/* How a lease ended by its holder's word: answers the same word said again. */
+struct ended {
+    struct job_token token; /* counter 0 = free slot */
+    uint64_t seq;
+    struct wall_time run_at;
+    uint8_t kind; /* enum op_kind: ack, fail, release */
+    uint8_t state;
+};
+
+struct joblist {
+    uint32_t head, tail;
+    uint64_t count;
+};
+
+struct queue {
+    uint32_t number;
+    uint16_t generation;
+    bool gone;     /* deleted, slices still to remove */
+    bool woken;    /* already in out->wakes of this step */
+    bool trimming; /* in engine.trims */
+    bool dooming;  /* in engine.doomed_queues */
+    struct hash128 name_key;
+    char *name;
+    size_t name_len;
+    char *texts; /* owner, note, attributes, one after the other */
+    size_t owner_len, note_len, attributes_len;
+    struct queue_policy policy;
+    struct wall_time created_at, updated_at, paused_until;
+    struct heap ready, due;
+    struct joblist lists[STATE_COUNT];
+    struct joblist doomed;
+    uint64_t due_armed, prune_armed; /* order of the valid entry in due_queues / prune_queues */
+    struct queue_counts counts;      /* by_state is derived from lists */
+};
+
+struct bulk {
+    struct rec_bulk_begin begin; /* its group span is not kept */
+    struct hash128 group;
+    uint64_t changed, refused;
+    uint8_t state;              /* the list it is in */
+    bool placed;                /* `next` is set for this state */
+    uint32_t next;              /* the job to look at next */
+    uint32_t stop[STATE_COUNT]; /* the last job of each list when it was asked for; 0 = none */
+    bool restored;              /* after a restart: goes by the jobs' times instead */
+    bool has_op;                /* someone waits for the reply */
+    uint64_t tag;
+    const struct op *op;
+    struct bulk *after;
+};
+
+struct engine {
+    struct engine_config config;
+    struct hash_key hash_key;
+    struct random random;
+
+    uint64_t position;
+    uint32_t epoch;
+    uint64_t token_counter;
+    uint64_t seq_next, seq_upto;
+    uint64_t block_position; /* of the record that reserved up to seq_upto */
+
+    struct slab jobs, extras, leases, groups, options, workers, keys;
+    struct seqdir dir;
+    uint64_t memo_seq; /* the last one found, or 0 */
+    uint32_t memo_handle;
+    struct map128 uniques;                                     /* → seq */
+    struct map128 group_map, options_map, worker_map, key_map; /* → handle */
+    struct map64 nonces;                                       /* → lease handle */
+    struct heap leases_end, expiries;
+    struct heap due_queues, prune_queues, resume_queues;
+    uint32_t key_first, key_last;
+    uint32_t worker_hand; /* where the search for idle names goes on */
+
+    struct queue **queues; /* by number; NULL = none */
+    size_t queue_room;
+    uint32_t queue_next;     /* next number */
+    size_t queue_count;      /* not gone */
+    struct map128 queue_map; /* name → number */
+    struct queue **by_name;  /* sorted, not gone */
+    size_t by_name_room;
+    struct queue *last_named; /* found by the last look-up */
+
+    struct ended *ring; /* by token counter */
+
+    uint32_t *trims; /* queues over their retention count */
+    size_t trim_count, trim_room;
+    uint32_t *doomed_queues;
+    size_t doomed_count, doomed_room;
+    struct bulk *bulks; /* first to be worked on first */
+    uint64_t bulk_next;
+
+    uint64_t live; /* waiting or running, doomed ones left out */
+    uint64_t restored_leases;
+
+    bool stepped;
+    struct now last;
+    int64_t skipped_ms; /* time the process stood still */
+    bool clock_suspect;
+    bool full; /* no room for new jobs on the disk */
+
+    struct engine_out *out; /* of the step under way; NULL while loading */
+    struct now now;
+    struct queue *claim_from[LIMIT_QUEUES_PER_CLAIM]; /* of the claim under way */
+    struct buf scratch; /* policy and options encodings, sequence lists */
+};
+
+static inline struct live *live_at(const struct engine *e, uint32_t handle)
+{
+    return slab_at(&e->jobs, handle);
+}
+
+static inline struct lease *lease_at(const struct engine *e, uint32_t handle)
+{
+    return slab_at(&e->leases, handle);
+}
+
+static inline struct extra *extra_at(const struct engine *e, uint32_t handle)
+{
+    return slab_at(&e->extras, handle);
+}
+
+static inline struct queue *queue_of(const struct engine *e, const struct live *l)
+{
+    return e->queues[l->job.queue];
+}
+
+static inline int64_t lease_now(const struct engine *e, struct now now)
+{
+    if (DEFECT(&e->config, DEFECT_LEASE_ON_WALL))
+        return now.wall.ms;
+    return now.mono.ms - e->skipped_ms;
+}
+
+static inline bool state_waits(uint8_t state)
+{
+    return (STATE_BIT(state) & STATES_WAITING) != 0;
+}
+
+static inline bool state_lives(uint8_t state)
+{
+    return (STATE_BIT(state) & STATES_LIVE) != 0;
+}
+
+/* --- engine_jobs.c: resident jobs and their indexes --- */
+
+/* Room for what follows, so that the records of one operation cannot fail half-way: `fresh` new
+ * jobs and `moves` changes of state in q, and `bytes` of records. */
+int jobs_reserve(struct engine *e, struct queue *q, size_t fresh, size_t moves, size_t bytes);
+/* NULL when there is no such job, or only a doomed one. */
+struct live *jobs_find(struct engine *e, struct job_ref ref, uint32_t *ret_handle);
+struct live *jobs_by_seq(struct engine *e, uint64_t seq, uint32_t *ret_handle);
+bool jobs_doomed(const struct engine *e, const struct live *l);
+int jobs_add(struct engine *e, const struct job *job, const struct job_extra *extra,
+             uint32_t *ret_handle);
+/* Moves the job from the list, counters and keys of its old state to those of the new one. */
+void jobs_moved(struct engine *e, uint32_t handle, uint8_t old_state);
+/* A waiting job's order changed: enters it in the heap of its state. */
+void jobs_order(struct engine *e, uint32_t handle);
+void jobs_drop(struct engine *e, uint32_t handle);
+void jobs_rules(const struct engine *e, const struct live *l, struct job_rules *ret);
+bool jobs_expired(const struct engine *e, const struct live *l, struct wall_time now);
+/* The live (or, by policy, kept) job that holds this key, doomed ones left out; NULL = free. */
+struct live *jobs_unique_holder(struct engine *e, struct hash128 unique);
+bool jobs_unique_holds(const struct queue *q, uint8_t state);
+void joblist_append(struct engine *e, struct joblist *list, uint32_t handle);
+void joblist_remove(struct engine *e, struct joblist *list, uint32_t handle, uint8_t state);
+
+/* Whether a heap entry still stands for what its job says. */
+bool valid_ready(void *engine, struct heap_entry entry);
+bool valid_due(void *engine, struct heap_entry entry);
+bool valid_expiry(void *engine, struct heap_entry entry);
+/* Sorts each list of each queue by the time its jobs came in; after a load. */
+void jobs_sort_lists(struct engine *e);
+uint64_t ready_order(const struct engine *e, const struct job *j);
+
+/* --- engine_names.c: texts held once: options, groups, workers --- */
+int names_reserve(struct engine *e);
+int names_options(struct engine *e, struct span encoded, uint32_t *ret);
+int names_group(struct engine *e, uint32_t queue, struct span text, uint32_t *ret);
+int names_worker(struct engine *e, struct span text, uint32_t *ret);
+void names_drop_options(struct engine *e, uint32_t handle);
+void names_drop_group(struct engine *e, uint32_t handle);
+void names_drop_worker(struct engine *e, uint32_t handle);
+void group_count(struct engine *e, uint32_t handle, uint8_t state, int by);
+uint64_t group_counted(const struct engine *e, const struct group *g, uint8_t state);
+struct span worker_name(const struct engine *e, uint32_t handle);
+
+/* --- engine_apply.c: records become state --- */
+int engine_apply(struct engine *e, const struct record *r);
+/* Encodes the record into the step's frame and applies it. Room must have been reserved. */
+void engine_emit(struct engine *e, const struct record *r);
+int emit_reserve(struct engine *e, size_t bytes);
+/* --- engine.c --- */
+void seqs_ahead(struct engine *e); /* room for one small record must be there */
+
+/* --- engine_queues.c --- */
+struct queue *queues_find(struct engine *e, struct span name);
+int queues_create(struct engine *e, struct span name,
+                  struct queue **ret); /* by the first enqueue */
+int queues_apply_put(struct engine *e, const struct rec_queue_put *r);
+int queues_apply_gone(struct engine *e, uint32_t number);
+int queues_apply_end(struct engine *e, uint32_t number);
+int queues_apply_purged(struct engine *e, const struct rec_purged *r);
+void queues_free(struct engine *e, struct queue *q);
+void queues_wake(struct engine *e, struct queue *q);
+/* Keeps at most one valid entry for q in the heap; an earlier time replaces a later one. */
+void queues_arm(struct heap *heap, uint64_t *armed, uint32_t number, int64_t at_ms);
+void queues_arm_prune(struct engine *e, struct queue *q);
+void queues_finished(struct engine *e, struct queue *q, uint8_t state); /* one more of these */
+void queues_trim_later(struct engine *e, struct queue *q);
+void queues_doom_later(struct engine *e, struct queue *q);
+bool queue_paused(const struct queue *q, struct wall_time now);
+int queue_view_of(struct engine *e, struct queue *q, struct queue_view *ret);
+
+/* --- engine_keys.c: idempotency keys --- */
+int keys_reserve(struct engine *e);
+struct key *keys_find(const struct engine *e, struct hash128 key);
+int keys_apply_new(struct engine *e, const struct rec_key_new *r);
+void keys_apply_expired(struct engine *e, struct wall_time upto);
+
+/* --- engine_leases.c: leases, tokens, how they ended --- */
+int leases_start(struct engine *e, uint32_t job, const struct rec_job_claimed *r);
+/* From now on. */
+void leases_arm(struct engine *e, struct lease *l);
+void leases_moved(void *engine, struct heap_entry entry, size_t index);
+/* Enters it to be looked at then; room must be there unless it stands there already. */
+void leases_enter(struct engine *e, struct lease *l, int64_t at);
+void lease_set_nonce(struct engine *e, uint32_t handle, uint64_t nonce);
+void leases_end(struct engine *e, struct live *l,
+                uint8_t kind); /* kind: op that ended it; OP_TICK = none */
+const struct ended *ended_find(const struct engine *e, uint64_t seq, struct job_token token);
+void ended_put(struct engine *e, uint64_t seq, struct job_token token, uint8_t kind, uint8_t state,
+               struct wall_time run_at);
+
+/* --- engine_bulk.c --- */
+int bulk_apply_begin(struct engine *e, const struct rec_bulk_begin *r);
+int bulk_apply_step(struct engine *e, const struct rec_bulk_step *r);
+int bulk_apply_end(struct engine *e, const struct rec_bulk_step *r);
+void bulk_list_changes(struct engine *e, uint32_t handle, uint8_t state); /* before a removal */
+/* These states of this queue were emptied in one step. */
+void bulk_queue_changes(struct engine *e, uint32_t queue, unsigned states);
+size_t bulk_tick(struct engine *e, size_t budget);
+void bulk_free_all(struct engine *e);
+
+/* --- engine_change.c --- */
+struct live *change_conflict(struct engine *e, const struct live *l);
+
+/* --- replies --- */
+int engine_out_wake_room(struct engine_out *out, size_t queues);
+struct engine_reply *reply_new(struct engine *e, const struct op *op);
+void reply_job(struct engine_reply *r, const struct live *l);
+void reply_relaxed(struct engine *e, struct engine_reply *r, const struct queue *q);
+int view_of(struct engine *e, const struct live *l, struct job_view *ret);
+
+/* --- one function an operation; each makes exactly one reply (op_bulk: perhaps later) --- */
+typedef void (*op_fn)(struct engine *e, const struct op *op);
+void op_enqueue(struct engine *e, const struct op *op);
+void op_claim(struct engine *e, const struct op *op);
+void op_ack(struct engine *e, const struct op *op);
+void op_fail(struct engine *e, const struct op *op);
+void op_extend(struct engine *e, const struct op *op);
+void op_release(struct engine *e, const struct op *op);
+void op_release_claim(struct engine *e, const struct op *op);
+void op_cancel(struct engine *e, const struct op *op);
+void op_requeue(struct engine *e, const struct op *op);
+void op_patch(struct engine *e, const struct op *op);
+void op_remove(struct engine *e, const struct op *op);
+void op_queue_put(struct engine *e, const struct op *op);
+void op_queue_delete(struct engine *e, const struct op *op);
+void op_queue_get(struct engine *e, const struct op *op);
+void op_queue_list(struct engine *e, const struct op *op);
+void op_pause(struct engine *e, const struct op *op);
+void op_purge(struct engine *e, const struct op *op);
+void op_bulk(struct engine *e, const struct op *op);
+void op_get(struct engine *e, const struct op *op);
+void op_peek(struct engine *e, const struct op *op);
+void op_list(struct engine *e, const struct op *op);
+void op_tick(struct engine *e, const struct op *op);
+
+/* The trimming that a step's own changes made due. */
+size_t tick_trim(struct engine *e, size_t budget);

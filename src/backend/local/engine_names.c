@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What many jobs have in common is held once: their own options, their group, their worker's name.
+ */
+#include "backend/local/engine_impl.h"
+
+int names_reserve(struct engine *e)
+{
+    int err = slab_reserve(&e->groups, 1);
+    if (!err)
+        err = slab_reserve(&e->options, 1);
+    if (!err)
+        err = slab_reserve(&e->workers, 1);
+    if (!err)
+        err = map128_reserve(&e->group_map, 1);
+    if (!err)
+        err = map128_reserve(&e->options_map, 1);
+    if (!err)
+        err = map128_reserve(&e->worker_map, 1);
+    return err;
+}
+
+/* The handle under key, or a fresh record entered under it; 0 = out of memory. */
+static uint32_t intern(struct map128 *map, struct slab *slab, struct hash128 key, bool *ret_fresh)
+{
+    uint32_t handle = (uint32_t)map128_get(map, key);
+    *ret_fresh = handle == 0;
+    if (handle)
+        return handle;
+    handle = slab_take(slab);
+    if (handle && map128_put(map, key, handle) != 0) {
+        slab_give(slab, handle);
+        return 0;
+    }
+    return handle;
+}
+
+int names_options(struct engine *e, struct span encoded, uint32_t *ret)
+{
+    struct job_options value;
+    int err = options_decode(encoded, &value);
+    if (err)
+        return err;
+    bool fresh;
+    struct hash128 key = hash128_of(e->hash_key, encoded);
+    uint32_t handle = intern(&e->options_map, &e->options, key, &fresh);
+    if (!handle)
+        return -ERR_NOMEM;
+    struct options *o = slab_at(&e->options, handle);
+    o->key = key;
+    o->value = value;
+    o->refs++;
+    *ret = handle;
+    return 0;
+}
+
+void names_drop_options(struct engine *e, uint32_t handle)
+{
+    struct options *o = slab_at(&e->options, handle);
+    if (--o->refs > 0)
+        return;
+    map128_drop(&e->options_map, o->key);
+    slab_give(&e->options, handle);
+}
+
+int names_group(struct engine *e, uint32_t queue, struct span text, uint32_t *ret)
+{
+    bool fresh;
+    struct hash128 key = hash128_scoped(e->hash_key, queue, text);
+    uint32_t handle = intern(&e->group_map, &e->groups, key, &fresh);
+    if (!handle)
+        return -ERR_NOMEM;
+    struct group *g = slab_at(&e->groups, handle);
+    if (fresh)
+        *g = (struct group){.key = key, .queue = queue, .generation = e->queues[queue]->generation};
+    g->refs++;
+    *ret = handle;
+    return 0;
+}
+
+void names_drop_group(struct engine *e, uint32_t handle)
+{
+    struct group *g = slab_at(&e->groups, handle);
+    if (--g->refs > 0)
+        return;
+    map128_drop(&e->group_map, g->key);
+    slab_give(&e->groups, handle);
+}
+
+/* A purge takes a group's waiting jobs out of the counts without visiting it. */
+static bool group_purged(const struct engine *e, const struct group *g)
+{
+    return g->generation != e->queues[g->queue]->generation;
+}
+
+uint64_t group_counted(const struct engine *e, const struct group *g, uint8_t state)
+{
+    return state_waits(state) && group_purged(e, g) ? 0 : g->by_state[state];
+}
+
+void group_count(struct engine *e, uint32_t handle, uint8_t state, int by)
+{
+    struct group *g = slab_at(&e->groups, handle);
+    if (group_purged(e, g)) {
+        g->by_state[STATE_SCHEDULED] = g->by_state[STATE_READY] = 0;
+        g->generation = e->queues[g->queue]->generation;
+    }
+    g->by_state[state] += (uint64_t)(int64_t)by;
+}
+
+/* Gives up one name that no lease uses, when there are many. */
+static void workers_forget(struct engine *e)
+{
+    if (e->workers.used < WORKERS_IDLE_MAX)
+        return;
+    for (int tries = 0; tries < 16; tries++) {
+        e->worker_hand = e->worker_hand + 1 < e->workers.next ? e->worker_hand + 1 : 1;
+        struct worker *w = slab_at(&e->workers, e->worker_hand);
+        if (w->refs == 0 && map128_get(&e->worker_map, w->key) == e->worker_hand) {
+            map128_drop(&e->worker_map, w->key);
+            slab_give(&e->workers, e->worker_hand);
+            return;
+        }
+    }
+}
+
+int names_worker(struct engine *e, struct span text, uint32_t *ret)
+{
+    *ret = 0;
+    if (text.len == 0)
+        return 0;
+    if (text.len > LIMIT_WORKER_BYTES)
+        return -ERR_CORRUPT;
+    bool fresh;
+    struct hash128 key = hash128_of(e->hash_key, text);
+    uint32_t handle = intern(&e->worker_map, &e->workers, key, &fresh);
+    if (!handle)
+        return -ERR_NOMEM;
+    struct worker *w = slab_at(&e->workers, handle);
+    if (fresh) {
+        w->key = key;
+        w->len = (uint32_t)text.len;
+        memcpy(w->name, text.at, text.len);
+        w->refs = 1;
+        workers_forget(e);
+    } else {
+        w->refs++;
+    }
+    *ret = handle;
+    return 0;
+}
+
+void names_drop_worker(struct engine *e, uint32_t handle)
+{
+    struct worker *w = slab_at(&e->workers, handle);
+    w->refs--;
+}
+
+struct span worker_name(const struct engine *e, uint32_t handle)
+{
+    if (!handle)
+        return (struct span){NULL, 0};
+    const struct worker *w = slab_at(&e->workers, handle);
+    return span_of(w->name, w->len);
+}

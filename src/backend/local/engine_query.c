@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Questions the engine answers from memory: get, peek. Lists and bodies are left to the store. */
+#include "backend/local/engine_impl.h"
+
+#define PEEK_MAX 100u
+
+static void refuse(struct engine_reply *r, enum outcome outcome)
+{
+    r->reply.outcome = outcome;
+}
+
+void op_get(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    struct live *l = jobs_find(e, op->job.job, NULL);
+    if (!l) {
+        refuse(r, OUT_NOT_FOUND);
+        return;
+    }
+    struct job_view *view = arena_alloc(&e->out->arena, sizeof(*view));
+    if (!view || view_of(e, l, view) != 0) {
+        refuse(r, OUT_UNAVAILABLE);
+        return;
+    }
+    reply_job(r, l);
+    r->reply.jobs = r->views = view;
+    r->reply.job_count = 1;
+    r->want_body = op->job.want_body;
+    r->after = l->position;
+    if (DEFECT(&e->config, DEFECT_REPLY_EARLY))
+        r->after = 0;
+}
+
+/* The smallest n valid entries of a lazy heap, in order, without taking any out: a frontier of
+ * indexes whose parents have been visited. Stale entries are walked through. */
+struct frontier {
+    size_t *at;
+    size_t count, room;
+};
+
+static bool frontier_add(struct engine *e, struct frontier *f, const struct heap *h, size_t index)
+{
+    if (index >= h->len)
+        return true;
+    if (f->count == f->room) {
+        size_t room = f->room ? f->room * 2 : 64;
+        size_t *grown = arena_array(&e->out->arena, room, sizeof(*grown));
+        if (!grown)
+            return false;
+        if (f->count)
+            memcpy(grown, f->at, f->count * sizeof(*grown));
+        f->at = grown;
+        f->room = room;
+    }
+    f->at[f->count++] = index;
+    return true;
+}
+
+static size_t frontier_take(struct frontier *f, const struct heap *h)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < f->count; i++) {
+        struct heap_entry a = heap_at(h, f->at[i]), b = heap_at(h, f->at[best]);
+        if (a.order != b.order ? a.order < b.order : a.seq < b.seq)
+            best = i;
+    }
+    size_t index = f->at[best];
+    f->at[best] = f->at[--f->count];
+    return index;
+}
+
+#define PEEK_LOOKS_MAX 4096 /* stale entries a peek is willing to walk through */
+
+static uint32_t peek_heap(struct engine *e, const struct heap *h, heap_stale_fn valid,
+                          uint32_t limit, struct job_view *views)
+{
+    struct frontier f = {NULL, 0, 0};
+    uint32_t n = 0;
+    uint64_t last = 0;
+    if (!frontier_add(e, &f, h, 0))
+        return 0;
+    for (size_t looks = 0; f.count && n < limit && looks < PEEK_LOOKS_MAX; looks++) {
+        size_t index = frontier_take(&f, h);
+        struct heap_entry entry = heap_at(h, index);
+        for (size_t child = 4 * index + 1; child <= 4 * index + 4; child++)
+            if (!frontier_add(e, &f, h, child))
+                return n;
+        struct live *l = valid(e, entry) ? jobs_by_seq(e, entry.seq, NULL) : NULL;
+        /* The same job may stand there twice, side by side. */
+        if (!l || l->job.seq == last)
+            continue;
+        last = l->job.seq;
+        if (view_of(e, l, &views[n]) != 0)
+            return n;
+        n++;
+    }
+    return n;
+}
+
+static uint32_t peek_list(struct engine *e, const struct joblist *list, uint32_t limit,
+                          struct job_view *views)
+{
+    uint32_t n = 0;
+    for (uint32_t at = list->head; at && n < limit; at = live_at(e, at)->next, n++)
+        if (view_of(e, live_at(e, at), &views[n]) != 0)
+            break;
+    return n;
+}
+
+void op_peek(struct engine *e, const struct op *op)
+{
+    const struct op_peek *want = &op->peek;
+    struct engine_reply *r = reply_new(e, op);
+    struct queue *q = queues_find(e, want->queue);
+    if (!q || want->state == STATE_NONE || want->state >= STATE_COUNT) {
+        refuse(r, q ? OUT_INVALID : OUT_NO_QUEUE);
+        r->reply.note =
+            q ? "state must be scheduled, ready, running, done, dead or cancelled" : NULL;
+        return;
+    }
+    uint32_t limit = want->limit && want->limit < PEEK_MAX ? want->limit : PEEK_MAX;
+    struct job_view *views = arena_array(&e->out->arena, limit, sizeof(*views));
+    if (!views) {
+        refuse(r, OUT_UNAVAILABLE);
+        return;
+    }
+    if (want->state == STATE_READY)
+        r->reply.job_count = peek_heap(e, &q->ready, valid_ready, limit, views);
+    else if (want->state == STATE_SCHEDULED)
+        r->reply.job_count = peek_heap(e, &q->due, valid_due, limit, views);
+    else
+        r->reply.job_count = peek_list(e, &q->lists[want->state], limit, views);
+    r->reply.jobs = r->views = views;
+    r->want_body = want->want_body;
+}
+
+void op_list(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    struct op_list *query = arena_copy(&e->out->arena, &op->list, sizeof(op->list));
+    if (!query) {
+        refuse(r, OUT_UNAVAILABLE);
+        return;
+    }
+    if (query->queue.len) {
+        struct queue *q = queues_find(e, query->queue);
+        if (!q) {
+            refuse(r, OUT_NO_QUEUE);
+            return;
+        }
+        query->filter.queue = q->number;
+    }
+    if (query->limit == 0 || query->limit > LIMIT_BATCH)
+        query->limit = LIMIT_BATCH;
+    r->list = query;
+}

@@ -1,0 +1,784 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queues: names, policies, pause, purge, delete, and the timers that each queue keeps. */
+#include "backend/local/engine_impl.h"
+#include "core/validate.h"
+
+static struct queue *queue_by_number(const struct engine *e, uint32_t number)
+{
+    return number < e->queue_room ? e->queues[number] : NULL;
+}
+
+static struct span queue_name(const struct queue *q)
+{
+    return span_of(q->name, q->name_len);
+}
+
+static struct hash128 name_key(const struct engine *e, struct span name)
+{
+    return hash128_of(e->hash_key, name);
+}
+
+struct queue *queues_find(struct engine *e, struct span name)
+{
+    if (e->last_named && span_equal(queue_name(e->last_named), name))
+        return e->last_named;
+    struct queue *q = queue_by_number(e, (uint32_t)map128_get(&e->queue_map, name_key(e, name)));
+    if (q)
+        e->last_named = q;
+    return q;
+}
+
+uint32_t engine_queue_number(const struct engine *e, struct span name)
+{
+    return (uint32_t)map128_get(&e->queue_map, name_key(e, name));
+}
+
+struct span engine_queue_name(const struct engine *e, uint32_t number)
+{
+    const struct queue *q = queue_by_number(e, number);
+    return q ? queue_name(q) : (struct span){NULL, 0};
+}
+
+bool queue_paused(const struct queue *q, struct wall_time now)
+{
+    return q->paused_until.ms > now.ms;
+}
+
+void queues_wake(struct engine *e, struct queue *q)
+{
+    if (!e->out || q->woken || q->gone)
+        return;
+    struct engine_out *out = e->out;
+    if (out->wake_count == out->wake_room)
+        return; /* room for every queue was made at the start of the step */
+    q->woken = true;
+    out->wakes[out->wake_count++] = q->number;
+}
+
+void queues_arm(struct heap *heap, uint64_t *armed, uint32_t number, int64_t at_ms)
+{
+    uint64_t order = heap_order_of(at_ms);
+    if (*armed <= order)
+        return;
+    struct heap_entry entry = {order, number};
+    CHECK(heap_push(heap, entry) == 0);
+    *armed = order;
+}
+
+/* Retention of one state's list. */
+struct keep {
+    int64_t ms;
+    uint64_t count;
+};
+
+static struct keep keep_of(const struct queue *q, uint8_t state)
+{
+    if (state == STATE_DEAD)
+        return (struct keep){q->policy.keep_dead_ms, q->policy.keep_dead};
+    return (struct keep){q->policy.keep_done_ms, q->policy.keep_done};
+}
+
+/* Sees to it that the queue is looked at when the oldest of this list has been kept long enough. */
+static void arm_list(struct engine *e, struct queue *q, uint8_t state)
+{
+    const struct joblist *list = &q->lists[state];
+    int64_t keep_ms = keep_of(q, state).ms;
+    if (!list->head || keep_ms == INT64_MAX)
+        return;
+    int64_t since = live_at(e, list->head)->job.since.ms;
+    if (keep_ms <= NEVER_MS - since)
+        queues_arm(&e->prune_queues, &q->prune_armed, q->number, since + keep_ms);
+}
+
+static void trim_if_over(struct engine *e, struct queue *q, uint8_t state)
+{
+    /* Long histories are trimmed in lots, short ones to the letter. */
+    uint64_t keep = keep_of(q, state).count, slack = keep >= 1024 ? 64 : 0;
+    if (q->lists[state].count > keep && q->lists[state].count - keep > slack)
+        queues_trim_later(e, q);
+}
+
+void queues_finished(struct engine *e, struct queue *q, uint8_t state)
+{
+    if (q->lists[state].count == 1)
+        arm_list(e, q, state);
+    trim_if_over(e, q, state);
+}
+
+void queues_arm_prune(struct engine *e, struct queue *q)
+{
+    static const uint8_t states[] = {STATE_DONE, STATE_CANCELLED, STATE_DEAD};
+    for (size_t i = 0; i < sizeof(states); i++) {
+        arm_list(e, q, states[i]);
+        trim_if_over(e, q, states[i]);
+    }
+}
+
+void queues_trim_later(struct engine *e, struct queue *q)
+{
+    if (q->trimming || e->trim_count == e->trim_room)
+        return;
+    q->trimming = true;
+    e->trims[e->trim_count++] = q->number;
+}
+
+void queues_doom_later(struct engine *e, struct queue *q)
+{
+    if (q->dooming)
+        return;
+    CHECK(e->doomed_count < e->doomed_room);
+    q->dooming = true;
+    e->doomed_queues[e->doomed_count++] = q->number;
+}
+
+/* --- the table of queues --- */
+
+static int room_by_number(struct engine *e, uint32_t number)
+{
+    if (number < e->queue_room)
+        return 0;
+    size_t room = e->queue_room ? e->queue_room : 64;
+    while (room <= number)
+        room *= 2;
+    struct queue **queues = mem_regrow(e->queues, room, sizeof(*queues));
+    if (!queues)
+        return -ERR_NOMEM;
+    memset(queues + e->queue_room, 0, (room - e->queue_room) * sizeof(*queues));
+    e->queues = queues;
+    e->queue_room = room;
+    return 0;
+}
+
+static int grow_u32(uint32_t **array, size_t *room, size_t want)
+{
+    if (*room >= want)
+        return 0;
+    size_t more = want * 2 + 16;
+    uint32_t *grown = mem_regrow(*array, more, sizeof(**array));
+    if (!grown)
+        return -ERR_NOMEM;
+    *array = grown;
+    *room = more;
+    return 0;
+}
+
+/* Room for one more queue everywhere, so that entering it cannot fail. */
+static int room_for_queue(struct engine *e, uint32_t number)
+{
+    size_t all = e->queue_count + e->doomed_count + 1;
+    int err = room_by_number(e, number);
+    if (!err)
+        err = map128_reserve(&e->queue_map, 1);
+    if (!err)
+        err = grow_u32(&e->trims, &e->trim_room, all);
+    if (!err)
+        err = grow_u32(&e->doomed_queues, &e->doomed_room, all);
+    if (!err)
+        err = heap_reserve(&e->resume_queues, 1);
+    if (!err && e->by_name_room < all) {
+        struct queue **grown = mem_regrow(e->by_name, all * 2 + 16, sizeof(*grown));
+        if (!grown)
+            return -ERR_NOMEM;
+        e->by_name = grown;
+        e->by_name_room = all * 2 + 16;
+    }
+    return err;
+}
+
+static int compare_names(struct span a, struct span b)
+{
+    size_t shorter = a.len < b.len ? a.len : b.len;
+    int order = shorter ? memcmp(a.at, b.at, shorter) : 0;
+    if (order)
+        return order;
+    return a.len < b.len ? -1 : a.len > b.len;
+}
+
+/* Index of the first queue whose name comes after (or is) this one. */
+static size_t by_name_index(const struct engine *e, struct span name, bool after)
+{
+    size_t low = 0, high = e->queue_count;
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+        int order = compare_names(queue_name(e->by_name[mid]), name);
+        if (order < 0 || (after && order == 0))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+static void by_name_insert(struct engine *e, struct queue *q)
+{
+    size_t at = by_name_index(e, queue_name(q), false);
+    memmove(e->by_name + at + 1, e->by_name + at, (e->queue_count - at) * sizeof(*e->by_name));
+    e->by_name[at] = q;
+    e->queue_count++;
+}
+
+static void by_name_remove(struct engine *e, const struct queue *q)
+{
+    size_t at = by_name_index(e, queue_name(q), false);
+    CHECK(at < e->queue_count && e->by_name[at] == q);
+    e->queue_count--;
+    memmove(e->by_name + at, e->by_name + at + 1, (e->queue_count - at) * sizeof(*e->by_name));
+}
+
+void queues_free(struct engine *e, struct queue *q)
+{
+    if (!q)
+        return;
+    if (e->last_named == q)
+        e->last_named = NULL;
+    heap_done(&q->ready);
+    heap_done(&q->due);
+    mem_free(q->name);
+    mem_free(q->texts);
+    mem_free(q);
+}
+
+static int set_texts(struct queue *q, const struct rec_queue_put *r)
+{
+    size_t total = r->owner.len + r->note.len + r->attributes.len;
+    char *texts = mem_alloc(total + 1);
+    if (!texts)
+        return -ERR_NOMEM;
+    struct span parts[] = {r->owner, r->note, r->attributes};
+    char *at = texts;
+    for (size_t i = 0; i < 3; i++) {
+        if (parts[i].len)
+            memcpy(at, parts[i].at, parts[i].len);
+        at += parts[i].len;
+    }
+    mem_free(q->texts); /* last: the record may point into the old texts */
+    q->texts = texts;
+    q->owner_len = r->owner.len;
+    q->note_len = r->note.len;
+    q->attributes_len = r->attributes.len;
+    return 0;
+}
+
+static int queue_new(struct engine *e, const struct rec_queue_put *r, struct queue **ret)
+{
+    int err = room_for_queue(e, r->queue);
+    if (err)
+        return err;
+    struct queue *q = mem_zalloc(sizeof(*q));
+    if (!q)
+        return -ERR_NOMEM;
+    heap_init(&q->ready);
+    heap_init(&q->due);
+    q->number = r->queue;
+    q->due_armed = q->prune_armed = UINT64_MAX;
+    q->name = mem_text(r->name.at, r->name.len);
+    q->name_len = r->name.len;
+    if (!q->name) {
+        queues_free(e, q);
+        return -ERR_NOMEM;
+    }
+    q->name_key = name_key(e, r->name);
+    *ret = q;
+    return 0;
+}
+
+static void queue_enter(struct engine *e, struct queue *q)
+{
+    e->queues[q->number] = q;
+    by_name_insert(e, q);
+    CHECK(map128_put(&e->queue_map, q->name_key, q->number) == 0);
+    if (q->number >= e->queue_next)
+        e->queue_next = q->number + 1;
+}
+
+/* --- unique scope: from live jobs to all kept ones, and back --- */
+
+/* Calls for each job in these states that has a unique key, until one call returns non-zero. */
+typedef int (*keyed_fn)(struct engine *e, struct live *l, struct hash128 unique, void *ctx);
+static int each_keyed(struct engine *e, struct queue *q, keyed_fn fn, void *ctx)
+{
+    for (int s = 0; s < STATE_COUNT; s++)
+        for (uint32_t at = q->lists[s].head; at; at = live_at(e, at)->next) {
+            struct live *l = live_at(e, at);
+            struct hash128 unique =
+                l->extra ? extra_at(e, l->extra)->unique : (struct hash128){0, 0};
+            int stop = hash128_none(unique) ? 0 : fn(e, l, unique, ctx);
+            if (stop)
+                return stop;
+        }
+    return 0;
+}
+
+static int rescope_one(struct engine *e, struct live *l, struct hash128 unique, void *ctx)
+{
+    const struct queue *q = ctx;
+    if (jobs_unique_holds(q, l->job.state))
+        return map128_put(&e->uniques, unique, l->job.seq);
+    if (map128_get(&e->uniques, unique) == l->job.seq)
+        map128_drop(&e->uniques, unique);
+    return 0;
+}
+
+struct scope_conflict {
+    struct map128 seen;
+    struct live *job;
+};
+
+static int conflict_one(struct engine *e, struct live *l, struct hash128 unique, void *ctx)
+{
+    struct scope_conflict *c = ctx;
+    (void)e;
+    if (l->job.state == STATE_CANCELLED)
+        return 0;
+    if (map128_get(&c->seen, unique)) {
+        c->job = l;
+        return 1;
+    }
+    return map128_put(&c->seen, unique, l->job.seq);
+}
+
+int queues_apply_put(struct engine *e, const struct rec_queue_put *r)
+{
+    struct queue_policy policy;
+    int err = policy_decode(r->policy, &policy);
+    struct queue *q = err ? NULL : queue_by_number(e, r->queue);
+    bool fresh = !err && !q;
+    if (fresh)
+        err = queue_new(e, r, &q);
+    if (!err)
+        err = set_texts(q, r);
+    if (err) {
+        if (fresh)
+            queues_free(e, q);
+        return err;
+    }
+    bool rescope = !fresh && q->policy.unique_scope != policy.unique_scope;
+    q->policy = policy;
+    q->generation = r->generation;
+    q->created_at = r->created_at;
+    q->updated_at = r->updated_at;
+    q->paused_until = r->paused_until;
+    if (fresh)
+        queue_enter(e, q);
+    if (rescope)
+        err = each_keyed(e, q, rescope_one, q);
+    if (q->paused_until.ms && q->paused_until.ms < LIMIT_WALL_MS) {
+        struct heap_entry entry = {heap_order_of(q->paused_until.ms), q->number};
+        if (!err)
+            err = heap_push(&e->resume_queues, entry);
+    } else if (!q->paused_until.ms && q->lists[STATE_READY].count) {
+        queues_wake(e, q);
+    }
+    if (!err)
+        err = heap_reserve(&e->prune_queues, 1);
+    if (!err)
+        queues_arm_prune(e, q);
+    return err;
+}
+
+/* Everything in this list ceases to exist and waits for the slices that remove it. */
+static void doom_list(struct engine *e, struct queue *q, struct joblist *list)
+{
+    if (!list->head)
+        return;
+    if (q->doomed.tail) {
+        live_at(e, q->doomed.tail)->next = list->head;
+        live_at(e, list->head)->prev = q->doomed.tail;
+    } else {
+        q->doomed.head = list->head;
+    }
+    q->doomed.tail = list->tail;
+    q->doomed.count += list->count;
+    *list = (struct joblist){0, 0, 0};
+}
+
+static void doom_states(struct engine *e, struct queue *q, unsigned states)
+{
+    for (uint8_t s = 0; s < STATE_COUNT; s++) {
+        if (!(states & STATE_BIT(s)))
+            continue;
+        if (state_lives(s))
+            e->live -= q->lists[s].count;
+        doom_list(e, q, &q->lists[s]);
+    }
+    heap_done(&q->ready);
+    heap_done(&q->due);
+    heap_init(&q->ready);
+    heap_init(&q->due);
+    if (q->doomed.head || q->gone)
+        queues_doom_later(e, q);
+    bulk_queue_changes(e, q->number, states);
+}
+
+int queues_apply_purged(struct engine *e, const struct rec_purged *r)
+{
+    struct queue *q = queue_by_number(e, r->queue);
+    if (!q || q->gone)
+        return -ERR_CORRUPT;
+    doom_states(e, q, STATES_WAITING);
+    q->generation = r->generation;
+    return 0;
+}
+
+int queues_apply_gone(struct engine *e, uint32_t number)
+{
+    struct queue *q = queue_by_number(e, number);
+    if (!q || q->gone)
+        return -ERR_CORRUPT;
+    by_name_remove(e, q);
+    map128_drop(&e->queue_map, q->name_key);
+    if (e->last_named == q)
+        e->last_named = NULL;
+    q->gone = true;
+    doom_states(e, q, STATES_ALL);
+    return 0;
+}
+
+int queues_apply_end(struct engine *e, uint32_t number)
+{
+    struct queue *q = queue_by_number(e, number);
+    if (!q || !q->gone || q->doomed.head)
+        return -ERR_CORRUPT;
+    for (size_t i = 0; i < e->doomed_count; i++)
+        if (e->doomed_queues[i] == number) {
+            e->doomed_queues[i] = e->doomed_queues[--e->doomed_count];
+            break;
+        }
+    for (size_t i = 0; i < e->trim_count; i++)
+        if (e->trims[i] == number) {
+            e->trims[i] = e->trims[--e->trim_count];
+            break;
+        }
+    e->queues[number] = NULL;
+    queues_free(e, q);
+    return 0;
+}
+
+/* --- operations --- */
+
+static void fill_put(const struct queue *q, struct rec_queue_put *r)
+{
+    *r = (struct rec_queue_put){
+        .queue = q->number,
+        .generation = q->generation,
+        .created_at = q->created_at,
+        .updated_at = q->updated_at,
+        .paused_until = q->paused_until,
+        .name = queue_name(q),
+        .owner = span_of(q->texts, q->owner_len),
+        .note = span_of(q->texts + q->owner_len, q->note_len),
+        .attributes = span_of(q->texts + q->owner_len + q->note_len, q->attributes_len),
+    };
+}
+
+static int emit_put(struct engine *e, struct rec_queue_put *put, const struct queue_policy *policy)
+{
+    buf_clear(&e->scratch);
+    int err = policy_encode(policy, &e->scratch);
+    if (err)
+        return err;
+    put->policy = buf_span(&e->scratch);
+    struct record rec = {.kind = REC_QUEUE_PUT, .queue_put = *put};
+    err = room_for_queue(e, put->queue);
+    if (!err)
+        err = heap_reserve(&e->prune_queues, 1);
+    if (!err)
+        err = emit_reserve(e, record_bytes_max(&rec));
+    if (err)
+        return err;
+    /* Texts and scope changes allocate; a failure there must not leave a record behind. Encoded
+     * first, since applying frees the texts that the record may point to. */
+    size_t mark = e->out->frame.len;
+    CHECK(record_encode(&rec, &e->out->frame) == 0);
+    err = engine_apply(e, &rec);
+    if (err) {
+        e->out->frame.len = mark;
+        return err;
+    }
+    e->out->count++;
+    e->position++;
+    return engine_out_wake_room(e->out, e->queue_count);
+}
+
+int queues_create(struct engine *e, struct span name, struct queue **ret)
+{
+    struct rec_queue_put put = {
+        .queue = e->queue_next,
+        .created_at = e->now.wall,
+        .updated_at = e->now.wall,
+        .name = name,
+    };
+    int err = emit_put(e, &put, &e->config.policy);
+    if (!err)
+        *ret = e->queues[put.queue];
+    return err;
+}
+
+static bool refuse(struct engine_reply *r, enum outcome outcome, const char *note)
+{
+    r->reply.outcome = outcome;
+    r->reply.note = note;
+    return false;
+}
+
+static bool refuse_note(struct engine *e, struct engine_reply *r, const struct err_note *note)
+{
+    return refuse(r, OUT_INVALID, arena_text(&e->out->arena, span_text(note->text)));
+}
+
+static bool put_texts(struct engine *e, const struct op_queue *want, struct rec_queue_put *put,
+                      struct engine_reply *r)
+{
+    struct err_note note;
+    if (want->has_owner)
+        put->owner = want->owner;
+    if (want->has_note)
+        put->note = want->note;
+    if (want->has_attributes)
+        put->attributes = want->attributes;
+    if (validate_text("owner", put->owner, LIMIT_LABEL_BYTES, &note) != 0 ||
+        validate_text("note", put->note, LIMIT_NOTE_BYTES, &note) != 0 ||
+        validate_text("attributes", put->attributes, LIMIT_NOTE_BYTES, &note) != 0)
+        return refuse_note(e, r, &note);
+    return true;
+}
+
+static bool put_allowed(struct engine *e, const struct op_queue *want, const struct queue *q,
+                        struct engine_reply *r)
+{
+    struct err_note note;
+    if (q && want->must_create)
+        return refuse(r, OUT_EXISTS, NULL);
+    if (!q && want->must_exist)
+        return refuse(r, OUT_NO_QUEUE, NULL);
+    if (!q && validate_queue_name(want->name, &note) != 0)
+        return refuse_note(e, r, &note);
+    if (!q && e->queue_count >= LIMIT_QUEUES)
+        return refuse(r, OUT_SERVER_FULL, NULL);
+    if (want->policy && policy_check(want->policy, &note) != 0)
+        return refuse_note(e, r, &note);
+    return true;
+}
+
+/* Uniqueness over all kept jobs can only be switched on when no two of them share a key. */
+static bool scope_allowed(struct engine *e, struct queue *q, const struct queue_policy *policy,
+                          struct engine_reply *r)
+{
+    if (!q || policy->unique_scope != UNIQUE_KEPT || q->policy.unique_scope == UNIQUE_KEPT)
+        return true;
+    struct scope_conflict c = {.job = NULL};
+    map128_init(&c.seen);
+    int stop = each_keyed(e, q, conflict_one, &c);
+    map128_done(&c.seen);
+    if (stop < 0 ||
+        map128_reserve(&e->uniques, q->lists[STATE_DONE].count + q->lists[STATE_DEAD].count) != 0)
+        return refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+    if (c.job) {
+        reply_job(r, c.job);
+        return refuse(r, OUT_DUPLICATE, NULL);
+    }
+    return true;
+}
+
+void op_queue_put(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    r->after = e->position;
+    const struct op_queue *want = &op->queue;
+    struct queue *q = queues_find(e, want->name);
+    if (!put_allowed(e, want, q, r))
+        return;
+    struct rec_queue_put put = {
+        .queue = e->queue_next, .created_at = e->now.wall, .name = want->name};
+    if (q)
+        fill_put(q, &put);
+    put.updated_at = e->now.wall;
+    const struct queue_policy *policy = want->policy ? want->policy
+                                        : q          ? &q->policy
+                                                     : &e->config.policy;
+    struct queue_policy copy = *policy;
+    if (!put_texts(e, want, &put, r) || !scope_allowed(e, q, &copy, r))
+        return;
+    if (emit_put(e, &put, &copy) != 0) {
+        refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+        return;
+    }
+    r->reply.created = !q;
+    r->after = e->position;
+}
+
+void op_pause(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    r->after = e->position;
+    struct queue *q = queues_find(e, op->queue.name);
+    if (!q) {
+        refuse(r, OUT_NO_QUEUE, NULL);
+        return;
+    }
+    if (op->queue.until.ms < 0 || op->queue.until.ms > LIMIT_WALL_MS) {
+        refuse(r, OUT_INVALID, "until must be a time before the year 10000, or nothing");
+        return;
+    }
+    struct rec_queue_put put;
+    fill_put(q, &put);
+    put.paused_until = op->queue.until;
+    put.updated_at = e->now.wall;
+    struct queue_policy copy = q->policy;
+    if (emit_put(e, &put, &copy) != 0)
+        refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+    r->after = e->position;
+}
+
+void op_purge(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    r->after = e->position;
+    struct queue *q = queues_find(e, op->queue.name);
+    if (!q) {
+        refuse(r, OUT_NO_QUEUE, NULL);
+        return;
+    }
+    uint64_t count = q->lists[STATE_READY].count + q->lists[STATE_SCHEDULED].count;
+    if (count == 0)
+        return;
+    struct record rec = {
+        .kind = REC_PURGED,
+        .purged = {.queue = q->number,
+                   .generation = (uint16_t)(q->generation + 1),
+                   .at = e->now.wall,
+                   .count = count},
+    };
+    if (emit_reserve(e, record_bytes_max(&rec)) != 0) {
+        refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+        return;
+    }
+    engine_emit(e, &rec);
+    r->reply.count = count;
+    r->after = e->position;
+}
+
+void op_queue_delete(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    r->after = e->position;
+    struct queue *q = queues_find(e, op->queue.name);
+    if (!q) {
+        refuse(r, OUT_NO_QUEUE, NULL);
+        return;
+    }
+    for (int s = 0; s < STATE_COUNT; s++)
+        r->reply.count += q->lists[s].count;
+    struct record rec = {
+        .kind = REC_QUEUE_GONE,
+        .queue = {.queue = q->number, .at = e->now.wall},
+    };
+    if (emit_reserve(e, record_bytes_max(&rec)) != 0) {
+        refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+        return;
+    }
+    engine_emit(e, &rec);
+    r->after = e->position;
+}
+
+/* --- queries --- */
+
+static int64_t oldest_ready_ms(const struct engine *e, const struct queue *q)
+{
+    if (!q->lists[STATE_READY].head)
+        return -1;
+    int64_t age = e->now.wall.ms - live_at(e, q->lists[STATE_READY].head)->job.since.ms;
+    return age > 0 ? age : 0;
+}
+
+static int64_t next_due_ms(struct engine *e, struct queue *q)
+{
+    struct heap_entry top;
+    while (heap_top(&q->due, &top)) {
+        if (valid_due(e, top))
+            return (int64_t)(top.order ^ (UINT64_C(1) << 63));
+        heap_pop(&q->due, &top);
+    }
+    return 0;
+}
+
+/* Replies may wait while the queue changes or goes: they get copies. */
+int queue_view_of(struct engine *e, struct queue *q, struct queue_view *ret)
+{
+    struct arena *arena = &e->out->arena;
+    struct rec_queue_put put;
+    fill_put(q, &put);
+    size_t texts_len = q->owner_len + q->note_len + q->attributes_len;
+    const char *name = arena_copy(arena, q->name, q->name_len);
+    const char *texts = arena_copy(arena, q->texts, texts_len);
+    const struct queue_policy *policy = arena_copy(arena, &q->policy, sizeof(q->policy));
+    if (!name || !texts || !policy)
+        return -ERR_NOMEM;
+    *ret = (struct queue_view){
+        .number = q->number,
+        .name = span_of(name, q->name_len),
+        .owner = span_of(texts, q->owner_len),
+        .note = span_of(texts + q->owner_len, q->note_len),
+        .attributes = span_of(texts + q->owner_len + q->note_len, q->attributes_len),
+        .policy = policy,
+        .created_at = q->created_at,
+        .updated_at = q->updated_at,
+        .paused_until = q->paused_until,
+        .counts = q->counts,
+    };
+    for (int s = 0; s < STATE_COUNT; s++)
+        ret->counts.by_state[s] = q->lists[s].count;
+    ret->counts.oldest_ready_ms = oldest_ready_ms(e, q);
+    ret->counts.next_due.ms = next_due_ms(e, q);
+    return 0;
+}
+
+static void group_view(const struct engine *e, const struct queue *q, struct span text,
+                       struct queue_counts *counts)
+{
+    struct hash128 key = hash128_scoped(e->hash_key, q->number, text);
+    uint32_t handle = (uint32_t)map128_get(&e->group_map, key);
+    for (uint8_t s = 0; s < STATE_COUNT; s++)
+        counts->by_state[s] = handle ? group_counted(e, slab_at(&e->groups, handle), s) : 0;
+}
+
+void op_queue_get(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    r->after = e->position;
+    struct queue *q = queues_find(e, op->queue.name);
+    struct queue_view *view = q ? arena_array(&e->out->arena, 1, sizeof(*view)) : NULL;
+    if (!view) {
+        refuse(r, q ? OUT_UNAVAILABLE : OUT_NO_QUEUE, NULL);
+        return;
+    }
+    if (queue_view_of(e, q, view) != 0) {
+        refuse(r, OUT_UNAVAILABLE, "out of memory");
+        return;
+    }
+    if (op->queue.group.len)
+        group_view(e, q, op->queue.group, &view->counts);
+    r->reply.queues = view;
+    r->reply.queue_count = 1;
+}
+
+void op_queue_list(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    r->after = e->position;
+    size_t at = op->queue.after.len ? by_name_index(e, op->queue.after, true) : 0;
+    size_t limit = op->queue.limit && op->queue.limit < LIMIT_BATCH ? op->queue.limit : LIMIT_BATCH;
+    size_t count = e->queue_count - at < limit ? e->queue_count - at : limit;
+    struct queue_view *views = arena_array(&e->out->arena, count ? count : 1, sizeof(*views));
+    if (!views) {
+        refuse(r, OUT_UNAVAILABLE, "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (queue_view_of(e, e->by_name[at + i], &views[i]) != 0) {
+            refuse(r, OUT_UNAVAILABLE, "out of memory");
+            return;
+        }
+    r->reply.queues = views;
+    r->reply.queue_count = (uint32_t)count;
+}

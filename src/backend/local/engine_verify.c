@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks for tests and simulation: do counters, lists, maps and heaps agree with the jobs? */
+#include "backend/local/engine_impl.h"
+
+struct recount {
+    const struct engine *e;
+    struct err_note *note;
+    uint64_t live, jobs, leases;
+    struct map64 in_ready, in_due; /* seq → 1: has a valid entry */
+};
+
+static int wrong(struct recount *c, const char *what, uint64_t seq)
+{
+    return err_note_set(c->note, -ERR_CORRUPT, "%s (job %llu)", what, (unsigned long long)seq);
+}
+
+static int mark_heap(struct recount *c, const struct heap *h, heap_stale_fn valid,
+                     struct map64 *marks)
+{
+    for (size_t i = 0; i < h->len; i++) {
+        struct heap_entry entry = heap_at(h, i);
+        if (valid((void *)(uintptr_t)c->e, entry)) {
+            int err = map64_put(marks, entry.seq, 1);
+            if (err)
+                return err;
+        }
+    }
+    return 0;
+}
+
+static int check_unique(struct recount *c, const struct queue *q, const struct live *l)
+{
+    struct hash128 unique = l->extra ? extra_at(c->e, l->extra)->unique : (struct hash128){0, 0};
+    if (hash128_none(unique))
+        return 0;
+    bool mine = map128_get(&c->e->uniques, unique) == l->job.seq;
+    if (jobs_unique_holds(q, l->job.state) != mine)
+        return wrong(c, mine ? "holds a unique key it should not" : "lost its unique key",
+                     l->job.seq);
+    return 0;
+}
+
+/* A lease that has begun stands in the heap, at or before its end. */
+static bool lease_watched(const struct engine *e, uint32_t handle)
+{
+    const struct lease *lease = lease_at(e, handle);
+    if (lease->place == SIZE_MAX)
+        return lease->until == NEVER_MS;
+    struct heap_entry entry = heap_at(&e->leases_end, lease->place);
+    return entry.seq == handle && entry.order <= heap_order_of(lease->until);
+}
+
+static int check_job(struct recount *c, const struct queue *q, uint32_t handle, uint8_t state)
+{
+    const struct live *l = live_at(c->e, handle);
+    uint64_t seq = l->job.seq;
+    if (seqdir_get(&c->e->dir, seq) != handle)
+        return wrong(c, "the directory does not lead to it", seq);
+    if (l->job.state != state || l->job.queue != q->number)
+        return wrong(c, "stands in the wrong list", seq);
+    if (jobs_doomed(c->e, l))
+        return wrong(c, "is purged but still listed", seq);
+    if ((state == STATE_RUNNING) != (l->lease != 0))
+        return wrong(c, "running and lease do not agree", seq);
+    if (state == STATE_READY && !map64_get(&c->in_ready, seq))
+        return wrong(c, "is ready but not in the order", seq);
+    if (state == STATE_SCHEDULED && !map64_get(&c->in_due, seq))
+        return wrong(c, "is scheduled but not in the order", seq);
+    if (state == STATE_RUNNING && !lease_watched(c->e, l->lease))
+        return wrong(c, "is leased but its lease would not end", seq);
+    if (state_lives(state))
+        c->live++;
+    c->leases += l->lease != 0;
+    c->jobs++;
+    return check_unique(c, q, l);
+}
+
+static int check_list(struct recount *c, const struct queue *q, const struct joblist *list,
+                      uint8_t state)
+{
+    uint64_t n = 0;
+    uint32_t before = 0;
+    for (uint32_t at = list->head; at; at = live_at(c->e, at)->next) {
+        if (live_at(c->e, at)->prev != before)
+            return wrong(c, "list links do not agree", live_at(c->e, at)->job.seq);
+        int err = check_job(c, q, at, state);
+        if (err)
+            return err;
+        before = at;
+        n++;
+    }
+    if (n != list->count || list->tail != before)
+        return err_note_set(c->note, -ERR_CORRUPT, "queue %u counts %llu %s jobs, has %llu",
+                            q->number, (unsigned long long)list->count,
+                            state_name((enum job_state)state), (unsigned long long)n);
+    return 0;
+}
+
+static int check_queue(struct recount *c, const struct queue *q)
+{
+    int err = mark_heap(c, &q->ready, valid_ready, &c->in_ready);
+    if (!err)
+        err = mark_heap(c, &q->due, valid_due, &c->in_due);
+    for (uint8_t s = 0; !err && s < STATE_COUNT; s++)
+        err = check_list(c, q, &q->lists[s], s);
+    for (uint32_t at = q->doomed.head; !err && at; at = live_at(c->e, at)->next) {
+        if (!jobs_doomed(c->e, live_at(c->e, at)))
+            err = wrong(c, "is listed for removal but lives", live_at(c->e, at)->job.seq);
+        c->leases += live_at(c->e, at)->lease != 0;
+        c->jobs++;
+    }
+    return err;
+}
+
+/* A group's counters against the jobs of its queue. */
+static int check_group(struct recount *c, uint32_t h)
+{
+    const struct engine *e = c->e;
+    const struct group *g = slab_at(&e->groups, h);
+    if (!e->queues[g->queue] || e->queues[g->queue]->gone)
+        return 0;
+    for (uint8_t s = 0; s < STATE_COUNT; s++) {
+        uint64_t n = 0;
+        for (uint32_t at = e->queues[g->queue]->lists[s].head; at; at = live_at(e, at)->next)
+            n += live_at(e, at)->extra && extra_at(e, live_at(e, at)->extra)->group == h;
+        if (n != group_counted(e, g, s))
+            return err_note_set(c->note, -ERR_CORRUPT, "a group of queue %u is miscounted",
+                                g->queue);
+    }
+    return 0;
+}
+
+static int check_groups(struct recount *c)
+{
+    const struct map128_table *tables[] = {&c->e->group_map.now, &c->e->group_map.old};
+    int err = 0;
+    for (size_t t = 0; t < 2; t++)
+        for (size_t i = 0; !err && tables[t]->slots && i <= tables[t]->mask; i++)
+            if (tables[t]->slots[i].value)
+                err = check_group(c, (uint32_t)tables[t]->slots[i].value);
+    return err;
+}
+
+static int check_totals(struct recount *c)
+{
+    const struct engine *e = c->e;
+    if (c->live != e->live || c->jobs != e->jobs.used || c->jobs != e->dir.count)
+        return err_note_set(c->note, -ERR_CORRUPT,
+                            "recount finds %llu jobs (%llu live), counters say %llu (%llu)",
+                            (unsigned long long)c->jobs, (unsigned long long)c->live,
+                            (unsigned long long)e->jobs.used, (unsigned long long)e->live);
+    if (c->leases != e->leases.used)
+        return err_note_set(c->note, -ERR_CORRUPT, "recount finds %llu leases, there are %llu",
+                            (unsigned long long)c->leases, (unsigned long long)e->leases.used);
+    return 0;
+}
+
+int engine_verify(const struct engine *e, struct err_note *note)
+{
+    struct recount c = {.e = e, .note = note};
+    map64_init(&c.in_ready);
+    map64_init(&c.in_due);
+    int err = 0;
+    for (size_t n = 0; !err && n < e->queue_room; n++)
+        if (e->queues[n])
+            err = check_queue(&c, e->queues[n]);
+    if (!err)
+        err = check_groups(&c);
+    if (!err)
+        err = check_totals(&c);
+    map64_done(&c.in_ready);
+    map64_done(&c.in_due);
+    return err;
+}
+
+/* --- a fingerprint of the durable state, independent of order --- */
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h ^= v + UINT64_C(0x9E3779B97F4A7C15) + (h << 12) + (h >> 4);
+    h *= UINT64_C(0xFF51AFD7ED558CCD);
+    return h ^ (h >> 32);
+}
+
+static uint64_t mix_span(uint64_t h, struct span s)
+{
+    return mix(mix(h, s.len), s.len ? crc32c(0, s.at, s.len) : 0);
+}
+
+static uint64_t hash_job(const struct engine *e, const struct live *l)
+{
+    const struct job *j = &l->job;
+    const uint64_t fields[] = {j->seq,
+                               j->id_hi,
+                               (uint64_t)j->priority,
+                               (uint64_t)j->run_at.ms,
+                               (uint64_t)j->since.ms,
+                               j->queue,
+                               j->payload_bytes,
+                               j->failures,
+                               j->crashes,
+                               j->generation,
+                               j->state,
+                               j->reason,
+                               j->payload_kind,
+                               j->flags};
+    uint64_t h = 1;
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        h = mix(h, fields[i]);
+    if (l->lease) {
+        const struct lease *lease = lease_at(e, l->lease);
+        h = mix(mix(mix(h, lease->token.counter), lease->token.epoch), lease->lease_ms);
+        h = mix_span(h, worker_name(e, lease->worker));
+    }
+    if (l->extra) {
+        const struct extra *x = extra_at(e, l->extra);
+        h = mix(mix(h, x->unique.hi), (uint64_t)x->expires_at.ms);
+        h = mix(h, x->group ? ((const struct group *)slab_at(&e->groups, x->group))->key.hi : 0);
+        h = mix(h, x->options ? ((const struct options *)slab_at(&e->options, x->options))->key.hi
+                              : 0);
+    }
+    return h;
+}
+
+static uint64_t hash_list(const struct engine *e, const struct joblist *list)
+{
+    uint64_t sum = 0;
+    for (uint32_t at = list->head; at; at = live_at(e, at)->next)
+        sum += hash_job(e, live_at(e, at));
+    return sum;
+}
+
+static uint64_t hash_queue(const struct engine *e, const struct queue *q)
+{
+    uint64_t h = mix(mix(mix(1, q->number), q->generation), q->gone);
+    h = mix_span(h, span_of(q->name, q->name_len));
+    h = mix_span(h, span_of(q->texts, q->owner_len + q->note_len + q->attributes_len));
+    h = mix(mix(h, (uint64_t)q->paused_until.ms), (uint64_t)q->updated_at.ms);
+    h = mix(mix(h, q->policy.max_attempts), q->policy.capacity);
+    uint64_t jobs = hash_list(e, &q->doomed);
+    for (int s = 0; s < STATE_COUNT; s++)
+        jobs += hash_list(e, &q->lists[s]);
+    return mix(h, jobs);
+}
+
+uint64_t engine_state_hash(const struct engine *e)
+{
+    uint64_t h = mix(mix(1, e->epoch), e->position);
+    for (size_t n = 0; n < e->queue_room; n++)
+        if (e->queues[n])
+            h = mix(h, hash_queue(e, e->queues[n]));
+    uint64_t keys = 0; /* those that expire at the same time are in no order */
+    for (uint32_t at = e->key_first; at;) {
+        const struct key *k = slab_at(&e->keys, at);
+        keys +=
+            mix(mix(mix(mix(1, k->key.hi), k->fingerprint), k->seq), (uint64_t)k->expires_at.ms);
+        at = k->next;
+    }
+    h = mix(h, keys);
+    for (const struct bulk *b = e->bulks; b; b = b->after)
+        h = mix(mix(mix(h, b->begin.bulk), b->changed), b->refused);
+    return h;
+}

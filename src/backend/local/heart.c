@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Engine, gate and payload cache.
+ *
+ * A turn is the output of one engine step: its frame, its replies, what they point to. Turns wait
+ * in order; a reply leaves when the position it depends on is durable and its bodies are there; a
+ * turn is reused when all its replies have left and its frame is durable.
+ *
+ *   reply: HELD (until durable) → FETCHING (bodies asked for) → GONE */
+#include "backend/local/heart.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/local/cache.h"
+#include "base/check.h"
+#include "base/mem.h"
+
+enum gate { GATE_HELD, GATE_FETCHING, GATE_GONE };
+
+/* A reply whose bodies are being read. */
+struct fetch {
+    struct turn *turn;
+    size_t reply;
+    uint64_t *seqs; /* sorted */
+    size_t count;
+};
+
+/* A bulk action answers in a later turn than its own. */
+struct late {
+    const struct op *op;
+    backend_reply_fn fn;
+    void *fn_ctx;
+    struct late *next;
+};
+
+struct turn {
+    struct engine_out out;
+    uint64_t last; /* position of its last record; 0 = no frame */
+    size_t open;   /* replies that have not left */
+    uint8_t *gates;
+    size_t gate_room;
+    bool own; /* the heart's own operations: nobody waits for their replies */
+    backend_reply_fn fn;
+    void *fn_ctx;
+    struct turn *next;
+};
+
+struct heart {
+    struct heart_config config;
+    struct engine *engine;
+    struct cache *cache; /* NULL = none */
+    struct turn *first, *last;
+    struct turn *spare;
+    size_t spares;
+    uint64_t durable;
+    size_t fetching;
+    struct late *lates;
+    unsigned releasing; /* depth: turns must not be reused meanwhile */
+    uint64_t hits, misses;
+};
+
+#define SPARES_MAX 64
+
+int heart_new(const struct heart_config *config, struct heart **ret)
+{
+    struct heart *h = mem_zalloc(sizeof(*h));
+    if (!h)
+        return -ERR_NOMEM;
+    h->config = *config;
+    h->config.engine.leases_wait = true;
+    int err = engine_new(&h->config.engine, &h->engine);
+    if (!err && config->cache_bytes)
+        err = cache_new(config->cache_bytes, &h->cache);
+    if (err) {
+        heart_free(h);
+        return err;
+    }
+    *ret = h;
+    return 0;
+}
+
+static void turn_free(struct turn *t)
+{
+    engine_out_done(&t->out);
+    mem_free(t->gates);
+    mem_free(t);
+}
+
+void heart_free(struct heart *h)
+{
+    if (!h)
+        return;
+    struct turn *chains[] = {h->first, h->spare};
+    for (size_t i = 0; i < 2; i++)
+        for (struct turn *t = chains[i], *next; t; t = next) {
+            next = t->next;
+            turn_free(t);
+        }
+    while (h->lates) {
+        struct late *l = h->lates;
+        h->lates = l->next;
+        mem_free(l);
+    }
+    cache_free(h->cache);
+    engine_free(h->engine);
+    mem_free(h);
+}
+
+struct engine *heart_engine(struct heart *h)
+{
+    return h->engine;
+}
+
+static struct turn *turn_new(struct heart *h)
+{
+    struct turn *t = h->spare;
+    if (t) {
+        h->spare = t->next;
+        h->spares--;
+    } else {
+        t = mem_zalloc(sizeof(*t));
+        if (!t)
+            return NULL;
+        engine_out_init(&t->out);
+    }
+    t->last = 0;
+    t->open = 0;
+    t->next = NULL;
+    return t;
+}
+
+static void turn_give(struct heart *h, struct turn *t)
+{
+    if (h->spares >= SPARES_MAX) {
+        turn_free(t);
+        return;
+    }
+    t->next = h->spare;
+    h->spare = t;
+    h->spares++;
+}
+
+static int gates_room(struct turn *t, size_t count)
+{
+    if (t->gate_room >= count)
+        return 0;
+    uint8_t *grown = mem_regrow(t->gates, count * 2, 1);
+    if (!grown)
+        return -ERR_NOMEM;
+    t->gates = grown;
+    t->gate_room = count * 2;
+    return 0;
+}
+
+static void turn_enter(struct heart *h, struct turn *t)
+{
+    if (h->last)
+        h->last->next = t;
+    else
+        h->first = t;
+    h->last = t;
+    t->open = t->out.reply_count;
+    memset(t->gates, GATE_HELD, t->out.reply_count);
+    if (t->out.count) {
+        t->last = t->out.first + t->out.count - 1;
+        h->config.calls.frame(h->config.calls.ctx, buf_span(&t->out.frame), t->last);
+    }
+}
+
+/* The bodies of new jobs stay at hand for the claims to come. */
+static void cache_new_jobs(struct heart *h, const struct turn *t)
+{
+    for (size_t i = 0; h->cache && i < t->out.reply_count; i++) {
+        const struct engine_reply *r = &t->out.replies[i];
+        if (r->reply.kind == OP_PATCH && r->reply.outcome == OUT_OK && r->op->patch.has_payload)
+            cache_drop(h->cache, r->reply.seq);
+        if (r->reply.kind != OP_ENQUEUE || r->reply.outcome != OUT_OK || !r->reply.created ||
+            r->reply.repeat)
+            continue;
+        const struct op_enqueue *e = &r->op->enqueue;
+        if (!e->options) /* their encoding is only in the store */
+            cache_put(h->cache, r->reply.seq, t->last, &e->extra, e->payload);
+    }
+}
+
+static int step(struct heart *h, const struct op *ops, size_t count, struct now now, bool own,
+                backend_reply_fn fn, void *fn_ctx)
+{
+    struct turn *t = turn_new(h);
+    if (!t)
+        return -ERR_NOMEM;
+    /* Bulk actions may answer beside the ops. */
+    int err = gates_room(t, count + engine_bulks_waiting(h->engine) + 1);
+    if (!err)
+        err = engine_step(h->engine, ops, count, now, &t->out);
+    if (err) {
+        turn_give(h, t);
+        return err;
+    }
+    CHECK(t->gate_room >= t->out.reply_count);
+    t->own = own;
+    t->fn = fn;
+    t->fn_ctx = fn_ctx;
+    turn_enter(h, t);
+    cache_new_jobs(h, t);
+    return 0;
+}
+
+static int late_add(struct heart *h, const struct op *op, backend_reply_fn fn, void *fn_ctx)
+{
+    struct late *l = mem_alloc(sizeof(*l));
+    if (!l)
+        return -ERR_NOMEM;
+    *l = (struct late){.op = op, .fn = fn, .fn_ctx = fn_ctx, .next = h->lates};
+    h->lates = l;
+    return 0;
+}
+
+static bool late_take(struct heart *h, const struct op *op, struct late *ret)
+{
+    for (struct late **link = &h->lates; *link; link = &(*link)->next)
+        if ((*link)->op == op) {
+            struct late *l = *link;
+            *ret = *l;
+            *link = l->next;
+            mem_free(l);
+            return true;
+        }
+    return false;
+}
+
+int heart_submit(struct heart *h, const struct op *ops, size_t count, struct now now,
+                 backend_reply_fn fn, void *fn_ctx)
+{
+    struct late ignored;
+    int err = 0;
+    for (size_t i = 0; !err && i < count; i++)
+        if (ops[i].kind == OP_BULK)
+            err = late_add(h, &ops[i], fn, fn_ctx);
+    if (!err)
+        err = step(h, ops, count, now, false, fn, fn_ctx);
+    for (size_t i = 0; err && i < count; i++)
+        late_take(h, &ops[i], &ignored);
+    return err;
+}
+
+int heart_tick(struct heart *h, struct now now)
+{
+    static const struct op tick = {.kind = OP_TICK};
+    return step(h, &tick, 1, now, true, NULL, NULL);
+}
+
+int heart_boot(struct heart *h, struct now now)
+{
+    struct turn *t = turn_new(h);
+    if (!t)
+        return -ERR_NOMEM;
+    int err = gates_room(t, 1);
+    if (!err)
+        err = engine_boot(h->engine, now, &t->out);
+    if (err) {
+        turn_give(h, t);
+        return err;
+    }
+    h->durable = t->out.first - 1;
+    t->fn = NULL;
+    turn_enter(h, t);
+    return 0;
+}
+
+/* --- bodies --- */
+
+static void body_into(struct job_view *v, const struct stored_body *b)
+{
+    v->has_body = b->found;
+    v->extra = b->extra;
+    v->payload = b->payload;
+    v->result_kind = b->result_kind;
+    v->result = b->result;
+    v->error_kind = b->error_kind;
+    v->error = b->error;
+}
+
+/* Copies all texts of a view's body, so that they last as long as the turn. */
+static int texts_keep(struct arena *arena, struct job_view *v)
+{
+    struct span *texts[] = {&v->extra.unique, &v->extra.group,      &v->extra.correlation,
+                            &v->extra.label,  &v->extra.attributes, &v->extra.options,
+                            &v->payload,      &v->result,           &v->error};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        const char *copy = arena_copy(arena, texts[i]->at, texts[i]->len);
+        if (!copy)
+            return -ERR_NOMEM;
+        texts[i]->at = copy;
+    }
+    return 0;
+}
+
+/* A first delivery has neither result nor error, so a cached body is the whole of it. */
+static bool body_cached(struct heart *h, struct job_view *v)
+{
+    if (!h->cache || v->job.state != STATE_RUNNING || v->job.failures || v->job.crashes)
+        return false;
+    return cache_get(h->cache, v->job.seq, &v->extra, &v->payload);
+}
+
+/* False when bodies are missing; they have been asked for then. */
+static bool bodies_ready(struct heart *h, struct turn *t, size_t index)
+{
+    struct engine_reply *r = &t->out.replies[index];
+    size_t missing = 0;
+    if (r->list) {
+        t->gates[index] = GATE_FETCHING;
+        return false;
+    }
+    for (uint32_t i = 0; r->want_body && i < r->reply.job_count; i++) {
+        r->views[i].has_body = body_cached(h, &r->views[i]);
+        missing += !r->views[i].has_body;
+        h->hits += r->views[i].has_body;
+        h->misses += !r->views[i].has_body;
+    }
+    return missing == 0;
+}
+
+static int compare_seqs(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void reply_send(struct heart *h, struct turn *t, size_t index, struct now now);
+static void reply_spoil(struct heart *h, struct turn *t, size_t index, int error, struct now now);
+
+/* Asks for what a reply lacks. A reply that cannot be completed becomes OUT_UNAVAILABLE. */
+static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
+{
+    struct engine_reply *r = &t->out.replies[index];
+    struct arena *arena = &t->out.arena;
+    struct fetch *f = arena_array(arena, 1, sizeof(*f));
+    size_t room = r->list ? 1 : r->reply.job_count;
+    uint64_t *seqs = f ? arena_array(arena, room, sizeof(*seqs)) : NULL;
+    t->gates[index] = GATE_FETCHING;
+    if (!seqs) {
+        reply_spoil(h, t, index, -ERR_NOMEM, now);
+        return;
+    }
+    *f = (struct fetch){.turn = t, .reply = index, .seqs = seqs};
+    for (uint32_t i = 0; !r->list && i < r->reply.job_count; i++) {
+        /* What the cache has may be gone by the time the rest is here. */
+        if (r->views[i].has_body)
+            r->views[i].has_body = texts_keep(arena, &r->views[i]) == 0;
+        if (!r->views[i].has_body)
+            seqs[f->count++] = r->views[i].job.seq;
+    }
+    qsort(seqs, f->count, sizeof(*seqs), compare_seqs);
+    h->fetching++;
+    h->config.calls.read(h->config.calls.ctx, f, seqs, f->count, r->list);
+}
+
+static void start_leases(struct heart *h, const struct engine_reply *r, struct now now)
+{
+    for (uint32_t i = 0; i < r->reply.job_count; i++)
+        engine_lease_started(h->engine, r->views[i].job.seq, r->views[i].token, now);
+}
+
+static void reply_send(struct heart *h, struct turn *t, size_t index, struct now now)
+{
+    struct engine_reply *r = &t->out.replies[index];
+    t->gates[index] = GATE_GONE;
+    t->open--;
+    if (r->reply.kind == OP_CLAIM)
+        start_leases(h, r, now);
+    struct late to = {.fn = t->fn, .fn_ctx = t->fn_ctx};
+    bool asked = !t->own;
+    if (r->reply.kind == OP_BULK)
+        asked = late_take(h, r->op, &to);
+    if (asked)
+        h->config.calls.reply(h->config.calls.ctx, to.fn, to.fn_ctx, &r->reply);
+    /* A body that has been handed out is hardly needed again. */
+    for (uint32_t i = 0; r->reply.kind == OP_CLAIM && h->cache && i < r->reply.job_count; i++)
+        cache_drop(h->cache, r->views[i].job.seq);
+}
+
+/* Hands back what a claim took whose bodies cannot be read; nobody has seen its tokens. */
+static int unclaim(struct heart *h, struct turn *t, const struct engine_reply *r, struct now now)
+{
+    uint32_t count = r->reply.job_count;
+    struct op *ops = arena_array(&t->out.arena, count ? count : 1, sizeof(*ops));
+    if (!ops)
+        return -ERR_NOMEM;
+    for (uint32_t i = 0; i < count; i++) {
+        ops[i].kind = OP_RELEASE;
+        ops[i].lease.job.seq = r->views[i].job.seq;
+        ops[i].lease.token = r->views[i].token;
+    }
+    return count ? step(h, ops, count, now, true, NULL, NULL) : 0;
+}
+
+/* The bodies cannot be had: the reply says so instead. */
+static void reply_spoil(struct heart *h, struct turn *t, size_t index, int error, struct now now)
+{
+    struct engine_reply *r = &t->out.replies[index];
+    r->reply.outcome = OUT_UNAVAILABLE;
+    if (r->reply.kind == OP_CLAIM) {
+        /* The jobs were away for a while, and stay away if this fails too. */
+        r->reply.outcome = OUT_UNKNOWN;
+        (void)!unclaim(h, t, r, now);
+    }
+    r->reply.note = error == -ERR_TIMEOUT ? "the query took longer than 5 s; narrow the filter"
+                                          : "the store could not be read";
+    r->reply.jobs = NULL;
+    r->reply.job_count = 0;
+    reply_send(h, t, index, now);
+}
+
+static bool may_leave(const struct heart *h, const struct engine_reply *r)
+{
+    if (DEFECT(&h->config.engine, DEFECT_REPLY_EARLY) && !r->want_body)
+        return true;
+    return r->after <= h->durable;
+}
+
+static void release(struct heart *h, struct now now)
+{
+    h->releasing++;
+    for (struct turn *t = h->first; t; t = t->next)
+        for (size_t i = 0; t->open && i < t->out.reply_count; i++) {
+            if (t->gates[i] != GATE_HELD || !may_leave(h, &t->out.replies[i]))
+                continue;
+            if (bodies_ready(h, t, i))
+                reply_send(h, t, i, now);
+            else
+                fetch(h, t, i, now);
+        }
+    h->releasing--;
+}
+
+/* Turns are reused in order, so that none is while an older one still waits. */
+static void retire(struct heart *h)
+{
+    while (!h->releasing && h->first && h->first->open == 0 && h->first->last <= h->durable) {
+        struct turn *t = h->first;
+        h->first = t->next;
+        if (!h->first)
+            h->last = NULL;
+        turn_give(h, t);
+    }
+}
+
+static void wake(struct heart *h)
+{
+    for (struct turn *t = h->first; t; t = t->next) {
+        for (size_t i = 0; i < t->out.wake_count; i++)
+            h->config.calls.wake(h->config.calls.ctx, t->out.wakes[i]);
+        t->out.wake_count = 0;
+    }
+}
+
+void heart_flush(struct heart *h, struct now now)
+{
+    wake(h);
+    release(h, now);
+    retire(h);
+}
+
+void heart_durable(struct heart *h, uint64_t position, struct now now)
+{
+    if (position > h->durable)
+        h->durable = position;
+    if (h->cache)
+        cache_applied(h->cache, position);
+    heart_flush(h, now);
+}
+
+static int keep_bodies(struct turn *t, struct engine_reply *r, const struct fetch *f,
+                       const struct stored_body *bodies)
+{
+    for (uint32_t i = 0; i < r->reply.job_count; i++) {
+        struct job_view *v = &r->views[i];
+        const uint64_t *at =
+            v->has_body ? NULL
+                        : bsearch(&v->job.seq, f->seqs, f->count, sizeof(*f->seqs), compare_seqs);
+        if (!at)
+            continue;
+        body_into(v, &bodies[at - f->seqs]);
+        int err = texts_keep(&t->out.arena, v);
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+void heart_bodies(struct heart *h, void *request, const struct stored_body *bodies,
+                  const struct heart_page *page, int error, struct now now)
+{
+    struct fetch *f = request;
+    struct turn *t = f->turn;
+    struct engine_reply *r = &t->out.replies[f->reply];
+    h->fetching--;
+    if (!error && page) {
+        r->reply.jobs = page->jobs;
+        r->reply.job_count = page->count;
+        r->reply.cursor = page->cursor;
+        r->reply.as_of = page->as_of;
+    } else if (!error) {
+        error = keep_bodies(t, r, f, bodies);
+    }
+    if (error)
+        reply_spoil(h, t, f->reply, error, now);
+    else
+        reply_send(h, t, f->reply, now);
+    retire(h);
+}
+
+bool heart_idle(const struct heart *h)
+{
+    return h->first == NULL && h->fetching == 0;
+}
+
+void heart_figures(const struct heart *h, struct backend_figures *ret)
+{
+    struct engine_figures e;
+    engine_figures(h->engine, &e);
+    ret->position = engine_position(h->engine);
+    ret->durable = h->durable;
+    ret->jobs = e.jobs;
+    ret->bytes = e.bytes;
+    ret->cache_bytes = h->cache ? cache_bytes(h->cache) : 0;
+    ret->cache_hits = h->hits;
+    ret->cache_misses = h->misses;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The local backend without threads, loop or disk: engine, gate and payload cache.
+ *
+ * The gate holds each reply until what it depends on is durable. The cache keeps the bodies of jobs
+ * that are not applied yet and, within its bound, of others; missing ones are asked for in one
+ * sorted batch. local.c drives this with an applier thread, the simulator with a virtual disk.
+ *
+ *   heart_submit → frame to commit (heart_frame_fn) → … → heart_durable → replies (reply_fn)
+ *                                                   ↘ bodies wanted (read_fn) → heart_bodies ↗ */
+#pragma once
+
+#include "backend/local/engine.h"
+
+struct heart;
+
+struct heart_calls {
+    void *ctx;
+    /* A frame to be committed, in order; valid until heart_durable passes its last position. */
+    void (*frame)(void *ctx, struct span frame, uint64_t last);
+    /* An answer. fn and fn_ctx are those of heart_submit. */
+    void (*reply)(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *reply);
+    /* A job became ready in this queue. */
+    void (*wake)(void *ctx, uint32_t queue);
+    /* Please read: `request` goes back with heart_bodies. All it needs is durable. Either seqs
+     * (rising) or a list query. May call heart_bodies before it returns. */
+    void (*read)(void *ctx, void *request, const uint64_t *seqs, size_t count,
+                 const struct op_list *list);
+};
+
+struct heart_config {
+    struct engine_config engine;
+    uint64_t cache_bytes; /* 0 = no cache: every body is read */
+    struct heart_calls calls;
+};
+
+MUST_CHECK int heart_new(const struct heart_config *config, struct heart **ret);
+void heart_free(struct heart *h); /* drops whatever is outstanding, without replies */
+struct engine *heart_engine(struct heart *h);
+
+/* Boot after engine_load and engine_replay: gives out the first frame. */
+MUST_CHECK int heart_boot(struct heart *h, struct now now);
+/* Takes a batch; replies come through calls.reply, never before this returns… */
+MUST_CHECK int heart_submit(struct heart *h, const struct op *ops, size_t count, struct now now,
+                            backend_reply_fn fn, void *fn_ctx);
+MUST_CHECK int heart_tick(struct heart *h, struct now now);
+/* …but from heart_flush (what need not wait, and all wake-ups) or heart_durable. */
+void heart_flush(struct heart *h, struct now now);
+void heart_durable(struct heart *h, uint64_t position, struct now now);
+/* The answer to calls.read; error ≠ 0 turns the reply into OUT_UNAVAILABLE. bodies or jobs are
+ * copied as far as they are kept. For a list, jobs, count, cursor and as_of are the page. */
+struct heart_page {
+    const struct job_view *jobs;
+    uint32_t count;
+    uint64_t cursor, as_of;
+};
+void heart_bodies(struct heart *h, void *request, const struct stored_body *bodies,
+                  const struct heart_page *page, int error, struct now now);
+bool heart_idle(const struct heart *h); /* nothing outstanding */
+void heart_figures(const struct heart *h, struct backend_figures *ret);

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The local backend: the heart on a loop, with a store behind it.
+ *
+ * sqlite:  frames go to the applier's thread, bodies and lists come from the reader's thread; both
+ *          knock with an async handle.
+ * memory:  the store lives on the loop's thread; what is applied is as durable as it gets.
+ *
+ * Once a turn of the loop, right before it would wait for input, due work is done and replies
+ * leave; so input is always handled before leases are allowed to end. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend_impl.h"
+#include "backend/local/applier.h"
+#include "backend/local/heart.h"
+#include "backend/local/reader.h"
+#include "base/check.h"
+#include "base/mem.h"
+#include "base/random.h"
+
+#define DEFAULT_CACHE_BYTES (UINT64_C(64) << 20)
+#define TICKS_A_TURN 8 /* slices of housekeeping between two looks at the sockets */
+
+struct backend_watch {
+    struct hash128 name;
+    backend_signal_fn fn;
+    void *ctx;
+    bool removed; /* freed once no signal is under way */
+    struct backend_watch *next;
+};
+
+struct local {
+    struct backend base;
+    struct backend_config config;
+    struct store *store;
+    struct heart *heart;
+    struct applier *applier;     /* NULL for memory: */
+    struct reader *reader;       /* NULL for memory: */
+    struct store_reader *direct; /* memory: read on the spot */
+    struct backend_watch *watches;
+    unsigned signalling;
+    uint64_t applied; /* memory: */
+    bool closing;
+    backend_closed_fn closed_fn;
+    void *closed_ctx;
+    unsigned open_handles;
+    uv_prepare_t prepare;
+    uv_timer_t timer;
+    uv_async_t knock;
+};
+
+static const struct backend_ops local_ops;
+static const struct backend_ops memory_ops;
+
+static struct local *local_of(struct backend *b)
+{
+    CHECK(b->ops == &local_ops || b->ops == &memory_ops);
+    return (struct local *)b;
+}
+
+static struct now now_of(const struct local *l)
+{
+    return clock_now(&l->config.clock);
+}
+
+/* A commit failed: what memory says and what the disk holds can no longer be trusted to agree. */
+static void die(struct local *l, const char *why)
+{
+    log_event(l->config.log, LOG_ERROR, "store_failed", LOG_TEXT("why", why));
+    if (l->config.fatal) {
+        l->config.fatal(l->config.fatal_ctx, why);
+    } else {
+        fprintf(stderr, "holdfast: the store failed: %s\n", why);
+        abort();
+    }
+}
+
+/* --- what the heart asks for --- */
+
+static void give_frame(void *ctx, struct span frame, uint64_t last)
+{
+    struct local *l = ctx;
+    struct err_note note = {""};
+    int err;
+    if (l->applier) {
+        err = applier_push(l->applier, frame, last);
+    } else {
+        err = l->store->ops->apply(l->store, &frame, 1, &note);
+        l->applied = last;
+    }
+    if (err)
+        die(l, note.text[0] ? note.text : err_text(err));
+}
+
+static void give_reply(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *reply)
+{
+    (void)ctx;
+    if (fn)
+        fn(fn_ctx, reply);
+}
+
+static void free_removed(struct local *l)
+{
+    struct backend_watch **link = &l->watches;
+    while (*link) {
+        struct backend_watch *w = *link;
+        if (w->removed) {
+            *link = w->next;
+            mem_free(w);
+        } else {
+            link = &w->next;
+        }
+    }
+}
+
+static void give_wake(void *ctx, uint32_t queue)
+{
+    struct local *l = ctx;
+    struct engine *e = heart_engine(l->heart);
+    struct span name = engine_queue_name(e, queue);
+    if (!l->watches || !name.len)
+        return;
+    struct hash128 key = hash128_of(engine_hash_key(e), name);
+    l->signalling++;
+    for (struct backend_watch *w = l->watches; w; w = w->next)
+        if (!w->removed && hash128_equal(w->name, key))
+            w->fn(w->ctx);
+    if (--l->signalling == 0)
+        free_removed(l);
+}
+
+static void answer(struct local *l, const struct reader_job *j)
+{
+    struct heart_page page = {
+        .jobs = j->jobs, .count = j->job_count, .cursor = j->cursor, .as_of = j->as_of};
+    heart_bodies(l->heart, j->request, j->bodies, j->list ? &page : NULL, j->error, now_of(l));
+}
+
+static void give_read(void *ctx, void *request, const uint64_t *seqs, size_t count,
+                      const struct op_list *list)
+{
+    struct local *l = ctx;
+    if (l->reader) {
+        int err = reader_ask(l->reader, request, seqs, count, list);
+        if (err)
+            heart_bodies(l->heart, request, NULL, NULL, err, now_of(l));
+        return;
+    }
+    struct reader_job j = {.request = request, .seqs = seqs, .count = count, .list = list};
+    arena_init(&j.arena);
+    reader_work(l->direct, &j);
+    answer(l, &j);
+    arena_done(&j.arena);
+}
+
+/* --- one turn of the loop --- */
+
+static void take_answers(struct local *l)
+{
+    struct reader_job *j;
+    while (l->reader && (j = reader_done(l->reader)) != NULL) {
+        answer(l, j);
+        reader_job_free(j);
+    }
+}
+
+static void take_durable(struct local *l)
+{
+    if (!l->applier) {
+        heart_durable(l->heart, l->applied, now_of(l));
+        return;
+    }
+    struct applier_state state;
+    applier_state(l->applier, &state);
+    engine_set_full(heart_engine(l->heart), state.full);
+    if (state.error)
+        die(l, state.why);
+    heart_durable(l->heart, state.durable, now_of(l));
+}
+
+static void run_ticks(struct local *l)
+{
+    struct now now = now_of(l);
+    for (int i = 0; i < TICKS_A_TURN && engine_next_tick_ms(heart_engine(l->heart), now) <= 0; i++)
+        if (heart_tick(l->heart, now) != 0)
+            return; /* no memory: the timer tries again */
+}
+
+static void arm_timer(struct local *l);
+static void maybe_closed(struct local *l);
+
+static void turn(struct local *l)
+{
+    run_ticks(l);
+    take_durable(l);
+    take_answers(l);
+    heart_flush(l->heart, now_of(l));
+    if (!l->applier)
+        take_durable(l); /* what the callbacks submitted meanwhile */
+    arm_timer(l);
+    maybe_closed(l);
+}
+
+static void prepare_cb(uv_prepare_t *handle)
+{
+    turn(handle->data);
+}
+
+static void timer_cb(uv_timer_t *handle)
+{
+    (void)handle; /* the prepare handle does the work of this turn */
+}
+
+static void knock_cb(uv_async_t *handle)
+{
+    (void)handle;
+}
+
+static void arm_timer(struct local *l)
+{
+    int64_t wait = engine_next_tick_ms(heart_engine(l->heart), now_of(l));
+    if (!l->applier && !heart_idle(l->heart))
+        wait = 0;
+    /* Wall time may be set forward while the loop sleeps: look at least twice a second. */
+    if (wait != INT64_MAX && wait > 500)
+        wait = 500;
+    /* A clock moved by hand says nothing about when to look again; its owner wakes the loop. */
+    if (wait == INT64_MAX || (l->config.clock.manual && wait > 0))
+        uv_timer_stop(&l->timer);
+    else
+        uv_timer_start(&l->timer, timer_cb, (uint64_t)wait, 0);
+}
+
+static void knock(void *ctx)
+{
+    struct local *l = ctx;
+    uv_async_send(&l->knock);
+}
+
+/* --- close --- */
+
+static void free_all(struct local *l)
+{
+    reader_stop(l->reader);
+    if (l->direct)
+        l->direct->ops->close(l->direct);
+    applier_stop(l->applier);
+    heart_free(l->heart);
+    if (l->store)
+        l->store->ops->close(l->store);
+    while (l->watches) {
+        struct backend_watch *w = l->watches;
+        l->watches = w->next;
+        mem_free(w);
+    }
+    mem_free(l);
+}
+
+static void handle_closed_cb(uv_handle_t *handle)
+{
+    struct local *l = handle->data;
+    if (--l->open_handles > 0)
+        return;
+    backend_closed_fn fn = l->closed_fn;
+    void *ctx = l->closed_ctx;
+    free_all(l);
+    if (fn)
+        fn(ctx);
+}
+
+/* Once everything taken has been answered and is durable, the threads and handles go. */
+static void maybe_closed(struct local *l)
+{
+    if (!l->closing || !heart_idle(l->heart) || uv_is_closing((uv_handle_t *)&l->prepare) ||
+        engine_bulks_waiting(heart_engine(l->heart)))
+        return;
+    reader_stop(l->reader);
+    l->reader = NULL;
+    applier_stop(l->applier);
+    l->applier = NULL;
+    uv_close((uv_handle_t *)&l->prepare, handle_closed_cb);
+    uv_close((uv_handle_t *)&l->timer, handle_closed_cb);
+    uv_close((uv_handle_t *)&l->knock, handle_closed_cb);
+}
+
+static void local_close(struct backend *b, backend_closed_fn fn, void *ctx)
+{
+    struct local *l = local_of(b);
+    l->closing = true;
+    l->closed_fn = fn;
+    l->closed_ctx = ctx;
+    uv_async_send(&l->knock);
+}
+
+/* --- the other slots --- */
+
+static int local_submit(struct backend *b, const struct op *ops, size_t count, backend_reply_fn fn,
+                        void *ctx)
+{
+    struct local *l = local_of(b);
+    if (l->closing)
+        return -ERR_CLOSED;
+    int err = heart_submit(l->heart, ops, count, now_of(l), fn, ctx);
+    if (!err)
+        uv_async_send(&l->knock); /* a turn must come, also when called from outside the loop */
+    return err;
+}
+
+static int local_watch(struct backend *b, struct span queue, backend_signal_fn fn, void *ctx,
+                       struct backend_watch **ret)
+{
+    struct local *l = local_of(b);
+    struct backend_watch *w = mem_zalloc(sizeof(*w));
+    if (!w)
+        return -ERR_NOMEM;
+    w->name = hash128_of(engine_hash_key(heart_engine(l->heart)), queue);
+    w->fn = fn;
+    w->ctx = ctx;
+    w->next = l->watches;
+    l->watches = w;
+    *ret = w;
+    return 0;
+}
+
+static void local_unwatch(struct backend *b, struct backend_watch *w)
+{
+    struct local *l = local_of(b);
+    w->removed = true;
+    if (!l->signalling)
+        free_removed(l);
+}
+
+static unsigned local_caps(const struct backend *b)
+{
+    return b->ops == &local_ops ? CAP_STRICT_ORDER | CAP_DURABLE_REPLY : CAP_STRICT_ORDER;
+}
+
+static void local_figures(const struct backend *b, struct backend_figures *ret)
+{
+    const struct local *l = (const struct local *)b;
+    *ret = (struct backend_figures){0};
+    heart_figures(l->heart, ret);
+    if (!l->applier)
+        return;
+    struct applier_state state;
+    applier_state(l->applier, &state);
+    ret->commits = state.commits;
+    ret->commit_ns_total = state.commit_ns_total;
+    ret->commit_ns_last = state.commit_ns_last;
+}
+
+static const struct backend_ops local_ops = {
+    .kind = "sqlite",
+    .submit = local_submit,
+    .watch = local_watch,
+    .unwatch = local_unwatch,
+    .caps = local_caps,
+    .figures = local_figures,
+    .close = local_close,
+};
+
+static const struct backend_ops memory_ops = {
+    .kind = "memory",
+    .submit = local_submit,
+    .watch = local_watch,
+    .unwatch = local_unwatch,
+    .caps = local_caps,
+    .figures = local_figures,
+    .close = local_close,
+};
+
+/* --- open --- */
+
+static int seed_of(const struct backend_config *config, uint64_t *ret)
+{
+    *ret = config->seed;
+    return config->seed ? 0 : random_bytes(ret, sizeof(*ret));
+}
+
+static int heart_config_of(struct local *l, bool cached, struct heart_config *ret)
+{
+    const struct backend_config *c = &l->config;
+    *ret = (struct heart_config){
+        .calls = {.ctx = l,
+                  .frame = give_frame,
+                  .reply = give_reply,
+                  .wake = give_wake,
+                  .read = give_read},
+    };
+    engine_config_default(&ret->engine);
+    if (c->policy)
+        ret->engine.policy = *c->policy;
+    ret->engine.no_auto_create = c->no_auto_create;
+    ret->engine.node = c->node;
+    ret->engine.capacity = c->capacity;
+    ret->engine.key_ttl_ms = c->key_ttl_ms;
+    ret->engine.keys_max = c->keys_max;
+    if (c->clock.manual) {
+        ret->engine.stall_ms = INT64_MAX;
+        ret->engine.jump_ms = INT64_MAX;
+    }
+    if (cached)
+        ret->cache_bytes = c->cache_bytes ? c->cache_bytes : DEFAULT_CACHE_BYTES;
+    return seed_of(c, &ret->engine.seed);
+}
+
+static int handles_open(struct local *l)
+{
+    uv_loop_t *loop = l->config.loop;
+    if (uv_async_init(loop, &l->knock, knock_cb) != 0)
+        return -ERR_IO;
+    CHECK(uv_prepare_init(loop, &l->prepare) == 0 && uv_timer_init(loop, &l->timer) == 0);
+    l->prepare.data = l->timer.data = l->knock.data = l;
+    CHECK(uv_prepare_start(&l->prepare, prepare_cb) == 0);
+    l->open_handles = 3;
+    return 0;
+}
+
+/* Loads, raises the epoch, commits that, and only then lets the threads begin. */
+static int start(struct local *l, bool cached, struct err_note *note)
+{
+    struct heart_config config;
+    int err = heart_config_of(l, cached, &config);
+    if (!err)
+        err = heart_new(&config, &l->heart);
+    if (!err)
+        err = engine_load(heart_engine(l->heart), l->store, note);
+    if (!err)
+        err = heart_boot(l->heart, now_of(l)); /* applied on the spot: no applier yet */
+    if (err)
+        return err;
+    heart_durable(l->heart, l->applied, now_of(l));
+    return 0;
+}
+
+static int local_new(const struct backend_config *config, const struct backend_ops *ops,
+                     struct local **ret)
+{
+    struct local *l = mem_zalloc(sizeof(*l));
+    if (!l)
+        return -ERR_NOMEM;
+    l->base.ops = ops;
+    l->config = *config;
+    *ret = l;
+    return 0;
+}
+
+static int threads_start(struct local *l, struct err_note *note)
+{
+    struct store_reader *from;
+    int err = l->store->ops->reader_open(l->store, &from, note);
+    if (err)
+        return err;
+    err = reader_start(from, knock, l, &l->reader);
+    if (err) {
+        from->ops->close(from);
+        return err;
+    }
+    return applier_start(l->store, l->applied, l->config.log, knock, l, &l->applier);
+}
+
+int backend_open_local(const char *dir, const struct backend_config *config, struct backend **ret,
+                       struct err_note *note)
+{
+    struct local *l;
+    int err = local_new(config, &local_ops, &l);
+    if (err)
+        return err;
+    err = store_open_sqlite(dir, now_of(l).wall, &l->store, note);
+    if (!err)
+        err = start(l, true, note);
+    if (!err)
+        err = threads_start(l, note); /* they knock only once they have been given work */
+    if (!err)
+        err = handles_open(l);
+    if (err) {
+        free_all(l);
+        return err;
+    }
+    *ret = &l->base;
+    return 0;
+}
+
+int backend_open_memory(const struct backend_config *config, struct backend **ret,
+                        struct err_note *note)
+{
+    struct local *l;
+    uint64_t seed;
+    int err = local_new(config, &memory_ops, &l);
+    if (err)
+        return err;
+    err = seed_of(config, &seed);
+    if (!err)
+        err = store_open_memory(seed, &l->store);
+    if (!err)
+        err = l->store->ops->reader_open(l->store, &l->direct, note);
+    if (!err)
+        err = start(l, false, note);
+    if (!err)
+        err = handles_open(l);
+    if (err) {
+        free_all(l);
+        return err;
+    }
+    *ret = &l->base;
+    return 0;
+}

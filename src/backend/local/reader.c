@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/local/reader.h"
+
+#include <uv.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+
+struct job_chain {
+    struct reader_job *first, *last;
+};
+
+struct reader {
+    struct store_reader *from;
+    void (*notify)(void *ctx);
+    void *ctx;
+    uv_thread_t thread;
+    uv_mutex_t lock;
+    uv_cond_t wake;
+    struct job_chain asked, answered; /* under lock */
+    bool stopping;
+};
+
+static void chain_add(struct job_chain *c, struct reader_job *j)
+{
+    j->next = NULL;
+    if (c->last)
+        c->last->next = j;
+    else
+        c->first = j;
+    c->last = j;
+}
+
+static struct reader_job *chain_take(struct job_chain *c)
+{
+    struct reader_job *j = c->first;
+    if (j) {
+        c->first = j->next;
+        if (!c->first)
+            c->last = NULL;
+    }
+    return j;
+}
+
+void reader_job_free(struct reader_job *j)
+{
+    if (!j)
+        return;
+    arena_done(&j->arena);
+    mem_free(j);
+}
+
+void reader_work(struct store_reader *from, struct reader_job *j)
+{
+    if (j->list) {
+        j->error = from->ops->list(from, j->list, &j->arena, &j->jobs, &j->job_count, &j->cursor,
+                                   &j->as_of);
+        return;
+    }
+    j->bodies = arena_array(&j->arena, j->count ? j->count : 1, sizeof(*j->bodies));
+    j->error =
+        j->bodies ? from->ops->read(from, j->seqs, j->count, &j->arena, j->bodies) : -ERR_NOMEM;
+}
+
+static void run(void *arg)
+{
+    struct reader *r = arg;
+    uv_mutex_lock(&r->lock);
+    while (!r->stopping) {
+        struct reader_job *j = chain_take(&r->asked);
+        if (!j) {
+            uv_cond_wait(&r->wake, &r->lock);
+            continue;
+        }
+        uv_mutex_unlock(&r->lock);
+        reader_work(r->from, j);
+        uv_mutex_lock(&r->lock);
+        chain_add(&r->answered, j);
+        r->notify(r->ctx);
+    }
+    uv_mutex_unlock(&r->lock);
+}
+
+int reader_start(struct store_reader *from, void (*notify)(void *ctx), void *ctx,
+                 struct reader **ret)
+{
+    struct reader *r = mem_zalloc(sizeof(*r));
+    if (!r)
+        return -ERR_NOMEM;
+    r->from = from;
+    r->notify = notify;
+    r->ctx = ctx;
+    CHECK(uv_mutex_init(&r->lock) == 0 && uv_cond_init(&r->wake) == 0);
+    if (uv_thread_create(&r->thread, run, r) != 0) {
+        uv_cond_destroy(&r->wake);
+        uv_mutex_destroy(&r->lock);
+        mem_free(r);
+        return -ERR_NOMEM;
+    }
+    *ret = r;
+    return 0;
+}
+
+int reader_ask(struct reader *r, void *request, const uint64_t *seqs, size_t count,
+               const struct op_list *list)
+{
+    struct reader_job *j = mem_zalloc(sizeof(*j));
+    if (!j)
+        return -ERR_NOMEM;
+    arena_init(&j->arena);
+    j->request = request;
+    j->seqs = seqs;
+    j->count = count;
+    j->list = list;
+    uv_mutex_lock(&r->lock);
+    chain_add(&r->asked, j);
+    uv_cond_signal(&r->wake);
+    uv_mutex_unlock(&r->lock);
+    return 0;
+}
+
+struct reader_job *reader_done(struct reader *r)
+{
+    uv_mutex_lock(&r->lock);
+    struct reader_job *j = chain_take(&r->answered);
+    uv_mutex_unlock(&r->lock);
+    return j;
+}
+
+void reader_stop(struct reader *r)
+{
+    if (!r)
+        return;
+    uv_mutex_lock(&r->lock);
+    r->stopping = true;
+    uv_cond_signal(&r->wake);
+    uv_mutex_unlock(&r->lock);
+    uv_thread_join(&r->thread);
+    struct reader_job *j;
+    while ((j = chain_take(&r->asked)) || (j = chain_take(&r->answered)))
+        reader_job_free(j);
+    r->from->ops->close(r->from);
+    uv_cond_destroy(&r->wake);
+    uv_mutex_destroy(&r->lock);
+    mem_free(r);
+}

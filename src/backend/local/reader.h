@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The thread that reads the store for the loop: bodies that are not in memory, and lists. */
+#pragma once
+
+#include "backend/local/store.h"
+
+struct reader;
+
+/* One question; owned by the reader until it is taken back with reader_done. */
+struct reader_job {
+    void *request;        /* the asker's, untouched */
+    const uint64_t *seqs; /* bodies of these, rising … */
+    size_t count;
+    const struct op_list *list; /* … or this page; both stay valid until the answer */
+    /* the answer */
+    int error;
+    struct arena arena;
+    struct stored_body *bodies;
+    struct job_view *jobs;
+    uint32_t job_count;
+    uint64_t cursor, as_of;
+    struct reader_job *next;
+};
+
+/* Owns the store_reader. `notify` is called on the reader's thread when answers are there. */
+MUST_CHECK int reader_start(struct store_reader *from, void (*notify)(void *ctx), void *ctx,
+                            struct reader **ret);
+MUST_CHECK int reader_ask(struct reader *r, void *request, const uint64_t *seqs, size_t count,
+                          const struct op_list *list);
+/* The next answer, or NULL; give it back with reader_job_free. */
+struct reader_job *reader_done(struct reader *r);
+void reader_job_free(struct reader_job *j);
+/* Does the work of one question in the calling thread. */
+void reader_work(struct store_reader *from, struct reader_job *j);
+/* Drops what is still queued, ends the thread, closes the store_reader, frees. */
+void reader_stop(struct reader *r);

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the records end up: what survives, and what queries read.
+ *
+ * A store applies frames, whole and in order, and can give back everything the engine needs to
+ * start again, without payloads. Two exist: memory (for memory: and the simulator) and SQLite.
+ *
+ * Threads: apply, tidy and close belong to one thread, the applier's. load runs before that thread
+ * starts. A store_reader belongs to the thread that uses it and sees what has been applied. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/op.h"
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "core/frame.h"
+#include "core/record.h"
+
+struct store_meta {
+    uint8_t store_id[16];
+    struct hash_key hash_key; /* for idempotency and unique keys; drawn when the store was made */
+    uint32_t epoch;           /* of the last boot; 0 = never booted */
+    uint64_t seq_upto;        /* sequences up to this one may have been handed out */
+    uint64_t position;        /* records applied */
+    struct wall_time created_at;
+};
+
+/* A resident job as it is loaded: the row, its rare fields, its lease when running. */
+struct stored_job {
+    struct job job;
+    struct job_extra extra; /* texts; JOB_HAS_EXTRA says whether */
+    struct job_token token; /* newest token ever given for it; counter 0 = never claimed */
+    uint32_t lease_ms;      /* running */
+    struct span worker;     /* running */
+};
+
+struct stored_bulk {
+    struct rec_bulk_begin begin;
+    uint64_t cursor, changed, refused;
+};
+
+/* Called in this order: meta, every queue, every bulk, every job by rising sequence, every key by
+ * rising expiry. A non-zero return stops the load and is passed on. A deleted queue whose jobs are
+ * not all removed yet comes with gone = true. */
+struct store_sink {
+    void *ctx;
+    int (*meta)(void *ctx, const struct store_meta *meta);
+    int (*queue)(void *ctx, const struct rec_queue_put *queue, bool gone);
+    int (*bulk)(void *ctx, const struct stored_bulk *bulk);
+    int (*job)(void *ctx, const struct stored_job *job);
+    int (*key)(void *ctx, const struct rec_key_new *key);
+};
+
+/* What is shown of a job beyond the engine's part. Spans live in the arena given. */
+struct stored_body {
+    bool found;
+    struct job_extra extra;
+    struct span payload;
+    uint8_t result_kind, error_kind;
+    struct span result, error;
+};
+
+struct store;
+struct store_reader;
+
+struct store_ops {
+    const char *kind;
+    int (*load)(struct store *s, const struct store_sink *sink, struct err_note *note);
+    /* Applies the frames and makes them durable, all or none. A frame at or below the applied
+     * position is skipped; a gap is -ERR_CORRUPT. -ERR_NO_SPACE: rolled back, may be tried again.
+     * Any other failure is fatal: the caller stops the process. */
+    int (*apply)(struct store *s, const struct span *frames, size_t count, struct err_note *note);
+    /* A bounded step of housekeeping (give pages back); *more says whether another is worth it. */
+    int (*tidy)(struct store *s, bool *more, struct err_note *note);
+    void (*close)(struct store *s);
+    int (*reader_open)(struct store *s, struct store_reader **ret, struct err_note *note);
+};
+
+struct store {
+    const struct store_ops *ops;
+};
+
+struct store_reader_ops {
+    /* Fills bodies[i] for seqs[i] (rising). found = false for what is not there. */
+    int (*read)(struct store_reader *r, const uint64_t *seqs, size_t count, struct arena *arena,
+                struct stored_body *bodies);
+    /* A page of jobs by filter. Jobs of deleted queues and purged generations are left out. Views
+     * come without lease_left_ms. */
+    int (*list)(struct store_reader *r, const struct op_list *query, struct arena *arena,
+                struct job_view **ret_jobs, uint32_t *ret_count, uint64_t *ret_cursor,
+                uint64_t *ret_as_of);
+    void (*close)(struct store_reader *r);
+};
+
+struct store_reader {
+    const struct store_reader_ops *ops;
+};
+
+struct random;
+/* Memory: position 0, keys from the seed given. Its single thread applies, reads and loads. */
+MUST_CHECK int store_open_memory(uint64_t seed, struct store **ret);
+/* DIR/holdfast.db; takes DIR's lock (-ERR_LOCKED with a clear note), makes and upgrades the schema.
+ */
+MUST_CHECK int store_open_sqlite(const char *dir, struct wall_time now, struct store **ret,
+                                 struct err_note *note);

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lock is flock on DIR/lock: the kernel drops it with the process, however that ends. The file
+ * stays; the process id inside is only for the message that another process prints. */
+#include "backend/local/store_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+static int io_note(struct err_note *note, const char *doing, const char *path)
+{
+    int code = errno == ENOSPC || errno == EDQUOT ? -ERR_NO_SPACE : -ERR_IO;
+    return err_note_set(note, code, "%s %s: %s", doing, path, strerror(errno));
+}
+
+/* DIR and the names in it are built once, so that nothing has to be built when something fails. */
+static int names_make(struct store_dir *d, const char *path)
+{
+    struct buf b;
+    buf_init(&b);
+    int rc = buf_printf(&b, "%s/holdfast.db", path);
+    if (rc == 0) {
+        d->path = mem_text(path, strlen(path));
+        d->db_path = mem_text(b.data, b.len);
+        rc = d->path && d->db_path ? 0 : -ERR_NOMEM;
+    }
+    buf_done(&b);
+    return rc;
+}
+
+/* The name of a directory just made must survive, too: its parent is synced. */
+static int parent_sync(int fd, const char *path, struct err_note *note)
+{
+    int parent = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (parent < 0)
+        return io_note(note, "cannot open the directory above", path);
+    int rc = fsync(parent) == 0 ? 0 : io_note(note, "cannot sync the directory above", path);
+    close(parent);
+    return rc;
+}
+
+static int directory_open(struct store_dir *d, bool create, struct err_note *note)
+{
+    bool made = create && mkdir(d->path, 0700) == 0;
+    if (create && !made && errno != EEXIST)
+        return io_note(note, "cannot make the directory", d->path);
+    d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->fd < 0 && errno == ENOENT)
+        return err_note_set(note, -ERR_NOT_FOUND, "there is no directory %s", d->path);
+    if (d->fd < 0)
+        return io_note(note, "cannot open the directory", d->path);
+    return made ? parent_sync(d->fd, d->path, note) : 0;
+}
+
+static int locked_note(const struct store_dir *d, struct err_note *note)
+{
+    char pid[24] = "";
+    ssize_t n = pread(d->lock_fd, pid, sizeof pid - 1, 0);
+    size_t digits = n > 0 ? strspn(pid, "0123456789") : 0;
+    pid[digits] = '\0';
+    return err_note_set(note, -ERR_LOCKED,
+                        "%s is in use by another holdfast process%s%s%s; stop it or choose another "
+                        "--data directory",
+                        d->path, digits ? " (pid " : "", pid, digits ? ")" : "");
+}
+
+static int lock_take(struct store_dir *d, struct err_note *note)
+{
+    d->lock_fd = openat(d->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (d->lock_fd < 0)
+        return io_note(note, "cannot open the lock file in", d->path);
+    if (flock(d->lock_fd, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK ? locked_note(d, note)
+                                    : io_note(note, "cannot lock the directory", d->path);
+    char pid[24];
+    int len = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
+    /* Only a courtesy to whoever comes next: a full disk must not keep the server from starting. */
+    if (ftruncate(d->lock_fd, 0) == 0 && pwrite(d->lock_fd, pid, (size_t)len, 0) != len)
+        (void)!ftruncate(d->lock_fd, 0);
+    return 0;
+}
+
+int store_dir_open(const char *path, bool create, struct store_dir *ret, struct err_note *note)
+{
+    struct store_dir d = STORE_DIR_NONE;
+    int rc = names_make(&d, path);
+    if (rc != 0)
+        (void)err_note_set(note, rc, "cannot open %s: %s", path, err_text(rc));
+    if (rc == 0)
+        rc = directory_open(&d, create, note);
+    if (rc == 0)
+        rc = lock_take(&d, note);
+    if (rc != 0)
+        store_dir_close(&d);
+    else
+        *ret = d;
+    return rc;
+}
+
+void store_dir_close(struct store_dir *d)
+{
+    if (d->lock_fd >= 0)
+        close(d->lock_fd);
+    if (d->fd >= 0)
+        close(d->fd);
+    mem_free(d->path);
+    mem_free(d->db_path);
+    *d = STORE_DIR_NONE;
+}
+
+int store_dir_sync(const struct store_dir *d, struct err_note *note)
+{
+    return fsync(d->fd) == 0 ? 0 : io_note(note, "cannot sync the directory", d->path);
+}

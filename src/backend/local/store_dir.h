@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A data directory and its lock: one holdfast process at a time. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+struct store_dir {
+    char *path;    /* of the directory */
+    char *db_path; /* DIR/holdfast.db */
+    int fd;        /* of the directory; -1 = none */
+    int lock_fd;   /* -1 = none; the lock lasts as long as this is open */
+};
+
+/* Takes the lock of DIR; with `create`, a missing DIR is made first (mode 0700, parents not).
+ * -ERR_NOT_FOUND, -ERR_LOCKED (the note names the other process), -ERR_IO, -ERR_NOMEM. */
+MUST_CHECK int store_dir_open(const char *path, bool create, struct store_dir *ret,
+                              struct err_note *note);
+/* Gives the lock back. Accepts one that was never opened but set to STORE_DIR_NONE. */
+void store_dir_close(struct store_dir *d);
+/* Makes new names in the directory durable. */
+MUST_CHECK int store_dir_sync(const struct store_dir *d, struct err_note *note);
+
+#define STORE_DIR_NONE ((struct store_dir){.fd = -1, .lock_fd = -1})

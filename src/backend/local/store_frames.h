@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The way both stores read frames: checked, in order, record by record. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/span.h"
+#include "core/record.h"
+
+/* The job that a record changes, for those that change exactly one which is there; else 0. Their
+ * structs all begin with the sequence. */
+static inline uint64_t record_job_seq(const struct record *r)
+{
+    return r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED ? r->job_ready.seq : 0;
+}
+
+/* Called for each record; its spans point into the frame. A non-zero return stops the walk. */
+typedef int (*frames_record_fn)(void *ctx, const struct record *r, uint64_t position,
+                                struct err_note *note);
+
+/* Walks the records after *position, moving it on. Frames at or below it are skipped; a gap, a
+ * frame that begins before and ends after it, and anything malformed are -ERR_CORRUPT (-ERR_VERSION
+ * for a newer format) with a note. On failure *position stays where it was. */
+MUST_CHECK int frames_walk(const struct span *frames, size_t count, uint64_t *position,
+                           frames_record_fn fn, void *ctx, struct err_note *note);

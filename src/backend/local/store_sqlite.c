@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The SQLite store: opening, and the transaction that makes a batch durable.
+ *
+ * A store is made under another name and renamed when it is whole, so DIR/holdfast.db is either
+ * complete or not there. One apply is one transaction: rows and the applied position together, with
+ * synchronous=FULL, so that when it returns the WAL is on stable storage.
+ *
+ * Checkpoints are run by hand, never by SQLite's own hook: that one hides a failed sync of the
+ * database file and tries again, and a second sync after a failed one proves nothing. Here it is
+ * -ERR_IO, which stops the process; the WAL still has everything. A checkpoint that finds no room
+ * is no failure: the WAL goes on. */
+#include "backend/local/store_sqlite.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "base/random.h"
+
+#define NEW_SUFFIX ".new"
+#define BUSY_MS 5000
+/* A WAL of more pages is emptied by the apply that made it so … */
+#define WAL_PAGES_MAX 4096
+/* … of more than these by tidy … */
+#define WAL_PAGES_TIDY 1024
+/* … and its file is cut when a reader kept it growing this far. */
+#define WAL_PAGES_CUT 65536
+#define TIDY_PAGES 256       /* free pages given back to the file system in one step */
+#define FREE_PAGES_KEPT 1024 /* free pages kept for what comes next */
+
+static const char *const stmt_sql[STMT_COUNT] = {
+#define STMT_SQL(name, sql) [STMT_##name] = sql,
+    STMT_TABLE(STMT_SQL)
+#undef STMT_SQL
+};
+
+static const struct store_ops sqlite_ops;
+
+struct store_sqlite *store_sqlite_of(struct store *s)
+{
+    CHECK(s->ops == &sqlite_ops);
+    return (struct store_sqlite *)s;
+}
+
+/* ---- applying ---- */
+
+static int wal_cb(void *ctx, sqlite3 *db, const char *name, int pages)
+{
+    (void)db, (void)name;
+    ((struct store_sqlite *)ctx)->wal_pages = pages;
+    return SQLITE_OK;
+}
+
+static int record_cb(void *ctx, const struct record *r, uint64_t position, struct err_note *note)
+{
+    struct err_note why = {""};
+    int rc = fold_record(ctx, r, &why);
+    if (rc == 0)
+        return 0;
+    return err_note_set(note, rc, "record %" PRIu64 " (%s) cannot be applied: %s", position,
+                        record_name(r->kind), why.text[0] ? why.text : err_text(rc));
+}
+
+static int write_meta(struct store_sqlite *q, struct err_note *note)
+{
+    sqlite3_stmt *st = q->stmts[STMT_META];
+    bind_number(st, 1, q->next.epoch);
+    bind_number(st, 2, q->next.seq_upto);
+    bind_number(st, 3, q->next.position);
+    return sql_run(st, "write", note);
+}
+
+static void roll_back(struct store_sqlite *q)
+{
+    fold_clear(&q->fold);
+    if (!sqlite3_get_autocommit(q->db)) {
+        sqlite3_step(q->stmts[STMT_ROLLBACK]);
+        sqlite3_reset(q->stmts[STMT_ROLLBACK]);
+    }
+}
+
+/* Between BEGIN and COMMIT. */
+static int write_frames(struct store_sqlite *q, const struct span *frames, size_t count,
+                        struct err_note *note)
+{
+    q->next = q->meta;
+    int rc = frames_walk(frames, count, &q->next.position, record_cb, q, note);
+    if (rc == 0)
+        rc = write_changes(q, note);
+    return rc ? rc : write_meta(q, note);
+}
+
+/* mode as SQLite's: PASSIVE waits for nobody. A reader in the way or a full disk leave the rest for
+ * another time. */
+static int checkpoint(struct store_sqlite *q, int mode, struct err_note *note)
+{
+    int left = 0, done = 0;
+    int rc = sqlite3_wal_checkpoint_v2(q->db, "main", mode, &left, &done);
+    if (rc == SQLITE_OK && left == done)
+        q->wal_pages = 0;
+    q->wal_pages_passive = q->wal_pages;
+    if (rc == SQLITE_OK || rc == SQLITE_BUSY || rc == SQLITE_LOCKED)
+        return 0;
+    rc = sql_error(q->db, "checkpoint", note);
+    return rc == -ERR_NO_SPACE ? 0 : rc;
+}
+
+static int sqlite_apply(struct store *s, const struct span *frames, size_t count,
+                        struct err_note *note)
+{
+    struct store_sqlite *q = store_sqlite_of(s);
+    int rc = sql_run(q->stmts[STMT_BEGIN], "begin a transaction", note);
+    if (rc == 0)
+        rc = write_frames(q, frames, count, note);
+    if (rc == 0 && q->next.position != q->meta.position)
+        rc = sql_run(q->stmts[STMT_COMMIT], "commit", note);
+    if (rc != 0 || q->next.position == q->meta.position) {
+        roll_back(q);
+        return rc;
+    }
+    q->meta = q->next;
+    /* Where a reader holds an old snapshot, trying again with each commit would not help. */
+    if (q->wal_pages - q->wal_pages_passive < WAL_PAGES_MAX)
+        return 0;
+    return checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
+}
+
+/* ---- tidying ---- */
+
+static int free_pages(struct store_sqlite *q, int64_t *ret, struct err_note *note)
+{
+    sqlite3_stmt *st = q->stmts[STMT_FREE_PAGES];
+    int rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW)
+        *ret = sqlite3_column_int64(st, 0);
+    rc = rc == SQLITE_ROW ? 0 : sql_error(q->db, "count free pages", note);
+    sqlite3_reset(st);
+    return rc;
+}
+
+static int sqlite_tidy(struct store *s, bool *more, struct err_note *note)
+{
+    struct store_sqlite *q = store_sqlite_of(s);
+    int64_t free_count = 0;
+    *more = false;
+    int rc = free_pages(q, &free_count, note);
+    if (rc == 0 && free_count > FREE_PAGES_KEPT) {
+        char sql[48];
+        sqlite3_snprintf(sizeof sql, sql, "PRAGMA incremental_vacuum(%d)", TIDY_PAGES);
+        rc = sql_exec(q->db, sql, note);
+        *more = free_count - TIDY_PAGES > FREE_PAGES_KEPT;
+    }
+    if (rc == -ERR_NO_SPACE)
+        return 0;
+    if (rc == 0 && q->wal_pages >= WAL_PAGES_CUT)
+        return checkpoint(q, SQLITE_CHECKPOINT_TRUNCATE, note);
+    if (rc == 0 && q->wal_pages >= WAL_PAGES_TIDY)
+        return checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
+    return rc;
+}
+
+/* ---- opening ---- */
+
+static int db_open(const char *path, int flags, sqlite3 **ret, struct err_note *note)
+{
+    int rc =
+        sqlite3_open_v2(path, ret, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, NULL);
+    if (rc != SQLITE_OK)
+        return err_note_set(note, sql_code(rc, *ret ? sqlite3_system_errno(*ret) : 0),
+                            "cannot open %s: %s", path, sqlite3_errstr(rc));
+    sqlite3_extended_result_codes(*ret, 1);
+    sqlite3_busy_timeout(*ret, BUSY_MS);
+    /* Views and triggers come from the file; they get no functions but the plain ones. */
+    sqlite3_db_config(*ret, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    return 0;
+}
+
+/* The first row: who the store is. */
+static int meta_make(sqlite3 *db, struct wall_time now, struct err_note *note)
+{
+    uint8_t drawn[32];
+    sqlite3_stmt *st = NULL;
+    int rc = random_bytes(drawn, sizeof drawn);
+    if (rc != 0)
+        return err_note_set(note, rc, "the kernel has no random bytes to give");
+    rc = sql_prepare(db,
+                     "INSERT INTO meta (id, store_id, hash_key, created_at, epoch, seq_upto, "
+                     "position) VALUES (1, ?1, ?2, ?3, 0, 0, 0)",
+                     &st, note);
+    if (rc == 0) {
+        bind_bytes(st, 1, span_of(drawn, 16));
+        bind_bytes(st, 2, span_of(drawn + 16, 16));
+        bind_number(st, 3, (uint64_t)now.ms);
+        rc = sql_run(st, "write", note);
+    }
+    sqlite3_finalize(st);
+    return rc;
+}
+
+/* Page size and auto_vacuum must be set before the first page is written. */
+static int store_fill(const char *path, struct wall_time now, struct err_note *note)
+{
+    sqlite3 *db = NULL;
+    int rc = db_open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &db, note);
+    if (rc == 0)
+        rc = sql_exec(db,
+                      "PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL;"
+                      "PRAGMA synchronous = FULL; PRAGMA journal_mode = DELETE;",
+                      note);
+    if (rc == 0) {
+        char sql[48];
+        sqlite3_snprintf(sizeof sql, sql, "PRAGMA application_id = %d", STORE_APPLICATION_ID);
+        rc = sql_exec(db, sql, note);
+    }
+    if (rc == 0)
+        rc = schema_upgrade(db, &schema_steps, note);
+    if (rc == 0)
+        rc = meta_make(db, now, note);
+    if (sqlite3_close(db) != SQLITE_OK && rc == 0)
+        rc = err_note_set(note, -ERR_IO, "cannot close %s", path);
+    return rc;
+}
+
+static int store_make(const struct store_dir *dir, struct wall_time now, struct err_note *note)
+{
+    char *path = sqlite3_mprintf("%s" NEW_SUFFIX, dir->db_path);
+    char *journal = sqlite3_mprintf("%s" NEW_SUFFIX "-journal", dir->db_path);
+    int rc = path && journal ? 0 : err_note_set(note, -ERR_NOMEM, "out of memory");
+    if (rc == 0) {
+        /* Left by a process that died here. */
+        (void)unlink(path);
+        (void)unlink(journal);
+        rc = store_fill(path, now, note);
+    }
+    if (rc == 0 && rename(path, dir->db_path) != 0)
+        rc = err_note_set(note, -ERR_IO, "cannot rename %s", path);
+    if (rc == 0)
+        rc = store_dir_sync(dir, note);
+    sqlite3_free(path);
+    sqlite3_free(journal);
+    return rc;
+}
+
+static int bounds_read(sqlite3 *db, const char *sql_min, const char *sql_max,
+                       struct seq_bounds *ret, struct err_note *note)
+{
+    int64_t min = 0, max = 0;
+    int rc = sql_number(db, sql_min, &min, note);
+    if (rc == 0)
+        rc = sql_number(db, sql_max, &max, note);
+    *ret = max > 0 ? (struct seq_bounds){(uint64_t)min, (uint64_t)max}
+                   : (struct seq_bounds){UINT64_MAX, 0};
+    return rc;
+}
+
+/* The connection's own settings; none of them is kept in the file but the journal mode. */
+static const char settings[] = "PRAGMA journal_mode = WAL;"
+                               "PRAGMA synchronous = FULL;"
+                               "PRAGMA wal_autocheckpoint = 0;"
+                               "PRAGMA cache_size = -32768;"
+                               "PRAGMA temp_store = MEMORY;"
+                               "PRAGMA foreign_keys = OFF;"
+                               "PRAGMA secure_delete = OFF;";
+
+static int db_ready(struct store_sqlite *q, struct err_note *note)
+{
+    int rc = db_open(q->dir.db_path, SQLITE_OPEN_READWRITE, &q->db, note);
+    if (rc != 0)
+        return rc;
+    /* Until it is known to be ours to write: not even a checkpoint on close. */
+    sqlite3_db_config(q->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    rc = schema_upgrade(q->db, &schema_steps, note);
+    if (rc == 0)
+        rc = sql_exec(q->db, settings, note);
+    for (int i = 0; i < STMT_COUNT && rc == 0; i++)
+        rc = sql_prepare(q->db, stmt_sql[i], &q->stmts[i], note);
+    if (rc == 0)
+        rc = sqlite_load_meta(q->db, &q->meta, note);
+    if (rc == 0)
+        rc = bounds_read(q->db, "SELECT min(seq) FROM extra", "SELECT max(seq) FROM extra",
+                         &q->extras, note);
+    if (rc == 0)
+        rc = bounds_read(q->db, "SELECT min(seq) FROM outcome", "SELECT max(seq) FROM outcome",
+                         &q->outcomes, note);
+    if (rc == 0)
+        rc = bounds_read(q->db, "SELECT min(seq) FROM aside", "SELECT max(seq) FROM aside",
+                         &q->asides, note);
+    if (rc != 0)
+        return rc;
+    sqlite3_wal_hook(q->db, wal_cb, q);
+    sqlite3_db_config(q->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    return 0;
+}
+
+static void sqlite_close(struct store *s)
+{
+    struct store_sqlite *q = store_sqlite_of(s);
+    for (int i = 0; i < STMT_COUNT; i++)
+        sqlite3_finalize(q->stmts[i]);
+    sqlite3_close(q->db);
+    fold_done(&q->fold);
+    store_dir_close(&q->dir);
+    mem_free(q);
+}
+
+int store_open_sqlite(const char *dir, struct wall_time now, struct store **ret,
+                      struct err_note *note)
+{
+    struct store_sqlite *q = mem_zalloc(sizeof *q);
+    if (!q)
+        return err_note_set(note, -ERR_NOMEM, "out of memory");
+    q->base.ops = &sqlite_ops;
+    q->dir = STORE_DIR_NONE;
+    fold_init(&q->fold);
+    int rc = store_dir_open(dir, true, &q->dir, note);
+    if (rc == 0) {
+        rc = schema_probe(q->dir.db_path, note);
+        if (rc == -ERR_NOT_FOUND)
+            rc = store_make(&q->dir, now, note);
+    }
+    if (rc == 0)
+        rc = db_ready(q, note);
+    if (rc != 0)
+        sqlite_close(&q->base);
+    else
+        *ret = &q->base;
+    return rc;
+}
+
+static int sqlite_load_slot(struct store *s, const struct store_sink *sink, struct err_note *note)
+{
+    return sqlite_load(store_sqlite_of(s), sink, note);
+}
+
+static int sqlite_reader_slot(struct store *s, struct store_reader **ret, struct err_note *note)
+{
+    return sqlite_reader_open(store_sqlite_of(s)->dir.db_path, ret, note);
+}
+
+static const struct store_ops sqlite_ops = {
+    .kind = "sqlite",
+    .load = sqlite_load_slot,
+    .apply = sqlite_apply,
+    .tidy = sqlite_tidy,
+    .close = sqlite_close,
+    .reader_open = sqlite_reader_slot,
+};

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the SQLite store, shared by its own files, by check.c and by their tests.
+ *
+ *   store_sqlite.c         open, close, the transaction of an apply, tidy
+ *   store_sqlite_sql.c     errors, binding, rows ⇄ structs
+ *   store_sqlite_schema.c  tables, versions, upgrades
+ *   store_sqlite_views.c   what people see with `sqlite3 -readonly`
+ *   store_sqlite_fold.c    records of a batch → one change a job
+ *   store_sqlite_write.c   changes → rows
+ *   store_sqlite_load.c    rows → engine
+ *   store_sqlite_read.c    bodies and lists, on a connection of their own
+ *
+ * One connection writes and checkpoints (the applier's); readers never write. Nothing keeps a
+ * transaction open between calls, so that the WAL can start over. */
+#pragma once
+
+#include <sqlite3.h>
+
+#include "backend/local/store.h"
+#include "backend/local/store_dir.h"
+#include "backend/local/store_frames.h"
+
+/* The text of the SQLite library in use, and whether it is one in which a checkpoint cannot harm a
+ * WAL that another connection is writing (3.51.3 or later). The server warns when it is not; the
+ * store then still holds, since only one connection writes and checkpoints. */
+const char *store_sqlite_version(void);
+bool store_sqlite_version_good(void);
+
+/* ---- SQL helpers (store_sqlite_sql.c) ---- */
+
+/* The one place where SQLite's codes become ours. */
+int sql_code(int extended, int system_errno);
+/* The connection's last error; the note names the file, what was being done, and SQLite's words. */
+int sql_error(sqlite3 *db, const char *doing, struct err_note *note);
+/* Steps to the end a statement that gives no rows, and resets it. */
+MUST_CHECK int sql_run(sqlite3_stmt *st, const char *doing, struct err_note *note);
+MUST_CHECK int sql_exec(sqlite3 *db, const char *sql, struct err_note *note);
+/* The first column of the first row; -ERR_NOT_FOUND when there is none. */
+MUST_CHECK int sql_number(sqlite3 *db, const char *sql, int64_t *ret, struct err_note *note);
+MUST_CHECK int sql_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret, struct err_note *note);
+
+/* Binding borrows the bytes until the statement is run again. Empty text becomes NULL. */
+void bind_number(sqlite3_stmt *st, int at, uint64_t v);
+void bind_text(sqlite3_stmt *st, int at, struct span s);
+void bind_bytes(sqlite3_stmt *st, int at, struct span s);
+/* Valid until the statement moves on. */
+struct span column_span(sqlite3_stmt *st, int at);
+
+/* The columns of `jobs` in the order row_job reads and write binds them. Small fields share a
+ * column, since every column costs each row that is read or changed: marks    reason · flags << 4
+ *   counts   failures · crashes << 16 · generation << 32
+ *   payload  payload_kind · payload_bytes << 2 */
+#define JOB_COLUMNS                                                                                \
+    "seq, queue, state, marks, since, token_epoch, token_counter, lease_ms, worker, run_at, "      \
+    "priority, counts, payload, id_hi"
+#define JOB_COLUMN_COUNT 14
+enum job_column {
+    JOB_SEQ,
+    JOB_QUEUE,
+    JOB_STATE,
+    JOB_MARKS,
+    JOB_SINCE,
+    JOB_TOKEN_EPOCH,
+    JOB_TOKEN_COUNTER,
+    JOB_LEASE_MS,
+    JOB_WORKER,
+    JOB_RUN_AT,
+    JOB_PRIORITY,
+    JOB_COUNTS,
+    JOB_PAYLOAD,
+    JOB_ID_HI,
+};
+static inline uint64_t job_marks(const struct job *j)
+{
+    return (uint64_t)j->reason | (uint64_t)j->flags << 4;
+}
+static inline uint64_t job_counts(const struct job *j)
+{
+    return (uint64_t)j->failures | (uint64_t)j->crashes << 16 | (uint64_t)j->generation << 32;
+}
+static inline uint64_t job_payload(const struct job *j)
+{
+    return (uint64_t)j->payload_kind | (uint64_t)j->payload_bytes << 2;
+}
+#define EXTRA_COLUMNS                                                                              \
+    "seq, unique_key, group_key, correlation, label, attributes, expires_at, options"
+#define EXTRA_COLUMN_COUNT 8
+
+/* From the values of JOB_COLUMNS (that of JOB_WORKER is not looked at); ret->extra is left empty.
+ * -ERR_CORRUPT when a value cannot be one of a job. */
+MUST_CHECK int job_from(const int64_t values[JOB_COLUMN_COUNT], struct span worker,
+                        struct stored_job *ret);
+/* The same from columns `first` … of a row. */
+MUST_CHECK int row_job(sqlite3_stmt *st, int first, struct stored_job *ret);
+/* EXTRA_COLUMNS without seq. */
+MUST_CHECK int row_extra(sqlite3_stmt *st, int first, struct job_extra *ret);
+
+/* ---- schema (store_sqlite_schema.c) ---- */
+
+#define STORE_APPLICATION_ID 0x48664a71 /* "HfJq" */
+
+/* From version `step` to `step + 1`, its index in the table being the version it starts from. */
+struct schema_steps {
+    const char *const *sql;
+    int count; /* also the version they lead to */
+};
+extern const struct schema_steps schema_steps;
+
+/* Brings the database to the newest version, each step in a transaction of its own; the views are
+ * made anew when any step was taken. -ERR_VERSION when the database is newer than the steps. */
+MUST_CHECK int schema_upgrade(sqlite3 *db, const struct schema_steps *steps, struct err_note *note);
+/* Makes the views anew, inside the caller's transaction (store_sqlite_views.c). */
+MUST_CHECK int schema_views(sqlite3 *db, struct err_note *note);
+/* Looks at the file without SQLite: 0 ours, -ERR_NOT_FOUND none there, -ERR_INVALID (with a note)
+ * something else, which nobody then touches. */
+MUST_CHECK int schema_probe(const char *path, struct err_note *note);
+
+/* ---- changes (store_sqlite_fold.c) ---- */
+
+#define STATES_ASIDE                                                                               \
+    (STATE_BIT(STATE_DEAD) | STATE_BIT(STATE_CANCELLED)) /* have a row in aside                    \
+                                                          */
+
+enum change_flag {
+    CHANGE_NEW = 1u << 0,   /* made in this batch: there is no row yet */
+    CHANGE_FULL = 1u << 1,  /* job holds every field: made here, or read from its row */
+    CHANGE_GONE = 1u << 2,  /* removed in this batch */
+    CHANGE_STATE = 1u << 3, /* what a plain claim or ack changes: state, reason, since, JOB_BOUND */
+    CHANGE_REST = 1u << 4,  /* other fields of job, too (only with FULL) */
+    CHANGE_TOKEN = 1u << 5,
+    CHANGE_LEASE = 1u << 6, /* lease_ms */
+    CHANGE_WORKER = 1u << 7,
+    CHANGE_PAYLOAD = 1u << 8,
+    CHANGE_RESULT = 1u << 9,
+    CHANGE_ERROR = 1u << 10,
+};
+
+/* What a batch does to one job. Spans point into the frames. */
+struct change {
+    uint64_t seq;
+    unsigned flags;
+    unsigned
+        from; /* states (mask) the row must be in for the first record to be legal; 0 = checked */
+    uint32_t lease_ms;
+    uint8_t result_kind, error_kind;
+    struct job job;
+    struct job_token token;
+    struct span worker;
+    struct span payload, result, error;
+    struct job_extra extra; /* NEW with JOB_HAS_EXTRA */
+};
+
+#define FOLD_CHANGES_MAX 8192u /* a bigger batch is written in parts, in one transaction */
+
+struct fold {
+    struct change *changes;
+    uint32_t count, room;
+    uint32_t *slots; /* by hash of the sequence: index + 1 */
+    uint32_t slot_mask;
+    uint32_t *order; /* indexes by rising sequence, when sorted … */
+    uint32_t *merge; /* … and room for the sorting */
+};
+
+void fold_init(struct fold *f);
+void fold_done(struct fold *f);
+void fold_clear(struct fold *f);
+/* The change of this job, made when it is not there yet (then flags are 0). */
+MUST_CHECK int fold_change(struct fold *f, uint64_t seq, struct change **ret);
+void fold_sort(struct fold *f); /* fills order */
+
+/* ---- the store ---- */
+
+/* New rows are inserted GROUP at a time where there are so many: half the cost of a row is in
+ * starting the statement. */
+#define GROUP 16
+#define GROUP_OF(row) FOUR_OF(row) ", " FOUR_OF(row) ", " FOUR_OF(row) ", " FOUR_OF(row)
+#define FOUR_OF(row) row ", " row ", " row ", " row
+#define JOB_VALUES "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+#define STMT_TABLE(X)                                                                              \
+    X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
+    X(COMMIT, "COMMIT")                                                                            \
+    X(ROLLBACK, "ROLLBACK")                                                                        \
+    X(META, "UPDATE meta SET epoch = ?1, seq_upto = ?2, position = ?3")                            \
+    X(JOB_GET, "SELECT " JOB_COLUMNS " FROM jobs WHERE seq = ?1")                                  \
+    X(JOB_NEW, "INSERT INTO jobs (" JOB_COLUMNS ") VALUES " JOB_VALUES)                            \
+    X(JOBS_NEW, "INSERT OR FAIL INTO jobs (" JOB_COLUMNS ") VALUES " GROUP_OF(JOB_VALUES))         \
+    X(JOB_SET, "UPDATE jobs SET state = ?3, marks = ?4, since = ?5, token_epoch = ?6, "            \
+               "token_counter = ?7, lease_ms = ?8, worker = ?9, run_at = ?10, priority = ?11, "    \
+               "counts = ?12, payload = ?13 WHERE seq = ?1")                                       \
+    X(JOBS_CLAIMED, "UPDATE OR FAIL jobs SET state = ?3, marks = marks & 16 | ?4, since = ?5, "    \
+                    "token_epoch = ?6, token_counter = ?7 + (seq - ?1), lease_ms = ?8, "           \
+                    "worker = ?9 WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1")                \
+    X(JOBS_DONE, "UPDATE OR FAIL jobs SET state = ?3, marks = marks & 16 | ?4, since = ?5, "       \
+                 "lease_ms = 0, worker = NULL WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1")   \
+    X(JOBS_EXTENDED, "UPDATE OR FAIL jobs SET lease_ms = ?8 "                                      \
+                     "WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1")                           \
+    X(JOBS_GONE, "DELETE FROM jobs WHERE seq BETWEEN ?1 AND ?2")                                   \
+    X(PAYLOADS_GONE, "DELETE FROM payload WHERE seq BETWEEN ?1 AND ?2")                            \
+    X(EXTRAS_GONE, "DELETE FROM extra WHERE seq BETWEEN ?1 AND ?2")                                \
+    X(OUTCOMES_GONE, "DELETE FROM outcome WHERE seq BETWEEN ?1 AND ?2")                            \
+    X(ASIDES_GONE, "DELETE FROM aside WHERE seq BETWEEN ?1 AND ?2")                                \
+    X(ASIDE_PUT, "INSERT OR REPLACE INTO aside (seq, queue, state) VALUES (?1, ?2, ?3)")           \
+    X(PAYLOAD_NEW, "INSERT INTO payload (seq, body) VALUES (?, ?)")                                \
+    X(PAYLOADS_NEW, "INSERT OR FAIL INTO payload (seq, body) VALUES " GROUP_OF("(?, ?)"))          \
+    X(PAYLOAD_PUT, "INSERT OR REPLACE INTO payload (seq, body) VALUES (?1, ?2)")                   \
+    X(EXTRA_NEW, "INSERT INTO extra (" EXTRA_COLUMNS ") "                                          \
+                 "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                        \
+    X(RESULT_PUT, "INSERT INTO outcome (seq, result_kind, result) VALUES (?1, ?2, ?3) "            \
+                  "ON CONFLICT (seq) DO UPDATE SET result_kind = ?2, result = ?3")                 \
+    X(ERROR_PUT, "INSERT INTO outcome (seq, error_kind, error) VALUES (?1, ?2, ?3) "               \
+                 "ON CONFLICT (seq) DO UPDATE SET error_kind = ?2, error = ?3")                    \
+    X(QUEUE_PUT,                                                                                   \
+      "INSERT INTO queues (number, name, generation, created_at, updated_at, paused_until, gone, " \
+      "policy, owner, note, attributes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10) "      \
+      "ON CONFLICT (number) DO UPDATE SET name = ?2, generation = ?3, created_at = ?4, "           \
+      "updated_at = ?5, paused_until = ?6, policy = ?7, owner = ?8, note = ?9, attributes = ?10 "  \
+      "WHERE gone = 0")                                                                            \
+    X(QUEUE_GONE, "UPDATE queues SET gone = 1 WHERE number = ?1")                                  \
+    X(QUEUE_END, "DELETE FROM queues WHERE number = ?1")                                           \
+    X(QUEUE_PURGED, "UPDATE queues SET generation = ?2 WHERE number = ?1")                         \
+    X(BULK_BEGIN, "INSERT INTO bulks (bulk, action, at, queue, states, group_key, seq_max) "       \
+                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                           \
+    X(BULK_STEP, "UPDATE bulks SET cursor = ?2, changed = ?3, refused = ?4 WHERE bulk = ?1")       \
+    X(BULK_END, "DELETE FROM bulks WHERE bulk = ?1")                                               \
+    X(KEY_NEW,                                                                                     \
+      "INSERT OR REPLACE INTO keys (expires_at, key_hi, key_lo, fingerprint, seq, id_hi) "         \
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                                           \
+    X(KEYS_EXPIRED, "DELETE FROM keys WHERE expires_at <= ?1")                                     \
+    X(FREE_PAGES, "PRAGMA freelist_count")
+
+enum stmt_id {
+#define STMT_ENUM(name, sql) STMT_##name,
+    STMT_TABLE(STMT_ENUM)
+#undef STMT_ENUM
+        STMT_COUNT
+};
+
+/* Between these lie all sequences that have a row in a table; most stores have few such rows, and
+ * what is outside need not be looked for. */
+struct seq_bounds {
+    uint64_t min, max; /* min > max: none */
+};
+
+struct store_sqlite {
+    struct store base;
+    struct store_dir dir;
+    sqlite3 *db;
+    sqlite3_stmt *stmts[STMT_COUNT];
+    struct store_meta meta; /* as committed */
+    struct store_meta next; /* as it will be with the batch being applied */
+    struct fold fold;
+    struct seq_bounds extras, outcomes, asides;
+    int wal_pages;         /* pages in the WAL after the last commit */
+    int wal_pages_passive; /* … after the last checkpoint that could not empty it */
+};
+
+struct store_sqlite *store_sqlite_of(struct store *s);
+
+/* Takes a record into the fold, or writes it at once when it is not about a job. */
+MUST_CHECK int fold_record(struct store_sqlite *q, const struct record *r, struct err_note *note);
+/* Writes all changes and clears the fold. */
+MUST_CHECK int write_changes(struct store_sqlite *q, struct err_note *note);
+/* Writes a record that is not about a job. */
+MUST_CHECK int write_record(struct store_sqlite *q, const struct record *r, struct err_note *note);
+
+MUST_CHECK int sqlite_load_meta(sqlite3 *db, struct store_meta *ret, struct err_note *note);
+MUST_CHECK int sqlite_load(struct store_sqlite *q, const struct store_sink *sink,
+                           struct err_note *note);
+MUST_CHECK int sqlite_reader_open(const char *path, struct store_reader **ret,
+                                  struct err_note *note);
+/* Lists that take longer are cut with -ERR_TIMEOUT; 5,000 until changed. */
+void sqlite_reader_limit(struct store_reader *r, uint64_t ms);

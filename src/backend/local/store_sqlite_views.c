@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The views: what `sqlite3 -readonly DIR/holdfast.db` shows to people, beside a running server.
+ *
+ * A view is one row of the table below. Each shows only what exists: no jobs of deleted queues,
+ * none that a purge has taken. Writing to one fails, and the error names the command to use
+ * instead. */
+#include "backend/local/store_sqlite.h"
+
+struct view {
+    const char *name;
+    const char *sql;
+    const char *insert, *update, *delete; /* what to do instead */
+};
+
+static const struct view views[] = {
+    {
+        .name = "job",
+        .sql = "SELECT"
+               " j.seq AS id,"
+               " q.name AS queue,"
+               " CASE j.state WHEN 1 THEN 'scheduled' WHEN 2 THEN 'ready' WHEN 3 THEN 'running'"
+               "  WHEN 4 THEN 'done' WHEN 5 THEN 'dead' WHEN 6 THEN 'cancelled' END AS state,"
+               " CASE j.marks & 15 WHEN 1 THEN 'failed' WHEN 2 THEN 'rejected'"
+               "  WHEN 3 THEN 'crash_loop' WHEN 4 THEN 'timed_out' WHEN 5 THEN 'expired'"
+               "  WHEN 6 THEN 'cancelled' WHEN 7 THEN 'replaced' WHEN 8 THEN 'released' END"
+               "  AS reason,"
+               " j.priority AS priority,"
+               " (j.counts & 65535) + (j.counts >> 16 & 65535) + (j.state IN (3, 4)) AS attempts,"
+               " j.counts & 65535 AS failures,"
+               " j.counts >> 16 & 65535 AS crashes,"
+               " strftime('%Y-%m-%dT%H:%M:%fZ', (j.id_hi >> 16) / 1000.0, 'unixepoch')"
+               "  AS created_at,"
+               " strftime('%Y-%m-%dT%H:%M:%fZ', j.since / 1000.0, 'unixepoch') AS since,"
+               " strftime('%Y-%m-%dT%H:%M:%fZ', nullif(j.run_at, 0) / 1000.0, 'unixepoch')"
+               "  AS run_at,"
+               " strftime('%Y-%m-%dT%H:%M:%fZ', nullif(x.expires_at, 0) / 1000.0, 'unixepoch')"
+               "  AS expires_at,"
+               " nullif(j.lease_ms, 0) AS lease_ms,"
+               " j.worker AS worker,"
+               " x.unique_key AS unique_key,"
+               " x.group_key AS group_key,"
+               " x.correlation AS correlation,"
+               " x.label AS label,"
+               " x.attributes AS attributes,"
+               " j.payload >> 2 AS payload_bytes,"
+               " iif(j.payload & 3 = 1, CAST(p.body AS TEXT), p.body) AS payload,"
+               " iif(o.result_kind = 1, CAST(o.result AS TEXT), o.result) AS result,"
+               " CASE WHEN o.error IS NULL THEN NULL WHEN o.error_kind = 1 THEN 'business'"
+               "  ELSE 'app' END AS error_kind,"
+               " o.error AS error"
+               " FROM jobs j JOIN queues q ON q.number = j.queue"
+               " LEFT JOIN extra x ON x.seq = j.seq"
+               " LEFT JOIN payload p ON p.seq = j.seq"
+               " LEFT JOIN outcome o ON o.seq = j.seq"
+               " WHERE q.gone = 0 AND (j.state > 2 OR j.counts >> 32 = q.generation)",
+        .insert = "holdfast enqueue, or POST /v1/queues/QUEUE/jobs",
+        .update = "holdfast ack or holdfast fail, or PATCH /v1/jobs/ID",
+        .delete = "DELETE /v1/jobs/ID, or POST /v1/jobs/ID/cancel",
+    },
+};
+
+/* Runs SQL made by sqlite3_mprintf, and frees it. */
+static int made_run(sqlite3 *db, char *sql, struct err_note *note)
+{
+    int rc = sql ? sql_exec(db, sql, note) : err_note_set(note, -ERR_NOMEM, "out of memory");
+    sqlite3_free(sql);
+    return rc;
+}
+
+/* Drops every view there is: those of older versions, too. Their triggers go with them. */
+static int views_drop(sqlite3 *db, struct err_note *note)
+{
+    sqlite3_stmt *st = NULL;
+    int rc = sql_prepare(db, "SELECT name FROM sqlite_schema WHERE type = 'view'", &st, note);
+    while (rc == 0 && sqlite3_step(st) == SQLITE_ROW) {
+        char *sql = sqlite3_mprintf("DROP VIEW \"%w\"", (const char *)sqlite3_column_text(st, 0));
+        sqlite3_reset(
+            st); /* the schema must not be in use while it changes; the scan starts over */
+        rc = made_run(db, sql, note);
+    }
+    sqlite3_finalize(st);
+    return rc;
+}
+
+static int trigger_make(sqlite3 *db, const struct view *v, const char *verb, const char *instead,
+                        struct err_note *note)
+{
+    return made_run(db,
+                    sqlite3_mprintf("CREATE TRIGGER %s_no_%s INSTEAD OF %s ON %s BEGIN "
+                                    "SELECT RAISE(ABORT, '%q can only be read; use: %q'); END",
+                                    v->name, verb, verb, v->name, v->name, instead),
+                    note);
+}
+
+int schema_views(sqlite3 *db, struct err_note *note)
+{
+    int rc = views_drop(db, note);
+    for (size_t i = 0; i < sizeof views / sizeof views[0] && rc == 0; i++) {
+        const struct view *v = &views[i];
+        rc = made_run(db, sqlite3_mprintf("CREATE VIEW %s AS %s", v->name, v->sql), note);
+        if (rc == 0)
+            rc = trigger_make(db, v, "insert", v->insert, note);
+        if (rc == 0)
+            rc = trigger_make(db, v, "update", v->update, note);
+        if (rc == 0)
+            rc = trigger_make(db, v, "delete", v->delete, note);
+    }
+    return rc;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The same walk over the reply runs twice: with no block it adds up the room, then it copies. */
+#include "backend/reply_copy.h"
+
+#include <stdalign.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+
+struct block {
+    char *at; /* NULL: only measuring */
+    size_t used;
+};
+
+/* Room for `size` bytes and a copy of them in it; NULL while measuring. */
+static void *place(struct block *b, const void *from, size_t size, size_t align)
+{
+    b->used = (b->used + align - 1) / align * align;
+    char *to = b->at ? b->at + b->used : NULL;
+    if (to && size > 0)
+        memcpy(to, from, size);
+    b->used += size;
+    return to;
+}
+
+static struct span place_span(struct block *b, struct span s)
+{
+    if (s.len == 0)
+        return (struct span){NULL, 0};
+    return (struct span){place(b, s.at, s.len, 1), s.len};
+}
+
+static void place_extra(struct block *b, const struct job_extra *from, struct job_extra *to)
+{
+    struct job_extra x = *from;
+    x.unique = place_span(b, from->unique);
+    x.group = place_span(b, from->group);
+    x.correlation = place_span(b, from->correlation);
+    x.label = place_span(b, from->label);
+    x.attributes = place_span(b, from->attributes);
+    x.options = place_span(b, from->options);
+    if (to)
+        *to = x;
+}
+
+static void place_job(struct block *b, const struct job_view *from, struct job_view *to)
+{
+    struct job_view v = *from;
+    v.queue = place_span(b, from->queue);
+    v.worker = place_span(b, from->worker);
+    v.payload = place_span(b, from->payload);
+    v.result = place_span(b, from->result);
+    v.error = place_span(b, from->error);
+    place_extra(b, &from->extra, &v.extra);
+    if (to)
+        *to = v;
+}
+
+static void place_queue(struct block *b, const struct queue_view *from, struct queue_view *to)
+{
+    struct queue_view v = *from;
+    v.name = place_span(b, from->name);
+    v.owner = place_span(b, from->owner);
+    v.note = place_span(b, from->note);
+    v.attributes = place_span(b, from->attributes);
+    if (from->policy)
+        v.policy = place(b, from->policy, sizeof *from->policy, alignof(struct queue_policy));
+    if (to)
+        *to = v;
+}
+
+static struct reply *place_reply(struct block *b, const struct reply *from)
+{
+    struct reply *to = place(b, from, sizeof *from, alignof(max_align_t));
+    struct job_view *jobs =
+        place(b, from->jobs, from->job_count * sizeof *from->jobs, alignof(struct job_view));
+    struct queue_view *queues = place(b, from->queues, from->queue_count * sizeof *from->queues,
+                                      alignof(struct queue_view));
+    for (uint32_t i = 0; i < from->job_count; i++)
+        place_job(b, &from->jobs[i], jobs ? &jobs[i] : NULL);
+    for (uint32_t i = 0; i < from->queue_count; i++)
+        place_queue(b, &from->queues[i], queues ? &queues[i] : NULL);
+    char *note = from->note ? place(b, from->note, strlen(from->note) + 1, 1) : NULL;
+    if (to) {
+        to->jobs = from->job_count > 0 ? jobs : NULL;
+        to->queues = from->queue_count > 0 ? queues : NULL;
+        to->note = note;
+    }
+    return to;
+}
+
+struct reply *reply_copy(const struct reply *reply)
+{
+    struct block block = {NULL, 0};
+    place_reply(&block, reply);
+    size_t room = block.used;
+    block = (struct block){mem_alloc(room), 0};
+    if (!block.at)
+        return NULL;
+    struct reply *copy = place_reply(&block, reply);
+    CHECK(block.used == room);
+    return copy;
+}

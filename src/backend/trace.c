@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tracing wrapper: what is asked of a backend and what it answers, one line each.
+ *
+ *   1000 > claim tag=7 queue=mail count=2 nonce=91
+ *   1004 < claim tag=7 ok jobs=2 first=15 token=1-3
+ *
+ * The number in front is monotonic time, ">" an op, "<" its reply, "!" a submit that was refused
+ * whole. Payloads, results, errors, keys, labels and notes are never written, only how long a
+ * payload was. Queue names are escaped and cut, so no name can forge a line. A line that does not
+ * fit is cut; nothing else can go wrong with it: tracing never changes an answer. */
+#include <inttypes.h>
+#include <stdarg.h>
+
+#include "backend/backend_impl.h"
+#include "base/check.h"
+#include "base/mem.h"
+
+#define TRACE_LINE_BYTES 1024
+#define TRACE_NAME_BYTES 64 /* of a queue's name */
+#define TRACE_NAMES 4       /* of a claim over several queues */
+
+struct trace {
+    struct backend base;
+    struct backend_ops ops; /* an own copy: the kind names the inner backend */
+    char kind[64];
+    struct backend *inner;
+    struct clock clock;
+    FILE *out;
+    backend_closed_fn closed_fn;
+    void *closed_ctx;
+};
+
+/* A submit whose replies are not all in. */
+struct trace_batch {
+    struct trace *trace;
+    size_t left;
+    backend_reply_fn fn;
+    void *ctx;
+};
+
+struct line {
+    char text[TRACE_LINE_BYTES];
+    size_t len;
+};
+
+static const char *const op_names[OP_KIND_COUNT] = {
+    [OP_ENQUEUE] = "enqueue",
+    [OP_CLAIM] = "claim",
+    [OP_ACK] = "ack",
+    [OP_FAIL] = "fail",
+    [OP_EXTEND] = "extend",
+    [OP_RELEASE] = "release",
+    [OP_RELEASE_CLAIM] = "release_claim",
+    [OP_CANCEL] = "cancel",
+    [OP_REQUEUE] = "requeue",
+    [OP_PATCH] = "patch",
+    [OP_REMOVE] = "remove",
+    [OP_QUEUE_PUT] = "queue_put",
+    [OP_QUEUE_DELETE] = "queue_delete",
+    [OP_QUEUE_GET] = "queue_get",
+    [OP_QUEUE_LIST] = "queue_list",
+    [OP_PAUSE] = "pause",
+    [OP_PURGE] = "purge",
+    [OP_BULK] = "bulk",
+    [OP_GET] = "get",
+    [OP_PEEK] = "peek",
+    [OP_LIST] = "list",
+    [OP_TICK] = "tick",
+};
+
+static int trace_submit(struct backend *b, const struct op *ops, size_t count, backend_reply_fn fn,
+                        void *ctx);
+
+static struct trace *trace_of(const struct backend *b)
+{
+    CHECK(b->ops->submit == trace_submit);
+    return (struct trace *)b;
+}
+
+/* --- lines --- */
+
+__attribute__((format(printf, 2, 3))) static void put(struct line *l, const char *format, ...)
+{
+    size_t room = sizeof l->text - 1 - l->len; /* one byte is kept for the line break */
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(l->text + l->len, room, format, args);
+    va_end(args);
+    if (n > 0)
+        l->len += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static void put_name(struct line *l, struct span name)
+{
+    for (size_t i = 0; i < name.len && i < TRACE_NAME_BYTES; i++) {
+        unsigned char c = (unsigned char)name.at[i];
+        if (c > ' ' && c < 0x7f && c != '\\' && c != ',')
+            put(l, "%c", c);
+        else
+            put(l, "\\x%02x", c);
+    }
+    if (name.len > TRACE_NAME_BYTES)
+        put(l, "...");
+}
+
+static void put_queue(struct line *l, struct span name)
+{
+    if (name.len == 0)
+        return;
+    put(l, " queue=");
+    put_name(l, name);
+}
+
+static void put_job(struct line *l, struct job_ref ref)
+{
+    put(l, " seq=%" PRIu64, ref.seq);
+}
+
+static void put_token(struct line *l, struct job_token token)
+{
+    char text[TOKEN_TEXT_BYTES];
+    token_text(token, text);
+    put(l, " token=%s", text);
+}
+
+static void put_state(struct line *l, enum job_state state)
+{
+    const char *name = state_name(state);
+    put(l, " state=%s", name ? name : "?");
+}
+
+static void line_start(struct line *l, struct trace *t, char mark)
+{
+    l->len = 0;
+    put(l, "%" PRId64 " %c", clock_now(&t->clock).mono.ms, mark);
+}
+
+static void line_end(struct line *l, struct trace *t)
+{
+    l->text[l->len++] = '\n';
+    fwrite(l->text, 1, l->len, t->out);
+}
+
+/* --- an op --- */
+
+static void put_enqueue(struct line *l, const struct op_enqueue *o)
+{
+    put_queue(l, o->queue);
+    put(l, " bytes=%zu", o->payload.len);
+    if (o->has_priority)
+        put(l, " priority=%" PRId64, o->priority);
+    if (o->run_at.ms != 0)
+        put(l, " run_at=%" PRId64, o->run_at.ms);
+    else if (o->delay_ms != 0)
+        put(l, " delay_ms=%" PRId64, o->delay_ms);
+    if (o->extra.unique.len > 0)
+        put(l, " unique");
+    if (o->idempotency_key.len > 0)
+        put(l, " keyed");
+}
+
+static void put_claim(struct line *l, const struct op_claim *o)
+{
+    if (o->one.seq != 0)
+        put_job(l, o->one);
+    for (uint32_t i = 0; o->one.seq == 0 && i < o->queue_count && i < TRACE_NAMES; i++) {
+        put(l, i == 0 ? " queue=" : ",");
+        put_name(l, o->queues[i]);
+    }
+    if (o->queue_count > TRACE_NAMES)
+        put(l, ",+%u", o->queue_count - TRACE_NAMES);
+    put(l, " count=%u", o->count);
+    if (o->lease_ms != 0)
+        put(l, " lease_ms=%u", o->lease_ms);
+    if (o->bound)
+        put(l, " bound");
+    if (o->nonce != 0)
+        put(l, " nonce=%" PRIu64, o->nonce);
+}
+
+static void put_lease(struct line *l, const struct op_lease *o)
+{
+    put_job(l, o->job);
+    if (o->any_token)
+        put(l, " any_token");
+    else
+        put_token(l, o->token);
+    if (o->run_at.ms != 0)
+        put(l, " run_at=%" PRId64, o->run_at.ms);
+    else if (o->has_delay)
+        put(l, " delay_ms=%" PRId64, o->delay_ms);
+    if (o->no_retry)
+        put(l, " no_retry");
+    if (o->lost)
+        put(l, " lost");
+}
+
+static void put_patch(struct line *l, const struct op_patch *o)
+{
+    put_job(l, o->job);
+    if (o->has_priority)
+        put(l, " priority=%" PRId64, o->priority);
+    if (o->has_run_at)
+        put(l, " run_at=%" PRId64, o->run_at.ms);
+    if (o->has_payload)
+        put(l, " bytes=%zu", o->payload.len);
+}
+
+static void put_op(struct line *l, const struct op *op)
+{
+    switch (op->kind) {
+    case OP_ENQUEUE:
+        put_enqueue(l, &op->enqueue);
+        break;
+    case OP_CLAIM:
+        put_claim(l, &op->claim);
+        break;
+    case OP_ACK:
+    case OP_FAIL:
+    case OP_EXTEND:
+    case OP_RELEASE:
+        put_lease(l, &op->lease);
+        break;
+    case OP_RELEASE_CLAIM:
+        put(l, " nonce=%" PRIu64, op->release_claim.nonce);
+        break;
+    case OP_CANCEL:
+    case OP_REQUEUE:
+    case OP_REMOVE:
+    case OP_GET:
+        put_job(l, op->job.job);
+        break;
+    case OP_PATCH:
+        put_patch(l, &op->patch);
+        break;
+    case OP_QUEUE_PUT:
+    case OP_QUEUE_DELETE:
+    case OP_QUEUE_GET:
+    case OP_PURGE:
+        put_queue(l, op->queue.name);
+        break;
+    case OP_QUEUE_LIST:
+        put(l, " limit=%u", op->queue.limit);
+        break;
+    case OP_PAUSE:
+        put_queue(l, op->queue.name);
+        put(l, " until=%" PRId64, op->queue.until.ms);
+        break;
+    case OP_BULK:
+        put_queue(l, op->bulk.queue);
+        put(l, " action=%u states=0x%x", op->bulk.action, op->bulk.states);
+        break;
+    case OP_PEEK:
+        put_queue(l, op->peek.queue);
+        put_state(l, op->peek.state);
+        put(l, " limit=%u", op->peek.limit);
+        break;
+    case OP_LIST:
+        put_queue(l, op->list.queue);
+        put(l, " after=%" PRIu64 " limit=%u", op->list.after, op->list.limit);
+        break;
+    case OP_TICK:
+    case OP_KIND_COUNT:
+        break;
+    }
+}
+
+static void trace_op(struct trace *t, const struct op *op)
+{
+    struct line line;
+    line_start(&line, t, '>');
+    CHECK((unsigned)op->kind < OP_KIND_COUNT);
+    put(&line, " %s tag=%" PRIu64, op_names[op->kind], op->tag);
+    put_op(&line, op);
+    line_end(&line, t);
+}
+
+/* --- a reply --- */
+
+static void put_number(struct line *l, const char *name, uint64_t value)
+{
+    if (value != 0)
+        put(l, " %s=%" PRIu64, name, value);
+}
+
+static void put_reply(struct line *l, const struct reply *r)
+{
+    put_number(l, "seq", r->seq);
+    if (r->state != STATE_NONE)
+        put_state(l, r->state);
+    if (r->created)
+        put(l, " created");
+    if (r->repeat)
+        put(l, " repeat");
+    if (r->relaxed)
+        put(l, " relaxed");
+    put_number(l, "replaced", r->replaced_seq);
+    if (r->run_at.ms != 0)
+        put(l, " run_at=%" PRId64, r->run_at.ms);
+    put_number(l, "count", r->count);
+    put_number(l, "refused", r->refused);
+    put_number(l, "jobs", r->job_count);
+    if (r->job_count > 0) {
+        put_number(l, "first", r->jobs[0].job.seq);
+        if (r->kind == OP_CLAIM)
+            put_token(l, r->jobs[0].token);
+    }
+    put_number(l, "queues", r->queue_count);
+    put_number(l, "cursor", r->cursor);
+}
+
+static void trace_reply_cb(void *ctx, const struct reply *reply)
+{
+    struct trace_batch *batch = ctx;
+    struct trace *t = batch->trace;
+    struct line line;
+    line_start(&line, t, '<');
+    CHECK((unsigned)reply->kind < OP_KIND_COUNT && batch->left > 0);
+    put(&line, " %s tag=%" PRIu64 " %s", op_names[reply->kind], reply->tag,
+        outcome_name(reply->outcome));
+    put_reply(&line, reply);
+    line_end(&line, t);
+
+    backend_reply_fn fn = batch->fn;
+    void *fn_ctx = batch->ctx;
+    if (--batch->left == 0)
+        mem_free(batch);
+    fn(fn_ctx, reply);
+}
+
+/* --- the slots --- */
+
+static int trace_submit(struct backend *b, const struct op *ops, size_t count, backend_reply_fn fn,
+                        void *ctx)
+{
+    struct trace *t = trace_of(b);
+    struct trace_batch *batch = mem_alloc(sizeof *batch);
+    if (!batch)
+        return -ERR_NOMEM;
+    *batch = (struct trace_batch){t, count, fn, ctx};
+    for (size_t i = 0; i < count; i++)
+        trace_op(t, &ops[i]);
+    int rc = backend_submit(t->inner, ops, count, trace_reply_cb, batch);
+    if (rc < 0) {
+        mem_free(batch);
+        struct line line;
+        line_start(&line, t, '!');
+        put(&line, " submit of %zu: %s", count, err_text(rc));
+        line_end(&line, t);
+    }
+    return rc;
+}
+
+static int trace_watch(struct backend *b, struct span queue, backend_signal_fn fn, void *ctx,
+                       struct backend_watch **ret)
+{
+    return backend_watch(trace_of(b)->inner, queue, fn, ctx, ret);
+}
+
+static void trace_unwatch(struct backend *b, struct backend_watch *w)
+{
+    backend_unwatch(trace_of(b)->inner, w);
+}
+
+static unsigned trace_caps(const struct backend *b)
+{
+    return backend_caps(trace_of(b)->inner);
+}
+
+static void trace_figures(const struct backend *b, struct backend_figures *ret)
+{
+    backend_figures(trace_of(b)->inner, ret);
+}
+
+static void trace_closed_cb(void *ctx)
+{
+    struct trace *t = ctx;
+    backend_closed_fn fn = t->closed_fn;
+    void *fn_ctx = t->closed_ctx;
+    fflush(t->out);
+    mem_free(t);
+    fn(fn_ctx);
+}
+
+static void trace_close(struct backend *b, backend_closed_fn fn, void *ctx)
+{
+    struct trace *t = trace_of(b);
+    t->closed_fn = fn;
+    t->closed_ctx = ctx;
+    backend_close(t->inner, trace_closed_cb, t);
+}
+
+static void forsaken_cb(void *ctx)
+{
+    (void)ctx;
+}
+
+int backend_open_trace(struct backend *inner, const struct backend_config *config, FILE *out,
+                       struct backend **ret)
+{
+    struct trace *t = mem_zalloc(sizeof *t);
+    if (!t) {
+        backend_close(inner, forsaken_cb, NULL);
+        return -ERR_NOMEM;
+    }
+    snprintf(t->kind, sizeof t->kind, "trace+%s", backend_kind(inner));
+    t->ops = (struct backend_ops){t->kind,    trace_submit,  trace_watch, trace_unwatch,
+                                  trace_caps, trace_figures, trace_close};
+    t->base.ops = &t->ops;
+    t->inner = inner;
+    t->clock = config->clock;
+    t->out = out;
+    *ret = &t->base;
+    return 0;
+}

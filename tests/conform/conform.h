@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The conformance suite: what every backend must do, one small case at a time.
+ *
+ * A case is a function that is given a struct env: a fresh, empty backend, a loop and a clock that
+ * moves only when the case moves it. EXPECT… leaves the case when something is not as it should be;
+ * whatever a case allocated belongs to its env.
+ *
+ * Profiles. Each case runs on memory, SQLite, both under the fault wrapper (late and reordered
+ * replies, spurious and late signals), under the tracing wrapper, and, unless it is marked EXACT,
+ * "lossy": replies come as OUT_UNKNOWN or OUT_UNAVAILABLE and other nodes get in between. run()
+ * then repeats ops the way backend.h prescribes. EXACT cases look at what such repeats change
+ * (counters since the start, flags of a reply, several ops in one batch). */
+#pragma once
+
+#include <setjmp.h>
+#include <stdio.h>
+
+#include "backend/backend.h"
+#include "backend/backend_impl.h"
+#include "base/arena.h"
+
+/* What a case needs beyond an empty backend. */
+#define EXACT 1u   /* not under a profile that loses answers */
+#define RESTART 2u /* keeps its jobs when it is closed and opened again */
+
+struct conform_profile {
+    const char *name;
+    bool on_disk; /* sqlite:DIR, else memory: */
+    bool traced;
+    bool faulty;
+    bool lossy;
+};
+
+struct kept_reply {
+    struct kept_reply *next;
+    struct reply *reply;
+};
+
+struct env {
+    const struct conform_profile *profile;
+    uv_loop_t loop;
+    struct clock_manual clock;
+    struct backend_config config;
+    struct fault_config faults; /* used when the profile is faulty, or once use_faults is set */
+    bool use_faults;
+    struct backend *b; /* NULL while closed */
+    char dir[64];      /* on disk */
+    FILE *trace;
+    bool lossy; /* run() repeats ops until they have an answer */
+    struct arena arena;
+    struct kept_reply *kept;
+    uint64_t next_tag, next_nonce, next_key;
+    jmp_buf leave;
+    const char *file; /* of the last EXPECT that was passed */
+    int line;
+    char why[600];
+    char broken[200]; /* a breach seen inside a callback */
+};
+
+struct conform_case {
+    const char *name; /* requirement IDs first */
+    void (*run)(struct env *e);
+    unsigned flags;                              /* EXACT, RESTART */
+    void (*configure)(struct backend_config *c); /* before the backend is opened; may be NULL */
+};
+
+struct conform_topic {
+    const struct conform_case *cases;
+    size_t count;
+};
+#define CASE(text, function, ...)                                                                  \
+    {                                                                                              \
+        .name = text, .run = function __VA_OPT__(, ) __VA_ARGS__                                   \
+    }
+#define TOPIC(name, cases) const struct conform_topic name = {cases, sizeof cases / sizeof cases[0]}
+
+extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic_token, topic_lease,
+    topic_retry, topic_move, topic_unique, topic_key, topic_queue, topic_purge, topic_bulk,
+    topic_retention, topic_query, topic_list, topic_batch, topic_watch, topic_restart, topic_fault;
+
+/* --- env.c: opening, closing, time --- */
+
+#define START_WALL_MS INT64_C(1767225600000) /* 2026-01-01T00:00:00Z */
+
+void env_init(struct env *e, const struct conform_profile *profile, uint64_t seed);
+void env_open(struct env *e);
+void env_close(struct env *e);
+void env_restart(struct env *e); /* closes and opens the same store */
+void env_done(struct env *e);    /* closes what is open; removes the directory */
+
+/* Moves both clocks, in steps short enough that no lease is given extra time, and lets the backend
+ * see each of them. */
+void advance(struct env *e, int64_t ms);
+/* The process stood still: one step, however long. */
+void stand_still(struct env *e, int64_t ms);
+/* Until the backend has seen the present time and done what it brings. */
+void settle(struct env *e);
+struct wall_time now_plus(const struct env *e, int64_t ms);
+
+/* --- asking --- */
+
+/* One op, answered. Under a lossy profile it is repeated until it has a real answer. */
+const struct reply *run(struct env *e, struct op op);
+/* Several ops in one submit, never repeated; replies[i] answers ops[i]. */
+void run_batch(struct env *e, const struct op *ops, size_t count, const struct reply **replies);
+/* The same without waiting; replies[i] is NULL until it is there. */
+struct pending;
+struct pending *submit(struct env *e, const struct op *ops, size_t count,
+                       const struct reply **replies);
+void wait_for(struct env *e, struct pending *p);
+size_t pending_left(const struct pending *p);
+
+struct watcher {
+    unsigned signals;
+    struct backend_watch *handle;
+};
+struct watcher *watch(struct env *e, const char *queue);
+/* Turns of the loop until there is a signal; false when none came. */
+bool signalled(struct env *e, struct watcher *w);
+
+/* --- expecting --- */
+
+__attribute__((noreturn, format(printf, 4, 5))) void leave_case(struct env *e, const char *file,
+                                                                int line, const char *format, ...);
+/* For helpers: names the place by the last EXPECT. */
+#define LEAVE(...) leave_case(e, NULL, 0, __VA_ARGS__)
+#define PASSED (e->file = __FILE__, e->line = __LINE__)
+#define EXPECT(condition)                                                                          \
+    ((condition) ? (void)PASSED : leave_case(e, __FILE__, __LINE__, "not true: %s", #condition))
+#define EXPECT_INT(is, should)                                                                     \
+    do {                                                                                           \
+        long long is_ = (long long)(is), should_ = (long long)(should);                            \
+        if (is_ != should_)                                                                        \
+            leave_case(e, __FILE__, __LINE__, "%s is %lld, not %lld", #is, is_, should_);          \
+        PASSED;                                                                                    \
+    } while (0)
+#define EXPECT_SPAN(is, should)                                                                    \
+    do {                                                                                           \
+        struct span is_ = (is), should_ = (should);                                                \
+        if (!span_equal(is_, should_))                                                             \
+            leave_case(e, __FILE__, __LINE__, "%s is \"%.*s\", not \"%.*s\"", #is,                 \
+                       (int)(is_.len > 80 ? 80 : is_.len), is_.at,                                 \
+                       (int)(should_.len > 80 ? 80 : should_.len), should_.at);                    \
+        PASSED;                                                                                    \
+    } while (0)
+#define EXPECT_TEXT(is, text) EXPECT_SPAN(is, span_text(text))
+#define EXPECT_OUT(answer, should)                                                                 \
+    do {                                                                                           \
+        const struct reply *answer_ = (answer);                                                    \
+        if (answer_->outcome != (should))                                                          \
+            leave_case(e, __FILE__, __LINE__, "%s: outcome %s, not %s%s%s", #answer,               \
+                       outcome_name(answer_->outcome), outcome_name(should),                       \
+                       answer_->note ? ": " : "", answer_->note ? answer_->note : "");             \
+        PASSED;                                                                                    \
+    } while (0)
+/* By get and by list: two ways to the same job. STATE_NONE: it does not exist. */
+#define EXPECT_STATE(seq, state) expect_state(e, __FILE__, __LINE__, (seq), (state))
+/* The numbers of jobs by state; those not named are 0. */
+#define EXPECT_COUNTS(queue, ...)                                                                  \
+    expect_counts(e, __FILE__, __LINE__, (queue), (struct tally){__VA_ARGS__})
+
+struct tally {
+    uint64_t scheduled, ready, running, done, dead, cancelled;
+};
+void expect_state(struct env *e, const char *file, int line, uint64_t seq, enum job_state state);
+void expect_counts(struct env *e, const char *file, int line, const char *queue,
+                   struct tally tally);
+
+/* --- client.c: short ways to say things --- */
+
+struct held { /* a job and the token it was claimed with */
+    uint64_t seq, hi;
+    struct job_token token;
+};
+
+struct op enqueue_op(const char *queue); /* with a small JSON payload */
+uint64_t put_op(struct env *e, struct op op);
+uint64_t put(struct env *e, const char *queue);
+uint64_t put_priority(struct env *e, const char *queue, int64_t priority);
+uint64_t put_delayed(struct env *e, const char *queue, int64_t delay_ms);
+uint64_t put_unique(struct env *e, const char *queue, const char *unique);
+uint64_t put_grouped(struct env *e, const char *queue, const char *group);
+
+struct op claim_op(struct env *e, const char *queue, uint32_t count); /* with bodies */
+const struct reply *claim(struct env *e, const char *queue, uint32_t count);
+struct held take(struct env *e, const char *queue); /* exactly one job */
+struct held take_for(struct env *e, const char *queue, uint32_t lease_ms);
+struct held seize(struct env *e, uint64_t seq);
+struct held held_of(const struct job_view *v);
+struct op lease_op(enum op_kind kind, struct held h);
+struct op lease_op_by_id(enum op_kind kind, uint64_t seq); /* any_token */
+const struct reply *ack(struct env *e, struct held h);
+const struct reply *fail(struct env *e, struct held h);
+const struct reply *release(struct env *e, struct held h);
+struct op job_op(enum op_kind kind, uint64_t seq);
+const struct reply *cancel(struct env *e, uint64_t seq);
+const struct reply *requeue(struct env *e, uint64_t seq);
+
+/* Where seq stands; leaves the case when it is none of them. */
+size_t index_of(struct env *e, const uint64_t *seqs, size_t count, uint64_t seq);
+
+/* NULL when there is no such job; with its body. */
+const struct job_view *get(struct env *e, uint64_t seq);
+const struct queue_view *queue_get(struct env *e, const char *queue);
+const struct reply *peek(struct env *e, const char *queue, enum job_state state, uint32_t limit);
+/* Waits until the store has passed what is known now. */
+const struct reply *list(struct env *e, struct op_list query);
+
+/* Short, exact and without jitter: lease 10 s, 3 attempts, 3 crashes, back-off 1 s, 2 s. */
+struct queue_policy test_policy(void);
+void queue_make(struct env *e, const char *queue, const struct queue_policy *policy);
+struct op queue_op(enum op_kind kind, const char *queue);
+void pause_queue(struct env *e, const char *queue, struct wall_time until);
+/* A job brought into this state; the queue must be empty of ready jobs. Its lease goes to *ret_held
+ * (may be NULL) when it ever had one. */
+uint64_t job_in(struct env *e, const char *queue, enum job_state state, struct held *ret_held);

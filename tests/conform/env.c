@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The world of one case: loop, clock, backend and its wrappers, and the way out when it fails. */
+#include "conform/conform.h"
+
+#include <dirent.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+
+#define STEP_MS 500 /* the engine takes a gap of more than a second for a stall */
+
+void leave_case(struct env *e, const char *file, int line, const char *format, ...)
+{
+    char text[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const char *at = file ? file : e->file ? e->file : "the start";
+    snprintf(e->why, sizeof e->why, "%s%s:%d: %s", file ? "" : "after ", at, file ? line : e->line,
+             text);
+    longjmp(e->leave, 1);
+}
+
+void env_init(struct env *e, const struct conform_profile *profile, uint64_t seed)
+{
+    memset(e, 0, sizeof *e);
+    e->profile = profile;
+    e->lossy = profile->lossy;
+    e->next_nonce = UINT64_C(1) << 32; /* cases use small ones */
+    CHECK(uv_loop_init(&e->loop) == 0);
+    e->clock.at = (struct now){{5000000}, {START_WALL_MS}};
+    e->config = (struct backend_config){
+        .loop = &e->loop, .clock = clock_manual(&e->clock), .seed = seed, .node = 7};
+    e->use_faults = profile->faulty;
+    e->faults = (struct fault_config){
+        .seed = seed,
+        .late_percent = 30,
+        .late_turns = 4,
+        .reorder_percent = 50,
+        .spurious_percent = 20,
+    };
+    if (profile->lossy) {
+        e->faults.unknown_done_percent = 12;
+        e->faults.unknown_undone_percent = 8;
+        e->faults.unavailable_percent = 12;
+        e->faults.meddle_percent = 25;
+        e->faults.meddling = MEDDLE_TOUCH | MEDDLE_TWICE;
+    }
+    arena_init(&e->arena);
+    if (profile->on_disk) {
+        const char *base = getenv("TMPDIR");
+        snprintf(e->dir, sizeof e->dir, "%.40s/conform.XXXXXX", base ? base : "/tmp");
+        CHECK(mkdtemp(e->dir));
+    }
+    if (profile->traced) {
+        e->trace = fopen("/dev/null", "w");
+        CHECK(e->trace);
+    }
+}
+
+static void wrap(struct env *e, struct backend *inner)
+{
+    if (e->profile->traced)
+        CHECK(backend_open_trace(inner, &e->config, e->trace, &inner) == 0);
+    if (e->use_faults)
+        CHECK(backend_open_fault(inner, &e->config, &e->faults, &inner) == 0);
+    e->b = inner;
+}
+
+void env_open(struct env *e)
+{
+    struct err_note note = {{0}};
+    struct backend *inner;
+    char url[80];
+    snprintf(url, sizeof url, e->profile->on_disk ? "sqlite:%s" : "memory:%s", e->dir);
+    int rc = backend_open(url, &e->config, &inner, &note);
+    if (rc < 0)
+        LEAVE("backend_open: %s: %s", err_name(rc), note.text);
+    wrap(e, inner);
+}
+
+static void closed_cb(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
+void env_close(struct env *e)
+{
+    if (!e->b)
+        return;
+    bool closed = false;
+    backend_close(e->b, closed_cb, &closed);
+    CHECK(!closed);
+    e->b = NULL;
+    while (!closed && uv_run(&e->loop, UV_RUN_ONCE))
+        ;
+    CHECK(closed);
+    if (e->broken[0])
+        LEAVE("%s", e->broken);
+}
+
+void env_restart(struct env *e)
+{
+    env_close(e);
+    env_open(e);
+}
+
+static void remove_tree(const char *dir)
+{
+    DIR *d = opendir(dir);
+    struct dirent *entry;
+    while (d && (entry = readdir(d))) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        char path[400];
+        snprintf(path, sizeof path, "%s/%s", dir, entry->d_name);
+        if (unlink(path) != 0)
+            remove_tree(path);
+    }
+    if (d)
+        closedir(d);
+    rmdir(dir);
+}
+
+void env_done(struct env *e)
+{
+    if (setjmp(e->leave) == 0)
+        env_close(e);
+    uv_run(&e->loop, UV_RUN_DEFAULT);
+    CHECK(uv_loop_close(&e->loop) == 0);
+    while (e->kept) {
+        struct kept_reply *k = e->kept;
+        e->kept = k->next;
+        mem_free(k->reply);
+        mem_free(k);
+    }
+    arena_done(&e->arena);
+    if (e->trace)
+        fclose(e->trace);
+    if (e->dir[0])
+        remove_tree(e->dir);
+}
+
+/* --- time --- */
+
+static void probe(struct env *e)
+{
+    run(e, queue_op(OP_QUEUE_GET, "no queue of this name"));
+}
+
+void settle(struct env *e)
+{
+    for (int i = 0; i < 3; i++)
+        probe(e);
+}
+
+void advance(struct env *e, int64_t ms)
+{
+    settle(e);
+    while (ms > 0) {
+        int64_t step = ms < STEP_MS ? ms : STEP_MS;
+        clock_manual_advance(&e->clock, step);
+        probe(e);
+        ms -= step;
+    }
+    settle(e);
+}
+
+void stand_still(struct env *e, int64_t ms)
+{
+    settle(e);
+    clock_manual_advance(&e->clock, ms);
+    settle(e);
+}
+
+struct wall_time now_plus(const struct env *e, int64_t ms)
+{
+    return (struct wall_time){e->clock.at.wall.ms + ms};
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/coverage.h"
+
+#include "base/check.h"
+#include "core/frame.h"
+#include "core/record.h"
+#include "sim/history.h"
+
+static const char *const fault_names[FAULT_COUNT] = {
+#define FAULT_ROW(name) #name,
+    FAULT_TABLE(FAULT_ROW)
+#undef FAULT_ROW
+};
+
+void coverage_add(struct coverage *to, const struct coverage *from)
+{
+    _Static_assert(sizeof(*to) % sizeof(uint64_t) == 0, "counters only");
+    uint64_t *sum = (uint64_t *)to;
+    const uint64_t *more = (const uint64_t *)from;
+    for (size_t i = 0; i < sizeof(*to) / sizeof(uint64_t); i++)
+        sum[i] += more[i];
+}
+
+void coverage_frame(struct coverage *c, struct span frame)
+{
+    struct frame f;
+    struct record r;
+    c->bytes += frame.len;
+    CHECK(frame_decode(&frame, &f) == 0);
+    while (f.body.len > 0) {
+        CHECK(record_decode(&f.body, &r) == 0);
+        if ((unsigned)r.kind < COVERAGE_RECORDS)
+            c->records[r.kind]++;
+    }
+}
+
+static void print_outcomes(const struct coverage *c, FILE *out)
+{
+    for (int k = 0; k < OP_KIND_COUNT; k++) {
+        if (k == OP_TICK)
+            continue;
+        fprintf(out, "  %-11s", op_kind_name((enum op_kind)k));
+        for (int o = 0; o < OUT_COUNT; o++)
+            if (c->outcomes[k][o])
+                fprintf(out, " %s %llu", outcome_name((enum outcome)o),
+                        (unsigned long long)c->outcomes[k][o]);
+        if (c->repeats[k])
+            fprintf(out, " (repeats %llu)", (unsigned long long)c->repeats[k]);
+        fputc('\n', out);
+    }
+}
+
+static void print_never(const struct coverage *c, FILE *out)
+{
+    fputs("  never:", out);
+    for (int o = 0; o < OUT_COUNT; o++) {
+        uint64_t sum = 0;
+        for (int k = 0; k < OP_KIND_COUNT; k++)
+            sum += c->outcomes[k][o];
+        if (sum == 0)
+            fprintf(out, " outcome:%s", outcome_name((enum outcome)o));
+    }
+    for (int k = 0; k < COVERAGE_RECORDS; k++)
+        if (record_name((enum record_kind)k) && c->records[k] == 0)
+            fprintf(out, " record:%s", record_name((enum record_kind)k));
+    for (int f = 0; f < FAULT_COUNT; f++)
+        if (c->faults[f] == 0)
+            fprintf(out, " fault:%s", fault_names[f]);
+    fputc('\n', out);
+}
+
+void coverage_print(const struct coverage *c, FILE *out)
+{
+    fprintf(out,
+            "%llu seeds, %llu requests, %llu replies, %llu jobs claimed, %llu commits, "
+            "%llu recoveries verified, %llu states compared, %.1f h of virtual time\n",
+            (unsigned long long)c->seeds, (unsigned long long)c->requests,
+            (unsigned long long)c->replies, (unsigned long long)c->jobs_claimed,
+            (unsigned long long)c->commits, (unsigned long long)c->verifies,
+            (unsigned long long)c->hashes, (double)c->virtual_ms / 3600e3);
+    print_outcomes(c, out);
+    fputs("  records:", out);
+    for (int k = 0; k < COVERAGE_RECORDS; k++)
+        if (c->records[k])
+            fprintf(out, " %s %llu", record_name((enum record_kind)k),
+                    (unsigned long long)c->records[k]);
+    fputs("\n  faults:", out);
+    for (int f = 0; f < FAULT_COUNT; f++)
+        if (c->faults[f])
+            fprintf(out, " %s %llu", fault_names[f], (unsigned long long)c->faults[f]);
+    fputc('\n', out);
+    print_never(c, out);
+}

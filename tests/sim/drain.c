@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a run: faults stop, time runs out for everything that waits for it, a worker acks all
+ * that comes, and the last reads show what is left. */
+#include <string.h>
+
+#include "base/check.h"
+#include "sim/world.h"
+
+#define DRAIN_MS (INT64_C(3600) * 1000) /* longer than any wait in a plan */
+
+static uint32_t drain_client(const struct world *w)
+{
+    return (uint32_t)w->client_count - 1;
+}
+
+/* Runs until the server has answered everything. */
+static void settle(struct world *w)
+{
+    while ((!server_idle(w) || w->clients[drain_client(w)].open > 0) && world_step(w))
+        ;
+}
+
+static void ask(struct world *w, const struct op *op)
+{
+    uint32_t number;
+    call_new(w, drain_client(w), op->kind, 1, &number)->op = *op;
+    call_send(w, number);
+}
+
+static void stop_faults(struct world *w)
+{
+    w->draining = true;
+    for (size_t i = 0; i < w->call_count; i++)
+        w->calls[i].abandoned = w->calls[i].done = true;
+    while (w->server.state != SERVER_UP && world_step(w))
+        ;
+    if (w->bad.check != CHECK_NONE)
+        return;
+    engine_accept_clock(heart_engine(w->server.heart));
+    engine_set_full(heart_engine(w->server.heart), false);
+}
+
+static void resume_queues(struct world *w)
+{
+    for (unsigned i = 0; i < w->plan.queues; i++)
+        ask(w, &(struct op){.kind = OP_PAUSE, .queue = {.name = w->queues[i]}});
+    settle(w);
+}
+
+static void claim_all(struct world *w)
+{
+    for (unsigned i = 0; i < w->plan.queues; i++) {
+        struct op op = {.kind = OP_CLAIM};
+        op.claim.queues = &w->queues[i];
+        op.claim.queue_count = 1;
+        op.claim.count = 50;
+        op.claim.lease_ms = 60000;
+        op.claim.want_body = true;
+        op.claim.nonce = ++w->nonce;
+        ask(w, &op);
+    }
+}
+
+/* Acks what the claims since entry `first` have brought; returns how many that were. */
+static size_t ack_all(struct world *w, size_t first)
+{
+    size_t acked = 0, end = w->history.count;
+    for (size_t i = first; i < end; i++) {
+        for (uint32_t n = 0; n < w->history.entries[i].reply.job_count; n++) {
+            const struct hist_entry *e = &w->history.entries[i];
+            struct op op = {.kind = OP_ACK};
+            op.lease.job.seq = e->jobs[n].job.seq;
+            op.lease.token = e->jobs[n].token;
+            ask(w, &op);
+            acked++;
+        }
+    }
+    return acked;
+}
+
+/* Claims whenever a signal says so (or, in seeds that do not trust them, time and again). */
+static void work_off(struct world *w)
+{
+    int64_t end = w->mono + DRAIN_MS;
+    uint64_t wakes = w->wake_total;
+    bool poll = !has(&w->plan, FEATURE_WAKE_ONLY);
+    for (bool more = true; w->bad.check == CHECK_NONE;) {
+        if (more) {
+            size_t first = w->history.count;
+            wakes = w->wake_total;
+            claim_all(w);
+            settle(w);
+            more = ack_all(w, first) > 0;
+            settle(w);
+        } else if (server_live(w) == 0 || w->mono > end || !world_step(w)) {
+            break;
+        }
+        more = more || w->wake_total != wakes;
+        if (!more && poll && w->event_count > 0 && w->events[0].at > w->mono)
+            more = chance(w, 20);
+    }
+}
+
+static void list_all(struct world *w)
+{
+    for (unsigned i = 0; i < w->plan.queues; i++) {
+        struct op op = {.kind = OP_LIST};
+        op.list.queue = w->queues[i];
+        op.list.limit = LIMIT_BATCH;
+        op.list.want_body = true;
+        ask(w, &op);
+    }
+    settle(w);
+}
+
+/* All in one batch, so that nothing changes between them. */
+static void last_reads(struct world *w)
+{
+    list_all(w);
+    history_event(&w->history, HIST_DRAINED, 0, world_now(w));
+    for (size_t i = 0; i < w->seq_count; i++) {
+        struct op op = {.kind = OP_GET};
+        op.job.job.seq = w->seqs[i];
+        op.job.want_body = true;
+        ask(w, &op);
+    }
+    for (unsigned i = 0; i < w->plan.queues; i++)
+        ask(w, &(struct op){.kind = OP_QUEUE_GET, .queue = {.name = w->queues[i]}});
+    settle(w);
+}
+
+void drain(struct world *w)
+{
+    stop_faults(w);
+    if (chance(w, 25) && w->bad.check == CHECK_NONE) {
+        settle(w);
+        w->coverage->faults[FAULT_CLEAN_RESTART]++;
+        server_crash(w);
+        stop_faults(w);
+    }
+    settle(w);
+    resume_queues(w);
+    work_off(w);
+    settle(w);
+    if (w->bad.check == CHECK_NONE)
+        last_reads(w);
+    if (w->bad.check == CHECK_NONE)
+        server_compare(w);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A backend that keeps no jobs: it writes down what it is asked and answers as it is told. For
+ * tests of wrappers, which must treat any backend alike.
+ *
+ * Replies and everything they point to are overwritten as soon as their callback returns, so that a
+ * wrapper which keeps a pointer is found out. */
+#pragma once
+
+#include "backend/backend_impl.h"
+
+#define FAKE_OPS_MAX 4096
+
+struct fake_pending {
+    const struct op *op;
+    backend_reply_fn fn;
+    void *ctx;
+    bool answered;
+};
+
+struct fake_backend {
+    struct backend base;
+    uv_idle_t idle;
+    struct op seen[FAKE_OPS_MAX]; /* every op taken, in order */
+    struct fake_pending pending[FAKE_OPS_MAX];
+    size_t count;
+    bool manual;    /* nothing is answered until fake_answer or close */
+    bool backwards; /* what is answered in one turn comes last first */
+    bool watching;
+    backend_signal_fn signal_fn;
+    void *signal_ctx;
+    int submit_rc; /* < 0: refuse every submit with it */
+    enum outcome outcome;
+    uint64_t tokens; /* counter of the last token given out */
+    backend_closed_fn closed_fn;
+    void *closed_ctx;
+    bool *gone; /* set when it is closed; may be NULL */
+};
+
+struct fake_backend *fake_new(uv_loop_t *loop, bool *gone);
+void fake_answer(struct fake_backend *f, size_t index); /* the index-th op that was taken */
+void fake_signal(struct fake_backend *f);               /* to the only watch, if there is one */
+size_t fake_count(const struct fake_backend *f, enum op_kind kind);

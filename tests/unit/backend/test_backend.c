@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* backend_open refuses what it cannot open with a note that says what would be right. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "backend/backend.h"
+
+static int open_url(const char *url, unsigned node, struct err_note *note)
+{
+    uv_loop_t loop; /* nothing here gets as far as using it */
+    struct clock_manual clock = {{{1}, {1}}};
+    struct backend_config config = {.loop = &loop, .clock = clock_manual(&clock), .node = node};
+    struct backend *b = NULL;
+    int rc = backend_open(url, &config, &b, note);
+    assert_null(b);
+    return rc;
+}
+
+static void refused(const char *url, const char *because)
+{
+    struct err_note note = {{0}};
+    assert_int_equal(open_url(url, 0, &note), -ERR_INVALID);
+    assert_non_null(strstr(note.text, because));
+    assert_int_equal(open_url(url, 0, NULL), -ERR_INVALID);
+}
+
+static void test_unknown_schemes(void **state)
+{
+    (void)state;
+    refused("mysql://x", "unknown backend \"mysql:\"; known are: sqlite:DIR, memory:");
+    refused("", "sqlite:DIR, memory:");
+    refused("/var/lib/holdfast", "no scheme");
+    refused(":", "unknown backend \":\"");
+    refused("SQLITE:x", "known are");
+}
+
+static void test_a_password_is_not_repeated(void **state)
+{
+    (void)state;
+    struct err_note note = {{0}};
+    assert_int_equal(open_url("mysql://me:hunter2@host/db", 0, &note), -ERR_INVALID);
+    assert_null(strstr(note.text, "hunter2"));
+}
+
+static void test_urls_that_lack_or_have_too_much(void **state)
+{
+    (void)state;
+    refused("sqlite:", "sqlite:DIR");
+    refused("memory:x", "nothing after the colon");
+}
+
+static void test_node_out_of_range(void **state)
+{
+    (void)state;
+    struct err_note note = {{0}};
+    assert_int_equal(open_url("memory:", ID_NODE_MAX + 1, &note), -ERR_INVALID);
+    assert_non_null(strstr(note.text, "node 4096"));
+}
+
+static void test_outcome_names(void **state)
+{
+    (void)state;
+    for (int o = 0; o < OUT_COUNT; o++) {
+        assert_non_null(outcome_name((enum outcome)o));
+        for (int other = 0; other < o; other++)
+            assert_string_not_equal(outcome_name((enum outcome)o),
+                                    outcome_name((enum outcome)other));
+    }
+    assert_string_equal(outcome_name(OUT_LEASE_LOST), "lease_lost");
+    assert_non_null(outcome_name((enum outcome)OUT_COUNT));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unknown_schemes),
+        cmocka_unit_test(test_a_password_is_not_repeated),
+        cmocka_unit_test(test_urls_that_lack_or_have_too_much),
+        cmocka_unit_test(test_node_out_of_range),
+        cmocka_unit_test(test_outcome_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
