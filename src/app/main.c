@@ -9,6 +9,7 @@
 
 #include "app/suggest.h"
 #include "app/version.h"
+#include "backend/local/check.h"
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -25,10 +26,20 @@ struct command {
     command_fn run;
 };
 
+static int check_command(const struct command *cmd, int argc, char **argv);
 static int version_run(const struct command *cmd, int argc, char **argv);
 static int help_run(const struct command *cmd, int argc, char **argv);
 
 static const struct command commands[] = {
+    {"check", "DIR", "look over the store in DIR while no server uses it",
+     "Reads the whole store and changes nothing. Prints a sentence for each problem, then the "
+     "jobs\n"
+     "of each queue by state, then one line with the verdict. Payloads, keys and error texts are\n"
+     "never printed.\n"
+     "\n"
+     "Exit status: 0 no problems found, 1 problems found, 2 not checked (no store in DIR, in use\n"
+     "by a server, not a store of this program or of a newer version of it).\n",
+     check_command},
     {"help", "[COMMAND]", "list the commands, or explain one",
      "Without COMMAND, lists every command with one line each.\n", help_run},
     {"version", "", "print version and commit",
@@ -83,6 +94,11 @@ static int usage_error(const struct command *cmd)
 {
     fprintf(stderr, "usage: holdfast %s%s%s\n", cmd->name, *cmd->args ? " " : "", cmd->args);
     return EXIT_USAGE;
+}
+
+static int check_command(const struct command *cmd, int argc, char **argv)
+{
+    return argc == 2 ? check_run(argv[1], stdout) : usage_error(cmd);
 }
 
 static int version_run(const struct command *cmd, int argc, char **argv)

@@ -82,7 +82,8 @@ static int chunk_add(struct heap *h, size_t slots)
 {
     if (room_for_pointer(h) != 0)
         return -ERR_NOMEM;
-    struct heap_entry *chunk = slots == CHUNK_SLOTS ? mem_pages(slots * sizeof *chunk) : mem_lines(slots * sizeof *chunk);
+    struct heap_entry *chunk =
+        slots == CHUNK_SLOTS ? mem_pages(slots * sizeof *chunk) : mem_lines(slots * sizeof *chunk);
     if (!chunk)
         return -ERR_NOMEM;
     h->chunks[h->chunk_count++] = chunk;
@@ -93,7 +94,8 @@ static int chunk_add(struct heap *h, size_t slots)
 /* Servers have many queues with few jobs, so the first chunk begins small. */
 static int first_widen(struct heap *h, size_t slots)
 {
-    struct heap_entry *wide = slots == CHUNK_SLOTS ? mem_pages(slots * sizeof *wide) : mem_lines(slots * sizeof *wide);
+    struct heap_entry *wide =
+        slots == CHUNK_SLOTS ? mem_pages(slots * sizeof *wide) : mem_lines(slots * sizeof *wide);
     if (!wide)
         return -ERR_NOMEM;
     memcpy(wide, h->chunks[0], h->room * sizeof *wide);

@@ -2,7 +2,8 @@
 /* A four-way min-heap of (order, sequence) keys.
  *
  * Entries are 16 bytes, four children share one cache line, and sifting never touches what the
- * entries stand for. The array lives in chunks of 1 MiB: it grows and shrinks without copying.
+ * entries stand for. The array lives in chunks of 2 MiB, huge pages where the
+ * kernel has them: it grows and shrinks without copying.
  * Removal is lazy: owners leave stale entries in place and call heap_scrub now and then, which
  * looks at a bounded number of entries, so that no call ever stops the loop. */
 #pragma once

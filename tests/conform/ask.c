@@ -38,6 +38,7 @@ static void reply_cb(void *ctx, const struct reply *reply)
 {
     struct pending *p = ctx;
     size_t index = (size_t)(reply->tag - p->first_tag);
+    uv_stop(&p->e->loop); /* replies may come right before the loop would wait */
     if (p->submitting) {
         breach(p->e, "a reply came from inside submit");
     } else if (reply->tag < p->first_tag || index >= p->count) {

@@ -210,6 +210,48 @@ static void success_is_durable(struct env *e)
     }
 }
 
+struct witness {
+    struct env *e;
+    uint64_t position; /* that must be durable */
+    unsigned replies, early;
+};
+
+static void witness_cb(void *ctx, const struct reply *reply)
+{
+    struct witness *w = ctx;
+    struct backend_figures f;
+    (void)reply;
+    backend_figures(w->e->b, &f);
+    w->replies++;
+    w->early += f.durable < w->position;
+    uv_stop(&w->e->loop);
+}
+
+/* HF-1: a refusal and a read tell of the first enqueue, so they wait for it, too. */
+static void tidings_are_durable(struct env *e)
+{
+    put(e, "q");
+    struct op *ops = arena_array(&e->arena, 6, sizeof *ops);
+    struct witness *w = arena_array(&e->arena, 1, sizeof *w);
+    EXPECT(ops && w);
+    ops[0] = ops[1] = ops[2] = enqueue_op("q");
+    ops[0].enqueue.extra.unique = ops[1].enqueue.extra.unique = SPAN_LITERAL("k");
+    ops[2].enqueue.extra.unique = SPAN_LITERAL("k");
+    ops[2].enqueue.unique_mode = UNIQUE_RETURN;
+    ops[3] = queue_op(OP_QUEUE_GET, "q");
+    ops[4] = claim_op(e, "q", 2); /* the second of these is not durable yet */
+    ops[5] = (struct op){.kind = OP_LIST, .list = {.limit = 10}};
+    *w = (struct witness){.e = e};
+    EXPECT_INT(backend_submit(e->b, ops, 6, witness_cb, w), 0);
+    struct backend_figures f;
+    backend_figures(e->b, &f);
+    w->position = f.position - 2; /* but for the claim's own two records */
+    while (w->replies < 6)
+        EXPECT(uv_run(&e->loop, UV_RUN_ONCE) || w->replies == 6);
+    EXPECT_INT(w->early, 0);
+    EXPECT_COUNTS("q", .running = 2);
+}
+
 static const struct conform_case cases[] = {
     CASE("a job is found by ULID, UUID and number", three_spellings),
     CASE("a wrong high half is not found", wrong_high_half, .flags = EXACT),
@@ -223,5 +265,6 @@ static const struct conform_case cases[] = {
     CASE("NOM-8 NOM-14 counts of a group", counts_of_a_group),
     CASE("figures, kind and capabilities", figures),
     CASE("HF-1 a success is on stable storage", success_is_durable),
+    CASE("HF-1 no answer before what it tells of is durable", tidings_are_durable, .flags = EXACT),
 };
 TOPIC(topic_query, cases);

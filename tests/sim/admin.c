@@ -9,8 +9,8 @@ static struct job_ref any_job(struct world *w)
     if (w->seq_count == 0 || chance(w, 2))
         return (struct job_ref){(uint64_t)between(w, 1, 1000000), 0};
     int64_t newest = (int64_t)w->seq_count - 1;
-    int64_t i = chance(w, 60) ? between(w, newest > 20 ? newest - 20 : 0, newest)
-                              : between(w, 0, newest);
+    int64_t i =
+        chance(w, 60) ? between(w, newest > 20 ? newest - 20 : 0, newest) : between(w, 0, newest);
     return (struct job_ref){w->seqs[i], 0};
 }
 
@@ -38,8 +38,8 @@ static void fill_patch(struct world *w, struct op *op)
     if (chance(w, 40)) {
         p->has_payload = true;
         p->payload_kind = PAYLOAD_BYTES;
-        p->payload = pool_text(&w->pool, "p%zu of %llu", w->call_count,
-                               (unsigned long long)p->job.seq);
+        p->payload =
+            pool_text(&w->pool, "p%zu of %llu", w->call_count, (unsigned long long)p->job.seq);
     }
 }
 

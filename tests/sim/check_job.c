@@ -4,7 +4,20 @@
 
 #include "sim/know.h"
 
-/* ---- what a view shows ---------------------------------------------------------------------------- */
+/* ---- what a view shows ----------------------------------------------------------------------- */
+
+/* One of these entries gave the job this payload, or tried to. */
+static bool patched_between(const struct checker *c, size_t from, size_t end,
+                            const struct hist_job *j)
+{
+    for (size_t i = from; j->has_body && i < end; i++) {
+        const struct hist_entry *e = &c->h->entries[i];
+        if (e->kind == HIST_OP && e->op.kind == OP_PATCH && e->op.patch.job.seq == j->job.seq &&
+            e->op.patch.has_payload && span_equal(e->op.patch.payload, j->payload))
+            return true;
+    }
+    return false;
+}
 
 struct know *check_known(struct checker *c, const struct hist_job *j)
 {
@@ -12,6 +25,9 @@ struct know *check_known(struct checker *c, const struct hist_job *j)
     if (!k) {
         struct op_enqueue like = {.queue = j->queue, .payload = j->payload};
         k = facts_bind(c, j->job.seq, &like);
+        like.payload = (struct span){NULL, 0};
+        if (!k && patched_between(c, 0, c->at, j))
+            k = facts_bind(c, j->job.seq, &like);
     }
     if (!k) {
         blame(c, CHECK_C2, j->job.seq, "job %llu was never enqueued",
@@ -30,6 +46,15 @@ struct know *check_known(struct checker *c, const struct hist_job *j)
     return k;
 }
 
+/* Bodies are read when the reply leaves. By then the job may have been given back and patched. */
+static bool patched_later(const struct checker *c, const struct hist_job *j)
+{
+    size_t end = c->at + 1;
+    while (end < c->h->count && c->h->entries[end].mono <= c->e->replied_mono)
+        end++;
+    return patched_between(c, c->at + 1, end, j);
+}
+
 void check_payload(struct checker *c, struct know *k, const struct hist_job *j)
 {
     if (!j->has_body || k->payload_count == 0)
@@ -41,11 +66,13 @@ void check_payload(struct checker *c, struct know *k, const struct hist_job *j)
             return;
         }
     }
+    if (patched_later(c, j))
+        return;
     blame(c, CHECK_C2, k->seq, "job %llu: payload of %zu bytes differs from the %zu bytes sent",
           (unsigned long long)k->seq, j->payload.len, k->payload[0].len);
 }
 
-/* ---- enqueue -------------------------------------------------------------------------------------- */
+/* ---- enqueue --------------------------------------------------------------------------------- */
 
 /* The states in which a job holds its unique key; false when that is not known. A cancelled job
  * never does, or "replace" could not be. */
@@ -232,7 +259,7 @@ void check_enqueue(struct checker *c)
     }
 }
 
-/* ---- operators' moves ----------------------------------------------------------------------------- */
+/* ---- operators' moves ------------------------------------------------------------------------ */
 
 /* The job an op names, drifted, or NULL when there is nothing to be said. */
 static struct know *subject(struct checker *c, uint64_t seq)
@@ -351,7 +378,7 @@ void check_remove(struct checker *c)
     }
 }
 
-/* ---- reads ---------------------------------------------------------------------------------------- */
+/* ---- reads ----------------------------------------------------------------------------------- */
 
 /* The lease a running job shows: the one known, or that of a claim without a reply. */
 static void view_lease(struct checker *c, struct know *k, const struct hist_job *j)
@@ -374,16 +401,17 @@ static void check_view(struct checker *c, const struct hist_job *j)
     struct know *k = check_known(c, j);
     if (!k)
         return;
-    enum check check = j->job.state == STATE_DEAD                          ? CHECK_C6
-                       : (STATE_BIT(j->job.state) & STATES_LIVE)           ? CHECK_C3
-                                                                           : CHECK_C1;
+    enum check check = j->job.state == STATE_DEAD                ? CHECK_C6
+                       : (STATE_BIT(j->job.state) & STATES_LIVE) ? CHECK_C3
+                                                                 : CHECK_C1;
     if (!state_possible(c, k, STATE_BIT(j->job.state), check, state_name(j->job.state)))
         return;
     narrow(c, k, STATE_BIT(j->job.state));
     bool counts = j->job.failures >= k->fail_min && j->job.failures <= k->fail_max &&
                   j->job.crashes >= k->crash_min && j->job.crashes <= k->crash_max;
     if (!counts)
-        blame(c, CHECK_C6, k->seq, "job %llu shows %u failures and %u crashes, expected %u…%u, %u…%u",
+        blame(c, CHECK_C6, k->seq,
+              "job %llu shows %u failures and %u crashes, expected %u…%u, %u…%u",
               (unsigned long long)k->seq, j->job.failures, j->job.crashes, k->fail_min, k->fail_max,
               k->crash_min, k->crash_max);
     k->fail_min = k->fail_max = j->job.failures;
@@ -433,10 +461,8 @@ static bool sent_later(const struct checker *c, const struct hist_job *j)
         if (e->op.kind == OP_ENQUEUE && span_equal(e->op.enqueue.queue, j->queue) &&
             (!j->has_body || span_equal(e->op.enqueue.payload, j->payload)))
             return true;
-        if (e->op.kind == OP_PATCH && e->op.patch.job.seq == j->job.seq)
-            return true;
     }
-    return false;
+    return patched_later(c, j);
 }
 
 /* A page comes from the store at the time of reading, so states are not compared. */

@@ -4,7 +4,7 @@
 
 #include "sim/know.h"
 
-/* ---- claims --------------------------------------------------------------------------------------- */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 /* Which promise it breaks to hand out a job that cannot be ready. */
 static enum check blame_for(unsigned can)
@@ -23,8 +23,7 @@ static void check_counts(struct checker *c, struct know *k, const struct job *j)
     bool ok = j->failures >= k->fail_min && j->failures <= k->fail_max &&
               j->crashes >= k->crash_min && j->crashes <= k->crash_max;
     if (!ok)
-        blame(c, CHECK_C6,
-              k->seq, "job %llu: failures %u, crashes %u, expected %u…%u and %u…%u",
+        blame(c, CHECK_C6, k->seq, "job %llu: failures %u, crashes %u, expected %u…%u and %u…%u",
               (unsigned long long)k->seq, j->failures, j->crashes, k->fail_min, k->fail_max,
               k->crash_min, k->crash_max);
     k->fail_min = k->fail_max = j->failures;
@@ -91,7 +90,8 @@ static bool better(const struct know *k, const struct job *j)
     return k->priority != j->priority ? k->priority > j->priority : k->seq < j->seq;
 }
 
-/* Nothing that is surely ready may come after the last job taken, or be left when there was room. */
+/* Nothing that is surely ready may come after the last job taken, or be left when there was room.
+ */
 static void check_order(struct checker *c)
 {
     const struct op_claim *op = &c->e->op.claim;
@@ -126,8 +126,7 @@ static void claim_silently(struct checker *c)
     const struct op_claim *op = &c->e->op.claim;
     for (size_t i = 0; i < c->facts.job_count; i++) {
         struct know *k = &c->facts.jobs[i];
-        if (op->one.seq ? k->seq != op->one.seq
-                        : !claim_names(op, c->facts.queues[k->queue].name))
+        if (op->one.seq ? k->seq != op->one.seq : !claim_names(op, c->facts.queues[k->queue].name))
             continue;
         drift(c, k);
         unsigned from =
@@ -157,7 +156,7 @@ void check_claim(struct checker *c)
         check_order(c);
 }
 
-/* ---- ack, fail, extend, release ------------------------------------------------------------------- */
+/* ---- ack, fail, extend, release -------------------------------------------------------------- */
 
 static void count_failure(struct know *k, bool sure)
 {

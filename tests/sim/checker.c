@@ -7,11 +7,11 @@
  * may have become due, expired or been pruned, bulk actions under way).
  *
  * Crashes. The entry of a crash says which position had become durable. Undone are: claims past it
- * (their replies may leave early), replies marked as relaxed past it, and requests past it that were
- * not answered. Everything else that was answered counts as having happened, durable or not; that is
- * the promise under test. The entries since the last boot are read twice: first with everything in
- * effect, as the living server saw it, then, at the crash, again without what was undone, as the
- * next boot must see it.
+ * (their replies may leave early), replies marked as relaxed past it, and requests past it that
+ * were not answered. Everything else that was answered counts as having happened, durable or not;
+ * that is the promise under test. The entries since the last boot are read twice: first with
+ * everything in effect, as the living server saw it, then, at the crash, again without what was
+ * undone, as the next boot must see it.
  *
  *      sees                                             does not see
  *  C1  a confirmed job that is answered as not found,   a job lost and never asked for again: the
@@ -51,12 +51,12 @@
 #include "sim/know.h"
 
 static const char *const check_names[CHECK_COUNT] = {
-    [CHECK_NONE] = "none",     [CHECK_C1] = "C1",         [CHECK_C2] = "C2",
-    [CHECK_C3] = "C3",         [CHECK_C4] = "C4",         [CHECK_C5] = "C5",
-    [CHECK_C6] = "C6",         [CHECK_C7] = "C7",         [CHECK_C8] = "C8",
-    [CHECK_C9] = "C9",         [CHECK_C10] = "C10",       [CHECK_VERIFY] = "verify",
-    [CHECK_REPLAY] = "replay", [CHECK_MODEL] = "model",   [CHECK_MEMORY] = "memory",
-    [CHECK_DRIVER] = "driver",
+    [CHECK_NONE] = "none",     [CHECK_C1] = "C1",          [CHECK_C2] = "C2",
+    [CHECK_C3] = "C3",         [CHECK_C4] = "C4",          [CHECK_C5] = "C5",
+    [CHECK_C6] = "C6",         [CHECK_C7] = "C7",          [CHECK_C8] = "C8",
+    [CHECK_C9] = "C9",         [CHECK_C10] = "C10",        [CHECK_VERIFY] = "verify",
+    [CHECK_REPLAY] = "replay", [CHECK_MODEL] = "model",    [CHECK_MEMORY] = "memory",
+    [CHECK_DRIVER] = "driver", [CHECK_DIED] = "assertion",
 };
 
 const char *check_name(enum check c)

@@ -25,6 +25,7 @@ enum check {
     CHECK_MODEL,  /* the engine and the model disagree */
     CHECK_MEMORY, /* an op refused for lack of memory changed something */
     CHECK_DRIVER, /* a call failed that must not */
+    CHECK_DIED,   /* the process died: an assertion, a sanitizer */
     CHECK_COUNT
 };
 

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "sim/world.h"
 
-/* ---- calls ---------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 struct call *call_new(struct world *w, uint32_t client, enum op_kind kind, unsigned sends_max,
                       uint32_t *ret)
@@ -32,7 +32,7 @@ void call_send(struct world *w, uint32_t number)
         schedule(w, net, EVENT_ARRIVE, number, 0);
     if (!w->draining && p->duplicate_percent && chance(w, p->duplicate_percent)) {
         w->coverage->faults[FAULT_REQUEST_TWICE]++;
-        schedule(w, between(w, 0, p->late_ms), EVENT_ARRIVE, number, 0);
+        schedule(w, between(w, 0, chance(w, 50) ? 20 : p->late_ms), EVENT_ARRIVE, number, 0);
     }
     int64_t patience = w->draining ? 100000 : between(w, 100, 1500) + p->commit_ms;
     schedule(w, patience, EVENT_TIMEOUT, number, call->sends);
@@ -92,7 +92,7 @@ struct span any_queue(struct world *w)
     return w->queues[between(w, 0, w->plan.queues - 1)];
 }
 
-/* ---- producers ------------------------------------------------------------------------------------ */
+/* ---- producers ------------------------------------------------------------------------------- */
 
 static struct span make_payload(struct world *w, uint32_t number)
 {
@@ -147,6 +147,12 @@ static void choose_keys(struct world *w, uint32_t number, struct op_enqueue *op)
         op->extra.unique =
             pool_text(&w->pool, "u%lld", (long long)between(w, 1, (int64_t)p->keys_in_use));
         op->unique_mode = (uint8_t)between(w, UNIQUE_QUEUE_DEFAULT, UNIQUE_REPLACE);
+        if (w->last_unique.len && chance(w, 40)) { /* soon after the first: still being written */
+            op->extra.unique = w->last_unique;
+            op->queue = w->last_unique_queue;
+        }
+        w->last_unique = op->extra.unique;
+        w->last_unique_queue = op->queue;
     }
     if (has(p, FEATURE_GROUPS) && chance(w, 50))
         op->extra.group = pool_text(&w->pool, "g%lld", (long long)between(w, 1, 3));
@@ -180,7 +186,7 @@ static void enqueue(struct world *w, uint32_t client)
     call_send(w, number);
 }
 
-/* ---- workers -------------------------------------------------------------------------------------- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
 static void choose_queues(struct world *w, struct op_claim *op)
 {
@@ -211,10 +217,11 @@ static void claim(struct world *w, uint32_t client)
         op->lease_ms = (uint32_t)between(w, LIMIT_LEASE_MS_MIN, w->plan.lease_ms);
     if (chance(w, 50))
         op->worker = pool_text(&w->pool, "w%u", client);
+    if (chance(w, 1))
+        op->lease_ms = 1; /* too short: refused */
     op->bound = has(&w->plan, FEATURE_BOUND) && chance(w, 50);
     op->want_body = !chance(w, 5);
     op->nonce = ++w->nonce;
-    w->clients[client].wake_mark = w->wake_total;
     call_send(w, number);
 }
 
@@ -323,12 +330,7 @@ void client_task(struct world *w, uint32_t task)
         schedule(w, between(w, 0, 3 * (int64_t)w->tasks[task].lease_ms), EVENT_TASK, task, 0);
 }
 
-/* ---- what clients do ------------------------------------------------------------------------------ */
-
-static void work(struct world *w, uint32_t client)
-{
-    claim(w, client);
-}
+/* ---- what clients do ------------------------------------------------------------------------- */
 
 void client_act(struct world *w, uint32_t client)
 {
@@ -340,7 +342,7 @@ void client_act(struct world *w, uint32_t client)
             enqueue(w, client);
         break;
     case ROLE_WORKER:
-        work(w, client);
+        claim(w, client);
         break;
     case ROLE_ADMIN:
         admin_act(w, client);
@@ -351,10 +353,8 @@ void client_act(struct world *w, uint32_t client)
     }
 }
 
-void client_wake(struct world *w, struct span queue)
+void client_wake(struct world *w)
 {
-    for (unsigned i = 0; i < PLAN_QUEUES; i++)
-        w->wakes[i] += span_equal(w->queues[i], queue);
     w->wake_total++;
     for (uint32_t i = 0; i < w->client_count; i++) {
         if (!w->clients[i].parked)

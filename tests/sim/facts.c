@@ -146,7 +146,7 @@ struct know *facts_bind(struct checker *c, uint64_t seq, const struct op_enqueue
     return k;
 }
 
-/* ---- wall clock ----------------------------------------------------------------------------------- */
+/* ---- wall clock ------------------------------------------------------------------------------ */
 
 void wall_set(struct checker *c, int64_t mono, int64_t wall)
 {
@@ -183,7 +183,7 @@ int64_t wall_low(const struct checker *c, int64_t from, int64_t upto)
     return wall_extreme(c, from, upto, false);
 }
 
-/* ---- widening ------------------------------------------------------------------------------------- */
+/* ---- widening -------------------------------------------------------------------------------- */
 
 struct know_rules rules_for(struct checker *c, const struct know *k)
 {

@@ -6,17 +6,28 @@
 #include "base/check.h"
 
 static const char *const op_names[OP_KIND_COUNT] = {
-    [OP_ENQUEUE] = "enqueue",         [OP_CLAIM] = "claim",
-    [OP_ACK] = "ack",                 [OP_FAIL] = "fail",
-    [OP_EXTEND] = "extend",           [OP_RELEASE] = "release",
-    [OP_RELEASE_CLAIM] = "unclaim",   [OP_CANCEL] = "cancel",
-    [OP_REQUEUE] = "requeue",         [OP_PATCH] = "patch",
-    [OP_REMOVE] = "remove",           [OP_QUEUE_PUT] = "queue_put",
-    [OP_QUEUE_DELETE] = "queue_drop", [OP_QUEUE_GET] = "queue_get",
-    [OP_QUEUE_LIST] = "queue_list",   [OP_PAUSE] = "pause",
-    [OP_PURGE] = "purge",             [OP_BULK] = "bulk",
-    [OP_GET] = "get",                 [OP_PEEK] = "peek",
-    [OP_LIST] = "list",               [OP_TICK] = "tick",
+    [OP_ENQUEUE] = "enqueue",
+    [OP_CLAIM] = "claim",
+    [OP_ACK] = "ack",
+    [OP_FAIL] = "fail",
+    [OP_EXTEND] = "extend",
+    [OP_RELEASE] = "release",
+    [OP_RELEASE_CLAIM] = "unclaim",
+    [OP_CANCEL] = "cancel",
+    [OP_REQUEUE] = "requeue",
+    [OP_PATCH] = "patch",
+    [OP_REMOVE] = "remove",
+    [OP_QUEUE_PUT] = "queue_put",
+    [OP_QUEUE_DELETE] = "queue_drop",
+    [OP_QUEUE_GET] = "queue_get",
+    [OP_QUEUE_LIST] = "queue_list",
+    [OP_PAUSE] = "pause",
+    [OP_PURGE] = "purge",
+    [OP_BULK] = "bulk",
+    [OP_GET] = "get",
+    [OP_PEEK] = "peek",
+    [OP_LIST] = "list",
+    [OP_TICK] = "tick",
 };
 
 const char *op_kind_name(enum op_kind kind)
@@ -132,7 +143,7 @@ void history_event(struct history *h, enum hist_kind kind, uint64_t position, st
     h->hash = trace_hash_number(h->hash, position);
 }
 
-/* ---- printing ----------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static void print_subject(const struct op *op, FILE *out)
 {
@@ -159,9 +170,10 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_FAIL:
     case OP_EXTEND:
     case OP_RELEASE:
-        fprintf(out, " job=%llu lease=%u token=%u-%llu%s%s", (unsigned long long)op->lease.job.seq, op->lease.lease_ms,
-                op->lease.token.epoch, (unsigned long long)op->lease.token.counter,
-                op->lease.any_token ? " any" : "", op->lease.lost ? " lost" : "");
+        fprintf(out, " job=%llu lease=%u token=%u-%llu%s%s", (unsigned long long)op->lease.job.seq,
+                op->lease.lease_ms, op->lease.token.epoch,
+                (unsigned long long)op->lease.token.counter, op->lease.any_token ? " any" : "",
+                op->lease.lost ? " lost" : "");
         break;
     case OP_CANCEL:
     case OP_REQUEUE:
@@ -227,8 +239,8 @@ void history_print(const struct history *h, size_t entry, FILE *out)
         [HIST_WALL] = "wall", [HIST_DRAINED] = "drained",
     };
     const struct hist_entry *e = &h->entries[entry];
-    fprintf(out, "%5zu %8lld ms wall %lld pos %llu ", entry, (long long)e->mono,
-            (long long)e->wall, (unsigned long long)e->position);
+    fprintf(out, "%5zu %8lld ms wall %lld pos %llu ", entry, (long long)e->mono, (long long)e->wall,
+            (unsigned long long)e->position);
     if (e->kind != HIST_OP) {
         fprintf(out, "== %s\n", kinds[e->kind]);
         return;

@@ -6,7 +6,8 @@
  * of the faults. There is one submitter, so requests take effect in the order of their entries.
  *
  * `mono` is the simulation's own time, which runs on through crashes and stalls; `wall` is what the
- * server's wall clock showed. Spans point into the history's pool or to memory that lives longer. */
+ * server's wall clock showed. Spans point into the history's pool or to memory that lives longer.
+ */
 #pragma once
 
 #include <stdbool.h>

@@ -109,8 +109,8 @@ void facts_copy(struct facts *to, const struct facts *from);
 struct know_queue *facts_queue(struct checker *c, struct span name, uint32_t *ret_index);
 struct know *facts_job(struct checker *c, uint64_t seq); /* NULL = not seen yet */
 struct know *facts_new(struct checker *c, uint64_t seq, size_t made);
-/* A job is named that is not known: finds the enqueue without a reply that made it. What is empty in
- * `like` matches everything; when more than one fits, the job is vague. NULL: nothing fits. */
+/* A job is named that is not known: finds the enqueue without a reply that made it. What is empty
+ * in `like` matches everything; when more than one fits, the job is vague. NULL: nothing fits. */
 struct know *facts_bind(struct checker *c, uint64_t seq, const struct op_enqueue *like);
 /* Adds the states that time and bulk actions may have led to. */
 void drift(struct checker *c, struct know *k);

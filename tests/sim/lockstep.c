@@ -16,7 +16,7 @@
 #include "sim/pool.h"
 
 #define STEPS_A_SEED 600
-#define VERIFY_EVERY 1
+#define VERIFY_EVERY 20
 #define TICKS_MAX 100
 
 struct lockstep {
@@ -55,7 +55,7 @@ static void disagree(struct lockstep *l, const char *format, ...)
         history_print_job(&l->history, l->seq_blamed, l->history.count - 1, 14, stderr);
 }
 
-/* ---- comparing ------------------------------------------------------------------------------------ */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 #define SAME(field, a, b)                                                                          \
     do {                                                                                           \
@@ -183,7 +183,7 @@ static void same_reply(struct lockstep *l, const struct reply *got, struct model
         same_counts(l, want, &got->queues[0].counts);
 }
 
-/* ---- steps ---------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static void store_frame(struct lockstep *l)
 {
@@ -356,7 +356,7 @@ static void step(struct lockstep *l)
     }
 }
 
-/* ---- a run ---------------------------------------------------------------------------------------- */
+/* ---- a run ----------------------------------------------------------------------------------- */
 
 static void start(struct lockstep *l)
 {

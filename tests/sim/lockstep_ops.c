@@ -23,12 +23,12 @@ static struct job_ref any_job(struct ops_source *s)
     if (s->seq_count == 0 || chance(s, 2))
         return (struct job_ref){(uint64_t)between(s, 1, 100000), 0};
     int64_t newest = s->seq_count - 1;
-    int64_t i = chance(s, 70) ? between(s, newest > 12 ? newest - 12 : 0, newest)
-                              : between(s, 0, newest);
+    int64_t i =
+        chance(s, 70) ? between(s, newest > 12 ? newest - 12 : 0, newest) : between(s, 0, newest);
     return (struct job_ref){s->seqs[i], 0};
 }
 
-/* ---- one filler an operation ---------------------------------------------------------------------- */
+/* ---- one filler an operation ----------------------------------------------------------------- */
 
 static void fill_enqueue(struct ops_source *s, struct op *o, struct now now)
 {
@@ -58,8 +58,8 @@ static void fill_enqueue(struct ops_source *s, struct op *o, struct now now)
     if (has(p, FEATURE_GROUPS) && chance(s, 50))
         op->extra.group = pool_text(&s->pool, "g%lld", (long long)between(s, 1, 3));
     if (has(p, FEATURE_KEYS) && chance(s, 50)) {
-        op->idempotency_key =
-            pool_text(&s->pool, "k%lld", (long long)between(s, s->keys > 8 ? s->keys - 8 : 0, s->keys));
+        op->idempotency_key = pool_text(
+            &s->pool, "k%lld", (long long)between(s, s->keys > 8 ? s->keys - 8 : 0, s->keys));
         op->fingerprint = chance(s, 90) ? 1 : 2;
         s->keys += chance(s, 50);
     }
@@ -135,8 +135,8 @@ static void fill_lease(struct ops_source *s, struct op *o, struct now now)
 static void fill_release_claim(struct ops_source *s, struct op *o, struct now now)
 {
     (void)now;
-    o->release_claim.nonce = (uint64_t)between(s, s->nonce > 10 ? (int64_t)s->nonce - 10 : 0,
-                                               (int64_t)s->nonce + 1);
+    o->release_claim.nonce =
+        (uint64_t)between(s, s->nonce > 10 ? (int64_t)s->nonce - 10 : 0, (int64_t)s->nonce + 1);
 }
 
 static void fill_job(struct ops_source *s, struct op *o, struct now now)

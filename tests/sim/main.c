@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "sim/lockstep.h"
-#include "sim/planted.h"
 #include "sim/run.h"
 #include "sim/suite.h"
 
@@ -135,6 +134,8 @@ int main(int argc, char **argv)
             return usage();
         i += used;
     }
+    if (q.what == DO_SEEDS && q.many.count == 0 && q.many.minutes <= 0)
+        return usage();
     switch (q.what) {
     case DO_SEED:
         return one(&q);
@@ -143,7 +144,7 @@ int main(int argc, char **argv)
     case DO_MODEL:
         return model(&q);
     case DO_PLANTED:
-        return planted_run(stdout) ? 0 : 1;
+        return suite_planted();
     case DO_SELF:
         return suite_self();
     case DO_SUITE:

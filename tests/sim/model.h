@@ -3,7 +3,8 @@
  *
  * Arrays and linear scans; no records, no indexes, no slices. Written from the headers, to be
  * compared with the engine step by step. It takes two things from the engine that the headers leave
- * open, after checking what they do say: the tokens (they must rise) and the sequences (likewise). */
+ * open, after checking what they do say: the tokens (they must rise) and the sequences (likewise).
+ */
 #pragma once
 
 #include <stdbool.h>

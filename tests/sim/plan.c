@@ -88,11 +88,10 @@ static void draw_sizes(struct plan *p, struct random *r)
     p->lease_ms = random_between(r, 150, random_chance(r, 50) ? 600 : 8000);
     p->keys_in_use = (unsigned)random_between(r, 1, 12);
     p->claim_count = (unsigned)random_between(r, 1, 8);
-    p->capacity = has(p, FEATURE_CAPACITY) && random_chance(r, 40)
-                      ? (uint64_t)random_between(r, 5, 40)
-                      : 0;
-    p->key_ttl_ms = has(p, FEATURE_SHORT_KEYS) ? (uint64_t)random_between(r, 200, 5000)
-                                               : 24 * 3600 * 1000;
+    p->capacity =
+        has(p, FEATURE_CAPACITY) && random_chance(r, 40) ? (uint64_t)random_between(r, 5, 40) : 0;
+    p->key_ttl_ms =
+        has(p, FEATURE_SHORT_KEYS) ? (uint64_t)random_between(r, 200, 5000) : 24 * 3600 * 1000;
     p->keys_max = has(p, FEATURE_SHORT_KEYS) ? (uint64_t)random_between(r, 10, 200) : 1000000;
     p->cache_bytes = has(p, FEATURE_SMALL_CACHE) ? (random_chance(r, 40) ? 0 : 2000) : 1 << 20;
     p->seq_block = (uint32_t)random_between(r, 1, 64);

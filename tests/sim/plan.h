@@ -87,14 +87,14 @@ struct plan {
     struct queue_policy policy; /* for queues made by the first enqueue */
     struct queue_policy policies[PLAN_QUEUES];
     unsigned queues, producers, workers, admins;
-    unsigned calls;        /* requests before the drain */
-    int64_t think_ms;      /* between a client's requests, at most */
-    int64_t net_ms;        /* one way, at most */
-    int64_t commit_ms;     /* of one commit, at most */
-    int64_t late_ms;       /* a repeated request may come that much later */
-    int64_t lease_ms;      /* typical lease */
-    int64_t crash_ms;      /* mean time between crashes */
-    int64_t wall_jump_ms;  /* at most */
+    unsigned calls;       /* requests before the drain */
+    int64_t think_ms;     /* between a client's requests, at most */
+    int64_t net_ms;       /* one way, at most */
+    int64_t commit_ms;    /* of one commit, at most */
+    int64_t late_ms;      /* a repeated request may come that much later */
+    int64_t lease_ms;     /* typical lease */
+    int64_t crash_ms;     /* mean time between crashes */
+    int64_t wall_jump_ms; /* at most */
     unsigned lost_percent, duplicate_percent;
     unsigned keys_in_use; /* different unique keys a queue */
     unsigned claim_count;

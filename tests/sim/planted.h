@@ -2,9 +2,8 @@
 /* Planted defects: proof that the checks see what they are for. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdio.h>
+#include "sim/suite.h"
 
-/* Switches on each defect of defects.h in turn and runs seeds until a check of the history finds it.
- * Prints a line for each. True when all were caught. Needs a build with HF_TEST_HOOKS. */
-bool planted_run(FILE *out);
+/* Switches on each defect of defects.h in turn and runs seeds, without engine_verify, until a check
+ * finds it; one case a defect. Needs a build with HF_TEST_HOOKS. */
+void planted_cases(selftest_fn *fn, void *ctx);

@@ -16,14 +16,14 @@
 #define SQLITE_EVERY 50
 #define FAILURES_MAX 5 /* of one process, then it stops */
 
-/* ---- one seed ------------------------------------------------------------------------------------- */
+/* ---- one seed -------------------------------------------------------------------------------- */
 
 static void print_repeat(uint64_t seed, const struct plan *p, const struct run_options *o)
 {
     fprintf(stderr, "repeat with: sim --seed %llu%s", (unsigned long long)seed,
-            p->sqlite    ? " --store sqlite"
-            : o->memory  ? " --store memory"
-                         : "");
+            p->sqlite   ? " --store sqlite"
+            : o->memory ? " --store memory"
+                        : "");
     if (o->defects)
         fprintf(stderr, " --defects %u", o->defects);
 }
@@ -60,7 +60,6 @@ bool run_seed(uint64_t seed, const struct run_options *options, bool quiet,
     slab_chunks_of((size_t)16 << 10);
 #endif
     world_init(w, &plan, &random, coverage);
-    w->trace = options->trace;
     bool machine = world_run(w);
     bool history = checker_run(&w->history, &v);
     if (history && !machine)
@@ -81,7 +80,7 @@ bool run_seed(uint64_t seed, const struct run_options *options, bool quiet,
     return v.check == CHECK_NONE;
 }
 
-/* ---- many ----------------------------------------------------------------------------------------- */
+/* ---- many ------------------------------------------------------------------------------------ */
 
 struct shared {
     struct coverage coverage[JOBS_MAX];
@@ -164,8 +163,8 @@ static uint64_t reap(const struct run_many *m, struct shared *s, const pid_t *pi
 
 uint64_t run_seeds(const struct run_many *many, struct coverage *ret)
 {
-    struct shared *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                            -1, 0);
+    struct shared *s =
+        mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(s != MAP_FAILED && many->jobs > 0 && many->jobs <= JOBS_MAX);
     pid_t pids[JOBS_MAX];
     double start = seconds();
@@ -203,7 +202,6 @@ enum check run_apart(uint64_t seed, const struct run_options *options)
     int status;
     while (waitpid(pid, &status, 0) < 0)
         ;
-    return WIFEXITED(status) && WEXITSTATUS(status) < CHECK_COUNT
-               ? (enum check)WEXITSTATUS(status)
-               : CHECK_DRIVER;
+    return WIFEXITED(status) && WEXITSTATUS(status) < CHECK_COUNT ? (enum check)WEXITSTATUS(status)
+                                                                  : CHECK_DIED;
 }

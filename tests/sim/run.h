@@ -35,5 +35,5 @@ struct run_many {
 uint64_t run_seeds(const struct run_many *many, struct coverage *ret);
 
 /* Runs the seed in a process of its own, quietly: the check that failed, CHECK_NONE when none did,
- * CHECK_DRIVER when the process died. */
+ * CHECK_DIED when the process died. */
 enum check run_apart(uint64_t seed, const struct run_options *options);

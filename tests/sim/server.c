@@ -20,7 +20,7 @@ static struct engine *engine_of(struct world *w)
     return heart_engine(w->server.heart);
 }
 
-/* ---- disk ----------------------------------------------------------------------------------------- */
+/* ---- disk ------------------------------------------------------------------------------------ */
 
 static void start_commit(struct world *w)
 {
@@ -59,7 +59,7 @@ void server_apply(struct world *w)
         schedule(w, between(w, 1, 4000), EVENT_APPLY, 0, 0);
 }
 
-/* ---- what the heart calls ------------------------------------------------------------------------- */
+/* ---- what the heart calls -------------------------------------------------------------------- */
 
 static void frame_cb(void *ctx, struct span frame, uint64_t last)
 {
@@ -84,8 +84,8 @@ static void reply_cb(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct 
 
 static void wake_cb(void *ctx, uint32_t queue)
 {
-    struct world *w = ctx;
-    client_wake(w, engine_queue_name(engine_of(w), queue));
+    (void)queue;
+    client_wake(ctx);
 }
 
 static void read_cb(void *ctx, void *request, const uint64_t *seqs, size_t count,
@@ -140,11 +140,12 @@ void server_read(struct world *w, size_t number)
         if (rc < 0)
             world_blame(w, CHECK_DRIVER, "reading the store: %s", err_text(rc));
     }
-    heart_bodies(w->server.heart, read.request, bodies, read.list ? &page : NULL, rc, server_now(w));
+    heart_bodies(w->server.heart, read.request, bodies, read.list ? &page : NULL, rc,
+                 server_now(w));
     arena_done(&arena);
 }
 
-/* ---- start ---------------------------------------------------------------------------------------- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
 static void configure(const struct world *w, struct engine_config *c)
 {
@@ -233,7 +234,7 @@ void server_start(struct world *w)
     start_commit(w);
 }
 
-/* ---- serving -------------------------------------------------------------------------------------- */
+/* ---- serving --------------------------------------------------------------------------------- */
 
 bool server_stalled(struct world *w, const struct event *e)
 {
@@ -413,7 +414,7 @@ void server_commit(struct world *w)
     turn_soon(w);
 }
 
-/* ---- crash ---------------------------------------------------------------------------------------- */
+/* ---- crash ----------------------------------------------------------------------------------- */
 
 static void drop_process(struct world *w)
 {
@@ -453,7 +454,7 @@ void server_stop(struct world *w)
     vec_free(s->reads);
 }
 
-/* ---- looking at it -------------------------------------------------------------------------------- */
+/* ---- looking at it --------------------------------------------------------------------------- */
 
 bool server_idle(struct world *w)
 {

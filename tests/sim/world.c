@@ -10,7 +10,7 @@
 #define EVENTS_MAX 200000
 #define WALL_START INT64_C(1760000000000)
 
-/* ---- small things --------------------------------------------------------------------------------- */
+/* ---- small things ---------------------------------------------------------------------------- */
 
 void world_blame(struct world *w, enum check check, const char *format, ...)
 {
@@ -39,7 +39,7 @@ int64_t between(struct world *w, int64_t low, int64_t high)
     return low >= high ? low : random_between(&w->random, low, high);
 }
 
-/* ---- events --------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static bool sooner(const struct event *a, const struct event *b)
 {
@@ -72,7 +72,7 @@ static struct event next_event(struct world *w)
     return first;
 }
 
-/* ---- faults --------------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 static void next_fault(struct world *w, enum event_kind kind, int64_t mean_ms)
 {
@@ -131,7 +131,7 @@ static void fault_full(struct world *w, bool full)
     }
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static void handle(struct world *w, const struct event *e)
 {
@@ -209,7 +209,7 @@ bool world_step(struct world *w)
     return w->bad.check == CHECK_NONE;
 }
 
-/* ---- a run ---------------------------------------------------------------------------------------- */
+/* ---- a run ----------------------------------------------------------------------------------- */
 
 void world_init(struct world *w, const struct plan *plan, const struct random *random,
                 struct coverage *coverage)
@@ -281,7 +281,8 @@ bool world_run(struct world *w)
     c->seeds++;
     for (int f = 0; f < FEATURE_COUNT; f++)
         c->features[f] += has(&w->plan, (enum feature)f);
-    if (disk_open(&w->server.disk, w->plan.seed + 1, w->plan.sqlite, world_now(w).wall, &note) < 0) {
+    if (disk_open(&w->server.disk, w->plan.seed + 1, w->plan.sqlite, world_now(w).wall, &note) <
+        0) {
         world_blame(w, CHECK_DRIVER, "store: %s", note.text);
         return false;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulated world: virtual time, a network, a server with its disk, clients.
  *
- * Everything that happens is an event in one heap, ordered by (time, order of scheduling), and every
- * choice comes from one random generator, so a seed decides everything. */
+ * Everything that happens is an event in one heap, ordered by (time, order of scheduling), and
+ * every choice comes from one random generator, so a seed decides everything. */
 #pragma once
 
 #include "backend/local/heart.h"
@@ -44,9 +44,8 @@ enum role { ROLE_PRODUCER, ROLE_WORKER, ROLE_ADMIN, ROLE_DRAIN, ROLE_COUNT };
 
 struct client {
     enum role role;
-    uint32_t open;      /* calls without an answer that it waits for */
-    bool parked;        /* worker: waits for a job */
-    uint64_t wake_mark; /* wake-ups seen when it last claimed */
+    uint32_t open; /* calls without an answer that it waits for */
+    bool parked;   /* worker: waits for a job */
 };
 
 /* A request: sent at least once, perhaps several times; its op stays for the whole run. */
@@ -92,7 +91,6 @@ struct server {
     uint64_t timer; /* number of the valid one */
     struct server_read *reads;
     size_t read_count, read_room;
-    bool boot_frame; /* the boot's frame is not durable yet */
 };
 
 struct world {
@@ -102,7 +100,6 @@ struct world {
     struct history history;
     struct coverage *coverage;
     struct violation bad; /* found by the machine itself */
-    FILE *trace;          /* NULL = silent */
 
     int64_t mono;
     int64_t wall_offset;
@@ -120,15 +117,16 @@ struct world {
     uint64_t *seqs; /* of jobs seen in replies */
     size_t seq_count, seq_room;
     struct span queues[PLAN_QUEUES];
-    uint64_t wakes[PLAN_QUEUES]; /* signals, by queue */
     uint64_t wake_total;
     bool draining;
     uint64_t nonce;
     uint32_t last_keyed; /* a call with an idempotency key */
+    struct span last_unique, last_unique_queue;
 };
 
 /* world.c */
-bool world_run(struct world *w); /* true: nothing wrong so far; the history is still to be checked */
+bool world_run(
+    struct world *w); /* true: nothing wrong so far; the history is still to be checked */
 void world_init(struct world *w, const struct plan *plan, const struct random *random,
                 struct coverage *coverage);
 void world_done(struct world *w);
@@ -154,7 +152,7 @@ void server_apply(struct world *w);
 bool server_idle(struct world *w);
 /* Compares the living state with what a recovery would give; everything must be durable. */
 void server_compare(struct world *w);
-uint64_t server_live(struct world *w); /* waiting or running jobs */
+uint64_t server_live(struct world *w);                       /* waiting or running jobs */
 bool server_stalled(struct world *w, const struct event *e); /* puts the event off */
 
 /* clients.c: producers and workers */
@@ -162,7 +160,7 @@ void client_act(struct world *w, uint32_t client);
 void client_answer(struct world *w, size_t entry);
 void client_timeout(struct world *w, uint32_t call, unsigned send);
 void client_task(struct world *w, uint32_t task);
-void client_wake(struct world *w, struct span queue);
+void client_wake(struct world *w); /* a job became ready somewhere */
 struct call *call_new(struct world *w, uint32_t client, enum op_kind kind, unsigned sends_max,
                       uint32_t *ret);
 void call_send(struct world *w, uint32_t call);

@@ -152,6 +152,18 @@ static struct span name_for_view(const struct op_claim *want, struct engine *e,
     return copy ? span_of(copy, q->name_len) : (struct span){NULL, 0};
 }
 
+/* With a long backlog the next job is far from any cache: ask for it while this one is handled. */
+static void look_ahead(struct engine *e, const struct queue *q)
+{
+    struct heap_entry next;
+    uint32_t handle = heap_top(&q->ready, &next) ? seqdir_get(&e->dir, next.seq) : 0;
+    if (handle) {
+        const char *l = (const char *)live_at(e, handle);
+        __builtin_prefetch(l);
+        __builtin_prefetch(l + 64);
+    }
+}
+
 static void claim_next(struct engine *e, const struct op_claim *want, struct engine_reply *r)
 {
     size_t queues = claim_queues(e, want);
@@ -172,6 +184,7 @@ static void claim_next(struct engine *e, const struct op_claim *want, struct eng
         if (err)
             break;
         heap_pop(&q->ready, &top);
+        look_ahead(e, q);
         views[n++].queue = name_for_view(want, e, q);
     }
     r->reply.jobs = r->views = views;

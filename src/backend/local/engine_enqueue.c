@@ -62,7 +62,7 @@ static bool key_answers(struct engine *e, const struct op_enqueue *want, struct 
                         struct engine_reply *r)
 {
     const struct key *k = hash128_none(key) ? NULL : keys_find(e, key);
-    if (!k || k->expires_at.ms <= e->now.wall.ms)
+    if (!k || (k->expires_at.ms <= e->now.wall.ms && !e->clock_suspect))
         return false;
     if (k->fingerprint != want->fingerprint) {
         refuse(r, OUT_KEY_REUSED, NULL);
@@ -150,6 +150,8 @@ static struct queue *queue_made(struct engine *e, const struct op_enqueue *want,
         refuse(r, OUT_TOO_BIG, NULL);
     else if (e->config.capacity && e->live >= e->config.capacity)
         refuse(r, OUT_SERVER_FULL, NULL);
+    else if (want->idempotency_key.len && e->keys.used >= e->config.keys_max)
+        refuse(r, OUT_KEYS_FULL, NULL);
     else if (queues_create(e, want->queue, &q) != 0)
         refuse_nomem(r);
     return q;

@@ -266,7 +266,11 @@ void op_release(struct engine *e, const struct op *op)
     } else {
         decide_release(&l->job, run_at, generation, e->now.wall, &rec);
     }
+    struct job_token token = lease_at(e, l->lease)->token;
     emit_back_or_dead(e, r, l, &rec);
+    /* The record counts as a crash, which no holder's word answers to; this one was said. */
+    if (op->lease.lost && r->reply.outcome == OUT_OK)
+        ended_put(e, l->job.seq, token, OP_RELEASE, l->job.state, l->job.run_at);
 }
 
 void op_extend(struct engine *e, const struct op *op)

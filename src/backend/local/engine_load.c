@@ -105,6 +105,13 @@ int engine_load(struct engine *e, struct store *store, struct err_note *note)
     int err = store->ops->load(store, &sink, note);
     if (!err)
         jobs_sort_lists(e);
+    /* Armed while the jobs came in by sequence; the oldest finished one is known only now. */
+    for (size_t n = 0; !err && n < e->queue_room; n++) {
+        if (e->queues[n] && !e->queues[n]->gone)
+            err = heap_reserve(&e->prune_queues, 1);
+        if (!err && e->queues[n] && !e->queues[n]->gone)
+            queues_arm_prune(e, e->queues[n]);
+    }
     return err;
 }
 

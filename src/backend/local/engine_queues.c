@@ -100,8 +100,13 @@ static void trim_if_over(struct engine *e, struct queue *q, uint8_t state)
 
 void queues_finished(struct engine *e, struct queue *q, uint8_t state)
 {
-    if (q->lists[state].count == 1)
+    struct joblist *list = &q->lists[state];
+    if (list->count == 1)
         arm_list(e, q, state);
+    if (list->scout) {
+        list->scout = live_at(e, list->scout)->next;
+        __builtin_prefetch(live_at(e, list->scout ? list->scout : list->head));
+    }
     trim_if_over(e, q, state);
 }
 
@@ -389,7 +394,7 @@ static void doom_list(struct engine *e, struct queue *q, struct joblist *list)
     }
     q->doomed.tail = list->tail;
     q->doomed.count += list->count;
-    *list = (struct joblist){0, 0, 0};
+    *list = (struct joblist){0};
 }
 
 static void doom_states(struct engine *e, struct queue *q, unsigned states)

@@ -209,12 +209,12 @@ static void prepare_cb(uv_prepare_t *handle)
 
 static void timer_cb(uv_timer_t *handle)
 {
-    (void)handle; /* the prepare handle does the work of this turn */
+    turn(handle->data);
 }
 
 static void knock_cb(uv_async_t *handle)
 {
-    (void)handle;
+    turn(handle->data);
 }
 
 static void arm_timer(struct local *l)

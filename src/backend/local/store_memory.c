@@ -529,22 +529,31 @@ static int job_patched(struct kept_job *k, const struct rec_job_patched *r)
     return rc;
 }
 
+static void job_remove(struct store_memory *m, struct kept_job *k)
+{
+    uint32_t handle = seqdir_get(&m->by_seq, k->job.seq);
+    chain_out(m, k);
+    job_blocks_free(k);
+    seqdir_drop(&m->by_seq, k->job.seq);
+    slab_give(&m->jobs, handle);
+}
+
+/* All of the list must be there before the first of it goes. */
 static int jobs_gone(struct store_memory *m, const struct rec_jobs_gone *r, struct err_note *note)
 {
-    struct span list = r->seqs;
-    uint64_t previous = 0, seq;
-    for (uint32_t i = 0; i < r->count; i++) {
-        struct kept_job *k;
-        int rc = record_seq_next(&list, &previous, &seq);
-        if (rc == 0)
-            rc = need_job(m, seq, &k, note);
-        if (rc != 0)
-            return rc;
-        uint32_t handle = seqdir_get(&m->by_seq, seq);
-        chain_out(m, k);
-        job_blocks_free(k);
-        seqdir_drop(&m->by_seq, seq);
-        slab_give(&m->jobs, handle);
+    for (int removing = 0; removing < 2; removing++) {
+        struct span list = r->seqs;
+        uint64_t previous = 0, seq;
+        for (uint32_t i = 0; i < r->count; i++) {
+            struct kept_job *k;
+            int rc = record_seq_next(&list, &previous, &seq);
+            if (rc == 0)
+                rc = need_job(m, seq, &k, note);
+            if (rc != 0)
+                return rc;
+            if (removing)
+                job_remove(m, k);
+        }
     }
     return 0;
 }
@@ -662,14 +671,20 @@ static int load_jobs(const struct store_memory *m, const struct store_sink *sink
     return 0;
 }
 
+static int number_order(int64_t a, int64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+/* Ties as SQLite orders them: numbers with a sign. */
 static int key_order(const void *a, const void *b)
 {
     const struct rec_key_new *x = a, *y = b;
-    if (x->expires_at.ms != y->expires_at.ms)
-        return x->expires_at.ms < y->expires_at.ms ? -1 : 1;
-    if (x->key.hi != y->key.hi)
-        return x->key.hi < y->key.hi ? -1 : 1;
-    return x->key.lo < y->key.lo ? -1 : x->key.lo > y->key.lo;
+    int by_expiry = number_order(x->expires_at.ms, y->expires_at.ms);
+    int by_hi = number_order((int64_t)x->key.hi, (int64_t)y->key.hi);
+    return by_expiry ? by_expiry
+           : by_hi   ? by_hi
+                     : number_order((int64_t)x->key.lo, (int64_t)y->key.lo);
 }
 
 static int load_keys(const struct store_memory *m, const struct store_sink *sink)

@@ -21,12 +21,10 @@
 
 #define NEW_SUFFIX ".new"
 #define BUSY_MS 5000
-/* A WAL of more pages is emptied by the apply that made it so … */
+#define CUT_BUSY_MS 100
+/* A WAL of more pages is emptied by the apply that made it so, others by tidy … */
 #define WAL_PAGES_MAX 4096
-/* … of more than these by tidy … */
-#define WAL_PAGES_TIDY 1024
-/* … and its file is cut when a reader kept it growing this far. */
-#define WAL_PAGES_CUT 65536
+#define WAL_PAGES_CUT 65536  /* … and its file is cut when a reader has let it grow so far */
 #define TIDY_PAGES 256       /* free pages given back to the file system in one step */
 #define FREE_PAGES_KEPT 1024 /* free pages kept for what comes next */
 
@@ -49,7 +47,10 @@ struct store_sqlite *store_sqlite_of(struct store *s)
 static int wal_cb(void *ctx, sqlite3 *db, const char *name, int pages)
 {
     (void)db, (void)name;
-    ((struct store_sqlite *)ctx)->wal_pages = pages;
+    struct store_sqlite *q = ctx;
+    q->wal_pages = pages;
+    if (pages > q->wal_pages_peak)
+        q->wal_pages_peak = pages;
     return SQLITE_OK;
 }
 
@@ -92,39 +93,60 @@ static int write_frames(struct store_sqlite *q, const struct span *frames, size_
     return rc ? rc : write_meta(q, note);
 }
 
-/* mode as SQLite's: PASSIVE waits for nobody. A reader in the way or a full disk leave the rest for
- * another time. */
+/* Moves the WAL into the database file, as far as no reader is in the way; a full disk leaves the
+ * rest for another time, too. */
 static int checkpoint(struct store_sqlite *q, int mode, struct err_note *note)
 {
-    int left = 0, done = 0;
-    int rc = sqlite3_wal_checkpoint_v2(q->db, "main", mode, &left, &done);
-    if (rc == SQLITE_OK && left == done)
+    int pages = 0, moved = 0;
+    int rc = sqlite3_wal_checkpoint_v2(q->db, "main", mode, &pages, &moved);
+    if (rc == SQLITE_OK && pages == moved)
         q->wal_pages = 0;
-    q->wal_pages_passive = q->wal_pages;
+    if (rc == SQLITE_OK && mode == SQLITE_CHECKPOINT_TRUNCATE)
+        q->wal_pages_peak = 0;
+    q->wal_pages_tried = q->wal_pages;
     if (rc == SQLITE_OK || rc == SQLITE_BUSY || rc == SQLITE_LOCKED)
         return 0;
     rc = sql_error(q->db, "checkpoint", note);
     return rc == -ERR_NO_SPACE ? 0 : rc;
 }
 
-static int sqlite_apply(struct store *s, const struct span *frames, size_t count,
-                        struct err_note *note)
+/* After a failed write or sync nobody knows what the disk has: the process must start again. */
+static int keep_failure(struct store_sqlite *q, int rc)
 {
-    struct store_sqlite *q = store_sqlite_of(s);
+    if (rc == -ERR_IO || rc == -ERR_CORRUPT)
+        q->failed = rc;
+    return rc;
+}
+
+static int commit_frames(struct store_sqlite *q, const struct span *frames, size_t count,
+                         struct err_note *note)
+{
     int rc = sql_run(q->stmts[STMT_BEGIN], "begin a transaction", note);
     if (rc == 0)
         rc = write_frames(q, frames, count, note);
     if (rc == 0 && q->next.position != q->meta.position)
         rc = sql_run(q->stmts[STMT_COMMIT], "commit", note);
-    if (rc != 0 || q->next.position == q->meta.position) {
+    if (rc != 0 || q->next.position == q->meta.position)
         roll_back(q);
-        return rc;
-    }
-    q->meta = q->next;
-    /* Where a reader holds an old snapshot, trying again with each commit would not help. */
-    if (q->wal_pages - q->wal_pages_passive < WAL_PAGES_MAX)
-        return 0;
-    return checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
+    else
+        q->meta = q->next;
+    return rc;
+}
+
+static int sqlite_apply(struct store *s, const struct span *frames, size_t count,
+                        struct err_note *note)
+{
+    struct store_sqlite *q = store_sqlite_of(s);
+    if (q->failed != 0)
+        return err_note_set(note, q->failed,
+                            "%s: an earlier write failed (%s); nothing more is "
+                            "written until the process has started again",
+                            q->dir.db_path, err_text(q->failed));
+    int rc = commit_frames(q, frames, count, note);
+    /* Where a reader held an old snapshot, trying again with each commit would not help. */
+    if (rc == 0 && q->wal_pages - q->wal_pages_tried >= WAL_PAGES_MAX)
+        rc = checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
+    return keep_failure(q, rc);
 }
 
 /* ---- tidying ---- */
@@ -140,42 +162,42 @@ static int free_pages(struct store_sqlite *q, int64_t *ret, struct err_note *not
     return rc;
 }
 
-static int sqlite_tidy(struct store *s, bool *more, struct err_note *note)
+static int give_back(struct store_sqlite *q, bool *more, struct err_note *note)
 {
-    struct store_sqlite *q = store_sqlite_of(s);
-    int64_t free_count = 0;
-    *more = false;
-    int rc = free_pages(q, &free_count, note);
-    if (rc == 0 && free_count > FREE_PAGES_KEPT) {
-        char sql[48];
-        sqlite3_snprintf(sizeof sql, sql, "PRAGMA incremental_vacuum(%d)", TIDY_PAGES);
-        rc = sql_exec(q->db, sql, note);
-        *more = free_count - TIDY_PAGES > FREE_PAGES_KEPT;
-    }
-    if (rc == -ERR_NO_SPACE)
-        return 0;
-    if (rc == 0 && q->wal_pages >= WAL_PAGES_CUT)
-        return checkpoint(q, SQLITE_CHECKPOINT_TRUNCATE, note);
-    if (rc == 0 && q->wal_pages >= WAL_PAGES_TIDY)
-        return checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
+    char sql[48];
+    int64_t count = 0;
+    int rc = free_pages(q, &count, note);
+    if (rc != 0 || count <= FREE_PAGES_KEPT)
+        return rc;
+    sqlite3_snprintf(sizeof sql, sql, "PRAGMA incremental_vacuum(%d)", TIDY_PAGES);
+    rc = sql_exec(q->db, sql, note);
+    *more = rc == 0 && count - TIDY_PAGES > FREE_PAGES_KEPT;
+    return rc == -ERR_NO_SPACE ? 0 : rc;
+}
+
+static int cut_wal(struct store_sqlite *q, struct err_note *note)
+{
+    sqlite3_busy_timeout(q->db, CUT_BUSY_MS);
+    int rc = checkpoint(q, SQLITE_CHECKPOINT_TRUNCATE, note);
+    sqlite3_busy_timeout(q->db, BUSY_MS);
     return rc;
 }
 
-/* ---- opening ---- */
-
-static int db_open(const char *path, int flags, sqlite3 **ret, struct err_note *note)
+static int sqlite_tidy(struct store *s, bool *more, struct err_note *note)
 {
-    int rc =
-        sqlite3_open_v2(path, ret, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, NULL);
-    if (rc != SQLITE_OK)
-        return err_note_set(note, sql_code(rc, *ret ? sqlite3_system_errno(*ret) : 0),
-                            "cannot open %s: %s", path, sqlite3_errstr(rc));
-    sqlite3_extended_result_codes(*ret, 1);
-    sqlite3_busy_timeout(*ret, BUSY_MS);
-    /* Views and triggers come from the file; they get no functions but the plain ones. */
-    sqlite3_db_config(*ret, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    return 0;
+    struct store_sqlite *q = store_sqlite_of(s);
+    *more = false;
+    if (q->failed != 0)
+        return err_note_set(note, q->failed, "%s: an earlier write failed", q->dir.db_path);
+    int rc = give_back(q, more, note);
+    if (rc == 0 && !*more && q->wal_pages_peak >= WAL_PAGES_CUT)
+        rc = cut_wal(q, note);
+    else if (rc == 0 && !*more && q->wal_pages > 0)
+        rc = checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
+    return keep_failure(q, rc);
 }
+
+/* ---- opening ---- */
 
 /* The first row: who the store is. */
 static int meta_make(sqlite3 *db, struct wall_time now, struct err_note *note)
@@ -203,7 +225,7 @@ static int meta_make(sqlite3 *db, struct wall_time now, struct err_note *note)
 static int store_fill(const char *path, struct wall_time now, struct err_note *note)
 {
     sqlite3 *db = NULL;
-    int rc = db_open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &db, note);
+    int rc = sql_open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, BUSY_MS, &db, note);
     if (rc == 0)
         rc = sql_exec(db,
                       "PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL;"
@@ -266,7 +288,7 @@ static const char settings[] = "PRAGMA journal_mode = WAL;"
 
 static int db_ready(struct store_sqlite *q, struct err_note *note)
 {
-    int rc = db_open(q->dir.db_path, SQLITE_OPEN_READWRITE, &q->db, note);
+    int rc = sql_open(q->dir.db_path, SQLITE_OPEN_READWRITE, BUSY_MS, &q->db, note);
     if (rc != 0)
         return rc;
     /* Until it is known to be ours to write: not even a checkpoint on close. */
@@ -274,6 +296,8 @@ static int db_ready(struct store_sqlite *q, struct err_note *note)
     rc = schema_upgrade(q->db, &schema_steps, note);
     if (rc == 0)
         rc = sql_exec(q->db, settings, note);
+    if (rc == 0)
+        rc = schema_views(q->db, note);
     for (int i = 0; i < STMT_COUNT && rc == 0; i++)
         rc = sql_prepare(q->db, stmt_sql[i], &q->stmts[i], note);
     if (rc == 0)

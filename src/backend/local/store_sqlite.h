@@ -8,7 +8,8 @@
  *   store_sqlite_fold.c    records of a batch → one change a job
  *   store_sqlite_write.c   changes → rows
  *   store_sqlite_load.c    rows → engine
- *   store_sqlite_read.c    bodies and lists, on a connection of their own
+ *   store_sqlite_read.c    bodies, on a connection of their own
+ *   store_sqlite_list.c    lists, on the same
  *
  * One connection writes and checkpoints (the applier's); readers never write. Nothing keeps a
  * transaction open between calls, so that the WAL can start over. */
@@ -30,6 +31,9 @@ bool store_sqlite_version_good(void);
 
 /* The one place where SQLite's codes become ours. */
 int sql_code(int extended, int system_errno);
+/* Opens a connection for one thread, with what all have in common. *ret is set also on failure. */
+MUST_CHECK int sql_open(const char *path, int flags, int busy_ms, sqlite3 **ret,
+                        struct err_note *note);
 /* The connection's last error; the note names the file, what was being done, and SQLite's words. */
 int sql_error(sqlite3 *db, const char *doing, struct err_note *note);
 /* Steps to the end a statement that gives no rows, and resets it. */
@@ -109,7 +113,8 @@ extern const struct schema_steps schema_steps;
 /* Brings the database to the newest version, each step in a transaction of its own; the views are
  * made anew when any step was taken. -ERR_VERSION when the database is newer than the steps. */
 MUST_CHECK int schema_upgrade(sqlite3 *db, const struct schema_steps *steps, struct err_note *note);
-/* Makes the views anew, inside the caller's transaction (store_sqlite_views.c). */
+/* Makes the views anew unless they are what this program would make (store_sqlite_views.c). They
+ * hold no data, so they need no version. */
 MUST_CHECK int schema_views(sqlite3 *db, struct err_note *note);
 /* Looks at the file without SQLite: 0 ours, -ERR_NOT_FOUND none there, -ERR_INVALID (with a note)
  * something else, which nobody then touches. */
@@ -251,8 +256,10 @@ struct store_sqlite {
     struct store_meta next; /* as it will be with the batch being applied */
     struct fold fold;
     struct seq_bounds extras, outcomes, asides;
-    int wal_pages;         /* pages in the WAL after the last commit */
-    int wal_pages_passive; /* … after the last checkpoint that could not empty it */
+    int failed;          /* an error after which nothing more may be written; 0 = none */
+    int wal_pages;       /* in the WAL after the last commit … */
+    int wal_pages_tried; /* … of which a checkpoint could not move all … */
+    int wal_pages_peak;  /* … and the most there were since the file was cut */
 };
 
 struct store_sqlite *store_sqlite_of(struct store *s);

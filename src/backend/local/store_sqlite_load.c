@@ -137,7 +137,8 @@ struct job_load {
     const struct store_sink *sink;
     struct extra_scan extra;
     struct err_note *note;
-    int rc; /* of the sink, or why a row cannot be one */
+    uint64_t last; /* sequence: they must rise */
+    int rc;        /* of the sink, or why a row cannot be one */
 };
 
 static int load_job(struct job_load *load, struct stored_job *j, int rc)
@@ -162,7 +163,9 @@ static void job_row(sqlite3_context *sql, int count, sqlite3_value **values)
         v[i] = i == JOB_WORKER ? 0 : sqlite3_value_int64(values[i]);
     const void *worker = sqlite3_value_blob(values[JOB_WORKER]);
     size_t worker_len = worker ? (size_t)sqlite3_value_bytes(values[JOB_WORKER]) : 0;
-    load->rc = load_job(load, &j, job_from(v, span_of(worker, worker_len), &j));
+    int rc = job_from(v, span_of(worker, worker_len), &j);
+    load->rc = load_job(load, &j, rc == 0 && j.job.seq <= load->last ? -ERR_CORRUPT : rc);
+    load->last = j.job.seq;
     if (load->rc != 0)
         sqlite3_result_error_code(sql, SQLITE_ABORT);
 }
@@ -186,11 +189,12 @@ static int load_jobs(sqlite3 *db, const struct store_sink *sink, struct err_note
                                 &load, NULL, job_row, job_rows_end) != SQLITE_OK)
         rc = sql_error(db, "load", note);
     if (rc == 0)
-        rc = sql_prepare(db, "SELECT load_job(" JOB_COLUMNS ") FROM jobs ORDER BY seq", &st, note);
+        rc = sql_prepare(db, "SELECT load_job(" JOB_COLUMNS ") FROM jobs NOT INDEXED", &st, note);
     if (rc == 0 && sqlite3_step(st) != SQLITE_ROW)
         rc = load.rc ? load.rc : sql_error(db, "load", note);
     sqlite3_finalize(st);
     sqlite3_finalize(load.extra.st);
+    sqlite3_create_function(db, "load_job", JOB_COLUMN_COUNT, SQLITE_UTF8, NULL, NULL, NULL, NULL);
     return rc;
 }
 

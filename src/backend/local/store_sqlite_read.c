@@ -1,6 +1,183 @@
-#include "backend/local/store_sqlite.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies by sequence, on a connection that can only read.
+ *
+ * Each call is one short read transaction, begun and ended inside it: a reader that sleeps on an
+ * old snapshot would keep the WAL from starting over. A job that a purge or the delete of its queue
+ * has taken is not found, although its row may still be there. */
+#include "backend/local/store_sqlite_read.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define BUSY_MS 1000
+#define LIMIT_MS 5000
+#define OPS_BETWEEN_LOOKS 20000 /* of SQLite's machine, some 0.3 ms, between looks at the clock */
+
+static const char *const read_sql[READ_FIXED] = {
+    [READ_BEGIN] = "BEGIN",
+    [READ_END] = "COMMIT",
+    [READ_POSITION] = "SELECT position FROM meta WHERE id = 1",
+    [READ_QUEUE] = "SELECT number FROM queues WHERE name = ?1 AND gone = 0",
+    [READ_EXPIRES_AT] = "SELECT expires_at FROM extra WHERE seq = ?1",
+    [READ_BODY] = "SELECT p.body, o.result_kind, o.result, o.error_kind, o.error,"
+                  " x.unique_key, x.group_key, x.correlation, x.label, x.attributes, x.expires_at,"
+                  " x.options"
+                  " FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
+                  " LEFT JOIN payload p ON p.seq = j.seq"
+                  " LEFT JOIN outcome o ON o.seq = j.seq"
+                  " LEFT JOIN extra x ON x.seq = j.seq"
+                  " WHERE j.seq = ?1 AND " ROW_SHOWN,
+};
+
+struct reader_sqlite *reader_sqlite_of(struct store_reader *r)
+{
+    CHECK(r->ops == &sqlite_reader_ops);
+    return (struct reader_sqlite *)r;
+}
+
+void sqlite_reader_limit(struct store_reader *r, uint64_t ms)
+{
+    reader_sqlite_of(r)->limit_ms = ms;
+}
+
+/* ---- a transaction ---- */
+
+static int late_cb(void *ctx)
+{
+    const struct reader_sqlite *r = ctx;
+    return clock_ns() > r->deadline_ns;
+}
+
+int read_begin(struct reader_sqlite *r)
+{
+    r->deadline_ns = clock_ns() + r->limit_ms * 1000000;
+    return sql_run(r->stmts[READ_BEGIN], "read", NULL);
+}
+
+int read_end(struct reader_sqlite *r, int rc)
+{
+    r->deadline_ns = UINT64_MAX;
+    for (int i = 0; i < READ_COUNT; i++)
+        sqlite3_reset(r->stmts[i]);
+    int end = sqlite3_get_autocommit(r->db) ? 0 : sql_run(r->stmts[READ_END], "read", NULL);
+    return rc ? rc : end;
+}
+
+int read_row(struct reader_sqlite *r, sqlite3_stmt *st)
+{
+    switch (sqlite3_step(st)) {
+    case SQLITE_ROW:
+        return 0;
+    case SQLITE_DONE:
+        return -ERR_NOT_FOUND;
+    default:
+        return sql_error(r->db, "read", NULL);
+    }
+}
+
+int read_span(sqlite3_stmt *st, int at, struct arena *arena, struct span *ret)
+{
+    struct span s = column_span(st, at);
+    *ret = (struct span){NULL, 0};
+    if (s.len == 0)
+        return 0;
+    void *copy = arena_copy(arena, s.at, s.len);
+    if (!copy)
+        return -ERR_NOMEM;
+    *ret = span_of(copy, s.len);
+    return 0;
+}
+
+/* ---- bodies ---- */
+
+static int extra_read(sqlite3_stmt *st, int at, struct arena *arena, struct job_extra *ret)
+{
+    struct span *texts[] = {&ret->unique, &ret->group, &ret->correlation, &ret->label,
+                            &ret->attributes};
+    int rc = 0;
+    for (int i = 0; i < 5 && rc == 0; i++)
+        rc = read_span(st, at + i, arena, texts[i]);
+    ret->expires_at.ms = sqlite3_column_int64(st, at + 5);
+    return rc ? rc : read_span(st, at + 6, arena, &ret->options);
+}
+
+int read_body(struct reader_sqlite *r, uint64_t seq, struct arena *arena, struct stored_body *ret)
+{
+    sqlite3_stmt *st = r->stmts[READ_BODY];
+    *ret = (struct stored_body){0};
+    bind_number(st, 1, seq);
+    int rc = read_row(r, st);
+    if (rc == 0) {
+        ret->found = true;
+        ret->result_kind = (uint8_t)sqlite3_column_int64(st, 1);
+        ret->error_kind = (uint8_t)sqlite3_column_int64(st, 3);
+        rc = read_span(st, 0, arena, &ret->payload);
+        if (rc == 0)
+            rc = read_span(st, 2, arena, &ret->result);
+        if (rc == 0)
+            rc = read_span(st, 4, arena, &ret->error);
+        if (rc == 0)
+            rc = extra_read(st, 5, arena, &ret->extra);
+    }
+    sqlite3_reset(st);
+    return rc == -ERR_NOT_FOUND ? 0 : rc;
+}
+
+static int sqlite_read(struct store_reader *reader, const uint64_t *seqs, size_t count,
+                       struct arena *arena, struct stored_body *bodies)
+{
+    struct reader_sqlite *r = reader_sqlite_of(reader);
+    int rc = read_begin(r);
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = read_body(r, seqs[i], arena, &bodies[i]);
+    return read_end(r, rc);
+}
+
+/* ---- opening ---- */
+
+static void sqlite_reader_close(struct store_reader *reader)
+{
+    struct reader_sqlite *r = reader_sqlite_of(reader);
+    for (int i = 0; i < READ_COUNT; i++)
+        sqlite3_finalize(r->stmts[i]);
+    sqlite3_close(r->db);
+    mem_free(r);
+}
+
+const struct store_reader_ops sqlite_reader_ops = {
+    .read = sqlite_read,
+    .list = sqlite_list,
+    .close = sqlite_reader_close,
+};
+
+static int reader_ready(struct reader_sqlite *r, const char *path, struct err_note *note)
+{
+    int rc = sql_open(path, SQLITE_OPEN_READONLY, BUSY_MS, &r->db, note);
+    if (rc != 0)
+        return rc;
+    sqlite3_db_config(r->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    sqlite3_progress_handler(r->db, OPS_BETWEEN_LOOKS, late_cb, r);
+    rc = sql_exec(r->db,
+                  "PRAGMA query_only = ON; PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY;",
+                  note);
+    for (int i = 0; i < READ_FIXED && rc == 0; i++)
+        rc = sql_prepare(r->db, read_sql[i], &r->stmts[i], note);
+    return rc;
+}
+
 int sqlite_reader_open(const char *path, struct store_reader **ret, struct err_note *note)
 {
-    (void)path, (void)ret, (void)note;
-    return -ERR_IO;
+    struct reader_sqlite *r = mem_zalloc(sizeof *r);
+    if (!r)
+        return err_note_set(note, -ERR_NOMEM, "out of memory");
+    r->base.ops = &sqlite_reader_ops;
+    r->limit_ms = LIMIT_MS;
+    r->deadline_ns = UINT64_MAX;
+    int rc = reader_ready(r, path, note);
+    if (rc != 0)
+        sqlite_reader_close(&r->base);
+    else
+        *ret = &r->base;
+    return rc;
 }

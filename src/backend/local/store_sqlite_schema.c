@@ -131,8 +131,6 @@ static int step_take(sqlite3 *db, const struct schema_steps *to, int64_t version
     int rc = sql_exec(db, "BEGIN IMMEDIATE", note);
     if (rc == 0)
         rc = sql_exec(db, to->sql[version], note);
-    if (rc == 0 && version + 1 == to->count)
-        rc = schema_views(db, note);
     if (rc == 0)
         rc = sql_exec(db, set, note);
     if (rc == 0)

@@ -52,7 +52,21 @@ int sql_error(sqlite3 *db, const char *doing, struct err_note *note)
                         doing, db ? sqlite3_errmsg(db) : "out of memory");
 }
 
-/* ---- statements ---- */
+/* ---- connections and statements ---- */
+
+int sql_open(const char *path, int flags, int busy_ms, sqlite3 **ret, struct err_note *note)
+{
+    int rc =
+        sqlite3_open_v2(path, ret, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, NULL);
+    if (rc != SQLITE_OK)
+        return err_note_set(note, sql_code(rc, *ret ? sqlite3_system_errno(*ret) : 0),
+                            "cannot open %s: %s", path, sqlite3_errstr(rc));
+    sqlite3_extended_result_codes(*ret, 1);
+    sqlite3_busy_timeout(*ret, busy_ms);
+    /* Views and triggers come from the file: no function with effects for them. */
+    sqlite3_db_config(*ret, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    return 0;
+}
 
 int sql_run(sqlite3_stmt *st, const char *doing, struct err_note *note)
 {

@@ -22,8 +22,8 @@ static const struct view views[] = {
                "  WHEN 4 THEN 'done' WHEN 5 THEN 'dead' WHEN 6 THEN 'cancelled' END AS state,"
                " CASE j.marks & 15 WHEN 1 THEN 'failed' WHEN 2 THEN 'rejected'"
                "  WHEN 3 THEN 'crash_loop' WHEN 4 THEN 'timed_out' WHEN 5 THEN 'expired'"
-               "  WHEN 6 THEN 'cancelled' WHEN 7 THEN 'replaced' WHEN 8 THEN 'released' END"
-               "  AS reason,"
+               "  WHEN 6 THEN 'cancelled' WHEN 7 THEN 'replaced' WHEN 8 THEN 'released'"
+               "  WHEN 9 THEN 'restarted' END AS reason,"
                " j.priority AS priority,"
                " (j.counts & 65535) + (j.counts >> 16 & 65535) + (j.state IN (3, 4)) AS attempts,"
                " j.counts & 65535 AS failures,"
@@ -59,15 +59,71 @@ static const struct view views[] = {
     },
 };
 
-/* Runs SQL made by sqlite3_mprintf, and frees it. */
-static int made_run(sqlite3 *db, char *sql, struct err_note *note)
+#define OBJECTS 4 /* of a view: itself and a trigger for each verb */
+
+/* The SQL of one of a view's objects, for sqlite3_free; its name is given back, too. */
+static char *object_sql(const struct view *v, int object, char **ret_name)
 {
-    int rc = sql ? sql_exec(db, sql, note) : err_note_set(note, -ERR_NOMEM, "out of memory");
-    sqlite3_free(sql);
+    const char *const verbs[OBJECTS] = {NULL, "INSERT", "UPDATE", "DELETE"};
+    const char *const instead[OBJECTS] = {NULL, v->insert, v->update, v->delete};
+    if (object == 0) {
+        *ret_name = sqlite3_mprintf("%s", v->name);
+        return sqlite3_mprintf("CREATE VIEW %s AS %s", v->name, v->sql);
+    }
+    *ret_name = sqlite3_mprintf("%s_%s", v->name, verbs[object]);
+    return sqlite3_mprintf("CREATE TRIGGER %s_%s INSTEAD OF %s ON %s BEGIN SELECT "
+                           "RAISE(ABORT, '%q can only be read; use: %q'); END",
+                           v->name, verbs[object], verbs[object], v->name, v->name,
+                           instead[object]);
+}
+
+/* Calls fn for every object there should be. */
+typedef int (*object_fn)(sqlite3 *db, const char *name, const char *sql, struct err_note *note);
+
+static int objects_each(sqlite3 *db, object_fn fn, struct err_note *note)
+{
+    int rc = 0;
+    for (size_t i = 0; i < OBJECTS * sizeof views / sizeof views[0] && rc == 0; i++) {
+        char *name = NULL, *sql = object_sql(&views[i / OBJECTS], (int)(i % OBJECTS), &name);
+        rc =
+            name && sql ? fn(db, name, sql, note) : err_note_set(note, -ERR_NOMEM, "out of memory");
+        sqlite3_free(name);
+        sqlite3_free(sql);
+    }
     return rc;
 }
 
-/* Drops every view there is: those of older versions, too. Their triggers go with them. */
+/* ---- are they there? ---- */
+
+/* -ERR_NOT_FOUND when it is not there or not the same. */
+static int object_compare(sqlite3 *db, const char *name, const char *sql, struct err_note *note)
+{
+    sqlite3_stmt *st = NULL;
+    int rc = sql_prepare(db, "SELECT 1 FROM sqlite_schema WHERE name = ?1 AND sql = ?2", &st, note);
+    if (rc == 0) {
+        bind_text(st, 1, span_text(name));
+        bind_text(st, 2, span_text(sql));
+        int step = sqlite3_step(st);
+        rc = step == SQLITE_ROW    ? 0
+             : step == SQLITE_DONE ? -ERR_NOT_FOUND
+                                   : sql_error(db, "read the schema", note);
+    }
+    sqlite3_finalize(st);
+    return rc;
+}
+
+static int views_compare(sqlite3 *db, struct err_note *note)
+{
+    int64_t count = 0;
+    int rc = sql_number(db, "SELECT count(*) FROM sqlite_schema WHERE type = 'view'", &count, note);
+    if (rc == 0 && count != sizeof views / sizeof views[0])
+        return -ERR_NOT_FOUND;
+    return rc ? rc : objects_each(db, object_compare, note);
+}
+
+/* ---- making them ---- */
+
+/* Drops every view there is: those of older programs, too. Their triggers go with them. */
 static int views_drop(sqlite3 *db, struct err_note *note)
 {
     sqlite3_stmt *st = NULL;
@@ -76,34 +132,32 @@ static int views_drop(sqlite3 *db, struct err_note *note)
         char *sql = sqlite3_mprintf("DROP VIEW \"%w\"", (const char *)sqlite3_column_text(st, 0));
         sqlite3_reset(
             st); /* the schema must not be in use while it changes; the scan starts over */
-        rc = made_run(db, sql, note);
+        rc = sql ? sql_exec(db, sql, note) : err_note_set(note, -ERR_NOMEM, "out of memory");
+        sqlite3_free(sql);
     }
     sqlite3_finalize(st);
     return rc;
 }
 
-static int trigger_make(sqlite3 *db, const struct view *v, const char *verb, const char *instead,
-                        struct err_note *note)
+static int object_make(sqlite3 *db, const char *name, const char *sql, struct err_note *note)
 {
-    return made_run(db,
-                    sqlite3_mprintf("CREATE TRIGGER %s_no_%s INSTEAD OF %s ON %s BEGIN "
-                                    "SELECT RAISE(ABORT, '%q can only be read; use: %q'); END",
-                                    v->name, verb, verb, v->name, v->name, instead),
-                    note);
+    (void)name;
+    return sql_exec(db, sql, note);
 }
 
 int schema_views(sqlite3 *db, struct err_note *note)
 {
-    int rc = views_drop(db, note);
-    for (size_t i = 0; i < sizeof views / sizeof views[0] && rc == 0; i++) {
-        const struct view *v = &views[i];
-        rc = made_run(db, sqlite3_mprintf("CREATE VIEW %s AS %s", v->name, v->sql), note);
-        if (rc == 0)
-            rc = trigger_make(db, v, "insert", v->insert, note);
-        if (rc == 0)
-            rc = trigger_make(db, v, "update", v->update, note);
-        if (rc == 0)
-            rc = trigger_make(db, v, "delete", v->delete, note);
-    }
+    int rc = views_compare(db, note);
+    if (rc != -ERR_NOT_FOUND)
+        return rc;
+    rc = sql_exec(db, "BEGIN IMMEDIATE", note);
+    if (rc == 0)
+        rc = views_drop(db, note);
+    if (rc == 0)
+        rc = objects_each(db, object_make, note);
+    if (rc == 0)
+        rc = sql_exec(db, "COMMIT", note);
+    if (rc != 0) /* the first error is the one to tell */
+        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     return rc;
 }

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of check: check.c (the store as a whole) and check_job.c (one job). */
+#pragma once
+
+#include <stdio.h>
+
+#include "backend/local/store_sqlite.h"
+#include "base/map.h"
+#include "core/limits.h"
+#include "core/policy.h"
+
+enum check_advice { ADVICE_FILE, ADVICE_ROWS, ADVICE_KEYS, ADVICE_COUNT };
+
+struct check_queue {
+    uint32_t number;
+    uint16_t generation;
+    bool gone;
+    bool unique_kept; /* enum unique_scope */
+    char *name;       /* owned */
+    uint64_t by_state[STATE_COUNT];
+    uint64_t purged; /* waiting jobs of an older generation */
+};
+
+/* The tables that have at most one row a job. */
+enum check_side_id { SIDE_PAYLOAD, SIDE_EXTRA, SIDE_OUTCOME, SIDE_ASIDE, SIDE_COUNT };
+
+struct check_side {
+    sqlite3_stmt *st;
+    int64_t seq; /* of the row it stands on; INT64_MAX = past the end */
+    bool seen;   /* that row belongs to the job just looked at */
+};
+
+#define CHECK_SORTS 64
+
+/* Findings in the same words. */
+struct check_sort {
+    const char *format; /* NULL = free */
+    uint64_t count;
+    char first[600]; /* a note of struct err_note fits */
+};
+
+struct check {
+    const char *dir;
+    FILE *out;
+    sqlite3 *db;
+    struct store_meta meta;
+    struct check_queue *queues; /* by rising number */
+    size_t queue_count, queue_room;
+    struct check_side sides[SIDE_COUNT];
+    struct map128 uniques; /* (queue, unique key) → the job that holds it */
+    uint64_t jobs, problems;
+    bool advised[ADVICE_COUNT];
+    struct check_sort sorts[CHECK_SORTS];
+};
+
+/* A job with what the other tables have of it. */
+struct check_row {
+    int64_t seq;
+    struct stored_job stored;
+    sqlite3_stmt *sides[SIDE_COUNT]; /* standing on its row; NULL = it has none */
+};
+
+void check_problem(struct check *c, enum check_advice advice, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+struct check_queue *check_queue_of(struct check *c, uint32_t number); /* NULL = none */
+/* Everything that can be wrong with one job whose row could be read. -ERR_NOMEM. */
+MUST_CHECK int check_job(struct check *c, struct check_row *row);

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A reader of the SQLite store: bodies (store_sqlite_read.c) and lists (store_sqlite_list.c). */
+#pragma once
+
+#include "backend/local/store_sqlite.h"
+
+/* Whether the job of row j exists for readers, q being the row of its queue. */
+#define ROW_SHOWN "q.gone = 0 AND (j.state > 2 OR j.counts >> 32 = q.generation)"
+
+/* Where a list finds its rows; see store_sqlite_list.c. Each comes in two directions. */
+enum list_plan { PLAN_JOBS, PLAN_ASIDE, PLAN_ASIDE_QUEUE, PLAN_EXTRA, PLAN_COUNT };
+
+enum read_stmt {
+    READ_BEGIN,
+    READ_END,
+    READ_POSITION,
+    READ_QUEUE,
+    READ_EXPIRES_AT,
+    READ_BODY,
+    READ_FIXED,
+    READ_LIST = READ_FIXED, /* + 2 * plan + newest_first; prepared when first wanted */
+    READ_COUNT = READ_LIST + 2 * PLAN_COUNT
+};
+
+struct reader_sqlite {
+    struct store_reader base;
+    sqlite3 *db;
+    sqlite3_stmt *stmts[READ_COUNT];
+    uint64_t limit_ms;
+    uint64_t deadline_ns; /* of the call under way, by clock_ns */
+};
+
+extern const struct store_reader_ops sqlite_reader_ops;
+struct reader_sqlite *reader_sqlite_of(struct store_reader *r);
+
+/* One snapshot for all that is read between them. read_end takes what the caller has come to and
+ * gives it back, or its own failure. */
+MUST_CHECK int read_begin(struct reader_sqlite *r);
+MUST_CHECK int read_end(struct reader_sqlite *r, int rc);
+/* Steps; -ERR_NOT_FOUND at the end of the rows. */
+MUST_CHECK int read_row(struct reader_sqlite *r, sqlite3_stmt *st);
+/* Copies a column; NULL becomes empty. */
+MUST_CHECK int read_span(sqlite3_stmt *st, int at, struct arena *arena, struct span *ret);
+MUST_CHECK int read_body(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
+                         struct stored_body *ret);
+
+int sqlite_list(struct store_reader *reader, const struct op_list *query, struct arena *arena,
+                struct job_view **ret_jobs, uint32_t *ret_count, uint64_t *ret_cursor,
+                uint64_t *ret_as_of);

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/backend/store_rig.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "base/hash.h"
+#include "core/limits.h"
+
+/* ---- directories ---- */
+
+void rig_dir_make(struct rig_dir *d)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(d->base, sizeof d->base, "%s/holdfast-store-XXXXXX", tmp ? tmp : "/tmp");
+    assert_non_null(mkdtemp(d->base));
+    snprintf(d->path, sizeof d->path, "%s/store", d->base);
+}
+
+static void each_file(const char *dir, void (*fn)(const char *dir, const char *name, void *ctx),
+                      void *ctx)
+{
+    DIR *at = opendir(dir);
+    if (!at)
+        return;
+    for (struct dirent *e; (e = readdir(at));)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            fn(dir, e->d_name, ctx);
+    closedir(at);
+}
+
+static void remove_one(const char *dir, const char *name, void *ctx)
+{
+    (void)ctx;
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    if (unlink(path) == 0)
+        return;
+    each_file(path, remove_one, NULL);
+    rmdir(path);
+}
+
+void rig_dir_remove(struct rig_dir *d)
+{
+    each_file(d->base, remove_one, NULL);
+    assert_int_equal(rmdir(d->base), 0);
+}
+
+static void copy_one(const char *dir, const char *name, void *ctx)
+{
+    char from[512], to[512], block[65536];
+    size_t n;
+    if (strcmp(name, "lock") == 0)
+        return;
+    snprintf(from, sizeof from, "%s/%s", dir, name);
+    snprintf(to, sizeof to, "%s/%s", (const char *)ctx, name);
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    assert_non_null(in);
+    assert_non_null(out);
+    while ((n = fread(block, 1, sizeof block, in)) > 0)
+        assert_int_equal(fwrite(block, 1, n, out), n);
+    fclose(in);
+    fclose(out);
+}
+
+void rig_dir_copy(const char *from, const char *to)
+{
+    assert_int_equal(mkdir(to, 0700), 0);
+    each_file(from, copy_one, (void *)to);
+}
+
+/* ---- stores ---- */
+
+struct store *rig_open(const char *path)
+{
+    struct store *s = NULL;
+    struct err_note note = {""};
+    if (store_open_sqlite(path, RIG_NOW, &s, &note) != 0)
+        fail_msg("cannot open %s: %s", path, note.text);
+    return s;
+}
+
+void rig_apply(struct store *s, struct span frame)
+{
+    struct err_note note = {""};
+    if (s->ops->apply(s, &frame, 1, &note) != 0)
+        fail_msg("%s: apply: %s", s->ops->kind, note.text);
+}
+
+void rig_sql(const char *dir, const char *sql)
+{
+    char path[256];
+    sqlite3 *db;
+    snprintf(path, sizeof path, "%s/holdfast.db", dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+/* ---- everything as text ---- */
+
+struct dump {
+    struct buf *out;
+    uint64_t *seqs;
+    size_t count, room;
+};
+
+#define PUT(b, ...) assert_int_equal(buf_printf((b), __VA_ARGS__), 0)
+
+static void put_bytes(struct buf *b, const char *name, struct span s)
+{
+    PUT(b, " %s=%zu", name, s.len);
+    if (s.len)
+        PUT(b, ":%08" PRIx32, crc32c(0, s.at, s.len));
+}
+
+static void put_text(struct buf *b, const char *name, struct span s)
+{
+    PUT(b, " %s=\"%.*s\"", name, (int)s.len, s.len ? s.at : "");
+}
+
+static void put_job(struct buf *b, const struct job *j)
+{
+    PUT(b,
+        "job %" PRIu64 " id=%" PRIx64 " p=%" PRId64 " run_at=%" PRId64 " since=%" PRId64
+        " q=%" PRIu32 " bytes=%" PRIu32 " f=%d c=%d g=%d state=%d reason=%d kind=%d flags=%d",
+        j->seq, j->id_hi, j->priority, j->run_at.ms, j->since.ms, j->queue, j->payload_bytes,
+        j->failures, j->crashes, j->generation, j->state, j->reason, j->payload_kind, j->flags);
+}
+
+static void put_extra(struct buf *b, const struct job_extra *x)
+{
+    put_text(b, "unique", x->unique);
+    put_text(b, "group", x->group);
+    put_text(b, "correlation", x->correlation);
+    put_text(b, "label", x->label);
+    put_text(b, "attributes", x->attributes);
+    PUT(b, " expires=%" PRId64, x->expires_at.ms);
+    put_bytes(b, "options", x->options);
+}
+
+static int dump_meta(void *ctx, const struct store_meta *m)
+{
+    struct dump *d = ctx;
+    PUT(d->out, "meta epoch=%" PRIu32 " seq_upto=%" PRIu64 " position=%" PRIu64 "\n", m->epoch,
+        m->seq_upto, m->position);
+    return 0;
+}
+
+static int dump_queue(void *ctx, const struct rec_queue_put *q, bool gone)
+{
+    struct dump *d = ctx;
+    PUT(d->out,
+        "queue %" PRIu32 " g=%d created=%" PRId64 " updated=%" PRId64 " paused=%" PRId64 " gone=%d",
+        q->queue, q->generation, q->created_at.ms, q->updated_at.ms, q->paused_until.ms, gone);
+    put_text(d->out, "name", q->name);
+    put_bytes(d->out, "policy", q->policy);
+    put_text(d->out, "owner", q->owner);
+    put_text(d->out, "note", q->note);
+    put_text(d->out, "attributes", q->attributes);
+    PUT(d->out, "\n");
+    return 0;
+}
+
+static int dump_bulk(void *ctx, const struct stored_bulk *b)
+{
+    struct dump *d = ctx;
+    PUT(d->out,
+        "bulk %" PRIu64 " action=%d at=%" PRId64 " q=%" PRIu32 " states=%u max=%" PRIu64
+        " cursor=%" PRIu64 " changed=%" PRIu64 " refused=%" PRIu64,
+        b->begin.bulk, b->begin.action, b->begin.at.ms, b->begin.queue, b->begin.states,
+        b->begin.seq_max, b->cursor, b->changed, b->refused);
+    put_text(d->out, "group", b->begin.group);
+    PUT(d->out, "\n");
+    return 0;
+}
+
+static int dump_job(void *ctx, const struct stored_job *j)
+{
+    struct dump *d = ctx;
+    put_job(d->out, &j->job);
+    PUT(d->out, " token=%" PRIu32 "-%" PRIu64 " lease=%" PRIu32, j->token.epoch, j->token.counter,
+        j->lease_ms);
+    put_text(d->out, "worker", j->worker);
+    put_extra(d->out, &j->extra);
+    PUT(d->out, "\n");
+    if (d->count == d->room) {
+        d->room = d->room ? d->room * 2 : 64;
+        d->seqs = realloc(d->seqs, d->room * sizeof *d->seqs);
+        assert_non_null(d->seqs);
+    }
+    d->seqs[d->count++] = j->job.seq;
+    return 0;
+}
+
+static int dump_key(void *ctx, const struct rec_key_new *k)
+{
+    struct dump *d = ctx;
+    PUT(d->out,
+        "key %" PRIx64 "%016" PRIx64 " print=%" PRIx64 " seq=%" PRIu64 " id=%" PRIx64
+        " expires=%" PRId64 "\n",
+        k->key.hi, k->key.lo, k->fingerprint, k->seq, k->id_hi, k->expires_at.ms);
+    return 0;
+}
+
+static void put_body(struct buf *b, const struct stored_body *body)
+{
+    put_bytes(b, "payload", body->payload);
+    PUT(b, " rk=%d", body->result_kind);
+    put_bytes(b, "result", body->result);
+    PUT(b, " ek=%d", body->error_kind);
+    put_bytes(b, "error", body->error);
+    put_extra(b, &body->extra);
+}
+
+static void dump_bodies(struct dump *d, struct store_reader *r)
+{
+    struct arena arena;
+    arena_init(&arena);
+    struct stored_body *bodies = calloc(d->count + 1, sizeof *bodies);
+    assert_non_null(bodies);
+    assert_int_equal(r->ops->read(r, d->seqs, d->count, &arena, bodies), 0);
+    for (size_t i = 0; i < d->count; i++) {
+        PUT(d->out, "body %" PRIu64 " found=%d", d->seqs[i], bodies[i].found);
+        put_body(d->out, &bodies[i]);
+        PUT(d->out, "\n");
+    }
+    free(bodies);
+    arena_done(&arena);
+}
+
+void rig_view(struct buf *b, const struct job_view *v)
+{
+    put_job(b, &v->job);
+    put_text(b, "queue", v->queue);
+    PUT(b, " token=%" PRIu32 "-%" PRIu64 " lease=%" PRIu32 " left=%" PRId64 " expires=%" PRId64,
+        v->token.epoch, v->token.counter, v->lease_ms, v->lease_left_ms, v->expires_at.ms);
+    put_text(b, "worker", v->worker);
+    PUT(b, " has_body=%d", v->has_body);
+    struct stored_body body = {.extra = v->extra,
+                               .payload = v->payload,
+                               .result_kind = v->result_kind,
+                               .error_kind = v->error_kind,
+                               .result = v->result,
+                               .error = v->error};
+    put_body(b, &body);
+    PUT(b, "\n");
+}
+
+static void dump_pages(struct dump *d, struct store_reader *r)
+{
+    struct op_list query = {.limit = 37, .want_body = true};
+    struct arena arena;
+    arena_init(&arena);
+    do {
+        struct job_view *jobs;
+        uint32_t count;
+        uint64_t as_of;
+        assert_int_equal(r->ops->list(r, &query, &arena, &jobs, &count, &query.after, &as_of), 0);
+        PUT(d->out, "page of %" PRIu32 " as of %" PRIu64 "\n", count, as_of);
+        for (uint32_t i = 0; i < count; i++)
+            rig_view(d->out, &jobs[i]);
+        arena_reset(&arena);
+    } while (query.after != 0);
+    arena_done(&arena);
+}
+
+void rig_dump(struct store *s, struct store_reader *r, struct buf *ret)
+{
+    struct dump d = {.out = ret};
+    struct store_sink sink = {&d, dump_meta, dump_queue, dump_bulk, dump_job, dump_key};
+    struct err_note note = {""};
+    if (s->ops->load(s, &sink, &note) != 0)
+        fail_msg("%s: load: %s", s->ops->kind, note.text);
+    if (r) {
+        dump_bodies(&d, r);
+        dump_pages(&d, r);
+    }
+    free(d.seqs);
+    assert_int_equal(buf_append(ret, "", 1), 0);
+}
+
+void rig_same(struct store *a, struct store_reader *ra, struct store *b, struct store_reader *rb)
+{
+    struct buf one, two;
+    buf_init(&one);
+    buf_init(&two);
+    rig_dump(a, ra, &one);
+    rig_dump(b, rb, &two);
+    if (strcmp(one.data, two.data) != 0) {
+        size_t at = 0, line = 0;
+        for (; one.data[at] == two.data[at]; at++)
+            if (one.data[at] == '\n')
+                line = at + 1;
+        fail_msg("the stores differ:\n%s: %.*s\n%s: %.*s", a->ops->kind,
+                 (int)strcspn(one.data + line, "\n"), one.data + line, b->ops->kind,
+                 (int)strcspn(two.data + line, "\n"), two.data + line);
+    }
+    buf_done(&one);
+    buf_done(&two);
+}

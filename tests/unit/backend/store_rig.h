@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of both stores share: a directory to throw away, and everything a store holds as
+ * one text, so that two can be compared. */
+#pragma once
+
+#include "backend/local/store.h"
+#include "base/buf.h"
+
+#define RIG_NOW ((struct wall_time){INT64_C(1790000000000)})
+
+/* A new directory under $TMPDIR or /tmp; `ret` holds PATH/store, which is not made yet. */
+struct rig_dir {
+    char base[128];
+    char path[160];
+};
+void rig_dir_make(struct rig_dir *d);
+void rig_dir_remove(struct rig_dir *d); /* and all that is in it */
+/* Copies the files of a store as they are, as a crash would leave them. */
+void rig_dir_copy(const char *from, const char *to);
+
+struct store *rig_open(const char *path); /* SQLite; must succeed */
+void rig_apply(struct store *s, struct span frame);
+/* Runs SQL on the database of a store that is not open. */
+void rig_sql(const char *dir, const char *sql);
+
+/* Everything that load gives, then every body and every page that a reader gives. Identity and hash
+ * key are left out. */
+void rig_dump(struct store *s, struct store_reader *r, struct buf *ret);
+/* The two hold the same. Prints the first line that differs. */
+void rig_same(struct store *a, struct store_reader *ra, struct store *b, struct store_reader *rb);
+/* One view as a line. */
+void rig_view(struct buf *b, const struct job_view *v);
