@@ -2,7 +2,8 @@
 /* The command line: one table of commands, each with the words that `holdfast help` prints. A new
  * command is a row here and a function with the signature of command_fn.
  *
- * Exit status: 0 done, 1 the command ran and failed, 2 the command line was wrong. */
+ * Exit status: 0 done, 1 the command ran and failed, 2 the command line was wrong, or what it names
+ * is not there to be worked on. */
 
 #include <stdio.h>
 #include <string.h>
@@ -32,13 +33,12 @@ static int help_run(const struct command *cmd, int argc, char **argv);
 
 static const struct command commands[] = {
     {"check", "DIR", "look over the store in DIR while no server uses it",
-     "Reads the whole store and changes nothing. Prints a sentence for each problem, then the "
-     "jobs\n"
-     "of each queue by state, then one line with the verdict. Payloads, keys and error texts are\n"
-     "never printed.\n"
+     "Reads the whole store and changes nothing. Prints a sentence for each problem, the jobs of\n"
+     "each queue by state, what to do, and in the last line the verdict. Payloads, keys and error\n"
+     "texts are never printed.\n"
      "\n"
-     "Exit status: 0 no problems found, 1 problems found, 2 not checked (no store in DIR, in use\n"
-     "by a server, not a store of this program or of a newer version of it).\n",
+     "Exit status: 0 no problems found, 1 problems found, 2 not checked (DIR has no store, or one\n"
+     "that a server is using or that another version of holdfast made).\n",
      check_command},
     {"help", "[COMMAND]", "list the commands, or explain one",
      "Without COMMAND, lists every command with one line each.\n", help_run},

@@ -71,6 +71,7 @@ struct backend_figures {
     uint64_t commits, commit_ns_total, commit_ns_last;
     uint64_t jobs, bytes; /* resident jobs, memory of the index */
     uint64_t cache_bytes, cache_hits, cache_misses;
+    bool clock_suspect; /* the wall clock leapt: nothing expires, history is not pruned */
 };
 void backend_figures(const struct backend *b, struct backend_figures *ret);
 

@@ -58,7 +58,7 @@ struct op_enqueue {
     struct span payload;
     struct job_extra extra;            /* its options span is ignored: */
     const struct job_options *options; /* NULL = the queue's policy */
-    /* Idempotency key (or the caller's nonce), hashed with the store's key; none = all zero.
+    /* Idempotency key (or the caller's nonce); empty = none. Kept as a keyed hash.
      * A second enqueue under it is answered with the first one's job; another fingerprint is
      * refused with OUT_KEY_REUSED. */
     struct span idempotency_key;

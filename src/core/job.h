@@ -48,7 +48,7 @@ struct job {
     uint32_t payload_bytes;
     uint16_t failures;
     uint16_t crashes;
-    uint16_t generation; /* the queue's purge generation when it last began to wait */
+    uint32_t generation; /* the queue's purge generation when it last began to wait */
     uint8_t state;       /* enum job_state */
     uint8_t reason;      /* enum job_reason of the state it is in */
     uint8_t payload_kind;

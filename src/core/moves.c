@@ -55,7 +55,7 @@ static struct wall_time wall_after(struct wall_time now, int64_t wait_ms)
 
 /* Counters as they stand, ready at once; the caller changes what turns out otherwise. */
 static struct rec_job_back *back_begin(const struct job *j, enum job_reason reason,
-                                       uint16_t generation, struct wall_time now,
+                                       uint32_t generation, struct wall_time now,
                                        struct record *ret)
 {
     ret->kind = REC_JOB_BACK;
@@ -95,7 +95,7 @@ static struct rec_job_dead *dead_begin(const struct job *j, enum job_reason reas
 }
 
 void decide_fail(const struct job *j, const struct job_rules *rules, const struct fail_request *f,
-                 uint16_t generation, struct wall_time now, struct random *random,
+                 uint32_t generation, struct wall_time now, struct random *random,
                  struct record *ret)
 {
     uint32_t used = j->failures + 1u;
@@ -152,7 +152,7 @@ static uint32_t crash_step(const struct job *j, const struct job_rules *rules, b
 }
 
 void decide_lease_end(const struct job *j, const struct job_rules *rules, bool lost,
-                      uint16_t generation, struct wall_time now, struct random *random,
+                      uint32_t generation, struct wall_time now, struct random *random,
                       char text[LEASE_END_TEXT_BYTES], struct record *ret)
 {
     if (rules->lease_end == LEASE_END_FAIL) {
@@ -170,13 +170,13 @@ void decide_lease_end(const struct job *j, const struct job_rules *rules, bool l
     }
 }
 
-void decide_release(const struct job *j, struct wall_time run_at, uint16_t generation,
+void decide_release(const struct job *j, struct wall_time run_at, uint32_t generation,
                     struct wall_time now, struct record *ret)
 {
     back_not_before(back_begin(j, REASON_RELEASED, generation, now, ret), run_at);
 }
 
-void decide_requeue(const struct job *j, struct wall_time run_at, uint16_t generation,
+void decide_requeue(const struct job *j, struct wall_time run_at, uint32_t generation,
                     struct wall_time now, struct record *ret)
 {
     ret->kind = REC_JOB_REQUEUED;

@@ -34,19 +34,19 @@ struct fail_request {
 
 /* REC_JOB_BACK or REC_JOB_DEAD. generation is the queue's. */
 void decide_fail(const struct job *j, const struct job_rules *rules, const struct fail_request *f,
-                 uint16_t generation, struct wall_time now, struct random *random,
+                 uint32_t generation, struct wall_time now, struct random *random,
                  struct record *ret);
 /* The lease ran out, or (lost) the connection it was bound to is gone: then even under "requeue"
  * the back-off applies from the second crash on. Under "fail" the record's error text is written to
  * `text`, which must live as long as the record. */
 #define LEASE_END_TEXT_BYTES 40
 void decide_lease_end(const struct job *j, const struct job_rules *rules, bool lost,
-                      uint16_t generation, struct wall_time now, struct random *random,
+                      uint32_t generation, struct wall_time now, struct random *random,
                       char text[LEASE_END_TEXT_BYTES], struct record *ret);
 /* Uncounted. run_at 0 = at once. */
-void decide_release(const struct job *j, struct wall_time run_at, uint16_t generation,
+void decide_release(const struct job *j, struct wall_time run_at, uint32_t generation,
                     struct wall_time now, struct record *ret);
-void decide_requeue(const struct job *j, struct wall_time run_at, uint16_t generation,
+void decide_requeue(const struct job *j, struct wall_time run_at, uint32_t generation,
                     struct wall_time now, struct record *ret);
 void decide_expire(const struct job *j, struct wall_time now, struct record *ret);
 

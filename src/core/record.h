@@ -63,7 +63,7 @@ struct rec_seq_block {
 
 struct rec_queue_put {
     uint32_t queue;
-    uint16_t generation;
+    uint32_t generation;
     struct wall_time created_at, updated_at;
     struct wall_time paused_until; /* 0 = not paused; LIMIT_WALL_MS = until resumed */
     struct span name;
@@ -80,7 +80,7 @@ struct rec_queue {
 
 struct rec_purged {
     uint32_t queue;
-    uint16_t generation; /* the queue's from now on */
+    uint32_t generation; /* the queue's from now on */
     struct wall_time at;
     uint64_t count; /* jobs that ceased to exist */
 };
@@ -134,7 +134,7 @@ struct rec_job_back {
     uint8_t state;  /* ready or scheduled */
     uint8_t reason; /* failed, timed_out (lease ran out), released, restarted */
     uint16_t failures, crashes;
-    uint16_t generation;
+    uint32_t generation;
     struct wall_time run_at; /* unchanged when ready at once */
     struct wall_time at;
     uint8_t error_kind;
@@ -166,7 +166,7 @@ struct rec_job_cancelled {
 struct rec_job_requeued {
     uint64_t seq;
     uint8_t state;
-    uint16_t generation;
+    uint32_t generation;
     struct wall_time run_at;
     struct wall_time at;
 }; /* failures and crashes become 0 */
@@ -177,7 +177,7 @@ struct rec_job_patched {
     int64_t priority;
     struct wall_time run_at;
     struct wall_time at; /* becomes since when the state changed, else since stays */
-    uint16_t generation;
+    uint32_t generation;
     bool has_payload;
     uint8_t payload_kind;
     struct span payload;

@@ -30,7 +30,7 @@ static bool error_fits(uint8_t kind, struct span text)
 
 #define EXTRA_MAX (6 * WIRE_LENGTH + WIRE_WALL)
 #define NEW_MAX                                                                                    \
-    (WIRE_SEQ + WIRE_FIXED64 + WIRE_U64 + 2 * WIRE_WALL + WIRE_U32 + 3 * WIRE_U16 + 4 * WIRE_U8 +  \
+    (WIRE_SEQ + WIRE_FIXED64 + WIRE_U64 + 2 * WIRE_WALL + WIRE_U32 + 3 * WIRE_U32 + 4 * WIRE_U8 +  \
      WIRE_LENGTH)
 
 static bool extra_present(const struct job_extra *x)
@@ -129,7 +129,7 @@ static void new_decode(struct wire_in *in, struct record *ret)
     j->queue = take_u32(in);
     j->failures = take_u16(in);
     j->crashes = take_u16(in);
-    j->generation = take_u16(in);
+    j->generation = take_u32(in);
     j->state = take_u8(in);
     j->reason = take_u8(in);
     j->payload_kind = take_u8(in);
@@ -292,7 +292,7 @@ static void back_decode(struct wire_in *in, struct record *ret)
     b->reason = take_u8(in);
     b->failures = take_u16(in);
     b->crashes = take_u16(in);
-    b->generation = take_u16(in);
+    b->generation = take_u32(in);
     b->run_at = take_wall(in);
     b->at = take_wall(in);
     b->error_kind = take_u8(in);
@@ -301,7 +301,7 @@ static void back_decode(struct wire_in *in, struct record *ret)
 
 const struct record_type record_job_back = {
     .name = "job_back",
-    .body_max = WIRE_SEQ + 3 * WIRE_U8 + 3 * WIRE_U16 + 2 * WIRE_WALL + WIRE_LENGTH,
+    .body_max = WIRE_SEQ + 3 * WIRE_U8 + 3 * WIRE_U32 + 2 * WIRE_WALL + WIRE_LENGTH,
     .span_bytes = back_span_bytes,
     .encode = back_encode,
     .decode = back_decode,
@@ -390,7 +390,7 @@ static void dead_decode(struct wire_in *in, struct record *ret)
 
 const struct record_type record_job_dead = {
     .name = "job_dead",
-    .body_max = WIRE_SEQ + 2 * WIRE_U8 + 2 * WIRE_U16 + WIRE_WALL + WIRE_LENGTH,
+    .body_max = WIRE_SEQ + 2 * WIRE_U8 + 2 * WIRE_U32 + WIRE_WALL + WIRE_LENGTH,
     .span_bytes = dead_span_bytes,
     .encode = dead_encode,
     .decode = dead_decode,
@@ -451,14 +451,14 @@ static void requeued_decode(struct wire_in *in, struct record *ret)
     struct rec_job_requeued *q = &ret->job_requeued;
     q->seq = take_varint(in);
     q->state = take_u8(in);
-    q->generation = take_u16(in);
+    q->generation = take_u32(in);
     q->run_at = take_wall(in);
     q->at = take_wall(in);
 }
 
 const struct record_type record_job_requeued = {
     .name = "job_requeued",
-    .body_max = WIRE_SEQ + WIRE_U8 + WIRE_U16 + 2 * WIRE_WALL,
+    .body_max = WIRE_SEQ + WIRE_U8 + WIRE_U32 + 2 * WIRE_WALL,
     .encode = requeued_encode,
     .decode = requeued_decode,
     .fits = requeued_fits,
@@ -502,7 +502,7 @@ static void patched_decode(struct wire_in *in, struct record *ret)
     p->priority = take_zigzag(in);
     p->run_at = take_wall(in);
     p->at = take_wall(in);
-    p->generation = take_u16(in);
+    p->generation = take_u32(in);
     p->has_payload = take_bool(in);
     p->payload_kind = p->has_payload ? take_u8(in) : PAYLOAD_NONE;
     p->payload = p->has_payload ? take_span(in) : (struct span){NULL, 0};
@@ -510,7 +510,7 @@ static void patched_decode(struct wire_in *in, struct record *ret)
 
 const struct record_type record_job_patched = {
     .name = "job_patched",
-    .body_max = WIRE_SEQ + 3 * WIRE_U8 + WIRE_U64 + 2 * WIRE_WALL + WIRE_U16 + WIRE_LENGTH,
+    .body_max = WIRE_SEQ + 3 * WIRE_U8 + WIRE_U64 + 2 * WIRE_WALL + WIRE_U32 + WIRE_LENGTH,
     .span_bytes = patched_span_bytes,
     .encode = patched_encode,
     .decode = patched_decode,

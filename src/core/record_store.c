@@ -91,7 +91,7 @@ static void queue_put_decode(struct wire_in *in, struct record *ret)
     struct rec_queue_put *q = &ret->queue_put;
     struct queue_policy policy;
     q->queue = take_u32(in);
-    q->generation = take_u16(in);
+    q->generation = take_u32(in);
     q->created_at = take_wall(in);
     q->updated_at = take_wall(in);
     q->paused_until = take_wall(in);
@@ -106,7 +106,7 @@ static void queue_put_decode(struct wire_in *in, struct record *ret)
 
 const struct record_type record_queue_put = {
     .name = "queue_put",
-    .body_max = WIRE_U32 + WIRE_U16 + 3 * WIRE_WALL + 5 * WIRE_LENGTH,
+    .body_max = WIRE_U32 + WIRE_U32 + 3 * WIRE_WALL + 5 * WIRE_LENGTH,
     .span_bytes = queue_put_span_bytes,
     .encode = queue_put_encode,
     .decode = queue_put_decode,
@@ -162,14 +162,14 @@ static uint8_t *purged_encode(const struct record *r, uint8_t *at)
 static void purged_decode(struct wire_in *in, struct record *ret)
 {
     ret->purged.queue = take_u32(in);
-    ret->purged.generation = take_u16(in);
+    ret->purged.generation = take_u32(in);
     ret->purged.at = take_wall(in);
     ret->purged.count = take_varint(in);
 }
 
 const struct record_type record_purged = {
     .name = "purged",
-    .body_max = WIRE_U32 + WIRE_U16 + WIRE_WALL + WIRE_U64,
+    .body_max = WIRE_U32 + WIRE_U32 + WIRE_WALL + WIRE_U64,
     .encode = purged_encode,
     .decode = purged_decode,
     .fits = purged_fits,

@@ -231,7 +231,8 @@ static void enqueue_silently(struct checker *c)
     (void)facts_queue(c, op->queue, &queue);
     for (size_t i = 0; op->extra.unique.len && i < c->facts.job_count; i++) {
         struct know *k = &c->facts.jobs[i];
-        if (k->queue != queue || !span_equal(k->born->extra.unique, op->extra.unique))
+        bool other = !k->vague && !span_equal(k->born->extra.unique, op->extra.unique);
+        if (k->queue != queue || other)
             continue;
         drift(c, k);
         if (k->can & STATES_LIVE)
@@ -391,7 +392,8 @@ static void view_lease(struct checker *c, struct know *k, const struct hist_job 
         k->lease = (struct know_lease){.token = j->token,
                                        .lease_ms = j->lease_ms,
                                        .end_min = c->e->mono,
-                                       .bound = (j->job.flags & JOB_BOUND) != 0};
+                                       .bound = (j->job.flags & JOB_BOUND) != 0,
+                                       .nobody = true};
     k->lease.counted = false;
     k->hidden = false;
 }

@@ -223,6 +223,8 @@ static void count_up(uint32_t *count)
 
 static void drift_lease(struct checker *c, struct know *k)
 {
+    if ((k->can & CAN(STATE_RUNNING)) && (k->hidden || k->lease.nobody))
+        k->can |= CAN(STATE_READY);
     bool over = k->hidden || c->e->mono >= k->lease.end_min;
     if (!(k->can & CAN(STATE_RUNNING)) || !over)
         return;

@@ -27,6 +27,7 @@ struct know_lease {
     int64_t end_min; /* mono; it cannot have run out before */
     uint64_t nonce;
     bool bound;
+    bool nobody;  /* its claim had no reply: the server may give it back, uncounted, at any time */
     bool counted; /* that it ran out is already in the upper bounds */
 };
 

@@ -36,6 +36,10 @@ cli_check 'version takes no argument' 2 2 '^usage: holdfast version$' version no
 cli_check 'help lists commands' 0 1 '^  version +print ' help
 cli_check 'help of one command' 0 1 '^holdfast version: ' help version
 cli_check 'help of an unknown command' 2 2 "unknown command 'versoin'; did you mean 'version'" help versoin
+cli_check 'help of check names its exit status' 0 1 '^Exit status: 0 ' help check
+cli_check 'check needs a directory' 2 2 '^usage: holdfast check DIR$' check
+cli_check 'check of a missing directory' 2 1 'no store' check /nonexistent/holdfast
+cli_check 'check of a directory without a store' 2 1 'no store' check tests/suite.d
 cli_check 'no command is wrong usage' 2 2 '^Usage: holdfast COMMAND'
 cli_check 'unknown command, a name is near' 2 2 "unknown command 'vesion'; did you mean 'version'\\?" vesion
 cli_check 'unknown command, no name is near' 2 2 "unknown command 'flarp'; .holdfast help. lists" flarp

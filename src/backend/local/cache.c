@@ -24,6 +24,9 @@ struct cache {
     struct map64 map; /* seq → handle */
     uint64_t bytes, bytes_max;
     uint32_t first, last, fresh;
+    uint32_t hand;   /* where the search for unwanted bodies goes on */
+    uint32_t graves; /* dropped while held: chained by next */
+    unsigned held;
 };
 
 int cache_new(uint64_t bytes_max, struct cache **ret)
@@ -49,6 +52,8 @@ void cache_free(struct cache *c)
         return;
     for (uint32_t at = c->first; at; at = body_at(c, at)->next)
         mem_free(body_at(c, at)->bytes);
+    for (uint32_t at = c->graves; at; at = body_at(c, at)->next)
+        mem_free(body_at(c, at)->bytes);
     slab_done(&c->slab);
     map64_done(&c->map);
     mem_free(c);
@@ -67,11 +72,19 @@ static void chain_append(struct cache *c, uint32_t handle)
         c->fresh = handle;
 }
 
+static void bury(struct cache *c, uint32_t handle)
+{
+    mem_free(body_at(c, handle)->bytes);
+    slab_give(&c->slab, handle);
+}
+
 static void drop(struct cache *c, uint32_t handle)
 {
     struct body *b = body_at(c, handle);
     if (c->fresh == handle)
         c->fresh = b->next;
+    if (c->hand == handle)
+        c->hand = b->next;
     if (b->prev)
         body_at(c, b->prev)->next = b->next;
     else
@@ -81,9 +94,29 @@ static void drop(struct cache *c, uint32_t handle)
     else
         c->last = b->prev;
     c->bytes -= b->total + sizeof(*b);
-    mem_free(b->bytes);
     map64_drop(&c->map, b->seq);
-    slab_give(&c->slab, handle);
+    if (c->held) {
+        b->next = c->graves;
+        c->graves = handle;
+    } else {
+        bury(c, handle);
+    }
+}
+
+void cache_hold(struct cache *c)
+{
+    c->held++;
+}
+
+void cache_release(struct cache *c)
+{
+    if (--c->held > 0)
+        return;
+    while (c->graves) {
+        uint32_t handle = c->graves;
+        c->graves = body_at(c, handle)->next;
+        bury(c, handle);
+    }
 }
 
 void cache_put(struct cache *c, uint64_t seq, uint64_t position, const struct job_extra *extra,
@@ -142,12 +175,30 @@ void cache_drop(struct cache *c, uint64_t seq)
         drop(c, handle);
 }
 
-void cache_applied(struct cache *c, uint64_t position)
+/* Looks at a few applied bodies and drops those nobody will ask for soon. */
+static void sweep(struct cache *c, cache_wanted_fn wanted, void *ctx)
+{
+    for (int looks = 0; looks < 8 && c->bytes > c->bytes_max; looks++) {
+        if (!c->hand || c->hand == c->fresh)
+            c->hand = c->first;
+        uint32_t handle = c->hand;
+        if (!handle || handle == c->fresh)
+            return;
+        c->hand = body_at(c, handle)->next;
+        if (!wanted(ctx, body_at(c, handle)->seq))
+            drop(c, handle);
+    }
+}
+
+void cache_applied(struct cache *c, uint64_t position, cache_wanted_fn wanted, void *ctx)
 {
     while (c->fresh && body_at(c, c->fresh)->position <= position) {
         uint32_t handle = c->fresh;
+        uint64_t seq = body_at(c, handle)->seq;
         c->fresh = body_at(c, handle)->next;
         if (c->bytes > c->bytes_max)
+            sweep(c, wanted, ctx);
+        if (c->bytes > c->bytes_max && map64_get(&c->map, seq) == handle)
             drop(c, handle);
     }
 }

@@ -19,9 +19,14 @@ void cache_free(struct cache *c); /* NULL allowed */
 /* Copies. When memory is short the body is simply not kept. */
 void cache_put(struct cache *c, uint64_t seq, uint64_t position, const struct job_extra *extra,
                struct span payload);
-/* Spans stay valid until the next call that changes the cache. */
+/* Spans stay valid until the entry goes; between cache_hold and cache_release they stay in any
+ * case. */
 bool cache_get(const struct cache *c, uint64_t seq, struct job_extra *extra, struct span *payload);
 void cache_drop(struct cache *c, uint64_t seq);
-/* Records up to this position can now be read from the store. */
-void cache_applied(struct cache *c, uint64_t position);
+void cache_hold(struct cache *c);
+void cache_release(struct cache *c);
+/* Records up to this position can now be read from the store. When memory is short, bodies go whose
+ * jobs are not wanted (will not be claimed soon), then the newest. */
+typedef bool (*cache_wanted_fn)(void *ctx, uint64_t seq);
+void cache_applied(struct cache *c, uint64_t position, cache_wanted_fn wanted, void *ctx);
 uint64_t cache_bytes(const struct cache *c);

@@ -210,9 +210,9 @@ static int check_queue_row(struct check *c, sqlite3_stmt *st)
     q->name = named ? mem_text(name.at, name.len) : mem_text("?", 1);
     if (!q->name)
         return -ERR_NOMEM;
-    q->generation = (uint16_t)generation;
+    q->generation = (uint32_t)generation;
     q->gone = gone != 0;
-    if (number < 1 || number > UINT32_MAX || generation < 0 || generation > UINT16_MAX ||
+    if (number < 1 || number > UINT32_MAX || generation < 0 || generation > UINT32_MAX ||
         gone < 0 || gone > 1)
         check_problem(c, ADVICE_ROWS,
                       "queue %" PRId64 ": number, generation or gone is out of range", number);
@@ -403,10 +403,12 @@ static enum check_result check_version(struct check *c)
     struct err_note note = {""};
     int64_t version = 0;
     int rc = sql_number(c->db, "PRAGMA user_version", &version, &note);
-    if (rc != 0) {
+    if (rc == -ERR_CORRUPT) {
         check_problem(c, ADVICE_FILE, "%s", note.text);
         return verdict(c);
     }
+    if (rc != 0)
+        return not_done(c, note.text);
     if (version == schema_steps.count)
         return CHECK_GOOD;
     (void)!err_note_set(&note, 0, "the store has format %lld, this holdfast reads format %d; %s",

@@ -13,7 +13,7 @@ enum check_advice { ADVICE_FILE, ADVICE_ROWS, ADVICE_KEYS, ADVICE_COUNT };
 
 struct check_queue {
     uint32_t number;
-    uint16_t generation;
+    uint32_t generation;
     bool gone;
     bool unique_kept; /* enum unique_scope */
     char *name;       /* owned */

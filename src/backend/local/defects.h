@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Planted defects: mistakes that the checks must catch, switched on by a test to prove that they do.
- * Only builds with HF_TEST_HOOKS contain them. */
+/* Planted defects: mistakes that the checks must catch, switched on by a test to prove that they
+ * do. Only builds with HF_TEST_HOOKS contain them. */
 #pragma once
 
 enum engine_defect {
-    DEFECT_REPLY_EARLY = 1u << 0,       /* replies leave before their records are durable */
-    DEFECT_DUPLICATE_EARLY = 1u << 1,   /* a duplicate is answered before the first is durable */
-    DEFECT_ANY_TOKEN = 1u << 2,         /* ack ignores the token */
-    DEFECT_EPOCH_KEPT = 1u << 3,        /* tokens are issued again after a restart */
-    DEFECT_UNIQUE_BY_STATE = 1u << 4,   /* a unique key is free again once its job is running */
+    DEFECT_REPLY_EARLY = 1u << 0,         /* replies leave before their records are durable */
+    DEFECT_DUPLICATE_EARLY = 1u << 1,     /* a duplicate is answered before the first is durable */
+    DEFECT_ANY_TOKEN = 1u << 2,           /* ack ignores the token */
+    DEFECT_EPOCH_KEPT = 1u << 3,          /* tokens are issued again after a restart */
+    DEFECT_UNIQUE_BY_STATE = 1u << 4,     /* a unique key is free again once its job is running */
     DEFECT_ATTEMPTS_UNRECORDED = 1u << 5, /* failures are counted in memory, not in the record */
-    DEFECT_LEASE_ON_WALL = 1u << 6,     /* leases end by wall time */
-    DEFECT_CLAIM_UNRECORDED = 1u << 7,  /* claims leave no record */
-    DEFECT_NEWEST_FIRST = 1u << 8,      /* among equal priorities the newest is handed out first */
-    DEFECT_PROMOTE_EARLY = 1u << 9,     /* scheduled jobs become ready 50 ms too soon */
-    DEFECT_COUNT_DRIFTS = 1u << 10,     /* a cancelled job stays in the count of ready ones */
-    DEFECT_ACK_COMES_BACK = 1u << 11,   /* every 16th ack is answered but not recorded */
-    DEFECT_DEAD_AGAIN = 1u << 12,       /* a dead job stays in the ready order */
-    DEFECT_KEY_FORGOTTEN = 1u << 13,    /* idempotency keys are not recorded */
+    DEFECT_LEASE_ON_WALL = 1u << 6,       /* leases end by wall time */
+    DEFECT_CLAIM_UNRECORDED = 1u << 7,    /* claims leave no record */
+    DEFECT_NEWEST_FIRST = 1u << 8,    /* among equal priorities the newest is handed out first */
+    DEFECT_PROMOTE_EARLY = 1u << 9,   /* scheduled jobs become ready 50 ms too soon */
+    DEFECT_COUNT_DRIFTS = 1u << 10,   /* a cancelled job stays in the count of ready ones */
+    DEFECT_ACK_COMES_BACK = 1u << 11, /* every 16th ack is answered but not recorded */
+    DEFECT_DEAD_AGAIN = 1u << 12,     /* a dead job stays in the ready order */
+    DEFECT_KEY_FORGOTTEN = 1u << 13,  /* idempotency keys are not recorded */
 };
 
 #ifdef HF_TEST_HOOKS

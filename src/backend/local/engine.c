@@ -3,6 +3,9 @@
 #include "backend/local/engine_impl.h"
 #include "core/frame.h"
 
+/* One commit has to swallow a step's frame. Room for the largest payload there is, and then some.
+ */
+#define STEP_FRAME_BYTES ((size_t)LIMIT_PAYLOAD_BYTES * 2)
 #define DEFAULT_RING 65536u
 #define DEFAULT_SEQ_BLOCK 4096u
 #define DEFAULT_STALL_MS 1000
@@ -191,6 +194,22 @@ void reply_relaxed(struct engine *e, struct engine_reply *r, const struct queue 
     }
 }
 
+bool body_right(struct engine_reply *r, uint8_t kind, struct span body, uint32_t max)
+{
+    if (body.len > max) {
+        r->reply.outcome = OUT_TOO_BIG;
+    } else if (kind > PAYLOAD_BYTES) {
+        r->reply.outcome = OUT_INVALID;
+        r->reply.note = "the kind of a payload or result is none (0), json (1) or bytes (2)";
+    } else if (kind == PAYLOAD_NONE && body.len > 0) {
+        r->reply.outcome = OUT_INVALID;
+        r->reply.note = "a payload or result of no kind cannot have bytes";
+    } else {
+        return true;
+    }
+    return false;
+}
+
 int view_of(struct engine *e, const struct live *l, struct job_view *ret)
 {
     const struct queue *q = queue_of(e, l);
@@ -260,6 +279,11 @@ static void watch_clocks(struct engine *e, struct now now)
     e->now = now;
 }
 
+void engine_look(struct engine *e, struct now now)
+{
+    watch_clocks(e, now);
+}
+
 size_t engine_bulks_waiting(const struct engine *e)
 {
     size_t n = 0;
@@ -278,6 +302,7 @@ static int step_begin(struct engine *e, struct now now, struct engine_out *out, 
         return err;
     watch_clocks(e, now);
     e->out = out;
+    e->frame_max = STEP_FRAME_BYTES;
     out->first = e->position + 1;
     return 0;
 }
@@ -348,21 +373,32 @@ static void boot_leases(struct engine *e)
 
 static int boot_reserve(struct engine *e)
 {
-    int err = emit_reserve(e, 256);
+    size_t running = e->leases.used;
+    int err = emit_reserve(e, 256 + running * 128);
+    if (!err)
+        err = heap_reserve(&e->leases_end, running);
+    /* Shared heaps need room for all of them at once. */
+    if (!err)
+        err = heap_reserve(&e->due_queues, running + 1);
+    if (!err)
+        err = heap_reserve(&e->expiries, running);
+    if (!err)
+        err = map128_reserve(&e->uniques, running);
     for (size_t n = 0; !err && n < e->queue_room; n++) {
         struct queue *q = e->queues[n];
-        uint64_t running = q ? q->lists[STATE_RUNNING].count : 0;
-        if (running)
-            err = jobs_reserve(e, q, 0, running, running * 128);
+        size_t here = q ? q->lists[STATE_RUNNING].count : 0;
+        if (here)
+            err = heap_reserve(&q->ready, here);
+        if (!err && here)
+            err = heap_reserve(&q->due, here);
     }
-    if (!err)
-        err = emit_reserve(e, 256 + e->leases.used * 128);
-    return err ? err : heap_reserve(&e->leases_end, e->leases.used);
+    return err;
 }
 
 int engine_boot(struct engine *e, struct now now, struct engine_out *out)
 {
     int err = step_begin(e, now, out, 0);
+    e->frame_max = FRAME_BYTES_MAX; /* every bound lease gives a record */
     if (!err)
         err = boot_reserve(e);
     if (err) {
@@ -397,6 +433,12 @@ void engine_accept_clock(struct engine *e)
 bool engine_clock_suspect(const struct engine *e)
 {
     return e->clock_suspect;
+}
+
+enum job_state engine_job_state(struct engine *e, uint64_t seq)
+{
+    const struct live *l = jobs_find(e, (struct job_ref){seq, 0}, NULL);
+    return l ? (enum job_state)l->job.state : STATE_NONE;
 }
 
 uint64_t engine_position(const struct engine *e)

@@ -95,6 +95,9 @@ MUST_CHECK int engine_boot(struct engine *e, struct now now, struct engine_out *
 MUST_CHECK int engine_step(struct engine *e, const struct op *ops, size_t count, struct now now,
                            struct engine_out *out);
 
+/* Tells the engine the time when nothing else does: a silence of more than stall_ms is taken for a
+ * standstill, so call it (or step) more often than that. */
+void engine_look(struct engine *e, struct now now);
 /* When the next tick is worth its while: 0 = at once (unfinished slices), INT64_MAX = nothing due.
  */
 int64_t engine_next_tick_ms(const struct engine *e, struct now now);
@@ -111,6 +114,7 @@ size_t engine_bulks_waiting(const struct engine *e);
 uint64_t engine_position(const struct engine *e);
 uint32_t engine_epoch(const struct engine *e);
 struct hash_key engine_hash_key(const struct engine *e);
+enum job_state engine_job_state(struct engine *e, uint64_t seq); /* STATE_NONE = not there */
 /* 0 = no such queue. */
 uint32_t engine_queue_number(const struct engine *e, struct span name);
 struct span engine_queue_name(const struct engine *e, uint32_t number);

@@ -14,6 +14,8 @@ int emit_reserve(struct engine *e, size_t bytes)
         if (err)
             return err;
     }
+    if (bytes > e->frame_max || frame->len > e->frame_max - bytes)
+        return -ERR_TOO_BIG;
     return buf_reserve(frame, bytes);
 }
 

@@ -8,6 +8,8 @@
 #include "backend/local/engine_impl.h"
 #include "core/validate.h"
 
+#define BULKS_MAX 64
+
 static const struct {
     enum job_move move;
 } actions[] = {
@@ -108,6 +110,14 @@ void bulk_queue_changes(struct engine *e, uint32_t queue, unsigned states)
     }
 }
 
+static size_t bulk_count(const struct engine *e)
+{
+    size_t n = 0;
+    for (const struct bulk *b = e->bulks; b; b = b->after)
+        n++;
+    return n;
+}
+
 static unsigned startable(enum job_move move)
 {
     unsigned states = 0;
@@ -125,6 +135,8 @@ void op_bulk(struct engine *e, const struct op *op)
     const char *wrong = NULL;
     if (!action_known(want->action))
         wrong = "action must be requeue, cancel or remove";
+    else if (bulk_count(e) >= BULKS_MAX)
+        wrong = "64 bulk actions are under way; wait until one has ended";
     else if (want->group.len && validate_text("group", want->group, LIMIT_KEY_BYTES, &note) != 0)
         wrong = "group is too long or not valid UTF-8";
     struct record rec = {
@@ -147,7 +159,7 @@ void op_bulk(struct engine *e, const struct op *op)
     if (engine_apply(e, &rec) != 0) {
         struct engine_reply *r = reply_new(e, op);
         r->reply.outcome = OUT_UNAVAILABLE;
-        r->reply.note = "out of memory; nothing was changed";
+        r->reply.note = NO_ROOM;
         return;
     }
     CHECK(record_encode(&rec, &e->out->frame) == 0);

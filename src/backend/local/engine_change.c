@@ -30,7 +30,7 @@ static bool emit_change(struct engine *e, struct engine_reply *r, struct live *l
 {
     struct queue *q = queue_of(e, l);
     if (jobs_reserve(e, q, 0, 1, record_bytes_max(rec)) != 0) {
-        refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
         return false;
     }
     engine_emit(e, rec);
@@ -95,10 +95,8 @@ static bool patch_right(const struct queue *q, const struct op_patch *want, stru
 {
     if (want->has_run_at && (want->run_at.ms < 0 || want->run_at.ms > LIMIT_WALL_MS))
         refuse(r, OUT_INVALID, "run_at must be a time before the year 10000");
-    else if (want->has_payload && want->payload_kind > PAYLOAD_BYTES)
-        refuse(r, OUT_INVALID, "payload kind is not one of the known ones");
-    else if (want->has_payload && want->payload.len > q->policy.payload_max)
-        refuse(r, OUT_TOO_BIG, NULL);
+    else if (want->has_payload)
+        return body_right(r, want->payload_kind, want->payload, q->policy.payload_max);
     else
         return true;
     return false;
@@ -141,7 +139,7 @@ void op_remove(struct engine *e, const struct op *op)
     uint64_t previous = 0;
     buf_clear(&e->scratch);
     if (record_seq_append(&e->scratch, &previous, l->job.seq) != 0) {
-        refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
         return;
     }
     struct record rec = {

@@ -3,6 +3,8 @@
 #include "backend/local/engine_impl.h"
 #include "core/validate.h"
 
+#define LOOKS_MAX (4 * LIMIT_SLICE) /* stale and expired jobs one claim walks through */
+
 static void refuse(struct engine_reply *r, enum outcome outcome, const char *note)
 {
     r->reply.outcome = outcome;
@@ -24,7 +26,11 @@ static int expire_top(struct engine *e, struct queue *q, struct live *l)
  * (*err is set then). */
 static struct live *queue_top(struct engine *e, struct queue *q, struct heap_entry *ret, int *err)
 {
-    while (heap_top(&q->ready, ret)) {
+    for (size_t looks = 0; heap_top(&q->ready, ret); looks++) {
+        if (looks == LOOKS_MAX) { /* the rest after other work */
+            queues_wake(e, q);
+            return NULL;
+        }
         if (!valid_ready(e, *ret)) {
             heap_pop(&q->ready, ret);
             continue;
@@ -191,7 +197,7 @@ static void claim_next(struct engine *e, const struct op_claim *want, struct eng
     r->reply.job_count = n;
     r->want_body = want->want_body;
     if (err && n == 0)
-        refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
 }
 
 static void seize(struct engine *e, const struct op_claim *want, struct engine_reply *r)
@@ -218,7 +224,7 @@ static void seize(struct engine *e, const struct op_claim *want, struct engine_r
     }
     struct job_view *view = arena_alloc(&e->out->arena, sizeof(*view));
     if (!view || hand_out(e, q, l, want, r, view) != 0) {
-        refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
         return;
     }
     view->queue = name_for_view(want, e, q);

@@ -12,7 +12,7 @@ static bool refuse(struct engine_reply *r, enum outcome outcome, const char *not
 
 static bool refuse_nomem(struct engine_reply *r)
 {
-    return refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+    return refuse(r, OUT_UNAVAILABLE, NO_ROOM);
 }
 
 static bool refuse_note(struct engine *e, struct engine_reply *r, const struct err_note *note)
@@ -47,8 +47,10 @@ static bool values_right(struct engine *e, const struct op_enqueue *want, struct
                       "delay_ms must be 0 or more; run_at must be a time before the year 10000");
     if (want->extra.expires_at.ms < 0 || want->extra.expires_at.ms > LIMIT_WALL_MS)
         return refuse(r, OUT_INVALID, "expires_at must be a time before the year 10000");
-    if (want->payload_kind > PAYLOAD_BYTES || want->unique_mode > UNIQUE_REPLACE)
-        return refuse(r, OUT_INVALID, "payload kind or unique_mode is not one of the known ones");
+    if (!body_right(r, want->payload_kind, want->payload, LIMIT_PAYLOAD_BYTES))
+        return false;
+    if (want->unique_mode > UNIQUE_REPLACE)
+        return refuse(r, OUT_INVALID, "unique_mode must be reject, return or replace");
     if (want->options && !options_right(e, want->options, r))
         return false;
     const struct job_extra *x = &want->extra;

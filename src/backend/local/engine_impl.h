@@ -31,6 +31,8 @@
 
 #define WORKERS_IDLE_MAX 4096
 #define NEVER_MS INT64_MAX
+/* The note of OUT_UNAVAILABLE. */
+#define NO_ROOM "out of memory, or too much in one batch; nothing was changed, try again"
 
 /* A resident job. Everything but `job` is rebuilt at start. */
 struct live {
@@ -63,7 +65,7 @@ struct group {
     struct hash128 key; /* scoped by queue */
     uint32_t queue;
     uint32_t refs;       /* resident jobs */
-    uint16_t generation; /* waiting counts are those of this generation of the queue */
+    uint32_t generation; /* waiting counts are those of this generation of the queue */
     uint64_t by_state[STATE_COUNT];
 };
 
@@ -106,7 +108,7 @@ struct joblist {
 
 struct queue {
     uint32_t number;
-    uint16_t generation;
+    uint32_t generation;
     bool gone;     /* deleted, slices still to remove */
     bool woken;    /* already in out->wakes of this step */
     bool trimming; /* in engine.trims */
@@ -191,6 +193,7 @@ struct engine {
     bool full; /* no room for new jobs on the disk */
 
     struct engine_out *out; /* of the step under way; NULL while loading */
+    size_t frame_max;       /* bytes its frame may have; an op that needs more is refused */
     struct now now;
     struct queue *claim_from[LIMIT_QUEUES_PER_CLAIM]; /* of the claim under way */
     struct buf scratch; /* policy and options encodings, sequence lists */
@@ -342,6 +345,8 @@ int engine_out_wake_room(struct engine_out *out, size_t queues);
 struct engine_reply *reply_new(struct engine *e, const struct op *op);
 void reply_job(struct engine_reply *r, const struct live *l);
 void reply_relaxed(struct engine *e, struct engine_reply *r, const struct queue *q);
+/* False: the reply says what is wrong with a payload or result. */
+bool body_right(struct engine_reply *r, uint8_t kind, struct span body, uint32_t max);
 int view_of(struct engine *e, const struct live *l, struct job_view *ret);
 
 /* --- one function an operation; each makes exactly one reply (op_bulk: perhaps later) --- */

@@ -29,7 +29,7 @@ int jobs_reserve(struct engine *e, struct queue *q, size_t fresh, size_t moves, 
     if (!err)
         err = heap_reserve(&e->due_queues, moves + 1);
     if (!err)
-        err = heap_reserve(&e->prune_queues, moves + 1);
+        err = heap_reserve(&e->prune_queues, moves + 3);
     if (!err)
         err = map128_reserve(&e->uniques, moves);
     if (!err)

@@ -6,6 +6,8 @@
  * so that the same word said twice gets the same answer. */
 #include "backend/local/engine_impl.h"
 
+#define RESULT_BYTES_MAX LIMIT_PAYLOAD_BYTES
+
 static void nonce_link(struct engine *e, uint32_t handle)
 {
     struct lease *l = lease_at(e, handle);
@@ -162,7 +164,7 @@ static struct live *holder_check(struct engine *e, const struct op *op, struct e
 static void refuse_nomem(struct engine_reply *r)
 {
     r->reply.outcome = OUT_UNAVAILABLE;
-    r->reply.note = "out of memory; nothing was changed";
+    r->reply.note = NO_ROOM;
 }
 
 static void finish(struct engine *e, struct engine_reply *r, const struct live *l)
@@ -177,7 +179,7 @@ void op_ack(struct engine *e, const struct op *op)
 {
     struct engine_reply *r = reply_new(e, op);
     struct live *l = holder_check(e, op, r, NULL);
-    if (!l)
+    if (!l || !body_right(r, op->lease.result_kind, op->lease.result, RESULT_BYTES_MAX))
         return;
     struct record rec = {
         .kind = REC_JOB_DONE,
@@ -238,6 +240,11 @@ void op_fail(struct engine *e, const struct op *op)
         refuse_when(r);
         return;
     }
+    if (want->error_kind > ERROR_BUSINESS) {
+        r->reply.outcome = OUT_INVALID;
+        r->reply.note = "the kind of an error is app (0) or business (1)";
+        return;
+    }
     struct job_rules rules;
     jobs_rules(e, l, &rules);
     struct record rec;
@@ -256,7 +263,7 @@ void op_release(struct engine *e, const struct op *op)
         refuse_when(r);
         return;
     }
-    uint16_t generation = queue_of(e, l)->generation;
+    uint32_t generation = queue_of(e, l)->generation;
     char text[LEASE_END_TEXT_BYTES];
     struct record rec;
     if (op->lease.lost) {

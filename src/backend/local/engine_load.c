@@ -38,7 +38,7 @@ static int reserve_indexes(struct engine *e, struct queue *q)
     if (!err)
         err = heap_reserve(&e->due_queues, 2);
     if (!err)
-        err = heap_reserve(&e->prune_queues, 2);
+        err = heap_reserve(&e->prune_queues, 3);
     if (!err)
         err = map128_reserve(&e->uniques, 1);
     if (!err)
@@ -108,7 +108,7 @@ int engine_load(struct engine *e, struct store *store, struct err_note *note)
     /* Armed while the jobs came in by sequence; the oldest finished one is known only now. */
     for (size_t n = 0; !err && n < e->queue_room; n++) {
         if (e->queues[n] && !e->queues[n]->gone)
-            err = heap_reserve(&e->prune_queues, 1);
+            err = heap_reserve(&e->prune_queues, 3);
         if (!err && e->queues[n] && !e->queues[n]->gone)
             queues_arm_prune(e, e->queues[n]);
     }

@@ -362,12 +362,13 @@ int queues_apply_put(struct engine *e, const struct rec_queue_put *r)
     q->generation = r->generation;
     q->created_at = r->created_at;
     q->updated_at = r->updated_at;
+    bool new_pause = q->paused_until.ms != r->paused_until.ms;
     q->paused_until = r->paused_until;
     if (fresh)
         queue_enter(e, q);
     if (rescope)
         err = each_keyed(e, q, rescope_one, q);
-    if (q->paused_until.ms && q->paused_until.ms < LIMIT_WALL_MS) {
+    if (new_pause && q->paused_until.ms && q->paused_until.ms < LIMIT_WALL_MS) {
         struct heap_entry entry = {heap_order_of(q->paused_until.ms), q->number};
         if (!err)
             err = heap_push(&e->resume_queues, entry);
@@ -375,7 +376,7 @@ int queues_apply_put(struct engine *e, const struct rec_queue_put *r)
         queues_wake(e, q);
     }
     if (!err)
-        err = heap_reserve(&e->prune_queues, 1);
+        err = heap_reserve(&e->prune_queues, 3);
     if (!err)
         queues_arm_prune(e, q);
     return err;
@@ -486,7 +487,7 @@ static int emit_put(struct engine *e, struct rec_queue_put *put, const struct qu
     struct record rec = {.kind = REC_QUEUE_PUT, .queue_put = *put};
     err = room_for_queue(e, put->queue);
     if (!err)
-        err = heap_reserve(&e->prune_queues, 1);
+        err = heap_reserve(&e->prune_queues, 3);
     if (!err)
         err = emit_reserve(e, record_bytes_max(&rec));
     if (err)
@@ -577,7 +578,7 @@ static bool scope_allowed(struct engine *e, struct queue *q, const struct queue_
     map128_done(&c.seen);
     if (stop < 0 ||
         map128_reserve(&e->uniques, q->lists[STATE_DONE].count + q->lists[STATE_DEAD].count) != 0)
-        return refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+        return refuse(r, OUT_UNAVAILABLE, NO_ROOM);
     if (c.job) {
         reply_job(r, c.job);
         return refuse(r, OUT_DUPLICATE, NULL);
@@ -605,7 +606,7 @@ void op_queue_put(struct engine *e, const struct op *op)
     if (!put_texts(e, want, &put, r) || !scope_allowed(e, q, &copy, r))
         return;
     if (emit_put(e, &put, &copy) != 0) {
-        refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
         return;
     }
     r->reply.created = !q;
@@ -631,7 +632,7 @@ void op_pause(struct engine *e, const struct op *op)
     put.updated_at = e->now.wall;
     struct queue_policy copy = q->policy;
     if (emit_put(e, &put, &copy) != 0)
-        refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
     r->after = e->position;
 }
 
@@ -650,12 +651,12 @@ void op_purge(struct engine *e, const struct op *op)
     struct record rec = {
         .kind = REC_PURGED,
         .purged = {.queue = q->number,
-                   .generation = (uint16_t)(q->generation + 1),
+                   .generation = q->generation + 1,
                    .at = e->now.wall,
                    .count = count},
     };
     if (emit_reserve(e, record_bytes_max(&rec)) != 0) {
-        refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
         return;
     }
     engine_emit(e, &rec);
@@ -679,7 +680,7 @@ void op_queue_delete(struct engine *e, const struct op *op)
         .queue = {.queue = q->number, .at = e->now.wall},
     };
     if (emit_reserve(e, record_bytes_max(&rec)) != 0) {
-        refuse(r, OUT_UNAVAILABLE, "out of memory; nothing was changed");
+        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
         return;
     }
     engine_emit(e, &rec);

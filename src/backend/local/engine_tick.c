@@ -209,7 +209,7 @@ static size_t tick_prune(struct engine *e, size_t budget)
 {
     size_t done = 0;
     struct queue *q;
-    while (done < budget && !e->clock_suspect && heap_reserve(&e->prune_queues, 1) == 0 &&
+    while (done < budget && !e->clock_suspect && heap_reserve(&e->prune_queues, 3) == 0 &&
            (q = queue_due(e, &e->prune_queues, e->now.wall.ms)) != NULL) {
         q->prune_armed = UINT64_MAX;
         size_t n = prune_queue(e, q, budget - done);

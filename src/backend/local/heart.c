@@ -374,8 +374,13 @@ static void reply_send(struct heart *h, struct turn *t, size_t index, struct now
     bool asked = !t->own;
     if (r->reply.kind == OP_BULK)
         asked = late_take(h, r->op, &to);
+    /* The callback may submit what drops the very bodies it is looking at. */
+    if (h->cache)
+        cache_hold(h->cache);
     if (asked)
         h->config.calls.reply(h->config.calls.ctx, to.fn, to.fn_ctx, &r->reply);
+    if (h->cache)
+        cache_release(h->cache);
     /* A body that has been handed out is hardly needed again. */
     for (uint32_t i = 0; r->reply.kind == OP_CLAIM && h->cache && i < r->reply.job_count; i++)
         cache_drop(h->cache, r->views[i].job.seq);
@@ -404,9 +409,11 @@ static void reply_spoil(struct heart *h, struct turn *t, size_t index, int error
     if (r->reply.kind == OP_CLAIM) {
         /* The jobs were away for a while, and stay away if this fails too. */
         r->reply.outcome = OUT_UNKNOWN;
-        (void)!unclaim(h, t, r, now);
+        if (unclaim(h, t, r, now) != 0)
+            start_leases(h, r, now); /* then at least time gives them back */
     }
     r->reply.note = error == -ERR_TIMEOUT ? "the query took longer than 5 s; narrow the filter"
+                    : error == -ERR_NOMEM ? "out of memory"
                                           : "the store could not be read";
     r->reply.jobs = NULL;
     r->reply.job_count = 0;
@@ -420,10 +427,12 @@ static bool may_leave(const struct heart *h, const struct engine_reply *r)
     return r->after <= h->durable;
 }
 
+/* Turns that callbacks submit meanwhile wait for the next call: the loop must get its turn, too. */
 static void release(struct heart *h, struct now now)
 {
+    const struct turn *last = h->last;
     h->releasing++;
-    for (struct turn *t = h->first; t; t = t->next)
+    for (struct turn *t = h->first; t; t = t == last ? NULL : t->next)
         for (size_t i = 0; t->open && i < t->out.reply_count; i++) {
             if (t->gates[i] != GATE_HELD || !may_leave(h, &t->out.replies[i]))
                 continue;
@@ -435,15 +444,23 @@ static void release(struct heart *h, struct now now)
     h->releasing--;
 }
 
-/* Turns are reused in order, so that none is while an older one still waits. */
+/* Gives back every turn that has nothing left to wait for; a slow list must not hold up the rest.
+ */
 static void retire(struct heart *h)
 {
-    while (!h->releasing && h->first && h->first->open == 0 && h->first->last <= h->durable) {
-        struct turn *t = h->first;
-        h->first = t->next;
-        if (!h->first)
-            h->last = NULL;
-        turn_give(h, t);
+    if (h->releasing)
+        return;
+    struct turn **link = &h->first;
+    h->last = NULL;
+    while (*link) {
+        struct turn *t = *link;
+        if (t->open == 0 && t->last <= h->durable) {
+            *link = t->next;
+            turn_give(h, t);
+        } else {
+            h->last = t;
+            link = &t->next;
+        }
     }
 }
 
@@ -463,12 +480,17 @@ void heart_flush(struct heart *h, struct now now)
     retire(h);
 }
 
+static bool job_wanted(void *engine, uint64_t seq)
+{
+    return engine_job_state(engine, seq) == STATE_READY;
+}
+
 void heart_durable(struct heart *h, uint64_t position, struct now now)
 {
     if (position > h->durable)
         h->durable = position;
     if (h->cache)
-        cache_applied(h->cache, position);
+        cache_applied(h->cache, position, job_wanted, h->engine);
     heart_flush(h, now);
 }
 

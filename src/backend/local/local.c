@@ -36,7 +36,9 @@ struct local {
     struct store *store;
     struct heart *heart;
     struct applier *applier;     /* NULL for memory: */
-    struct reader *reader;       /* NULL for memory: */
+    struct reader *reader;       /* bodies; NULL for memory: */
+    struct reader *lister;       /* lists, which may take seconds, apart; NULL for memory: */
+    bool clock_suspect;          /* as last logged */
     struct store_reader *direct; /* memory: read on the spot */
     struct backend_watch *watches;
     unsigned signalling;
@@ -142,7 +144,7 @@ static void give_read(void *ctx, void *request, const uint64_t *seqs, size_t cou
 {
     struct local *l = ctx;
     if (l->reader) {
-        int err = reader_ask(l->reader, request, seqs, count, list);
+        int err = reader_ask(list ? l->lister : l->reader, request, seqs, count, list);
         if (err)
             heart_bodies(l->heart, request, NULL, NULL, err, now_of(l));
         return;
@@ -156,13 +158,24 @@ static void give_read(void *ctx, void *request, const uint64_t *seqs, size_t cou
 
 /* --- one turn of the loop --- */
 
-static void take_answers(struct local *l)
+static void take_answers(struct local *l, struct reader *from)
 {
     struct reader_job *j;
-    while (l->reader && (j = reader_done(l->reader)) != NULL) {
+    while (from && (j = reader_done(from)) != NULL) {
         answer(l, j);
         reader_job_free(j);
     }
+}
+
+/* Says so when the wall clock has leapt and expiry stopped. */
+static void report_clock(struct local *l)
+{
+    bool suspect = engine_clock_suspect(heart_engine(l->heart));
+    if (suspect && !l->clock_suspect)
+        log_event(
+            l->config.log, LOG_ERROR, "clock_leapt",
+            LOG_TEXT("effect", "jobs do not expire and history is not pruned until a restart"));
+    l->clock_suspect = suspect;
 }
 
 static void take_durable(struct local *l)
@@ -182,6 +195,9 @@ static void take_durable(struct local *l)
 static void run_ticks(struct local *l)
 {
     struct now now = now_of(l);
+    engine_look(heart_engine(l->heart), now);
+    if (l->closing && !engine_bulks_waiting(heart_engine(l->heart)))
+        return; /* what is not finished goes on after the next start */
     for (int i = 0; i < TICKS_A_TURN && engine_next_tick_ms(heart_engine(l->heart), now) <= 0; i++)
         if (heart_tick(l->heart, now) != 0)
             return; /* no memory: the timer tries again */
@@ -194,7 +210,9 @@ static void turn(struct local *l)
 {
     run_ticks(l);
     take_durable(l);
-    take_answers(l);
+    take_answers(l, l->reader);
+    take_answers(l, l->lister);
+    report_clock(l);
     heart_flush(l->heart, now_of(l));
     if (!l->applier)
         take_durable(l); /* what the callbacks submitted meanwhile */
@@ -243,6 +261,7 @@ static void knock(void *ctx)
 static void free_all(struct local *l)
 {
     reader_stop(l->reader);
+    reader_stop(l->lister);
     if (l->direct)
         l->direct->ops->close(l->direct);
     applier_stop(l->applier);
@@ -276,7 +295,8 @@ static void maybe_closed(struct local *l)
         engine_bulks_waiting(heart_engine(l->heart)))
         return;
     reader_stop(l->reader);
-    l->reader = NULL;
+    reader_stop(l->lister);
+    l->reader = l->lister = NULL;
     applier_stop(l->applier);
     l->applier = NULL;
     uv_close((uv_handle_t *)&l->prepare, handle_closed_cb);
@@ -345,6 +365,7 @@ static void local_figures(const struct backend *b, struct backend_figures *ret)
         return;
     struct applier_state state;
     applier_state(l->applier, &state);
+    ret->clock_suspect = l->clock_suspect;
     ret->commits = state.commits;
     ret->commit_ns_total = state.commit_ns_total;
     ret->commit_ns_last = state.commit_ns_last;
@@ -446,17 +467,25 @@ static int local_new(const struct backend_config *config, const struct backend_o
     return 0;
 }
 
-static int threads_start(struct local *l, struct err_note *note)
+static int reader_begin(struct local *l, struct reader **ret, struct err_note *note)
 {
     struct store_reader *from;
     int err = l->store->ops->reader_open(l->store, &from, note);
     if (err)
         return err;
-    err = reader_start(from, knock, l, &l->reader);
-    if (err) {
+    err = reader_start(from, knock, l, ret);
+    if (err)
         from->ops->close(from);
+    return err;
+}
+
+static int threads_start(struct local *l, struct err_note *note)
+{
+    int err = reader_begin(l, &l->reader, note);
+    if (!err)
+        err = reader_begin(l, &l->lister, note);
+    if (err)
         return err;
-    }
     return applier_start(l->store, l->applied, l->config.log, knock, l, &l->applier);
 }
 

@@ -6,6 +6,8 @@
 #include "base/check.h"
 #include "base/mem.h"
 
+#define LISTS_MAX 64 /* a longer line of lists would not be served in time */
+
 struct job_chain {
     struct reader_job *first, *last;
 };
@@ -18,6 +20,7 @@ struct reader {
     uv_mutex_t lock;
     uv_cond_t wake;
     struct job_chain asked, answered; /* under lock */
+    size_t asked_count;
     bool stopping;
 };
 
@@ -72,6 +75,7 @@ static void run(void *arg)
             uv_cond_wait(&r->wake, &r->lock);
             continue;
         }
+        r->asked_count--;
         uv_mutex_unlock(&r->lock);
         reader_work(r->from, j);
         uv_mutex_lock(&r->lock);
@@ -113,10 +117,16 @@ int reader_ask(struct reader *r, void *request, const uint64_t *seqs, size_t cou
     j->count = count;
     j->list = list;
     uv_mutex_lock(&r->lock);
-    chain_add(&r->asked, j);
+    bool full = list && r->asked_count >= LISTS_MAX;
+    if (!full) {
+        chain_add(&r->asked, j);
+        r->asked_count++;
+    }
     uv_cond_signal(&r->wake);
     uv_mutex_unlock(&r->lock);
-    return 0;
+    if (full)
+        reader_job_free(j);
+    return full ? -ERR_TIMEOUT : 0;
 }
 
 struct reader_job *reader_done(struct reader *r)

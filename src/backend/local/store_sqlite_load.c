@@ -61,7 +61,7 @@ static int queue_row(sqlite3_stmt *st, const struct store_sink *sink, struct err
     struct rec_queue_put put = {
         .queue = (uint32_t)sqlite3_column_int64(st, 0),
         .name = column_span(st, 1),
-        .generation = (uint16_t)sqlite3_column_int64(st, 2),
+        .generation = (uint32_t)sqlite3_column_int64(st, 2),
         .created_at = {sqlite3_column_int64(st, 3)},
         .updated_at = {sqlite3_column_int64(st, 4)},
         .paused_until = {sqlite3_column_int64(st, 5)},

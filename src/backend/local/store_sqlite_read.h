@@ -5,7 +5,7 @@
 #include "backend/local/store_sqlite.h"
 
 /* Whether the job of row j exists for readers, q being the row of its queue. */
-#define ROW_SHOWN "q.gone = 0 AND (j.state > 2 OR j.counts >> 32 = q.generation)"
+#define ROW_SHOWN "q.gone = 0 AND (j.state > 2 OR (j.counts >> 32) & 4294967295 = q.generation)"
 
 /* Where a list finds its rows; see store_sqlite_list.c. Each comes in two directions. */
 enum list_plan { PLAN_JOBS, PLAN_ASIDE, PLAN_ASIDE_QUEUE, PLAN_EXTRA, PLAN_COUNT };

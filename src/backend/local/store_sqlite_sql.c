@@ -160,7 +160,7 @@ int job_from(const int64_t v[JOB_COLUMN_COUNT], struct span worker, struct store
                 .payload_bytes = (uint32_t)(payload >> 2),
                 .failures = (uint16_t)counts,
                 .crashes = (uint16_t)(counts >> 16),
-                .generation = (uint16_t)(counts >> 32),
+                .generation = (uint32_t)(counts >> 32),
                 .state = (uint8_t)v[JOB_STATE],
                 .reason = (uint8_t)(marks & 15),
                 .payload_kind = (uint8_t)(payload & 3),
@@ -174,8 +174,8 @@ int job_from(const int64_t v[JOB_COLUMN_COUNT], struct span worker, struct store
                 (marks & 15) < REASON_COUNT && fits(marks >> 4, 0, JOB_HAS_EXTRA | JOB_BOUND) &&
                 fits(v[JOB_SINCE], 0, LIMIT_WALL_MS) && fits(v[JOB_TOKEN_EPOCH], 0, UINT32_MAX) &&
                 fits(v[JOB_LEASE_MS], 0, LIMIT_LEASE_MS) && fits(v[JOB_RUN_AT], 0, LIMIT_WALL_MS) &&
-                fits(counts, 0, (INT64_C(1) << 48) - 1) && (payload & 3) <= PAYLOAD_BYTES &&
-                fits(payload >> 2, 0, LIMIT_PAYLOAD_BYTES) && worker.len <= LIMIT_WORKER_BYTES;
+                (payload & 3) <= PAYLOAD_BYTES && fits(payload >> 2, 0, LIMIT_PAYLOAD_BYTES) &&
+                worker.len <= LIMIT_WORKER_BYTES;
     return good ? 0 : -ERR_CORRUPT;
 }
 

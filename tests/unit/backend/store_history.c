@@ -216,6 +216,9 @@ void history_queue(struct history *h, unsigned slot)
     if (q->number != 0)
         return;
     *q = (struct history_queue){.number = ++h->queue};
+    /* Some close to where a counter with a sign, or one of 32 bits, would go wrong. */
+    static const uint32_t generations[] = {0, INT32_MAX, UINT32_MAX - 1};
+    q->generation = slot < 2 ? 0 : generations[slot % 3];
     policy_default(&q->policy);
     snprintf(q->name, sizeof q->name, "queue-%u", slot);
     queue_record(h, q);
@@ -331,7 +334,7 @@ void history_claim(struct history *h, uint64_t seq, struct span worker)
     struct record r = {.kind = REC_JOB_CLAIMED,
                        .job_claimed = {.seq = seq,
                                        .token = {++h->counter, h->epoch},
-                                       .lease_ms = 30000,
+                                       .lease_ms = h->lease_ms ? h->lease_ms : 30000,
                                        .bound = random_chance(&h->random, 10) != 0,
                                        .at = h->now,
                                        .worker = worker}};
@@ -348,8 +351,11 @@ static void claim_step(struct history *h)
     struct span worker = span_text(workers[random_below(&h->random, 4)]);
     uint64_t count = random_chance(&h->random, 30) ? 10 : 1;
     for (uint64_t seq = j ? j->job.seq : 0; j && seq <= h->seq && count > 0; seq++, count--)
-        if (history_shown(h, &h->jobs[seq]) && (STATE_BIT(h->jobs[seq].job.state) & from))
+        if (history_shown(h, &h->jobs[seq]) && (STATE_BIT(h->jobs[seq].job.state) & from)) {
+            h->lease_ms = random_chance(&h->random, 20) ? 15000 : 30000;
             history_claim(h, seq, worker);
+        }
+    h->lease_ms = 0;
 }
 
 void history_ack(struct history *h, uint64_t seq, struct span result)

@@ -25,7 +25,7 @@ struct history_job {
 
 struct history_queue {
     uint32_t number; /* 0 = none */
-    uint16_t generation;
+    uint32_t generation;
     bool gone;
     char name[32];
     struct queue_policy policy;
@@ -38,6 +38,7 @@ struct history {
     uint64_t seq, counter, bulk;
     uint32_t epoch, queue;
     unsigned delay_percent; /* of enqueued jobs become scheduled */
+    uint32_t lease_ms;      /* of claims; 0 = 30,000 */
     unsigned jobs_max;      /* live rows to stay around */
     struct history_queue queues[HISTORY_QUEUES];
     struct history_job jobs[HISTORY_JOBS]; /* jobs[seq] */

@@ -468,6 +468,138 @@ static void stale_entries_are_cleared(void **state)
     rig_close(&r);
 }
 
+/* Whatever a client puts into the enumerated fields, it gets an answer. */
+static void odd_values_are_refused(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_open(&r, NULL);
+    struct op enqueue = enqueue_op("q0");
+    for (unsigned v = 0; v < 256; v++) {
+        struct op op = enqueue;
+        op.enqueue.payload_kind = (uint8_t)v;
+        enum outcome want = v == PAYLOAD_JSON || v == PAYLOAD_BYTES ? OUT_OK : OUT_INVALID;
+        assert_int_equal(step(&r, &op)->reply.outcome, want);
+        op = enqueue;
+        op.enqueue.extra.unique = SPAN_LITERAL("k");
+        op.enqueue.unique_mode = (uint8_t)v;
+        assert_int_equal(step(&r, &op)->reply.outcome == OUT_INVALID, v > UNIQUE_REPLACE);
+        op = claim_op(&q0);
+        struct job_view view = step(&r, &op)->reply.jobs[0];
+        op = lease_op(OP_FAIL, &view);
+        op.lease.error_kind = (uint8_t)v;
+        assert_int_equal(step(&r, &op)->reply.outcome, v > ERROR_BUSINESS ? OUT_INVALID : OUT_OK);
+        op = lease_op(OP_ACK, &view);
+        op.lease.result_kind = (uint8_t)v;
+        op.lease.result = SPAN_LITERAL("1");
+        if (v > ERROR_BUSINESS) /* still held */
+            assert_int_equal(step(&r, &op)->reply.outcome,
+                             v <= PAYLOAD_BYTES ? OUT_OK : OUT_INVALID);
+        op = (struct op){.kind = OP_PATCH};
+        op.patch.job.seq = step(&r, &enqueue)->reply.seq;
+        op.patch.has_payload = true;
+        op.patch.payload_kind = (uint8_t)v;
+        op.patch.payload = SPAN_LITERAL("1");
+        assert_int_equal(step(&r, &op)->reply.outcome, want);
+    }
+    rig_close(&r);
+}
+
+/* More than one commit can swallow: the rest is refused, nothing breaks. */
+static void huge_batches_are_refused(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct engine_config config;
+    engine_config_default(&config);
+    config.policy.payload_max = LIMIT_PAYLOAD_BYTES;
+    rig_open(&r, &config);
+    static struct op ops[5];
+    char *big = mem_zalloc(LIMIT_PAYLOAD_BYTES);
+    for (size_t i = 0; i < 5; i++) {
+        ops[i] = enqueue_op("q0");
+        ops[i].enqueue.payload_kind = PAYLOAD_BYTES;
+        ops[i].enqueue.payload = span_of(big, LIMIT_PAYLOAD_BYTES);
+    }
+    assert_int_equal(engine_step(r.engine, ops, 5, r.now, &r.out), 0);
+    assert_int_equal(r.out.replies[0].reply.outcome, OUT_OK);
+    assert_int_equal(r.out.replies[4].reply.outcome, OUT_UNAVAILABLE);
+    assert_non_null(r.out.replies[4].reply.note);
+    mem_free(big);
+    rig_close(&r);
+}
+
+/* Expired jobs in front of a claim are worked off in slices, too. */
+static void claims_do_bounded_work(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_open(&r, NULL);
+    struct op op = enqueue_op("q0");
+    op.enqueue.extra.expires_at.ms = r.now.wall.ms + 10;
+    for (int i = 0; i < 10000; i++)
+        step(&r, &op);
+    op.enqueue.extra.expires_at.ms = 0;
+    step(&r, &op);
+    pass_ms(&r, 100);
+    struct op claim = claim_op(&q0);
+    const struct engine_reply *e = step(&r, &claim);
+    assert_int_equal(e->reply.job_count, 0);
+    assert_true(r.out.count < 5000);
+    assert_int_equal(r.out.wake_count, 1); /* come again */
+    for (int i = 0; i < 10 && e->reply.job_count == 0; i++)
+        e = step(&r, &claim);
+    assert_int_equal(e->reply.job_count, 1);
+    rig_close(&r);
+}
+
+/* Told the time but given nothing to do, it does not take the silence for a standstill. */
+static void idle_time_ends_leases(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_open(&r, NULL);
+    struct op op = enqueue_op("q0");
+    step(&r, &op);
+    op = claim_op(&q0);
+    op.claim.lease_ms = 2500;
+    uint64_t seq = step(&r, &op)->reply.jobs[0].job.seq;
+    for (int i = 0; i < 6; i++) {
+        assert_true(engine_next_tick_ms(r.engine, r.now) <= 500);
+        pass_ms(&r, 500);
+        engine_look(r.engine, r.now);
+    }
+    assert_int_equal(engine_next_tick_ms(r.engine, r.now), 0);
+    tick(&r);
+    struct op get = {.kind = OP_GET};
+    get.job.job.seq = seq;
+    assert_int_equal(step(&r, &get)->reply.state, STATE_READY);
+    rig_close(&r);
+}
+
+/* Purging more often than a small counter could tell apart, while nothing is removed yet. */
+static void many_purges_stay_apart(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_open(&r, NULL);
+    struct op enqueue = enqueue_op("q0"), purge = {.kind = OP_PURGE};
+    purge.queue.name = q0;
+    for (int i = 0; i < 65540; i++) {
+        step(&r, &enqueue);
+        buf_clear(&r.log);
+        assert_int_equal(step(&r, &purge)->reply.count, 1);
+    }
+    struct engine_figures f;
+    engine_figures(r.engine, &f);
+    assert_int_equal(f.live, 0);
+    while (engine_next_tick_ms(r.engine, r.now) == 0)
+        tick(&r);
+    engine_figures(r.engine, &f);
+    assert_int_equal(f.jobs, 0);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -483,6 +615,11 @@ int main(void)
         cmocka_unit_test(leaping_wall_clock_stops_expiry),
         cmocka_unit_test(slices_are_bounded),
         cmocka_unit_test(stale_entries_are_cleared),
+        cmocka_unit_test(odd_values_are_refused),
+        cmocka_unit_test(huge_batches_are_refused),
+        cmocka_unit_test(claims_do_bounded_work),
+        cmocka_unit_test(idle_time_ends_leases),
+        cmocka_unit_test(many_purges_stay_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,6 +199,8 @@ static void filter_random(struct history *h, struct op_list *q, char texts[3][16
         f->states = 1 + (unsigned)random_below(r, STATES_ALL);
     if (random_chance(r, 30))
         f->states = STATE_BIT(random_chance(r, 50) ? STATE_DEAD : STATE_CANCELLED);
+    if (random_chance(r, 10))
+        f->states = STATE_BIT(STATE_DEAD) | STATE_BIT(STATE_CANCELLED);
     f->states &= STATES_ALL;
     for (int i = 0; i < 3; i++)
         snprintf(texts[i], 16, "%c%u", 'x' + i, (unsigned)random_below(r, 20));

@@ -5,7 +5,7 @@
 #include "base/heap.h"
 #include "base/mem.h"
 
-#define CHUNK_ENTRIES 65536
+#define CHUNK_ENTRIES 131072
 
 static int compare(const void *a, const void *b)
 {

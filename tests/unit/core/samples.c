@@ -204,7 +204,7 @@ static void sample_queue_put(struct random *random, struct arena *arena, struct 
 {
     ret->queue_put = (struct rec_queue_put){
         .queue = u32(random),
-        .generation = u16(random),
+        .generation = (uint32_t)random_next(random),
         .created_at = wall(random),
         .updated_at = wall(random),
         .paused_until = wall(random),
@@ -256,7 +256,7 @@ static void sample_job_new(struct random *random, struct arena *arena, struct re
         .payload_bytes = (uint32_t)n->payload.len,
         .failures = u16(random),
         .crashes = u16(random),
-        .generation = u16(random),
+        .generation = (uint32_t)random_next(random),
         .state = waiting_state(random),
         .reason = (uint8_t)random_below(random, REASON_COUNT),
         .payload_kind = body_kind(random, n->payload),
@@ -274,7 +274,7 @@ static void sample_job_back(struct random *random, struct arena *arena, struct r
         .reason = reasons[random_below(random, 3)],
         .failures = u16(random),
         .crashes = u16(random),
-        .generation = u16(random),
+        .generation = (uint32_t)random_next(random),
         .run_at = wall(random),
         .at = wall(random),
         .error_kind = (uint8_t)random_between(random, ERROR_APP, ERROR_BUSINESS),
@@ -303,7 +303,7 @@ static void sample_job_patched(struct random *random, struct arena *arena, struc
         .priority = (int64_t)u64(random),
         .run_at = wall(random),
         .at = wall(random),
-        .generation = u16(random),
+        .generation = (uint32_t)random_next(random),
         .has_payload = random_chance(random, 50),
     };
     if (ret->job_patched.has_payload) {
@@ -372,7 +372,7 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
     case REC_JOB_REQUEUED:
         ret->job_requeued = (struct rec_job_requeued){.seq = seq_value(random),
                                                       .state = waiting_state(random),
-                                                      .generation = u16(random),
+                                                      .generation = (uint32_t)random_next(random),
                                                       .run_at = wall(random),
                                                       .at = wall(random)};
         break;

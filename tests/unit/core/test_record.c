@@ -401,7 +401,7 @@ static void test_reasons_fit_their_records(void **state)
 {
     (void)state;
     /* by number; b: back, d: dead, r: back or dead, c: cancelled */
-    static const char kinds[REASON_COUNT + 1] = "?rddrdccb";
+    static const char kinds[REASON_COUNT + 1] = "?rddrdccbb";
     for (unsigned v = 0; v < 256; v++) {
         char kind = v < REASON_COUNT ? kinds[v] : '?';
         char b[] = {1, STATE_READY, (char)v, 0, 0, 0, 0, 0, 0, 0};
@@ -457,7 +457,8 @@ static void test_store_records_are_checked(void **state)
     assert_int_equal(BODY(REC_QUEUE_END, "\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_PURGED, "\x01\x01\x00\x00"), 0);
     assert_int_equal(BODY(REC_PURGED, "\x00\x01\x00\x00"), -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_PURGED, "\x01\x80\x80\x04\x00\x00"), -ERR_CORRUPT); /* 65536 */
+    assert_int_equal(BODY(REC_PURGED, "\x01\x80\x80\x04\x00\x00"), 0); /* 65536 */
+    assert_int_equal(BODY(REC_PURGED, "\x01\x80\x80\x80\x80\x10\x00\x00"), -ERR_CORRUPT); /* 2^32 */
     assert_int_equal(BODY(REC_BULK_STEP, "\x01\x00\x00\x00"), 0);
     assert_int_equal(BODY(REC_BULK_END, "\x00\x00\x00\x00"), -ERR_CORRUPT);
     char key[34] = {1};

@@ -155,9 +155,9 @@ static void test_names(void **state)
     (void)state;
     static const char *const states[] = {"none", "scheduled", "ready",    "running",
                                          "done", "dead",      "cancelled"};
-    static const char *const reasons[] = {"none",       "failed",    "rejected",
-                                          "crash_loop", "timed_out", "expired",
-                                          "cancelled",  "replaced",  "released"};
+    static const char *const reasons[] = {"none",      "failed",   "rejected",  "crash_loop",
+                                          "timed_out", "expired",  "cancelled", "replaced",
+                                          "released",  "restarted"};
     for (unsigned s = 0; s < STATE_COUNT; s++)
         assert_string_equal(state_name(s), states[s]);
     for (unsigned r = 0; r < REASON_COUNT; r++)
