@@ -36,7 +36,7 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (60) with libFuzzer
 soak: ## a long simulation: SEEDS (100000) histories
 	@scripts/setup build
 	@scripts/build release sim
-	build/release/tests/sim --seeds $(SEEDS)
+	build/release/tests/sim --seeds $(SEEDS) --jobs $(shell nproc)
 
 format: ## let clang-format rewrite the sources
 	@scripts/setup test

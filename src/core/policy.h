@@ -60,7 +60,7 @@ struct queue_policy {
     uint64_t capacity;    /* live jobs at most */
     uint32_t payload_max; /* bytes */
     uint32_t warn_depth;  /* 0 = never */
-    int64_t keep_done_ms; /* retention of done and cancelled jobs: age … */
+    int64_t keep_done_ms; /* retention of done and of cancelled jobs, each by itself: age … */
     uint64_t keep_done;   /* … and count; 0 of either = keep none; INT64_MAX / UINT64_MAX = all */
     int64_t keep_dead_ms;
     uint64_t keep_dead;

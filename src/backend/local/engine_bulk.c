@@ -217,7 +217,7 @@ static bool next_state(struct engine *e, struct bulk *b, const struct queue *q)
 {
     (void)e;
     uint8_t from = b->placed ? (uint8_t)(b->state + 1) : 0;
-    for (uint8_t s = from; s < STATE_COUNT; s++)
+    for (uint8_t s = from; s < (uint8_t)STATE_COUNT; s++)
         if ((b->begin.states & STATE_BIT(s)) && q->lists[s].head && (b->restored || b->stop[s])) {
             b->state = s;
             b->next = q->lists[s].head;

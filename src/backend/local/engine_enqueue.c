@@ -146,11 +146,10 @@ static struct queue *queue_made(struct engine *e, const struct op_enqueue *want,
         refuse_note(e, r, &note);
     else if (want->no_create || e->config.no_auto_create)
         refuse(r, OUT_NO_QUEUE, NULL);
-    else if (e->queue_count >= LIMIT_QUEUES)
-        refuse(r, OUT_SERVER_FULL, NULL);
     else if (want->payload.len > e->config.policy.payload_max)
         refuse(r, OUT_TOO_BIG, NULL);
-    else if (e->config.capacity && e->live >= e->config.capacity)
+    else if (e->queue_count >= LIMIT_QUEUES ||
+             (e->config.capacity && e->live >= e->config.capacity))
         refuse(r, OUT_SERVER_FULL, NULL);
     else if (want->idempotency_key.len && e->keys.used >= e->config.keys_max)
         refuse(r, OUT_KEYS_FULL, NULL);

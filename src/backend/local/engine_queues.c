@@ -400,7 +400,7 @@ static void doom_list(struct engine *e, struct queue *q, struct joblist *list)
 
 static void doom_states(struct engine *e, struct queue *q, unsigned states)
 {
-    for (uint8_t s = 0; s < STATE_COUNT; s++) {
+    for (uint8_t s = 0; s < (uint8_t)STATE_COUNT; s++) {
         if (!(states & STATE_BIT(s)))
             continue;
         if (state_lives(s))
@@ -744,7 +744,7 @@ static void group_view(const struct engine *e, const struct queue *q, struct spa
 {
     struct hash128 key = hash128_scoped(e->hash_key, q->number, text);
     uint32_t handle = (uint32_t)map128_get(&e->group_map, key);
-    for (uint8_t s = 0; s < STATE_COUNT; s++)
+    for (uint8_t s = 0; s < (uint8_t)STATE_COUNT; s++)
         counts->by_state[s] = handle ? group_counted(e, slab_at(&e->groups, handle), s) : 0;
 }
 

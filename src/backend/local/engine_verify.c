@@ -101,7 +101,7 @@ static int check_queue(struct recount *c, const struct queue *q)
     int err = mark_heap(c, &q->ready, valid_ready, &c->in_ready);
     if (!err)
         err = mark_heap(c, &q->due, valid_due, &c->in_due);
-    for (uint8_t s = 0; !err && s < STATE_COUNT; s++)
+    for (uint8_t s = 0; !err && s < (uint8_t)STATE_COUNT; s++)
         err = check_list(c, q, &q->lists[s], s);
     for (uint32_t at = q->doomed.head; !err && at; at = live_at(c->e, at)->next) {
         if (!jobs_doomed(c->e, live_at(c->e, at)))
@@ -119,7 +119,7 @@ static int check_group(struct recount *c, uint32_t h)
     const struct group *g = slab_at(&e->groups, h);
     if (!e->queues[g->queue] || e->queues[g->queue]->gone)
         return 0;
-    for (uint8_t s = 0; s < STATE_COUNT; s++) {
+    for (uint8_t s = 0; s < (uint8_t)STATE_COUNT; s++) {
         uint64_t n = 0;
         for (uint32_t at = e->queues[g->queue]->lists[s].head; at; at = live_at(e, at)->next)
             n += live_at(e, at)->extra && extra_at(e, live_at(e, at)->extra)->group == h;

@@ -560,10 +560,35 @@ static int jobs_gone(struct store_memory *m, const struct rec_jobs_gone *r, stru
 
 /* ---- applying ---- */
 
-static int apply_record(struct store_memory *m, const struct record *r, struct kept_job *k,
-                        struct err_note *note)
+/* Records about one job that is there. */
+static int apply_to_job(struct kept_job *k, const struct record *r)
 {
-    switch (r->kind) {
+    switch ((int)r->kind) {
+    case REC_JOB_READY:
+        return apply_ready(&k->job, &r->job_ready);
+    case REC_JOB_CLAIMED:
+        return job_claimed(k, &r->job_claimed);
+    case REC_JOB_EXTENDED:
+        return job_extended(k, &r->job_extended);
+    case REC_JOB_BACK:
+        return job_back(k, &r->job_back);
+    case REC_JOB_DONE:
+        return job_done(k, &r->job_done);
+    case REC_JOB_DEAD:
+        return job_dead(k, &r->job_dead);
+    case REC_JOB_CANCELLED:
+        return job_cancelled(k, &r->job_cancelled);
+    case REC_JOB_REQUEUED:
+        return apply_requeued(&k->job, &r->job_requeued);
+    case REC_JOB_PATCHED:
+        return job_patched(k, &r->job_patched);
+    }
+    return -ERR_VERSION;
+}
+
+static int apply_record(struct store_memory *m, const struct record *r, struct err_note *note)
+{
+    switch ((int)r->kind) {
     case REC_EPOCH:
         m->meta.epoch = r->epoch.epoch;
         return 0;
@@ -586,24 +611,6 @@ static int apply_record(struct store_memory *m, const struct record *r, struct k
         return bulk_step(m, &r->bulk_step, true, note);
     case REC_JOB_NEW:
         return job_new(m, &r->job_new, note);
-    case REC_JOB_READY:
-        return apply_ready(&k->job, &r->job_ready);
-    case REC_JOB_CLAIMED:
-        return job_claimed(k, &r->job_claimed);
-    case REC_JOB_EXTENDED:
-        return job_extended(k, &r->job_extended);
-    case REC_JOB_BACK:
-        return job_back(k, &r->job_back);
-    case REC_JOB_DONE:
-        return job_done(k, &r->job_done);
-    case REC_JOB_DEAD:
-        return job_dead(k, &r->job_dead);
-    case REC_JOB_CANCELLED:
-        return job_cancelled(k, &r->job_cancelled);
-    case REC_JOB_REQUEUED:
-        return apply_requeued(&k->job, &r->job_requeued);
-    case REC_JOB_PATCHED:
-        return job_patched(k, &r->job_patched);
     case REC_JOBS_GONE:
         return jobs_gone(m, &r->jobs_gone, note);
     case REC_KEY_NEW:
@@ -623,7 +630,7 @@ static int record_cb(void *ctx, const struct record *r, uint64_t position, struc
     struct err_note why = {""};
     int rc = seq ? need_job(m, seq, &k, &why) : 0;
     if (rc == 0)
-        rc = apply_record(m, r, k, &why);
+        rc = k ? apply_to_job(k, r) : apply_record(m, r, &why);
     if (rc == 0)
         return 0;
     return err_note_set(note, rc, "record %" PRIu64 " (%s) cannot be applied: %s", position,

@@ -11,6 +11,8 @@
  * is no failure: the WAL goes on. */
 #include "backend/local/store_sqlite.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -29,7 +31,7 @@
 #define FREE_PAGES_KEPT 1024 /* free pages kept for what comes next */
 
 static const char *const stmt_sql[STMT_COUNT] = {
-#define STMT_SQL(name, sql) [STMT_##name] = sql,
+#define STMT_SQL(name, sql) [STMT_##name] = (sql),
     STMT_TABLE(STMT_SQL)
 #undef STMT_SQL
 };
@@ -245,23 +247,52 @@ static int store_fill(const char *path, struct wall_time now, struct err_note *n
     return rc;
 }
 
+/* Payloads are nobody else's business, also where the directory was there before and is open to
+ * all. SQLite gives its other files the mode of this one. */
+static int file_make(const char *path, struct err_note *note)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_note_set(note, errno == ENOSPC || errno == EDQUOT ? -ERR_NO_SPACE : -ERR_IO,
+                            "cannot make %s: %s", path, strerror(errno));
+    close(fd);
+    return 0;
+}
+
+/* SQLite would take the WAL of a store that is gone for one of the new store, and apply it. */
+static int no_orphans(const char *db_path, const char *wal_path, struct err_note *note)
+{
+    if (access(wal_path, F_OK) != 0)
+        return 0;
+    return err_note_set(
+        note, -ERR_CORRUPT,
+        "%s is missing, but its WAL is there; put the file back, or move %s away to "
+        "start with an empty store",
+        db_path, wal_path);
+}
+
 static int store_make(const struct store_dir *dir, struct wall_time now, struct err_note *note)
 {
     char *path = sqlite3_mprintf("%s" NEW_SUFFIX, dir->db_path);
     char *journal = sqlite3_mprintf("%s" NEW_SUFFIX "-journal", dir->db_path);
-    int rc = path && journal ? 0 : err_note_set(note, -ERR_NOMEM, "out of memory");
-    if (rc == 0) {
+    char *wal = sqlite3_mprintf("%s-wal", dir->db_path);
+    int rc = path && journal && wal ? no_orphans(dir->db_path, wal, note)
+                                    : err_note_set(note, -ERR_NOMEM, "out of memory");
+    if (rc == 0 && path && journal) {
         /* Left by a process that died here. */
         (void)unlink(path);
         (void)unlink(journal);
-        rc = store_fill(path, now, note);
+        rc = file_make(path, note);
     }
+    if (rc == 0)
+        rc = store_fill(path, now, note);
     if (rc == 0 && rename(path, dir->db_path) != 0)
         rc = err_note_set(note, -ERR_IO, "cannot rename %s", path);
     if (rc == 0)
         rc = store_dir_sync(dir, note);
     sqlite3_free(path);
     sqlite3_free(journal);
+    sqlite3_free(wal);
     return rc;
 }
 
@@ -281,7 +312,7 @@ static int bounds_read(sqlite3 *db, const char *sql_min, const char *sql_max,
 static const char settings[] = "PRAGMA journal_mode = WAL;"
                                "PRAGMA synchronous = FULL;"
                                "PRAGMA wal_autocheckpoint = 0;"
-                               "PRAGMA cache_size = -32768;"
+                               "PRAGMA cache_size = -16384;"
                                "PRAGMA temp_store = MEMORY;"
                                "PRAGMA foreign_keys = OFF;"
                                "PRAGMA secure_delete = OFF;";

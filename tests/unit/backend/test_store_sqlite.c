@@ -71,6 +71,12 @@ static void test_made(void **state)
     sqlite3 *db = store_sqlite_of(s)->db;
     assert_int_equal(stat(dir.path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0700);
+    for (int i = 0; i < 2; i++) {
+        char path[200];
+        snprintf(path, sizeof path, "%s/holdfast.db%s", dir.path, i ? "-wal" : "");
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_mode & 0777, 0600);
+    }
     assert_int_equal(number(db, "PRAGMA application_id"), STORE_APPLICATION_ID);
     assert_int_equal(number(db, "PRAGMA user_version"), schema_steps.count);
     assert_int_equal(number(db, "PRAGMA page_size"), 4096);
@@ -118,6 +124,28 @@ static void test_made_again(void **state)
     struct store *s = rig_open(dir.path);
     s->ops->close(s);
     assert_int_equal(access(path, F_OK), -1);
+}
+
+/* The WAL of a lost database is not taken for one of a new, empty store. */
+static void test_orphaned_wal(void **state)
+{
+    (void)state;
+    char path[200];
+    struct err_note note;
+    struct rig_dir real = dir;
+    struct store *s = rig_open(dir.path);
+    history_begin(history);
+    history_enqueue(history, 0, NULL, SPAN_LITERAL("x"));
+    rig_apply(s, history_end(history));
+    snprintf(dir.path, sizeof dir.path, "%s/copy", dir.base);
+    rig_dir_copy(real.path, dir.path);
+    s->ops->close(s);
+    snprintf(path, sizeof path, "%s/holdfast.db", dir.path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(open_fails(&note), -ERR_CORRUPT);
+    assert_non_null(strstr(note.text, "holdfast.db-wal away"));
+    assert_int_equal(access(path, F_OK), -1);
+    dir = real;
 }
 
 /* ---- locked ---- */
@@ -447,6 +475,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_made, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_parent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_made_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_orphaned_wal, setup, teardown),
         cmocka_unit_test_setup_teardown(test_locked_here, setup, teardown),
         cmocka_unit_test_setup_teardown(test_locked_elsewhere, setup, teardown),
         cmocka_unit_test_setup_teardown(test_foreign, setup, teardown),
