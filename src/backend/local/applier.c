@@ -63,35 +63,6 @@ void applier_state(struct applier *a, struct applier_state *ret)
     uv_mutex_unlock(&a->lock);
 }
 
-/* Waits for frames; false when there is nothing left to do. Housekeeping fills the silence. */
-static bool take(struct applier *a)
-{
-    bool more = true, quiet = false;
-    uv_mutex_lock(&a->lock);
-    while (a->queued.count == 0 && !a->stopping) {
-        if (quiet && more) {
-            struct err_note note;
-            uv_mutex_unlock(&a->lock);
-            int err = a->store->ops->tidy(a->store, &more, &note);
-            if (err)
-                log_event(a->log, LOG_WARN, "store_tidy_failed", LOG_TEXT("why", note.text));
-            more = more && !err;
-            uv_mutex_lock(&a->lock);
-        } else if (more) {
-            quiet = uv_cond_timedwait(&a->wake, &a->lock, TIDY_AFTER_NS) != 0;
-        } else {
-            uv_cond_wait(&a->wake, &a->lock);
-        }
-    }
-    struct frames empty = a->taken;
-    a->taken = a->queued;
-    a->queued = empty;
-    a->queued.count = 0;
-    bool any = a->taken.count > 0;
-    uv_mutex_unlock(&a->lock);
-    return any;
-}
-
 static void report(struct applier *a, int err, const struct err_note *note, uint64_t ns)
 {
     uv_mutex_lock(&a->lock);
@@ -108,6 +79,45 @@ static void report(struct applier *a, int err, const struct err_note *note, uint
     }
     uv_mutex_unlock(&a->lock);
     a->notify(a->ctx);
+}
+
+/* Gives space back while nobody waits. False: there is no more to do for now, or it failed for good
+ * (a failed sync is as fatal here as in a commit). Called without the lock. */
+static bool tidy(struct applier *a)
+{
+    struct err_note note = {""};
+    bool more = false;
+    int err = a->store->ops->tidy(a->store, &more, &note);
+    if (err == -ERR_NO_SPACE)
+        log_event(a->log, LOG_WARN, "store_tidy_failed", LOG_TEXT("why", note.text));
+    else if (err)
+        report(a, err, &note, 0);
+    return more && !err;
+}
+
+/* Waits for frames; false when there is nothing left to do. Housekeeping fills the silence. */
+static bool take(struct applier *a)
+{
+    bool more = true, quiet = false;
+    uv_mutex_lock(&a->lock);
+    while (a->queued.count == 0 && !a->stopping) {
+        if (quiet && more) {
+            uv_mutex_unlock(&a->lock);
+            more = tidy(a);
+            uv_mutex_lock(&a->lock);
+        } else if (more) {
+            quiet = uv_cond_timedwait(&a->wake, &a->lock, TIDY_AFTER_NS) != 0;
+        } else {
+            uv_cond_wait(&a->wake, &a->lock);
+        }
+    }
+    struct frames empty = a->taken;
+    a->taken = a->queued;
+    a->queued = empty;
+    a->queued.count = 0;
+    bool any = a->taken.count > 0;
+    uv_mutex_unlock(&a->lock);
+    return any;
 }
 
 /* A full disk: wait a little, or until told to stop. False when told to stop. */

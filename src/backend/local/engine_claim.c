@@ -37,8 +37,12 @@ static struct live *queue_top(struct engine *e, struct queue *q, struct heap_ent
         }
         uint64_t seq = DEFECT(&e->config, DEFECT_NEWEST_FIRST) ? LIMIT_SEQ - ret->seq : ret->seq;
         struct live *l = jobs_by_seq(e, seq, NULL);
-        if (!jobs_expired(e, l, e->now.wall))
+        if (!jobs_expired(e, l, e->now.wall)) {
+            /* It will be taken out of its list: its neighbours are written to. */
+            __builtin_prefetch(live_at(e, l->prev ? l->prev : 1), 1);
+            __builtin_prefetch(live_at(e, l->next ? l->next : 1), 1);
             return l;
+        }
         *err = expire_top(e, q, l);
         if (*err)
             return NULL;

@@ -101,8 +101,6 @@ struct ended {
 
 struct joblist {
     uint32_t head, tail;
-    uint32_t
-        scout; /* walks ahead of retention so that what it removes is in the cache; 0 = rests */
     uint64_t count;
 };
 

@@ -99,8 +99,6 @@ void joblist_remove(struct engine *e, struct joblist *list, uint32_t handle, uin
         live_at(e, l->next)->prev = l->prev;
     else
         list->tail = l->prev;
-    if (list->scout == handle)
-        list->scout = l->next;
     l->prev = l->next = 0;
     list->count--;
 }

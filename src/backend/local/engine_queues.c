@@ -100,13 +100,8 @@ static void trim_if_over(struct engine *e, struct queue *q, uint8_t state)
 
 void queues_finished(struct engine *e, struct queue *q, uint8_t state)
 {
-    struct joblist *list = &q->lists[state];
-    if (list->count == 1)
+    if (q->lists[state].count == 1)
         arm_list(e, q, state);
-    if (list->scout) {
-        list->scout = live_at(e, list->scout)->next;
-        __builtin_prefetch(live_at(e, list->scout ? list->scout : list->head));
-    }
     trim_if_over(e, q, state);
 }
 

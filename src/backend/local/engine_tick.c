@@ -184,10 +184,7 @@ static size_t prune_queue(struct engine *e, struct queue *q, size_t budget)
     for (size_t i = 0; i < 3; i++)
         n += collect_old(e, &q->lists[rules[i].state], rules[i].keep, rules[i].keep_ms, budget - n,
                          &previous);
-    if (n == 0 || !emit_gone(e, n))
-        return 0;
-    q->lists[STATE_DONE].scout = q->lists[STATE_DONE].head;
-    return n;
+    return n > 0 && emit_gone(e, n) ? n : 0;
 }
 
 size_t tick_trim(struct engine *e, size_t budget)
