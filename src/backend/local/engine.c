@@ -194,6 +194,23 @@ void reply_relaxed(struct engine *e, struct engine_reply *r, const struct queue 
     }
 }
 
+bool refuse(struct engine_reply *r, enum outcome outcome, const char *note)
+{
+    r->reply.outcome = outcome;
+    r->reply.note = note;
+    return false;
+}
+
+bool refuse_nomem(struct engine_reply *r)
+{
+    return refuse(r, OUT_UNAVAILABLE, NO_ROOM);
+}
+
+bool refuse_note(struct engine *e, struct engine_reply *r, const struct err_note *note)
+{
+    return refuse(r, OUT_INVALID, arena_text(&e->out->arena, span_text(note->text)));
+}
+
 bool body_right(struct engine_reply *r, uint8_t kind, struct span body, uint32_t max)
 {
     if (body.len > max) {

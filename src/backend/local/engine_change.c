@@ -2,12 +2,6 @@
 /* What others than the lease's holder may do to one job: cancel, requeue, patch, remove. */
 #include "backend/local/engine_impl.h"
 
-static void refuse(struct engine_reply *r, enum outcome outcome, const char *note)
-{
-    r->reply.outcome = outcome;
-    r->reply.note = note;
-}
-
 /* The job, if it is there and the move starts from its state; else the reply says why not. */
 static struct live *job_for(struct engine *e, struct job_ref ref, enum job_move move,
                             struct engine_reply *r)
@@ -30,7 +24,7 @@ static bool emit_change(struct engine *e, struct engine_reply *r, struct live *l
 {
     struct queue *q = queue_of(e, l);
     if (jobs_reserve(e, q, 0, 1, record_bytes_max(rec)) != 0) {
-        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
+        refuse_nomem(r);
         return false;
     }
     engine_emit(e, rec);
@@ -139,7 +133,7 @@ void op_remove(struct engine *e, const struct op *op)
     uint64_t previous = 0;
     buf_clear(&e->scratch);
     if (record_seq_append(&e->scratch, &previous, l->job.seq) != 0) {
-        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
+        refuse_nomem(r);
         return;
     }
     struct record rec = {

@@ -5,12 +5,6 @@
 
 #define LOOKS_MAX (4 * LIMIT_SLICE) /* stale and expired jobs one claim walks through */
 
-static void refuse(struct engine_reply *r, enum outcome outcome, const char *note)
-{
-    r->reply.outcome = outcome;
-    r->reply.note = note;
-}
-
 /* An expired job met on the way to a worker dies here. */
 static int expire_top(struct engine *e, struct queue *q, struct live *l)
 {
@@ -201,7 +195,7 @@ static void claim_next(struct engine *e, const struct op_claim *want, struct eng
     r->reply.job_count = n;
     r->want_body = want->want_body;
     if (err && n == 0)
-        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
+        refuse_nomem(r);
 }
 
 static void seize(struct engine *e, const struct op_claim *want, struct engine_reply *r)
@@ -228,7 +222,7 @@ static void seize(struct engine *e, const struct op_claim *want, struct engine_r
     }
     struct job_view *view = arena_alloc(&e->out->arena, sizeof(*view));
     if (!view || hand_out(e, q, l, want, r, view) != 0) {
-        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
+        refuse_nomem(r);
         return;
     }
     view->queue = name_for_view(want, e, q);
@@ -243,7 +237,7 @@ static bool worker_wrong(struct engine *e, struct span worker, struct engine_rep
     struct err_note note;
     if (validate_text("worker", worker, LIMIT_WORKER_BYTES, &note) == 0)
         return false;
-    refuse(r, OUT_INVALID, arena_text(&e->out->arena, span_text(note.text)));
+    refuse_note(e, r, &note);
     return true;
 }
 

@@ -3,23 +3,6 @@
 #include "backend/local/engine_impl.h"
 #include "core/validate.h"
 
-static bool refuse(struct engine_reply *r, enum outcome outcome, const char *note)
-{
-    r->reply.outcome = outcome;
-    r->reply.note = note;
-    return false;
-}
-
-static bool refuse_nomem(struct engine_reply *r)
-{
-    return refuse(r, OUT_UNAVAILABLE, NO_ROOM);
-}
-
-static bool refuse_note(struct engine *e, struct engine_reply *r, const struct err_note *note)
-{
-    return refuse(r, OUT_INVALID, arena_text(&e->out->arena, span_text(note->text)));
-}
-
 static bool texts_right(struct engine *e, const struct job_extra *x, struct engine_reply *r)
 {
     struct err_note note;

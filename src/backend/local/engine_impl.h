@@ -343,6 +343,10 @@ int engine_out_wake_room(struct engine_out *out, size_t queues);
 struct engine_reply *reply_new(struct engine *e, const struct op *op);
 void reply_job(struct engine_reply *r, const struct live *l);
 void reply_relaxed(struct engine *e, struct engine_reply *r, const struct queue *q);
+/* Each gives false, so that a check can end with it. */
+bool refuse(struct engine_reply *r, enum outcome outcome, const char *note);
+bool refuse_nomem(struct engine_reply *r);
+bool refuse_note(struct engine *e, struct engine_reply *r, const struct err_note *note);
 /* False: the reply says what is wrong with a payload or result. */
 bool body_right(struct engine_reply *r, uint8_t kind, struct span body, uint32_t max);
 int view_of(struct engine *e, const struct live *l, struct job_view *ret);

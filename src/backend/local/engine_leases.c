@@ -161,12 +161,6 @@ static struct live *holder_check(struct engine *e, const struct op *op, struct e
     return NULL;
 }
 
-static void refuse_nomem(struct engine_reply *r)
-{
-    r->reply.outcome = OUT_UNAVAILABLE;
-    r->reply.note = NO_ROOM;
-}
-
 static void finish(struct engine *e, struct engine_reply *r, const struct live *l)
 {
     reply_job(r, l);

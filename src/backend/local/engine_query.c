@@ -4,22 +4,17 @@
 
 #define PEEK_MAX 100u
 
-static void refuse(struct engine_reply *r, enum outcome outcome)
-{
-    r->reply.outcome = outcome;
-}
-
 void op_get(struct engine *e, const struct op *op)
 {
     struct engine_reply *r = reply_new(e, op);
     struct live *l = jobs_find(e, op->job.job, NULL);
     if (!l) {
-        refuse(r, OUT_NOT_FOUND);
+        refuse(r, OUT_NOT_FOUND, NULL);
         return;
     }
     struct job_view *view = arena_alloc(&e->out->arena, sizeof(*view));
     if (!view || view_of(e, l, view) != 0) {
-        refuse(r, OUT_UNAVAILABLE);
+        refuse_nomem(r);
         return;
     }
     reply_job(r, l);
@@ -113,7 +108,7 @@ void op_peek(struct engine *e, const struct op *op)
     struct engine_reply *r = reply_new(e, op);
     struct queue *q = queues_find(e, want->queue);
     if (!q || want->state == STATE_NONE || want->state >= STATE_COUNT) {
-        refuse(r, q ? OUT_INVALID : OUT_NO_QUEUE);
+        refuse(r, q ? OUT_INVALID : OUT_NO_QUEUE, NULL);
         r->reply.note =
             q ? "state must be scheduled, ready, running, done, dead or cancelled" : NULL;
         return;
@@ -121,7 +116,7 @@ void op_peek(struct engine *e, const struct op *op)
     uint32_t limit = want->limit && want->limit < PEEK_MAX ? want->limit : PEEK_MAX;
     struct job_view *views = arena_array(&e->out->arena, limit, sizeof(*views));
     if (!views) {
-        refuse(r, OUT_UNAVAILABLE);
+        refuse_nomem(r);
         return;
     }
     if (want->state == STATE_READY)
@@ -139,13 +134,13 @@ void op_list(struct engine *e, const struct op *op)
     struct engine_reply *r = reply_new(e, op);
     struct op_list *query = arena_copy(&e->out->arena, &op->list, sizeof(op->list));
     if (!query) {
-        refuse(r, OUT_UNAVAILABLE);
+        refuse_nomem(r);
         return;
     }
     if (query->queue.len) {
         struct queue *q = queues_find(e, query->queue);
         if (!q) {
-            refuse(r, OUT_NO_QUEUE);
+            refuse(r, OUT_NO_QUEUE, NULL);
             return;
         }
         query->filter.queue = q->number;

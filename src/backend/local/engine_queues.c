@@ -515,18 +515,6 @@ int queues_create(struct engine *e, struct span name, struct queue **ret)
     return err;
 }
 
-static bool refuse(struct engine_reply *r, enum outcome outcome, const char *note)
-{
-    r->reply.outcome = outcome;
-    r->reply.note = note;
-    return false;
-}
-
-static bool refuse_note(struct engine *e, struct engine_reply *r, const struct err_note *note)
-{
-    return refuse(r, OUT_INVALID, arena_text(&e->out->arena, span_text(note->text)));
-}
-
 static bool put_texts(struct engine *e, const struct op_queue *want, struct rec_queue_put *put,
                       struct engine_reply *r)
 {
@@ -573,7 +561,7 @@ static bool scope_allowed(struct engine *e, struct queue *q, const struct queue_
     map128_done(&c.seen);
     if (stop < 0 ||
         map128_reserve(&e->uniques, q->lists[STATE_DONE].count + q->lists[STATE_DEAD].count) != 0)
-        return refuse(r, OUT_UNAVAILABLE, NO_ROOM);
+        return refuse_nomem(r);
     if (c.job) {
         reply_job(r, c.job);
         return refuse(r, OUT_DUPLICATE, NULL);
@@ -601,7 +589,7 @@ void op_queue_put(struct engine *e, const struct op *op)
     if (!put_texts(e, want, &put, r) || !scope_allowed(e, q, &copy, r))
         return;
     if (emit_put(e, &put, &copy) != 0) {
-        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
+        refuse_nomem(r);
         return;
     }
     r->reply.created = !q;
@@ -627,7 +615,7 @@ void op_pause(struct engine *e, const struct op *op)
     put.updated_at = e->now.wall;
     struct queue_policy copy = q->policy;
     if (emit_put(e, &put, &copy) != 0)
-        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
+        refuse_nomem(r);
     r->after = e->position;
 }
 
@@ -651,7 +639,7 @@ void op_purge(struct engine *e, const struct op *op)
                    .count = count},
     };
     if (emit_reserve(e, record_bytes_max(&rec)) != 0) {
-        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
+        refuse_nomem(r);
         return;
     }
     engine_emit(e, &rec);
@@ -675,7 +663,7 @@ void op_queue_delete(struct engine *e, const struct op *op)
         .queue = {.queue = q->number, .at = e->now.wall},
     };
     if (emit_reserve(e, record_bytes_max(&rec)) != 0) {
-        refuse(r, OUT_UNAVAILABLE, NO_ROOM);
+        refuse_nomem(r);
         return;
     }
     engine_emit(e, &rec);
