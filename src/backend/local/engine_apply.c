@@ -212,7 +212,7 @@ static int take_job_dead(struct engine *e, const struct record *r)
     q->counts.crashed +=
         r->job_dead.reason == REASON_CRASH_LOOP || r->job_dead.reason == REASON_TIMED_OUT;
     if (DEFECT(&e->config, DEFECT_DEAD_AGAIN)) {
-        struct heap_entry again = {ready_order(e, &l->job), l->job.seq};
+        struct heap_entry again = {ready_order(&l->job), l->job.seq};
         CHECK(heap_push(&q->ready, again) == 0);
     }
     return 0;

@@ -213,9 +213,8 @@ static int change_one(struct engine *e, struct bulk *b, struct live *l)
 }
 
 /* Moves on to the next state of the mask whose list has jobs; false when there is none left. */
-static bool next_state(struct engine *e, struct bulk *b, const struct queue *q)
+static bool next_state(struct bulk *b, const struct queue *q)
 {
-    (void)e;
     uint8_t from = b->placed ? (uint8_t)(b->state + 1) : 0;
     for (uint8_t s = from; s < (uint8_t)STATE_COUNT; s++)
         if ((b->begin.states & STATE_BIT(s)) && q->lists[s].head && (b->restored || b->stop[s])) {
@@ -233,7 +232,7 @@ static bool bulk_work(struct engine *e, struct bulk *b, size_t budget, size_t *r
     struct queue *q = b->begin.queue < e->queue_room ? e->queues[b->begin.queue] : NULL;
     size_t looked = 0;
     while (q && !q->gone && looked < budget) {
-        if ((!b->placed || !b->next) && !next_state(e, b, q))
+        if ((!b->placed || !b->next) && !next_state(b, q))
             break;
         uint32_t here = b->next;
         struct live *l = live_at(e, here);
@@ -245,7 +244,7 @@ static bool bulk_work(struct engine *e, struct bulk *b, size_t budget, size_t *r
         looked++;
     }
     *ret_done += looked;
-    return !q || q->gone || ((!b->placed || !b->next) && !next_state(e, b, q));
+    return !q || q->gone || ((!b->placed || !b->next) && !next_state(b, q));
 }
 
 static void bulk_answer(struct engine *e, const struct bulk *b)

@@ -264,7 +264,7 @@ bool valid_due(void *engine, struct heap_entry entry);
 bool valid_expiry(void *engine, struct heap_entry entry);
 /* Sorts each list of each queue by the time its jobs came in; after a load. */
 void jobs_sort_lists(struct engine *e);
-uint64_t ready_order(const struct engine *e, const struct job *j);
+uint64_t ready_order(const struct job *j);
 
 /* --- engine_names.c: texts held once: options, groups, workers --- */
 int names_reserve(struct engine *e);

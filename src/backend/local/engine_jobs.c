@@ -2,9 +2,8 @@
 /* Resident jobs and the indexes over them: directory, lists, heaps, unique keys, groups. */
 #include "backend/local/engine_impl.h"
 
-uint64_t ready_order(const struct engine *e, const struct job *j)
+uint64_t ready_order(const struct job *j)
 {
-    (void)e;
     return heap_order_desc(j->priority);
 }
 
@@ -140,7 +139,7 @@ bool valid_ready(void *engine, struct heap_entry entry)
     const struct live *l = jobs_by_seq(e, seq_of_ready(e, entry.seq), NULL);
     if (DEFECT(&e->config, DEFECT_DEAD_AGAIN) && l && l->job.state == STATE_DEAD)
         return true;
-    return l && l->job.state == STATE_READY && ready_order(e, &l->job) == entry.order &&
+    return l && l->job.state == STATE_READY && ready_order(&l->job) == entry.order &&
            !jobs_doomed(e, l);
 }
 
@@ -195,7 +194,7 @@ void jobs_order(struct engine *e, uint32_t handle)
     struct live *l = live_at(e, handle);
     struct queue *q = queue_of(e, l);
     if (l->job.state == STATE_READY) {
-        struct heap_entry entry = {ready_order(e, &l->job), ready_seq(e, &l->job)};
+        struct heap_entry entry = {ready_order(&l->job), ready_seq(e, &l->job)};
         CHECK(heap_push(&q->ready, entry) == 0);
         scrub(&q->ready, q->lists[STATE_READY].count, stale_ready, e);
         queues_wake(e, q);

@@ -596,15 +596,25 @@ void op_queue_put(struct engine *e, const struct op *op)
     r->after = e->position;
 }
 
-void op_pause(struct engine *e, const struct op *op)
+/* The reply, and the queue the operation names; NULL: there is none, and the reply says so. */
+static struct queue *queue_asked(struct engine *e, const struct op *op,
+                                 struct engine_reply **ret_reply)
 {
     struct engine_reply *r = reply_new(e, op);
     r->after = e->position;
     struct queue *q = queues_find(e, op->queue.name);
-    if (!q) {
+    if (!q)
         refuse(r, OUT_NO_QUEUE, NULL);
+    *ret_reply = r;
+    return q;
+}
+
+void op_pause(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r;
+    struct queue *q = queue_asked(e, op, &r);
+    if (!q)
         return;
-    }
     if (op->queue.until.ms < 0 || op->queue.until.ms > LIMIT_WALL_MS) {
         refuse(r, OUT_INVALID, "until must be a time before the year 10000, or nothing");
         return;
@@ -621,13 +631,10 @@ void op_pause(struct engine *e, const struct op *op)
 
 void op_purge(struct engine *e, const struct op *op)
 {
-    struct engine_reply *r = reply_new(e, op);
-    r->after = e->position;
-    struct queue *q = queues_find(e, op->queue.name);
-    if (!q) {
-        refuse(r, OUT_NO_QUEUE, NULL);
+    struct engine_reply *r;
+    struct queue *q = queue_asked(e, op, &r);
+    if (!q)
         return;
-    }
     uint64_t count = q->lists[STATE_READY].count + q->lists[STATE_SCHEDULED].count;
     if (count == 0)
         return;
@@ -649,13 +656,10 @@ void op_purge(struct engine *e, const struct op *op)
 
 void op_queue_delete(struct engine *e, const struct op *op)
 {
-    struct engine_reply *r = reply_new(e, op);
-    r->after = e->position;
-    struct queue *q = queues_find(e, op->queue.name);
-    if (!q) {
-        refuse(r, OUT_NO_QUEUE, NULL);
+    struct engine_reply *r;
+    struct queue *q = queue_asked(e, op, &r);
+    if (!q)
         return;
-    }
     for (int s = 0; s < STATE_COUNT; s++)
         r->reply.count += q->lists[s].count;
     struct record rec = {

@@ -452,7 +452,7 @@ static void stale_entries_are_cleared(void **state)
     engine_config_default(&config);
     config.policy.keep_done = 0;
     rig_open(&r, &config);
-    struct op enqueue = enqueue_op("q0"), cancel = {.kind = OP_CANCEL}, claim = claim_op(&q0);
+    struct op enqueue = enqueue_op("q0"), cancel = {.kind = OP_CANCEL};
     step(&r, &enqueue); /* stays, so that the order is never empty */
     for (int i = 0; i < 20000; i++) {
         enqueue.enqueue.has_priority = true;
@@ -461,7 +461,6 @@ static void stale_entries_are_cleared(void **state)
         step(&r, &cancel);
         if (i == 5000)
             engine_figures(r.engine, &before);
-        (void)claim;
     }
     engine_figures(r.engine, &after);
     assert_true(after.bytes <= before.bytes + 65536);
