@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HTTP for doors: a route, a request, its answer.
+ *
+ * A handler gets an exchange and owes it exactly one answer, at once or later: http_answer, or
+ * http_stream followed by http_stream_end. Until then the exchange, its request and its arena are
+ * the handler's. When the client goes away first, `gone` is called (never from inside a function
+ * of this header) and the answer is still owed; it is then thrown away. After the answer, `sent`
+ * says whether every byte of it was handed to the kernel; the exchange is gone when it returns.
+ * Everything happens on the loop thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/span.h"
+#include "http/parse.h"
+#include "http/url.h"
+
+struct http_exchange;
+typedef void (*http_handler_fn)(void *ctx, struct http_exchange *x);
+
+#define HTTP_PATH_PARAMS_MAX 4
+
+/* What a request needs to be let in. Checked by the server before the handler is called. */
+enum http_scope {
+    SCOPE_OPEN, /* health */
+    SCOPE_READ, /* looks */
+    SCOPE_PRODUCE,
+    SCOPE_CONSUME,
+    SCOPE_ADMIN,
+};
+
+enum http_route_flag {
+    ROUTE_LARGE = 1u << 0,    /* the body may have limits.large_body_bytes instead of body_bytes */
+    ROUTE_NO_STORE = 1u << 1, /* GET that claims: Cache-Control: no-store, no HEAD, no prefetch */
+};
+
+/* One row of a door's table. Patterns are "/v1/queues/{queue}/jobs": a {name} takes one segment,
+ * percent-decoded, never empty. HEAD is answered by GET's handler without the body, OPTIONS and 405
+ * by the server from the same table. */
+struct http_route {
+    enum http_method method;
+    const char *pattern;
+    http_handler_fn handler;
+    enum http_scope scope;
+    unsigned flags;
+    const char *doc; /* one line for the route reference */
+};
+
+struct http_request {
+    enum http_method method;
+    const struct http_route *route;
+    struct span path, query;                  /* raw */
+    struct span params[HTTP_PATH_PARAMS_MAX]; /* decoded, in the order of the pattern */
+    const struct http_header *headers;
+    size_t header_count;
+    struct span body;    /* whole and decoded */
+    struct span peer;    /* "127.0.0.1", "::1" or "unix" */
+    struct arena *arena; /* for the handler; lives as long as the exchange */
+};
+
+const struct http_request *http_request(const struct http_exchange *x);
+/* By lower-case name; at = NULL when it is not there. */
+struct span http_request_header(const struct http_request *r, const char *name);
+
+typedef void (*http_gone_fn)(void *ctx);
+typedef void (*http_sent_fn)(void *ctx, bool whole);
+/* Either may be NULL. */
+void http_watch(struct http_exchange *x, http_gone_fn gone, http_sent_fn sent, void *ctx);
+
+/* The answer's body, to be written before http_answer. Empty at first. */
+struct buf *http_answer_body(struct http_exchange *x);
+/* Adds a header to the answer; name and value are copied; no CR, LF or NUL (asserted: values from
+ * clients are encoded by the caller). At most 2 KiB of them in all. */
+void http_answer_header(struct http_exchange *x, const char *name, struct span value);
+/* Sends status and body. type: "application/json" …, NULL = no body and no Content-Type. If the
+ * body could not be built for lack of memory, answer 503 instead. */
+void http_answer(struct http_exchange *x, unsigned status, const char *type);
+
+/* A stream of server-sent events: 200, text/event-stream, no-store. The connection is used for
+ * nothing else and closes at the end. */
+void http_stream(struct http_exchange *x);
+/* Queues bytes (whole events). false: the client is gone, or more than the server's write buffer
+ * would wait; then nothing was taken. */
+bool http_stream_write(struct http_exchange *x, struct span bytes);
+size_t http_stream_waiting(const struct http_exchange *x); /* bytes not handed to the kernel yet */
+/* Called when the waiting bytes have fallen to half of the bound or less after a refused write. */
+void http_stream_on_room(struct http_exchange *x, void (*fn)(void *ctx), void *ctx);
+void http_stream_end(struct http_exchange *x);

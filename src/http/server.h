@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The HTTP server: listens, keeps connections within their limits, finds the route.
+ *
+ * Safety without tokens: it listens only on loopback addresses or a Unix socket; Host must be a
+ * loopback name or one of `hosts` (421); a request with a foreign Origin, or a Sec-Fetch-Site other
+ * than same-origin or none, is refused (403), GETs included; no CORS header unless configured. */
+#pragma once
+
+#include <uv.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "http/http.h"
+
+struct http_server;
+
+struct http_server_config {
+    uv_loop_t *loop;
+    const struct log *log; /* may be NULL */
+    struct http_limits limits;
+    uint64_t large_body_bytes;        /* for routes with ROUTE_LARGE */
+    uint32_t connections_max;         /* beyond it new ones get 503 and are closed */
+    uint32_t connections_per_address; /* Unix sockets are not counted here */
+    uint32_t head_ms, body_ms;        /* a whole head, a whole body must have come: 408 */
+    uint32_t idle_ms;                 /* between requests */
+    uint32_t write_ms;                /* a write must make progress */
+    uint64_t write_buffer_bytes;      /* per connection, beyond what the kernel took */
+    uint32_t pipeline_max;            /* requests of one connection worked on at once */
+    const char *const *hosts;   /* additional Host names, without port; NULL-terminated or NULL */
+    const char *const *origins; /* allowed foreign origins ("https://a.example"), likewise */
+    /* Makes a problem document for the server's own refusals (404, 405, 413 …); NULL = plain text.
+     */
+    void (*problem)(struct http_exchange *x, unsigned status, const char *type, const char *title,
+                    const char *detail);
+};
+void http_server_config_default(struct http_server_config *c);
+
+MUST_CHECK int http_server_new(const struct http_server_config *config, struct http_server **ret);
+/* Adds a door's table; the rows must outlive the server. Two rows that could match the same request
+ * are a programmer error. ctx is given to its handlers. */
+void http_server_routes(struct http_server *s, const struct http_route *routes, size_t count,
+                        void *ctx);
+/* "127.0.0.1:8000", "[::1]:0", "localhost:80", "unix:/path". Port 0 takes a free one. An address
+ * that is not loopback is refused (-ERR_INVALID) with a note. A left-over socket file nobody
+ * listens on is removed; one in use is -ERR_LOCKED. */
+MUST_CHECK int http_server_listen(struct http_server *s, const char *address,
+                                  struct err_note *note);
+/* "http://127.0.0.1:41234" or "unix:/path" of listener i; NULL past the last. */
+const char *http_server_address(const struct http_server *s, size_t i);
+
+/* Stops listening, closes idle connections, lets requests under way finish (each answer carries
+ * Connection: close). Streams and parked requests are the doors' to end. Calls fn when the last
+ * connection is closed, or after limit_ms, when it closes the rest. */
+void http_server_drain(struct http_server *s, uint32_t limit_ms, void (*fn)(void *ctx), void *ctx);
+/* Closes everything; fn is called when the server's memory is gone. */
+void http_server_close(struct http_server *s, void (*fn)(void *ctx), void *ctx);
+
+struct http_server_figures {
+    uint64_t connections, accepted, refused; /* open now; since start */
+    uint64_t requests, bytes_in, bytes_out;
+    uint64_t by_status[6]; /* [2] = 2xx … */
+    uint64_t parked;       /* exchanges under way */
+};
+void http_server_figures(const struct http_server *s, struct http_server_figures *ret);
