@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The broker: the use cases, for doors.
+ *
+ * Requests and answers are those of backend/op.h: an op and all it points to stays with the caller
+ * and unchanged until its reply; a reply is valid only during the call that delivers it. The broker
+ * collects what one turn of the loop brought and submits it as one batch, so nothing is ever called
+ * back before the function that asked returns.
+ *
+ * On top of a backend it parks claims that wait, feeds streams, counts, remembers workers, refuses
+ * enqueues while it drains, and gives back what a lost answer may have taken. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "backend/backend.h"
+#include "backend/op.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+
+struct broker;
+
+/* A priority by name. */
+struct broker_label {
+    const char *name;
+    int64_t priority; /* higher first */
+};
+
+struct broker_config {
+    uv_loop_t *loop;
+    struct clock clock;
+    struct clock_manual *test_clock; /* the clock behind `clock` when it moves by hand, else NULL */
+    const struct log *log;           /* may be NULL */
+    struct backend *backend;         /* not owned; outlives the broker */
+    const struct broker_label *labels; /* NULL = high 10, normal 0, low -10 */
+    size_t label_count;
+    uint32_t silent_ms; /* a worker that holds jobs and gave no sign for this long is silent; 0 =
+                           60,000 */
+};
+
+MUST_CHECK int broker_open(const struct broker_config *config, struct broker **ret);
+/* Ends waiting claims (empty) and streams, gives back what nobody will get, waits for everything
+ * outstanding, then calls fn; b is gone then. The backend stays. */
+void broker_close(struct broker *b, void (*fn)(void *ctx), void *ctx);
+/* From here on enqueues are refused, waiting claims are answered at once with what is there,
+ * streams end and hand their jobs back uncounted. Everything that drains goes on. */
+void broker_drain(struct broker *b);
+bool broker_draining(const struct broker *b);
+
+/* ---- everything but claims ---- */
+
+typedef void (*broker_reply_fn)(void *ctx, const struct reply *reply);
+/* One reply an op; op.tag comes back. -ERR_NOMEM, -ERR_CLOSED: nothing was taken. Never OP_CLAIM.
+ */
+MUST_CHECK int broker_submit(struct broker *b, const struct op *ops, size_t count,
+                             broker_reply_fn fn, void *ctx);
+
+/* ---- claims ---- */
+
+struct broker_claim;
+/* Takes jobs now, or waits up to wait_ms (real time, also under a test clock) for the first; fn is
+ * called once, with OUT_OK and no jobs when the wait ran out. Waiting claims of a queue are served
+ * first come, first served; each job that becomes ready wakes one. `want` is copied; its nonce is
+ * the broker's. *ret stays valid until fn was called. */
+MUST_CHECK int broker_claim(struct broker *b, const struct op_claim *want, uint32_t wait_ms,
+                            broker_reply_fn fn, void *ctx, struct broker_claim **ret);
+/* The client is gone: fn will not be called; jobs it may have been given go back, uncounted. */
+void broker_claim_cancel(struct broker *b, struct broker_claim *c);
+/* The answer to a claim did not reach the client: its jobs go back, uncounted. */
+struct broker_held {
+    uint64_t seq;
+    struct job_token token;
+};
+void broker_give_back(struct broker *b, const struct broker_held *jobs, size_t count);
+
+/* ---- streams: claims that go on, bound to a connection ---- */
+
+struct broker_stream;
+struct broker_stream_config {
+    struct span queue;  /* copied */
+    struct span worker; /* copied */
+    uint32_t lease_ms;
+    uint32_t prefetch; /* jobs handed out and not ended yet, at most; 1 … 1,000 */
+    /* A job for the client; the view holds its body. false: it cannot be written (it is released,
+     * uncounted, and the stream stops asking until broker_stream_resume). */
+    bool (*job)(void *ctx, const struct job_view *job);
+    void (*ended)(void *ctx); /* the broker drains or closes: end the connection; not after close */
+    void *ctx;
+};
+MUST_CHECK int broker_stream_open(struct broker *b, const struct broker_stream_config *config,
+                                  struct broker_stream **ret);
+void broker_stream_resume(struct broker_stream *s);
+/* lost: the connection broke; what it held counts as a crash. Else it goes back uncounted. */
+void broker_stream_close(struct broker_stream *s, bool lost);
+
+/* ---- events ---- */
+
+struct broker_event {
+    struct backend_event event;
+    struct span correlation; /* empty = none */
+};
+
+struct broker_listener;
+struct broker_listener_config {
+    struct span queue; /* empty = all; copied */
+    uint64_t kinds;    /* mask of 1 << enum event_kind; 0 = all */
+    bool resume;       /* begin behind `after`; else with what happens from now on */
+    uint64_t after;
+    /* false: no room now; the same event comes again after broker_listener_resume. */
+    bool (*event)(void *ctx, const struct broker_event *event);
+    /* Events between the last one and `oldest` are lost to this listener. Same return. */
+    bool (*gap)(void *ctx, uint64_t oldest);
+    void *ctx;
+};
+MUST_CHECK int broker_listen(struct broker *b, const struct broker_listener_config *config,
+                             struct broker_listener **ret);
+void broker_listener_resume(struct broker_listener *l);
+void broker_listener_close(struct broker_listener *l); /* NULL allowed */
+
+/* ---- figures ---- */
+
+/* Of one queue, since start, as seen by this server. */
+struct broker_queue_figures {
+    struct span queue;
+    struct histogram waited_us; /* ready until claimed */
+    struct histogram ran_us;    /* claimed until acked or failed */
+    uint64_t enqueued, dequeued, failures, acked;
+};
+/* Calls fn for each queue it knows, by name. NULL name span: none. */
+void broker_queue_figures(const struct broker *b,
+                          void (*fn)(void *ctx, const struct broker_queue_figures *f), void *ctx);
+/* false: nothing seen of this queue yet. */
+bool broker_queue_figures_of(const struct broker *b, struct span queue,
+                             struct broker_queue_figures *ret);
+
+struct broker_figures {
+    uint64_t waiting; /* claims parked now */
+    uint64_t streams, listeners;
+    uint64_t batches, ops; /* submitted so far */
+    bool draining;
+};
+void broker_figures(const struct broker *b, struct broker_figures *ret);
+void broker_backend_figures(const struct broker *b, struct backend_figures *ret);
+unsigned broker_caps(const struct broker *b);
+const char *broker_backend_kind(const struct broker *b);
+
+struct broker_worker {
+    struct span name;
+    struct wall_time last_seen;
+    uint64_t running, claimed, acked, failed, released;
+    bool silent;
+};
+/* One call with all of them, by name (at most 10,000). */
+typedef void (*broker_workers_fn)(void *ctx, const struct broker_worker *workers, size_t count,
+                                  int error);
+MUST_CHECK int broker_workers(struct broker *b, broker_workers_fn fn, void *ctx);
+
+/* ---- words and time ---- */
+
+/* The priority of a label; false: unknown. */
+bool broker_label_find(const struct broker *b, struct span name, int64_t *ret);
+/* Label i, or NULL past the last; for error messages. */
+const struct broker_label *broker_label_at(const struct broker *b, size_t i);
+struct now broker_now(const struct broker *b);
+bool broker_has_test_clock(const struct broker *b);
+/* Moves the test clock and calls fn when everything that became due has happened. -ERR_INVALID when
+ * there is no test clock. */
+MUST_CHECK int broker_clock_advance(struct broker *b, int64_t ms, void (*fn)(void *ctx), void *ctx);
