@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "app/suggest.h"
+#include "base/suggest.h"
 #include "app/version.h"
 #include "backend/local/check.h"
 
