@@ -60,6 +60,7 @@ MUST_CHECK int broker_submit(struct broker *b, const struct op *ops, size_t coun
 /* ---- claims ---- */
 
 struct broker_claim;
+#define BROKER_WAIT_FOREVER UINT32_MAX
 /* Takes jobs now, or waits up to wait_ms (real time, also under a test clock) for the first; fn is
  * called once, with OUT_OK and no jobs when the wait ran out. Waiting claims of a queue are served
  * first come, first served; each job that becomes ready wakes one. `want` is copied; its nonce is
@@ -112,6 +113,7 @@ struct broker_listener_config {
     bool (*event)(void *ctx, const struct broker_event *event);
     /* Events between the last one and `oldest` are lost to this listener. Same return. */
     bool (*gap)(void *ctx, uint64_t oldest);
+    void (*ended)(void *ctx); /* the broker drains: end the connection; NULL = nothing to do */
     void *ctx;
 };
 MUST_CHECK int broker_listen(struct broker *b, const struct broker_listener_config *config,
@@ -128,7 +130,7 @@ struct broker_queue_figures {
     struct histogram ran_us;    /* claimed until acked or failed */
     uint64_t enqueued, dequeued, failures, acked;
 };
-/* Calls fn for each queue it knows, by name. NULL name span: none. */
+/* Calls fn for each queue seen so far (at most 10,000), in no order. */
 void broker_queue_figures(const struct broker *b,
                           void (*fn)(void *ctx, const struct broker_queue_figures *f), void *ctx);
 /* false: nothing seen of this queue yet. */

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batches: what one turn of the loop brought goes to the backend together.
+ *
+ * The prepare handle submits right before the loop would wait for input. libuv runs prepare handles
+ * from the newest to the oldest, so a broker opened after its backend submits before the backend's
+ * own end of turn: one commit for all of it, no turn lost. While ops are collected an idle handle
+ * is active, which costs no system call and makes the loop come round without sleeping. */
+#include "broker/broker.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "broker/broker_impl.h"
+
+#define BATCH_ROOM_FIRST 64
+#define BATCH_ROOM_KEPT 4096 /* larger ones are freed after use */
+#define BATCHES_KEPT 8
+
+static const struct broker_label default_labels[] = {{"high", 10}, {"normal", 0}, {"low", -10}};
+
+/* ---- the memory of batches ---- */
+
+static void batch_free(struct batch *t)
+{
+    if (!t)
+        return;
+    mem_free(t->ops);
+    mem_free(t->slots);
+    mem_free(t);
+}
+
+static struct batch *batch_take(struct broker *b)
+{
+    struct batch *t = b->spare;
+    if (t) {
+        b->spare = t->next;
+        b->spare_count--;
+    } else {
+        t = mem_zalloc(sizeof(*t));
+        if (!t)
+            return NULL;
+        t->broker = b;
+    }
+    t->count = t->left = 0;
+    return t;
+}
+
+static void batch_give(struct batch *t)
+{
+    struct broker *b = t->broker;
+    if (t->room > BATCH_ROOM_KEPT || b->spare_count >= BATCHES_KEPT) {
+        batch_free(t);
+        return;
+    }
+    t->next = b->spare;
+    b->spare = t;
+    b->spare_count++;
+}
+
+static int batch_reserve(struct batch *t, size_t more)
+{
+    if (t->room - t->count >= more)
+        return 0;
+    size_t room = t->room ? t->room : BATCH_ROOM_FIRST;
+    while (room - t->count < more)
+        room *= 2;
+    struct op *ops = mem_regrow(t->ops, room, sizeof(*ops));
+    if (!ops)
+        return -ERR_NOMEM;
+    t->ops = ops;
+    struct slot *slots = mem_regrow(t->slots, room, sizeof(*slots));
+    if (!slots)
+        return -ERR_NOMEM;
+    t->slots = slots;
+    t->room = room;
+    return 0;
+}
+
+static void batch_add(struct batch *t, const struct op *op, broker_reply_fn fn, void *ctx)
+{
+    size_t i = t->count++;
+    t->ops[i] = *op;
+    t->ops[i].tag = i;
+    t->slots[i] = (struct slot){fn, ctx, op->tag};
+}
+
+/* ---- replies ---- */
+
+static void maybe_closed(struct broker *b);
+
+static void observe(struct broker *b, const struct op *op, const struct reply *r)
+{
+    figures_observe(b, op, r);
+    workers_observe(b, op, r);
+    bool ends = op->kind == OP_ACK || op->kind == OP_FAIL || op->kind == OP_RELEASE ||
+                op->kind == OP_CANCEL;
+    if (ends && r->outcome == OUT_OK && b->streams.count > 0)
+        streams_lease_ended(b, r->seq);
+}
+
+static void deliver(struct batch *t, const struct reply *reply)
+{
+    struct broker *b = t->broker;
+    size_t i = (size_t)reply->tag;
+    CHECK(i < t->count && t->left > 0);
+    struct slot slot = t->slots[i];
+    observe(b, &t->ops[i], reply);
+    struct reply r = *reply;
+    r.tag = slot.tag;
+    t->left--;
+    b->outstanding--;
+    if (slot.fn)
+        slot.fn(slot.ctx, &r);
+    if (t->left == 0)
+        batch_give(t);
+    maybe_closed(b);
+}
+
+static void reply_cb(void *ctx, const struct reply *reply)
+{
+    deliver(ctx, reply);
+}
+
+/* Answers made here, without the backend. */
+static void answer_all(struct batch *t, enum outcome outcome, const char *note)
+{
+    size_t count = t->count;
+    t->left = count;
+    for (size_t i = 0; i < count; i++) {
+        struct reply r = {.kind = t->ops[i].kind, .outcome = outcome, .tag = i, .note = note};
+        deliver(t, &r);
+    }
+}
+
+/* ---- one turn ---- */
+
+static void submit_open(struct broker *b)
+{
+    struct batch *t = b->open;
+    if (!t)
+        return;
+    b->open = NULL;
+    if (t->count == 0) { /* everything was refused */
+        batch_give(t);
+        return;
+    }
+    t->left = t->count;
+    b->batches++;
+    b->ops += t->count;
+    int err = backend_submit(b->config.backend, t->ops, t->count, reply_cb, t);
+    if (err)
+        answer_all(t, OUT_UNAVAILABLE, err_text(err));
+}
+
+static void prepare_cb(uv_prepare_t *handle)
+{
+    struct broker *b = handle->data;
+    struct batch *refused = b->refused;
+    b->refused = NULL;
+    uv_idle_stop(&b->idle);
+    if (b->listeners.fresh) {
+        b->listeners.fresh = false;
+        listeners_news(b);
+    }
+    submit_open(b);
+    if (refused)
+        answer_all(refused, OUT_UNAVAILABLE, "the server is shutting down and takes no new jobs");
+}
+
+static void idle_cb(uv_idle_t *handle)
+{
+    (void)handle;
+}
+
+static bool refuse_new(const struct broker *b, const struct op *op)
+{
+    return b->draining && op->kind == OP_ENQUEUE;
+}
+
+void broker_stir(struct broker *b)
+{
+    if (!uv_is_active((uv_handle_t *)&b->idle))
+        uv_idle_start(&b->idle, idle_cb);
+}
+
+/* Makes room in the batch of this turn, and sees to it that the turn ends. */
+static int collect(struct broker *b, struct batch **which, size_t count)
+{
+    if (!*which)
+        *which = batch_take(b);
+    if (!*which || batch_reserve(*which, count) != 0)
+        return -ERR_NOMEM;
+    broker_stir(b);
+    return 0;
+}
+
+int broker_submit(struct broker *b, const struct op *ops, size_t count, broker_reply_fn fn,
+                  void *ctx)
+{
+    if (uv_is_closing((uv_handle_t *)&b->prepare))
+        return -ERR_CLOSED;
+    if (count == 0)
+        return 0;
+    bool refuse = false;
+    for (size_t i = 0; i < count; i++)
+        refuse = refuse || refuse_new(b, &ops[i]);
+    if (collect(b, &b->open, count) != 0 || (refuse && collect(b, &b->refused, count) != 0))
+        return -ERR_NOMEM;
+    for (size_t i = 0; i < count; i++)
+        batch_add(refuse_new(b, &ops[i]) ? b->refused : b->open, &ops[i], fn, ctx);
+    b->outstanding += count;
+    return 0;
+}
+
+/* ---- news ---- */
+
+static void news_cb(void *ctx)
+{
+    struct broker *b = ctx;
+    streams_news(b);
+    listeners_news(b);
+}
+
+void broker_want_news(struct broker *b)
+{
+    bool want = b->streams.count > 0 || b->listeners.count > 0;
+    backend_on_news(b->config.backend, want ? news_cb : NULL, b);
+}
+
+/* ---- open and close ---- */
+
+static void handles_init(struct broker *b)
+{
+    uv_loop_t *loop = b->config.loop;
+    /* These cannot fail: they only fill memory. */
+    CHECK(uv_prepare_init(loop, &b->prepare) == 0 && uv_idle_init(loop, &b->idle) == 0);
+    CHECK(uv_timer_init(loop, &b->again_timer) == 0 && uv_timer_init(loop, &b->claims.timer) == 0);
+    b->prepare.data = b->idle.data = b->again_timer.data = b->claims.timer.data = b;
+    b->open_handles = 4;
+    uv_prepare_start(&b->prepare, prepare_cb);
+}
+
+int broker_open(const struct broker_config *config, struct broker **ret)
+{
+    CHECK(config->loop && config->backend && config->clock.read);
+    struct broker *b = mem_zalloc(sizeof(*b));
+    if (!b)
+        return -ERR_NOMEM;
+    b->config = *config;
+    if (!b->config.labels) {
+        b->config.labels = default_labels;
+        b->config.label_count = sizeof(default_labels) / sizeof(default_labels[0]);
+    }
+    if (!b->config.silent_ms)
+        b->config.silent_ms = 60000;
+    int err = random_bytes(&b->hash_key, sizeof(b->hash_key));
+    if (!err)
+        err = claims_init(b);
+    if (err) {
+        mem_free(b);
+        return err;
+    }
+    figures_init(b);
+    workers_init(b);
+    handles_init(b);
+    *ret = b;
+    return 0;
+}
+
+static void broker_free(struct broker *b)
+{
+    claims_done(b);
+    figures_done(b);
+    workers_done(b);
+    again_free(b);
+    while (b->spare) {
+        struct batch *t = b->spare;
+        b->spare = t->next;
+        batch_free(t);
+    }
+    mem_free(b);
+}
+
+static void handle_closed_cb(uv_handle_t *handle)
+{
+    struct broker *b = handle->data;
+    if (--b->open_handles > 0)
+        return;
+    void (*fn)(void *ctx) = b->closed_fn;
+    void *ctx = b->closed_ctx;
+    broker_free(b);
+    fn(ctx);
+}
+
+static void maybe_closed(struct broker *b)
+{
+    bool busy = b->outstanding > 0 || b->claims.count > 0 || b->streams.count > 0 || b->again;
+    if (!b->closing || busy || uv_is_closing((uv_handle_t *)&b->prepare))
+        return;
+    backend_on_news(b->config.backend, NULL, NULL);
+    uv_close((uv_handle_t *)&b->prepare, handle_closed_cb);
+    uv_close((uv_handle_t *)&b->idle, handle_closed_cb);
+    uv_close((uv_handle_t *)&b->again_timer, handle_closed_cb);
+    uv_close((uv_handle_t *)&b->claims.timer, handle_closed_cb);
+}
+
+void broker_drain(struct broker *b)
+{
+    if (b->draining)
+        return;
+    b->draining = true;
+    claims_drain(b);
+    streams_drain(b);
+    listeners_drain(b);
+}
+
+bool broker_draining(const struct broker *b)
+{
+    return b->draining;
+}
+
+void broker_close(struct broker *b, void (*fn)(void *ctx), void *ctx)
+{
+    broker_drain(b);
+    b->closing = true;
+    b->closed_fn = fn;
+    b->closed_ctx = ctx;
+    maybe_closed(b);
+}
+
+/* ---- small answers ---- */
+
+void broker_figures(const struct broker *b, struct broker_figures *ret)
+{
+    *ret = (struct broker_figures){
+        .waiting = b->claims.parked,
+        .streams = b->streams.count,
+        .listeners = b->listeners.count,
+        .batches = b->batches,
+        .ops = b->ops,
+        .draining = b->draining,
+    };
+}
+
+void broker_backend_figures(const struct broker *b, struct backend_figures *ret)
+{
+    backend_figures(b->config.backend, ret);
+}
+
+unsigned broker_caps(const struct broker *b)
+{
+    return backend_caps(b->config.backend);
+}
+
+const char *broker_backend_kind(const struct broker *b)
+{
+    return backend_kind(b->config.backend);
+}
+
+bool broker_label_find(const struct broker *b, struct span name, int64_t *ret)
+{
+    for (size_t i = 0; i < b->config.label_count; i++) {
+        if (span_equal(name, span_text(b->config.labels[i].name))) {
+            *ret = b->config.labels[i].priority;
+            return true;
+        }
+    }
+    return false;
+}
+
+const struct broker_label *broker_label_at(const struct broker *b, size_t i)
+{
+    return i < b->config.label_count ? &b->config.labels[i] : NULL;
+}
+
+struct now broker_now(const struct broker *b)
+{
+    return clock_now(&b->config.clock);
+}
+
+bool broker_has_test_clock(const struct broker *b)
+{
+    return b->config.test_clock != NULL;
+}
+
+int broker_clock_advance(struct broker *b, int64_t ms, void (*fn)(void *ctx), void *ctx)
+{
+    if (!b->config.test_clock)
+        return -ERR_INVALID;
+    clock_manual_advance(b->config.test_clock, ms);
+    return backend_settle(b->config.backend, fn, ctx);
+}

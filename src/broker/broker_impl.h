@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the broker's files share. Included by src/broker only.
+ *
+ * broker.c   open, close, drain; batches: ops collected in one turn, replies routed back
+ * again.c    ops that must be repeated until the backend answered for certain
+ * claims.c   claims, and those that wait
+ * streams.c  claims that go on, bound to a connection
+ * events.c   listeners
+ * figures.c  what each queue did, and workers.c who did it
+ *
+ * A batch lives until its last reply, because the backend reads its ops until then. */
+#pragma once
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/heap.h"
+#include "base/map.h"
+#include "broker/broker.h"
+
+/* ---- batches ---- */
+
+struct slot {
+    broker_reply_fn fn;
+    void *ctx;
+    uint64_t tag; /* the caller's */
+};
+
+struct batch {
+    struct broker *broker;
+    struct batch *next; /* of the free ones */
+    struct op *ops;
+    struct slot *slots;
+    size_t count, room;
+    size_t left; /* replies still to come */
+};
+
+/* ---- repeating ---- */
+
+struct again {
+    struct again *next;
+    struct broker *broker;
+    struct op op; /* points to nothing */
+};
+
+/* ---- waiting claims ---- */
+
+struct waiter_link {
+    struct broker_claim *claim;
+    struct watched *watched;
+    struct waiter_link *prev, *next;
+};
+
+/* A queue somebody waits for. Stays for a while when nobody does any more. */
+struct watched {
+    struct broker *broker;
+    struct hash128 key;
+    struct backend_watch *watch;
+    struct waiter_link *first, *last;
+    struct watched *idle_prev, *idle_next; /* among those nobody waits for */
+    bool idle;
+};
+
+enum claim_state {
+    CLAIM_ASKED,  /* an op is under way */
+    CLAIM_PARKED, /* the last answer was empty */
+};
+
+struct broker_claim {
+    struct broker *broker;
+    struct broker_claim *prev, *next; /* all of the broker's */
+    struct op_claim want;             /* its texts lie behind the struct */
+    broker_reply_fn fn;
+    void *ctx;
+    enum claim_state state;
+    bool cancelled, expired;
+    bool signalled;    /* a job may have become ready since the op under way was submitted */
+    bool waits;        /* linked to watched queues */
+    uint64_t deadline; /* loop time; 0 = none */
+    size_t heap_index; /* in broker.deadlines, when deadline ≠ 0 */
+    uint32_t link_count;
+    struct waiter_link *links;
+};
+
+struct claims {
+    struct broker_claim *first;
+    size_t count, parked;
+    uint64_t next_nonce;
+    struct map128 watched;                  /* queue name → struct watched * */
+    struct watched *idle_first, *idle_last; /* longest idle first */
+    size_t idle_count;
+    struct heap deadlines;
+    uv_timer_t timer;
+};
+
+/* ---- streams ---- */
+
+struct broker_stream {
+    struct broker *broker;
+    struct broker_stream *prev, *next;
+    struct broker_stream_config config;
+    struct broker_claim *claim; /* NULL = not asking */
+    struct broker_held *held;   /* room for prefetch */
+    uint32_t held_count;
+    bool paused;   /* the client takes no more for now */
+    bool told;     /* ended() was called */
+    bool checking; /* gets of the held jobs are under way … */
+    bool check_again;
+    uint32_t checks_left;
+    bool closed; /* freed when the last check came back */
+    struct op *checks;
+};
+
+struct streams {
+    struct broker_stream *first;
+    size_t count;
+    uint64_t seen; /* newest event looked at */
+};
+
+/* ---- listeners ---- */
+
+struct listeners {
+    struct broker_listener *first;
+    size_t count;
+    bool fresh; /* one was opened in this turn: it may have events to catch up with */
+};
+
+/* ---- figures and workers ---- */
+
+struct queue_figures {
+    struct broker_queue_figures public;
+    struct hash128 key;
+};
+
+struct figures {
+    struct map128 by_name; /* → index + 1 */
+    struct queue_figures **list;
+    size_t count, room;
+};
+
+struct worker {
+    struct worker *prev, *next; /* newest sign first */
+    struct hash128 key;
+    struct broker_worker public;
+};
+
+struct workers {
+    struct map128 by_name; /* → struct worker * */
+    struct worker *first, *last;
+    size_t count;
+};
+
+struct broker {
+    struct broker_config config;
+    struct hash_key hash_key;
+    struct batch *open, *refused; /* being filled in this turn */
+    struct batch *spare;
+    size_t spare_count;
+    size_t outstanding; /* replies still to come */
+    uint64_t batches, ops;
+    bool draining, closing;
+    void (*closed_fn)(void *ctx);
+    void *closed_ctx;
+    unsigned open_handles;
+    uv_prepare_t prepare; /* submits what the turn collected … */
+    uv_idle_t idle;       /* … and keeps the loop from sleeping on it */
+    uv_timer_t again_timer;
+    struct again *again; /* to be submitted when the timer fires */
+    struct claims claims;
+    struct streams streams;
+    struct listeners listeners;
+    struct figures figures;
+    struct workers workers;
+};
+
+/* A reply to be had until the backend is certain: OP_RELEASE, OP_RELEASE_CLAIM. Lack of memory
+ * leaves the job to its lease. */
+void broker_again(struct broker *b, const struct op *op);
+void again_free(struct broker *b);
+void again_timer_cb(uv_timer_t *timer);
+
+MUST_CHECK int claims_init(struct broker *b);
+void claims_done(struct broker *b);
+void claims_drain(struct broker *b);
+
+void streams_drain(struct broker *b);
+/* A lease has ended by request. */
+void streams_lease_ended(struct broker *b, uint64_t seq);
+/* Looks at new events for leases that ended by themselves. */
+void streams_news(struct broker *b);
+void listeners_news(struct broker *b);
+void listeners_drain(struct broker *b);
+/* Makes the turn end soon, although nothing was submitted. */
+void broker_stir(struct broker *b);
+/* Asks the backend for news exactly while somebody wants them. */
+void broker_want_news(struct broker *b);
+
+void figures_init(struct broker *b);
+void figures_done(struct broker *b);
+void figures_observe(struct broker *b, const struct op *op, const struct reply *r);
+void workers_init(struct broker *b);
+void workers_done(struct broker *b);
+void workers_observe(struct broker *b, const struct op *op, const struct reply *r);

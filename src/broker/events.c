@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Listeners: each goes through the backend's events at its own pace.
+ *
+ * A listener takes a handful of events, asks for the texts of those jobs that have any (the
+ * correlation id lies with the job's body), and delivers the handful in order once all answers are
+ * there. A client without room makes it stop where it stands; a listener too slow for the backend's
+ * memory is told of the gap. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "broker/broker_impl.h"
+
+#define HANDFUL 32
+
+struct broker_listener {
+    struct broker *broker;
+    struct broker_listener *prev, *next;
+    struct broker_listener_config config;
+    uint64_t after;   /* everything up to here was delivered, or was not wanted */
+    bool paused;      /* the client has no room */
+    bool closed;      /* freed when the last answer came */
+    bool in_call;     /* inside event() or gap(); closing then frees later */
+    uint64_t gap_to;  /* a gap still to be told; 0 = none */
+    size_t count, at; /* the handful, and how far it is delivered */
+    size_t asked;     /* answers to come */
+    struct broker_event events[HANDFUL];
+    struct op ops[HANDFUL];
+    struct arena arena; /* texts of the handful */
+};
+
+static bool wanted(const struct broker_listener *l, const struct backend_event *e)
+{
+    bool kind = !l->config.kinds || (l->config.kinds >> e->kind & 1);
+    return kind && (!l->config.queue.len || span_equal(l->config.queue, e->queue));
+}
+
+static void listener_free(struct broker_listener *l)
+{
+    arena_done(&l->arena);
+    mem_free(l);
+}
+
+/* ---- taking a handful ---- */
+
+static bool keep(struct broker_listener *l, const struct backend_event *e)
+{
+    struct broker_event *mine = &l->events[l->count];
+    *mine = (struct broker_event){.event = *e};
+    if (e->queue.len) {
+        char *name = arena_copy(&l->arena, e->queue.at, e->queue.len);
+        if (!name)
+            return false;
+        mine->event.queue = span_of(name, e->queue.len);
+    }
+    l->count++;
+    return true;
+}
+
+/* false: nothing (more) to take now. */
+static bool take(struct broker_listener *l)
+{
+    struct backend_event found[HANDFUL];
+    uint64_t oldest = 0;
+    arena_reset(&l->arena);
+    l->count = l->at = 0;
+    struct backend *backend = l->broker->config.backend;
+    bool missed = backend_events_missed(backend, l->after);
+    size_t n = backend_events(backend, missed ? 0 : l->after, found, HANDFUL, &oldest);
+    if (missed) {
+        l->gap_to = oldest;
+        l->after = oldest - 1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (wanted(l, &found[i]) && !keep(l, &found[i]))
+            return false; /* no memory: the next news try again from here */
+        l->after = found[i].id;
+    }
+    return n > 0 || missed;
+}
+
+/* ---- texts ---- */
+
+static void deliver(struct broker_listener *l);
+
+static void text_cb(void *ctx, const struct reply *r)
+{
+    struct broker_listener *l = ctx;
+    struct broker_event *mine = &l->events[r->tag];
+    if (r->outcome == OUT_OK && r->job_count == 1 && r->jobs[0].has_body) {
+        struct span text = r->jobs[0].extra.correlation;
+        char *copy = text.len ? arena_copy(&l->arena, text.at, text.len) : NULL;
+        if (copy)
+            mine->correlation = span_of(copy, text.len);
+    }
+    if (--l->asked > 0)
+        return;
+    if (l->closed)
+        listener_free(l);
+    else
+        deliver(l);
+}
+
+/* true: answers are to come. */
+static bool ask_texts(struct broker_listener *l)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        const struct backend_event *e = &l->events[i].event;
+        if (e->has_extra && e->seq)
+            l->ops[n++] = (struct op){
+                .kind = OP_GET, .tag = i, .job = {.job = {.seq = e->seq}, .want_body = true}};
+    }
+    if (n == 0 || broker_submit(l->broker, l->ops, n, text_cb, l) != 0)
+        return false;
+    l->asked = n;
+    return true;
+}
+
+/* ---- delivering ---- */
+
+/* Gives out what is there; false: the client has no room. */
+static bool give(struct broker_listener *l)
+{
+    if (l->gap_to && !l->config.gap(l->config.ctx, l->gap_to))
+        return false;
+    l->gap_to = 0;
+    while (l->at < l->count && !l->closed) {
+        if (!l->config.event(l->config.ctx, &l->events[l->at]))
+            return false;
+        l->at++;
+    }
+    return true;
+}
+
+static void deliver(struct broker_listener *l)
+{
+    for (;;) {
+        l->in_call = true;
+        l->paused = !give(l);
+        l->in_call = false;
+        if (l->closed) {
+            listener_free(l);
+            return;
+        }
+        if (l->paused || !take(l) || ask_texts(l))
+            return;
+    }
+}
+
+static void advance(struct broker_listener *l)
+{
+    if (!l->paused && l->asked == 0)
+        deliver(l);
+}
+
+void listeners_news(struct broker *b)
+{
+    struct broker_listener *l = b->listeners.first;
+    while (l) {
+        struct broker_listener *next = l->next;
+        advance(l);
+        l = next;
+    }
+}
+
+void broker_listener_resume(struct broker_listener *l)
+{
+    l->paused = false;
+    if (!l->in_call)
+        advance(l);
+}
+
+/* ---- open and close ---- */
+
+int broker_listen(struct broker *b, const struct broker_listener_config *config,
+                  struct broker_listener **ret)
+{
+    struct broker_listener *l = mem_zalloc(sizeof(*l) + config->queue.len);
+    if (!l)
+        return -ERR_NOMEM;
+    arena_init(&l->arena);
+    l->broker = b;
+    l->config = *config;
+    if (config->queue.len)
+        memcpy(l + 1, config->queue.at, config->queue.len);
+    l->config.queue = span_of(l + 1, config->queue.len);
+    l->after = config->resume ? config->after : backend_events_last(b->config.backend);
+    l->next = b->listeners.first;
+    if (l->next)
+        l->next->prev = l;
+    b->listeners.first = l;
+    b->listeners.count++;
+    b->listeners.fresh = true;
+    broker_stir(b);
+    broker_want_news(b);
+    *ret = l;
+    return 0;
+}
+
+void broker_listener_close(struct broker_listener *l)
+{
+    if (!l)
+        return;
+    struct broker *b = l->broker;
+    *(l->prev ? &l->prev->next : &b->listeners.first) = l->next;
+    if (l->next)
+        l->next->prev = l->prev;
+    b->listeners.count--;
+    broker_want_news(b);
+    l->closed = true;
+    if (!l->in_call && l->asked == 0)
+        listener_free(l);
+}
+
+void listeners_drain(struct broker *b)
+{
+    struct broker_listener *l = b->listeners.first;
+    while (l) {
+        struct broker_listener *next = l->next;
+        if (l->config.ended)
+            l->config.ended(l->config.ctx);
+        l = next;
+    }
+}

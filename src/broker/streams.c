@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams: a client that is handed jobs as they come, up to `prefetch` at a time.
+ *
+ * A stream is a claim that waits for ever and is made again while there is room. Its leases are
+ * bound: they end with the connection. A place becomes free when a held job's lease ends: by a
+ * request that this broker saw, or by itself (lease ran out, cancelled elsewhere, queue deleted),
+ * which shows in the events. An event only says where to look: the held jobs are then asked for,
+ * and those whose token is no longer theirs are let go. */
+#include <string.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "broker/broker_impl.h"
+
+#define EVENTS_A_LOOK 64
+
+static void ask_more(struct broker_stream *s);
+
+/* ---- what it holds ---- */
+
+static struct broker_held *held_find(struct broker_stream *s, uint64_t seq)
+{
+    for (uint32_t i = 0; i < s->held_count; i++)
+        if (s->held[i].seq == seq)
+            return &s->held[i];
+    return NULL;
+}
+
+static void held_drop(struct broker_stream *s, struct broker_held *held)
+{
+    *held = s->held[--s->held_count];
+}
+
+void streams_lease_ended(struct broker *b, uint64_t seq)
+{
+    for (struct broker_stream *s = b->streams.first; s; s = s->next) {
+        struct broker_held *held = held_find(s, seq);
+        if (held) {
+            held_drop(s, held);
+            ask_more(s);
+            return;
+        }
+    }
+}
+
+/* ---- asking ---- */
+
+static void hand_out(struct broker_stream *s, const struct job_view *job)
+{
+    struct broker_held held = {job->job.seq, job->token};
+    if (!s->paused && s->config.job(s->config.ctx, job)) {
+        s->held[s->held_count++] = held;
+        return;
+    }
+    s->paused = true;
+    broker_give_back(s->broker, &held, 1);
+}
+
+static void claimed_cb(void *ctx, const struct reply *r)
+{
+    struct broker_stream *s = ctx;
+    s->claim = NULL;
+    for (uint32_t i = 0; i < r->job_count; i++)
+        hand_out(s, &r->jobs[i]);
+    if (r->outcome == OUT_OK) {
+        ask_more(s);
+    } else {
+        /* The store is in trouble: the client's own retry is the pace. */
+        s->paused = true;
+        if (!s->told) {
+            s->told = true;
+            s->config.ended(s->config.ctx);
+        }
+    }
+}
+
+static void ask_more(struct broker_stream *s)
+{
+    struct broker *b = s->broker;
+    if (s->claim || s->paused || s->closed || b->draining || s->held_count >= s->config.prefetch)
+        return;
+    struct op_claim want = {
+        .queues = &s->config.queue,
+        .queue_count = 1,
+        .count = s->config.prefetch - s->held_count,
+        .lease_ms = s->config.lease_ms,
+        .worker = s->config.worker,
+        .bound = true,
+        .want_body = true,
+    };
+    if (broker_claim(b, &want, BROKER_WAIT_FOREVER, claimed_cb, s, &s->claim) != 0)
+        s->paused = true; /* until the client has room, or goes */
+}
+
+void broker_stream_resume(struct broker_stream *s)
+{
+    s->paused = false;
+    ask_more(s);
+}
+
+/* ---- leases that ended by themselves ---- */
+
+static void stream_free(struct broker_stream *s)
+{
+    mem_free(s->checks);
+    mem_free(s->held);
+    mem_free(s);
+}
+
+static void check_held(struct broker_stream *s);
+
+static void checked_cb(void *ctx, const struct reply *r)
+{
+    struct broker_stream *s = ctx;
+    struct broker_held *held = held_find(s, r->tag);
+    bool answered = r->outcome == OUT_OK || r->outcome == OUT_NOT_FOUND || r->outcome == OUT_GONE;
+    bool still = r->outcome == OUT_OK && r->job_count == 1 &&
+                 r->jobs[0].job.state == STATE_RUNNING && held &&
+                 token_equal(r->jobs[0].token, held->token);
+    if (held && answered && !still)
+        held_drop(s, held);
+    if (--s->checks_left > 0)
+        return;
+    s->checking = false;
+    if (s->closed) {
+        stream_free(s);
+        return;
+    }
+    if (s->check_again)
+        check_held(s);
+    ask_more(s);
+}
+
+static void check_held(struct broker_stream *s)
+{
+    s->check_again = s->checking;
+    if (s->checking || s->held_count == 0)
+        return;
+    for (uint32_t i = 0; i < s->held_count; i++)
+        s->checks[i] = (struct op){
+            .kind = OP_GET, .tag = s->held[i].seq, .job = {.job = {.seq = s->held[i].seq}}};
+    if (broker_submit(s->broker, s->checks, s->held_count, checked_cb, s) != 0)
+        return;
+    s->checking = true;
+    s->checks_left = s->held_count;
+}
+
+static bool ends_lease(const struct backend_event *e)
+{
+    return e->kind == EVENT_CRASHED || e->kind == EVENT_DEAD || e->kind == EVENT_CANCELLED ||
+           e->kind == EVENT_RETRIED || e->kind == EVENT_RELEASED || e->kind == EVENT_DONE;
+}
+
+static void look_at(struct broker *b, const struct backend_event *e)
+{
+    for (struct broker_stream *s = b->streams.first; s; s = s->next) {
+        bool queue_gone = e->kind == EVENT_QUEUE_DELETED && s->held_count > 0;
+        if (queue_gone || (ends_lease(e) && held_find(s, e->seq)))
+            check_held(s);
+    }
+}
+
+void streams_news(struct broker *b)
+{
+    struct streams *ss = &b->streams;
+    struct backend_event events[EVENTS_A_LOOK];
+    size_t n;
+    uint64_t oldest;
+    bool missed = ss->count > 0 && backend_events_missed(b->config.backend, ss->seen);
+    while (ss->count > 0 &&
+           (n = backend_events(b->config.backend, ss->seen, events, EVENTS_A_LOOK, &oldest)) > 0) {
+        ss->seen = events[n - 1].id;
+        for (size_t i = 0; i < n; i++)
+            look_at(b, &events[i]);
+    }
+    for (struct broker_stream *s = ss->first; missed && s; s = s->next)
+        check_held(s);
+}
+
+/* ---- open and close ---- */
+
+static int copy_config(struct broker_stream *s, const struct broker_stream_config *config)
+{
+    s->config = *config;
+    s->held = mem_array(config->prefetch, sizeof(*s->held));
+    s->checks = mem_array(config->prefetch, sizeof(*s->checks));
+    char *texts = (char *)(s + 1);
+    if (!s->held || !s->checks)
+        return -ERR_NOMEM;
+    memcpy(texts, config->queue.at, config->queue.len);
+    s->config.queue = span_of(texts, config->queue.len);
+    texts += config->queue.len;
+    if (config->worker.len)
+        memcpy(texts, config->worker.at, config->worker.len);
+    s->config.worker = span_of(texts, config->worker.len);
+    return 0;
+}
+
+int broker_stream_open(struct broker *b, const struct broker_stream_config *config,
+                       struct broker_stream **ret)
+{
+    CHECK(config->prefetch >= 1 && config->prefetch <= LIMIT_BATCH);
+    struct broker_stream *s = mem_zalloc(sizeof(*s) + config->queue.len + config->worker.len);
+    if (!s)
+        return -ERR_NOMEM;
+    int err = copy_config(s, config);
+    if (err) {
+        stream_free(s);
+        return err;
+    }
+    s->broker = b;
+    if (b->streams.count == 0)
+        b->streams.seen = backend_events_last(b->config.backend);
+    s->next = b->streams.first;
+    if (s->next)
+        s->next->prev = s;
+    b->streams.first = s;
+    b->streams.count++;
+    broker_want_news(b);
+    ask_more(s);
+    *ret = s;
+    return 0;
+}
+
+static void hand_back(struct broker_stream *s, bool lost)
+{
+    for (uint32_t i = 0; i < s->held_count; i++) {
+        struct op op = {
+            .kind = OP_RELEASE,
+            .lease = {.job = {.seq = s->held[i].seq}, .token = s->held[i].token, .lost = lost}};
+        broker_again(s->broker, &op);
+    }
+    s->held_count = 0;
+}
+
+void broker_stream_close(struct broker_stream *s, bool lost)
+{
+    struct broker *b = s->broker;
+    if (s->claim)
+        broker_claim_cancel(b, s->claim);
+    s->claim = NULL;
+    s->closed = true;
+    hand_back(s, lost);
+    *(s->prev ? &s->prev->next : &b->streams.first) = s->next;
+    if (s->next)
+        s->next->prev = s->prev;
+    b->streams.count--;
+    broker_want_news(b);
+    if (!s->checking)
+        stream_free(s);
+}
+
+void streams_drain(struct broker *b)
+{
+    struct broker_stream *s = b->streams.first;
+    while (s) {
+        struct broker_stream *next = s->next;
+        if (!s->told) {
+            s->told = true;
+            s->config.ended(s->config.ctx);
+        }
+        s = next;
+    }
+}
