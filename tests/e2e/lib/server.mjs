@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts the real binary on a free port with a directory of its own, and stops it again.
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+
+const root = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), '../../..');
+export const binary = process.env.HOLDFAST_BIN ?? path.join(root, 'build/debug/holdfast');
+
+const live = new Set();
+process.on('exit', () => {
+  for (const server of live) server.process.kill('SIGKILL');
+});
+
+export function temporaryDirectory() {
+  return mkdtempSync(path.join(tmpdir(), 'holdfast-e2e-'));
+}
+
+// A sanitizer finding must not look like an ordinary exit.
+const sanitizer = {
+  ASAN_OPTIONS: 'detect_stack_use_after_return=1:exitcode=99:abort_on_error=0',
+  UBSAN_OPTIONS: 'print_stacktrace=1:exitcode=99',
+};
+
+/**
+ * backend: 'sqlite' | 'memory' | 'fault+sqlite' | 'fault+memory'. `args` and `env` are added;
+ * `data` keeps an existing directory (a restart). Resolves when the server says that it listens.
+ */
+export async function startServer({ backend = 'sqlite', args = [], env = {}, data = null, listen = '127.0.0.1:0' } = {}) {
+  const dir = data ?? temporaryDirectory();
+  const kind = backend.replace('fault+', '');
+  const url = (backend.startsWith('fault+') ? 'fault+' : '') + (kind === 'memory' ? 'memory:' : `sqlite:${dir}`);
+  const child = spawn(binary, ['serve', '--listen', listen, '--data', dir, '--backend', url, ...args], {
+    env: { ...process.env, ...sanitizer, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const server = { process: child, pid: child.pid, data: dir, ownsData: data === null, stdout: '', stderr: '', backend };
+  live.add(server);
+  child.stderr.on('data', (chunk) => (server.stderr += chunk));
+  server.exited = new Promise((resolve) => {
+    child.on('exit', (code, signal) => {
+      live.delete(server);
+      server.exit = { code, signal };
+      resolve(server.exit);
+    });
+  });
+  await new Promise((resolve, reject) => {
+    child.stdout.on('data', (chunk) => {
+      server.stdout += chunk;
+      const ready = server.stdout.match(/^listening on (\S+)$/m);
+      if (ready) {
+        server.url = ready[1];
+        resolve();
+      }
+    });
+    server.exited.then(({ code, signal }) =>
+      reject(new Error(`the server ended before it was ready (${code ?? signal})\n${server.stderr}`)),
+    );
+  });
+  if (server.url.startsWith('http:')) {
+    const { hostname, port } = new URL(server.url);
+    server.host = hostname.replace(/^\[|\]$/g, '');
+    server.port = Number(port);
+  }
+  return server;
+}
+
+/** SIGTERM; fails when the server does not end cleanly. */
+export async function stopServer(server) {
+  if (!server.exit) {
+    server.process.kill('SIGTERM');
+    await server.exited;
+  }
+  if (server.ownsData) rmSync(server.data, { recursive: true, force: true });
+  if (server.exit.code !== 0) {
+    throw new Error(`exit ${server.exit.code ?? server.exit.signal}\n${server.stderr}`);
+  }
+}
+
+/** SIGKILL, as a crash would; the data directory stays. */
+export async function killServer(server) {
+  server.process.kill('SIGKILL');
+  await server.exited;
+}
+
+/** Polls a condition; for what the server does by itself. */
+export async function until(what, condition, limitMs = 10_000) {
+  const end = Date.now() + limitMs;
+  for (;;) {
+    const value = await condition();
+    if (value) return value;
+    if (Date.now() > end) throw new Error(`never happened: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}

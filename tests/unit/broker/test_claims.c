@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Claims that wait: woken by what becomes ready, first come first served, nothing lost (PDQ-4). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "unit/backend/fake_backend.h"
+#include "unit/broker/broker_rig.h"
+
+static void test_one_turn_is_one_batch(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    struct told told[10] = {0};
+    struct op op = rig_enqueue_op("q", "1");
+    for (unsigned i = 0; i < 10; i++) {
+        op.tag = 100 + i;
+        assert_int_equal(broker_submit(r.broker, &op, 1, told_cb, &told[i]), 0);
+    }
+    broker_rig_until(&r, &told[9].yes);
+    struct broker_figures f;
+    broker_figures(r.broker, &f);
+    assert_int_equal(f.batches, 1);
+    assert_int_equal(f.ops, 10);
+    for (unsigned i = 0; i < 10; i++) {
+        assert_int_equal(told[i].times, 1);
+        assert_int_equal(told[i].tag, 100 + i);
+    }
+    broker_rig_done(&r);
+}
+
+static void test_empty_answers_at_once_without_waiting(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    struct told t = rig_claim_now(&r, "nobody");
+    assert_int_equal(t.outcome, OUT_OK);
+    assert_int_equal(t.job_count, 0);
+    broker_rig_done(&r);
+}
+
+static void test_waiters_are_served_in_order(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    struct told told[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        rig_claim_wait(&r, "q", 60000, &told[i]);
+        broker_rig_turns(&r, 5);
+    }
+    struct broker_figures f;
+    broker_figures(r.broker, &f);
+    assert_int_equal(f.waiting, 3);
+    for (int i = 0; i < 3; i++) {
+        struct told job = rig_enqueue(&r, "q", "1");
+        broker_rig_until(&r, &told[i].yes);
+        assert_int_equal(told[i].job_count, 1);
+        assert_int_equal(told[i].held[0].seq, job.seq);
+        for (int later = i + 1; later < 3; later++)
+            assert_false(told[later].yes);
+    }
+    broker_rig_done(&r);
+}
+
+static void test_one_batch_feeds_all_who_wait(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    struct told told[40] = {0};
+    for (int i = 0; i < 40; i++)
+        rig_claim_wait(&r, "q", 60000, &told[i]);
+    broker_rig_turns(&r, 20);
+    struct op ops[40];
+    struct told enqueued[1] = {0};
+    for (int i = 0; i < 40; i++)
+        ops[i] = rig_enqueue_op("q", "1");
+    assert_int_equal(broker_submit(r.broker, ops, 40, told_cb, enqueued), 0);
+    for (int i = 0; i < 40; i++) {
+        broker_rig_until(&r, &told[i].yes);
+        assert_int_equal(told[i].job_count, 1);
+        for (int j = 0; j < i; j++)
+            assert_true(told[j].held[0].seq != told[i].held[0].seq);
+    }
+    broker_rig_done(&r);
+}
+
+static void test_a_newcomer_does_not_overtake(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    struct told first = {0}, second = {0}, enqueued = {0};
+    rig_claim_wait(&r, "q", 60000, &first);
+    broker_rig_turns(&r, 10);
+    /* In one turn: a job, and somebody new who asks for it. */
+    struct op op = rig_enqueue_op("q", "1");
+    assert_int_equal(broker_submit(r.broker, &op, 1, told_cb, &enqueued), 0);
+    struct broker_claim *late = rig_claim_wait(&r, "q", 60000, &second);
+    broker_rig_until(&r, &first.yes);
+    broker_rig_turns(&r, 20);
+    assert_int_equal(first.job_count, 1);
+    assert_false(second.yes);
+    broker_claim_cancel(r.broker, late);
+    broker_rig_done(&r);
+}
+
+static void test_the_wait_runs_out(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    struct told t = {0};
+    uint64_t begun = uv_hrtime();
+    rig_claim_wait(&r, "q", 30, &t);
+    while (!t.yes)
+        uv_run(&r.loop, UV_RUN_ONCE);
+    assert_int_equal(t.outcome, OUT_OK);
+    assert_int_equal(t.job_count, 0);
+    assert_true(uv_hrtime() - begun >= 29 * 1000000u);
+    /* And nothing is left behind: a job that comes now is for others. */
+    rig_enqueue(&r, "q", "1");
+    broker_rig_turns(&r, 10);
+    assert_int_equal(t.times, 1);
+    assert_int_equal(rig_claim_now(&r, "q").job_count, 1);
+    broker_rig_done(&r);
+}
+
+static void test_a_cancelled_claim_keeps_nothing(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    struct told t = {0};
+    struct broker_claim *parked = rig_claim_wait(&r, "q", 60000, &t);
+    broker_rig_turns(&r, 10);
+    broker_claim_cancel(r.broker, parked);
+    struct told job = rig_enqueue(&r, "q", "1");
+    /* Cancelled with the op under way: the job it was given comes back, uncounted. */
+    struct broker_claim *asked = rig_claim_wait(&r, "q", 60000, &t);
+    broker_claim_cancel(r.broker, asked);
+    broker_rig_turns(&r, 20);
+    assert_false(t.yes);
+    struct told seen = rig_get(&r, job.seq);
+    assert_int_equal(seen.job.state, STATE_READY);
+    assert_int_equal(seen.job.failures + seen.job.crashes, 0);
+    broker_rig_done(&r);
+}
+
+static void test_several_queues(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    struct span names[] = {SPAN_LITERAL("a"), SPAN_LITERAL("b"), SPAN_LITERAL("c")};
+    struct op_claim want = {.queues = names, .queue_count = 3, .count = 10};
+    for (int i = 0; i < 3; i++) {
+        struct told t = {0};
+        struct broker_claim *c;
+        assert_int_equal(broker_claim(r.broker, &want, 60000, told_cb, &t, &c), 0);
+        broker_rig_turns(&r, 10);
+        assert_false(t.yes);
+        char name[2] = {names[i].at[0], 0};
+        struct told job = rig_enqueue(&r, name, "1");
+        broker_rig_until(&r, &t.yes);
+        assert_int_equal(t.job_count, 1);
+        assert_int_equal(t.held[0].seq, job.seq);
+    }
+    broker_rig_done(&r);
+}
+
+static void test_a_scheduled_job_wakes_when_due(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    struct op op = rig_enqueue_op("q", "1");
+    op.enqueue.delay_ms = 5000;
+    assert_int_equal(rig_op(&r, &op).outcome, OUT_OK);
+    struct told t = {0};
+    rig_claim_wait(&r, "q", 60000, &t);
+    broker_rig_advance(&r, 4999);
+    broker_rig_turns(&r, 20);
+    assert_false(t.yes);
+    broker_rig_advance(&r, 1);
+    broker_rig_until(&r, &t.yes);
+    assert_int_equal(t.job_count, 1);
+    broker_rig_done(&r);
+}
+
+/* PDQ-5: enqueue while draining is refused; what waits is answered; what drains goes on. */
+static void test_draining(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    rig_enqueue(&r, "q", "1");
+    rig_enqueue(&r, "q", "2");
+    struct told held = rig_claim_now(&r, "q");
+    struct told parked = {0};
+    rig_claim_wait(&r, "other", 60000, &parked);
+    broker_rig_turns(&r, 10);
+    broker_drain(r.broker);
+    assert_true(parked.yes);
+    assert_int_equal(parked.job_count, 0);
+    struct op op = rig_enqueue_op("q", "3");
+    assert_int_equal(rig_op(&r, &op).outcome, OUT_UNAVAILABLE);
+    assert_int_equal(rig_ack(&r, held.held[0]).outcome, OUT_OK);
+    struct told t = {0};
+    rig_claim_wait(&r, "q", 60000, &t);
+    broker_rig_until(&r, &t.yes);
+    assert_int_equal(t.job_count, 1);
+    broker_rig_done(&r);
+}
+
+/* An unknown claim is given back by its nonce until the backend says that it was. */
+static void test_an_unknown_claim_is_given_back(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_loop(&r);
+    bool gone = false;
+    struct fake_backend *fake = fake_new(&r.loop, &gone);
+    broker_rig_init_with(&r, &fake->base);
+    fake->outcome = OUT_UNKNOWN;
+    struct told t = rig_claim_now(&r, "q");
+    assert_int_equal(t.outcome, OUT_UNAVAILABLE);
+    uint64_t nonce = fake->seen[0].claim.nonce;
+    assert_true(nonce != 0);
+    while (fake_count(fake, OP_RELEASE_CLAIM) < 3)
+        uv_run(&r.loop, UV_RUN_ONCE);
+    fake->outcome = OUT_OK;
+    size_t taken = fake->count;
+    while (fake->count == taken)
+        uv_run(&r.loop, UV_RUN_ONCE);
+    taken = fake->count;
+    broker_rig_turns(&r, 100);
+    assert_int_equal(fake->count, taken);
+    for (size_t i = 1; i < fake->count; i++)
+        assert_int_equal(fake->seen[i].release_claim.nonce, nonce);
+    broker_rig_done(&r);
+}
+
+/* ---- many at once ---- */
+
+struct consumer {
+    struct storm *storm;
+    struct broker_claim *claim; /* NULL: not asking */
+    struct told told;
+};
+
+struct storm {
+    struct broker_rig r;
+    struct random random;
+    struct consumer consumers[24];
+    unsigned enqueued, acked, enqueue_answers, acks_out;
+};
+
+static void ask(struct consumer *c);
+
+static void acked_cb(void *ctx, const struct reply *reply)
+{
+    struct storm *s = ctx;
+    s->acks_out--;
+    if (reply->outcome == OUT_OK && !reply->repeat)
+        s->acked++;
+}
+
+static void claimed_cb(void *ctx, const struct reply *reply)
+{
+    struct consumer *c = ctx;
+    struct storm *s = c->storm;
+    c->claim = NULL;
+    for (uint32_t i = 0; i < reply->job_count; i++) {
+        struct op op = {
+            .kind = OP_ACK,
+            .lease = {.job = {.seq = reply->jobs[i].job.seq}, .token = reply->jobs[i].token}};
+        assert_int_equal(broker_submit(s->r.broker, &op, 1, acked_cb, s), 0);
+        s->acks_out++;
+    }
+}
+
+static void ask(struct consumer *c)
+{
+    struct storm *s = c->storm;
+    struct span names[2] = {SPAN_LITERAL("a"), SPAN_LITERAL("b")};
+    size_t from = (size_t)random_below(&s->random, 2);
+    struct op_claim want = {.queues = names + from,
+                            .queue_count = from ? 1 : 1 + (uint32_t)random_below(&s->random, 2),
+                            .count = 1 + (uint32_t)random_below(&s->random, 3),
+                            .lease_ms = 3600000};
+    assert_int_equal(broker_claim(s->r.broker, &want, 60000, claimed_cb, c, &c->claim), 0);
+}
+
+static void enqueued_cb(void *ctx, const struct reply *reply)
+{
+    struct storm *s = ctx;
+    s->enqueue_answers++;
+    if (reply->outcome == OUT_OK)
+        s->enqueued++;
+}
+
+static void storm_turn(struct storm *s)
+{
+    struct op op = rig_enqueue_op(random_chance(&s->random, 50) ? "a" : "b", "1");
+    for (uint64_t n = random_below(&s->random, 4); n > 0; n--)
+        assert_int_equal(broker_submit(s->r.broker, &op, 1, enqueued_cb, s), 0);
+    struct consumer *c = &s->consumers[random_below(&s->random, 24)];
+    if (!c->claim) {
+        ask(c);
+    } else if (random_chance(&s->random, 40)) {
+        broker_claim_cancel(s->r.broker, c->claim);
+        c->claim = NULL;
+    }
+    broker_rig_turns(&s->r, (unsigned)random_below(&s->random, 3));
+}
+
+/* Whatever is enqueued reaches somebody, with clients that come and go all the time. */
+static void storm_run(const char *url, uint64_t seed)
+{
+    static struct storm s;
+    s = (struct storm){0};
+    broker_rig_init(&s.r, url);
+    random_seed(&s.random, seed);
+    for (int i = 0; i < 24; i++)
+        s.consumers[i].storm = &s;
+    for (int i = 0; i < 3000; i++)
+        storm_turn(&s);
+    /* Everyone asks until all is done: a lost wake-up would leave a job and parked claims. */
+    for (unsigned turns = 0; turns < 200000; turns++) {
+        for (int i = 0; i < 24; i++)
+            if (!s.consumers[i].claim)
+                ask(&s.consumers[i]);
+        broker_rig_turns(&s.r, 1);
+        struct op stats = {.kind = OP_QUEUE_GET, .queue = {.name = SPAN_LITERAL("a")}};
+        struct told a = rig_op(&s.r, &stats);
+        stats.queue.name = SPAN_LITERAL("b");
+        struct told b = rig_op(&s.r, &stats);
+        if (a.outcome == OUT_OK && b.outcome == OUT_OK && s.acks_out == 0 &&
+            a.by_state[STATE_READY] + b.by_state[STATE_READY] == 0)
+            break;
+        if (turns == 199999)
+            fail_msg("seed %llu: %llu and %llu jobs are ready and nobody is given them",
+                     (unsigned long long)seed, (unsigned long long)a.by_state[STATE_READY],
+                     (unsigned long long)b.by_state[STATE_READY]);
+    }
+    assert_true(s.acked > 1000);
+    broker_rig_done(&s.r);
+}
+
+static void test_storm(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++)
+        storm_run("memory:", seed);
+}
+
+static void test_storm_over_faults(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++)
+        storm_run("fault+memory:", seed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_turn_is_one_batch),
+        cmocka_unit_test(test_empty_answers_at_once_without_waiting),
+        cmocka_unit_test(test_waiters_are_served_in_order),
+        cmocka_unit_test(test_one_batch_feeds_all_who_wait),
+        cmocka_unit_test(test_a_newcomer_does_not_overtake),
+        cmocka_unit_test(test_the_wait_runs_out),
+        cmocka_unit_test(test_a_cancelled_claim_keeps_nothing),
+        cmocka_unit_test(test_several_queues),
+        cmocka_unit_test(test_a_scheduled_job_wakes_when_due),
+        cmocka_unit_test(test_draining),
+        cmocka_unit_test(test_an_unknown_claim_is_given_back),
+        cmocka_unit_test(test_storm),
+        cmocka_unit_test(test_storm_over_faults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
