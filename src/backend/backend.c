@@ -4,6 +4,7 @@
  * Notes name the scheme only, never the rest of a url: it may hold a password. */
 #include "backend/backend.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/backend_impl.h"
@@ -75,10 +76,51 @@ static int scheme_unknown(const char *url, struct err_note *note)
                         len > 40 ? 40 : (int)len, url, forms);
 }
 
+#ifdef HF_TEST_HOOKS
+#define FAULT_PREFIX "fault+"
+#define FAULT_SEED "HOLDFAST_FAULT_SEED"
+
+static int fault_seed(uint64_t *ret, struct err_note *note)
+{
+    const char *text = getenv(FAULT_SEED);
+    char *end = NULL;
+    *ret = text ? strtoull(text, &end, 0) : 1;
+    if (text && (end == text || *end != '\0'))
+        return err_note_set(note, -ERR_INVALID, FAULT_SEED " must be a whole number");
+    return 0;
+}
+
+/* For whole-system tests: nothing here harms a caller that keeps to backend.h. */
+static int open_faulty(const char *url, const struct backend_config *config, struct backend **ret,
+                       struct err_note *note)
+{
+    struct fault_config faults = {
+        .late_percent = 20,
+        .late_turns = 4,
+        .reorder_percent = 30,
+        .unknown_done_percent = 2,
+        .unknown_undone_percent = 2,
+        .unavailable_percent = 2,
+        .meddle_percent = 5,
+        .meddling = MEDDLE_HARMLESS,
+        .spurious_percent = 5,
+    };
+    struct backend *inner;
+    int err = fault_seed(&faults.seed, note);
+    if (!err)
+        err = backend_open(url, config, &inner, note);
+    return err ? err : backend_open_fault(inner, config, &faults, ret);
+}
+#endif
+
 int backend_open(const char *url, const struct backend_config *config, struct backend **ret,
                  struct err_note *note)
 {
     CHECK(config->loop && config->clock.read);
+#ifdef HF_TEST_HOOKS
+    if (strncmp(url, FAULT_PREFIX, strlen(FAULT_PREFIX)) == 0)
+        return open_faulty(url + strlen(FAULT_PREFIX), config, ret, note);
+#endif
     const struct scheme *scheme = scheme_find(url);
     if (!scheme)
         return scheme_unknown(url, note);
@@ -126,6 +168,36 @@ void backend_figures(const struct backend *b, struct backend_figures *ret)
     b->ops->figures(b, ret);
 }
 
+size_t backend_events(const struct backend *b, uint64_t after, struct backend_event *out,
+                      size_t max, uint64_t *ret_oldest)
+{
+    CHECK(out || max == 0);
+    return b->ops->events(b, after, out, max, ret_oldest);
+}
+
+uint64_t backend_events_last(const struct backend *b)
+{
+    return b->ops->events_last(b);
+}
+
+bool backend_events_missed(const struct backend *b, uint64_t after)
+{
+    uint64_t oldest;
+    b->ops->events(b, after, NULL, 0, &oldest);
+    return oldest != 0 && (oldest > after + 1 || after > backend_events_last(b));
+}
+
+void backend_on_news(struct backend *b, backend_news_fn fn, void *ctx)
+{
+    b->ops->on_news(b, fn, ctx);
+}
+
+int backend_settle(struct backend *b, backend_closed_fn fn, void *ctx)
+{
+    CHECK(fn);
+    return b->ops->settle(b, fn, ctx);
+}
+
 void backend_close(struct backend *b, backend_closed_fn fn, void *ctx)
 {
     CHECK(fn);
@@ -156,4 +228,31 @@ static const char *const outcomes[OUT_COUNT] = {
 const char *outcome_name(enum outcome o)
 {
     return (unsigned)o < OUT_COUNT ? outcomes[o] : "invalid_outcome";
+}
+
+static const char *const events[EVENT_KIND_COUNT] = {
+    [EVENT_ENQUEUED] = "enqueued",
+    [EVENT_READY] = "ready",
+    [EVENT_CLAIMED] = "claimed",
+    [EVENT_RETRIED] = "retried",
+    [EVENT_CRASHED] = "crashed",
+    [EVENT_RELEASED] = "released",
+    [EVENT_DONE] = "done",
+    [EVENT_DEAD] = "dead",
+    [EVENT_CANCELLED] = "cancelled",
+    [EVENT_REQUEUED] = "requeued",
+    [EVENT_PATCHED] = "patched",
+    [EVENT_QUEUE_CREATED] = "queue_created",
+    [EVENT_QUEUE_CHANGED] = "queue_changed",
+    [EVENT_QUEUE_DELETED] = "queue_deleted",
+    [EVENT_QUEUE_PAUSED] = "queue_paused",
+    [EVENT_QUEUE_RESUMED] = "queue_resumed",
+    [EVENT_QUEUE_PURGED] = "queue_purged",
+    [EVENT_QUEUE_DEEP] = "queue_deep",
+    [EVENT_CLOCK_SUSPECT] = "clock_suspect",
+};
+
+const char *event_name(enum event_kind k)
+{
+    return (unsigned)k < EVENT_KIND_COUNT ? events[k] : "invalid_event";
 }

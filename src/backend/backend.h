@@ -16,6 +16,7 @@
 #include "backend/op.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/histogram.h"
 #include "base/log.h"
 
 struct backend;
@@ -46,7 +47,9 @@ struct backend_config {
     void *fatal_ctx;
 };
 
-/* Opens "sqlite:DIR", "memory:". Blocks while it recovers. The note (may be NULL) says why not. */
+/* Opens "sqlite:DIR", "memory:"; builds with test hooks also either of them behind "fault+", a
+ * wrapper that misbehaves within this contract, seeded by HOLDFAST_FAULT_SEED. Blocks while it
+ * recovers. The note (may be NULL) says why not. */
 MUST_CHECK int backend_open(const char *url, const struct backend_config *config,
                             struct backend **ret, struct err_note *note);
 
@@ -72,9 +75,89 @@ struct backend_figures {
     uint64_t jobs, bytes; /* resident jobs, memory of the index */
     uint64_t cache_bytes, cache_hits, cache_misses;
     bool clock_suspect; /* the wall clock leapt: nothing expires, history is not pruned */
+    struct histogram commit_us, commit_records; /* how long each commit took, how many records */
+    uint64_t keys, queues;                      /* idempotency keys, queues */
+    uint64_t live, capacity; /* waiting or running jobs, and how many may be; 0 = no limit */
+    uint64_t by_state[STATE_COUNT];
+    bool disk_full;     /* new jobs are refused until there is room again */
+    uint32_t epoch;     /* of this boot */
+    uint64_t stalls_ms; /* time the process stood still, added to every lease */
 };
 void backend_figures(const struct backend *b, struct backend_figures *ret);
 
-/* Answers everything outstanding, makes it durable, then calls back; b is gone then. */
+/* --- what happened --- */
+
+enum event_kind {
+    EVENT_ENQUEUED, /* state: ready, or scheduled */
+    EVENT_READY,    /* its time has come */
+    EVENT_CLAIMED,
+    EVENT_RETRIED,  /* failed, will run again */
+    EVENT_CRASHED,  /* lease ran out or connection lost, will run again */
+    EVENT_RELEASED, /* handed back, uncounted: by its holder, or by a restart */
+    EVENT_DONE,
+    EVENT_DEAD,
+    EVENT_CANCELLED,
+    EVENT_REQUEUED,
+    EVENT_PATCHED,
+    EVENT_QUEUE_CREATED,
+    EVENT_QUEUE_CHANGED,
+    EVENT_QUEUE_DELETED, /* count: jobs that went with it */
+    EVENT_QUEUE_PAUSED,
+    EVENT_QUEUE_RESUMED, /* also when a pause with an end has come to it */
+    EVENT_QUEUE_PURGED,  /* count: jobs that ceased to exist */
+    EVENT_QUEUE_DEEP,    /* count: waiting jobs; they reached the queue's warn_depth. Again only
+                            after falling below 90 % of it */
+    EVENT_CLOCK_SUSPECT, /* the wall clock leapt: nothing expires until OP_ACCEPT_CLOCK */
+    EVENT_KIND_COUNT
+};
+const char *event_name(enum event_kind k); /* "enqueued", … "queue_deep" */
+
+struct backend_event {
+    uint64_t id; /* rises; (boot epoch << 40) + counter: also across restarts */
+    enum event_kind kind;
+    struct wall_time at;
+    uint64_t seq, id_hi;  /* the job; 0 = none */
+    struct span queue;    /* name; empty when the queue is long gone, or there is none; valid until
+                             control returns to the loop */
+    enum job_state state; /* after it; STATE_NONE when it is about no job */
+    enum job_reason reason;
+    uint32_t attempts;
+    bool has_extra; /* the job has texts (correlation id …) that OP_GET can tell */
+    uint64_t count; /* purged, deleted, deep: how many */
+};
+
+/* Copies up to max events with an id above `after` that are durable, oldest first; returns how
+ * many. Events are kept in memory: the last 16,384 of this boot. What retention, removal and the
+ * slices of a purge take away, and extended leases, make none.
+ *
+ * Gaps. Within one boot ids have no holes: the first is (epoch << 40) + 1, and so on. *ret_oldest
+ * is the id of the oldest event still kept, or, when there is none yet, the id that the first will
+ * get; 0 = this backend keeps no events. So a caller that has seen everything up to `after` has
+ * missed something exactly when *ret_oldest > after + 1 or after > backend_events_last(): then look
+ * at everything afresh. An `after` of an earlier boot always counts as missed, since nobody knows
+ * what that boot told nobody. To begin, take `after` from backend_events_last(). */
+size_t backend_events(const struct backend *b, uint64_t after, struct backend_event *out,
+                      size_t max, uint64_t *ret_oldest);
+/* The rule above. False where no events are kept. */
+bool backend_events_missed(const struct backend *b, uint64_t after);
+/* The id of the newest durable event; before the first of this boot epoch << 40; 0 = no events are
+ * kept. */
+uint64_t backend_events_last(const struct backend *b);
+
+/* One listener: called on the loop thread, never from inside a call of the backend, after events
+ * became durable that were not when it was set; one call may stand for many events. NULL = stop. */
+typedef void (*backend_news_fn)(void *ctx);
+void backend_on_news(struct backend *b, backend_news_fn fn, void *ctx);
+
 typedef void (*backend_closed_fn)(void *ctx);
+
+/* The (manual) clock was moved: does everything that is now due (promotions, lease ends, expiry,
+ * retention, slices of bulk work), then calls fn once that is durable and all its signals have been
+ * given. Never before returning. -ERR_CLOSED once backend_close was called, -ERR_NOMEM: fn is not
+ * called. A close cuts it short: fn is then called before the close is over. */
+MUST_CHECK int backend_settle(struct backend *b, backend_closed_fn fn, void *ctx);
+
+/* Answers everything outstanding, makes it durable, then calls back; b is gone then. While the disk
+ * is full it does not wait for room: what is not durable is answered OUT_UNKNOWN (queries:
+ * OUT_UNAVAILABLE) and lost. */
 void backend_close(struct backend *b, backend_closed_fn fn, void *ctx);

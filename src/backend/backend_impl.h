@@ -27,6 +27,20 @@ struct backend_ops {
     unsigned (*caps)(const struct backend *b);
     void (*figures)(const struct backend *b, struct backend_figures *ret);
 
+    /* As backend.h says. Positions only ever rise; what was given out once is given out again the
+     * same while it is kept. max may be 0, out then NULL. */
+    size_t (*events)(const struct backend *b, uint64_t after, struct backend_event *out, size_t max,
+                     uint64_t *ret_oldest);
+    uint64_t (*events_last)(const struct backend *b);
+    /* Replaces the listener; NULL = none. No call of fn from inside on_news, submit or settle, none
+     * for events that were durable before. */
+    void (*on_news)(struct backend *b, backend_news_fn fn, void *ctx);
+
+    /* Works until nothing is due at the present time of the clock and what that changed is durable
+     * and signalled (watch); then fn, exactly once, on the loop thread, never before returning.
+     * Several may be under way. Close answers those that are. */
+    int (*settle)(struct backend *b, backend_closed_fn fn, void *ctx);
+
     /* Refuses new submits, replies to all that was taken, frees everything, then fn. Never calls fn
      * before returning. */
     void (*close)(struct backend *b, backend_closed_fn fn, void *ctx);

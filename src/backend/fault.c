@@ -20,6 +20,8 @@
  * memory to hold an answer it becomes OUT_UNKNOWN (a query's: OUT_UNAVAILABLE), which is always
  * true.
  *
+ * Settling ends when the inner backend has settled and no signal is held back.
+ *
  * Close: what is held goes out with the next turn; the inner backend is closed as soon as no other
  * node holds a job, and answers the rest. */
 #include "backend/backend_impl.h"
@@ -59,6 +61,15 @@ struct batch {
     struct slot slots[];
 };
 
+/* A backend_settle of the caller. */
+struct settling {
+    struct fault *fault;
+    backend_closed_fn fn;
+    void *ctx;
+    bool inner_done;
+    struct settling *next;
+};
+
 struct fault {
     struct backend base;
     struct backend_ops ops; /* an own copy: the kind names the inner backend */
@@ -74,7 +85,8 @@ struct fault {
     struct slot *held, **held_end;
     size_t held_strict; /* held answers that keep their order */
     size_t unanswered;  /* ops taken and not answered */
-    size_t holders;     /* jobs claimed by "another node" and not yet given back */
+    struct settling *settlings;
+    size_t holders; /* jobs claimed by "another node" and not yet given back */
     bool closing, inner_closing, finished;
     backend_closed_fn closed_fn;
     void *closed_ctx;
@@ -94,7 +106,7 @@ static struct fault *fault_of(const struct backend *b)
 static bool is_query(enum op_kind kind)
 {
     return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
-           kind == OP_QUEUE_LIST;
+           kind == OP_QUEUE_LIST || kind == OP_WORKERS;
 }
 
 static void turns_wanted(void *ctx)
@@ -433,6 +445,58 @@ static void fault_unwatch(struct backend *b, struct backend_watch *w)
     signals_unwatch(&f->signals, f->inner, w);
 }
 
+/* Callbacks may settle again: that waits for its own turn. */
+static void settlings_end(struct fault *f)
+{
+    struct settling **link = &f->settlings, *ended = NULL, **last = &ended;
+    while (*link) {
+        struct settling *s = *link;
+        if (!s->inner_done) {
+            link = &s->next;
+            continue;
+        }
+        *link = s->next;
+        s->next = NULL;
+        *last = s;
+        last = &s->next;
+    }
+    while (ended) {
+        struct settling *s = ended;
+        ended = s->next;
+        s->fn(s->ctx);
+        mem_free(s);
+    }
+}
+
+/* The inner backend gave its signals before this; late ones go out with the turns to come. */
+static void inner_settled_cb(void *ctx)
+{
+    struct settling *s = ctx;
+    s->inner_done = true;
+    turns_wanted(s->fault);
+}
+
+static int fault_settle(struct backend *b, backend_closed_fn fn, void *ctx)
+{
+    struct fault *f = fault_of(b);
+    if (f->closing)
+        return -ERR_CLOSED;
+    struct settling *s = mem_alloc(sizeof *s);
+    if (!s)
+        return -ERR_NOMEM;
+    *s = (struct settling){.fault = f, .fn = fn, .ctx = ctx};
+    int rc = backend_settle(f->inner, inner_settled_cb, s);
+    if (rc < 0) {
+        mem_free(s);
+        return rc;
+    }
+    struct settling **link = &f->settlings;
+    while (*link)
+        link = &(*link)->next;
+    *link = s;
+    return 0;
+}
+
 /* One turn of the loop: what was held back long enough goes out. */
 static void idle_cb(uv_idle_t *idle)
 {
@@ -447,6 +511,8 @@ static void idle_cb(uv_idle_t *idle)
     bool waits = signals_turn(&f->signals);
     if (!f->held && !waits)
         uv_idle_stop(&f->idle);
+    if (!waits || f->closing)
+        settlings_end(f);
     close_further(f);
 }
 
@@ -462,6 +528,27 @@ static void fault_figures(const struct backend *b, struct backend_figures *ret)
     struct fault *f = fault_of(b);
     if (f->inner)
         backend_figures(f->inner, ret);
+}
+
+static size_t fault_events(const struct backend *b, uint64_t after, struct backend_event *out,
+                           size_t max, uint64_t *ret_oldest)
+{
+    const struct fault *f = fault_of(b);
+    *ret_oldest = 0;
+    return f->inner ? backend_events(f->inner, after, out, max, ret_oldest) : 0;
+}
+
+static uint64_t fault_events_last(const struct backend *b)
+{
+    const struct fault *f = fault_of(b);
+    return f->inner ? backend_events_last(f->inner) : 0;
+}
+
+static void fault_on_news(struct backend *b, backend_news_fn fn, void *ctx)
+{
+    struct fault *f = fault_of(b);
+    if (f->inner)
+        backend_on_news(f->inner, fn, ctx);
 }
 
 static void idle_closed_cb(uv_handle_t *handle)
@@ -490,7 +577,7 @@ static void close_further(struct fault *f)
         f->inner_closing = true;
         backend_close(f->inner, inner_closed_cb, f);
     }
-    if (!f->inner && f->unanswered == 0) {
+    if (!f->inner && f->unanswered == 0 && !f->settlings) {
         f->finished = true;
         uv_close((uv_handle_t *)&f->idle, idle_closed_cb);
     }
@@ -521,8 +608,17 @@ int backend_open_fault(struct backend *inner, const struct backend_config *confi
         return -ERR_NOMEM;
     }
     snprintf(f->kind, sizeof f->kind, "fault+%s", backend_kind(inner));
-    f->ops = (struct backend_ops){f->kind,    fault_submit,  fault_watch, fault_unwatch,
-                                  fault_caps, fault_figures, fault_close};
+    f->ops = (struct backend_ops){.kind = f->kind,
+                                  .submit = fault_submit,
+                                  .watch = fault_watch,
+                                  .unwatch = fault_unwatch,
+                                  .caps = fault_caps,
+                                  .figures = fault_figures,
+                                  .events = fault_events,
+                                  .events_last = fault_events_last,
+                                  .on_news = fault_on_news,
+                                  .settle = fault_settle,
+                                  .close = fault_close};
     f->base.ops = &f->ops;
     f->inner = inner;
     f->config = *faults;

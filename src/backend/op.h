@@ -42,7 +42,9 @@ enum op_kind {
     OP_GET,
     OP_PEEK,
     OP_LIST,
-    OP_TICK, /* internal: expire, promote, prune, a slice of bulk work */
+    OP_WORKERS,      /* who holds leases */
+    OP_ACCEPT_CLOCK, /* the operator has looked at the wall clock: jobs may expire again */
+    OP_TICK,         /* internal: expire, promote, prune, a slice of bulk work */
     OP_KIND_COUNT
 };
 
@@ -209,6 +211,7 @@ struct job_view {
     uint32_t lease_ms;      /* running */
     int64_t lease_left_ms;  /* running: until it runs out, ≥ 0 */
     struct span worker;     /* running */
+    int64_t waited_ms;      /* claim: how long it had been ready */
     struct wall_time expires_at;
     /* only with want_body */
     bool has_body;
@@ -234,6 +237,12 @@ struct queue_view {
     struct queue_counts counts;
 };
 
+#define WORKERS_MAX 10000u /* in one reply */
+struct worker_view {
+    struct span name;
+    uint64_t running; /* leases it holds, ≥ 1 */
+};
+
 struct reply {
     enum op_kind kind;
     enum outcome outcome;
@@ -241,16 +250,25 @@ struct reply {
     bool relaxed; /* success was answered before it was durable, as the queue's policy says */
     bool repeat;  /* answered again: idempotency key or (job, token) seen before */
     bool created; /* enqueue: a new job; queue_put: a new queue */
-    enum job_state state;        /* of the job afterwards; for OUT_ILLEGAL: as it is */
-    uint64_t seq, id_hi;         /* the job concerned; for OUT_DUPLICATE the holder of the key */
-    uint64_t replaced_seq;       /* enqueue under "replace": the job that was cancelled */
-    struct wall_time run_at;     /* fail, release, requeue: when it may run again */
-    uint64_t count;              /* purge, bulk, release_claim: jobs changed */
-    uint64_t refused;            /* bulk: jobs that could not be changed (conflicts) */
+    enum job_state state;    /* of the job afterwards; for OUT_ILLEGAL: as it is */
+    uint64_t seq, id_hi;     /* the job concerned; for OUT_DUPLICATE the holder of the key */
+    uint64_t replaced_seq;   /* enqueue under "replace": the job that was cancelled */
+    struct wall_time run_at; /* fail, release, requeue: when it may run again */
+    uint64_t count;   /* purge, bulk, release_claim: jobs changed; workers: how many there are;
+                         accept_clock: 1 = it had been suspect */
+    uint64_t refused; /* bulk: jobs that could not be changed (conflicts) */
     const struct job_view *jobs; /* claim, get, peek, list */
     uint32_t job_count;
     const struct queue_view *queues;
     uint32_t queue_count;
+    int64_t ran_ms;     /* ack, fail, release: how long the lease was held; 0 when repeated */
+    struct span worker; /* ack, fail, extend, release: who held the lease; empty = no name, or
+                           repeated */
+    /* ack, fail, extend, release, cancel, requeue, patch, remove: the job's queue; empty = the job
+     * is not there */
+    struct span queue;
+    const struct worker_view *workers; /* workers: at most WORKERS_MAX, those longest at it first */
+    uint32_t worker_count;
     uint64_t cursor;  /* list: pass as `after` for the next page; 0 = that was all */
     uint64_t as_of;   /* list: position of the store it was read from */
     const char *note; /* OUT_INVALID, OUT_UNAVAILABLE: a sentence; else NULL */

@@ -71,6 +71,18 @@ static void place_queue(struct block *b, const struct queue_view *from, struct q
         *to = v;
 }
 
+static struct worker_view *place_workers(struct block *b, const struct reply *from)
+{
+    struct worker_view *to = place(b, from->workers, from->worker_count * sizeof *from->workers,
+                                   alignof(struct worker_view));
+    for (uint32_t i = 0; i < from->worker_count; i++) {
+        struct span name = place_span(b, from->workers[i].name);
+        if (to)
+            to[i].name = name;
+    }
+    return from->worker_count > 0 ? to : NULL;
+}
+
 static struct reply *place_reply(struct block *b, const struct reply *from)
 {
     struct reply *to = place(b, from, sizeof *from, alignof(max_align_t));
@@ -82,10 +94,15 @@ static struct reply *place_reply(struct block *b, const struct reply *from)
         place_job(b, &from->jobs[i], jobs ? &jobs[i] : NULL);
     for (uint32_t i = 0; i < from->queue_count; i++)
         place_queue(b, &from->queues[i], queues ? &queues[i] : NULL);
+    struct worker_view *workers = place_workers(b, from);
+    struct span queue = place_span(b, from->queue), worker = place_span(b, from->worker);
     char *note = from->note ? place(b, from->note, strlen(from->note) + 1, 1) : NULL;
     if (to) {
         to->jobs = from->job_count > 0 ? jobs : NULL;
         to->queues = from->queue_count > 0 ? queues : NULL;
+        to->workers = workers;
+        to->queue = queue;
+        to->worker = worker;
         to->note = note;
     }
     return to;

@@ -65,6 +65,8 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_GET] = "get",
     [OP_PEEK] = "peek",
     [OP_LIST] = "list",
+    [OP_WORKERS] = "workers",
+    [OP_ACCEPT_CLOCK] = "accept_clock",
     [OP_TICK] = "tick",
 };
 
@@ -259,6 +261,8 @@ static void put_op(struct line *l, const struct op *op)
         put_queue(l, op->list.queue);
         put(l, " after=%" PRIu64 " limit=%u", op->list.after, op->list.limit);
         break;
+    case OP_WORKERS:
+    case OP_ACCEPT_CLOCK:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
@@ -306,6 +310,7 @@ static void put_reply(struct line *l, const struct reply *r)
             put_token(l, r->jobs[0].token);
     }
     put_number(l, "queues", r->queue_count);
+    put_number(l, "workers", r->worker_count);
     put_number(l, "cursor", r->cursor);
 }
 
@@ -372,6 +377,27 @@ static void trace_figures(const struct backend *b, struct backend_figures *ret)
     backend_figures(trace_of(b)->inner, ret);
 }
 
+static size_t trace_events(const struct backend *b, uint64_t after, struct backend_event *out,
+                           size_t max, uint64_t *ret_oldest)
+{
+    return backend_events(trace_of(b)->inner, after, out, max, ret_oldest);
+}
+
+static uint64_t trace_events_last(const struct backend *b)
+{
+    return backend_events_last(trace_of(b)->inner);
+}
+
+static void trace_on_news(struct backend *b, backend_news_fn fn, void *ctx)
+{
+    backend_on_news(trace_of(b)->inner, fn, ctx);
+}
+
+static int trace_settle(struct backend *b, backend_closed_fn fn, void *ctx)
+{
+    return backend_settle(trace_of(b)->inner, fn, ctx);
+}
+
 static void trace_closed_cb(void *ctx)
 {
     struct trace *t = ctx;
@@ -404,8 +430,17 @@ int backend_open_trace(struct backend *inner, const struct backend_config *confi
         return -ERR_NOMEM;
     }
     snprintf(t->kind, sizeof t->kind, "trace+%s", backend_kind(inner));
-    t->ops = (struct backend_ops){t->kind,    trace_submit,  trace_watch, trace_unwatch,
-                                  trace_caps, trace_figures, trace_close};
+    t->ops = (struct backend_ops){.kind = t->kind,
+                                  .submit = trace_submit,
+                                  .watch = trace_watch,
+                                  .unwatch = trace_unwatch,
+                                  .caps = trace_caps,
+                                  .figures = trace_figures,
+                                  .events = trace_events,
+                                  .events_last = trace_events_last,
+                                  .on_news = trace_on_news,
+                                  .settle = trace_settle,
+                                  .close = trace_close};
     t->base.ops = &t->ops;
     t->inner = inner;
     t->clock = config->clock;

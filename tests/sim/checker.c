@@ -137,6 +137,8 @@ static check_fn *const checks[OP_KIND_COUNT] = {
     [OP_GET] = check_get,
     [OP_PEEK] = check_peek,
     [OP_LIST] = check_list,
+    [OP_WORKERS] = check_nothing,
+    [OP_ACCEPT_CLOCK] = check_nothing,
     [OP_TICK] = check_nothing,
 };
 

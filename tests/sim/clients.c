@@ -29,18 +29,18 @@ void call_send(struct world *w, uint32_t number)
     if (!w->draining && p->lost_percent && chance(w, p->lost_percent))
         w->coverage->faults[FAULT_REQUEST_LOST]++;
     else
-        schedule(w, net, EVENT_ARRIVE, number, 0);
+        schedule(w, net, SIM_ARRIVE, number, 0);
     if (!w->draining && p->duplicate_percent && chance(w, p->duplicate_percent)) {
         w->coverage->faults[FAULT_REQUEST_TWICE]++;
-        schedule(w, between(w, 0, chance(w, 50) ? 20 : p->late_ms), EVENT_ARRIVE, number, 0);
+        schedule(w, between(w, 0, chance(w, 50) ? 20 : p->late_ms), SIM_ARRIVE, number, 0);
     }
     int64_t patience = w->draining ? 100000 : between(w, 100, 1500) + p->commit_ms;
-    schedule(w, patience, EVENT_TIMEOUT, number, call->sends);
+    schedule(w, patience, SIM_TIMEOUT, number, call->sends);
 }
 
 static void go_on(struct world *w, uint32_t client, int64_t delay)
 {
-    schedule(w, delay, EVENT_CLIENT, client, 0);
+    schedule(w, delay, SIM_CLIENT, client, 0);
 }
 
 /* The client stops waiting for the call. */
@@ -237,7 +237,7 @@ static void start_tasks(struct world *w, const struct hist_entry *e, uint32_t cl
                            .lease_ms = e->jobs[i].lease_ms,
                            .bound = e->op.claim.bound};
         int64_t work = chance(w, 80) ? between(w, 0, t->lease_ms / 2) : between(w, 0, t->lease_ms);
-        schedule(w, work, EVENT_TASK, (uint32_t)w->task_count++, 0);
+        schedule(w, work, SIM_TASK, (uint32_t)w->task_count++, 0);
     }
 }
 
@@ -303,7 +303,7 @@ static void extend(struct world *w, uint32_t task)
     if (chance(w, 40))
         op->lease_ms = (uint32_t)between(w, LIMIT_LEASE_MS_MIN, w->plan.lease_ms);
     call_send(w, number);
-    schedule(w, between(w, 0, t.lease_ms), EVENT_TASK, task, 0);
+    schedule(w, between(w, 0, t.lease_ms), SIM_TASK, task, 0);
 }
 
 void client_task(struct world *w, uint32_t task)
@@ -327,7 +327,7 @@ void client_task(struct world *w, uint32_t task)
     else
         finish(w, t);
     if (t->steps < 4 && chance(w, 15)) /* says something more, perhaps long after */
-        schedule(w, between(w, 0, 3 * (int64_t)w->tasks[task].lease_ms), EVENT_TASK, task, 0);
+        schedule(w, between(w, 0, 3 * (int64_t)w->tasks[task].lease_ms), SIM_TASK, task, 0);
 }
 
 /* ---- what clients do ------------------------------------------------------------------------- */

@@ -27,6 +27,8 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_GET] = "get",
     [OP_PEEK] = "peek",
     [OP_LIST] = "list",
+    [OP_WORKERS] = "workers",
+    [OP_ACCEPT_CLOCK] = "accept_clock",
     [OP_TICK] = "tick",
 };
 
@@ -204,6 +206,8 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_RELEASE_CLAIM:
     case OP_QUEUE_LIST:
     case OP_LIST:
+    case OP_WORKERS:
+    case OP_ACCEPT_CLOCK:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
@@ -282,6 +286,8 @@ static uint64_t subject_of(const struct op *op)
     case OP_BULK:
     case OP_PEEK:
     case OP_LIST:
+    case OP_WORKERS:
+    case OP_ACCEPT_CLOCK:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;

@@ -30,7 +30,7 @@ static void start_commit(struct world *w)
         return;
     disk_write(d, chance(w, 70) ? waiting : (size_t)between(w, 1, (int64_t)waiting));
     int64_t delay = w->draining ? 1 : between(w, 0, w->plan.commit_ms);
-    schedule(w, delay, EVENT_COMMIT, w->server.boot, 0);
+    schedule(w, delay, SIM_COMMIT, w->server.boot, 0);
 }
 
 /* The frames that have just become durable go to the shadow and, unless it lags, to the store. */
@@ -56,7 +56,7 @@ void server_apply(struct world *w)
     if (disk_apply(d, upto, &note) < 0)
         world_blame(w, CHECK_DRIVER, "apply: %s", note.text);
     if (!w->draining)
-        schedule(w, between(w, 1, 4000), EVENT_APPLY, 0, 0);
+        schedule(w, between(w, 1, 4000), SIM_APPLY, 0, 0);
 }
 
 /* ---- what the heart calls -------------------------------------------------------------------- */
@@ -79,7 +79,7 @@ static void reply_cb(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct 
     if (reply->kind == OP_CLAIM)
         w->coverage->jobs_claimed += reply->job_count;
     int64_t delay = w->draining ? 0 : between(w, 0, w->plan.net_ms);
-    schedule(w, delay, EVENT_ANSWER, 0, reply->tag);
+    schedule(w, delay, SIM_ANSWER, 0, reply->tag);
 }
 
 static void wake_cb(void *ctx, uint32_t queue)
@@ -99,7 +99,7 @@ static void read_cb(void *ctx, void *request, const uint64_t *seqs, size_t count
     if (chance(w, 30))
         server_read(w, s->read_count - 1);
     else
-        schedule(w, between(w, 0, w->draining ? 1 : 20), EVENT_READ, s->boot, s->read_count - 1);
+        schedule(w, between(w, 0, w->draining ? 1 : 20), SIM_READ, s->boot, s->read_count - 1);
 }
 
 static int read_store(struct world *w, const struct server_read *read, struct arena *arena,
@@ -157,6 +157,7 @@ static void configure(const struct world *w, struct engine_config *c)
     c->key_ttl_ms = p->key_ttl_ms;
     c->keys_max = p->keys_max;
     c->finished_ring = p->ring;
+    c->event_ring = 256;
     c->seq_block = p->seq_block;
     c->slice = p->slice;
     c->seed = p->seed + w->server.boot;
@@ -238,8 +239,8 @@ void server_start(struct world *w)
 
 bool server_stalled(struct world *w, const struct event *e)
 {
-    bool inside = e->kind == EVENT_TURN || e->kind == EVENT_TICK || e->kind == EVENT_COMMIT ||
-                  e->kind == EVENT_READ;
+    bool inside =
+        e->kind == SIM_TURN || e->kind == SIM_TICK || e->kind == SIM_COMMIT || e->kind == SIM_READ;
     if (!inside || w->mono >= w->server.stall_until)
         return false;
     schedule(w, w->server.stall_until - w->mono, e->kind, e->who, e->what);
@@ -258,7 +259,7 @@ static void set_timer(struct world *w)
     if (wait < 0)
         world_blame(w, CHECK_DRIVER, "next tick in %lld ms", (long long)wait);
     else
-        schedule(w, wait, EVENT_TICK, s->boot, s->timer);
+        schedule(w, wait, SIM_TICK, s->boot, s->timer);
 }
 
 static void after_step(struct world *w)
@@ -274,7 +275,7 @@ static void turn_soon(struct world *w)
     if (s->turn_due || s->inbox_count == 0 || s->state != SERVER_UP)
         return;
     s->turn_due = true;
-    schedule(w, between(w, 0, 3), EVENT_TURN, s->boot, 0);
+    schedule(w, between(w, 0, 3), SIM_TURN, s->boot, 0);
 }
 
 void server_arrive(struct world *w, uint32_t call)
@@ -440,7 +441,7 @@ void server_crash(struct world *w)
     became_durable(w, before);
     history_event(&w->history, HIST_CRASH, disk_position(d), world_now(w));
     drop_process(w);
-    schedule(w, between(w, 1, 1500), EVENT_RESTART, 0, 0);
+    schedule(w, between(w, 1, 1500), SIM_RESTART, 0, 0);
 }
 
 void server_stop(struct world *w)

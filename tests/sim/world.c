@@ -46,7 +46,8 @@ static bool sooner(const struct event *a, const struct event *b)
     return a->at != b->at ? a->at < b->at : a->order < b->order;
 }
 
-void schedule(struct world *w, int64_t delay_ms, enum event_kind kind, uint32_t who, uint64_t what)
+void schedule(struct world *w, int64_t delay_ms, enum sim_event_kind kind, uint32_t who,
+              uint64_t what)
 {
     w->events = vec_room(w->events, &w->event_room, w->event_count + 1, sizeof(*w->events));
     struct event e = {w->mono + delay_ms, w->event_order++, kind, who, what};
@@ -74,7 +75,7 @@ static struct event next_event(struct world *w)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-static void next_fault(struct world *w, enum event_kind kind, int64_t mean_ms)
+static void next_fault(struct world *w, enum sim_event_kind kind, int64_t mean_ms)
 {
     if (!w->draining)
         schedule(w, between(w, 1, 2 * mean_ms), kind, 0, 0);
@@ -85,7 +86,7 @@ static void fault_crash(struct world *w)
     if (w->draining)
         return;
     server_crash(w);
-    next_fault(w, EVENT_CRASH, w->plan.crash_ms);
+    next_fault(w, SIM_CRASH, w->plan.crash_ms);
 }
 
 static void fault_stall(struct world *w)
@@ -94,7 +95,7 @@ static void fault_stall(struct world *w)
         return;
     w->coverage->faults[FAULT_STALL]++;
     w->server.stall_until = w->mono + between(w, 100, 4000);
-    next_fault(w, EVENT_STALL, 5000);
+    next_fault(w, SIM_STALL, 5000);
 }
 
 /* The clock is set: mostly a little, rarely by hours, which makes the server suspicious. */
@@ -109,8 +110,8 @@ static void fault_jump(struct world *w)
     w->wall_offset += by;
     history_event(&w->history, HIST_WALL, 0, world_now(w));
     if (leap)
-        schedule(w, between(w, 1, 3000), EVENT_ACCEPT, 0, 0);
-    next_fault(w, EVENT_JUMP, 4000);
+        schedule(w, between(w, 1, 3000), SIM_ACCEPT, 0, 0);
+    next_fault(w, SIM_JUMP, 4000);
 }
 
 static void accept_clock(struct world *w)
@@ -125,9 +126,9 @@ static void fault_full(struct world *w, bool full)
         engine_set_full(heart_engine(w->server.heart), full && !w->draining);
     if (full && !w->draining) {
         w->coverage->faults[FAULT_DISK_FULL]++;
-        schedule(w, between(w, 10, 2000), EVENT_FULL, 0, 0);
+        schedule(w, between(w, 10, 2000), SIM_FULL, 0, 0);
     } else if (!w->draining) {
-        schedule(w, between(w, 500, 6000), EVENT_FULL, 0, 1);
+        schedule(w, between(w, 500, 6000), SIM_FULL, 0, 1);
     }
 }
 
@@ -137,59 +138,59 @@ static void handle(struct world *w, const struct event *e)
 {
     bool ours = e->who == w->server.boot && w->server.state != SERVER_DOWN;
     switch (e->kind) {
-    case EVENT_CLIENT:
+    case SIM_CLIENT:
         client_act(w, e->who);
         break;
-    case EVENT_ARRIVE:
+    case SIM_ARRIVE:
         server_arrive(w, e->who);
         break;
-    case EVENT_ANSWER:
+    case SIM_ANSWER:
         client_answer(w, e->what);
         break;
-    case EVENT_TIMEOUT:
+    case SIM_TIMEOUT:
         client_timeout(w, e->who, (unsigned)e->what);
         break;
-    case EVENT_TASK:
+    case SIM_TASK:
         client_task(w, e->who);
         break;
-    case EVENT_TURN:
+    case SIM_TURN:
         if (ours)
             server_turn(w);
         break;
-    case EVENT_TICK:
+    case SIM_TICK:
         if (ours && e->what == w->server.timer)
             server_tick(w);
         break;
-    case EVENT_COMMIT:
+    case SIM_COMMIT:
         if (ours)
             server_commit(w);
         break;
-    case EVENT_READ:
+    case SIM_READ:
         if (ours)
             server_read(w, e->what);
         break;
-    case EVENT_APPLY:
+    case SIM_APPLY:
         server_apply(w);
         break;
-    case EVENT_CRASH:
+    case SIM_CRASH:
         fault_crash(w);
         break;
-    case EVENT_RESTART:
+    case SIM_RESTART:
         server_start(w);
         break;
-    case EVENT_STALL:
+    case SIM_STALL:
         fault_stall(w);
         break;
-    case EVENT_JUMP:
+    case SIM_JUMP:
         fault_jump(w);
         break;
-    case EVENT_ACCEPT:
+    case SIM_ACCEPT:
         accept_clock(w);
         break;
-    case EVENT_FULL:
+    case SIM_FULL:
         fault_full(w, e->what != 0);
         break;
-    case EVENT_KIND_COUNT:
+    case SIM_KIND_COUNT:
         break;
     }
 }
@@ -256,22 +257,22 @@ static void start_clients(struct world *w)
         for (unsigned i = 0; i < counts[role]; i++)
             w->clients[n++].role = (enum role)role;
     for (n = 0; n + 1 < w->client_count; n++)
-        schedule(w, between(w, 0, 100), EVENT_CLIENT, n, 0);
+        schedule(w, between(w, 0, 100), SIM_CLIENT, n, 0);
 }
 
 static void start_faults(struct world *w)
 {
     const struct plan *p = &w->plan;
     if (has(p, FEATURE_CRASHES))
-        next_fault(w, EVENT_CRASH, p->crash_ms);
+        next_fault(w, SIM_CRASH, p->crash_ms);
     if (has(p, FEATURE_STALLS))
-        next_fault(w, EVENT_STALL, 5000);
+        next_fault(w, SIM_STALL, 5000);
     if (has(p, FEATURE_WALL_JUMPS) || has(p, FEATURE_WALL_LEAPS))
-        next_fault(w, EVENT_JUMP, 4000);
+        next_fault(w, SIM_JUMP, 4000);
     if (has(p, FEATURE_FULL_DISK))
-        schedule(w, between(w, 10, 4000), EVENT_FULL, 0, 1);
+        schedule(w, between(w, 10, 4000), SIM_FULL, 0, 1);
     if (has(p, FEATURE_LAGGING_STORE))
-        schedule(w, between(w, 1, 2000), EVENT_APPLY, 0, 0);
+        schedule(w, between(w, 1, 2000), SIM_APPLY, 0, 0);
 }
 
 bool world_run(struct world *w)

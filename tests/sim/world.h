@@ -12,30 +12,30 @@
 #include "sim/history.h"
 #include "sim/plan.h"
 
-enum event_kind {
-    EVENT_CLIENT,  /* client `who` may do something */
-    EVENT_ARRIVE,  /* call `who` reaches the server */
-    EVENT_ANSWER,  /* the reply of history entry `what` reaches its client */
-    EVENT_TIMEOUT, /* call `who` has waited long enough since its send number `what` */
-    EVENT_TASK,    /* a worker's task `who` goes on */
-    EVENT_TURN,    /* the server takes its inbox; who = boot */
-    EVENT_TICK,    /* the server's timer; who = boot, what = number of the timer */
-    EVENT_COMMIT,  /* the disk is done; who = boot */
-    EVENT_READ,    /* read `what` is done; who = boot */
-    EVENT_APPLY,   /* the store catches up a little */
-    EVENT_CRASH,
-    EVENT_RESTART,
-    EVENT_STALL,
-    EVENT_JUMP,   /* of the wall clock */
-    EVENT_ACCEPT, /* an operator looks at the clock */
-    EVENT_FULL,   /* the disk is full, or (what = 0) no longer */
-    EVENT_KIND_COUNT
+enum sim_event_kind {
+    SIM_CLIENT,  /* client `who` may do something */
+    SIM_ARRIVE,  /* call `who` reaches the server */
+    SIM_ANSWER,  /* the reply of history entry `what` reaches its client */
+    SIM_TIMEOUT, /* call `who` has waited long enough since its send number `what` */
+    SIM_TASK,    /* a worker's task `who` goes on */
+    SIM_TURN,    /* the server takes its inbox; who = boot */
+    SIM_TICK,    /* the server's timer; who = boot, what = number of the timer */
+    SIM_COMMIT,  /* the disk is done; who = boot */
+    SIM_READ,    /* read `what` is done; who = boot */
+    SIM_APPLY,   /* the store catches up a little */
+    SIM_CRASH,
+    SIM_RESTART,
+    SIM_STALL,
+    SIM_JUMP,   /* of the wall clock */
+    SIM_ACCEPT, /* an operator looks at the clock */
+    SIM_FULL,   /* the disk is full, or (what = 0) no longer */
+    SIM_KIND_COUNT
 };
 
 struct event {
     int64_t at;
     uint64_t order;
-    enum event_kind kind;
+    enum sim_event_kind kind;
     uint32_t who;
     uint64_t what;
 };
@@ -132,7 +132,8 @@ void world_init(struct world *w, const struct plan *plan, const struct random *r
 void world_done(struct world *w);
 void world_blame(struct world *w, enum check check, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void schedule(struct world *w, int64_t delay_ms, enum event_kind kind, uint32_t who, uint64_t what);
+void schedule(struct world *w, int64_t delay_ms, enum sim_event_kind kind, uint32_t who,
+              uint64_t what);
 /* Handles the next event; false when there is none or something is wrong. */
 bool world_step(struct world *w);
 struct now world_now(const struct world *w); /* simulation's own time and the server's wall clock */

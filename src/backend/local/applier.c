@@ -26,10 +26,11 @@ struct applier {
     uv_thread_t thread;
     uv_mutex_t lock;
     uv_cond_t wake;
-    struct frames queued;    /* under lock */
-    bool stopping;           /* under lock */
-    struct applier_state at; /* under lock */
-    struct frames taken;     /* the thread's own */
+    struct frames queued;         /* under lock */
+    bool stopping;                /* under lock */
+    struct applier_state at;      /* under lock */
+    struct histogram us, records; /* under lock */
+    struct frames taken;          /* the thread's own */
 };
 
 static int frames_add(struct frames *f, struct span frame, uint64_t last)
@@ -63,11 +64,21 @@ void applier_state(struct applier *a, struct applier_state *ret)
     uv_mutex_unlock(&a->lock);
 }
 
+void applier_spread(struct applier *a, struct histogram *ret_us, struct histogram *ret_records)
+{
+    uv_mutex_lock(&a->lock);
+    *ret_us = a->us;
+    *ret_records = a->records;
+    uv_mutex_unlock(&a->lock);
+}
+
 static void report(struct applier *a, int err, const struct err_note *note, uint64_t ns)
 {
     uv_mutex_lock(&a->lock);
     a->at.full = err == -ERR_NO_SPACE;
     if (!err) {
+        histogram_add(&a->us, ns / 1000);
+        histogram_add(&a->records, a->taken.last - a->at.durable);
         a->at.durable = a->taken.last;
         a->at.commits++;
         a->at.commit_ns_total += ns;

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "backend/local/store.h"
+#include "base/histogram.h"
 #include "base/log.h"
 
 struct applier;
@@ -29,5 +30,7 @@ MUST_CHECK int applier_start(struct store *store, uint64_t position, const struc
 /* The frame stays valid until the durable position reaches `last`. -ERR_NOMEM: not taken. */
 MUST_CHECK int applier_push(struct applier *a, struct span frame, uint64_t last);
 void applier_state(struct applier *a, struct applier_state *ret);
+/* How long commits took and how many records each had. */
+void applier_spread(struct applier *a, struct histogram *ret_us, struct histogram *ret_records);
 /* Commits what is queued (unless it has stopped with an error), ends the thread, frees. */
 void applier_stop(struct applier *a);

@@ -8,6 +8,7 @@
 #define STEP_FRAME_BYTES ((size_t)LIMIT_PAYLOAD_BYTES * 2)
 #define DEFAULT_RING 65536u
 #define DEFAULT_SEQ_BLOCK 4096u
+#define DEFAULT_EVENT_RING 16384u
 #define DEFAULT_STALL_MS 1000
 #define DEFAULT_JUMP_MS (3600 * 1000)
 #define DEFAULT_KEY_TTL_MS (UINT64_C(24) * 3600 * 1000)
@@ -27,12 +28,18 @@ void engine_config_default(struct engine_config *c)
     policy_default(&c->policy);
 }
 
+static uint32_t power_of_two(uint32_t at_least)
+{
+    uint32_t n = 1;
+    while (n < at_least)
+        n *= 2;
+    return n;
+}
+
 static void config_fill(struct engine_config *c)
 {
-    uint32_t ring = 1;
-    while (ring < (c->finished_ring ? c->finished_ring : DEFAULT_RING))
-        ring *= 2;
-    c->finished_ring = ring;
+    c->finished_ring = power_of_two(c->finished_ring ? c->finished_ring : DEFAULT_RING);
+    c->event_ring = power_of_two(c->event_ring ? c->event_ring : DEFAULT_EVENT_RING);
     c->seq_block = c->seq_block ? c->seq_block : DEFAULT_SEQ_BLOCK;
     c->slice = c->slice ? c->slice : LIMIT_SLICE;
     c->stall_ms = c->stall_ms ? c->stall_ms : DEFAULT_STALL_MS;
@@ -78,7 +85,8 @@ int engine_new(const struct engine_config *config, struct engine **ret)
     e->queue_next = 1;
     e->bulk_next = 1;
     e->ring = mem_array(e->config.finished_ring, sizeof(*e->ring));
-    if (!e->ring) {
+    e->events = mem_array(e->config.event_ring, sizeof(*e->events));
+    if (!e->ring || !e->events) {
         engine_free(e);
         return -ERR_NOMEM;
     }
@@ -109,6 +117,7 @@ void engine_free(struct engine *e)
         heap_done(heaps[i]);
     buf_done(&e->scratch);
     mem_free(e->ring);
+    events_free(e);
     mem_free(e->queues);
     mem_free(e->by_name);
     mem_free(e->trims);
@@ -227,13 +236,26 @@ bool body_right(struct engine_reply *r, uint8_t kind, struct span body, uint32_t
     return false;
 }
 
+/* Most ops of a batch are about one queue: its name is copied once. */
+int name_for_reply(struct engine *e, const struct queue *q, struct span *ret)
+{
+    if (e->named != q) {
+        const char *copy = arena_copy(&e->out->arena, q->name, q->name_len);
+        if (!copy)
+            return -ERR_NOMEM;
+        e->named = q;
+        e->named_as = span_of(copy, q->name_len);
+    }
+    *ret = e->named_as;
+    return 0;
+}
+
 int view_of(struct engine *e, const struct live *l, struct job_view *ret)
 {
-    const struct queue *q = queue_of(e, l);
-    const char *name = arena_copy(&e->out->arena, q->name, q->name_len);
-    if (!name)
+    struct span name;
+    if (name_for_reply(e, queue_of(e, l), &name) != 0)
         return -ERR_NOMEM;
-    *ret = (struct job_view){.job = l->job, .queue = span_of(name, q->name_len)};
+    *ret = (struct job_view){.job = l->job, .queue = name};
     if (l->extra)
         ret->expires_at = extra_at(e, l->extra)->expires_at;
     if (!l->lease)
@@ -277,23 +299,29 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_GET] = op_get,
     [OP_PEEK] = op_peek,
     [OP_LIST] = op_list,
+    [OP_WORKERS] = op_workers,
+    [OP_ACCEPT_CLOCK] = op_accept_clock,
     [OP_TICK] = op_tick,
 };
 
 /* A process that stood still owes its workers the time; a wall clock that leapt is not believed. */
 static void watch_clocks(struct engine *e, struct now now)
 {
+    bool leapt = false;
     if (e->stepped) {
         int64_t mono = now.mono.ms - e->last.mono.ms;
         int64_t wall = now.wall.ms - e->last.wall.ms;
         if (mono > e->config.stall_ms)
             e->skipped_ms += mono;
-        if (wall - mono > e->config.jump_ms)
-            e->clock_suspect = true;
+        leapt = wall - mono > e->config.jump_ms && !e->clock_suspect;
     }
     e->stepped = true;
     e->last = now;
     e->now = now;
+    if (leapt) {
+        e->clock_suspect = true;
+        events_queue(e, EVENT_CLOCK_SUSPECT, NULL, 0);
+    }
 }
 
 void engine_look(struct engine *e, struct now now)
@@ -319,6 +347,7 @@ static int step_begin(struct engine *e, struct now now, struct engine_out *out, 
         return err;
     watch_clocks(e, now);
     e->out = out;
+    e->named = NULL;
     e->frame_max = STEP_FRAME_BYTES;
     out->first = e->position + 1;
     return 0;
@@ -428,6 +457,7 @@ int engine_boot(struct engine *e, struct now now, struct engine_out *out)
         .epoch = {.epoch = raise ? e->epoch + 1 : e->epoch, .at = now.wall},
     };
     engine_emit(e, &rec);
+    events_boot(e);
     e->token_counter = 0;
     if (e->seq_next <= e->seq_upto)
         e->seq_next = e->seq_upto + 1;

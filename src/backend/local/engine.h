@@ -41,6 +41,7 @@ struct engine_config {
     uint32_t finished_ring; /* claims whose end is remembered, a power of two; 0 = 65,536 */
     uint32_t seq_block;     /* sequences reserved at a time; 0 = 4,096 */
     uint32_t slice;         /* records of housekeeping a tick may write; 0 = LIMIT_SLICE */
+    uint32_t event_ring;    /* events kept, a power of two; 0 = 16,384 */
     int64_t stall_ms;       /* 0 = 1,000 */
     int64_t jump_ms;        /* 0 = 1 hour */
     bool leases_wait;       /* a lease begins with engine_lease_started, not with its claim */
@@ -108,6 +109,13 @@ void engine_set_full(struct engine *e, bool full);
 /* The operator has looked at the clock. */
 void engine_accept_clock(struct engine *e);
 bool engine_clock_suspect(const struct engine *e);
+
+/* Records up to this position are durable: events that depend on no later one may be told. */
+void engine_events_durable(struct engine *e, uint64_t position);
+/* As backend_events and backend_events_last say. */
+size_t engine_events(const struct engine *e, uint64_t after, struct backend_event *out, size_t max,
+                     uint64_t *ret_oldest);
+uint64_t engine_events_last(const struct engine *e);
 
 /* Bulk actions that owe a reply. */
 size_t engine_bulks_waiting(const struct engine *e);

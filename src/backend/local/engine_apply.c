@@ -52,6 +52,7 @@ void engine_emit(struct engine *e, const struct record *r)
         e->position++;
     }
     CHECK(engine_apply(e, r) == 0);
+    events_record(e, r);
 }
 
 static struct live *touched(struct engine *e, uint64_t seq, uint32_t *ret_handle)

@@ -11,6 +11,10 @@ static struct live *job_for(struct engine *e, struct job_ref ref, enum job_move 
         refuse(r, OUT_NOT_FOUND, NULL);
         return NULL;
     }
+    if (name_for_reply(e, queue_of(e, l), &r->reply.queue) != 0) {
+        refuse_nomem(r);
+        return NULL;
+    }
     reply_job(r, l);
     if (!move_starts_from(move, l->job.state)) {
         refuse(r, OUT_ILLEGAL, NULL);

@@ -121,6 +121,7 @@ static int hand_out(struct engine *e, struct queue *q, struct live *l, const str
     if (err)
         return err;
     uint64_t depends_on = l->position;
+    int64_t waited = l->job.state == STATE_READY ? e->now.wall.ms - l->job.since.ms : 0;
     e->token_counter++;
     engine_emit(e, &rec);
     struct lease *lease = lease_at(e, l->lease);
@@ -138,6 +139,7 @@ static int hand_out(struct engine *e, struct queue *q, struct live *l, const str
         .lease_ms = rec.job_claimed.lease_ms,
         .lease_left_ms = rec.job_claimed.lease_ms,
         .worker = want->worker,
+        .waited_ms = waited > 0 ? waited : 0,
     };
     if (l->extra)
         view->expires_at = extra_at(e, l->extra)->expires_at;

@@ -77,7 +77,8 @@ struct options {
 
 struct worker {
     struct hash128 key;
-    uint32_t refs; /* leases */
+    uint32_t refs;       /* leases */
+    uint32_t prev, next; /* neighbours among the busy ones */
     uint32_t len;
     char name[LIMIT_WORKER_BYTES];
 };
@@ -99,6 +100,27 @@ struct ended {
     uint8_t state;
 };
 
+/* Something that happened; see engine_events.c. */
+struct event {
+    uint64_t position; /* durable with this record */
+    int64_t at_ms;
+    uint64_t subject; /* the job's sequence; without a job: how many */
+    uint64_t id_hi;   /* 0 = about no job */
+    uint32_t queue;   /* number; 0 = none */
+    uint32_t attempts;
+    uint8_t kind, state, reason;
+    bool has_extra;
+};
+_Static_assert(sizeof(struct event) <= 64, "16,384 of them stay resident");
+
+/* The name of a queue that has come to its end, for the events that were about it. */
+#define GHOSTS 256
+struct ghost {
+    uint32_t queue; /* 0 = free */
+    char *name;
+    size_t len;
+};
+
 struct joblist {
     uint32_t head, tail;
     uint64_t count;
@@ -111,6 +133,7 @@ struct queue {
     bool woken;    /* already in out->wakes of this step */
     bool trimming; /* in engine.trims */
     bool dooming;  /* in engine.doomed_queues */
+    bool deep;     /* reached warn_depth and has not fallen below 90 % of it since */
     struct hash128 name_key;
     char *name;
     size_t name_len;
@@ -161,6 +184,8 @@ struct engine {
     struct heap leases_end, expiries;
     struct heap due_queues, prune_queues, resume_queues;
     uint32_t key_first, key_last;
+    uint32_t busy_first, busy_last; /* workers that hold leases, by when they began to */
+    size_t busy_count;
     uint32_t worker_hand; /* where the search for idle names goes on */
 
     struct queue **queues; /* by number; NULL = none */
@@ -173,6 +198,11 @@ struct engine {
     struct queue *last_named; /* found by the last look-up */
 
     struct ended *ring; /* by token counter */
+
+    struct event *events;               /* ring, by number */
+    uint64_t event_last, event_durable; /* numbers in this boot; 0 = none yet */
+    struct ghost ghosts[GHOSTS];
+    size_t ghost_next;
 
     uint32_t *trims; /* queues over their retention count */
     size_t trim_count, trim_room;
@@ -193,6 +223,8 @@ struct engine {
     struct engine_out *out; /* of the step under way; NULL while loading */
     size_t frame_max;       /* bytes its frame may have; an op that needs more is refused */
     struct now now;
+    const struct queue *named; /* the queue whose name this step copied last; NULL = none */
+    struct span named_as;      /* that copy */
     struct queue *claim_from[LIMIT_QUEUES_PER_CLAIM]; /* of the claim under way */
     struct buf scratch; /* policy and options encodings, sequence lists */
 };
@@ -286,6 +318,15 @@ int emit_reserve(struct engine *e, size_t bytes);
 /* --- engine.c --- */
 void seqs_ahead(struct engine *e); /* room for one small record must be there */
 
+/* --- engine_events.c --- */
+void events_record(struct engine *e, const struct record *r); /* a step has applied it */
+/* q may be NULL: about the whole engine. */
+void events_queue(struct engine *e, enum event_kind kind, const struct queue *q, uint64_t count);
+void events_depth(struct engine *e, struct queue *q);
+void events_boot(struct engine *e);
+void events_keep_name(struct engine *e, struct queue *q); /* takes q's name, which ends */
+void events_free(struct engine *e);
+
 /* --- engine_queues.c --- */
 struct queue *queues_find(struct engine *e, struct span name);
 int queues_create(struct engine *e, struct span name,
@@ -350,6 +391,8 @@ bool refuse_note(struct engine *e, struct engine_reply *r, const struct err_note
 /* False: the reply says what is wrong with a payload or result. */
 bool body_right(struct engine_reply *r, uint8_t kind, struct span body, uint32_t max);
 int view_of(struct engine *e, const struct live *l, struct job_view *ret);
+/* A name that outlives its queue; at NULL with len > 0 never happens: -ERR_NOMEM instead. */
+int name_for_reply(struct engine *e, const struct queue *q, struct span *ret);
 
 /* --- one function an operation; each makes exactly one reply (op_bulk: perhaps later) --- */
 typedef void (*op_fn)(struct engine *e, const struct op *op);
@@ -374,6 +417,8 @@ void op_bulk(struct engine *e, const struct op *op);
 void op_get(struct engine *e, const struct op *op);
 void op_peek(struct engine *e, const struct op *op);
 void op_list(struct engine *e, const struct op *op);
+void op_workers(struct engine *e, const struct op *op);
+void op_accept_clock(struct engine *e, const struct op *op);
 void op_tick(struct engine *e, const struct op *op);
 
 /* The trimming that a step's own changes made due. */

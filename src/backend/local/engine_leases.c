@@ -134,6 +134,10 @@ static struct live *holder_check(struct engine *e, const struct op *op, struct e
 {
     const struct op_lease *want = &op->lease;
     struct live *l = jobs_find(e, want->job, ret_handle);
+    if (l && name_for_reply(e, queue_of(e, l), &r->reply.queue) != 0) {
+        refuse_nomem(r);
+        return NULL;
+    }
     if (l) {
         reply_job(r, l);
         if (l->lease && (want->any_token || token_equal(lease_at(e, l->lease)->token, want->token)))
@@ -161,6 +165,21 @@ static struct live *holder_check(struct engine *e, const struct op *op, struct e
     return NULL;
 }
 
+/* Who holds the lease, and for how long; before the record that ends it. */
+static bool holder_named(struct engine *e, const struct live *l, struct engine_reply *r)
+{
+    struct span name = worker_name(e, lease_at(e, l->lease)->worker);
+    int64_t ran = e->now.wall.ms - l->job.since.ms;
+    r->reply.ran_ms = ran > 0 && r->reply.kind != OP_EXTEND ? ran : 0;
+    if (name.len == 0)
+        return true;
+    const char *copy = arena_copy(&e->out->arena, name.at, name.len);
+    if (!copy)
+        return refuse_nomem(r);
+    r->reply.worker = span_of(copy, name.len);
+    return true;
+}
+
 static void finish(struct engine *e, struct engine_reply *r, const struct live *l)
 {
     reply_job(r, l);
@@ -173,7 +192,8 @@ void op_ack(struct engine *e, const struct op *op)
 {
     struct engine_reply *r = reply_new(e, op);
     struct live *l = holder_check(e, op, r, NULL);
-    if (!l || !body_right(r, op->lease.result_kind, op->lease.result, RESULT_BYTES_MAX))
+    if (!l || !body_right(r, op->lease.result_kind, op->lease.result, RESULT_BYTES_MAX) ||
+        !holder_named(e, l, r))
         return;
     struct record rec = {
         .kind = REC_JOB_DONE,
@@ -212,6 +232,8 @@ static void refuse_when(struct engine_reply *r)
 static void emit_back_or_dead(struct engine *e, struct engine_reply *r, struct live *l,
                               const struct record *rec)
 {
+    if (!holder_named(e, l, r))
+        return;
     if (jobs_reserve(e, queue_of(e, l), 0, 1, record_bytes_max(rec)) != 0) {
         refuse_nomem(r);
         return;
@@ -291,6 +313,8 @@ void op_extend(struct engine *e, const struct op *op)
         .kind = REC_JOB_EXTENDED,
         .job_extended = {.seq = l->job.seq, .lease_ms = lease_ms},
     };
+    if (!holder_named(e, l, r))
+        return;
     if (emit_reserve(e, record_bytes_max(&rec)) != 0) {
         refuse_nomem(r);
         return;

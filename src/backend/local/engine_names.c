@@ -123,6 +123,67 @@ static void workers_forget(struct engine *e)
     }
 }
 
+/* --- workers that hold leases, linked in the order in which they began to --- */
+
+static struct worker *worker_at(const struct engine *e, uint32_t handle)
+{
+    return slab_at(&e->workers, handle);
+}
+
+static void busy_enter(struct engine *e, uint32_t handle)
+{
+    struct worker *w = worker_at(e, handle);
+    w->prev = e->busy_last;
+    w->next = 0;
+    if (e->busy_last)
+        worker_at(e, e->busy_last)->next = handle;
+    else
+        e->busy_first = handle;
+    e->busy_last = handle;
+    e->busy_count++;
+}
+
+static void busy_leave(struct engine *e, uint32_t handle)
+{
+    struct worker *w = worker_at(e, handle);
+    if (w->prev)
+        worker_at(e, w->prev)->next = w->next;
+    else
+        e->busy_first = w->next;
+    if (w->next)
+        worker_at(e, w->next)->prev = w->prev;
+    else
+        e->busy_last = w->prev;
+    e->busy_count--;
+}
+
+static struct worker_view *busy_views(struct engine *e, uint32_t *ret_count)
+{
+    size_t count = e->busy_count < WORKERS_MAX ? e->busy_count : WORKERS_MAX;
+    struct worker_view *views = arena_array(&e->out->arena, count ? count : 1, sizeof(*views));
+    uint32_t n = 0;
+    for (uint32_t at = e->busy_first; views && n < count; at = worker_at(e, at)->next) {
+        const struct worker *w = worker_at(e, at);
+        const char *name = arena_copy(&e->out->arena, w->name, w->len);
+        if (!name)
+            return NULL;
+        views[n++] = (struct worker_view){.name = span_of(name, w->len), .running = w->refs};
+    }
+    *ret_count = n;
+    return views;
+}
+
+void op_workers(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    r->reply.workers = busy_views(e, &r->reply.worker_count);
+    r->reply.count = e->busy_count;
+    if (!r->reply.workers) {
+        r->reply.worker_count = 0;
+        refuse_nomem(r);
+    }
+}
+
 int names_worker(struct engine *e, struct span text, uint32_t *ret)
 {
     *ret = 0;
@@ -140,19 +201,19 @@ int names_worker(struct engine *e, struct span text, uint32_t *ret)
         w->key = key;
         w->len = (uint32_t)text.len;
         memcpy(w->name, text.at, text.len);
-        w->refs = 1;
-        workers_forget(e);
-    } else {
-        w->refs++;
     }
+    if (w->refs++ == 0)
+        busy_enter(e, handle);
+    if (fresh)
+        workers_forget(e);
     *ret = handle;
     return 0;
 }
 
 void names_drop_worker(struct engine *e, uint32_t handle)
 {
-    struct worker *w = slab_at(&e->workers, handle);
-    w->refs--;
+    if (--worker_at(e, handle)->refs == 0)
+        busy_leave(e, handle);
 }
 
 struct span worker_name(const struct engine *e, uint32_t handle)

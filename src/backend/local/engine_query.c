@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions the engine answers from memory: get, peek. Lists and bodies are left to the store. */
+/* Questions the engine answers from memory: get, peek. Lists and bodies are left to the store. And
+ * the operator's word about the clock. */
 #include "backend/local/engine_impl.h"
 
 #define PEEK_MAX 100u
@@ -148,4 +149,12 @@ void op_list(struct engine *e, const struct op *op)
     if (query->limit == 0 || query->limit > LIMIT_BATCH)
         query->limit = LIMIT_BATCH;
     r->list = query;
+}
+
+void op_accept_clock(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    r->after = 0; /* nothing of it is on the disk */
+    r->reply.count = e->clock_suspect;
+    engine_accept_clock(e);
 }

@@ -231,6 +231,8 @@ void queues_free(struct engine *e, struct queue *q)
         return;
     if (e->last_named == q)
         e->last_named = NULL;
+    if (e->named == q)
+        e->named = NULL;
     heap_done(&q->ready);
     heap_done(&q->due);
     mem_free(q->name);
@@ -451,6 +453,8 @@ int queues_apply_end(struct engine *e, uint32_t number)
             break;
         }
     e->queues[number] = NULL;
+    if (e->out)
+        events_keep_name(e, q);
     queues_free(e, q);
     return 0;
 }
@@ -472,7 +476,8 @@ static void fill_put(const struct queue *q, struct rec_queue_put *r)
     };
 }
 
-static int emit_put(struct engine *e, struct rec_queue_put *put, const struct queue_policy *policy)
+static int emit_put(struct engine *e, struct rec_queue_put *put, const struct queue_policy *policy,
+                    enum event_kind event)
 {
     buf_clear(&e->scratch);
     int err = policy_encode(policy, &e->scratch);
@@ -498,6 +503,8 @@ static int emit_put(struct engine *e, struct rec_queue_put *put, const struct qu
     }
     e->out->count++;
     e->position++;
+    events_queue(e, event, e->queues[put->queue], 0);
+    events_depth(e, e->queues[put->queue]);
     return engine_out_wake_room(e->out, e->queue_count);
 }
 
@@ -509,7 +516,7 @@ int queues_create(struct engine *e, struct span name, struct queue **ret)
         .updated_at = e->now.wall,
         .name = name,
     };
-    int err = emit_put(e, &put, &e->config.policy);
+    int err = emit_put(e, &put, &e->config.policy, EVENT_QUEUE_CREATED);
     if (!err)
         *ret = e->queues[put.queue];
     return err;
@@ -588,7 +595,7 @@ void op_queue_put(struct engine *e, const struct op *op)
     struct queue_policy copy = *policy;
     if (!put_texts(e, want, &put, r) || !scope_allowed(e, q, &copy, r))
         return;
-    if (emit_put(e, &put, &copy) != 0) {
+    if (emit_put(e, &put, &copy, q ? EVENT_QUEUE_CHANGED : EVENT_QUEUE_CREATED) != 0) {
         refuse_nomem(r);
         return;
     }
@@ -624,7 +631,9 @@ void op_pause(struct engine *e, const struct op *op)
     put.paused_until = op->queue.until;
     put.updated_at = e->now.wall;
     struct queue_policy copy = q->policy;
-    if (emit_put(e, &put, &copy) != 0)
+    enum event_kind event =
+        op->queue.until.ms > e->now.wall.ms ? EVENT_QUEUE_PAUSED : EVENT_QUEUE_RESUMED;
+    if (emit_put(e, &put, &copy, event) != 0)
         refuse_nomem(r);
     r->after = e->position;
 }
@@ -650,6 +659,7 @@ void op_purge(struct engine *e, const struct op *op)
         return;
     }
     engine_emit(e, &rec);
+    events_queue(e, EVENT_QUEUE_PURGED, q, count);
     r->reply.count = count;
     r->after = e->position;
 }
@@ -671,6 +681,7 @@ void op_queue_delete(struct engine *e, const struct op *op)
         return;
     }
     engine_emit(e, &rec);
+    events_queue(e, EVENT_QUEUE_DELETED, q, r->reply.count);
     r->after = e->position;
 }
 

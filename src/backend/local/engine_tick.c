@@ -279,9 +279,11 @@ static size_t tick_doomed(struct engine *e, size_t budget)
 static void tick_resume(struct engine *e)
 {
     struct queue *q;
-    while ((q = queue_due(e, &e->resume_queues, e->now.wall.ms)) != NULL)
+    while ((q = queue_due(e, &e->resume_queues, e->now.wall.ms)) != NULL) {
+        events_queue(e, EVENT_QUEUE_RESUMED, q, 0);
         if (q->lists[STATE_READY].count)
             queues_wake(e, q);
+    }
 }
 
 void op_tick(struct engine *e, const struct op *op)

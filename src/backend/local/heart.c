@@ -489,6 +489,7 @@ void heart_durable(struct heart *h, uint64_t position, struct now now)
 {
     if (position > h->durable)
         h->durable = position;
+    engine_events_durable(h->engine, h->durable);
     if (h->cache)
         cache_applied(h->cache, position, job_wanted, h->engine);
     heart_flush(h, now);
@@ -539,6 +540,11 @@ bool heart_idle(const struct heart *h)
     return h->first == NULL && h->fetching == 0;
 }
 
+uint64_t heart_durable_position(const struct heart *h)
+{
+    return h->durable;
+}
+
 void heart_figures(const struct heart *h, struct backend_figures *ret)
 {
     struct engine_figures e;
@@ -547,6 +553,14 @@ void heart_figures(const struct heart *h, struct backend_figures *ret)
     ret->durable = h->durable;
     ret->jobs = e.jobs;
     ret->bytes = e.bytes;
+    ret->keys = e.keys;
+    ret->queues = e.queues;
+    ret->live = e.live;
+    ret->capacity = h->config.engine.capacity;
+    memcpy(ret->by_state, e.by_state, sizeof(ret->by_state));
+    ret->clock_suspect = engine_clock_suspect(h->engine);
+    ret->epoch = engine_epoch(h->engine);
+    ret->stalls_ms = e.stalls_ms;
     ret->cache_bytes = h->cache ? cache_bytes(h->cache) : 0;
     ret->cache_hits = h->hits;
     ret->cache_misses = h->misses;

@@ -56,4 +56,5 @@ struct heart_page {
 void heart_bodies(struct heart *h, void *request, const struct stored_body *bodies,
                   const struct heart_page *page, int error, struct now now);
 bool heart_idle(const struct heart *h); /* nothing outstanding */
+uint64_t heart_durable_position(const struct heart *h);
 void heart_figures(const struct heart *h, struct backend_figures *ret);

@@ -30,6 +30,15 @@ struct backend_watch {
     struct backend_watch *next;
 };
 
+/* Someone waits until nothing is due. */
+struct settling {
+    backend_closed_fn fn;
+    void *ctx;
+    bool worked;       /* nothing was due any more … */
+    uint64_t position; /* … with this record as the last */
+    struct settling *next;
+};
+
 struct local {
     struct backend base;
     struct backend_config config;
@@ -43,6 +52,10 @@ struct local {
     struct backend_watch *watches;
     unsigned signalling;
     uint64_t applied; /* memory: */
+    backend_news_fn news_fn;
+    void *news_ctx;
+    uint64_t news_told; /* the newest event that the listener may know of */
+    struct settling *settlings;
     bool closing;
     backend_closed_fn closed_fn;
     void *closed_ctx;
@@ -172,9 +185,9 @@ static void report_clock(struct local *l)
 {
     bool suspect = engine_clock_suspect(heart_engine(l->heart));
     if (suspect && !l->clock_suspect)
-        log_event(
-            l->config.log, LOG_ERROR, "clock_leapt",
-            LOG_TEXT("effect", "jobs do not expire and history is not pruned until a restart"));
+        log_event(l->config.log, LOG_ERROR, "clock_leapt",
+                  LOG_TEXT("effect", "jobs do not expire and history is not pruned"),
+                  LOG_TEXT("way_out", "if the clock is right: POST /v1/clock/accept"));
     l->clock_suspect = suspect;
 }
 
@@ -203,6 +216,55 @@ static void run_ticks(struct local *l)
             return; /* no memory: the timer tries again */
 }
 
+static void tell_news(struct local *l)
+{
+    uint64_t last = engine_events_last(heart_engine(l->heart));
+    if (last == l->news_told)
+        return;
+    l->news_told = last;
+    if (l->news_fn)
+        l->news_fn(l->news_ctx);
+}
+
+/* Takes those off the list that have waited long enough (all = every one) and calls them; what they
+ * submit or settle then is for later turns. */
+static void end_settlings(struct local *l, bool all)
+{
+    struct settling **link = &l->settlings, *ended = NULL, **last = &ended;
+    while (*link) {
+        struct settling *s = *link;
+        if (!all && !(s->worked && s->position <= heart_durable_position(l->heart))) {
+            link = &s->next;
+            continue;
+        }
+        *link = s->next;
+        s->next = NULL;
+        *last = s;
+        last = &s->next;
+    }
+    while (ended) {
+        struct settling *s = ended;
+        ended = s->next;
+        s->fn(s->ctx);
+        mem_free(s);
+    }
+}
+
+/* After the signals of this turn have been given. */
+static void settle_further(struct local *l)
+{
+    struct engine *e = heart_engine(l->heart);
+    if (!l->settlings)
+        return;
+    bool due = engine_next_tick_ms(e, now_of(l)) <= 0;
+    for (struct settling *s = l->settlings; s && !due; s = s->next) {
+        if (!s->worked)
+            s->position = engine_position(e);
+        s->worked = true;
+    }
+    end_settlings(l, false);
+}
+
 static void arm_timer(struct local *l);
 static void maybe_closed(struct local *l);
 
@@ -216,6 +278,8 @@ static void turn(struct local *l)
     heart_flush(l->heart, now_of(l));
     if (!l->applier)
         take_durable(l); /* what the callbacks submitted meanwhile */
+    tell_news(l);
+    settle_further(l);
     arm_timer(l);
     maybe_closed(l);
 }
@@ -294,6 +358,7 @@ static void maybe_closed(struct local *l)
     if (!l->closing || !heart_idle(l->heart) || uv_is_closing((uv_handle_t *)&l->prepare) ||
         engine_bulks_waiting(heart_engine(l->heart)))
         return;
+    end_settlings(l, true);
     reader_stop(l->reader);
     reader_stop(l->lister);
     l->reader = l->lister = NULL;
@@ -365,10 +430,50 @@ static void local_figures(const struct backend *b, struct backend_figures *ret)
         return;
     struct applier_state state;
     applier_state(l->applier, &state);
-    ret->clock_suspect = l->clock_suspect;
     ret->commits = state.commits;
     ret->commit_ns_total = state.commit_ns_total;
     ret->commit_ns_last = state.commit_ns_last;
+    ret->disk_full = state.full;
+    applier_spread(l->applier, &ret->commit_us, &ret->commit_records);
+}
+
+static size_t local_events(const struct backend *b, uint64_t after, struct backend_event *out,
+                           size_t max, uint64_t *ret_oldest)
+{
+    const struct local *l = (const struct local *)b;
+    return engine_events(heart_engine(l->heart), after, out, max, ret_oldest);
+}
+
+static uint64_t local_events_last(const struct backend *b)
+{
+    const struct local *l = (const struct local *)b;
+    return engine_events_last(heart_engine(l->heart));
+}
+
+static void local_on_news(struct backend *b, backend_news_fn fn, void *ctx)
+{
+    struct local *l = local_of(b);
+    l->news_fn = fn;
+    l->news_ctx = ctx;
+    l->news_told = local_events_last(b);
+}
+
+static int local_settle(struct backend *b, backend_closed_fn fn, void *ctx)
+{
+    struct local *l = local_of(b);
+    if (l->closing)
+        return -ERR_CLOSED;
+    struct settling *s = mem_zalloc(sizeof(*s));
+    if (!s)
+        return -ERR_NOMEM;
+    s->fn = fn;
+    s->ctx = ctx;
+    struct settling **link = &l->settlings;
+    while (*link)
+        link = &(*link)->next;
+    *link = s;
+    uv_async_send(&l->knock);
+    return 0;
 }
 
 static const struct backend_ops local_ops = {
@@ -378,6 +483,10 @@ static const struct backend_ops local_ops = {
     .unwatch = local_unwatch,
     .caps = local_caps,
     .figures = local_figures,
+    .events = local_events,
+    .events_last = local_events_last,
+    .on_news = local_on_news,
+    .settle = local_settle,
     .close = local_close,
 };
 
@@ -388,6 +497,10 @@ static const struct backend_ops memory_ops = {
     .unwatch = local_unwatch,
     .caps = local_caps,
     .figures = local_figures,
+    .events = local_events,
+    .events_last = local_events_last,
+    .on_news = local_on_news,
+    .settle = local_settle,
     .close = local_close,
 };
 

@@ -87,6 +87,8 @@ static void idle_cb(uv_idle_t *idle)
     if (!f->manual || f->closed_fn)
         answer_all(f);
     if (f->closed_fn)
+        fake_settled(f);
+    if (f->closed_fn)
         uv_close((uv_handle_t *)idle, idle_closed_cb);
 }
 
@@ -145,8 +147,49 @@ static void fake_close(struct backend *b, backend_closed_fn fn, void *ctx)
     uv_idle_start(&f->idle, idle_cb);
 }
 
+static size_t fake_events(const struct backend *b, uint64_t after, struct backend_event *out,
+                          size_t max, uint64_t *ret_oldest)
+{
+    const struct fake_backend *f = fake_of(b);
+    size_t n = 0;
+    *ret_oldest = f->events_last > 0;
+    for (uint64_t id = after + 1; id <= f->events_last && n < max; id++)
+        out[n++] = (struct backend_event){.id = id, .kind = EVENT_DONE};
+    return n;
+}
+
+static uint64_t fake_events_last(const struct backend *b)
+{
+    return fake_of(b)->events_last;
+}
+
+static void fake_on_news(struct backend *b, backend_news_fn fn, void *ctx)
+{
+    fake_of(b)->news_fn = fn;
+    fake_of(b)->news_ctx = ctx;
+}
+
+static int fake_settle(struct backend *b, backend_closed_fn fn, void *ctx)
+{
+    struct fake_backend *f = fake_of(b);
+    CHECK(!f->settle_fn);
+    f->settle_fn = fn;
+    f->settle_ctx = ctx;
+    return 0;
+}
+
 static const struct backend_ops fake_ops = {
-    "fake", fake_submit, fake_watch, fake_unwatch, fake_caps, fake_figures, fake_close,
+    .kind = "fake",
+    .submit = fake_submit,
+    .watch = fake_watch,
+    .unwatch = fake_unwatch,
+    .caps = fake_caps,
+    .figures = fake_figures,
+    .events = fake_events,
+    .events_last = fake_events_last,
+    .on_news = fake_on_news,
+    .settle = fake_settle,
+    .close = fake_close,
 };
 
 struct fake_backend *fake_new(uv_loop_t *loop, bool *gone)
@@ -158,6 +201,14 @@ struct fake_backend *fake_new(uv_loop_t *loop, bool *gone)
     uv_idle_init(loop, &f->idle);
     f->idle.data = f;
     return f;
+}
+
+void fake_settled(struct fake_backend *f)
+{
+    backend_closed_fn fn = f->settle_fn;
+    f->settle_fn = NULL;
+    if (fn)
+        fn(f->settle_ctx);
 }
 
 void fake_signal(struct fake_backend *f)

@@ -30,6 +30,11 @@ struct fake_backend {
     void *signal_ctx;
     int submit_rc; /* < 0: refuse every submit with it */
     enum outcome outcome;
+    uint64_t events_last; /* it keeps events 1 … this */
+    backend_news_fn news_fn;
+    void *news_ctx;
+    backend_closed_fn settle_fn; /* the one settle under way; NULL = none */
+    void *settle_ctx;
     uint64_t tokens; /* counter of the last token given out */
     backend_closed_fn closed_fn;
     void *closed_ctx;
@@ -39,4 +44,5 @@ struct fake_backend {
 struct fake_backend *fake_new(uv_loop_t *loop, bool *gone);
 void fake_answer(struct fake_backend *f, size_t index); /* the index-th op that was taken */
 void fake_signal(struct fake_backend *f);               /* to the only watch, if there is one */
+void fake_settled(struct fake_backend *f); /* answers the settle, if one is under way */
 size_t fake_count(const struct fake_backend *f, enum op_kind kind);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -74,6 +75,47 @@ static void test_outcome_names(void **state)
     assert_non_null(outcome_name((enum outcome)OUT_COUNT));
 }
 
+static void closed_cb(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
+static void test_behind_faults(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    struct clock_manual clock = {{{1}, {1}}};
+    struct backend_config config = {.loop = &loop, .clock = clock_manual(&clock), .seed = 1};
+    struct backend *b;
+    bool closed = false;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(setenv("HOLDFAST_FAULT_SEED", "77", 1), 0);
+    assert_int_equal(backend_open("fault+memory:", &config, &b, NULL), 0);
+    assert_string_equal(backend_kind(b), "fault+memory");
+    backend_close(b, closed_cb, &closed);
+    assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+    assert_true(closed);
+    refused("fault+mysql:", "known are: sqlite:DIR, memory:");
+    refused("fault+sqlite:", "sqlite:DIR");
+    assert_int_equal(setenv("HOLDFAST_FAULT_SEED", "77x", 1), 0);
+    refused("fault+memory:", "HOLDFAST_FAULT_SEED must be a whole number");
+    assert_int_equal(unsetenv("HOLDFAST_FAULT_SEED"), 0);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+static void test_event_names(void **state)
+{
+    (void)state;
+    for (int k = 0; k < EVENT_KIND_COUNT; k++) {
+        assert_non_null(event_name((enum event_kind)k));
+        for (int other = 0; other < k; other++)
+            assert_string_not_equal(event_name((enum event_kind)k),
+                                    event_name((enum event_kind)other));
+    }
+    assert_string_equal(event_name(EVENT_QUEUE_DEEP), "queue_deep");
+    assert_non_null(event_name(EVENT_KIND_COUNT));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -82,6 +124,8 @@ int main(void)
         cmocka_unit_test(test_urls_that_lack_or_have_too_much),
         cmocka_unit_test(test_node_out_of_range),
         cmocka_unit_test(test_outcome_names),
+        cmocka_unit_test(test_behind_faults),
+        cmocka_unit_test(test_event_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

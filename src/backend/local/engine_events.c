@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events: a ring of the last things that happened, each with the position that must be durable
+ * before anybody may hear of it.
+ *
+ * Event number n of this boot (1, 2, …) stands at n modulo the ring's size. Positions never fall
+ * with rising numbers, so one number divides what is durable from what is not. A disk that stands
+ * still while the ring goes round loses events that nobody has heard of; the numbers tell.
+ *
+ * Only a step makes events: loading and replaying do not. */
+#include "backend/local/engine_impl.h"
+
+#define EPOCH_SHIFT 40
+
+static struct event *slot(const struct engine *e, uint64_t number)
+{
+    return &e->events[number & (e->config.event_ring - 1)];
+}
+
+static uint64_t oldest(const struct engine *e)
+{
+    uint64_t room = e->config.event_ring;
+    return e->event_last > room ? e->event_last - room + 1 : 1;
+}
+
+static uint64_t id_of(const struct engine *e, uint64_t number)
+{
+    return ((uint64_t)e->epoch << EPOCH_SHIFT) + number;
+}
+
+static struct event *push(struct engine *e)
+{
+    return slot(e, ++e->event_last);
+}
+
+static void push_job(struct engine *e, enum event_kind kind, const struct job *j)
+{
+    *push(e) = (struct event){
+        .position = e->position,
+        .at_ms = e->now.wall.ms,
+        .subject = j->seq,
+        .id_hi = j->id_hi,
+        .queue = j->queue,
+        .attempts = job_attempts(j),
+        .kind = (uint8_t)kind,
+        .state = j->state,
+        .reason = j->reason,
+        .has_extra = (j->flags & JOB_HAS_EXTRA) != 0,
+    };
+}
+
+void events_queue(struct engine *e, enum event_kind kind, const struct queue *q, uint64_t count)
+{
+    *push(e) = (struct event){
+        .position = e->position,
+        .at_ms = e->now.wall.ms,
+        .subject = count,
+        .queue = q ? q->number : 0,
+        .kind = (uint8_t)kind,
+    };
+}
+
+/* Every rise of a queue's depth is one job's, so whoever looks after each of them misses neither
+ * the mark nor that the depth had fallen below nine tenths of it. */
+void events_depth(struct engine *e, struct queue *q)
+{
+    uint64_t depth = q->lists[STATE_READY].count + q->lists[STATE_SCHEDULED].count;
+    uint64_t mark = q->policy.warn_depth;
+    if (q->deep && (mark == 0 || depth < mark - mark / 10))
+        q->deep = false;
+    if (q->deep || mark == 0 || depth < mark)
+        return;
+    q->deep = true;
+    events_queue(e, EVENT_QUEUE_DEEP, q, depth);
+}
+
+static enum event_kind back_kind(uint8_t reason)
+{
+    if (reason == REASON_FAILED)
+        return EVENT_RETRIED;
+    return reason == REASON_TIMED_OUT ? EVENT_CRASHED : EVENT_RELEASED;
+}
+
+/* By kind of record, one up; 0 = none. Those about queues come from where they are made. */
+static const uint8_t kinds[] = {
+    [REC_JOB_NEW] = 1 + EVENT_ENQUEUED,        [REC_JOB_READY] = 1 + EVENT_READY,
+    [REC_JOB_CLAIMED] = 1 + EVENT_CLAIMED,     [REC_JOB_BACK] = 1 + EVENT_RELEASED,
+    [REC_JOB_DONE] = 1 + EVENT_DONE,           [REC_JOB_DEAD] = 1 + EVENT_DEAD,
+    [REC_JOB_CANCELLED] = 1 + EVENT_CANCELLED, [REC_JOB_REQUEUED] = 1 + EVENT_REQUEUED,
+    [REC_JOB_PATCHED] = 1 + EVENT_PATCHED,
+};
+
+void events_record(struct engine *e, const struct record *r)
+{
+    if ((size_t)r->kind >= sizeof(kinds) || !kinds[r->kind])
+        return;
+    enum event_kind kind = kinds[r->kind] - 1u;
+    if (r->kind == REC_JOB_BACK)
+        kind = back_kind(r->job_back.reason);
+    const struct job *j = &r->job_new.job;
+    if (r->kind != REC_JOB_NEW) {
+        /* The sequence is the first member of each of these. */
+        const struct live *l = jobs_by_seq(e, r->job_ready.seq, NULL);
+        if (!l)
+            return;
+        j = &l->job;
+    }
+    push_job(e, kind, j);
+    struct queue *q = e->queues[j->queue];
+    if (q->policy.warn_depth)
+        events_depth(e, q);
+}
+
+void events_boot(struct engine *e)
+{
+    e->event_last = e->event_durable = 0;
+    for (size_t n = 0; n < e->queue_room; n++) {
+        struct queue *q = e->queues[n];
+        uint64_t depth = q ? q->lists[STATE_READY].count + q->lists[STATE_SCHEDULED].count : 0;
+        if (q)
+            q->deep = q->policy.warn_depth && depth >= q->policy.warn_depth;
+    }
+}
+
+/* --- names of queues that are gone --- */
+
+void events_keep_name(struct engine *e, struct queue *q)
+{
+    struct ghost *g = &e->ghosts[e->ghost_next++ % GHOSTS];
+    mem_free(g->name);
+    *g = (struct ghost){.queue = q->number, .name = q->name, .len = q->name_len};
+    q->name = NULL;
+}
+
+void events_free(struct engine *e)
+{
+    for (size_t i = 0; i < GHOSTS; i++)
+        mem_free(e->ghosts[i].name);
+    mem_free(e->events);
+}
+
+static struct span name_of(const struct engine *e, uint32_t queue)
+{
+    if (queue < e->queue_room && e->queues[queue])
+        return engine_queue_name(e, queue);
+    for (size_t i = 0; queue && i < GHOSTS; i++)
+        if (e->ghosts[i].queue == queue)
+            return span_of(e->ghosts[i].name, e->ghosts[i].len);
+    return (struct span){NULL, 0};
+}
+
+/* --- telling --- */
+
+void engine_events_durable(struct engine *e, uint64_t position)
+{
+    uint64_t first = oldest(e);
+    while (e->event_durable < e->event_last) {
+        uint64_t next = e->event_durable + 1 > first ? e->event_durable + 1 : first;
+        if (slot(e, next)->position > position)
+            return;
+        e->event_durable = next;
+    }
+}
+
+uint64_t engine_events_last(const struct engine *e)
+{
+    return id_of(e, e->event_durable);
+}
+
+static void tell(const struct engine *e, uint64_t number, struct backend_event *ret)
+{
+    const struct event *v = slot(e, number);
+    *ret = (struct backend_event){
+        .id = id_of(e, number),
+        .kind = v->kind,
+        .at = {v->at_ms},
+        .seq = v->id_hi ? v->subject : 0,
+        .id_hi = v->id_hi,
+        .queue = name_of(e, v->queue),
+        .state = v->state,
+        .reason = v->reason,
+        .attempts = v->attempts,
+        .has_extra = v->has_extra,
+        .count = v->id_hi ? 0 : v->subject,
+    };
+}
+
+size_t engine_events(const struct engine *e, uint64_t after, struct backend_event *out, size_t max,
+                     uint64_t *ret_oldest)
+{
+    uint64_t number = oldest(e);
+    size_t n = 0;
+    *ret_oldest = id_of(e, number);
+    if (after >= *ret_oldest)
+        number = after - id_of(e, 0) + 1;
+    for (; n < max && number <= e->event_durable; number++)
+        tell(e, number, &out[n++]);
+    return n;
+}
