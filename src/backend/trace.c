@@ -65,6 +65,7 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_GET] = "get",
     [OP_PEEK] = "peek",
     [OP_LIST] = "list",
+    [OP_EXCEPTIONS] = "exceptions",
     [OP_TICK] = "tick",
 };
 
@@ -259,6 +260,10 @@ static void put_op(struct line *l, const struct op *op)
         put_queue(l, op->list.queue);
         put(l, " after=%" PRIu64 " limit=%u", op->list.after, op->list.limit);
         break;
+    case OP_EXCEPTIONS:
+        put_queue(l, op->exceptions.queue);
+        put(l, " limit=%u", op->exceptions.limit);
+        break;
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
@@ -306,6 +311,7 @@ static void put_reply(struct line *l, const struct reply *r)
             put_token(l, r->jobs[0].token);
     }
     put_number(l, "queues", r->queue_count);
+    put_number(l, "attempts", r->attempt_count);
     put_number(l, "cursor", r->cursor);
 }
 

@@ -27,6 +27,7 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_GET] = "get",
     [OP_PEEK] = "peek",
     [OP_LIST] = "list",
+    [OP_EXCEPTIONS] = "exceptions",
     [OP_TICK] = "tick",
 };
 
@@ -204,6 +205,7 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_RELEASE_CLAIM:
     case OP_QUEUE_LIST:
     case OP_LIST:
+    case OP_EXCEPTIONS:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
@@ -282,6 +284,7 @@ static uint64_t subject_of(const struct op *op)
     case OP_BULK:
     case OP_PEEK:
     case OP_LIST:
+    case OP_EXCEPTIONS:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
