@@ -3,8 +3,10 @@
  * applier and SQLite, with the raw fdatasync rate of the same directory beside it; and how long a
  * store with a million pending jobs takes to open.
  *
- *   bench_store [--dir DIR] [--runs N] [--seconds N] [--batch N] [--load N]
+ *   bench_store [--dir DIR] [--runs N] [--seconds N] [--batch N] [--load N] [--keys N] [--fails N]
  *
+ * --keys 1 gives every job a unique key of its own, --keys 3 a group and a correlation id as well;
+ * --fails N lets one attempt in N fail, to be tried again at once.
  * Two batches are under way at a time: while one is committed the next is made. A batch is a third
  * enqueues, a third claims, a third acks of what the batch before claimed. */
 #include <fcntl.h>
@@ -26,9 +28,12 @@ struct held {
     struct job_token token;
 };
 
+#define KEY_BYTES 24
+
 struct lane {
     struct rig *rig;
     struct op ops[BATCH_MAX];
+    char texts[BATCH_MAX][3][KEY_BYTES]; /* unique key, group, correlation id of each */
     size_t open;
 };
 
@@ -39,10 +44,11 @@ struct rig {
     struct held held[BATCH_MAX * 4];
     size_t held_count;
     size_t batch;
-    uint64_t acked, enqueued;
+    uint64_t acked, ended, named;
+    unsigned keys, fails;
     bool stop;
     char payload[200];
-    struct span queue;
+    struct span queue, worker;
 };
 
 static void rig_open(struct rig *r, const char *dir)
@@ -57,6 +63,7 @@ static void rig_open(struct rig *r, const char *dir)
         fprintf(stderr, "%s\n", note.text);
     bench_must(err == 0, "open the store");
     r->queue = SPAN_LITERAL("bench");
+    r->worker = SPAN_LITERAL("worker-1");
     memset(r->payload, 'x', sizeof(r->payload));
 }
 
@@ -72,12 +79,42 @@ static void rig_close(struct rig *r)
     bench_must(uv_loop_close(&r->loop) == 0, "close the loop");
 }
 
-static void fill_enqueue(const struct rig *r, struct op *op)
+/* Keys as clients have them: next to each other in time, far apart in any order of keys. */
+static void fill_keys(struct lane *lane, size_t index, struct job_extra *extra)
 {
+    static const uint64_t spread = UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t name = ++lane->rig->named;
+    struct span *keys[3] = {&extra->unique, &extra->group, &extra->correlation};
+    uint64_t values[3] = {name * spread, name % 1000 * spread, (name + 1) * spread};
+    for (unsigned i = 0; i < lane->rig->keys; i++) {
+        char *text = lane->texts[index][i];
+        snprintf(text, KEY_BYTES, "key-%016llx", (unsigned long long)values[i]);
+        *keys[i] = span_text(text);
+    }
+}
+
+static void fill_enqueue(struct lane *lane, size_t index)
+{
+    struct rig *r = lane->rig;
+    struct op *op = &lane->ops[index];
     *op = (struct op){.kind = OP_ENQUEUE};
     op->enqueue.queue = r->queue;
     op->enqueue.payload_kind = PAYLOAD_BYTES;
     op->enqueue.payload = span_of(r->payload, sizeof(r->payload));
+    if (r->keys > 0)
+        fill_keys(lane, index, &op->enqueue.extra);
+}
+
+/* An ack, or a fail that lets it run again at once. */
+static void fill_end(struct rig *r, struct op *op, struct held h)
+{
+    bool fails = r->fails && ++r->ended % r->fails == 0;
+    *op = (struct op){.kind = fails ? OP_FAIL : OP_ACK};
+    op->lease.job.seq = h.seq;
+    op->lease.token = h.token;
+    op->lease.has_delay = fails;
+    op->lease.error =
+        fails ? SPAN_LITERAL("connection refused by the other side") : (struct span){0};
 }
 
 static void lane_submit(struct lane *lane);
@@ -99,19 +136,17 @@ static void lane_submit(struct lane *lane)
     struct rig *r = lane->rig;
     size_t n = 0, third = r->batch / 3;
     for (; n < third; n++)
-        fill_enqueue(r, &lane->ops[n]);
+        fill_enqueue(lane, n);
     for (size_t i = 0; i < third; i++, n++) {
         lane->ops[n] = (struct op){.kind = OP_CLAIM};
         lane->ops[n].claim.queues = &r->queue;
         lane->ops[n].claim.queue_count = 1;
         lane->ops[n].claim.count = 1;
         lane->ops[n].claim.want_body = true;
+        lane->ops[n].claim.worker = r->worker;
     }
     while (n < r->batch && r->held_count > 0) {
-        struct held h = r->held[--r->held_count];
-        lane->ops[n] = (struct op){.kind = OP_ACK};
-        lane->ops[n].lease.job.seq = h.seq;
-        lane->ops[n].lease.token = h.token;
+        fill_end(r, &lane->ops[n], r->held[--r->held_count]);
         n++;
     }
     lane->open = n;
@@ -143,12 +178,20 @@ struct result {
     double cycles, syncs, ops_per_commit;
 };
 
-static struct result run_cycles(const char *dir, size_t batch, double seconds)
+struct setting {
+    size_t batch;
+    double seconds;
+    unsigned keys, fails;
+};
+
+static struct result run_cycles(const char *dir, const struct setting *s)
 {
     struct rig *r = calloc(1, sizeof(*r));
     bench_must(r != NULL, "get memory");
     struct result result = {.syncs = raw_syncs(dir)};
-    r->batch = batch;
+    r->batch = s->batch;
+    r->keys = s->keys;
+    r->fails = s->fails;
     rig_open(r, dir);
     for (size_t i = 0; i < UNDER_WAY; i++) {
         r->lanes[i].rig = r;
@@ -160,7 +203,7 @@ static struct result run_cycles(const char *dir, size_t batch, double seconds)
     struct backend_figures before, after;
     backend_figures(r->backend, &before);
     uint64_t acked = r->acked, began = clock_ns();
-    while ((double)(clock_ns() - began) < seconds * 1e9)
+    while ((double)(clock_ns() - began) < s->seconds * 1e9)
         uv_run(&r->loop, UV_RUN_ONCE);
     double took = (double)(clock_ns() - began) / 1e9;
     backend_figures(r->backend, &after);
@@ -184,7 +227,7 @@ static double run_load(const char *dir, uint64_t jobs)
     lane->rig = r;
     for (uint64_t done = 0; done < jobs; done += 1000) {
         for (size_t i = 0; i < 1000; i++)
-            fill_enqueue(r, &lane->ops[i]);
+            fill_enqueue(lane, i);
         lane->open = 1000;
         bench_must(backend_submit(r->backend, lane->ops, 1000, on_reply, lane) == 0, "submit");
         while (lane->open)
@@ -224,18 +267,23 @@ int main(int argc, char **argv)
 {
     const char *base = bench_option_text(argc, argv, "--dir", ".");
     int runs = (int)bench_option(argc, argv, "--runs", 5);
-    double seconds = (double)bench_option(argc, argv, "--seconds", 3);
-    size_t batch = (size_t)bench_option(argc, argv, "--batch", 256);
+    struct setting setting = {
+        .seconds = (double)bench_option(argc, argv, "--seconds", 3),
+        .batch = (size_t)bench_option(argc, argv, "--batch", 256),
+        .keys = (unsigned)bench_option(argc, argv, "--keys", 0),
+        .fails = (unsigned)bench_option(argc, argv, "--fails", 0),
+    };
     uint64_t load = (uint64_t)bench_option(argc, argv, "--load", 1000000);
     double cycles[64], syncs[64], ops[64];
     char dir[600];
     runs = runs > 64 ? 64 : runs;
-    bench_must(batch >= 3 && batch <= BATCH_MAX, "use a batch of 3 to 3000");
+    bench_must(setting.batch >= 3 && setting.batch <= BATCH_MAX, "use a batch of 3 to 3000");
+    bench_must(setting.keys <= 3, "use --keys 0 to 3");
     for (int i = 0; i < runs; i++) {
         bench_progress("store", i, runs);
         fresh_dir(base, i, dir, sizeof(dir));
         bench_must(mkdir(dir, 0700) == 0, "make a directory");
-        struct result result = run_cycles(dir, batch, seconds);
+        struct result result = run_cycles(dir, &setting);
         remove_dir(dir);
         cycles[i] = result.cycles;
         syncs[i] = result.syncs;

@@ -204,6 +204,17 @@ void backend_close(struct backend *b, backend_closed_fn fn, void *ctx)
     b->ops->close(b, fn, ctx);
 }
 
+static const char *const attempt_outcomes[ATTEMPT_OUTCOME_COUNT] = {
+    [ATTEMPT_RUNNING] = "running",   [ATTEMPT_DONE] = "done",
+    [ATTEMPT_FAILED] = "failed",     [ATTEMPT_CRASHED] = "crashed",
+    [ATTEMPT_RELEASED] = "released", [ATTEMPT_CANCELLED] = "cancelled",
+};
+
+const char *attempt_outcome_name(enum attempt_outcome o)
+{
+    return (unsigned)o < ATTEMPT_OUTCOME_COUNT ? attempt_outcomes[o] : "invalid_outcome";
+}
+
 static const char *const outcomes[OUT_COUNT] = {
     [OUT_OK] = "ok",
     [OUT_DUPLICATE] = "duplicate",

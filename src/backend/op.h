@@ -44,6 +44,7 @@ enum op_kind {
     OP_LIST,
     OP_WORKERS,      /* who holds leases */
     OP_ACCEPT_CLOCK, /* the operator has looked at the wall clock: jobs may expire again */
+    OP_EXCEPTIONS,   /* attempts that went wrong, newest first */
     OP_TICK,         /* internal: expire, promote, prune, a slice of bulk work */
     OP_KIND_COUNT
 };
@@ -109,6 +110,9 @@ struct op_job {
     struct job_ref job;
     int64_t delay_ms; /* requeue: not before now + delay */
     bool want_body;   /* get */
+    /* get: the history, oldest first, as the store has it when it is read, which may be a moment
+     * after the rest of the view */
+    bool want_attempts;
 };
 
 struct op_patch {
@@ -155,10 +159,18 @@ struct op_peek {
 struct op_list {
     struct job_filter filter; /* by filter.queue unless queue is set */
     struct span queue;
-    uint64_t after; /* cursor: sequences after this one (before it, when newest_first); 0 = start */
+    /* Cursor: sequences after this one (before it, when newest_first); 0 = start. A page may be
+     * short, or empty, and yet have a cursor: where little is found, a step of work is a page. */
+    uint64_t after;
     uint32_t limit; /* at most LIMIT_BATCH */
     bool newest_first;
     bool want_body;
+};
+
+/* Of a queue whose failures lie far behind those of others the oldest may be left out. */
+struct op_exceptions {
+    struct span queue; /* empty = all */
+    uint32_t limit;    /* at most LIMIT_EXCEPTIONS; 0 = as many */
 };
 
 struct op {
@@ -175,6 +187,7 @@ struct op {
         struct op_bulk bulk;
         struct op_peek peek;
         struct op_list list;
+        struct op_exceptions exceptions;
     };
 };
 
@@ -203,6 +216,30 @@ enum outcome {
 };
 const char *outcome_name(enum outcome o); /* "ok", "duplicate", … */
 
+/* How an attempt ended. Numbers are on disk: never renumber. */
+enum attempt_outcome {
+    ATTEMPT_RUNNING,
+    ATTEMPT_DONE,
+    ATTEMPT_FAILED,
+    ATTEMPT_CRASHED, /* lease ran out or connection lost */
+    ATTEMPT_RELEASED,
+    ATTEMPT_CANCELLED,
+    ATTEMPT_OUTCOME_COUNT
+};
+const char *attempt_outcome_name(enum attempt_outcome o); /* "running", "done", … */
+
+/* One attempt at a job: from a claim to what ended the lease. A job keeps its newest
+ * LIMIT_ATTEMPTS_KEPT; a requeue keeps them and lets the numbers begin anew. */
+struct attempt_view {
+    uint64_t seq, id_hi;
+    struct span queue;
+    uint32_t number;    /* as the worker saw it: failures + crashes + 1; a release lets it repeat */
+    struct span worker; /* empty = no name */
+    struct wall_time started_at, ended_at; /* ended_at 0 = still running */
+    uint8_t outcome, error_kind;           /* enum attempt_outcome, enum error_kind */
+    struct span error;                     /* failed, crashed: may be empty */
+};
+
 /* A job as it is shown. */
 struct job_view {
     struct job job;
@@ -213,6 +250,11 @@ struct job_view {
     struct span worker;     /* running */
     int64_t waited_ms;      /* claim: how long it had been ready */
     struct wall_time expires_at;
+    /* Of the newest attempt; 0 = never claimed, or not known: it is known while running, from lists
+     * and with want_body or want_attempts. */
+    struct wall_time started_at;
+    const struct attempt_view *attempts; /* get with want_attempts: oldest first */
+    uint32_t attempt_count;
     /* only with want_body */
     bool has_body;
     struct job_extra extra;
@@ -269,6 +311,8 @@ struct reply {
     struct span queue;
     const struct worker_view *workers; /* workers: at most WORKERS_MAX, those longest at it first */
     uint32_t worker_count;
+    const struct attempt_view *attempts; /* exceptions */
+    uint32_t attempt_count;
     uint64_t cursor;  /* list: pass as `after` for the next page; 0 = that was all */
     uint64_t as_of;   /* list: position of the store it was read from */
     const char *note; /* OUT_INVALID, OUT_UNAVAILABLE: a sentence; else NULL */

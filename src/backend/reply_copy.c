@@ -45,6 +45,21 @@ static void place_extra(struct block *b, const struct job_extra *from, struct jo
         *to = x;
 }
 
+static const struct attempt_view *place_attempts(struct block *b, const struct attempt_view *from,
+                                                 uint32_t count)
+{
+    struct attempt_view *to = place(b, from, count * sizeof *from, alignof(struct attempt_view));
+    for (uint32_t i = 0; i < count; i++) {
+        struct attempt_view v = from[i];
+        v.queue = place_span(b, from[i].queue);
+        v.worker = place_span(b, from[i].worker);
+        v.error = place_span(b, from[i].error);
+        if (to)
+            to[i] = v;
+    }
+    return count > 0 ? to : NULL;
+}
+
 static void place_job(struct block *b, const struct job_view *from, struct job_view *to)
 {
     struct job_view v = *from;
@@ -54,6 +69,7 @@ static void place_job(struct block *b, const struct job_view *from, struct job_v
     v.result = place_span(b, from->result);
     v.error = place_span(b, from->error);
     place_extra(b, &from->extra, &v.extra);
+    v.attempts = place_attempts(b, from->attempts, from->attempt_count);
     if (to)
         *to = v;
 }
@@ -96,6 +112,7 @@ static struct reply *place_reply(struct block *b, const struct reply *from)
         place_queue(b, &from->queues[i], queues ? &queues[i] : NULL);
     struct worker_view *workers = place_workers(b, from);
     struct span queue = place_span(b, from->queue), worker = place_span(b, from->worker);
+    const struct attempt_view *attempts = place_attempts(b, from->attempts, from->attempt_count);
     char *note = from->note ? place(b, from->note, strlen(from->note) + 1, 1) : NULL;
     if (to) {
         to->jobs = from->job_count > 0 ? jobs : NULL;
@@ -103,6 +120,7 @@ static struct reply *place_reply(struct block *b, const struct reply *from)
         to->workers = workers;
         to->queue = queue;
         to->worker = worker;
+        to->attempts = attempts;
         to->note = note;
     }
     return to;

@@ -67,6 +67,7 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_LIST] = "list",
     [OP_WORKERS] = "workers",
     [OP_ACCEPT_CLOCK] = "accept_clock",
+    [OP_EXCEPTIONS] = "exceptions",
     [OP_TICK] = "tick",
 };
 
@@ -261,6 +262,10 @@ static void put_op(struct line *l, const struct op *op)
         put_queue(l, op->list.queue);
         put(l, " after=%" PRIu64 " limit=%u", op->list.after, op->list.limit);
         break;
+    case OP_EXCEPTIONS:
+        put_queue(l, op->exceptions.queue);
+        put(l, " limit=%u", op->exceptions.limit);
+        break;
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:
     case OP_TICK:
@@ -311,6 +316,7 @@ static void put_reply(struct line *l, const struct reply *r)
     }
     put_number(l, "queues", r->queue_count);
     put_number(l, "workers", r->worker_count);
+    put_number(l, "attempts", r->attempt_count);
     put_number(l, "cursor", r->cursor);
 }
 

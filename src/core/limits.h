@@ -19,6 +19,8 @@
 #define LIMIT_BACKOFF_STEPS 32
 #define LIMIT_BACKOFF_MS (30u * 24 * 3600 * 1000)
 #define LIMIT_ATTEMPTS 60000
+#define LIMIT_ATTEMPTS_KEPT 20 /* newest attempts whose history a job keeps */
+#define LIMIT_EXCEPTIONS 1000  /* in one answer */
 #define LIMIT_LEASE_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS_MIN 100u
 #define LIMIT_SLICE 1000 /* records one bulk step may write */

@@ -29,6 +29,7 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_LIST] = "list",
     [OP_WORKERS] = "workers",
     [OP_ACCEPT_CLOCK] = "accept_clock",
+    [OP_EXCEPTIONS] = "exceptions",
     [OP_TICK] = "tick",
 };
 
@@ -208,6 +209,7 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_LIST:
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:
+    case OP_EXCEPTIONS:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
@@ -288,6 +290,7 @@ static uint64_t subject_of(const struct op *op)
     case OP_LIST:
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:
+    case OP_EXCEPTIONS:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;

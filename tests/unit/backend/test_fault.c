@@ -138,11 +138,12 @@ static void test_a_query_is_never_unknown(void **state)
     (void)state;
     open_fault(&(struct fault_config){
         .seed = 1, .unknown_done_percent = 100, .unknown_undone_percent = 100});
-    static const enum op_kind queries[] = {OP_GET, OP_PEEK, OP_LIST, OP_QUEUE_GET, OP_QUEUE_LIST};
-    for (size_t i = 0; i < 5; i++)
+    static const enum op_kind queries[] = {OP_GET,       OP_PEEK,       OP_LIST,
+                                           OP_QUEUE_GET, OP_QUEUE_LIST, OP_EXCEPTIONS};
+    for (size_t i = 0; i < 6; i++)
         submit_some(1, 1, (struct op){.kind = queries[i]});
     rig_drain(&rig);
-    for (size_t i = 0; i < 5; i++)
+    for (size_t i = 0; i < 6; i++)
         assert_int_equal(rig.outcomes[i], OUT_OK);
     end();
 }
