@@ -97,7 +97,7 @@ void told_cb(void *ctx, const struct reply *reply)
         memcpy(t->by_state, reply->queues[0].counts.by_state, sizeof(t->by_state));
 }
 
-struct told rig_op(struct broker_rig *r, const struct op *op)
+struct told do_op(struct broker_rig *r, const struct op *op)
 {
     struct told t = {0};
     assert_int_equal(broker_submit(r->broker, op, 1, told_cb, &t), 0);
@@ -106,7 +106,7 @@ struct told rig_op(struct broker_rig *r, const struct op *op)
     return t;
 }
 
-struct op rig_enqueue_op(const char *queue, const char *payload)
+struct op do_enqueue_op(const char *queue, const char *payload)
 {
     return (struct op){.kind = OP_ENQUEUE,
                        .enqueue = {.queue = span_text(queue),
@@ -114,28 +114,28 @@ struct op rig_enqueue_op(const char *queue, const char *payload)
                                    .payload = span_text(payload)}};
 }
 
-struct told rig_enqueue(struct broker_rig *r, const char *queue, const char *payload)
+struct told do_enqueue(struct broker_rig *r, const char *queue, const char *payload)
 {
-    struct op op = rig_enqueue_op(queue, payload);
-    struct told t = rig_op(r, &op);
+    struct op op = do_enqueue_op(queue, payload);
+    struct told t = do_op(r, &op);
     assert_int_equal(t.outcome, OUT_OK);
     return t;
 }
 
-struct told rig_ack(struct broker_rig *r, struct broker_held held)
+struct told do_ack(struct broker_rig *r, struct broker_held held)
 {
     struct op op = {.kind = OP_ACK, .lease = {.job = {.seq = held.seq}, .token = held.token}};
-    return rig_op(r, &op);
+    return do_op(r, &op);
 }
 
-struct told rig_get(struct broker_rig *r, uint64_t seq)
+struct told do_get(struct broker_rig *r, uint64_t seq)
 {
     struct op op = {.kind = OP_GET, .job = {.job = {.seq = seq}}};
-    return rig_op(r, &op);
+    return do_op(r, &op);
 }
 
-struct broker_claim *rig_claim_wait(struct broker_rig *r, const char *queue, uint32_t wait_ms,
-                                    struct told *told)
+struct broker_claim *do_claim_wait(struct broker_rig *r, const char *queue, uint32_t wait_ms,
+                                   struct told *told)
 {
     struct span name = span_text(queue);
     struct op_claim want = {.queues = &name, .queue_count = 1, .count = 1, .lease_ms = 30000};
@@ -145,10 +145,10 @@ struct broker_claim *rig_claim_wait(struct broker_rig *r, const char *queue, uin
     return c;
 }
 
-struct told rig_claim_now(struct broker_rig *r, const char *queue)
+struct told do_claim_now(struct broker_rig *r, const char *queue)
 {
     struct told t = {0};
-    rig_claim_wait(r, queue, 0, &t);
+    do_claim_wait(r, queue, 0, &t);
     broker_rig_until(r, &t.yes);
     return t;
 }

@@ -39,12 +39,12 @@ struct told {
 void told_cb(void *ctx, const struct reply *reply);
 
 /* Each submits one op and turns the loop until it is answered. */
-struct told rig_enqueue(struct broker_rig *r, const char *queue, const char *payload);
-struct told rig_op(struct broker_rig *r, const struct op *op);
-struct told rig_ack(struct broker_rig *r, struct broker_held held);
-struct told rig_get(struct broker_rig *r, uint64_t seq);
-struct told rig_claim_now(struct broker_rig *r, const char *queue);
+struct told do_enqueue(struct broker_rig *r, const char *queue, const char *payload);
+struct told do_op(struct broker_rig *r, const struct op *op);
+struct told do_ack(struct broker_rig *r, struct broker_held held);
+struct told do_get(struct broker_rig *r, uint64_t seq);
+struct told do_claim_now(struct broker_rig *r, const char *queue);
 /* Begins a claim of one queue; the caller turns the loop. */
-struct broker_claim *rig_claim_wait(struct broker_rig *r, const char *queue, uint32_t wait_ms,
-                                    struct told *told);
-struct op rig_enqueue_op(const char *queue, const char *payload);
+struct broker_claim *do_claim_wait(struct broker_rig *r, const char *queue, uint32_t wait_ms,
+                                   struct told *told);
+struct op do_enqueue_op(const char *queue, const char *payload);

@@ -75,9 +75,9 @@ static void setup(struct broker_rig *r)
 
 static void one_life(struct broker_rig *r, const char *queue)
 {
-    rig_enqueue(r, queue, "1");
-    struct told t = rig_claim_now(r, queue);
-    assert_int_equal(rig_ack(r, t.held[0]).outcome, OUT_OK);
+    do_enqueue(r, queue, "1");
+    struct told t = do_claim_now(r, queue);
+    assert_int_equal(do_ack(r, t.held[0]).outcome, OUT_OK);
 }
 
 static void test_a_life_is_heard(void **state)
@@ -142,7 +142,7 @@ static void test_a_gap_is_told(void **state)
     broker_listener_close(l);
     struct op ops[100];
     for (int i = 0; i < 100; i++)
-        ops[i] = rig_enqueue_op("q", "1");
+        ops[i] = do_enqueue_op("q", "1");
     for (int i = 0; i < 200; i++) { /* more than are kept */
         struct told t = {0};
         assert_int_equal(broker_submit(r.broker, ops, 100, told_cb, &t), 0);
@@ -186,10 +186,10 @@ static void test_correlation(void **state)
     struct broker_rig r;
     setup(&r);
     struct broker_listener *l = listen_to(&r, &h1, NULL, UINT64_C(1) << EVENT_CLAIMED, NULL);
-    struct op op = rig_enqueue_op("q", "1");
+    struct op op = do_enqueue_op("q", "1");
     op.enqueue.extra.correlation = SPAN_LITERAL("order-66");
-    rig_op(&r, &op);
-    rig_claim_now(&r, "q");
+    do_op(&r, &op);
+    do_claim_now(&r, "q");
     broker_rig_turns(&r, 20);
     assert_int_equal(h1.count, 1);
     assert_string_equal(h1.correlation, "order-66");
@@ -203,9 +203,9 @@ static void test_closing_with_texts_under_way(void **state)
     struct broker_rig r;
     setup(&r);
     struct broker_listener *l = listen_to(&r, &h1, NULL, 0, NULL);
-    struct op op = rig_enqueue_op("q", "1");
+    struct op op = do_enqueue_op("q", "1");
     op.enqueue.extra.correlation = SPAN_LITERAL("x");
-    rig_op(&r, &op);
+    do_op(&r, &op);
     broker_listener_close(l);
     broker_rig_turns(&r, 10);
     struct broker_listener *other = listen_to(&r, &h2, NULL, 0, NULL);
@@ -251,15 +251,15 @@ static void test_workers_and_figures(void **state)
     (void)state;
     struct broker_rig r;
     setup(&r);
-    rig_enqueue(&r, "q", "1");
-    rig_enqueue(&r, "q", "2");
+    do_enqueue(&r, "q", "1");
+    do_enqueue(&r, "q", "2");
     broker_rig_advance(&r, 500);
     claim_as(&r, "ann");
     broker_rig_advance(&r, 61000);
     struct told t = claim_as(&r, "bob");
     assert_int_equal(t.waited_ms, 61500);
     broker_rig_advance(&r, 250);
-    struct told acked = rig_ack(&r, t.held[0]);
+    struct told acked = do_ack(&r, t.held[0]);
     assert_int_equal(acked.ran_ms, 250);
     bool told = false;
     assert_int_equal(broker_workers(r.broker, workers_cb, &told), 0);

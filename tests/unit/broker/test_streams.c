@@ -55,17 +55,17 @@ static void test_prefetch_and_ack(void **state)
     struct broker_rig r;
     broker_rig_init(&r, "memory:");
     for (int i = 0; i < 5; i++)
-        rig_enqueue(&r, "q", "1");
+        do_enqueue(&r, "q", "1");
     struct taker t = {0};
     struct broker_stream *s = open_stream(&r, &t, 2);
     broker_rig_turns(&r, 30);
     assert_int_equal(t.count, 2);
     for (unsigned i = 0; i < 5; i++) {
-        assert_int_equal(rig_ack(&r, t.held[i]).outcome, OUT_OK);
+        assert_int_equal(do_ack(&r, t.held[i]).outcome, OUT_OK);
         broker_rig_turns(&r, 20);
         assert_int_equal(t.count, i + 3 > 5 ? 5 : i + 3);
     }
-    rig_enqueue(&r, "q", "later");
+    do_enqueue(&r, "q", "later");
     broker_rig_turns(&r, 20);
     assert_int_equal(t.count, 6);
     broker_stream_close(s, false);
@@ -77,14 +77,14 @@ static void test_a_lost_connection_counts_as_a_crash(void **state)
     (void)state;
     struct broker_rig r;
     broker_rig_init(&r, "memory:");
-    struct told job = rig_enqueue(&r, "q", "1");
+    struct told job = do_enqueue(&r, "q", "1");
     struct taker t = {0};
     struct broker_stream *s = open_stream(&r, &t, 10);
     broker_rig_turns(&r, 20);
     assert_int_equal(t.count, 1);
     broker_stream_close(s, true);
     broker_rig_turns(&r, 20);
-    struct told seen = rig_get(&r, job.seq);
+    struct told seen = do_get(&r, job.seq);
     assert_int_equal(seen.job.state, STATE_READY);
     assert_int_equal(seen.job.crashes, 1);
     broker_rig_done(&r);
@@ -95,7 +95,7 @@ static void test_a_lease_that_ran_out_frees_its_place(void **state)
     (void)state;
     struct broker_rig r;
     broker_rig_init(&r, "memory:");
-    struct told job = rig_enqueue(&r, "q", "1");
+    struct told job = do_enqueue(&r, "q", "1");
     struct taker t = {0};
     struct broker_stream *s = open_stream(&r, &t, 1);
     broker_rig_turns(&r, 20);
@@ -105,9 +105,9 @@ static void test_a_lease_that_ran_out_frees_its_place(void **state)
     /* It is the only job and the only consumer: handed out again, under a newer token. */
     assert_int_equal(t.count, 2);
     assert_int_equal(t.held[1].seq, job.seq);
-    assert_int_equal(rig_ack(&r, t.held[0]).outcome, OUT_LEASE_LOST);
-    assert_int_equal(rig_ack(&r, t.held[1]).outcome, OUT_OK);
-    rig_enqueue(&r, "q", "2");
+    assert_int_equal(do_ack(&r, t.held[0]).outcome, OUT_LEASE_LOST);
+    assert_int_equal(do_ack(&r, t.held[1]).outcome, OUT_OK);
+    do_enqueue(&r, "q", "2");
     broker_rig_turns(&r, 20);
     assert_int_equal(t.count, 3);
     broker_stream_close(s, false);
@@ -121,10 +121,10 @@ static void test_a_full_client_gets_nothing(void **state)
     broker_rig_init(&r, "memory:");
     struct taker t = {.full = true};
     struct broker_stream *s = open_stream(&r, &t, 4);
-    struct told job = rig_enqueue(&r, "q", "1");
+    struct told job = do_enqueue(&r, "q", "1");
     broker_rig_turns(&r, 50);
     assert_int_equal(t.refused, 1);
-    struct told seen = rig_get(&r, job.seq);
+    struct told seen = do_get(&r, job.seq);
     assert_int_equal(seen.job.state, STATE_READY);
     assert_int_equal(seen.job.crashes + seen.job.failures, 0);
     t.full = false;
@@ -140,7 +140,7 @@ static void test_drain_ends_streams_uncounted(void **state)
     (void)state;
     struct broker_rig r;
     broker_rig_init(&r, "memory:");
-    struct told job = rig_enqueue(&r, "q", "1");
+    struct told job = do_enqueue(&r, "q", "1");
     struct taker t = {0};
     struct broker_stream *s = open_stream(&r, &t, 4);
     broker_rig_turns(&r, 20);
@@ -148,7 +148,7 @@ static void test_drain_ends_streams_uncounted(void **state)
     assert_true(t.ended);
     broker_stream_close(s, false);
     broker_rig_turns(&r, 20);
-    struct told seen = rig_get(&r, job.seq);
+    struct told seen = do_get(&r, job.seq);
     assert_int_equal(seen.job.state, STATE_READY);
     assert_int_equal(seen.job.crashes, 0);
     broker_rig_done(&r);
@@ -159,15 +159,15 @@ static void test_deleting_the_queue_frees_the_places(void **state)
     (void)state;
     struct broker_rig r;
     broker_rig_init(&r, "memory:");
-    rig_enqueue(&r, "q", "1");
+    do_enqueue(&r, "q", "1");
     struct taker t = {0};
     struct broker_stream *s = open_stream(&r, &t, 1);
     broker_rig_turns(&r, 20);
     assert_int_equal(t.count, 1);
     struct op op = {.kind = OP_QUEUE_DELETE, .queue = {.name = SPAN_LITERAL("q")}};
-    assert_int_equal(rig_op(&r, &op).outcome, OUT_OK);
+    assert_int_equal(do_op(&r, &op).outcome, OUT_OK);
     broker_rig_turns(&r, 20);
-    rig_enqueue(&r, "q", "2");
+    do_enqueue(&r, "q", "2");
     broker_rig_turns(&r, 50);
     assert_int_equal(t.count, 2);
     broker_stream_close(s, false);
