@@ -127,6 +127,14 @@ static ssize_t head_end(struct span in, size_t start, size_t seen, const struct 
     return head_too_long(span_of(in.at + start, room - start), limits, fault);
 }
 
+/* The first byte that is none of these; in a complete head there is one. */
+static const char *run_end(const char *at, enum http_char what)
+{
+    while (char_is(*at, what))
+        at++;
+    return at;
+}
+
 /* ---- the request line ------------------------------------------------------------------------ */
 
 static enum http_method method_of(struct span text)
@@ -148,8 +156,7 @@ static int line_refuse(struct reader *r)
 static int method_read(struct reader *r)
 {
     const char *begin = r->at;
-    while (char_is(*r->at, CHAR_TOKEN))
-        r->at++;
+    r->at = run_end(begin, CHAR_TOKEN);
     if (*r->at != ' ')
         return line_refuse(r);
     r->head->method_text = span_of(begin, (size_t)(r->at++ - begin));
@@ -160,8 +167,7 @@ static int method_read(struct reader *r)
 static int target_read(struct reader *r, struct span *ret)
 {
     const char *begin = r->at;
-    while (char_is(*r->at, CHAR_TARGET))
-        r->at++;
+    r->at = run_end(begin, CHAR_TARGET);
     *ret = span_of(begin, (size_t)(r->at - begin));
     if (ret->len > r->limits->uri_bytes)
         return refuse(r->fault, 414, "The request target is longer than the limit.");
@@ -379,8 +385,7 @@ static int header_read(struct reader *r)
 {
     struct http_head *head = r->head;
     const char *begin = r->at;
-    while (char_is(*r->at, CHAR_TOKEN))
-        r->at++;
+    r->at = run_end(begin, CHAR_TOKEN);
     if (r->at == begin || *r->at != ':')
         return name_refuse(r, begin);
     if (head->header_count == HTTP_HEADERS_MAX)

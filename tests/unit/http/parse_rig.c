@@ -51,21 +51,20 @@ struct connection {
 static void head_try(struct connection *c, struct span text)
 {
     struct outcome *o = c->o;
-    struct http_head *head = mem_alloc(sizeof *head);
+    struct http_head head;
     char *copy = mem_copy(text.at, text.len);
-    CHECK(head && copy);
-    ssize_t len = http_head_parse(span_of(copy, text.len), c->seen, c->limits, head, &o->fault);
+    CHECK(copy);
+    ssize_t len = http_head_parse(span_of(copy, text.len), c->seen, c->limits, &head, &o->fault);
     if (len > 0) {
         CHECK((size_t)len <= text.len);
         o->head_bytes = o->bytes = (size_t)len;
-        dump_head(&o->head, span_of(copy, (size_t)len), head);
-        http_body_init(&c->body, head);
+        dump_head(&o->head, span_of(copy, (size_t)len), &head);
+        http_body_init(&c->body, &head);
     } else if (len < 0) {
         o->kind = OUTCOME_REFUSED;
     }
     c->seen = text.len;
     mem_free(copy);
-    mem_free(head);
 }
 
 static void body_feed(struct connection *c, struct span piece)
