@@ -74,7 +74,10 @@ static void gone_cb(void *ctx)
         return;
     struct http_exchange *x = p->x;
     p->x = NULL;
-    http_answer(x, 503, NULL);
+    if (p->stream)
+        http_stream_end(x);
+    else
+        http_answer(x, 503, NULL);
 }
 
 static void sent_cb(void *ctx, bool whole)
@@ -113,6 +116,7 @@ static void room_cb(void *ctx)
 static void stream_handler(void *ctx, struct http_exchange *x)
 {
     struct http_rig_parked *p = park(ctx, x);
+    p->stream = true;
     http_stream_on_room(x, room_cb, p);
     http_stream(x);
 }
@@ -189,6 +193,21 @@ void http_rig_answer(struct http_rig *r, size_t parked, const char *text)
     assert_non_null(x);
     r->parked[parked].x = NULL;
     answer_span(x, span_text(text));
+}
+
+void http_rig_stream_end(struct http_rig *r, size_t parked)
+{
+    struct http_exchange *x = r->parked[parked].x;
+    assert_non_null(x);
+    r->parked[parked].x = NULL;
+    http_stream_end(x);
+}
+
+struct http_server_figures http_rig_figures(const struct http_rig *r)
+{
+    struct http_server_figures f;
+    http_server_figures(r->server, &f);
+    return f;
 }
 
 /* ---- clients --------------------------------------------------------------------------------- */

@@ -24,6 +24,7 @@ struct http_rig_parked {
     size_t index;
     unsigned taken, gone, sent, room;
     bool whole; /* as sent said */
+    bool stream;
 };
 
 struct http_rig {
@@ -49,6 +50,8 @@ void http_rig_start(struct http_rig *r); /* listens on 127.0.0.1:0 */
 void http_rig_done(struct http_rig *r);  /* closes everything and checks that nothing is left */
 void http_rig_turn(struct http_rig *r);  /* one turn of the loop, without waiting */
 void http_rig_answer(struct http_rig *r, size_t parked, const char *text);
+void http_rig_stream_end(struct http_rig *r, size_t parked);
+struct http_server_figures http_rig_figures(const struct http_rig *r);
 
 /* Turns the loop until the condition holds. */
 #define RIG_UNTIL(rig, condition)                                                                  \
