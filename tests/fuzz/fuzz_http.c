@@ -77,12 +77,20 @@ static void bytes_hold(struct span head)
     }
 }
 
-/* Lines that another reader could take for the header, in the text itself. */
+static const char *behind_line(const char *at)
+{
+    while (*at++ != '\n')
+        ;
+    return at;
+}
+
+/* Lines behind the request line that another reader could take for the header. */
 static size_t lines_named(struct span head, const char *name)
 {
     size_t count = 0;
-    for (const char *at = head.at, *end = at + head.len; at < end;) {
-        const char *next = (const char *)memchr(at, '\n', (size_t)(end - at)) + 1;
+    const char *at = head.at + (head.at[0] == '\r' ? 2 : 0), *end = head.at + head.len;
+    for (at = behind_line(at); at < end;) {
+        const char *next = behind_line(at);
         while (*at == ' ' || *at == '\t')
             at++;
         if ((size_t)(next - at) > strlen(name) && strncasecmp(at, name, strlen(name)) == 0)
