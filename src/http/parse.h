@@ -4,10 +4,13 @@
  * however they were cut into pieces.
  *
  * Refused: Content-Length together with Transfer-Encoding, a repeated, signed, empty or otherwise
- * odd Content-Length, a Transfer-Encoding other than exactly "chunked" or in HTTP/1.0, folded
- * header lines, a bare LF or CR, white space before the colon or at the start of a line, NUL and
- * other control bytes, a missing or repeated Host, a chunk size that does not fit, a request line
- * with anything but single spaces, other versions than 1.0 and 1.1. */
+ * odd Content-Length (leading zeros, lists), a Transfer-Encoding other than exactly "chunked" (in
+ * any case) or in HTTP/1.0, folded header lines, a bare LF or CR, white space before the colon or
+ * at the start of a line, NUL and other control bytes, a repeated Host or one that is no name or
+ * address, a missing one in HTTP/1.1, a chunk size of more than 16 digits or with anything but CR
+ * LF or ';' behind it, fields in trailers that belong in the head, a request line with anything but
+ * single spaces, a target with '#', '\' or bytes outside visible ASCII. Other versions than 1.0
+ * and 1.1 are 505, CONNECT is 501, other expectations than 100-continue are 417. */
 #pragma once
 
 #include <stdbool.h>
@@ -32,7 +35,8 @@ enum http_method {
 };
 const char *http_method_name(enum http_method m);
 
-#define HTTP_HEADERS_MAX 100
+#define HTTP_HEADERS_MAX 100    /* beyond it 431 */
+#define HTTP_CHUNK_LINE_MAX 256 /* bytes of a chunk's size and extensions; beyond it 400 */
 
 struct http_limits {
     uint32_t uri_bytes;  /* request target; beyond it 414 */
@@ -45,20 +49,21 @@ struct http_header {
     struct span value; /* without surrounding white space */
 };
 
-/* A request without its body. Spans point into the text that was parsed. */
+/* A request without its body. Every span points into the text that was parsed, empty ones too. */
 struct http_head {
     enum http_method method;
     struct span method_text;
-    struct span path;      /* of an origin-form or absolute-form target, raw; "*" for OPTIONS * */
+    struct span path;      /* of an origin-form or absolute-form target, raw; "*" for OPTIONS *;
+                              never empty */
     struct span query;     /* raw, without '?' */
-    struct span authority; /* of an absolute-form target, else empty; must equal Host */
+    struct span authority; /* of an absolute-form target, else empty; the same as Host */
     uint8_t minor;         /* HTTP/1.minor */
     bool keep_alive;
-    bool expect_continue;
+    bool expect_continue; /* in HTTP/1.1, with a body to come */
     bool chunked;
     bool has_length;
-    uint64_t length;
-    struct span host;
+    uint64_t length;  /* 0 without Content-Length; below 10^18, not compared with any limit */
+    struct span host; /* in HTTP/1.0 it may be missing: then the authority, or empty */
     size_t header_count;
     struct http_header headers[HTTP_HEADERS_MAX];
 };
@@ -72,7 +77,8 @@ struct http_fault {
 /* Bytes of the head at the front of `in`, the final empty line included; 0 when more are needed; -1
  * with *fault. `seen` is how many bytes were there at the last call (0 at first): they are not
  * searched again, so that a head that comes byte by byte costs no more than one that comes whole.
- * One empty line before the request line is skipped and counted. */
+ * One empty line before the request line is skipped and counted. *ret holds something only when the
+ * result is positive. limits->body_bytes is not looked at. */
 MUST_CHECK ssize_t http_head_parse(struct span in, size_t seen, const struct http_limits *limits,
                                    struct http_head *ret, struct http_fault *fault);
 
@@ -88,11 +94,18 @@ struct http_body {
     uint64_t left;       /* of the content, or of the current chunk */
     uint64_t total;      /* decoded so far */
     uint32_t line_bytes; /* of a chunk line or of all trailers */
+    /* Of the trailer's name that is being read: its length so far, and which of the names that may
+     * not stand in trailers it can still become. */
+    uint32_t trailer_names;
+    uint8_t name_bytes;
 };
 void http_body_init(struct http_body *b, const struct http_head *head);
-/* Takes what belongs to the body off the front of *in, appends the decoded bytes to out (trailers
- * are checked and dropped). *done: the body is complete and *in stands behind it. 0; -ERR_NOMEM;
- * -ERR_SYNTAX with *fault. */
+/* Takes what belongs to the body off the front of *in (all of it unless the body ends there),
+ * appends the decoded bytes to out (trailers are checked and dropped). *done: the body is complete
+ * and *in stands behind it. 0; -ERR_NOMEM, after which the call may be repeated with what is left
+ * of *in; -ERR_SYNTAX with *fault. With an empty *in it tells at once that there is no body
+ * (*done), or that Content-Length is over the limit (413). Trailers together may have
+ * limits->head_bytes (431). */
 MUST_CHECK int http_body_feed(struct http_body *b, struct span *in,
                               const struct http_limits *limits, struct buf *out, bool *done,
                               struct http_fault *fault);

@@ -18,6 +18,7 @@ struct http_server;
 struct http_server_config {
     uv_loop_t *loop;
     const struct log *log; /* may be NULL */
+    struct clock clock;    /* for Date; deadlines follow the loop's time */
     struct http_limits limits;
     uint64_t large_body_bytes;        /* for routes with ROUTE_LARGE */
     uint32_t connections_max;         /* beyond it new ones get 503 and are closed */

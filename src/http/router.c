@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A tree with one level for each path segment. Rows of different methods may overlap (GET /a/{x}
+ * and POST /a/b), so a search looks below the fixed child and below the {name} child. */
+#include "http/router.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+
+struct route_node {
+    struct span literal;
+    struct route_node *child;   /* first of the fixed segments below */
+    struct route_node *sibling; /* next fixed segment of the same parent */
+    struct route_node *param;   /* {name} below */
+    struct route_row rows[HTTP_METHOD_COUNT];
+};
+
+void router_init(struct router *r)
+{
+    *r = (struct router){0};
+}
+
+static void node_free(struct route_node *n)
+{
+    while (n) {
+        struct route_node *next = n->sibling;
+        node_free(n->child);
+        node_free(n->param);
+        mem_free(n);
+        n = next;
+    }
+}
+
+void router_done(struct router *r)
+{
+    node_free(r->root);
+    mem_free(r->rows);
+    router_init(r);
+}
+
+/* The segment behind the '/' at the front of *path, which is moved on behind it. */
+static struct span segment_take(struct span *path)
+{
+    const char *at = path->at + 1;
+    const char *end = memchr(at, '/', path->len - 1);
+    size_t len = end ? (size_t)(end - at) : path->len - 1;
+    *path = span_of(at + len, path->len - 1 - len);
+    return span_of(at, len);
+}
+
+static bool is_param(struct span segment)
+{
+    return segment.len > 0 && segment.at[0] == '{';
+}
+
+static void pattern_check(const struct http_route *route)
+{
+    struct span path = span_text(route->pattern);
+    size_t params = 0;
+    CHECK(route->method != HTTP_HEAD && route->method < HTTP_OPTIONS && route->handler);
+    CHECK(path.len > 0 && path.at[0] == '/');
+    while (path.len > 0) {
+        struct span s = segment_take(&path);
+        params += is_param(s);
+        CHECK(!is_param(s) || (s.len > 2 && s.at[s.len - 1] == '}'));
+    }
+    CHECK(params <= HTTP_PATH_PARAMS_MAX);
+}
+
+/* Whether one path could fit both patterns. */
+static bool overlap(const char *a, const char *b)
+{
+    struct span x = span_text(a), y = span_text(b);
+    while (x.len > 0 && y.len > 0) {
+        struct span s = segment_take(&x), t = segment_take(&y);
+        bool fits = is_param(s) ? t.len > 0 : is_param(t) ? s.len > 0 : span_equal(s, t);
+        if (!fits)
+            return false;
+    }
+    return x.len == y.len;
+}
+
+static void overlap_check(const struct router *r, const struct http_route *route)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        const struct http_route *other = r->rows[i].route;
+        CHECK(other->method != route->method || !overlap(other->pattern, route->pattern));
+    }
+}
+
+static struct route_node *child_find(const struct route_node *n, struct span literal)
+{
+    struct route_node *c = n->child;
+    while (c && !span_equal(c->literal, literal))
+        c = c->sibling;
+    return c;
+}
+
+static struct route_node *child_add(struct route_node *n, struct span segment)
+{
+    struct route_node *c = is_param(segment) ? n->param : child_find(n, segment);
+    if (c)
+        return c;
+    c = mem_zalloc(sizeof *c);
+    if (!c)
+        return NULL;
+    if (is_param(segment)) {
+        n->param = c;
+    } else {
+        c->literal = segment;
+        c->sibling = n->child;
+        n->child = c;
+    }
+    return c;
+}
+
+static int room_for_one(struct router *r)
+{
+    if (!r->root)
+        r->root = mem_zalloc(sizeof *r->root);
+    if (!r->root)
+        return -ERR_NOMEM;
+    if (r->count < r->room)
+        return 0;
+    size_t room = r->room ? r->room * 2 : 64;
+    struct route_row *rows = mem_regrow(r->rows, room, sizeof *rows);
+    if (!rows)
+        return -ERR_NOMEM;
+    r->rows = rows;
+    r->room = room;
+    return 0;
+}
+
+int router_add(struct router *r, const struct http_route *route, void *ctx)
+{
+    pattern_check(route);
+    overlap_check(r, route);
+    if (room_for_one(r) != 0)
+        return -ERR_NOMEM;
+    struct route_node *n = r->root;
+    struct span path = span_text(route->pattern);
+    while (n && path.len > 0)
+        n = child_add(n, segment_take(&path));
+    if (!n)
+        return -ERR_NOMEM;
+    n->rows[route->method] = (struct route_row){route, ctx};
+    r->rows[r->count++] = n->rows[route->method];
+    return 0;
+}
+
+static unsigned allow_of(const struct http_route *route)
+{
+    unsigned bits = 1u << route->method | 1u << HTTP_OPTIONS;
+    if (route->method == HTTP_GET && !(route->flags & ROUTE_NO_STORE))
+        bits |= 1u << HTTP_HEAD;
+    return bits;
+}
+
+struct search {
+    enum http_method method; /* of the row */
+    struct span params[HTTP_PATH_PARAMS_MAX];
+    struct route_match *match;
+};
+
+static void rows_collect(const struct search *s, const struct route_node *n)
+{
+    for (size_t m = 0; m < HTTP_METHOD_COUNT; m++)
+        if (n->rows[m].route)
+            s->match->allow |= allow_of(n->rows[m].route);
+    const struct route_row *row = &n->rows[s->method];
+    if (!row->route)
+        return;
+    s->match->route = row->route;
+    s->match->ctx = row->ctx;
+    memcpy(s->match->params, s->params, sizeof s->params);
+}
+
+/* As deep as the longest pattern, however long the path is. */
+static void walk(struct search *s, const struct route_node *n, struct span path, size_t params)
+{
+    if (path.len == 0) {
+        rows_collect(s, n);
+        return;
+    }
+    struct span segment = segment_take(&path);
+    const struct route_node *c = child_find(n, segment);
+    if (c)
+        walk(s, c, path, params);
+    if (n->param && segment.len > 0) {
+        s->params[params] = segment;
+        walk(s, n->param, path, params + 1);
+    }
+}
+
+void router_find(const struct router *r, enum http_method method, struct span path,
+                 struct route_match *ret)
+{
+    *ret = (struct route_match){0};
+    if (!r->root || path.len == 0 || path.at[0] != '/')
+        return;
+    struct search s = {.method = method == HTTP_HEAD ? HTTP_GET : method, .match = ret};
+    walk(&s, r->root, path, 0);
+    if (method == HTTP_HEAD && !(ret->allow & 1u << HTTP_HEAD))
+        ret->route = NULL;
+}
+
+unsigned router_methods(const struct router *r)
+{
+    unsigned allow = 1u << HTTP_OPTIONS;
+    for (size_t i = 0; i < r->count; i++)
+        allow |= allow_of(r->rows[i].route);
+    return allow;
+}
+
+struct span router_allow_text(unsigned allow, char out[ROUTER_ALLOW_BYTES])
+{
+    size_t len = 0;
+    for (unsigned m = 0; m < HTTP_OTHER; m++) {
+        if (!(allow & 1u << m))
+            continue;
+        const char *name = http_method_name((enum http_method)m);
+        size_t bytes = strlen(name);
+        CHECK(len + bytes + 2 <= ROUTER_ALLOW_BYTES);
+        if (len > 0) {
+            memcpy(out + len, ", ", 2);
+            len += 2;
+        }
+        memcpy(out + len, name, bytes);
+        len += bytes;
+    }
+    return span_of(out, len);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams of server-sent events: an answer without a length that grows until its end. */
+#include "base/check.h"
+#include "http/server_impl.h"
+
+/* Requests that came behind this one will not be answered on this connection any more. */
+static void followers_loosen(struct connection *c, struct http_exchange *x)
+{
+    struct http_exchange *y = x->next;
+    x->next = NULL;
+    c->last = x;
+    while (y) {
+        struct http_exchange *next = y->next;
+        if (y->state == EXCHANGE_ANSWERED)
+            c->out_bytes -= exchange_waiting(y);
+        c->count--;
+        if (y == c->reading)
+            exchange_free(y);
+        else
+            exchange_loosen(y);
+        y = next;
+    }
+    c->reading = NULL;
+    c->no_more = true;
+}
+
+/* Without memory for the head the client gets the fixed refusal and its handler hears that it is
+ * gone. */
+static void stream_fail(struct http_exchange *x)
+{
+    struct connection *c = x->conn;
+    buf_done(&x->out);
+    exchange_unlink_last(c, x);
+    exchange_loosen(x);
+    intake_out_of_memory(c);
+}
+
+void http_stream(struct http_exchange *x)
+{
+    struct connection *c = x->conn;
+    CHECK(x->state == EXCHANGE_OPEN);
+    x->state = EXCHANGE_STREAM;
+    if (!c)
+        return;
+    buf_clear(&x->out);
+    x->close = true;
+    followers_loosen(c, x);
+    if (x->out_of_memory || answer_head(x, 200, "text/event-stream", false) != 0) {
+        stream_fail(x);
+        return;
+    }
+    x->status = 200;
+    x->server->figures.by_status[2]++;
+    c->out_bytes += exchange_waiting(x);
+    connection_dirty(c);
+}
+
+/* One event that is larger than the whole bound is taken when nothing else waits: it would never
+ * find room. */
+static bool room_for(const struct http_exchange *x, size_t more)
+{
+    size_t waiting = exchange_waiting(x);
+    uint64_t bound = x->server->config.write_buffer_bytes;
+    return waiting == 0 || (waiting <= bound && more <= bound - waiting);
+}
+
+bool http_stream_write(struct http_exchange *x, struct span bytes)
+{
+    struct connection *c = x->conn;
+    CHECK(x->state == EXCHANGE_STREAM);
+    if (!c || x->request.method == HTTP_HEAD)
+        return false;
+    if (!room_for(x, bytes.len) || buf_append_span(&x->out, bytes) != 0) {
+        x->room_due = true;
+        connection_dirty(c);
+        return false;
+    }
+    c->out_bytes += bytes.len;
+    connection_dirty(c);
+    return true;
+}
+
+size_t http_stream_waiting(const struct http_exchange *x)
+{
+    return x->conn ? exchange_waiting(x) : 0;
+}
+
+void http_stream_on_room(struct http_exchange *x, void (*fn)(void *ctx), void *ctx)
+{
+    x->room = fn;
+    x->room_ctx = ctx;
+}
+
+void http_stream_end(struct http_exchange *x)
+{
+    CHECK(x->state == EXCHANGE_STREAM);
+    x->state = EXCHANGE_ANSWERED;
+    if (x->conn)
+        connection_dirty(x->conn);
+    else
+        exchange_queue_loose(x);
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/http/http_rig.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* ---- handlers -------------------------------------------------------------------------------- */
+
+static void remember(struct http_rig *r, struct http_exchange *x)
+{
+    const struct http_request *q = http_request(x);
+    r->handled++;
+    assert_true(q->peer.len < sizeof r->last_peer);
+    memcpy(r->last_peer, q->peer.at, q->peer.len);
+    r->last_peer[q->peer.len] = '\0';
+    r->last_param = span_of(NULL, 0);
+    if (q->params[0].at) {
+        assert_true(q->params[0].len < sizeof r->param_text);
+        memcpy(r->param_text, q->params[0].at, q->params[0].len);
+        r->last_param = span_of(r->param_text, q->params[0].len);
+    }
+}
+
+static void answer_span(struct http_exchange *x, struct span s)
+{
+    bool whole = buf_append_span(http_answer_body(x), s) == 0;
+    http_answer(x, whole ? 200 : 503, whole ? "text/plain" : NULL);
+}
+
+static void now_handler(void *ctx, struct http_exchange *x)
+{
+    remember(ctx, x);
+    answer_span(x, SPAN_LITERAL("now"));
+}
+
+static void echo_handler(void *ctx, struct http_exchange *x)
+{
+    remember(ctx, x);
+    answer_span(x, http_request(x)->body);
+}
+
+static size_t number(struct span s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s.len; i++)
+        n = n * 10 + (size_t)(s.at[i] - '0');
+    return n;
+}
+
+static void size_handler(void *ctx, struct http_exchange *x)
+{
+    size_t n = number(http_request(x)->params[0]);
+    struct buf *b = http_answer_body(x);
+    remember(ctx, x);
+    if (buf_reserve(b, n) != 0) {
+        http_answer(x, 503, NULL);
+        return;
+    }
+    memset(b->data, 'x', n);
+    b->len = n;
+    http_answer(x, 200, "text/plain");
+}
+
+static void gone_cb(void *ctx)
+{
+    struct http_rig_parked *p = ctx;
+    p->gone++;
+    if (!p->rig->park_answers_when_gone)
+        return;
+    struct http_exchange *x = p->x;
+    p->x = NULL;
+    if (p->stream)
+        http_stream_end(x);
+    else
+        http_answer(x, 503, NULL);
+}
+
+static void sent_cb(void *ctx, bool whole)
+{
+    struct http_rig_parked *p = ctx;
+    p->sent++;
+    p->whole = whole;
+    p->rig->order[p->rig->sent_count++ % COUNT_OF(p->rig->order)] = p->index;
+}
+
+static struct http_rig_parked *park(struct http_rig *r, struct http_exchange *x)
+{
+    size_t n = number(http_request(x)->params[0]);
+    assert_true(n < RIG_PARKED);
+    struct http_rig_parked *p = &r->parked[n];
+    remember(r, x);
+    p->x = x;
+    p->rig = r;
+    p->index = n;
+    p->taken++;
+    http_watch(x, gone_cb, sent_cb, p);
+    return p;
+}
+
+static void park_handler(void *ctx, struct http_exchange *x)
+{
+    park(ctx, x);
+}
+
+static void room_cb(void *ctx)
+{
+    struct http_rig_parked *p = ctx;
+    p->room++;
+}
+
+static void stream_handler(void *ctx, struct http_exchange *x)
+{
+    struct http_rig_parked *p = park(ctx, x);
+    p->stream = true;
+    http_stream_on_room(x, room_cb, p);
+    http_stream(x);
+}
+
+static const struct http_route routes[] = {
+    {HTTP_GET, "/now", now_handler, SCOPE_OPEN, 0, ""},
+    {HTTP_POST, "/echo", echo_handler, SCOPE_OPEN, 0, ""},
+    {HTTP_PUT, "/large", echo_handler, SCOPE_OPEN, ROUTE_LARGE, ""},
+    {HTTP_GET, "/claim", now_handler, SCOPE_OPEN, ROUTE_NO_STORE, ""},
+    {HTTP_GET, "/park/{n}", park_handler, SCOPE_OPEN, 0, ""},
+    {HTTP_POST, "/park/{n}", park_handler, SCOPE_OPEN, 0, ""},
+    {HTTP_GET, "/size/{n}", size_handler, SCOPE_OPEN, 0, ""},
+    {HTTP_GET, "/stream/{n}", stream_handler, SCOPE_OPEN, 0, ""},
+    {HTTP_GET, "/name/{name}", now_handler, SCOPE_OPEN, 0, ""},
+};
+
+/* ---- the server ------------------------------------------------------------------------------ */
+
+static void log_cb(void *ctx, const char *line, size_t len)
+{
+    struct http_rig *r = ctx;
+    r->log_lines++;
+    len = len < sizeof r->log_text - 1 ? len : sizeof r->log_text - 1;
+    memcpy(r->log_text, line, len);
+    r->log_text[len] = '\0';
+}
+
+void http_rig_init(struct http_rig *r)
+{
+    memset(r, 0, sizeof *r);
+    assert_int_equal(uv_loop_init(&r->loop), 0);
+    r->log = (struct log){log_cb, r, clock_system(), LOG_AS_TEXT, LOG_INFO};
+    r->park_answers_when_gone = true;
+    http_server_config_default(&r->config);
+    r->config.loop = &r->loop;
+    r->config.log = &r->log;
+}
+
+void http_rig_start(struct http_rig *r)
+{
+    struct err_note note = {""};
+    assert_int_equal(http_server_new(&r->config, &r->server), 0);
+    http_server_routes(r->server, routes, COUNT_OF(routes), r);
+    if (http_server_listen(r->server, "127.0.0.1:0", &note) != 0)
+        fail_msg("%s", note.text);
+}
+
+void http_rig_turn(struct http_rig *r)
+{
+    uv_run(&r->loop, UV_RUN_NOWAIT);
+}
+
+static void closed_cb(void *ctx)
+{
+    struct http_rig *r = ctx;
+    r->closed++;
+}
+
+void http_rig_done(struct http_rig *r)
+{
+    if (r->server) {
+        http_server_close(r->server, closed_cb, r);
+        RIG_UNTIL(r, r->closed == 1);
+    }
+    assert_int_equal(uv_run(&r->loop, UV_RUN_DEFAULT), 0);
+    assert_int_equal(uv_loop_close(&r->loop), 0);
+    for (size_t i = 0; i < RIG_PARKED; i++)
+        assert_int_equal(r->parked[i].taken, r->parked[i].sent);
+}
+
+void http_rig_answer(struct http_rig *r, size_t parked, const char *text)
+{
+    struct http_exchange *x = r->parked[parked].x;
+    assert_non_null(x);
+    r->parked[parked].x = NULL;
+    answer_span(x, span_text(text));
+}
+
+void http_rig_stream_end(struct http_rig *r, size_t parked)
+{
+    struct http_exchange *x = r->parked[parked].x;
+    assert_non_null(x);
+    r->parked[parked].x = NULL;
+    http_stream_end(x);
+}
+
+struct http_server_figures http_rig_figures(const struct http_rig *r)
+{
+    struct http_server_figures f;
+    http_server_figures(r->server, &f);
+    return f;
+}
+
+/* ---- clients --------------------------------------------------------------------------------- */
+
+int http_rig_connect(const char *address)
+{
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    bool local = strncmp(address, "unix:", 5) == 0, v6 = strstr(address, "[::1]") != NULL;
+    const struct sockaddr *at = (struct sockaddr *)&in;
+    socklen_t len = sizeof in;
+    if (local) {
+        snprintf(un.sun_path, sizeof un.sun_path, "%.100s", address + 5);
+        at = (struct sockaddr *)&un;
+        len = sizeof un;
+    } else {
+        in.sin_port = in6.sin6_port = htons((uint16_t)strtoul(strrchr(address, ':') + 1, NULL, 10));
+    }
+    if (v6) {
+        at = (struct sockaddr *)&in6;
+        len = sizeof in6;
+    }
+    int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, at, len) != 0)
+        return -1;
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+void client_open_at(struct client *c, const char *address)
+{
+    *c = (struct client){.fd = http_rig_connect(address)};
+    assert_true(c->fd >= 0);
+}
+
+void client_open(struct http_rig *r, struct client *c)
+{
+    client_open_at(c, http_server_address(r->server, 0));
+}
+
+void client_close(struct client *c)
+{
+    if (c->fd >= 0)
+        close(c->fd);
+    free(c->data);
+    *c = (struct client){.fd = -1};
+}
+
+void client_reset(struct client *c)
+{
+    struct linger hard = {.l_onoff = 1};
+    assert_int_equal(setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard), 0);
+    client_close(c);
+}
+
+void client_send_bytes(struct http_rig *r, struct client *c, const char *at, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = send(c->fd, at, len, MSG_NOSIGNAL);
+        if (n < 0 && errno != EAGAIN)
+            return; /* the server has closed: the test sees it when it reads */
+        if (n > 0) {
+            at += n;
+            len -= (size_t)n;
+        }
+        http_rig_turn(r);
+    }
+}
+
+void client_send(struct http_rig *r, struct client *c, const char *text)
+{
+    client_send_bytes(r, c, text, strlen(text));
+}
+
+bool client_poll(struct client *c)
+{
+    for (;;) {
+        if (c->room - c->len < 65536) {
+            c->room = c->room * 2 + 131072;
+            c->data = realloc(c->data, c->room);
+            assert_non_null(c->data);
+            c->data[c->len] = '\0';
+        }
+        ssize_t n = c->eof || c->error ? -1 : recv(c->fd, c->data + c->len, 65535, 0);
+        if (n < 0 && !c->eof && !c->error && errno != EAGAIN)
+            c->error = errno;
+        if (n == 0)
+            c->eof = true;
+        if (n <= 0)
+            return true;
+        c->len += (size_t)n;
+        c->data[c->len] = '\0';
+    }
+}
+
+void client_until(struct http_rig *r, struct client *c, const char *needle)
+{
+    RIG_UNTIL(r, client_poll(c) && (strstr(c->data, needle) || c->eof || c->error));
+    if (!strstr(c->data, needle))
+        fail_msg("expected \"%s\", got \"%.300s\"", needle, c->data);
+}
+
+void client_until_eof(struct http_rig *r, struct client *c)
+{
+    RIG_UNTIL(r, client_poll(c) && (c->eof || c->error));
+}
+
+static void front_drop(struct client *c, size_t len)
+{
+    memmove(c->data, c->data + len, c->len - len + 1);
+    c->len -= len;
+}
+
+unsigned client_head(struct http_rig *r, struct client *c, char *head, size_t room)
+{
+    client_until(r, c, "\r\n\r\n");
+    size_t len = (size_t)(strstr(c->data, "\r\n\r\n") - c->data) + 4;
+    assert_true(len < room);
+    memcpy(head, c->data, len);
+    head[len] = '\0';
+    front_drop(c, len);
+    assert_memory_equal(head, "HTTP/1.1 ", 9);
+    return (unsigned)strtoul(head + 9, NULL, 10);
+}
+
+unsigned client_answer(struct http_rig *r, struct client *c, char *body, size_t room)
+{
+    char head[4096];
+    unsigned status = client_head(r, c, head, sizeof head);
+    const char *length = strstr(head, "Content-Length: ");
+    size_t len = length ? strtoul(length + 16, NULL, 10) : 0;
+    RIG_UNTIL(r, client_poll(c) && (c->len >= len || c->eof || c->error));
+    assert_true(c->len >= len);
+    if (body) {
+        assert_true(len < room);
+        memcpy(body, c->data, len);
+        body[len] = '\0';
+    }
+    front_drop(c, len);
+    return status;
+}
+
+void expect_status(struct http_rig *r, struct client *c, const char *request, unsigned status)
+{
+    client_send(r, c, request);
+    unsigned got = client_answer(r, c, NULL, 0);
+    if (got != status)
+        fail_msg("%u instead of %u for \"%.200s\"", got, status, request);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A real server on a loop with real sockets, and clients that never block: whoever waits turns the
+ * loop meanwhile. Every wait ends with a failure after some seconds.
+ *
+ * Routes of every rig:
+ *   GET /now            200 "now"
+ *   POST /echo          200 with the body of the request
+ *   PUT /large          the same with ROUTE_LARGE
+ *   GET /claim          200 with ROUTE_NO_STORE
+ *   GET, POST /park/{n} kept in parked[n] until the test answers
+ *   GET /size/{n}       200 with n bytes
+ *   GET /stream/{n}     http_stream, kept in parked[n] */
+#pragma once
+
+#include "unit/base/support.h"
+
+#include "http/server.h"
+
+#define RIG_PARKED 256
+
+struct http_rig_parked {
+    struct http_exchange *x; /* NULL: none, or the answer has been given */
+    struct http_rig *rig;
+    size_t index;
+    unsigned taken, gone, sent, room;
+    bool whole; /* as sent said */
+    bool stream;
+};
+
+struct http_rig {
+    uv_loop_t loop;
+    struct http_server *server;
+    struct http_server_config config; /* to be changed between http_rig_init and http_rig_start */
+    struct http_rig_parked parked[RIG_PARKED];
+    size_t order[1024]; /* indexes as their `sent` came */
+    size_t sent_count;
+    unsigned handled;
+    unsigned drained, closed;
+    bool park_answers_when_gone; /* the usual door; otherwise the test does it */
+    char last_peer[64];
+    struct span last_param;
+    char param_text[256];
+    struct log log;
+    char log_text[4096];
+    size_t log_lines;
+};
+
+void http_rig_init(struct http_rig *r);
+void http_rig_start(struct http_rig *r); /* listens on 127.0.0.1:0 */
+void http_rig_done(struct http_rig *r);  /* closes everything and checks that nothing is left */
+void http_rig_turn(struct http_rig *r);  /* one turn of the loop, without waiting */
+void http_rig_answer(struct http_rig *r, size_t parked, const char *text);
+void http_rig_stream_end(struct http_rig *r, size_t parked);
+struct http_server_figures http_rig_figures(const struct http_rig *r);
+
+/* Turns the loop until the condition holds. */
+#define RIG_UNTIL(rig, condition)                                                                  \
+    do {                                                                                           \
+        uint64_t rig_deadline = clock_ns() + UINT64_C(20000000000);                                \
+        while (!(condition)) {                                                                     \
+            if (clock_ns() > rig_deadline)                                                         \
+                fail_msg("never became true: %s", #condition);                                     \
+            http_rig_turn(rig);                                                                    \
+        }                                                                                          \
+    } while (0)
+
+struct client {
+    int fd;
+    char *data; /* what came so far, NUL-terminated */
+    size_t len, room;
+    bool eof;
+    int error;
+};
+
+int http_rig_connect(const char *address); /* a connected socket, not blocking */
+void client_open(struct http_rig *r, struct client *c);
+void client_open_at(struct client *c, const char *address);
+void client_close(struct client *c);
+void client_reset(struct client *c); /* closes with a reset */
+void client_send(struct http_rig *r, struct client *c, const char *text);
+void client_send_bytes(struct http_rig *r, struct client *c, const char *at, size_t len);
+bool client_poll(struct client *c); /* takes what is there; always true */
+void client_until(struct http_rig *r, struct client *c, const char *needle);
+void client_until_eof(struct http_rig *r, struct client *c);
+/* Takes one whole answer off the front (head and Content-Length body): its status; body copied. */
+unsigned client_answer(struct http_rig *r, struct client *c, char *body, size_t room);
+unsigned client_head(struct http_rig *r, struct client *c, char *head, size_t room); /* head only */
+
+/* Sends, and expects one answer with this status. */
+void expect_status(struct http_rig *r, struct client *c, const char *request, unsigned status);
+
+#define GET(path) "GET " path " HTTP/1.1\r\nHost: localhost\r\n\r\n"
