@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { WORD_MAX = 32 }; /* longer words are no typing slip of a command's name */
+enum { WORD_MAX = 64 }; /* longer words are no typing slip of a name */
 
 /* Levenshtein distance, one row at a time. Both lengths are at most WORD_MAX. */
 static size_t edit_distance(const char *a, size_t a_len, const char *b, size_t b_len)

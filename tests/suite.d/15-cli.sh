@@ -37,6 +37,9 @@ cli_check 'help lists commands' 0 1 '^  version +print ' help
 cli_check 'help of one command' 0 1 '^holdfast version: ' help version
 cli_check 'help of an unknown command' 2 2 "unknown command 'versoin'; did you mean 'version'" help versoin
 cli_check 'help of check names its exit status' 0 1 '^Exit status: 0 ' help check
+cli_check '--help of one command' 0 1 '^holdfast check DIR: ' check --help
+cli_check 'an option the command does not have' 2 2 "unknown option '--fix'; this command has none" check --fix DIR
+cli_check 'behind -- every word is an argument' 2 1 'no store' check -- --nonexistent
 cli_check 'check needs a directory' 2 2 '^usage: holdfast check DIR$' check
 cli_check 'check of a missing directory' 2 1 'no store' check /nonexistent/holdfast
 cli_check 'check of a directory without a store' 2 1 'no store' check tests/suite.d

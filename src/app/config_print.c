@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the table of settings prints: effective values, help, the reference page. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "app/config_table.h"
+#include "app/help.h"
+
+/* The section of a key, empty at the top; and what follows it. */
+static struct span section_of(const struct config_key *k)
+{
+    const char *dot = strchr(k->key, '.');
+    return dot ? span_of(k->key, (size_t)(dot - k->key)) : span_of("", 0);
+}
+
+static const char *word_of(const struct config_key *k)
+{
+    const char *dot = strchr(k->key, '.');
+    return dot ? dot + 1 : k->key;
+}
+
+/* Rows of one section stand together in the table. */
+static bool begins_section(size_t i)
+{
+    return i == 0 || !span_equal(section_of(&config_keys[i]), section_of(&config_keys[i - 1]));
+}
+
+/* ---- effective values ---- */
+
+/* Rows that say nothing of their own, or of the back-off that is not in use. */
+static bool is_printed(const struct config *c, const struct config_key *k)
+{
+    bool list = c->queue_defaults.backoff.kind == BACKOFF_LIST;
+    if (k->flags & CONFIG_ALIAS)
+        return false;
+    return k->kind == CONFIG_STEPS ? list : !(k->flags & CONFIG_BACKOFF) || !list;
+}
+
+static void source_print(const struct config *c, size_t i, FILE *out)
+{
+    static const char *const names[] = {
+        [CONFIG_DEFAULT] = "default",
+        [CONFIG_FILE] = "file",
+        [CONFIG_ENV] = "environment",
+        [CONFIG_FLAG] = "flag",
+    };
+    fprintf(out, " # %s", names[c->source[i]]);
+    if (c->source[i] == CONFIG_FILE)
+        fprintf(out, ", line %" PRIu32, c->line[i]);
+    fputc('\n', out);
+}
+
+int config_print(const struct config *c, FILE *out)
+{
+    struct buf value;
+    int err = 0;
+    buf_init(&value);
+    for (size_t i = 0; err == 0 && i < CONFIG_KEYS; i++) {
+        const struct config_key *k = &config_keys[i];
+        struct span section = section_of(k);
+        if (section.len > 0 && begins_section(i))
+            fprintf(out, "%.*s:\n", (int)section.len, section.at);
+        if (!is_printed(c, k))
+            continue;
+        buf_clear(&value);
+        err = buf_printf(&value, "%s%s: ", section.len > 0 ? "  " : "", word_of(k));
+        if (err == 0)
+            err = config_value(c, k, false, &value);
+        if (err == 0)
+            fprintf(out, "%-44.*s", (int)value.len, value.data);
+        if (err == 0)
+            source_print(c, i, out);
+    }
+    buf_done(&value);
+    return err;
+}
+
+/* ---- help ---- */
+
+/* A default as people read it: without the quotes of a text. */
+static int default_text(const struct config *defaults, const struct config_key *k, struct buf *out)
+{
+    bool text = k->kind == CONFIG_TEXT || k->kind == CONFIG_DIR;
+    buf_clear(out);
+    int err = config_value(defaults, k, true, out);
+    if (err == 0 && text && out->len == 2)
+        out->len = 0;
+    if (err == 0 && text && out->len > 2) {
+        memmove(out->data, out->data + 1, out->len - 2);
+        out->len -= 2;
+    }
+    return err == 0 && out->len == 0 ? buf_append_text(out, "empty") : err;
+}
+
+struct page {
+    FILE *out;
+    struct config defaults;
+    struct buf value;
+};
+
+/* Calls fn for each row with its default in p->value. */
+static int rows_print(FILE *out, void (*fn)(const struct page *p, size_t row))
+{
+    struct page p = {.out = out};
+    int err = config_load(&(struct config_sources){.file = NULL}, &p.defaults, NULL);
+    if (err < 0)
+        return err;
+    buf_init(&p.value);
+    for (size_t i = 0; err == 0 && i < CONFIG_KEYS; i++) {
+        err = default_text(&p.defaults, &config_keys[i], &p.value);
+        if (err == 0)
+            fn(&p, i);
+    }
+    buf_done(&p.value);
+    config_done(&p.defaults);
+    return err;
+}
+
+static void row_help(const struct page *p, size_t row)
+{
+    const struct config_key *k = &config_keys[row];
+    struct span section = section_of(k);
+    if (begins_section(row))
+        fprintf(p->out, "\n%.*s%s", (int)section.len, section.at, section.len > 0 ? ":\n" : "");
+    fprintf(p->out, "  %s: %s", word_of(k), k->word);
+    if (!(k->flags & CONFIG_ALIAS))
+        fprintf(p->out, "  (default %.*s%s)", (int)p->value.len, p->value.data,
+                k->flags & CONFIG_RELOAD ? "; reloadable" : "");
+    fputc('\n', p->out);
+    help_wrap(p->out, "      ", k->doc);
+}
+
+int config_help(FILE *out)
+{
+    fputs("Settings of `holdfast serve`: a YAML file (--config FILE or HOLDFAST_CONFIG), the\n"
+          "environment and flags. A flag wins over the environment, the environment over the\n"
+          "file. limits.body_bytes is HOLDFAST_LIMITS_BODY_BYTES in the environment and\n"
+          "--limits-body-bytes as a flag; lists are separated by commas there. Sizes take units\n"
+          "(64MiB, 2GB), times too (500ms, 30s, 5m, 24h, 7d); plain numbers are bytes and\n"
+          "milliseconds. What is reloadable changes with SIGHUP, the rest with a restart.\n",
+          out);
+    return rows_print(out, row_help);
+}
+
+/* ---- the reference page ---- */
+
+static void cell_print(FILE *out, struct span text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.at[i] == '|')
+            fputc('\\', out);
+        fputc(text.at[i], out);
+    }
+}
+
+static void row_markdown(const struct page *p, size_t row)
+{
+    const struct config_key *k = &config_keys[row];
+    struct span section = section_of(k);
+    if (begins_section(row))
+        fprintf(p->out,
+                "\n## %.*s\n\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n",
+                section.len > 0 ? (int)section.len : 3, section.len > 0 ? section.at : "Top");
+    fprintf(p->out, "| `%s`%s | ", k->key, k->flags & CONFIG_RELOAD ? " ↻" : "");
+    struct buf expected;
+    buf_init(&expected);
+    if (config_expected(k, &expected) == 0)
+        cell_print(p->out, buf_span(&expected));
+    buf_done(&expected);
+    fputs(" | ", p->out);
+    if (!(k->flags & CONFIG_ALIAS))
+        fprintf(p->out, "`%.*s`", (int)p->value.len, p->value.data);
+    fputs(" | ", p->out);
+    cell_print(p->out, span_text(k->doc));
+    fputs(" |\n", p->out);
+}
+
+int config_markdown(FILE *out)
+{
+    fputs(
+        "# Settings\n"
+        "\n"
+        "<!-- Made by `holdfast help config --markdown`; edit src/app/config_table.h instead. -->\n"
+        "\n"
+        "`holdfast serve` takes each setting from a YAML file (`--config FILE`, or "
+        "`HOLDFAST_CONFIG`\n"
+        "in the environment), from the environment, and from flags. A flag wins over the "
+        "environment,\n"
+        "the environment over the file, the file over the default. `holdfast serve "
+        "--print-config`\n"
+        "prints the effective values and where each comes from.\n"
+        "\n"
+        "The key `limits.body_bytes` is in the three sources:\n"
+        "\n"
+        "    limits:                                 # the file; `limits.body_bytes: 4MiB` works, "
+        "too\n"
+        "      body_bytes: 4MiB\n"
+        "    HOLDFAST_LIMITS_BODY_BYTES=4MiB         # the environment\n"
+        "    holdfast serve --limits-body-bytes 4MiB # a flag\n"
+        "\n"
+        "Lists are YAML lists in the file; in the environment and in flags commas separate the "
+        "items,\n"
+        "and a flag may be repeated. Maps are `label=number,…` there. Sizes take units (`64MiB`,\n"
+        "`2GB`), times too (`500ms`, `30s`, `5m`, `24h`, `7d`); plain numbers are bytes and\n"
+        "milliseconds.\n"
+        "\n"
+        "The file is at most 1 MiB and one document, without anchors, aliases and tags. A key that "
+        "is\n"
+        "not known or comes twice, and a variable `HOLDFAST_…` that is not known, is an error.\n"
+        "\n"
+        "What is marked ↻ changes with SIGHUP (`systemctl reload holdfast`), the rest with a "
+        "restart.\n"
+        "Settings of `queue_defaults` are for queues made from then on; existing queues keep "
+        "theirs.\n"
+        "`USE_REDIS_QUEUE`, `REDIS_URL` and `REDIS_HEALTH_CHECK_TIMEOUT` in the environment mean "
+        "the\n"
+        "settings of `queue_settings` with these names.\n",
+        out);
+    return rows_print(out, row_markdown);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "app/help.h"
+
+#include <string.h>
+
+#include "app/config.h"
+
+void help_wrap(FILE *out, const char *indent, const char *text)
+{
+    size_t room = 96 - strlen(indent);
+    while (*text) {
+        size_t len = strlen(text);
+        if (len > room) {
+            len = room;
+            while (len > 0 && text[len] != ' ')
+                len--;
+            if (len == 0) /* one word longer than a line */
+                len = strcspn(text, " ");
+        }
+        fprintf(out, "%s%.*s\n", indent, (int)len, text);
+        text += len;
+        text += strspn(text, " ");
+    }
+}
+
+void help_list(FILE *out)
+{
+    fputs("Holdfast, a durable job queue in one binary.\n"
+          "\n"
+          "Usage: holdfast COMMAND [OPTION]... [ARGUMENT]...\n",
+          out);
+    for (const struct command_group *g = command_groups(); g->title; g++) {
+        fprintf(out, "\n%s:\n", g->title);
+        for (size_t i = 0; i < *g->count; i++) {
+            char left[64];
+            snprintf(left, sizeof(left), "%s %s", g->rows[i].name, g->rows[i].args);
+            fprintf(out, "  %-28s %s\n", left, g->rows[i].summary);
+        }
+    }
+    fputs("\n`holdfast help COMMAND` says more about one of them.\n", out);
+}
+
+static void option_print(const struct option *o, FILE *out)
+{
+    char name[OPTION_NAME_MAX];
+    char left[OPTION_NAME_MAX + 64];
+    char letter[] = {'-', o->letter, ',', ' ', '\0'};
+    const char *before = o->kind == OPTION_SWITCH ? "[=" : o->argument ? " " : "";
+    snprintf(left, sizeof(left), "%s--%s%s%s%s", o->letter ? letter : "    ", option_name(o, name),
+             before, o->argument ? o->argument : "", o->kind == OPTION_SWITCH ? "]" : "");
+    /* What does not fit its column has the next line for its text. */
+    if (snprintf(NULL, 0, "%s", left) > 34)
+        fprintf(out, "  %s\n  %-34s %s\n", left, "", o->doc);
+    else
+        fprintf(out, "  %-34s %s\n", left, o->doc);
+}
+
+void help_print(const struct command *cmd, FILE *out)
+{
+    command_synopsis(cmd, out);
+    fprintf(out, ": %s\n\n%s", cmd->summary, cmd->detail);
+    if (cmd->option_count > 0)
+        fputs("\nOptions:\n", out);
+    for (size_t i = 0; i < cmd->option_count; i++)
+        option_print(&cmd->options[i], out);
+}
+
+const struct option help_options[1] = {
+    {"markdown", 0, NULL, "with `config`: the reference page docs/config.md", OPTION_FLAG},
+};
+
+static int help_config(bool markdown)
+{
+    int err = markdown ? config_markdown(stdout) : config_help(stdout);
+    if (err < 0)
+        fprintf(stderr, "holdfast: %s\n", err_text(err));
+    return err < 0 ? EXIT_FAILED : EXIT_DONE;
+}
+
+int help_command(const struct command *cmd, const struct arguments *args)
+{
+    (void)cmd;
+    if (args->word_count == 0) {
+        help_list(stdout);
+        return EXIT_DONE;
+    }
+    if (strcmp(args->words[0], "config") == 0)
+        return help_config(arguments_has(args, "markdown"));
+    const struct command *topic = command_find(args->words[0]);
+    if (!topic)
+        return command_unknown(args->words[0]);
+    help_print(topic, stdout);
+    return EXIT_DONE;
+}
