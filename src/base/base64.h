@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Base 64 (RFC 4648, padded): how bytes that are no text are shown in JSON. */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/span.h"
+
+/* Characters that len bytes become; SIZE_MAX when that does not fit. No NUL is counted. */
+size_t base64_len(size_t len);
+/* Writes exactly base64_len(in.len) characters to out, no NUL. */
+void base64_encode(struct span in, char *out);

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps that most handlers take: begin and end an answer, ask the broker one thing. */
+#include "core/validate.h"
+#include "doors/native/native_impl.h"
+
+void answer_begin(struct http_exchange *x, struct json_writer *w)
+{
+    json_writer_init(w, http_answer_body(x));
+}
+
+void answer_error(struct http_exchange *x, int error)
+{
+    struct problem p;
+    problem_of_error(&p, error);
+    problem_answer(x, &p);
+}
+
+int answer_close(struct http_exchange *x, struct json_writer *w)
+{
+    int err = json_writer_finish(w);
+    return err < 0 ? err : buf_append(http_answer_body(x), "\n", 1);
+}
+
+void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status)
+{
+    int err = answer_close(x, w);
+    if (err < 0)
+        answer_error(x, err);
+    else
+        http_answer(x, status, JSON_TYPE);
+}
+
+struct field_reader reader_of(struct native *n, struct http_exchange *x, struct fields table,
+                              void *into, struct problem *problem)
+{
+    *problem = (struct problem){0};
+    return (struct field_reader){.table = table,
+                                 .broker = n->broker,
+                                 .arena = http_request(x)->arena,
+                                 .problem = problem,
+                                 .into = into};
+}
+
+struct call *call_new(struct native *n, struct http_exchange *x, enum op_kind kind, call_fn done)
+{
+    struct arena *arena = http_request(x)->arena;
+    struct call *c = arena_array(arena, 1, sizeof *c);
+    if (!c) {
+        answer_error(x, -ERR_NOMEM);
+        return NULL;
+    }
+    *c = (struct call){.n = n, .x = x, .arena = arena, .op = {.kind = kind}, .done = done};
+    return c;
+}
+
+static void call_reply(void *ctx, const struct reply *reply)
+{
+    struct call *c = ctx;
+    struct problem p;
+    if (reply->outcome == OUT_OK) {
+        c->done(c, reply);
+        return;
+    }
+    problem_of_reply(&p, c->arena, reply, broker_draining(c->n->broker));
+    problem_answer(c->x, &p);
+}
+
+void call_submit(struct call *c)
+{
+    int err = broker_submit(c->n->broker, &c->op, 1, call_reply, c);
+    if (err < 0)
+        answer_error(c->x, err);
+}
+
+bool path_queue(struct http_exchange *x, struct span *ret)
+{
+    const struct http_request *r = http_request(x);
+    struct err_note note;
+    struct problem p;
+    *ret = r->params[0];
+    if (validate_queue_name(*ret, &note) == 0)
+        return true;
+    problem_set(&p, r->arena, PROBLEM_INVALID_FIELD, "queue", "%s", note.text);
+    problem_answer(x, &p);
+    return false;
+}
+
+bool path_job(struct http_exchange *x, struct job_ref *ret)
+{
+    struct problem p = {.code = PROBLEM_INVALID_ID, .field = "id"};
+    if (id_parse(http_request(x)->params[0], ret) == 0)
+        return true;
+    problem_answer(x, &p);
+    return false;
+}

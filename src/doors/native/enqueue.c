@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* POST /v1/queues/{queue}/jobs: one job, an array, NDJSON, or raw bytes with options in the query.
+ *
+ * Broken JSON refuses the whole request before anything is enqueued, so an array is read through
+ * once for its elements before the first of them becomes an operation. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "core/limits.h"
+#include "core/validate.h"
+#include "doors/native/batch.h"
+#include "doors/native/content.h"
+#include "doors/native/words.h"
+
+#define IDEMPOTENCY_KEY_BYTES_MAX 200
+
+struct job_in {
+    struct span payload;
+    struct priority_in priority;
+    int64_t delay_ms, expires_in_ms;
+    struct wall_time run_at, expires_at;
+    struct span unique, group, correlation, label;
+    uint8_t unique_mode;
+    int64_t max_attempts, max_crashes, lease_ms;
+    struct backoff backoff;
+};
+
+static const char *const unique_modes[] = {"reject", "return", "replace", NULL};
+
+#define AT(member) offsetof(struct job_in, member)
+static const struct field job_rows[] = {
+    {"payload", FIELD_RAW, AT(payload), 0, 0, NULL, 0},
+    {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
+    {"delay_ms", FIELD_INT, AT(delay_ms), 0, LIMIT_WALL_MS, NULL, 0},
+    {"run_at", FIELD_TIME, AT(run_at), 0, 0, NULL, 0},
+    {"unique", FIELD_TEXT, AT(unique), 0, LIMIT_KEY_BYTES, NULL, 0},
+    {"unique_mode", FIELD_WORD, AT(unique_mode), UNIQUE_REJECT, 0, unique_modes, 0},
+    {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
+    {"max_crashes", FIELD_INT, AT(max_crashes), 1, LIMIT_ATTEMPTS, NULL, 0},
+    {"lease_ms", FIELD_INT, AT(lease_ms), LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, NULL, 0},
+    {"backoff_ms", FIELD_STEPS, AT(backoff), 0, 0, NULL, 0},
+    {"backoff", FIELD_BACKOFF, AT(backoff), 0, 0, NULL, 0},
+    {"expires_at", FIELD_TIME, AT(expires_at), 0, 0, NULL, 0},
+    {"expires_in_ms", FIELD_INT, AT(expires_in_ms), 1, LIMIT_WALL_MS, NULL, 0},
+    {"group", FIELD_TEXT, AT(group), 0, LIMIT_KEY_BYTES, NULL, 0},
+    {"correlation_id", FIELD_TEXT, AT(correlation), 0, LIMIT_KEY_BYTES, NULL, 0},
+    {"label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},
+};
+
+/* A request on its way to a batch. */
+struct enqueue {
+    struct native *n;
+    struct http_exchange *x;
+    const struct http_request *request;
+    struct span queue, key;
+    struct problem problem;
+};
+
+/* ---- one job ---- */
+
+/* Fixed: a fingerprint must be the same when the request is repeated after a restart. It guards
+ * against mistakes of the key's own user, nobody else. */
+static const struct hash_key fingerprint_key = {0x686f6c6466617374, 0x6a6f622066696e67};
+
+static uint64_t fingerprint_of(const struct enqueue *e, struct span options, struct span body)
+{
+    uint64_t scope = hash128_of(fingerprint_key, e->queue).lo;
+    if (options.len > 0)
+        scope = hash128_scoped(fingerprint_key, scope, options).lo;
+    return hash128_scoped(fingerprint_key, scope, body).lo;
+}
+
+/* For the only job of a request the key itself, else the key and the job's place. */
+static int key_of(const struct enqueue *e, size_t index, bool many, struct span *ret)
+{
+    char suffix[24];
+    *ret = e->key;
+    if (e->key.len == 0 || !many)
+        return 0;
+    int len = snprintf(suffix, sizeof suffix, "/%zu", index);
+    char *text = arena_alloc(e->request->arena, e->key.len + (size_t)len);
+    if (!text)
+        return -ERR_NOMEM;
+    memcpy(text, e->key.at, e->key.len);
+    memcpy(text + e->key.len, suffix, (size_t)len);
+    *ret = span_of(text, e->key.len + (size_t)len);
+    return 0;
+}
+
+static int check_pairs(const struct field_reader *r)
+{
+    int err;
+    if ((err = fields_exclude(r, "delay_ms", "run_at")) < 0 ||
+        (err = fields_exclude(r, "expires_at", "expires_in_ms")) < 0)
+        return err;
+    return fields_exclude(r, "backoff_ms", "backoff");
+}
+
+/* NULL in op.options when the job brings none of its own. */
+static int take_options(const struct field_reader *r, const struct job_in *in,
+                        struct op_enqueue *op)
+{
+    struct job_options o = {
+        .max_attempts = (uint16_t)in->max_attempts,
+        .max_crashes = (uint16_t)in->max_crashes,
+        .lease_ms = (uint32_t)in->lease_ms,
+        .has_backoff = fields_has(r, "backoff_ms") || fields_has(r, "backoff"),
+        .backoff = in->backoff,
+    };
+    if (options_empty(&o))
+        return 0;
+    op->options = arena_copy(r->arena, &o, sizeof o);
+    if (op->options)
+        return 0;
+    problem_of_error(r->problem, -ERR_NOMEM);
+    return -ERR_INVALID;
+}
+
+static struct wall_time later(struct wall_time now, int64_t ms)
+{
+    int64_t left = LIMIT_WALL_MS - 1 - now.ms;
+    return (struct wall_time){now.ms + (ms < left ? ms : left)};
+}
+
+static int take_job(const struct enqueue *e, const struct field_reader *r, const struct job_in *in,
+                    struct op_enqueue *op)
+{
+    int err = check_pairs(r);
+    if (err < 0)
+        return err;
+    op->queue = e->queue;
+    op->has_priority = fields_has(r, "priority");
+    op->priority = in->priority.value;
+    op->delay_ms = in->delay_ms;
+    op->run_at = in->run_at;
+    op->unique_mode = in->unique_mode;
+    op->extra = (struct job_extra){
+        .unique = in->unique,
+        .group = in->group,
+        .correlation = in->correlation,
+        .label = in->label.len > 0 ? in->label : in->priority.label,
+        .expires_at = in->expires_at,
+    };
+    if (fields_has(r, "expires_in_ms"))
+        op->extra.expires_at = later(broker_now(e->n->broker).wall, in->expires_in_ms);
+    return take_options(r, in, op);
+}
+
+/* The object `text` as operation number `index` of the batch, or its problem. */
+static void add_object(struct enqueue *e, struct batch *b, size_t index, struct span text)
+{
+    struct job_in in = {0};
+    struct op_enqueue *op = &batch_op(b, index, OP_ENQUEUE)->enqueue;
+    struct field_reader r = reader_of(e->n, e->x, FIELDS(job_rows), &in, &e->problem);
+    int err = fields_read(&r, text);
+    if (err == 0)
+        err = take_job(e, &r, &in, op);
+    if (err == 0 && key_of(e, index, b->many, &op->idempotency_key) < 0) {
+        problem_of_error(&e->problem, -ERR_NOMEM);
+        err = -ERR_INVALID;
+    }
+    if (err < 0) {
+        batch_refuse(b, index, &e->problem);
+        return;
+    }
+    if (in.payload.len > 0) {
+        op->payload_kind = PAYLOAD_JSON;
+        op->payload = in.payload;
+    }
+    if (e->key.len > 0)
+        op->fingerprint = fingerprint_of(e, span_of(NULL, 0), text);
+}
+
+/* The body is the payload. */
+static void add_bytes(struct enqueue *e, struct batch *b)
+{
+    struct job_in in = {0};
+    struct op_enqueue *op = &batch_op(b, 0, OP_ENQUEUE)->enqueue;
+    struct field_reader r = reader_of(e->n, e->x, FIELDS(job_rows), &in, &e->problem);
+    int err = fields_read_query(&r, e->request->query);
+    if (err == 0)
+        err = take_job(e, &r, &in, op);
+    if (err < 0) {
+        batch_refuse(b, 0, &e->problem);
+        return;
+    }
+    op->payload_kind = PAYLOAD_BYTES;
+    op->payload = e->request->body;
+    op->idempotency_key = e->key;
+    if (e->key.len > 0)
+        op->fingerprint = fingerprint_of(e, e->request->query, e->request->body);
+}
+
+/* ---- the answer ---- */
+
+static void write_enqueued(const struct batch *b, struct json_writer *w,
+                           const struct batch_item *item)
+{
+    (void)b;
+    write_job_name(w, item->id_hi, item->seq);
+    write_text(w, "state", state_name(item->state));
+    write_bool(w, "created", item->created);
+    if (!item->created)
+        write_id(w, "duplicate_of", item->id_hi, item->seq);
+    if (item->replaced_seq != 0)
+        write_uint(w, "replaced", item->replaced_seq);
+    write_time_if(w, "run_at", item->run_at);
+    if (item->relaxed)
+        write_text(w, "durability", "relaxed");
+}
+
+/* ---- the forms of a request ---- */
+
+static void refuse(struct enqueue *e)
+{
+    problem_answer(e->x, &e->problem);
+}
+
+static void enqueue_one(struct enqueue *e, bool bytes)
+{
+    struct batch *b = batch_new(e->n, e->x, 1, false, write_enqueued);
+    if (!b)
+        return;
+    if (bytes)
+        add_bytes(e, b);
+    else
+        add_object(e, b, 0, e->request->body);
+    batch_submit(b);
+}
+
+static void enqueue_many(struct enqueue *e, const struct pieces *pieces)
+{
+    struct batch *b = batch_new(e->n, e->x, pieces->count, true, write_enqueued);
+    if (!b)
+        return;
+    for (size_t i = 0; i < pieces->count; i++)
+        add_object(e, b, i, pieces->list[i]);
+    batch_submit(b);
+}
+
+static bool take_key(struct enqueue *e)
+{
+    struct err_note note;
+    e->key = http_request_header(e->request, "idempotency-key");
+    if (e->key.at && e->key.len == 0) {
+        problem_set(&e->problem, e->request->arena, PROBLEM_INVALID_FIELD, "Idempotency-Key",
+                    "Idempotency-Key is empty; it must have 1 to %d bytes",
+                    IDEMPOTENCY_KEY_BYTES_MAX);
+        return false;
+    }
+    if (validate_text("Idempotency-Key", e->key, IDEMPOTENCY_KEY_BYTES_MAX, &note) == 0)
+        return true;
+    problem_set(&e->problem, e->request->arena, PROBLEM_INVALID_FIELD, "Idempotency-Key", "%s",
+                note.text);
+    return false;
+}
+
+/* Options of JSON jobs stand in the body; a query would be forgotten silently. */
+static bool refuse_query(struct enqueue *e)
+{
+    struct problem *p = &e->problem;
+    struct field_reader r = reader_of(e->n, e->x, (struct fields){0}, NULL, p);
+    return fields_read_query(&r, e->request->query) < 0;
+}
+
+void enqueue_handle(void *ctx, struct http_exchange *x)
+{
+    struct enqueue e = {.n = ctx, .x = x, .request = http_request(x)};
+    struct pieces pieces = {0};
+    if (!path_queue(x, &e.queue))
+        return;
+    enum content_form form = content_form(e.request);
+    if (!take_key(&e) || (form != CONTENT_BYTES && refuse_query(&e))) {
+        refuse(&e);
+        return;
+    }
+    if (form == CONTENT_BYTES || form == CONTENT_OBJECT)
+        enqueue_one(&e, form == CONTENT_BYTES);
+    else if (content_pieces(e.request, form, LIMIT_BATCH, &pieces, &e.problem) < 0)
+        refuse(&e);
+    else
+        enqueue_many(&e, &pieces);
+}

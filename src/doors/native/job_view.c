@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/native/job_view.h"
+
+#include "doors/native/words.h"
+
+const char *error_kind_name(uint8_t kind)
+{
+    return kind == ERROR_BUSINESS ? "business" : "app";
+}
+
+static struct wall_time lease_until(int64_t left_ms, struct wall_time now)
+{
+    return (struct wall_time){now.ms + left_ms};
+}
+
+static void write_state(struct json_writer *w, const struct job *j)
+{
+    write_text(w, "state", state_name((enum job_state)j->state));
+    if (j->reason != REASON_NONE)
+        write_text(w, "reason", reason_name((enum job_reason)j->reason));
+    write_int(w, "priority", j->priority);
+}
+
+static void write_counts(struct json_writer *w, const struct job_view *v)
+{
+    struct job_options options;
+    write_uint(w, "attempts", job_attempts(&v->job));
+    write_uint(w, "failures", v->job.failures);
+    write_uint(w, "crashes", v->job.crashes);
+    if (v->extra.options.len > 0 && options_decode(v->extra.options, &options) == 0 &&
+        options.max_attempts != 0)
+        write_uint(w, "max_attempts", options.max_attempts);
+}
+
+static void write_times(struct json_writer *w, const struct job_view *v, struct wall_time now)
+{
+    write_time(w, "created_at", id_time(v->job.id_hi));
+    write_time(w, "since", v->job.since);
+    write_time_if(w, "run_at", v->job.run_at);
+    write_time_if(w, "started_at", v->started_at);
+    if (v->job.state == STATE_RUNNING) {
+        write_time(w, "lease_until", lease_until(v->lease_left_ms, now));
+        write_span_if(w, "worker", v->worker);
+    }
+}
+
+static void write_keys(struct json_writer *w, const struct job_view *v)
+{
+    write_span_if(w, "unique", v->extra.unique);
+    write_span_if(w, "group", v->extra.group);
+    write_span_if(w, "correlation_id", v->extra.correlation);
+    write_time_if(w, "expires_at", v->expires_at);
+}
+
+static void write_result(struct json_writer *w, const struct job_view *v, unsigned flags)
+{
+    if (v->has_body && (flags & VIEW_PAYLOAD)) {
+        write_bytes(w, "payload", v->job.payload_kind, v->payload);
+        if (v->result_kind != PAYLOAD_NONE)
+            write_bytes(w, "result", v->result_kind, v->result);
+    }
+    if (v->error.len > 0) {
+        write_span(w, "error", v->error);
+        write_text(w, "error_kind", error_kind_name(v->error_kind));
+    }
+}
+
+void attempt_write(struct json_writer *w, const struct attempt_view *a)
+{
+    json_write_object(w);
+    write_uint(w, "number", a->number);
+    write_span(w, "worker", a->worker);
+    write_time(w, "started_at", a->started_at);
+    write_time(w, "ended_at", a->ended_at);
+    write_text(w, "outcome", attempt_outcome_name((enum attempt_outcome)a->outcome));
+    if (a->error.len > 0) {
+        write_span(w, "error", a->error);
+        write_text(w, "error_kind", error_kind_name(a->error_kind));
+    }
+    json_write_object_end(w);
+}
+
+static void write_history(struct json_writer *w, const struct job_view *v)
+{
+    json_write_key(w, "history");
+    json_write_array(w);
+    for (uint32_t i = 0; i < v->attempt_count; i++)
+        attempt_write(w, &v->attempts[i]);
+    json_write_array_end(w);
+}
+
+void job_view_write(struct json_writer *w, const struct job_view *v, struct wall_time now,
+                    unsigned flags)
+{
+    char uuid[ID_UUID_BYTES];
+    json_write_object(w);
+    write_job_name(w, v->job.id_hi, v->job.seq);
+    id_uuid(id_make(v->job.id_hi, v->job.seq), uuid);
+    write_text(w, "uuid", uuid);
+    write_span(w, "queue", v->queue);
+    write_state(w, &v->job);
+    write_span_if(w, "label", v->extra.label);
+    write_counts(w, v);
+    write_times(w, v, now);
+    write_keys(w, v);
+    write_result(w, v, flags);
+    if (flags & VIEW_HISTORY)
+        write_history(w, v);
+    json_write_object_end(w);
+}
+
+void job_claim_write(struct json_writer *w, const struct job_view *v, struct wall_time now)
+{
+    char token[TOKEN_TEXT_BYTES];
+    json_write_object(w);
+    write_job_name(w, v->job.id_hi, v->job.seq);
+    write_span(w, "queue", v->queue);
+    token_text(v->token, token);
+    write_text(w, "token", token);
+    write_uint(w, "attempt", job_attempts(&v->job));
+    write_int(w, "priority", v->job.priority);
+    write_uint(w, "lease_ms", v->lease_ms);
+    write_time(w, "lease_until", lease_until(v->lease_ms, now));
+    write_time(w, "created_at", id_time(v->job.id_hi));
+    write_bytes(w, "payload", v->job.payload_kind, v->payload);
+    write_span_if(w, "label", v->extra.label);
+    write_keys(w, v);
+    json_write_object_end(w);
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET /metrics: one table of families, each with the function that writes its samples. */
+#include <stdio.h>
+
+#include "base/process.h"
+#include "core/limits.h"
+#include "doors/native/metrics.h"
+#include "doors/native/native_impl.h"
+
+#define QUEUES_SHOWN 1000 /* by name; a metric says how many more there are */
+#define PAGE_TYPE "text/plain; version=0.0.4; charset=utf-8"
+#define MS_PER_S 1000.0
+#define US 1e-6
+
+/* Everything a page shows. */
+struct page {
+    struct metrics m;
+    const struct native *n;
+    const struct queue_view *queues;
+    uint32_t queue_count;
+    struct backend_figures backend;
+    struct broker_figures broker;
+    struct http_server_figures http;
+    struct process_figures process;
+};
+
+typedef void (*family_fn)(struct page *p, const struct metric *family);
+
+#define QUEUE_LABEL_BYTES METRIC_LABEL_BYTES(LIMIT_QUEUE_NAME_BYTES, sizeof "queue")
+
+static void queue_label(const struct queue_view *q, char out[QUEUE_LABEL_BYTES])
+{
+    struct span name = q->name;
+    if (name.len > LIMIT_QUEUE_NAME_BYTES)
+        name.len = LIMIT_QUEUE_NAME_BYTES;
+    metric_label(out, "queue", name);
+}
+
+/* ---- by queue ---- */
+
+static void depth(struct page *p, const struct metric *family)
+{
+    char queue[QUEUE_LABEL_BYTES], labels[QUEUE_LABEL_BYTES + 32];
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        queue_label(&p->queues[i], queue);
+        for (unsigned s = STATE_SCHEDULED; s < STATE_COUNT; s++) {
+            snprintf(labels, sizeof labels, "%s,state=\"%s\"", queue,
+                     state_name((enum job_state)s));
+            metric_count(&p->m, family, labels, p->queues[i].counts.by_state[s]);
+        }
+    }
+}
+
+static void oldest_ready(struct page *p, const struct metric *family)
+{
+    char label[QUEUE_LABEL_BYTES];
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        int64_t ms = p->queues[i].counts.oldest_ready_ms;
+        queue_label(&p->queues[i], label);
+        metric_value(&p->m, family, label, ms < 0 ? 0 : (double)ms / MS_PER_S);
+    }
+}
+
+static void each_count(struct page *p, const struct metric *family,
+                       uint64_t (*of)(const struct queue_counts *c))
+{
+    char label[QUEUE_LABEL_BYTES];
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        queue_label(&p->queues[i], label);
+        metric_count(&p->m, family, label, of(&p->queues[i].counts));
+    }
+}
+
+static uint64_t enqueued_of(const struct queue_counts *c)
+{
+    return c->enqueued;
+}
+
+static uint64_t dequeued_of(const struct queue_counts *c)
+{
+    return c->claimed;
+}
+
+static uint64_t failures_of(const struct queue_counts *c)
+{
+    return c->failed + c->crashed;
+}
+
+static void enqueued(struct page *p, const struct metric *family)
+{
+    each_count(p, family, enqueued_of);
+}
+
+static void dequeued(struct page *p, const struct metric *family)
+{
+    each_count(p, family, dequeued_of);
+}
+
+static void failures(struct page *p, const struct metric *family)
+{
+    each_count(p, family, failures_of);
+}
+
+/* 128 us to 9.5 hours, each four times the one before. */
+static const struct metric_scale spread_scale = {7, 35, 2, US};
+
+static void each_spread(struct page *p, const struct metric *family, bool ran)
+{
+    char label[QUEUE_LABEL_BYTES];
+    for (uint32_t i = 0; i < p->queue_count; i++) {
+        struct broker_queue_figures f;
+        if (!broker_queue_figures_of(p->n->broker, p->queues[i].name, &f))
+            continue;
+        queue_label(&p->queues[i], label);
+        metric_histogram(&p->m, family, label, ran ? &f.ran_us : &f.waited_us, &spread_scale);
+    }
+}
+
+static void latency(struct page *p, const struct metric *family)
+{
+    each_spread(p, family, false);
+}
+
+static void processing(struct page *p, const struct metric *family)
+{
+    each_spread(p, family, true);
+}
+
+/* ---- of the store ---- */
+
+static void commit_seconds(struct page *p, const struct metric *family)
+{
+    static const struct metric_scale scale = {4, 24, 1, US}; /* 16 us to 17 s */
+    metric_histogram(&p->m, family, NULL, &p->backend.commit_us, &scale);
+}
+
+static void commit_records(struct page *p, const struct metric *family)
+{
+    static const struct metric_scale scale = {0, 16, 1, 1};
+    metric_histogram(&p->m, family, NULL, &p->backend.commit_records, &scale);
+}
+
+static void queues_left_out(struct page *p, const struct metric *family)
+{
+    uint64_t known = p->backend.queues;
+    metric_count(&p->m, family, NULL, known > p->queue_count ? known - p->queue_count : 0);
+}
+
+static void redis_up(struct page *p, const struct metric *family)
+{
+    metric_count(&p->m, family, NULL, 0);
+}
+
+/* ---- of the program ---- */
+
+static void http_requests(struct page *p, const struct metric *family)
+{
+    char label[16];
+    for (unsigned i = 1; i < sizeof p->http.by_status / sizeof *p->http.by_status; i++) {
+        snprintf(label, sizeof label, "status=\"%uxx\"", i);
+        metric_count(&p->m, family, label, p->http.by_status[i]);
+    }
+}
+
+static void build_info(struct page *p, const struct metric *family)
+{
+    char labels[256];
+    snprintf(labels, sizeof labels, "version=\"%.60s\",commit=\"%.60s\",backend=\"%.60s\"",
+             p->n->config.version, p->n->config.commit, broker_backend_kind(p->n->broker));
+    metric_count(&p->m, family, labels, 1);
+}
+
+static void cpu_seconds(struct page *p, const struct metric *family)
+{
+    metric_value(&p->m, family, NULL, (double)p->process.cpu_us * US);
+}
+
+/* ---- the table ---- */
+
+/* A family with a function, or one number at an offset in the page. */
+struct row {
+    struct metric family;
+    family_fn fn;
+    size_t at;
+    bool flag; /* the number is a bool */
+};
+
+#define GAUGE "gauge"
+#define COUNTER "counter"
+#define HISTOGRAM "histogram"
+#define NUMBER(member) NULL, offsetof(struct page, member), false
+#define FLAG(member) NULL, offsetof(struct page, member), true
+#define WRITTEN(fn) fn, 0, false
+
+static const struct row rows[] = {
+    {{"holdfast_queue_depth", GAUGE, "Jobs by queue and state."}, WRITTEN(depth)},
+    {{"holdfast_queue_oldest_ready_seconds", GAUGE,
+      "Age of the job that has been ready longest; 0 when none is."},
+     WRITTEN(oldest_ready)},
+    {{"holdfast_enqueued_total", COUNTER, "Jobs enqueued since the start."}, WRITTEN(enqueued)},
+    {{"holdfast_dequeued_total", COUNTER, "Jobs claimed since the start."}, WRITTEN(dequeued)},
+    {{"holdfast_job_failures_total", COUNTER,
+      "Attempts that failed or whose lease was lost, since the start."},
+     WRITTEN(failures)},
+    {{"holdfast_dequeue_latency_seconds", HISTOGRAM, "From ready to claimed."}, WRITTEN(latency)},
+    {{"holdfast_job_processing_seconds", HISTOGRAM, "From claimed to acked or failed."},
+     WRITTEN(processing)},
+    {{"holdfast_queues", GAUGE, "Queues."}, NUMBER(backend.queues)},
+    {{"holdfast_metrics_queues_left_out", GAUGE,
+      "Queues that this page leaves out; it shows the first 1,000 by name."},
+     WRITTEN(queues_left_out)},
+    {{"holdfast_jobs_live", GAUGE, "Jobs scheduled, ready or running."}, NUMBER(backend.live)},
+    {{"holdfast_jobs_resident", GAUGE, "Jobs in memory, finished ones included."},
+     NUMBER(backend.jobs)},
+    {{"holdfast_index_bytes", GAUGE, "Memory of the index of jobs."}, NUMBER(backend.bytes)},
+    {{"holdfast_idempotency_keys", GAUGE, "Idempotency keys remembered."}, NUMBER(backend.keys)},
+    {{"holdfast_cache_bytes", GAUGE, "Payloads kept in memory."}, NUMBER(backend.cache_bytes)},
+    {{"holdfast_cache_hits_total", COUNTER, "Payloads found in memory."},
+     NUMBER(backend.cache_hits)},
+    {{"holdfast_cache_misses_total", COUNTER, "Payloads read from the store."},
+     NUMBER(backend.cache_misses)},
+    {{"holdfast_commits_total", COUNTER, "Commits to stable storage."}, NUMBER(backend.commits)},
+    {{"holdfast_commit_seconds", HISTOGRAM, "Time a commit takes."}, WRITTEN(commit_seconds)},
+    {{"holdfast_commit_records", HISTOGRAM, "Records a commit covers."}, WRITTEN(commit_records)},
+    {{"holdfast_disk_full", GAUGE, "1 while enqueues are refused for lack of disk space."},
+     FLAG(backend.disk_full)},
+    {{"holdfast_clock_suspect", GAUGE,
+      "1 after the wall clock leapt, until POST /v1/clock/accept."},
+     FLAG(backend.clock_suspect)},
+    {{"holdfast_redis_up", GAUGE, "1 while Redis answers; this backend has none."},
+     WRITTEN(redis_up)},
+    {{"holdfast_claims_waiting", GAUGE, "Claims parked for a job."}, NUMBER(broker.waiting)},
+    {{"holdfast_streams", GAUGE, "Connections that are fed jobs."}, NUMBER(broker.streams)},
+    {{"holdfast_listeners", GAUGE, "Connections that listen to events."}, NUMBER(broker.listeners)},
+    {{"holdfast_batches_total", COUNTER, "Batches given to the backend."}, NUMBER(broker.batches)},
+    {{"holdfast_operations_total", COUNTER, "Operations given to the backend."},
+     NUMBER(broker.ops)},
+    {{"holdfast_draining", GAUGE, "1 while the server is shutting down."}, FLAG(broker.draining)},
+    {{"holdfast_http_connections", GAUGE, "Open connections."}, NUMBER(http.connections)},
+    {{"holdfast_http_connections_accepted_total", COUNTER, "Connections accepted."},
+     NUMBER(http.accepted)},
+    {{"holdfast_http_connections_refused_total", COUNTER, "Connections refused over a limit."},
+     NUMBER(http.refused)},
+    {{"holdfast_http_requests_under_way", GAUGE, "Requests not answered yet."},
+     NUMBER(http.parked)},
+    {{"holdfast_http_requests_total", COUNTER, "Answers by class of status."},
+     WRITTEN(http_requests)},
+    {{"holdfast_http_received_bytes_total", COUNTER, "Bytes read."}, NUMBER(http.bytes_in)},
+    {{"holdfast_http_sent_bytes_total", COUNTER, "Bytes written."}, NUMBER(http.bytes_out)},
+    {{"holdfast_build_info", GAUGE, "Version, commit and backend."}, WRITTEN(build_info)},
+    {{"process_resident_memory_bytes", GAUGE, "Resident memory."}, NUMBER(process.resident_bytes)},
+    {{"process_open_fds", GAUGE, "Open descriptors."}, NUMBER(process.open_files)},
+    {{"process_cpu_seconds_total", COUNTER, "User and system time."}, WRITTEN(cpu_seconds)},
+};
+
+static void write_row(struct page *p, const struct row *row)
+{
+    const char *at = (const char *)p + row->at;
+    metric_family(&p->m, &row->family);
+    if (row->fn)
+        row->fn(p, &row->family);
+    else
+        metric_count(&p->m, &row->family, NULL,
+                     row->flag ? *(const bool *)at : *(const uint64_t *)at);
+}
+
+static void page_take(struct page *p, const struct native *n, const struct reply *r)
+{
+    *p = (struct page){.n = n, .queues = r->queues, .queue_count = r->queue_count};
+    broker_backend_figures(n->broker, &p->backend);
+    broker_figures(n->broker, &p->broker);
+    if (n->config.http_figures)
+        n->config.http_figures(n->config.http_ctx, &p->http);
+    process_figures(&p->process);
+}
+
+static void metrics_listed(struct call *c, const struct reply *r)
+{
+    struct page p;
+    page_take(&p, c->n, r);
+    p.m.out = http_answer_body(c->x);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        write_row(&p, &rows[i]);
+    if (p.m.error < 0)
+        answer_error(c->x, p.m.error);
+    else
+        http_answer(c->x, 200, PAGE_TYPE);
+}
+
+void metrics_handle(void *ctx, struct http_exchange *x)
+{
+    struct call *c = call_new(ctx, x, OP_QUEUE_LIST, metrics_listed);
+    if (!c)
+        return;
+    c->op.queue.limit = QUEUES_SHOWN;
+    call_submit(c);
+}

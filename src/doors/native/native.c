@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/native/native.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "doors/native/native_impl.h"
+#include "doors/native/stream.h"
+
+int native_open(const struct native_config *config, struct native **ret)
+{
+    struct native *n = mem_zalloc(sizeof *n);
+    if (!n)
+        return -ERR_NOMEM;
+    n->config = *config;
+    n->broker = config->broker;
+    n->started_at = broker_now(config->broker).wall;
+    if (config->policy)
+        n->policy = *config->policy;
+    else
+        policy_default(&n->policy);
+    CHECK(uv_timer_init(config->loop, &n->ping) == 0);
+    n->ping.data = n;
+    *ret = n;
+    return 0;
+}
+
+void native_drain(struct native *n)
+{
+    n->draining = true;
+    streams_end(n);
+}
+
+static void closed_cb(uv_handle_t *handle)
+{
+    struct native *n = handle->data;
+    void (*closed)(void *ctx) = n->closed;
+    void *ctx = n->closed_ctx;
+    mem_free(n);
+    closed(ctx);
+}
+
+void native_close(struct native *n, void (*fn)(void *ctx), void *ctx)
+{
+    if (!n) {
+        fn(ctx);
+        return;
+    }
+    CHECK(!n->streams);
+    n->closed = fn;
+    n->closed_ctx = ctx;
+    uv_close((uv_handle_t *)&n->ping, closed_cb);
+}

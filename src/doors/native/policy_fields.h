@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A queue's policy in the words of the API: read from a request, written to an answer. */
+#pragma once
+
+#include "doors/native/fields.h"
+
+/* A policy as a request gives it, with the queue's note. */
+struct policy_in {
+    int64_t lease_ms, max_attempts, max_crashes;
+    struct backoff backoff;
+    uint8_t lease_end, unique_mode, unique_scope, durability;
+    bool refuse_new, require_token;
+    struct priority_in priority;
+    int64_t capacity, payload_max, warn_depth;
+    int64_t keep_done_ms, keep_done, keep_dead_ms, keep_dead;
+    struct span note;
+};
+
+struct fields policy_fields(void);
+/* What holds for members that are not given. */
+void policy_in_from(struct policy_in *in, const struct queue_policy *p);
+/* After reading: the policy, checked. 0, or -ERR_INVALID with the reader's problem set. */
+MUST_CHECK int policy_in_take(const struct policy_in *in, const struct field_reader *r,
+                              struct queue_policy *ret);
+/* Its members, one object. */
+void policy_write(struct json_writer *w, const struct queue_policy *p);

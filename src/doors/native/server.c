@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The server about itself: what it is, whether it lives, whether it takes work, its clock. */
+#include "core/limits.h"
+#include "doors/native/native_impl.h"
+#include "doors/native/words.h"
+
+/* ---- GET /v1/server ---- */
+
+static const struct {
+    unsigned bit;
+    const char *name;
+} capabilities[] = {
+    {CAP_STRICT_ORDER, "strict_order"},
+    {CAP_DURABLE_REPLY, "durable_reply"},
+    {CAP_UNIQUE_GLOBAL, "unique_across_nodes"},
+    {CAP_SHARED, "shared"},
+};
+
+static void write_capabilities(struct json_writer *w, unsigned caps)
+{
+    json_write_key(w, "capabilities");
+    json_write_array(w);
+    for (size_t i = 0; i < sizeof capabilities / sizeof *capabilities; i++) {
+        if (caps & capabilities[i].bit)
+            json_write_text(w, span_text(capabilities[i].name));
+    }
+    json_write_array_end(w);
+}
+
+void server_handle(void *ctx, struct http_exchange *x)
+{
+    struct native *n = ctx;
+    struct backend_figures f;
+    struct json_writer w;
+    size_t routes;
+    native_routes(&routes);
+    broker_backend_figures(n->broker, &f);
+    unsigned caps = broker_caps(n->broker);
+    answer_begin(x, &w);
+    json_write_object(&w);
+    write_text(&w, "version", n->config.version);
+    write_text(&w, "commit", n->config.commit);
+    write_text(&w, "backend", broker_backend_kind(n->broker));
+    write_bool(&w, "durable", (caps & CAP_DURABLE_REPLY) != 0);
+    write_capabilities(&w, caps);
+    write_uint(&w, "node", n->config.node);
+    write_uint(&w, "epoch", f.epoch);
+    write_time(&w, "started_at", n->started_at);
+    write_time(&w, "now", broker_now(n->broker).wall);
+    write_bool(&w, "clock_suspect", f.clock_suspect);
+    write_uint(&w, "routes", routes);
+    json_write_object_end(&w);
+    answer_end(x, &w, 200);
+}
+
+/* ---- health ---- */
+
+static void answer_status(struct http_exchange *x, unsigned status, const char *word)
+{
+    struct json_writer w;
+    answer_begin(x, &w);
+    json_write_object(&w);
+    write_text(&w, "status", word);
+    json_write_object_end(&w);
+    answer_end(x, &w, status);
+}
+
+/* Asks nothing of the store: it says that the loop turns. */
+void health_handle(void *ctx, struct http_exchange *x)
+{
+    (void)ctx;
+    answer_status(x, 200, "ok");
+}
+
+void ready_handle(void *ctx, struct http_exchange *x)
+{
+    struct native *n = ctx;
+    struct backend_figures f;
+    broker_backend_figures(n->broker, &f);
+    if (broker_draining(n->broker))
+        answer_status(x, 503, "draining");
+    else if (f.disk_full)
+        answer_status(x, 503, "disk_full");
+    else
+        answer_status(x, 200, "ready");
+}
+
+/* ---- the clock ---- */
+
+static void answer_now(struct native *n, struct http_exchange *x)
+{
+    struct json_writer w;
+    answer_begin(x, &w);
+    json_write_object(&w);
+    write_time(&w, "now", broker_now(n->broker).wall);
+    json_write_object_end(&w);
+    answer_end(x, &w, 200);
+}
+
+static bool has_test_clock(struct native *n, struct http_exchange *x)
+{
+    struct problem p = {.code = PROBLEM_NO_ROUTE,
+                        .detail = "there is no test clock; start the server with --test-clock"};
+    if (broker_has_test_clock(n->broker))
+        return true;
+    problem_answer(x, &p);
+    return false;
+}
+
+void test_clock_get_handle(void *ctx, struct http_exchange *x)
+{
+    if (has_test_clock(ctx, x))
+        answer_now(ctx, x);
+}
+
+static void clock_moved(void *ctx)
+{
+    struct call *c = ctx;
+    answer_now(c->n, c->x);
+}
+
+static const struct field clock_rows[] = {
+    {"advance_ms", FIELD_INT, 0, 0, LIMIT_WALL_MS, NULL, FIELD_REQUIRED},
+};
+
+static int check_advance(const struct native *n, const struct field_reader *r, int64_t ms)
+{
+    if (ms < LIMIT_WALL_MS - broker_now(n->broker).wall.ms)
+        return 0;
+    problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "advance_ms",
+                "advance_ms would move the clock past the year 9999");
+    return -ERR_INVALID;
+}
+
+void test_clock_move_handle(void *ctx, struct http_exchange *x)
+{
+    struct native *n = ctx;
+    int64_t ms = 0;
+    struct problem p;
+    struct field_reader r = reader_of(n, x, FIELDS(clock_rows), &ms, &p);
+    if (!has_test_clock(n, x))
+        return;
+    if (fields_read_optional(&r, http_request(x)->body) < 0 || check_advance(n, &r, ms) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    struct call *c = call_new(n, x, OP_TICK, NULL);
+    int err = c ? broker_clock_advance(n->broker, ms, clock_moved, c) : 0;
+    if (err < 0)
+        answer_error(x, err);
+}
+
+static void clock_accepted(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    write_bool(&w, "accepted", r->count > 0);
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void clock_accept_handle(void *ctx, struct http_exchange *x)
+{
+    struct call *c = call_new(ctx, x, OP_ACCEPT_CLOCK, clock_accepted);
+    if (c)
+        call_submit(c);
+}

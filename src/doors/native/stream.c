@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/native/stream.h"
+
+#include "base/check.h"
+
+#define PING_MS 15000
+#define TICK_MS 1000
+
+static void tick_cb(uv_timer_t *timer)
+{
+    streams_tick(timer->data);
+}
+
+/* ---- the door's list ---- */
+
+static void list_add(struct stream *s)
+{
+    struct native *n = s->n;
+    s->next = n->streams;
+    if (s->next)
+        s->next->prev = s;
+    n->streams = s;
+    if (!s->next)
+        CHECK(uv_timer_start(&n->ping, tick_cb, TICK_MS, TICK_MS) == 0);
+}
+
+static void list_drop(struct stream *s)
+{
+    *(s->prev ? &s->prev->next : &s->n->streams) = s->next;
+    if (s->next)
+        s->next->prev = s->prev;
+    if (!s->n->streams)
+        CHECK(uv_timer_stop(&s->n->ping) == 0);
+}
+
+/* ---- begin and end ---- */
+
+struct stream *stream_new(struct native *n, struct http_exchange *x)
+{
+    struct problem draining = {.code = PROBLEM_DRAINING,
+                               .detail = "the server is shutting down; listen again soon"};
+    if (http_request(x)->method == HTTP_HEAD) {
+        http_answer(x, 200, "text/event-stream");
+        return NULL;
+    }
+    if (n->draining || broker_draining(n->broker)) {
+        problem_answer(x, &draining);
+        return NULL;
+    }
+    struct stream *s = arena_array(http_request(x)->arena, 1, sizeof *s);
+    if (!s) {
+        answer_error(x, -ERR_NOMEM);
+        return NULL;
+    }
+    *s = (struct stream){.n = n, .x = x, .written_ms = uv_now(n->config.loop)};
+    buf_init(&s->frame);
+    return s;
+}
+
+static void gone_cb(void *ctx)
+{
+    stream_end(ctx, true);
+}
+
+static void room_cb(void *ctx)
+{
+    struct stream *s = ctx;
+    if (s->listener)
+        broker_listener_resume(s->listener);
+    else
+        broker_stream_resume(s->jobs);
+}
+
+void stream_begin(struct stream *s)
+{
+    list_add(s);
+    http_watch(s->x, gone_cb, NULL, s);
+    http_stream(s->x);
+    http_stream_on_room(s->x, room_cb, s);
+}
+
+void stream_end(struct stream *s, bool lost)
+{
+    list_drop(s);
+    buf_done(&s->frame);
+    if (s->listener)
+        broker_listener_close(s->listener);
+    else
+        broker_stream_close(s->jobs, lost);
+    http_watch(s->x, NULL, NULL, NULL);
+    http_stream_on_room(s->x, NULL, NULL);
+    http_stream_end(s->x);
+}
+
+/* ---- frames ---- */
+
+void stream_frame_begin(struct stream *s, const char *event, const char *id, struct json_writer *w)
+{
+    buf_clear(&s->frame);
+    json_writer_init(w, &s->frame);
+    w->error = id ? buf_printf(&s->frame, "event: %s\nid: %s\ndata: ", event, id)
+                  : buf_printf(&s->frame, "event: %s\ndata: ", event);
+}
+
+/* JSON has raw line breaks only between tokens, where a space means the same; a line break in the
+ * data would end the field. The head's own are before `from`. */
+static void fold_lines(struct buf *b, size_t from)
+{
+    for (size_t i = from; i < b->len; i++) {
+        if (b->data[i] == '\n' || b->data[i] == '\r')
+            b->data[i] = ' ';
+    }
+}
+
+static size_t data_begin(const struct buf *b)
+{
+    static const char mark[] = "\ndata: ";
+    const char *at = memmem(b->data, b->len, mark, sizeof mark - 1);
+    return (size_t)(at - b->data) + sizeof mark - 1;
+}
+
+bool stream_frame_send(struct stream *s, struct json_writer *w)
+{
+    int err = json_writer_finish(w);
+    if (err == 0) {
+        fold_lines(&s->frame, data_begin(&s->frame));
+        err = buf_append(&s->frame, "\n\n", 2);
+    }
+    if (err < 0) {
+        s->broken = true;
+        return false;
+    }
+    if (!http_stream_write(s->x, buf_span(&s->frame)))
+        return false;
+    s->written_ms = uv_now(s->n->config.loop);
+    return true;
+}
+
+/* ---- time ---- */
+
+static void ping(struct stream *s)
+{
+    uint64_t now = uv_now(s->n->config.loop);
+    if (now - s->written_ms < PING_MS)
+        return;
+    if (http_stream_write(s->x, SPAN_LITERAL(": ping\n\n")))
+        s->written_ms = now;
+}
+
+void streams_tick(struct native *n)
+{
+    struct stream *next;
+    for (struct stream *s = n->streams; s; s = next) {
+        next = s->next;
+        if (s->broken)
+            stream_end(s, false);
+        else
+            ping(s);
+    }
+}
+
+void streams_end(struct native *n)
+{
+    while (n->streams)
+        stream_end(n->streams, false);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two kinds of server-sent streams share: frames, pings, room, the end.
+ *
+ * A stream lives in its exchange's arena and ends once: because the client went, the broker or the
+ * door drains, or memory for a frame was lacking. Its source is what it hears from: a listener of
+ * events or a stream of claimed jobs. */
+#pragma once
+
+#include "doors/native/native_impl.h"
+
+struct stream {
+    struct native *n;
+    struct http_exchange *x;
+    struct stream *prev, *next; /* of the door's list */
+    uint64_t written_ms;        /* loop time of the last frame */
+    bool broken;                /* a frame could not be built: ends at the next tick */
+    struct buf frame;           /* scratch */
+    struct broker_listener *listener;
+    struct broker_stream *jobs; /* one of the two */
+};
+
+/* NULL after answering: HEAD, draining, or no memory. */
+struct stream *stream_new(struct native *n, struct http_exchange *x);
+/* Begins the answer; the source is set. */
+void stream_begin(struct stream *s);
+/* Ends it; lost: the client went first. s is gone afterwards. */
+void stream_end(struct stream *s, bool lost);
+
+/* A frame in three steps: begin gives a writer for the data; send folds line breaks between JSON
+ * tokens into spaces and writes. id may be NULL. false: it was not taken; the source is resumed
+ * when there is room. */
+void stream_frame_begin(struct stream *s, const char *event, const char *id, struct json_writer *w);
+bool stream_frame_send(struct stream *s, struct json_writer *w);
+
+/* For the door's timer and its end. */
+void streams_tick(struct native *n);
+void streams_end(struct native *n);
