@@ -442,7 +442,7 @@ static int head_read(struct reader *r)
 ssize_t http_head_parse(struct span in, size_t seen, const struct http_limits *limits,
                         struct http_head *ret, struct http_fault *fault)
 {
-    size_t start;
+    size_t start = 0;
     CHECK(seen <= in.len);
     int begun = line_begin(in, &start, fault);
     if (begun <= 0)
