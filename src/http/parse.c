@@ -77,15 +77,15 @@ static int line_begin(struct span in, size_t *ret_start, struct http_fault *faul
     size_t start = 0;
     if (in.len > 0 && in.at[0] == '\r') {
         if (in.len > 1 && in.at[1] != '\n')
-            return refuse(fault, 400, "A CR must be followed by LF.");
+            return http_refuse(fault, 400, "A CR must be followed by LF.");
         start = 2;
     }
     if (in.len <= start)
         return 0;
     if (!char_is(in.at[start], CHAR_TOKEN))
-        return refuse(fault, 400,
-                      "A request must begin with its method; at most one empty line may stand "
-                      "before it.");
+        return http_refuse(fault, 400,
+                           "A request must begin with its method; at most one empty line may stand "
+                           "before it.");
     *ret_start = start;
     return 1;
 }
@@ -102,9 +102,9 @@ static int head_too_long(struct span room, const struct http_limits *limits,
         while (to < room.len && char_is(room.at[to], CHAR_TARGET))
             to++;
         if (to == room.len || to - from > limits->uri_bytes)
-            return refuse(fault, 414, "The request target is longer than the limit.");
+            return http_refuse(fault, 414, "The request target is longer than the limit.");
     }
-    return refuse(fault, 431, "The request line and headers are larger than the limit.");
+    return http_refuse(fault, 431, "The request line and headers are larger than the limit.");
 }
 
 /* Bytes of the head; 0 when its end is not there yet; -1. The byte at `start` is part of a line. */
@@ -116,7 +116,7 @@ static ssize_t head_end(struct span in, size_t start, size_t seen, const struct 
     const char *end = in.at + room;
     while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL) {
         if (at[-1] != '\r')
-            return refuse(fault, 400, "A line must end with CR LF, not with LF alone.");
+            return http_refuse(fault, 400, "A line must end with CR LF, not with LF alone.");
         at++;
         if (at[-3] == '\n')
             return at - in.at;
@@ -148,9 +148,9 @@ static enum http_method method_of(struct span text)
 
 static int line_refuse(struct reader *r)
 {
-    return refuse(r->fault, 400,
-                  "The request line must be a method, a target and HTTP/1.1, with one space "
-                  "between them.");
+    return http_refuse(r->fault, 400,
+                       "The request line must be a method, a target and HTTP/1.1, with one space "
+                       "between them.");
 }
 
 static int method_read(struct reader *r)
@@ -170,12 +170,12 @@ static int target_read(struct reader *r, struct span *ret)
     r->at = run_end(begin, CHAR_TARGET);
     *ret = span_of(begin, (size_t)(r->at - begin));
     if (ret->len > r->limits->uri_bytes)
-        return refuse(r->fault, 414, "The request target is longer than the limit.");
+        return http_refuse(r->fault, 414, "The request target is longer than the limit.");
     if (ret->len == 0 || *r->at == '\r')
         return line_refuse(r);
     if (*r->at++ != ' ')
-        return refuse(r->fault, 400,
-                      "The request target has a byte that must be percent-encoded there.");
+        return http_refuse(r->fault, 400,
+                           "The request target has a byte that must be percent-encoded there.");
     return 0;
 }
 
@@ -188,7 +188,7 @@ static int version_read(struct reader *r)
         v[6] != '.' || !char_is_digit(v[7]) || v[8] != '\r' || v[9] != '\n')
         return line_refuse(r);
     if (v[5] != '1' || v[7] > '1')
-        return refuse(r->fault, 505, "The version must be HTTP/1.1 or HTTP/1.0.");
+        return http_refuse(r->fault, 505, "The version must be HTTP/1.1 or HTTP/1.0.");
     r->head->minor = (uint8_t)(v[7] - '0');
     r->at += len;
     return 0;
@@ -211,7 +211,8 @@ static int absolute_split(struct reader *r, struct span target, size_t scheme)
         end++;
     r->head->authority = span_of(target.at + scheme, end - scheme);
     if (!host_valid(r->head->authority))
-        return refuse(r->fault, 400, "The request target must name a host, at most with a port.");
+        return http_refuse(r->fault, 400,
+                           "The request target must name a host, at most with a port.");
     path_split(span_of(target.at + end, target.len - end), r->head);
     if (r->head->path.len == 0) /* means "/", and there is one in "http://" */
         r->head->path = span_of(target.at + scheme - 1, 1);
@@ -233,7 +234,7 @@ static int target_split(struct reader *r, struct span target)
         return 0;
     }
     if (span_equal(head->method_text, SPAN_LITERAL("CONNECT")))
-        return refuse(r->fault, 501, "CONNECT is not supported: this server is no proxy.");
+        return http_refuse(r->fault, 501, "CONNECT is not supported: this server is no proxy.");
     if (begins_with(target, "http://"))
         return absolute_split(r, target, strlen("http://"));
     if (begins_with(target, "https://"))
@@ -242,9 +243,10 @@ static int target_split(struct reader *r, struct span target)
         path_split(target, head);
         return 0;
     }
-    return refuse(r->fault, 400,
-                  "The request target must be a path beginning with '/' or an http URL; '*' is for "
-                  "OPTIONS.");
+    return http_refuse(
+        r->fault, 400,
+        "The request target must be a path beginning with '/' or an http URL; '*' is for "
+        "OPTIONS.");
 }
 
 static int request_line_read(struct reader *r)
@@ -260,9 +262,10 @@ static int request_line_read(struct reader *r)
 static int host_take(struct reader *r, struct span value)
 {
     if (r->host_seen)
-        return refuse(r->fault, 400, "Host must not be repeated.");
+        return http_refuse(r->fault, 400, "Host must not be repeated.");
     if (!host_valid(value))
-        return refuse(r->fault, 400, "Host must be a name or an address, at most with a port.");
+        return http_refuse(r->fault, 400,
+                           "Host must be a name or an address, at most with a port.");
     r->host_seen = true;
     r->head->host = value;
     return 0;
@@ -273,17 +276,17 @@ static int length_take(struct reader *r, struct span value)
     struct http_head *head = r->head;
     uint64_t length = 0;
     if (head->has_length)
-        return refuse(r->fault, 400, "Content-Length must not be repeated.");
+        return http_refuse(r->fault, 400, "Content-Length must not be repeated.");
     for (size_t i = 0; i < value.len; i++) {
         if (!char_is_digit(value.at[i]))
-            return refuse(r->fault, 400, "Content-Length must be one decimal number.");
+            return http_refuse(r->fault, 400, "Content-Length must be one decimal number.");
         length = length * 10 + (uint64_t)(value.at[i] - '0'); /* may wrap: see the digits below */
     }
     if (value.len == 0 || (value.len > 1 && value.at[0] == '0'))
-        return refuse(r->fault, 400,
-                      "Content-Length must be a decimal number without leading zeros.");
+        return http_refuse(r->fault, 400,
+                           "Content-Length must be a decimal number without leading zeros.");
     if (value.len > LENGTH_DIGITS_MAX)
-        return refuse(r->fault, 413, "Content-Length is larger than any body may be.");
+        return http_refuse(r->fault, 413, "Content-Length is larger than any body may be.");
     head->has_length = true;
     head->length = length;
     return 0;
@@ -292,9 +295,9 @@ static int length_take(struct reader *r, struct span value)
 static int encoding_take(struct reader *r, struct span value)
 {
     if (r->head->chunked)
-        return refuse(r->fault, 400, "Transfer-Encoding must not be repeated.");
+        return http_refuse(r->fault, 400, "Transfer-Encoding must not be repeated.");
     if (!http_name_equal(value, "chunked"))
-        return refuse(r->fault, 400, "Transfer-Encoding must be exactly \"chunked\".");
+        return http_refuse(r->fault, 400, "Transfer-Encoding must be exactly \"chunked\".");
     r->head->chunked = true;
     return 0;
 }
@@ -326,7 +329,7 @@ static int connection_take(struct reader *r, struct span value)
 static int expect_take(struct reader *r, struct span value)
 {
     if (!http_name_equal(value, "100-continue"))
-        return refuse(r->fault, 417, "The only expectation that can be met is 100-continue.");
+        return http_refuse(r->fault, 417, "The only expectation that can be met is 100-continue.");
     r->head->expect_continue = true;
     return 0;
 }
@@ -364,21 +367,22 @@ static int known_take(struct reader *r, const struct http_header *header)
 static int name_refuse(struct reader *r, const char *begin)
 {
     if (r->at == begin && char_is(*begin, CHAR_BLANK))
-        return refuse(r->fault, 400, "A header line must not begin with white space.");
+        return http_refuse(r->fault, 400, "A header line must not begin with white space.");
     if (char_is(*r->at, CHAR_BLANK))
-        return refuse(r->fault, 400, "White space must not stand before a header's colon.");
+        return http_refuse(r->fault, 400, "White space must not stand before a header's colon.");
     if (*r->at == '\r' && r->at[1] != '\n')
-        return refuse(r->fault, 400, "A CR must be followed by LF.");
-    return refuse(r->fault, 400,
-                  "A header line must be a name, a colon and a value; a name is letters, digits "
-                  "and marks like '-'.");
+        return http_refuse(r->fault, 400, "A CR must be followed by LF.");
+    return http_refuse(
+        r->fault, 400,
+        "A header line must be a name, a colon and a value; a name is letters, digits "
+        "and marks like '-'.");
 }
 
 static int value_refuse(struct reader *r)
 {
     if (*r->at == '\r')
-        return refuse(r->fault, 400, "A CR must be followed by LF.");
-    return refuse(r->fault, 400, "A header value must not have NUL or other control bytes.");
+        return http_refuse(r->fault, 400, "A CR must be followed by LF.");
+    return http_refuse(r->fault, 400, "A header value must not have NUL or other control bytes.");
 }
 
 static int header_read(struct reader *r)
@@ -389,7 +393,7 @@ static int header_read(struct reader *r)
     if (r->at == begin || *r->at != ':')
         return name_refuse(r, begin);
     if (head->header_count == HTTP_HEADERS_MAX)
-        return refuse(r->fault, 431, "The request has more headers than the limit.");
+        return http_refuse(r->fault, 431, "The request has more headers than the limit.");
     struct http_header *header = &head->headers[head->header_count++];
     header->name = span_of(begin, (size_t)(r->at++ - begin));
     begin = r->at;
@@ -406,16 +410,18 @@ static int head_agree(struct reader *r)
 {
     struct http_head *head = r->head;
     if (!r->host_seen && head->minor >= 1)
-        return refuse(r->fault, 400, "An HTTP/1.1 request must have a Host header.");
+        return http_refuse(r->fault, 400, "An HTTP/1.1 request must have a Host header.");
     if (head->chunked && head->has_length)
-        return refuse(r->fault, 400,
-                      "Content-Length and Transfer-Encoding must not stand in one request.");
+        return http_refuse(r->fault, 400,
+                           "Content-Length and Transfer-Encoding must not stand in one request.");
     if (head->chunked && head->minor == 0)
-        return refuse(r->fault, 400, "Transfer-Encoding must not stand in an HTTP/1.0 request.");
+        return http_refuse(r->fault, 400,
+                           "Transfer-Encoding must not stand in an HTTP/1.0 request.");
     if (!r->host_seen)
         head->host = head->authority;
     if (head->authority.len > 0 && !equal_ignoring_case(head->authority, head->host))
-        return refuse(r->fault, 400, "Host must be the same as the host of the request target.");
+        return http_refuse(r->fault, 400,
+                           "Host must be the same as the host of the request target.");
     return 0;
 }
 
@@ -442,7 +448,7 @@ static int head_read(struct reader *r)
 ssize_t http_head_parse(struct span in, size_t seen, const struct http_limits *limits,
                         struct http_head *ret, struct http_fault *fault)
 {
-    size_t start;
+    size_t start = 0;
     CHECK(seen <= in.len);
     int begun = line_begin(in, &start, fault);
     if (begun <= 0)

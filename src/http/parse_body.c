@@ -63,12 +63,12 @@ void http_body_init(struct http_body *b, const struct http_head *head)
 
 static int refuse_bare(const struct feed *f)
 {
-    return refuse(f->fault, 400, "A line of a chunked body must end with CR LF.");
+    return http_refuse(f->fault, 400, "A line of a chunked body must end with CR LF.");
 }
 
 static int refuse_too_big(const struct feed *f)
 {
-    return refuse(f->fault, 413, "The body is larger than the limit.");
+    return http_refuse(f->fault, 413, "The body is larger than the limit.");
 }
 
 static bool too_big(const struct feed *f)
@@ -94,13 +94,14 @@ static int size_byte(struct feed *f, char c)
     int digit = hex_value(c);
     if (digit >= 0) {
         if (b->line_bytes++ == SIZE_DIGITS_MAX)
-            return refuse(f->fault, 400, "A chunk size must have at most 16 digits.");
+            return http_refuse(f->fault, 400, "A chunk size must have at most 16 digits.");
         b->left = b->left << 4 | (uint64_t)digit;
         return 0;
     }
     if (b->line_bytes == 0 || (c != ';' && c != '\r'))
-        return refuse(f->fault, 400,
-                      "A chunk must begin with its size in hexadecimal digits, then CR LF or ';'.");
+        return http_refuse(
+            f->fault, 400,
+            "A chunk must begin with its size in hexadecimal digits, then CR LF or ';'.");
     if (too_big(f))
         return refuse_too_big(f);
     b->line_bytes++;
@@ -115,9 +116,9 @@ static int extension_byte(struct feed *f, char c)
         return 0;
     }
     if (!char_is(c, CHAR_VALUE))
-        return refuse(f->fault, 400, "A chunk extension must not have control bytes.");
+        return http_refuse(f->fault, 400, "A chunk extension must not have control bytes.");
     if (f->body->line_bytes++ == HTTP_CHUNK_LINE_MAX)
-        return refuse(f->fault, 400, "A chunk's line is longer than the limit.");
+        return http_refuse(f->fault, 400, "A chunk's line is longer than the limit.");
     return 0;
 }
 
@@ -133,8 +134,8 @@ static int size_lf_byte(struct feed *f, char c)
 static int content_cr_byte(struct feed *f, char c)
 {
     if (c != '\r')
-        return refuse(f->fault, 400,
-                      "A chunk must have as many bytes as its size says, then CR LF.");
+        return http_refuse(f->fault, 400,
+                           "A chunk must have as many bytes as its size says, then CR LF.");
     f->body->state = BODY_CONTENT_LF;
     return 0;
 }
@@ -173,7 +174,7 @@ static bool name_forbidden(const struct http_body *b)
 static int trailer_count(struct feed *f)
 {
     if (f->body->line_bytes++ >= f->limits->head_bytes)
-        return refuse(f->fault, 431, "The trailers are larger than the limit.");
+        return http_refuse(f->fault, 431, "The trailers are larger than the limit.");
     return 0;
 }
 
@@ -182,14 +183,14 @@ static int trailer_name_byte(struct feed *f, char c)
     struct http_body *b = f->body;
     if (c == ':') {
         if (name_forbidden(b))
-            return refuse(f->fault, 400,
-                          "A field that changes how a request is read must stand in "
-                          "its head, not in a trailer.");
+            return http_refuse(f->fault, 400,
+                               "A field that changes how a request is read must stand in "
+                               "its head, not in a trailer.");
         b->state = BODY_TRAILER_VALUE;
         return trailer_count(f);
     }
     if (!char_is(c, CHAR_TOKEN))
-        return refuse(f->fault, 400, "A trailer must be a name, a colon and a value.");
+        return http_refuse(f->fault, 400, "A trailer must be a name, a colon and a value.");
     names_narrow(b, c);
     return trailer_count(f);
 }
@@ -202,7 +203,7 @@ static int trailer_byte(struct feed *f, char c)
         return 0;
     }
     if (!char_is(c, CHAR_TOKEN))
-        return refuse(f->fault, 400, "A trailer must begin with its name.");
+        return http_refuse(f->fault, 400, "A trailer must begin with its name.");
     b->state = BODY_TRAILER_NAME;
     b->name_bytes = 0;
     b->trailer_names = (UINT32_C(1) << NOT_IN_TRAILERS_COUNT) - 1;
@@ -216,7 +217,7 @@ static int trailer_value_byte(struct feed *f, char c)
         return 0;
     }
     if (!char_is(c, CHAR_VALUE))
-        return refuse(f->fault, 400, "A trailer must not have control bytes.");
+        return http_refuse(f->fault, 400, "A trailer must not have control bytes.");
     return trailer_count(f);
 }
 

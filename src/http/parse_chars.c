@@ -106,7 +106,7 @@ bool host_valid(struct span host)
     return port_valid(span_of(host.at + end, host.len - end));
 }
 
-int refuse(struct http_fault *fault, unsigned status, const char *text)
+int http_refuse(struct http_fault *fault, unsigned status, const char *text)
 {
     *fault = (struct http_fault){status, text};
     return -1;

@@ -40,4 +40,4 @@ const char *value_end(const char *at, const char *end);
 bool host_valid(struct span host);
 
 /* Fills the fault and returns -1. */
-int refuse(struct http_fault *fault, unsigned status, const char *text);
+int http_refuse(struct http_fault *fault, unsigned status, const char *text);
