@@ -163,7 +163,8 @@ static void set_state(struct broker_claim *c, enum claim_state state)
     c->state = state;
 }
 
-static void claim_free(struct broker_claim *c)
+/* Out of every list; its memory, which the reply may point into, stays. */
+static void claim_leave(struct broker_claim *c)
 {
     struct claims *cs = &c->broker->claims;
     set_state(c, CLAIM_ASKED);
@@ -173,15 +174,19 @@ static void claim_free(struct broker_claim *c)
     if (c->next)
         c->next->prev = c->prev;
     cs->count--;
+}
+
+static void claim_free(struct broker_claim *c)
+{
+    claim_leave(c);
     mem_free(c);
 }
 
 static void finish(struct broker_claim *c, const struct reply *reply)
 {
-    broker_reply_fn fn = c->fn;
-    void *ctx = c->ctx;
-    claim_free(c);
-    fn(ctx, reply);
+    claim_leave(c);
+    c->fn(c->ctx, reply);
+    mem_free(c);
 }
 
 static void finish_empty(struct broker_claim *c)
