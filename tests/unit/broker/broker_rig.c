@@ -92,6 +92,8 @@ void told_cb(void *ctx, const struct reply *reply)
     if (reply->job_count > 0) {
         t->job = reply->jobs[0].job;
         t->waited_ms = reply->jobs[0].waited_ms;
+        snprintf(t->worker, sizeof t->worker, "%.*s", (int)reply->jobs[0].worker.len,
+                 reply->jobs[0].worker.at);
     }
     if (reply->queue_count > 0)
         memcpy(t->by_state, reply->queues[0].counts.by_state, sizeof(t->by_state));

@@ -34,6 +34,7 @@ struct told {
     struct broker_held held[16]; /* of a claim */
     struct job job;              /* the first */
     int64_t waited_ms, ran_ms;
+    char worker[32];
     uint64_t by_state[STATE_COUNT]; /* of the first queue */
 };
 void told_cb(void *ctx, const struct reply *reply);

@@ -243,6 +243,7 @@ static struct told claim_as(struct broker_rig *r, const char *worker)
     struct broker_claim *c;
     assert_int_equal(broker_claim(r->broker, &want, 0, told_cb, &t, &c), 0);
     broker_rig_until(r, &t.yes);
+    assert_string_equal(t.worker, worker);
     return t;
 }
 
