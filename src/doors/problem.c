@@ -187,6 +187,10 @@ static void write_job(struct json_writer *w, const struct problem *p)
         json_write_key(w, "seq");
         json_write_uint(w, p->seq);
     }
+    if (p->code == PROBLEM_DUPLICATE && p->seq != 0 && p->id_hi != 0) {
+        json_write_key(w, "duplicate_of");
+        json_write_text(w, span_text(id));
+    }
     if (p->state != STATE_NONE) {
         json_write_key(w, "state");
         json_write_text(w, span_text(state_name(p->state)));

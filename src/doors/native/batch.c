@@ -92,7 +92,7 @@ static void item_take(struct batch_item *item, const struct reply *r)
     item->id_hi = r->id_hi;
     item->replaced_seq = r->replaced_seq;
     item->state = r->state;
-    item->created = r->created;
+    item->created = r->created && !r->repeat;
     item->repeat = r->repeat;
     item->relaxed = r->relaxed;
     item->run_at = r->run_at;

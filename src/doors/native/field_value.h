@@ -10,5 +10,7 @@
 MUST_CHECK int field_from_json(struct field_reader *r, const struct field *f,
                                struct json_reader *json, struct json_token value);
 MUST_CHECK int field_from_text(struct field_reader *r, const struct field *f, struct span text);
+/* "a string" … of a token that begins a value. */
+const char *field_kind_text(enum json_kind kind);
 /* Sets the problem of an operating error; gives -ERR_INVALID. */
 MUST_CHECK int field_fail_error(struct field_reader *r, int error);

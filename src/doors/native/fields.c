@@ -85,6 +85,17 @@ static int explain(struct field_reader *r, const struct json_reader *json, int e
     return -ERR_INVALID;
 }
 
+static int read_members(struct field_reader *r, struct json_reader *json)
+{
+    struct json_token first;
+    int err = json_next(json, &first);
+    if (err < 0 || first.kind == JSON_OBJECT_BEGIN)
+        return err < 0 ? err : json_object(json, r->arena, member, r);
+    problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, NULL,
+                "this is %s; it must be an object", field_kind_text(first.kind));
+    return -ERR_INVALID;
+}
+
 int fields_read(struct field_reader *r, struct span text)
 {
     struct json_reader json;
@@ -92,7 +103,7 @@ int fields_read(struct field_reader *r, struct span text)
     r->problem->code = PROBLEM_NONE;
     r->seen = 0;
     json_open(&json, text);
-    int err = explain(r, &json, json_object(&json, r->arena, member, r));
+    int err = explain(r, &json, read_members(r, &json));
     return err < 0 ? err : require(r);
 }
 
