@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Base 64: the vectors of RFC 4648, and every length against a slow decoder. */
+#include "unit/base/support.h"
+
+#include "base/base64.h"
+
+static void expect_text(const char *bytes, size_t len, const char *text)
+{
+    char out[64];
+    assert_int_equal(base64_len(len), strlen(text));
+    base64_encode(span_of(bytes, len), out);
+    assert_memory_equal(out, text, strlen(text));
+}
+
+static void vectors(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"", ""},
+        {"f", "Zg=="},
+        {"fo", "Zm8="},
+        {"foo", "Zm9v"},
+        {"foob", "Zm9vYg=="},
+        {"fooba", "Zm9vYmE="},
+        {"foobar", "Zm9vYmFy"},
+    };
+    for (size_t i = 0; i < COUNT_OF(pairs); i++)
+        expect_text(pairs[i][0], strlen(pairs[i][0]), pairs[i][1]);
+    expect_text("\0\xff\xfe", 3, "AP/+");
+    assert_int_equal(base64_len(SIZE_MAX), SIZE_MAX);
+}
+
+static unsigned value_of(char c)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = strchr(digits, c);
+    assert_non_null(at);
+    return (unsigned)(at - digits);
+}
+
+/* Bit by bit. */
+static void expect_bits(const unsigned char *bytes, size_t len, const char *text)
+{
+    for (size_t bit = 0; bit < len * 8; bit++) {
+        unsigned want = (unsigned)bytes[bit / 8] >> (7 - bit % 8) & 1u;
+        unsigned got = value_of(text[bit / 6]) >> (5 - bit % 6) & 1u;
+        EXPECT(want == got);
+    }
+}
+
+static void every_length(void **state)
+{
+    (void)state;
+    struct random r;
+    seeded(&r, "every_length");
+    for (size_t len = 0; len < 200; len++) {
+        unsigned char bytes[200];
+        char text[sizeof bytes * 2];
+        for (size_t i = 0; i < len; i++)
+            bytes[i] = (unsigned char)random_next(&r);
+        memset(text, '!', sizeof text);
+        base64_encode(span_of(bytes, len), text);
+        expect_bits(bytes, len, text);
+        assert_int_equal(text[base64_len(len)], '!');
+        for (size_t i = (len * 8 + 5) / 6; i < base64_len(len); i++)
+            assert_int_equal(text[i], '=');
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(vectors),
+        cmocka_unit_test(every_length),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
