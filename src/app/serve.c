@@ -1,30 +1,402 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Puts the parts together, in this order: loop, HTTP server, backend, broker, door, listeners.
+ *
+ * The order matters. libuv runs prepare handles from the newest to the oldest, so at the end of a
+ * turn the broker submits what came in, the backend answers what it can, and the HTTP server writes
+ * the answers, all before the loop sleeps.
+ *
+ * The end: SIGTERM or SIGINT stops listening, refuses new jobs, lets requests under way finish (at
+ * most timeouts.drain_ms), then closes the other way round. A second signal does not wait. A store
+ * that fails ends the process at once: what memory says can no longer be trusted. */
 #include "app/serve.h"
 
-#include <stdio.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "app/config.h"
+#include "app/notify.h"
+#include "app/version.h"
+#include "backend/backend.h"
+#include "base/check.h"
+#include "base/mem.h"
+#include "broker/broker.h"
+#include "doors/native/native.h"
+#include "doors/problem.h"
+#include "http/server.h"
+
+extern char **environ;
+
+struct serve {
+    uv_loop_t loop;
+    struct config config;
+    const struct arguments *args;
+    struct log log;
+    struct clock_manual test_clock;
+    struct clock clock;
+    struct http_server *http;
+    struct backend *backend;
+    struct broker *broker;
+    struct native *native;
+    uv_signal_t term, interrupt, hangup;
+    uv_timer_t watchdog;
+    bool draining;
+    int status;
+};
+
+/* ---- the end ---- */
+
+static void backend_closed(void *ctx)
+{
+    struct serve *s = ctx;
+    s->backend = NULL;
+    uv_close((uv_handle_t *)&s->term, NULL);
+    uv_close((uv_handle_t *)&s->interrupt, NULL);
+    uv_close((uv_handle_t *)&s->hangup, NULL);
+    uv_close((uv_handle_t *)&s->watchdog, NULL);
+}
+
+static void broker_closed(void *ctx)
+{
+    struct serve *s = ctx;
+    s->broker = NULL;
+    if (s->backend)
+        backend_close(s->backend, backend_closed, s);
+    else
+        backend_closed(s);
+}
+
+static void native_closed(void *ctx)
+{
+    struct serve *s = ctx;
+    s->native = NULL;
+    if (s->broker)
+        broker_close(s->broker, broker_closed, s);
+    else
+        broker_closed(s);
+}
+
+static void http_closed(void *ctx)
+{
+    struct serve *s = ctx;
+    s->http = NULL;
+    native_close(s->native, native_closed, s);
+}
+
+static void http_drained(void *ctx)
+{
+    struct serve *s = ctx;
+    http_server_close(s->http, http_closed, s);
+}
+
+static void begin_end(struct serve *s)
+{
+    s->draining = true;
+    notify_send("STOPPING=1");
+    log_event(&s->log, LOG_INFO, "draining", LOG_INT("limit_ms", s->config.timeouts.drain_ms));
+    broker_drain(s->broker);
+    native_drain(s->native);
+    http_server_drain(s->http, s->config.timeouts.drain_ms, http_drained, s);
+}
+
+static void term_cb(uv_signal_t *handle, int number)
+{
+    struct serve *s = handle->data;
+    if (!s->draining) {
+        begin_end(s);
+        return;
+    }
+    /* Whoever asks twice means it. Nothing is lost: answers that left are durable. */
+    log_event(&s->log, LOG_WARN, "stopped_at_once", LOG_INT("signal", number));
+    _exit(EXIT_FAILED);
+}
+
+static void fatal_cb(void *ctx, const char *why)
+{
+    struct serve *s = ctx;
+    log_event(&s->log, LOG_ERROR, "fatal", LOG_TEXT("why", why),
+              LOG_TEXT("next", "start again: the store recovers by itself"));
+    _exit(EXIT_FAILED);
+}
+
+/* ---- SIGHUP ---- */
+
+static void reload_key(void *ctx, const char *key, bool reloadable)
+{
+    struct serve *s = ctx;
+    if (reloadable)
+        log_event(&s->log, LOG_INFO, "setting_changed", LOG_TEXT("key", key));
+    else
+        log_event(&s->log, LOG_WARN, "setting_needs_restart", LOG_TEXT("key", key));
+}
+
+static int load(struct serve *s, struct config *ret, struct err_note *note)
+{
+    struct config_sources sources = {.file = arguments_text(s->args, "config", NULL),
+                                     .env = (const char *const *)environ,
+                                     .flags = s->args};
+    return config_load(&sources, ret, note);
+}
+
+static void hangup_cb(uv_signal_t *handle, int number)
+{
+    (void)number;
+    struct serve *s = handle->data;
+    struct config fresh;
+    struct err_note note = {""};
+    notify_send("RELOADING=1");
+    if (load(s, &fresh, &note) != 0) {
+        log_event(&s->log, LOG_ERROR, "settings_not_reloaded", LOG_TEXT("why", note.text));
+    } else if (config_diff(&s->config, &fresh, reload_key, s) != 0) {
+        log_event(&s->log, LOG_ERROR, "settings_not_reloaded", LOG_TEXT("why", "out of memory"));
+        config_done(&fresh);
+    } else {
+        s->log.level = fresh.log_level;
+        s->log.format = fresh.log_format;
+        s->config.timeouts.drain_ms = fresh.timeouts.drain_ms;
+        s->config.log_level = fresh.log_level;
+        s->config.log_format = fresh.log_format;
+        config_done(&fresh);
+        log_event(&s->log, LOG_INFO, "settings_reloaded");
+    }
+    notify_send("READY=1");
+}
+
+/* ---- the beginning ---- */
+
+static void complain(const char *what, const struct err_note *note, int err)
+{
+    fprintf(stderr, "holdfast: %s%s%s\n", what, *what ? ": " : "",
+            note->text[0] ? note->text : err_text(err));
+}
+
+/* As many descriptors as we may have: each connection takes one. */
+static void raise_descriptor_limit(const struct serve *s)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+        limit.rlim_cur < (rlim_t)s->config.limits.connections + 64)
+        log_event(&s->log, LOG_WARN, "few_descriptors", LOG_INT("limit", limit.rlim_cur),
+                  LOG_INT("connections", s->config.limits.connections));
+}
+
+static int open_http(struct serve *s)
+{
+    const struct config *c = &s->config;
+    struct http_server_config config;
+    http_server_config_default(&config);
+    config.loop = &s->loop;
+    config.log = &s->log;
+    config.limits = (struct http_limits){.uri_bytes = c->limits.uri_bytes,
+                                         .head_bytes = c->limits.head_bytes,
+                                         .body_bytes = c->limits.body_bytes};
+    config.large_body_bytes = c->limits.large_body_bytes;
+    config.connections_max = c->limits.connections;
+    config.connections_per_address = c->limits.connections_per_address;
+    config.pipeline_max = c->limits.pipeline;
+    config.write_buffer_bytes = c->limits.write_buffer_bytes;
+    config.head_ms = c->timeouts.head_ms;
+    config.body_ms = c->timeouts.body_ms;
+    config.idle_ms = c->timeouts.idle_ms;
+    config.write_ms = c->timeouts.write_ms;
+    config.hosts = c->hosts.items;
+    config.origins = c->origins.items;
+    config.problem = problem_of_server;
+    return http_server_new(&config, &s->http);
+}
+
+static bool is_local_store(const struct config *c)
+{
+    return strstr(c->backend_url, "sqlite:") != NULL;
+}
+
+static int open_backend(struct serve *s, struct err_note *note)
+{
+    const struct config *c = &s->config;
+    if (is_local_store(c) && mkdir(c->data, 0700) != 0 && errno != EEXIST)
+        return err_note_set(note, -ERR_IO, "cannot make the directory %s: %s", c->data,
+                            strerror(errno));
+    struct backend_config config = {
+        .loop = &s->loop,
+        .clock = s->clock,
+        .log = &s->log,
+        .policy = &c->queue_defaults,
+        .no_auto_create = !c->auto_create,
+        .node = c->node,
+        .capacity = c->capacity,
+        .cache_bytes = c->cache_bytes,
+        .key_ttl_ms = c->idempotency_ttl_ms,
+        .keys_max = c->idempotency_keys,
+        .fatal = fatal_cb,
+        .fatal_ctx = s,
+    };
+    return backend_open(c->backend_url, &config, &s->backend, note);
+}
+
+static void http_figures_cb(void *ctx, struct http_server_figures *ret)
+{
+    http_server_figures(((struct serve *)ctx)->http, ret);
+}
+
+static int open_broker(struct serve *s)
+{
+    const struct config *c = &s->config;
+    _Static_assert(sizeof(struct broker_label) == sizeof(struct config_label), "same rows");
+    struct broker_config config = {
+        .loop = &s->loop,
+        .clock = s->clock,
+        .test_clock = c->test_clock ? &s->test_clock : NULL,
+        .log = &s->log,
+        .backend = s->backend,
+        .labels = (const struct broker_label *)c->labels,
+        .label_count = c->label_count,
+        .silent_ms = c->workers_silent_ms,
+    };
+    int err = broker_open(&config, &s->broker);
+    if (err)
+        return err;
+    struct native_config native = {
+        .loop = &s->loop,
+        .broker = s->broker,
+        .version = version_text(),
+        .commit = version_commit(),
+        .node = c->node,
+        .http_figures = http_figures_cb,
+        .http_ctx = s,
+    };
+    err = native_open(&native, &s->native);
+    if (err)
+        return err;
+    size_t count;
+    const struct http_route *routes = native_routes(&count);
+    http_server_routes(s->http, routes, count, s->native);
+    return 0;
+}
+
+static int listen_all(struct serve *s, struct err_note *note)
+{
+    for (size_t i = 0; i < s->config.listen.count; i++) {
+        int err = http_server_listen(s->http, s->config.listen.items[i], note);
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+static void watchdog_cb(uv_timer_t *timer)
+{
+    (void)timer;
+    notify_send("WATCHDOG=1");
+}
+
+static void handles_init(struct serve *s)
+{
+    /* Only memory and, for signals, a pipe that the loop has already. */
+    CHECK(uv_signal_init(&s->loop, &s->term) == 0 && uv_signal_init(&s->loop, &s->hangup) == 0);
+    CHECK(uv_signal_init(&s->loop, &s->interrupt) == 0 &&
+          uv_timer_init(&s->loop, &s->watchdog) == 0);
+    s->term.data = s->interrupt.data = s->hangup.data = s;
+    uv_signal_start(&s->term, term_cb, SIGTERM);
+    uv_signal_start(&s->interrupt, term_cb, SIGINT);
+    uv_signal_start(&s->hangup, hangup_cb, SIGHUP);
+    uint64_t every_ms = notify_watchdog_ms();
+    if (every_ms)
+        uv_timer_start(&s->watchdog, watchdog_cb, every_ms / 2, every_ms / 2);
+}
+
+static void set_clock(struct serve *s)
+{
+    s->clock = clock_system();
+    if (s->config.test_clock) {
+        s->test_clock.at = clock_now(&s->clock);
+        s->clock = clock_manual(&s->test_clock);
+    }
+}
+
+/* The lines scripts wait for. */
+static void say_ready(struct serve *s)
+{
+    const char *address;
+    for (size_t i = 0; (address = http_server_address(s->http, i)) != NULL; i++)
+        printf("listening on %s\n", address);
+    fflush(stdout);
+    log_event(&s->log, LOG_INFO, "ready", LOG_TEXT("backend", backend_kind(s->backend)),
+              LOG_BOOL("test_clock", s->config.test_clock));
+    notify_send("READY=1");
+}
+
+static int start(struct serve *s, struct err_note *note)
+{
+    int err = open_http(s);
+    if (!err)
+        err = open_backend(s, note);
+    if (!err)
+        err = open_broker(s);
+    if (!err)
+        err = listen_all(s, note);
+    return err;
+}
+
+static int run(struct serve *s)
+{
+    struct err_note note = {""};
+    signal(SIGPIPE, SIG_IGN);
+    s->log = log_to_stream(stderr, s->config.log_format, s->config.log_level, clock_system());
+    set_clock(s);
+    raise_descriptor_limit(s);
+    if (uv_loop_init(&s->loop) != 0) {
+        fputs("holdfast: no event loop\n", stderr);
+        return EXIT_FAILED;
+    }
+    handles_init(s);
+    int err = start(s, &note);
+    if (err) {
+        complain("", &note, err);
+        s->status = EXIT_FAILED;
+        if (s->http)
+            http_drained(s);
+        else
+            native_closed(s);
+    } else {
+        say_ready(s);
+    }
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    CHECK(uv_loop_close(&s->loop) == 0);
+    if (!s->status)
+        log_event(&s->log, LOG_INFO, "stopped");
+    return s->status;
+}
 
 int serve_command(const struct command *cmd, const struct arguments *args)
 {
     (void)cmd;
-    struct config_sources sources = {
-        .file = arguments_text(args, "config", NULL),
-        .env = (const char *const *)environ,
-        .flags = args,
-    };
-    struct config config;
-    struct err_note note;
-    if (config_load(&sources, &config, &note) < 0) {
-        fprintf(stderr, "holdfast: %s\n", note.text);
+    struct serve *s = mem_zalloc(sizeof(*s));
+    struct err_note note = {""};
+    if (!s) {
+        fputs("holdfast: out of memory\n", stderr);
+        return EXIT_FAILED;
+    }
+    s->args = args;
+    int err = load(s, &s->config, &note);
+    if (err) {
+        complain("", &note, err);
+        mem_free(s);
         return EXIT_USAGE;
     }
-    int status = EXIT_FAILED;
-    if (!arguments_has(args, "print-config"))
-        fputs("holdfast: the server is not part of this version yet\n", stderr);
-    else if (config_print(&config, stdout) == 0)
-        status = EXIT_DONE;
-    config_done(&config);
+    int status;
+    if (arguments_has(args, "print-config"))
+        status = config_print(&s->config, stdout) == 0 ? EXIT_DONE : EXIT_FAILED;
+    else
+        status = run(s);
+    config_done(&s->config);
+    mem_free(s);
     return status;
 }

@@ -10,3 +10,13 @@ void version_print(FILE *out)
     else
         fprintf(out, "holdfast %s\n", HF_VERSION);
 }
+
+const char *version_text(void)
+{
+    return HF_VERSION;
+}
+
+const char *version_commit(void)
+{
+    return HF_COMMIT;
+}
