@@ -89,7 +89,7 @@ static int default_text(const struct config *defaults, const struct config_key *
         memmove(out->data, out->data + 1, out->len - 2);
         out->len -= 2;
     }
-    return err == 0 && out->len == 0 ? buf_append_text(out, "empty") : err;
+    return err == 0 && out->len == 0 ? buf_append_text(out, "\"\"") : err;
 }
 
 struct page {
@@ -153,6 +153,24 @@ static void cell_print(FILE *out, struct span text)
     }
 }
 
+/* What the value is, in short: its word and, for numbers, its range. */
+static void value_cell(FILE *out, const struct config_key *k)
+{
+    char least[UNITS_TEXT_MAX];
+    char most[UNITS_TEXT_MAX];
+    fputc('`', out);
+    cell_print(out, span_text(k->word));
+    fputc('`', out);
+    enum unit_kind unit = UNIT_NONE;
+    if (!config_unit(k, &unit) || k->min == -INT64_MAX)
+        return;
+    units_text(k->min, unit, least);
+    if (k->max == INT64_MAX)
+        fprintf(out, ", %s or more", least);
+    else
+        fprintf(out, ", %s to %s", least, units_text(k->max, unit, most));
+}
+
 static void row_markdown(const struct page *p, size_t row)
 {
     const struct config_key *k = &config_keys[row];
@@ -160,13 +178,9 @@ static void row_markdown(const struct page *p, size_t row)
     if (begins_section(row))
         fprintf(p->out,
                 "\n## %.*s\n\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n",
-                section.len > 0 ? (int)section.len : 3, section.len > 0 ? section.at : "Top");
+                section.len > 0 ? (int)section.len : 7, section.len > 0 ? section.at : "General");
     fprintf(p->out, "| `%s`%s | ", k->key, k->flags & CONFIG_RELOAD ? " ↻" : "");
-    struct buf expected;
-    buf_init(&expected);
-    if (config_expected(k, &expected) == 0)
-        cell_print(p->out, buf_span(&expected));
-    buf_done(&expected);
+    value_cell(p->out, k);
     fputs(" | ", p->out);
     if (!(k->flags & CONFIG_ALIAS))
         fprintf(p->out, "`%.*s`", (int)p->value.len, p->value.data);
@@ -180,7 +194,7 @@ int config_markdown(FILE *out)
     fputs(
         "# Settings\n"
         "\n"
-        "<!-- Made by `holdfast help config --markdown`; edit src/app/config_table.h instead. -->\n"
+        "<!-- Made by `holdfast help config --markdown`; edit src/app/config_keys.h instead. -->\n"
         "\n"
         "`holdfast serve` takes each setting from a YAML file (`--config FILE`, or "
         "`HOLDFAST_CONFIG`\n"
