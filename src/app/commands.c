@@ -4,8 +4,10 @@
 
 #include <string.h>
 
+#include "app/completion.h"
 #include "app/config.h"
 #include "app/help.h"
+#include "app/man.h"
 #include "app/serve.h"
 #include "app/units.h"
 #include "app/version.h"
@@ -44,10 +46,18 @@ static const struct command core_commands[] = {
      "Exit status: 0 no problems found, 1 problems found, 2 not checked (DIR has no store, or one\n"
      "that a server is using or that another version of holdfast made).\n",
      COMMAND_NO_OPTIONS, 1, 1, check_command},
+    {"completion", "bash|zsh", "print the completion for a shell",
+     "For one session: `source <(holdfast completion bash)`, and the same for zsh. `make install`\n"
+     "puts both where the shells look for them.\n",
+     COMMAND_NO_OPTIONS, 1, 1, completion_command},
     {"help", "[COMMAND|config]", "list the commands, or explain one, or the settings",
      "Without COMMAND, lists every command with one line each. `holdfast help config` explains\n"
      "every setting of the server.\n",
      COMMAND_OPTIONS(help_options), 0, 1, help_command},
+    {"man", "", "print the man page",
+     "Prints holdfast(1) as roff: `holdfast man | man -l -` shows it. `make install` installs "
+     "it.\n",
+     COMMAND_NO_OPTIONS, 0, 0, man_command},
     {"version", "", "print version and commit",
      "Prints one line: `holdfast VERSION`, followed by the commit in brackets when the build\n"
      "knew it; a + behind the commit says that the sources had been changed since.\n",

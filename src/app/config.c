@@ -101,6 +101,8 @@ static int defaults_set(struct config *c, struct err_note *note)
 
 /* ---- environment ---- */
 
+enum { ENV_PREFIX = sizeof "HOLDFAST_" - 1 };
+
 /* Names that other programs of the same kind use; ours exist for every row besides. */
 static const struct {
     const char *name;
@@ -137,7 +139,8 @@ static bool is_no_setting(struct span name)
     return false;
 }
 
-/* A variable that begins with HOLDFAST_ but is none of ours. */
+/* A variable that begins with HOLDFAST_ but is none of ours. The common beginning does not count
+ * when a near name is looked for. */
 static int env_unknown(struct span name, struct err_note *note)
 {
     char names[CONFIG_KEYS][CONFIG_ENV_MAX];
@@ -145,17 +148,19 @@ static int env_unknown(struct span name, struct err_note *note)
     char typed[CONFIG_ENV_MAX] = "";
     char shown[QUOTED_MAX];
     for (size_t i = 0; i < CONFIG_KEYS; i++) {
-        list[i] = config_env_name(&config_keys[i], names[i]);
-        if (span_equal(span_text(list[i]), name))
+        list[i] = config_env_name(&config_keys[i], names[i]) + ENV_PREFIX;
+        if (span_equal(span_text(names[i]), name))
             return 0;
     }
-    memcpy(typed, name.at, name.len < sizeof typed ? name.len : sizeof typed - 1);
+    size_t len = name.len - ENV_PREFIX;
+    memcpy(typed, name.at + ENV_PREFIX, len < sizeof typed ? len : sizeof typed - 1);
     const char *near = suggest_nearest(typed, list, CONFIG_KEYS);
     quoted(name, shown);
     if (near)
-        return err_note_set(note, -ERR_INVALID,
-                            "the environment has %s, which is no setting; did you mean '%s'?",
-                            shown, near);
+        return err_note_set(
+            note, -ERR_INVALID,
+            "the environment has %s, which is no setting; did you mean 'HOLDFAST_%s'?", shown,
+            near);
     return err_note_set(note, -ERR_INVALID,
                         "the environment has %s, which is no setting; `holdfast help config` "
                         "lists them",
@@ -167,7 +172,7 @@ static int env_check(const char *const *env, struct err_note *note)
     int err = 0;
     for (; err == 0 && env && *env; env++) {
         struct span name = span_of(*env, strcspn(*env, "="));
-        if (strncmp(*env, "HOLDFAST_", 9) == 0 && !is_no_setting(name))
+        if (strncmp(*env, "HOLDFAST_", ENV_PREFIX) == 0 && !is_no_setting(name))
             err = env_unknown(name, note);
     }
     return err;

@@ -117,6 +117,22 @@ MUST_CHECK int config_diff(const struct config *from, const struct config *to, c
 /* The effective values as YAML that config_load reads back, each with its source in a comment.
  * User names and passwords in addresses are shown as ***. */
 MUST_CHECK int config_print(const struct config *c, FILE *out);
-/* Every key with its meaning, for a terminal; and the page docs/config.md. */
+
+/* One row of the table, for those who print it. Texts are static but for `def`, which lives until
+ * the callback returns. */
+struct config_row {
+    const char *key;
+    const char *word;  /* for its value: "BYTES", "text|json" */
+    const char *range; /* ", 1KiB to 1GiB", or "" */
+    const char *def;   /* NULL: the key is another name of one with its own row */
+    const char *doc;
+    bool reloadable;
+    bool begins_section; /* the section is what stands before the '.' of the key */
+};
+typedef void (*config_row_fn)(void *ctx, const struct config_row *row);
+/* Calls for every row in order, before it returns. -ERR_NOMEM. */
+MUST_CHECK int config_describe(config_row_fn fn, void *ctx);
+
+/* The settings explained, for a terminal; and the page docs/config.md. */
 MUST_CHECK int config_help(FILE *out);
 MUST_CHECK int config_markdown(FILE *out);

@@ -75,59 +75,80 @@ int config_print(const struct config *c, FILE *out)
     return err;
 }
 
-/* ---- help ---- */
+/* ---- rows ---- */
 
-/* A default as people read it: without the quotes of a text. */
+/* A default as people read it: a text without its quotes, unless it is empty. */
 static int default_text(const struct config *defaults, const struct config_key *k, struct buf *out)
 {
     bool text = k->kind == CONFIG_TEXT || k->kind == CONFIG_DIR;
     buf_clear(out);
     int err = config_value(defaults, k, true, out);
-    if (err == 0 && text && out->len == 2)
-        out->len = 0;
     if (err == 0 && text && out->len > 2) {
         memmove(out->data, out->data + 1, out->len - 2);
         out->len -= 2;
     }
-    return err == 0 && out->len == 0 ? buf_append_text(out, "empty") : err;
+    return err ? err : buf_append(out, "", 1);
 }
 
-struct page {
-    FILE *out;
-    struct config defaults;
-    struct buf value;
-};
+#define RANGE_MAX (2 * UNITS_TEXT_MAX + 16)
 
-/* Calls fn for each row with its default in p->value. */
-static int rows_print(FILE *out, void (*fn)(const struct page *p, size_t row))
+static const char *range_text(const struct config_key *k, char out[RANGE_MAX])
 {
-    struct page p = {.out = out};
-    int err = config_load(&(struct config_sources){.file = NULL}, &p.defaults, NULL);
+    char least[UNITS_TEXT_MAX];
+    char most[UNITS_TEXT_MAX];
+    enum unit_kind unit = UNIT_NONE;
+    out[0] = '\0';
+    if (!config_unit(k, &unit) || k->min == -INT64_MAX)
+        return out;
+    units_text(k->min, unit, least);
+    if (k->max == INT64_MAX)
+        snprintf(out, RANGE_MAX, ", %s or more", least);
+    else
+        snprintf(out, RANGE_MAX, ", %s to %s", least, units_text(k->max, unit, most));
+    return out;
+}
+
+int config_describe(config_row_fn fn, void *ctx)
+{
+    struct config defaults;
+    struct buf def;
+    char range[RANGE_MAX];
+    int err = config_load(&(struct config_sources){.file = NULL}, &defaults, NULL);
     if (err < 0)
         return err;
-    buf_init(&p.value);
-    for (size_t i = 0; err == 0 && i < CONFIG_KEYS; i++) {
-        err = default_text(&p.defaults, &config_keys[i], &p.value);
-        if (err == 0)
-            fn(&p, i);
+    buf_init(&def);
+    for (size_t i = 0; i < CONFIG_KEYS; i++) {
+        const struct config_key *k = &config_keys[i];
+        if ((err = default_text(&defaults, k, &def)) < 0)
+            break;
+        fn(ctx, &(struct config_row){.key = k->key,
+                                     .word = k->word,
+                                     .range = range_text(k, range),
+                                     .def = k->flags & CONFIG_ALIAS ? NULL : def.data,
+                                     .doc = k->doc,
+                                     .reloadable = k->flags & CONFIG_RELOAD,
+                                     .begins_section = begins_section(i)});
     }
-    buf_done(&p.value);
-    config_done(&p.defaults);
+    buf_done(&def);
+    config_done(&defaults);
     return err;
 }
 
-static void row_help(const struct page *p, size_t row)
+/* ---- help ---- */
+
+static void row_help(void *ctx, const struct config_row *row)
 {
-    const struct config_key *k = &config_keys[row];
-    struct span section = section_of(k);
-    if (begins_section(row))
-        fprintf(p->out, "\n%.*s%s", (int)section.len, section.at, section.len > 0 ? ":\n" : "");
-    fprintf(p->out, "  %s: %s", word_of(k), k->word);
-    if (!(k->flags & CONFIG_ALIAS))
-        fprintf(p->out, "  (default %.*s%s)", (int)p->value.len, p->value.data,
-                k->flags & CONFIG_RELOAD ? "; reloadable" : "");
-    fputc('\n', p->out);
-    help_wrap(p->out, "      ", k->doc);
+    FILE *out = ctx;
+    const char *dot = strchr(row->key, '.');
+    if (row->begins_section && dot)
+        fprintf(out, "\n%.*s:\n", (int)(dot - row->key), row->key);
+    else if (row->begins_section)
+        fputc('\n', out);
+    fprintf(out, "  %s: %s", dot ? dot + 1 : row->key, row->word);
+    if (row->def)
+        fprintf(out, "  (default %s%s)", row->def, row->reloadable ? "; reloadable" : "");
+    fputs("\n      ", out);
+    help_wrap(out, "      ", row->doc);
 }
 
 int config_help(FILE *out)
@@ -139,40 +160,34 @@ int config_help(FILE *out)
           "(64MiB, 2GB), times too (500ms, 30s, 5m, 24h, 7d); plain numbers are bytes and\n"
           "milliseconds. What is reloadable changes with SIGHUP, the rest with a restart.\n",
           out);
-    return rows_print(out, row_help);
+    return config_describe(row_help, out);
 }
 
 /* ---- the reference page ---- */
 
-static void cell_print(FILE *out, struct span text)
+static void cell_print(FILE *out, const char *text)
 {
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.at[i] == '|')
+    for (; *text; text++) {
+        if (*text == '|')
             fputc('\\', out);
-        fputc(text.at[i], out);
+        fputc(*text, out);
     }
 }
 
-static void row_markdown(const struct page *p, size_t row)
+static void row_markdown(void *ctx, const struct config_row *row)
 {
-    const struct config_key *k = &config_keys[row];
-    struct span section = section_of(k);
-    if (begins_section(row))
-        fprintf(p->out,
+    FILE *out = ctx;
+    const char *dot = strchr(row->key, '.');
+    if (row->begins_section)
+        fprintf(out,
                 "\n## %.*s\n\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n",
-                section.len > 0 ? (int)section.len : 3, section.len > 0 ? section.at : "Top");
-    fprintf(p->out, "| `%s`%s | ", k->key, k->flags & CONFIG_RELOAD ? " ↻" : "");
-    struct buf expected;
-    buf_init(&expected);
-    if (config_expected(k, &expected) == 0)
-        cell_print(p->out, buf_span(&expected));
-    buf_done(&expected);
-    fputs(" | ", p->out);
-    if (!(k->flags & CONFIG_ALIAS))
-        fprintf(p->out, "`%.*s`", (int)p->value.len, p->value.data);
-    fputs(" | ", p->out);
-    cell_print(p->out, span_text(k->doc));
-    fputs(" |\n", p->out);
+                dot ? (int)(dot - row->key) : 7, dot ? row->key : "General");
+    fprintf(out, "| `%s`%s | `", row->key, row->reloadable ? " ↻" : "");
+    cell_print(out, row->word);
+    fprintf(out, "`%s | %s%s%s | ", row->range, row->def ? "`" : "", row->def ? row->def : "",
+            row->def ? "`" : "");
+    cell_print(out, row->doc);
+    fputs(" |\n", out);
 }
 
 int config_markdown(FILE *out)
@@ -180,7 +195,7 @@ int config_markdown(FILE *out)
     fputs(
         "# Settings\n"
         "\n"
-        "<!-- Made by `holdfast help config --markdown`; edit src/app/config_table.h instead. -->\n"
+        "<!-- Made by `holdfast help config --markdown`; edit src/app/config_keys.h instead. -->\n"
         "\n"
         "`holdfast serve` takes each setting from a YAML file (`--config FILE`, or "
         "`HOLDFAST_CONFIG`\n"
@@ -216,5 +231,5 @@ int config_markdown(FILE *out)
         "the\n"
         "settings of `queue_settings` with these names.\n",
         out);
-    return rows_print(out, row_markdown);
+    return config_describe(row_markdown, out);
 }

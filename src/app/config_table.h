@@ -74,6 +74,8 @@ bool config_takes_list(const struct config_key *k);
 /* Appends the value as YAML on one line, with the secrets of addresses or without. */
 MUST_CHECK int config_value(const struct config *c, const struct config_key *k, bool secrets,
                             struct buf *out);
+/* Whether the value is one number with a range, and in which unit. */
+bool config_unit(const struct config_key *k, enum unit_kind *ret);
 /* Appends what a value must be: "bytes, such as …, from 1KiB to 1GiB". */
 MUST_CHECK int config_expected(const struct config_key *k, struct buf *out);
 

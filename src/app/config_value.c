@@ -27,6 +27,15 @@ static const enum unit_kind units[] = {
     [CONFIG_STEPS] = UNIT_MS,    [CONFIG_LABELS] = UNIT_NONE, [CONFIG_SECONDS] = UNIT_SECONDS,
 };
 
+bool config_unit(const struct config_key *k, enum unit_kind *ret)
+{
+    bool number = k->kind == CONFIG_NUMBER || k->kind == CONFIG_SIZE || k->kind == CONFIG_MS ||
+                  k->kind == CONFIG_SECONDS;
+    if (number)
+        *ret = units[k->kind];
+    return number;
+}
+
 static int number_expected(const struct config_key *k, struct buf *out)
 {
     char least[UNITS_TEXT_MAX];

@@ -17,9 +17,10 @@ void help_wrap(FILE *out, const char *indent, const char *text)
             if (len == 0) /* one word longer than a line */
                 len = strcspn(text, " ");
         }
-        fprintf(out, "%s%.*s\n", indent, (int)len, text);
+        fprintf(out, "%.*s\n", (int)len, text);
         text += len;
         text += strspn(text, " ");
+        fputs(*text ? indent : "", out);
     }
 }
 
@@ -40,19 +41,22 @@ void help_list(FILE *out)
     fputs("\n`holdfast help COMMAND` says more about one of them.\n", out);
 }
 
+enum { HELP_COLUMN = 36 }; /* where the texts of options begin */
+
 static void option_print(const struct option *o, FILE *out)
 {
     char name[OPTION_NAME_MAX];
     char left[OPTION_NAME_MAX + 64];
+    char indent[HELP_COLUMN + 1];
     char letter[] = {'-', o->letter, ',', ' ', '\0'};
     const char *before = o->kind == OPTION_SWITCH ? "[=" : o->argument ? " " : "";
     snprintf(left, sizeof(left), "%s--%s%s%s%s", o->letter ? letter : "    ", option_name(o, name),
              before, o->argument ? o->argument : "", o->kind == OPTION_SWITCH ? "]" : "");
-    /* What does not fit its column has the next line for its text. */
-    if (snprintf(NULL, 0, "%s", left) > 34)
-        fprintf(out, "  %s\n  %-34s %s\n", left, "", o->doc);
-    else
-        fprintf(out, "  %-34s %s\n", left, o->doc);
+    snprintf(indent, sizeof(indent), "%*s", HELP_COLUMN, "");
+    fprintf(out, "  %-*s", HELP_COLUMN - 2, left);
+    if (strlen(left) > HELP_COLUMN - 3) /* no room: the text begins in the next line */
+        fprintf(out, "\n%s", indent);
+    help_wrap(out, indent, o->doc);
 }
 
 void help_print(const struct command *cmd, FILE *out)

@@ -44,9 +44,17 @@ struct serve {
     struct native *native;
     uv_signal_t term, interrupt, hangup;
     uv_timer_t watchdog;
+    struct notifier notifier;
     bool draining;
     int status;
 };
+
+/* The service manager; that it does not listen is worth a line and nothing more. */
+static void tell(struct serve *s, enum notify_event event, const char *status)
+{
+    if (notifier_send(&s->notifier, event, status) != 0)
+        log_event(&s->log, LOG_WARN, "service_manager_not_told");
+}
 
 /* ---- the end ---- */
 
@@ -96,7 +104,7 @@ static void http_drained(void *ctx)
 static void begin_end(struct serve *s)
 {
     s->draining = true;
-    notify_send("STOPPING=1");
+    tell(s, NOTIFY_STOPPING, "draining");
     log_event(&s->log, LOG_INFO, "draining", LOG_INT("limit_ms", s->config.timeouts.drain_ms));
     broker_drain(s->broker);
     native_drain(s->native);
@@ -148,7 +156,7 @@ static void hangup_cb(uv_signal_t *handle, int number)
     struct serve *s = handle->data;
     struct config fresh;
     struct err_note note = {""};
-    notify_send("RELOADING=1");
+    tell(s, NOTIFY_RELOADING, NULL);
     if (load(s, &fresh, &note) != 0) {
         log_event(&s->log, LOG_ERROR, "settings_not_reloaded", LOG_TEXT("why", note.text));
     } else if (config_diff(&s->config, &fresh, reload_key, s) != 0) {
@@ -163,7 +171,7 @@ static void hangup_cb(uv_signal_t *handle, int number)
         config_done(&fresh);
         log_event(&s->log, LOG_INFO, "settings_reloaded");
     }
-    notify_send("READY=1");
+    tell(s, NOTIFY_READY, NULL);
 }
 
 /* ---- the beginning ---- */
@@ -266,7 +274,7 @@ static int open_broker(struct serve *s)
     struct native_config native = {
         .loop = &s->loop,
         .broker = s->broker,
-        .version = version_text(),
+        .version = version_number(),
         .commit = version_commit(),
         .node = c->node,
         .http_figures = http_figures_cb,
@@ -293,8 +301,7 @@ static int listen_all(struct serve *s, struct err_note *note)
 
 static void watchdog_cb(uv_timer_t *timer)
 {
-    (void)timer;
-    notify_send("WATCHDOG=1");
+    tell(timer->data, NOTIFY_WATCHDOG, NULL);
 }
 
 static void handles_init(struct serve *s)
@@ -303,13 +310,21 @@ static void handles_init(struct serve *s)
     CHECK(uv_signal_init(&s->loop, &s->term) == 0 && uv_signal_init(&s->loop, &s->hangup) == 0);
     CHECK(uv_signal_init(&s->loop, &s->interrupt) == 0 &&
           uv_timer_init(&s->loop, &s->watchdog) == 0);
-    s->term.data = s->interrupt.data = s->hangup.data = s;
+    s->term.data = s->interrupt.data = s->hangup.data = s->watchdog.data = s;
     uv_signal_start(&s->term, term_cb, SIGTERM);
     uv_signal_start(&s->interrupt, term_cb, SIGINT);
     uv_signal_start(&s->hangup, hangup_cb, SIGHUP);
-    uint64_t every_ms = notify_watchdog_ms();
-    if (every_ms)
-        uv_timer_start(&s->watchdog, watchdog_cb, every_ms / 2, every_ms / 2);
+    int64_t every_ms =
+        notify_watchdog_ms(getenv("WATCHDOG_USEC"), getenv("WATCHDOG_PID"), getpid());
+    if (every_ms > 0)
+        uv_timer_start(&s->watchdog, watchdog_cb, (uint64_t)every_ms, (uint64_t)every_ms);
+}
+
+static void open_notifier(struct serve *s)
+{
+    struct err_note note = {""};
+    if (notifier_open(&s->notifier, getenv("NOTIFY_SOCKET"), &note) != 0)
+        log_event(&s->log, LOG_WARN, "service_manager_not_told", LOG_TEXT("why", note.text));
 }
 
 static void set_clock(struct serve *s)
@@ -330,7 +345,7 @@ static void say_ready(struct serve *s)
     fflush(stdout);
     log_event(&s->log, LOG_INFO, "ready", LOG_TEXT("backend", backend_kind(s->backend)),
               LOG_BOOL("test_clock", s->config.test_clock));
-    notify_send("READY=1");
+    tell(s, NOTIFY_READY, http_server_address(s->http, 0));
 }
 
 static int start(struct serve *s, struct err_note *note)
@@ -356,6 +371,7 @@ static int run(struct serve *s)
         fputs("holdfast: no event loop\n", stderr);
         return EXIT_FAILED;
     }
+    open_notifier(s);
     handles_init(s);
     int err = start(s, &note);
     if (err) {
@@ -370,6 +386,7 @@ static int run(struct serve *s)
     }
     uv_run(&s->loop, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&s->loop) == 0);
+    notifier_close(&s->notifier);
     if (!s->status)
         log_event(&s->log, LOG_INFO, "stopped");
     return s->status;

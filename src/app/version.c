@@ -11,7 +11,7 @@ void version_print(FILE *out)
         fprintf(out, "holdfast %s\n", HF_VERSION);
 }
 
-const char *version_text(void)
+const char *version_number(void)
 {
     return HF_VERSION;
 }
