@@ -97,7 +97,7 @@ static int head_too_long(struct span room, const struct http_limits *limits,
     size_t from = 0;
     while (from < room.len && char_is(room.at[from], CHAR_TOKEN))
         from++;
-    if (from > 0 && from < room.len && room.at[from] == ' ') {
+    if (from < room.len && room.at[from] == ' ') {
         size_t to = ++from;
         while (to < room.len && char_is(room.at[to], CHAR_TARGET))
             to++;
@@ -210,7 +210,7 @@ static int absolute_split(struct reader *r, struct span target, size_t scheme)
     while (end < target.len && target.at[end] != '/' && target.at[end] != '?')
         end++;
     r->head->authority = span_of(target.at + scheme, end - scheme);
-    if (!host_valid(r->head->authority))
+    if (!http_host_valid(r->head->authority))
         return http_refuse(r->fault, 400,
                            "The request target must name a host, at most with a port.");
     path_split(span_of(target.at + end, target.len - end), r->head);
@@ -263,7 +263,7 @@ static int host_take(struct reader *r, struct span value)
 {
     if (r->host_seen)
         return http_refuse(r->fault, 400, "Host must not be repeated.");
-    if (!host_valid(value))
+    if (!http_host_valid(value))
         return http_refuse(r->fault, 400,
                            "Host must be a name or an address, at most with a port.");
     r->host_seen = true;
@@ -397,7 +397,7 @@ static int header_read(struct reader *r)
     struct http_header *header = &head->headers[head->header_count++];
     header->name = span_of(begin, (size_t)(r->at++ - begin));
     begin = r->at;
-    r->at = value_end(r->at, r->end);
+    r->at = http_value_end(r->at, r->end);
     if (r->at[0] != '\r' || r->at[1] != '\n')
         return value_refuse(r);
     header->value = trimmed(begin, r->at);

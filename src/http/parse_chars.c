@@ -44,7 +44,7 @@ static inline uint64_t controls(uint64_t word)
     return (low | del) & HIGH_BITS;
 }
 
-const char *value_end(const char *at, const char *end)
+const char *http_value_end(const char *at, const char *end)
 {
     while (end - at >= (ptrdiff_t)sizeof(uint64_t)) {
         uint64_t word;
@@ -88,7 +88,7 @@ static size_t run_of(struct span s, size_t from, enum http_char what)
     return i;
 }
 
-bool host_valid(struct span host)
+bool http_host_valid(struct span host)
 {
     if (host.len == 0)
         return false;

@@ -34,10 +34,10 @@ static inline char char_lower(char c)
 }
 
 /* The first byte that may not stand in a header value, or end. */
-const char *value_end(const char *at, const char *end);
+const char *http_value_end(const char *at, const char *end);
 
 /* "name", "name:80", "192.0.2.1", "[::1]:80"; empty is none. */
-bool host_valid(struct span host);
+bool http_host_valid(struct span host);
 
 /* Fills the fault and returns -1. */
 int http_refuse(struct http_fault *fault, unsigned status, const char *text);

@@ -232,8 +232,14 @@ int http_rig_connect(const char *address)
         len = sizeof in6;
     }
     int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, at, len) != 0)
+    if (fd < 0)
         return -1;
+    if (connect(fd, at, len) != 0) {
+        int error = errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
     fcntl(fd, F_SETFL, O_NONBLOCK);
     return fd;
 }

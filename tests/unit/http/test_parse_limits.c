@@ -67,7 +67,7 @@ static void head_limit(void **state)
     (void)state;
     static struct sized s;
     const struct http_limits limits = {.uri_bytes = 100, .head_bytes = 200};
-    for (size_t n = 197; n <= 203; n++) {
+    for (size_t n = 197; n <= 206; n++) {
         s.len = 0;
         add(&s, n % 2 ? "GET /" H11 "X: " : "\r\nGET /" H11 "X: ");
         fill_up(&s, 'a', n - 4 - s.len);
@@ -92,6 +92,18 @@ static void head_limit_without_target(void **state)
     add(&s, "GET\r\nHost: ");
     fill_up(&s, 'a', 60);
     assert_int_equal(status_of(&s, &limits), 431);
+    s.len = 0;
+    add(&s, "GET(");
+    fill_up(&s, 'a', 60);
+    assert_int_equal(status_of(&s, &limits), 431);
+    for (size_t n = 9; n <= 11; n++) {
+        s.len = 0;
+        add(&s, "GET /");
+        fill_up(&s, 'a', n - 1);
+        add(&s, H11);
+        fill_up(&s, 'a', 60);
+        assert_int_equal(status_of(&s, &limits), n <= 10 ? 431 : 414);
+    }
     s.len = 0;
     add(&s, "GET /1234567890" H11 "\r\n"); /* within the head's limit */
     assert_int_equal(status_of(&s, &limits), 414);

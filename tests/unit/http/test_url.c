@@ -82,6 +82,7 @@ static const struct {
     {"% 41", false, NULL},
     {"%+4", true, NULL},
     {"%0x", false, NULL},
+    {"%g1%80%80%80", false, NULL}, /* would be valid UTF-8 with 'g' taken for -1 */
     {"a%00b", false, NULL},
     {"%00", true, NULL},
     {"%ff", false, NULL},

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams: order, bounds, ends. */
+#include "unit/http/http_rig.h"
+
+#include <sys/socket.h>
+
+#define EVENT "data: x\n\n"
+
+static void events(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct client c;
+    char head[2048];
+    http_rig_init(&r);
+    http_rig_start(&r);
+    client_open(&r, &c);
+    client_send(&r, &c, GET("/stream/0"));
+    assert_int_equal(client_head(&r, &c, head, sizeof head), 200);
+    assert_non_null(strstr(head, "Content-Type: text/event-stream\r\n"));
+    assert_non_null(strstr(head, "Cache-Control: no-store\r\n"));
+    assert_non_null(strstr(head, "Connection: close\r\n"));
+    assert_null(strstr(head, "Content-Length"));
+    struct http_exchange *x = r.parked[0].x;
+    assert_true(http_stream_write(x, SPAN_LITERAL(EVENT)));
+    assert_int_equal(http_stream_waiting(x), sizeof EVENT - 1);
+    client_until(&r, &c, EVENT);
+    assert_int_equal(http_stream_waiting(x), 0);
+    client_send(&r, &c, GET("/now")); /* used for nothing else */
+    assert_true(http_stream_write(x, SPAN_LITERAL("data: 2\n\n")));
+    assert_true(http_stream_write(x, SPAN_LITERAL("data: 3\n\n")));
+    http_rig_stream_end(&r, 0);
+    client_until_eof(&r, &c);
+    assert_true(c.eof);
+    assert_string_equal(c.data, EVENT "data: 2\n\ndata: 3\n\n");
+    assert_int_equal(r.handled, 1);
+    assert_true(r.parked[0].sent == 1 && r.parked[0].whole && r.parked[0].gone == 0);
+    client_close(&c);
+    http_rig_done(&r);
+}
+
+/* Ended when everything was sent already. */
+static void end_with_nothing_left(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct client c;
+    http_rig_init(&r);
+    http_rig_start(&r);
+    client_open(&r, &c);
+    client_send(&r, &c, GET("/stream/0"));
+    client_until(&r, &c, "\r\n\r\n");
+    http_rig_stream_end(&r, 0);
+    client_until_eof(&r, &c);
+    RIG_UNTIL(&r, r.parked[0].sent == 1);
+    assert_true(r.parked[0].whole);
+    client_close(&c);
+    http_rig_done(&r);
+}
+
+/* A client that does not read: the buffer fills to its bound, then writes are refused; when it
+ * reads again, room is told once for each refusal, and no byte is lost. */
+static void back_pressure(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct client c;
+    char event[1001];
+    size_t taken = 0, refusals = 0;
+    memset(event, 'e', sizeof event);
+    memcpy(event, "data:", 5);
+    memcpy(event + 998, "\n\n", 3);
+    http_rig_init(&r);
+    r.config.write_buffer_bytes = 50000;
+    http_rig_start(&r);
+    client_open(&r, &c);
+    client_send(&r, &c, GET("/stream/0"));
+    RIG_UNTIL(&r, r.parked[0].taken == 1);
+    client_until(&r, &c, "\r\n\r\n");
+    size_t head = c.len;
+    struct http_exchange *x = r.parked[0].x;
+    while (refusals < 20) {
+        if (http_stream_write(x, span_of(event, 1000))) {
+            taken += 1000;
+            assert_true(http_stream_waiting(x) <= 50000);
+            if (refusals == 0 || taken % 7000 == 0)
+                http_rig_turn(&r);
+            continue;
+        }
+        unsigned told = r.parked[0].room;
+        refusals++;
+        assert_true(http_stream_waiting(x) > 49000);
+        for (int turn = 0; turn < 5; turn++)
+            http_rig_turn(&r);
+        assert_true(r.parked[0].room == told || http_stream_waiting(x) <= 25000);
+        RIG_UNTIL(&r, client_poll(&c) && r.parked[0].room == told + 1);
+        assert_true(http_stream_waiting(x) <= 25000);
+    }
+    http_rig_stream_end(&r, 0);
+    client_until_eof(&r, &c);
+    assert_int_equal(c.len - head, taken);
+    for (size_t i = 0; i < taken; i += 1000)
+        assert_memory_equal(c.data + head + i, event, 1000);
+    client_close(&c);
+    http_rig_done(&r);
+}
+
+/* Larger than the bound, but alone: it must get through somehow. */
+static void one_large_event(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct client c;
+    char *event = malloc(300000);
+    assert_non_null(event);
+    memset(event, 'L', 300000);
+    http_rig_init(&r);
+    r.config.write_buffer_bytes = 1000;
+    http_rig_start(&r);
+    client_open(&r, &c);
+    client_send(&r, &c, GET("/stream/0"));
+    client_until(&r, &c, "\r\n\r\n");
+    size_t head = c.len;
+    struct http_exchange *x = r.parked[0].x;
+    assert_true(http_stream_write(x, span_of(event, 300000)));
+    assert_false(http_stream_write(x, SPAN_LITERAL("x")));
+    RIG_UNTIL(&r, client_poll(&c) && c.len == head + 300000);
+    RIG_UNTIL(&r, r.parked[0].room == 1);
+    client_close(&c);
+    RIG_UNTIL(&r, r.parked[0].gone == 1);
+    free(event);
+    http_rig_done(&r);
+}
+
+static void client_leaves(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct client c;
+    http_rig_init(&r);
+    r.park_answers_when_gone = false;
+    http_rig_start(&r);
+    for (size_t i = 0; i < 2; i++) {
+        client_open(&r, &c);
+        client_send(&r, &c, i == 0 ? GET("/stream/0") : GET("/stream/1"));
+        client_until(&r, &c, "\r\n\r\n");
+        if (i == 0)
+            client_close(&c);
+        else
+            client_reset(&c);
+        RIG_UNTIL(&r, r.parked[i].gone == 1);
+        assert_false(http_stream_write(r.parked[i].x, SPAN_LITERAL(EVENT)));
+        assert_int_equal(http_stream_waiting(r.parked[i].x), 0);
+        http_rig_stream_end(&r, i);
+        RIG_UNTIL(&r, r.parked[i].sent == 1);
+        assert_false(r.parked[i].whole);
+    }
+    http_rig_done(&r);
+}
+
+/* Half-closed: still reads; the probe is an empty comment. */
+static void half_closed(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct client c;
+    http_rig_init(&r);
+    http_rig_start(&r);
+    client_open(&r, &c);
+    client_send(&r, &c, GET("/stream/0"));
+    client_until(&r, &c, "\r\n\r\n");
+    shutdown(c.fd, SHUT_WR);
+    client_until(&r, &c, "\r\n\r\n:\n\n");
+    assert_true(http_stream_write(r.parked[0].x, SPAN_LITERAL(EVENT)));
+    client_until(&r, &c, EVENT);
+    assert_int_equal(r.parked[0].gone, 0);
+    client_close(&c);
+    assert_true(http_stream_write(r.parked[0].x, SPAN_LITERAL(EVENT)));
+    RIG_UNTIL(&r, r.parked[0].gone == 1);
+    http_rig_done(&r);
+}
+
+/* Requests behind a stream have no way to be answered. */
+static void followers(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct client c;
+    http_rig_init(&r);
+    http_rig_start(&r);
+    client_open(&r, &c);
+    client_send(&r, &c, GET("/park/0") GET("/park/1") GET("/park/2") GET("/now"));
+    RIG_UNTIL(&r, r.handled == 4);
+    http_rig_answer(&r, 2, "answered already");
+    r.parked[1].stream = true;
+    http_stream(r.parked[1].x);
+    assert_true(http_stream_write(r.parked[1].x, SPAN_LITERAL(EVENT)));
+    RIG_UNTIL(&r, r.parked[2].sent == 1);
+    assert_false(r.parked[2].whole);
+    client_poll(&c);
+    assert_int_equal(c.len, 0);
+    http_rig_answer(&r, 0, "first");
+    assert_int_equal(client_answer(&r, &c, NULL, 0), 200);
+    client_until(&r, &c, EVENT);
+    http_rig_stream_end(&r, 1);
+    client_until_eof(&r, &c);
+    client_close(&c);
+    http_rig_done(&r);
+}
+
+static void head_of_a_stream(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct client c;
+    http_rig_init(&r);
+    http_rig_start(&r);
+    client_open(&r, &c);
+    client_send(&r, &c, "HEAD /stream/0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client_until_eof(&r, &c);
+    assert_non_null(strstr(c.data, "text/event-stream"));
+    assert_string_equal(strstr(c.data, "\r\n\r\n"), "\r\n\r\n");
+    RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[0].sent == 1);
+    client_close(&c);
+    http_rig_done(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(events),        cmocka_unit_test(end_with_nothing_left),
+        cmocka_unit_test(back_pressure), cmocka_unit_test(one_large_event),
+        cmocka_unit_test(client_leaves), cmocka_unit_test(half_closed),
+        cmocka_unit_test(followers),     cmocka_unit_test(head_of_a_stream),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
