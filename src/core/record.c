@@ -29,6 +29,7 @@ static const struct record_type *const record_types[] = {
     [REC_JOBS_GONE] = &record_jobs_gone,
     [REC_KEY_NEW] = &record_key_new,
     [REC_KEYS_EXPIRED] = &record_keys_expired,
+    [REC_KEYS_GONE] = &record_keys_gone,
 };
 
 #define TYPE_COUNT (sizeof record_types / sizeof record_types[0])

@@ -47,7 +47,8 @@ enum record_kind {
     REC_JOBS_GONE = 42, /* removed for good: retention, delete, slices of purge and bulk */
     /* idempotency keys: 48 … 55 */
     REC_KEY_NEW = 48,
-    REC_KEYS_EXPIRED = 49,
+    REC_KEYS_EXPIRED = 49, /* all up to a moment; read, but no longer written: it has no bound */
+    REC_KEYS_GONE = 50,    /* these keys have expired: a slice */
     /* reserved: key-value 64 … 79, schedules and firings 80 … 95, notifications 96 … 111,
      * ledger and breakers 112 … 127, steps and logs 128 … 143 */
 };
@@ -200,6 +201,11 @@ struct rec_keys_expired {
     struct wall_time upto; /* keys that expire at or before this moment are gone */
 };
 
+struct rec_keys_gone {
+    uint32_t count;
+    struct span keys; /* by rising expiry; see record_key_* */
+};
+
 struct record {
     enum record_kind kind;
     union {
@@ -223,6 +229,7 @@ struct record {
         struct rec_jobs_gone jobs_gone;
         struct rec_key_new key_new;
         struct rec_keys_expired keys_expired;
+        struct rec_keys_gone keys_gone;
     };
 };
 
@@ -241,3 +248,14 @@ MUST_CHECK int record_decode(struct span *in, struct record *ret);
 /* The list inside REC_JOBS_GONE. */
 MUST_CHECK int record_seq_append(struct buf *list, uint64_t *previous, uint64_t seq);
 MUST_CHECK int record_seq_next(struct span *list, uint64_t *previous, uint64_t *ret_seq);
+
+/* The list inside REC_KEYS_GONE: for each key its expiry (the difference to the one before) and its
+ * hash, which together are its place in a store. Expiries rise or stay. */
+struct record_key {
+    struct hash128 key;
+    struct wall_time expires_at;
+};
+MUST_CHECK int record_key_append(struct buf *list, struct wall_time *previous,
+                                 const struct record_key *key);
+MUST_CHECK int record_key_next(struct span *list, struct wall_time *previous,
+                               struct record_key *ret);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bodies of the records about the store itself, queues, bulk actions and idempotency keys. */
+#include "base/check.h"
 #include "core/limits.h"
 #include "core/policy.h"
 #include "core/record_impl.h"
@@ -317,4 +318,78 @@ const struct record_type record_keys_expired = {
     .encode = keys_expired_encode,
     .decode = keys_expired_decode,
     .fits = keys_expired_fits,
+};
+
+int record_key_append(struct buf *list, struct wall_time *previous, const struct record_key *key)
+{
+    CHECK(key->expires_at.ms >= previous->ms);
+    int err = buf_reserve(list, WIRE_WALL + 2 * WIRE_FIXED64);
+    if (err < 0)
+        return err;
+    uint8_t *start = (uint8_t *)list->data + list->len;
+    uint8_t *at = put_wall(start, (struct wall_time){key->expires_at.ms - previous->ms});
+    at = put_fixed64(at, key->key.hi);
+    at = put_fixed64(at, key->key.lo);
+    list->len += (size_t)(at - start);
+    *previous = key->expires_at;
+    return 0;
+}
+
+int record_key_next(struct span *list, struct wall_time *previous, struct record_key *ret)
+{
+    struct wire_in in = {*list, false};
+    struct wall_time step = take_wall(&in);
+    ret->key.hi = take_fixed64(&in);
+    ret->key.lo = take_fixed64(&in);
+    ret->expires_at.ms = previous->ms + step.ms;
+    if (in.bad || hash128_none(ret->key) || !wall_fits(step) || !wall_fits(ret->expires_at))
+        return -ERR_CORRUPT;
+    *list = in.rest;
+    *previous = ret->expires_at;
+    return 0;
+}
+
+static size_t keys_gone_span_bytes(const struct record *r)
+{
+    return r->keys_gone.keys.len;
+}
+
+/* The list is looked at when it is read; a caller makes it with record_key_append. */
+static bool keys_gone_fits(const struct record *r)
+{
+    return r->keys_gone.count <= r->keys_gone.keys.len;
+}
+
+static uint8_t *keys_gone_encode(const struct record *r, uint8_t *at)
+{
+    at = put_varint(at, r->keys_gone.count);
+    return put_span(at, r->keys_gone.keys);
+}
+
+static void keys_gone_decode(struct wire_in *in, struct record *ret)
+{
+    ret->keys_gone.count = take_u32(in);
+    ret->keys_gone.keys = take_span(in);
+    struct span list = ret->keys_gone.keys;
+    struct wall_time previous = {0};
+    struct record_key key;
+    uint64_t count = 0;
+    while (list.len > 0) {
+        if (record_key_next(&list, &previous, &key) < 0) {
+            wire_spoil(in);
+            return;
+        }
+        count++;
+    }
+    if (count != ret->keys_gone.count)
+        wire_spoil(in);
+}
+
+const struct record_type record_keys_gone = {
+    .name = "keys_gone",
+    .body_max = WIRE_U32 + WIRE_LENGTH,
+    .span_bytes = keys_gone_span_bytes,
+    .encode = keys_gone_encode,
+    .decode = keys_gone_decode,
+    .fits = keys_gone_fits,
 };

@@ -50,6 +50,7 @@ struct env {
     struct arena arena;
     struct kept_reply *kept;
     uint64_t next_tag, next_nonce, next_key;
+    unsigned settled; /* answers of backend_settle */
     jmp_buf leave;
     const char *file; /* of the last EXPECT that was passed */
     int line;
@@ -76,7 +77,8 @@ struct conform_topic {
 
 extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic_token, topic_lease,
     topic_retry, topic_move, topic_unique, topic_key, topic_queue, topic_purge, topic_bulk,
-    topic_retention, topic_query, topic_list, topic_batch, topic_watch, topic_restart, topic_fault;
+    topic_retention, topic_query, topic_list, topic_batch, topic_watch, topic_restart, topic_fault,
+    topic_events, topic_settle, topic_workers;
 
 /* --- env.c: opening, closing, time --- */
 
@@ -95,6 +97,8 @@ void advance(struct env *e, int64_t ms);
 void stand_still(struct env *e, int64_t ms);
 /* Until the backend has seen the present time and done what it brings. */
 void settle(struct env *e);
+/* backend_settle, answered: nothing is due and everything is durable. */
+void settle_due(struct env *e);
 struct wall_time now_plus(const struct env *e, int64_t ms);
 
 /* --- asking --- */

@@ -158,6 +158,26 @@ void settle(struct env *e)
         probe(e);
 }
 
+static void settled_cb(void *ctx)
+{
+    struct env *e = ctx;
+    e->settled++;
+    uv_stop(&e->loop);
+}
+
+void settle_due(struct env *e)
+{
+    unsigned before = e->settled;
+    int rc = backend_settle(e->b, settled_cb, e);
+    if (rc < 0)
+        LEAVE("settle: %s", err_name(rc));
+    if (e->settled != before)
+        LEAVE("settle called back before it returned");
+    while (e->settled == before)
+        if (!uv_run(&e->loop, UV_RUN_ONCE) && e->settled == before)
+            LEAVE("settle was never answered");
+}
+
 void advance(struct env *e, int64_t ms)
 {
     settle(e);

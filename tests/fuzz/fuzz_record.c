@@ -33,6 +33,15 @@ static void inner_check(const struct record *r, struct buf *scratch)
             CHECK(record_seq_append(scratch, &to, seq) == 0);
         }
         CHECK(span_equal(buf_span(scratch), r->jobs_gone.seqs));
+    } else if (r->kind == REC_KEYS_GONE) {
+        struct span list = r->keys_gone.keys;
+        struct wall_time from = {0}, to = {0};
+        struct record_key key;
+        for (uint32_t i = 0; i < r->keys_gone.count; i++) {
+            CHECK(record_key_next(&list, &from, &key) == 0);
+            CHECK(record_key_append(scratch, &to, &key) == 0);
+        }
+        CHECK(span_equal(buf_span(scratch), r->keys_gone.keys));
     }
 }
 

@@ -76,6 +76,7 @@ static void report(struct applier *a, int err, const struct err_note *note, uint
 {
     uv_mutex_lock(&a->lock);
     a->at.full = err == -ERR_NO_SPACE;
+    a->at.full_tries += a->at.full;
     if (!err) {
         histogram_add(&a->us, ns / 1000);
         histogram_add(&a->records, a->taken.last - a->at.durable);

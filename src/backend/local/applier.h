@@ -3,7 +3,7 @@
  * hands them to the store as one transaction, so that one sync serves many requests.
  *
  * A failed commit is final: the applier stops, says why, and the process must end. A full disk is
- * not: the frames are kept and tried again. */
+ * not: the frames are kept and tried again, until applier_stop. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,9 +16,10 @@
 struct applier;
 
 struct applier_state {
-    uint64_t durable; /* records up to this position are on stable storage */
-    bool full;        /* the last try found no space; it goes on trying */
-    int error;        /* ≠ 0: it has stopped for good */
+    uint64_t durable;    /* records up to this position are on stable storage */
+    bool full;           /* the last try found no space; it goes on trying */
+    uint64_t full_tries; /* tries that found none, since the start */
+    int error;           /* ≠ 0: it has stopped for good */
     char why[512];
     uint64_t commits, commit_ns_total, commit_ns_last;
 };
@@ -32,5 +33,6 @@ MUST_CHECK int applier_push(struct applier *a, struct span frame, uint64_t last)
 void applier_state(struct applier *a, struct applier_state *ret);
 /* How long commits took and how many records each had. */
 void applier_spread(struct applier *a, struct histogram *ret_us, struct histogram *ret_records);
-/* Commits what is queued (unless it has stopped with an error), ends the thread, frees. */
+/* Commits what is queued (unless it has stopped with an error, or the disk is full), ends the
+ * thread, frees. */
 void applier_stop(struct applier *a);

@@ -291,6 +291,11 @@ static int take_keys_expired(struct engine *e, const struct record *r)
     return 0;
 }
 
+static int take_keys_gone(struct engine *e, const struct record *r)
+{
+    return keys_apply_gone(e, &r->keys_gone);
+}
+
 typedef int (*take_fn)(struct engine *e, const struct record *r);
 
 static const take_fn takes[] = {
@@ -316,6 +321,7 @@ static const take_fn takes[] = {
     [REC_JOBS_GONE] = take_jobs_gone,
     [REC_KEY_NEW] = take_key_new,
     [REC_KEYS_EXPIRED] = take_keys_expired,
+    [REC_KEYS_GONE] = take_keys_gone,
 };
 
 int engine_apply(struct engine *e, const struct record *r)

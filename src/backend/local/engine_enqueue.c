@@ -68,12 +68,8 @@ static bool key_room(struct engine *e, struct hash128 key, struct engine_reply *
     if (hash128_none(key))
         return true;
     const struct key *old = keys_find(e, key);
-    if (old) {
-        struct record rec = {.kind = REC_KEYS_EXPIRED, .keys_expired = {.upto = old->expires_at}};
-        if (emit_reserve(e, record_bytes_max(&rec)) != 0)
-            return refuse_nomem(r);
-        engine_emit(e, &rec);
-    }
+    if (old && !keys_emit_gone(e, old, 1))
+        return refuse_nomem(r);
     if (e->keys.used >= e->config.keys_max)
         return refuse(r, OUT_KEYS_FULL, NULL);
     return keys_reserve(e) == 0 || refuse_nomem(r);

@@ -88,7 +88,7 @@ struct key {
     uint64_t fingerprint;
     uint64_t seq, id_hi;
     struct wall_time expires_at;
-    uint32_t next; /* the one that expires next */
+    uint32_t prev, next; /* the ones that expire before and after it */
 };
 
 /* How a lease ended by its holder's word: answers the same word said again. */
@@ -351,6 +351,10 @@ int keys_reserve(struct engine *e);
 struct key *keys_find(const struct engine *e, struct hash128 key);
 int keys_apply_new(struct engine *e, const struct rec_key_new *r);
 void keys_apply_expired(struct engine *e, struct wall_time upto);
+int keys_apply_gone(struct engine *e, const struct rec_keys_gone *r);
+/* Takes this key and those that expire next, `count` in all, out with one record. False: memory is
+ * short, nothing changed. */
+bool keys_emit_gone(struct engine *e, const struct key *first, size_t count);
 
 /* --- engine_leases.c: leases, tokens, how they ended --- */
 int leases_start(struct engine *e, uint32_t job, const struct rec_job_claimed *r);

@@ -695,11 +695,14 @@ static int64_t oldest_ready_ms(const struct engine *e, const struct queue *q)
     return age > 0 ? age : 0;
 }
 
+/* Clears stale entries on the way, but not more than a slice: then the time is too early, which
+ * costs whoever waits for it a look, and the next question goes on from there. */
 static int64_t next_due_ms(struct engine *e, struct queue *q)
 {
     struct heap_entry top;
-    while (heap_top(&q->due, &top)) {
-        if (valid_due(e, top))
+    size_t looks = 0;
+    while (q->lists[STATE_SCHEDULED].count && heap_top(&q->due, &top)) {
+        if (valid_due(e, top) || looks++ == e->config.slice)
             return (int64_t)(top.order ^ (UINT64_C(1) << 63));
         heap_pop(&q->due, &top);
     }

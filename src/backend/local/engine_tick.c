@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What time brings: leases that end, jobs that become due or expire, retention, the slices of
- * purges and bulk actions. A tick writes a bounded number of records; what is left makes the next
- * one due at once. */
+ * purges and bulk actions. A tick looks at a bounded number of things, whether or not they come to
+ * a record (heaps hold stale entries, and clients decide how many); what is left makes the next
+ * tick due at once. */
 #include "backend/local/engine_impl.h"
 
 static int64_t order_ms(uint64_t order)
@@ -32,30 +33,29 @@ static bool end_lease(struct engine *e, const struct lease *lease)
 static size_t tick_leases(struct engine *e, size_t budget)
 {
     int64_t now = lease_now(e, e->now);
-    size_t done = 0;
+    size_t looked = 0;
     struct heap_entry top;
-    while (done < budget && heap_top(&e->leases_end, &top) && order_ms(top.order) <= now) {
+    for (; looked < budget && heap_top(&e->leases_end, &top) && order_ms(top.order) <= now;
+         looked++) {
         struct lease *lease = lease_at(e, (uint32_t)top.seq);
         if (lease->until > now) { /* extended meanwhile, or not begun */
             leases_enter(e, lease, lease->until != NEVER_MS ? lease->until : now + lease->lease_ms);
         } else if (jobs_doomed(e, live_at(e, lease->job))) {
             heap_remove(&e->leases_end, lease->place); /* the slice that removes the job ends it */
             lease->place = SIZE_MAX;
-        } else if (end_lease(e, lease)) {
-            done++;
-        } else {
+        } else if (!end_lease(e, lease)) {
             break;
         }
     }
-    return done;
+    return looked;
 }
 
 static size_t promote_queue(struct engine *e, struct queue *q, size_t budget)
 {
-    size_t done = 0;
+    size_t looked = 0;
     struct heap_entry top;
     int64_t now = e->now.wall.ms + (DEFECT(&e->config, DEFECT_PROMOTE_EARLY) ? 50 : 0);
-    while (done < budget && heap_top(&q->due, &top)) {
+    for (; looked < budget && heap_top(&q->due, &top); looked++) {
         bool valid = valid_due(e, top);
         if (valid && order_ms(top.order) > now)
             break;
@@ -67,18 +67,19 @@ static size_t promote_queue(struct engine *e, struct queue *q, size_t budget)
             if (jobs_reserve(e, q, 0, 1, record_bytes_max(&rec)) != 0)
                 break;
             engine_emit(e, &rec);
-            done++;
         }
         heap_pop(&q->due, &top);
     }
-    return done;
+    return looked;
 }
 
-/* Takes the queue that is due next out of a heap of queues; NULL when none is. */
-static struct queue *queue_due(struct engine *e, struct heap *heap, int64_t now)
+/* Takes the queue that is due next out of a heap of queues; NULL when none is, or *looked, which
+ * counts the entries that stood for nothing, has come to the budget. */
+static struct queue *queue_due(struct engine *e, struct heap *heap, int64_t now, size_t budget,
+                               size_t *looked)
 {
     struct heap_entry top;
-    while (heap_top(heap, &top) && order_ms(top.order) <= now) {
+    while (*looked < budget && heap_top(heap, &top) && order_ms(top.order) <= now) {
         heap_pop(heap, &top);
         struct queue *q = top.seq < e->queue_room ? e->queues[top.seq] : NULL;
         if (q && !q->gone) {
@@ -89,6 +90,7 @@ static struct queue *queue_due(struct engine *e, struct heap *heap, int64_t now)
             if (heap == &e->resume_queues && heap_order_of(q->paused_until.ms) == top.order)
                 return q;
         }
+        ++*looked;
     }
     return NULL;
 }
@@ -98,12 +100,12 @@ static size_t tick_promote(struct engine *e, size_t budget)
     size_t done = 0;
     struct queue *q;
     int64_t now = e->now.wall.ms + (DEFECT(&e->config, DEFECT_PROMOTE_EARLY) ? 50 : 0);
-    while (done < budget && heap_reserve(&e->due_queues, 1) == 0 &&
-           (q = queue_due(e, &e->due_queues, now)) != NULL) {
+    while (heap_reserve(&e->due_queues, 1) == 0 &&
+           (q = queue_due(e, &e->due_queues, now, budget, &done)) != NULL) {
         struct heap_entry top;
         q->due_armed = UINT64_MAX;
         size_t n = promote_queue(e, q, budget - done);
-        done += n;
+        done += n ? n : 1;
         if (heap_top(&q->due, &top))
             queues_arm(&e->due_queues, &q->due_armed, q->number, order_ms(top.order));
         if (n == 0 && q->due_armed != UINT64_MAX && order_ms(q->due_armed) <= now)
@@ -116,8 +118,9 @@ static size_t tick_expire(struct engine *e, size_t budget)
 {
     size_t done = 0;
     struct heap_entry top;
-    while (done < budget && !e->clock_suspect && heap_top(&e->expiries, &top) &&
-           order_ms(top.order) <= e->now.wall.ms) {
+    for (; done < budget && !e->clock_suspect && heap_top(&e->expiries, &top) &&
+           order_ms(top.order) <= e->now.wall.ms;
+         done++) {
         struct live *l = valid_expiry(e, top) ? jobs_by_seq(e, top.seq, NULL) : NULL;
         if (l) {
             struct record rec;
@@ -125,7 +128,6 @@ static size_t tick_expire(struct engine *e, size_t budget)
             if (jobs_reserve(e, queue_of(e, l), 0, 1, record_bytes_max(&rec)) != 0)
                 break;
             engine_emit(e, &rec);
-            done++;
         }
         heap_pop(&e->expiries, &top);
     }
@@ -206,11 +208,11 @@ static size_t tick_prune(struct engine *e, size_t budget)
 {
     size_t done = 0;
     struct queue *q;
-    while (done < budget && !e->clock_suspect && heap_reserve(&e->prune_queues, 3) == 0 &&
-           (q = queue_due(e, &e->prune_queues, e->now.wall.ms)) != NULL) {
+    while (!e->clock_suspect && heap_reserve(&e->prune_queues, 3) == 0 &&
+           (q = queue_due(e, &e->prune_queues, e->now.wall.ms, budget, &done)) != NULL) {
         q->prune_armed = UINT64_MAX;
         size_t n = prune_queue(e, q, budget - done);
-        done += n;
+        done += n ? n : 1;
         queues_arm_prune(e, q);
         if (n == 0 && q->prune_armed != UINT64_MAX && order_ms(q->prune_armed) <= e->now.wall.ms)
             break; /* memory is short */
@@ -222,19 +224,13 @@ static size_t tick_keys(struct engine *e, size_t budget)
 {
     const struct key *k = NULL;
     size_t n = 0;
-    struct wall_time upto = {0};
     for (uint32_t at = e->key_first; at && n < budget; at = k->next) {
         k = slab_at(&e->keys, at);
         if (k->expires_at.ms > e->now.wall.ms || e->clock_suspect)
             break;
-        upto = k->expires_at;
         n++;
     }
-    struct record rec = {.kind = REC_KEYS_EXPIRED, .keys_expired = {.upto = upto}};
-    if (n == 0 || emit_reserve(e, record_bytes_max(&rec)) != 0)
-        return 0;
-    engine_emit(e, &rec);
-    return n;
+    return n > 0 && keys_emit_gone(e, slab_at(&e->keys, e->key_first), n) ? n : 0;
 }
 
 /* --- purged jobs and deleted queues, in slices --- */
@@ -276,10 +272,12 @@ static size_t tick_doomed(struct engine *e, size_t budget)
     return done;
 }
 
-static void tick_resume(struct engine *e)
+static void tick_resume(struct engine *e, size_t budget)
 {
     struct queue *q;
-    while ((q = queue_due(e, &e->resume_queues, e->now.wall.ms)) != NULL) {
+    size_t looked = 0;
+    while ((q = queue_due(e, &e->resume_queues, e->now.wall.ms, budget, &looked)) != NULL) {
+        looked++;
         events_queue(e, EVENT_QUEUE_RESUMED, q, 0);
         if (q->lists[STATE_READY].count)
             queues_wake(e, q);
@@ -297,7 +295,7 @@ void op_tick(struct engine *e, const struct op *op)
         size_t n = parts[i](e, budget);
         budget = n < budget ? budget - n : 1; /* one kind of work must not starve the others */
     }
-    tick_resume(e);
+    tick_resume(e, e->config.slice);
     r->after = 0;
 }
 

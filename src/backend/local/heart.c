@@ -56,6 +56,7 @@ struct heart {
     size_t fetching;
     struct late *lates;
     unsigned releasing; /* depth: turns must not be reused meanwhile */
+    bool abandoned;     /* nothing more becomes durable */
     uint64_t hits, misses;
 };
 
@@ -454,7 +455,7 @@ static void retire(struct heart *h)
     h->last = NULL;
     while (*link) {
         struct turn *t = *link;
-        if (t->open == 0 && t->last <= h->durable) {
+        if (t->open == 0 && (t->last <= h->durable || h->abandoned)) {
             *link = t->next;
             turn_give(h, t);
         } else {
@@ -493,6 +494,58 @@ void heart_durable(struct heart *h, uint64_t position, struct now now)
     if (h->cache)
         cache_applied(h->cache, position, job_wanted, h->engine);
     heart_flush(h, now);
+}
+
+/* --- the end of a server whose disk is full --- */
+
+static bool is_query(enum op_kind kind)
+{
+    return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
+           kind == OP_QUEUE_LIST || kind == OP_WORKERS;
+}
+
+static struct reply abandoned_reply(enum op_kind kind, uint64_t tag)
+{
+    return (struct reply){
+        .kind = kind,
+        .tag = tag,
+        .outcome = is_query(kind) ? OUT_UNAVAILABLE : OUT_UNKNOWN,
+        .note = "the server stops while its disk is full; what was asked may or may not have been "
+                "done",
+    };
+}
+
+static size_t abandon_turn(struct heart *h, struct turn *t, struct now now)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < t->out.reply_count; i++) {
+        struct engine_reply *r = &t->out.replies[i];
+        if (t->gates[i] != GATE_HELD || may_leave(h, r))
+            continue;
+        r->reply = abandoned_reply(r->reply.kind, r->reply.tag);
+        n += !t->own;
+        reply_send(h, t, i, now);
+    }
+    return n;
+}
+
+size_t heart_abandon(struct heart *h, struct now now)
+{
+    size_t n = 0;
+    struct late late;
+    h->abandoned = true;
+    h->releasing++;
+    for (struct turn *t = h->first; t; t = t->next)
+        n += abandon_turn(h, t, now);
+    h->releasing--;
+    /* Bulk actions that were not finished. */
+    while (h->lates && late_take(h, h->lates->op, &late)) {
+        struct reply reply = abandoned_reply(OP_BULK, late.op->tag);
+        n++;
+        h->config.calls.reply(h->config.calls.ctx, late.fn, late.fn_ctx, &reply);
+    }
+    heart_flush(h, now);
+    return n;
 }
 
 static int keep_bodies(struct turn *t, struct engine_reply *r, const struct fetch *f,

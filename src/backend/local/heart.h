@@ -55,6 +55,11 @@ struct heart_page {
 };
 void heart_bodies(struct heart *h, void *request, const struct stored_body *bodies,
                   const struct heart_page *page, int error, struct now now);
+/* Nothing more will become durable (the disk is full and the server must go): answers all that
+ * waits for it OUT_UNKNOWN, queries OUT_UNAVAILABLE, and lets go of the frames. What is being read
+ * is still to come through heart_bodies. Nothing may be submitted afterwards. Returns how many were
+ * answered so. */
+size_t heart_abandon(struct heart *h, struct now now);
 bool heart_idle(const struct heart *h); /* nothing outstanding */
 uint64_t heart_durable_position(const struct heart *h);
 void heart_figures(const struct heart *h, struct backend_figures *ret);

@@ -14,6 +14,7 @@
 #include "backend/backend_impl.h"
 #include "backend/local/applier.h"
 #include "backend/local/heart.h"
+#include "backend/local/local.h"
 #include "backend/local/reader.h"
 #include "base/check.h"
 #include "base/mem.h"
@@ -57,6 +58,8 @@ struct local {
     uint64_t news_told; /* the newest event that the listener may know of */
     struct settling *settlings;
     bool closing;
+    uint64_t closing_tries; /* applier_state.full_tries when the close was asked for */
+    bool gave_up;           /* closing with a full disk: the rest is not durable */
     backend_closed_fn closed_fn;
     void *closed_ctx;
     unsigned open_handles;
@@ -209,7 +212,7 @@ static void run_ticks(struct local *l)
 {
     struct now now = now_of(l);
     engine_look(heart_engine(l->heart), now);
-    if (l->closing && !engine_bulks_waiting(heart_engine(l->heart)))
+    if (l->closing && (l->gave_up || !engine_bulks_waiting(heart_engine(l->heart))))
         return; /* what is not finished goes on after the next start */
     for (int i = 0; i < TICKS_A_TURN && engine_next_tick_ms(heart_engine(l->heart), now) <= 0; i++)
         if (heart_tick(l->heart, now) != 0)
@@ -352,11 +355,29 @@ static void handle_closed_cb(uv_handle_t *handle)
         fn(ctx);
 }
 
+/* A full disk must not keep a server from stopping: one whole try after the close was asked for,
+ * then what is not durable is lost, and whoever asked for it is told that nobody knows. */
+static void give_up_if_full(struct local *l)
+{
+    struct applier_state state;
+    if (!l->closing || l->gave_up || !l->applier)
+        return;
+    applier_state(l->applier, &state);
+    if (!state.full || state.full_tries < l->closing_tries + 2)
+        return;
+    l->gave_up = true;
+    uint64_t lost = engine_position(heart_engine(l->heart)) - state.durable;
+    size_t told = heart_abandon(l->heart, now_of(l));
+    log_event(l->config.log, LOG_ERROR, "closed_with_full_disk", LOG_TEXT("why", state.why),
+              LOG_INT("records_lost", lost), LOG_INT("answered_unknown", told));
+}
+
 /* Once everything taken has been answered and is durable, the threads and handles go. */
 static void maybe_closed(struct local *l)
 {
+    give_up_if_full(l);
     if (!l->closing || !heart_idle(l->heart) || uv_is_closing((uv_handle_t *)&l->prepare) ||
-        engine_bulks_waiting(heart_engine(l->heart)))
+        (engine_bulks_waiting(heart_engine(l->heart)) && !l->gave_up))
         return;
     end_settlings(l, true);
     reader_stop(l->reader);
@@ -372,7 +393,11 @@ static void maybe_closed(struct local *l)
 static void local_close(struct backend *b, backend_closed_fn fn, void *ctx)
 {
     struct local *l = local_of(b);
+    struct applier_state state = {0};
+    if (l->applier)
+        applier_state(l->applier, &state);
     l->closing = true;
+    l->closing_tries = state.full_tries;
     l->closed_fn = fn;
     l->closed_ctx = ctx;
     uv_async_send(&l->knock);
@@ -602,16 +627,17 @@ static int threads_start(struct local *l, struct err_note *note)
     return applier_start(l->store, l->applied, l->config.log, knock, l, &l->applier);
 }
 
-int backend_open_local(const char *dir, const struct backend_config *config, struct backend **ret,
-                       struct err_note *note)
+int backend_open_on_store(struct store *store, const struct backend_config *config,
+                          struct backend **ret, struct err_note *note)
 {
     struct local *l;
     int err = local_new(config, &local_ops, &l);
-    if (err)
+    if (err) {
+        store->ops->close(store);
         return err;
-    err = store_open_sqlite(dir, now_of(l).wall, &l->store, note);
-    if (!err)
-        err = start(l, true, note);
+    }
+    l->store = store;
+    err = start(l, true, note);
     if (!err)
         err = threads_start(l, note); /* they knock only once they have been given work */
     if (!err)
@@ -622,6 +648,14 @@ int backend_open_local(const char *dir, const struct backend_config *config, str
     }
     *ret = &l->base;
     return 0;
+}
+
+int backend_open_local(const char *dir, const struct backend_config *config, struct backend **ret,
+                       struct err_note *note)
+{
+    struct store *store;
+    int err = store_open_sqlite(dir, clock_now(&config->clock).wall, &store, note);
+    return err ? err : backend_open_on_store(store, config, ret, note);
 }
 
 int backend_open_memory(const struct backend_config *config, struct backend **ret,

@@ -15,6 +15,7 @@
 #include "backend/local/store_frames.h"
 #include "base/check.h"
 #include "base/heap.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "base/seqdir.h"
@@ -54,6 +55,11 @@ struct kept_bulk {
     char *group; /* what begin.group points to; NULL = empty */
 };
 
+struct kept_key {
+    struct rec_key_new key;
+    size_t place; /* in keys_by_expiry */
+};
+
 struct store_memory {
     struct store base;
     struct store_meta meta;
@@ -64,9 +70,10 @@ struct store_memory {
     size_t queue_count, queue_room;
     struct kept_bulk *bulks; /* by rising number */
     size_t bulk_count, bulk_room;
-    struct rec_key_new *keys; /* slots; a free one holds the next free slot + 1 in its seq */
+    struct kept_key *keys; /* slots; a free one holds the next free slot + 1 in its place */
     size_t key_slots, key_room, key_free;
     struct heap keys_by_expiry; /* seq = slot */
+    struct map128 keys_by_hash; /* → slot + 1 */
     size_t readers;
 };
 
@@ -411,30 +418,60 @@ static int bulk_step(struct store_memory *m, const struct rec_bulk_step *r, bool
 static int key_new(struct store_memory *m, const struct rec_key_new *r)
 {
     size_t slot = m->key_free ? m->key_free - 1 : m->key_slots;
-    struct rec_key_new *keys = array_room(m->keys, m->key_slots, &m->key_room, sizeof *keys);
+    struct kept_key *keys = array_room(m->keys, m->key_slots, &m->key_room, sizeof *keys);
     if (!keys)
         return -ERR_NOMEM;
     m->keys = keys;
-    struct heap_entry e = {heap_order_of(r->expires_at.ms), slot};
-    int rc = heap_push(&m->keys_by_expiry, e);
+    int rc = heap_reserve(&m->keys_by_expiry, 1);
+    if (rc == 0)
+        rc = map128_put(&m->keys_by_hash, r->key, slot + 1);
     if (rc != 0)
         return rc;
     if (slot == m->key_slots)
         m->key_slots++;
     else
-        m->key_free = (size_t)m->keys[slot].seq;
-    m->keys[slot] = *r;
+        m->key_free = m->keys[slot].place;
+    m->keys[slot].key = *r;
+    struct heap_entry e = {heap_order_of(r->expires_at.ms), slot};
+    CHECK(heap_push(&m->keys_by_expiry, e) == 0);
+    return 0;
+}
+
+static void key_moved(void *ctx, struct heap_entry e, size_t index)
+{
+    struct store_memory *m = ctx;
+    m->keys[e.seq].place = index;
+}
+
+static void key_drop(struct store_memory *m, size_t slot)
+{
+    heap_remove(&m->keys_by_expiry, m->keys[slot].place);
+    map128_drop(&m->keys_by_hash, m->keys[slot].key.key);
+    m->keys[slot] = (struct kept_key){.place = m->key_free};
+    m->key_free = slot + 1;
+}
+
+static int keys_gone(struct store_memory *m, const struct rec_keys_gone *r, struct err_note *note)
+{
+    struct span list = r->keys;
+    struct wall_time previous = {0};
+    struct record_key gone;
+    while (list.len > 0) {
+        if (record_key_next(&list, &previous, &gone) != 0)
+            return err_note_set(note, -ERR_CORRUPT, "a list of keys cannot be read");
+        size_t slot = (size_t)map128_get(&m->keys_by_hash, gone.key);
+        if (slot == 0 || m->keys[slot - 1].key.expires_at.ms != gone.expires_at.ms)
+            return err_note_set(note, -ERR_CORRUPT, "a key that has expired is not there");
+        key_drop(m, slot - 1);
+    }
     return 0;
 }
 
 static void keys_expired(struct store_memory *m, const struct rec_keys_expired *r)
 {
     struct heap_entry e;
-    while (heap_top(&m->keys_by_expiry, &e) && e.order <= heap_order_of(r->upto.ms)) {
-        heap_pop(&m->keys_by_expiry, &e);
-        m->keys[e.seq] = (struct rec_key_new){.seq = m->key_free};
-        m->key_free = (size_t)e.seq + 1;
-    }
+    while (heap_top(&m->keys_by_expiry, &e) && e.order <= heap_order_of(r->upto.ms))
+        key_drop(m, (size_t)e.seq);
 }
 
 /* ---- records about jobs ---- */
@@ -618,6 +655,8 @@ static int apply_record(struct store_memory *m, const struct record *r, struct e
     case REC_KEYS_EXPIRED:
         keys_expired(m, &r->keys_expired);
         return 0;
+    case REC_KEYS_GONE:
+        return keys_gone(m, &r->keys_gone, note);
     }
     return -ERR_VERSION;
 }
@@ -701,7 +740,7 @@ static int load_keys(const struct store_memory *m, const struct store_sink *sink
     if (!keys)
         return -ERR_NOMEM;
     for (size_t i = 0; i < count; i++)
-        keys[i] = m->keys[heap_at(&m->keys_by_expiry, i).seq];
+        keys[i] = m->keys[heap_at(&m->keys_by_expiry, i).seq].key;
     qsort(keys, count, sizeof *keys, key_order);
     int rc = 0;
     for (size_t i = 0; i < count && rc == 0; i++)
@@ -920,6 +959,7 @@ static void memory_close(struct store *s)
     mem_free(m->bulks);
     mem_free(m->keys);
     heap_done(&m->keys_by_expiry);
+    map128_done(&m->keys_by_hash);
     seqdir_done(&m->by_seq);
     slab_done(&m->jobs);
     mem_free(m);
@@ -948,6 +988,9 @@ int store_open_memory(uint64_t seed, struct store **ret)
     slab_init(&m->jobs, sizeof(struct kept_job));
     seqdir_init(&m->by_seq);
     heap_init(&m->keys_by_expiry);
+    m->keys_by_expiry.moved = key_moved;
+    m->keys_by_expiry.moved_ctx = m;
+    map128_init(&m->keys_by_hash);
     *ret = &m->base;
     return 0;
 }

@@ -232,6 +232,7 @@ void fold_sort(struct fold *f); /* fills order */
       "INSERT OR REPLACE INTO keys (expires_at, key_hi, key_lo, fingerprint, seq, id_hi) "         \
       "VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                                           \
     X(KEYS_EXPIRED, "DELETE FROM keys WHERE expires_at <= ?1")                                     \
+    X(KEY_GONE, "DELETE FROM keys WHERE expires_at = ?1 AND key_hi = ?2 AND key_lo = ?3")          \
     X(FREE_PAGES, "PRAGMA freelist_count")
 
 enum stmt_id {

@@ -416,6 +416,26 @@ static int write_key_new(struct store_sqlite *q, const struct rec_key_new *r, st
     return write_run(q, STMT_KEY_NEW, note);
 }
 
+static int write_keys_gone(struct store_sqlite *q, const struct rec_keys_gone *r,
+                           struct err_note *note)
+{
+    sqlite3_stmt *st = q->stmts[STMT_KEY_GONE];
+    struct span list = r->keys;
+    struct wall_time previous = {0};
+    struct record_key gone;
+    int rc = 0;
+    while (rc == 0 && list.len > 0) {
+        rc = record_key_next(&list, &previous, &gone);
+        if (rc != 0)
+            return err_note_set(note, rc, "a list of keys cannot be read");
+        bind_number(st, 1, (uint64_t)gone.expires_at.ms);
+        bind_number(st, 2, gone.key.hi);
+        bind_number(st, 3, gone.key.lo);
+        rc = write_one(q, STMT_KEY_GONE, "idempotency key", gone.key.hi, note);
+    }
+    return rc;
+}
+
 int write_record(struct store_sqlite *q, const struct record *r, struct err_note *note)
 {
     switch ((int)r->kind) {
@@ -444,6 +464,8 @@ int write_record(struct store_sqlite *q, const struct record *r, struct err_note
     case REC_KEYS_EXPIRED:
         bind_number(q->stmts[STMT_KEYS_EXPIRED], 1, (uint64_t)r->keys_expired.upto.ms);
         return write_run(q, STMT_KEYS_EXPIRED, note);
+    case REC_KEYS_GONE:
+        return write_keys_gone(q, &r->keys_gone, note);
     default:
         return err_note_set(note, -ERR_VERSION, "a record of kind %d is of a newer version",
                             (int)r->kind);

@@ -566,18 +566,57 @@ static void bulk_step(struct history *h)
     history_add(h, &r);
 }
 
-static void key_step(struct history *h)
+static void key_new(struct history *h)
+{
+    struct record r = {.kind = REC_KEY_NEW,
+                       .key_new = {.key = {random_next(&h->random), random_next(&h->random)},
+                                   .fingerprint = random_next(&h->random),
+                                   .seq = h->seq,
+                                   .id_hi = id_hi(h->now, 3),
+                                   .expires_at = {h->now.ms + random_between(&h->random, 1, 90)}}};
+    h->keys[h->key_count++] = (struct record_key){r.key_new.key, r.key_new.expires_at};
+    history_add(h, &r);
+}
+
+static void keys_expired(struct history *h)
 {
     struct record r = {.kind = REC_KEYS_EXPIRED, .keys_expired = {h->now}};
-    if (h->seq > 0 && random_chance(&h->random, 80))
-        r = (struct record){
-            .kind = REC_KEY_NEW,
-            .key_new = {.key = {random_next(&h->random), random_next(&h->random)},
-                        .fingerprint = random_next(&h->random),
-                        .seq = h->seq,
-                        .id_hi = id_hi(h->now, 3),
-                        .expires_at = {h->now.ms + random_between(&h->random, 1, 90)}}};
+    for (unsigned i = h->key_count; i-- > 0;)
+        if (h->keys[i].expires_at.ms <= h->now.ms)
+            h->keys[i] = h->keys[--h->key_count];
     history_add(h, &r);
+}
+
+/* Some of them, soonest first, whether or not their time has come: a record is an outcome. */
+static void keys_gone(struct history *h)
+{
+    struct record r = {.kind = REC_KEYS_GONE};
+    struct wall_time previous = {0};
+    struct buf list;
+    buf_init(&list);
+    uint64_t most = random_below(&h->random, h->key_count) + 1;
+    for (; r.keys_gone.count < most; r.keys_gone.count++) {
+        unsigned first = 0;
+        for (unsigned i = 1; i < h->key_count; i++)
+            if (h->keys[i].expires_at.ms < h->keys[first].expires_at.ms)
+                first = i;
+        CHECK(record_key_append(&list, &previous, &h->keys[first]) == 0);
+        h->keys[first] = h->keys[--h->key_count];
+    }
+    r.keys_gone.keys = buf_span(&list);
+    history_add(h, &r);
+    buf_done(&list);
+}
+
+static void key_step(struct history *h)
+{
+    uint64_t dice = random_below(&h->random, 100);
+    if (h->seq > 0 && h->key_count < HISTORY_KEYS && dice < 75)
+        key_new(h);
+    else if (h->key_count > 0 && dice < 90)
+        keys_gone(h);
+    else
+        keys_expired(h);
 }
 
 static void store_step(struct history *h)

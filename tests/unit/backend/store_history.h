@@ -11,6 +11,7 @@
 #include "core/policy.h"
 #include "core/record.h"
 
+#define HISTORY_KEYS 64
 #define HISTORY_QUEUES 8
 #define HISTORY_JOBS 32768
 
@@ -43,6 +44,8 @@ struct history {
     struct history_queue queues[HISTORY_QUEUES];
     struct history_job jobs[HISTORY_JOBS]; /* jobs[seq] */
     bool bulk_open;
+    struct record_key keys[HISTORY_KEYS]; /* that are there, in no order */
+    unsigned key_count;
     /* the frame being made */
     struct buf frame;
     uint32_t count;

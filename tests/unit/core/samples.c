@@ -16,7 +16,7 @@ const enum record_kind sample_kinds[] = {
     REC_PURGED,    REC_BULK_BEGIN,    REC_BULK_STEP,    REC_BULK_END,    REC_JOB_NEW,
     REC_JOB_READY, REC_JOB_CLAIMED,   REC_JOB_EXTENDED, REC_JOB_BACK,    REC_JOB_DONE,
     REC_JOB_DEAD,  REC_JOB_CANCELLED, REC_JOB_REQUEUED, REC_JOB_PATCHED, REC_JOBS_GONE,
-    REC_KEY_NEW,   REC_KEYS_EXPIRED,
+    REC_KEY_NEW,   REC_KEYS_EXPIRED,  REC_KEYS_GONE,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
 
@@ -329,6 +329,21 @@ static void sample_jobs_gone(struct random *random, struct arena *arena, struct 
     ret->jobs_gone.seqs = kept(arena, &list);
 }
 
+static void sample_keys_gone(struct random *random, struct arena *arena, struct record *ret)
+{
+    struct wall_time previous = {0};
+    struct buf list;
+    buf_init(&list);
+    ret->keys_gone.count = (uint32_t)between(random, 1, LIMIT_SLICE);
+    for (uint32_t i = 0; i < ret->keys_gone.count; i++) {
+        int64_t left = LIMIT_WALL_MS - previous.ms;
+        struct record_key key = {.key = {u64(random), between(random, 1, UINT64_MAX)}};
+        key.expires_at.ms = previous.ms + (int64_t)between(random, 0, (uint64_t)left / 2);
+        CHECK(record_key_append(&list, &previous, &key) == 0);
+    }
+    ret->keys_gone.keys = kept(arena, &list);
+}
+
 static void sample_job_record(struct random *random, struct arena *arena, struct record *ret)
 {
     switch ((int)ret->kind) {
@@ -429,6 +444,9 @@ static void sample_store_record(struct random *random, struct arena *arena, stru
             .id_hi = u64(random),
             .expires_at = wall(random),
         };
+        break;
+    case REC_KEYS_GONE:
+        sample_keys_gone(random, arena, ret);
         break;
     default:
         ret->keys_expired.upto = wall(random);
@@ -581,6 +599,8 @@ static const struct field fields[] = {
     F(REC_KEY_NEW, key_new.id_hi),
     F(REC_KEY_NEW, key_new.expires_at),
     F(REC_KEYS_EXPIRED, keys_expired.upto),
+    F(REC_KEYS_GONE, keys_gone.count),
+    S(REC_KEYS_GONE, keys_gone.keys),
 };
 
 static bool field_equal(const struct field *f, const struct record *a, const struct record *b)

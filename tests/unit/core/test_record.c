@@ -168,7 +168,7 @@ static void test_names(void **state)
         "epoch",        "seq_block", "queue_put", "queue_gone",   "queue_end",     "purged",
         "bulk_begin",   "bulk_step", "bulk_end",  "job_new",      "job_ready",     "job_claimed",
         "job_extended", "job_back",  "job_done",  "job_dead",     "job_cancelled", "job_requeued",
-        "job_patched",  "jobs_gone", "key_new",   "keys_expired",
+        "job_patched",  "jobs_gone", "key_new",   "keys_expired", "keys_gone",
     };
     for (size_t k = 0; k < sample_kind_count; k++)
         assert_string_equal(record_name(sample_kinds[k]), names[k]);
@@ -826,6 +826,9 @@ static void test_bytes_of_other_records_are_pinned(void **state)
               "\x05\0\0\0\0\0\0\0\x06");
     r = (struct record){.kind = REC_KEYS_EXPIRED, .keys_expired = {{1}}};
     BYTES(&r, "\x31\x01\x01");
+    r = (struct record){.kind = REC_KEYS_GONE,
+                        .keys_gone = {1, SPAN_LITERAL("\x07\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0")}};
+    BYTES(&r, "\x32\x13\x01\x11\x07\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0");
 }
 
 static int begin(void **state)
