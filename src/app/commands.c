@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "app/client.h"
 #include "app/completion.h"
 #include "app/config.h"
 #include "app/help.h"
@@ -67,6 +68,7 @@ static const size_t core_command_count = sizeof(core_commands) / sizeof(core_com
 
 static const struct command_group groups[] = {
     {"Commands", core_commands, &core_command_count},
+    {"Commands that speak to a server", client_commands, &client_command_count},
     {NULL, NULL, NULL},
 };
 

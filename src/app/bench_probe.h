@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Figures beside a run: what the disk can do, and what processor time a server has used. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* Writes 4 KiB and calls fdatasync in a file of its own in dir, over and over for ms milliseconds;
+ * the calls per second into *ret. The file is gone afterwards. -ERR_IO with a sentence. */
+MUST_CHECK int bench_probe_sync(const char *dir, int64_t ms, double *ret, struct err_note *note);
+/* Processor time of a process up to now, all threads. -ERR_NOT_FOUND with a sentence. */
+MUST_CHECK int bench_probe_cpu(int64_t pid, uint64_t *ret_ns, struct err_note *note);
+/* The line of /proc/PID/stat in clock ticks, user and system together; -ERR_SYNTAX. */
+MUST_CHECK int bench_probe_stat(const char *line, uint64_t *ret_ticks);

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows and options of the client commands. An option that becomes a member of a request stands
+ * a second time in the command's table of struct client_field. */
+#include "app/client.h"
+
+#include "app/bench.h"
+#include "app/client_commands.h"
+#include "app/client_session.h"
+
+#define EXIT_STATUS                                                                                \
+    "\n"                                                                                           \
+    "Exit status: 0 done, 1 refused by the server, 2 wrong usage, 3 the server cannot be "         \
+    "reached\n"                                                                                    \
+    "or cannot answer."
+
+static const struct option queues_options[] = {
+    CLIENT_OPTIONS,
+    {"until", 0, "TIME", "pause: until then (RFC 3339)", OPTION_TEXT},
+    {"for", 0, "DURATION", "pause: for so long", OPTION_DURATION},
+    {"note", 0, "TEXT", "a note for people", OPTION_TEXT},
+    {"lease_ms", 0, "DURATION", "how long a claim holds", OPTION_DURATION},
+    {"max_attempts", 0, "N", "attempts before a job is dead", OPTION_NUMBER},
+    {"max_crashes", 0, "N", "lost leases before a job is dead", OPTION_NUMBER},
+    {"backoff_ms", 0, "LIST", "the wait before each retry: 1s,30s,5m", OPTION_TEXT},
+    {"backoff_base_ms", 0, "DURATION", "exponential back-off: the first wait", OPTION_DURATION},
+    {"backoff_max_ms", 0, "DURATION", "exponential back-off: the longest wait", OPTION_DURATION},
+    {"backoff_jitter_percent", 0, "N", "exponential back-off: its spread", OPTION_NUMBER},
+    {"lease_end", 0, "requeue|requeue_counted|fail", "what a lost lease means", OPTION_CHOICE},
+    {"unique_mode", 0, "reject|return|replace", "what a second job of a unique key meets",
+     OPTION_CHOICE},
+    {"unique_scope", 0, "live|kept", "which jobs hold their unique key", OPTION_CHOICE},
+    {"durability", 0, "fsync|relaxed", "when an answer may leave", OPTION_CHOICE},
+    {"refuse_new", 0, "yes|no", "take no new jobs", OPTION_CHOICE},
+    {"require_token", 0, "yes|no", "acks need the token of the claim", OPTION_CHOICE},
+    {"priority", 0, "N|LABEL", "priority of jobs that name none", OPTION_TEXT},
+    {"capacity", 0, "N", "jobs at most, or none", OPTION_TEXT},
+    {"payload_max", 0, "SIZE", "the largest payload", OPTION_SIZE},
+    {"warn_depth", 0, "N", "depth that is worth a warning, or none", OPTION_TEXT},
+    {"keep_done_ms", 0, "DURATION", "how long done jobs are kept, or none", OPTION_TEXT},
+    {"keep_done", 0, "N", "how many done jobs are kept, or none", OPTION_TEXT},
+    {"keep_dead_ms", 0, "DURATION", "how long dead jobs are kept, or none", OPTION_TEXT},
+    {"keep_dead", 0, "N", "how many dead jobs are kept, or none", OPTION_TEXT},
+};
+
+static const struct option enqueue_options[] = {
+    CLIENT_OPTIONS,
+    {"priority", 'p', "N|LABEL", "higher is claimed first", OPTION_TEXT},
+    {"delay", 'd', "DURATION", "not before so much time has passed", OPTION_DURATION},
+    {"run_at", 0, "TIME", "not before then (RFC 3339)", OPTION_TEXT},
+    {"unique", 'u', "KEY", "at most one job of this key", OPTION_TEXT},
+    {"unique_mode", 0, "reject|return|replace", "what happens to a second one", OPTION_CHOICE},
+    {"group", 'g', "NAME", "the group it belongs to", OPTION_TEXT},
+    {"correlation_id", 0, "ID", "travels along to the worker, logs and events", OPTION_TEXT},
+    {"label", 0, "TEXT", "a label for people", OPTION_TEXT},
+    {"max_attempts", 0, "N", "attempts before it is dead", OPTION_NUMBER},
+    {"lease", 0, "DURATION", "how long a claim of it holds", OPTION_DURATION},
+    {"backoff", 0, "LIST", "the wait before each retry: 1s,30s,5m", OPTION_TEXT},
+    {"expires_at", 0, "TIME", "given up if not begun by then", OPTION_TEXT},
+    {"expires_in", 0, "DURATION", "given up if not begun within", OPTION_DURATION},
+    {"key", 'k', "KEY", "idempotency key: a repeat enqueues nothing", OPTION_TEXT},
+    {"ndjson", 0, NULL, "the input is one job object a line; 1000 are sent at a time", OPTION_FLAG},
+    {"raw", 'r', NULL, "the payload is bytes, not JSON", OPTION_FLAG},
+};
+
+static const struct option claim_options[] = {
+    CLIENT_OPTIONS,
+    {"count", 'n', "N", "jobs at most (1)", OPTION_NUMBER},
+    {"wait", 'w', "DURATION", "how long to wait for one (0)", OPTION_DURATION},
+    {"lease", 'l', "DURATION", "how long the claim holds", OPTION_DURATION},
+    {"worker", 0, "NAME", "who claims", OPTION_TEXT},
+    {"raw", 'r', NULL, "the payload alone on standard output, id and token on standard error",
+     OPTION_FLAG},
+};
+
+static const struct option ack_options[] = {CLIENT_OPTIONS};
+
+static const struct option fail_options[] = {
+    CLIENT_OPTIONS,
+    {"error", 'e', "TEXT", "what went wrong", OPTION_TEXT},
+    {"kind", 0, "app|business", "whose fault", OPTION_CHOICE},
+    {"no_retry", 0, NULL, "the job is dead at once", OPTION_FLAG},
+    {"delay", 'd', "DURATION", "retry after so much time", OPTION_DURATION},
+    {"run_at", 0, "TIME", "retry then (RFC 3339)", OPTION_TEXT},
+};
+
+static const struct option extend_options[] = {
+    CLIENT_OPTIONS,
+    {"lease", 'l', "DURATION", "how long from now; without it as long as at first",
+     OPTION_DURATION},
+};
+
+static const struct option release_options[] = {
+    CLIENT_OPTIONS,
+    {"reason", 0, "TEXT", "why", OPTION_TEXT},
+    {"delay", 'd', "DURATION", "not before so much time has passed", OPTION_DURATION},
+    {"run_at", 0, "TIME", "not before then (RFC 3339)", OPTION_TEXT},
+};
+
+static const struct option jobs_options[] = {
+    CLIENT_OPTIONS,
+    {"queue", 'q', "QUEUE", "of this queue", OPTION_TEXT},
+    {"state", 0, "LIST", "in these states: ready,dead", OPTION_TEXT},
+    {"group", 'g', "NAME", "of this group", OPTION_TEXT},
+    {"unique", 'u', "KEY", "of this unique key", OPTION_TEXT},
+    {"correlation_id", 0, "ID", "of this correlation id", OPTION_TEXT},
+    {"limit", 'n', "N", "jobs at most a page (50)", OPTION_NUMBER},
+    {"newest", 0, NULL, "newest first", OPTION_FLAG},
+    {"cursor", 0, "CURSOR", "go on where a page ended", OPTION_TEXT},
+    {"all", 'a', NULL, "every page, not only the first", OPTION_FLAG},
+};
+
+static const struct option move_options[] = {
+    CLIENT_OPTIONS,
+    {"queue", 'q', "QUEUE", "all jobs of this queue", OPTION_TEXT},
+    {"state", 0, "LIST", "only those in these states", OPTION_TEXT},
+    {"group", 'g', "NAME", "only those of this group", OPTION_TEXT},
+};
+
+static const struct option requeue_options[] = {
+    CLIENT_OPTIONS,
+    {"queue", 'q', "QUEUE", "all jobs of this queue", OPTION_TEXT},
+    {"state", 0, "LIST", "only those in these states", OPTION_TEXT},
+    {"group", 'g', "NAME", "only those of this group", OPTION_TEXT},
+    {"delay", 'd', "DURATION", "with an ID: not before so much time has passed", OPTION_DURATION},
+};
+
+static const struct option stats_options[] = {
+    CLIENT_OPTIONS,
+    {"group", 'g', "NAME", "with QUEUE: only jobs of this group", OPTION_TEXT},
+    {"watch", 'w', NULL, "again each second until interrupted", OPTION_FLAG},
+};
+
+static const struct option events_options[] = {
+    CLIENT_OPTIONS,
+    {"queue", 'q', "QUEUE", "of this queue", OPTION_TEXT},
+    {"kinds", 0, "LIST", "of these kinds: dead,done", OPTION_TEXT},
+    {"after", 0, "ID", "first those behind this event", OPTION_TEXT},
+};
+
+static const struct option bench_options[] = {
+    CLIENT_OPTIONS,
+    {"mode", 'm', "enqueue|cycle|claim|healthz|mixed", "what each connection does (enqueue)",
+     OPTION_CHOICE},
+    {"connections", 'c', "N", "connections (64)", OPTION_NUMBER},
+    {"threads", 't', "N", "threads of the generator (1)", OPTION_NUMBER},
+    {"producers", 0, "N", "mixed: connections that enqueue (half)", OPTION_NUMBER},
+    {"consumers", 0, "N", "mixed: connections that claim and ack (half)", OPTION_NUMBER},
+    {"batch", 'b', "N", "jobs a request (1)", OPTION_NUMBER},
+    {"pipeline", 0, "N", "requests under way on each connection (1)", OPTION_NUMBER},
+    {"payload", 0, "SIZE", "bytes of each payload (200)", OPTION_SIZE},
+    {"priorities", 0, "N", "different priorities (1)", OPTION_NUMBER},
+    {"delay_ms", 0, "DURATION", "delay of each job (0)", OPTION_DURATION},
+    {"backlog", 0, "N", "jobs to enqueue first, not measured (0)", OPTION_NUMBER},
+    {"duration", 0, "DURATION", "how long (10s)", OPTION_DURATION},
+    {"jobs", 'n', "N", "so many jobs instead of a duration; healthz: requests", OPTION_NUMBER},
+    {"queue", 'q', "QUEUE", "an own queue, which is kept; otherwise bench-RANDOM, deleted after",
+     OPTION_TEXT},
+    {"server_pid", 0, "PID", "measure the processor time of this server per job", OPTION_NUMBER},
+    {"fsync_dir", 0, "DIR", "measure fdatasync in DIR for a second first", OPTION_DIR},
+};
+
+const struct command client_commands[] = {
+    {"queues", "[[ACTION] QUEUE]", "show or change queues",
+     "Without words, lists every queue; with QUEUE alone, shows that one. ACTION is one of\n"
+     "  create   make the queue; refused when it exists\n"
+     "  set      change what the options name and leave the rest\n"
+     "  delete   remove the queue with its jobs\n"
+     "  pause    hand out no jobs, for good or --until or --for\n"
+     "  resume   hand out jobs again\n"
+     "  purge    remove the jobs that wait\n"
+     "The options from --note on are the queue's policy. Durations: 500 (ms), 30s, "
+     "24h.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(queues_options), 0, 2, client_queues},
+    {"enqueue", "QUEUE [PAYLOAD]", "enqueue a job, or one for each line of input",
+     "PAYLOAD is JSON; `-` reads it from standard input, `@FILE` from a file, --raw takes bytes "
+     "as\n"
+     "they are. With --ndjson each line is a job object ({\"payload\":…,\"priority\":…}), read "
+     "from\n"
+     "standard input when no file is named.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(enqueue_options), 1, 2, client_enqueue},
+    {"claim", "QUEUE...", "claim jobs",
+     "Prints each claimed job with the token that ack, fail, extend and release want.\n" EXIT_STATUS
+     "\n4 there was no job.\n",
+     COMMAND_OPTIONS(claim_options), 1, COMMAND_WORDS_ANY, client_claim},
+    {"ack", "ID TOKEN [RESULT]", "say that a claimed job is done",
+     "RESULT is JSON (`-` reads it from standard input, `@FILE` from a file) and is kept with the\n"
+     "job.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(ack_options), 2, 3, client_ack},
+    {"fail", "ID TOKEN", "say that a claimed job failed",
+     "The job is tried again after its back-off, or is dead after its last attempt.\n" EXIT_STATUS
+     "\n",
+     COMMAND_OPTIONS(fail_options), 2, 2, client_fail},
+    {"extend", "ID TOKEN", "hold a claimed job longer",
+     "Prints until when the claim now holds.\n" EXIT_STATUS "\n", COMMAND_OPTIONS(extend_options),
+     2, 2, client_extend},
+    {"release", "ID TOKEN", "give a claimed job back, uncounted",
+     "The attempt does not count.\n" EXIT_STATUS "\n", COMMAND_OPTIONS(release_options), 2, 2,
+     client_release},
+    {"jobs", "[ID]", "list jobs, or show one",
+     "With ID, everything about one job and its attempts; payloads are shortened (--json has them\n"
+     "whole).\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(jobs_options), 0, 1, client_jobs},
+    {"requeue", "[ID...]", "make dead, done or cancelled jobs ready again",
+     "Names jobs by ID, or all of a queue with --queue and --state.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(requeue_options), 0, COMMAND_WORDS_ANY, client_requeue},
+    {"cancel", "[ID...]", "cancel jobs",
+     "Names jobs by ID, or all of a queue with --queue and --state.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(move_options), 0, COMMAND_WORDS_ANY, client_cancel},
+    {"stats", "[QUEUE]", "figures of the server, or of one queue",
+     "Counts by state, totals since the server started, and how long jobs waited and "
+     "ran.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(stats_options), 0, 1, client_stats},
+    {"events", "", "follow what happens, one line an event",
+     "Goes on until interrupted. A lost connection is taken up again where it ended, for half a\n"
+     "minute.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(events_options), 0, 0, client_events},
+    {"bench", "", "load a server and measure it",
+     "Modes: enqueue (a request is --batch jobs), cycle (enqueue, claim, ack), claim (claim and\n"
+     "ack what is there), healthz (requests that touch no store), mixed (producers and consumers\n"
+     "side by side). Every answer is checked; any error makes the exit status 1.\n" EXIT_STATUS
+     "\n",
+     COMMAND_OPTIONS(bench_options), 0, 0, bench_command},
+};
+
+const size_t client_command_count = CLIENT_COUNT(client_commands);

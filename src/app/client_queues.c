@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* holdfast queues: the list, one queue, and what can be done to one. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "app/client_answer.h"
+#include "app/client_commands.h"
+#include "app/client_queues.h"
+#include "app/client_session.h"
+#include "app/client_show.h"
+
+static const struct client_field policy_fields[] = {
+    {"note", "note", CLIENT_FIELD_TEXT},
+    {"lease_ms", "lease_ms", CLIENT_FIELD_NUMBER},
+    {"max_attempts", "max_attempts", CLIENT_FIELD_NUMBER},
+    {"max_crashes", "max_crashes", CLIENT_FIELD_NUMBER},
+    {"backoff_ms", "backoff_ms", CLIENT_FIELD_MS_LIST},
+    {"lease_end", "lease_end", CLIENT_FIELD_TEXT},
+    {"unique_mode", "unique_mode", CLIENT_FIELD_TEXT},
+    {"unique_scope", "unique_scope", CLIENT_FIELD_TEXT},
+    {"durability", "durability", CLIENT_FIELD_TEXT},
+    {"refuse_new", "refuse_new", CLIENT_FIELD_YES_NO},
+    {"require_token", "require_token", CLIENT_FIELD_YES_NO},
+    {"priority", "priority", CLIENT_FIELD_NUMBER_OR_TEXT},
+    {"capacity", "capacity", CLIENT_FIELD_NUMBER_OR_NONE},
+    {"payload_max", "payload_max", CLIENT_FIELD_NUMBER},
+    {"warn_depth", "warn_depth", CLIENT_FIELD_NUMBER_OR_NONE},
+    {"keep_done_ms", "keep_done_ms", CLIENT_FIELD_MS_OR_NONE},
+    {"keep_done", "keep_done", CLIENT_FIELD_NUMBER_OR_NONE},
+    {"keep_dead_ms", "keep_dead_ms", CLIENT_FIELD_MS_OR_NONE},
+    {"keep_dead", "keep_dead", CLIENT_FIELD_NUMBER_OR_NONE},
+};
+
+/* Become the object "backoff". */
+static const struct client_field backoff_fields[] = {
+    {"backoff_base_ms", "base_ms", CLIENT_FIELD_NUMBER},
+    {"backoff_max_ms", "max_ms", CLIENT_FIELD_NUMBER},
+    {"backoff_jitter_percent", "jitter_percent", CLIENT_FIELD_NUMBER},
+};
+
+static const struct client_field pause_fields[] = {
+    {"until", "until", CLIENT_FIELD_TEXT},
+    {"for", "for_ms", CLIENT_FIELD_NUMBER},
+};
+
+/* ---- showing ----------------------------------------------------------------------------------
+ */
+
+static const struct client_column list_columns[] = {
+    {"QUEUE", false, 60},   {"READY", true, 0},        {"SCHEDULED", true, 0},
+    {"RUNNING", true, 0},   {"DONE", true, 0},         {"DEAD", true, 0},
+    {"CANCELLED", true, 0}, {"OLDEST READY", true, 0}, {"", false, 0},
+};
+
+static void list_row(struct client_table *t, struct span queue, struct arena *arena)
+{
+    static const char *const counts[] = {"counts.ready", "counts.scheduled", "counts.running",
+                                         "counts.done",  "counts.dead",      "counts.cancelled"};
+    char age[CLIENT_SPAN_BYTES];
+    client_table_add(t, client_answer_text(queue, "name", arena));
+    for (size_t i = 0; i < CLIENT_COUNT(counts); i++)
+        client_table_addf(t, "%" PRId64, client_answer_int(queue, counts[i], 0));
+    client_table_add(
+        t, span_text(client_show_ms(client_answer_int(queue, "oldest_ready_ms", -1), age)));
+    client_table_add(t, span_text(client_answer_true(queue, "paused") ? "paused" : ""));
+}
+
+int client_queues_list(struct client_session *s)
+{
+    struct client_table table;
+    struct client_items items;
+    struct span queue, next = {NULL, 0};
+    int status;
+    client_table_init(&table, list_columns, CLIENT_COUNT(list_columns));
+    do {
+        client_path_add(&s->path, "/v1/queues");
+        client_path_query(&s->path, "limit", "1000");
+        const char *after = next.len > 0 ? arena_text(&s->arena, next) : NULL;
+        client_path_query(&s->path, "after", after);
+        if ((status = client_ask(s, "GET")) != CLIENT_DONE)
+            break;
+        if (s->json)
+            status = client_print_json(s);
+        client_items_of(&items, client_answer(s), "queues");
+        while (client_items_next(&items, &queue))
+            list_row(&table, queue, &s->arena);
+        next = client_answer_text(client_answer(s), "next", &s->arena);
+        if (next.len > 0) /* the answer it points into is about to be replaced */
+            next = span_text(arena_text(&s->arena, next));
+    } while (status == CLIENT_DONE && next.len > 0);
+    if (status == CLIENT_DONE && !s->json)
+        return client_print_table(&table);
+    client_table_done(&table);
+    return status;
+}
+
+static int queue_path(struct client_session *s, const char *queue, const char *action)
+{
+    client_path_add(&s->path, "/v1/queues/");
+    client_path_encode(&s->path, queue);
+    client_path_add(&s->path, action);
+    return CLIENT_DONE;
+}
+
+/* Shows the answer: a queue, or what became of one. */
+static int show_answer(struct client_session *s)
+{
+    if (s->json)
+        return client_print_json(s);
+    client_show_object(stdout, client_answer(s), &s->arena);
+    return CLIENT_DONE;
+}
+
+/* ---- actions ----------------------------------------------------------------------------------
+ */
+
+static int policy_body(struct client_session *s)
+{
+    client_body_begin(s);
+    int status = client_body_fields(s, policy_fields, CLIENT_COUNT(policy_fields));
+    if (status == CLIENT_DONE &&
+        client_fields_given(s->args, backoff_fields, CLIENT_COUNT(backoff_fields), NULL)) {
+        json_write_key(&s->writer, "backoff");
+        json_write_object(&s->writer);
+        json_write_key(&s->writer, "kind");
+        json_write_text(&s->writer, SPAN_LITERAL("exponential"));
+        status = client_body_fields(s, backoff_fields, CLIENT_COUNT(backoff_fields));
+        json_write_object_end(&s->writer);
+    }
+    return status == CLIENT_DONE ? client_body_end(s) : status;
+}
+
+static int pause_body(struct client_session *s)
+{
+    if (!client_fields_given(s->args, pause_fields, CLIENT_COUNT(pause_fields), NULL))
+        return CLIENT_DONE;
+    client_body_begin(s);
+    int status = client_body_fields(s, pause_fields, CLIENT_COUNT(pause_fields));
+    return status == CLIENT_DONE ? client_body_end(s) : status;
+}
+
+static const struct action {
+    const char *word;
+    const char *method;
+    const char *path; /* behind the queue's name */
+    const char *header;
+    int (*body)(struct client_session *s);
+} actions[] = {
+    {"create", "PUT", "", "If-None-Match: *", policy_body},
+    {"set", "PATCH", "", NULL, policy_body},
+    {"delete", "DELETE", "", NULL, NULL},
+    {"pause", "POST", "/pause", NULL, pause_body},
+    {"resume", "POST", "/resume", NULL, NULL},
+    {"purge", "POST", "/purge", NULL, NULL},
+};
+
+static int action_run(struct client_session *s, const struct action *a)
+{
+    int status = queue_path(s, s->args->words[1], a->path);
+    if (status == CLIENT_DONE && a->body)
+        status = a->body(s);
+    if (status == CLIENT_DONE)
+        status = client_ask_with(
+            s, (struct client_request){.method = a->method, .headers = {a->header}});
+    return status == CLIENT_DONE ? show_answer(s) : status;
+}
+
+static int show_one(struct client_session *s)
+{
+    queue_path(s, s->args->words[0], "");
+    int status = client_ask(s, "GET");
+    return status == CLIENT_DONE ? show_answer(s) : status;
+}
+
+static int queues(struct client_session *s)
+{
+    if (s->args->word_count == 0)
+        return client_queues_list(s);
+    if (s->args->word_count == 1)
+        return show_one(s);
+    for (size_t i = 0; i < CLIENT_COUNT(actions); i++) {
+        if (strcmp(actions[i].word, s->args->words[0]) == 0)
+            return action_run(s, &actions[i]);
+    }
+    return client_complain(CLIENT_USAGE,
+                           "'%s' is nothing that can be done to a queue; it must be create, set, "
+                           "delete, pause, resume or purge",
+                           s->args->words[0]);
+}
+
+int client_queues(const struct command *cmd, const struct arguments *args)
+{
+    return client_run(cmd, args, queues);
+}
