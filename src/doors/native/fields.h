@@ -27,7 +27,7 @@ enum field_type {
     FIELD_BACKOFF,  /* struct backoff: an object; bodies only */
     FIELD_TEXTS,    /* struct texts_in: 1 to max texts; bodies only */
     FIELD_JOB,      /* struct job_ref: any spelling of an id */
-    FIELD_TOKEN,    /* struct job_token; one that we never issued becomes a token that is lost */
+    FIELD_TOKEN,    /* struct job_token */
     FIELD_OBJECTS,  /* struct texts_in: 1 to max JSON values, each as it stands; bodies only */
     FIELD_TYPE_COUNT
 };

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// One server and one client for a group of tests, on each store asked for.
+import { after, before, describe } from 'node:test';
+
+import { Client } from './client.mjs';
+import { startServer, stopServer } from './server.mjs';
+
+/** The stores that every behaviour is proven on; the fault wrapper makes a store late and forgetful. */
+export const stores = ['memory', 'sqlite', 'fault+sqlite'];
+
+let queues = 0;
+/** A queue name of its own for each test, so that tests share a server and nothing else. */
+export const freshQueue = (stem = 'q') => `${stem}-${process.pid}-${++queues}`;
+
+/** define(use) declares tests; use() gives {server, api} once the server runs. */
+export function onStores(title, list, options, define) {
+  for (const backend of list) {
+    describe(`${title} on ${backend}`, () => {
+      const use = {};
+      before(async () => {
+        use.server = await startServer({ backend, ...options });
+        use.api = new Client(use.server);
+        use.backend = backend;
+      });
+      after(async () => {
+        use.api?.close();
+        if (use.server) await stopServer(use.server);
+      });
+      define(use);
+    });
+  }
+}
+
+/** Enqueues under a key, so that a store that forgets its answer makes no second job. */
+let keys = 0;
+export async function enqueue(api, queue, job, headers = {}) {
+  const answer = await api.post(`/v1/queues/${queue}/jobs`, job, { headers: { 'idempotency-key': `k${process.pid}-${++keys}`, ...headers } });
+  if (answer.status !== 201 && answer.status !== 200) throw new Error(`enqueue: ${answer.status} ${answer.text}`);
+  return answer.json;
+}
+
+/** One job, waiting for it if need be. */
+export async function claimOne(api, queue, more = {}) {
+  for (let tries = 0; tries < 50; tries++) {
+    const answer = await api.post(`/v1/queues/${queue}/claim`, { wait_ms: 200, ...more });
+    if (answer.status !== 200) throw new Error(`claim: ${answer.status} ${answer.text}`);
+    if (answer.json.jobs.length) return answer.json.jobs[0];
+  }
+  throw new Error(`nothing to claim in ${queue}`);
+}
