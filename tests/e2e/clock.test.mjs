@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// HF-14: under --test-clock time moves only when told, and what became due has happened when the
+// answer comes.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Client } from './lib/client.mjs';
+import { startServer, stopServer } from './lib/server.mjs';
+import { claimOne, enqueue, freshQueue, onStores, stores } from './lib/suite.mjs';
+
+const minute = 60_000;
+
+onStores('test clock (HF-14)', stores, { args: ['--test-clock'] }, (use) => {
+  const advance = async (ms) => {
+    const answer = await use.api.once('POST', '/v1/test/clock', { json: { advance_ms: ms } });
+    assert.equal(answer.status, 200, answer.text);
+    return Date.parse(answer.json.now);
+  };
+
+  test('it stands still, and moves exactly as far as told', async () => {
+    const a = Date.parse((await use.api.get('/v1/test/clock')).json.now);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    const b = Date.parse((await use.api.get('/v1/test/clock')).json.now);
+    assert.equal(a, b);
+    assert.equal(await advance(90 * minute), a + 90 * minute);
+    assert.equal(Date.parse((await use.api.get('/v1/test/clock')).json.now), a + 90 * minute);
+  });
+
+  test('a delayed job is ready at its time and not a millisecond before', async () => {
+    const q = freshQueue();
+    const job = await enqueue(use.api, q, { payload: 1, delay_ms: 10 * minute });
+    assert.equal(job.state, 'scheduled');
+    await advance(10 * minute - 1);
+    assert.equal((await use.api.get(`/v1/jobs/${job.id}`)).json.state, 'scheduled');
+    await advance(1);
+    assert.equal((await use.api.get(`/v1/jobs/${job.id}`)).json.state, 'ready');
+  });
+
+  test('a lease runs out, and a waiting claim gets the job', async () => {
+    const q = freshQueue();
+    const { id } = await enqueue(use.api, q, { payload: 1 });
+    const first = await claimOne(use.api, q, { lease_ms: 5 * minute });
+    await advance(5 * minute - 1);
+    assert.equal((await use.api.get(`/v1/jobs/${id}`)).json.state, 'running');
+    const waiting = claimOne(use.api, q, { wait_ms: 20000 });
+    await advance(2);
+    const second = await waiting;
+    assert.equal(second.id, id);
+    assert.equal(second.attempt, 2);
+    const stale = await use.api.post(`/v1/jobs/${id}/ack`, { token: first.token });
+    assert.equal(stale.status, 409);
+    assert.equal(stale.json.code, 'lease_lost');
+  });
+
+  test('retention takes finished jobs away', async () => {
+    const q = freshQueue();
+    await use.api.put(`/v1/queues/${q}`, { keep_done_ms: 30 * minute });
+    const { id } = await enqueue(use.api, q, { payload: 1 });
+    const job = await claimOne(use.api, q);
+    await use.api.post(`/v1/jobs/${id}/ack`, { token: job.token });
+    await advance(29 * minute);
+    assert.equal((await use.api.get(`/v1/jobs/${id}`)).json.state, 'done');
+    await advance(2 * minute);
+    assert.equal((await use.api.get(`/v1/jobs/${id}`)).status, 404);
+  });
+
+  test('a job that expires is dead', async () => {
+    const q = freshQueue();
+    const { id } = await enqueue(use.api, q, { payload: 1, expires_in_ms: minute });
+    await advance(minute + 1);
+    const view = (await use.api.get(`/v1/jobs/${id}`)).json;
+    assert.equal(view.state, 'dead');
+    assert.equal(view.reason, 'expired');
+  });
+
+  test('bad ways to move it', async () => {
+    for (const json of [{}, { advance_ms: -1 }, { advance_ms: 'x' }, { advance: 1 }]) {
+      const answer = await use.api.post('/v1/test/clock', json);
+      assert.equal(answer.status, 422, answer.text);
+    }
+  });
+});
+
+test('without --test-clock there is no such route', async () => {
+  const server = await startServer({ backend: 'memory' });
+  const api = new Client(server);
+  assert.equal((await api.post('/v1/test/clock', { advance_ms: 1 })).status, 404);
+  api.close();
+  await stopServer(server);
+});

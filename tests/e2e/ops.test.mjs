@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running it: health, readiness, signals, restarts, two servers, sockets (HF-1, HF-12, PDQ-5).
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { existsSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import path from 'node:path';
+import { describe, test } from 'node:test';
+
+import { Client, openStream } from './lib/client.mjs';
+import { binary, killServer, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+import { claimOne, enqueue } from './lib/suite.mjs';
+
+/** Runs the program to its end: {code, stdout, stderr}. */
+function run(args, { env = {}, input } = {}) {
+  return new Promise((resolve) => {
+    const child = spawn(binary, args, { env: { ...process.env, ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
+    const out = { stdout: '', stderr: '' };
+    child.stdout.on('data', (chunk) => (out.stdout += chunk));
+    child.stderr.on('data', (chunk) => (out.stderr += chunk));
+    child.on('exit', (code) => resolve({ code, ...out }));
+    child.stdin.end(input);
+  });
+}
+
+describe('running it', () => {
+  test('HF-12: health and readiness', async () => {
+    const server = await startServer();
+    const api = new Client(server);
+    assert.deepEqual((await api.get('/healthz')).json, { status: 'ok' });
+    assert.deepEqual((await api.get('/readyz')).json, { status: 'ready' });
+    const about = (await api.get('/v1/server')).json;
+    assert.match(about.version, /^\d+\.\d+\.\d+$/);
+    assert.equal(about.backend, 'sqlite');
+    assert.equal(about.durable, true);
+    api.close();
+    await stopServer(server);
+  });
+
+  test('HF-12: the log is one JSON object a line when asked, and holds no payloads', async () => {
+    const server = await startServer({ args: ['--log-format', 'json', '--log-level', 'debug'] });
+    const api = new Client(server);
+    await enqueue(api, 'q', { payload: 'a-secret-payload' });
+    const job = await claimOne(api, 'q');
+    await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'a-secret-error' });
+    api.close();
+    await stopServer(server);
+    const lines = server.stderr.trim().split('\n').map((line) => JSON.parse(line));
+    assert.ok(lines.some((line) => line.event === 'ready'));
+    assert.doesNotMatch(server.stderr, /a-secret/);
+  });
+
+  test('HF-1: what was confirmed is there after kill -9, leases and tokens included', async () => {
+    let server = await startServer({ data: temporaryDirectory() });
+    let api = new Client(server);
+    const ids = [];
+    for (let i = 0; i < 20; i++) ids.push((await enqueue(api, 'q', { payload: i })).id);
+    const held = await claimOne(api, 'q', { lease_ms: 60000 });
+    const acked = await claimOne(api, 'q');
+    await api.post(`/v1/jobs/${acked.id}/ack`, { token: acked.token });
+    api.close();
+    await killServer(server);
+    server = await startServer({ data: server.data });
+    api = new Client(server);
+    for (const [i, id] of ids.entries()) assert.equal((await api.get(`/v1/jobs/${id}`)).json.payload, i);
+    assert.equal((await api.get(`/v1/jobs/${acked.id}`)).json.state, 'done');
+    assert.equal((await api.get(`/v1/jobs/${held.id}`)).json.state, 'running', 'a lease outlives a restart');
+    assert.equal((await api.post(`/v1/jobs/${held.id}/ack`, { token: held.token })).json.state, 'done');
+    const next = await claimOne(api, 'q');
+    assert.notEqual(next.token, held.token);
+    api.close();
+    await stopServer(server);
+  });
+
+  test('SIGTERM: waiting claims end, streams end, jobs under way keep their lease, exit 0', async () => {
+    let server = await startServer({ data: temporaryDirectory() });
+    let api = new Client(server);
+    await enqueue(api, 'q', { payload: 1 });
+    const held = await claimOne(api, 'q', { lease_ms: 60000 });
+    const waiting = api.post('/v1/queues/none/claim', { wait_ms: 60000 });
+    const events = await openStream(server, '/v1/events').opened;
+    await enqueue(api, 's', { payload: 2 });
+    const stream = await openStream(server, '/v1/queues/s/listen', { method: 'POST', json: { prefetch: 1 } }).opened;
+    const streamed = JSON.parse((await stream.next()).data);
+    await until('the claim waits', async () => (await api.get('/metrics')).text.includes('holdfast_claims_waiting 1'));
+    server.process.kill('SIGTERM');
+    assert.deepEqual((await waiting).json.jobs, []);
+    const { code } = await server.exited;
+    assert.equal(code, 0, server.stderr);
+    await until('the streams ended', () => stream.ended() && events.ended());
+    api.close();
+    server = await startServer({ data: server.data });
+    api = new Client(server);
+    assert.equal((await api.get(`/v1/jobs/${held.id}`)).json.state, 'running');
+    const back = (await api.get(`/v1/jobs/${streamed.id}`)).json;
+    assert.equal(back.state, 'ready');
+    assert.equal(back.crashes, 0, 'the server ended the stream: nobody crashed');
+    api.close();
+    await stopServer(server);
+  });
+
+  test('SIGHUP reloads what it can and says what it cannot', async () => {
+    const file = path.join(temporaryDirectory(), 'holdfast.yaml');
+    writeFileSync(file, 'log:\n  level: info\n');
+    const server = await startServer({ backend: 'memory', args: ['--config', file] });
+    writeFileSync(file, 'log:\n  level: debug\nnode: 7\n');
+    server.process.kill('SIGHUP');
+    await until('it says so', () => /settings_reloaded/.test(server.stderr));
+    assert.match(server.stderr, /setting_changed key=log\.level/);
+    assert.match(server.stderr, /setting_needs_restart key=node/);
+    writeFileSync(file, 'nonsense: 1\n');
+    server.process.kill('SIGHUP');
+    await until('it says why not', () => /settings_not_reloaded/.test(server.stderr));
+    await stopServer(server);
+  });
+
+  test('sd_notify: ready, reloading, stopping, and the watchdog', async () => {
+    const name = path.join(temporaryDirectory(), 'notify');
+    const messages = [];
+    const python = spawn('python3', ['-u', '-c', `import socket,sys\ns=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM)\ns.bind(sys.argv[1])\nprint("bound",flush=True)\nwhile True: print(s.recv(4096).decode().replace("\\n"," "),flush=True)`, name]);
+    python.stdout.on('data', (chunk) => messages.push(...String(chunk).trim().split('\n')));
+    await until('the socket is there', () => messages.includes('bound'));
+    const server = await startServer({ backend: 'memory', env: { NOTIFY_SOCKET: name, WATCHDOG_USEC: '100000' } });
+    await until('ready', () => messages.some((m) => m.includes('READY=1')));
+    await until('watchdog', () => messages.filter((m) => m.includes('WATCHDOG=1')).length >= 2);
+    await stopServer(server);
+    await until('stopping', () => messages.some((m) => m.includes('STOPPING=1')));
+    python.kill();
+  });
+
+  test('a second server on the same data is refused in words', async () => {
+    const server = await startServer();
+    const second = await run(['serve', '--listen', '127.0.0.1:0', '--data', server.data]);
+    assert.equal(second.code, 1);
+    assert.match(second.stderr, /in use|another/i);
+    const taken = await run(['serve', '--listen', `127.0.0.1:${server.port}`, '--backend', 'memory:']);
+    assert.equal(taken.code, 1);
+    assert.match(taken.stderr, new RegExp(`${server.port}`));
+    await stopServer(server);
+  });
+
+  test('wrong settings are refused in words', async () => {
+    for (const [args, pattern] of [
+      [['--lisen', 'x'], /did you mean.*listen/],
+      [['--listen', '0.0.0.0:0'], /loopback/],
+      [['--listen', '127.0.0.1:99999'], /port|65535/i],
+      [['--backend', 'mysql://root:hunter2@x'], /unknown backend/],
+      [['--config', '/nonexistent.yaml'], /nonexistent\.yaml/],
+      [['--limits-body-bytes', 'lots'], /bytes/],
+    ]) {
+      const { code, stderr } = await run(['serve', ...args]);
+      assert.notEqual(code, 0);
+      assert.match(stderr, pattern);
+      assert.doesNotMatch(stderr, /hunter2/);
+    }
+  });
+
+  test('a Unix socket', async () => {
+    const name = path.join(temporaryDirectory(), 'holdfast.sock');
+    const server = await startServer({ backend: 'memory', listen: `unix:${name}` });
+    const status = await new Promise((resolve, reject) => {
+      http.get({ socketPath: name, path: '/healthz', headers: { host: 'localhost' } }, (response) => resolve(response.statusCode)).on('error', reject);
+    });
+    assert.equal(status, 200);
+    await stopServer(server);
+    assert.ok(!existsSync(name), 'the socket file goes with the server');
+  });
+
+  test('PDQ-5: while draining, enqueues are refused with 503', async () => {
+    const server = await startServer({ backend: 'memory' });
+    const api = new Client(server);
+    await enqueue(api, 'q', { payload: 1 });
+    // A request half sent keeps the drain going.
+    const slow = http.request({ host: server.host, port: server.port, method: 'POST', path: '/v1/queues/q/jobs', headers: { 'content-type': 'application/json', 'content-length': 13 } });
+    const answered = new Promise((resolve, reject) => {
+      slow.on('response', (response) => {
+        let text = '';
+        response.on('data', (chunk) => (text += chunk));
+        response.on('end', () => resolve({ status: response.statusCode, headers: response.headers, text }));
+      });
+      slow.on('error', reject);
+    });
+    slow.write('{"payl');
+    await until('the request is under way', async () => /holdfast_http_connections [2-9]/.test((await api.get('/metrics')).text));
+    api.close();
+    server.process.kill('SIGTERM');
+    await until('it drains', () => /draining/.test(server.stderr));
+    slow.end('oad":1}');
+    const answer = await answered;
+    assert.equal(answer.status, 503, answer.text);
+    assert.equal(JSON.parse(answer.text).code, 'draining');
+    assert.ok(answer.headers['retry-after']);
+    assert.equal((await server.exited).code, 0);
+  });
+});

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// The priority and delay queue's requirements, as far as they need no Redis and no worker runner.
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, test } from 'node:test';
+
+import { Client, openStream } from './lib/client.mjs';
+import { startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+import { claimOne, enqueue, freshQueue, onStores, stores } from './lib/suite.mjs';
+
+const faulty = (use) => use.backend.startsWith('fault+');
+
+onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) => {
+  test('PDQ-2 PDQ-3: a far-future high job blocks nothing; FIFO within one priority', async () => {
+    const { api } = use;
+    const q = freshQueue();
+    await enqueue(api, q, { payload: 'future', priority: 1000, delay_ms: 3_600_000 });
+    for (let i = 0; i < 5; i++) await enqueue(api, q, { payload: i, priority: i === 3 ? 1 : 0 });
+    const got = [];
+    while (got.length < 5) got.push((await claimOne(api, q)).payload);
+    if (faulty(use)) assert.deepEqual([...got].sort(), [0, 1, 2, 3, 4]);
+    else assert.deepEqual(got, [3, 0, 1, 2, 4]);
+    const stats = (await api.get(`/v1/queues/${q}/stats`)).json;
+    assert.equal(stats.counts.scheduled, 1);
+    assert.equal(stats.counts.running, 5);
+  });
+
+  test('PDQ-4: a claim that waits is woken by a new job and by one that becomes due', async () => {
+    const { api } = use;
+    const q = freshQueue();
+    const waiting = claimOne(api, q, { wait_ms: 10000 });
+    await enqueue(api, q, { payload: 'new' });
+    assert.equal((await waiting).payload, 'new');
+    const due = claimOne(api, q, { wait_ms: 10000 });
+    const begun = Date.now();
+    await enqueue(api, q, { payload: 'due', delay_ms: 150 });
+    assert.equal((await due).payload, 'due');
+    assert.ok(Date.now() - begun >= 149);
+    const start = Date.now();
+    const empty = await api.post(`/v1/queues/${q}/claim`, { wait_ms: 60 });
+    assert.deepEqual(empty.json.jobs, []);
+    assert.ok(faulty(use) || Date.now() - start >= 59);
+  });
+
+  test('PDQ-5: past its capacity a queue refuses, and says when to come back', async () => {
+    const { api } = use;
+    const q = freshQueue();
+    await api.put(`/v1/queues/${q}`, { capacity: 2 });
+    await enqueue(api, q, { payload: 1 });
+    await enqueue(api, q, { payload: 2 });
+    const full = await api.post(`/v1/queues/${q}/jobs`, { payload: 3 });
+    assert.equal(full.status, 429, full.text);
+    assert.equal(full.json.code, 'queue_full');
+    assert.ok(Number(full.headers['retry-after']) >= 1);
+    const job = await claimOne(api, q);
+    assert.equal((await api.post(`/v1/queues/${q}/jobs`, { payload: 3 })).status, 429, 'a running job still counts');
+    await api.post(`/v1/jobs/${job.id}/ack`, { token: job.token });
+    assert.equal((await api.post(`/v1/queues/${q}/jobs`, { payload: 3 })).status, 201);
+  });
+
+  test('PDQ-5: warn_depth is told once, as an event', async () => {
+    const { api, server } = use;
+    const q = freshQueue();
+    await api.put(`/v1/queues/${q}`, { warn_depth: 3 });
+    const events = await openStream(server, `/v1/events?queue=${q}&kinds=queue_deep`).opened;
+    assert.equal(events.status, 200);
+    for (let i = 0; i < 5; i++) await enqueue(api, q, { payload: i });
+    const deep = await events.next();
+    assert.equal(deep.event, 'queue_deep');
+    assert.equal(JSON.parse(deep.data).queue, q);
+    events.close();
+    await until('a line in the log', () => server.stderr.includes('queue_deep') && server.stderr.includes(q));
+  });
+
+  test('PDQ-10: snapshot and exceptions', async () => {
+    const { api } = use;
+    const q = freshQueue();
+    await api.put(`/v1/queues/${q}`, { max_attempts: 1 });
+    await enqueue(api, q, { payload: 1 });
+    await enqueue(api, q, { payload: 2, delay_ms: 60000 });
+    const snapshot = (await api.get(`/v1/snapshot?queue=${q}`)).json;
+    assert.equal(snapshot.depth, 2);
+    assert.equal(snapshot.ready, 1);
+    assert.equal(snapshot.scheduled, 1);
+    assert.equal(snapshot.shutdown, false);
+    assert.equal(snapshot.redis_active, false);
+    const job = await claimOne(api, q, { worker: 'w9' });
+    const failed = await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'ValueError: no', kind: 'business' });
+    assert.equal(failed.json.state, 'dead');
+    const { exceptions } = (await api.get(`/v1/exceptions?queue=${q}`)).json;
+    assert.equal(exceptions.length, 1);
+    assert.equal(exceptions[0].job_id, job.id);
+    assert.equal(exceptions[0].error, 'ValueError: no');
+    assert.equal(exceptions[0].type, 'business');
+    assert.equal(exceptions[0].worker, 'w9');
+    assert.ok(Math.abs(Date.parse(exceptions[0].at) - Date.now()) < 60000);
+    await api.post(`/v1/queues/${q}/purge`, {});
+    assert.equal((await api.get(`/v1/snapshot?queue=${q}`)).json.depth, 0, 'purge covers ready and scheduled');
+  });
+
+  test('PDQ-11: correlation_id travels from enqueue to worker and events', async () => {
+    const { api, server } = use;
+    const q = freshQueue();
+    const events = await openStream(server, `/v1/events?queue=${q}`).opened;
+    const { id } = await enqueue(api, q, { payload: 1, correlation_id: 'order-7' });
+    const job = await claimOne(api, q);
+    assert.equal(job.correlation_id, 'order-7');
+    assert.equal((await api.get(`/v1/jobs/${id}`)).json.correlation_id, 'order-7');
+    for (let seen = ''; seen !== 'claimed'; ) {
+      const event = await events.next();
+      seen = event.event;
+      if (JSON.parse(event.data).job === id) assert.equal(JSON.parse(event.data).correlation_id, 'order-7');
+    }
+    events.close();
+    const listed = (await api.get('/v1/jobs?correlation_id=order-7')).json.jobs;
+    assert.ok(listed.some((one) => one.id === id));
+  });
+
+  test('PDQ-12: the metrics have their names and true values', async () => {
+    const { api } = use;
+    const q = freshQueue('metric');
+    await enqueue(api, q, { payload: 1 });
+    await enqueue(api, q, { payload: 2 });
+    const job = await claimOne(api, q);
+    await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'x', delay_ms: 60000 });
+    const { text, headers } = await api.get('/metrics');
+    assert.match(headers['content-type'], /^text\/plain; version=0\.0\.4/);
+    const value = (line) => Number(text.match(new RegExp(`^${line.replace(/[{}"]/g, '\\$&')} (\\S+)$`, 'm'))?.[1]);
+    assert.equal(value(`holdfast_queue_depth{queue="${q}",state="ready"}`), 1);
+    assert.equal(value(`holdfast_queue_depth{queue="${q}",state="scheduled"}`), 1);
+    if (!faulty(use)) {
+      assert.equal(value(`holdfast_enqueued_total{queue="${q}"}`), 2);
+      assert.equal(value(`holdfast_dequeued_total{queue="${q}"}`), 1);
+      assert.equal(value(`holdfast_job_failures_total{queue="${q}"}`), 1);
+      assert.equal(value(`holdfast_dequeue_latency_seconds_count{queue="${q}"}`), 1);
+      assert.equal(value(`holdfast_job_processing_seconds_count{queue="${q}"}`), 1);
+    }
+    assert.equal(value('holdfast_redis_up'), 0);
+    for (const name of ['holdfast_queue_oldest_ready_seconds', 'holdfast_commit_seconds', 'holdfast_commit_records', 'holdfast_http_connections', 'holdfast_build_info'])
+      assert.match(text, new RegExp(`^# TYPE ${name} `, 'm'));
+  });
+
+  test('PDQ-14: fail and release with a delay or a time', async () => {
+    const { api } = use;
+    const q = freshQueue();
+    const { id } = await enqueue(api, q, { payload: 1 });
+    let job = await claimOne(api, q);
+    const failed = await api.post(`/v1/jobs/${id}/fail`, { token: job.token, error: 'busy', delay_ms: 120 });
+    assert.equal(failed.json.state, 'scheduled');
+    assert.ok(Date.parse(failed.json.run_at) > Date.now());
+    job = await claimOne(api, q, { wait_ms: 2000 });
+    assert.equal(job.attempt, 2);
+    const at = new Date(Date.now() + 150).toISOString();
+    const released = await api.post(`/v1/jobs/${id}/release`, { token: job.token, run_at: at, reason: 'rate limited' });
+    assert.equal(released.json.run_at, at);
+    job = await claimOne(api, q, { wait_ms: 2000 });
+    assert.ok(Date.now() >= Date.parse(at) - 1);
+    assert.equal(job.attempt, 2, 'a release is not counted');
+  });
+
+  test('PDQ-15: every attempt is in the history', async () => {
+    const { api } = use;
+    const q = freshQueue();
+    const { id } = await enqueue(api, q, { payload: 1, backoff_ms: [0] });
+    let job = await claimOne(api, q, { worker: 'ann' });
+    await api.post(`/v1/jobs/${id}/fail`, { token: job.token, error: 'first', kind: 'app' });
+    job = await claimOne(api, q, { worker: 'bob', lease_ms: 100 });
+    const third = await claimOne(api, q, { worker: 'cid', wait_ms: 5000 });
+    await api.post(`/v1/jobs/${id}/ack`, { token: third.token });
+    const { history } = (await api.get(`/v1/jobs/${id}`)).json;
+    const shown = history.map(({ number, worker, outcome, error }) => [number, worker, outcome, error ?? null]);
+    if (!faulty(use)) assert.deepEqual(shown, [[1, 'ann', 'failed', 'first'], [2, 'bob', 'crashed', null], [3, 'cid', 'done', null]]);
+    for (const one of history.filter((each) => each.outcome !== 'running')) assert.ok(Date.parse(one.started_at) <= Date.parse(one.ended_at));
+  });
+});
+
+describe('PDQ-1, PDQ-5: settings of the document', () => {
+  test('its queue_settings block is taken as printed', async () => {
+    const file = path.join(temporaryDirectory(), 'holdfast.yaml');
+    writeFileSync(file, ['queue_settings:', '  priorities:', '    high: 0', '    normal: 5', '    low: 10', '  max_in_memory: 4', '  warn_depth: 3', '  use_redis: false', '  redis_url: redis://localhost:6379/0', '  redis_ready_key: ready', '  redis_scheduled_key: scheduled', '  redis_health_check_timeout: 2.0', ''].join('\n'));
+    const server = await startServer({ backend: 'memory', args: ['--config', file] });
+    const api = new Client(server);
+    for (const label of ['low', 'normal', 'high']) await enqueue(api, 'pdq', { payload: label, priority: label });
+    const unknown = await api.post('/v1/queues/pdq/jobs', { payload: 1, priority: 'urgent' });
+    assert.equal(unknown.status, 422);
+    assert.deepEqual(unknown.json.allowed.sort(), ['high', 'low', 'normal']);
+    const got = [];
+    for (let i = 0; i < 3; i++) got.push(await claimOne(api, 'pdq'));
+    assert.deepEqual(got.map((job) => job.payload), ['high', 'normal', 'low']);
+    assert.equal(got[0].label, 'high', 'the job keeps its label');
+    await enqueue(api, 'pdq', { payload: 4 });
+    const full = await api.post('/v1/queues/other/jobs', { payload: 5 });
+    assert.equal(full.status, 429, 'max_in_memory is for the whole server');
+    assert.equal(full.json.code, 'server_full');
+    api.close();
+    await stopServer(server);
+  });
+});
