@@ -194,7 +194,9 @@ struct op {
 enum outcome {
     OUT_OK,
     /* refusals: nothing changed */
-    OUT_DUPLICATE,   /* unique key taken; reply.job names the holder */
+    /* unique key taken; reply.seq names the holder. queue_put: jobs share a key that were to be
+     * unique among all kept ones; reply.seq names one of them (0 = none was at hand). */
+    OUT_DUPLICATE,
     OUT_NOT_FOUND,   /* no such job */
     OUT_NO_QUEUE,    /* no such queue */
     OUT_LEASE_LOST,  /* older token, or a claim that a crash forgot */
