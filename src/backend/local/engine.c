@@ -244,6 +244,7 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
     if (!copy)
         return -ERR_NOMEM;
     ret->worker = span_of(copy, worker.len);
+    ret->started_at = l->job.since;
     ret->token = lease->token;
     ret->lease_ms = lease->lease_ms;
     ret->lease_left_ms =
@@ -277,6 +278,7 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_GET] = op_get,
     [OP_PEEK] = op_peek,
     [OP_LIST] = op_list,
+    [OP_EXCEPTIONS] = op_exceptions,
     [OP_TICK] = op_tick,
 };
 

@@ -374,6 +374,7 @@ void op_bulk(struct engine *e, const struct op *op);
 void op_get(struct engine *e, const struct op *op);
 void op_peek(struct engine *e, const struct op *op);
 void op_list(struct engine *e, const struct op *op);
+void op_exceptions(struct engine *e, const struct op *op);
 void op_tick(struct engine *e, const struct op *op);
 
 /* The trimming that a step's own changes made due. */
