@@ -252,8 +252,8 @@ struct job_view {
     struct span worker;     /* running */
     int64_t waited_ms;      /* claim: how long it had been ready */
     struct wall_time expires_at;
-    /* Of the newest attempt; 0 = never claimed, or not known: it is known while running, from lists
-     * and with want_body or want_attempts. */
+    /* Of the newest attempt; 0 = never claimed, or not known. Known of running jobs; of done ones
+     * from lists; of all with want_body or want_attempts. */
     struct wall_time started_at;
     const struct attempt_view *attempts; /* get with want_attempts: oldest first */
     uint32_t attempt_count;

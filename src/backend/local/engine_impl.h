@@ -442,6 +442,7 @@ void op_peek(struct engine *e, const struct op *op);
 void op_list(struct engine *e, const struct op *op);
 void op_workers(struct engine *e, const struct op *op);
 void op_accept_clock(struct engine *e, const struct op *op);
+void op_exceptions(struct engine *e, const struct op *op);
 void op_tick(struct engine *e, const struct op *op);
 
 /* The trimming that a step's own changes made due. */
