@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The short names for everyday work; CMake does the building, scripts/ the rest.
-.PHONY: help run test build bench fuzz soak format lint install clean
+.PHONY: help run test build bench fuzz soak format lint docs install clean
 .DEFAULT_GOAL := help
 
 PREFIX ?= /usr/local
@@ -44,6 +44,9 @@ format: ## let clang-format rewrite the sources
 
 lint: ## the checks that need no test run
 	@scripts/test lint
+
+docs: build ## write the pages that the program's tables make
+	@build/holdfast help config --markdown >docs/config.md
 
 install: build ## into PREFIX (/usr/local), below DESTDIR
 	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"

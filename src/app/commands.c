@@ -5,7 +5,11 @@
 #include <string.h>
 
 #include "app/client.h"
+#include "app/completion.h"
+#include "app/config.h"
 #include "app/help.h"
+#include "app/man.h"
+#include "app/serve.h"
 #include "app/units.h"
 #include "app/version.h"
 #include "backend/local/check.h"
@@ -29,6 +33,12 @@ static int version_command(const struct command *cmd, const struct arguments *ar
 }
 
 static const struct command core_commands[] = {
+    {"serve", "", "run the server",
+     "Runs until SIGTERM or SIGINT, then lets requests under way finish. Prints one line\n"
+     "`listening on http://HOST:PORT` for each address when it is ready. SIGHUP reads the\n"
+     "settings again. `holdfast help config` explains each setting; every one is an option here,\n"
+     "a variable HOLDFAST_... in the environment and a key in the file of --config.\n",
+     COMMAND_OPTIONS(config_flags), 0, 0, serve_command},
     {"check", "DIR", "look over the store in DIR while no server uses it",
      "Reads the whole store and changes nothing. Prints a sentence for each problem, the jobs of\n"
      "each queue by state, what to do, and in the last line the verdict. Payloads, keys and error\n"
@@ -37,9 +47,18 @@ static const struct command core_commands[] = {
      "Exit status: 0 no problems found, 1 problems found, 2 not checked (DIR has no store, or one\n"
      "that a server is using or that another version of holdfast made).\n",
      COMMAND_NO_OPTIONS, 1, 1, check_command},
-    {"help", "[COMMAND]", "list the commands, or explain one",
-     "Without COMMAND, lists every command with one line each.\n", COMMAND_NO_OPTIONS, 0, 1,
-     help_command},
+    {"completion", "bash|zsh", "print the completion for a shell",
+     "For one session: `source <(holdfast completion bash)`, and the same for zsh. `make install`\n"
+     "puts both where the shells look for them.\n",
+     COMMAND_NO_OPTIONS, 1, 1, completion_command},
+    {"help", "[COMMAND|config]", "list the commands, or explain one, or the settings",
+     "Without COMMAND, lists every command with one line each. `holdfast help config` explains\n"
+     "every setting of the server.\n",
+     COMMAND_OPTIONS(help_options), 0, 1, help_command},
+    {"man", "", "print the man page",
+     "Prints holdfast(1) as roff: `holdfast man | man -l -` shows it. `make install` installs "
+     "it.\n",
+     COMMAND_NO_OPTIONS, 0, 0, man_command},
     {"version", "", "print version and commit",
      "Prints one line: `holdfast VERSION`, followed by the commit in brackets when the build\n"
      "knew it; a + behind the commit says that the sources had been changed since.\n",

@@ -1,6 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "app/help.h"
 
+#include <string.h>
+
+#include "app/config.h"
+
+void help_wrap(FILE *out, const char *indent, const char *text)
+{
+    size_t room = 96 - strlen(indent);
+    while (*text) {
+        size_t len = strlen(text);
+        if (len > room) {
+            len = room;
+            while (len > 0 && text[len] != ' ')
+                len--;
+            if (len == 0) /* one word longer than a line */
+                len = strcspn(text, " ");
+        }
+        fprintf(out, "%.*s\n", (int)len, text);
+        text += len;
+        text += strspn(text, " ");
+        fputs(*text ? indent : "", out);
+    }
+}
+
 void help_list(FILE *out)
 {
     fputs("Holdfast, a durable job queue in one binary.\n"
@@ -18,18 +41,22 @@ void help_list(FILE *out)
     fputs("\n`holdfast help COMMAND` says more about one of them.\n", out);
 }
 
+enum { HELP_COLUMN = 36 }; /* where the texts of options begin */
+
 static void option_print(const struct option *o, FILE *out)
 {
     char name[OPTION_NAME_MAX];
     char left[OPTION_NAME_MAX + 64];
+    char indent[HELP_COLUMN + 1];
     char letter[] = {'-', o->letter, ',', ' ', '\0'};
-    snprintf(left, sizeof(left), "%s--%s%s%s", o->letter ? letter : "    ", option_name(o, name),
-             o->argument ? " " : "", o->argument ? o->argument : "");
-    /* What does not fit its column has the next line for its text. */
-    if (snprintf(NULL, 0, "%s", left) > 34)
-        fprintf(out, "  %s\n  %-34s %s\n", left, "", o->doc);
-    else
-        fprintf(out, "  %-34s %s\n", left, o->doc);
+    const char *before = o->kind == OPTION_SWITCH ? "[=" : o->argument ? " " : "";
+    snprintf(left, sizeof(left), "%s--%s%s%s%s", o->letter ? letter : "    ", option_name(o, name),
+             before, o->argument ? o->argument : "", o->kind == OPTION_SWITCH ? "]" : "");
+    snprintf(indent, sizeof(indent), "%*s", HELP_COLUMN, "");
+    fprintf(out, "  %-*s", HELP_COLUMN - 2, left);
+    if (strlen(left) > HELP_COLUMN - 3) /* no room: the text begins in the next line */
+        fprintf(out, "\n%s", indent);
+    help_wrap(out, indent, o->doc);
 }
 
 void help_print(const struct command *cmd, FILE *out)
@@ -42,6 +69,18 @@ void help_print(const struct command *cmd, FILE *out)
         option_print(&cmd->options[i], out);
 }
 
+const struct option help_options[1] = {
+    {"markdown", 0, NULL, "with `config`: the reference page docs/config.md", OPTION_FLAG},
+};
+
+static int help_config(bool markdown)
+{
+    int err = markdown ? config_markdown(stdout) : config_help(stdout);
+    if (err < 0)
+        fprintf(stderr, "holdfast: %s\n", err_text(err));
+    return err < 0 ? EXIT_FAILED : EXIT_DONE;
+}
+
 int help_command(const struct command *cmd, const struct arguments *args)
 {
     (void)cmd;
@@ -49,6 +88,8 @@ int help_command(const struct command *cmd, const struct arguments *args)
         help_list(stdout);
         return EXIT_DONE;
     }
+    if (strcmp(args->words[0], "config") == 0)
+        return help_config(arguments_has(args, "markdown"));
     const struct command *topic = command_find(args->words[0]);
     if (!topic)
         return command_unknown(args->words[0]);

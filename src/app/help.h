@@ -8,4 +8,8 @@
 
 void help_list(FILE *out);                             /* every command with one line */
 void help_print(const struct command *cmd, FILE *out); /* one command with its options */
+extern const struct option help_options[1];
 int help_command(const struct command *cmd, const struct arguments *args); /* `holdfast help` */
+/* Writes text in lines of at most 96 columns that begin with `indent`; in the first one the caller
+ * has filled those columns already. */
+void help_wrap(FILE *out, const char *indent, const char *text);

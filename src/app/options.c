@@ -72,7 +72,7 @@ static int value_check(const struct option *o, const char *value, struct err_not
     char name[OPTION_NAME_MAX];
     char shown[QUOTED_MAX];
     int64_t number;
-    if (o->kind == OPTION_CHOICE && !choice_has(o->argument, value))
+    if ((o->kind == OPTION_CHOICE || o->kind == OPTION_SWITCH) && !choice_has(o->argument, value))
         return err_note_set(note, -ERR_INVALID, "--%s is %s; it must be one of %s",
                             option_name(o, name), quoted(span_text(value), shown), o->argument);
     if (is_number(o->kind) && units_parse(span_text(value), unit_of[o->kind], &number) < 0)
@@ -150,6 +150,8 @@ static int value_take(struct walk *w, const struct option *o, const char *inside
 {
     char name[OPTION_NAME_MAX];
     char shown[QUOTED_MAX];
+    if (o->kind == OPTION_SWITCH && !inside)
+        inside = "true";
     *ret = inside ? inside : w->at < w->argc ? w->argv[w->at] : NULL;
     if (!*ret)
         return err_note_set(w->note, -ERR_INVALID, "--%s needs a value: --%s %s",

@@ -16,6 +16,7 @@
 
 enum option_kind {
     OPTION_FLAG,     /* no value */
+    OPTION_SWITCH,   /* `--name` is "true"; --name=true or --name=false */
     OPTION_TEXT,     /* any text */
     OPTION_NUMBER,   /* whole, signed */
     OPTION_SIZE,     /* bytes: 65536, 64MiB */
@@ -26,10 +27,12 @@ enum option_kind {
     OPTION_DIR,      /* text; completed as the name of a directory */
 };
 
-struct option {       /* NOLINT(clang-analyzer-optin.performance.Padding): rows read better so */
-    const char *name; /* without dashes; '_' and '.' are shown as '-' */
-    char letter;      /* for `-n`; 0 = none */
-    const char *argument; /* the word for its value in help texts ("MS"); NULL for a flag */
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): in the order rows are read */
+struct option {
+    const char *name;     /* without dashes; '_' and '.' are shown as '-' */
+    char letter;          /* for `-n`; 0 = none */
+    const char *argument; /* the word for its value in help texts ("MS"); NULL for a flag;
+                             "true|false" for a switch */
     const char *doc;      /* one line, without a full stop */
     enum option_kind kind;
 };
@@ -69,6 +72,6 @@ const char *arguments_next(const struct arguments *a, const char *name, size_t *
 /* The name as it is typed, without the dashes: "limits.body_bytes" → "limits-body-bytes". Returns
  * out. */
 const char *option_name(const struct option *o, char out[OPTION_NAME_MAX]);
-/* The choices of an OPTION_CHOICE one by one: moves *rest (first: o->argument) on; false behind the
- * last. */
+/* The choices of an OPTION_CHOICE or OPTION_SWITCH one by one: moves *rest (first: o->argument) on;
+ * false behind the last. */
 bool option_choice(const char **rest, const char **ret, size_t *ret_len);

@@ -10,3 +10,8 @@ void version_print(FILE *out)
     else
         fprintf(out, "holdfast %s\n", HF_VERSION);
 }
+
+const char *version_number(void)
+{
+    return HF_VERSION;
+}

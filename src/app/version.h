@@ -7,3 +7,4 @@
 /* Writes one line, `holdfast 0.1.0 (0123456789ab)`; the brackets are left out when the build did
  * not know its commit. */
 void version_print(FILE *out);
+const char *version_number(void); /* "0.1.0" */

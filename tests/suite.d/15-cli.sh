@@ -24,6 +24,11 @@ cli_check() {
   tap_check "cli/$name" bash -c 'cli "$@"' - "$@"
 }
 
+work=$(mktemp -d)
+trap 'rm -rf "$work" "$tap_log"' EXIT
+printf 'queue_defaults:\n  max_attempts: 3\n' >"$work/good.yaml"
+printf 'limits:\n  bodybytes: 3\n' >"$work/bad.yaml"
+
 full_disk() {
   build/debug/holdfast version >/dev/full
   [ $? -eq 1 ]
@@ -47,5 +52,21 @@ cli_check 'no command is wrong usage' 2 2 '^Usage: holdfast COMMAND'
 cli_check 'unknown command, a name is near' 2 2 "unknown command 'vesion'; did you mean 'version'\\?" vesion
 cli_check 'unknown command, no name is near' 2 2 "unknown command 'flarp'; .holdfast help. lists" flarp
 cli_check 'unknown command, very long' 2 2 "unknown command" "$(printf 'x%.0s' {1..5000})"
+cli_check 'help of the settings' 0 1 '^  body_bytes: BYTES  \(default 2MiB\)$' help config
+cli_check 'serve lists its options' 0 1 '^  -c, --config FILE +read settings' help serve
+cli_check 'serve prints its settings' 0 1 '^node: 7 +# flag$' serve --node 7 --print-config
+cli_check 'serve prints a file as it is read' 0 1 '^  max_attempts: 3 +# file, line 2$' \
+  serve --print-config --config "$work/good.yaml"
+cli_check 'an unknown key names file, line and the nearest' 2 2 \
+  "bad.yaml:2: 'limits.bodybytes' is no setting; did you mean 'limits.body_bytes'\\?" \
+  serve --config "$work/bad.yaml"
+cli_check 'a missing file of settings' 2 2 'cannot read the configuration .*No such file' \
+  serve --config "$work/none.yaml"
+cli_check 'serve with a typing slip' 2 2 "unknown option '--lisen'; did you mean '--listen'\\?" serve --lisen x
+cli_check 'serve needs a value' 2 2 '^holdfast: --data needs a value: --data DIR$' serve --data
+HOLDFAST_NODE=9 cli_check 'the environment counts' 0 1 '^node: 9 +# environment$' serve --print-config
+HOLDFAST_NOD=9 cli_check 'an unknown variable' 2 2 "'HOLDFAST_NOD'.*did you mean 'HOLDFAST_NODE'" serve --print-config
+tap_check 'cli/docs/config.md is what the table says' \
+  bash -c 'build/debug/holdfast help config --markdown | diff docs/config.md -'
 tap_check 'cli/lost output is a failure' bash -c full_disk
 tap_done

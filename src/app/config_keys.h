@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of settings. To add one: a member in struct config (config.h), a row here, and
+ * `holdfast help config --markdown >docs/config.md`. Rows of one section stand together.
+ *
+ * Columns: key; kind; member of struct config; default in the syntax of the environment (NULL: what
+ * policy_default says); least and largest value (of a text its length, of a list its items, of a
+ * choice the values of its words, in order); the word for its value in help texts, or the words of
+ * a choice; flags; meaning. */
+#pragma once
+
+#include "core/id.h"
+#include "core/limits.h"
+
+#define CONFIG_YEAR_MS (INT64_C(366) * 24 * 3600 * 1000)
+#define CONFIG_TIMEOUT_MAX (INT64_C(24) * 3600 * 1000)
+
+/* clang-format off */
+#define CONFIG_TABLE(X)                                                                            \
+    X("listen", LIST, listen, "127.0.0.1:8000", 1, 64, "ADDRESS", 0,                               \
+      "where to listen: HOST:PORT, [IPV6]:PORT or unix:/path; port 0 takes a free one. Only "      \
+      "loopback addresses: there are no access tokens yet")                                        \
+    X("data", DIR, data, "./holdfast-data", 1, 4096, "DIR", 0,                                     \
+      "the directory of the embedded store; made when missing")                                    \
+    X("backend", TEXT, backend, "", 0, 4096, "URL", CONFIG_SECRET,                                 \
+      "the store: sqlite:DIR or memory:; empty means sqlite: in the directory `data`")             \
+    X("hosts", LIST, hosts, "", 0, 256, "NAME", 0,                                                 \
+      "names besides the loopback ones that a request's Host may have, without port")              \
+    X("origins", LIST, origins, "", 0, 256, "ORIGIN", 0,                                           \
+      "origins of web pages that may call the server, such as https://app.example")                \
+    X("node", NUMBER, node, "0", 0, ID_NODE_MAX, "N", 0,                                           \
+      "the number of this server, part of every job id; must differ between servers of one "       \
+      "store")                                                                                     \
+    X("capacity", NUMBER, capacity, "0", 0, INT64_MAX, "JOBS", 0,                                  \
+      "live jobs of the whole server at most, beyond which an enqueue is refused; 0 means no "     \
+      "limit")                                                                                     \
+    X("cache_bytes", SIZE, cache_bytes, "64MiB", 1 << 20, INT64_C(1) << 40, "BYTES", 0,            \
+      "payloads kept in memory, so that a claim need not read them from the disk")                 \
+    X("auto_create", BOOL, auto_create, "true", 0, 1, "true|false", 0,                             \
+      "the first enqueue makes a queue that does not exist")                                       \
+    X("test_clock", BOOL, test_clock, "false", 0, 1, "true|false", 0,                              \
+      "for tests only: time stands still and moves when told over HTTP")                           \
+    X("log.level", CHOICE, log_level, "info", LOG_ERROR, LOG_DEBUG, "error|warn|info|debug",       \
+      CONFIG_RELOAD, "the least important lines that are written")                                 \
+    X("log.format", CHOICE, log_format, "text", LOG_AS_TEXT, LOG_AS_JSON, "text|json",             \
+      CONFIG_RELOAD, "lines for people or for programs")                                           \
+    X("limits.body_bytes", SIZE, limits.body_bytes, "2MiB", 1024, INT64_C(1) << 30, "BYTES", 0,    \
+      "the largest body of a request; beyond it 413")                                              \
+    X("limits.large_body_bytes", SIZE, limits.large_body_bytes, "64MiB", 1024, INT64_C(1) << 32,   \
+      "BYTES", 0, "the same for requests that carry many jobs")                                    \
+    X("limits.head_bytes", SIZE, limits.head_bytes, "32KiB", 1024, 1 << 20, "BYTES", 0,            \
+      "request line and headers together; beyond it 431")                                          \
+    X("limits.uri_bytes", SIZE, limits.uri_bytes, "8KiB", 256, 1 << 20, "BYTES", 0,                \
+      "the address in the request line; beyond it 414")                                            \
+    X("limits.connections", NUMBER, limits.connections, "20000", 1, 10000000, "N", 0,              \
+      "open connections; beyond it 503")                                                           \
+    X("limits.connections_per_address", NUMBER, limits.connections_per_address, "20000", 1,        \
+      10000000, "N", 0, "open connections from one address")                                       \
+    X("limits.pipeline", NUMBER, limits.pipeline, "64", 1, 100000, "N", 0,                         \
+      "requests of one connection that are worked on at once")                                     \
+    X("limits.write_buffer_bytes", SIZE, limits.write_buffer_bytes, "1MiB", 1024,                  \
+      INT64_C(1) << 30, "BYTES", 0,                                                                \
+      "answers kept for a connection whose client does not read them")                             \
+    X("timeouts.head_ms", MS, timeouts.head_ms, "10s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,           \
+      "until the whole head of a request has come; then 408")                                      \
+    X("timeouts.body_ms", MS, timeouts.body_ms, "60s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,           \
+      "until the whole body of a request has come; then 408")                                      \
+    X("timeouts.idle_ms", MS, timeouts.idle_ms, "75s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,           \
+      "until a connection without a request is closed")                                            \
+    X("timeouts.write_ms", MS, timeouts.write_ms, "30s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,         \
+      "until a connection is closed whose client takes nothing of its answer")                     \
+    X("timeouts.drain_ms", MS, timeouts.drain_ms, "30s", 0, CONFIG_TIMEOUT_MAX, "MS",              \
+      CONFIG_RELOAD, "what SIGTERM leaves to requests under way")                                  \
+    X("idempotency.ttl_ms", MS, idempotency_ttl_ms, "24h", 1000, CONFIG_YEAR_MS, "MS", 0,          \
+      "how long an idempotency key is remembered")                                                 \
+    X("idempotency.keys", NUMBER, idempotency_keys, "4000000", 1, 1000000000, "N", 0,              \
+      "idempotency keys remembered at most; beyond it 429, none is dropped early")                 \
+    X("workers.silent_ms", MS, workers_silent_ms, "60s", 1000, CONFIG_TIMEOUT_MAX, "MS",           \
+      CONFIG_RELOAD, "a worker that gave no sign for so long is shown as silent")                  \
+    X("queue_defaults.lease_ms", MS, queue_defaults.lease_ms, NULL, LIMIT_LEASE_MS_MIN,            \
+      LIMIT_LEASE_MS, "MS", 0, "how long a claim holds a job unless it is extended")               \
+    X("queue_defaults.max_attempts", NUMBER, queue_defaults.max_attempts, NULL, 1,                 \
+      LIMIT_ATTEMPTS,                                                                              \
+      "N", 0, "a job that failed so often is dead: retries + 1")                                   \
+    X("queue_defaults.max_crashes", NUMBER, queue_defaults.max_crashes, NULL, 0, LIMIT_ATTEMPTS,   \
+      "N", 0, "a job whose lease ran out so often is dead; 0 means no limit")                      \
+    X("queue_defaults.backoff_base_ms", MS, queue_defaults.backoff.base_ms, NULL, 0,               \
+      LIMIT_BACKOFF_MS, "MS", CONFIG_BACKOFF,                                                      \
+      "the wait before the first retry; doubles each time")                                        \
+    X("queue_defaults.backoff_max_ms", MS, queue_defaults.backoff.max_ms, NULL, 0,                 \
+      LIMIT_BACKOFF_MS, "MS", CONFIG_BACKOFF, "the longest wait before a retry")                   \
+    X("queue_defaults.backoff_jitter_percent", NUMBER, queue_defaults.backoff.jitter_percent,      \
+      NULL, 0, 100, "PERCENT", CONFIG_BACKOFF, "each wait is moved at random by up to so much")    \
+    X("queue_defaults.backoff_ms", STEPS, queue_defaults.backoff, NULL, 0, LIMIT_BACKOFF_MS,       \
+      "MS,MS,...", 0,                                                                              \
+      "the exact waits instead of doubling ones; the last is used again; an empty list means "     \
+      "no wait")                                                                                   \
+    X("queue_defaults.lease_end", CHOICE, queue_defaults.lease_end, NULL, LEASE_END_REQUEUE,       \
+      LEASE_END_FAIL, "requeue|requeue_counted|fail", 0,                                           \
+      "what happens when a lease runs out: ready again, the same but counted as a failure, or "    \
+      "dead")                                                                                      \
+    X("queue_defaults.unique_mode", CHOICE, queue_defaults.unique_mode, NULL, UNIQUE_REJECT,       \
+      UNIQUE_REPLACE, "reject|return|replace", 0,                                                  \
+      "what an enqueue with a taken unique key gets: a refusal, the job that is there, or its "    \
+      "place")                                                                                     \
+    X("queue_defaults.unique_scope", CHOICE, queue_defaults.unique_scope, NULL, UNIQUE_LIVE,       \
+      UNIQUE_KEPT, "live|kept", 0,                                                                 \
+      "a unique key is taken by scheduled, ready and running jobs, or by every job still kept")    \
+    X("queue_defaults.durability", CHOICE, queue_defaults.durability, NULL, DURABILITY_FSYNC,      \
+      DURABILITY_RELAXED, "fsync|relaxed", 0,                                                      \
+      "a success means on stable storage, or only in memory and soon written")                     \
+    X("queue_defaults.require_token", BOOL, queue_defaults.require_token, NULL, 0, 1,              \
+      "true|false", 0, "no API may act on a running job by its id alone")                          \
+    X("queue_defaults.priority", NUMBER, queue_defaults.priority, NULL, -INT64_MAX, INT64_MAX,     \
+      "N", 0, "of jobs that bring none; higher first")                                             \
+    X("queue_defaults.capacity", NUMBER, queue_defaults.capacity, NULL, 1, INT64_MAX, "JOBS", 0,   \
+      "live jobs of a queue at most, beyond which an enqueue is refused")                          \
+    X("queue_defaults.payload_max", SIZE, queue_defaults.payload_max, NULL, 0,                     \
+      LIMIT_PAYLOAD_BYTES, "BYTES", 0, "the largest payload")                                      \
+    X("queue_defaults.warn_depth", NUMBER, queue_defaults.warn_depth, NULL, 0, UINT32_MAX,         \
+      "JOBS",                                                                                      \
+      0, "a warning is given when a queue holds more live jobs; 0 means never")                    \
+    X("queue_defaults.keep_done_ms", MS, queue_defaults.keep_done_ms, NULL, 0, INT64_MAX,          \
+      "MS|all",                                                                                    \
+      CONFIG_ALL, "how long done jobs are kept, and cancelled ones; 0 keeps none")                 \
+    X("queue_defaults.keep_done", NUMBER, queue_defaults.keep_done, NULL, 0, INT64_MAX,            \
+      "JOBS|all", CONFIG_ALL,                                                                      \
+      "how many done jobs of a queue are kept, and how many cancelled ones")                       \
+    X("queue_defaults.keep_dead_ms", MS, queue_defaults.keep_dead_ms, NULL, 0, INT64_MAX,          \
+      "MS|all",                                                                                    \
+      CONFIG_ALL, "how long dead jobs are kept; 0 keeps none")                                     \
+    X("queue_defaults.keep_dead", NUMBER, queue_defaults.keep_dead, NULL, 0, INT64_MAX,            \
+      "JOBS|all", CONFIG_ALL, "how many dead jobs of a queue are kept")                            \
+    X("queue_settings.priorities", LABELS, labels, "high=-10,normal=0,low=10", -INT64_MAX,         \
+      INT64_MAX, "LABEL=N,...", 0,                                                                 \
+      "words for priorities; here the lower number comes first. Where the table has `normal`, "    \
+      "jobs that bring no priority get that one")                                                  \
+    X("queue_settings.max_in_memory", NUMBER, capacity, NULL, 0, INT64_MAX, "JOBS", CONFIG_ALIAS,  \
+      "another name of capacity")                                                                  \
+    X("queue_settings.warn_depth", NUMBER, queue_defaults.warn_depth, NULL, 0, UINT32_MAX,         \
+      "JOBS",                                                                                      \
+      CONFIG_ALIAS, "another name of queue_defaults.warn_depth")                                   \
+    X("queue_settings.use_redis", BOOL, redis.use, "false", 0, 1, "true|false", 0,                 \
+      "keep jobs in Redis; refused: this version has no Redis store")                              \
+    X("queue_settings.redis_url", TEXT, redis.url, "", 0, 4096, "URL", CONFIG_SECRET,              \
+      "address of the Redis server; not used by this version")                                     \
+    X("queue_settings.redis_ready_key", TEXT, redis.ready_key, "affiliate:ready_queue", 1, 512,    \
+      "KEY", 0, "the list of ready jobs in Redis; not used by this version")                       \
+    X("queue_settings.redis_scheduled_key", TEXT, redis.scheduled_key,                             \
+      "affiliate:scheduled_jobs", 1, 512, "KEY", 0,                                                \
+      "the set of scheduled jobs in Redis; not used by this version")                              \
+    X("queue_settings.redis_health_check_timeout", SECONDS, redis.health_check_ms, "2s", 1,        \
+      CONFIG_TIMEOUT_MAX, "SECONDS", 0,                                                            \
+      "how long Redis may take to answer a health check; not used by this version")
+/* clang-format on */

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# What comes along with the program: man page, completions, systemd unit. Each is given to the
+# program that will read it.
+source "$(dirname "$0")/tap.bash"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work" "$tap_log"' EXIT
+export work
+build/debug/holdfast man >"$work/holdfast.1"
+build/debug/holdfast completion bash >"$work/holdfast.bash"
+mkdir "$work/functions"
+build/debug/holdfast completion zsh >"$work/functions/_holdfast"
+
+# The unit as it is, but for a program that is there.
+sed "s|/usr/bin/holdfast|$PWD/build/debug/holdfast|" packaging/holdfast.service >"$work/holdfast.service"
+
+# groff's exit status says nothing of warnings.
+man_check() {
+  local said
+  said=$(groff -man -ww -z -Tutf8 "$work/holdfast.1" 2>&1)
+  printf '%s\n' "$said"
+  [ -z "$said" ] && [ -s "$work/holdfast.1" ]
+}
+
+# Every command, option and setting is in the page.
+man_complete() {
+  local page name missing=0
+  page=$(groff -man -Tutf8 -P-cbou -rLL=500n "$work/holdfast.1")
+  for name in $(build/debug/holdfast help | sed -n 's/^  \([a-z]*\) .*/holdfast \1/p' | tr ' ' '~') \
+    $(build/debug/holdfast help config --markdown | sed -n 's/^| `\([a-z_.]*\)`.*/\1:/p'); do
+    grep -Fq -- "${name//\~/ }" <<<"$page" || { echo "not in the man page: $name"; missing=1; }
+  done
+  [ "$(wc -l <<<"$page")" -gt 100 ] && [ "$missing" -eq 0 ]
+}
+
+# complete EXPECTED WORD…: what bash proposes for the last word.
+bash_completes() {
+  local expected=$1
+  shift
+  source "$work/holdfast.bash"
+  COMP_WORDS=("$@")
+  COMP_CWORD=$(($# - 1))
+  _holdfast
+  echo "proposed: ${COMPREPLY[*]}"
+  [ "${COMPREPLY[*]}" = "$expected" ]
+}
+
+# The same from an interactive zsh on a terminal of its own: what the line becomes.
+zsh_completes() {
+  timeout 60 zsh -f -c '
+    zmodload zsh/zpty
+    zpty shell zsh -f -i
+    zpty -w shell "PS1=; fpath=($work/functions \$fpath); autoload -Uz compinit; compinit -u -D
+      print REA\DY"
+    zpty -r -m shell said "*READY*" || exit 1
+    # A key that reports the line, so that nothing has to wait for a while.
+    zpty -w shell "report() { print -r -- \"<\$BUFFER>\" >\$work/line; print DO\NE; }
+      zle -N report; bindkey ^T report; print REA\DY"
+    zpty -r -m shell said "*READY*" || exit 1
+    zpty -w -n shell "$2"$'"'\\t\\x14'"'
+    zpty -r -m shell said "*DONE*" || exit 1
+    line=$(<$work/line)
+    print -r -- "became: $line"
+    [ "$line" = "<$1>" ]
+  ' - "$1" "$2"
+}
+
+zsh_registers() {
+  zsh -f -c 'autoload -Uz compinit; compinit -u -D; source "$work/functions/_holdfast"
+    [ "$_comps[holdfast]" = _holdfast ]'
+}
+
+# Manual pages are not installed here.
+unit_check() {
+  systemd-analyze verify --man=no "$work/holdfast.service"
+}
+
+# Anything above 2.0 of 10 means that a protection was lost.
+unit_exposure() {
+  local level
+  level=$(systemd-analyze security --offline=true "$work/holdfast.service" |
+    sed -n 's/.*Overall exposure level for [^:]*: \([0-9.]*\).*/\1/p')
+  echo "exposure level $level"
+  [ -n "$level" ] && awk -v level="$level" 'BEGIN { exit !(level <= 2.0) }'
+}
+
+installed() {
+  local root=$work/root file
+  DESTDIR=$root cmake --install build/release --prefix /opt/holdfast || return 1
+  for file in bin/holdfast share/man/man1/holdfast.1 share/doc/holdfast/config.md \
+    share/bash-completion/completions/holdfast share/zsh/site-functions/_holdfast \
+    lib/systemd/system/holdfast.service; do
+    [ -s "$root/opt/holdfast/$file" ] || { echo "not installed: $file"; return 1; }
+  done
+  grep -q '^ExecStart=/opt/holdfast/bin/holdfast serve' "$root/opt/holdfast/lib/systemd/system/holdfast.service"
+}
+
+export -f man_check man_complete bash_completes zsh_completes zsh_registers unit_check unit_exposure installed
+check() {
+  local name=$1
+  shift
+  tap_check "install/$name" bash -c '"$@"' - "$@"
+}
+
+check 'the man page has no warnings' man_check
+check 'the man page is complete' man_complete
+check 'bash reads its completion' bash -n "$work/holdfast.bash"
+check 'bash completes a command' bash_completes serve holdfast ser
+check 'bash completes an option' bash_completes '--log-level --log-format' holdfast serve --log
+check 'bash completes a choice' bash_completes 'debug' holdfast serve --log-level d
+check 'bash completes behind =' bash_completes 'text json' holdfast serve --log-format =
+check 'bash completes the words of a command' bash_completes 'bash zsh' holdfast completion ''
+check 'bash completes a folder' bash_completes 'tests/suite.d' holdfast check tests/suit
+check 'zsh reads its completion' zsh -n "$work/functions/_holdfast"
+check 'zsh knows for whom it is' zsh_registers
+check 'zsh completes a command' zsh_completes 'holdfast serve ' 'holdfast ser'
+check 'zsh completes an option' zsh_completes 'holdfast serve --print-config ' 'holdfast serve --pri'
+check 'zsh completes a choice' zsh_completes 'holdfast serve --log-format=json ' 'holdfast serve --log-format=j'
+check 'systemd reads the unit' unit_check
+check 'the unit is locked up' unit_exposure
+check 'everything is installed' installed
+tap_done
