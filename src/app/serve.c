@@ -165,6 +165,8 @@ static void hangup_cb(uv_signal_t *handle, int number)
     } else {
         s->log.level = fresh.log_level;
         s->log.format = fresh.log_format;
+        broker_set_silent_ms(s->broker, fresh.workers_silent_ms);
+        s->config.workers_silent_ms = fresh.workers_silent_ms;
         s->config.timeouts.drain_ms = fresh.timeouts.drain_ms;
         s->config.log_level = fresh.log_level;
         s->config.log_format = fresh.log_format;

@@ -78,7 +78,7 @@ static int scheme_unknown(const char *url, struct err_note *note)
 
 #ifdef HF_TEST_HOOKS
 #define FAULT_PREFIX "fault+"
-#define FAULT_SEED "HOLDFAST_FAULT_SEED"
+#define FAULT_SEED "HF_FAULT_SEED"
 
 static int fault_seed(uint64_t *ret, struct err_note *note)
 {
@@ -168,11 +168,11 @@ void backend_figures(const struct backend *b, struct backend_figures *ret)
     b->ops->figures(b, ret);
 }
 
-size_t backend_events(const struct backend *b, uint64_t after, struct backend_event *out,
-                      size_t max, uint64_t *ret_oldest)
+size_t backend_events(const struct backend *b, uint64_t after, uint64_t kinds,
+                      struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
     CHECK(out || max == 0);
-    return b->ops->events(b, after, out, max, ret_oldest);
+    return b->ops->events(b, after, kinds, out, max, ret_oldest);
 }
 
 uint64_t backend_events_last(const struct backend *b)
@@ -183,7 +183,7 @@ uint64_t backend_events_last(const struct backend *b)
 bool backend_events_missed(const struct backend *b, uint64_t after)
 {
     uint64_t oldest;
-    b->ops->events(b, after, NULL, 0, &oldest);
+    b->ops->events(b, after, 0, NULL, 0, &oldest);
     return oldest != 0 && (oldest > after + 1 || after > backend_events_last(b));
 }
 

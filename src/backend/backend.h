@@ -48,7 +48,7 @@ struct backend_config {
 };
 
 /* Opens "sqlite:DIR", "memory:"; builds with test hooks also either of them behind "fault+", a
- * wrapper that misbehaves within this contract, seeded by HOLDFAST_FAULT_SEED. Blocks while it
+ * wrapper that misbehaves within this contract, seeded by HF_FAULT_SEED. Blocks while it
  * recovers. The note (may be NULL) says why not. */
 MUST_CHECK int backend_open(const char *url, const struct backend_config *config,
                             struct backend **ret, struct err_note *note);
@@ -126,9 +126,10 @@ struct backend_event {
     uint64_t count; /* purged, deleted, deep: how many */
 };
 
-/* Copies up to max events with an id above `after` that are durable, oldest first; returns how
- * many. Events are kept in memory: the last 16,384 of this boot. What retention, removal and the
- * slices of a purge take away, and extended leases, make none.
+/* Copies up to max events with an id above `after` that are durable, oldest first, of the kinds in
+ * the mask (1 << enum event_kind; 0 = all); returns how many. Fewer than max: everything up to
+ * backend_events_last() was looked at. Events are kept in memory: the last 16,384 of this boot.
+ * What retention, removal and the slices of a purge take away, and extended leases, make none.
  *
  * Gaps. Within one boot ids have no holes: the first is (epoch << 40) + 1, and so on. *ret_oldest
  * is the id of the oldest event still kept, or, when there is none yet, the id that the first will
@@ -136,8 +137,8 @@ struct backend_event {
  * missed something exactly when *ret_oldest > after + 1 or after > backend_events_last(): then look
  * at everything afresh. An `after` of an earlier boot always counts as missed, since nobody knows
  * what that boot told nobody. To begin, take `after` from backend_events_last(). */
-size_t backend_events(const struct backend *b, uint64_t after, struct backend_event *out,
-                      size_t max, uint64_t *ret_oldest);
+size_t backend_events(const struct backend *b, uint64_t after, uint64_t kinds,
+                      struct backend_event *out, size_t max, uint64_t *ret_oldest);
 /* The rule above. False where no events are kept. */
 bool backend_events_missed(const struct backend *b, uint64_t after);
 /* The id of the newest durable event; before the first of this boot epoch << 40; 0 = no events are

@@ -29,8 +29,8 @@ struct backend_ops {
 
     /* As backend.h says. Positions only ever rise; what was given out once is given out again the
      * same while it is kept. max may be 0, out then NULL. */
-    size_t (*events)(const struct backend *b, uint64_t after, struct backend_event *out, size_t max,
-                     uint64_t *ret_oldest);
+    size_t (*events)(const struct backend *b, uint64_t after, uint64_t kinds,
+                     struct backend_event *out, size_t max, uint64_t *ret_oldest);
     uint64_t (*events_last)(const struct backend *b);
     /* Replaces the listener; NULL = none. No call of fn from inside on_news, submit or settle, none
      * for events that were durable before. */

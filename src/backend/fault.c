@@ -530,12 +530,12 @@ static void fault_figures(const struct backend *b, struct backend_figures *ret)
         backend_figures(f->inner, ret);
 }
 
-static size_t fault_events(const struct backend *b, uint64_t after, struct backend_event *out,
-                           size_t max, uint64_t *ret_oldest)
+static size_t fault_events(const struct backend *b, uint64_t after, uint64_t kinds,
+                           struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
     const struct fault *f = fault_of(b);
     *ret_oldest = 0;
-    return f->inner ? backend_events(f->inner, after, out, max, ret_oldest) : 0;
+    return f->inner ? backend_events(f->inner, after, kinds, out, max, ret_oldest) : 0;
 }
 
 static uint64_t fault_events_last(const struct backend *b)

@@ -383,10 +383,10 @@ static void trace_figures(const struct backend *b, struct backend_figures *ret)
     backend_figures(trace_of(b)->inner, ret);
 }
 
-static size_t trace_events(const struct backend *b, uint64_t after, struct backend_event *out,
-                           size_t max, uint64_t *ret_oldest)
+static size_t trace_events(const struct backend *b, uint64_t after, uint64_t kinds,
+                           struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
-    return backend_events(trace_of(b)->inner, after, out, max, ret_oldest);
+    return backend_events(trace_of(b)->inner, after, kinds, out, max, ret_oldest);
 }
 
 static uint64_t trace_events_last(const struct backend *b)

@@ -263,6 +263,8 @@ int broker_open(const struct broker_config *config, struct broker **ret)
     figures_init(b);
     workers_init(b);
     handles_init(b);
+    if (announce_open(b) != 0)
+        log_event(config->log, LOG_WARN, "no_announcements", LOG_TEXT("why", "out of memory"));
     *ret = b;
     return 0;
 }
@@ -297,6 +299,7 @@ static void maybe_closed(struct broker *b)
     bool busy = b->outstanding > 0 || b->claims.count > 0 || b->streams.count > 0 || b->again;
     if (!b->closing || busy || uv_is_closing((uv_handle_t *)&b->prepare))
         return;
+    announce_close(b);
     backend_on_news(b->config.backend, NULL, NULL);
     uv_close((uv_handle_t *)&b->prepare, handle_closed_cb);
     uv_close((uv_handle_t *)&b->idle, handle_closed_cb);
@@ -335,7 +338,7 @@ void broker_figures(const struct broker *b, struct broker_figures *ret)
     *ret = (struct broker_figures){
         .waiting = b->claims.parked,
         .streams = b->streams.count,
-        .listeners = b->listeners.count,
+        .listeners = b->listeners.count - (b->announcer != NULL),
         .batches = b->batches,
         .ops = b->ops,
         .draining = b->draining,

@@ -157,6 +157,7 @@ struct broker_worker {
 /* One call with all of them, by name (at most 10,000). */
 typedef void (*broker_workers_fn)(void *ctx, const struct broker_worker *workers, size_t count,
                                   int error);
+void broker_set_silent_ms(struct broker *b, uint32_t silent_ms);
 MUST_CHECK int broker_workers(struct broker *b, broker_workers_fn fn, void *ctx);
 
 /* ---- words and time ---- */

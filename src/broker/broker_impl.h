@@ -6,6 +6,7 @@
  * claims.c   claims, and those that wait
  * streams.c  claims that go on, bound to a connection
  * events.c   listeners
+ * announce.c lines in the log
  * figures.c  what each queue did, and workers.c who did it
  *
  * A batch lives until its last reply, because the backend reads its ops until then. */
@@ -168,6 +169,7 @@ struct broker {
     struct claims claims;
     struct streams streams;
     struct listeners listeners;
+    struct broker_listener *announcer; /* NULL = there is no log */
     struct figures figures;
     struct workers workers;
 };
@@ -193,6 +195,9 @@ void listeners_drain(struct broker *b);
 void broker_stir(struct broker *b);
 /* Asks the backend for news exactly while somebody wants them. */
 void broker_want_news(struct broker *b);
+
+MUST_CHECK int announce_open(struct broker *b);
+void announce_close(struct broker *b);
 
 void figures_init(struct broker *b);
 void figures_done(struct broker *b);

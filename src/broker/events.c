@@ -30,8 +30,7 @@ struct broker_listener {
 
 static bool wanted(const struct broker_listener *l, const struct backend_event *e)
 {
-    bool kind = !l->config.kinds || (l->config.kinds >> e->kind & 1);
-    return kind && (!l->config.queue.len || span_equal(l->config.queue, e->queue));
+    return !l->config.queue.len || span_equal(l->config.queue, e->queue);
 }
 
 static void listener_free(struct broker_listener *l)
@@ -65,7 +64,8 @@ static bool take(struct broker_listener *l)
     l->count = l->at = 0;
     struct backend *backend = l->broker->config.backend;
     bool missed = backend_events_missed(backend, l->after);
-    size_t n = backend_events(backend, missed ? 0 : l->after, found, HANDFUL, &oldest);
+    size_t n =
+        backend_events(backend, missed ? 0 : l->after, l->config.kinds, found, HANDFUL, &oldest);
     if (missed) {
         l->gap_to = oldest;
         l->after = oldest - 1;
@@ -75,6 +75,8 @@ static bool take(struct broker_listener *l)
             return false; /* no memory: the next news try again from here */
         l->after = found[i].id;
     }
+    if (n < HANDFUL)
+        l->after = backend_events_last(backend);
     return n > 0 || missed;
 }
 

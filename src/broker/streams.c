@@ -145,17 +145,17 @@ static void check_held(struct broker_stream *s)
     s->checks_left = s->held_count;
 }
 
-static bool ends_lease(const struct backend_event *e)
-{
-    return e->kind == EVENT_CRASHED || e->kind == EVENT_DEAD || e->kind == EVENT_CANCELLED ||
-           e->kind == EVENT_RETRIED || e->kind == EVENT_RELEASED || e->kind == EVENT_DONE;
-}
+#define BIT(kind) (UINT64_C(1) << (kind))
+/* Kinds by which a lease may have ended. */
+#define KINDS                                                                                      \
+    (BIT(EVENT_CRASHED) | BIT(EVENT_DEAD) | BIT(EVENT_CANCELLED) | BIT(EVENT_RETRIED) |            \
+     BIT(EVENT_RELEASED) | BIT(EVENT_DONE) | BIT(EVENT_QUEUE_DELETED))
 
 static void look_at(struct broker *b, const struct backend_event *e)
 {
     for (struct broker_stream *s = b->streams.first; s; s = s->next) {
         bool queue_gone = e->kind == EVENT_QUEUE_DELETED && s->held_count > 0;
-        if (queue_gone || (ends_lease(e) && held_find(s, e->seq)))
+        if (queue_gone || held_find(s, e->seq))
             check_held(s);
     }
 }
@@ -167,12 +167,12 @@ void streams_news(struct broker *b)
     size_t n;
     uint64_t oldest;
     bool missed = ss->count > 0 && backend_events_missed(b->config.backend, ss->seen);
-    while (ss->count > 0 &&
-           (n = backend_events(b->config.backend, ss->seen, events, EVENTS_A_LOOK, &oldest)) > 0) {
-        ss->seen = events[n - 1].id;
+    do {
+        n = backend_events(b->config.backend, ss->seen, KINDS, events, EVENTS_A_LOOK, &oldest);
         for (size_t i = 0; i < n; i++)
             look_at(b, &events[i]);
-    }
+        ss->seen = n == EVENTS_A_LOOK ? events[n - 1].id : backend_events_last(b->config.backend);
+    } while (n == EVENTS_A_LOOK);
     for (struct broker_stream *s = ss->first; missed && s; s = s->next)
         check_held(s);
 }

@@ -178,3 +178,8 @@ int broker_workers(struct broker *b, broker_workers_fn fn, void *ctx)
         mem_free(call);
     return err;
 }
+
+void broker_set_silent_ms(struct broker *b, uint32_t silent_ms)
+{
+    b->config.silent_ms = silent_ms;
+}

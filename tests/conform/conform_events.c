@@ -29,7 +29,7 @@ static void expect_tale(struct env *e, struct tale *t, const char *kinds)
     size_t used = 0;
     uint64_t oldest = 0;
     settle_due(e);
-    t->count = backend_events(e->b, t->after, t->at, EVENTS_MAX, &oldest);
+    t->count = backend_events(e->b, t->after, 0, t->at, EVENTS_MAX, &oldest);
     EXPECT(oldest != 0 && oldest <= t->after + 1);
     EXPECT(!backend_events_missed(e->b, t->after));
     for (size_t i = 0; i < t->count; i++) {
@@ -216,7 +216,7 @@ static void expect_gap(struct env *e, uint64_t after, bool missed)
     uint64_t oldest;
     struct backend_event one;
     uint64_t last = backend_events_last(e->b);
-    backend_events(e->b, after, &one, 1, &oldest);
+    backend_events(e->b, after, 0, &one, 1, &oldest);
     EXPECT_INT(oldest > after + 1 || after > last, missed); /* the rule of backend.h */
     EXPECT_INT(backend_events_missed(e->b, after), missed);
 }
@@ -236,7 +236,7 @@ static void gaps(struct env *e)
     struct backend_event v[3];
     uint64_t oldest, start = backend_events_last(e->b);
     EXPECT(start != 0);
-    EXPECT_INT(backend_events(e->b, start, v, 3, &oldest), 0);
+    EXPECT_INT(backend_events(e->b, start, 0, v, 3, &oldest), 0);
     EXPECT_INT(oldest, start + 1); /* what the first will get */
     expect_gap(e, start, false);
     expect_gap(e, 0, true);
@@ -245,9 +245,9 @@ static void gaps(struct env *e)
     put(e, "q"); /* created, enqueued */
     settle_due(e);
     expect_gap(e, start, false);
-    EXPECT_INT(backend_events(e->b, start, v, 1, &oldest), 1);
+    EXPECT_INT(backend_events(e->b, start, 0, v, 1, &oldest), 1);
     EXPECT_INT(v[0].id, start + 1);
-    EXPECT_INT(backend_events(e->b, start + 1, v, 3, &oldest), 1);
+    EXPECT_INT(backend_events(e->b, start + 1, 0, v, 3, &oldest), 1);
     EXPECT_INT(v[0].id, start + 2);
     enqueue_many(e, RING - 2);
     settle_due(e);
@@ -257,11 +257,11 @@ static void gaps(struct env *e)
     settle_due(e);
     expect_gap(e, start, true);
     expect_gap(e, start + 1, false);
-    EXPECT_INT(backend_events(e->b, start, v, 3, &oldest), 3);
+    EXPECT_INT(backend_events(e->b, start, 0, v, 3, &oldest), 3);
     EXPECT_INT(v[0].id, start + 2);
     EXPECT_INT(oldest, start + 2);
-    EXPECT_INT(backend_events(e->b, start + RING, v, 3, &oldest), 1);
-    EXPECT_INT(backend_events(e->b, UINT64_MAX, v, 3, &oldest), 0);
+    EXPECT_INT(backend_events(e->b, start + RING, 0, v, 3, &oldest), 1);
+    EXPECT_INT(backend_events(e->b, UINT64_MAX, 0, v, 3, &oldest), 0);
 }
 
 static void gap_across_a_restart(struct env *e)
@@ -291,7 +291,7 @@ static void bound_lease_of_a_restart(struct env *e)
     env_restart(e);
     struct backend_event v[4];
     uint64_t oldest;
-    EXPECT_INT(backend_events(e->b, 0, v, 4, &oldest), 1); /* of this boot */
+    EXPECT_INT(backend_events(e->b, 0, 0, v, 4, &oldest), 1); /* of this boot */
     EXPECT_INT(v[0].kind, EVENT_RELEASED);
     EXPECT_INT(v[0].id, oldest);
     expect_job(e, &v[0], seq, STATE_READY, REASON_RESTARTED, 0);

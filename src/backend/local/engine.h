@@ -116,8 +116,8 @@ bool engine_clock_suspect(const struct engine *e);
 /* Records up to this position are durable: events that depend on no later one may be told. */
 void engine_events_durable(struct engine *e, uint64_t position);
 /* As backend_events and backend_events_last say. */
-size_t engine_events(const struct engine *e, uint64_t after, struct backend_event *out, size_t max,
-                     uint64_t *ret_oldest);
+size_t engine_events(const struct engine *e, uint64_t after, uint64_t mask,
+                     struct backend_event *out, size_t max, uint64_t *ret_oldest);
 uint64_t engine_events_last(const struct engine *e);
 
 /* Bulk actions that owe a reply. */

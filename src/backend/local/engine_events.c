@@ -184,8 +184,8 @@ static void tell(const struct engine *e, uint64_t number, struct backend_event *
     };
 }
 
-size_t engine_events(const struct engine *e, uint64_t after, struct backend_event *out, size_t max,
-                     uint64_t *ret_oldest)
+size_t engine_events(const struct engine *e, uint64_t after, uint64_t mask,
+                     struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
     uint64_t number = oldest(e);
     size_t n = 0;
@@ -193,6 +193,7 @@ size_t engine_events(const struct engine *e, uint64_t after, struct backend_even
     if (after >= *ret_oldest)
         number = after - id_of(e, 0) + 1;
     for (; n < max && number <= e->event_durable; number++)
-        tell(e, number, &out[n++]);
+        if (!mask || mask >> slot(e, number)->kind & 1)
+            tell(e, number, &out[n++]);
     return n;
 }

@@ -467,11 +467,11 @@ static void local_figures(const struct backend *b, struct backend_figures *ret)
     applier_spread(l->applier, &ret->commit_us, &ret->commit_records);
 }
 
-static size_t local_events(const struct backend *b, uint64_t after, struct backend_event *out,
-                           size_t max, uint64_t *ret_oldest)
+static size_t local_events(const struct backend *b, uint64_t after, uint64_t kinds,
+                           struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
     const struct local *l = (const struct local *)b;
-    return engine_events(heart_engine(l->heart), after, out, max, ret_oldest);
+    return engine_events(heart_engine(l->heart), after, kinds, out, max, ret_oldest);
 }
 
 static uint64_t local_events_last(const struct backend *b)

@@ -147,13 +147,14 @@ static void fake_close(struct backend *b, backend_closed_fn fn, void *ctx)
     uv_idle_start(&f->idle, idle_cb);
 }
 
-static size_t fake_events(const struct backend *b, uint64_t after, struct backend_event *out,
-                          size_t max, uint64_t *ret_oldest)
+static size_t fake_events(const struct backend *b, uint64_t after, uint64_t kinds,
+                          struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
     const struct fake_backend *f = fake_of(b);
     size_t n = 0;
     *ret_oldest = f->events_last > 0;
-    for (uint64_t id = after + 1; id <= f->events_last && n < max; id++)
+    bool wanted = !kinds || kinds >> EVENT_DONE & 1;
+    for (uint64_t id = after + 1; wanted && id <= f->events_last && n < max; id++)
         out[n++] = (struct backend_event){.id = id, .kind = EVENT_DONE};
     return n;
 }

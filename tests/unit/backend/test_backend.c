@@ -89,7 +89,7 @@ static void test_behind_faults(void **state)
     struct backend *b;
     bool closed = false;
     assert_int_equal(uv_loop_init(&loop), 0);
-    assert_int_equal(setenv("HOLDFAST_FAULT_SEED", "77", 1), 0);
+    assert_int_equal(setenv("HF_FAULT_SEED", "77", 1), 0);
     assert_int_equal(backend_open("fault+memory:", &config, &b, NULL), 0);
     assert_string_equal(backend_kind(b), "fault+memory");
     backend_close(b, closed_cb, &closed);
@@ -97,9 +97,9 @@ static void test_behind_faults(void **state)
     assert_true(closed);
     refused("fault+mysql:", "known are: sqlite:DIR, memory:");
     refused("fault+sqlite:", "sqlite:DIR");
-    assert_int_equal(setenv("HOLDFAST_FAULT_SEED", "77x", 1), 0);
-    refused("fault+memory:", "HOLDFAST_FAULT_SEED must be a whole number");
-    assert_int_equal(unsetenv("HOLDFAST_FAULT_SEED"), 0);
+    assert_int_equal(setenv("HF_FAULT_SEED", "77x", 1), 0);
+    refused("fault+memory:", "HF_FAULT_SEED must be a whole number");
+    assert_int_equal(unsetenv("HF_FAULT_SEED"), 0);
     assert_int_equal(uv_loop_close(&loop), 0);
 }
 

@@ -27,7 +27,7 @@ static void open_ring(struct engine_rig *r, uint32_t ring)
 static size_t events_after(const struct engine_rig *r, uint64_t after, uint64_t *ret_oldest)
 {
     struct backend_event v[64];
-    size_t n = engine_events(r->engine, after, v, 64, ret_oldest);
+    size_t n = engine_events(r->engine, after, 0, v, 64, ret_oldest);
     for (size_t i = 1; i < n; i++)
         assert_true(v[i].id == v[i - 1].id + 1);
     return n;
@@ -111,7 +111,7 @@ static void replaying_makes_none(void **state)
     }
     assert_int_equal(engine_boot(again, r.now, &out), 0);
     engine_events_durable(again, UINT64_MAX);
-    assert_int_equal(engine_events(again, 0, v, 4, &oldest), 0);
+    assert_int_equal(engine_events(again, 0, 0, v, 4, &oldest), 0);
     assert_true(engine_events_last(again) == 2 * BASE && oldest == 2 * BASE + 1);
     engine_out_done(&out);
     engine_free(again);
@@ -136,7 +136,7 @@ static void names_of_queues_gone(void **state)
         engine_rig_quiet(&r);
     }
     engine_events_durable(r.engine, UINT64_MAX);
-    assert_int_equal(engine_events(r.engine, 0, v, 2 * QUEUES, &oldest), 2 * QUEUES);
+    assert_int_equal(engine_events(r.engine, 0, 0, v, 2 * QUEUES, &oldest), 2 * QUEUES);
     for (int i = 0; i < QUEUES; i++) {
         snprintf(name, sizeof name, "%s", "");
         if (i >= QUEUES - KEPT)

@@ -494,7 +494,7 @@ static void test_events_pass(void **state)
     unsigned news = 0;
     rig.fake->events_last = 3;
     assert_int_equal(backend_events_last(rig.b), 3);
-    assert_int_equal(backend_events(rig.b, 1, v, 4, &oldest), 2);
+    assert_int_equal(backend_events(rig.b, 1, 0, v, 4, &oldest), 2);
     assert_int_equal(v[1].id, 3);
     assert_int_equal(oldest, 1);
     assert_false(backend_events_missed(rig.b, 0));

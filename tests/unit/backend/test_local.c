@@ -273,14 +273,14 @@ static void test_full_for_a_while(void **state)
     wait_until_full(&r, true);
     assert_int_equal(r.answers[new] + r.settled + r.news, 0);
     assert_true(backend_events_last(r.b) == last); /* happened, but not durable */
-    assert_int_equal(backend_events(r.b, last, v, 4, &oldest), 0);
+    assert_int_equal(backend_events(r.b, last, 0, v, 4, &oldest), 0);
     atomic_store(&r.full, false);
     wait_until_full(&r, false);
     while (r.settled == 0)
         assert_true(uv_run(&r.loop, UV_RUN_ONCE));
     assert_int_equal(answer(&r, new), OUT_OK);
     assert_int_equal(r.news, 1);
-    assert_int_equal(backend_events(r.b, last, v, 4, &oldest), 1);
+    assert_int_equal(backend_events(r.b, last, 0, v, 4, &oldest), 1);
     assert_int_equal(v[0].kind, EVENT_ENQUEUED);
     rig_close(&r);
     assert_null(strstr(r.said, "closed_with_full_disk"));

@@ -170,7 +170,7 @@ static void test_events_and_settle_pass(void **state)
     unsigned news = 0, settled = 0;
     rig.fake->events_last = 3;
     assert_int_equal(backend_events_last(rig.b), 3);
-    assert_int_equal(backend_events(rig.b, 1, v, 4, &oldest), 2);
+    assert_int_equal(backend_events(rig.b, 1, 0, v, 4, &oldest), 2);
     assert_int_equal(oldest, 1);
     backend_on_news(rig.b, count_cb, &news);
     rig.fake->news_fn(rig.fake->news_ctx);
