@@ -117,7 +117,7 @@ void exchange_free(struct http_exchange *x)
 void exchange_finish(struct http_exchange *x, bool whole)
 {
     if (x->sent)
-        x->sent(x->watch_ctx, whole);
+        x->sent(x->watch_ctx, whole && x->fixed.len == 0);
     exchange_free(x);
 }
 
