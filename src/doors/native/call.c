@@ -21,11 +21,15 @@ int answer_close(struct http_exchange *x, struct json_writer *w)
     return err < 0 ? err : buf_append(http_answer_body(x), "\n", 1);
 }
 
+/* By now it has been done; only the words for it are missing. */
 void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status)
 {
-    int err = answer_close(x, w);
-    if (err < 0)
-        answer_error(x, err);
+    static const struct problem unsaid = {
+        .code = PROBLEM_UNKNOWN,
+        .detail = "there was no memory left for the answer; repeat the request with the same "
+                  "Idempotency-Key or token"};
+    if (answer_close(x, w) < 0)
+        problem_answer(x, &unsaid);
     else
         http_answer(x, status, JSON_TYPE);
 }

@@ -17,8 +17,9 @@ struct native {
     struct broker *broker;
     struct queue_policy policy; /* of queues that do not say */
     struct wall_time started_at;
-    struct stream *streams; /* open event streams and streams of jobs */
-    uv_timer_t ping;        /* runs while there are streams */
+    struct call *defining, *defining_last; /* definitions of queues, the one under way first */
+    struct stream *streams;                /* open event streams and streams of jobs */
+    uv_timer_t ping;                       /* runs while there are streams */
     bool draining;
     void (*closed)(void *ctx);
     void *closed_ctx;
@@ -30,7 +31,7 @@ struct native {
 void answer_begin(struct http_exchange *x, struct json_writer *w);
 /* Ends the body with a line break, sends nothing. 0, or -ERR_NOMEM: it could not be built. */
 MUST_CHECK int answer_close(struct http_exchange *x, struct json_writer *w);
-/* Ends the body and sends it; 503 when it could not be built. */
+/* Ends the body and sends it; `unknown` when it could not be built. */
 void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status);
 /* Sends a problem for an operating error (-ERR_NOMEM …). */
 void answer_error(struct http_exchange *x, int error);
@@ -48,8 +49,9 @@ struct call {
     struct http_exchange *x;
     struct arena *arena;
     struct op op;
-    call_fn done; /* called with OUT_OK only; owes the answer */
-    void *more;   /* the handler's own */
+    call_fn done;      /* called with OUT_OK only; owes the answer */
+    void *more;        /* the handler's own */
+    struct call *next; /* definitions of queues: who waits behind it */
 };
 /* In the exchange's arena; NULL after answering that there is no memory. */
 struct call *call_new(struct native *n, struct http_exchange *x, enum op_kind kind, call_fn done);

@@ -2,8 +2,9 @@
 /* Queues: define, look, list, pause, resume, purge, delete.
  *
  * The backend replaces a policy as a whole. PATCH therefore reads the queue first and puts what it
- * read with the named members changed; between the two another request's change to other members
- * can be overwritten. */
+ * read with the named members changed. So that no other change is lost between the two, the door
+ * works on one definition (PUT or PATCH) at a time; the others wait in line. Where several nodes
+ * share a store, a change through another node can still fall between. */
 #include "core/limits.h"
 #include "core/validate.h"
 #include "doors/native/native_impl.h"
@@ -88,6 +89,65 @@ static bool take_policy(struct call *c, const struct queue_policy *base)
     return true;
 }
 
+static void definition_reply(void *ctx, const struct reply *r);
+
+/* Begins what stands first in line; whatever cannot even begin is answered. */
+static void definitions_go(struct native *n)
+{
+    while (n->defining) {
+        struct call *c = n->defining;
+        int err = broker_submit(n->broker, &c->op, 1, definition_reply, c);
+        if (err == 0)
+            return;
+        n->defining = c->next;
+        answer_error(c->x, err);
+    }
+}
+
+static void definition_add(struct call *c)
+{
+    struct native *n = c->n;
+    bool idle = !n->defining;
+    if (idle)
+        n->defining = c;
+    else
+        n->defining_last->next = c;
+    n->defining_last = c;
+    if (idle)
+        definitions_go(n);
+}
+
+/* The queue as it is becomes the operation that changes it. false: a problem was answered. */
+static bool patch_take(struct call *c, const struct reply *r)
+{
+    struct span name = c->op.queue.name;
+    struct problem p = {.code = PROBLEM_NO_QUEUE};
+    if (r->queue_count == 0) {
+        problem_answer(c->x, &p);
+        return false;
+    }
+    c->op = (struct op){.kind = OP_QUEUE_PUT, .queue = {.name = name, .must_exist = true}};
+    return take_policy(c, r->queues[0].policy);
+}
+
+static void definition_reply(void *ctx, const struct reply *r)
+{
+    struct call *c = ctx;
+    struct native *n = c->n;
+    struct call *next = c->next;
+    struct problem p;
+    if (r->outcome != OUT_OK) {
+        problem_of_reply(&p, c->arena, r, broker_draining(n->broker));
+        problem_answer(c->x, &p);
+    } else if (r->kind == OP_QUEUE_PUT) {
+        queue_show(c, r);
+    } else if (patch_take(c, r)) {
+        next = c;
+    }
+    n->defining = next;
+    definitions_go(n);
+}
+
 void queue_put_handle(void *ctx, struct http_exchange *x)
 {
     struct call *c = queue_call(ctx, x, OP_QUEUE_PUT, queue_show);
@@ -98,28 +158,14 @@ void queue_put_handle(void *ctx, struct http_exchange *x)
     if (!take_policy(c, &c->n->policy))
         return;
     c->op.queue.has_note = true;
-    call_submit(c);
-}
-
-static void queue_patch(struct call *c, const struct reply *r)
-{
-    struct span name = c->op.queue.name;
-    struct problem p = {.code = PROBLEM_NO_QUEUE};
-    if (r->queue_count == 0) {
-        problem_answer(c->x, &p);
-        return;
-    }
-    c->op = (struct op){.kind = OP_QUEUE_PUT, .queue = {.name = name, .must_exist = true}};
-    c->done = queue_show;
-    if (take_policy(c, r->queues[0].policy))
-        call_submit(c);
+    definition_add(c);
 }
 
 void queue_patch_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = queue_call(ctx, x, OP_QUEUE_GET, queue_patch);
+    struct call *c = queue_call(ctx, x, OP_QUEUE_GET, queue_show);
     if (c)
-        call_submit(c);
+        definition_add(c);
 }
 
 /* ---- list ---- */
