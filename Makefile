@@ -12,9 +12,8 @@ SEEDS ?= 100000
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
 
-run: build ## install what is missing, build, start
-	@build/holdfast version
-	@echo "The server is not part of Holdfast yet; this is the program that will start it."
+run: build ## install what is missing, build, start on 127.0.0.1:8000 with ./holdfast-data
+	@exec build/holdfast serve
 
 test: ## install what is missing, build, run every check (TESTS='NAME …' for some)
 	@scripts/test $(TESTS)
