@@ -56,7 +56,8 @@ static void write_moved(const struct batch *b, struct json_writer *w, const stru
     (void)b;
     write_job_name(w, item->id_hi, item->seq);
     write_text(w, "state", state_name(item->state));
-    write_time_if(w, "run_at", item->run_at);
+    if (item->state == STATE_SCHEDULED)
+        write_time(w, "run_at", item->run_at);
 }
 
 /* The one operation of a batch of one; NULL after a problem was answered. */

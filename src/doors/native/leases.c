@@ -78,7 +78,8 @@ static void write_lease(const struct batch *b, struct json_writer *w, const stru
 {
     write_job_name(w, item->id_hi, item->seq);
     write_text(w, "state", state_name(item->state));
-    write_time_if(w, "run_at", item->run_at);
+    if (item->state == STATE_SCHEDULED)
+        write_time(w, "run_at", item->run_at);
     if (item->lease_ms > 0) {
         struct wall_time now = broker_now(b->n->broker).wall;
         write_time(w, "lease_until", (struct wall_time){now.ms + item->lease_ms});
