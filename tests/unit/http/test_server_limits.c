@@ -209,6 +209,29 @@ static void slow_behind_parked(void **state)
     http_rig_done(&r);
 }
 
+/* It waits for our word, and we for the request before it. */
+static void waiting_for_continue(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct client c;
+    short_times(&r);
+    r.config.body_ms = 40;
+    http_rig_start(&r);
+    client_open(&r, &c);
+    client_send(&r, &c,
+                GET("/park/0") "POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+                               "Content-Length: 2\r\n\r\n");
+    uint64_t start = uv_now(&r.loop);
+    RIG_UNTIL(&r, uv_now(&r.loop) > start + 150);
+    http_rig_answer(&r, 0, "x");
+    assert_int_equal(client_answer(&r, &c, NULL, 0), 200);
+    assert_int_equal(client_answer(&r, &c, NULL, 0), 100);
+    assert_int_equal(client_answer(&r, &c, NULL, 0), 408); /* from here on the time counts */
+    client_close(&c);
+    http_rig_done(&r);
+}
+
 static void idle(void **state)
 {
     (void)state;
@@ -375,6 +398,7 @@ int main(void)
         cmocka_unit_test(trickled_head),
         cmocka_unit_test(slow_body),
         cmocka_unit_test(slow_behind_parked),
+        cmocka_unit_test(waiting_for_continue),
         cmocka_unit_test(idle),
         cmocka_unit_test(stuck_writer),
         cmocka_unit_test(write_buffer),
