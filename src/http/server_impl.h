@@ -214,6 +214,7 @@ void wait_stop(struct wait *w);
 bool wait_is(const struct wait *w, enum wait_kind kind);
 
 /* listen.c */
+void listen_spare(struct http_server *s); /* takes the spare descriptor unless it is there */
 void address_uncount(struct http_server *s, uint64_t address);
 void listener_resume(struct listener *l);
 void listener_close(struct listener *l);
