@@ -15,6 +15,8 @@ const struct span answer_out_of_memory = SPAN_LITERAL("HTTP/1.1 503 Service Unav
                                                       "Retry-After: 1\r\n"
                                                       "Connection: close\r\n\r\n");
 
+const struct span answer_continue = SPAN_LITERAL("HTTP/1.1 100 Continue\r\n\r\n");
+
 const struct span answer_crowded =
     SPAN_LITERAL("HTTP/1.1 503 Service Unavailable\r\n"
                  "Content-Type: text/plain; charset=utf-8\r\n"
@@ -23,7 +25,7 @@ const struct span answer_crowded =
                  "Connection: close\r\n\r\n"
                  "Too many connections are open; close some first.\n");
 
-#define LINE(code, text) [code - 100] = SPAN_LITERAL("HTTP/1.1 " #code " " text "\r\n")
+#define LINE(code, text) [(code)-100] = SPAN_LITERAL("HTTP/1.1 " #code " " text "\r\n")
 static const struct span status_lines[] = {
     LINE(200, "OK"),
     LINE(201, "Created"),

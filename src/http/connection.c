@@ -15,7 +15,6 @@
 #include "base/mem.h"
 #include "http/server_impl.h"
 
-static const struct span PROBE = SPAN_LITERAL("HTTP/1.1 100 Continue\r\n\r\n");
 static const struct span PROBE_STREAM = SPAN_LITERAL(":\n\n");
 
 bool connection_at_rest(const struct connection *c)
@@ -112,19 +111,17 @@ static void wait_ensure(struct connection *c, struct wait *w, enum wait_kind kin
         wait_start(c->server, w, kind);
 }
 
-/* While we do not want to read, the client cannot be late. */
+/* While we do not want to read, or while it waits for our word, the client cannot be late. */
 static void reads_settle(struct connection *c)
 {
-    if (c->eof || !intake_open(c))
+    bool part = c->reading || c->in.len > 0;
+    bool our_turn = c->reading ? c->reading->expects : c->first && !part;
+    if (c->eof || our_turn || !intake_open(c))
         wait_stop(&c->reads);
     else if (c->reading)
         wait_ensure(c, &c->reads, WAIT_BODY);
-    else if (c->in.len > 0 || !c->asked)
-        wait_ensure(c, &c->reads, WAIT_HEAD);
-    else if (!c->first)
-        wait_ensure(c, &c->reads, WAIT_IDLE);
     else
-        wait_stop(&c->reads);
+        wait_ensure(c, &c->reads, part || !c->asked ? WAIT_HEAD : WAIT_IDLE);
 }
 
 static void probe(struct connection *c)
@@ -133,7 +130,7 @@ static void probe(struct connection *c)
     if (c->probed || !x || c->blocked || !(c->eof || c->hung_up))
         return;
     if (x->state == EXCHANGE_OPEN && x->minor > 0) {
-        c->interim = PROBE;
+        c->interim = answer_continue;
     } else if (x->state == EXCHANGE_STREAM && buf_append_span(&x->out, PROBE_STREAM) == 0) {
         c->out_bytes += PROBE_STREAM.len;
     } else {

@@ -6,7 +6,8 @@
  * the handler's. When the client goes away first, `gone` is called (never from inside a function
  * of this header) and the answer is still owed; it is then thrown away. After the answer, `sent`
  * says whether every byte of it was handed to the kernel; the exchange is gone when it returns.
- * Everything happens on the loop thread. */
+ * `sent` comes exactly once for each answer, `gone` at most once and never after the answer. No
+ * function of this header calls back before it returns. Everything happens on the loop thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -80,12 +81,15 @@ void http_answer_header(struct http_exchange *x, const char *name, struct span v
 void http_answer(struct http_exchange *x, unsigned status, const char *type);
 
 /* A stream of server-sent events: 200, text/event-stream, no-store. The connection is used for
- * nothing else and closes at the end. */
+ * nothing else and closes at the end; whoever asked for more behind it on the same connection is
+ * gone. HEAD gets the head and is then gone, too. */
 void http_stream(struct http_exchange *x);
 /* Queues bytes (whole events). false: the client is gone, or more than the server's write buffer
- * would wait; then nothing was taken. */
+ * would wait, or there is no memory; then nothing was taken. A single piece that is larger than the
+ * whole write buffer is taken when nothing else waits. */
 bool http_stream_write(struct http_exchange *x, struct span bytes);
 size_t http_stream_waiting(const struct http_exchange *x); /* bytes not handed to the kernel yet */
-/* Called when the waiting bytes have fallen to half of the bound or less after a refused write. */
+/* Called after a refused write, when the waiting bytes have fallen to half of the bound or less and
+ * what was refused would be taken. */
 void http_stream_on_room(struct http_exchange *x, void (*fn)(void *ctx), void *ctx);
 void http_stream_end(struct http_exchange *x);

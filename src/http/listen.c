@@ -111,6 +111,12 @@ static void shed_log(struct http_server *s)
               LOG_TEXT("help", "raise the limit of open files or lower connections_max"));
 }
 
+void listen_spare(struct http_server *s)
+{
+    if (s->spare_fd < 0)
+        s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 static void shed(struct listener *l)
 {
     struct http_server *s = l->server;
@@ -125,7 +131,8 @@ static void shed(struct listener *l)
         s->shed++;
         s->figures.refused++;
     }
-    s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    s->spare_fd = -1;
+    listen_spare(s);
     shed_log(s);
 }
 
@@ -172,6 +179,7 @@ void listener_resume(struct listener *l)
     if (!l->paused || l->closed)
         return;
     l->paused = false;
+    listen_spare(l->server);
     if (uv_poll_start(&l->poll, UV_READABLE, listen_cb) != 0)
         l->paused = true;
 }

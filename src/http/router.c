@@ -215,19 +215,14 @@ unsigned router_methods(const struct router *r)
 
 struct span router_allow_text(unsigned allow, char out[ROUTER_ALLOW_BYTES])
 {
-    size_t len = 0;
+    struct buf b = {.data = out, .cap = ROUTER_ALLOW_BYTES};
     for (unsigned m = 0; m < HTTP_OTHER; m++) {
         if (!(allow & 1u << m))
             continue;
-        const char *name = http_method_name((enum http_method)m);
-        size_t bytes = strlen(name);
-        CHECK(len + bytes + 2 <= ROUTER_ALLOW_BYTES);
-        if (len > 0) {
-            memcpy(out + len, ", ", 2);
-            len += 2;
-        }
-        memcpy(out + len, name, bytes);
-        len += bytes;
+        struct span name = span_text(http_method_name((enum http_method)m));
+        if (b.len > 0)
+            buf_put_bytes(&b, ", ", 2);
+        buf_put_bytes(&b, name.at, name.len);
     }
-    return span_of(out, len);
+    return buf_span(&b);
 }

@@ -7,7 +7,6 @@
  * next turn comes at once. */
 #include "http/server.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -254,7 +253,8 @@ int http_server_new(const struct http_server_config *config, struct http_server 
     link_init(&s->connections);
     link_init(&s->dirty);
     waits_init(s);
-    s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    s->spare_fd = -1;
+    listen_spare(s);
     handles_init(s);
     *ret = s;
     return 0;

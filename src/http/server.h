@@ -30,31 +30,41 @@ struct http_server_config {
     uint32_t pipeline_max;            /* requests of one connection worked on at once */
     const char *const *hosts;   /* additional Host names, without port; NULL-terminated or NULL */
     const char *const *origins; /* allowed foreign origins ("https://a.example"), likewise */
-    /* Makes a problem document for the server's own refusals (404, 405, 413 …); NULL = plain text.
-     */
+    /* Answers x with a problem document for one of the server's own refusals (404, 405, 413 …), at
+     * once; NULL = plain text. type is a word ("not_found"), title and detail are sentences, all
+     * static. The request may be an empty one with route = NULL when its head could not be read. */
     void (*problem)(struct http_exchange *x, unsigned status, const char *type, const char *title,
                     const char *detail);
 };
 void http_server_config_default(struct http_server_config *c);
 
+/* The configuration is copied; loop, log and lists must outlive the server. -ERR_NOMEM. It ends
+ * with http_server_close. Answers are written in a prepare handle of the loop: whatever answers
+ * from a prepare handle of its own should start that one after this call (the loop runs them last
+ * first), which saves a turn of the loop. */
 MUST_CHECK int http_server_new(const struct http_server_config *config, struct http_server **ret);
 /* Adds a door's table; the rows must outlive the server. Two rows that could match the same request
- * are a programmer error. ctx is given to its handlers. */
+ * are a programmer error, as are rows for HEAD and OPTIONS. ctx is given to its handlers. If there
+ * is no memory for them, http_server_listen says so. */
 void http_server_routes(struct http_server *s, const struct http_route *routes, size_t count,
                         void *ctx);
 /* "127.0.0.1:8000", "[::1]:0", "localhost:80", "unix:/path". Port 0 takes a free one. An address
  * that is not loopback is refused (-ERR_INVALID) with a note. A left-over socket file nobody
- * listens on is removed; one in use is -ERR_LOCKED. */
+ * listens on is removed; one in use is -ERR_LOCKED, as is a port in use. A socket file is for its
+ * owner alone (0600). Otherwise -ERR_IO or -ERR_NOMEM, with a note. */
 MUST_CHECK int http_server_listen(struct http_server *s, const char *address,
                                   struct err_note *note);
-/* "http://127.0.0.1:41234" or "unix:/path" of listener i; NULL past the last. */
+/* "http://127.0.0.1:41234" or "unix:/path" of listener i; NULL past the last. The server's, until
+ * it drains or closes. */
 const char *http_server_address(const struct http_server *s, size_t i);
 
-/* Stops listening, closes idle connections, lets requests under way finish (each answer carries
- * Connection: close). Streams and parked requests are the doors' to end. Calls fn when the last
- * connection is closed, or after limit_ms, when it closes the rest. */
+/* Stops listening, closes idle connections, lets requests under way finish (the last answer of each
+ * connection carries Connection: close). Streams and parked requests are the doors' to end. Calls
+ * fn once, later, when the last connection is closed, or after limit_ms, when it closes the rest.
+ */
 void http_server_drain(struct http_server *s, uint32_t limit_ms, void (*fn)(void *ctx), void *ctx);
-/* Closes everything; fn is called when the server's memory is gone. */
+/* Closes everything; handlers that owe an answer hear that their clients are gone. fn (may be NULL)
+ * is called, later, when the last of these answers was given and the server's memory is gone. */
 void http_server_close(struct http_server *s, void (*fn)(void *ctx), void *ctx);
 
 struct http_server_figures {

@@ -31,9 +31,10 @@
 #define ANSWER_FIELDS_MAX 2048
 #define BODY_INLINE_BYTES ((uint64_t)16 << 10) /* longer bodies have memory of their own */
 #define WRITE_PIECES 256                       /* of one call */
-#define LINGER_MS 2000        /* how long a refused client may go on sending before it is cut off */
-#define LINGER_REFUSED_MAX 64 /* connections beyond the limit that are told 503, not just closed   \
-                               */
+#define LINGER_MS 2000 /* how long a refused client may go on sending before it is cut off */
+#define LINGER_REFUSED_MAX                                                                         \
+    64 /* connections beyond the limit that are told 503, not just closed                          \
+        */
 
 /* An intrusive list: the head is a link as well, an element out of any list points to itself. */
 struct link {
@@ -96,6 +97,7 @@ struct http_exchange {
     void *watch_ctx;
     void (*room)(void *ctx);
     void *room_ctx;
+    size_t room_need; /* bytes of the write that was refused */
     struct arena arena;
     struct buf body; /* of the request */
     struct http_body body_state;
@@ -212,6 +214,7 @@ void wait_stop(struct wait *w);
 bool wait_is(const struct wait *w, enum wait_kind kind);
 
 /* listen.c */
+void listen_spare(struct http_server *s); /* takes the spare descriptor unless it is there */
 void address_uncount(struct http_server *s, uint64_t address);
 void listener_resume(struct listener *l);
 void listener_close(struct listener *l);
@@ -259,11 +262,15 @@ void server_loose_run(struct http_server *s);
 void connection_flush(struct connection *c);
 
 /* answer.c */
+extern const struct span answer_continue;
 extern const struct span answer_out_of_memory;
 extern const struct span answer_crowded; /* too many connections */
 /* Puts the head for a body of `len` bytes behind what `out` holds; -ERR_NOMEM. */
 MUST_CHECK int answer_head(struct http_exchange *x, unsigned status, const char *type,
                            bool has_length);
+
+/* stream.c */
+bool stream_room_for(const struct http_exchange *x, size_t more);
 
 /* guard.c */
 /* false: the request must be refused, with *ret set. */

@@ -57,7 +57,7 @@ void http_stream(struct http_exchange *x)
 
 /* One event that is larger than the whole bound is taken when nothing else waits: it would never
  * find room. */
-static bool room_for(const struct http_exchange *x, size_t more)
+bool stream_room_for(const struct http_exchange *x, size_t more)
 {
     size_t waiting = exchange_waiting(x);
     uint64_t bound = x->server->config.write_buffer_bytes;
@@ -70,8 +70,9 @@ bool http_stream_write(struct http_exchange *x, struct span bytes)
     CHECK(x->state == EXCHANGE_STREAM);
     if (!c || x->request.method == HTTP_HEAD)
         return false;
-    if (!room_for(x, bytes.len) || buf_append_span(&x->out, bytes) != 0) {
+    if (!stream_room_for(x, bytes.len) || buf_append_span(&x->out, bytes) != 0) {
         x->room_due = true;
+        x->room_need = bytes.len;
         connection_dirty(c);
         return false;
     }

@@ -5,8 +5,6 @@
 
 #include "http/server_impl.h"
 
-static const struct span CONTINUE = SPAN_LITERAL("HTTP/1.1 100 Continue\r\n\r\n");
-
 static void piece_add(struct pieces *p, const char *at, size_t len)
 {
     if (len == 0)
@@ -123,7 +121,8 @@ static void room_tell(struct connection *c)
     struct http_exchange *x = c->first;
     if (!x || x->state != EXCHANGE_STREAM || !x->room_due)
         return;
-    if (exchange_waiting(x) > c->server->config.write_buffer_bytes / 2)
+    size_t waiting = exchange_waiting(x);
+    if (waiting > c->server->config.write_buffer_bytes / 2 || !stream_room_for(x, x->room_need))
         return;
     x->room_due = false;
     if (x->room)
@@ -144,7 +143,7 @@ static void continue_due(struct connection *c)
     struct http_exchange *x = c->first;
     if (x && x == c->reading && x->expects) {
         x->expects = false;
-        c->interim = CONTINUE;
+        c->interim = answer_continue;
     }
 }
 

@@ -209,6 +209,29 @@ static void slow_behind_parked(void **state)
     http_rig_done(&r);
 }
 
+/* It waits for our word, and we for the request before it. */
+static void waiting_for_continue(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct client c;
+    short_times(&r);
+    r.config.body_ms = 40;
+    http_rig_start(&r);
+    client_open(&r, &c);
+    client_send(&r, &c,
+                GET("/park/0") "POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+                               "Content-Length: 2\r\n\r\n");
+    uint64_t start = uv_now(&r.loop);
+    RIG_UNTIL(&r, uv_now(&r.loop) > start + 150);
+    http_rig_answer(&r, 0, "x");
+    assert_int_equal(client_answer(&r, &c, NULL, 0), 200);
+    assert_int_equal(client_answer(&r, &c, NULL, 0), 100);
+    assert_int_equal(client_answer(&r, &c, NULL, 0), 408); /* from here on the time counts */
+    client_close(&c);
+    http_rig_done(&r);
+}
+
 static void idle(void **state)
 {
     (void)state;
@@ -353,17 +376,55 @@ static int without_descriptors(void)
     return r.log_lines == 1 ? 0 : 2;
 }
 
-static void descriptors(void **state)
+/* Not even the spare one can be used: who waits must wait, and the loop must not spin. */
+static int without_any_descriptor(void)
 {
-    (void)state;
+    struct http_rig r;
+    struct client c;
+    struct rlimit limit, none;
+    unsigned turns = 0;
+    http_rig_init(&r);
+    http_rig_start(&r);
+    client_open(&r, &c);
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 1;
+    none = (struct rlimit){3, limit.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &none) != 0)
+        return 2;
+    uint64_t start = uv_now(&r.loop);
+    for (; uv_now(&r.loop) < start + 700; turns++)
+        uv_run(&r.loop, UV_RUN_ONCE);
+    if (turns > 20 || http_rig_figures(&r).accepted != 0)
+        return 3;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 4;
+    expect_status(&r, &c, GET("/now"), 200);
+    client_close(&c);
+    return 0;
+}
+
+static void in_a_child(int (*fn)(void))
+{
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0)
-        _exit(without_descriptors());
+        _exit(fn());
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void descriptors(void **state)
+{
+    (void)state;
+    in_a_child(without_descriptors);
+}
+
+static void not_even_a_spare(void **state)
+{
+    (void)state;
+    in_a_child(without_any_descriptor);
 }
 
 int main(void)
@@ -375,12 +436,14 @@ int main(void)
         cmocka_unit_test(trickled_head),
         cmocka_unit_test(slow_body),
         cmocka_unit_test(slow_behind_parked),
+        cmocka_unit_test(waiting_for_continue),
         cmocka_unit_test(idle),
         cmocka_unit_test(stuck_writer),
         cmocka_unit_test(write_buffer),
         cmocka_unit_test(connections_in_all),
         cmocka_unit_test(connections_of_an_address),
         cmocka_unit_test(descriptors),
+        cmocka_unit_test(not_even_a_spare),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,6 +132,42 @@ static void one_large_event(void **state)
     http_rig_done(&r);
 }
 
+/* Something waits, less than half of the bound, but what was refused is larger than the rest: room
+ * is told when it would fit, not before, or the two would chase each other. */
+static void room_for_what_was_refused(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct client c;
+    char *event = malloc(100000);
+    assert_non_null(event);
+    memset(event, 'L', 100000);
+    http_rig_init(&r);
+    r.config.write_buffer_bytes = 100000;
+    http_rig_start(&r);
+    client_open(&r, &c);
+    client_send(&r, &c, GET("/stream/0"));
+    client_until(&r, &c, "\r\n\r\n");
+    struct http_exchange *x = r.parked[0].x;
+    for (int still = 0; still < 20;) { /* until the kernel takes no more */
+        assert_true(http_stream_write(x, span_of(event, 1000)));
+        http_rig_turn(&r);
+        still = http_stream_waiting(x) > 0 ? still + 1 : 0;
+    }
+    unsigned told = r.parked[0].room;
+    assert_in_range(http_stream_waiting(x), 1, 50000);
+    assert_false(http_stream_write(x, span_of(event, 100000)));
+    for (int turn = 0; turn < 20; turn++)
+        http_rig_turn(&r);
+    assert_int_equal(r.parked[0].room, told);
+    RIG_UNTIL(&r, client_poll(&c) && r.parked[0].room == told + 1);
+    assert_true(http_stream_write(x, span_of(event, 100000)));
+    client_close(&c);
+    RIG_UNTIL(&r, r.parked[0].gone == 1);
+    free(event);
+    http_rig_done(&r);
+}
+
 static void client_leaves(void **state)
 {
     (void)state;
@@ -228,10 +264,15 @@ static void head_of_a_stream(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events),        cmocka_unit_test(end_with_nothing_left),
-        cmocka_unit_test(back_pressure), cmocka_unit_test(one_large_event),
-        cmocka_unit_test(client_leaves), cmocka_unit_test(half_closed),
-        cmocka_unit_test(followers),     cmocka_unit_test(head_of_a_stream),
+        cmocka_unit_test(events),
+        cmocka_unit_test(end_with_nothing_left),
+        cmocka_unit_test(back_pressure),
+        cmocka_unit_test(one_large_event),
+        cmocka_unit_test(room_for_what_was_refused),
+        cmocka_unit_test(client_leaves),
+        cmocka_unit_test(half_closed),
+        cmocka_unit_test(followers),
+        cmocka_unit_test(head_of_a_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
