@@ -89,18 +89,38 @@ static const char *key_by_last_word(const char *typed)
     return NULL;
 }
 
-const char *config_key_near(struct span typed)
+/* Every key and, once each, every section; returns how many. */
+static size_t names_fill(char names[2 * CONFIG_KEYS][CONFIG_NAME_MAX])
 {
-    const char *names[CONFIG_KEYS];
-    char text[128];
+    size_t count = 0;
+    for (size_t i = 0; i < CONFIG_KEYS; i++) {
+        const char *key = config_keys[i].key;
+        size_t section = strcspn(key, ".");
+        int len = snprintf(names[count++], CONFIG_NAME_MAX, "%s", key);
+        CHECK(len < CONFIG_NAME_MAX);
+        if (key[section] == '.' && config_section(span_of(key, section)) == &config_keys[i])
+            snprintf(names[count++], CONFIG_NAME_MAX, "%.*s", (int)section, key);
+    }
+    return count;
+}
+
+bool config_key_near(struct span typed, char out[CONFIG_NAME_MAX])
+{
+    char names[2 * CONFIG_KEYS][CONFIG_NAME_MAX];
+    const char *list[2 * CONFIG_KEYS];
+    char text[CONFIG_NAME_MAX];
     if (typed.len >= sizeof text)
-        return NULL;
+        return false;
     memcpy(text, typed.at, typed.len);
     text[typed.len] = '\0';
-    for (size_t i = 0; i < CONFIG_KEYS; i++)
-        names[i] = config_keys[i].key;
-    const char *exact = key_by_last_word(text);
-    return exact ? exact : suggest_nearest(text, names, CONFIG_KEYS);
+    size_t count = names_fill(names);
+    for (size_t i = 0; i < count; i++)
+        list[i] = names[i];
+    const char *near = key_by_last_word(text);
+    if (!near)
+        near = suggest_nearest(text, list, count);
+    snprintf(out, CONFIG_NAME_MAX, "%s", near ? near : "");
+    return near;
 }
 
 const char *config_env_name(const struct config_key *k, char out[CONFIG_ENV_MAX])

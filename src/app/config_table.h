@@ -27,6 +27,7 @@ enum config_flag {
     CONFIG_BACKOFF = 1u << 4, /* excludes backoff_ms in the same source */
 };
 
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): rows read in this order */
 struct config_key {
     const char *key;
     enum config_kind kind;
@@ -47,8 +48,10 @@ const struct config_key *config_key_find(struct span key);
 size_t config_key_index(const struct config_key *k);
 /* The first row whose key begins with "name.", a map in the file; NULL: no such section. */
 const struct config_key *config_section(struct span name);
-/* The key that was probably meant: the nearest, or one that ends in this very word; else NULL. */
-const char *config_key_near(struct span typed);
+/* The key or section that was probably meant: one that ends in this very word, or the nearest.
+ * False: none is near. */
+#define CONFIG_NAME_MAX 64
+bool config_key_near(struct span typed, char out[CONFIG_NAME_MAX]);
 
 /* "HOLDFAST_LIMITS_BODY_BYTES". Returns out. */
 #define CONFIG_ENV_MAX 80

@@ -194,9 +194,9 @@ static int unknown(struct reader *r, struct span key)
 {
     char shown[QUOTED_MAX];
     char text[QUOTED_MAX + 160];
-    const char *near = config_key_near(key);
+    char near[CONFIG_NAME_MAX];
     quoted(key, shown);
-    if (near)
+    if (config_key_near(key, near))
         snprintf(text, sizeof text, "%s is no setting; did you mean '%s'?", shown, near);
     else
         snprintf(text, sizeof text, "%s is no setting; `holdfast help config` lists them", shown);

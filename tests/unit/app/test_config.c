@@ -182,7 +182,8 @@ static const struct {
     const char *said;
 } wrong_files[] = {
     {"data: x\n\nlimit:\n  body_bytes: 1\n",
-     "test.yaml:3: 'limit' is no setting; `holdfast help config` lists them"},
+     "test.yaml:3: 'limit' is no setting; did you mean 'limits'?"},
+    {"flarp: 1\n", "test.yaml:1: 'flarp' is no setting; `holdfast help config` lists them"},
     {"limits:\n  bodybytes: 1\n",
      "test.yaml:2: 'limits.bodybytes' is no setting; did you mean 'limits.body_bytes'?"},
     {"body_bytes: 1\n", "'body_bytes' is no setting; did you mean 'limits.body_bytes'?"},

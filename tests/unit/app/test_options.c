@@ -19,6 +19,7 @@ static const struct option table[] = {
     {"limits.body_bytes", 0, "BYTES", "body", OPTION_SIZE},
     {"wait", 0, "MS", "how long", OPTION_DURATION},
     {"format", 0, "text|json", "how", OPTION_CHOICE},
+    {"clock", 0, "true|false", "a switch", OPTION_SWITCH},
     {"listen", 'l', "ADDRESS", "where", OPTION_LIST},
 };
 enum { TABLE = sizeof table / sizeof table[0], WORDS = 16 };
@@ -122,8 +123,22 @@ static const struct {
     {{"--wait="}, "--wait is ''; it must be milliseconds"},
     {{"--format=jso"}, "--format is 'jso'; it must be one of text|json"},
     {{"--format=text|json"}, "it must be one of text|json"},
+    {{"--clock=maybe"}, "--clock is 'maybe'; it must be one of true|false"},
     {{"--format="}, "--format is ''; it must be one of text|json"},
 };
+
+static void a_switch_needs_no_value(void **state)
+{
+    (void)state;
+    struct arguments a;
+    assert_int_equal(PARSE(&a, NULL, "--clock", "false"), 0);
+    assert_string_equal(arguments_text(&a, "clock", NULL), "true");
+    assert_string_equal(a.words[0], "false");
+    arguments_done(&a);
+    assert_int_equal(PARSE(&a, NULL, "--clock", "--clock=false"), 0);
+    assert_string_equal(arguments_text(&a, "clock", NULL), "false");
+    arguments_done(&a);
+}
 
 static void wrong_lines_are_explained(void **state)
 {
@@ -194,6 +209,7 @@ int main(void)
         cmocka_unit_test(what_is_missing_falls_back),
         cmocka_unit_test(the_last_counts_and_lists_keep_all),
         cmocka_unit_test(help_ends_the_reading),
+        cmocka_unit_test(a_switch_needs_no_value),
         cmocka_unit_test(wrong_lines_are_explained),
         cmocka_unit_test(a_value_behind_an_equals_sign_may_look_like_an_option),
         cmocka_unit_test(lack_of_memory_is_an_error_and_no_leak),
