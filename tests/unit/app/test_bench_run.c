@@ -8,11 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "app/bench_worker.h"
 #include "app/client_interrupt.h"
+#include "base/clock.h"
 #include "unit/app/canned.h"
 
 /* A queue that is a number: what was enqueued and not claimed. All on the server's thread. */
@@ -21,6 +23,7 @@ struct world {
     unsigned ready, claimed, acked, enqueued, requests;
     unsigned break_at; /* this request loses its connection; 0: none */
     unsigned fail_at;  /* this one is answered 503 */
+    unsigned vain_ms;  /* how long a claim waits that gets nothing */
 };
 
 static unsigned count_of(const char *text, const char *needle)
@@ -57,6 +60,8 @@ static void claim(struct world *w, const char *request, struct buf *out)
 {
     unsigned want = (unsigned)strtoul(strstr(request, "\"count\":") + 8, NULL, 10);
     unsigned jobs = want < w->ready ? want : w->ready;
+    if (jobs == 0 && w->vain_ms > 0)
+        usleep(w->vain_ms * 1000); /* the time itself is what is tested */
     w->ready -= jobs;
     w->claimed += jobs;
     outcomes(out, jobs, "{\"id\":\"A\",\"token\":\"t\"}", true);
@@ -195,6 +200,20 @@ static void claims_take_what_is_there(void **state)
     free(r);
 }
 
+static void a_claim_in_vain_does_not_lengthen_the_run(void **state)
+{
+    (void)state;
+    struct world w = {.ready = 20, .vain_ms = 500};
+    canned_start(&w.server, NULL, answer, &w);
+    struct bench_plan plan = plan_for(&w, BENCH_CLAIM);
+    plan.connections = 1;
+    uint64_t before = clock_ns();
+    struct bench_result *r = run(&w, &plan);
+    assert_int_equal(r->acked, 20);
+    assert_true(r->elapsed_ns + 500000000 <= clock_ns() - before);
+    free(r);
+}
+
 static void a_mixed_run_settles_every_job(void **state)
 {
     (void)state;
@@ -264,6 +283,7 @@ int main(void)
         cmocka_unit_test(cycles_leave_nothing),
         cmocka_unit_test(a_cycle_by_time_ends_clean),
         cmocka_unit_test(claims_take_what_is_there),
+        cmocka_unit_test(a_claim_in_vain_does_not_lengthen_the_run),
         cmocka_unit_test(a_mixed_run_settles_every_job),
         cmocka_unit_test(healthz_counts_requests),
         cmocka_unit_test(a_lost_connection_is_an_error),
