@@ -302,6 +302,33 @@ static void test_removed(void **state)
     assert_good();
 }
 
+/* Neighbours that were claimed one after the other and acked together are written together, but did
+ * not start together. */
+static void test_claimed_apart_acked_together(void **state)
+{
+    (void)state;
+    struct seen s;
+    one_by_one = false;
+    history_begin(history);
+    uint64_t first = put_job(), second = put_job();
+    frame_end_both();
+    int64_t began = history->now.ms;
+    history_begin(history);
+    put_claim(first, "a");
+    put_claim(second, "a");
+    history_ack(history, first, SPAN_LITERAL(""));
+    history_ack(history, second, SPAN_LITERAL(""));
+    frame_end_both();
+    seen_open(&s);
+    for (int i = 0; i < 2; i++) {
+        struct stored_body a = seen_body(&s, i, first), b = seen_body(&s, i, second);
+        assert_int_equal(a.attempts[0].ended_at.ms, b.attempts[0].ended_at.ms);
+        assert_int_equal(a.attempts[0].started_at.ms, began + 5);
+        assert_int_equal(b.attempts[0].started_at.ms, began + 10);
+    }
+    seen_close(&s);
+}
+
 /* A clock that was set back does not make a start unreadable. */
 static void test_clock_set_back(void **state)
 {
@@ -535,6 +562,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_many_in_one_batch, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_one_by_one, setup, teardown),
         cmocka_unit_test_setup_teardown(test_removed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_claimed_apart_acked_together, setup, teardown),
         cmocka_unit_test_setup_teardown(test_clock_set_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_list_in_steps, setup, teardown),
         cmocka_unit_test_setup_teardown(test_list_over_holes, setup, teardown),
