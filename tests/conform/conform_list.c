@@ -13,7 +13,7 @@ static uint32_t pages(struct env *e, struct op_list query, uint64_t *seqs, uint3
             EXPECT(n < room);
             seqs[n++] = r->jobs[i].job.seq;
         }
-        EXPECT(r->cursor == 0 || r->job_count > 0);
+        EXPECT(r->cursor == 0 || r->cursor != query.after);
         query.after = r->cursor;
     } while (query.after != 0);
     return n;

@@ -232,8 +232,9 @@ void fold_sort(struct fold *f); /* fills order */
     X(ATTEMPT_NEW, "INSERT INTO attempts (seq, position, queue, number, started_at, ended_at, "    \
                    "outcome, error_kind, worker, error) "                                          \
                    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                             \
-    X(ATTEMPTS_TRIM, "DELETE FROM attempts WHERE seq = ?1 AND position <= (SELECT position "       \
-                     "FROM attempts WHERE seq = ?1 ORDER BY position DESC LIMIT 1 OFFSET ?2)")     \
+    X(ATTEMPTS_OLD, "SELECT position FROM attempts WHERE seq = ?1 "                                \
+                    "ORDER BY position DESC LIMIT 1 OFFSET ?2")                                    \
+    X(ATTEMPTS_TRIM, "DELETE FROM attempts WHERE seq = ?1 AND position <= ?2")                     \
     X(ASIDE_PUT, "INSERT OR REPLACE INTO aside (seq, queue, state) VALUES (?1, ?2, ?3)")           \
     X(PAYLOAD_NEW, "INSERT INTO payload (seq, body) VALUES (?, ?)")                                \
     X(PAYLOADS_NEW, "INSERT OR FAIL INTO payload (seq, body) VALUES " GROUP_OF("(?, ?)"))          \

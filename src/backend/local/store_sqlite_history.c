@@ -24,13 +24,22 @@ static int write_attempt(struct store_sqlite *q, const struct ended_attempt *a, 
     return sql_run(st, "write", note);
 }
 
-/* Numbers repeat and begin anew, so only the rows tell how many there are. */
+/* Numbers repeat and begin anew, so only the rows tell how many there are. Looking is cheaper
+ * than a statement that would remove nothing. */
 static int trim_attempts(struct store_sqlite *q, uint64_t seq, struct err_note *note)
 {
-    sqlite3_stmt *st = q->stmts[STMT_ATTEMPTS_TRIM];
-    bind_number(st, 1, seq);
-    bind_number(st, 2, LIMIT_ATTEMPTS_KEPT);
-    return sql_run(st, "write", note);
+    sqlite3_stmt *old = q->stmts[STMT_ATTEMPTS_OLD], *trim = q->stmts[STMT_ATTEMPTS_TRIM];
+    bind_number(old, 1, seq);
+    bind_number(old, 2, LIMIT_ATTEMPTS_KEPT);
+    int step = sqlite3_step(old);
+    int64_t position = step == SQLITE_ROW ? sqlite3_column_int64(old, 0) : 0;
+    int rc = step == SQLITE_ROW || step == SQLITE_DONE ? 0 : sql_error(q->db, "read", note);
+    sqlite3_reset(old);
+    if (rc != 0 || position == 0)
+        return rc;
+    bind_number(trim, 1, seq);
+    bind_number(trim, 2, (uint64_t)position);
+    return sql_run(trim, "write", note);
 }
 
 int write_attempts(struct store_sqlite *q, struct err_note *note)

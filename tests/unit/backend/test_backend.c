@@ -73,6 +73,14 @@ static void test_outcome_names(void **state)
     }
     assert_string_equal(outcome_name(OUT_LEASE_LOST), "lease_lost");
     assert_non_null(outcome_name((enum outcome)OUT_COUNT));
+    for (int o = 0; o < ATTEMPT_OUTCOME_COUNT; o++) {
+        assert_non_null(attempt_outcome_name((enum attempt_outcome)o));
+        for (int other = 0; other < o; other++)
+            assert_string_not_equal(attempt_outcome_name((enum attempt_outcome)o),
+                                    attempt_outcome_name((enum attempt_outcome)other));
+    }
+    assert_string_equal(attempt_outcome_name(ATTEMPT_CRASHED), "crashed");
+    assert_non_null(attempt_outcome_name((enum attempt_outcome)ATTEMPT_OUTCOME_COUNT));
 }
 
 static void closed_cb(void *ctx)
