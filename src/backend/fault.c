@@ -27,6 +27,7 @@
 #include "backend/backend_impl.h"
 #include "backend/fault_signals.h"
 #include "backend/reply_copy.h"
+#include "backend/settles.h"
 #include "base/check.h"
 #include "base/mem.h"
 #include "base/random.h"
@@ -61,15 +62,6 @@ struct batch {
     struct slot slots[];
 };
 
-/* A backend_settle of the caller. */
-struct settling {
-    struct fault *fault;
-    backend_closed_fn fn;
-    void *ctx;
-    bool inner_done;
-    struct settling *next;
-};
-
 struct fault {
     struct backend base;
     struct backend_ops ops; /* an own copy: the kind names the inner backend */
@@ -85,7 +77,7 @@ struct fault {
     struct slot *held, **held_end;
     size_t held_strict; /* held answers that keep their order */
     size_t unanswered;  /* ops taken and not answered */
-    struct settling *settlings;
+    struct settles settles;
     size_t holders; /* jobs claimed by "another node" and not yet given back */
     bool closing, inner_closing, finished;
     backend_closed_fn closed_fn;
@@ -445,35 +437,12 @@ static void fault_unwatch(struct backend *b, struct backend_watch *w)
     signals_unwatch(&f->signals, f->inner, w);
 }
 
-/* Callbacks may settle again: that waits for its own turn. */
-static void settlings_end(struct fault *f)
-{
-    struct settling **link = &f->settlings, *ended = NULL, **last = &ended;
-    while (*link) {
-        struct settling *s = *link;
-        if (!s->inner_done) {
-            link = &s->next;
-            continue;
-        }
-        *link = s->next;
-        s->next = NULL;
-        *last = s;
-        last = &s->next;
-    }
-    while (ended) {
-        struct settling *s = ended;
-        ended = s->next;
-        s->fn(s->ctx);
-        mem_free(s);
-    }
-}
-
 /* The inner backend gave its signals before this; late ones go out with the turns to come. */
 static void inner_settled_cb(void *ctx)
 {
-    struct settling *s = ctx;
-    s->inner_done = true;
-    turns_wanted(s->fault);
+    struct settle *s = ctx;
+    s->worked = true;
+    turns_wanted(s->owner);
 }
 
 static int fault_settle(struct backend *b, backend_closed_fn fn, void *ctx)
@@ -481,20 +450,13 @@ static int fault_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     struct fault *f = fault_of(b);
     if (f->closing)
         return -ERR_CLOSED;
-    struct settling *s = mem_alloc(sizeof *s);
+    struct settle *s = settles_add(&f->settles, f, fn, ctx);
     if (!s)
         return -ERR_NOMEM;
-    *s = (struct settling){.fault = f, .fn = fn, .ctx = ctx};
     int rc = backend_settle(f->inner, inner_settled_cb, s);
-    if (rc < 0) {
-        mem_free(s);
-        return rc;
-    }
-    struct settling **link = &f->settlings;
-    while (*link)
-        link = &(*link)->next;
-    *link = s;
-    return 0;
+    if (rc < 0)
+        settles_drop(&f->settles, s);
+    return rc;
 }
 
 /* One turn of the loop: what was held back long enough goes out. */
@@ -512,7 +474,7 @@ static void idle_cb(uv_idle_t *idle)
     if (!f->held && !waits)
         uv_idle_stop(&f->idle);
     if (!waits || f->closing)
-        settlings_end(f);
+        settles_end(&f->settles, UINT64_MAX);
     close_further(f);
 }
 
@@ -577,7 +539,7 @@ static void close_further(struct fault *f)
         f->inner_closing = true;
         backend_close(f->inner, inner_closed_cb, f);
     }
-    if (!f->inner && f->unanswered == 0 && !f->settlings) {
+    if (!f->inner && f->unanswered == 0 && !f->settles.first) {
         f->finished = true;
         uv_close((uv_handle_t *)&f->idle, idle_closed_cb);
     }

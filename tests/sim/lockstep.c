@@ -9,6 +9,7 @@
 
 #include "backend/local/engine.h"
 #include "base/check.h"
+#include "base/map.h"
 #include "base/slab.h"
 #include "sim/history.h"
 #include "sim/lockstep_ops.h"
@@ -30,6 +31,8 @@ struct lockstep {
     struct now now;
     struct job_token newest;
     uint64_t seq_last;
+    uint64_t event_last;   /* id of the last event taken */
+    struct map64 by_event; /* seq → the state that events alone say it is in */
     struct model_reply replies[MODEL_BULKS];
     struct history history; /* to be shown when the two disagree */
     uint64_t seq_blamed;
@@ -193,6 +196,25 @@ static void store_frame(struct lockstep *l)
         disagree(l, "apply: %s", note.text);
 }
 
+/* A listener that hears every event knows the state of every job. */
+static void take_events(struct lockstep *l, bool booted)
+{
+    struct backend_event v[64];
+    uint64_t oldest;
+    size_t count;
+    engine_events_durable(l->engine, engine_position(l->engine));
+    if (booted)
+        l->event_last = (uint64_t)engine_epoch(l->engine) << 40;
+    while ((count = engine_events(l->engine, l->event_last, v, 64, &oldest)) > 0)
+        for (size_t i = 0; i < count; i++) {
+            if (v[i].id != ++l->event_last)
+                disagree(l, "event %llx comes after %llx", (unsigned long long)v[i].id,
+                         (unsigned long long)l->event_last - 1);
+            if (v[i].seq)
+                CHECK(map64_put(&l->by_event, v[i].seq, v[i].state) == 0);
+        }
+}
+
 static const struct reply *reply_tagged(const struct lockstep *l, uint64_t tag)
 {
     for (size_t i = 0; i < l->out.reply_count; i++)
@@ -215,6 +237,7 @@ static bool engine_takes(struct lockstep *l, const struct op *ops, size_t count)
             history_reply(&l->history, first + i, got, l->now.mono.ms);
     }
     store_frame(l);
+    take_events(l, false);
     model_time(l->model, l->now);
     return !l->wrong;
 }
@@ -255,9 +278,11 @@ static void compare_all(struct lockstep *l)
     }
     int rc = m->job_count ? engine_step(l->engine, ops, m->job_count, l->now, &l->out) : 0;
     for (uint32_t i = 0; rc == 0 && !l->wrong && i < m->job_count; i++) {
-        struct model_reply want;
-        (void)model_op(m, &ops[i], &want);
-        same_reply(l, &l->out.replies[i].reply, &want);
+        struct model_reply reply, *want = &reply;
+        (void)model_op(m, &ops[i], want);
+        same_reply(l, &l->out.replies[i].reply, want);
+        if (m->jobs[i].there)
+            SAME("state by its events", map64_get(&l->by_event, m->jobs[i].seq), m->jobs[i].state);
     }
     free(ops);
 }
@@ -318,6 +343,7 @@ static void restart(struct lockstep *l)
         return;
     }
     store_frame(l);
+    take_events(l, true);
     history_event(&l->history, HIST_BOOT, 0, l->now);
     model_boot(l->model, l->now);
     verify(l, "after a restart");
@@ -373,6 +399,7 @@ static void start(struct lockstep *l)
     l->model->no_auto_create = l->config.no_auto_create;
     l->now = (struct now){{5000}, {INT64_C(1760000000000)}};
     engine_out_init(&l->out);
+    map64_init(&l->by_event);
     int rc = store_open_memory(l->seed, &l->store);
     if (rc == 0)
         rc = engine_new(&l->config, &l->engine);
@@ -384,6 +411,8 @@ static void start(struct lockstep *l)
         disagree(l, "start: %s %s", err_text(rc), note.text);
     else
         store_frame(l);
+    if (rc == 0)
+        take_events(l, true);
     model_boot(l->model, l->now);
 }
 
@@ -401,6 +430,7 @@ static bool run(uint64_t seed, unsigned steps)
     bool ok = !l->wrong;
     engine_free(l->engine);
     engine_out_done(&l->out);
+    map64_done(&l->by_event);
     if (l->store)
         l->store->ops->close(l->store);
     ops_done(&l->source);

@@ -257,7 +257,7 @@ void ops_config(struct ops_source *s, struct engine_config *ret)
     ret->keys_max = chance(s, 20) ? (uint64_t)between(s, 2, 20) : 1000;
     ret->seq_block = s->plan.seq_block;
     ret->finished_ring = 8192;
-    ret->event_ring = 256;
+    ret->event_ring = 4096; /* more than one step makes */
 }
 
 static void fill_one(struct ops_source *s, struct op *o, struct now now)

@@ -16,29 +16,14 @@
 #include "backend/local/heart.h"
 #include "backend/local/local.h"
 #include "backend/local/reader.h"
+#include "backend/local/watches.h"
+#include "backend/settles.h"
 #include "base/check.h"
 #include "base/mem.h"
 #include "base/random.h"
 
 #define DEFAULT_CACHE_BYTES (UINT64_C(64) << 20)
 #define TICKS_A_TURN 8 /* slices of housekeeping between two looks at the sockets */
-
-struct backend_watch {
-    struct hash128 name;
-    backend_signal_fn fn;
-    void *ctx;
-    bool removed; /* freed once no signal is under way */
-    struct backend_watch *next;
-};
-
-/* Someone waits until nothing is due. */
-struct settling {
-    backend_closed_fn fn;
-    void *ctx;
-    bool worked;       /* nothing was due any more … */
-    uint64_t position; /* … with this record as the last */
-    struct settling *next;
-};
 
 struct local {
     struct backend base;
@@ -50,13 +35,12 @@ struct local {
     struct reader *lister;       /* lists, which may take seconds, apart; NULL for memory: */
     bool clock_suspect;          /* as last logged */
     struct store_reader *direct; /* memory: read on the spot */
-    struct backend_watch *watches;
-    unsigned signalling;
+    struct watches watches;
     uint64_t applied; /* memory: */
     backend_news_fn news_fn;
     void *news_ctx;
     uint64_t news_told; /* the newest event that the listener may know of */
-    struct settling *settlings;
+    struct settles settles;
     bool closing;
     uint64_t closing_tries; /* applier_state.full_tries when the close was asked for */
     bool gave_up;           /* closing with a full disk: the rest is not durable */
@@ -118,34 +102,13 @@ static void give_reply(void *ctx, backend_reply_fn fn, void *fn_ctx, const struc
         fn(fn_ctx, reply);
 }
 
-static void free_removed(struct local *l)
-{
-    struct backend_watch **link = &l->watches;
-    while (*link) {
-        struct backend_watch *w = *link;
-        if (w->removed) {
-            *link = w->next;
-            mem_free(w);
-        } else {
-            link = &w->next;
-        }
-    }
-}
-
 static void give_wake(void *ctx, uint32_t queue)
 {
     struct local *l = ctx;
     struct engine *e = heart_engine(l->heart);
     struct span name = engine_queue_name(e, queue);
-    if (!l->watches || !name.len)
-        return;
-    struct hash128 key = hash128_of(engine_hash_key(e), name);
-    l->signalling++;
-    for (struct backend_watch *w = l->watches; w; w = w->next)
-        if (!w->removed && hash128_equal(w->name, key))
-            w->fn(w->ctx);
-    if (--l->signalling == 0)
-        free_removed(l);
+    if (l->watches.first && name.len)
+        watches_signal(&l->watches, hash128_of(engine_hash_key(e), name));
 }
 
 static void answer(struct local *l, const struct reader_job *j)
@@ -234,43 +197,19 @@ static void tell_news(struct local *l)
         l->news_fn(l->news_ctx);
 }
 
-/* Takes those off the list that have waited long enough (all = every one) and calls them; what they
- * submit or settle then is for later turns. */
-static void end_settlings(struct local *l, bool all)
-{
-    struct settling **link = &l->settlings, *ended = NULL, **last = &ended;
-    while (*link) {
-        struct settling *s = *link;
-        if (!all && !(s->worked && s->position <= heart_durable_position(l->heart))) {
-            link = &s->next;
-            continue;
-        }
-        *link = s->next;
-        s->next = NULL;
-        *last = s;
-        last = &s->next;
-    }
-    while (ended) {
-        struct settling *s = ended;
-        ended = s->next;
-        s->fn(s->ctx);
-        mem_free(s);
-    }
-}
-
 /* After the signals of this turn have been given. */
 static void settle_further(struct local *l)
 {
     struct engine *e = heart_engine(l->heart);
-    if (!l->settlings)
+    if (!l->settles.first)
         return;
     bool due = engine_next_tick_ms(e, now_of(l)) <= 0;
-    for (struct settling *s = l->settlings; s && !due; s = s->next) {
+    for (struct settle *s = l->settles.first; s && !due; s = s->next) {
         if (!s->worked)
             s->position = engine_position(e);
         s->worked = true;
     }
-    end_settlings(l, false);
+    settles_end(&l->settles, heart_durable_position(l->heart));
 }
 
 static void arm_timer(struct local *l);
@@ -340,11 +279,7 @@ static void free_all(struct local *l)
     heart_free(l->heart);
     if (l->store)
         l->store->ops->close(l->store);
-    while (l->watches) {
-        struct backend_watch *w = l->watches;
-        l->watches = w->next;
-        mem_free(w);
-    }
+    watches_done(&l->watches);
     mem_free(l);
 }
 
@@ -384,7 +319,7 @@ static void maybe_closed(struct local *l)
     if (!l->closing || !heart_idle(l->heart) || uv_is_closing((uv_handle_t *)&l->prepare) ||
         (engine_bulks_waiting(heart_engine(l->heart)) && !l->gave_up))
         return;
-    end_settlings(l, true);
+    settles_end_all(&l->settles);
     reader_stop(l->reader);
     reader_stop(l->lister);
     l->reader = l->lister = NULL;
@@ -426,24 +361,13 @@ static int local_watch(struct backend *b, struct span queue, backend_signal_fn f
                        struct backend_watch **ret)
 {
     struct local *l = local_of(b);
-    struct backend_watch *w = mem_zalloc(sizeof(*w));
-    if (!w)
-        return -ERR_NOMEM;
-    w->name = hash128_of(engine_hash_key(heart_engine(l->heart)), queue);
-    w->fn = fn;
-    w->ctx = ctx;
-    w->next = l->watches;
-    l->watches = w;
-    *ret = w;
-    return 0;
+    struct hash128 name = hash128_of(engine_hash_key(heart_engine(l->heart)), queue);
+    return watches_add(&l->watches, name, fn, ctx, ret);
 }
 
 static void local_unwatch(struct backend *b, struct backend_watch *w)
 {
-    struct local *l = local_of(b);
-    w->removed = true;
-    if (!l->signalling)
-        free_removed(l);
+    watches_remove(&local_of(b)->watches, w);
 }
 
 static unsigned local_caps(const struct backend *b)
@@ -493,15 +417,8 @@ static int local_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     struct local *l = local_of(b);
     if (l->closing)
         return -ERR_CLOSED;
-    struct settling *s = mem_zalloc(sizeof(*s));
-    if (!s)
+    if (!settles_add(&l->settles, l, fn, ctx))
         return -ERR_NOMEM;
-    s->fn = fn;
-    s->ctx = ctx;
-    struct settling **link = &l->settlings;
-    while (*link)
-        link = &(*link)->next;
-    *link = s;
     uv_async_send(&l->knock);
     return 0;
 }

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who wants to hear of jobs that become ready, by the hash of the queue's name. */
+#pragma once
+
+#include "backend/backend.h"
+
+struct watches {
+    struct backend_watch *first;
+    unsigned signalling; /* depth of watches_signal: nothing is freed meanwhile */
+};
+
+MUST_CHECK int watches_add(struct watches *w, struct hash128 name, backend_signal_fn fn, void *ctx,
+                           struct backend_watch **ret);
+/* No signal after it returns; may be called from inside a signal. */
+void watches_remove(struct watches *w, struct backend_watch *one);
+/* Calls everybody who watches this name. */
+void watches_signal(struct watches *w, struct hash128 name);
+void watches_done(struct watches *w); /* frees what nobody gave back */
