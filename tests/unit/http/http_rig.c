@@ -244,33 +244,33 @@ int http_rig_connect(const char *address)
     return fd;
 }
 
-void client_open_at(struct client *c, const char *address)
+void peer_open_at(struct peer *c, const char *address)
 {
-    *c = (struct client){.fd = http_rig_connect(address)};
+    *c = (struct peer){.fd = http_rig_connect(address)};
     assert_true(c->fd >= 0);
 }
 
-void client_open(struct http_rig *r, struct client *c)
+void peer_open(struct http_rig *r, struct peer *c)
 {
-    client_open_at(c, http_server_address(r->server, 0));
+    peer_open_at(c, http_server_address(r->server, 0));
 }
 
-void client_close(struct client *c)
+void peer_close(struct peer *c)
 {
     if (c->fd >= 0)
         close(c->fd);
     free(c->data);
-    *c = (struct client){.fd = -1};
+    *c = (struct peer){.fd = -1};
 }
 
-void client_reset(struct client *c)
+void peer_reset(struct peer *c)
 {
     struct linger hard = {.l_onoff = 1};
     assert_int_equal(setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard), 0);
-    client_close(c);
+    peer_close(c);
 }
 
-void client_send_bytes(struct http_rig *r, struct client *c, const char *at, size_t len)
+void peer_send_bytes(struct http_rig *r, struct peer *c, const char *at, size_t len)
 {
     while (len > 0) {
         ssize_t n = send(c->fd, at, len, MSG_NOSIGNAL);
@@ -284,12 +284,12 @@ void client_send_bytes(struct http_rig *r, struct client *c, const char *at, siz
     }
 }
 
-void client_send(struct http_rig *r, struct client *c, const char *text)
+void peer_send(struct http_rig *r, struct peer *c, const char *text)
 {
-    client_send_bytes(r, c, text, strlen(text));
+    peer_send_bytes(r, c, text, strlen(text));
 }
 
-bool client_poll(struct client *c)
+bool peer_poll(struct peer *c)
 {
     for (;;) {
         if (c->room - c->len < 65536) {
@@ -310,27 +310,27 @@ bool client_poll(struct client *c)
     }
 }
 
-void client_until(struct http_rig *r, struct client *c, const char *needle)
+void peer_until(struct http_rig *r, struct peer *c, const char *needle)
 {
-    RIG_UNTIL(r, client_poll(c) && (strstr(c->data, needle) || c->eof || c->error));
+    RIG_UNTIL(r, peer_poll(c) && (strstr(c->data, needle) || c->eof || c->error));
     if (!strstr(c->data, needle))
         fail_msg("expected \"%s\", got \"%.300s\"", needle, c->data);
 }
 
-void client_until_eof(struct http_rig *r, struct client *c)
+void peer_until_eof(struct http_rig *r, struct peer *c)
 {
-    RIG_UNTIL(r, client_poll(c) && (c->eof || c->error));
+    RIG_UNTIL(r, peer_poll(c) && (c->eof || c->error));
 }
 
-static void front_drop(struct client *c, size_t len)
+static void front_drop(struct peer *c, size_t len)
 {
     memmove(c->data, c->data + len, c->len - len + 1);
     c->len -= len;
 }
 
-unsigned client_head(struct http_rig *r, struct client *c, char *head, size_t room)
+unsigned peer_head(struct http_rig *r, struct peer *c, char *head, size_t room)
 {
-    client_until(r, c, "\r\n\r\n");
+    peer_until(r, c, "\r\n\r\n");
     size_t len = (size_t)(strstr(c->data, "\r\n\r\n") - c->data) + 4;
     assert_true(len < room);
     memcpy(head, c->data, len);
@@ -340,13 +340,13 @@ unsigned client_head(struct http_rig *r, struct client *c, char *head, size_t ro
     return (unsigned)strtoul(head + 9, NULL, 10);
 }
 
-unsigned client_answer(struct http_rig *r, struct client *c, char *body, size_t room)
+unsigned peer_answer(struct http_rig *r, struct peer *c, char *body, size_t room)
 {
     char head[4096];
-    unsigned status = client_head(r, c, head, sizeof head);
+    unsigned status = peer_head(r, c, head, sizeof head);
     const char *length = strstr(head, "Content-Length: ");
     size_t len = length ? strtoul(length + 16, NULL, 10) : 0;
-    RIG_UNTIL(r, client_poll(c) && (c->len >= len || c->eof || c->error));
+    RIG_UNTIL(r, peer_poll(c) && (c->len >= len || c->eof || c->error));
     assert_true(c->len >= len);
     if (body) {
         assert_true(len < room);
@@ -357,10 +357,10 @@ unsigned client_answer(struct http_rig *r, struct client *c, char *body, size_t 
     return status;
 }
 
-void expect_status(struct http_rig *r, struct client *c, const char *request, unsigned status)
+void expect_status(struct http_rig *r, struct peer *c, const char *request, unsigned status)
 {
-    client_send(r, c, request);
-    unsigned got = client_answer(r, c, NULL, 0);
+    peer_send(r, c, request);
+    unsigned got = peer_answer(r, c, NULL, 0);
     if (got != status)
         fail_msg("%u instead of %u for \"%.200s\"", got, status, request);
 }

@@ -64,7 +64,7 @@ struct http_server_figures http_rig_figures(const struct http_rig *r);
         }                                                                                          \
     } while (0)
 
-struct client {
+struct peer {
     int fd;
     char *data; /* what came so far, NUL-terminated */
     size_t len, room;
@@ -73,20 +73,20 @@ struct client {
 };
 
 int http_rig_connect(const char *address); /* a connected socket, not blocking */
-void client_open(struct http_rig *r, struct client *c);
-void client_open_at(struct client *c, const char *address);
-void client_close(struct client *c);
-void client_reset(struct client *c); /* closes with a reset */
-void client_send(struct http_rig *r, struct client *c, const char *text);
-void client_send_bytes(struct http_rig *r, struct client *c, const char *at, size_t len);
-bool client_poll(struct client *c); /* takes what is there; always true */
-void client_until(struct http_rig *r, struct client *c, const char *needle);
-void client_until_eof(struct http_rig *r, struct client *c);
+void peer_open(struct http_rig *r, struct peer *c);
+void peer_open_at(struct peer *c, const char *address);
+void peer_close(struct peer *c);
+void peer_reset(struct peer *c); /* closes with a reset */
+void peer_send(struct http_rig *r, struct peer *c, const char *text);
+void peer_send_bytes(struct http_rig *r, struct peer *c, const char *at, size_t len);
+bool peer_poll(struct peer *c); /* takes what is there; always true */
+void peer_until(struct http_rig *r, struct peer *c, const char *needle);
+void peer_until_eof(struct http_rig *r, struct peer *c);
 /* Takes one whole answer off the front (head and Content-Length body): its status; body copied. */
-unsigned client_answer(struct http_rig *r, struct client *c, char *body, size_t room);
-unsigned client_head(struct http_rig *r, struct client *c, char *head, size_t room); /* head only */
+unsigned peer_answer(struct http_rig *r, struct peer *c, char *body, size_t room);
+unsigned peer_head(struct http_rig *r, struct peer *c, char *head, size_t room); /* head only */
 
 /* Sends, and expects one answer with this status. */
-void expect_status(struct http_rig *r, struct client *c, const char *request, unsigned status);
+void expect_status(struct http_rig *r, struct peer *c, const char *request, unsigned status);
 
 #define GET(path) "GET " path " HTTP/1.1\r\nHost: localhost\r\n\r\n"

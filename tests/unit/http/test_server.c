@@ -9,24 +9,24 @@ static void keep_alive(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char head[2048], body[64];
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/now"));
-    assert_int_equal(client_head(&r, &c, head, sizeof head), 200);
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/now"));
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 200);
     assert_non_null(strstr(head, "HTTP/1.1 200 OK\r\n"));
     assert_non_null(strstr(head, "\r\nContent-Type: text/plain\r\n"));
     assert_non_null(strstr(head, "\r\nContent-Length: 3\r\n"));
     assert_non_null(strstr(head, "\r\nX-Content-Type-Options: nosniff\r\n"));
     assert_null(strstr(head, "Connection:"));
-    client_until(&r, &c, "now");
+    peer_until(&r, &c, "now");
     c.len = 0;
     for (int i = 0; i < 100; i++) {
-        client_send(&r, &c,
-                    "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello");
-        assert_int_equal(client_answer(&r, &c, body, sizeof body), 200);
+        peer_send(&r, &c,
+                  "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello");
+        assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
         assert_string_equal(body, "hello");
     }
     assert_int_equal(r.handled, 101);
@@ -34,7 +34,7 @@ static void keep_alive(void **state)
     assert_int_equal(http_rig_figures(&r).accepted, 1);
     assert_int_equal(http_rig_figures(&r).requests, 101);
     assert_int_equal(http_rig_figures(&r).by_status[2], 101);
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -42,27 +42,27 @@ static void date_follows_the_clock(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char head[2048];
     struct clock_manual clock = {{{0}, {784111777999}}};
     http_rig_init(&r);
     r.config.clock = clock_manual(&clock);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/now"));
-    client_head(&r, &c, head, sizeof head);
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/now"));
+    peer_head(&r, &c, head, sizeof head);
     assert_non_null(strstr(head, "\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"));
     clock_manual_advance(&clock, 1);
     /* The second was all but over: the next one shows as soon as the loop's time has moved on. */
     RIG_UNTIL(&r, uv_now(&r.loop) > 0);
     uint64_t before = uv_now(&r.loop);
     RIG_UNTIL(&r, uv_now(&r.loop) > before);
-    client_until(&r, &c, "now");
+    peer_until(&r, &c, "now");
     c.len = 0;
-    client_send(&r, &c, GET("/now"));
-    client_head(&r, &c, head, sizeof head);
+    peer_send(&r, &c, GET("/now"));
+    peer_head(&r, &c, head, sizeof head);
     assert_non_null(strstr(head, "\r\nDate: Sun, 06 Nov 1994 08:49:38 GMT\r\n"));
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -71,15 +71,15 @@ static void pipelining_order(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char body[64];
     static const size_t order[] = {3, 1, 0, 4, 2};
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c,
-                GET("/park/0") GET("/park/1") GET("/park/2") GET("/park/3") GET("/park/4")
-                    GET("/now"));
+    peer_open(&r, &c);
+    peer_send(&r, &c,
+              GET("/park/0") GET("/park/1") GET("/park/2") GET("/park/3") GET("/park/4")
+                  GET("/now"));
     RIG_UNTIL(&r, r.handled == 6);
     for (size_t i = 0; i < COUNT_OF(order); i++) {
         char text[8] = {(char)('a' + order[i]), 0};
@@ -89,18 +89,18 @@ static void pipelining_order(void **state)
     }
     for (size_t i = 0; i < 5; i++) {
         char text[8] = {(char)('a' + i), 0};
-        assert_int_equal(client_answer(&r, &c, body, sizeof body), 200);
+        assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
         assert_string_equal(body, text);
         assert_int_equal(r.order[i], i);
     }
-    assert_int_equal(client_answer(&r, &c, body, sizeof body), 200);
+    assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
     assert_string_equal(body, "now");
     for (size_t i = 0; i < 5; i++) {
         assert_int_equal(r.parked[i].sent, 1);
         assert_true(r.parked[i].whole);
         assert_int_equal(r.parked[i].gone, 0);
     }
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -109,21 +109,21 @@ static void written_together(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/park/0") GET("/park/1") GET("/park/2"));
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/park/0") GET("/park/1") GET("/park/2"));
     RIG_UNTIL(&r, r.handled == 3);
     http_rig_answer(&r, 2, "c");
     http_rig_answer(&r, 1, "b");
     http_rig_answer(&r, 0, "a");
-    client_poll(&c);
+    peer_poll(&c);
     assert_int_equal(c.len, 0);
-    RIG_UNTIL(&r, client_poll(&c) && c.len > 0);
+    RIG_UNTIL(&r, peer_poll(&c) && c.len > 0);
     assert_int_equal(r.sent_count, 3);
     assert_int_equal(c.data[c.len - 1], 'c');
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -131,14 +131,14 @@ static void pipeline_bound(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     http_rig_init(&r);
     r.config.pipeline_max = 3;
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c,
-                GET("/park/0") GET("/park/1") GET("/park/2") GET("/park/3") GET("/park/4")
-                    GET("/park/5") GET("/park/6"));
+    peer_open(&r, &c);
+    peer_send(&r, &c,
+              GET("/park/0") GET("/park/1") GET("/park/2") GET("/park/3") GET("/park/4")
+                  GET("/park/5") GET("/park/6"));
     RIG_UNTIL(&r, r.handled == 3);
     for (int turn = 0; turn < 20; turn++)
         http_rig_turn(&r);
@@ -156,8 +156,8 @@ static void pipeline_bound(void **state)
     RIG_UNTIL(&r, r.handled == 7);
     http_rig_answer(&r, 6, "6");
     for (int i = 0; i < 7; i++)
-        assert_int_equal(client_answer(&r, &c, NULL, 0), 200);
-    client_close(&c);
+        assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -166,14 +166,14 @@ static void pipeline_deep(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char request[256], *all = malloc(4000 * 128);
     size_t len = 0;
     assert_non_null(all);
     http_rig_init(&r);
     r.config.pipeline_max = 7;
     http_rig_start(&r);
-    client_open(&r, &c);
+    peer_open(&r, &c);
     for (unsigned i = 0; i < 4000; i++) {
         int n =
             snprintf(request, sizeof request,
@@ -184,17 +184,17 @@ static void pipeline_deep(void **state)
     for (size_t at = 0, step = 1; at < len; at += step) {
         step = step * 3 % 4999 + 1;
         step = step < len - at ? step : len - at;
-        client_send_bytes(&r, &c, all + at, step);
-        client_poll(&c);
+        peer_send_bytes(&r, &c, all + at, step);
+        peer_poll(&c);
     }
     for (unsigned i = 0; i < 4000; i++) {
         char body[64], want[16];
         snprintf(want, sizeof want, "%04u", i);
-        assert_int_equal(client_answer(&r, &c, body, sizeof body), 200);
+        assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
         assert_string_equal(body, want);
     }
     free(all);
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -202,7 +202,7 @@ static void methods(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char head[2048];
     static const struct {
         const char *request;
@@ -227,10 +227,10 @@ static void methods(void **state)
     };
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
+    peer_open(&r, &c);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        client_send(&r, &c, rows[i].request);
-        unsigned got = client_head(&r, &c, head, sizeof head);
+        peer_send(&r, &c, rows[i].request);
+        unsigned got = peer_head(&r, &c, head, sizeof head);
         if (got != rows[i].status || (rows[i].allow && !strstr(head, rows[i].allow)))
             fail_msg("%s answered by %s", rows[i].request, head);
         assert_true((got == 204) == !strstr(head, "Content-Length"));
@@ -238,17 +238,17 @@ static void methods(void **state)
         size_t len = length ? strtoul(length + 16, NULL, 10) : 0;
         if (strncmp(rows[i].request, "HEAD", 4) == 0)
             len = 0;
-        RIG_UNTIL(&r, client_poll(&c) && c.len >= len);
+        RIG_UNTIL(&r, peer_poll(&c) && c.len >= len);
         memmove(c.data, c.data + len, c.len - len + 1);
         c.len -= len;
     }
     assert_int_equal(r.handled, 0);
-    client_send(&r, &c, "HEAD /now HTTP/1.1\r\nHost: localhost\r\n\r\n" GET("/now"));
-    assert_int_equal(client_head(&r, &c, head, sizeof head), 200);
+    peer_send(&r, &c, "HEAD /now HTTP/1.1\r\nHost: localhost\r\n\r\n" GET("/now"));
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 200);
     assert_non_null(strstr(head, "Content-Length: 3\r\n"));
-    assert_int_equal(client_head(&r, &c, head, sizeof head), 200);
-    client_until(&r, &c, "now");
-    client_close(&c);
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 200);
+    peer_until(&r, &c, "now");
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -256,10 +256,10 @@ static void path_params(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
+    peer_open(&r, &c);
     expect_status(&r, &c, GET("/name/a%2Fb%20c"), 200);
     assert_true(span_equal(r.last_param, SPAN_LITERAL("a/b c")));
     expect_status(&r, &c, GET("/name/plain?x=1"), 200);
@@ -267,7 +267,7 @@ static void path_params(void **state)
     expect_status(&r, &c, GET("/name/%ff"), 400);
     expect_status(&r, &c, GET("/name/%00"), 400);
     expect_status(&r, &c, GET("/name/x"), 200); /* the connection goes on */
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -275,32 +275,32 @@ static void http_1_0(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char head[2048];
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, "GET /now HTTP/1.0\r\n\r\n");
-    assert_int_equal(client_head(&r, &c, head, sizeof head), 200);
+    peer_open(&r, &c);
+    peer_send(&r, &c, "GET /now HTTP/1.0\r\n\r\n");
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 200);
     assert_non_null(strstr(head, "Connection: close\r\n"));
-    client_until_eof(&r, &c);
+    peer_until_eof(&r, &c);
     assert_true(c.eof);
-    client_close(&c);
-    client_open(&r, &c);
+    peer_close(&c);
+    peer_open(&r, &c);
     for (int i = 0; i < 2; i++) {
-        client_send(&r, &c, "GET /now HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-        assert_int_equal(client_head(&r, &c, head, sizeof head), 200);
+        peer_send(&r, &c, "GET /now HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+        assert_int_equal(peer_head(&r, &c, head, sizeof head), 200);
         assert_non_null(strstr(head, "Connection: keep-alive\r\n"));
-        client_until(&r, &c, "now");
+        peer_until(&r, &c, "now");
         c.len = 0;
     }
-    client_send(&r, &c,
-                "GET /now HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" GET("/now"));
-    assert_int_equal(client_head(&r, &c, head, sizeof head), 200);
+    peer_send(&r, &c,
+              "GET /now HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" GET("/now"));
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 200);
     assert_non_null(strstr(head, "Connection: close\r\n"));
-    client_until_eof(&r, &c);
+    peer_until_eof(&r, &c);
     assert_string_equal(c.data, "now");
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -308,25 +308,25 @@ static void chunked_bodies(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char body[64];
     static const char request[] = "POST /echo HTTP/1.1\r\nHost: localhost\r\n"
                                   "Transfer-Encoding: chunked\r\n\r\n"
                                   "5\r\nhello\r\n7;x=y\r\n, world\r\n0\r\nX-Sum: 1\r\n\r\n";
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
+    peer_open(&r, &c);
     for (size_t cut = 0; cut < sizeof request; cut++) {
-        client_send_bytes(&r, &c, request, cut);
-        client_send_bytes(&r, &c, request + cut, sizeof request - 1 - cut);
-        assert_int_equal(client_answer(&r, &c, body, sizeof body), 200);
+        peer_send_bytes(&r, &c, request, cut);
+        peer_send_bytes(&r, &c, request + cut, sizeof request - 1 - cut);
+        assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
         assert_string_equal(body, "hello, world");
     }
     expect_status(&r, &c,
                   "POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz",
                   400);
-    client_until_eof(&r, &c);
-    client_close(&c);
+    peer_until_eof(&r, &c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -338,33 +338,33 @@ static void expect_continue(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char head[2048], body[64];
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, EXPECTING("/echo", "5"));
-    assert_int_equal(client_head(&r, &c, head, sizeof head), 100);
-    client_send(&r, &c, "hello");
-    assert_int_equal(client_answer(&r, &c, body, sizeof body), 200);
+    peer_open(&r, &c);
+    peer_send(&r, &c, EXPECTING("/echo", "5"));
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 100);
+    peer_send(&r, &c, "hello");
+    assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
     assert_string_equal(body, "hello");
     /* The body is already there: no interim answer. */
-    client_send(&r, &c, EXPECTING("/echo", "5") "hello");
-    assert_int_equal(client_answer(&r, &c, body, sizeof body), 200);
+    peer_send(&r, &c, EXPECTING("/echo", "5") "hello");
+    assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
     /* Behind a request under way it comes when its turn has come. */
-    client_send(&r, &c, GET("/park/0") EXPECTING("/echo", "2"));
+    peer_send(&r, &c, GET("/park/0") EXPECTING("/echo", "2"));
     RIG_UNTIL(&r, r.parked[0].taken == 1);
     for (int turn = 0; turn < 10; turn++)
         http_rig_turn(&r);
-    client_poll(&c);
+    peer_poll(&c);
     assert_int_equal(c.len, 0);
     http_rig_answer(&r, 0, "first");
-    assert_int_equal(client_answer(&r, &c, body, sizeof body), 200);
-    assert_int_equal(client_head(&r, &c, head, sizeof head), 100);
-    client_send(&r, &c, "ok");
-    assert_int_equal(client_answer(&r, &c, body, sizeof body), 200);
+    assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 100);
+    peer_send(&r, &c, "ok");
+    assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
     assert_string_equal(body, "ok");
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -372,7 +372,7 @@ static void expect_refused(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     static const struct {
         const char *request;
         unsigned status;
@@ -384,11 +384,11 @@ static void expect_refused(void **state)
     http_rig_init(&r);
     http_rig_start(&r);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        client_open(&r, &c);
+        peer_open(&r, &c);
         expect_status(&r, &c, rows[i].request, rows[i].status);
-        client_until_eof(&r, &c);
+        peer_until_eof(&r, &c);
         assert_true(c.eof);
-        client_close(&c);
+        peer_close(&c);
     }
     assert_int_equal(r.handled, 0);
     http_rig_done(&r);
@@ -400,25 +400,25 @@ static void half_close(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char body[64];
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/park/0") "GET /unfin");
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/park/0") "GET /unfin");
     RIG_UNTIL(&r, r.parked[0].taken == 1);
     shutdown(c.fd, SHUT_WR);
     for (int turn = 0; turn < 50; turn++)
         http_rig_turn(&r);
     assert_int_equal(r.parked[0].gone, 0);
     http_rig_answer(&r, 0, "still here");
-    assert_int_equal(client_answer(&r, &c, NULL, 0), 100); /* the probe */
-    assert_int_equal(client_answer(&r, &c, body, sizeof body), 200);
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 100); /* the probe */
+    assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
     assert_string_equal(body, "still here");
-    client_until_eof(&r, &c);
+    peer_until_eof(&r, &c);
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_true(r.parked[0].whole);
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -426,17 +426,17 @@ static void half_close_answered_at_once(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char body[64];
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
+    peer_open(&r, &c);
     assert_int_equal(send(c.fd, GET("/now"), sizeof GET("/now") - 1, 0), sizeof GET("/now") - 1);
     shutdown(c.fd, SHUT_WR);
-    assert_int_equal(client_answer(&r, &c, body, sizeof body), 200);
+    assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
     assert_string_equal(body, "now");
-    client_until_eof(&r, &c);
-    client_close(&c);
+    peer_until_eof(&r, &c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -445,20 +445,20 @@ enum leaving { LEAVE_CLOSE, LEAVE_RESET };
 static void leave_while_parked(enum leaving how, uint32_t pipeline_max, unsigned behind)
 {
     struct http_rig r;
-    struct client c;
+    struct peer c;
     http_rig_init(&r);
     r.park_answers_when_gone = false;
     r.config.pipeline_max = pipeline_max;
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/park/0") GET("/park/1"));
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/park/0") GET("/park/1"));
     for (unsigned i = 0; i < behind; i++)
-        client_send(&r, &c, GET("/now"));
+        peer_send(&r, &c, GET("/now"));
     RIG_UNTIL(&r, r.parked[1].taken == 1);
     if (how == LEAVE_CLOSE)
-        client_close(&c);
+        peer_close(&c);
     else
-        client_reset(&c);
+        peer_reset(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[1].gone == 1);
     assert_int_equal(r.parked[0].sent, 0);
     assert_int_equal(http_rig_figures(&r).connections, 0);
@@ -505,15 +505,15 @@ static void reset_after_half_close(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/park/0"));
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/park/0"));
     shutdown(c.fd, SHUT_WR);
-    assert_int_equal(client_answer(&r, &c, NULL, 0), 100);
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 100);
     assert_int_equal(r.parked[0].gone, 0);
-    client_reset(&c);
+    peer_reset(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[0].sent == 1);
     http_rig_done(&r);
 }
@@ -523,21 +523,21 @@ static void gone_while_writing(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char *big = malloc(32 << 20);
     assert_non_null(big);
     memset(big, 'x', (32 << 20) - 1);
     big[(32 << 20) - 1] = '\0';
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/park/0") GET("/park/1"));
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/park/0") GET("/park/1"));
     RIG_UNTIL(&r, r.handled == 2);
     http_rig_answer(&r, 1, "behind it");
     http_rig_answer(&r, 0, big);
-    client_until(&r, &c, "xxxx");
+    peer_until(&r, &c, "xxxx");
     assert_int_equal(r.parked[0].sent, 0);
-    client_reset(&c);
+    peer_reset(&c);
     RIG_UNTIL(&r, r.parked[0].sent == 1 && r.parked[1].sent == 1);
     assert_false(r.parked[0].whole);
     assert_false(r.parked[1].whole);
@@ -557,21 +557,21 @@ static void problem_documents(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char head[2048];
     http_rig_init(&r);
     r.config.problem = problem_cb;
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/nothing"));
-    assert_int_equal(client_head(&r, &c, head, sizeof head), 404);
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/nothing"));
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 404);
     assert_non_null(strstr(head, "Content-Type: application/problem+json\r\n"));
-    client_until(&r, &c, "404|not_found|");
+    peer_until(&r, &c, "404|not_found|");
     c.len = 0;
-    client_send(&r, &c, "GET / HTTP/9.9\r\n\r\n");
-    assert_int_equal(client_head(&r, &c, head, sizeof head), 505);
-    client_until(&r, &c, "505|version_not_supported|");
-    client_close(&c);
+    peer_send(&r, &c, "GET / HTTP/9.9\r\n\r\n");
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 505);
+    peer_until(&r, &c, "505|version_not_supported|");
+    peer_close(&c);
     http_rig_done(&r);
 }
 

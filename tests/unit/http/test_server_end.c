@@ -32,40 +32,40 @@ static void drain(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client idle, parked, pipelined;
+    struct peer idle, parked, pipelined;
     char head[2048];
     http_rig_init(&r);
     http_rig_start(&r);
     char *address = strdup(http_server_address(r.server, 0));
-    client_open(&r, &idle);
-    client_open(&r, &parked);
-    client_open(&r, &pipelined);
+    peer_open(&r, &idle);
+    peer_open(&r, &parked);
+    peer_open(&r, &pipelined);
     expect_status(&r, &idle, GET("/now"), 200);
-    client_send(&r, &parked, GET("/park/0"));
-    client_send(&r, &pipelined, GET("/park/1") GET("/park/2"));
+    peer_send(&r, &parked, GET("/park/0"));
+    peer_send(&r, &pipelined, GET("/park/1") GET("/park/2"));
     RIG_UNTIL(&r, r.handled == 4);
     http_server_drain(r.server, 60000, drained_cb, &r);
     assert_int_equal(r.drained, 0);
     assert_int_equal(rig_refused(address), ECONNREFUSED);
-    client_until_eof(&r, &idle);
+    peer_until_eof(&r, &idle);
     assert_true(idle.eof && idle.len == 0);
     http_rig_answer(&r, 0, "x");
-    assert_int_equal(client_head(&r, &parked, head, sizeof head), 200);
+    assert_int_equal(peer_head(&r, &parked, head, sizeof head), 200);
     assert_non_null(strstr(head, "Connection: close\r\n"));
-    client_until_eof(&r, &parked);
+    peer_until_eof(&r, &parked);
     assert_int_equal(r.drained, 0);
     /* Of two answers only the last may say close, or the client would not read it. */
     http_rig_answer(&r, 1, "");
-    assert_int_equal(client_head(&r, &pipelined, head, sizeof head), 200);
+    assert_int_equal(peer_head(&r, &pipelined, head, sizeof head), 200);
     assert_null(strstr(head, "Connection: close\r\n"));
     http_rig_answer(&r, 2, "");
-    assert_int_equal(client_head(&r, &pipelined, head, sizeof head), 200);
+    assert_int_equal(peer_head(&r, &pipelined, head, sizeof head), 200);
     assert_non_null(strstr(head, "Connection: close\r\n"));
     RIG_UNTIL(&r, r.drained == 1);
     assert_int_equal(http_rig_figures(&r).connections, 0);
-    client_close(&idle);
-    client_close(&parked);
-    client_close(&pipelined);
+    peer_close(&idle);
+    peer_close(&parked);
+    peer_close(&pipelined);
     free(address);
     http_rig_done(&r);
     assert_int_equal(r.drained, 1);
@@ -75,21 +75,21 @@ static void drain_limit(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client parked, partial;
+    struct peer parked, partial;
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &parked);
-    client_open(&r, &partial);
-    client_send(&r, &parked, GET("/stream/0"));
-    client_until(&r, &parked, "\r\n\r\n");
-    client_send(&r, &partial, "GET /no");
+    peer_open(&r, &parked);
+    peer_open(&r, &partial);
+    peer_send(&r, &parked, GET("/stream/0"));
+    peer_until(&r, &parked, "\r\n\r\n");
+    peer_send(&r, &partial, "GET /no");
     http_server_drain(r.server, 30, drained_cb, &r);
     RIG_UNTIL(&r, r.drained == 1);
     RIG_UNTIL(&r, r.parked[0].gone == 1);
-    client_until_eof(&r, &parked);
-    client_until_eof(&r, &partial);
-    client_close(&parked);
-    client_close(&partial);
+    peer_until_eof(&r, &parked);
+    peer_until_eof(&r, &partial);
+    peer_close(&parked);
+    peer_close(&partial);
     http_rig_done(&r);
 }
 
@@ -109,20 +109,20 @@ static void request_under_way_while_draining(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nab");
+    peer_open(&r, &c);
+    peer_send(&r, &c, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nab");
     RIG_UNTIL(&r, http_rig_figures(&r).parked == 1);
     http_server_drain(r.server, 60000, drained_cb, &r);
     for (int turn = 0; turn < 10; turn++)
         http_rig_turn(&r);
-    client_send(&r, &c, "cd");
-    client_until_eof(&r, &c);
+    peer_send(&r, &c, "cd");
+    peer_until_eof(&r, &c);
     assert_non_null(strstr(c.data, "\r\n\r\nabcd"));
     RIG_UNTIL(&r, r.drained == 1);
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -136,13 +136,13 @@ static void close_with_parked(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     unsigned closed = 0;
     http_rig_init(&r);
     r.park_answers_when_gone = false;
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/park/0") GET("/park/1"));
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/park/0") GET("/park/1"));
     RIG_UNTIL(&r, r.handled == 2);
     http_server_close(r.server, count_cb, &closed);
     assert_int_equal(r.parked[0].gone, 0); /* not from inside */
@@ -155,7 +155,7 @@ static void close_with_parked(void **state)
     RIG_UNTIL(&r, closed == 1);
     assert_int_equal(r.parked[0].sent + r.parked[1].sent, 2);
     r.server = NULL;
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -178,19 +178,19 @@ static void close_from_handler(void **state)
     (void)state;
     static const struct http_route route = {HTTP_POST, "/close", close_handler, SCOPE_ADMIN, 0, ""};
     struct http_rig r;
-    struct client c;
+    struct peer c;
     struct closer closer = {&r, 0};
     http_rig_init(&r);
     http_rig_start(&r);
     http_server_routes(r.server, &route, 1, &closer);
-    client_open(&r, &c);
-    client_send(&r, &c,
-                GET("/park/0") "POST /close HTTP/1.1\r\nHost: localhost\r\n\r\n" GET("/park/1"));
+    peer_open(&r, &c);
+    peer_send(&r, &c,
+              GET("/park/0") "POST /close HTTP/1.1\r\nHost: localhost\r\n\r\n" GET("/park/1"));
     RIG_UNTIL(&r, closer.closed == 1);
     assert_int_equal(r.parked[0].sent, 1);
     assert_int_equal(r.parked[1].taken, 0);
-    client_until_eof(&r, &c);
-    client_close(&c);
+    peer_until_eof(&r, &c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -198,7 +198,7 @@ static void two_servers(void **state)
 {
     (void)state;
     struct http_rig a, b;
-    struct client x, y;
+    struct peer x, y;
     unsigned closed = 0;
     struct http_server *second;
     http_rig_init(&a);
@@ -207,20 +207,20 @@ static void two_servers(void **state)
     http_rig_start(&b);
     assert_int_equal(http_server_new(&a.config, &second), 0); /* and one on the same loop */
     assert_int_equal(http_server_listen(second, "127.0.0.1:0", NULL), 0);
-    client_open(&a, &x);
-    client_open(&b, &y);
+    peer_open(&a, &x);
+    peer_open(&b, &y);
     expect_status(&a, &x, GET("/now"), 200);
     expect_status(&b, &y, GET("/now"), 200);
     assert_int_equal(a.handled + b.handled, 2);
-    client_close(&x);
-    client_open_at(&x, http_server_address(second, 0));
+    peer_close(&x);
+    peer_open_at(&x, http_server_address(second, 0));
     expect_status(&a, &x, GET("/now"), 404);
     http_server_close(second, count_cb, &closed);
     RIG_UNTIL(&a, closed == 1);
-    client_close(&x);
+    peer_close(&x);
     http_rig_done(&a);
     expect_status(&b, &y, GET("/now"), 200);
-    client_close(&y);
+    peer_close(&y);
     http_rig_done(&b);
 }
 
@@ -255,13 +255,13 @@ static void finish_parked(struct http_rig *r)
 static bool starve(const char *requests, long nth, int lasting)
 {
     struct http_rig r;
-    struct client c;
+    struct peer c;
     http_rig_init(&r);
     r.park_answers_when_gone = false;
     r.config.pipeline_max = 2;
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_poll(&c);
+    peer_open(&r, &c);
+    peer_poll(&c);
     mem_fail_at(nth, lasting);
     for (const char *at = requests; *at; at++) { /* in pieces, so that some are kept */
         ssize_t n = send(c.fd, at, 1, MSG_NOSIGNAL);
@@ -270,14 +270,14 @@ static bool starve(const char *requests, long nth, int lasting)
             http_rig_turn(&r);
     }
     shutdown(c.fd, SHUT_WR);
-    RIG_UNTIL(&r, (finish_parked(&r), client_poll(&c)) && (c.eof || c.error));
+    RIG_UNTIL(&r, (finish_parked(&r), peer_poll(&c)) && (c.eof || c.error));
     bool reached = mem_calls() >= nth;
     mem_fail_at(0, 0);
     RIG_UNTIL(&r, (finish_parked(&r), true) && http_rig_figures(&r).parked == 0);
-    client_close(&c);
-    client_open(&r, &c);
+    peer_close(&c);
+    peer_open(&r, &c);
     expect_status(&r, &c, GET("/now"), 200); /* nobody else has suffered */
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
     return reached;
 }

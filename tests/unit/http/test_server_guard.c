@@ -50,10 +50,10 @@ static void host_names(void **state)
         {"[::ffff:127.0.0.1]", 421},
     };
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char request[256];
     guarded(&r);
-    client_open(&r, &c);
+    peer_open(&r, &c);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         snprintf(request, sizeof request, "GET /now HTTP/1.1\r\nHost: %s\r\n\r\n", rows[i].host);
         expect_status(&r, &c, request, rows[i].status);
@@ -63,7 +63,7 @@ static void host_names(void **state)
     expect_status(&r, &c, "GET http://localhost/now HTTP/1.1\r\nHost: localhost\r\n\r\n", 200);
     expect_status(&r, &c,
                   "GET /now HTTP/1.0\r\nHost: evil.example\r\nConnection: keep-alive\r\n\r\n", 421);
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -100,10 +100,10 @@ static void origins_and_sites(void **state)
         {"Origin: https://evil.example\r\nSec-Fetch-Site: same-origin\r\n", 403},
     };
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char request[512];
     guarded(&r);
-    client_open(&r, &c);
+    peer_open(&r, &c);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         snprintf(request, sizeof request, "GET /now HTTP/1.1\r\nHost: localhost:8000\r\n%s\r\n",
                  rows[i].headers);
@@ -113,7 +113,7 @@ static void origins_and_sites(void **state)
                  rows[i].headers);
         expect_status(&r, &c, request, rows[i].status);
     }
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -121,28 +121,28 @@ static void cors(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char head[2048];
     guarded(&r);
-    client_open(&r, &c);
-    client_send(&r, &c,
-                "OPTIONS /echo HTTP/1.1\r\nHost: localhost\r\n"
-                "Origin: https://app.example\r\nAccess-Control-Request-Method: POST\r\n\r\n");
-    assert_int_equal(client_head(&r, &c, head, sizeof head), 204);
+    peer_open(&r, &c);
+    peer_send(&r, &c,
+              "OPTIONS /echo HTTP/1.1\r\nHost: localhost\r\n"
+              "Origin: https://app.example\r\nAccess-Control-Request-Method: POST\r\n\r\n");
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 204);
     assert_non_null(strstr(head, "Access-Control-Allow-Origin: https://app.example\r\n"));
     assert_non_null(strstr(head, "Access-Control-Allow-Methods: POST, OPTIONS\r\n"));
     assert_non_null(strstr(head, "Vary: Origin\r\n"));
-    client_send(&r, &c,
-                "OPTIONS /echo HTTP/1.1\r\nHost: localhost\r\n"
-                "Origin: http://localhost\r\n\r\n");
-    assert_int_equal(client_head(&r, &c, head, sizeof head), 204);
+    peer_send(&r, &c,
+              "OPTIONS /echo HTTP/1.1\r\nHost: localhost\r\n"
+              "Origin: http://localhost\r\n\r\n");
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 204);
     assert_null(strstr(head, "Access-Control"));
-    client_send(&r, &c,
-                "OPTIONS /echo HTTP/1.1\r\nHost: localhost\r\n"
-                "Origin: https://evil.example\r\n\r\n");
-    assert_int_equal(client_head(&r, &c, head, sizeof head), 403);
+    peer_send(&r, &c,
+              "OPTIONS /echo HTTP/1.1\r\nHost: localhost\r\n"
+              "Origin: https://evil.example\r\n\r\n");
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 403);
     assert_null(strstr(head, "Access-Control"));
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -150,14 +150,14 @@ static void prefetch(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char head[2048];
     guarded(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/claim"));
-    assert_int_equal(client_head(&r, &c, head, sizeof head), 200);
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/claim"));
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 200);
     assert_non_null(strstr(head, "Cache-Control: no-store\r\n"));
-    client_until(&r, &c, "now");
+    peer_until(&r, &c, "now");
     c.len = 0;
     expect_status(&r, &c, "GET /claim HTTP/1.1\r\nHost: localhost\r\nSec-Purpose: prefetch\r\n\r\n",
                   403);
@@ -167,7 +167,7 @@ static void prefetch(void **state)
     expect_status(&r, &c, "GET /now HTTP/1.1\r\nHost: localhost\r\nSec-Purpose: prefetch\r\n\r\n",
                   200);
     assert_int_equal(r.handled, 2);
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -219,12 +219,12 @@ static void addresses(void **state)
     }
     assert_null(http_server_address(r.server, listeners));
     for (size_t i = 0; i < listeners; i++) {
-        struct client c;
+        struct peer c;
         if (strstr(http_server_address(r.server, i), "127.0.0.2"))
             continue;
-        client_open_at(&c, http_server_address(r.server, i));
+        peer_open_at(&c, http_server_address(r.server, i));
         expect_status(&r, &c, GET("/now"), 200);
-        client_close(&c);
+        peer_close(&c);
     }
     assert_string_equal(r.last_peer, "::1");
     http_rig_done(&r);
@@ -260,7 +260,7 @@ static void unix_socket(void **state)
     (void)state;
     struct http_rig r;
     struct folder f;
-    struct client c;
+    struct peer c;
     struct stat st;
     struct err_note note = {""};
     folder_make(&f);
@@ -271,19 +271,19 @@ static void unix_socket(void **state)
     assert_string_equal(http_server_address(r.server, 1), f.address);
     assert_int_equal(stat(f.socket, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    client_open_at(&c, f.address);
+    peer_open_at(&c, f.address);
     expect_status(&r, &c, GET("/now"), 200);
     assert_string_equal(r.last_peer, "unix");
-    client_send(&r, &c, GET("/park/0"));
+    peer_send(&r, &c, GET("/park/0"));
     RIG_UNTIL(&r, r.parked[0].taken == 1);
-    client_close(&c);
+    peer_close(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1);
-    client_open_at(&c, f.address);
-    client_send(&r, &c, GET("/park/1"));
+    peer_open_at(&c, f.address);
+    peer_send(&r, &c, GET("/park/1"));
     shutdown(c.fd, SHUT_WR);
-    assert_int_equal(client_answer(&r, &c, NULL, 0), 100);
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 100);
     assert_int_equal(r.parked[1].gone, 0);
-    client_close(&c); /* after the probe: a Unix socket tells by itself */
+    peer_close(&c); /* after the probe: a Unix socket tells by itself */
     RIG_UNTIL(&r, r.parked[1].gone == 1);
     http_rig_done(&r);
     assert_int_equal(stat(f.socket, &st), -1); /* tidied up */
@@ -295,7 +295,7 @@ static void unix_socket_left_over(void **state)
     (void)state;
     struct http_rig r;
     struct folder f;
-    struct client c;
+    struct peer c;
     struct err_note note = {""};
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     folder_make(&f);
@@ -309,9 +309,9 @@ static void unix_socket_left_over(void **state)
     close(fd); /* its owner is no more, the file is */
     assert_int_equal(http_server_listen(r.server, f.address, &note), 0);
     assert_int_equal(http_server_listen(r.server, f.address, &note), -ERR_LOCKED);
-    client_open_at(&c, f.address);
+    peer_open_at(&c, f.address);
     expect_status(&r, &c, GET("/now"), 200);
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
     rmdir(f.path);
 }

@@ -35,14 +35,14 @@ static char *request_of(size_t uri, size_t head)
 
 static void expect_new(struct http_rig *r, const char *request, unsigned status)
 {
-    struct client c;
-    client_open(r, &c);
+    struct peer c;
+    peer_open(r, &c);
     expect_status(r, &c, request, status);
     if (status != 200) {
-        client_until_eof(r, &c);
+        peer_until_eof(r, &c);
         assert_true(c.eof); /* not a reset: the answer must not be lost */
     }
-    client_close(&c);
+    peer_close(&c);
 }
 
 static void uri_and_head(void **state)
@@ -70,11 +70,11 @@ static void uri_and_head(void **state)
 static void expect_body(struct http_rig *r, const char *method, const char *path, size_t n,
                         bool chunked, unsigned status)
 {
-    struct client c;
+    struct peer c;
     char head[256], *body = malloc(n + 1);
     assert_non_null(body);
     memset(body, 'b', n);
-    client_open(r, &c);
+    peer_open(r, &c);
     if (chunked)
         snprintf(head, sizeof head,
                  "%s %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%zx\r\n",
@@ -83,16 +83,16 @@ static void expect_body(struct http_rig *r, const char *method, const char *path
         snprintf(head, sizeof head,
                  "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n", method, path,
                  n);
-    client_send(r, &c, head);
-    client_send_bytes(r, &c, body, n);
+    peer_send(r, &c, head);
+    peer_send_bytes(r, &c, body, n);
     if (chunked)
-        client_send(r, &c, "\r\n0\r\n\r\n");
-    unsigned got = client_answer(r, &c, NULL, 0);
+        peer_send(r, &c, "\r\n0\r\n\r\n");
+    unsigned got = peer_answer(r, &c, NULL, 0);
     if (got != status)
         fail_msg("%s of %zu bytes: %u instead of %u", path, n, got, status);
     if (status == 200)
         expect_status(r, &c, GET("/now"), 200); /* nothing of the body is left over */
-    client_close(&c);
+    peer_close(&c);
     free(body);
 }
 
@@ -128,21 +128,21 @@ static void slow_head(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c, silent;
+    struct peer c, silent;
     short_times(&r);
     r.config.head_ms = 40;
     http_rig_start(&r);
-    client_open(&r, &silent);
-    client_open(&r, &c);
+    peer_open(&r, &silent);
+    peer_open(&r, &c);
     expect_status(&r, &c, GET("/now"), 200);
-    client_send(&r, &c, "GET /now HT");
-    assert_int_equal(client_answer(&r, &c, NULL, 0), 408);
-    client_until_eof(&r, &c);
+    peer_send(&r, &c, "GET /now HT");
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 408);
+    peer_until_eof(&r, &c);
     assert_true(c.eof);
-    client_until_eof(&r, &silent); /* never said a word: closed without one */
+    peer_until_eof(&r, &silent); /* never said a word: closed without one */
     assert_int_equal(silent.len, 0);
-    client_close(&c);
-    client_close(&silent);
+    peer_close(&c);
+    peer_close(&silent);
     http_rig_done(&r);
 }
 
@@ -151,22 +151,22 @@ static void trickled_head(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     short_times(&r);
     r.config.head_ms = 60;
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, "GET /now HTTP/1.1\r\nX: ");
+    peer_open(&r, &c);
+    peer_send(&r, &c, "GET /now HTTP/1.1\r\nX: ");
     uint64_t last = uv_now(&r.loop);
-    while (client_poll(&c) && c.len == 0 && !c.eof && !c.error) {
+    while (peer_poll(&c) && c.len == 0 && !c.eof && !c.error) {
         http_rig_turn(&r);
         if (uv_now(&r.loop) - last < 10)
             continue;
         last = uv_now(&r.loop);
-        client_send(&r, &c, "x");
+        peer_send(&r, &c, "x");
     }
-    assert_int_equal(client_answer(&r, &c, NULL, 0), 408);
-    client_close(&c);
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 408);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -174,16 +174,16 @@ static void slow_body(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     short_times(&r);
     r.config.body_ms = 40;
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc");
-    assert_int_equal(client_answer(&r, &c, NULL, 0), 408);
-    client_until_eof(&r, &c);
+    peer_open(&r, &c);
+    peer_send(&r, &c, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc");
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 408);
+    peer_until_eof(&r, &c);
     assert_int_equal(r.handled, 0);
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -192,20 +192,20 @@ static void slow_behind_parked(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     short_times(&r);
     r.config.head_ms = r.config.idle_ms = 40;
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/park/0") "GET /");
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/park/0") "GET /");
     RIG_UNTIL(&r, http_rig_figures(&r).by_status[4] == 1);
-    client_poll(&c);
+    peer_poll(&c);
     assert_int_equal(c.len, 0);
     http_rig_answer(&r, 0, "first");
-    assert_int_equal(client_answer(&r, &c, NULL, 0), 200);
-    assert_int_equal(client_answer(&r, &c, NULL, 0), 408);
-    client_until_eof(&r, &c);
-    client_close(&c);
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 408);
+    peer_until_eof(&r, &c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -214,21 +214,21 @@ static void waiting_for_continue(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     short_times(&r);
     r.config.body_ms = 40;
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c,
-                GET("/park/0") "POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
-                               "Content-Length: 2\r\n\r\n");
+    peer_open(&r, &c);
+    peer_send(&r, &c,
+              GET("/park/0") "POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+                             "Content-Length: 2\r\n\r\n");
     uint64_t start = uv_now(&r.loop);
     RIG_UNTIL(&r, uv_now(&r.loop) > start + 150);
     http_rig_answer(&r, 0, "x");
-    assert_int_equal(client_answer(&r, &c, NULL, 0), 200);
-    assert_int_equal(client_answer(&r, &c, NULL, 0), 100);
-    assert_int_equal(client_answer(&r, &c, NULL, 0), 408); /* from here on the time counts */
-    client_close(&c);
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 100);
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 408); /* from here on the time counts */
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -236,21 +236,21 @@ static void idle(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c, parked;
+    struct peer c, parked;
     short_times(&r);
     r.config.idle_ms = 40;
     http_rig_start(&r);
-    client_open(&r, &parked);
-    client_open(&r, &c);
-    client_send(&r, &parked, GET("/park/0"));
+    peer_open(&r, &parked);
+    peer_open(&r, &c);
+    peer_send(&r, &parked, GET("/park/0"));
     expect_status(&r, &c, GET("/now"), 200);
-    client_until_eof(&r, &c);
+    peer_until_eof(&r, &c);
     assert_true(c.eof && c.len == 0);
     assert_int_equal(r.parked[0].gone, 0); /* not idle */
     http_rig_answer(&r, 0, "x");
-    assert_int_equal(client_answer(&r, &parked, NULL, 0), 200);
-    client_close(&c);
-    client_close(&parked);
+    assert_int_equal(peer_answer(&r, &parked, NULL, 0), 200);
+    peer_close(&c);
+    peer_close(&parked);
     http_rig_done(&r);
 }
 
@@ -258,15 +258,15 @@ static void stuck_writer(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     short_times(&r);
     r.config.write_ms = 60;
     r.config.write_buffer_bytes = 1 << 30;
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/size/30000000") GET("/park/0"));
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/size/30000000") GET("/park/0"));
     RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[0].sent == 1);
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -275,21 +275,21 @@ static void write_buffer(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     http_rig_init(&r);
     r.config.write_buffer_bytes = 100000;
     r.config.pipeline_max = 1000;
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/size/30000000"));
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/size/30000000"));
     RIG_UNTIL(&r, r.handled == 1);
-    client_send(&r, &c, GET("/now") GET("/now"));
+    peer_send(&r, &c, GET("/now") GET("/now"));
     for (int turn = 0; turn < 50; turn++)
         http_rig_turn(&r);
     assert_int_equal(r.handled, 1);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(client_answer(&r, &c, NULL, 0), 200);
-    client_close(&c);
+        assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -298,29 +298,29 @@ static void write_buffer(void **state)
 static void connections(uint32_t max, uint32_t per_address, size_t allowed)
 {
     struct http_rig r;
-    struct client c[8], extra;
+    struct peer c[8], extra;
     http_rig_init(&r);
     r.config.connections_max = max;
     r.config.connections_per_address = per_address;
     http_rig_start(&r);
     for (size_t i = 0; i < allowed; i++) {
-        client_open(&r, &c[i]);
+        peer_open(&r, &c[i]);
         expect_status(&r, &c[i], GET("/now"), 200);
     }
     for (int i = 0; i < 3; i++) {
-        client_open(&r, &extra);
+        peer_open(&r, &extra);
         expect_status(&r, &extra, GET("/now"), 503);
-        client_until_eof(&r, &extra);
+        peer_until_eof(&r, &extra);
         assert_true(extra.eof);
-        client_close(&extra);
+        peer_close(&extra);
     }
     assert_int_equal(http_rig_figures(&r).refused, 3);
-    client_close(&c[0]);
+    peer_close(&c[0]);
     RIG_UNTIL(&r, http_rig_figures(&r).connections == allowed - 1);
-    client_open(&r, &c[0]);
+    peer_open(&r, &c[0]);
     for (size_t i = 0; i < allowed; i++) {
         expect_status(&r, &c[i], GET("/now"), 200);
-        client_close(&c[i]);
+        peer_close(&c[i]);
     }
     http_rig_done(&r);
 }
@@ -353,26 +353,26 @@ static void use_up_descriptors(void)
 static int without_descriptors(void)
 {
     struct http_rig r;
-    struct client c[6], first;
+    struct peer c[6], first;
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &first);
+    peer_open(&r, &first);
     expect_status(&r, &first, GET("/now"), 200);
     for (size_t i = 0; i < COUNT_OF(c); i++)
-        client_open(&r, &c[i]); /* in the queue of the kernel, not accepted yet */
+        peer_open(&r, &c[i]); /* in the queue of the kernel, not accepted yet */
     use_up_descriptors();
     for (size_t i = 0; i < COUNT_OF(c); i++)
-        client_until_eof(&r, &c[i]);
+        peer_until_eof(&r, &c[i]);
     if (http_rig_figures(&r).refused != COUNT_OF(c) || r.log_lines != 1 ||
         !strstr(r.log_text, "no_descriptors"))
         return 1;
     expect_status(&r, &first, GET("/now"), 200); /* who is in is served */
     for (size_t i = 0; i < COUNT_OF(c); i++)
-        client_close(&c[i]);
-    client_open(&r, &c[0]); /* there is room again */
+        peer_close(&c[i]);
+    peer_open(&r, &c[0]); /* there is room again */
     expect_status(&r, &c[0], GET("/now"), 200);
-    client_close(&c[0]);
-    client_close(&first);
+    peer_close(&c[0]);
+    peer_close(&first);
     return r.log_lines == 1 ? 0 : 2;
 }
 
@@ -380,12 +380,12 @@ static int without_descriptors(void)
 static int without_any_descriptor(void)
 {
     struct http_rig r;
-    struct client c;
+    struct peer c;
     struct rlimit limit, none;
     unsigned turns = 0;
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
+    peer_open(&r, &c);
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 1;
     none = (struct rlimit){3, limit.rlim_max};
@@ -399,7 +399,7 @@ static int without_any_descriptor(void)
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 4;
     expect_status(&r, &c, GET("/now"), 200);
-    client_close(&c);
+    peer_close(&c);
     return 0;
 }
 

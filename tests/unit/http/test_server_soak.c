@@ -19,7 +19,7 @@ struct pending {
 struct soak {
     struct http_rig rig;
     struct random random;
-    struct client clients[CLIENTS];
+    struct peer clients[CLIENTS];
     size_t sent_len[CLIENTS]; /* of `script` */
     char script[CLIENTS][4096];
     size_t script_len[CLIENTS];
@@ -96,26 +96,26 @@ static void script_write(struct soak *s, size_t i)
     s->sent_len[i] = 0;
 }
 
-static void client_restart(struct soak *s, size_t i)
+static void peer_restart(struct soak *s, size_t i)
 {
     if (s->clients[i].fd > 0) {
         if (random_below(&s->random, 2))
-            client_close(&s->clients[i]);
+            peer_close(&s->clients[i]);
         else
-            client_reset(&s->clients[i]);
+            peer_reset(&s->clients[i]);
     }
-    client_open(&s->rig, &s->clients[i]);
+    peer_open(&s->rig, &s->clients[i]);
     s->reads[i] = random_below(&s->random, 4) > 0;
     script_write(s, i);
 }
 
-static void client_step(struct soak *s, size_t i)
+static void peer_step(struct soak *s, size_t i)
 {
-    struct client *c = &s->clients[i];
+    struct peer *c = &s->clients[i];
     size_t left = s->script_len[i] - s->sent_len[i];
     uint64_t dice = random_below(&s->random, 100);
     if (dice == 0 || c->eof || c->error) {
-        client_restart(s, i);
+        peer_restart(s, i);
     } else if (dice == 1) {
         shutdown(c->fd, SHUT_WR);
         s->sent_len[i] = s->script_len[i];
@@ -124,7 +124,7 @@ static void client_step(struct soak *s, size_t i)
         ssize_t took = send(c->fd, s->script[i] + s->sent_len[i], n, MSG_NOSIGNAL | MSG_DONTWAIT);
         s->sent_len[i] += took > 0 ? (size_t)took : 0;
     } else if (s->reads[i]) {
-        client_poll(c);
+        peer_poll(c);
         c->len = 0;
     }
 }
@@ -172,16 +172,16 @@ static void soak(void **state)
     http_rig_start(&s->rig);
     http_server_routes(s->rig.server, routes, COUNT_OF(routes), s);
     for (size_t i = 0; i < CLIENTS; i++)
-        client_restart(s, i);
+        peer_restart(s, i);
     for (int round = 0; round < ROUNDS; round++) {
-        client_step(s, random_below(&s->random, CLIENTS));
+        peer_step(s, random_below(&s->random, CLIENTS));
         if (random_below(&s->random, 3) == 0)
             answer_one(s);
         if (random_below(&s->random, 3) == 0)
             http_rig_turn(&s->rig);
     }
     for (size_t i = 0; i < CLIENTS; i++)
-        client_close(&s->clients[i]);
+        peer_close(&s->clients[i]);
     RIG_UNTIL(&s->rig, (answer_one(s), http_rig_figures(&s->rig).connections == 0));
     RIG_UNTIL(&s->rig, (answer_one(s), s->pending_count == 0));
     RIG_UNTIL(&s->rig, s->told == s->taken);

@@ -10,13 +10,13 @@ static void events(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char head[2048];
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/stream/0"));
-    assert_int_equal(client_head(&r, &c, head, sizeof head), 200);
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/stream/0"));
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 200);
     assert_non_null(strstr(head, "Content-Type: text/event-stream\r\n"));
     assert_non_null(strstr(head, "Cache-Control: no-store\r\n"));
     assert_non_null(strstr(head, "Connection: close\r\n"));
@@ -24,18 +24,18 @@ static void events(void **state)
     struct http_exchange *x = r.parked[0].x;
     assert_true(http_stream_write(x, SPAN_LITERAL(EVENT)));
     assert_int_equal(http_stream_waiting(x), sizeof EVENT - 1);
-    client_until(&r, &c, EVENT);
+    peer_until(&r, &c, EVENT);
     assert_int_equal(http_stream_waiting(x), 0);
-    client_send(&r, &c, GET("/now")); /* used for nothing else */
+    peer_send(&r, &c, GET("/now")); /* used for nothing else */
     assert_true(http_stream_write(x, SPAN_LITERAL("data: 2\n\n")));
     assert_true(http_stream_write(x, SPAN_LITERAL("data: 3\n\n")));
     http_rig_stream_end(&r, 0);
-    client_until_eof(&r, &c);
+    peer_until_eof(&r, &c);
     assert_true(c.eof);
     assert_string_equal(c.data, EVENT "data: 2\n\ndata: 3\n\n");
     assert_int_equal(r.handled, 1);
     assert_true(r.parked[0].sent == 1 && r.parked[0].whole && r.parked[0].gone == 0);
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -44,17 +44,17 @@ static void end_with_nothing_left(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/stream/0"));
-    client_until(&r, &c, "\r\n\r\n");
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/stream/0"));
+    peer_until(&r, &c, "\r\n\r\n");
     http_rig_stream_end(&r, 0);
-    client_until_eof(&r, &c);
+    peer_until_eof(&r, &c);
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_true(r.parked[0].whole);
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -64,7 +64,7 @@ static void back_pressure(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char event[1001];
     size_t taken = 0, refusals = 0;
     memset(event, 'e', sizeof event);
@@ -73,10 +73,10 @@ static void back_pressure(void **state)
     http_rig_init(&r);
     r.config.write_buffer_bytes = 50000;
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/stream/0"));
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/stream/0"));
     RIG_UNTIL(&r, r.parked[0].taken == 1);
-    client_until(&r, &c, "\r\n\r\n");
+    peer_until(&r, &c, "\r\n\r\n");
     size_t head = c.len;
     struct http_exchange *x = r.parked[0].x;
     while (refusals < 20) {
@@ -93,15 +93,15 @@ static void back_pressure(void **state)
         for (int turn = 0; turn < 5; turn++)
             http_rig_turn(&r);
         assert_true(r.parked[0].room == told || http_stream_waiting(x) <= 25000);
-        RIG_UNTIL(&r, client_poll(&c) && r.parked[0].room == told + 1);
+        RIG_UNTIL(&r, peer_poll(&c) && r.parked[0].room == told + 1);
         assert_true(http_stream_waiting(x) <= 25000);
     }
     http_rig_stream_end(&r, 0);
-    client_until_eof(&r, &c);
+    peer_until_eof(&r, &c);
     assert_int_equal(c.len - head, taken);
     for (size_t i = 0; i < taken; i += 1000)
         assert_memory_equal(c.data + head + i, event, 1000);
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -110,23 +110,23 @@ static void one_large_event(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char *event = malloc(300000);
     assert_non_null(event);
     memset(event, 'L', 300000);
     http_rig_init(&r);
     r.config.write_buffer_bytes = 1000;
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/stream/0"));
-    client_until(&r, &c, "\r\n\r\n");
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/stream/0"));
+    peer_until(&r, &c, "\r\n\r\n");
     size_t head = c.len;
     struct http_exchange *x = r.parked[0].x;
     assert_true(http_stream_write(x, span_of(event, 300000)));
     assert_false(http_stream_write(x, SPAN_LITERAL("x")));
-    RIG_UNTIL(&r, client_poll(&c) && c.len == head + 300000);
+    RIG_UNTIL(&r, peer_poll(&c) && c.len == head + 300000);
     RIG_UNTIL(&r, r.parked[0].room == 1);
-    client_close(&c);
+    peer_close(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1);
     free(event);
     http_rig_done(&r);
@@ -138,16 +138,16 @@ static void room_for_what_was_refused(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     char *event = malloc(100000);
     assert_non_null(event);
     memset(event, 'L', 100000);
     http_rig_init(&r);
     r.config.write_buffer_bytes = 100000;
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/stream/0"));
-    client_until(&r, &c, "\r\n\r\n");
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/stream/0"));
+    peer_until(&r, &c, "\r\n\r\n");
     struct http_exchange *x = r.parked[0].x;
     for (int still = 0; still < 20;) { /* until the kernel takes no more */
         assert_true(http_stream_write(x, span_of(event, 1000)));
@@ -160,30 +160,30 @@ static void room_for_what_was_refused(void **state)
     for (int turn = 0; turn < 20; turn++)
         http_rig_turn(&r);
     assert_int_equal(r.parked[0].room, told);
-    RIG_UNTIL(&r, client_poll(&c) && r.parked[0].room == told + 1);
+    RIG_UNTIL(&r, peer_poll(&c) && r.parked[0].room == told + 1);
     assert_true(http_stream_write(x, span_of(event, 100000)));
-    client_close(&c);
+    peer_close(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1);
     free(event);
     http_rig_done(&r);
 }
 
-static void client_leaves(void **state)
+static void peer_leaves(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     http_rig_init(&r);
     r.park_answers_when_gone = false;
     http_rig_start(&r);
     for (size_t i = 0; i < 2; i++) {
-        client_open(&r, &c);
-        client_send(&r, &c, i == 0 ? GET("/stream/0") : GET("/stream/1"));
-        client_until(&r, &c, "\r\n\r\n");
+        peer_open(&r, &c);
+        peer_send(&r, &c, i == 0 ? GET("/stream/0") : GET("/stream/1"));
+        peer_until(&r, &c, "\r\n\r\n");
         if (i == 0)
-            client_close(&c);
+            peer_close(&c);
         else
-            client_reset(&c);
+            peer_reset(&c);
         RIG_UNTIL(&r, r.parked[i].gone == 1);
         assert_false(http_stream_write(r.parked[i].x, SPAN_LITERAL(EVENT)));
         assert_int_equal(http_stream_waiting(r.parked[i].x), 0);
@@ -199,18 +199,18 @@ static void half_closed(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/stream/0"));
-    client_until(&r, &c, "\r\n\r\n");
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/stream/0"));
+    peer_until(&r, &c, "\r\n\r\n");
     shutdown(c.fd, SHUT_WR);
-    client_until(&r, &c, "\r\n\r\n:\n\n");
+    peer_until(&r, &c, "\r\n\r\n:\n\n");
     assert_true(http_stream_write(r.parked[0].x, SPAN_LITERAL(EVENT)));
-    client_until(&r, &c, EVENT);
+    peer_until(&r, &c, EVENT);
     assert_int_equal(r.parked[0].gone, 0);
-    client_close(&c);
+    peer_close(&c);
     assert_true(http_stream_write(r.parked[0].x, SPAN_LITERAL(EVENT)));
     RIG_UNTIL(&r, r.parked[0].gone == 1);
     http_rig_done(&r);
@@ -221,11 +221,11 @@ static void followers(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, GET("/park/0") GET("/park/1") GET("/park/2") GET("/now"));
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/park/0") GET("/park/1") GET("/park/2") GET("/now"));
     RIG_UNTIL(&r, r.handled == 4);
     http_rig_answer(&r, 2, "answered already");
     r.parked[1].stream = true;
@@ -233,14 +233,14 @@ static void followers(void **state)
     assert_true(http_stream_write(r.parked[1].x, SPAN_LITERAL(EVENT)));
     RIG_UNTIL(&r, r.parked[2].sent == 1);
     assert_false(r.parked[2].whole);
-    client_poll(&c);
+    peer_poll(&c);
     assert_int_equal(c.len, 0);
     http_rig_answer(&r, 0, "first");
-    assert_int_equal(client_answer(&r, &c, NULL, 0), 200);
-    client_until(&r, &c, EVENT);
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
+    peer_until(&r, &c, EVENT);
     http_rig_stream_end(&r, 1);
-    client_until_eof(&r, &c);
-    client_close(&c);
+    peer_until_eof(&r, &c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
@@ -248,16 +248,16 @@ static void head_of_a_stream(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct client c;
+    struct peer c;
     http_rig_init(&r);
     http_rig_start(&r);
-    client_open(&r, &c);
-    client_send(&r, &c, "HEAD /stream/0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    client_until_eof(&r, &c);
+    peer_open(&r, &c);
+    peer_send(&r, &c, "HEAD /stream/0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    peer_until_eof(&r, &c);
     assert_non_null(strstr(c.data, "text/event-stream"));
     assert_string_equal(strstr(c.data, "\r\n\r\n"), "\r\n\r\n");
     RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[0].sent == 1);
-    client_close(&c);
+    peer_close(&c);
     http_rig_done(&r);
 }
 
