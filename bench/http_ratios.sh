@@ -129,7 +129,7 @@ median() { sort -n "$work/$1" | awk '{ v[NR] = $1 } END { print (v[int((NR + 1) 
 row() {
   local name=$1 figure=$2
   shift 2
-  printf '%-34s %12.0f' "$name" "$figure"
+  printf '%-38s %10.0f' "$name" "$figure"
   while [ $# -gt 0 ]; do
     awk -v a="$figure" -v b="$1" -v l="$2" 'BEGIN { printf "   %.2f of %s", a / b, l }'
     shift 2
