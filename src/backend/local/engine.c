@@ -85,6 +85,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
     e->queue_next = 1;
     e->bulk_next = 1;
     e->ring = mem_array(e->config.finished_ring, sizeof(*e->ring));
+    e->event_mask = e->config.event_ring - 1;
     e->events = mem_array(e->config.event_ring, sizeof(*e->events));
     if (!e->ring || !e->events) {
         engine_free(e);
@@ -182,8 +183,11 @@ struct engine_reply *reply_new(struct engine *e, const struct op *op)
 {
     CHECK(e->out->reply_count < e->out->reply_room);
     struct engine_reply *r = &e->out->replies[e->out->reply_count++];
-    *r = (struct engine_reply){
-        .reply = {.kind = op->kind, .tag = op->tag}, .after = e->position, .op = op};
+    memset(r, 0, sizeof(*r));
+    r->reply.kind = op->kind;
+    r->reply.tag = op->tag;
+    r->after = e->position;
+    r->op = op;
     return r;
 }
 

@@ -13,7 +13,7 @@
 
 static struct event *slot(const struct engine *e, uint64_t number)
 {
-    return &e->events[number & (e->config.event_ring - 1)];
+    return &e->events[number & e->event_mask];
 }
 
 static uint64_t oldest(const struct engine *e)
@@ -32,20 +32,23 @@ static struct event *push(struct engine *e)
     return slot(e, ++e->event_last);
 }
 
+/* Field by field into the ring: every record of every job comes this way, and a literal would be
+ * built elsewhere first. */
 static void push_job(struct engine *e, enum event_kind kind, const struct job *j)
 {
-    *push(e) = (struct event){
-        .position = e->position,
-        .at_ms = e->now.wall.ms,
-        .subject = j->seq,
-        .id_hi = j->id_hi,
-        .queue = j->queue,
-        .attempts = job_attempts(j),
-        .kind = (uint8_t)kind,
-        .state = j->state,
-        .reason = j->reason,
-        .has_extra = (j->flags & JOB_HAS_EXTRA) != 0,
-    };
+    struct event *v = push(e);
+    v->position = e->position;
+    v->at_ms = e->now.wall.ms;
+    v->subject = j->seq;
+    v->id_hi = j->id_hi;
+    v->queue = j->queue;
+    v->failures = j->failures;
+    v->crashes = j->crashes;
+    v->state = j->state;
+    v->reason = j->reason;
+    v->payload_kind = j->payload_kind;
+    v->flags = j->flags;
+    v->kind = (uint8_t)kind;
 }
 
 void events_queue(struct engine *e, enum event_kind kind, const struct queue *q, uint64_t count)
@@ -81,7 +84,7 @@ static enum event_kind back_kind(uint8_t reason)
 }
 
 /* By kind of record, one up; 0 = none. Those about queues come from where they are made. */
-static const uint8_t kinds[] = {
+static const uint8_t kinds[UINT8_MAX + 1] = {
     [REC_JOB_NEW] = 1 + EVENT_ENQUEUED,        [REC_JOB_READY] = 1 + EVENT_READY,
     [REC_JOB_CLAIMED] = 1 + EVENT_CLAIMED,     [REC_JOB_BACK] = 1 + EVENT_RELEASED,
     [REC_JOB_DONE] = 1 + EVENT_DONE,           [REC_JOB_DEAD] = 1 + EVENT_DEAD,
@@ -91,15 +94,18 @@ static const uint8_t kinds[] = {
 
 void events_record(struct engine *e, const struct record *r)
 {
-    if ((size_t)r->kind >= sizeof(kinds) || !kinds[r->kind])
+    unsigned found = kinds[(uint8_t)r->kind]; /* a kind is one byte on disk */
+    if (!found)
         return;
-    enum event_kind kind = kinds[r->kind] - 1u;
+    enum event_kind kind = found - 1;
     if (r->kind == REC_JOB_BACK)
         kind = back_kind(r->job_back.reason);
     const struct job *j = &r->job_new.job;
     if (r->kind != REC_JOB_NEW) {
-        /* The sequence is the first member of each of these. */
-        const struct live *l = jobs_by_seq(e, r->job_ready.seq, NULL);
+        /* The sequence is the first member of each of these; applying it has just found the job. */
+        uint64_t seq = r->job_ready.seq;
+        const struct live *l =
+            e->memo_seq == seq ? live_at(e, e->memo_handle) : jobs_by_seq(e, seq, NULL);
         if (!l)
             return;
         j = &l->job;
@@ -169,6 +175,7 @@ uint64_t engine_events_last(const struct engine *e)
 static void tell(const struct engine *e, uint64_t number, struct backend_event *ret)
 {
     const struct event *v = slot(e, number);
+    struct job counts = {.failures = v->failures, .crashes = v->crashes, .state = v->state};
     *ret = (struct backend_event){
         .id = id_of(e, number),
         .kind = v->kind,
@@ -178,8 +185,8 @@ static void tell(const struct engine *e, uint64_t number, struct backend_event *
         .queue = name_of(e, v->queue),
         .state = v->state,
         .reason = v->reason,
-        .attempts = v->attempts,
-        .has_extra = v->has_extra,
+        .attempts = job_attempts(&counts),
+        .has_extra = (v->flags & JOB_HAS_EXTRA) != 0,
         .count = v->id_hi ? 0 : v->subject,
     };
 }

@@ -108,9 +108,10 @@ struct event {
     uint64_t subject; /* the job's sequence; without a job: how many */
     uint64_t id_hi;   /* 0 = about no job */
     uint32_t queue;   /* number; 0 = none */
-    uint32_t attempts;
-    uint8_t kind, state, reason;
-    bool has_extra;
+    /* The job's, in the order of struct job, so that they are copied together. */
+    uint16_t failures, crashes;
+    uint8_t state, reason, payload_kind, flags;
+    uint8_t kind;
 };
 _Static_assert(sizeof(struct event) <= 64, "16,384 of them stay resident");
 
@@ -203,6 +204,7 @@ struct engine {
     struct ended *ring; /* by token counter */
 
     struct event *events;               /* ring, by number */
+    uint64_t event_mask;                /* its size less one */
     uint64_t event_last, event_durable; /* numbers in this boot; 0 = none yet */
     struct ghost ghosts[GHOSTS];
     size_t ghost_next;

@@ -186,6 +186,23 @@ static void arm_expiry(struct engine *e, const struct live *l)
     }
 }
 
+static void extra_entered(struct engine *e, uint32_t handle)
+{
+    const struct live *l = live_at(e, handle);
+    uint32_t group = extra_at(e, l->extra)->group;
+    if (group)
+        group_count(e, group, l->job.state, 1);
+    unique_state_entered(e, handle);
+}
+
+static void extra_left(struct engine *e, uint32_t handle, uint8_t state)
+{
+    uint32_t group = extra_at(e, live_at(e, handle)->extra)->group;
+    if (group)
+        group_count(e, group, state, -1);
+    unique_state_left(e, handle, state);
+}
+
 /* What a job in its present state adds to: list, counters, keys, heaps. */
 static void enter_state(struct engine *e, uint32_t handle)
 {
@@ -195,12 +212,8 @@ static void enter_state(struct engine *e, uint32_t handle)
     joblist_append(e, &q->lists[state], handle);
     if (state_lives(state))
         e->live++;
-    if (l->extra) {
-        uint32_t group = extra_at(e, l->extra)->group;
-        if (group)
-            group_count(e, group, state, 1);
-    }
-    unique_state_entered(e, handle);
+    if (l->extra)
+        extra_entered(e, handle);
     if (state_waits(state)) {
         jobs_order(e, handle);
         arm_expiry(e, l);
@@ -213,15 +226,11 @@ static void leave_state(struct engine *e, uint32_t handle, uint8_t state)
 {
     struct live *l = live_at(e, handle);
     struct queue *q = queue_of(e, l);
-    unique_state_left(e, handle, state);
     joblist_remove(e, &q->lists[state], handle, state);
     if (state_lives(state))
         e->live--;
-    if (l->extra) {
-        uint32_t group = extra_at(e, l->extra)->group;
-        if (group)
-            group_count(e, group, state, -1);
-    }
+    if (l->extra)
+        extra_left(e, handle, state);
 }
 
 void jobs_moved(struct engine *e, uint32_t handle, uint8_t old_state)
