@@ -85,6 +85,7 @@ static void sent_cb(void *ctx, bool whole)
     struct http_rig_parked *p = ctx;
     p->sent++;
     p->whole = whole;
+    p->rig->sent_ns = clock_ns();
     p->rig->order[p->rig->sent_count++ % COUNT_OF(p->rig->order)] = p->index;
 }
 

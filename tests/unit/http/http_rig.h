@@ -34,6 +34,7 @@ struct http_rig {
     struct http_rig_parked parked[RIG_PARKED];
     size_t order[1024]; /* indexes as their `sent` came */
     size_t sent_count;
+    uint64_t sent_ns; /* when the last came */
     unsigned handled;
     unsigned drained, closed;
     bool park_answers_when_gone; /* the usual door; otherwise the test does it */

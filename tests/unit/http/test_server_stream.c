@@ -269,7 +269,7 @@ int main(void)
         cmocka_unit_test(back_pressure),
         cmocka_unit_test(one_large_event),
         cmocka_unit_test(room_for_what_was_refused),
-        cmocka_unit_test(client_leaves),
+        cmocka_unit_test(peer_leaves),
         cmocka_unit_test(half_closed),
         cmocka_unit_test(followers),
         cmocka_unit_test(head_of_a_stream),
