@@ -25,9 +25,11 @@ build: ## build/holdfast, optimised and hardened
 	@ln -sfn release/holdfast build/holdfast
 
 bench: ## run the benchmarks
-	@scripts/setup build
+	@scripts/setup bench
 	@scripts/build release
 	@for b in build/release/bench/bench_*; do [ ! -x "$$b" ] || { echo "== $$b"; "$$b" || exit; }; done
+	@echo "== bench/http_ratios.sh"
+	@bench/http_ratios.sh
 
 fuzz: ## fuzz each target for FUZZ_SECONDS (60) with libFuzzer
 	@scripts/setup test

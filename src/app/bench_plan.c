@@ -198,7 +198,7 @@ static int server_find(const struct client *client, struct arena *arena, struct 
 int bench_plan_make(const struct arguments *args, const struct client *client, struct arena *arena,
                     struct bench_plan *ret, struct err_note *note)
 {
-    int64_t n[NUMBERS];
+    int64_t n[NUMBERS] = {0};
     struct bench_plan p = {.mode = mode_of(args)};
     err_note_set(note, 0, "out of memory");
     int rc = numbers_read(args, n, note);

@@ -160,8 +160,8 @@ static const struct option bench_options[] = {
 };
 
 const struct command client_commands[] = {
-    {"queues", "[[ACTION] QUEUE]", "show or change queues",
-     "Without words, lists every queue; with QUEUE alone, shows that one. ACTION is one of\n"
+    {"queues", "[[create|set|delete|pause|resume|purge] QUEUE]", "show or change queues",
+     "Without words, lists every queue; with QUEUE alone, shows that one. What can be done:\n"
      "  create   make the queue; refused when it exists\n"
      "  set      change what the options name and leave the rest\n"
      "  delete   remove the queue with its jobs\n"

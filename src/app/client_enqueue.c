@@ -9,6 +9,7 @@
 #include "app/client_input.h"
 #include "app/client_session.h"
 #include "app/client_text.h"
+#include "base/mem.h"
 
 #define BATCH_JOBS 1000               /* what the server takes at once */
 #define BATCH_BYTES ((size_t)1 << 20) /* one job alone may be longer */
@@ -273,8 +274,10 @@ static int many(struct client_session *s)
                                "{\"payload\":…,\"%s\":…}",
                                option_name(&(struct option){.name = option}, name), option);
     struct many m = {.s = s, .progress = isatty(STDERR_FILENO)};
-    m.numbers = arena_array(&s->arena, BATCH_JOBS, sizeof *m.numbers);
-    return m.numbers ? many_run(&m) : client_no_memory();
+    m.numbers = mem_array(BATCH_JOBS, sizeof *m.numbers);
+    int status = m.numbers ? many_run(&m) : client_no_memory();
+    mem_free(m.numbers);
+    return status;
 }
 
 static int enqueue(struct client_session *s)

@@ -66,6 +66,7 @@ static void given_away(struct client_lines *l)
 {
     if (l->at == 0)
         return;
+    CHECK(l->read.data);
     memmove(l->read.data, l->read.data + l->at, l->read.len - l->at);
     l->read.len -= l->at;
     l->at = 0;
@@ -73,6 +74,7 @@ static void given_away(struct client_lines *l)
 
 static void line_take(struct client_lines *l, size_t len, size_t ending, struct span *ret)
 {
+    CHECK(l->read.data);
     const char *at = l->read.data + l->at;
     l->at += len + ending;
     l->number++;
@@ -99,7 +101,7 @@ int client_lines_next(struct client_lines *l, struct span *ret, struct err_note 
         }
         searched = have;
         given_away(l);
-        size_t got;
+        size_t got = 0;
         int rc = piece_read(l->from, &l->read, &got, note);
         if (rc < 0)
             return rc;

@@ -151,8 +151,9 @@ static void line_out(struct buf *line, FILE *out)
 
 int client_table_print(const struct client_table *t, FILE *out, const struct client_screen *screen)
 {
-    size_t widths[COLUMNS_MOST];
+    size_t widths[COLUMNS_MOST] = {0};
     struct buf line;
+    CHECK(t->count > 0);
     if (t->error < 0)
         return t->error;
     widths_find(t, widths);

@@ -23,12 +23,12 @@
 
 #define CONFIG_FILE_BYTES_MAX ((size_t)1 << 20)
 
-#define CONFIG_COUNT(...) +1
+#define CONFIG_BYTE(...) 0,
 enum {
-    CONFIG_KEYS = 0 CONFIG_TABLE(CONFIG_COUNT),
+    CONFIG_KEYS = sizeof((char[]){CONFIG_TABLE(CONFIG_BYTE)}),
     CONFIG_FLAGS = CONFIG_KEYS + 2, /* --config and --print-config */
 };
-#undef CONFIG_COUNT
+#undef CONFIG_BYTE
 
 struct config_list {
     const char **items; /* NULL-terminated, never NULL itself */

@@ -35,8 +35,12 @@ void help_list(FILE *out)
         fprintf(out, "\n%s:\n", g->title);
         for (size_t i = 0; i < *g->count; i++) {
             char left[64];
-            snprintf(left, sizeof(left), "%s %s", g->rows[i].name, g->rows[i].args);
-            fprintf(out, "  %-28s %s\n", left, g->rows[i].summary);
+            int width = snprintf(left, sizeof(left), "%s %s", g->rows[i].name, g->rows[i].args);
+            /* What does not fit its column has the next line for its text. */
+            if (width > 28)
+                fprintf(out, "  %s\n  %28s %s\n", left, "", g->rows[i].summary);
+            else
+                fprintf(out, "  %-28s %s\n", left, g->rows[i].summary);
         }
     }
     fputs("\n`holdfast help COMMAND` says more about one of them.\n", out);

@@ -71,31 +71,29 @@ void notifier_close(struct notifier *n)
 }
 
 /* Another line in a status would be another message to the manager. */
-static size_t status_put(char *out, const char *status)
+static void one_line(char *status)
 {
-    size_t len = 0;
-    for (; *status && len < STATUS_BYTES; status++)
-        out[len++] = (unsigned char)*status < 0x20 ? ' ' : *status;
-    return len;
+    for (; *status; status++) {
+        if ((unsigned char)*status < 0x20)
+            *status = ' ';
+    }
 }
 
 int notifier_send(const struct notifier *n, enum notify_event event, const char *status)
 {
+    char line[STATUS_BYTES + 1] = "";
     char message[STATUS_BYTES + 64];
-    size_t len = strlen(events[event].line);
     ssize_t sent;
     if (n->fd < 0)
         return 0;
-    memcpy(message, events[event].line, len);
-    if (status) {
-        memcpy(message + len, "STATUS=", 7);
-        len += 7;
-        len += status_put(message + len, status);
-        message[len++] = '\n';
-    }
-    CHECK(len > 0 && len <= sizeof message);
+    if (status)
+        snprintf(line, sizeof line, "%s", status);
+    one_line(line);
+    int len = snprintf(message, sizeof message, "%s%s%s%s", events[event].line,
+                       status ? "STATUS=" : "", line, status ? "\n" : "");
+    CHECK(len > 0 && (size_t)len < sizeof message);
     do {
-        sent = sendto(n->fd, message, len, MSG_NOSIGNAL | events[event].flags,
+        sent = sendto(n->fd, message, (size_t)len, MSG_NOSIGNAL | events[event].flags,
                       (const struct sockaddr *)&n->to, n->to_len);
     } while (sent < 0 && errno == EINTR);
     return sent < 0 ? -ERR_IO : 0;

@@ -56,14 +56,10 @@ static bool choice_has(const char *choices, const char *value)
     return false;
 }
 
-static const enum unit_kind unit_of[] = {
-    [OPTION_NUMBER] = UNIT_NONE,
-    [OPTION_SIZE] = UNIT_BYTES,
-    [OPTION_DURATION] = UNIT_MS,
-};
-
-static bool is_number(enum option_kind kind)
+/* False: the kind is no number. */
+static bool unit_of(enum option_kind kind, enum unit_kind *ret)
 {
+    *ret = kind == OPTION_SIZE ? UNIT_BYTES : kind == OPTION_DURATION ? UNIT_MS : UNIT_NONE;
     return kind == OPTION_NUMBER || kind == OPTION_SIZE || kind == OPTION_DURATION;
 }
 
@@ -72,12 +68,13 @@ static int value_check(const struct option *o, const char *value, struct err_not
     char name[OPTION_NAME_MAX];
     char shown[QUOTED_MAX];
     int64_t number;
+    enum unit_kind unit;
     if ((o->kind == OPTION_CHOICE || o->kind == OPTION_SWITCH) && !choice_has(o->argument, value))
         return err_note_set(note, -ERR_INVALID, "--%s is %s; it must be one of %s",
                             option_name(o, name), quoted(span_text(value), shown), o->argument);
-    if (is_number(o->kind) && units_parse(span_text(value), unit_of[o->kind], &number) < 0)
+    if (unit_of(o->kind, &unit) && units_parse(span_text(value), unit, &number) < 0)
         return err_note_set(note, -ERR_INVALID, "--%s is %s; it must be %s", option_name(o, name),
-                            quoted(span_text(value), shown), units_expected(unit_of[o->kind]));
+                            quoted(span_text(value), shown), units_expected(unit));
     return 0;
 }
 
@@ -277,9 +274,10 @@ int64_t arguments_number(const struct arguments *a, const char *name, int64_t fa
     const struct option_given *given = last_given(a, name);
     if (!given)
         return fallback;
-    CHECK(is_number(given->option->kind));
     int64_t number = 0;
-    CHECK(units_parse(span_text(given->value), unit_of[given->option->kind], &number) == 0);
+    enum unit_kind unit;
+    CHECK(unit_of(given->option->kind, &unit));
+    CHECK(units_parse(span_text(given->value), unit, &number) == 0);
     return number;
 }
 

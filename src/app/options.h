@@ -27,6 +27,7 @@ enum option_kind {
     OPTION_DIR,      /* text; completed as the name of a directory */
 };
 
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): rows read in this order */
 struct option {
     const char *name;     /* without dashes; '_' and '.' are shown as '-' */
     char letter;          /* for `-n`; 0 = none */

@@ -179,6 +179,6 @@ const char *quoted(struct span text, char out[QUOTED_MAX])
         len += n;
         at += n;
     }
-    len += (size_t)snprintf(out + len, QUOTED_MAX - len, "'%s", at < text.len ? "…" : "");
+    snprintf(out + len, QUOTED_MAX - len, "'%s", at < text.len ? "…" : "");
     return out;
 }

@@ -105,7 +105,7 @@ static int open_faulty(const char *url, const struct backend_config *config, str
         .meddling = MEDDLE_HARMLESS,
         .spurious_percent = 5,
     };
-    struct backend *inner;
+    struct backend *inner = NULL;
     int err = fault_seed(&faults.seed, note);
     if (!err)
         err = backend_open(url, config, &inner, note);

@@ -194,7 +194,9 @@ struct op {
 enum outcome {
     OUT_OK,
     /* refusals: nothing changed */
-    OUT_DUPLICATE,   /* unique key taken; reply.job names the holder */
+    /* unique key taken; reply.seq names the holder. queue_put: jobs share a key that were to be
+     * unique among all kept ones; reply.seq names one of them (0 = none was at hand). */
+    OUT_DUPLICATE,
     OUT_NOT_FOUND,   /* no such job */
     OUT_NO_QUEUE,    /* no such queue */
     OUT_LEASE_LOST,  /* older token, or a claim that a crash forgot */
@@ -250,8 +252,8 @@ struct job_view {
     struct span worker;     /* running */
     int64_t waited_ms;      /* claim: how long it had been ready */
     struct wall_time expires_at;
-    /* Of the newest attempt; 0 = never claimed, or not known: it is known while running, from lists
-     * and with want_body or want_attempts. */
+    /* Of the newest attempt; 0 = never claimed, or not known. Known of running jobs; of done ones
+     * from lists; of all with want_body or want_attempts. */
     struct wall_time started_at;
     const struct attempt_view *attempts; /* get with want_attempts: oldest first */
     uint32_t attempt_count;

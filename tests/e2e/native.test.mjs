@@ -106,6 +106,16 @@ onStores('native API', stores, {}, (use) => {
     assert.equal((await claimOne(api, q)).payload_text, 'plain text');
   });
 
+  test('what curl -d sends without a type is JSON', async () => {
+    const { api } = use;
+    const q = freshQueue();
+    const headers = { 'content-type': 'application/x-www-form-urlencoded', 'idempotency-key': q };
+    const made = await api.request('POST', `/v1/queues/${q}/jobs`, { body: '{"payload":{"to":"ann"}}', headers });
+    assert.ok([200, 201].includes(made.status), made.text);
+    assert.deepEqual((await claimOne(api, q)).payload, { to: 'ann' });
+    problem(await api.request('POST', `/v1/queues/${q}/jobs`, { body: 'to=ann', headers: { 'content-type': 'application/x-www-form-urlencoded' } }), 400, 'malformed_json');
+  });
+
   test('many at once: an array and NDJSON, one outcome each', async () => {
     const { api } = use;
     const q = freshQueue();

@@ -88,21 +88,21 @@ static void wake_cb(void *ctx, uint32_t queue)
     client_wake(ctx);
 }
 
-static void read_cb(void *ctx, void *request, const uint64_t *seqs, size_t count,
-                    const struct op_list *list)
+static void read_cb(void *ctx, void *request, const struct store_query *query)
 {
     struct world *w = ctx;
     struct server *s = &w->server;
     s->reads = vec_room(s->reads, &s->read_room, s->read_count + 1, sizeof(*s->reads));
-    s->reads[s->read_count++] = (struct server_read){
-        request, pool_copy(&w->pool, seqs, count * sizeof(*seqs)), count, list};
+    struct server_read *read = &s->reads[s->read_count++];
+    *read = (struct server_read){request, *query};
+    read->query.seqs = pool_copy(&w->pool, query->seqs, query->count * sizeof(*query->seqs));
     if (chance(w, 30))
         server_read(w, s->read_count - 1);
     else
         schedule(w, between(w, 0, w->draining ? 1 : 20), SIM_READ, s->boot, s->read_count - 1);
 }
 
-static int read_store(struct world *w, const struct server_read *read, struct arena *arena,
+static int read_store(struct world *w, const struct store_query *query, struct arena *arena,
                       struct stored_body **ret_bodies, struct heart_page *page)
 {
     struct store_reader *reader;
@@ -110,16 +110,23 @@ static int read_store(struct world *w, const struct server_read *read, struct ar
     int rc = disk_reader(&w->server.disk, &reader, &note);
     if (rc < 0)
         return rc;
-    if (read->list) {
+    if (query->list) {
         struct job_view *jobs = NULL;
-        rc = reader->ops->list(reader, read->list, arena, &jobs, &page->count, &page->cursor,
+        rc = reader->ops->list(reader, query->list, arena, &jobs, &page->count, &page->cursor,
                                &page->as_of);
         page->jobs = jobs;
         return rc;
     }
-    *ret_bodies = arena_array(arena, read->count, sizeof(**ret_bodies));
+    if (query->exceptions) {
+        struct attempt_view *attempts = NULL;
+        rc = reader->ops->exceptions(reader, query->exceptions, arena, &attempts,
+                                     &page->attempt_count);
+        page->attempts = attempts;
+        return rc;
+    }
+    *ret_bodies = arena_array(arena, query->count, sizeof(**ret_bodies));
     CHECK(*ret_bodies != NULL);
-    return reader->ops->read(reader, read->seqs, read->count, arena, *ret_bodies);
+    return reader->ops->read(reader, query, arena, *ret_bodies);
 }
 
 void server_read(struct world *w, size_t number)
@@ -136,12 +143,11 @@ void server_read(struct world *w, size_t number)
     if (has(&w->plan, FEATURE_READ_ERRORS) && !w->draining && chance(w, 5)) {
         w->coverage->faults[FAULT_READ_ERROR]++;
     } else {
-        rc = read_store(w, &read, &arena, &bodies, &page);
+        rc = read_store(w, &read.query, &arena, &bodies, &page);
         if (rc < 0)
             world_blame(w, CHECK_DRIVER, "reading the store: %s", err_text(rc));
     }
-    heart_bodies(w->server.heart, read.request, bodies, read.list ? &page : NULL, rc,
-                 server_now(w));
+    heart_bodies(w->server.heart, read.request, bodies, bodies ? NULL : &page, rc, server_now(w));
     arena_done(&arena);
 }
 

@@ -71,9 +71,7 @@ enum server_state { SERVER_DOWN, SERVER_BOOTING, SERVER_UP };
 
 struct server_read {
     void *request; /* NULL = answered */
-    uint64_t *seqs;
-    size_t count;
-    const struct op_list *list;
+    struct store_query query;
 };
 
 struct server {

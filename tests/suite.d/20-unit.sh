@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Every tests/unit/**/test_*.c under the address and undefined-behaviour sanitizers; what has
-# threads (tests/unit/backend) under the thread sanitizer too.
+# threads (tests/unit/backend, the load generator) under the thread sanitizer too.
 source "$(dirname "$0")/tap.bash"
 
-# unit PRESET FOLDER PREFIX…: the list comes from the sources, so a program that was not built fails.
+# unit PRESET FOLDER|FILE PREFIX…: the list comes from the sources, so a program that was not built fails.
 unit() {
   local preset=$1 folder=$2 source name
   shift 2
-  [ -d "$folder" ] || return 0
+  [ -e "$folder" ] || return 0
   while IFS= read -r source; do
     name=${source#tests/}
     name=${name%.c}
@@ -23,4 +23,5 @@ unit() {
 
 unit debug tests/unit
 unit tsan tests/unit/backend "${tap_fixed_layout[@]}"
+unit tsan tests/unit/app/test_bench_run.c "${tap_fixed_layout[@]}"
 tap_done

@@ -96,8 +96,7 @@ static enum check_result not_done(struct check *c, const char *why)
 
 /* ---- statements ---- */
 
-/* A statement that cannot run is a finding: the schema is not what the format says. */
-static sqlite3_stmt *prepare(struct check *c, const char *sql)
+sqlite3_stmt *check_prepare(struct check *c, const char *sql)
 {
     struct err_note note;
     sqlite3_stmt *st = NULL;
@@ -106,7 +105,7 @@ static sqlite3_stmt *prepare(struct check *c, const char *sql)
     return st;
 }
 
-static bool step(struct check *c, sqlite3_stmt *st)
+bool check_step(struct check *c, sqlite3_stmt *st)
 {
     struct err_note note;
     int rc = st ? sqlite3_step(st) : SQLITE_DONE;
@@ -123,8 +122,8 @@ static bool step(struct check *c, sqlite3_stmt *st)
 
 static void check_file(struct check *c)
 {
-    sqlite3_stmt *st = prepare(c, "PRAGMA integrity_check(100)");
-    while (step(c, st)) {
+    sqlite3_stmt *st = check_prepare(c, "PRAGMA integrity_check(100)");
+    while (check_step(c, st)) {
         const char *line = (const char *)sqlite3_column_text(st, 0);
         if (line && strcmp(line, "ok") != 0)
             check_problem(c, ADVICE_FILE, "SQLite says: %s", line);
@@ -232,9 +231,9 @@ static int check_queues(struct check *c)
 {
     int rc = 0;
     sqlite3_stmt *st =
-        prepare(c, "SELECT number, name, generation, gone, policy, created_at, updated_at, "
-                   "paused_until, owner, note, attributes FROM queues ORDER BY number");
-    while (rc == 0 && step(c, st))
+        check_prepare(c, "SELECT number, name, generation, gone, policy, created_at, updated_at, "
+                         "paused_until, owner, note, attributes FROM queues ORDER BY number");
+    while (rc == 0 && check_step(c, st))
         rc = check_queue_row(c, st);
     sqlite3_finalize(st);
     return rc;
@@ -244,9 +243,9 @@ static int check_queues(struct check *c)
 static void check_names(struct check *c)
 {
     sqlite3_stmt *st =
-        prepare(c, "SELECT min(number), max(number) FROM queues NOT INDEXED WHERE gone = 0 "
-                   "GROUP BY CAST(name AS BLOB) HAVING count(*) > 1");
-    while (step(c, st))
+        check_prepare(c, "SELECT min(number), max(number) FROM queues NOT INDEXED WHERE gone = 0 "
+                         "GROUP BY CAST(name AS BLOB) HAVING count(*) > 1");
+    while (check_step(c, st))
         check_problem(c, ADVICE_ROWS, "queue %lld and queue %lld have the same name",
                       (long long)sqlite3_column_int64(st, 0),
                       (long long)sqlite3_column_int64(st, 1));
@@ -281,7 +280,7 @@ static const struct {
 
 static void side_next(struct check *c, struct check_side *s)
 {
-    s->seq = step(c, s->st) ? sqlite3_column_int64(s->st, 0) : INT64_MAX;
+    s->seq = check_step(c, s->st) ? sqlite3_column_int64(s->st, 0) : INT64_MAX;
 }
 
 /* Moves the scan up to the job; rows before it belong to no job. */
@@ -315,11 +314,12 @@ static int check_jobs(struct check *c)
 {
     int rc = 0;
     for (int i = 0; i < SIDE_COUNT; i++) {
-        c->sides[i].st = prepare(c, sides[i].sql);
+        c->sides[i].st = check_prepare(c, sides[i].sql);
         side_next(c, &c->sides[i]);
     }
-    sqlite3_stmt *st = prepare(c, "SELECT " JOB_COLUMNS " FROM jobs NOT INDEXED ORDER BY seq");
-    while (rc == 0 && step(c, st))
+    sqlite3_stmt *st =
+        check_prepare(c, "SELECT " JOB_COLUMNS " FROM jobs NOT INDEXED ORDER BY seq");
+    while (rc == 0 && check_step(c, st))
         rc = check_row(c, st);
     sqlite3_finalize(st);
     for (int i = 0; i < SIDE_COUNT; i++) {
@@ -334,9 +334,9 @@ static int check_jobs(struct check *c)
 
 static void check_bulks(struct check *c)
 {
-    sqlite3_stmt *st =
-        prepare(c, "SELECT bulk, action, queue, states, seq_max, cursor FROM bulks ORDER BY bulk");
-    while (step(c, st)) {
+    sqlite3_stmt *st = check_prepare(
+        c, "SELECT bulk, action, queue, states, seq_max, cursor FROM bulks ORDER BY bulk");
+    while (check_step(c, st)) {
         int64_t bulk = sqlite3_column_int64(st, 0), action = sqlite3_column_int64(st, 1);
         int64_t queue = sqlite3_column_int64(st, 2), states = sqlite3_column_int64(st, 3);
         if (bulk < 1 || action < BULK_REQUEUE || action > BULK_REMOVE ||
@@ -354,8 +354,8 @@ static void check_bulks(struct check *c)
 
 static void check_keys(struct check *c)
 {
-    sqlite3_stmt *st = prepare(c, "SELECT expires_at, seq, key_hi, key_lo FROM keys");
-    while (step(c, st)) {
+    sqlite3_stmt *st = check_prepare(c, "SELECT expires_at, seq, key_hi, key_lo FROM keys");
+    while (check_step(c, st)) {
         int64_t expires_at = sqlite3_column_int64(st, 0), seq = sqlite3_column_int64(st, 1);
         if (expires_at < 0 || expires_at > LIMIT_WALL_MS || seq < 1 || seq > (int64_t)LIMIT_SEQ ||
             (sqlite3_column_int64(st, 2) | sqlite3_column_int64(st, 3)) == 0)
@@ -371,9 +371,10 @@ static void check_keys(struct check *c)
 /* Rows are by expiry, so the same key could be there twice; the engine would not load it. */
 static void check_keys_twice(struct check *c)
 {
-    sqlite3_stmt *st = prepare(c, "SELECT min(seq), max(seq) FROM keys GROUP BY key_hi, key_lo "
-                                  "HAVING count(*) > 1");
-    while (step(c, st))
+    sqlite3_stmt *st =
+        check_prepare(c, "SELECT min(seq), max(seq) FROM keys GROUP BY key_hi, key_lo "
+                         "HAVING count(*) > 1");
+    while (check_step(c, st))
         check_problem(c, ADVICE_ROWS, "job %lld and job %lld have the same idempotency key",
                       (long long)sqlite3_column_int64(st, 0),
                       (long long)sqlite3_column_int64(st, 1));
@@ -390,6 +391,7 @@ static enum check_result check_rows(struct check *c)
         rc = check_jobs(c);
     if (rc != 0)
         return not_done(c, err_text(rc));
+    check_attempts(c);
     check_names(c);
     check_bulks(c);
     check_keys(c);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of check: check.c (the store as a whole) and check_job.c (one job). */
+/* The inside of check: check.c (the store as a whole), check_job.c (one job), check_attempts.c
+ * (history). */
 #pragma once
 
 #include <stdio.h>
@@ -62,6 +63,12 @@ struct check_row {
 
 void check_problem(struct check *c, enum check_advice advice, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* A statement that cannot run is a finding: the schema is not what the format says. NULL then. */
+sqlite3_stmt *check_prepare(struct check *c, const char *sql);
+/* Whether there is a row; a failure is a finding. */
+bool check_step(struct check *c, sqlite3_stmt *st);
 struct check_queue *check_queue_of(struct check *c, uint32_t number); /* NULL = none */
 /* Everything that can be wrong with one job whose row could be read. -ERR_NOMEM. */
 MUST_CHECK int check_job(struct check *c, struct check_row *row);
+/* Everything that can be wrong with the history of attempts, after the jobs. */
+void check_attempts(struct check *c);

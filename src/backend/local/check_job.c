@@ -26,7 +26,8 @@ static void check_lease(struct check *c, const struct check_row *row)
     bool running = s->job.state == STATE_RUNNING;
     if (running && (s->lease_ms < LIMIT_LEASE_MS_MIN || s->token.counter == 0))
         check_problem(c, ADVICE_ROWS, "job %" PRId64 " is running, but has no lease", row->seq);
-    if (!running && (s->lease_ms != 0 || s->worker.len != 0 || (s->job.flags & JOB_BOUND)))
+    bool named = s->worker.len != 0 && s->job.state != STATE_DONE; /* who did it stays */
+    if (!running && (s->lease_ms != 0 || named || (s->job.flags & JOB_BOUND)))
         check_problem(c, ADVICE_ROWS, "job %" PRId64 " is %s, but has a lease", row->seq,
                       state_name((enum job_state)s->job.state));
     if (validate_text("worker", s->worker, LIMIT_WORKER_BYTES, NULL) != 0)

@@ -266,6 +266,7 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
     if (!copy)
         return -ERR_NOMEM;
     ret->worker = span_of(copy, worker.len);
+    ret->started_at = l->job.since;
     ret->token = lease->token;
     ret->lease_ms = lease->lease_ms;
     ret->lease_left_ms =
@@ -301,6 +302,7 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_LIST] = op_list,
     [OP_WORKERS] = op_workers,
     [OP_ACCEPT_CLOCK] = op_accept_clock,
+    [OP_EXCEPTIONS] = op_exceptions,
     [OP_TICK] = op_tick,
 };
 

@@ -46,8 +46,9 @@ struct live {
 struct extra {
     struct hash128 unique; /* none = no key */
     struct wall_time expires_at;
-    uint32_t group;   /* handle */
-    uint32_t options; /* handle */
+    uint32_t group;                /* handle */
+    uint32_t options;              /* handle */
+    uint32_t twin_prev, twin_next; /* jobs with the same key, see engine_unique.c */
 };
 
 struct lease {
@@ -144,6 +145,8 @@ struct queue {
     struct heap ready, due;
     struct joblist lists[STATE_COUNT];
     struct joblist doomed;
+    uint64_t shared, shared_waiting; /* jobs with the same unique key, see engine_unique.c */
+    uint64_t shared_seq;             /* one that was among them */
     uint64_t due_armed, prune_armed; /* order of the valid entry in due_queues / prune_queues */
     struct queue_counts counts;      /* by_state is derived from lists */
 };
@@ -178,7 +181,7 @@ struct engine {
     struct seqdir dir;
     uint64_t memo_seq; /* the last one found, or 0 */
     uint32_t memo_handle;
-    struct map128 uniques;                                     /* → seq */
+    struct map128 uniques;                                     /* → job handle */
     struct map128 group_map, options_map, worker_map, key_map; /* → handle */
     struct map64 nonces;                                       /* → lease handle */
     struct heap leases_end, expiries;
@@ -284,9 +287,6 @@ void jobs_order(struct engine *e, uint32_t handle);
 void jobs_drop(struct engine *e, uint32_t handle);
 void jobs_rules(const struct engine *e, const struct live *l, struct job_rules *ret);
 bool jobs_expired(const struct engine *e, const struct live *l, struct wall_time now);
-/* The live (or, by policy, kept) job that holds this key, doomed ones left out; NULL = free. */
-struct live *jobs_unique_holder(struct engine *e, struct hash128 unique);
-bool jobs_unique_holds(const struct queue *q, uint8_t state);
 void joblist_append(struct engine *e, struct joblist *list, uint32_t handle);
 void joblist_remove(struct engine *e, struct joblist *list, uint32_t handle, uint8_t state);
 
@@ -297,6 +297,25 @@ bool valid_expiry(void *engine, struct heap_entry entry);
 /* Sorts each list of each queue by the time its jobs came in; after a load. */
 void jobs_sort_lists(struct engine *e);
 uint64_t ready_order(const struct job *j);
+
+/* --- engine_unique.c: unique keys --- */
+/* The live (or, by policy, kept) job that holds this key, doomed ones left out; NULL = free. */
+struct live *jobs_unique_holder(struct engine *e, struct hash128 unique);
+bool jobs_unique_holds(const struct queue *q, uint8_t state);
+void unique_init(struct extra *x);
+/* Before and after it stands in the list of its new state; room for one more key must be there. */
+void unique_state_left(struct engine *e, uint32_t handle, uint8_t state);
+void unique_state_entered(struct engine *e, uint32_t handle);
+void unique_gone(struct engine *e, uint32_t handle);
+void unique_purged(
+    struct queue *q); /* its waiting jobs, all at once; before its generation moves */
+/* A job whose key another has too; NULL = there is none (q->shared is 0), or none is at hand. */
+struct live *unique_shared(struct engine *e, struct queue *q);
+struct unique_recount {
+    uint64_t shared, shared_waiting;
+};
+/* What is wrong with a listed job's place in its chain; NULL = nothing, and it is counted. */
+const char *unique_wrong(const struct engine *e, uint32_t handle, struct unique_recount *count);
 
 /* --- engine_names.c: texts held once: options, groups, workers --- */
 int names_reserve(struct engine *e);
@@ -423,6 +442,7 @@ void op_peek(struct engine *e, const struct op *op);
 void op_list(struct engine *e, const struct op *op);
 void op_workers(struct engine *e, const struct op *op);
 void op_accept_clock(struct engine *e, const struct op *op);
+void op_exceptions(struct engine *e, const struct op *op);
 void op_tick(struct engine *e, const struct op *op);
 
 /* The trimming that a step's own changes made due. */

@@ -102,37 +102,6 @@ void joblist_remove(struct engine *e, struct joblist *list, uint32_t handle, uin
     list->count--;
 }
 
-bool jobs_unique_holds(const struct queue *q, uint8_t state)
-{
-    if (q->policy.unique_scope == UNIQUE_KEPT)
-        return state != STATE_CANCELLED && state != STATE_NONE;
-    return state_lives(state);
-}
-
-struct live *jobs_unique_holder(struct engine *e, struct hash128 unique)
-{
-    uint64_t seq = map128_get(&e->uniques, unique);
-    struct live *l = seq ? jobs_by_seq(e, seq, NULL) : NULL;
-    return l && !jobs_doomed(e, l) ? l : NULL;
-}
-
-/* Enters or withdraws the job's unique key, whichever its state calls for. */
-static void unique_update(struct engine *e, const struct queue *q, const struct live *l)
-{
-    if (!l->extra)
-        return;
-    struct hash128 unique = extra_at(e, l->extra)->unique;
-    if (hash128_none(unique))
-        return;
-    bool holds = jobs_unique_holds(q, l->job.state);
-    if (DEFECT(&e->config, DEFECT_UNIQUE_BY_STATE) && l->job.state == STATE_RUNNING)
-        holds = false;
-    if (holds)
-        CHECK(map128_put(&e->uniques, unique, l->job.seq) == 0);
-    else if (map128_get(&e->uniques, unique) == l->job.seq)
-        map128_drop(&e->uniques, unique);
-}
-
 bool valid_ready(void *engine, struct heap_entry entry)
 {
     struct engine *e = engine;
@@ -231,7 +200,7 @@ static void enter_state(struct engine *e, uint32_t handle)
         if (group)
             group_count(e, group, state, 1);
     }
-    unique_update(e, q, l);
+    unique_state_entered(e, handle);
     if (state_waits(state)) {
         jobs_order(e, handle);
         arm_expiry(e, l);
@@ -244,6 +213,7 @@ static void leave_state(struct engine *e, uint32_t handle, uint8_t state)
 {
     struct live *l = live_at(e, handle);
     struct queue *q = queue_of(e, l);
+    unique_state_left(e, handle, state);
     joblist_remove(e, &q->lists[state], handle, state);
     if (state_lives(state))
         e->live--;
@@ -269,6 +239,7 @@ static int extra_add(struct engine *e, struct live *l, const struct job_extra *f
     if (!handle)
         return -ERR_NOMEM;
     struct extra *x = extra_at(e, handle);
+    unique_init(x);
     x->expires_at = from->expires_at;
     if (from->unique.len)
         x->unique = hash128_scoped(e->hash_key, l->job.queue, from->unique);
@@ -286,11 +257,11 @@ static int extra_add(struct engine *e, struct live *l, const struct job_extra *f
     return 0;
 }
 
-static void extra_drop(struct engine *e, struct live *l)
+static void extra_drop(struct engine *e, uint32_t handle)
 {
+    struct live *l = live_at(e, handle);
     struct extra *x = extra_at(e, l->extra);
-    if (!hash128_none(x->unique) && map128_get(&e->uniques, x->unique) == l->job.seq)
-        map128_drop(&e->uniques, x->unique);
+    unique_gone(e, handle);
     if (x->group)
         names_drop_group(e, x->group);
     if (x->options)
@@ -316,7 +287,7 @@ int jobs_add(struct engine *e, const struct job *job, const struct job_extra *ex
         err = seqdir_put(&e->dir, job->seq, handle);
     if (err) {
         if (l->extra)
-            extra_drop(e, l);
+            extra_drop(e, handle);
         slab_give(&e->jobs, handle);
         return err;
     }
@@ -342,7 +313,7 @@ void jobs_drop(struct engine *e, uint32_t handle)
     if (l->lease)
         leases_end(e, l, OP_TICK);
     if (l->extra)
-        extra_drop(e, l);
+        extra_drop(e, handle);
     if (e->memo_seq == l->job.seq)
         e->memo_seq = 0;
     seqdir_drop(&e->dir, l->job.seq);

@@ -92,10 +92,11 @@ bool keys_emit_gone(struct engine *e, const struct key *first, size_t count)
     const struct key *k = first;
     buf_clear(&e->scratch);
     for (size_t i = 0; i < count; i++) {
+        if (i > 0)
+            k = key_at(e, k->next);
         struct record_key gone = {k->key, k->expires_at};
         if (record_key_append(&e->scratch, &previous, &gone) != 0)
             return false;
-        k = k->next ? key_at(e, k->next) : NULL;
     }
     struct record rec = {
         .kind = REC_KEYS_GONE,

@@ -22,6 +22,7 @@ void op_get(struct engine *e, const struct op *op)
     r->reply.jobs = r->views = view;
     r->reply.job_count = 1;
     r->want_body = op->job.want_body;
+    r->want_attempts = op->job.want_attempts;
     r->after = l->position;
     if (DEFECT(&e->config, DEFECT_REPLY_EARLY))
         r->after = 0;
@@ -157,4 +158,14 @@ void op_accept_clock(struct engine *e, const struct op *op)
     r->after = 0; /* nothing of it is on the disk */
     r->reply.count = e->clock_suspect;
     engine_accept_clock(e);
+}
+
+void op_exceptions(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    if (op->exceptions.queue.len && !queues_find(e, op->exceptions.queue)) {
+        refuse(r, OUT_NO_QUEUE, NULL);
+        return;
+    }
+    r->exceptions = &op->exceptions;
 }

@@ -293,52 +293,6 @@ static void queue_enter(struct engine *e, struct queue *q)
         e->queue_next = q->number + 1;
 }
 
-/* --- unique scope: from live jobs to all kept ones, and back --- */
-
-/* Calls for each job in these states that has a unique key, until one call returns non-zero. */
-typedef int (*keyed_fn)(struct engine *e, struct live *l, struct hash128 unique, void *ctx);
-static int each_keyed(struct engine *e, struct queue *q, keyed_fn fn, void *ctx)
-{
-    for (int s = 0; s < STATE_COUNT; s++)
-        for (uint32_t at = q->lists[s].head; at; at = live_at(e, at)->next) {
-            struct live *l = live_at(e, at);
-            struct hash128 unique =
-                l->extra ? extra_at(e, l->extra)->unique : (struct hash128){0, 0};
-            int stop = hash128_none(unique) ? 0 : fn(e, l, unique, ctx);
-            if (stop)
-                return stop;
-        }
-    return 0;
-}
-
-static int rescope_one(struct engine *e, struct live *l, struct hash128 unique, void *ctx)
-{
-    const struct queue *q = ctx;
-    if (jobs_unique_holds(q, l->job.state))
-        return map128_put(&e->uniques, unique, l->job.seq);
-    if (map128_get(&e->uniques, unique) == l->job.seq)
-        map128_drop(&e->uniques, unique);
-    return 0;
-}
-
-struct scope_conflict {
-    struct map128 seen;
-    struct live *job;
-};
-
-static int conflict_one(struct engine *e, struct live *l, struct hash128 unique, void *ctx)
-{
-    struct scope_conflict *c = ctx;
-    (void)e;
-    if (l->job.state == STATE_CANCELLED)
-        return 0;
-    if (map128_get(&c->seen, unique)) {
-        c->job = l;
-        return 1;
-    }
-    return map128_put(&c->seen, unique, l->job.seq);
-}
-
 int queues_apply_put(struct engine *e, const struct rec_queue_put *r)
 {
     struct queue_policy policy;
@@ -354,7 +308,6 @@ int queues_apply_put(struct engine *e, const struct rec_queue_put *r)
             queues_free(e, q);
         return err;
     }
-    bool rescope = !fresh && q->policy.unique_scope != policy.unique_scope;
     q->policy = policy;
     q->generation = r->generation;
     q->created_at = r->created_at;
@@ -363,12 +316,9 @@ int queues_apply_put(struct engine *e, const struct rec_queue_put *r)
     q->paused_until = r->paused_until;
     if (fresh)
         queue_enter(e, q);
-    if (rescope)
-        err = each_keyed(e, q, rescope_one, q);
     if (new_pause && q->paused_until.ms && q->paused_until.ms < LIMIT_WALL_MS) {
         struct heap_entry entry = {heap_order_of(q->paused_until.ms), q->number};
-        if (!err)
-            err = heap_push(&e->resume_queues, entry);
+        err = heap_push(&e->resume_queues, entry);
     } else if (!q->paused_until.ms && q->lists[STATE_READY].count) {
         queues_wake(e, q);
     }
@@ -418,6 +368,7 @@ int queues_apply_purged(struct engine *e, const struct rec_purged *r)
     struct queue *q = queue_by_number(e, r->queue);
     if (!q || q->gone)
         return -ERR_CORRUPT;
+    unique_purged(q);
     doom_states(e, q, STATES_WAITING);
     q->generation = r->generation;
     return 0;
@@ -492,7 +443,7 @@ static int emit_put(struct engine *e, struct rec_queue_put *put, const struct qu
         err = emit_reserve(e, record_bytes_max(&rec));
     if (err)
         return err;
-    /* Texts and scope changes allocate; a failure there must not leave a record behind. Encoded
+    /* Texts allocate; a failure there must not leave a record behind. Encoded
      * first, since applying frees the texts that the record may point to. */
     size_t mark = e->out->frame.len;
     CHECK(record_encode(&rec, &e->out->frame) == 0);
@@ -562,18 +513,12 @@ static bool scope_allowed(struct engine *e, struct queue *q, const struct queue_
 {
     if (!q || policy->unique_scope != UNIQUE_KEPT || q->policy.unique_scope == UNIQUE_KEPT)
         return true;
-    struct scope_conflict c = {.job = NULL};
-    map128_init(&c.seen);
-    int stop = each_keyed(e, q, conflict_one, &c);
-    map128_done(&c.seen);
-    if (stop < 0 ||
-        map128_reserve(&e->uniques, q->lists[STATE_DONE].count + q->lists[STATE_DEAD].count) != 0)
-        return refuse_nomem(r);
-    if (c.job) {
-        reply_job(r, c.job);
-        return refuse(r, OUT_DUPLICATE, NULL);
-    }
-    return true;
+    if (q->shared == 0)
+        return true;
+    const struct live *one = unique_shared(e, q);
+    if (one)
+        reply_job(r, one);
+    return refuse(r, OUT_DUPLICATE, NULL);
 }
 
 void op_queue_put(struct engine *e, const struct op *op)

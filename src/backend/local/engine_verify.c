@@ -6,6 +6,7 @@ struct recount {
     const struct engine *e;
     struct err_note *note;
     uint64_t live, jobs, leases;
+    struct unique_recount uniques; /* of the queue being looked at */
     struct map64 in_ready, in_due; /* seq → 1: has a valid entry */
 };
 
@@ -25,18 +26,6 @@ static int mark_heap(struct recount *c, const struct heap *h, heap_stale_fn vali
                 return err;
         }
     }
-    return 0;
-}
-
-static int check_unique(struct recount *c, const struct queue *q, const struct live *l)
-{
-    struct hash128 unique = l->extra ? extra_at(c->e, l->extra)->unique : (struct hash128){0, 0};
-    if (hash128_none(unique))
-        return 0;
-    bool mine = map128_get(&c->e->uniques, unique) == l->job.seq;
-    if (jobs_unique_holds(q, l->job.state) != mine)
-        return wrong(c, mine ? "holds a unique key it should not" : "lost its unique key",
-                     l->job.seq);
     return 0;
 }
 
@@ -72,7 +61,8 @@ static int check_job(struct recount *c, const struct queue *q, uint32_t handle, 
         c->live++;
     c->leases += l->lease != 0;
     c->jobs++;
-    return check_unique(c, q, l);
+    const char *why = unique_wrong(c->e, handle, &c->uniques);
+    return why ? wrong(c, why, seq) : 0;
 }
 
 static int check_list(struct recount *c, const struct queue *q, const struct joblist *list,
@@ -101,8 +91,14 @@ static int check_queue(struct recount *c, const struct queue *q)
     int err = mark_heap(c, &q->ready, valid_ready, &c->in_ready);
     if (!err)
         err = mark_heap(c, &q->due, valid_due, &c->in_due);
+    c->uniques = (struct unique_recount){0};
     for (uint8_t s = 0; !err && s < (uint8_t)STATE_COUNT; s++)
         err = check_list(c, q, &q->lists[s], s);
+    if (!err && !q->gone &&
+        (q->shared != c->uniques.shared || q->shared_waiting != c->uniques.shared_waiting ||
+         (q->shared && q->policy.unique_scope == UNIQUE_KEPT)))
+        err = err_note_set(c->note, -ERR_CORRUPT, "queue %u miscounts jobs that share a unique key",
+                           q->number);
     for (uint32_t at = q->doomed.head; !err && at; at = live_at(c->e, at)->next) {
         if (!jobs_doomed(c->e, live_at(c->e, at)))
             err = wrong(c, "is listed for removal but lives", live_at(c->e, at)->job.seq);

@@ -271,6 +271,16 @@ int heart_boot(struct heart *h, struct now now)
 
 /* --- bodies --- */
 
+/* Attempts are not copied: the reply leaves while they are there. The engine knows the start of an
+ * attempt under way, whose record the store may not have yet. */
+static void history_into(struct job_view *v, const struct stored_body *b)
+{
+    if (v->started_at.ms == 0)
+        v->started_at = b->started_at;
+    v->attempts = b->attempts;
+    v->attempt_count = b->attempt_count;
+}
+
 static void body_into(struct job_view *v, const struct stored_body *b)
 {
     v->has_body = b->found;
@@ -310,10 +320,12 @@ static bool bodies_ready(struct heart *h, struct turn *t, size_t index)
 {
     struct engine_reply *r = &t->out.replies[index];
     size_t missing = 0;
-    if (r->list) {
+    if (r->list || r->exceptions) {
         t->gates[index] = GATE_FETCHING;
         return false;
     }
+    if (r->want_attempts && r->reply.job_count > 0) /* no cache has them */
+        return false;
     for (uint32_t i = 0; r->want_body && i < r->reply.job_count; i++) {
         r->views[i].has_body = body_cached(h, &r->views[i]);
         missing += !r->views[i].has_body;
@@ -338,7 +350,8 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
     struct engine_reply *r = &t->out.replies[index];
     struct arena *arena = &t->out.arena;
     struct fetch *f = arena_array(arena, 1, sizeof(*f));
-    size_t room = r->list ? 1 : r->reply.job_count;
+    bool jobs = !r->list && !r->exceptions;
+    size_t room = jobs ? r->reply.job_count : 1;
     uint64_t *seqs = f ? arena_array(arena, room, sizeof(*seqs)) : NULL;
     t->gates[index] = GATE_FETCHING;
     if (!seqs) {
@@ -346,7 +359,7 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
         return;
     }
     *f = (struct fetch){.turn = t, .reply = index, .seqs = seqs};
-    for (uint32_t i = 0; !r->list && i < r->reply.job_count; i++) {
+    for (uint32_t i = 0; jobs && i < r->reply.job_count; i++) {
         /* What the cache has may be gone by the time the rest is here. */
         if (r->views[i].has_body)
             r->views[i].has_body = texts_keep(arena, &r->views[i]) == 0;
@@ -355,7 +368,12 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
     }
     qsort(seqs, f->count, sizeof(*seqs), compare_seqs);
     h->fetching++;
-    h->config.calls.read(h->config.calls.ctx, f, seqs, f->count, r->list);
+    struct store_query query = {.seqs = seqs,
+                                .count = f->count,
+                                .attempts = r->want_attempts,
+                                .list = r->list,
+                                .exceptions = r->exceptions};
+    h->config.calls.read(h->config.calls.ctx, f, &query);
 }
 
 static void start_leases(struct heart *h, const struct engine_reply *r, struct now now)
@@ -558,6 +576,9 @@ static int keep_bodies(struct turn *t, struct engine_reply *r, const struct fetc
                         : bsearch(&v->job.seq, f->seqs, f->count, sizeof(*f->seqs), compare_seqs);
         if (!at)
             continue;
+        history_into(v, &bodies[at - f->seqs]);
+        if (!r->want_body)
+            continue;
         body_into(v, &bodies[at - f->seqs]);
         int err = texts_keep(&t->out.arena, v);
         if (err)
@@ -578,6 +599,8 @@ void heart_bodies(struct heart *h, void *request, const struct stored_body *bodi
         r->reply.job_count = page->count;
         r->reply.cursor = page->cursor;
         r->reply.as_of = page->as_of;
+        r->reply.attempts = page->attempts;
+        r->reply.attempt_count = page->attempt_count;
     } else if (!error) {
         error = keep_bodies(t, r, f, bodies);
     }

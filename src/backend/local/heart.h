@@ -21,10 +21,9 @@ struct heart_calls {
     void (*reply)(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *reply);
     /* A job became ready in this queue. */
     void (*wake)(void *ctx, uint32_t queue);
-    /* Please read: `request` goes back with heart_bodies. All it needs is durable. Either seqs
-     * (rising) or a list query. May call heart_bodies before it returns. */
-    void (*read)(void *ctx, void *request, const uint64_t *seqs, size_t count,
-                 const struct op_list *list);
+    /* Please read: `request` goes back with heart_bodies. All it needs is durable. The query itself
+     * is valid only during the call. May call heart_bodies before it returns. */
+    void (*read)(void *ctx, void *request, const struct store_query *query);
 };
 
 struct heart_config {
@@ -46,12 +45,15 @@ MUST_CHECK int heart_tick(struct heart *h, struct now now);
 /* …but from heart_flush (what need not wait, and all wake-ups) or heart_durable. */
 void heart_flush(struct heart *h, struct now now);
 void heart_durable(struct heart *h, uint64_t position, struct now now);
-/* The answer to calls.read; error ≠ 0 turns the reply into OUT_UNAVAILABLE. bodies or jobs are
- * copied as far as they are kept. For a list, jobs, count, cursor and as_of are the page. */
+/* The answer to calls.read; error ≠ 0 turns the reply into OUT_UNAVAILABLE. What is given need not
+ * outlast the call. For bodies there is no page; for a list, jobs, count, cursor and as_of are the
+ * page, for exceptions the attempts. */
 struct heart_page {
     const struct job_view *jobs;
     uint32_t count;
     uint64_t cursor, as_of;
+    const struct attempt_view *attempts;
+    uint32_t attempt_count;
 };
 void heart_bodies(struct heart *h, void *request, const struct stored_body *bodies,
                   const struct heart_page *page, int error, struct now now);

@@ -150,22 +150,27 @@ static void give_wake(void *ctx, uint32_t queue)
 
 static void answer(struct local *l, const struct reader_job *j)
 {
-    struct heart_page page = {
-        .jobs = j->jobs, .count = j->job_count, .cursor = j->cursor, .as_of = j->as_of};
-    heart_bodies(l->heart, j->request, j->bodies, j->list ? &page : NULL, j->error, now_of(l));
+    struct heart_page page = {.jobs = j->jobs,
+                              .count = j->job_count,
+                              .cursor = j->cursor,
+                              .as_of = j->as_of,
+                              .attempts = j->attempts,
+                              .attempt_count = j->attempt_count};
+    heart_bodies(l->heart, j->request, j->bodies, j->bodies ? NULL : &page, j->error, now_of(l));
 }
 
-static void give_read(void *ctx, void *request, const uint64_t *seqs, size_t count,
-                      const struct op_list *list)
+/* Lists and what went wrong go to a thread of their own: workers wait for bodies. */
+static void give_read(void *ctx, void *request, const struct store_query *query)
 {
     struct local *l = ctx;
     if (l->reader) {
-        int err = reader_ask(list ? l->lister : l->reader, request, seqs, count, list);
+        bool slow = query->list || query->exceptions;
+        int err = reader_ask(slow ? l->lister : l->reader, request, query);
         if (err)
             heart_bodies(l->heart, request, NULL, NULL, err, now_of(l));
         return;
     }
-    struct reader_job j = {.request = request, .seqs = seqs, .count = count, .list = list};
+    struct reader_job j = {.request = request, .query = *query};
     arena_init(&j.arena);
     reader_work(l->direct, &j);
     answer(l, &j);

@@ -55,14 +55,19 @@ void reader_job_free(struct reader_job *j)
 
 void reader_work(struct store_reader *from, struct reader_job *j)
 {
-    if (j->list) {
-        j->error = from->ops->list(from, j->list, &j->arena, &j->jobs, &j->job_count, &j->cursor,
+    const struct store_query *q = &j->query;
+    if (q->list) {
+        j->error = from->ops->list(from, q->list, &j->arena, &j->jobs, &j->job_count, &j->cursor,
                                    &j->as_of);
         return;
     }
-    j->bodies = arena_array(&j->arena, j->count ? j->count : 1, sizeof(*j->bodies));
-    j->error =
-        j->bodies ? from->ops->read(from, j->seqs, j->count, &j->arena, j->bodies) : -ERR_NOMEM;
+    if (q->exceptions) {
+        j->error =
+            from->ops->exceptions(from, q->exceptions, &j->arena, &j->attempts, &j->attempt_count);
+        return;
+    }
+    j->bodies = arena_array(&j->arena, q->count ? q->count : 1, sizeof(*j->bodies));
+    j->error = j->bodies ? from->ops->read(from, q, &j->arena, j->bodies) : -ERR_NOMEM;
 }
 
 static void run(void *arg)
@@ -105,19 +110,16 @@ int reader_start(struct store_reader *from, void (*notify)(void *ctx), void *ctx
     return 0;
 }
 
-int reader_ask(struct reader *r, void *request, const uint64_t *seqs, size_t count,
-               const struct op_list *list)
+int reader_ask(struct reader *r, void *request, const struct store_query *query)
 {
     struct reader_job *j = mem_zalloc(sizeof(*j));
     if (!j)
         return -ERR_NOMEM;
     arena_init(&j->arena);
     j->request = request;
-    j->seqs = seqs;
-    j->count = count;
-    j->list = list;
+    j->query = *query;
     uv_mutex_lock(&r->lock);
-    bool full = list && r->asked_count >= LISTS_MAX;
+    bool full = (query->list || query->exceptions) && r->asked_count >= LISTS_MAX;
     if (!full) {
         chain_add(&r->asked, j);
         r->asked_count++;

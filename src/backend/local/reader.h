@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread that reads the store for the loop: bodies that are not in memory, and lists. */
+/* The thread that reads the store for the loop: bodies that are not in memory, history, lists. */
 #pragma once
 
 #include "backend/local/store.h"
@@ -8,10 +8,8 @@ struct reader;
 
 /* One question; owned by the reader until it is taken back with reader_done. */
 struct reader_job {
-    void *request;        /* the asker's, untouched */
-    const uint64_t *seqs; /* bodies of these, rising … */
-    size_t count;
-    const struct op_list *list; /* … or this page; both stay valid until the answer */
+    void *request; /* the asker's, untouched */
+    struct store_query query;
     /* the answer */
     int error;
     struct arena arena;
@@ -19,14 +17,15 @@ struct reader_job {
     struct job_view *jobs;
     uint32_t job_count;
     uint64_t cursor, as_of;
+    struct attempt_view *attempts;
+    uint32_t attempt_count;
     struct reader_job *next;
 };
 
 /* Owns the store_reader. `notify` is called on the reader's thread when answers are there. */
 MUST_CHECK int reader_start(struct store_reader *from, void (*notify)(void *ctx), void *ctx,
                             struct reader **ret);
-MUST_CHECK int reader_ask(struct reader *r, void *request, const uint64_t *seqs, size_t count,
-                          const struct op_list *list);
+MUST_CHECK int reader_ask(struct reader *r, void *request, const struct store_query *query);
 /* The next answer, or NULL; give it back with reader_job_free. */
 struct reader_job *reader_done(struct reader *r);
 void reader_job_free(struct reader_job *j);

@@ -30,10 +30,11 @@ struct store_meta {
 /* A resident job as it is loaded: the row, its rare fields, its lease when running. */
 struct stored_job {
     struct job job;
-    struct job_extra extra; /* texts; JOB_HAS_EXTRA says whether */
-    struct job_token token; /* newest token ever given for it; counter 0 = never claimed */
-    uint32_t lease_ms;      /* running */
-    struct span worker;     /* running */
+    struct job_extra extra;      /* texts; JOB_HAS_EXTRA says whether */
+    struct job_token token;      /* newest token ever given for it; counter 0 = never claimed */
+    uint32_t lease_ms;           /* running */
+    struct span worker;          /* running or done */
+    struct wall_time started_at; /* running or done: of the newest attempt; 0 = not known */
 };
 
 struct stored_bulk {
@@ -53,9 +54,21 @@ struct store_sink {
     int (*key)(void *ctx, const struct rec_key_new *key);
 };
 
+/* What a reader is asked: one of the three. All it points to stays valid until the answer. */
+struct store_query {
+    const uint64_t *seqs; /* the bodies of these, rising … */
+    size_t count;
+    bool attempts;                          /* … with their history … */
+    const struct op_list *list;             /* … or this page … */
+    const struct op_exceptions *exceptions; /* … or what went wrong last */
+};
+
 /* What is shown of a job beyond the engine's part. Spans live in the arena given. */
 struct stored_body {
     bool found;
+    struct wall_time started_at;   /* of the newest attempt; 0 = never claimed, or not known */
+    struct attempt_view *attempts; /* when asked for: oldest first */
+    uint32_t attempt_count;
     struct job_extra extra;
     struct span payload;
     uint8_t result_kind, error_kind;
@@ -83,14 +96,18 @@ struct store {
 };
 
 struct store_reader_ops {
-    /* Fills bodies[i] for seqs[i] (rising). found = false for what is not there. */
-    int (*read)(struct store_reader *r, const uint64_t *seqs, size_t count, struct arena *arena,
+    /* Fills bodies[i] for seqs[i] (rising), all of one moment. found = false for what is not there.
+     */
+    int (*read)(struct store_reader *r, const struct store_query *query, struct arena *arena,
                 struct stored_body *bodies);
     /* A page of jobs by filter. Jobs of deleted queues and purged generations are left out. Views
      * come without lease_left_ms. */
     int (*list)(struct store_reader *r, const struct op_list *query, struct arena *arena,
                 struct job_view **ret_jobs, uint32_t *ret_count, uint64_t *ret_cursor,
                 uint64_t *ret_as_of);
+    /* The newest attempts that failed or crashed, newest first, of jobs that exist. */
+    int (*exceptions)(struct store_reader *r, const struct op_exceptions *query,
+                      struct arena *arena, struct attempt_view **ret, uint32_t *ret_count);
     void (*close)(struct store_reader *r);
 };
 

@@ -59,7 +59,9 @@ static int wal_cb(void *ctx, sqlite3 *db, const char *name, int pages)
 static int record_cb(void *ctx, const struct record *r, uint64_t position, struct err_note *note)
 {
     struct err_note why = {""};
-    int rc = fold_record(ctx, r, &why);
+    struct store_sqlite *q = ctx;
+    q->at = position;
+    int rc = fold_record(q, r, &why);
     if (rc == 0)
         return 0;
     return err_note_set(note, rc, "record %" PRIu64 " (%s) cannot be applied: %s", position,
@@ -308,6 +310,21 @@ static int bounds_read(sqlite3 *db, const char *sql_min, const char *sql_max,
     return rc;
 }
 
+static int bounds_all(struct store_sqlite *q, struct err_note *note)
+{
+    static const char *const sql[][2] = {
+        {"SELECT min(seq) FROM extra", "SELECT max(seq) FROM extra"},
+        {"SELECT min(seq) FROM outcome", "SELECT max(seq) FROM outcome"},
+        {"SELECT min(seq) FROM aside", "SELECT max(seq) FROM aside"},
+        {"SELECT min(seq) FROM attempts", "SELECT max(seq) FROM attempts"},
+    };
+    struct seq_bounds *const bounds[] = {&q->extras, &q->outcomes, &q->asides, &q->attempts};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0] && rc == 0; i++)
+        rc = bounds_read(q->db, sql[i][0], sql[i][1], bounds[i], note);
+    return rc;
+}
+
 /* The connection's own settings; none of them is kept in the file but the journal mode. */
 static const char settings[] = "PRAGMA journal_mode = WAL;"
                                "PRAGMA synchronous = FULL;"
@@ -334,14 +351,7 @@ static int db_ready(struct store_sqlite *q, struct err_note *note)
     if (rc == 0)
         rc = sqlite_load_meta(q->db, &q->meta, note);
     if (rc == 0)
-        rc = bounds_read(q->db, "SELECT min(seq) FROM extra", "SELECT max(seq) FROM extra",
-                         &q->extras, note);
-    if (rc == 0)
-        rc = bounds_read(q->db, "SELECT min(seq) FROM outcome", "SELECT max(seq) FROM outcome",
-                         &q->outcomes, note);
-    if (rc == 0)
-        rc = bounds_read(q->db, "SELECT min(seq) FROM aside", "SELECT max(seq) FROM aside",
-                         &q->asides, note);
+        rc = bounds_all(q, note);
     if (rc != 0)
         return rc;
     sqlite3_wal_hook(q->db, wal_cb, q);

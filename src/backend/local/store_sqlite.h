@@ -10,6 +10,7 @@
  *   store_sqlite_load.c    rows → engine
  *   store_sqlite_read.c    bodies, on a connection of their own
  *   store_sqlite_list.c    lists, on the same
+ *   store_sqlite_history.c attempts: writing and reading them
  *
  * One connection writes and checkpoints (the applier's); readers never write. Nothing keeps a
  * transaction open between calls, so that the WAL can start over. */
@@ -18,6 +19,7 @@
 #include <sqlite3.h>
 
 #include "backend/local/store.h"
+#include "backend/local/store_attempts.h"
 #include "backend/local/store_dir.h"
 #include "backend/local/store_frames.h"
 
@@ -51,9 +53,12 @@ void bind_bytes(sqlite3_stmt *st, int at, struct span s);
 struct span column_span(sqlite3_stmt *st, int at);
 
 /* The columns of `jobs` in the order row_job reads and write binds them. Small fields share a
- * column, since every column costs each row that is read or changed: marks    reason · flags << 4
+ * column, since every column costs each row that is read or changed:
+ *   marks    reason · flags << 4
  *   counts   failures · crashes << 16 · generation << 32
- *   payload  payload_kind · payload_bytes << 2 */
+ *   payload  payload_kind · payload_bytes << 2
+ *   lease_ms running: the lease; done: how long the attempt took << 1 | 1 (0 = not known); else 0
+ */
 #define JOB_COLUMNS                                                                                \
     "seq, queue, state, marks, since, token_epoch, token_counter, lease_ms, worker, run_at, "      \
     "priority, counts, payload, id_hi"
@@ -150,9 +155,19 @@ struct change {
     uint8_t result_kind, error_kind;
     struct job job;
     struct job_token token;
-    struct span worker;
+    struct span worker;          /* of the newest attempt, when running or done */
+    struct wall_time started_at; /* of the newest attempt */
     struct span payload, result, error;
     struct job_extra extra; /* NEW with JOB_HAS_EXTRA */
+};
+
+/* An attempt that ended in the batch, otherwise than by an ack. */
+struct ended_attempt {
+    uint32_t change;   /* index of its job's */
+    uint64_t position; /* of the record that ended it */
+    struct attempt_end end;
+    struct wall_time started_at;
+    struct span worker;
 };
 
 #define FOLD_CHANGES_MAX 8192u /* a bigger batch is written in parts, in one transaction */
@@ -162,8 +177,11 @@ struct fold {
     uint32_t count, room;
     uint32_t *slots; /* by hash of the sequence: index + 1 */
     uint32_t slot_mask;
-    uint32_t *order; /* indexes by rising sequence, when sorted … */
-    uint32_t *merge; /* … and room for the sorting */
+    uint32_t *order;             /* indexes by rising sequence, when sorted … */
+    uint32_t *merge;             /* … and room for the sorting */
+    struct ended_attempt *ended; /* in the order of their records */
+    uint32_t ended_count, ended_room;
+    struct arena texts; /* names of workers, from rows */
 };
 
 void fold_init(struct fold *f);
@@ -171,6 +189,9 @@ void fold_done(struct fold *f);
 void fold_clear(struct fold *f);
 /* The change of this job, made when it is not there yet (then flags are 0). */
 MUST_CHECK int fold_change(struct fold *f, uint64_t seq, struct change **ret);
+/* The job's attempt ends with the record at this position. */
+MUST_CHECK int fold_ended(struct fold *f, const struct change *c, const struct attempt_end *end,
+                          uint64_t position);
 void fold_sort(struct fold *f); /* fills order */
 
 /* ---- the store ---- */
@@ -195,9 +216,11 @@ void fold_sort(struct fold *f); /* fills order */
                "counts = ?12, payload = ?13 WHERE seq = ?1")                                       \
     X(JOBS_CLAIMED, "UPDATE OR FAIL jobs SET state = ?3, marks = marks & 16 | ?4, since = ?5, "    \
                     "token_epoch = ?6, token_counter = ?7 + (seq - ?1), lease_ms = ?8, "           \
-                    "worker = ?9 WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1")                \
-    X(JOBS_DONE, "UPDATE OR FAIL jobs SET state = ?3, marks = marks & 16 | ?4, since = ?5, "       \
-                 "lease_ms = 0, worker = NULL WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1")   \
+                    "worker = ?9 "                                                                 \
+                    "WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1")                            \
+    X(JOBS_DONE,                                                                                   \
+      "UPDATE OR FAIL jobs SET state = ?3, marks = marks & 16 | ?4, since = ?5, "                  \
+      "lease_ms = ?5 - since << 1 | 1 WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1")           \
     X(JOBS_EXTENDED, "UPDATE OR FAIL jobs SET lease_ms = ?8 "                                      \
                      "WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1")                           \
     X(JOBS_GONE, "DELETE FROM jobs WHERE seq BETWEEN ?1 AND ?2")                                   \
@@ -205,6 +228,12 @@ void fold_sort(struct fold *f); /* fills order */
     X(EXTRAS_GONE, "DELETE FROM extra WHERE seq BETWEEN ?1 AND ?2")                                \
     X(OUTCOMES_GONE, "DELETE FROM outcome WHERE seq BETWEEN ?1 AND ?2")                            \
     X(ASIDES_GONE, "DELETE FROM aside WHERE seq BETWEEN ?1 AND ?2")                                \
+    X(ATTEMPTS_GONE, "DELETE FROM attempts WHERE seq BETWEEN ?1 AND ?2")                           \
+    X(ATTEMPT_NEW, "INSERT INTO attempts (seq, position, queue, number, started_at, ended_at, "    \
+                   "outcome, error_kind, worker, error) "                                          \
+                   "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                             \
+    X(ATTEMPTS_TRIM, "DELETE FROM attempts WHERE seq = ?1 AND position <= (SELECT position "       \
+                     "FROM attempts WHERE seq = ?1 ORDER BY position DESC LIMIT 1 OFFSET ?2)")     \
     X(ASIDE_PUT, "INSERT OR REPLACE INTO aside (seq, queue, state) VALUES (?1, ?2, ?3)")           \
     X(PAYLOAD_NEW, "INSERT INTO payload (seq, body) VALUES (?, ?)")                                \
     X(PAYLOADS_NEW, "INSERT OR FAIL INTO payload (seq, body) VALUES " GROUP_OF("(?, ?)"))          \
@@ -256,7 +285,8 @@ struct store_sqlite {
     struct store_meta meta; /* as committed */
     struct store_meta next; /* as it will be with the batch being applied */
     struct fold fold;
-    struct seq_bounds extras, outcomes, asides;
+    struct seq_bounds extras, outcomes, asides, attempts;
+    uint64_t at;         /* position of the record being taken in */
     int failed;          /* an error after which nothing more may be written; 0 = none */
     int wal_pages;       /* in the WAL after the last commit … */
     int wal_pages_tried; /* … of which a checkpoint could not move all … */
@@ -265,10 +295,16 @@ struct store_sqlite {
 
 struct store_sqlite *store_sqlite_of(struct store *s);
 
+/* So that what is outside the bounds need not be looked for. */
+void bounds_add(struct seq_bounds *b, uint64_t seq);
+bool bounds_meet(const struct seq_bounds *b, uint64_t first, uint64_t last);
+
 /* Takes a record into the fold, or writes it at once when it is not about a job. */
 MUST_CHECK int fold_record(struct store_sqlite *q, const struct record *r, struct err_note *note);
 /* Writes all changes and clears the fold. */
 MUST_CHECK int write_changes(struct store_sqlite *q, struct err_note *note);
+/* Writes the attempts that ended, but for those of jobs that are gone (store_sqlite_history.c). */
+MUST_CHECK int write_attempts(struct store_sqlite *q, struct err_note *note);
 /* Writes a record that is not about a job. */
 MUST_CHECK int write_record(struct store_sqlite *q, const struct record *r, struct err_note *note);
 

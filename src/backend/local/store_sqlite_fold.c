@@ -20,6 +20,7 @@
 void fold_init(struct fold *f)
 {
     *f = (struct fold){0};
+    arena_init(&f->texts);
 }
 
 void fold_done(struct fold *f)
@@ -28,6 +29,8 @@ void fold_done(struct fold *f)
     mem_free(f->slots);
     mem_free(f->order);
     mem_free(f->merge);
+    mem_free(f->ended);
+    arena_done(&f->texts);
     *f = (struct fold){0};
 }
 
@@ -46,6 +49,8 @@ void fold_clear(struct fold *f)
     if (f->slots)
         memset(f->slots, 0, ((size_t)f->slot_mask + 1) * sizeof *f->slots);
     f->count = 0;
+    f->ended_count = 0;
+    arena_reset(&f->texts);
 }
 
 /* Twice as many slots as changes, so that probes stay short. */
@@ -91,6 +96,25 @@ int fold_change(struct fold *f, uint64_t seq, struct change **ret)
     return 0;
 }
 
+int fold_ended(struct fold *f, const struct change *c, const struct attempt_end *end,
+               uint64_t position)
+{
+    if (f->ended_count == f->ended_room) {
+        uint32_t room = f->ended_room ? f->ended_room * 2 : 64;
+        struct ended_attempt *ended = mem_regrow(f->ended, room, sizeof *ended);
+        if (!ended)
+            return -ERR_NOMEM;
+        f->ended = ended;
+        f->ended_room = room;
+    }
+    f->ended[f->ended_count++] = (struct ended_attempt){.change = (uint32_t)(c - f->changes),
+                                                        .position = position,
+                                                        .end = *end,
+                                                        .started_at = c->started_at,
+                                                        .worker = c->worker};
+    return 0;
+}
+
 /* Records of one kind come by rising sequence more often than not, so the order is a few rising
  * runs: neighbouring runs are merged until one is left. */
 static uint32_t run_end(const struct fold *f, const uint32_t *order, uint32_t at)
@@ -131,6 +155,16 @@ void fold_sort(struct fold *f)
 
 /* ---- records about one job ---- */
 
+/* The name of who works on it, kept until the batch is written; of use only while running. */
+static int worker_keep(struct store_sqlite *q, const struct stored_job *row, struct change *c)
+{
+    if ((c->flags & CHANGE_WORKER) || row->job.state != STATE_RUNNING || row->worker.len == 0)
+        return 0;
+    char *copy = arena_copy(&q->fold.texts, row->worker.at, row->worker.len);
+    c->worker = span_of(copy, copy ? row->worker.len : 0);
+    return copy ? 0 : -ERR_NOMEM;
+}
+
 /* Reads the row, and lays over it what the batch has already changed. */
 static int change_complete(struct store_sqlite *q, struct change *c, struct err_note *note)
 {
@@ -150,7 +184,10 @@ static int change_complete(struct store_sqlite *q, struct change *c, struct err_
         return rc;
     }
     rc = row_job(st, 0, &row);
+    int kept = rc == 0 ? worker_keep(q, &row, c) : 0;
     sqlite3_reset(st);
+    if (kept != 0)
+        return kept;
     if (rc != 0 || (c->from && !(c->from & STATE_BIT(row.job.state))))
         return err_note_set(note, -ERR_CORRUPT, "the row of job %" PRIu64 " is damaged", c->seq);
     c->job = row.job;
@@ -160,8 +197,10 @@ static int change_complete(struct store_sqlite *q, struct change *c, struct err_
         c->job.since = touched.since;
         c->job.flags = (uint8_t)((row.job.flags & JOB_HAS_EXTRA) | (touched.flags & JOB_BOUND));
     }
-    if (!(c->flags & CHANGE_TOKEN))
+    if (!(c->flags & CHANGE_TOKEN)) {
         c->token = row.token;
+        c->started_at = row.started_at;
+    }
     if (!(c->flags & CHANGE_LEASE))
         c->lease_ms = row.lease_ms;
     c->from = 0;
@@ -207,6 +246,7 @@ static int fold_claimed(struct change *c, const struct rec_job_claimed *r)
     c->token = r->token;
     c->lease_ms = r->lease_ms;
     c->worker = r->worker;
+    c->started_at = r->at;
     c->flags |= CHANGE_STATE | CHANGE_TOKEN | CHANGE_LEASE | CHANGE_WORKER;
     return 0;
 }
@@ -228,7 +268,8 @@ static int fold_acked(struct change *c, const struct rec_job_done *r)
     int rc = apply_done(&c->job, r);
     if (rc != 0)
         return rc;
-    lease_drop(c);
+    c->lease_ms = 0; /* who did it stays */
+    c->flags |= CHANGE_STATE | CHANGE_LEASE;
     if (r->result_kind == PAYLOAD_NONE)
         return 0;
     c->result_kind = r->result_kind;
@@ -281,17 +322,24 @@ static bool says_all(enum record_kind kind)
     return kind == REC_JOB_CLAIMED || kind == REC_JOB_DONE || kind == REC_JOB_EXTENDED;
 }
 
-/* Any other reads the row first; after it the job is not running, so its worker need not be read.
- */
+/* Any other reads the row first, and may end an attempt. */
+static int fold_whole(struct store_sqlite *q, const struct record *r, struct change *c,
+                      struct err_note *note)
+{
+    struct attempt_end end;
+    int rc = change_complete(q, c, note);
+    if (rc == 0 && attempt_ends(&c->job, r, &end))
+        rc = fold_ended(&q->fold, c, &end, q->at);
+    c->flags |= CHANGE_STATE | CHANGE_REST;
+    return rc;
+}
+
 static int fold_job(struct store_sqlite *q, const struct record *r, struct change *c,
                     struct err_note *note)
 {
-    if (!says_all(r->kind)) {
-        int rc = change_complete(q, c, note);
-        if (rc != 0)
-            return rc;
-        c->flags |= CHANGE_STATE | CHANGE_REST;
-    }
+    int rc = says_all(r->kind) ? 0 : fold_whole(q, r, c, note);
+    if (rc != 0)
+        return rc;
     switch ((int)r->kind) {
     case REC_JOB_CLAIMED:
         return fold_claimed(c, &r->job_claimed);
@@ -368,7 +416,7 @@ int fold_record(struct store_sqlite *q, const struct record *r, struct err_note 
 {
     uint64_t seq = record_job_seq(r);
     int rc = 0;
-    if (q->fold.count >= FOLD_CHANGES_MAX)
+    if (q->fold.count >= FOLD_CHANGES_MAX || q->fold.ended_count >= FOLD_CHANGES_MAX)
         rc = write_changes(q, note);
     if (rc != 0)
         return rc;

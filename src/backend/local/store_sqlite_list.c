@@ -5,7 +5,8 @@
  *   jobs          everything: costs what lies between two matches
  *   aside         only dead or cancelled jobs are asked for: costs what of these lies in between
  *   aside, queue  … of one queue, in one state: O(log n + page)
- *   extra         a key is asked for: costs the jobs that have any key
+ *   extra         a key is asked for: costs the jobs that have any key (docs/decisions says why
+ *                 there is no index)
  * Whatever takes longer than the reader's limit is cut with -ERR_TIMEOUT. */
 #include "backend/local/store_sqlite_read.h"
 
@@ -91,24 +92,6 @@ static void bind_filter(sqlite3_stmt *st, const struct job_filter *f, enum list_
     }
 }
 
-/* A queue by its name, when there is one: *ret_none says that there is no such queue. */
-static int list_queue(struct reader_sqlite *r, const struct op_list *query, uint32_t *ret,
-                      bool *ret_none)
-{
-    sqlite3_stmt *st = r->stmts[READ_QUEUE];
-    *ret = query->filter.queue;
-    *ret_none = false;
-    if (query->queue.len == 0)
-        return 0;
-    bind_text(st, 1, query->queue);
-    int rc = read_row(r, st);
-    if (rc == 0)
-        *ret = (uint32_t)sqlite3_column_int64(st, 0);
-    *ret_none = rc == -ERR_NOT_FOUND;
-    sqlite3_reset(st);
-    return rc == -ERR_NOT_FOUND ? 0 : rc;
-}
-
 /* ---- what is found ---- */
 
 static int view_expires_at(struct reader_sqlite *r, struct job_view *view)
@@ -142,7 +125,7 @@ static int view_make(struct reader_sqlite *r, sqlite3_stmt *st, bool want_body, 
 {
     struct stored_job j;
     int rc = row_job(st, 0, &j);
-    *ret = (struct job_view){.job = j.job};
+    *ret = (struct job_view){.job = j.job, .started_at = j.started_at};
     if (rc == 0)
         rc = read_span(st, JOB_COLUMN_COUNT, arena, &ret->queue);
     if (rc == 0 && j.job.state == STATE_RUNNING) {
@@ -184,10 +167,9 @@ static int list_page(struct reader_sqlite *r, const struct op_list *query, struc
                      uint64_t *ret_cursor)
 {
     struct op_list q = *query;
-    bool none;
     sqlite3_stmt *st;
-    int rc = list_queue(r, query, &q.filter.queue, &none);
-    if (rc != 0 || none)
+    int rc = query->queue.len ? read_queue(r, query->queue, &q.filter.queue) : 0;
+    if (rc != 0 || (query->queue.len && q.filter.queue == 0))
         return rc;
     enum list_plan plan = list_plan(&q.filter);
     rc = list_stmt(r, plan, q.newest_first, &st);

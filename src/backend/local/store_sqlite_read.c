@@ -20,14 +20,29 @@ static const char *const read_sql[READ_FIXED] = {
     [READ_POSITION] = "SELECT position FROM meta WHERE id = 1",
     [READ_QUEUE] = "SELECT number FROM queues WHERE name = ?1 AND gone = 0",
     [READ_EXPIRES_AT] = "SELECT expires_at FROM extra WHERE seq = ?1",
-    [READ_BODY] = "SELECT p.body, o.result_kind, o.result, o.error_kind, o.error,"
-                  " x.unique_key, x.group_key, x.correlation, x.label, x.attributes, x.expires_at,"
-                  " x.options"
-                  " FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
-                  " LEFT JOIN payload p ON p.seq = j.seq"
-                  " LEFT JOIN outcome o ON o.seq = j.seq"
-                  " LEFT JOIN extra x ON x.seq = j.seq"
-                  " WHERE j.seq = ?1 AND " ROW_SHOWN,
+    [READ_BODY] =
+        "SELECT p.body, o.result_kind, o.result, o.error_kind, o.error,"
+        " x.unique_key, x.group_key, x.correlation, x.label, x.attributes, x.expires_at,"
+        " x.options, " ROW_STARTED_AT " FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
+        " LEFT JOIN payload p ON p.seq = j.seq"
+        " LEFT JOIN outcome o ON o.seq = j.seq"
+        " LEFT JOIN extra x ON x.seq = j.seq"
+        " WHERE j.seq = ?1 AND " ROW_SHOWN,
+    [READ_NEWEST] =
+        "SELECT j.state, j.counts, j.since, j.worker, " ROW_STARTED_AT ", j.id_hi, q.name"
+        " FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
+        " WHERE j.seq = ?1 AND " ROW_SHOWN,
+    [READ_ATTEMPTS] = "SELECT number, started_at, ended_at, outcome, error_kind, worker, error"
+                      " FROM attempts WHERE seq = ?1 ORDER BY position DESC LIMIT ?2",
+    /* i is the index alone; the row is looked at once the attempt is known to be shown. */
+    [READ_EXCEPTIONS] = "SELECT a.number, a.started_at, a.ended_at, a.outcome, a.error_kind,"
+                        " a.worker, a.error, a.seq, j.id_hi, q.name"
+                        " FROM attempts i INDEXED BY attempts_by_position"
+                        " CROSS JOIN jobs j ON j.seq = i.seq"
+                        " CROSS JOIN queues q ON q.number = j.queue"
+                        " CROSS JOIN attempts a ON a.seq = i.seq AND a.position = i.position"
+                        " WHERE i.outcome IN (2, 3) AND (?1 = 0 OR i.queue = ?1) AND " ROW_SHOWN
+                        " ORDER BY i.position DESC LIMIT ?2",
 };
 
 struct reader_sqlite *reader_sqlite_of(struct store_reader *r)
@@ -89,6 +104,16 @@ int read_span(sqlite3_stmt *st, int at, struct arena *arena, struct span *ret)
     return 0;
 }
 
+int read_queue(struct reader_sqlite *r, struct span name, uint32_t *ret)
+{
+    sqlite3_stmt *st = r->stmts[READ_QUEUE];
+    bind_text(st, 1, name);
+    int rc = read_row(r, st);
+    *ret = rc == 0 ? (uint32_t)sqlite3_column_int64(st, 0) : 0;
+    sqlite3_reset(st);
+    return rc == -ERR_NOT_FOUND ? 0 : rc;
+}
+
 /* ---- bodies ---- */
 
 static int extra_read(sqlite3_stmt *st, int at, struct arena *arena, struct job_extra *ret)
@@ -112,6 +137,7 @@ int read_body(struct reader_sqlite *r, uint64_t seq, struct arena *arena, struct
         ret->found = true;
         ret->result_kind = (uint8_t)sqlite3_column_int64(st, 1);
         ret->error_kind = (uint8_t)sqlite3_column_int64(st, 3);
+        ret->started_at.ms = sqlite3_column_int64(st, 12);
         rc = read_span(st, 0, arena, &ret->payload);
         if (rc == 0)
             rc = read_span(st, 2, arena, &ret->result);
@@ -124,13 +150,16 @@ int read_body(struct reader_sqlite *r, uint64_t seq, struct arena *arena, struct
     return rc == -ERR_NOT_FOUND ? 0 : rc;
 }
 
-static int sqlite_read(struct store_reader *reader, const uint64_t *seqs, size_t count,
+static int sqlite_read(struct store_reader *reader, const struct store_query *query,
                        struct arena *arena, struct stored_body *bodies)
 {
     struct reader_sqlite *r = reader_sqlite_of(reader);
     int rc = read_begin(r);
-    for (size_t i = 0; i < count && rc == 0; i++)
-        rc = read_body(r, seqs[i], arena, &bodies[i]);
+    for (size_t i = 0; i < query->count && rc == 0; i++) {
+        rc = read_body(r, query->seqs[i], arena, &bodies[i]);
+        if (rc == 0 && query->attempts && bodies[i].found)
+            rc = read_attempts(r, query->seqs[i], arena, &bodies[i]);
+    }
     return read_end(r, rc);
 }
 
@@ -148,6 +177,7 @@ static void sqlite_reader_close(struct store_reader *reader)
 const struct store_reader_ops sqlite_reader_ops = {
     .read = sqlite_read,
     .list = sqlite_list,
+    .exceptions = sqlite_exceptions,
     .close = sqlite_reader_close,
 };
 

@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reader of the SQLite store: bodies (store_sqlite_read.c) and lists (store_sqlite_list.c). */
+/* A reader of the SQLite store: bodies (store_sqlite_read.c), lists (store_sqlite_list.c), history
+ * (store_sqlite_history.c). */
 #pragma once
 
 #include "backend/local/store_sqlite.h"
 
 /* Whether the job of row j exists for readers, q being the row of its queue. */
 #define ROW_SHOWN "q.gone = 0 AND (j.state > 2 OR (j.counts >> 32) & 4294967295 = q.generation)"
+
+/* When the newest attempt at the job of row j began; 0 = never claimed, or not known. */
+#define ROW_STARTED_AT                                                                             \
+    "CASE WHEN j.token_counter = 0 THEN 0 WHEN j.state = 3 THEN j.since"                           \
+    " WHEN j.state = 4 THEN iif(j.lease_ms = 0, 0, j.since - (j.lease_ms >> 1))"                   \
+    " ELSE ifnull((SELECT n.started_at FROM attempts n WHERE n.seq = j.seq"                        \
+    "  ORDER BY n.position DESC LIMIT 1), 0) END"
 
 /* Where a list finds its rows; see store_sqlite_list.c. Each comes in two directions. */
 enum list_plan { PLAN_JOBS, PLAN_ASIDE, PLAN_ASIDE_QUEUE, PLAN_EXTRA, PLAN_COUNT };
@@ -17,6 +25,9 @@ enum read_stmt {
     READ_QUEUE,
     READ_EXPIRES_AT,
     READ_BODY,
+    READ_NEWEST,
+    READ_ATTEMPTS,
+    READ_EXCEPTIONS,
     READ_FIXED,
     READ_LIST = READ_FIXED, /* + 2 * plan + newest_first; prepared when first wanted */
     READ_COUNT = READ_LIST + 2 * PLAN_COUNT
@@ -44,6 +55,13 @@ MUST_CHECK int read_span(sqlite3_stmt *st, int at, struct arena *arena, struct s
 MUST_CHECK int read_body(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
                          struct stored_body *ret);
 
+/* A queue's number by its name; 0 = there is no such queue. */
+MUST_CHECK int read_queue(struct reader_sqlite *r, struct span name, uint32_t *ret);
+/* Adds the job's history to its body. */
+MUST_CHECK int read_attempts(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
+                             struct stored_body *ret);
+int sqlite_exceptions(struct store_reader *reader, const struct op_exceptions *query,
+                      struct arena *arena, struct attempt_view **ret, uint32_t *ret_count);
 int sqlite_list(struct store_reader *reader, const struct op_list *query, struct arena *arena,
                 struct job_view **ret_jobs, uint32_t *ret_count, uint64_t *ret_cursor,
                 uint64_t *ret_as_of);

@@ -117,7 +117,29 @@ static const char step_1[] =
     " PRIMARY KEY (expires_at, key_hi, key_lo)"
     ") STRICT, WITHOUT ROWID;";
 
-static const char *const steps[] = {step_1};
+/* ---- version 2: attempt history ---- */
+
+/* An attempt that is under way or was acked is told by its job's row, so that a job which is done
+ * at its first attempt costs no other. What an older version did not keep stays unknown. */
+static const char step_2[] =
+    "CREATE TABLE attempts (" /* ended, but not by an ack; the newest 20 of each job */
+    " seq INTEGER NOT NULL,"
+    " position INTEGER NOT NULL," /* of the record that ended it */
+    " queue INTEGER NOT NULL,"
+    " number INTEGER NOT NULL,"
+    " started_at INTEGER NOT NULL,"
+    " ended_at INTEGER NOT NULL,"
+    " outcome INTEGER NOT NULL,"
+    " error_kind INTEGER NOT NULL,"
+    " worker TEXT,"
+    " error TEXT,"
+    " PRIMARY KEY (seq, position)"
+    ") STRICT, WITHOUT ROWID;"
+    /* What went wrong last, and in which queue, without a look at the rows. */
+    "CREATE INDEX attempts_by_position ON attempts (position, queue, outcome)"
+    " WHERE outcome IN (2, 3);";
+
+static const char *const steps[] = {step_1, step_2};
 
 const struct schema_steps schema_steps = {steps, sizeof steps / sizeof steps[0]};
 

@@ -147,8 +147,22 @@ static bool fits(int64_t v, int64_t min, int64_t max)
     return v >= min && v <= max;
 }
 
+/* Of the newest attempt, as far as the row tells. Nothing a damaged file holds may overflow. */
+static int64_t started_at(const int64_t v[JOB_COLUMN_COUNT])
+{
+    int64_t since = v[JOB_SINCE], took = v[JOB_LEASE_MS];
+    if (v[JOB_STATE] == STATE_RUNNING)
+        return since;
+    if (v[JOB_STATE] != STATE_DONE || took == 0)
+        return 0;
+    bool sound = fits(since, 0, LIMIT_WALL_MS) && (took & 1) &&
+                 fits(took >> 1, -LIMIT_WALL_MS, LIMIT_WALL_MS);
+    return sound ? since - (took >> 1) : -1;
+}
+
 int job_from(const int64_t v[JOB_COLUMN_COUNT], struct span worker, struct stored_job *ret)
 {
+    bool done = v[JOB_STATE] == STATE_DONE;
     int64_t marks = v[JOB_MARKS], counts = v[JOB_COUNTS], payload = v[JOB_PAYLOAD];
     *ret = (struct stored_job){
         .job = {.seq = (uint64_t)v[JOB_SEQ],
@@ -166,16 +180,18 @@ int job_from(const int64_t v[JOB_COLUMN_COUNT], struct span worker, struct store
                 .payload_kind = (uint8_t)(payload & 3),
                 .flags = (uint8_t)(marks >> 4)},
         .token = {.counter = (uint64_t)v[JOB_TOKEN_COUNTER], .epoch = (uint32_t)v[JOB_TOKEN_EPOCH]},
-        .lease_ms = (uint32_t)v[JOB_LEASE_MS],
+        .lease_ms = done ? 0 : (uint32_t)v[JOB_LEASE_MS],
         .worker = worker,
+        .started_at = {started_at(v)},
     };
-    bool good = fits(v[JOB_SEQ], 1, (int64_t)LIMIT_SEQ) && fits(v[JOB_QUEUE], 1, UINT32_MAX) &&
-                fits(v[JOB_STATE], STATE_SCHEDULED, STATE_COUNT - 1) &&
-                (marks & 15) < REASON_COUNT && fits(marks >> 4, 0, JOB_HAS_EXTRA | JOB_BOUND) &&
-                fits(v[JOB_SINCE], 0, LIMIT_WALL_MS) && fits(v[JOB_TOKEN_EPOCH], 0, UINT32_MAX) &&
-                fits(v[JOB_LEASE_MS], 0, LIMIT_LEASE_MS) && fits(v[JOB_RUN_AT], 0, LIMIT_WALL_MS) &&
-                (payload & 3) <= PAYLOAD_BYTES && fits(payload >> 2, 0, LIMIT_PAYLOAD_BYTES) &&
-                worker.len <= LIMIT_WORKER_BYTES;
+    bool good =
+        fits(v[JOB_SEQ], 1, (int64_t)LIMIT_SEQ) && fits(v[JOB_QUEUE], 1, UINT32_MAX) &&
+        fits(v[JOB_STATE], STATE_SCHEDULED, STATE_COUNT - 1) && (marks & 15) < REASON_COUNT &&
+        fits(marks >> 4, 0, JOB_HAS_EXTRA | JOB_BOUND) && fits(v[JOB_SINCE], 0, LIMIT_WALL_MS) &&
+        fits(ret->started_at.ms, 0, LIMIT_WALL_MS) && fits(v[JOB_TOKEN_EPOCH], 0, UINT32_MAX) &&
+        (done || fits(v[JOB_LEASE_MS], 0, LIMIT_LEASE_MS)) &&
+        fits(v[JOB_RUN_AT], 0, LIMIT_WALL_MS) && (payload & 3) <= PAYLOAD_BYTES &&
+        fits(payload >> 2, 0, LIMIT_PAYLOAD_BYTES) && worker.len <= LIMIT_WORKER_BYTES;
     return good ? 0 : -ERR_CORRUPT;
 }
 

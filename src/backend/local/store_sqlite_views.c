@@ -4,7 +4,7 @@
  * A view is one row of the table below. Each shows only what exists: no jobs of deleted queues,
  * none that a purge has taken. Writing to one fails, and the error names the command to use
  * instead. */
-#include "backend/local/store_sqlite.h"
+#include "backend/local/store_sqlite_read.h"
 
 struct view {
     const char *name;
@@ -34,9 +34,11 @@ static const struct view views[] = {
             " strftime('%Y-%m-%dT%H:%M:%fZ', j.since / 1000.0, 'unixepoch') AS since,"
             " strftime('%Y-%m-%dT%H:%M:%fZ', nullif(j.run_at, 0) / 1000.0, 'unixepoch')"
             "  AS run_at,"
+            " strftime('%Y-%m-%dT%H:%M:%fZ', nullif(" ROW_STARTED_AT ", 0) / 1000.0, 'unixepoch')"
+            "  AS started_at,"
             " strftime('%Y-%m-%dT%H:%M:%fZ', nullif(x.expires_at, 0) / 1000.0, 'unixepoch')"
             "  AS expires_at,"
-            " nullif(j.lease_ms, 0) AS lease_ms,"
+            " iif(j.state = 3, j.lease_ms, NULL) AS lease_ms,"
             " j.worker AS worker,"
             " x.unique_key AS unique_key,"
             " x.group_key AS group_key,"
@@ -57,6 +59,36 @@ static const struct view views[] = {
         .insert = "holdfast enqueue, or POST /v1/queues/QUEUE/jobs",
         .update = "holdfast ack or holdfast fail, or PATCH /v1/jobs/ID",
         .delete = "DELETE /v1/jobs/ID, or POST /v1/jobs/ID/cancel",
+    },
+    {
+        .name = "attempt",
+        .sql = "SELECT"
+               " a.seq AS id,"
+               " q.name AS queue,"
+               " a.number AS number,"
+               " CASE a.outcome WHEN 0 THEN 'running' WHEN 1 THEN 'done' WHEN 2 THEN 'failed'"
+               "  WHEN 3 THEN 'crashed' WHEN 4 THEN 'released' WHEN 5 THEN 'cancelled' END"
+               "  AS outcome,"
+               " a.worker AS worker,"
+               " strftime('%Y-%m-%dT%H:%M:%fZ', nullif(a.started_at, 0) / 1000.0, 'unixepoch')"
+               "  AS started_at,"
+               " strftime('%Y-%m-%dT%H:%M:%fZ', nullif(a.ended_at, 0) / 1000.0, 'unixepoch')"
+               "  AS ended_at,"
+               " CASE WHEN a.error IS NULL THEN NULL WHEN a.error_kind = 1 THEN 'business'"
+               "  ELSE 'app' END AS error_kind,"
+               " a.error AS error"
+               " FROM (SELECT seq, position, number, outcome, worker, started_at, ended_at,"
+               "   error_kind, error FROM attempts"
+               "  UNION ALL SELECT j.seq, 9223372036854775807,"
+               "   (j.counts & 65535) + (j.counts >> 16 & 65535) + 1, j.state = 4, j.worker,"
+               "   " ROW_STARTED_AT ", iif(j.state = 4, j.since, 0), 0, NULL FROM jobs j"
+               "   WHERE j.state IN (3, 4) AND j.lease_ms <> 0) a"
+               " JOIN jobs j ON j.seq = a.seq JOIN queues q ON q.number = j.queue"
+               " WHERE q.gone = 0 AND (j.state > 2 OR (j.counts >> 32) & 4294967295 = q.generation)"
+               " ORDER BY a.seq, a.position",
+        .insert = "holdfast claim, or POST /v1/queues/QUEUE/claim",
+        .update = "holdfast ack or holdfast fail, or POST /v1/jobs/ID/ack",
+        .delete = "DELETE /v1/jobs/ID",
     },
 };
 

@@ -25,7 +25,7 @@ static int write_one(struct store_sqlite *q, enum stmt_id id, const char *what, 
     return err_note_set(note, -ERR_CORRUPT, "a record does not fit %s %" PRIu64, what, number);
 }
 
-static void bounds_add(struct seq_bounds *b, uint64_t seq)
+void bounds_add(struct seq_bounds *b, uint64_t seq)
 {
     if (seq < b->min)
         b->min = seq;
@@ -33,7 +33,7 @@ static void bounds_add(struct seq_bounds *b, uint64_t seq)
         b->max = seq;
 }
 
-static bool bounds_meet(const struct seq_bounds *b, uint64_t first, uint64_t last)
+bool bounds_meet(const struct seq_bounds *b, uint64_t first, uint64_t last)
 {
     return first <= b->max && last >= b->min;
 }
@@ -55,11 +55,19 @@ static void bind_state(sqlite3_stmt *st, int first, const struct change *c)
     bind_number(st, first + JOB_SINCE, (uint64_t)c->job.since.ms);
 }
 
+/* An ack of a claim of an earlier batch is left to the statement, which has the row. */
+static uint64_t lease_column(const struct change *c)
+{
+    if (c->job.state != STATE_DONE)
+        return c->lease_ms;
+    return (uint64_t)(c->job.since.ms - c->started_at.ms) << 1 | 1;
+}
+
 static void bind_lease(sqlite3_stmt *st, int first, const struct change *c)
 {
     bind_number(st, first + JOB_TOKEN_EPOCH, c->token.epoch);
     bind_number(st, first + JOB_TOKEN_COUNTER, c->token.counter);
-    bind_number(st, first + JOB_LEASE_MS, c->lease_ms);
+    bind_number(st, first + JOB_LEASE_MS, lease_column(c));
     bind_text(st, first + JOB_WORKER, c->worker);
 }
 
@@ -263,9 +271,10 @@ static bool run_takes(const struct run *run, enum stmt_id id, const struct chang
     if (c->job.state != f->job.state || c->job.reason != f->job.reason ||
         c->job.since.ms != f->job.since.ms || c->job.flags != f->job.flags)
         return false;
-    return id == STMT_JOBS_DONE || (c->token.epoch == f->token.epoch &&
-                                    c->token.counter - f->token.counter == c->seq - f->seq &&
-                                    span_equal(c->worker, f->worker));
+    return id == STMT_JOBS_DONE ||
+           (c->token.epoch == f->token.epoch &&
+            c->token.counter - f->token.counter == c->seq - f->seq &&
+            c->started_at.ms == f->started_at.ms && span_equal(c->worker, f->worker));
 }
 
 static int write_gone(struct store_sqlite *q, uint64_t first, uint64_t last, struct err_note *note)
@@ -275,6 +284,8 @@ static int write_gone(struct store_sqlite *q, uint64_t first, uint64_t last, str
         rc = write_range(q, STMT_EXTRAS_GONE, first, last, note);
     if (rc == 0 && bounds_meet(&q->outcomes, first, last))
         rc = write_range(q, STMT_OUTCOMES_GONE, first, last, note);
+    if (rc == 0 && bounds_meet(&q->attempts, first, last))
+        rc = write_range(q, STMT_ATTEMPTS_GONE, first, last, note);
     return rc;
 }
 
@@ -336,6 +347,8 @@ int write_changes(struct store_sqlite *q, struct err_note *note)
         rc = run_end(q, &run, note);
     if (rc == 0)
         rc = group_end(q, &group, note);
+    if (rc == 0)
+        rc = write_attempts(q, note);
     fold_clear(f);
     return rc;
 }

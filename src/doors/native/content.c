@@ -25,12 +25,20 @@ static struct span media_type(const struct http_request *r)
     return trim(type);
 }
 
+/* What curl -d says when it is told nothing else counts as JSON: nobody means a form here, and a
+ * payload that silently held the whole request would be a trap. */
+static bool means_json(struct span type)
+{
+    return type.len == 0 || http_name_equal(type, "application/json") ||
+           http_name_equal(type, "application/x-www-form-urlencoded");
+}
+
 enum content_form content_form(const struct http_request *r)
 {
     struct span type = media_type(r);
     if (http_name_equal(type, "application/x-ndjson"))
         return CONTENT_LINES;
-    if (type.len > 0 && !http_name_equal(type, "application/json"))
+    if (!means_json(type))
         return CONTENT_BYTES;
     struct span body = trim(r->body);
     return body.len > 0 && body.at[0] == '[' ? CONTENT_ARRAY : CONTENT_OBJECT;

@@ -6,7 +6,7 @@
 #include "doors/problem.h"
 
 enum content_form {
-    CONTENT_OBJECT, /* application/json or no type, anything but an array */
+    CONTENT_OBJECT, /* application/json, no type or curl's own; anything but an array */
     CONTENT_ARRAY,
     CONTENT_LINES, /* application/x-ndjson */
     CONTENT_BYTES, /* any other type */

@@ -194,6 +194,7 @@ static int dump_job(void *ctx, const struct stored_job *j)
     PUT(d->out, " token=%" PRIu32 "-%" PRIu64 " lease=%" PRIu32, j->token.epoch, j->token.counter,
         j->lease_ms);
     put_text(d->out, "worker", j->worker);
+    PUT(d->out, " started=%" PRId64, j->started_at.ms);
     put_extra(d->out, &j->extra);
     PUT(d->out, "\n");
     if (d->count == d->room) {
@@ -225,17 +226,57 @@ static void put_body(struct buf *b, const struct stored_body *body)
     put_extra(b, &body->extra);
 }
 
+static void put_attempt(struct buf *b, const struct attempt_view *a)
+{
+    PUT(b,
+        "attempt %" PRIu32 " of %" PRIu64 " id=%" PRIx64 " %s from %" PRId64 " to %" PRId64
+        " ek=%d",
+        a->number, a->seq, a->id_hi, attempt_outcome_name(a->outcome), a->started_at.ms,
+        a->ended_at.ms, a->error_kind);
+    put_text(b, "queue", a->queue);
+    put_text(b, "worker", a->worker);
+    put_bytes(b, "error", a->error);
+    PUT(b, "\n");
+}
+
+int rig_read(struct store_reader *r, const uint64_t *seqs, size_t count, struct arena *arena,
+             struct stored_body *bodies)
+{
+    struct store_query query = {.seqs = seqs, .count = count, .attempts = true};
+    return r->ops->read(r, &query, arena, bodies);
+}
+
+static void dump_exceptions(struct dump *d, struct store_reader *r)
+{
+    static const char *const queues[] = {"", "queue-1", "queue-2"};
+    struct arena arena;
+    arena_init(&arena);
+    for (size_t q = 0; q < sizeof queues / sizeof queues[0]; q++) {
+        struct op_exceptions query = {.queue = span_text(queues[q]), .limit = q == 2 ? 7 : 0};
+        struct attempt_view *attempts;
+        uint32_t count;
+        assert_int_equal(r->ops->exceptions(r, &query, &arena, &attempts, &count), 0);
+        PUT(d->out, "exceptions of \"%s\": %" PRIu32 "\n", queues[q], count);
+        for (uint32_t i = 0; i < count; i++)
+            put_attempt(d->out, &attempts[i]);
+        arena_reset(&arena);
+    }
+    arena_done(&arena);
+}
+
 static void dump_bodies(struct dump *d, struct store_reader *r)
 {
     struct arena arena;
     arena_init(&arena);
     struct stored_body *bodies = calloc(d->count + 1, sizeof *bodies);
     assert_non_null(bodies);
-    assert_int_equal(r->ops->read(r, d->seqs, d->count, &arena, bodies), 0);
+    assert_int_equal(rig_read(r, d->seqs, d->count, &arena, bodies), 0);
     for (size_t i = 0; i < d->count; i++) {
         PUT(d->out, "body %" PRIu64 " found=%d", d->seqs[i], bodies[i].found);
         put_body(d->out, &bodies[i]);
-        PUT(d->out, "\n");
+        PUT(d->out, " started=%" PRId64 "\n", bodies[i].started_at.ms);
+        for (uint32_t a = 0; a < bodies[i].attempt_count; a++)
+            put_attempt(d->out, &bodies[i].attempts[a]);
     }
     free(bodies);
     arena_done(&arena);
@@ -248,7 +289,7 @@ void rig_view(struct buf *b, const struct job_view *v)
     PUT(b, " token=%" PRIu32 "-%" PRIu64 " lease=%" PRIu32 " left=%" PRId64 " expires=%" PRId64,
         v->token.epoch, v->token.counter, v->lease_ms, v->lease_left_ms, v->expires_at.ms);
     put_text(b, "worker", v->worker);
-    PUT(b, " has_body=%d", v->has_body);
+    PUT(b, " started=%" PRId64 " has_body=%d", v->started_at.ms, v->has_body);
     struct stored_body body = {.extra = v->extra,
                                .payload = v->payload,
                                .result_kind = v->result_kind,
@@ -287,6 +328,7 @@ void rig_dump(struct store *s, struct store_reader *r, struct buf *ret)
     if (r) {
         dump_bodies(&d, r);
         dump_pages(&d, r);
+        dump_exceptions(&d, r);
     }
     free(d.seqs);
     assert_int_equal(buf_append(ret, "", 1), 0);

@@ -23,8 +23,12 @@ void rig_apply(struct store *s, struct span frame);
 /* Runs SQL on the database of a store that is not open. */
 void rig_sql(const char *dir, const char *sql);
 
-/* Everything that load gives, then every body and every page that a reader gives. Identity and hash
- * key are left out. */
+/* Bodies with their history. */
+MUST_CHECK int rig_read(struct store_reader *r, const uint64_t *seqs, size_t count,
+                        struct arena *arena, struct stored_body *bodies);
+
+/* Everything that load gives, then every body with its history, every page and every exception that
+ * a reader gives. Identity and hash key are left out. */
 void rig_dump(struct store *s, struct store_reader *r, struct buf *ret);
 /* The two hold the same. Prints the first line that differs. */
 void rig_same(struct store *a, struct store_reader *ra, struct store *b, struct store_reader *rb);

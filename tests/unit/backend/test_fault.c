@@ -138,12 +138,12 @@ static void test_a_query_is_never_unknown(void **state)
     (void)state;
     open_fault(&(struct fault_config){
         .seed = 1, .unknown_done_percent = 100, .unknown_undone_percent = 100});
-    static const enum op_kind queries[] = {OP_GET,       OP_PEEK,       OP_LIST,
-                                           OP_QUEUE_GET, OP_QUEUE_LIST, OP_EXCEPTIONS};
-    for (size_t i = 0; i < 6; i++)
+    static const enum op_kind queries[] = {OP_GET,        OP_PEEK,       OP_LIST,   OP_QUEUE_GET,
+                                           OP_QUEUE_LIST, OP_EXCEPTIONS, OP_WORKERS};
+    for (size_t i = 0; i < 7; i++)
         submit_some(1, 1, (struct op){.kind = queries[i]});
     rig_drain(&rig);
-    for (size_t i = 0; i < 6; i++)
+    for (size_t i = 0; i < 7; i++)
         assert_int_equal(rig.outcomes[i], OUT_OK);
     end();
 }
@@ -447,6 +447,67 @@ static void test_unwatch_inside_a_signal(void **state)
     end();
 }
 
+static void count_cb(void *ctx)
+{
+    ++*(unsigned *)ctx;
+}
+
+/* Settled means: signals that were late have been given, too. */
+static void test_settle_waits_for_late_signals(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        open_fault(&(struct fault_config){.seed = seed, .late_percent = 100, .late_turns = 4});
+        struct backend_watch *w;
+        unsigned settled = 0;
+        assert_int_equal(backend_watch(rig.b, SPAN_LITERAL("q"), rig_signal_cb, &rig, &w), 0);
+        assert_int_equal(backend_settle(rig.b, count_cb, &settled), 0);
+        fake_signal(rig.fake); /* held back */
+        fake_settled(rig.fake);
+        assert_int_equal(settled + rig.signals, 0);
+        for (unsigned turns = 0; settled == 0; turns++) {
+            assert_true(turns < 10);
+            rig_turn(&rig, 1);
+        }
+        assert_int_equal(rig.signals, 1);
+        backend_unwatch(rig.b, w);
+        end();
+    }
+}
+
+static void test_close_answers_a_settle(void **state)
+{
+    (void)state;
+    open_fault(&(struct fault_config){.seed = 1, .late_percent = 100, .late_turns = 4});
+    unsigned settled = 0;
+    assert_int_equal(backend_settle(rig.b, count_cb, &settled), 0);
+    end(); /* the inner backend answers it when it closes */
+    assert_int_equal(settled, 1);
+}
+
+static void test_events_pass(void **state)
+{
+    (void)state;
+    open_fault(&(struct fault_config){.seed = 1, .late_percent = 100});
+    struct backend_event v[4];
+    uint64_t oldest;
+    unsigned news = 0;
+    rig.fake->events_last = 3;
+    assert_int_equal(backend_events_last(rig.b), 3);
+    assert_int_equal(backend_events(rig.b, 1, v, 4, &oldest), 2);
+    assert_int_equal(v[1].id, 3);
+    assert_int_equal(oldest, 1);
+    assert_false(backend_events_missed(rig.b, 0));
+    assert_true(backend_events_missed(rig.b, 4));
+    backend_on_news(rig.b, count_cb, &news);
+    rig.fake->news_fn(rig.fake->news_ctx);
+    assert_int_equal(news, 1);
+    rig.fake->events_last = 0; /* a backend that keeps none */
+    assert_false(backend_events_missed(rig.b, 0));
+    assert_false(backend_events_missed(rig.b, 7));
+    end();
+}
+
 /* Whatever allocation fails: refused whole, or each op answered once. */
 static void test_without_memory(void **state)
 {
@@ -502,6 +563,9 @@ int main(void)
         cmocka_unit_test(test_signals),
         cmocka_unit_test(test_spurious_signals),
         cmocka_unit_test(test_unwatch_inside_a_signal),
+        cmocka_unit_test(test_settle_waits_for_late_signals),
+        cmocka_unit_test(test_close_answers_a_settle),
+        cmocka_unit_test(test_events_pass),
         cmocka_unit_test(test_without_memory),
         cmocka_unit_test(test_open_without_memory),
     };

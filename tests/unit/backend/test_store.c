@@ -279,7 +279,7 @@ static const char *watch_once(struct watcher *w, struct arena *arena, uint64_t *
         if ((jobs[i].job.state == STATE_RUNNING) != (jobs[i].lease_ms != 0))
             return "a lease is not of the moment of its job";
     }
-    if (w->reader->ops->read(w->reader, seqs, count, arena, bodies) != 0)
+    if (rig_read(w->reader, seqs, count, arena, bodies) != 0)
         return "a read failed";
     return NULL;
 }

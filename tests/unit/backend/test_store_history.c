@@ -79,7 +79,7 @@ static void pair_as_modelled(struct pair *p)
     for (uint64_t seq = 1; seq <= h->seq; seq++) {
         const struct history_job *j = &h->jobs[seq];
         struct stored_body b;
-        assert_int_equal(p->sqlite_reader->ops->read(p->sqlite_reader, &seq, 1, &arena, &b), 0);
+        assert_int_equal(rig_read(p->sqlite_reader, &seq, 1, &arena, &b), 0);
         assert_int_equal(b.found, history_shown(h, j));
         if (!b.found)
             continue;

@@ -141,7 +141,7 @@ static void test_cut(void **state)
     assert_int_equal(list(&nothing, &count), 0);
     assert_int_equal(list(&some, &count), 0);
     assert_int_equal(count, 5);
-    assert_int_equal(reader->ops->read(reader, &seq, 1, &arena, &body), 0);
+    assert_int_equal(rig_read(reader, &seq, 1, &arena, &body), 0);
     assert_true(body.found);
 }
 
@@ -157,7 +157,7 @@ static void test_holds_nothing(void **state)
     int pages, moved;
     enqueue_many(0, 100);
     assert_int_equal(list(&some, &count), 0);
-    assert_int_equal(reader->ops->read(reader, seqs, 3, &arena, bodies), 0);
+    assert_int_equal(rig_read(reader, seqs, 3, &arena, bodies), 0);
     assert_false(bodies[2].found);
     sqlite_reader_limit(reader, 0); /* also not after a failure */
     (void)list(&some, &count);

@@ -259,7 +259,7 @@ static void test_newer(void **state)
     s->ops->close(s);
     rig_sql(dir.path, "PRAGMA user_version = 99");
     refused_untouched(-ERR_VERSION, "format 99");
-    rig_sql(dir.path, "PRAGMA user_version = 1");
+    rig_sql(dir.path, "PRAGMA user_version = 2");
     s = rig_open(dir.path);
     s->ops->close(s);
 }
@@ -282,14 +282,15 @@ static void test_upgrade(void **state)
     (void)state;
     const char *const sql[] = {
         schema_steps.sql[0],
+        schema_steps.sql[1],
         "ALTER TABLE queues ADD COLUMN colour TEXT; UPDATE queues SET colour = 'red';",
         "CREATE TABLE later (a INTEGER) STRICT; INSERT INTO later VALUES (1); SELECT no_such(1);",
         "CREATE TABLE later (a INTEGER) STRICT; INSERT INTO later VALUES (2);",
     };
-    const char *const mended[] = {sql[0], sql[1], sql[3]};
-    struct schema_steps broken = {sql, 3}, good = {mended, 3};
+    const char *const mended[] = {sql[0], sql[1], sql[2], sql[4]};
+    struct schema_steps broken = {sql, 4}, good = {mended, 4};
     struct err_note note = {""};
-    assert_int_equal(schema_steps.count, 1);
+    assert_int_equal(schema_steps.count, 2);
     history_begin(history);
     history_enqueue(history, 0, NULL, SPAN_LITERAL("payload"));
     struct span frame = history_end(history);
@@ -299,12 +300,12 @@ static void test_upgrade(void **state)
 
     /* A step that fails leaves the store at the version before it, whole. */
     assert_true(schema_upgrade(db, &broken, &note) < 0);
-    assert_int_equal(number(db, "PRAGMA user_version"), 2);
+    assert_int_equal(number(db, "PRAGMA user_version"), 3);
     assert_int_equal(number(db, "SELECT count(*) FROM queues WHERE colour = 'red'"), 1);
     assert_int_equal(number(db, "SELECT count(*) FROM sqlite_schema WHERE name = 'later'"), 0);
     /* The next try takes only what is missing. */
     assert_int_equal(schema_upgrade(db, &good, &note), 0);
-    assert_int_equal(number(db, "PRAGMA user_version"), 3);
+    assert_int_equal(number(db, "PRAGMA user_version"), 4);
     assert_int_equal(number(db, "SELECT a FROM later"), 2);
     assert_int_equal(schema_upgrade(db, &good, &note), 0);
     s->ops->close(s);
@@ -363,6 +364,7 @@ static void test_view(void **state)
     assert_text(db, "SELECT expires_at FROM job WHERE id = 1", "2026-09-21T14:13:20.001Z");
     assert_text(db, "SELECT run_at FROM job WHERE id = 2", "NULL");
     assert_text(db, "SELECT state || ' ' || attempts FROM job WHERE id = 2", "done 1");
+    assert_text(db, "SELECT lease_ms FROM job WHERE id = 2", "NULL");
     assert_text(db,
                 "SELECT state || ' ' || reason || ' ' || error || ' ' || error_kind FROM job "
                 "WHERE id = 3",
@@ -403,6 +405,14 @@ static void test_view_words(void **state)
         assert_int_equal(sql_exec(db, sql, NULL), 0);
         assert_text(db, "SELECT reason FROM job", reason_name((enum job_reason)i));
     }
+    for (int i = ATTEMPT_FAILED; i < ATTEMPT_OUTCOME_COUNT; i++) {
+        char sql[120];
+        snprintf(sql, sizeof sql,
+                 "INSERT OR REPLACE INTO attempts VALUES (1, 1, 1, 1, 1, 1, %d, 0, NULL, NULL)", i);
+        assert_int_equal(sql_exec(db, sql, NULL), 0);
+        assert_text(db, "SELECT outcome FROM attempt WHERE outcome NOT IN ('running', 'done')",
+                    attempt_outcome_name((enum attempt_outcome)i));
+    }
     s->ops->close(s);
 }
 
@@ -416,13 +426,19 @@ static void test_view_is_read_only(void **state)
         {"INSERT INTO job (id) VALUES (1)", "holdfast enqueue"},
         {"UPDATE job SET state = 'done'", "holdfast ack"},
         {"DELETE FROM job", "DELETE /v1/jobs/ID"},
+        {"INSERT INTO attempt (id) VALUES (1)", "holdfast claim"},
+        {"UPDATE attempt SET outcome = 'done'", "holdfast ack"},
+        {"DELETE FROM attempt", "DELETE /v1/jobs/ID"},
     };
     struct store *s = rig_open(dir.path);
     history_begin(history);
+    history_queue(history, 0);
+    history->epoch = 1;
     history_enqueue(history, 0, NULL, SPAN_LITERAL("x"));
+    history_claim(history, 1, SPAN_LITERAL("anna"));
     rig_apply(s, history_end(history));
     sqlite3 *db = shell(SQLITE_OPEN_READWRITE);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof tries / sizeof tries[0]; i++) {
         assert_int_not_equal(sqlite3_exec(db, tries[i].sql, NULL, NULL, NULL), SQLITE_OK);
         assert_non_null(strstr(sqlite3_errmsg(db), "can only be read; use: "));
         assert_non_null(strstr(sqlite3_errmsg(db), tries[i].words));
@@ -442,8 +458,8 @@ static void test_views_made_anew(void **state)
     s = rig_open(dir.path);
     sqlite3 *db = store_sqlite_of(s)->db;
     assert_int_equal(number(db, "SELECT count(*) FROM job"), 0);
-    assert_int_equal(number(db, "SELECT count(*) FROM sqlite_schema WHERE type = 'view'"), 1);
-    assert_int_equal(number(db, "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'"), 3);
+    assert_int_equal(number(db, "SELECT count(*) FROM sqlite_schema WHERE type = 'view'"), 2);
+    assert_int_equal(number(db, "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'"), 6);
     int64_t version = number(db, "PRAGMA schema_version");
     s->ops->close(s);
     s = rig_open(dir.path);

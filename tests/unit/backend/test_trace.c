@@ -156,6 +156,32 @@ static void test_watches_and_figures_pass(void **state)
     end();
 }
 
+static void count_cb(void *ctx)
+{
+    ++*(unsigned *)ctx;
+}
+
+static void test_events_and_settle_pass(void **state)
+{
+    (void)state;
+    open_trace();
+    struct backend_event v[4];
+    uint64_t oldest;
+    unsigned news = 0, settled = 0;
+    rig.fake->events_last = 3;
+    assert_int_equal(backend_events_last(rig.b), 3);
+    assert_int_equal(backend_events(rig.b, 1, v, 4, &oldest), 2);
+    assert_int_equal(oldest, 1);
+    backend_on_news(rig.b, count_cb, &news);
+    rig.fake->news_fn(rig.fake->news_ctx);
+    assert_int_equal(news, 1);
+    assert_int_equal(backend_settle(rig.b, count_cb, &settled), 0);
+    assert_int_equal(settled, 0);
+    fake_settled(rig.fake);
+    assert_int_equal(settled, 1);
+    end();
+}
+
 static void test_close_with_ops_outstanding(void **state)
 {
     (void)state;
@@ -193,6 +219,7 @@ int main(void)
         cmocka_unit_test(test_every_kind_has_a_line),
         cmocka_unit_test(test_refused_submit),
         cmocka_unit_test(test_watches_and_figures_pass),
+        cmocka_unit_test(test_events_and_settle_pass),
         cmocka_unit_test(test_close_with_ops_outstanding),
         cmocka_unit_test(test_open_without_memory),
     };

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/local/store_attempts.h"
+
+/* What a job's reason says about the attempt that has just ended. */
+static const uint8_t outcome_of[REASON_COUNT] = {
+    [REASON_NONE] = ATTEMPT_RELEASED,       [REASON_FAILED] = ATTEMPT_FAILED,
+    [REASON_REJECTED] = ATTEMPT_FAILED,     [REASON_CRASH_LOOP] = ATTEMPT_CRASHED,
+    [REASON_TIMED_OUT] = ATTEMPT_CRASHED,   [REASON_EXPIRED] = ATTEMPT_CRASHED,
+    [REASON_CANCELLED] = ATTEMPT_CANCELLED, [REASON_REPLACED] = ATTEMPT_CANCELLED,
+    [REASON_RELEASED] = ATTEMPT_RELEASED,   [REASON_RESTARTED] = ATTEMPT_RELEASED,
+};
+
+static uint32_t attempt_number(const struct job *j)
+{
+    return (uint32_t)j->failures + j->crashes + 1;
+}
+
+bool attempt_ends(const struct job *before, const struct record *r, struct attempt_end *ret)
+{
+    if (before->state != STATE_RUNNING)
+        return false;
+    *ret = (struct attempt_end){.number = attempt_number(before)};
+    switch ((int)r->kind) {
+    case REC_JOB_BACK:
+        ret->outcome = outcome_of[r->job_back.reason];
+        ret->at = r->job_back.at;
+        ret->error_kind = r->job_back.error_kind;
+        ret->error = r->job_back.error;
+        return true;
+    case REC_JOB_DEAD:
+        ret->outcome = outcome_of[r->job_dead.reason];
+        ret->at = r->job_dead.at;
+        ret->error_kind = r->job_dead.error_kind;
+        ret->error = r->job_dead.error;
+        return true;
+    case REC_JOB_CANCELLED:
+        ret->outcome = outcome_of[r->job_cancelled.reason];
+        ret->at = r->job_cancelled.at;
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool attempt_of_job(const struct job *j, struct wall_time started_at, struct attempt_view *ret)
+{
+    bool done = j->state == STATE_DONE;
+    if ((j->state != STATE_RUNNING && !done) || started_at.ms == 0)
+        return false;
+    ret->number = attempt_number(j);
+    ret->started_at = started_at;
+    ret->ended_at = done ? j->since : (struct wall_time){0};
+    ret->outcome = done ? ATTEMPT_DONE : ATTEMPT_RUNNING;
+    return true;
+}

@@ -1,0 +1,200 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The client commands and the load generator of the real binary, without a server and with one.
+source "$(dirname "$0")/tap.bash"
+
+work=$(mktemp -d)
+server_pid=
+cleanup() {
+  [ -z "$server_pid" ] || { kill "$server_pid" && wait "$server_pid"; } 2>/dev/null
+  rm -rf "$work" "$tap_log"
+}
+trap cleanup EXIT
+export work
+unset HOLDFAST_SERVER http_proxy all_proxy
+
+# client STATUS STREAM PATTERN ARGUMENT…: exits with STATUS, and a line of STREAM (1 or 2) matches; with
+# the pattern "" STREAM is empty.
+# Standard input is the file $work/in.
+client() {
+  local status=$1 stream=$2 pattern=$3 out rc=0
+  shift 3
+  out=$(mktemp -d "$work/XXXXXX") || return 1
+  build/debug/holdfast "$@" <"$work/in" >"$out/1" 2>"$out/2" || rc=$?
+  head -n 50 "$out/1" "$out/2"
+  echo "exit status $rc"
+  [ "$rc" -eq "$status" ] || return
+  if [ -n "$pattern" ]; then grep -Eq -- "$pattern" "$out/$stream"; else [ ! -s "$out/$stream" ]; fi
+}
+export -f client
+check() {
+  local name=$1
+  shift
+  tap_check "client/$name" bash -c 'client "$@"' - "$@"
+}
+: >"$work/in"
+
+# ---- no server -----------------------------------------------------------------------------------
+
+nowhere=http://127.0.0.1:1
+check 'no server' 3 2 "^holdfast: no answer from the server at $nowhere" queues -s $nowhere
+check 'no server to load' 3 2 '^holdfast: no answer from the server' bench -s $nowhere
+check 'no socket' 3 2 'no answer from the server at unix:/nonexistent' queues -s unix:/nonexistent
+check 'another scheme' 2 2 'scheme other than http and https; it is written' queues -s ftp://host
+check 'no password in the address' 2 2 'user name or password' queues -s http://u:p@127.0.0.1
+check 'payload must be JSON' 2 2 'the payload is not JSON .*--raw sends bytes' enqueue q text
+check 'payload file must be there' 2 2 "cannot read the file '/nonexistent'" enqueue q @/nonexistent
+check 'lines say their options' 2 2 'with --ndjson the lines say what --priority would' enqueue q --ndjson -p 5
+check 'raw or lines' 2 2 'exclude each other' enqueue q --ndjson --raw
+check 'key without control characters' 2 2 '--key must be 1 to 200 bytes' enqueue q 1 --key $'a\nb'
+check 'a queue has no such action' 2 2 'it must be create, set, delete' queues frob q
+check 'wrong policy value' 2 2 "--keep-done is 'all'; it must be a whole number, or none" queues set q --keep-done all
+check 'raw claims one' 2 2 'claims one job' claim q --raw -n 2
+check 'cancel needs jobs' 2 2 'name jobs by ID, or a queue with --queue' cancel
+check 'not by id and queue' 2 2 'but not both' requeue 5 --queue q
+check 'filters go with a queue' 2 2 'go with --queue' requeue 5 --state dead
+check 'lists have filters, a job has none' 2 2 '--queue is for lists' jobs 5 --queue q
+check 'bench range' 2 2 '--connections is 0; it must be from 1 to' bench -c 0
+check 'bench by jobs or time' 2 2 'exclude each other' bench --jobs 5 --duration 1s
+check 'bench sides' 2 2 'are for --mode mixed' bench --producers 5
+check 'bench unknown mode' 2 2 '--mode is .frob.; it must be one of enqueue\|cycle' bench --mode frob
+check 'bench without TLS' 2 2 'plain http:// and unix: only' bench -s https://127.0.0.1
+
+# ---- with a server -------------------------------------------------------------------------------
+
+start_server() {
+  local line
+  mkfifo "$work/ready"
+  build/debug/holdfast serve --listen 127.0.0.1:0 --data "$work/data" \
+    >"$work/ready" 2>"$work/server.log" &
+  server_pid=$!
+  exec {ready}<"$work/ready"
+  read -r -t 60 -u "$ready" line || return 1
+  export HOLDFAST_SERVER=${line#listening on }
+  export server_pid
+}
+
+if ! start_server; then
+  tap_fail 'client/server starts' "$(head -c 500 "$work/server.log")"
+  tap_done
+  exit
+fi
+
+check 'create a queue' 0 1 '^name: +mail$' queues create mail --lease-ms 1m --max-attempts 3 --backoff-ms 10,20 --keep-done none --note 'for letters'
+check 'create it twice' 1 2 '^holdfast: .* exists' queues create mail
+check 'set its policy' 0 1 '^policy\.max_attempts: +7$' queues set mail --max-attempts 7
+check 'what was not set stays' 0 1 '^policy\.lease_ms: +60000$' queues mail
+check 'no such queue' 1 2 '^holdfast: ' queues nowhere
+check 'list queues' 0 1 '^mail +0 +0 +0' queues
+check 'list queues as JSON' 0 1 '^\{"queues":\[\{"name":"mail"' queues --json
+check 'refusals as JSON' 1 1 '"status":404' queues nowhere --json
+
+check 'nothing to claim' 4 1 '' claim mail
+check 'nothing to claim, raw' 4 1 '' claim mail --raw
+check 'enqueue' 0 1 '^[0-9A-Z]{26}  ready$' enqueue mail '{"to":"a"}' -p 5 --correlation-id c1 --group g
+check 'enqueue later' 0 1 '  scheduled$' enqueue mail 1 --delay 1h
+check 'enqueue once' 0 1 '  ready$' enqueue mail 2 --unique k --key once
+check 'enqueue again' 0 1 'was there already' enqueue mail 2 --unique k --key once
+check 'enqueue a duplicate' 1 2 '^holdfast: ' enqueue mail 3 --unique k
+check 'enqueue wrongly' 1 2 '^holdfast: .*max_attempts' enqueue mail 1 --max-attempts -5
+printf 'two\nlines \033[31m' >"$work/in"
+check 'enqueue bytes' 0 1 '  ready$' enqueue bytes --raw -p 9 --label red
+check 'bytes are shown escaped' 0 1 'two\\nlines \\x1b\[31m$' jobs --queue bytes
+check 'claim bytes' 0 1 '^lines .\[31m$' claim bytes --raw
+
+for ((i = 1; i <= 2500; i++)); do echo "{\"payload\":$i}"; done >"$work/in"
+check 'enqueue lines' 0 1 '^2500 enqueued, 0 there already, 0 refused$' enqueue lines --ndjson
+printf '{"payload":1}\n\n{"payload":2,"priorty":1}\n{"payload":3}\n' >"$work/in"
+check 'a wrong line is named' 1 2 '^holdfast: line 3: .*priorty' enqueue lines2 --ndjson
+check 'the others are enqueued' 0 1 '^lines2 +2 ' queues
+: >"$work/in"
+
+pages() {
+  local lines
+  lines=$(build/debug/holdfast jobs --queue lines --limit 1000 --all | grep -vc '^ID ')
+  echo "$lines jobs on all pages"
+  [ "$lines" -eq 2500 ]
+}
+export -f pages
+tap_check 'client/all pages' bash -c pages
+check 'a page has a next one' 0 2 'there are more: --all, or --cursor ' jobs --queue lines
+check 'newest first' 0 1 ' 2500$' jobs --queue lines --newest --limit 1
+check 'state and group' 0 1 '\{"to":"a"\}$' jobs --queue mail --state ready,dead --group g
+
+# One job through every command that needs its token.
+life() {
+  local hf=build/debug/holdfast job id token
+  job=$("$hf" claim mail --worker w1 --lease 90s --json) || return
+  id=$(jq -r '.jobs[0].id' <<<"$job")
+  token=$(jq -r '.jobs[0].token' <<<"$job")
+  echo "$job"
+  client 0 1 '"worker":"w1"' jobs "$id" --json &&
+    client 0 1 "^$id  running  20" extend "$id" "$token" --lease 2m &&
+    client 0 1 "^$id  (ready|scheduled)" release "$id" "$token" --reason 'not now' &&
+    client 1 2 '^holdfast: ' ack "$id" "$token" || return
+  job=$("$hf" claim mail other --json) || return
+  token=$(jq -r '.jobs[0].token' <<<"$job")
+  client 0 1 "^$id  dead" fail "$id" "$token" --error $'bad\033[2J' --kind business --no-retry &&
+    client 0 1 'bad\\x1b\[2J' jobs "$id" &&
+    client 0 1 '^1 changed, 0 refused$' requeue --queue mail --state dead || return
+  job=$("$hf" claim mail --json) || return
+  token=$(jq -r '.jobs[0].token' <<<"$job")
+  client 0 1 "^$id  done" ack "$id" "$token" '{"ok":true}' &&
+    client 0 1 '^result: +\{"ok":true\}$' jobs "$id" &&
+    client 1 2 '^holdfast: ' cancel "$id"
+}
+export -f life
+tap_check 'client/life of a job' bash -c life
+check 'cancel in bulk' 0 1 '^[1-9][0-9]* changed' cancel --queue mail --state ready,scheduled
+check 'requeue of no job' 1 2 '^holdfast: ' requeue 999999999
+
+check 'stats of the server' 0 1 '^[0-9]+ jobs: [0-9]+ ready' stats
+check 'stats of a queue' 0 1 '^enqueued +[0-9]+$' stats mail
+watched() {
+  local out=$work/watch
+  build/debug/holdfast stats mail --watch >"$out" &
+  local pid=$!
+  until [ "$(grep -c '^STATE' "$out")" -ge 2 ]; do kill -0 $pid || return; done
+  kill -INT $pid
+  wait $pid
+}
+export -f watched
+tap_check 'client/stats again and again' bash -c watched
+
+# Another program makes events until one has come through.
+followed() {
+  local out=$work/events pid
+  build/debug/holdfast events --queue seen >"$out" &
+  pid=$!
+  until grep -q ' seen ' "$out"; do
+    kill -0 $pid || return
+    build/debug/holdfast enqueue seen 1 >/dev/null
+    build/debug/holdfast cancel --queue seen >/dev/null
+  done
+  head -n 3 "$out"
+  kill -INT $pid
+  wait $pid
+}
+export -f followed
+tap_check 'client/events' bash -c followed
+
+check 'pause' 0 1 '^paused: +true$' queues pause lines --for 1h
+check 'a paused queue hands out nothing' 4 2 '' claim lines
+check 'resume' 0 1 '^paused: +false$' queues resume lines
+check 'purge' 0 1 '^purged: +2500$' queues purge lines
+check 'delete' 0 1 '^deleted: +true$' queues delete lines
+
+# ---- the load generator --------------------------------------------------------------------------
+
+for mode in enqueue cycle mixed healthz; do
+  check "bench $mode" 0 1 '"jobs":1500,.*"errors":0,' bench --mode $mode --jobs 1500 --connections 8 --batch 7 --pipeline 2 --threads 2 --json
+  check "bench $mode, one by one" 0 1 '"jobs":300,.*"errors":0,' bench --mode $mode --jobs 300 --connections 8 --json
+done
+check 'bench claim' 0 1 '"acked":3000,.*"errors":0,' bench --mode claim --backlog 3000 --batch 100 --priorities 10 --connections 4 --json
+check 'bench by time' 0 1 '^server CPU ' bench --duration 300 --connections 4 --server-pid "$server_pid" --fsync-dir "$work"
+check 'bench says what failed' 1 2 'errors; the first: enqueue answered 4' bench --jobs 10 --payload 3MiB --connections 2
+no_bench_queues() { ! build/debug/holdfast queues | grep '^bench-'; }
+export -f no_bench_queues
+tap_check 'client/bench removes its queues' bash -c no_bench_queues
+tap_done
