@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writer. The first failure is kept, and every later call does nothing, so that callers check
  * once, at the end. */
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "base/check.h"
 #include "base/json.h"
 #include "base/json_escape.h"
@@ -17,6 +14,21 @@ static void put(struct json_writer *w, const char *bytes, size_t len)
 {
     if (w->error == 0)
         w->error = buf_append(w->out, bytes, len);
+}
+
+/* Room for more bytes behind what is there, or NULL after a failure. What was put there counts once
+ * room_used is called. */
+static char *room_for(struct json_writer *w, size_t more)
+{
+    struct buf *b = w->out;
+    if (w->error == 0 && b->cap - b->len < more)
+        w->error = buf_reserve(b, more);
+    return w->error == 0 ? b->data + b->len : NULL;
+}
+
+static void room_used(struct json_writer *w, const char *end)
+{
+    w->out->len = (size_t)(end - w->out->data);
 }
 
 static bool in_object(const struct json_writer *w)
@@ -81,9 +93,25 @@ void json_write_array_end(struct json_writer *w)
     container_end(w, false);
 }
 
+/* Any byte of the eight below 0x20, above 0x7f, a quote or a backslash? The usual tricks with
+ * carries between bytes are exact as long as no byte has its high bit set, and that is asked too.
+ */
+static bool eight_plain(const char *at)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), high = ones << 7;
+    uint64_t v;
+    memcpy(&v, at, sizeof v);
+    uint64_t control = v - ones * 0x20;
+    uint64_t quote = (v ^ ones * '"') - ones;
+    uint64_t backslash = (v ^ ones * '\\') - ones;
+    return ((v | control | quote | backslash) & high) == 0;
+}
+
 static size_t plain_run(struct span s)
 {
     size_t i = 0;
+    while (s.len - i >= 8 && eight_plain(s.at + i))
+        i += 8;
     while (i < s.len) {
         unsigned char c = (unsigned char)s.at[i];
         if (c < 0x20 || c >= 0x80 || c == '"' || c == '\\')
@@ -93,10 +121,9 @@ static size_t plain_run(struct span s)
     return i;
 }
 
-static void put_quoted(struct json_writer *w, struct span s)
+static void put_escaped(struct json_writer *w, struct span s)
 {
     char piece[JSON_ESCAPE_MAX];
-    put(w, "\"", 1);
     while (s.len > 0 && w->error == 0) {
         size_t taken = plain_run(s);
         if (taken > 0)
@@ -105,6 +132,25 @@ static void put_quoted(struct json_writer *w, struct span s)
             put(w, piece, json_escape(s, piece, &taken));
         s = span_of(s.at + taken, s.len - taken);
     }
+}
+
+/* Most texts need no escape and go in one piece. */
+static void put_quoted(struct json_writer *w, struct span s)
+{
+    size_t plain = plain_run(s);
+    char *at = room_for(w, plain + 2);
+    if (!at)
+        return;
+    *at++ = '"';
+    if (plain > 0)
+        memcpy(at, s.at, plain);
+    at += plain;
+    if (plain == s.len)
+        *at++ = '"';
+    room_used(w, at);
+    if (plain == s.len)
+        return;
+    put_escaped(w, span_of(s.at + plain, s.len - plain));
     put(w, "\"", 1);
 }
 
@@ -137,18 +183,30 @@ static void put_value(struct json_writer *w, const char *text)
     put(w, text, strlen(text));
 }
 
+#define DIGITS_MAX 20 /* of a uint64 */
+
+static void put_number(struct json_writer *w, bool negative, uint64_t v)
+{
+    char text[DIGITS_MAX + 1];
+    char *at = text + sizeof text;
+    do {
+        *--at = (char)('0' + v % 10);
+        v /= 10;
+    } while (v > 0);
+    if (negative)
+        *--at = '-';
+    value_begin(w);
+    put(w, at, (size_t)(text + sizeof text - at));
+}
+
 void json_write_int(struct json_writer *w, int64_t v)
 {
-    char text[24];
-    snprintf(text, sizeof text, "%" PRId64, v);
-    put_value(w, text);
+    put_number(w, v < 0, v < 0 ? -(uint64_t)v : (uint64_t)v);
 }
 
 void json_write_uint(struct json_writer *w, uint64_t v)
 {
-    char text[24];
-    snprintf(text, sizeof text, "%" PRIu64, v);
-    put_value(w, text);
+    put_number(w, false, v);
 }
 
 void json_write_bool(struct json_writer *w, bool v)

@@ -40,7 +40,7 @@ enum field_flag {
 struct field {
     const char *name;
     enum field_type type;
-    size_t offset;
+    uint32_t offset; /* in the target */
     int64_t min, max;
     const char *const *words; /* NULL-terminated */
     unsigned flags;
