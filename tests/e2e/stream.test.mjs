@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams: jobs for a worker that listens, and events. Back-pressure, lost connections, resuming.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
 
 import { Client, openStream } from './lib/client.mjs';
-import { killServer, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+import { killServer, leanSanitizer, residentMiB, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 import { claimOne, enqueue, freshQueue, onStores } from './lib/suite.mjs';
 
-// Freed memory that a sanitizer holds back would count as the server's.
-const lean = { ASAN_OPTIONS: 'detect_stack_use_after_return=0:exitcode=99:abort_on_error=0:quarantine_size_mb=0:thread_local_quarantine_size_kb=0' };
-const residentMiB = (server) => Number(readFileSync(`/proc/${server.pid}/status`, 'utf8').match(/^VmRSS:\s+(\d+)/m)[1]) / 1024;
 const counts = async (api, queue) => (await api.get(`/v1/queues/${queue}`)).json.counts;
 const listen = (server, queue, json = {}) => openStream(server, `/v1/queues/${queue}/listen`, { method: 'POST', json });
 const nextJob = async (stream) => {
@@ -177,7 +173,7 @@ onStores('jobs as they come', ['memory', 'sqlite'], {}, (use) => {
 describe('slow readers', { timeout: 60_000 }, () => {
   let server, api;
   before(async () => {
-    server = await startServer({ backend: 'memory', args: ['--timeouts-write-ms', '2s', '--cache-bytes', '1MiB', '--queue-defaults-payload-max', '4MiB'], env: lean });
+    server = await startServer({ backend: 'memory', args: ['--timeouts-write-ms', '2s', '--cache-bytes', '1MiB', '--queue-defaults-payload-max', '4MiB'], env: leanSanitizer });
     api = new Client(server);
   });
   after(async () => {
