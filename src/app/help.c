@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/config.h"
+#include "doors/native/native.h"
 
 void help_wrap(FILE *out, const char *indent, const char *text)
 {
@@ -94,6 +95,10 @@ int help_command(const struct command *cmd, const struct arguments *args)
     }
     if (strcmp(args->words[0], "config") == 0)
         return help_config(arguments_has(args, "markdown"));
+    if (strcmp(args->words[0], "routes") == 0) {
+        native_routes_print(stdout);
+        return EXIT_DONE;
+    }
     const struct command *topic = command_find(args->words[0]);
     if (!topic)
         return command_unknown(args->words[0]);

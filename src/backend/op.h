@@ -72,7 +72,7 @@ struct op_claim {
     const struct span *queues; /* picks by (priority, sequence) across them */
     uint32_t queue_count;
     struct job_ref one; /* seq ≠ 0: seize this very job instead */
-    uint32_t count;     /* at most LIMIT_BATCH */
+    uint32_t count;     /* at most LIMIT_BATCH; fewer when bodies reach LIMIT_ANSWER_BYTES */
     uint32_t lease_ms;  /* 0 = the job's or queue's */
     struct span worker; /* name; empty = none */
     bool bound;         /* the lease lives and dies with the caller's connection */
@@ -152,7 +152,7 @@ struct op_peek {
     struct span queue;
     uint8_t
         state; /* ready: in claim order; scheduled: soonest; running, done, dead: oldest first */
-    uint32_t limit; /* at most 100 */
+    uint32_t limit; /* at most 100; fewer when their payloads reach LIMIT_ANSWER_BYTES */
     bool want_body;
 };
 
@@ -162,7 +162,7 @@ struct op_list {
     /* Cursor: sequences after this one (before it, when newest_first); 0 = start. A page may be
      * short, or empty, and yet have a cursor: where little is found, a step of work is a page. */
     uint64_t after;
-    uint32_t limit; /* at most LIMIT_BATCH */
+    uint32_t limit; /* at most LIMIT_BATCH; fewer when bodies reach LIMIT_ANSWER_BYTES */
     bool newest_first;
     bool want_body;
 };

@@ -102,9 +102,10 @@ struct broker_stream {
     struct broker_claim *claim; /* NULL = not asking */
     struct broker_held *held;   /* room for prefetch */
     uint32_t held_count;
-    bool paused;   /* the client takes no more for now */
-    bool told;     /* ended() was called */
-    bool checking; /* gets of the held jobs are under way … */
+    uint32_t stride; /* jobs to ask for at once */
+    bool paused;     /* the client takes no more for now */
+    bool told;       /* ended() was called */
+    bool checking;   /* gets of the held jobs are under way … */
     bool check_again;
     uint32_t checks_left;
     bool closed; /* freed when the last check came back */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams: a client that is handed jobs as they come, up to `prefetch` at a time.
  *
- * A stream is a claim that waits for ever and is made again while there is room. Its leases are
+ * A stream is a claim that waits for ever and is made again while there is room. How many jobs it
+ * asks for follows what the client took: jobs that find no room are claimed and given back for
+ * nothing, and their payloads lie in memory meanwhile. Its leases are
  * bound: they end with the connection. A place becomes free when a held job's lease ends: by a
  * request that this broker saw, or by itself (lease ran out, cancelled elsewhere, queue deleted),
  * which shows in the events. An event only says where to look: the held jobs are then asked for,
@@ -13,6 +15,8 @@
 #include "broker/broker_impl.h"
 
 #define EVENTS_A_LOOK 64
+#define STRIDE_FIRST 16
+#define STRIDE_MAX 128
 
 static void ask_more(struct broker_stream *s);
 
@@ -45,23 +49,35 @@ void streams_lease_ended(struct broker *b, uint64_t seq)
 
 /* ---- asking ---- */
 
-static void hand_out(struct broker_stream *s, const struct job_view *job)
+/* false: the client has no room, and the job goes back. */
+static bool hand_out(struct broker_stream *s, const struct job_view *job)
 {
     struct broker_held held = {job->job.seq, job->token};
     if (!s->paused && s->config.job(s->config.ctx, job)) {
         s->held[s->held_count++] = held;
-        return;
+        return true;
     }
     s->paused = true;
     broker_give_back(s->broker, &held, 1);
+    return false;
+}
+
+static void hand_out_all(struct broker_stream *s, const struct reply *r)
+{
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < r->job_count; i++)
+        taken += hand_out(s, &r->jobs[i]);
+    if (taken < r->job_count)
+        s->stride = taken > 1 ? taken : 1;
+    else if (taken == s->stride && s->stride < STRIDE_MAX)
+        s->stride *= 2;
 }
 
 static void claimed_cb(void *ctx, const struct reply *r)
 {
     struct broker_stream *s = ctx;
     s->claim = NULL;
-    for (uint32_t i = 0; i < r->job_count; i++)
-        hand_out(s, &r->jobs[i]);
+    hand_out_all(s, r);
     if (r->outcome == OUT_OK) {
         ask_more(s);
     } else {
@@ -79,10 +95,11 @@ static void ask_more(struct broker_stream *s)
     struct broker *b = s->broker;
     if (s->claim || s->paused || s->closed || b->draining || s->held_count >= s->config.prefetch)
         return;
+    uint32_t room = s->config.prefetch - s->held_count;
     struct op_claim want = {
         .queues = &s->config.queue,
         .queue_count = 1,
-        .count = s->config.prefetch - s->held_count,
+        .count = room < s->stride ? room : s->stride,
         .lease_ms = s->config.lease_ms,
         .worker = s->config.worker,
         .bound = true,
@@ -209,6 +226,7 @@ int broker_stream_open(struct broker *b, const struct broker_stream_config *conf
         return err;
     }
     s->broker = b;
+    s->stride = STRIDE_FIRST;
     if (b->streams.count == 0)
         b->streams.seen = backend_events_last(b->config.backend);
     s->next = b->streams.first;

@@ -14,6 +14,9 @@
 #define LIMIT_ATTRIBUTES_BYTES (64u << 10) /* a door's own fields of one job, JSON */
 #define LIMIT_PAYLOAD_BYTES (64u << 20)
 #define LIMIT_BATCH 1000 /* jobs in one request, jobs in one claim */
+/* Payload bytes in one answer: a claim, a peek or a page of a list with bodies ends early behind
+ * the job that reaches it. */
+#define LIMIT_ANSWER_BYTES (16u << 20)
 #define LIMIT_QUEUES_PER_CLAIM 100
 #define LIMIT_QUEUES 100000
 #define LIMIT_BACKOFF_STEPS 32

@@ -17,13 +17,18 @@ const struct span answer_out_of_memory = SPAN_LITERAL("HTTP/1.1 503 Service Unav
 
 const struct span answer_continue = SPAN_LITERAL("HTTP/1.1 100 Continue\r\n\r\n");
 
-const struct span answer_crowded =
-    SPAN_LITERAL("HTTP/1.1 503 Service Unavailable\r\n"
-                 "Content-Type: text/plain; charset=utf-8\r\n"
-                 "Content-Length: 49\r\n"
-                 "Retry-After: 1\r\n"
-                 "Connection: close\r\n\r\n"
-                 "Too many connections are open; close some first.\n");
+/* A problem like every other refusal, but ready-made: whoever is too many costs nothing. */
+#define CROWDED                                                                                    \
+    "{\"type\":\"https://holdfast.dev/problems/unavailable\","                                     \
+    "\"title\":\"The server cannot do this now\",\"status\":503,"                                  \
+    "\"detail\":\"too many connections are open; close some first, or try again soon\","           \
+    "\"code\":\"unavailable\"}\n"
+_Static_assert(sizeof CROWDED - 1 == 205, "Content-Length of answer_crowded");
+const struct span answer_crowded = SPAN_LITERAL("HTTP/1.1 503 Service Unavailable\r\n"
+                                                "Content-Type: application/problem+json\r\n"
+                                                "Content-Length: 205\r\n"
+                                                "Retry-After: 1\r\n"
+                                                "Connection: close\r\n\r\n" CROWDED);
 
 #define LINE(code, text) [(code)-100] = SPAN_LITERAL("HTTP/1.1 " #code " " text "\r\n")
 static const struct span status_lines[] = {

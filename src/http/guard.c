@@ -100,17 +100,24 @@ static bool refused(struct http_fault *ret, unsigned status, const char *text)
 /* One look over the headers for all of them: this is done for every request. */
 struct browser_words {
     struct span origin, site;
+    bool twice; /* no browser does that; which of the two would count? */
 };
+
+static void word_take(struct browser_words *w, struct span *word, struct span value)
+{
+    w->twice |= word->at != NULL;
+    *word = value;
+}
 
 static struct browser_words words_of(const struct http_request *r)
 {
-    struct browser_words w = {{NULL, 0}, {NULL, 0}};
+    struct browser_words w = {{NULL, 0}, {NULL, 0}, false};
     for (size_t i = 0; i < r->header_count; i++) {
         struct span name = r->headers[i].name;
-        if (name.len == 6 && !w.origin.at && http_name_equal(name, "origin"))
-            w.origin = r->headers[i].value;
-        else if (name.len == 14 && !w.site.at && http_name_equal(name, "sec-fetch-site"))
-            w.site = r->headers[i].value;
+        if (name.len == 6 && http_name_equal(name, "origin"))
+            word_take(&w, &w.origin, r->headers[i].value);
+        else if (name.len == 14 && http_name_equal(name, "sec-fetch-site"))
+            word_take(&w, &w.site, r->headers[i].value);
     }
     return w;
 }
@@ -124,6 +131,8 @@ bool guard_pass(const struct http_server *s, const struct http_head *h, struct h
         return refused(ret, 421,
                        "Host must be localhost, 127.0.0.1, [::1] or one of the configured names.");
     struct browser_words w = words_of(r);
+    if (w.twice)
+        return refused(ret, 403, "Origin and Sec-Fetch-Site may be given once each.");
     if (w.origin.at && listed(w.origin, s->config.origins)) {
         x->origin = w.origin;
     } else {

@@ -50,6 +50,39 @@ static void wrong_counts(struct env *e)
     EXPECT_INT(run(e, op)->job_count, 1);
 }
 
+enum { BIG_BYTES = 1 << 20, BIG_FIT = LIMIT_ANSWER_BYTES / BIG_BYTES };
+
+static void put_big(struct env *e)
+{
+    static char payload[BIG_BYTES];
+    memset(payload, ' ', sizeof payload);
+    payload[0] = '7';
+    struct op op = enqueue_op("q");
+    op.enqueue.payload = span_of(payload, sizeof payload);
+    put_op(e, op);
+}
+
+/* A thousand payloads of a megabyte each would not fit into one answer. */
+static void answers_are_bounded(struct env *e)
+{
+    for (int i = 0; i < BIG_FIT + 2; i++)
+        put_big(e);
+    struct op_list query = {.queue = SPAN_LITERAL("q"), .limit = 100, .want_body = true};
+    EXPECT_INT(peek(e, "q", STATE_READY, 100)->job_count, BIG_FIT);
+    const struct reply *r = list(e, query);
+    EXPECT_INT(r->job_count, BIG_FIT);
+    EXPECT(r->cursor == r->jobs[BIG_FIT - 1].job.seq);
+    query.after = r->cursor;
+    r = list(e, query);
+    EXPECT_INT(r->job_count, 2);
+    EXPECT_INT(r->cursor, 0);
+    query = (struct op_list){.queue = SPAN_LITERAL("q"), .limit = 100};
+    EXPECT_INT(list(e, query)->job_count, BIG_FIT + 2);
+    EXPECT_INT(claim(e, "q", 100)->job_count, BIG_FIT);
+    struct op op = claim_op(e, "q", 100);
+    EXPECT_INT(run(e, op)->job_count, 2);
+}
+
 /* Three workers take turns until nothing is left: each job goes out once. */
 static void never_twice(struct env *e)
 {
@@ -255,6 +288,7 @@ static const struct conform_case cases[] = {
     CASE("a claim takes at most what it asks for", counts_are_kept),
     CASE("an empty claim changes nothing", nothing_there),
     CASE("claims out of bounds are refused", wrong_counts),
+    CASE("answers with large bodies end early", answers_are_bounded, .flags = EXACT),
     CASE("ORC-12 no job is handed out twice", never_twice),
     CASE("a claim shows worker, lease and attempt", view_of_a_claim),
     CASE("bodies come only when asked for", body_only_when_asked_for),

@@ -205,7 +205,7 @@ static void take_events(struct lockstep *l, bool booted)
     engine_events_durable(l->engine, engine_position(l->engine));
     if (booted)
         l->event_last = (uint64_t)engine_epoch(l->engine) << 40;
-    while ((count = engine_events(l->engine, l->event_last, v, 64, &oldest)) > 0)
+    while ((count = engine_events(l->engine, l->event_last, 0, v, 64, &oldest)) > 0)
         for (size_t i = 0; i < count; i++) {
             if (v[i].id != ++l->event_last)
                 disagree(l, "event %llx comes after %llx", (unsigned long long)v[i].id,

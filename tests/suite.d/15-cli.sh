@@ -53,6 +53,7 @@ cli_check 'unknown command, a name is near' 2 2 "unknown command 'vesion'; did y
 cli_check 'unknown command, no name is near' 2 2 "unknown command 'flarp'; .holdfast help. lists" flarp
 cli_check 'unknown command, very long' 2 2 "unknown command" "$(printf 'x%.0s' {1..5000})"
 cli_check 'help of the settings' 0 1 '^  body_bytes: BYTES  \(default 2MiB\)$' help config
+cli_check 'help of the routes' 0 1 '^\| POST \| `/v1/queues/\{queue\}/claim` \| consume \|' help routes
 cli_check 'serve lists its options' 0 1 '^  -c, --config FILE +read settings' help serve
 cli_check 'serve prints its settings' 0 1 '^node: 7 +# flag$' serve --node 7 --print-config
 cli_check 'serve prints a file as it is read' 0 1 '^  max_attempts: 3 +# file, line 2$' \

@@ -183,14 +183,17 @@ static void claim_next(struct engine *e, const struct op_claim *want, struct eng
     struct queue *q = NULL;
     struct live *l;
     uint32_t n = 0;
+    uint64_t bytes = 0;
     int err = views ? 0 : -ERR_NOMEM;
-    while (!err && n < most && (l = pick(e, queues, &q, &err)) != NULL) {
+    while (!err && n < most && bytes < LIMIT_ANSWER_BYTES &&
+           (l = pick(e, queues, &q, &err)) != NULL) {
         struct heap_entry top;
         err = hand_out(e, q, l, want, r, &views[n]);
         if (err)
             break;
         heap_pop(&q->ready, &top);
         look_ahead(e, q);
+        bytes += want->want_body ? views[n].job.payload_bytes : 0;
         views[n++].queue = name_for_view(want, e, q);
     }
     r->reply.jobs = r->views = views;

@@ -104,6 +104,16 @@ static uint32_t peek_list(struct engine *e, const struct joblist *list, uint32_t
     return n;
 }
 
+/* How many of them an answer with bodies may show. */
+static uint32_t peek_bound(const struct job_view *views, uint32_t count)
+{
+    uint64_t bytes = 0;
+    uint32_t n = 0;
+    while (n < count && bytes < LIMIT_ANSWER_BYTES)
+        bytes += views[n++].job.payload_bytes;
+    return n;
+}
+
 void op_peek(struct engine *e, const struct op *op)
 {
     const struct op_peek *want = &op->peek;
@@ -127,6 +137,8 @@ void op_peek(struct engine *e, const struct op *op)
         r->reply.job_count = peek_heap(e, &q->due, valid_due, limit, views);
     else
         r->reply.job_count = peek_list(e, &q->lists[want->state], limit, views);
+    if (want->want_body)
+        r->reply.job_count = peek_bound(views, r->reply.job_count);
     r->reply.jobs = r->views = views;
     r->want_body = want->want_body;
 }

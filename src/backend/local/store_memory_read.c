@@ -261,12 +261,20 @@ static bool list_past(const struct op_list *q, uint64_t seq)
                            : q->filter.seq_max != 0 && seq > q->filter.seq_max;
 }
 
-/* Fills the page; one job more says whether there is another page. */
+/* Bytes of the newest view, for the bound of a page. */
+static size_t view_bytes(const struct job_view *views, uint32_t count)
+{
+    return count > 0 ? views[count - 1].payload.len + views[count - 1].result.len : 0;
+}
+
+/* Fills the page, which ends early when its bodies reach LIMIT_ANSWER_BYTES; one job more says
+ * whether there is another page. */
 static int list_page(const struct store_memory *m, const struct op_list *query,
                      const struct job_filter *filter, uint32_t limit, struct arena *arena,
                      struct job_view *views, uint32_t *ret_count, uint64_t *ret_cursor)
 {
     uint32_t handle = list_start(m, query, ret_cursor);
+    size_t bytes = 0;
     for (uint32_t looks = 0; handle; looks++) {
         const struct kept_job *k = job_at(m, handle);
         if (list_past(query, k->job.seq))
@@ -274,13 +282,14 @@ static int list_page(const struct store_memory *m, const struct op_list *query,
         handle = query->newest_first ? k->prev : k->next;
         const struct kept_queue *q = shown_in(m, &k->job);
         bool match = q && filter_match(filter, &k->job, k->extra);
-        if (match && *ret_count == limit) {
-            *ret_cursor = views[limit - 1].job.seq;
+        if (match && (*ret_count == limit || bytes >= LIMIT_ANSWER_BYTES)) {
+            *ret_cursor = views[*ret_count - 1].job.seq;
             break;
         }
         int rc = match ? view_make(k, q, query->want_body, arena, &views[(*ret_count)++]) : 0;
         if (rc != 0)
             return rc;
+        bytes += match ? view_bytes(views, *ret_count) : 0;
         if (looks == LOOKS_MAX && handle) {
             *ret_cursor = k->job.seq;
             break;

@@ -140,21 +140,24 @@ static int view_make(struct reader_sqlite *r, sqlite3_stmt *st, bool want_body, 
     return rc;
 }
 
-/* Fills the page; one row more says whether there is another page. */
+/* Fills the page, which ends early when its bodies reach LIMIT_ANSWER_BYTES; one row more says
+ * whether there is another page. */
 static int list_rows(struct reader_sqlite *r, sqlite3_stmt *st, const struct op_list *query,
                      struct arena *arena, struct job_view *views, uint32_t limit,
                      uint32_t *ret_count, uint64_t *ret_cursor)
 {
     uint32_t count = 0;
+    size_t bytes = 0;
     int rc;
     while ((rc = read_row(r, st)) == 0) {
-        if (count == limit) {
+        if (count == limit || bytes >= LIMIT_ANSWER_BYTES) {
             *ret_cursor = views[count - 1].job.seq;
             break;
         }
         rc = view_make(r, st, query->want_body, arena, &views[count]);
         if (rc != 0)
             break;
+        bytes += views[count].payload.len + views[count].result.len;
         count++;
     }
     sqlite3_reset(st);

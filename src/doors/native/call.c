@@ -76,6 +76,26 @@ void call_submit(struct call *c)
         answer_error(c->x, err);
 }
 
+bool query_none(struct native *n, struct http_exchange *x)
+{
+    struct problem p;
+    struct field_reader r = reader_of(n, x, (struct fields){0}, NULL, &p);
+    if (fields_read_query(&r, http_request(x)->query) == 0)
+        return true;
+    problem_answer(x, &p);
+    return false;
+}
+
+bool body_none(struct native *n, struct http_exchange *x)
+{
+    struct problem p;
+    struct field_reader r = reader_of(n, x, (struct fields){0}, NULL, &p);
+    if (fields_read_optional(&r, http_request(x)->body) == 0)
+        return true;
+    problem_answer(x, &p);
+    return false;
+}
+
 bool path_queue(struct http_exchange *x, struct span *ret)
 {
     const struct http_request *r = http_request(x);

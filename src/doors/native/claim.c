@@ -249,7 +249,7 @@ static void claim_run(struct native *n, struct http_exchange *x, struct fields t
 void claim_queue_handle(void *ctx, struct http_exchange *x)
 {
     struct span name;
-    if (!path_queue(x, &name))
+    if (!query_none(ctx, x) || !path_queue(x, &name))
         return;
     struct span *queues = arena_copy(http_request(x)->arena, &name, sizeof name);
     if (!queues) {
@@ -263,5 +263,6 @@ void claim_queue_handle(void *ctx, struct http_exchange *x)
 void claim_any_handle(void *ctx, struct http_exchange *x)
 {
     struct claim_in in = {.count = 1};
-    claim_run(ctx, x, FIELDS(any_queue_rows), &in);
+    if (query_none(ctx, x))
+        claim_run(ctx, x, FIELDS(any_queue_rows), &in);
 }

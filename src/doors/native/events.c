@@ -191,7 +191,7 @@ void listen_handle(void *ctx, struct http_exchange *x)
     struct problem p;
     struct span queue;
     struct field_reader r = reader_of(n, x, FIELDS(listen_rows), &in, &p);
-    if (!path_queue(x, &queue))
+    if (!query_none(n, x) || !path_queue(x, &queue))
         return;
     if (fields_read_optional(&r, http_request(x)->body) < 0) {
         problem_answer(x, &p);

@@ -39,7 +39,9 @@ static int refuse_unknown(struct field_reader *r, struct span name)
                     "there is no field %s; did you mean %s?", shown, nearest);
     else
         problem_set(r->problem, r->arena, PROBLEM_UNKNOWN_FIELD, shown,
-                    "there is no field %s; allowed lists those there are", shown);
+                    count > 0 ? "there is no field %s; allowed lists those there are"
+                              : "there is no field %s; none is taken here",
+                    shown);
     const char **allowed = arena_copy(r->arena, names, count * sizeof *names);
     r->problem->allowed = allowed;
     r->problem->allowed_count = allowed ? count : 0;

@@ -64,7 +64,7 @@ static void write_moved(const struct batch *b, struct json_writer *w, const stru
 static struct op *move_begin(struct native *n, struct http_exchange *x, enum op_kind kind,
                              struct job_ref *ret, struct batch **ret_batch)
 {
-    if (!path_job(x, ret))
+    if (!query_none(n, x) || !path_job(x, ret))
         return NULL;
     *ret_batch = batch_new(n, x, 1, false, write_moved);
     return *ret_batch ? batch_op(*ret_batch, 0, kind) : NULL;
@@ -190,7 +190,8 @@ static void job_removed(struct call *c, const struct reply *r)
 void job_delete_handle(void *ctx, struct http_exchange *x)
 {
     struct job_ref job;
-    struct call *c = path_job(x, &job) ? call_new(ctx, x, OP_REMOVE, job_removed) : NULL;
+    struct call *c =
+        query_none(ctx, x) && path_job(x, &job) ? call_new(ctx, x, OP_REMOVE, job_removed) : NULL;
     if (!c)
         return;
     c->op.job.job = job;

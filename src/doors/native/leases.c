@@ -145,7 +145,7 @@ static void add_lease(struct batch *b, const struct word *word, size_t index, st
 static void lease_one(struct native *n, struct http_exchange *x, const struct word *word)
 {
     struct job_ref job;
-    if (!path_job(x, &job))
+    if (!query_none(n, x) || !path_job(x, &job))
         return;
     struct batch *b = batch_new(n, x, 1, false, write_lease);
     if (!b)
@@ -163,6 +163,8 @@ static void lease_many(struct native *n, struct http_exchange *x, const struct w
     struct texts_in jobs = {0};
     struct problem p;
     struct field_reader r = reader_of(n, x, FIELDS(many_rows), &jobs, &p);
+    if (!query_none(n, x))
+        return;
     if (fields_read(&r, http_request(x)->body) < 0) {
         problem_answer(x, &p);
         return;

@@ -215,7 +215,7 @@ static void bulk_run(struct native *n, struct http_exchange *x, enum bulk_action
     struct span queue;
     struct problem p;
     struct field_reader r = reader_of(n, x, FIELDS(bulk_rows), &in, &p);
-    if (!path_queue(x, &queue))
+    if (!query_none(n, x) || !path_queue(x, &queue))
         return;
     if (fields_read_optional(&r, http_request(x)->body) < 0 || check_states(&r, &in) < 0) {
         problem_answer(x, &p);

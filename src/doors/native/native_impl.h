@@ -58,6 +58,11 @@ struct call *call_new(struct native *n, struct http_exchange *x, enum op_kind ki
 /* Any other outcome than OUT_OK is answered with its problem. */
 void call_submit(struct call *c);
 
+/* The request must have no query: what would be ignored might have been meant to narrow it. false:
+ * the problem was answered. */
+bool query_none(struct native *n, struct http_exchange *x);
+/* The same for the members of a body. */
+bool body_none(struct native *n, struct http_exchange *x);
 /* Path parameters, checked. false: the problem was answered. */
 bool path_queue(struct http_exchange *x, struct span *ret);
 bool path_job(struct http_exchange *x, struct job_ref *ret);

@@ -19,7 +19,7 @@ static struct call *queue_call(struct native *n, struct http_exchange *x, enum o
                                call_fn done)
 {
     struct span name;
-    struct call *c = path_queue(x, &name) ? call_new(n, x, kind, done) : NULL;
+    struct call *c = query_none(n, x) && path_queue(x, &name) ? call_new(n, x, kind, done) : NULL;
     if (c)
         c->op.queue.name = name;
     return c;
@@ -252,7 +252,7 @@ static void queue_purged(struct call *c, const struct reply *r)
 
 void queue_purge_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = queue_call(ctx, x, OP_PURGE, queue_purged);
+    struct call *c = body_none(ctx, x) ? queue_call(ctx, x, OP_PURGE, queue_purged) : NULL;
     if (c)
         call_submit(c);
 }
@@ -299,7 +299,7 @@ void queue_pause_handle(void *ctx, struct http_exchange *x)
 
 void queue_resume_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = queue_call(ctx, x, OP_PAUSE, queue_show);
+    struct call *c = body_none(ctx, x) ? queue_call(ctx, x, OP_PAUSE, queue_show) : NULL;
     if (c)
         call_submit(c);
 }

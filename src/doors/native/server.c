@@ -33,6 +33,8 @@ void server_handle(void *ctx, struct http_exchange *x)
     struct backend_figures f;
     struct json_writer w;
     size_t routes;
+    if (!query_none(n, x))
+        return;
     native_routes(&routes);
     broker_backend_figures(n->broker, &f);
     unsigned caps = broker_caps(n->broker);
@@ -102,7 +104,7 @@ static bool has_test_clock(struct native *n, struct http_exchange *x)
     struct problem p = {.code = PROBLEM_NO_ROUTE,
                         .detail = "there is no test clock; start the server with --test-clock"};
     if (broker_has_test_clock(n->broker))
-        return true;
+        return query_none(n, x);
     problem_answer(x, &p);
     return false;
 }
@@ -162,7 +164,8 @@ static void clock_accepted(struct call *c, const struct reply *r)
 
 void clock_accept_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = call_new(ctx, x, OP_ACCEPT_CLOCK, clock_accepted);
+    bool plain = query_none(ctx, x) && body_none(ctx, x);
+    struct call *c = plain ? call_new(ctx, x, OP_ACCEPT_CLOCK, clock_accepted) : NULL;
     if (c)
         call_submit(c);
 }

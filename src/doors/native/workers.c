@@ -43,6 +43,8 @@ static void workers_known(void *ctx, const struct broker_worker *workers, size_t
 void workers_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
+    if (!query_none(n, x))
+        return;
     int err = broker_workers(n->broker, workers_known, x);
     if (err < 0)
         answer_error(x, err);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts the real binary on a free port with a directory of its own, and stops it again.
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
@@ -25,13 +25,15 @@ const sanitizer = {
 
 /**
  * backend: 'sqlite' | 'memory' | 'fault+sqlite' | 'fault+memory'. `args` and `env` are added;
- * `data` keeps an existing directory (a restart). Resolves when the server says that it listens.
+ * `data` keeps an existing directory (a restart); `via` is a command in front that execs the server.
+ * Resolves when the server says that it listens.
  */
-export async function startServer({ backend = 'sqlite', args = [], env = {}, data = null, listen = '127.0.0.1:0' } = {}) {
+export async function startServer({ backend = 'sqlite', args = [], env = {}, data = null, listen = '127.0.0.1:0', via = [] } = {}) {
   const dir = data ?? temporaryDirectory();
   const kind = backend.replace('fault+', '');
   const url = (backend.startsWith('fault+') ? 'fault+' : '') + (kind === 'memory' ? 'memory:' : `sqlite:${dir}`);
-  const child = spawn(binary, ['serve', '--listen', listen, '--data', dir, '--backend', url, ...args], {
+  const [file, ...words] = [...via, binary, 'serve', '--listen', listen, '--data', dir, '--backend', url, ...args];
+  const child = spawn(file, words, {
     env: { ...process.env, ...sanitizer, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -82,6 +84,16 @@ export async function stopServer(server) {
 export async function killServer(server) {
   server.process.kill('SIGKILL');
   await server.exited;
+}
+
+// Freed memory that a sanitizer holds back would count as the server's.
+export const leanSanitizer = { ASAN_OPTIONS: 'detect_stack_use_after_return=0:exitcode=99:abort_on_error=0:quarantine_size_mb=0:thread_local_quarantine_size_kb=0' };
+/** Memory that the server has now, in MiB. */
+export const residentMiB = (server) => Number(readFileSync(`/proc/${server.pid}/status`, 'utf8').match(/^VmRSS:\s+(\d+)/m)[1]) / 1024;
+/** Processor time that the server has used, in seconds. */
+export function processorSeconds(server) {
+  const fields = readFileSync(`/proc/${server.pid}/stat`, 'utf8').replace(/^.*\) /, '').split(' ');
+  return (Number(fields[11]) + Number(fields[12])) / 100;
 }
 
 /** Polls a condition; for what the server does by itself. */

@@ -51,11 +51,11 @@ static void stub_close(struct store *s)
     free(s);
 }
 
-static int stub_read(struct store_reader *r, const uint64_t *seqs, size_t count,
-                     struct arena *arena, struct stored_body *bodies)
+static int stub_read(struct store_reader *r, const struct store_query *query, struct arena *arena,
+                     struct stored_body *bodies)
 {
-    (void)r, (void)seqs, (void)arena;
-    memset(bodies, 0, count * sizeof *bodies);
+    (void)r, (void)arena;
+    memset(bodies, 0, query->count * sizeof *bodies);
     return 0;
 }
 

@@ -12,7 +12,8 @@
 struct taker {
     struct broker_held held[64];
     unsigned count, refused;
-    bool full; /* takes no more */
+    unsigned room; /* jobs it takes at most; 0 = any number */
+    bool full;     /* takes no more */
     bool ended;
 };
 
@@ -20,7 +21,7 @@ static bool job_cb(void *ctx, const struct job_view *job)
 {
     struct taker *t = ctx;
     assert_true(job->has_body);
-    if (t->full) {
+    if (t->full || (t->room > 0 && t->count == t->room)) {
         t->refused++;
         return false;
     }
@@ -135,6 +136,26 @@ static void test_a_full_client_gets_nothing(void **state)
     broker_rig_done(&r);
 }
 
+/* Claimed and given back for nothing: the first handful, then about one for each that it takes. */
+static void test_a_slow_client_is_asked_for_what_it_takes(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    for (int i = 0; i < 60; i++)
+        do_enqueue(&r, "q", "1");
+    struct taker t = {.room = 1};
+    struct broker_stream *s = open_stream(&r, &t, 60);
+    for (; t.room <= 40; t.room++) {
+        broker_stream_resume(s);
+        broker_rig_turns(&r, 20);
+        assert_int_equal(t.count, t.room);
+    }
+    assert_in_range(t.refused, 1, 60);
+    broker_stream_close(s, false);
+    broker_rig_done(&r);
+}
+
 static void test_drain_ends_streams_uncounted(void **state)
 {
     (void)state;
@@ -181,6 +202,7 @@ int main(void)
         cmocka_unit_test(test_a_lost_connection_counts_as_a_crash),
         cmocka_unit_test(test_a_lease_that_ran_out_frees_its_place),
         cmocka_unit_test(test_a_full_client_gets_nothing),
+        cmocka_unit_test(test_a_slow_client_is_asked_for_what_it_takes),
         cmocka_unit_test(test_drain_ends_streams_uncounted),
         cmocka_unit_test(test_deleting_the_queue_frees_the_places),
     };

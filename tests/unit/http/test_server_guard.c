@@ -98,6 +98,8 @@ static void origins_and_sites(void **state)
         {"Origin: https://app.example\r\nSec-Fetch-Site: cross-site\r\n", 200},
         {"Origin: http://localhost:8000\r\nSec-Fetch-Site: cross-site\r\n", 403},
         {"Origin: https://evil.example\r\nSec-Fetch-Site: same-origin\r\n", 403},
+        {"Origin: https://app.example\r\nOrigin: https://evil.example\r\n", 403},
+        {"Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n", 403},
     };
     struct http_rig r;
     struct peer c;

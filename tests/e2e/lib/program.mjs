@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program as a person at a terminal runs it, and what it says about its own API.
+import { spawn } from 'node:child_process';
+
+import { binary } from './server.mjs';
+
+/** Runs the program to its end: {code, stdout, stderr}. `via` is a command in front of it. */
+export function run(args, { env = {}, input = '', via = [] } = {}) {
+  const [file, ...rest] = [...via, binary, ...args];
+  return new Promise((resolve, reject) => {
+    const child = spawn(file, rest, { env: { ...process.env, ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
+    const out = { stdout: '', stderr: '' };
+    child.stdout.setEncoding('utf8').on('data', (chunk) => (out.stdout += chunk));
+    child.stderr.setEncoding('utf8').on('data', (chunk) => (out.stderr += chunk));
+    child.on('error', reject);
+    child.on('close', (code, signal) => resolve({ code: code ?? signal, ...out }));
+    child.stdin.on('error', () => {}); // it may end without reading everything
+    child.stdin.end(input);
+  });
+}
+
+/** The table of routes: [{method, pattern, scope}]. */
+export async function routes() {
+  const { code, stdout } = await run(['help', 'routes']);
+  const rows = [...stdout.matchAll(/^\| ([A-Z]+) \| `(\S+)` \| (\w+) \|/gm)];
+  if (code !== 0 || rows.length < 20) throw new Error(`help routes: ${code}\n${stdout}`);
+  return rows.map(([, method, pattern, scope]) => ({ method, pattern, scope }));
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many clients at once: thousands that wait, those that go, limits of connections, no descriptors left.
+import assert from 'node:assert/strict';
+import net from 'node:net';
+import { describe, test } from 'node:test';
+
+import { Client, rawExchange } from './lib/client.mjs';
+import { leanSanitizer, processorSeconds, residentMiB, startServer, stopServer, until } from './lib/server.mjs';
+import { claimOne, enqueue, freshQueue, onStores } from './lib/suite.mjs';
+
+const PARKED = 2000;
+const metric = async (api, name) => Number((await api.get('/metrics')).text.match(new RegExp(`^${name} (\\d+)`, 'm'))[1]);
+const counts = async (api, queue) => (await api.get(`/v1/queues/${queue}`)).json.counts;
+const many = (api, queue, n) => api.post(`/v1/queues/${queue}/jobs`, Array.from({ length: n }, (_, i) => ({ payload: i })));
+
+/** A connection of its own; `answer` resolves to {status, json} of one request, or to null when it breaks. */
+function connection(server, options = {}) {
+  const socket = net.connect({ port: server.port, host: server.host, ...options });
+  const opened = new Promise((resolve) => {
+    socket.on('connect', () => resolve(true));
+    socket.on('error', () => resolve(false));
+  });
+  let text = '';
+  let settle;
+  const parse = () => {
+    const head = text.indexOf('\r\n\r\n');
+    const length = head < 0 ? NaN : Number(text.slice(0, head).match(/content-length: (\d+)/i)?.[1]);
+    if (!(text.length >= head + 4 + length)) return;
+    const body = text.slice(head + 4, head + 4 + length);
+    const answer = { status: Number(text.slice(9, 12)), head: text.slice(0, head), json: body ? JSON.parse(body) : undefined };
+    text = text.slice(head + 4 + length);
+    settle?.(answer);
+  };
+  const one = { socket, opened, closed: false };
+  socket.setEncoding('latin1');
+  socket.on('data', (chunk) => {
+    text += chunk;
+    parse();
+  });
+  socket.on('close', () => {
+    one.closed = true;
+    settle?.(null);
+  });
+  one.answer = () =>
+    new Promise((resolve) => {
+      settle = resolve;
+      if (one.closed) resolve(null);
+      parse();
+    });
+  one.ask = (method, path, body = '') => {
+    socket.write(`${method} ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+    return one.answer();
+  };
+  one.close = () => socket.destroy();
+  return one;
+}
+
+onStores('many that wait', ['memory', 'sqlite'], { env: leanSanitizer }, (use) => {
+  test(`${PARKED} long-polls are woken by one batch, each job once`, async (t) => {
+    const { api, server } = use;
+    const q = freshQueue();
+    await api.put(`/v1/queues/${q}`, {});
+    const idle = residentMiB(server);
+    const waiting = Array.from({ length: PARKED }, () => connection(server));
+    assert.ok((await Promise.all(waiting.map((one) => one.opened))).every(Boolean), 'the limit of open files must allow them');
+    const answers = waiting.map((one) => one.ask('POST', `/v1/queues/${q}/claim`, '{"wait_ms":60000,"lease_ms":600000}'));
+    await until('all wait', async () => (await metric(api, 'holdfast_claims_waiting')) === PARKED, 30_000);
+    const each = ((residentMiB(server) - idle) * 1024) / PARKED;
+    t.diagnostic(`${each.toFixed(1)} KiB for each connection that waits (sanitized build)`);
+    assert.ok(each < 64, `${each.toFixed(1)} KiB each`);
+    const start = Date.now();
+    const made = (await Promise.all([many(api, q, PARKED / 2), many(api, q, PARKED / 2)])).flatMap((answer) => answer.json.jobs.map((job) => job.id));
+    const got = (await Promise.all(answers)).map((answer) => {
+      assert.equal(answer?.status, 200);
+      assert.equal(answer.json.jobs.length, 1);
+      return answer.json.jobs[0];
+    });
+    t.diagnostic(`woken within ${Date.now() - start} ms`);
+    assert.deepEqual(got.map((job) => job.id).sort(), made.sort());
+    assert.equal(new Set(got.map((job) => job.token)).size, PARKED);
+    assert.equal((await counts(api, q)).running, PARKED);
+    const done = await Promise.all(waiting.map((one, i) => one.ask('POST', `/v1/jobs/${got[i].id}/ack`, `{"token":"${got[i].token}"}`)));
+    assert.ok(done.every((answer) => answer.json.state === 'done'));
+    for (const one of waiting) one.close();
+    await until('they are gone', async () => (await metric(api, 'holdfast_http_connections')) < 10);
+  });
+
+  test('clients that went while they waited take nothing with them', async () => {
+    const { api, server } = use;
+    const q = freshQueue();
+    const gone = Array.from({ length: 100 }, () => connection(server));
+    for (const one of gone) one.ask('POST', `/v1/queues/${q}/claim`, '{"wait_ms":60000,"lease_ms":3600000}');
+    await until('all wait', async () => (await metric(api, 'holdfast_claims_waiting')) === 100);
+    for (const one of gone) one.close();
+    await until('none waits', async () => (await metric(api, 'holdfast_claims_waiting')) === 0);
+    await many(api, q, 100);
+    assert.equal((await counts(api, q)).ready, 100);
+  });
+
+  test('clients that go at the very moment: each job is done once in the end', async () => {
+    const { api, server } = use;
+    const q = freshQueue();
+    const leaving = Array.from({ length: 100 }, () => connection(server));
+    // What a kernel took for a client that has just gone comes back when its lease ends.
+    for (const one of leaving) one.ask('POST', `/v1/queues/${q}/claim`, '{"wait_ms":60000,"lease_ms":500}');
+    await until('all wait', async () => (await metric(api, 'holdfast_claims_waiting')) === 100);
+    const enqueued = many(api, q, 100);
+    for (const one of leaving) one.close();
+    const { jobs } = (await enqueued).json;
+    const acked = new Map();
+    while (acked.size < 100) {
+      const job = await claimOne(api, q, { lease_ms: 60000, wait_ms: 2000 });
+      assert.equal((await api.post(`/v1/jobs/${job.id}/ack`, { token: job.token })).json.state, 'done');
+      acked.set(job.id, (acked.get(job.id) ?? 0) + 1);
+    }
+    assert.deepEqual([...acked.keys()].sort(), jobs.map((job) => job.id).sort());
+    assert.ok([...acked.values()].every((n) => n === 1));
+    assert.equal((await counts(api, q)).done, 100);
+  });
+});
+
+describe('limits of connections', { timeout: 60_000 }, () => {
+  const isRefusal = (answer) => {
+    assert.equal(answer?.status, 503, JSON.stringify(answer));
+    assert.match(answer.head, /^connection: close\r?$/im);
+    assert.match(answer.head, /^content-type: application\/problem\+json/im);
+    assert.match(answer.head, /^retry-after: \d+/im);
+    assert.equal(answer.json.code, 'unavailable');
+    assert.ok(answer.json.detail.length > 10);
+  };
+
+  for (const [name, option, others] of [['of the server', '--limits-connections', 503], ['of one address', '--limits-connections-per-address', 200]]) {
+    test(`${name}: 503 and closed, those inside go on, room is used again`, async (t) => {
+      const server = await startServer({ backend: 'memory', args: [option, '20'] });
+      t.after(() => stopServer(server));
+      const inside = Array.from({ length: 20 }, () => connection(server));
+      for (const one of inside) assert.equal((await one.ask('GET', '/healthz')).status, 200);
+      for (let i = 0; i < 5; i++) {
+        const beyond = connection(server);
+        isRefusal(await beyond.ask('GET', '/healthz'));
+        await until('it is closed', () => beyond.closed);
+      }
+      const elsewhere = connection(server, { localAddress: '127.0.0.2' });
+      assert.equal((await elsewhere.ask('GET', '/healthz')).status, others);
+      elsewhere.close();
+      for (const one of inside) assert.equal((await one.ask('GET', '/healthz')).status, 200);
+      inside[0].close();
+      await until('there is room again', async () => {
+        const one = connection(server);
+        const answer = await one.ask('GET', '/healthz');
+        one.close();
+        return answer?.status === 200;
+      });
+      for (const one of inside) one.close();
+    });
+  }
+
+  test('no descriptors left: those inside are served, it does not spin, and it accepts again', async (t) => {
+    const server = await startServer({ via: ['bash', '-c', 'ulimit -n 40; exec "$@"', '-'] });
+    t.after(() => stopServer(server));
+    const first = connection(server);
+    assert.equal((await first.ask('POST', '/v1/queues/q/jobs', '{"payload":0}')).status, 201);
+    const crowd = Array.from({ length: 80 }, () => connection(server));
+    await Promise.all(crowd.map((one) => one.opened));
+    await until('some were turned away', () => crowd.filter((one) => one.closed).length > 30);
+    const start = { cpu: processorSeconds(server), at: Date.now() };
+    for (let i = 1; i <= 20; i++) assert.equal((await first.ask('POST', '/v1/queues/q/jobs', `{"payload":${i}}`)).status, 201);
+    const claimed = await first.ask('POST', '/v1/queues/q/claim', '{"count":100}');
+    assert.equal(claimed.json.jobs.length, 21, 'the store needs no new descriptor');
+    assert.equal((await first.ask('GET', '/v1/jobs?queue=q')).json.jobs.length, 21);
+    // A second of nothing to do but to turn people away.
+    const late = [];
+    await until('a second passed', () => {
+      if (late.length < 40) late.push(connection(server));
+      return Date.now() - start.at > 1500;
+    });
+    const busy = (processorSeconds(server) - start.cpu) / ((Date.now() - start.at) / 1000);
+    t.diagnostic(`${(busy * 100).toFixed(0)} % of a processor while there are no descriptors`);
+    assert.ok(busy < 0.5, `${busy}`);
+    assert.match(server.stderr, /no_descriptors/);
+    for (const one of [...crowd, ...late]) one.close();
+    await until('it accepts again', async () => {
+      const one = connection(server);
+      const answer = await one.ask('GET', '/healthz');
+      one.close();
+      return answer?.status === 200;
+    });
+    first.close();
+  });
+});
+
+describe('large answers', { timeout: 60_000 }, () => {
+  test('one claim of many large jobs: the answer is whole, the server stays small afterwards', async (t) => {
+    const server = await startServer({ backend: 'sqlite', args: ['--cache-bytes', '1MiB'], env: leanSanitizer });
+    t.after(() => stopServer(server));
+    const api = new Client(server);
+    const text = 'x'.repeat(256 << 10);
+    for (let i = 0; i < 100; i++) await enqueue(api, 'big', { payload: text });
+    const idle = residentMiB(server);
+    const answer = await api.post('/v1/queues/big/claim', { count: 1000 });
+    t.diagnostic(`${(residentMiB(server) - idle).toFixed(0)} MiB more for an answer of ${(answer.text.length / (1 << 20)).toFixed(0)} MiB`);
+    assert.ok(answer.json.jobs.length > 0 && answer.json.jobs.every((job) => job.payload.length === text.length));
+    const held = answer.json.jobs.length;
+    assert.equal((await counts(api, 'big')).running, held);
+    await until('memory is given back', () => residentMiB(server) - idle < 40);
+    api.close();
+  });
+
+  test('pipelined requests beyond what is worked on at once are all answered', async (t) => {
+    const server = await startServer({ backend: 'memory', args: ['--limits-pipeline', '8'] });
+    t.after(() => stopServer(server));
+    const request = 'GET /v1/server HTTP/1.1\r\nHost: localhost\r\n\r\n';
+    const text = await rawExchange(server, `${request.repeat(499)}GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
+    assert.equal(text.match(/HTTP\/1\.1 200/g).length, 500);
+  });
+});

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams: jobs for a worker that listens, and events. Back-pressure, lost connections, resuming.
+import assert from 'node:assert/strict';
+import net from 'node:net';
+import { after, before, describe, test } from 'node:test';
+
+import { Client, openStream } from './lib/client.mjs';
+import { killServer, leanSanitizer, residentMiB, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+import { claimOne, enqueue, freshQueue, onStores } from './lib/suite.mjs';
+
+const counts = async (api, queue) => (await api.get(`/v1/queues/${queue}`)).json.counts;
+const listen = (server, queue, json = {}) => openStream(server, `/v1/queues/${queue}/listen`, { method: 'POST', json });
+const nextJob = async (stream) => {
+  const item = await stream.next();
+  assert.equal(item.event, 'job');
+  const job = JSON.parse(item.data);
+  assert.equal(item.id, String(job.seq));
+  return job;
+};
+const ack = async (api, job) => assert.equal((await api.post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
+const many = (api, queue, n, job = (i) => ({ payload: i })) => api.post(`/v1/queues/${queue}/jobs`, Array.from({ length: n }, (_, i) => job(i)));
+
+/** A connection that asks for a stream and reads only when told to. */
+function deafStream(server, method, path, body = '') {
+  const socket = net.connect(server.port, server.host);
+  const got = { bytes: 0, text: '', closed: false };
+  socket.pause();
+  socket.on('error', () => {});
+  socket.on('close', () => (got.closed = true));
+  socket.on('data', (chunk) => {
+    got.bytes += chunk.length;
+    got.text += chunk.toString('latin1');
+  });
+  socket.write(`${method} ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+  return { socket, got };
+}
+
+onStores('jobs as they come', ['memory', 'sqlite'], {}, (use) => {
+  test('prefetch bounds what is under way; an ack from another connection makes room', async () => {
+    const { api, server } = use;
+    const q = freshQueue();
+    await many(api, q, 10);
+    const stream = await listen(server, q, { prefetch: 3, worker: 'w1' }).opened;
+    assert.equal(stream.status, 200);
+    assert.match(stream.headers['content-type'], /^text\/event-stream/);
+    const held = [await nextJob(stream), await nextJob(stream), await nextJob(stream)];
+    assert.deepEqual(held.map((job) => job.payload), [0, 1, 2]);
+    const now = await counts(api, q);
+    assert.deepEqual([now.running, now.ready], [3, 7]);
+    await ack(api, held[1]);
+    assert.equal((await nextJob(stream)).payload, 3);
+    await api.post(`/v1/jobs/${held[0].id}/fail`, { token: held[0].token, retry: false });
+    assert.equal((await nextJob(stream)).payload, 4);
+    await api.post(`/v1/jobs/${held[2].id}/release`, { token: held[2].token, delay_ms: 60000 });
+    assert.equal((await nextJob(stream)).payload, 5);
+    assert.equal((await counts(api, q)).running, 3);
+    stream.close();
+    await until('all are back', async () => (await counts(api, q)).running === 0);
+  });
+
+  test('jobs that come later come at once, also those that become due', async () => {
+    const { api, server } = use;
+    const q = freshQueue();
+    const stream = await listen(server, q).opened;
+    await enqueue(api, q, { payload: 'late', delay_ms: 300 });
+    await enqueue(api, q, { payload: 'now' });
+    assert.equal((await nextJob(stream)).payload, 'now');
+    const late = await nextJob(stream);
+    assert.equal(late.payload, 'late');
+    await api.post(`/v1/queues/${q}/pause`);
+    await enqueue(api, q, { payload: 'paused' });
+    await api.post(`/v1/queues/${q}/resume`);
+    assert.equal((await nextJob(stream)).payload, 'paused');
+    stream.close();
+  });
+
+  test('a lost connection gives its jobs back at once, counted as a crash', async () => {
+    const { api, server } = use;
+    const q = freshQueue();
+    await api.put(`/v1/queues/${q}`, { max_crashes: 2 });
+    const { id } = await enqueue(api, q, { payload: 1 });
+    for (const crashes of [1, 2]) {
+      const stream = await listen(server, q, { lease_ms: 3600_000 }).opened;
+      const job = await nextJob(stream);
+      stream.close();
+      await until('the job is back', async () => (await api.get(`/v1/jobs/${id}`)).json.state !== 'running');
+      const seen = (await api.get(`/v1/jobs/${id}`)).json;
+      assert.deepEqual([seen.crashes, seen.failures], [crashes, 0]);
+      assert.equal((await api.post(`/v1/jobs/${id}/ack`, { token: job.token })).json.code, 'lease_lost');
+    }
+    const dead = (await api.get(`/v1/jobs/${id}`)).json;
+    assert.deepEqual([dead.state, dead.reason], ['dead', 'crash_loop']);
+  });
+
+  test('a lost connection wakes another worker that waits', async () => {
+    const { api, server } = use;
+    const q = freshQueue();
+    await enqueue(api, q, { payload: 1 });
+    const stream = await listen(server, q).opened;
+    const first = await nextJob(stream);
+    const other = await listen(server, q, { worker: 'second' }).opened;
+    stream.close();
+    const second = await nextJob(other);
+    assert.deepEqual([second.id, second.attempt], [first.id, 2]);
+    assert.notEqual(second.token, first.token);
+    other.close();
+  });
+
+  test('a lease that ends by itself or by others makes room', async () => {
+    const { api, server } = use;
+    const q = freshQueue();
+    const stream = await listen(server, q, { prefetch: 1, lease_ms: 150 }).opened;
+    await enqueue(api, q, { payload: 1 });
+    const first = await nextJob(stream);
+    const again = await nextJob(stream);
+    assert.equal(again.id, first.id, 'the lease ran out, so it comes again');
+    assert.notEqual(again.token, first.token);
+    stream.close();
+    const r = freshQueue();
+    const slow = await listen(server, r, { prefetch: 1 }).opened;
+    await many(api, r, 3);
+    const held = await nextJob(slow);
+    const cancelled = await api.post(`/v1/jobs/${held.id}/cancel`);
+    assert.equal(cancelled.status, 200, cancelled.text);
+    assert.equal((await nextJob(slow)).payload, 1);
+    await api.delete(`/v1/queues/${r}`);
+    await enqueue(api, r, { payload: 'afresh' });
+    assert.equal((await nextJob(slow)).payload, 'afresh', 'the queue was deleted and came back');
+    slow.close();
+  });
+
+  test('data is one line whatever the payload is', async () => {
+    const { api, server } = use;
+    const q = freshQueue();
+    const texts = ['{\n"a"\r\n:\r1 }', '[\n\n\n]', '"\\n\\ndata: x\\n"', '"\u2028"', '\n\n{"id: 9":"event: y"}\n\n'];
+    for (const text of texts) {
+      const made = await api.request('POST', `/v1/queues/${q}/jobs`, { body: `{"payload":${text}}`, headers: { 'content-type': 'application/json' } });
+      assert.equal(made.status, 201, made.text);
+    }
+    await api.request('POST', `/v1/queues/${q}/jobs`, { body: 'line\nline\r\n\r\nevent: z\n\n', headers: { 'content-type': 'text/plain' } });
+    const stream = await listen(server, q, { prefetch: 10 }).opened;
+    for (const text of texts) {
+      const item = await stream.next();
+      assert.deepEqual(Object.keys(item).sort(), ['data', 'event', 'id']);
+      assert.doesNotMatch(item.data, /[\r\n]/);
+      assert.deepEqual(JSON.parse(item.data).payload, JSON.parse(text));
+    }
+    assert.equal((await nextJob(stream)).payload_text, 'line\nline\r\n\r\nevent: z\n\n');
+    stream.close();
+  });
+
+  test('twenty streams share a queue, each job once', async () => {
+    const { api, server } = use;
+    const q = freshQueue();
+    const streams = await Promise.all(Array.from({ length: 20 }, () => listen(server, q, { prefetch: 2 }).opened));
+    const seen = new Map();
+    const work = streams.map(async (stream) => {
+      for (;;) {
+        const job = await nextJob(stream);
+        seen.set(job.id, (seen.get(job.id) ?? 0) + 1);
+        await ack(api, job);
+      }
+    });
+    await many(api, q, 400);
+    await until('all are done', async () => (await counts(api, q)).done === 400, 30_000);
+    for (const stream of streams) stream.close();
+    await Promise.allSettled(work);
+    assert.equal(seen.size, 400);
+    assert.ok([...seen.values()].every((n) => n === 1));
+  });
+});
+
+describe('slow readers', { timeout: 60_000 }, () => {
+  let server, api;
+  before(async () => {
+    server = await startServer({ backend: 'memory', args: ['--timeouts-write-ms', '2s', '--cache-bytes', '1MiB', '--queue-defaults-payload-max', '4MiB'], env: leanSanitizer });
+    api = new Client(server);
+  });
+  after(async () => {
+    api.close();
+    await stopServer(server);
+  });
+
+  test('large payloads wait in the queue, not in memory; then all of them arrive', async () => {
+    const q = freshQueue('slow');
+    const text = 'x'.repeat(512 << 10);
+    for (let i = 0; i < 60; i++) assert.equal((await api.post(`/v1/queues/${q}/jobs`, { payload: { i, text } })).status, 201);
+    const idle = residentMiB(server);
+    const stream = listen(server, q, { prefetch: 1000, lease_ms: 3600_000 });
+    await stream.opened;
+    const seen = [];
+    let most = 0;
+    while (seen.length < 60) {
+      const job = await nextJob(stream);
+      seen.push(job.payload.i);
+      most = Math.max(most, residentMiB(server) - idle);
+    }
+    assert.deepEqual([...seen].sort((a, b) => a - b), Array.from({ length: 60 }, (_, i) => i));
+    assert.equal(new Set(seen).size, 60);
+    const { totals } = (await api.get(`/v1/queues/${q}/stats`)).json;
+    assert.ok(totals.claimed <= 4 * 60, `60 jobs took ${totals.claimed} claims`);
+    assert.ok(most < 48, `${most.toFixed(1)} MiB more while 30 MiB of payloads went through`);
+    stream.close();
+    await until('all are back', async () => (await counts(api, q)).running === 0);
+  });
+
+  test('a worker that reads nothing holds little, is cut off, and its jobs go back', async () => {
+    const q = freshQueue('deaf');
+    const text = 'x'.repeat(512 << 10);
+    for (let i = 0; i < 40; i++) assert.equal((await api.post(`/v1/queues/${q}/jobs`, { payload: text })).status, 201);
+    const idle = residentMiB(server);
+    const { socket, got } = deafStream(server, 'POST', `/v1/queues/${q}/listen`, '{"prefetch":1000}');
+    await until('some are held', async () => (await counts(api, q)).running > 0);
+    let most = 0;
+    await until('the server gives up on it', async () => {
+      most = Math.max(most, residentMiB(server) - idle);
+      return (await counts(api, q)).ready === 40;
+    }, 20_000);
+    assert.ok(most < 48, `${most.toFixed(1)} MiB more for 20 MiB of payloads that nobody reads`);
+    assert.equal(got.bytes, 0);
+    socket.destroy();
+    assert.equal((await claimOne(api, q)).attempt >= 1, true);
+  });
+
+  test('a listener that never reads costs a bounded amount and disturbs nobody', async () => {
+    const deaf = Array.from({ length: 10 }, () => deafStream(server, 'GET', '/v1/events'));
+    const well = await openStream(server, '/v1/events?kinds=enqueued').opened;
+    const listeners = async () => Number((await api.get('/metrics')).text.match(/^holdfast_listeners (\d+)/m)[1]);
+    await until('they listen', async () => (await listeners()) === 11);
+    const q = freshQueue('deaf');
+    const idle = residentMiB(server);
+    // Until the kernel's buffers are full and the server has waited long enough for each of them.
+    let events = 0;
+    await until('they are cut off', async () => {
+      const batch = await many(api, q, 1000, () => ({ correlation_id: 'c'.repeat(500), expires_in_ms: 1 }));
+      assert.equal(batch.status, 200);
+      for (let k = 0; k < 1000; k++) assert.equal((await well.next()).event, 'enqueued');
+      events += 1000;
+      return (await listeners()) === 1;
+    }, 30_000);
+    // Some 750 bytes each; kept for ten listeners they would be ten times as much.
+    const all = (events * 750) / (1 << 20);
+    const more = residentMiB(server) - idle;
+    assert.ok(more < 40 + 4 * all, `${more.toFixed(1)} MiB more after ${events} events, ${all.toFixed(1)} MiB`);
+    for (const { socket, got } of deaf) {
+      socket.resume();
+      await until('it is closed', () => got.closed);
+    }
+    well.close();
+  });
+});
+
+describe('events', { timeout: 60_000 }, () => {
+  let server, api, idleStream;
+  before(async () => {
+    server = await startServer({ backend: 'memory' });
+    api = new Client(server);
+    idleStream = openStream(server, '/v1/events?queue=nobody-uses-this');
+    await idleStream.opened;
+  });
+  after(async () => {
+    idleStream.close();
+    api.close();
+    await stopServer(server);
+  });
+  const open = (query = '', headers = {}) => openStream(server, `/v1/events${query}`, { headers }).opened;
+
+  test('a job’s life, in order, with rising ids', async () => {
+    const q = freshQueue();
+    const stream = await open(`?queue=${q}`);
+    const { id } = await enqueue(api, q, { payload: 1, correlation_id: 'c', max_attempts: 1 });
+    const job = await claimOne(api, q);
+    await api.post(`/v1/jobs/${id}/fail`, { token: job.token });
+    await api.post(`/v1/jobs/${id}/requeue`);
+    const again = await claimOne(api, q);
+    await ack(api, again);
+    const seen = [];
+    while (seen.at(-1)?.event !== 'done') {
+      const item = await stream.next();
+      const data = JSON.parse(item.data);
+      assert.deepEqual([data.event, data.id, data.queue], [item.event, item.id, q]);
+      assert.match(data.at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+      seen.push(data);
+    }
+    const ofJob = seen.filter((one) => one.job === id);
+    assert.deepEqual(ofJob.map((one) => one.event), ['enqueued', 'claimed', 'dead', 'requeued', 'claimed', 'done']);
+    assert.ok(ofJob.every((one) => one.correlation_id === 'c'));
+    assert.ok(seen.every((one, i) => i === 0 || BigInt(one.id) > BigInt(seen[i - 1].id)));
+    stream.close();
+  });
+
+  test('kinds and queues are filtered', async () => {
+    const [q, r] = [freshQueue(), freshQueue()];
+    const dead = await open('?kinds=dead,cancelled');
+    const ofQueue = await openStream(server, `/v1/queues/${r}/listen?kinds=enqueued`).opened;
+    for (const name of [q, r]) {
+      const { id } = await enqueue(api, name, { payload: 1 });
+      await api.post(`/v1/jobs/${id}/cancel`);
+    }
+    const second = await enqueue(api, r, { payload: 2 });
+    for (const name of [q, r]) {
+      const item = await dead.next();
+      assert.deepEqual([item.event, JSON.parse(item.data).queue], ['cancelled', name]);
+    }
+    await ofQueue.next();
+    assert.equal(JSON.parse((await ofQueue.next()).data).job, second.id);
+    dead.close();
+    ofQueue.close();
+  });
+
+  test('Last-Event-ID resumes without loss or repeat, and wins over after', async () => {
+    const q = freshQueue();
+    let stream = await open(`?queue=${q}&kinds=enqueued`);
+    const seqs = [];
+    let last;
+    const take = async (n) => {
+      for (let i = 0; i < n; i++) {
+        const item = await stream.next();
+        assert.equal(item.event, 'enqueued', item.data);
+        last = item.id;
+        seqs.push(JSON.parse(item.data).seq);
+      }
+    };
+    const made = [];
+    const add = async (n) => made.push(...(await many(api, q, n)).json.jobs.map((one) => one.seq));
+    await add(20);
+    await take(7);
+    stream.close();
+    await add(20);
+    stream = await open(`?queue=${q}&kinds=enqueued&after=1`, { 'last-event-id': last });
+    await take(20);
+    stream.close();
+    stream = await open(`?queue=${q}&kinds=enqueued&after=${last}`);
+    await add(5);
+    await take(18);
+    stream.close();
+    assert.deepEqual(seqs, made);
+  });
+
+  test('200 listeners at once all hear everything', async () => {
+    const q = freshQueue();
+    const streams = await Promise.all(Array.from({ length: 200 }, () => open(`?queue=${q}&kinds=enqueued`)));
+    const { jobs } = (await many(api, q, 50)).json;
+    await Promise.all(
+      streams.map(async (stream) => {
+        for (const { id } of jobs) assert.equal(JSON.parse((await stream.next()).data).job, id);
+        stream.close();
+      }),
+    );
+    await until('they are gone', async () => Number((await api.get('/metrics')).text.match(/^holdfast_http_connections (\d+)/m)?.[1] ?? 0) < 100);
+  });
+
+  test('more than 16,384 events later, a gap is told and everything after it follows', async () => {
+    const q = freshQueue();
+    const stream = await open(`?queue=${q}&kinds=enqueued`);
+    await enqueue(api, q, { payload: 'first' });
+    const first = await stream.next();
+    stream.close();
+    let lastJob;
+    for (let i = 0; i < 17; i++) lastJob = (await many(api, q, 1000)).json.jobs.at(-1);
+    const late = await open(`?queue=${q}&kinds=enqueued`, { 'last-event-id': first.id });
+    const gap = await late.next();
+    assert.equal(gap.event, 'gap');
+    assert.ok(BigInt(JSON.parse(gap.data).oldest) > BigInt(first.id));
+    let count = 0;
+    for (let before = null; ; count++) {
+      const data = JSON.parse((await late.next()).data);
+      if (before !== null) assert.equal(data.seq, before + 1, 'nothing is missing behind the gap');
+      before = data.seq;
+      if (data.job === lastJob.id) break;
+    }
+    assert.ok(count > 4000 && count < 16_384, `${count}`);
+    late.close();
+  });
+
+  test('an id from the future is a gap, not silence', async () => {
+    const q = freshQueue();
+    const stream = await open(`?queue=${q}`, { 'last-event-id': '9223372036854775807' });
+    await enqueue(api, q, { payload: 1 });
+    const item = await stream.next();
+    assert.ok(['gap', 'queue_created', 'enqueued'].includes(item.event));
+    stream.close();
+  });
+
+  test('HEAD of a stream ends', async () => {
+    const answer = await api.request('HEAD', '/v1/events');
+    assert.equal(answer.status, 200);
+    assert.match(answer.headers['content-type'], /^text\/event-stream/);
+  });
+
+  test('an idle stream gets a comment now and then', async () => {
+    await until('a comment came', () => idleStream.comments > 0, 25_000);
+  });
+});
+
+describe('events across a restart', { timeout: 30_000 }, () => {
+  for (const [how, end] of [['SIGTERM', (server) => stopServer(server)], ['kill -9', killServer]]) {
+    test(`${how}: a gap is told at once, then everything that follows`, async () => {
+      let server = await startServer({ data: temporaryDirectory() });
+      let api = new Client(server);
+      let stream = await openStream(server, '/v1/events?kinds=enqueued').opened;
+      await enqueue(api, 'q', { payload: 1 });
+      const seen = await stream.next();
+      api.close();
+      await end(server);
+      await until('the stream ended', () => stream.ended());
+      server = await startServer({ data: server.data });
+      api = new Client(server);
+      stream = await openStream(server, '/v1/events?kinds=enqueued', { headers: { 'last-event-id': seen.id } }).opened;
+      const first = await stream.next(); // nothing has happened yet, so only a gap can come
+      assert.equal(first.event, 'gap');
+      const { id } = await enqueue(api, 'q', { payload: 2 });
+      const next = await stream.next();
+      assert.deepEqual([next.event, JSON.parse(next.data).job], ['enqueued', id]);
+      assert.ok(BigInt(next.id) > BigInt(seen.id));
+      stream.close();
+      stream = await openStream(server, '/v1/events?kinds=enqueued', { headers: { 'last-event-id': next.id } }).opened;
+      const third = await enqueue(api, 'q', { payload: 3 });
+      assert.equal(JSON.parse((await stream.next()).data).job, third.id, 'no second gap');
+      stream.close();
+      api.close();
+      await stopServer(server);
+    });
+  }
+});
