@@ -70,6 +70,8 @@ enum {
     NUMBERS
 };
 
+#define DURATION_MS_MIN 100 /* a shorter run says nothing */
+
 static const struct number numbers[NUMBERS] = {
     [CONNECTIONS] = {"connections", 64, 1, 50000},
     [THREADS] = {"threads", 1, 1, 256},
@@ -81,12 +83,26 @@ static const struct number numbers[NUMBERS] = {
     [PRIORITIES] = {"priorities", 1, 1, 1000000},
     [DELAY] = {"delay_ms", 0, 0, (int64_t)30 * 86400000},
     [BACKLOG] = {"backlog", 0, 0, 100000000},
-    [DURATION] = {"duration", 10000, 1, (int64_t)7 * 86400000},
+    [DURATION] = {"duration", 10000, DURATION_MS_MIN, (int64_t)7 * 86400000},
     [JOBS] = {"jobs", 0, 1, (int64_t)1 << 40},
 };
 
+/* Who writes 10 means seconds, and would get figures of nothing. */
+static int duration_check(const struct arguments *args, struct err_note *note)
+{
+    int64_t ms = arguments_number(args, "duration", DURATION_MS_MIN);
+    if (ms >= DURATION_MS_MIN)
+        return 0;
+    return err_note_set(note, -ERR_INVALID,
+                        "--duration is %" PRId64 " ms; it must be at least %d ms (%" PRId64
+                        " seconds are %" PRId64 "s)",
+                        ms, DURATION_MS_MIN, ms, ms);
+}
+
 static int numbers_read(const struct arguments *args, int64_t ret[NUMBERS], struct err_note *note)
 {
+    if (duration_check(args, note) < 0)
+        return -ERR_INVALID;
     for (size_t i = 0; i < NUMBERS; i++) {
         const struct number *n = &numbers[i];
         char name[OPTION_NAME_MAX];
