@@ -39,6 +39,8 @@ static void jobs_path(struct client_session *s)
 }
 
 #define KEY_HEADER_MAX 1024
+#define KEY_MAX ((size_t)200) /* what the server takes */
+#define PART_MAX ((size_t)20) /* "/" and the number of a batch */
 
 /* "Idempotency-Key: KEY", with "/part" behind it when part is not 0; NULL without --key. Line
  * breaks never get this far: such a key is refused before. */
@@ -57,12 +59,15 @@ static const char *key_header(struct client_session *s, uint64_t part, char out[
 static int key_check(struct client_session *s)
 {
     const char *key = arguments_text(s->args, "key", "x");
-    bool bad = *key == '\0' || strlen(key) > 200;
+    size_t max = arguments_has(s->args, "ndjson") ? KEY_MAX - PART_MAX : KEY_MAX;
+    bool bad = *key == '\0' || strlen(key) > max;
     for (const char *c = key; *c; c++)
         bad |= (unsigned char)*c < 0x20 || *c == 0x7f;
     if (!bad)
         return CLIENT_DONE;
-    return client_complain(CLIENT_USAGE, "--key must be 1 to 200 bytes without control characters");
+    return client_complain(CLIENT_USAGE,
+                           "--key must be 1 to %zu bytes without control characters%s", max,
+                           max < KEY_MAX ? "; each batch puts its number behind it" : "");
 }
 
 /* ---- one job ----------------------------------------------------------------------------------
