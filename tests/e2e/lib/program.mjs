@@ -4,11 +4,10 @@ import { spawn } from 'node:child_process';
 
 import { binary } from './server.mjs';
 
-/** Runs the program to its end: {code, stdout, stderr}. `via` is a command in front of it. */
-export function run(args, { env = {}, input = '', via = [] } = {}) {
-  const [file, ...rest] = [...via, binary, ...args];
+/** Runs any program to its end: {code, stdout, stderr}. */
+export function execute(file, args, { env = {}, input = '' } = {}) {
   return new Promise((resolve, reject) => {
-    const child = spawn(file, rest, { env: { ...process.env, ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
+    const child = spawn(file, args, { env: { ...process.env, ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
     const out = { stdout: '', stderr: '' };
     child.stdout.setEncoding('utf8').on('data', (chunk) => (out.stdout += chunk));
     child.stderr.setEncoding('utf8').on('data', (chunk) => (out.stderr += chunk));
@@ -18,6 +17,9 @@ export function run(args, { env = {}, input = '', via = [] } = {}) {
     child.stdin.end(input);
   });
 }
+
+/** Runs Holdfast to its end. */
+export const run = (args, options) => execute(binary, args, options);
 
 /** The table of routes: [{method, pattern, scope}]. */
 export async function routes() {

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client commands against a live server: what they print, what they send, how they end.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import path from 'node:path';
+import { after, before, describe, test } from 'node:test';
+
+import { Client } from './lib/client.mjs';
+import { execute, run } from './lib/program.mjs';
+import { binary, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+import { claimOne, enqueue, freshQueue } from './lib/suite.mjs';
+
+const DONE = 0, REFUSED = 1, USAGE = 2, UNREACHABLE = 3, NOTHING = 4;
+let server, api;
+const cli = (args, options = {}) => run(args, { ...options, env: { HOLDFAST_SERVER: server.url, ...options.env } });
+const ended = (result, code) => assert.equal(result.code, code, `${result.stdout}\n${result.stderr}`);
+const json = (result) => {
+  assert.match(result.stdout, /^[^\n]*\n$/, 'one line');
+  return JSON.parse(result.stdout);
+};
+const complaint = (result, pattern) => {
+  assert.match(result.stderr, /^holdfast: \S/);
+  assert.match(result.stderr, pattern);
+};
+const jobOf = async (id) => (await api.get(`/v1/jobs/${id}`)).json;
+
+/** A command that goes on until told to stop. */
+function follow(args) {
+  const child = spawn(binary, args, { env: { ...process.env, HOLDFAST_SERVER: server.url }, stdio: ['ignore', 'pipe', 'pipe'] });
+  const one = { stdout: '', stderr: '', child };
+  child.stdout.setEncoding('utf8').on('data', (chunk) => (one.stdout += chunk));
+  child.stderr.setEncoding('utf8').on('data', (chunk) => (one.stderr += chunk));
+  one.ended = new Promise((resolve) => child.on('close', (code, signal) => resolve(code ?? signal)));
+  return one;
+}
+
+describe('client commands', { timeout: 120_000 }, () => {
+  before(async () => {
+    server = await startServer({ backend: 'memory' });
+    api = new Client(server);
+  });
+  after(async () => {
+    api.close();
+    await stopServer(server);
+  });
+
+  test('every client command of the help is tried here', async () => {
+    const { stdout } = await run(['help']);
+    const listed = [...stdout.split('Commands that speak to a server:')[1].matchAll(/^  (\w+)/gm)].map((m) => m[1]);
+    const here = readFileSync(new URL(import.meta.url), 'utf8');
+    const missing = listed.filter((name) => !here.includes(`['${name}'`));
+    assert.ok(listed.length > 10);
+    assert.deepEqual(missing, []);
+  });
+
+  test('queues: create, show, set, list, pause, resume, purge, delete', async () => {
+    const q = freshQueue('cli ü');
+    ended(await cli(['queues', 'create', q, '--lease-ms', '5s', '--max-attempts', '3', '--backoff-ms', '1s,30s', '--note', 'Orders', '--capacity', 'none']), DONE);
+    const made = (await api.get(`/v1/queues/${encodeURIComponent(q)}`)).json;
+    assert.deepEqual([made.policy.lease_ms, made.policy.max_attempts, made.policy.capacity, made.note], [5000, 3, null, 'Orders']);
+    assert.deepEqual(made.policy.backoff, { kind: 'list', steps_ms: [1000, 30000] });
+    const again = await cli(['queues', 'create', q]);
+    ended(again, REFUSED);
+    complaint(again, /exists/);
+    ended(await cli(['queues', 'set', q, '--lease-ms', '7000']), DONE);
+    const set = json(await cli(['queues', q, '--json']));
+    assert.deepEqual([set.policy.lease_ms, set.policy.max_attempts], [7000, 3]);
+    const shown = await cli(['queues', q]);
+    ended(shown, DONE);
+    for (const word of [q, 'Orders', '7000']) assert.ok(shown.stdout.includes(word), `${word} in ${shown.stdout}`);
+    const listed = await cli(['queues']);
+    ended(listed, DONE);
+    assert.ok(listed.stdout.includes(q));
+    assert.match(listed.stdout, /^NAME|^QUEUE/m);
+    assert.ok(json(await cli(['queues', '--json'])).queues.some((one) => one.name === q));
+    ended(await cli(['queues', 'pause', q, '--for', '1h']), DONE);
+    assert.equal(json(await cli(['queues', q, '--json'])).paused, true);
+    ended(await cli(['queues', 'resume', q]), DONE);
+    assert.equal(json(await cli(['queues', q, '--json'])).paused, false);
+    await cli(['enqueue', q, '1']);
+    ended(await cli(['queues', 'purge', q]), DONE);
+    assert.equal(json(await cli(['queues', q, '--json'])).counts.ready, 0);
+    ended(await cli(['queues', 'delete', q]), DONE);
+    const gone = await cli(['queues', q]);
+    ended(gone, REFUSED);
+    complaint(gone, /no queue/);
+    ended(await cli(['queues', 'set', q, '--lease-ms', '7000']), REFUSED);
+    ended(await cli(['queues', 'drop', q]), USAGE);
+    ended(await cli(['queues', 'set', q, '--lease-ms', 'soon']), USAGE);
+  });
+
+  test('enqueue: argument, file, standard input, bytes, options', async () => {
+    const q = freshQueue();
+    const payloadOf = async (args, options) => {
+      const result = await cli(['enqueue', q, '--json', ...args], options);
+      ended(result, DONE);
+      return jobOf(json(result).id);
+    };
+    const text = '{"a": 1.0, "b": [null, "é\\n"]}';
+    const file = path.join(temporaryDirectory(), 'payload.json');
+    writeFileSync(file, text);
+    assert.deepEqual((await payloadOf([text])).payload, JSON.parse(text));
+    assert.deepEqual((await payloadOf([`@${file}`])).payload, JSON.parse(text));
+    assert.deepEqual((await payloadOf(['-'], { input: text })).payload, JSON.parse(text));
+    assert.equal((await payloadOf([])).payload, null);
+    assert.equal((await payloadOf(['--raw', 'plain\ttext'])).payload_text, 'plain\ttext');
+    assert.equal((await payloadOf(['--raw', '-'], { input: Buffer.from([0, 255, 10]) })).payload_base64, Buffer.from([0, 255, 10]).toString('base64'));
+    const large = `"${'x'.repeat(900_000)}"`;
+    assert.equal((await payloadOf(['-'], { input: large })).payload.length, 900_000);
+    const job = await payloadOf(['1', '-p', 'high', '-g', 'g1', '--correlation-id', 'c1', '--label', 'L', '--delay', '1h', '--max-attempts', '2', '-u', 'u1', '--lease', '2m', '--backoff', '1s,1m', '--expires-in', '48h']);
+    assert.deepEqual([job.priority, job.group, job.correlation_id, job.label, job.state, job.max_attempts, job.unique], [10, 'g1', 'c1', 'L', 'scheduled', 2, 'u1']);
+    assert.ok(job.expires_at && job.run_at);
+    const human = await cli(['enqueue', q, '1']);
+    ended(human, DONE);
+    assert.match(human.stdout, /^[0-9A-Z]{26} +ready\n$/);
+    const duplicate = await cli(['enqueue', q, '1', '--unique', 'u1']);
+    ended(duplicate, REFUSED);
+    complaint(duplicate, /unique key/);
+    assert.equal(json(await cli(['enqueue', q, '1', '--unique', 'u1', '--json'])).code, 'duplicate');
+    ended(await cli(['enqueue', q, '1', '--unique', 'u1', '--unique-mode', 'return']), DONE);
+    const key = ['enqueue', q, '"once"', '--key', 'k1', '--json'];
+    const [first, second] = [json(await cli(key)), json(await cli(key))];
+    assert.deepEqual([first.id, second.created], [second.id, false]);
+    ended(await cli(['enqueue', q, '"twice"', '--key', 'k1']), REFUSED);
+    for (const args of [[q, 'plain text'], [q, '{'], [q, '@/nonexistent/file'], [], [q, '1', '2'], [q, '1', '--delay', 'x'], [q, '1', '--unique-mode', 'maybe'], [q, '1', '--key', 'a\nb'], [q, '1', '--key', 'k'.repeat(201)], [q, '1', '--nonsense']]) {
+      const wrong = await cli(['enqueue', ...args]);
+      ended(wrong, USAGE);
+      assert.ok(wrong.stderr.length > 10, args.join(' '));
+    }
+    ended(await cli(['enqueue', q, '1', '--priority', 'hgh']), REFUSED);
+    ended(await cli(['enqueue', '-x', '1']), USAGE);
+    ended(await cli(['enqueue', 'x'.repeat(201), '1']), REFUSED);
+  });
+
+  test('enqueue --ndjson: 2,500 lines in order, refused lines by number', async () => {
+    const q = freshQueue();
+    const lines = Array.from({ length: 2500 }, (_, i) => JSON.stringify({ payload: i }));
+    const all = await cli(['enqueue', q, '--ndjson'], { input: `${lines.join('\n')}\n` });
+    ended(all, DONE);
+    assert.match(all.stdout, /2500/);
+    assert.equal(json(await cli(['queues', q, '--json'])).counts.ready, 2500);
+    const claimed = (await api.post(`/v1/queues/${q}/claim`, { count: 1000 })).json.jobs;
+    assert.deepEqual(claimed.map((job) => job.payload), Array.from({ length: 1000 }, (_, i) => i));
+    const file = path.join(temporaryDirectory(), 'jobs.ndjson');
+    lines[1234] = '{"payload":1,"priority":"hgh"}';
+    lines[1235] = '{"\\u001b[31m":1}';
+    writeFileSync(file, `${lines.slice(0, 1500).join('\r\n')}\n\n`);
+    const some = await cli(['enqueue', q, `@${file}`, '--ndjson']);
+    ended(some, REFUSED);
+    assert.match(some.stderr, /line 1235: .*hgh/);
+    assert.match(some.stderr, /line 1236: /);
+    assert.doesNotMatch(some.stderr, /\u001b/);
+    assert.equal(json(await cli(['queues', q, '--json'])).counts.ready, 1500 + 1498);
+    const r = freshQueue();
+    const keyed = ['enqueue', r, '--ndjson', '--key', 'k'.repeat(180)];
+    const input = Array(1500).fill('{}').join('\n');
+    ended(await cli(keyed, { input }), DONE);
+    ended(await cli(keyed, { input }), DONE);
+    assert.equal(json(await cli(['queues', r, '--json'])).counts.ready, 1500, 'a repeat under the same key adds nothing');
+    ended(await cli(['enqueue', r, '--ndjson', '--key', 'k'.repeat(181)], { input }), USAGE);
+    const broken = await cli(['enqueue', r, '--ndjson'], { input: '{}\n{' });
+    ended(broken, REFUSED);
+    assert.equal(json(await cli(['queues', r, '--json'])).counts.ready, 1500);
+  });
+
+  test('claim, ack, fail, extend, release', async () => {
+    const q = freshQueue();
+    const none = await cli(['claim', q]);
+    ended(none, NOTHING);
+    assert.equal(none.stdout, '');
+    assert.deepEqual(json(await cli(['claim', q, '--json'])).jobs, []);
+    for (let i = 0; i < 5; i++) await enqueue(api, q, { payload: { i } });
+    const human = await cli(['claim', q, '--worker', 'me']);
+    ended(human, DONE);
+    assert.match(human.stdout, /^ID +TOKEN +QUEUE/);
+    const [id, token] = human.stdout.split('\n')[1].split(/ +/);
+    assert.equal((await jobOf(id)).worker, 'me');
+    const done = await cli(['ack', id, token, '{"r":1}']);
+    ended(done, DONE);
+    assert.match(done.stdout, /done/);
+    assert.deepEqual((await jobOf(id)).result, { r: 1 });
+    const stale = await cli(['ack', id, '1-999']);
+    ended(stale, REFUSED);
+    complaint(stale, /./);
+    ended(await cli(['ack', id, token, 'no json']), USAGE);
+    ended(await cli(['ack', id]), USAGE);
+    const some = json(await cli(['claim', q, freshQueue(), '-n', '3', '--lease', '1h', '--json'])).jobs;
+    assert.equal(some.length, 3);
+    ended(await cli(['fail', some[0].id, some[0].token, '--error', 'boom', '--kind', 'business', '--no-retry']), DONE);
+    const dead = await jobOf(some[0].id);
+    assert.deepEqual([dead.state, dead.error, dead.error_kind], ['dead', 'boom', 'business']);
+    const longer = json(await cli(['extend', some[1].id, some[1].token, '--lease', '2h', '--json']));
+    assert.ok(Date.parse(longer.lease_until) - Date.now() > 3600_000);
+    ended(await cli(['release', some[1].id, some[1].token, '--reason', 'later', '--delay', '1h']), DONE);
+    assert.equal((await jobOf(some[1].id)).state, 'scheduled');
+    ended(await cli(['fail', some[2].id, some[2].token, '--delay', '1h']), DONE);
+    assert.equal((await jobOf(some[2].id)).state, 'scheduled');
+    ended(await cli(['fail', some[2].id, some[2].token, '--kind', 'mine']), USAGE);
+    const raw = Buffer.from('raw\u0000\u001b[31m\n', 'latin1');
+    await api.request('POST', `/v1/queues/${q}-raw/jobs`, { body: raw, headers: { 'content-type': 'text/plain' } });
+    const bytes = await cli(['claim', `${q}-raw`, '--raw']);
+    ended(bytes, DONE);
+    assert.equal(bytes.stdout, raw.toString('latin1'));
+    assert.match(bytes.stderr, /^[0-9A-Z]{26} \S+\n$/);
+    ended(await cli(['claim', `${q}-raw`, '--raw']), NOTHING);
+    ended(await cli(['claim', `${q}-raw`, '--raw', '--count', '2']), USAGE);
+    ended(await cli(['claim', q, '--count', '1001']), REFUSED);
+    ended(await cli(['claim']), USAGE);
+    const waiting = cli(['claim', `${q}-wait`, '--wait', '30s', '--json']);
+    await until('it waits', async () => (await api.get('/metrics')).text.includes('holdfast_claims_waiting 1'));
+    await enqueue(api, `${q}-wait`, { payload: 'at last' });
+    assert.equal(json(await waiting).jobs[0].payload, 'at last');
+  });
+
+  test('jobs, requeue, cancel, stats', async () => {
+    const q = freshQueue();
+    const ids = [];
+    for (let i = 0; i < 7; i++) ids.push((await enqueue(api, q, { payload: `payload ${i}`, group: i < 3 ? 'g' : 'h' })).id);
+    const list = await cli(['jobs', '--queue', q]);
+    ended(list, DONE);
+    for (const id of ids) assert.ok(list.stdout.includes(id));
+    const page = await cli(['jobs', '--queue', q, '-n', '3']);
+    ended(page, DONE);
+    complaint(page, /there are more: .*--cursor/);
+    const cursor = page.stderr.match(/--cursor (\S+)/)[1];
+    const second = json(await cli(['jobs', '--queue', q, '-n', '3', '--cursor', cursor, '--json']));
+    assert.deepEqual(second.jobs.map((job) => job.id), ids.slice(3, 6));
+    const all = await cli(['jobs', '--queue', q, '-n', '2', '--all', '--json']);
+    ended(all, DONE);
+    assert.deepEqual(all.stdout.trim().split('\n').flatMap((line) => JSON.parse(line).jobs.map((job) => job.id)), ids);
+    assert.equal(json(await cli(['jobs', '--queue', q, '--newest', '-n', '1', '--json'])).jobs[0].id, ids[6]);
+    assert.equal(json(await cli(['jobs', '--queue', q, '--group', 'g', '--json'])).jobs.length, 3);
+    const one = await cli(['jobs', ids[0]]);
+    ended(one, DONE);
+    assert.match(one.stdout, /payload 0/);
+    assert.equal(json(await cli(['jobs', ids[0], '--json'])).id, ids[0]);
+    const none = await cli(['jobs', '4242424242']);
+    ended(none, REFUSED);
+    complaint(none, /no job/);
+    ended(await cli(['jobs', 'nonsense']), REFUSED);
+    ended(await cli(['jobs', '--state', 'nonsense']), REFUSED);
+    ended(await cli(['jobs', ids[0], '--queue', q]), USAGE);
+    ended(await cli(['cancel', ids[0], ids[1]]), DONE);
+    assert.equal((await jobOf(ids[1])).state, 'cancelled');
+    ended(await cli(['cancel', ids[2], '4242424242']), REFUSED);
+    assert.equal((await jobOf(ids[2])).state, 'cancelled', 'the others are done all the same');
+    ended(await cli(['requeue', ids[0]]), DONE);
+    assert.equal((await jobOf(ids[0])).state, 'ready');
+    ended(await cli(['cancel', '--queue', q, '--group', 'h']), DONE);
+    assert.equal(json(await cli(['jobs', '--queue', q, '--state', 'cancelled', '--json'])).jobs.length, 6);
+    const back = json(await cli(['requeue', '--queue', q, '--state', 'cancelled', '--json']));
+    assert.equal(back.changed, 6);
+    for (const wrong of [['requeue'], ['cancel'], ['cancel', ids[0], '--queue', q], ['requeue', '--state', 'dead']]) ended(await cli(wrong), USAGE);
+    const stats = await cli(['stats', q]);
+    ended(stats, DONE);
+    for (const word of ['ready', 'enqueued', 'waited']) assert.match(stats.stdout, new RegExp(word));
+    assert.equal(json(await cli(['stats', q, '--json'])).counts.ready, 7);
+    assert.equal(json(await cli(['stats', q, '--group', 'g', '--json'])).counts.ready, 3);
+    ended(await cli(['stats']), DONE);
+    assert.equal(typeof json(await cli(['stats', '--json'])).depth, 'number');
+    ended(await cli(['stats', 'no-such-queue']), REFUSED);
+    ended(await cli(['stats', '--group', 'g']), USAGE);
+    const watch = follow(['stats', q, '--watch', '--json']);
+    await until('it printed twice', () => watch.stdout.split('\n').length > 2, 20_000);
+    watch.child.kill('SIGINT');
+    assert.equal(await watch.ended, 0, watch.stderr);
+  });
+
+  test('events: one line each until interrupted', async () => {
+    const q = freshQueue();
+    const human = follow(['events', '--queue', q, '--kinds', 'enqueued,cancelled']);
+    const machine = follow(['events', '--queue', q, '--json']);
+    await until('both listen', async () => (await api.get('/metrics')).text.match(/^holdfast_listeners (\d+)/m)[1] === '2');
+    const { id } = await enqueue(api, q, { payload: 1 });
+    await api.post(`/v1/jobs/${id}/cancel`);
+    await until('both saw it', () => human.stdout.includes('cancelled') && machine.stdout.includes('cancelled'));
+    assert.match(human.stdout.split('\n')[0], new RegExp(`^\\S+Z +enqueued +${q} +${id}`));
+    for (const line of machine.stdout.trim().split('\n')) assert.equal(JSON.parse(line).queue, q);
+    human.child.kill('SIGINT');
+    machine.child.kill('SIGTERM');
+    assert.deepEqual([await human.ended, await machine.ended], [0, 0]);
+    ended(await cli(['events', '--kinds', 'nonsense']), REFUSED);
+  });
+
+  test('text of jobs cannot steer a terminal', async () => {
+    const q = freshQueue();
+    const nasty = '\u001b]0;title\u0007\u001b[2J\u009b31m\u202egnp.exe\r\n\u0000\u007f';
+    await api.put(`/v1/queues/${q}`, { note: nasty.replace('\u0000', '') });
+    const made = await enqueue(api, q, { payload: nasty, label: 'L\u001b[1m', group: 'g\u009b', correlation_id: 'c\r\n' });
+    await api.request('POST', `/v1/queues/${q}/jobs`, { body: nasty, headers: { 'content-type': 'text/plain' } });
+    const job = await claimOne(api, q);
+    await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: nasty, retry: false });
+    for (const args of [['jobs', '--queue', q], ['jobs', made.id], ['claim', q], ['queues', q], ['queues'], ['stats'], ['stats', q]]) {
+      const result = await cli(args);
+      ended(result, DONE);
+      assert.doesNotMatch(result.stdout + result.stderr, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/, args.join(' '));
+    }
+    // On a terminal, --json must not steer it either, and means the same.
+    const typed = await execute('script', ['-qec', `"${binary}" jobs ${made.id} --json --server ${server.url}`, '/dev/null']);
+    ended(typed, 0);
+    const line = typed.stdout.replace(/\r\n/g, '\n');
+    assert.doesNotMatch(line, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
+    assert.equal(JSON.parse(line).payload, nasty);
+  });
+
+  test('a server that is not there, or is none, or is full of itself', async () => {
+    for (const url of ['http://127.0.0.1:1', 'unix:/nonexistent/socket', 'http://localhost:1/']) {
+      const result = await cli(['queues', '--server', url]);
+      ended(result, UNREACHABLE);
+      complaint(result, /./);
+    }
+    for (const url of ['ftp://localhost', 'localhost', 'http://', 'unix:', 'http://user:secret@localhost:1', 'file:///etc/passwd', '']) {
+      const result = await cli(['queues', '--server', url]);
+      assert.ok([USAGE, UNREACHABLE].includes(result.code), `${url}: ${result.code}`);
+      assert.doesNotMatch(result.stderr + result.stdout, /secret|root:/);
+    }
+    const answers = { '/v1/queues?': [200, 'text/html', '<p>hello'], 302: [302, 'text/plain', ''], 500: [500, 'text/plain', 'oops'], json: [200, 'application/json', '{"queues":'], odd: [200, 'application/json', '[1,2]'] };
+    for (const [name, [status, type, body]] of Object.entries(answers)) {
+      const other = http.createServer((request, response) => response.writeHead(status, { 'content-type': type, ...(status === 302 && { location: server.url }) }).end(body));
+      await new Promise((resolve) => other.listen(0, '127.0.0.1', resolve));
+      const result = await cli(['queues', '--server', `http://127.0.0.1:${other.address().port}`]);
+      other.closeAllConnections();
+      other.close();
+      assert.notEqual(result.code, 99, result.stderr);
+      if (name === '302') assert.notEqual(result.code, DONE, 'redirects are not followed');
+      else if (name !== 'odd') ended(result, UNREACHABLE);
+    }
+    const proxied = await cli(['queues', '--json'], { env: { http_proxy: 'http://127.0.0.1:1', HTTP_PROXY: 'http://127.0.0.1:1', ALL_PROXY: 'http://127.0.0.1:1' } });
+    ended(proxied, DONE);
+  });
+
+  test('bench: sane figures, exit 0, its queue is gone', async () => {
+    for (const [mode, more] of [['enqueue', []], ['cycle', ['--batch', '20']], ['mixed', []], ['healthz', []], ['claim', ['--backlog', '500', '--jobs', '500', '--batch', '50']]]) {
+      const result = await cli(['bench', '--mode', mode, '--connections', '8', ...(mode === 'claim' ? [] : ['--duration', '1s']), '--json', '--server-pid', String(server.pid), ...more]);
+      ended(result, DONE);
+      const figures = json(result);
+      assert.equal(figures.errors, 0, result.stdout);
+      assert.ok(figures.requests >= 10 && figures.requests_per_s > 10, result.stdout);
+      assert.ok(figures.elapsed_ms > 0 && figures.server_cpu_ns_per_job > 0, result.stdout);
+      const kinds = { enqueue: ['enqueue'], cycle: ['enqueue', 'claim', 'ack'], mixed: ['enqueue', 'claim', 'ack'], healthz: ['healthz'], claim: ['claim', 'ack'] };
+      assert.deepEqual(Object.keys(figures.latency).sort(), kinds[mode].sort());
+      for (const { count, p50_us: p50, p95_us: p95, p99_us: p99, max_us: max } of Object.values(figures.latency)) {
+        assert.ok(count > 0 && p50 > 0 && p50 <= p95 && p95 <= p99 && p99 <= max * 1.05, result.stdout);
+      }
+      assert.ok(figures.jobs > 20, result.stdout);
+      if (mode === 'claim') assert.equal(figures.acked, 500);
+    }
+    assert.ok(!json(await cli(['queues', '--json'])).queues.some((one) => one.name.startsWith('bench-')));
+    const human = await cli(['bench', '--jobs', '100', '--connections', '2']);
+    ended(human, DONE);
+    assert.match(human.stdout, /p99/i);
+    ended(await cli(['bench', '--duration', '1s', '--server', 'http://127.0.0.1:1']), UNREACHABLE);
+    ended(await cli(['bench', '--mode', 'fast']), USAGE);
+    const short = await cli(['bench', '--duration', '1']);
+    ended(short, USAGE);
+    complaint(short, /1 ms; it must be at least 100 ms \(1 seconds are 1s\)/);
+    ended(await cli(['bench', '--connections', '0']), USAGE);
+  });
+
+  test('completion loads in bash and proposes', async () => {
+    const file = path.join(temporaryDirectory(), 'completion.bash');
+    writeFileSync(file, (await run(['completion', 'bash'])).stdout);
+    const propose = async (words, current) => {
+      const { code, stdout, stderr } = await execute('bash', ['-c', `source '${file}'; COMP_WORDS=(${words.map((w) => `'${w}'`).join(' ')}); COMP_CWORD=${current}; _holdfast; printf '%s\\n' "\${COMPREPLY[@]}"`]);
+      assert.deepEqual([code, stderr], [0, '']);
+      return stdout.trim().split('\n');
+    };
+    assert.deepEqual(await propose(['holdfast', 'enq'], 1), ['enqueue']);
+    assert.deepEqual(await propose(['holdfast', 'help', 'rou'], 2), ['routes']);
+    assert.ok((await propose(['holdfast', 'claim', '--w'], 2)).includes('--wait'));
+    assert.deepEqual(await propose(['holdfast', 'enqueue', '--unique-mode', 're'], 3), ['reject', 'return', 'replace']);
+  });
+});
+
+describe('over a Unix socket', { timeout: 30_000 }, () => {
+  test('a whole life of a job, by option and by environment', async (t) => {
+    const dir = temporaryDirectory();
+    const socket = `unix:${dir}/holdfast.sock`;
+    const own = await startServer({ backend: 'memory', listen: socket });
+    t.after(() => stopServer(own));
+    const at = (args, env = {}) => run(args, { env });
+    ended(await at(['enqueue', 'q', '1', '--server', socket]), DONE);
+    const { jobs } = json(await at(['claim', 'q', '--json'], { HOLDFAST_SERVER: socket }));
+    ended(await at(['ack', jobs[0].id, jobs[0].token], { HOLDFAST_SERVER: socket }), DONE);
+    ended(await at(['queues', 'q', '-s', socket]), DONE);
+    const bench = await at(['bench', '--jobs', '200', '--connections', '4', '--json', '-s', socket]);
+    ended(bench, DONE);
+    assert.ok(existsSync(`${dir}/holdfast.sock`));
+  });
+});
