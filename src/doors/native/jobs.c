@@ -190,8 +190,8 @@ static void job_removed(struct call *c, const struct reply *r)
 void job_delete_handle(void *ctx, struct http_exchange *x)
 {
     struct job_ref job;
-    struct call *c =
-        query_none(ctx, x) && path_job(x, &job) ? call_new(ctx, x, OP_REMOVE, job_removed) : NULL;
+    bool plain = query_none(ctx, x) && body_none(ctx, x);
+    struct call *c = plain && path_job(x, &job) ? call_new(ctx, x, OP_REMOVE, job_removed) : NULL;
     if (!c)
         return;
     c->op.job.job = job;

@@ -234,7 +234,7 @@ static void queue_deleted(struct call *c, const struct reply *r)
 
 void queue_delete_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = queue_call(ctx, x, OP_QUEUE_DELETE, queue_deleted);
+    struct call *c = body_none(ctx, x) ? queue_call(ctx, x, OP_QUEUE_DELETE, queue_deleted) : NULL;
     if (c)
         call_submit(c);
 }

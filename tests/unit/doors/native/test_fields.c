@@ -181,7 +181,7 @@ static void wrong_types(void **state)
         {"word", 0},           {"words", 0},
         {"priority", 1u << 2}, {"steps", 1u << 4},
         {"backoff", 1u << 5},  {"texts", 0},
-        {"objects", 1u << 4},  {"token", 1u << 3},
+        {"objects", 1u << 4},  {"token", 0},
         {"raw", 63},
     };
     for (size_t t = 0; t < COUNT_OF(types); t++) {

@@ -254,7 +254,7 @@ static void gone_while_parked(void **state)
 static void an_answer_that_did_not_leave(void **state)
 {
     (void)state;
-    enum { PAYLOAD = 900 << 10, JOBS = 24 };
+    enum { PAYLOAD = 900 << 10, JOBS = 16 };
     struct door_client c;
     char *body = malloc(PAYLOAD + 64);
     int at = snprintf(body, 64, "{\"payload\":\"");
@@ -264,7 +264,7 @@ static void an_answer_that_did_not_leave(void **state)
         assert_int_equal(ask(&rig, "POST /v1/queues/q/jobs", body)->status, 201);
     free(body);
     door_open(&rig, &c);
-    door_request(&rig, &c, "POST /v1/queues/q/claim", "", "{\"count\":24}", 12);
+    door_request(&rig, &c, "POST /v1/queues/q/claim", "", "{\"count\":16}", 12);
     DOOR_UNTIL(&rig, in_state("q", STATE_RUNNING) == JOBS);
     door_close(&c);
     DOOR_UNTIL(&rig, in_state("q", STATE_READY) == JOBS);
@@ -362,6 +362,9 @@ static void queues_change(void **state)
     expect(&rig, "POST /v1/queues/q/resume", "", 200, "\"paused\":false");
     expect(&rig, "GET /v1/queues?limit=1", "", 200, "\"next\":\"q\"}");
     expect(&rig, "GET /v1/queues?after=q", "", 200, "{\"queues\":[],\"next\":null}");
+    expect(&rig, "POST /v1/queues/q/purge", "{\"states\":[\"dead\"]}", 422, "unknown_field");
+    expect(&rig, "DELETE /v1/queues/q", "{\"if_empty\":true}", 422, "\"field\":\"if_empty\"");
+    expect(&rig, "POST /v1/queues/q/purge", "{}", 200, "{\"queue\":\"q\",\"purged\":0}");
     expect(&rig, "DELETE /v1/queues/q", "", 200, "{\"name\":\"q\",\"deleted\":true,\"jobs\":0}");
 }
 
