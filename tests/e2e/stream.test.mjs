@@ -170,6 +170,41 @@ onStores('jobs as they come', ['memory', 'sqlite'], {}, (use) => {
   });
 });
 
+onStores('jobs over a store that forgets', ['fault+sqlite'], {}, (use) => {
+  test('workers that come again when their stream ends get everything done', async () => {
+    const { api, server } = use;
+    const q = freshQueue();
+    await api.put(`/v1/queues/${q}`, { lease_ms: 2000, max_crashes: 0 });
+    for (let i = 0; i < 100; i++) await enqueue(api, q, { payload: i });
+    let over = false;
+    const acked = new Set();
+    const streams = new Set();
+    const worker = async () => {
+      while (!over) {
+        const stream = listen(server, q, { prefetch: 3 });
+        streams.add(stream);
+        try {
+          await stream.opened;
+          for (;;) {
+            const job = await nextJob(stream);
+            const answer = await api.post(`/v1/jobs/${job.id}/ack`, { token: job.token });
+            if (answer.status === 200) acked.add(job.payload);
+          }
+        } catch (error) {
+          if (error.code === 'ERR_ASSERTION') throw error;
+        }
+        streams.delete(stream);
+      }
+    };
+    const workers = Array.from({ length: 5 }, worker);
+    await until('all are done', async () => (await counts(api, q)).done === 100, 30_000);
+    over = true;
+    for (const stream of streams) stream.close();
+    await Promise.all(workers);
+    assert.equal(acked.size, 100);
+  });
+});
+
 describe('slow readers', { timeout: 60_000 }, () => {
   let server, api;
   before(async () => {
