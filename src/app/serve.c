@@ -279,6 +279,7 @@ static int open_broker(struct serve *s)
         .version = version_number(),
         .commit = version_commit(),
         .node = c->node,
+        .policy = &c->queue_defaults,
         .http_figures = http_figures_cb,
         .http_ctx = s,
     };

@@ -10,9 +10,9 @@
 #define FIRST_BYTES 1024 /* a small body and its head */
 #define PIECES_MAX 512   /* bytes of all pieces of a head but type, origin and added fields */
 
-const struct span answer_out_of_memory = SPAN_LITERAL("HTTP/1.1 503 Service Unavailable\r\n"
+/* Not 503, which says that nothing was done: the work may be done and only its answer lost. */
+const struct span answer_out_of_memory = SPAN_LITERAL("HTTP/1.1 500 Internal Server Error\r\n"
                                                       "Content-Length: 0\r\n"
-                                                      "Retry-After: 1\r\n"
                                                       "Connection: close\r\n\r\n");
 
 const struct span answer_continue = SPAN_LITERAL("HTTP/1.1 100 Continue\r\n\r\n");
@@ -235,7 +235,7 @@ static void answer_fixed(struct http_exchange *x)
     buf_done(&x->out);
     x->out_body = 0;
     x->fixed = answer_out_of_memory;
-    x->status = 503;
+    x->status = 500;
     x->close = true;
 }
 
