@@ -102,6 +102,8 @@ struct ended {
 struct joblist {
     uint32_t head, tail;
     uint64_t count;
+    uint32_t scout;   /* a job near the head, see joblist_scout; 0 = begin at the head */
+    uint32_t scouted; /* about how many lie before it */
 };
 
 struct queue {
@@ -202,6 +204,15 @@ static inline struct live *live_at(const struct engine *e, uint32_t handle)
     return slab_at(&e->jobs, handle);
 }
 
+/* mem_ask for a whole record, which lies on two cache lines, or three. */
+static inline void live_ask(const struct engine *e, uint32_t handle)
+{
+    const char *l = slab_at(&e->jobs, handle);
+    mem_ask(l);
+    mem_ask(l + 64);
+    mem_ask(l + sizeof(struct live) - 1);
+}
+
 static inline struct lease *lease_at(const struct engine *e, uint32_t handle)
 {
     return slab_at(&e->leases, handle);
@@ -257,6 +268,9 @@ struct live *jobs_unique_holder(struct engine *e, struct hash128 unique);
 bool jobs_unique_holds(const struct queue *q, uint8_t state);
 void joblist_append(struct engine *e, struct joblist *list, uint32_t handle);
 void joblist_remove(struct engine *e, struct joblist *list, uint32_t handle, uint8_t state);
+/* The jobs that retention removes next are the coldest of all: asks the memory for one more of
+ * them, and for its place in the directory, a while before its turn. */
+void joblist_scout(const struct engine *e, struct joblist *list);
 
 /* Whether a heap entry still stands for what its job says. */
 bool valid_ready(void *engine, struct heap_entry entry);

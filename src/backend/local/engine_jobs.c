@@ -90,6 +90,10 @@ void joblist_remove(struct engine *e, struct joblist *list, uint32_t handle, uin
     struct live *l = live_at(e, handle);
     if (e->bulks)
         bulk_list_changes(e, handle, state);
+    if (list->scout == handle)
+        list->scout = l->next;
+    if (list->head == handle && list->scouted > 0)
+        list->scouted--;
     if (l->prev)
         live_at(e, l->prev)->next = l->next;
     else
@@ -100,6 +104,25 @@ void joblist_remove(struct engine *e, struct joblist *list, uint32_t handle, uin
         list->tail = l->prev;
     l->prev = l->next = 0;
     list->count--;
+}
+
+#define SCOUT_AHEAD 128 /* two lots of a trim */
+
+void joblist_scout(const struct engine *e, struct joblist *list)
+{
+    if (list->scouted >= SCOUT_AHEAD)
+        return;
+    const struct live *here = list->scout ? live_at(e, list->scout) : NULL;
+    uint32_t next = here ? here->next : list->head;
+    if (!next)
+        return;
+    if (here)
+        seqdir_ask_map(&e->dir, here->job.seq);
+    if (here && here->prev)
+        seqdir_ask_page(&e->dir, live_at(e, here->prev)->job.seq);
+    live_ask(e, next);
+    list->scout = next;
+    list->scouted++;
 }
 
 bool jobs_unique_holds(const struct queue *q, uint8_t state)
@@ -418,6 +441,7 @@ static void list_sort(struct engine *e, struct joblist *list)
             all = all ? merge_runs(e, pending[i], all) : pending[i];
     list->head = all;
     list->tail = 0;
+    list->scout = list->scouted = 0;
     for (at = all; at; at = live_at(e, at)->next)
         list->tail = at;
 }

@@ -80,15 +80,19 @@ static int check_list(struct recount *c, const struct queue *q, const struct job
 {
     uint64_t n = 0;
     uint32_t before = 0;
+    bool scouted = list->scout == 0;
     for (uint32_t at = list->head; at; at = live_at(c->e, at)->next) {
         if (live_at(c->e, at)->prev != before)
             return wrong(c, "list links do not agree", live_at(c->e, at)->job.seq);
         int err = check_job(c, q, at, state);
         if (err)
             return err;
+        scouted = scouted || at == list->scout;
         before = at;
         n++;
     }
+    if (!scouted)
+        return err_note_set(c->note, -ERR_CORRUPT, "queue %u: the scout left its list", q->number);
     if (n != list->count || list->tail != before)
         return err_note_set(c->note, -ERR_CORRUPT, "queue %u counts %llu %s jobs, has %llu",
                             q->number, (unsigned long long)list->count,
