@@ -142,8 +142,7 @@ static int hand_out(struct engine *e, struct queue *q, struct live *l, const str
         .lease_left_ms = rec.job_claimed.lease_ms,
         .worker = want->worker,
     };
-    if (l->extra)
-        view->expires_at = extra_at(e, l->extra)->expires_at;
+    view->expires_at = more_of(e, l).expires_at;
     return 0;
 }
 

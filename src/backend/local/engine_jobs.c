@@ -30,7 +30,7 @@ int jobs_reserve(struct engine *e, struct queue *q, size_t fresh, size_t moves, 
     if (!err)
         err = heap_reserve(&e->prune_queues, moves + 3);
     if (!err)
-        err = map128_reserve(&e->uniques, moves);
+        err = mapref_reserve(&e->uniques, moves);
     if (!err)
         err = heap_reserve(&e->expiries, moves);
     if (!err && fresh > 0) {
@@ -39,6 +39,8 @@ int jobs_reserve(struct engine *e, struct queue *q, size_t fresh, size_t moves, 
             err = seqdir_reserve(&e->dir, fresh);
         if (!err)
             err = slab_reserve(&e->extras, fresh);
+        if (!err)
+            err = slab_reserve(&e->mores, fresh);
     }
     return err;
 }
@@ -132,16 +134,23 @@ bool jobs_unique_holds(const struct queue *q, uint8_t state)
     return state_lives(state);
 }
 
+bool jobs_unique_same(void *engine, uint32_t handle, struct hash128 unique)
+{
+    const struct live *l = live_at(engine, handle);
+    return hash128_equal(extra_at(engine, l->extra)->unique, unique);
+}
+
 struct live *jobs_unique_holder(struct engine *e, struct hash128 unique)
 {
-    uint64_t seq = map128_get(&e->uniques, unique);
-    struct live *l = seq ? jobs_by_seq(e, seq, NULL) : NULL;
+    uint32_t handle = mapref_get(&e->uniques, unique);
+    struct live *l = handle ? live_at(e, handle) : NULL;
     return l && !jobs_doomed(e, l) ? l : NULL;
 }
 
 /* Enters or withdraws the job's unique key, whichever its state calls for. */
-static void unique_update(struct engine *e, const struct queue *q, const struct live *l)
+static void unique_update(struct engine *e, const struct queue *q, uint32_t handle)
 {
+    const struct live *l = live_at(e, handle);
     if (!l->extra)
         return;
     struct hash128 unique = extra_at(e, l->extra)->unique;
@@ -151,9 +160,9 @@ static void unique_update(struct engine *e, const struct queue *q, const struct 
     if (DEFECT(&e->config, DEFECT_UNIQUE_BY_STATE) && l->job.state == STATE_RUNNING)
         holds = false;
     if (holds)
-        CHECK(map128_put(&e->uniques, unique, l->job.seq) == 0);
-    else if (map128_get(&e->uniques, unique) == l->job.seq)
-        map128_drop(&e->uniques, unique);
+        CHECK(mapref_put(&e->uniques, unique, handle) == 0);
+    else if (mapref_get(&e->uniques, unique) == handle)
+        mapref_drop(&e->uniques, unique);
 }
 
 bool valid_ready(void *engine, struct heap_entry entry)
@@ -178,8 +187,8 @@ bool valid_expiry(void *engine, struct heap_entry entry)
 {
     struct engine *e = engine;
     const struct live *l = jobs_by_seq(e, entry.seq, NULL);
-    return l && state_waits(l->job.state) && l->extra &&
-           heap_order_of(extra_at(e, l->extra)->expires_at.ms) == entry.order && !jobs_doomed(e, l);
+    return l && state_waits(l->job.state) &&
+           heap_order_of(more_of(e, l).expires_at.ms) == entry.order && !jobs_doomed(e, l);
 }
 
 static bool stale_ready(void *e, struct heap_entry entry)
@@ -232,7 +241,7 @@ void jobs_order(struct engine *e, uint32_t handle)
 /* A waiting job must be looked at when it expires; a running one when it waits again. */
 static void arm_expiry(struct engine *e, const struct live *l)
 {
-    int64_t at = l->extra ? extra_at(e, l->extra)->expires_at.ms : 0;
+    int64_t at = more_of(e, l).expires_at.ms;
     if (at) {
         struct heap_entry entry = {heap_order_of(at), l->job.seq};
         CHECK(heap_push(&e->expiries, entry) == 0);
@@ -254,7 +263,7 @@ static void enter_state(struct engine *e, uint32_t handle)
         if (group)
             group_count(e, group, state, 1);
     }
-    unique_update(e, q, l);
+    unique_update(e, q, handle);
     if (state_waits(state)) {
         jobs_order(e, handle);
         arm_expiry(e, l);
@@ -283,43 +292,60 @@ void jobs_moved(struct engine *e, uint32_t handle, uint8_t old_state)
     enter_state(e, handle);
 }
 
+static int more_add(struct engine *e, struct extra *x, const struct job_extra *from)
+{
+    if (!from->expires_at.ms && !from->options.len)
+        return 0;
+    x->more = slab_take(&e->mores);
+    if (!x->more)
+        return -ERR_NOMEM;
+    struct more *more = slab_at(&e->mores, x->more);
+    more->expires_at = from->expires_at;
+    return from->options.len ? names_options(e, from->options, &more->options) : 0;
+}
+
+/* Gives back what it holds, not the key it has entered. */
+static void extra_free(struct engine *e, struct live *l)
+{
+    const struct extra *x = extra_at(e, l->extra);
+    uint32_t options = more_of(e, l).options;
+    if (x->group)
+        names_drop_group(e, x->group);
+    if (options)
+        names_drop_options(e, options);
+    if (x->more)
+        slab_give(&e->mores, x->more);
+    slab_give(&e->extras, l->extra);
+    l->extra = 0;
+}
+
 static int extra_add(struct engine *e, struct live *l, const struct job_extra *from)
 {
     int err = names_reserve(e);
     if (err)
         return err;
-    uint32_t handle = slab_take(&e->extras);
-    if (!handle)
+    l->extra = slab_take(&e->extras);
+    if (!l->extra)
         return -ERR_NOMEM;
-    struct extra *x = extra_at(e, handle);
-    x->expires_at = from->expires_at;
+    struct extra *x = extra_at(e, l->extra);
     if (from->unique.len)
         x->unique = hash128_scoped(e->hash_key, l->job.queue, from->unique);
     if (from->group.len)
         err = names_group(e, l->job.queue, from->group, &x->group);
-    if (!err && from->options.len)
-        err = names_options(e, from->options, &x->options);
-    if (err) {
-        if (x->group)
-            names_drop_group(e, x->group);
-        slab_give(&e->extras, handle);
-        return err;
-    }
-    l->extra = handle;
-    return 0;
+    if (!err)
+        err = more_add(e, x, from);
+    if (err)
+        extra_free(e, l);
+    return err;
 }
 
-static void extra_drop(struct engine *e, struct live *l)
+static void extra_drop(struct engine *e, uint32_t handle)
 {
-    struct extra *x = extra_at(e, l->extra);
-    if (!hash128_none(x->unique) && map128_get(&e->uniques, x->unique) == l->job.seq)
-        map128_drop(&e->uniques, x->unique);
-    if (x->group)
-        names_drop_group(e, x->group);
-    if (x->options)
-        names_drop_options(e, x->options);
-    slab_give(&e->extras, l->extra);
-    l->extra = 0;
+    struct live *l = live_at(e, handle);
+    struct hash128 unique = extra_at(e, l->extra)->unique;
+    if (!hash128_none(unique) && mapref_get(&e->uniques, unique) == handle)
+        mapref_drop(&e->uniques, unique);
+    extra_free(e, l);
 }
 
 int jobs_add(struct engine *e, const struct job *job, const struct job_extra *extra,
@@ -339,7 +365,7 @@ int jobs_add(struct engine *e, const struct job *job, const struct job_extra *ex
         err = seqdir_put(&e->dir, job->seq, handle);
     if (err) {
         if (l->extra)
-            extra_drop(e, l);
+            extra_free(e, l);
         slab_give(&e->jobs, handle);
         return err;
     }
@@ -365,7 +391,7 @@ void jobs_drop(struct engine *e, uint32_t handle)
     if (l->lease)
         leases_end(e, l, OP_TICK);
     if (l->extra)
-        extra_drop(e, l);
+        extra_drop(e, handle);
     if (e->memo_seq == l->job.seq)
         e->memo_seq = 0;
     seqdir_drop(&e->dir, l->job.seq);
@@ -375,8 +401,9 @@ void jobs_drop(struct engine *e, uint32_t handle)
 void jobs_rules(const struct engine *e, const struct live *l, struct job_rules *ret)
 {
     const struct job_options *own = NULL;
-    if (l->extra && extra_at(e, l->extra)->options) {
-        const struct options *o = slab_at(&e->options, extra_at(e, l->extra)->options);
+    uint32_t options = more_of(e, l).options;
+    if (options) {
+        const struct options *o = slab_at(&e->options, options);
         own = &o->value;
     }
     rules_of(&queue_of(e, l)->policy, own, ret);
@@ -384,9 +411,7 @@ void jobs_rules(const struct engine *e, const struct live *l, struct job_rules *
 
 bool jobs_expired(const struct engine *e, const struct live *l, struct wall_time now)
 {
-    if (!l->extra || e->clock_suspect)
-        return false;
-    int64_t at = extra_at(e, l->extra)->expires_at.ms;
+    int64_t at = e->clock_suspect ? 0 : more_of(e, l).expires_at.ms;
     return at != 0 && at <= now.ms;
 }
 

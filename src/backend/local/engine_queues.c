@@ -294,28 +294,28 @@ static void queue_enter(struct engine *e, struct queue *q)
 /* --- unique scope: from live jobs to all kept ones, and back --- */
 
 /* Calls for each job in these states that has a unique key, until one call returns non-zero. */
-typedef int (*keyed_fn)(struct engine *e, struct live *l, struct hash128 unique, void *ctx);
+typedef int (*keyed_fn)(struct engine *e, uint32_t job, struct hash128 unique, void *ctx);
 static int each_keyed(struct engine *e, struct queue *q, keyed_fn fn, void *ctx)
 {
     for (int s = 0; s < STATE_COUNT; s++)
         for (uint32_t at = q->lists[s].head; at; at = live_at(e, at)->next) {
-            struct live *l = live_at(e, at);
+            const struct live *l = live_at(e, at);
             struct hash128 unique =
                 l->extra ? extra_at(e, l->extra)->unique : (struct hash128){0, 0};
-            int stop = hash128_none(unique) ? 0 : fn(e, l, unique, ctx);
+            int stop = hash128_none(unique) ? 0 : fn(e, at, unique, ctx);
             if (stop)
                 return stop;
         }
     return 0;
 }
 
-static int rescope_one(struct engine *e, struct live *l, struct hash128 unique, void *ctx)
+static int rescope_one(struct engine *e, uint32_t job, struct hash128 unique, void *ctx)
 {
     const struct queue *q = ctx;
-    if (jobs_unique_holds(q, l->job.state))
-        return map128_put(&e->uniques, unique, l->job.seq);
-    if (map128_get(&e->uniques, unique) == l->job.seq)
-        map128_drop(&e->uniques, unique);
+    if (jobs_unique_holds(q, live_at(e, job)->job.state))
+        return mapref_put(&e->uniques, unique, job);
+    if (mapref_get(&e->uniques, unique) == job)
+        mapref_drop(&e->uniques, unique);
     return 0;
 }
 
@@ -324,10 +324,10 @@ struct scope_conflict {
     struct live *job;
 };
 
-static int conflict_one(struct engine *e, struct live *l, struct hash128 unique, void *ctx)
+static int conflict_one(struct engine *e, uint32_t job, struct hash128 unique, void *ctx)
 {
     struct scope_conflict *c = ctx;
-    (void)e;
+    struct live *l = live_at(e, job);
     if (l->job.state == STATE_CANCELLED)
         return 0;
     if (map128_get(&c->seen, unique)) {
@@ -560,7 +560,7 @@ static bool scope_allowed(struct engine *e, struct queue *q, const struct queue_
     int stop = each_keyed(e, q, conflict_one, &c);
     map128_done(&c.seen);
     if (stop < 0 ||
-        map128_reserve(&e->uniques, q->lists[STATE_DONE].count + q->lists[STATE_DEAD].count) != 0)
+        mapref_reserve(&e->uniques, q->lists[STATE_DONE].count + q->lists[STATE_DEAD].count) != 0)
         return refuse_nomem(r);
     if (c.job) {
         reply_job(r, c.job);

@@ -28,12 +28,13 @@ static int mark_heap(struct recount *c, const struct heap *h, heap_stale_fn vali
     return 0;
 }
 
-static int check_unique(struct recount *c, const struct queue *q, const struct live *l)
+static int check_unique(struct recount *c, const struct queue *q, uint32_t handle)
 {
+    const struct live *l = live_at(c->e, handle);
     struct hash128 unique = l->extra ? extra_at(c->e, l->extra)->unique : (struct hash128){0, 0};
     if (hash128_none(unique))
         return 0;
-    bool mine = map128_get(&c->e->uniques, unique) == l->job.seq;
+    bool mine = mapref_get(&c->e->uniques, unique) == handle;
     if (jobs_unique_holds(q, l->job.state) != mine)
         return wrong(c, mine ? "holds a unique key it should not" : "lost its unique key",
                      l->job.seq);
@@ -72,7 +73,7 @@ static int check_job(struct recount *c, const struct queue *q, uint32_t handle, 
         c->live++;
     c->leases += l->lease != 0;
     c->jobs++;
-    return check_unique(c, q, l);
+    return check_unique(c, q, handle);
 }
 
 static int check_list(struct recount *c, const struct queue *q, const struct joblist *list,
@@ -218,10 +219,12 @@ static uint64_t hash_job(const struct engine *e, const struct live *l)
     }
     if (l->extra) {
         const struct extra *x = extra_at(e, l->extra);
-        h = mix(mix(h, x->unique.hi), (uint64_t)x->expires_at.ms);
+        struct more more = more_of(e, l);
+        h = mix(mix(h, x->unique.hi), (uint64_t)more.expires_at.ms);
         h = mix(h, x->group ? ((const struct group *)slab_at(&e->groups, x->group))->key.hi : 0);
-        h = mix(h, x->options ? ((const struct options *)slab_at(&e->options, x->options))->key.hi
-                              : 0);
+        h = mix(h, more.options
+                       ? ((const struct options *)slab_at(&e->options, more.options))->key.hi
+                       : 0);
     }
     return h;
 }
