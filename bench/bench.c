@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 void bench_must(bool ok, const char *what)
@@ -44,4 +45,11 @@ void bench_progress(const char *what, int done, int of)
 {
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\r%s: run %d of %d ", what, done + 1, of);
+}
+
+uint64_t bench_cpu_ns(void)
+{
+    struct timespec t;
+    bench_must(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0, "read the processor time");
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }

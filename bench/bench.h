@@ -3,9 +3,13 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 void bench_must(bool ok, const char *what); /* ends the program with a message */
 long bench_option(int argc, char **argv, const char *name, long otherwise);
 const char *bench_option_text(int argc, char **argv, const char *name, const char *otherwise);
 double bench_median(double *values, int count);          /* sorts them */
 void bench_progress(const char *what, int done, int of); /* standard error, only on a terminal */
+/* Processor time this thread has used: what others do with the machine counts less than in wall
+ * time. */
+uint64_t bench_cpu_ns(void);

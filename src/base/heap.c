@@ -184,17 +184,14 @@ static inline size_t least_of(const struct heap_entry *e, size_t count)
 
 /* The four entries from `child` on. All four groups that the next level may need are neighbours:
  * asking for them before it is known which one hides most of the wait for memory, and a line too
- * many does no harm. (gcc drops calls to a function that does nothing but prefetch; this one has a
- * result.) */
+ * many does no harm. */
 static inline struct heap_entry *children_at(const struct heap *h, size_t child)
 {
     size_t below = 4 * child + 1;
     if (below < h->len) {
         const char *line = (const char *)slot_at(h, below);
-        __builtin_prefetch(line);
-        __builtin_prefetch(line + 64);
-        __builtin_prefetch(line + 128);
-        __builtin_prefetch(line + 192);
+        for (size_t i = 0; i < 4; i++)
+            mem_ask(line + 64 * i);
     }
     return slot_at(h, child);
 }
@@ -203,6 +200,7 @@ static inline struct heap_entry *children_at(const struct heap *h, size_t child)
 ALWAYS_INLINE size_t sink(struct heap *h, size_t i, bool tell)
 {
     struct heap_entry *hole = slot_at(h, i);
+    size_t depth = 0;
     for (size_t child = 4 * i + 1; child < h->len; child = 4 * i + 1) {
         struct heap_entry *line = children_at(h, child);
         size_t left = h->len - child;
@@ -210,7 +208,11 @@ ALWAYS_INLINE size_t sink(struct heap *h, size_t i, bool tell)
         place(h, i, hole, line[least], tell);
         hole = &line[least];
         i = child + least;
+        if (!tell && depth < HEAP_TRAIL)
+            h->trail[depth++] = i;
     }
+    for (; !tell && depth < HEAP_TRAIL; depth++)
+        h->trail[depth] = 0;
     return i;
 }
 
@@ -275,6 +277,16 @@ struct heap_entry heap_at(const struct heap *h, size_t index)
 {
     CHECK(index < h->len);
     return *slot_at(h, index);
+}
+
+bool heap_risen(const struct heap *h, size_t level, struct heap_entry *ret)
+{
+    CHECK(level >= 1 && level <= HEAP_TRAIL);
+    size_t i = h->trail[level - 1];
+    if (i == 0 || i >= h->len)
+        return false;
+    *ret = *slot_at(h, i);
+    return true;
 }
 
 /* Going down from the end, an entry that fills a gap has been looked at already, and so has all

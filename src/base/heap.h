@@ -24,6 +24,8 @@ struct heap_entry {
  * more than once (the last call holds), and must not use the heap. */
 typedef void (*heap_moved_fn)(void *ctx, struct heap_entry e, size_t index);
 
+#define HEAP_TRAIL 3 /* levels below the top whose newcomers are remembered */
+
 struct heap {
     heap_moved_fn moved; /* NULL = nobody wants to know */
     void *moved_ctx;
@@ -32,8 +34,9 @@ struct heap {
     size_t chunk_room;  /* slots of the pointer array */
     size_t room;        /* slots of all chunks; the first is smaller while it is the only one */
     size_t len;
-    size_t promised; /* the length up to which heap_reserve said that pushes cannot fail */
-    size_t scrub_at; /* next index heap_scrub looks at, going down */
+    size_t promised;          /* the length up to which heap_reserve said that pushes cannot fail */
+    size_t scrub_at;          /* next index heap_scrub looks at, going down */
+    size_t trail[HEAP_TRAIL]; /* the last hole's way down, see heap_risen; 0 = not so deep */
 };
 
 void heap_init(struct heap *h);
@@ -46,6 +49,11 @@ bool heap_pop(struct heap *h, struct heap_entry *ret);
 /* Takes out the entry at index (0 … len-1). */
 void heap_remove(struct heap *h, size_t index);
 struct heap_entry heap_at(const struct heap *h, size_t index);
+
+/* The entry that the last pop brought up to this level (1 = next to the top … HEAP_TRAIL), now and
+ * then one that was there before; for owners who get ready for what comes up. False: none. Heaps
+ * with `moved` do not remember. */
+bool heap_risen(const struct heap *h, size_t level, struct heap_entry *ret);
 
 typedef bool (*heap_stale_fn)(void *ctx, struct heap_entry e);
 /* Looks at up to `budget` entries from where the last call stopped and drops the stale ones. */

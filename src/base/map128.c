@@ -6,6 +6,8 @@
 #define MAP_KEY struct hash128
 #define MAP_VALUE uint64_t
 #define map_hash(k) ((size_t)(k).lo)
-#define map_same(a, b) hash128_equal((a), (b))
+#define map_home(slot) ((size_t)(slot)->key.lo)
+#define map_same(m, slot, k) hash128_equal((slot)->key, (k))
+#define map_keep(slot, k) ((slot)->key = (k))
 
 #include "base/map_impl.h"

@@ -14,6 +14,14 @@ static inline size_t mixed(uint64_t k)
 #define MAP_KEY uint64_t
 #define MAP_VALUE uint32_t
 #define map_hash(k) mixed(k)
-#define map_same(a, b) ((a) == (b))
+#define map_home(slot) mixed((slot)->key)
+#define map_same(m, slot, k) ((slot)->key == (k))
+#define map_keep(slot, k) ((slot)->key = (k))
 
 #include "base/map_impl.h"
+
+void map64_ask(const struct map64 *m, uint64_t key)
+{
+    if (m->now.slots)
+        mem_ask(&m->now.slots[mixed(key) & m->now.mask]);
+}

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The algorithm of both maps, written once. The including file defines
- *   MAP           the prefix: map128 or map64
- *   MAP_KEY       type of a key
- *   MAP_VALUE     type of a value
- *   map_hash(k)   a well mixed size_t
- *   map_same(a,b) equality of keys
+/* The algorithm of all maps, written once. The including file defines
+ *   MAP                 the prefix: map128, map64 or mapref
+ *   MAP_KEY             type of a key
+ *   MAP_VALUE           type of a value
+ *   map_hash(k)         a well mixed size_t
+ *   map_home(slot)      the same of the key in a slot, at least its low bits
+ *   map_same(m,slot,k)  whether the slot has this key
+ *   map_keep(slot,k)    puts into the slot what it keeps of the key
  *
  * A table is open-addressed with linear probing, at most 11/16 full. A run of used slots between
  * two free ones is called a cluster; a key lies in the cluster that its home slot belongs to.
@@ -56,22 +58,22 @@ static void table_free(MAP_TABLE *t)
 }
 
 /* Where the key is, or the free slot that ends the search. */
-static inline size_t table_find(const MAP_TABLE *t, MAP_KEY key)
+static inline size_t table_find(const struct MAP *m, const MAP_TABLE *t, MAP_KEY key)
 {
+    (void)m;
     size_t i = map_hash(key) & t->mask;
-    while (t->slots[i].value != 0 && !map_same(t->slots[i].key, key))
+    while (t->slots[i].value != 0 && !map_same(m, &t->slots[i], key))
         i = (i + 1) & t->mask;
     return i;
 }
 
-/* The key must not be there. */
-static inline void table_insert(MAP_TABLE *t, MAP_KEY key, MAP_VALUE value)
+/* Its key must not be there. */
+static inline void table_insert(MAP_TABLE *t, MAP_SLOT slot)
 {
-    size_t i = map_hash(key) & t->mask;
+    size_t i = map_home(&slot) & t->mask;
     while (t->slots[i].value != 0)
         i = (i + 1) & t->mask;
-    t->slots[i].key = key;
-    t->slots[i].value = value;
+    t->slots[i] = slot;
     t->used++;
 }
 
@@ -80,7 +82,7 @@ static inline void table_insert(MAP_TABLE *t, MAP_KEY key, MAP_VALUE value)
 static void table_take_out(MAP_TABLE *t, size_t hole)
 {
     for (size_t i = (hole + 1) & t->mask; t->slots[i].value != 0; i = (i + 1) & t->mask) {
-        size_t home = map_hash(t->slots[i].key) & t->mask;
+        size_t home = map_home(&t->slots[i]) & t->mask;
         if (((i - home) & t->mask) < ((i - hole) & t->mask))
             continue; /* its home lies behind the hole */
         t->slots[hole] = t->slots[i];
@@ -93,7 +95,7 @@ static void table_take_out(MAP_TABLE *t, size_t hole)
 static inline void move_slot(struct MAP *m, size_t i)
 {
     MAP_SLOT *from = &m->old.slots[i];
-    table_insert(&m->now, from->key, from->value);
+    table_insert(&m->now, *from);
     from->value = 0;
     m->old.used--;
 }
@@ -131,7 +133,7 @@ void MAP_FN(done)(struct MAP *m)
 {
     table_free(&m->now);
     table_free(&m->old);
-    MAP_FN(init)(m);
+    m->moved = 0;
 }
 
 size_t MAP_FN(count)(const struct MAP *m)
@@ -171,12 +173,12 @@ static inline const MAP_TABLE *find(const struct MAP *m, MAP_KEY key, size_t *re
 {
     if (!m->now.slots)
         return NULL;
-    *ret = table_find(&m->now, key);
+    *ret = table_find(m, &m->now, key);
     if (m->now.slots[*ret].value != 0)
         return &m->now;
     if (!m->old.slots || (map_hash(key) & m->old.mask) < m->moved)
         return NULL;
-    *ret = table_find(&m->old, key);
+    *ret = table_find(m, &m->old, key);
     return m->old.slots[*ret].value != 0 ? &m->old : NULL;
 }
 
@@ -192,9 +194,12 @@ int MAP_FN(put)(struct MAP *m, MAP_KEY key, MAP_VALUE value)
         return 0;
     }
     int r = MAP_FN(reserve)(m, 1);
-    if (r == 0)
-        table_insert(&m->now, key, value);
-    return r;
+    if (r != 0)
+        return r;
+    MAP_SLOT slot = {.value = value};
+    map_keep(&slot, key);
+    table_insert(&m->now, slot);
+    return 0;
 }
 
 MAP_VALUE MAP_FN(get)(const struct MAP *m, MAP_KEY key)

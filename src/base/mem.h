@@ -17,6 +17,15 @@ void *mem_pages(size_t size);                 /* zero-filled, 2 MiB aligned, hug
 void *mem_lines(size_t size);                 /* zero-filled, 64-byte aligned, small pages */
 void mem_free(void *p);                       /* NULL allowed; for all of the above */
 
+/* Asks the memory for the cache line at p, which will be needed soon but not at once. p need not be
+ * valid. (The empty asm: gcc takes a function that only prefetches for one without effect, and
+ * drops the calls to it.) */
+static inline void mem_ask(const void *p)
+{
+    __builtin_prefetch(p, 1);
+    __asm__ volatile("" : : "r"(p));
+}
+
 #ifdef HF_TEST_HOOKS
 /* Fails the nth allocation from now on in this thread (1 = the next) and, if `lasting`, all after
  * it; 0 switches off. */

@@ -3,6 +3,7 @@
 #include "base/seqdir.h"
 
 #include "base/check.h"
+#include "base/mem.h"
 
 #define PAGE_BITS 6
 #define PAGE_SEQS (1u << PAGE_BITS)
@@ -81,6 +82,18 @@ uint32_t seqdir_get(const struct seqdir *d, uint64_t seq)
 {
     uint32_t found = map64_get(&d->pages, page_key(seq));
     return found ? *slot_in(slab_at(&d->slab, found), seq) : 0;
+}
+
+void seqdir_ask_map(const struct seqdir *d, uint64_t seq)
+{
+    map64_ask(&d->pages, page_key(seq));
+}
+
+void seqdir_ask_page(const struct seqdir *d, uint64_t seq)
+{
+    uint32_t found = map64_get(&d->pages, page_key(seq));
+    if (found)
+        mem_ask(slot_in(slab_at(&d->slab, found), seq));
 }
 
 void seqdir_drop(struct seqdir *d, uint64_t seq)

@@ -21,5 +21,9 @@ void seqdir_done(struct seqdir *d);
 MUST_CHECK int seqdir_reserve(struct seqdir *d, size_t more); /* the next puts cannot fail */
 MUST_CHECK int seqdir_put(struct seqdir *d, uint64_t seq, uint32_t handle); /* handle != 0 */
 uint32_t seqdir_get(const struct seqdir *d, uint64_t seq);                  /* 0 = absent */
+/* Ask the memory for what seqdir_get(seq) will touch: first for the place in the map; when that has
+ * had time to arrive, for the place in the page. */
+void seqdir_ask_map(const struct seqdir *d, uint64_t seq);
+void seqdir_ask_page(const struct seqdir *d, uint64_t seq);
 void seqdir_drop(struct seqdir *d, uint64_t seq);
 size_t seqdir_bytes(const struct seqdir *d);

@@ -6,6 +6,7 @@
  * AddressSanitizer the rest of a freed record is poisoned. */
 #include "base/slab.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -13,6 +14,7 @@
 #include "base/poison.h"
 
 #define CHUNK_BYTES ((size_t)2 << 20)
+#define LOT_MAX 16
 #define SHIFT_MAX 18 /* of eight-byte items */
 #define HANDLES ((size_t)1 << 32)
 
@@ -36,19 +38,38 @@ static unsigned shift_for(size_t item_size)
     return shift;
 }
 
+/* So many chunks that they fill huge pages to the last byte: what lies on small ones is slow to
+ * reach once there are millions of records. */
+static unsigned lot_for(size_t bytes)
+{
+    unsigned lot = 1;
+    while (lot < LOT_MAX && (lot * bytes) % CHUNK_BYTES != 0)
+        lot *= 2;
+    return bytes >= CHUNK_BYTES / 2 ? lot : 1;
+}
+
 void slab_init(struct slab *s, size_t item_size)
 {
     CHECK(item_size > 0 && item_size <= CHUNK_BYTES);
     item_size = (item_size + 7) & ~(size_t)7;
-    *s = (struct slab){.item_size = item_size, .shift = shift_for(item_size), .next = 1};
+    unsigned shift = shift_for(item_size);
+    *s = (struct slab){
+        .item_size = item_size, .shift = shift, .lot = lot_for(item_size << shift), .next = 1};
+}
+
+/* Whether an allocation begins with this chunk. */
+static bool lot_begins(const struct slab *s, size_t chunk)
+{
+    return chunk == 0 || (chunk - 1) % s->lot == 0;
 }
 
 void slab_done(struct slab *s)
 {
-    for (size_t i = 0; i < s->chunk_count; i++) {
+    for (size_t i = 0; i < s->chunk_count; i++)
         UNPOISON(s->chunks[i], s->item_size << s->shift);
-        mem_free(s->chunks[i]);
-    }
+    for (size_t i = 0; i < s->chunk_count; i++)
+        if (lot_begins(s, i))
+            mem_free(s->chunks[i]);
     mem_free(s->chunks);
     slab_init(s, s->item_size);
 }
@@ -72,7 +93,13 @@ static int chunk_add(struct slab *s)
     size_t bytes = s->item_size << s->shift;
     if (s->chunk_count >= HANDLES >> s->shift || room_for_pointer(s) != 0)
         return -ERR_NOMEM;
-    char *chunk = s->chunk_count == 0 ? mem_lines(bytes) : mem_pages(bytes);
+    char *chunk;
+    if (s->chunk_count == 0)
+        chunk = mem_lines(bytes);
+    else if (lot_begins(s, s->chunk_count))
+        chunk = mem_pages(s->lot * bytes);
+    else
+        chunk = s->chunks[s->chunk_count - 1] + bytes;
     if (!chunk)
         return -ERR_NOMEM;
     s->chunks[s->chunk_count++] = chunk;
@@ -131,7 +158,10 @@ void slab_give(struct slab *s, uint32_t handle)
     s->used--;
 }
 
+/* Of the first chunk, which lies on small pages, only what was ever handed out is in memory. */
 size_t slab_bytes(const struct slab *s)
 {
-    return s->chunk_count * (s->item_size << s->shift) + s->chunk_room * sizeof *s->chunks;
+    size_t bytes = s->chunk_count * (s->item_size << s->shift);
+    size_t touched = s->next * s->item_size;
+    return (s->chunk_count == 1 ? touched : bytes) + s->chunk_room * sizeof *s->chunks;
 }

@@ -13,6 +13,7 @@ struct slab {
     size_t chunk_count, chunk_room;
     size_t item_size;   /* rounded up to 8 */
     unsigned shift;     /* items a chunk = 1 << shift */
+    unsigned lot;       /* chunks after the first that share an allocation */
     uint32_t next;      /* lowest handle never handed out */
     uint32_t free_head; /* chain of freed handles through their first four bytes */
     size_t free_count;

@@ -52,16 +52,20 @@ static void init_indexes(struct engine *e)
 {
     slab_init(&e->jobs, sizeof(struct live));
     slab_init(&e->extras, sizeof(struct extra));
+    slab_init(&e->mores, sizeof(struct more));
     slab_init(&e->leases, sizeof(struct lease));
     slab_init(&e->groups, sizeof(struct group));
     slab_init(&e->options, sizeof(struct options));
     slab_init(&e->workers, sizeof(struct worker));
     slab_init(&e->keys, sizeof(struct key));
     seqdir_init(&e->dir);
-    struct map128 *maps[] = {&e->uniques,    &e->group_map, &e->options_map,
-                             &e->worker_map, &e->key_map,   &e->queue_map};
+    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map, &e->key_map,
+                             &e->queue_map};
     for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
         map128_init(maps[i]);
+    mapref_init(&e->uniques);
+    e->uniques.same = jobs_unique_same;
+    e->uniques.same_ctx = e;
     map64_init(&e->nonces);
     struct heap *heaps[] = {&e->leases_end, &e->expiries, &e->due_queues, &e->prune_queues,
                             &e->resume_queues};
@@ -102,15 +106,16 @@ void engine_free(struct engine *e)
     for (size_t i = 0; i < e->queue_room; i++)
         queues_free(e, e->queues[i]);
     bulk_free_all(e);
-    struct slab *slabs[] = {&e->jobs,    &e->extras,  &e->leases, &e->groups,
-                            &e->options, &e->workers, &e->keys};
+    struct slab *slabs[] = {&e->jobs,   &e->extras,  &e->mores,   &e->leases,
+                            &e->groups, &e->options, &e->workers, &e->keys};
     for (size_t i = 0; i < sizeof(slabs) / sizeof(slabs[0]); i++)
         slab_done(slabs[i]);
     seqdir_done(&e->dir);
-    struct map128 *maps[] = {&e->uniques,    &e->group_map, &e->options_map,
-                             &e->worker_map, &e->key_map,   &e->queue_map};
+    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map, &e->key_map,
+                             &e->queue_map};
     for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
         map128_done(maps[i]);
+    mapref_done(&e->uniques);
     map64_done(&e->nonces);
     struct heap *heaps[] = {&e->leases_end, &e->expiries, &e->due_queues, &e->prune_queues,
                             &e->resume_queues};
@@ -260,8 +265,7 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
     if (name_for_reply(e, queue_of(e, l), &name) != 0)
         return -ERR_NOMEM;
     *ret = (struct job_view){.job = l->job, .queue = name};
-    if (l->extra)
-        ret->expires_at = extra_at(e, l->extra)->expires_at;
+    ret->expires_at = more_of(e, l).expires_at;
     if (!l->lease)
         return 0;
     const struct lease *lease = lease_at(e, l->lease);
@@ -435,7 +439,7 @@ static int boot_reserve(struct engine *e)
     if (!err)
         err = heap_reserve(&e->expiries, running);
     if (!err)
-        err = map128_reserve(&e->uniques, running);
+        err = mapref_reserve(&e->uniques, running);
     for (size_t n = 0; !err && n < e->queue_room; n++) {
         struct queue *q = e->queues[n];
         size_t here = q ? q->lists[STATE_RUNNING].count : 0;
@@ -511,12 +515,13 @@ struct hash_key engine_hash_key(const struct engine *e)
 
 static uint64_t index_bytes(const struct engine *e)
 {
-    uint64_t bytes = slab_bytes(&e->jobs) + slab_bytes(&e->extras) + slab_bytes(&e->leases) +
-                     slab_bytes(&e->groups) + slab_bytes(&e->options) + slab_bytes(&e->workers) +
-                     slab_bytes(&e->keys) + seqdir_bytes(&e->dir) + map128_bytes(&e->uniques) +
-                     map128_bytes(&e->group_map) + map128_bytes(&e->key_map) +
-                     heap_bytes(&e->leases_end) + heap_bytes(&e->expiries) +
-                     heap_bytes(&e->due_queues) + heap_bytes(&e->prune_queues);
+    uint64_t bytes = slab_bytes(&e->jobs) + slab_bytes(&e->extras) + slab_bytes(&e->mores) +
+                     slab_bytes(&e->leases) + slab_bytes(&e->groups) + slab_bytes(&e->options) +
+                     slab_bytes(&e->workers) + slab_bytes(&e->keys) + seqdir_bytes(&e->dir) +
+                     mapref_bytes(&e->uniques) + map128_bytes(&e->group_map) +
+                     map128_bytes(&e->key_map) + heap_bytes(&e->leases_end) +
+                     heap_bytes(&e->expiries) + heap_bytes(&e->due_queues) +
+                     heap_bytes(&e->prune_queues);
     for (size_t n = 0; n < e->queue_room; n++)
         if (e->queues[n])
             bytes += heap_bytes(&e->queues[n]->ready) + heap_bytes(&e->queues[n]->due);

@@ -4,6 +4,13 @@
 #include "core/validate.h"
 
 #define LOOKS_MAX (4 * LIMIT_SLICE) /* stale and expired jobs one claim walks through */
+/* Fewer resident jobs are in the caches anyway. Test builds look ahead always, to have it tested.
+ */
+#ifdef HF_TEST_HOOKS
+#define COLD_JOBS 1
+#else
+#define COLD_JOBS 32768
+#endif
 
 /* An expired job met on the way to a worker dies here. */
 static int expire_top(struct engine *e, struct queue *q, struct live *l)
@@ -31,12 +38,8 @@ static struct live *queue_top(struct engine *e, struct queue *q, struct heap_ent
         }
         uint64_t seq = DEFECT(&e->config, DEFECT_NEWEST_FIRST) ? LIMIT_SEQ - ret->seq : ret->seq;
         struct live *l = jobs_by_seq(e, seq, NULL);
-        if (!jobs_expired(e, l, e->now.wall)) {
-            /* It will be taken out of its list: its neighbours are written to. */
-            __builtin_prefetch(live_at(e, l->prev ? l->prev : 1), 1);
-            __builtin_prefetch(live_at(e, l->next ? l->next : 1), 1);
+        if (!jobs_expired(e, l, e->now.wall))
             return l;
-        }
         *err = expire_top(e, q, l);
         if (*err)
             return NULL;
@@ -141,8 +144,7 @@ static int hand_out(struct engine *e, struct queue *q, struct live *l, const str
         .worker = want->worker,
         .waited_ms = waited > 0 ? waited : 0,
     };
-    if (l->extra)
-        view->expires_at = extra_at(e, l->extra)->expires_at;
+    view->expires_at = more_of(e, l).expires_at;
     return 0;
 }
 
@@ -158,16 +160,32 @@ static struct span name_for_view(const struct op_claim *want, struct engine *e,
     return copy ? span_of(copy, q->name_len) : (struct span){NULL, 0};
 }
 
-/* With a long backlog the next job is far from any cache: ask for it while this one is handled. */
-static void look_ahead(struct engine *e, const struct queue *q)
+static void ask_neighbours(const struct engine *e, const struct live *l)
 {
-    struct heap_entry next;
-    uint32_t handle = heap_top(&q->ready, &next) ? seqdir_get(&e->dir, next.seq) : 0;
-    if (handle) {
-        const char *l = (const char *)live_at(e, handle);
-        __builtin_prefetch(l);
-        __builtin_prefetch(l + 64);
-    }
+    if (l->prev)
+        mem_ask(&live_at(e, l->prev)->next);
+    if (l->next)
+        mem_ask(&live_at(e, l->next)->prev);
+}
+
+/* With a long backlog the next jobs are far from any cache. A job is asked for in stages while it
+ * comes up the heap, each when what the stage before asked for has had a claim's time to arrive:
+ * its place in the directory's map, in the page, its record, its neighbours in the list. */
+static void look_ahead(struct engine *e, struct queue *q)
+{
+    struct heap_entry entry;
+    uint32_t handle;
+    if (e->jobs.used < COLD_JOBS)
+        return;
+    if (heap_top(&q->ready, &entry) && (handle = seqdir_get(&e->dir, entry.seq)) != 0)
+        ask_neighbours(e, live_at(e, handle));
+    if (heap_risen(&q->ready, 1, &entry) && (handle = seqdir_get(&e->dir, entry.seq)) != 0)
+        live_ask(e, handle);
+    if (heap_risen(&q->ready, 2, &entry))
+        seqdir_ask_page(&e->dir, entry.seq);
+    if (heap_risen(&q->ready, 3, &entry))
+        seqdir_ask_map(&e->dir, entry.seq);
+    joblist_scout(e, &q->lists[STATE_DONE]);
 }
 
 static void claim_next(struct engine *e, const struct op_claim *want, struct engine_reply *r)

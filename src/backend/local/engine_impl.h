@@ -3,7 +3,7 @@
  * engine_*.c files include this.
  *
  *   seq ──seqdir──► struct live ──► struct queue      lists by (queue, state), oldest first
- *                     │   └─extra─► struct extra       unique key, group, expiry, own options
+ *                     │   └─extra─► struct extra       unique key, group; more: expiry, own options
  *                     └─lease─────► struct lease       while running
  *
  *   queue.ready  (priority desc, seq)     queue.due  (run_at, seq)      per queue
@@ -44,11 +44,15 @@ struct live {
 };
 
 struct extra {
-    struct hash128 unique; /* none = no key */
-    struct wall_time expires_at;
+    struct hash128 unique;         /* none = no key */
     uint32_t group;                /* handle */
-    uint32_t options;              /* handle */
+    uint32_t more;                 /* handle; 0 = never expires, no options of its own */
     uint32_t twin_prev, twin_next; /* jobs with the same key, see engine_unique.c */
+};
+
+struct more {
+    struct wall_time expires_at; /* 0 = never */
+    uint32_t options;            /* handle */
 };
 
 struct lease {
@@ -126,6 +130,8 @@ struct ghost {
 struct joblist {
     uint32_t head, tail;
     uint64_t count;
+    uint32_t scout;   /* a job near the head, see joblist_scout; 0 = begin at the head */
+    uint32_t scouted; /* about how many lie before it */
 };
 
 struct queue {
@@ -178,11 +184,11 @@ struct engine {
     uint64_t seq_next, seq_upto;
     uint64_t block_position; /* of the record that reserved up to seq_upto */
 
-    struct slab jobs, extras, leases, groups, options, workers, keys;
+    struct slab jobs, extras, mores, leases, groups, options, workers, keys;
     struct seqdir dir;
     uint64_t memo_seq; /* the last one found, or 0 */
     uint32_t memo_handle;
-    struct map128 uniques;                                     /* → job handle */
+    struct mapref uniques;                                     /* → job handle */
     struct map128 group_map, options_map, worker_map, key_map; /* → handle */
     struct map64 nonces;                                       /* → lease handle */
     struct heap leases_end, expiries;
@@ -239,6 +245,15 @@ static inline struct live *live_at(const struct engine *e, uint32_t handle)
     return slab_at(&e->jobs, handle);
 }
 
+/* mem_ask for a whole record, which lies on two cache lines, or three. */
+static inline void live_ask(const struct engine *e, uint32_t handle)
+{
+    const char *l = slab_at(&e->jobs, handle);
+    mem_ask(l);
+    mem_ask(l + 64);
+    mem_ask(l + sizeof(struct live) - 1);
+}
+
 static inline struct lease *lease_at(const struct engine *e, uint32_t handle)
 {
     return slab_at(&e->leases, handle);
@@ -247,6 +262,13 @@ static inline struct lease *lease_at(const struct engine *e, uint32_t handle)
 static inline struct extra *extra_at(const struct engine *e, uint32_t handle)
 {
     return slab_at(&e->extras, handle);
+}
+
+/* What an extra's `more` says; all zero when it has none. */
+static inline struct more more_of(const struct engine *e, const struct live *l)
+{
+    uint32_t handle = l->extra ? extra_at(e, l->extra)->more : 0;
+    return handle ? *(const struct more *)slab_at(&e->mores, handle) : (struct more){0};
 }
 
 static inline struct queue *queue_of(const struct engine *e, const struct live *l)
@@ -289,8 +311,14 @@ void jobs_order(struct engine *e, uint32_t handle);
 void jobs_drop(struct engine *e, uint32_t handle);
 void jobs_rules(const struct engine *e, const struct live *l, struct job_rules *ret);
 bool jobs_expired(const struct engine *e, const struct live *l, struct wall_time now);
+/* Whether the job behind this handle has this key; the engine's mapref_same_fn. */
+bool jobs_unique_same(void *engine, uint32_t handle, struct hash128 unique);
 void joblist_append(struct engine *e, struct joblist *list, uint32_t handle);
 void joblist_remove(struct engine *e, struct joblist *list, uint32_t handle, uint8_t state);
+
+/* The jobs that retention removes next are the coldest of all: asks the memory for one more of
+ * them, and for its place in the directory, a while before its turn. */
+void joblist_scout(const struct engine *e, struct joblist *list);
 
 /* Whether a heap entry still stands for what its job says. */
 bool valid_ready(void *engine, struct heap_entry entry);

@@ -30,7 +30,7 @@ int jobs_reserve(struct engine *e, struct queue *q, size_t fresh, size_t moves, 
     if (!err)
         err = heap_reserve(&e->prune_queues, moves + 3);
     if (!err)
-        err = map128_reserve(&e->uniques, moves);
+        err = mapref_reserve(&e->uniques, moves);
     if (!err)
         err = heap_reserve(&e->expiries, moves);
     if (!err && fresh > 0) {
@@ -39,6 +39,8 @@ int jobs_reserve(struct engine *e, struct queue *q, size_t fresh, size_t moves, 
             err = seqdir_reserve(&e->dir, fresh);
         if (!err)
             err = slab_reserve(&e->extras, fresh);
+        if (!err)
+            err = slab_reserve(&e->mores, fresh);
     }
     return err;
 }
@@ -90,6 +92,10 @@ void joblist_remove(struct engine *e, struct joblist *list, uint32_t handle, uin
     struct live *l = live_at(e, handle);
     if (e->bulks)
         bulk_list_changes(e, handle, state);
+    if (list->scout == handle)
+        list->scout = l->next;
+    if (list->head == handle && list->scouted > 0)
+        list->scouted--;
     if (l->prev)
         live_at(e, l->prev)->next = l->next;
     else
@@ -100,6 +106,25 @@ void joblist_remove(struct engine *e, struct joblist *list, uint32_t handle, uin
         list->tail = l->prev;
     l->prev = l->next = 0;
     list->count--;
+}
+
+#define SCOUT_AHEAD 128 /* two lots of a trim */
+
+void joblist_scout(const struct engine *e, struct joblist *list)
+{
+    if (list->scouted >= SCOUT_AHEAD)
+        return;
+    const struct live *here = list->scout ? live_at(e, list->scout) : NULL;
+    uint32_t next = here ? here->next : list->head;
+    if (!next)
+        return;
+    if (here)
+        seqdir_ask_map(&e->dir, here->job.seq);
+    if (here && here->prev)
+        seqdir_ask_page(&e->dir, live_at(e, here->prev)->job.seq);
+    live_ask(e, next);
+    list->scout = next;
+    list->scouted++;
 }
 
 bool valid_ready(void *engine, struct heap_entry entry)
@@ -124,8 +149,8 @@ bool valid_expiry(void *engine, struct heap_entry entry)
 {
     struct engine *e = engine;
     const struct live *l = jobs_by_seq(e, entry.seq, NULL);
-    return l && state_waits(l->job.state) && l->extra &&
-           heap_order_of(extra_at(e, l->extra)->expires_at.ms) == entry.order && !jobs_doomed(e, l);
+    return l && state_waits(l->job.state) &&
+           heap_order_of(more_of(e, l).expires_at.ms) == entry.order && !jobs_doomed(e, l);
 }
 
 static bool stale_ready(void *e, struct heap_entry entry)
@@ -178,7 +203,7 @@ void jobs_order(struct engine *e, uint32_t handle)
 /* A waiting job must be looked at when it expires; a running one when it waits again. */
 static void arm_expiry(struct engine *e, const struct live *l)
 {
-    int64_t at = l->extra ? extra_at(e, l->extra)->expires_at.ms : 0;
+    int64_t at = more_of(e, l).expires_at.ms;
     if (at) {
         struct heap_entry entry = {heap_order_of(at), l->job.seq};
         CHECK(heap_push(&e->expiries, entry) == 0);
@@ -239,44 +264,59 @@ void jobs_moved(struct engine *e, uint32_t handle, uint8_t old_state)
     enter_state(e, handle);
 }
 
+static int more_add(struct engine *e, struct extra *x, const struct job_extra *from)
+{
+    if (!from->expires_at.ms && !from->options.len)
+        return 0;
+    x->more = slab_take(&e->mores);
+    if (!x->more)
+        return -ERR_NOMEM;
+    struct more *more = slab_at(&e->mores, x->more);
+    more->expires_at = from->expires_at;
+    return from->options.len ? names_options(e, from->options, &more->options) : 0;
+}
+
+/* Gives back what it holds, not the key it has entered. */
+static void extra_free(struct engine *e, struct live *l)
+{
+    const struct extra *x = extra_at(e, l->extra);
+    uint32_t options = more_of(e, l).options;
+    if (x->group)
+        names_drop_group(e, x->group);
+    if (options)
+        names_drop_options(e, options);
+    if (x->more)
+        slab_give(&e->mores, x->more);
+    slab_give(&e->extras, l->extra);
+    l->extra = 0;
+}
+
 static int extra_add(struct engine *e, struct live *l, const struct job_extra *from)
 {
     int err = names_reserve(e);
     if (err)
         return err;
-    uint32_t handle = slab_take(&e->extras);
-    if (!handle)
+    l->extra = slab_take(&e->extras);
+    if (!l->extra)
         return -ERR_NOMEM;
-    struct extra *x = extra_at(e, handle);
+    struct extra *x = extra_at(e, l->extra);
     unique_init(x);
-    x->expires_at = from->expires_at;
     if (from->unique.len)
         x->unique = hash128_scoped(e->hash_key, l->job.queue, from->unique);
     if (from->group.len)
         err = names_group(e, l->job.queue, from->group, &x->group);
-    if (!err && from->options.len)
-        err = names_options(e, from->options, &x->options);
-    if (err) {
-        if (x->group)
-            names_drop_group(e, x->group);
-        slab_give(&e->extras, handle);
-        return err;
-    }
-    l->extra = handle;
-    return 0;
+    if (!err)
+        err = more_add(e, x, from);
+    if (err)
+        extra_free(e, l);
+    return err;
 }
 
 static void extra_drop(struct engine *e, uint32_t handle)
 {
     struct live *l = live_at(e, handle);
-    struct extra *x = extra_at(e, l->extra);
     unique_gone(e, handle);
-    if (x->group)
-        names_drop_group(e, x->group);
-    if (x->options)
-        names_drop_options(e, x->options);
-    slab_give(&e->extras, l->extra);
-    l->extra = 0;
+    extra_free(e, l);
 }
 
 int jobs_add(struct engine *e, const struct job *job, const struct job_extra *extra,
@@ -296,7 +336,7 @@ int jobs_add(struct engine *e, const struct job *job, const struct job_extra *ex
         err = seqdir_put(&e->dir, job->seq, handle);
     if (err) {
         if (l->extra)
-            extra_drop(e, handle);
+            extra_free(e, l);
         slab_give(&e->jobs, handle);
         return err;
     }
@@ -332,8 +372,9 @@ void jobs_drop(struct engine *e, uint32_t handle)
 void jobs_rules(const struct engine *e, const struct live *l, struct job_rules *ret)
 {
     const struct job_options *own = NULL;
-    if (l->extra && extra_at(e, l->extra)->options) {
-        const struct options *o = slab_at(&e->options, extra_at(e, l->extra)->options);
+    uint32_t options = more_of(e, l).options;
+    if (options) {
+        const struct options *o = slab_at(&e->options, options);
         own = &o->value;
     }
     rules_of(&queue_of(e, l)->policy, own, ret);
@@ -341,9 +382,7 @@ void jobs_rules(const struct engine *e, const struct live *l, struct job_rules *
 
 bool jobs_expired(const struct engine *e, const struct live *l, struct wall_time now)
 {
-    if (!l->extra || e->clock_suspect)
-        return false;
-    int64_t at = extra_at(e, l->extra)->expires_at.ms;
+    int64_t at = e->clock_suspect ? 0 : more_of(e, l).expires_at.ms;
     return at != 0 && at <= now.ms;
 }
 
@@ -398,6 +437,7 @@ static void list_sort(struct engine *e, struct joblist *list)
             all = all ? merge_runs(e, pending[i], all) : pending[i];
     list->head = all;
     list->tail = 0;
+    list->scout = list->scouted = 0;
     for (at = all; at; at = live_at(e, at)->next)
         list->tail = at;
 }

@@ -40,7 +40,7 @@ static int reserve_indexes(struct engine *e, struct queue *q)
     if (!err)
         err = heap_reserve(&e->prune_queues, 3);
     if (!err)
-        err = map128_reserve(&e->uniques, 1);
+        err = mapref_reserve(&e->uniques, 1);
     if (!err)
         err = heap_reserve(&e->expiries, 1);
     return err;

@@ -23,7 +23,7 @@ static struct extra *extra_of(const struct engine *e, uint32_t handle)
 
 static uint32_t first_of(const struct engine *e, struct hash128 unique)
 {
-    return (uint32_t)map128_get(&e->uniques, unique);
+    return mapref_get(&e->uniques, unique);
 }
 
 void unique_init(struct extra *x)
@@ -39,9 +39,9 @@ static void detach(struct engine *e, uint32_t handle)
     if (x->twin_prev)
         extra_of(e, x->twin_prev)->twin_next = x->twin_next;
     else if (x->twin_next)
-        CHECK(map128_put(&e->uniques, x->unique, x->twin_next) == 0); /* replaces: needs no room */
+        CHECK(mapref_put(&e->uniques, x->unique, x->twin_next) == 0); /* replaces: needs no room */
     else
-        map128_drop(&e->uniques, x->unique);
+        mapref_drop(&e->uniques, x->unique);
     x->twin_prev = APART;
     x->twin_next = 0;
 }
@@ -63,7 +63,7 @@ static void attach(struct engine *e, uint32_t handle, uint32_t first, bool to_fr
     x->twin_next = first;
     if (first)
         extra_of(e, first)->twin_prev = handle;
-    CHECK(map128_put(&e->uniques, x->unique, handle) == 0);
+    CHECK(mapref_put(&e->uniques, x->unique, handle) == 0);
 }
 
 /* The first that exists. */
@@ -164,6 +164,11 @@ void unique_purged(struct queue *q)
 }
 
 /* --- questions --- */
+
+bool jobs_unique_same(void *engine, uint32_t handle, struct hash128 unique)
+{
+    return hash128_equal(extra_of(engine, handle)->unique, unique);
+}
 
 bool jobs_unique_holds(const struct queue *q, uint8_t state)
 {

@@ -70,15 +70,19 @@ static int check_list(struct recount *c, const struct queue *q, const struct job
 {
     uint64_t n = 0;
     uint32_t before = 0;
+    bool scouted = list->scout == 0;
     for (uint32_t at = list->head; at; at = live_at(c->e, at)->next) {
         if (live_at(c->e, at)->prev != before)
             return wrong(c, "list links do not agree", live_at(c->e, at)->job.seq);
         int err = check_job(c, q, at, state);
         if (err)
             return err;
+        scouted = scouted || at == list->scout;
         before = at;
         n++;
     }
+    if (!scouted)
+        return err_note_set(c->note, -ERR_CORRUPT, "queue %u: the scout left its list", q->number);
     if (n != list->count || list->tail != before)
         return err_note_set(c->note, -ERR_CORRUPT, "queue %u counts %llu %s jobs, has %llu",
                             q->number, (unsigned long long)list->count,
@@ -210,10 +214,12 @@ static uint64_t hash_job(const struct engine *e, const struct live *l)
     }
     if (l->extra) {
         const struct extra *x = extra_at(e, l->extra);
-        h = mix(mix(h, x->unique.hi), (uint64_t)x->expires_at.ms);
+        struct more more = more_of(e, l);
+        h = mix(mix(h, x->unique.hi), (uint64_t)more.expires_at.ms);
         h = mix(h, x->group ? ((const struct group *)slab_at(&e->groups, x->group))->key.hi : 0);
-        h = mix(h, x->options ? ((const struct options *)slab_at(&e->options, x->options))->key.hi
-                              : 0);
+        h = mix(h, more.options
+                       ? ((const struct options *)slab_at(&e->options, more.options))->key.hi
+                       : 0);
     }
     return h;
 }

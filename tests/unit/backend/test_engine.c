@@ -467,6 +467,44 @@ static void stale_entries_are_cleared(void **state)
     rig_close(&r);
 }
 
+#define WEIGHED 500000
+#define WEIGHED_LOT 64
+
+/* Bytes a waiting job, all indexes: half of them ready, half scheduled. */
+static double bytes_a_job(bool unique)
+{
+    struct rig r;
+    struct engine_figures figures;
+    struct op ops[WEIGHED_LOT];
+    char keys[WEIGHED_LOT][24];
+    rig_open(&r, NULL);
+    for (int i = 0; i < WEIGHED; i++) {
+        int k = i % WEIGHED_LOT;
+        ops[k] = enqueue_op("q0");
+        ops[k].enqueue.delay_ms = i % 2 ? 3600000 : 0;
+        snprintf(keys[k], sizeof keys[k], "key-%d", i);
+        if (unique)
+            ops[k].enqueue.extra.unique = span_text(keys[k]);
+        if (k + 1 == WEIGHED_LOT)
+            assert_int_equal(engine_step(r.engine, ops, WEIGHED_LOT, r.now, &r.out), 0);
+    }
+    engine_figures(r.engine, &figures);
+    assert_in_range(figures.jobs, WEIGHED - WEIGHED_LOT, WEIGHED);
+    double bytes = (double)figures.bytes / (double)figures.jobs;
+    rig_close(&r);
+    return bytes;
+}
+
+/* DESIGN: at most 160 bytes a live job. */
+static void jobs_cost_what_is_promised(void **state)
+{
+    (void)state;
+    double plain = bytes_a_job(false), unique = bytes_a_job(true);
+    print_message("# bytes a job: %.1f, with a unique key %.1f\n", plain, unique);
+    assert_true(plain > 88 && plain <= 120);
+    assert_true(unique > plain && unique <= 160);
+}
+
 /* Whatever a client puts into the enumerated fields, it gets an answer. */
 static void odd_values_are_refused(void **state)
 {
@@ -614,6 +652,7 @@ int main(void)
         cmocka_unit_test(leaping_wall_clock_stops_expiry),
         cmocka_unit_test(slices_are_bounded),
         cmocka_unit_test(stale_entries_are_cleared),
+        cmocka_unit_test(jobs_cost_what_is_promised),
         cmocka_unit_test(odd_values_are_refused),
         cmocka_unit_test(huge_batches_are_refused),
         cmocka_unit_test(claims_do_bounded_work),

@@ -206,6 +206,53 @@ static void few_entries_cost_little(void **state)
     heap_done(&h);
 }
 
+#define LEVELS_END 85 /* entries 1 … 84 are the three levels below the top */
+
+static size_t level_of(size_t index)
+{
+    return index == 0 ? 0 : 1 + level_of((index - 1) / 4);
+}
+
+/* Whether e stood on this level among the entries of `all`. */
+static bool stood_on(const struct heap_entry *all, size_t count, size_t level, struct heap_entry e)
+{
+    for (size_t i = 0; i < count; i++)
+        if (level_of(i) == level && same(all[i], e))
+            return true;
+    return false;
+}
+
+/* After a pop whatever has come new to an upper level is known. */
+static void newcomers_are_known(void **state)
+{
+    (void)state;
+    struct random r;
+    struct heap h;
+    size_t newcomers = 0;
+    seeded(&r, "risen");
+    heap_init(&h);
+    for (uint64_t i = 1; i <= 400; i++)
+        assert_int_equal(heap_push(&h, (struct heap_entry){random_below(&r, 90), i}), 0);
+    while (h.len > 0) {
+        struct heap_entry before[LEVELS_END], e, risen;
+        size_t count = h.len < LEVELS_END ? h.len : LEVELS_END;
+        for (size_t i = 0; i < count; i++)
+            before[i] = heap_at(&h, i);
+        EXPECT(heap_pop(&h, &e));
+        for (size_t i = 1; i < h.len && i < LEVELS_END; i++) {
+            size_t level = level_of(i);
+            e = heap_at(&h, i);
+            bool known = heap_risen(&h, level, &risen) && same(risen, e);
+            bool fresh = !stood_on(before, count, level, e);
+            EXPECT(known || !fresh);
+            newcomers += fresh;
+        }
+    }
+    EXPECT(!heap_risen(&h, 1, &(struct heap_entry){0, 0}));
+    assert_in_range(newcomers, 800, 1200);
+    heap_done(&h);
+}
+
 static void fifo_at_equal_order(void **state)
 {
     (void)state;
@@ -356,7 +403,7 @@ int main(void)
         cmocka_unit_test(children_share_a_line), cmocka_unit_test(few_entries_cost_little),
         cmocka_unit_test(fifo_at_equal_order),   cmocka_unit_test(orders_keep_signed_order),
         cmocka_unit_test(owners_know_the_index), cmocka_unit_test(reserve_keeps_its_promise),
-        cmocka_unit_test(one_pass_finds_all),
+        cmocka_unit_test(one_pass_finds_all),    cmocka_unit_test(newcomers_are_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both maps against a plain array, through growth, with keys that spread and keys that collide. */
+/* The maps against a plain array, through growth, with keys that spread and keys that collide. */
 #include "unit/base/support.h"
 
 #include "base/map.h"
@@ -12,6 +12,8 @@ struct model {
     const struct kind *kind;
     struct map128 m128;
     struct map64 m64;
+    struct mapref mref; /* handle: key number + 1, so that it leads to the key */
+    size_t looks;       /* how often mref looked behind a handle */
     struct hash128 key128[UNIVERSE_MAX];
     uint64_t key64[UNIVERSE_MAX];
     uint32_t value[UNIVERSE_MAX]; /* 0 = absent */
@@ -121,10 +123,62 @@ static void inspect64(struct model *m)
     m->moves_seen += m->m64.old.slots != NULL;
 }
 
+/* A record's hash is what its handle leads to; a handle the map should not have is a mistake. */
+static bool sameref(void *ctx, uint32_t handle, struct hash128 key)
+{
+    struct model *m = ctx;
+    m->looks++;
+    EXPECT(handle >= 1 && handle <= m->universe);
+    return hash128_equal(m->key128[handle - 1], key);
+}
+
+static void startref(struct model *m)
+{
+    mapref_init(&m->mref);
+    m->mref.same = sameref;
+    m->mref.same_ctx = m;
+}
+
+static void stopref(struct model *m)
+{
+    mapref_done(&m->mref);
+}
+
+static int putref(struct model *m, size_t k, uint32_t v)
+{
+    (void)v;
+    return mapref_put(&m->mref, m->key128[k], (uint32_t)k + 1);
+}
+
+/* The model's value stands for the handle, which a key has only one of. */
+static uint32_t getref(const struct model *m, size_t k)
+{
+    uint32_t handle = mapref_get(&m->mref, m->key128[k]);
+    EXPECT(handle == 0 || handle == k + 1);
+    return handle ? m->value[k] : 0;
+}
+
+static void dropref(struct model *m, size_t k)
+{
+    mapref_drop(&m->mref, m->key128[k]);
+}
+
+static size_t countref(const struct model *m)
+{
+    return mapref_count(&m->mref);
+}
+
+static void inspectref(struct model *m)
+{
+    m->moves_seen += m->mref.old.slots != NULL;
+}
+
 static const struct kind kind128 = {"map128", start128, stop128,  put128,
                                     get128,   drop128,  count128, inspect128};
 static const struct kind kind64 = {"map64", start64, stop64,  put64,
                                    get64,   drop64,  count64, inspect64};
+static const struct kind kindref = {"mapref", startref, stopref,  putref,
+                                    getref,   dropref,  countref, inspectref};
 
 static struct model *model_new(const struct kind *kind, size_t universe)
 {
@@ -289,6 +343,67 @@ static void map64_stepped(void **state)
     small(&kind64, keys_in_bunches);
 }
 
+static void mapref_spread(void **state)
+{
+    (void)state;
+    small(&kindref, keys_spread);
+}
+
+static void mapref_wrapping(void **state)
+{
+    (void)state;
+    small(&kindref, keys_at_the_end);
+}
+
+/* Many keys share all that a slot keeps of them: only the records tell them apart. */
+static void mapref_bunched(void **state)
+{
+    (void)state;
+    small(&kindref, keys_in_bunches);
+}
+
+static void mapref_large(void **state)
+{
+    (void)state;
+    large(&kindref);
+}
+
+/* Another record takes over a key; the first one's end must not take it away. */
+static void a_key_changes_hands(void **state)
+{
+    (void)state;
+    struct model *m = model_new(&kindref, 2);
+    m->key128[0] = m->key128[1] = (struct hash128){5, 9};
+    startref(m);
+    assert_int_equal(mapref_put(&m->mref, m->key128[0], 1), 0);
+    assert_int_equal(mapref_put(&m->mref, m->key128[1], 2), 0);
+    assert_int_equal(mapref_get(&m->mref, m->key128[0]), 2);
+    assert_int_equal(mapref_count(&m->mref), 1);
+    mapref_drop(&m->mref, m->key128[0]);
+    assert_int_equal(mapref_get(&m->mref, m->key128[1]), 0);
+    stopref(m);
+    free(m);
+}
+
+/* A search looks at the record it finds and at next to no other. */
+static void records_are_seldom_looked_at(void **state)
+{
+    (void)state;
+    struct random r;
+    struct model *m = model_new(&kindref, UNIVERSE_MAX);
+    seeded(&r, "looks");
+    keys_spread(m, &r);
+    startref(m);
+    for (size_t k = 0; k < UNIVERSE_MAX / 2; k++)
+        assert_int_equal(putref(m, k, 1), 0);
+    m->looks = 0;
+    for (size_t k = 0; k < UNIVERSE_MAX; k++)
+        EXPECT((mapref_get(&m->mref, m->key128[k]) != 0) == (k < UNIVERSE_MAX / 2));
+    assert_in_range(m->looks, UNIVERSE_MAX / 2, UNIVERSE_MAX / 2 + 20);
+    stopref(m);
+    free(m);
+}
+
 static void map128_large(void **state)
 {
     (void)state;
@@ -385,6 +500,12 @@ int main(void)
         cmocka_unit_test(map64_spread),
         cmocka_unit_test(map64_dense),
         cmocka_unit_test(map64_stepped),
+        cmocka_unit_test(mapref_spread),
+        cmocka_unit_test(mapref_wrapping),
+        cmocka_unit_test(mapref_bunched),
+        cmocka_unit_test(mapref_large),
+        cmocka_unit_test(a_key_changes_hands),
+        cmocka_unit_test(records_are_seldom_looked_at),
         cmocka_unit_test(map128_large),
         cmocka_unit_test(map64_large),
         cmocka_unit_test(reserve_keeps_its_promise),

@@ -104,6 +104,38 @@ static void chunks_are_near_2_mib(void **state)
     }
 }
 
+/* Chunks that are no multiple of a huge page lie side by side, and the lot of them is one. */
+static void lots_fill_huge_pages(void **state)
+{
+    (void)state;
+    const size_t huge = (size_t)2 << 20;
+    struct slab s;
+    slab_init(&s, 88);
+    size_t bytes = s.item_size << s.shift;
+    assert_true(s.lot > 1 && bytes % huge != 0 && s.lot * bytes % huge == 0);
+    assert_int_equal(slab_reserve(&s, (size_t)(2 * s.lot) << s.shift), 0);
+    for (size_t i = 1; i < s.chunk_count; i++) {
+        if ((i - 1) % s.lot == 0)
+            assert_int_equal((uintptr_t)s.chunks[i] % huge, 0);
+        else
+            assert_ptr_equal(s.chunks[i], s.chunks[i - 1] + bytes);
+    }
+    slab_done(&s);
+}
+
+static void few_records_cost_little(void **state)
+{
+    (void)state;
+    struct slab s;
+    slab_init(&s, 88);
+    assert_int_equal(slab_reserve(&s, 1), 0);
+    assert_in_range(slab_bytes(&s), 1, 1024);
+    for (int i = 0; i < 1000; i++)
+        assert_int_not_equal(slab_take(&s), 0);
+    assert_in_range(slab_bytes(&s), 88000, 90000);
+    slab_done(&s);
+}
+
 static void reserve_keeps_its_promise(void **state)
 {
     (void)state;
@@ -129,10 +161,9 @@ static void reserve_keeps_its_promise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(against_model),
-        cmocka_unit_test(grows_by_chunks),
-        cmocka_unit_test(chunks_are_near_2_mib),
-        cmocka_unit_test(reserve_keeps_its_promise),
+        cmocka_unit_test(against_model),           cmocka_unit_test(grows_by_chunks),
+        cmocka_unit_test(chunks_are_near_2_mib),   cmocka_unit_test(lots_fill_huge_pages),
+        cmocka_unit_test(few_records_cost_little), cmocka_unit_test(reserve_keeps_its_promise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
