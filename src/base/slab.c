@@ -51,7 +51,7 @@ static unsigned lot_for(size_t bytes)
 void slab_init(struct slab *s, size_t item_size)
 {
     CHECK(item_size > 0 && item_size <= CHUNK_BYTES);
-    item_size = (item_size + 7) & ~(size_t)7;
+    item_size = (item_size + 3) & ~(size_t)3; /* a size is a multiple of its alignment */
     unsigned shift = shift_for(item_size);
     *s = (struct slab){
         .item_size = item_size, .shift = shift, .lot = lot_for(item_size << shift), .next = 1};

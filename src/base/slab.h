@@ -11,7 +11,7 @@
 struct slab {
     char **chunks;
     size_t chunk_count, chunk_room;
-    size_t item_size;   /* rounded up to 8 */
+    size_t item_size;   /* rounded up to 4 */
     unsigned shift;     /* items a chunk = 1 << shift */
     unsigned lot;       /* chunks after the first that share an allocation */
     uint32_t next;      /* lowest handle never handed out */

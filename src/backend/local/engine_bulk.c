@@ -177,7 +177,7 @@ static bool matches(const struct engine *e, const struct bulk *b, const struct l
         return false;
     if (hash128_none(b->group))
         return true;
-    uint32_t handle = l->extra ? extra_at(e, l->extra)->group : 0;
+    uint32_t handle = more_of(e, l).group;
     const struct group *g = handle ? slab_at(&e->groups, handle) : NULL;
     return g && hash128_equal(g->key, b->group);
 }

@@ -54,9 +54,9 @@ void op_cancel(struct engine *e, const struct op *op)
 /* Another job holds the key this one would need again. */
 struct live *change_conflict(struct engine *e, const struct live *l)
 {
-    if (!l->extra || hash128_none(extra_at(e, l->extra)->unique))
+    if (!l->extra || hash128_none(extra_unique(extra_at(e, l->extra))))
         return NULL;
-    struct live *holder = jobs_unique_holder(e, extra_at(e, l->extra)->unique);
+    struct live *holder = jobs_unique_holder(e, extra_unique(extra_at(e, l->extra)));
     return holder && holder != l ? holder : NULL;
 }
 

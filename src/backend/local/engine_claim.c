@@ -236,8 +236,8 @@ static void seize(struct engine *e, const struct op_claim *want, struct engine_r
     }
     struct queue *q = queue_of(e, l);
     if (l->extra && !state_lives(l->job.state)) {
-        struct live *holder = jobs_unique_holder(e, extra_at(e, l->extra)->unique);
-        if (holder && holder != l && !hash128_none(extra_at(e, l->extra)->unique)) {
+        struct live *holder = jobs_unique_holder(e, extra_unique(extra_at(e, l->extra)));
+        if (holder && holder != l && !hash128_none(extra_unique(extra_at(e, l->extra)))) {
             reply_job(r, holder);
             refuse(r, OUT_DUPLICATE, NULL);
             return;

@@ -44,16 +44,23 @@ struct live {
 };
 
 struct extra {
-    struct hash128 unique;         /* none = no key */
-    uint32_t group;                /* handle */
-    uint32_t more;                 /* handle; 0 = never expires, no options of its own */
+    uint32_t unique[4]; /* struct hash128 by halves, so that 28 bytes are 28; 0 = no key */
+    uint32_t more;      /* handle; 0 = none of what struct more has */
     uint32_t twin_prev, twin_next; /* jobs with the same key, see engine_unique.c */
 };
 
 struct more {
     struct wall_time expires_at; /* 0 = never */
     uint32_t options;            /* handle */
+    uint32_t group;              /* handle */
 };
+
+static inline struct hash128 extra_unique(const struct extra *x)
+{
+    struct hash128 h;
+    memcpy(&h, x->unique, sizeof h);
+    return h;
+}
 
 struct lease {
     struct job_token token;

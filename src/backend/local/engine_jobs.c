@@ -214,7 +214,7 @@ static void arm_expiry(struct engine *e, const struct live *l)
 static void extra_entered(struct engine *e, uint32_t handle)
 {
     const struct live *l = live_at(e, handle);
-    uint32_t group = extra_at(e, l->extra)->group;
+    uint32_t group = more_of(e, l).group;
     if (group)
         group_count(e, group, l->job.state, 1);
     unique_state_entered(e, handle);
@@ -222,7 +222,7 @@ static void extra_entered(struct engine *e, uint32_t handle)
 
 static void extra_left(struct engine *e, uint32_t handle, uint8_t state)
 {
-    uint32_t group = extra_at(e, live_at(e, handle)->extra)->group;
+    uint32_t group = more_of(e, live_at(e, handle)).group;
     if (group)
         group_count(e, group, state, -1);
     unique_state_left(e, handle, state);
@@ -264,27 +264,30 @@ void jobs_moved(struct engine *e, uint32_t handle, uint8_t old_state)
     enter_state(e, handle);
 }
 
-static int more_add(struct engine *e, struct extra *x, const struct job_extra *from)
+static int more_add(struct engine *e, struct extra *x, uint32_t queue, const struct job_extra *from)
 {
-    if (!from->expires_at.ms && !from->options.len)
+    if (!from->expires_at.ms && !from->options.len && !from->group.len)
         return 0;
     x->more = slab_take(&e->mores);
     if (!x->more)
         return -ERR_NOMEM;
     struct more *more = slab_at(&e->mores, x->more);
     more->expires_at = from->expires_at;
-    return from->options.len ? names_options(e, from->options, &more->options) : 0;
+    int err = from->group.len ? names_group(e, queue, from->group, &more->group) : 0;
+    if (!err && from->options.len)
+        err = names_options(e, from->options, &more->options);
+    return err;
 }
 
 /* Gives back what it holds, not the key it has entered. */
 static void extra_free(struct engine *e, struct live *l)
 {
     const struct extra *x = extra_at(e, l->extra);
-    uint32_t options = more_of(e, l).options;
-    if (x->group)
-        names_drop_group(e, x->group);
-    if (options)
-        names_drop_options(e, options);
+    struct more more = more_of(e, l);
+    if (more.group)
+        names_drop_group(e, more.group);
+    if (more.options)
+        names_drop_options(e, more.options);
     if (x->more)
         slab_give(&e->mores, x->more);
     slab_give(&e->extras, l->extra);
@@ -301,12 +304,11 @@ static int extra_add(struct engine *e, struct live *l, const struct job_extra *f
         return -ERR_NOMEM;
     struct extra *x = extra_at(e, l->extra);
     unique_init(x);
-    if (from->unique.len)
-        x->unique = hash128_scoped(e->hash_key, l->job.queue, from->unique);
-    if (from->group.len)
-        err = names_group(e, l->job.queue, from->group, &x->group);
-    if (!err)
-        err = more_add(e, x, from);
+    if (from->unique.len) {
+        struct hash128 unique = hash128_scoped(e->hash_key, l->job.queue, from->unique);
+        memcpy(x->unique, &unique, sizeof unique);
+    }
+    err = more_add(e, x, l->job.queue, from);
     if (err)
         extra_free(e, l);
     return err;

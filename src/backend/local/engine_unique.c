@@ -39,9 +39,10 @@ static void detach(struct engine *e, uint32_t handle)
     if (x->twin_prev)
         extra_of(e, x->twin_prev)->twin_next = x->twin_next;
     else if (x->twin_next)
-        CHECK(mapref_put(&e->uniques, x->unique, x->twin_next) == 0); /* replaces: needs no room */
+        CHECK(mapref_put(&e->uniques, extra_unique(x), x->twin_next) ==
+              0); /* replaces: needs no room */
     else
-        mapref_drop(&e->uniques, x->unique);
+        mapref_drop(&e->uniques, extra_unique(x));
     x->twin_prev = APART;
     x->twin_next = 0;
 }
@@ -63,7 +64,7 @@ static void attach(struct engine *e, uint32_t handle, uint32_t first, bool to_fr
     x->twin_next = first;
     if (first)
         extra_of(e, first)->twin_prev = handle;
-    CHECK(mapref_put(&e->uniques, x->unique, handle) == 0);
+    CHECK(mapref_put(&e->uniques, extra_unique(x), handle) == 0);
 }
 
 /* The first that exists. */
@@ -86,7 +87,7 @@ static bool waits_before_others(const struct engine *e, uint32_t first)
 
 static bool keyed(const struct engine *e, const struct live *l)
 {
-    return l->extra && !hash128_none(extra_at(e, l->extra)->unique);
+    return l->extra && !hash128_none(extra_unique(extra_at(e, l->extra)));
 }
 
 void unique_state_left(struct engine *e, uint32_t handle, uint8_t state)
@@ -124,7 +125,7 @@ void unique_state_entered(struct engine *e, uint32_t handle)
     struct queue *q = queue_of(e, l);
     struct extra *x = extra_at(e, l->extra);
     bool belong = belongs(e, l->job.state), to_front = state_lives(l->job.state);
-    uint32_t first = x->twin_prev == 0 ? handle : first_there(e, x->unique);
+    uint32_t first = x->twin_prev == 0 ? handle : first_there(e, extra_unique(x));
     if (first != handle)
         q->shared_waiting -= waits_before_others(e, first);
     if (x->twin_prev != APART && (!belong || (to_front && first != handle)))
@@ -150,7 +151,7 @@ void unique_gone(struct engine *e, uint32_t handle)
         detach(e, handle); /* the purge has taken it off the count */
         return;
     }
-    uint32_t first = is_first ? handle : first_there(e, x->unique);
+    uint32_t first = is_first ? handle : first_there(e, extra_unique(x));
     if (first != handle)
         q->shared_waiting -= waits_before_others(e, first);
     first = part(e, q, handle, first);
@@ -167,7 +168,7 @@ void unique_purged(struct queue *q)
 
 bool jobs_unique_same(void *engine, uint32_t handle, struct hash128 unique)
 {
-    return hash128_equal(extra_of(engine, handle)->unique, unique);
+    return hash128_equal(extra_unique(extra_of(engine, handle)), unique);
 }
 
 bool jobs_unique_holds(const struct queue *q, uint8_t state)
@@ -223,7 +224,7 @@ const char *unique_wrong(const struct engine *e, uint32_t handle, struct unique_
         return NULL;
     bool after_purged = x->twin_prev && jobs_doomed(e, live_at(e, x->twin_prev));
     bool is_first = x->twin_prev == 0;
-    if (is_first != (first_of(e, x->unique) == handle) ||
+    if (is_first != (first_of(e, extra_unique(x)) == handle) ||
         (x->twin_prev && extra_of(e, x->twin_prev)->twin_next != handle) ||
         (x->twin_next && extra_of(e, x->twin_next)->twin_prev != handle))
         return "the chain of its unique key does not agree";

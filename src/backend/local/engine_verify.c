@@ -122,7 +122,7 @@ static int check_group(struct recount *c, uint32_t h)
     for (uint8_t s = 0; s < (uint8_t)STATE_COUNT; s++) {
         uint64_t n = 0;
         for (uint32_t at = e->queues[g->queue]->lists[s].head; at; at = live_at(e, at)->next)
-            n += live_at(e, at)->extra && extra_at(e, live_at(e, at)->extra)->group == h;
+            n += more_of(e, live_at(e, at)).group == h;
         if (n != group_counted(e, g, s))
             return err_note_set(c->note, -ERR_CORRUPT, "a group of queue %u is miscounted",
                                 g->queue);
@@ -215,8 +215,9 @@ static uint64_t hash_job(const struct engine *e, const struct live *l)
     if (l->extra) {
         const struct extra *x = extra_at(e, l->extra);
         struct more more = more_of(e, l);
-        h = mix(mix(h, x->unique.hi), (uint64_t)more.expires_at.ms);
-        h = mix(h, x->group ? ((const struct group *)slab_at(&e->groups, x->group))->key.hi : 0);
+        h = mix(mix(h, extra_unique(x).hi), (uint64_t)more.expires_at.ms);
+        h = mix(h,
+                more.group ? ((const struct group *)slab_at(&e->groups, more.group))->key.hi : 0);
         h = mix(h, more.options
                        ? ((const struct options *)slab_at(&e->options, more.options))->key.hi
                        : 0);

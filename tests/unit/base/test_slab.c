@@ -12,22 +12,22 @@ struct held {
 
 static void fill(const struct slab *s, struct held h)
 {
-    uint64_t *words = slab_at(s, h.handle);
-    for (size_t i = 0; i < s->item_size / 8; i++)
-        words[i] = h.mark + i;
+    uint32_t *words = slab_at(s, h.handle);
+    for (size_t i = 0; i < s->item_size / 4; i++)
+        words[i] = (uint32_t)(h.mark + i);
 }
 
 static void assert_filled(const struct slab *s, struct held h)
 {
-    const uint64_t *words = slab_at(s, h.handle);
-    for (size_t i = 0; i < s->item_size / 8; i++)
-        EXPECT(words[i] == h.mark + i);
+    const uint32_t *words = slab_at(s, h.handle);
+    for (size_t i = 0; i < s->item_size / 4; i++)
+        EXPECT(words[i] == (uint32_t)(h.mark + i));
 }
 
 static void assert_zero(const struct slab *s, uint32_t handle)
 {
-    const uint64_t *words = slab_at(s, handle);
-    for (size_t i = 0; i < s->item_size / 8; i++)
+    const uint32_t *words = slab_at(s, handle);
+    for (size_t i = 0; i < s->item_size / 4; i++)
         EXPECT(words[i] == 0);
 }
 
@@ -98,7 +98,7 @@ static void chunks_are_near_2_mib(void **state)
         struct slab s;
         slab_init(&s, size);
         size_t bytes = s.item_size << s.shift;
-        assert_true(s.item_size >= size && s.item_size % 8 == 0);
+        assert_true(s.item_size >= size && s.item_size % 4 == 0);
         assert_in_range(bytes, (size_t)4 << 18, (size_t)3 << 20);
         slab_done(&s);
     }
