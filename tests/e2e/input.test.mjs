@@ -354,8 +354,13 @@ describe('input', () => {
       assert.equal(made.status, 201, `${name}: ${made.text}`);
       assert.equal((await send('GET', at)).json.name, name);
       assert.equal((await send('POST', `${at}/claim`, '{}')).json.jobs[0].queue, name);
-      assert.equal((await send('DELETE', at)).json.name, name);
     }
+    const label = '"(?:[^"\\\\\\n]|\\\\[\\\\n"])*"';
+    const line = new RegExp(`^(#.*|[a-z_]+(\\{[a-z_]+=${label}(,[a-z_]+=${label})*\\})? [-+0-9.eInfNa]+)$`, 'u');
+    const figures = (await send('GET', '/metrics')).text.trimEnd().split('\n');
+    assert.deepEqual(figures.filter((one) => !line.test(one)), [], 'metrics stay readable');
+    for (const name of names) assert.ok(figures.some((one) => one.includes(`queue=${JSON.stringify(name)}`)), name);
+    for (const name of names) assert.equal((await send('DELETE', `/v1/queues/${encodeURIComponent(name)}`)).json.name, name);
   });
 
   test('payloads: the largest, the deepest', async () => {

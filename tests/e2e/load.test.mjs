@@ -85,6 +85,21 @@ onStores('many that wait', ['memory', 'sqlite'], { env: leanSanitizer }, (use) =
     await until('they are gone', async () => (await metric(api, 'holdfast_http_connections')) < 10);
   });
 
+  test('fifty clients with the same key, or the same unique key, make one job', async () => {
+    const { server } = use;
+    for (const headers of ['Idempotency-Key: at-once\r\n', '']) {
+      const q = freshQueue();
+      const body = headers ? '{"payload":1}' : '{"payload":1,"unique":"u","unique_mode":"return"}';
+      const texts = await Promise.all(
+        Array.from({ length: 50 }, () => rawExchange(server, `POST /v1/queues/${q}/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n${headers}Content-Length: ${body.length}\r\n\r\n${body}`)),
+      );
+      const answers = texts.map((text) => JSON.parse(text.slice(text.indexOf('\r\n\r\n'))));
+      assert.equal(new Set(answers.map((one) => one.id)).size, 1);
+      assert.equal(answers.filter((one) => one.created).length, 1);
+      assert.deepEqual(texts.map((text) => text.slice(9, 12)).sort(), [...Array(49).fill('200'), '201']);
+    }
+  });
+
   test('clients that went while they waited take nothing with them', async () => {
     const { api, server } = use;
     const q = freshQueue();

@@ -285,6 +285,48 @@ describe('slow readers', { timeout: 60_000 }, () => {
   });
 });
 
+describe('streams and the end of the server', { timeout: 60_000 }, () => {
+  test('kill -9: what streams held is ready again after the restart, and nobody crashed', async (t) => {
+    let server = await startServer({ data: temporaryDirectory() });
+    t.after(() => stopServer(server));
+    const first = new Client(server);
+    await first.put('/v1/queues/q', { lease_ms: 3600_000 });
+    await many(first, 'q', 20);
+    const stream = await listen(server, 'q', { prefetch: 8 }).opened;
+    const held = [];
+    for (let i = 0; i < 8; i++) held.push(await nextJob(stream));
+    await ack(first, held[0]); // also makes the claims before it durable
+    const late = await nextJob(stream);
+    first.close();
+    await killServer(server);
+    server = await startServer({ data: server.data });
+    const api = new Client(server);
+    const now = await counts(api, 'q');
+    assert.deepEqual([now.ready, now.running, now.done], [19, 0, 1]);
+    for (const job of [...held.slice(1), late]) {
+      assert.equal((await api.get(`/v1/jobs/${job.id}`)).json.crashes, 0);
+      assert.equal((await api.post(`/v1/jobs/${job.id}/ack`, { token: job.token })).json.code, 'lease_lost');
+    }
+    api.close();
+  });
+
+  test('SIGTERM: clients that read nothing do not hold the server up', async (t) => {
+    const server = await startServer({ backend: 'memory', args: ['--timeouts-drain-ms', '500'] });
+    t.after(() => stopServer(server));
+    const api = new Client(server);
+    const text = 'x'.repeat(512 << 10);
+    for (let i = 0; i < 20; i++) await enqueue(api, 'q', { payload: text });
+    const deaf = [deafStream(server, 'POST', '/v1/queues/q/listen', '{"prefetch":100}'), deafStream(server, 'GET', '/v1/events'), deafStream(server, 'POST', '/v1/queues/q/claim', '{"count":5}')];
+    await until('jobs are held', async () => (await counts(api, 'q')).running > 5);
+    api.close();
+    const start = Date.now();
+    server.process.kill('SIGTERM');
+    assert.equal((await server.exited).code, 0, server.stderr);
+    assert.ok(Date.now() - start < 10_000, `${Date.now() - start} ms`);
+    for (const { socket } of deaf) socket.destroy();
+  });
+});
+
 describe('events', { timeout: 60_000 }, () => {
   let server, api, idleStream;
   before(async () => {

@@ -9,12 +9,16 @@ const root = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.met
 export const binary = process.env.HOLDFAST_BIN ?? path.join(root, 'build/debug/holdfast');
 
 const live = new Set();
-process.on('exit', () => {
+const directories = [];
+process.on('exit', (code) => {
   for (const server of live) server.process.kill('SIGKILL');
+  // What a failed run leaves may tell why.
+  for (const dir of code === 0 ? directories : []) rmSync(dir, { recursive: true, force: true });
 });
 
 export function temporaryDirectory() {
-  return mkdtempSync(path.join(tmpdir(), 'holdfast-e2e-'));
+  directories.push(mkdtempSync(path.join(tmpdir(), 'holdfast-e2e-')));
+  return directories.at(-1);
 }
 
 // A sanitizer finding must not look like an ordinary exit.
