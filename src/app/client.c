@@ -200,7 +200,7 @@ const struct command client_commands[] = {
      "With ID, everything about one job and its attempts; payloads are shortened (--json has them\n"
      "whole).\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(jobs_options), 0, 1, client_jobs},
-    {"requeue", "[ID...]", "make dead, done or cancelled jobs ready again",
+    {"requeue", "[ID...]", "make dead, cancelled or scheduled jobs ready",
      "Names jobs by ID, or all of a queue with --queue and --state.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(requeue_options), 0, COMMAND_WORDS_ANY, client_requeue},
     {"cancel", "[ID...]", "cancel jobs",
