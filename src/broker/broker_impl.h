@@ -90,6 +90,7 @@ struct claims {
     struct watched *idle_first, *idle_last; /* longest idle first */
     size_t idle_count;
     struct heap deadlines;
+    bool starved; /* somebody was not asked for lack of memory: soon again */
     uv_timer_t timer;
 };
 

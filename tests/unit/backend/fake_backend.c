@@ -37,7 +37,7 @@ void fake_answer(struct fake_backend *f, size_t index)
     CHECK(bytes && job && queue && policy);
     memcpy(bytes, text, sizeof text);
     struct reply r = {.kind = p->op->kind, .tag = p->op->tag, .outcome = f->outcome};
-    if (r.kind == OP_CLAIM) {
+    if (r.kind == OP_CLAIM && !f->empty) {
         f->tokens++;
         fill_job(f, job, bytes);
         r.jobs = job;

@@ -25,6 +25,7 @@ struct fake_backend {
     size_t count;
     bool manual;    /* nothing is answered until fake_answer or close */
     bool backwards; /* what is answered in one turn comes last first */
+    bool empty;     /* claims find nothing */
     bool watching;
     backend_signal_fn signal_fn;
     void *signal_ctx;
