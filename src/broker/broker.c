@@ -260,6 +260,7 @@ int broker_open(const struct broker_config *config, struct broker **ret)
         mem_free(b);
         return err;
     }
+    streams_init(b);
     figures_init(b);
     workers_init(b);
     handles_init(b);
@@ -272,6 +273,7 @@ int broker_open(const struct broker_config *config, struct broker **ret)
 static void broker_free(struct broker *b)
 {
     claims_done(b);
+    streams_done(b);
     figures_done(b);
     workers_done(b);
     again_free(b);

@@ -116,7 +116,8 @@ struct broker_stream {
 struct streams {
     struct broker_stream *first;
     size_t count;
-    uint64_t seen; /* newest event looked at */
+    struct map128 holders; /* sequence of a held job → the stream that holds it */
+    uint64_t seen;         /* newest event looked at */
 };
 
 /* ---- listeners ---- */
@@ -186,6 +187,8 @@ MUST_CHECK int claims_init(struct broker *b);
 void claims_done(struct broker *b);
 void claims_drain(struct broker *b);
 
+void streams_init(struct broker *b);
+void streams_done(struct broker *b);
 void streams_drain(struct broker *b);
 /* A lease has ended by request. */
 void streams_lease_ended(struct broker *b, uint64_t seq);
