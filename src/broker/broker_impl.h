@@ -151,6 +151,7 @@ struct workers {
     struct map128 by_name; /* → struct worker * */
     struct worker *first, *last;
     size_t count;
+    struct wall_time since; /* signs before this are not known */
 };
 
 struct broker {

@@ -247,6 +247,49 @@ static struct told claim_as(struct broker_rig *r, const char *worker)
     return t;
 }
 
+static void one_worker_cb(void *ctx, const struct broker_worker *workers, size_t count, int error)
+{
+    assert_int_equal(error, 0);
+    assert_int_equal(count, 1);
+    assert_int_equal(workers[0].running, 1);
+    *(struct broker_worker *)ctx = workers[0];
+}
+
+static struct broker_worker the_worker(struct broker_rig *r)
+{
+    struct broker_worker w = {0};
+    assert_int_equal(broker_workers(r->broker, one_worker_cb, &w), 0);
+    while (w.running == 0)
+        broker_rig_turns(r, 1);
+    return w;
+}
+
+static void closed_cb(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
+/* A new broker over jobs that others were given: nobody is called silent for what it did not see.
+ */
+static void test_silence_counts_from_the_start(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    bool closed = false;
+    setup(&r);
+    do_enqueue(&r, "q", "1");
+    claim_as(&r, "ann");
+    broker_close(r.broker, closed_cb, &closed);
+    broker_rig_until(&r, &closed);
+    broker_rig_init_with(&r, r.backend);
+    struct broker_worker w = the_worker(&r);
+    assert_false(w.silent);
+    assert_true(w.last_seen.ms == 0);
+    broker_rig_advance(&r, 60001);
+    assert_true(the_worker(&r).silent);
+    broker_rig_done(&r);
+}
+
 static void test_workers_and_figures(void **state)
 {
     (void)state;
@@ -287,6 +330,7 @@ int main(void)
         cmocka_unit_test(test_a_slow_client_misses_nothing),
         cmocka_unit_test(test_correlation),
         cmocka_unit_test(test_closing_with_texts_under_way),
+        cmocka_unit_test(test_silence_counts_from_the_start),
         cmocka_unit_test(test_workers_and_figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
