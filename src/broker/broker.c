@@ -392,6 +392,9 @@ int broker_clock_advance(struct broker *b, int64_t ms, void (*fn)(void *ctx), vo
 {
     if (!b->config.test_clock)
         return -ERR_INVALID;
-    clock_manual_advance(b->config.test_clock, ms);
-    return backend_settle(b->config.backend, fn, ctx);
+    /* Settling begins with the next turn of the loop, so it sees the time to come. */
+    int err = backend_settle(b->config.backend, fn, ctx);
+    if (!err)
+        clock_manual_advance(b->config.test_clock, ms);
+    return err;
 }

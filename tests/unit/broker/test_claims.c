@@ -12,6 +12,11 @@
 #include "unit/backend/fake_backend.h"
 #include "unit/broker/broker_rig.h"
 
+static void flag_cb(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
 static void test_one_turn_is_one_batch(void **state)
 {
     (void)state;
@@ -151,6 +156,24 @@ static void test_no_memory_delays_a_wake_up(void **state)
     fake->manual = fake->empty = false;
     broker_rig_done(&r);
     assert_true(waits.yes && other.yes && gone);
+}
+
+static void test_a_clock_that_cannot_be_moved_stands_still(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    int64_t before = broker_now(r.broker).wall.ms;
+    bool moved = false;
+    mem_fail_at(1, 1);
+    int err = broker_clock_advance(r.broker, 1000, flag_cb, &moved);
+    mem_fail_at(0, 0);
+    assert_int_equal(err, -ERR_NOMEM);
+    assert_true(broker_now(r.broker).wall.ms == before);
+    broker_rig_advance(&r, 1000);
+    assert_true(broker_now(r.broker).wall.ms == before + 1000);
+    assert_false(moved);
+    broker_rig_done(&r);
 }
 
 static void test_a_newcomer_does_not_overtake(void **state)
@@ -434,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_one_batch_feeds_all_who_wait),
         cmocka_unit_test(test_a_batch_reaches_a_crowd_in_few_turns),
         cmocka_unit_test(test_no_memory_delays_a_wake_up),
+        cmocka_unit_test(test_a_clock_that_cannot_be_moved_stands_still),
         cmocka_unit_test(test_a_newcomer_does_not_overtake),
         cmocka_unit_test(test_the_wait_runs_out),
         cmocka_unit_test(test_a_cancelled_claim_keeps_nothing),
