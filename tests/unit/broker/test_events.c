@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "unit/backend/fake_backend.h"
 #include "unit/broker/broker_rig.h"
 
 struct heard {
@@ -38,6 +39,7 @@ static bool gap_cb(void *ctx, uint64_t oldest)
     struct heard *h = ctx;
     assert_true(oldest > 0);
     h->gaps++;
+    assert_true(h->gaps < 10);
     return true;
 }
 
@@ -176,6 +178,37 @@ static void test_a_slow_client_misses_nothing(void **state)
     assert_int_equal(h1.count, 151);
     assert_int_equal(h1.gaps, 0);
     broker_listener_close(l);
+    broker_rig_done(&r);
+}
+
+/* A disk that stands still while the ring goes round: all that is durable is lost, all that is kept
+ * is not durable. Who looks then must neither loop nor be told twice. */
+static void test_nothing_durable_is_left(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    bool gone = false;
+    broker_rig_loop(&r);
+    struct fake_backend *fake = fake_new(&r.loop, &gone);
+    broker_rig_init_with(&r, &fake->base);
+    memset(&h1, 0, sizeof h1);
+    memset(&h2, 0, sizeof h2);
+    h1.room = h2.room = 100;
+    fake->events_last = 5;
+    struct broker_listener *early = listen_to(&r, &h1, NULL, 0, NULL);
+    broker_rig_turns(&r, 5);
+    fake->events_oldest = 10;
+    struct broker_listener *late = listen_to(&r, &h2, NULL, 0, NULL);
+    broker_rig_turns(&r, 5);
+    assert_int_equal(h1.gaps + h2.gaps + h1.count + h2.count, 0);
+    fake->events_last = 12;
+    fake->news_fn(fake->news_ctx);
+    assert_int_equal(h1.gaps, 1);
+    assert_int_equal(h2.gaps, 1);
+    assert_int_equal(h1.count, 3);
+    assert_int_equal(h2.ids[0], 10);
+    broker_listener_close(early);
+    broker_listener_close(late);
     broker_rig_done(&r);
 }
 
@@ -328,6 +361,7 @@ int main(void)
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_a_gap_is_told),
         cmocka_unit_test(test_a_slow_client_misses_nothing),
+        cmocka_unit_test(test_nothing_durable_is_left),
         cmocka_unit_test(test_correlation),
         cmocka_unit_test(test_closing_with_texts_under_way),
         cmocka_unit_test(test_silence_counts_from_the_start),
