@@ -119,7 +119,7 @@ static bool ask_texts(struct broker_listener *l)
         const struct backend_event *e = &l->events[i].event;
         if (e->has_extra && e->seq)
             l->ops[n++] = (struct op){
-                .kind = OP_GET, .tag = i, .job = {.job = {.seq = e->seq}, .want_body = true}};
+                .kind = OP_GET, .tag = i, .job = {.job = {.seq = e->seq}, .want_texts = true}};
     }
     if (n == 0 || broker_submit(l->broker, l->ops, n, text_cb, l) != 0)
         return false;
