@@ -71,8 +71,8 @@ typedef void (*http_sent_fn)(void *ctx, bool whole);
 /* Either may be NULL. */
 void http_watch(struct http_exchange *x, http_gone_fn gone, http_sent_fn sent, void *ctx);
 
-/* The answer may be large: nothing behind this request is taken off the connection before the answer
- * is out, so that one client cannot ask for many of them at once. For the handler, before it
+/* The answer may be large: nothing behind this request is taken off the connection before the
+ * answer is out, so that one client cannot ask for many of them at once. For the handler, before it
  * returns. */
 void http_alone(struct http_exchange *x);
 
