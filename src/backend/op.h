@@ -110,6 +110,7 @@ struct op_job {
     struct job_ref job;
     int64_t delay_ms; /* requeue: not before now + delay */
     bool want_body;   /* get */
+    bool want_texts;  /* get: the same, but payload and result may be left out, however large */
     /* get: the history, oldest first, as the store has it when it is read, which may be a moment
      * after the rest of the view */
     bool want_attempts;

@@ -260,6 +260,7 @@ int broker_open(const struct broker_config *config, struct broker **ret)
         mem_free(b);
         return err;
     }
+    streams_init(b);
     figures_init(b);
     workers_init(b);
     handles_init(b);
@@ -272,6 +273,7 @@ int broker_open(const struct broker_config *config, struct broker **ret)
 static void broker_free(struct broker *b)
 {
     claims_done(b);
+    streams_done(b);
     figures_done(b);
     workers_done(b);
     again_free(b);
@@ -390,6 +392,9 @@ int broker_clock_advance(struct broker *b, int64_t ms, void (*fn)(void *ctx), vo
 {
     if (!b->config.test_clock)
         return -ERR_INVALID;
-    clock_manual_advance(b->config.test_clock, ms);
-    return backend_settle(b->config.backend, fn, ctx);
+    /* Settling begins with the next turn of the loop, so it sees the time to come. */
+    int err = backend_settle(b->config.backend, fn, ctx);
+    if (!err)
+        clock_manual_advance(b->config.test_clock, ms);
+    return err;
 }

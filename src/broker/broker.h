@@ -150,7 +150,7 @@ const char *broker_backend_kind(const struct broker *b);
 
 struct broker_worker {
     struct span name;
-    struct wall_time last_seen;
+    struct wall_time last_seen; /* 0 = not since the start */
     uint64_t running, claimed, acked, failed, released;
     bool silent;
 };

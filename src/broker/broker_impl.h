@@ -90,6 +90,7 @@ struct claims {
     struct watched *idle_first, *idle_last; /* longest idle first */
     size_t idle_count;
     struct heap deadlines;
+    bool starved; /* somebody was not asked for lack of memory: soon again */
     uv_timer_t timer;
 };
 
@@ -115,7 +116,8 @@ struct broker_stream {
 struct streams {
     struct broker_stream *first;
     size_t count;
-    uint64_t seen; /* newest event looked at */
+    struct map128 holders; /* sequence of a held job → the stream that holds it */
+    uint64_t seen;         /* newest event looked at */
 };
 
 /* ---- listeners ---- */
@@ -149,6 +151,7 @@ struct workers {
     struct map128 by_name; /* → struct worker * */
     struct worker *first, *last;
     size_t count;
+    struct wall_time since; /* signs before this are not known */
 };
 
 struct broker {
@@ -185,6 +188,8 @@ MUST_CHECK int claims_init(struct broker *b);
 void claims_done(struct broker *b);
 void claims_drain(struct broker *b);
 
+void streams_init(struct broker *b);
+void streams_done(struct broker *b);
 void streams_drain(struct broker *b);
 /* A lease has ended by request. */
 void streams_lease_ended(struct broker *b, uint64_t seq);

@@ -7,6 +7,8 @@
  * asks for the next two waiters; the first empty answer ends the chain. Waiters keep their place in
  * the line until they have a job.
  *
+ * Without memory to ask, a waiter keeps waiting, and a little later every line is asked anew.
+ *
  * A newcomer that names only queues in whose lines somebody stands joins those lines without
  * asking: the chain that feeds the others reaches it, and it cannot overtake.
  *
@@ -20,9 +22,10 @@
 
 #define WATCHES_IDLE_MAX 1024
 #define WAKE_NEXT 2
+#define WAKE_LOOK 64 /* claims under way that a chain looks past: it is about that wide */
+#define STARVED_MS 50
 
-/* false: no memory; the claim has been answered and is gone. */
-static bool ask(struct broker_claim *c);
+static void ask(struct broker_claim *c);
 
 /* ---- the queues somebody waits for ---- */
 
@@ -56,29 +59,47 @@ static void idle_link(struct broker *b, struct watched *w)
     }
 }
 
-/* Asks again for the first in line that is not being asked for already. */
-static void wake(struct watched *w, unsigned how_many)
+/* Asks again for the first in line that has not been told already. */
+static void wake(struct watched *w)
 {
-    struct waiter_link *link = w->first;
-    while (link && how_many > 0) {
+    for (struct waiter_link *link = w->first; link; link = link->next) {
         struct broker_claim *c = link->claim;
-        link = link->next;
         if (c->cancelled)
             continue;
         if (c->state == CLAIM_PARKED) {
-            how_many--;
-            if (!ask(c))
-                return;
-        } else if (!c->signalled) {
-            how_many--;
+            ask(c);
+            return;
+        }
+        if (!c->signalled) {
             c->signalled = true;
+            return;
+        }
+    }
+}
+
+/* c got jobs of this line, so there may be more of them. Claims that were submitted after it found
+ * what it left: they carry the chain on. Those from before it may have come too early. */
+static void chain(const struct broker_claim *c, struct watched *w)
+{
+    unsigned asked = 0, looked = 0;
+    struct waiter_link *link = w->first;
+    for (; link && asked < WAKE_NEXT && looked < WAKE_LOOK; link = link->next) {
+        struct broker_claim *other = link->claim;
+        if (other == c || other->cancelled)
+            continue;
+        if (other->state == CLAIM_PARKED) {
+            ask(other);
+            asked++;
+        } else {
+            other->signalled = other->signalled || other->want.nonce < c->want.nonce;
+            looked++;
         }
     }
 }
 
 static void signal_cb(void *ctx)
 {
-    wake(ctx, 1);
+    wake(ctx);
 }
 
 static struct watched *watched_get(struct broker *b, struct span queue)
@@ -137,12 +158,15 @@ static void timer_cb(uv_timer_t *timer);
 static void arm_timer(struct broker *b)
 {
     struct heap_entry top;
-    if (!heap_top(&b->claims.deadlines, &top)) {
-        uv_timer_stop(&b->claims.timer);
-        return;
-    }
+    bool any = heap_top(&b->claims.deadlines, &top);
     uint64_t now = uv_now(b->config.loop);
-    uv_timer_start(&b->claims.timer, timer_cb, top.order > now ? top.order - now : 0, 0);
+    uint64_t wait = any && top.order > now ? top.order - now : 0;
+    if (b->claims.starved && (!any || wait > STARVED_MS))
+        wait = STARVED_MS;
+    if (any || b->claims.starved)
+        uv_timer_start(&b->claims.timer, timer_cb, wait, 0);
+    else
+        uv_timer_stop(&b->claims.timer);
 }
 
 static void deadline_drop(struct broker_claim *c)
@@ -195,6 +219,18 @@ static void finish_empty(struct broker_claim *c)
     finish(c, &none);
 }
 
+/* Whoever should have been asked is not known any more, so all lines get a signal. */
+static void starved_wake(struct broker *b)
+{
+    if (!b->claims.starved)
+        return;
+    b->claims.starved = false;
+    for (struct broker_claim *c = b->claims.first; c; c = c->next)
+        for (uint32_t i = 0; i < c->link_count; i++)
+            if (c->links[i].watched->first == &c->links[i])
+                wake(c->links[i].watched);
+}
+
 static void timer_cb(uv_timer_t *timer)
 {
     struct broker *b = timer->data;
@@ -207,6 +243,7 @@ static void timer_cb(uv_timer_t *timer)
         if (c->state == CLAIM_PARKED)
             finish_empty(c);
     }
+    starved_wake(b);
     arm_timer(b);
 }
 
@@ -230,12 +267,15 @@ static void wake_others(struct broker_claim *c)
 {
     c->signalled = true; /* so that none of them is for itself */
     for (uint32_t i = 0; i < c->link_count; i++)
-        wake(c->links[i].watched, WAKE_NEXT);
+        wake(c->links[i].watched);
 }
 
 static void got_jobs(struct broker_claim *c, const struct reply *r)
 {
-    wake_others(c);
+    if (c->signalled)
+        wake_others(c);
+    for (uint32_t i = 0; i < c->link_count; i++)
+        chain(c, c->links[i].watched);
     if (c->cancelled) {
         give_back_all(c->broker, r);
         claim_free(c);
@@ -300,14 +340,14 @@ static int ask_op(struct broker_claim *c)
     return broker_submit(b, &op, 1, answered_cb, c);
 }
 
-static bool ask(struct broker_claim *c)
+static void ask(struct broker_claim *c)
 {
-    int err = ask_op(c);
-    if (!err)
-        return true;
-    struct reply r = {.kind = OP_CLAIM, .outcome = OUT_UNAVAILABLE, .note = err_text(err)};
-    finish(c, &r);
-    return false;
+    struct claims *cs = &c->broker->claims;
+    if (ask_op(c) == 0)
+        return;
+    set_state(c, CLAIM_PARKED);
+    cs->starved = true;
+    arm_timer(c->broker);
 }
 
 /* ---- for callers ---- */

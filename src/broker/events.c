@@ -55,6 +55,13 @@ static bool keep(struct broker_listener *l, const struct backend_event *e)
     return true;
 }
 
+/* Everything that may be told is lost, and what there is may not be told yet: whoever looked now
+ * would find the same gap again and again. */
+static bool nothing_left(const struct backend *backend)
+{
+    return backend_events_missed(backend, backend_events_last(backend));
+}
+
 /* false: nothing (more) to take now. */
 static bool take(struct broker_listener *l)
 {
@@ -64,6 +71,8 @@ static bool take(struct broker_listener *l)
     l->count = l->at = 0;
     struct backend *backend = l->broker->config.backend;
     bool missed = backend_events_missed(backend, l->after);
+    if (missed && nothing_left(backend))
+        return false;
     size_t n =
         backend_events(backend, missed ? 0 : l->after, l->config.kinds, found, HANDFUL, &oldest);
     if (missed) {
@@ -110,7 +119,7 @@ static bool ask_texts(struct broker_listener *l)
         const struct backend_event *e = &l->events[i].event;
         if (e->has_extra && e->seq)
             l->ops[n++] = (struct op){
-                .kind = OP_GET, .tag = i, .job = {.job = {.seq = e->seq}, .want_body = true}};
+                .kind = OP_GET, .tag = i, .job = {.job = {.seq = e->seq}, .want_texts = true}};
     }
     if (n == 0 || broker_submit(l->broker, l->ops, n, text_cb, l) != 0)
         return false;

@@ -30,21 +30,44 @@ static struct broker_held *held_find(struct broker_stream *s, uint64_t seq)
     return NULL;
 }
 
+static struct hash128 holder_key(const struct broker *b, uint64_t seq)
+{
+    return hash128_of(b->hash_key, span_of(&seq, sizeof(seq)));
+}
+
+/* NULL: no stream holds this job. */
+static struct broker_stream *holder_of(const struct broker *b, uint64_t seq)
+{
+    uint64_t found = map128_get(&b->streams.holders, holder_key(b, seq));
+    return (struct broker_stream *)(uintptr_t)found;
+}
+
 static void held_drop(struct broker_stream *s, struct broker_held *held)
 {
+    map128_drop(&s->broker->streams.holders, holder_key(s->broker, held->seq));
     *held = s->held[--s->held_count];
 }
 
 void streams_lease_ended(struct broker *b, uint64_t seq)
 {
-    for (struct broker_stream *s = b->streams.first; s; s = s->next) {
-        struct broker_held *held = held_find(s, seq);
-        if (held) {
-            held_drop(s, held);
-            ask_more(s);
-            return;
-        }
-    }
+    struct broker_stream *s = holder_of(b, seq);
+    if (!s)
+        return;
+    held_drop(s, held_find(s, seq));
+    ask_more(s);
+}
+
+/* There is room for the holder. Whoever held the job before has lost it and not heard of it yet. */
+static void held_add(struct broker_stream *s, struct broker_held held)
+{
+    struct broker *b = s->broker;
+    struct broker_stream *before = holder_of(b, held.seq);
+    if (before)
+        held_drop(before, held_find(before, held.seq));
+    if (before && before != s) /* this one is still being handed jobs */
+        ask_more(before);
+    CHECK(map128_put(&b->streams.holders, holder_key(b, held.seq), (uintptr_t)s) == 0);
+    s->held[s->held_count++] = held;
 }
 
 /* ---- asking ---- */
@@ -53,8 +76,9 @@ void streams_lease_ended(struct broker *b, uint64_t seq)
 static bool hand_out(struct broker_stream *s, const struct job_view *job)
 {
     struct broker_held held = {job->job.seq, job->token};
-    if (!s->paused && s->config.job(s->config.ctx, job)) {
-        s->held[s->held_count++] = held;
+    if (!s->paused && map128_reserve(&s->broker->streams.holders, 1) == 0 &&
+        s->config.job(s->config.ctx, job)) {
+        held_add(s, held);
         return true;
     }
     s->paused = true;
@@ -170,11 +194,11 @@ static void check_held(struct broker_stream *s)
 
 static void look_at(struct broker *b, const struct backend_event *e)
 {
-    for (struct broker_stream *s = b->streams.first; s; s = s->next) {
-        bool queue_gone = e->kind == EVENT_QUEUE_DELETED && s->held_count > 0;
-        if (queue_gone || held_find(s, e->seq))
-            check_held(s);
-    }
+    struct broker_stream *s = e->seq ? holder_of(b, e->seq) : NULL;
+    if (s)
+        check_held(s);
+    for (s = b->streams.first; e->kind == EVENT_QUEUE_DELETED && s; s = s->next)
+        check_held(s);
 }
 
 void streams_news(struct broker *b)
@@ -195,6 +219,17 @@ void streams_news(struct broker *b)
 }
 
 /* ---- open and close ---- */
+
+void streams_init(struct broker *b)
+{
+    map128_init(&b->streams.holders);
+}
+
+void streams_done(struct broker *b)
+{
+    CHECK(map128_count(&b->streams.holders) == 0);
+    map128_done(&b->streams.holders);
+}
 
 static int copy_config(struct broker_stream *s, const struct broker_stream_config *config)
 {
@@ -242,13 +277,13 @@ int broker_stream_open(struct broker *b, const struct broker_stream_config *conf
 
 static void hand_back(struct broker_stream *s, bool lost)
 {
-    for (uint32_t i = 0; i < s->held_count; i++) {
-        struct op op = {
-            .kind = OP_RELEASE,
-            .lease = {.job = {.seq = s->held[i].seq}, .token = s->held[i].token, .lost = lost}};
+    while (s->held_count > 0) {
+        struct broker_held *held = &s->held[0];
+        struct op op = {.kind = OP_RELEASE,
+                        .lease = {.job = {.seq = held->seq}, .token = held->token, .lost = lost}};
         broker_again(s->broker, &op);
+        held_drop(s, held);
     }
-    s->held_count = 0;
 }
 
 void broker_stream_close(struct broker_stream *s, bool lost)

@@ -97,6 +97,7 @@ void workers_observe(struct broker *b, const struct op *op, const struct reply *
 void workers_init(struct broker *b)
 {
     map128_init(&b->workers.by_name);
+    b->workers.since = broker_now(b).wall;
 }
 
 void workers_done(struct broker *b)
@@ -122,9 +123,11 @@ static int by_name(const void *x, const void *y)
     return order ? order : (a->name.len > b->name.len) - (a->name.len < b->name.len);
 }
 
+/* After a restart everybody who holds a job gets the whole time to give a sign. */
 static bool is_silent(const struct broker *b, const struct broker_worker *w)
 {
-    return w->running > 0 && broker_now(b).wall.ms - w->last_seen.ms > b->config.silent_ms;
+    int64_t seen_ms = w->last_seen.ms ? w->last_seen.ms : b->workers.since.ms;
+    return w->running > 0 && broker_now(b).wall.ms - seen_ms > b->config.silent_ms;
 }
 
 /* Those that hold jobs, then those known here that hold none. */

@@ -269,8 +269,10 @@ void http_answer(struct http_exchange *x, unsigned status, const char *type)
     answer_make(x, status, type);
     x->server->figures.by_status[x->status / 100]++;
     c->out_bytes += exchange_waiting(x);
-    if (x->close)
+    if (x->close) {
         c->no_more = true;
+        c->linger = c->linger || x->keep_alive; /* it may have sent more already */
+    }
     if (c->first == x)
         connection_dirty(c);
 }

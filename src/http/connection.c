@@ -19,7 +19,7 @@ static const struct span PROBE_STREAM = SPAN_LITERAL(":\n\n");
 
 bool connection_at_rest(const struct connection *c)
 {
-    return !c->first && c->in.len == 0;
+    return !c->first && c->in.len == 0 && c->last_words.len == 0 && !c->lingering;
 }
 
 void connection_dirty(struct connection *c)

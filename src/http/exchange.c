@@ -101,6 +101,7 @@ void exchange_unlink_last(struct connection *c, struct http_exchange *x)
     *link = NULL;
     c->last = before;
     c->count--;
+    c->body_bytes -= x->request.body.len;
 }
 
 void exchange_free(struct http_exchange *x)
@@ -190,6 +191,11 @@ struct span http_request_header(const struct http_request *r, const char *name)
         if (http_name_equal(r->headers[i].name, name))
             return r->headers[i].value;
     return span_of(NULL, 0);
+}
+
+void http_alone(struct http_exchange *x)
+{
+    x->alone = true;
 }
 
 void http_watch(struct http_exchange *x, http_gone_fn gone, http_sent_fn sent, void *ctx)

@@ -71,6 +71,11 @@ typedef void (*http_sent_fn)(void *ctx, bool whole);
 /* Either may be NULL. */
 void http_watch(struct http_exchange *x, http_gone_fn gone, http_sent_fn sent, void *ctx);
 
+/* The answer may be large: nothing behind this request is taken off the connection before the
+ * answer is out, so that one client cannot ask for many of them at once. For the handler, before it
+ * returns. */
+void http_alone(struct http_exchange *x);
+
 /* The answer's body, to be written before http_answer. Empty at first. */
 struct buf *http_answer_body(struct http_exchange *x);
 /* Adds a header to the answer; name and value are copied; no CR, LF or NUL (asserted: values from

@@ -10,9 +10,12 @@
 bool intake_open(const struct connection *c)
 {
     const struct http_server_config *config = &c->server->config;
-    return !c->closed && !c->no_more && !c->lingering &&
-           (c->reading || c->count < config->pipeline_max) &&
-           c->out_bytes <= config->write_buffer_bytes;
+    if (c->closed || c->no_more || c->lingering || c->out_bytes > config->write_buffer_bytes)
+        return false;
+    if (c->reading)
+        return true;
+    return c->count < config->pipeline_max && !(c->last && c->last->alone) &&
+           c->body_bytes <= config->limits.body_bytes;
 }
 
 /* No memory for as much as an exchange: the fixed text goes out behind the answers under way. */
@@ -89,6 +92,7 @@ static void complete(struct http_exchange *x)
     c->reading = NULL;
     c->server->figures.requests++;
     x->request.body = buf_span(&x->body);
+    c->body_bytes += x->request.body.len;
     if (!x->keep_alive)
         c->no_more = true;
     if (x->refusal.status)

@@ -119,6 +119,7 @@ struct http_exchange {
     bool body_inline : 1; /* the body's memory is part of this block */
     bool queued : 1;      /* on the server's loose list */
     bool room_due : 1;    /* a write to the stream was refused */
+    bool alone : 1;       /* while it is the last, no other request is taken */
     bool out_of_memory : 1;
 };
 
@@ -131,6 +132,7 @@ struct connection {
     struct buf in;
     size_t seen;            /* bytes of `in` that were looked at and hold no whole head */
     size_t out_bytes;       /* answered and not handed to the kernel */
+    size_t body_bytes;      /* bodies of the requests in the chain that are whole */
     struct span interim;    /* "100 Continue": to be sent before anything of `first` */
     struct span last_words; /* to be sent behind all answers */
     uint64_t address;       /* key of the per-address count; 0 = not counted */
@@ -228,7 +230,7 @@ void connection_dirty(struct connection *c);
 /* After anything that changes what it waits for: polls for the right events, sets deadlines. */
 void connection_settle(struct connection *c);
 void connection_late(struct connection *c, enum wait_kind kind);
-/* Neither a request under way nor a part of one. */
+/* Neither a request under way nor a part of one, nor an answer that may not have been read. */
 bool connection_at_rest(const struct connection *c);
 /* Takes requests from the bytes it kept and then these. */
 void connection_take(struct connection *c, struct span fresh);

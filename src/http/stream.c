@@ -14,6 +14,7 @@ static void followers_loosen(struct connection *c, struct http_exchange *x)
         if (y->state == EXCHANGE_ANSWERED)
             c->out_bytes -= exchange_waiting(y);
         c->count--;
+        c->body_bytes -= y->request.body.len;
         if (y == c->reading)
             exchange_free(y);
         else

@@ -62,6 +62,7 @@ static void first_finish(struct connection *c)
     if (!c->first)
         c->last = NULL;
     c->count--;
+    c->body_bytes -= x->request.body.len;
     exchange_finish(x, true);
 }
 

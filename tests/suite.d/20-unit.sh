@@ -5,15 +5,18 @@
 # threads (tests/unit/backend, the load generator) under the thread sanitizer too.
 source "$(dirname "$0")/tap.bash"
 
-# unit PRESET FOLDER|FILE PREFIX…: the list comes from the sources, so a program that was not built fails.
+# unit HOW PRESET FOLDER|FILE PREFIX…: HOW is ahead (begin them) or cases (count them). The list comes from
+# the sources, so a program that was not built fails.
 unit() {
-  local preset=$1 folder=$2 source name
-  shift 2
+  local how=$1 preset=$2 folder=$3 source name
+  shift 3
   [ -e "$folder" ] || return 0
   while IFS= read -r source; do
     name=${source#tests/}
     name=${name%.c}
-    if [ -x "build/$preset/tests/$name" ]; then
+    if [ "$how" = ahead ]; then
+      ! tap_wanted "$name ($preset)" || tap_ahead "$@" "build/$preset/tests/$name"
+    elif [ -x "build/$preset/tests/$name" ]; then
       tap_cases "$name ($preset)" "$@" "build/$preset/tests/$name"
     else
       tap_fail "$name ($preset)" 'was not built'
@@ -21,7 +24,9 @@ unit() {
   done < <(find "$folder" -name 'test_*.c' | LC_ALL=C sort)
 }
 
-unit debug tests/unit
-unit tsan tests/unit/backend "${tap_fixed_layout[@]}"
-unit tsan tests/unit/app/test_bench_run.c "${tap_fixed_layout[@]}"
+for how in ahead cases; do
+  unit $how debug tests/unit
+  unit $how tsan tests/unit/backend "${tap_fixed_layout[@]}"
+  unit $how tsan tests/unit/app/test_bench_run.c "${tap_fixed_layout[@]}"
+done
 tap_done

@@ -4,6 +4,7 @@
 #
 #   tap_cases NAME COMMAND…   a program that prints TAP itself; its cases are renumbered and passed on
 #   tap_check NAME COMMAND…   any other program: one case, passed when it exits with 0
+#   tap_ahead COMMAND…        begins the program now, beside others, for a later tap_cases of the same words
 #   tap_fail NAME TEXT        one failed case
 #   tap_done                  the plan; the last line of every script
 #
@@ -17,7 +18,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 
 tap_count=0
 tap_log=$(mktemp)
-trap 'rm -f "$tap_log"' EXIT
+tap_aside=$(mktemp -d) # what began ahead: output, exit status and time, by the words of the command
+trap 'rm -rf "$tap_log" "$tap_aside"' EXIT
 
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}"
@@ -40,8 +42,37 @@ tap_wanted() {
   return 1
 }
 
-# Runs "$@" into the log; sets tap_rc and tap_took (seconds, two decimals).
+tap_key() {
+  printf '%s\n' "$@" | sha256sum | cut -c1-32
+}
+
+# At most one program a processor at a time; waits for a free one.
+tap_ahead() {
+  local key
+  key=$(tap_key "$@")
+  while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do
+    wait -n
+  done
+  (
+    tap_log=$tap_aside/$key.out
+    tap_execute "$@"
+    echo "$tap_rc $tap_took" >"$tap_aside/$key.end"
+  ) &
+}
+
+# Runs "$@" into the log, or waits for it if it was begun ahead; sets tap_rc and tap_took (seconds,
+# two decimals).
 tap_execute() {
+  local key
+  key=$(tap_key "$@")
+  if [ "$tap_log" != "$tap_aside/$key.out" ] && [ -e "$tap_aside/$key.out" ]; then
+    while [ ! -e "$tap_aside/$key.end" ]; do
+      wait -n || true
+    done
+    read -r tap_rc tap_took <"$tap_aside/$key.end"
+    cat "$tap_aside/$key.out" >"$tap_log"
+    return
+  fi
   local start=${EPOCHREALTIME/[.,]/}
   # The outer redirection takes bash's own remark on a program that died of a signal.
   { timeout --kill-after=10 "${HF_TEST_TIMEOUT:-300}" "$@" >"$tap_log" 2>&1 </dev/null; } 2>/dev/null

@@ -60,6 +60,7 @@ struct engine_reply {
     /* The bodies the reply still needs, one per job view: filled by heart.c. */
     struct job_view *views; /* the same as reply.jobs, writable; NULL = none */
     bool want_body;
+    bool texts_only; /* … without payload and result */
     bool want_attempts;
     const struct op_list *list;             /* the page to be read from the store; NULL = none */
     const struct op_exceptions *exceptions; /* likewise */

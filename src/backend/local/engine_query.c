@@ -21,7 +21,8 @@ void op_get(struct engine *e, const struct op *op)
     reply_job(r, l);
     r->reply.jobs = r->views = view;
     r->reply.job_count = 1;
-    r->want_body = op->job.want_body;
+    r->want_body = op->job.want_body || op->job.want_texts;
+    r->texts_only = !op->job.want_body;
     r->want_attempts = op->job.want_attempts;
     r->after = l->position;
     if (DEFECT(&e->config, DEFECT_REPLY_EARLY))

@@ -370,6 +370,7 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
     h->fetching++;
     struct store_query query = {.seqs = seqs,
                                 .count = f->count,
+                                .texts_only = r->texts_only,
                                 .attempts = r->want_attempts,
                                 .list = r->list,
                                 .exceptions = r->exceptions};

@@ -407,9 +407,10 @@ static uint64_t local_events_last(const struct backend *b)
 static void local_on_news(struct backend *b, backend_news_fn fn, void *ctx)
 {
     struct local *l = local_of(b);
+    if (!l->news_fn) /* else what is not told yet still will be */
+        l->news_told = local_events_last(b);
     l->news_fn = fn;
     l->news_ctx = ctx;
-    l->news_told = local_events_last(b);
 }
 
 static int local_settle(struct backend *b, backend_closed_fn fn, void *ctx)
@@ -523,6 +524,7 @@ static int local_new(const struct backend_config *config, const struct backend_o
         return -ERR_NOMEM;
     l->base.ops = ops;
     l->config = *config;
+    watches_init(&l->watches);
     *ret = l;
     return 0;
 }

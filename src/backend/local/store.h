@@ -58,6 +58,7 @@ struct store_sink {
 struct store_query {
     const uint64_t *seqs; /* the bodies of these, rising … */
     size_t count;
+    bool texts_only;                        /* … without payload and result … */
     bool attempts;                          /* … with their history … */
     const struct op_list *list;             /* … or this page … */
     const struct op_exceptions *exceptions; /* … or what went wrong last */

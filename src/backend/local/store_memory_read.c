@@ -102,18 +102,20 @@ static int attempts_read(const struct kept_job *k, struct span queue, struct are
     return 0;
 }
 
-static int body_read(const struct kept_job *k, struct arena *arena, struct stored_body *ret)
+static int body_read(const struct kept_job *k, bool texts_only, struct arena *arena,
+                     struct stored_body *ret)
 {
     const struct kept_outcome *o = k->outcome;
     *ret = (struct stored_body){.found = true, .started_at = k->started_at};
-    int rc = span_copy(arena, span_of(k->payload, k->job.payload_bytes), &ret->payload);
+    size_t payload = texts_only ? 0 : k->job.payload_bytes;
+    int rc = span_copy(arena, span_of(k->payload, payload), &ret->payload);
     if (rc == 0 && k->extra)
         rc = extra_read(arena, k->extra, &ret->extra);
     if (rc != 0 || !o)
         return rc;
     ret->result_kind = o->result_kind;
     ret->error_kind = o->error_kind;
-    rc = span_copy(arena, span_of(o->result, o->result_len), &ret->result);
+    rc = span_copy(arena, span_of(o->result, texts_only ? 0 : o->result_len), &ret->result);
     return rc ? rc : span_copy(arena, span_of(o->error, o->error_len), &ret->error);
 }
 
@@ -128,7 +130,7 @@ static int memory_read(struct store_reader *r, const struct store_query *query, 
         bodies[i] = (struct stored_body){0};
         if (!q)
             continue;
-        rc = body_read(k, arena, &bodies[i]);
+        rc = body_read(k, query->texts_only, arena, &bodies[i]);
         if (rc == 0 && query->attempts)
             rc = attempts_read(k, q->put.name, arena, &bodies[i]);
     }
@@ -179,7 +181,7 @@ static int view_make(const struct kept_job *k, const struct kept_queue *q, bool 
     if (rc != 0 || !want_body)
         return rc;
     struct stored_body body;
-    rc = body_read(k, arena, &body);
+    rc = body_read(k, false, arena, &body);
     ret->has_body = true;
     ret->extra = body.extra;
     ret->payload = body.payload;

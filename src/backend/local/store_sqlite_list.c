@@ -108,7 +108,7 @@ static int view_expires_at(struct reader_sqlite *r, struct job_view *view)
 static int view_body(struct reader_sqlite *r, struct arena *arena, struct job_view *view)
 {
     struct stored_body body;
-    int rc = read_body(r, view->job.seq, arena, &body);
+    int rc = read_body(r, view->job.seq, false, arena, &body);
     view->has_body = true;
     view->extra = body.extra;
     view->expires_at = body.extra.expires_at;

@@ -21,7 +21,8 @@ static const char *const read_sql[READ_FIXED] = {
     [READ_QUEUE] = "SELECT number FROM queues WHERE name = ?1 AND gone = 0",
     [READ_EXPIRES_AT] = "SELECT expires_at FROM extra WHERE seq = ?1",
     [READ_BODY] =
-        "SELECT p.body, o.result_kind, o.result, o.error_kind, o.error,"
+        "SELECT CASE ?2 WHEN 0 THEN p.body END, o.result_kind, CASE ?2 WHEN 0 THEN o.result END,"
+        " o.error_kind, o.error,"
         " x.unique_key, x.group_key, x.correlation, x.label, x.attributes, x.expires_at,"
         " x.options, " ROW_STARTED_AT " FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
         " LEFT JOIN payload p ON p.seq = j.seq"
@@ -127,11 +128,13 @@ static int extra_read(sqlite3_stmt *st, int at, struct arena *arena, struct job_
     return rc ? rc : read_span(st, at + 6, arena, &ret->options);
 }
 
-int read_body(struct reader_sqlite *r, uint64_t seq, struct arena *arena, struct stored_body *ret)
+int read_body(struct reader_sqlite *r, uint64_t seq, bool texts_only, struct arena *arena,
+              struct stored_body *ret)
 {
     sqlite3_stmt *st = r->stmts[READ_BODY];
     *ret = (struct stored_body){0};
     bind_number(st, 1, seq);
+    bind_number(st, 2, texts_only);
     int rc = read_row(r, st);
     if (rc == 0) {
         ret->found = true;
@@ -156,7 +159,7 @@ static int sqlite_read(struct store_reader *reader, const struct store_query *qu
     struct reader_sqlite *r = reader_sqlite_of(reader);
     int rc = read_begin(r);
     for (size_t i = 0; i < query->count && rc == 0; i++) {
-        rc = read_body(r, query->seqs[i], arena, &bodies[i]);
+        rc = read_body(r, query->seqs[i], query->texts_only, arena, &bodies[i]);
         if (rc == 0 && query->attempts && bodies[i].found)
             rc = read_attempts(r, query->seqs[i], arena, &bodies[i]);
     }

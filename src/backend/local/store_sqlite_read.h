@@ -52,8 +52,8 @@ MUST_CHECK int read_end(struct reader_sqlite *r, int rc);
 MUST_CHECK int read_row(struct reader_sqlite *r, sqlite3_stmt *st);
 /* Copies a column; NULL becomes empty. */
 MUST_CHECK int read_span(sqlite3_stmt *st, int at, struct arena *arena, struct span *ret);
-MUST_CHECK int read_body(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
-                         struct stored_body *ret);
+MUST_CHECK int read_body(struct reader_sqlite *r, uint64_t seq, bool texts_only,
+                         struct arena *arena, struct stored_body *ret);
 
 /* A queue's number by its name; 0 = there is no such queue. */
 MUST_CHECK int read_queue(struct reader_sqlite *r, struct span name, uint32_t *ret);

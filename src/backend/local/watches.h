@@ -3,16 +3,21 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "base/map.h"
 
 struct watches {
-    struct backend_watch *first;
-    unsigned signalling; /* depth of watches_signal: nothing is freed meanwhile */
+    struct map128 by_name;         /* → one of those who watch it */
+    struct backend_watch *first;   /* all of them */
+    struct backend_watch *removed; /* while signals are given */
+    unsigned signalling;           /* depth of watches_signal: nothing is freed meanwhile */
 };
+
+void watches_init(struct watches *w);
 
 MUST_CHECK int watches_add(struct watches *w, struct hash128 name, backend_signal_fn fn, void *ctx,
                            struct backend_watch **ret);
 /* No signal after it returns; may be called from inside a signal. */
 void watches_remove(struct watches *w, struct backend_watch *one);
-/* Calls everybody who watches this name. */
+/* Calls everybody who watches this name; costs nothing for those who watch others. */
 void watches_signal(struct watches *w, struct hash128 name);
 void watches_done(struct watches *w); /* frees what nobody gave back */

@@ -220,6 +220,8 @@ static void claim_submit(struct claim *c, const struct claim_in *in)
         .worker = in->worker,
         .want_body = true,
     };
+    if (in->count > 1)
+        http_alone(c->x);
     int err = broker_claim(c->n->broker, &want, (uint32_t)in->wait_ms, claim_reply, c, &c->parked);
     if (err < 0)
         answer_error(c->x, err);

@@ -238,10 +238,23 @@ static void enqueue_many(struct enqueue *e, const struct pieces *pieces)
     batch_submit(b);
 }
 
+static size_t keys_given(const struct http_request *r)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->header_count; i++)
+        n += http_name_equal(r->headers[i].name, "idempotency-key");
+    return n;
+}
+
 static bool take_key(struct enqueue *e)
 {
     struct err_note note;
     e->key = http_request_header(e->request, "idempotency-key");
+    if (e->key.at && keys_given(e->request) > 1) {
+        problem_set(&e->problem, e->request->arena, PROBLEM_INVALID_FIELD, "Idempotency-Key",
+                    "Idempotency-Key is given more than once; give one for the whole request");
+        return false;
+    }
     if (e->key.at && e->key.len == 0) {
         problem_set(&e->problem, e->request->arena, PROBLEM_INVALID_FIELD, "Idempotency-Key",
                     "Idempotency-Key is empty; it must have 1 to %d bytes",

@@ -21,9 +21,12 @@ static int fail_word(struct conv *c, struct span text)
         count++;
     if (shown)
         nearest = suggest_nearest(shown, c->f->words, count);
-    int err = conv_fail(c, "%s is %s%s%s%s; allowed lists what it may be", c->f->name,
-                        shown ? shown : "unknown", nearest ? " (did you mean " : "",
-                        nearest ? nearest : "", nearest ? "?)" : "");
+    int err =
+        conv_fail(c, "%s is %s%s%s%s; allowed lists what it may be", c->f->name,
+                  !shown   ? "unknown"
+                  : *shown ? shown
+                           : "empty",
+                  nearest ? " (did you mean " : "", nearest ? nearest : "", nearest ? "?)" : "");
     c->r->problem->allowed = c->f->words;
     c->r->problem->allowed_count = count;
     return err;

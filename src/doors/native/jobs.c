@@ -44,6 +44,7 @@ void job_get_handle(void *ctx, struct http_exchange *x)
         problem_answer(x, &p);
         return;
     }
+    http_alone(x);
     c->more = payload;
     c->op.job = (struct op_job){.job = job, .want_body = true, .want_attempts = true};
     call_submit(c);

@@ -125,6 +125,7 @@ void job_list_handle(void *ctx, struct http_exchange *x)
     struct call *c = call_new(ctx, x, OP_LIST, jobs_listed);
     if (!c)
         return;
+    http_alone(x);
     if (fields_read_query(&r, http_request(x)->query) < 0 || take_list(&r, &in, &c->op.list) < 0)
         problem_answer(x, &p);
     else
@@ -170,6 +171,7 @@ void queue_peek_handle(void *ctx, struct http_exchange *x)
     struct call *c = call_new(ctx, x, OP_PEEK, jobs_peeked);
     if (!c)
         return;
+    http_alone(x);
     c->op.peek = (struct op_peek){
         .queue = queue, .state = in.state, .limit = (uint32_t)in.limit, .want_body = in.payload};
     call_submit(c);

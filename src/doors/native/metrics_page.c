@@ -292,6 +292,7 @@ void metrics_handle(void *ctx, struct http_exchange *x)
     struct call *c = call_new(ctx, x, OP_QUEUE_LIST, metrics_listed);
     if (!c)
         return;
+    http_alone(x);
     c->op.queue.limit = QUEUES_SHOWN;
     call_submit(c);
 }

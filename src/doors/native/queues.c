@@ -213,6 +213,7 @@ void queue_list_handle(void *ctx, struct http_exchange *x)
     struct call *c = call_new(ctx, x, OP_QUEUE_LIST, queues_listed);
     if (!c)
         return;
+    http_alone(x);
     c->op.queue.after = in.after;
     c->op.queue.limit = (uint32_t)in.limit;
     call_submit(c);

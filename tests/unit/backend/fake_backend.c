@@ -37,7 +37,7 @@ void fake_answer(struct fake_backend *f, size_t index)
     CHECK(bytes && job && queue && policy);
     memcpy(bytes, text, sizeof text);
     struct reply r = {.kind = p->op->kind, .tag = p->op->tag, .outcome = f->outcome};
-    if (r.kind == OP_CLAIM) {
+    if (r.kind == OP_CLAIM && !f->empty) {
         f->tokens++;
         fill_job(f, job, bytes);
         r.jobs = job;
@@ -152,9 +152,10 @@ static size_t fake_events(const struct backend *b, uint64_t after, uint64_t kind
 {
     const struct fake_backend *f = fake_of(b);
     size_t n = 0;
-    *ret_oldest = f->events_last > 0;
+    *ret_oldest = f->events_oldest ? f->events_oldest : f->events_last > 0;
     bool wanted = !kinds || kinds >> EVENT_DONE & 1;
-    for (uint64_t id = after + 1; wanted && id <= f->events_last && n < max; id++)
+    uint64_t first = after + 1 > f->events_oldest ? after + 1 : f->events_oldest;
+    for (uint64_t id = first; wanted && id <= f->events_last && n < max; id++)
         out[n++] = (struct backend_event){.id = id, .kind = EVENT_DONE};
     return n;
 }

@@ -25,12 +25,14 @@ struct fake_backend {
     size_t count;
     bool manual;    /* nothing is answered until fake_answer or close */
     bool backwards; /* what is answered in one turn comes last first */
+    bool empty;     /* claims find nothing */
     bool watching;
     backend_signal_fn signal_fn;
     void *signal_ctx;
     int submit_rc; /* < 0: refuse every submit with it */
     enum outcome outcome;
-    uint64_t events_last; /* it keeps events 1 … this */
+    uint64_t events_last;   /* it keeps events 1 … this */
+    uint64_t events_oldest; /* … but for those before this one; 0 = all */
     backend_news_fn news_fn;
     void *news_ctx;
     backend_closed_fn settle_fn; /* the one settle under way; NULL = none */

@@ -264,6 +264,24 @@ static void dump_exceptions(struct dump *d, struct store_reader *r)
     arena_done(&arena);
 }
 
+/* The texts alone are those of the whole body, and the long parts are not there. */
+static void check_texts(const struct dump *d, struct store_reader *r, struct arena *arena,
+                        const struct stored_body *whole)
+{
+    struct stored_body *bodies = calloc(d->count + 1, sizeof *bodies);
+    struct store_query query = {.seqs = d->seqs, .count = d->count, .texts_only = true};
+    assert_non_null(bodies);
+    assert_int_equal(r->ops->read(r, &query, arena, bodies), 0);
+    for (size_t i = 0; i < d->count; i++) {
+        assert_int_equal(bodies[i].found, whole[i].found);
+        assert_int_equal(bodies[i].payload.len + bodies[i].result.len, 0);
+        assert_true(span_equal(bodies[i].extra.correlation, whole[i].extra.correlation));
+        assert_true(span_equal(bodies[i].extra.options, whole[i].extra.options));
+        assert_true(span_equal(bodies[i].error, whole[i].error));
+    }
+    free(bodies);
+}
+
 static void dump_bodies(struct dump *d, struct store_reader *r)
 {
     struct arena arena;
@@ -278,6 +296,7 @@ static void dump_bodies(struct dump *d, struct store_reader *r)
         for (uint32_t a = 0; a < bodies[i].attempt_count; a++)
             put_attempt(d->out, &bodies[i].attempts[a]);
     }
+    check_texts(d, r, &arena, bodies);
     free(bodies);
     arena_done(&arena);
 }

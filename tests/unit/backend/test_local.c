@@ -286,11 +286,38 @@ static void test_full_for_a_while(void **state)
     assert_null(strstr(r.said, "closed_with_full_disk"));
 }
 
+static void again_cb(void *ctx, const struct reply *reply)
+{
+    struct rig *r = ctx;
+    backend_on_news(r->b, news_cb, r);
+    reply_cb(ctx, reply);
+}
+
+/* Whoever asks for news again inside an answer, as a listener that comes or goes does, must not
+ * lose the news that this very turn brings. */
+static void test_news_asked_for_again(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_open(&r);
+    backend_on_news(r.b, news_cb, &r);
+    r.ops[0] = enqueue_op();
+    r.op_count = 1;
+    assert_int_equal(backend_submit(r.b, r.ops, 1, again_cb, &r), 0);
+    assert_int_equal(answer(&r, 0), OUT_OK);
+    assert_int_equal(backend_settle(r.b, settled_cb, &r), 0);
+    while (r.settled == 0)
+        assert_true(uv_run(&r.loop, UV_RUN_ONCE));
+    assert_int_equal(r.news, 1);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_close_while_full),
         cmocka_unit_test(test_full_for_a_while),
+        cmocka_unit_test(test_news_asked_for_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

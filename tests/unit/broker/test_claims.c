@@ -7,9 +7,15 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "base/random.h"
 #include "unit/backend/fake_backend.h"
 #include "unit/broker/broker_rig.h"
+
+static void flag_cb(void *ctx)
+{
+    *(bool *)ctx = true;
+}
 
 static void test_one_turn_is_one_batch(void **state)
 {
@@ -89,6 +95,84 @@ static void test_one_batch_feeds_all_who_wait(void **state)
         for (int j = 0; j < i; j++)
             assert_true(told[j].held[0].seq != told[i].held[0].seq);
     }
+    broker_rig_done(&r);
+}
+
+#define CROWD 200
+
+/* The chain doubles: it must not take a turn for each of them, or for each two. */
+static void test_a_batch_reaches_a_crowd_in_few_turns(void **state)
+{
+    (void)state;
+    static struct told told[CROWD], enqueued;
+    static struct op ops[CROWD];
+    struct broker_rig r;
+    struct broker_figures before, after;
+    broker_rig_init(&r, "memory:");
+    memset(told, 0, sizeof told);
+    for (int i = 0; i < CROWD; i++) {
+        do_claim_wait(&r, "q", 60000, &told[i]);
+        ops[i] = do_enqueue_op("q", "1");
+    }
+    broker_rig_turns(&r, 20);
+    broker_figures(r.broker, &before);
+    assert_int_equal(before.waiting, CROWD);
+    assert_int_equal(broker_submit(r.broker, ops, CROWD, told_cb, &enqueued), 0);
+    for (int i = 0; i < CROWD; i++) {
+        broker_rig_until(&r, &told[i].yes);
+        assert_int_equal(told[i].job_count, 1);
+        if (i > 0) /* first come, first served */
+            assert_true(told[i].held[0].seq > told[i - 1].held[0].seq);
+    }
+    broker_figures(r.broker, &after);
+    assert_in_range(after.batches - before.batches, 8, 20);
+    broker_rig_done(&r);
+}
+
+static void test_no_memory_delays_a_wake_up(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    bool gone = false;
+    broker_rig_loop(&r);
+    struct fake_backend *fake = fake_new(&r.loop, &gone);
+    broker_rig_init_with(&r, &fake->base);
+    struct told waits = {0}, other = {0};
+    fake->empty = true;
+    do_claim_wait(&r, "q", 60000, &waits);
+    broker_rig_turns(&r, 5);
+    /* With a batch under way and none to spare, the next one takes memory. */
+    fake->manual = true;
+    struct op op = {.kind = OP_PAUSE, .queue = {.name = SPAN_LITERAL("p")}};
+    assert_int_equal(broker_submit(r.broker, &op, 1, told_cb, &other), 0);
+    broker_rig_turns(&r, 5);
+    mem_fail_at(1, 1);
+    fake_signal(fake);
+    mem_fail_at(0, 0);
+    assert_int_equal(fake_count(fake, OP_CLAIM), 1);
+    while (fake_count(fake, OP_CLAIM) < 2)
+        uv_run(&r.loop, UV_RUN_ONCE);
+    assert_false(waits.yes);
+    fake->manual = fake->empty = false;
+    broker_rig_done(&r);
+    assert_true(waits.yes && other.yes && gone);
+}
+
+static void test_a_clock_that_cannot_be_moved_stands_still(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    int64_t before = broker_now(r.broker).wall.ms;
+    bool moved = false;
+    mem_fail_at(1, 1);
+    int err = broker_clock_advance(r.broker, 1000, flag_cb, &moved);
+    mem_fail_at(0, 0);
+    assert_int_equal(err, -ERR_NOMEM);
+    assert_true(broker_now(r.broker).wall.ms == before);
+    broker_rig_advance(&r, 1000);
+    assert_true(broker_now(r.broker).wall.ms == before + 1000);
+    assert_false(moved);
     broker_rig_done(&r);
 }
 
@@ -371,6 +455,9 @@ int main(void)
         cmocka_unit_test(test_empty_answers_at_once_without_waiting),
         cmocka_unit_test(test_waiters_are_served_in_order),
         cmocka_unit_test(test_one_batch_feeds_all_who_wait),
+        cmocka_unit_test(test_a_batch_reaches_a_crowd_in_few_turns),
+        cmocka_unit_test(test_no_memory_delays_a_wake_up),
+        cmocka_unit_test(test_a_clock_that_cannot_be_moved_stands_still),
         cmocka_unit_test(test_a_newcomer_does_not_overtake),
         cmocka_unit_test(test_the_wait_runs_out),
         cmocka_unit_test(test_a_cancelled_claim_keeps_nothing),

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "unit/backend/fake_backend.h"
 #include "unit/broker/broker_rig.h"
 
 struct heard {
@@ -38,6 +39,7 @@ static bool gap_cb(void *ctx, uint64_t oldest)
     struct heard *h = ctx;
     assert_true(oldest > 0);
     h->gaps++;
+    assert_true(h->gaps < 10);
     return true;
 }
 
@@ -179,6 +181,37 @@ static void test_a_slow_client_misses_nothing(void **state)
     broker_rig_done(&r);
 }
 
+/* A disk that stands still while the ring goes round: all that is durable is lost, all that is kept
+ * is not durable. Who looks then must neither loop nor be told twice. */
+static void test_nothing_durable_is_left(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    bool gone = false;
+    broker_rig_loop(&r);
+    struct fake_backend *fake = fake_new(&r.loop, &gone);
+    broker_rig_init_with(&r, &fake->base);
+    memset(&h1, 0, sizeof h1);
+    memset(&h2, 0, sizeof h2);
+    h1.room = h2.room = 100;
+    fake->events_last = 5;
+    struct broker_listener *early = listen_to(&r, &h1, NULL, 0, NULL);
+    broker_rig_turns(&r, 5);
+    fake->events_oldest = 10;
+    struct broker_listener *late = listen_to(&r, &h2, NULL, 0, NULL);
+    broker_rig_turns(&r, 5);
+    assert_int_equal(h1.gaps + h2.gaps + h1.count + h2.count, 0);
+    fake->events_last = 12;
+    fake->news_fn(fake->news_ctx);
+    assert_int_equal(h1.gaps, 1);
+    assert_int_equal(h2.gaps, 1);
+    assert_int_equal(h1.count, 3);
+    assert_int_equal(h2.ids[0], 10);
+    broker_listener_close(early);
+    broker_listener_close(late);
+    broker_rig_done(&r);
+}
+
 /* PDQ-11: the correlation id travels into the events. */
 static void test_correlation(void **state)
 {
@@ -247,6 +280,49 @@ static struct told claim_as(struct broker_rig *r, const char *worker)
     return t;
 }
 
+static void one_worker_cb(void *ctx, const struct broker_worker *workers, size_t count, int error)
+{
+    assert_int_equal(error, 0);
+    assert_int_equal(count, 1);
+    assert_int_equal(workers[0].running, 1);
+    *(struct broker_worker *)ctx = workers[0];
+}
+
+static struct broker_worker the_worker(struct broker_rig *r)
+{
+    struct broker_worker w = {0};
+    assert_int_equal(broker_workers(r->broker, one_worker_cb, &w), 0);
+    while (w.running == 0)
+        broker_rig_turns(r, 1);
+    return w;
+}
+
+static void closed_cb(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
+/* A new broker over jobs that others were given: nobody is called silent for what it did not see.
+ */
+static void test_silence_counts_from_the_start(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    bool closed = false;
+    setup(&r);
+    do_enqueue(&r, "q", "1");
+    claim_as(&r, "ann");
+    broker_close(r.broker, closed_cb, &closed);
+    broker_rig_until(&r, &closed);
+    broker_rig_init_with(&r, r.backend);
+    struct broker_worker w = the_worker(&r);
+    assert_false(w.silent);
+    assert_true(w.last_seen.ms == 0);
+    broker_rig_advance(&r, 60001);
+    assert_true(the_worker(&r).silent);
+    broker_rig_done(&r);
+}
+
 static void test_workers_and_figures(void **state)
 {
     (void)state;
@@ -285,8 +361,10 @@ int main(void)
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_a_gap_is_told),
         cmocka_unit_test(test_a_slow_client_misses_nothing),
+        cmocka_unit_test(test_nothing_durable_is_left),
         cmocka_unit_test(test_correlation),
         cmocka_unit_test(test_closing_with_texts_under_way),
+        cmocka_unit_test(test_silence_counts_from_the_start),
         cmocka_unit_test(test_workers_and_figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

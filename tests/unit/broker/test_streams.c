@@ -115,6 +115,41 @@ static void test_a_lease_that_ran_out_frees_its_place(void **state)
     broker_rig_done(&r);
 }
 
+/* The other stream has the job before the first one's check of its leases is answered. */
+static void test_a_lease_that_moved_to_another_stream(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    struct told job = do_enqueue(&r, "q", "1");
+    struct taker a = {0}, b = {0};
+    struct broker_stream *first = open_stream(&r, &a, 1);
+    broker_rig_turns(&r, 20);
+    struct broker_stream *second = open_stream(&r, &b, 1);
+    broker_rig_turns(&r, 20);
+    assert_int_equal(a.count, 1);
+    broker_rig_advance(&r, 10001);
+    broker_rig_turns(&r, 50);
+    assert_int_equal(b.count, 1);
+    assert_int_equal(b.held[0].seq, job.seq);
+    struct told other = do_enqueue(&r, "q", "2");
+    broker_rig_turns(&r, 20);
+    assert_int_equal(a.count, 2); /* its place is free, the second's is not */
+    assert_int_equal(a.held[1].seq, other.seq);
+    do_enqueue(&r, "q", "3");
+    broker_rig_turns(&r, 20);
+    assert_int_equal(a.count + b.count, 3);
+    assert_int_equal(do_ack(&r, b.held[0]).outcome, OUT_OK);
+    broker_rig_turns(&r, 20);
+    assert_int_equal(b.count, 2);
+    broker_stream_close(first, true);
+    broker_stream_close(second, true);
+    broker_rig_turns(&r, 20);
+    assert_int_equal(do_get(&r, other.seq).job.crashes, 1);
+    assert_int_equal(do_get(&r, b.held[1].seq).job.crashes, 1);
+    broker_rig_done(&r);
+}
+
 static void test_a_full_client_gets_nothing(void **state)
 {
     (void)state;
@@ -201,6 +236,7 @@ int main(void)
         cmocka_unit_test(test_prefetch_and_ack),
         cmocka_unit_test(test_a_lost_connection_counts_as_a_crash),
         cmocka_unit_test(test_a_lease_that_ran_out_frees_its_place),
+        cmocka_unit_test(test_a_lease_that_moved_to_another_stream),
         cmocka_unit_test(test_a_full_client_gets_nothing),
         cmocka_unit_test(test_a_slow_client_is_asked_for_what_it_takes),
         cmocka_unit_test(test_drain_ends_streams_uncounted),

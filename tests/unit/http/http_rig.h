@@ -8,6 +8,7 @@
  *   PUT /large          the same with ROUTE_LARGE
  *   GET /claim          200 with ROUTE_NO_STORE
  *   GET, POST /park/{n} kept in parked[n] until the test answers
+ *   GET /alone/{n}      the same with http_alone
  *   GET /size/{n}       200 with n bytes
  *   GET /stream/{n}     http_stream, kept in parked[n] */
 #pragma once

@@ -71,6 +71,30 @@ static void drain(void **state)
     assert_int_equal(r.drained, 1);
 }
 
+/* Closing a socket with requests unread would reset it, and with it the answers on their way. */
+static void drain_with_requests_unread(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct peer c;
+    http_rig_init(&r);
+    r.config.pipeline_max = 1;
+    http_rig_start(&r);
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/park/0"));
+    RIG_UNTIL(&r, r.handled == 1);
+    for (int i = 0; i < 2000; i++)
+        peer_send(&r, &c, GET("/now"));
+    http_server_drain(r.server, 60000, drained_cb, &r);
+    http_rig_answer(&r, 0, "x");
+    peer_until_eof(&r, &c);
+    assert_int_equal(c.error, 0);
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
+    peer_close(&c);
+    RIG_UNTIL(&r, r.drained == 1);
+    http_rig_done(&r);
+}
+
 static void drain_limit(void **state)
 {
     (void)state;
@@ -412,6 +436,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drain),
+        cmocka_unit_test(drain_with_requests_unread),
         cmocka_unit_test(drain_limit),
         cmocka_unit_test(drain_nothing),
         cmocka_unit_test(request_under_way_while_draining),

@@ -293,6 +293,67 @@ static void write_buffer(void **state)
     http_rig_done(&r);
 }
 
+static void turns(struct http_rig *r, int count)
+{
+    while (count-- > 0)
+        http_rig_turn(r);
+}
+
+/* Behind a request with a large answer nothing is begun, and its client is still seen to go. */
+static void large_answers_one_by_one(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct peer c;
+    http_rig_init(&r);
+    r.park_answers_when_gone = true;
+    http_rig_start(&r);
+    peer_open(&r, &c);
+    peer_send(&r, &c, GET("/now") GET("/alone/0") GET("/alone/1") GET("/now"));
+    RIG_UNTIL(&r, r.handled == 2);
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
+    turns(&r, 50);
+    assert_int_equal(r.handled, 2);
+    http_rig_answer(&r, 0, "x");
+    assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
+    RIG_UNTIL(&r, r.handled == 3);
+    turns(&r, 50);
+    assert_int_equal(r.handled, 3);
+    peer_close(&c);
+    RIG_UNTIL(&r, r.parked[1].gone == 1);
+    http_rig_done(&r);
+}
+
+/* The bodies of a connection's requests are held only so far, too. */
+static void bodies_under_way(void **state)
+{
+    (void)state;
+    static char body[1000001];
+    struct http_rig r;
+    struct peer c;
+    memset(body, 'b', sizeof body - 1);
+    http_rig_init(&r);
+    r.config.limits.body_bytes = 1500000;
+    http_rig_start(&r);
+    peer_open(&r, &c);
+    for (unsigned i = 0; i < 2; i++) {
+        peer_send(&r, &c, i ? "POST /park/1" : "POST /park/0");
+        peer_send(&r, &c, " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n");
+        peer_send(&r, &c, body);
+        RIG_UNTIL(&r, r.handled == i + 1);
+    }
+    peer_send(&r, &c, GET("/now"));
+    turns(&r, 50);
+    assert_int_equal(r.handled, 2);
+    http_rig_answer(&r, 0, "x");
+    RIG_UNTIL(&r, r.handled == 3);
+    http_rig_answer(&r, 1, "x");
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
+    peer_close(&c);
+    http_rig_done(&r);
+}
+
 /* ---- connections ----------------------------------------------------------------------------- */
 
 static void connections(uint32_t max, uint32_t per_address, size_t allowed)
@@ -440,6 +501,8 @@ int main(void)
         cmocka_unit_test(idle),
         cmocka_unit_test(stuck_writer),
         cmocka_unit_test(write_buffer),
+        cmocka_unit_test(large_answers_one_by_one),
+        cmocka_unit_test(bodies_under_way),
         cmocka_unit_test(connections_in_all),
         cmocka_unit_test(connections_of_an_address),
         cmocka_unit_test(descriptors),

@@ -165,6 +165,12 @@ static void idempotency_keys(void **state)
     assert_int_equal(ask_with(&rig, "POST /v1/queues/q/jobs", longest, "{}", 2)->status, 201);
     snprintf(longest, sizeof longest, "Idempotency-Key: %0201d\r\n", 1);
     assert_int_equal(ask_with(&rig, "POST /v1/queues/q/jobs", longest, "{}", 2)->status, 422);
+    /* Which of two would count? */
+    static const char two[] = "Idempotency-Key: x\r\nIdempotency-Key: y\r\n";
+    a = ask_with(&rig, "POST /v1/queues/q/jobs", two, "{}", 2);
+    assert_int_equal(a->status, 422);
+    assert_non_null(strstr(a->body, "more than once"));
+    assert_int_equal(in_state("q", STATE_READY), 4);
 }
 
 /* ---- leases ---- */
@@ -315,6 +321,7 @@ static void a_stream_of_events(void **state)
     door_until(&rig, &c, "event: gap\ndata: {\"oldest\":\"");
     door_close(&c);
     expect(&rig, "GET /v1/events?kinds=enqueud", "", 422, "did you mean enqueued?");
+    expect(&rig, "GET /v1/events?kinds=", "", 422, "kinds is empty;");
 }
 
 static void streams_end_when_the_server_does(void **state)
