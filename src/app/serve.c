@@ -10,12 +10,9 @@
  * that fails ends the process at once: what memory says can no longer be trusted. */
 #include "app/serve.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "app/config.h"
@@ -45,7 +42,7 @@ struct serve {
     uv_signal_t term, interrupt, hangup;
     uv_timer_t watchdog;
     struct notifier notifier;
-    bool draining;
+    bool draining; /* on its way out, also when it could not start */
     int status;
 };
 
@@ -66,6 +63,11 @@ static void backend_closed(void *ctx)
     uv_close((uv_handle_t *)&s->interrupt, NULL);
     uv_close((uv_handle_t *)&s->hangup, NULL);
     uv_close((uv_handle_t *)&s->watchdog, NULL);
+    /* Without a handle a signal would end the process with another status than the one it earned.
+     */
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
 }
 
 static void broker_closed(void *ctx)
@@ -156,6 +158,11 @@ static void hangup_cb(uv_signal_t *handle, int number)
     struct serve *s = handle->data;
     struct config fresh;
     struct err_note note = {""};
+    if (s->draining) { /* the broker may be gone, and READY would contradict STOPPING */
+        log_event(&s->log, LOG_WARN, "settings_not_reloaded",
+                  LOG_TEXT("why", "the server is stopping"));
+        return;
+    }
     tell(s, NOTIFY_RELOADING, NULL);
     if (load(s, &fresh, &note) != 0) {
         log_event(&s->log, LOG_ERROR, "settings_not_reloaded", LOG_TEXT("why", note.text));
@@ -178,10 +185,9 @@ static void hangup_cb(uv_signal_t *handle, int number)
 
 /* ---- the beginning ---- */
 
-static void complain(const char *what, const struct err_note *note, int err)
+static void complain(const struct err_note *note, int err)
 {
-    fprintf(stderr, "holdfast: %s%s%s\n", what, *what ? ": " : "",
-            note->text[0] ? note->text : err_text(err));
+    fprintf(stderr, "holdfast: %s\n", note->text[0] ? note->text : err_text(err));
 }
 
 /* As many descriptors as we may have: each connection takes one. */
@@ -223,17 +229,9 @@ static int open_http(struct serve *s)
     return http_server_new(&config, &s->http);
 }
 
-static bool is_local_store(const struct config *c)
-{
-    return strstr(c->backend_url, "sqlite:") != NULL;
-}
-
 static int open_backend(struct serve *s, struct err_note *note)
 {
     const struct config *c = &s->config;
-    if (is_local_store(c) && mkdir(c->data, 0700) != 0 && errno != EEXIST)
-        return err_note_set(note, -ERR_IO, "cannot make the directory %s: %s", c->data,
-                            strerror(errno));
     struct backend_config config = {
         .loop = &s->loop,
         .clock = s->clock,
@@ -378,8 +376,9 @@ static int run(struct serve *s)
     handles_init(s);
     int err = start(s, &note);
     if (err) {
-        complain("", &note, err);
+        complain(&note, err);
         s->status = EXIT_FAILED;
+        s->draining = true;
         if (s->http)
             http_drained(s);
         else
@@ -407,7 +406,7 @@ int serve_command(const struct command *cmd, const struct arguments *args)
     s->args = args;
     int err = load(s, &s->config, &note);
     if (err) {
-        complain("", &note, err);
+        complain(&note, err);
         mem_free(s);
         return EXIT_USAGE;
     }

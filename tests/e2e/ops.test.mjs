@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
+import net from 'node:net';
 import path from 'node:path';
 import { describe, test } from 'node:test';
 
@@ -112,6 +113,43 @@ describe('running it', () => {
     server.process.kill('SIGHUP');
     await until('it says why not', () => /settings_not_reloaded/.test(server.stderr));
     await stopServer(server);
+  });
+
+  test('SIGHUP while it drains changes nothing and does no harm', async () => {
+    const server = await startServer();
+    const held = net.connect(server.port, server.host);
+    held.write('POST /v1/queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{');
+    const api = new Client(server);
+    await until('the request is under way', async () => /holdfast_http_connections [2-9]/.test((await api.get('/metrics')).text));
+    api.close();
+    server.process.kill('SIGTERM');
+    await until('it drains', () => /draining/.test(server.stderr));
+    server.process.kill('SIGHUP');
+    await until('it says why not', () => /settings_not_reloaded why="the server is stopping"/.test(server.stderr));
+    held.end('}');
+    held.resume();
+    for (let hups = 0; hups < 100 && !server.exit; hups++) {
+      server.process.kill('SIGHUP');
+      await new Promise(setImmediate);
+    }
+    await stopServer(server);
+  });
+
+  test('a wrong address to listen on is found before a store is made', async () => {
+    const data = path.join(temporaryDirectory(), 'data');
+    const { code, stderr } = await run(['serve', '--listen', '127.0.0.1:0,nowhere', '--data', data]);
+    assert.equal(code, 2);
+    assert.match(stderr, /"nowhere".*HOST:PORT/);
+    assert.ok(!existsSync(data));
+  });
+
+  test('only the directory of the store is made', async () => {
+    const dir = temporaryDirectory();
+    const [data, store] = [path.join(dir, 'data'), path.join(dir, 'store')];
+    const server = await startServer({ data, args: ['--backend', `sqlite:${store}`] });
+    await stopServer(server);
+    assert.ok(existsSync(path.join(store, 'holdfast.db')));
+    assert.ok(!existsSync(data));
   });
 
   test('sd_notify: ready, reloading, stopping, and the watchdog', async () => {
