@@ -152,18 +152,21 @@ describe('running it', () => {
     assert.ok(!existsSync(data));
   });
 
-  test('sd_notify: ready, reloading, stopping, and the watchdog', async () => {
+  test('sd_notify: ready, reloading, stopping, and the watchdog', async (t) => {
     const name = path.join(temporaryDirectory(), 'notify');
     const messages = [];
     const python = spawn('python3', ['-u', '-c', `import socket,sys\ns=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM)\ns.bind(sys.argv[1])\nprint("bound",flush=True)\nwhile True: print(s.recv(4096).decode().replace("\\n"," "),flush=True)`, name]);
+    t.after(() => python.kill()); // Node has no datagram sockets of this family
     python.stdout.on('data', (chunk) => messages.push(...String(chunk).trim().split('\n')));
     await until('the socket is there', () => messages.includes('bound'));
     const server = await startServer({ backend: 'memory', env: { NOTIFY_SOCKET: name, WATCHDOG_USEC: '100000' } });
     await until('ready', () => messages.some((m) => m.includes('READY=1')));
     await until('watchdog', () => messages.filter((m) => m.includes('WATCHDOG=1')).length >= 2);
+    const before = messages.length;
+    server.process.kill('SIGHUP');
+    await until('reloading, then ready', () => /RELOADING=1.*READY=1/.test(messages.slice(before).join(' ')));
     await stopServer(server);
     await until('stopping', () => messages.some((m) => m.includes('STOPPING=1')));
-    python.kill();
   });
 
   test('a second server on the same data is refused in words', async () => {

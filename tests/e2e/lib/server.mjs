@@ -9,12 +9,19 @@ const root = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.met
 export const binary = process.env.HOLDFAST_BIN ?? path.join(root, 'build/debug/holdfast');
 
 const live = new Set();
+const directories = [];
 process.on('exit', () => {
   for (const server of live) server.process.kill('SIGKILL');
+  if (process.env.HF_KEEP) return;
+  // A server that was killed just now may still be writing.
+  for (const directory of directories) rmSync(directory, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
 });
 
+/** Goes when the process ends; HF_KEEP=1 leaves it for a look. */
 export function temporaryDirectory() {
-  return mkdtempSync(path.join(tmpdir(), 'holdfast-e2e-'));
+  const directory = mkdtempSync(path.join(tmpdir(), 'holdfast-e2e-'));
+  directories.push(directory);
+  return directory;
 }
 
 // A sanitizer finding must not look like an ordinary exit.
