@@ -4,7 +4,6 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
-import net from 'node:net';
 import path from 'node:path';
 import { describe, test } from 'node:test';
 
@@ -22,6 +21,27 @@ function run(args, { env = {}, input } = {}) {
     child.on('exit', (code) => resolve({ code, ...out }));
     child.stdin.end(input);
   });
+}
+
+/**
+ * An enqueue of which the server has read the head, which keeps a drain going; `end()` sends the body. A
+ * connection alone would not do: until the head is read it is idle, and a drain closes it.
+ */
+async function beginRequest(server, body) {
+  const headers = { 'content-type': 'application/json', 'content-length': body.length, expect: '100-continue' };
+  const request = http.request({ host: server.host, port: server.port, method: 'POST', path: '/v1/queues/q/jobs', headers });
+  const answered = new Promise((resolve, reject) => {
+    request.on('response', (response) => {
+      let text = '';
+      response.on('data', (chunk) => (text += chunk));
+      response.on('end', () => resolve({ status: response.statusCode, headers: response.headers, text }));
+    });
+    request.on('error', reject);
+  });
+  const read = new Promise((resolve) => request.on('continue', resolve));
+  request.flushHeaders();
+  await Promise.race([read, answered]);
+  return { answered, end: () => request.end(body) };
 }
 
 describe('running it', () => {
@@ -117,17 +137,12 @@ describe('running it', () => {
 
   test('SIGHUP while it drains changes nothing and does no harm', async () => {
     const server = await startServer();
-    const held = net.connect(server.port, server.host);
-    held.write('POST /v1/queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{');
-    const api = new Client(server);
-    await until('the request is under way', async () => /holdfast_http_connections [2-9]/.test((await api.get('/metrics')).text));
-    api.close();
+    const held = await beginRequest(server, '{}');
     server.process.kill('SIGTERM');
     await until('it drains', () => /draining/.test(server.stderr));
     server.process.kill('SIGHUP');
     await until('it says why not', () => /settings_not_reloaded why="the server is stopping"/.test(server.stderr));
-    held.end('}');
-    held.resume();
+    held.end();
     for (let hups = 0; hups < 100 && !server.exit; hups++) {
       server.process.kill('SIGHUP');
       await new Promise(setImmediate);
@@ -211,23 +226,12 @@ describe('running it', () => {
     const server = await startServer({ backend: 'memory' });
     const api = new Client(server);
     await enqueue(api, 'q', { payload: 1 });
-    // A request half sent keeps the drain going.
-    const slow = http.request({ host: server.host, port: server.port, method: 'POST', path: '/v1/queues/q/jobs', headers: { 'content-type': 'application/json', 'content-length': 13 } });
-    const answered = new Promise((resolve, reject) => {
-      slow.on('response', (response) => {
-        let text = '';
-        response.on('data', (chunk) => (text += chunk));
-        response.on('end', () => resolve({ status: response.statusCode, headers: response.headers, text }));
-      });
-      slow.on('error', reject);
-    });
-    slow.write('{"payl');
-    await until('the request is under way', async () => /holdfast_http_connections [2-9]/.test((await api.get('/metrics')).text));
+    const slow = await beginRequest(server, '{"payload":1}');
     api.close();
     server.process.kill('SIGTERM');
     await until('it drains', () => /draining/.test(server.stderr));
-    slow.end('oad":1}');
-    const answer = await answered;
+    slow.end();
+    const answer = await slow.answered;
     assert.equal(answer.status, 503, answer.text);
     assert.equal(JSON.parse(answer.text).code, 'draining');
     assert.ok(answer.headers['retry-after']);
