@@ -6,8 +6,10 @@
  * the answers, all before the loop sleeps.
  *
  * The end: SIGTERM or SIGINT stops listening, refuses new jobs, lets requests under way finish (at
- * most timeouts.drain_ms), then closes the other way round. A second signal does not wait. A store
- * that fails ends the process at once: what memory says can no longer be trusted. */
+ * most timeouts.drain_ms), then closes the other way round. HTTP server and broker close when the
+ * store has answered everything; one that cannot (a full disk) is waited for END_MS. A second
+ * signal does not wait. A store that fails ends the process at once: what memory says can no longer
+ * be trusted. */
 #include "app/serve.h"
 
 #include <signal.h>
@@ -26,6 +28,8 @@
 #include "doors/problem.h"
 #include "http/server.h"
 
+#define END_MS 10000 /* a list may take 5 s */
+
 extern char **environ;
 
 struct serve {
@@ -40,7 +44,7 @@ struct serve {
     struct broker *broker;
     struct native *native;
     uv_signal_t term, interrupt, hangup;
-    uv_timer_t watchdog;
+    uv_timer_t watchdog, overdue;
     struct notifier notifier;
     bool draining; /* on its way out, also when it could not start */
     int status;
@@ -63,6 +67,7 @@ static void backend_closed(void *ctx)
     uv_close((uv_handle_t *)&s->interrupt, NULL);
     uv_close((uv_handle_t *)&s->hangup, NULL);
     uv_close((uv_handle_t *)&s->watchdog, NULL);
+    uv_close((uv_handle_t *)&s->overdue, NULL);
     /* Without a handle a signal would end the process with another status than the one it earned.
      */
     signal(SIGTERM, SIG_IGN);
@@ -74,6 +79,7 @@ static void broker_closed(void *ctx)
 {
     struct serve *s = ctx;
     s->broker = NULL;
+    uv_timer_stop(&s->overdue);
     if (s->backend)
         backend_close(s->backend, backend_closed, s);
     else
@@ -97,9 +103,19 @@ static void http_closed(void *ctx)
     native_close(s->native, native_closed, s);
 }
 
+/* Nobody is connected any more, so whoever asked knows that the outcome is unknown. */
+static void overdue_cb(uv_timer_t *timer)
+{
+    struct serve *s = timer->data;
+    log_event(&s->log, LOG_ERROR, "stopped_at_once",
+              LOG_TEXT("why", "the store does not answer; what was asked of it last is unknown"));
+    _exit(EXIT_FAILED);
+}
+
 static void http_drained(void *ctx)
 {
     struct serve *s = ctx;
+    uv_timer_start(&s->overdue, overdue_cb, END_MS, 0);
     http_server_close(s->http, http_closed, s);
 }
 
@@ -310,8 +326,8 @@ static void handles_init(struct serve *s)
     /* Only memory and, for signals, a pipe that the loop has already. */
     CHECK(uv_signal_init(&s->loop, &s->term) == 0 && uv_signal_init(&s->loop, &s->hangup) == 0);
     CHECK(uv_signal_init(&s->loop, &s->interrupt) == 0 &&
-          uv_timer_init(&s->loop, &s->watchdog) == 0);
-    s->term.data = s->interrupt.data = s->hangup.data = s->watchdog.data = s;
+          uv_timer_init(&s->loop, &s->watchdog) == 0 && uv_timer_init(&s->loop, &s->overdue) == 0);
+    s->term.data = s->interrupt.data = s->hangup.data = s->watchdog.data = s->overdue.data = s;
     uv_signal_start(&s->term, term_cb, SIGTERM);
     uv_signal_start(&s->interrupt, term_cb, SIGINT);
     uv_signal_start(&s->hangup, hangup_cb, SIGHUP);
