@@ -59,20 +59,28 @@ static void tell(struct serve *s, enum notify_event event, const char *status)
 
 /* ---- the end ---- */
 
+/* The last thread is left, and its handles go: a signal would now end the process with another
+ * status than the one it earned. */
+static void signals_hold(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+}
+
 static void backend_closed(void *ctx)
 {
     struct serve *s = ctx;
     s->backend = NULL;
+    signals_hold();
     uv_close((uv_handle_t *)&s->term, NULL);
     uv_close((uv_handle_t *)&s->interrupt, NULL);
     uv_close((uv_handle_t *)&s->hangup, NULL);
     uv_close((uv_handle_t *)&s->watchdog, NULL);
     uv_close((uv_handle_t *)&s->overdue, NULL);
-    /* Without a handle a signal would end the process with another status than the one it earned.
-     */
-    signal(SIGTERM, SIG_IGN);
-    signal(SIGINT, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
 }
 
 static void broker_closed(void *ctx)

@@ -147,7 +147,7 @@ describe('running it', () => {
       server.process.kill('SIGHUP');
       await new Promise(setImmediate);
     }
-    await stopServer(server);
+    assert.deepEqual(await server.exited, { code: 0, signal: null });
   });
 
   test('a wrong address to listen on is found before a store is made', async () => {
