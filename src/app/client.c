@@ -33,13 +33,13 @@ static const struct option queues_options[] = {
     {"refuse_new", 0, "yes|no", "take no new jobs", OPTION_CHOICE},
     {"require_token", 0, "yes|no", "acks need the token of the claim", OPTION_CHOICE},
     {"priority", 0, "N|LABEL", "priority of jobs that name none", OPTION_TEXT},
-    {"capacity", 0, "N", "jobs at most, or none", OPTION_TEXT},
+    {"capacity", 0, "N|none", "live jobs at most; none: no limit", OPTION_TEXT},
     {"payload_max", 0, "SIZE", "the largest payload", OPTION_SIZE},
-    {"warn_depth", 0, "N", "depth that is worth a warning, or none", OPTION_TEXT},
-    {"keep_done_ms", 0, "DURATION", "how long done jobs are kept, or none", OPTION_TEXT},
-    {"keep_done", 0, "N", "how many done jobs are kept, or none", OPTION_TEXT},
-    {"keep_dead_ms", 0, "DURATION", "how long dead jobs are kept, or none", OPTION_TEXT},
-    {"keep_dead", 0, "N", "how many dead jobs are kept, or none", OPTION_TEXT},
+    {"warn_depth", 0, "N", "depth that is worth a warning; 0: never", OPTION_NUMBER},
+    {"keep_done_ms", 0, "DURATION|all", "how long done jobs are kept; 0 keeps none", OPTION_TEXT},
+    {"keep_done", 0, "N|all", "how many done jobs are kept; 0 keeps none", OPTION_TEXT},
+    {"keep_dead_ms", 0, "DURATION|all", "how long dead jobs are kept; 0 keeps none", OPTION_TEXT},
+    {"keep_dead", 0, "N|all", "how many dead jobs are kept; 0 keeps none", OPTION_TEXT},
 };
 
 static const struct option enqueue_options[] = {
@@ -200,7 +200,7 @@ const struct command client_commands[] = {
      "With ID, everything about one job and its attempts; payloads are shortened (--json has them\n"
      "whole).\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(jobs_options), 0, 1, client_jobs},
-    {"requeue", "[ID...]", "make dead, cancelled or scheduled jobs ready",
+    {"requeue", "[ID...]", "make dead, cancelled or scheduled jobs ready again",
      "Names jobs by ID, or all of a queue with --queue and --state.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(requeue_options), 0, COMMAND_WORDS_ANY, client_requeue},
     {"cancel", "[ID...]", "cancel jobs",

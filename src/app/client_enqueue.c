@@ -269,15 +269,16 @@ static int many_run(struct many *m)
 
 static int many(struct client_session *s)
 {
-    const char *option;
     char name[OPTION_NAME_MAX];
     if (arguments_has(s->args, "raw"))
         return client_complain(CLIENT_USAGE, "--raw and --ndjson exclude each other");
-    if (client_fields_given(s->args, job_fields, CLIENT_COUNT(job_fields), &option))
+    const struct client_field *f =
+        client_fields_given(s->args, job_fields, CLIENT_COUNT(job_fields));
+    if (f)
         return client_complain(CLIENT_USAGE,
                                "with --ndjson the lines say what --%s would: "
                                "{\"payload\":…,\"%s\":…}",
-                               option_name(&(struct option){.name = option}, name), option);
+                               option_name(&(struct option){.name = f->option}, name), f->member);
     struct many m = {.s = s, .progress = isatty(STDERR_FILENO)};
     m.numbers = mem_array(BATCH_JOBS, sizeof *m.numbers);
     int status = m.numbers ? many_run(&m) : client_no_memory();

@@ -40,10 +40,11 @@ static bool is_loopback(const char *host)
 
 static int address_wrong(struct err_note *note, const char *server, const char *why)
 {
+    /* What stands before an @ may be a password, also where the rest cannot be read. */
     return err_note_set(note, -ERR_INVALID,
                         "the server address '%.200s' %s; it is written http://HOST:PORT, "
                         "https://HOST:PORT or unix:/PATH",
-                        server, why);
+                        strchr(server, '@') ? "…" : server, why);
 }
 
 static bool has_part(CURLU *url, CURLUPart part)
@@ -88,7 +89,8 @@ static int address_url(struct client *c, struct err_note *note)
     if (curl_url_set(url, CURLUPART_URL, c->server, CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK)
         rc = address_wrong(note, c->server, "cannot be read");
     else if (has_part(url, CURLUPART_USER) || has_part(url, CURLUPART_PASSWORD))
-        rc = address_wrong(note, "…", "has a user name or password in it, which is not supported");
+        rc = address_wrong(note, c->server,
+                           "has a user name or password in it, which is not supported");
     else if (has_part(url, CURLUPART_QUERY) || has_part(url, CURLUPART_FRAGMENT))
         rc = address_wrong(note, c->server, "has a query or fragment");
     else

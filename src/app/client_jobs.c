@@ -130,13 +130,26 @@ static int one(struct client_session *s)
     return history_show(s);
 }
 
+/* The option of a list that was given, or NULL. */
+static const char *list_option(const struct arguments *args)
+{
+    static const char *const others[] = {"newest", "cursor", "all"};
+    const struct client_field *f =
+        client_fields_given(args, list_fields, CLIENT_COUNT(list_fields));
+    for (size_t i = 0; !f && i < CLIENT_COUNT(others); i++) {
+        if (arguments_has(args, others[i]))
+            return others[i];
+    }
+    return f ? f->option : NULL;
+}
+
 static int jobs(struct client_session *s)
 {
-    const char *option;
     char name[OPTION_NAME_MAX];
     if (s->args->word_count == 0)
         return list(s);
-    if (client_fields_given(s->args, list_fields, CLIENT_COUNT(list_fields), &option))
+    const char *option = list_option(s->args);
+    if (option)
         return client_complain(CLIENT_USAGE, "--%s is for lists; it says nothing about one job",
                                option_name(&(struct option){.name = option}, name));
     return one(s);
@@ -158,7 +171,7 @@ static const struct move move_cancel = {"/cancel", NULL, 0};
 static int move_one(struct client_session *s, const struct move *m, const char *id)
 {
     int status = CLIENT_DONE;
-    if (client_fields_given(s->args, m->fields, m->field_count, NULL)) {
+    if (client_fields_given(s->args, m->fields, m->field_count)) {
         client_body_begin(s);
         status = client_body_fields(s, m->fields, m->field_count);
         if (status == CLIENT_DONE)
@@ -243,7 +256,7 @@ static int move(struct client_session *s, const struct move *m)
                                by_queue ? ", but not both" : "");
     if (!by_queue && narrowed)
         return client_complain(CLIENT_USAGE, "--state and --group go with --queue");
-    if (by_queue && client_fields_given(s->args, m->fields, m->field_count, NULL))
+    if (by_queue && client_fields_given(s->args, m->fields, m->field_count))
         return client_complain(CLIENT_USAGE, "--delay goes with an ID");
     return by_queue ? move_many(s, m) : move_each(s, m);
 }

@@ -24,11 +24,11 @@ static const struct client_field policy_fields[] = {
     {"priority", "priority", CLIENT_FIELD_NUMBER_OR_TEXT},
     {"capacity", "capacity", CLIENT_FIELD_NUMBER_OR_NONE},
     {"payload_max", "payload_max", CLIENT_FIELD_NUMBER},
-    {"warn_depth", "warn_depth", CLIENT_FIELD_NUMBER_OR_NONE},
-    {"keep_done_ms", "keep_done_ms", CLIENT_FIELD_MS_OR_NONE},
-    {"keep_done", "keep_done", CLIENT_FIELD_NUMBER_OR_NONE},
-    {"keep_dead_ms", "keep_dead_ms", CLIENT_FIELD_MS_OR_NONE},
-    {"keep_dead", "keep_dead", CLIENT_FIELD_NUMBER_OR_NONE},
+    {"warn_depth", "warn_depth", CLIENT_FIELD_NUMBER},
+    {"keep_done_ms", "keep_done_ms", CLIENT_FIELD_MS_OR_ALL},
+    {"keep_done", "keep_done", CLIENT_FIELD_NUMBER_OR_ALL},
+    {"keep_dead_ms", "keep_dead_ms", CLIENT_FIELD_MS_OR_ALL},
+    {"keep_dead", "keep_dead", CLIENT_FIELD_NUMBER_OR_ALL},
 };
 
 /* Become the object "backoff". */
@@ -69,13 +69,13 @@ int client_queues_list(struct client_session *s)
 {
     struct client_table table;
     struct client_items items;
-    struct span queue, next = {NULL, 0};
+    struct span queue, next;
+    const char *after = NULL;
     int status;
     client_table_init(&table, list_columns, CLIENT_COUNT(list_columns));
     do {
         client_path_add(&s->path, "/v1/queues");
         client_path_query(&s->path, "limit", "1000");
-        const char *after = next.len > 0 ? arena_text(&s->arena, next) : NULL;
         client_path_query(&s->path, "after", after);
         if ((status = client_ask(s, "GET")) != CLIENT_DONE)
             break;
@@ -85,8 +85,9 @@ int client_queues_list(struct client_session *s)
         while (client_items_next(&items, &queue))
             list_row(&table, queue, &s->arena);
         next = client_answer_text(client_answer(s), "next", &s->arena);
-        if (next.len > 0) /* the answer it points into is about to be replaced */
-            next = span_text(arena_text(&s->arena, next));
+        /* The answer it points into is about to be replaced. */
+        if (next.len > 0 && !(after = arena_text(&s->arena, next)))
+            status = client_no_memory();
     } while (status == CLIENT_DONE && next.len > 0);
     if (status == CLIENT_DONE && !s->json)
         return client_print_table(&table);
@@ -119,7 +120,7 @@ static int policy_body(struct client_session *s)
     client_body_begin(s);
     int status = client_body_fields(s, policy_fields, CLIENT_COUNT(policy_fields));
     if (status == CLIENT_DONE &&
-        client_fields_given(s->args, backoff_fields, CLIENT_COUNT(backoff_fields), NULL)) {
+        client_fields_given(s->args, backoff_fields, CLIENT_COUNT(backoff_fields))) {
         json_write_key(&s->writer, "backoff");
         json_write_object(&s->writer);
         json_write_key(&s->writer, "kind");
@@ -132,7 +133,7 @@ static int policy_body(struct client_session *s)
 
 static int pause_body(struct client_session *s)
 {
-    if (!client_fields_given(s->args, pause_fields, CLIENT_COUNT(pause_fields), NULL))
+    if (!client_fields_given(s->args, pause_fields, CLIENT_COUNT(pause_fields)))
         return CLIENT_DONE;
     client_body_begin(s);
     int status = client_body_fields(s, pause_fields, CLIENT_COUNT(pause_fields));
@@ -154,6 +155,25 @@ static const struct action {
     {"purge", "POST", "/purge", NULL, NULL},
 };
 
+/* An option that has no place in what is to be done (a == NULL: in showing) is not passed over. */
+static int options_fit(const struct client_session *s, const struct action *a)
+{
+    char name[OPTION_NAME_MAX];
+    const struct client_field *pause = NULL, *policy = NULL;
+    if (!a || a->body != pause_body)
+        pause = client_fields_given(s->args, pause_fields, CLIENT_COUNT(pause_fields));
+    if (!a || a->body != policy_body) {
+        policy = client_fields_given(s->args, policy_fields, CLIENT_COUNT(policy_fields));
+        if (!policy)
+            policy = client_fields_given(s->args, backoff_fields, CLIENT_COUNT(backoff_fields));
+    }
+    if (!pause && !policy)
+        return CLIENT_DONE;
+    struct option named = {.name = pause ? pause->option : policy->option};
+    return client_complain(CLIENT_USAGE, "--%s goes with `queues %s QUEUE`",
+                           option_name(&named, name), pause ? "pause" : "create|set");
+}
+
 static int action_run(struct client_session *s, const struct action *a)
 {
     int status = queue_path(s, s->args->words[1], a->path);
@@ -174,13 +194,17 @@ static int show_one(struct client_session *s)
 
 static int queues(struct client_session *s)
 {
-    if (s->args->word_count == 0)
-        return client_queues_list(s);
-    if (s->args->word_count == 1)
-        return show_one(s);
+    if (s->args->word_count < 2) {
+        int status = options_fit(s, NULL);
+        if (status != CLIENT_DONE)
+            return status;
+        return s->args->word_count == 0 ? client_queues_list(s) : show_one(s);
+    }
     for (size_t i = 0; i < CLIENT_COUNT(actions); i++) {
-        if (strcmp(actions[i].word, s->args->words[0]) == 0)
-            return action_run(s, &actions[i]);
+        if (strcmp(actions[i].word, s->args->words[0]) != 0)
+            continue;
+        int status = options_fit(s, &actions[i]);
+        return status == CLIENT_DONE ? action_run(s, &actions[i]) : status;
     }
     return client_complain(CLIENT_USAGE,
                            "'%s' is nothing that can be done to a queue; it must be create, set, "

@@ -2,6 +2,7 @@
 #include "app/client_request.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "app/units.h"
@@ -46,7 +47,9 @@ void client_path_encode(struct client_path *p, const char *text)
 {
     /* "." and ".." would be taken for steps in the tree. */
     bool dots = strcmp(text, ".") == 0 || strcmp(text, "..") == 0;
-    if (dots)
+    if (*text == '\0' && p->error == 0)
+        p->error = -ERR_INVALID;
+    else if (dots)
         client_path_add(p, text[1] ? "%2E%2E" : "%2E");
     else
         encode(p, span_text(text));
@@ -89,18 +92,22 @@ static int value_wrong(struct err_note *note, const struct client_field *f, cons
                         quoted(span_text(value), shown), right);
 }
 
+/* Null goes by the word that says what it means: no limit is "none", to keep everything "all". */
 static int write_number(struct json_writer *w, const struct client_field *f, const char *value,
-                        enum unit_kind unit, struct err_note *note)
+                        struct err_note *note)
 {
+    const char *null = f->kind == CLIENT_FIELD_NUMBER_OR_NONE ? "none" : "all";
+    enum unit_kind unit = f->kind == CLIENT_FIELD_MS_OR_ALL ? UNIT_MS : UNIT_NONE;
+    char right[80];
     int64_t number;
-    if (strcmp(value, "none") == 0) {
+    if (strcmp(value, null) == 0) {
         json_write_null(w);
         return 0;
     }
+    snprintf(right, sizeof right, "%s, or %s",
+             unit == UNIT_MS ? "a duration such as 500, 30s or 24h" : "a whole number", null);
     if (units_parse(span_text(value), unit, &number) < 0)
-        return value_wrong(note, f, value,
-                           unit == UNIT_MS ? "a duration such as 500, 30s or 24h, or none"
-                                           : "a whole number, or none");
+        return value_wrong(note, f, value, right);
     json_write_int(w, number);
     return 0;
 }
@@ -147,9 +154,9 @@ static int value_write(const struct arguments *args, const struct client_field *
         write_number_or_text(w, value);
         return 0;
     case CLIENT_FIELD_NUMBER_OR_NONE:
-        return write_number(w, f, value, UNIT_NONE, note);
-    case CLIENT_FIELD_MS_OR_NONE:
-        return write_number(w, f, value, UNIT_MS, note);
+    case CLIENT_FIELD_NUMBER_OR_ALL:
+    case CLIENT_FIELD_MS_OR_ALL:
+        return write_number(w, f, value, note);
     case CLIENT_FIELD_MS_LIST:
         return write_list(w, f, value, note);
     case CLIENT_FIELD_YES_NO:
@@ -162,17 +169,14 @@ static int value_write(const struct arguments *args, const struct client_field *
     return -ERR_INVALID;
 }
 
-bool client_fields_given(const struct arguments *args, const struct client_field *fields,
-                         size_t count, const char **ret)
+const struct client_field *client_fields_given(const struct arguments *args,
+                                               const struct client_field *fields, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (arguments_has(args, fields[i].option)) {
-            if (ret)
-                *ret = fields[i].option;
-            return true;
-        }
+        if (arguments_has(args, fields[i].option))
+            return &fields[i];
     }
-    return false;
+    return NULL;
 }
 
 int client_fields_write(const struct arguments *args, const struct client_field *fields,

@@ -93,6 +93,17 @@ static bool is_json(const struct client_session *s)
     return false;
 }
 
+/* What the words of a problem point to, so that nobody has to ask again with --json. */
+static void hints_print(const struct client_session *s)
+{
+    static const char *const members[] = {"state", "legal_moves", "allowed"};
+    struct span value;
+    for (size_t i = 0; !s->json && i < CLIENT_COUNT(members); i++) {
+        if (client_answer_find(client_answer(s), members[i], &value))
+            client_complain(0, "%s: %.*s", members[i], (int)value.len, value.at);
+    }
+}
+
 /* The server refused: its own words, or else the bare status. */
 static int refused(struct client_session *s)
 {
@@ -105,8 +116,11 @@ static int refused(struct client_session *s)
         if (detail.len == 0)
             detail = client_answer_text(client_answer(s), "title", &s->arena);
     }
-    if (detail.len > 0)
-        return client_complain(status, "%.*s", (int)detail.len, detail.at);
+    if (detail.len > 0) {
+        client_complain(status, "%.*s", (int)detail.len, detail.at);
+        hints_print(s);
+        return status;
+    }
     if (s->reply.status >= 300 && s->reply.status < 400)
         return client_complain(status,
                                "the server at %s sends elsewhere (status %ld), which is not"
@@ -134,19 +148,32 @@ static int outcome(struct client_session *s, bool wants_json)
     return CLIENT_DONE;
 }
 
-int client_ask_with(struct client_session *s, struct client_request request)
+/* The call, behind which path and body are empty again. */
+static int call(struct client_session *s, struct client_request *request)
 {
-    bool wants_json = !request.on_body && !request.raw;
-    request.path = client_path_text(&s->path);
-    request.body = buf_span(&s->body);
-    if (!request.path)
-        return client_no_memory();
-    int rc = client_call(s->client, &request, &s->reply, &s->note);
+    int rc = s->path.error;
+    request->path = client_path_text(&s->path);
+    request->body = buf_span(&s->body);
+    if (rc == -ERR_INVALID)
+        (void)!err_note_set(&s->note, rc, "the name of the queue, or the id of the job, is empty");
+    else if (!request->path)
+        rc = err_note_set(&s->note, -ERR_NOMEM, "out of memory");
+    else
+        rc = client_call(s->client, request, &s->reply, &s->note);
     client_path_done(&s->path);
     client_path_init(&s->path);
     buf_clear(&s->body);
+    return rc;
+}
+
+int client_ask_with(struct client_session *s, struct client_request request)
+{
+    bool wants_json = !request.on_body && !request.raw;
+    int rc = call(s, &request);
     if (rc == -ERR_CLOSED)
         return CLIENT_DONE;
+    if (rc == -ERR_INVALID)
+        return client_complain(CLIENT_USAGE, "%s", s->note.text);
     if (rc < 0)
         return client_complain(CLIENT_UNREACHABLE, "%s", s->note.text);
     return outcome(s, wants_json);

@@ -6,6 +6,7 @@
 
 #include "app/config_table.h"
 #include "base/suggest.h"
+#include "http/address.h"
 
 /* ---- values as one text: defaults, environment, flags ---- */
 
@@ -228,6 +229,16 @@ static int flags_set(struct config *c, const struct arguments *flags, struct err
 
 /* ---- the whole ---- */
 
+/* Here rather than when the sockets are opened: by then a store has been made and recovered. */
+static int listen_check(const struct config *c, struct err_note *note)
+{
+    struct listen_address address;
+    int err = 0;
+    for (size_t i = 0; i < c->listen.count && err == 0; i++)
+        err = listen_address_parse(c->listen.items[i], &address, note);
+    return err;
+}
+
 static int origins_check(const struct config *c, struct err_note *note)
 {
     for (size_t i = 0; i < c->origins.count; i++) {
@@ -322,9 +333,9 @@ static int finish(struct config *c, struct err_note *note)
 {
     int err;
     priority_follow(c);
-    if ((err = redis_check(c, note)) || (err = origins_check(c, note)) ||
-        (err = hosts_check(c, note)) || (err = limits_check(c, note)) ||
-        (err = defaults_check(c, note)))
+    if ((err = redis_check(c, note)) || (err = listen_check(c, note)) ||
+        (err = origins_check(c, note)) || (err = hosts_check(c, note)) ||
+        (err = limits_check(c, note)) || (err = defaults_check(c, note)))
         return err;
     return backend_resolve(c, note);
 }

@@ -6,16 +6,15 @@
  * the answers, all before the loop sleeps.
  *
  * The end: SIGTERM or SIGINT stops listening, refuses new jobs, lets requests under way finish (at
- * most timeouts.drain_ms), then closes the other way round. A second signal does not wait. A store
- * that fails ends the process at once: what memory says can no longer be trusted. */
+ * most timeouts.drain_ms), then closes the other way round. HTTP server and broker close when the
+ * store has answered everything; one that cannot (a full disk) is waited for END_MS. A second
+ * signal does not wait. A store that fails ends the process at once: what memory says can no longer
+ * be trusted. */
 #include "app/serve.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "app/config.h"
@@ -28,6 +27,8 @@
 #include "doors/native/native.h"
 #include "doors/problem.h"
 #include "http/server.h"
+
+#define END_MS 10000 /* a list may take 5 s */
 
 extern char **environ;
 
@@ -43,9 +44,9 @@ struct serve {
     struct broker *broker;
     struct native *native;
     uv_signal_t term, interrupt, hangup;
-    uv_timer_t watchdog;
+    uv_timer_t watchdog, overdue;
     struct notifier notifier;
-    bool draining;
+    bool draining; /* on its way out, also when it could not start */
     int status;
 };
 
@@ -58,20 +59,35 @@ static void tell(struct serve *s, enum notify_event event, const char *status)
 
 /* ---- the end ---- */
 
+/* The last thread is left, and its handles go: a signal would now end the process with another
+ * status than the one it earned. */
+static void signals_hold(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+}
+
 static void backend_closed(void *ctx)
 {
     struct serve *s = ctx;
     s->backend = NULL;
+    signals_hold();
     uv_close((uv_handle_t *)&s->term, NULL);
     uv_close((uv_handle_t *)&s->interrupt, NULL);
     uv_close((uv_handle_t *)&s->hangup, NULL);
     uv_close((uv_handle_t *)&s->watchdog, NULL);
+    uv_close((uv_handle_t *)&s->overdue, NULL);
 }
 
 static void broker_closed(void *ctx)
 {
     struct serve *s = ctx;
     s->broker = NULL;
+    uv_timer_stop(&s->overdue);
     if (s->backend)
         backend_close(s->backend, backend_closed, s);
     else
@@ -95,9 +111,19 @@ static void http_closed(void *ctx)
     native_close(s->native, native_closed, s);
 }
 
+/* Nobody is connected any more, so whoever asked knows that the outcome is unknown. */
+static void overdue_cb(uv_timer_t *timer)
+{
+    struct serve *s = timer->data;
+    log_event(&s->log, LOG_ERROR, "stopped_at_once",
+              LOG_TEXT("why", "the store does not answer; what was asked of it last is unknown"));
+    _exit(EXIT_FAILED);
+}
+
 static void http_drained(void *ctx)
 {
     struct serve *s = ctx;
+    uv_timer_start(&s->overdue, overdue_cb, END_MS, 0);
     http_server_close(s->http, http_closed, s);
 }
 
@@ -156,6 +182,11 @@ static void hangup_cb(uv_signal_t *handle, int number)
     struct serve *s = handle->data;
     struct config fresh;
     struct err_note note = {""};
+    if (s->draining) { /* the broker may be gone, and READY would contradict STOPPING */
+        log_event(&s->log, LOG_WARN, "settings_not_reloaded",
+                  LOG_TEXT("why", "the server is stopping"));
+        return;
+    }
     tell(s, NOTIFY_RELOADING, NULL);
     if (load(s, &fresh, &note) != 0) {
         log_event(&s->log, LOG_ERROR, "settings_not_reloaded", LOG_TEXT("why", note.text));
@@ -178,10 +209,9 @@ static void hangup_cb(uv_signal_t *handle, int number)
 
 /* ---- the beginning ---- */
 
-static void complain(const char *what, const struct err_note *note, int err)
+static void complain(const struct err_note *note, int err)
 {
-    fprintf(stderr, "holdfast: %s%s%s\n", what, *what ? ": " : "",
-            note->text[0] ? note->text : err_text(err));
+    fprintf(stderr, "holdfast: %s\n", note->text[0] ? note->text : err_text(err));
 }
 
 /* As many descriptors as we may have: each connection takes one. */
@@ -223,17 +253,9 @@ static int open_http(struct serve *s)
     return http_server_new(&config, &s->http);
 }
 
-static bool is_local_store(const struct config *c)
-{
-    return strstr(c->backend_url, "sqlite:") != NULL;
-}
-
 static int open_backend(struct serve *s, struct err_note *note)
 {
     const struct config *c = &s->config;
-    if (is_local_store(c) && mkdir(c->data, 0700) != 0 && errno != EEXIST)
-        return err_note_set(note, -ERR_IO, "cannot make the directory %s: %s", c->data,
-                            strerror(errno));
     struct backend_config config = {
         .loop = &s->loop,
         .clock = s->clock,
@@ -312,8 +334,8 @@ static void handles_init(struct serve *s)
     /* Only memory and, for signals, a pipe that the loop has already. */
     CHECK(uv_signal_init(&s->loop, &s->term) == 0 && uv_signal_init(&s->loop, &s->hangup) == 0);
     CHECK(uv_signal_init(&s->loop, &s->interrupt) == 0 &&
-          uv_timer_init(&s->loop, &s->watchdog) == 0);
-    s->term.data = s->interrupt.data = s->hangup.data = s->watchdog.data = s;
+          uv_timer_init(&s->loop, &s->watchdog) == 0 && uv_timer_init(&s->loop, &s->overdue) == 0);
+    s->term.data = s->interrupt.data = s->hangup.data = s->watchdog.data = s->overdue.data = s;
     uv_signal_start(&s->term, term_cb, SIGTERM);
     uv_signal_start(&s->interrupt, term_cb, SIGINT);
     uv_signal_start(&s->hangup, hangup_cb, SIGHUP);
@@ -378,8 +400,9 @@ static int run(struct serve *s)
     handles_init(s);
     int err = start(s, &note);
     if (err) {
-        complain("", &note, err);
+        complain(&note, err);
         s->status = EXIT_FAILED;
+        s->draining = true;
         if (s->http)
             http_drained(s);
         else
@@ -407,7 +430,7 @@ int serve_command(const struct command *cmd, const struct arguments *args)
     s->args = args;
     int err = load(s, &s->config, &note);
     if (err) {
-        complain("", &note, err);
+        complain(&note, err);
         mem_free(s);
         return EXIT_USAGE;
     }

@@ -210,7 +210,7 @@ enum outcome {
     OUT_INVALID,     /* reply.note says which field */
     OUT_KEY_REUSED,  /* idempotency key with another body */
     OUT_KEYS_FULL,   /* no room for another idempotency key */
-    OUT_DISK_FULL,   /* no room for a new job; what drains still works */
+    OUT_DISK_FULL,   /* no room for a new job */
     OUT_EXISTS,      /* queue is there already */
     /* trouble */
     OUT_UNAVAILABLE, /* surely not done */

@@ -69,7 +69,7 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
                             "this Idempotency-Key came before with another body or queue; use a "
                             "new key for a new job"},
     [PROBLEM_DISK_FULL] = {"disk_full", 507, 0, "No room on the disk",
-                           "the disk is full; jobs can be worked off, but none can be added"},
+                           "the disk is full; no job can be added until there is room"},
     [PROBLEM_UNAVAILABLE] = {"unavailable", 503, 1, "Not available now",
                              "nothing was done; try again"},
     [PROBLEM_UNKNOWN] = {"unknown", 504, 0, "Perhaps done",

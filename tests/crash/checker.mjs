@@ -85,7 +85,7 @@ function c4(history, report) {
     list.sort((a, b) => a.t1 - b.t1);
     for (let i = 1; i < list.length; i++) {
       const [a, b] = [list[i - 1], list[i]];
-      const ended = (endsByToken.get(a.token) ?? []).some((e) => e.t0 <= b.t1);
+      const ended = (endsByToken.get(a.token) ?? []).some((e) => e.t0 <= b.t1 && (e.ok || !e.sure));
       const dropped = a.dropped !== undefined && a.dropped <= b.t1;
       const forgotten = history.crashes.some((c) => c.at >= a.t1 - SLACK_MS && c.at - a.t1 < FORGETTABLE_MS && c.at <= b.t1);
       const boundLost = a.bound && history.crashes.some((c) => c.at >= a.t1 - SLACK_MS && c.at <= b.t1);

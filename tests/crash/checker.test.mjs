@@ -39,6 +39,10 @@ const broken = {
   'C2 one enqueue made two jobs': (h) => h.final.jobs.set('B', { state: 'done', queue: 'q', marker: 'mA' }),
   'C3 handed out after the ack': (h) => h.entries.push(claim({ t0: 5000, t1: 5010 })),
   'C4 two live leases': (h) => h.entries.splice(2, 1, claim({ t0: 32, t1: 38 })),
+  'C4 two live leases, the first one refused': (h) => {
+    h.entries[2].ok = false;
+    h.entries.push(claim({ t0: 52, t1: 58 }), { ...h.entries[2], t0: 60, t1: 65, token: 'k2', ok: true });
+  },
   'C5 a token twice': (h) => h.entries.splice(2, 0, claim({ token: 'k1', t0: 2000, t1: 2010 })),
   'C5 an older token succeeds': (h) => {
     h.entries[2] = { ...h.entries[2], t0: 3000, t1: 3010 };

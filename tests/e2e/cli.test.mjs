@@ -88,6 +88,9 @@ describe('client commands', { timeout: 120_000 }, () => {
     complaint(gone, /no queue/);
     ended(await cli(['queues', 'set', q, '--lease-ms', '7000']), REFUSED);
     ended(await cli(['queues', 'drop', q]), USAGE);
+    ended(await cli(['queues', 'create', q, '--keep-done', 'all', '--keep-dead-ms', 'all', '--warn-depth', '7']), DONE);
+    const kept = (await api.get(`/v1/queues/${encodeURIComponent(q)}`)).json.policy;
+    assert.deepEqual([kept.keep_done, kept.keep_dead_ms, kept.warn_depth], [null, null, 7]);
     ended(await cli(['queues', 'set', q, '--lease-ms', 'soon']), USAGE);
   });
 
@@ -240,10 +243,15 @@ describe('client commands', { timeout: 120_000 }, () => {
     ended(none, REFUSED);
     complaint(none, /no job/);
     ended(await cli(['jobs', 'nonsense']), REFUSED);
-    ended(await cli(['jobs', '--state', 'nonsense']), REFUSED);
+    const state = await cli(['jobs', '--state', 'nonsense']);
+    ended(state, REFUSED);
+    complaint(state, /^holdfast: allowed: \[.*"dead"/m);
     ended(await cli(['jobs', ids[0], '--queue', q]), USAGE);
     ended(await cli(['cancel', ids[0], ids[1]]), DONE);
     assert.equal((await jobOf(ids[1])).state, 'cancelled');
+    const again = await cli(['cancel', ids[1]]);
+    ended(again, REFUSED);
+    complaint(again, /^holdfast: state: "cancelled"\nholdfast: legal_moves: \[.*"requeue"/m);
     ended(await cli(['cancel', ids[2], '4242424242']), REFUSED);
     assert.equal((await jobOf(ids[2])).state, 'cancelled', 'the others are done all the same');
     ended(await cli(['requeue', ids[0]]), DONE);

@@ -151,6 +151,27 @@ onStores('native API', stores, {}, (use) => {
     assert.equal((await api.get(`/v1/queues/${q}`)).json.counts.ready, 1);
   });
 
+  test('HF-1: what a relaxed queue answers says so, and nothing else does', async () => {
+    const { api } = use;
+    for (const durability of ['relaxed', 'fsync']) {
+      const q = freshQueue(durability);
+      await api.put(`/v1/queues/${q}`, { durability });
+      const told = [await enqueue(api, q, { payload: 1 })];
+      const many = await api.post(`/v1/queues/${q}/jobs`, [{}, {}], { headers: { 'idempotency-key': `${q}-many` } });
+      told.push(...many.json.jobs);
+      const { id, token } = await claimOne(api, q);
+      for (const word of ['extend', 'ack']) told.push((await api.post(`/v1/jobs/${id}/${word}`, { token })).json);
+      const [, waiting] = many.json.jobs;
+      told.push((await api.patch(`/v1/jobs/${waiting.id}`, { priority: 5 })).json);
+      told.push((await api.post(`/v1/jobs/${waiting.id}/cancel`)).json);
+      if (!use.backend.startsWith('fault+')) told.push((await api.delete(`/v1/jobs/${waiting.id}`)).json); // a repeat finds nothing
+      const expected = durability === 'relaxed' ? 'relaxed' : undefined;
+      const first = told.filter((answer) => !answer.repeat && answer.created !== false); // a repeat may find it durable
+      assert.ok(first.length > 1 || use.backend.startsWith('fault+'));
+      for (const answer of first) assert.equal(answer.durability, expected, JSON.stringify(answer));
+    }
+  });
+
   test('unique keys: reject, return, replace', async () => {
     const { api } = use;
     const q = freshQueue();

@@ -23,6 +23,27 @@ function run(args, { env = {}, input } = {}) {
   });
 }
 
+/**
+ * An enqueue of which the server has read the head, which keeps a drain going; `end()` sends the body. A
+ * connection alone would not do: until the head is read it is idle, and a drain closes it.
+ */
+async function beginRequest(server, body) {
+  const headers = { 'content-type': 'application/json', 'content-length': body.length, expect: '100-continue' };
+  const request = http.request({ host: server.host, port: server.port, method: 'POST', path: '/v1/queues/q/jobs', headers });
+  const answered = new Promise((resolve, reject) => {
+    request.on('response', (response) => {
+      let text = '';
+      response.on('data', (chunk) => (text += chunk));
+      response.on('end', () => resolve({ status: response.statusCode, headers: response.headers, text }));
+    });
+    request.on('error', reject);
+  });
+  const read = new Promise((resolve) => request.on('continue', resolve));
+  request.flushHeaders();
+  await Promise.race([read, answered]);
+  return { answered, end: () => request.end(body) };
+}
+
 describe('running it', () => {
   test('HF-12: health and readiness', async () => {
     const server = await startServer();
@@ -114,18 +135,53 @@ describe('running it', () => {
     await stopServer(server);
   });
 
-  test('sd_notify: ready, reloading, stopping, and the watchdog', async () => {
+  test('SIGHUP while it drains changes nothing and does no harm', async () => {
+    const server = await startServer();
+    const held = await beginRequest(server, '{}');
+    server.process.kill('SIGTERM');
+    await until('it drains', () => /draining/.test(server.stderr));
+    server.process.kill('SIGHUP');
+    await until('it says why not', () => /settings_not_reloaded why="the server is stopping"/.test(server.stderr));
+    held.end();
+    for (let hups = 0; hups < 100 && !server.exit; hups++) {
+      server.process.kill('SIGHUP');
+      await new Promise(setImmediate);
+    }
+    assert.deepEqual(await server.exited, { code: 0, signal: null });
+  });
+
+  test('a wrong address to listen on is found before a store is made', async () => {
+    const data = path.join(temporaryDirectory(), 'data');
+    const { code, stderr } = await run(['serve', '--listen', '127.0.0.1:0,nowhere', '--data', data]);
+    assert.equal(code, 2);
+    assert.match(stderr, /"nowhere".*HOST:PORT/);
+    assert.ok(!existsSync(data));
+  });
+
+  test('only the directory of the store is made', async () => {
+    const dir = temporaryDirectory();
+    const [data, store] = [path.join(dir, 'data'), path.join(dir, 'store')];
+    const server = await startServer({ data, args: ['--backend', `sqlite:${store}`] });
+    await stopServer(server);
+    assert.ok(existsSync(path.join(store, 'holdfast.db')));
+    assert.ok(!existsSync(data));
+  });
+
+  test('sd_notify: ready, reloading, stopping, and the watchdog', async (t) => {
     const name = path.join(temporaryDirectory(), 'notify');
     const messages = [];
     const python = spawn('python3', ['-u', '-c', `import socket,sys\ns=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM)\ns.bind(sys.argv[1])\nprint("bound",flush=True)\nwhile True: print(s.recv(4096).decode().replace("\\n"," "),flush=True)`, name]);
+    t.after(() => python.kill()); // Node has no datagram sockets of this family
     python.stdout.on('data', (chunk) => messages.push(...String(chunk).trim().split('\n')));
     await until('the socket is there', () => messages.includes('bound'));
     const server = await startServer({ backend: 'memory', env: { NOTIFY_SOCKET: name, WATCHDOG_USEC: '100000' } });
     await until('ready', () => messages.some((m) => m.includes('READY=1')));
     await until('watchdog', () => messages.filter((m) => m.includes('WATCHDOG=1')).length >= 2);
+    const before = messages.length;
+    server.process.kill('SIGHUP');
+    await until('reloading, then ready', () => /RELOADING=1.*READY=1/.test(messages.slice(before).join(' ')));
     await stopServer(server);
     await until('stopping', () => messages.some((m) => m.includes('STOPPING=1')));
-    python.kill();
   });
 
   test('a second server on the same data is refused in words', async () => {
@@ -170,23 +226,12 @@ describe('running it', () => {
     const server = await startServer({ backend: 'memory' });
     const api = new Client(server);
     await enqueue(api, 'q', { payload: 1 });
-    // A request half sent keeps the drain going.
-    const slow = http.request({ host: server.host, port: server.port, method: 'POST', path: '/v1/queues/q/jobs', headers: { 'content-type': 'application/json', 'content-length': 13 } });
-    const answered = new Promise((resolve, reject) => {
-      slow.on('response', (response) => {
-        let text = '';
-        response.on('data', (chunk) => (text += chunk));
-        response.on('end', () => resolve({ status: response.statusCode, headers: response.headers, text }));
-      });
-      slow.on('error', reject);
-    });
-    slow.write('{"payl');
-    await until('the request is under way', async () => /holdfast_http_connections [2-9]/.test((await api.get('/metrics')).text));
+    const slow = await beginRequest(server, '{"payload":1}');
     api.close();
     server.process.kill('SIGTERM');
     await until('it drains', () => /draining/.test(server.stderr));
-    slow.end('oad":1}');
-    const answer = await answered;
+    slow.end();
+    const answer = await slow.answered;
     assert.equal(answer.status, 503, answer.text);
     assert.equal(JSON.parse(answer.text).code, 'draining');
     assert.ok(answer.headers['retry-after']);

@@ -35,6 +35,19 @@ full_disk() {
 }
 export -f full_disk
 
+# The page promises that codes are stable; none may be missing there.
+codes_are_told() {
+  local code told=0
+  for code in $(sed -nE 's/.*\[PROBLEM_[A-Z_]+\] = \{"([a-z_]+)".*/\1/p' src/doors/problem.c) \
+    $(sed -nE 's/^ +\{[45][0-9]+, "([a-z_]+)".*/\1/p' src/http/refusal.c); do
+    case $code in none | body_too_large) continue ;; esac # no problem; told as too_big
+    grep -q "^|.*\`$code\`" docs/api.md || { echo "not in docs/api.md: $code"; return 1; }
+    told=$((told + 1))
+  done
+  [ "$told" -gt 30 ]
+}
+export -f codes_are_told
+
 cli_check 'version' 0 1 '^holdfast [0-9]+\.[0-9]+\.[0-9]+( \([0-9a-f]+\+?\))?$' version
 cli_check '--version is the same' 0 1 '^holdfast [0-9]' --version
 cli_check 'version takes no argument' 2 2 '^usage: holdfast version$' version now
@@ -70,4 +83,5 @@ HOLDFAST_NOD=9 cli_check 'an unknown variable' 2 2 "'HOLDFAST_NOD'.*did you mean
 tap_check 'cli/docs/config.md is what the table says' \
   bash -c 'build/debug/holdfast help config --markdown | diff docs/config.md -'
 tap_check 'cli/lost output is a failure' bash -c full_disk
+tap_check 'cli/docs: every problem code' bash -c codes_are_told
 tap_done

@@ -43,18 +43,26 @@ check 'no server to load' 3 2 '^holdfast: no answer from the server' bench -s $n
 check 'no socket' 3 2 'no answer from the server at unix:/nonexistent' queues -s unix:/nonexistent
 check 'another scheme' 2 2 'scheme other than http and https; it is written' queues -s ftp://host
 check 'no password in the address' 2 2 'user name or password' queues -s http://u:p@127.0.0.1
+check 'no password in the complaint' 2 2 "address '…' cannot be read" queues -s 'http://u:p@local host'
 check 'payload must be JSON' 2 2 'the payload is not JSON .*--raw sends bytes' enqueue q text
 check 'payload file must be there' 2 2 "cannot read the file '/nonexistent'" enqueue q @/nonexistent
 check 'lines say their options' 2 2 'with --ndjson the lines say what --priority would' enqueue q --ndjson -p 5
+check 'lines name the member' 2 2 '"delay_ms":' enqueue q --ndjson --delay 5s
 check 'raw or lines' 2 2 'exclude each other' enqueue q --ndjson --raw
 check 'key without control characters' 2 2 '--key must be 1 to 200 bytes' enqueue q 1 --key $'a\nb'
 check 'a queue has no such action' 2 2 'it must be create, set, delete' queues frob q
-check 'wrong policy value' 2 2 "--keep-done is 'all'; it must be a whole number, or none" queues set q --keep-done all
+check 'wrong policy value' 2 2 "--keep-done is 'none'; it must be a whole number, or all" queues set q --keep-done none
+check 'an option for pausing' 2 2 '--for goes with `queues pause QUEUE`' queues resume q --for 5m
+check 'an option for the policy' 2 2 '--lease-ms goes with `queues create\|set QUEUE`' queues q --lease-ms 5s
+check 'lists of queues take none' 2 2 '--backoff-max-ms goes with' queues --backoff-max-ms 5s
+check 'a queue has a name' 2 2 'is empty' queues ''
+check 'a job has an id' 2 2 'is empty' ack '' 1-1
 check 'raw claims one' 2 2 'claims one job' claim q --raw -n 2
 check 'cancel needs jobs' 2 2 'name jobs by ID, or a queue with --queue' cancel
 check 'not by id and queue' 2 2 'but not both' requeue 5 --queue q
 check 'filters go with a queue' 2 2 'go with --queue' requeue 5 --state dead
 check 'lists have filters, a job has none' 2 2 '--queue is for lists' jobs 5 --queue q
+check 'lists have an order, a job has none' 2 2 '--newest is for lists' jobs 5 --newest
 check 'bench range' 2 2 '--connections is 0; it must be from 1 to' bench -c 0
 check 'bench by jobs or time' 2 2 'exclude each other' bench --jobs 5 --duration 1s
 check 'bench sides' 2 2 'are for --mode mixed' bench --producers 5
@@ -81,7 +89,7 @@ if ! start_server; then
   exit
 fi
 
-check 'create a queue' 0 1 '^name: +mail$' queues create mail --lease-ms 1m --max-attempts 3 --backoff-ms 10,20 --keep-done none --note 'for letters'
+check 'create a queue' 0 1 '^name: +mail$' queues create mail --lease-ms 1m --max-attempts 3 --backoff-ms 10,20 --keep-done all --note 'for letters'
 check 'create it twice' 1 2 '^holdfast: .* exists' queues create mail
 check 'set its policy' 0 1 '^policy\.max_attempts: +7$' queues set mail --max-attempts 7
 check 'what was not set stays' 0 1 '^policy\.lease_ms: +60000$' queues mail

@@ -426,7 +426,8 @@ static enum check_result check_db(struct check *c, const char *path)
     enum check_result result = CHECK_GOOD;
     if (sql_open(path, SQLITE_OPEN_READWRITE, BUSY_MS, &c->db, &note) != 0)
         result = not_done(c, note.text);
-    sqlite3_db_config(c->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    else /* a database that could not be opened may be no object at all */
+        sqlite3_db_config(c->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (result == CHECK_GOOD && sql_exec(c->db, "PRAGMA query_only = ON", &note) != 0)
         result = not_done(c, note.text);
     if (result == CHECK_GOOD)

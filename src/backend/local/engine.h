@@ -108,7 +108,7 @@ void engine_look(struct engine *e, struct now now);
 int64_t engine_next_tick_ms(const struct engine *e, struct now now);
 /* A claim's reply has left: its lease begins now. */
 void engine_lease_started(struct engine *e, uint64_t seq, struct job_token token, struct now now);
-/* While the disk is full enqueues are refused; what drains goes on. */
+/* While the disk is full enqueues are refused, at once; all else waits for room. */
 void engine_set_full(struct engine *e, bool full);
 /* The operator has looked at the clock. */
 void engine_accept_clock(struct engine *e);

@@ -256,6 +256,7 @@ void op_enqueue(struct engine *e, const struct op *op)
     if (!values_right(e, want, r) || key_answers(e, want, key, r))
         return;
     if (e->full) {
+        r->after = 0; /* what it would else wait for has to wait for room */
         refuse(r, OUT_DISK_FULL, NULL);
         return;
     }

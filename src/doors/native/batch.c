@@ -2,6 +2,7 @@
 #include "doors/native/batch.h"
 
 #include "base/check.h"
+#include "doors/native/words.h"
 
 #define OPS_PER_ITEM 2
 
@@ -58,6 +59,8 @@ static void write_item(const struct batch *b, struct json_writer *w, const struc
         problem_write(w, &item->problem);
     } else {
         b->write(b, w, item);
+        if (item->relaxed)
+            write_text(w, "durability", "relaxed");
     }
     json_write_object_end(w);
 }

@@ -205,8 +205,6 @@ static void write_enqueued(const struct batch *b, struct json_writer *w,
     if (item->replaced_seq != 0)
         write_uint(w, "replaced", item->replaced_seq);
     write_time_if(w, "run_at", item->run_at);
-    if (item->relaxed)
-        write_text(w, "durability", "relaxed");
 }
 
 /* ---- the forms of a request ---- */

@@ -184,6 +184,8 @@ static void job_removed(struct call *c, const struct reply *r)
     json_write_object(&w);
     write_job_name(&w, r->id_hi, r->seq);
     write_bool(&w, "removed", true);
+    if (r->relaxed)
+        write_text(&w, "durability", "relaxed");
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }

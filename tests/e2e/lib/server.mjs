@@ -10,15 +10,18 @@ export const binary = process.env.HOLDFAST_BIN ?? path.join(root, 'build/debug/h
 
 const live = new Set();
 const directories = [];
-process.on('exit', (code) => {
+process.on('exit', () => {
   for (const server of live) server.process.kill('SIGKILL');
-  // What a failed run leaves may tell why.
-  for (const dir of code === 0 ? directories : []) rmSync(dir, { recursive: true, force: true });
+  if (process.env.HF_KEEP) return;
+  // A server that was killed just now may still be writing.
+  for (const directory of directories) rmSync(directory, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
 });
 
+/** Goes when the process ends; HF_KEEP=1 leaves it for a look. */
 export function temporaryDirectory() {
-  directories.push(mkdtempSync(path.join(tmpdir(), 'holdfast-e2e-')));
-  return directories.at(-1);
+  const directory = mkdtempSync(path.join(tmpdir(), 'holdfast-e2e-'));
+  directories.push(directory);
+  return directory;
 }
 
 // A sanitizer finding must not look like an ordinary exit.

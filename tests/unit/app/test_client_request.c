@@ -11,17 +11,19 @@
 #include "base/mem.h"
 
 static const struct option options[] = {
-    {"name", 0, "X", "", OPTION_TEXT},       {"wait", 0, "X", "", OPTION_DURATION},
-    {"priority", 0, "X", "", OPTION_TEXT},   {"keep", 0, "X", "", OPTION_TEXT},
-    {"age", 0, "X", "", OPTION_TEXT},        {"backoff", 0, "X", "", OPTION_TEXT},
-    {"new", 0, "yes|no", "", OPTION_CHOICE}, {"no_retry", 0, NULL, "", OPTION_FLAG},
+    {"name", 0, "X", "", OPTION_TEXT},      {"wait", 0, "X", "", OPTION_DURATION},
+    {"priority", 0, "X", "", OPTION_TEXT},  {"keep", 0, "X", "", OPTION_TEXT},
+    {"capacity", 0, "X", "", OPTION_TEXT},  {"age", 0, "X", "", OPTION_TEXT},
+    {"backoff", 0, "X", "", OPTION_TEXT},   {"new", 0, "yes|no", "", OPTION_CHOICE},
+    {"no_retry", 0, NULL, "", OPTION_FLAG},
 };
 static const struct client_field fields[] = {
     {"name", "name", CLIENT_FIELD_TEXT},
     {"wait", "wait_ms", CLIENT_FIELD_NUMBER},
     {"priority", "priority", CLIENT_FIELD_NUMBER_OR_TEXT},
-    {"keep", "keep", CLIENT_FIELD_NUMBER_OR_NONE},
-    {"age", "age_ms", CLIENT_FIELD_MS_OR_NONE},
+    {"keep", "keep", CLIENT_FIELD_NUMBER_OR_ALL},
+    {"age", "age_ms", CLIENT_FIELD_MS_OR_ALL},
+    {"capacity", "capacity", CLIENT_FIELD_NUMBER_OR_NONE},
     {"backoff", "backoff_ms", CLIENT_FIELD_MS_LIST},
     {"new", "new", CLIENT_FIELD_YES_NO},
     {"no_retry", "retry", CLIENT_FIELD_FALSE},
@@ -74,7 +76,8 @@ static void options_become_members(void **state)
             NULL);
     body_is(WORDS("--priority", "-7"), "{\"priority\":-7}", NULL);
     body_is(WORDS("--priority", "high"), "{\"priority\":\"high\"}", NULL);
-    body_is(WORDS("--keep", "none", "--age", "none"), "{\"keep\":null,\"age_ms\":null}", NULL);
+    body_is(WORDS("--keep", "all", "--age", "all"), "{\"keep\":null,\"age_ms\":null}", NULL);
+    body_is(WORDS("--capacity", "none"), "{\"capacity\":null}", NULL);
     body_is(WORDS("--keep", "5", "--age", "2h"), "{\"keep\":5,\"age_ms\":7200000}", NULL);
     body_is(WORDS("--backoff", "1s,500,2m"), "{\"backoff_ms\":[1000,500,120000]}", NULL);
     body_is(WORDS("--new", "yes", "--no-retry"), "{\"new\":true,\"retry\":false}", NULL);
@@ -84,7 +87,10 @@ static void options_become_members(void **state)
 static void wrong_values_are_named(void **state)
 {
     (void)state;
-    body_is(WORDS("--keep", "many"), NULL, "--keep is 'many'; it must be a whole number, or none");
+    body_is(WORDS("--keep", "many"), NULL, "--keep is 'many'; it must be a whole number, or all");
+    body_is(WORDS("--keep", "none"), NULL, "--keep is 'none'; it must be a whole number, or all");
+    body_is(WORDS("--age", "none"), NULL, "or 24h, or all");
+    body_is(WORDS("--capacity", "all"), NULL, "it must be a whole number, or none");
     body_is(WORDS("--age", "soon"), NULL, "--age is 'soon'; it must be a duration");
     body_is(WORDS("--backoff", "1s,,2s"), NULL, "--backoff is '1s,,2s'; it must be durations");
     body_is(WORDS("--backoff", ""), NULL, "--backoff is ''");
@@ -94,7 +100,7 @@ static void options_become_a_query(void **state)
 {
     (void)state;
     struct arguments args =
-        parsed(WORDS("--name", "a b&c=d/\xc3\xa9", "--backoff", "1s,2s", "--keep", "none"));
+        parsed(WORDS("--name", "a b&c=d/\xc3\xa9", "--backoff", "1s,2s", "--keep", "all"));
     struct client_path path;
     struct err_note note;
     client_path_init(&path);
@@ -118,7 +124,6 @@ static void segments_cannot_leave_their_place(void **state)
         {"?x=1#y", "%3Fx%3D1%23y"},
         {"a\r\nHost: b", "a%0D%0AHost%3A%20b"},
         {"100%", "100%25"},
-        {"", ""},
     };
     for (size_t i = 0; i < sizeof segments / sizeof segments[0]; i++) {
         struct client_path path;
@@ -129,14 +134,26 @@ static void segments_cannot_leave_their_place(void **state)
     }
 }
 
+static void an_empty_segment_is_an_error(void **state)
+{
+    (void)state;
+    struct client_path path;
+    client_path_init(&path);
+    client_path_add(&path, "/v1/queues/");
+    client_path_encode(&path, "");
+    assert_int_equal(path.error, -ERR_INVALID);
+    assert_null(client_path_text(&path));
+    client_path_done(&path);
+}
+
 static void given_options_are_told(void **state)
 {
     (void)state;
-    const char *name = NULL;
     struct arguments args = parsed(WORDS("--age", "1s"));
-    assert_true(client_fields_given(&args, fields, FIELDS, &name));
-    assert_string_equal(name, "age");
-    assert_false(client_fields_given(&args, fields, 2, &name));
+    const struct client_field *given = client_fields_given(&args, fields, FIELDS);
+    assert_non_null(given);
+    assert_string_equal(given->option, "age");
+    assert_null(client_fields_given(&args, fields, 2));
     arguments_done(&args);
 }
 
@@ -160,6 +177,7 @@ int main(void)
         cmocka_unit_test(wrong_values_are_named),
         cmocka_unit_test(options_become_a_query),
         cmocka_unit_test(segments_cannot_leave_their_place),
+        cmocka_unit_test(an_empty_segment_is_an_error),
         cmocka_unit_test(given_options_are_told),
         cmocka_unit_test(no_memory_is_reported),
     };

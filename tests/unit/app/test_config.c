@@ -224,6 +224,8 @@ static const struct {
     {"listen: ['']\n", "listen is ''; it must be a list of 1 to 64 texts, none empty"},
     {"listen: [[a]]\n", "listen holds a list or a map"},
     {"listen: [~]\n", "listen holds an item without a value"},
+    {"listen: ['localhost:1', here]\n", "Cannot listen on \"here\": give HOST:PORT"},
+    {"listen: ['0.0.0.0:80']\n", "only loopback addresses are allowed"},
     {"origins: ['*']\n", "origins has '*'; an origin is http:// or https://"},
     {"origins: [https://a.example/]\n", "origins has 'https://a.example/'"},
     {"hosts: [a.example:80]\n", "hosts has 'a.example:80'; it must be a name or an address"},
@@ -362,8 +364,8 @@ static void flag_beats_environment_beats_file_beats_default(void **state)
     call_begin(&call, "data: file\nnode: 1\nlimits: {pipeline: 2, connections: 3}\nhosts: [f]\n",
                LIST("HOME=/", "HOLDFAST_NODE=11", "HOLDFAST_LIMITS_PIPELINE=12",
                     "HOLDFAST_HOSTS=a, b", "HOLDFAST_LISTEN=x:1"),
-               LIST("--node", "21", "--listen", "y:1", "--listen=z:1,z:2", "--test-clock",
-                    "--auto-create=false", "--queue-defaults-keep-dead", "all"));
+               LIST("--node", "21", "--listen", "[::1]:1", "--listen=localhost:1,localhost:2",
+                    "--test-clock", "--auto-create=false", "--queue-defaults-keep-dead", "all"));
     if (call_end(&call, &c, &note) < 0)
         fail_msg("%s", note.text);
     assert_string_equal(c.data, "file");
@@ -371,7 +373,7 @@ static void flag_beats_environment_beats_file_beats_default(void **state)
     assert_int_equal(c.limits.pipeline, 12);
     assert_int_equal(c.limits.connections, 3);
     assert_value(&c, "hosts", "[\"a\", \"b\"]");
-    assert_value(&c, "listen", "[\"y:1\", \"z:1\", \"z:2\"]");
+    assert_value(&c, "listen", "[\"[::1]:1\", \"localhost:1\", \"localhost:2\"]");
     assert_true(c.test_clock);
     assert_false(c.auto_create);
     assert_true(c.queue_defaults.keep_dead == UINT64_MAX);
@@ -568,7 +570,7 @@ static void what_is_printed_is_read_back(void **state)
     static const char *const files[] = {
         "",
         document,
-        "data: \"q\\\"uo\\\\te # no comment\"\nlisten: ['a:1', \"b, c: {\"]\n",
+        "data: \"q\\\"uo\\\\te # no comment\"\nlisten: ['localhost:1', \"unix:b, c: {\"]\n",
         "queue_defaults: {backoff_ms: [], keep_done: all, keep_done_ms: all, priority: -9}\n",
         "queue_defaults: {backoff_ms: [1, 2s]}\nqueue_settings: {priorities: {}}\n",
         "queue_settings: {priorities: {'null': 1, 'a: b': 2, '#': 3}}\n",

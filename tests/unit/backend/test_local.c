@@ -188,7 +188,9 @@ static void news_cb(void *ctx)
 static void rig_close(struct rig *r)
 {
     backend_close(r->b, closed_cb, r);
-    assert_int_equal(uv_run(&r->loop, UV_RUN_DEFAULT), 0);
+    while (uv_run(&r->loop, UV_RUN_DEFAULT) != 0) {
+        /* each answer stops it */
+    }
     assert_true(r->closed);
     for (size_t i = 0; i < r->op_count; i++)
         assert_int_equal(r->answers[i], 1);
@@ -234,13 +236,14 @@ static void test_close_while_full(void **state)
     assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_OK);
     assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_OK);
     atomic_store(&r.full, true);
+    size_t new = ask(&r, enqueue_op());                        /* before anybody knows */
     assert_int_equal(answer(&r, ask(&r, claim_op())), OUT_OK); /* was durably ready: at once */
     size_t ack = ask(&r, ack_op(&r));
-    size_t new = ask(&r, enqueue_op());
     size_t get = ask(&r, (struct op){.kind = OP_GET, .job = {.job = {.seq = 1}}});
     size_t list = ask(&r, (struct op){.kind = OP_LIST});
     wait_until_full(&r, true);
-    size_t refused = ask(&r, enqueue_op());
+    (void)uv_run(&r.loop, UV_RUN_NOWAIT); /* the engine hears of it with the next turn */
+    assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_DISK_FULL); /* and waits for nothing */
     size_t bulk =
         ask(&r, (struct op){.kind = OP_BULK, .bulk = {.action = BULK_CANCEL, .queue = queue}});
     assert_int_equal(backend_settle(r.b, settled_cb, &r), 0);
@@ -251,7 +254,6 @@ static void test_close_while_full(void **state)
     assert_int_equal(r.outcomes[bulk], OUT_UNKNOWN);
     assert_int_equal(r.outcomes[get], OUT_UNAVAILABLE);
     assert_int_equal(r.outcomes[list], OUT_UNAVAILABLE);
-    assert_true(r.outcomes[refused] == OUT_DISK_FULL || r.outcomes[refused] == OUT_UNKNOWN);
     assert_int_equal(r.settled, 1);
     assert_non_null(strstr(r.said, "closed_with_full_disk"));
     assert_non_null(strstr(r.said, "the stub is full"));
