@@ -97,17 +97,17 @@ int listen_address_parse(const char *text, struct listen_address *ret, struct er
     if (strncmp(text, "unix:", 5) == 0)
         return unix_parse(text + 5, ret, note);
     if (!host_split(text, host, sizeof host, &port_text, &v6))
-        return err_note_set(note, -ERR_INVALID, "Cannot listen on \"%.100s\": give " FORMS ".",
+        return err_note_set(note, -ERR_INVALID, "cannot listen on \"%.100s\": give " FORMS ".",
                             text);
     if (port_parse(port_text, &port) != 0)
         return err_note_set(note, -ERR_INVALID,
-                            "Cannot listen on \"%.100s\": the port must be 0 to 65535.", text);
+                            "cannot listen on \"%.100s\": the port must be 0 to 65535.", text);
     int r = v6 ? v6_parse(host, port, ret) : v4_parse(host, port, ret);
     if (r == 0)
         return 0;
     return err_note_set(
         note, -ERR_INVALID,
-        "Cannot listen on \"%.100s\": without access tokens only loopback addresses "
+        "cannot listen on \"%.100s\": without access tokens only loopback addresses "
         "are allowed; give " FORMS ".",
         text);
 }
@@ -117,7 +117,7 @@ int listen_address_parse(const char *text, struct listen_address *ret, struct er
 static int io_error(struct err_note *note, const char *text, int error)
 {
     int code = error == EADDRINUSE ? -ERR_LOCKED : -ERR_IO;
-    return err_note_set(note, code, "Cannot listen on %.120s: %s.", text, strerror(error));
+    return err_note_set(note, code, "cannot listen on %.120s: %s.", text, strerror(error));
 }
 
 /* Accepted sockets inherit these. A machine that lost its power says nothing: a parked request is

@@ -5,6 +5,8 @@
 source "$(dirname "$0")/tap.bash"
 
 if compgen -G 'tests/conform/*.c' >/dev/null; then
+  ! tap_wanted 'conform (debug)' || tap_ahead build/debug/tests/conform
+  ! tap_wanted 'conform (tsan)' || tap_ahead "${tap_fixed_layout[@]}" build/tsan/tests/conform
   tap_cases 'conform (debug)' build/debug/tests/conform
   tap_cases 'conform (tsan)' "${tap_fixed_layout[@]}" build/tsan/tests/conform
 fi

@@ -49,7 +49,8 @@ struct local {
     unsigned open_handles;
     uv_prepare_t prepare;
     uv_timer_t timer;
-    uv_async_t knock;
+    uv_async_t knock; /* for the threads */
+    uv_idle_t stir;   /* active: the loop does not sleep before the next turn */
 };
 
 static const struct backend_ops local_ops;
@@ -231,9 +232,23 @@ static void turn(struct local *l)
     maybe_closed(l);
 }
 
+static void stir_cb(uv_idle_t *handle)
+{
+    (void)handle;
+}
+
+/* A turn must come soon. Costs no system call, unlike a knock. */
+static void stir(struct local *l)
+{
+    if (!uv_is_active((uv_handle_t *)&l->stir))
+        uv_idle_start(&l->stir, stir_cb);
+}
+
 static void prepare_cb(uv_prepare_t *handle)
 {
-    turn(handle->data);
+    struct local *l = handle->data;
+    uv_idle_stop(&l->stir);
+    turn(l);
 }
 
 static void timer_cb(uv_timer_t *handle)
@@ -328,6 +343,7 @@ static void maybe_closed(struct local *l)
     uv_close((uv_handle_t *)&l->prepare, handle_closed_cb);
     uv_close((uv_handle_t *)&l->timer, handle_closed_cb);
     uv_close((uv_handle_t *)&l->knock, handle_closed_cb);
+    uv_close((uv_handle_t *)&l->stir, handle_closed_cb);
 }
 
 static void local_close(struct backend *b, backend_closed_fn fn, void *ctx)
@@ -340,7 +356,7 @@ static void local_close(struct backend *b, backend_closed_fn fn, void *ctx)
     l->closing_tries = state.full_tries;
     l->closed_fn = fn;
     l->closed_ctx = ctx;
-    uv_async_send(&l->knock);
+    stir(l);
 }
 
 /* --- the other slots --- */
@@ -353,7 +369,7 @@ static int local_submit(struct backend *b, const struct op *ops, size_t count, b
         return -ERR_CLOSED;
     int err = heart_submit(l->heart, ops, count, now_of(l), fn, ctx);
     if (!err)
-        uv_async_send(&l->knock); /* a turn must come, also when called from outside the loop */
+        stir(l);
     return err;
 }
 
@@ -420,7 +436,7 @@ static int local_settle(struct backend *b, backend_closed_fn fn, void *ctx)
         return -ERR_CLOSED;
     if (!settles_add(&l->settles, l, fn, ctx))
         return -ERR_NOMEM;
-    uv_async_send(&l->knock);
+    stir(l);
     return 0;
 }
 
@@ -492,10 +508,11 @@ static int handles_open(struct local *l)
     uv_loop_t *loop = l->config.loop;
     if (uv_async_init(loop, &l->knock, knock_cb) != 0)
         return -ERR_IO;
-    CHECK(uv_prepare_init(loop, &l->prepare) == 0 && uv_timer_init(loop, &l->timer) == 0);
-    l->prepare.data = l->timer.data = l->knock.data = l;
+    CHECK(uv_prepare_init(loop, &l->prepare) == 0 && uv_timer_init(loop, &l->timer) == 0 &&
+          uv_idle_init(loop, &l->stir) == 0);
+    l->prepare.data = l->timer.data = l->knock.data = l->stir.data = l;
     CHECK(uv_prepare_start(&l->prepare, prepare_cb) == 0);
-    l->open_handles = 3;
+    l->open_handles = 4;
     return 0;
 }
 

@@ -77,7 +77,7 @@ static const struct http_route routes[] = {
     POST("/v1/clock/accept", clock_accept_handle, SCOPE_ADMIN,
          "The wall clock is right after its leap: let things expire again."),
     GET("/healthz", health_handle, SCOPE_OPEN, "Alive; asks nothing of the store."),
-    GET("/readyz", ready_handle, SCOPE_OPEN, "Whether new jobs are taken."),
+    GET("/readyz", ready_handle, SCOPE_OPEN, "Whether to send requests here."),
     GET("/metrics", metrics_handle, SCOPE_READ, "Figures for Prometheus."),
 };
 

@@ -82,7 +82,7 @@ void ready_handle(void *ctx, struct http_exchange *x)
     if (broker_draining(n->broker))
         answer_status(x, 503, "draining");
     else if (f.disk_full)
-        answer_status(x, 503, "disk_full");
+        answer_status(x, 200, "disk_full"); /* acks must still find their way here */
     else
         answer_status(x, 200, "ready");
 }

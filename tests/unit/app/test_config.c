@@ -224,7 +224,7 @@ static const struct {
     {"listen: ['']\n", "listen is ''; it must be a list of 1 to 64 texts, none empty"},
     {"listen: [[a]]\n", "listen holds a list or a map"},
     {"listen: [~]\n", "listen holds an item without a value"},
-    {"listen: ['localhost:1', here]\n", "Cannot listen on \"here\": give HOST:PORT"},
+    {"listen: ['localhost:1', here]\n", "cannot listen on \"here\": give HOST:PORT"},
     {"listen: ['0.0.0.0:80']\n", "only loopback addresses are allowed"},
     {"origins: ['*']\n", "origins has '*'; an origin is http:// or https://"},
     {"origins: [https://a.example/]\n", "origins has 'https://a.example/'"},
