@@ -93,7 +93,7 @@ describe('running it', () => {
     await stopServer(server);
   });
 
-  test('SIGTERM: waiting claims end, streams end, jobs under way keep their lease, exit 0', async () => {
+  test('SIGTERM (PDQ-4): waiting claims end, streams end, jobs under way keep their lease, exit 0', async () => {
     let server = await startServer({ data: temporaryDirectory() });
     let api = new Client(server);
     await enqueue(api, 'q', { payload: 1 });

@@ -99,7 +99,7 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     assert.equal((await api.get(`/v1/snapshot?queue=${q}`)).json.depth, 0, 'purge covers ready and scheduled');
   });
 
-  test('PDQ-11: correlation_id travels from enqueue to worker and events', async () => {
+  test('PDQ-11: correlation_id travels from enqueue to worker, events and log', async () => {
     const { api, server } = use;
     const q = freshQueue();
     const events = await openStream(server, `/v1/events?queue=${q}`).opened;
@@ -113,6 +113,8 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
       if (JSON.parse(event.data).job === id) assert.equal(JSON.parse(event.data).correlation_id, 'order-7');
     }
     events.close();
+    await api.post(`/v1/jobs/${id}/fail`, { token: job.token, error: 'no', retry: false });
+    await until('a line in the log', () => server.stderr.split('\n').some((line) => line.includes('job_dead') && line.includes(id) && line.includes('correlation_id=order-7')));
     const listed = (await api.get('/v1/jobs?correlation_id=order-7')).json.jobs;
     assert.ok(listed.some((one) => one.id === id));
   });
