@@ -192,19 +192,32 @@ static int show_one(struct client_session *s)
     return status == CLIENT_DONE ? show_answer(s) : status;
 }
 
+static const struct action *action_find(const char *word)
+{
+    for (size_t i = 0; i < CLIENT_COUNT(actions); i++)
+        if (strcmp(actions[i].word, word) == 0)
+            return &actions[i];
+    return NULL;
+}
+
 static int queues(struct client_session *s)
 {
+    const struct action *a = s->args->word_count > 0 ? action_find(s->args->words[0]) : NULL;
+    if (a && s->args->word_count == 1)
+        return client_complain(
+            CLIENT_USAGE,
+            "`queues %s` needs the name of a queue behind it (`stats %s` shows a "
+            "queue that is called so)",
+            a->word, a->word);
     if (s->args->word_count < 2) {
         int status = options_fit(s, NULL);
         if (status != CLIENT_DONE)
             return status;
         return s->args->word_count == 0 ? client_queues_list(s) : show_one(s);
     }
-    for (size_t i = 0; i < CLIENT_COUNT(actions); i++) {
-        if (strcmp(actions[i].word, s->args->words[0]) != 0)
-            continue;
-        int status = options_fit(s, &actions[i]);
-        return status == CLIENT_DONE ? action_run(s, &actions[i]) : status;
+    if (a) {
+        int status = options_fit(s, a);
+        return status == CLIENT_DONE ? action_run(s, a) : status;
     }
     return client_complain(CLIENT_USAGE,
                            "'%s' is nothing that can be done to a queue; it must be create, set, "

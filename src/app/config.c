@@ -367,7 +367,7 @@ int config_load(const struct config_sources *sources, struct config *ret, struct
     const char *path = sources->file ? sources->file : env_get(sources->env, "HOLDFAST_CONFIG");
     arena_init(&c.memory);
     int err = defaults_set(&c, note);
-    if (err == 0 && path)
+    if (err == 0 && path && (*path || sources->file)) /* an empty variable is an unset one */
         err = file_set(&c, path, note);
     if (err == 0)
         err = env_set(&c, sources->env, note);

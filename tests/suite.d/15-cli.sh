@@ -82,6 +82,7 @@ HOLDFAST_NODE=9 cli_check 'the environment counts' 0 1 '^node: 9 +# environment$
 HOLDFAST_NOD=9 cli_check 'an unknown variable' 2 2 "'HOLDFAST_NOD'.*did you mean 'HOLDFAST_NODE'" serve --print-config
 tap_check 'cli/docs/config.md is what the table says' \
   bash -c 'build/debug/holdfast help config --markdown | diff docs/config.md -'
+cli_check 'queues create needs a name' 2 2 'needs the name of a queue' queues create
 tap_check 'cli/lost output is a failure' bash -c full_disk
 tap_check 'cli/docs: every problem code' bash -c codes_are_told
 tap_done
