@@ -184,6 +184,21 @@ describe('running it', () => {
     await until('stopping', () => messages.some((m) => m.includes('STOPPING=1')));
   });
 
+  test('tokens of an earlier process mean nothing, in memory neither', async () => {
+    const tokens = [];
+    for (let i = 0; i < 2; i++) {
+      const server = await startServer({ backend: 'memory' });
+      const api = new Client(server);
+      await enqueue(api, 'q', { payload: 1 });
+      const job = await claimOne(api, 'q');
+      for (const old of tokens) assert.equal((await api.post(`/v1/jobs/${job.seq}/ack`, { token: old })).status, 409);
+      tokens.push(job.token);
+      api.close();
+      await stopServer(server);
+    }
+    assert.notEqual(tokens[0], tokens[1]);
+  });
+
   test('a second server on the same data is refused in words', async () => {
     const server = await startServer();
     const second = await run(['serve', '--listen', '127.0.0.1:0', '--data', server.data]);

@@ -599,6 +599,18 @@ int backend_open_local(const char *dir, const struct backend_config *config, str
     return err ? err : backend_open_on_store(store, config, ret, note);
 }
 
+#define MEMORY_EPOCHS ((uint64_t)1 << 22) /* an event's id has room for 24 bits of it */
+
+/* Memory forgets its epoch. One drawn at random keeps tokens and event ids of an earlier process
+ * from meaning something in this one. */
+static void draw_epoch(struct local *l, uint64_t seed)
+{
+    struct random random;
+    random_seed(&random, seed);
+    if (!l->config.seed)
+        store_memory_set_epoch(l->store, (uint32_t)random_below(&random, MEMORY_EPOCHS));
+}
+
 int backend_open_memory(const struct backend_config *config, struct backend **ret,
                         struct err_note *note)
 {
@@ -610,6 +622,8 @@ int backend_open_memory(const struct backend_config *config, struct backend **re
     err = seed_of(config, &seed);
     if (!err)
         err = store_open_memory(seed, &l->store);
+    if (!err)
+        draw_epoch(l, seed);
     if (!err)
         err = l->store->ops->reader_open(l->store, &l->direct, note);
     if (!err)

@@ -119,6 +119,8 @@ struct store_reader {
 struct random;
 /* Memory: position 0, keys from the seed given. Its single thread applies, reads and loads. */
 MUST_CHECK int store_open_memory(uint64_t seed, struct store **ret);
+/* Memory alone, before load: the epoch of a last boot that it cannot remember. */
+void store_memory_set_epoch(struct store *s, uint32_t epoch);
 /* DIR/holdfast.db; takes DIR's lock (-ERR_LOCKED with a clear note), makes and upgrades the schema.
  */
 MUST_CHECK int store_open_sqlite(const char *dir, struct wall_time now, struct store **ret,

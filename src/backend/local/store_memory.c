@@ -121,6 +121,11 @@ static const struct store_ops memory_ops = {
     .reader_open = memory_reader_open,
 };
 
+void store_memory_set_epoch(struct store *s, uint32_t epoch)
+{
+    store_memory_of(s)->meta.epoch = epoch;
+}
+
 int store_open_memory(uint64_t seed, struct store **ret)
 {
     struct store_memory *m = mem_zalloc(sizeof *m);
