@@ -19,6 +19,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "broker/broker.h"
 #include "core/policy.h"
 
 #define CONFIG_FILE_BYTES_MAX ((size_t)1 << 20)
@@ -33,12 +34,6 @@ enum {
 struct config_list {
     const char **items; /* NULL-terminated, never NULL itself */
     size_t count;
-};
-
-/* A word a client may send for a priority, and the priority it stands for: higher first. */
-struct config_label {
-    const char *name;
-    int64_t priority;
 };
 
 struct config_limits {
@@ -77,7 +72,7 @@ struct config {
     bool auto_create, test_clock;
     uint32_t workers_silent_ms;
     struct queue_policy queue_defaults; /* passes policy_check */
-    const struct config_label *labels;  /* names differ */
+    const struct broker_label *labels;  /* names differ */
     size_t label_count;
     struct config_redis redis;
 

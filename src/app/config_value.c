@@ -335,7 +335,7 @@ static int steps_value(const struct config *c, const struct config_key *k, struc
 
 /* ---- labels ---- */
 
-static bool label_is_new(const struct config_label *labels, size_t count, struct span name)
+static bool label_is_new(const struct broker_label *labels, size_t count, struct span name)
 {
     for (size_t i = 0; i < count; i++) {
         if (span_equal(span_text(labels[i].name), name))
@@ -345,7 +345,7 @@ static bool label_is_new(const struct config_label *labels, size_t count, struct
 }
 
 static int label_set(struct config *c, const struct config_given *given, size_t i,
-                     struct config_label *labels)
+                     struct broker_label *labels)
 {
     struct span name = given->items[2 * i];
     int64_t number;
@@ -354,7 +354,7 @@ static int label_set(struct config *c, const struct config_given *given, size_t 
         units_parse(given->items[2 * i + 1], UNIT_NONE, &number) < 0)
         return -ERR_INVALID;
     /* There the lower number comes first, here the higher priority. */
-    labels[i] = (struct config_label){arena_text(&c->memory, name), -number};
+    labels[i] = (struct broker_label){arena_text(&c->memory, name), -number};
     return labels[i].name ? 0 : -ERR_NOMEM;
 }
 
@@ -366,7 +366,7 @@ static int labels_set(struct config *c, const struct config_key *k,
         return refuse(k, given, given->items[given->count - 1], note);
     if (count > CONFIG_LABELS_MAX)
         return refuse(k, given, SPAN_LITERAL("{…}"), note);
-    struct config_label *labels = arena_array(&c->memory, count + 1, sizeof *labels);
+    struct broker_label *labels = arena_array(&c->memory, count + 1, sizeof *labels);
     int err = labels ? 0 : -ERR_NOMEM;
     for (size_t i = 0; err == 0 && i < count; i++) {
         err = label_set(c, given, i, labels);

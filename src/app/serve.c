@@ -281,14 +281,13 @@ static void http_figures_cb(void *ctx, struct http_server_figures *ret)
 static int open_broker(struct serve *s)
 {
     const struct config *c = &s->config;
-    _Static_assert(sizeof(struct broker_label) == sizeof(struct config_label), "same rows");
     struct broker_config config = {
         .loop = &s->loop,
         .clock = s->clock,
         .test_clock = c->test_clock ? &s->test_clock : NULL,
         .log = &s->log,
         .backend = s->backend,
-        .labels = (const struct broker_label *)c->labels,
+        .labels = c->labels,
         .label_count = c->label_count,
         .silent_ms = c->workers_silent_ms,
     };
