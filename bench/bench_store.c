@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The embedded backend, durable, in process: full cycles (enqueue, claim, ack) a second through the
- * applier and SQLite, with the raw fdatasync rate of the same directory beside it; and how long a
+ * journal, with SQLite behind it, with the raw fdatasync rate of the same directory beside it; and how long a
  * store with a million pending jobs takes to open.
  *
  *   bench_store [--dir DIR] [--runs N] [--seconds N] [--batch N] [--load N] [--keys N] [--fails N]
@@ -10,6 +10,7 @@
  * Two batches are under way at a time: while one is committed the next is made. A batch is a third
  * enqueues, a third claims, a third acks of what the batch before claimed. */
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,16 +252,15 @@ static void fresh_dir(const char *base, int n, char *out, size_t size)
     snprintf(out, size, "%s/bench-store-%ld-%d", base, (long)getpid(), n);
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st, (void)type, (void)at;
+    return remove(path);
+}
+
 static void remove_dir(const char *dir)
 {
-    static const char *const names[] = {"holdfast.db", "holdfast.db-wal", "holdfast.db-shm",
-                                        "lock"};
-    char path[700];
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
-        unlink(path);
-    }
-    rmdir(dir);
+    (void)nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 int main(int argc, char **argv)

@@ -44,7 +44,7 @@ struct config_limits {
 };
 
 struct config_timeouts {
-    uint32_t head_ms, body_ms, idle_ms, write_ms, drain_ms;
+    uint32_t head_ms, body_ms, idle_ms, write_ms, drain_ms, list_wait_ms;
 };
 
 struct config_redis {
@@ -68,6 +68,8 @@ struct config {
     struct config_timeouts timeouts;
     uint64_t capacity; /* live jobs of the whole server; 0 = no limit */
     uint64_t cache_bytes;
+    uint64_t journal_max_bytes;
+    uint32_t journal_segment_bytes;
     uint64_t idempotency_ttl_ms, idempotency_keys;
     bool auto_create, test_clock;
     uint32_t workers_silent_ms;

@@ -43,6 +43,10 @@
       CONFIG_RELOAD, "the least important lines that are written")                                 \
     X("log.format", CHOICE, log_format, "text", LOG_AS_TEXT, LOG_AS_JSON, "text|json",             \
       CONFIG_RELOAD, "lines for people or for programs")                                           \
+    X("journal.max_bytes", SIZE, journal_max_bytes, "256MiB", 16 << 20, INT64_C(1) << 40, "BYTES", \
+      0, "size of the journal, beyond which commits wait until the store has caught up")           \
+    X("journal.segment_bytes", SIZE, journal_segment_bytes, "16MiB", 1 << 20, 1 << 30, "BYTES", 0, \
+      "size of one of its files; one is always kept spare")                                        \
     X("limits.body_bytes", SIZE, limits.body_bytes, "2MiB", 1024, INT64_C(1) << 30, "BYTES", 0,    \
       "the largest body of a request; beyond it 413")                                              \
     X("limits.large_body_bytes", SIZE, limits.large_body_bytes, "64MiB", 1024, INT64_C(1) << 32,   \
@@ -70,6 +74,9 @@
       "until a connection is closed whose client takes nothing of its answer")                     \
     X("timeouts.drain_ms", MS, timeouts.drain_ms, "30s", 0, CONFIG_TIMEOUT_MAX, "MS",              \
       CONFIG_RELOAD, "what SIGTERM leaves to requests under way")                                  \
+    X("timeouts.list_wait_ms", MS, timeouts.list_wait_ms, "250ms", 1, CONFIG_TIMEOUT_MAX, "MS", 0, \
+      "how long a list waits for the newest changes to be in the store; then it is answered as "   \
+      "of what is there")                                                                          \
     X("idempotency.ttl_ms", MS, idempotency_ttl_ms, "24h", 1000, CONFIG_YEAR_MS, "MS", 0,          \
       "how long an idempotency key is remembered")                                                 \
     X("idempotency.keys", NUMBER, idempotency_keys, "4000000", 1, 1000000000, "N", 0,              \

@@ -36,12 +36,15 @@ struct backend_config {
     const struct log *log;             /* may be NULL */
     const struct queue_policy *policy; /* for queues made by the first enqueue; NULL = default */
     bool no_auto_create;
-    unsigned node;        /* 0 … ID_NODE_MAX, part of every id */
-    uint64_t capacity;    /* live jobs in all; 0 = no limit */
-    uint64_t cache_bytes; /* payloads kept in memory; 0 = 64 MiB */
-    uint64_t key_ttl_ms;  /* idempotency keys; 0 = 24 h */
-    uint64_t keys_max;    /* 0 = 4,000,000 */
-    uint64_t seed;        /* jitter; 0 = from the kernel */
+    unsigned node;                  /* 0 … ID_NODE_MAX, part of every id */
+    uint64_t capacity;              /* live jobs in all; 0 = no limit */
+    uint64_t cache_bytes;           /* payloads kept in memory; 0 = 64 MiB */
+    uint64_t key_ttl_ms;            /* idempotency keys; 0 = 24 h */
+    uint64_t keys_max;              /* 0 = 4,000,000 */
+    uint64_t seed;                  /* jitter; 0 = from the kernel */
+    uint32_t journal_segment_bytes; /* 0 = 16 MiB */
+    uint64_t journal_bytes_max;     /* 0 = 256 MiB: what the store may lag behind */
+    int64_t list_wait_ms; /* a list waits so long for the newest records to show; 0 = 250 */
     /* The store failed for good; must not return to normal work. NULL = abort. */
     void (*fatal)(void *ctx, const char *why);
     void *fatal_ctx;
@@ -79,9 +82,18 @@ struct backend_figures {
     uint64_t keys, queues;                      /* idempotency keys, queues */
     uint64_t live, capacity; /* waiting or running jobs, and how many may be; 0 = no limit */
     uint64_t by_state[STATE_COUNT];
-    bool disk_full;     /* new jobs are refused until there is room again */
-    uint32_t epoch;     /* of this boot */
-    uint64_t stalls_ms; /* time the process stood still, added to every lease */
+    bool disk_full;            /* new jobs are refused until there is room again */
+    uint32_t epoch;            /* of this boot */
+    uint64_t stalls_ms;        /* time the process stood still, added to every lease */
+    uint64_t restored_leases;  /* taken over from before the last start */
+    uint64_t forgotten_claims; /* tokens of before it that no lease knew */
+    uint64_t applied;          /* records that queries of the store can see */
+    bool has_journal;          /* else what follows is 0 */
+    uint64_t journal_lag_ms, journal_lag_bytes; /* what is durable but not applied yet */
+    uint64_t journal_bytes, journal_bytes_max;  /* of all segments */
+    uint64_t journal_segments, journal_segments_free;
+    uint64_t journal_stuck_ms; /* how long records have waited for a free segment */
+    uint64_t sweeps, sweep_ns_total;
 };
 void backend_figures(const struct backend *b, struct backend_figures *ret);
 

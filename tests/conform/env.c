@@ -34,7 +34,13 @@ void env_init(struct env *e, const struct conform_profile *profile, uint64_t see
     CHECK(uv_loop_init(&e->loop) == 0);
     e->clock.at = (struct now){{5000000}, {START_WALL_MS}};
     e->config = (struct backend_config){
-        .loop = &e->loop, .clock = clock_manual(&e->clock), .seed = seed, .node = 7};
+        .loop = &e->loop,
+        .clock = clock_manual(&e->clock),
+        .seed = seed,
+        .node = 7,
+        .journal_segment_bytes = 64 << 10,
+        .list_wait_ms = 60000,
+    };
     e->use_faults = profile->faulty;
     e->faults = (struct fault_config){
         .seed = seed,

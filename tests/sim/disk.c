@@ -126,9 +126,12 @@ int disk_apply(struct disk *d, size_t upto, struct err_note *note)
     return rc;
 }
 
-int disk_reader(struct disk *d, struct store_reader **ret, struct err_note *note)
+int disk_reader(struct disk *d, uint64_t need, struct store_reader **ret, struct err_note *note)
 {
-    int rc = disk_apply(d, d->durable, note);
+    size_t upto = d->applied;
+    while (upto < d->durable && (upto == 0 || d->frames[upto - 1].last < need))
+        upto++;
+    int rc = disk_apply(d, upto, note);
     if (rc == 0 && !d->reader)
         rc = d->store->ops->reader_open(d->store, &d->reader, note);
     *ret = d->reader;

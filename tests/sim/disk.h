@@ -45,5 +45,6 @@ void disk_crash(struct disk *d, size_t keep);
 uint64_t disk_position(const struct disk *d); /* durable */
 /* The store catches up to this many frames (at most the durable ones). */
 MUST_CHECK int disk_apply(struct disk *d, size_t upto, struct err_note *note);
-/* Reads the store, which catches up first. */
-MUST_CHECK int disk_reader(struct disk *d, struct store_reader **ret, struct err_note *note);
+/* Reads the store, which catches up to this position first. */
+MUST_CHECK int disk_reader(struct disk *d, uint64_t need, struct store_reader **ret,
+                           struct err_note *note);

@@ -33,6 +33,14 @@ static void start_commit(struct world *w)
     schedule(w, delay, SIM_COMMIT, w->server.boot, 0);
 }
 
+/* Tells the heart what the store has. */
+static void server_applied(struct world *w)
+{
+    const struct disk *d = &w->server.disk;
+    if (w->server.heart && d->applied > 0)
+        heart_applied(w->server.heart, d->frames[d->applied - 1].last);
+}
+
 /* The frames that have just become durable go to the shadow and, unless it lags, to the store. */
 static void became_durable(struct world *w, size_t before)
 {
@@ -55,6 +63,7 @@ void server_apply(struct world *w)
     size_t upto = d->applied + (size_t)between(w, 0, (int64_t)(d->durable - d->applied));
     if (disk_apply(d, upto, &note) < 0)
         world_blame(w, CHECK_DRIVER, "apply: %s", note.text);
+    server_applied(w);
     if (!w->draining)
         schedule(w, between(w, 1, 4000), SIM_APPLY, 0, 0);
 }
@@ -107,9 +116,10 @@ static int read_store(struct world *w, const struct store_query *query, struct a
 {
     struct store_reader *reader;
     struct err_note note;
-    int rc = disk_reader(&w->server.disk, &reader, &note);
+    int rc = disk_reader(&w->server.disk, query->need, &reader, &note);
     if (rc < 0)
         return rc;
+    server_applied(w);
     if (query->list) {
         struct job_view *jobs = NULL;
         rc = reader->ops->list(reader, query->list, arena, &jobs, &page->count, &page->cursor,
@@ -413,6 +423,7 @@ void server_commit(struct world *w)
     w->coverage->commits++;
     became_durable(w, before);
     heart_durable(s->heart, position, server_now(w));
+    server_applied(w);
     bool up = s->state == SERVER_BOOTING && disk_waiting(&s->disk) == 0;
     if (up)
         s->state = SERVER_UP;

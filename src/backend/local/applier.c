@@ -1,96 +1,124 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See applier.h. Two arrays of frames change places: one collects while the other is committed. */
+/* See applier.h. */
 #include "backend/local/applier.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <uv.h>
 
+#include "backend/local/ballast.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/mem.h"
 
+#define SWEEP_AFTER_NS UINT64_C(1000000000)
+#define SWEEP_BYTES (UINT64_C(32) << 20)
+#define PARTS_FULL 16u /* while room is short a batch goes in this many parts */
 #define FULL_RETRY_NS UINT64_C(200000000)
 #define TIDY_AFTER_NS UINT64_C(1000000000)
 
-struct frames {
-    struct span *at;
-    size_t count, room;
-    uint64_t last;
-};
-
 struct applier {
-    struct store *store;
-    const struct log *log;
-    void (*notify)(void *ctx);
-    void *ctx;
+    struct applier_config config;
     uv_thread_t thread;
     uv_mutex_t lock;
     uv_cond_t wake;
-    struct frames queued;         /* under lock */
-    bool stopping;                /* under lock */
-    struct applier_state at;      /* under lock */
-    struct histogram us, records; /* under lock */
-    struct frames taken;          /* the thread's own */
+    uint64_t durable, wanted, bytes; /* under lock; bytes: since the last sweep began */
+    uint64_t since;                  /* under lock: ns since when something waits; 0 = nothing */
+    bool stopping;                   /* under lock */
+    struct applier_state at;         /* under lock */
+    struct journal_batch batch;      /* the thread's own */
+    size_t taken;                    /* the thread's own: frames of the batch that are applied */
 };
 
-static int frames_add(struct frames *f, struct span frame, uint64_t last)
-{
-    if (f->count == f->room) {
-        size_t room = f->room ? f->room * 2 : 64;
-        struct span *grown = mem_regrow(f->at, room, sizeof(*grown));
-        if (!grown)
-            return -ERR_NOMEM;
-        f->at = grown;
-        f->room = room;
-    }
-    f->at[f->count++] = frame;
-    f->last = last;
-    return 0;
-}
-
-int applier_push(struct applier *a, struct span frame, uint64_t last)
+void applier_synced(struct applier *a, uint64_t position, uint64_t bytes)
 {
     uv_mutex_lock(&a->lock);
-    int err = frames_add(&a->queued, frame, last);
-    uv_cond_signal(&a->wake);
+    bool first = a->since == 0, much = a->bytes < SWEEP_BYTES && a->bytes + bytes >= SWEEP_BYTES;
+    a->durable = position;
+    a->bytes += bytes;
+    if (first)
+        a->since = clock_ns();
+    if (first || much)
+        uv_cond_signal(&a->wake);
     uv_mutex_unlock(&a->lock);
-    return err;
+}
+
+void applier_want(struct applier *a, uint64_t position)
+{
+    uv_mutex_lock(&a->lock);
+    if (position > a->wanted) {
+        a->wanted = position;
+        uv_cond_signal(&a->wake);
+    }
+    uv_mutex_unlock(&a->lock);
 }
 
 void applier_state(struct applier *a, struct applier_state *ret)
 {
     uv_mutex_lock(&a->lock);
     *ret = a->at;
+    ret->unapplied_ms = a->since ? (clock_ns() - a->since) / 1000000 : 0;
     uv_mutex_unlock(&a->lock);
 }
 
-void applier_spread(struct applier *a, struct histogram *ret_us, struct histogram *ret_records)
-{
-    uv_mutex_lock(&a->lock);
-    *ret_us = a->us;
-    *ret_records = a->records;
-    uv_mutex_unlock(&a->lock);
-}
+/* ---- a sweep ---- */
 
 static void report(struct applier *a, int err, const struct err_note *note, uint64_t ns)
 {
     uv_mutex_lock(&a->lock);
     a->at.full = err == -ERR_NO_SPACE;
-    a->at.full_tries += a->at.full;
     if (!err) {
-        histogram_add(&a->us, ns / 1000);
-        histogram_add(&a->records, a->taken.last - a->at.durable);
-        a->at.durable = a->taken.last;
-        a->at.commits++;
-        a->at.commit_ns_total += ns;
-        a->at.commit_ns_last = ns;
+        a->at.applied = a->config.store->ops->meta(a->config.store)->position;
+        a->at.sweeps++;
+        a->at.sweep_ns_total += ns;
+        a->at.sweep_ns_last = ns;
+        if (a->at.applied == a->durable)
+            a->since = 0;
     } else {
         if (err != -ERR_NO_SPACE)
             a->at.error = err;
         snprintf(a->at.why, sizeof(a->at.why), "%s", note->text);
     }
     uv_mutex_unlock(&a->lock);
-    a->notify(a->ctx);
+    a->config.notify(a->config.ctx);
+}
+
+/* Applies the batch in hand, or the next; while room is short a part of it. */
+static int sweep(struct applier *a, struct err_note *note)
+{
+    struct store *store = a->config.store;
+    struct journal_batch *batch = &a->batch;
+    uint64_t began = clock_ns();
+    int err = 0;
+    FAILPOINT("sweep.begin");
+    if (a->taken == batch->count) {
+        err = journal_read(a->config.journal, SWEEP_BYTES, batch, note);
+        a->taken = 0;
+    }
+    size_t left = batch->count - a->taken,
+           count = a->at.full ? batch->count / PARTS_FULL + 1 : left;
+    if (count > left)
+        count = left;
+    if (!err && count > 0)
+        err = store->ops->apply(store, batch->frames + a->taken, count, note);
+    if (!err) {
+        a->taken += count;
+        journal_applied(a->config.journal, store->ops->meta(store)->position);
+    }
+    report(a, err, note, clock_ns() - began);
+    return err;
+}
+
+/* ---- waiting ---- */
+
+/* Under the lock. */
+static bool due(const struct applier *a)
+{
+    if (a->at.applied >= a->durable)
+        return false;
+    return a->stopping || a->wanted > a->at.applied || a->bytes >= SWEEP_BYTES ||
+           clock_ns() - a->since >= SWEEP_AFTER_NS;
 }
 
 /* Gives space back while nobody waits. False: there is no more to do for now, or it failed for good
@@ -99,43 +127,54 @@ static bool tidy(struct applier *a)
 {
     struct err_note note = {""};
     bool more = false;
-    int err = a->store->ops->tidy(a->store, &more, &note);
+    int err = a->config.store->ops->tidy(a->config.store, &more, &note);
     if (err == -ERR_NO_SPACE)
-        log_event(a->log, LOG_WARN, "store_tidy_failed", LOG_TEXT("why", note.text));
+        log_event(a->config.log, LOG_WARN, "store_tidy_failed", LOG_TEXT("why", note.text));
     else if (err)
         report(a, err, &note, 0);
+    else
+        ballast_refill(a->config.ballast);
     return more && !err;
 }
 
-/* Waits for frames; false when there is nothing left to do. Housekeeping fills the silence. */
-static bool take(struct applier *a)
+/* Under the lock: sleeps until something may have changed. Housekeeping fills the silence. */
+static void sleep_a_while(struct applier *a, bool *more, bool *quiet)
+{
+    uint64_t waited = a->since ? clock_ns() - a->since : 0;
+    if (a->at.applied < a->durable) {
+        if (waited < SWEEP_AFTER_NS)
+            uv_cond_timedwait(&a->wake, &a->lock, SWEEP_AFTER_NS - waited);
+    } else if (*quiet && *more) {
+        uv_mutex_unlock(&a->lock);
+        *more = tidy(a);
+        uv_mutex_lock(&a->lock);
+    } else if (*more) {
+        *quiet = uv_cond_timedwait(&a->wake, &a->lock, TIDY_AFTER_NS) != 0;
+    } else {
+        uv_cond_wait(&a->wake, &a->lock);
+    }
+}
+
+/* Waits until there is something to sweep; false when there is nothing left to do. */
+static bool wait_for_work(struct applier *a)
 {
     bool more = true, quiet = false;
     uv_mutex_lock(&a->lock);
-    while (a->queued.count == 0 && !a->stopping) {
-        if (quiet && more) {
-            uv_mutex_unlock(&a->lock);
-            more = tidy(a);
-            uv_mutex_lock(&a->lock);
-        } else if (more) {
-            quiet = uv_cond_timedwait(&a->wake, &a->lock, TIDY_AFTER_NS) != 0;
-        } else {
-            uv_cond_wait(&a->wake, &a->lock);
-        }
-    }
-    struct frames empty = a->taken;
-    a->taken = a->queued;
-    a->queued = empty;
-    a->queued.count = 0;
-    bool any = a->taken.count > 0;
+    while (!due(a) && !a->stopping && !a->at.error)
+        sleep_a_while(a, &more, &quiet);
+    bool work = due(a) && !a->at.error;
+    a->bytes = 0;
     uv_mutex_unlock(&a->lock);
-    return any;
+    return work;
 }
 
-/* A full disk: wait a little, or until told to stop. False when told to stop. */
+/* A full disk: give up the ballast, wait a little. False when told to stop. */
 static bool wait_for_space(struct applier *a, const struct err_note *note)
 {
-    log_event(a->log, LOG_ERROR, "disk_full", LOG_TEXT("why", note->text));
+    log_event(a->config.log, LOG_ERROR, "disk_full", LOG_TEXT("why", note->text));
+    if (ballast_drop(a->config.ballast))
+        log_event(a->config.log, LOG_WARN, "ballast_dropped",
+                  LOG_TEXT("effect", "what is reserved for a full disk is in use"));
     uv_mutex_lock(&a->lock);
     if (!a->stopping)
         uv_cond_timedwait(&a->wake, &a->lock, FULL_RETRY_NS);
@@ -147,36 +186,37 @@ static bool wait_for_space(struct applier *a, const struct err_note *note)
 static void run(void *arg)
 {
     struct applier *a = arg;
-    while (take(a)) {
-        int err;
-        do {
-            struct err_note note = {""};
-            uint64_t began = clock_ns();
-            err = a->store->ops->apply(a->store, a->taken.at, a->taken.count, &note);
-            report(a, err, &note, clock_ns() - began);
-            if (err && (err != -ERR_NO_SPACE || !wait_for_space(a, &note)))
-                return;
-        } while (err);
-        a->taken.count = 0;
+    while (wait_for_work(a)) {
+        struct err_note note = {""};
+        int err = sweep(a, &note);
+        if (err && (err != -ERR_NO_SPACE || !wait_for_space(a, &note)))
+            return;
     }
 }
 
-int applier_start(struct store *store, uint64_t position, const struct log *log,
-                  void (*notify)(void *ctx), void *ctx, struct applier **ret)
+/* ---- start and stop ---- */
+
+static void applier_free(struct applier *a)
+{
+    uv_cond_destroy(&a->wake);
+    uv_mutex_destroy(&a->lock);
+    journal_batch_done(&a->batch);
+    mem_free(a);
+}
+
+int applier_start(const struct applier_config *config, struct applier **ret)
 {
     struct applier *a = mem_zalloc(sizeof(*a));
     if (!a)
         return -ERR_NOMEM;
-    a->store = store;
-    a->log = log;
-    a->notify = notify;
-    a->ctx = ctx;
-    a->at.durable = position;
+    a->config = *config;
+    a->at.applied = config->store->ops->meta(config->store)->position;
+    a->durable = journal_position(config->journal);
+    a->since = a->durable > a->at.applied ? clock_ns() : 0;
+    journal_batch_init(&a->batch);
     CHECK(uv_mutex_init(&a->lock) == 0 && uv_cond_init(&a->wake) == 0);
     if (uv_thread_create(&a->thread, run, a) != 0) {
-        uv_cond_destroy(&a->wake);
-        uv_mutex_destroy(&a->lock);
-        mem_free(a);
+        applier_free(a);
         return -ERR_NOMEM;
     }
     *ret = a;
@@ -192,9 +232,5 @@ void applier_stop(struct applier *a)
     uv_cond_signal(&a->wake);
     uv_mutex_unlock(&a->lock);
     uv_thread_join(&a->thread);
-    uv_cond_destroy(&a->wake);
-    uv_mutex_destroy(&a->lock);
-    mem_free(a->queued.at);
-    mem_free(a->taken.at);
-    mem_free(a);
+    applier_free(a);
 }

@@ -1,38 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread that makes frames durable: it takes all that have come in since its last commit and
- * hands them to the store as one transaction, so that one sync serves many requests.
+/* The sweeper: a thread that brings the store up to the journal, about once a second, or when there
+ * is much to do, or when somebody wants to read what is only in the journal.
+ *
+ * It reads synced frames back from the journal and hands them to the store in one transaction; what
+ * came and went within a sweep is never written. Only when the store has synced that is the journal
+ * told, which may then use the segments again.
  *
  * A failed commit is final: the applier stops, says why, and the process must end. A full disk is
- * not: the frames are kept and tried again, until applier_stop. */
+ * not: the ballast goes, and the sweep is tried again until applier_stop. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend/local/journal.h"
 #include "backend/local/store.h"
-#include "base/histogram.h"
 #include "base/log.h"
 
 struct applier;
+struct ballast;
 
 struct applier_state {
-    uint64_t durable;    /* records up to this position are on stable storage */
-    bool full;           /* the last try found no space; it goes on trying */
-    uint64_t full_tries; /* tries that found none, since the start */
-    int error;           /* ≠ 0: it has stopped for good */
+    uint64_t applied;      /* records up to this position are in the store */
+    uint64_t unapplied_ms; /* how long the oldest record that is not has been durable; 0 = none */
+    bool full;             /* the last try found no space; it goes on trying */
+    int error;             /* ≠ 0: it has stopped for good */
     char why[512];
-    uint64_t commits, commit_ns_total, commit_ns_last;
+    uint64_t sweeps, sweep_ns_total, sweep_ns_last;
 };
 
-/* `notify` is called on the applier's thread whenever the state has changed. The store stays the
- * caller's but is used by the thread alone until applier_stop. */
-MUST_CHECK int applier_start(struct store *store, uint64_t position, const struct log *log,
-                             void (*notify)(void *ctx), void *ctx, struct applier **ret);
-/* The frame stays valid until the durable position reaches `last`. -ERR_NOMEM: not taken. */
-MUST_CHECK int applier_push(struct applier *a, struct span frame, uint64_t last);
+struct applier_config {
+    struct store *store;
+    struct journal *journal;
+    struct ballast *ballast; /* NULL = none */
+    const struct log *log;
+    void *ctx;
+    /* Called on the applier's thread: the state has changed. */
+    void (*notify)(void *ctx);
+};
+
+/* Store and journal stay the caller's; until applier_stop only the thread writes to the one and
+ * reads from the other. */
+MUST_CHECK int applier_start(const struct applier_config *config, struct applier **ret);
+/* From any thread: records up to this position, so many bytes more, are durable. */
+void applier_synced(struct applier *a, uint64_t position, uint64_t bytes);
+/* Somebody waits for these to be applied: sweep at once. */
+void applier_want(struct applier *a, uint64_t position);
 void applier_state(struct applier *a, struct applier_state *ret);
-/* How long commits took and how many records each had. */
-void applier_spread(struct applier *a, struct histogram *ret_us, struct histogram *ret_records);
-/* Commits what is queued (unless it has stopped with an error, or the disk is full), ends the
- * thread, frees. */
+/* Sweeps what is left, unless it has stopped with an error or the disk is full (the journal keeps
+ * it); ends the thread, frees. NULL allowed. */
 void applier_stop(struct applier *a);

@@ -29,6 +29,10 @@ static const char *const advice_text[ADVICE_COUNT] = {
         "jobs deleted (DELETE /v1/jobs/ID).",
     [ADVICE_KEYS] = "A unique key is held twice: decide which job shall stay and cancel the other "
                     "(POST /v1/jobs/ID/cancel).",
+    [ADVICE_JOURNAL] =
+        "The journal is damaged or missing: keep a copy of the directory, check the disk, and "
+        "restore the newest backup (holdfast restore), or save what can still be read (holdfast "
+        "export --data DIR).",
 };
 
 /* What is said in the same words is of one sort; when there is no room for another, the last takes
@@ -397,6 +401,7 @@ static enum check_result check_rows(struct check *c)
     check_keys(c);
     check_keys_twice(c);
     print_queues(c);
+    check_journal(c);
     return verdict(c);
 }
 

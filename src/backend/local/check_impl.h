@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of check: check.c (the store as a whole), check_job.c (one job), check_attempts.c
- * (history). */
+ * (history), check_journal.c (what the store has not applied yet). */
 #pragma once
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "core/limits.h"
 #include "core/policy.h"
 
-enum check_advice { ADVICE_FILE, ADVICE_ROWS, ADVICE_KEYS, ADVICE_COUNT };
+enum check_advice { ADVICE_FILE, ADVICE_ROWS, ADVICE_KEYS, ADVICE_JOURNAL, ADVICE_COUNT };
 
 struct check_queue {
     uint32_t number;
@@ -72,3 +72,5 @@ struct check_queue *check_queue_of(struct check *c, uint32_t number); /* NULL = 
 MUST_CHECK int check_job(struct check *c, struct check_row *row);
 /* Everything that can be wrong with the history of attempts, after the jobs. */
 void check_attempts(struct check *c);
+/* The journal, after all that is in the store. */
+void check_journal(struct check *c);

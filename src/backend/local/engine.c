@@ -537,6 +537,7 @@ void engine_figures(const struct engine *e, struct engine_figures *ret)
         .keys = e->keys.used,
         .queues = e->queue_count,
         .restored_leases = e->restored_leases,
+        .forgotten_claims = e->forgotten_claims,
         .stalls_ms = (uint64_t)e->skipped_ms,
     };
     for (size_t n = 0; n < e->queue_count; n++)

@@ -134,7 +134,7 @@ struct span engine_queue_name(const struct engine *e, uint32_t number);
 struct engine_figures {
     uint64_t jobs, live, bytes; /* resident jobs, waiting or running ones, memory of all indexes */
     uint64_t by_state[STATE_COUNT];
-    uint64_t keys, queues, restored_leases, stalls_ms;
+    uint64_t keys, queues, restored_leases, forgotten_claims, stalls_ms;
 };
 void engine_figures(const struct engine *e, struct engine_figures *ret);
 

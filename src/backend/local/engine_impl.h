@@ -230,7 +230,7 @@ struct engine {
     uint64_t bulk_next;
 
     uint64_t live; /* waiting or running, doomed ones left out */
-    uint64_t restored_leases;
+    uint64_t restored_leases, forgotten_claims;
 
     bool stepped;
     struct now last;

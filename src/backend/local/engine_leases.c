@@ -161,6 +161,8 @@ static struct live *holder_check(struct engine *e, const struct op *op, struct e
         r->reply.outcome = OUT_GONE;
     } else {
         r->reply.outcome = OUT_LEASE_LOST;
+        /* A waiting job has had no later claim: that of this token was lost with its batch. */
+        e->forgotten_claims += !before && want->token.epoch < e->epoch && state_waits(l->job.state);
     }
     return NULL;
 }

@@ -307,10 +307,11 @@ static int texts_keep(struct arena *arena, struct job_view *v)
     return 0;
 }
 
-/* A first delivery has neither result nor error, so a cached body is the whole of it. */
+/* Up to its first delivery a job has neither result nor error, so a cached body is the whole. */
 static bool body_cached(struct heart *h, struct job_view *v)
 {
-    if (!h->cache || v->job.state != STATE_RUNNING || v->job.failures || v->job.crashes)
+    bool fresh = STATE_BIT(v->job.state) & STATES_LIVE && !v->job.failures && !v->job.crashes;
+    if (!h->cache || !fresh)
         return false;
     return cache_get(h->cache, v->job.seq, &v->extra, &v->payload);
 }
@@ -368,7 +369,8 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
     }
     qsort(seqs, f->count, sizeof(*seqs), compare_seqs);
     h->fetching++;
-    struct store_query query = {.seqs = seqs,
+    struct store_query query = {.need = r->after,
+                                .seqs = seqs,
                                 .count = f->count,
                                 .texts_only = r->texts_only,
                                 .attempts = r->want_attempts,
@@ -510,9 +512,13 @@ void heart_durable(struct heart *h, uint64_t position, struct now now)
     if (position > h->durable)
         h->durable = position;
     engine_events_durable(h->engine, h->durable);
+    heart_flush(h, now);
+}
+
+void heart_applied(struct heart *h, uint64_t position)
+{
     if (h->cache)
         cache_applied(h->cache, position, job_wanted, h->engine);
-    heart_flush(h, now);
 }
 
 /* --- the end of a server whose disk is full --- */
@@ -638,6 +644,8 @@ void heart_figures(const struct heart *h, struct backend_figures *ret)
     ret->clock_suspect = engine_clock_suspect(h->engine);
     ret->epoch = engine_epoch(h->engine);
     ret->stalls_ms = e.stalls_ms;
+    ret->restored_leases = e.restored_leases;
+    ret->forgotten_claims = e.forgotten_claims;
     ret->cache_bytes = h->cache ? cache_bytes(h->cache) : 0;
     ret->cache_hits = h->hits;
     ret->cache_misses = h->misses;

@@ -6,7 +6,9 @@
  * sorted batch. local.c drives this with an applier thread, the simulator with a virtual disk.
  *
  *   heart_submit → frame to commit (heart_frame_fn) → … → heart_durable → replies (reply_fn)
- *                                                   ↘ bodies wanted (read_fn) → heart_bodies ↗ */
+ *                                                   ↘ bodies wanted (read_fn) → heart_bodies ↗
+ *
+ * What is durable can be recovered; what is applied can be read from the store, which may lag. */
 #pragma once
 
 #include "backend/local/engine.h"
@@ -21,8 +23,9 @@ struct heart_calls {
     void (*reply)(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *reply);
     /* A job became ready in this queue. */
     void (*wake)(void *ctx, uint32_t queue);
-    /* Please read: `request` goes back with heart_bodies. All it needs is durable. The query itself
-     * is valid only during the call. May call heart_bodies before it returns. */
+    /* Please read, once query->need is applied: `request` goes back with heart_bodies. All it needs
+     * is durable. The query itself is valid only during the call. May call heart_bodies before it
+     * returns. */
     void (*read)(void *ctx, void *request, const struct store_query *query);
 };
 
@@ -45,6 +48,8 @@ MUST_CHECK int heart_tick(struct heart *h, struct now now);
 /* …but from heart_flush (what need not wait, and all wake-ups) or heart_durable. */
 void heart_flush(struct heart *h, struct now now);
 void heart_durable(struct heart *h, uint64_t position, struct now now);
+/* The store has records up to this position: bodies that only memory held may go. */
+void heart_applied(struct heart *h, uint64_t position);
 /* The answer to calls.read; error ≠ 0 turns the reply into OUT_UNAVAILABLE. What is given need not
  * outlast the call. For bodies there is no page; for a list, jobs, count, cursor and as_of are the
  * page, for exceptions the attempts. */

@@ -1,60 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The local backend: the heart on a loop, with a store behind it.
+/* The local backend: the heart on a loop, with a journal and a store behind it.
  *
- * sqlite:  frames go to the applier's thread, bodies and lists come from the reader's thread; both
+ * sqlite:  frames go to the writer's thread, which makes them durable in the journal; the applier's
+ *          thread sweeps them into the store; bodies and lists come from the readers' threads. All
  *          knock with an async handle.
  * memory:  the store lives on the loop's thread; what is applied is as durable as it gets.
  *
- * Once a turn of the loop, right before it would wait for input, due work is done and replies
- * leave; so input is always handled before leases are allowed to end. */
+ * Once a turn of the loop, right before it would wait for input, due work is done, replies leave,
+ * and the frames of the turn go to the writer together; so input is always handled before leases
+ * are allowed to end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend_impl.h"
-#include "backend/local/applier.h"
-#include "backend/local/heart.h"
-#include "backend/local/local.h"
-#include "backend/local/reader.h"
-#include "backend/local/watches.h"
-#include "backend/settles.h"
+#include "backend/local/local_impl.h"
 #include "base/check.h"
 #include "base/mem.h"
-#include "base/random.h"
 
-#define DEFAULT_CACHE_BYTES (UINT64_C(64) << 20)
 #define TICKS_A_TURN 8 /* slices of housekeeping between two looks at the sockets */
-
-struct local {
-    struct backend base;
-    struct backend_config config;
-    struct store *store;
-    struct heart *heart;
-    struct applier *applier;     /* NULL for memory: */
-    struct reader *reader;       /* bodies; NULL for memory: */
-    struct reader *lister;       /* lists, which may take seconds, apart; NULL for memory: */
-    bool clock_suspect;          /* as last logged */
-    struct store_reader *direct; /* memory: read on the spot */
-    struct watches watches;
-    uint64_t applied; /* memory: */
-    backend_news_fn news_fn;
-    void *news_ctx;
-    uint64_t news_told; /* the newest event that the listener may know of */
-    struct settles settles;
-    bool closing;
-    uint64_t closing_tries; /* applier_state.full_tries when the close was asked for */
-    bool gave_up;           /* closing with a full disk: the rest is not durable */
-    backend_closed_fn closed_fn;
-    void *closed_ctx;
-    unsigned open_handles;
-    uv_prepare_t prepare;
-    uv_timer_t timer;
-    uv_async_t knock; /* for the threads */
-    uv_idle_t stir;   /* active: the loop does not sleep before the next turn */
-};
-
-static const struct backend_ops local_ops;
-static const struct backend_ops memory_ops;
+#define CLOSE_FULL_NS UINT64_C(1000000000) /* how long a close waits for room in the journal */
 
 static struct local *local_of(struct backend *b)
 {
@@ -62,7 +26,7 @@ static struct local *local_of(struct backend *b)
     return (struct local *)b;
 }
 
-static struct now now_of(const struct local *l)
+struct now local_now(const struct local *l)
 {
     return clock_now(&l->config.clock);
 }
@@ -81,13 +45,27 @@ static void die(struct local *l, const char *why)
 
 /* --- what the heart asks for --- */
 
-static void give_frame(void *ctx, struct span frame, uint64_t last)
+static int keep_frame(struct local *l, struct span frame)
+{
+    if (l->frame_count == l->frame_room) {
+        size_t room = l->frame_room ? l->frame_room * 2 : 64;
+        struct span *grown = mem_regrow(l->frames, room, sizeof(*grown));
+        if (!grown)
+            return -ERR_NOMEM;
+        l->frames = grown;
+        l->frame_room = room;
+    }
+    l->frames[l->frame_count++] = frame;
+    return 0;
+}
+
+void local_frame(void *ctx, struct span frame, uint64_t last)
 {
     struct local *l = ctx;
     struct err_note note = {""};
     int err;
-    if (l->applier) {
-        err = applier_push(l->applier, frame, last);
+    if (l->journal) {
+        err = keep_frame(l, frame);
     } else {
         err = l->store->ops->apply(l->store, &frame, 1, &note);
         l->applied = last;
@@ -96,14 +74,14 @@ static void give_frame(void *ctx, struct span frame, uint64_t last)
         die(l, note.text[0] ? note.text : err_text(err));
 }
 
-static void give_reply(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *reply)
+void local_reply(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *reply)
 {
     (void)ctx;
     if (fn)
         fn(fn_ctx, reply);
 }
 
-static void give_wake(void *ctx, uint32_t queue)
+void local_wake(void *ctx, uint32_t queue)
 {
     struct local *l = ctx;
     struct engine *e = heart_engine(l->heart);
@@ -112,42 +90,13 @@ static void give_wake(void *ctx, uint32_t queue)
         watches_signal(&l->watches, hash128_of(engine_hash_key(e), name));
 }
 
-static void answer(struct local *l, const struct reader_job *j)
-{
-    struct heart_page page = {.jobs = j->jobs,
-                              .count = j->job_count,
-                              .cursor = j->cursor,
-                              .as_of = j->as_of,
-                              .attempts = j->attempts,
-                              .attempt_count = j->attempt_count};
-    heart_bodies(l->heart, j->request, j->bodies, j->bodies ? NULL : &page, j->error, now_of(l));
-}
-
-/* Lists and what went wrong go to a thread of their own: workers wait for bodies. */
-static void give_read(void *ctx, void *request, const struct store_query *query)
-{
-    struct local *l = ctx;
-    if (l->reader) {
-        bool slow = query->list || query->exceptions;
-        int err = reader_ask(slow ? l->lister : l->reader, request, query);
-        if (err)
-            heart_bodies(l->heart, request, NULL, NULL, err, now_of(l));
-        return;
-    }
-    struct reader_job j = {.request = request, .query = *query};
-    arena_init(&j.arena);
-    reader_work(l->direct, &j);
-    answer(l, &j);
-    arena_done(&j.arena);
-}
-
 /* --- one turn of the loop --- */
 
 static void take_answers(struct local *l, struct reader *from)
 {
     struct reader_job *j;
     while (from && (j = reader_done(from)) != NULL) {
-        answer(l, j);
+        local_answer(l, j);
         reader_job_free(j);
     }
 }
@@ -163,23 +112,52 @@ static void report_clock(struct local *l)
     l->clock_suspect = suspect;
 }
 
+static void take_applied(struct local *l, const struct applier_state *state)
+{
+    if (state->error)
+        die(l, state->why);
+    if (state->applied > l->applied) {
+        l->applied = state->applied;
+        heart_applied(l->heart, l->applied);
+        writer_retry(l->writer);
+    }
+    local_reads_go_on(l);
+}
+
 static void take_durable(struct local *l)
 {
-    if (!l->applier) {
-        heart_durable(l->heart, l->applied, now_of(l));
+    if (!l->writer) {
+        heart_durable(l->heart, l->applied, local_now(l));
         return;
     }
-    struct applier_state state;
-    applier_state(l->applier, &state);
-    engine_set_full(heart_engine(l->heart), state.full);
-    if (state.error)
-        die(l, state.why);
-    heart_durable(l->heart, state.durable, now_of(l));
+    struct writer_state written;
+    struct applier_state swept;
+    writer_state(l->writer, &written);
+    applier_state(l->applier, &swept);
+    engine_set_full(heart_engine(l->heart), written.full || swept.full);
+    if (written.error)
+        die(l, written.why);
+    heart_durable(l->heart, written.durable, local_now(l));
+    take_applied(l, &swept);
+}
+
+/* One request alone is committed on the spot: waking two threads would cost it more than the sync.
+ */
+static void commit_frames(struct local *l)
+{
+    if (l->frame_count == 0 || !l->writer)
+        return;
+    bool here = l->frame_count == 1 && writer_commit_here(l->writer, l->frames, 1);
+    if (!here && writer_push(l->writer, l->frames, l->frame_count) != 0)
+        die(l, err_text(-ERR_NOMEM));
+    l->frame_count = 0;
+    if (here)
+        take_durable(l);
 }
 
 static void run_ticks(struct local *l)
 {
-    struct now now = now_of(l);
+    struct now now = local_now(l);
     engine_look(heart_engine(l->heart), now);
     if (l->closing && (l->gave_up || !engine_bulks_waiting(heart_engine(l->heart))))
         return; /* what is not finished goes on after the next start */
@@ -204,7 +182,7 @@ static void settle_further(struct local *l)
     struct engine *e = heart_engine(l->heart);
     if (!l->settles.first)
         return;
-    bool due = engine_next_tick_ms(e, now_of(l)) <= 0;
+    bool due = engine_next_tick_ms(e, local_now(l)) <= 0;
     for (struct settle *s = l->settles.first; s && !due; s = s->next) {
         if (!s->worked)
             s->position = engine_position(e);
@@ -223,8 +201,8 @@ static void turn(struct local *l)
     take_answers(l, l->reader);
     take_answers(l, l->lister);
     report_clock(l);
-    heart_flush(l->heart, now_of(l));
-    if (!l->applier)
+    heart_flush(l->heart, local_now(l));
+    if (!l->writer)
         take_durable(l); /* what the callbacks submitted meanwhile */
     tell_news(l);
     settle_further(l);
@@ -249,6 +227,7 @@ static void prepare_cb(uv_prepare_t *handle)
     struct local *l = handle->data;
     uv_idle_stop(&l->stir);
     turn(l);
+    commit_frames(l);
 }
 
 static void timer_cb(uv_timer_t *handle)
@@ -263,20 +242,23 @@ static void knock_cb(uv_async_t *handle)
 
 static void arm_timer(struct local *l)
 {
-    int64_t wait = engine_next_tick_ms(heart_engine(l->heart), now_of(l));
-    if (!l->applier && !heart_idle(l->heart))
+    int64_t wait = engine_next_tick_ms(heart_engine(l->heart), local_now(l));
+    if (!l->writer && !heart_idle(l->heart))
         wait = 0;
+    int64_t reads = local_reads_wait_ms(l);
+    if (reads < wait)
+        wait = reads;
     /* Wall time may be set forward while the loop sleeps: look at least twice a second. */
     if (wait != INT64_MAX && wait > 500)
         wait = 500;
     /* A clock moved by hand says nothing about when to look again; its owner wakes the loop. */
-    if (wait == INT64_MAX || (l->config.clock.manual && wait > 0))
+    if (wait == INT64_MAX || (l->config.clock.manual && wait > 0 && wait != reads))
         uv_timer_stop(&l->timer);
     else
         uv_timer_start(&l->timer, timer_cb, (uint64_t)wait, 0);
 }
 
-static void knock(void *ctx)
+void local_knock(void *ctx)
 {
     struct local *l = ctx;
     uv_async_send(&l->knock);
@@ -284,18 +266,41 @@ static void knock(void *ctx)
 
 /* --- close --- */
 
-static void free_all(struct local *l)
+/* The journal's threads. What is durable but not swept yet stays in the journal when the sweeper
+ * cannot do it. */
+static void threads_stop(struct local *l)
 {
+    writer_stop(l->writer);
+    applier_stop(l->applier);
     reader_stop(l->reader);
     reader_stop(l->lister);
+    l->writer = NULL;
+    l->applier = NULL;
+    l->reader = l->lister = NULL;
+}
+
+void local_free(struct local *l)
+{
+    threads_stop(l);
     if (l->direct)
         l->direct->ops->close(l->direct);
-    applier_stop(l->applier);
+    local_reads_free(l);
     heart_free(l->heart);
+    journal_close(l->journal);
+    ballast_close(l->ballast);
     if (l->store)
         l->store->ops->close(l->store);
     watches_done(&l->watches);
+    mem_free(l->frames);
     mem_free(l);
+}
+
+static void handles_close(struct local *l, uv_close_cb fn)
+{
+    uv_close((uv_handle_t *)&l->prepare, fn);
+    uv_close((uv_handle_t *)&l->timer, fn);
+    uv_close((uv_handle_t *)&l->knock, fn);
+    uv_close((uv_handle_t *)&l->stir, fn);
 }
 
 static void handle_closed_cb(uv_handle_t *handle)
@@ -305,24 +310,27 @@ static void handle_closed_cb(uv_handle_t *handle)
         return;
     backend_closed_fn fn = l->closed_fn;
     void *ctx = l->closed_ctx;
-    free_all(l);
+    local_free(l);
     if (fn)
         fn(ctx);
 }
 
-/* A full disk must not keep a server from stopping: one whole try after the close was asked for,
- * then what is not durable is lost, and whoever asked for it is told that nobody knows. */
+/* A full disk must not keep a server from stopping: after a while what is not durable is lost, and
+ * whoever asked for it is told that nobody knows. */
 static void give_up_if_full(struct local *l)
 {
-    struct applier_state state;
-    if (!l->closing || l->gave_up || !l->applier)
+    struct writer_state state;
+    if (!l->closing || l->gave_up || !l->writer)
         return;
-    applier_state(l->applier, &state);
-    if (!state.full || state.full_tries < l->closing_tries + 2)
+    writer_state(l->writer, &state);
+    if (!state.stuck || clock_ns() - l->closing_since < CLOSE_FULL_NS)
         return;
     l->gave_up = true;
+    writer_end(l->writer); /* it has the frames that the heart now lets go of */
+    writer_state(l->writer, &state);
+    heart_durable(l->heart, state.durable, local_now(l));
     uint64_t lost = engine_position(heart_engine(l->heart)) - state.durable;
-    size_t told = heart_abandon(l->heart, now_of(l));
+    size_t told = heart_abandon(l->heart, local_now(l));
     log_event(l->config.log, LOG_ERROR, "closed_with_full_disk", LOG_TEXT("why", state.why),
               LOG_INT("records_lost", lost), LOG_INT("answered_unknown", told));
 }
@@ -335,25 +343,24 @@ static void maybe_closed(struct local *l)
         (engine_bulks_waiting(heart_engine(l->heart)) && !l->gave_up))
         return;
     settles_end_all(&l->settles);
-    reader_stop(l->reader);
-    reader_stop(l->lister);
-    l->reader = l->lister = NULL;
-    applier_stop(l->applier);
-    l->applier = NULL;
-    uv_close((uv_handle_t *)&l->prepare, handle_closed_cb);
-    uv_close((uv_handle_t *)&l->timer, handle_closed_cb);
-    uv_close((uv_handle_t *)&l->knock, handle_closed_cb);
-    uv_close((uv_handle_t *)&l->stir, handle_closed_cb);
+    threads_stop(l);
+    handles_close(l, handle_closed_cb);
+}
+
+void local_abandon(struct local *l)
+{
+    threads_stop(l);
+    if (l->open_handles)
+        handles_close(l, handle_closed_cb);
+    else
+        local_free(l);
 }
 
 static void local_close(struct backend *b, backend_closed_fn fn, void *ctx)
 {
     struct local *l = local_of(b);
-    struct applier_state state = {0};
-    if (l->applier)
-        applier_state(l->applier, &state);
     l->closing = true;
-    l->closing_tries = state.full_tries;
+    l->closing_since = clock_ns();
     l->closed_fn = fn;
     l->closed_ctx = ctx;
     stir(l);
@@ -367,7 +374,7 @@ static int local_submit(struct backend *b, const struct op *ops, size_t count, b
     struct local *l = local_of(b);
     if (l->closing)
         return -ERR_CLOSED;
-    int err = heart_submit(l->heart, ops, count, now_of(l), fn, ctx);
+    int err = heart_submit(l->heart, ops, count, local_now(l), fn, ctx);
     if (!err)
         stir(l);
     return err;
@@ -391,20 +398,39 @@ static unsigned local_caps(const struct backend *b)
     return b->ops == &local_ops ? CAP_STRICT_ORDER | CAP_DURABLE_REPLY : CAP_STRICT_ORDER;
 }
 
+static void journal_part(const struct local *l, struct backend_figures *ret)
+{
+    struct writer_state written;
+    struct applier_state swept;
+    struct journal_figures journal;
+    writer_state(l->writer, &written);
+    applier_state(l->applier, &swept);
+    journal_figures(l->journal, &journal);
+    ret->commits = written.commits;
+    ret->commit_ns_total = written.commit_ns_total;
+    ret->commit_ns_last = written.commit_ns_last;
+    writer_spread(l->writer, &ret->commit_us, &ret->commit_records);
+    ret->disk_full = written.full || swept.full;
+    ret->has_journal = true;
+    ret->journal_lag_ms = swept.unapplied_ms;
+    ret->journal_lag_bytes = journal.bytes_unapplied;
+    ret->journal_bytes = journal.bytes;
+    ret->journal_bytes_max = journal.bytes_max;
+    ret->journal_segments = journal.segments;
+    ret->journal_segments_free = journal.free;
+    ret->journal_stuck_ms = written.stuck_ms;
+    ret->sweeps = swept.sweeps;
+    ret->sweep_ns_total = swept.sweep_ns_total;
+}
+
 static void local_figures(const struct backend *b, struct backend_figures *ret)
 {
     const struct local *l = (const struct local *)b;
     *ret = (struct backend_figures){0};
     heart_figures(l->heart, ret);
-    if (!l->applier)
-        return;
-    struct applier_state state;
-    applier_state(l->applier, &state);
-    ret->commits = state.commits;
-    ret->commit_ns_total = state.commit_ns_total;
-    ret->commit_ns_last = state.commit_ns_last;
-    ret->disk_full = state.full;
-    applier_spread(l->applier, &ret->commit_us, &ret->commit_records);
+    ret->applied = l->applied;
+    if (l->writer)
+        journal_part(l, ret);
 }
 
 static size_t local_events(const struct backend *b, uint64_t after, uint64_t kinds,
@@ -440,7 +466,7 @@ static int local_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     return 0;
 }
 
-static const struct backend_ops local_ops = {
+const struct backend_ops local_ops = {
     .kind = "sqlite",
     .submit = local_submit,
     .watch = local_watch,
@@ -454,7 +480,7 @@ static const struct backend_ops local_ops = {
     .close = local_close,
 };
 
-static const struct backend_ops memory_ops = {
+const struct backend_ops memory_ops = {
     .kind = "memory",
     .submit = local_submit,
     .watch = local_watch,
@@ -468,42 +494,9 @@ static const struct backend_ops memory_ops = {
     .close = local_close,
 };
 
-/* --- open --- */
+/* --- handles --- */
 
-static int seed_of(const struct backend_config *config, uint64_t *ret)
-{
-    *ret = config->seed;
-    return config->seed ? 0 : random_bytes(ret, sizeof(*ret));
-}
-
-static int heart_config_of(struct local *l, bool cached, struct heart_config *ret)
-{
-    const struct backend_config *c = &l->config;
-    *ret = (struct heart_config){
-        .calls = {.ctx = l,
-                  .frame = give_frame,
-                  .reply = give_reply,
-                  .wake = give_wake,
-                  .read = give_read},
-    };
-    engine_config_default(&ret->engine);
-    if (c->policy)
-        ret->engine.policy = *c->policy;
-    ret->engine.no_auto_create = c->no_auto_create;
-    ret->engine.node = c->node;
-    ret->engine.capacity = c->capacity;
-    ret->engine.key_ttl_ms = c->key_ttl_ms;
-    ret->engine.keys_max = c->keys_max;
-    if (c->clock.manual) {
-        ret->engine.stall_ms = INT64_MAX;
-        ret->engine.jump_ms = INT64_MAX;
-    }
-    if (cached)
-        ret->cache_bytes = c->cache_bytes ? c->cache_bytes : DEFAULT_CACHE_BYTES;
-    return seed_of(c, &ret->engine.seed);
-}
-
-static int handles_open(struct local *l)
+int local_handles_open(struct local *l)
 {
     uv_loop_t *loop = l->config.loop;
     if (uv_async_init(loop, &l->knock, knock_cb) != 0)
@@ -513,127 +506,5 @@ static int handles_open(struct local *l)
     l->prepare.data = l->timer.data = l->knock.data = l->stir.data = l;
     CHECK(uv_prepare_start(&l->prepare, prepare_cb) == 0);
     l->open_handles = 4;
-    return 0;
-}
-
-/* Loads, raises the epoch, commits that, and only then lets the threads begin. */
-static int start(struct local *l, bool cached, struct err_note *note)
-{
-    struct heart_config config;
-    int err = heart_config_of(l, cached, &config);
-    if (!err)
-        err = heart_new(&config, &l->heart);
-    if (!err)
-        err = engine_load(heart_engine(l->heart), l->store, note);
-    if (!err)
-        err = heart_boot(l->heart, now_of(l)); /* applied on the spot: no applier yet */
-    if (err)
-        return err;
-    heart_durable(l->heart, l->applied, now_of(l));
-    return 0;
-}
-
-static int local_new(const struct backend_config *config, const struct backend_ops *ops,
-                     struct local **ret)
-{
-    struct local *l = mem_zalloc(sizeof(*l));
-    if (!l)
-        return -ERR_NOMEM;
-    l->base.ops = ops;
-    l->config = *config;
-    watches_init(&l->watches);
-    *ret = l;
-    return 0;
-}
-
-static int reader_begin(struct local *l, struct reader **ret, struct err_note *note)
-{
-    struct store_reader *from;
-    int err = l->store->ops->reader_open(l->store, &from, note);
-    if (err)
-        return err;
-    err = reader_start(from, knock, l, ret);
-    if (err)
-        from->ops->close(from);
-    return err;
-}
-
-static int threads_start(struct local *l, struct err_note *note)
-{
-    int err = reader_begin(l, &l->reader, note);
-    if (!err)
-        err = reader_begin(l, &l->lister, note);
-    if (err)
-        return err;
-    return applier_start(l->store, l->applied, l->config.log, knock, l, &l->applier);
-}
-
-int backend_open_on_store(struct store *store, const struct backend_config *config,
-                          struct backend **ret, struct err_note *note)
-{
-    struct local *l;
-    int err = local_new(config, &local_ops, &l);
-    if (err) {
-        store->ops->close(store);
-        return err;
-    }
-    l->store = store;
-    err = start(l, true, note);
-    if (!err)
-        err = threads_start(l, note); /* they knock only once they have been given work */
-    if (!err)
-        err = handles_open(l);
-    if (err) {
-        free_all(l);
-        return err;
-    }
-    *ret = &l->base;
-    return 0;
-}
-
-int backend_open_local(const char *dir, const struct backend_config *config, struct backend **ret,
-                       struct err_note *note)
-{
-    struct store *store;
-    int err = store_open_sqlite(dir, clock_now(&config->clock).wall, &store, note);
-    return err ? err : backend_open_on_store(store, config, ret, note);
-}
-
-#define MEMORY_EPOCHS ((uint64_t)1 << 22) /* an event's id has room for 24 bits of it */
-
-/* Memory forgets its epoch. One drawn at random keeps tokens and event ids of an earlier process
- * from meaning something in this one. */
-static void draw_epoch(struct local *l, uint64_t seed)
-{
-    struct random random;
-    random_seed(&random, seed);
-    if (!l->config.seed)
-        store_memory_set_epoch(l->store, (uint32_t)random_below(&random, MEMORY_EPOCHS));
-}
-
-int backend_open_memory(const struct backend_config *config, struct backend **ret,
-                        struct err_note *note)
-{
-    struct local *l;
-    uint64_t seed;
-    int err = local_new(config, &memory_ops, &l);
-    if (err)
-        return err;
-    err = seed_of(config, &seed);
-    if (!err)
-        err = store_open_memory(seed, &l->store);
-    if (!err)
-        draw_epoch(l, seed);
-    if (!err)
-        err = l->store->ops->reader_open(l->store, &l->direct, note);
-    if (!err)
-        err = start(l, false, note);
-    if (!err)
-        err = handles_open(l);
-    if (err) {
-        free_all(l);
-        return err;
-    }
-    *ret = &l->base;
     return 0;
 }

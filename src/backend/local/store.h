@@ -24,6 +24,7 @@ struct store_meta {
     uint32_t epoch;           /* of the last boot; 0 = never booted */
     uint64_t seq_upto;        /* sequences up to this one may have been handed out */
     uint64_t position;        /* records applied */
+    int64_t journal_from;     /* position at which its journal began; -1 = it has none yet */
     struct wall_time created_at;
 };
 
@@ -56,6 +57,7 @@ struct store_sink {
 
 /* What a reader is asked: one of the three. All it points to stays valid until the answer. */
 struct store_query {
+    uint64_t need;        /* records up to this position must be applied before it is read */
     const uint64_t *seqs; /* the bodies of these, rising … */
     size_t count;
     bool texts_only;                        /* … without payload and result … */
@@ -81,7 +83,10 @@ struct store_reader;
 
 struct store_ops {
     const char *kind;
+    const struct store_meta *(*meta)(struct store *s);
     int (*load)(struct store *s, const struct store_sink *sink, struct err_note *note);
+    /* From now on a journal holds what comes after the applied position. Durable on return. */
+    int (*journal_begun)(struct store *s, struct err_note *note);
     /* Applies the frames and makes them durable, all or none. A frame at or below the applied
      * position is skipped; a gap is -ERR_CORRUPT. -ERR_NO_SPACE: rolled back, may be tried again.
      * Any other failure is fatal: the caller stops the process. */

@@ -24,6 +24,19 @@ static int memory_tidy(struct store *s, bool *more, struct err_note *note)
     return 0;
 }
 
+static const struct store_meta *memory_meta(struct store *s)
+{
+    return &store_memory_of(s)->meta;
+}
+
+static int memory_journal_begun(struct store *s, struct err_note *note)
+{
+    (void)note;
+    struct store_memory *m = store_memory_of(s);
+    m->meta.journal_from = (int64_t)m->meta.position;
+    return 0;
+}
+
 /* ---- loading ---- */
 
 static int load_jobs(const struct store_memory *m, const struct store_sink *sink)
@@ -114,7 +127,9 @@ static void memory_close(struct store *s)
 
 static const struct store_ops memory_ops = {
     .kind = "memory",
+    .meta = memory_meta,
     .load = memory_load,
+    .journal_begun = memory_journal_begun,
     .apply = memory_apply,
     .tidy = memory_tidy,
     .close = memory_close,
@@ -135,6 +150,7 @@ int store_open_memory(uint64_t seed, struct store **ret)
     random_seed(&random, seed);
     uint64_t id[2] = {random_next(&random), random_next(&random)};
     m->base.ops = &memory_ops;
+    m->meta.journal_from = -1;
     memcpy(m->meta.store_id, id, sizeof m->meta.store_id);
     m->meta.hash_key = (struct hash_key){random_next(&random), random_next(&random)};
     slab_init(&m->jobs, sizeof(struct kept_job));

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "base/mem.h"
 #include "base/random.h"
 
@@ -102,7 +103,9 @@ static int write_frames(struct store_sqlite *q, const struct span *frames, size_
 static int checkpoint(struct store_sqlite *q, int mode, struct err_note *note)
 {
     int pages = 0, moved = 0;
+    FAILPOINT("checkpoint");
     int rc = sqlite3_wal_checkpoint_v2(q->db, "main", mode, &pages, &moved);
+    FAILPOINT("checkpoint.done");
     if (rc == SQLITE_OK && pages == moved)
         q->wal_pages = 0;
     if (rc == SQLITE_OK && mode == SQLITE_CHECKPOINT_TRUNCATE)
@@ -128,8 +131,10 @@ static int commit_frames(struct store_sqlite *q, const struct span *frames, size
     int rc = sql_run(q->stmts[STMT_BEGIN], "begin a transaction", note);
     if (rc == 0)
         rc = write_frames(q, frames, count, note);
+    FAILPOINT("sweep.commit");
     if (rc == 0 && q->next.position != q->meta.position)
         rc = sql_run(q->stmts[STMT_COMMIT], "commit", note);
+    FAILPOINT("sweep.synced");
     if (rc != 0 || q->next.position == q->meta.position)
         roll_back(q);
     else
@@ -191,6 +196,7 @@ static int sqlite_tidy(struct store *s, bool *more, struct err_note *note)
 {
     struct store_sqlite *q = store_sqlite_of(s);
     *more = false;
+    fold_trim(&q->fold);
     if (q->failed != 0)
         return err_note_set(note, q->failed, "%s: an earlier write failed", q->dir.db_path);
     int rc = give_back(q, more, note);
@@ -394,9 +400,26 @@ int store_open_sqlite(const char *dir, struct wall_time now, struct store **ret,
     return rc;
 }
 
+static const struct store_meta *sqlite_meta(struct store *s)
+{
+    return &store_sqlite_of(s)->meta;
+}
+
+static int sqlite_journal_begun(struct store *s, struct err_note *note)
+{
+    struct store_sqlite *q = store_sqlite_of(s);
+    sqlite3_stmt *st = q->stmts[STMT_JOURNAL_BEGUN];
+    bind_number(st, 1, q->meta.position);
+    int rc = sql_run(st, "write", note);
+    if (rc == 0)
+        q->meta.journal_from = (int64_t)q->meta.position;
+    return keep_failure(q, rc);
+}
+
 static int sqlite_load_slot(struct store *s, const struct store_sink *sink, struct err_note *note)
 {
-    return sqlite_load(store_sqlite_of(s), sink, note);
+    struct store_sqlite *q = store_sqlite_of(s);
+    return sqlite_load(q->db, &q->meta, sink, note);
 }
 
 static int sqlite_reader_slot(struct store *s, struct store_reader **ret, struct err_note *note)
@@ -406,7 +429,9 @@ static int sqlite_reader_slot(struct store *s, struct store_reader **ret, struct
 
 static const struct store_ops sqlite_ops = {
     .kind = "sqlite",
+    .meta = sqlite_meta,
     .load = sqlite_load_slot,
+    .journal_begun = sqlite_journal_begun,
     .apply = sqlite_apply,
     .tidy = sqlite_tidy,
     .close = sqlite_close,

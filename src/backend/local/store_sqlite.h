@@ -170,9 +170,13 @@ struct ended_attempt {
     struct span worker;
 };
 
-#define FOLD_CHANGES_MAX 8192u /* a bigger batch is written in parts, in one transaction */
+/* A bigger batch is written in parts, in one transaction. What comes and goes within a part costs
+ * nothing, so parts are as large as memory allows (about 40 MB; given back when all is quiet). */
+#define FOLD_CHANGES_MAX 131072u
+#define FOLD_CHANGES_KEPT 8192u
 
 struct fold {
+    uint32_t max; /* changes it takes before they are written */
     struct change *changes;
     uint32_t count, room;
     uint32_t *slots; /* by hash of the sequence: index + 1 */
@@ -187,6 +191,7 @@ struct fold {
 void fold_init(struct fold *f);
 void fold_done(struct fold *f);
 void fold_clear(struct fold *f);
+void fold_trim(struct fold *f); /* gives back memory that only a large batch needs; it is clear */
 /* The change of this job, made when it is not there yet (then flags are 0). */
 MUST_CHECK int fold_change(struct fold *f, uint64_t seq, struct change **ret);
 /* The job's attempt ends with the record at this position. */
@@ -208,6 +213,7 @@ void fold_sort(struct fold *f); /* fills order */
     X(COMMIT, "COMMIT")                                                                            \
     X(ROLLBACK, "ROLLBACK")                                                                        \
     X(META, "UPDATE meta SET epoch = ?1, seq_upto = ?2, position = ?3")                            \
+    X(JOURNAL_BEGUN, "UPDATE meta SET journal_from = ?1")                                          \
     X(JOB_GET, "SELECT " JOB_COLUMNS " FROM jobs WHERE seq = ?1")                                  \
     X(JOB_NEW, "INSERT INTO jobs (" JOB_COLUMNS ") VALUES " JOB_VALUES)                            \
     X(JOBS_NEW, "INSERT OR FAIL INTO jobs (" JOB_COLUMNS ") VALUES " GROUP_OF(JOB_VALUES))         \
@@ -310,8 +316,8 @@ MUST_CHECK int write_attempts(struct store_sqlite *q, struct err_note *note);
 MUST_CHECK int write_record(struct store_sqlite *q, const struct record *r, struct err_note *note);
 
 MUST_CHECK int sqlite_load_meta(sqlite3 *db, struct store_meta *ret, struct err_note *note);
-MUST_CHECK int sqlite_load(struct store_sqlite *q, const struct store_sink *sink,
-                           struct err_note *note);
+MUST_CHECK int sqlite_load(sqlite3 *db, const struct store_meta *meta,
+                           const struct store_sink *sink, struct err_note *note);
 MUST_CHECK int sqlite_reader_open(const char *path, struct store_reader **ret,
                                   struct err_note *note);
 /* Lists that take longer are cut with -ERR_TIMEOUT; 5,000 until changed. */

@@ -19,7 +19,7 @@
 
 void fold_init(struct fold *f)
 {
-    *f = (struct fold){0};
+    *f = (struct fold){.max = FOLD_CHANGES_MAX};
     arena_init(&f->texts);
 }
 
@@ -51,6 +51,16 @@ void fold_clear(struct fold *f)
     f->count = 0;
     f->ended_count = 0;
     arena_reset(&f->texts);
+}
+
+void fold_trim(struct fold *f)
+{
+    if (f->room > FOLD_CHANGES_KEPT) {
+        uint32_t max = f->max;
+        fold_done(f);
+        fold_init(f);
+        f->max = max;
+    }
 }
 
 /* Twice as many slots as changes, so that probes stay short. */
@@ -416,7 +426,7 @@ int fold_record(struct store_sqlite *q, const struct record *r, struct err_note 
 {
     uint64_t seq = record_job_seq(r);
     int rc = 0;
-    if (q->fold.count >= FOLD_CHANGES_MAX || q->fold.ended_count >= FOLD_CHANGES_MAX)
+    if (q->fold.count >= q->fold.max || q->fold.ended_count >= q->fold.max)
         rc = write_changes(q, note);
     if (rc != 0)
         return rc;

@@ -11,8 +11,8 @@ int sqlite_load_meta(sqlite3 *db, struct store_meta *ret, struct err_note *note)
 {
     sqlite3_stmt *st = NULL;
     int rc = sql_prepare(db,
-                         "SELECT store_id, hash_key, created_at, epoch, seq_upto, position "
-                         "FROM meta WHERE id = 1",
+                         "SELECT store_id, hash_key, created_at, epoch, seq_upto, position, "
+                         "journal_from FROM meta WHERE id = 1",
                          &st, note);
     if (rc != 0)
         return rc;
@@ -24,6 +24,7 @@ int sqlite_load_meta(sqlite3 *db, struct store_meta *ret, struct err_note *note)
             .epoch = (uint32_t)sqlite3_column_int64(st, 3),
             .seq_upto = (uint64_t)sqlite3_column_int64(st, 4),
             .position = (uint64_t)sqlite3_column_int64(st, 5),
+            .journal_from = sqlite3_column_int64(st, 6),
         };
         memcpy(ret->store_id, id.at, id.len);
         memcpy(&ret->hash_key, key.at, key.len);
@@ -198,13 +199,13 @@ static int load_jobs(sqlite3 *db, const struct store_sink *sink, struct err_note
     return rc;
 }
 
-int sqlite_load(struct store_sqlite *q, const struct store_sink *sink, struct err_note *note)
+int sqlite_load(sqlite3 *db, const struct store_meta *meta, const struct store_sink *sink,
+                struct err_note *note)
 {
-    sqlite3 *db = q->db;
     int rc = sql_exec(db, "BEGIN", note);
     if (rc != 0)
         return rc;
-    rc = sink->meta(sink->ctx, &q->meta);
+    rc = sink->meta(sink->ctx, meta);
     if (rc == 0)
         rc = scan(db,
                   "SELECT number, name, generation, created_at, updated_at, paused_until, gone, "

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "backend/local/store_sqlite.h"
+#include "base/failpoint.h"
 
 /* ---- version 1 ---- */
 
@@ -139,7 +140,13 @@ static const char step_2[] =
     "CREATE INDEX attempts_by_position ON attempts (position, queue, outcome)"
     " WHERE outcome IN (2, 3);";
 
-static const char *const steps[] = {step_1, step_2};
+/* ---- version 3: a journal in front of it ---- */
+
+static const char step_3[] =
+    /* Where the journal began; what the store lacks is in there. -1: it has none yet. */
+    "ALTER TABLE meta ADD COLUMN journal_from INTEGER NOT NULL DEFAULT -1;";
+
+static const char *const steps[] = {step_1, step_2, step_3};
 
 const struct schema_steps schema_steps = {steps, sizeof steps / sizeof steps[0]};
 
@@ -155,8 +162,10 @@ static int step_take(sqlite3 *db, const struct schema_steps *to, int64_t version
         rc = sql_exec(db, to->sql[version], note);
     if (rc == 0)
         rc = sql_exec(db, set, note);
+    FAILPOINT("upgrade.step");
     if (rc == 0)
         rc = sql_exec(db, "COMMIT", note);
+    FAILPOINT("upgrade.done");
     if (rc != 0) /* the first error is the one to tell */
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     return rc;

@@ -140,6 +140,27 @@ static void commit_records(struct page *p, const struct metric *family)
     metric_histogram(&p->m, family, NULL, &p->backend.commit_records, &scale);
 }
 
+static void journal_lag(struct page *p, const struct metric *family)
+{
+    uint64_t applied = p->backend.applied, durable = p->backend.durable;
+    metric_count(&p->m, family, NULL, durable > applied ? durable - applied : 0);
+}
+
+static void journal_lag_seconds(struct page *p, const struct metric *family)
+{
+    metric_value(&p->m, family, NULL, (double)p->backend.journal_lag_ms / MS_PER_S);
+}
+
+static void journal_stuck(struct page *p, const struct metric *family)
+{
+    metric_value(&p->m, family, NULL, (double)p->backend.journal_stuck_ms / MS_PER_S);
+}
+
+static void sweep_seconds(struct page *p, const struct metric *family)
+{
+    metric_value(&p->m, family, NULL, (double)p->backend.sweep_ns_total / 1e9);
+}
+
 static void queues_left_out(struct page *p, const struct metric *family)
 {
     uint64_t known = p->backend.queues;
@@ -222,6 +243,32 @@ static const struct row rows[] = {
     {{"holdfast_commits_total", COUNTER, "Commits to stable storage."}, NUMBER(backend.commits)},
     {{"holdfast_commit_seconds", HISTOGRAM, "Time a commit takes."}, WRITTEN(commit_seconds)},
     {{"holdfast_commit_records", HISTOGRAM, "Records a commit covers."}, WRITTEN(commit_records)},
+    {{"holdfast_journal_lag_records", GAUGE, "Records that are durable but not in the store yet."},
+     WRITTEN(journal_lag)},
+    {{"holdfast_journal_lag_bytes", GAUGE, "The same in bytes of the journal."},
+     NUMBER(backend.journal_lag_bytes)},
+    {{"holdfast_journal_lag_seconds", GAUGE, "How long the oldest of them has waited."},
+     WRITTEN(journal_lag_seconds)},
+    {{"holdfast_journal_bytes", GAUGE, "Size of the journal's segments."},
+     NUMBER(backend.journal_bytes)},
+    {{"holdfast_journal_max_bytes", GAUGE,
+      "Size the segments may reach; then commits wait for the store."},
+     NUMBER(backend.journal_bytes_max)},
+    {{"holdfast_journal_segments", GAUGE, "Segments of the journal."},
+     NUMBER(backend.journal_segments)},
+    {{"holdfast_journal_segments_free", GAUGE, "Segments that can be used at once."},
+     NUMBER(backend.journal_segments_free)},
+    {{"holdfast_journal_stuck_seconds", GAUGE,
+      "How long commits have waited for a free segment; 0 when none does."},
+     WRITTEN(journal_stuck)},
+    {{"holdfast_sweeps_total", COUNTER, "Sweeps of the journal into the store."},
+     NUMBER(backend.sweeps)},
+    {{"holdfast_sweep_seconds_total", COUNTER, "Time they took."}, WRITTEN(sweep_seconds)},
+    {{"holdfast_leases_restored_total", COUNTER, "Leases taken over from before the start."},
+     NUMBER(backend.restored_leases)},
+    {{"holdfast_claims_forgotten_total", COUNTER,
+      "Tokens presented whose claim was lost with the process that gave them."},
+     NUMBER(backend.forgotten_claims)},
     {{"holdfast_disk_full", GAUGE, "1 while enqueues are refused for lack of disk space."},
      FLAG(backend.disk_full)},
     {{"holdfast_clock_suspect", GAUGE,

@@ -40,8 +40,10 @@ export async function startServer({ backend = 'sqlite', args = [], env = {}, dat
   const kind = backend.replace('fault+', '');
   const url = (backend.startsWith('fault+') ? 'fault+' : '') + (kind === 'memory' ? 'memory:' : `sqlite:${dir}`);
   const [file, ...words] = [...via, binary, 'serve', '--listen', listen, '--data', dir, '--backend', url, ...args];
+  // Small segments are used again soon; lists must show what was just done, however slow the disk.
+  const settings = { HOLDFAST_JOURNAL_SEGMENT_BYTES: '1MiB', HOLDFAST_TIMEOUTS_LIST_WAIT_MS: '30s' };
   const child = spawn(file, words, {
-    env: { ...process.env, ...sanitizer, ...env },
+    env: { ...process.env, ...sanitizer, ...settings, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const server = { process: child, pid: child.pid, data: dir, ownsData: data === null, stdout: '', stderr: '', backend };

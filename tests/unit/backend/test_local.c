@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The local backend on a store whose disk is full when the test says so: what waits, what is told,
- * and that closing does not wait for ever. */
+/* The local backend on a store, and a journal, whose disk is full when the test says so: what goes
+ * on, what waits, what is told, what is still there afterwards, and that closing does not wait for
+ * ever. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -13,30 +14,51 @@
 #include <cmocka.h>
 
 #include "backend/local/local.h"
+#include "backend/local/store_frames.h"
 #include "base/err.h"
+#include "core/limits.h"
+#include "unit/backend/store_rig.h"
 
-/* ---- a store that keeps nothing ---- */
+/* ---- a store that keeps nothing but how far it is ---- */
 
 struct stub {
     struct store base;
     atomic_bool *full;
+    struct store_meta *meta; /* outlives it, as a file would */
 };
+
+static const struct store_meta *stub_meta(struct store *s)
+{
+    return ((struct stub *)s)->meta;
+}
 
 static int stub_load(struct store *s, const struct store_sink *sink, struct err_note *note)
 {
-    struct store_meta meta = {.hash_key = {1, 2}};
-    (void)s, (void)note;
-    return sink->meta(sink->ctx, &meta);
+    (void)note;
+    return sink->meta(sink->ctx, stub_meta(s));
+}
+
+static int stub_journal_begun(struct store *s, struct err_note *note)
+{
+    struct stub *stub = (struct stub *)s;
+    (void)note;
+    stub->meta->journal_from = (int64_t)stub->meta->position;
+    return 0;
+}
+
+static int stub_record(void *ctx, const struct record *r, uint64_t position, struct err_note *note)
+{
+    (void)ctx, (void)r, (void)position, (void)note;
+    return 0;
 }
 
 static int stub_apply(struct store *s, const struct span *frames, size_t count,
                       struct err_note *note)
 {
     struct stub *stub = (struct stub *)s;
-    (void)frames, (void)count;
     if (atomic_load(stub->full))
         return err_note_set(note, -ERR_NO_SPACE, "the stub is full");
-    return 0;
+    return frames_walk(frames, count, &stub->meta->position, stub_record, NULL, note);
 }
 
 static int stub_tidy(struct store *s, bool *more, struct err_note *note)
@@ -88,27 +110,106 @@ static int stub_reader_open(struct store *s, struct store_reader **ret, struct e
 }
 
 static const struct store_ops stub_ops = {.kind = "stub",
+                                          .meta = stub_meta,
                                           .load = stub_load,
+                                          .journal_begun = stub_journal_begun,
                                           .apply = stub_apply,
                                           .tidy = stub_tidy,
                                           .close = stub_close,
                                           .reader_open = stub_reader_open};
 
+/* ---- a directory in which no file can be made while it is full ---- */
+
+struct tight {
+    struct files base;
+    struct files *under;
+    atomic_bool *full;
+};
+
+static struct files *under(struct files *fs)
+{
+    return ((struct tight *)fs)->under;
+}
+
+static int tight_list(struct files *fs, files_name_fn fn, void *ctx, struct err_note *note)
+{
+    return under(fs)->ops->list(under(fs), fn, ctx, note);
+}
+
+static int tight_open(struct files *fs, const char *name, bool make, int *ret,
+                      struct err_note *note)
+{
+    if (make && atomic_load(((struct tight *)fs)->full))
+        return err_note_set(note, -ERR_NO_SPACE, "no room for %s", name);
+    return under(fs)->ops->open(under(fs), name, make, ret, note);
+}
+
+static int tight_read(struct files *fs, int file, uint64_t at, void *into, size_t len, size_t *ret,
+                      struct err_note *note)
+{
+    return under(fs)->ops->read(under(fs), file, at, into, len, ret, note);
+}
+
+static int tight_write(struct files *fs, int file, uint64_t at, const struct span *parts,
+                       size_t count, struct err_note *note)
+{
+    return under(fs)->ops->write(under(fs), file, at, parts, count, note);
+}
+
+static int tight_sync(struct files *fs, int file, struct err_note *note)
+{
+    return under(fs)->ops->sync(under(fs), file, note);
+}
+
+static int tight_sync_names(struct files *fs, struct err_note *note)
+{
+    return under(fs)->ops->sync_names(under(fs), note);
+}
+
+static int tight_remove(struct files *fs, const char *name, struct err_note *note)
+{
+    return under(fs)->ops->remove(under(fs), name, note);
+}
+
+static void tight_close(struct files *fs, int file)
+{
+    under(fs)->ops->close(under(fs), file);
+}
+
+static void tight_done(struct files *fs)
+{
+    under(fs)->ops->done(under(fs));
+    free(fs);
+}
+
+static const struct files_ops tight_ops = {.list = tight_list,
+                                           .open = tight_open,
+                                           .read = tight_read,
+                                           .write = tight_write,
+                                           .sync = tight_sync,
+                                           .sync_names = tight_sync_names,
+                                           .remove = tight_remove,
+                                           .close = tight_close,
+                                           .done = tight_done};
+
 /* ---- the rig ---- */
 
-#define OPS_MAX 16
+#define OPS_MAX 64
 
 struct rig {
     uv_loop_t loop;
     struct clock_manual clock;
     struct log log;
-    char said[8192]; /* what was logged; the applier's thread logs too, so only after close */
+    char said[8192]; /* what was logged; other threads log too, so only after close */
     uv_mutex_t lock;
-    atomic_bool full;
+    atomic_bool full, tight; /* the store; the journal */
+    struct store_meta meta;
+    struct rig_dir dir;
     struct backend *b;
     struct op ops[OPS_MAX];
     enum outcome outcomes[OPS_MAX];
     unsigned answers[OPS_MAX];
+    enum job_state states[OPS_MAX];
     size_t op_count;
     struct job_token token;
     unsigned settled, news;
@@ -125,20 +226,43 @@ static void log_cb(void *ctx, const char *line, size_t len)
     uv_mutex_unlock(&r->lock);
 }
 
-static void rig_open(struct rig *r)
+static struct files *files_make(struct rig *r)
+{
+    struct tight *t = calloc(1, sizeof *t);
+    assert_non_null(t);
+    *t = (struct tight){.base = {&tight_ops}, .full = &r->tight};
+    assert_int_equal(files_open_dir(r->dir.path, true, false, &t->under, NULL), 0);
+    return &t->base;
+}
+
+/* As a new process would. */
+static void backend_start(struct rig *r)
 {
     struct err_note note = {""};
-    memset(r, 0, sizeof *r);
     assert_int_equal(uv_loop_init(&r->loop), 0);
+    struct stub *stub = calloc(1, sizeof *stub);
+    assert_non_null(stub);
+    *stub = (struct stub){.base = {&stub_ops}, .full = &r->full, .meta = &r->meta};
+    struct backend_config config = {.loop = &r->loop,
+                                    .clock = clock_manual(&r->clock),
+                                    .log = &r->log,
+                                    .seed = 1,
+                                    .journal_segment_bytes = 16 << 10,
+                                    .journal_bytes_max = 1 << 20,
+                                    .list_wait_ms = 20};
+    assert_int_equal(backend_open_on_store(&stub->base, files_make(r), NULL, &config, &r->b, &note),
+                     0);
+}
+
+static void rig_begin(struct rig *r)
+{
+    memset(r, 0, sizeof *r);
+    rig_dir_make(&r->dir);
+    r->meta = (struct store_meta){.hash_key = {1, 2}, .journal_from = -1};
     assert_int_equal(uv_mutex_init(&r->lock), 0);
     r->clock.at = (struct now){{5000}, {1700000000000}};
     r->log = (struct log){.write = log_cb, .ctx = r, .clock = clock_manual(&r->clock)};
-    struct stub *stub = calloc(1, sizeof *stub);
-    assert_non_null(stub);
-    *stub = (struct stub){.base = {&stub_ops}, .full = &r->full};
-    struct backend_config config = {
-        .loop = &r->loop, .clock = clock_manual(&r->clock), .log = &r->log, .seed = 1};
-    assert_int_equal(backend_open_on_store(&stub->base, &config, &r->b, &note), 0);
+    backend_start(r);
 }
 
 static void reply_cb(void *ctx, const struct reply *reply)
@@ -146,6 +270,7 @@ static void reply_cb(void *ctx, const struct reply *reply)
     struct rig *r = ctx;
     r->answers[reply->tag]++;
     r->outcomes[reply->tag] = reply->outcome;
+    r->states[reply->tag] = reply->state;
     if (reply->job_count == 1)
         r->token = reply->jobs[0].token;
     uv_stop(&r->loop);
@@ -185,8 +310,9 @@ static void news_cb(void *ctx)
     ((struct rig *)ctx)->news++;
 }
 
-static void rig_close(struct rig *r)
+static void backend_end(struct rig *r)
 {
+    r->closed = false;
     backend_close(r->b, closed_cb, r);
     while (uv_run(&r->loop, UV_RUN_DEFAULT) != 0) {
         /* each answer stops it */
@@ -195,7 +321,13 @@ static void rig_close(struct rig *r)
     for (size_t i = 0; i < r->op_count; i++)
         assert_int_equal(r->answers[i], 1);
     assert_int_equal(uv_loop_close(&r->loop), 0);
+}
+
+static void rig_end(struct rig *r)
+{
+    backend_end(r);
     uv_mutex_destroy(&r->lock);
+    rig_dir_remove(&r->dir);
 }
 
 static void wait_until_full(struct rig *r, bool full)
@@ -204,7 +336,7 @@ static void wait_until_full(struct rig *r, bool full)
     do {
         assert_true(uv_run(&r->loop, UV_RUN_ONCE));
         backend_figures(r->b, &f);
-    } while (f.disk_full != full || (!full && f.durable < f.position));
+    } while (f.disk_full != full);
 }
 
 static const struct span queue = {"q", 1};
@@ -227,64 +359,136 @@ static struct op ack_op(const struct rig *r)
 
 /* ---- */
 
-/* Promise 4: closing with a full disk ends, and says of what it lost that nobody knows. */
-static void test_close_while_full(void **state)
+static struct op get_op(void)
 {
-    (void)state;
-    struct rig r;
-    rig_open(&r);
-    assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_OK);
-    assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_OK);
-    atomic_store(&r.full, true);
-    size_t new = ask(&r, enqueue_op());                        /* before anybody knows */
-    assert_int_equal(answer(&r, ask(&r, claim_op())), OUT_OK); /* was durably ready: at once */
-    size_t ack = ask(&r, ack_op(&r));
-    size_t get = ask(&r, (struct op){.kind = OP_GET, .job = {.job = {.seq = 1}}});
-    size_t list = ask(&r, (struct op){.kind = OP_LIST});
-    wait_until_full(&r, true);
-    (void)uv_run(&r.loop, UV_RUN_NOWAIT); /* the engine hears of it with the next turn */
-    assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_DISK_FULL); /* and waits for nothing */
-    size_t bulk =
-        ask(&r, (struct op){.kind = OP_BULK, .bulk = {.action = BULK_CANCEL, .queue = queue}});
-    assert_int_equal(backend_settle(r.b, settled_cb, &r), 0);
-    assert_int_equal(r.answers[ack] + r.answers[new] + r.answers[bulk] + r.settled, 0);
-    rig_close(&r);
-    assert_int_equal(r.outcomes[ack], OUT_UNKNOWN);
-    assert_int_equal(r.outcomes[new], OUT_UNKNOWN);
-    assert_int_equal(r.outcomes[bulk], OUT_UNKNOWN);
-    assert_int_equal(r.outcomes[get], OUT_UNAVAILABLE);
-    assert_int_equal(r.outcomes[list], OUT_UNAVAILABLE);
-    assert_int_equal(r.settled, 1);
-    assert_non_null(strstr(r.said, "closed_with_full_disk"));
-    assert_non_null(strstr(r.said, "the stub is full"));
+    return (struct op){.kind = OP_GET, .job = {.job = {.seq = 1}}};
 }
 
-/* Room that comes back in time: nothing is lost, and events wait for it. */
-static void test_full_for_a_while(void **state)
+/* Each until another time, so that each leaves a record. */
+static struct op pause_op(const struct rig *r)
+{
+    int64_t until = LIMIT_WALL_MS - (int64_t)r->op_count;
+    return (struct op){.kind = OP_PAUSE, .queue = {.name = queue, .until = {until}}};
+}
+
+/* A list wants to see the newest records: the sweeper is called, and finds no room. */
+static void fill_store(struct rig *r)
+{
+    assert_int_equal(answer(r, ask(r, enqueue_op())), OUT_OK);
+    assert_int_equal(answer(r, ask(r, enqueue_op())), OUT_OK);
+    atomic_store(&r->full, true);
+    size_t list = ask(r, (struct op){.kind = OP_LIST});
+    wait_until_full(r, true);
+    assert_int_equal(answer(r, list), OUT_OK); /* as of what is there */
+    (void)uv_run(&r->loop, UV_RUN_NOWAIT);     /* the engine hears of it with the next turn */
+}
+
+/* Promise 4: a store without room refuses new jobs and nothing else; the journal has all of it. */
+static void test_store_full(void **state)
 {
     (void)state;
     struct rig r;
-    rig_open(&r);
-    assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_OK);
-    backend_on_news(r.b, news_cb, &r);
-    uint64_t last = backend_events_last(r.b), oldest;
-    struct backend_event v[4];
-    atomic_store(&r.full, true);
-    size_t new = ask(&r, enqueue_op());
-    assert_int_equal(backend_settle(r.b, settled_cb, &r), 0);
-    wait_until_full(&r, true);
-    assert_int_equal(r.answers[new] + r.settled + r.news, 0);
-    assert_true(backend_events_last(r.b) == last); /* happened, but not durable */
-    assert_int_equal(backend_events(r.b, last, 0, v, 4, &oldest), 0);
+    rig_begin(&r);
+    fill_store(&r);
+    assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_DISK_FULL);
+    assert_int_equal(answer(&r, ask(&r, claim_op())), OUT_OK);
+    assert_int_equal(answer(&r, ask(&r, ack_op(&r))), OUT_OK);
+    backend_end(&r);
+    assert_null(strstr(r.said, "closed_with_full_disk"));
+    assert_int_equal(r.meta.position, 0);
+
+    backend_start(&r);
+    size_t get = ask(&r, get_op());
+    assert_int_equal(answer(&r, get), OUT_OK);
+    assert_int_equal(r.states[get], STATE_DONE);
+    atomic_store(&r.full, false);
+    rig_end(&r);
+    assert_true(r.meta.position > 0); /* swept at the end */
+}
+
+/* Room that comes back: new jobs are taken again. */
+static void test_store_full_for_a_while(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_begin(&r);
+    fill_store(&r);
     atomic_store(&r.full, false);
     wait_until_full(&r, false);
+    (void)uv_run(&r.loop, UV_RUN_NOWAIT);
+    assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_OK);
+    rig_end(&r);
+}
+
+/* Uses up the journal: the number of the first op that gets no answer. */
+static size_t fill_journal(struct rig *r)
+{
+    struct backend_figures f;
+    fill_store(r);
+    atomic_store(&r->tight, true);
+    for (;;) {
+        size_t n = ask(r, pause_op(r));
+        do {
+            (void)uv_run(&r->loop, UV_RUN_NOWAIT);
+            backend_figures(r->b, &f);
+        } while (r->answers[n] == 0 && f.journal_stuck_ms == 0);
+        if (r->answers[n] == 0)
+            return n;
+    }
+}
+
+/* Without room in the journal, too, nothing can be promised: a close says of what it loses that
+ * nobody knows; what was answered is there afterwards. */
+static void test_close_while_stuck(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_begin(&r);
+    size_t last = fill_journal(&r);
+    size_t claim = ask(&r, claim_op());
+    size_t list = ask(&r, (struct op){.kind = OP_LIST});
+    assert_int_equal(backend_settle(r.b, settled_cb, &r), 0);
+    assert_int_equal(r.answers[last] + r.answers[list] + r.settled, 0);
+    backend_end(&r);
+    assert_int_equal(r.outcomes[last], OUT_UNKNOWN);
+    assert_int_equal(r.outcomes[list], OUT_UNAVAILABLE);
+    assert_int_equal(r.outcomes[claim], OUT_OK); /* the queue is paused: no job, at once */
+    assert_int_equal(r.settled, 1);
+    assert_non_null(strstr(r.said, "closed_with_full_disk"));
+    assert_non_null(strstr(r.said, "no room for"));
+
+    atomic_store(&r.tight, false);
+    backend_start(&r);
+    size_t get = ask(&r, get_op());
+    assert_int_equal(answer(&r, get), OUT_OK);
+    assert_int_equal(r.states[get], STATE_READY);
+    atomic_store(&r.full, false);
+    rig_end(&r);
+}
+
+/* Events wait until they are durable, and come when there is room. */
+static void test_stuck_for_a_while(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_begin(&r);
+    size_t last = fill_journal(&r);
+    backend_on_news(r.b, news_cb, &r);
+    uint64_t seen = backend_events_last(r.b), oldest;
+    struct backend_event v[4];
+    assert_int_equal(backend_settle(r.b, settled_cb, &r), 0);
+    (void)uv_run(&r.loop, UV_RUN_NOWAIT);
+    assert_int_equal(r.answers[last] + r.settled + r.news, 0);
+    assert_int_equal(backend_events(r.b, seen, 0, v, 4, &oldest), 0);
+    atomic_store(&r.tight, false);
+    atomic_store(&r.full, false);
     while (r.settled == 0)
         assert_true(uv_run(&r.loop, UV_RUN_ONCE));
-    assert_int_equal(answer(&r, new), OUT_OK);
+    assert_int_equal(answer(&r, last), OUT_OK);
     assert_int_equal(r.news, 1);
-    assert_int_equal(backend_events(r.b, last, 0, v, 4, &oldest), 1);
-    assert_int_equal(v[0].kind, EVENT_ENQUEUED);
-    rig_close(&r);
+    assert_int_equal(backend_events(r.b, seen, 0, v, 4, &oldest), 1);
+    assert_int_equal(v[0].kind, EVENT_QUEUE_PAUSED);
+    rig_end(&r);
     assert_null(strstr(r.said, "closed_with_full_disk"));
 }
 
@@ -301,7 +505,7 @@ static void test_news_asked_for_again(void **state)
 {
     (void)state;
     struct rig r;
-    rig_open(&r);
+    rig_begin(&r);
     backend_on_news(r.b, news_cb, &r);
     r.ops[0] = enqueue_op();
     r.op_count = 1;
@@ -311,14 +515,14 @@ static void test_news_asked_for_again(void **state)
     while (r.settled == 0)
         assert_true(uv_run(&r.loop, UV_RUN_ONCE));
     assert_int_equal(r.news, 1);
-    rig_close(&r);
+    rig_end(&r);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_close_while_full),
-        cmocka_unit_test(test_full_for_a_while),
+        cmocka_unit_test(test_store_full),           cmocka_unit_test(test_store_full_for_a_while),
+        cmocka_unit_test(test_close_while_stuck),    cmocka_unit_test(test_stuck_for_a_while),
         cmocka_unit_test(test_news_asked_for_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

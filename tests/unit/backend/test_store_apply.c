@@ -233,7 +233,8 @@ static void test_assumptions(void **state)
 static void test_big_frame(void **state)
 {
     (void)state;
-    enum { COUNT = FOLD_CHANGES_MAX + 3000 };
+    enum { PART = 8192, COUNT = PART + 3000 };
+    store_sqlite_of(stores[1])->fold.max = PART;
     struct job_extra extra = {.group = SPAN_LITERAL("g")};
     history_begin(history);
     for (int i = 0; i < COUNT; i++)

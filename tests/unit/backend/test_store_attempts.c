@@ -480,7 +480,8 @@ static void test_list_over_a_far_hole(void **state)
 static void make_version_1(const char *path)
 {
     const struct schema_steps first = {schema_steps.sql, 1};
-    static const char copy[] = "INSERT INTO meta SELECT * FROM new.meta;"
+    static const char copy[] = "INSERT INTO meta SELECT id, store_id, hash_key, created_at, epoch, "
+                               "seq_upto, position FROM new.meta;"
                                "INSERT INTO queues SELECT * FROM new.queues;"
                                "INSERT INTO jobs SELECT * FROM new.jobs;"
                                "UPDATE jobs SET lease_ms = 0, worker = NULL WHERE state <> 3;"
@@ -527,7 +528,7 @@ static void test_from_version_1(void **state)
     stores[1] = rig_open(dir.path);
     sqlite3 *db = store_sqlite_of(stores[1])->db;
     assert_int_equal(sql_number(db, "PRAGMA user_version", &version, NULL), 0);
-    assert_int_equal(version, 2);
+    assert_int_equal(version, schema_steps.count);
     arena_init(&s.arena);
     assert_int_equal(stores[1]->ops->reader_open(stores[1], &s.readers[1], NULL), 0);
     /* What was not kept is not invented … */

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See ballast.h. The blocks are reserved with fallocate: nobody ever reads them. */
+#include "backend/local/ballast.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+#define ROOM_FACTOR 4 /* it is made again when so many times its size is free */
+
+struct ballast {
+    char *path, *dir;
+    uint64_t bytes;
+    bool there;
+};
+
+static bool whole(const struct ballast *b)
+{
+    struct stat st;
+    return stat(b->path, &st) == 0 && (uint64_t)st.st_blocks * 512 >= b->bytes;
+}
+
+static bool room_for_it(const struct ballast *b)
+{
+    struct statvfs st;
+    return statvfs(b->dir, &st) == 0 &&
+           (uint64_t)st.f_bavail * st.f_frsize >= b->bytes * ROOM_FACTOR;
+}
+
+void ballast_refill(struct ballast *b)
+{
+    if (!b || b->there || !room_for_it(b))
+        return;
+    int fd = open(b->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    b->there = fd >= 0 && posix_fallocate(fd, 0, (off_t)b->bytes) == 0;
+    if (fd >= 0)
+        close(fd);
+    if (!b->there)
+        (void)unlink(b->path);
+}
+
+bool ballast_drop(struct ballast *b)
+{
+    if (!b || !b->there)
+        return false;
+    b->there = false;
+    return unlink(b->path) == 0;
+}
+
+static char *path_in(const char *dir)
+{
+    struct buf path;
+    buf_init(&path);
+    char *text = NULL;
+    if (buf_printf(&path, "%s/ballast", dir) == 0)
+        text = mem_text(path.data, path.len);
+    buf_done(&path);
+    return text;
+}
+
+int ballast_open(const char *dir, uint64_t bytes, struct ballast **ret)
+{
+    struct ballast *b = mem_zalloc(sizeof(*b));
+    if (!b)
+        return -ERR_NOMEM;
+    b->bytes = bytes;
+    b->dir = mem_text(dir, strlen(dir));
+    b->path = path_in(dir);
+    if (!b->dir || !b->path) {
+        ballast_close(b);
+        return -ERR_NOMEM;
+    }
+    b->there = whole(b);
+    *ret = b;
+    return 0;
+}
+
+void ballast_close(struct ballast *b)
+{
+    if (!b)
+        return;
+    mem_free(b->dir);
+    mem_free(b->path);
+    mem_free(b);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The journal of a store: is it whole, does it go on where the store ends, and do both together
+ * make a state that the engine accepts? Rows that were found damaged before make the last question
+ * moot.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "backend/local/check_impl.h"
+#include "backend/local/engine.h"
+#include "backend/local/journal.h"
+
+/* What the engine loads from: the connection of the check. */
+struct check_store {
+    struct store base;
+    struct check *check;
+};
+
+struct replayed {
+    struct engine *engine; /* NULL = frames are only counted */
+    uint64_t records;
+};
+
+static int load_slot(struct store *s, const struct store_sink *sink, struct err_note *note)
+{
+    const struct check *c = ((struct check_store *)s)->check;
+    return sqlite_load(c->db, &c->meta, sink, note);
+}
+
+static const struct store_ops check_store_ops = {.kind = "check", .load = load_slot};
+
+/* NULL when the rows cannot be loaded; the finding says why. */
+static struct engine *engine_of(struct check *c)
+{
+    struct engine_config config;
+    struct engine *e = NULL;
+    struct err_note note = {""};
+    struct check_store store = {{&check_store_ops}, c};
+    engine_config_default(&config);
+    int rc = engine_new(&config, &e);
+    if (rc == 0)
+        rc = engine_load(e, &store.base, &note);
+    if (rc == 0)
+        return e;
+    check_problem(c, ADVICE_ROWS, "a server could not load the store: %s",
+                  note.text[0] ? note.text : err_text(rc));
+    engine_free(e);
+    return NULL;
+}
+
+static int frame_cb(void *ctx, struct span frame, uint64_t first, uint64_t last,
+                    struct err_note *note)
+{
+    struct replayed *r = ctx;
+    r->records += last - first + 1;
+    return r->engine ? engine_replay(r->engine, frame, note) : 0;
+}
+
+static void check_state(struct check *c, const struct replayed *r)
+{
+    struct err_note note = {""};
+    struct engine_figures figures;
+    if (!r->engine)
+        return;
+    if (engine_verify(r->engine, &note) != 0)
+        check_problem(c, ADVICE_ROWS, "store and journal together make no sense: %s", note.text);
+    engine_figures(r->engine, &figures);
+    if (r->records > 0)
+        fprintf(c->out, "with them %" PRIu64 " jobs in %" PRIu64 " queues\n", figures.jobs,
+                figures.queues);
+}
+
+static void check_frames(struct check *c, struct files *files)
+{
+    struct journal *journal = NULL;
+    struct err_note note = {""};
+    struct replayed r = {.engine = c->problems == 0 ? engine_of(c) : NULL};
+    struct journal_config config = {.files = files,
+                                    .from = (uint64_t)c->meta.journal_from,
+                                    .applied = c->meta.position,
+                                    .read_only = true};
+    memcpy(config.store_id, c->meta.store_id, sizeof config.store_id);
+    int rc = journal_open(&config, frame_cb, &r, &journal, &note);
+    fprintf(c->out, "journal: %" PRIu64 " record%s that the store has not applied yet\n", r.records,
+            r.records == 1 ? "" : "s");
+    if (rc != 0)
+        check_problem(c, ADVICE_JOURNAL, "%s", note.text[0] ? note.text : err_text(rc));
+    else
+        check_state(c, &r);
+    journal_close(journal);
+    engine_free(r.engine);
+}
+
+void check_journal(struct check *c)
+{
+    struct err_note note = {""};
+    struct files *files;
+    if (c->meta.journal_from < 0)
+        return;
+    char *path = sqlite3_mprintf("%s/journal", c->dir);
+    int rc = path ? files_open_dir(path, false, true, &files, &note) : -ERR_NOMEM;
+    sqlite3_free(path);
+    if (rc == -ERR_NOT_FOUND)
+        check_problem(c, ADVICE_JOURNAL,
+                      "the directory journal is missing; it holds what happened after record "
+                      "%" PRIu64,
+                      c->meta.position);
+    else if (rc != 0)
+        check_problem(c, ADVICE_JOURNAL, "%s", note.text[0] ? note.text : err_text(rc));
+    else
+        check_frames(c, files);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the local backend, shared by its own files.
+ *
+ *   local.c        one turn of the loop, the slots, close
+ *   local_open.c   open, recover, start the threads
+ *   local_reads.c  reads that wait for the sweeper */
+#pragma once
+
+#include "backend/backend_impl.h"
+#include "backend/local/applier.h"
+#include "backend/local/ballast.h"
+#include "backend/local/heart.h"
+#include "backend/local/journal.h"
+#include "backend/local/reader.h"
+#include "backend/local/watches.h"
+#include "backend/local/writer.h"
+#include "backend/settles.h"
+
+/* A query whose records are not all applied yet. */
+struct read_wait {
+    void *request;
+    struct store_query query;
+    int64_t until; /* mono ms: a list is then read as it is, bodies are given up */
+    struct read_wait *next;
+};
+
+struct local {
+    struct backend base;
+    struct backend_config config;
+    struct store *store;
+    struct heart *heart;
+    struct journal *journal; /* this and the threads: NULL for memory: */
+    struct ballast *ballast;
+    struct writer *writer;
+    struct applier *applier;
+    struct reader *reader; /* bodies */
+    struct reader *lister; /* lists, which may take seconds, apart */
+    struct span *frames;   /* of this turn, not given to the writer yet */
+    size_t frame_count, frame_room;
+    struct read_wait *waits;     /* oldest last */
+    uint64_t applied;            /* position the store has */
+    struct store_reader *direct; /* memory: read on the spot */
+    bool clock_suspect;          /* as last logged */
+    struct watches watches;
+    backend_news_fn news_fn;
+    void *news_ctx;
+    uint64_t news_told; /* the newest event that the listener may know of */
+    struct settles settles;
+    bool closing;
+    uint64_t closing_since; /* ns */
+    bool gave_up;           /* closing without room in the journal: the rest is not durable */
+    backend_closed_fn closed_fn;
+    void *closed_ctx;
+    unsigned open_handles;
+    uv_prepare_t prepare;
+    uv_timer_t timer;
+    uv_async_t knock; /* for the threads */
+    uv_idle_t stir;   /* active: the loop does not sleep before the next turn */
+};
+
+extern const struct backend_ops local_ops;
+extern const struct backend_ops memory_ops;
+
+struct now local_now(const struct local *l);
+/* What the heart asks for. */
+void local_frame(void *ctx, struct span frame, uint64_t last);
+void local_reply(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *reply);
+void local_wake(void *ctx, uint32_t queue);
+/* For the threads. */
+void local_knock(void *ctx);
+MUST_CHECK int local_handles_open(struct local *l);
+void local_free(struct local *l);
+/* The same for one that did not open: when handles are open it is freed once the loop has run. */
+void local_abandon(struct local *l);
+
+/* --- local_reads.c --- */
+void local_read(void *ctx, void *request, const struct store_query *query);
+/* Reads what no longer has to wait. */
+void local_reads_go_on(struct local *l);
+/* When the next of them gives up waiting; INT64_MAX = none waits. */
+int64_t local_reads_wait_ms(const struct local *l);
+void local_answer(struct local *l, const struct reader_job *j);
+void local_reads_free(struct local *l);

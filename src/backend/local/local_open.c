@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening the local backend: what the store has, then what the journal has beyond it, is the exact
+ * state at the last durable record; then the epoch is raised, durably, and the threads begin.
+ *
+ * Nothing here needs room on the disk when the store was in use before: the boot is written to a
+ * segment that is there, and the sweep comes later. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "backend/local/local.h"
+#include "backend/local/local_impl.h"
+#include "base/mem.h"
+#include "base/random.h"
+
+#define DEFAULT_CACHE_BYTES (UINT64_C(64) << 20)
+
+static int seed_of(const struct backend_config *config, uint64_t *ret)
+{
+    *ret = config->seed;
+    return config->seed ? 0 : random_bytes(ret, sizeof(*ret));
+}
+
+static int heart_config_of(struct local *l, bool cached, struct heart_config *ret)
+{
+    const struct backend_config *c = &l->config;
+    *ret = (struct heart_config){
+        .calls = {.ctx = l,
+                  .frame = local_frame,
+                  .reply = local_reply,
+                  .wake = local_wake,
+                  .read = local_read},
+    };
+    engine_config_default(&ret->engine);
+    if (c->policy)
+        ret->engine.policy = *c->policy;
+    ret->engine.no_auto_create = c->no_auto_create;
+    ret->engine.node = c->node;
+    ret->engine.capacity = c->capacity;
+    ret->engine.key_ttl_ms = c->key_ttl_ms;
+    ret->engine.keys_max = c->keys_max;
+    if (c->clock.manual) {
+        ret->engine.stall_ms = INT64_MAX;
+        ret->engine.jump_ms = INT64_MAX;
+    }
+    if (cached)
+        ret->cache_bytes = c->cache_bytes ? c->cache_bytes : DEFAULT_CACHE_BYTES;
+    return seed_of(c, &ret->engine.seed);
+}
+
+static int local_new(const struct backend_config *config, const struct backend_ops *ops,
+                     struct local **ret)
+{
+    struct local *l = mem_zalloc(sizeof(*l));
+    if (!l)
+        return -ERR_NOMEM;
+    l->base.ops = ops;
+    l->config = *config;
+    watches_init(&l->watches);
+    *ret = l;
+    return 0;
+}
+
+static int engine_fill(struct local *l, bool cached, struct err_note *note)
+{
+    struct heart_config config;
+    int err = heart_config_of(l, cached, &config);
+    if (!err)
+        err = heart_new(&config, &l->heart);
+    return err ? err : engine_load(heart_engine(l->heart), l->store, note);
+}
+
+/* --- the journal --- */
+
+struct replay {
+    struct engine *engine;
+    const struct backend_config *config;
+    uint64_t records, told_ns;
+};
+
+/* Seconds of silence at a start make an operator nervous. */
+static void tell_progress(struct replay *r, uint64_t position)
+{
+    uint64_t now = clock_ns();
+    if (now - r->told_ns < UINT64_C(1000000000))
+        return;
+    r->told_ns = now;
+    log_event(r->config->log, LOG_INFO, "journal_replaying", LOG_INT("records", r->records),
+              LOG_INT("position", position));
+}
+
+static int replay_cb(void *ctx, struct span frame, uint64_t first, uint64_t last,
+                     struct err_note *note)
+{
+    struct replay *r = ctx;
+    r->records += last - first + 1;
+    tell_progress(r, last);
+    return engine_replay(r->engine, frame, note);
+}
+
+static int journal_recover(struct local *l, struct files *files, struct err_note *note)
+{
+    const struct store_meta *meta = l->store->ops->meta(l->store);
+    bool fresh = meta->journal_from < 0;
+    struct journal_config config = {
+        .files = files,
+        .from = fresh ? meta->position : (uint64_t)meta->journal_from,
+        .applied = meta->position,
+        .segment_bytes = l->config.journal_segment_bytes,
+        .bytes_max = l->config.journal_bytes_max,
+    };
+    struct replay replay = {
+        .engine = heart_engine(l->heart), .config = &l->config, .told_ns = clock_ns()};
+    memcpy(config.store_id, meta->store_id, sizeof(config.store_id));
+    int err = journal_open(&config, replay_cb, &replay, &l->journal, note);
+    if (!err && replay.records > 0)
+        log_event(l->config.log, LOG_INFO, "journal_replayed", LOG_INT("records", replay.records));
+    if (!err)
+        err = journal_begin(l->journal, note);
+    /* Before anything is in it: from here on a journal that is missing is a loss. */
+    if (!err && fresh)
+        err = l->store->ops->journal_begun(l->store, note);
+    return err;
+}
+
+/* The frame that raises the epoch, on this thread. */
+static int journal_boot(struct local *l, struct err_note *note)
+{
+    int err = heart_boot(l->heart, local_now(l));
+    if (!err)
+        err = journal_append(l->journal, l->frames, l->frame_count, note);
+    l->frame_count = 0;
+    if (err)
+        return err;
+    heart_durable(l->heart, journal_position(l->journal), local_now(l));
+    return 0;
+}
+
+/* --- threads --- */
+
+static int reader_begin(struct local *l, struct reader **ret, struct err_note *note)
+{
+    struct store_reader *from;
+    int err = l->store->ops->reader_open(l->store, &from, note);
+    if (err)
+        return err;
+    err = reader_start(from, local_knock, l, ret);
+    if (err)
+        from->ops->close(from);
+    return err;
+}
+
+static void synced_cb(void *ctx, uint64_t position, uint64_t bytes)
+{
+    struct local *l = ctx;
+    applier_synced(l->applier, position, bytes);
+}
+
+/* They knock only once they have been given work. */
+static int threads_start(struct local *l, struct err_note *note)
+{
+    struct applier_config applier = {.store = l->store,
+                                     .journal = l->journal,
+                                     .ballast = l->ballast,
+                                     .log = l->config.log,
+                                     .ctx = l,
+                                     .notify = local_knock};
+    struct writer_config writer = {.journal = l->journal,
+                                   .log = l->config.log,
+                                   .ctx = l,
+                                   .notify = local_knock,
+                                   .synced = synced_cb};
+    int err = reader_begin(l, &l->reader, note);
+    if (!err)
+        err = reader_begin(l, &l->lister, note);
+    if (!err)
+        err = applier_start(&applier, &l->applier);
+    return err ? err : writer_start(&writer, &l->writer);
+}
+
+static int open_all(struct local *l, struct files *files, struct err_note *note)
+{
+    int err = engine_fill(l, true, note);
+    if (err) {
+        files->ops->done(files);
+        return err;
+    }
+    l->applied = l->store->ops->meta(l->store)->position;
+    err = journal_recover(l, files, note);
+    if (!err)
+        err = journal_boot(l, note);
+    if (!err)
+        err = local_handles_open(l);
+    return err ? err : threads_start(l, note);
+}
+
+int backend_open_on_store(struct store *store, struct files *files, struct ballast *ballast,
+                          const struct backend_config *config, struct backend **ret,
+                          struct err_note *note)
+{
+    struct local *l;
+    int err = local_new(config, &local_ops, &l);
+    if (err) {
+        store->ops->close(store);
+        files->ops->done(files);
+        ballast_close(ballast);
+        return err;
+    }
+    l->store = store;
+    l->ballast = ballast;
+    err = open_all(l, files, note);
+    if (err) {
+        local_abandon(l);
+        return err;
+    }
+    *ret = &l->base;
+    return 0;
+}
+
+/* --- directories --- */
+
+/* The journal's directory must be there once the store says it has one. */
+static int journal_dir(const char *dir, const struct store_meta *meta, struct files **ret,
+                       struct err_note *note)
+{
+    struct buf path;
+    buf_init(&path);
+    int err = buf_printf(&path, "%s/journal", dir);
+    if (!err)
+        err = files_open_dir(path.data, meta->journal_from < 0, false, ret, note);
+    if (err == -ERR_NOT_FOUND)
+        err = err_note_set(note, -ERR_CORRUPT,
+                           "%s/journal is missing; it holds what happened after record %" PRIu64
+                           ": put it back, or restore a backup (holdfast restore)",
+                           dir, meta->position);
+    buf_done(&path);
+    return err;
+}
+
+/* A full disk must not keep the server from starting: then the ballast goes. */
+static int store_open(const char *dir, const struct backend_config *config, struct ballast *ballast,
+                      struct store **ret, struct err_note *note)
+{
+    struct wall_time now = clock_now(&config->clock).wall;
+    int err = store_open_sqlite(dir, now, ret, note);
+    if (err == -ERR_NO_SPACE && ballast_drop(ballast))
+        err = store_open_sqlite(dir, now, ret, note);
+    return err;
+}
+
+int backend_open_local(const char *dir, const struct backend_config *config, struct backend **ret,
+                       struct err_note *note)
+{
+    struct store *store = NULL;
+    struct files *files = NULL;
+    struct ballast *ballast = NULL;
+    int err = ballast_open(dir, BALLAST_BYTES, &ballast);
+    if (!err)
+        err = store_open(dir, config, ballast, &store, note);
+    if (!err)
+        err = journal_dir(dir, store->ops->meta(store), &files, note);
+    if (!err)
+        return backend_open_on_store(store, files, ballast, config, ret, note);
+    if (store)
+        store->ops->close(store);
+    ballast_close(ballast);
+    return err;
+}
+
+/* --- memory --- */
+
+#define MEMORY_EPOCHS ((uint64_t)1 << 22) /* an event's id has room for 24 bits of it */
+
+/* Memory forgets its epoch. One drawn at random keeps tokens and event ids of an earlier process
+ * from meaning something in this one. */
+static void draw_epoch(struct local *l, uint64_t seed)
+{
+    struct random random;
+    random_seed(&random, seed);
+    if (!l->config.seed)
+        store_memory_set_epoch(l->store, (uint32_t)random_below(&random, MEMORY_EPOCHS));
+}
+
+/* The boot's frame is applied on the spot. */
+static int memory_start(struct local *l, struct err_note *note)
+{
+    int err = engine_fill(l, false, note);
+    if (!err)
+        err = heart_boot(l->heart, local_now(l));
+    if (!err)
+        heart_durable(l->heart, l->applied, local_now(l));
+    return err ? err : local_handles_open(l);
+}
+
+int backend_open_memory(const struct backend_config *config, struct backend **ret,
+                        struct err_note *note)
+{
+    struct local *l;
+    uint64_t seed;
+    int err = local_new(config, &memory_ops, &l);
+    if (err)
+        return err;
+    err = seed_of(config, &seed);
+    if (!err)
+        err = store_open_memory(seed, &l->store);
+    if (!err)
+        draw_epoch(l, seed);
+    if (!err)
+        err = l->store->ops->reader_open(l->store, &l->direct, note);
+    if (!err)
+        err = memory_start(l, note);
+    if (err) {
+        local_free(l);
+        return err;
+    }
+    *ret = &l->base;
+    return 0;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads of the store. What is asked for may still be in the journal alone: then the sweeper is
+ * called, and the query waits for it here, not in a reader's thread, where it would be in the way
+ * of others. A list waits a quarter of a second and is then answered as of what there is; a body
+ * has to be there. */
+#include "backend/local/local_impl.h"
+#include "base/mem.h"
+
+#define LIST_WAIT_MS 250
+#define BODY_WAIT_MS 5000
+
+void local_answer(struct local *l, const struct reader_job *j)
+{
+    struct heart_page page = {.jobs = j->jobs,
+                              .count = j->job_count,
+                              .cursor = j->cursor,
+                              .as_of = j->as_of,
+                              .attempts = j->attempts,
+                              .attempt_count = j->attempt_count};
+    heart_bodies(l->heart, j->request, j->bodies, j->bodies ? NULL : &page, j->error, local_now(l));
+}
+
+static bool is_list(const struct store_query *q)
+{
+    return q->list || q->exceptions;
+}
+
+/* Lists and what went wrong go to a thread of their own: workers wait for bodies. */
+static void ask(struct local *l, void *request, const struct store_query *query)
+{
+    int err = reader_ask(is_list(query) ? l->lister : l->reader, request, query);
+    if (err)
+        heart_bodies(l->heart, request, NULL, NULL, err, local_now(l));
+}
+
+static void read_here(struct local *l, void *request, const struct store_query *query)
+{
+    struct reader_job j = {.request = request, .query = *query};
+    arena_init(&j.arena);
+    reader_work(l->direct, &j);
+    local_answer(l, &j);
+    arena_done(&j.arena);
+}
+
+static int64_t list_wait(const struct local *l)
+{
+    return l->config.list_wait_ms ? l->config.list_wait_ms : LIST_WAIT_MS;
+}
+
+static void wait_for_sweep(struct local *l, void *request, const struct store_query *query)
+{
+    struct read_wait *w = mem_alloc(sizeof(*w));
+    if (!w) {
+        heart_bodies(l->heart, request, NULL, NULL, -ERR_NOMEM, local_now(l));
+        return;
+    }
+    int64_t most = is_list(query) ? list_wait(l) : BODY_WAIT_MS;
+    *w = (struct read_wait){.request = request,
+                            .query = *query,
+                            .until = (int64_t)(clock_ns() / 1000000) + most,
+                            .next = l->waits};
+    l->waits = w;
+    applier_want(l->applier, query->need);
+}
+
+void local_read(void *ctx, void *request, const struct store_query *query)
+{
+    struct local *l = ctx;
+    if (l->direct)
+        read_here(l, request, query);
+    else if (query->need > l->applied)
+        wait_for_sweep(l, request, query);
+    else
+        ask(l, request, query);
+}
+
+static void end_wait(struct local *l, const struct read_wait *w)
+{
+    if (w->query.need <= l->applied || is_list(&w->query))
+        ask(l, w->request, &w->query);
+    else
+        heart_bodies(l->heart, w->request, NULL, NULL, -ERR_TIMEOUT, local_now(l));
+}
+
+void local_reads_go_on(struct local *l)
+{
+    int64_t now = l->waits ? (int64_t)(clock_ns() / 1000000) : 0;
+    struct read_wait *ready = NULL;
+    for (struct read_wait **link = &l->waits; *link;) {
+        struct read_wait *w = *link;
+        if (w->query.need > l->applied && now < w->until) {
+            link = &w->next;
+            continue;
+        }
+        *link = w->next;
+        w->next = ready;
+        ready = w;
+    }
+    /* Only now, since an answer may bring new waits. The first to come is the first here. */
+    while (ready) {
+        struct read_wait *w = ready;
+        ready = w->next;
+        end_wait(l, w);
+        mem_free(w);
+    }
+}
+
+int64_t local_reads_wait_ms(const struct local *l)
+{
+    int64_t wait = INT64_MAX;
+    int64_t now = l->waits ? (int64_t)(clock_ns() / 1000000) : 0;
+    for (const struct read_wait *w = l->waits; w; w = w->next)
+        if (w->until - now < wait)
+            wait = w->until - now;
+    return wait < 0 ? 0 : wait;
+}
+
+void local_reads_free(struct local *l)
+{
+    while (l->waits) {
+        struct read_wait *w = l->waits;
+        l->waits = w->next;
+        mem_free(w);
+    }
+}
