@@ -212,7 +212,10 @@ int applier_start(const struct applier_config *config, struct applier **ret)
     a->config = *config;
     a->at.applied = config->store->ops->meta(config->store)->position;
     a->durable = journal_position(config->journal);
+    /* What an earlier process left is swept at once, or one that is killed again and again would let
+     * the journal grow. */
     a->since = a->durable > a->at.applied ? clock_ns() : 0;
+    a->wanted = a->durable;
     journal_batch_init(&a->batch);
     CHECK(uv_mutex_init(&a->lock) == 0 && uv_cond_init(&a->wake) == 0);
     if (uv_thread_create(&a->thread, run, a) != 0) {

@@ -308,6 +308,8 @@ static int later_refuse(struct walk *w, uint64_t newest)
 {
     for (size_t i = 0; i < w->j->count; i++) {
         struct segment *s = w->j->segments[i];
+        if (s->state != SEGMENT_BLANK)
+            continue;
         struct scan scan = {s, newest + 1, 0, 0};
         int rc = segment_scan(w, &scan, 0);
         if (rc < 0)

@@ -284,10 +284,9 @@ bool writer_commit_here(struct writer *w, const struct span *frames, size_t coun
 void writer_retry(struct writer *w)
 {
     uv_mutex_lock(&w->lock);
-    if (w->at.stuck) {
-        helper_ask(w);
+    helper_ask(w); /* segments may be wanted, or too many */
+    if (w->at.stuck)
         uv_cond_signal(&w->wake);
-    }
     uv_mutex_unlock(&w->lock);
 }
 
