@@ -259,6 +259,17 @@ static bool sweep(struct life *l, bool disk_fails)
     return alive(l, rc, &note, disk_fails);
 }
 
+/* The store gets all there is. */
+static bool catch_up(struct life *l, bool disk_fails)
+{
+    while (l->read < l->synced && !l->wrong)
+        if (!sweep(l, disk_fails))
+            return false;
+    l->config.applied = position_of(l, l->read);
+    journal_applied(l->j, l->config.applied);
+    return true;
+}
+
 static void process_run(struct life *l, unsigned steps)
 {
     bool disk_fails = random_chance(&l->random, 10);
@@ -273,7 +284,8 @@ static void process_run(struct life *l, unsigned steps)
         uint64_t what = random_below(&l->random, 100);
         lives = what < 60   ? append(l, disk_fails)
                 : what < 75 ? provide(l, disk_fails)
-                            : sweep(l, disk_fails);
+                : what < 92 ? sweep(l, disk_fails)
+                            : catch_up(l, disk_fails);
     }
     l->h->reached.failures += disk_fails && !lives;
 }
@@ -316,13 +328,15 @@ static void damage(struct life *l)
 {
     struct place places[512];
     size_t count = 0;
+    for (uint64_t more = random_below(&l->random, 8); more > 0 && !l->wrong; more--)
+        (void)append(l, false);
     for (unsigned n = 1; n < 64; n++) {
         char name[16];
         snprintf(name, sizeof name, "%u", n);
         places_find(l, name, places, &count);
     }
     size_t i = count ? (size_t)random_below(&l->random, count) : 0;
-    if (count == 0 || places[i].entry.last == journal_position(l->j))
+    if (l->wrong || count == 0 || places[i].entry.last == journal_position(l->j))
         return;
     const struct place *p = &places[i];
     uint64_t at = random_below(&l->random, JOURNAL_ENTRY_HEADER_BYTES + p->entry.length);
@@ -373,13 +387,13 @@ bool journal_history_run(struct journal_history *h, char *why)
             process_start(l);
         }
     }
-    if (!l->wrong && h->damage)
-        damage(l);
     if (l->j) {
         struct journal_figures f;
         journal_figures(l->j, &f);
         h->reached.generations += f.generation;
     }
+    if (!l->wrong && h->damage)
+        damage(l);
     journal_close(l->j);
     journal_rig_log_done(&l->log);
     files_torn_free(l->disk);
