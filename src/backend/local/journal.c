@@ -352,12 +352,35 @@ static int tail_repeat(struct journal *j, struct err_note *note)
     return rc;
 }
 
+/* Older segments of which nothing counts now that the last entry is elsewhere. Their first page
+ * goes, because the next process could not know that they are not the only copy that reached the
+ * disk, and would need yet another file. */
+static int superseded_blank(struct journal *j, struct err_note *note)
+{
+    struct span zeros = span_of(zero_page, sizeof zero_page);
+    for (size_t i = 0; i < j->count; i++) {
+        struct segment *s = j->segments[i];
+        if (s->state != SEGMENT_USED || segment_counts(s))
+            continue;
+        int rc = j->files->ops->write(j->files, s->file, 0, &zeros, 1, note);
+        if (rc == 0)
+            rc = j->files->ops->sync(j->files, s->file, note);
+        if (rc < 0)
+            return rc;
+        s->generation = 0;
+        s->state = SEGMENT_FREE;
+    }
+    return 0;
+}
+
 int journal_begin(struct journal *j, struct err_note *note)
 {
     CHECK(!j->begun && !j->read_only);
     int rc = blanks_settle(j, note);
     if (rc == 0 && j->current) {
         rc = tail_repeat(j, note);
+        if (rc == 0)
+            rc = superseded_blank(j, note);
     } else if (rc == 0) {
         struct segment *s;
         rc = begin_take(j, j->segment_bytes, &s, note);

@@ -34,6 +34,7 @@ struct walk {
     struct journal *j;
     struct err_note *note;
     struct buf buf;
+    char *pages;              /* SCAN_BYTES, from the first scan on */
     struct step steps[STEPS]; /* the last entries walked, the newest last */
     size_t count;
     uint64_t position; /* after the last of them */
@@ -275,17 +276,17 @@ static int page_scan(struct walk *w, struct scan *scan, uint64_t at, struct span
 static int segment_scan(struct walk *w, struct scan *scan, uint64_t at)
 {
     struct files *files = w->j->files;
-    char *bytes = mem_alloc(SCAN_BYTES);
     size_t got = SCAN_BYTES;
-    int rc = bytes ? 0 : err_note_set(w->note, -ERR_NOMEM, "cannot read the journal: no memory");
+    int rc = 0;
+    if (!w->pages && !(w->pages = mem_alloc(SCAN_BYTES)))
+        return err_note_set(w->note, -ERR_NOMEM, "cannot read the journal: out of memory");
     scan->found = UINT64_MAX;
     for (; rc == 0 && got == SCAN_BYTES && scan->found == UINT64_MAX; at += SCAN_BYTES) {
-        rc = files->ops->read(files, scan->segment->file, at, bytes, SCAN_BYTES, &got, w->note);
+        rc = files->ops->read(files, scan->segment->file, at, w->pages, SCAN_BYTES, &got, w->note);
         for (size_t i = 0; rc == 0 && i < got && scan->found == UINT64_MAX; i += JOURNAL_PAGE)
             rc = page_scan(w, scan, at + i,
-                           span_of(bytes + i, got - i < JOURNAL_PAGE ? got - i : JOURNAL_PAGE));
+                           span_of(w->pages + i, got - i < JOURNAL_PAGE ? got - i : JOURNAL_PAGE));
     }
-    mem_free(bytes);
     return rc;
 }
 
@@ -472,6 +473,7 @@ int journal_recover(struct journal *j, struct err_note *note)
         rc = segments_look(&w, &used);
     if (rc == 0)
         rc = used > 0 ? recover_used(&w, used) : recover_none(&w);
+    mem_free(w.pages);
     buf_done(&w.buf);
     return rc;
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The journal in good health, on a real directory: what is appended is read, by the sweeper and
  * after a restart; segments are used again; a journal that is full waits for the store. */
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -336,6 +339,86 @@ static void test_files_are_for_their_owner_only(void **state)
     world_done(&w);
 }
 
+/* ---- writer, helper and sweeper at once ---- */
+
+struct trio {
+    struct world *w;
+    atomic_bool done;
+    size_t swept;
+};
+
+#define TRIO_ENTRIES 400
+
+static void *helper_thread(void *ctx)
+{
+    struct trio *t = ctx;
+    struct err_note note = {""};
+    bool more;
+    while (!atomic_load(&t->done)) {
+        if (journal_provide(t->w->j, &more, &note) != 0)
+            return "the helper failed";
+        if (!more)
+            sched_yield();
+    }
+    return NULL;
+}
+
+static void *sweeper_thread(void *ctx)
+{
+    struct trio *t = ctx;
+    struct err_note note = {""};
+    struct journal_batch b;
+    char *wrong = NULL;
+    journal_batch_init(&b);
+    while (t->swept < TRIO_ENTRIES && !wrong) {
+        if (journal_read(t->w->j, 20000, &b, &note) != 0)
+            wrong = "the sweeper failed";
+        for (size_t i = 0; i < b.count && !wrong; i++, t->swept++)
+            if (!span_equal(b.frames[i], journal_rig_log_frame(&t->w->log, t->swept)))
+                wrong = "the sweeper read something else";
+        journal_applied(t->w->j, b.last);
+        if (b.count == 0)
+            sched_yield();
+    }
+    journal_batch_done(&b);
+    return wrong;
+}
+
+static void test_three_threads(void **state)
+{
+    (void)state;
+    struct world w;
+    struct trio t = {.w = &w};
+    struct err_note note = {""};
+    struct journal_figures f;
+    pthread_t helper, sweeper;
+    void *said_helper, *said_sweeper;
+    world_init(&w);
+    w.config.bytes_max = 6 * SEGMENT;
+    world_open(&w);
+    for (unsigned i = 0; i < TRIO_ENTRIES; i++)
+        add(&w, 1, i % 50 == 7 ? 2 * SEGMENT : 100 * (i % 200));
+    assert_int_equal(pthread_create(&helper, NULL, helper_thread, &t), 0);
+    assert_int_equal(pthread_create(&sweeper, NULL, sweeper_thread, &t), 0);
+    for (size_t i = 0; i < TRIO_ENTRIES; i++) {
+        struct span frame = journal_rig_log_frame(&w.log, i);
+        int rc;
+        while ((rc = journal_append(w.j, &frame, 1, &note)) == -ERR_NO_SPACE)
+            sched_yield();
+        must(rc, &note);
+        journal_figures(w.j, &f);
+        assert_int_equal(f.position, i + 1);
+    }
+    pthread_join(sweeper, &said_sweeper);
+    atomic_store(&t.done, true);
+    pthread_join(helper, &said_helper);
+    assert_null(said_sweeper);
+    assert_null(said_helper);
+    w.config.applied = TRIO_ENTRIES;
+    world_again(&w);
+    world_done(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -347,6 +430,7 @@ int main(void)
         cmocka_unit_test(test_an_entry_larger_than_a_segment_gets_its_own),
         cmocka_unit_test(test_an_entry_larger_than_the_journal_goes_through_alone),
         cmocka_unit_test(test_files_are_for_their_owner_only),
+        cmocka_unit_test(test_three_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,6 +48,35 @@ static void test_round_trip(void **state)
     buf_done(&b);
 }
 
+static void test_peek_does_everything_but_the_crc(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct frame peeked, decoded;
+    buf_init(&b);
+    frame_of(&b, 77, 5);
+    struct span in = buf_span(&b), same = in;
+    assert_int_equal(frame_decode(&in, &decoded), 0);
+    in = same;
+    assert_int_equal(frame_peek(&in, &peeked), 0);
+    assert_int_equal(in.len, 0);
+    assert_int_equal(peeked.first, 77);
+    assert_int_equal(peeked.count, 5);
+    assert_true(span_equal(peeked.body, decoded.body));
+    b.data[b.len - 1] = (char)(b.data[b.len - 1] ^ 1);
+    in = same;
+    assert_int_equal(frame_peek(&in, &peeked), 0);
+    for (size_t len = 0; len < same.len; len++) {
+        in = span_of(same.at, len);
+        assert_int_equal(frame_peek(&in, &peeked), -ERR_CORRUPT);
+        assert_int_equal(in.len, len);
+    }
+    b.data[3] = '2';
+    in = same;
+    assert_int_equal(frame_peek(&in, &peeked), -ERR_VERSION);
+    buf_done(&b);
+}
+
 static void test_frames_come_off_the_front_one_by_one(void **state)
 {
     (void)state;
@@ -209,6 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_peek_does_everything_but_the_crc),
         cmocka_unit_test(test_frames_come_off_the_front_one_by_one),
         cmocka_unit_test(test_every_flipped_bit_is_seen),
         cmocka_unit_test(test_every_shorter_input_is_refused),
