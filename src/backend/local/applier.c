@@ -186,11 +186,14 @@ static bool wait_for_space(struct applier *a, const struct err_note *note)
 static void run(void *arg)
 {
     struct applier *a = arg;
+    bool last = false; /* told to stop while the disk was full: one more try */
     while (wait_for_work(a)) {
         struct err_note note = {""};
         int err = sweep(a, &note);
-        if (err && (err != -ERR_NO_SPACE || !wait_for_space(a, &note)))
+        if (err && (err != -ERR_NO_SPACE || last))
             return;
+        if (err)
+            last = !wait_for_space(a, &note);
     }
 }
 
