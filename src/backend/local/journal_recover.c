@@ -425,7 +425,7 @@ static int recover_used(struct walk *w, size_t used)
 {
     struct journal *j = w->j;
     struct segment *newest = j->segments[used - 1];
-    size_t start;
+    size_t start = 0;
     int rc = start_find(w, used, &start);
     if (rc == 0)
         rc = segments_walk(w, start, used);

@@ -120,7 +120,8 @@ static void test_what_cannot_be(void **state)
     assert_int_equal(reseal_check(&s), 0);
     static const struct {
         uint64_t generation, first, last;
-    } wrong[] = {{0, 10, 15}, {1, 0, 15}, {1, 11, 15}, {1, 10, 14}, {1, 10, 16}, {1, 15, 10}};
+    } wrong[] = {{0, 10, 15}, {UINT64_MAX, 10, 15}, {1, 0, 15}, {1, 11, 15},
+                 {1, 10, 14}, {1, 10, 16},          {1, 15, 10}};
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
         s.entry.generation = wrong[i].generation;
         s.entry.first = wrong[i].first;
