@@ -224,7 +224,7 @@ static int segment_walk(struct walk *w, struct segment *s)
     return rc == -ERR_CORRUPT ? 0 : rc;
 }
 
-/* Rules a and c: the next segment must follow what was walked. */
+/* The next segment must follow what was walked. */
 static int segment_connect(struct walk *w, const struct segment *before, struct segment *next)
 {
     uint64_t end = before->end, position = w->position;
@@ -290,7 +290,7 @@ static int segment_scan(struct walk *w, struct scan *scan, uint64_t at)
     return rc;
 }
 
-/* Rule b: behind the end of the newest segment nothing whole may follow. */
+/* Behind the end of the newest segment nothing whole may follow. */
 static int tail_refuse(struct walk *w, struct segment *newest)
 {
     struct scan scan = {newest, newest->generation, w->position, 0};
