@@ -94,11 +94,11 @@ int journal_entry_header(struct span bytes, struct journal_entry *ret)
     char version = bytes.at[sizeof magic - 1];
     struct journal_entry e = {.length = get32(bytes.at + AT_LENGTH)};
     memcpy(e.store_id, bytes.at + AT_STORE, sizeof e.store_id);
+    e.generation = get64(bytes.at + AT_GENERATION);
     if (version > magic[sizeof magic - 1] && version <= '9') {
         *ret = e;
         return -ERR_VERSION;
     }
-    e.generation = get64(bytes.at + AT_GENERATION);
     e.first = get64(bytes.at + AT_FIRST);
     e.last = get64(bytes.at + AT_LAST);
     e.previous = get32(bytes.at + AT_PREVIOUS);

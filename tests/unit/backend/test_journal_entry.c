@@ -91,6 +91,7 @@ static void test_versions(void **state)
     s.header[3] = '2';
     assert_int_equal(journal_entry_header(span_of(s.header, sizeof s.header), &e), -ERR_VERSION);
     assert_int_equal(e.length, s.body.len);
+    assert_int_equal(e.generation, s.entry.generation);
     assert_memory_equal(e.store_id, s.entry.store_id, sizeof e.store_id);
     for (char version = 0; version < 127; version++) {
         s.header[3] = version;
