@@ -1,168 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See files_torn.h. A file is kept twice: as it is seen and as it is on the disk. */
+/* See files_torn.h. What a process can do with the disk, and what a test can do to both. */
 #include "support/files_torn.h"
 
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
-
-#define SECTOR 512u
-#define NAME_BYTES 32
-#define HANDLES 256
-
-struct copy {
-    char *bytes;
-    size_t size;
-};
-
-struct file {
-    char name[NAME_BYTES];
-    bool seen, durable; /* has its name: now; on the disk */
-    struct copy now, disk;
-    uint8_t *dirty;     /* per sector of now: the next sync writes it */
-    size_t dirty_bytes; /* room of dirty */
-    struct file *next;
-};
-
-struct files_torn {
-    struct files files;
-    pthread_mutex_t lock;
-    struct random random;
-    struct file *list;
-    struct file *handles[HANDLES];
-    unsigned stop, fail_write, fail_sync; /* counting down; 0: off */
-    int fail_write_code, fail_sync_code;
-    bool stopped;
-    uint64_t capacity;
-    struct files_torn_figures figures;
-};
+#include "support/files_torn_impl.h"
 
 static struct files_torn *torn_of(struct files *fs)
 {
     return (struct files_torn *)fs; /* its first member */
-}
-
-static size_t sectors(size_t size)
-{
-    return (size + SECTOR - 1) / SECTOR;
-}
-
-/* ---- copies ---- */
-
-/* Room is always whole sectors, so that one can be copied as a whole. */
-static void copy_resize(struct copy *c, size_t size)
-{
-    size_t old = sectors(c->size) * SECTOR, new = sectors(size) * SECTOR;
-    if (new != old) {
-        c->bytes = realloc(c->bytes, new ? new : 1);
-        CHECK(c->bytes);
-        if (new > old)
-            memset(c->bytes + old, 0, new - old);
-    }
-    if (size < c->size)
-        memset(c->bytes + size, 0, new - size);
-    c->size = size;
-}
-
-static void copy_sector(struct copy *to, const struct copy *from, size_t sector)
-{
-    size_t at = sector * SECTOR;
-    if (at < sectors(to->size) * SECTOR && at < sectors(from->size) * SECTOR)
-        memcpy(to->bytes + at, from->bytes + at, SECTOR);
-}
-
-static bool sector_same(const struct copy *a, const struct copy *b, size_t sector)
-{
-    size_t at = sector * SECTOR;
-    return at < sectors(a->size) * SECTOR && at < sectors(b->size) * SECTOR &&
-           memcmp(a->bytes + at, b->bytes + at, SECTOR) == 0;
-}
-
-/* ---- files ---- */
-
-static struct file *file_find(struct files_torn *t, const char *name)
-{
-    struct file *f = t->list;
-    while (f && !(f->seen && strcmp(f->name, name) == 0))
-        f = f->next;
-    return f;
-}
-
-static struct file *file_new(struct files_torn *t, const char *name)
-{
-    struct file *f = calloc(1, sizeof *f);
-    CHECK(f && strlen(name) < NAME_BYTES);
-    snprintf(f->name, sizeof f->name, "%s", name);
-    f->seen = true;
-    f->next = t->list;
-    t->list = f;
-    return f;
-}
-
-static void file_free(struct file *f)
-{
-    free(f->now.bytes);
-    free(f->disk.bytes);
-    free(f->dirty);
-    free(f);
-}
-
-static bool file_open(const struct files_torn *t, const struct file *f)
-{
-    for (size_t i = 0; i < HANDLES; i++)
-        if (t->handles[i] == f)
-            return true;
-    return false;
-}
-
-/* Forgets files that have no name and that nobody has open. */
-static void files_sweep(struct files_torn *t)
-{
-    for (struct file **at = &t->list; *at;) {
-        struct file *f = *at;
-        if (f->seen || f->durable || file_open(t, f)) {
-            at = &f->next;
-            continue;
-        }
-        *at = f->next;
-        file_free(f);
-    }
-}
-
-static void file_resize(struct file *f, size_t size)
-{
-    copy_resize(&f->now, size);
-    if (sectors(size) > f->dirty_bytes) {
-        f->dirty = realloc(f->dirty, sectors(size));
-        CHECK(f->dirty);
-        memset(f->dirty + f->dirty_bytes, 0, sectors(size) - f->dirty_bytes);
-        f->dirty_bytes = sectors(size);
-    }
-}
-
-static void file_write(struct file *f, size_t at, const void *bytes, size_t len)
-{
-    if (len == 0)
-        return;
-    if (at + len > f->now.size)
-        file_resize(f, at + len);
-    memcpy(f->now.bytes + at, bytes, len);
-    memset(f->dirty + at / SECTOR, 1, (at + len - 1) / SECTOR - at / SECTOR + 1);
-}
-
-/* Puts dirty sectors on the disk, all of them or each by chance; afterwards none is dirty. */
-static void file_sync(struct files_torn *t, struct file *f, unsigned percent)
-{
-    if (percent == 100 || random_chance(&t->random, percent))
-        copy_resize(&f->disk, f->now.size);
-    for (size_t i = 0; i < sectors(f->now.size); i++) {
-        if (f->dirty[i] && random_chance(&t->random, percent))
-            copy_sector(&f->disk, &f->now, i);
-        f->dirty[i] = 0;
-    }
 }
 
 /* ---- stopping and failing ---- */
@@ -408,58 +256,6 @@ static const struct files_ops torn_ops = {
 
 /* ---- the switch ---- */
 
-/* How one crash treats what is not on the disk. */
-struct mood {
-    unsigned kept, garbled; /* percent */
-};
-
-static void sector_crash(struct files_torn *t, struct file *f, size_t i, struct mood mood)
-{
-    if (sector_same(&f->now, &f->disk, i))
-        return;
-    if (random_chance(&t->random, mood.garbled)) {
-        for (size_t at = i * SECTOR; at < (i + 1) * SECTOR; at++)
-            f->disk.bytes[at] = (char)random_next(&t->random);
-        t->figures.garbled++;
-    } else if (random_chance(&t->random, mood.kept)) {
-        copy_sector(&f->disk, &f->now, i);
-    }
-}
-
-static void file_crash(struct files_torn *t, struct file *f, struct mood mood)
-{
-    if (f->now.size != f->disk.size && random_chance(&t->random, mood.kept)) {
-        int64_t a = (int64_t)f->disk.size, b = (int64_t)f->now.size;
-        bool whole = random_chance(&t->random, 50);
-        copy_resize(&f->disk,
-                    whole ? f->now.size
-                          : (size_t)random_between(&t->random, a < b ? a : b, a < b ? b : a));
-    }
-    for (size_t i = 0; i < sectors(f->disk.size); i++)
-        sector_crash(t, f, i, mood);
-    file_resize(f, f->disk.size);
-    if (f->disk.size > 0)
-        memcpy(f->now.bytes, f->disk.bytes, f->disk.size);
-    if (f->dirty)
-        memset(f->dirty, 0, f->dirty_bytes);
-}
-
-/* Only one file can have a name: the one that comes back takes it from the newer. */
-static void names_crash(struct files_torn *t, struct mood mood)
-{
-    for (struct file *f = t->list; f; f = f->next) {
-        if (f->durable && !f->seen && !random_chance(&t->random, mood.kept)) {
-            struct file *newer = file_find(t, f->name);
-            if (newer)
-                newer->seen = newer->durable = false;
-            f->seen = true;
-        } else if (f->seen && !f->durable) {
-            f->seen = random_chance(&t->random, mood.kept) != 0;
-        }
-        f->durable = f->seen;
-    }
-}
-
 static void restart(struct files_torn *t)
 {
     memset(t->handles, 0, sizeof t->handles);
@@ -470,13 +266,9 @@ static void restart(struct files_torn *t)
 
 void files_torn_crash(struct files_torn *t)
 {
-    static const struct mood moods[] = {{0, 0}, {100, 0}, {50, 0}, {50, 10}, {90, 2}, {10, 2}};
-    struct mood mood = moods[random_below(&t->random, sizeof moods / sizeof *moods)];
     pthread_mutex_lock(&t->lock);
     t->figures.crashes++;
-    for (struct file *f = t->list; f; f = f->next)
-        file_crash(t, f, mood);
-    names_crash(t, mood);
+    disk_crash(t);
     restart(t);
     pthread_mutex_unlock(&t->lock);
 }

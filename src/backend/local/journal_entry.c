@@ -11,6 +11,9 @@
 
 static const char magic[4] = {'H', 'F', 'j', '1'};
 
+/* Never reached; there is always a next one. */
+#define GENERATION_MAX (UINT64_MAX >> 1)
+
 /* Offsets in the header. */
 enum {
     AT_MAGIC = 0,
@@ -80,7 +83,8 @@ void journal_entry_seal(struct journal_entry *e, const struct span *parts, size_
 static bool plausible(const struct journal_entry *e)
 {
     return e->length > FRAME_HEADER_BYTES && e->length <= JOURNAL_BODY_BYTES_MAX &&
-           e->generation > 0 && e->first > 0 && e->last >= e->first;
+           e->generation > 0 && e->generation <= GENERATION_MAX && e->first > 0 &&
+           e->last >= e->first;
 }
 
 int journal_entry_header(struct span bytes, struct journal_entry *ret)
@@ -90,11 +94,11 @@ int journal_entry_header(struct span bytes, struct journal_entry *ret)
     char version = bytes.at[sizeof magic - 1];
     struct journal_entry e = {.length = get32(bytes.at + AT_LENGTH)};
     memcpy(e.store_id, bytes.at + AT_STORE, sizeof e.store_id);
+    e.generation = get64(bytes.at + AT_GENERATION);
     if (version > magic[sizeof magic - 1] && version <= '9') {
         *ret = e;
         return -ERR_VERSION;
     }
-    e.generation = get64(bytes.at + AT_GENERATION);
     e.first = get64(bytes.at + AT_FIRST);
     e.last = get64(bytes.at + AT_LAST);
     e.previous = get32(bytes.at + AT_PREVIOUS);

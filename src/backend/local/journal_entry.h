@@ -12,7 +12,7 @@
  *   56  body    frames, one after the other: the records first … last without a gap
  *
  * On the disk zeros follow up to the next multiple of JOURNAL_PAGE; they are not part of the
- * length. Magic, length and id lie where they are in every version. */
+ * length. Magic, length, id and generation lie where they are in every version. */
 #pragma once
 
 #include <stdint.h>
@@ -40,7 +40,7 @@ void journal_entry_seal(struct journal_entry *e, const struct span *parts, size_
                         char header[JOURNAL_ENTRY_HEADER_BYTES]);
 
 /* Reads a header. -ERR_CORRUPT: there is none, or one that can't be. -ERR_VERSION: a newer one;
- * length and store_id are filled. The CRC is not looked at. */
+ * length, store_id and generation are filled. The CRC is not looked at. */
 MUST_CHECK int journal_entry_header(struct span bytes, struct journal_entry *ret);
 
 /* Whether the CRC is right and the body what e says. -ERR_CORRUPT: it is not; -ERR_VERSION: it

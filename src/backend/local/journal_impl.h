@@ -108,7 +108,7 @@ void segments_release(struct journal *j);
 /* ---- journal_read.c ---- */
 
 /* Reads the header at `at`. `into` is for entry_load. -ERR_CORRUPT: there is none of ours (the note
- * is not filled); -ERR_VERSION: one of a newer version. */
+ * is not filled); -ERR_VERSION: one of ours of a newer version, and its generation is filled. */
 MUST_CHECK int entry_peek(struct journal *j, const struct segment *s, uint64_t at, struct buf *into,
                           struct journal_entry *ret, struct err_note *note);
 /* Reads the rest of the entry whose header entry_peek gave and checks all of it. -ERR_CORRUPT as

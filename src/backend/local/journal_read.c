@@ -48,11 +48,13 @@ int entry_peek(struct journal *j, const struct segment *s, uint64_t at, struct b
         return rc;
     struct journal_entry e;
     rc = journal_entry_header(buf_span(into), &e);
-    if (rc == -ERR_VERSION && memcmp(e.store_id, j->store_id, sizeof e.store_id) == 0)
+    if (rc == -ERR_VERSION && memcmp(e.store_id, j->store_id, sizeof e.store_id) == 0) {
+        *ret = e;
         return err_note_set(note, -ERR_VERSION,
                             "journal/%" PRIu32 " at %" PRIu64
                             " was written by a newer version of holdfast; start that version",
                             s->number, at);
+    }
     if (rc < 0 || journal_entry_bytes(e.length) > left)
         return -ERR_CORRUPT;
     *ret = e;

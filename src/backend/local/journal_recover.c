@@ -204,6 +204,8 @@ static void step_pop(struct walk *w)
 static int next_load(struct walk *w, struct segment *s, uint64_t at, struct journal_entry *ret)
 {
     int rc = entry_peek(w->j, s, at, &w->buf, ret, w->note);
+    if (rc == -ERR_VERSION && ret->generation != s->generation)
+        return -ERR_CORRUPT; /* what an older use left behind */
     if (rc < 0)
         return rc;
     return follows(w, s, ret) ? entry_load(w->j, s, at, &w->buf, ret, w->note) : -ERR_CORRUPT;
@@ -224,7 +226,7 @@ static int segment_walk(struct walk *w, struct segment *s)
     return rc == -ERR_CORRUPT ? 0 : rc;
 }
 
-/* Rules a and c: the next segment must follow what was walked. */
+/* The next segment must follow what was walked. */
 static int segment_connect(struct walk *w, const struct segment *before, struct segment *next)
 {
     uint64_t end = before->end, position = w->position;
@@ -261,10 +263,12 @@ struct scan {
 static int page_scan(struct walk *w, struct scan *scan, uint64_t at, struct span page)
 {
     struct journal_entry e;
-    if (journal_entry_header(page, &e) != 0 || !ours(w->j, &e) || e.generation < scan->generation ||
-        e.first <= scan->position)
+    int rc = journal_entry_header(page, &e);
+    if (rc == -ERR_CORRUPT || !ours(w->j, &e) || e.generation < scan->generation)
         return 0;
-    int rc = entry_peek(w->j, scan->segment, at, &w->buf, &e, w->note);
+    if (rc == 0 && e.first <= scan->position)
+        return 0;
+    rc = entry_peek(w->j, scan->segment, at, &w->buf, &e, w->note);
     if (rc == 0)
         rc = entry_load(w->j, scan->segment, at, &w->buf, &e, w->note);
     if (rc == 0)
@@ -290,7 +294,7 @@ static int segment_scan(struct walk *w, struct scan *scan, uint64_t at)
     return rc;
 }
 
-/* Rule b: behind the end of the newest segment nothing whole may follow. */
+/* Behind the end of the newest segment nothing whole may follow. */
 static int tail_refuse(struct walk *w, struct segment *newest)
 {
     struct scan scan = {newest, newest->generation, w->position, 0};
@@ -405,7 +409,7 @@ static int torn_measure(struct walk *w, const struct segment *newest)
     int rc = entry_peek(w->j, newest, newest->end, &w->buf, &e, w->note);
     if (rc == 0 && follows(w, newest, &e))
         w->j->torn_bytes = journal_entry_bytes(e.length);
-    return rc == -ERR_CORRUPT ? 0 : rc;
+    return rc == -ERR_CORRUPT || rc == -ERR_VERSION ? 0 : rc; /* the scan saw no newer entry */
 }
 
 static int end_check(struct walk *w, struct segment *newest)

@@ -14,8 +14,8 @@ struct journal_history {
     bool damage;      /* ends with a flipped byte, which must be refused */
     /* What it reached; histories add to it. */
     struct journal_history_figures {
-        uint64_t appends, refusals, repeats, oversize, recovered, in_flight_kept, in_flight_lost,
-            crashes, kills, begin_cuts, failures, damages, generations, torn;
+        uint64_t appends, refusals, recovered, in_flight_kept, in_flight_lost, crashes, kills,
+            begin_cuts, failures, damages, generations, torn;
     } reached;
 };
 

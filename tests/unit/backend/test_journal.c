@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -11,7 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -419,6 +422,93 @@ static void test_three_threads(void **state)
     world_done(&w);
 }
 
+/* ---- killed at every failpoint ---- */
+
+#define KILL_FRAMES 60
+
+/* What the child has appended for sure, told in shared memory. */
+struct kill_told {
+    atomic_size_t synced;
+    atomic_uint_least64_t applied;
+};
+
+/* Appends, restarts and sweeps until it is killed; the frames are made already. */
+_Noreturn static void kill_child(struct world *w, struct kill_told *told)
+{
+    struct err_note note = {""};
+    size_t i = 0, at = 0;
+    while (i < KILL_FRAMES) {
+        must(files_open_dir(w->dir.path, true, false, &w->config.files, &note), &note);
+        must(journal_open(&w->config, NULL, NULL, &w->j, &note), &note);
+        must(journal_begin(w->j, &note), &note);
+        for (unsigned n = 0; n < 20 && i < KILL_FRAMES; n++, i++) {
+            struct span frame = journal_rig_log_frame(&w->log, i);
+            provide(w);
+            must(journal_append(w->j, &frame, 1, &note), &note);
+            atomic_store(&told->synced, i + 1);
+        }
+        at = w->config.applied;
+        w->config.applied = sweep(w, &at);
+        atomic_store(&told->applied, w->config.applied);
+        journal_applied(w->j, w->config.applied);
+        journal_close(w->j);
+    }
+    _exit(0); /* the failpoint was never reached */
+}
+
+static void kill_once(const char *name, unsigned nth, struct kill_told *told)
+{
+    struct world w;
+    struct err_note note = {""};
+    char value[64];
+    int status;
+    world_init(&w);
+    for (unsigned i = 0; i < KILL_FRAMES; i++)
+        add(&w, 1, 5000 * (i % 5));
+    atomic_store(&told->synced, 0);
+    atomic_store(&told->applied, 0);
+    snprintf(value, sizeof value, "%s:%u", name, nth);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        setenv("HF_FAILPOINT", value, 1);
+        kill_child(&w, told);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+        fail_msg("%s was not reached: status %x", value, (unsigned)status);
+
+    /* The frame on its way may be there or not. */
+    size_t synced = atomic_load(&told->synced);
+    w.config.applied = atomic_load(&told->applied);
+    must(world_try(&w, &note), &note);
+    uint64_t position = journal_position(w.j);
+    if (position != synced && position != synced + 1)
+        fail_msg("%s: at %llu after %zu", value, (unsigned long long)position, synced);
+    must(journal_begin(w.j, &note), &note);
+    provide(&w);
+    journal_rig_log_cut(&w.log, (size_t)position);
+    append(&w, 1, 100);
+    world_again(&w);
+    world_done(&w);
+}
+
+static void test_killed_at_every_failpoint(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "journal.write",        "journal.write.half", "journal.sync",    "journal.synced",
+        "journal.segment.make", "journal.begin",      "journal.recycle", "journal.recover",
+    };
+    struct kill_told *told =
+        mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(told != MAP_FAILED);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (unsigned nth = 1; nth <= 2; nth++)
+            kill_once(names[i], nth, told);
+    munmap(told, sizeof *told);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_an_entry_larger_than_the_journal_goes_through_alone),
         cmocka_unit_test(test_files_are_for_their_owner_only),
         cmocka_unit_test(test_three_threads),
+        cmocka_unit_test(test_killed_at_every_failpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

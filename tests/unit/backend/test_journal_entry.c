@@ -91,6 +91,7 @@ static void test_versions(void **state)
     s.header[3] = '2';
     assert_int_equal(journal_entry_header(span_of(s.header, sizeof s.header), &e), -ERR_VERSION);
     assert_int_equal(e.length, s.body.len);
+    assert_int_equal(e.generation, s.entry.generation);
     assert_memory_equal(e.store_id, s.entry.store_id, sizeof e.store_id);
     for (char version = 0; version < 127; version++) {
         s.header[3] = version;
@@ -120,7 +121,8 @@ static void test_what_cannot_be(void **state)
     assert_int_equal(reseal_check(&s), 0);
     static const struct {
         uint64_t generation, first, last;
-    } wrong[] = {{0, 10, 15}, {1, 0, 15}, {1, 11, 15}, {1, 10, 14}, {1, 10, 16}, {1, 15, 10}};
+    } wrong[] = {{0, 10, 15}, {UINT64_MAX, 10, 15}, {1, 0, 15}, {1, 11, 15},
+                 {1, 10, 14}, {1, 10, 16},          {1, 15, 10}};
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
         s.entry.generation = wrong[i].generation;
         s.entry.first = wrong[i].first;

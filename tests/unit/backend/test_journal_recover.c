@@ -250,6 +250,18 @@ static void test_a_newer_version(void **state)
     world_fill(&w, 10);
     files_torn_poke(w.disk, "3", JOURNAL_PAGE + 3, SPAN_LITERAL("2"));
     must_refuse(&w, -ERR_VERSION, "journal/3 at 4096 was written by a newer version");
+    /* Not behind the end alone: a page that was skipped, and one of an older use. */
+    flip(&w, "3", JOURNAL_PAGE);
+    journal_rig_log_cut(&w.log, 9);
+    open_all(&w);
+    char header[JOURNAL_ENTRY_HEADER_BYTES];
+    memcpy(header, files_torn_content(w.disk, "3").at, sizeof header);
+    header[3] = '3';
+    files_torn_poke(w.disk, "3", 2 * JOURNAL_PAGE, span_of(header, sizeof header));
+    must_refuse(&w, -ERR_VERSION, "journal/3 at 8192 was written by a newer version");
+    header[24] = 2; /* generation */
+    files_torn_poke(w.disk, "3", 2 * JOURNAL_PAGE, span_of(header, sizeof header));
+    open_all(&w);
     files_torn_poke(w.disk, "1", 3, SPAN_LITERAL("9"));
     must_refuse(&w, -ERR_VERSION, "journal/");
     world_done(&w);

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files of a journal in few bytes, for fuzzing: what lies at the beginning of pages, without
+ * the zeros between.
+ *
+ *   u8 mode · u8 from · u8 applied · pieces: u8 file · u8 page · u16 length · bytes
+ *
+ * Files have the size of a segment (IMAGE_SEGMENT), or end with the last piece's page. The modes
+ * mend what no mutation can get right by chance. */
+#pragma once
+
+#include "backend/local/journal.h"
+#include "support/files_torn.h"
+
+#define IMAGE_SEGMENT (4 * JOURNAL_PAGE)
+#define IMAGE_FILES 8  /* named 1 … 8 */
+#define IMAGE_PAGES 16 /* a piece begins below this one */
+
+enum image_mode {
+    IMAGE_SEAL = 1u << 0,  /* lengths and CRCs of entries fit their pieces */
+    IMAGE_OURS = 1u << 1,  /* so does the id of the store */
+    IMAGE_CHAIN = 1u << 2, /* and the CRC of the entry before: that of the piece before */
+    IMAGE_ODD = 1u << 3,   /* files are not made as long as a segment */
+    IMAGE_NO_BEGIN = 1u << 4,
+};
+
+/* Puts the files on a disk and fills the config, but for its files. What does not parse is left
+ * out.
+ */
+void image_load(struct span image, struct files_torn *disk, struct journal_config *config);
+/* Appends the image of what lies on the disk now. */
+void image_save(struct files_torn *disk, const struct journal_config *config, unsigned mode,
+                struct buf *out);
