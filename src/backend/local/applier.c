@@ -107,13 +107,60 @@ static bool tidy(struct applier *a)
     return more && !err;
 }
 
+static void compact_report(struct applier *a, int err, uint64_t left)
+{
+    uv_mutex_lock(&a->lock);
+    bool over = a->at.compacting && (err || left == 0);
+    a->at.compact_left = left;
+    a->at.compact_error = err;
+    a->at.compacting = a->at.compacting && !over;
+    uv_mutex_unlock(&a->lock);
+    if (over)
+        a->notify(a->ctx);
+}
+
+/* Called without the lock. A failed sync is as fatal here as in a commit. */
+static void compact_slice(struct applier *a)
+{
+    struct err_note note = {""};
+    uint64_t left = 0;
+    int err = a->store->ops->compact(a->store, &left, &note);
+    if (err && err != -ERR_NO_SPACE)
+        report(a, err, &note, 0);
+    compact_report(a, err, left);
+}
+
+static void compact_set(struct applier *a, bool wanted)
+{
+    uv_mutex_lock(&a->lock);
+    a->at.compacting = wanted;
+    uv_cond_signal(&a->wake);
+    uv_mutex_unlock(&a->lock);
+}
+
+void applier_compact(struct applier *a)
+{
+    compact_set(a, true);
+}
+
+void applier_compact_end(struct applier *a)
+{
+    compact_set(a, false);
+}
+
 /* Waits for frames; false when there is nothing left to do. Housekeeping fills the silence. */
 static bool take(struct applier *a)
 {
-    bool more = true, quiet = false;
+    bool more = true, quiet = false, sliced = false;
     uv_mutex_lock(&a->lock);
-    while (a->queued.count == 0 && !a->stopping) {
-        if (quiet && more) {
+    /* One slice between two commits, however many frames wait: else load would starve it. */
+    while (!a->stopping && (a->queued.count == 0 || (a->at.compacting && !sliced))) {
+        if (a->at.compacting) {
+            uv_mutex_unlock(&a->lock);
+            compact_slice(a);
+            uv_mutex_lock(&a->lock);
+            sliced = true;
+        } else if (quiet && more) {
             uv_mutex_unlock(&a->lock);
             more = tidy(a);
             uv_mutex_lock(&a->lock);

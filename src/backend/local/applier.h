@@ -22,6 +22,9 @@ struct applier_state {
     int error;           /* ≠ 0: it has stopped for good */
     char why[512];
     uint64_t commits, commit_ns_total, commit_ns_last;
+    bool compacting;
+    uint64_t compact_left; /* free pages after its last slice */
+    int compact_error;     /* why the last one ended early; 0 = it did not */
 };
 
 /* `notify` is called on the applier's thread whenever the state has changed. The store stays the
@@ -33,6 +36,12 @@ MUST_CHECK int applier_push(struct applier *a, struct span frame, uint64_t last)
 void applier_state(struct applier *a, struct applier_state *ret);
 /* How long commits took and how many records each had. */
 void applier_spread(struct applier *a, struct histogram *ret_us, struct histogram *ret_records);
+/* Gives the store's free pages back: runs slices (store_ops.compact) between commits, all of them
+ * when there is nothing to commit, until nothing is left; then `compacting` is false and `notify`
+ * was called. A full disk ends it early. */
+void applier_compact(struct applier *a);
+/* The slice under way is the last. */
+void applier_compact_end(struct applier *a);
 /* Commits what is queued (unless it has stopped with an error, or the disk is full), ends the
  * thread, frees. */
 void applier_stop(struct applier *a);
