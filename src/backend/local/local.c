@@ -10,9 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/backend_impl.h"
 #include "backend/local/applier.h"
+#include "backend/local/backup.h"
 #include "backend/local/heart.h"
 #include "backend/local/local.h"
 #include "backend/local/reader.h"
@@ -41,6 +43,10 @@ struct local {
     void *news_ctx;
     uint64_t news_told; /* the newest event that the listener may know of */
     struct settles settles;
+    struct backup *backup;              /* under way, also when nobody waits for it any more */
+    struct backup_request backup_for;   /* done = NULL: it was cancelled */
+    struct compact_request compact_for; /* done = NULL: none under way */
+    uint64_t compact_before;            /* bytes */
     bool closing;
     uint64_t closing_tries; /* applier_state.full_tries when the close was asked for */
     bool gave_up;           /* closing with a full disk: the rest is not durable */
@@ -213,6 +219,56 @@ static void settle_further(struct local *l)
     settles_end(&l->settles, heart_durable_position(l->heart));
 }
 
+/* --- backup and compacting --- */
+
+static void backup_end(struct local *l, const struct backup_result *result)
+{
+    struct backup *b = l->backup;
+    struct backup_request request = l->backup_for;
+    l->backup = NULL;
+    l->backup_for = (struct backup_request){NULL, NULL};
+    if (request.done)
+        request.done(request.ctx, result);
+    else if (result->fd >= 0)
+        close(result->fd);
+    backup_free(b);
+}
+
+static void compact_end(struct local *l, int error, const char *note)
+{
+    struct compact_request request = l->compact_for;
+    struct compact_result result = {
+        .error = error, .note = note, .bytes_before = l->compact_before};
+    l->compact_for = (struct compact_request){NULL, NULL};
+    result.bytes_after = l->store->ops->bytes(l->store);
+    request.done(request.ctx, &result);
+}
+
+static void take_maintenance(struct local *l)
+{
+    struct backup_result result;
+    struct applier_state state;
+    if (l->backup && backup_over(l->backup, &result))
+        backup_end(l, &result);
+    if (!l->compact_for.done)
+        return;
+    applier_state(l->applier, &state);
+    if (!state.compacting)
+        compact_end(l, state.compact_error,
+                    state.compact_error ? "the disk is full: compacting needs a little room" : "");
+}
+
+/* The backend closes: whoever waits is told so. */
+static void maintenance_end(struct local *l)
+{
+    static const struct backup_result cut = {
+        .error = -ERR_CLOSED, .note = "the server is shutting down", .fd = -1};
+    if (l->backup)
+        backup_end(l, &cut);
+    if (l->compact_for.done)
+        compact_end(l, cut.error, cut.note);
+}
+
 static void arm_timer(struct local *l);
 static void maybe_closed(struct local *l);
 
@@ -227,6 +283,7 @@ static void turn(struct local *l)
     if (!l->applier)
         take_durable(l); /* what the callbacks submitted meanwhile */
     tell_news(l);
+    take_maintenance(l);
     settle_further(l);
     arm_timer(l);
     maybe_closed(l);
@@ -286,6 +343,7 @@ static void knock(void *ctx)
 
 static void free_all(struct local *l)
 {
+    backup_free(l->backup);
     reader_stop(l->reader);
     reader_stop(l->lister);
     if (l->direct)
@@ -335,6 +393,7 @@ static void maybe_closed(struct local *l)
         (engine_bulks_waiting(heart_engine(l->heart)) && !l->gave_up))
         return;
     settles_end_all(&l->settles);
+    maintenance_end(l);
     reader_stop(l->reader);
     reader_stop(l->lister);
     l->reader = l->lister = NULL;
@@ -352,6 +411,8 @@ static void local_close(struct backend *b, backend_closed_fn fn, void *ctx)
     struct applier_state state = {0};
     if (l->applier)
         applier_state(l->applier, &state);
+    if (l->backup)
+        backup_cancel(l->backup);
     l->closing = true;
     l->closing_tries = state.full_tries;
     l->closed_fn = fn;
@@ -404,6 +465,11 @@ static void local_figures(const struct backend *b, struct backend_figures *ret)
     ret->commit_ns_total = state.commit_ns_total;
     ret->commit_ns_last = state.commit_ns_last;
     ret->disk_full = state.full;
+    ret->compacting = state.compacting;
+    ret->compact_left = state.compact_left;
+    ret->store_bytes = l->store->ops->bytes ? l->store->ops->bytes(l->store) : 0;
+    if (l->backup)
+        backup_progress(l->backup, &ret->backup_pages, &ret->backup_total);
     applier_spread(l->applier, &ret->commit_us, &ret->commit_records);
 }
 
@@ -440,6 +506,69 @@ static int local_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     return 0;
 }
 
+/* Calls fn once the store holds every record that is durable now. Frames are durable when the store
+ * has them, so that is at once. */
+static void local_catch_up(struct local *l, void (*fn)(void *ctx), void *ctx)
+{
+    (void)l;
+    fn(ctx);
+}
+
+static void backup_begin(void *ctx)
+{
+    struct local *l = ctx;
+    backup_run(l->backup);
+}
+
+static int local_backup(struct backend *b, const struct backup_request *request,
+                        struct err_note *note)
+{
+    struct local *l = local_of(b);
+    if (l->closing)
+        return err_note_set(note, -ERR_CLOSED, "the server is shutting down");
+    if (l->backup)
+        return err_note_set(note, -ERR_LOCKED, "another backup is under way; try again after it");
+    if (!l->store->ops->dir)
+        return err_note_set(note, -ERR_INVALID, "this store keeps no files");
+    if (backup_new(l->store->ops->dir(l->store), knock, l, &l->backup) != 0)
+        return err_note_set(note, -ERR_NOMEM, "out of memory");
+    l->backup_for = *request;
+    local_catch_up(l, backup_begin, l);
+    return 0;
+}
+
+static void local_backup_cancel(struct backend *b)
+{
+    struct local *l = local_of(b);
+    l->backup_for = (struct backup_request){NULL, NULL};
+    if (l->backup)
+        backup_cancel(l->backup);
+}
+
+static int local_compact(struct backend *b, const struct compact_request *request,
+                         struct err_note *note)
+{
+    struct local *l = local_of(b);
+    if (l->closing)
+        return err_note_set(note, -ERR_CLOSED, "the server is shutting down");
+    if (l->compact_for.done)
+        return err_note_set(note, -ERR_LOCKED, "the store is being compacted already");
+    if (!l->store->ops->bytes)
+        return err_note_set(note, -ERR_INVALID, "this store keeps no files");
+    l->compact_for = *request;
+    l->compact_before = l->store->ops->bytes(l->store);
+    applier_compact(l->applier);
+    return 0;
+}
+
+static void local_compact_cancel(struct backend *b)
+{
+    struct local *l = local_of(b);
+    l->compact_for = (struct compact_request){NULL, NULL};
+    if (l->applier)
+        applier_compact_end(l->applier);
+}
+
 static const struct backend_ops local_ops = {
     .kind = "sqlite",
     .submit = local_submit,
@@ -451,6 +580,10 @@ static const struct backend_ops local_ops = {
     .events_last = local_events_last,
     .on_news = local_on_news,
     .settle = local_settle,
+    .backup = local_backup,
+    .backup_cancel = local_backup_cancel,
+    .compact = local_compact,
+    .compact_cancel = local_compact_cancel,
     .close = local_close,
 };
 
@@ -596,6 +729,8 @@ int backend_open_local(const char *dir, const struct backend_config *config, str
 {
     struct store *store;
     int err = store_open_sqlite(dir, clock_now(&config->clock).wall, &store, note);
+    if (!err && backup_leftovers_remove(dir) > 0)
+        log_event(config->log, LOG_INFO, "unfinished_backup_removed");
     return err ? err : backend_open_on_store(store, config, ret, note);
 }
 
