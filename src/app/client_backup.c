@@ -223,7 +223,7 @@ static int backup(struct client_session *s)
 {
     struct backup b = {
         .s = s, .dir = s->args->words[0], .dir_fd = -1, .fd = -1, .began_ns = clock_ns()};
-    struct dbfile_contents contents;
+    struct dbfile_contents contents = {0};
     int status = directory_take(&b);
     if (status == CLIENT_DONE)
         status = receive(&b);

@@ -38,6 +38,7 @@ static int header_read(int fd, unsigned char header[DBFILE_HEADER_BYTES], const 
 int dbfile_header(int fd, const char *name, struct dbfile_facts *ret, struct err_note *note)
 {
     unsigned char header[DBFILE_HEADER_BYTES] = {0};
+    *ret = (struct dbfile_facts){0};
     int rc = header_read(fd, header, name, &ret->bytes, note);
     if (rc != 0)
         return rc;

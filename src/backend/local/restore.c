@@ -35,7 +35,8 @@ struct restore {
 
 static int no_memory(struct err_note *note)
 {
-    return err_note_set(note, -ERR_NOMEM, "out of memory");
+    (void)!err_note_set(note, -ERR_NOMEM, "out of memory");
+    return -ERR_NOMEM;
 }
 
 static int io_error(struct err_note *note, const char *doing, const char *path)
@@ -71,16 +72,29 @@ static char *directory_of(const char *path)
     return mem_text(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-static int source_names(struct restore *r)
+/* What `from` is, so far as stat tells. */
+static int source_stat(struct restore *r, bool *is_dir)
 {
     struct stat st;
     const char *from = r->config->from;
-    if (stat(from, &st) != 0)
-        return err_note_set(r->note, -ERR_NOT_FOUND, "cannot find the backup %s: %s", from,
-                            strerror(errno));
-    bool is_dir = S_ISDIR(st.st_mode);
-    if (!is_dir && !S_ISREG(st.st_mode))
-        return err_note_set(r->note, -ERR_INVALID, "%s is neither a directory nor a file", from);
+    if (stat(from, &st) != 0) {
+        (void)!err_note_set(r->note, 0, "cannot find the backup %s: %s", from, strerror(errno));
+        return -ERR_NOT_FOUND;
+    }
+    *is_dir = S_ISDIR(st.st_mode);
+    if (*is_dir || S_ISREG(st.st_mode))
+        return 0;
+    (void)!err_note_set(r->note, 0, "%s is neither a directory nor a file", from);
+    return -ERR_INVALID;
+}
+
+static int source_names(struct restore *r)
+{
+    bool is_dir = false;
+    const char *from = r->config->from;
+    int rc = source_stat(r, &is_dir);
+    if (rc != 0)
+        return rc;
     r->dir = is_dir ? mem_text(from, strlen(from)) : directory_of(from);
     r->path = is_dir ? joined(from, "/holdfast.db") : mem_text(from, strlen(from));
     r->wal = r->path ? joined(r->path, "-wal") : NULL;
