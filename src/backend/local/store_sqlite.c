@@ -30,10 +30,11 @@
 #define WAL_PAGES_CUT 65536  /* … and its file is cut when a reader has let it grow so far */
 #define TIDY_PAGES 256       /* free pages given back to the file system in one step */
 #define FREE_PAGES_KEPT 1024 /* free pages kept for what comes next */
-/* What compacting does between two commits: so many pages, and a checkpoint of a WAL so short that
- * neither keeps a commit waiting. */
+/* What compacting does between two commits: so many pages, or a checkpoint of a WAL so short, with
+ * so little patience for readers, that none keeps a commit waiting. */
 #define COMPACT_PAGES 64
 #define COMPACT_WAL_PAGES 512
+#define COMPACT_BUSY_MS 10
 
 static const char *const stmt_sql[STMT_COUNT] = {
 #define STMT_SQL(name, sql) [STMT_##name] = (sql),
@@ -184,9 +185,9 @@ static int give_back(struct store_sqlite *q, bool *more, struct err_note *note)
     return rc == -ERR_NO_SPACE ? 0 : rc;
 }
 
-static int cut_wal(struct store_sqlite *q, struct err_note *note)
+static int cut_wal(struct store_sqlite *q, int busy_ms, struct err_note *note)
 {
-    sqlite3_busy_timeout(q->db, CUT_BUSY_MS);
+    sqlite3_busy_timeout(q->db, busy_ms);
     int rc = checkpoint(q, SQLITE_CHECKPOINT_TRUNCATE, note);
     sqlite3_busy_timeout(q->db, BUSY_MS);
     return rc;
@@ -200,7 +201,7 @@ static int sqlite_tidy(struct store *s, bool *more, struct err_note *note)
         return err_note_set(note, q->failed, "%s: an earlier write failed", q->dir.db_path);
     int rc = give_back(q, more, note);
     if (rc == 0 && !*more && q->wal_pages_peak >= WAL_PAGES_CUT)
-        rc = cut_wal(q, note);
+        rc = cut_wal(q, CUT_BUSY_MS, note);
     else if (rc == 0 && !*more && q->wal_pages > 0)
         rc = checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
     return keep_failure(q, rc);
@@ -208,17 +209,11 @@ static int sqlite_tidy(struct store *s, bool *more, struct err_note *note)
 
 /* ---- compacting ---- */
 
-static int vacuum_slice(struct store_sqlite *q, uint64_t *left, struct err_note *note)
+static int vacuum_slice(struct store_sqlite *q, struct err_note *note)
 {
     char sql[48];
-    int64_t count = 0;
     sqlite3_snprintf(sizeof sql, sql, "PRAGMA incremental_vacuum(%d)", COMPACT_PAGES);
-    int rc = sql_exec(q->db, sql, note);
-    if (rc == 0)
-        rc = free_pages(q, &count, note);
-    if (rc == 0)
-        *left = (uint64_t)count;
-    return rc;
+    return sql_exec(q->db, sql, note);
 }
 
 static int sqlite_compact(struct store *s, uint64_t *left, struct err_note *note)
@@ -226,11 +221,15 @@ static int sqlite_compact(struct store *s, uint64_t *left, struct err_note *note
     struct store_sqlite *q = store_sqlite_of(s);
     if (q->failed != 0)
         return err_note_set(note, q->failed, "%s: an earlier write failed", q->dir.db_path);
-    int rc = vacuum_slice(q, left, note);
-    if (rc == 0 && *left == 0)
-        rc = cut_wal(q, note);
+    int64_t count = 0;
+    int rc = free_pages(q, &count, note);
+    if (rc == 0 && count == 0)
+        rc = cut_wal(q, COMPACT_BUSY_MS, note);
     else if (rc == 0 && q->wal_pages - q->wal_pages_tried >= COMPACT_WAL_PAGES)
         rc = checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
+    else if (rc == 0)
+        rc = vacuum_slice(q, note);
+    *left = (uint64_t)count;
     return keep_failure(q, rc);
 }
 
