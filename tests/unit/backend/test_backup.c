@@ -19,6 +19,7 @@
 #include "backend/local/dbfile.h"
 #include "backend/local/restore.h"
 #include "backend/local/store_sqlite.h"
+#include "base/mem.h"
 #include "core/limits.h"
 #include "unit/backend/store_history.h"
 #include "unit/backend/store_rig.h"
@@ -481,6 +482,40 @@ static void test_damaged(void **state)
     assert_int_equal(names_in(target), 1);
 }
 
+/* Without memory it fails, says so, and leaves no store; with it again, it works. */
+static void test_without_memory(void **state)
+{
+    (void)state;
+    struct err_note note = {""};
+    struct store *s = rig_open(dir.path);
+    grow(s, 40);
+    (void)backup_to_other();
+    s->ops->close(s);
+    snprintf(target, sizeof target, "%s/a", dir.base);
+    long nth = 1;
+    for (int rc = -ERR_NOMEM; rc != 0; nth++) {
+        mem_fail_at(nth, 0);
+        rc = restore(other.path, &note);
+        mem_fail_at(0, 0);
+        assert_true(rc == 0 || rc == -ERR_NOMEM);
+        if (rc != 0)
+            assert_true(access(target, F_OK) != 0 || names_in(target) <= 1);
+    }
+    assert_true(nth > 8);
+    uv_sem_t told;
+    struct backup *b;
+    for (nth = 1;; nth++) {
+        mem_fail_at(nth, 0);
+        int rc = backup_new(dir.path, notify_cb, &told, &b);
+        mem_fail_at(0, 0);
+        if (rc == 0)
+            break;
+        assert_int_equal(rc, -ERR_NOMEM);
+    }
+    backup_free(b);
+    assert_true(nth > 3);
+}
+
 static void test_numbers_run_out(void **state)
 {
     (void)state;
@@ -656,6 +691,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_restored_with_wal, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_without_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_numbers_run_out, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_at_a_time, setup, teardown),
         cmocka_unit_test_setup_teardown(test_closed_meanwhile, setup, teardown),
