@@ -154,6 +154,10 @@ static void run(void *arg)
 {
     struct backup *b = arg;
     b->error = make(b);
+    if (b->error && b->fd >= 0) { /* here: freeing the blocks of a large file takes its time */
+        close(b->fd);
+        b->fd = -1;
+    }
     atomic_store(&b->over, true);
     b->notify(b->ctx);
 }
