@@ -10,6 +10,7 @@
 
 #include "app/bench_worker_impl.h"
 #include "app/client_interrupt.h"
+#include "app/progress.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
@@ -188,17 +189,15 @@ static struct sums sums_of(struct bench_worker *workers, unsigned count)
     return sums;
 }
 
-static void progress_show(const struct bench_shared *s, struct bench_worker *workers)
+static void progress_draw(const struct bench_shared *s, struct bench_worker *workers)
 {
-    enum { BAR = 30 };
     const struct bench_plan *plan = s->plan;
     struct sums sums = sums_of(workers, plan->threads);
     double seconds = (double)(clock_ns() - s->start_ns) / 1e9;
     double share = plan->jobs > 0 ? (double)sums.jobs / (double)plan->jobs
                                   : seconds * 1000 / (double)plan->duration_ms;
-    int full = share < 1 ? (int)(share * BAR) : BAR;
-    fprintf(stderr, "\r[%.*s%*s] %5.1f s  %.0f jobs/s  %" PRIu64 " errors \033[K", full,
-            "##############################", BAR - full, "", seconds,
+    progress_bar(share);
+    fprintf(stderr, "%5.1f s  %.0f jobs/s  %" PRIu64 " errors \033[K", seconds,
             seconds > 0 ? (double)sums.jobs / seconds : 0, sums.errors);
 }
 
@@ -212,7 +211,7 @@ static bool watch(struct bench_shared *s, struct bench_worker *workers)
             atomic_store(&s->stop, true);
         }
         if (s->plan->progress)
-            progress_show(s, workers);
+            progress_draw(s, workers);
     }
     if (s->plan->progress)
         fputs("\r\033[K", stderr);

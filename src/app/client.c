@@ -137,6 +137,9 @@ static const struct option events_options[] = {
     {"after", 0, "ID", "first those behind this event", OPTION_TEXT},
 };
 
+static const struct option backup_options[] = {CLIENT_OPTIONS};
+static const struct option compact_options[] = {CLIENT_OPTIONS};
+
 static const struct option bench_options[] = {
     CLIENT_OPTIONS,
     {"mode", 'm', "enqueue|cycle|claim|healthz|mixed", "what each connection does (enqueue)",
@@ -214,6 +217,20 @@ const struct command client_commands[] = {
      "Goes on until interrupted. A lost connection is taken up again where it ended, for half a\n"
      "minute.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(events_options), 0, 0, client_events},
+    {"backup", "DIR", "copy the server's store into DIR, while it is in use",
+     "Makes DIR/holdfast.db, of one moment: everything that was confirmed when the command began "
+     "is\n"
+     "in it. DIR must be empty or not be there yet. The file gets its name when it is whole, "
+     "synced\n"
+     "and checked; `holdfast restore` makes a store of it. The server needs room on its disk for "
+     "a\n"
+     "second copy meanwhile.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(backup_options), 1, 1, client_backup},
+    {"compact", "", "give the room of removed jobs back to the file system",
+     "The server does it in small steps while it goes on working; a quiet server does most of it "
+     "by\n"
+     "itself.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(compact_options), 0, 0, client_compact},
     {"bench", "", "load a server and measure it",
      "Modes: enqueue (a request is --batch jobs), cycle (enqueue, claim, ack), claim (claim and\n"
      "ack what is there), healthz (requests that touch no store), mixed (producers and consumers\n"

@@ -9,6 +9,7 @@
 #include "app/config.h"
 #include "app/help.h"
 #include "app/man.h"
+#include "app/restore.h"
 #include "app/serve.h"
 #include "app/units.h"
 #include "app/version.h"
@@ -47,6 +48,19 @@ static const struct command core_commands[] = {
      "Exit status: 0 no problems found, 1 problems found, 2 not checked (DIR has no store, or one\n"
      "that a server is using or that another version of holdfast made).\n",
      COMMAND_NO_OPTIONS, 1, 1, check_command},
+    {"restore", "BACKUP", "make a store out of a backup",
+     "BACKUP is a directory that `holdfast backup` made, the holdfast.db in it, or the data\n"
+     "directory of a server that is not running. --data DIR names the data directory to make; one\n"
+     "that has a store already is left as it is. The backup is checked and not changed.\n"
+     "\n"
+     "The new store never gives out an id or a token that the old one may have given out since "
+     "the\n"
+     "backup. Jobs that were running in it are still held by their workers, whose tokens count.\n"
+     "\n"
+     "Exit status: 0 restored, 1 it failed, and DIR has no store, 2 wrong usage, or BACKUP or DIR "
+     "is\n"
+     "not fit for it.\n",
+     COMMAND_OPTIONS(restore_options), 1, 1, restore_command},
     {"completion", "bash|zsh", "print the completion for a shell",
      "For one session: `source <(holdfast completion bash)`, and the same for zsh. `make install`\n"
      "puts both where the shells look for them.\n",

@@ -23,6 +23,7 @@ static bool args_word(const char **rest, const char **word, size_t *len, enum wo
             : *len == 7 && strncmp(*word, "COMMAND", *len) == 0 ? WORD_COMMAND
             : *len == 3 && strncmp(*word, "DIR", *len) == 0     ? WORD_DIR
             : *len == 4 && strncmp(*word, "FILE", *len) == 0    ? WORD_FILE
+            : *len == 6 && strncmp(*word, "BACKUP", *len) == 0  ? WORD_FILE
                                                                 : WORD_OTHER;
     return true;
 }

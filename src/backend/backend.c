@@ -198,6 +198,38 @@ int backend_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     return b->ops->settle(b, fn, ctx);
 }
 
+static int no_files(const struct backend *b, struct err_note *note)
+{
+    return err_note_set(note, -ERR_INVALID,
+                        "the backend of this server (%s) keeps nothing on a disk of its own; with "
+                        "sqlite:DIR it does",
+                        backend_kind(b));
+}
+
+int backend_backup(struct backend *b, const struct backup_request *request, struct err_note *note)
+{
+    CHECK(request->done);
+    return b->ops->backup ? b->ops->backup(b, request, note) : no_files(b, note);
+}
+
+void backend_backup_cancel(struct backend *b)
+{
+    if (b->ops->backup_cancel)
+        b->ops->backup_cancel(b);
+}
+
+int backend_compact(struct backend *b, const struct compact_request *request, struct err_note *note)
+{
+    CHECK(request->done);
+    return b->ops->compact ? b->ops->compact(b, request, note) : no_files(b, note);
+}
+
+void backend_compact_cancel(struct backend *b)
+{
+    if (b->ops->compact_cancel)
+        b->ops->compact_cancel(b);
+}
+
 void backend_close(struct backend *b, backend_closed_fn fn, void *ctx)
 {
     CHECK(fn);

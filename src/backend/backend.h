@@ -94,6 +94,11 @@ struct backend_figures {
     uint64_t journal_segments, journal_segments_free;
     uint64_t journal_stuck_ms; /* how long records have waited for a free segment */
     uint64_t sweeps, sweep_ns_total;
+    uint64_t store_bytes;                /* files of the store; 0 = it has none */
+    uint64_t backup_pages, backup_total; /* of the backup under way, copied; total 0 = none, or not
+                                            known yet */
+    bool compacting;
+    uint64_t compact_left; /* pages that compacting has still to give back, as far as known */
 };
 void backend_figures(const struct backend *b, struct backend_figures *ret);
 
@@ -161,6 +166,47 @@ uint64_t backend_events_last(const struct backend *b);
  * became durable that were not when it was set; one call may stand for many events. NULL = stop. */
 typedef void (*backend_news_fn)(void *ctx);
 void backend_on_news(struct backend *b, backend_news_fn fn, void *ctx);
+
+/* --- maintenance: one backup and one compacting at a time --- */
+
+struct backup_result {
+    int error;         /* 0, or -ERR_… with a note and nothing else */
+    const char *note;  /* why not, for the operator; valid during the call */
+    int fd;            /* the backup: a file without a name, which goes when this is closed; the
+                          receiver's from now on. Open for reading and writing */
+    uint64_t bytes;    /* of the file */
+    uint64_t position; /* the last record that is in it */
+};
+struct backup_request {
+    void (*done)(void *ctx, const struct backup_result *result);
+    void *ctx;
+};
+/* Copies the store, of one moment, into one SQLite file: everything that is durable now is in it.
+ * Takes as long as the disk needs for the copy; work goes on meanwhile, backend_figures shows how
+ * far it is. Then calls done once, never before returning; a close cuts it short with -ERR_CLOSED.
+ * A copy for which the disk has no room, with some to spare, is not begun: -ERR_NO_SPACE there.
+ *
+ * Not begun, with a note, and done is not called: -ERR_LOCKED another is under way, -ERR_INVALID
+ * the backend has nothing on a disk of its own, -ERR_CLOSED, -ERR_NOMEM. */
+MUST_CHECK int backend_backup(struct backend *b, const struct backup_request *request,
+                              struct err_note *note);
+/* For whoever began the one under way: it stops soon, and done is not called any more. */
+void backend_backup_cancel(struct backend *b);
+
+struct compact_result {
+    int error;
+    const char *note; /* as above */
+    uint64_t bytes_before, bytes_after;
+};
+struct compact_request {
+    void (*done)(void *ctx, const struct compact_result *result);
+    void *ctx;
+};
+/* Gives the pages of removed jobs back to the file system, in small steps between commits. Calls
+ * and refusals as for backend_backup. A full disk ends it early with -ERR_NO_SPACE. */
+MUST_CHECK int backend_compact(struct backend *b, const struct compact_request *request,
+                               struct err_note *note);
+void backend_compact_cancel(struct backend *b);
 
 typedef void (*backend_closed_fn)(void *ctx);
 

@@ -41,6 +41,13 @@ struct backend_ops {
      * Several may be under way. Close answers those that are. */
     int (*settle)(struct backend *b, backend_closed_fn fn, void *ctx);
 
+    /* As backend.h says; all four or none: NULL slots are a backend with nothing on a disk of its
+     * own. Close answers what is under way. */
+    int (*backup)(struct backend *b, const struct backup_request *request, struct err_note *note);
+    void (*backup_cancel)(struct backend *b);
+    int (*compact)(struct backend *b, const struct compact_request *request, struct err_note *note);
+    void (*compact_cancel)(struct backend *b);
+
     /* Refuses new submits, replies to all that was taken, frees everything, then fn. Never calls fn
      * before returning. */
     void (*close)(struct backend *b, backend_closed_fn fn, void *ctx);

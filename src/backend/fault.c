@@ -513,6 +513,34 @@ static void fault_on_news(struct backend *b, backend_news_fn fn, void *ctx)
         backend_on_news(f->inner, fn, ctx);
 }
 
+static int fault_backup(struct backend *b, const struct backup_request *request,
+                        struct err_note *note)
+{
+    struct fault *f = fault_of(b);
+    return f->closing ? -ERR_CLOSED : backend_backup(f->inner, request, note);
+}
+
+static void fault_backup_cancel(struct backend *b)
+{
+    struct fault *f = fault_of(b);
+    if (f->inner)
+        backend_backup_cancel(f->inner);
+}
+
+static int fault_compact(struct backend *b, const struct compact_request *request,
+                         struct err_note *note)
+{
+    struct fault *f = fault_of(b);
+    return f->closing ? -ERR_CLOSED : backend_compact(f->inner, request, note);
+}
+
+static void fault_compact_cancel(struct backend *b)
+{
+    struct fault *f = fault_of(b);
+    if (f->inner)
+        backend_compact_cancel(f->inner);
+}
+
 static void idle_closed_cb(uv_handle_t *handle)
 {
     struct fault *f = handle->data;
@@ -580,6 +608,10 @@ int backend_open_fault(struct backend *inner, const struct backend_config *confi
                                   .events_last = fault_events_last,
                                   .on_news = fault_on_news,
                                   .settle = fault_settle,
+                                  .backup = fault_backup,
+                                  .backup_cancel = fault_backup_cancel,
+                                  .compact = fault_compact,
+                                  .compact_cancel = fault_compact_cancel,
                                   .close = fault_close};
     f->base.ops = &f->ops;
     f->inner = inner;

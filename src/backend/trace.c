@@ -404,6 +404,28 @@ static int trace_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     return backend_settle(trace_of(b)->inner, fn, ctx);
 }
 
+static int trace_backup(struct backend *b, const struct backup_request *request,
+                        struct err_note *note)
+{
+    return backend_backup(trace_of(b)->inner, request, note);
+}
+
+static void trace_backup_cancel(struct backend *b)
+{
+    backend_backup_cancel(trace_of(b)->inner);
+}
+
+static int trace_compact(struct backend *b, const struct compact_request *request,
+                         struct err_note *note)
+{
+    return backend_compact(trace_of(b)->inner, request, note);
+}
+
+static void trace_compact_cancel(struct backend *b)
+{
+    backend_compact_cancel(trace_of(b)->inner);
+}
+
 static void trace_closed_cb(void *ctx)
 {
     struct trace *t = ctx;
@@ -446,6 +468,10 @@ int backend_open_trace(struct backend *inner, const struct backend_config *confi
                                   .events_last = trace_events_last,
                                   .on_news = trace_on_news,
                                   .settle = trace_settle,
+                                  .backup = trace_backup,
+                                  .backup_cancel = trace_backup_cancel,
+                                  .compact = trace_compact,
+                                  .compact_cancel = trace_compact_cancel,
                                   .close = trace_close};
     t->base.ops = &t->ops;
     t->inner = inner;

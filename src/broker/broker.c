@@ -352,6 +352,31 @@ void broker_backend_figures(const struct broker *b, struct backend_figures *ret)
     backend_figures(b->config.backend, ret);
 }
 
+static int refuse_draining(struct err_note *note)
+{
+    return err_note_set(note, -ERR_CLOSED, "the server is shutting down; try again soon");
+}
+
+int broker_backup(struct broker *b, const struct backup_request *request, struct err_note *note)
+{
+    return b->draining ? refuse_draining(note) : backend_backup(b->config.backend, request, note);
+}
+
+void broker_backup_cancel(struct broker *b)
+{
+    backend_backup_cancel(b->config.backend);
+}
+
+int broker_compact(struct broker *b, const struct compact_request *request, struct err_note *note)
+{
+    return b->draining ? refuse_draining(note) : backend_compact(b->config.backend, request, note);
+}
+
+void broker_compact_cancel(struct broker *b)
+{
+    backend_compact_cancel(b->config.backend);
+}
+
 unsigned broker_caps(const struct broker *b)
 {
     return backend_caps(b->config.backend);

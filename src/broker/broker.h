@@ -160,6 +160,16 @@ typedef void (*broker_workers_fn)(void *ctx, const struct broker_worker *workers
 void broker_set_silent_ms(struct broker *b, uint32_t silent_ms);
 MUST_CHECK int broker_workers(struct broker *b, broker_workers_fn fn, void *ctx);
 
+/* ---- maintenance ---- */
+
+/* As backend_backup and backend_compact; refused with -ERR_CLOSED once the broker drains. */
+MUST_CHECK int broker_backup(struct broker *b, const struct backup_request *request,
+                             struct err_note *note);
+void broker_backup_cancel(struct broker *b);
+MUST_CHECK int broker_compact(struct broker *b, const struct compact_request *request,
+                              struct err_note *note);
+void broker_compact_cancel(struct broker *b);
+
 /* ---- words and time ---- */
 
 /* The priority of a label; false: unknown. */

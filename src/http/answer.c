@@ -165,7 +165,7 @@ static bool must_close(const struct http_exchange *x)
     return x->close || !x->keep_alive || (x->server->draining && last);
 }
 
-int answer_head(struct http_exchange *x, unsigned status, const char *type, bool has_length)
+int answer_head(struct http_exchange *x, unsigned status, const char *type, uint64_t length)
 {
     struct span kind = span_text(type);
     struct buf *b = &x->out;
@@ -180,9 +180,9 @@ int answer_head(struct http_exchange *x, unsigned status, const char *type, bool
         put(b, kind);
         PUT(b, "\r\n");
     }
-    if (has_length) {
+    if (length != LENGTH_NONE) {
         PUT(b, "Content-Length: ");
-        put_number(b, x->out_body);
+        put_number(b, length);
         PUT(b, "\r\n");
     }
     PUT(b, "X-Content-Type-Options: nosniff\r\n");
@@ -249,7 +249,8 @@ static void answer_make(struct http_exchange *x, unsigned status, const char *ty
     x->status = (uint16_t)status;
     if (!type)
         buf_clear(&x->out);
-    if (x->out_of_memory || answer_head(x, status, type, has_length(status)) != 0) {
+    uint64_t length = has_length(status) ? x->out.len : LENGTH_NONE;
+    if (x->out_of_memory || answer_head(x, status, type, length) != 0) {
         answer_fixed(x);
         return;
     }

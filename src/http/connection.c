@@ -4,8 +4,9 @@
  * Has the client gone? A reset or an error says so. An end of input does not: the client may have
  * shut down its sending side and still wait for the answer. Nothing but sending a byte tells the
  * two apart on TCP (a closed socket replies with a reset), so a request that is still under way is
- * probed once with an interim answer, which every HTTP/1.1 client skips, a stream with an empty
- * comment. HTTP/1.0 knows no interim answers; such a client gets the benefit of the doubt. */
+ * probed once with an interim answer, which every HTTP/1.1 client skips, a stream of events with an
+ * empty comment; what is written to a file's client tells soon enough. HTTP/1.0 knows no interim
+ * answers; such a client gets the benefit of the doubt. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -131,7 +132,8 @@ static void probe(struct connection *c)
         return;
     if (x->state == EXCHANGE_OPEN && x->minor > 0) {
         c->interim = answer_continue;
-    } else if (x->state == EXCHANGE_STREAM && buf_append_span(&x->out, PROBE_STREAM) == 0) {
+    } else if (x->state == EXCHANGE_STREAM && !x->sized &&
+               buf_append_span(&x->out, PROBE_STREAM) == 0) {
         c->out_bytes += PROBE_STREAM.len;
     } else {
         return;

@@ -142,7 +142,8 @@ bool guard_pass(const struct http_server *s, const struct http_head *h, struct h
             return refused(ret, 403, "Requests that a page of another site makes are not allowed.");
     }
     if (r->route && r->route->flags & ROUTE_NO_STORE && is_prefetch(r))
-        return refused(ret, 403,
-                       "This request changes something and must not be made as a prefetch.");
+        return refused(
+            ret, 403,
+            "This request must not be made as a prefetch: it changes something, or costs much.");
     return true;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HTTP for doors: a route, a request, its answer.
  *
- * A handler gets an exchange and owes it exactly one answer, at once or later: http_answer, or
- * http_stream followed by http_stream_end. Until then the exchange, its request and its arena are
- * the handler's. When the client goes away first, `gone` is called (never from inside a function
- * of this header) and the answer is still owed; it is then thrown away. After the answer, `sent`
- * says whether every byte of it was handed to the kernel; the exchange is gone when it returns.
- * `sent` comes exactly once for each answer, `gone` at most once and never after the answer. No
- * function of this header calls back before it returns. Everything happens on the loop thread. */
+ * A handler gets an exchange and owes it exactly one answer, at once or later: http_answer,
+ * http_answer_file, or http_stream followed by http_stream_end. Until then the exchange, its
+ * request and its arena are the handler's. When the client goes away first, `gone` is called (never
+ * from inside a function of this header) and the answer is still owed; it is then thrown away.
+ * After the answer, `sent` says whether every byte of it was handed to the kernel; the exchange is
+ * gone when it returns. `sent` comes exactly once for each answer, `gone` at most once and never
+ * after the answer. No function of this header calls back before it returns. Everything happens on
+ * the loop thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -34,8 +35,9 @@ enum http_scope {
 };
 
 enum http_route_flag {
-    ROUTE_LARGE = 1u << 0,    /* the body may have limits.large_body_bytes instead of body_bytes */
-    ROUTE_NO_STORE = 1u << 1, /* GET that claims: Cache-Control: no-store, no HEAD, no prefetch */
+    ROUTE_LARGE = 1u << 0, /* the body may have limits.large_body_bytes instead of body_bytes */
+    /* GET that claims or costs much: Cache-Control: no-store, no HEAD, no prefetch. */
+    ROUTE_NO_STORE = 1u << 1,
 };
 
 /* One row of a door's table. Patterns are "/v1/queues/{queue}/jobs": a {name} takes one segment,
@@ -84,6 +86,12 @@ void http_answer_header(struct http_exchange *x, const char *name, struct span v
 /* Sends status and body. type: "application/json" …, NULL = no body and no Content-Type. If the
  * body could not be built for lack of memory, answer 503 instead. */
 void http_answer(struct http_exchange *x, unsigned status, const char *type);
+
+/* Sends 200 with the first `bytes` bytes of a file, read piece by piece in other threads, as fast
+ * as the client takes them; the connection closes at the end. The descriptor is the server's from
+ * here on. When the file cannot be read so far the connection breaks off, so that the client sees
+ * it. */
+void http_answer_file(struct http_exchange *x, int fd, uint64_t bytes, const char *type);
 
 /* A stream of server-sent events: 200, text/event-stream, no-store. The connection is used for
  * nothing else and closes at the end; whoever asked for more behind it on the same connection is

@@ -119,6 +119,7 @@ struct http_exchange {
     bool body_inline : 1; /* the body's memory is part of this block */
     bool queued : 1;      /* on the server's loose list */
     bool room_due : 1;    /* a write to the stream was refused */
+    bool sized : 1;       /* a stream with a length: nothing but its bytes may be sent */
     bool alone : 1;       /* while it is the last, no other request is taken */
     bool out_of_memory : 1;
 };
@@ -267,11 +268,14 @@ void connection_flush(struct connection *c);
 extern const struct span answer_continue;
 extern const struct span answer_out_of_memory;
 extern const struct span answer_crowded; /* too many connections */
-/* Puts the head for a body of `len` bytes behind what `out` holds; -ERR_NOMEM. */
+#define LENGTH_NONE UINT64_MAX
+/* Puts the head for a body of `length` bytes behind what `out` holds; -ERR_NOMEM. */
 MUST_CHECK int answer_head(struct http_exchange *x, unsigned status, const char *type,
-                           bool has_length);
+                           uint64_t length);
 
 /* stream.c */
+/* Sends the head of a body that comes with http_stream_write. */
+void stream_open(struct http_exchange *x, const char *type, uint64_t length);
 bool stream_room_for(const struct http_exchange *x, size_t more);
 
 /* guard.c */

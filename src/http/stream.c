@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams of server-sent events: an answer without a length that grows until its end. */
+/* Answers that grow until their end: server-sent events, which have no length, and files, which do.
+ */
 #include "base/check.h"
 #include "http/server_impl.h"
 
@@ -36,17 +37,18 @@ static void stream_fail(struct http_exchange *x)
     intake_out_of_memory(c);
 }
 
-void http_stream(struct http_exchange *x)
+void stream_open(struct http_exchange *x, const char *type, uint64_t length)
 {
     struct connection *c = x->conn;
     CHECK(x->state == EXCHANGE_OPEN);
     x->state = EXCHANGE_STREAM;
+    x->sized = length != LENGTH_NONE;
     if (!c)
         return;
     buf_clear(&x->out);
     x->close = true;
     followers_loosen(c, x);
-    if (x->out_of_memory || answer_head(x, 200, "text/event-stream", false) != 0) {
+    if (x->out_of_memory || answer_head(x, 200, type, length) != 0) {
         stream_fail(x);
         return;
     }
@@ -54,6 +56,11 @@ void http_stream(struct http_exchange *x)
     x->server->figures.by_status[2]++;
     c->out_bytes += exchange_waiting(x);
     connection_dirty(c);
+}
+
+void http_stream(struct http_exchange *x)
+{
+    stream_open(x, "text/event-stream", LENGTH_NONE);
 }
 
 /* One event that is larger than the whole bound is taken when nothing else waits: it would never

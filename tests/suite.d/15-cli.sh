@@ -61,6 +61,10 @@ cli_check 'behind -- every word is an argument' 2 1 'no store' check -- --nonexi
 cli_check 'check needs a directory' 2 2 '^usage: holdfast check DIR$' check
 cli_check 'check of a missing directory' 2 1 'no store' check /nonexistent/holdfast
 cli_check 'check of a directory without a store' 2 1 'no store' check tests/suite.d
+cli_check 'restore needs a backup' 2 2 '^usage: holdfast restore \[OPTION\]\.\.\. BACKUP$' restore
+cli_check 'restore needs a place' 2 2 '^holdfast: --data is missing' restore tests
+cli_check 'restore of a directory without a backup' 2 2 'no file holdfast.db' restore tests --data "$work/store"
+cli_check 'restore of a missing backup' 2 2 'cannot find the backup /nonexistent' restore /nonexistent --data "$work/store"
 cli_check 'no command is wrong usage' 2 2 '^Usage: holdfast COMMAND'
 cli_check 'unknown command, a name is near' 2 2 "unknown command 'vesion'; did you mean 'version'\\?" vesion
 cli_check 'unknown command, no name is near' 2 2 "unknown command 'flarp'; .holdfast help. lists" flarp

@@ -193,6 +193,13 @@ check 'resume' 0 1 '^paused: +false$' queues resume lines
 check 'purge' 0 1 '^purged: +2500$' queues purge lines
 check 'delete' 0 1 '^deleted: +true$' queues delete lines
 
+check 'compact' 0 1 '^[0-9.]+ MiB before, [0-9.]+ MiB now$' compact
+check 'backup' 0 1 '^.*/copy/holdfast.db: [0-9]+ jobs? in [0-9]+ queues?, .*; checked$' backup "$work/copy"
+check 'backup has a directory of its own' 2 2 'is not empty; a backup goes into' backup "$work"
+check 'restore' 0 1 'start it with `holdfast serve --data' restore "$work/copy" --data "$work/store"
+check 'what was restored is sound' 0 1 'no problems found' check "$work/store"
+check 'restore over a store' 2 2 'already has a store' restore "$work/copy" --data "$work/store"
+
 # ---- the load generator --------------------------------------------------------------------------
 
 for mode in enqueue cycle mixed healthz; do

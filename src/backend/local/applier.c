@@ -137,6 +137,51 @@ static bool tidy(struct applier *a)
     return more && !err;
 }
 
+/* ---- compacting ---- */
+
+static void compact_report(struct applier *a, int err, uint64_t left)
+{
+    uv_mutex_lock(&a->lock);
+    bool over = a->at.compacting && (err || left == 0);
+    a->at.compact_left = left;
+    a->at.compact_error = err;
+    a->at.compacting = a->at.compacting && !over;
+    uv_mutex_unlock(&a->lock);
+    if (over)
+        a->config.notify(a->config.ctx);
+}
+
+/* Called without the lock. A failed sync is as fatal here as in a commit. */
+static void compact_slice(struct applier *a)
+{
+    struct err_note note = {""};
+    uint64_t left = 0;
+    int err = a->config.store->ops->compact(a->config.store, &left, &note);
+    if (err && err != -ERR_NO_SPACE)
+        report(a, err, &note, 0);
+    compact_report(a, err, left);
+}
+
+static void compact_set(struct applier *a, bool wanted)
+{
+    uv_mutex_lock(&a->lock);
+    a->at.compacting = wanted;
+    uv_cond_signal(&a->wake);
+    uv_mutex_unlock(&a->lock);
+}
+
+void applier_compact(struct applier *a)
+{
+    compact_set(a, true);
+}
+
+void applier_compact_end(struct applier *a)
+{
+    compact_set(a, false);
+}
+
+/* ---- waiting for work ---- */
+
 /* Under the lock: sleeps until something may have changed. Housekeeping fills the silence. */
 static void sleep_a_while(struct applier *a, bool *more, bool *quiet)
 {
@@ -158,10 +203,19 @@ static void sleep_a_while(struct applier *a, bool *more, bool *quiet)
 /* Waits until there is something to sweep; false when there is nothing left to do. */
 static bool wait_for_work(struct applier *a)
 {
-    bool more = true, quiet = false;
+    bool more = true, quiet = false, sliced = false;
     uv_mutex_lock(&a->lock);
-    while (!due(a) && !a->stopping && !a->at.error)
-        sleep_a_while(a, &more, &quiet);
+    /* One slice between two sweeps, however much waits: else load would starve it. */
+    while (!a->stopping && !a->at.error && (!due(a) || (a->at.compacting && !sliced))) {
+        if (a->at.compacting) {
+            uv_mutex_unlock(&a->lock);
+            compact_slice(a);
+            uv_mutex_lock(&a->lock);
+            sliced = true;
+        } else {
+            sleep_a_while(a, &more, &quiet);
+        }
+    }
     bool work = due(a) && !a->at.error;
     a->bytes = 0;
     uv_mutex_unlock(&a->lock);
@@ -215,8 +269,8 @@ int applier_start(const struct applier_config *config, struct applier **ret)
     a->config = *config;
     a->at.applied = config->store->ops->meta(config->store)->position;
     a->durable = journal_position(config->journal);
-    /* What an earlier process left is swept at once, or one that is killed again and again would let
-     * the journal grow. */
+    /* What an earlier process left is swept at once, or one that is killed again and again would
+     * let the journal grow. */
     a->since = a->durable > a->at.applied ? clock_ns() : 0;
     a->wanted = a->durable;
     journal_batch_init(&a->batch);

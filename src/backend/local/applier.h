@@ -27,6 +27,9 @@ struct applier_state {
     int error;             /* ≠ 0: it has stopped for good */
     char why[512];
     uint64_t sweeps, sweep_ns_total, sweep_ns_last;
+    bool compacting;
+    uint64_t compact_left; /* free pages after its last slice */
+    int compact_error;     /* why the last one ended early; 0 = it did not */
 };
 
 struct applier_config {
@@ -47,6 +50,12 @@ void applier_synced(struct applier *a, uint64_t position, uint64_t bytes);
 /* Somebody waits for these to be applied: sweep at once. */
 void applier_want(struct applier *a, uint64_t position);
 void applier_state(struct applier *a, struct applier_state *ret);
+/* Gives the store's free pages back: runs slices (store_ops.compact) between sweeps, all of them
+ * when there is nothing to sweep, until nothing is left; then `compacting` is false and `notify`
+ * was called. A full disk ends it early. */
+void applier_compact(struct applier *a);
+/* The slice under way is the last. */
+void applier_compact_end(struct applier *a);
 /* Sweeps what is left, unless it has stopped with an error or the disk is full (the journal keeps
  * it); ends the thread, frees. NULL allowed. */
 void applier_stop(struct applier *a);

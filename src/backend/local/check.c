@@ -22,7 +22,7 @@
 static const char *const advice_text[ADVICE_COUNT] = {
     [ADVICE_FILE] =
         "The file is damaged: keep a copy of the directory, check the disk, and restore "
-        "the newest backup, or export what can still be read.",
+        "the newest backup (holdfast restore BACKUP --data DIR).",
     [ADVICE_ROWS] =
         "Rows contradict each other: keep a copy of the directory and restore the newest "
         "backup; where only single jobs are named, the server may be started and these "

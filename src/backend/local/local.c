@@ -205,6 +205,7 @@ static void turn(struct local *l)
     if (!l->writer)
         take_durable(l); /* what the callbacks submitted meanwhile */
     tell_news(l);
+    local_upkeep(l);
     settle_further(l);
     arm_timer(l);
     maybe_closed(l);
@@ -281,6 +282,7 @@ static void threads_stop(struct local *l)
 
 void local_free(struct local *l)
 {
+    backup_free(l->backup);
     threads_stop(l);
     if (l->direct)
         l->direct->ops->close(l->direct);
@@ -343,6 +345,7 @@ static void maybe_closed(struct local *l)
         (engine_bulks_waiting(heart_engine(l->heart)) && !l->gave_up))
         return;
     settles_end_all(&l->settles);
+    local_upkeep_end(l);
     threads_stop(l);
     handles_close(l, handle_closed_cb);
 }
@@ -359,6 +362,8 @@ void local_abandon(struct local *l)
 static void local_close(struct backend *b, backend_closed_fn fn, void *ctx)
 {
     struct local *l = local_of(b);
+    if (l->backup)
+        backup_cancel(l->backup);
     l->closing = true;
     l->closing_since = clock_ns();
     l->closed_fn = fn;
@@ -429,8 +434,10 @@ static void local_figures(const struct backend *b, struct backend_figures *ret)
     *ret = (struct backend_figures){0};
     heart_figures(l->heart, ret);
     ret->applied = l->applied;
-    if (l->writer)
-        journal_part(l, ret);
+    if (!l->writer)
+        return;
+    journal_part(l, ret);
+    local_upkeep_figures(l, ret);
 }
 
 static size_t local_events(const struct backend *b, uint64_t after, uint64_t kinds,
@@ -477,6 +484,10 @@ const struct backend_ops local_ops = {
     .events_last = local_events_last,
     .on_news = local_on_news,
     .settle = local_settle,
+    .backup = local_backup,
+    .backup_cancel = local_backup_cancel,
+    .compact = local_compact,
+    .compact_cancel = local_compact_cancel,
     .close = local_close,
 };
 

@@ -3,11 +3,13 @@
  *
  *   local.c        one turn of the loop, the slots, close
  *   local_open.c   open, recover, start the threads
- *   local_reads.c  reads that wait for the sweeper */
+ *   local_reads.c  reads that wait for the sweeper
+ *   local_upkeep.c backup and compacting */
 #pragma once
 
 #include "backend/backend_impl.h"
 #include "backend/local/applier.h"
+#include "backend/local/backup.h"
 #include "backend/local/ballast.h"
 #include "backend/local/heart.h"
 #include "backend/local/journal.h"
@@ -46,6 +48,11 @@ struct local {
     void *news_ctx;
     uint64_t news_told; /* the newest event that the listener may know of */
     struct settles settles;
+    struct backup *backup;              /* under way, also when nobody waits for it any more */
+    struct backup_request backup_for;   /* done = NULL: it was cancelled */
+    uint64_t backup_need;               /* it begins when this position is applied; 0 = it has */
+    struct compact_request compact_for; /* done = NULL: none under way */
+    uint64_t compact_before;            /* bytes */
     bool closing;
     uint64_t closing_since; /* ns */
     bool gave_up;           /* closing without room in the journal: the rest is not durable */
@@ -81,3 +88,14 @@ void local_reads_go_on(struct local *l);
 int64_t local_reads_wait_ms(const struct local *l);
 void local_answer(struct local *l, const struct reader_job *j);
 void local_reads_free(struct local *l);
+
+/* --- local_upkeep.c --- */
+int local_backup(struct backend *b, const struct backup_request *request, struct err_note *note);
+void local_backup_cancel(struct backend *b);
+int local_compact(struct backend *b, const struct compact_request *request, struct err_note *note);
+void local_compact_cancel(struct backend *b);
+/* Once a turn: begins and ends what can be. */
+void local_upkeep(struct local *l);
+/* The backend closes: whoever waits is told so. */
+void local_upkeep_end(struct local *l);
+void local_upkeep_figures(const struct local *l, struct backend_figures *ret);

@@ -256,6 +256,8 @@ int backend_open_local(const char *dir, const struct backend_config *config, str
     int err = ballast_open(dir, BALLAST_BYTES, &ballast);
     if (!err)
         err = store_open(dir, config, ballast, &store, note);
+    if (!err && backup_leftovers_remove(dir) > 0)
+        log_event(config->log, LOG_INFO, "unfinished_backup_removed");
     if (!err)
         err = journal_dir(dir, store->ops->meta(store), &files, note);
     if (!err)

@@ -4,8 +4,9 @@
  * A store applies frames, whole and in order, and can give back everything the engine needs to
  * start again, without payloads. Two exist: memory (for memory: and the simulator) and SQLite.
  *
- * Threads: apply, tidy and close belong to one thread, the applier's. load runs before that thread
- * starts. A store_reader belongs to the thread that uses it and sees what has been applied. */
+ * Threads: apply, tidy, compact and close belong to one thread, the applier's. load runs before
+ * that thread starts. A store_reader belongs to the thread that uses it and sees what has been
+ * applied. */
 #pragma once
 
 #include <stdbool.h>
@@ -93,6 +94,15 @@ struct store_ops {
     int (*apply)(struct store *s, const struct span *frames, size_t count, struct err_note *note);
     /* A bounded step of housekeeping (give pages back); *more says whether another is worth it. */
     int (*tidy)(struct store *s, bool *more, struct err_note *note);
+    /* A bounded step (some milliseconds) of giving every free page back: one commit, or one
+     * checkpoint. *left: free pages there were before it; at 0 the log in front of the file has
+     * been emptied as well, as far as no reader was in the way, and nothing is left to do. Failures
+     * are those of apply. */
+    int (*compact)(struct store *s, uint64_t *left, struct err_note *note);
+    /* The directory with its files, valid until close, and the bytes they take. From any thread;
+     * NULL slots: it keeps none. */
+    const char *(*dir)(const struct store *s);
+    uint64_t (*bytes)(const struct store *s);
     void (*close)(struct store *s);
     int (*reader_open)(struct store *s, struct store_reader **ret, struct err_note *note);
 };

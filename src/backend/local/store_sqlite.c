@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -30,6 +31,11 @@
 #define WAL_PAGES_CUT 65536  /* … and its file is cut when a reader has let it grow so far */
 #define TIDY_PAGES 256       /* free pages given back to the file system in one step */
 #define FREE_PAGES_KEPT 1024 /* free pages kept for what comes next */
+/* What compacting does between two commits: so many pages, or a checkpoint of a WAL so short, with
+ * so little patience for readers, that none keeps a commit waiting. */
+#define COMPACT_PAGES 64
+#define COMPACT_WAL_PAGES 512
+#define COMPACT_BUSY_MS 10
 
 static const char *const stmt_sql[STMT_COUNT] = {
 #define STMT_SQL(name, sql) [STMT_##name] = (sql),
@@ -184,9 +190,9 @@ static int give_back(struct store_sqlite *q, bool *more, struct err_note *note)
     return rc == -ERR_NO_SPACE ? 0 : rc;
 }
 
-static int cut_wal(struct store_sqlite *q, struct err_note *note)
+static int cut_wal(struct store_sqlite *q, int busy_ms, struct err_note *note)
 {
-    sqlite3_busy_timeout(q->db, CUT_BUSY_MS);
+    sqlite3_busy_timeout(q->db, busy_ms);
     int rc = checkpoint(q, SQLITE_CHECKPOINT_TRUNCATE, note);
     sqlite3_busy_timeout(q->db, BUSY_MS);
     return rc;
@@ -201,10 +207,55 @@ static int sqlite_tidy(struct store *s, bool *more, struct err_note *note)
         return err_note_set(note, q->failed, "%s: an earlier write failed", q->dir.db_path);
     int rc = give_back(q, more, note);
     if (rc == 0 && !*more && q->wal_pages_peak >= WAL_PAGES_CUT)
-        rc = cut_wal(q, note);
+        rc = cut_wal(q, CUT_BUSY_MS, note);
     else if (rc == 0 && !*more && q->wal_pages > 0)
         rc = checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
     return keep_failure(q, rc);
+}
+
+/* ---- compacting ---- */
+
+static int vacuum_slice(struct store_sqlite *q, struct err_note *note)
+{
+    char sql[48];
+    sqlite3_snprintf(sizeof sql, sql, "PRAGMA incremental_vacuum(%d)", COMPACT_PAGES);
+    return sql_exec(q->db, sql, note);
+}
+
+static int sqlite_compact(struct store *s, uint64_t *left, struct err_note *note)
+{
+    struct store_sqlite *q = store_sqlite_of(s);
+    if (q->failed != 0)
+        return err_note_set(note, q->failed, "%s: an earlier write failed", q->dir.db_path);
+    int64_t count = 0;
+    int rc = free_pages(q, &count, note);
+    if (rc == 0 && count == 0)
+        rc = cut_wal(q, COMPACT_BUSY_MS, note);
+    else if (rc == 0 && q->wal_pages - q->wal_pages_tried >= COMPACT_WAL_PAGES)
+        rc = checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
+    else if (rc == 0)
+        rc = vacuum_slice(q, note);
+    *left = (uint64_t)count;
+    return keep_failure(q, rc);
+}
+
+static const char *sqlite_dir(const struct store *s)
+{
+    CHECK(s->ops == &sqlite_ops);
+    return ((const struct store_sqlite *)s)->dir.path;
+}
+
+static uint64_t file_bytes(int dir, const char *name)
+{
+    struct stat st;
+    return fstatat(dir, name, &st, 0) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+static uint64_t sqlite_bytes(const struct store *s)
+{
+    CHECK(s->ops == &sqlite_ops);
+    int dir = ((const struct store_sqlite *)s)->dir.fd;
+    return file_bytes(dir, "holdfast.db") + file_bytes(dir, "holdfast.db-wal");
 }
 
 /* ---- opening ---- */
@@ -434,6 +485,9 @@ static const struct store_ops sqlite_ops = {
     .journal_begun = sqlite_journal_begun,
     .apply = sqlite_apply,
     .tidy = sqlite_tidy,
+    .compact = sqlite_compact,
+    .dir = sqlite_dir,
+    .bytes = sqlite_bytes,
     .close = sqlite_close,
     .reader_open = sqlite_reader_slot,
 };

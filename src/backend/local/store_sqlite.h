@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of the SQLite store, shared by its own files, by check.c and by their tests.
  *
- *   store_sqlite.c         open, close, the transaction of an apply, tidy
+ *   store_sqlite.c         open, close, the transaction of an apply, tidy, compact
  *   store_sqlite_sql.c     errors, binding, rows ⇄ structs
  *   store_sqlite_schema.c  tables, versions, upgrades
  *   store_sqlite_views.c   what people see with `sqlite3 -readonly`

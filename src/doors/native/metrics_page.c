@@ -172,6 +172,32 @@ static void redis_up(struct page *p, const struct metric *family)
     metric_count(&p->m, family, NULL, 0);
 }
 
+static void backups(struct page *p, const struct metric *family)
+{
+    static const char *const labels[BACKUP_OUTCOME_COUNT] = {
+        [BACKUP_DONE] = "outcome=\"done\"",
+        [BACKUP_FAILED] = "outcome=\"failed\"",
+        [BACKUP_CUT] = "outcome=\"cut_short\"",
+    };
+    for (unsigned i = 0; i < BACKUP_OUTCOME_COUNT; i++)
+        metric_count(&p->m, family, labels[i], p->n->backups.by_outcome[i]);
+}
+
+static void backup_last(struct page *p, const struct metric *family)
+{
+    metric_count(&p->m, family, NULL, (uint64_t)p->n->backups.last.ms / 1000);
+}
+
+static void backup_seconds(struct page *p, const struct metric *family)
+{
+    metric_value(&p->m, family, NULL, (double)p->n->backups.last_ms / MS_PER_S);
+}
+
+static void backup_bytes(struct page *p, const struct metric *family)
+{
+    metric_count(&p->m, family, NULL, p->n->backups.last_bytes);
+}
+
 /* ---- of the program ---- */
 
 static void http_requests(struct page *p, const struct metric *family)
@@ -271,6 +297,16 @@ static const struct row rows[] = {
      NUMBER(backend.forgotten_claims)},
     {{"holdfast_disk_full", GAUGE, "1 while enqueues are refused for lack of disk space."},
      FLAG(backend.disk_full)},
+    {{"holdfast_store_bytes", GAUGE, "Files of the store."}, NUMBER(backend.store_bytes)},
+    {{"holdfast_backups_total", COUNTER,
+      "Backups since the start; cut_short: the client went away, or the server stopped."},
+     WRITTEN(backups)},
+    {{"holdfast_backup_last_success_timestamp_seconds", GAUGE,
+      "When the last whole backup had been sent; 0: none since the start."},
+     WRITTEN(backup_last)},
+    {{"holdfast_backup_last_seconds", GAUGE, "How long that took, sending it included."},
+     WRITTEN(backup_seconds)},
+    {{"holdfast_backup_last_bytes", GAUGE, "Its size."}, WRITTEN(backup_bytes)},
     {{"holdfast_clock_suspect", GAUGE,
       "1 after the wall clock leapt, until POST /v1/clock/accept."},
      FLAG(backend.clock_suspect)},

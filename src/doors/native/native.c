@@ -28,6 +28,7 @@ void native_drain(struct native *n)
 {
     n->draining = true;
     streams_end(n);
+    maintenance_drain(n);
 }
 
 static void closed_cb(uv_handle_t *handle)
@@ -45,7 +46,7 @@ void native_close(struct native *n, void (*fn)(void *ctx), void *ctx)
         fn(ctx);
         return;
     }
-    CHECK(!n->streams);
+    CHECK(!n->streams && !n->backup && !n->compact);
     n->closed = fn;
     n->closed_ctx = ctx;
     uv_close((uv_handle_t *)&n->ping, closed_cb);

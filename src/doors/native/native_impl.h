@@ -11,6 +11,15 @@
 #define JSON_TYPE "application/json"
 
 struct stream;
+struct errand;
+
+/* Backups since the start; a refused one is none. */
+enum backup_outcome { BACKUP_DONE, BACKUP_FAILED, BACKUP_CUT, BACKUP_OUTCOME_COUNT };
+struct backup_figures {
+    uint64_t by_outcome[BACKUP_OUTCOME_COUNT];
+    struct wall_time last; /* when the last whole one was sent; 0 = none */
+    uint64_t last_ms, last_bytes;
+};
 
 struct native {
     struct native_config config;
@@ -20,6 +29,8 @@ struct native {
     struct call *defining, *defining_last; /* definitions of queues, the one under way first */
     struct stream *streams;                /* open event streams and streams of jobs */
     uv_timer_t ping;                       /* runs while there are streams */
+    struct errand *backup, *compact;       /* requests under way; NULL = none */
+    struct backup_figures backups;
     bool draining;
     void (*closed)(void *ctx);
     void *closed_ctx;
@@ -67,6 +78,9 @@ bool body_none(struct native *n, struct http_exchange *x);
 bool path_queue(struct http_exchange *x, struct span *ret);
 bool path_job(struct http_exchange *x, struct job_ref *ret);
 
+/* What cannot go on while the server shuts down is answered. */
+void maintenance_drain(struct native *n);
+
 /* ---- handlers ---- */
 
 #define NATIVE_HANDLER(name) void name(void *ctx, struct http_exchange *x)
@@ -109,6 +123,8 @@ NATIVE_HANDLER(exceptions_handle);
 NATIVE_HANDLER(test_clock_get_handle);
 NATIVE_HANDLER(test_clock_move_handle);
 NATIVE_HANDLER(clock_accept_handle);
+NATIVE_HANDLER(backup_handle);
+NATIVE_HANDLER(compact_handle);
 NATIVE_HANDLER(server_handle);
 NATIVE_HANDLER(health_handle);
 NATIVE_HANDLER(ready_handle);

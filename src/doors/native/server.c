@@ -27,6 +27,21 @@ static void write_capabilities(struct json_writer *w, unsigned caps)
     json_write_array_end(w);
 }
 
+/* Only where there are files. */
+static void write_store(struct json_writer *w, const struct backend_figures *f)
+{
+    if (f->store_bytes == 0)
+        return;
+    json_write_key(w, "store");
+    json_write_object(w);
+    write_uint(w, "bytes", f->store_bytes);
+    write_uint(w, "backup_pages", f->backup_pages);
+    write_uint(w, "backup_pages_total", f->backup_total);
+    write_bool(w, "compacting", f->compacting);
+    write_uint(w, "compact_pages_left", f->compact_left);
+    json_write_object_end(w);
+}
+
 void server_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
@@ -51,6 +66,7 @@ void server_handle(void *ctx, struct http_exchange *x)
     write_time(&w, "now", broker_now(n->broker).wall);
     write_bool(&w, "clock_suspect", f.clock_suspect);
     write_uint(&w, "routes", routes);
+    write_store(&w, &f);
     json_write_object_end(&w);
     answer_end(x, &w, 200);
 }

@@ -403,6 +403,47 @@ static void test_tidy(void **state)
     same();
 }
 
+/* NOM-10: compacting leaves not one free page and an empty WAL; commits go on between its steps,
+ * and each step is bounded. */
+static void test_compact(void **state)
+{
+    (void)state;
+    static char body[4000];
+    uint64_t left = 1, before;
+    int steps = 0;
+    for (int i = 0; i < 4; i++) {
+        history_begin(history);
+        for (int k = 0; k < 400; k++)
+            history_enqueue(history, 0, NULL, span_of(body, sizeof body));
+        apply_both(history_end(history));
+    }
+    history_begin(history);
+    history_remove(history, 1, history->seq - 5);
+    apply_both(history_end(history));
+    before = stores[1]->ops->bytes(stores[1]);
+    for (; left > 0; steps++) {
+        int64_t pages = db_number("PRAGMA page_count"), free = db_number("PRAGMA freelist_count");
+        assert_int_equal(stores[1]->ops->compact(stores[1], &left, NULL), 0);
+        assert_int_equal(left, free);
+        assert_true(pages - db_number("PRAGMA page_count") <= 100);
+        assert_true(steps < 200);
+        if (steps < 3) {
+            history_begin(history);
+            history_enqueue(history, 0, NULL, SPAN_LITERAL("meanwhile"));
+            apply_both(history_end(history));
+        }
+    }
+    assert_true(steps > 10);
+    assert_int_equal(stores[1]->ops->bytes(stores[1]), db_number("PRAGMA page_count") * 4096);
+    assert_true(stores[1]->ops->bytes(stores[1]) < before / 4);
+    assert_string_equal(stores[1]->ops->dir(stores[1]), dir.path);
+    assert_int_equal(stores[0]->ops->compact(stores[0], &left, NULL), 0);
+    assert_int_equal(left, 0);
+    same();
+    reopen();
+    same();
+}
+
 /* A shell that sleeps on an old snapshot keeps the WAL, but stops nothing. */
 static void test_tidy_beside_a_reader(void **state)
 {
@@ -459,6 +500,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_without_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_memory_without_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_tidy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_compact, setup, teardown),
         cmocka_unit_test_setup_teardown(test_tidy_beside_a_reader, setup, teardown),
         cmocka_unit_test(test_codes),
     };

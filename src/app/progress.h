@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A bar on standard error while something takes its time; nothing where that is no terminal. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct progress {
+    const char *what;
+    bool terminal;
+    uint64_t shown_ns; /* when the line was last drawn */
+};
+
+void progress_begin(struct progress *p, const char *what);
+/* Draws the bar, a few times a second. total 0: nobody knows how much there is. Whatever both count
+ * is shown as bytes when `bytes` is true, else only as a share. */
+void progress_show(struct progress *p, uint64_t done, uint64_t total, bool bytes);
+void progress_end(struct progress *p); /* takes the line away */
+
+/* "\r[#####     ] " for a share of 0 to 1, to begin a line of one's own with. */
+void progress_bar(double share);

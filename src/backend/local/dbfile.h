@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A database file outside its store: a backup that is made, received or restored. Whose it is,
+ * whether it is whole, and whether the disk has room for it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define DBFILE_HEADER_BYTES 100
+
+struct dbfile_facts {
+    uint64_t bytes; /* of the file */
+    uint32_t page_bytes, pages;
+    bool wal; /* a WAL beside it may hold more */
+};
+
+/* From the first bytes alone; `name` is for the notes. -ERR_INVALID: not a database, or one of
+ * another program; -ERR_CORRUPT: shorter or longer than its header says (not asked of a file with
+ * `wal`); -ERR_IO. */
+MUST_CHECK int dbfile_header(int fd, const char *name, struct dbfile_facts *ret,
+                             struct err_note *note);
+/* Says in the header that there is no WAL: what is in the file is all there is. */
+MUST_CHECK int dbfile_set_alone(int fd, const char *name, struct err_note *note);
+
+/* -ERR_NO_SPACE when `bytes` more in `dir` would leave less than the reserve: a twentieth of the
+ * file system, or 64 MiB if that is more. */
+MUST_CHECK int dbfile_room(const char *dir, uint64_t bytes, struct err_note *note);
+
+struct dbfile_contents {
+    uint64_t bytes, jobs, queues, position;
+};
+/* Reads all of a file that nobody else uses and changes nothing: header, SQLite's own quick check,
+ * format, and that a store's rows are there. The codes of dbfile_header, and -ERR_VERSION. */
+MUST_CHECK int dbfile_verify(const char *path, struct dbfile_contents *ret, struct err_note *note);

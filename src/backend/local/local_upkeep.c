@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Backup and compacting of the store, asked for on the loop and done elsewhere. A backup begins
+ * when the store has everything that was durable when it was asked for. */
+#include <unistd.h>
+
+#include "backend/local/local_impl.h"
+
+static struct local *local_at(struct backend *b)
+{
+    return (struct local *)b; /* only its own table leads here */
+}
+
+/* ---- backup ---- */
+
+int local_backup(struct backend *b, const struct backup_request *request, struct err_note *note)
+{
+    struct local *l = local_at(b);
+    if (l->closing)
+        return err_note_set(note, -ERR_CLOSED, "the server is shutting down");
+    if (l->backup)
+        return err_note_set(note, -ERR_LOCKED, "another backup is under way; try again after it");
+    if (!l->store->ops->dir)
+        return err_note_set(note, -ERR_INVALID, "this store keeps no files");
+    if (backup_new(l->store->ops->dir(l->store), local_knock, l, &l->backup) != 0)
+        return err_note_set(note, -ERR_NOMEM, "out of memory");
+    l->backup_for = *request;
+    l->backup_need = heart_durable_position(l->heart);
+    applier_want(l->applier, l->backup_need);
+    local_knock(l);
+    return 0;
+}
+
+void local_backup_cancel(struct backend *b)
+{
+    struct local *l = local_at(b);
+    l->backup_for = (struct backup_request){NULL, NULL};
+    if (l->backup)
+        backup_cancel(l->backup);
+}
+
+static void backup_end(struct local *l, const struct backup_result *result)
+{
+    struct backup *b = l->backup;
+    struct backup_request request = l->backup_for;
+    l->backup = NULL;
+    l->backup_for = (struct backup_request){NULL, NULL};
+    if (request.done)
+        request.done(request.ctx, result);
+    else if (result->fd >= 0)
+        close(result->fd);
+    backup_free(b);
+}
+
+static void backup_go_on(struct local *l)
+{
+    struct backup_result result;
+    if (l->backup_need && l->applied >= l->backup_need) {
+        l->backup_need = 0;
+        backup_run(l->backup);
+    }
+    if (backup_over(l->backup, &result))
+        backup_end(l, &result);
+}
+
+/* ---- compacting ---- */
+
+int local_compact(struct backend *b, const struct compact_request *request, struct err_note *note)
+{
+    struct local *l = local_at(b);
+    if (l->closing)
+        return err_note_set(note, -ERR_CLOSED, "the server is shutting down");
+    if (l->compact_for.done)
+        return err_note_set(note, -ERR_LOCKED, "the store is being compacted already");
+    if (!l->store->ops->bytes)
+        return err_note_set(note, -ERR_INVALID, "this store keeps no files");
+    l->compact_for = *request;
+    l->compact_before = l->store->ops->bytes(l->store);
+    applier_compact(l->applier);
+    return 0;
+}
+
+void local_compact_cancel(struct backend *b)
+{
+    struct local *l = local_at(b);
+    l->compact_for = (struct compact_request){NULL, NULL};
+    if (l->applier)
+        applier_compact_end(l->applier);
+}
+
+static void compact_end(struct local *l, int error, const char *note)
+{
+    struct compact_request request = l->compact_for;
+    struct compact_result result = {
+        .error = error, .note = note, .bytes_before = l->compact_before};
+    l->compact_for = (struct compact_request){NULL, NULL};
+    result.bytes_after = l->store->ops->bytes(l->store);
+    request.done(request.ctx, &result);
+}
+
+/* ---- both ---- */
+
+void local_upkeep(struct local *l)
+{
+    struct applier_state state;
+    if (l->backup)
+        backup_go_on(l);
+    if (!l->compact_for.done)
+        return;
+    applier_state(l->applier, &state);
+    if (!state.compacting)
+        compact_end(l, state.compact_error,
+                    state.compact_error ? "the disk is full: compacting needs a little room" : "");
+}
+
+void local_upkeep_end(struct local *l)
+{
+    static const struct backup_result cut = {
+        .error = -ERR_CLOSED, .note = "the server is shutting down", .fd = -1};
+    if (l->backup)
+        backup_end(l, &cut);
+    if (l->compact_for.done)
+        compact_end(l, cut.error, cut.note);
+}
+
+void local_upkeep_figures(const struct local *l, struct backend_figures *ret)
+{
+    struct applier_state state;
+    applier_state(l->applier, &state);
+    ret->compacting = state.compacting;
+    ret->compact_left = state.compact_left;
+    ret->store_bytes = l->store->ops->bytes ? l->store->ops->bytes(l->store) : 0;
+    if (l->backup)
+        backup_progress(l->backup, &ret->backup_pages, &ret->backup_total);
+}

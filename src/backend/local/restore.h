@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `holdfast restore`: a new store out of a backup, while no server runs on either.
+ *
+ * What the server that made the backup did afterwards is not in it, but its clients remember: ids
+ * of jobs, tokens of claims. So the new store is another one (its own id) that hands out nothing
+ * they could have seen: its sequences and epochs begin far beyond any the old one can have reached.
+ * A claim that is in the backup keeps its token. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct sqlite3;
+
+struct restore_config {
+    const char *from; /* a backup, its holdfast.db, or the data directory of a stopped server */
+    const char *to;   /* a data directory without a store; made if it is not there */
+    void (*progress)(void *ctx, uint64_t done, uint64_t total); /* bytes; may be NULL */
+    bool (*stop)(void *ctx); /* true: end it, and leave nothing; may be NULL */
+    void *ctx;
+};
+
+struct restore_result {
+    uint64_t bytes, jobs, queues;
+};
+
+/* 0: the store is there, whole and durable. Otherwise there is none, and the note says why and what
+ * to do: -ERR_NOT_FOUND, -ERR_INVALID, -ERR_VERSION, -ERR_LOCKED, -ERR_RANGE refused;
+ * -ERR_CORRUPT, -ERR_NO_SPACE, -ERR_IO, -ERR_NOMEM failed; -ERR_CLOSED stopped. */
+MUST_CHECK int restore_run(const struct restore_config *config, struct restore_result *ret,
+                           struct err_note *note);
+
+#define RESTORE_EPOCHS UINT64_C(65536)   /* starts that the old store may still have made … */
+#define RESTORE_SEQS (UINT64_C(1) << 32) /* … and jobs it may have taken */
+#define RESTORE_EPOCH_MAX (UINT64_C(1) << 24) /* what ids of events have room for */
+
+/* Makes the open database another store, inside the caller's transaction. -ERR_RANGE: it was
+ * restored so often that there are no numbers left. */
+MUST_CHECK int store_restored(struct sqlite3 *db, struct err_note *note);
