@@ -55,31 +55,62 @@ static bool plausible(const struct frame *f)
            f->first <= UINT64_MAX - f->count;
 }
 
-int frame_decode(struct span *in, struct frame *ret)
+/* What the header says; *crc is not held against anything. */
+static int header_read(struct span in, struct frame *ret, uint32_t *crc)
 {
-    if (in->len < FRAME_HEADER_BYTES || memcmp(in->at, magic, sizeof magic - 1) != 0)
+    if (in.len < FRAME_HEADER_BYTES || memcmp(in.at, magic, sizeof magic - 1) != 0)
         return -ERR_CORRUPT;
-    char version = in->at[sizeof magic - 1];
+    char version = in.at[sizeof magic - 1];
     if (version != magic[sizeof magic - 1])
         return version > magic[sizeof magic - 1] && version <= '9' ? -ERR_VERSION : -ERR_CORRUPT;
 
-    uint32_t length, count, crc;
+    uint32_t length, count;
     uint64_t first;
-    memcpy(&length, in->at + AT_LENGTH, sizeof length);
-    memcpy(&first, in->at + AT_FIRST, sizeof first);
-    memcpy(&count, in->at + AT_COUNT, sizeof count);
-    memcpy(&crc, in->at + AT_CRC, sizeof crc);
+    memcpy(&length, in.at + AT_LENGTH, sizeof length);
+    memcpy(&first, in.at + AT_FIRST, sizeof first);
+    memcpy(&count, in.at + AT_COUNT, sizeof count);
+    memcpy(crc, in.at + AT_CRC, sizeof *crc);
     length = le32toh(length);
-    if (length > in->len - FRAME_HEADER_BYTES || length > FRAME_BYTES_MAX - FRAME_HEADER_BYTES)
+    if (length > in.len - FRAME_HEADER_BYTES || length > FRAME_BYTES_MAX - FRAME_HEADER_BYTES)
         return -ERR_CORRUPT;
+    *crc = le32toh(*crc);
+    *ret =
+        (struct frame){le64toh(first), le32toh(count), span_of(in.at + FRAME_HEADER_BYTES, length)};
+    return 0;
+}
 
-    struct frame f = {le64toh(first), le32toh(count), span_of(in->at + FRAME_HEADER_BYTES, length)};
+static void frame_take(struct span *in, const struct frame *f)
+{
+    size_t bytes = FRAME_HEADER_BYTES + f->body.len;
+    *in = span_of(in->at + bytes, in->len - bytes);
+}
+
+int frame_decode(struct span *in, struct frame *ret)
+{
+    struct frame f;
+    uint32_t crc;
+    int rc = header_read(*in, &f, &crc);
+    if (rc < 0)
+        return rc;
     char header[FRAME_HEADER_BYTES];
-    header_write(header, length, f.first, f.count, 0);
-    if (crc32c(crc32c(0, header, sizeof header), f.body.at, f.body.len) != le32toh(crc) ||
-        !plausible(&f))
+    header_write(header, (uint32_t)f.body.len, f.first, f.count, 0);
+    if (crc32c(crc32c(0, header, sizeof header), f.body.at, f.body.len) != crc || !plausible(&f))
         return -ERR_CORRUPT;
+    frame_take(in, &f);
     *ret = f;
-    *in = span_of(in->at + FRAME_HEADER_BYTES + length, in->len - FRAME_HEADER_BYTES - length);
+    return 0;
+}
+
+int frame_peek(struct span *in, struct frame *ret)
+{
+    struct frame f;
+    uint32_t crc;
+    int rc = header_read(*in, &f, &crc);
+    if (rc < 0)
+        return rc;
+    if (!plausible(&f))
+        return -ERR_CORRUPT;
+    frame_take(in, &f);
+    *ret = f;
     return 0;
 }

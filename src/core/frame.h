@@ -31,3 +31,5 @@ void frame_end(struct buf *out, uint64_t first, uint32_t count);
 /* Checks magic, length, CRC. -ERR_VERSION for a newer version, -ERR_CORRUPT otherwise; the records
  * are not decoded. Takes the frame off the front of *in. */
 MUST_CHECK int frame_decode(struct span *in, struct frame *ret);
+/* The same without the CRC, for frames that something else vouches for. */
+MUST_CHECK int frame_peek(struct span *in, struct frame *ret);

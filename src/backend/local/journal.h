@@ -15,7 +15,8 @@
  * is refused and never repaired.
  *
  * Threads: append belongs to the writer, provide to the helper, the cursor and journal_applied to
- * the sweeper; these may run at the same time. All else before they start or after they ended. */
+ * the sweeper; these may run at the same time. journal_position and journal_figures are for anybody
+ * at any time; all else before they start or after they ended. */
 #pragma once
 
 #include "backend/local/files.h"
@@ -52,18 +53,22 @@ enum journal_defect {
 typedef int (*journal_frame_fn)(void *ctx, struct span frame, uint64_t first, uint64_t last,
                                 struct err_note *note);
 
-/* Finds and checks what is there, and gives the frames that the store lacks. -ERR_CORRUPT: damage;
- * the note says where, and what is wrong. Writes nothing. */
+/* Finds and checks what is there, and gives the frames that the store lacks (fn may be NULL).
+ * -ERR_CORRUPT: damage; the note says where, and what is wrong. -ERR_VERSION: written by a newer
+ * version. Writes nothing. */
 MUST_CHECK int journal_open(const struct journal_config *config, journal_frame_fn fn, void *ctx,
                             struct journal **ret, struct err_note *note);
-/* Makes what is missing (a first segment, a spare one) and begins a new segment with the last entry
- * repeated. Allocates nothing on the disk when a segment is free. Before the first append. */
+/* Begins a new segment with the last entry repeated; in a journal without an entry nothing is
+ * written. Makes a segment only when none is free, so a full disk seldom matters; spare ones are
+ * journal_provide's. Removes files that were never finished. Before the first append and before
+ * anything is read by the sweeper. */
 MUST_CHECK int journal_begin(struct journal *j, struct err_note *note);
 void journal_close(struct journal *j); /* NULL allowed */
 
-/* Writes the frames as one entry and syncs it; they follow the last ones. -ERR_NO_SPACE: no segment
- * is free for it, nothing was written, try again after journal_provide or journal_applied. Any
- * other failure is final: the journal takes nothing more. */
+/* Writes the frames as one entry and syncs it; they follow the last ones without a gap, none of
+ * them is empty, and together they are at most JOURNAL_BODY_BYTES_MAX (journal_entry.h).
+ * -ERR_NO_SPACE: no segment is free for it, nothing was written, try again after journal_provide or
+ * journal_applied. Any other failure is final: the journal takes nothing more. */
 MUST_CHECK int journal_append(struct journal *j, const struct span *frames, size_t count,
                               struct err_note *note);
 uint64_t journal_position(const struct journal *j); /* of the last record that is synced */
@@ -100,3 +105,6 @@ struct journal_figures {
     bool wanting;               /* an append found no segment free */
 };
 void journal_figures(struct journal *j, struct journal_figures *ret);
+/* Of the entry at the end that was being written when the process before ended; 0 when there was
+ * none, or nothing of it can be told. For the log. */
+uint64_t journal_torn_bytes(const struct journal *j);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frames made up for the journal: what is in a frame follows from its first position and the seed,
+ * so that a test can tell one from any other, and a forged one from a true one. */
+#pragma once
+
+#include "backend/local/journal.h"
+#include "base/random.h"
+
+/* Appends a frame of `count` records and about `bytes` bytes (a multiple of nothing in particular).
+ */
+void journal_rig_frame(struct buf *out, uint64_t first, uint32_t count, size_t bytes,
+                       uint64_t seed);
+/* What the frames of one append were, in the order of their positions. */
+struct journal_rig_log {
+    struct buf bytes;
+    struct journal_rig_frame {
+        uint64_t first, last;
+        size_t at, len;
+    } * frames;
+    size_t count, room;
+};
+void journal_rig_log_init(struct journal_rig_log *log);
+void journal_rig_log_done(struct journal_rig_log *log);
+/* Makes a frame that follows the last, and keeps it. */
+void journal_rig_log_add(struct journal_rig_log *log, uint64_t first, uint32_t count, size_t bytes,
+                         uint64_t seed);
+struct span journal_rig_log_frame(const struct journal_rig_log *log, size_t i);
+/* Forgets the frames from the i-th on. */
+void journal_rig_log_cut(struct journal_rig_log *log, size_t i);
