@@ -354,7 +354,7 @@ int json_skip(struct json_reader *r, struct json_token first, struct span *ret)
 
 static int check_all(struct json_reader *r, const char **error, size_t *error_at)
 {
-    struct json_token t;
+    struct json_token t = {.kind = JSON_NULL};
     int e;
     do
         e = json_next(r, &t);
