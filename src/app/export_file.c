@@ -45,13 +45,15 @@ static int taken(const struct export_file *f, struct err_note *note)
                         f->name);
 }
 
-/* For the owner alone: payloads are nobody else's. */
+/* For the owner alone: payloads are nobody else's. What another run left is replaced, and a link
+ * that somebody put there not followed. */
 static int file_open(struct export_file *f, struct err_note *note)
 {
     int rc = taken(f, note);
     if (rc < 0)
         return rc;
-    int fd = open(f->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    (void)unlink(f->part);
+    int fd = open(f->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     f->out = fd >= 0 ? fdopen(fd, "we") : NULL;
     if (f->out)
         return 0;

@@ -3,6 +3,8 @@
 #include "app/export_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -144,17 +146,24 @@ static void replaces_only_when_told(void **state)
     assert_false(there(part));
 }
 
-static void full_disk(void **state)
+static void cannot_be_written(void **state)
 {
     (void)state;
     struct export_file f;
     struct err_note note = {""};
-    assert_int_equal(symlink("/dev/full", part), 0);
+    struct rlimit usual, none = {0, 0};
+    assert_int_equal(symlink("/dev/null", part), 0); /* not followed */
     assert_int_equal(export_open(&f, name, false, &note), 0);
-    assert_int_equal(export_end(&f, 0, &note), -ERR_NO_SPACE);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    none.rlim_max = usual.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    int rc = export_end(&f, 0, &note);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    assert_int_equal(rc, -ERR_IO);
     assert_non_null(strstr(note.text, "cannot write"));
     export_close(&f);
-    assert_false(there(name));
+    assert_true(!there(name) && !there(part));
     assert_int_equal(export_open(&f, "/nowhere/at/all", false, &note), -ERR_IO);
 }
 
@@ -165,7 +174,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(queues, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(whole_or_not_there, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(replaces_only_when_told, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(full_disk, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(cannot_be_written, make_dir, remove_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
