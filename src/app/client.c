@@ -130,6 +130,22 @@ static const struct option stats_options[] = {
     {"watch", 'w', NULL, "again each second until interrupted", OPTION_FLAG},
 };
 
+static const struct option export_options[] = {
+    CLIENT_OPTIONS,
+    {"data", 0, "DIR", "read the store in DIR, which no server uses, instead of a server's",
+     OPTION_DIR},
+    {"output", 'o', "FILE", "write to FILE, which appears when it is whole", OPTION_FILE},
+    {"force", 'f', NULL, "replace FILE if it is there", OPTION_FLAG},
+    {"queue", 'q', "QUEUE", "only this queue; may be repeated", OPTION_LIST},
+    {"state", 0, "LIST", "only jobs in these states (scheduled,ready,running,dead)", OPTION_TEXT},
+    {"all", 'a', NULL, "also jobs that are done or cancelled", OPTION_FLAG},
+};
+
+static const struct option import_options[] = {
+    CLIENT_OPTIONS,
+    {"update_queues", 0, NULL, "give queues that exist the policy of the export", OPTION_FLAG},
+};
+
 static const struct option events_options[] = {
     CLIENT_OPTIONS,
     {"queue", 'q', "QUEUE", "of this queue", OPTION_TEXT},
@@ -213,6 +229,28 @@ const struct command client_commands[] = {
      "Counts by state, totals since the server started, and how long jobs waited and "
      "ran.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(stats_options), 0, 1, client_stats},
+    {"export", "", "write queues and jobs out, one JSON line each",
+     "To standard output, or to the file of --output. Jobs that are done or cancelled are left "
+     "out\n"
+     "unless --all or --state asks for them. With --data the store of a stopped server is read,\n"
+     "without changing a byte, even when it is damaged: what cannot be read is skipped and "
+     "counted.\n"
+     "\n"
+     "Exit status: 0 everything was written, 1 refused by the server, or parts of the store could\n"
+     "not be read, 2 wrong usage, or the output cannot be written or the store not be read at "
+     "all,\n"
+     "3 the server cannot be reached or cannot answer.\n",
+     COMMAND_OPTIONS(export_options), 0, 0, client_export},
+    {"import", "[FILE]", "take over the queues and jobs of an export",
+     "Reads FILE or standard input. Queues that exist keep their policy unless --update-queues\n"
+     "says otherwise. Jobs get new ids; each old one is taken once, so the same file can be\n"
+     "imported again after an interruption. Dead jobs stay dead, running ones become ready, done\n"
+     "and cancelled ones are skipped.\n"
+     "\n"
+     "Exit status: 0 all of it is there, 1 lines were refused (each is named) or the file is cut\n"
+     "off, 2 wrong usage, or the file cannot be read, 3 the server cannot be reached or cannot\n"
+     "answer.\n",
+     COMMAND_OPTIONS(import_options), 0, 1, client_import},
     {"events", "", "follow what happens, one line an event",
      "Goes on until interrupted. A lost connection is taken up again where it ended, for half a\n"
      "minute.\n" EXIT_STATUS "\n",

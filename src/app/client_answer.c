@@ -7,7 +7,7 @@
 static bool begins_with(struct json_reader *r, struct span value, enum json_kind kind)
 {
     struct json_token t;
-    json_open(r, value);
+    json_open_deep(r, value);
     return json_next(r, &t) == 0 && t.kind == kind;
 }
 

@@ -18,4 +18,6 @@ int client_cancel(const struct command *cmd, const struct arguments *args);
 int client_stats(const struct command *cmd, const struct arguments *args);
 int client_backup(const struct command *cmd, const struct arguments *args);
 int client_compact(const struct command *cmd, const struct arguments *args);
+int client_export(const struct command *cmd, const struct arguments *args);
+int client_import(const struct command *cmd, const struct arguments *args);
 int client_events(const struct command *cmd, const struct arguments *args);

@@ -88,7 +88,7 @@ static bool is_json(const struct client_session *s)
                            SPAN_LITERAL("application/problem+json")};
     for (size_t i = 0; i < CLIENT_COUNT(kinds); i++) {
         if (type.len >= kinds[i].len && memcmp(type.at, kinds[i].at, kinds[i].len) == 0)
-            return json_check(client_answer(s), NULL, NULL) == 0;
+            return json_check_deep(client_answer(s), NULL, NULL) == 0;
     }
     return false;
 }

@@ -66,6 +66,10 @@ struct op_enqueue {
      * refused with OUT_KEY_REUSED. */
     struct span idempotency_key;
     uint64_t fingerprint;
+    /* An import: the job comes with what it went through elsewhere. Its queue takes it even when it
+     * takes no new jobs, a dead one also when it is full; a unique key that is held refuses it,
+     * whatever the modes say. NULL = a job like any other. */
+    const struct job_past *past;
 };
 
 struct op_claim {

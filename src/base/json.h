@@ -16,6 +16,9 @@
 #include "base/span.h"
 
 #define JSON_DEPTH_MAX 128
+/* For who reads our own answers: a value that was let in at full depth stands some levels deeper
+ * there. */
+#define JSON_DEPTH_DEEP 192
 
 enum json_kind {
     JSON_NULL,
@@ -41,19 +44,22 @@ struct json_reader {
     struct span text;
     size_t at;
     size_t depth;
-    int expect;                              /* private: what the grammar allows next */
-    uint64_t is_object[JSON_DEPTH_MAX / 64]; /* bit per level */
-    const char *error;                       /* what was wrong, for the message; static text */
-    size_t error_at;                         /* byte offset */
+    int expect; /* private: what the grammar allows next */
+    size_t depth_max;
+    uint64_t is_object[JSON_DEPTH_DEEP / 64]; /* bit per level */
+    const char *error;                        /* what was wrong, for the message; static text */
+    size_t error_at;                          /* byte offset */
 };
 
 void json_open(struct json_reader *r, struct span text);
+void json_open_deep(struct json_reader *r, struct span text); /* up to JSON_DEPTH_DEEP */
 /* The next token, or -ERR_SYNTAX with error and error_at set (and again on each later call). */
 MUST_CHECK int json_next(struct json_reader *r, struct json_token *ret);
 /* After a token that begins a value: reads to its end and gives the whole range, begin to end. */
 MUST_CHECK int json_skip(struct json_reader *r, struct json_token first, struct span *ret);
 /* Checks a whole text. error_at and error may be NULL. */
 MUST_CHECK int json_check(struct span text, const char **error, size_t *error_at);
+MUST_CHECK int json_check_deep(struct span text, const char **error, size_t *error_at);
 
 /* The text a string or key token stands for. Points into raw when nothing is escaped. Unpaired
  * surrogates (which RFC 8259 allows as escapes) are -ERR_INVALID here: fine in a payload, which

@@ -20,7 +20,13 @@ enum expect {
 
 void json_open(struct json_reader *r, struct span text)
 {
-    *r = (struct json_reader){.text = text, .expect = EXPECT_VALUE};
+    *r = (struct json_reader){.text = text, .expect = EXPECT_VALUE, .depth_max = JSON_DEPTH_MAX};
+}
+
+void json_open_deep(struct json_reader *r, struct span text)
+{
+    json_open(r, text);
+    r->depth_max = JSON_DEPTH_DEEP;
 }
 
 bool json_before_first_key(const struct json_reader *r)
@@ -79,7 +85,7 @@ static void token_set(const struct json_reader *r, struct json_token *ret, enum 
 
 static int container_begin(struct json_reader *r, bool object, struct json_token *ret)
 {
-    if (r->depth == JSON_DEPTH_MAX)
+    if (r->depth == r->depth_max)
         return fail_here(r, "nested too deeply");
     uint64_t bit = UINT64_C(1) << (r->depth % 64);
     uint64_t *levels = &r->is_object[r->depth / 64];
@@ -346,18 +352,30 @@ int json_skip(struct json_reader *r, struct json_token first, struct span *ret)
     return 0;
 }
 
+static int check_all(struct json_reader *r, const char **error, size_t *error_at)
+{
+    struct json_token t = {.kind = JSON_NULL};
+    int e;
+    do
+        e = json_next(r, &t);
+    while (e == 0 && t.kind != JSON_END);
+    if (e != 0 && error)
+        *error = r->error;
+    if (e != 0 && error_at)
+        *error_at = r->error_at;
+    return e;
+}
+
 int json_check(struct span text, const char **error, size_t *error_at)
 {
     struct json_reader r;
-    struct json_token t;
-    int e;
     json_open(&r, text);
-    do
-        e = json_next(&r, &t);
-    while (e == 0 && t.kind != JSON_END);
-    if (e != 0 && error)
-        *error = r.error;
-    if (e != 0 && error_at)
-        *error_at = r.error_at;
-    return e;
+    return check_all(&r, error, error_at);
+}
+
+int json_check_deep(struct span text, const char **error, size_t *error_at)
+{
+    struct json_reader r;
+    json_open_deep(&r, text);
+    return check_all(&r, error, error_at);
 }

@@ -69,6 +69,16 @@ struct job_extra {
     struct span options;         /* encoded struct job_options; empty = the queue's policy */
 };
 
+/* What a job brings along that lived in another store: an enqueue with it is an import. */
+struct job_past {
+    uint8_t state;  /* dead; or ready, which its run_at may make scheduled */
+    uint8_t reason; /* of that state */
+    uint16_t failures, crashes;
+    uint8_t error_kind;
+    struct span error;           /* the last one; empty = none */
+    struct wall_time created_at; /* 0 = now */
+};
+
 /* The number shown as "attempt" (running, done: the one under way or finished) or "attempts". */
 static inline uint32_t job_attempts(const struct job *j)
 {

@@ -230,8 +230,26 @@ int apply_extended(struct job *j, const struct rec_job_extended *r)
     return move_starts_from(MOVE_EXTEND, j->state) ? 0 : -ERR_CORRUPT;
 }
 
+bool back_repeats(const struct job *j, const struct rec_job_back *r)
+{
+    return (STATE_BIT(j->state) & STATES_WAITING) && r->state == j->state &&
+           r->reason == j->reason && r->failures == j->failures && r->crashes == j->crashes &&
+           r->generation == j->generation && r->run_at.ms == j->run_at.ms &&
+           r->at.ms == j->since.ms;
+}
+
+bool dead_repeats(const struct job *j, const struct rec_job_dead *r)
+{
+    return j->state == STATE_DEAD && r->reason == j->reason && r->failures == j->failures &&
+           r->crashes == j->crashes && r->at.ms == j->since.ms;
+}
+
 int apply_back(struct job *j, const struct rec_job_back *r)
 {
+    if (back_repeats(j, r))
+        return 0;
+    if (r->reason == REASON_NONE)
+        return -ERR_CORRUPT;
     /* Fail and lease_end start from the same state, and lead to these two or to a dead job. */
     int err = enter(j, MOVE_RELEASE, r->state, r->reason, r->at);
     if (err < 0)
@@ -250,6 +268,8 @@ int apply_done(struct job *j, const struct rec_job_done *r)
 
 int apply_dead(struct job *j, const struct rec_job_dead *r)
 {
+    if (dead_repeats(j, r))
+        return 0;
     enum job_move move = r->reason == REASON_EXPIRED ? MOVE_EXPIRE : MOVE_FAIL;
     int err = enter(j, move, STATE_DEAD, r->reason, r->at);
     if (err < 0)

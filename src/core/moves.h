@@ -50,6 +50,10 @@ void decide_requeue(const struct job *j, struct wall_time run_at, uint32_t gener
                     struct wall_time now, struct record *ret);
 void decide_expire(const struct job *j, struct wall_time now, struct record *ret);
 
+/* Whether the record changes nothing but the error text: see rec_job_back. */
+bool back_repeats(const struct job *j, const struct rec_job_back *r);
+bool dead_repeats(const struct job *j, const struct rec_job_dead *r);
+
 MUST_CHECK int apply_ready(struct job *j, const struct rec_job_ready *r);
 MUST_CHECK int apply_claimed(struct job *j, const struct rec_job_claimed *r);
 MUST_CHECK int apply_extended(struct job *j, const struct rec_job_extended *r);

@@ -106,7 +106,7 @@ struct rec_bulk_step {
 
 /* payload_bytes and JOB_HAS_EXTRA are not written: reading sets them from payload and extra. */
 struct rec_job_new {
-    struct job job; /* state scheduled or ready */
+    struct job job; /* state scheduled or ready; dead when it was imported so */
     struct job_extra extra;
     struct span payload;
 };
@@ -130,6 +130,8 @@ struct rec_job_extended {
     uint32_t lease_ms;
 };
 
+/* An imported job that has an error text gets it by a record right behind its JOB_NEW: JOB_BACK
+ * when it waits, JOB_DEAD when it is dead, which says again what the job is. */
 struct rec_job_back {
     uint64_t seq;
     uint8_t state;  /* ready or scheduled */

@@ -62,7 +62,7 @@ static bool new_fits(const struct record *r)
 {
     const struct job *j = &r->job_new.job;
     return seq_fits(j->seq) && wall_fits(j->run_at) && wall_fits(j->since) && j->queue != 0 &&
-           waiting(j->state) && j->reason < REASON_COUNT &&
+           (waiting(j->state) || j->state == STATE_DEAD) && j->reason < REASON_COUNT &&
            body_fits(j->payload_kind, r->job_new.payload) && extra_fits(&r->job_new.extra);
 }
 
@@ -253,8 +253,10 @@ const struct record_type record_job_extended = {
 
 /* ---- back ---- */
 
+/* None: only where it repeats what an imported job is. */
 #define BACK_REASONS                                                                               \
-    (1u << REASON_FAILED | 1u << REASON_TIMED_OUT | 1u << REASON_RELEASED | 1u << REASON_RESTARTED)
+    (1u << REASON_NONE | 1u << REASON_FAILED | 1u << REASON_TIMED_OUT | 1u << REASON_RELEASED |    \
+     1u << REASON_RESTARTED)
 
 static size_t back_span_bytes(const struct record *r)
 {

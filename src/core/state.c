@@ -13,6 +13,7 @@ struct move_row {
 
 static const struct move_row moves[MOVE_COUNT] = {
     [MOVE_ENQUEUE] = {"enqueue", B(NONE), STATES_WAITING},
+    [MOVE_IMPORT] = {"import", B(NONE), STATES_WAITING | B(DEAD)},
     [MOVE_PROMOTE] = {"promote", B(SCHEDULED), B(READY)},
     [MOVE_CLAIM] = {"claim", B(READY), B(RUNNING)},
     [MOVE_SEIZE] = {"seize", STATES_WAITING | B(DEAD), B(RUNNING)},
@@ -41,6 +42,17 @@ static const char *const reasons[REASON_COUNT] = {
     [REASON_TIMED_OUT] = "timed_out", [REASON_EXPIRED] = "expired",
     [REASON_CANCELLED] = "cancelled", [REASON_REPLACED] = "replaced",
     [REASON_RELEASED] = "released",   [REASON_RESTARTED] = "restarted",
+};
+
+#define R(reason) (1u << REASON_##reason)
+#define REASONS_BACK (R(NONE) | R(FAILED) | R(TIMED_OUT) | R(RELEASED) | R(RESTARTED))
+static const unsigned reasons_of[STATE_COUNT] = {
+    [STATE_SCHEDULED] = REASONS_BACK,
+    [STATE_READY] = REASONS_BACK,
+    [STATE_RUNNING] = R(NONE),
+    [STATE_DONE] = R(NONE),
+    [STATE_DEAD] = R(FAILED) | R(REJECTED) | R(CRASH_LOOP) | R(TIMED_OUT) | R(EXPIRED),
+    [STATE_CANCELLED] = R(CANCELLED) | R(REPLACED),
 };
 
 /* The rows of the table above that a client may ask for, turned round; a test compares the two. */
@@ -91,6 +103,11 @@ bool move_starts_from(enum job_move m, enum job_state from)
 {
     return (unsigned)m < MOVE_COUNT && (unsigned)from < STATE_COUNT &&
            (moves[m].from & STATE_BIT(from)) != 0;
+}
+
+bool reason_fits(enum job_state s, enum job_reason r)
+{
+    return (unsigned)s < STATE_COUNT && (unsigned)r < REASON_COUNT && reasons_of[s] >> r & 1;
 }
 
 const char *state_legal_moves(enum job_state from)

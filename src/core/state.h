@@ -26,6 +26,7 @@ enum job_state {
 
 enum job_move {
     MOVE_ENQUEUE,   /* none → scheduled | ready */
+    MOVE_IMPORT,    /* none → scheduled | ready | dead: it comes from another store */
     MOVE_PROMOTE,   /* scheduled → ready: its time has come */
     MOVE_CLAIM,     /* ready → running */
     MOVE_SEIZE,     /* scheduled | ready | dead → running: a claim of one job by name */
@@ -64,6 +65,8 @@ const char *move_name(enum job_move m); /* "ack" … */
 const char *reason_name(enum job_reason r);
 bool move_allowed(enum job_move m, enum job_state from, enum job_state to);
 bool move_starts_from(enum job_move m, enum job_state from);
+/* Can a job be in this state for this reason? */
+bool reason_fits(enum job_state s, enum job_reason r);
 /* The names of the moves a client may ask for from this state: "ack, fail, extend, …"; a static
  * text, for refusals. */
 const char *state_legal_moves(enum job_state from);

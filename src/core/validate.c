@@ -79,6 +79,21 @@ int validate_text(const char *field, struct span text, size_t max, struct err_no
     return 0;
 }
 
+int validate_past(const struct job_past *past, struct err_note *note)
+{
+    if (past->state != STATE_READY && past->state != STATE_DEAD)
+        return err_note_set(note, -ERR_INVALID, "state must be ready or dead");
+    if (!reason_fits((enum job_state)past->state, (enum job_reason)past->reason))
+        return err_note_set(note, -ERR_INVALID, "reason must be one for which a job can be %s",
+                            state_name((enum job_state)past->state));
+    if (past->error_kind > ERROR_BUSINESS)
+        return err_note_set(note, -ERR_INVALID, "error_kind must be app or business");
+    if (past->created_at.ms < 0 || past->created_at.ms > LIMIT_WALL_MS)
+        return err_note_set(note, -ERR_INVALID,
+                            "created_at must be a time from 1970 to the year 9999");
+    return validate_text("error", past->error, LIMIT_ERROR_BYTES, note);
+}
+
 struct span validate_cut(struct span text, size_t max)
 {
     struct span kept = span_of(text.at, text.len < max ? text.len : max);

@@ -5,12 +5,15 @@
 
 #include "base/err.h"
 #include "base/span.h"
+#include "core/job.h"
 
 /* 1 to 200 bytes of UTF-8, no control characters, not starting with '-'. */
 MUST_CHECK int validate_queue_name(struct span name, struct err_note *note);
 /* Keys, labels, worker names: up to max bytes of UTF-8 without U+0000; empty means "none". */
 MUST_CHECK int validate_text(const char *field, struct span text, size_t max,
                              struct err_note *note);
+/* State and reason must go together, the error be a text, the time one before the year 10000. */
+MUST_CHECK int validate_past(const struct job_past *past, struct err_note *note);
 /* Cuts at max bytes without splitting a character; invalid UTF-8 is cut before the first bad byte.
  */
 struct span validate_cut(struct span text, size_t max);

@@ -55,6 +55,25 @@ describe('client commands', { timeout: 120_000 }, () => {
     assert.deepEqual(missing, []);
   });
 
+  test('backup and compact: the whole of it is in backup.test.mjs', async () => {
+    ended(await cli(['backup', `${temporaryDirectory()}/copy`]), DONE);
+    ended(await cli(['backup']), USAGE);
+    ended(await cli(['compact']), DONE);
+    ended(await cli(['compact', 'a']), USAGE);
+  });
+
+  test('export and import: the whole of it is in export.test.mjs', async () => {
+    const q = freshQueue('export');
+    await enqueue(api, q, { payload: 1 });
+    const text = await cli(['export', '--queue', q]);
+    ended(text, DONE);
+    const back = await cli(['import', '-'], { input: text.stdout });
+    ended(back, DONE);
+    assert.match(back.stdout, /^1 imported, 0 there already/); // here it is a job from elsewhere
+    ended(await cli(['import', 'a', 'b']), USAGE);
+    ended(await cli(['export', 'a']), USAGE);
+  });
+
   test('queues: create, show, set, list, pause, resume, purge, delete', async () => {
     const q = freshQueue('cli ü');
     ended(await cli(['queues', 'create', q, '--lease-ms', '5s', '--max-attempts', '3', '--backoff-ms', '1s,30s', '--note', 'Orders', '--capacity', 'none']), DONE);

@@ -105,7 +105,7 @@ const bodies = [
   { route: 'POST /v1/test/clock', fields: { advance_ms: f.int(0, 253402300799999) }, base: () => ({ advance_ms: '0' }) },
 ];
 const noBody = ['POST /v1/queues/{queue}/resume', 'POST /v1/queues/{queue}/purge', 'POST /v1/jobs/{id}/cancel', 'POST /v1/clock/accept', 'DELETE /v1/queues/{queue}', 'DELETE /v1/jobs/{id}'];
-const many = ['ack', 'fail', 'extend', 'release'].map((word) => `POST /v1/${word}`);
+const many = ['ack', 'fail', 'extend', 'release', 'import'].map((word) => `POST /v1/${word}`);
 const baseOf = (body, place) => body.base?.(place) ?? {};
 const [methodOf, patternOf] = [(route) => route.split(' ')[0], (route) => route.split(' ')[1]];
 const pathOf = (route, place) => patternOf(route).replace('{queue}', place.queue).replace('{id}', place.id);
@@ -250,6 +250,31 @@ describe('input', () => {
         assert.equal(refusalFault(await send('POST', jobs, body, headers), 'invalid_field'), null, shown(body));
       }
     }));
+
+  test('every element of an import is judged alone', async () => {
+    let count = 0;
+    const element = (name, value) => object({ id: `"i${++count}"`, queue: '"imported"', [name]: value });
+    const judged = async (elements) => {
+      const answers = [];
+      for (let i = 0; i < elements.length; i += 500) {
+        const answer = await send('POST', '/v1/import', `[${elements.slice(i, i + 500).map((e) => e.text).join(',')}]`);
+        assert.equal(answer.status, 200, answer.text.slice(0, 500));
+        answers.push(...answer.json.jobs);
+      }
+      return answers;
+    };
+    const each = (values) => Object.entries(f.imported).flatMap(([name, field]) => values(field).map((value) => ({ name, text: element(name, value) })));
+    await leavesNothing(async () => {
+      const bad = each(f.badValues);
+      bad.push(...['1', 'null', '[]', '{}', '{"id":"x"}', '{"id":"","queue":"q"}', '{"id":"x","queue":"-q"}', '{"id":"x","queue":"q","nonsense":1}', '{"id":"x","id":"y","queue":"q"}'].map((text) => ({ text })));
+      for (const [i, { error }] of (await judged(bad)).entries()) {
+        assert.ok(error, `took ${bad[i].text}`);
+        assert.equal(problemFault(error, ['invalid_field', 'unknown_field', 'missing_field', 'malformed_json'], bad[i].name === 'backoff' ? undefined : bad[i].name), null, bad[i].text);
+      }
+    });
+    const good = each((field) => f.goodValues(field)).filter(({ name, text }) => name !== 'queue' || !text.includes('\\n'));
+    for (const [i, { error, created }] of (await judged(good)).entries()) assert.ok(created, `${shown(good[i].text)}: ${error?.detail}`);
+  });
 
   test('query parameters: wrong values, unknown, twice, badly encoded', () =>
     leavesNothing(async () => {

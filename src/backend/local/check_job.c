@@ -7,19 +7,6 @@
 
 /* ---- the row ---- */
 
-/* Why a job can be in a state. */
-static const unsigned reasons_of[STATE_COUNT] = {
-    [STATE_SCHEDULED] = 1u << REASON_NONE | 1u << REASON_FAILED | 1u << REASON_TIMED_OUT |
-                        1u << REASON_RELEASED | 1u << REASON_RESTARTED,
-    [STATE_READY] = 1u << REASON_NONE | 1u << REASON_FAILED | 1u << REASON_TIMED_OUT |
-                    1u << REASON_RELEASED | 1u << REASON_RESTARTED,
-    [STATE_RUNNING] = 1u << REASON_NONE,
-    [STATE_DONE] = 1u << REASON_NONE,
-    [STATE_DEAD] = 1u << REASON_FAILED | 1u << REASON_REJECTED | 1u << REASON_CRASH_LOOP |
-                   1u << REASON_TIMED_OUT | 1u << REASON_EXPIRED,
-    [STATE_CANCELLED] = 1u << REASON_CANCELLED | 1u << REASON_REPLACED,
-};
-
 static void check_lease(struct check *c, const struct check_row *row)
 {
     const struct stored_job *s = &row->stored;
@@ -49,7 +36,7 @@ static void check_fields(struct check *c, const struct check_row *row)
         check_problem(c, ADVICE_ROWS,
                       "job %" PRId64 " is beyond the last reserved sequence, %" PRIu64, row->seq,
                       c->meta.seq_upto);
-    if (!(reasons_of[j->state] & 1u << j->reason))
+    if (!reason_fits((enum job_state)j->state, (enum job_reason)j->reason))
         check_problem(c, ADVICE_ROWS, "job %" PRId64 " is %s for a reason (%d) that cannot be",
                       row->seq, state, j->reason);
     if (j->payload_kind == PAYLOAD_NONE && j->payload_bytes != 0)

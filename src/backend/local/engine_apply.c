@@ -39,7 +39,7 @@ static struct record defect_uncount(const struct engine *e, const struct record 
     return changed;
 }
 
-void engine_emit(struct engine *e, const struct record *r)
+void engine_emit_silent(struct engine *e, const struct record *r)
 {
     if (!defect_hides(e, r)) {
         if (DEFECT(&e->config, DEFECT_ATTEMPTS_UNRECORDED)) {
@@ -52,6 +52,11 @@ void engine_emit(struct engine *e, const struct record *r)
         e->position++;
     }
     CHECK(engine_apply(e, r) == 0);
+}
+
+void engine_emit(struct engine *e, const struct record *r)
+{
+    engine_emit_silent(e, r);
     events_record(e, r);
 }
 
@@ -173,6 +178,8 @@ static int take_job_back(struct engine *e, const struct record *r)
 {
     uint32_t handle;
     struct live *l = touched(e, r->job_back.seq, &handle);
+    if (l && back_repeats(&l->job, &r->job_back))
+        return 0;
     if (!l || !l->lease || apply_back(&l->job, &r->job_back) != 0)
         return -ERR_CORRUPT;
     struct queue *q = queue_of(e, l);
@@ -201,6 +208,8 @@ static int take_job_dead(struct engine *e, const struct record *r)
     uint32_t handle;
     struct live *l = touched(e, r->job_dead.seq, &handle);
     uint8_t before = l ? l->job.state : STATE_NONE;
+    if (l && dead_repeats(&l->job, &r->job_dead))
+        return 0;
     if (!l || apply_dead(&l->job, &r->job_dead) != 0)
         return -ERR_CORRUPT;
     struct queue *q = queue_of(e, l);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Enqueue: idempotency key, unique key, limits, then the new job. */
+/* Enqueue and import: idempotency key, unique key, limits, then the new job. */
 #include "backend/local/engine_impl.h"
 #include "core/validate.h"
 
@@ -36,6 +36,9 @@ static bool values_right(struct engine *e, const struct op_enqueue *want, struct
         return refuse(r, OUT_INVALID, "unique_mode must be reject, return or replace");
     if (want->options && !options_right(e, want->options, r))
         return false;
+    struct err_note note;
+    if (want->past && validate_past(want->past, &note) != 0)
+        return refuse_note(e, r, &note);
     const struct job_extra *x = &want->extra;
     size_t texts =
         x->unique.len | x->group.len | x->correlation.len | x->label.len | x->attributes.len;
@@ -75,16 +78,24 @@ static bool key_room(struct engine *e, struct hash128 key, struct engine_reply *
     return keys_reserve(e) == 0 || refuse_nomem(r);
 }
 
+static bool comes_dead(const struct op_enqueue *want)
+{
+    return want->past && want->past->state == STATE_DEAD;
+}
+
 /* Whether the unique key allows a new job; *ret_replace is the waiting job it takes the place of.
  */
 static bool unique_allows(struct engine *e, const struct queue *q, const struct op_enqueue *want,
                           struct hash128 unique, struct engine_reply *r, struct live **ret_replace)
 {
     *ret_replace = NULL;
-    struct live *holder = hash128_none(unique) ? NULL : jobs_unique_holder(e, unique);
+    bool holds = !hash128_none(unique) && (!comes_dead(want) || jobs_unique_holds(q, STATE_DEAD));
+    struct live *holder = holds ? jobs_unique_holder(e, unique) : NULL;
     if (!holder)
         return true;
-    uint8_t mode = want->unique_mode ? want->unique_mode : q->policy.unique_mode;
+    uint8_t mode = want->past          ? UNIQUE_REJECT
+                   : want->unique_mode ? want->unique_mode
+                                       : q->policy.unique_mode;
     reply_job(r, holder);
     if (DEFECT(&e->config, DEFECT_DUPLICATE_EARLY))
         r->after = 0;
@@ -103,10 +114,11 @@ static uint64_t queue_live(const struct queue *q)
            q->lists[STATE_RUNNING].count;
 }
 
-static bool room_left(const struct engine *e, const struct queue *q, bool replaces,
+/* no_need: it takes the place of another, or none that is counted. */
+static bool room_left(const struct engine *e, const struct queue *q, bool no_need,
                       struct engine_reply *r)
 {
-    if (replaces)
+    if (no_need)
         return true;
     if (queue_live(q) >= q->policy.capacity)
         return refuse(r, OUT_QUEUE_FULL, NULL);
@@ -159,6 +171,17 @@ static bool has_extra(const struct job_extra *x)
            x->attributes.len || x->expires_at.ms || x->options.len;
 }
 
+static void fill_past(struct engine *e, const struct job_past *past, struct job *j)
+{
+    if (past->created_at.ms)
+        j->id_hi = id_hi(past->created_at, e->config.node);
+    if (past->state == STATE_DEAD)
+        j->state = STATE_DEAD;
+    j->reason = past->reason;
+    j->failures = past->failures;
+    j->crashes = past->crashes;
+}
+
 static int fill_new(struct engine *e, const struct queue *q, const struct op_enqueue *want,
                     struct rec_job_new *n)
 {
@@ -185,7 +208,38 @@ static int fill_new(struct engine *e, const struct queue *q, const struct op_enq
         .payload_kind = want->payload_kind,
         .flags = has_extra(&n->extra) ? JOB_HAS_EXTRA : 0,
     };
+    if (want->past)
+        fill_past(e, want->past, &n->job);
     return 0;
+}
+
+/* Its last error; see rec_job_back. Nobody hears of it: it did not happen here. */
+static void emit_error(struct engine *e, const struct job_past *past, const struct job *j)
+{
+    struct record rec;
+    if (past->state == STATE_DEAD) {
+        rec.kind = REC_JOB_DEAD;
+        rec.job_dead = (struct rec_job_dead){.seq = j->seq,
+                                             .reason = j->reason,
+                                             .failures = j->failures,
+                                             .crashes = j->crashes,
+                                             .at = j->since,
+                                             .error_kind = past->error_kind,
+                                             .error = past->error};
+    } else {
+        rec.kind = REC_JOB_BACK;
+        rec.job_back = (struct rec_job_back){.seq = j->seq,
+                                             .state = j->state,
+                                             .reason = j->reason,
+                                             .failures = j->failures,
+                                             .crashes = j->crashes,
+                                             .generation = j->generation,
+                                             .run_at = j->run_at,
+                                             .at = j->since,
+                                             .error_kind = past->error_kind,
+                                             .error = past->error};
+    }
+    engine_emit_silent(e, &rec);
 }
 
 static void emit_replaced(struct engine *e, struct live *old, struct engine_reply *r)
@@ -218,15 +272,17 @@ static void emit_key(struct engine *e, const struct op_enqueue *want, struct has
     engine_emit(e, &rec);
 }
 
-#define SMALL_RECORDS_BYTES 512 /* sequence block, replaced job, key: bounds of all three */
+/* Sequence block, replaced job, key, an import's error without its text: bounds of all four. */
+#define SMALL_RECORDS_BYTES 640
 
 static void enqueue_new(struct engine *e, struct queue *q, const struct op_enqueue *want,
                         struct hash128 key, struct live *replace, struct engine_reply *r)
 {
     struct record rec = {.kind = REC_JOB_NEW};
+    size_t error_bytes = want->past ? want->past->error.len : 0;
     if (fill_new(e, q, want, &rec.job_new) != 0 ||
         (rec.job_new.job.flags && names_reserve(e) != 0) ||
-        jobs_reserve(e, q, 1, 2, record_bytes_max(&rec) + SMALL_RECORDS_BYTES) != 0) {
+        jobs_reserve(e, q, 1, 2, record_bytes_max(&rec) + SMALL_RECORDS_BYTES + error_bytes) != 0) {
         refuse_nomem(r);
         return;
     }
@@ -235,6 +291,8 @@ static void enqueue_new(struct engine *e, struct queue *q, const struct op_enque
         emit_replaced(e, replace, r);
     rec.job_new.job.seq = e->seq_next;
     engine_emit(e, &rec);
+    if (error_bytes)
+        emit_error(e, want->past, &rec.job_new.job);
     if (!hash128_none(key))
         emit_key(e, want, key, &rec.job_new.job);
     r->reply.seq = rec.job_new.job.seq;
@@ -264,7 +322,7 @@ void op_enqueue(struct engine *e, const struct op *op)
     r->after = e->position;
     if (!q)
         return;
-    if (q->policy.refuse_new) {
+    if (q->policy.refuse_new && !want->past) {
         refuse(r, OUT_REFUSED_NEW, NULL);
         return;
     }
@@ -275,7 +333,7 @@ void op_enqueue(struct engine *e, const struct op *op)
     if (want->extra.unique.len)
         unique = hash128_scoped(e->hash_key, q->number, want->extra.unique);
     struct live *replace;
-    if (unique_allows(e, q, want, unique, r, &replace) && room_left(e, q, replace != NULL, r) &&
-        key_room(e, key, r))
+    if (unique_allows(e, q, want, unique, r, &replace) &&
+        room_left(e, q, replace || comes_dead(want), r) && key_room(e, key, r))
         enqueue_new(e, q, want, key, replace, r);
 }

@@ -370,6 +370,8 @@ struct span worker_name(const struct engine *e, uint32_t handle);
 int engine_apply(struct engine *e, const struct record *r);
 /* Encodes the record into the step's frame and applies it. Room must have been reserved. */
 void engine_emit(struct engine *e, const struct record *r);
+/* The same, of which nobody hears. */
+void engine_emit_silent(struct engine *e, const struct record *r);
 int emit_reserve(struct engine *e, size_t bytes);
 /* --- engine.c --- */
 void seqs_ahead(struct engine *e); /* room for one small record must be there */

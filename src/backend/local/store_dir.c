@@ -71,14 +71,23 @@ static int locked_note(const struct store_dir *d, struct err_note *note)
                         d->path, digits ? " (pid " : "", pid, digits ? ")" : "");
 }
 
-static int lock_take(struct store_dir *d, struct err_note *note)
+static int lock_open(struct store_dir *d, int flags, struct err_note *note)
 {
-    d->lock_fd = openat(d->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    d->lock_fd = openat(d->fd, "lock", flags | O_CLOEXEC, 0600);
     if (d->lock_fd < 0)
-        return io_note(note, "cannot open the lock file in", d->path);
+        return errno == ENOENT ? -ERR_NOT_FOUND
+                               : io_note(note, "cannot open the lock file in", d->path);
     if (flock(d->lock_fd, LOCK_EX | LOCK_NB) != 0)
         return errno == EWOULDBLOCK ? locked_note(d, note)
                                     : io_note(note, "cannot lock the directory", d->path);
+    return 0;
+}
+
+static int lock_take(struct store_dir *d, struct err_note *note)
+{
+    int rc = lock_open(d, O_RDWR | O_CREAT, note);
+    if (rc != 0)
+        return rc == -ERR_NOT_FOUND ? io_note(note, "cannot open the lock file in", d->path) : rc;
     char pid[24];
     int len = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
     /* Only a courtesy to whoever comes next: a full disk must not keep the server from starting. */
@@ -97,6 +106,25 @@ int store_dir_open(const char *path, bool create, struct store_dir *ret, struct 
         rc = directory_open(&d, create, note);
     if (rc == 0)
         rc = lock_take(&d, note);
+    if (rc != 0)
+        store_dir_close(&d);
+    else
+        *ret = d;
+    return rc;
+}
+
+int store_dir_open_read(const char *path, struct store_dir *ret, struct err_note *note)
+{
+    struct store_dir d = STORE_DIR_NONE;
+    int rc = names_make(&d, path);
+    if (rc != 0)
+        (void)err_note_set(note, rc, "cannot open %s: %s", path, err_text(rc));
+    if (rc == 0)
+        rc = directory_open(&d, false, note);
+    if (rc == 0) {
+        rc = lock_open(&d, O_RDONLY, note);
+        rc = rc == -ERR_NOT_FOUND ? 0 : rc;
+    }
     if (rc != 0)
         store_dir_close(&d);
     else

@@ -17,6 +17,9 @@ struct store_dir {
  * -ERR_NOT_FOUND, -ERR_LOCKED (the note names the other process), -ERR_IO, -ERR_NOMEM. */
 MUST_CHECK int store_dir_open(const char *path, bool create, struct store_dir *ret,
                               struct err_note *note);
+/* The same without writing a byte: for reading what is there. Where there is no lock file there is
+ * no lock to take; no server has been here. */
+MUST_CHECK int store_dir_open_read(const char *path, struct store_dir *ret, struct err_note *note);
 /* Gives the lock back. Accepts one that was never opened but set to STORE_DIR_NONE. */
 void store_dir_close(struct store_dir *d);
 /* Makes new names in the directory durable. */

@@ -19,7 +19,7 @@ struct job_in {
     struct priority_in priority;
     int64_t delay_ms, expires_in_ms;
     struct wall_time run_at, expires_at;
-    struct span unique, group, correlation, label;
+    struct span unique, group, correlation, label, key;
     uint8_t unique_mode;
     int64_t max_attempts, max_crashes, lease_ms;
     struct backoff backoff;
@@ -45,6 +45,7 @@ static const struct field job_rows[] = {
     {"group", FIELD_TEXT, AT(group), 0, LIMIT_KEY_BYTES, NULL, 0},
     {"correlation_id", FIELD_TEXT, AT(correlation), 0, LIMIT_KEY_BYTES, NULL, 0},
     {"label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},
+    {"idempotency_key", FIELD_TEXT, AT(key), 0, IDEMPOTENCY_KEY_BYTES_MAX, NULL, 0},
 };
 
 /* A request on its way to a batch. */
@@ -70,12 +71,13 @@ static uint64_t fingerprint_of(const struct enqueue *e, struct span options, str
     return hash128_scoped(fingerprint_key, scope, body).lo;
 }
 
-/* For the only job of a request the key itself, else the key and the job's place. */
-static int key_of(const struct enqueue *e, size_t index, bool many, struct span *ret)
+/* The job's own key; else the request's: for its only job as it is, else with the job's place. */
+static int key_of(const struct enqueue *e, struct span own, size_t index, bool many,
+                  struct span *ret)
 {
     char suffix[24];
-    *ret = e->key;
-    if (e->key.len == 0 || !many)
+    *ret = own.len > 0 ? own : e->key;
+    if (own.len > 0 || e->key.len == 0 || !many)
         return 0;
     int len = snprintf(suffix, sizeof suffix, "/%zu", index);
     char *text = arena_alloc(e->request->arena, e->key.len + (size_t)len);
@@ -126,6 +128,12 @@ static int take_job(const struct enqueue *e, const struct field_reader *r, const
                     struct op_enqueue *op)
 {
     int err = check_pairs(r);
+    if (err == 0 && fields_has(r, "idempotency_key") && in->key.len == 0) {
+        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "idempotency_key",
+                    "idempotency_key is empty; it must have 1 to %d bytes",
+                    IDEMPOTENCY_KEY_BYTES_MAX);
+        err = -ERR_INVALID;
+    }
     if (err < 0)
         return err;
     op->queue = e->queue;
@@ -155,7 +163,7 @@ static void add_object(struct enqueue *e, struct batch *b, size_t index, struct 
     int err = fields_read(&r, text);
     if (err == 0)
         err = take_job(e, &r, &in, op);
-    if (err == 0 && key_of(e, index, b->many, &op->idempotency_key) < 0) {
+    if (err == 0 && key_of(e, in.key, index, b->many, &op->idempotency_key) < 0) {
         problem_of_error(&e->problem, -ERR_NOMEM);
         err = -ERR_INVALID;
     }
@@ -167,7 +175,7 @@ static void add_object(struct enqueue *e, struct batch *b, size_t index, struct 
         op->payload_kind = PAYLOAD_JSON;
         op->payload = in.payload;
     }
-    if (e->key.len > 0)
+    if (op->idempotency_key.len > 0)
         op->fingerprint = fingerprint_of(e, span_of(NULL, 0), text);
 }
 
@@ -186,8 +194,8 @@ static void add_bytes(struct enqueue *e, struct batch *b)
     }
     op->payload_kind = PAYLOAD_BYTES;
     op->payload = e->request->body;
-    op->idempotency_key = e->key;
-    if (e->key.len > 0)
+    op->idempotency_key = in.key.len > 0 ? in.key : e->key;
+    if (op->idempotency_key.len > 0)
         op->fingerprint = fingerprint_of(e, e->request->query, e->request->body);
 }
 

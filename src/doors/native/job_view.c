@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "doors/native/job_view.h"
 
+#include "doors/native/policy_fields.h"
 #include "doors/native/words.h"
 
 const char *error_kind_name(uint8_t kind)
@@ -23,13 +24,25 @@ static void write_state(struct json_writer *w, const struct job *j)
 
 static void write_counts(struct json_writer *w, const struct job_view *v)
 {
-    struct job_options options;
     write_uint(w, "attempts", job_attempts(&v->job));
     write_uint(w, "failures", v->job.failures);
     write_uint(w, "crashes", v->job.crashes);
-    if (v->extra.options.len > 0 && options_decode(v->extra.options, &options) == 0 &&
-        options.max_attempts != 0)
-        write_uint(w, "max_attempts", options.max_attempts);
+}
+
+/* What the job brings itself; what the queue says is not repeated. */
+static void write_options(struct json_writer *w, const struct job_view *v)
+{
+    struct job_options o;
+    if (v->extra.options.len == 0 || options_decode(v->extra.options, &o) < 0)
+        return;
+    if (o.max_attempts != 0)
+        write_uint(w, "max_attempts", o.max_attempts);
+    if (o.max_crashes != 0)
+        write_uint(w, "max_crashes", o.max_crashes);
+    if (o.lease_ms != 0)
+        write_uint(w, "lease_ms", o.lease_ms);
+    if (o.has_backoff)
+        backoff_write(w, &o.backoff);
 }
 
 static void write_times(struct json_writer *w, const struct job_view *v, struct wall_time now)
@@ -50,6 +63,14 @@ static void write_keys(struct json_writer *w, const struct job_view *v)
     write_span_if(w, "group", v->extra.group);
     write_span_if(w, "correlation_id", v->extra.correlation);
     write_time_if(w, "expires_at", v->expires_at);
+}
+
+static void write_attributes(struct json_writer *w, const struct job_view *v)
+{
+    if (v->extra.attributes.len == 0)
+        return;
+    json_write_key(w, "attributes");
+    json_write_raw(w, v->extra.attributes);
 }
 
 static void write_result(struct json_writer *w, const struct job_view *v, unsigned flags)
@@ -101,8 +122,11 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     write_state(w, &v->job);
     write_span_if(w, "label", v->extra.label);
     write_counts(w, v);
+    write_options(w, v);
     write_times(w, v, now);
     write_keys(w, v);
+    write_attributes(w, v);
+    write_uint(w, "payload_bytes", v->job.payload_bytes);
     write_result(w, v, flags);
     if (flags & VIEW_HISTORY)
         write_history(w, v);

@@ -98,6 +98,7 @@ NATIVE_HANDLER(bulk_requeue_handle);
 NATIVE_HANDLER(bulk_cancel_handle);
 NATIVE_HANDLER(bulk_remove_handle);
 NATIVE_HANDLER(enqueue_handle);
+NATIVE_HANDLER(import_handle);
 NATIVE_HANDLER(claim_queue_handle);
 NATIVE_HANDLER(claim_any_handle);
 NATIVE_HANDLER(ack_handle);

@@ -110,7 +110,7 @@ int policy_in_take(const struct policy_in *in, const struct field_reader *r,
 
 /* ---- written ---- */
 
-static void write_backoff(struct json_writer *w, const struct backoff *b)
+void backoff_write(struct json_writer *w, const struct backoff *b)
 {
     json_write_key(w, "backoff");
     json_write_object(w);
@@ -145,7 +145,7 @@ void policy_write(struct json_writer *w, const struct queue_policy *p)
     write_uint(w, "lease_ms", p->lease_ms);
     write_uint(w, "max_attempts", p->max_attempts);
     write_uint(w, "max_crashes", p->max_crashes);
-    write_backoff(w, &p->backoff);
+    backoff_write(w, &p->backoff);
     write_text(w, "lease_end", lease_ends[p->lease_end]);
     write_text(w, "unique_mode", unique_modes[p->unique_mode - UNIQUE_REJECT]);
     write_text(w, "unique_scope", unique_scopes[p->unique_scope]);

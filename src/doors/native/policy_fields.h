@@ -22,5 +22,7 @@ void policy_in_from(struct policy_in *in, const struct queue_policy *p);
 /* After reading: the policy, checked. 0, or -ERR_INVALID with the reader's problem set. */
 MUST_CHECK int policy_in_take(const struct policy_in *in, const struct field_reader *r,
                               struct queue_policy *ret);
+/* "backoff", as a policy and a job's own options show it. */
+void backoff_write(struct json_writer *w, const struct backoff *b);
 /* Its members, one object. */
 void policy_write(struct json_writer *w, const struct queue_policy *p);

@@ -42,6 +42,8 @@ static const struct http_route routes[] = {
          "Remove jobs by state and group."),
     POST_LARGE("/v1/queues/{queue}/jobs", enqueue_handle, SCOPE_PRODUCE,
                "Enqueue one job, an array, NDJSON, or raw bytes."),
+    POST_LARGE("/v1/import", import_handle, SCOPE_ADMIN,
+               "Take over exported jobs with what they went through: an array or NDJSON."),
     POST("/v1/queues/{queue}/claim", claim_queue_handle, SCOPE_CONSUME,
          "Claim jobs of a queue, waiting for them if asked to."),
     POST("/v1/claim", claim_any_handle, SCOPE_CONSUME, "Claim jobs of several queues."),

@@ -38,6 +38,13 @@ export const job = {
   lease_ms: lease, backoff_ms: steps, backoff, expires_at: time, expires_in_ms: int(1, year9999), group: text(512),
   correlation_id: text(512), label: text(64),
 };
+/** Without the payloads, whose limits are those of whole bodies. */
+export const imported = {
+  id: text(128), queue: text(200), state: word('scheduled', 'ready', 'running', 'dead'), reason: word('failed', 'timed_out'), priority, label: text(64),
+  failures: int(0, 65535), crashes: int(0, 65535), max_attempts: int(1, 60000), max_crashes: int(1, 60000), lease_ms: lease, backoff, created_at: time,
+  run_at: time, expires_at: time, unique: text(512), group: text(512), correlation_id: text(512), error: cut, error_kind: word('app', 'business'),
+  seq: int(0, int64.max), attempts: int(0, int64.max), since: time,
+};
 export const claim = { count: int(1, 1000), wait_ms: int(0, 60000), lease_ms: lease, worker: text(128) };
 export const ack = { token, result: raw };
 export const fail = { token, error: cut, kind: word('app', 'business'), retry: bool, ...when };

@@ -470,7 +470,7 @@ static void still_step(struct history *h)
                                             .has_payload = random_chance(&h->random, 40) != 0}};
         if (r.job_patched.has_payload) {
             r.job_patched.payload = some_bytes(h, 40);
-            r.job_patched.payload_kind = r.job_patched.payload.len ? PAYLOAD_JSON : PAYLOAD_NONE;
+            r.job_patched.payload_kind = r.job_patched.payload.len ? PAYLOAD_BYTES : PAYLOAD_NONE;
         }
     }
     history_add(h, &r);

@@ -67,11 +67,48 @@ static void every_length(void **state)
     }
 }
 
+static void decodes_what_was_encoded(void **state)
+{
+    (void)state;
+    struct random r;
+    seeded(&r, "decodes_what_was_encoded");
+    for (size_t len = 0; len < 200; len++) {
+        char bytes[200], text[sizeof bytes * 2], back[sizeof bytes];
+        size_t got = 999;
+        for (size_t i = 0; i < len; i++)
+            bytes[i] = (char)random_next(&r);
+        base64_encode(span_of(bytes, len), text);
+        size_t chars = base64_len(len);
+        assert_true(base64_decoded_max(chars) >= len && base64_decoded_max(chars) <= len + 2);
+        assert_int_equal(base64_decode(span_of(text, chars), back, &got), 0);
+        assert_int_equal(got, len);
+        assert_memory_equal(back, bytes, len);
+    }
+}
+
+static void refuses_what_nobody_encodes(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        "A",        "AA",       "AAA",   "A===", "====",     "AA=A",     "A=AA",
+        "AA==AAAA", "AB==",     "AAB=",  "AA-A", "AA_A",     "AA A",     "AAA\n",
+        "AAAA=",    "AAAAA===", "A\0AA", "=AAA", "AAAA====", "AAAAA=AA", "\xc3\xbc==",
+    };
+    char out[64];
+    size_t got;
+    for (size_t i = 0; i < COUNT_OF(wrong); i++)
+        if (base64_decode(span_of(wrong[i], strlen(wrong[i])), out, &got) != -ERR_SYNTAX)
+            fail_msg("taken: %s", wrong[i]);
+    assert_int_equal(base64_decode(span_of("A\0AA", 4), out, &got), -ERR_SYNTAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors),
         cmocka_unit_test(every_length),
+        cmocka_unit_test(decodes_what_was_encoded),
+        cmocka_unit_test(refuses_what_nobody_encodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

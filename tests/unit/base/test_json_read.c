@@ -426,6 +426,8 @@ static int check_nested(size_t depth, const char *kinds, size_t *error_at)
     int r = json_check(buf_span(&b), &error, error_at);
     if (r != 0)
         assert_string_equal(error, "nested too deeply");
+    assert_int_equal(json_check_deep(buf_span(&b), NULL, NULL),
+                     depth <= JSON_DEPTH_DEEP ? 0 : -ERR_SYNTAX);
     buf_done(&b);
     return r;
 }
@@ -439,6 +441,8 @@ static void depth(void **state)
         for (size_t n = 1; n <= JSON_DEPTH_MAX; n++)
             assert_int_equal(check_nested(n, kinds[i], &at), 0);
         assert_int_equal(check_nested(JSON_DEPTH_MAX + 1, kinds[i], &at), -ERR_SYNTAX);
+        assert_int_equal(check_nested(JSON_DEPTH_DEEP, kinds[i], &at), -ERR_SYNTAX);
+        assert_int_equal(check_nested(JSON_DEPTH_DEEP + 1, kinds[i], &at), -ERR_SYNTAX);
         assert_int_equal(check_nested(100000, kinds[i], &at), -ERR_SYNTAX);
         assert_int_equal(at, strcmp(kinds[i], "[") == 0 ? 128 : at);
     }

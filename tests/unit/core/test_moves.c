@@ -724,6 +724,46 @@ static void test_apply_refuses_ends_out_of_range(void **state)
     }
 }
 
+/* Behind an imported job's JOB_NEW: the record must say what the job is, or it is no repeat. */
+static void test_apply_repeats(void **state)
+{
+    (void)state;
+    struct job j = running_job(1, 2);
+    j.state = STATE_READY;
+    j.reason = REASON_FAILED;
+    const struct rec_job_back back = {.seq = j.seq,
+                                      .state = STATE_READY,
+                                      .reason = REASON_FAILED,
+                                      .failures = 1,
+                                      .crashes = 2,
+                                      .generation = j.generation,
+                                      .run_at = j.run_at,
+                                      .at = j.since};
+    struct job before = j;
+    assert_int_equal(apply_back(&j, &back), 0);
+    assert_memory_equal(&j, &before, sizeof j);
+    struct rec_job_back other[] = {back, back, back, back, back, back};
+    other[0].state = STATE_SCHEDULED;
+    other[1].failures++;
+    other[2].crashes++;
+    other[3].generation++;
+    other[4].run_at.ms++;
+    other[5].at.ms++;
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++)
+        assert_int_equal(apply_back(&j, &other[i]), -ERR_CORRUPT);
+
+    struct job running = running_job(1, 2);
+    struct rec_job_back none = {.seq = 42, .state = STATE_READY, .reason = REASON_NONE};
+    assert_int_equal(apply_back(&running, &none), -ERR_CORRUPT);
+
+    j.state = STATE_DEAD;
+    struct rec_job_dead dead = {
+        .seq = j.seq, .reason = REASON_FAILED, .failures = 1, .crashes = 2, .at = j.since};
+    assert_int_equal(apply_dead(&j, &dead), 0);
+    dead.failures++;
+    assert_int_equal(apply_dead(&j, &dead), -ERR_CORRUPT);
+}
+
 static int seed_random(void **state)
 {
     (void)state;
@@ -757,6 +797,7 @@ int main(void)
         cmocka_unit_test(test_apply_claimed),
         cmocka_unit_test(test_apply_back),
         cmocka_unit_test(test_apply_ends),
+        cmocka_unit_test(test_apply_repeats),
         cmocka_unit_test(test_apply_refuses_what_the_table_does_not_allow),
         cmocka_unit_test(test_apply_refuses_ends_out_of_range),
     };

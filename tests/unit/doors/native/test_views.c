@@ -74,6 +74,7 @@ static struct job_view sample(void)
                 .since = {NOW_MS + 1},
                 .failures = 1,
                 .state = STATE_RUNNING,
+                .payload_bytes = 3,
                 .payload_kind = PAYLOAD_JSON},
         .queue = SPAN_LITERAL("q\"\n"),
         .token = {.counter = 5, .epoch = 2},
@@ -100,7 +101,7 @@ static void a_job(void **state)
                         "\"failures\":1,\"crashes\":0,\"created_at\":\"2027-01-15T08:00:00.000Z\","
                         "\"since\":\"2027-01-15T08:00:00.001Z\","
                         "\"lease_until\":\"2027-01-15T08:00:01.002Z\",\"worker\":\"w\","
-                        "\"unique\":\"u\",\"payload\":[1]}");
+                        "\"unique\":\"u\",\"payload_bytes\":3,\"payload\":[1]}");
     fresh();
     v.job.state = STATE_DEAD;
     v.job.reason = REASON_REJECTED;
@@ -111,10 +112,33 @@ static void a_job(void **state)
     const char *text = written();
     assert_non_null(strstr(text, "\"state\":\"dead\",\"reason\":\"rejected\""));
     assert_non_null(strstr(text, "\"error\":\"boo\",\"error_kind\":\"business\"}"));
-    assert_null(strstr(text, "payload"));
+    assert_null(strstr(text, "\"payload\""));
     assert_null(strstr(text, "result"));
     assert_null(strstr(text, "lease_until"));
     assert_null(strstr(text, "history"));
+}
+
+static void own_options_and_attributes(void **state)
+{
+    (void)state;
+    struct job_view v = sample();
+    struct job_options o = {.max_crashes = 4,
+                            .lease_ms = 1500,
+                            .has_backoff = true,
+                            .backoff = {.kind = BACKOFF_LIST, .step_count = 1, .step_ms = {9}}};
+    struct buf options;
+    buf_init(&options);
+    assert_int_equal(options_encode(&o, &options), 0);
+    v.extra.options = buf_span(&options);
+    v.extra.attributes = SPAN_LITERAL("{\"a\": 1}");
+    fresh();
+    job_view_write(&w, &v, (struct wall_time){NOW_MS}, 0);
+    const char *text = written();
+    assert_non_null(strstr(text, "\"max_crashes\":4,\"lease_ms\":1500,"
+                                 "\"backoff\":{\"kind\":\"list\",\"steps_ms\":[9]}"));
+    assert_non_null(strstr(text, "\"attributes\":{\"a\": 1}"));
+    assert_null(strstr(text, "max_attempts"));
+    buf_done(&options);
 }
 
 /* Whoever may look must not be able to ack. */
@@ -305,6 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(payloads),
         cmocka_unit_test(a_job),
+        cmocka_unit_test(own_options_and_attributes),
         cmocka_unit_test(a_view_never_shows_a_token),
         cmocka_unit_test(a_claimed_job),
         cmocka_unit_test(a_history),

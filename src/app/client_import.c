@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* holdfast import: an export's queues and jobs into a running server.
+ *
+ * Queues are made as their lines come; jobs go in batches to POST /v1/import, which takes each old
+ * id once, so that the same file can be sent again after whatever interrupted it. A line that is
+ * wrong or refused is named by its number, and the rest goes on. */
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/client_answer.h"
+#include "app/client_commands.h"
+#include "app/client_input.h"
+#include "app/client_session.h"
+#include "app/export_file.h"
+#include "base/mem.h"
+
+#define BATCH_JOBS 1000
+#define BATCH_BYTES ((size_t)8 << 20) /* of lines in one request, unless a single one is larger */
+#define PROBLEMS_SHOWN 20
+
+struct import_line {
+    uint64_t number;
+    size_t at, len; /* in the batch */
+};
+
+struct import {
+    struct client_session *s;
+    struct client_lines lines;
+    struct buf batch;
+    struct import_line *jobs; /* in the batch */
+    size_t job_count;
+    uint64_t queue_lines, job_lines;
+    uint64_t made, changed, kept;                  /* queues */
+    uint64_t imported, existing, skipped, refused; /* jobs; refused: lines of any kind */
+    bool ended;                                    /* the last line has come */
+    bool progress;
+};
+
+/* A line that is not taken. */
+static void refuse(struct import *im, uint64_t number, struct span why)
+{
+    if (im->refused++ < PROBLEMS_SHOWN)
+        client_complain(CLIENT_REFUSED, "line %" PRIu64 ": %.*s", number, (int)why.len, why.at);
+    else if (im->refused == PROBLEMS_SHOWN + 1)
+        client_complain(CLIENT_REFUSED, "more lines are refused; these are only counted");
+}
+
+/* ---- jobs ---- */
+
+static struct span problem_words(struct import *im, struct span problem)
+{
+    struct arena *arena = &im->s->arena;
+    struct span code = client_answer_text(problem, "code", arena);
+    if (span_equal(code, SPAN_LITERAL("key_reused")))
+        return SPAN_LITERAL("a job of this id was imported before, with another queue or payload");
+    return client_answer_text(problem, "detail", arena);
+}
+
+static void outcomes_count(struct import *im, size_t first, size_t count)
+{
+    struct client_items items;
+    struct span item, error;
+    size_t i = 0;
+    client_items_of(&items, client_answer(im->s), "jobs");
+    for (; client_items_next(&items, &item) && i < count; i++) {
+        if (client_answer_find(item, "error", &error))
+            refuse(im, im->jobs[first + i].number, problem_words(im, error));
+        else if (client_answer_true(item, "created"))
+            im->imported++;
+        else
+            im->existing++;
+    }
+    for (; i < count; i++) /* an answer must have an outcome for each */
+        refuse(im, im->jobs[first + i].number, SPAN_LITERAL("the server said nothing about it"));
+}
+
+static void progress_show(const struct import *im)
+{
+    if (im->progress)
+        fprintf(stderr, "\r%" PRIu64 " imported, %" PRIu64 " there already, %" PRIu64 " refused ",
+                im->imported, im->existing, im->refused);
+}
+
+static int stopped(const struct import *im, int status, uint64_t number)
+{
+    return client_complain(status,
+                           "stopped at line %" PRIu64 " after %" PRIu64 " jobs; the same command "
+                           "goes on from there: what is there is not imported twice",
+                           number, im->imported + im->existing);
+}
+
+static int ask_for(struct import *im, size_t first, size_t count)
+{
+    struct client_session *s = im->s;
+    const struct import_line *last = &im->jobs[first + count - 1];
+    size_t from = im->jobs[first].at;
+    CHECK(im->batch.data);
+    if (buf_append(&s->body, im->batch.data + from, last->at + last->len - from) < 0)
+        return client_no_memory();
+    client_path_add(&s->path, "/v1/import");
+    return client_ask_with(
+        s, (struct client_request){.method = "POST", .content_type = "application/x-ndjson"});
+}
+
+/* Too large for the server as a whole: then in halves, until it is one line that is. */
+static int jobs_send(struct import *im, size_t first, size_t count)
+{
+    int status = ask_for(im, first, count);
+    if (status == CLIENT_DONE) {
+        outcomes_count(im, first, count);
+    } else if (status == CLIENT_REFUSED && im->s->reply.status == 413 && count > 1) {
+        status = jobs_send(im, first, count / 2);
+        if (status == CLIENT_DONE)
+            status = jobs_send(im, first + count / 2, count - count / 2);
+    } else if (status == CLIENT_REFUSED && im->s->reply.status == 413) {
+        refuse(im, im->jobs[first].number,
+               SPAN_LITERAL("the job is larger than the server takes (limits.large_body_bytes)"));
+        status = CLIENT_DONE;
+    } else {
+        status = stopped(im, status, im->jobs[first].number);
+    }
+    arena_reset(&im->s->arena);
+    return status;
+}
+
+static int batch_flush(struct import *im)
+{
+    int status = im->job_count > 0 ? jobs_send(im, 0, im->job_count) : CLIENT_DONE;
+    im->job_count = 0;
+    buf_clear(&im->batch);
+    progress_show(im);
+    return status;
+}
+
+static int batch_add(struct import *im, struct span job)
+{
+    bool full = im->job_count == BATCH_JOBS ||
+                (im->job_count > 0 && im->batch.len + job.len + 1 > BATCH_BYTES);
+    int status = full ? batch_flush(im) : CLIENT_DONE;
+    if (status != CLIENT_DONE)
+        return status;
+    size_t at = im->batch.len;
+    if (buf_append_span(&im->batch, job) < 0 || buf_append(&im->batch, "\n", 1) < 0)
+        return client_no_memory();
+    im->jobs[im->job_count++] = (struct import_line){im->lines.number, at, job.len + 1};
+    return CLIENT_DONE;
+}
+
+static int job_take(struct import *im, struct span job)
+{
+    struct span state = client_answer_text(job, "state", &im->s->arena);
+    im->job_lines++;
+    if (span_equal(state, SPAN_LITERAL("done")) || span_equal(state, SPAN_LITERAL("cancelled"))) {
+        im->skipped++;
+        return CLIENT_DONE;
+    }
+    return batch_add(im, job);
+}
+
+/* ---- queues ---- */
+
+/* The policy's members and the note, as PUT wants them. */
+static int queue_body(struct client_session *s, struct span queue)
+{
+    struct client_members members;
+    struct span policy = {NULL, 0}, name, value;
+    client_body_begin(s);
+    if (client_answer_find(queue, "policy", &policy)) {
+        client_members_open(&members, policy, &s->arena);
+        while (client_members_next(&members, &name, &value)) {
+            json_write_key_span(&s->writer, name);
+            json_write_raw(&s->writer, value);
+        }
+    }
+    if (client_answer_find(queue, "note", &value)) {
+        json_write_key(&s->writer, "note");
+        json_write_raw(&s->writer, value);
+    }
+    return client_body_end(s);
+}
+
+static int queue_ask(struct client_session *s, const char *name, const char *verb,
+                     struct client_request request)
+{
+    client_path_add(&s->path, "/v1/queues/");
+    client_path_encode(&s->path, name);
+    client_path_add(&s->path, verb);
+    return client_ask_with(s, request);
+}
+
+/* A queue that stood still over there must not hand out its jobs here. */
+static int queue_pause(struct client_session *s, const char *name, struct span queue)
+{
+    struct span until;
+    if (!client_answer_true(queue, "paused"))
+        return CLIENT_DONE;
+    client_body_begin(s);
+    if (client_answer_find(queue, "paused_until", &until)) {
+        json_write_key(&s->writer, "until");
+        json_write_raw(&s->writer, until);
+    }
+    int status = client_body_end(s);
+    return status == CLIENT_DONE
+               ? queue_ask(s, name, "/pause", (struct client_request){.method = "POST"})
+               : status;
+}
+
+/* Whether there is a queue of this name. */
+static int queue_look(struct client_session *s, const char *name, bool *ret)
+{
+    client_path_add(&s->path, "/v1/queues/");
+    client_path_encode(&s->path, name);
+    struct client_request request = {.method = "GET", .path = client_path_text(&s->path)};
+    int rc = request.path ? client_call(s->client, &request, &s->reply, &s->note)
+                          : err_note_set(&s->note, -ERR_NOMEM, "out of memory");
+    client_path_done(&s->path);
+    client_path_init(&s->path);
+    if (rc < 0)
+        return client_complain(CLIENT_UNREACHABLE, "%s", s->note.text);
+    *ret = s->reply.status != 404;
+    return *ret ? client_outcome(s) : CLIENT_DONE;
+}
+
+static int queue_put(struct import *im, const char *name, struct span queue)
+{
+    struct client_session *s = im->s;
+    bool there = false;
+    int status = queue_look(s, name, &there);
+    if (status != CLIENT_DONE)
+        return status;
+    if (there && !arguments_has(s->args, "update_queues")) {
+        im->kept++;
+        return CLIENT_DONE;
+    }
+    status = queue_body(s, queue);
+    if (status == CLIENT_DONE)
+        status = queue_ask(s, name, "",
+                           (struct client_request){.method = "PUT",
+                                                   .headers = {there ? NULL : "If-None-Match: *"}});
+    if (status != CLIENT_DONE)
+        return status;
+    if (there)
+        im->changed++;
+    else
+        im->made++;
+    return there ? CLIENT_DONE : queue_pause(s, name, queue);
+}
+
+/* Without its queue a job would live by other rules: here the import ends. */
+static int queue_take(struct import *im, struct span queue)
+{
+    struct span name = client_answer_text(queue, "name", &im->s->arena);
+    const char *text = arena_text(&im->s->arena, name);
+    im->queue_lines++;
+    if (!text)
+        return client_no_memory();
+    if (*text == '\0') {
+        refuse(im, im->lines.number, SPAN_LITERAL("the queue has no name"));
+        return CLIENT_DONE;
+    }
+    int status = queue_put(im, text, queue);
+    arena_reset(&im->s->arena);
+    return status == CLIENT_DONE ? status : stopped(im, status, im->lines.number);
+}
+
+/* ---- lines ---- */
+
+static int first_take(struct import *im, struct span line)
+{
+    struct span kind = client_answer_text(line, "holdfast", &im->s->arena);
+    int64_t version = client_answer_int(line, "version", 0);
+    if (!span_equal(kind, SPAN_LITERAL("export")))
+        return client_complain(CLIENT_USAGE, "line 1 is not that of an export: "
+                                             "{\"holdfast\":\"export\",\"version\":1,…}");
+    if (version != EXPORT_VERSION)
+        return client_complain(CLIENT_USAGE,
+                               "the export has format %" PRId64 "; this holdfast reads format %d",
+                               version, EXPORT_VERSION);
+    return CLIENT_DONE;
+}
+
+/* The numbers must be those of the lines that came. */
+static int end_take(struct import *im, struct span end)
+{
+    int64_t queues = client_answer_int(end, "queues", -1),
+            jobs = client_answer_int(end, "jobs", -1);
+    im->ended = true;
+    if (queues == (int64_t)im->queue_lines && jobs == (int64_t)im->job_lines)
+        return CLIENT_DONE;
+    char why[160];
+    snprintf(why, sizeof why,
+             "the file should have %" PRId64 " queues and %" PRId64 " jobs, but had %" PRIu64
+             " and %" PRIu64 ": lines are missing or were added",
+             queues, jobs, im->queue_lines, im->job_lines);
+    refuse(im, im->lines.number, span_text(why));
+    return CLIENT_DONE;
+}
+
+static int line_take(struct import *im, struct span line)
+{
+    static const struct {
+        const char *name;
+        int (*take)(struct import *im, struct span value);
+    } kinds[] = {{"job", job_take}, {"queue", queue_take}, {"end", end_take}};
+    struct span value;
+    for (size_t i = 0; i < CLIENT_COUNT(kinds); i++)
+        if (client_answer_find(line, kinds[i].name, &value))
+            return kinds[i].take(im, value);
+    refuse(im, im->lines.number,
+           SPAN_LITERAL("it is neither {\"queue\":…} nor {\"job\":…} nor {\"end\":…}"));
+    return CLIENT_DONE;
+}
+
+static int line_check(struct import *im, struct span line)
+{
+    const char *error;
+    size_t at;
+    char why[160];
+    bool first = im->lines.number == 1;
+    if (im->ended) {
+        refuse(im, im->lines.number, SPAN_LITERAL("it comes behind the line that ends the export"));
+        return CLIENT_DONE;
+    }
+    if (json_check_deep(line, &error, &at) == 0)
+        return first ? first_take(im, line) : line_take(im, line);
+    if (first)
+        return first_take(im, SPAN_LITERAL("{}"));
+    snprintf(why, sizeof why, "it is not JSON at byte %zu: %s", at, error);
+    refuse(im, im->lines.number, span_text(why));
+    return CLIENT_DONE;
+}
+
+static int lines_take(struct import *im)
+{
+    struct span line;
+    int status = CLIENT_DONE, more = 1;
+    while (status == CLIENT_DONE &&
+           (more = client_lines_next(&im->lines, &line, &im->s->note)) == 1) {
+        status = line_check(im, line);
+        if (im->job_count == 0)
+            arena_reset(&im->s->arena);
+    }
+    if (more < 0)
+        status = client_complain(CLIENT_USAGE, "%s", im->s->note.text);
+    int flushed = status == CLIENT_DONE || more < 0 ? batch_flush(im) : CLIENT_DONE;
+    return status == CLIENT_DONE ? flushed : status;
+}
+
+/* ---- the command ---- */
+
+static void summary_print(const struct import *im)
+{
+    printf(im->s->json ? "{\"imported\":%" PRIu64 ",\"existing\":%" PRIu64 ",\"skipped\":%" PRIu64
+                         ",\"refused\":%" PRIu64 ",\"queues_made\":%" PRIu64
+                         ",\"queues_changed\":%" PRIu64 ",\"queues_kept\":%" PRIu64 "}\n"
+                       : "%" PRIu64 " imported, %" PRIu64 " there already, %" PRIu64
+                         " skipped (done or cancelled), %" PRIu64 " lines refused; queues: %" PRIu64
+                         " made, %" PRIu64 " changed, %" PRIu64 " kept\n",
+           im->imported, im->existing, im->skipped, im->refused, im->made, im->changed, im->kept);
+}
+
+static int import_run(struct import *im, const char *word)
+{
+    struct client_session *s = im->s;
+    if (client_lines_open(&im->lines, word, &s->note) < 0)
+        return client_complain(CLIENT_USAGE, "%s", s->note.text);
+    int status = lines_take(im);
+    uint64_t lines = im->lines.number;
+    client_lines_close(&im->lines);
+    if (im->progress)
+        fputs("\r\033[K", stderr);
+    if (lines == 0)
+        return client_complain(CLIENT_USAGE, "the input is empty; it must be an export");
+    if (status == CLIENT_DONE && !im->ended) {
+        im->refused++;
+        client_complain(CLIENT_REFUSED,
+                        "the file ends behind line %" PRIu64 " without the line that ends an "
+                        "export: it was cut off; what it has is imported",
+                        lines);
+    }
+    if (status != CLIENT_USAGE)
+        summary_print(im);
+    return status == CLIENT_DONE && im->refused > 0 ? CLIENT_REFUSED : status;
+}
+
+static int import(struct client_session *s)
+{
+    struct import im = {.s = s, .progress = isatty(STDERR_FILENO)};
+    const char *file = s->args->word_count > 0 ? s->args->words[0] : "-";
+    struct buf word;
+    buf_init(&im.batch);
+    buf_init(&word);
+    im.jobs = mem_array(BATCH_JOBS, sizeof *im.jobs);
+    bool named = strcmp(file, "-") != 0;
+    int status = CLIENT_DONE;
+    if (!im.jobs || buf_printf(&word, "%s%s", named ? "@" : "", file) < 0 ||
+        buf_append(&word, "", 1) < 0)
+        status = client_no_memory();
+    else
+        status = import_run(&im, word.data);
+    mem_free(im.jobs);
+    buf_done(&im.batch);
+    buf_done(&word);
+    return status;
+}
+
+int client_import(const struct command *cmd, const struct arguments *args)
+{
+    return client_run(cmd, args, import);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What can still be read of a SQLite store, damaged or not, without changing a byte of it.
+ *
+ * The lock of the directory is held meanwhile, so that no server starts underneath; nothing else in
+ * it is opened for writing. Where rows cannot be read they are walked around and counted. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/op.h"
+#include "base/err.h"
+
+/* The order: every queue by number, then every job by rising sequence. A return other than 0 ends
+ * the reading and is passed on. What is given lives only during the call. */
+struct salvage_sink {
+    void *ctx;
+    int (*queue)(void *ctx, const struct queue_view *queue);
+    /* Whether the job's body shall be read and the job be given. */
+    bool (*wanted)(void *ctx, const struct job *job, struct span queue);
+    int (*job)(void *ctx, const struct job_view *job);
+    void (*problem)(void *ctx, const char *sentence); /* what is damaged, one line each */
+};
+
+struct salvage_report {
+    uint64_t jobs_damaged; /* rows, payloads or texts that cannot be a job's */
+    uint64_t ranges;       /* of sequences in which nothing can be read … */
+    uint64_t sequences;    /* … and how many these are: so many jobs at most */
+    uint64_t queues;       /* that could not be read */
+    bool journal;          /* damaged: records behind the damage are missing */
+};
+
+/* 0 also when parts are damaged: the report says so. -ERR_NOT_FOUND (no such directory, no store in
+ * it), -ERR_LOCKED, -ERR_INVALID (another program's file), -ERR_VERSION, -ERR_CORRUPT (nothing can
+ * be read at all), -ERR_IO, -ERR_NOMEM, each with a note; or what the sink returned. */
+MUST_CHECK int salvage_run(const char *dir, const struct salvage_sink *sink,
+                           struct salvage_report *ret, struct err_note *note);

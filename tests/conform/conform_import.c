@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs that come from another store: with their counts, their last error, dead or waiting. */
+#include "conform/conform.h"
+
+#define CREATED_MS (START_WALL_MS - INT64_C(86400000))
+
+static const struct job_past dead_past = {
+    .state = STATE_DEAD,
+    .reason = REASON_CRASH_LOOP,
+    .failures = 2,
+    .crashes = 5,
+    .error_kind = ERROR_BUSINESS,
+    .error = {"no such account", 15},
+    .created_at = {CREATED_MS},
+};
+static const struct job_past tried_past = {
+    .state = STATE_READY,
+    .reason = REASON_FAILED,
+    .failures = 1,
+    .error = {"refused: ü", 11},
+    .created_at = {CREATED_MS},
+};
+
+static struct op import_op(const char *queue, const struct job_past *past)
+{
+    struct op op = enqueue_op(queue);
+    op.enqueue.past = past;
+    return op;
+}
+
+static void expect_past(struct env *e, uint64_t seq, enum job_state state,
+                        const struct job_past *past)
+{
+    const struct job_view *v = get(e, seq);
+    EXPECT(v != NULL);
+    EXPECT_INT(v->job.state, state);
+    EXPECT_INT(v->job.reason, past->reason);
+    EXPECT_INT(v->job.failures, past->failures);
+    EXPECT_INT(v->job.crashes, past->crashes);
+    EXPECT_INT(id_time(v->job.id_hi).ms, CREATED_MS);
+    EXPECT_SPAN(v->error, past->error);
+    EXPECT_INT(v->error_kind, past->error_kind);
+    EXPECT_STATE(seq, state);
+}
+
+static void comes_dead(struct env *e)
+{
+    uint64_t seq = put_op(e, import_op("q", &dead_past));
+    expect_past(e, seq, STATE_DEAD, &dead_past);
+    EXPECT_COUNTS("q", .dead = 1);
+    EXPECT_INT(claim(e, "q", 1)->job_count, 0);
+    EXPECT_INT(requeue(e, seq)->outcome, OUT_OK);
+    struct held h = take(e, "q");
+    EXPECT_INT(h.seq, seq);
+    EXPECT_OUT(ack(e, h), OUT_OK);
+}
+
+static void comes_tried(struct env *e)
+{
+    struct queue_policy p = test_policy(); /* 3 attempts */
+    queue_make(e, "q", &p);
+    uint64_t seq = put_op(e, import_op("q", &tried_past));
+    expect_past(e, seq, STATE_READY, &tried_past);
+    EXPECT_OUT(fail(e, take(e, "q")), OUT_OK);
+    EXPECT_STATE(seq, STATE_SCHEDULED);
+    advance(e, 10000);
+    EXPECT_OUT(fail(e, take(e, "q")), OUT_OK);
+    EXPECT_STATE(seq, STATE_DEAD); /* the failure it brought along counted */
+}
+
+static void comes_scheduled(struct env *e)
+{
+    struct op op = import_op("q", &tried_past);
+    op.enqueue.run_at = now_plus(e, 5000);
+    uint64_t seq = put_op(e, op);
+    expect_past(e, seq, STATE_SCHEDULED, &tried_past);
+    advance(e, 5000);
+    EXPECT_INT(take(e, "q").seq, seq);
+}
+
+/* Requeued over there: no reason, no counts, but the text is still told. */
+static void comes_forgiven(struct env *e)
+{
+    static const struct job_past past = {
+        .state = STATE_READY, .error = {"once", 4}, .created_at = {CREATED_MS}};
+    expect_past(e, put_op(e, import_op("q", &past)), STATE_READY, &past);
+}
+
+static void survives(struct env *e)
+{
+    uint64_t dead = put_op(e, import_op("q", &dead_past));
+    uint64_t tried = put_op(e, import_op("q", &tried_past));
+    env_restart(e);
+    expect_past(e, dead, STATE_DEAD, &dead_past);
+    expect_past(e, tried, STATE_READY, &tried_past);
+    EXPECT_COUNTS("q", .dead = 1, .ready = 1);
+}
+
+/* A dead job does not hold its key among live ones, whichever of the two comes first. */
+static void key_among_live(struct env *e)
+{
+    struct op op = import_op("q", &dead_past);
+    op.enqueue.extra.unique = SPAN_LITERAL("k");
+    uint64_t dead = put_op(e, op);
+    uint64_t live = put_unique(e, "q", "k");
+    uint64_t dead_too = put_op(e, op);
+    EXPECT_STATE(dead, STATE_DEAD);
+    EXPECT_STATE(live, STATE_READY);
+    EXPECT_STATE(dead_too, STATE_DEAD);
+    struct op second = enqueue_op("q");
+    second.enqueue.extra.unique = SPAN_LITERAL("k");
+    const struct reply *r = run(e, second);
+    EXPECT_OUT(r, OUT_DUPLICATE);
+    EXPECT_INT(r->seq, live);
+    EXPECT_OUT(requeue(e, dead), OUT_DUPLICATE);
+}
+
+/* Not even a queue whose mode is to replace gives up a job for an imported one. */
+static void key_is_never_taken(struct env *e)
+{
+    struct queue_policy p = test_policy();
+    p.unique_mode = UNIQUE_REPLACE;
+    queue_make(e, "q", &p);
+    uint64_t holder = put_unique(e, "q", "k");
+    struct op op = import_op("q", &tried_past);
+    op.enqueue.extra.unique = SPAN_LITERAL("k");
+    const struct reply *r = run(e, op);
+    EXPECT_OUT(r, OUT_DUPLICATE);
+    EXPECT_INT(r->seq, holder);
+    EXPECT_STATE(holder, STATE_READY);
+}
+
+static void key_among_kept(struct env *e)
+{
+    struct queue_policy p = test_policy();
+    p.unique_scope = UNIQUE_KEPT;
+    queue_make(e, "q", &p);
+    struct op op = import_op("q", &dead_past);
+    op.enqueue.extra.unique = SPAN_LITERAL("k");
+    uint64_t dead = put_op(e, op);
+    const struct reply *r = run(e, op);
+    EXPECT_OUT(r, OUT_DUPLICATE);
+    EXPECT_INT(r->seq, dead);
+}
+
+static void closed_and_full(struct env *e)
+{
+    struct queue_policy p = test_policy();
+    p.refuse_new = true;
+    p.capacity = 1;
+    queue_make(e, "q", &p);
+    EXPECT_OUT(run(e, enqueue_op("q")), OUT_REFUSED_NEW);
+    put_op(e, import_op("q", &tried_past));
+    EXPECT_OUT(run(e, import_op("q", &tried_past)), OUT_QUEUE_FULL);
+    put_op(e, import_op("q", &dead_past));
+    EXPECT_COUNTS("q", .ready = 1, .dead = 1);
+}
+
+static void expect_invalid(struct env *e, struct job_past past)
+{
+    struct job_past *kept = arena_copy(&e->arena, &past, sizeof past);
+    EXPECT(kept != NULL);
+    const struct reply *r = run(e, import_op("q", kept));
+    EXPECT_OUT(r, OUT_INVALID);
+    EXPECT(r->note != NULL);
+}
+
+static void wrong(struct env *e)
+{
+    struct job_past p = dead_past;
+    p.state = STATE_DONE;
+    expect_invalid(e, p);
+    p = dead_past;
+    p.reason = REASON_CANCELLED;
+    expect_invalid(e, p);
+    p = tried_past;
+    p.reason = REASON_CRASH_LOOP;
+    expect_invalid(e, p);
+    p = tried_past;
+    p.error_kind = 9;
+    expect_invalid(e, p);
+    p = tried_past;
+    p.error = SPAN_LITERAL("\xff");
+    expect_invalid(e, p);
+    p = tried_past;
+    p.created_at.ms = LIMIT_WALL_MS + 1;
+    expect_invalid(e, p);
+    EXPECT_INT(run(e, queue_op(OP_QUEUE_GET, "q"))->outcome, OUT_NO_QUEUE);
+}
+
+/* What went wrong elsewhere is no news here. */
+static void silent(struct env *e)
+{
+    struct backend_event events[8];
+    uint64_t oldest;
+    settle_due(e);
+    uint64_t after = backend_events_last(e->b);
+    put_op(e, import_op("q", &dead_past));
+    put_op(e, import_op("q", &tried_past));
+    settle_due(e);
+    size_t jobs = 0, count = backend_events(e->b, after, 0, events, 8, &oldest);
+    for (size_t i = 0; i < count; i++) {
+        jobs += events[i].kind == EVENT_ENQUEUED;
+        EXPECT(events[i].kind == EVENT_ENQUEUED || events[i].seq == 0);
+    }
+    EXPECT_INT(jobs, 2);
+    const struct queue_counts *c = &queue_get(e, "q")->counts;
+    EXPECT_INT(c->died + c->failed + c->crashed + c->claimed, 0);
+}
+
+static const struct conform_case cases[] = {
+    CASE("import: a dead job comes dead, with its last error", comes_dead),
+    CASE("import: counts and error of a waiting job go on", comes_tried),
+    CASE("import: an error without a reason", comes_forgiven),
+    CASE("import: run_at decides whether it is scheduled", comes_scheduled),
+    CASE("import: survives a restart", survives, RESTART),
+    CASE("import: dead jobs beside a live one of the same key", key_among_live),
+    CASE("import: a held key refuses it, whatever the mode", key_is_never_taken, EXACT),
+    CASE("import: a key is unique among kept jobs", key_among_kept, EXACT),
+    CASE("import: a queue that takes no new jobs, a full one", closed_and_full, EXACT),
+    CASE("import: what cannot be is refused", wrong),
+    CASE("import: makes no event but enqueued", silent, EXACT),
+};
+TOPIC(topic_import, cases);

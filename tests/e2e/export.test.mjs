@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: Apache-2.0
+// Export and import: everything a job has comes over, once; files that are cut or wrong are named;
+// a damaged store gives what is left of it and stays as it is.
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { closeSync, cpSync, existsSync, openSync, readdirSync, readFileSync, statSync, writeFileSync, writeSync } from 'node:fs';
+import http from 'node:http';
+import path from 'node:path';
+import { after, before, describe, test } from 'node:test';
+
+import { Client } from './lib/client.mjs';
+import { run } from './lib/program.mjs';
+import { killServer, startServer, stopServer, temporaryDirectory } from './lib/server.mjs';
+import { claimOne, freshQueue } from './lib/suite.mjs';
+
+const DONE = 0, REFUSED = 1, USAGE = 2, UNREACHABLE = 3;
+const cli = (server, args, options = {}) => run(args, { ...options, env: { HOLDFAST_SERVER: server.url, ...options.env } });
+const ended = (result, code) => assert.equal(result.code, code, `${result.stdout.slice(0, 2000)}\n${result.stderr}`);
+const linesOf = (text) => text.trimEnd().split('\n').map((line) => JSON.parse(line));
+const jobsOf = (text) => linesOf(text).filter((line) => line.job).map((line) => line.job);
+const endOf = (text) => linesOf(text).at(-1).end;
+
+async function exported(server, args = []) {
+  const result = await cli(server, ['export', ...args]);
+  ended(result, DONE);
+  return result.stdout;
+}
+const imported = (server, text, args = []) => cli(server, ['import', ...args], { input: text });
+const summary = (result) => result.stdout.trim().match(/^(\d+) imported, (\d+) there already, (\d+) skipped .*, (\d+) lines refused/)?.slice(1).map(Number);
+
+/** The bytes of the next payload of a queue, as a worker that asks for them gets them. */
+async function payloadOf(api, queue) {
+  const answer = await api.post(`/v1/queues/${queue}/claim`, {}, { headers: { accept: 'application/octet-stream' } });
+  assert.equal(answer.status, 200, answer.text);
+  return answer.raw;
+}
+
+describe('export and import', { timeout: 120_000 }, () => {
+  let from, to, a, b;
+  before(async () => {
+    [from, to] = await Promise.all([startServer(), startServer()]);
+    [a, b] = [new Client(from), new Client(to)];
+  });
+  after(async () => {
+    a.close();
+    b.close();
+    await stopServer(from);
+    await stopServer(to);
+  });
+  const put = async (queue, body, headers = {}) => {
+    const answer = await a.request('POST', `/v1/queues/${encodeURIComponent(queue)}/jobs`, { body, headers: { 'content-type': 'application/json', ...headers } });
+    assert.equal(answer.status, 201, answer.text);
+    return answer.json;
+  };
+  const list = async (api, queue) => (await api.get(`/v1/jobs?queue=${encodeURIComponent(queue)}`)).json.jobs;
+
+  test('every field comes over', async () => {
+    const q = freshQueue('all ü');
+    const policy = { lease_ms: 5000, max_attempts: 4, backoff_ms: [7, 70], unique_mode: 'return', capacity: null, keep_dead: null, warn_depth: 9, note: 'für Aufträge' };
+    assert.equal((await a.put(`/v1/queues/${encodeURIComponent(q)}`, policy)).status, 201);
+    const job = {
+      payload: { deep: [1, 2] }, priority: -5, run_at: '2099-01-31T12:00:00.000Z', expires_at: '2100-01-31T12:00:00.000Z', unique: 'k/ü', group: 'g', correlation_id: 'c-1',
+      label: 'blue', max_attempts: 3, max_crashes: 2, lease_ms: 1234, backoff: { kind: 'exponential', base_ms: 5, max_ms: 50, jitter_percent: 0 },
+    };
+    const old = await put(q, JSON.stringify(job));
+    const text = await exported(from, ['--queue', q]);
+    const [head, queue, line] = linesOf(text);
+    assert.deepEqual([head.holdfast, head.version, queue.queue.name, line.job.id, line.job.seq], ['export', 1, q, old.id, old.seq]);
+    assert.deepEqual(endOf(text), { queues: 1, jobs: 1 });
+    const result = await imported(to, text);
+    ended(result, DONE);
+    assert.deepEqual(summary(result), [1, 0, 0, 0]);
+
+    const strip = ({ created_at, updated_at, counts, oldest_ready_ms, next_due, ...rest }) => rest;
+    const [qa, qb] = await Promise.all([a, b].map(async (api) => (await api.get(`/v1/queues/${encodeURIComponent(q)}`)).json));
+    assert.deepEqual(strip(qb), strip(qa));
+    const [ja] = await list(a, q), [jb] = await list(b, q);
+    const same = ({ id, seq, uuid, since, attributes, ...rest }) => rest;
+    assert.deepEqual(same(jb), same(ja));
+    assert.deepEqual(jb.attributes, { imported_from: old.id });
+    for (const [name, value] of Object.entries(job)) assert.deepEqual(jb[name], value, name);
+  });
+
+  test('payloads come over byte by byte', async () => {
+    const bytes = Buffer.from(Array.from({ length: 512 }, (_, i) => (i * 7) % 256));
+    const payloads = [
+      ['{"n": 12345678901234567890123, "x":1.0e+2,  "s":"\\u00fc\\ud800"}', true],
+      ['{\n  "pretty": [1,\r\n 2]\n}', true],
+      ['null', true],
+      [JSON.stringify('ü📦'.repeat(1000)), true],
+      [`[${'['.repeat(125)}${']'.repeat(125)}]`, true],
+      [JSON.stringify('x'.repeat((1 << 20) - 2)), true],
+      [bytes, false],
+      [Buffer.from('plain text, ü\r\n\twith lines\n'), false],
+      [Buffer.alloc(0), false],
+      [Buffer.alloc(1 << 20, 0xfe), false],
+      [null, true],
+    ];
+    const q = freshQueue('bytes');
+    for (const [payload, isJson] of payloads) {
+      if (payload === null) await put(q, '{}');
+      else if (isJson) await put(q, `{"payload":${payload}}`);
+      else await put(q, payload, { 'content-type': 'application/octet-stream' });
+    }
+    const text = await exported(from, ['--queue', q]);
+    assert.equal(jobsOf(text).length, payloads.length);
+    ended(await imported(to, text), DONE);
+    for (const [payload] of payloads) {
+      const expected = payload === null ? Buffer.alloc(0) : Buffer.from(payload);
+      for (const api of [a, b]) {
+        const got = await payloadOf(api, q);
+        assert.ok(got.equals(expected), `${expected.subarray(0, 60)} became ${got.subarray(0, 60)}`);
+      }
+    }
+  });
+
+  test('a dead job stays dead, counts go on, running ones become ready', async () => {
+    const q = freshQueue('fates');
+    await a.put(`/v1/queues/${q}`, { max_attempts: 2, backoff_ms: [0] });
+    const dead = await put(q, '{"payload":1}');
+    for (let i = 0; i < 2; i++) {
+      const job = await claimOne(a, q);
+      await a.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: `no ${i}: ü`, kind: 'business' });
+    }
+    await put(q, '{"payload":2}');
+    const tried = await claimOne(a, q);
+    await a.post(`/v1/jobs/${tried.id}/fail`, { token: tried.token, error: 'once', delay_ms: 3600_000 });
+    await put(q, '{"payload":3}');
+    await claimOne(a, q, { lease_ms: 3600_000 });
+    await put(q, '{"payload":4}');
+    const acked = await claimOne(a, q);
+    await a.post(`/v1/jobs/${acked.id}/ack`, { token: acked.token, result: { ok: true } });
+    const cancelled = await put(q, '{"payload":5}');
+    await a.post(`/v1/jobs/${cancelled.id}/cancel`);
+
+    const usual = jobsOf(await exported(from, ['--queue', q]));
+    assert.deepEqual(usual.map((job) => job.state), ['dead', 'scheduled', 'running']);
+    assert.deepEqual(jobsOf(await exported(from, ['--queue', q, '--state', 'dead'])).map((job) => job.id), [dead.id]);
+    const text = await exported(from, ['--queue', q, '--all']);
+    assert.deepEqual(jobsOf(text).find((job) => job.state === 'done').result, { ok: true });
+    const result = await imported(to, text);
+    ended(result, DONE);
+    assert.deepEqual(summary(result), [3, 0, 2, 0]);
+
+    const jobs = await list(b, q);
+    const told = ({ state, reason, failures, crashes, error, error_kind, payload, created_at }) => ({ state, reason, failures, crashes, error, error_kind, payload, created_at });
+    const before = await list(a, q);
+    assert.deepEqual(told(jobs[0]), told(before[0]));
+    assert.deepEqual([jobs[0].state, jobs[0].error, jobs[0].error_kind, jobs[0].failures], ['dead', 'no 1: ü', 'business', 2]);
+    assert.deepEqual(told(jobs[1]), told(before[1]));
+    assert.equal(jobs[1].run_at, before[1].run_at);
+    assert.deepEqual([jobs[2].state, jobs[2].payload], ['ready', 3]);
+    assert.equal((await b.get(`/v1/jobs/${jobs[0].id}`)).json.history.length, 0); // no attempt was made here
+    assert.equal((await b.post(`/v1/jobs/${jobs[0].id}/requeue`)).status, 200);
+  });
+
+  test('a file imported twice makes no second job', async () => {
+    const q = freshQueue('twice');
+    for (let i = 0; i < 30; i++) await put(q, `{"payload":${i}}`);
+    const text = await exported(from, ['--queue', q]);
+    assert.deepEqual(summary(await imported(to, text)), [30, 0, 0, 0]);
+    const again = await imported(to, text);
+    ended(again, DONE);
+    assert.deepEqual(summary(again), [0, 30, 0, 0]);
+    assert.equal((await list(b, q)).length, 30);
+    // The same job, later: it is still the same job. Another payload under the id is not.
+    const changed = text.replace('"failures":0', '"failures":3').replace('"payload":7', '"payload":77');
+    const third = await imported(to, changed);
+    ended(third, REFUSED);
+    assert.deepEqual(summary(third), [0, 29, 0, 1]);
+    assert.match(third.stderr, /^holdfast: line 10: a job of this id was imported before/m);
+  });
+
+  test('queues that exist keep their policy, unless told otherwise; a paused one stays paused', async () => {
+    const q = freshQueue('policy'), fresh = freshQueue('paused');
+    await a.put(`/v1/queues/${q}`, { lease_ms: 7000 });
+    await a.put(`/v1/queues/${fresh}`, { refuse_new: true });
+    await a.post(`/v1/queues/${fresh}/pause`, {});
+    await b.put(`/v1/queues/${q}`, { lease_ms: 9000 });
+    const text = await exported(from, ['-q', q, '-q', fresh]);
+    const lease = async () => (await b.get(`/v1/queues/${q}`)).json.policy.lease_ms;
+    const first = await imported(to, text);
+    ended(first, DONE);
+    assert.match(first.stdout, /queues: 1 made, 0 changed, 1 kept/);
+    assert.equal(await lease(), 9000);
+    assert.equal((await b.get(`/v1/queues/${fresh}`)).json.paused, true);
+    const second = await imported(to, text, ['--update-queues']);
+    assert.match(second.stdout, /queues: 0 made, 2 changed, 0 kept/);
+    assert.equal(await lease(), 7000);
+  });
+
+  test('more jobs than one page and one batch, in order', async () => {
+    const q = freshQueue('many');
+    for (let i = 0; i < 3; i++) {
+      const answer = await a.post(`/v1/queues/${q}/jobs`, Array.from({ length: 900 }, (_, n) => ({ payload: i * 900 + n })));
+      assert.equal(answer.status, 200);
+    }
+    const file = path.join(temporaryDirectory(), 'export');
+    ended(await cli(from, ['export', '--queue', q, '--output', file]), DONE);
+    assert.equal(statSync(file).mode & 0o777, 0o600);
+    assert.deepEqual(jobsOf(readFileSync(file, 'utf8')).map((job) => job.payload), Array.from({ length: 2700 }, (_, n) => n));
+    const result = await cli(to, ['import', file, '--json']);
+    ended(result, DONE);
+    assert.equal(JSON.parse(result.stdout).imported, 2700);
+    const jobs = await claimOne(b, q);
+    assert.equal(jobs.payload, 0);
+  });
+
+  test('an output is there when it is whole, and replaces nothing by accident', async () => {
+    const q = freshQueue('output'), file = path.join(temporaryDirectory(), 'out.ndjson');
+    await put(q, '{}');
+    writeFileSync(file, 'mine');
+    const refused = await cli(from, ['export', '--output', file]);
+    ended(refused, USAGE);
+    assert.match(refused.stderr, /is there already.*--force/);
+    assert.equal(readFileSync(file, 'utf8'), 'mine');
+    ended(await cli(from, ['export', '--output', file, '--force', '-q', q]), DONE);
+    assert.equal(endOf(readFileSync(file, 'utf8')).jobs, 1);
+    assert.ok(!existsSync(`${file}.part`));
+    const gone = await cli({ url: 'http://127.0.0.1:1' }, ['export', '--output', `${file}2`]);
+    ended(gone, UNREACHABLE);
+    assert.deepEqual([existsSync(`${file}2`), existsSync(`${file}2.part`)], [false, false]);
+    ended(await cli(from, ['export', '--queue', 'there-is-none']), REFUSED);
+    ended(await cli(from, ['export', '--state', 'dead', '--all']), USAGE);
+    ended(await cli(from, ['export', '--state', 'ded']), REFUSED);
+    ended(await cli(from, ['export', '--output', '/nowhere/at/all']), USAGE);
+  });
+
+  test('a file that is cut off is told from a whole one', async () => {
+    const q = freshQueue('cut');
+    for (let i = 0; i < 5; i++) await put(q, `{"payload":${i}}`);
+    const text = await exported(from, ['--queue', q]);
+    const lines = text.trimEnd().split('\n');
+    const between = await imported(to, `${lines.slice(0, -2).join('\n')}\n`);
+    ended(between, REFUSED);
+    assert.match(between.stderr, /ends behind line 6 .*cut off/);
+    assert.equal(summary(between)[0], 4);
+    const within = await imported(to, lines.slice(0, -1).join('\n').slice(0, -20));
+    ended(within, REFUSED);
+    assert.match(within.stderr, /^holdfast: line 7: it is not JSON/m);
+    assert.match(within.stderr, /cut off/);
+    const whole = await imported(to, text);
+    ended(whole, DONE);
+    assert.deepEqual(summary(whole), [1, 4, 0, 0]);
+    const less = await imported(to, [...lines.slice(0, 3), ...lines.slice(4)].join('\n'));
+    ended(less, REFUSED);
+    assert.match(less.stderr, /should have 1 queues and 5 jobs, but had 1 and 4/);
+  });
+
+  test('lines that are wrong are named; the rest is imported', async () => {
+    const q = freshQueue('wrong');
+    await put(q, '{"payload":1,"unique":"u"}');
+    const text = await exported(from, ['--queue', q]);
+    const [head, queue, job] = text.trimEnd().split('\n');
+    const change = (more) => JSON.stringify({ job: { ...JSON.parse(job).job, unique: undefined, ...more } });
+    const bad = [
+      ['not json', /line 3: it is not JSON at byte 1/],
+      ['{"jbo":{}}', /line 4: it is neither/],
+      ['{"job":{"queue":"q"}}', /line 5: id is missing/],
+      [change({ id: 'b', queue: '' }), /line 6: .*queue name/],
+      [change({ id: 'c', payload_text: 'x' }), /line 7: both payload and payload_text/],
+      [change({ id: 'd', payload: undefined, payload_base64: 'A===' }), /line 8: payload_base64 is not base 64/],
+      [change({ id: 'e', payload: undefined, payload_json: '{"a":}' }), /line 9: payload_json .* not JSON/],
+      [change({ id: 'f', attributes: [1] }), /line 10: attributes must be an object/],
+      [change({ id: 'g', reason: 'replaced' }), /line 11: reason must be/],
+      [change({ id: 'h', prioritty: 1 }), /line 12: .*prioritty.*priority/],
+      [change({ id: 'i', failures: 70000 }), /line 13: failures/],
+    ];
+    const good = change({ id: 'good', attributes: { robot: 4, imported_from: 'older' } });
+    const end = JSON.stringify({ end: { queues: 1, jobs: 11 } });
+    const result = await imported(to, [head, queue, ...bad.map(([line]) => line), job, good, end, '{}'].join('\n'));
+    ended(result, REFUSED);
+    for (const [, pattern] of bad) assert.match(result.stderr, pattern);
+    assert.match(result.stderr, /line 17: it comes behind/);
+    assert.deepEqual(summary(result).slice(0, 3), [2, 0, 0]);
+    assert.deepEqual((await list(b, q)).find((j) => !j.unique).attributes, { imported_from: 'good', robot: 4 });
+    // Somebody else's unique key is never taken.
+    const taken = await imported(to, [head, change({ id: 'z', unique: 'u' }), JSON.stringify({ end: { queues: 0, jobs: 1 } })].join('\n'));
+    ended(taken, REFUSED);
+    assert.match(taken.stderr, /line 2: .*unique key/);
+    for (const [input, pattern] of [['', /empty/], ['{"a":1}\n', /line 1 is not that of an export/], ['garbage\n', /line 1 is not/], ['{"holdfast":"export","version":2}\n', /format 2; this holdfast reads format 1/]]) {
+      const wrong = await imported(to, input);
+      ended(wrong, USAGE);
+      assert.match(wrong.stderr, pattern);
+    }
+    ended(await cli(to, ['import', '/nowhere/at/all']), USAGE);
+  });
+
+  test('an import that is interrupted goes on', async () => {
+    const q = freshQueue('interrupted');
+    for (let i = 0; i < 3; i++) await a.post(`/v1/queues/${q}/jobs`, Array.from({ length: 800 }, (_, n) => ({ payload: i * 800 + n })));
+    const text = await exported(from, ['--queue', q]);
+    // A way to the server that is cut when the second batch has arrived there, before its answer;
+    // libcurl itself tries once more where a kept connection ends so.
+    let batches = 0;
+    const relay = http.createServer((request, response) => {
+      const chunks = [];
+      request.on('data', (chunk) => chunks.push(chunk));
+      request.on('end', async () => {
+        const { host, 'content-length': _, connection, ...headers } = request.headers;
+        const answer = await b.request(request.method, request.url, { body: Buffer.concat(chunks), headers });
+        if (request.url === '/v1/import' && ++batches >= 2) return request.socket.destroy();
+        response.writeHead(answer.status, { 'content-type': answer.headers['content-type'] });
+        response.end(answer.raw);
+      });
+    });
+    await new Promise((resolve) => relay.listen(0, '127.0.0.1', resolve));
+    const cut = await imported({ url: `http://127.0.0.1:${relay.address().port}` }, text);
+    relay.close();
+    relay.closeAllConnections();
+    ended(cut, UNREACHABLE);
+    assert.match(cut.stderr, /stopped at line 1003 after 1000 jobs; the same command goes on/);
+    const on = await imported(to, text);
+    ended(on, DONE);
+    assert.deepEqual(summary(on), [400, 2000, 0, 0]);
+    assert.equal((await b.get(`/v1/queues/${q}`)).json.counts.ready, 2400);
+  });
+
+  test('a job too large for the server is named', async () => {
+    const small = await startServer({ backend: 'memory', args: ['--limits-body-bytes', '20000', '--limits-large-body-bytes', '20000'] });
+    const q = freshQueue('large');
+    for (const size of [9000, 9000, 30000, 10]) await put(q, JSON.stringify({ payload: 'x'.repeat(size) }));
+    const result = await imported(small, await exported(from, ['--queue', q]));
+    ended(result, REFUSED);
+    assert.deepEqual(summary(result), [3, 0, 0, 1]);
+    assert.match(result.stderr, /line 5: the job is larger than the server takes/);
+    await stopServer(small);
+  });
+
+  test('a job of an array can bring an idempotency key of its own', async () => {
+    const q = freshQueue('keyed');
+    const jobs = [{ payload: 1, idempotency_key: `${q}/1` }, { payload: 2, idempotency_key: `${q}/2` }];
+    const first = (await a.post(`/v1/queues/${q}/jobs`, jobs)).json.jobs;
+    const second = (await a.post(`/v1/queues/${q}/jobs`, [...jobs].reverse())).json.jobs;
+    assert.deepEqual(first.map((j) => j.created), [true, true]);
+    assert.deepEqual(second.map((j) => [j.created, j.id]), [[false, first[1].id], [false, first[0].id]]);
+    const other = (await a.post(`/v1/queues/${q}/jobs`, [{ payload: 3, idempotency_key: `${q}/1` }, { payload: 4, idempotency_key: '' }])).json.jobs;
+    assert.deepEqual(other.map((j) => j.error.code), ['key_reused', 'invalid_field']);
+  });
+
+  test('the route takes an array as well, and nothing but jobs', async () => {
+    const q = freshQueue('route');
+    const many = await b.post('/v1/import', [{ id: 'r1', queue: q, payload: 1 }, { id: 'r2', queue: q, state: 'dead' }, { id: 'r3', queue: q, state: 'done' }]);
+    assert.equal(many.status, 200);
+    const [one, dead, done] = many.json.jobs;
+    assert.deepEqual([one.state, one.created, dead.state, done.error.code], ['ready', true, 'dead', 'invalid_field']);
+    for (const [body, type] of [['{"id":"x"}', 'application/json'], ['x', 'text/plain'], ['[]', 'application/json'], ['{"id"', 'application/x-ndjson']]) {
+      const answer = await b.request('POST', '/v1/import', { body, headers: { 'content-type': type } });
+      assert.ok(answer.status === 422 || answer.status === 400, `${body}: ${answer.status}`);
+      assert.match(answer.json.detail, /array of jobs|no jobs|not valid JSON/);
+    }
+  });
+});
+
+/** Names, sizes and bytes of everything in a directory. */
+function printsOf(directory) {
+  return readdirSync(directory, { recursive: true, withFileTypes: true })
+    .map((entry) => path.join(entry.parentPath ?? entry.path, entry.name))
+    .sort()
+    .map((file) => (statSync(file).isFile() ? [file, statSync(file).mtimeMs, createHash('sha256').update(readFileSync(file)).digest('hex')] : [file]));
+}
+
+describe('export of a store that no server uses', { timeout: 120_000 }, () => {
+  const COUNT = 400, PAGE = 4096;
+  const marker = (n) => `marker-${n}-`;
+  const offline = (data, args = []) => run(['export', '--data', data, ...args]);
+  const withoutHead = (text) => text.slice(text.indexOf('\n') + 1);
+  let killed, online, whole; // a store as kill -9 left it, with what its server had said before
+
+  before(async () => {
+    killed = await startServer();
+    const api = new Client(killed);
+    await api.put('/v1/queues/q', { lease_ms: 3600_000, note: 'n' });
+    const jobs = Array.from({ length: COUNT }, (_, n) => ({ payload: marker(n).padEnd(500, 'x'), group: `g${n % 3}`, run_at: n % 5 === 0 ? '2099-01-01T00:00:00Z' : undefined }));
+    assert.equal((await api.post('/v1/queues/q/jobs', jobs)).status, 200);
+    for (let i = 0; i < 5; i++) {
+      const job = await claimOne(api, 'q');
+      await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'no', retry: false });
+    }
+    const acked = await claimOne(api, 'q');
+    await api.post(`/v1/jobs/${acked.id}/ack`, { token: acked.token, result: [1] });
+    whole = await exported(killed, ['--all']);
+    online = await exported(killed);
+    api.close();
+  });
+
+  /** A copy to damage; `checkpointed`: after a server has folded the WAL into the database. */
+  function copyOf(directory) {
+    const copy = path.join(temporaryDirectory(), 'data');
+    cpSync(directory, copy, { recursive: true });
+    return copy;
+  }
+  const pagesOf = (data) => {
+    const bytes = readFileSync(path.join(data, 'holdfast.db'));
+    return Array.from({ length: bytes.length / PAGE }, (_, i) => bytes.subarray(i * PAGE, (i + 1) * PAGE));
+  };
+  const spoil = (data, page, at, bytes) => {
+    const fd = openSync(path.join(data, 'holdfast.db'), 'r+');
+    writeSync(fd, Buffer.from(bytes), 0, bytes.length, page * PAGE + at);
+    closeSync(fd);
+  };
+
+  test('a running server is exported otherwise', async () => {
+    const result = await offline(killed.data);
+    ended(result, USAGE);
+    assert.match(result.stderr, /in use by another holdfast process/);
+    assert.match(result.stderr, /without --data/);
+    assert.equal(result.stdout, '');
+  });
+
+  test('after kill -9 it says what the server said, and changes nothing', async () => {
+    await killServer(killed);
+    const before = printsOf(killed.data);
+    const all = await offline(killed.data, ['--all']);
+    ended(all, DONE);
+    assert.equal(withoutHead(all.stdout), withoutHead(whole));
+    const some = await offline(killed.data);
+    assert.equal(withoutHead(some.stdout), withoutHead(online));
+    assert.deepEqual(jobsOf((await offline(killed.data, ['--state', 'dead', '--queue', 'q'])).stdout).map((job) => job.error), Array(5).fill('no'));
+    assert.deepEqual(endOf((await offline(killed.data, ['--queue', 'other'])).stdout), { queues: 0, jobs: 0 });
+    assert.deepEqual(printsOf(killed.data), before);
+  });
+
+  test('after a clean end as well; and its file can be imported', async () => {
+    const data = copyOf(killed.data);
+    const again = await startServer({ data });
+    await stopServer(again);
+    const before = printsOf(data);
+    const result = await offline(data);
+    ended(result, DONE);
+    assert.equal(withoutHead(result.stdout), withoutHead(online));
+    assert.deepEqual(printsOf(data), before);
+    const to = await startServer({ backend: 'memory' });
+    assert.deepEqual(summary(await imported(to, result.stdout)), [COUNT - 1, 0, 0, 0]);
+    await stopServer(to);
+  });
+
+  test('a damaged store gives what is left, tells the rest, and stays as it is', async () => {
+    const data = copyOf(killed.data);
+    await stopServer(await startServer({ data }));
+    const numbers = (page) => [...page.toString('latin1').matchAll(/marker-(\d+)-/g)].map((m) => Number(m[1]));
+    const payloads = pagesOf(data).map((page, i) => [i, numbers(page)]).filter(([, list]) => list.length > 3);
+    const hit = [3, 10, 20].map((i) => payloads[i]);
+    for (const [page] of hit) spoil(data, page, 0, [0xff, 0xff, 0xff, 0xff]);
+    const lost = new Set(hit.flatMap(([, list]) => list));
+    const before = printsOf(data);
+    const result = await offline(data, ['--all']);
+    ended(result, REFUSED);
+    assert.deepEqual(printsOf(data), before);
+    const got = jobsOf(result.stdout).map((job) => Number(job.payload.match(/^marker-(\d+)-/)[1]));
+    assert.deepEqual(new Set(got), new Set(Array.from({ length: COUNT }, (_, n) => n).filter((n) => !lost.has(n))));
+    assert.deepEqual(endOf(result.stdout), { queues: 1, jobs: got.length, skipped: lost.size });
+    assert.match(result.stderr, new RegExp(`; ${lost.size} damaged jobs skipped`));
+  });
+
+  test('whatever is damaged, it ends and says so', async () => {
+    const data = copyOf(killed.data);
+    await stopServer(await startServer({ data }));
+    let state = 20261116;
+    const random = (n) => (state = (state * 1103515245 + 12345) % 2 ** 31) % n;
+    const codes = new Set();
+    for (let round = 0; round < 12; round++) {
+      const copy = copyOf(data);
+      const pages = pagesOf(copy).length;
+      for (let i = 0; i < 30; i++) spoil(copy, random(pages), random(PAGE - 16), Array.from({ length: 16 }, () => random(256)));
+      const result = await offline(copy, ['--all']);
+      codes.add(result.code);
+      assert.ok([DONE, REFUSED, USAGE].includes(result.code), `${result.code}: ${result.stderr}`);
+      if (result.code !== USAGE) assert.ok(endOf(result.stdout).jobs <= COUNT);
+      else assert.match(result.stderr, /^holdfast: /m);
+    }
+    assert.ok(codes.has(REFUSED));
+  });
+
+  test('what is no store is said to be none', async () => {
+    const empty = temporaryDirectory();
+    for (const [directory, pattern] of [['/nowhere/at/all', /there is no directory/], [empty, /no store in/]]) {
+      const result = await offline(directory);
+      ended(result, USAGE);
+      assert.match(result.stderr, pattern);
+    }
+    writeFileSync(path.join(empty, 'holdfast.db'), 'something else');
+    const result = await offline(empty);
+    ended(result, USAGE);
+    assert.match(result.stderr, /not a holdfast store/);
+    assert.deepEqual(readdirSync(empty), ['holdfast.db']);
+    ended(await offline(empty, ['--state', 'ded']), USAGE);
+    ended(await offline(empty, ['--server', 'http://127.0.0.1:1']), USAGE);
+  });
+});
