@@ -90,9 +90,9 @@ struct store_ops {
     /* A bounded step of housekeeping (give pages back); *more says whether another is worth it. */
     int (*tidy)(struct store *s, bool *more, struct err_note *note);
     /* A bounded step (some milliseconds) of giving every free page back: one commit, or one
-     * checkpoint. *left: free pages there were before it; at 0 the log in front of the file has been
-     * emptied as well, as far as no reader was in the way, and nothing is left to do. Failures are
-     * those of apply. */
+     * checkpoint. *left: free pages there were before it; at 0 the log in front of the file has
+     * been emptied as well, as far as no reader was in the way, and nothing is left to do. Failures
+     * are those of apply. */
     int (*compact)(struct store *s, uint64_t *left, struct err_note *note);
     /* The directory with its files, valid until close, and the bytes they take. From any thread;
      * NULL slots: it keeps none. */
