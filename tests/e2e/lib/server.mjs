@@ -7,6 +7,8 @@ import path from 'node:path';
 
 const root = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), '../../..');
 export const binary = process.env.HOLDFAST_BIN ?? path.join(root, 'build/debug/holdfast');
+/** As users have it: for tests that want its speed, or preload a library. */
+export const releaseBinary = process.env.HOLDFAST_BIN ?? path.join(root, 'build/release/holdfast');
 
 const live = new Set();
 const directories = [];
@@ -32,14 +34,16 @@ const sanitizer = {
 
 /**
  * backend: 'sqlite' | 'memory' | 'fault+sqlite' | 'fault+memory'. `args` and `env` are added;
- * `data` keeps an existing directory (a restart); `via` is a command in front that execs the server.
- * Resolves when the server says that it listens.
+ * `data` keeps an existing directory (a restart); `via` is a command in front that execs the server;
+ * `spawned` gets the server before it is ready. Resolves when the server says that it listens.
  */
-export async function startServer({ backend = 'sqlite', args = [], env = {}, data = null, listen = '127.0.0.1:0', via = [] } = {}) {
+export async function startServer({
+  backend = 'sqlite', args = [], env = {}, data = null, listen = '127.0.0.1:0', via = [], program = binary, spawned = () => {},
+} = {}) {
   const dir = data ?? temporaryDirectory();
   const kind = backend.replace('fault+', '');
   const url = (backend.startsWith('fault+') ? 'fault+' : '') + (kind === 'memory' ? 'memory:' : `sqlite:${dir}`);
-  const [file, ...words] = [...via, binary, 'serve', '--listen', listen, '--data', dir, '--backend', url, ...args];
+  const [file, ...words] = [...via, program, 'serve', '--listen', listen, '--data', dir, '--backend', url, ...args];
   const child = spawn(file, words, {
     env: { ...process.env, ...sanitizer, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -54,6 +58,7 @@ export async function startServer({ backend = 'sqlite', args = [], env = {}, dat
       resolve(server.exit);
     });
   });
+  spawned(server);
   await new Promise((resolve, reject) => {
     child.stdout.on('data', (chunk) => {
       server.stdout += chunk;
