@@ -133,7 +133,7 @@ function c4(x, report) {
     (cancels.get(a.id) ?? []).some((e) => e.t0 <= b.t1 && e.t1 >= a.t0) ||
     (bulk.get(a.queue) ?? []).some((e) => e.t0 <= b.t1) ||
     (a.dropped !== undefined && a.dropped <= b.t1);
-  const lostByCrash = (a, b) => crashes.some((c) => c.at >= a.t1 - SLACK_MS && c.at <= b.t1 && (a.bound || x.durableBy(a.t1) > c.at));
+  const lostByCrash = (a, b) => crashes.some((c) => c.ready >= a.t1 && c.at <= b.t1 && (a.bound || x.durableBy(a.t1) > c.ready));
   const ranOut = (a, b) => {
     const last = (extended.get(a.token) ?? []).reduce((t, e) => (e.t1 <= b.t1 ? Math.max(t, e.t0 + e.lease) : t), a.t0 + a.lease);
     return b.t1 >= last - SLACK_MS;

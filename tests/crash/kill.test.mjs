@@ -11,7 +11,7 @@ const kills = countOf('HF_KILLS', 50);
 const seed = seedOf();
 /** One restart in three is killed again, at a moment spread over the time that a start takes. */
 const AGAIN_PERCENT = 33;
-const START_MS = 60;
+const START_MS = 40;
 
 test(`${kills} kills, seed ${seed}`, async (t) => {
   const trial = new Trial({ seed, data: temporaryDirectory() });

@@ -43,6 +43,11 @@ export class Load extends Recorder {
     return this.history.entries.reduce((n, e) => n + (e.kind === 'enqueue' && e.sure && e.created ? 1 : 0), 0);
   }
 
+  /** Goes on until so many jobs are confirmed. */
+  async hasConfirmed(count) {
+    while (this.confirmed() < count) await pause(10);
+  }
+
   // ---- the end ----
 
   /** For good: clients stop, whatever they have not finished. */

@@ -6,7 +6,7 @@ import { execFileSync } from 'node:child_process';
 import { killServer, releaseBinary, startServer, stopServer } from '../../e2e/lib/server.mjs';
 import { check } from '../checker.mjs';
 import { Load } from '../load.mjs';
-import { now } from './recorder.mjs';
+import { now, pause } from './recorder.mjs';
 
 // Whatever is finished must still be there when it is looked for.
 const args = ['--queue-defaults-keep-done', '1000000'];
@@ -53,10 +53,11 @@ export class Trial {
     return ready;
   }
 
-  /** SIGKILL, after `before`, which happens under full load. */
-  async kill(before = () => {}) {
-    this.noteEnd();
+  /** SIGKILL, after `before`, which happens under full load; the server has `graceMs` to end by itself. */
+  async kill(before = () => {}, graceMs = 0) {
     before();
+    this.noteEnd();
+    if (graceMs > 0) await Promise.race([this.server.exited, pause(graceMs)]);
     await killServer(this.server);
     this.load.down();
   }

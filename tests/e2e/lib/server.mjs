@@ -58,6 +58,8 @@ export async function startServer({
       resolve(server.exit);
     });
   });
+  /** Ended, and all that it said is here. */
+  server.closed = new Promise((resolve) => child.on('close', () => resolve(server.exit)));
   spawned(server);
   await new Promise((resolve, reject) => {
     child.stdout.on('data', (chunk) => {
