@@ -33,6 +33,7 @@ struct control {
     _Atomic uint64_t passed;
     _Atomic uint64_t fired;
     _Atomic uint64_t fired_ms; /* wall time of the first */
+    char what[208];            /* the function of the first, and the file */
 };
 
 #define FDS_MAX 65536
@@ -68,16 +69,23 @@ __attribute__((constructor)) static void begin(void)
     control = at;
 }
 
-static void note_fired(void)
+/* path: of the file, or NULL, then that of fd (-1 = none). */
+static void note_fired(const char *name, int fd, const char *path)
 {
+    char link[64], found[160];
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    if (atomic_fetch_add(&control->fired, 1) == 0)
-        control->fired_ms = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    if (atomic_fetch_add(&control->fired, 1) > 0)
+        return;
+    control->fired_ms = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = path || fd < 0 ? 0 : readlink(link, found, sizeof found - 1);
+    found[n > 0 ? n : 0] = 0;
+    snprintf(control->what, sizeof control->what, "%s %s", name, path ? path : found);
 }
 
 /* Counts a call; true when it is one that must fail. */
-static int due(enum call call)
+static int due(enum call call, const char *name, int fd, const char *path)
 {
     if (!control || control->call != call)
         return 0;
@@ -85,14 +93,14 @@ static int due(enum call call)
     uint64_t nth = control->nth, every = control->every;
     if (n < nth || (n > nth && (every == 0 || (n - nth) % every != 0)))
         return 0;
-    note_fired();
+    note_fired(name, fd, path);
     return 1;
 }
 
 /* due, with errno set. */
-static int refused(enum call call)
+static int refused(enum call call, const char *name, int fd, const char *path)
 {
-    if (!due(call))
+    if (!due(call, name, fd, path))
         return 0;
     errno = control->fault;
     return 1;
@@ -123,7 +131,7 @@ static int opened(int fd)
 static int open_refused(int at, const char *path)
 {
     int inside = path[0] == '/' ? strncmp(path, directory, directory_len) == 0 : is_below(at);
-    return inside && refused(CALL_OPEN);
+    return inside && refused(CALL_OPEN, "open", -1, path);
 }
 
 static mode_t mode_of(int flags, va_list args)
@@ -194,7 +202,7 @@ static int sync_lies(void)
 #define SYNC(name, parameters, ...)                                                                \
     int name parameters                                                                            \
     {                                                                                              \
-        if (!is_below(fd) || !due(CALL_SYNC))                                                      \
+        if (!is_below(fd) || !due(CALL_SYNC, #name, fd, NULL))                                     \
             return NEXT(name)(__VA_ARGS__);                                                        \
         if (sync_lies())                                                                           \
             return 0;                                                                              \
@@ -208,7 +216,7 @@ SYNC(sync_file_range, (int fd, off64_t at, off64_t count, unsigned flags), fd, a
 /* How much of a write may go on: all of it, half, or (-1, errno set) nothing. */
 static ssize_t allowed(int fd, size_t count)
 {
-    if (!is_below(fd) || !due(CALL_WRITE))
+    if (!is_below(fd) || !due(CALL_WRITE, "write", fd, NULL))
         return (ssize_t)count;
     if (control->fault == FAULT_SHORT)
         return (ssize_t)(count > 1 ? count / 2 : count);
@@ -242,7 +250,7 @@ static ssize_t first_half(int fd, const struct iovec *parts, int count, off64_t 
 
 static ssize_t vector(int fd, const struct iovec *parts, int count, off64_t at)
 {
-    if (!is_below(fd) || !due(CALL_WRITE))
+    if (!is_below(fd) || !due(CALL_WRITE, "pwritev", fd, NULL))
         return NEXT(pwritev64)(fd, parts, count, at);
     if (control->fault == FAULT_SHORT)
         return first_half(fd, parts, count, at);
@@ -262,7 +270,8 @@ ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t at)
 /* Room asked for ahead; there is no half of that. */
 static int room_refused(int fd)
 {
-    return is_below(fd) && control && control->fault != FAULT_SHORT && refused(CALL_WRITE);
+    return is_below(fd) && control && control->fault != FAULT_SHORT &&
+           refused(CALL_WRITE, "fallocate", fd, NULL);
 }
 
 #define FALLOCATE(name, offset)                                                                    \
@@ -286,7 +295,7 @@ POSIX_FALLOCATE(posix_fallocate64, off64_t)
 #define DESCRIPTOR(name, parameters, ...)                                                          \
     int name parameters                                                                            \
     {                                                                                              \
-        return refused(CALL_DESCRIPTOR) ? -1 : NEXT(name)(__VA_ARGS__);                            \
+        return refused(CALL_DESCRIPTOR, #name, -1, NULL) ? -1 : NEXT(name)(__VA_ARGS__);           \
     }
 DESCRIPTOR(socket, (int domain, int type, int protocol), domain, type, protocol)
 DESCRIPTOR(accept4, (int fd, struct sockaddr *name, socklen_t *len, int flags), fd, name, len,
@@ -304,21 +313,31 @@ void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *old, size_t size);
 void *__libc_memalign(size_t alignment, size_t size);
 
+/* refused, for the allocation of whoever is at `caller`: its library is noted. */
+static int memory_refused(const char *name, const void *caller)
+{
+    Dl_info at;
+    if (!control || control->call != CALL_MEMORY)
+        return 0;
+    return refused(CALL_MEMORY, name, -1, dladdr(caller, &at) ? at.dli_fname : "");
+}
+#define NO_MEMORY(name) memory_refused(name, __builtin_return_address(0))
+
 void *malloc(size_t size)
 {
-    return refused(CALL_MEMORY) ? NULL : __libc_malloc(size);
+    return NO_MEMORY("malloc") ? NULL : __libc_malloc(size);
 }
 void *calloc(size_t count, size_t size)
 {
-    return refused(CALL_MEMORY) ? NULL : __libc_calloc(count, size);
+    return NO_MEMORY("calloc") ? NULL : __libc_calloc(count, size);
 }
 void *realloc(void *old, size_t size)
 {
-    return refused(CALL_MEMORY) ? NULL : __libc_realloc(old, size);
+    return NO_MEMORY("realloc") ? NULL : __libc_realloc(old, size);
 }
 int posix_memalign(void **ret, size_t alignment, size_t size)
 {
-    if (refused(CALL_MEMORY))
+    if (NO_MEMORY("posix_memalign"))
         return ENOMEM;
     void *block = __libc_memalign(alignment, size);
     if (!block)

@@ -15,8 +15,8 @@ export function compile(source, output, flags = []) {
 // As in faults.c.
 const calls = { sync: 1, write: 2, open: 3, descriptor: 4, memory: 5 };
 const special = { lie: -1, short: -2 };
-const at = { call: 0, fault: 4, nth: 8, every: 16, passed: 24, fired: 32, firedMs: 40 };
-const BYTES = 48;
+const at = { call: 0, fault: 4, nth: 8, every: 16, passed: 24, fired: 32, firedMs: 40, what: 48 };
+const BYTES = 256;
 
 export class Faults {
   /** work: a directory for library and control file; data: the directory whose files count. */
@@ -44,12 +44,12 @@ export class Faults {
     writeSync(this.fd, Buffer.alloc(4), 0, 4, at.call);
   }
 
-  /** {passed, fired, firedMs}: calls of the kind since it was armed, how many failed, when the first did. */
+  /** {passed, fired, firedMs, what}: calls of the kind since it was armed, how many failed, the first of them. */
   seen() {
     const bytes = Buffer.alloc(BYTES);
     readSync(this.fd, bytes, 0, BYTES, 0);
     const number = (offset) => Number(bytes.readBigUInt64LE(offset));
-    return { passed: number(at.passed), fired: number(at.fired), firedMs: number(at.firedMs) };
+    return { passed: number(at.passed), fired: number(at.fired), firedMs: number(at.firedMs), what: bytes.toString('utf8', at.what, bytes.indexOf(0, at.what)) };
   }
 
   close() {

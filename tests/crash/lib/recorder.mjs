@@ -23,6 +23,16 @@ export function randomOf(seed) {
 /** Refused for certain: 503 is "surely not done", 507 "no room", below 500 the client's own doing. */
 const surelyAnswered = (status) => (status > 0 && status < 500) || status === 503 || status === 507;
 
+/** A server without memory may be short of words, not of sense. */
+function parse(method, path, status, text) {
+  if (status >= 500 && text === '') return {};
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${method} ${path}: ${status} with a body that is no JSON: ${text.slice(0, 200)} (${error.message})`);
+  }
+}
+
 export class Recorder {
   constructor(seed) {
     this.random = randomOf(seed);
@@ -51,6 +61,11 @@ export class Recorder {
     this.agent = new http.Agent({ keepAlive: true, maxSockets: 256 });
   }
 
+  /** Idle connections are given up, so that the next requests need new ones. */
+  reconnect() {
+    for (const sockets of Object.values(this.agent.freeSockets)) for (const socket of [...sockets]) socket.destroy();
+  }
+
   record(entry) {
     this.history.entries.push(entry);
     return entry;
@@ -62,10 +77,10 @@ export class Recorder {
     const t0 = now();
     try {
       const { status, text } = await this.exchange(method, path, JSON.stringify(json), headers);
-      return { sure: surelyAnswered(status), status, json: JSON.parse(text), t0, t1: now() };
+      return { sure: surelyAnswered(status), status, json: parse(method, path, status, text), t0, t1: now() };
     } catch (error) {
-      if (error.code !== undefined || error.message === 'cut off') await pause(2);
-      else throw error;
+      if (error.code === undefined && error.message !== 'cut off') throw error;
+      await pause(2);
       return { sure: false, status: 0, t0, t1: now() };
     }
   }
