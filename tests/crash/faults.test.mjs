@@ -28,8 +28,10 @@ const sweeps = [
   { name: 'a file cannot be opened', call: 'open', fault: 'EMFILE', then: 'either', running: 0, starting: 12 },
   { name: 'no descriptor is left', call: 'descriptor', fault: 'EMFILE', then: 'goes on', running: 12, starting: 12, startThen: 'either', newConnections: true },
   { name: 'no descriptor is left for a while', call: 'descriptor', fault: 'EMFILE', every: 2, then: 'goes on', running: 3, starting: 0, newConnections: true },
-  { name: 'no memory is left', call: 'memory', fault: 'ENOMEM', then: 'either', running: 40, starting: 30, startStep: 37 },
-  { name: 'memory is short for a while', call: 'memory', fault: 'ENOMEM', every: 97, then: 'either', running: 5, starting: 3 },
+  { name: 'no memory is left', call: 'memory', fault: 'ENOMEM', then: 'either', running: 20, starting: 15, startStep: 60 },
+  { name: 'its own memory is gone', call: 'ownMemory', fault: 'ENOMEM', then: 'either', running: 30, starting: 20, startStep: 7 },
+  { name: 'memory is short for a while', call: 'memory', fault: 'ENOMEM', every: 97, then: 'either', running: 4, starting: 3 },
+  { name: 'its own memory is short for a while', call: 'ownMemory', fault: 'ENOMEM', every: 7, then: 'either', running: 6, starting: 3 },
 ];
 
 /** What a server cannot help, or need not mind: of a start, unless it says otherwise. */
@@ -137,7 +139,7 @@ describe(`calls that fail, seed ${seed}`, () => {
     test(sweep.name, async () => {
       const counts = {};
       const count = (what) => (counts[what] = (counts[what] ?? 0) + 1);
-      for (let i = 0; i < sweep.running * far; i++) count(`under load: ${await whileRunning(sweep, 1 + random.below(sweep.call === 'memory' ? 2000 : 30))}`);
+      for (let i = 0; i < sweep.running * far; i++) count(`under load: ${await whileRunning(sweep, 1 + random.below(sweep.call === 'memory' ? 2000 : sweep.call === 'ownMemory' ? 300 : 30))}`);
       for (let nth = 1, i = 0; i < sweep.starting * far; i++, nth += 1 + random.below(sweep.startStep ?? 1)) {
         const outcome = await whileStarting(sweep, nth);
         count(`at start: ${outcome}`);

@@ -22,7 +22,15 @@
 #include <unistd.h>
 
 /* Numbers and layout are those of faults.mjs. */
-enum call { CALL_NONE, CALL_SYNC, CALL_WRITE, CALL_OPEN, CALL_DESCRIPTOR, CALL_MEMORY };
+enum call {
+    CALL_NONE,
+    CALL_SYNC,
+    CALL_WRITE,
+    CALL_OPEN,
+    CALL_DESCRIPTOR,
+    CALL_MEMORY,     /* of anyone */
+    CALL_OWN_MEMORY, /* of the program, not of a library */
+};
 enum fault { FAULT_LIE = -1, FAULT_SHORT = -2 }; /* else an errno */
 
 struct control {
@@ -317,9 +325,13 @@ void *__libc_memalign(size_t alignment, size_t size);
 static int memory_refused(const char *name, const void *caller)
 {
     Dl_info at;
-    if (!control || control->call != CALL_MEMORY)
+    uint32_t call = control ? control->call : CALL_NONE;
+    if (call != CALL_MEMORY && call != CALL_OWN_MEMORY)
         return 0;
-    return refused(CALL_MEMORY, name, -1, dladdr(caller, &at) ? at.dli_fname : "");
+    const char *file = dladdr(caller, &at) ? at.dli_fname : "";
+    if (call == CALL_OWN_MEMORY && strstr(file, ".so"))
+        return 0;
+    return refused(call, name, -1, file);
 }
 #define NO_MEMORY(name) memory_refused(name, __builtin_return_address(0))
 

@@ -13,7 +13,7 @@ export function compile(source, output, flags = []) {
 }
 
 // As in faults.c.
-const calls = { sync: 1, write: 2, open: 3, descriptor: 4, memory: 5 };
+const calls = { sync: 1, write: 2, open: 3, descriptor: 4, memory: 5, ownMemory: 6 };
 const special = { lie: -1, short: -2 };
 const at = { call: 0, fault: 4, nth: 8, every: 16, passed: 24, fired: 32, firedMs: 40, what: 48 };
 const BYTES = 256;
