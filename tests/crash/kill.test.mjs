@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kill -9 under load, many times, also while the server is starting or recovering; then every promise is
 // checked over what the clients saw (HF-1, HF-2). HF_SEED=n repeats a plan, HF_KILLS=n makes it longer.
+import './lib/release.mjs';
+
 import { test } from 'node:test';
 
 import { killServer, temporaryDirectory } from '../e2e/lib/server.mjs';

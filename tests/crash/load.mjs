@@ -11,6 +11,8 @@ export class Load extends Recorder {
   constructor(seed, { paceMs = 12 } = {}) {
     super(seed);
     this.paceMs = paceMs;
+    this.heavy = false;
+    this.backlog = 0; // confirmed jobs that are not known to have ended; roughly
     this.producing = true;
     this.working = true;
     this.queues = WORK_QUEUES;
@@ -21,6 +23,7 @@ export class Load extends Recorder {
   /** The last confirmed jobs of the queues that are worked on. */
   noteRecent(entry) {
     if (!WORK_QUEUES.includes(entry.queue)) return;
+    this.backlog++;
     this.recent.push(entry);
     if (this.recent.length > 64) this.recent.shift();
   }
@@ -53,7 +56,7 @@ export class Load extends Recorder {
   /** For good: clients stop, whatever they have not finished. */
   abandon() {
     this.producing = this.working = false;
-    this.agent.destroy();
+    super.abandon();
   }
 
   async stopProducing() {

@@ -2,6 +2,8 @@
 // Power cuts under load: the file system stops at once and forgets what was not synced, the server is
 // killed, the disk comes back, and it starts again; then every promise is checked (HF-1, HF-2).
 // HF_SEED=n repeats a plan, HF_CUTS=n makes it longer. Needs root, for loop mounts.
+import './lib/release.mjs';
+
 import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
 import { test } from 'node:test';

@@ -18,7 +18,7 @@ async function pauseAndResume(load) {
 /** One of the last confirmed jobs, whatever it is doing now. */
 async function cancelOne(load) {
   const entry = load.recentJob();
-  if (entry) load.seen('cancel', await load.call('POST', `/v1/jobs/${entry.id}/cancel`), { id: entry.id });
+  if (entry && load.seen('cancel', await load.call('POST', `/v1/jobs/${entry.id}/cancel`), { id: entry.id }).ok) load.backlog--;
 }
 
 async function requeueOne(load) {
@@ -26,7 +26,7 @@ async function requeueOne(load) {
   const list = await load.call('GET', path);
   if (list.status !== 200 || list.json.jobs.length === 0) return;
   const { id } = load.random.of(list.json.jobs);
-  load.seen('requeue', await load.call('POST', `/v1/jobs/${id}/requeue`), { id });
+  if (load.seen('requeue', await load.call('POST', `/v1/jobs/${id}/requeue`), { id }).ok) load.backlog++;
 }
 
 async function purge(load) {

@@ -15,15 +15,18 @@ export function markerOf(payload) {
   return typeof marker === 'string' && /^m\d+-\d+$/.test(marker) && pad === padOf(marker) ? marker : `damaged: ${JSON.stringify(payload)?.slice(0, 80)}`;
 }
 
+/** About so many jobs may wait for the workers; then producers rest, so that the end is not far. */
+const BACKLOG_MAX = 400;
+
 let markers = 0;
-/** Mostly small; some larger than a page, a few larger than many. */
-function bytesOf(random) {
+/** Mostly small; some larger than a page, a few larger than many. load.heavy: all of them large. */
+function bytesOf({ random, heavy }) {
   const dice = random.below(1000);
-  return random.below(dice < 960 ? 300 : dice < 997 ? 12_000 : 150_000);
+  return random.below(dice >= 997 ? 150_000 : dice >= 960 || heavy ? 12_000 : 300);
 }
 
 export const plainJob = (load) => ({
-  payload: payloadOf(`m${++markers}-${bytesOf(load.random)}`), max_attempts: MAX_ATTEMPTS, max_crashes: MAX_CRASHES, backoff_ms: [5, 10],
+  payload: payloadOf(`m${++markers}-${bytesOf(load)}`), max_attempts: MAX_ATTEMPTS, max_crashes: MAX_CRASHES, backoff_ms: [5, 10],
 });
 
 /** outcome: what the answer says of this job, or null. */
@@ -82,7 +85,8 @@ const kinds = {
 async function producer(load, produce) {
   while (load.producing) {
     await produce(load, load.random.of(WORK_QUEUES));
-    await pause(load.random.below(load.paceMs));
+    do await pause(load.random.below(load.paceMs));
+    while (load.producing && load.backlog > BACKLOG_MAX);
   }
 }
 

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 
-import { killServer, releaseBinary, startServer, stopServer } from '../../e2e/lib/server.mjs';
+import { binary, killServer, startServer, stopServer } from '../../e2e/lib/server.mjs';
 import { check } from '../checker.mjs';
 import { Load } from '../load.mjs';
 import { now, pause } from './recorder.mjs';
@@ -17,10 +17,9 @@ export const seedOf = () => Number(process.env.HF_SEED ?? Date.now() % 1_000_000
 export const countOf = (name, n) => Number(process.env[name] ?? n);
 
 export class Trial {
-  constructor({ seed, data, program = releaseBinary, load = {} }) {
+  constructor({ seed, data, load = {} }) {
     this.seed = seed;
     this.data = data;
-    this.program = program;
     this.load = new Load(seed, load);
     this.random = this.load.random;
     this.server = null;
@@ -29,7 +28,7 @@ export class Trial {
 
   /** Starts or restarts; `more` as for startServer. */
   async start(more = {}) {
-    this.server = await startServer({ program: this.program, data: this.data, ...more, args: [...args, ...(more.args ?? [])] });
+    this.server = await startServer({ data: this.data, ...more, args: [...args, ...(more.args ?? [])] });
     if (this.ended !== null) this.load.history.crashes.push({ at: this.ended, ready: now() });
     this.ended = null;
     this.load.serve(this.server);
@@ -77,7 +76,7 @@ export class Trial {
     assert.deepEqual(check(this.load.history).slice(0, 10), [], `seed ${this.seed}`);
     assert.ok(made >= confirmed, `too little happened to prove anything: ${made} jobs, not ${confirmed}`);
     await stopServer(this.server);
-    execFileSync(this.program, ['check', this.data]);
+    execFileSync(binary, ['check', this.data]);
   }
 
   /** After a failure: ends what still runs, so that the test can end. */

@@ -21,6 +21,7 @@ export async function end(load, kind, job, body = {}) {
     load.seen(kind, answer, {
       id: job.id, token: job.token, repeat: repeat === true, state, runAt: runAt && Date.parse(runAt), lease: kind === 'extend' ? LEASE_MS : undefined,
     });
+    if (answer.status === 200 && repeat !== true && ['done', 'dead'].includes(state)) load.backlog--;
     if (answer.sure && answer.status !== 503) return;
   }
 }
@@ -32,7 +33,7 @@ const habits = [
   [3, (load, job) => end(load, 'fail', job, { error: 'made to fail for good', retry: false })],
   [6, (load, job) => end(load, 'release', job, { reason: 'not now' })],
   [7, (load, job) => end(load, 'extend', job, { lease_ms: LEASE_MS }).then(() => end(load, 'ack', job))],
-  [3, (load, job) => pause(LEASE_MS * 1.3).then(() => end(load, 'ack', job))], // a worker that dies; its late ack is stale
+  [3, (load, job) => load.task(pause(LEASE_MS * 1.3).then(() => end(load, 'ack', job)))], // lets the lease end; its late ack is stale
   [5, (load, job) => end(load, 'ack', job).then(() => end(load, 'ack', job))],
   [2, (load, job) => end(load, 'release', job).then(() => end(load, 'ack', job))], // stale
   [2, (load, job) => end(load, 'fail', job).then(() => end(load, 'fail', job))],

@@ -6,9 +6,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 
 const root = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), '../../..');
-export const binary = process.env.HOLDFAST_BIN ?? path.join(root, 'build/debug/holdfast');
-/** As users have it: for tests that want its speed, or preload a library. */
-export const releaseBinary = process.env.HOLDFAST_BIN ?? path.join(root, 'build/release/holdfast');
+export const binary = process.env.HF_BIN ?? path.join(root, 'build/debug/holdfast');
 
 const live = new Set();
 const directories = [];
@@ -37,13 +35,11 @@ const sanitizer = {
  * `data` keeps an existing directory (a restart); `via` is a command in front that execs the server;
  * `spawned` gets the server before it is ready. Resolves when the server says that it listens.
  */
-export async function startServer({
-  backend = 'sqlite', args = [], env = {}, data = null, listen = '127.0.0.1:0', via = [], program = binary, spawned = () => {},
-} = {}) {
+export async function startServer({ backend = 'sqlite', args = [], env = {}, data = null, listen = '127.0.0.1:0', via = [], spawned = () => {} } = {}) {
   const dir = data ?? temporaryDirectory();
   const kind = backend.replace('fault+', '');
   const url = (backend.startsWith('fault+') ? 'fault+' : '') + (kind === 'memory' ? 'memory:' : `sqlite:${dir}`);
-  const [file, ...words] = [...via, program, 'serve', '--listen', listen, '--data', dir, '--backend', url, ...args];
+  const [file, ...words] = [...via, binary, 'serve', '--listen', listen, '--data', dir, '--backend', url, ...args];
   const child = spawn(file, words, {
     env: { ...process.env, ...sanitizer, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
