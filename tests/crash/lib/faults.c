@@ -77,19 +77,21 @@ __attribute__((constructor)) static void begin(void)
     control = at;
 }
 
-/* path: of the file, or NULL, then that of fd (-1 = none). */
+/* path: of the file, or NULL, then that of fd (-1 = none). `fired` is counted last: who sees it,
+ * sees the rest. */
 static void note_fired(const char *name, int fd, const char *path)
 {
     char link[64], found[160];
     struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    if (atomic_fetch_add(&control->fired, 1) > 0)
-        return;
-    control->fired_ms = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = path || fd < 0 ? 0 : readlink(link, found, sizeof found - 1);
-    found[n > 0 ? n : 0] = 0;
-    snprintf(control->what, sizeof control->what, "%s %s", name, path ? path : found);
+    if (control->fired == 0) {
+        clock_gettime(CLOCK_REALTIME, &t);
+        control->fired_ms = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t n = path || fd < 0 ? 0 : readlink(link, found, sizeof found - 1);
+        found[n > 0 ? n : 0] = 0;
+        snprintf(control->what, sizeof control->what, "%s %s", name, path ? path : found);
+    }
+    atomic_fetch_add(&control->fired, 1);
 }
 
 /* Counts a call; true when it is one that must fail. */
