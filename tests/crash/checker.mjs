@@ -5,7 +5,7 @@
 // (request sent) and t1 (answer here, or the moment the connection broke), `sure`: the answer came and
 // says what happened, and `ok`: it says that it did. Without `sure` both are possible.
 //
-//   enqueue {queue, marker, unique?, runAt?, created, id?}
+//   enqueue {queue, marker, unique?, runAt?, created, repeat, id?}; repeat: it had been created before
 //   claim   {queue, id, token, attempt, marker, lease, bound, dropped?, maxAttempts}  one a job handed out
 //   ack | fail | release | extend {id, token, repeat, state?, runAt?, lease?}
 //   cancel | requeue {id}, pause {queue, forMs}, resume {queue}, bulk_cancel | bulk_requeue {queue}
@@ -51,9 +51,9 @@ function indexOf(history) {
 }
 
 /** t → when it was known that everything the server had recorded until t is durable: batches are synced
- * in order, so the first confirmed change that was asked for after t says so. */
+ * in order, so the first confirmed change that was asked for after t says so; a repeat changes nothing. */
 function durableBy({ enqueues, ends }) {
-  const writes = [...enqueues.filter((e) => e.sure && e.created), ...ends.filter((e) => surely(e) && !e.repeat)];
+  const writes = [...enqueues.filter((e) => e.sure && e.created && !e.repeat), ...ends.filter((e) => surely(e) && !e.repeat)];
   writes.sort((a, b) => a.t0 - b.t0);
   const earliest = new Array(writes.length + 1).fill(Infinity);
   for (let i = writes.length - 1; i >= 0; i--) earliest[i] = Math.min(earliest[i + 1], writes[i].t1);
@@ -238,6 +238,15 @@ function c10({ history }, report) {
 }
 
 const checks = [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10];
+
+/** Everything that is known of the jobs of some violations, as lines. */
+export function stories(history, violations) {
+  const ids = new Set(violations.flatMap((v) => v.text.match(/\b[0-9A-Z]{26}\b/g) ?? []));
+  const about = history.entries.filter((e) => ids.has(e.id));
+  const [from, to] = [Math.min(...about.map((e) => e.t0)), Math.max(...about.map((e) => e.t1))];
+  const crashes = history.crashes.filter((c) => c.ready >= from && c.at <= to).map((c) => ({ kind: 'crash', t0: c.at, t1: c.ready }));
+  return [...about, ...crashes].sort((a, b) => a.t1 - b.t1).map((e) => JSON.stringify(e));
+}
 
 /** All violations as {check, text}; none = every promise was kept. */
 export function check(history) {

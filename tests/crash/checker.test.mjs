@@ -118,6 +118,11 @@ const allowed = {
     h.entries.splice(2, 1, claim({ t0: 200, t1: 210 }), word('ack', { token: 'k2', t0: 300, t1: 310 }));
     h.crashes.push({ at: 60, ready: 150 });
   },
+  'a claim forgotten, though a repeat was answered after it': (h) => {
+    h.entries.splice(2, 1, claim({ t0: 200, t1: 210 }), word('ack', { token: 'k2', t0: 300, t1: 310 }));
+    h.entries.push({ ...h.entries[0], t0: 40, t1: 45, repeat: true });
+    h.crashes.push({ at: 60, ready: 150 });
+  },
   'a lease bound to a connection ends with it': (h) => {
     Object.assign(h.entries[1], { bound: true, dropped: 60 });
     h.entries.splice(2, 1, claim({}), word('ack', { token: 'k2', t0: 300, t1: 310 }));

@@ -35,6 +35,7 @@ function noteEnqueue(load, queue, job, answer, outcome) {
   const entry = load.record({
     kind: 'enqueue', queue, marker: job.payload.marker, unique: job.unique && `${queue}/${job.unique}`, priority: job.priority ?? 0,
     runAt: job.run_at && Date.parse(job.run_at), t0: answer.t0, t1: answer.t1, sure: answer.sure, created, id: created ? outcome.id : undefined,
+    repeat: outcome?.repeat === true,
   });
   if (created) load.noteRecent(entry);
 }
@@ -63,7 +64,7 @@ async function underKey(load, queue, count) {
       await pause(answer.sure ? 20 : 0);
       continue;
     }
-    jobs.forEach((job, i) => noteEnqueue(load, queue, job, answer, outcomes[i]?.id ? { id: outcomes[i].id, created: true } : null));
+    jobs.forEach((job, i) => noteEnqueue(load, queue, job, answer, outcomes[i]?.id ? { id: outcomes[i].id, created: true, repeat: !outcomes[i].created } : null));
     return;
   }
 }

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 
 import { binary, killServer, startServer, stopServer } from '../../e2e/lib/server.mjs';
-import { check } from '../checker.mjs';
+import { check, stories } from '../checker.mjs';
 import { Load } from '../load.mjs';
 import { now, pause } from './recorder.mjs';
 
@@ -73,7 +73,9 @@ export class Trial {
     const { entries, crashes, final } = this.load.history;
     const made = this.load.confirmed();
     console.log(`# ${entries.length} entries, ${made} confirmed jobs, ${final.jobs.size} found, ${crashes.length} crashes, seed ${this.seed}`);
-    assert.deepEqual(check(this.load.history).slice(0, 10), [], `seed ${this.seed}`);
+    const violations = check(this.load.history).slice(0, 10);
+    for (const line of stories(this.load.history, violations.slice(0, 3))) console.log(`# ${line}`);
+    assert.deepEqual(violations, [], `seed ${this.seed}`);
     assert.ok(made >= confirmed, `too little happened to prove anything: ${made} jobs, not ${confirmed}`);
     await stopServer(this.server);
     execFileSync(binary, ['check', this.data]);

@@ -65,7 +65,11 @@ async function listener(load) {
       method: 'POST', json: { prefetch: 3, lease_ms: LEASE_MS, worker: 'listener' },
     });
     const held = [];
-    const close = setTimeout(() => stream.close(), 50 + load.random.below(500));
+    let closedAt = null;
+    const close = setTimeout(() => {
+      closedAt = now();
+      stream.close();
+    }, 50 + load.random.below(500));
     try {
       for (;;) {
         const job = JSON.parse((await stream.next()).data);
@@ -73,7 +77,8 @@ async function listener(load) {
         load.task(work(load, job));
       }
     } catch {
-      for (const entry of held) entry.dropped = now() - 20;
+      // A server that ends a stream by itself does so at a moment that is not known here.
+      for (const entry of held) entry.dropped = closedAt ?? entry.t1;
       await pause(5);
     }
     clearTimeout(close);
