@@ -8,6 +8,7 @@ PREFIX ?= /usr/local
 TESTS ?=
 FUZZ_SECONDS ?= 60
 SEEDS ?= 100000
+SOAK ?= $(if $(filter command line,$(origin SEEDS)),sim)
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -34,10 +35,8 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (60) with libFuzzer
 	@scripts/setup test
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-soak: ## a long simulation: SEEDS (100000) histories
-	@scripts/setup build
-	@scripts/build release sim
-	build/release/tests/sim --seeds $(SEEDS) --jobs $(shell nproc)
+soak: ## hours of simulation, kills, power cuts, failing calls (SOAK='sim kill power failpoint faults')
+	@SEEDS=$(SEEDS) scripts/soak $(SOAK)
 
 format: ## let clang-format rewrite the sources
 	@scripts/setup test

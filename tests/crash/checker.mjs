@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads what clients saw over HTTP, through crashes, and says which promise was broken.
 //
-// A history is {entries, crashes, final}. Times are milliseconds of one clock. Every entry has t0
-// (request sent) and t1 (answer here, or the moment the connection broke), and `sure`: the answer
-// came and says what happened. Without it both are possible.
+// A history is {entries, crashes, final, ordered}. Times are milliseconds of one clock. Every entry has t0
+// (request sent) and t1 (answer here, or the moment the connection broke), `sure`: the answer came and
+// says what happened, and `ok`: it says that it did. Without `sure` both are possible.
 //
-//   enqueue {marker, key?, unique?, priority, runAt?, sure, created, id?}
-//   claim   {id, token, attempt, marker, lease, bound, maxAttempts}      one entry a job handed out
-//   ack | fail | release {id, token, sure, ok, repeat}
-//   crash times in `crashes`: {at, ready}: killed at, serving again at
+//   enqueue {queue, marker, unique?, runAt?, created, repeat, id?}; repeat: it had been created before
+//   claim   {queue, id, token, attempt, marker, lease, bound, dropped?, maxAttempts}  one a job handed out
+//   ack | fail | release | extend {id, token, repeat, state?, runAt?, lease?}
+//   cancel | requeue {id}, pause {queue, forMs}, resume {queue}, bulk_cancel | bulk_requeue {queue}
+//   purge   {queue}; of queues that nobody claims from while they are purged
+//   crashes [{at, ready}]: killed at, serving again at
 //   final   {jobs: Map id → {state, queue, marker}, queues: Map name → {counts, listed}}
 //   ordered [{id, priority, seq}] as one consumer got a queue that had been filled before
+//
+// What it does not see: jobs whose making was not confirmed, and leases whose claim had no answer; order
+// under load (C7 looks at the ordered queue alone); a unique key taken back by a requeue.
 
-/** A claim's answer may leave before its record is durable: so long before a crash it may be forgotten. */
-const FORGETTABLE_MS = 1000;
 /** Clocks of client and server are the same; answers take their time. */
 const SLACK_MS = 50;
+/** The server's milliseconds are whole. */
+const ROUND_MS = 2;
 
 const groupBy = (list, key) => {
   const map = new Map();
@@ -26,104 +31,160 @@ const groupBy = (list, key) => {
   }
   return map;
 };
+const surely = (e) => e.sure && e.ok;
+const perhaps = (e) => e.ok || !e.sure;
 
-function enqueues(history) {
-  return history.entries.filter((e) => e.kind === 'enqueue');
-}
-function claims(history) {
-  return history.entries.filter((e) => e.kind === 'claim');
-}
-function ends(history) {
-  return history.entries.filter((e) => ['ack', 'fail', 'release'].includes(e.kind));
+/** The history by kind and by job, and what several checks ask. */
+function indexOf(history) {
+  const byKind = groupBy(history.entries, (e) => e.kind);
+  const of = (...kinds) => kinds.flatMap((kind) => byKind.get(kind) ?? []);
+  const x = { history, of, enqueues: of('enqueue'), claims: of('claim'), ends: of('ack', 'fail', 'release') };
+  x.claimsOf = groupBy([...x.claims].sort((a, b) => a.t1 - b.t1), (c) => c.id);
+  x.queueOf = new Map([...x.claims, ...x.enqueues].filter((e) => e.id).map((e) => [e.id, e.queue]));
+  const requeues = groupBy(of('requeue').filter(perhaps), (e) => e.id);
+  const bulk = groupBy(of('bulk_requeue').filter(perhaps), (e) => e.queue);
+  /** Whether a requeue may have brought the job back in this time. A bulk action goes on after its answer. */
+  x.requeued = (id, from, to) =>
+    (requeues.get(id) ?? []).some((e) => e.t0 <= to && e.t1 >= from) || (bulk.get(x.queueOf.get(id)) ?? []).some((e) => e.t0 <= to);
+  x.durableBy = durableBy(x);
+  return x;
 }
 
-/** C1: no confirmed enqueue is lost, no confirmed ack either. */
-function c1(history, report) {
-  for (const e of enqueues(history)) {
+/** t → when it was known that everything the server had recorded until t is durable: batches are synced
+ * in order, so the first confirmed change that was asked for after t says so; a repeat changes nothing. */
+function durableBy({ enqueues, ends }) {
+  const writes = [...enqueues.filter((e) => e.sure && e.created && !e.repeat), ...ends.filter((e) => surely(e) && !e.repeat)];
+  writes.sort((a, b) => a.t0 - b.t0);
+  const earliest = new Array(writes.length + 1).fill(Infinity);
+  for (let i = writes.length - 1; i >= 0; i--) earliest[i] = Math.min(earliest[i + 1], writes[i].t1);
+  return (t) => {
+    let [low, high] = [0, writes.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (writes[middle].t0 > t) high = middle;
+      else low = middle + 1;
+    }
+    return earliest[low];
+  };
+}
+
+/** C1: no confirmed enqueue is lost; nor an ack, a last failure, a cancel. */
+function c1(x, report) {
+  const { jobs } = x.history.final;
+  const purges = groupBy(x.of('purge').filter(perhaps), (e) => e.queue);
+  for (const e of x.enqueues) {
     if (!e.sure || !e.created) continue;
-    const job = history.final.jobs.get(e.id);
-    if (!job) report('C1', `job ${e.id} was confirmed and is not there`);
-    else if (!['done', 'dead', 'cancelled'].includes(job.state)) report('C1', `job ${e.id} never came to an end: ${job.state}`);
+    const job = jobs.get(e.id);
+    const purged = (purges.get(e.queue) ?? []).some((p) => p.t1 >= e.t0);
+    if (!job && !purged) report('C1', `job ${e.id} was confirmed and is not there`);
+    else if (job && !['done', 'dead', 'cancelled'].includes(job.state)) report('C1', `job ${e.id} never came to an end: ${job.state}`);
   }
-  for (const e of ends(history)) {
-    if (e.kind !== 'ack' || !e.sure || !e.ok) continue;
-    const job = history.final.jobs.get(e.id);
-    if (!job || job.state !== 'done') report('C1', `job ${e.id} was acked and is ${job?.state ?? 'not there'}`);
-  }
+  const outcome = (e, state) => {
+    const job = jobs.get(e.id);
+    const changed = state !== 'done' && x.requeued(e.id, e.t0, Infinity);
+    if (!changed && job?.state !== state) report('C1', `${e.kind} of job ${e.id} was confirmed, and it is ${job?.state ?? 'not there'}`);
+  };
+  for (const e of x.of('ack').filter(surely)) outcome(e, 'done');
+  for (const e of x.of('fail').filter((f) => surely(f) && f.state === 'dead')) outcome(e, 'dead');
+  for (const e of x.of('cancel').filter(surely)) outcome(e, 'cancelled');
 }
 
-/** C2: nothing is invented, nothing doubled, payloads are equal. */
-function c2(history, report) {
-  const sent = new Set(enqueues(history).map((e) => e.marker));
+/** C2: nothing is invented, nothing doubled, nothing comes back once removed; payloads are equal. */
+function c2(x, report) {
+  const sent = new Set(x.enqueues.map((e) => e.marker));
   const byMarker = new Map();
-  for (const [id, job] of history.final.jobs) {
-    if (!sent.has(job.marker)) report('C2', `job ${id} carries a payload that nobody sent`);
+  for (const [id, job] of x.history.final.jobs) {
+    if (!sent.has(job.marker)) report('C2', `job ${id} carries a payload that nobody sent: ${job.marker}`);
     const other = byMarker.get(job.marker);
     if (other) report('C2', `one enqueue made two jobs: ${other} and ${id}`);
     byMarker.set(job.marker, id);
   }
-  const markers = new Map(enqueues(history).filter((e) => e.sure && e.id).map((e) => [e.id, e.marker]));
-  for (const c of claims(history)) {
-    if (!sent.has(c.marker)) report('C2', `a claim of ${c.id} brought a payload that nobody sent`);
-    if (markers.has(c.id) && markers.get(c.id) !== c.marker && !c.shared) report('C2', `job ${c.id} was claimed with another job's payload`);
+  const made = x.enqueues.filter((e) => e.sure && e.created);
+  const markers = new Map(made.map((e) => [e.id, e.marker]));
+  for (const c of x.claims) {
+    if (!sent.has(c.marker)) report('C2', `a claim of ${c.id} brought a payload that nobody sent: ${c.marker}`);
+    else if (markers.has(c.id) && markers.get(c.id) !== c.marker) report('C2', `job ${c.id} was claimed with another job's payload`);
+  }
+  const lastPurge = new Map();
+  for (const p of x.of('purge').filter(surely)) lastPurge.set(p.queue, Math.max(lastPurge.get(p.queue) ?? 0, p.t0));
+  for (const e of made)
+    if (e.t1 < (lastPurge.get(e.queue) ?? 0) && x.history.final.jobs.has(e.id)) report('C2', `job ${e.id} was purged and is back`);
+}
+
+/** C3: no lease after a confirmed ack, or a cancel that nothing undid. */
+function c3(x, report) {
+  for (const e of x.of('ack', 'cancel').filter(surely)) {
+    for (const c of x.claimsOf.get(e.id) ?? []) {
+      if (c.t0 > e.t1 && !(e.kind === 'cancel' && x.requeued(e.id, e.t0, c.t1)))
+        report('C3', `job ${c.id} was handed out after its ${e.kind} was confirmed`);
+    }
   }
 }
 
-/** C3: no lease after a confirmed ack. */
-function c3(history, report) {
-  const acked = new Map();
-  for (const e of ends(history)) if (e.kind === 'ack' && e.sure && e.ok) acked.set(e.id, Math.min(acked.get(e.id) ?? Infinity, e.t1));
-  for (const c of claims(history)) {
-    if (acked.has(c.id) && c.t0 > acked.get(c.id)) report('C3', `job ${c.id} was handed out after its ack was confirmed`);
-  }
-}
-
-/** C4: never two live leases. */
-function c4(history, report) {
-  const endsByToken = groupBy(ends(history), (e) => e.token);
-  for (const [id, list] of groupBy(claims(history), (c) => c.id)) {
-    list.sort((a, b) => a.t1 - b.t1);
+/** C4: never two live leases. A claim may be answered before it is durable: a crash may forget such a one. */
+function c4(x, report) {
+  const { crashes } = x.history;
+  const wordsOf = groupBy(x.ends, (e) => e.token);
+  const extended = groupBy(x.of('extend').filter(surely), (e) => e.token);
+  const cancels = groupBy(x.of('cancel', 'requeue').filter(perhaps), (e) => e.id);
+  const bulk = groupBy(x.of('bulk_cancel', 'bulk_requeue').filter(perhaps), (e) => e.queue);
+  const mayHaveEnded = (a, b) =>
+    (wordsOf.get(a.token) ?? []).some((e) => e.t0 <= b.t1 && perhaps(e)) ||
+    (cancels.get(a.id) ?? []).some((e) => e.t0 <= b.t1 && e.t1 >= a.t0) ||
+    (bulk.get(a.queue) ?? []).some((e) => e.t0 <= b.t1) ||
+    (a.dropped !== undefined && a.dropped <= b.t1);
+  const lostByCrash = (a, b) => crashes.some((c) => c.ready >= a.t1 && c.at <= b.t1 && (a.bound || x.durableBy(a.t1) > c.ready));
+  const ranOut = (a, b) => {
+    const last = (extended.get(a.token) ?? []).reduce((t, e) => (e.t1 <= b.t1 ? Math.max(t, e.t0 + e.lease) : t), a.t0 + a.lease);
+    return b.t1 >= last - SLACK_MS;
+  };
+  for (const [id, list] of x.claimsOf) {
     for (let i = 1; i < list.length; i++) {
       const [a, b] = [list[i - 1], list[i]];
-      const ended = (endsByToken.get(a.token) ?? []).some((e) => e.t0 <= b.t1 && (e.ok || !e.sure));
-      const dropped = a.dropped !== undefined && a.dropped <= b.t1;
-      const forgotten = history.crashes.some((c) => c.at >= a.t1 - SLACK_MS && c.at - a.t1 < FORGETTABLE_MS && c.at <= b.t1);
-      const boundLost = a.bound && history.crashes.some((c) => c.at >= a.t1 - SLACK_MS && c.at <= b.t1);
-      const ranOut = b.t1 - a.t0 >= a.lease - SLACK_MS;
-      if (!ended && !dropped && !forgotten && !boundLost && !ranOut)
+      if (!mayHaveEnded(a, b) && !lostByCrash(a, b) && !ranOut(a, b))
         report('C4', `job ${id} was handed out twice within its lease of ${a.lease} ms: at ${a.t1} and ${b.t1}`);
     }
   }
 }
 
-/** C5: no token twice; an older one never succeeds once a newer claim was answered. */
-function c5(history, report) {
-  for (const [token, list] of groupBy(claims(history), (c) => c.token))
+/** C5: no token twice; none succeeds once a newer claim was answered, or once it has ended its lease. */
+function c5(x, report) {
+  for (const [token, list] of groupBy(x.claims, (c) => c.token))
     if (list.length > 1) report('C5', `token ${token} was given out ${list.length} times`);
-  const byJob = groupBy(claims(history), (c) => c.id);
-  for (const e of ends(history)) {
-    if (!e.sure || !e.ok || e.repeat) continue;
-    const own = (byJob.get(e.id) ?? []).find((c) => c.token === e.token);
-    const newer = (byJob.get(e.id) ?? []).find((c) => own && c.t0 > own.t1 && c.t1 < e.t0);
-    if (newer) report('C5', `job ${e.id}: ${e.kind} with an older token succeeded after a newer claim`);
+  const words = [...x.ends, ...x.of('extend')].filter((e) => surely(e) && !e.repeat);
+  for (const e of words) {
+    const claims = x.claimsOf.get(e.id) ?? [];
+    const own = claims.find((c) => c.token === e.token);
+    if (own && claims.some((c) => c.t0 > own.t1 && c.t1 < e.t0)) report('C5', `job ${e.id}: ${e.kind} with an older token succeeded after a newer claim`);
+  }
+  for (const [token, list] of groupBy(words, (e) => e.token)) {
+    const first = list.reduce((t, e) => (e.kind === 'extend' ? t : Math.min(t, e.t1)), Infinity);
+    for (const e of list) if (e.t0 > first) report('C5', `${e.kind} with token ${token} succeeded after it had ended its lease`);
   }
 }
 
-/** C6: attempts rise and stay within their bound. */
-function c6(history, report) {
-  for (const [id, list] of groupBy(claims(history), (c) => c.id)) {
-    list.sort((a, b) => a.t1 - b.t1);
+/** C6: attempts rise as counted and stay within their bound; what is dead stays so until it is requeued. */
+function c6(x, report) {
+  for (const [id, list] of x.claimsOf) {
     for (let i = 0; i < list.length; i++) {
-      if (list[i].attempt > list[i].maxAttempts) report('C6', `job ${id}: attempt ${list[i].attempt} of ${list[i].maxAttempts}`);
-      const overlap = i > 0 && list[i].t0 < list[i - 1].t1;
-      if (i > 0 && !overlap && list[i].attempt < list[i - 1].attempt)
-        report('C6', `job ${id}: attempt ${list[i].attempt} came after attempt ${list[i - 1].attempt}`);
+      const [a, b] = [list[i - 1], list[i]];
+      if (b.attempt > b.maxAttempts) report('C6', `job ${id}: attempt ${b.attempt} of ${b.maxAttempts}`);
+      if (a && b.t0 >= a.t1 && b.attempt < a.attempt && !x.requeued(id, a.t0, b.t1))
+        report('C6', `job ${id}: attempt ${b.attempt} came after attempt ${a.attempt}`);
+    }
+  }
+  for (const e of x.of('fail').filter(surely)) {
+    const claims = x.claimsOf.get(e.id) ?? [];
+    const own = claims.find((c) => c.token === e.token);
+    for (const c of claims.filter((later) => later.t0 > e.t1 && !x.requeued(e.id, e.t0, later.t1))) {
+      if (e.state === 'dead') report('C6', `job ${e.id} was handed out after it was dead`);
+      else if (own && c.attempt <= own.attempt) report('C6', `job ${e.id}: the failure of attempt ${own.attempt} was not counted`);
     }
   }
 }
 
 /** C7: by priority, then in the order of enqueue. */
-function c7(history, report) {
+function c7({ history }, report) {
   for (let i = 1; i < history.ordered.length; i++) {
     const [a, b] = [history.ordered[i - 1], history.ordered[i]];
     if (a.priority < b.priority || (a.priority === b.priority && a.seq > b.seq))
@@ -132,31 +193,42 @@ function c7(history, report) {
 }
 
 /** C8: a unique key is never live twice. */
-function c8(history, report) {
+function c8(x, report) {
   const firstEnd = new Map();
-  for (const e of ends(history)) firstEnd.set(e.id, Math.min(firstEnd.get(e.id) ?? Infinity, e.t0));
-  const made = enqueues(history).filter((e) => e.unique && e.sure && e.created);
+  for (const e of [...x.ends, ...x.of('cancel')]) firstEnd.set(e.id, Math.min(firstEnd.get(e.id) ?? Infinity, e.t0));
+  const made = x.enqueues.filter((e) => e.unique && e.sure && e.created);
   for (const [key, list] of groupBy(made, (e) => e.unique)) {
     list.sort((a, b) => a.t1 - b.t1);
     for (let i = 1; i < list.length; i++) {
       const [a, b] = [list[i - 1], list[i]];
-      if (a.id !== b.id && (firstEnd.get(a.id) ?? Infinity) > b.t1)
-        report('C8', `key ${key} is live twice: ${a.id} and ${b.id}`);
+      if (a.id !== b.id && (firstEnd.get(a.id) ?? Infinity) > b.t1) report('C8', `key ${key} is live twice: ${a.id} and ${b.id}`);
     }
   }
 }
 
-/** C9: never before run_at. */
-function c9(history, report) {
-  const runAt = new Map(enqueues(history).filter((e) => e.runAt && e.id).map((e) => [e.id, e.runAt]));
-  for (const c of claims(history)) {
-    const at = runAt.get(c.id);
-    if (at !== undefined && c.attempt === 1 && c.t1 < at - 2) report('C9', `job ${c.id} came ${at - c.t1} ms too early`);
+/** C9: never before run_at, be it the producer's or a retry's; never from a paused queue. */
+function c9(x, report) {
+  const early = (c, at) => c.t1 < at - ROUND_MS;
+  for (const e of x.enqueues.filter((one) => one.runAt && one.id))
+    for (const c of x.claimsOf.get(e.id) ?? [])
+      if (early(c, e.runAt) && !x.requeued(e.id, e.t0, c.t1)) report('C9', `job ${e.id} came ${e.runAt - c.t1} ms too early`);
+  for (const e of x.of('fail', 'release').filter((one) => surely(one) && one.runAt))
+    for (const c of x.claimsOf.get(e.id) ?? [])
+      if (c.t1 > e.t1 && c.token !== e.token && early(c, e.runAt) && !x.requeued(e.id, e.t0, c.t1))
+        report('C9', `job ${e.id} was retried ${e.runAt - c.t1} ms too early`);
+  const claimsOfQueue = groupBy(x.claims, (c) => c.queue);
+  for (const [queue, list] of groupBy(x.of('pause', 'resume').sort((a, b) => a.t0 - b.t0), (e) => e.queue)) {
+    list.forEach((p, i) => {
+      if (p.kind !== 'pause' || !surely(p)) return;
+      const until = Math.min(p.t0 + p.forMs, list[i + 1]?.t0 ?? Infinity);
+      for (const c of claimsOfQueue.get(queue) ?? [])
+        if (c.t0 > p.t1 && early(c, until)) report('C9', `job ${c.id} was handed out while ${queue} was paused`);
+    });
   }
 }
 
 /** C10: everything drained, and counters equal a recount. */
-function c10(history, report) {
+function c10({ history }, report) {
   for (const [name, { counts, listed }] of history.final.queues) {
     for (const state of ['ready', 'scheduled', 'running'])
       if (counts[state] !== 0) report('C10', `queue ${name} still has ${counts[state]} ${state} jobs`);
@@ -167,9 +239,19 @@ function c10(history, report) {
 
 const checks = [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10];
 
+/** Everything that is known of the jobs of some violations, as lines. */
+export function stories(history, violations) {
+  const ids = new Set(violations.flatMap((v) => v.text.match(/\b[0-9A-Z]{26}\b/g) ?? []));
+  const about = history.entries.filter((e) => ids.has(e.id));
+  const [from, to] = [Math.min(...about.map((e) => e.t0)), Math.max(...about.map((e) => e.t1))];
+  const crashes = history.crashes.filter((c) => c.ready >= from && c.at <= to).map((c) => ({ kind: 'crash', t0: c.at, t1: c.ready }));
+  return [...about, ...crashes].sort((a, b) => a.t1 - b.t1).map((e) => JSON.stringify(e));
+}
+
 /** All violations as {check, text}; none = every promise was kept. */
 export function check(history) {
   const found = [];
-  for (const one of checks) one(history, (name, text) => found.push({ check: name, text }));
+  const index = indexOf(history);
+  for (const one of checks) one(index, (name, text) => found.push({ check: name, text }));
   return found;
 }

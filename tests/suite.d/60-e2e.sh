@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The real binary over real sockets, driven by Node: behaviour, then kill -9 under load.
+# The real binary over real sockets, driven by Node.
 source "$(dirname "$0")/tap.bash"
 
 # The longest first, so that none is left over at the end.
-for file in tests/crash/kill.test.mjs tests/e2e/stream.test.mjs tests/e2e/*.test.mjs; do
+for file in tests/e2e/stream.test.mjs tests/e2e/*.test.mjs; do
   name=${file#tests/}
   ! tap_wanted "${name%.test.mjs}" || [ -e "$tap_aside/$(tap_key node --test-reporter=tap "$file").out" ] ||
     tap_ahead node --test-reporter=tap "$file"
 done
-for file in tests/e2e/*.test.mjs tests/crash/*.test.mjs; do
+for file in tests/e2e/*.test.mjs; do
   name=${file#tests/}
   tap_cases "${name%.test.mjs}" node --test-reporter=tap "$file"
 done

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 
 const root = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), '../../..');
-export const binary = process.env.HOLDFAST_BIN ?? path.join(root, 'build/debug/holdfast');
+export const binary = process.env.HF_BIN ?? path.join(root, 'build/debug/holdfast');
 
 const live = new Set();
 const directories = [];
@@ -32,10 +32,10 @@ const sanitizer = {
 
 /**
  * backend: 'sqlite' | 'memory' | 'fault+sqlite' | 'fault+memory'. `args` and `env` are added;
- * `data` keeps an existing directory (a restart); `via` is a command in front that execs the server.
- * Resolves when the server says that it listens.
+ * `data` keeps an existing directory (a restart); `via` is a command in front that execs the server;
+ * `spawned` gets the server before it is ready. Resolves when the server says that it listens.
  */
-export async function startServer({ backend = 'sqlite', args = [], env = {}, data = null, listen = '127.0.0.1:0', via = [] } = {}) {
+export async function startServer({ backend = 'sqlite', args = [], env = {}, data = null, listen = '127.0.0.1:0', via = [], spawned = () => {} } = {}) {
   const dir = data ?? temporaryDirectory();
   const kind = backend.replace('fault+', '');
   const url = (backend.startsWith('fault+') ? 'fault+' : '') + (kind === 'memory' ? 'memory:' : `sqlite:${dir}`);
@@ -56,6 +56,9 @@ export async function startServer({ backend = 'sqlite', args = [], env = {}, dat
       resolve(server.exit);
     });
   });
+  /** Ended, and all that it said is here. */
+  server.closed = new Promise((resolve) => child.on('close', () => resolve(server.exit)));
+  spawned(server);
   await new Promise((resolve, reject) => {
     child.stdout.on('data', (chunk) => {
       server.stdout += chunk;

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server dies at each failpoint of its source (base/failpoint.h), the first time it comes by and a
+// later one, under load; it starts again, and every promise is checked over the whole run (HF-1, HF-2).
+// A failpoint that was never reached is a failure. HF_POINTS=n goes n times as far, HF_SEED=n repeats.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { after, afterEach, before, describe, test } from 'node:test';
+
+import { Client } from '../e2e/lib/client.mjs';
+import { binary, startServer, stopServer, temporaryDirectory, until } from '../e2e/lib/server.mjs';
+import { pause } from './lib/recorder.mjs';
+import { countOf, seedOf, Trial } from './lib/trial.mjs';
+
+const further = countOf('HF_POINTS', 1);
+const seed = seedOf();
+const here = path.dirname(new URL(import.meta.url).pathname);
+
+/** Every name that the source gives to FAILPOINT or failpoint_due. */
+function failpoints(folder = path.join(here, '../../src')) {
+  const files = readdirSync(folder, { recursive: true }).filter((name) => name.endsWith('.c'));
+  const names = files.flatMap((name) => [...readFileSync(path.join(folder, name), 'utf8').matchAll(/\b(?:FAILPOINT|failpoint_due)\("([^"]+)"\)/g)]);
+  return [...new Set(names.map(([, name]) => name))].sort();
+}
+
+/** Large payloads come after so long, if the failpoint was not reached until then; it is given up after so long. */
+const HEAVY_AFTER_MS = 1500;
+const GIVE_UP_MS = 20_000;
+/** How long a later passing is waited for: there may be none, at what happens once a start. */
+const LATER_MS = 3000;
+
+/** What an ordinary load never reaches, and what does: name → function (name) that makes the server die there. */
+const provoked = { 'upgrade.step': dieInUpgrade, 'upgrade.done': dieInUpgrade, 'journal.segment.make': dieInNewStore };
+
+const LIVE = 14; // in the fixture
+const liveJobs = (queues) => queues.reduce((n, q) => n + q.counts.ready + q.counts.scheduled + q.counts.running, 0);
+
+/** A server of its own dies at the failpoint, be it before or after it is ready. */
+async function dies(data, failpoint) {
+  let server;
+  await startServer({ data, env: { HF_FAILPOINT: failpoint }, spawned: (s) => (server = s) }).catch(() => null);
+  await until(`${failpoint} is reached`, () => server.exit);
+  assert.equal((await server.closed).signal, 'SIGKILL', server.stderr);
+}
+
+/** A store that is only being made. */
+async function dieInNewStore(name) {
+  for (const nth of [1, 2]) {
+    const data = path.join(temporaryDirectory(), 'data');
+    await dies(data, `${name}:${nth}`);
+    const server = await startServer({ data });
+    const api = new Client(server);
+    assert.equal((await api.post('/v1/queues/q/jobs', { payload: 'first' })).status, 201);
+    api.close();
+    await stopServer(server);
+    execFileSync(binary, ['check', data]);
+  }
+}
+
+/** A store of an older format; it dies on the way, then all that was in it must be there. */
+async function dieInUpgrade(name) {
+  const data = path.join(temporaryDirectory(), 'data');
+  mkdirSync(data, { mode: 0o700 });
+  execFileSync('sqlite3', [path.join(data, 'holdfast.db')], { input: readFileSync(path.join(here, 'fixtures/format-2.sql')) });
+  await dies(data, `${name}:1`);
+  const server = await startServer({ data });
+  const api = new Client(server);
+  assert.equal(liveJobs((await api.get('/v1/queues')).json.queues), LIVE);
+  assert.equal((await api.get('/v1/jobs/14')).json.payload, 'one');
+  api.close();
+  await stopServer(server);
+  execFileSync(binary, ['check', data]);
+}
+
+describe(`failpoints, seed ${seed}`, () => {
+  const trial = new Trial({ seed, data: path.join(temporaryDirectory(), 'data') });
+  const { load, random } = trial;
+  let over = false;
+  before(() => trial.start());
+  after(() => trial.abandon());
+  afterEach(async () => {
+    if (!over && trial.server.exit) await trial.start();
+  });
+
+  /** Starts with the failpoint; 'start' or 'load' when it died there, null when it never came by. */
+  async function die(name, nth, limitMs) {
+    await trial.kill();
+    let server;
+    const ready = await trial.start({ env: { HF_FAILPOINT: `${name}:${nth}` }, spawned: (s) => (server = s) }).catch(() => null);
+    const heavy = setTimeout(() => (load.heavy = true), HEAVY_AFTER_MS);
+    await Promise.race([server.exited, pause(limitMs)]);
+    clearTimeout(heavy);
+    load.heavy = false;
+    if (!server.exit) return null;
+    trial.noteEnd();
+    load.down();
+    assert.equal((await server.closed).signal, 'SIGKILL', server.stderr);
+    await trial.start();
+    return ready ? 'load' : 'start';
+  }
+
+  const names = failpoints();
+  test('there are failpoints', () => assert.ok(names.length > 0, 'none is in src'));
+
+  for (const name of names) {
+    test(name, async () => {
+      if (provoked[name]) return provoked[name](name);
+      const first = await die(name, 1, GIVE_UP_MS);
+      assert.ok(first, 'never reached');
+      const later = [];
+      for (let i = 0; i < further; i++) later.push(await die(name, 2 + random.below(20), first === 'start' ? LATER_MS / 5 : LATER_MS));
+      console.log(`# ${name}: died ${[first, ...later].map((where) => where ?? 'nowhere').join(', ')}`);
+    });
+  }
+
+  test('every promise was kept', async () => {
+    over = true;
+    await until('load', () => load.confirmed() > 0);
+    await trial.finish({ confirmed: 100 });
+  });
+});

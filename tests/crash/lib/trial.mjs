@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// One store, one load, many ends of its server; at the end every promise is checked.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+
+import { binary, killServer, startServer, stopServer } from '../../e2e/lib/server.mjs';
+import { check, stories } from '../checker.mjs';
+import { Load } from '../load.mjs';
+import { now, pause } from './recorder.mjs';
+
+// Whatever is finished must still be there when it is looked for.
+const args = ['--queue-defaults-keep-done', '1000000'];
+
+/** The seed of a run: HF_SEED repeats one. */
+export const seedOf = () => Number(process.env.HF_SEED ?? Date.now() % 1_000_000);
+/** How many of something: by default n, or what the variable says. */
+export const countOf = (name, n) => Number(process.env[name] ?? n);
+
+export class Trial {
+  constructor({ seed, data, load = {} }) {
+    this.seed = seed;
+    this.data = data;
+    this.load = new Load(seed, load);
+    this.random = this.load.random;
+    this.server = null;
+    this.ended = null;
+  }
+
+  /** Starts or restarts; `more` as for startServer. */
+  async start(more = {}) {
+    this.server = await startServer({ data: this.data, ...more, args: [...args, ...(more.args ?? [])] });
+    if (this.ended !== null) this.load.history.crashes.push({ at: this.ended, ready: now() });
+    this.ended = null;
+    this.load.serve(this.server);
+    if (!this.load.workers) this.load.start();
+    return this.server;
+  }
+
+  /** Starts a server that `strike(server)` ends, perhaps before it is ready; true when it was ready first. */
+  async startAndStrike(strike, more = {}) {
+    let struck;
+    let ready = true;
+    try {
+      await this.start({ ...more, spawned: (server) => (struck = strike(server)) });
+    } catch (error) {
+      if (!/ended before it was ready/.test(error.message)) throw error;
+      ready = false;
+    }
+    await struck;
+    this.noteEnd();
+    this.load.down();
+    return ready;
+  }
+
+  /** SIGKILL, after `before`, which happens under full load; the server has `graceMs` to end by itself. */
+  async kill(before = () => {}, graceMs = 0) {
+    before();
+    this.noteEnd();
+    if (graceMs > 0) await Promise.race([this.server.exited, pause(graceMs)]);
+    await killServer(this.server);
+    this.load.down();
+  }
+
+  /** The server is about to end, or just did. */
+  noteEnd() {
+    this.ended ??= now();
+    this.load.hold();
+  }
+
+  /** Drains, checks what the clients saw, stops the server and lets it check its store. */
+  async finish({ confirmed = 0 } = {}) {
+    await this.load.finish();
+    const { entries, crashes, final } = this.load.history;
+    const made = this.load.confirmed();
+    console.log(`# ${entries.length} entries, ${made} confirmed jobs, ${final.jobs.size} found, ${crashes.length} crashes, seed ${this.seed}`);
+    const violations = check(this.load.history).slice(0, 10);
+    for (const line of stories(this.load.history, violations.slice(0, 3))) console.log(`# ${line}`);
+    assert.deepEqual(violations, [], `seed ${this.seed}`);
+    assert.ok(made >= confirmed, `too little happened to prove anything: ${made} jobs, not ${confirmed}`);
+    await stopServer(this.server);
+    execFileSync(binary, ['check', this.data]);
+  }
+
+  /** After a failure: ends what still runs, so that the test can end. */
+  async abandon() {
+    this.load.abandon();
+    if (this.server && !this.server.exit) await killServer(this.server);
+  }
+}
