@@ -350,6 +350,58 @@ static void again_and_again(struct env *e)
     EXPECT_COUNTS("q", .ready = ready, .done = done);
 }
 
+static void real_clock(struct backend_config *c)
+{
+    c->clock.manual = false; /* moved by hand all the same */
+}
+
+/* The wall clock leapt while the process was down: leases have their full time, whatever it says;
+ * what is due by wall time is due. */
+static void leap_while_down(struct env *e)
+{
+    struct queue_policy p = test_policy();
+    queue_make(e, "q", &p);
+    uint64_t running = put(e, "q");
+    struct held h = take(e, "q");
+    uint64_t due = put_delayed(e, "q", 3600000);
+    uint64_t later = put_delayed(e, "q", 3 * 3600000);
+    env_close(e);
+    e->clock.at.wall.ms += 2 * 3600000;
+    env_open(e);
+    settle(e);
+    EXPECT_STATE(running, STATE_RUNNING);
+    EXPECT_INT(get(e, running)->lease_left_ms, 10000);
+    EXPECT_STATE(due, STATE_READY);
+    EXPECT_STATE(later, STATE_SCHEDULED);
+    advance(e, 9000);
+    EXPECT_STATE(running, STATE_RUNNING);
+    EXPECT_OUT(ack(e, h), OUT_OK);
+}
+
+/* Set back while it was down: nothing runs early, no lease is cut short or made longer, ids and
+ * tokens stay new. */
+static void set_back_while_down(struct env *e)
+{
+    struct queue_policy p = test_policy();
+    queue_make(e, "q", &p);
+    uint64_t running = put(e, "q");
+    struct held h = take(e, "q");
+    uint64_t due = put_delayed(e, "q", 1000);
+    env_close(e);
+    e->clock.at.wall.ms -= 3600000;
+    env_open(e);
+    settle(e);
+    EXPECT_INT(get(e, running)->lease_left_ms, 10000);
+    advance(e, 9000);
+    EXPECT_STATE(running, STATE_RUNNING);
+    EXPECT_STATE(due, STATE_SCHEDULED);
+    EXPECT(put(e, "q") > due);
+    EXPECT(!token_equal(take(e, "q").token, h.token));
+    advance(e, 1000);
+    EXPECT_STATE(running, STATE_READY);
+    EXPECT_INT(get(e, running)->job.crashes, 1);
+}
+
 static const struct conform_case cases[] = {
     CASE("HF-1 jobs in every state are back", jobs_are_back, .flags = RESTART),
     CASE("PDQ-3 the order is back", order_is_back, .flags = RESTART),
@@ -369,6 +421,10 @@ static const struct conform_case cases[] = {
     CASE("the delete of a queue is resumed", delete_is_resumed, .flags = RESTART | EXACT),
     CASE("NOM-7 a bulk action is resumed", bulk_is_resumed, .flags = RESTART | EXACT),
     CASE("a second open of the directory is refused", second_open_is_refused, .flags = RESTART),
+    CASE("HF-1 the wall clock leapt while it was down", leap_while_down, .flags = RESTART,
+         .configure = real_clock),
+    CASE("HF-1 the wall clock was set back while it was down", set_back_while_down,
+         .flags = RESTART, .configure = real_clock),
     CASE("HF-1 opened again and again", again_and_again, .flags = RESTART),
 };
 TOPIC(topic_restart, cases);

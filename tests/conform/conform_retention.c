@@ -224,6 +224,47 @@ static void expiry_frees_the_key(struct env *e)
     EXPECT_COUNTS("q", .ready = 1, .dead = 1);
 }
 
+static void real_clock(struct backend_config *c)
+{
+    c->clock.manual = false; /* moved by hand all the same */
+}
+
+/* A clock that leapt must not wipe out the history; run_at goes by it all the same. */
+static void leap_prunes_nothing(struct env *e)
+{
+    struct queue_policy p = test_policy();
+    p.keep_done_ms = 60000;
+    queue_make(e, "q", &p);
+    uint64_t done = job_in(e, "q", STATE_DONE, NULL);
+    uint64_t due = put_delayed(e, "q", 60000);
+    e->clock.at.wall.ms += 2 * 3600000;
+    settle_due(e);
+    EXPECT_STATE(done, STATE_DONE);
+    EXPECT_STATE(due, STATE_READY);
+    EXPECT_INT(run(e, (struct op){.kind = OP_ACCEPT_CLOCK})->count, 1);
+    settle_due(e);
+    EXPECT_OUT(run(e, (struct op){.kind = OP_GET, .job = {.job = {.seq = done}}}), OUT_NOT_FOUND);
+}
+
+/* Set back, it keeps history longer, and brings nothing forward. */
+static void set_back_keeps_longer(struct env *e)
+{
+    struct queue_policy p = test_policy();
+    p.keep_done_ms = 60000;
+    queue_make(e, "q", &p);
+    uint64_t done = job_in(e, "q", STATE_DONE, NULL);
+    uint64_t due = put_delayed(e, "q", 30000);
+    e->clock.at.wall.ms -= 3600000;
+    settle_due(e);
+    advance(e, 120000);
+    EXPECT_STATE(done, STATE_DONE);
+    EXPECT_STATE(due, STATE_SCHEDULED);
+    e->clock.at.wall.ms += 3600000; /* right again: not far enough to be suspect */
+    settle_due(e);
+    EXPECT_STATE(due, STATE_READY);
+    EXPECT_OUT(run(e, (struct op){.kind = OP_GET, .job = {.job = {.seq = done}}}), OUT_NOT_FOUND);
+}
+
 static const struct conform_case cases[] = {
     CASE("NOM-10 done jobs are kept by count", done_by_count),
     CASE("NOM-10 done jobs are kept by age", done_by_age),
@@ -234,6 +275,9 @@ static const struct conform_case cases[] = {
     CASE("HF-2 keeping none still answers a repeated ack", keep_none),
     CASE("a changed retention holds for what is there", policy_change_prunes),
     CASE("NOM-10 retention of many jobs", many, .flags = EXACT),
+    CASE("a wall clock that leapt prunes nothing until accepted", leap_prunes_nothing,
+         .flags = EXACT, .configure = real_clock),
+    CASE("a wall clock set back keeps longer", set_back_keeps_longer, .configure = real_clock),
     CASE("expires_at: dead on time, ready or scheduled", expires),
     CASE("expires_at: an expired job is never handed out", expired_at_claim_time),
     CASE("expires_at: a running job may finish", running_jobs_do_not_expire),

@@ -2,10 +2,11 @@
 // HF-14: under --test-clock time moves only when told, and what became due has happened when the
 // answer comes.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { Client } from './lib/client.mjs';
-import { startServer, stopServer } from './lib/server.mjs';
+import { startServer, stopServer, until } from './lib/server.mjs';
 import { claimOne, enqueue, freshQueue, onStores, stores } from './lib/suite.mjs';
 
 const minute = 60_000;
@@ -79,6 +80,38 @@ onStores('test clock (HF-14)', stores, { args: ['--test-clock'] }, (use) => {
       assert.equal(answer.status, 422, answer.text);
     }
   });
+});
+
+test('a server that stood still takes it out on nobody: leases go on, and input comes before expiry', async () => {
+  const server = await startServer();
+  const api = new Client(server);
+  const short = freshQueue('short'), long = freshQueue('long');
+  const ids = [];
+  for (const queue of [short, long]) ids.push((await enqueue(api, queue, { payload: 1 })).id);
+  const ends = async (id) => Date.parse((await api.get(`/v1/jobs/${id}`)).json.lease_until);
+  const held = await claimOne(api, short, { lease_ms: 2000 });
+  await claimOne(api, long, { lease_ms: 60_000 });
+  const before = await ends(ids[1]);
+
+  server.process.kill('SIGSTOP');
+  await until('it stands still', () => /\) T /.test(readFileSync(`/proc/${server.pid}/stat`, 'utf8')));
+  const ack = api.post(`/v1/jobs/${held.id}/ack`, { token: held.token });
+  await new Promise((resolve) => setTimeout(resolve, 2500)); // the time itself is what is tested
+  server.process.kill('SIGCONT');
+  assert.equal((await ack).json.state, 'done', 'its lease would have ended meanwhile');
+  assert.ok((await ends(ids[1])) - before >= 2000, 'the time was given back');
+
+  // Nobody asks anything: the lease goes on, and then ends as leases do.
+  await enqueue(api, short, { payload: 2 });
+  const idle = await claimOne(api, short, { lease_ms: 2000 });
+  server.process.kill('SIGSTOP');
+  await until('it stands still', () => /\) T /.test(readFileSync(`/proc/${server.pid}/stat`, 'utf8')));
+  await new Promise((resolve) => setTimeout(resolve, 2500));
+  server.process.kill('SIGCONT');
+  assert.equal((await api.get(`/v1/jobs/${idle.id}`)).json.state, 'running');
+  await until('it ends', async () => (await api.get(`/v1/jobs/${idle.id}`)).json.state === 'ready');
+  api.close();
+  await stopServer(server);
 });
 
 test('without --test-clock there is no such route', async () => {

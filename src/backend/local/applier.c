@@ -15,6 +15,9 @@
 #define SWEEP_AFTER_NS UINT64_C(1000000000)
 #define SWEEP_BYTES (UINT64_C(32) << 20)
 #define PARTS_FULL 16u /* while room is short a batch goes in this many parts */
+#define ROOM_FACTOR 2u /* a record may be in SQLite's WAL and in its file at once */
+#define ROOM_SHORT (UINT64_C(64) << 20) /* what was swept then goes into SQLite's file at once */
+#define LOOK_BYTES (UINT64_C(1) << 20)  /* synced: time to look at the disk again */
 #define FULL_RETRY_NS UINT64_C(200000000)
 #define TIDY_AFTER_NS UINT64_C(1000000000)
 
@@ -25,11 +28,21 @@ struct applier {
     uv_cond_t wake;
     uint64_t durable, wanted, bytes; /* under lock; bytes: since the last sweep began */
     uint64_t since;                  /* under lock: ns since when something waits; 0 = nothing */
+    uint64_t room, unseen;           /* under lock: bytes on the disk, and synced since */
     bool stopping;                   /* under lock */
     struct applier_state at;         /* under lock */
     struct journal_batch batch;      /* the thread's own */
     size_t taken;                    /* the thread's own: frames of the batch that are applied */
 };
+
+static void note_room(struct applier *a)
+{
+    uint64_t room = ballast_room(a->config.ballast);
+    uv_mutex_lock(&a->lock);
+    a->room = room;
+    a->unseen = 0;
+    uv_mutex_unlock(&a->lock);
+}
 
 void applier_synced(struct applier *a, uint64_t position, uint64_t bytes)
 {
@@ -37,11 +50,15 @@ void applier_synced(struct applier *a, uint64_t position, uint64_t bytes)
     bool first = a->since == 0, much = a->bytes < SWEEP_BYTES && a->bytes + bytes >= SWEEP_BYTES;
     a->durable = position;
     a->bytes += bytes;
+    a->unseen += bytes;
+    bool look = a->unseen >= LOOK_BYTES;
     if (first)
         a->since = clock_ns();
     if (first || much)
         uv_cond_signal(&a->wake);
     uv_mutex_unlock(&a->lock);
+    if (look)
+        note_room(a); /* the journal itself may have grown */
 }
 
 void applier_want(struct applier *a, uint64_t position)
@@ -56,18 +73,49 @@ void applier_want(struct applier *a, uint64_t position)
 
 void applier_state(struct applier *a, struct applier_state *ret)
 {
+    struct journal_figures journal;
+    journal_figures(a->config.journal, &journal);
     uv_mutex_lock(&a->lock);
     *ret = a->at;
+    ret->full = a->at.full || journal.bytes_unapplied > a->room / ROOM_FACTOR;
     ret->unapplied_ms = a->since ? (clock_ns() - a->since) / 1000000 : 0;
     uv_mutex_unlock(&a->lock);
+}
+
+/* ---- room ---- */
+
+static void tell_change(struct applier *a, bool full, const struct err_note *none)
+{
+    if (full)
+        log_event(a->config.log, LOG_ERROR, "disk_full",
+                  LOG_TEXT("why", none ? none->text : "too little room for the ballast"),
+                  LOG_TEXT("effect", "new jobs are refused"));
+    else
+        log_event(a->config.log, LOG_INFO, "disk_has_room");
+}
+
+/* Looks at the disk; `none` says why the last sweep found no room, NULL that it found some. */
+static void look_at_room(struct applier *a, const struct err_note *none)
+{
+    struct ballast *ballast = a->config.ballast;
+    if (!none)
+        ballast_refill(ballast);
+    bool full = none || ballast_lacks_room(ballast);
+    note_room(a);
+    uv_mutex_lock(&a->lock);
+    bool was = a->at.full;
+    a->at.full = full;
+    uv_mutex_unlock(&a->lock);
+    if (was != full)
+        tell_change(a, full, none);
 }
 
 /* ---- a sweep ---- */
 
 static void report(struct applier *a, int err, const struct err_note *note, uint64_t ns)
 {
+    look_at_room(a, err == -ERR_NO_SPACE ? note : NULL);
     uv_mutex_lock(&a->lock);
-    a->at.full = err == -ERR_NO_SPACE;
     if (!err) {
         a->at.applied = a->config.store->ops->meta(a->config.store)->position;
         a->at.sweeps++;
@@ -133,7 +181,7 @@ static bool tidy(struct applier *a)
     else if (err)
         report(a, err, &note, 0);
     else
-        ballast_refill(a->config.ballast);
+        look_at_room(a, NULL);
     return more && !err;
 }
 
@@ -195,6 +243,12 @@ static void sleep_a_while(struct applier *a, bool *more, bool *quiet)
         uv_mutex_lock(&a->lock);
     } else if (*more) {
         *quiet = uv_cond_timedwait(&a->wake, &a->lock, TIDY_AFTER_NS) != 0;
+    } else if (a->at.full) {
+        uv_cond_timedwait(&a->wake, &a->lock, FULL_RETRY_NS);
+        uv_mutex_unlock(&a->lock);
+        look_at_room(a, NULL);
+        a->config.notify(a->config.ctx);
+        uv_mutex_lock(&a->lock);
     } else {
         uv_cond_wait(&a->wake, &a->lock);
     }
@@ -223,9 +277,8 @@ static bool wait_for_work(struct applier *a)
 }
 
 /* A full disk: give up the ballast, wait a little. False when told to stop. */
-static bool wait_for_space(struct applier *a, const struct err_note *note)
+static bool wait_for_space(struct applier *a)
 {
-    log_event(a->config.log, LOG_ERROR, "disk_full", LOG_TEXT("why", note->text));
     if (ballast_drop(a->config.ballast))
         log_event(a->config.log, LOG_WARN, "ballast_dropped",
                   LOG_TEXT("effect", "what is reserved for a full disk is in use"));
@@ -235,6 +288,15 @@ static bool wait_for_space(struct applier *a, const struct err_note *note)
     bool go_on = !a->stopping;
     uv_mutex_unlock(&a->lock);
     return go_on;
+}
+
+/* What waits in SQLite's WAL needs room in its file, too; nobody has counted it. */
+static bool room_is_short(struct applier *a)
+{
+    uv_mutex_lock(&a->lock);
+    bool is_short = a->room < ROOM_SHORT;
+    uv_mutex_unlock(&a->lock);
+    return is_short;
 }
 
 static void run(void *arg)
@@ -247,7 +309,9 @@ static void run(void *arg)
         if (err && (err != -ERR_NO_SPACE || last))
             return;
         if (err)
-            last = !wait_for_space(a, &note);
+            last = !wait_for_space(a);
+        else if (room_is_short(a))
+            (void)tidy(a);
     }
 }
 
@@ -275,6 +339,7 @@ int applier_start(const struct applier_config *config, struct applier **ret)
     a->wanted = a->durable;
     journal_batch_init(&a->batch);
     CHECK(uv_mutex_init(&a->lock) == 0 && uv_cond_init(&a->wake) == 0);
+    look_at_room(a, NULL);
     if (uv_thread_create(&a->thread, run, a) != 0) {
         applier_free(a);
         return -ERR_NOMEM;

@@ -7,7 +7,9 @@
  * told, which may then use the segments again.
  *
  * A failed commit is final: the applier stops, says why, and the process must end. A full disk is
- * not: the ballast goes, and the sweep is tried again until applier_stop. */
+ * not: the ballast goes, and the sweep is tried again until applier_stop. New jobs must stay out
+ * then until the ballast is back, or they would take the room that the ballast left for what ends
+ * jobs; and before that, while what waits to be swept could need more room than there is. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,7 +25,7 @@ struct ballast;
 struct applier_state {
     uint64_t applied;      /* records up to this position are in the store */
     uint64_t unapplied_ms; /* how long the oldest record that is not has been durable; 0 = none */
-    bool full;             /* the last try found no space; it goes on trying */
+    bool full;             /* there is no room for new jobs; it goes on trying */
     int error;             /* ≠ 0: it has stopped for good */
     char why[512];
     uint64_t sweeps, sweep_ns_total, sweep_ns_last;

@@ -18,6 +18,7 @@ struct ballast {
     char *path, *dir;
     uint64_t bytes;
     bool there;
+    bool lacks_room; /* when it was last tried to make it */
 };
 
 static bool whole(const struct ballast *b)
@@ -26,23 +27,42 @@ static bool whole(const struct ballast *b)
     return stat(b->path, &st) == 0 && (uint64_t)st.st_blocks * 512 >= b->bytes;
 }
 
-static bool room_for_it(const struct ballast *b)
+uint64_t ballast_room(const struct ballast *b)
 {
     struct statvfs st;
-    return statvfs(b->dir, &st) == 0 &&
-           (uint64_t)st.f_bavail * st.f_frsize >= b->bytes * ROOM_FACTOR;
+    if (!b || statvfs(b->dir, &st) != 0)
+        return UINT64_MAX;
+    return (uint64_t)st.f_bavail * st.f_frsize;
+}
+
+/* 0 or what errno would say. */
+static int make(const struct ballast *b)
+{
+    int fd = open(b->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return errno;
+    int error = posix_fallocate(fd, 0, (off_t)b->bytes);
+    close(fd);
+    if (error)
+        (void)unlink(b->path);
+    return error;
 }
 
 void ballast_refill(struct ballast *b)
 {
-    if (!b || b->there || !room_for_it(b))
+    if (!b || b->there)
         return;
-    int fd = open(b->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    b->there = fd >= 0 && posix_fallocate(fd, 0, (off_t)b->bytes) == 0;
-    if (fd >= 0)
-        close(fd);
-    if (!b->there)
-        (void)unlink(b->path);
+    b->lacks_room = ballast_room(b) < b->bytes * ROOM_FACTOR;
+    if (b->lacks_room)
+        return;
+    int error = make(b);
+    b->there = error == 0;
+    b->lacks_room = error == ENOSPC || error == EDQUOT;
+}
+
+bool ballast_lacks_room(const struct ballast *b)
+{
+    return b && !b->there && b->lacks_room;
 }
 
 bool ballast_drop(struct ballast *b)
@@ -50,6 +70,7 @@ bool ballast_drop(struct ballast *b)
     if (!b || !b->there)
         return false;
     b->there = false;
+    b->lacks_room = true;
     return unlink(b->path) == 0;
 }
 

@@ -25,6 +25,7 @@
 #define JOURNAL_PAGE 4096u
 #define JOURNAL_SEGMENT_BYTES (16u << 20)
 #define JOURNAL_BYTES_MAX (UINT64_C(256) << 20)
+#define JOURNAL_SPARES 2 /* segments kept free */
 
 struct journal;
 
@@ -78,6 +79,10 @@ uint64_t journal_position(const struct journal *j); /* of the last record that i
  * Without a need, and when all segments together would pass bytes_max, it does nothing. */
 MUST_CHECK int journal_provide(struct journal *j, bool *more, struct err_note *note);
 
+/* Room is short: of the free segments journal_provide now keeps no more than the spare ones. From
+ * any thread. */
+void journal_economize(struct journal *j);
+
 /* Reads synced frames for the sweeper, from where it read last; the first time from after
  * config.applied. The batch holds whole frames, at least one and else no more than max_bytes of
  * them, in order; empty when nothing is left. Each call starts the batch afresh; `last` is the
@@ -101,7 +106,7 @@ struct journal_figures {
     uint64_t bytes_unapplied;   /* of entries the store lacks */
     uint64_t bytes, bytes_max;  /* of all segments */
     uint32_t segments, free;    /* files; those that can be begun at once */
-    uint64_t generation;        /* of the segment being written */
+    uint64_t generation;        /* of the segment being written; 0: none yet */
     bool wanting;               /* an append found no segment free */
 };
 void journal_figures(struct journal *j, struct journal_figures *ret);

@@ -15,8 +15,6 @@
 #include "backend/local/journal.h"
 #include "backend/local/journal_entry.h"
 
-#define JOURNAL_SPARES 2 /* segments kept free */
-
 /* What an operator can do about damage; ends a sentence. */
 #define JOURNAL_ADVICE                                                                             \
     "; nothing was changed: `holdfast check DIR` explains; restore the newest backup, or "         \

@@ -241,6 +241,13 @@ void journal_applied(struct journal *j, uint64_t position)
     uv_mutex_unlock(&j->lock);
 }
 
+void journal_economize(struct journal *j)
+{
+    uv_mutex_lock(&j->lock);
+    j->busy_peak = busy_count(j);
+    uv_mutex_unlock(&j->lock);
+}
+
 /* ---- the helper ---- */
 
 static uint32_t spare_count(const struct journal *j)

@@ -120,6 +120,8 @@ static void take_applied(struct local *l, const struct applier_state *state)
         l->applied = state->applied;
         heart_applied(l->heart, l->applied);
         writer_retry(l->writer);
+        if (state->full)
+            writer_economize(l->writer);
     }
     local_reads_go_on(l);
 }

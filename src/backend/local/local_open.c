@@ -155,6 +155,11 @@ static void synced_cb(void *ctx, uint64_t position, uint64_t bytes)
     applier_synced(l->applier, position, bytes);
 }
 
+static uint64_t room_cb(void *ctx)
+{
+    return ballast_room(((struct local *)ctx)->ballast);
+}
+
 /* They knock only once they have been given work. */
 static int threads_start(struct local *l, struct err_note *note)
 {
@@ -168,7 +173,11 @@ static int threads_start(struct local *l, struct err_note *note)
                                    .log = l->config.log,
                                    .ctx = l,
                                    .notify = local_knock,
-                                   .synced = synced_cb};
+                                   .synced = synced_cb,
+                                   .room = room_cb,
+                                   .segment_bytes = l->config.journal_segment_bytes
+                                                        ? l->config.journal_segment_bytes
+                                                        : JOURNAL_SEGMENT_BYTES};
     int err = reader_begin(l, &l->reader, note);
     if (!err)
         err = reader_begin(l, &l->lister, note);
@@ -227,11 +236,13 @@ static int journal_dir(const char *dir, const struct store_meta *meta, struct fi
     int err = buf_printf(&path, "%s/journal", dir);
     if (!err)
         err = files_open_dir(path.data, meta->journal_from < 0, false, ret, note);
-    if (err == -ERR_NOT_FOUND)
-        err = err_note_set(note, -ERR_CORRUPT,
+    if (err == -ERR_NOT_FOUND) {
+        err = -ERR_CORRUPT;
+        (void)err_note_set(note, err,
                            "%s/journal is missing; it holds what happened after record %" PRIu64
                            ": put it back, or restore a backup (holdfast restore)",
                            dir, meta->position);
+    }
     buf_done(&path);
     return err;
 }

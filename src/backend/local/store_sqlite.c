@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -28,8 +29,9 @@
 #define CUT_BUSY_MS 100
 /* A WAL of more pages is emptied by the apply that made it so, others by tidy … */
 #define WAL_PAGES_MAX 4096
-#define WAL_PAGES_CUT 65536  /* … and its file is cut when a reader has let it grow so far */
-#define TIDY_PAGES 256       /* free pages given back to the file system in one step */
+#define WAL_PAGES_CUT 65536 /* … and its file is cut when a reader has let it grow so far */
+#define TIDY_PAGES 256      /* free pages given back to the file system in one step */
+#define ROOM_SHORT (UINT64_C(16) << 20)
 #define FREE_PAGES_KEPT 1024 /* free pages kept for what comes next */
 /* What compacting does between two commits: so many pages, or a checkpoint of a WAL so short, with
  * so little patience for readers, that none keeps a commit waiting. */
@@ -148,6 +150,15 @@ static int commit_frames(struct store_sqlite *q, const struct span *frames, size
     return rc;
 }
 
+/* A WAL that is moved into the database file is written again from its beginning: what comes next
+ * finds room there. */
+static int make_room(struct store_sqlite *q, struct err_note *note)
+{
+    struct err_note why = {""};
+    int rc = checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, &why);
+    return rc == 0 ? -ERR_NO_SPACE : keep_failure(q, err_note_set(note, rc, "%s", why.text));
+}
+
 static int sqlite_apply(struct store *s, const struct span *frames, size_t count,
                         struct err_note *note)
 {
@@ -158,6 +169,8 @@ static int sqlite_apply(struct store *s, const struct span *frames, size_t count
                             "written until the process has started again",
                             q->dir.db_path, err_text(q->failed));
     int rc = commit_frames(q, frames, count, note);
+    if (rc == -ERR_NO_SPACE)
+        return make_room(q, note);
     /* Where a reader held an old snapshot, trying again with each commit would not help. */
     if (rc == 0 && q->wal_pages - q->wal_pages_tried >= WAL_PAGES_MAX)
         rc = checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
@@ -330,6 +343,12 @@ static int no_orphans(const char *db_path, const char *wal_path, struct err_note
         db_path, wal_path);
 }
 
+static void store_unmake(const char *path, const char *journal)
+{
+    (void)unlink(path);
+    (void)unlink(journal);
+}
+
 static int store_make(const struct store_dir *dir, struct wall_time now, struct err_note *note)
 {
     char *path = sqlite3_mprintf("%s" NEW_SUFFIX, dir->db_path);
@@ -338,9 +357,7 @@ static int store_make(const struct store_dir *dir, struct wall_time now, struct 
     int rc = path && journal && wal ? no_orphans(dir->db_path, wal, note)
                                     : err_note_set(note, -ERR_NOMEM, "out of memory");
     if (rc == 0 && path && journal) {
-        /* Left by a process that died here. */
-        (void)unlink(path);
-        (void)unlink(journal);
+        store_unmake(path, journal); /* left by a process that died here */
         rc = file_make(path, note);
     }
     if (rc == 0)
@@ -349,6 +366,8 @@ static int store_make(const struct store_dir *dir, struct wall_time now, struct 
         rc = err_note_set(note, -ERR_IO, "cannot rename %s", path);
     if (rc == 0)
         rc = store_dir_sync(dir, note);
+    else if (path && journal)
+        store_unmake(path, journal);
     sqlite3_free(path);
     sqlite3_free(journal);
     sqlite3_free(wal);
@@ -416,9 +435,21 @@ static int db_ready(struct store_sqlite *q, struct err_note *note)
     return 0;
 }
 
+/* On a disk that is nearly full the files beside the database stay: what they take may be gone
+ * when the next start needs it. */
+static void keep_files_if_short(struct store_sqlite *q)
+{
+    struct statvfs st;
+    int keep = 1;
+    if (q->db && q->dir.fd >= 0 && fstatvfs(q->dir.fd, &st) == 0 &&
+        (uint64_t)st.f_bavail * st.f_frsize < ROOM_SHORT)
+        (void)sqlite3_file_control(q->db, "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
+}
+
 static void sqlite_close(struct store *s)
 {
     struct store_sqlite *q = store_sqlite_of(s);
+    keep_files_if_short(q);
     for (int i = 0; i < STMT_COUNT; i++)
         sqlite3_finalize(q->stmts[i]);
     sqlite3_close(q->db);

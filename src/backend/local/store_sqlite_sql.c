@@ -36,6 +36,8 @@ int sql_code(int extended, int system_errno)
     case SQLITE_TOOBIG:
         return -ERR_TOO_BIG;
     case SQLITE_IOERR:
+        if (extended == SQLITE_IOERR_SHMSIZE) /* errno is not kept; nothing else fails there */
+            return -ERR_NO_SPACE;
         if (extended == SQLITE_IOERR_FSYNC || extended == SQLITE_IOERR_DIR_FSYNC)
             return -ERR_IO;
         return system_errno == ENOSPC || system_errno == EDQUOT ? -ERR_NO_SPACE : -ERR_IO;
@@ -48,8 +50,11 @@ int sql_error(sqlite3 *db, const char *doing, struct err_note *note)
 {
     const char *file = db ? sqlite3_db_filename(db, "main") : NULL;
     int code = db ? sql_code(sqlite3_extended_errcode(db), sqlite3_system_errno(db)) : -ERR_NOMEM;
+    const char *why = db ? sqlite3_errmsg(db) : "out of memory";
+    if (code == -ERR_NO_SPACE)
+        why = sqlite3_errstr(SQLITE_FULL);
     return err_note_set(note, code, "%s: cannot %s: %s", file && *file ? file : "holdfast.db",
-                        doing, db ? sqlite3_errmsg(db) : "out of memory");
+                        doing, why);
 }
 
 /* ---- connections and statements ---- */

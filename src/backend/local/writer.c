@@ -41,6 +41,7 @@ struct writer {
     struct histogram us, records; /* under lock */
     uint64_t stuck_since;         /* ns; 0 = not stuck */
     uint64_t average_ns;          /* of the last syncs; written by whoever commits */
+    uint64_t generation;          /* under lock: of the newest segment the helper was asked after */
 };
 
 /* ---- the line ---- */
@@ -128,8 +129,9 @@ static int commit(struct writer *w, const struct span *frames, size_t count, uin
         w->at.error = err;
         snprintf(w->at.why, sizeof(w->at.why), "%s", note.text);
     }
-    if (figures.free == 0 || err == -ERR_NO_SPACE)
+    if (figures.generation != w->generation || figures.free == 0 || err == -ERR_NO_SPACE)
         helper_ask(w);
+    w->generation = figures.generation;
     uint64_t durable = w->at.durable;
     uv_mutex_unlock(&w->lock);
     FAILPOINT("reply.before");
@@ -232,6 +234,19 @@ static bool helper_wait(struct writer *w)
     return !w->stopping;
 }
 
+/* A try that must fail would for a moment take the last room, which a sweep may need. Short of a
+ * segment that somebody waits for, as much as it takes has to be left. */
+static bool worth_a_try(struct writer *w)
+{
+    struct journal_figures figures;
+    journal_figures(w->config.journal, &figures);
+    uv_mutex_lock(&w->lock);
+    bool full = w->at.full, stuck = w->at.stuck;
+    uv_mutex_unlock(&w->lock);
+    return !full || !w->config.room || figures.free > JOURNAL_SPARES ||
+           w->config.room(w->config.ctx) / (stuck ? 1 : 2) >= w->config.segment_bytes;
+}
+
 static void help(void *arg)
 {
     struct writer *w = arg;
@@ -241,9 +256,12 @@ static void help(void *arg)
         bool more = true;
         int err = 0;
         uv_mutex_unlock(&w->lock);
-        while (more && !err)
+        bool tried = worth_a_try(w);
+        while (tried && more && !err)
             err = journal_provide(w->config.journal, &more, &note);
         uv_mutex_lock(&w->lock);
+        if (!tried)
+            continue;
         report_provide(w, err, &note);
         uv_mutex_unlock(&w->lock);
         w->config.notify(w->config.ctx);
@@ -287,6 +305,18 @@ void writer_retry(struct writer *w)
     helper_ask(w); /* segments may be wanted, or too many */
     if (w->at.stuck)
         uv_cond_signal(&w->wake);
+    uv_mutex_unlock(&w->lock);
+}
+
+void writer_economize(struct writer *w)
+{
+    struct journal_figures figures;
+    journal_economize(w->config.journal);
+    journal_figures(w->config.journal, &figures);
+    if (figures.free <= JOURNAL_SPARES)
+        return;
+    uv_mutex_lock(&w->lock);
+    helper_ask(w);
     uv_mutex_unlock(&w->lock);
 }
 

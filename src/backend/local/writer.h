@@ -35,6 +35,9 @@ struct writer_config {
     void (*notify)(void *ctx);
     /* Likewise, after each sync, before notify: so many bytes more for the sweeper. */
     void (*synced)(void *ctx, uint64_t position, uint64_t bytes);
+    /* On the helper's thread: bytes free on the disk. NULL = nobody knows. */
+    uint64_t (*room)(void *ctx);
+    uint64_t segment_bytes; /* what a spare segment takes; for room */
 };
 
 /* The journal stays the caller's but is appended to by this alone until writer_stop. */
@@ -47,6 +50,8 @@ MUST_CHECK int writer_push(struct writer *w, const struct span *frames, size_t c
 bool writer_commit_here(struct writer *w, const struct span *frames, size_t count);
 /* The sweeper has made room. */
 void writer_retry(struct writer *w);
+/* Room is short: what the journal has beyond its spare segments is given back. */
+void writer_economize(struct writer *w);
 void writer_state(struct writer *w, struct writer_state *ret);
 /* How long syncs took and how many records each had. */
 void writer_spread(struct writer *w, struct histogram *ret_us, struct histogram *ret_records);

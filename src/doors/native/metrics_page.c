@@ -349,7 +349,11 @@ static void write_row(struct page *p, const struct row *row)
 
 static void page_take(struct page *p, const struct native *n, const struct reply *r)
 {
-    *p = (struct page){.n = n, .queues = r->queues, .queue_count = r->queue_count};
+    *p = (struct page){.n = n};
+    if (r) {
+        p->queues = r->queues;
+        p->queue_count = r->queue_count;
+    }
     broker_backend_figures(n->broker, &p->backend);
     broker_figures(n->broker, &p->broker);
     if (n->config.http_figures)
@@ -357,21 +361,34 @@ static void page_take(struct page *p, const struct native *n, const struct reply
     process_figures(&p->process);
 }
 
-static void metrics_listed(struct call *c, const struct reply *r)
+/* r: the queues, or NULL. */
+static void page_answer(const struct native *n, struct http_exchange *x, const struct reply *r)
 {
     struct page p;
-    page_take(&p, c->n, r);
-    p.m.out = http_answer_body(c->x);
+    page_take(&p, n, r);
+    p.m.out = http_answer_body(x);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         write_row(&p, &rows[i]);
     if (p.m.error < 0)
-        answer_error(c->x, p.m.error);
+        answer_error(x, p.m.error);
     else
-        http_answer(c->x, 200, PAGE_TYPE);
+        http_answer(x, 200, PAGE_TYPE);
+}
+
+static void metrics_listed(struct call *c, const struct reply *r)
+{
+    page_answer(c->n, c->x, r);
 }
 
 void metrics_handle(void *ctx, struct http_exchange *x)
 {
+    struct backend_figures f;
+    broker_backend_figures(((struct native *)ctx)->broker, &f);
+    /* What queues look like would wait for the disk, and nobody would hear that it is full. */
+    if (f.journal_stuck_ms > 0) {
+        page_answer(ctx, x, NULL);
+        return;
+    }
     struct call *c = call_new(ctx, x, OP_QUEUE_LIST, metrics_listed);
     if (!c)
         return;

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "backend/local/ballast.h"
 #include "backend/local/local.h"
 #include "base/err.h"
 #include "core/limits.h"
@@ -198,6 +199,7 @@ struct rig {
     atomic_bool full, tight; /* the store; the journal */
     struct store *kept;
     struct rig_dir dir;
+    struct ballast *ballast; /* for the next start */
     struct backend *b;
     struct op ops[OPS_MAX];
     enum outcome outcomes[OPS_MAX];
@@ -243,8 +245,9 @@ static void backend_start(struct rig *r)
                                     .journal_segment_bytes = 16 << 10,
                                     .journal_bytes_max = 1 << 20,
                                     .list_wait_ms = 20};
-    assert_int_equal(backend_open_on_store(&stub->base, files_make(r), NULL, &config, &r->b, &note),
-                     0);
+    assert_int_equal(
+        backend_open_on_store(&stub->base, files_make(r), r->ballast, &config, &r->b, &note), 0);
+    r->ballast = NULL;
 }
 
 static void rig_begin(struct rig *r)
@@ -417,6 +420,23 @@ static void test_store_full_for_a_while(void **state)
     rig_end(&r);
 }
 
+/* Without room for what is kept for a full disk, there is none for new jobs. */
+static void test_no_room_for_ballast(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_begin(&r);
+    assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_OK);
+    backend_end(&r);
+    assert_int_equal(ballast_open(r.dir.path, UINT64_C(1) << 60, &r.ballast), 0);
+    backend_start(&r);
+    assert_int_equal(uv_run(&r.loop, UV_RUN_NOWAIT), 1);
+    assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_DISK_FULL);
+    assert_int_equal(answer(&r, ask(&r, (struct op){.kind = OP_LIST})), OUT_OK);
+    rig_end(&r);
+    assert_non_null(strstr(r.said, "too little room for the ballast"));
+}
+
 /* Uses up the journal: the number of the first op that gets no answer. */
 static size_t fill_journal(struct rig *r)
 {
@@ -520,7 +540,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_store_full),           cmocka_unit_test(test_store_full_for_a_while),
         cmocka_unit_test(test_close_while_stuck),    cmocka_unit_test(test_stuck_for_a_while),
-        cmocka_unit_test(test_news_asked_for_again),
+        cmocka_unit_test(test_news_asked_for_again), cmocka_unit_test(test_no_room_for_ballast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
