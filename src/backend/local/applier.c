@@ -28,6 +28,7 @@ struct applier {
     uv_cond_t wake;
     uint64_t durable, wanted, bytes; /* under lock; bytes: since the last sweep began */
     uint64_t since;                  /* under lock: ns since when something waits; 0 = nothing */
+    uint64_t began, target;          /* under lock: of the sweep: ns, and what was durable then */
     uint64_t room, unseen;           /* under lock: bytes on the disk, and synced since */
     bool stopping;                   /* under lock */
     struct applier_state at;         /* under lock */
@@ -121,8 +122,10 @@ static void report(struct applier *a, int err, const struct err_note *note, uint
         a->at.sweeps++;
         a->at.sweep_ns_total += ns;
         a->at.sweep_ns_last = ns;
-        if (a->at.applied == a->durable)
+        if (a->at.applied >= a->durable)
             a->since = 0;
+        else if (a->at.applied >= a->target)
+            a->since = a->began; /* what is left came after that */
     } else {
         if (err != -ERR_NO_SPACE)
             a->at.error = err;
@@ -272,6 +275,8 @@ static bool wait_for_work(struct applier *a)
     }
     bool work = due(a) && !a->at.error;
     a->bytes = 0;
+    a->began = clock_ns();
+    a->target = a->durable;
     uv_mutex_unlock(&a->lock);
     return work;
 }
