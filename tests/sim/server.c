@@ -34,6 +34,7 @@ static void reply_cb(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct 
     struct world *w = ctx;
     (void)fn;
     (void)fn_ctx;
+    views_look(w, reply);
     history_reply(&w->history, reply->tag, reply, w->mono);
     w->coverage->replies++;
     w->coverage->outcomes[reply->kind][reply->outcome]++;
@@ -70,8 +71,10 @@ static int read_store(struct world *w, const struct store_query *query, struct a
     struct store_reader *reader;
     struct err_note note;
     int rc = disk_reader(&w->server.disk, query->need, &reader, &note);
-    if (rc < 0)
+    if (rc < 0) {
+        blame_disk(w, "sweep", &note);
         return rc;
+    }
     server_applied(w);
     if (query->list) {
         struct job_view *jobs = NULL;

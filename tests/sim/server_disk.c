@@ -11,7 +11,7 @@ static bool may_cut(struct world *w, unsigned percent)
     return has(&w->plan, FEATURE_CRASHES) && !w->draining && chance(w, percent);
 }
 
-static void blame_disk(struct world *w, const char *what, const struct err_note *note)
+void blame_disk(struct world *w, const char *what, const struct err_note *note)
 {
     world_blame(w, w->server.disk.journal ? CHECK_JOURNAL : CHECK_DRIVER, "%s: %s", what,
                 note->text);

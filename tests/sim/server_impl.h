@@ -13,6 +13,8 @@ void server_go_on(struct world *w); /* after a commit: timers and turns */
 
 /* ---- server_disk.c ---- */
 
+/* Something is wrong that is the journal's fault, if there is one. */
+void blame_disk(struct world *w, const char *what, const struct err_note *note);
 /* Begins to write what waits, unless something is being written. */
 void start_commit(struct world *w);
 /* Tells the heart what the store has. */
@@ -24,3 +26,8 @@ void became_durable(struct world *w, size_t before);
 bool server_recover(struct world *w);
 /* What the end of the process leaves on the disk. */
 void server_disk_crash(struct world *w);
+
+/* ---- views.c ---- */
+
+/* Checks what the history does not keep of a reply. */
+void views_look(struct world *w, const struct reply *r);
