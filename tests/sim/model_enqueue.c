@@ -25,8 +25,8 @@ bool model_key_over(const struct model *m, const struct model_key *k)
  * already. */
 static bool keys_full(struct model *m, const struct model_queue *q, struct span key)
 {
-    if (!q)
-        return m->key_count >= m->keys_max;
+    if (!q && m->key_count >= m->keys_max)
+        return true;
     uint32_t left = 0;
     for (uint32_t i = 0; i < m->key_count; i++)
         if (!span_equal(m->keys[i].key, key))
