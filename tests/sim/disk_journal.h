@@ -21,7 +21,7 @@ enum disk_journal_defect {
 
 struct disk_journal {
     struct files_torn *files;
-    struct journal *journal; /* of the living process; NULL = there is none, or it has not begun */
+    struct journal *journal; /* of the living process; NULL = there is none */
     struct journal_config config;
     unsigned defects;
     bool forgiving; /* what was appended for sure may be missing: the history will tell */

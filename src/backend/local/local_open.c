@@ -241,11 +241,13 @@ static int journal_dir(const char *dir, const struct store_meta *meta, struct fi
     int err = buf_printf(&path, "%s/journal", dir);
     if (!err)
         err = files_open_dir(path.data, meta->journal_from < 0, false, ret, note);
-    if (err == -ERR_NOT_FOUND)
-        err = err_note_set(note, -ERR_CORRUPT,
+    if (err == -ERR_NOT_FOUND) {
+        err = -ERR_CORRUPT;
+        (void)err_note_set(note, err,
                            "%s/journal is missing; it holds what happened after record %" PRIu64
                            ": put it back, or restore a backup (holdfast restore)",
                            dir, meta->position);
+    }
     buf_done(&path);
     return err;
 }
