@@ -18,6 +18,7 @@ static void fill_job(struct world *w, struct op *op)
 {
     op->job.job = any_job(w);
     op->job.want_body = chance(w, 80);
+    op->job.want_attempts = op->kind == OP_GET && chance(w, 30);
     if (op->kind == OP_REQUEUE && chance(w, 30))
         op->job.delay_ms = between(w, 1, 1500);
 }
@@ -93,6 +94,18 @@ static void fill_list(struct world *w, struct op *op)
         op->list.filter.states = (unsigned)between(w, 1, 63) << 1;
 }
 
+static void fill_exceptions(struct world *w, struct op *op)
+{
+    op->exceptions.limit = (uint32_t)between(w, 0, 20);
+    if (chance(w, 50))
+        op->exceptions.queue = any_queue(w);
+}
+
+static void fill_nothing(struct world *w, struct op *op)
+{
+    (void)w, (void)op;
+}
+
 static const struct {
     enum feature feature;
     enum op_kind kind;
@@ -112,7 +125,10 @@ static const struct {
     {FEATURE_READS, OP_PEEK, 4, fill_peek},
     {FEATURE_READS, OP_QUEUE_GET, 4, fill_queue},
     {FEATURE_READS, OP_QUEUE_LIST, 1, fill_queue},
+    {FEATURE_READS, OP_WORKERS, 2, fill_nothing},
     {FEATURE_LISTS, OP_LIST, 3, fill_list},
+    {FEATURE_LISTS, OP_EXCEPTIONS, 2, fill_exceptions},
+    {FEATURE_WALL_LEAPS, OP_ACCEPT_CLOCK, 2, fill_nothing},
 };
 #define MOVES (sizeof(moves) / sizeof(moves[0]))
 

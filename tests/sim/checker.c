@@ -51,12 +51,12 @@
 #include "sim/know.h"
 
 static const char *const check_names[CHECK_COUNT] = {
-    [CHECK_NONE] = "none",     [CHECK_C1] = "C1",          [CHECK_C2] = "C2",
-    [CHECK_C3] = "C3",         [CHECK_C4] = "C4",          [CHECK_C5] = "C5",
-    [CHECK_C6] = "C6",         [CHECK_C7] = "C7",          [CHECK_C8] = "C8",
-    [CHECK_C9] = "C9",         [CHECK_C10] = "C10",        [CHECK_VERIFY] = "verify",
-    [CHECK_REPLAY] = "replay", [CHECK_MODEL] = "model",    [CHECK_MEMORY] = "memory",
-    [CHECK_DRIVER] = "driver", [CHECK_DIED] = "assertion",
+    [CHECK_NONE] = "none",     [CHECK_C1] = "C1",           [CHECK_C2] = "C2",
+    [CHECK_C3] = "C3",         [CHECK_C4] = "C4",           [CHECK_C5] = "C5",
+    [CHECK_C6] = "C6",         [CHECK_C7] = "C7",           [CHECK_C8] = "C8",
+    [CHECK_C9] = "C9",         [CHECK_C10] = "C10",         [CHECK_VERIFY] = "verify",
+    [CHECK_REPLAY] = "replay", [CHECK_MODEL] = "model",     [CHECK_MEMORY] = "memory",
+    [CHECK_DRIVER] = "driver", [CHECK_JOURNAL] = "journal", [CHECK_DIED] = "assertion",
 };
 
 const char *check_name(enum check c)
@@ -139,6 +139,7 @@ static check_fn *const checks[OP_KIND_COUNT] = {
     [OP_LIST] = check_list,
     [OP_WORKERS] = check_nothing,
     [OP_ACCEPT_CLOCK] = check_nothing,
+    [OP_EXCEPTIONS] = check_nothing,
     [OP_TICK] = check_nothing,
 };
 

@@ -20,12 +20,13 @@ enum check {
     CHECK_C9,  /* never before run_at */
     CHECK_C10, /* everything drains; counters equal a recount; capacity holds */
     /* Not from the history, but from the machine around it: */
-    CHECK_VERIFY, /* engine_verify found something */
-    CHECK_REPLAY, /* recovered state differs from the state that lived */
-    CHECK_MODEL,  /* the engine and the model disagree */
-    CHECK_MEMORY, /* an op refused for lack of memory changed something */
-    CHECK_DRIVER, /* a call failed that must not */
-    CHECK_DIED,   /* the process died: an assertion, a sanitizer */
+    CHECK_VERIFY,  /* engine_verify found something */
+    CHECK_REPLAY,  /* recovered state differs from the state that lived */
+    CHECK_MODEL,   /* the engine and the model disagree */
+    CHECK_MEMORY,  /* an op refused for lack of memory changed something */
+    CHECK_DRIVER,  /* a call failed that must not */
+    CHECK_JOURNAL, /* the journal lost, changed, invented or refused something */
+    CHECK_DIED,    /* the process died: an assertion, a sanitizer */
     CHECK_COUNT
 };
 

@@ -94,16 +94,17 @@ struct span any_queue(struct world *w)
 
 /* ---- producers ------------------------------------------------------------------------------- */
 
+/* Large ones may be over the queue's limit. */
 static struct span make_payload(struct world *w, uint32_t number)
 {
     size_t len = (size_t)between(w, 8, chance(w, 90) ? 60 : 400);
-    if (has(&w->plan, FEATURE_LARGE_PAYLOADS) && chance(w, 10))
-        len = (size_t)between(w, 1000, 2000); /* some are over the queue's limit */
+    if (has(&w->plan, FEATURE_LARGE_PAYLOADS) && chance(w, w->plan.payload_max > 2000 ? 3 : 10))
+        len = (size_t)between(w, w->plan.payload_max / 2, w->plan.payload_max);
     struct span head = pool_text(&w->pool, "c%u:", number);
     char *bytes = pool_alloc(&w->pool, head.len + len);
     memcpy(bytes, head.at, head.len);
     for (size_t i = head.len; i < head.len + len; i++)
-        bytes[i] = (char)(random_next(&w->random) >> 32);
+        bytes[i] = i < 500 ? (char)(random_next(&w->random) >> 32) : bytes[i - 500 + head.len];
     return span_of(bytes, head.len + len);
 }
 

@@ -91,3 +91,19 @@ void coverage_print(const struct coverage *c, FILE *out)
     fputc('\n', out);
     print_never(c, out);
 }
+
+bool coverage_faults(const struct coverage *c, FILE *out)
+{
+    bool all = true;
+    for (int f = 0; f < FAULT_COUNT; f++) {
+#ifndef HF_TEST_HOOKS
+        if (f == FAULT_NO_MEMORY)
+            continue;
+#endif
+        if (c->faults[f] > 0)
+            continue;
+        fprintf(out, "no seed had the fault %s\n", fault_names[f]);
+        all = false;
+    }
+    return all;
+}

@@ -28,7 +28,23 @@
     X(NO_MEMORY)                                                                                   \
     X(READ_ERROR)                                                                                  \
     X(DISK_FULL)                                                                                   \
-    X(CONNECTION_LOST)
+    X(CONNECTION_LOST)                                                                             \
+    /* with a journal */                                                                           \
+    X(KILL)                                                                                        \
+    X(POWER_CUT)                                                                                   \
+    X(CUT_IN_APPEND)                                                                               \
+    X(CUT_IN_PROVIDE)                                                                              \
+    X(CUT_IN_RECOVERY)                                                                             \
+    X(CUT_BEFORE_APPLIED)                                                                          \
+    X(SYNC_FAILED)                                                                                 \
+    X(TORN_TAIL)                                                                                   \
+    X(ENTRY_KEPT)                                                                                  \
+    X(ENTRY_LOST)                                                                                  \
+    X(ENTRY_REPEATED)                                                                              \
+    X(ENTRY_OVERSIZE)                                                                              \
+    X(SEGMENT_RECYCLED)                                                                            \
+    X(APPEND_WAITED)                                                                               \
+    X(PROVIDE_FULL)
 
 enum fault {
 #define FAULT_ENUM(name) FAULT_##name,
@@ -51,3 +67,5 @@ void coverage_add(struct coverage *to, const struct coverage *from);
 /* Counts the records of a frame. */
 void coverage_frame(struct coverage *c, struct span frame);
 void coverage_print(const struct coverage *c, FILE *out);
+/* Whether every fault occurred that this build can make; says on `out` which did not. */
+bool coverage_faults(const struct coverage *c, FILE *out);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "sim/disk_journal.h"
 
 void disk_init(struct disk *d)
 {
@@ -41,6 +42,8 @@ static void remove_dir(const char *dir)
 
 void disk_done(struct disk *d)
 {
+    disk_journal_free(d->journal);
+    d->journal = NULL;
     close_store(d);
     if (d->dir[0])
         remove_dir(d->dir);
@@ -99,7 +102,7 @@ uint64_t disk_written(struct disk *d)
 
 void disk_crash(struct disk *d, size_t keep)
 {
-    CHECK(keep <= d->writing);
+    CHECK(keep <= d->writing && !d->journal);
     d->durable += keep;
     d->writing = 0;
     d->count = d->durable;
@@ -110,12 +113,8 @@ uint64_t disk_position(const struct disk *d)
     return d->durable ? d->frames[d->durable - 1].last : 0;
 }
 
-int disk_apply(struct disk *d, size_t upto, struct err_note *note)
+static int apply_frames(struct disk *d, size_t upto, struct err_note *note)
 {
-    if (upto > d->durable)
-        upto = d->durable;
-    if (upto <= d->applied)
-        return 0;
     size_t count = upto - d->applied;
     struct span *frames = pool_alloc(&d->pool, count * sizeof(*frames));
     for (size_t i = 0; i < count; i++)
@@ -124,6 +123,16 @@ int disk_apply(struct disk *d, size_t upto, struct err_note *note)
     if (rc == 0)
         d->applied = upto;
     return rc;
+}
+
+int disk_apply(struct disk *d, size_t upto, struct err_note *note)
+{
+    if (upto > d->durable)
+        upto = d->durable;
+    if (upto <= d->applied)
+        return 0;
+    return d->journal ? disk_journal_catch_up(d, d->frames[upto - 1].last, note)
+                      : apply_frames(d, upto, note);
 }
 
 int disk_reader(struct disk *d, uint64_t need, struct store_reader **ret, struct err_note *note)

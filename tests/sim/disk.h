@@ -4,7 +4,9 @@
  *   added … being written (one commit at a time) … durable … applied to the store
  *
  * Frames become durable in order. A crash keeps those that are durable and any first part of those
- * being written. The store may lag behind; what it lacks is replayed at the next start. */
+ * being written. The store may lag behind; what it lacks is replayed at the next start.
+ *
+ * That is so by decree, or, in seeds with a journal (disk_journal.h), by what the journal does. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,8 +20,11 @@ struct disk_frame {
     uint64_t last; /* position of its last record */
 };
 
+struct disk_journal;
+
 struct disk {
     struct pool pool;
+    struct disk_journal *journal; /* NULL: by decree */
     struct store *store;
     struct store_reader *reader; /* opened on first use */
     char dir[80];                /* of the SQLite store; empty = memory */
@@ -40,10 +45,11 @@ size_t disk_waiting(const struct disk *d); /* added, not yet being written */
 void disk_write(struct disk *d, size_t frames);
 /* What was being written is durable: returns the position. */
 uint64_t disk_written(struct disk *d);
-/* The first `keep` frames of those being written became durable, the rest never will. */
+/* Without a journal: the first `keep` frames of those being written became durable, the rest never
+ * will. */
 void disk_crash(struct disk *d, size_t keep);
 uint64_t disk_position(const struct disk *d); /* durable */
-/* The store catches up to this many frames (at most the durable ones). */
+/* The store catches up to at least this many frames (at most the durable ones). */
 MUST_CHECK int disk_apply(struct disk *d, size_t upto, struct err_note *note);
 /* Reads the store, which catches up to this position first. */
 MUST_CHECK int disk_reader(struct disk *d, uint64_t need, struct store_reader **ret,

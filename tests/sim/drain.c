@@ -30,6 +30,7 @@ static void ask(struct world *w, const struct op *op)
 static void stop_faults(struct world *w)
 {
     w->draining = true;
+    server_full(w, false);
     for (size_t i = 0; i < w->call_count; i++)
         w->calls[i].abandoned = w->calls[i].done = true;
     while (w->server.state != SERVER_UP && world_step(w))
@@ -37,7 +38,7 @@ static void stop_faults(struct world *w)
     if (w->bad.check != CHECK_NONE)
         return;
     engine_accept_clock(heart_engine(w->server.heart));
-    engine_set_full(heart_engine(w->server.heart), false);
+    server_full(w, false);
 }
 
 static void resume_queues(struct world *w)
@@ -122,6 +123,7 @@ static void last_reads(struct world *w)
         struct op op = {.kind = OP_GET};
         op.job.job.seq = w->seqs[i];
         op.job.want_body = true;
+        op.job.want_attempts = i % 4 == 0;
         ask(w, &op);
     }
     for (unsigned i = 0; i < w->plan.queues; i++)

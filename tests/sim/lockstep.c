@@ -304,7 +304,9 @@ static void batch(struct lockstep *l)
         return;
     for (size_t i = 0; i < count && !l->wrong; i++) {
         struct model_reply want;
-        if (!model_op(l->model, &ops[i], &want))
+        bool answers = model_op(l->model, &ops[i], &want);
+        model_mark(l->model);
+        if (!answers)
             continue;
         const struct reply *got = reply_tagged(l, ops[i].tag);
         if (!got)

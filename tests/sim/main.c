@@ -29,6 +29,7 @@ static int usage(void)
           "options: --jobs J    processes (1)\n"
           "         --store sqlite|memory    for every seed (else one in 50 on SQLite)\n"
           "         --defects MASK           planted defects, see defects.h\n"
+          "         --journal-defects MASK   likewise, see journal.h and disk_journal.h\n"
           "         --no-verify              history checks only\n",
           stderr);
     return 2;
@@ -103,6 +104,8 @@ static bool argument(struct request *q, const char *name, const char *value, boo
         m->jobs = (unsigned)n;
     } else if (!strcmp(name, "--defects") && numeric) {
         m->options.defects = (unsigned)n;
+    } else if (!strcmp(name, "--journal-defects") && numeric) {
+        m->options.journal_defects = (unsigned)n;
     } else if (!strcmp(name, "--store") && value && !strcmp(value, "sqlite")) {
         m->options.sqlite = true;
     } else if (!strcmp(name, "--store") && value && !strcmp(value, "memory")) {

@@ -45,6 +45,7 @@ struct model_queue {
     struct queue_policy policy;
     int64_t paused_until;
     struct queue_counts counts; /* only the totals; the rest is counted when asked for */
+    bool over;                  /* kept more finished jobs than it should, in this batch */
     uint64_t purged;            /* gone, but counted as removed only with the next tick */
 };
 
@@ -118,7 +119,9 @@ void model_init(struct model *m, const struct queue_policy *policy);
 void model_time(struct model *m, struct now now);
 /* Every op but OP_TICK, OP_LIST and OP_QUEUE_LIST. OP_BULK has no reply yet: returns false. */
 bool model_op(struct model *m, const struct op *op, struct model_reply *ret);
-/* After each batch: queues that keep more finished jobs than they should are pruned at once. */
+/* After each op of a batch: notes which queues keep more finished jobs than they should … */
+void model_mark(struct model *m);
+/* … for after the batch: those are pruned at once, also when a later op let them keep more. */
 void model_trim(struct model *m);
 /* Everything that time brings, and all bulk actions; their replies are appended. */
 uint32_t model_tick(struct model *m, struct model_reply *ret, uint32_t room);

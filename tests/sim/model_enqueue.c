@@ -21,17 +21,15 @@ bool model_key_over(const struct model *m, const struct model_key *k)
     return k->expires_at <= m->now.wall.ms && !m->suspect;
 }
 
-/* A key that is over, but was not swept yet, makes room for its successor, and so do all that were
- * over before it. */
-static bool keys_full(struct model *m, struct span key)
+/* A key that is over, but was not swept yet, makes room for its successor, in a queue that is there
+ * already. */
+static bool keys_full(struct model *m, const struct model_queue *q, struct span key)
 {
-    int64_t upto = INT64_MIN;
-    for (uint32_t i = 0; i < m->key_count; i++)
-        if (span_equal(m->keys[i].key, key))
-            upto = m->keys[i].expires_at;
+    if (!q && m->key_count >= m->keys_max)
+        return true;
     uint32_t left = 0;
     for (uint32_t i = 0; i < m->key_count; i++)
-        if (m->keys[i].expires_at > upto)
+        if (!span_equal(m->keys[i].key, key))
             m->keys[left++] = m->keys[i];
     m->key_count = left;
     return m->key_count >= m->keys_max;
@@ -94,7 +92,7 @@ static bool enqueue_refused(struct model *m, const struct op_enqueue *op, struct
         model_say(m, OUT_QUEUE_FULL, NULL);
     else if (!m->reply->replaced_seq && m->capacity && count_live(m, NULL) >= m->capacity)
         model_say(m, OUT_SERVER_FULL, NULL);
-    else if (op->idempotency_key.len && keys_full(m, op->idempotency_key))
+    else if (op->idempotency_key.len && keys_full(m, q, op->idempotency_key))
         model_say(m, OUT_KEYS_FULL, NULL);
     else
         return false;

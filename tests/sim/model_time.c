@@ -109,16 +109,31 @@ static void prune_queue(struct model *m, uint32_t q)
     prune(m, q, STATE_DEAD, p->keep_dead, p->keep_dead_ms);
 }
 
-void model_trim(struct model *m)
+static uint64_t count_of(const struct model *m, uint32_t queue, uint8_t state)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < m->job_count; i++)
+        n += m->jobs[i].there && m->jobs[i].queue == queue && m->jobs[i].state == state;
+    return n;
+}
+
+void model_mark(struct model *m)
 {
     for (uint32_t q = 0; q < MODEL_QUEUES; q++) {
         const struct queue_policy *p = &m->queues[q].policy;
-        uint64_t done, cancelled, dead;
-        (void)oldest_of(m, q, STATE_DONE, &done);
-        (void)oldest_of(m, q, STATE_CANCELLED, &cancelled);
-        (void)oldest_of(m, q, STATE_DEAD, &dead);
-        if (done > p->keep_done || cancelled > p->keep_done || dead > p->keep_dead)
+        if (m->queues[q].there && (count_of(m, q, STATE_DONE) > p->keep_done ||
+                                   count_of(m, q, STATE_CANCELLED) > p->keep_done ||
+                                   count_of(m, q, STATE_DEAD) > p->keep_dead))
+            m->queues[q].over = true;
+    }
+}
+
+void model_trim(struct model *m)
+{
+    for (uint32_t q = 0; q < MODEL_QUEUES; q++) {
+        if (m->queues[q].over)
             prune_queue(m, q);
+        m->queues[q].over = false;
     }
 }
 
@@ -217,6 +232,21 @@ static void boot_words(struct model *m)
     }
 }
 
+/* What is loaded is in order of time, then of sequence; the order within a millisecond is lost. */
+static void boot_order(struct model *m)
+{
+    uint64_t base = m->entered + 1;
+    for (uint32_t i = 0; i < m->job_count; i++) {
+        struct model_job *j = &m->jobs[i];
+        uint64_t before = 0;
+        for (uint32_t k = 0; k < m->job_count; k++)
+            before += m->jobs[k].since < j->since ||
+                      (m->jobs[k].since == j->since && m->jobs[k].seq < j->seq);
+        j->entered = base + before;
+    }
+    m->entered += m->job_count;
+}
+
 /* A new process: leases begin anew, those bound to a connection are given back uncounted. */
 void model_boot(struct model *m, struct now now)
 {
@@ -226,6 +256,7 @@ void model_boot(struct model *m, struct now now)
     m->skipped_ms = 0;
     model_time(m, now);
     m->bulk_count = 0;
+    boot_order(m);
     boot_words(m);
     for (uint32_t i = 0; i < MODEL_QUEUES; i++)
         memset(&m->queues[i].counts, 0, sizeof(m->queues[i].counts));

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "backend/local/journal.h"
 #include "base/check.h"
 
 _Static_assert(FEATURE_COUNT <= 64, "features are one mask");
@@ -56,7 +57,7 @@ void plan_policy(const struct plan *p, struct random *r, struct queue_policy *re
     if (has(p, FEATURE_CAPACITY))
         ret->capacity = (uint64_t)random_between(r, 3, 25);
     if (has(p, FEATURE_LARGE_PAYLOADS))
-        ret->payload_max = 1500;
+        ret->payload_max = p->payload_max / 4 * 3;
     if (has(p, FEATURE_RETENTION)) {
         ret->keep_done = random_below(r, 6);
         ret->keep_done_ms = random_between(r, 0, 20000);
@@ -97,6 +98,9 @@ static void draw_sizes(struct plan *p, struct random *r)
     p->seq_block = (uint32_t)random_between(r, 1, 64);
     p->slice = has(p, FEATURE_SMALL_SLICES) ? (uint32_t)random_between(r, 1, 12) : 0;
     p->ring = has(p, FEATURE_SMALL_RING) ? 1u << random_below(r, 5) : 1024;
+    p->segment_bytes = JOURNAL_PAGE * (uint32_t)random_between(r, 4, 16);
+    p->journal_bytes = p->segment_bytes * (uint64_t)random_between(r, 4, 10);
+    p->payload_max = has(p, FEATURE_JOURNAL) && random_chance(r, 50) ? 2 * p->segment_bytes : 2000;
 }
 
 void plan_draw(struct plan *p, uint64_t seed, struct random *r)

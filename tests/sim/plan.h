@@ -66,6 +66,9 @@
     X(SMALL_CACHE, 50)                                                                             \
     X(READ_ERRORS, 8)                                                                              \
     X(FULL_DISK, 10)                                                                               \
+    X(JOURNAL, 50)                                                                                 \
+    X(LATE_SEGMENTS, 50)                                                                           \
+    X(BAD_SYNCS, 20)                                                                               \
     X(WAKE_ONLY, 40)
 
 enum feature {
@@ -81,8 +84,9 @@ struct plan {
     uint64_t seed;
     uint64_t features; /* mask of 1 << enum feature */
     bool sqlite;
-    unsigned defects; /* enum engine_defect, for planted runs */
-    bool no_verify;   /* history checks only */
+    unsigned defects;         /* enum engine_defect, for planted runs */
+    unsigned journal_defects; /* enum journal_defect, enum disk_journal_defect */
+    bool no_verify;           /* history checks only */
 
     struct queue_policy policy; /* for queues made by the first enqueue */
     struct queue_policy policies[PLAN_QUEUES];
@@ -102,6 +106,9 @@ struct plan {
     uint64_t key_ttl_ms, keys_max;
     uint64_t cache_bytes;
     uint32_t seq_block, slice, ring;
+    uint32_t payload_max;   /* of the largest; above what the queues take */
+    uint32_t segment_bytes; /* of the journal … */
+    uint64_t journal_bytes; /* … and all of it */
 };
 
 static inline bool has(const struct plan *p, enum feature f)

@@ -4,29 +4,34 @@
 #include <stdio.h>
 
 #include "backend/local/defects.h"
+#include "sim/disk_journal.h"
 #include "sim/run.h"
 
 #define SEEDS_MAX 400
 #define SEEDS_MORE 30
 
-static const struct {
-    unsigned defect;
+static const struct planted {
+    unsigned engine, journal;
     const char *name;
 } defects[] = {
-    {DEFECT_REPLY_EARLY, "replies leave before their records are durable"},
-    {DEFECT_DUPLICATE_EARLY, "a duplicate is answered before the first is durable"},
-    {DEFECT_ANY_TOKEN, "ack ignores the token"},
-    {DEFECT_EPOCH_KEPT, "tokens are issued again after a restart"},
-    {DEFECT_UNIQUE_BY_STATE, "a unique key is free again once its job is running"},
-    {DEFECT_ATTEMPTS_UNRECORDED, "failures are counted in memory, not in the record"},
-    {DEFECT_LEASE_ON_WALL, "leases end by wall time"},
-    {DEFECT_CLAIM_UNRECORDED, "claims leave no record"},
-    {DEFECT_NEWEST_FIRST, "among equal priorities the newest is handed out first"},
-    {DEFECT_PROMOTE_EARLY, "scheduled jobs become ready 50 ms too soon"},
-    {DEFECT_COUNT_DRIFTS, "a cancelled job stays in the count of ready ones"},
-    {DEFECT_ACK_COMES_BACK, "every 16th ack is answered but not recorded"},
-    {DEFECT_DEAD_AGAIN, "a dead job stays in the ready order"},
-    {DEFECT_KEY_FORGOTTEN, "idempotency keys are not recorded"},
+    {DEFECT_REPLY_EARLY, 0, "replies leave before their records are durable"},
+    {DEFECT_DUPLICATE_EARLY, 0, "a duplicate is answered before the first is durable"},
+    {DEFECT_ANY_TOKEN, 0, "ack ignores the token"},
+    {DEFECT_EPOCH_KEPT, 0, "tokens are issued again after a restart"},
+    {DEFECT_UNIQUE_BY_STATE, 0, "a unique key is free again once its job is running"},
+    {DEFECT_ATTEMPTS_UNRECORDED, 0, "failures are counted in memory, not in the record"},
+    {DEFECT_LEASE_ON_WALL, 0, "leases end by wall time"},
+    {DEFECT_CLAIM_UNRECORDED, 0, "claims leave no record"},
+    {DEFECT_NEWEST_FIRST, 0, "among equal priorities the newest is handed out first"},
+    {DEFECT_PROMOTE_EARLY, 0, "scheduled jobs become ready 50 ms too soon"},
+    {DEFECT_COUNT_DRIFTS, 0, "a cancelled job stays in the count of ready ones"},
+    {DEFECT_ACK_COMES_BACK, 0, "every 16th ack is answered but not recorded"},
+    {DEFECT_DEAD_AGAIN, 0, "a dead job stays in the ready order"},
+    {DEFECT_KEY_FORGOTTEN, 0, "idempotency keys are not recorded"},
+    {0, JOURNAL_DEFECT_ANY_GENERATION, "a recycled segment's old entries count"},
+    {0, JOURNAL_DEFECT_NO_SYNC, "a commit is answered before the sync"},
+    {0, JOURNAL_DEFECT_RECYCLE_EARLY, "a segment is used again before it is applied"},
+    {0, DISK_DEFECT_APPLIED_EARLY, "a segment is free before its sweep is synced"},
 };
 #define DEFECTS (sizeof(defects) / sizeof(defects[0]))
 
@@ -38,10 +43,14 @@ struct catch
 
 /* What catches the defect first, and (ret_history) which check of the history does. The machine
  * around it (assertions, refused frames) may be first for ever, so the search for the latter ends
- * some seeds after that. */
-static void hunt(unsigned defect, struct catch *ret, struct catch *ret_history)
+ * some seeds after that; of the journal's defects at once, since the journal itself refuses what
+ * they leave. */
+static void hunt(const struct planted *planted, struct catch *ret, struct catch *ret_history)
 {
-    struct run_options o = {.memory = true, .defects = defect, .no_verify = true};
+    struct run_options o = {.memory = true,
+                            .defects = planted->engine,
+                            .journal_defects = planted->journal,
+                            .no_verify = true};
     *ret = *ret_history = (struct catch){CHECK_NONE, 0};
     uint64_t end = SEEDS_MAX;
     for (uint64_t seed = 1; seed <= end && ret_history->seeds == 0; seed++) {
@@ -50,7 +59,7 @@ static void hunt(unsigned defect, struct catch *ret, struct catch *ret_history)
             continue;
         if (ret->seeds == 0) {
             *ret = found;
-            end = seed + SEEDS_MORE;
+            end = planted->journal ? seed : seed + SEEDS_MORE;
         }
         if (found.check <= CHECK_C10)
             *ret_history = found;
@@ -66,8 +75,7 @@ static void describe(size_t i, const struct catch *first, const struct catch *hi
         snprintf(text, size, "planted, caught by %s after %llu seeds: %s", check_name(first->check),
                  (unsigned long long)first->seeds, defects[i].name);
     else if (history->seeds == 0)
-        snprintf(text, size,
-                 "planted, caught by %s after %llu seeds, always before the history: %s",
+        snprintf(text, size, "planted, caught by %s after %llu seeds, before the history: %s",
                  check_name(first->check), (unsigned long long)first->seeds, defects[i].name);
     else
         snprintf(text, size, "planted, caught by %s after %llu seeds, by %s after %llu: %s",
@@ -80,7 +88,7 @@ void planted_cases(selftest_fn *fn, void *ctx)
     for (size_t i = 0; i < DEFECTS; i++) {
         struct catch first, history;
         char text[240];
-        hunt(defects[i].defect, &first, &history);
+        hunt(&defects[i], &first, &history);
         describe(i, &first, &history, text, sizeof(text));
         fn(ctx, first.seeds > 0, text);
     }

@@ -26,6 +26,8 @@ static void print_repeat(uint64_t seed, const struct plan *p, const struct run_o
                         : "");
     if (o->defects)
         fprintf(stderr, " --defects %u", o->defects);
+    if (o->journal_defects)
+        fprintf(stderr, " --journal-defects %u", o->journal_defects);
 }
 
 static void print_violation(const struct world *w, const struct violation *v,
@@ -44,6 +46,7 @@ static void draw(struct plan *p, struct random *random, uint64_t seed, const str
     plan_draw(p, seed, random);
     p->sqlite = o->sqlite || (!o->memory && seed % SQLITE_EVERY == SQLITE_EVERY - 1);
     p->defects = o->defects;
+    p->journal_defects = o->journal_defects;
     p->no_verify = o->no_verify;
 }
 

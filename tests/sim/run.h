@@ -10,11 +10,12 @@
 #include "sim/coverage.h"
 
 struct run_options {
-    bool sqlite;      /* every seed on SQLite; else one in 50 */
-    bool memory;      /* no seed on SQLite */
-    unsigned defects; /* enum engine_defect */
-    bool no_verify;   /* leave it to the checks of the history */
-    FILE *trace;      /* the whole history, NULL = no */
+    bool sqlite;              /* every seed on SQLite; else one in 50 */
+    bool memory;              /* no seed on SQLite */
+    unsigned defects;         /* enum engine_defect */
+    unsigned journal_defects; /* enum journal_defect, enum disk_journal_defect */
+    bool no_verify;           /* leave it to the checks of the history */
+    FILE *trace;              /* the whole history, NULL = no */
 };
 
 /* True when nothing was wrong. On a violation prints (unless quiet) the line to repeat it, what was

@@ -1,71 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server under test: a heart on the virtual disk, that starts, serves, crashes and recovers. */
+/* The server under test: a heart on the virtual disk, that starts, serves and crashes. */
+#include "sim/server_impl.h"
+
 #include <string.h>
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "sim/world.h"
 
 #define TURN_MAX 64 /* requests in one batch */
 
-static struct now server_now(const struct world *w)
+struct now server_now(const struct world *w)
 {
     struct now now = world_now(w);
     now.mono.ms += w->server.mono_base;
     return now;
 }
 
-static struct engine *engine_of(struct world *w)
+struct engine *engine_of(struct world *w)
 {
     return heart_engine(w->server.heart);
-}
-
-/* ---- disk ------------------------------------------------------------------------------------ */
-
-static void start_commit(struct world *w)
-{
-    struct disk *d = &w->server.disk;
-    size_t waiting = disk_waiting(d);
-    if (d->writing > 0 || waiting == 0)
-        return;
-    disk_write(d, chance(w, 70) ? waiting : (size_t)between(w, 1, (int64_t)waiting));
-    int64_t delay = w->draining ? 1 : between(w, 0, w->plan.commit_ms);
-    schedule(w, delay, SIM_COMMIT, w->server.boot, 0);
-}
-
-/* Tells the heart what the store has. */
-static void server_applied(struct world *w)
-{
-    const struct disk *d = &w->server.disk;
-    if (w->server.heart && d->applied > 0)
-        heart_applied(w->server.heart, d->frames[d->applied - 1].last);
-}
-
-/* The frames that have just become durable go to the shadow and, unless it lags, to the store. */
-static void became_durable(struct world *w, size_t before)
-{
-    struct server *s = &w->server;
-    struct err_note note;
-    for (size_t i = before; i < s->disk.durable; i++)
-        coverage_frame(w->coverage, s->disk.frames[i].bytes);
-    for (; s->shadow && s->shadowed < s->disk.durable; s->shadowed++) {
-        if (engine_replay(s->shadow, s->disk.frames[s->shadowed].bytes, &note) < 0)
-            world_blame(w, CHECK_REPLAY, "shadow: %s", note.text);
-    }
-    if (!has(&w->plan, FEATURE_LAGGING_STORE) && disk_apply(&s->disk, s->disk.durable, &note) < 0)
-        world_blame(w, CHECK_DRIVER, "apply: %s", note.text);
-}
-
-void server_apply(struct world *w)
-{
-    struct disk *d = &w->server.disk;
-    struct err_note note;
-    size_t upto = d->applied + (size_t)between(w, 0, (int64_t)(d->durable - d->applied));
-    if (disk_apply(d, upto, &note) < 0)
-        world_blame(w, CHECK_DRIVER, "apply: %s", note.text);
-    server_applied(w);
-    if (!w->draining)
-        schedule(w, between(w, 1, 4000), SIM_APPLY, 0, 0);
 }
 
 /* ---- what the heart calls -------------------------------------------------------------------- */
@@ -81,6 +34,7 @@ static void reply_cb(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct 
     struct world *w = ctx;
     (void)fn;
     (void)fn_ctx;
+    views_look(w, reply);
     history_reply(&w->history, reply->tag, reply, w->mono);
     w->coverage->replies++;
     w->coverage->outcomes[reply->kind][reply->outcome]++;
@@ -117,8 +71,10 @@ static int read_store(struct world *w, const struct store_query *query, struct a
     struct store_reader *reader;
     struct err_note note;
     int rc = disk_reader(&w->server.disk, query->need, &reader, &note);
-    if (rc < 0)
+    if (rc < 0) {
+        blame_disk(w, "sweep", &note);
         return rc;
+    }
     server_applied(w);
     if (query->list) {
         struct job_view *jobs = NULL;
@@ -199,18 +155,6 @@ static void same_state(struct world *w, const struct engine *a, const struct eng
                     (unsigned long long)engine_position(a));
 }
 
-/* Loads the store and replays what it lacks. */
-static int recover(struct world *w, struct engine *e, struct err_note *note)
-{
-    struct disk *d = &w->server.disk;
-    int rc = engine_load(e, d->store, note);
-    for (size_t i = d->applied; rc == 0 && i < d->durable; i++) {
-        w->coverage->faults[FAULT_REPLAYED_FRAME]++;
-        rc = engine_replay(e, d->frames[i].bytes, note);
-    }
-    return rc;
-}
-
 static void start_shadow(struct world *w, const struct engine_config *config)
 {
     struct server *s = &w->server;
@@ -234,13 +178,13 @@ void server_start(struct world *w)
     int rc = s->boot > 1 ? disk_reopen(&s->disk, world_now(w).wall, &note) : 0;
     if (rc == 0)
         rc = heart_new(&config, &s->heart);
-    s->state = SERVER_BOOTING;
-    if (rc == 0)
-        rc = recover(w, engine_of(w), &note);
     if (rc < 0) {
         world_blame(w, CHECK_DRIVER, "start: %s: %s", err_text(rc), note.text);
         return;
     }
+    s->state = SERVER_BOOTING;
+    if (!server_recover(w))
+        return;
     verify(w, engine_of(w), "after recovery");
     if (s->shadow)
         same_state(w, engine_of(w), s->shadow, "recovered and lived");
@@ -255,8 +199,8 @@ void server_start(struct world *w)
 
 bool server_stalled(struct world *w, const struct event *e)
 {
-    bool inside =
-        e->kind == SIM_TURN || e->kind == SIM_TICK || e->kind == SIM_COMMIT || e->kind == SIM_READ;
+    bool inside = e->kind == SIM_TURN || e->kind == SIM_TICK || e->kind == SIM_COMMIT ||
+                  e->kind == SIM_READ || e->kind == SIM_PROVIDE;
     if (!inside || w->mono >= w->server.stall_until)
         return false;
     schedule(w, w->server.stall_until - w->mono, e->kind, e->who, e->what);
@@ -406,26 +350,10 @@ void server_tick(struct world *w)
     after_step(w);
 }
 
-void server_commit(struct world *w)
+void server_go_on(struct world *w)
 {
     struct server *s = &w->server;
-    if (s->disk.writing == 0)
-        return;
-    size_t before = s->disk.durable;
-    if (has(&w->plan, FEATURE_CRASHES) && !w->draining && chance(w, 1)) {
-        w->coverage->faults[FAULT_COMMIT_UNACKNOWLEDGED]++;
-        (void)disk_written(&s->disk);
-        became_durable(w, before);
-        server_crash(w);
-        return;
-    }
-    uint64_t position = disk_written(&s->disk);
-    w->coverage->commits++;
-    became_durable(w, before);
-    heart_durable(s->heart, position, server_now(w));
-    server_applied(w);
-    bool up = s->state == SERVER_BOOTING && disk_waiting(&s->disk) == 0;
-    if (up)
+    if (s->state == SERVER_BOOTING && disk_waiting(&s->disk) == 0)
         s->state = SERVER_UP;
     start_commit(w);
     set_timer(w);
@@ -434,29 +362,24 @@ void server_commit(struct world *w)
 
 /* ---- crash ----------------------------------------------------------------------------------- */
 
-static void drop_process(struct world *w)
+void drop_process(struct world *w)
 {
     struct server *s = &w->server;
     heart_free(s->heart);
     s->heart = NULL;
     s->state = SERVER_DOWN;
     s->inbox_count = s->read_count = 0;
-    s->turn_due = false;
+    s->turn_due = s->provide_due = false;
     s->stall_until = 0;
 }
 
 void server_crash(struct world *w)
 {
     struct server *s = &w->server;
-    struct disk *d = &s->disk;
     if (s->state == SERVER_DOWN)
         return;
     w->coverage->faults[s->state == SERVER_UP ? FAULT_CRASH : FAULT_CRASH_IN_BOOT]++;
-    size_t before = d->durable;
-    disk_crash(d, (size_t)between(w, 0, (int64_t)d->writing));
-    w->coverage->faults[FAULT_FRAMES_LOST] += disk_position(d) < engine_position(engine_of(w));
-    became_durable(w, before);
-    history_event(&w->history, HIST_CRASH, disk_position(d), world_now(w));
+    server_disk_crash(w);
     drop_process(w);
     schedule(w, between(w, 1, 1500), SIM_RESTART, 0, 0);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "sim/disk_journal.h"
 
 #define EVENTS_MAX 200000
 #define WALL_START INT64_C(1760000000000)
@@ -122,8 +123,7 @@ static void accept_clock(struct world *w)
 
 static void fault_full(struct world *w, bool full)
 {
-    if (w->server.state != SERVER_DOWN)
-        engine_set_full(heart_engine(w->server.heart), full && !w->draining);
+    server_full(w, full && !w->draining);
     if (full && !w->draining) {
         w->coverage->faults[FAULT_DISK_FULL]++;
         schedule(w, between(w, 10, 2000), SIM_FULL, 0, 0);
@@ -168,6 +168,10 @@ static void handle(struct world *w, const struct event *e)
     case SIM_READ:
         if (ours)
             server_read(w, e->what);
+        break;
+    case SIM_PROVIDE:
+        if (ours)
+            server_provide(w);
         break;
     case SIM_APPLY:
         server_apply(w);
@@ -275,6 +279,20 @@ static void start_faults(struct world *w)
         schedule(w, between(w, 1, 2000), SIM_APPLY, 0, 0);
 }
 
+static int open_disk(struct world *w, struct err_note *note)
+{
+    const struct plan *p = &w->plan;
+    struct disk_journal_setup journal = {.seed = p->seed ^ 0x7061706572,
+                                         .segment_bytes = p->segment_bytes,
+                                         .bytes_max = p->journal_bytes,
+                                         .defects = p->journal_defects,
+                                         .forgiving = p->no_verify};
+    int rc = disk_open(&w->server.disk, p->seed + 1, p->sqlite, world_now(w).wall, note);
+    if (rc == 0 && has(p, FEATURE_JOURNAL))
+        disk_journal_new(&w->server.disk, &journal);
+    return rc;
+}
+
 bool world_run(struct world *w)
 {
     struct err_note note;
@@ -282,8 +300,7 @@ bool world_run(struct world *w)
     c->seeds++;
     for (int f = 0; f < FEATURE_COUNT; f++)
         c->features[f] += has(&w->plan, (enum feature)f);
-    if (disk_open(&w->server.disk, w->plan.seed + 1, w->plan.sqlite, world_now(w).wall, &note) <
-        0) {
+    if (open_disk(w, &note) < 0) {
         world_blame(w, CHECK_DRIVER, "store: %s", note.text);
         return false;
     }

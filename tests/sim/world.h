@@ -22,6 +22,7 @@ enum sim_event_kind {
     SIM_TICK,    /* the server's timer; who = boot, what = number of the timer */
     SIM_COMMIT,  /* the disk is done; who = boot */
     SIM_READ,    /* read `what` is done; who = boot */
+    SIM_PROVIDE, /* the journal makes segments; who = boot */
     SIM_APPLY,   /* the store catches up a little */
     SIM_CRASH,
     SIM_RESTART,
@@ -86,7 +87,11 @@ struct server {
     uint32_t *inbox;     /* calls */
     size_t inbox_count, inbox_room;
     bool turn_due;
-    uint64_t timer; /* number of the valid one */
+    bool provide_due;
+    bool full;               /* the journal's files cannot grow */
+    bool unsettled;          /* with a journal: what the last crash left is not known yet */
+    uint64_t crash_position; /* where the engine stood when it crashed */
+    uint64_t timer;          /* number of the valid one */
     struct server_read *reads;
     size_t read_count, read_room;
 };
@@ -148,6 +153,8 @@ void server_commit(struct world *w);
 void server_read(struct world *w, size_t read);
 void server_crash(struct world *w);
 void server_apply(struct world *w);
+void server_provide(struct world *w);
+void server_full(struct world *w, bool full);
 bool server_idle(struct world *w);
 /* Compares the living state with what a recovery would give; everything must be durable. */
 void server_compare(struct world *w);

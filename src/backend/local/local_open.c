@@ -122,12 +122,26 @@ static int journal_recover(struct local *l, struct files *files, struct err_note
     return err;
 }
 
+/* The helper does not run yet, and the last entry may have filled its segment. */
+static int boot_append(struct local *l, struct err_note *note)
+{
+    bool more = true;
+    int err;
+    while ((err = journal_append(l->journal, l->frames, l->frame_count, note)) == -ERR_NO_SPACE &&
+           more) {
+        err = journal_provide(l->journal, &more, note);
+        if (err)
+            break;
+    }
+    return err;
+}
+
 /* The frame that raises the epoch, on this thread. */
 static int journal_boot(struct local *l, struct err_note *note)
 {
     int err = heart_boot(l->heart, local_now(l));
     if (!err)
-        err = journal_append(l->journal, l->frames, l->frame_count, note);
+        err = boot_append(l, note);
     l->frame_count = 0;
     if (err)
         return err;

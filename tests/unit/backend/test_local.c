@@ -509,6 +509,45 @@ static void test_stuck_for_a_while(void **state)
     assert_null(strstr(r.said, "closed_with_full_disk"));
 }
 
+/* Removes a segment that holds no entry. */
+static void blank_remove_cb(void *ctx, const char *name, uint64_t size)
+{
+    struct files *fs = ctx;
+    char magic[4] = {0};
+    size_t got;
+    int file;
+    (void)size;
+    assert_int_equal(fs->ops->open(fs, name, false, &file, NULL), 0);
+    assert_int_equal(fs->ops->read(fs, file, 0, magic, sizeof magic, &got, NULL), 0);
+    fs->ops->close(fs, file);
+    if (magic[0] == 0)
+        assert_int_equal(fs->ops->remove(fs, name, NULL), 0);
+}
+
+/* The last entry fills its segment, none is spare, and the store could not take a thing: the start
+ * needs a segment for its first record. */
+static void test_start_without_spares(void **state)
+{
+    (void)state;
+    struct rig r;
+    static const char bytes[40 << 10];
+    struct op large = enqueue_op();
+    large.enqueue.payload = span_of(bytes, sizeof bytes);
+    rig_begin(&r);
+    assert_int_equal(answer(&r, ask(&r, (struct op){.kind = OP_LIST})), OUT_OK); /* sweeps */
+    assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_OK);
+    assert_int_equal(answer(&r, ask(&r, large)), OUT_OK);
+    atomic_store(&r.full, true);
+    backend_end(&r);
+    struct files *fs = files_make(&r);
+    assert_int_equal(fs->ops->list(fs, blank_remove_cb, fs, NULL), 0);
+    fs->ops->done(fs);
+    backend_start(&r);
+    assert_int_equal(answer(&r, ask(&r, get_op())), OUT_OK);
+    atomic_store(&r.full, false);
+    rig_end(&r);
+}
+
 static void again_cb(void *ctx, const struct reply *reply)
 {
     struct rig *r = ctx;
@@ -541,6 +580,7 @@ int main(void)
         cmocka_unit_test(test_store_full),           cmocka_unit_test(test_store_full_for_a_while),
         cmocka_unit_test(test_close_while_stuck),    cmocka_unit_test(test_stuck_for_a_while),
         cmocka_unit_test(test_news_asked_for_again), cmocka_unit_test(test_no_room_for_ballast),
+        cmocka_unit_test(test_news_asked_for_again), cmocka_unit_test(test_start_without_spares),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
