@@ -268,7 +268,7 @@ void files_torn_crash(struct files_torn *t)
 {
     pthread_mutex_lock(&t->lock);
     t->figures.crashes++;
-    disk_crash(t);
+    torn_disk_crash(t);
     restart(t);
     pthread_mutex_unlock(&t->lock);
 }

@@ -181,7 +181,7 @@ static void names_crash(struct files_torn *t, struct mood mood)
     }
 }
 
-void disk_crash(struct files_torn *t)
+void torn_disk_crash(struct files_torn *t)
 {
     static const struct mood moods[] = {{0, 0}, {100, 0}, {50, 0}, {50, 10}, {90, 2}, {10, 2}};
     struct mood mood = moods[random_below(&t->random, sizeof moods / sizeof *moods)];

@@ -49,4 +49,4 @@ void copy_resize(struct copy *c, size_t size);
 /* Forgets files that have no name and that nobody has open. */
 void files_sweep(struct files_torn *t);
 /* What the power leaves of files and names. */
-void disk_crash(struct files_torn *t);
+void torn_disk_crash(struct files_torn *t);

@@ -580,7 +580,7 @@ int main(void)
         cmocka_unit_test(test_store_full),           cmocka_unit_test(test_store_full_for_a_while),
         cmocka_unit_test(test_close_while_stuck),    cmocka_unit_test(test_stuck_for_a_while),
         cmocka_unit_test(test_news_asked_for_again), cmocka_unit_test(test_no_room_for_ballast),
-        cmocka_unit_test(test_news_asked_for_again), cmocka_unit_test(test_start_without_spares),
+        cmocka_unit_test(test_start_without_spares),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
