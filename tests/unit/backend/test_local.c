@@ -494,6 +494,38 @@ static void test_close_while_stuck(void **state)
     rig_end(&r);
 }
 
+/* What a claim took cannot be given back any more when its bodies turn out unreadable after that:
+ * the close must not wait for it. */
+static void test_close_while_stuck_and_reading(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_begin(&r);
+    assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_OK);
+    backend_end(&r);
+    backend_start(&r); /* its body is in no cache now */
+    atomic_store(&r.held.on, true);
+    struct op op = claim_op();
+    op.claim.want_body = true;
+    size_t claim = ask(&r, op);
+    (void)uv_run(&r.loop, UV_RUN_NOWAIT);
+    uv_sem_wait(&r.held.begun);
+    size_t last = fill_journal(&r, &r.tight);
+    r.closed = false;
+    backend_close(r.b, closed_cb, &r);
+    assert_int_equal(answer(&r, last), OUT_UNKNOWN);
+    assert_int_equal(r.answers[claim], 0);
+    uv_sem_post(&r.held.go);
+    while (r.answers[claim] == 0)
+        (void)uv_run(&r.loop, UV_RUN_ONCE);
+    assert_int_equal(r.outcomes[claim], OUT_UNKNOWN);
+    for (int turns = 0; turns < 10; turns++)
+        (void)uv_run(&r.loop, UV_RUN_NOWAIT);
+    assert_true(r.closed);
+    assert_int_equal(uv_loop_close(&r.loop), 0);
+    rig_free(&r);
+}
+
 /* Too many connections, say: no segment can be made for a while. Nothing is lost, nothing fails. */
 static void test_no_descriptors_for_a_while(void **state)
 {
@@ -567,7 +599,7 @@ int main(void)
         cmocka_unit_test(test_store_full),
         cmocka_unit_test(test_store_full_for_a_while),
         cmocka_unit_test(test_close_while_stuck),
-
+        cmocka_unit_test(test_close_while_stuck_and_reading),
         cmocka_unit_test(test_no_descriptors_for_a_while),
         cmocka_unit_test(test_stuck_for_a_while),
         cmocka_unit_test(test_news_asked_for_again),
