@@ -34,7 +34,9 @@ struct applier {
 void applier_synced(struct applier *a, uint64_t position, uint64_t bytes)
 {
     uv_mutex_lock(&a->lock);
-    bool first = a->since == 0, much = a->bytes < SWEEP_BYTES && a->bytes + bytes >= SWEEP_BYTES;
+    /* A sweep may have read it before this call came. */
+    bool first = a->since == 0 && position > a->at.applied;
+    bool much = a->bytes < SWEEP_BYTES && a->bytes + bytes >= SWEEP_BYTES;
     a->durable = position;
     a->bytes += bytes;
     if (first)
@@ -64,8 +66,11 @@ void applier_state(struct applier *a, struct applier_state *ret)
 
 /* ---- a sweep ---- */
 
-static void report(struct applier *a, int err, const struct err_note *note, uint64_t ns)
+/* `upto` was durable at `began`: what the store lacks after that became durable later. */
+static void report(struct applier *a, int err, const struct err_note *note, uint64_t upto,
+                   uint64_t began)
 {
+    uint64_t ns = clock_ns() - began;
     uv_mutex_lock(&a->lock);
     a->at.full = err == -ERR_NO_SPACE;
     if (!err) {
@@ -73,8 +78,10 @@ static void report(struct applier *a, int err, const struct err_note *note, uint
         a->at.sweeps++;
         a->at.sweep_ns_total += ns;
         a->at.sweep_ns_last = ns;
-        if (a->at.applied == a->durable)
+        if (a->at.applied >= a->durable)
             a->since = 0;
+        else if (a->at.applied >= upto)
+            a->since = began;
     } else {
         if (err != -ERR_NO_SPACE)
             a->at.error = err;
@@ -89,8 +96,10 @@ static int sweep(struct applier *a, struct err_note *note)
 {
     struct store *store = a->config.store;
     struct journal_batch *batch = &a->batch;
-    uint64_t began = clock_ns();
     int err = 0;
+    uv_mutex_lock(&a->lock);
+    uint64_t upto = a->durable, began = clock_ns();
+    uv_mutex_unlock(&a->lock);
     FAILPOINT("sweep.begin");
     if (a->taken == batch->count) {
         err = journal_read(a->config.journal, SWEEP_BYTES, batch, note);
@@ -106,7 +115,7 @@ static int sweep(struct applier *a, struct err_note *note)
         a->taken += count;
         journal_applied(a->config.journal, store->ops->meta(store)->position);
     }
-    report(a, err, note, clock_ns() - began);
+    report(a, err, note, upto, began);
     return err;
 }
 
@@ -131,7 +140,7 @@ static bool tidy(struct applier *a)
     if (err == -ERR_NO_SPACE)
         log_event(a->config.log, LOG_WARN, "store_tidy_failed", LOG_TEXT("why", note.text));
     else if (err)
-        report(a, err, &note, 0);
+        report(a, err, &note, 0, clock_ns());
     else
         ballast_refill(a->config.ballast);
     return more && !err;
@@ -158,7 +167,7 @@ static void compact_slice(struct applier *a)
     uint64_t left = 0;
     int err = a->config.store->ops->compact(a->config.store, &left, &note);
     if (err && err != -ERR_NO_SPACE)
-        report(a, err, &note, 0);
+        report(a, err, &note, 0, clock_ns());
     compact_report(a, err, left);
 }
 
