@@ -232,9 +232,10 @@ static bool wait_for_work(struct applier *a)
 }
 
 /* A full disk: give up the ballast, wait a little. False when told to stop. */
-static bool wait_for_space(struct applier *a, const struct err_note *note)
+static bool wait_for_space(struct applier *a, const struct err_note *note, bool known)
 {
-    log_event(a->config.log, LOG_ERROR, "disk_full", LOG_TEXT("why", note->text));
+    if (!known)
+        log_event(a->config.log, LOG_ERROR, "disk_full", LOG_TEXT("why", note->text));
     if (ballast_drop(a->config.ballast))
         log_event(a->config.log, LOG_WARN, "ballast_dropped",
                   LOG_TEXT("effect", "what is reserved for a full disk is in use"));
@@ -252,11 +253,12 @@ static void run(void *arg)
     bool last = false; /* told to stop while the disk was full: one more try */
     while (wait_for_work(a)) {
         struct err_note note = {""};
+        bool known = a->at.full; /* and said */
         int err = sweep(a, &note);
         if (err && (err != -ERR_NO_SPACE || last))
             return;
         if (err)
-            last = !wait_for_space(a, &note);
+            last = !wait_for_space(a, &note, known);
     }
 }
 

@@ -159,11 +159,27 @@ static void test_swept_before_the_notice(void **state)
     world_end(&w);
 }
 
+static void test_full_is_said_once(void **state)
+{
+    (void)state;
+    struct world w;
+    world_begin(&w);
+    atomic_store(&w.full, 3);
+    applier_synced(w.a, append(&w), 4096);
+    applier_want(w.a, 1);
+    for (int i = 0; i < 4; i++)
+        uv_sem_wait(&w.swept);
+    assert_int_equal(state_of(&w).applied, 1);
+    assert_int_equal(atomic_load(&w.said), 1);
+    world_end(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_newer_records_wait_their_own_second),
         cmocka_unit_test(test_swept_before_the_notice),
+        cmocka_unit_test(test_full_is_said_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
