@@ -14,7 +14,8 @@
 
 #define SWEEP_AFTER_NS UINT64_C(1000000000)
 #define SWEEP_BYTES (UINT64_C(32) << 20)
-#define PARTS_FULL 16u /* while room is short a batch goes in this many parts */
+#define PARTS_FULL 16u /* while room is short a batch goes in this many parts … */
+#define WHOLE_BYTES (UINT64_C(128) << 20) /* … or together with what has come since */
 #define FULL_RETRY_NS UINT64_C(200000000)
 #define TIDY_AFTER_NS UINT64_C(1000000000)
 
@@ -29,6 +30,8 @@ struct applier {
     struct applier_state at;         /* under lock */
     struct journal_batch batch;      /* the thread's own */
     size_t taken;                    /* the thread's own: frames of the batch that are applied */
+    bool whole;     /* the thread's own: how the next try goes while room is short … */
+    uint64_t tried; /* … and up to where the last such one went */
 };
 
 void applier_synced(struct applier *a, uint64_t position, uint64_t bytes)
@@ -91,26 +94,39 @@ static void report(struct applier *a, int err, const struct err_note *note, uint
     a->config.notify(a->config.ctx);
 }
 
-/* Applies the batch in hand, or the next; while room is short a part of it. */
+/* Sees to it that there is a batch, and says how many frames of it go into one transaction. While
+ * room is short that is a part of it, or by turns all that the journal has: jobs that have ended
+ * since the batch was read need no room any more. */
+static int batch_prepare(struct applier *a, uint64_t upto, size_t *ret, struct err_note *note)
+{
+    struct journal_batch *batch = &a->batch;
+    bool whole = a->at.full && a->whole && upto > a->tried;
+    int err = 0;
+    if (whole)
+        journal_reread(a->config.journal);
+    if (whole || a->taken == batch->count) {
+        err = journal_read(a->config.journal, whole ? WHOLE_BYTES : SWEEP_BYTES, batch, note);
+        a->taken = 0;
+    }
+    size_t left = batch->count - a->taken, part = batch->count / PARTS_FULL + 1;
+    *ret = a->at.full && !whole && part < left ? part : left;
+    a->tried = *ret == left ? batch->last : a->tried;
+    a->whole = a->at.full && !whole;
+    return err;
+}
+
+/* Applies the batch in hand, or the next. */
 static int sweep(struct applier *a, struct err_note *note)
 {
     struct store *store = a->config.store;
-    struct journal_batch *batch = &a->batch;
-    int err = 0;
+    size_t count;
     uv_mutex_lock(&a->lock);
     uint64_t upto = a->durable, began = clock_ns();
     uv_mutex_unlock(&a->lock);
     FAILPOINT("sweep.begin");
-    if (a->taken == batch->count) {
-        err = journal_read(a->config.journal, SWEEP_BYTES, batch, note);
-        a->taken = 0;
-    }
-    size_t left = batch->count - a->taken,
-           count = a->at.full ? batch->count / PARTS_FULL + 1 : left;
-    if (count > left)
-        count = left;
+    int err = batch_prepare(a, upto, &count, note);
     if (!err && count > 0)
-        err = store->ops->apply(store, batch->frames + a->taken, count, note);
+        err = store->ops->apply(store, a->batch.frames + a->taken, count, note);
     if (!err) {
         a->taken += count;
         journal_applied(a->config.journal, store->ops->meta(store)->position);

@@ -25,6 +25,7 @@ struct world {
     uint64_t next; /* position */
     bool more;     /* the next sweep sees another entry come */
     atomic_int full;
+    atomic_size_t least; /* fewer frames find no room */
     uv_sem_t swept;
     atomic_int said; /* "disk_full" */
     struct clock_manual clock;
@@ -56,6 +57,8 @@ static int world_apply(struct store *s, const struct span *frames, size_t count,
     (void)frames;
     if (atomic_load(&w->full) > 0 && atomic_fetch_sub(&w->full, 1) > 0)
         return err_note_set(note, -ERR_NO_SPACE, "full");
+    if (count < atomic_load(&w->least))
+        return err_note_set(note, -ERR_NO_SPACE, "too much of it is left");
     w->meta.position += count;
     if (w->more)
         applier_synced(w->a, append(w), 4096);
@@ -174,12 +177,38 @@ static void test_full_is_said_once(void **state)
     world_end(&w);
 }
 
+/* Jobs that find no room end before they are swept: with the records that end them they do. */
+static void test_room_by_what_came_later(void **state)
+{
+    (void)state;
+    struct world w;
+    world_begin(&w);
+    atomic_store(&w.least, 40);
+    for (int i = 0; i < 20; i++)
+        applier_synced(w.a, append(&w), 4096);
+    applier_want(w.a, 1);
+    while (!state_of(&w).full)
+        uv_sem_wait(&w.swept);
+    for (int i = 0; i < 20; i++)
+        applier_synced(w.a, append(&w), 4096);
+    for (int tries = 0; tries < 20 && state_of(&w).applied == 0; tries++)
+        uv_sem_wait(&w.swept);
+    assert_int_equal(state_of(&w).applied, 40);
+    atomic_store(&w.least, 0);
+    applier_synced(w.a, append(&w), 4096);
+    applier_want(w.a, 41);
+    while (state_of(&w).applied < 41)
+        uv_sem_wait(&w.swept);
+    world_end(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_newer_records_wait_their_own_second),
         cmocka_unit_test(test_swept_before_the_notice),
         cmocka_unit_test(test_full_is_said_once),
+        cmocka_unit_test(test_room_by_what_came_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
