@@ -14,10 +14,11 @@
 
 #define SWEEP_AFTER_NS UINT64_C(1000000000)
 #define SWEEP_BYTES (UINT64_C(32) << 20)
-#define PARTS_FULL 16u /* while room is short a batch goes in this many parts */
 #define ROOM_FACTOR 2u /* a record may be in SQLite's WAL and in its file at once */
 #define ROOM_SHORT (UINT64_C(64) << 20) /* what was swept then goes into SQLite's file at once */
 #define LOOK_BYTES (UINT64_C(1) << 20)  /* synced: time to look at the disk again */
+#define PARTS_FULL 16u /* while room is short a batch goes in this many parts … */
+#define WHOLE_BYTES (UINT64_C(128) << 20) /* … or together with what has come since */
 #define FULL_RETRY_NS UINT64_C(200000000)
 #define TIDY_AFTER_NS UINT64_C(1000000000)
 
@@ -28,12 +29,13 @@ struct applier {
     uv_cond_t wake;
     uint64_t durable, wanted, bytes; /* under lock; bytes: since the last sweep began */
     uint64_t since;                  /* under lock: ns since when something waits; 0 = nothing */
-    uint64_t began, target;          /* under lock: of the sweep: ns, and what was durable then */
     uint64_t room, unseen;           /* under lock: bytes on the disk, and synced since */
     bool stopping;                   /* under lock */
     struct applier_state at;         /* under lock */
     struct journal_batch batch;      /* the thread's own */
     size_t taken;                    /* the thread's own: frames of the batch that are applied */
+    bool whole;     /* the thread's own: how the next try goes while room is short … */
+    uint64_t tried; /* … and up to where the last such one went */
 };
 
 static void note_room(struct applier *a)
@@ -48,7 +50,9 @@ static void note_room(struct applier *a)
 void applier_synced(struct applier *a, uint64_t position, uint64_t bytes)
 {
     uv_mutex_lock(&a->lock);
-    bool first = a->since == 0, much = a->bytes < SWEEP_BYTES && a->bytes + bytes >= SWEEP_BYTES;
+    /* A sweep may have read it before this call came. */
+    bool first = a->since == 0 && position > a->at.applied;
+    bool much = a->bytes < SWEEP_BYTES && a->bytes + bytes >= SWEEP_BYTES;
     a->durable = position;
     a->bytes += bytes;
     a->unseen += bytes;
@@ -113,8 +117,11 @@ static void look_at_room(struct applier *a, const struct err_note *none)
 
 /* ---- a sweep ---- */
 
-static void report(struct applier *a, int err, const struct err_note *note, uint64_t ns)
+/* `upto` was durable at `began`: what the store lacks after that became durable later. */
+static void report(struct applier *a, int err, const struct err_note *note, uint64_t upto,
+                   uint64_t began)
 {
+    uint64_t ns = clock_ns() - began;
     look_at_room(a, err == -ERR_NO_SPACE ? note : NULL);
     uv_mutex_lock(&a->lock);
     if (!err) {
@@ -124,8 +131,8 @@ static void report(struct applier *a, int err, const struct err_note *note, uint
         a->at.sweep_ns_last = ns;
         if (a->at.applied >= a->durable)
             a->since = 0;
-        else if (a->at.applied >= a->target)
-            a->since = a->began; /* what is left came after that */
+        else if (a->at.applied >= upto)
+            a->since = began;
     } else {
         if (err != -ERR_NO_SPACE)
             a->at.error = err;
@@ -135,29 +142,44 @@ static void report(struct applier *a, int err, const struct err_note *note, uint
     a->config.notify(a->config.ctx);
 }
 
-/* Applies the batch in hand, or the next; while room is short a part of it. */
+/* Sees to it that there is a batch, and says how many frames of it go into one transaction. While
+ * room is short that is a part of it, or by turns all that the journal has: jobs that have ended
+ * since the batch was read need no room any more. */
+static int batch_prepare(struct applier *a, uint64_t upto, size_t *ret, struct err_note *note)
+{
+    struct journal_batch *batch = &a->batch;
+    bool whole = a->at.full && a->whole && upto > a->tried;
+    int err = 0;
+    if (whole)
+        journal_reread(a->config.journal);
+    if (whole || a->taken == batch->count) {
+        err = journal_read(a->config.journal, whole ? WHOLE_BYTES : SWEEP_BYTES, batch, note);
+        a->taken = 0;
+    }
+    size_t left = batch->count - a->taken, part = batch->count / PARTS_FULL + 1;
+    *ret = a->at.full && !whole && part < left ? part : left;
+    a->tried = *ret == left ? batch->last : a->tried;
+    a->whole = a->at.full && !whole;
+    return err;
+}
+
+/* Applies the batch in hand, or the next. */
 static int sweep(struct applier *a, struct err_note *note)
 {
     struct store *store = a->config.store;
-    struct journal_batch *batch = &a->batch;
-    uint64_t began = clock_ns();
-    int err = 0;
+    size_t count;
+    uv_mutex_lock(&a->lock);
+    uint64_t upto = a->durable, began = clock_ns();
+    uv_mutex_unlock(&a->lock);
     FAILPOINT("sweep.begin");
-    if (a->taken == batch->count) {
-        err = journal_read(a->config.journal, SWEEP_BYTES, batch, note);
-        a->taken = 0;
-    }
-    size_t left = batch->count - a->taken,
-           count = a->at.full ? batch->count / PARTS_FULL + 1 : left;
-    if (count > left)
-        count = left;
+    int err = batch_prepare(a, upto, &count, note);
     if (!err && count > 0)
-        err = store->ops->apply(store, batch->frames + a->taken, count, note);
+        err = store->ops->apply(store, a->batch.frames + a->taken, count, note);
     if (!err) {
         a->taken += count;
         journal_applied(a->config.journal, store->ops->meta(store)->position);
     }
-    report(a, err, note, clock_ns() - began);
+    report(a, err, note, upto, began);
     return err;
 }
 
@@ -182,7 +204,7 @@ static bool tidy(struct applier *a)
     if (err == -ERR_NO_SPACE)
         log_event(a->config.log, LOG_WARN, "store_tidy_failed", LOG_TEXT("why", note.text));
     else if (err)
-        report(a, err, &note, 0);
+        report(a, err, &note, 0, clock_ns());
     else
         look_at_room(a, NULL);
     return more && !err;
@@ -209,7 +231,7 @@ static void compact_slice(struct applier *a)
     uint64_t left = 0;
     int err = a->config.store->ops->compact(a->config.store, &left, &note);
     if (err && err != -ERR_NO_SPACE)
-        report(a, err, &note, 0);
+        report(a, err, &note, 0, clock_ns());
     compact_report(a, err, left);
 }
 
@@ -275,8 +297,6 @@ static bool wait_for_work(struct applier *a)
     }
     bool work = due(a) && !a->at.error;
     a->bytes = 0;
-    a->began = clock_ns();
-    a->target = a->durable;
     uv_mutex_unlock(&a->lock);
     return work;
 }

@@ -6,7 +6,8 @@
  * before sync_names. Calls on different files may come from different threads at once.
  *
  * All that can fail return 0 or a negative code and fill the note with the file's name and the
- * system's words. -ERR_NO_SPACE: the disk is full, part of it may have been written. */
+ * system's words. -ERR_NO_SPACE: the disk is full, part of it may have been written. -ERR_NOMEM:
+ * the system is short of memory or of open files, for now. */
 #pragma once
 
 #include <stdbool.h>

@@ -28,12 +28,19 @@ static struct dir *dir_of(struct files *fs)
     return (struct dir *)fs; /* its first member */
 }
 
-/* errno after writing, making or removing something. */
+static int code_of(int error)
+{
+    if (error == ENOSPC || error == EDQUOT)
+        return -ERR_NO_SPACE;
+    return error == EMFILE || error == ENFILE || error == ENOMEM ? -ERR_NOMEM : -ERR_IO;
+}
+
+/* errno after opening, making or removing something. */
 static int change_note(const struct dir *d, const char *doing, const char *name,
                        struct err_note *note)
 {
-    int code = errno == ENOSPC || errno == EDQUOT ? -ERR_NO_SPACE : -ERR_IO;
-    return err_note_set(note, code, "cannot %s %s/%s: %s", doing, d->path, name, strerror(errno));
+    return err_note_set(note, code_of(errno), "cannot %s %s/%s: %s", doing, d->path, name,
+                        strerror(errno));
 }
 
 /* As above where only the handle is known. */

@@ -412,6 +412,8 @@ static void reply_send(struct heart *h, struct turn *t, size_t index, struct now
 static int unclaim(struct heart *h, struct turn *t, const struct engine_reply *r, struct now now)
 {
     uint32_t count = r->reply.job_count;
+    if (h->abandoned)
+        return 0; /* it would wait for ever to be durable; the next start gives them back */
     struct op *ops = arena_array(&t->out.arena, count ? count : 1, sizeof(*ops));
     if (!ops)
         return -ERR_NOMEM;
@@ -526,7 +528,7 @@ void heart_applied(struct heart *h, uint64_t position)
 static bool is_query(enum op_kind kind)
 {
     return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
-           kind == OP_QUEUE_LIST || kind == OP_WORKERS;
+           kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS;
 }
 
 static struct reply abandoned_reply(enum op_kind kind, uint64_t tag)

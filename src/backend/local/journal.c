@@ -177,6 +177,7 @@ static int entry_write(struct journal *j, struct segment *s, struct journal_entr
     uint64_t at = s == j->current ? s->end : 0;
     e->generation = s == j->current ? j->generation : j->generation + 1;
     memcpy(e->store_id, j->store_id, sizeof e->store_id);
+    e->segment_bytes = s->size;
     journal_entry_seal(e, frames, count, header);
     int rc = parts_make(j, header, frames, count,
                         (size_t)(bytes - JOURNAL_ENTRY_HEADER_BYTES - e->length), note);

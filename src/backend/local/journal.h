@@ -97,6 +97,8 @@ void journal_batch_init(struct journal_batch *b);
 void journal_batch_done(struct journal_batch *b);
 MUST_CHECK int journal_read(struct journal *j, size_t max_bytes, struct journal_batch *ret,
                             struct err_note *note);
+/* The next journal_read begins again after what is applied. */
+void journal_reread(struct journal *j);
 /* Records up to here are in the store, synced: segments that hold nothing else may be used again.
  */
 void journal_applied(struct journal *j, uint64_t position);

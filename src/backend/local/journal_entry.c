@@ -23,7 +23,8 @@ enum {
     AT_FIRST = 32,
     AT_LAST = 40,
     AT_PREVIOUS = 48,
-    AT_CRC = 52
+    AT_CRC = 52,
+    AT_SEGMENT = 56
 };
 
 static void put32(char *at, uint32_t v)
@@ -62,6 +63,7 @@ static void header_write(const struct journal_entry *e, uint32_t crc, char *head
     put64(header + AT_LAST, e->last);
     put32(header + AT_PREVIOUS, e->previous);
     put32(header + AT_CRC, crc);
+    put64(header + AT_SEGMENT, e->segment_bytes);
 }
 
 uint64_t journal_entry_bytes(uint64_t length)
@@ -99,6 +101,7 @@ int journal_entry_header(struct span bytes, struct journal_entry *ret)
         *ret = e;
         return -ERR_VERSION;
     }
+    e.segment_bytes = get64(bytes.at + AT_SEGMENT);
     e.first = get64(bytes.at + AT_FIRST);
     e.last = get64(bytes.at + AT_LAST);
     e.previous = get32(bytes.at + AT_PREVIOUS);

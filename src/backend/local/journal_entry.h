@@ -9,7 +9,8 @@
  *   40  u64     position of the last record
  *   48  u32     CRC of the entry before this one (of the first entry ever: 0)
  *   52  u32     CRC32C of header (with this field zero) and body
- *   56  body    frames, one after the other: the records first … last without a gap
+ *   56  u64     bytes of the segment's file
+ *   64  body    frames, one after the other: the records first … last without a gap
  *
  * On the disk zeros follow up to the next multiple of JOURNAL_PAGE; they are not part of the
  * length. Magic, length, id and generation lie where they are in every version. */
@@ -20,7 +21,7 @@
 #include "base/err.h"
 #include "base/span.h"
 
-#define JOURNAL_ENTRY_HEADER_BYTES 56
+#define JOURNAL_ENTRY_HEADER_BYTES 64
 #define JOURNAL_BODY_BYTES_MAX (1u << 30)
 
 struct journal_entry {
@@ -30,6 +31,7 @@ struct journal_entry {
     uint64_t first, last;
     uint32_t previous; /* CRC of the entry before */
     uint32_t crc;
+    uint64_t segment_bytes; /* so that a file that was cut is noticed */
 };
 
 /* What an entry with this body takes up on the disk. */

@@ -224,6 +224,16 @@ static void batch_settle(struct journal_batch *b)
     }
 }
 
+void journal_reread(struct journal *j)
+{
+    struct journal_cursor *c = &j->cursor;
+    c->generation = 0;
+    c->rest = span_of(NULL, 0);
+    uv_mutex_lock(&j->lock);
+    c->last = j->applied;
+    uv_mutex_unlock(&j->lock);
+}
+
 int journal_read(struct journal *j, size_t max_bytes, struct journal_batch *ret,
                  struct err_note *note)
 {

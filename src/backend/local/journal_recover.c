@@ -122,10 +122,11 @@ static int segment_look(struct walk *w, struct segment *s)
         return rc;
     if (!ours(w->j, &e))
         return stranger_note(s, &e, w->note);
-    if (s->size % JOURNAL_PAGE != 0)
+    if (s->size != e.segment_bytes)
         return err_note_set(w->note, -ERR_CORRUPT,
-                            "journal/%" PRIu32 " was cut at %" PRIu64 " bytes" JOURNAL_ADVICE,
-                            s->number, s->size);
+                            "journal/%" PRIu32 " has %" PRIu64 " bytes and had %" PRIu64
+                            " when it was begun: it was cut" JOURNAL_ADVICE,
+                            s->number, s->size, e.segment_bytes);
     s->state = SEGMENT_USED;
     s->generation = e.generation;
     s->first = e.first;

@@ -37,6 +37,7 @@ struct writer {
     bool parked;                  /* under lock: the thread sleeps, and has nothing in hand */
     bool stopping;                /* under lock */
     bool provide;                 /* under lock: the helper is wanted */
+    int lack;                     /* under lock: why it could not do all, and tries again; or 0 */
     struct writer_state at;       /* under lock */
     struct histogram us, records; /* under lock */
     uint64_t stuck_since;         /* ns; 0 = not stuck */
@@ -209,25 +210,27 @@ static void run(void *arg)
 
 static void report_provide(struct writer *w, int err, const struct err_note *note)
 {
-    bool was = w->at.full;
+    int before = w->lack;
     w->at.full = err == -ERR_NO_SPACE;
-    if (err && err != -ERR_NO_SPACE)
-        w->at.error = err;
-    if (err)
-        snprintf(w->at.why, sizeof(w->at.why), "%s", note->text);
-    else
+    w->lack = w->at.full || err == -ERR_NOMEM ? err : 0;
+    if (!err)
         uv_cond_signal(&w->wake);
-    if (w->at.full && !was)
-        log_event(w->config.log, LOG_ERROR, "disk_full", LOG_TEXT("why", note->text));
+    else if (!w->at.error) /* else the commit has said why */
+        snprintf(w->at.why, sizeof(w->at.why), "%s", note->text);
+    if (err && !w->lack && !w->at.error)
+        w->at.error = err;
+    if (w->lack && w->lack != before)
+        log_event(w->config.log, LOG_ERROR, w->at.full ? "disk_full" : "journal_segment_not_made",
+                  LOG_TEXT("why", note->text));
 }
 
-/* Sleeps until it is wanted; while the disk is full it tries again now and then. */
+/* Sleeps until it is wanted; while something is short it tries again now and then. */
 static bool helper_wait(struct writer *w)
 {
     while (!w->provide && !w->stopping) {
-        if (w->at.full && uv_cond_timedwait(&w->want, &w->lock, PROVIDE_RETRY_NS) != 0)
+        if (w->lack && uv_cond_timedwait(&w->want, &w->lock, PROVIDE_RETRY_NS) != 0)
             break;
-        if (!w->at.full)
+        if (!w->lack)
             uv_cond_wait(&w->want, &w->lock);
     }
     w->provide = false;

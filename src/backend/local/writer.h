@@ -5,7 +5,7 @@
  *
  * A failed write or sync is final: the writer stops, says why, and the process must end. A journal
  * without a free segment is not: the frames are kept until the disk or the sweeper has made room.
- */
+ * Nor is a segment that cannot be made for want of memory or open files: it is tried again. */
 #pragma once
 
 #include <stdbool.h>

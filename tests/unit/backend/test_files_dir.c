@@ -223,6 +223,24 @@ static void test_a_full_disk(void **state)
     world_done(&w);
 }
 
+/* It passes, unlike a disk that fails. */
+static void test_no_descriptor_is_left(void **state)
+{
+    (void)state;
+    struct world w;
+    struct rlimit old, none = {0, 0};
+    int file;
+    world_init(&w);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    none.rlim_max = old.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int rc = w.files->ops->open(w.files, "1", true, &file, &w.note);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_int_equal(rc, -ERR_NOMEM);
+    assert_non_null(strstr(w.note.text, "Too many open files"));
+    world_done(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +252,7 @@ int main(void)
         cmocka_unit_test(test_no_directory),
         cmocka_unit_test(test_a_write_that_stops_half_way),
         cmocka_unit_test(test_a_full_disk),
+        cmocka_unit_test(test_no_descriptor_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,7 @@ static void sample_make(struct sample *s)
         .first = 10,
         .last = 15,
         .previous = 0xa1b2c3d4,
+        .segment_bytes = 0x0102030405060708,
     };
     struct span parts[2] = {span_of(s->body.data, 100),
                             span_of(s->body.data + 100, s->body.len - 100)};
@@ -55,6 +56,8 @@ static void test_layout(void **state)
     assert_int_equal(header[4] | header[5] << 8, s.body.len);
     memset(header + 4, 0, 4);
     assert_memory_equal(header, expected, sizeof expected);
+    static const unsigned char size[] = {8, 7, 6, 5, 4, 3, 2, 1};
+    assert_memory_equal(header + 56, size, sizeof size);
     memcpy(header, s.header, sizeof header);
     memset(header + 52, 0, 4);
     uint32_t crc = crc32c(crc32c(0, header, sizeof header), s.body.data, s.body.len);
@@ -169,7 +172,7 @@ static void test_sizes(void **state)
     static const struct {
         uint64_t body, bytes;
     } sizes[] = {
-        {1, 4096}, {4040, 4096}, {4041, 8192}, {JOURNAL_BODY_BYTES_MAX, (1u << 30) + 4096}};
+        {1, 4096}, {4032, 4096}, {4033, 8192}, {JOURNAL_BODY_BYTES_MAX, (1u << 30) + 4096}};
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
         assert_int_equal(journal_entry_bytes(sizes[i].body), sizes[i].bytes);
 }

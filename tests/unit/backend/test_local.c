@@ -21,9 +21,16 @@
 
 /* ---- a store that is full when told to be; its readers find nothing ---- */
 
+/* A read of bodies that waits for the test, and then fails. */
+struct held {
+    atomic_bool on;
+    uv_sem_t begun, go;
+};
+
 struct stub {
     struct store base;
     atomic_bool *full;
+    struct held *held;
     struct store *kept; /* in memory; outlives it, as a file would */
 };
 
@@ -67,10 +74,21 @@ static void stub_close(struct store *s)
     free(s);
 }
 
+struct stub_reader {
+    struct store_reader base;
+    struct held *held;
+};
+
 static int stub_read(struct store_reader *r, const struct store_query *query, struct arena *arena,
                      struct stored_body *bodies)
 {
-    (void)r, (void)arena;
+    struct held *held = ((struct stub_reader *)r)->held;
+    (void)arena;
+    if (atomic_load(&held->on)) {
+        uv_sem_post(&held->begun);
+        uv_sem_wait(&held->go);
+        return -ERR_IO;
+    }
     memset(bodies, 0, query->count * sizeof *bodies);
     return 0;
 }
@@ -96,10 +114,11 @@ static const struct store_reader_ops stub_reader_ops = {
 
 static int stub_reader_open(struct store *s, struct store_reader **ret, struct err_note *note)
 {
-    (void)s, (void)note;
-    *ret = calloc(1, sizeof **ret);
-    assert_non_null(*ret);
-    (*ret)->ops = &stub_reader_ops;
+    struct stub_reader *r = calloc(1, sizeof *r);
+    (void)note;
+    assert_non_null(r);
+    *r = (struct stub_reader){{&stub_reader_ops}, ((struct stub *)s)->held};
+    *ret = &r->base;
     return 0;
 }
 
@@ -117,7 +136,7 @@ static const struct store_ops stub_ops = {.kind = "stub",
 struct tight {
     struct files base;
     struct files *under;
-    atomic_bool *full;
+    atomic_bool *full, *poor;
 };
 
 static struct files *under(struct files *fs)
@@ -135,6 +154,8 @@ static int tight_open(struct files *fs, const char *name, bool make, int *ret,
 {
     if (make && atomic_load(((struct tight *)fs)->full))
         return err_note_set(note, -ERR_NO_SPACE, "no room for %s", name);
+    if (make && atomic_load(((struct tight *)fs)->poor))
+        return err_note_set(note, -ERR_NOMEM, "no descriptor for %s", name);
     return under(fs)->ops->open(under(fs), name, make, ret, note);
 }
 
@@ -197,6 +218,8 @@ struct rig {
     char said[8192]; /* what was logged; other threads log too, so only after close */
     uv_mutex_t lock;
     atomic_bool full, tight; /* the store; the journal */
+    atomic_bool poor;        /* no file can be opened for the journal */
+    struct held held;
     struct store *kept;
     struct rig_dir dir;
     struct ballast *ballast; /* for the next start */
@@ -225,7 +248,7 @@ static struct files *files_make(struct rig *r)
 {
     struct tight *t = calloc(1, sizeof *t);
     assert_non_null(t);
-    *t = (struct tight){.base = {&tight_ops}, .full = &r->tight};
+    *t = (struct tight){.base = {&tight_ops}, .full = &r->tight, .poor = &r->poor};
     assert_int_equal(files_open_dir(r->dir.path, true, false, &t->under, NULL), 0);
     return &t->base;
 }
@@ -237,7 +260,7 @@ static void backend_start(struct rig *r)
     assert_int_equal(uv_loop_init(&r->loop), 0);
     struct stub *stub = calloc(1, sizeof *stub);
     assert_non_null(stub);
-    *stub = (struct stub){.base = {&stub_ops}, .full = &r->full, .kept = r->kept};
+    *stub = (struct stub){.base = {&stub_ops}, .full = &r->full, .held = &r->held, .kept = r->kept};
     struct backend_config config = {.loop = &r->loop,
                                     .clock = clock_manual(&r->clock),
                                     .log = &r->log,
@@ -256,6 +279,7 @@ static void rig_begin(struct rig *r)
     rig_dir_make(&r->dir);
     assert_int_equal(store_open_memory(1, &r->kept), 0);
     assert_int_equal(uv_mutex_init(&r->lock), 0);
+    assert_int_equal(uv_sem_init(&r->held.begun, 0) + uv_sem_init(&r->held.go, 0), 0);
     r->clock.at = (struct now){{5000}, {1700000000000}};
     r->log = (struct log){.write = log_cb, .ctx = r, .clock = clock_manual(&r->clock)};
     backend_start(r);
@@ -319,12 +343,19 @@ static void backend_end(struct rig *r)
     assert_int_equal(uv_loop_close(&r->loop), 0);
 }
 
+static void rig_free(struct rig *r)
+{
+    r->kept->ops->close(r->kept);
+    uv_sem_destroy(&r->held.begun);
+    uv_sem_destroy(&r->held.go);
+    uv_mutex_destroy(&r->lock);
+    rig_dir_remove(&r->dir);
+}
+
 static void rig_end(struct rig *r)
 {
     backend_end(r);
-    r->kept->ops->close(r->kept);
-    uv_mutex_destroy(&r->lock);
-    rig_dir_remove(&r->dir);
+    rig_free(r);
 }
 
 static void wait_until_full(struct rig *r, bool full)
@@ -438,11 +469,11 @@ static void test_no_room_for_ballast(void **state)
 }
 
 /* Uses up the journal: the number of the first op that gets no answer. */
-static size_t fill_journal(struct rig *r)
+static size_t fill_journal(struct rig *r, atomic_bool *lack)
 {
     struct backend_figures f;
     fill_store(r);
-    atomic_store(&r->tight, true);
+    atomic_store(lack, true);
     for (;;) {
         size_t n = ask(r, pause_op(r));
         do {
@@ -461,7 +492,7 @@ static void test_close_while_stuck(void **state)
     (void)state;
     struct rig r;
     rig_begin(&r);
-    size_t last = fill_journal(&r);
+    size_t last = fill_journal(&r, &r.tight);
     size_t claim = ask(&r, claim_op());
     size_t list = ask(&r, (struct op){.kind = OP_LIST});
     assert_int_equal(backend_settle(r.b, settled_cb, &r), 0);
@@ -483,13 +514,60 @@ static void test_close_while_stuck(void **state)
     rig_end(&r);
 }
 
+/* What a claim took cannot be given back any more when its bodies turn out unreadable after that:
+ * the close must not wait for it. */
+static void test_close_while_stuck_and_reading(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_begin(&r);
+    assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_OK);
+    backend_end(&r);
+    backend_start(&r); /* its body is in no cache now */
+    atomic_store(&r.held.on, true);
+    struct op op = claim_op();
+    op.claim.want_body = true;
+    size_t claim = ask(&r, op);
+    (void)uv_run(&r.loop, UV_RUN_NOWAIT);
+    uv_sem_wait(&r.held.begun);
+    size_t last = fill_journal(&r, &r.tight);
+    r.closed = false;
+    backend_close(r.b, closed_cb, &r);
+    assert_int_equal(answer(&r, last), OUT_UNKNOWN);
+    assert_int_equal(r.answers[claim], 0);
+    uv_sem_post(&r.held.go);
+    while (r.answers[claim] == 0)
+        (void)uv_run(&r.loop, UV_RUN_ONCE);
+    assert_int_equal(r.outcomes[claim], OUT_UNKNOWN);
+    for (int turns = 0; turns < 10; turns++)
+        (void)uv_run(&r.loop, UV_RUN_NOWAIT);
+    assert_true(r.closed);
+    assert_int_equal(uv_loop_close(&r.loop), 0);
+    rig_free(&r);
+}
+
+/* Too many connections, say: no segment can be made for a while. Nothing is lost, nothing fails. */
+static void test_no_descriptors_for_a_while(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_begin(&r);
+    size_t last = fill_journal(&r, &r.poor);
+    atomic_store(&r.poor, false);
+    assert_int_equal(answer(&r, last), OUT_OK);
+    atomic_store(&r.full, false);
+    rig_end(&r);
+    assert_non_null(strstr(r.said, "journal_segment_not_made"));
+    assert_non_null(strstr(r.said, "no descriptor for"));
+}
+
 /* Events wait until they are durable, and come when there is room. */
 static void test_stuck_for_a_while(void **state)
 {
     (void)state;
     struct rig r;
     rig_begin(&r);
-    size_t last = fill_journal(&r);
+    size_t last = fill_journal(&r, &r.tight);
     backend_on_news(r.b, news_cb, &r);
     uint64_t seen = backend_events_last(r.b), oldest;
     struct backend_event v[4];
@@ -577,9 +655,14 @@ static void test_news_asked_for_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_store_full),           cmocka_unit_test(test_store_full_for_a_while),
-        cmocka_unit_test(test_close_while_stuck),    cmocka_unit_test(test_stuck_for_a_while),
-        cmocka_unit_test(test_news_asked_for_again), cmocka_unit_test(test_no_room_for_ballast),
+        cmocka_unit_test(test_store_full),
+        cmocka_unit_test(test_store_full_for_a_while),
+        cmocka_unit_test(test_close_while_stuck),
+        cmocka_unit_test(test_close_while_stuck_and_reading),
+        cmocka_unit_test(test_no_descriptors_for_a_while),
+        cmocka_unit_test(test_stuck_for_a_while),
+        cmocka_unit_test(test_news_asked_for_again),
+        cmocka_unit_test(test_no_room_for_ballast),
         cmocka_unit_test(test_start_without_spares),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
