@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Backup and compacting of the store, asked for on the loop and done elsewhere. A backup begins
- * when the store has everything that was durable when it was asked for. */
+ * when the store has everything that was decided when it was asked for: some of that may have been
+ * answered before it was durable (relaxed queues, claims). */
 #include <unistd.h>
 
 #include "backend/local/local_impl.h"
@@ -24,7 +25,7 @@ int local_backup(struct backend *b, const struct backup_request *request, struct
     if (backup_new(l->store->ops->dir(l->store), local_knock, l, &l->backup) != 0)
         return err_note_set(note, -ERR_NOMEM, "out of memory");
     l->backup_for = *request;
-    l->backup_need = heart_durable_position(l->heart);
+    l->backup_need = engine_position(heart_engine(l->heart));
     applier_want(l->applier, l->backup_need);
     local_knock(l);
     return 0;

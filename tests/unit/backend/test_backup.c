@@ -678,6 +678,63 @@ static void test_nothing_on_disk(void **state)
     assert_int_equal(a.called, 0);
 }
 
+/* Asks for a backup in the very moment of a reply. */
+struct early {
+    struct backend *b;
+    unsigned replies, wanted; /* the backup is asked for with the last */
+    unsigned called;
+    bool ahead; /* what was answered then was not durable yet */
+    uint64_t answered, position;
+};
+
+static void early_made(void *ctx, const struct backup_result *result)
+{
+    struct early *e = ctx;
+    assert_int_equal(result->error, 0);
+    e->position = result->position;
+    e->called++;
+    close(result->fd);
+}
+
+static void early_reply(void *ctx, const struct reply *reply)
+{
+    struct early *e = ctx;
+    struct backend_figures figures;
+    struct backup_request request = {early_made, e};
+    assert_int_equal(reply->outcome, OUT_OK);
+    if (++e->replies < e->wanted)
+        return;
+    backend_figures(e->b, &figures);
+    e->ahead = figures.durable < figures.position;
+    e->answered = figures.position;
+    assert_int_equal(backend_backup(e->b, &request, NULL), 0);
+}
+
+/* A relaxed queue answers before its records are durable; they are in the backup all the same. */
+static void test_answered_early(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    struct asker a = {0};
+    struct queue_policy policy;
+    policy_default(&policy);
+    policy.durability = DURABILITY_RELAXED;
+    struct early e = {.b = backend_at(&loop, "sqlite:"), .wanted = 1};
+    struct op ops[] = {
+        {.kind = OP_QUEUE_PUT, .queue = {.name = SPAN_LITERAL("q"), .policy = &policy}},
+        {.kind = OP_ENQUEUE, .enqueue = {.queue = SPAN_LITERAL("q")}},
+    };
+    assert_int_equal(backend_submit(e.b, &ops[0], 1, early_reply, &e), 0);
+    run_until(&loop, &e.called, 1);
+    e.wanted = e.replies + 2; /* two, or the one is committed before it is answered */
+    assert_int_equal(backend_submit(e.b, &ops[1], 1, early_reply, &e), 0);
+    assert_int_equal(backend_submit(e.b, &ops[1], 1, early_reply, &e), 0);
+    run_until(&loop, &e.called, 2);
+    assert_true(e.ahead);
+    assert_true(e.position >= e.answered);
+    backend_end(&loop, e.b, &a);
+}
+
 /* Makes the journal of a store that has none yet, with one frame. */
 static void journal_put(const struct store_meta *meta, struct span frame)
 {
@@ -733,6 +790,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_numbers_run_out, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_at_a_time, setup, teardown),
         cmocka_unit_test_setup_teardown(test_closed_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_answered_early, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nothing_on_disk, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
