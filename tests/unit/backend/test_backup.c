@@ -16,6 +16,7 @@
 
 #include "backend/backend.h"
 #include "backend/local/backup.h"
+#include "backend/local/check.h"
 #include "backend/local/dbfile.h"
 #include "backend/local/journal.h"
 #include "backend/local/restore.h"
@@ -749,6 +750,36 @@ static void journal_put(const struct store_meta *meta, struct span frame)
     journal_close(j);
 }
 
+static int checked(const char *path, char *text, size_t room)
+{
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    int result = check_run(path, out);
+    rewind(out);
+    text[fread(text, 1, room - 1, out)] = '\0';
+    (void)fclose(out);
+    return result;
+}
+
+/* Its store goes on in a journal, the backup does not; a store that lost its journal is none. */
+static void test_checked(void **state)
+{
+    (void)state;
+    char text[4096];
+    struct store *s = rig_open(dir.path);
+    assert_int_equal(s->ops->journal_begun(s, NULL), 0);
+    grow(s, 40);
+    (void)backup_to_other();
+    s->ops->close(s);
+    int result = checked(other.path, text, sizeof text);
+    if (result != 0)
+        fail_msg("%s", text);
+    assert_non_null(strstr(text, "a backup"));
+    assert_int_equal(names_in(other.path), 1);
+    assert_int_equal(checked(dir.path, text, sizeof text), 1);
+    assert_non_null(strstr(text, "journal is missing"));
+}
+
 /* The directory of a server that was stopped, or killed. */
 static void test_restore_a_directory(void **state)
 {
@@ -785,6 +816,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_restored_with_wal, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_restore_a_directory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_checked, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_without_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_numbers_run_out, setup, teardown),
