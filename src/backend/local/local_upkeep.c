@@ -31,19 +31,12 @@ int local_backup(struct backend *b, const struct backup_request *request, struct
     return 0;
 }
 
-void local_backup_cancel(struct backend *b)
-{
-    struct local *l = local_at(b);
-    l->backup_for = (struct backup_request){NULL, NULL};
-    if (l->backup)
-        backup_cancel(l->backup);
-}
-
 static void backup_end(struct local *l, const struct backup_result *result)
 {
     struct backup *b = l->backup;
     struct backup_request request = l->backup_for;
     l->backup = NULL;
+    l->backup_need = 0;
     l->backup_for = (struct backup_request){NULL, NULL};
     if (request.done)
         request.done(request.ctx, result);
@@ -52,9 +45,41 @@ static void backup_end(struct local *l, const struct backup_result *result)
     backup_free(b);
 }
 
+void local_backup_cancel(struct backend *b)
+{
+    static const struct backup_result cut = {.error = -ERR_CLOSED, .note = "cut short", .fd = -1};
+    struct local *l = local_at(b);
+    l->backup_for = (struct backup_request){NULL, NULL};
+    if (l->backup && l->backup_need)
+        backup_end(l, &cut); /* no thread yet, and who knows when */
+    else if (l->backup)
+        backup_cancel(l->backup);
+}
+
+/* What it waits for does not come while the disk is full; the client should not wait with it. */
+static bool backup_hopeless(struct local *l)
+{
+    struct writer_state written;
+    struct applier_state swept;
+    if (!l->backup_need || l->applied >= l->backup_need)
+        return false;
+    writer_state(l->writer, &written);
+    applier_state(l->applier, &swept);
+    return written.full || swept.full;
+}
+
 static void backup_go_on(struct local *l)
 {
+    static const struct backup_result full = {
+        .error = -ERR_NO_SPACE,
+        .note = "the disk is full: the store cannot take in what the journal has, nor is there "
+                "room for a copy; make room and try again",
+        .fd = -1};
     struct backup_result result;
+    if (backup_hopeless(l)) {
+        backup_end(l, &full);
+        return;
+    }
     if (l->backup_need && l->applied >= l->backup_need) {
         l->backup_need = 0;
         backup_run(l->backup);
