@@ -284,6 +284,10 @@ describe('export and import', { timeout: 120_000 }, () => {
       assert.match(wrong.stderr, pattern);
     }
     ended(await cli(to, ['import', '/nowhere/at/all']), USAGE);
+    // A queue that cannot be made ends it, now and whenever it is tried again.
+    const stopped = await imported(to, [head, JSON.stringify({ queue: { name: freshQueue('no'), policy: { capacity: -1 } } })].join('\n'));
+    ended(stopped, REFUSED);
+    assert.match(stopped.stderr, /stopped at line 2 after 0 jobs; put right what was refused/);
   });
 
   test('an import that is interrupted goes on', async () => {
