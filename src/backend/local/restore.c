@@ -114,7 +114,7 @@ static int source_lock(struct restore *r)
     mem_free(lock);
     if (!guarded)
         return 0;
-    int rc = store_dir_open(r->dir, false, &r->from, r->note);
+    int rc = store_dir_open_read(r->dir, &r->from, r->note);
     if (rc == -ERR_LOCKED)
         rc = err_note_set(r->note, rc,
                           "a server is running on %s; stop it first, or copy its store with "

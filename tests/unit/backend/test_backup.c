@@ -799,7 +799,14 @@ static void test_restore_a_directory(void **state)
     rig_apply(s, frame);
     was = *s->ops->meta(s);
     s->ops->close(s);
+    char pid[8] = "";
+    overwrite(in(&dir, "lock"), 0, "1\n", 3);
     becomes_another(dir.path, &was, was.position);
+    FILE *lock = fopen(in(&dir, "lock"), "re");
+    assert_non_null(lock);
+    assert_non_null(fgets(pid, sizeof pid, lock));
+    (void)fclose(lock);
+    assert_string_equal(pid, "1\n"); /* not a byte of the source is written */
     assert_int_equal(meta_of(target).journal_from, -1);
 }
 
