@@ -3,10 +3,8 @@
  * make a state that the engine accepts? Rows that were found damaged before make the last question
  * moot.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backend/local/check_impl.h"
 #include "backend/local/dbfile.h"
@@ -94,15 +92,10 @@ static void check_frames(struct check *c, struct files *files)
     engine_free(r.engine);
 }
 
-/* A backup says in its header that nothing lies in front of it; a store's file never does. */
 static bool is_backup(const struct check *c)
 {
-    struct dbfile_facts facts = {0};
     char *path = sqlite3_mprintf("%s/holdfast.db", c->dir);
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    bool alone = fd >= 0 && dbfile_header(fd, path, &facts, NULL) == 0 && !facts.wal;
-    if (fd >= 0)
-        close(fd);
+    bool alone = path && dbfile_is_alone(path);
     sqlite3_free(path);
     return alone;
 }
