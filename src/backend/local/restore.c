@@ -30,6 +30,7 @@ struct restore {
     struct err_note *note;
     char *dir, *path, *wal, *journal; /* of the source; journal: SQLite's own, not the store's */
     char *temp;
+    bool alone; /* the source is a backup: no journal belongs to it */
     struct store_dir from, to;
     uint64_t done, total; /* bytes */
 };
@@ -139,6 +140,7 @@ static int source_probe(struct restore *r)
                           "%s lies beside the backup: another program was changing it and did not "
                           "end; take another copy",
                           r->journal);
+    r->alone = rc == 0 && !facts.wal;
     r->total = rc == 0 ? facts.bytes + size_of(r->wal) : 0;
     return rc;
 }
@@ -344,8 +346,16 @@ static int source_applied(struct restore *r, sqlite3 *db)
                     ? files_open_dir(path, false, true, &files, r->note)
                     : -ERR_NOT_FOUND;
     mem_free(path);
+    if (found == -ERR_NOT_FOUND && (rc != 0 || meta.journal_from < 0 || r->alone))
+        return rc;
+    if (found == -ERR_NOT_FOUND)
+        return err_note_set(r->note, -ERR_INVALID,
+                            "%s is no backup but the file of a store, and its journal, which holds "
+                            "what happened last, is missing in %s: copy the directory whole; if "
+                            "the journal is lost, `holdfast export --data DIR` what is left",
+                            r->path, r->dir);
     if (found != 0)
-        return found == -ERR_NOT_FOUND ? rc : found;
+        return found;
     rc = journal_count(r, &meta, files, &lacking);
     if (rc != 0 || lacking == 0)
         return rc;

@@ -790,8 +790,10 @@ static void test_restore_a_directory(void **state)
     struct store_meta was = *s->ops->meta(s);
     s->ops->close(s);
     struct span frame = history_frame(history, 3);
-    journal_put(&was, frame);
     snprintf(target, sizeof target, "%s/a", dir.base);
+    assert_int_equal(restore_fails(dir.path, "is missing"), -ERR_INVALID);
+    assert_int_equal(names_in(target), 1); /* the lock */
+    journal_put(&was, frame);
     assert_int_equal(restore_fails(dir.path, "record"), -ERR_INVALID);
     assert_int_equal(restore_fails(dir.path, "that its database lacks"), -ERR_INVALID);
 
