@@ -85,9 +85,12 @@ static void progress_show(const struct import *im)
 static int stopped(const struct import *im, int status, uint64_t number)
 {
     return client_complain(status,
-                           "stopped at line %" PRIu64 " after %" PRIu64 " jobs; the same command "
-                           "goes on from there: what is there is not imported twice",
-                           number, im->imported + im->existing);
+                           "stopped at line %" PRIu64 " after %" PRIu64 " jobs; %s: what is there "
+                           "is not imported twice",
+                           number, im->imported + im->existing,
+                           status == CLIENT_REFUSED
+                               ? "put right what was refused, then start it again"
+                               : "the same command goes on from there");
 }
 
 static int ask_for(struct import *im, size_t first, size_t count)

@@ -142,7 +142,7 @@ static int verdict(const struct export_run *run, const struct salvage_report *r)
     if (r->queues > 0)
         fputs("; queues are missing", stderr);
     if (r->journal)
-        fputs("; what the journal has behind its damage is missing", stderr);
+        fputs("; what the journal has is missing, or the end of it", stderr);
     fputc('\n', stderr);
     bool whole = missing(r) == 0 && r->queues == 0 && !r->journal;
     return whole ? CLIENT_DONE : CLIENT_REFUSED;

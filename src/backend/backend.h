@@ -181,7 +181,7 @@ struct backup_request {
     void (*done)(void *ctx, const struct backup_result *result);
     void *ctx;
 };
-/* Copies the store, of one moment, into one SQLite file: everything that is durable now is in it.
+/* Copies the store, of one moment, into one SQLite file: everything that was answered is in it.
  * Takes as long as the disk needs for the copy; work goes on meanwhile, backend_figures shows how
  * far it is. Then calls done once, never before returning; a close cuts it short with -ERR_CLOSED.
  * A copy for which the disk has no room, with some to spare, is not begun: -ERR_NO_SPACE there.

@@ -76,6 +76,9 @@ describe('backup and restore', { timeout: 120_000 }, () => {
     assert.ok(told.position > 0 && told.jobs >= sure.length + 3);
     assert.deepEqual(readdirSync(dir), ['holdfast.db']);
     assert.equal(statSync(told.file).mode & 0o777, 0o600);
+    const looked = await run(['check', dir]);
+    assert.equal(looked.code, 0, looked.stdout);
+    assert.deepEqual(readdirSync(dir), ['holdfast.db'], 'a check leaves nothing in a backup');
     stop = true;
     await Promise.all(load);
     assert.equal(failed, null, 'work goes on meanwhile');

@@ -3,7 +3,7 @@
 // a damaged store gives what is left of it and stays as it is.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { closeSync, cpSync, existsSync, openSync, readdirSync, readFileSync, statSync, writeFileSync, writeSync } from 'node:fs';
+import { closeSync, cpSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -284,6 +284,10 @@ describe('export and import', { timeout: 120_000 }, () => {
       assert.match(wrong.stderr, pattern);
     }
     ended(await cli(to, ['import', '/nowhere/at/all']), USAGE);
+    // A queue that cannot be made ends it, now and whenever it is tried again.
+    const stopped = await imported(to, [head, JSON.stringify({ queue: { name: freshQueue('no'), policy: { capacity: -1 } } })].join('\n'));
+    ended(stopped, REFUSED);
+    assert.match(stopped.stderr, /stopped at line 2 after 0 jobs; put right what was refused/);
   });
 
   test('an import that is interrupted goes on', async () => {
@@ -419,6 +423,17 @@ describe('export of a store that no server uses', { timeout: 120_000 }, () => {
     assert.deepEqual(jobsOf((await offline(killed.data, ['--state', 'dead', '--queue', 'q'])).stdout).map((job) => job.error), Array(5).fill('no'));
     assert.deepEqual(endOf((await offline(killed.data, ['--queue', 'other'])).stdout), { queues: 0, jobs: 0 });
     assert.deepEqual(printsOf(killed.data), before);
+  });
+
+  test('a store without its journal, or with an empty one, is not called whole', async () => {
+    for (const [keep, pattern] of [[false, /the directory journal is missing/], [true, /the journal has no entry/]]) {
+      const data = copyOf(killed.data);
+      rmSync(path.join(data, 'journal'), { recursive: true });
+      if (keep) mkdirSync(path.join(data, 'journal'));
+      const result = await offline(data);
+      ended(result, REFUSED);
+      assert.match(result.stderr, pattern);
+    }
   });
 
   test('after a clean end as well; and its file can be imported', async () => {

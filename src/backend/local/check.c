@@ -445,7 +445,8 @@ static enum check_result check_db(struct check *c, const char *path)
     return result;
 }
 
-/* The file is looked at before the lock is taken: a directory without a store is left as it is. */
+/* The file is looked at before the lock is taken: a directory without a store is left as it is. A
+ * backup has no lock, and gets none. */
 static enum check_result check_dir(struct check *c)
 {
     struct store_dir dir = STORE_DIR_NONE;
@@ -456,7 +457,7 @@ static enum check_result check_dir(struct check *c)
     if (rc == -ERR_NOT_FOUND)
         return not_done(c, "there is no store here: no file holdfast.db");
     if (rc == 0)
-        rc = store_dir_open(c->dir, false, &dir, &note);
+        rc = store_dir_open_read(c->dir, &dir, &note);
     if (rc != 0)
         return not_done(c, note.text[0] ? note.text : err_text(rc));
     enum check_result result = check_db(c, dir.db_path);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/local/check_impl.h"
+#include "backend/local/dbfile.h"
 #include "backend/local/engine.h"
 #include "backend/local/journal.h"
 
@@ -91,6 +92,33 @@ static void check_frames(struct check *c, struct files *files)
     engine_free(r.engine);
 }
 
+static bool is_backup(const struct check *c)
+{
+    char *path = sqlite3_mprintf("%s/holdfast.db", c->dir);
+    bool alone = path && dbfile_is_alone(path);
+    sqlite3_free(path);
+    return alone;
+}
+
+static void check_backup(struct check *c)
+{
+    struct replayed r = {.engine = c->problems == 0 ? engine_of(c) : NULL};
+    fputs("a backup: no journal belongs to it; `holdfast restore` makes a store of it\n", c->out);
+    check_state(c, &r);
+    engine_free(r.engine);
+}
+
+static void check_missing(struct check *c)
+{
+    if (is_backup(c))
+        check_backup(c);
+    else
+        check_problem(c, ADVICE_JOURNAL,
+                      "the directory journal is missing; it holds what happened after record "
+                      "%" PRIu64,
+                      c->meta.position);
+}
+
 void check_journal(struct check *c)
 {
     struct err_note note = {""};
@@ -101,10 +129,7 @@ void check_journal(struct check *c)
     int rc = path ? files_open_dir(path, false, true, &files, &note) : -ERR_NOMEM;
     sqlite3_free(path);
     if (rc == -ERR_NOT_FOUND)
-        check_problem(c, ADVICE_JOURNAL,
-                      "the directory journal is missing; it holds what happened after record "
-                      "%" PRIu64,
-                      c->meta.position);
+        check_missing(c);
     else if (rc != 0)
         check_problem(c, ADVICE_JOURNAL, "%s", note.text[0] ? note.text : err_text(rc));
     else

@@ -68,6 +68,16 @@ int dbfile_set_alone(int fd, const char *name, struct err_note *note)
     return 0;
 }
 
+bool dbfile_is_alone(const char *path)
+{
+    struct dbfile_facts facts = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool alone = fd >= 0 && dbfile_header(fd, path, &facts, NULL) == 0 && !facts.wal;
+    if (fd >= 0)
+        close(fd);
+    return alone;
+}
+
 /* ---- room ---- */
 
 int dbfile_room(const char *dir, uint64_t bytes, struct err_note *note)

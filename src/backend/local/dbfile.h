@@ -24,6 +24,10 @@ MUST_CHECK int dbfile_header(int fd, const char *name, struct dbfile_facts *ret,
 /* Says in the header that there is no WAL: what is in the file is all there is. */
 MUST_CHECK int dbfile_set_alone(int fd, const char *name, struct err_note *note);
 
+/* Whether its header says so: a backup's does, that of a store, where a journal belongs to it,
+ * never. False for a file that cannot be read. */
+bool dbfile_is_alone(const char *path);
+
 /* -ERR_NO_SPACE when `bytes` more in `dir` would leave less than the reserve: a twentieth of the
  * file system, or 64 MiB if that is more. */
 MUST_CHECK int dbfile_room(const char *dir, uint64_t bytes, struct err_note *note);

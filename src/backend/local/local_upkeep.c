@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Backup and compacting of the store, asked for on the loop and done elsewhere. A backup begins
- * when the store has everything that was durable when it was asked for. */
+ * when the store has everything that was decided when it was asked for: some of that may have been
+ * answered before it was durable (relaxed queues, claims). */
 #include <unistd.h>
 
 #include "backend/local/local_impl.h"
@@ -24,18 +25,10 @@ int local_backup(struct backend *b, const struct backup_request *request, struct
     if (backup_new(l->store->ops->dir(l->store), local_knock, l, &l->backup) != 0)
         return err_note_set(note, -ERR_NOMEM, "out of memory");
     l->backup_for = *request;
-    l->backup_need = heart_durable_position(l->heart);
+    l->backup_need = engine_position(heart_engine(l->heart));
     applier_want(l->applier, l->backup_need);
     local_knock(l);
     return 0;
-}
-
-void local_backup_cancel(struct backend *b)
-{
-    struct local *l = local_at(b);
-    l->backup_for = (struct backup_request){NULL, NULL};
-    if (l->backup)
-        backup_cancel(l->backup);
 }
 
 static void backup_end(struct local *l, const struct backup_result *result)
@@ -43,6 +36,7 @@ static void backup_end(struct local *l, const struct backup_result *result)
     struct backup *b = l->backup;
     struct backup_request request = l->backup_for;
     l->backup = NULL;
+    l->backup_need = 0;
     l->backup_for = (struct backup_request){NULL, NULL};
     if (request.done)
         request.done(request.ctx, result);
@@ -51,9 +45,41 @@ static void backup_end(struct local *l, const struct backup_result *result)
     backup_free(b);
 }
 
+void local_backup_cancel(struct backend *b)
+{
+    static const struct backup_result cut = {.error = -ERR_CLOSED, .note = "cut short", .fd = -1};
+    struct local *l = local_at(b);
+    l->backup_for = (struct backup_request){NULL, NULL};
+    if (l->backup && l->backup_need)
+        backup_end(l, &cut); /* no thread yet, and who knows when */
+    else if (l->backup)
+        backup_cancel(l->backup);
+}
+
+/* What it waits for does not come while the disk is full; the client should not wait with it. */
+static bool backup_hopeless(struct local *l)
+{
+    struct writer_state written;
+    struct applier_state swept;
+    if (!l->backup_need || l->applied >= l->backup_need)
+        return false;
+    writer_state(l->writer, &written);
+    applier_state(l->applier, &swept);
+    return written.full || swept.full;
+}
+
 static void backup_go_on(struct local *l)
 {
+    static const struct backup_result full = {
+        .error = -ERR_NO_SPACE,
+        .note = "the disk is full: the store cannot take in what the journal has, nor is there "
+                "room for a copy; make room and try again",
+        .fd = -1};
     struct backup_result result;
+    if (backup_hopeless(l)) {
+        backup_end(l, &full);
+        return;
+    }
     if (l->backup_need && l->applied >= l->backup_need) {
         l->backup_need = 0;
         backup_run(l->backup);

@@ -30,6 +30,7 @@ struct restore {
     struct err_note *note;
     char *dir, *path, *wal, *journal; /* of the source; journal: SQLite's own, not the store's */
     char *temp;
+    bool alone; /* the source is a backup: no journal belongs to it */
     struct store_dir from, to;
     uint64_t done, total; /* bytes */
 };
@@ -114,7 +115,7 @@ static int source_lock(struct restore *r)
     mem_free(lock);
     if (!guarded)
         return 0;
-    int rc = store_dir_open(r->dir, false, &r->from, r->note);
+    int rc = store_dir_open_read(r->dir, &r->from, r->note);
     if (rc == -ERR_LOCKED)
         rc = err_note_set(r->note, rc,
                           "a server is running on %s; stop it first, or copy its store with "
@@ -139,6 +140,7 @@ static int source_probe(struct restore *r)
                           "%s lies beside the backup: another program was changing it and did not "
                           "end; take another copy",
                           r->journal);
+    r->alone = rc == 0 && !facts.wal;
     r->total = rc == 0 ? facts.bytes + size_of(r->wal) : 0;
     return rc;
 }
@@ -254,28 +256,44 @@ static int copy_all(struct restore *r)
 
 /* ---- another store ---- */
 
+struct identity {
+    uint8_t store_id[sizeof((struct store_meta *)NULL)->store_id];
+    uint64_t epoch, seq_upto;
+};
+
+static int identity_draw(const struct store_meta *was, struct identity *ret, struct err_note *note)
+{
+    uint16_t further;
+    _Static_assert(RESTORE_EPOCHS == UINT16_MAX + UINT64_C(1), "drawn from all of these");
+    if (random_bytes(ret->store_id, sizeof ret->store_id) != 0 ||
+        random_bytes(&further, sizeof further) != 0)
+        return err_note_set(note, -ERR_IO, "the kernel has no random bytes to give");
+    ret->epoch = was->epoch + RESTORE_EPOCHS + further;
+    ret->seq_upto = was->seq_upto + RESTORE_SEQS;
+    if (ret->seq_upto <= LIMIT_SEQ && was->epoch + 2 * RESTORE_EPOCHS <= RESTORE_EPOCH_MAX)
+        return 0;
+    return err_note_set(note, -ERR_RANGE,
+                        "the store was restored from backups of itself so often that no numbers "
+                        "are left for its jobs; move its jobs to a new store");
+}
+
 int store_restored(struct sqlite3 *db, struct err_note *note)
 {
     struct store_meta meta;
-    uint8_t id[sizeof meta.store_id];
+    struct identity another;
     sqlite3_stmt *st = NULL;
     int rc = sqlite_load_meta(db, &meta, note);
-    if (rc == 0 && random_bytes(id, sizeof id) != 0)
-        rc = err_note_set(note, -ERR_IO, "the kernel has no random bytes to give");
-    if (rc == 0 && (meta.seq_upto + RESTORE_SEQS > LIMIT_SEQ ||
-                    meta.epoch + RESTORE_EPOCHS >= RESTORE_EPOCH_MAX))
-        rc = err_note_set(note, -ERR_RANGE,
-                          "the store was restored from backups of itself so often that no numbers "
-                          "are left for its jobs; move its jobs to a new store");
+    if (rc == 0)
+        rc = identity_draw(&meta, &another, note);
     if (rc == 0)
         rc = sql_prepare(
             db, "UPDATE meta SET store_id = ?1, epoch = ?2, seq_upto = ?3, journal_from = -1", &st,
             note);
     if (rc != 0)
         return rc;
-    bind_bytes(st, 1, span_of(id, sizeof id));
-    bind_number(st, 2, meta.epoch + RESTORE_EPOCHS);
-    bind_number(st, 3, meta.seq_upto + RESTORE_SEQS);
+    bind_bytes(st, 1, span_of(another.store_id, sizeof another.store_id));
+    bind_number(st, 2, another.epoch);
+    bind_number(st, 3, another.seq_upto);
     rc = sql_run(st, "write", note);
     sqlite3_finalize(st);
     return rc;
@@ -328,8 +346,16 @@ static int source_applied(struct restore *r, sqlite3 *db)
                     ? files_open_dir(path, false, true, &files, r->note)
                     : -ERR_NOT_FOUND;
     mem_free(path);
+    if (found == -ERR_NOT_FOUND && (rc != 0 || meta.journal_from < 0 || r->alone))
+        return rc;
+    if (found == -ERR_NOT_FOUND)
+        return err_note_set(r->note, -ERR_INVALID,
+                            "%s is no backup but the file of a store, and its journal, which holds "
+                            "what happened last, is missing in %s: copy the directory whole; if "
+                            "the journal is lost, `holdfast export --data DIR` what is left",
+                            r->path, r->dir);
     if (found != 0)
-        return found == -ERR_NOT_FOUND ? rc : found;
+        return found;
     rc = journal_count(r, &meta, files, &lacking);
     if (rc != 0 || lacking == 0)
         return rc;

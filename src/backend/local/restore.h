@@ -32,8 +32,10 @@ struct restore_result {
 MUST_CHECK int restore_run(const struct restore_config *config, struct restore_result *ret,
                            struct err_note *note);
 
-#define RESTORE_EPOCHS UINT64_C(65536)   /* starts that the old store may still have made … */
-#define RESTORE_SEQS (UINT64_C(1) << 32) /* … and jobs it may have taken */
+/* Starts that the old store may still have made. As many again are drawn from at random: two stores
+ * made of one backup, one after the other, must not issue the same tokens. */
+#define RESTORE_EPOCHS UINT64_C(65536)
+#define RESTORE_SEQS (UINT64_C(1) << 32)      /* jobs that the old store may still have taken */
 #define RESTORE_EPOCH_MAX (UINT64_C(1) << 24) /* what ids of events have room for */
 
 /* Makes the open database another store, inside the caller's transaction. -ERR_RANGE: it was

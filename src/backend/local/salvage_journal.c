@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
+#include "backend/local/dbfile.h"
 #include "backend/local/journal.h"
 #include "backend/local/salvage_impl.h"
 #include "core/moves.h"
@@ -207,8 +208,9 @@ static int frame_cb(void *ctx, struct span frame, uint64_t first, uint64_t last,
 static int journal_whole(struct salvage *s, struct files *files, struct err_note *why)
 {
     struct journal *journal = NULL;
+    uint64_t begun = s->meta.journal_from < 0 ? s->meta.position : (uint64_t)s->meta.journal_from;
     struct journal_config config = {
-        .files = files, .from = s->meta.position, .applied = s->meta.position, .read_only = true};
+        .files = files, .from = begun, .applied = s->meta.position, .read_only = true};
     memcpy(config.store_id, s->meta.store_id, sizeof config.store_id);
     int rc = journal_open(&config, frame_cb, s, &journal, why);
     if (rc == 0)
@@ -236,12 +238,28 @@ static int journal_read_all(struct salvage *s, const char *path)
     return rc == 0 || rc == -ERR_NOMEM ? rc : journal_parts(s, path, &why);
 }
 
+/* Without it what a store has is old; a backup has all of it. */
+static void journal_missing(struct salvage *s)
+{
+    if (s->meta.journal_from < 0 || dbfile_is_alone(s->dir.db_path))
+        return;
+    s->report->journal = true;
+    salvage_problem(s,
+                    "the directory journal is missing; it holds what happened after record "
+                    "%" PRIu64 ": put it back if you have it",
+                    s->meta.position);
+}
+
 int salvage_journal(struct salvage *s)
 {
     struct buf path;
     struct stat st;
-    if (s->report->journal || fstatat(s->dir.fd, "journal", &st, 0) != 0)
+    if (s->report->journal)
         return 0;
+    if (fstatat(s->dir.fd, "journal", &st, 0) != 0) {
+        journal_missing(s);
+        return 0;
+    }
     buf_init(&path);
     int rc = buf_printf(&path, "%s/journal", s->dir.path);
     if (rc == 0)

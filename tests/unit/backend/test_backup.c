@@ -16,6 +16,7 @@
 
 #include "backend/backend.h"
 #include "backend/local/backup.h"
+#include "backend/local/check.h"
 #include "backend/local/dbfile.h"
 #include "backend/local/journal.h"
 #include "backend/local/restore.h"
@@ -373,8 +374,8 @@ static struct store_meta meta_of(const char *path)
     return meta;
 }
 
-/* Another id, sequences and epochs that nobody has seen; all else as it was. */
-static void becomes_another(const char *from, const struct store_meta *was, uint64_t position)
+/* Another id, sequences and epochs that nobody has seen; all else as it was. The new epoch. */
+static uint64_t becomes_another(const char *from, const struct store_meta *was, uint64_t position)
 {
     struct err_note note = {""};
     if (restore(from, &note) != 0)
@@ -382,10 +383,11 @@ static void becomes_another(const char *from, const struct store_meta *was, uint
     struct store_meta meta = meta_of(target);
     assert_memory_not_equal(meta.store_id, was->store_id, sizeof meta.store_id);
     assert_memory_equal(&meta.hash_key, &was->hash_key, sizeof meta.hash_key);
-    assert_int_equal(meta.epoch, was->epoch + 65536);
+    assert_in_range(meta.epoch, was->epoch + 65536, was->epoch + 2 * 65536 - 1);
     assert_int_equal(meta.seq_upto, was->seq_upto + (UINT64_C(1) << 32));
     assert_int_equal(meta.position, position);
     assert_int_equal(meta.created_at.ms, was->created_at.ms);
+    return meta.epoch;
 }
 
 static void test_restored(void **state)
@@ -398,13 +400,15 @@ static void test_restored(void **state)
     struct store_meta was = store_sqlite_of(s)->meta;
     s->ops->close(s);
     snprintf(target, sizeof target, "%s/a", dir.base);
-    becomes_another(other.path, &was, position);
+    uint64_t first = becomes_another(other.path, &was, position);
     assert_int_equal(names_in(other.path), 1); /* the backup is as it was */
     assert_int_equal(restore_fails(other.path, "already has a store"), -ERR_INVALID);
     snprintf(target, sizeof target, "%s/b", dir.base);
-    becomes_another(in(&other, "holdfast.db"), &was, position);
+    uint64_t second = becomes_another(in(&other, "holdfast.db"), &was, position);
     snprintf(target, sizeof target, "%s/c", dir.base);
-    becomes_another(dir.path, &was, position); /* the store itself, its server stopped */
+    /* the store itself, its server stopped */
+    uint64_t third = becomes_another(dir.path, &was, position);
+    assert_true(first != second || second != third); /* or a token of one counts in another */
 }
 
 /* A server that was killed leaves a WAL; the copy is made with it and without touching it. */
@@ -522,8 +526,8 @@ static void test_numbers_run_out(void **state)
     } cases[] = {
         {"UPDATE meta SET seq_upto = 9007199254740991 - 4294967296", 0},
         {"UPDATE meta SET seq_upto = 9007199254740991 - 4294967295", -ERR_RANGE},
-        {"UPDATE meta SET seq_upto = 1, epoch = 16777215 - 65536", 0},
-        {"UPDATE meta SET seq_upto = 1, epoch = 16777216 - 65536", -ERR_RANGE},
+        {"UPDATE meta SET seq_upto = 1, epoch = 16777216 - 131072", 0},
+        {"UPDATE meta SET seq_upto = 1, epoch = 16777217 - 131072", -ERR_RANGE},
     };
     struct store *s = rig_open(dir.path);
     grow(s, 40);
@@ -675,6 +679,63 @@ static void test_nothing_on_disk(void **state)
     assert_int_equal(a.called, 0);
 }
 
+/* Asks for a backup in the very moment of a reply. */
+struct early {
+    struct backend *b;
+    unsigned replies, wanted; /* the backup is asked for with the last */
+    unsigned called;
+    bool ahead; /* what was answered then was not durable yet */
+    uint64_t answered, position;
+};
+
+static void early_made(void *ctx, const struct backup_result *result)
+{
+    struct early *e = ctx;
+    assert_int_equal(result->error, 0);
+    e->position = result->position;
+    e->called++;
+    close(result->fd);
+}
+
+static void early_reply(void *ctx, const struct reply *reply)
+{
+    struct early *e = ctx;
+    struct backend_figures figures;
+    struct backup_request request = {early_made, e};
+    assert_int_equal(reply->outcome, OUT_OK);
+    if (++e->replies < e->wanted)
+        return;
+    backend_figures(e->b, &figures);
+    e->ahead = figures.durable < figures.position;
+    e->answered = figures.position;
+    assert_int_equal(backend_backup(e->b, &request, NULL), 0);
+}
+
+/* A relaxed queue answers before its records are durable; they are in the backup all the same. */
+static void test_answered_early(void **state)
+{
+    (void)state;
+    uv_loop_t loop;
+    struct asker a = {0};
+    struct queue_policy policy;
+    policy_default(&policy);
+    policy.durability = DURABILITY_RELAXED;
+    struct early e = {.b = backend_at(&loop, "sqlite:"), .wanted = 1};
+    struct op ops[] = {
+        {.kind = OP_QUEUE_PUT, .queue = {.name = SPAN_LITERAL("q"), .policy = &policy}},
+        {.kind = OP_ENQUEUE, .enqueue = {.queue = SPAN_LITERAL("q")}},
+    };
+    assert_int_equal(backend_submit(e.b, &ops[0], 1, early_reply, &e), 0);
+    run_until(&loop, &e.called, 1);
+    e.wanted = e.replies + 2; /* two, or the one is committed before it is answered */
+    assert_int_equal(backend_submit(e.b, &ops[1], 1, early_reply, &e), 0);
+    assert_int_equal(backend_submit(e.b, &ops[1], 1, early_reply, &e), 0);
+    run_until(&loop, &e.called, 2);
+    assert_true(e.ahead);
+    assert_true(e.position >= e.answered);
+    backend_end(&loop, e.b, &a);
+}
+
 /* Makes the journal of a store that has none yet, with one frame. */
 static void journal_put(const struct store_meta *meta, struct span frame)
 {
@@ -689,6 +750,36 @@ static void journal_put(const struct store_meta *meta, struct span frame)
     journal_close(j);
 }
 
+static int checked(const char *path, char *text, size_t room)
+{
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    int result = check_run(path, out);
+    rewind(out);
+    text[fread(text, 1, room - 1, out)] = '\0';
+    (void)fclose(out);
+    return result;
+}
+
+/* Its store goes on in a journal, the backup does not; a store that lost its journal is none. */
+static void test_checked(void **state)
+{
+    (void)state;
+    char text[4096];
+    struct store *s = rig_open(dir.path);
+    assert_int_equal(s->ops->journal_begun(s, NULL), 0);
+    grow(s, 40);
+    (void)backup_to_other();
+    s->ops->close(s);
+    int result = checked(other.path, text, sizeof text);
+    if (result != 0)
+        fail_msg("%s", text);
+    assert_non_null(strstr(text, "a backup"));
+    assert_int_equal(names_in(other.path), 1);
+    assert_int_equal(checked(dir.path, text, sizeof text), 1);
+    assert_non_null(strstr(text, "journal is missing"));
+}
+
 /* The directory of a server that was stopped, or killed. */
 static void test_restore_a_directory(void **state)
 {
@@ -699,8 +790,10 @@ static void test_restore_a_directory(void **state)
     struct store_meta was = *s->ops->meta(s);
     s->ops->close(s);
     struct span frame = history_frame(history, 3);
-    journal_put(&was, frame);
     snprintf(target, sizeof target, "%s/a", dir.base);
+    assert_int_equal(restore_fails(dir.path, "is missing"), -ERR_INVALID);
+    assert_int_equal(names_in(target), 1); /* the lock */
+    journal_put(&was, frame);
     assert_int_equal(restore_fails(dir.path, "record"), -ERR_INVALID);
     assert_int_equal(restore_fails(dir.path, "that its database lacks"), -ERR_INVALID);
 
@@ -708,7 +801,14 @@ static void test_restore_a_directory(void **state)
     rig_apply(s, frame);
     was = *s->ops->meta(s);
     s->ops->close(s);
+    char pid[8] = "";
+    overwrite(in(&dir, "lock"), 0, "1\n", 3);
     becomes_another(dir.path, &was, was.position);
+    FILE *lock = fopen(in(&dir, "lock"), "re");
+    assert_non_null(lock);
+    assert_non_null(fgets(pid, sizeof pid, lock));
+    (void)fclose(lock);
+    assert_string_equal(pid, "1\n"); /* not a byte of the source is written */
     assert_int_equal(meta_of(target).journal_from, -1);
 }
 
@@ -725,11 +825,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_restored_with_wal, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_restore_a_directory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_checked, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_without_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_numbers_run_out, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_at_a_time, setup, teardown),
         cmocka_unit_test_setup_teardown(test_closed_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_answered_early, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nothing_on_disk, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

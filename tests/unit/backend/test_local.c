@@ -122,12 +122,19 @@ static int stub_reader_open(struct store *s, struct store_reader **ret, struct e
     return 0;
 }
 
+static const char *stub_dir(const struct store *s)
+{
+    (void)s;
+    return "/nonexistent";
+}
+
 static const struct store_ops stub_ops = {.kind = "stub",
                                           .meta = stub_meta,
                                           .load = stub_load,
                                           .journal_begun = stub_journal_begun,
                                           .apply = stub_apply,
                                           .tidy = stub_tidy,
+                                          .dir = stub_dir,
                                           .close = stub_close,
                                           .reader_open = stub_reader_open};
 
@@ -652,6 +659,43 @@ static void test_news_asked_for_again(void **state)
     rig_end(&r);
 }
 
+struct backups {
+    struct rig *r;
+    unsigned called;
+    int error;
+};
+
+static void backup_cb(void *ctx, const struct backup_result *result)
+{
+    struct backups *b = ctx;
+    b->called++;
+    b->error = result->error;
+    assert_non_null(strstr(result->note, "make room"));
+    uv_stop(&b->r->loop);
+}
+
+/* What a backup waits for may never come: it is refused, and one that was given up is not in the
+ * way of the next. */
+static void test_backup_while_full(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_begin(&r);
+    fill_store(&r);
+    struct backups told = {.r = &r}, never = {.r = &r};
+    struct backup_request first = {backup_cb, &never}, second = {backup_cb, &told};
+    assert_int_equal(backend_backup(r.b, &first, NULL), 0);
+    backend_backup_cancel(r.b);
+    assert_int_equal(backend_backup(r.b, &second, NULL), 0);
+    while (told.called == 0)
+        assert_true(uv_run(&r.loop, UV_RUN_ONCE));
+    assert_int_equal(told.error, -ERR_NO_SPACE);
+    atomic_store(&r.full, false);
+    rig_end(&r);
+    assert_int_equal(told.called, 1);
+    assert_int_equal(never.called, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -664,6 +708,7 @@ int main(void)
         cmocka_unit_test(test_news_asked_for_again),
         cmocka_unit_test(test_no_room_for_ballast),
         cmocka_unit_test(test_start_without_spares),
+        cmocka_unit_test(test_backup_while_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
