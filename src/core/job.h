@@ -75,8 +75,7 @@ struct job_past {
     uint8_t reason; /* of that state */
     uint16_t failures, crashes;
     uint8_t error_kind;
-    struct span error;           /* the last one; empty = none */
-    struct wall_time created_at; /* 0 = now */
+    struct span error; /* the last one; empty = none */
 };
 
 /* The number shown as "attempt" (running, done: the one under way or finished) or "attempts". */

@@ -88,9 +88,6 @@ int validate_past(const struct job_past *past, struct err_note *note)
                             state_name((enum job_state)past->state));
     if (past->error_kind > ERROR_BUSINESS)
         return err_note_set(note, -ERR_INVALID, "error_kind must be app or business");
-    if (past->created_at.ms < 0 || past->created_at.ms > LIMIT_WALL_MS)
-        return err_note_set(note, -ERR_INVALID,
-                            "created_at must be a time from 1970 to the year 9999");
     return validate_text("error", past->error, LIMIT_ERROR_BYTES, note);
 }
 

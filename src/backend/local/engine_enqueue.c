@@ -171,10 +171,9 @@ static bool has_extra(const struct job_extra *x)
            x->attributes.len || x->expires_at.ms || x->options.len;
 }
 
-static void fill_past(struct engine *e, const struct job_past *past, struct job *j)
+/* Its id is as new as its sequence: with the old time and node in it, it could be another job's. */
+static void fill_past(const struct job_past *past, struct job *j)
 {
-    if (past->created_at.ms)
-        j->id_hi = id_hi(past->created_at, e->config.node);
     if (past->state == STATE_DEAD)
         j->state = STATE_DEAD;
     j->reason = past->reason;
@@ -209,7 +208,7 @@ static int fill_new(struct engine *e, const struct queue *q, const struct op_enq
         .flags = has_extra(&n->extra) ? JOB_HAS_EXTRA : 0,
     };
     if (want->past)
-        fill_past(e, want->past, &n->job);
+        fill_past(want->past, &n->job);
     return 0;
 }
 

@@ -179,7 +179,7 @@ static void cache_new_jobs(struct heart *h, const struct turn *t)
             r->reply.repeat)
             continue;
         const struct op_enqueue *e = &r->op->enqueue;
-        if (!e->options) /* their encoding is only in the store */
+        if (!e->options && !e->past) /* their encoding, and an error, are only in the store */
             cache_put(h->cache, r->reply.seq, t->last, &e->extra, e->payload);
     }
 }

@@ -374,12 +374,21 @@ static int superseded_blank(struct journal *j, struct err_note *note)
     return 0;
 }
 
+/* Without room for a segment to repeat it in, the last entry is synced where it is: better than not
+ * to start on a full disk. What is appended then follows in the same segment. */
+static int tail_keep(struct journal *j, struct err_note *note)
+{
+    return j->files->ops->sync(j->files, j->current->file, note);
+}
+
 int journal_begin(struct journal *j, struct err_note *note)
 {
     CHECK(!j->begun && !j->read_only);
     int rc = blanks_settle(j, note);
     if (rc == 0 && j->current) {
         rc = tail_repeat(j, note);
+        if (rc == -ERR_NO_SPACE)
+            rc = tail_keep(j, note);
         if (rc == 0)
             rc = superseded_blank(j, note);
     } else if (rc == 0) {
@@ -415,6 +424,7 @@ void journal_figures(struct journal *j, struct journal_figures *ret)
     *ret = (struct journal_figures){
         .position = atomic_load(&j->position),
         .applied = j->applied,
+        .segment_bytes = j->segment_bytes,
         .bytes_max = j->bytes_max,
         .segments = (uint32_t)j->count,
         .generation = j->generation,

@@ -106,6 +106,7 @@ void journal_applied(struct journal *j, uint64_t position);
 struct journal_figures {
     uint64_t position, applied; /* synced; in the store */
     uint64_t bytes_unapplied;   /* of entries the store lacks */
+    uint64_t segment_bytes;     /* of each */
     uint64_t bytes, bytes_max;  /* of all segments */
     uint32_t segments, free;    /* files; those that can be begun at once */
     uint64_t generation;        /* of the segment being written; 0: none yet */

@@ -14,7 +14,7 @@
 #include "base/mem.h"
 
 /* One entry: well below a segment, and as many parts as one system call takes. */
-#define GROUP_BYTES (4u << 20)
+#define GROUP_BYTES (UINT64_C(4) << 20)
 #define GROUP_FRAMES 1000u
 #define SPIN_NS 20000u  /* how long it looks for more before it parks */
 #define FAST_NS 400000u /* syncs this fast may be waited for on the caller's thread */
@@ -40,6 +40,7 @@ struct writer {
     int lack;                     /* under lock: why it could not do all, and tries again; or 0 */
     struct writer_state at;       /* under lock */
     struct histogram us, records; /* under lock */
+    uint64_t group_bytes;         /* of one entry at most, unless a frame is larger */
     uint64_t stuck_since;         /* ns; 0 = not stuck */
     uint64_t average_ns;          /* of the last syncs; written by whoever commits */
     uint64_t generation;          /* under lock: of the newest segment the helper was asked after */
@@ -67,13 +68,14 @@ static int line_room(struct line *l, size_t more)
 }
 
 /* How many of the first frames make one entry. They are copied, since the line may move. */
-static size_t line_group(const struct line *l, struct span *group, uint64_t *ret_bytes)
+static size_t line_group(const struct line *l, uint64_t bytes_max, struct span *group,
+                         uint64_t *ret_bytes)
 {
     uint64_t bytes = 0;
     size_t n = 0;
     while (n < l->count && n < GROUP_FRAMES) {
         struct span frame = l->frames[l->first + n];
-        if (n > 0 && bytes + frame.len > GROUP_BYTES)
+        if (n > 0 && bytes + frame.len > bytes_max)
             break;
         bytes += frame.len;
         group[n++] = frame;
@@ -168,7 +170,7 @@ static size_t take(struct writer *w, struct span *group, uint64_t *ret_bytes)
         uv_cond_wait(&w->wake, &w->lock);
         w->parked = false;
     }
-    size_t n = line_group(&w->line, group, ret_bytes);
+    size_t n = line_group(&w->line, w->group_bytes, group, ret_bytes);
     uv_mutex_unlock(&w->lock);
     return n;
 }
@@ -296,7 +298,7 @@ bool writer_commit_here(struct writer *w, const struct span *frames, size_t coun
     uv_mutex_lock(&w->lock);
     bool can = w->parked && w->line.count == 0 && !w->at.error && !w->at.stuck &&
                w->average_ns > 0 && w->average_ns < FAST_NS && count <= GROUP_FRAMES &&
-               bytes <= GROUP_BYTES;
+               bytes <= w->group_bytes;
     uv_mutex_unlock(&w->lock);
     /* The thread stays parked: only this thread gives it work. A failure shows in the state. */
     return can && commit(w, frames, count, bytes) != -ERR_NO_SPACE;
@@ -371,7 +373,11 @@ int writer_start(const struct writer_config *config, struct writer **ret)
     if (!w)
         return -ERR_NOMEM;
     w->config = *config;
-    w->at.durable = journal_position(config->journal);
+    struct journal_figures figures;
+    journal_figures(config->journal, &figures);
+    w->group_bytes =
+        figures.segment_bytes / 4 < GROUP_BYTES ? figures.segment_bytes / 4 : GROUP_BYTES;
+    w->at.durable = figures.position;
     w->provide = true; /* the first spare segment */
     CHECK(uv_mutex_init(&w->lock) == 0 && uv_cond_init(&w->wake) == 0 &&
           uv_cond_init(&w->want) == 0);

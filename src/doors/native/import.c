@@ -21,11 +21,11 @@ struct import_in {
     int64_t failures, crashes;
     int64_t max_attempts, max_crashes, lease_ms;
     struct backoff backoff;
-    struct wall_time created_at, run_at, expires_at;
+    struct wall_time run_at, expires_at;
     struct span payload, payload_json, payload_text, payload_base64;
     struct span error;
-    int64_t seq, attempts;  /* left aside, as … */
-    struct wall_time since; /* … this */
+    int64_t seq, attempts;              /* left aside, as … */
+    struct wall_time since, created_at; /* … these; the old id tells the latter */
 };
 
 /* In the order of the enums, from 1. */
@@ -195,7 +195,6 @@ static int take_past(struct import *im)
         .crashes = (uint16_t)in->crashes,
         .error_kind = in->error_kind,
         .error = in->error,
-        .created_at = in->created_at,
     };
     im->op->past = arena_copy(im->reader.arena, &past, sizeof past);
     return im->op->past ? 0 : no_memory(im);
