@@ -114,6 +114,7 @@ static bool alike(const struct op_enqueue *a, const struct op_enqueue *like)
 static struct know *not_followed(struct know *k)
 {
     k->can = CAN_ANY;
+    k->ended = 0; /* it may have been over for long: retention counts from there */
     k->hidden = true;
     k->run_at = RUN_AT_UNKNOWN;
     k->fail_max = k->crash_max = COUNT_UNKNOWN;
