@@ -264,7 +264,7 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
     struct span name;
     if (name_for_reply(e, queue_of(e, l), &name) != 0)
         return -ERR_NOMEM;
-    *ret = (struct job_view){.job = l->job, .queue = name};
+    *ret = (struct job_view){.job = l->job, .queue = name, .position = l->position};
     ret->expires_at = more_of(e, l).expires_at;
     if (!l->lease)
         return 0;

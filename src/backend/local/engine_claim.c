@@ -143,6 +143,7 @@ static int hand_out(struct engine *e, struct queue *q, struct live *l, const str
         .lease_left_ms = rec.job_claimed.lease_ms,
         .worker = want->worker,
         .waited_ms = waited > 0 ? waited : 0,
+        .position = depends_on,
     };
     view->expires_at = more_of(e, l).expires_at;
     return 0;

@@ -360,16 +360,20 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
         return;
     }
     *f = (struct fetch){.turn = t, .reply = index, .seqs = seqs};
+    uint64_t need = jobs ? 0 : r->after;
     for (uint32_t i = 0; jobs && i < r->reply.job_count; i++) {
         /* What the cache has may be gone by the time the rest is here. */
         if (r->views[i].has_body)
             r->views[i].has_body = texts_keep(arena, &r->views[i]) == 0;
-        if (!r->views[i].has_body)
-            seqs[f->count++] = r->views[i].job.seq;
+        if (r->views[i].has_body)
+            continue;
+        seqs[f->count++] = r->views[i].job.seq;
+        if (r->views[i].position > need)
+            need = r->views[i].position;
     }
     qsort(seqs, f->count, sizeof(*seqs), compare_seqs);
     h->fetching++;
-    struct store_query query = {.need = r->after,
+    struct store_query query = {.need = need,
                                 .seqs = seqs,
                                 .count = f->count,
                                 .texts_only = r->texts_only,
