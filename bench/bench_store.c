@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The embedded backend, durable, in process: full cycles (enqueue, claim, ack) a second through the
- * journal, with SQLite behind it, with the raw fdatasync rate of the same directory beside it; and how long a
- * store with a million pending jobs takes to open.
+ * journal, with SQLite behind it, with the raw fdatasync rate of the same directory beside it; and
+ * how long a store with a million pending jobs takes to open.
  *
  *   bench_store [--dir DIR] [--runs N] [--seconds N] [--batch N] [--load N] [--keys N] [--fails N]
  *
