@@ -43,6 +43,7 @@ const AT_ONCE_MS = 3000;
 const excused = [
   { what: /^fdatasync \S+\/data$/, then: 'either', why: 'SQLite ignores it when the directory of its log cannot be synced' },
   { what: /^\w+ \S+\/journal\/\d+$/, fault: 'ENOSPC', then: 'either', why: 'what the journal writes to was given its room before: then it is an error of the disk' },
+  { what: /^\w+ \S+\/holdfast\.db-shm$/, then: 'either', why: 'nothing durable is in it; SQLite says alike whether there was no room for it or no disk' },
   { what: /^write \S+\/lock$/, then: 'either', why: 'who holds the lock is a courtesy; the lock is what counts' },
   { what: /^realloc \S*libuv/, then: 'either', abort: true, why: 'libuv ends the process when its table of descriptors cannot grow' },
   { what: /^pipe2 /, then: 'either', abort: true, why: 'libuv ends the process when signals get no pipe' },

@@ -220,7 +220,7 @@ describe('backup and restore', { timeout: 120_000 }, () => {
   });
 
   test('a server killed while it copies leaves nothing behind, nor does the command', async () => {
-    const server = await startServer({ env: { HF_FAILPOINT: 'backup_slice:1' } });
+    const server = await startServer({ env: { HF_FAILPOINT: 'backup.slice:1' } });
     const api = new Client(server);
     const { id } = await enqueue(api, 'q', { payload: 'stays' });
     const dir = path.join(work, 'killed');
@@ -321,7 +321,7 @@ describe('the commands', { timeout: 60_000 }, () => {
 
   test('a restore that dies before the end leaves no store, and the next one works', async () => {
     const data = path.join(work, 'dying');
-    const { code } = await run(['restore', backup, '--data', data], { env: { HF_FAILPOINT: 'restore_rename:1' } });
+    const { code } = await run(['restore', backup, '--data', data], { env: { HF_FAILPOINT: 'restore.rename:1' } });
     assert.notEqual(code, 0);
     assert.ok(!existsSync(path.join(data, 'holdfast.db')));
     assert.equal((await run(['restore', backup, '--data', data])).code, 0);

@@ -92,7 +92,7 @@ static int copy_pages(struct backup *b, sqlite3_backup *copy)
         if (atomic_load(&b->stop))
             return err_note_set(&b->note, -ERR_CLOSED, "the backup was cut short");
         rc = sqlite3_backup_step(copy, SLICE_PAGES);
-        FAILPOINT("backup_slice");
+        FAILPOINT("backup.slice");
         atomic_store(&b->pages, atomic_load(&b->total) - (uint64_t)sqlite3_backup_remaining(copy));
         int err = slice % LOOK_SLICES == 0 ? look(b) : 0;
         if (err)

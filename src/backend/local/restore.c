@@ -388,7 +388,7 @@ static int become_another(struct restore *r)
 
 static int give_name(struct restore *r)
 {
-    FAILPOINT("restore_rename");
+    FAILPOINT("restore.rename");
     if (rename(r->temp, r->to.db_path) != 0)
         return io_error(r->note, "rename", r->temp);
     return store_dir_sync(&r->to, r->note);
