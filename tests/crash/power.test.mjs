@@ -17,7 +17,7 @@ import { countOf, seedOf, Trial } from './lib/trial.mjs';
 
 const cuts = countOf('HF_CUTS', 30);
 const seed = seedOf();
-const skip = whyNoDisk() ?? false;
+const skip = whyNoDisk();
 if (skip) console.log(`# power cuts are not tested here: ${skip}`);
 
 /** Mostly all that was not synced is lost; sometimes the file system's log, or everything, still gets out. */

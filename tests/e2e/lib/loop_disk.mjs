@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small disk that can be filled to the last block: an ext4 file system in a file, on a loop device.
-// It is unmounted when the process ends, also by a signal; what a process that was killed left behind is
-// taken away by the next one. Names carry a marker and the process, so nothing else is ever touched.
+// A small disk of its own, which can be filled to the last block: an ext4 file system in a file, on a loop
+// device. It is unmounted when the process ends, also by a signal; what a process that was killed left
+// behind is taken away by the next one. Names carry a marker and the process, so nothing else is ever touched.
 import { execFileSync } from 'node:child_process';
 import { closeSync, existsSync, fsyncSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, statfsSync, truncateSync, writeFileSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
-const MARKER = 'holdfast-full-';
-const run = (file, ...args) => execFileSync(file, args, { stdio: ['ignore', 'ignore', 'pipe'] });
+const MARKER = 'holdfast-disk-';
+export const run = (file, ...args) => execFileSync(file, args, { stdio: ['ignore', 'ignore', 'pipe'] });
 const mounts = () => readFileSync('/proc/self/mounts', 'utf8').split('\n').map((line) => line.split(' ')[1] ?? '');
 
 /** Unmounts what is below a directory of ours and removes it. */
@@ -23,21 +23,35 @@ function removeWhole(directory) {
   rmSync(directory, { recursive: true, force: true });
 }
 
+/** The server of a test that was killed may still run on its disk. */
+function killServersOn(directory) {
+  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+    try {
+      if (readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').includes(path.join(directory, 'root', 'data'))) process.kill(Number(pid), 'SIGKILL');
+    } catch {
+      // it has just ended
+    }
+  }
+}
+
 function sweepStale() {
-  for (const name of readdirSync(tmpdir()).filter((n) => n.startsWith(MARKER)))
-    if (!existsSync(`/proc/${name.slice(MARKER.length).split('-')[0]}`)) removeWhole(path.join(tmpdir(), name));
+  for (const name of readdirSync(tmpdir()).filter((n) => n.startsWith(MARKER))) {
+    if (existsSync(`/proc/${name.slice(MARKER.length).split('-')[0]}`)) continue;
+    killServersOn(path.join(tmpdir(), name));
+    removeWhole(path.join(tmpdir(), name));
+  }
 }
 
 const disks = new Set();
 process.on('exit', () => disks.forEach((disk) => disk.remove()));
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => process.exit(1));
 
-/** Why no such disk can be had here, or false; for the `skip` of a test. */
-export function whyNoDisk() {
+/** Why no such disk can be had here, or false; for the `skip` of a test. `make` makes and tries one. */
+export function whyNoDisk(make = () => new LoopDisk()) {
   if (process.getuid() !== 0) return 'mounting needs root';
   let disk;
   try {
-    disk = new LoopDisk();
+    disk = make();
     return false;
   } catch (error) {
     return `no loop-mounted ext4: ${String(error.stderr ?? error.message).trim()}`;
@@ -59,7 +73,16 @@ export class LoopDisk {
     writeFileSync(this.image, '');
     truncateSync(this.image, bytes);
     run('mkfs.ext4', '-q', '-F', '-b', '4096', '-m', '0', this.image);
+    this.mount();
+  }
+
+  mount() {
     run('mount', '-o', 'loop', this.image, this.root);
+  }
+
+  /** Everything written so far is on the disk. */
+  sync() {
+    run('sync', '--file-system', this.root);
   }
 
   freeBytes() {
@@ -85,7 +108,7 @@ export class LoopDisk {
   /** There is room again. */
   empty() {
     rmSync(this.junk, { force: true });
-    run('sync', '--file-system', this.root);
+    this.sync();
   }
 
   remove() {
