@@ -25,8 +25,7 @@
 #define JOBS_TOLD 20 /* damaged jobs that are named */
 
 static const char *const salvage_sql[SALVAGE_STMT_COUNT] = {
-    [SALVAGE_QUEUES] = "SELECT number, name, generation, created_at, updated_at, paused_until,"
-                       " gone, policy, owner, note, attributes FROM queues NOT INDEXED"
+    [SALVAGE_QUEUES] = "SELECT " QUEUE_COLUMNS " FROM queues NOT INDEXED"
                        " WHERE number BETWEEN ?1 AND ?2 ORDER BY number",
     [SALVAGE_JOBS] =
         "SELECT " JOB_COLUMNS " FROM jobs NOT INDEXED WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
@@ -191,22 +190,15 @@ static int queue_row(void *ctx, sqlite3_stmt *st)
 {
     struct salvage *s = ctx;
     struct queue_policy policy;
-    struct rec_queue_put put = {
-        .queue = (uint32_t)sqlite3_column_int64(st, 0),
-        .name = column_span(st, 1),
-        .generation = (uint32_t)sqlite3_column_int64(st, 2),
-        .created_at = {sqlite3_column_int64(st, 3)},
-        .updated_at = {sqlite3_column_int64(st, 4)},
-        .paused_until = {sqlite3_column_int64(st, 5)},
-        .policy = column_span(st, 7),
-        .note = column_span(st, 9),
-    };
+    bool gone;
+    struct rec_queue_put put = row_queue(st, &gone);
+    put.owner = put.attributes = span_of(NULL, 0); /* an export does not show them */
     if (validate_queue_name(put.name, NULL) != 0 || policy_decode(put.policy, &policy) != 0 ||
         validate_text("note", put.note, LIMIT_NOTE_BYTES, NULL) != 0) {
         queues_lost(s, put.queue, put.queue);
         return -ERR_CORRUPT;
     }
-    return salvage_queue_set(s, &put, sqlite3_column_int64(st, 6) != 0);
+    return salvage_queue_set(s, &put, gone);
 }
 
 static int queues_read(struct salvage *s)

@@ -101,6 +101,12 @@ MUST_CHECK int job_from(const int64_t values[JOB_COLUMN_COUNT], struct span work
                         struct stored_job *ret);
 /* The same from columns `first` … of a row. */
 MUST_CHECK int row_job(sqlite3_stmt *st, int first, struct stored_job *ret);
+/* The columns of `queues` in the order row_queue reads them. */
+#define QUEUE_COLUMNS                                                                              \
+    "number, name, generation, created_at, updated_at, paused_until, gone, policy, owner, note, "  \
+    "attributes"
+/* Spans are valid until the statement moves on; nothing is checked. */
+struct rec_queue_put row_queue(sqlite3_stmt *st, bool *ret_gone);
 /* EXTRA_COLUMNS without seq. */
 MUST_CHECK int row_extra(sqlite3_stmt *st, int first, struct job_extra *ret);
 

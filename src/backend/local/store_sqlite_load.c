@@ -59,19 +59,9 @@ static int scan(sqlite3 *db, const char *sql, row_fn row, const struct store_sin
 static int queue_row(sqlite3_stmt *st, const struct store_sink *sink, struct err_note *note)
 {
     (void)note;
-    struct rec_queue_put put = {
-        .queue = (uint32_t)sqlite3_column_int64(st, 0),
-        .name = column_span(st, 1),
-        .generation = (uint32_t)sqlite3_column_int64(st, 2),
-        .created_at = {sqlite3_column_int64(st, 3)},
-        .updated_at = {sqlite3_column_int64(st, 4)},
-        .paused_until = {sqlite3_column_int64(st, 5)},
-        .policy = column_span(st, 7),
-        .owner = column_span(st, 8),
-        .note = column_span(st, 9),
-        .attributes = column_span(st, 10),
-    };
-    return sink->queue(sink->ctx, &put, sqlite3_column_int64(st, 6) != 0);
+    bool gone;
+    struct rec_queue_put put = row_queue(st, &gone);
+    return sink->queue(sink->ctx, &put, gone);
 }
 
 static int bulk_row(sqlite3_stmt *st, const struct store_sink *sink, struct err_note *note)
@@ -207,10 +197,8 @@ int sqlite_load(sqlite3 *db, const struct store_meta *meta, const struct store_s
         return rc;
     rc = sink->meta(sink->ctx, meta);
     if (rc == 0)
-        rc = scan(db,
-                  "SELECT number, name, generation, created_at, updated_at, paused_until, gone, "
-                  "policy, owner, note, attributes FROM queues ORDER BY number",
-                  queue_row, sink, note);
+        rc =
+            scan(db, "SELECT " QUEUE_COLUMNS " FROM queues ORDER BY number", queue_row, sink, note);
     if (rc == 0)
         rc = scan(db,
                   "SELECT bulk, action, at, queue, states, group_key, seq_max, cursor, changed, "

@@ -226,3 +226,20 @@ int row_extra(sqlite3_stmt *st, int first, struct job_extra *ret)
                 ret->expires_at.ms <= LIMIT_WALL_MS;
     return good ? 0 : -ERR_CORRUPT;
 }
+
+struct rec_queue_put row_queue(sqlite3_stmt *st, bool *ret_gone)
+{
+    *ret_gone = sqlite3_column_int64(st, 6) != 0;
+    return (struct rec_queue_put){
+        .queue = (uint32_t)sqlite3_column_int64(st, 0),
+        .name = column_span(st, 1),
+        .generation = (uint32_t)sqlite3_column_int64(st, 2),
+        .created_at = {sqlite3_column_int64(st, 3)},
+        .updated_at = {sqlite3_column_int64(st, 4)},
+        .paused_until = {sqlite3_column_int64(st, 5)},
+        .policy = column_span(st, 7),
+        .owner = column_span(st, 8),
+        .note = column_span(st, 9),
+        .attributes = column_span(st, 10),
+    };
+}
