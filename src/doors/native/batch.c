@@ -2,7 +2,7 @@
 #include "doors/native/batch.h"
 
 #include "base/check.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 #define OPS_PER_ITEM 2
 

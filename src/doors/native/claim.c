@@ -9,7 +9,7 @@
 #include "core/validate.h"
 #include "doors/native/job_view.h"
 #include "doors/native/native_impl.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 #define WAIT_MS_MAX 60000
 
@@ -235,7 +235,7 @@ static void claim_run(struct native *n, struct http_exchange *x, struct fields t
     const struct http_request *request = http_request(x);
     struct claim *c = arena_array(request->arena, 1, sizeof *c);
     struct problem p;
-    struct field_reader r = reader_of(n, x, table, in, &p);
+    struct field_reader r = reader_of(n->broker, x, table, in, &p);
     if (!c) {
         answer_error(x, -ERR_NOMEM);
         return;
@@ -251,7 +251,7 @@ static void claim_run(struct native *n, struct http_exchange *x, struct fields t
 void claim_queue_handle(void *ctx, struct http_exchange *x)
 {
     struct span name;
-    if (!query_none(ctx, x) || !path_queue(x, &name))
+    if (!query_none(broker_of(ctx), x) || !path_queue(x, &name))
         return;
     struct span *queues = arena_copy(http_request(x)->arena, &name, sizeof name);
     if (!queues) {
@@ -265,6 +265,6 @@ void claim_queue_handle(void *ctx, struct http_exchange *x)
 void claim_any_handle(void *ctx, struct http_exchange *x)
 {
     struct claim_in in = {.count = 1};
-    if (query_none(ctx, x))
+    if (query_none(broker_of(ctx), x))
         claim_run(ctx, x, FIELDS(any_queue_rows), &in);
 }

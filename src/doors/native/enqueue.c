@@ -8,9 +8,9 @@
 
 #include "core/limits.h"
 #include "core/validate.h"
+#include "doors/content.h"
 #include "doors/native/batch.h"
-#include "doors/native/content.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 #define IDEMPOTENCY_KEY_BYTES_MAX 200
 
@@ -159,7 +159,7 @@ static void add_object(struct enqueue *e, struct batch *b, size_t index, struct 
 {
     struct job_in in = {0};
     struct op_enqueue *op = &batch_op(b, index, OP_ENQUEUE)->enqueue;
-    struct field_reader r = reader_of(e->n, e->x, FIELDS(job_rows), &in, &e->problem);
+    struct field_reader r = reader_of(e->n->broker, e->x, FIELDS(job_rows), &in, &e->problem);
     int err = fields_read(&r, text);
     if (err == 0)
         err = take_job(e, &r, &in, op);
@@ -184,7 +184,7 @@ static void add_bytes(struct enqueue *e, struct batch *b)
 {
     struct job_in in = {0};
     struct op_enqueue *op = &batch_op(b, 0, OP_ENQUEUE)->enqueue;
-    struct field_reader r = reader_of(e->n, e->x, FIELDS(job_rows), &in, &e->problem);
+    struct field_reader r = reader_of(e->n->broker, e->x, FIELDS(job_rows), &in, &e->problem);
     int err = fields_read_query(&r, e->request->query);
     if (err == 0)
         err = take_job(e, &r, &in, op);
@@ -278,7 +278,7 @@ static bool take_key(struct enqueue *e)
 static bool refuse_query(struct enqueue *e)
 {
     struct problem *p = &e->problem;
-    struct field_reader r = reader_of(e->n, e->x, (struct fields){0}, NULL, p);
+    struct field_reader r = reader_of(e->n->broker, e->x, (struct fields){0}, NULL, p);
     return fields_read_query(&r, e->request->query) < 0;
 }
 

@@ -9,7 +9,7 @@
 #include "doors/native/event_words.h"
 #include "doors/native/job_view.h"
 #include "doors/native/stream.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 #define NUMBER_TEXT_BYTES 24
 #define PREFETCH 10
@@ -120,7 +120,7 @@ static void events_run(struct native *n, struct http_exchange *x, struct events_
 {
     struct problem p;
     bool resume;
-    struct field_reader r = reader_of(n, x, table, in, &p);
+    struct field_reader r = reader_of(n->broker, x, table, in, &p);
     if (fields_read_query(&r, http_request(x)->query) < 0 ||
         take_last_id(&r, x, &in->after, &resume) < 0) {
         problem_answer(x, &p);
@@ -190,8 +190,8 @@ void listen_handle(void *ctx, struct http_exchange *x)
     struct listen_in in = {.prefetch = PREFETCH};
     struct problem p;
     struct span queue;
-    struct field_reader r = reader_of(n, x, FIELDS(listen_rows), &in, &p);
-    if (!query_none(n, x) || !path_queue(x, &queue))
+    struct field_reader r = reader_of(n->broker, x, FIELDS(listen_rows), &in, &p);
+    if (!query_none(n->broker, x) || !path_queue(x, &queue))
         return;
     if (fields_read_optional(&r, http_request(x)->body) < 0) {
         problem_answer(x, &p);

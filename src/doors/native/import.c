@@ -7,9 +7,9 @@
 #include "base/base64.h"
 #include "core/limits.h"
 #include "core/validate.h"
+#include "doors/content.h"
 #include "doors/native/batch.h"
-#include "doors/native/content.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 #define OLD_ID_BYTES_MAX 128
 #define BASE64_MAX ((LIMIT_PAYLOAD_BYTES + 2) / 3 * 4)
@@ -274,7 +274,7 @@ static void add_job(struct native *n, struct http_exchange *x, struct batch *b, 
 {
     struct import im = {.n = n, .x = x, .in = {.state = STATE_READY}};
     im.op = &batch_op(b, index, OP_ENQUEUE)->enqueue;
-    im.reader = reader_of(n, x, FIELDS(rows), &im.in, &im.problem);
+    im.reader = reader_of(n->broker, x, FIELDS(rows), &im.in, &im.problem);
     int err = fields_read(&im.reader, text);
     if (err == 0)
         err = take_job(&im);
@@ -300,7 +300,7 @@ void import_handle(void *ctx, struct http_exchange *x)
     struct pieces pieces = {0};
     struct problem p;
     enum content_form form = content_form(request);
-    if (!query_none(n, x))
+    if (!query_none(n->broker, x))
         return;
     if (form != CONTENT_LINES && form != CONTENT_ARRAY) {
         problem_set(&p, request->arena, PROBLEM_INVALID_FIELD, NULL,

@@ -2,7 +2,7 @@
 #include "doors/native/job_view.h"
 
 #include "doors/native/policy_fields.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 const char *error_kind_name(uint8_t kind)
 {

@@ -3,7 +3,7 @@
 #include "core/limits.h"
 #include "doors/native/batch.h"
 #include "doors/native/job_view.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 /* ---- look ---- */
 
@@ -21,7 +21,7 @@ static void job_got(struct call *c, const struct reply *r)
         return;
     }
     answer_begin(c->x, &w);
-    job_view_write(&w, &r->jobs[0], broker_now(c->n->broker).wall,
+    job_view_write(&w, &r->jobs[0], broker_now(c->broker).wall,
                    VIEW_HISTORY | (*payload ? VIEW_PAYLOAD : 0));
     answer_end(c->x, &w, 200);
 }
@@ -30,7 +30,7 @@ void job_get_handle(void *ctx, struct http_exchange *x)
 {
     struct job_ref job;
     struct problem p;
-    struct call *c = path_job(x, &job) ? call_new(ctx, x, OP_GET, job_got) : NULL;
+    struct call *c = path_job(x, &job) ? call_new(broker_of(ctx), ctx, x, OP_GET, job_got) : NULL;
     if (!c)
         return;
     static const bool yes = true;
@@ -39,7 +39,7 @@ void job_get_handle(void *ctx, struct http_exchange *x)
         answer_error(x, -ERR_NOMEM);
         return;
     }
-    struct field_reader r = reader_of(ctx, x, FIELDS(get_rows), payload, &p);
+    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(get_rows), payload, &p);
     if (fields_read_query(&r, http_request(x)->query) < 0) {
         problem_answer(x, &p);
         return;
@@ -65,7 +65,7 @@ static void write_moved(const struct batch *b, struct json_writer *w, const stru
 static struct op *move_begin(struct native *n, struct http_exchange *x, enum op_kind kind,
                              struct job_ref *ret, struct batch **ret_batch)
 {
-    if (!query_none(n, x) || !path_job(x, ret))
+    if (!query_none(n->broker, x) || !path_job(x, ret))
         return NULL;
     *ret_batch = batch_new(n, x, 1, false, write_moved);
     return *ret_batch ? batch_op(*ret_batch, 0, kind) : NULL;
@@ -74,7 +74,7 @@ static struct op *move_begin(struct native *n, struct http_exchange *x, enum op_
 static int read_body(struct batch *b, struct fields table, void *into, struct field_reader *ret,
                      struct problem *p)
 {
-    *ret = reader_of(b->n, b->x, table, into, p);
+    *ret = reader_of(b->n->broker, b->x, table, into, p);
     return fields_read_optional(ret, http_request(b->x)->body);
 }
 
@@ -193,8 +193,10 @@ static void job_removed(struct call *c, const struct reply *r)
 void job_delete_handle(void *ctx, struct http_exchange *x)
 {
     struct job_ref job;
-    bool plain = query_none(ctx, x) && body_none(ctx, x);
-    struct call *c = plain && path_job(x, &job) ? call_new(ctx, x, OP_REMOVE, job_removed) : NULL;
+    bool plain = query_none(broker_of(ctx), x) && body_none(broker_of(ctx), x);
+    struct call *c = plain && path_job(x, &job)
+                         ? call_new(broker_of(ctx), ctx, x, OP_REMOVE, job_removed)
+                         : NULL;
     if (!c)
         return;
     c->op.job.job = job;

@@ -2,7 +2,7 @@
 /* ack, fail, extend, release: of one job by its path, or of many with an outcome each. */
 #include "core/limits.h"
 #include "doors/native/batch.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 struct lease_in {
     struct job_ref job;
@@ -129,7 +129,7 @@ static void add_lease(struct batch *b, const struct word *word, size_t index, st
         in.job = *path;
         table.count--;
     }
-    struct field_reader r = reader_of(b->n, b->x, table, &in, &p);
+    struct field_reader r = reader_of(b->n->broker, b->x, table, &in, &p);
     int err = fields_read_optional(&r, text);
     if (err == 0 && word->when)
         err = fields_exclude(&r, "delay_ms", "run_at");
@@ -145,7 +145,7 @@ static void add_lease(struct batch *b, const struct word *word, size_t index, st
 static void lease_one(struct native *n, struct http_exchange *x, const struct word *word)
 {
     struct job_ref job;
-    if (!query_none(n, x) || !path_job(x, &job))
+    if (!query_none(n->broker, x) || !path_job(x, &job))
         return;
     struct batch *b = batch_new(n, x, 1, false, write_lease);
     if (!b)
@@ -162,8 +162,8 @@ static void lease_many(struct native *n, struct http_exchange *x, const struct w
 {
     struct texts_in jobs = {0};
     struct problem p;
-    struct field_reader r = reader_of(n, x, FIELDS(many_rows), &jobs, &p);
-    if (!query_none(n, x))
+    struct field_reader r = reader_of(n->broker, x, FIELDS(many_rows), &jobs, &p);
+    if (!query_none(n->broker, x))
         return;
     if (fields_read(&r, http_request(x)->body) < 0) {
         problem_answer(x, &p);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several jobs: GET /v1/jobs, peek, and the bulk moves of a queue. */
 #include "core/limits.h"
-#include "doors/native/cursor.h"
+#include "doors/cursor.h"
 #include "doors/native/job_view.h"
 #include "doors/native/native_impl.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 #define LIST_LIMIT 50
 #define PEEK_LIMIT 10
@@ -88,7 +88,7 @@ static void write_cursor(struct json_writer *w, uint64_t seq, bool newest_first)
 /* Writes "jobs"; gives the cursor for what follows. */
 static uint64_t write_page(struct call *c, struct json_writer *w, const struct reply *r)
 {
-    struct wall_time now = broker_now(c->n->broker).wall;
+    struct wall_time now = broker_now(c->broker).wall;
     const struct buf *body = http_answer_body(c->x);
     uint64_t cursor = r->cursor;
     json_write_key(w, "jobs");
@@ -121,8 +121,8 @@ void job_list_handle(void *ctx, struct http_exchange *x)
     struct list_in in = {
         .priority_min = INT64_MIN, .priority_max = INT64_MAX, .limit = LIST_LIMIT, .payload = true};
     struct problem p;
-    struct field_reader r = reader_of(ctx, x, FIELDS(list_rows), &in, &p);
-    struct call *c = call_new(ctx, x, OP_LIST, jobs_listed);
+    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(list_rows), &in, &p);
+    struct call *c = call_new(broker_of(ctx), ctx, x, OP_LIST, jobs_listed);
     if (!c)
         return;
     http_alone(x);
@@ -161,14 +161,14 @@ void queue_peek_handle(void *ctx, struct http_exchange *x)
     struct peek_in in = {.state = STATE_READY, .limit = PEEK_LIMIT, .payload = true};
     struct span queue;
     struct problem p;
-    struct field_reader r = reader_of(ctx, x, FIELDS(peek_rows), &in, &p);
+    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(peek_rows), &in, &p);
     if (!path_queue(x, &queue))
         return;
     if (fields_read_query(&r, http_request(x)->query) < 0) {
         problem_answer(x, &p);
         return;
     }
-    struct call *c = call_new(ctx, x, OP_PEEK, jobs_peeked);
+    struct call *c = call_new(broker_of(ctx), ctx, x, OP_PEEK, jobs_peeked);
     if (!c)
         return;
     http_alone(x);
@@ -216,14 +216,14 @@ static void bulk_run(struct native *n, struct http_exchange *x, enum bulk_action
     struct bulk_in in = {0};
     struct span queue;
     struct problem p;
-    struct field_reader r = reader_of(n, x, FIELDS(bulk_rows), &in, &p);
-    if (!query_none(n, x) || !path_queue(x, &queue))
+    struct field_reader r = reader_of(n->broker, x, FIELDS(bulk_rows), &in, &p);
+    if (!query_none(n->broker, x) || !path_queue(x, &queue))
         return;
     if (fields_read_optional(&r, http_request(x)->body) < 0 || check_states(&r, &in) < 0) {
         problem_answer(x, &p);
         return;
     }
-    struct call *c = call_new(n, x, OP_BULK, bulk_changed);
+    struct call *c = call_new(n->broker, n, x, OP_BULK, bulk_changed);
     if (!c)
         return;
     c->op.bulk = (struct op_bulk){.action = (uint8_t)action,

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "doors/native/native_impl.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 #define FILE_TYPE "application/vnd.sqlite3"
 
@@ -109,7 +109,7 @@ void backup_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
     struct err_note note = {"another backup is being made or sent; try again after it"};
-    if (!query_none(n, x))
+    if (!query_none(n->broker, x))
         return;
     if (n->backup) {
         answer_failed(x, -ERR_LOCKED, note.text);
@@ -166,7 +166,8 @@ void compact_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
     struct err_note note = {""};
-    struct errand *e = query_none(n, x) && body_none(n, x) ? errand_new(n, x) : NULL;
+    struct errand *e =
+        query_none(n->broker, x) && body_none(n->broker, x) ? errand_new(n, x) : NULL;
     if (!e)
         return;
     struct compact_request request = {.done = compacted, .ctx = e};

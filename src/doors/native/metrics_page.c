@@ -377,7 +377,7 @@ static void page_answer(const struct native *n, struct http_exchange *x, const s
 
 static void metrics_listed(struct call *c, const struct reply *r)
 {
-    page_answer(c->n, c->x, r);
+    page_answer(c->door, c->x, r);
 }
 
 void metrics_handle(void *ctx, struct http_exchange *x)
@@ -389,7 +389,7 @@ void metrics_handle(void *ctx, struct http_exchange *x)
         page_answer(ctx, x, NULL);
         return;
     }
-    struct call *c = call_new(ctx, x, OP_QUEUE_LIST, metrics_listed);
+    struct call *c = call_new(broker_of(ctx), ctx, x, OP_QUEUE_LIST, metrics_listed);
     if (!c)
         return;
     http_alone(x);

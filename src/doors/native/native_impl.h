@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the door share: the door itself, its handlers, small steps of an answer. */
+/* What the files of the door share: the door itself and its handlers. */
 #pragma once
 
-#include "base/arena.h"
-#include "base/json.h"
-#include "doors/native/fields.h"
+#include "doors/call.h"
 #include "doors/native/native.h"
-#include "doors/problem.h"
-
-#define JSON_TYPE "application/json"
 
 struct stream;
 struct errand;
@@ -36,47 +31,11 @@ struct native {
     void *closed_ctx;
 };
 
-/* ---- answers ---- */
-
-/* Begins the JSON body of an answer. */
-void answer_begin(struct http_exchange *x, struct json_writer *w);
-/* Ends the body with a line break, sends nothing. 0, or -ERR_NOMEM: it could not be built. */
-MUST_CHECK int answer_close(struct http_exchange *x, struct json_writer *w);
-/* Ends the body and sends it; `unknown` when it could not be built. */
-void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status);
-/* Sends a problem for an operating error (-ERR_NOMEM …). */
-void answer_error(struct http_exchange *x, int error);
-
-/* A reader for the request of x. The problem must outlive it. */
-struct field_reader reader_of(struct native *n, struct http_exchange *x, struct fields table,
-                              void *into, struct problem *problem);
-
-/* ---- one operation, one answer ---- */
-
-struct call;
-typedef void (*call_fn)(struct call *c, const struct reply *reply);
-struct call {
-    struct native *n;
-    struct http_exchange *x;
-    struct arena *arena;
-    struct op op;
-    call_fn done;      /* called with OUT_OK only; owes the answer */
-    void *more;        /* the handler's own */
-    struct call *next; /* definitions of queues: who waits behind it */
-};
-/* In the exchange's arena; NULL after answering that there is no memory. */
-struct call *call_new(struct native *n, struct http_exchange *x, enum op_kind kind, call_fn done);
-/* Any other outcome than OUT_OK is answered with its problem. */
-void call_submit(struct call *c);
-
-/* The request must have no query: what would be ignored might have been meant to narrow it. false:
- * the problem was answered. */
-bool query_none(struct native *n, struct http_exchange *x);
-/* The same for the members of a body. */
-bool body_none(struct native *n, struct http_exchange *x);
-/* Path parameters, checked. false: the problem was answered. */
-bool path_queue(struct http_exchange *x, struct span *ret);
-bool path_job(struct http_exchange *x, struct job_ref *ret);
+/* Of the door that a handler's ctx is. */
+static inline struct broker *broker_of(const void *ctx)
+{
+    return ((const struct native *)ctx)->broker;
+}
 
 /* What cannot go on while the server shuts down is answered. */
 void maintenance_drain(struct native *n);

@@ -2,7 +2,7 @@
 #include "doors/native/policy_fields.h"
 
 #include "core/limits.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 static const char *const lease_ends[] = {"requeue", "requeue_counted", "fail", NULL};
 static const char *const unique_modes[] = {"reject", "return", "replace", NULL};

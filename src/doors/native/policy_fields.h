@@ -2,7 +2,7 @@
 /* A queue's policy in the words of the API: read from a request, written to an answer. */
 #pragma once
 
-#include "doors/native/fields.h"
+#include "doors/fields.h"
 
 /* A policy as a request gives it, with the queue's note. */
 struct policy_in {

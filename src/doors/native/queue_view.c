@@ -3,7 +3,7 @@
 
 #include "core/limits.h"
 #include "doors/native/policy_fields.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 void queue_counts_write(struct json_writer *w, const struct queue_counts *c)
 {

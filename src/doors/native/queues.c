@@ -10,7 +10,7 @@
 #include "doors/native/native_impl.h"
 #include "doors/native/policy_fields.h"
 #include "doors/native/queue_view.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 #define LIST_LIMIT 100
 
@@ -19,7 +19,9 @@ static struct call *queue_call(struct native *n, struct http_exchange *x, enum o
                                call_fn done)
 {
     struct span name;
-    struct call *c = query_none(n, x) && path_queue(x, &name) ? call_new(n, x, kind, done) : NULL;
+    struct call *c = query_none(n->broker, x) && path_queue(x, &name)
+                         ? call_new(n->broker, n, x, kind, done)
+                         : NULL;
     if (c)
         c->op.queue.name = name;
     return c;
@@ -34,7 +36,7 @@ static void answer_queue(struct call *c, const struct reply *r, unsigned status)
         return;
     }
     answer_begin(c->x, &w);
-    queue_view_write(&w, &r->queues[0], broker_now(c->n->broker).wall);
+    queue_view_write(&w, &r->queues[0], broker_now(c->broker).wall);
     answer_end(c->x, &w, status);
 }
 
@@ -72,7 +74,7 @@ static bool take_policy(struct call *c, const struct queue_policy *base)
     struct policy_in in;
     struct problem p;
     struct queue_policy *policy = arena_array(c->arena, 1, sizeof *policy);
-    struct field_reader r = reader_of(c->n, c->x, policy_fields(), &in, &p);
+    struct field_reader r = reader_of(c->broker, c->x, policy_fields(), &in, &p);
     if (!policy) {
         answer_error(c->x, -ERR_NOMEM);
         return false;
@@ -106,7 +108,7 @@ static void definitions_go(struct native *n)
 
 static void definition_add(struct call *c)
 {
-    struct native *n = c->n;
+    struct native *n = c->door;
     bool idle = !n->defining;
     if (idle)
         n->defining = c;
@@ -133,7 +135,7 @@ static bool patch_take(struct call *c, const struct reply *r)
 static void definition_reply(void *ctx, const struct reply *r)
 {
     struct call *c = ctx;
-    struct native *n = c->n;
+    struct native *n = c->door;
     struct call *next = c->next;
     struct problem p;
     if (r->outcome != OUT_OK) {
@@ -155,7 +157,7 @@ void queue_put_handle(void *ctx, struct http_exchange *x)
         return;
     c->op.queue.must_create =
         span_equal(http_request_header(http_request(x), "if-none-match"), SPAN_LITERAL("*"));
-    if (!take_policy(c, &c->n->policy))
+    if (!take_policy(c, &((struct native *)c->door)->policy))
         return;
     c->op.queue.has_note = true;
     definition_add(c);
@@ -184,7 +186,7 @@ static const struct field list_rows[] = {
 static void queues_listed(struct call *c, const struct reply *r)
 {
     struct json_writer w;
-    struct wall_time now = broker_now(c->n->broker).wall;
+    struct wall_time now = broker_now(c->broker).wall;
     answer_begin(c->x, &w);
     json_write_object(&w);
     json_write_key(&w, "queues");
@@ -205,12 +207,12 @@ void queue_list_handle(void *ctx, struct http_exchange *x)
 {
     struct list_in in = {.limit = LIST_LIMIT};
     struct problem p;
-    struct field_reader r = reader_of(ctx, x, FIELDS(list_rows), &in, &p);
+    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(list_rows), &in, &p);
     if (fields_read_query(&r, http_request(x)->query) < 0) {
         problem_answer(x, &p);
         return;
     }
-    struct call *c = call_new(ctx, x, OP_QUEUE_LIST, queues_listed);
+    struct call *c = call_new(broker_of(ctx), ctx, x, OP_QUEUE_LIST, queues_listed);
     if (!c)
         return;
     http_alone(x);
@@ -235,7 +237,8 @@ static void queue_deleted(struct call *c, const struct reply *r)
 
 void queue_delete_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = body_none(ctx, x) ? queue_call(ctx, x, OP_QUEUE_DELETE, queue_deleted) : NULL;
+    struct call *c =
+        body_none(broker_of(ctx), x) ? queue_call(ctx, x, OP_QUEUE_DELETE, queue_deleted) : NULL;
     if (c)
         call_submit(c);
 }
@@ -253,7 +256,8 @@ static void queue_purged(struct call *c, const struct reply *r)
 
 void queue_purge_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = body_none(ctx, x) ? queue_call(ctx, x, OP_PURGE, queue_purged) : NULL;
+    struct call *c =
+        body_none(broker_of(ctx), x) ? queue_call(ctx, x, OP_PURGE, queue_purged) : NULL;
     if (c)
         call_submit(c);
 }
@@ -285,7 +289,7 @@ void queue_pause_handle(void *ctx, struct http_exchange *x)
 {
     struct pause_in in = {0};
     struct problem p;
-    struct field_reader r = reader_of(ctx, x, FIELDS(pause_rows), &in, &p);
+    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(pause_rows), &in, &p);
     struct call *c = queue_call(ctx, x, OP_PAUSE, queue_show);
     if (!c)
         return;
@@ -300,7 +304,7 @@ void queue_pause_handle(void *ctx, struct http_exchange *x)
 
 void queue_resume_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = body_none(ctx, x) ? queue_call(ctx, x, OP_PAUSE, queue_show) : NULL;
+    struct call *c = body_none(broker_of(ctx), x) ? queue_call(ctx, x, OP_PAUSE, queue_show) : NULL;
     if (c)
         call_submit(c);
 }

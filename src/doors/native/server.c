@@ -2,7 +2,7 @@
 /* The server about itself: what it is, whether it lives, whether it takes work, its clock. */
 #include "core/limits.h"
 #include "doors/native/native_impl.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 /* ---- GET /v1/server ---- */
 
@@ -48,7 +48,7 @@ void server_handle(void *ctx, struct http_exchange *x)
     struct backend_figures f;
     struct json_writer w;
     size_t routes;
-    if (!query_none(n, x))
+    if (!query_none(n->broker, x))
         return;
     native_routes(&routes);
     broker_backend_figures(n->broker, &f);
@@ -120,7 +120,7 @@ static bool has_test_clock(struct native *n, struct http_exchange *x)
     struct problem p = {.code = PROBLEM_NO_ROUTE,
                         .detail = "there is no test clock; start the server with --test-clock"};
     if (broker_has_test_clock(n->broker))
-        return query_none(n, x);
+        return query_none(n->broker, x);
     problem_answer(x, &p);
     return false;
 }
@@ -134,7 +134,7 @@ void test_clock_get_handle(void *ctx, struct http_exchange *x)
 static void clock_moved(void *ctx)
 {
     struct call *c = ctx;
-    answer_now(c->n, c->x);
+    answer_now(c->door, c->x);
 }
 
 static const struct field clock_rows[] = {
@@ -155,14 +155,14 @@ void test_clock_move_handle(void *ctx, struct http_exchange *x)
     struct native *n = ctx;
     int64_t ms = 0;
     struct problem p;
-    struct field_reader r = reader_of(n, x, FIELDS(clock_rows), &ms, &p);
+    struct field_reader r = reader_of(n->broker, x, FIELDS(clock_rows), &ms, &p);
     if (!has_test_clock(n, x))
         return;
     if (fields_read_optional(&r, http_request(x)->body) < 0 || check_advance(n, &r, ms) < 0) {
         problem_answer(x, &p);
         return;
     }
-    struct call *c = call_new(n, x, OP_TICK, NULL);
+    struct call *c = call_new(n->broker, n, x, OP_TICK, NULL);
     int err = c ? broker_clock_advance(n->broker, ms, clock_moved, c) : 0;
     if (err < 0)
         answer_error(x, err);
@@ -180,8 +180,9 @@ static void clock_accepted(struct call *c, const struct reply *r)
 
 void clock_accept_handle(void *ctx, struct http_exchange *x)
 {
-    bool plain = query_none(ctx, x) && body_none(ctx, x);
-    struct call *c = plain ? call_new(ctx, x, OP_ACCEPT_CLOCK, clock_accepted) : NULL;
+    bool plain = query_none(broker_of(ctx), x) && body_none(broker_of(ctx), x);
+    struct call *c =
+        plain ? call_new(broker_of(ctx), ctx, x, OP_ACCEPT_CLOCK, clock_accepted) : NULL;
     if (c)
         call_submit(c);
 }

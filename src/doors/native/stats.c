@@ -4,7 +4,7 @@
 #include "core/validate.h"
 #include "doors/native/native_impl.h"
 #include "doors/native/queue_view.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 #define US_PER_MS 1000
 
@@ -54,7 +54,7 @@ static void queue_counted(struct call *c, const struct reply *r)
         problem_answer(c->x, &p);
         return;
     }
-    if (!broker_queue_figures_of(c->n->broker, c->op.queue.name, &f))
+    if (!broker_queue_figures_of(c->broker, c->op.queue.name, &f))
         f = (struct broker_queue_figures){0};
     answer_begin(c->x, &w);
     json_write_object(&w);
@@ -75,14 +75,14 @@ void queue_stats_handle(void *ctx, struct http_exchange *x)
 {
     struct span queue, group = {0};
     struct problem p;
-    struct field_reader r = reader_of(ctx, x, FIELDS(stats_rows), &group, &p);
+    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(stats_rows), &group, &p);
     if (!path_queue(x, &queue))
         return;
     if (fields_read_query(&r, http_request(x)->query) < 0) {
         problem_answer(x, &p);
         return;
     }
-    struct call *c = call_new(ctx, x, OP_QUEUE_GET, queue_counted);
+    struct call *c = call_new(broker_of(ctx), ctx, x, OP_QUEUE_GET, queue_counted);
     if (!c)
         return;
     c->op.queue.name = queue;
@@ -114,7 +114,7 @@ static void queue_snapshot(struct call *c, const struct reply *r)
     if (r->queue_count == 0)
         problem_answer(c->x, &p);
     else
-        answer_snapshot(c->n, c->x, r->queues[0].counts.by_state);
+        answer_snapshot(c->door, c->x, r->queues[0].counts.by_state);
 }
 
 static const struct field snapshot_rows[] = {
@@ -127,7 +127,7 @@ void snapshot_handle(void *ctx, struct http_exchange *x)
     struct span queue = {0};
     struct problem p;
     struct backend_figures f;
-    struct field_reader r = reader_of(n, x, FIELDS(snapshot_rows), &queue, &p);
+    struct field_reader r = reader_of(n->broker, x, FIELDS(snapshot_rows), &queue, &p);
     if (fields_read_query(&r, http_request(x)->query) < 0) {
         problem_answer(x, &p);
         return;
@@ -137,7 +137,7 @@ void snapshot_handle(void *ctx, struct http_exchange *x)
         answer_snapshot(n, x, f.by_state);
         return;
     }
-    struct call *c = call_new(n, x, OP_QUEUE_GET, queue_snapshot);
+    struct call *c = call_new(n->broker, n, x, OP_QUEUE_GET, queue_snapshot);
     if (!c)
         return;
     c->op.queue.name = queue;

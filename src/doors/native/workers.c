@@ -3,7 +3,7 @@
 #include "core/limits.h"
 #include "doors/native/job_view.h"
 #include "doors/native/native_impl.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 #define EXCEPTIONS_MAX 1000
 
@@ -43,7 +43,7 @@ static void workers_known(void *ctx, const struct broker_worker *workers, size_t
 void workers_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
-    if (!query_none(n, x))
+    if (!query_none(n->broker, x))
         return;
     int err = broker_workers(n->broker, workers_known, x);
     if (err < 0)
@@ -99,12 +99,12 @@ void exceptions_handle(void *ctx, struct http_exchange *x)
 {
     struct exceptions_in in = {.limit = EXCEPTIONS_MAX};
     struct problem p;
-    struct field_reader r = reader_of(ctx, x, FIELDS(exception_rows), &in, &p);
+    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(exception_rows), &in, &p);
     if (fields_read_query(&r, http_request(x)->query) < 0) {
         problem_answer(x, &p);
         return;
     }
-    struct call *c = call_new(ctx, x, OP_EXCEPTIONS, exceptions_found);
+    struct call *c = call_new(broker_of(ctx), ctx, x, OP_EXCEPTIONS, exceptions_found);
     if (!c)
         return;
     c->op.exceptions = (struct op_exceptions){.queue = in.queue, .limit = (uint32_t)in.limit};

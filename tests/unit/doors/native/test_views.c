@@ -7,7 +7,7 @@
 #include "doors/native/job_view.h"
 #include "doors/native/policy_fields.h"
 #include "doors/native/queue_view.h"
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 #define NOW_MS INT64_C(1800000000000) /* 2027-01-15T08:00:00.000Z */
 

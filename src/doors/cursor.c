@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "doors/native/cursor.h"
+#include "doors/cursor.h"
 
 #include <inttypes.h>
 #include <stdio.h>

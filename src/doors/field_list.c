@@ -5,7 +5,7 @@
 #include "base/suggest.h"
 #include "core/limits.h"
 #include "core/validate.h"
-#include "doors/native/field_conv.h"
+#include "doors/field_conv.h"
 
 #define WORDS_MAX 32
 #define TEXT_SHOWN_BYTES 40

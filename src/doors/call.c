@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The steps that most handlers take: begin and end an answer, ask the broker one thing. */
+#include "doors/call.h"
+
 #include "core/validate.h"
-#include "doors/native/native_impl.h"
 
 void answer_begin(struct http_exchange *x, struct json_writer *w)
 {
@@ -34,18 +35,19 @@ void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status)
         http_answer(x, status, JSON_TYPE);
 }
 
-struct field_reader reader_of(struct native *n, struct http_exchange *x, struct fields table,
+struct field_reader reader_of(const struct broker *b, struct http_exchange *x, struct fields table,
                               void *into, struct problem *problem)
 {
     *problem = (struct problem){0};
     return (struct field_reader){.table = table,
-                                 .broker = n->broker,
+                                 .broker = b,
                                  .arena = http_request(x)->arena,
                                  .problem = problem,
                                  .into = into};
 }
 
-struct call *call_new(struct native *n, struct http_exchange *x, enum op_kind kind, call_fn done)
+struct call *call_new(struct broker *b, void *door, struct http_exchange *x, enum op_kind kind,
+                      call_fn done)
 {
     struct arena *arena = http_request(x)->arena;
     struct call *c = arena_array(arena, 1, sizeof *c);
@@ -53,7 +55,8 @@ struct call *call_new(struct native *n, struct http_exchange *x, enum op_kind ki
         answer_error(x, -ERR_NOMEM);
         return NULL;
     }
-    *c = (struct call){.n = n, .x = x, .arena = arena, .op = {.kind = kind}, .done = done};
+    *c = (struct call){
+        .broker = b, .door = door, .x = x, .arena = arena, .op = {.kind = kind}, .done = done};
     return c;
 }
 
@@ -65,31 +68,31 @@ static void call_reply(void *ctx, const struct reply *reply)
         c->done(c, reply);
         return;
     }
-    problem_of_reply(&p, c->arena, reply, broker_draining(c->n->broker));
+    problem_of_reply(&p, c->arena, reply, broker_draining(c->broker));
     problem_answer(c->x, &p);
 }
 
 void call_submit(struct call *c)
 {
-    int err = broker_submit(c->n->broker, &c->op, 1, call_reply, c);
+    int err = broker_submit(c->broker, &c->op, 1, call_reply, c);
     if (err < 0)
         answer_error(c->x, err);
 }
 
-bool query_none(struct native *n, struct http_exchange *x)
+bool query_none(const struct broker *b, struct http_exchange *x)
 {
     struct problem p;
-    struct field_reader r = reader_of(n, x, (struct fields){0}, NULL, &p);
+    struct field_reader r = reader_of(b, x, (struct fields){0}, NULL, &p);
     if (fields_read_query(&r, http_request(x)->query) == 0)
         return true;
     problem_answer(x, &p);
     return false;
 }
 
-bool body_none(struct native *n, struct http_exchange *x)
+bool body_none(const struct broker *b, struct http_exchange *x)
 {
     struct problem p;
-    struct field_reader r = reader_of(n, x, (struct fields){0}, NULL, &p);
+    struct field_reader r = reader_of(b, x, (struct fields){0}, NULL, &p);
     if (fields_read_optional(&r, http_request(x)->body) == 0)
         return true;
     problem_answer(x, &p);

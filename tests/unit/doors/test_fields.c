@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "core/limits.h"
-#include "doors/native/fields.h"
+#include "doors/fields.h"
 #include "unit/broker/broker_rig.h"
 
 struct target {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "doors/native/words.h"
+#include "doors/words.h"
 
 #include <stdio.h>
 

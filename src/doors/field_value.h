@@ -3,7 +3,7 @@
  * Private to the field reader. */
 #pragma once
 
-#include "doors/native/fields.h"
+#include "doors/fields.h"
 
 /* Both: 0, or -ERR_INVALID with the reader's problem set (-ERR_SYNTAX: broken JSON, to be explained
  * by the caller). field_from_json consumes the value. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "doors/native/field_conv.h"
+#include "doors/field_conv.h"
 
 #include <inttypes.h>
 

@@ -2,7 +2,7 @@
 /* One value on its way to where its row says. Private to field_value.c and field_list.c. */
 #pragma once
 
-#include "doors/native/field_value.h"
+#include "doors/field_value.h"
 
 /* The same converters serve bodies and queries: a query's text is given to them as the token it
  * would be in JSON, where that is possible. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "doors/native/fields.h"
+#include "doors/fields.h"
 
 #include <inttypes.h>
 
@@ -7,7 +7,7 @@
 #include "base/suggest.h"
 #include "core/limits.h"
 #include "core/validate.h"
-#include "doors/native/field_value.h"
+#include "doors/field_value.h"
 
 #define NAME_SHOWN_BYTES 64
 #define TABLE_ROWS_MAX 64

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "doors/native/content.h"
+#include "doors/content.h"
 
 static bool blank(char c)
 {

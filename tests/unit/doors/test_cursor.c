@@ -3,7 +3,7 @@
 #include "unit/base/support.h"
 
 #include "core/limits.h"
-#include "doors/native/cursor.h"
+#include "doors/cursor.h"
 
 static void each_comes_back(void **state)
 {

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps that most handlers of every door take: read the request by a table, ask the broker one
+ * thing, begin and end a JSON answer. */
+#pragma once
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "broker/broker.h"
+#include "doors/fields.h"
+#include "doors/problem.h"
+#include "http/http.h"
+
+#define JSON_TYPE "application/json"
+
+/* ---- answers ---- */
+
+/* Begins the JSON body of an answer. */
+void answer_begin(struct http_exchange *x, struct json_writer *w);
+/* Ends the body with a line break, sends nothing. 0, or -ERR_NOMEM: it could not be built. */
+MUST_CHECK int answer_close(struct http_exchange *x, struct json_writer *w);
+/* Ends the body and sends it; `unknown` when it could not be built. */
+void answer_end(struct http_exchange *x, struct json_writer *w, unsigned status);
+/* Sends a problem for an operating error (-ERR_NOMEM …). */
+void answer_error(struct http_exchange *x, int error);
+
+/* ---- requests ---- */
+
+/* A reader for the request of x. The problem must outlive it. */
+struct field_reader reader_of(const struct broker *b, struct http_exchange *x, struct fields table,
+                              void *into, struct problem *problem);
+/* The request must have no query: what would be ignored might have been meant to narrow it. false:
+ * the problem was answered. */
+bool query_none(const struct broker *b, struct http_exchange *x);
+/* The same for the members of a body. */
+bool body_none(const struct broker *b, struct http_exchange *x);
+/* Path parameters, checked. false: the problem was answered. */
+bool path_queue(struct http_exchange *x, struct span *ret);
+bool path_job(struct http_exchange *x, struct job_ref *ret);
+
+/* ---- one operation, one answer ---- */
+
+struct call;
+typedef void (*call_fn)(struct call *c, const struct reply *reply);
+struct call {
+    struct broker *broker;
+    void *door; /* the door's own struct */
+    struct http_exchange *x;
+    struct arena *arena;
+    struct op op;
+    call_fn done;      /* called with OUT_OK only; owes the answer */
+    void *more;        /* the handler's own */
+    struct call *next; /* the door's, for calls that wait for each other */
+};
+/* In the exchange's arena; NULL after answering that there is no memory. */
+struct call *call_new(struct broker *b, void *door, struct http_exchange *x, enum op_kind kind,
+                      call_fn done);
+/* Any other outcome than OUT_OK is answered with its problem. */
+void call_submit(struct call *c);
