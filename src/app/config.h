@@ -57,7 +57,7 @@ struct config_redis {
 /* Filled by config_load, read-only afterwards. Texts and lists live until config_done. */
 struct config {
     struct config_list listen; /* addresses for http_server_listen, at least one */
-    struct config_list hosts, origins;
+    struct config_list hosts, origins, doors;
     const char *data;
     const char *backend;     /* as configured, "" = the store in `data` */
     const char *backend_url; /* what to open; may hold a password: never log it */

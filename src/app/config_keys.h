@@ -14,6 +14,9 @@
 #define CONFIG_YEAR_MS (INT64_C(366) * 24 * 3600 * 1000)
 #define CONFIG_TIMEOUT_MAX (INT64_C(24) * 3600 * 1000)
 
+/* All there are (doors/doors.c). */
+#define DOORS_DEFAULT ""
+
 /* clang-format off */
 #define CONFIG_TABLE(X)                                                                            \
     X("listen", LIST, listen, "127.0.0.1:8000", 1, 64, "ADDRESS", 0,                               \
@@ -27,6 +30,8 @@
       "names besides the loopback ones that a request's Host may have, without port")              \
     X("origins", LIST, origins, "", 0, 256, "ORIGIN", 0,                                           \
       "origins of web pages that may call the server, such as https://app.example")                \
+    X("doors", LIST, doors, DOORS_DEFAULT, 0, 64, "NAME", 0,                                       \
+      "APIs of other systems that are served besides /v1; `holdfast help routes` lists them")      \
     X("node", NUMBER, node, "0", 0, ID_NODE_MAX, "N", 0,                                           \
       "the number of this server, part of every job id; must differ between servers of one "       \
       "store")                                                                                     \

@@ -24,6 +24,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "broker/broker.h"
+#include "doors/door.h"
 #include "doors/native/native.h"
 #include "doors/problem.h"
 #include "http/server.h"
@@ -43,6 +44,7 @@ struct serve {
     struct backend *backend;
     struct broker *broker;
     struct native *native;
+    struct doors *doors;
     uv_signal_t term, interrupt, hangup;
     uv_timer_t watchdog, overdue;
     struct notifier notifier;
@@ -104,11 +106,18 @@ static void native_closed(void *ctx)
         broker_closed(s);
 }
 
+static void doors_closed(void *ctx)
+{
+    struct serve *s = ctx;
+    s->doors = NULL;
+    native_close(s->native, native_closed, s);
+}
+
 static void http_closed(void *ctx)
 {
     struct serve *s = ctx;
     s->http = NULL;
-    native_close(s->native, native_closed, s);
+    doors_close(s->doors, doors_closed, s);
 }
 
 /* Nobody is connected any more, so whoever asked knows that the outcome is unknown. */
@@ -134,6 +143,7 @@ static void begin_end(struct serve *s)
     log_event(&s->log, LOG_INFO, "draining", LOG_INT("limit_ms", s->config.timeouts.drain_ms));
     broker_drain(s->broker);
     native_drain(s->native);
+    doors_drain(s->doors);
     http_server_drain(s->http, s->config.timeouts.drain_ms, http_drained, s);
 }
 
@@ -281,6 +291,23 @@ static void http_figures_cb(void *ctx, struct http_server_figures *ret)
     http_server_figures(((struct serve *)ctx)->http, ret);
 }
 
+static void door_routes_cb(void *ctx, const struct door *door, void *door_ctx)
+{
+    struct serve *s = ctx;
+    http_server_routes(s->http, door->routes, door->route_count, door_ctx);
+}
+
+static int open_doors(struct serve *s)
+{
+    const struct config *c = &s->config;
+    struct door_config config = {
+        .loop = &s->loop, .broker = s->broker, .log = &s->log, .policy = &c->queue_defaults};
+    int err = doors_open(&config, c->doors.items, c->doors.count, &s->doors);
+    if (!err)
+        doors_routes(s->doors, door_routes_cb, s);
+    return err;
+}
+
 static int open_broker(struct serve *s)
 {
     const struct config *c = &s->config;
@@ -313,7 +340,7 @@ static int open_broker(struct serve *s)
     size_t count;
     const struct http_route *routes = native_routes(&count);
     http_server_routes(s->http, routes, count, s->native);
-    return 0;
+    return open_doors(s);
 }
 
 static int listen_all(struct serve *s, struct err_note *note)

@@ -5,7 +5,6 @@
  * opened. Everything else is a request's own and lives in its exchange. */
 #pragma once
 
-#include <stdio.h>
 #include <uv.h>
 
 #include "broker/broker.h"
@@ -36,5 +35,3 @@ void native_drain(struct native *n);
  */
 void native_close(struct native *n, void (*fn)(void *ctx), void *ctx);
 
-/* The route reference, a Markdown table. */
-void native_routes_print(FILE *out);

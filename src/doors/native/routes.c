@@ -92,16 +92,3 @@ const struct http_route *native_routes(size_t *ret_count)
     *ret_count = sizeof routes / sizeof *routes;
     return routes;
 }
-
-static const char *const scopes[] = {
-    [SCOPE_OPEN] = "open",       [SCOPE_READ] = "read",   [SCOPE_PRODUCE] = "produce",
-    [SCOPE_CONSUME] = "consume", [SCOPE_ADMIN] = "admin",
-};
-
-void native_routes_print(FILE *out)
-{
-    fputs("| method | path | scope | what it does |\n| --- | --- | --- | --- |\n", out);
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
-        fprintf(out, "| %s | `%s` | %s | %s |\n", http_method_name(routes[i].method),
-                routes[i].pattern, scopes[routes[i].scope], routes[i].doc);
-}
