@@ -498,6 +498,12 @@ enum job_state engine_job_state(struct engine *e, uint64_t seq)
     return l ? (enum job_state)l->job.state : STATE_NONE;
 }
 
+uint64_t engine_ready_position(struct engine *e, uint64_t seq)
+{
+    const struct live *l = jobs_by_seq(e, seq, NULL);
+    return l && l->job.state == STATE_READY ? l->position : 0;
+}
+
 uint64_t engine_position(const struct engine *e)
 {
     return e->position;

@@ -32,17 +32,18 @@ void op_get(struct engine *e, const struct op *op)
 /* The smallest n valid entries of a lazy heap, in order, without taking any out: a frontier of
  * indexes whose parents have been visited. Stale entries are walked through. */
 struct frontier {
+    struct arena *arena;
     size_t *at;
     size_t count, room;
 };
 
-static bool frontier_add(struct engine *e, struct frontier *f, const struct heap *h, size_t index)
+static bool frontier_add(struct frontier *f, const struct heap *h, size_t index)
 {
     if (index >= h->len)
         return true;
     if (f->count == f->room) {
         size_t room = f->room ? f->room * 2 : 64;
-        size_t *grown = arena_array(&e->out->arena, room, sizeof(*grown));
+        size_t *grown = arena_array(f->arena, room, sizeof(*grown));
         if (!grown)
             return false;
         if (f->count)
@@ -69,29 +70,56 @@ static size_t frontier_take(struct frontier *f, const struct heap *h)
 
 #define PEEK_LOOKS_MAX 4096 /* stale entries a peek is willing to walk through */
 
+/* The next entry that is valid; NULL = there is none, or none near enough, or no memory. The same
+ * job may stand there twice, side by side: it is given once. */
+static struct live *frontier_next(struct engine *e, struct frontier *f, const struct heap *h,
+                                  heap_stale_fn valid, uint64_t *last, size_t *looks)
+{
+    while (f->count && (*looks)++ < PEEK_LOOKS_MAX) {
+        size_t index = frontier_take(f, h);
+        struct heap_entry entry = heap_at(h, index);
+        for (size_t child = 4 * index + 1; child <= 4 * index + 4; child++)
+            if (!frontier_add(f, h, child))
+                return NULL;
+        struct live *l = valid(e, entry) ? jobs_by_seq(e, entry.seq, NULL) : NULL;
+        if (l && l->job.seq != *last) {
+            *last = l->job.seq;
+            return l;
+        }
+    }
+    return NULL;
+}
+
 static uint32_t peek_heap(struct engine *e, const struct heap *h, heap_stale_fn valid,
                           uint32_t limit, struct job_view *views)
 {
-    struct frontier f = {NULL, 0, 0};
-    uint32_t n = 0;
+    struct frontier f = {.arena = &e->out->arena};
     uint64_t last = 0;
-    if (!frontier_add(e, &f, h, 0))
+    size_t looks = 0;
+    uint32_t n = 0;
+    struct live *l;
+    if (!frontier_add(&f, h, 0))
         return 0;
-    for (size_t looks = 0; f.count && n < limit && looks < PEEK_LOOKS_MAX; looks++) {
-        size_t index = frontier_take(&f, h);
-        struct heap_entry entry = heap_at(h, index);
-        for (size_t child = 4 * index + 1; child <= 4 * index + 4; child++)
-            if (!frontier_add(e, &f, h, child))
-                return n;
-        struct live *l = valid(e, entry) ? jobs_by_seq(e, entry.seq, NULL) : NULL;
-        /* The same job may stand there twice, side by side. */
-        if (!l || l->job.seq == last)
-            continue;
-        last = l->job.seq;
+    while (n < limit && (l = frontier_next(e, &f, h, valid, &last, &looks)) != NULL) {
         if (view_of(e, l, &views[n]) != 0)
             return n;
         n++;
     }
+    return n;
+}
+
+size_t engine_next_ready(struct engine *e, uint32_t queue, struct arena *arena,
+                         struct next_ready *out, size_t max)
+{
+    struct queue *q = queue < e->queue_room ? e->queues[queue] : NULL;
+    struct frontier f = {.arena = arena};
+    uint64_t last = 0;
+    size_t looks = 0, n = 0;
+    const struct live *l;
+    if (!q || q->gone || !frontier_add(&f, &q->ready, 0))
+        return 0;
+    while (n < max && (l = frontier_next(e, &f, &q->ready, valid_ready, &last, &looks)) != NULL)
+        out[n++] = (struct next_ready){l->job.seq, l->position, l->job.payload_bytes};
     return n;
 }
 

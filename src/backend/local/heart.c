@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/local/ahead.h"
 #include "backend/local/cache.h"
 #include "base/check.h"
 #include "base/mem.h"
@@ -48,11 +49,13 @@ struct turn {
 struct heart {
     struct heart_config config;
     struct engine *engine;
-    struct cache *cache; /* NULL = none */
+    struct cache *cache; /* NULL = none, nor ahead */
+    struct ahead *ahead;
+    struct fetch ahead_fetch; /* stands for what is read ahead */
     struct turn *first, *last;
     struct turn *spare;
     size_t spares;
-    uint64_t durable;
+    uint64_t durable, applied;
     size_t fetching;
     struct late *lates;
     unsigned releasing; /* depth: turns must not be reused meanwhile */
@@ -72,6 +75,8 @@ int heart_new(const struct heart_config *config, struct heart **ret)
     int err = engine_new(&h->config.engine, &h->engine);
     if (!err && config->cache_bytes)
         err = cache_new(config->cache_bytes, &h->cache);
+    if (!err && config->cache_bytes)
+        err = ahead_new(h->engine, h->cache, &h->ahead);
     if (err) {
         heart_free(h);
         return err;
@@ -103,6 +108,7 @@ void heart_free(struct heart *h)
         mem_free(l);
     }
     cache_free(h->cache);
+    ahead_free(h->ahead);
     engine_free(h->engine);
     mem_free(h);
 }
@@ -168,13 +174,19 @@ static void turn_enter(struct heart *h, struct turn *t)
     }
 }
 
+static void body_drop(struct heart *h, uint64_t seq)
+{
+    cache_drop(h->cache, seq);
+    ahead_drop(h->ahead, seq);
+}
+
 /* The bodies of new jobs stay at hand for the claims to come. */
 static void cache_new_jobs(struct heart *h, const struct turn *t)
 {
     for (size_t i = 0; h->cache && i < t->out.reply_count; i++) {
         const struct engine_reply *r = &t->out.replies[i];
         if (r->reply.kind == OP_PATCH && r->reply.outcome == OUT_OK && r->op->patch.has_payload)
-            cache_drop(h->cache, r->reply.seq);
+            body_drop(h, r->reply.seq);
         if (r->reply.kind != OP_ENQUEUE || r->reply.outcome != OUT_OK || !r->reply.created ||
             r->reply.repeat)
             continue;
@@ -313,7 +325,8 @@ static bool body_cached(struct heart *h, struct job_view *v)
     bool fresh = STATE_BIT(v->job.state) & STATES_LIVE && !v->job.failures && !v->job.crashes;
     if (!h->cache || !fresh)
         return false;
-    return cache_get(h->cache, v->job.seq, &v->extra, &v->payload);
+    return cache_get(h->cache, v->job.seq, &v->extra, &v->payload) ||
+           ahead_get(h->ahead, v->job.seq, &v->extra, &v->payload);
 }
 
 /* False when bodies are missing; they have been asked for then. */
@@ -389,6 +402,14 @@ static void start_leases(struct heart *h, const struct engine_reply *r, struct n
         engine_lease_started(h->engine, r->views[i].job.seq, r->views[i].token, now);
 }
 
+static void bodies_hold(struct heart *h, bool hold)
+{
+    if (!h->cache)
+        return;
+    (hold ? cache_hold : cache_release)(h->cache);
+    (hold ? ahead_hold : ahead_release)(h->ahead);
+}
+
 static void reply_send(struct heart *h, struct turn *t, size_t index, struct now now)
 {
     struct engine_reply *r = &t->out.replies[index];
@@ -401,15 +422,13 @@ static void reply_send(struct heart *h, struct turn *t, size_t index, struct now
     if (r->reply.kind == OP_BULK)
         asked = late_take(h, r->op, &to);
     /* The callback may submit what drops the very bodies it is looking at. */
-    if (h->cache)
-        cache_hold(h->cache);
+    bodies_hold(h, true);
     if (asked)
         h->config.calls.reply(h->config.calls.ctx, to.fn, to.fn_ctx, &r->reply);
-    if (h->cache)
-        cache_release(h->cache);
+    bodies_hold(h, false);
     /* A body that has been handed out is hardly needed again. */
     for (uint32_t i = 0; r->reply.kind == OP_CLAIM && h->cache && i < r->reply.job_count; i++)
-        cache_drop(h->cache, r->views[i].job.seq);
+        body_drop(h, r->views[i].job.seq);
 }
 
 /* Hands back what a claim took whose bodies cannot be read; nobody has seen its tokens. */
@@ -455,6 +474,20 @@ static bool may_leave(const struct heart *h, const struct engine_reply *r)
     return r->after <= h->durable;
 }
 
+/* What the claims to come will ask for. A claim of several queues counts for that of its first job.
+ */
+static void read_ahead(struct heart *h, const struct engine_reply *r, bool missed)
+{
+    struct ahead_wish wish;
+    if (!h->cache || r->reply.kind != OP_CLAIM || !r->want_body || r->reply.job_count == 0 ||
+        !ahead_claimed(h->ahead, r->views[0].job.queue, r->reply.job_count, missed, h->applied,
+                       &wish))
+        return;
+    struct store_query query = {.seqs = wish.seqs, .count = wish.count};
+    h->fetching++;
+    h->config.calls.read(h->config.calls.ctx, &h->ahead_fetch, &query);
+}
+
 /* Turns that callbacks submit meanwhile wait for the next call: the loop must get its turn, too. */
 static void release(struct heart *h, struct now now)
 {
@@ -464,10 +497,13 @@ static void release(struct heart *h, struct now now)
         for (size_t i = 0; t->open && i < t->out.reply_count; i++) {
             if (t->gates[i] != GATE_HELD || !may_leave(h, &t->out.replies[i]))
                 continue;
-            if (bodies_ready(h, t, i))
+            bool ready = bodies_ready(h, t, i);
+            if (ready)
                 reply_send(h, t, i, now);
             else
                 fetch(h, t, i, now);
+            /* Not before: reading may empty the caches that a reply points into. */
+            read_ahead(h, &t->out.replies[i], !ready);
         }
     h->releasing--;
 }
@@ -523,6 +559,8 @@ void heart_durable(struct heart *h, uint64_t position, struct now now)
 
 void heart_applied(struct heart *h, uint64_t position)
 {
+    if (position > h->applied)
+        h->applied = position;
     if (h->cache)
         cache_applied(h->cache, position, job_wanted, h->engine);
 }
@@ -604,6 +642,11 @@ void heart_bodies(struct heart *h, void *request, const struct stored_body *bodi
                   const struct heart_page *page, int error, struct now now)
 {
     struct fetch *f = request;
+    if (f == &h->ahead_fetch) {
+        h->fetching--;
+        ahead_filled(h->ahead, error ? NULL : bodies);
+        return;
+    }
     struct turn *t = f->turn;
     struct engine_reply *r = &t->out.replies[f->reply];
     h->fetching--;

@@ -208,6 +208,7 @@ static int open_all(struct local *l, struct files *files, struct err_note *note)
         return err;
     }
     l->applied = l->store->ops->meta(l->store)->position;
+    heart_applied(l->heart, l->applied);
     err = journal_recover(l, files, note);
     if (!err)
         err = journal_boot(l, note);
