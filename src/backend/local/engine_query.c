@@ -30,12 +30,24 @@ void op_get(struct engine *e, const struct op *op)
 }
 
 /* The smallest n valid entries of a lazy heap, in order, without taking any out: a frontier of
- * indexes whose parents have been visited. Stale entries are walked through. */
+ * entries whose parents have been visited, itself a binary heap. Stale entries are walked through.
+ */
+struct outpost {
+    struct heap_entry entry;
+    size_t index; /* in the heap */
+};
+
 struct frontier {
     struct arena *arena;
-    size_t *at;
+    struct outpost *at;
     size_t count, room;
 };
+
+static bool outpost_before(const struct outpost *a, const struct outpost *b)
+{
+    return a->entry.order != b->entry.order ? a->entry.order < b->entry.order
+                                            : a->entry.seq < b->entry.seq;
+}
 
 static bool frontier_add(struct frontier *f, const struct heap *h, size_t index)
 {
@@ -43,7 +55,7 @@ static bool frontier_add(struct frontier *f, const struct heap *h, size_t index)
         return true;
     if (f->count == f->room) {
         size_t room = f->room ? f->room * 2 : 64;
-        size_t *grown = arena_array(f->arena, room, sizeof(*grown));
+        struct outpost *grown = arena_array(f->arena, room, sizeof(*grown));
         if (!grown)
             return false;
         if (f->count)
@@ -51,21 +63,26 @@ static bool frontier_add(struct frontier *f, const struct heap *h, size_t index)
         f->at = grown;
         f->room = room;
     }
-    f->at[f->count++] = index;
+    struct outpost fresh = {heap_at(h, index), index};
+    size_t at = f->count++;
+    for (; at > 0 && outpost_before(&fresh, &f->at[(at - 1) / 2]); at = (at - 1) / 2)
+        f->at[at] = f->at[(at - 1) / 2];
+    f->at[at] = fresh;
     return true;
 }
 
-static size_t frontier_take(struct frontier *f, const struct heap *h)
+static struct outpost frontier_take(struct frontier *f)
 {
-    size_t best = 0;
-    for (size_t i = 1; i < f->count; i++) {
-        struct heap_entry a = heap_at(h, f->at[i]), b = heap_at(h, f->at[best]);
-        if (a.order != b.order ? a.order < b.order : a.seq < b.seq)
-            best = i;
+    struct outpost first = f->at[0], last = f->at[--f->count];
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < f->count; at = child) {
+        child += child + 1 < f->count && outpost_before(&f->at[child + 1], &f->at[child]);
+        if (!outpost_before(&f->at[child], &last))
+            break;
+        f->at[at] = f->at[child];
     }
-    size_t index = f->at[best];
-    f->at[best] = f->at[--f->count];
-    return index;
+    f->at[at] = last;
+    return first;
 }
 
 #define PEEK_LOOKS_MAX 4096 /* stale entries a peek is willing to walk through */
@@ -76,12 +93,11 @@ static struct live *frontier_next(struct engine *e, struct frontier *f, const st
                                   heap_stale_fn valid, uint64_t *last, size_t *looks)
 {
     while (f->count && (*looks)++ < PEEK_LOOKS_MAX) {
-        size_t index = frontier_take(f, h);
-        struct heap_entry entry = heap_at(h, index);
-        for (size_t child = 4 * index + 1; child <= 4 * index + 4; child++)
+        struct outpost next = frontier_take(f);
+        for (size_t child = 4 * next.index + 1; child <= 4 * next.index + 4; child++)
             if (!frontier_add(f, h, child))
                 return NULL;
-        struct live *l = valid(e, entry) ? jobs_by_seq(e, entry.seq, NULL) : NULL;
+        struct live *l = valid(e, next.entry) ? jobs_by_seq(e, next.entry.seq, NULL) : NULL;
         if (l && l->job.seq != *last) {
             *last = l->job.seq;
             return l;
