@@ -264,6 +264,8 @@ static const char *const outcomes[OUT_COUNT] = {
     [OUT_KEYS_FULL] = "keys_full",
     [OUT_DISK_FULL] = "disk_full",
     [OUT_EXISTS] = "exists",
+    [OUT_VERSION] = "version",
+    [OUT_KV_FULL] = "kv_full",
     [OUT_UNAVAILABLE] = "unavailable",
     [OUT_UNKNOWN] = "unknown",
 };
@@ -293,6 +295,8 @@ static const char *const events[EVENT_KIND_COUNT] = {
     [EVENT_QUEUE_PURGED] = "queue_purged",
     [EVENT_QUEUE_DEEP] = "queue_deep",
     [EVENT_CLOCK_SUSPECT] = "clock_suspect",
+    [EVENT_KV_SET] = "kv_set",
+    [EVENT_KV_DELETED] = "kv_deleted",
 };
 
 const char *event_name(enum event_kind k)

@@ -45,6 +45,9 @@ enum op_kind {
     OP_WORKERS,      /* who holds leases */
     OP_ACCEPT_CLOCK, /* the operator has looked at the wall clock: jobs may expire again */
     OP_EXCEPTIONS,   /* attempts that went wrong, newest first */
+    OP_KV_COMMIT,    /* checks, sets, deletes and enqueues, all or nothing */
+    OP_KV_GET,       /* some keys, of one moment */
+    OP_KV_LIST,      /* keys in their order */
     OP_TICK,         /* internal: expire, promote, prune, a slice of bulk work */
     OP_KIND_COUNT
 };
@@ -159,6 +162,10 @@ struct op_peek {
         state; /* ready: in claim order; scheduled: soonest; running, done, dead: oldest first */
     uint32_t limit; /* at most 100; fewer when their payloads reach LIMIT_ANSWER_BYTES */
     bool want_body;
+    /* running, done, dead, cancelled: newest first instead, at most LIMIT_BATCH of them, `skip`
+     * left out before the first. */
+    bool newest_first;
+    uint64_t skip;
 };
 
 struct op_list {
@@ -178,6 +185,49 @@ struct op_exceptions {
     uint32_t limit;    /* at most LIMIT_EXCEPTIONS; 0 = as many */
 };
 
+/* Keys of the key-value store are encoded (core/kvkey.h). */
+struct kv_check {
+    struct span key;
+    uint64_t version; /* that it has now; 0 = it must not be there */
+};
+
+struct kv_set {
+    struct span key;
+    struct wall_time expires_at; /* 0 = never; one in the past: the key is gone at once */
+    uint8_t kind;                /* enum payload_kind */
+    struct span value;
+};
+
+/* Nothing happens unless all checks hold and every enqueue is taken. OUT_VERSION: reply.failed is
+ * the check that does not hold. Any refusal of an enqueue is the reply's, with failed_enqueue. A
+ * key may be set or deleted once; two enqueues must not share an idempotency or unique key. To
+ * delete what is not there is no error. */
+struct op_kv_commit {
+    const struct kv_check *checks;
+    const struct kv_set *sets;
+    const struct span *deletes;
+    const struct op_enqueue *enqueues; /* without past */
+    uint32_t check_count, set_count, delete_count, enqueue_count;
+};
+
+struct op_kv_get {
+    const struct span *keys;
+    uint32_t count; /* at most LIMIT_KV_KEYS */
+    bool want_value;
+};
+
+/* Read from the store, as lists of jobs are: reply.as_of says how new it is. */
+struct op_kv_list {
+    struct span prefix;   /* parts, encoded; empty = every key */
+    struct span from, to; /* from ≤ key < to; empty = no bound */
+    struct span after;    /* cursor: beyond this key, in the order of the list; empty = start */
+    bool reverse;
+    bool want_value;
+    uint32_t limit; /* at most LIMIT_BATCH; fewer when values reach LIMIT_ANSWER_BYTES */
+    struct wall_time
+        now; /* the backend's: what has expired by then is not there; 0 = nothing has */
+};
+
 struct op {
     enum op_kind kind;
     uint64_t tag; /* comes back in the reply */
@@ -193,6 +243,9 @@ struct op {
         struct op_peek peek;
         struct op_list list;
         struct op_exceptions exceptions;
+        struct op_kv_commit kv_commit;
+        struct op_kv_get kv_get;
+        struct op_kv_list kv_list;
     };
 };
 
@@ -216,6 +269,8 @@ enum outcome {
     OUT_KEYS_FULL,   /* no room for another idempotency key */
     OUT_DISK_FULL,   /* no room for a new job */
     OUT_EXISTS,      /* queue is there already */
+    OUT_VERSION,     /* a key has another version than the commit was to find */
+    OUT_KV_FULL,     /* no room for more in the key-value store */
     /* trouble */
     OUT_UNAVAILABLE, /* surely not done */
     OUT_UNKNOWN,     /* perhaps done */
@@ -287,6 +342,26 @@ struct queue_view {
     struct queue_counts counts;
 };
 
+/* A key as it is shown. */
+struct kv_view {
+    struct span key;
+    bool found;
+    uint64_t version;            /* rises with every change, never used again for any key */
+    struct wall_time expires_at; /* 0 = never */
+    uint8_t kind;
+    bool has_value; /* only with want_value */
+    struct span value;
+    uint64_t position; /* the backend's own: of the record that set it */
+};
+
+/* What became of one enqueue of a commit. */
+struct enqueued_view {
+    uint64_t seq, id_hi, replaced_seq;
+    enum job_state state;
+    bool created, repeat;
+    struct wall_time run_at;
+};
+
 #define WORKERS_MAX 10000u /* in one reply */
 struct worker_view {
     struct span name;
@@ -321,7 +396,15 @@ struct reply {
     uint32_t worker_count;
     const struct attempt_view *attempts; /* exceptions */
     uint32_t attempt_count;
-    uint64_t cursor;  /* list: pass as `after` for the next page; 0 = that was all */
-    uint64_t as_of;   /* list: position of the store it was read from */
-    const char *note; /* OUT_INVALID, OUT_UNAVAILABLE: a sentence; else NULL */
+    uint64_t version;                     /* kv_commit: of what it changed */
+    uint32_t failed;                      /* kv_commit: index of the check or enqueue */
+    bool failed_enqueue;                  /* … which is an enqueue */
+    const struct enqueued_view *enqueued; /* kv_commit: one an enqueue */
+    uint32_t enqueued_count;
+    const struct kv_view *kvs; /* kv_get: in the order of the keys; kv_list */
+    uint32_t kv_count;
+    struct span kv_cursor; /* kv_list: pass as `after`; empty = that was all */
+    uint64_t cursor;       /* list: pass as `after` for the next page; 0 = that was all */
+    uint64_t as_of;        /* list, kv_list: position of the store it was read from */
+    const char *note;      /* OUT_INVALID, OUT_UNAVAILABLE: a sentence; else NULL */
 };

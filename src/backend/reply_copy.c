@@ -41,6 +41,7 @@ static void place_extra(struct block *b, const struct job_extra *from, struct jo
     x.label = place_span(b, from->label);
     x.attributes = place_span(b, from->attributes);
     x.options = place_span(b, from->options);
+    x.undelivered = place_span(b, from->undelivered);
     if (to)
         *to = x;
 }
@@ -99,6 +100,21 @@ static struct worker_view *place_workers(struct block *b, const struct reply *fr
     return from->worker_count > 0 ? to : NULL;
 }
 
+static struct kv_view *place_kvs(struct block *b, const struct reply *from)
+{
+    struct kv_view *to =
+        place(b, from->kvs, from->kv_count * sizeof *from->kvs, alignof(struct kv_view));
+    for (uint32_t i = 0; i < from->kv_count; i++) {
+        struct span key = place_span(b, from->kvs[i].key);
+        struct span value = place_span(b, from->kvs[i].value);
+        if (to) {
+            to[i].key = key;
+            to[i].value = value;
+        }
+    }
+    return from->kv_count > 0 ? to : NULL;
+}
+
 static struct reply *place_reply(struct block *b, const struct reply *from)
 {
     struct reply *to = place(b, from, sizeof *from, alignof(max_align_t));
@@ -113,6 +129,11 @@ static struct reply *place_reply(struct block *b, const struct reply *from)
     struct worker_view *workers = place_workers(b, from);
     struct span queue = place_span(b, from->queue), worker = place_span(b, from->worker);
     const struct attempt_view *attempts = place_attempts(b, from->attempts, from->attempt_count);
+    struct kv_view *kvs = place_kvs(b, from);
+    struct span kv_cursor = place_span(b, from->kv_cursor);
+    struct enqueued_view *enqueued =
+        place(b, from->enqueued, from->enqueued_count * sizeof *from->enqueued,
+              alignof(struct enqueued_view));
     char *note = from->note ? place(b, from->note, strlen(from->note) + 1, 1) : NULL;
     if (to) {
         to->jobs = from->job_count > 0 ? jobs : NULL;
@@ -121,6 +142,9 @@ static struct reply *place_reply(struct block *b, const struct reply *from)
         to->queue = queue;
         to->worker = worker;
         to->attempts = attempts;
+        to->kvs = kvs;
+        to->kv_cursor = kv_cursor;
+        to->enqueued = from->enqueued_count > 0 ? enqueued : NULL;
         to->note = note;
     }
     return to;

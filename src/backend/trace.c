@@ -68,6 +68,9 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_WORKERS] = "workers",
     [OP_ACCEPT_CLOCK] = "accept_clock",
     [OP_EXCEPTIONS] = "exceptions",
+    [OP_KV_COMMIT] = "kv_commit",
+    [OP_KV_GET] = "kv_get",
+    [OP_KV_LIST] = "kv_list",
     [OP_TICK] = "tick",
 };
 
@@ -266,6 +269,16 @@ static void put_op(struct line *l, const struct op *op)
         put_queue(l, op->exceptions.queue);
         put(l, " limit=%u", op->exceptions.limit);
         break;
+    case OP_KV_COMMIT:
+        put(l, " checks=%u sets=%u deletes=%u enqueues=%u", op->kv_commit.check_count,
+            op->kv_commit.set_count, op->kv_commit.delete_count, op->kv_commit.enqueue_count);
+        break;
+    case OP_KV_GET:
+        put(l, " keys=%u", op->kv_get.count);
+        break;
+    case OP_KV_LIST:
+        put(l, " limit=%u", op->kv_list.limit);
+        break;
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:
     case OP_TICK:
@@ -318,6 +331,8 @@ static void put_reply(struct line *l, const struct reply *r)
     put_number(l, "workers", r->worker_count);
     put_number(l, "attempts", r->attempt_count);
     put_number(l, "cursor", r->cursor);
+    put_number(l, "version", r->version);
+    put_number(l, "keys", r->kv_count);
 }
 
 static void trace_reply_cb(void *ctx, const struct reply *reply)

@@ -174,7 +174,8 @@ static void idle_cb(uv_idle_t *handle)
 
 static bool refuse_new(const struct broker *b, const struct op *op)
 {
-    return b->draining && op->kind == OP_ENQUEUE;
+    return b->draining && (op->kind == OP_ENQUEUE ||
+                           (op->kind == OP_KV_COMMIT && op->kv_commit.enqueue_count > 0));
 }
 
 void broker_stir(struct broker *b)

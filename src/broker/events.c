@@ -51,6 +51,12 @@ static bool keep(struct broker_listener *l, const struct backend_event *e)
             return false;
         mine->event.queue = span_of(name, e->queue.len);
     }
+    if (e->key.len) {
+        char *key = arena_copy(&l->arena, e->key.at, e->key.len);
+        if (!key)
+            return false;
+        mine->event.key = span_of(key, e->key.len);
+    }
     l->count++;
     return true;
 }

@@ -26,6 +26,11 @@
 #define LIMIT_EXCEPTIONS 1000  /* in one answer */
 #define LIMIT_LEASE_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS_MIN 100u
-#define LIMIT_SLICE 1000 /* records one bulk step may write */
+#define LIMIT_KV_KEY_BYTES 2048 /* a key of the key-value store, encoded; see kvkey.h */
+#define LIMIT_KV_PARTS 32       /* of a key */
+#define LIMIT_KV_KEYS 1000      /* in one get; checks, sets and deletes of one commit, together */
+#define LIMIT_KV_ENQUEUES 100   /* of one commit */
+#define LIMIT_KV_UNDELIVERED 16 /* keys at which a job leaves its payload when it dies */
+#define LIMIT_SLICE 1000        /* records one bulk step may write */
 #define LIMIT_SEQ ((UINT64_C(1) << 53) - 1)
 #define LIMIT_WALL_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The envelope of a record: kind, body length, body. The bodies are in record_job.c and
- * record_store.c. */
+/* The envelope of a record: kind, body length, body. The bodies are in record_job.c,
+ * record_store.c and record_kv.c. */
 #include "core/record.h"
 
 #include "base/check.h"
@@ -30,6 +30,10 @@ static const struct record_type *const record_types[] = {
     [REC_KEY_NEW] = &record_key_new,
     [REC_KEYS_EXPIRED] = &record_keys_expired,
     [REC_KEYS_GONE] = &record_keys_gone,
+    [REC_KV_SET] = &record_kv_set,
+    [REC_KV_GONE] = &record_kv_gone,
+    [REC_KV_FROM_JOB] = &record_kv_from_job,
+    [REC_KV_KEYS] = &record_kv_keys,
 };
 
 #define TYPE_COUNT (sizeof record_types / sizeof record_types[0])

@@ -49,7 +49,12 @@ enum record_kind {
     REC_KEY_NEW = 48,
     REC_KEYS_EXPIRED = 49, /* all up to a moment; read, but no longer written: it has no bound */
     REC_KEYS_GONE = 50,    /* these keys have expired: a slice */
-    /* reserved: key-value 64 … 79, schedules and firings 80 … 95, notifications 96 … 111,
+    /* key-value store: 64 … 79 */
+    REC_KV_SET = 64,
+    REC_KV_GONE = 65,     /* deleted, or expired: a slice */
+    REC_KV_FROM_JOB = 66, /* a job that died left its payload here */
+    REC_KV_KEYS = 67,     /* right behind JOB_NEW: the keys at which it would leave it */
+    /* reserved: schedules and firings 80 … 95, notifications 96 … 111,
      * ledger and breakers 112 … 127, steps and logs 128 … 143 */
 };
 
@@ -208,6 +213,36 @@ struct rec_keys_gone {
     struct span keys; /* by rising expiry; see record_key_* */
 };
 
+/* Keys are encoded (kvkey.h). A version is the position of the first record of its commit. */
+struct rec_kv_set {
+    struct span key;
+    uint64_t version;
+    struct wall_time expires_at; /* 0 = never */
+    uint8_t kind;                /* enum payload_kind */
+    struct span value;
+};
+
+struct rec_kv_gone {
+    uint64_t version; /* of the commit that took them */
+    uint32_t count;
+    struct span keys; /* see record_span_* */
+};
+
+/* The value is the job's payload, as it is at this record. */
+struct rec_kv_from_job {
+    uint64_t seq;
+    struct span key;
+    uint64_t version;
+    uint8_t kind;
+    uint32_t bytes;
+};
+
+struct rec_kv_keys {
+    uint64_t seq;
+    uint32_t count;
+    struct span keys;
+};
+
 struct record {
     enum record_kind kind;
     union {
@@ -232,6 +267,10 @@ struct record {
         struct rec_key_new key_new;
         struct rec_keys_expired keys_expired;
         struct rec_keys_gone keys_gone;
+        struct rec_kv_set kv_set;
+        struct rec_kv_gone kv_gone;
+        struct rec_kv_from_job kv_from_job;
+        struct rec_kv_keys kv_keys;
     };
 };
 
@@ -261,3 +300,7 @@ MUST_CHECK int record_key_append(struct buf *list, struct wall_time *previous,
                                  const struct record_key *key);
 MUST_CHECK int record_key_next(struct span *list, struct wall_time *previous,
                                struct record_key *ret);
+
+/* The list inside REC_KV_GONE and REC_KV_KEYS: each with its length in front. */
+MUST_CHECK int record_span_append(struct buf *list, struct span s);
+MUST_CHECK int record_span_next(struct span *list, struct span *ret);

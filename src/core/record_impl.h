@@ -22,6 +22,8 @@ extern const struct record_type record_queue_put, record_queue_gone, record_queu
 extern const struct record_type record_purged;
 extern const struct record_type record_bulk_begin, record_bulk_step, record_bulk_end;
 extern const struct record_type record_key_new, record_keys_expired, record_keys_gone;
+extern const struct record_type record_kv_set, record_kv_gone;
+extern const struct record_type record_kv_from_job, record_kv_keys;
 
 extern const struct record_type record_job_new, record_job_ready, record_job_claimed;
 extern const struct record_type record_job_extended, record_job_back, record_job_done;

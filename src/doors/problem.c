@@ -83,6 +83,16 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
                          "Idempotency-Key or token"},
     [PROBLEM_DRAINING] = {"draining", 503, 5, "The server is shutting down",
                           "the server is shutting down and takes no new jobs; try again soon"},
+    [PROBLEM_NO_KEY] = {"no_key", 404, 0, "No such key",
+                        "the key-value store has no such key; it may have been deleted, or have "
+                        "expired"},
+    [PROBLEM_VERSION] =
+        {"version_mismatch", 412, 0, "A key has another version",
+         "a key does not have the version it was to have; nothing was changed: read "
+         "it again and decide anew"},
+    [PROBLEM_KV_FULL] = {"kv_full", 507, 0, "The key-value store is full",
+                         "the key-value store holds as much as it may; delete keys, or raise "
+                         "kv_keys or kv_bytes"},
 };
 
 static const enum problem_code by_outcome[OUT_COUNT] = {
@@ -102,6 +112,8 @@ static const enum problem_code by_outcome[OUT_COUNT] = {
     [OUT_KEYS_FULL] = PROBLEM_KEYS_FULL,
     [OUT_DISK_FULL] = PROBLEM_DISK_FULL,
     [OUT_EXISTS] = PROBLEM_EXISTS,
+    [OUT_VERSION] = PROBLEM_VERSION,
+    [OUT_KV_FULL] = PROBLEM_KV_FULL,
     [OUT_UNAVAILABLE] = PROBLEM_UNAVAILABLE,
     [OUT_UNKNOWN] = PROBLEM_UNKNOWN,
 };

@@ -140,6 +140,9 @@ static check_fn *const checks[OP_KIND_COUNT] = {
     [OP_WORKERS] = check_nothing,
     [OP_ACCEPT_CLOCK] = check_nothing,
     [OP_EXCEPTIONS] = check_nothing,
+    [OP_KV_COMMIT] = check_nothing,
+    [OP_KV_GET] = check_nothing,
+    [OP_KV_LIST] = check_nothing,
     [OP_TICK] = check_nothing,
 };
 

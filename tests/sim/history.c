@@ -30,6 +30,9 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_WORKERS] = "workers",
     [OP_ACCEPT_CLOCK] = "accept_clock",
     [OP_EXCEPTIONS] = "exceptions",
+    [OP_KV_COMMIT] = "kv_commit",
+    [OP_KV_GET] = "kv_get",
+    [OP_KV_LIST] = "kv_list",
     [OP_TICK] = "tick",
 };
 
@@ -210,6 +213,9 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:
     case OP_EXCEPTIONS:
+    case OP_KV_COMMIT:
+    case OP_KV_GET:
+    case OP_KV_LIST:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
@@ -291,6 +297,9 @@ static uint64_t subject_of(const struct op *op)
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:
     case OP_EXCEPTIONS:
+    case OP_KV_COMMIT:
+    case OP_KV_GET:
+    case OP_KV_LIST:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;

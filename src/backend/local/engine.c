@@ -13,12 +13,16 @@
 #define DEFAULT_JUMP_MS (3600 * 1000)
 #define DEFAULT_KEY_TTL_MS (UINT64_C(24) * 3600 * 1000)
 #define DEFAULT_KEYS_MAX UINT64_C(4000000)
+#define DEFAULT_KV_KEYS_MAX UINT64_C(1000000)
+#define DEFAULT_KV_BYTES_MAX (UINT64_C(1) << 30)
 
 void engine_config_default(struct engine_config *c)
 {
     *c = (struct engine_config){
         .key_ttl_ms = DEFAULT_KEY_TTL_MS,
         .keys_max = DEFAULT_KEYS_MAX,
+        .kv_keys_max = DEFAULT_KV_KEYS_MAX,
+        .kv_bytes_max = DEFAULT_KV_BYTES_MAX,
         .finished_ring = DEFAULT_RING,
         .seq_block = DEFAULT_SEQ_BLOCK,
         .slice = LIMIT_SLICE,
@@ -46,6 +50,8 @@ static void config_fill(struct engine_config *c)
     c->jump_ms = c->jump_ms ? c->jump_ms : DEFAULT_JUMP_MS;
     c->key_ttl_ms = c->key_ttl_ms ? c->key_ttl_ms : DEFAULT_KEY_TTL_MS;
     c->keys_max = c->keys_max ? c->keys_max : DEFAULT_KEYS_MAX;
+    c->kv_keys_max = c->kv_keys_max ? c->kv_keys_max : DEFAULT_KV_KEYS_MAX;
+    c->kv_bytes_max = c->kv_bytes_max ? c->kv_bytes_max : DEFAULT_KV_BYTES_MAX;
 }
 
 static void init_indexes(struct engine *e)
@@ -74,6 +80,8 @@ static void init_indexes(struct engine *e)
     e->leases_end.moved = leases_moved;
     e->leases_end.moved_ctx = e;
     buf_init(&e->scratch);
+    kv_init(e);
+    undelivered_init(e);
 }
 
 int engine_new(const struct engine_config *config, struct engine **ret)
@@ -122,6 +130,8 @@ void engine_free(struct engine *e)
     for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++)
         heap_done(heaps[i]);
     buf_done(&e->scratch);
+    kv_done(e);
+    undelivered_done(e);
     mem_free(e->ring);
     events_free(e);
     mem_free(e->queues);
@@ -311,6 +321,9 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_WORKERS] = op_workers,
     [OP_ACCEPT_CLOCK] = op_accept_clock,
     [OP_EXCEPTIONS] = op_exceptions,
+    [OP_KV_COMMIT] = op_kv_commit,
+    [OP_KV_GET] = op_kv_get,
+    [OP_KV_LIST] = op_kv_list,
     [OP_TICK] = op_tick,
 };
 
@@ -527,7 +540,7 @@ static uint64_t index_bytes(const struct engine *e)
                      mapref_bytes(&e->uniques) + map128_bytes(&e->group_map) +
                      map128_bytes(&e->key_map) + heap_bytes(&e->leases_end) +
                      heap_bytes(&e->expiries) + heap_bytes(&e->due_queues) +
-                     heap_bytes(&e->prune_queues);
+                     heap_bytes(&e->prune_queues) + kv_index_bytes(e);
     for (size_t n = 0; n < e->queue_room; n++)
         if (e->queues[n])
             bytes += heap_bytes(&e->queues[n]->ready) + heap_bytes(&e->queues[n]->due);
@@ -541,6 +554,8 @@ void engine_figures(const struct engine *e, struct engine_figures *ret)
         .live = e->live,
         .bytes = index_bytes(e),
         .keys = e->keys.used,
+        .kv_keys = e->kvs.used,
+        .kv_bytes = e->kv_bytes,
         .queues = e->queue_count,
         .restored_leases = e->restored_leases,
         .forgotten_claims = e->forgotten_claims,

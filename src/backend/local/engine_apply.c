@@ -305,6 +305,28 @@ static int take_keys_gone(struct engine *e, const struct record *r)
     return keys_apply_gone(e, &r->keys_gone);
 }
 
+static int take_kv_set(struct engine *e, const struct record *r)
+{
+    return kv_apply_set(e, &r->kv_set);
+}
+
+static int take_kv_gone(struct engine *e, const struct record *r)
+{
+    return kv_apply_gone(e, &r->kv_gone);
+}
+
+static int take_kv_from_job(struct engine *e, const struct record *r)
+{
+    return kv_apply_from_job(e, &r->kv_from_job);
+}
+
+static int take_kv_keys(struct engine *e, const struct record *r)
+{
+    if (!jobs_by_seq(e, r->kv_keys.seq, NULL))
+        return -ERR_CORRUPT;
+    return undelivered_apply(e, r->kv_keys.seq, r->kv_keys.keys);
+}
+
 typedef int (*take_fn)(struct engine *e, const struct record *r);
 
 static const take_fn takes[] = {
@@ -331,6 +353,10 @@ static const take_fn takes[] = {
     [REC_KEY_NEW] = take_key_new,
     [REC_KEYS_EXPIRED] = take_keys_expired,
     [REC_KEYS_GONE] = take_keys_gone,
+    [REC_KV_SET] = take_kv_set,
+    [REC_KV_GONE] = take_kv_gone,
+    [REC_KV_FROM_JOB] = take_kv_from_job,
+    [REC_KV_KEYS] = take_kv_keys,
 };
 
 int engine_apply(struct engine *e, const struct record *r)

@@ -245,7 +245,46 @@ struct engine {
     struct span named_as;      /* that copy */
     struct queue *claim_from[LIMIT_QUEUES_PER_CLAIM]; /* of the claim under way */
     struct buf scratch; /* policy and options encodings, sequence lists */
+
+    /* The key-value store, see engine_kv.c; keys of jobs, see engine_undelivered.c. */
+    struct slab kvs;
+    struct mapref kv_map;    /* → handle in kvs */
+    struct heap kv_expiries; /* (expires_at, handle), lazy */
+    uint64_t kv_bytes;       /* of keys and values */
+    char **kv_texts;         /* room for keys to come, taken in order … */
+    size_t kv_text_at, kv_text_count, kv_text_room;
+    struct slab undelivered;
+    struct map64 undelivered_map;  /* sequence → handle in undelivered */
+    struct event_key **event_keys; /* beside the ring of events; NULL until the first of a key */
 };
+
+/* A resident key; its value is in the store. */
+struct kv {
+    struct hash128 key;
+    char *text; /* the key, encoded; NULL = this record is free */
+    uint32_t len;
+    uint32_t bytes; /* of the value */
+    uint64_t version;
+    uint64_t position; /* of the record that set it; 0 = it was loaded */
+    struct wall_time expires_at;
+    uint8_t kind;
+};
+
+struct undelivered {
+    uint64_t seq;
+    char *keys; /* as record_span_append writes them */
+    uint32_t len;
+};
+
+struct event_key {
+    uint32_t len;
+    char text[];
+};
+
+static inline struct kv *kv_at(const struct engine *e, uint32_t handle)
+{
+    return slab_at(&e->kvs, handle);
+}
 
 static inline struct live *live_at(const struct engine *e, uint32_t handle)
 {
@@ -355,7 +394,7 @@ struct unique_recount {
 const char *unique_wrong(const struct engine *e, uint32_t handle, struct unique_recount *count);
 
 /* --- engine_names.c: texts held once: options, groups, workers --- */
-int names_reserve(struct engine *e);
+int names_reserve(struct engine *e, size_t jobs); /* for the texts of so many */
 int names_options(struct engine *e, struct span encoded, uint32_t *ret);
 int names_group(struct engine *e, uint32_t queue, struct span text, uint32_t *ret);
 int names_worker(struct engine *e, struct span text, uint32_t *ret);
@@ -405,7 +444,7 @@ bool queue_paused(const struct queue *q, struct wall_time now);
 int queue_view_of(struct engine *e, struct queue *q, struct queue_view *ret);
 
 /* --- engine_keys.c: idempotency keys --- */
-int keys_reserve(struct engine *e);
+int keys_reserve(struct engine *e, size_t keys);
 struct key *keys_find(const struct engine *e, struct hash128 key);
 int keys_apply_new(struct engine *e, const struct rec_key_new *r);
 void keys_apply_expired(struct engine *e, struct wall_time upto);
@@ -440,6 +479,64 @@ void bulk_free_all(struct engine *e);
 
 /* --- engine_change.c --- */
 struct live *change_conflict(struct engine *e, const struct live *l);
+
+/* --- engine_kv.c: the key-value store --- */
+void kv_init(struct engine *e);
+void kv_done(struct engine *e);
+size_t kv_index_bytes(const struct engine *e);
+/* Whether or not it has expired; NULL = not there. */
+struct kv *kv_find(const struct engine *e, struct span key, uint32_t *ret_handle);
+/* The same, but what has expired is not there. */
+const struct kv *kv_seen(const struct engine *e, struct span key);
+/* Room for `fresh` more keys and as many expiries; then for the text of each that is not there yet,
+ * in the order in which they will be set. kv_texts_drop gives back what was not used. */
+int kv_reserve(struct engine *e, size_t fresh);
+int kv_reserve_text(struct engine *e, struct span key);
+int kv_reserve_bytes(struct engine *e, size_t bytes); /* for a list of keys among them */
+void kv_texts_drop(struct engine *e);
+/* All keys, in no order. */
+typedef int (*kv_each_fn)(void *ctx, const struct engine *e, const struct kv *k);
+int kv_each(const struct engine *e, kv_each_fn fn, void *ctx);
+bool valid_kv_expiry(void *engine, struct heap_entry entry);
+int kv_apply_set(struct engine *e, const struct rec_kv_set *r);
+int kv_apply_from_job(struct engine *e, const struct rec_kv_from_job *r);
+int kv_load(struct engine *e, const struct rec_kv_from_job *r, struct wall_time expires_at);
+int kv_apply_gone(struct engine *e, const struct rec_kv_gone *r);
+size_t tick_kv(struct engine *e, size_t budget);
+
+/* --- engine_undelivered.c: payloads that dead jobs leave behind --- */
+void undelivered_init(struct engine *e);
+void undelivered_done(struct engine *e);
+/* 0, or -ERR_INVALID: not a list of 1 … LIMIT_KV_UNDELIVERED different keys. */
+int undelivered_check(struct span keys, uint32_t *ret_count);
+int undelivered_reserve(struct engine *e, size_t jobs);
+int undelivered_apply(struct engine *e, uint64_t seq, struct span keys);
+struct span undelivered_of(const struct engine *e, uint64_t seq); /* empty = none */
+void undelivered_gone(struct engine *e, uint64_t seq);
+/* jobs_reserve for one record about a job, and for what it brings with it: a job that dies leaves
+ * its payload at its keys, in the same commit. */
+int end_reserve(struct engine *e, struct live *l, const struct record *rec);
+void end_emit(struct engine *e, const struct live *l, const struct record *rec);
+
+/* --- engine_enqueue.c, for commits --- */
+struct enqueue_plan {
+    const struct op_enqueue *want;
+    struct queue *q; /* NULL: it is to be made */
+    struct hash128 key, unique;
+    struct live *replace; /* the waiting job it takes the place of */
+    bool answered;        /* an earlier enqueue's answer is its own: nothing is to be done */
+};
+/* What can be said before any queue is made. false: the reply says why not. */
+bool enqueue_look(struct engine *e, const struct op_enqueue *want, struct engine_reply *r,
+                  struct enqueue_plan *ret);
+/* Its queue is there; `ahead` new jobs of the same commit come before it, `here` of them in its
+ * queue. */
+bool enqueue_plan(struct engine *e, struct enqueue_plan *p, size_t here, size_t ahead,
+                  struct engine_reply *r);
+/* Room for these, all at once, and `bytes` of other records. */
+int enqueues_reserve(struct engine *e, const struct enqueue_plan *plans, size_t count,
+                     size_t bytes);
+void enqueue_emit(struct engine *e, const struct enqueue_plan *p, struct engine_reply *r);
 
 /* --- replies --- */
 int engine_out_wake_room(struct engine_out *out, size_t queues);
@@ -482,6 +579,9 @@ void op_list(struct engine *e, const struct op *op);
 void op_workers(struct engine *e, const struct op *op);
 void op_accept_clock(struct engine *e, const struct op *op);
 void op_exceptions(struct engine *e, const struct op *op);
+void op_kv_commit(struct engine *e, const struct op *op);
+void op_kv_get(struct engine *e, const struct op *op);
+void op_kv_list(struct engine *e, const struct op *op);
 void op_tick(struct engine *e, const struct op *op);
 
 /* The trimming that a step's own changes made due. */

@@ -296,7 +296,7 @@ static void extra_free(struct engine *e, struct live *l)
 
 static int extra_add(struct engine *e, struct live *l, const struct job_extra *from)
 {
-    int err = names_reserve(e);
+    int err = names_reserve(e, 1);
     if (err)
         return err;
     l->extra = slab_take(&e->extras);
@@ -365,6 +365,8 @@ void jobs_drop(struct engine *e, uint32_t handle)
         leases_end(e, l, OP_TICK);
     if (l->extra)
         extra_drop(e, handle);
+    if (map64_count(&e->undelivered_map) > 0)
+        undelivered_gone(e, l->job.seq);
     if (e->memo_seq == l->job.seq)
         e->memo_seq = 0;
     seqdir_drop(&e->dir, l->job.seq);

@@ -236,11 +236,11 @@ static void emit_back_or_dead(struct engine *e, struct engine_reply *r, struct l
 {
     if (!holder_named(e, l, r))
         return;
-    if (jobs_reserve(e, queue_of(e, l), 0, 1, record_bytes_max(rec)) != 0) {
+    if (end_reserve(e, l, rec) != 0) {
         refuse_nomem(r);
         return;
     }
-    engine_emit(e, rec);
+    end_emit(e, l, rec);
     finish(e, r, l);
 }
 

@@ -2,6 +2,7 @@
 /* Start: everything a store has becomes resident; newer frames are replayed on top. */
 #include "backend/local/engine_impl.h"
 #include "core/frame.h"
+#include "core/kvkey.h"
 
 static int load_meta(void *ctx, const struct store_meta *meta)
 {
@@ -63,7 +64,7 @@ static int load_lease(struct engine *e, uint32_t handle, const struct stored_job
 {
     struct rec_job_claimed claimed = {
         .seq = j->job.seq, .token = j->token, .lease_ms = j->lease_ms, .worker = j->worker};
-    int err = names_reserve(e);
+    int err = names_reserve(e, 1);
     return err ? err : leases_start(e, handle, &claimed);
 }
 
@@ -92,6 +93,30 @@ static int load_key(void *ctx, const struct rec_key_new *key)
     return keys_apply_new(e, key);
 }
 
+/* A record that could not be one is refused here, since no frame has been through record_decode. */
+static int load_kv(void *ctx, const struct rec_kv_set *kv, uint64_t bytes)
+{
+    struct engine *e = ctx;
+    struct rec_kv_from_job set = {
+        .key = kv->key, .version = kv->version, .kind = kv->kind, .bytes = (uint32_t)bytes};
+    if (kvkey_check(kv->key) != 0 || kv->version == 0 || kv->version > e->position ||
+        bytes > LIMIT_PAYLOAD_BYTES || kv_find(e, kv->key, NULL))
+        return -ERR_CORRUPT;
+    int err = kv_reserve(e, 1);
+    if (!err)
+        err = kv_load(e, &set, kv->expires_at);
+    return err;
+}
+
+static int load_undelivered(void *ctx, uint64_t seq, struct span keys)
+{
+    struct engine *e = ctx;
+    uint32_t count;
+    if (!jobs_by_seq(e, seq, NULL) || undelivered_check(keys, &count) != 0)
+        return -ERR_CORRUPT;
+    return undelivered_apply(e, seq, keys);
+}
+
 int engine_load(struct engine *e, struct store *store, struct err_note *note)
 {
     struct store_sink sink = {
@@ -101,6 +126,8 @@ int engine_load(struct engine *e, struct store *store, struct err_note *note)
         .bulk = load_bulk,
         .job = load_job,
         .key = load_key,
+        .kv = load_kv,
+        .undelivered = load_undelivered,
     };
     int err = store->ops->load(store, &sink, note);
     if (!err)
@@ -145,9 +172,11 @@ static int replay_reserve(struct engine *e, const struct record *r)
     struct queue *q = number && number < e->queue_room ? e->queues[number] : NULL;
     int err = q ? reserve_indexes(e, q) : 0;
     if (!err)
-        err = names_reserve(e);
+        err = names_reserve(e, 1);
     if (!err)
         err = heap_reserve(&e->leases_end, 1);
+    if (!err && r->kind >= REC_KV_SET)
+        err = kv_reserve(e, 1);
     return err;
 }
 

@@ -139,13 +139,22 @@ size_t engine_next_ready(struct engine *e, uint32_t queue, struct arena *arena,
     return n;
 }
 
-static uint32_t peek_list(struct engine *e, const struct joblist *list, uint32_t limit,
-                          struct job_view *views)
+static uint32_t peek_list(struct engine *e, const struct joblist *list, const struct op_peek *want,
+                          uint32_t limit, struct job_view *views)
 {
     uint32_t n = 0;
-    for (uint32_t at = list->head; at && n < limit; at = live_at(e, at)->next, n++)
+    bool back = want->newest_first;
+    uint64_t skip = back ? want->skip : 0;
+    for (uint32_t at = back ? list->tail : list->head; at && n < limit;
+         at = back ? live_at(e, at)->prev : live_at(e, at)->next) {
+        if (skip > 0) {
+            skip--;
+            continue;
+        }
         if (view_of(e, live_at(e, at), &views[n]) != 0)
             break;
+        n++;
+    }
     return n;
 }
 
@@ -170,7 +179,8 @@ void op_peek(struct engine *e, const struct op *op)
             q ? "state must be scheduled, ready, running, done, dead or cancelled" : NULL;
         return;
     }
-    uint32_t limit = want->limit && want->limit < PEEK_MAX ? want->limit : PEEK_MAX;
+    uint32_t most = want->newest_first ? LIMIT_BATCH : PEEK_MAX;
+    uint32_t limit = want->limit && want->limit < most ? want->limit : most;
     struct job_view *views = arena_array(&e->out->arena, limit, sizeof(*views));
     if (!views) {
         refuse_nomem(r);
@@ -181,7 +191,7 @@ void op_peek(struct engine *e, const struct op *op)
     else if (want->state == STATE_SCHEDULED)
         r->reply.job_count = peek_heap(e, &q->due, valid_due, limit, views);
     else
-        r->reply.job_count = peek_list(e, &q->lists[want->state], limit, views);
+        r->reply.job_count = peek_list(e, &q->lists[want->state], want, limit, views);
     if (want->want_body)
         r->reply.job_count = peek_bound(views, r->reply.job_count);
     r->reply.jobs = r->views = views;

@@ -155,6 +155,44 @@ static int check_totals(struct recount *c)
     return 0;
 }
 
+/* ---- the key-value store ---- */
+
+struct kv_recount {
+    struct recount *c;
+    uint64_t keys, bytes;
+    struct map64 armed; /* handle → 1: has a valid expiry */
+};
+
+static int check_kv(void *ctx, const struct engine *e, const struct kv *k)
+{
+    struct kv_recount *c = ctx;
+    uint32_t handle;
+    c->keys++;
+    c->bytes += (uint64_t)k->len + k->bytes;
+    if (kv_find(e, span_of(k->text, k->len), &handle) != k)
+        return err_note_set(c->c->note, -ERR_CORRUPT, "the index does not lead to a key");
+    if (k->expires_at.ms && !map64_get(&c->armed, handle))
+        return err_note_set(c->c->note, -ERR_CORRUPT, "a key would never expire");
+    return 0;
+}
+
+static int check_kvs(struct recount *c)
+{
+    const struct engine *e = c->e;
+    struct kv_recount kv = {.c = c};
+    map64_init(&kv.armed);
+    int err = mark_heap(c, &e->kv_expiries, valid_kv_expiry, &kv.armed);
+    if (!err)
+        err = kv_each(e, check_kv, &kv);
+    map64_done(&kv.armed);
+    if (!err && (kv.keys != e->kvs.used || kv.bytes != e->kv_bytes))
+        err = err_note_set(c->note, -ERR_CORRUPT,
+                           "recount finds %llu keys (%llu bytes), counters say %llu (%llu)",
+                           (unsigned long long)kv.keys, (unsigned long long)kv.bytes,
+                           (unsigned long long)e->kvs.used, (unsigned long long)e->kv_bytes);
+    return err;
+}
+
 int engine_verify(const struct engine *e, struct err_note *note)
 {
     struct recount c = {.e = e, .note = note};
@@ -168,6 +206,8 @@ int engine_verify(const struct engine *e, struct err_note *note)
         err = check_groups(&c);
     if (!err)
         err = check_totals(&c);
+    if (!err)
+        err = check_kvs(&c);
     map64_done(&c.in_ready);
     map64_done(&c.in_due);
     return err;
@@ -246,6 +286,27 @@ static uint64_t hash_queue(const struct engine *e, const struct queue *q)
     return mix(h, jobs);
 }
 
+static int hash_kv(void *ctx, const struct engine *e, const struct kv *k)
+{
+    uint64_t *sum = ctx;
+    (void)e;
+    uint64_t h = mix_span(mix(mix(1, k->version), k->kind), span_of(k->text, k->len));
+    *sum += mix(mix(h, (uint64_t)k->expires_at.ms), k->bytes);
+    return 0;
+}
+
+static uint64_t hash_undelivered(const struct engine *e)
+{
+    const struct map64_table *tables[] = {&e->undelivered_map.now, &e->undelivered_map.old};
+    uint64_t sum = 0;
+    for (size_t t = 0; t < 2; t++)
+        for (size_t i = 0; tables[t]->slots && i <= tables[t]->mask; i++)
+            if (tables[t]->slots[i].value)
+                sum += mix_span(mix(1, tables[t]->slots[i].key),
+                                undelivered_of(e, tables[t]->slots[i].key));
+    return sum;
+}
+
 uint64_t engine_state_hash(const struct engine *e)
 {
     uint64_t h = mix(mix(1, e->epoch), e->position);
@@ -259,7 +320,9 @@ uint64_t engine_state_hash(const struct engine *e)
             mix(mix(mix(mix(1, k->key.hi), k->fingerprint), k->seq), (uint64_t)k->expires_at.ms);
         at = k->next;
     }
-    h = mix(h, keys);
+    uint64_t kvs = 0;
+    (void)kv_each(e, hash_kv, &kvs);
+    h = mix(mix(mix(h, keys), kvs), hash_undelivered(e));
     for (const struct bulk *b = e->bulks; b; b = b->after)
         h = mix(mix(mix(h, b->begin.bulk), b->changed), b->refused);
     return h;

@@ -191,8 +191,25 @@ static void cache_new_jobs(struct heart *h, const struct turn *t)
             r->reply.repeat)
             continue;
         const struct op_enqueue *e = &r->op->enqueue;
-        if (!e->options && !e->past) /* their encoding, and an error, are only in the store */
+        /* Their encoding, an error and the keys of a job are only in the store. */
+        if (!e->options && !e->past && !e->extra.undelivered.len)
             cache_put(h->cache, r->reply.seq, t->last, &e->extra, e->payload);
+    }
+}
+
+/* Values of keys stay at hand under the position of their record, which no sequence can be. */
+#define KV_BODY (UINT64_C(1) << 63)
+
+static void cache_values(struct heart *h, const struct turn *t)
+{
+    static const struct job_extra none;
+    for (size_t i = 0; h->cache && i < t->out.reply_count; i++) {
+        const struct engine_reply *r = &t->out.replies[i];
+        if (r->reply.kind != OP_KV_COMMIT || r->reply.outcome != OUT_OK)
+            continue;
+        const struct op_kv_commit *c = &r->op->kv_commit;
+        for (uint32_t k = 0; k < c->set_count; k++)
+            cache_put(h->cache, KV_BODY | (r->reply.version + k), t->last, &none, c->sets[k].value);
     }
 }
 
@@ -216,6 +233,7 @@ static int step(struct heart *h, const struct op *ops, size_t count, struct now 
     t->fn_ctx = fn_ctx;
     turn_enter(h, t);
     cache_new_jobs(h, t);
+    cache_values(h, t);
     return 0;
 }
 
@@ -307,9 +325,10 @@ static void body_into(struct job_view *v, const struct stored_body *b)
 /* Copies all texts of a view's body, so that they last as long as the turn. */
 static int texts_keep(struct arena *arena, struct job_view *v)
 {
-    struct span *texts[] = {&v->extra.unique, &v->extra.group,      &v->extra.correlation,
-                            &v->extra.label,  &v->extra.attributes, &v->extra.options,
-                            &v->payload,      &v->result,           &v->error};
+    struct span *texts[] = {&v->extra.unique,     &v->extra.group,      &v->extra.correlation,
+                            &v->extra.label,      &v->extra.attributes, &v->extra.options,
+                            &v->payload,          &v->result,           &v->error,
+                            &v->extra.undelivered};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         const char *copy = arena_copy(arena, texts[i]->at, texts[i]->len);
         if (!copy)
@@ -329,12 +348,32 @@ static bool body_cached(struct heart *h, struct job_view *v)
            ahead_get(h->ahead, v->job.seq, &v->extra, &v->payload);
 }
 
+/* Values are all taken from memory, or else all from the store: they have to be of one moment. */
+static bool values_ready(struct heart *h, struct engine_reply *r)
+{
+    struct job_extra none;
+    bool all = true;
+    for (uint32_t i = 0; i < r->reply.kv_count; i++) {
+        struct kv_view *v = &r->kv_views[i];
+        if (!v->found)
+            continue;
+        v->has_value =
+            v->position && h->cache && cache_get(h->cache, KV_BODY | v->position, &none, &v->value);
+        all = all && v->has_value;
+        h->hits += v->has_value;
+        h->misses += !v->has_value;
+    }
+    return all;
+}
+
 /* False when bodies are missing; they have been asked for then. */
 static bool bodies_ready(struct heart *h, struct turn *t, size_t index)
 {
     struct engine_reply *r = &t->out.replies[index];
     size_t missing = 0;
-    if (r->list || r->exceptions) {
+    if (r->kv_views && r->want_values)
+        return values_ready(h, r);
+    if (r->list || r->exceptions || r->kv_list) {
         t->gates[index] = GATE_FETCHING;
         return false;
     }
@@ -364,7 +403,7 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
     struct engine_reply *r = &t->out.replies[index];
     struct arena *arena = &t->out.arena;
     struct fetch *f = arena_array(arena, 1, sizeof(*f));
-    bool jobs = !r->list && !r->exceptions;
+    bool jobs = !r->list && !r->exceptions && !r->kv_list && !r->kv_views;
     size_t room = jobs ? r->reply.job_count : 1;
     uint64_t *seqs = f ? arena_array(arena, room, sizeof(*seqs)) : NULL;
     t->gates[index] = GATE_FETCHING;
@@ -373,6 +412,7 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
         return;
     }
     *f = (struct fetch){.turn = t, .reply = index, .seqs = seqs};
+    /* Of several keys one may be missing because of a record that is the newest of all. */
     uint64_t need = jobs ? 0 : r->after;
     for (uint32_t i = 0; jobs && i < r->reply.job_count; i++) {
         /* What the cache has may be gone by the time the rest is here. */
@@ -392,7 +432,10 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
                                 .texts_only = r->texts_only,
                                 .attempts = r->want_attempts,
                                 .list = r->list,
-                                .exceptions = r->exceptions};
+                                .exceptions = r->exceptions,
+                                .kv_list = r->kv_list,
+                                .kvs = r->kv_views,
+                                .kv_count = r->reply.kv_count};
     h->config.calls.read(h->config.calls.ctx, f, &query);
 }
 
@@ -464,6 +507,8 @@ static void reply_spoil(struct heart *h, struct turn *t, size_t index, int error
                                           : "the store could not be read";
     r->reply.jobs = NULL;
     r->reply.job_count = 0;
+    r->reply.kvs = NULL;
+    r->reply.kv_count = 0;
     reply_send(h, t, index, now);
 }
 
@@ -546,6 +591,8 @@ void heart_flush(struct heart *h, struct now now)
 
 static bool job_wanted(void *engine, uint64_t seq)
 {
+    if (seq & KV_BODY)
+        return false; /* the store has it by now, and most values are not asked for again */
     return engine_job_state(engine, seq) == STATE_READY;
 }
 
@@ -570,7 +617,8 @@ void heart_applied(struct heart *h, uint64_t position)
 static bool is_query(enum op_kind kind)
 {
     return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
-           kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS;
+           kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
+           kind == OP_KV_GET || kind == OP_KV_LIST;
 }
 
 static struct reply abandoned_reply(enum op_kind kind, uint64_t tag)
@@ -657,6 +705,11 @@ void heart_bodies(struct heart *h, void *request, const struct stored_body *bodi
         r->reply.as_of = page->as_of;
         r->reply.attempts = page->attempts;
         r->reply.attempt_count = page->attempt_count;
+        if (!r->kv_views) { /* else they have been filled in where they are */
+            r->reply.kvs = page->kvs;
+            r->reply.kv_count = page->kv_count;
+            r->reply.kv_cursor = page->kv_cursor;
+        }
     } else if (!error) {
         error = keep_bodies(t, r, f, bodies);
     }
@@ -686,6 +739,8 @@ void heart_figures(const struct heart *h, struct backend_figures *ret)
     ret->jobs = e.jobs;
     ret->bytes = e.bytes;
     ret->keys = e.keys;
+    ret->kv_keys = e.kv_keys;
+    ret->kv_bytes = e.kv_bytes;
     ret->queues = e.queues;
     ret->live = e.live;
     ret->capacity = h->config.engine.capacity;

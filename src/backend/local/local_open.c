@@ -38,6 +38,8 @@ static int heart_config_of(struct local *l, bool cached, struct heart_config *re
     ret->engine.capacity = c->capacity;
     ret->engine.key_ttl_ms = c->key_ttl_ms;
     ret->engine.keys_max = c->keys_max;
+    ret->engine.kv_keys_max = c->kv_keys_max;
+    ret->engine.kv_bytes_max = c->kv_bytes_max;
     if (c->clock.manual) {
         ret->engine.stall_ms = INT64_MAX;
         ret->engine.jump_ms = INT64_MAX;

@@ -5,6 +5,7 @@
  *   store_memory_jobs.c    jobs and the records about them
  *   store_memory_apply.c   queues, bulk actions, keys; the walk over the records of a frame
  *   store_memory_read.c    bodies, lists, history
+ *   store_memory_kv.c      the key-value store: all of it
  *
  * Jobs are slab records found by sequence and chained by rising sequence; what few jobs have hangs
  * off them in blocks of their own. A job that no longer exists (purged generation, deleted queue)
@@ -43,6 +44,24 @@ struct kept_job {
     struct job_extra *extra;       /* with its texts behind it; NULL = none */
     struct kept_outcome *outcome;  /* NULL = no result, no error */
     struct kept_attempt *attempts; /* newest first, at most LIMIT_ATTEMPTS_KEPT */
+    char *undelivered;             /* keys of the key-value store; NULL = none */
+    uint32_t undelivered_len;
+};
+
+struct kept_kv {
+    uint64_t version;
+    struct wall_time expires_at;
+    uint8_t kind;
+    uint32_t key_len, value_len;
+    char *key, *value; /* value: NULL = empty */
+};
+
+/* Keys in their order, in blocks of at most KV_BLOCK: no change moves more than a block and the
+ * list of blocks. */
+#define KV_BLOCK 512
+struct kv_block {
+    uint32_t count; /* ≥ 1 */
+    struct kept_kv *items[KV_BLOCK];
 };
 
 struct kept_queue {
@@ -76,6 +95,8 @@ struct store_memory {
     struct heap keys_by_expiry; /* seq = slot */
     struct map128 keys_by_hash; /* → slot + 1 */
     struct kept_attempt *wrong; /* the newest that failed or crashed */
+    struct kv_block **kv_blocks;
+    size_t kv_block_count, kv_block_room;
     size_t readers;
 };
 
@@ -125,6 +146,21 @@ MUST_CHECK int need_queue(const struct store_memory *m, uint32_t number, struct 
 void store_memory_key_moved(void *ctx, struct heap_entry e, size_t index);
 int memory_apply(struct store *s, const struct span *frames, size_t count, struct err_note *note);
 
+/* ---- store_memory_kv.c ---- */
+
+/* One of the records of the key-value store. */
+MUST_CHECK int memory_kv_apply(struct store_memory *m, const struct record *r,
+                               struct err_note *note);
+MUST_CHECK int memory_kv_load(const struct store_memory *m, const struct store_sink *sink);
+void memory_kv_free(struct store_memory *m);
+int memory_kv_list(struct store_reader *r, const struct op_kv_list *query, struct arena *arena,
+                   struct kv_view **ret, uint32_t *ret_count, struct span *ret_cursor,
+                   uint64_t *ret_as_of);
+int memory_kv_get(struct store_reader *r, struct kv_view *views, uint32_t count,
+                  struct arena *arena);
+
 /* ---- store_memory_read.c ---- */
+
+struct store_memory *memory_of_reader(struct store_reader *r);
 
 int memory_reader_open(struct store *s, struct store_reader **ret, struct err_note *note);

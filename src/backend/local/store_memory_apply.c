@@ -261,6 +261,11 @@ static int apply_record(struct store_memory *m, const struct record *r, struct e
         return 0;
     case REC_KEYS_GONE:
         return keys_gone(m, &r->keys_gone, note);
+    case REC_KV_SET:
+    case REC_KV_GONE:
+    case REC_KV_FROM_JOB:
+    case REC_KV_KEYS:
+        return memory_kv_apply(m, r, note);
     }
     return -ERR_VERSION;
 }

@@ -133,6 +133,7 @@ void job_blocks_free(struct store_memory *m, struct kept_job *k)
     mem_free(k->worker);
     mem_free(k->payload);
     mem_free(k->extra);
+    mem_free(k->undelivered);
     outcome_free(k->outcome);
     attempts_free(m, k->attempts);
 }

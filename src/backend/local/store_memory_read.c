@@ -19,7 +19,7 @@ struct reader_memory {
 
 static const struct store_reader_ops memory_reader_ops;
 
-static struct store_memory *memory_of_reader(struct store_reader *r)
+struct store_memory *memory_of_reader(struct store_reader *r)
 {
     CHECK(r->ops == &memory_reader_ops);
     return ((struct reader_memory *)r)->store;
@@ -67,6 +67,12 @@ static int extra_read(struct arena *arena, const struct job_extra *from, struct 
     return span_copy(arena, from->options, &ret->options);
 }
 
+/* The keys hang off the job itself, not its extra. */
+static int undelivered_read(struct arena *arena, const struct kept_job *k, struct job_extra *ret)
+{
+    return span_copy(arena, span_of(k->undelivered, k->undelivered_len), &ret->undelivered);
+}
+
 /* ---- bodies ---- */
 
 static int attempt_copy(const struct kept_job *k, struct span queue, struct arena *arena,
@@ -111,6 +117,8 @@ static int body_read(const struct kept_job *k, bool texts_only, struct arena *ar
     int rc = span_copy(arena, span_of(k->payload, payload), &ret->payload);
     if (rc == 0 && k->extra)
         rc = extra_read(arena, k->extra, &ret->extra);
+    if (rc == 0)
+        rc = undelivered_read(arena, k, &ret->extra);
     if (rc != 0 || !o)
         return rc;
     ret->result_kind = o->result_kind;
@@ -336,6 +344,8 @@ static const struct store_reader_ops memory_reader_ops = {
     .read = memory_read,
     .list = memory_list,
     .exceptions = memory_exceptions,
+    .kv_list = memory_kv_list,
+    .kv_get = memory_kv_get,
     .close = memory_reader_close,
 };
 

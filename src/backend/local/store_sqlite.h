@@ -11,6 +11,7 @@
  *   store_sqlite_read.c    bodies, on a connection of their own
  *   store_sqlite_list.c    lists, on the same
  *   store_sqlite_history.c attempts: writing and reading them
+ *   store_sqlite_kv.c      the key-value store: all of it
  *
  * One connection writes and checkpoints (the applier's); readers never write. Nothing keeps a
  * transaction open between calls, so that the WAL can start over. */
@@ -114,6 +115,20 @@ MUST_CHECK int row_extra(sqlite3_stmt *st, int first, struct job_extra *ret);
 
 #define STORE_APPLICATION_ID 0x48664a71 /* "HfJq" */
 
+/* Of version 4; what each is for is in store_sqlite_kv.c. */
+#define SCHEMA_KV                                                                                  \
+    "CREATE TABLE kv ("                                                                            \
+    " key BLOB NOT NULL PRIMARY KEY," /* encoded: core/kvkey.h */                                  \
+    " version INTEGER NOT NULL,"                                                                   \
+    " expires_at INTEGER NOT NULL,"                                                                \
+    " kind INTEGER NOT NULL,"                                                                      \
+    " value BLOB NOT NULL"                                                                         \
+    ") STRICT;"                                                                                    \
+    "CREATE TABLE undelivered (" /* jobs that leave their payload at keys when they die */         \
+    " seq INTEGER PRIMARY KEY,"                                                                    \
+    " keys BLOB NOT NULL"                                                                          \
+    ") STRICT;"
+
 /* From version `step` to `step + 1`, its index in the table being the version it starts from. */
 struct schema_steps {
     const char *const *sql;
@@ -198,6 +213,8 @@ void fold_init(struct fold *f);
 void fold_done(struct fold *f);
 void fold_clear(struct fold *f);
 void fold_trim(struct fold *f); /* gives back memory that only a large batch needs; it is clear */
+/* The change of this job, or NULL. */
+const struct change *fold_find(const struct fold *f, uint64_t seq);
 /* The change of this job, made when it is not there yet (then flags are 0). */
 MUST_CHECK int fold_change(struct fold *f, uint64_t seq, struct change **ret);
 /* The job's attempt ends with the record at this position. */
@@ -275,6 +292,16 @@ void fold_sort(struct fold *f); /* fills order */
       "VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                                           \
     X(KEYS_EXPIRED, "DELETE FROM keys WHERE expires_at <= ?1")                                     \
     X(KEY_GONE, "DELETE FROM keys WHERE expires_at = ?1 AND key_hi = ?2 AND key_lo = ?3")          \
+    X(KV_PUT, "INSERT INTO kv (key, version, expires_at, kind, value) "                            \
+              "VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (key) DO UPDATE SET "                       \
+              "version = ?2, expires_at = ?3, kind = ?4, value = ?5")                              \
+    X(KV_FROM_JOB, "INSERT INTO kv (key, version, expires_at, kind, value) "                       \
+                   "SELECT ?1, ?2, ?3, ?4, body FROM payload WHERE seq = ?5 "                      \
+                   "ON CONFLICT (key) DO UPDATE SET "                                              \
+                   "version = ?2, expires_at = ?3, kind = ?4, value = excluded.value")             \
+    X(KV_GONE, "DELETE FROM kv WHERE key = ?1")                                                    \
+    X(UNDELIVERED_NEW, "INSERT INTO undelivered (seq, keys) VALUES (?1, ?2)")                      \
+    X(UNDELIVERED_GONE, "DELETE FROM undelivered WHERE seq BETWEEN ?1 AND ?2")                     \
     X(FREE_PAGES, "PRAGMA freelist_count")
 
 enum stmt_id {
@@ -298,7 +325,7 @@ struct store_sqlite {
     struct store_meta meta; /* as committed */
     struct store_meta next; /* as it will be with the batch being applied */
     struct fold fold;
-    struct seq_bounds extras, outcomes, asides, attempts;
+    struct seq_bounds extras, outcomes, asides, attempts, undelivered;
     uint64_t at;         /* position of the record being taken in */
     int failed;          /* an error after which nothing more may be written; 0 = none */
     int wal_pages;       /* in the WAL after the last commit … */
@@ -320,6 +347,12 @@ MUST_CHECK int write_changes(struct store_sqlite *q, struct err_note *note);
 MUST_CHECK int write_attempts(struct store_sqlite *q, struct err_note *note);
 /* Writes a record that is not about a job. */
 MUST_CHECK int write_record(struct store_sqlite *q, const struct record *r, struct err_note *note);
+
+/* ---- the key-value store (store_sqlite_kv.c) ---- */
+
+/* Writes one of its records, at once: what it holds is not netted out. */
+MUST_CHECK int write_kv(struct store_sqlite *q, const struct record *r, struct err_note *note);
+MUST_CHECK int load_kv(sqlite3 *db, const struct store_sink *sink, struct err_note *note);
 
 MUST_CHECK int sqlite_load_meta(sqlite3 *db, struct store_meta *ret, struct err_note *note);
 MUST_CHECK int sqlite_load(sqlite3 *db, const struct store_meta *meta,

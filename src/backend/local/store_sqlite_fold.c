@@ -106,6 +106,12 @@ int fold_change(struct fold *f, uint64_t seq, struct change **ret)
     return 0;
 }
 
+const struct change *fold_find(const struct fold *f, uint64_t seq)
+{
+    uint32_t at = f->count ? *slot_of(f, seq) : 0;
+    return at ? &f->changes[at - 1] : NULL;
+}
+
 int fold_ended(struct fold *f, const struct change *c, const struct attempt_end *end,
                uint64_t position)
 {
@@ -436,5 +442,7 @@ int fold_record(struct store_sqlite *q, const struct record *r, struct err_note 
         return fold_new(q, &r->job_new, note);
     if (r->kind == REC_JOBS_GONE)
         return fold_gone(q, &r->jobs_gone, note);
+    if (r->kind >= REC_KV_SET && r->kind <= REC_KV_KEYS)
+        return write_kv(q, r, note);
     return write_record(q, r, note);
 }

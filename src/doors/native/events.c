@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/validate.h"
 #include "doors/native/event_words.h"
@@ -15,11 +16,17 @@
 #define PREFETCH 10
 
 /* In the order of the enum; a test compares. */
-const char *const event_words[] = {
-    "enqueued",      "ready",         "claimed",       "retried",       "crashed",
-    "released",      "done",          "dead",          "cancelled",     "requeued",
-    "patched",       "queue_created", "queue_changed", "queue_deleted", "queue_paused",
-    "queue_resumed", "queue_purged",  "queue_deep",    "clock_suspect", NULL};
+const char *const event_words[] = {"enqueued",      "ready",
+                                   "claimed",       "retried",
+                                   "crashed",       "released",
+                                   "done",          "dead",
+                                   "cancelled",     "requeued",
+                                   "patched",       "queue_created",
+                                   "queue_changed", "queue_deleted",
+                                   "queue_paused",  "queue_resumed",
+                                   "queue_purged",  "queue_deep",
+                                   "clock_suspect", "kv_set",
+                                   "kv_deleted",    NULL};
 _Static_assert(sizeof event_words / sizeof *event_words == EVENT_KIND_COUNT + 1,
                "every kind of event has its word");
 
@@ -48,6 +55,12 @@ void event_write(struct json_writer *w, const struct broker_event *from)
     }
     if (e->count != 0)
         write_uint(w, "count", e->count);
+    if (e->key.len != 0) {
+        json_write_key(w, "key");
+        kvkey_write(w, e->key);
+    }
+    if (e->version != 0)
+        write_uint(w, "version", e->version);
     write_span_if(w, "correlation_id", from->correlation);
     json_write_object_end(w);
 }

@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "core/frame.h"
+#include "core/kvkey.h"
 #include "core/moves.h"
 #include "unit/core/samples.h"
 
@@ -619,6 +620,92 @@ static void key_step(struct history *h)
         keys_expired(h);
 }
 
+/* ---- the key-value store ---- */
+
+static struct span kv_key(unsigned n, struct buf *into)
+{
+    struct kv_part part = {.kind = KV_NUMBER, .number = n};
+    buf_clear(into);
+    CHECK(kvkey_append(into, &part) == 0);
+    return buf_span(into);
+}
+
+static void kv_set(struct history *h, unsigned n, struct span key)
+{
+    static const char value[] = "[\"a value of which some bytes are taken\"]";
+    struct record r = {.kind = REC_KV_SET,
+                       .kv_set = {.key = key,
+                                  .version = h->position + 1,
+                                  .kind = PAYLOAD_BYTES,
+                                  .value = span_of(value, random_below(&h->random, 40))}};
+    if (random_chance(&h->random, 30))
+        r.kv_set.expires_at.ms = h->now.ms + (int64_t)random_below(&h->random, 1000);
+    h->kv_there[n] = true;
+    history_add(h, &r);
+}
+
+static void kv_gone(struct history *h, unsigned n, struct span key)
+{
+    struct record r = {.kind = REC_KV_GONE, .kv_gone = {.version = h->position + 1, .count = 1}};
+    struct buf list;
+    buf_init(&list);
+    CHECK(record_span_append(&list, key) == 0);
+    r.kv_gone.keys = buf_span(&list);
+    h->kv_there[n] = false;
+    history_add(h, &r);
+    buf_done(&list);
+}
+
+/* What a job that died leaves behind; any job does for a store. */
+static void kv_from_job(struct history *h, unsigned n, struct span key)
+{
+    uint64_t seq = h->seq ? 1 + random_below(&h->random, h->seq) : 0;
+    const struct job *j = &h->jobs[seq].job;
+    if (seq == 0 || j->state == STATE_NONE)
+        return;
+    struct record r = {.kind = REC_KV_FROM_JOB,
+                       .kv_from_job = {.seq = seq,
+                                       .key = key,
+                                       .version = h->position + 1,
+                                       .kind = j->payload_kind,
+                                       .bytes = j->payload_bytes}};
+    h->kv_there[n] = true;
+    history_add(h, &r);
+}
+
+static void kv_keys(struct history *h, struct span key)
+{
+    uint64_t seq = h->seq ? 1 + random_below(&h->random, h->seq) : 0;
+    if (seq == 0 || h->keyed[seq] || h->jobs[seq].job.state == STATE_NONE)
+        return;
+    struct record r = {.kind = REC_KV_KEYS, .kv_keys = {.seq = seq, .count = 1}};
+    struct buf list;
+    buf_init(&list);
+    CHECK(record_span_append(&list, key) == 0);
+    r.kv_keys.keys = buf_span(&list);
+    h->keyed[seq] = true;
+    history_add(h, &r);
+    buf_done(&list);
+}
+
+static void kv_step(struct history *h)
+{
+    unsigned n = (unsigned)random_below(&h->random, HISTORY_KV);
+    uint64_t dice = random_below(&h->random, 100);
+    struct buf key;
+    buf_init(&key);
+    struct span k = kv_key(n, &key);
+    if (dice < 30)
+        kv_set(h, n, k);
+    else if (dice < 60)
+        kv_from_job(h, n, k);
+    else if (dice < 75)
+        kv_keys(h, k);
+    else if (h->kv_there[n])
+        kv_gone(h, n, k);
+    buf_done(&key);
+}
+
 static void store_step(struct history *h)
 {
     struct record r = {.kind = REC_SEQ_BLOCK, .seq_block = {HISTORY_JOBS}};
@@ -641,8 +728,9 @@ struct span history_frame(struct history *h, unsigned n)
         unsigned weight;
         void (*step)(struct history *h);
     } steps[] = {
-        {200, new_step}, {200, claim_step}, {150, ack_step}, {120, lease_step}, {100, still_step},
-        {25, gone_step}, {20, queue_step},  {15, bulk_step}, {30, key_step},    {3, store_step},
+        {200, new_step},   {200, claim_step}, {150, ack_step},  {120, lease_step},
+        {100, still_step}, {25, gone_step},   {20, queue_step}, {15, bulk_step},
+        {30, key_step},    {3, store_step},   {60, kv_step},
     };
     history_begin(h);
     h->now.ms += random_between(&h->random, 0, 20);
@@ -654,7 +742,7 @@ struct span history_frame(struct history *h, unsigned n)
     }
     bool crowded = jobs_there(h) > h->jobs_max;
     while (h->count < n) {
-        unsigned at = (unsigned)random_below(&h->random, 863), i = 0;
+        unsigned at = (unsigned)random_below(&h->random, 923), i = 0;
         for (; at >= steps[i].weight; i++)
             at -= steps[i].weight;
         steps[i].step(h);

@@ -12,6 +12,7 @@
 #include "core/record.h"
 
 #define HISTORY_KEYS 64
+#define HISTORY_KV 40
 #define HISTORY_QUEUES 8
 #define HISTORY_JOBS 32768
 
@@ -46,6 +47,8 @@ struct history {
     bool bulk_open;
     struct record_key keys[HISTORY_KEYS]; /* that are there, in no order */
     unsigned key_count;
+    bool kv_there[HISTORY_KV]; /* keys [n] of the key-value store */
+    bool keyed[HISTORY_JOBS];  /* jobs that got their keys for when they die */
     /* the frame being made */
     struct buf frame;
     uint32_t count;

@@ -115,6 +115,7 @@ struct dump {
     struct buf *out;
     uint64_t *seqs;
     size_t count, room;
+    uint64_t kv_sum;
 };
 
 #define PUT(b, ...) assert_int_equal(buf_printf((b), __VA_ARGS__), 0)
@@ -337,10 +338,49 @@ static void dump_pages(struct dump *d, struct store_reader *r)
     arena_done(&arena);
 }
 
+/* Keys come in no order; their list, below, has one. */
+static int dump_kv(void *ctx, const struct rec_kv_set *kv, uint64_t bytes)
+{
+    struct dump *d = ctx;
+    d->kv_sum += kv->version * 31 + bytes + (uint64_t)kv->expires_at.ms + kv->kind + kv->key.len;
+    return 0;
+}
+
+static int dump_undelivered(void *ctx, uint64_t seq, struct span keys)
+{
+    struct dump *d = ctx;
+    PUT(d->out, "undelivered %" PRIu64 " %zu\n", seq, keys.len);
+    return 0;
+}
+
+static void dump_keys(struct dump *d, struct store_reader *r)
+{
+    struct op_kv_list query = {.limit = 7, .want_value = true};
+    struct arena arena;
+    arena_init(&arena);
+    do {
+        struct kv_view *kvs;
+        uint32_t count;
+        uint64_t as_of;
+        assert_int_equal(r->ops->kv_list(r, &query, &arena, &kvs, &count, &query.after, &as_of), 0);
+        for (uint32_t i = 0; i < count; i++) {
+            PUT(d->out, "kv version=%" PRIu64 " expires=%" PRId64 " kind=%u", kvs[i].version,
+                kvs[i].expires_at.ms, kvs[i].kind);
+            put_text(d->out, "value", kvs[i].value);
+            PUT(d->out, " key=");
+            for (size_t k = 0; k < kvs[i].key.len; k++)
+                PUT(d->out, "%02x", (unsigned char)kvs[i].key.at[k]);
+            PUT(d->out, "\n");
+        }
+    } while (query.after.len != 0);
+    arena_done(&arena);
+}
+
 void rig_dump(struct store *s, struct store_reader *r, struct buf *ret)
 {
     struct dump d = {.out = ret};
-    struct store_sink sink = {&d, dump_meta, dump_queue, dump_bulk, dump_job, dump_key};
+    struct store_sink sink = {&d,       dump_meta, dump_queue, dump_bulk,
+                              dump_job, dump_key,  dump_kv,    dump_undelivered};
     struct err_note note = {""};
     if (s->ops->load(s, &sink, &note) != 0)
         fail_msg("%s: load: %s", s->ops->kind, note.text);
@@ -348,7 +388,9 @@ void rig_dump(struct store *s, struct store_reader *r, struct buf *ret)
         dump_bodies(&d, r);
         dump_pages(&d, r);
         dump_exceptions(&d, r);
+        dump_keys(&d, r);
     }
+    PUT(d.out, "keys %" PRIu64 "\n", d.kv_sum);
     free(d.seqs);
     assert_int_equal(buf_append(ret, "", 1), 0);
 }

@@ -9,14 +9,16 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
+#include "core/kvkey.h"
 #include "core/limits.h"
 
 const enum record_kind sample_kinds[] = {
-    REC_EPOCH,     REC_SEQ_BLOCK,     REC_QUEUE_PUT,    REC_QUEUE_GONE,  REC_QUEUE_END,
-    REC_PURGED,    REC_BULK_BEGIN,    REC_BULK_STEP,    REC_BULK_END,    REC_JOB_NEW,
-    REC_JOB_READY, REC_JOB_CLAIMED,   REC_JOB_EXTENDED, REC_JOB_BACK,    REC_JOB_DONE,
-    REC_JOB_DEAD,  REC_JOB_CANCELLED, REC_JOB_REQUEUED, REC_JOB_PATCHED, REC_JOBS_GONE,
-    REC_KEY_NEW,   REC_KEYS_EXPIRED,  REC_KEYS_GONE,
+    REC_EPOCH,       REC_SEQ_BLOCK,     REC_QUEUE_PUT,    REC_QUEUE_GONE,  REC_QUEUE_END,
+    REC_PURGED,      REC_BULK_BEGIN,    REC_BULK_STEP,    REC_BULK_END,    REC_JOB_NEW,
+    REC_JOB_READY,   REC_JOB_CLAIMED,   REC_JOB_EXTENDED, REC_JOB_BACK,    REC_JOB_DONE,
+    REC_JOB_DEAD,    REC_JOB_CANCELLED, REC_JOB_REQUEUED, REC_JOB_PATCHED, REC_JOBS_GONE,
+    REC_KEY_NEW,     REC_KEYS_EXPIRED,  REC_KEYS_GONE,    REC_KV_SET,      REC_KV_GONE,
+    REC_KV_FROM_JOB, REC_KV_KEYS,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
 
@@ -454,6 +456,64 @@ static void sample_store_record(struct random *random, struct arena *arena, stru
     }
 }
 
+static struct span kv_key(struct random *random, struct arena *arena)
+{
+    struct buf key;
+    struct kv_part part = {.kind = KV_TEXT, .text = SPAN_LITERAL("part")};
+    size_t parts = 1 + (size_t)random_below(random, 4);
+    buf_init(&key);
+    for (size_t i = 0; i < parts; i++) {
+        part.kind = i == 0 ? KV_TEXT : (enum kv_part_kind)random_below(random, 3);
+        part.boolean = random_below(random, 2);
+        part.number = (double)random_below(random, 1000) - 500.5;
+        CHECK(kvkey_append(&key, &part) == 0);
+    }
+    struct span ret = span_of(arena_copy(arena, key.data, key.len), key.len);
+    buf_done(&key);
+    return ret;
+}
+
+static uint32_t kv_keys(struct random *random, struct arena *arena, struct span *ret)
+{
+    struct buf list;
+    uint32_t count = 1 + (uint32_t)random_below(random, LIMIT_KV_UNDELIVERED);
+    buf_init(&list);
+    for (uint32_t i = 0; i < count; i++)
+        CHECK(record_span_append(&list, kv_key(random, arena)) == 0);
+    *ret = span_of(arena_copy(arena, list.data, list.len), list.len);
+    buf_done(&list);
+    return count;
+}
+
+/* false: it is of another kind. */
+static bool sample_kv(struct random *random, struct arena *arena, struct record *ret)
+{
+    uint64_t version = between(random, 1, UINT64_MAX);
+    if (ret->kind == REC_KV_SET) {
+        ret->kv_set = (struct rec_kv_set){.key = kv_key(random, arena),
+                                          .version = version,
+                                          .expires_at = wall(random),
+                                          .kind = PAYLOAD_JSON,
+                                          .value = SPAN_LITERAL("{\"a\": 1}")};
+    } else if (ret->kind == REC_KV_GONE) {
+        ret->kv_gone.version = version;
+        ret->kv_gone.count = kv_keys(random, arena, &ret->kv_gone.keys);
+    } else if (ret->kind == REC_KV_FROM_JOB) {
+        ret->kv_from_job =
+            (struct rec_kv_from_job){.seq = between(random, 1, LIMIT_SEQ),
+                                     .key = kv_key(random, arena),
+                                     .version = version,
+                                     .kind = PAYLOAD_BYTES,
+                                     .bytes = (uint32_t)between(random, 0, LIMIT_PAYLOAD_BYTES)};
+    } else if (ret->kind == REC_KV_KEYS) {
+        ret->kv_keys.seq = between(random, 1, LIMIT_SEQ);
+        ret->kv_keys.count = kv_keys(random, arena, &ret->kv_keys.keys);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 void sample_record(struct random *random, struct arena *arena, enum record_kind kind,
                    struct record *ret)
 {
@@ -461,7 +521,7 @@ void sample_record(struct random *random, struct arena *arena, enum record_kind 
     ret->kind = kind;
     if (kind >= REC_JOB_NEW && kind <= REC_JOBS_GONE)
         sample_job_record(random, arena, ret);
-    else
+    else if (!sample_kv(random, arena, ret))
         sample_store_record(random, arena, ret);
 }
 
@@ -601,6 +661,22 @@ static const struct field fields[] = {
     F(REC_KEYS_EXPIRED, keys_expired.upto),
     F(REC_KEYS_GONE, keys_gone.count),
     S(REC_KEYS_GONE, keys_gone.keys),
+    S(REC_KV_SET, kv_set.key),
+    F(REC_KV_SET, kv_set.version),
+    F(REC_KV_SET, kv_set.expires_at),
+    F(REC_KV_SET, kv_set.kind),
+    S(REC_KV_SET, kv_set.value),
+    F(REC_KV_GONE, kv_gone.version),
+    F(REC_KV_GONE, kv_gone.count),
+    S(REC_KV_GONE, kv_gone.keys),
+    F(REC_KV_FROM_JOB, kv_from_job.seq),
+    S(REC_KV_FROM_JOB, kv_from_job.key),
+    F(REC_KV_FROM_JOB, kv_from_job.version),
+    F(REC_KV_FROM_JOB, kv_from_job.kind),
+    F(REC_KV_FROM_JOB, kv_from_job.bytes),
+    F(REC_KV_KEYS, kv_keys.seq),
+    F(REC_KV_KEYS, kv_keys.count),
+    S(REC_KV_KEYS, kv_keys.keys),
 };
 
 static bool field_equal(const struct field *f, const struct record *a, const struct record *b)

@@ -38,15 +38,16 @@ static const struct {
     const char *name;
     unsigned status;
 } known[] = {
-    {"malformed_json", 400}, {"invalid_field", 422}, {"unknown_field", 422},
-    {"missing_field", 422},  {"invalid_id", 422},    {"not_found", 404},
-    {"no_queue", 404},       {"no_route", 404},      {"method_not_allowed", 405},
-    {"duplicate", 409},      {"lease_lost", 409},    {"illegal_move", 409},
-    {"gone", 410},           {"exists", 409},        {"queue_full", 429},
-    {"server_full", 429},    {"keys_full", 429},     {"refused_new", 409},
-    {"too_big", 413},        {"key_reused", 422},    {"disk_full", 507},
-    {"unavailable", 503},    {"unknown", 504},       {"draining", 503},
-    {"busy", 409},           {"not_supported", 409}, {"store_failed", 500},
+    {"malformed_json", 400}, {"invalid_field", 422},    {"unknown_field", 422},
+    {"missing_field", 422},  {"invalid_id", 422},       {"not_found", 404},
+    {"no_queue", 404},       {"no_route", 404},         {"method_not_allowed", 405},
+    {"duplicate", 409},      {"lease_lost", 409},       {"illegal_move", 409},
+    {"gone", 410},           {"exists", 409},           {"queue_full", 429},
+    {"server_full", 429},    {"keys_full", 429},        {"refused_new", 409},
+    {"too_big", 413},        {"key_reused", 422},       {"disk_full", 507},
+    {"unavailable", 503},    {"unknown", 504},          {"draining", 503},
+    {"busy", 409},           {"not_supported", 409},    {"store_failed", 500},
+    {"no_key", 404},         {"version_mismatch", 412}, {"kv_full", 507},
 };
 
 static void every_code_has_its_row(void **state)
