@@ -71,6 +71,10 @@ struct config {
     uint64_t journal_max_bytes;
     uint32_t journal_segment_bytes;
     uint64_t idempotency_ttl_ms, idempotency_keys;
+    uint64_t kv_keys, kv_bytes; /* key-value store: at most */
+    struct {
+        uint32_t lock_ms, sweep_ms; /* as the keyval documents name them: queue.lockDuration … */
+    } keyval;
     bool auto_create, test_clock;
     uint32_t workers_silent_ms;
     struct queue_policy queue_defaults; /* passes policy_check */

@@ -15,7 +15,7 @@
 #define CONFIG_TIMEOUT_MAX (INT64_C(24) * 3600 * 1000)
 
 /* All there are (doors/doors.c). */
-#define DOORS_DEFAULT ""
+#define DOORS_DEFAULT "keyval"
 
 /* clang-format off */
 #define CONFIG_TABLE(X)                                                                            \
@@ -86,6 +86,10 @@
       "how long an idempotency key is remembered")                                                 \
     X("idempotency.keys", NUMBER, idempotency_keys, "4000000", 1, 1000000000, "N", 0,              \
       "idempotency keys remembered at most; beyond it 429, none is dropped early")                 \
+    X("kv.keys", NUMBER, kv_keys, "1000000", 1, 1000000000, "N", 0,                                \
+      "keys of the key-value store at most; beyond it 507")                                        \
+    X("kv.bytes", SIZE, kv_bytes, "1GiB", 1024, INT64_C(1) << 50, "BYTES", 0,                      \
+      "bytes of its keys and values together at most; beyond it 507")                              \
     X("workers.silent_ms", MS, workers_silent_ms, "60s", 1000, CONFIG_TIMEOUT_MAX, "MS",           \
       CONFIG_RELOAD, "a worker that gave no sign for so long is shown as silent")                  \
     X("queue_defaults.lease_ms", MS, queue_defaults.lease_ms, NULL, LIMIT_LEASE_MS_MIN,            \
@@ -142,6 +146,11 @@
       CONFIG_ALL, "how long dead jobs are kept; 0 keeps none")                                     \
     X("queue_defaults.keep_dead", NUMBER, queue_defaults.keep_dead, NULL, 0, INT64_MAX,            \
       "JOBS|all", CONFIG_ALL, "how many dead jobs of a queue are kept")                            \
+    X("queue.lockDuration", MS, keyval.lock_ms, "30s", LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, "MS",   \
+      0, "the keyval API: how long a message is locked for the consumer that got it")              \
+    X("queue.cleanupInterval", MS, keyval.sweep_ms, "60s", 0, UINT32_MAX, "MS", 0,                 \
+      "the keyval API: how often locks are looked at besides when they end, which they do by "     \
+      "themselves at their time; 0 means not besides")                                             \
     X("queue_settings.priorities", LABELS, labels, "high=-10,normal=0,low=10", -INT64_MAX,         \
       INT64_MAX, "LABEL=N,...", 0,                                                                 \
       "words for priorities; here the lower number comes first. Where the table has `normal`, "    \

@@ -280,6 +280,8 @@ static int open_backend(struct serve *s, struct err_note *note)
         .list_wait_ms = c->timeouts.list_wait_ms,
         .key_ttl_ms = c->idempotency_ttl_ms,
         .keys_max = c->idempotency_keys,
+        .kv_keys_max = c->kv_keys,
+        .kv_bytes_max = c->kv_bytes,
         .fatal = fatal_cb,
         .fatal_ctx = s,
     };
@@ -300,8 +302,12 @@ static void door_routes_cb(void *ctx, const struct door *door, void *door_ctx)
 static int open_doors(struct serve *s)
 {
     const struct config *c = &s->config;
-    struct door_config config = {
-        .loop = &s->loop, .broker = s->broker, .log = &s->log, .policy = &c->queue_defaults};
+    struct door_config config = {.loop = &s->loop,
+                                 .broker = s->broker,
+                                 .log = &s->log,
+                                 .policy = &c->queue_defaults,
+                                 .keyval_lock_ms = c->keyval.lock_ms,
+                                 .keyval_sweep_ms = c->keyval.sweep_ms};
     int err = doors_open(&config, c->doors.items, c->doors.count, &s->doors);
     if (!err)
         doors_routes(s->doors, door_routes_cb, s);

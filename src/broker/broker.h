@@ -100,14 +100,20 @@ void broker_stream_close(struct broker_stream *s, bool lost);
 
 struct broker_event {
     struct backend_event event;
-    struct span correlation; /* empty = none */
+    struct span correlation;  /* empty = none */
+    const struct kv_view *kv; /* a key as it is, when values are wanted; NULL = not known */
 };
 
 struct broker_listener;
 struct broker_listener_config {
     struct span queue; /* empty = all; copied */
     uint64_t kinds;    /* mask of 1 << enum event_kind; 0 = all */
-    bool resume;       /* begin behind `after`; else with what happens from now on */
+    /* Events of keys: only of those with this prefix (encoded), copied; with values, each comes
+     * with what the key has by then, and a change that a later one has overtaken may be left out.
+     */
+    struct span prefix;
+    bool values;
+    bool resume; /* begin behind `after`; else with what happens from now on */
     uint64_t after;
     /* false: no room now; the same event comes again after broker_listener_resume. */
     bool (*event)(void *ctx, const struct broker_event *event);

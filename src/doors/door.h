@@ -18,6 +18,8 @@ struct door_config {
     struct broker *broker;             /* not owned; outlives the doors */
     const struct log *log;             /* may be NULL */
     const struct queue_policy *policy; /* the server's defaults; lives as long as the doors */
+    uint32_t keyval_lock_ms;           /* keyval: lockDuration; 0 = 30 s */
+    uint32_t keyval_sweep_ms;          /* keyval: cleanupInterval; 0 = never */
 };
 
 struct door {

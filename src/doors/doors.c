@@ -5,8 +5,10 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "doors/keyval/keyval.h"
 
 static const struct door *const all[] = {
+    &keyval_door,
     NULL,
 };
 

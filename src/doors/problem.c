@@ -92,7 +92,7 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
          "it again and decide anew"},
     [PROBLEM_KV_FULL] = {"kv_full", 507, 0, "The key-value store is full",
                          "the key-value store holds as much as it may; delete keys, or raise "
-                         "kv_keys or kv_bytes"},
+                         "kv.keys or kv.bytes"},
 };
 
 static const enum problem_code by_outcome[OUT_COUNT] = {

@@ -136,7 +136,8 @@ void ahead_filled(struct ahead *a, const struct stored_body *bodies)
         const struct stored_body *b = &bodies[i];
         /* Options, results and errors (of a job that was requeued) are not kept in a cache; what
          * was touched meanwhile may have another payload. */
-        if (!b->found || b->extra.options.len > 0 || b->error.len > 0 || b->result_kind ||
+        if (!b->found || b->extra.options.len > 0 || b->extra.undelivered.len > 0 ||
+            b->error.len > 0 || b->result_kind ||
             engine_ready_position(a->engine, a->wish[i].seq) != a->wish[i].position)
             continue;
         cache_put(a->cache, a->wish[i].seq, 0, &b->extra, b->payload);

@@ -72,5 +72,7 @@ struct check_queue *check_queue_of(struct check *c, uint32_t number); /* NULL = 
 MUST_CHECK int check_job(struct check *c, struct check_row *row);
 /* Everything that can be wrong with the history of attempts, after the jobs. */
 void check_attempts(struct check *c);
+/* The key-value store, and the keys of jobs for it, after the jobs. */
+void check_kv(struct check *c);
 /* The journal, after all that is in the store. */
 void check_journal(struct check *c);

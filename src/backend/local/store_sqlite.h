@@ -351,7 +351,8 @@ MUST_CHECK int write_record(struct store_sqlite *q, const struct record *r, stru
 /* ---- the key-value store (store_sqlite_kv.c) ---- */
 
 /* Writes one of its records, at once: what it holds is not netted out. */
-MUST_CHECK int write_kv(struct store_sqlite *q, const struct record *r, struct err_note *note);
+MUST_CHECK int write_kv_record(struct store_sqlite *q, const struct record *r,
+                               struct err_note *note);
 MUST_CHECK int load_kv(sqlite3 *db, const struct store_sink *sink, struct err_note *note);
 
 MUST_CHECK int sqlite_load_meta(sqlite3 *db, struct store_meta *ret, struct err_note *note);

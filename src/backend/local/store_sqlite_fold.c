@@ -443,6 +443,6 @@ int fold_record(struct store_sqlite *q, const struct record *r, struct err_note 
     if (r->kind == REC_JOBS_GONE)
         return fold_gone(q, &r->jobs_gone, note);
     if (r->kind >= REC_KV_SET && r->kind <= REC_KV_KEYS)
-        return write_kv(q, r, note);
+        return write_kv_record(q, r, note);
     return write_record(q, r, note);
 }

@@ -72,7 +72,7 @@ static int keys(struct store_sqlite *q, const struct rec_kv_keys *r, struct err_
     return sql_run(st, "write", note);
 }
 
-int write_kv(struct store_sqlite *q, const struct record *r, struct err_note *note)
+int write_kv_record(struct store_sqlite *q, const struct record *r, struct err_note *note)
 {
     switch ((int)r->kind) {
     case REC_KV_SET:

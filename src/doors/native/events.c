@@ -9,7 +9,8 @@
 #include "core/validate.h"
 #include "doors/native/event_words.h"
 #include "doors/native/job_view.h"
-#include "doors/native/stream.h"
+#include "doors/native/native_impl.h"
+#include "doors/stream.h"
 #include "doors/words.h"
 
 #define NUMBER_TEXT_BYTES 24
@@ -139,7 +140,7 @@ static void events_run(struct native *n, struct http_exchange *x, struct events_
         problem_answer(x, &p);
         return;
     }
-    struct stream *s = stream_new(n, x);
+    struct stream *s = stream_new(&n->streams, x);
     if (!s)
         return;
     struct broker_listener_config config = {.queue = in->queue,
@@ -193,7 +194,7 @@ static bool job_cb(void *ctx, const struct job_view *job)
     char id[NUMBER_TEXT_BYTES];
     snprintf(id, sizeof id, "%" PRIu64, job->job.seq);
     stream_frame_begin(s, "job", id, &w);
-    job_claim_write(&w, job, broker_now(s->n->broker).wall);
+    job_claim_write(&w, job, broker_now(s->in->broker).wall);
     return stream_frame_send(s, &w);
 }
 
@@ -210,7 +211,7 @@ void listen_handle(void *ctx, struct http_exchange *x)
         problem_answer(x, &p);
         return;
     }
-    struct stream *s = stream_new(n, x);
+    struct stream *s = stream_new(&n->streams, x);
     if (!s)
         return;
     struct broker_stream_config config = {.queue = queue,

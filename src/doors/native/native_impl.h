@@ -4,8 +4,8 @@
 
 #include "doors/call.h"
 #include "doors/native/native.h"
+#include "doors/stream.h"
 
-struct stream;
 struct errand;
 
 /* Backups since the start; a refused one is none. */
@@ -22,8 +22,7 @@ struct native {
     struct queue_policy policy; /* of queues that do not say */
     struct wall_time started_at;
     struct call *defining, *defining_last; /* definitions of queues, the one under way first */
-    struct stream *streams;                /* open event streams and streams of jobs */
-    uv_timer_t ping;                       /* runs while there are streams */
+    struct stream_list streams;            /* of events, of jobs, of keys */
     struct errand *backup, *compact;       /* requests under way; NULL = none */
     struct backup_figures backups;
     bool draining;
@@ -39,6 +38,11 @@ static inline struct broker *broker_of(const void *ctx)
 
 /* What cannot go on while the server shuts down is answered. */
 void maintenance_drain(struct native *n);
+
+/* One job of a commit: as in an enqueue, with its queue among the members. -ERR_INVALID with the
+ * problem set. */
+MUST_CHECK int enqueue_read(struct native *n, struct http_exchange *x, struct span text,
+                            struct op_enqueue *op, struct problem *problem);
 
 /* ---- handlers ---- */
 
@@ -85,6 +89,13 @@ NATIVE_HANDLER(test_clock_move_handle);
 NATIVE_HANDLER(clock_accept_handle);
 NATIVE_HANDLER(backup_handle);
 NATIVE_HANDLER(compact_handle);
+NATIVE_HANDLER(kv_commit_handle);
+NATIVE_HANDLER(kv_get_handle);
+NATIVE_HANDLER(kv_list_handle);
+NATIVE_HANDLER(kv_watch_handle);
+NATIVE_HANDLER(kv_one_get_handle);
+NATIVE_HANDLER(kv_one_put_handle);
+NATIVE_HANDLER(kv_one_delete_handle);
 NATIVE_HANDLER(server_handle);
 NATIVE_HANDLER(health_handle);
 NATIVE_HANDLER(ready_handle);
