@@ -241,7 +241,22 @@ static void ack_after_cancel(struct env *e)
     EXPECT_STATE(seq, STATE_CANCELLED);
 }
 
+static void token_required(struct env *e)
+{
+    static const enum op_kind ends[] = {OP_EXTEND, OP_RELEASE, OP_FAIL, OP_ACK};
+    struct queue_policy p = test_policy();
+    p.require_token = true;
+    queue_make(e, "strict", &p);
+    uint64_t seq = put(e, "strict");
+    struct held h = take(e, "strict");
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        EXPECT_OUT(run(e, lease_op_by_id(ends[i], seq)), OUT_INVALID);
+    EXPECT_STATE(seq, STATE_RUNNING);
+    EXPECT_OUT(ack(e, h), OUT_OK);
+}
+
 static const struct conform_case cases[] = {
+    CASE("KV-5: a queue that requires tokens refuses ids alone", token_required),
     CASE("HF-2 an older token is always refused", older_token_is_refused),
     CASE("HF-2 the token of a lease that ran out is refused", lost_lease_is_refused),
     CASE("HF-2 another job's token, an invented one, none", foreign_tokens),

@@ -138,6 +138,12 @@ static struct live *holder_check(struct engine *e, const struct op *op, struct e
         refuse_nomem(r);
         return NULL;
     }
+    if (l && want->any_token && queue_of(e, l)->policy.require_token) {
+        refuse(r, OUT_INVALID,
+               "token is required: the queue's policy (require_token) lets nobody "
+               "act on a job by its id alone");
+        return NULL;
+    }
     if (l) {
         reply_job(r, l);
         if (l->lease && (want->any_token || token_equal(lease_at(e, l->lease)->token, want->token)))

@@ -104,7 +104,8 @@ static struct entry *entry_new(struct keyval *k, struct http_exchange *x, call_f
         answer_error(x, -ERR_NOMEM);
         return NULL;
     }
-    if (!keyval_query(k, x, FIELDS(queue_rows), &e->in) || !path_job(x, &e->id))
+    if (!keyval_query(k, x, FIELDS(queue_rows), &e->in) ||
+        !keyval_id(x, http_request(x)->params[0], &e->id))
         return NULL;
     e->call = (struct call){.broker = k->broker,
                             .door = k,

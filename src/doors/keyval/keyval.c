@@ -127,6 +127,16 @@ void keyval_write_value(struct json_writer *w, uint8_t kind, struct span payload
         write_base64(w, payload);
 }
 
+bool keyval_id(struct http_exchange *x, struct span text, struct job_ref *ret)
+{
+    static const struct problem none = {
+        .code = PROBLEM_NOT_FOUND, .field = "id", .detail = "there is no message with this id"};
+    if (id_parse(text, ret) == 0)
+        return true;
+    problem_answer(x, &none);
+    return false;
+}
+
 void keyval_ok(struct http_exchange *x)
 {
     struct json_writer w;

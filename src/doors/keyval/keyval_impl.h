@@ -34,6 +34,9 @@ bool keyval_query(struct keyval *k, struct http_exchange *x, struct fields rows,
 
 /* The payload as the value it is: JSON as it stands, text, or base 64; null for none. */
 void keyval_write_value(struct json_writer *w, uint8_t kind, struct span payload);
+/* The message an id means. One that cannot be ours is the id of no message: false, and `not_found`
+ * was answered. */
+bool keyval_id(struct http_exchange *x, struct span text, struct job_ref *ret);
 /* {"ok":true} */
 void keyval_ok(struct http_exchange *x);
 

@@ -272,7 +272,7 @@ void keyval_poll_handle(void *ctx, struct http_exchange *x)
 /* ---- ack and nack ---- */
 
 struct end_in {
-    struct job_ref id;
+    struct span id;
     struct job_token token;
     struct span error;
     int64_t delay;
@@ -280,7 +280,7 @@ struct end_in {
 
 #define END_AT(member) offsetof(struct end_in, member)
 static const struct field end_rows[] = {
-    {"id", FIELD_JOB, END_AT(id), 0, 0, NULL, FIELD_REQUIRED},
+    {"id", FIELD_TEXT, END_AT(id), 0, LIMIT_KEY_BYTES, NULL, FIELD_REQUIRED},
     {"token", FIELD_TOKEN, END_AT(token), 0, 0, NULL, 0},
     /* Of a nack alone. */
     {"error", FIELD_CUT, END_AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
@@ -309,7 +309,10 @@ static void end_message(struct keyval *k, struct http_exchange *x, bool nack)
         problem_answer(x, &p);
         return;
     }
-    c->op.lease = (struct op_lease){.job = in.id,
+    struct job_ref id;
+    if (!keyval_id(x, in.id, &id))
+        return;
+    c->op.lease = (struct op_lease){.job = id,
                                     .token = in.token,
                                     .any_token = !fields_has(&r, "token"),
                                     .error = in.error,
