@@ -87,7 +87,8 @@ struct op_claim {
     uint64_t nonce;     /* 0 = none; see OP_RELEASE_CLAIM */
 };
 
-/* ack, fail, extend, release: by the newest token, or (any_token) on the current lease. */
+/* ack, fail, extend, release: by the newest token, or (any_token) on the current lease, which a
+ * queue's require_token refuses with OUT_INVALID. */
 struct op_lease {
     struct job_ref job;
     struct job_token token;

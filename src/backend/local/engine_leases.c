@@ -138,6 +138,10 @@ static struct live *holder_check(struct engine *e, const struct op *op, struct e
         refuse_nomem(r);
         return NULL;
     }
+    if (l && want->any_token && queue_of(e, l)->policy.require_token) {
+        refuse(r, OUT_INVALID, "token must be given: the queue's policy has require_token");
+        return NULL;
+    }
     if (l) {
         reply_job(r, l);
         if (l->lease && (want->any_token || token_equal(lease_at(e, l->lease)->token, want->token)))
