@@ -196,6 +196,13 @@ void problem_of_reply(struct problem *p, struct arena *arena, const struct reply
 static void write_job(struct json_writer *w, const struct problem *p)
 {
     char id[ID_ULID_BYTES];
+    if (p->seq_only) {
+        if (p->seq != 0) {
+            json_write_key(w, "job_id");
+            json_write_uint(w, p->seq);
+        }
+        return;
+    }
     if (p->seq != 0) {
         if (p->id_hi != 0) {
             id_ulid(id_make(p->id_hi, p->seq), id);
@@ -264,7 +271,7 @@ void problem_write(struct json_writer *w, const struct problem *p)
         json_write_array_end(w);
     }
     write_job(w, p);
-    if (p->code == PROBLEM_ILLEGAL_MOVE)
+    if (p->code == PROBLEM_ILLEGAL_MOVE && p->state != STATE_NONE)
         write_legal_moves(w, p->state);
     json_write_object_end(w);
 }

@@ -57,6 +57,7 @@ struct problem {
     size_t allowed_count;
     uint64_t seq, id_hi;  /* seq ≠ 0: the job concerned, or the one that holds the unique key */
     enum job_state state; /* NONE = not said; with ILLEGAL_MOVE the legal moves are listed */
+    bool seq_only; /* a door whose ids are sequences: the job is named as job_id, by it alone */
 };
 
 const char *problem_name(enum problem_code code);
