@@ -3,11 +3,12 @@
 // door mends, races, and refusals. State is looked at a second time through /v1 or SQL.
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, test } from 'node:test';
 
 import { Client } from './lib/client.mjs';
+import { run } from './lib/program.mjs';
 import { startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 import { onStores } from './lib/suite.mjs';
 
@@ -649,6 +650,80 @@ describe('webqueue: settings, restarts, SQL', () => {
     await soon('the retry', `SELECT status, error, started_at, completed_at FROM queue WHERE id = ${second.id}`, 'pending|||');
     ok(await api.post(`/v1/jobs/${second.id}/cancel`, {}));
     await soon('the cancel', `SELECT count(*) FROM queue WHERE id = ${second.id}`, '0');
+    api.close();
+    await stopServer(server);
+  });
+
+  test('NOM-16: holdfast import --nomarr takes over a database with the document\'s schema', async () => {
+    const dir = temporaryDirectory();
+    const file = path.join(dir, 'nomarr.db');
+    const schema = `
+      CREATE TABLE IF NOT EXISTS libraries (id INTEGER PRIMARY KEY, name TEXT);
+      INSERT INTO libraries VALUES (1, 'one'), (2, 'two');
+      CREATE TABLE IF NOT EXISTS queue (
+          id INTEGER PRIMARY KEY AUTOINCREMENT,
+          library_id INTEGER NOT NULL,
+          path TEXT NOT NULL,
+          queue_type TEXT NOT NULL DEFAULT 'processing',
+          status TEXT NOT NULL DEFAULT 'pending',
+          priority INTEGER NOT NULL DEFAULT 0,
+          error TEXT,
+          results_json TEXT,
+          enqueued_at INTEGER NOT NULL,
+          started_at INTEGER,
+          completed_at INTEGER,
+          FOREIGN KEY (library_id) REFERENCES libraries(id) ON DELETE CASCADE
+      );
+      CREATE UNIQUE INDEX IF NOT EXISTS idx_queue_path_type ON queue(path, queue_type, status) WHERE status IN ('pending', 'running');
+      ALTER TABLE queue ADD COLUMN retry_count INTEGER DEFAULT 0;
+      INSERT INTO queue (library_id, path, queue_type, status, priority, error, results_json, enqueued_at, started_at, completed_at) VALUES
+        (1, '/m/later.flac', 'processing', 'pending', 0, NULL, NULL, 1733407300, NULL, NULL),
+        (1, '/m/first "ä".flac', 'processing', 'pending', 0, NULL, NULL, 1733407200, NULL, NULL),
+        (2, '/m/urgent.flac', 'processing', 'pending', 10, NULL, NULL, 1733407250, NULL, NULL),
+        (2, '/m/running.flac', 'processing', 'running', 0, NULL, NULL, 1733407260, 1733407265, NULL),
+        (2, '/m/broken.flac', 'processing', 'error', 0, 'File not found', NULL, 1733407270, 1733407275, 1733407280),
+        (2, '/m/done.flac', 'processing', 'completed', 0, NULL, '{"tags":[]}', 1733407280, 1733407285, 1733407290),
+        (1, '/m/calibrate.flac', 'calibration', 'pending', 0, NULL, NULL, 1733407290, NULL, NULL);`;
+    execFileSync('sqlite3', [file, schema]);
+    const before = readFileSync(file);
+    const server = await startServer();
+    const api = new Client(server);
+    const d = door(api);
+    const take = (...args) => run(['import', '--server', server.url, ...args]);
+    const first = await take('--nomarr', file);
+    assert.equal(first.code, 0, first.stderr);
+    assert.match(first.stdout, /^6 imported, 0 there already, 1 skipped .*, 0 rows refused; queues: 2 made/);
+    const again = await take('--nomarr', file, '--json');
+    assert.deepEqual(JSON.parse(again.stdout), { imported: 0, existing: 6, skipped: 1, refused: 0, queues_made: 0, queues_changed: 0, queues_kept: 2 });
+    assert.ok(before.equals(readFileSync(file)), 'the database is only read');
+
+    assert.deepEqual(await d.depth('?queue_type=processing'), { pending: 4, running: 0, completed: 0, errors: 1 });
+    const [error] = (await d.list('?status=error')).jobs;
+    assert.deepEqual([error.path, error.error, error.library_id, error.enqueued_at], ['/m/broken.flac', 'File not found', 2, 1733407270]);
+    await until('the door has taken the queue over', async () => ok(await api.get('/v1/queues/webqueue.processing')).policy.lease_end === 'fail');
+    const order = [];
+    for (let job; (job = await d.dequeue()); ) order.push([job.path, job.enqueued_at]);
+    assert.deepEqual(order, [['/m/urgent.flac', 1733407250], ['/m/first "ä".flac', 1733407200], ['/m/running.flac', 1733407260], ['/m/later.flac', 1733407300]], 'the order of the document');
+    refused(await api.post(at('enqueue'), { library_id: 1, path: '/m/calibrate.flac', queue_type: 'calibration' }), 409, 'duplicate');
+    const sql = (text) => execFileSync('sqlite3', [path.join(server.data, 'holdfast.db'), text], { encoding: 'utf8' }).trim();
+    await until('the view has them', () => sql("SELECT library_id, path, enqueued_at FROM queue WHERE queue_type = 'calibration'") === '1|/m/calibrate.flac|1733407290', 2000);
+
+    // Rows that cannot be jobs are named, the rest comes: here the pair that the document's index lets in.
+    execFileSync('sqlite3', [file, `INSERT INTO queue (library_id, path, status, enqueued_at) VALUES (1, '/m/pair.flac', 'running', 1), (1, '/m/pair.flac', 'pending', 2), (1, '/m/odd.flac', 'paused', 3), (1, '', 'pending', 4), (1, '/m/last.flac', 'pending', 5)`]);
+    const third = await take('--nomarr', file);
+    assert.equal(third.code, 1);
+    assert.match(third.stdout, /^2 imported, 6 there already, 1 skipped .*, 3 rows refused/);
+    for (const says of [/row 9: another job/, /row 10: its status is none of/, /row 11: it has no path/]) assert.match(third.stderr, says);
+
+    for (const [name, content, says] of [['gone.db', null, /not there/], ['text.db', 'no database at all, but long enough to be read as one', /no table/], ['other.db', 'CREATE TABLE t (x)', /no table `queue`/]]) {
+      const bad = path.join(dir, name);
+      if (content?.startsWith('CREATE')) execFileSync('sqlite3', [bad, content]);
+      else if (content) writeFileSync(bad, content);
+      const answer = await take('--nomarr', bad);
+      assert.equal(answer.code, 2, answer.stderr);
+      assert.match(answer.stderr, says);
+    }
+    assert.equal((await take('--nomarr', file, 'export.ndjson')).code, 2);
     api.close();
     await stopServer(server);
   });

@@ -20,7 +20,7 @@ struct enqueue_in {
 #define AT(member) offsetof(struct enqueue_in, member)
 static const struct field rows[] = {
     {"library_id", FIELD_INT, AT(library_id), 0, INT64_MAX, NULL, FIELD_REQUIRED},
-    {"path", FIELD_TEXT, AT(path), 0, PATH_BYTES_MAX, NULL, 0},
+    {"path", FIELD_TEXT, AT(path), 0, WEBQUEUE_PATH_BYTES_MAX, NULL, 0},
     {"paths", FIELD_TEXTS, AT(paths), 0, LIMIT_BATCH, NULL, 0},
     {"queue_type", FIELD_TEXT, AT(type), 0, WEBQUEUE_TYPE_BYTES_MAX, NULL, 0},
     {"priority", FIELD_INT, AT(priority), -INT64_MAX, INT64_MAX, NULL, 0},
@@ -203,8 +203,8 @@ static int path_check(struct enqueue *e, struct enqueue_item *item)
     const char *field = e->many ? "paths" : "path";
     if (item->path.len == 0)
         problem_set(&item->problem, e->arena, PROBLEM_INVALID_FIELD, field,
-                    "the path is empty; it must have 1 to %d bytes", PATH_BYTES_MAX);
-    else if (validate_text("the path", item->path, PATH_BYTES_MAX, &note) < 0)
+                    "the path is empty; it must have 1 to %d bytes", WEBQUEUE_PATH_BYTES_MAX);
+    else if (validate_text("the path", item->path, WEBQUEUE_PATH_BYTES_MAX, &note) < 0)
         problem_set(&item->problem, e->arena, PROBLEM_INVALID_FIELD, field, "%s", note.text);
     else
         return 0;
@@ -223,7 +223,7 @@ static void add_path(struct enqueue *e, const struct enqueue_in *in, size_t i, s
         .has_priority = true,
         .priority = in->priority,
         .payload = payload_of(e->arena, item->path),
-        .extra = {.unique = path_key(e->arena, item->path), .group = group},
+        .extra = {.unique = webqueue_path_key(e->arena, item->path), .group = group},
         .unique_mode = UNIQUE_REJECT,
     };
     if (!want.payload.at || !want.extra.unique.at) {

@@ -10,6 +10,7 @@
 #define WEBQUEUE_PREFIX "webqueue." /* of its queues; the view `queue` of the store cuts it off */
 #define WEBQUEUE_TYPES_MAX 32
 #define WEBQUEUE_TYPE_BYTES_MAX 64
+#define WEBQUEUE_PATH_BYTES_MAX 4096
 #define WEBQUEUE_TIMEOUT_MS 300000
 #define WEBQUEUE_KEEP_MS (INT64_C(30) * 24 * 3600 * 1000)
 
@@ -22,3 +23,7 @@ struct webqueue_type {
 };
 
 extern const struct door webqueue_door;
+
+/* The unique key of a path: itself, or when it is too long for one, its beginning and a hash. at =
+ * NULL: no memory. */
+struct span webqueue_path_key(struct arena *arena, struct span path);

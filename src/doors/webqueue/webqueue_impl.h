@@ -12,7 +12,6 @@ extern const char *const web_status_words[WEB_STATUS_COUNT + 1]; /* NULL-termina
 unsigned web_status_states(enum web_status s);
 const char *web_status_of(uint8_t state);
 
-#define PATH_BYTES_MAX 4096
 #define LIBRARY_TEXT_BYTES 24
 
 struct webqueue;
@@ -87,9 +86,6 @@ struct span library_group(struct arena *arena, int64_t library_id);
 
 /* The members of JobDict, without the braces. */
 void job_dict_members(struct json_writer *w, const struct job_view *v, struct arena *arena);
-/* The unique key of a path: itself, or when it is too long for one, its beginning and a hash. at =
- * NULL: no memory. */
-struct span path_key(struct arena *arena, struct span path);
 /* Numbers that are shown: pending, running, completed, errors. */
 struct web_counts {
     uint64_t by_status[WEB_STATUS_COUNT];

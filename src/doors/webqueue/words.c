@@ -59,7 +59,7 @@ void counts_members(struct json_writer *w, const struct web_counts *c)
 /* Fixed: a path must have the same key after a restart. */
 static const struct hash_key path_hash = {0x686f6c6466617374, 0x7765622070617468};
 
-struct span path_key(struct arena *arena, struct span path)
+struct span webqueue_path_key(struct arena *arena, struct span path)
 {
     char tail[40];
     if (path.len <= LIMIT_KEY_BYTES)
