@@ -359,7 +359,7 @@ static int finish(struct config *c, struct err_note *note)
     if ((err = redis_check(c, note)) || (err = listen_check(c, note)) ||
         (err = origins_check(c, note)) || (err = hosts_check(c, note)) ||
         (err = doors_check(c, note)) || (err = limits_check(c, note)) ||
-        (err = defaults_check(c, note)))
+        (err = defaults_check(c, note)) || (err = config_webqueue(c, note)))
         return err;
     return backend_resolve(c, note);
 }

@@ -54,6 +54,11 @@ struct config_redis {
     uint32_t health_check_ms;
 };
 
+struct config_webqueue {
+    struct config_list items;          /* as configured */
+    const struct webqueue_type *types; /* what they say, in their order; names differ */
+};
+
 /* Filled by config_load, read-only afterwards. Texts and lists live until config_done. */
 struct config {
     struct config_list listen; /* addresses for http_server_listen, at least one */
@@ -81,6 +86,7 @@ struct config {
     const struct broker_label *labels;  /* names differ */
     size_t label_count;
     struct config_redis redis;
+    struct config_webqueue webqueue;
 
     struct arena memory;         /* of all texts */
     uint8_t source[CONFIG_KEYS]; /* enum config_source, by row of the table */

@@ -15,7 +15,7 @@
 #define CONFIG_TIMEOUT_MAX (INT64_C(24) * 3600 * 1000)
 
 /* All there are (doors/doors.c). */
-#define DOORS_DEFAULT "keyval"
+#define DOORS_DEFAULT "keyval,webqueue"
 
 /* clang-format off */
 #define CONFIG_TABLE(X)                                                                            \
@@ -151,6 +151,11 @@
     X("queue.cleanupInterval", MS, keyval.sweep_ms, "60s", 0, UINT32_MAX, "MS", 0,                 \
       "the keyval API: how often locks are looked at besides when they end, which they do by "     \
       "themselves at their time; 0 means not besides")                                             \
+    X("webqueue.types", LIST, webqueue.items, "processing,calibration", 1, 32, "TYPE", 0,          \
+      "queue types of the door webqueue: a name, and behind it what differs from `timeout=300s "   \
+      "keep=30d retries=0`, such as `calibration timeout=10m`. A job that nobody renews is "       \
+      "failed after the timeout, completed jobs are kept so long, failed ones are tried again so " \
+      "often")                                                                                     \
     X("queue_settings.priorities", LABELS, labels, "high=-10,normal=0,low=10", -INT64_MAX,         \
       INT64_MAX, "LABEL=N,...", 0,                                                                 \
       "words for priorities; here the lower number comes first. Where the table has `normal`, "    \

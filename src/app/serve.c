@@ -307,7 +307,9 @@ static int open_doors(struct serve *s)
                                  .log = &s->log,
                                  .policy = &c->queue_defaults,
                                  .keyval_lock_ms = c->keyval.lock_ms,
-                                 .keyval_sweep_ms = c->keyval.sweep_ms};
+                                 .keyval_sweep_ms = c->keyval.sweep_ms,
+                                 .webqueue_types = c->webqueue.types,
+                                 .webqueue_type_count = c->webqueue.items.count};
     int err = doors_open(&config, c->doors.items, c->doors.count, &s->doors);
     if (!err)
         doors_routes(s->doors, door_routes_cb, s);

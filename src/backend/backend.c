@@ -266,6 +266,7 @@ static const char *const outcomes[OUT_COUNT] = {
     [OUT_EXISTS] = "exists",
     [OUT_VERSION] = "version",
     [OUT_KV_FULL] = "kv_full",
+    [OUT_RATE_LIMIT] = "rate_limited",
     [OUT_UNAVAILABLE] = "unavailable",
     [OUT_UNKNOWN] = "unknown",
 };

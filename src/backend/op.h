@@ -272,6 +272,7 @@ enum outcome {
     OUT_EXISTS,      /* queue is there already */
     OUT_VERSION,     /* a key has another version than the commit was to find */
     OUT_KV_FULL,     /* no room for more in the key-value store */
+    OUT_RATE_LIMIT,  /* the queue's; reply.retry_ms says when to come back */
     /* trouble */
     OUT_UNAVAILABLE, /* surely not done */
     OUT_UNKNOWN,     /* perhaps done */
@@ -380,6 +381,7 @@ struct reply {
     uint64_t seq, id_hi;     /* the job concerned; for OUT_DUPLICATE the holder of the key */
     uint64_t replaced_seq;   /* enqueue under "replace": the job that was cancelled */
     struct wall_time run_at; /* fail, release, requeue: when it may run again */
+    int64_t retry_ms;        /* OUT_RATE_LIMIT: from now */
     uint64_t count;   /* purge, bulk, release_claim: jobs changed; workers: how many there are;
                          accept_clock: 1 = it had been suspect */
     uint64_t refused; /* bulk: jobs that could not be changed (conflicts) */

@@ -22,8 +22,10 @@
 #define LIMIT_BACKOFF_STEPS 32
 #define LIMIT_BACKOFF_MS (30u * 24 * 3600 * 1000)
 #define LIMIT_ATTEMPTS 60000
-#define LIMIT_ATTEMPTS_KEPT 20 /* newest attempts whose history a job keeps */
-#define LIMIT_EXCEPTIONS 1000  /* in one answer */
+#define LIMIT_ATTEMPTS_KEPT 20    /* newest attempts whose history a job keeps */
+#define LIMIT_EXCEPTIONS 1000     /* in one answer */
+#define LIMIT_RATE_COUNT 1000000u /* jobs in the window of a rate limit */
+#define LIMIT_RATE_WINDOW_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS_MIN 100u
 #define LIMIT_KV_KEY_BYTES 2048 /* a key of the key-value store, encoded; see kvkey.h */

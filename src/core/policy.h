@@ -45,6 +45,15 @@ enum unique_mode {
 enum unique_scope { UNIQUE_LIVE = 0, UNIQUE_KEPT = 1 };
 enum durability { DURABILITY_FSYNC = 0, DURABILITY_RELAXED = 1 };
 
+/* At most so many new jobs a window for each key, see engine_rates.c; jobs without the key share
+ * one. */
+enum rate_per { RATE_QUEUE = 0, RATE_GROUP = 1, RATE_CORRELATION = 2 };
+struct rate_limit {
+    uint8_t per;        /* enum rate_per */
+    uint32_t count;     /* at once, and again over each window; 0 = no limit */
+    uint32_t window_ms; /* 1 … LIMIT_RATE_WINDOW_MS */
+};
+
 struct queue_policy {
     uint32_t lease_ms;
     uint16_t max_attempts; /* retries + 1; 1 … LIMIT_ATTEMPTS */
@@ -64,6 +73,7 @@ struct queue_policy {
     uint64_t keep_done;   /* … and count; 0 of either = keep none; INT64_MAX / UINT64_MAX = all */
     int64_t keep_dead_ms;
     uint64_t keep_dead;
+    struct rate_limit rate_limit; /* of enqueues; imports are free of it */
 };
 
 /* What a job brings itself, else the queue's. */

@@ -13,6 +13,8 @@
 #include "broker/broker.h"
 #include "http/http.h"
 
+struct webqueue_type;
+
 struct door_config {
     uv_loop_t *loop;
     struct broker *broker;             /* not owned; outlives the doors */
@@ -20,6 +22,8 @@ struct door_config {
     const struct queue_policy *policy; /* the server's defaults; lives as long as the doors */
     uint32_t keyval_lock_ms;           /* keyval: lockDuration; 0 = 30 s */
     uint32_t keyval_sweep_ms;          /* keyval: cleanupInterval; 0 = never */
+    const struct webqueue_type *webqueue_types; /* at least one; copied */
+    size_t webqueue_type_count;
 };
 
 struct door {

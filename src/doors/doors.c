@@ -6,9 +6,11 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "doors/keyval/keyval.h"
+#include "doors/webqueue/webqueue.h"
 
 static const struct door *const all[] = {
     &keyval_door,
+    &webqueue_door,
     NULL,
 };
 

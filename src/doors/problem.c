@@ -61,6 +61,9 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
     [PROBLEM_KEYS_FULL] = {"keys_full", 429, 1, "No room for another idempotency key",
                            "the server remembers as many idempotency keys as it may; try again "
                            "later, or without a key"},
+    [PROBLEM_RATE_LIMITED] = {"rate_limited", 429, 1, "Too many jobs in a short time",
+                              "the queue's rate_limit lets no more jobs in for now; "
+                              "retry_after_ms says when the next one is let in"},
     [PROBLEM_REFUSED_NEW] = {"refused_new", 409, 0, "The queue takes no new jobs",
                              "the queue's policy refuses new jobs (refuse_new)"},
     [PROBLEM_TOO_BIG] = {"too_big", 413, 0, "Too large",
@@ -114,6 +117,7 @@ static const enum problem_code by_outcome[OUT_COUNT] = {
     [OUT_EXISTS] = PROBLEM_EXISTS,
     [OUT_VERSION] = PROBLEM_VERSION,
     [OUT_KV_FULL] = PROBLEM_KV_FULL,
+    [OUT_RATE_LIMIT] = PROBLEM_RATE_LIMITED,
     [OUT_UNAVAILABLE] = PROBLEM_UNAVAILABLE,
     [OUT_UNKNOWN] = PROBLEM_UNKNOWN,
 };
@@ -183,6 +187,7 @@ void problem_of_reply(struct problem *p, struct arena *arena, const struct reply
         .code = problem_of_outcome(reply->outcome), .seq = reply->seq, .id_hi = reply->id_hi};
     if (reply->outcome == OUT_ILLEGAL || reply->outcome == OUT_DUPLICATE)
         p->state = reply->state;
+    p->retry_ms = reply->retry_ms;
     if (reply->note)
         p->detail = arena_text(arena, span_text(reply->note));
     if (reply->outcome == OUT_INVALID)
@@ -196,6 +201,13 @@ void problem_of_reply(struct problem *p, struct arena *arena, const struct reply
 static void write_job(struct json_writer *w, const struct problem *p)
 {
     char id[ID_ULID_BYTES];
+    if (p->seq_only) {
+        if (p->seq != 0) {
+            json_write_key(w, "job_id");
+            json_write_uint(w, p->seq);
+        }
+        return;
+    }
     if (p->seq != 0) {
         if (p->id_hi != 0) {
             id_ulid(id_make(p->id_hi, p->seq), id);
@@ -263,8 +275,12 @@ void problem_write(struct json_writer *w, const struct problem *p)
             json_write_text(w, span_text(p->allowed[i]));
         json_write_array_end(w);
     }
+    if (p->retry_ms > 0) {
+        json_write_key(w, "retry_after_ms");
+        json_write_int(w, p->retry_ms);
+    }
     write_job(w, p);
-    if (p->code == PROBLEM_ILLEGAL_MOVE)
+    if (p->code == PROBLEM_ILLEGAL_MOVE && p->state != STATE_NONE)
         write_legal_moves(w, p->state);
     json_write_object_end(w);
 }
@@ -274,15 +290,16 @@ void problem_answer(struct http_exchange *x, const struct problem *p)
     const struct problem_row *row = &rows[p->code];
     struct buf *body = http_answer_body(x);
     struct json_writer w;
-    char seconds[12];
+    char seconds[24];
+    int64_t retry_s = p->retry_ms > 0 ? (p->retry_ms + 999) / 1000 : row->retry_s;
     buf_clear(body);
     json_writer_init(&w, body);
     problem_write(&w, p);
     int err = json_writer_finish(&w);
     if (err == 0)
         err = buf_append(body, "\n", 1);
-    if (row->retry_s > 0) {
-        snprintf(seconds, sizeof seconds, "%u", row->retry_s);
+    if (retry_s > 0) {
+        snprintf(seconds, sizeof seconds, "%" PRId64, retry_s);
         http_answer_header(x, "Retry-After", span_text(seconds));
     }
     if (err < 0)

@@ -33,6 +33,7 @@ enum problem_code {
     PROBLEM_QUEUE_FULL,
     PROBLEM_SERVER_FULL,
     PROBLEM_KEYS_FULL,
+    PROBLEM_RATE_LIMITED,
     PROBLEM_REFUSED_NEW,
     PROBLEM_TOO_BIG,
     PROBLEM_KEY_REUSED,
@@ -57,6 +58,8 @@ struct problem {
     size_t allowed_count;
     uint64_t seq, id_hi;  /* seq ≠ 0: the job concerned, or the one that holds the unique key */
     enum job_state state; /* NONE = not said; with ILLEGAL_MOVE the legal moves are listed */
+    int64_t retry_ms;     /* when to come back, where that is known; 0 = as the code says */
+    bool seq_only; /* a door whose ids are sequences: the job is named as job_id, by it alone */
 };
 
 const char *problem_name(enum problem_code code);

@@ -131,9 +131,10 @@ describe('input', () => {
   const place = (route) => ({ queue: world.queue, id: /PATCH|requeue|cancel/.test(route) ? world.waiting.id : world.held.id, token: world.held.token });
   const post = (route, text, headers) => send(methodOf(route), pathOf(route, place(route)), text, headers);
 
+  // The doors of other systems have their own tables in their own tests.
   test('the tables here know every route with a body', () => {
     const known = new Set([...bodies.map((body) => body.route), ...noBody, ...many]);
-    const unknown = table.filter(({ method }) => ['POST', 'PUT', 'PATCH'].includes(method)).map(({ method, pattern }) => `${method} ${pattern}`).filter((route) => !known.has(route));
+    const unknown = table.filter(({ method, pattern }) => pattern.startsWith('/v1/') && ['POST', 'PUT', 'PATCH'].includes(method)).map(({ method, pattern }) => `${method} ${pattern}`).filter((route) => !known.has(route));
     assert.deepEqual(unknown, []);
   });
 

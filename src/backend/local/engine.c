@@ -64,9 +64,10 @@ static void init_indexes(struct engine *e)
     slab_init(&e->options, sizeof(struct options));
     slab_init(&e->workers, sizeof(struct worker));
     slab_init(&e->keys, sizeof(struct key));
+    slab_init(&e->rates, sizeof(struct rate));
     seqdir_init(&e->dir);
-    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map, &e->key_map,
-                             &e->queue_map};
+    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map,
+                             &e->key_map,   &e->rate_map,    &e->queue_map};
     for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
         map128_init(maps[i]);
     mapref_init(&e->uniques);
@@ -114,13 +115,13 @@ void engine_free(struct engine *e)
     for (size_t i = 0; i < e->queue_room; i++)
         queues_free(e, e->queues[i]);
     bulk_free_all(e);
-    struct slab *slabs[] = {&e->jobs,   &e->extras,  &e->mores,   &e->leases,
-                            &e->groups, &e->options, &e->workers, &e->keys};
+    struct slab *slabs[] = {&e->jobs,    &e->extras,  &e->mores, &e->leases, &e->groups,
+                            &e->options, &e->workers, &e->keys,  &e->rates};
     for (size_t i = 0; i < sizeof(slabs) / sizeof(slabs[0]); i++)
         slab_done(slabs[i]);
     seqdir_done(&e->dir);
-    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map, &e->key_map,
-                             &e->queue_map};
+    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map,
+                             &e->key_map,   &e->rate_map,    &e->queue_map};
     for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
         map128_done(maps[i]);
     mapref_done(&e->uniques);
@@ -540,7 +541,7 @@ static uint64_t index_bytes(const struct engine *e)
                      mapref_bytes(&e->uniques) + map128_bytes(&e->group_map) +
                      map128_bytes(&e->key_map) + heap_bytes(&e->leases_end) +
                      heap_bytes(&e->expiries) + heap_bytes(&e->due_queues) +
-                     heap_bytes(&e->prune_queues) + kv_index_bytes(e);
+                     heap_bytes(&e->prune_queues) + kv_index_bytes(e) + rates_bytes(e);
     for (size_t n = 0; n < e->queue_room; n++)
         if (e->queues[n])
             bytes += heap_bytes(&e->queues[n]->ready) + heap_bytes(&e->queues[n]->due);

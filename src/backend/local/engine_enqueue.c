@@ -333,6 +333,7 @@ void enqueue_emit(struct engine *e, const struct enqueue_plan *p, struct engine_
     r->reply.state = rec.job_new.job.state;
     r->reply.run_at = rec.job_new.job.run_at;
     r->reply.created = true;
+    rates_take(e, &p->rate);
     r->after = e->position;
 }
 
@@ -355,8 +356,8 @@ bool enqueue_look(struct engine *e, const struct op_enqueue *want, struct engine
     return ret->q || queue_may_be_made(e, want, r);
 }
 
-bool enqueue_plan(struct engine *e, struct enqueue_plan *p, size_t here, size_t ahead,
-                  struct engine_reply *r)
+bool enqueue_plan(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
+                  size_t here, size_t ahead, struct engine_reply *r)
 {
     const struct op_enqueue *want = p->want;
     struct queue *q = p->q;
@@ -371,7 +372,7 @@ bool enqueue_plan(struct engine *e, struct enqueue_plan *p, size_t here, size_t 
         return p->answered;
     }
     return room_left(e, q, p->replace || comes_dead(want), here, ahead, r) &&
-           key_room(e, p->key, ahead, r);
+           rates_allow(e, first, p, ahead, r) && key_room(e, p->key, ahead, r);
 }
 
 void op_enqueue(struct engine *e, const struct op *op)
@@ -385,7 +386,7 @@ void op_enqueue(struct engine *e, const struct op *op)
         return;
     }
     r->after = e->position;
-    if (!enqueue_plan(e, &p, 0, 0, r) || p.answered)
+    if (!enqueue_plan(e, &p, &p, 0, 0, r) || p.answered)
         return;
     if (enqueues_reserve(e, &p, 1, 0) != 0) {
         kv_texts_drop(e);

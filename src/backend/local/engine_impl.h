@@ -103,6 +103,21 @@ struct key {
     uint32_t prev, next; /* the ones that expire before and after it */
 };
 
+/* A bucket of a rate limit, see engine_rates.c. */
+#define RATES_MAX 100000u
+struct rate {
+    struct hash128 key;
+    int64_t full_us;     /* monotonic: when it is full again */
+    uint32_t prev, next; /* the ones used before and after it */
+};
+
+/* What an enqueue takes out of a bucket. */
+struct rate_claim {
+    struct hash128 key; /* none = there is no limit */
+    int64_t share_us;   /* one token */
+    int64_t window_us;
+};
+
 /* How a lease ended by its holder's word: answers the same word said again. */
 struct ended {
     struct job_token token; /* counter 0 = free slot */
@@ -191,16 +206,17 @@ struct engine {
     uint64_t seq_next, seq_upto;
     uint64_t block_position; /* of the record that reserved up to seq_upto */
 
-    struct slab jobs, extras, mores, leases, groups, options, workers, keys;
+    struct slab jobs, extras, mores, leases, groups, options, workers, keys, rates;
     struct seqdir dir;
     uint64_t memo_seq; /* the last one found, or 0 */
     uint32_t memo_handle;
-    struct mapref uniques;                                     /* → job handle */
-    struct map128 group_map, options_map, worker_map, key_map; /* → handle */
-    struct map64 nonces;                                       /* → lease handle */
+    struct mapref uniques;                                               /* → job handle */
+    struct map128 group_map, options_map, worker_map, key_map, rate_map; /* → handle */
+    struct map64 nonces;                                                 /* → lease handle */
     struct heap leases_end, expiries;
     struct heap due_queues, prune_queues, resume_queues;
     uint32_t key_first, key_last;
+    uint32_t rate_first, rate_last; /* used least and most lately */
     uint32_t busy_first, busy_last; /* workers that hold leases, by when they began to */
     size_t busy_count;
     uint32_t worker_hand; /* where the search for idle names goes on */
@@ -453,6 +469,15 @@ int keys_apply_gone(struct engine *e, const struct rec_keys_gone *r);
  * short, nothing changed. */
 bool keys_emit_gone(struct engine *e, const struct key *first, size_t count);
 
+/* --- engine_rates.c: rate limits at enqueue --- */
+struct enqueue_plan;
+/* False: the reply says when to come back. True: p->rate is what rates_take is to take, for which
+ * there is room, also after the `ahead` plans from `first` on. */
+bool rates_allow(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
+                 size_t ahead, struct engine_reply *r);
+void rates_take(struct engine *e, const struct rate_claim *claim);
+uint64_t rates_bytes(const struct engine *e);
+
 /* --- engine_leases.c: leases, tokens, how they ended --- */
 int leases_start(struct engine *e, uint32_t job, const struct rec_job_claimed *r);
 /* From now on. */
@@ -525,14 +550,15 @@ struct enqueue_plan {
     struct hash128 key, unique;
     struct live *replace; /* the waiting job it takes the place of */
     bool answered;        /* an earlier enqueue's answer is its own: nothing is to be done */
+    struct rate_claim rate;
 };
 /* What can be said before any queue is made. false: the reply says why not. */
 bool enqueue_look(struct engine *e, const struct op_enqueue *want, struct engine_reply *r,
                   struct enqueue_plan *ret);
 /* Its queue is there; `ahead` new jobs of the same commit come before it, `here` of them in its
- * queue. */
-bool enqueue_plan(struct engine *e, struct enqueue_plan *p, size_t here, size_t ahead,
-                  struct engine_reply *r);
+ * queue; their plans are those from `first` to p. */
+bool enqueue_plan(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
+                  size_t here, size_t ahead, struct engine_reply *r);
 /* Room for these, all at once, and `bytes` of other records. */
 int enqueues_reserve(struct engine *e, const struct enqueue_plan *plans, size_t count,
                      size_t bytes);

@@ -177,8 +177,8 @@ static bool look_at_enqueues(struct engine *e, const struct op_kv_commit *want,
         return false;
     for (uint32_t i = 0; i < want->enqueue_count; i++) {
         struct enqueue_plan *p = &plans[i];
-        if (!p->answered &&
-            !enqueue_plan(e, p, ahead_of(plans, i, p->q), ahead_of(plans, i, NULL), &each[i]))
+        if (!p->answered && !enqueue_plan(e, plans, p, ahead_of(plans, i, p->q),
+                                          ahead_of(plans, i, NULL), &each[i]))
             return refused(r, &each[i], i);
     }
     return keys_apart(plans, want->enqueue_count, r);

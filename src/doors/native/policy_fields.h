@@ -13,6 +13,8 @@ struct policy_in {
     struct priority_in priority;
     int64_t capacity, payload_max, warn_depth;
     int64_t keep_done_ms, keep_done, keep_dead_ms, keep_dead;
+    struct rate_limit rate; /* as it was … */
+    struct span rate_limit; /* … unless this object, or null, is given */
     struct span note;
 };
 

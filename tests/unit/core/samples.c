@@ -158,6 +158,12 @@ void sample_policy(struct random *random, struct queue_policy *ret)
         .keep_dead = u64(random),
     };
     sample_backoff(random, &ret->backoff);
+    if (random_chance(random, 50))
+        ret->rate_limit = (struct rate_limit){
+            .per = (uint8_t)between(random, RATE_QUEUE, RATE_CORRELATION),
+            .count = (uint32_t)between(random, 1, LIMIT_RATE_COUNT),
+            .window_ms = (uint32_t)between(random, 1, LIMIT_RATE_WINDOW_MS),
+        };
 }
 
 void sample_options(struct random *random, struct job_options *ret)

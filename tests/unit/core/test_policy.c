@@ -95,6 +95,46 @@ static void test_policy_check(void **state)
     ACCEPTED(priority, INT64_MIN);
 }
 
+#define RATE(per, count, window) ((struct rate_limit){per, count, window})
+
+static void test_rate_check(void **state)
+{
+    (void)state;
+    ACCEPTED(rate_limit, RATE(RATE_CORRELATION, LIMIT_RATE_COUNT, LIMIT_RATE_WINDOW_MS));
+    ACCEPTED(rate_limit, RATE(RATE_QUEUE, 1, 1));
+    ACCEPTED(rate_limit, RATE(RATE_GROUP, 0, 0)); /* none */
+    REFUSED(rate_limit, RATE(RATE_CORRELATION + 1, 1, 1), "rate_limit.per");
+    REFUSED(rate_limit, RATE(RATE_QUEUE, LIMIT_RATE_COUNT + 1, 1), "rate_limit.count");
+    REFUSED(rate_limit, RATE(RATE_QUEUE, 1, 0), "rate_limit.window_ms is 0; it must be from 1");
+    REFUSED(rate_limit, RATE(RATE_QUEUE, 1, LIMIT_RATE_WINDOW_MS + 1), "rate_limit.window_ms");
+}
+
+/* A store of before there were rate limits stays readable, and a policy without one stays as it
+ * was, so that the program of before can read it, too. */
+static void test_rate_is_a_version(void **state)
+{
+    (void)state;
+    struct queue_policy p, again;
+    struct buf b;
+    buf_init(&b);
+    policy_default(&p);
+    assert_int_equal(policy_encode(&p, &b), 0);
+    assert_int_equal(b.data[0], 1);
+    assert_int_equal(policy_decode(buf_span(&b), &again), 0);
+    assert_int_equal(again.rate_limit.count, 0);
+    size_t plain = b.len;
+    p.rate_limit = RATE(RATE_GROUP, 5, 1000);
+    buf_clear(&b);
+    assert_int_equal(policy_encode(&p, &b), 0);
+    assert_int_equal(b.data[0], 2);
+    assert_true(b.len > plain);
+    assert_int_equal(policy_decode(buf_span(&b), &again), 0);
+    assert_int_equal(again.rate_limit.count, 5);
+    b.data[0] = 3;
+    assert_int_equal(policy_decode(buf_span(&b), &again), -ERR_CORRUPT);
+    buf_done(&b);
+}
+
 static void test_backoff_check(void **state)
 {
     (void)state;
@@ -163,7 +203,9 @@ static bool policy_equal(const struct queue_policy *a, const struct queue_policy
            a->priority == b->priority && a->capacity == b->capacity &&
            a->payload_max == b->payload_max && a->warn_depth == b->warn_depth &&
            a->keep_done_ms == b->keep_done_ms && a->keep_done == b->keep_done &&
-           a->keep_dead_ms == b->keep_dead_ms && a->keep_dead == b->keep_dead;
+           a->keep_dead_ms == b->keep_dead_ms && a->keep_dead == b->keep_dead &&
+           a->rate_limit.count == b->rate_limit.count && a->rate_limit.per == b->rate_limit.per &&
+           a->rate_limit.window_ms == b->rate_limit.window_ms;
 }
 
 static bool options_equal(const struct job_options *a, const struct job_options *b)
@@ -409,6 +451,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_policy_check),
+        cmocka_unit_test(test_rate_check),
+        cmocka_unit_test(test_rate_is_a_version),
         cmocka_unit_test(test_backoff_check),
         cmocka_unit_test(test_options_check),
         cmocka_unit_test(test_policies_survive_encoding),
