@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The key-value store at /v1/kv (KV-10) and keys_if_undelivered (KV-9).
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import path from 'node:path';
 import { test } from 'node:test';
+import { promisify } from 'node:util';
 
 import { Client, openStream } from './lib/client.mjs';
-import { killServer, startServer, stopServer } from './lib/server.mjs';
+import { binary, killServer, startServer, stopServer, temporaryDirectory } from './lib/server.mjs';
 import { claimOne, enqueue, freshQueue, onStores, stores } from './lib/suite.mjs';
 
+const run = (args) => promisify(execFile)(binary, args);
 let n = 0;
 const fresh = () => `t${process.pid}-${++n}`;
 const commit = (api, json) => api.post('/v1/kv/commit', json);
@@ -237,4 +241,29 @@ test('KV-10, KV-9 keys and promises survive kill -9', async () => {
   assert.equal((await get(again, ['left']))[0].value, 'p');
   again.close();
   await stopServer(next);
+});
+
+test('KV-10 a backup has the keys; a store made of it repeats no version', async () => {
+  const server = await startServer({ backend: 'sqlite' });
+  const api = new Client(server);
+  const version = await set(api, ['in', 'the backup'], { v: 1 });
+  const dir = temporaryDirectory();
+  const copy = path.join(dir, 'copy.db');
+  await run(['backup', copy, '--server', server.url]);
+  let last = 0;
+  for (let i = 0; i < 20; i++) last = await set(api, ['later'], i);
+  api.close();
+  await stopServer(server);
+  const data = path.join(dir, 'restored');
+  await run(['restore', copy, '--data', data]);
+  const next = await startServer({ backend: 'sqlite', data });
+  const again = new Client(next);
+  assert.deepEqual(await get(again, ['in', 'the backup'], ['later']), [
+    { key: ['in', 'the backup'], version, value: { v: 1 } },
+    { key: ['later'], version: null },
+  ]);
+  assert.ok((await set(again, ['later'], 'another')) > last);
+  again.close();
+  await stopServer(next);
+  await run(['check', data]);
 });
