@@ -220,10 +220,10 @@ static void run(const struct protocol *p, int port, int rounds)
 
 int main(int argc, char **argv)
 {
-    int rounds = argc > 3 ? atoi(argv[3]) : 250;
+    long rounds = argc > 3 ? strtol(argv[3], NULL, 10) : 250;
     for (size_t i = 0; argc > 2 && i < sizeof protocols / sizeof *protocols; i++)
         if (strcmp(argv[1], protocols[i].name) == 0 && rounds > 0 && rounds <= ROUNDS_MAX) {
-            run(&protocols[i], atoi(argv[2]), rounds);
+            run(&protocols[i], (int)strtol(argv[2], NULL, 10), (int)rounds);
             return 0;
         }
     puts("bench_wake http|redis PORT [ROUNDS]: needs a server; bench/http_ratios.sh has two");
