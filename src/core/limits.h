@@ -32,7 +32,6 @@
 #define LIMIT_KV_ENQUEUES 100   /* of one commit */
 #define LIMIT_KV_UNDELIVERED 16 /* keys at which a job leaves its payload when it dies */
 #define LIMIT_SLICE 1000        /* records one bulk step may write */
-#define LIMIT_SLICE 1000        /* records one bulk step may write */
 #define LIMIT_ALERTS 256        /* alert rules */
 #define LIMIT_ALERT_NAME_BYTES 100
 #define LIMIT_ALERTS_RAISED 10000    /* conditions that hold, of all rules and queues */
