@@ -118,7 +118,7 @@ static struct hash128 key_of(const struct conditions *c, const struct rule *rule
 }
 
 static struct watch *watch_add(struct conditions *c, struct hash128 key, const struct sighting *s,
-                               bool fresh)
+                               enum condition_past past)
 {
     struct watch *w = c->watch_count < WATCHES_MAX ? mem_zalloc(sizeof *w) : NULL;
     if (!w || map128_put(&c->by_key, key, (uint64_t)(uintptr_t)w) != 0) {
@@ -131,17 +131,17 @@ static struct watch *watch_add(struct conditions *c, struct hash128 key, const s
     w->next = c->watches;
     c->watches = w;
     c->watch_count++;
-    condition_begin(&w->condition, s, fresh);
+    condition_begin(&w->condition, s, past);
     return w;
 }
 
 static void look(struct conditions *c, const struct rule *rule, struct span queue,
-                 const struct sighting *s, bool fresh)
+                 const struct sighting *s, enum condition_past past)
 {
     struct hash128 key = key_of(c, rule, queue);
     struct watch *w = (struct watch *)(uintptr_t)map128_get(&c->by_key, key);
     if (!w)
-        w = watch_add(c, key, s, fresh);
+        w = watch_add(c, key, s, past);
     if (!w)
         return;
     struct op_alert_edge edge = {.raised = false};
@@ -172,6 +172,7 @@ static struct sighting sighting_of(const struct conditions *c, const struct queu
         .ends = n->acked + n->failed + n->crashed,
         .errors = n->failed + n->crashed,
         .oldest_ready_ms = n->oldest_ready_ms,
+        .age_ms = c->now.wall.ms - q->created_at.ms,
         .paused = q->paused_until.ms > c->now.wall.ms,
     };
 }
@@ -179,11 +180,12 @@ static struct sighting sighting_of(const struct conditions *c, const struct queu
 static void look_at_queue(struct conditions *c, const struct queue_view *q)
 {
     struct sighting s = sighting_of(c, q);
-    /* Counters begin with the server, or with the queue. */
-    bool fresh = c->at_start || q->created_at.ms >= c->last_pass.ms;
+    enum condition_past past = c->at_start                           ? PAST_SINCE_BOOT
+                               : q->created_at.ms >= c->last_pass.ms ? PAST_ALL
+                                                                     : PAST_UNKNOWN;
     for (size_t i = 0; i < c->rule_count; i++)
         if (c->rules[i].view.rule.enabled && alert_matches(c->rules[i].view.rule.queue, q->name))
-            look(c, &c->rules[i], q->name, &s, fresh);
+            look(c, &c->rules[i], q->name, &s, past);
 }
 
 /* Capacity is also the server's: for rules that match everything. */
@@ -196,7 +198,7 @@ static void look_at_server(struct conditions *c)
     for (size_t i = 0; i < c->rule_count; i++) {
         const struct alert_rule *rule = &c->rules[i].view.rule;
         if (rule->enabled && rule->on == ALERT_CAPACITY && alert_matches(rule->queue, none))
-            look(c, &c->rules[i], none, &s, true);
+            look(c, &c->rules[i], none, &s, PAST_SINCE_BOOT);
     }
 }
 
@@ -230,8 +232,8 @@ static void clear_unseen(struct conditions *c, const struct rule *rule)
     }
 }
 
-/* Watches that this pass did not come by; one that told something raised is cleared by the rules'
- * next look. */
+/* Watches that this pass did not come by. What one of them has raised is cleared by a pass that
+ * looks at the rules first. */
 static void sweep(struct conditions *c)
 {
     struct watch **link = &c->watches;
@@ -241,7 +243,8 @@ static void sweep(struct conditions *c)
             link = &w->next;
             continue;
         }
-        c->stale = c->stale || w->told == TOLD_RAISED;
+        if (w->told == TOLD_RAISED)
+            c->stale = c->again = true;
         *link = w->next;
         map128_drop(&c->by_key, w->key);
         mem_free(w);

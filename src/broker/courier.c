@@ -312,7 +312,8 @@ static void timer_cb(uv_timer_t *timer)
         return;
     }
     log_dropped(n);
-    conditions_pass(n->conditions, NULL, NULL);
+    if (!n->broker->config.test_clock) /* else whoever moves it has them looked at */
+        conditions_pass(n->conditions, NULL, NULL);
     timer_set(n, (struct wall_time){0});
     backend_figures(n->broker->config.backend, &f);
     if (f.notices_pending > 0)

@@ -3,14 +3,19 @@
 
 #include <string.h>
 
-void condition_begin(struct condition *c, const struct sighting *s, bool fresh)
+void condition_begin(struct condition *c, const struct sighting *s, enum condition_past past)
 {
     *c = (struct condition){.begun = s->at, .claimed = s->claimed, .claimed_at = s->at};
-    c->claim_seen = fresh && s->claimed > 0;
+    c->claim_seen = past != PAST_UNKNOWN && s->claimed > 0;
+    if (past == PAST_ALL && s->claimed == 0) { /* never */
+        c->claimed_at.ms -= s->age_ms > 0 ? s->age_ms : 0;
+        c->claim_seen = true;
+    }
     c->samples[0].at = s->at;
-    c->samples[0].ends = fresh ? 0 : s->ends;
-    c->samples[0].errors = fresh ? 0 : s->errors;
+    c->samples[0].ends = past == PAST_UNKNOWN ? s->ends : 0;
+    c->samples[0].errors = past == PAST_UNKNOWN ? s->errors : 0;
     c->sample_count = 1;
+    c->last = c->samples[0];
 }
 
 /* At or above the mark; below nine tenths of it. */
@@ -63,30 +68,34 @@ static enum verdict no_claim(struct condition *c, const struct alert_rule *rule,
 }
 
 /* Keeps samples a thirtieth of the window apart, and one that lies before it. */
-static void sample(struct condition *c, const struct alert_rule *rule, const struct sighting *s)
+static void sample(struct condition *c, const struct alert_rule *rule, struct condition_sample now)
 {
     int64_t apart = rule->window_ms / (CONDITION_SAMPLES - 2);
-    if (s->at.ms - c->samples[c->sample_count - 1].at.ms < apart)
+    if (now.at.ms - c->samples[c->sample_count - 1].at.ms < apart)
         return;
     unsigned old = 0;
     while (old + 1 < c->sample_count &&
-           s->at.ms - c->samples[old + 1].at.ms >= (int64_t)rule->window_ms)
+           now.at.ms - c->samples[old + 1].at.ms >= (int64_t)rule->window_ms)
         old++;
     if (old == 0 && c->sample_count == CONDITION_SAMPLES)
         old = 1;
     c->sample_count -= old;
     memmove(c->samples, c->samples + old, c->sample_count * sizeof c->samples[0]);
-    if (c->sample_count == CONDITION_SAMPLES)
-        return;
-    c->samples[c->sample_count].at = s->at;
-    c->samples[c->sample_count].ends = s->ends;
-    c->samples[c->sample_count].errors = s->errors;
-    c->sample_count++;
+    c->samples[c->sample_count++] = now;
 }
 
 static enum verdict error_share(struct condition *c, const struct alert_rule *rule,
                                 const struct sighting *s, uint64_t *value, uint64_t *mark)
 {
+    struct condition_sample now = {s->at, s->ends, s->errors};
+    /* After a gap the look before it is what tells where the window begins. */
+    if (c->last.at.ms > c->samples[c->sample_count - 1].at.ms &&
+        now.at.ms - c->last.at.ms >= rule->window_ms / (CONDITION_SAMPLES - 2)) {
+        if (c->sample_count == CONDITION_SAMPLES)
+            memmove(c->samples, c->samples + 1, --c->sample_count * sizeof c->samples[0]);
+        c->samples[c->sample_count++] = c->last;
+    }
+    c->last = now;
     unsigned from = 0;
     while (from + 1 < c->sample_count &&
            s->at.ms - c->samples[from + 1].at.ms >= (int64_t)rule->window_ms)
@@ -94,7 +103,7 @@ static enum verdict error_share(struct condition *c, const struct alert_rule *ru
     uint64_t ends = s->ends - c->samples[from].ends;
     uint64_t errors = s->errors - c->samples[from].errors;
     bool covered = s->at.ms - c->begun.ms >= (int64_t)rule->window_ms;
-    sample(c, rule, s);
+    sample(c, rule, now);
     *mark = rule->percent;
     *value = ends ? (uint64_t)((unsigned __int128)errors * 100 / ends) : 0;
     if (ends < rule->min_ends)
@@ -122,7 +131,7 @@ enum verdict condition_look(struct condition *c, const struct alert_rule *rule,
     *value = *mark = 0;
     /* Counters that fell are those of another queue of the same name. */
     if (s->claimed < c->claimed || s->ends < c->samples[c->sample_count - 1].ends)
-        condition_begin(c, s, true);
+        condition_begin(c, s, PAST_ALL);
     if (s->claimed > c->claimed) {
         c->claimed = s->claimed;
         c->claimed_at = s->at;
