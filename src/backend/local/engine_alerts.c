@@ -336,7 +336,7 @@ void op_alert_put(struct engine *e, const struct op *op)
     const struct op_alert *want = &op->alert;
     struct engine_reply *r = reply_new(e, op);
     const struct alert *a = alerts_find(e, want->name);
-    struct alert_rule rule = *want->rule;
+    struct alert_rule rule = want->rule ? *want->rule : (struct alert_rule){0};
     if (want->keep_secret) /* without a webhook there is nothing to sign */
         rule.secret = a && rule.url.len ? a->rule.secret : (struct span){NULL, 0};
     if (!put_allowed(e, want, a, &rule, r))
