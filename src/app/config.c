@@ -352,6 +352,15 @@ static int backend_resolve(struct config *c, struct err_note *note)
     return err ? err_note_set(note, err, "no memory for the settings") : 0;
 }
 
+static int webhooks_check(const struct config *c, struct err_note *note)
+{
+    struct webhook_allow allow;
+    for (size_t i = 0; i < c->webhooks.allow.count; i++)
+        if (webhook_allow_parse(c->webhooks.allow.items[i], &allow, note) != 0)
+            return -ERR_INVALID;
+    return 0;
+}
+
 static int finish(struct config *c, struct err_note *note)
 {
     int err;
@@ -359,7 +368,8 @@ static int finish(struct config *c, struct err_note *note)
     if ((err = redis_check(c, note)) || (err = listen_check(c, note)) ||
         (err = origins_check(c, note)) || (err = hosts_check(c, note)) ||
         (err = doors_check(c, note)) || (err = limits_check(c, note)) ||
-        (err = defaults_check(c, note)) || (err = config_webqueue(c, note)))
+        (err = defaults_check(c, note)) || (err = config_webqueue(c, note)) ||
+        (err = webhooks_check(c, note)))
         return err;
     return backend_resolve(c, note);
 }

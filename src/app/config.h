@@ -47,6 +47,13 @@ struct config_timeouts {
     uint32_t head_ms, body_ms, idle_ms, write_ms, drain_ms, list_wait_ms;
 };
 
+struct config_webhooks {
+    bool allow_private;
+    struct config_list allow; /* each passes webhook_allow_parse */
+    uint32_t timeout_ms, concurrency;
+    uint64_t give_up_ms;
+};
+
 struct config_redis {
     bool use;        /* always false here: config_load refuses true */
     const char *url; /* may hold a password: never log it; "" = none */
@@ -82,6 +89,8 @@ struct config {
     } keyval;
     bool auto_create, test_clock;
     uint32_t workers_silent_ms;
+    struct config_webhooks webhooks;
+    struct breaker_rules breaker;
     struct queue_policy queue_defaults; /* passes policy_check */
     const struct broker_label *labels;  /* names differ */
     size_t label_count;

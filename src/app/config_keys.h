@@ -12,6 +12,7 @@
 #include "core/limits.h"
 
 #define CONFIG_YEAR_MS (INT64_C(366) * 24 * 3600 * 1000)
+#define CONFIG_ALLOW_MAX 64
 #define CONFIG_TIMEOUT_MAX (INT64_C(24) * 3600 * 1000)
 
 /* All there are (doors/doors.c). */
@@ -92,6 +93,24 @@
       "bytes of its keys and values together at most; beyond it 507")                              \
     X("workers.silent_ms", MS, workers_silent_ms, "60s", 1000, CONFIG_TIMEOUT_MAX, "MS",           \
       CONFIG_RELOAD, "a worker that gave no sign for so long is shown as silent")                  \
+    X("webhooks.allow_private", BOOL, webhooks.allow_private, "false", 0, 1, "true|false", 0,      \
+      "notices may go to addresses that are not public: loopback, private, link-local and the "    \
+      "like")                                                                                      \
+    X("webhooks.allow", LIST, webhooks.allow, "", 0, CONFIG_ALLOW_MAX, "ADDRESS", 0,               \
+      "addresses (192.168.1.7), blocks (10.0.0.0/8) and names of hosts that are not public and "   \
+      "that notices may go to all the same")                                                       \
+    X("webhooks.timeout_ms", MS, webhooks.timeout_ms, "10s", 100, 600000, "MS", 0,                 \
+      "how long the delivery of a notice may take")                                                \
+    X("webhooks.concurrency", NUMBER, webhooks.concurrency, "16", 1, LIMIT_BATCH, "N", 0,          \
+      "deliveries at once")                                                                        \
+    X("webhooks.give_up_ms", MS, webhooks.give_up_ms, "72h", 1000, CONFIG_YEAR_MS, "MS", 0,        \
+      "a notice older than this is not tried again; it is kept as dead")                           \
+    X("breaker.failure_threshold", NUMBER, breaker.failure_threshold, "5", 1, 1000000, "N", 0,     \
+      "failures in a row that open the breaker of a target, rate-limit answers included")          \
+    X("breaker.open_cooldown_seconds", NUMBER, breaker.open_cooldown_seconds, "30", 1, 86400,      \
+      "SECONDS", 0, "how long an open breaker denies every call")                                  \
+    X("breaker.half_open_probe_count", NUMBER, breaker.half_open_probe_count, "1", 1, 1000000,     \
+      "N", 0, "calls let through after that, to see whether the target answers again")             \
     X("queue_defaults.lease_ms", MS, queue_defaults.lease_ms, NULL, LIMIT_LEASE_MS_MIN,            \
       LIMIT_LEASE_MS, "MS", 0, "how long a claim holds a job unless it is extended")               \
     X("queue_defaults.max_attempts", NUMBER, queue_defaults.max_attempts, NULL, 1,                 \

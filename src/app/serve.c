@@ -48,6 +48,8 @@ struct serve {
     uv_signal_t term, interrupt, hangup;
     uv_timer_t watchdog, overdue;
     struct notifier notifier;
+    struct webhook_allow allow[CONFIG_ALLOW_MAX];
+    struct broker_webhooks webhooks;
     bool draining; /* on its way out, also when it could not start */
     int status;
 };
@@ -316,9 +318,29 @@ static int open_doors(struct serve *s)
     return err;
 }
 
+/* Loading the settings has checked each of them. */
+static void set_webhooks(struct serve *s)
+{
+    const struct config *c = &s->config;
+    size_t count = 0;
+    for (size_t i = 0; i < c->webhooks.allow.count; i++)
+        if (webhook_allow_parse(c->webhooks.allow.items[i], &s->allow[count], NULL) == 0)
+            count++;
+    s->webhooks = (struct broker_webhooks){
+        .policy = {.allow_private = c->webhooks.allow_private,
+                   .allow = s->allow,
+                   .allow_count = count,
+                   .timeout_ms = c->webhooks.timeout_ms},
+        .concurrency = c->webhooks.concurrency,
+        .give_up_ms = c->webhooks.give_up_ms,
+        .breaker = c->breaker,
+    };
+}
+
 static int open_broker(struct serve *s)
 {
     const struct config *c = &s->config;
+    set_webhooks(s);
     struct broker_config config = {
         .loop = &s->loop,
         .clock = s->clock,
@@ -328,6 +350,7 @@ static int open_broker(struct serve *s)
         .labels = c->labels,
         .label_count = c->label_count,
         .silent_ms = c->workers_silent_ms,
+        .webhooks = &s->webhooks,
     };
     int err = broker_open(&config, &s->broker);
     if (err)

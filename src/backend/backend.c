@@ -298,6 +298,9 @@ static const char *const events[EVENT_KIND_COUNT] = {
     [EVENT_CLOCK_SUSPECT] = "clock_suspect",
     [EVENT_KV_SET] = "kv_set",
     [EVENT_KV_DELETED] = "kv_deleted",
+    [EVENT_ALERT_RAISED] = "alert_raised",
+    [EVENT_ALERT_CLEARED] = "alert_cleared",
+    [EVENT_SCHEDULE_FAILED] = "schedule_failed",
 };
 
 const char *event_name(enum event_kind k)

@@ -85,6 +85,8 @@ struct backend_figures {
     uint64_t kv_keys, kv_bytes; /* key-value store: keys, bytes of keys and values */
     uint64_t live, capacity;    /* waiting or running jobs, and how many may be; 0 = no limit */
     uint64_t by_state[STATE_COUNT];
+    /* notices to be delivered, given up, and (since start) pushed out of a full outbox */
+    uint64_t notices_pending, notices_dead, notices_dropped;
     bool disk_full;            /* new jobs are refused until there is room again */
     uint32_t epoch;            /* of this boot */
     uint64_t stalls_ms;        /* time the process stood still, added to every lease */
@@ -130,6 +132,9 @@ enum event_kind {
     EVENT_CLOCK_SUSPECT, /* the wall clock leapt: nothing expires until OP_ACCEPT_CLOCK */
     EVENT_KV_SET,        /* a key of the key-value store has a new value */
     EVENT_KV_DELETED,    /* deleted, or expired */
+    EVENT_ALERT_RAISED,  /* alert: the rule; count: what was measured */
+    EVENT_ALERT_CLEARED, /* the same */
+    EVENT_SCHEDULE_FAILED,
     EVENT_KIND_COUNT
 };
 const char *event_name(enum event_kind k); /* "enqueued", … "queue_deep" */
@@ -149,6 +154,7 @@ struct backend_event {
     struct span key;  /* key-value: which, encoded; empty when there was no memory to keep it; valid
                          as long as queue */
     uint64_t version; /* key-value: of the change */
+    struct span alert; /* raised, cleared: the rule's name; empty when it is gone; valid as queue */
 };
 
 /* Copies up to max events with an id above `after` that are durable, oldest first, of the kinds in

@@ -48,7 +48,18 @@ enum op_kind {
     OP_KV_COMMIT,    /* checks, sets, deletes and enqueues, all or nothing */
     OP_KV_GET,       /* some keys, of one moment */
     OP_KV_LIST,      /* keys in their order */
-    OP_TICK,         /* internal: expire, promote, prune, a slice of bulk work */
+    /* notifications */
+    OP_ALERT_PUT,
+    OP_ALERT_DELETE,
+    OP_ALERT_LIST,   /* rules with what they have raised; one by name */
+    OP_ALERT_EDGE,   /* a condition began or ceased to hold in a queue */
+    OP_NOTICE_TAKE,  /* notices that are due, for delivery */
+    OP_NOTICE_END,   /* how a delivery ended */
+    OP_NOTICE_LIST,  /* the outbox; one by number */
+    OP_NOTICE_AGAIN, /* deliver a notice now, as if it were new */
+    OP_NOTICE_DISCARD,
+    OP_BREAKER_LIST,
+    OP_TICK, /* internal: expire, promote, prune, a slice of bulk work */
     OP_KIND_COUNT
 };
 
@@ -229,6 +240,53 @@ struct op_kv_list {
         now; /* the backend's: what has expired by then is not there; 0 = nothing has */
 };
 
+/* put, delete, list. A rule has a name; changing its condition forgets what it had raised. */
+struct op_alert {
+    struct span name;              /* list: empty = all */
+    const struct alert_rule *rule; /* put: the whole rule */
+    bool keep_secret;              /* put: the secret stays what it is; rule->secret is ignored */
+    bool must_create;              /* put: OUT_EXISTS when it is there */
+    bool must_exist;               /* put: OUT_NOT_FOUND when it is not */
+};
+
+/* Repeats change nothing. OUT_NOT_FOUND: no such rule, it is not enabled, or not about this queue.
+ */
+struct op_alert_edge {
+    struct span alert;
+    struct span queue; /* empty = the whole server */
+    bool raised;
+    uint64_t value, mark;
+};
+
+/* Each notice that is given out is held back for hold_ms, in memory: if nobody says how it ended,
+ * it is due again then, or after a restart. Those whose target's breaker is open stay where they
+ * are; one that is older than give_up_ms meanwhile is dead. */
+struct op_notice_take {
+    uint32_t limit; /* 1 … LIMIT_BATCH */
+    uint32_t hold_ms;
+    int64_t give_up_ms;
+    struct breaker_rules breaker;
+};
+
+struct op_notice_end {
+    uint64_t number;
+    uint32_t tries; /* as the take said; another number: this end is known already, a repeat */
+    bool delivered;
+    bool reached;         /* the call was made: its end counts for the target's breaker */
+    bool give_up;         /* failed: not tried again */
+    struct wall_time due; /* failed: when to try again */
+    uint16_t status;
+    struct span error;
+    struct breaker_rules breaker;
+};
+
+/* list, again, discard */
+struct op_notice {
+    struct job_ref id; /* seq 0 = all (list) */
+    uint64_t after;    /* list: numbers after this one */
+    uint32_t limit;    /* list: at most LIMIT_BATCH; 0 = as many */
+};
+
 struct op {
     enum op_kind kind;
     uint64_t tag; /* comes back in the reply */
@@ -247,6 +305,11 @@ struct op {
         struct op_kv_commit kv_commit;
         struct op_kv_get kv_get;
         struct op_kv_list kv_list;
+        struct op_alert alert;
+        struct op_alert_edge alert_edge;
+        struct op_notice_take notice_take;
+        struct op_notice_end notice_end;
+        struct op_notice notice;
     };
 };
 
@@ -370,6 +433,38 @@ struct worker_view {
     uint64_t running; /* leases it holds, ≥ 1 */
 };
 
+/* A condition that holds. */
+struct raised_view {
+    struct span queue; /* empty = the whole server */
+    struct wall_time since;
+    uint64_t value, mark; /* when it was raised */
+};
+
+struct alert_view {
+    struct span name;
+    struct alert_rule rule; /* its secret is empty … */
+    bool has_secret;        /* … even if there is one */
+    struct wall_time created_at, updated_at;
+    const struct raised_view *raised; /* oldest first; at most 100 of them */
+    uint32_t raised_count;
+    uint64_t raised_total;
+    uint64_t pending, dead; /* notices */
+};
+
+/* A notice and, of the rule it belongs to, what its delivery needs. */
+struct notice_view {
+    struct rec_notice_new notice;
+    struct rec_notice_tried tried;
+    bool with_payload;
+    struct span url;
+    struct span secret; /* take only */
+};
+
+struct breaker_view {
+    struct span target;
+    struct breaker breaker;
+};
+
 struct reply {
     enum op_kind kind;
     enum outcome outcome;
@@ -399,6 +494,13 @@ struct reply {
     uint32_t worker_count;
     const struct attempt_view *attempts; /* exceptions */
     uint32_t attempt_count;
+    const struct alert_view *alerts; /* alert_list: by name */
+    uint32_t alert_count;
+    const struct notice_view *notices; /* notice_take: by due time; notice_list: oldest first */
+    uint32_t notice_count;
+    struct wall_time next_due; /* notice_take: when another take is worth its while; 0 = nothing */
+    const struct breaker_view *breakers; /* by target */
+    uint32_t breaker_count;
     uint64_t version;                     /* kv_commit: of what it changed */
     uint32_t failed;                      /* kv_commit: index of the check or enqueue */
     bool failed_enqueue;                  /* … which is an enqueue */

@@ -71,6 +71,16 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_KV_COMMIT] = "kv_commit",
     [OP_KV_GET] = "kv_get",
     [OP_KV_LIST] = "kv_list",
+    [OP_ALERT_PUT] = "alert_put",
+    [OP_ALERT_DELETE] = "alert_delete",
+    [OP_ALERT_LIST] = "alert_list",
+    [OP_ALERT_EDGE] = "alert_edge",
+    [OP_NOTICE_TAKE] = "notice_take",
+    [OP_NOTICE_END] = "notice_end",
+    [OP_NOTICE_LIST] = "notice_list",
+    [OP_NOTICE_AGAIN] = "notice_again",
+    [OP_NOTICE_DISCARD] = "notice_discard",
+    [OP_BREAKER_LIST] = "breaker_list",
     [OP_TICK] = "tick",
 };
 
@@ -114,6 +124,14 @@ static void put_queue(struct line *l, struct span name)
     if (name.len == 0)
         return;
     put(l, " queue=");
+    put_name(l, name);
+}
+
+static void put_alert(struct line *l, struct span name)
+{
+    if (name.len == 0)
+        return;
+    put(l, " alert=");
     put_name(l, name);
 }
 
@@ -279,6 +297,29 @@ static void put_op(struct line *l, const struct op *op)
     case OP_KV_LIST:
         put(l, " limit=%u", op->kv_list.limit);
         break;
+    case OP_ALERT_PUT: /* never a url or a secret */
+    case OP_ALERT_DELETE:
+    case OP_ALERT_LIST:
+        put_alert(l, op->alert.name);
+        break;
+    case OP_ALERT_EDGE:
+        put_alert(l, op->alert_edge.alert);
+        put_queue(l, op->alert_edge.queue);
+        put(l, " %s", op->alert_edge.raised ? "raised" : "cleared");
+        break;
+    case OP_NOTICE_TAKE:
+        put(l, " limit=%u", op->notice_take.limit);
+        break;
+    case OP_NOTICE_END:
+        put(l, " notice=%" PRIu64 " %s status=%u", op->notice_end.number,
+            op->notice_end.delivered ? "delivered" : "failed", op->notice_end.status);
+        break;
+    case OP_NOTICE_LIST:
+    case OP_NOTICE_AGAIN:
+    case OP_NOTICE_DISCARD:
+        put(l, " notice=%" PRIu64, op->notice.id.seq);
+        break;
+    case OP_BREAKER_LIST:
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:
     case OP_TICK:

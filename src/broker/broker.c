@@ -11,6 +11,8 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "broker/broker_impl.h"
+#include "broker/courier.h"
+#include "core/webhook.h"
 
 #define BATCH_ROOM_FIRST 64
 #define BATCH_ROOM_KEPT 4096 /* larger ones are freed after use */
@@ -96,6 +98,8 @@ static void observe(struct broker *b, const struct op *op, const struct reply *r
                 op->kind == OP_CANCEL;
     if (ends && r->outcome == OUT_OK && b->streams.count > 0)
         streams_lease_ended(b, r->seq);
+    if (b->courier)
+        courier_observe(b->courier, op, r);
 }
 
 static void deliver(struct batch *t, const struct reply *reply)
@@ -267,6 +271,12 @@ int broker_open(const struct broker_config *config, struct broker **ret)
     handles_init(b);
     if (announce_open(b) != 0)
         log_event(config->log, LOG_WARN, "no_announcements", LOG_TEXT("why", "out of memory"));
+    if (config->webhooks) {
+        if (courier_open(b, config->webhooks, &b->courier) == 0)
+            courier_begin(b->courier);
+        else
+            log_event(config->log, LOG_ERROR, "no_notices", LOG_TEXT("why", "out of memory"));
+    }
     *ret = b;
     return 0;
 }
@@ -299,7 +309,8 @@ static void handle_closed_cb(uv_handle_t *handle)
 
 static void maybe_closed(struct broker *b)
 {
-    bool busy = b->outstanding > 0 || b->claims.count > 0 || b->streams.count > 0 || b->again;
+    bool busy =
+        b->outstanding > 0 || b->claims.count > 0 || b->streams.count > 0 || b->again || b->courier;
     if (!b->closing || busy || uv_is_closing((uv_handle_t *)&b->prepare))
         return;
     announce_close(b);
@@ -318,11 +329,20 @@ void broker_drain(struct broker *b)
     claims_drain(b);
     streams_drain(b);
     listeners_drain(b);
+    if (b->courier)
+        courier_drain(b->courier);
 }
 
 bool broker_draining(const struct broker *b)
 {
     return b->draining;
+}
+
+static void courier_closed(void *ctx)
+{
+    struct broker *b = ctx;
+    b->courier = NULL;
+    maybe_closed(b);
 }
 
 void broker_close(struct broker *b, void (*fn)(void *ctx), void *ctx)
@@ -331,6 +351,8 @@ void broker_close(struct broker *b, void (*fn)(void *ctx), void *ctx)
     b->closing = true;
     b->closed_fn = fn;
     b->closed_ctx = ctx;
+    if (b->courier)
+        courier_close(b->courier, courier_closed, b);
     maybe_closed(b);
 }
 
@@ -346,6 +368,8 @@ void broker_figures(const struct broker *b, struct broker_figures *ret)
         .ops = b->ops,
         .draining = b->draining,
     };
+    if (b->courier)
+        courier_figures(b->courier, ret);
 }
 
 void broker_backend_figures(const struct broker *b, struct backend_figures *ret)
@@ -376,6 +400,16 @@ int broker_compact(struct broker *b, const struct compact_request *request, stru
 void broker_compact_cancel(struct broker *b)
 {
     backend_compact_cancel(b->config.backend);
+}
+
+const char *broker_webhook_refused(const struct broker *b, struct span url)
+{
+    struct webhook_url parsed;
+    struct ip_address address;
+    if (!b->config.webhooks || webhook_url_parse(url, &parsed, NULL) != 0 || !parsed.literal ||
+        ip_parse(parsed.host, &address) != 0)
+        return NULL;
+    return webhook_refused(&b->config.webhooks->policy, parsed.host, &address);
 }
 
 unsigned broker_caps(const struct broker *b)
@@ -414,13 +448,43 @@ bool broker_has_test_clock(const struct broker *b)
     return b->config.test_clock != NULL;
 }
 
+/* ---- the test clock ---- */
+
+struct advance {
+    struct broker *broker;
+    void (*fn)(void *ctx);
+    void *ctx;
+};
+
+static void advance_done(void *ctx)
+{
+    struct advance a = *(struct advance *)ctx;
+    mem_free(ctx);
+    a.fn(a.ctx);
+}
+
+static void settled_cb(void *ctx)
+{
+    struct advance *a = ctx;
+    if (a->broker->courier)
+        courier_settle(a->broker->courier, advance_done, a);
+    else
+        advance_done(a);
+}
+
 int broker_clock_advance(struct broker *b, int64_t ms, void (*fn)(void *ctx), void *ctx)
 {
     if (!b->config.test_clock)
         return -ERR_INVALID;
+    struct advance *a = mem_alloc(sizeof *a);
+    if (!a)
+        return -ERR_NOMEM;
+    *a = (struct advance){b, fn, ctx};
     /* Settling begins with the next turn of the loop, so it sees the time to come. */
-    int err = backend_settle(b->config.backend, fn, ctx);
-    if (!err)
+    int err = backend_settle(b->config.backend, settled_cb, a);
+    if (err)
+        mem_free(a);
+    else
         clock_manual_advance(b->config.test_clock, ms);
     return err;
 }

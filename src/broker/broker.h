@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "broker/webhook.h"
 
 struct broker;
 
@@ -26,6 +27,14 @@ struct broker;
 struct broker_label {
     const char *name;
     int64_t priority; /* higher first */
+};
+
+/* Notices of alerts to webhooks. */
+struct broker_webhooks {
+    struct webhook_policy policy; /* what it points to is borrowed */
+    uint32_t concurrency;         /* deliveries at once, ≥ 1 */
+    uint64_t give_up_ms;          /* a notice that is older is not tried again */
+    struct breaker_rules breaker;
 };
 
 struct broker_config {
@@ -38,6 +47,8 @@ struct broker_config {
     size_t label_count;
     uint32_t silent_ms; /* a worker that holds jobs and gave no sign for this long is silent; 0 =
                            60,000 */
+    const struct broker_webhooks
+        *webhooks; /* NULL = conditions are not watched, notices not sent */
 };
 
 MUST_CHECK int broker_open(const struct broker_config *config, struct broker **ret);
@@ -148,6 +159,8 @@ struct broker_figures {
     uint64_t streams, listeners;
     uint64_t batches, ops; /* submitted so far */
     bool draining;
+    /* webhooks, since start: delivered, failed, of those refused for their address; and now */
+    uint64_t notices_delivered, notices_failed, notices_refused, notices_under_way;
 };
 void broker_figures(const struct broker *b, struct broker_figures *ret);
 void broker_backend_figures(const struct broker *b, struct backend_figures *ret);
@@ -165,6 +178,12 @@ typedef void (*broker_workers_fn)(void *ctx, const struct broker_worker *workers
                                   int error);
 void broker_set_silent_ms(struct broker *b, uint32_t silent_ms);
 MUST_CHECK int broker_workers(struct broker *b, broker_workers_fn fn, void *ctx);
+
+/* ---- webhooks ---- */
+
+/* NULL: nothing is known against this URL. Else why its address may not be called ("loopback", …);
+ * of names that is known only when a notice is sent. */
+const char *broker_webhook_refused(const struct broker *b, struct span url);
 
 /* ---- maintenance ---- */
 

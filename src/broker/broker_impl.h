@@ -8,6 +8,7 @@
  * events.c   listeners
  * announce.c lines in the log
  * figures.c  what each queue did, and workers.c who did it
+ * courier.c notices to webhooks (webhook.c), and conditions.c when alerts are raised
  *
  * A batch lives until its last reply, because the backend reads its ops until then. */
 #pragma once
@@ -176,6 +177,7 @@ struct broker {
     struct broker_listener *announcer; /* NULL = there is no log */
     struct figures figures;
     struct workers workers;
+    struct courier *courier; /* NULL = none */
 };
 
 /* A reply to be had until the backend is certain: OP_RELEASE, OP_RELEASE_CLAIM. Lack of memory

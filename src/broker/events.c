@@ -56,22 +56,22 @@ static void listener_free(struct broker_listener *l)
 
 /* ---- taking a handful ---- */
 
+static bool keep_name(struct broker_listener *l, struct span *name)
+{
+    char *copy = name->len ? arena_copy(&l->arena, name->at, name->len) : NULL;
+    if (name->len && !copy)
+        return false;
+    name->at = copy;
+    return true;
+}
+
 static bool keep(struct broker_listener *l, const struct backend_event *e)
 {
     struct broker_event *mine = &l->events[l->count];
     *mine = (struct broker_event){.event = *e};
-    if (e->queue.len) {
-        char *name = arena_copy(&l->arena, e->queue.at, e->queue.len);
-        if (!name)
-            return false;
-        mine->event.queue = span_of(name, e->queue.len);
-    }
-    if (e->key.len) {
-        char *key = arena_copy(&l->arena, e->key.at, e->key.len);
-        if (!key)
-            return false;
-        mine->event.key = span_of(key, e->key.len);
-    }
+    if (!keep_name(l, &mine->event.queue) || !keep_name(l, &mine->event.key) ||
+        !keep_name(l, &mine->event.alert))
+        return false;
     l->count++;
     return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The envelope of a record: kind, body length, body. The bodies are in record_job.c,
- * record_store.c and record_kv.c. */
+ * record_store.c, record_kv.c and record_notice.c. */
 #include "core/record.h"
 
 #include "base/check.h"
@@ -34,6 +34,14 @@ static const struct record_type *const record_types[] = {
     [REC_KV_GONE] = &record_kv_gone,
     [REC_KV_FROM_JOB] = &record_kv_from_job,
     [REC_KV_KEYS] = &record_kv_keys,
+    [REC_ALERT_PUT] = &record_alert_put,
+    [REC_ALERT_GONE] = &record_alert_gone,
+    [REC_ALERT_EDGE] = &record_alert_edge,
+    [REC_NOTICE_NEW] = &record_notice_new,
+    [REC_NOTICE_TRIED] = &record_notice_tried,
+    [REC_NOTICE_GONE] = &record_notice_gone,
+    [REC_BREAKER_PUT] = &record_breaker_put,
+    [REC_BREAKER_GONE] = &record_breaker_gone,
 };
 
 #define TYPE_COUNT (sizeof record_types / sizeof record_types[0])

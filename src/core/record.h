@@ -18,6 +18,8 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/span.h"
+#include "core/alert.h"
+#include "core/breaker.h"
 #include "core/filter.h"
 #include "core/job.h"
 
@@ -54,8 +56,18 @@ enum record_kind {
     REC_KV_GONE = 65,     /* deleted, or expired: a slice */
     REC_KV_FROM_JOB = 66, /* a job that died left its payload here */
     REC_KV_KEYS = 67,     /* right behind JOB_NEW: the keys at which it would leave it */
-    /* reserved: schedules and firings 80 … 95, notifications 96 … 111,
-     * ledger and breakers 112 … 127, steps and logs 128 … 143 */
+    /* notifications: 96 … 111 */
+    REC_ALERT_PUT = 96,     /* a rule, created or changed: the whole of it */
+    REC_ALERT_GONE = 97,    /* a rule is deleted, with what it raised and its notices */
+    REC_ALERT_EDGE = 98,    /* its condition holds in a queue, or does so no longer */
+    REC_NOTICE_NEW = 100,   /* something to be delivered */
+    REC_NOTICE_TRIED = 101, /* a delivery failed, or is to be tried anew: how it stands */
+    REC_NOTICE_GONE = 102,  /* delivered, dropped or discarded */
+    /* breakers: 112 … 119 */
+    REC_BREAKER_PUT = 112, /* how the breaker of a target stands */
+    REC_BREAKER_GONE = 113,
+    /* reserved: schedules and firings 80 … 95, ledger 120 … 127, steps and logs
+     * 128 … 143 */
 };
 
 struct rec_epoch {
@@ -243,6 +255,67 @@ struct rec_kv_keys {
     struct span keys;
 };
 
+struct rec_alert_put {
+    struct span name;
+    bool anew; /* what it had raised is forgotten: its condition has changed */
+    struct wall_time created_at, updated_at;
+    struct alert_rule rule;
+};
+
+struct rec_alert_gone {
+    struct span name;
+    struct wall_time at;
+};
+
+struct rec_alert_edge {
+    struct span alert;
+    struct span queue; /* empty = the whole server */
+    bool raised;
+    struct wall_time at;
+    uint64_t value, mark; /* what was measured, and against what */
+};
+
+struct rec_notice_new {
+    uint64_t number; /* rises; with id_hi it is the notice's id, spelled like a job's */
+    uint64_t id_hi;
+    uint8_t on;   /* enum alert_on */
+    uint8_t edge; /* enum notice_edge */
+    struct wall_time at;
+    struct span alert;
+    struct span queue;        /* empty = none */
+    uint64_t job_seq, job_hi; /* 0 = about no job */
+    uint8_t reason;           /* enum job_reason */
+    uint32_t attempts;        /* of the job */
+    uint64_t value, mark;     /* conditions */
+    struct span subject;      /* schedule_failed: its name */
+    struct span text;         /* the error */
+};
+
+struct rec_notice_tried {
+    uint64_t number;
+    uint8_t state;          /* enum notice_state */
+    uint32_t tries;         /* deliveries that failed */
+    struct wall_time since; /* from when its age counts */
+    struct wall_time due;   /* pending: not before */
+    uint16_t status;        /* of the last answer; 0 = there was none */
+    struct span error;      /* why the last delivery failed */
+};
+
+struct rec_notice_gone {
+    uint64_t number;
+    uint8_t end; /* enum notice_end */
+    struct wall_time at;
+};
+
+struct rec_breaker_put {
+    struct span target;
+    struct breaker breaker;
+};
+
+struct rec_breaker_gone {
+    struct span target;
+};
+
 struct record {
     enum record_kind kind;
     union {
@@ -271,6 +344,14 @@ struct record {
         struct rec_kv_gone kv_gone;
         struct rec_kv_from_job kv_from_job;
         struct rec_kv_keys kv_keys;
+        struct rec_alert_put alert_put;
+        struct rec_alert_gone alert_gone;
+        struct rec_alert_edge alert_edge;
+        struct rec_notice_new notice_new;
+        struct rec_notice_tried notice_tried;
+        struct rec_notice_gone notice_gone;
+        struct rec_breaker_put breaker_put;
+        struct rec_breaker_gone breaker_gone;
     };
 };
 

@@ -35,6 +35,10 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
                            "retention"},
     [PROBLEM_NO_QUEUE] = {"no_queue", 404, 0, "No such queue",
                           "there is no queue with this name; PUT /v1/queues/{queue} creates it"},
+    [PROBLEM_NO_ALERT] = {"no_alert", 404, 0, "No such alert",
+                          "there is no alert with this name; PUT /v1/alerts/{name} creates it"},
+    [PROBLEM_NO_NOTICE] = {"no_notice", 404, 0, "No such notice",
+                           "there is no notice with this id; it may have been delivered"},
     [PROBLEM_NO_ROUTE] = {"no_route", 404, 0, "No such path", "there is nothing at this path"},
     [PROBLEM_METHOD_NOT_ALLOWED] = {"method_not_allowed", 405, 0,
                                     "The path does not know this method",
@@ -194,6 +198,14 @@ void problem_of_reply(struct problem *p, struct arena *arena, const struct reply
         p->field = problem_note_field(arena, reply->note);
     if (reply->outcome == OUT_UNAVAILABLE && reply->kind == OP_ENQUEUE && draining)
         p->code = PROBLEM_DRAINING;
+    bool alert = reply->kind == OP_ALERT_PUT || reply->kind == OP_ALERT_LIST ||
+                 reply->kind == OP_ALERT_DELETE;
+    bool notice = reply->kind == OP_NOTICE_LIST || reply->kind == OP_NOTICE_AGAIN ||
+                  reply->kind == OP_NOTICE_DISCARD;
+    if (reply->outcome == OUT_NOT_FOUND && (alert || notice))
+        p->code = alert ? PROBLEM_NO_ALERT : PROBLEM_NO_NOTICE;
+    if (reply->outcome == OUT_EXISTS && alert)
+        p->detail = "an alert with this name exists; leave out If-None-Match to change it";
 }
 
 /* ---- writing one ---- */

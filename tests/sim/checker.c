@@ -143,6 +143,16 @@ static check_fn *const checks[OP_KIND_COUNT] = {
     [OP_KV_COMMIT] = check_nothing,
     [OP_KV_GET] = check_nothing,
     [OP_KV_LIST] = check_nothing,
+    [OP_ALERT_PUT] = check_nothing,
+    [OP_ALERT_DELETE] = check_nothing,
+    [OP_ALERT_LIST] = check_nothing,
+    [OP_ALERT_EDGE] = check_nothing,
+    [OP_NOTICE_TAKE] = check_nothing,
+    [OP_NOTICE_END] = check_nothing,
+    [OP_NOTICE_LIST] = check_nothing,
+    [OP_NOTICE_AGAIN] = check_nothing,
+    [OP_NOTICE_DISCARD] = check_nothing,
+    [OP_BREAKER_LIST] = check_nothing,
     [OP_TICK] = check_nothing,
 };
 

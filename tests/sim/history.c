@@ -33,6 +33,16 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_KV_COMMIT] = "kv_commit",
     [OP_KV_GET] = "kv_get",
     [OP_KV_LIST] = "kv_list",
+    [OP_ALERT_PUT] = "alert_put",
+    [OP_ALERT_DELETE] = "alert_delete",
+    [OP_ALERT_LIST] = "alert_list",
+    [OP_ALERT_EDGE] = "alert_edge",
+    [OP_NOTICE_TAKE] = "notice_take",
+    [OP_NOTICE_END] = "notice_end",
+    [OP_NOTICE_LIST] = "notice_list",
+    [OP_NOTICE_AGAIN] = "notice_again",
+    [OP_NOTICE_DISCARD] = "notice_discard",
+    [OP_BREAKER_LIST] = "breaker_list",
     [OP_TICK] = "tick",
 };
 
@@ -216,6 +226,16 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_KV_COMMIT:
     case OP_KV_GET:
     case OP_KV_LIST:
+    case OP_ALERT_PUT:
+    case OP_ALERT_DELETE:
+    case OP_ALERT_LIST:
+    case OP_ALERT_EDGE:
+    case OP_NOTICE_TAKE:
+    case OP_NOTICE_END:
+    case OP_NOTICE_LIST:
+    case OP_NOTICE_AGAIN:
+    case OP_NOTICE_DISCARD:
+    case OP_BREAKER_LIST:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
@@ -300,6 +320,16 @@ static uint64_t subject_of(const struct op *op)
     case OP_KV_COMMIT:
     case OP_KV_GET:
     case OP_KV_LIST:
+    case OP_ALERT_PUT:
+    case OP_ALERT_DELETE:
+    case OP_ALERT_LIST:
+    case OP_ALERT_EDGE:
+    case OP_NOTICE_TAKE:
+    case OP_NOTICE_END:
+    case OP_NOTICE_LIST:
+    case OP_NOTICE_AGAIN:
+    case OP_NOTICE_DISCARD:
+    case OP_BREAKER_LIST:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;

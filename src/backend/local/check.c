@@ -401,6 +401,7 @@ static enum check_result check_rows(struct check *c)
     check_keys(c);
     check_keys_twice(c);
     check_kv(c);
+    check_notices(c);
     print_queues(c);
     check_journal(c);
     return verdict(c);

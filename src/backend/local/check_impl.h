@@ -74,5 +74,7 @@ MUST_CHECK int check_job(struct check *c, struct check_row *row);
 void check_attempts(struct check *c);
 /* The key-value store, and the keys of jobs for it, after the jobs. */
 void check_kv(struct check *c);
+/* Alert rules, notices and breakers. */
+void check_notices(struct check *c);
 /* The journal, after all that is in the store. */
 void check_journal(struct check *c);

@@ -80,6 +80,7 @@ static void init_indexes(struct engine *e)
         heap_init(heaps[i]);
     e->leases_end.moved = leases_moved;
     e->leases_end.moved_ctx = e;
+    alerts_init(e);
     buf_init(&e->scratch);
     kv_init(e);
     undelivered_init(e);
@@ -133,6 +134,7 @@ void engine_free(struct engine *e)
     buf_done(&e->scratch);
     kv_done(e);
     undelivered_done(e);
+    alerts_free(e);
     mem_free(e->ring);
     events_free(e);
     mem_free(e->queues);
@@ -325,6 +327,16 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_KV_COMMIT] = op_kv_commit,
     [OP_KV_GET] = op_kv_get,
     [OP_KV_LIST] = op_kv_list,
+    [OP_ALERT_PUT] = op_alert_put,
+    [OP_ALERT_DELETE] = op_alert_delete,
+    [OP_ALERT_LIST] = op_alert_list,
+    [OP_ALERT_EDGE] = op_alert_edge,
+    [OP_NOTICE_TAKE] = op_notice_take,
+    [OP_NOTICE_END] = op_notice_end,
+    [OP_NOTICE_LIST] = op_notice_list,
+    [OP_NOTICE_AGAIN] = op_notice_again,
+    [OP_NOTICE_DISCARD] = op_notice_discard,
+    [OP_BREAKER_LIST] = op_breaker_list,
     [OP_TICK] = op_tick,
 };
 
@@ -561,6 +573,9 @@ void engine_figures(const struct engine *e, struct engine_figures *ret)
         .restored_leases = e->restored_leases,
         .forgotten_claims = e->forgotten_claims,
         .stalls_ms = (uint64_t)e->skipped_ms,
+        .notices_pending = e->outbox.notices.used - e->outbox.dead,
+        .notices_dead = e->outbox.dead,
+        .notices_dropped = e->outbox.dropped,
     };
     for (size_t n = 0; n < e->queue_count; n++)
         for (int s = 0; s < STATE_COUNT; s++)

@@ -150,6 +150,7 @@ struct engine_figures {
     uint64_t by_state[STATE_COUNT];
     uint64_t keys, queues, restored_leases, forgotten_claims, stalls_ms;
     uint64_t kv_keys, kv_bytes;
+    uint64_t notices_pending, notices_dead, notices_dropped;
 };
 void engine_figures(const struct engine *e, struct engine_figures *ret);
 

@@ -58,6 +58,23 @@ void engine_emit(struct engine *e, const struct record *r)
 {
     engine_emit_silent(e, r);
     events_record(e, r);
+    if (r->kind == REC_JOB_DEAD && e->alerts.count)
+        alerts_job_dead(e, &r->job_dead);
+}
+
+/* Encoded first: applying may free what the record points to. */
+int engine_emit_or_not(struct engine *e, const struct record *r)
+{
+    size_t mark = e->out->frame.len;
+    CHECK(record_encode(r, &e->out->frame) == 0);
+    int err = engine_apply(e, r);
+    if (err) {
+        e->out->frame.len = mark;
+        return err;
+    }
+    e->out->count++;
+    e->position++;
+    return 0;
 }
 
 static struct live *touched(struct engine *e, uint64_t seq, uint32_t *ret_handle)
@@ -327,6 +344,46 @@ static int take_kv_keys(struct engine *e, const struct record *r)
     return undelivered_apply(e, r->kv_keys.seq, r->kv_keys.keys);
 }
 
+static int take_alert_put(struct engine *e, const struct record *r)
+{
+    return alerts_apply_put(e, &r->alert_put);
+}
+
+static int take_alert_gone(struct engine *e, const struct record *r)
+{
+    return alerts_apply_gone(e, &r->alert_gone);
+}
+
+static int take_alert_edge(struct engine *e, const struct record *r)
+{
+    return alerts_apply_edge(e, &r->alert_edge);
+}
+
+static int take_notice_new(struct engine *e, const struct record *r)
+{
+    return notices_apply_new(e, &r->notice_new);
+}
+
+static int take_notice_tried(struct engine *e, const struct record *r)
+{
+    return notices_apply_tried(e, &r->notice_tried);
+}
+
+static int take_notice_gone(struct engine *e, const struct record *r)
+{
+    return notices_apply_gone(e, &r->notice_gone);
+}
+
+static int take_breaker_put(struct engine *e, const struct record *r)
+{
+    return breakers_apply_put(e, &r->breaker_put);
+}
+
+static int take_breaker_gone(struct engine *e, const struct record *r)
+{
+    return breakers_apply_gone(e, &r->breaker_gone);
+}
+
 typedef int (*take_fn)(struct engine *e, const struct record *r);
 
 static const take_fn takes[] = {
@@ -357,6 +414,14 @@ static const take_fn takes[] = {
     [REC_KV_GONE] = take_kv_gone,
     [REC_KV_FROM_JOB] = take_kv_from_job,
     [REC_KV_KEYS] = take_kv_keys,
+    [REC_ALERT_PUT] = take_alert_put,
+    [REC_ALERT_GONE] = take_alert_gone,
+    [REC_ALERT_EDGE] = take_alert_edge,
+    [REC_NOTICE_NEW] = take_notice_new,
+    [REC_NOTICE_TRIED] = take_notice_tried,
+    [REC_NOTICE_GONE] = take_notice_gone,
+    [REC_BREAKER_PUT] = take_breaker_put,
+    [REC_BREAKER_GONE] = take_breaker_gone,
 };
 
 int engine_apply(struct engine *e, const struct record *r)

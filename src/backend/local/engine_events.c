@@ -86,6 +86,7 @@ static void push_job(struct engine *e, enum event_kind kind, const struct job *j
     v->payload_kind = j->payload_kind;
     v->flags = j->flags;
     v->kind = (uint8_t)kind;
+    v->alert = 0;
 }
 
 void events_queue(struct engine *e, enum event_kind kind, const struct queue *q, uint64_t count)
@@ -96,6 +97,24 @@ void events_queue(struct engine *e, enum event_kind kind, const struct queue *q,
         .subject = count,
         .queue = q ? q->number : 0,
         .kind = (uint8_t)kind,
+    };
+    if (kind == EVENT_SCHEDULE_FAILED && e->alerts.count) {
+        struct span none = {NULL, 0};
+        alerts_happened(e, ALERT_SCHEDULE_FAILED, q ? engine_queue_name(e, q->number) : none, none,
+                        none);
+    }
+}
+
+void events_alert(struct engine *e, const struct alert *a, struct span queue, bool raised,
+                  uint64_t value)
+{
+    *push(e) = (struct event){
+        .position = e->position,
+        .at_ms = e->now.wall.ms,
+        .subject = value,
+        .queue = queue.len ? engine_queue_number(e, queue) : 0,
+        .kind = raised ? EVENT_ALERT_RAISED : EVENT_ALERT_CLEARED,
+        .alert = a->number,
     };
 }
 
@@ -231,6 +250,7 @@ static void tell(const struct engine *e, uint64_t number, struct backend_event *
         .attempts = job_attempts(&counts),
         .has_extra = (v->flags & JOB_HAS_EXTRA) != 0,
         .count = v->id_hi ? 0 : v->subject,
+        .alert = v->alert ? alert_name_of(e, v->alert) : (struct span){NULL, 0},
     };
     if (v->kind != EVENT_KV_SET && v->kind != EVENT_KV_DELETED)
         return;

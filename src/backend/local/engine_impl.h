@@ -21,12 +21,14 @@
 #include "base/check.h"
 
 #include "backend/local/engine.h"
+#include "base/hash.h"
 #include "base/heap.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "base/seqdir.h"
 #include "base/slab.h"
+#include "core/limits.h"
 #include "core/moves.h"
 
 #define WORKERS_IDLE_MAX 4096
@@ -138,6 +140,7 @@ struct event {
     uint16_t failures, crashes;
     uint8_t state, reason, payload_kind, flags;
     uint8_t kind;
+    uint32_t alert; /* number of the rule; 0 = none */
 };
 _Static_assert(sizeof(struct event) <= 64, "16,384 of them stay resident");
 
@@ -147,6 +150,72 @@ struct ghost {
     uint32_t queue; /* 0 = free */
     char *name;
     size_t len;
+};
+
+/* --- alerts, notices, breakers: engine_alerts.c, engine_notices.c, engine_breakers.c --- */
+
+/* A condition that holds. */
+struct raised {
+    struct raised *prev, *next; /* of the same rule, oldest first */
+    struct alert *alert;
+    struct wall_time since;
+    uint64_t value, mark;
+    size_t queue_len;
+    char queue[];
+};
+
+struct alert {
+    uint32_t number; /* of this boot, for events */
+    struct wall_time created_at, updated_at;
+    struct alert_rule rule; /* spans point to texts */
+    char *texts;            /* name, queue, url, secret, target, one after the other */
+    size_t name_len;
+    struct span target; /* empty = no webhook */
+    struct raised *first, *last;
+    uint64_t raised;
+    uint64_t notices, dead; /* in the outbox, and given up of them */
+};
+
+struct alerts {
+    struct alert **list; /* by name */
+    size_t count, room;
+    uint32_t next_number;
+    uint32_t version;     /* changes with every rule */
+    struct map128 raised; /* (rule, queue) → struct raised * */
+};
+
+/* A notice in the outbox. Inline texts: applying its record cannot fail for lack of memory. */
+struct notice {
+    uint64_t number, id_hi, job_seq, job_hi, value, mark;
+    struct wall_time at, since, due;
+    struct alert *alert; /* has a webhook */
+    size_t place;        /* in outbox.due; SIZE_MAX = not there: it is dead */
+    uint32_t prev, next; /* by number */
+    uint32_t attempts, tries;
+    uint16_t status, queue_len, subject_len, text_len, error_len;
+    uint8_t on, edge, reason, state;
+    bool held; /* given out; nobody has said yet how it ended */
+    char queue[LIMIT_QUEUE_NAME_BYTES], subject[LIMIT_QUEUE_NAME_BYTES];
+    char text[LIMIT_NOTICE_TEXT_BYTES], error[LIMIT_NOTICE_ERROR_BYTES];
+};
+
+struct outbox {
+    struct slab notices;
+    struct map64 by_number; /* → handle */
+    struct heap due;        /* pending ones: (when to look at it, handle) */
+    uint32_t first, last;
+    uint64_t dead, dropped;
+};
+
+struct target {
+    struct breaker breaker;
+    size_t len;
+    char name[]; /* scheme://host:port */
+};
+
+struct targets {
+    struct target **list; /* by name */
+    size_t count, room;
 };
 
 struct joblist {
@@ -174,10 +243,11 @@ struct queue {
     struct heap ready, due;
     struct joblist lists[STATE_COUNT];
     struct joblist doomed;
-    uint64_t shared, shared_waiting; /* jobs with the same unique key, see engine_unique.c */
-    uint64_t shared_seq;             /* one that was among them */
-    uint64_t due_armed, prune_armed; /* order of the valid entry in due_queues / prune_queues */
-    struct queue_counts counts;      /* by_state is derived from lists */
+    uint64_t shared, shared_waiting;     /* jobs with the same unique key, see engine_unique.c */
+    uint64_t shared_seq;                 /* one that was among them */
+    uint32_t alerts_version, dead_rules; /* how many rules hear of dead jobs, as of that version */
+    uint64_t due_armed, prune_armed;     /* order of the valid entry in due_queues / prune_queues */
+    struct queue_counts counts;          /* by_state is derived from lists */
 };
 
 struct bulk {
@@ -242,6 +312,9 @@ struct engine {
     size_t trim_count, trim_room;
     uint32_t *doomed_queues;
     size_t doomed_count, doomed_room;
+    struct alerts alerts;
+    struct outbox outbox;
+    struct targets targets;
     struct bulk *bulks; /* first to be worked on first */
     uint64_t bulk_next;
 
@@ -345,6 +418,19 @@ static inline int64_t lease_now(const struct engine *e, struct now now)
     return now.mono.ms - e->skipped_ms;
 }
 
+/* For fingerprints of the state. */
+static inline uint64_t state_mix(uint64_t h, uint64_t v)
+{
+    h ^= v + UINT64_C(0x9E3779B97F4A7C15) + (h << 12) + (h >> 4);
+    h *= UINT64_C(0xFF51AFD7ED558CCD);
+    return h ^ (h >> 32);
+}
+
+static inline uint64_t state_mix_span(uint64_t h, struct span s)
+{
+    return state_mix(state_mix(h, s.len), s.len ? crc32c(0, s.at, s.len) : 0);
+}
+
 static inline bool state_waits(uint8_t state)
 {
     return (STATE_BIT(state) & STATES_WAITING) != 0;
@@ -428,6 +514,8 @@ void engine_emit(struct engine *e, const struct record *r);
 /* The same, of which nobody hears. */
 void engine_emit_silent(struct engine *e, const struct record *r);
 int emit_reserve(struct engine *e, size_t bytes);
+/* The same for records whose applying may lack memory: nothing is left behind then. */
+MUST_CHECK int engine_emit_or_not(struct engine *e, const struct record *r);
 /* --- engine.c --- */
 void seqs_ahead(struct engine *e); /* room for one small record must be there */
 
@@ -436,12 +524,15 @@ void events_record(struct engine *e, const struct record *r); /* a step has appl
 /* q may be NULL: about the whole engine. */
 void events_queue(struct engine *e, enum event_kind kind, const struct queue *q, uint64_t count);
 void events_depth(struct engine *e, struct queue *q);
+void events_alert(struct engine *e, const struct alert *a, struct span queue, bool raised,
+                  uint64_t value);
 void events_boot(struct engine *e);
 void events_keep_name(struct engine *e, struct queue *q); /* takes q's name, which ends */
 void events_free(struct engine *e);
 
 /* --- engine_queues.c --- */
 struct queue *queues_find(struct engine *e, struct span name);
+int names_order(struct span a, struct span b); /* byte by byte: < 0, 0, > 0 */
 int queues_create(struct engine *e, struct span name,
                   struct queue **ret); /* by the first enqueue */
 int queues_apply_put(struct engine *e, const struct rec_queue_put *r);
@@ -501,6 +592,51 @@ void bulk_list_changes(struct engine *e, uint32_t handle, uint8_t state); /* bef
 void bulk_queue_changes(struct engine *e, uint32_t queue, unsigned states);
 size_t bulk_tick(struct engine *e, size_t budget);
 void bulk_free_all(struct engine *e);
+
+/* --- engine_alerts.c: rules, and what they have raised --- */
+void alerts_init(struct engine *e);
+void alerts_free(struct engine *e);
+struct alert *alerts_find(const struct engine *e, struct span name);
+struct span alert_name(const struct alert *a);
+struct span alert_name_of(const struct engine *e, uint32_t number); /* empty = gone */
+int alerts_apply_put(struct engine *e, const struct rec_alert_put *r);
+int alerts_apply_gone(struct engine *e, const struct rec_alert_gone *r);
+int alerts_apply_edge(struct engine *e, const struct rec_alert_edge *r);
+/* Adds to *bytes what the notices of a dead job take, and makes room for them. */
+int alerts_dead_reserve(struct engine *e, struct queue *q, size_t *bytes);
+void alerts_job_dead(struct engine *e, const struct rec_job_dead *r);
+/* Something happened that no job's record tells of: notices for the rules that match the queue.
+ * Makes room itself; what finds none is counted as dropped. */
+void alerts_happened(struct engine *e, enum alert_on on, struct span queue, struct span subject,
+                     struct span text);
+MUST_CHECK int alerts_verify(const struct engine *e, struct err_note *note);
+uint64_t alerts_hash(const struct engine *e);
+
+/* --- engine_notices.c: the outbox --- */
+void notices_moved(void *engine, struct heap_entry entry, size_t index);
+/* Room for `count` more; *bytes grows by what their records take, and those that push out others.
+ */
+int notices_reserve(struct engine *e, size_t count, size_t *bytes);
+/* Fills in number, id and time, and emits it. Room must have been reserved. */
+void notices_emit(struct engine *e, struct rec_notice_new *n);
+int notices_apply_new(struct engine *e, const struct rec_notice_new *r);
+int notices_apply_tried(struct engine *e, const struct rec_notice_tried *r);
+int notices_apply_gone(struct engine *e, const struct rec_notice_gone *r);
+void notices_drop_of(struct engine *e, struct alert *a); /* all of this rule */
+MUST_CHECK int notices_verify(const struct engine *e, struct err_note *note);
+uint64_t notices_hash(const struct engine *e);
+
+/* --- engine_breakers.c --- */
+/* Whether the target may be called now; lack of memory is a no. */
+bool breakers_ask(struct engine *e, struct span target, const struct breaker_rules *rules,
+                  struct wall_time *ret_until);
+/* True: it was open or half open, and is closed now. */
+bool breakers_tell(struct engine *e, struct span target, const struct breaker_rules *rules,
+                   bool success);
+int breakers_apply_put(struct engine *e, const struct rec_breaker_put *r);
+int breakers_apply_gone(struct engine *e, const struct rec_breaker_gone *r);
+void breakers_free(struct engine *e);
+uint64_t breakers_hash(const struct engine *e);
 
 /* --- engine_change.c --- */
 struct live *change_conflict(struct engine *e, const struct live *l);
@@ -608,6 +744,16 @@ void op_exceptions(struct engine *e, const struct op *op);
 void op_kv_commit(struct engine *e, const struct op *op);
 void op_kv_get(struct engine *e, const struct op *op);
 void op_kv_list(struct engine *e, const struct op *op);
+void op_alert_put(struct engine *e, const struct op *op);
+void op_alert_delete(struct engine *e, const struct op *op);
+void op_alert_list(struct engine *e, const struct op *op);
+void op_alert_edge(struct engine *e, const struct op *op);
+void op_notice_take(struct engine *e, const struct op *op);
+void op_notice_end(struct engine *e, const struct op *op);
+void op_notice_list(struct engine *e, const struct op *op);
+void op_notice_again(struct engine *e, const struct op *op);
+void op_notice_discard(struct engine *e, const struct op *op);
+void op_breaker_list(struct engine *e, const struct op *op);
 void op_tick(struct engine *e, const struct op *op);
 
 /* The trimming that a step's own changes made due. */

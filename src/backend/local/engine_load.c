@@ -117,6 +117,11 @@ static int load_undelivered(void *ctx, uint64_t seq, struct span keys)
     return undelivered_apply(e, seq, keys);
 }
 
+static int load_notes(void *ctx, const struct record *record)
+{
+    return engine_apply(ctx, record);
+}
+
 int engine_load(struct engine *e, struct store *store, struct err_note *note)
 {
     struct store_sink sink = {
@@ -128,6 +133,7 @@ int engine_load(struct engine *e, struct store *store, struct err_note *note)
         .key = load_key,
         .kv = load_kv,
         .undelivered = load_undelivered,
+        .record = load_notes,
     };
     int err = store->ops->load(store, &sink, note);
     if (!err)

@@ -185,7 +185,7 @@ static int room_for_queue(struct engine *e, uint32_t number)
     return err;
 }
 
-static int compare_names(struct span a, struct span b)
+int names_order(struct span a, struct span b)
 {
     size_t shorter = a.len < b.len ? a.len : b.len;
     int order = shorter ? memcmp(a.at, b.at, shorter) : 0;
@@ -200,7 +200,7 @@ static size_t by_name_index(const struct engine *e, struct span name, bool after
     size_t low = 0, high = e->queue_count;
     while (low < high) {
         size_t mid = (low + high) / 2;
-        int order = compare_names(queue_name(e->by_name[mid]), name);
+        int order = names_order(queue_name(e->by_name[mid]), name);
         if (order < 0 || (after && order == 0))
             low = mid + 1;
         else

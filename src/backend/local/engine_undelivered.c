@@ -120,6 +120,8 @@ int end_reserve(struct engine *e, struct live *l, const struct record *rec)
     }
     if (!err && count > 0)
         err = kv_reserve(e, count);
+    if (!err && rec->kind == REC_JOB_DEAD)
+        err = alerts_dead_reserve(e, queue_of(e, l), &bytes);
     if (!err)
         err = jobs_reserve(e, queue_of(e, l), 0, 1, bytes);
     if (err)

@@ -208,24 +208,16 @@ int engine_verify(const struct engine *e, struct err_note *note)
         err = check_totals(&c);
     if (!err)
         err = check_kvs(&c);
+    if (!err)
+        err = alerts_verify(e, note);
+    if (!err)
+        err = notices_verify(e, note);
     map64_done(&c.in_ready);
     map64_done(&c.in_due);
     return err;
 }
 
 /* --- a fingerprint of the durable state, independent of order --- */
-
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-    h ^= v + UINT64_C(0x9E3779B97F4A7C15) + (h << 12) + (h >> 4);
-    h *= UINT64_C(0xFF51AFD7ED558CCD);
-    return h ^ (h >> 32);
-}
-
-static uint64_t mix_span(uint64_t h, struct span s)
-{
-    return mix(mix(h, s.len), s.len ? crc32c(0, s.at, s.len) : 0);
-}
 
 static uint64_t hash_job(const struct engine *e, const struct live *l)
 {
@@ -246,21 +238,22 @@ static uint64_t hash_job(const struct engine *e, const struct live *l)
                                j->flags};
     uint64_t h = 1;
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-        h = mix(h, fields[i]);
+        h = state_mix(h, fields[i]);
     if (l->lease) {
         const struct lease *lease = lease_at(e, l->lease);
-        h = mix(mix(mix(h, lease->token.counter), lease->token.epoch), lease->lease_ms);
-        h = mix_span(h, worker_name(e, lease->worker));
+        h = state_mix(state_mix(state_mix(h, lease->token.counter), lease->token.epoch),
+                      lease->lease_ms);
+        h = state_mix_span(h, worker_name(e, lease->worker));
     }
     if (l->extra) {
         const struct extra *x = extra_at(e, l->extra);
         struct more more = more_of(e, l);
-        h = mix(mix(h, extra_unique(x).hi), (uint64_t)more.expires_at.ms);
-        h = mix(h,
-                more.group ? ((const struct group *)slab_at(&e->groups, more.group))->key.hi : 0);
-        h = mix(h, more.options
-                       ? ((const struct options *)slab_at(&e->options, more.options))->key.hi
-                       : 0);
+        h = state_mix(state_mix(h, extra_unique(x).hi), (uint64_t)more.expires_at.ms);
+        h = state_mix(
+            h, more.group ? ((const struct group *)slab_at(&e->groups, more.group))->key.hi : 0);
+        h = state_mix(h, more.options
+                             ? ((const struct options *)slab_at(&e->options, more.options))->key.hi
+                             : 0);
     }
     return h;
 }
@@ -275,23 +268,24 @@ static uint64_t hash_list(const struct engine *e, const struct joblist *list)
 
 static uint64_t hash_queue(const struct engine *e, const struct queue *q)
 {
-    uint64_t h = mix(mix(mix(1, q->number), q->generation), q->gone);
-    h = mix_span(h, span_of(q->name, q->name_len));
-    h = mix_span(h, span_of(q->texts, q->owner_len + q->note_len + q->attributes_len));
-    h = mix(mix(h, (uint64_t)q->paused_until.ms), (uint64_t)q->updated_at.ms);
-    h = mix(mix(h, q->policy.max_attempts), q->policy.capacity);
+    uint64_t h = state_mix(state_mix(state_mix(1, q->number), q->generation), q->gone);
+    h = state_mix_span(h, span_of(q->name, q->name_len));
+    h = state_mix_span(h, span_of(q->texts, q->owner_len + q->note_len + q->attributes_len));
+    h = state_mix(state_mix(h, (uint64_t)q->paused_until.ms), (uint64_t)q->updated_at.ms);
+    h = state_mix(state_mix(h, q->policy.max_attempts), q->policy.capacity);
     uint64_t jobs = hash_list(e, &q->doomed);
     for (int s = 0; s < STATE_COUNT; s++)
         jobs += hash_list(e, &q->lists[s]);
-    return mix(h, jobs);
+    return state_mix(h, jobs);
 }
 
 static int hash_kv(void *ctx, const struct engine *e, const struct kv *k)
 {
     uint64_t *sum = ctx;
     (void)e;
-    uint64_t h = mix_span(mix(mix(1, k->version), k->kind), span_of(k->text, k->len));
-    *sum += mix(mix(h, (uint64_t)k->expires_at.ms), k->bytes);
+    uint64_t h =
+        state_mix_span(state_mix(state_mix(1, k->version), k->kind), span_of(k->text, k->len));
+    *sum += state_mix(state_mix(h, (uint64_t)k->expires_at.ms), k->bytes);
     return 0;
 }
 
@@ -302,28 +296,28 @@ static uint64_t hash_undelivered(const struct engine *e)
     for (size_t t = 0; t < 2; t++)
         for (size_t i = 0; tables[t]->slots && i <= tables[t]->mask; i++)
             if (tables[t]->slots[i].value)
-                sum += mix_span(mix(1, tables[t]->slots[i].key),
-                                undelivered_of(e, tables[t]->slots[i].key));
+                sum += state_mix_span(state_mix(1, tables[t]->slots[i].key),
+                                      undelivered_of(e, tables[t]->slots[i].key));
     return sum;
 }
 
 uint64_t engine_state_hash(const struct engine *e)
 {
-    uint64_t h = mix(mix(1, e->epoch), e->position);
+    uint64_t h = state_mix(state_mix(1, e->epoch), e->position);
     for (size_t n = 0; n < e->queue_room; n++)
         if (e->queues[n])
-            h = mix(h, hash_queue(e, e->queues[n]));
+            h = state_mix(h, hash_queue(e, e->queues[n]));
     uint64_t keys = 0; /* those that expire at the same time are in no order */
     for (uint32_t at = e->key_first; at;) {
         const struct key *k = slab_at(&e->keys, at);
-        keys +=
-            mix(mix(mix(mix(1, k->key.hi), k->fingerprint), k->seq), (uint64_t)k->expires_at.ms);
+        keys += state_mix(state_mix(state_mix(state_mix(1, k->key.hi), k->fingerprint), k->seq),
+                          (uint64_t)k->expires_at.ms);
         at = k->next;
     }
     uint64_t kvs = 0;
     (void)kv_each(e, hash_kv, &kvs);
-    h = mix(mix(mix(h, keys), kvs), hash_undelivered(e));
+    h = state_mix(state_mix(state_mix(h, keys), kvs), hash_undelivered(e));
     for (const struct bulk *b = e->bulks; b; b = b->after)
-        h = mix(mix(mix(h, b->begin.bulk), b->changed), b->refused);
-    return h;
+        h = state_mix(state_mix(state_mix(h, b->begin.bulk), b->changed), b->refused);
+    return state_mix(state_mix(state_mix(h, alerts_hash(e)), notices_hash(e)), breakers_hash(e));
 }

@@ -618,7 +618,8 @@ static bool is_query(enum op_kind kind)
 {
     return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
            kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
-           kind == OP_KV_GET || kind == OP_KV_LIST;
+           kind == OP_KV_GET || kind == OP_KV_LIST || kind == OP_ALERT_LIST ||
+           kind == OP_NOTICE_LIST || kind == OP_BREAKER_LIST;
 }
 
 static struct reply abandoned_reply(enum op_kind kind, uint64_t tag)
@@ -748,6 +749,9 @@ void heart_figures(const struct heart *h, struct backend_figures *ret)
     ret->clock_suspect = engine_clock_suspect(h->engine);
     ret->epoch = engine_epoch(h->engine);
     ret->stalls_ms = e.stalls_ms;
+    ret->notices_pending = e.notices_pending;
+    ret->notices_dead = e.notices_dead;
+    ret->notices_dropped = e.notices_dropped;
     ret->restored_leases = e.restored_leases;
     ret->forgotten_claims = e.forgotten_claims;
     ret->cache_bytes = h->cache ? cache_bytes(h->cache) : 0;

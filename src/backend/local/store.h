@@ -46,8 +46,9 @@ struct stored_bulk {
 
 /* Called in this order: meta, every queue, every bulk, every job by rising sequence, every
  * idempotency key by rising expiry, every key of the key-value store, every job's keys for the
- * latter. A non-zero return stops the load and is passed on. A deleted queue whose jobs are not all
- * removed yet comes with gone = true. */
+ * latter; then as records that would make them: alert rules, what they have raised, notices by
+ * rising number (new, then how they stand), breakers. A non-zero return stops the load and is
+ * passed on. A deleted queue whose jobs are not all removed yet comes with gone = true. */
 struct store_sink {
     void *ctx;
     int (*meta)(void *ctx, const struct store_meta *meta);
@@ -57,6 +58,7 @@ struct store_sink {
     int (*key)(void *ctx, const struct rec_key_new *key);
     int (*kv)(void *ctx, const struct rec_kv_set *kv, uint64_t bytes); /* without its value */
     int (*undelivered)(void *ctx, uint64_t seq, struct span keys);
+    int (*record)(void *ctx, const struct record *record);
 };
 
 /* What a reader is asked: one of them. All it points to stays valid until the answer. */

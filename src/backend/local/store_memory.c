@@ -109,7 +109,9 @@ static int memory_load(struct store *s, const struct store_sink *sink, struct er
         rc = load_jobs(m, sink);
     if (rc == 0)
         rc = load_keys(m, sink);
-    return rc ? rc : memory_kv_load(m, sink);
+    if (rc == 0)
+        rc = memory_kv_load(m, sink);
+    return rc ? rc : memory_load_notices(m, sink);
 }
 
 /* ---- open and close ---- */
@@ -125,6 +127,7 @@ static void memory_close(struct store *s)
     for (size_t i = 0; i < m->bulk_count; i++)
         mem_free(m->bulks[i].group);
     memory_kv_free(m);
+    memory_free_notices(m);
     mem_free(m->queues);
     mem_free(m->bulks);
     mem_free(m->keys);

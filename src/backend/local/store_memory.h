@@ -4,6 +4,7 @@
  *   store_memory.c         open, close, load
  *   store_memory_jobs.c    jobs and the records about them
  *   store_memory_apply.c   queues, bulk actions, keys; the walk over the records of a frame
+ *   store_memory_notices.c alert rules, notices, breakers
  *   store_memory_read.c    bodies, lists, history
  *   store_memory_kv.c      the key-value store: all of it
  *
@@ -80,6 +81,21 @@ struct kept_key {
     size_t place; /* in keys_by_expiry */
 };
 
+/* An alert rule, what one has raised, a notice or a breaker: the record that made it. */
+struct kept_record {
+    struct record record;
+    struct record tried; /* notices: how it stands; kind 0 = as it was made */
+    char *error;         /* what tried's span points to; NULL = empty */
+    char texts[];        /* what the record's spans point to */
+};
+
+struct kept_records {
+    struct kept_record **list; /* by name, rule and queue, number, target */
+    size_t count, room;
+};
+
+enum kept_kind { KEPT_ALERTS, KEPT_RAISED, KEPT_NOTICES, KEPT_BREAKERS, KEPT_KIND_COUNT };
+
 struct store_memory {
     struct store base;
     struct store_meta meta;
@@ -94,6 +110,7 @@ struct store_memory {
     size_t key_slots, key_room, key_free;
     struct heap keys_by_expiry; /* seq = slot */
     struct map128 keys_by_hash; /* → slot + 1 */
+    struct kept_records records[KEPT_KIND_COUNT];
     struct kept_attempt *wrong; /* the newest that failed or crashed */
     struct kv_block **kv_blocks;
     size_t kv_block_count, kv_block_room;
@@ -136,6 +153,14 @@ MUST_CHECK int jobs_gone(struct store_memory *m, const struct rec_jobs_gone *r,
                          struct err_note *note);
 /* Records about one job that is there. */
 MUST_CHECK int apply_to_job(struct store_memory *m, struct kept_job *k, const struct record *r);
+
+/* ---- store_memory_notices.c ---- */
+
+/* A record about alerts, notices or breakers; -ERR_VERSION when it is about something else. */
+MUST_CHECK int memory_apply_notice(struct store_memory *m, const struct record *r,
+                                   struct err_note *note);
+MUST_CHECK int memory_load_notices(const struct store_memory *m, const struct store_sink *sink);
+void memory_free_notices(struct store_memory *m);
 
 /* ---- store_memory_apply.c ---- */
 

@@ -267,7 +267,7 @@ static int apply_record(struct store_memory *m, const struct record *r, struct e
     case REC_KV_KEYS:
         return memory_kv_apply(m, r, note);
     }
-    return -ERR_VERSION;
+    return memory_apply_notice(m, r, note);
 }
 
 static int record_cb(void *ctx, const struct record *r, uint64_t position, struct err_note *note)

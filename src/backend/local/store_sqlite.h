@@ -12,6 +12,7 @@
  *   store_sqlite_list.c    lists, on the same
  *   store_sqlite_history.c attempts: writing and reading them
  *   store_sqlite_kv.c      the key-value store: all of it
+ *   store_sqlite_notices.c alert rules, notices, breakers: tables, writing, loading
  *
  * One connection writes and checkpoints (the applier's); readers never write. Nothing keeps a
  * transaction open between calls, so that the WAL can start over. */
@@ -302,6 +303,26 @@ void fold_sort(struct fold *f); /* fills order */
     X(KV_GONE, "DELETE FROM kv WHERE key = ?1")                                                    \
     X(UNDELIVERED_NEW, "INSERT INTO undelivered (seq, keys) VALUES (?1, ?2)")                      \
     X(UNDELIVERED_GONE, "DELETE FROM undelivered WHERE seq BETWEEN ?1 AND ?2")                     \
+    X(ALERT_PUT,                                                                                   \
+      "INSERT OR REPLACE INTO alerts (name, created_at, updated_at, kind, enabled, with_payload, " \
+      "queue, depth, percent, window_ms, min_ends, after_ms, url, secret) "                        \
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)")                      \
+    X(ALERT_GONE, "DELETE FROM alerts WHERE name = ?1")                                            \
+    X(RAISED_NEW, "INSERT INTO raised (alert, queue, since, value, mark) "                         \
+                  "VALUES (?1, coalesce(?2, ''), ?3, ?4, ?5)")                                     \
+    X(RAISED_GONE, "DELETE FROM raised WHERE alert = ?1 AND queue = coalesce(?2, '')")             \
+    X(RAISED_OF, "DELETE FROM raised WHERE alert = ?1")                                            \
+    X(NOTICE_NEW, "INSERT INTO notices (number, id_hi, kind, edge, at, alert, queue, job_seq, "    \
+                  "job_hi, reason, attempts, value, mark, subject, text, since, due) "             \
+                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "     \
+                  "?5, ?5)")                                                                       \
+    X(NOTICE_TRIED, "UPDATE notices SET state = ?2, tries = ?3, since = ?4, due = ?5, "            \
+                    "status = ?6, error = ?7 WHERE number = ?1")                                   \
+    X(NOTICE_GONE, "DELETE FROM notices WHERE number = ?1")                                        \
+    X(NOTICES_OF, "DELETE FROM notices WHERE alert = ?1")                                          \
+    X(BREAKER_PUT, "INSERT OR REPLACE INTO breakers (target, state, failures, probes, until, "     \
+                   "changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                  \
+    X(BREAKER_GONE, "DELETE FROM breakers WHERE target = ?1")                                      \
     X(FREE_PAGES, "PRAGMA freelist_count")
 
 enum stmt_id {
@@ -345,6 +366,9 @@ MUST_CHECK int fold_record(struct store_sqlite *q, const struct record *r, struc
 MUST_CHECK int write_changes(struct store_sqlite *q, struct err_note *note);
 /* Writes the attempts that ended, but for those of jobs that are gone (store_sqlite_history.c). */
 MUST_CHECK int write_attempts(struct store_sqlite *q, struct err_note *note);
+/* Runs a statement that must change exactly one row. */
+MUST_CHECK int write_one(struct store_sqlite *q, enum stmt_id id, const char *what, uint64_t number,
+                         struct err_note *note);
 /* Writes a record that is not about a job. */
 MUST_CHECK int write_record(struct store_sqlite *q, const struct record *r, struct err_note *note);
 

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #include "backend/local/store_sqlite.h"
+#include "backend/local/store_sqlite_notices.h"
 
 int sqlite_load_meta(sqlite3 *db, struct store_meta *ret, struct err_note *note)
 {
@@ -213,6 +214,8 @@ int sqlite_load(sqlite3 *db, const struct store_meta *meta, const struct store_s
                   key_row, sink, note);
     if (rc == 0)
         rc = load_kv(db, sink, note);
+    if (rc == 0)
+        rc = load_notice_records(db, sink, note);
     int end = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
     return rc ? rc : end == SQLITE_OK ? 0 : sql_error(db, "load", note);
 }

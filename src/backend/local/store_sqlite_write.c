@@ -9,15 +9,15 @@
 #include <inttypes.h>
 
 #include "backend/local/store_sqlite.h"
+#include "backend/local/store_sqlite_notices.h"
 
 static int write_run(struct store_sqlite *q, enum stmt_id id, struct err_note *note)
 {
     return sql_run(q->stmts[id], "write", note);
 }
 
-/* Runs a statement that must change exactly one row. */
-static int write_one(struct store_sqlite *q, enum stmt_id id, const char *what, uint64_t number,
-                     struct err_note *note)
+int write_one(struct store_sqlite *q, enum stmt_id id, const char *what, uint64_t number,
+              struct err_note *note)
 {
     int rc = write_run(q, id, note);
     if (rc != 0 || sqlite3_changes(q->db) == 1)
@@ -484,7 +484,6 @@ int write_record(struct store_sqlite *q, const struct record *r, struct err_note
     case REC_KEYS_GONE:
         return write_keys_gone(q, &r->keys_gone, note);
     default:
-        return err_note_set(note, -ERR_VERSION, "a record of kind %d is of a newer version",
-                            (int)r->kind);
+        return write_notice_record(q, r, note);
     }
 }

@@ -17,17 +17,12 @@
 #define PREFETCH 10
 
 /* In the order of the enum; a test compares. */
-const char *const event_words[] = {"enqueued",      "ready",
-                                   "claimed",       "retried",
-                                   "crashed",       "released",
-                                   "done",          "dead",
-                                   "cancelled",     "requeued",
-                                   "patched",       "queue_created",
-                                   "queue_changed", "queue_deleted",
-                                   "queue_paused",  "queue_resumed",
-                                   "queue_purged",  "queue_deep",
-                                   "clock_suspect", "kv_set",
-                                   "kv_deleted",    NULL};
+const char *const event_words[] = {
+    "enqueued",      "ready",         "claimed",       "retried",         "crashed",
+    "released",      "done",          "dead",          "cancelled",       "requeued",
+    "patched",       "queue_created", "queue_changed", "queue_deleted",   "queue_paused",
+    "queue_resumed", "queue_purged",  "queue_deep",    "clock_suspect",   "kv_set",
+    "kv_deleted",    "alert_raised",  "alert_cleared", "schedule_failed", NULL};
 _Static_assert(sizeof event_words / sizeof *event_words == EVENT_KIND_COUNT + 1,
                "every kind of event has its word");
 
@@ -54,6 +49,7 @@ void event_write(struct json_writer *w, const struct broker_event *from)
             json_write_text(w, span_text(reason_name(e->reason)));
         write_uint(w, "attempts", e->attempts);
     }
+    write_span_if(w, "alert", e->alert);
     if (e->count != 0)
         write_uint(w, "count", e->count);
     if (e->key.len != 0) {

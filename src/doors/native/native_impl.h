@@ -22,6 +22,7 @@ struct native {
     struct queue_policy policy; /* of queues that do not say */
     struct wall_time started_at;
     struct call *defining, *defining_last; /* definitions of queues, the one under way first */
+    struct call *alerting, *alerting_last; /* the same for alerts */
     struct stream_list streams;            /* of events, of jobs, of keys */
     struct errand *backup, *compact;       /* requests under way; NULL = none */
     struct backup_figures backups;
@@ -87,6 +88,16 @@ NATIVE_HANDLER(exceptions_handle);
 NATIVE_HANDLER(test_clock_get_handle);
 NATIVE_HANDLER(test_clock_move_handle);
 NATIVE_HANDLER(clock_accept_handle);
+NATIVE_HANDLER(alert_put_handle);
+NATIVE_HANDLER(alert_patch_handle);
+NATIVE_HANDLER(alert_get_handle);
+NATIVE_HANDLER(alert_list_handle);
+NATIVE_HANDLER(alert_delete_handle);
+NATIVE_HANDLER(notice_list_handle);
+NATIVE_HANDLER(notice_get_handle);
+NATIVE_HANDLER(notice_redeliver_handle);
+NATIVE_HANDLER(notice_delete_handle);
+NATIVE_HANDLER(breaker_list_handle);
 NATIVE_HANDLER(backup_handle);
 NATIVE_HANDLER(compact_handle);
 NATIVE_HANDLER(kv_commit_handle);

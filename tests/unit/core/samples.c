@@ -18,7 +18,8 @@ const enum record_kind sample_kinds[] = {
     REC_JOB_READY,   REC_JOB_CLAIMED,   REC_JOB_EXTENDED, REC_JOB_BACK,    REC_JOB_DONE,
     REC_JOB_DEAD,    REC_JOB_CANCELLED, REC_JOB_REQUEUED, REC_JOB_PATCHED, REC_JOBS_GONE,
     REC_KEY_NEW,     REC_KEYS_EXPIRED,  REC_KEYS_GONE,    REC_KV_SET,      REC_KV_GONE,
-    REC_KV_FROM_JOB, REC_KV_KEYS,
+    REC_KV_FROM_JOB, REC_KV_KEYS,       REC_ALERT_PUT,    REC_ALERT_GONE,  REC_ALERT_EDGE,
+    REC_NOTICE_NEW,  REC_NOTICE_TRIED,  REC_NOTICE_GONE,  REC_BREAKER_PUT, REC_BREAKER_GONE,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
 
@@ -520,6 +521,106 @@ static bool sample_kv(struct random *random, struct arena *arena, struct record 
     return true;
 }
 
+/* ---- alerts, notices, breakers ---- */
+
+static struct span alert_name(struct random *random, struct arena *arena)
+{
+    struct span s = name(random, arena);
+    return span_of(s.at, s.len < LIMIT_ALERT_NAME_BYTES ? s.len : LIMIT_ALERT_NAME_BYTES);
+}
+
+static void sample_alert_put(struct random *random, struct arena *arena, struct record *ret)
+{
+    struct alert_rule *rule = &ret->alert_put.rule;
+    enum alert_on on = (enum alert_on)random_between(random, 1, ALERT_ON_COUNT - 1);
+    alert_rule_default(on, rule);
+    rule->enabled = random_chance(random, 50);
+    rule->queue = random_chance(random, 50) ? name(random, arena) : SPAN_LITERAL("mail-*");
+    rule->with_payload = (alert_members(on) & ALERT_HAS_PAYLOAD) && random_chance(random, 50);
+    if (alert_members(on) & ALERT_HAS_DEPTH)
+        rule->depth = between(random, 0, UINT32_MAX);
+    if (alert_members(on) & ALERT_HAS_PERCENT)
+        rule->percent = (uint32_t)between(random, 1, 100);
+    if (random_chance(random, 70)) {
+        rule->url = SPAN_LITERAL("https://hooks.example:8443/a?b=c");
+        rule->secret = text(random, arena, LIMIT_SECRET_BYTES);
+    }
+    ret->alert_put.name = alert_name(random, arena);
+    ret->alert_put.anew = random_chance(random, 50);
+    ret->alert_put.created_at = wall(random);
+    ret->alert_put.updated_at = wall(random);
+}
+
+static void sample_notice_new(struct random *random, struct arena *arena, struct record *ret)
+{
+    ret->notice_new = (struct rec_notice_new){
+        .number = seq_value(random),
+        .id_hi = u64(random),
+        .on = (uint8_t)random_between(random, 1, ALERT_ON_COUNT - 1),
+        .edge = (uint8_t)random_below(random, EDGE_COUNT),
+        .at = wall(random),
+        .alert = alert_name(random, arena),
+        .queue = random_chance(random, 50) ? name(random, arena) : (struct span){NULL, 0},
+        .job_seq = random_chance(random, 50) ? seq_value(random) : 0,
+        .job_hi = u64(random),
+        .reason = (uint8_t)random_below(random, REASON_COUNT),
+        .attempts = u32(random),
+        .value = u64(random),
+        .mark = u64(random),
+        .subject = text(random, arena, LIMIT_QUEUE_NAME_BYTES),
+        .text = text(random, arena, LIMIT_NOTICE_TEXT_BYTES),
+    };
+}
+
+static void sample_notice_record(struct random *random, struct arena *arena, struct record *ret)
+{
+    switch ((int)ret->kind) {
+    case REC_ALERT_PUT:
+        sample_alert_put(random, arena, ret);
+        break;
+    case REC_ALERT_GONE:
+        ret->alert_gone = (struct rec_alert_gone){alert_name(random, arena), wall(random)};
+        break;
+    case REC_ALERT_EDGE:
+        ret->alert_edge = (struct rec_alert_edge){.alert = alert_name(random, arena),
+                                                  .queue = name(random, arena),
+                                                  .raised = random_chance(random, 50),
+                                                  .at = wall(random),
+                                                  .value = u64(random),
+                                                  .mark = u64(random)};
+        break;
+    case REC_NOTICE_NEW:
+        sample_notice_new(random, arena, ret);
+        break;
+    case REC_NOTICE_TRIED:
+        ret->notice_tried =
+            (struct rec_notice_tried){.number = seq_value(random),
+                                      .state = (uint8_t)random_below(random, NOTICE_STATE_COUNT),
+                                      .tries = u32(random),
+                                      .since = wall(random),
+                                      .due = wall(random),
+                                      .status = u16(random),
+                                      .error = text(random, arena, LIMIT_NOTICE_ERROR_BYTES)};
+        break;
+    case REC_NOTICE_GONE:
+        ret->notice_gone = (struct rec_notice_gone){
+            seq_value(random), (uint8_t)random_below(random, NOTICE_END_COUNT), wall(random)};
+        break;
+    case REC_BREAKER_PUT:
+        ret->breaker_put = (struct rec_breaker_put){
+            .target = name(random, arena),
+            .breaker = {.state = (uint8_t)random_below(random, BREAKER_STATE_COUNT),
+                        .failures = u32(random),
+                        .probes = u32(random),
+                        .until = wall(random),
+                        .changed_at = wall(random)}};
+        break;
+    default:
+        ret->breaker_gone.target = name(random, arena);
+        break;
+    }
+}
+
 void sample_record(struct random *random, struct arena *arena, enum record_kind kind,
                    struct record *ret)
 {
@@ -527,6 +628,8 @@ void sample_record(struct random *random, struct arena *arena, enum record_kind 
     ret->kind = kind;
     if (kind >= REC_JOB_NEW && kind <= REC_JOBS_GONE)
         sample_job_record(random, arena, ret);
+    else if (kind >= REC_ALERT_PUT)
+        sample_notice_record(random, arena, ret);
     else if (!sample_kv(random, arena, ret))
         sample_store_record(random, arena, ret);
 }
@@ -550,6 +653,61 @@ struct field {
     }
 
 static const struct field fields[] = {
+    F(REC_ALERT_PUT, alert_put.anew),
+    F(REC_ALERT_PUT, alert_put.created_at),
+    F(REC_ALERT_PUT, alert_put.updated_at),
+    S(REC_ALERT_PUT, alert_put.name),
+    F(REC_ALERT_PUT, alert_put.rule.on),
+    F(REC_ALERT_PUT, alert_put.rule.enabled),
+    F(REC_ALERT_PUT, alert_put.rule.with_payload),
+    S(REC_ALERT_PUT, alert_put.rule.queue),
+    F(REC_ALERT_PUT, alert_put.rule.depth),
+    F(REC_ALERT_PUT, alert_put.rule.percent),
+    F(REC_ALERT_PUT, alert_put.rule.window_ms),
+    F(REC_ALERT_PUT, alert_put.rule.min_ends),
+    F(REC_ALERT_PUT, alert_put.rule.after_ms),
+    S(REC_ALERT_PUT, alert_put.rule.url),
+    S(REC_ALERT_PUT, alert_put.rule.secret),
+    S(REC_ALERT_GONE, alert_gone.name),
+    F(REC_ALERT_GONE, alert_gone.at),
+    S(REC_ALERT_EDGE, alert_edge.alert),
+    S(REC_ALERT_EDGE, alert_edge.queue),
+    F(REC_ALERT_EDGE, alert_edge.raised),
+    F(REC_ALERT_EDGE, alert_edge.at),
+    F(REC_ALERT_EDGE, alert_edge.value),
+    F(REC_ALERT_EDGE, alert_edge.mark),
+    F(REC_NOTICE_NEW, notice_new.number),
+    F(REC_NOTICE_NEW, notice_new.id_hi),
+    F(REC_NOTICE_NEW, notice_new.on),
+    F(REC_NOTICE_NEW, notice_new.edge),
+    F(REC_NOTICE_NEW, notice_new.at),
+    S(REC_NOTICE_NEW, notice_new.alert),
+    S(REC_NOTICE_NEW, notice_new.queue),
+    F(REC_NOTICE_NEW, notice_new.job_seq),
+    F(REC_NOTICE_NEW, notice_new.job_hi),
+    F(REC_NOTICE_NEW, notice_new.reason),
+    F(REC_NOTICE_NEW, notice_new.attempts),
+    F(REC_NOTICE_NEW, notice_new.value),
+    F(REC_NOTICE_NEW, notice_new.mark),
+    S(REC_NOTICE_NEW, notice_new.subject),
+    S(REC_NOTICE_NEW, notice_new.text),
+    F(REC_NOTICE_TRIED, notice_tried.number),
+    F(REC_NOTICE_TRIED, notice_tried.state),
+    F(REC_NOTICE_TRIED, notice_tried.tries),
+    F(REC_NOTICE_TRIED, notice_tried.since),
+    F(REC_NOTICE_TRIED, notice_tried.due),
+    F(REC_NOTICE_TRIED, notice_tried.status),
+    S(REC_NOTICE_TRIED, notice_tried.error),
+    F(REC_NOTICE_GONE, notice_gone.number),
+    F(REC_NOTICE_GONE, notice_gone.end),
+    F(REC_NOTICE_GONE, notice_gone.at),
+    S(REC_BREAKER_PUT, breaker_put.target),
+    F(REC_BREAKER_PUT, breaker_put.breaker.state),
+    F(REC_BREAKER_PUT, breaker_put.breaker.failures),
+    F(REC_BREAKER_PUT, breaker_put.breaker.probes),
+    F(REC_BREAKER_PUT, breaker_put.breaker.until),
+    F(REC_BREAKER_PUT, breaker_put.breaker.changed_at),
+    S(REC_BREAKER_GONE, breaker_gone.target),
     F(REC_EPOCH, epoch.epoch),
     F(REC_EPOCH, epoch.at),
     F(REC_SEQ_BLOCK, seq_block.upto),
