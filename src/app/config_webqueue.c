@@ -113,7 +113,9 @@ int config_webqueue(struct config *c, struct err_note *note)
 {
     size_t count = c->webqueue.items.count;
     struct webqueue_type *types = arena_array(&c->memory, count, sizeof *types);
-    int err = types ? 0 : err_note_set(note, -ERR_NOMEM, "no memory for the settings");
+    int err = 0;
+    if (!types)
+        return err_note_set(note, -ERR_NOMEM, "no memory for the settings");
     for (size_t i = 0; err == 0 && i < count; i++) {
         err = type_take(c, c->webqueue.items.items[i], &types[i], note);
         for (size_t k = 0; err == 0 && k < i; k++)

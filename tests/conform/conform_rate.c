@@ -105,6 +105,26 @@ static void within_a_batch(struct env *e)
         EXPECT_OUT(replies[i], i < 3 ? OUT_OK : OUT_RATE_LIMIT);
 }
 
+/* The jobs of one commit count together, each for its own key; a refusal takes nothing. */
+static void within_a_commit(struct env *e)
+{
+    limit(e, "q", RATE_GROUP, 2, 10000);
+    struct op_enqueue jobs[4] = {keyed("a", "").enqueue, keyed("b", "").enqueue,
+                                 keyed("a", "").enqueue, keyed("a", "").enqueue};
+    struct op op = {.kind = OP_KV_COMMIT, .kv_commit = {.enqueues = jobs, .enqueue_count = 4}};
+    const struct reply *r = run(e, op);
+    EXPECT_OUT(r, OUT_RATE_LIMIT);
+    EXPECT(r->failed_enqueue);
+    EXPECT_INT(r->failed, 3);
+    EXPECT_INT(r->retry_ms, 5000);
+    EXPECT_COUNTS("q", .ready = 0);
+    op.kv_commit.enqueue_count = 3;
+    EXPECT_OUT(run(e, op), OUT_OK);
+    EXPECT_OUT(run(e, keyed("a", "")), OUT_RATE_LIMIT);
+    put_op(e, keyed("b", ""));
+    EXPECT_OUT(run(e, keyed("b", "")), OUT_RATE_LIMIT);
+}
+
 /* A new limit holds at once; none lets everything in; imports come from elsewhere. */
 static void changed_and_ended(struct env *e)
 {
@@ -144,6 +164,7 @@ static const struct conform_case cases[] = {
     CASE("PDQ-13 by correlation id", by_correlation, .flags = EXACT),
     CASE("PDQ-13 only new jobs count", only_new_jobs_count, .flags = EXACT),
     CASE("PDQ-13 within a batch", within_a_batch, .flags = EXACT),
+    CASE("PDQ-13 within a commit of several", within_a_commit, .flags = EXACT),
     CASE("PDQ-13 a limit is changed and ended", changed_and_ended, .flags = EXACT),
     CASE("PDQ-13 the limit survives a restart", policy_is_kept, .flags = RESTART | EXACT),
 };

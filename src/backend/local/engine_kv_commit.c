@@ -116,6 +116,7 @@ static bool refused(struct engine_reply *r, const struct engine_reply *why, uint
                          .seq = why->reply.seq,
                          .id_hi = why->reply.id_hi,
                          .state = why->reply.state,
+                         .retry_ms = why->reply.retry_ms,
                          .failed = index,
                          .failed_enqueue = true};
     if (why->reply.outcome == OUT_DISK_FULL)
