@@ -68,6 +68,9 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_WORKERS] = "workers",
     [OP_ACCEPT_CLOCK] = "accept_clock",
     [OP_EXCEPTIONS] = "exceptions",
+    [OP_NOTE] = "note",
+    [OP_PAGE] = "page",
+    [OP_HISTORY] = "history",
     [OP_TICK] = "tick",
 };
 
@@ -265,6 +268,18 @@ static void put_op(struct line *l, const struct op *op)
     case OP_EXCEPTIONS:
         put_queue(l, op->exceptions.queue);
         put(l, " limit=%u", op->exceptions.limit);
+        break;
+    case OP_NOTE:
+        put(l, " seq=%" PRIu64, op->note.job.seq);
+        break;
+    case OP_PAGE:
+        put_queue(l, op->page.queue);
+        put(l, " states=0x%x offset=%" PRIu64 " limit=%u", op->page.states, op->page.offset,
+            op->page.limit);
+        break;
+    case OP_HISTORY:
+        put_queue(l, op->history.queue);
+        put(l, " from=%u to=%u", op->history.from, op->history.to);
         break;
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "core/wire.h"
 
-#define POLICY_VERSION 1
+#define POLICY_VERSION 2 /* 1: without ranked */
 #define OPTIONS_VERSION 1
 
 #define HOUR_MS INT64_C(3600000)
@@ -89,7 +89,7 @@ int policy_check(const struct queue_policy *p, struct err_note *note)
         (err = backoff_check(&p->backoff, note)) ||
         (err = check_between("lease_end", p->lease_end, 0, LEASE_END_FAIL, note)) ||
         (err = check_between("unique_mode", p->unique_mode, UNIQUE_REJECT, UNIQUE_REPLACE, note)) ||
-        (err = check_between("unique_scope", p->unique_scope, 0, UNIQUE_KEPT, note)) ||
+        (err = check_between("unique_scope", p->unique_scope, 0, UNIQUE_NONE, note)) ||
         (err = check_between("durability", p->durability, 0, DURABILITY_RELAXED, note)) ||
         (err = check_between("capacity", p->capacity, 1, UINT64_MAX, note)) ||
         (err = check_between("payload_max", p->payload_max, 0, LIMIT_PAYLOAD_BYTES, note)) ||
@@ -119,7 +119,7 @@ bool options_empty(const struct job_options *o)
 /* ---- encoding ---- */
 
 #define BACKOFF_BYTES_MAX (3 * WIRE_U8 + (2 + LIMIT_BACKOFF_STEPS) * WIRE_U32 + WIRE_U8)
-_Static_assert(BACKOFF_BYTES_MAX + 6 * WIRE_U32 + 7 * WIRE_U64 + 7 * WIRE_U8 <= POLICY_BYTES_MAX,
+_Static_assert(BACKOFF_BYTES_MAX + 6 * WIRE_U32 + 7 * WIRE_U64 + 8 * WIRE_U8 <= POLICY_BYTES_MAX,
                "POLICY_BYTES_MAX holds the largest policy");
 
 static uint8_t *backoff_encode(const struct backoff *b, uint8_t *at)
@@ -172,6 +172,7 @@ int policy_encode(const struct queue_policy *p, struct buf *out)
     at = put_varint(at, p->keep_done);
     at = put_varint(at, (uint64_t)p->keep_dead_ms);
     at = put_varint(at, p->keep_dead);
+    at = put_u8(at, p->ranked);
     out->len += (size_t)(at - start);
     return 0;
 }
@@ -180,7 +181,8 @@ int policy_decode(struct span encoded, struct queue_policy *ret)
 {
     struct wire_in in = {encoded, false};
     struct queue_policy p = {0};
-    if (take_u8(&in) != POLICY_VERSION)
+    uint8_t version = take_u8(&in);
+    if (version == 0 || version > POLICY_VERSION)
         return -ERR_CORRUPT;
     p.lease_ms = take_u32(&in);
     p.max_attempts = take_u16(&in);
@@ -200,6 +202,7 @@ int policy_decode(struct span encoded, struct queue_policy *ret)
     p.keep_done = take_varint(&in);
     p.keep_dead_ms = (int64_t)take_upto(&in, INT64_MAX);
     p.keep_dead = take_varint(&in);
+    p.ranked = version >= 2 && take_bool(&in);
     if (!wire_ended(&in) || policy_check(&p, NULL) < 0)
         return -ERR_CORRUPT;
     *ret = p;

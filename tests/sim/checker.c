@@ -140,6 +140,9 @@ static check_fn *const checks[OP_KIND_COUNT] = {
     [OP_WORKERS] = check_nothing,
     [OP_ACCEPT_CLOCK] = check_nothing,
     [OP_EXCEPTIONS] = check_nothing,
+    [OP_NOTE] = check_nothing,
+    [OP_PAGE] = check_nothing,
+    [OP_HISTORY] = check_nothing,
     [OP_TICK] = check_nothing,
 };
 

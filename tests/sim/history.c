@@ -30,6 +30,9 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_WORKERS] = "workers",
     [OP_ACCEPT_CLOCK] = "accept_clock",
     [OP_EXCEPTIONS] = "exceptions",
+    [OP_NOTE] = "note",
+    [OP_PAGE] = "page",
+    [OP_HISTORY] = "history",
     [OP_TICK] = "tick",
 };
 
@@ -210,6 +213,9 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:
     case OP_EXCEPTIONS:
+    case OP_NOTE:
+    case OP_PAGE:
+    case OP_HISTORY:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
@@ -291,6 +297,9 @@ static uint64_t subject_of(const struct op *op)
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:
     case OP_EXCEPTIONS:
+    case OP_NOTE:
+    case OP_PAGE:
+    case OP_HISTORY:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;

@@ -64,6 +64,7 @@ struct engine_reply {
     bool want_attempts;
     const struct op_list *list;             /* the page to be read from the store; NULL = none */
     const struct op_exceptions *exceptions; /* likewise */
+    const struct op_history *history;       /* likewise */
     const struct op *op;
 };
 
@@ -95,7 +96,7 @@ MUST_CHECK int engine_replay(struct engine *e, struct span frame, struct err_not
 MUST_CHECK int engine_boot(struct engine *e, struct now now, struct engine_out *out);
 
 /* Handles the ops in order. Each op gets its reply in this step, but for OP_BULK, whose reply comes
- * with the tick that finishes it. OP_LIST, OP_EXCEPTIONS, want_body and want_attempts
+ * with the tick that finishes it. OP_LIST, OP_EXCEPTIONS, OP_HISTORY, want_body and want_attempts
  * leave the reading to the caller. */
 MUST_CHECK int engine_step(struct engine *e, const struct op *ops, size_t count, struct now now,
                            struct engine_out *out);

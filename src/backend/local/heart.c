@@ -175,6 +175,8 @@ static void cache_new_jobs(struct heart *h, const struct turn *t)
         const struct engine_reply *r = &t->out.replies[i];
         if (r->reply.kind == OP_PATCH && r->reply.outcome == OUT_OK && r->op->patch.has_payload)
             cache_drop(h->cache, r->reply.seq);
+        if (r->reply.kind == OP_NOTE && r->reply.outcome == OUT_OK)
+            cache_drop(h->cache, r->reply.seq);
         if (r->reply.kind != OP_ENQUEUE || r->reply.outcome != OUT_OK || !r->reply.created ||
             r->reply.repeat)
             continue;
@@ -321,7 +323,7 @@ static bool bodies_ready(struct heart *h, struct turn *t, size_t index)
 {
     struct engine_reply *r = &t->out.replies[index];
     size_t missing = 0;
-    if (r->list || r->exceptions) {
+    if (r->list || r->exceptions || r->history) {
         t->gates[index] = GATE_FETCHING;
         return false;
     }
@@ -351,7 +353,7 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
     struct engine_reply *r = &t->out.replies[index];
     struct arena *arena = &t->out.arena;
     struct fetch *f = arena_array(arena, 1, sizeof(*f));
-    bool jobs = !r->list && !r->exceptions;
+    bool jobs = !r->list && !r->exceptions && !r->history;
     size_t room = jobs ? r->reply.job_count : 1;
     uint64_t *seqs = f ? arena_array(arena, room, sizeof(*seqs)) : NULL;
     t->gates[index] = GATE_FETCHING;
@@ -379,7 +381,8 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
                                 .texts_only = r->texts_only,
                                 .attempts = r->want_attempts,
                                 .list = r->list,
-                                .exceptions = r->exceptions};
+                                .exceptions = r->exceptions,
+                                .history = r->history};
     h->config.calls.read(h->config.calls.ctx, f, &query);
 }
 
@@ -532,7 +535,8 @@ void heart_applied(struct heart *h, uint64_t position)
 static bool is_query(enum op_kind kind)
 {
     return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
-           kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS;
+           kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
+           kind == OP_PAGE || kind == OP_HISTORY;
 }
 
 static struct reply abandoned_reply(enum op_kind kind, uint64_t tag)
@@ -614,6 +618,8 @@ void heart_bodies(struct heart *h, void *request, const struct stored_body *bodi
         r->reply.as_of = page->as_of;
         r->reply.attempts = page->attempts;
         r->reply.attempt_count = page->attempt_count;
+        r->reply.hours = page->hours;
+        r->reply.hour_count = page->hour_count;
     } else if (!error) {
         error = keep_bodies(t, r, f, bodies);
     }

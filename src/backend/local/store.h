@@ -44,19 +44,20 @@ struct stored_bulk {
     uint64_t cursor, changed, refused;
 };
 
-/* Called in this order: meta, every queue, every bulk, every job by rising sequence, every key by
- * rising expiry. A non-zero return stops the load and is passed on. A deleted queue whose jobs are
- * not all removed yet comes with gone = true. */
+/* Called in this order: meta, every queue, the tallies of queues that have any, every bulk, every
+ * job by rising sequence, every key by rising expiry. A non-zero return stops the load and is
+ * passed on. A deleted queue whose jobs are not all removed yet comes with gone = true. */
 struct store_sink {
     void *ctx;
     int (*meta)(void *ctx, const struct store_meta *meta);
     int (*queue)(void *ctx, const struct rec_queue_put *queue, bool gone);
+    int (*tally)(void *ctx, uint32_t queue, const struct tally *totals); /* since it was made */
     int (*bulk)(void *ctx, const struct stored_bulk *bulk);
     int (*job)(void *ctx, const struct stored_job *job);
     int (*key)(void *ctx, const struct rec_key_new *key);
 };
 
-/* What a reader is asked: one of the three. All it points to stays valid until the answer. */
+/* What a reader is asked: one of the four. All it points to stays valid until the answer. */
 struct store_query {
     uint64_t need;        /* records up to this position must be applied before it is read */
     const uint64_t *seqs; /* the bodies of these, rising … */
@@ -64,7 +65,8 @@ struct store_query {
     bool texts_only;                        /* … without payload and result … */
     bool attempts;                          /* … with their history … */
     const struct op_list *list;             /* … or this page … */
-    const struct op_exceptions *exceptions; /* … or what went wrong last */
+    const struct op_exceptions *exceptions; /* … or what went wrong last … */
+    const struct op_history *history;       /* … or what happened by the hour */
 };
 
 /* What is shown of a job beyond the engine's part. Spans live in the arena given. */
@@ -124,6 +126,9 @@ struct store_reader_ops {
     /* The newest attempts that failed or crashed, newest first, of jobs that exist. */
     int (*exceptions)(struct store_reader *r, const struct op_exceptions *query,
                       struct arena *arena, struct attempt_view **ret, uint32_t *ret_count);
+    /* The hours in which something happened in a queue that exists, oldest first. */
+    int (*history)(struct store_reader *r, const struct op_history *query, struct arena *arena,
+                   struct hour_view **ret, uint32_t *ret_count);
     void (*close)(struct store_reader *r);
 };
 

@@ -44,6 +44,8 @@ static const char *const read_sql[READ_FIXED] = {
                         " CROSS JOIN attempts a ON a.seq = i.seq AND a.position = i.position"
                         " WHERE i.outcome IN (2, 3) AND (?1 = 0 OR i.queue = ?1) AND " ROW_SHOWN
                         " ORDER BY i.position DESC LIMIT ?2",
+    [READ_HOURS] = "SELECT hour, " HOUR_COLUMNS " FROM hour WHERE queue = ?1 AND hour >= ?2"
+                   " AND hour < ?3 ORDER BY hour LIMIT ?4",
 };
 
 struct reader_sqlite *reader_sqlite_of(struct store_reader *r)
@@ -181,6 +183,7 @@ const struct store_reader_ops sqlite_reader_ops = {
     .read = sqlite_read,
     .list = sqlite_list,
     .exceptions = sqlite_exceptions,
+    .history = sqlite_history,
     .close = sqlite_reader_close,
 };
 
