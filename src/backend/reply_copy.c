@@ -64,6 +64,7 @@ static void place_job(struct block *b, const struct job_view *from, struct job_v
 {
     struct job_view v = *from;
     v.queue = place_span(b, from->queue);
+    v.owner = place_span(b, from->owner);
     v.worker = place_span(b, from->worker);
     v.payload = place_span(b, from->payload);
     v.result = place_span(b, from->result);
@@ -113,6 +114,8 @@ static struct reply *place_reply(struct block *b, const struct reply *from)
     struct worker_view *workers = place_workers(b, from);
     struct span queue = place_span(b, from->queue), worker = place_span(b, from->worker);
     const struct attempt_view *attempts = place_attempts(b, from->attempts, from->attempt_count);
+    struct hour_view *hours =
+        place(b, from->hours, from->hour_count * sizeof *from->hours, alignof(struct hour_view));
     char *note = from->note ? place(b, from->note, strlen(from->note) + 1, 1) : NULL;
     if (to) {
         to->jobs = from->job_count > 0 ? jobs : NULL;
@@ -121,6 +124,7 @@ static struct reply *place_reply(struct block *b, const struct reply *from)
         to->queue = queue;
         to->worker = worker;
         to->attempts = attempts;
+        to->hours = from->hour_count > 0 ? hours : NULL;
         to->note = note;
     }
     return to;

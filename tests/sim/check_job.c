@@ -79,8 +79,10 @@ void check_payload(struct checker *c, struct know *k, const struct hist_job *j)
 static bool holding_states(const struct checker *c, const struct know *k, unsigned *ret)
 {
     const struct know_queue *q = &c->facts.queues[k->queue];
-    bool kept = q->policy.unique_scope == UNIQUE_KEPT;
-    *ret = kept ? STATES_ALL & ~CAN(STATE_CANCELLED) : STATES_LIVE;
+    uint8_t scope = q->policy.unique_scope;
+    *ret = scope == UNIQUE_NONE   ? 0
+           : scope == UNIQUE_KEPT ? STATES_ALL & ~CAN(STATE_CANCELLED)
+                                  : STATES_LIVE;
     return q->policy_sure;
 }
 
