@@ -15,7 +15,7 @@
 #define CONFIG_TIMEOUT_MAX (INT64_C(24) * 3600 * 1000)
 
 /* All there are (doors/doors.c). */
-#define DOORS_DEFAULT ""
+#define DOORS_DEFAULT "orchestrator"
 
 /* clang-format off */
 #define CONFIG_TABLE(X)                                                                            \

@@ -289,7 +289,9 @@ struct attempt_view {
 struct job_view {
     struct job job;
     struct span queue;      /* name */
-    struct span owner;      /* of the queue; get, peek, page */
+    struct span owner;      /* of the queue; this and the next two: get, peek, page */
+    bool require_token;     /* of its policy */
+    bool paused;            /* the queue hands out nothing now */
     struct job_token token; /* running: of the current lease; after a claim: the claimer's */
     uint32_t lease_ms;      /* running */
     int64_t lease_left_ms;  /* running: until it runs out, ≥ 0 */

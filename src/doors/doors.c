@@ -5,8 +5,10 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "doors/orchestrator/orchestrator.h"
 
 static const struct door *const all[] = {
+    &orchestrator_door,
     NULL,
 };
 

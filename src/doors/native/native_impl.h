@@ -40,6 +40,9 @@ static inline struct broker *broker_of(const void *ctx)
 /* What cannot go on while the server shuts down is answered. */
 void maintenance_drain(struct native *n);
 
+/* Its members, without braces (history.c). */
+void tally_write(struct json_writer *w, const struct tally *t);
+
 /* ---- handlers ---- */
 
 #define NATIVE_HANDLER(name) void name(void *ctx, struct http_exchange *x)
@@ -53,6 +56,8 @@ NATIVE_HANDLER(queue_pause_handle);
 NATIVE_HANDLER(queue_resume_handle);
 NATIVE_HANDLER(queue_purge_handle);
 NATIVE_HANDLER(queue_peek_handle);
+NATIVE_HANDLER(queue_history_handle);
+NATIVE_HANDLER(queue_page_handle);
 NATIVE_HANDLER(bulk_requeue_handle);
 NATIVE_HANDLER(bulk_cancel_handle);
 NATIVE_HANDLER(bulk_remove_handle);
@@ -73,6 +78,7 @@ NATIVE_HANDLER(job_patch_handle);
 NATIVE_HANDLER(job_delete_handle);
 NATIVE_HANDLER(job_cancel_handle);
 NATIVE_HANDLER(job_requeue_handle);
+NATIVE_HANDLER(job_discard_handle);
 NATIVE_HANDLER(job_list_handle);
 NATIVE_HANDLER(events_handle);
 NATIVE_HANDLER(queue_events_handle);
