@@ -16,7 +16,7 @@
 #define CONFIG_TIMEOUT_MAX (INT64_C(24) * 3600 * 1000)
 
 /* All there are (doors/doors.c). */
-#define DOORS_DEFAULT "keyval,webqueue"
+#define DOORS_DEFAULT "keyval,orchestrator,webqueue"
 
 /* clang-format off */
 #define CONFIG_TABLE(X)                                                                            \

@@ -59,7 +59,10 @@ enum op_kind {
     OP_NOTICE_AGAIN, /* deliver a notice now, as if it were new */
     OP_NOTICE_DISCARD,
     OP_BREAKER_LIST,
-    OP_TICK, /* internal: expire, promote, prune, a slice of bulk work */
+    OP_NOTE,    /* label, attributes, result, error of a job that stays as it is */
+    OP_PAGE,    /* jobs of a ranked queue, from any place on */
+    OP_HISTORY, /* what happened in a queue, by the hour */
+    OP_TICK,    /* internal: expire, promote, prune, a slice of bulk work */
     OP_KIND_COUNT
 };
 
@@ -104,7 +107,7 @@ struct op_lease {
     struct job_ref job;
     struct job_token token;
     bool any_token;
-    /* ack */
+    /* ack, fail */
     uint8_t result_kind;
     struct span result;
     /* fail */
@@ -128,6 +131,7 @@ struct op_release_claim {
 struct op_job {
     struct job_ref job;
     int64_t delay_ms; /* requeue: not before now + delay */
+    bool discard;     /* cancel: also what has ended (MOVE_DISCARD) */
     bool want_body;   /* get */
     bool want_texts;  /* get: the same, but payload and result may be left out, however large */
     /* get: the history, oldest first, as the store has it when it is read, which may be a moment
@@ -144,17 +148,31 @@ struct op_patch {
     struct span payload;
 };
 
+/* What is not given stays. With a token the job must be running under it, else OUT_LEASE_LOST. */
+struct op_note {
+    struct job_ref job;
+    struct job_token token; /* counter 0 = whoever holds the job, if anybody does */
+    bool has_label, has_attributes, has_result, has_error;
+    struct span label, attributes; /* empty = none any more */
+    uint8_t result_kind;
+    struct span result;
+    uint8_t error_kind;
+    struct span error;
+};
+
 struct op_queue {
     struct span name;
+    uint32_t number; /* get: instead of the name, which is then empty */
     /* put */
     bool must_create;                  /* OUT_EXISTS when it is there */
     bool must_exist;                   /* OUT_NO_QUEUE when it is not */
     const struct queue_policy *policy; /* NULL = default when created, unchanged when changed */
     bool has_owner, has_note, has_attributes;
     struct span owner, note, attributes;
+    bool has_until; /* its pause, too */
     /* get */
     struct span group; /* counts by state of this group alone; empty = the whole queue */
-    /* pause */
+    /* pause, put with has_until */
     struct wall_time until; /* 0 = resume; LIMIT_WALL_MS = until resumed */
     /* list */
     struct span after; /* names after this one */
@@ -287,6 +305,21 @@ struct op_notice {
     uint32_t limit;    /* list: at most LIMIT_BATCH; 0 = as many */
 };
 
+/* In the order they were enqueued. OUT_INVALID unless the queue's policy is `ranked`. */
+struct op_page {
+    struct span queue;
+    unsigned states;    /* mask; 0 = all */
+    struct span unique; /* with this unique key, cancelled jobs included; empty = any */
+    uint64_t offset;    /* so many are left out before the first */
+    uint32_t limit;     /* at most LIMIT_BATCH; fewer when bodies reach LIMIT_ANSWER_BYTES */
+    bool want_body;
+};
+
+struct op_history {
+    struct span queue;
+    uint32_t from, to; /* hours since 1970, from ≤ hour < to */
+};
+
 struct op {
     enum op_kind kind;
     uint64_t tag; /* comes back in the reply */
@@ -310,6 +343,9 @@ struct op {
         struct op_notice_take notice_take;
         struct op_notice_end notice_end;
         struct op_notice notice;
+        struct op_note note;
+        struct op_page page;
+        struct op_history history;
     };
 };
 
@@ -317,7 +353,9 @@ enum outcome {
     OUT_OK,
     /* refusals: nothing changed */
     /* unique key taken; reply.seq names the holder. queue_put: jobs share a key that were to be
-     * unique among all kept ones; reply.seq names one of them (0 = none was at hand). */
+     * unique among all kept ones; reply.seq names one of them (0 = none was at hand), reply.jobs
+     * up to SHARED_SHOWN with their texts, reply.count says how many there are but for the first
+     * of each key. */
     OUT_DUPLICATE,
     OUT_NOT_FOUND,   /* no such job */
     OUT_NO_QUEUE,    /* no such queue */
@@ -371,6 +409,9 @@ struct attempt_view {
 struct job_view {
     struct job job;
     struct span queue;      /* name */
+    struct span owner;      /* of the queue; this and the next two: get, peek, page */
+    bool require_token;     /* of its policy */
+    bool paused;            /* the queue hands out nothing now */
     struct job_token token; /* running: of the current lease; after a claim: the claimer's */
     uint32_t lease_ms;      /* running */
     int64_t lease_left_ms;  /* running: until it runs out, ≥ 0 */
@@ -405,6 +446,15 @@ struct queue_view {
     const struct queue_policy *policy;
     struct wall_time created_at, updated_at, paused_until;
     struct queue_counts counts;
+    struct tally totals; /* since it was made */
+};
+
+#define SHARED_SHOWN 100u
+
+#define HISTORY_HOURS (30u * 24) /* kept */
+struct hour_view {
+    uint32_t hour; /* since 1970 */
+    struct tally tally;
 };
 
 /* A key as it is shown. */
@@ -478,17 +528,17 @@ struct reply {
     struct wall_time run_at; /* fail, release, requeue: when it may run again */
     int64_t retry_ms;        /* OUT_RATE_LIMIT: from now */
     uint64_t count;   /* purge, bulk, release_claim: jobs changed; workers: how many there are;
-                         accept_clock: 1 = it had been suspect */
+                         accept_clock: 1 = it had been suspect; page: how many match in all */
     uint64_t refused; /* bulk: jobs that could not be changed (conflicts) */
-    const struct job_view *jobs; /* claim, get, peek, list */
+    const struct job_view *jobs; /* claim, get, peek, list, page */
     uint32_t job_count;
     const struct queue_view *queues;
     uint32_t queue_count;
     int64_t ran_ms;     /* ack, fail, release: how long the lease was held; 0 when repeated */
     struct span worker; /* ack, fail, extend, release: who held the lease; empty = no name, or
                            repeated */
-    /* ack, fail, extend, release, cancel, requeue, patch, remove: the job's queue; empty = the job
-     * is not there */
+    /* ack, fail, extend, release, cancel, requeue, patch, remove, note: the job's queue; empty =
+     * the job is not there */
     struct span queue;
     const struct worker_view *workers; /* workers: at most WORKERS_MAX, those longest at it first */
     uint32_t worker_count;
@@ -508,8 +558,10 @@ struct reply {
     uint32_t enqueued_count;
     const struct kv_view *kvs; /* kv_get: in the order of the keys; kv_list */
     uint32_t kv_count;
-    struct span kv_cursor; /* kv_list: pass as `after`; empty = that was all */
-    uint64_t cursor;       /* list: pass as `after` for the next page; 0 = that was all */
-    uint64_t as_of;        /* list, kv_list: position of the store it was read from */
-    const char *note;      /* OUT_INVALID, OUT_UNAVAILABLE: a sentence; else NULL */
+    struct span kv_cursor;         /* kv_list: pass as `after`; empty = that was all */
+    const struct hour_view *hours; /* history: hours in which something happened, oldest first */
+    uint32_t hour_count;
+    uint64_t cursor;  /* list: pass as `after` for the next page; 0 = that was all */
+    uint64_t as_of;   /* list, kv_list: position of the store it was read from */
+    const char *note; /* OUT_INVALID, OUT_UNAVAILABLE: a sentence; else NULL */
 };

@@ -65,6 +65,7 @@ static void place_job(struct block *b, const struct job_view *from, struct job_v
 {
     struct job_view v = *from;
     v.queue = place_span(b, from->queue);
+    v.owner = place_span(b, from->owner);
     v.worker = place_span(b, from->worker);
     v.payload = place_span(b, from->payload);
     v.result = place_span(b, from->result);
@@ -197,6 +198,8 @@ static struct reply *place_reply(struct block *b, const struct reply *from)
     const struct alert_view *alerts = place_alerts(b, from);
     const struct notice_view *notices = place_notices(b, from);
     const struct breaker_view *breakers = place_breakers(b, from);
+    struct hour_view *hours =
+        place(b, from->hours, from->hour_count * sizeof *from->hours, alignof(struct hour_view));
     char *note = from->note ? place(b, from->note, strlen(from->note) + 1, 1) : NULL;
     if (to) {
         to->jobs = from->job_count > 0 ? jobs : NULL;
@@ -211,6 +214,7 @@ static struct reply *place_reply(struct block *b, const struct reply *from)
         to->alerts = alerts;
         to->notices = notices;
         to->breakers = breakers;
+        to->hours = from->hour_count > 0 ? hours : NULL;
         to->note = note;
     }
     return to;

@@ -81,6 +81,9 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_NOTICE_AGAIN] = "notice_again",
     [OP_NOTICE_DISCARD] = "notice_discard",
     [OP_BREAKER_LIST] = "breaker_list",
+    [OP_NOTE] = "note",
+    [OP_PAGE] = "page",
+    [OP_HISTORY] = "history",
     [OP_TICK] = "tick",
 };
 
@@ -318,6 +321,18 @@ static void put_op(struct line *l, const struct op *op)
     case OP_NOTICE_AGAIN:
     case OP_NOTICE_DISCARD:
         put(l, " notice=%" PRIu64, op->notice.id.seq);
+        break;
+    case OP_NOTE:
+        put(l, " seq=%" PRIu64, op->note.job.seq);
+        break;
+    case OP_PAGE:
+        put_queue(l, op->page.queue);
+        put(l, " states=0x%x offset=%" PRIu64 " limit=%u", op->page.states, op->page.offset,
+            op->page.limit);
+        break;
+    case OP_HISTORY:
+        put_queue(l, op->history.queue);
+        put(l, " from=%u to=%u", op->history.from, op->history.to);
         break;
     case OP_BREAKER_LIST:
     case OP_WORKERS:

@@ -11,8 +11,8 @@
 #include "base/check.h"
 #include "core/wire.h"
 
-#define POLICY_PLAIN 1 /* without a rate limit */
-#define POLICY_RATED 2
+#define POLICY_PLAIN 1 /* neither ranked nor with a rate limit */
+#define POLICY_VERSION 2
 #define OPTIONS_VERSION 1
 
 #define HOUR_MS INT64_C(3600000)
@@ -102,7 +102,7 @@ int policy_check(const struct queue_policy *p, struct err_note *note)
         (err = backoff_check(&p->backoff, note)) ||
         (err = check_between("lease_end", p->lease_end, 0, LEASE_END_FAIL, note)) ||
         (err = check_between("unique_mode", p->unique_mode, UNIQUE_REJECT, UNIQUE_REPLACE, note)) ||
-        (err = check_between("unique_scope", p->unique_scope, 0, UNIQUE_KEPT, note)) ||
+        (err = check_between("unique_scope", p->unique_scope, 0, UNIQUE_NONE, note)) ||
         (err = check_between("durability", p->durability, 0, DURABILITY_RELAXED, note)) ||
         (err = check_between("capacity", p->capacity, 1, UINT64_MAX, note)) ||
         (err = check_between("payload_max", p->payload_max, 0, LIMIT_PAYLOAD_BYTES, note)) ||
@@ -133,7 +133,7 @@ bool options_empty(const struct job_options *o)
 /* ---- encoding ---- */
 
 #define BACKOFF_BYTES_MAX (3 * WIRE_U8 + (2 + LIMIT_BACKOFF_STEPS) * WIRE_U32 + WIRE_U8)
-_Static_assert(BACKOFF_BYTES_MAX + 8 * WIRE_U32 + 7 * WIRE_U64 + 8 * WIRE_U8 <= POLICY_BYTES_MAX,
+_Static_assert(BACKOFF_BYTES_MAX + 8 * WIRE_U32 + 7 * WIRE_U64 + 10 * WIRE_U8 <= POLICY_BYTES_MAX,
                "POLICY_BYTES_MAX holds the largest policy");
 
 static uint8_t *backoff_encode(const struct backoff *b, uint8_t *at)
@@ -167,7 +167,8 @@ int policy_encode(const struct queue_policy *p, struct buf *out)
     if (err < 0)
         return err;
     uint8_t *start = (uint8_t *)out->data + out->len;
-    uint8_t *at = put_u8(start, p->rate_limit.count ? POLICY_RATED : POLICY_PLAIN);
+    uint8_t version = p->ranked || p->rate_limit.count ? POLICY_VERSION : POLICY_PLAIN;
+    uint8_t *at = put_u8(start, version);
     at = put_varint(at, p->lease_ms);
     at = put_varint(at, p->max_attempts);
     at = put_varint(at, p->max_crashes);
@@ -186,6 +187,10 @@ int policy_encode(const struct queue_policy *p, struct buf *out)
     at = put_varint(at, p->keep_done);
     at = put_varint(at, (uint64_t)p->keep_dead_ms);
     at = put_varint(at, p->keep_dead);
+    if (version > POLICY_PLAIN) {
+        at = put_u8(at, p->ranked);
+        at = put_u8(at, p->rate_limit.count > 0);
+    }
     if (p->rate_limit.count) {
         at = put_u8(at, p->rate_limit.per);
         at = put_varint(at, p->rate_limit.count);
@@ -200,7 +205,7 @@ int policy_decode(struct span encoded, struct queue_policy *ret)
     struct wire_in in = {encoded, false};
     struct queue_policy p = {0};
     uint8_t version = take_u8(&in);
-    if (version != POLICY_PLAIN && version != POLICY_RATED)
+    if (version != POLICY_PLAIN && version != POLICY_VERSION)
         return -ERR_CORRUPT;
     p.lease_ms = take_u32(&in);
     p.max_attempts = take_u16(&in);
@@ -220,7 +225,8 @@ int policy_decode(struct span encoded, struct queue_policy *ret)
     p.keep_done = take_varint(&in);
     p.keep_dead_ms = (int64_t)take_upto(&in, INT64_MAX);
     p.keep_dead = take_varint(&in);
-    if (version == POLICY_RATED) {
+    p.ranked = version > POLICY_PLAIN && take_bool(&in);
+    if (version > POLICY_PLAIN && take_bool(&in)) {
         p.rate_limit.per = take_u8(&in);
         p.rate_limit.count = take_u32(&in);
         p.rate_limit.window_ms = take_u32(&in);

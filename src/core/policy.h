@@ -40,9 +40,10 @@ enum unique_mode {
     UNIQUE_RETURN = 2,
     UNIQUE_REPLACE = 3
 };
-/* Over which jobs a unique key must be unique: scheduled, ready, running; or every job still kept.
+/* Over which jobs a unique key must be unique: scheduled, ready, running; or every job still kept;
+ * or over none: keys are then only names, which several jobs may share. Cancelled jobs never count.
  */
-enum unique_scope { UNIQUE_LIVE = 0, UNIQUE_KEPT = 1 };
+enum unique_scope { UNIQUE_LIVE = 0, UNIQUE_KEPT = 1, UNIQUE_NONE = 2 };
 enum durability { DURABILITY_FSYNC = 0, DURABILITY_RELAXED = 1 };
 
 /* At most so many new jobs a window for each key, see engine_rates.c; jobs without the key share
@@ -65,6 +66,7 @@ struct queue_policy {
     uint8_t durability;   /* enum durability */
     bool require_token;   /* doors: never act on the current lease by id alone */
     bool refuse_new;      /* enqueues are refused; what is there goes on */
+    bool ranked;          /* its jobs are counted through, so that a page may begin anywhere */
     int64_t priority;     /* for jobs that do not say */
     uint64_t capacity;    /* live jobs at most */
     uint32_t payload_max; /* bytes */

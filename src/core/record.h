@@ -32,6 +32,7 @@ enum record_kind {
     REC_QUEUE_GONE = 17, /* deleted: the name is free, its jobs no longer exist */
     REC_QUEUE_END = 18,  /* the last of a deleted queue's jobs has been removed */
     REC_PURGED = 19,     /* what waits in this queue no longer exists; generation moves on */
+    REC_TALLY = 20,      /* what this frame adds to a queue's tally of an hour */
     REC_BULK_BEGIN = 24, /* a bulk action's intent */
     REC_BULK_STEP = 25,  /* how far it has come */
     REC_BULK_END = 26,
@@ -47,6 +48,7 @@ enum record_kind {
     REC_JOB_REQUEUED = 40,
     REC_JOB_PATCHED = 41,
     REC_JOBS_GONE = 42, /* removed for good: retention, delete, slices of purge and bulk */
+    REC_JOB_NOTED = 43, /* label, attributes, result or error of a job that stays as it is */
     /* idempotency keys: 48 … 55 */
     REC_KEY_NEW = 48,
     REC_KEYS_EXPIRED = 49, /* all up to a moment; read, but no longer written: it has no bound */
@@ -101,6 +103,34 @@ struct rec_purged {
     uint32_t generation; /* the queue's from now on */
     struct wall_time at;
     uint64_t count; /* jobs that ceased to exist */
+};
+
+/* What happened in a queue: how often, and how long it took in all. The order is on disk, in
+ * records and in columns: append, never renumber. */
+enum tally_field {
+    TALLY_ENQUEUED,
+    TALLY_CLAIMED,
+    TALLY_ACKED,
+    TALLY_FAILED_APP, /* attempts that failed, by kind of error */
+    TALLY_FAILED_BUSINESS,
+    TALLY_CRASHED, /* leases that ran out, connections lost */
+    TALLY_RELEASED,
+    TALLY_DIED,
+    TALLY_CANCELLED,
+    TALLY_WAITED_MS, /* ready until claimed, of those claimed */
+    TALLY_DONE_MS,   /* claimed until acked, of those acked */
+    TALLY_FAILED_MS, /* claimed until failed or crashed, of each such attempt */
+    TALLY_DIED_MS,   /* claimed (else made) until dead, of those that died */
+    TALLY_COUNT
+};
+struct tally {
+    uint64_t of[TALLY_COUNT];
+};
+
+struct rec_tally {
+    uint32_t queue;
+    uint32_t hour; /* since 1970 */
+    struct tally add;
 };
 
 enum bulk_action { BULK_REQUEUE = 1, BULK_CANCEL = 2, BULK_REMOVE = 3 };
@@ -201,6 +231,17 @@ struct rec_job_patched {
     bool has_payload;
     uint8_t payload_kind;
     struct span payload;
+};
+
+/* Members that are not given stay as they are. */
+struct rec_job_noted {
+    uint64_t seq;
+    bool has_label, has_attributes, has_result, has_error;
+    struct span label, attributes; /* empty = none any more */
+    uint8_t result_kind;           /* enum payload_kind; not NONE */
+    struct span result;
+    uint8_t error_kind;
+    struct span error;
 };
 
 struct rec_jobs_gone {
@@ -324,6 +365,7 @@ struct record {
         struct rec_queue_put queue_put;
         struct rec_queue queue; /* GONE, END */
         struct rec_purged purged;
+        struct rec_tally tally;
         struct rec_bulk_begin bulk_begin;
         struct rec_bulk_step bulk_step; /* STEP, END */
         struct rec_job_new job_new;
@@ -337,6 +379,7 @@ struct record {
         struct rec_job_requeued job_requeued;
         struct rec_job_patched job_patched;
         struct rec_jobs_gone jobs_gone;
+        struct rec_job_noted job_noted;
         struct rec_key_new key_new;
         struct rec_keys_expired keys_expired;
         struct rec_keys_gone keys_gone;

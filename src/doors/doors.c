@@ -6,10 +6,12 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "doors/keyval/keyval.h"
+#include "doors/orchestrator/orchestrator.h"
 #include "doors/webqueue/webqueue.h"
 
 static const struct door *const all[] = {
     &keyval_door,
+    &orchestrator_door,
     &webqueue_door,
     NULL,
 };

@@ -280,8 +280,9 @@ void problem_write(struct json_writer *w, const struct problem *p)
         json_write_key(w, "field");
         json_write_text(w, span_text(p->field));
     }
+    bool own_moves = p->code == PROBLEM_ILLEGAL_MOVE && p->allowed_count > 0;
     if (p->allowed_count > 0) {
-        json_write_key(w, "allowed");
+        json_write_key(w, own_moves ? "legal_moves" : "allowed");
         json_write_array(w);
         for (size_t i = 0; i < p->allowed_count; i++)
             json_write_text(w, span_text(p->allowed[i]));
@@ -292,7 +293,7 @@ void problem_write(struct json_writer *w, const struct problem *p)
         json_write_int(w, p->retry_ms);
     }
     write_job(w, p);
-    if (p->code == PROBLEM_ILLEGAL_MOVE && p->state != STATE_NONE)
+    if (p->code == PROBLEM_ILLEGAL_MOVE && p->state != STATE_NONE && !own_moves)
         write_legal_moves(w, p->state);
     json_write_object_end(w);
 }

@@ -56,7 +56,7 @@ struct problem {
     enum problem_code code;
     const char *detail;         /* a sentence; NULL = the code's own */
     const char *field;          /* NULL = none */
-    const char *const *allowed; /* what would be right */
+    const char *const *allowed; /* what would be right; with ILLEGAL_MOVE a door's own moves */
     size_t allowed_count;
     uint64_t seq, id_hi;  /* seq ≠ 0: the job concerned, or the one that holds the unique key */
     enum job_state state; /* NONE = not said; with ILLEGAL_MOVE the legal moves are listed */

@@ -153,6 +153,9 @@ static check_fn *const checks[OP_KIND_COUNT] = {
     [OP_NOTICE_AGAIN] = check_nothing,
     [OP_NOTICE_DISCARD] = check_nothing,
     [OP_BREAKER_LIST] = check_nothing,
+    [OP_NOTE] = check_nothing,
+    [OP_PAGE] = check_nothing,
+    [OP_HISTORY] = check_nothing,
     [OP_TICK] = check_nothing,
 };
 

@@ -43,6 +43,9 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_NOTICE_AGAIN] = "notice_again",
     [OP_NOTICE_DISCARD] = "notice_discard",
     [OP_BREAKER_LIST] = "breaker_list",
+    [OP_NOTE] = "note",
+    [OP_PAGE] = "page",
+    [OP_HISTORY] = "history",
     [OP_TICK] = "tick",
 };
 
@@ -236,6 +239,9 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_NOTICE_AGAIN:
     case OP_NOTICE_DISCARD:
     case OP_BREAKER_LIST:
+    case OP_NOTE:
+    case OP_PAGE:
+    case OP_HISTORY:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
@@ -330,6 +336,9 @@ static uint64_t subject_of(const struct op *op)
     case OP_NOTICE_AGAIN:
     case OP_NOTICE_DISCARD:
     case OP_BREAKER_LIST:
+    case OP_NOTE:
+    case OP_PAGE:
+    case OP_HISTORY:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;

@@ -139,6 +139,7 @@ void engine_free(struct engine *e)
     events_free(e);
     mem_free(e->queues);
     mem_free(e->by_name);
+    mem_free(e->tallies);
     mem_free(e->trims);
     mem_free(e->doomed_queues);
     mem_free(e);
@@ -277,7 +278,16 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
     struct span name;
     if (name_for_reply(e, queue_of(e, l), &name) != 0)
         return -ERR_NOMEM;
-    *ret = (struct job_view){.job = l->job, .queue = name, .position = l->position};
+    struct span owner = queue_owner(queue_of(e, l));
+    const char *owner_copy = arena_copy(&e->out->arena, owner.at, owner.len);
+    if (!owner_copy)
+        return -ERR_NOMEM;
+    *ret = (struct job_view){.job = l->job,
+                             .queue = name,
+                             .owner = span_of(owner_copy, owner.len),
+                             .require_token = queue_of(e, l)->policy.require_token,
+                             .paused = queue_paused(queue_of(e, l), e->now.wall),
+                             .position = l->position};
     ret->expires_at = more_of(e, l).expires_at;
     if (!l->lease)
         return 0;
@@ -337,6 +347,9 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_NOTICE_AGAIN] = op_notice_again,
     [OP_NOTICE_DISCARD] = op_notice_discard,
     [OP_BREAKER_LIST] = op_breaker_list,
+    [OP_NOTE] = op_note,
+    [OP_PAGE] = op_page,
+    [OP_HISTORY] = op_history,
     [OP_TICK] = op_tick,
 };
 
@@ -393,6 +406,7 @@ static void step_end(struct engine *e, struct engine_out *out)
 {
     if (e->trim_count)
         tick_trim(e, e->config.slice);
+    tally_emit(e);
     if (out->count > 0)
         frame_end(&out->frame, out->first, out->count);
     else
@@ -456,7 +470,9 @@ static void boot_leases(struct engine *e)
 static int boot_reserve(struct engine *e)
 {
     size_t running = e->leases.used;
-    int err = emit_reserve(e, 256 + running * 128);
+    int err = tally_reserve(e, e->queue_count);
+    if (!err)
+        err = emit_reserve(e, 256 + running * 128 + tally_bytes(e, e->queue_count));
     if (!err)
         err = heap_reserve(&e->leases_end, running);
     /* Shared heaps need room for all of them at once. */
@@ -473,6 +489,8 @@ static int boot_reserve(struct engine *e)
             err = heap_reserve(&q->ready, here);
         if (!err && here)
             err = heap_reserve(&q->due, here);
+        if (!err && here)
+            err = ranks_reserve(q, 0, here);
     }
     return err;
 }
@@ -556,7 +574,8 @@ static uint64_t index_bytes(const struct engine *e)
                      heap_bytes(&e->prune_queues) + kv_index_bytes(e) + rates_bytes(e);
     for (size_t n = 0; n < e->queue_room; n++)
         if (e->queues[n])
-            bytes += heap_bytes(&e->queues[n]->ready) + heap_bytes(&e->queues[n]->due);
+            bytes += heap_bytes(&e->queues[n]->ready) + heap_bytes(&e->queues[n]->due) +
+                     roster_bytes(&e->queues[n]->by_state) + roster_bytes(&e->queues[n]->by_key);
     return bytes;
 }
 

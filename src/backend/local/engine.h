@@ -69,6 +69,7 @@ struct engine_reply {
     const struct op_kv_list *kv_list;       /* likewise */
     struct kv_view *kv_views;               /* the same as reply.kvs, writable; NULL = none */
     bool want_values;
+    const struct op_history *history; /* likewise */
     const struct op *op;
 };
 
@@ -100,8 +101,8 @@ MUST_CHECK int engine_replay(struct engine *e, struct span frame, struct err_not
 MUST_CHECK int engine_boot(struct engine *e, struct now now, struct engine_out *out);
 
 /* Handles the ops in order. Each op gets its reply in this step, but for OP_BULK, whose reply comes
- * with the tick that finishes it. OP_LIST, OP_KV_LIST, OP_EXCEPTIONS, want_body, want_value
- * and want_attempts leave the reading to the caller. */
+ * with the tick that finishes it. OP_LIST, OP_KV_LIST, OP_EXCEPTIONS, OP_HISTORY, want_body,
+ * want_value and want_attempts leave the reading to the caller. */
 MUST_CHECK int engine_step(struct engine *e, const struct op *ops, size_t count, struct now now,
                            struct engine_out *out);
 

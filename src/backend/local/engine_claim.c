@@ -17,7 +17,7 @@ static int expire_top(struct engine *e, struct live *l)
 {
     struct record rec;
     decide_expire(&l->job, e->now.wall, &rec);
-    int err = end_reserve(e, l, &rec);
+    int err = end_reserve(e, l, &rec, 0);
     if (!err)
         end_emit(e, l, &rec);
     return err;

@@ -26,6 +26,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "base/roster.h"
 #include "base/seqdir.h"
 #include "base/slab.h"
 #include "core/limits.h"
@@ -246,6 +247,9 @@ struct queue {
     uint64_t shared, shared_waiting;     /* jobs with the same unique key, see engine_unique.c */
     uint64_t shared_seq;                 /* one that was among them */
     uint32_t alerts_version, dead_rules; /* how many rules hear of dead jobs, as of that version */
+    struct roster by_state, by_key;      /* ranked queues alone, see engine_ranks.c */
+    struct tally totals;                 /* since it was made */
+    uint32_t tally;                      /* its place in engine.tallies, one up; 0 = none */
     uint64_t due_armed, prune_armed;     /* order of the valid entry in due_queues / prune_queues */
     struct queue_counts counts;          /* by_state is derived from lists */
 };
@@ -308,6 +312,8 @@ struct engine {
     struct ghost ghosts[GHOSTS];
     size_t ghost_next;
 
+    struct rec_tally *tallies; /* of the step under way, one a queue */
+    size_t tally_count, tally_room;
     uint32_t *trims; /* queues over their retention count */
     size_t trim_count, trim_room;
     uint32_t *doomed_queues;
@@ -450,6 +456,8 @@ int jobs_reserve(struct engine *e, struct queue *q, size_t fresh, size_t moves, 
 struct live *jobs_find(struct engine *e, struct job_ref ref, uint32_t *ret_handle);
 struct live *jobs_by_seq(struct engine *e, uint64_t seq, uint32_t *ret_handle);
 bool jobs_doomed(const struct engine *e, const struct live *l);
+/* An extra that has nothing yet, for a job without one; room for it must be there. */
+void jobs_add_extra(struct engine *e, struct live *l);
 int jobs_add(struct engine *e, const struct job *job, const struct job_extra *extra,
              uint32_t *ret_handle);
 /* Moves the job from the list, counters and keys of its old state to those of the new one. */
@@ -487,13 +495,37 @@ void unique_state_entered(struct engine *e, uint32_t handle);
 void unique_gone(struct engine *e, uint32_t handle);
 void unique_purged(
     struct queue *q); /* its waiting jobs, all at once; before its generation moves */
+void unique_rescoped(struct queue *q); /* its policy's scope has changed */
 /* A job whose key another has too; NULL = there is none (q->shared is 0), or none is at hand. */
 struct live *unique_shared(struct engine *e, struct queue *q);
+bool unique_shares(const struct engine *e, const struct live *l);
 struct unique_recount {
     uint64_t shared, shared_waiting;
 };
 /* What is wrong with a listed job's place in its chain; NULL = nothing, and it is counted. */
 const char *unique_wrong(const struct engine *e, uint32_t handle, struct unique_recount *count);
+
+/* --- engine_ranks.c: pages of ranked queues; for others nothing happens --- */
+int ranks_reserve(struct queue *q, size_t fresh, size_t moves);
+void ranks_made(struct engine *e, const struct live *l);
+void ranks_gone(struct engine *e, const struct live *l);
+void ranks_entered(struct queue *q, const struct job *j);
+void ranks_left(struct queue *q, const struct job *j, uint8_t state);
+void ranks_doomed(struct queue *q, uint8_t state); /* all jobs of the state, at once */
+void ranks_free(struct queue *q);
+/* From now on it is ranked; -ERR_NOMEM: it is not. */
+int ranks_begin(struct engine *e, struct queue *q);
+
+/* --- engine_tally.c: what happened in each queue --- */
+/* Room for this many queues that have nothing pending yet, and the bytes of all records. */
+int tally_reserve(struct engine *e, size_t queues);
+size_t tally_bytes(const struct engine *e, size_t queues);
+void tally(struct engine *e, struct queue *q, enum tally_field field, uint64_t n);
+void tally_span(struct engine *e, struct queue *q, enum tally_field field, struct wall_time from,
+                struct wall_time to);
+void tally_forget(struct engine *e, struct queue *q); /* it comes to its end */
+void tally_emit(struct engine *e);
+int tally_load(struct engine *e, uint32_t queue, const struct tally *totals);
 
 /* --- engine_names.c: texts held once: options, groups, workers --- */
 int names_reserve(struct engine *e, size_t jobs); /* for the texts of so many */
@@ -547,6 +579,10 @@ void queues_arm_prune(struct engine *e, struct queue *q);
 void queues_finished(struct engine *e, struct queue *q, uint8_t state); /* one more of these */
 void queues_trim_later(struct engine *e, struct queue *q);
 void queues_doom_later(struct engine *e, struct queue *q);
+static inline struct span queue_owner(const struct queue *q)
+{
+    return span_of(q->texts, q->owner_len);
+}
 bool queue_paused(const struct queue *q, struct wall_time now);
 int queue_view_of(struct engine *e, struct queue *q, struct queue_view *ret);
 
@@ -640,6 +676,7 @@ uint64_t breakers_hash(const struct engine *e);
 
 /* --- engine_change.c --- */
 struct live *change_conflict(struct engine *e, const struct live *l);
+void note_fill(const struct op_note *want, uint64_t seq, struct record *ret);
 
 /* --- engine_kv.c: the key-value store --- */
 void kv_init(struct engine *e);
@@ -675,8 +712,8 @@ int undelivered_apply(struct engine *e, uint64_t seq, struct span keys);
 struct span undelivered_of(const struct engine *e, uint64_t seq); /* empty = none */
 void undelivered_gone(struct engine *e, uint64_t seq);
 /* jobs_reserve for one record about a job, and for what it brings with it: a job that dies leaves
- * its payload at its keys, in the same commit. */
-int end_reserve(struct engine *e, struct live *l, const struct record *rec);
+ * its payload at its keys, in the same commit. `more` bytes of records go before. */
+int end_reserve(struct engine *e, struct live *l, const struct record *rec, size_t more);
 void end_emit(struct engine *e, const struct live *l, const struct record *rec);
 
 /* --- engine_enqueue.c, for commits --- */
@@ -754,6 +791,9 @@ void op_notice_list(struct engine *e, const struct op *op);
 void op_notice_again(struct engine *e, const struct op *op);
 void op_notice_discard(struct engine *e, const struct op *op);
 void op_breaker_list(struct engine *e, const struct op *op);
+void op_note(struct engine *e, const struct op *op);
+void op_page(struct engine *e, const struct op *op);
+void op_history(struct engine *e, const struct op *op);
 void op_tick(struct engine *e, const struct op *op);
 
 /* The trimming that a step's own changes made due. */

@@ -21,6 +21,11 @@ static int load_queue(void *ctx, const struct rec_queue_put *queue, bool gone)
     return err || !gone ? err : queues_apply_gone(e, queue->queue);
 }
 
+static int load_tally(void *ctx, uint32_t queue, const struct tally *totals)
+{
+    return tally_load(ctx, queue, totals);
+}
+
 static int load_bulk(void *ctx, const struct stored_bulk *bulk)
 {
     struct engine *e = ctx;
@@ -44,6 +49,8 @@ static int reserve_indexes(struct engine *e, struct queue *q)
         err = mapref_reserve(&e->uniques, 1);
     if (!err)
         err = heap_reserve(&e->expiries, 1);
+    if (!err)
+        err = ranks_reserve(q, 1, 1);
     return err;
 }
 
@@ -128,6 +135,7 @@ int engine_load(struct engine *e, struct store *store, struct err_note *note)
         .ctx = e,
         .meta = load_meta,
         .queue = load_queue,
+        .tally = load_tally,
         .bulk = load_bulk,
         .job = load_job,
         .key = load_key,
@@ -162,6 +170,7 @@ static uint64_t seq_of(const struct record *r)
     case REC_JOB_CANCELLED:
     case REC_JOB_REQUEUED:
     case REC_JOB_PATCHED:
+    case REC_JOB_NOTED:
         /* The sequence is the first member of each of these. */
         return r->job_ready.seq;
     default:
@@ -179,6 +188,8 @@ static int replay_reserve(struct engine *e, const struct record *r)
     int err = q ? reserve_indexes(e, q) : 0;
     if (!err)
         err = names_reserve(e, 1);
+    if (!err)
+        err = slab_reserve(&e->extras, 1);
     if (!err)
         err = heap_reserve(&e->leases_end, 1);
     if (!err && r->kind >= REC_KV_SET)

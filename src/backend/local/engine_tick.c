@@ -22,7 +22,7 @@ static bool end_lease(struct engine *e, const struct lease *lease)
     jobs_rules(e, l, &rules);
     rules.lease_ms = lease->lease_ms;
     decide_lease_end(&l->job, &rules, false, q->generation, e->now.wall, &e->random, text, &rec);
-    if (end_reserve(e, l, &rec) != 0) {
+    if (end_reserve(e, l, &rec, 0) != 0) {
         e->random = before;
         return false;
     }
@@ -125,7 +125,7 @@ static size_t tick_expire(struct engine *e, size_t budget)
         if (l) {
             struct record rec;
             decide_expire(&l->job, e->now.wall, &rec);
-            if (end_reserve(e, l, &rec) != 0)
+            if (end_reserve(e, l, &rec, 0) != 0)
                 break;
             end_emit(e, l, &rec);
         }

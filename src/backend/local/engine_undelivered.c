@@ -106,10 +106,10 @@ static struct record left_at(const struct engine *e, const struct live *l, struc
                                            .bytes = l->job.payload_bytes}};
 }
 
-int end_reserve(struct engine *e, struct live *l, const struct record *rec)
+int end_reserve(struct engine *e, struct live *l, const struct record *rec, size_t more)
 {
     struct span keys = keys_left(e, rec), key;
-    size_t bytes = record_bytes_max(rec);
+    size_t bytes = record_bytes_max(rec) + more;
     size_t count = 0;
     int err = 0;
     for (struct span rest = keys; !err && rest.len > 0; count++) {

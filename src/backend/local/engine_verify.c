@@ -90,6 +90,28 @@ static int check_list(struct recount *c, const struct queue *q, const struct job
     return 0;
 }
 
+/* Each listed job has its place, and there is no place more. */
+static int check_ranks(struct recount *c, const struct queue *q)
+{
+    uint64_t jobs = 0, keys = 0;
+    for (uint8_t s = 0; s < (uint8_t)STATE_COUNT && q->policy.ranked && !q->gone; s++)
+        for (uint32_t at = q->lists[s].head; at; at = live_at(c->e, at)->next, jobs++) {
+            const struct live *l = live_at(c->e, at);
+            struct roster_key state = {s, l->job.seq}, key = {0, l->job.seq};
+            struct hash128 unique =
+                l->extra ? extra_unique(extra_at(c->e, l->extra)) : (struct hash128){0, 0};
+            key.hi = unique.lo;
+            keys += !hash128_none(unique);
+            if (!roster_has(&q->by_state, state) ||
+                (!hash128_none(unique) && !roster_has(&q->by_key, key)))
+                return wrong(c, "has no place in its ranked queue", l->job.seq);
+        }
+    if (jobs == q->by_state.count && (q->doomed.head || keys == q->by_key.count))
+        return 0;
+    return err_note_set(c->note, -ERR_CORRUPT, "queue %u: jobs that are gone have places",
+                        q->number);
+}
+
 static int check_queue(struct recount *c, const struct queue *q)
 {
     int err = mark_heap(c, &q->ready, valid_ready, &c->in_ready);
@@ -98,11 +120,14 @@ static int check_queue(struct recount *c, const struct queue *q)
     c->uniques = (struct unique_recount){0};
     for (uint8_t s = 0; !err && s < (uint8_t)STATE_COUNT; s++)
         err = check_list(c, q, &q->lists[s], s);
-    if (!err && !q->gone &&
+    bool loose = q->policy.unique_scope == UNIQUE_NONE && q->doomed.head;
+    if (!err && !q->gone && !loose &&
         (q->shared != c->uniques.shared || q->shared_waiting != c->uniques.shared_waiting ||
          (q->shared && q->policy.unique_scope == UNIQUE_KEPT)))
         err = err_note_set(c->note, -ERR_CORRUPT, "queue %u miscounts jobs that share a unique key",
                            q->number);
+    if (!err)
+        err = check_ranks(c, q);
     for (uint32_t at = q->doomed.head; !err && at; at = live_at(c->e, at)->next) {
         if (!jobs_doomed(c->e, live_at(c->e, at)))
             err = wrong(c, "is listed for removal but lives", live_at(c->e, at)->job.seq);
@@ -273,6 +298,8 @@ static uint64_t hash_queue(const struct engine *e, const struct queue *q)
     h = state_mix_span(h, span_of(q->texts, q->owner_len + q->note_len + q->attributes_len));
     h = state_mix(state_mix(h, (uint64_t)q->paused_until.ms), (uint64_t)q->updated_at.ms);
     h = state_mix(state_mix(h, q->policy.max_attempts), q->policy.capacity);
+    for (int i = 0; i < TALLY_COUNT; i++)
+        h = state_mix(h, q->totals.of[i]);
     uint64_t jobs = hash_list(e, &q->doomed);
     for (int s = 0; s < STATE_COUNT; s++)
         jobs += hash_list(e, &q->lists[s]);

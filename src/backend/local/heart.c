@@ -187,6 +187,8 @@ static void cache_new_jobs(struct heart *h, const struct turn *t)
         const struct engine_reply *r = &t->out.replies[i];
         if (r->reply.kind == OP_PATCH && r->reply.outcome == OUT_OK && r->op->patch.has_payload)
             body_drop(h, r->reply.seq);
+        if (r->reply.kind == OP_NOTE && r->reply.outcome == OUT_OK)
+            body_drop(h, r->reply.seq);
         if (r->reply.kind != OP_ENQUEUE || r->reply.outcome != OUT_OK || !r->reply.created ||
             r->reply.repeat)
             continue;
@@ -373,7 +375,7 @@ static bool bodies_ready(struct heart *h, struct turn *t, size_t index)
     size_t missing = 0;
     if (r->kv_views && r->want_values)
         return values_ready(h, r);
-    if (r->list || r->exceptions || r->kv_list) {
+    if (r->list || r->exceptions || r->kv_list || r->history) {
         t->gates[index] = GATE_FETCHING;
         return false;
     }
@@ -403,7 +405,7 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
     struct engine_reply *r = &t->out.replies[index];
     struct arena *arena = &t->out.arena;
     struct fetch *f = arena_array(arena, 1, sizeof(*f));
-    bool jobs = !r->list && !r->exceptions && !r->kv_list && !r->kv_views;
+    bool jobs = !r->list && !r->exceptions && !r->kv_list && !r->kv_views && !r->history;
     size_t room = jobs ? r->reply.job_count : 1;
     uint64_t *seqs = f ? arena_array(arena, room, sizeof(*seqs)) : NULL;
     t->gates[index] = GATE_FETCHING;
@@ -435,7 +437,8 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
                                 .exceptions = r->exceptions,
                                 .kv_list = r->kv_list,
                                 .kvs = r->kv_views,
-                                .kv_count = r->reply.kv_count};
+                                .kv_count = r->reply.kv_count,
+                                .history = r->history};
     h->config.calls.read(h->config.calls.ctx, f, &query);
 }
 
@@ -619,7 +622,8 @@ static bool is_query(enum op_kind kind)
     return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
            kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
            kind == OP_KV_GET || kind == OP_KV_LIST || kind == OP_ALERT_LIST ||
-           kind == OP_NOTICE_LIST || kind == OP_BREAKER_LIST;
+           kind == OP_NOTICE_LIST || kind == OP_BREAKER_LIST || kind == OP_PAGE ||
+           kind == OP_HISTORY;
 }
 
 static struct reply abandoned_reply(enum op_kind kind, uint64_t tag)
@@ -711,6 +715,8 @@ void heart_bodies(struct heart *h, void *request, const struct stored_body *bodi
             r->reply.kv_count = page->kv_count;
             r->reply.kv_cursor = page->kv_cursor;
         }
+        r->reply.hours = page->hours;
+        r->reply.hour_count = page->hour_count;
     } else if (!error) {
         error = keep_bodies(t, r, f, bodies);
     }

@@ -22,6 +22,8 @@ struct reader_job {
     struct kv_view *kvs;
     uint32_t kv_count;
     struct span kv_cursor;
+    struct hour_view *hours;
+    uint32_t hour_count;
     struct reader_job *next;
 };
 

@@ -44,15 +44,17 @@ struct stored_bulk {
     uint64_t cursor, changed, refused;
 };
 
-/* Called in this order: meta, every queue, every bulk, every job by rising sequence, every
- * idempotency key by rising expiry, every key of the key-value store, every job's keys for the
- * latter; then as records that would make them: alert rules, what they have raised, notices by
- * rising number (new, then how they stand), breakers. A non-zero return stops the load and is
- * passed on. A deleted queue whose jobs are not all removed yet comes with gone = true. */
+/* Called in this order: meta, every queue, the tallies of queues that have any, every bulk, every
+ * job by rising sequence, every idempotency key by rising expiry, every key of the key-value store,
+ * every job's keys for the latter; then as records that would make them: alert rules, what they
+ * have raised, notices by rising number (new, then how they stand), breakers. A non-zero return
+ * stops the load and is passed on. A deleted queue whose jobs are not all removed yet comes with
+ * gone = true. */
 struct store_sink {
     void *ctx;
     int (*meta)(void *ctx, const struct store_meta *meta);
     int (*queue)(void *ctx, const struct rec_queue_put *queue, bool gone);
+    int (*tally)(void *ctx, uint32_t queue, const struct tally *totals); /* since it was made */
     int (*bulk)(void *ctx, const struct stored_bulk *bulk);
     int (*job)(void *ctx, const struct stored_job *job);
     int (*key)(void *ctx, const struct rec_key_new *key);
@@ -73,6 +75,7 @@ struct store_query {
     const struct op_kv_list *kv_list;       /* … or this page of keys … */
     struct kv_view *kvs;                    /* … or these keys, all of one moment: filled in */
     uint32_t kv_count;
+    const struct op_history *history; /* … or what happened by the hour */
 };
 
 /* What is shown of a job beyond the engine's part. Spans live in the arena given. */
@@ -139,6 +142,9 @@ struct store_reader_ops {
     /* Fills found, version, kind, value, expires_at of each view, whose keys are set. */
     int (*kv_get)(struct store_reader *r, struct kv_view *views, uint32_t count,
                   struct arena *arena);
+    /* The hours in which something happened in a queue that exists, oldest first. */
+    int (*history)(struct store_reader *r, const struct op_history *query, struct arena *arena,
+                   struct hour_view **ret, uint32_t *ret_count);
     void (*close)(struct store_reader *r);
 };
 

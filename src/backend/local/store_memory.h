@@ -69,6 +69,9 @@ struct kept_queue {
     struct rec_queue_put put;
     char *texts; /* what put's spans point to */
     bool gone;
+    struct tally totals;     /* since it was made */
+    struct hour_view *hours; /* by rising hour, the newest HISTORY_HOURS */
+    uint32_t hour_count;
 };
 
 struct kept_bulk {

@@ -172,6 +172,25 @@ static int memory_exceptions(struct store_reader *r, const struct op_exceptions 
     return rc;
 }
 
+/* ---- by the hour ---- */
+
+static int memory_history(struct store_reader *r, const struct op_history *query,
+                          struct arena *arena, struct hour_view **ret, uint32_t *ret_count)
+{
+    const struct store_memory *m = memory_of_reader(r);
+    const struct kept_queue *q = queue_named(m, query->queue);
+    uint32_t count = 0;
+    struct hour_view *hours = arena_array(arena, HISTORY_HOURS + 1, sizeof *hours);
+    if (!hours)
+        return -ERR_NOMEM;
+    for (uint32_t i = 0; q && i < q->hour_count && count <= HISTORY_HOURS; i++)
+        if (q->hours[i].hour >= query->from && q->hours[i].hour < query->to)
+            hours[count++] = q->hours[i];
+    *ret = hours;
+    *ret_count = count;
+    return 0;
+}
+
 /* ---- lists ---- */
 
 static int view_make(const struct kept_job *k, const struct kept_queue *q, bool want_body,
@@ -346,6 +365,7 @@ static const struct store_reader_ops memory_reader_ops = {
     .exceptions = memory_exceptions,
     .kv_list = memory_kv_list,
     .kv_get = memory_kv_get,
+    .history = memory_history,
     .close = memory_reader_close,
 };
 

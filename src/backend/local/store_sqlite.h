@@ -13,6 +13,7 @@
  *   store_sqlite_history.c attempts: writing and reading them
  *   store_sqlite_kv.c      the key-value store: all of it
  *   store_sqlite_notices.c alert rules, notices, breakers: tables, writing, loading
+ *   store_sqlite_hour.c    tallies by the hour: writing, loading and reading them
  *
  * One connection writes and checkpoints (the applier's); readers never write. Nothing keeps a
  * transaction open between calls, so that the WAL can start over. */
@@ -24,6 +25,7 @@
 #include "backend/local/store_attempts.h"
 #include "backend/local/store_dir.h"
 #include "backend/local/store_frames.h"
+#include "backend/local/store_sqlite_hour.h"
 
 /* The text of the SQLite library in use, and whether it is one in which a checkpoint cannot harm a
  * WAL that another connection is writing (3.51.3 or later). The server warns when it is not; the
@@ -165,6 +167,8 @@ enum change_flag {
     CHANGE_PAYLOAD = 1u << 8,
     CHANGE_RESULT = 1u << 9,
     CHANGE_ERROR = 1u << 10,
+    CHANGE_LABEL = 1u << 11,
+    CHANGE_ATTRIBUTES = 1u << 12,
 };
 
 /* What a batch does to one job. Spans point into the frames. */
@@ -180,7 +184,7 @@ struct change {
     struct span worker;          /* of the newest attempt, when running or done */
     struct wall_time started_at; /* of the newest attempt */
     struct span payload, result, error;
-    struct job_extra extra; /* NEW with JOB_HAS_EXTRA */
+    struct job_extra extra; /* NEW with JOB_HAS_EXTRA; else what the flags LABEL … say */
 };
 
 /* An attempt that ended in the batch, otherwise than by an ack. */
@@ -207,6 +211,8 @@ struct fold {
     uint32_t *merge;             /* … and room for the sorting */
     struct ended_attempt *ended; /* in the order of their records */
     uint32_t ended_count, ended_room;
+    struct rec_tally *tallies; /* in no order; some may be of the same queue and hour */
+    uint32_t tally_count, tally_room;
     struct arena texts; /* names of workers, from rows */
 };
 
@@ -271,6 +277,10 @@ void fold_sort(struct fold *f); /* fills order */
     X(PAYLOAD_PUT, "INSERT OR REPLACE INTO payload (seq, body) VALUES (?1, ?2)")                   \
     X(EXTRA_NEW, "INSERT INTO extra (" EXTRA_COLUMNS ") "                                          \
                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                        \
+    X(EXTRA_NOTE, "INSERT INTO extra (seq, label, attributes, expires_at) VALUES (?1, ?2, ?3, 0) " \
+                  "ON CONFLICT (seq) DO UPDATE SET label = iif(?4, ?2, label), "                   \
+                  "attributes = iif(?5, ?3, attributes)")                                          \
+    HOUR_STMTS(X)                                                                                  \
     X(RESULT_PUT, "INSERT INTO outcome (seq, result_kind, result) VALUES (?1, ?2, ?3) "            \
                   "ON CONFLICT (seq) DO UPDATE SET result_kind = ?2, result = ?3")                 \
     X(ERROR_PUT, "INSERT INTO outcome (seq, error_kind, error) VALUES (?1, ?2, ?3) "               \
@@ -369,6 +379,11 @@ MUST_CHECK int write_attempts(struct store_sqlite *q, struct err_note *note);
 /* Runs a statement that must change exactly one row. */
 MUST_CHECK int write_one(struct store_sqlite *q, enum stmt_id id, const char *what, uint64_t number,
                          struct err_note *note);
+/* Adds to what will be written of a queue's hour; writes when there is much of it. */
+MUST_CHECK int fold_tally(struct store_sqlite *q, const struct rec_tally *r, struct err_note *note);
+MUST_CHECK int write_tallies(struct store_sqlite *q, struct err_note *note);
+MUST_CHECK int sqlite_load_tallies(sqlite3 *db, const struct store_sink *sink,
+                                   struct err_note *note);
 /* Writes a record that is not about a job. */
 MUST_CHECK int write_record(struct store_sqlite *q, const struct record *r, struct err_note *note);
 

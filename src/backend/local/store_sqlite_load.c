@@ -201,6 +201,8 @@ int sqlite_load(sqlite3 *db, const struct store_meta *meta, const struct store_s
         rc =
             scan(db, "SELECT " QUEUE_COLUMNS " FROM queues ORDER BY number", queue_row, sink, note);
     if (rc == 0)
+        rc = sqlite_load_tallies(db, sink, note);
+    if (rc == 0)
         rc = scan(db,
                   "SELECT bulk, action, at, queue, states, group_key, seq_max, cursor, changed, "
                   "refused FROM bulks ORDER BY bulk",

@@ -54,6 +54,8 @@ static const char *const read_sql[READ_FIXED] = {
     [READ_KV] = "SELECT key, version, expires_at, kind, value FROM kv WHERE key = ?1",
     [READ_KV_UP] = READ_KV_LIST "ASC",
     [READ_KV_DOWN] = READ_KV_LIST "DESC",
+    [READ_HOURS] = "SELECT hour, " HOUR_COLUMNS " FROM hour WHERE queue = ?1 AND hour >= ?2"
+                   " AND hour < ?3 ORDER BY hour LIMIT ?4",
 };
 
 struct reader_sqlite *reader_sqlite_of(struct store_reader *r)
@@ -195,6 +197,7 @@ const struct store_reader_ops sqlite_reader_ops = {
     .exceptions = sqlite_exceptions,
     .kv_list = sqlite_kv_list,
     .kv_get = sqlite_kv_get,
+    .history = sqlite_history,
     .close = sqlite_reader_close,
 };
 

@@ -31,6 +31,7 @@ enum read_stmt {
     READ_KV,
     READ_KV_UP,
     READ_KV_DOWN,
+    READ_HOURS,
     READ_FIXED,
     READ_LIST = READ_FIXED, /* + 2 * plan + newest_first; prepared when first wanted */
     READ_COUNT = READ_LIST + 2 * PLAN_COUNT
@@ -72,6 +73,8 @@ int sqlite_kv_list(struct store_reader *reader, const struct op_kv_list *query, 
                    uint64_t *ret_as_of);
 int sqlite_exceptions(struct store_reader *reader, const struct op_exceptions *query,
                       struct arena *arena, struct attempt_view **ret, uint32_t *ret_count);
+int sqlite_history(struct store_reader *reader, const struct op_history *query, struct arena *arena,
+                   struct hour_view **ret, uint32_t *ret_count);
 int sqlite_list(struct store_reader *reader, const struct op_list *query, struct arena *arena,
                 struct job_view **ret_jobs, uint32_t *ret_count, uint64_t *ret_cursor,
                 uint64_t *ret_as_of);

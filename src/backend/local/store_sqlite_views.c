@@ -24,7 +24,7 @@ static const struct view views[] = {
             " CASE j.marks & 15 WHEN 1 THEN 'failed' WHEN 2 THEN 'rejected'"
             "  WHEN 3 THEN 'crash_loop' WHEN 4 THEN 'timed_out' WHEN 5 THEN 'expired'"
             "  WHEN 6 THEN 'cancelled' WHEN 7 THEN 'replaced' WHEN 8 THEN 'released'"
-            "  WHEN 9 THEN 'restarted' END AS reason,"
+            "  WHEN 9 THEN 'restarted' WHEN 10 THEN 'discarded' END AS reason,"
             " j.priority AS priority,"
             " (j.counts & 65535) + (j.counts >> 16 & 65535) + (j.state IN (3, 4)) AS attempts,"
             " j.counts & 65535 AS failures,"

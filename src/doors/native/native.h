@@ -34,4 +34,3 @@ void native_drain(struct native *n);
 /* All exchanges must have been answered. Calls fn when n is gone. n may be NULL: calls fn at once.
  */
 void native_close(struct native *n, void (*fn)(void *ctx), void *ctx);
-

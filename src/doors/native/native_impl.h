@@ -44,6 +44,8 @@ void maintenance_drain(struct native *n);
  * problem set. */
 MUST_CHECK int enqueue_read(struct native *n, struct http_exchange *x, struct span text,
                             struct op_enqueue *op, struct problem *problem);
+/* Its members, without braces (history.c). */
+void tally_write(struct json_writer *w, const struct tally *t);
 
 /* ---- handlers ---- */
 
@@ -58,6 +60,8 @@ NATIVE_HANDLER(queue_pause_handle);
 NATIVE_HANDLER(queue_resume_handle);
 NATIVE_HANDLER(queue_purge_handle);
 NATIVE_HANDLER(queue_peek_handle);
+NATIVE_HANDLER(queue_history_handle);
+NATIVE_HANDLER(queue_page_handle);
 NATIVE_HANDLER(bulk_requeue_handle);
 NATIVE_HANDLER(bulk_cancel_handle);
 NATIVE_HANDLER(bulk_remove_handle);
@@ -78,6 +82,7 @@ NATIVE_HANDLER(job_patch_handle);
 NATIVE_HANDLER(job_delete_handle);
 NATIVE_HANDLER(job_cancel_handle);
 NATIVE_HANDLER(job_requeue_handle);
+NATIVE_HANDLER(job_discard_handle);
 NATIVE_HANDLER(job_list_handle);
 NATIVE_HANDLER(events_handle);
 NATIVE_HANDLER(queue_events_handle);

@@ -8,7 +8,7 @@
 
 static const char *const lease_ends[] = {"requeue", "requeue_counted", "fail", NULL};
 static const char *const unique_modes[] = {"reject", "return", "replace", NULL};
-static const char *const unique_scopes[] = {"live", "kept", NULL};
+static const char *const unique_scopes[] = {"live", "kept", "none", NULL};
 static const char *const durabilities[] = {"fsync", "relaxed", NULL};
 static const char *const rate_pers[] = {"queue", "group", "correlation_id", NULL};
 static const char *const backoff_kinds[] = {"exponential", "list"};
@@ -27,6 +27,7 @@ static const struct field rows[] = {
     {"durability", FIELD_WORD, AT(durability), DURABILITY_FSYNC, 0, durabilities, 0},
     {"refuse_new", FIELD_BOOL, AT(refuse_new), 0, 0, NULL, 0},
     {"require_token", FIELD_BOOL, AT(require_token), 0, 0, NULL, 0},
+    {"ranked", FIELD_BOOL, AT(ranked), 0, 0, NULL, 0},
     {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
     {"capacity", FIELD_INT, AT(capacity), 1, ALL, NULL, FIELD_NULLABLE},
     {"payload_max", FIELD_INT, AT(payload_max), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
@@ -68,6 +69,7 @@ void policy_in_from(struct policy_in *in, const struct queue_policy *p)
         .durability = p->durability,
         .refuse_new = p->refuse_new,
         .require_token = p->require_token,
+        .ranked = p->ranked,
         .priority = {.value = p->priority},
         .capacity = count_in(p->capacity),
         .payload_max = p->payload_max,
@@ -141,6 +143,7 @@ int policy_in_take(const struct policy_in *in, const struct field_reader *r,
         .durability = in->durability,
         .refuse_new = in->refuse_new,
         .require_token = in->require_token,
+        .ranked = in->ranked,
         .priority = in->priority.value,
         .capacity = count_out(in->capacity),
         .payload_max = (uint32_t)in->payload_max,
@@ -217,6 +220,7 @@ void policy_write(struct json_writer *w, const struct queue_policy *p)
     write_text(w, "durability", durabilities[p->durability]);
     write_bool(w, "refuse_new", p->refuse_new);
     write_bool(w, "require_token", p->require_token);
+    write_bool(w, "ranked", p->ranked);
     write_int(w, "priority", p->priority);
     write_limit(w, "capacity", p->capacity);
     write_uint(w, "payload_max", p->payload_max);

@@ -4,7 +4,7 @@
 #include "doors/words.h"
 
 /* One question a type; the answer is written when the last reply has come. */
-struct tally {
+struct survey {
     struct webqueue *w;
     struct http_exchange *x;
     struct web_reach reach;
@@ -12,12 +12,12 @@ struct tally {
     struct web_counts *counts;
     size_t waiting;
     struct problem problem; /* code NONE = all went well */
-    void (*answer)(struct tally *t, struct json_writer *w);
+    void (*answer)(struct survey *t, struct json_writer *w);
 };
 
-static void tally_reply(void *ctx, const struct reply *r)
+static void survey_reply(void *ctx, const struct reply *r)
 {
-    struct tally *t = ctx;
+    struct survey *t = ctx;
     struct json_writer w;
     if (r->outcome == OUT_OK && r->queue_count == 1)
         counts_add(&t->counts[r->tag], r->queues[0].counts.by_state);
@@ -36,11 +36,11 @@ static void tally_reply(void *ctx, const struct reply *r)
     answer_end(t->x, &w, 200);
 }
 
-static void tally_run(struct webqueue *w, struct http_exchange *x, const struct web_reach *reach,
-                      void (*answer)(struct tally *t, struct json_writer *w))
+static void survey_run(struct webqueue *w, struct http_exchange *x, const struct web_reach *reach,
+                       void (*answer)(struct survey *t, struct json_writer *w))
 {
     struct arena *arena = http_request(x)->arena;
-    struct tally *t = arena_array(arena, 1, sizeof *t);
+    struct survey *t = arena_array(arena, 1, sizeof *t);
     if (!t || !(t->ops = arena_array(arena, reach->count, sizeof *t->ops)) ||
         !(t->counts = arena_array(arena, reach->count, sizeof *t->counts))) {
         answer_error(x, -ERR_NOMEM);
@@ -55,12 +55,12 @@ static void tally_run(struct webqueue *w, struct http_exchange *x, const struct 
         t->ops[i] = (struct op){.kind = OP_QUEUE_GET,
                                 .tag = i,
                                 .queue = {.name = reach->types[i].queue, .group = reach->group}};
-    int err = broker_submit(w->broker, t->ops, reach->count, tally_reply, t);
+    int err = broker_submit(w->broker, t->ops, reach->count, survey_reply, t);
     if (err < 0)
         answer_error(x, err);
 }
 
-static void sum(const struct tally *t, struct web_counts *ret)
+static void sum(const struct survey *t, struct web_counts *ret)
 {
     *ret = (struct web_counts){0};
     for (size_t i = 0; i < t->reach.count; i++)
@@ -75,7 +75,7 @@ struct depth_in {
 };
 static const struct field depth_rows[] = {SCOPE_ROWS(struct depth_in)};
 
-static void depth_answer(struct tally *t, struct json_writer *w)
+static void depth_answer(struct survey *t, struct json_writer *w)
 {
     struct web_counts all;
     sum(t, &all);
@@ -93,12 +93,12 @@ void web_depth_handle(void *ctx, struct http_exchange *x)
         scope_take(w, r.arena, &in.scope, &reach, &p) < 0)
         problem_answer(x, &p);
     else
-        tally_run(w, x, &reach, depth_answer);
+        survey_run(w, x, &reach, depth_answer);
 }
 
 /* ---- GET library/{library_id} ---- */
 
-static void write_types(const struct tally *t, struct json_writer *w)
+static void write_types(const struct survey *t, struct json_writer *w)
 {
     json_write_key(w, "queue_types");
     json_write_object(w);
@@ -111,7 +111,7 @@ static void write_types(const struct tally *t, struct json_writer *w)
     json_write_object_end(w);
 }
 
-static void library_answer(struct tally *t, struct json_writer *w)
+static void library_answer(struct survey *t, struct json_writer *w)
 {
     json_write_key(w, "library_id");
     json_write_raw(w, t->reach.group);
@@ -124,7 +124,7 @@ void web_library_handle(void *ctx, struct http_exchange *x)
     struct webqueue *w = ctx;
     struct web_reach reach;
     if (query_none(w->broker, x) && path_library(w, x, &reach))
-        tally_run(w, x, &reach, library_answer);
+        survey_run(w, x, &reach, library_answer);
 }
 
 /* ---- GET types ---- */

@@ -35,6 +35,7 @@ struct history_queue {
 
 struct history {
     struct random random;
+    uint32_t hour; /* of the tallies */
     struct wall_time now;
     uint64_t position; /* records so far */
     uint64_t seq, counter, bulk;

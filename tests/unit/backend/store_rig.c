@@ -247,6 +247,42 @@ int rig_read(struct store_reader *r, const uint64_t *seqs, size_t count, struct 
     return r->ops->read(r, &query, arena, bodies);
 }
 
+static void put_tally(struct buf *b, const struct tally *t)
+{
+    for (int i = 0; i < TALLY_COUNT; i++)
+        PUT(b, " %" PRIu64, t->of[i]);
+    PUT(b, "\n");
+}
+
+static int dump_tally(void *ctx, uint32_t queue, const struct tally *totals)
+{
+    struct dump *d = ctx;
+    PUT(d->out, "totals of queue %" PRIu32 ":", queue);
+    put_tally(d->out, totals);
+    return 0;
+}
+
+static void dump_hours(struct dump *d, struct store_reader *r)
+{
+    static const char *const queues[] = {"queue-1", "queue-2", "nope"};
+    struct arena arena;
+    arena_init(&arena);
+    for (size_t q = 0; q < sizeof queues / sizeof queues[0]; q++) {
+        struct op_history query = {.queue = span_text(queues[q]), .to = UINT32_MAX};
+        struct hour_view *hours;
+        uint32_t count;
+        query.from = q == 1 ? 480100 : 0;
+        assert_int_equal(r->ops->history(r, &query, &arena, &hours, &count), 0);
+        PUT(d->out, "hours of \"%s\": %" PRIu32 "\n", queues[q], count);
+        for (uint32_t i = 0; i < count; i++) {
+            PUT(d->out, "hour %" PRIu32 ":", hours[i].hour);
+            put_tally(d->out, &hours[i].tally);
+        }
+        arena_reset(&arena);
+    }
+    arena_done(&arena);
+}
+
 static void dump_exceptions(struct dump *d, struct store_reader *r)
 {
     static const char *const queues[] = {"", "queue-1", "queue-2"};
@@ -394,8 +430,8 @@ static int dump_record(void *ctx, const struct record *r)
 void rig_dump(struct store *s, struct store_reader *r, struct buf *ret)
 {
     struct dump d = {.out = ret};
-    struct store_sink sink = {&d,       dump_meta, dump_queue,       dump_bulk,  dump_job,
-                              dump_key, dump_kv,   dump_undelivered, dump_record};
+    struct store_sink sink = {&d,       dump_meta, dump_queue, dump_tally,       dump_bulk,
+                              dump_job, dump_key,  dump_kv,    dump_undelivered, dump_record};
     struct err_note note = {""};
     if (s->ops->load(s, &sink, &note) != 0)
         fail_msg("%s: load: %s", s->ops->kind, note.text);
@@ -404,6 +440,7 @@ void rig_dump(struct store *s, struct store_reader *r, struct buf *ret)
         dump_pages(&d, r);
         dump_exceptions(&d, r);
         dump_keys(&d, r);
+        dump_hours(&d, r);
     }
     PUT(d.out, "keys %" PRIu64 "\n", d.kv_sum);
     free(d.seqs);

@@ -20,6 +20,7 @@ const enum record_kind sample_kinds[] = {
     REC_KEY_NEW,     REC_KEYS_EXPIRED,  REC_KEYS_GONE,    REC_KV_SET,      REC_KV_GONE,
     REC_KV_FROM_JOB, REC_KV_KEYS,       REC_ALERT_PUT,    REC_ALERT_GONE,  REC_ALERT_EDGE,
     REC_NOTICE_NEW,  REC_NOTICE_TRIED,  REC_NOTICE_GONE,  REC_BREAKER_PUT, REC_BREAKER_GONE,
+    REC_TALLY,       REC_JOB_NOTED,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
 
@@ -321,6 +322,37 @@ static void sample_job_patched(struct random *random, struct arena *arena, struc
     }
 }
 
+static void sample_job_noted(struct random *random, struct arena *arena, struct record *ret)
+{
+    struct rec_job_noted *n = &ret->job_noted;
+    unsigned bits = 1 + (unsigned)random_below(random, 15);
+    n->seq = seq_value(random);
+    n->has_label = bits & 1;
+    n->has_attributes = bits & 2;
+    n->has_result = bits & 4;
+    n->has_error = bits & 8;
+    if (n->has_label)
+        n->label = text(random, arena, LIMIT_LABEL_BYTES);
+    if (n->has_attributes)
+        n->attributes = bytes(random, arena, 1000);
+    if (n->has_result) {
+        n->result = bytes(random, arena, 1000);
+        n->result_kind = random_chance(random, 50) ? PAYLOAD_JSON : PAYLOAD_BYTES;
+    }
+    if (n->has_error) {
+        n->error_kind = random_chance(random, 50) ? ERROR_APP : ERROR_BUSINESS;
+        n->error = bytes(random, arena, LIMIT_ERROR_BYTES);
+    }
+}
+
+static void sample_tally(struct random *random, struct record *ret)
+{
+    ret->tally = (struct rec_tally){.queue = u32(random), .hour = u32(random)};
+    for (int i = 0; i < TALLY_COUNT; i++)
+        ret->tally.add.of[i] = random_chance(random, 50) ? u64(random) : 0;
+    ret->tally.add.of[random_below(random, TALLY_COUNT)] = 1 + random_below(random, 1000);
+}
+
 static void sample_jobs_gone(struct random *random, struct arena *arena, struct record *ret)
 {
     uint64_t previous = 0, last = 0;
@@ -389,7 +421,9 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
     case REC_JOB_CANCELLED:
         ret->job_cancelled = (struct rec_job_cancelled){
             .seq = seq_value(random),
-            .reason = random_chance(random, 50) ? REASON_CANCELLED : REASON_REPLACED,
+            .reason = random_chance(random, 50)   ? REASON_CANCELLED
+                      : random_chance(random, 50) ? REASON_REPLACED
+                                                  : REASON_DISCARDED,
             .at = wall(random),
         };
         break;
@@ -402,6 +436,9 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
         break;
     case REC_JOB_PATCHED:
         sample_job_patched(random, arena, ret);
+        break;
+    case REC_JOB_NOTED:
+        sample_job_noted(random, arena, ret);
         break;
     default:
         sample_jobs_gone(random, arena, ret);
@@ -456,6 +493,9 @@ static void sample_store_record(struct random *random, struct arena *arena, stru
         break;
     case REC_KEYS_GONE:
         sample_keys_gone(random, arena, ret);
+        break;
+    case REC_TALLY:
+        sample_tally(random, ret);
         break;
     default:
         ret->keys_expired.upto = wall(random);
@@ -626,7 +666,7 @@ void sample_record(struct random *random, struct arena *arena, enum record_kind 
 {
     memset(ret, 0, sizeof *ret);
     ret->kind = kind;
-    if (kind >= REC_JOB_NEW && kind <= REC_JOBS_GONE)
+    if (kind >= REC_JOB_NEW && kind <= REC_JOB_NOTED)
         sample_job_record(random, arena, ret);
     else if (kind >= REC_ALERT_PUT)
         sample_notice_record(random, arena, ret);
@@ -815,6 +855,20 @@ static const struct field fields[] = {
     F(REC_JOB_PATCHED, job_patched.has_payload),
     F(REC_JOB_PATCHED, job_patched.payload_kind),
     S(REC_JOB_PATCHED, job_patched.payload),
+    F(REC_TALLY, tally.queue),
+    F(REC_TALLY, tally.hour),
+    F(REC_TALLY, tally.add),
+    F(REC_JOB_NOTED, job_noted.seq),
+    F(REC_JOB_NOTED, job_noted.has_label),
+    F(REC_JOB_NOTED, job_noted.has_attributes),
+    F(REC_JOB_NOTED, job_noted.has_result),
+    F(REC_JOB_NOTED, job_noted.has_error),
+    S(REC_JOB_NOTED, job_noted.label),
+    S(REC_JOB_NOTED, job_noted.attributes),
+    F(REC_JOB_NOTED, job_noted.result_kind),
+    S(REC_JOB_NOTED, job_noted.result),
+    F(REC_JOB_NOTED, job_noted.error_kind),
+    S(REC_JOB_NOTED, job_noted.error),
     F(REC_JOBS_GONE, jobs_gone.count),
     S(REC_JOBS_GONE, jobs_gone.seqs),
     F(REC_KEY_NEW, key_new.key),

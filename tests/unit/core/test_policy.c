@@ -82,7 +82,8 @@ static void test_policy_check(void **state)
     REFUSED(lease_end, LEASE_END_FAIL + 1, "lease_end");
     REFUSED(unique_mode, UNIQUE_QUEUE_DEFAULT, "unique_mode");
     REFUSED(unique_mode, UNIQUE_REPLACE + 1, "unique_mode");
-    REFUSED(unique_scope, UNIQUE_KEPT + 1, "unique_scope");
+    ACCEPTED(unique_scope, UNIQUE_NONE);
+    REFUSED(unique_scope, UNIQUE_NONE + 1, "unique_scope");
     REFUSED(durability, DURABILITY_RELAXED + 1, "durability");
     REFUSED(capacity, 0, "capacity");
     ACCEPTED(capacity, UINT64_MAX);
@@ -294,10 +295,10 @@ static void test_one_encoding_for_each_policy(void **state)
 static void test_encodings_are_pinned(void **state)
 {
     (void)state;
-    static const char default_policy[] = "\x01\xb0\xea\x01\x0a\x05\x00\x0a\xe8\x07\x80\xdd\xdb\x01"
+    static const char default_policy[] = "\x02\xb0\xea\x01\x0a\x05\x00\x0a\xe8\x07\x80\xdd\xdb\x01"
                                          "\x00\x00\x01\x00\x00\x00\x00\x00\x80\xad\xe2\x04"
                                          "\x80\x80\x40\x00\x80\xb8\x99\x29\x90\x4e"
-                                         "\x80\x90\xfb\xd3\x09\xa0\x8d\x06";
+                                         "\x80\x90\xfb\xd3\x09\xa0\x8d\x06\x00";
     struct queue_policy p, decoded;
     struct buf b;
     buf_init(&b);
@@ -307,6 +308,11 @@ static void test_encodings_are_pinned(void **state)
     assert_memory_equal(b.data, default_policy, b.len);
     assert_int_equal(policy_decode(buf_span(&b), &decoded), 0);
     assert_true(policy_equal(&p, &decoded));
+    /* Version 1 had no `ranked`. */
+    b.data[0] = 1;
+    assert_int_equal(policy_decode(span_of(b.data, b.len - 1), &decoded), 0);
+    assert_true(policy_equal(&p, &decoded));
+    assert_int_equal(policy_decode(buf_span(&b), &decoded), -ERR_CORRUPT);
 
     static const char some_options[] =
         "\x01\x03\x00\x90\x4e\x01\x01\x00\x00\x00\x02\xe8\x07\x88\x27";

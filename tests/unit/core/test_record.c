@@ -172,6 +172,7 @@ static void test_names(void **state)
         "key_new",     "keys_expired",  "keys_gone",    "kv_set",      "kv_gone",
         "kv_from_job", "kv_keys",       "alert_put",    "alert_gone",  "alert_edge",
         "notice_new",  "notice_tried",  "notice_gone",  "breaker_put", "breaker_gone",
+        "tally",       "job_noted",
     };
     for (size_t k = 0; k < sample_kind_count; k++)
         assert_string_equal(record_name(sample_kinds[k]), names[k]);
@@ -405,7 +406,7 @@ static void test_reasons_fit_their_records(void **state)
 {
     (void)state;
     /* by number; b: back, d: dead, r: back or dead, c: cancelled */
-    static const char kinds[REASON_COUNT + 1] = "brddrdccbb";
+    static const char kinds[REASON_COUNT + 1] = "brddrdccbbc";
     for (unsigned v = 0; v < 256; v++) {
         char kind = v < REASON_COUNT ? kinds[v] : '?';
         char b[] = {1, STATE_READY, (char)v, 0, 0, 0, 0, 0, 0, 0};

@@ -106,7 +106,7 @@ static void the_state_and_what_it_allows(void **state)
     expect_json(&p, "{\"type\":\"https://holdfast.dev/problems/illegal_move\",\"title\":\"Not "
                     "possible in the job's state\",\"status\":409,\"detail\":\"d\",\"code\":"
                     "\"illegal_move\",\"id\":\"0000000001E008000000000007\",\"seq\":7,\"state\":"
-                    "\"dead\",\"legal_moves\":[\"requeue\",\"remove\"]}");
+                    "\"dead\",\"legal_moves\":[\"requeue\",\"remove\",\"discard\"]}");
 }
 
 static void the_holder_of_a_key(void **state)
