@@ -499,6 +499,34 @@ onStores('webqueue over time', ['memory', 'sqlite'], { args: ['--test-clock'] },
     refused(await api.post(at('complete'), { job_id: dead }), 409, 'illegal_move');
   });
 
+  test('NOM-11: the alerts of the document see the queues of this door, and clear themselves', async () => {
+    const { api } = use;
+    const d = door(api);
+    await empty(api);
+    ok(await api.put('/v1/alerts/web-depth', { on: 'deep', queue: 'webqueue.*', depth: 5 }), 201);
+    ok(await api.put('/v1/alerts/web-errors', { on: 'error_share', queue: 'webqueue.*' }), 201);
+    ok(await api.put('/v1/alerts/web-idle', { on: 'no_claim', queue: 'webqueue.*' }), 201);
+    const raised = async (name) => (await api.get(`/v1/alerts/${name}`)).json.raised.map((one) => one.queue);
+    const step = async (name, queues) => {
+      await until(`${name}: ${queues}`, async () => {
+        await advance(1000);
+        return JSON.stringify(await raised(name)) === JSON.stringify(queues);
+      });
+    };
+    ok(await api.post(at('enqueue'), { library_id: 1, paths: Array.from({ length: 30 }, (_, i) => `/alert/${i}`) }));
+    await step('web-depth', ['webqueue.processing']);
+    assert.deepEqual(await raised('web-errors'), []);
+    await advance(60_000);
+    await step('web-idle', ['webqueue.processing']);
+    for (let i = 0; i < 30; i++) await d.fail((await d.dequeue()).id, 'x');
+    await step('web-errors', ['webqueue.processing']);
+    await step('web-depth', []);
+    await step('web-idle', []);
+    await advance(300_000);
+    await step('web-errors', []);
+    for (const name of ['web-depth', 'web-errors', 'web-idle']) ok(await api.delete(`/v1/alerts/${name}`));
+  });
+
   test('NOM-10: completed jobs go after 30 days, errors stay until they are cleared', async () => {
     const { api } = use;
     const d = door(api);
