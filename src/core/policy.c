@@ -233,6 +233,8 @@ int policy_decode(struct span encoded, struct queue_policy *ret)
         if (p.rate_limit.count == 0)
             return -ERR_CORRUPT;
     }
+    if (version > POLICY_PLAIN && !p.ranked && p.rate_limit.count == 0)
+        return -ERR_CORRUPT; /* there is one way to write a policy */
     if (!wire_ended(&in) || policy_check(&p, NULL) < 0)
         return -ERR_CORRUPT;
     *ret = p;

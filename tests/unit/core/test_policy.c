@@ -295,10 +295,10 @@ static void test_one_encoding_for_each_policy(void **state)
 static void test_encodings_are_pinned(void **state)
 {
     (void)state;
-    static const char default_policy[] = "\x02\xb0\xea\x01\x0a\x05\x00\x0a\xe8\x07\x80\xdd\xdb\x01"
+    static const char default_policy[] = "\x01\xb0\xea\x01\x0a\x05\x00\x0a\xe8\x07\x80\xdd\xdb\x01"
                                          "\x00\x00\x01\x00\x00\x00\x00\x00\x80\xad\xe2\x04"
                                          "\x80\x80\x40\x00\x80\xb8\x99\x29\x90\x4e"
-                                         "\x80\x90\xfb\xd3\x09\xa0\x8d\x06\x00";
+                                         "\x80\x90\xfb\xd3\x09\xa0\x8d\x06";
     struct queue_policy p, decoded;
     struct buf b;
     buf_init(&b);
@@ -308,10 +308,17 @@ static void test_encodings_are_pinned(void **state)
     assert_memory_equal(b.data, default_policy, b.len);
     assert_int_equal(policy_decode(buf_span(&b), &decoded), 0);
     assert_true(policy_equal(&p, &decoded));
-    /* Version 1 had no `ranked`. */
-    b.data[0] = 1;
-    assert_int_equal(policy_decode(span_of(b.data, b.len - 1), &decoded), 0);
+    /* What not every policy has makes it version 2: ranked, and whether it has a rate limit. */
+    p.ranked = true;
+    buf_clear(&b);
+    assert_int_equal(policy_encode(&p, &b), 0);
+    assert_int_equal(b.len, sizeof default_policy - 1 + 2);
+    assert_int_equal(b.data[0], 2);
+    assert_memory_equal(b.data + 1, default_policy + 1, sizeof default_policy - 2);
+    assert_memory_equal(b.data + b.len - 2, "\x01\x00", 2);
+    assert_int_equal(policy_decode(buf_span(&b), &decoded), 0);
     assert_true(policy_equal(&p, &decoded));
+    b.data[b.len - 2] = 0; /* then it would have been version 1 */
     assert_int_equal(policy_decode(buf_span(&b), &decoded), -ERR_CORRUPT);
 
     static const char some_options[] =
