@@ -73,6 +73,7 @@ struct config {
     uint64_t idempotency_ttl_ms, idempotency_keys;
     bool auto_create, test_clock;
     uint32_t workers_silent_ms;
+    uint32_t tasks_low_share; /* percent */
     struct queue_policy queue_defaults; /* passes policy_check */
     const struct broker_label *labels;  /* names differ */
     size_t label_count;

@@ -15,7 +15,7 @@
 #define CONFIG_TIMEOUT_MAX (INT64_C(24) * 3600 * 1000)
 
 /* All there are (doors/doors.c). */
-#define DOORS_DEFAULT "orchestrator"
+#define DOORS_DEFAULT "orchestrator,tasks"
 
 /* clang-format off */
 #define CONFIG_TABLE(X)                                                                            \
@@ -88,6 +88,9 @@
       "idempotency keys remembered at most; beyond it 429, none is dropped early")                 \
     X("workers.silent_ms", MS, workers_silent_ms, "60s", 1000, CONFIG_TIMEOUT_MAX, "MS",           \
       CONFIG_RELOAD, "a worker that gave no sign for so long is shown as silent")                  \
+    X("tasks.low_share", NUMBER, tasks_low_share, "5", 0, 100, "PERCENT", 0,                       \
+      "of the tasks handed out by /api/tasks while high and low ones wait, how many at least "     \
+      "are low ones")                                                                              \
     X("queue_defaults.lease_ms", MS, queue_defaults.lease_ms, NULL, LIMIT_LEASE_MS_MIN,            \
       LIMIT_LEASE_MS, "MS", 0, "how long a claim holds a job unless it is extended")               \
     X("queue_defaults.max_attempts", NUMBER, queue_defaults.max_attempts, NULL, 1,                 \

@@ -291,6 +291,11 @@ static void http_figures_cb(void *ctx, struct http_server_figures *ret)
     http_server_figures(((struct serve *)ctx)->http, ret);
 }
 
+static void door_metrics_cb(void *ctx, struct metrics *m)
+{
+    doors_metrics(((struct serve *)ctx)->doors, m);
+}
+
 static void door_routes_cb(void *ctx, const struct door *door, void *door_ctx)
 {
     struct serve *s = ctx;
@@ -300,8 +305,11 @@ static void door_routes_cb(void *ctx, const struct door *door, void *door_ctx)
 static int open_doors(struct serve *s)
 {
     const struct config *c = &s->config;
-    struct door_config config = {
-        .loop = &s->loop, .broker = s->broker, .log = &s->log, .policy = &c->queue_defaults};
+    struct door_config config = {.loop = &s->loop,
+                                 .broker = s->broker,
+                                 .log = &s->log,
+                                 .policy = &c->queue_defaults,
+                                 .tasks_low_share = c->tasks_low_share};
     int err = doors_open(&config, c->doors.items, c->doors.count, &s->doors);
     if (!err)
         doors_routes(s->doors, door_routes_cb, s);
@@ -332,6 +340,7 @@ static int open_broker(struct serve *s)
         .node = c->node,
         .policy = &c->queue_defaults,
         .http_figures = http_figures_cb,
+        .door_metrics = door_metrics_cb,
         .http_ctx = s,
     };
     err = native_open(&native, &s->native);

@@ -6,9 +6,11 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "doors/orchestrator/orchestrator.h"
+#include "doors/tasks/tasks.h"
 
 static const struct door *const all[] = {
     &orchestrator_door,
+    &tasks_door,
     NULL,
 };
 
@@ -103,6 +105,13 @@ void doors_drain(struct doors *d)
     for (size_t i = 0; d && i < d->count; i++)
         if (d->list[i].door->drain)
             d->list[i].door->drain(d->list[i].ctx);
+}
+
+void doors_metrics(const struct doors *d, struct metrics *m)
+{
+    for (size_t i = 0; d && i < d->count; i++)
+        if (d->list[i].door->metrics)
+            d->list[i].door->metrics(d->list[i].ctx, m);
 }
 
 void door_routes_print(FILE *out, const struct http_route *routes, size_t count)
