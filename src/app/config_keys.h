@@ -16,7 +16,7 @@
 #define CONFIG_TIMEOUT_MAX (INT64_C(24) * 3600 * 1000)
 
 /* All there are (doors/doors.c). */
-#define DOORS_DEFAULT "keyval,orchestrator,webqueue"
+#define DOORS_DEFAULT "keyval,orchestrator,tasks,webqueue"
 
 /* clang-format off */
 #define CONFIG_TABLE(X)                                                                            \
@@ -111,6 +111,9 @@
       "SECONDS", 0, "how long an open breaker denies every call")                                  \
     X("breaker.half_open_probe_count", NUMBER, breaker.half_open_probe_count, "1", 1, 1000000,     \
       "N", 0, "calls let through after that, to see whether the target answers again")             \
+    X("tasks.low_share", NUMBER, tasks_low_share, "5", 0, 100, "PERCENT", 0,                       \
+      "of the tasks handed out by /api/tasks while high and low ones wait, how many at least "     \
+      "are low ones")                                                                              \
     X("queue_defaults.lease_ms", MS, queue_defaults.lease_ms, NULL, LIMIT_LEASE_MS_MIN,            \
       LIMIT_LEASE_MS, "MS", 0, "how long a claim holds a job unless it is extended")               \
     X("queue_defaults.max_attempts", NUMBER, queue_defaults.max_attempts, NULL, 1,                 \

@@ -295,6 +295,11 @@ static void http_figures_cb(void *ctx, struct http_server_figures *ret)
     http_server_figures(((struct serve *)ctx)->http, ret);
 }
 
+static void door_metrics_cb(void *ctx, struct metrics *m)
+{
+    doors_metrics(((struct serve *)ctx)->doors, m);
+}
+
 static void door_routes_cb(void *ctx, const struct door *door, void *door_ctx)
 {
     struct serve *s = ctx;
@@ -311,7 +316,8 @@ static int open_doors(struct serve *s)
                                  .keyval_lock_ms = c->keyval.lock_ms,
                                  .keyval_sweep_ms = c->keyval.sweep_ms,
                                  .webqueue_types = c->webqueue.types,
-                                 .webqueue_type_count = c->webqueue.items.count};
+                                 .webqueue_type_count = c->webqueue.items.count,
+                                 .tasks_low_share = c->tasks_low_share};
     int err = doors_open(&config, c->doors.items, c->doors.count, &s->doors);
     if (!err)
         doors_routes(s->doors, door_routes_cb, s);
@@ -363,6 +369,7 @@ static int open_broker(struct serve *s)
         .node = c->node,
         .policy = &c->queue_defaults,
         .http_figures = http_figures_cb,
+        .door_metrics = door_metrics_cb,
         .http_ctx = s,
     };
     err = native_open(&native, &s->native);

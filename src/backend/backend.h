@@ -149,8 +149,9 @@ struct backend_event {
     enum job_state state; /* after it; STATE_NONE when it is about no job */
     enum job_reason reason;
     uint32_t attempts;
-    bool has_extra;   /* the job has texts (correlation id …) that OP_GET can tell */
-    uint64_t count;   /* purged, deleted, deep: how many */
+    struct wall_time run_at; /* the job's; 0 = at once, or about no job */
+    bool has_extra;          /* the job has texts (correlation id …) that OP_GET can tell */
+    uint64_t count;          /* purged, deleted, deep: how many */
     struct span key;  /* key-value: which, encoded; empty when there was no memory to keep it; valid
                          as long as queue */
     uint64_t version; /* key-value: of the change */

@@ -13,6 +13,7 @@
 #include "broker/broker.h"
 #include "http/http.h"
 
+struct metrics;
 struct webqueue_type;
 
 struct door_config {
@@ -24,6 +25,7 @@ struct door_config {
     uint32_t keyval_sweep_ms;          /* keyval: cleanupInterval; 0 = never */
     const struct webqueue_type *webqueue_types; /* at least one; copied */
     size_t webqueue_type_count;
+    unsigned tasks_low_share; /* of the door `tasks`, percent */
 };
 
 struct door {
@@ -35,6 +37,8 @@ struct door {
     int (*open)(const struct door_config *config, void **ret);
     /* Ends what would never end by itself (streams); NULL = nothing does. */
     void (*drain)(void *ctx);
+    /* Adds to /metrics; NULL = it has no figures of its own. */
+    void (*metrics)(void *ctx, struct metrics *m);
     /* All exchanges were answered. Calls fn when ctx is gone, perhaps before it returns. */
     void (*close)(void *ctx, void (*fn)(void *fn_ctx), void *fn_ctx);
 };
@@ -52,7 +56,8 @@ MUST_CHECK int doors_open(const struct door_config *config, const char *const *n
 /* Calls fn with the table of each open door. */
 void doors_routes(const struct doors *d,
                   void (*fn)(void *ctx, const struct door *door, void *door_ctx), void *ctx);
-void doors_drain(struct doors *d); /* NULL allowed */
+void doors_drain(struct doors *d);                            /* NULL allowed */
+void doors_metrics(const struct doors *d, struct metrics *m); /* NULL allowed */
 /* Calls fn when all are gone. d may be NULL: calls fn at once. */
 void doors_close(struct doors *d, void (*fn)(void *ctx), void *ctx);
 

@@ -7,13 +7,11 @@
 #include "base/mem.h"
 #include "doors/keyval/keyval.h"
 #include "doors/orchestrator/orchestrator.h"
+#include "doors/tasks/tasks.h"
 #include "doors/webqueue/webqueue.h"
 
 static const struct door *const all[] = {
-    &keyval_door,
-    &orchestrator_door,
-    &webqueue_door,
-    NULL,
+    &keyval_door, &orchestrator_door, &tasks_door, &webqueue_door, NULL,
 };
 
 struct open_door {
@@ -107,6 +105,13 @@ void doors_drain(struct doors *d)
     for (size_t i = 0; d && i < d->count; i++)
         if (d->list[i].door->drain)
             d->list[i].door->drain(d->list[i].ctx);
+}
+
+void doors_metrics(const struct doors *d, struct metrics *m)
+{
+    for (size_t i = 0; d && i < d->count; i++)
+        if (d->list[i].door->metrics)
+            d->list[i].door->metrics(d->list[i].ctx, m);
 }
 
 void door_routes_print(FILE *out, const struct http_route *routes, size_t count)

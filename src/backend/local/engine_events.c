@@ -78,6 +78,7 @@ static void push_job(struct engine *e, enum event_kind kind, const struct job *j
     v->at_ms = e->now.wall.ms;
     v->subject = j->seq;
     v->id_hi = j->id_hi;
+    v->run_at_ms = j->run_at.ms;
     v->queue = j->queue;
     v->failures = j->failures;
     v->crashes = j->crashes;
@@ -248,6 +249,7 @@ static void tell(const struct engine *e, uint64_t number, struct backend_event *
         .state = v->state,
         .reason = v->reason,
         .attempts = job_attempts(&counts),
+        .run_at = {v->run_at_ms},
         .has_extra = (v->flags & JOB_HAS_EXTRA) != 0,
         .count = v->id_hi ? 0 : v->subject,
         .alert = v->alert ? alert_name_of(e, v->alert) : (struct span){NULL, 0},

@@ -136,7 +136,8 @@ struct event {
     int64_t at_ms;
     uint64_t subject; /* the job's sequence; without a job: how many */
     uint64_t id_hi;   /* 0 = about no job */
-    uint32_t queue;   /* number; 0 = none */
+    int64_t run_at_ms;
+    uint32_t queue; /* number; 0 = none */
     /* The job's, in the order of struct job, so that they are copied together. */
     uint16_t failures, crashes;
     uint8_t state, reason, payload_kind, flags;

@@ -408,6 +408,8 @@ static void page_answer(const struct native *n, struct http_exchange *x, const s
     p.m.out = http_answer_body(x);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         write_row(&p, &rows[i]);
+    if (n->config.door_metrics)
+        n->config.door_metrics(n->config.http_ctx, &p.m);
     if (p.m.error < 0)
         answer_error(x, p.m.error);
     else

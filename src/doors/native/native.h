@@ -12,6 +12,7 @@
 #include "http/server.h"
 
 struct native;
+struct metrics;
 
 struct native_config {
     uv_loop_t *loop;
@@ -22,7 +23,9 @@ struct native_config {
                                           policy_default */
     /* Figures of the HTTP server for /metrics; NULL = none. */
     void (*http_figures)(void *ctx, struct http_server_figures *ret);
-    void *http_ctx;
+    /* Figures of the other doors for /metrics; NULL = none. */
+    void (*door_metrics)(void *ctx, struct metrics *m);
+    void *http_ctx; /* of both */
 };
 
 MUST_CHECK int native_open(const struct native_config *config, struct native **ret);
