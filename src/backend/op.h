@@ -283,6 +283,10 @@ struct op_notice_take {
     uint32_t limit; /* 1 … LIMIT_BATCH */
     uint32_t hold_ms;
     int64_t give_up_ms;
+    /* The answer to an earlier take was lost: what is held back is let go first, but for these. */
+    bool reset;
+    const uint64_t *mine;
+    uint32_t mine_count;
     struct breaker_rules breaker;
 };
 
