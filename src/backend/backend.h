@@ -143,15 +143,15 @@ struct backend_event {
     uint64_t id; /* rises; (boot epoch << 40) + counter: also across restarts */
     enum event_kind kind;
     struct wall_time at;
-    uint64_t seq, id_hi;  /* the job; 0 = none */
+    uint64_t seq, id_hi;     /* the job; 0 = none */
+    struct wall_time run_at; /* the job's; 0 = at once, or about no job */
     struct span queue;    /* name; empty when the queue is long gone, or there is none; valid until
                              control returns to the loop */
     enum job_state state; /* after it; STATE_NONE when it is about no job */
     enum job_reason reason;
     uint32_t attempts;
-    struct wall_time run_at; /* the job's; 0 = at once, or about no job */
-    bool has_extra;          /* the job has texts (correlation id …) that OP_GET can tell */
-    uint64_t count;          /* purged, deleted, deep: how many */
+    bool has_extra;   /* the job has texts (correlation id …) that OP_GET can tell */
+    uint64_t count;   /* purged, deleted, deep: how many */
     struct span key;  /* key-value: which, encoded; empty when there was no memory to keep it; valid
                          as long as queue */
     uint64_t version; /* key-value: of the change */

@@ -42,7 +42,7 @@ const struct door *door_find(const char *name)
 static void close_next(void *ctx)
 {
     struct doors *d = ctx;
-    if (d->count > 0) {
+    if (d->list && d->count > 0) {
         const struct open_door *last = &d->list[--d->count];
         last->door->close(last->ctx, close_next, d);
         return;

@@ -313,9 +313,9 @@ static int extra_take(struct salvage *s, const struct salvage_job *over, struct 
         if (rc == -ERR_NOMEM)
             return rc;
         /* What the journal alone knows of has no row yet. */
-        if (rc == -ERR_NOT_FOUND && over && (over->has_label || over->has_attributes))
-            rc = 0;
-        else if (rc != 0 || row_extra(s->stmts[SALVAGE_EXTRA], 1, &v->extra) != 0)
+        bool unwritten = over && (over->has_label || over->has_attributes);
+        if (!(rc == -ERR_NOT_FOUND && unwritten) &&
+            (rc != 0 || row_extra(s->stmts[SALVAGE_EXTRA], 1, &v->extra) != 0))
             return job_damaged(s, v->job.seq, "its keys and options cannot be read");
     }
     if (over && over->has_label)
