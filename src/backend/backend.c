@@ -264,6 +264,8 @@ static const char *const outcomes[OUT_COUNT] = {
     [OUT_KEYS_FULL] = "keys_full",
     [OUT_DISK_FULL] = "disk_full",
     [OUT_EXISTS] = "exists",
+    [OUT_NO_SCHEDULE] = "no_schedule",
+    [OUT_NOT_DUE] = "not_due",
     [OUT_UNAVAILABLE] = "unavailable",
     [OUT_UNKNOWN] = "unknown",
 };
@@ -293,6 +295,8 @@ static const char *const events[EVENT_KIND_COUNT] = {
     [EVENT_QUEUE_PURGED] = "queue_purged",
     [EVENT_QUEUE_DEEP] = "queue_deep",
     [EVENT_CLOCK_SUSPECT] = "clock_suspect",
+    [EVENT_SCHEDULE_FIRED] = "schedule_fired",
+    [EVENT_SCHEDULE_FAILED] = "schedule_failed",
 };
 
 const char *event_name(enum event_kind k)

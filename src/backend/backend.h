@@ -120,11 +120,13 @@ enum event_kind {
     EVENT_QUEUE_CHANGED,
     EVENT_QUEUE_DELETED, /* count: jobs that went with it */
     EVENT_QUEUE_PAUSED,
-    EVENT_QUEUE_RESUMED, /* also when a pause with an end has come to it */
-    EVENT_QUEUE_PURGED,  /* count: jobs that ceased to exist */
-    EVENT_QUEUE_DEEP,    /* count: waiting jobs; they reached the queue's warn_depth. Again only
-                            after falling below 90 % of it */
-    EVENT_CLOCK_SUSPECT, /* the wall clock leapt: nothing expires until OP_ACCEPT_CLOCK */
+    EVENT_QUEUE_RESUMED,   /* also when a pause with an end has come to it */
+    EVENT_QUEUE_PURGED,    /* count: jobs that ceased to exist */
+    EVENT_QUEUE_DEEP,      /* count: waiting jobs; they reached the queue's warn_depth. Again only
+                              after falling below 90 % of it */
+    EVENT_CLOCK_SUSPECT,   /* the wall clock leapt: nothing expires until OP_ACCEPT_CLOCK */
+    EVENT_SCHEDULE_FIRED,  /* the job that it made */
+    EVENT_SCHEDULE_FAILED, /* a time is due and no job can be made; once per streak */
     EVENT_KIND_COUNT
 };
 const char *event_name(enum event_kind k); /* "enqueued", … "queue_deep" */
@@ -139,8 +141,9 @@ struct backend_event {
     enum job_state state; /* after it; STATE_NONE when it is about no job */
     enum job_reason reason;
     uint32_t attempts;
-    bool has_extra; /* the job has texts (correlation id …) that OP_GET can tell */
-    uint64_t count; /* purged, deleted, deep: how many */
+    bool has_extra;       /* the job has texts (correlation id …) that OP_GET can tell */
+    uint64_t count;       /* purged, deleted, deep, schedule_failed: how many */
+    struct span schedule; /* name; as `queue` */
 };
 
 /* Copies up to max events with an id above `after` that are durable, oldest first, of the kinds in

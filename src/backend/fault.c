@@ -98,7 +98,8 @@ static struct fault *fault_of(const struct backend *b)
 static bool is_query(enum op_kind kind)
 {
     return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
-           kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS;
+           kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
+           kind == OP_SCHEDULE_GET || kind == OP_SCHEDULE_LIST;
 }
 
 static void turns_wanted(void *ctx)

@@ -20,6 +20,7 @@
 #include "base/span.h"
 #include "core/filter.h"
 #include "core/job.h"
+#include "core/schedule.h"
 
 enum record_kind {
     /* store: 1 … 15 */
@@ -49,7 +50,14 @@ enum record_kind {
     REC_KEY_NEW = 48,
     REC_KEYS_EXPIRED = 49, /* all up to a moment; read, but no longer written: it has no bound */
     REC_KEYS_GONE = 50,    /* these keys have expired: a slice */
-    /* reserved: key-value 64 … 79, schedules and firings 80 … 95, notifications 96 … 111,
+    /* schedules and firings: 80 … 95 */
+    REC_SCHEDULE_PUT = 80,    /* created or changed: definition and state */
+    REC_SCHEDULE_GONE = 81,   /* deleted */
+    REC_SCHEDULE_FIRED = 82,  /* made a job, or several times passed and one did */
+    REC_SCHEDULE_PASSED = 83, /* a time passed without a job */
+    REC_SCHEDULE_FAILED = 84, /* should have made a job and could not */
+    REC_JOB_LINKED = 85,      /* these jobs, just claimed, are leased to that one */
+    /* reserved: key-value 64 … 79, schedules and firings 86 … 95, notifications 96 … 111,
      * ledger and breakers 112 … 127, steps and logs 128 … 143 */
 };
 
@@ -119,7 +127,7 @@ struct rec_job_ready {
 struct rec_job_claimed {
     uint64_t seq;
     struct job_token token;
-    uint32_t lease_ms;
+    uint32_t lease_ms; /* 0 = without end: a job holds it, as the JOB_LINKED behind it says */
     bool bound;
     struct wall_time at;
     struct span worker;
@@ -208,6 +216,36 @@ struct rec_keys_gone {
     struct span keys; /* by rising expiry; see record_key_* */
 };
 
+struct rec_schedule_put {
+    uint32_t schedule; /* number, ≥ 1 */
+    bool paused;
+    struct wall_time created_at, updated_at;
+    struct schedule_state state;
+    struct span name;
+    struct span spec;       /* schedule_encode */
+    struct span owner;      /* door that owns it; empty = native */
+    struct span note;       /* description */
+    struct span attributes; /* the door's own fields, JSON */
+};
+
+struct rec_schedule_gone {
+    uint32_t schedule;
+    struct wall_time at;
+};
+
+/* FIRED, PASSED, FAILED: the whole state as it is then. */
+struct rec_schedule_state {
+    uint32_t schedule;
+    struct wall_time at;
+    struct schedule_state state;
+};
+
+struct rec_job_linked {
+    uint64_t seq, id_hi; /* the job that holds them */
+    uint32_t count;
+    struct span items; /* as the list of REC_JOBS_GONE */
+};
+
 struct record {
     enum record_kind kind;
     union {
@@ -232,6 +270,10 @@ struct record {
         struct rec_key_new key_new;
         struct rec_keys_expired keys_expired;
         struct rec_keys_gone keys_gone;
+        struct rec_schedule_put schedule_put;
+        struct rec_schedule_gone schedule_gone;
+        struct rec_schedule_state schedule_state; /* FIRED, PASSED, FAILED */
+        struct rec_job_linked job_linked;
     };
 };
 

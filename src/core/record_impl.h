@@ -27,3 +27,7 @@ extern const struct record_type record_job_new, record_job_ready, record_job_cla
 extern const struct record_type record_job_extended, record_job_back, record_job_done;
 extern const struct record_type record_job_dead, record_job_cancelled, record_job_requeued;
 extern const struct record_type record_job_patched, record_jobs_gone;
+
+extern const struct record_type record_schedule_put, record_schedule_gone;
+extern const struct record_type record_schedule_fired, record_schedule_passed;
+extern const struct record_type record_schedule_failed, record_job_linked;

@@ -35,6 +35,9 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
                            "retention"},
     [PROBLEM_NO_QUEUE] = {"no_queue", 404, 0, "No such queue",
                           "there is no queue with this name; PUT /v1/queues/{queue} creates it"},
+    [PROBLEM_NO_SCHEDULE] = {"no_schedule", 404, 0, "No such schedule",
+                             "there is no schedule with this name; PUT /v1/schedules/{name} "
+                             "creates it"},
     [PROBLEM_NO_ROUTE] = {"no_route", 404, 0, "No such path", "there is nothing at this path"},
     [PROBLEM_METHOD_NOT_ALLOWED] = {"method_not_allowed", 405, 0,
                                     "The path does not know this method",
@@ -52,6 +55,8 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
                       "the job was finished too long ago to say how this lease ended"},
     [PROBLEM_EXISTS] = {"exists", 409, 0, "The queue exists",
                         "a queue with this name exists; leave out If-None-Match to change it"},
+    [PROBLEM_NOT_DUE] = {"not_due", 409, 0, "The schedule is not due",
+                         "this time was fired before, or the schedule is paused"},
     [PROBLEM_QUEUE_FULL] = {"queue_full", 429, 1, "The queue is full",
                             "the queue holds as many jobs as its capacity allows; try again when "
                             "some have been worked off, or raise its capacity"},
@@ -102,6 +107,8 @@ static const enum problem_code by_outcome[OUT_COUNT] = {
     [OUT_KEYS_FULL] = PROBLEM_KEYS_FULL,
     [OUT_DISK_FULL] = PROBLEM_DISK_FULL,
     [OUT_EXISTS] = PROBLEM_EXISTS,
+    [OUT_NO_SCHEDULE] = PROBLEM_NO_SCHEDULE,
+    [OUT_NOT_DUE] = PROBLEM_NOT_DUE,
     [OUT_UNAVAILABLE] = PROBLEM_UNAVAILABLE,
     [OUT_UNKNOWN] = PROBLEM_UNKNOWN,
 };

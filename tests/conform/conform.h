@@ -78,7 +78,8 @@ struct conform_topic {
 extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic_token, topic_lease,
     topic_retry, topic_move, topic_unique, topic_key, topic_queue, topic_purge, topic_bulk,
     topic_retention, topic_query, topic_list, topic_batch, topic_watch, topic_restart, topic_fault,
-    topic_events, topic_settle, topic_workers, topic_history, topic_import;
+    topic_events, topic_settle, topic_workers, topic_history, topic_import, topic_schedule,
+    topic_trigger;
 
 /* --- env.c: opening, closing, time --- */
 

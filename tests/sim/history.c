@@ -30,6 +30,13 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_WORKERS] = "workers",
     [OP_ACCEPT_CLOCK] = "accept_clock",
     [OP_EXCEPTIONS] = "exceptions",
+    [OP_SCHEDULE_PUT] = "schedule_put",
+    [OP_SCHEDULE_DELETE] = "schedule_delete",
+    [OP_SCHEDULE_GET] = "schedule_get",
+    [OP_SCHEDULE_LIST] = "schedule_list",
+    [OP_SCHEDULE_PAUSE] = "schedule_pause",
+    [OP_FIRE] = "fire",
+    [OP_TRIGGER] = "trigger",
     [OP_TICK] = "tick",
 };
 
@@ -210,6 +217,13 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:
     case OP_EXCEPTIONS:
+    case OP_SCHEDULE_PUT:
+    case OP_SCHEDULE_DELETE:
+    case OP_SCHEDULE_GET:
+    case OP_SCHEDULE_LIST:
+    case OP_SCHEDULE_PAUSE:
+    case OP_FIRE:
+    case OP_TRIGGER:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
@@ -291,6 +305,13 @@ static uint64_t subject_of(const struct op *op)
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:
     case OP_EXCEPTIONS:
+    case OP_SCHEDULE_PUT:
+    case OP_SCHEDULE_DELETE:
+    case OP_SCHEDULE_GET:
+    case OP_SCHEDULE_LIST:
+    case OP_SCHEDULE_PAUSE:
+    case OP_FIRE:
+    case OP_TRIGGER:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;

@@ -305,6 +305,26 @@ static int take_keys_gone(struct engine *e, const struct record *r)
     return keys_apply_gone(e, &r->keys_gone);
 }
 
+static int take_schedule_put(struct engine *e, const struct record *r)
+{
+    return schedules_apply_put(e, &r->schedule_put);
+}
+
+static int take_schedule_gone(struct engine *e, const struct record *r)
+{
+    return schedules_apply_gone(e, r->schedule_gone.schedule);
+}
+
+static int take_schedule_state(struct engine *e, const struct record *r)
+{
+    return schedules_apply_state(e, &r->schedule_state);
+}
+
+static int take_job_linked(struct engine *e, const struct record *r)
+{
+    return holds_apply_linked(e, &r->job_linked);
+}
+
 typedef int (*take_fn)(struct engine *e, const struct record *r);
 
 static const take_fn takes[] = {
@@ -331,6 +351,12 @@ static const take_fn takes[] = {
     [REC_KEY_NEW] = take_key_new,
     [REC_KEYS_EXPIRED] = take_keys_expired,
     [REC_KEYS_GONE] = take_keys_gone,
+    [REC_SCHEDULE_PUT] = take_schedule_put,
+    [REC_SCHEDULE_GONE] = take_schedule_gone,
+    [REC_SCHEDULE_FIRED] = take_schedule_state,
+    [REC_SCHEDULE_PASSED] = take_schedule_state,
+    [REC_SCHEDULE_FAILED] = take_schedule_state,
+    [REC_JOB_LINKED] = take_job_linked,
 };
 
 int engine_apply(struct engine *e, const struct record *r)

@@ -275,13 +275,15 @@ static void emit_key(struct engine *e, const struct op_enqueue *want, struct has
 #define SMALL_RECORDS_BYTES 640
 
 static void enqueue_new(struct engine *e, struct queue *q, const struct op_enqueue *want,
-                        struct hash128 key, struct live *replace, struct engine_reply *r)
+                        struct hash128 key, struct live *replace, size_t more,
+                        struct engine_reply *r)
 {
     struct record rec = {.kind = REC_JOB_NEW};
     size_t error_bytes = want->past ? want->past->error.len : 0;
     if (fill_new(e, q, want, &rec.job_new) != 0 ||
         (rec.job_new.job.flags && names_reserve(e) != 0) ||
-        jobs_reserve(e, q, 1, 2, record_bytes_max(&rec) + SMALL_RECORDS_BYTES + error_bytes) != 0) {
+        jobs_reserve(e, q, 1, 2,
+                     record_bytes_max(&rec) + SMALL_RECORDS_BYTES + error_bytes + more) != 0) {
         refuse_nomem(r);
         return;
     }
@@ -305,8 +307,12 @@ static void enqueue_new(struct engine *e, struct queue *q, const struct op_enque
 
 void op_enqueue(struct engine *e, const struct op *op)
 {
-    const struct op_enqueue *want = &op->enqueue;
-    struct engine_reply *r = reply_new(e, op);
+    enqueue_do(e, &op->enqueue, 0, reply_new(e, op));
+}
+
+void enqueue_do(struct engine *e, const struct op_enqueue *want, size_t more,
+                struct engine_reply *r)
+{
     struct hash128 key = {0, 0}, unique = {0, 0};
     if (want->idempotency_key.len)
         key = hash128_of(e->hash_key, want->idempotency_key);
@@ -334,5 +340,5 @@ void op_enqueue(struct engine *e, const struct op *op)
     struct live *replace;
     if (unique_allows(e, q, want, unique, r, &replace) &&
         room_left(e, q, replace || comes_dead(want), r) && key_room(e, key, r))
-        enqueue_new(e, q, want, key, replace, r);
+        enqueue_new(e, q, want, key, replace, more, r);
 }

@@ -42,6 +42,7 @@ static void push_job(struct engine *e, enum event_kind kind, const struct job *j
     v->subject = j->seq;
     v->id_hi = j->id_hi;
     v->queue = j->queue;
+    v->schedule = 0;
     v->failures = j->failures;
     v->crashes = j->crashes;
     v->state = j->state;
@@ -60,6 +61,27 @@ void events_queue(struct engine *e, enum event_kind kind, const struct queue *q,
         .queue = q ? q->number : 0,
         .kind = (uint8_t)kind,
     };
+}
+
+void events_schedule(struct engine *e, enum event_kind kind, const struct schedule *s,
+                     const struct live *job)
+{
+    struct event *v = push(e);
+    *v = (struct event){
+        .position = e->position,
+        .at_ms = e->now.wall.ms,
+        .schedule = s->number,
+        .kind = (uint8_t)kind,
+    };
+    if (job) {
+        v->subject = job->job.seq;
+        v->id_hi = job->job.id_hi;
+        v->queue = job->job.queue;
+        v->state = job->job.state;
+        v->flags = job->job.flags;
+    } else {
+        v->subject = s->state.failures;
+    }
 }
 
 /* Every rise of a queue's depth is one job's, so whoever looks after each of them misses neither
@@ -189,6 +211,8 @@ static void tell(const struct engine *e, uint64_t number, struct backend_event *
         .has_extra = (v->flags & JOB_HAS_EXTRA) != 0,
         .count = v->id_hi ? 0 : v->subject,
     };
+    if (v->schedule && v->schedule < e->schedule_room && e->schedules[v->schedule])
+        ret->schedule = schedule_name(e->schedules[v->schedule]);
 }
 
 size_t engine_events(const struct engine *e, uint64_t after, uint64_t mask,

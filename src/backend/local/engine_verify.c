@@ -62,6 +62,8 @@ static int check_job(struct recount *c, const struct queue *q, uint32_t handle, 
     c->leases += l->lease != 0;
     c->jobs++;
     const char *why = unique_wrong(c->e, handle, &c->uniques);
+    if (!why && l->lease)
+        why = holds_wrong(c->e, l);
     return why ? wrong(c, why, seq) : 0;
 }
 
@@ -211,6 +213,7 @@ static uint64_t hash_job(const struct engine *e, const struct live *l)
         const struct lease *lease = lease_at(e, l->lease);
         h = mix(mix(mix(h, lease->token.counter), lease->token.epoch), lease->lease_ms);
         h = mix_span(h, worker_name(e, lease->worker));
+        h = mix(h, lease->held ? lease->nonce : 0);
     }
     if (l->extra) {
         const struct extra *x = extra_at(e, l->extra);
@@ -260,6 +263,7 @@ uint64_t engine_state_hash(const struct engine *e)
         at = k->next;
     }
     h = mix(h, keys);
+    h = mix(h, schedules_hash(e));
     for (const struct bulk *b = e->bulks; b; b = b->after)
         h = mix(mix(mix(h, b->begin.bulk), b->changed), b->refused);
     return h;

@@ -277,6 +277,8 @@ static void history_into(struct job_view *v, const struct stored_body *b)
 {
     if (v->started_at.ms == 0)
         v->started_at = b->started_at;
+    if (v->holder.seq == 0)
+        v->holder = b->holder;
     v->attempts = b->attempts;
     v->attempt_count = b->attempt_count;
 }
@@ -532,7 +534,8 @@ void heart_applied(struct heart *h, uint64_t position)
 static bool is_query(enum op_kind kind)
 {
     return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
-           kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS;
+           kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
+           kind == OP_SCHEDULE_GET || kind == OP_SCHEDULE_LIST;
 }
 
 static struct reply abandoned_reply(enum op_kind kind, uint64_t tag)

@@ -44,9 +44,16 @@ struct stored_bulk {
     uint64_t cursor, changed, refused;
 };
 
+/* An item that a trigger took, and the job it went to: the newest such job. */
+struct stored_link {
+    uint64_t item;
+    uint64_t job, job_hi;
+};
+
 /* Called in this order: meta, every queue, every bulk, every job by rising sequence, every key by
- * rising expiry. A non-zero return stops the load and is passed on. A deleted queue whose jobs are
- * not all removed yet comes with gone = true. */
+ * rising expiry, every schedule by rising number, every link by rising item. A non-zero return
+ * stops the load and is passed on. A deleted queue whose jobs are not all removed yet comes with
+ * gone = true. */
 struct store_sink {
     void *ctx;
     int (*meta)(void *ctx, const struct store_meta *meta);
@@ -54,6 +61,8 @@ struct store_sink {
     int (*bulk)(void *ctx, const struct stored_bulk *bulk);
     int (*job)(void *ctx, const struct stored_job *job);
     int (*key)(void *ctx, const struct rec_key_new *key);
+    int (*schedule)(void *ctx, const struct rec_schedule_put *schedule);
+    int (*link)(void *ctx, const struct stored_link *link);
 };
 
 /* What a reader is asked: one of the three. All it points to stays valid until the answer. */
@@ -71,6 +80,7 @@ struct store_query {
 struct stored_body {
     bool found;
     struct wall_time started_at;   /* of the newest attempt; 0 = never claimed, or not known */
+    struct job_ref holder;         /* the last trigger's job that took it; seq 0 = none */
     struct attempt_view *attempts; /* when asked for: oldest first */
     uint32_t attempt_count;
     struct job_extra extra;

@@ -107,7 +107,9 @@ static int memory_load(struct store *s, const struct store_sink *sink, struct er
         rc = sink->bulk(sink->ctx, &m->bulks[i].bulk);
     if (rc == 0)
         rc = load_jobs(m, sink);
-    return rc ? rc : load_keys(m, sink);
+    if (rc == 0)
+        rc = load_keys(m, sink);
+    return rc ? rc : memory_load_schedules(m, sink);
 }
 
 /* ---- open and close ---- */
@@ -122,6 +124,7 @@ static void memory_close(struct store *s)
         mem_free(m->queues[i].texts);
     for (size_t i = 0; i < m->bulk_count; i++)
         mem_free(m->bulks[i].group);
+    memory_schedules_free(m);
     mem_free(m->queues);
     mem_free(m->bulks);
     mem_free(m->keys);

@@ -4,6 +4,7 @@
  *   store_memory.c         open, close, load
  *   store_memory_jobs.c    jobs and the records about them
  *   store_memory_apply.c   queues, bulk actions, keys; the walk over the records of a frame
+ *   store_memory_schedules.c  schedules, links
  *   store_memory_read.c    bodies, lists, history
  *
  * Jobs are slab records found by sequence and chained by rising sequence; what few jobs have hangs
@@ -37,6 +38,7 @@ struct kept_job {
     uint32_t lease_ms;
     uint32_t prev, next;         /* handles, by rising sequence; 0 = end */
     struct wall_time started_at; /* of the newest attempt; 0 = never claimed */
+    struct job_ref holder;       /* the last trigger's job that took it; seq 0 = none */
     uint32_t worker_len;
     char *worker;                  /* NULL = none */
     char *payload;                 /* job.payload_bytes; NULL = none */
@@ -56,6 +58,11 @@ struct kept_bulk {
     char *group; /* what begin.group points to; NULL = empty */
 };
 
+struct kept_schedule {
+    struct rec_schedule_put put; /* its state as the newest record has it */
+    char *texts;                 /* what put's spans point to */
+};
+
 struct kept_key {
     struct rec_key_new key;
     size_t place; /* in keys_by_expiry */
@@ -73,8 +80,10 @@ struct store_memory {
     size_t bulk_count, bulk_room;
     struct kept_key *keys; /* slots; a free one holds the next free slot + 1 in its place */
     size_t key_slots, key_room, key_free;
-    struct heap keys_by_expiry; /* seq = slot */
-    struct map128 keys_by_hash; /* → slot + 1 */
+    struct heap keys_by_expiry;      /* seq = slot */
+    struct map128 keys_by_hash;      /* → slot + 1 */
+    struct kept_schedule *schedules; /* by rising number */
+    size_t schedule_count, schedule_room;
     struct kept_attempt *wrong; /* the newest that failed or crashed */
     size_t readers;
 };
@@ -124,6 +133,14 @@ MUST_CHECK int need_queue(const struct store_memory *m, uint32_t number, struct 
 /* For keys_by_expiry.moved. */
 void store_memory_key_moved(void *ctx, struct heap_entry e, size_t index);
 int memory_apply(struct store *s, const struct span *frames, size_t count, struct err_note *note);
+
+/* ---- store_memory_schedules.c ---- */
+
+/* Records about schedules, and links; -ERR_VERSION for any other. */
+MUST_CHECK int memory_schedule_record(struct store_memory *m, const struct record *r,
+                                      struct err_note *note);
+MUST_CHECK int memory_load_schedules(const struct store_memory *m, const struct store_sink *sink);
+void memory_schedules_free(struct store_memory *m);
 
 /* ---- store_memory_read.c ---- */
 

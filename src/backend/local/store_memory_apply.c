@@ -262,7 +262,7 @@ static int apply_record(struct store_memory *m, const struct record *r, struct e
     case REC_KEYS_GONE:
         return keys_gone(m, &r->keys_gone, note);
     }
-    return -ERR_VERSION;
+    return memory_schedule_record(m, r, note);
 }
 
 static int record_cb(void *ctx, const struct record *r, uint64_t position, struct err_note *note)

@@ -211,6 +211,8 @@ int sqlite_load(sqlite3 *db, const struct store_meta *meta, const struct store_s
                   "SELECT expires_at, key_hi, key_lo, fingerprint, seq, id_hi FROM keys "
                   "ORDER BY expires_at, key_hi, key_lo",
                   key_row, sink, note);
+    if (rc == 0)
+        rc = sqlite_load_schedules(db, sink, note);
     int end = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
     return rc ? rc : end == SQLITE_OK ? 0 : sql_error(db, "load", note);
 }

@@ -146,7 +146,11 @@ static const char step_3[] =
     /* Where the journal began; what the store lacks is in there. -1: it has none yet. */
     "ALTER TABLE meta ADD COLUMN journal_from INTEGER NOT NULL DEFAULT -1;";
 
-static const char *const steps[] = {step_1, step_2, step_3};
+/* ---- version 4 ---- */
+
+static const char step_4[] = SCHEMA_4_SCHEDULES;
+
+static const char *const steps[] = {step_1, step_2, step_3, step_4};
 
 const struct schema_steps schema_steps = {steps, sizeof steps / sizeof steps[0]};
 

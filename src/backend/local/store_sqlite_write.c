@@ -286,6 +286,8 @@ static int write_gone(struct store_sqlite *q, uint64_t first, uint64_t last, str
         rc = write_range(q, STMT_OUTCOMES_GONE, first, last, note);
     if (rc == 0 && bounds_meet(&q->attempts, first, last))
         rc = write_range(q, STMT_ATTEMPTS_GONE, first, last, note);
+    if (rc == 0 && bounds_meet(&q->links, first, last))
+        rc = write_range(q, STMT_LINKS_GONE, first, last, note);
     return rc;
 }
 
@@ -318,8 +320,10 @@ static int write_change(struct store_sqlite *q, const struct change *c, struct r
                         struct group *group, struct err_note *note)
 {
     enum stmt_id id = change_stmt(c);
-    if (id == STMT_JOBS_GONE && (c->flags & CHANGE_NEW))
-        return 0; /* came and went within the batch */
+    if (id == STMT_JOBS_GONE && (c->flags & CHANGE_NEW)) /* came and went within the batch */
+        return bounds_meet(&q->links, c->seq, c->seq)
+                   ? write_range(q, STMT_LINKS_GONE, c->seq, c->seq, note)
+                   : 0;
     int rc = 0;
     if (id == STMT_JOB_NEW) {
         rc = group_add(q, group, c, note);
@@ -480,7 +484,6 @@ int write_record(struct store_sqlite *q, const struct record *r, struct err_note
     case REC_KEYS_GONE:
         return write_keys_gone(q, &r->keys_gone, note);
     default:
-        return err_note_set(note, -ERR_VERSION, "a record of kind %d is of a newer version",
-                            (int)r->kind);
+        return write_schedule_record(q, r, note);
     }
 }

@@ -32,6 +32,8 @@ struct history_queue {
     struct queue_policy policy;
 };
 
+#define HISTORY_SCHEDULES 8
+
 struct history {
     struct random random;
     struct wall_time now;
@@ -46,6 +48,7 @@ struct history {
     bool bulk_open;
     struct record_key keys[HISTORY_KEYS]; /* that are there, in no order */
     unsigned key_count;
+    bool schedules[HISTORY_SCHEDULES + 1]; /* by number: it is there */
     /* the frame being made */
     struct buf frame;
     uint32_t count;

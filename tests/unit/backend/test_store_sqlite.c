@@ -286,14 +286,15 @@ static void test_upgrade(void **state)
         schema_steps.sql[0],
         schema_steps.sql[1],
         schema_steps.sql[2],
+        schema_steps.sql[3],
         "ALTER TABLE queues ADD COLUMN colour TEXT; UPDATE queues SET colour = 'red';",
         "CREATE TABLE later (a INTEGER) STRICT; INSERT INTO later VALUES (1); SELECT no_such(1);",
         "CREATE TABLE later (a INTEGER) STRICT; INSERT INTO later VALUES (2);",
     };
-    const char *const mended[] = {sql[0], sql[1], sql[2], sql[3], sql[5]};
-    struct schema_steps broken = {sql, 5}, good = {mended, 5};
+    const char *const mended[] = {sql[0], sql[1], sql[2], sql[3], sql[4], sql[6]};
+    struct schema_steps broken = {sql, 6}, good = {mended, 6};
     struct err_note note = {""};
-    assert_int_equal(schema_steps.count, 3);
+    assert_int_equal(schema_steps.count, 4);
     history_begin(history);
     history_enqueue(history, 0, NULL, SPAN_LITERAL("payload"));
     struct span frame = history_end(history);
@@ -303,12 +304,12 @@ static void test_upgrade(void **state)
 
     /* A step that fails leaves the store at the version before it, whole. */
     assert_true(schema_upgrade(db, &broken, &note) < 0);
-    assert_int_equal(number(db, "PRAGMA user_version"), 4);
+    assert_int_equal(number(db, "PRAGMA user_version"), 5);
     assert_int_equal(number(db, "SELECT count(*) FROM queues WHERE colour = 'red'"), 1);
     assert_int_equal(number(db, "SELECT count(*) FROM sqlite_schema WHERE name = 'later'"), 0);
     /* The next try takes only what is missing. */
     assert_int_equal(schema_upgrade(db, &good, &note), 0);
-    assert_int_equal(number(db, "PRAGMA user_version"), 5);
+    assert_int_equal(number(db, "PRAGMA user_version"), 6);
     assert_int_equal(number(db, "SELECT a FROM later"), 2);
     assert_int_equal(schema_upgrade(db, &good, &note), 0);
     s->ops->close(s);
