@@ -104,9 +104,11 @@ static struct planned *planned_new(struct broker *b, struct span name)
 
 /* ---- when it is due ---- */
 
-static int64_t grid_from(const struct planned *p, int64_t now)
+/* A trigger's next look, which may be now, but not a second one at the same time. */
+static int64_t look_from(const struct planned *p, int64_t now)
 {
-    return times_next(&p->times, (struct wall_time){now - 1}).ms;
+    int64_t after = now - 1 > p->looked_ms ? now - 1 : p->looked_ms;
+    return times_next(&p->times, (struct wall_time){after}).ms;
 }
 
 /* The time to be fired next. After a clock was set back it may lie before the last one: those times
@@ -175,7 +177,7 @@ static void signal_cb(void *ctx)
     if (!p->parked)
         return;
     p->parked = false;
-    int64_t look = grid_from(p, broker_now(p->broker).wall.ms);
+    int64_t look = look_from(p, broker_now(p->broker).wall.ms);
     if (look > p->state.next_at.ms)
         p->state.next_at.ms = look;
     enter(p);
@@ -330,6 +332,7 @@ static void fire(struct planned *p, struct wall_time now)
 {
     struct op op = fire_op(p, now);
     p->signalled = false;
+    p->looked_ms = now.ms;
     if (broker_submit(p->broker, &op, 1, fired_cb, p) != 0) {
         troubled(p);
         return;

@@ -47,11 +47,12 @@ struct planned {
     struct schedule_state state;
     bool known; /* its times could be understood */
     bool paused, last_live;
-    bool gone;      /* deleted while an op is under way */
-    bool busy;      /* an op is under way */
-    bool troubled;  /* the backend could not answer; asked again soon, in real time */
-    bool parked;    /* a trigger that found nothing, until its source signals */
-    bool signalled; /* the source has signalled since the op under way was submitted */
+    bool gone;         /* deleted while an op is under way */
+    bool busy;         /* an op is under way */
+    bool troubled;     /* the backend could not answer; asked again soon, in real time */
+    bool parked;       /* a trigger that found nothing, until its source signals */
+    int64_t looked_ms; /* the last look of a trigger */
+    bool signalled;    /* the source has signalled since the op under way was submitted */
     struct backend_watch *watch;
 };
 
