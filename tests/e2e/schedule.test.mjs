@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
 import { Client, openStream } from './lib/client.mjs';
+import { run } from './lib/program.mjs';
 import { killServer, processorSeconds, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 import { claimOne, enqueue, freshQueue, onStores, stores } from './lib/suite.mjs';
 
@@ -345,6 +346,44 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     await moveTo('2027-10-31T02:15:00Z'); /* every real hour, also the one that comes twice */
     assert.deepEqual(fireTimes(await jobsOf(use.api, p)).map((t) => t.slice(11, 16)), ['22:30', '23:30', '00:30', '01:30']);
     await use.api.delete(`/v1/schedules/${hourly}`);
+  });
+});
+
+describe('schedules on the move', () => {
+  test('HF-8 schedules are exported, from a server and from its store, checked, and imported', async () => {
+    const data = temporaryDirectory();
+    let server = await startServer({ data });
+    let api = new Client(server);
+    await api.put('/v1/schedules/nightly', { cron: '30 2 * * *', timezone: 'Europe/Berlin', queue: 'reports', paused: true, note: 'n', job: { payload: { a: 1 }, max_attempts: 2 } });
+    await api.put('/v1/schedules/poll', { source_queue: 'in', batch_size: 7, eager: true });
+    await api.put('/v1/schedules/gone', { every_ms: 5000 });
+    await api.delete('/v1/schedules/gone');
+    const before = (await api.get('/v1/schedules')).json.schedules;
+    const live = await run(['export'], { env: { HOLDFAST_SERVER: server.url } });
+    assert.equal(live.code, 0, live.stderr);
+    api.close();
+    await stopServer(server);
+    const checked = await run(['check', data]);
+    assert.equal(checked.code, 0, checked.stdout);
+    const stored = await run(['export', '--data', data]);
+    assert.equal(stored.code, 0, stored.stderr);
+    const lines = (text) => text.split('\n').filter((line) => line.startsWith('{"schedule"')).map((line) => JSON.parse(line));
+    assert.equal(lines(live.stdout).length, 2);
+    assert.deepEqual(lines(stored.stdout), lines(live.stdout));
+    assert.match(live.stdout, /"schedules":2}}\n$/);
+
+    server = await startServer({ backend: 'memory' });
+    api = new Client(server);
+    for (const made of ['2 made, 0 kept', '0 made, 2 kept']) {
+      const imported = await run(['import'], { env: { HOLDFAST_SERVER: server.url }, input: stored.stdout });
+      assert.equal(imported.code, 0, imported.stderr);
+      assert.ok(imported.stdout.includes(`schedules: ${made}`), imported.stdout);
+    }
+    const after = (await api.get('/v1/schedules')).json.schedules;
+    const definition = ({ created_at, updated_at, next_at, ...rest }) => rest;
+    assert.deepEqual(after.map(definition), before.map(definition));
+    api.close();
+    await stopServer(server);
   });
 });
 

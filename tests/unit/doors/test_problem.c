@@ -46,7 +46,8 @@ static const struct {
     {"server_full", 429},    {"keys_full", 429},     {"refused_new", 409},
     {"too_big", 413},        {"key_reused", 422},    {"disk_full", 507},
     {"unavailable", 503},    {"unknown", 504},       {"draining", 503},
-    {"busy", 409},           {"not_supported", 409}, {"store_failed", 500},
+    {"no_schedule", 404},    {"not_due", 409},       {"busy", 409},
+    {"not_supported", 409},  {"store_failed", 500},
 };
 
 static void every_code_has_its_row(void **state)
