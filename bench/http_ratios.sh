@@ -9,6 +9,7 @@
 #   healthz   the same server, requests that touch no store
 #   cycle     enqueue, claim and ack in batches of 100       | Redis: LPUSH of 100 and RPOP of 100,
 #                                                            | which has no lease and no ack
+#   wake-up   one enqueue each 20 ms to a waiting consumer   | Redis: LPUSH to a waiting BLMOVE
 #
 # Servers run on ports of their own with data below build/, and are stopped again. Needs the release
 # build and `scripts/setup bench`. HOLDFAST=… measures another binary.
@@ -123,6 +124,11 @@ redis_cycle() {
     >>"$work/redis_cycle"
 }
 
+# wake NAME PROTOCOL PORT: p50 in us of an enqueue that somebody waits for.
+wake() {
+  build/release/bench/bench_wake "$2" "$3" $((seconds * 50)) | awk '{ print $1 }' >>"$work/$1"
+}
+
 median() { sort -n "$work/$1" | awk '{ v[NR] = $1 } END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'; }
 
 # row NAME FIGURE UNIT [OTHER LABEL]…: a figure, and its ratio to others.
@@ -154,6 +160,8 @@ for ((round = 1; round <= rounds; round++)); do
   measure cycle "$rate" --mode cycle --batch $batch
   jq -r '.server_cpu_ns_per_job' "$work/run.json" >>"$work/cycle_cpu"
   redis_cycle
+  wake wake http "${server##*:}"
+  wake redis_wake redis "$redis_port"
 done
 progress ''
 
@@ -166,6 +174,8 @@ row 'Holdfast enqueue, durable' "$enqueue" "$lpush" Redis "$healthz" healthz
 row 'Holdfast healthz' "$healthz"
 row "Redis LPUSH $batch + RPOP $batch, jobs" "$(median redis_cycle)"
 row "Holdfast cycle, batches of $batch, jobs" "$(median cycle)" "$(median redis_cycle)" Redis
+row 'Redis wake-up, us (p50)' "$(median redis_wake)"
+row 'Holdfast wake-up, us (p50)' "$(median wake)" "$(median redis_wake)" Redis
 row 'fdatasync of 4 KiB' "$(median syncs)"
 awk -v e="$(median enqueue_cpu)" -v c="$(median cycle_cpu)" \
   'BEGIN { printf "server CPU: %.1f us an enqueue, %.1f us a job of the cycle\n", e / 1000, c / 1000 }'

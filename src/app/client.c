@@ -144,6 +144,7 @@ static const struct option export_options[] = {
 static const struct option import_options[] = {
     CLIENT_OPTIONS,
     {"update_queues", 0, NULL, "give queues that exist the policy of the export", OPTION_FLAG},
+    {"nomarr", 0, "FILE", "read Nomarr's SQLite database instead of an export", OPTION_FILE},
 };
 
 static const struct option events_options[] = {
@@ -245,7 +246,8 @@ const struct command client_commands[] = {
      "Reads FILE or standard input. Queues that exist keep their policy unless --update-queues\n"
      "says otherwise. Jobs get new ids; each old one is taken once, so the same file can be\n"
      "imported again after an interruption. Dead jobs stay dead, running ones become ready, done\n"
-     "and cancelled ones are skipped.\n"
+     "and cancelled ones are skipped. With --nomarr the rows of its table `queue` become jobs of\n"
+     "the queues webqueue.TYPE, as the door webqueue has them.\n"
      "\n"
      "Exit status: 0 all of it is there, 1 lines were refused (each is named) or the file is cut\n"
      "off, 2 wrong usage, or the file cannot be read, 3 the server cannot be reached or cannot\n"

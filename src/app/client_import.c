@@ -13,6 +13,7 @@
 #include "app/client_input.h"
 #include "app/client_session.h"
 #include "app/export_file.h"
+#include "app/import_nomarr.h"
 #include "base/mem.h"
 
 #define BATCH_JOBS 1000
@@ -26,6 +27,7 @@ struct import_line {
 
 struct import {
     struct client_session *s;
+    const char *unit; /* what the numbers in messages count */
     struct client_lines lines;
     struct buf batch;
     struct import_line *jobs; /* in the batch */
@@ -42,9 +44,10 @@ struct import {
 static void refuse(struct import *im, uint64_t number, struct span why)
 {
     if (im->refused++ < PROBLEMS_SHOWN)
-        client_complain(CLIENT_REFUSED, "line %" PRIu64 ": %.*s", number, (int)why.len, why.at);
+        client_complain(CLIENT_REFUSED, "%s %" PRIu64 ": %.*s", im->unit, number, (int)why.len,
+                        why.at);
     else if (im->refused == PROBLEMS_SHOWN + 1)
-        client_complain(CLIENT_REFUSED, "more lines are refused; these are only counted");
+        client_complain(CLIENT_REFUSED, "more %ss are refused; these are only counted", im->unit);
 }
 
 /* ---- jobs ---- */
@@ -86,9 +89,9 @@ static void progress_show(const struct import *im)
 static int stopped(const struct import *im, int status, uint64_t number)
 {
     return client_complain(status,
-                           "stopped at line %" PRIu64 " after %" PRIu64 " jobs; %s: what is there "
+                           "stopped at %s %" PRIu64 " after %" PRIu64 " jobs; %s: what is there "
                            "is not imported twice",
-                           number, im->imported + im->existing,
+                           im->unit, number, im->imported + im->existing,
                            status == CLIENT_REFUSED
                                ? "put right what was refused, then start it again"
                                : "the same command goes on from there");
@@ -405,13 +408,18 @@ static int lines_take(struct import *im)
 
 static void summary_print(const struct import *im)
 {
-    printf(im->s->json ? "{\"imported\":%" PRIu64 ",\"existing\":%" PRIu64 ",\"skipped\":%" PRIu64
-                         ",\"refused\":%" PRIu64 ",\"queues_made\":%" PRIu64
-                         ",\"queues_changed\":%" PRIu64 ",\"queues_kept\":%" PRIu64 "}\n"
-                       : "%" PRIu64 " imported, %" PRIu64 " there already, %" PRIu64
-                         " skipped (done or cancelled), %" PRIu64 " lines refused; queues: %" PRIu64
-                         " made, %" PRIu64 " changed, %" PRIu64 " kept\n",
-           im->imported, im->existing, im->skipped, im->refused, im->made, im->changed, im->kept);
+    if (im->s->json)
+        printf("{\"imported\":%" PRIu64 ",\"existing\":%" PRIu64 ",\"skipped\":%" PRIu64
+               ",\"refused\":%" PRIu64 ",\"queues_made\":%" PRIu64 ",\"queues_changed\":%" PRIu64
+               ",\"queues_kept\":%" PRIu64 "}\n",
+               im->imported, im->existing, im->skipped, im->refused, im->made, im->changed,
+               im->kept);
+    else
+        printf("%" PRIu64 " imported, %" PRIu64 " there already, %" PRIu64
+               " skipped (done or cancelled), %" PRIu64 " %ss refused; queues: %" PRIu64
+               " made, %" PRIu64 " changed, %" PRIu64 " kept\n",
+               im->imported, im->existing, im->skipped, im->refused, im->unit, im->made,
+               im->changed, im->kept);
     if (im->schedule_lines > 0 && !im->s->json)
         printf("schedules: %" PRIu64 " made, %" PRIu64 " kept\n", im->schedules_made,
                im->schedules_kept);
@@ -441,9 +449,50 @@ static int import_run(struct import *im, const char *word)
     return status == CLIENT_DONE && im->refused > 0 ? CLIENT_REFUSED : status;
 }
 
+/* ---- another program's database ---- */
+
+static int nomarr_queue(void *ctx, struct span queue)
+{
+    struct import *im = ctx;
+    im->lines.number++;
+    return queue_take(im, queue);
+}
+
+static int nomarr_job(void *ctx, uint64_t number, struct span job)
+{
+    struct import *im = ctx;
+    im->lines.number = number;
+    int status = job_take(im, job);
+    if (im->job_count == 0)
+        arena_reset(&im->s->arena);
+    return status;
+}
+
+static void nomarr_wrong(void *ctx, uint64_t number, const char *why)
+{
+    refuse(ctx, number, span_text(why));
+}
+
+static int nomarr_run(struct import *im, const char *file)
+{
+    const struct nomarr_take take = {im, nomarr_queue, nomarr_job, nomarr_wrong};
+    im->unit = "row";
+    int status = import_nomarr(file, &take, &im->s->note);
+    if (status < 0)
+        status = client_complain(CLIENT_USAGE, "%s", im->s->note.text);
+    else if (status == CLIENT_DONE)
+        status = batch_flush(im);
+    if (im->progress)
+        fputs("\r\033[K", stderr);
+    if (status != CLIENT_USAGE)
+        summary_print(im);
+    return status == CLIENT_DONE && im->refused > 0 ? CLIENT_REFUSED : status;
+}
+
 static int import(struct client_session *s)
 {
-    struct import im = {.s = s, .progress = isatty(STDERR_FILENO)};
+    struct import im = {.s = s, .unit = "line", .progress = isatty(STDERR_FILENO)};
+    const char *nomarr = arguments_text(s->args, "nomarr", NULL);
     const char *file = s->args->word_count > 0 ? s->args->words[0] : "-";
     struct buf word;
     buf_init(&im.batch);
@@ -455,7 +504,7 @@ static int import(struct client_session *s)
         buf_append(&word, "", 1) < 0)
         status = client_no_memory();
     else
-        status = import_run(&im, word.data);
+        status = nomarr ? nomarr_run(&im, nomarr) : import_run(&im, word.data);
     mem_free(im.jobs);
     buf_done(&im.batch);
     buf_done(&word);
@@ -464,5 +513,8 @@ static int import(struct client_session *s)
 
 int client_import(const struct command *cmd, const struct arguments *args)
 {
+    if (arguments_has(args, "nomarr") && args->word_count > 0)
+        return client_complain(CLIENT_USAGE, "--nomarr names the file to read; it goes without "
+                                             "another one");
     return client_run(cmd, args, import);
 }

@@ -6,6 +6,7 @@
 
 #include "app/config_table.h"
 #include "base/suggest.h"
+#include "doors/door.h"
 #include "http/address.h"
 
 /* ---- values as one text: defaults, environment, flags ---- */
@@ -256,6 +257,28 @@ static int origins_check(const struct config *c, struct err_note *note)
     return 0;
 }
 
+static int doors_check(const struct config *c, struct err_note *note)
+{
+    const char *names[64];
+    size_t count = 0;
+    for (; door_at(count) && count < sizeof names / sizeof *names; count++)
+        names[count] = door_at(count)->name;
+    for (size_t i = 0; i < c->doors.count; i++) {
+        const char *name = c->doors.items[i];
+        char shown[QUOTED_MAX];
+        const char *near = suggest_nearest(name, names, count);
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(name, c->doors.items[j]) == 0)
+                return err_note_set(note, -ERR_INVALID, "doors has %s twice",
+                                    quoted(span_text(name), shown));
+        if (!door_find(name))
+            return err_note_set(note, -ERR_INVALID, "doors has %s; there is no such door%s%s%s",
+                                quoted(span_text(name), shown), near ? "; did you mean " : "",
+                                near ? near : "", near ? "?" : "");
+    }
+    return 0;
+}
+
 static int hosts_check(const struct config *c, struct err_note *note)
 {
     for (size_t i = 0; i < c->hosts.count; i++) {
@@ -329,13 +352,24 @@ static int backend_resolve(struct config *c, struct err_note *note)
     return err ? err_note_set(note, err, "no memory for the settings") : 0;
 }
 
+static int webhooks_check(const struct config *c, struct err_note *note)
+{
+    struct webhook_allow allow;
+    for (size_t i = 0; i < c->webhooks.allow.count; i++)
+        if (webhook_allow_parse(c->webhooks.allow.items[i], &allow, note) != 0)
+            return -ERR_INVALID;
+    return 0;
+}
+
 static int finish(struct config *c, struct err_note *note)
 {
     int err;
     priority_follow(c);
     if ((err = redis_check(c, note)) || (err = listen_check(c, note)) ||
         (err = origins_check(c, note)) || (err = hosts_check(c, note)) ||
-        (err = limits_check(c, note)) || (err = defaults_check(c, note)))
+        (err = doors_check(c, note)) || (err = limits_check(c, note)) ||
+        (err = defaults_check(c, note)) || (err = config_webqueue(c, note)) ||
+        (err = webhooks_check(c, note)))
         return err;
     return backend_resolve(c, note);
 }

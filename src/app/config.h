@@ -47,6 +47,13 @@ struct config_timeouts {
     uint32_t head_ms, body_ms, idle_ms, write_ms, drain_ms, list_wait_ms;
 };
 
+struct config_webhooks {
+    bool allow_private;
+    struct config_list allow; /* each passes webhook_allow_parse */
+    uint32_t timeout_ms, concurrency;
+    uint64_t give_up_ms;
+};
+
 struct config_redis {
     bool use;        /* always false here: config_load refuses true */
     const char *url; /* may hold a password: never log it; "" = none */
@@ -54,10 +61,15 @@ struct config_redis {
     uint32_t health_check_ms;
 };
 
+struct config_webqueue {
+    struct config_list items;          /* as configured */
+    const struct webqueue_type *types; /* what they say, in their order; names differ */
+};
+
 /* Filled by config_load, read-only afterwards. Texts and lists live until config_done. */
 struct config {
     struct config_list listen; /* addresses for http_server_listen, at least one */
-    struct config_list hosts, origins;
+    struct config_list hosts, origins, doors;
     const char *data;
     const char *backend;     /* as configured, "" = the store in `data` */
     const char *backend_url; /* what to open; may hold a password: never log it */
@@ -71,12 +83,20 @@ struct config {
     uint64_t journal_max_bytes;
     uint32_t journal_segment_bytes;
     uint64_t idempotency_ttl_ms, idempotency_keys;
+    uint64_t kv_keys, kv_bytes; /* key-value store: at most */
+    struct {
+        uint32_t lock_ms, sweep_ms; /* as the keyval documents name them: queue.lockDuration … */
+    } keyval;
     bool auto_create, test_clock;
     uint32_t workers_silent_ms;
+    struct config_webhooks webhooks;
+    struct breaker_rules breaker;
+    uint32_t tasks_low_share;           /* percent */
     struct queue_policy queue_defaults; /* passes policy_check */
     const struct broker_label *labels;  /* names differ */
     size_t label_count;
     struct config_redis redis;
+    struct config_webqueue webqueue;
 
     struct arena memory;         /* of all texts */
     uint8_t source[CONFIG_KEYS]; /* enum config_source, by row of the table */

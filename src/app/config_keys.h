@@ -12,7 +12,11 @@
 #include "core/limits.h"
 
 #define CONFIG_YEAR_MS (INT64_C(366) * 24 * 3600 * 1000)
+#define CONFIG_ALLOW_MAX 64
 #define CONFIG_TIMEOUT_MAX (INT64_C(24) * 3600 * 1000)
+
+/* All there are (doors/doors.c). */
+#define DOORS_DEFAULT "keyval,orchestrator,tasks,webqueue"
 
 /* clang-format off */
 #define CONFIG_TABLE(X)                                                                            \
@@ -27,6 +31,8 @@
       "names besides the loopback ones that a request's Host may have, without port")              \
     X("origins", LIST, origins, "", 0, 256, "ORIGIN", 0,                                           \
       "origins of web pages that may call the server, such as https://app.example")                \
+    X("doors", LIST, doors, DOORS_DEFAULT, 0, 64, "NAME", 0,                                       \
+      "APIs of other systems that are served besides /v1; `holdfast help routes` lists them")      \
     X("node", NUMBER, node, "0", 0, ID_NODE_MAX, "N", 0,                                           \
       "the number of this server, part of every job id; must differ between servers of one "       \
       "store")                                                                                     \
@@ -81,8 +87,33 @@
       "how long an idempotency key is remembered")                                                 \
     X("idempotency.keys", NUMBER, idempotency_keys, "4000000", 1, 1000000000, "N", 0,              \
       "idempotency keys remembered at most; beyond it 429, none is dropped early")                 \
+    X("kv.keys", NUMBER, kv_keys, "1000000", 1, 1000000000, "N", 0,                                \
+      "keys of the key-value store at most; beyond it 507")                                        \
+    X("kv.bytes", SIZE, kv_bytes, "1GiB", 1024, INT64_C(1) << 50, "BYTES", 0,                      \
+      "bytes of its keys and values together at most; beyond it 507")                              \
     X("workers.silent_ms", MS, workers_silent_ms, "60s", 1000, CONFIG_TIMEOUT_MAX, "MS",           \
       CONFIG_RELOAD, "a worker that gave no sign for so long is shown as silent")                  \
+    X("webhooks.allow_private", BOOL, webhooks.allow_private, "false", 0, 1, "true|false", 0,      \
+      "notices may go to addresses that are not public: loopback, private, link-local and the "    \
+      "like")                                                                                      \
+    X("webhooks.allow", LIST, webhooks.allow, "", 0, CONFIG_ALLOW_MAX, "ADDRESS", 0,               \
+      "addresses (192.168.1.7), blocks (10.0.0.0/8) and names of hosts that are not public and "   \
+      "that notices may go to all the same")                                                       \
+    X("webhooks.timeout_ms", MS, webhooks.timeout_ms, "10s", 100, 600000, "MS", 0,                 \
+      "how long the delivery of a notice may take")                                                \
+    X("webhooks.concurrency", NUMBER, webhooks.concurrency, "16", 1, LIMIT_BATCH, "N", 0,          \
+      "deliveries at once")                                                                        \
+    X("webhooks.give_up_ms", MS, webhooks.give_up_ms, "72h", 1000, CONFIG_YEAR_MS, "MS", 0,        \
+      "a notice older than this is not tried again; it is kept as dead")                           \
+    X("breaker.failure_threshold", NUMBER, breaker.failure_threshold, "5", 1, 1000000, "N", 0,     \
+      "failures in a row that open the breaker of a target, rate-limit answers included")          \
+    X("breaker.open_cooldown_seconds", NUMBER, breaker.open_cooldown_seconds, "30", 1, 86400,      \
+      "SECONDS", 0, "how long an open breaker denies every call")                                  \
+    X("breaker.half_open_probe_count", NUMBER, breaker.half_open_probe_count, "1", 1, 1000000,     \
+      "N", 0, "calls let through after that, to see whether the target answers again")             \
+    X("tasks.low_share", NUMBER, tasks_low_share, "5", 0, 100, "PERCENT", 0,                       \
+      "of the tasks handed out by /api/tasks while high and low ones wait, how many at least "     \
+      "are low ones")                                                                              \
     X("queue_defaults.lease_ms", MS, queue_defaults.lease_ms, NULL, LIMIT_LEASE_MS_MIN,            \
       LIMIT_LEASE_MS, "MS", 0, "how long a claim holds a job unless it is extended")               \
     X("queue_defaults.max_attempts", NUMBER, queue_defaults.max_attempts, NULL, 1,                 \
@@ -137,6 +168,16 @@
       CONFIG_ALL, "how long dead jobs are kept; 0 keeps none")                                     \
     X("queue_defaults.keep_dead", NUMBER, queue_defaults.keep_dead, NULL, 0, INT64_MAX,            \
       "JOBS|all", CONFIG_ALL, "how many dead jobs of a queue are kept")                            \
+    X("queue.lockDuration", MS, keyval.lock_ms, "30s", LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, "MS",   \
+      0, "the keyval API: how long a message is locked for the consumer that got it")              \
+    X("queue.cleanupInterval", MS, keyval.sweep_ms, "60s", 0, UINT32_MAX, "MS", 0,                 \
+      "the keyval API: how often locks are looked at besides when they end, which they do by "     \
+      "themselves at their time; 0 means not besides")                                             \
+    X("webqueue.types", LIST, webqueue.items, "processing,calibration", 1, 32, "TYPE", 0,          \
+      "queue types of the door webqueue: a name, and behind it what differs from `timeout=300s "   \
+      "keep=30d retries=0`, such as `calibration timeout=10m`. A job that nobody renews is "       \
+      "failed after the timeout, completed jobs are kept so long, failed ones are tried again so " \
+      "often")                                                                                     \
     X("queue_settings.priorities", LABELS, labels, "high=-10,normal=0,low=10", -INT64_MAX,         \
       INT64_MAX, "LABEL=N,...", 0,                                                                 \
       "words for priorities; here the lower number comes first. Where the table has `normal`, "    \

@@ -87,3 +87,6 @@ MUST_CHECK int config_yaml(struct config *c, const char *name, struct span text,
                            struct err_note *note);
 /* Reads a whole file of at most CONFIG_FILE_BYTES_MAX bytes. */
 MUST_CHECK int config_file_read(const char *path, struct buf *ret, struct err_note *note);
+
+/* What webqueue.types says, read into webqueue.types of c. */
+MUST_CHECK int config_webqueue(struct config *c, struct err_note *note);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/config.h"
+#include "doors/door.h"
 #include "doors/native/native.h"
 
 void help_wrap(FILE *out, const char *indent, const char *text)
@@ -86,6 +87,17 @@ static int help_config(bool markdown)
     return err < 0 ? EXIT_FAILED : EXIT_DONE;
 }
 
+static void help_routes(void)
+{
+    size_t count;
+    const struct http_route *routes = native_routes(&count);
+    door_routes_print(stdout, routes, count);
+    for (size_t i = 0; door_at(i); i++) {
+        printf("\n%s: %s\n\n", door_at(i)->name, door_at(i)->doc);
+        door_routes_print(stdout, door_at(i)->routes, door_at(i)->route_count);
+    }
+}
+
 int help_command(const struct command *cmd, const struct arguments *args)
 {
     (void)cmd;
@@ -96,7 +108,7 @@ int help_command(const struct command *cmd, const struct arguments *args)
     if (strcmp(args->words[0], "config") == 0)
         return help_config(arguments_has(args, "markdown"));
     if (strcmp(args->words[0], "routes") == 0) {
-        native_routes_print(stdout);
+        help_routes();
         return EXIT_DONE;
     }
     const struct command *topic = command_find(args->words[0]);

@@ -24,6 +24,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "broker/broker.h"
+#include "doors/door.h"
 #include "doors/native/native.h"
 #include "doors/problem.h"
 #include "http/server.h"
@@ -43,9 +44,12 @@ struct serve {
     struct backend *backend;
     struct broker *broker;
     struct native *native;
+    struct doors *doors;
     uv_signal_t term, interrupt, hangup;
     uv_timer_t watchdog, overdue;
     struct notifier notifier;
+    struct webhook_allow allow[CONFIG_ALLOW_MAX];
+    struct broker_webhooks webhooks;
     bool draining; /* on its way out, also when it could not start */
     int status;
 };
@@ -104,11 +108,18 @@ static void native_closed(void *ctx)
         broker_closed(s);
 }
 
+static void doors_closed(void *ctx)
+{
+    struct serve *s = ctx;
+    s->doors = NULL;
+    native_close(s->native, native_closed, s);
+}
+
 static void http_closed(void *ctx)
 {
     struct serve *s = ctx;
     s->http = NULL;
-    native_close(s->native, native_closed, s);
+    doors_close(s->doors, doors_closed, s);
 }
 
 /* Nobody is connected any more, so whoever asked knows that the outcome is unknown. */
@@ -134,6 +145,7 @@ static void begin_end(struct serve *s)
     log_event(&s->log, LOG_INFO, "draining", LOG_INT("limit_ms", s->config.timeouts.drain_ms));
     broker_drain(s->broker);
     native_drain(s->native);
+    doors_drain(s->doors);
     http_server_drain(s->http, s->config.timeouts.drain_ms, http_drained, s);
 }
 
@@ -270,6 +282,8 @@ static int open_backend(struct serve *s, struct err_note *note)
         .list_wait_ms = c->timeouts.list_wait_ms,
         .key_ttl_ms = c->idempotency_ttl_ms,
         .keys_max = c->idempotency_keys,
+        .kv_keys_max = c->kv_keys,
+        .kv_bytes_max = c->kv_bytes,
         .fatal = fatal_cb,
         .fatal_ctx = s,
     };
@@ -281,9 +295,58 @@ static void http_figures_cb(void *ctx, struct http_server_figures *ret)
     http_server_figures(((struct serve *)ctx)->http, ret);
 }
 
+static void door_metrics_cb(void *ctx, struct metrics *m)
+{
+    doors_metrics(((struct serve *)ctx)->doors, m);
+}
+
+static void door_routes_cb(void *ctx, const struct door *door, void *door_ctx)
+{
+    struct serve *s = ctx;
+    http_server_routes(s->http, door->routes, door->route_count, door_ctx);
+}
+
+static int open_doors(struct serve *s)
+{
+    const struct config *c = &s->config;
+    struct door_config config = {.loop = &s->loop,
+                                 .broker = s->broker,
+                                 .log = &s->log,
+                                 .policy = &c->queue_defaults,
+                                 .keyval_lock_ms = c->keyval.lock_ms,
+                                 .keyval_sweep_ms = c->keyval.sweep_ms,
+                                 .webqueue_types = c->webqueue.types,
+                                 .webqueue_type_count = c->webqueue.items.count,
+                                 .tasks_low_share = c->tasks_low_share};
+    int err = doors_open(&config, c->doors.items, c->doors.count, &s->doors);
+    if (!err)
+        doors_routes(s->doors, door_routes_cb, s);
+    return err;
+}
+
+/* Loading the settings has checked each of them. */
+static void set_webhooks(struct serve *s)
+{
+    const struct config *c = &s->config;
+    size_t count = 0;
+    for (size_t i = 0; i < c->webhooks.allow.count; i++)
+        if (webhook_allow_parse(c->webhooks.allow.items[i], &s->allow[count], NULL) == 0)
+            count++;
+    s->webhooks = (struct broker_webhooks){
+        .policy = {.allow_private = c->webhooks.allow_private,
+                   .allow = s->allow,
+                   .allow_count = count,
+                   .timeout_ms = c->webhooks.timeout_ms},
+        .concurrency = c->webhooks.concurrency,
+        .give_up_ms = c->webhooks.give_up_ms,
+        .breaker = c->breaker,
+    };
+}
+
 static int open_broker(struct serve *s)
 {
     const struct config *c = &s->config;
+    set_webhooks(s);
     struct broker_config config = {
         .loop = &s->loop,
         .clock = s->clock,
@@ -293,6 +356,7 @@ static int open_broker(struct serve *s)
         .labels = c->labels,
         .label_count = c->label_count,
         .silent_ms = c->workers_silent_ms,
+        .webhooks = &s->webhooks,
     };
     int err = broker_open(&config, &s->broker);
     if (err)
@@ -306,6 +370,7 @@ static int open_broker(struct serve *s)
         .node = c->node,
         .policy = &c->queue_defaults,
         .http_figures = http_figures_cb,
+        .door_metrics = door_metrics_cb,
         .http_ctx = s,
     };
     err = native_open(&native, &s->native);
@@ -314,7 +379,7 @@ static int open_broker(struct serve *s)
     size_t count;
     const struct http_route *routes = native_routes(&count);
     http_server_routes(s->http, routes, count, s->native);
-    return 0;
+    return open_doors(s);
 }
 
 static int listen_all(struct serve *s, struct err_note *note)

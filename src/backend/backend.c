@@ -264,6 +264,9 @@ static const char *const outcomes[OUT_COUNT] = {
     [OUT_KEYS_FULL] = "keys_full",
     [OUT_DISK_FULL] = "disk_full",
     [OUT_EXISTS] = "exists",
+    [OUT_VERSION] = "version",
+    [OUT_KV_FULL] = "kv_full",
+    [OUT_RATE_LIMIT] = "rate_limited",
     [OUT_NO_SCHEDULE] = "no_schedule",
     [OUT_NOT_DUE] = "not_due",
     [OUT_UNAVAILABLE] = "unavailable",
@@ -295,8 +298,12 @@ static const char *const events[EVENT_KIND_COUNT] = {
     [EVENT_QUEUE_PURGED] = "queue_purged",
     [EVENT_QUEUE_DEEP] = "queue_deep",
     [EVENT_CLOCK_SUSPECT] = "clock_suspect",
-    [EVENT_SCHEDULE_FIRED] = "schedule_fired",
+    [EVENT_KV_SET] = "kv_set",
+    [EVENT_KV_DELETED] = "kv_deleted",
+    [EVENT_ALERT_RAISED] = "alert_raised",
+    [EVENT_ALERT_CLEARED] = "alert_cleared",
     [EVENT_SCHEDULE_FAILED] = "schedule_failed",
+    [EVENT_SCHEDULE_FIRED] = "schedule_fired",
 };
 
 const char *event_name(enum event_kind k)

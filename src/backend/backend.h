@@ -41,6 +41,8 @@ struct backend_config {
     uint64_t cache_bytes;           /* payloads kept in memory; 0 = 64 MiB */
     uint64_t key_ttl_ms;            /* idempotency keys; 0 = 24 h */
     uint64_t keys_max;              /* 0 = 4,000,000 */
+    uint64_t kv_keys_max;           /* key-value store: keys; 0 = 1,000,000 … */
+    uint64_t kv_bytes_max;          /* … and bytes of keys and values; 0 = 1 GiB */
     uint64_t seed;                  /* jitter; 0 = from the kernel */
     uint32_t journal_segment_bytes; /* 0 = 16 MiB */
     uint64_t journal_bytes_max;     /* 0 = 256 MiB: what the store may lag behind */
@@ -80,8 +82,11 @@ struct backend_figures {
     bool clock_suspect; /* the wall clock leapt: nothing expires, history is not pruned */
     struct histogram commit_us, commit_records; /* how long each commit took, how many records */
     uint64_t keys, queues;                      /* idempotency keys, queues */
-    uint64_t live, capacity; /* waiting or running jobs, and how many may be; 0 = no limit */
+    uint64_t kv_keys, kv_bytes; /* key-value store: keys, bytes of keys and values */
+    uint64_t live, capacity;    /* waiting or running jobs, and how many may be; 0 = no limit */
     uint64_t by_state[STATE_COUNT];
+    /* notices to be delivered, given up, and (since start) pushed out of a full outbox */
+    uint64_t notices_pending, notices_dead, notices_dropped;
     bool disk_full;            /* new jobs are refused until there is room again */
     uint32_t epoch;            /* of this boot */
     uint64_t stalls_ms;        /* time the process stood still, added to every lease */
@@ -125,8 +130,12 @@ enum event_kind {
     EVENT_QUEUE_DEEP,      /* count: waiting jobs; they reached the queue's warn_depth. Again only
                               after falling below 90 % of it */
     EVENT_CLOCK_SUSPECT,   /* the wall clock leapt: nothing expires until OP_ACCEPT_CLOCK */
-    EVENT_SCHEDULE_FIRED,  /* the job that it made */
+    EVENT_KV_SET,          /* a key of the key-value store has a new value */
+    EVENT_KV_DELETED,      /* deleted, or expired */
+    EVENT_ALERT_RAISED,    /* alert: the rule; count: what was measured */
+    EVENT_ALERT_CLEARED,   /* the same */
     EVENT_SCHEDULE_FAILED, /* a time is due and no job can be made; once per streak */
+    EVENT_SCHEDULE_FIRED,  /* the job that it made */
     EVENT_KIND_COUNT
 };
 const char *event_name(enum event_kind k); /* "enqueued", … "queue_deep" */
@@ -141,9 +150,14 @@ struct backend_event {
     enum job_state state; /* after it; STATE_NONE when it is about no job */
     enum job_reason reason;
     uint32_t attempts;
-    bool has_extra;       /* the job has texts (correlation id …) that OP_GET can tell */
-    uint64_t count;       /* purged, deleted, deep, schedule_failed: how many */
-    struct span schedule; /* name; as `queue` */
+    struct wall_time run_at; /* the job's; 0 = at once, or about no job */
+    bool has_extra;          /* the job has texts (correlation id …) that OP_GET can tell */
+    uint64_t count;          /* purged, deleted, deep: how many */
+    struct span key;  /* key-value: which, encoded; empty when there was no memory to keep it; valid
+                         as long as queue */
+    uint64_t version; /* key-value: of the change */
+    struct span alert; /* raised, cleared: the rule's name; empty when it is gone; valid as queue */
+    struct span schedule; /* fired, failed: its name; valid as queue */
 };
 
 /* Copies up to max events with an id above `after` that are durable, oldest first, of the kinds in

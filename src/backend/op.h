@@ -45,6 +45,23 @@ enum op_kind {
     OP_WORKERS,      /* who holds leases */
     OP_ACCEPT_CLOCK, /* the operator has looked at the wall clock: jobs may expire again */
     OP_EXCEPTIONS,   /* attempts that went wrong, newest first */
+    OP_KV_COMMIT,    /* checks, sets, deletes and enqueues, all or nothing */
+    OP_KV_GET,       /* some keys, of one moment */
+    OP_KV_LIST,      /* keys in their order */
+    /* notifications */
+    OP_ALERT_PUT,
+    OP_ALERT_DELETE,
+    OP_ALERT_LIST,   /* rules with what they have raised; one by name */
+    OP_ALERT_EDGE,   /* a condition began or ceased to hold in a queue */
+    OP_NOTICE_TAKE,  /* notices that are due, for delivery */
+    OP_NOTICE_END,   /* how a delivery ended */
+    OP_NOTICE_LIST,  /* the outbox; one by number */
+    OP_NOTICE_AGAIN, /* deliver a notice now, as if it were new */
+    OP_NOTICE_DISCARD,
+    OP_BREAKER_LIST,
+    OP_NOTE,    /* label, attributes, result, error of a job that stays as it is */
+    OP_PAGE,    /* jobs of a ranked queue, from any place on */
+    OP_HISTORY, /* what happened in a queue, by the hour */
     OP_SCHEDULE_PUT,
     OP_SCHEDULE_DELETE,
     OP_SCHEDULE_GET,
@@ -91,12 +108,13 @@ struct op_claim {
     uint64_t nonce;     /* 0 = none; see OP_RELEASE_CLAIM */
 };
 
-/* ack, fail, extend, release: by the newest token, or (any_token) on the current lease. */
+/* ack, fail, extend, release: by the newest token, or (any_token) on the current lease, unless the
+ * queue's policy requires a token (OUT_INVALID). */
 struct op_lease {
     struct job_ref job;
     struct job_token token;
     bool any_token;
-    /* ack */
+    /* ack, fail */
     uint8_t result_kind;
     struct span result;
     /* fail */
@@ -120,6 +138,7 @@ struct op_release_claim {
 struct op_job {
     struct job_ref job;
     int64_t delay_ms; /* requeue: not before now + delay */
+    bool discard;     /* cancel: also what has ended (MOVE_DISCARD) */
     bool want_body;   /* get */
     bool want_texts;  /* get: the same, but payload and result may be left out, however large */
     /* get: the history, oldest first, as the store has it when it is read, which may be a moment
@@ -136,17 +155,31 @@ struct op_patch {
     struct span payload;
 };
 
+/* What is not given stays. With a token the job must be running under it, else OUT_LEASE_LOST. */
+struct op_note {
+    struct job_ref job;
+    struct job_token token; /* counter 0 = whoever holds the job, if anybody does */
+    bool has_label, has_attributes, has_result, has_error;
+    struct span label, attributes; /* empty = none any more */
+    uint8_t result_kind;
+    struct span result;
+    uint8_t error_kind;
+    struct span error;
+};
+
 struct op_queue {
     struct span name;
+    uint32_t number; /* get: instead of the name, which is then empty */
     /* put */
     bool must_create;                  /* OUT_EXISTS when it is there */
     bool must_exist;                   /* OUT_NO_QUEUE when it is not */
     const struct queue_policy *policy; /* NULL = default when created, unchanged when changed */
     bool has_owner, has_note, has_attributes;
     struct span owner, note, attributes;
+    bool has_until; /* its pause, too */
     /* get */
     struct span group; /* counts by state of this group alone; empty = the whole queue */
-    /* pause */
+    /* pause, put with has_until */
     struct wall_time until; /* 0 = resume; LIMIT_WALL_MS = until resumed */
     /* list */
     struct span after; /* names after this one */
@@ -166,6 +199,10 @@ struct op_peek {
         state; /* ready: in claim order; scheduled: soonest; running, done, dead: oldest first */
     uint32_t limit; /* at most 100; fewer when their payloads reach LIMIT_ANSWER_BYTES */
     bool want_body;
+    /* running, done, dead, cancelled: newest first instead, at most LIMIT_BATCH of them, `skip`
+     * left out before the first. */
+    bool newest_first;
+    uint64_t skip;
 };
 
 struct op_list {
@@ -183,6 +220,111 @@ struct op_list {
 struct op_exceptions {
     struct span queue; /* empty = all */
     uint32_t limit;    /* at most LIMIT_EXCEPTIONS; 0 = as many */
+};
+
+/* Keys of the key-value store are encoded (core/kvkey.h). */
+struct kv_check {
+    struct span key;
+    uint64_t version; /* that it has now; 0 = it must not be there */
+};
+
+struct kv_set {
+    struct span key;
+    struct wall_time expires_at; /* 0 = never; one in the past: the key is gone at once */
+    uint8_t kind;                /* enum payload_kind */
+    struct span value;
+};
+
+/* Nothing happens unless all checks hold and every enqueue is taken. OUT_VERSION: reply.failed is
+ * the check that does not hold. Any refusal of an enqueue is the reply's, with failed_enqueue. A
+ * key may be set or deleted once; two enqueues must not share an idempotency or unique key. To
+ * delete what is not there is no error. */
+struct op_kv_commit {
+    const struct kv_check *checks;
+    const struct kv_set *sets;
+    const struct span *deletes;
+    const struct op_enqueue *enqueues; /* without past */
+    uint32_t check_count, set_count, delete_count, enqueue_count;
+};
+
+struct op_kv_get {
+    const struct span *keys;
+    uint32_t count; /* at most LIMIT_KV_KEYS */
+    bool want_value;
+};
+
+/* Read from the store, as lists of jobs are: reply.as_of says how new it is. */
+struct op_kv_list {
+    struct span prefix;   /* parts, encoded; empty = every key */
+    struct span from, to; /* from ≤ key < to; empty = no bound */
+    struct span after;    /* cursor: beyond this key, in the order of the list; empty = start */
+    bool reverse;
+    bool want_value;
+    uint32_t limit; /* at most LIMIT_BATCH; fewer when values reach LIMIT_ANSWER_BYTES */
+    struct wall_time
+        now; /* the backend's: what has expired by then is not there; 0 = nothing has */
+};
+
+/* put, delete, list. A rule has a name; changing its condition forgets what it had raised. */
+struct op_alert {
+    struct span name;              /* list: empty = all */
+    const struct alert_rule *rule; /* put: the whole rule */
+    bool keep_secret;              /* put: the secret stays what it is; rule->secret is ignored */
+    bool must_create;              /* put: OUT_EXISTS when it is there */
+    bool must_exist;               /* put: OUT_NOT_FOUND when it is not */
+};
+
+/* Repeats change nothing. OUT_NOT_FOUND: no such rule, it is not enabled, or not about this queue.
+ */
+struct op_alert_edge {
+    struct span alert;
+    struct span queue; /* empty = the whole server */
+    bool raised;
+    uint64_t value, mark;
+};
+
+/* Each notice that is given out is held back for hold_ms, in memory: if nobody says how it ended,
+ * it is due again then, or after a restart. Those whose target's breaker is open stay where they
+ * are; one that is older than give_up_ms meanwhile is dead. */
+struct op_notice_take {
+    uint32_t limit; /* 1 … LIMIT_BATCH */
+    uint32_t hold_ms;
+    int64_t give_up_ms;
+    struct breaker_rules breaker;
+};
+
+struct op_notice_end {
+    uint64_t number;
+    uint32_t tries; /* as the take said; another number: this end is known already, a repeat */
+    bool delivered;
+    bool reached;         /* the call was made: its end counts for the target's breaker */
+    bool give_up;         /* failed: not tried again */
+    struct wall_time due; /* failed: when to try again */
+    uint16_t status;
+    struct span error;
+    struct breaker_rules breaker;
+};
+
+/* list, again, discard */
+struct op_notice {
+    struct job_ref id; /* seq 0 = all (list) */
+    uint64_t after;    /* list: numbers after this one */
+    uint32_t limit;    /* list: at most LIMIT_BATCH; 0 = as many */
+};
+
+/* In the order they were enqueued. OUT_INVALID unless the queue's policy is `ranked`. */
+struct op_page {
+    struct span queue;
+    unsigned states;    /* mask; 0 = all */
+    struct span unique; /* with this unique key, cancelled jobs included; empty = any */
+    uint64_t offset;    /* so many are left out before the first */
+    uint32_t limit;     /* at most LIMIT_BATCH; fewer when bodies reach LIMIT_ANSWER_BYTES */
+    bool want_body;
+};
+
+struct op_history {
+    struct span queue;
+    uint32_t from, to; /* hours since 1970, from ≤ hour < to */
 };
 
 /* Of the times of a schedule the caller says which comes next: it knows zones and policies. A time
@@ -225,6 +367,17 @@ struct op {
         struct op_peek peek;
         struct op_list list;
         struct op_exceptions exceptions;
+        struct op_kv_commit kv_commit;
+        struct op_kv_get kv_get;
+        struct op_kv_list kv_list;
+        struct op_alert alert;
+        struct op_alert_edge alert_edge;
+        struct op_notice_take notice_take;
+        struct op_notice_end notice_end;
+        struct op_notice notice;
+        struct op_note note;
+        struct op_page page;
+        struct op_history history;
         struct op_schedule schedule;
     };
 };
@@ -233,7 +386,9 @@ enum outcome {
     OUT_OK,
     /* refusals: nothing changed */
     /* unique key taken; reply.seq names the holder. queue_put: jobs share a key that were to be
-     * unique among all kept ones; reply.seq names one of them (0 = none was at hand). */
+     * unique among all kept ones; reply.seq names one of them (0 = none was at hand), reply.jobs
+     * up to SHARED_SHOWN with their texts, reply.count says how many there are but for the first
+     * of each key. */
     OUT_DUPLICATE,
     OUT_NOT_FOUND,   /* no such job */
     OUT_NO_QUEUE,    /* no such queue */
@@ -249,6 +404,9 @@ enum outcome {
     OUT_KEYS_FULL,   /* no room for another idempotency key */
     OUT_DISK_FULL,   /* no room for a new job */
     OUT_EXISTS,      /* queue or schedule is there already */
+    OUT_VERSION,     /* a key has another version than the commit was to find */
+    OUT_KV_FULL,     /* no room for more in the key-value store */
+    OUT_RATE_LIMIT,  /* the queue's; reply.retry_ms says when to come back */
     OUT_NO_SCHEDULE, /* no such schedule */
     OUT_NOT_DUE,     /* this time was fired before, or is not due yet; or the schedule is paused */
     /* trouble */
@@ -286,6 +444,9 @@ struct attempt_view {
 struct job_view {
     struct job job;
     struct span queue;      /* name */
+    struct span owner;      /* of the queue; this and the next two: get, peek, page */
+    bool require_token;     /* of its policy */
+    bool paused;            /* the queue hands out nothing now */
     struct job_token token; /* running: of the current lease; after a claim: the claimer's */
     uint32_t lease_ms;      /* running */
     int64_t lease_left_ms;  /* running: until it runs out, ≥ 0 */
@@ -323,6 +484,35 @@ struct queue_view {
     const struct queue_policy *policy;
     struct wall_time created_at, updated_at, paused_until;
     struct queue_counts counts;
+    struct tally totals; /* since it was made */
+};
+
+#define SHARED_SHOWN 100u
+
+#define HISTORY_HOURS (30u * 24) /* kept */
+struct hour_view {
+    uint32_t hour; /* since 1970 */
+    struct tally tally;
+};
+
+/* A key as it is shown. */
+struct kv_view {
+    struct span key;
+    bool found;
+    uint64_t version;            /* rises with every change, never used again for any key */
+    struct wall_time expires_at; /* 0 = never */
+    uint8_t kind;
+    bool has_value; /* only with want_value */
+    struct span value;
+    uint64_t position; /* the backend's own: of the record that set it */
+};
+
+/* What became of one enqueue of a commit. */
+struct enqueued_view {
+    uint64_t seq, id_hi, replaced_seq;
+    enum job_state state;
+    bool created, repeat;
+    struct wall_time run_at;
 };
 
 struct schedule_view {
@@ -341,6 +531,38 @@ struct worker_view {
     uint64_t running; /* leases it holds, ≥ 1 */
 };
 
+/* A condition that holds. */
+struct raised_view {
+    struct span queue; /* empty = the whole server */
+    struct wall_time since;
+    uint64_t value, mark; /* when it was raised */
+};
+
+struct alert_view {
+    struct span name;
+    struct alert_rule rule; /* its secret is empty … */
+    bool has_secret;        /* … even if there is one */
+    struct wall_time created_at, updated_at;
+    const struct raised_view *raised; /* oldest first; at most 100 of them */
+    uint32_t raised_count;
+    uint64_t raised_total;
+    uint64_t pending, dead; /* notices */
+};
+
+/* A notice and, of the rule it belongs to, what its delivery needs. */
+struct notice_view {
+    struct rec_notice_new notice;
+    struct rec_notice_tried tried;
+    bool with_payload;
+    struct span url;
+    struct span secret; /* take only */
+};
+
+struct breaker_view {
+    struct span target;
+    struct breaker breaker;
+};
+
 struct reply {
     enum op_kind kind;
     enum outcome outcome;
@@ -352,11 +574,12 @@ struct reply {
     uint64_t seq, id_hi;     /* the job concerned; for OUT_DUPLICATE the holder of the key */
     uint64_t replaced_seq;   /* enqueue under "replace": the job that was cancelled */
     struct wall_time run_at; /* fail, release, requeue: when it may run again */
+    int64_t retry_ms;        /* OUT_RATE_LIMIT: from now */
     uint64_t count;   /* fire: 1 = a job was made; trigger: items taken, 0 = no job; purge, bulk,
                          release_claim: jobs changed; workers: how many there are;   accept_clock: 1 =
-                         it had been suspect */
+                         it had been suspect; page: how many match in all */
     uint64_t refused; /* bulk: jobs that could not be changed (conflicts) */
-    const struct job_view *jobs; /* claim, get, peek, list */
+    const struct job_view *jobs; /* claim, get, peek, list, page */
     uint32_t job_count;
     const struct queue_view *queues;
     uint32_t queue_count;
@@ -365,14 +588,31 @@ struct reply {
     int64_t ran_ms;     /* ack, fail, release: how long the lease was held; 0 when repeated */
     struct span worker; /* ack, fail, extend, release: who held the lease; empty = no name, or
                            repeated */
-    /* ack, fail, extend, release, cancel, requeue, patch, remove: the job's queue; empty = the job
-     * is not there */
+    /* ack, fail, extend, release, cancel, requeue, patch, remove, note: the job's queue; empty =
+     * the job is not there */
     struct span queue;
     const struct worker_view *workers; /* workers: at most WORKERS_MAX, those longest at it first */
     uint32_t worker_count;
     const struct attempt_view *attempts; /* exceptions */
     uint32_t attempt_count;
+    const struct alert_view *alerts; /* alert_list: by name */
+    uint32_t alert_count;
+    const struct notice_view *notices; /* notice_take: by due time; notice_list: oldest first */
+    uint32_t notice_count;
+    struct wall_time next_due; /* notice_take: when another take is worth its while; 0 = nothing */
+    const struct breaker_view *breakers; /* by target */
+    uint32_t breaker_count;
+    uint64_t version;                     /* kv_commit: of what it changed */
+    uint32_t failed;                      /* kv_commit: index of the check or enqueue */
+    bool failed_enqueue;                  /* … which is an enqueue */
+    const struct enqueued_view *enqueued; /* kv_commit: one an enqueue */
+    uint32_t enqueued_count;
+    const struct kv_view *kvs; /* kv_get: in the order of the keys; kv_list */
+    uint32_t kv_count;
+    struct span kv_cursor;         /* kv_list: pass as `after`; empty = that was all */
+    const struct hour_view *hours; /* history: hours in which something happened, oldest first */
+    uint32_t hour_count;
     uint64_t cursor;  /* list: pass as `after` for the next page; 0 = that was all */
-    uint64_t as_of;   /* list: position of the store it was read from */
+    uint64_t as_of;   /* list, kv_list: position of the store it was read from */
     const char *note; /* OUT_INVALID, OUT_UNAVAILABLE: a sentence; else NULL */
 };

@@ -41,6 +41,7 @@ static void place_extra(struct block *b, const struct job_extra *from, struct jo
     x.label = place_span(b, from->label);
     x.attributes = place_span(b, from->attributes);
     x.options = place_span(b, from->options);
+    x.undelivered = place_span(b, from->undelivered);
     if (to)
         *to = x;
 }
@@ -64,6 +65,7 @@ static void place_job(struct block *b, const struct job_view *from, struct job_v
 {
     struct job_view v = *from;
     v.queue = place_span(b, from->queue);
+    v.owner = place_span(b, from->owner);
     v.worker = place_span(b, from->worker);
     v.payload = place_span(b, from->payload);
     v.result = place_span(b, from->result);
@@ -127,6 +129,81 @@ static struct worker_view *place_workers(struct block *b, const struct reply *fr
     return from->worker_count > 0 ? to : NULL;
 }
 
+static struct kv_view *place_kvs(struct block *b, const struct reply *from)
+{
+    struct kv_view *to =
+        place(b, from->kvs, from->kv_count * sizeof *from->kvs, alignof(struct kv_view));
+    for (uint32_t i = 0; i < from->kv_count; i++) {
+        struct span key = place_span(b, from->kvs[i].key);
+        struct span value = place_span(b, from->kvs[i].value);
+        if (to) {
+            to[i].key = key;
+            to[i].value = value;
+        }
+    }
+    return from->kv_count > 0 ? to : NULL;
+}
+
+static void place_rule(struct block *b, const struct alert_rule *from, struct alert_rule *to)
+{
+    to->queue = place_span(b, from->queue);
+    to->url = place_span(b, from->url);
+    to->secret = place_span(b, from->secret);
+}
+
+static const struct alert_view *place_alerts(struct block *b, const struct reply *from)
+{
+    struct alert_view *to = place(b, from->alerts, from->alert_count * sizeof *from->alerts,
+                                  alignof(struct alert_view));
+    for (uint32_t i = 0; i < from->alert_count; i++) {
+        struct alert_view v = from->alerts[i];
+        struct raised_view *raised =
+            place(b, v.raised, v.raised_count * sizeof *v.raised, alignof(struct raised_view));
+        for (uint32_t k = 0; k < v.raised_count; k++) {
+            struct span queue = place_span(b, v.raised[k].queue);
+            if (raised)
+                raised[k].queue = queue;
+        }
+        v.name = place_span(b, v.name);
+        place_rule(b, &from->alerts[i].rule, &v.rule);
+        v.raised = raised;
+        if (to)
+            to[i] = v;
+    }
+    return from->alert_count > 0 ? to : NULL;
+}
+
+static const struct notice_view *place_notices(struct block *b, const struct reply *from)
+{
+    struct notice_view *to = place(b, from->notices, from->notice_count * sizeof *from->notices,
+                                   alignof(struct notice_view));
+    for (uint32_t i = 0; i < from->notice_count; i++) {
+        struct notice_view v = from->notices[i];
+        v.notice.alert = place_span(b, v.notice.alert);
+        v.notice.queue = place_span(b, v.notice.queue);
+        v.notice.subject = place_span(b, v.notice.subject);
+        v.notice.text = place_span(b, v.notice.text);
+        v.tried.error = place_span(b, v.tried.error);
+        v.url = place_span(b, v.url);
+        v.secret = place_span(b, v.secret);
+        if (to)
+            to[i] = v;
+    }
+    return from->notice_count > 0 ? to : NULL;
+}
+
+static const struct breaker_view *place_breakers(struct block *b, const struct reply *from)
+{
+    struct breaker_view *to = place(b, from->breakers, from->breaker_count * sizeof *from->breakers,
+                                    alignof(struct breaker_view));
+    for (uint32_t i = 0; i < from->breaker_count; i++) {
+        struct span target = place_span(b, from->breakers[i].target);
+        if (to)
+            to[i].target = target;
+    }
+    return from->breaker_count > 0 ? to : NULL;
+}
+
 static struct reply *place_reply(struct block *b, const struct reply *from)
 {
     struct reply *to = place(b, from, sizeof *from, alignof(max_align_t));
@@ -142,6 +219,16 @@ static struct reply *place_reply(struct block *b, const struct reply *from)
     struct schedule_view *schedules = place_schedules(b, from);
     struct span queue = place_span(b, from->queue), worker = place_span(b, from->worker);
     const struct attempt_view *attempts = place_attempts(b, from->attempts, from->attempt_count);
+    struct kv_view *kvs = place_kvs(b, from);
+    struct span kv_cursor = place_span(b, from->kv_cursor);
+    struct enqueued_view *enqueued =
+        place(b, from->enqueued, from->enqueued_count * sizeof *from->enqueued,
+              alignof(struct enqueued_view));
+    const struct alert_view *alerts = place_alerts(b, from);
+    const struct notice_view *notices = place_notices(b, from);
+    const struct breaker_view *breakers = place_breakers(b, from);
+    struct hour_view *hours =
+        place(b, from->hours, from->hour_count * sizeof *from->hours, alignof(struct hour_view));
     char *note = from->note ? place(b, from->note, strlen(from->note) + 1, 1) : NULL;
     if (to) {
         to->jobs = from->job_count > 0 ? jobs : NULL;
@@ -151,6 +238,13 @@ static struct reply *place_reply(struct block *b, const struct reply *from)
         to->queue = queue;
         to->worker = worker;
         to->attempts = attempts;
+        to->kvs = kvs;
+        to->kv_cursor = kv_cursor;
+        to->enqueued = from->enqueued_count > 0 ? enqueued : NULL;
+        to->alerts = alerts;
+        to->notices = notices;
+        to->breakers = breakers;
+        to->hours = from->hour_count > 0 ? hours : NULL;
         to->note = note;
     }
     return to;

@@ -68,6 +68,22 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_WORKERS] = "workers",
     [OP_ACCEPT_CLOCK] = "accept_clock",
     [OP_EXCEPTIONS] = "exceptions",
+    [OP_KV_COMMIT] = "kv_commit",
+    [OP_KV_GET] = "kv_get",
+    [OP_KV_LIST] = "kv_list",
+    [OP_ALERT_PUT] = "alert_put",
+    [OP_ALERT_DELETE] = "alert_delete",
+    [OP_ALERT_LIST] = "alert_list",
+    [OP_ALERT_EDGE] = "alert_edge",
+    [OP_NOTICE_TAKE] = "notice_take",
+    [OP_NOTICE_END] = "notice_end",
+    [OP_NOTICE_LIST] = "notice_list",
+    [OP_NOTICE_AGAIN] = "notice_again",
+    [OP_NOTICE_DISCARD] = "notice_discard",
+    [OP_BREAKER_LIST] = "breaker_list",
+    [OP_NOTE] = "note",
+    [OP_PAGE] = "page",
+    [OP_HISTORY] = "history",
     [OP_SCHEDULE_PUT] = "schedule_put",
     [OP_SCHEDULE_DELETE] = "schedule_delete",
     [OP_SCHEDULE_GET] = "schedule_get",
@@ -118,6 +134,14 @@ static void put_queue(struct line *l, struct span name)
     if (name.len == 0)
         return;
     put(l, " queue=");
+    put_name(l, name);
+}
+
+static void put_alert(struct line *l, struct span name)
+{
+    if (name.len == 0)
+        return;
+    put(l, " alert=");
     put_name(l, name);
 }
 
@@ -283,6 +307,51 @@ static void put_op(struct line *l, const struct op *op)
         put_queue(l, op->exceptions.queue);
         put(l, " limit=%u", op->exceptions.limit);
         break;
+    case OP_KV_COMMIT:
+        put(l, " checks=%u sets=%u deletes=%u enqueues=%u", op->kv_commit.check_count,
+            op->kv_commit.set_count, op->kv_commit.delete_count, op->kv_commit.enqueue_count);
+        break;
+    case OP_KV_GET:
+        put(l, " keys=%u", op->kv_get.count);
+        break;
+    case OP_KV_LIST:
+        put(l, " limit=%u", op->kv_list.limit);
+        break;
+    case OP_ALERT_PUT: /* never a url or a secret */
+    case OP_ALERT_DELETE:
+    case OP_ALERT_LIST:
+        put_alert(l, op->alert.name);
+        break;
+    case OP_ALERT_EDGE:
+        put_alert(l, op->alert_edge.alert);
+        put_queue(l, op->alert_edge.queue);
+        put(l, " %s", op->alert_edge.raised ? "raised" : "cleared");
+        break;
+    case OP_NOTICE_TAKE:
+        put(l, " limit=%u", op->notice_take.limit);
+        break;
+    case OP_NOTICE_END:
+        put(l, " notice=%" PRIu64 " %s status=%u", op->notice_end.number,
+            op->notice_end.delivered ? "delivered" : "failed", op->notice_end.status);
+        break;
+    case OP_NOTICE_LIST:
+    case OP_NOTICE_AGAIN:
+    case OP_NOTICE_DISCARD:
+        put(l, " notice=%" PRIu64, op->notice.id.seq);
+        break;
+    case OP_NOTE:
+        put(l, " seq=%" PRIu64, op->note.job.seq);
+        break;
+    case OP_PAGE:
+        put_queue(l, op->page.queue);
+        put(l, " states=0x%x offset=%" PRIu64 " limit=%u", op->page.states, op->page.offset,
+            op->page.limit);
+        break;
+    case OP_HISTORY:
+        put_queue(l, op->history.queue);
+        put(l, " from=%u to=%u", op->history.from, op->history.to);
+        break;
+    case OP_BREAKER_LIST:
     case OP_SCHEDULE_PUT:
     case OP_SCHEDULE_DELETE:
     case OP_SCHEDULE_GET:
@@ -347,6 +416,8 @@ static void put_reply(struct line *l, const struct reply *r)
     put_number(l, "workers", r->worker_count);
     put_number(l, "attempts", r->attempt_count);
     put_number(l, "cursor", r->cursor);
+    put_number(l, "version", r->version);
+    put_number(l, "keys", r->kv_count);
 }
 
 static void trace_reply_cb(void *ctx, const struct reply *reply)

@@ -6,6 +6,7 @@
  * which is what lets the maps grow without stopping the loop. */
 #include "base/mem.h"
 
+#include <malloc.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,6 +161,11 @@ void *mem_lines(size_t size)
     if (p)
         zero_fill(p, size);
     return p;
+}
+
+void mem_trim(void)
+{
+    malloc_trim(0);
 }
 
 void mem_free(void *p)

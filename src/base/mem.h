@@ -16,6 +16,9 @@ char *mem_text(const char *from, size_t len); /* NUL-terminated copy */
 void *mem_pages(size_t size);                 /* zero-filled, 2 MiB aligned, huge pages asked for */
 void *mem_lines(size_t size);                 /* zero-filled, 64-byte aligned, small pages */
 void mem_free(void *p);                       /* NULL allowed; for all of the above */
+/* Gives the system back what was freed after something large; takes milliseconds, in which other
+ * threads that allocate may wait. */
+void mem_trim(void);
 
 /* Asks the memory for the cache line at p, which will be needed soon but not at once. p need not be
  * valid. (The empty asm: gcc takes a function that only prefetches for one without effect, and

@@ -11,6 +11,8 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "broker/broker_impl.h"
+#include "broker/courier.h"
+#include "core/webhook.h"
 
 #define BATCH_ROOM_FIRST 64
 #define BATCH_ROOM_KEPT 4096 /* larger ones are freed after use */
@@ -97,6 +99,8 @@ static void observe(struct broker *b, const struct op *op, const struct reply *r
                 op->kind == OP_CANCEL;
     if (ends && r->outcome == OUT_OK && b->streams.count > 0)
         streams_lease_ended(b, r->seq);
+    if (b->courier)
+        courier_observe(b->courier, op, r);
 }
 
 static void deliver(struct batch *t, const struct reply *reply)
@@ -175,7 +179,8 @@ static void idle_cb(uv_idle_t *handle)
 
 static bool refuse_new(const struct broker *b, const struct op *op)
 {
-    return b->draining && op->kind == OP_ENQUEUE;
+    return b->draining && (op->kind == OP_ENQUEUE ||
+                           (op->kind == OP_KV_COMMIT && op->kv_commit.enqueue_count > 0));
 }
 
 void broker_stir(struct broker *b)
@@ -270,6 +275,12 @@ int broker_open(const struct broker_config *config, struct broker **ret)
     handles_init(b);
     if (announce_open(b) != 0)
         log_event(config->log, LOG_WARN, "no_announcements", LOG_TEXT("why", "out of memory"));
+    if (config->webhooks) {
+        if (courier_open(b, config->webhooks, &b->courier) == 0)
+            courier_begin(b->courier);
+        else
+            log_event(config->log, LOG_ERROR, "no_notices", LOG_TEXT("why", "out of memory"));
+    }
     *ret = b;
     return 0;
 }
@@ -304,7 +315,7 @@ static void handle_closed_cb(uv_handle_t *handle)
 void broker_maybe_closed(struct broker *b)
 {
     bool busy = b->outstanding > 0 || b->claims.count > 0 || b->streams.count > 0 || b->again ||
-                b->schedules.settling;
+                b->courier || b->schedules.settling;
     if (!b->closing || busy || uv_is_closing((uv_handle_t *)&b->prepare))
         return;
     announce_close(b);
@@ -325,6 +336,8 @@ void broker_drain(struct broker *b)
     claims_drain(b);
     streams_drain(b);
     listeners_drain(b);
+    if (b->courier)
+        courier_drain(b->courier);
     schedules_drain(b);
 }
 
@@ -333,12 +346,21 @@ bool broker_draining(const struct broker *b)
     return b->draining;
 }
 
+static void courier_closed(void *ctx)
+{
+    struct broker *b = ctx;
+    b->courier = NULL;
+    broker_maybe_closed(b);
+}
+
 void broker_close(struct broker *b, void (*fn)(void *ctx), void *ctx)
 {
     broker_drain(b);
     b->closing = true;
     b->closed_fn = fn;
     b->closed_ctx = ctx;
+    if (b->courier)
+        courier_close(b->courier, courier_closed, b);
     broker_maybe_closed(b);
 }
 
@@ -354,6 +376,8 @@ void broker_figures(const struct broker *b, struct broker_figures *ret)
         .ops = b->ops,
         .draining = b->draining,
     };
+    if (b->courier)
+        courier_figures(b->courier, ret);
 }
 
 void broker_backend_figures(const struct broker *b, struct backend_figures *ret)
@@ -384,6 +408,16 @@ int broker_compact(struct broker *b, const struct compact_request *request, stru
 void broker_compact_cancel(struct broker *b)
 {
     backend_compact_cancel(b->config.backend);
+}
+
+const char *broker_webhook_refused(const struct broker *b, struct span url)
+{
+    struct webhook_url parsed;
+    struct ip_address address;
+    if (!b->config.webhooks || webhook_url_parse(url, &parsed, NULL) != 0 || !parsed.literal ||
+        ip_parse(parsed.host, &address) != 0)
+        return NULL;
+    return webhook_refused(&b->config.webhooks->policy, parsed.host, &address);
 }
 
 unsigned broker_caps(const struct broker *b)

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "broker/webhook.h"
 
 struct broker;
 
@@ -26,6 +27,14 @@ struct broker;
 struct broker_label {
     const char *name;
     int64_t priority; /* higher first */
+};
+
+/* Notices of alerts to webhooks. */
+struct broker_webhooks {
+    struct webhook_policy policy; /* what it points to is borrowed */
+    uint32_t concurrency;         /* deliveries at once, ≥ 1 */
+    uint64_t give_up_ms;          /* a notice that is older is not tried again */
+    struct breaker_rules breaker;
 };
 
 struct broker_config {
@@ -38,6 +47,8 @@ struct broker_config {
     size_t label_count;
     uint32_t silent_ms; /* a worker that holds jobs and gave no sign for this long is silent; 0 =
                            60,000 */
+    const struct broker_webhooks
+        *webhooks; /* NULL = conditions are not watched, notices not sent */
 };
 
 MUST_CHECK int broker_open(const struct broker_config *config, struct broker **ret);
@@ -100,14 +111,20 @@ void broker_stream_close(struct broker_stream *s, bool lost);
 
 struct broker_event {
     struct backend_event event;
-    struct span correlation; /* empty = none */
+    struct span correlation;  /* empty = none */
+    const struct kv_view *kv; /* a key as it is, when values are wanted; NULL = not known */
 };
 
 struct broker_listener;
 struct broker_listener_config {
     struct span queue; /* empty = all; copied */
     uint64_t kinds;    /* mask of 1 << enum event_kind; 0 = all */
-    bool resume;       /* begin behind `after`; else with what happens from now on */
+    /* Events of keys: only of those with this prefix (encoded), copied; with values, each comes
+     * with what the key has by then, and a change that a later one has overtaken may be left out.
+     */
+    struct span prefix;
+    bool values;
+    bool resume; /* begin behind `after`; else with what happens from now on */
     uint64_t after;
     /* false: no room now; the same event comes again after broker_listener_resume. */
     bool (*event)(void *ctx, const struct broker_event *event);
@@ -142,6 +159,8 @@ struct broker_figures {
     uint64_t streams, listeners;
     uint64_t batches, ops; /* submitted so far */
     bool draining;
+    /* webhooks, since start: delivered, failed, of those refused for their address; and now */
+    uint64_t notices_delivered, notices_failed, notices_refused, notices_under_way;
 };
 void broker_figures(const struct broker *b, struct broker_figures *ret);
 void broker_backend_figures(const struct broker *b, struct backend_figures *ret);
@@ -159,6 +178,12 @@ typedef void (*broker_workers_fn)(void *ctx, const struct broker_worker *workers
                                   int error);
 void broker_set_silent_ms(struct broker *b, uint32_t silent_ms);
 MUST_CHECK int broker_workers(struct broker *b, broker_workers_fn fn, void *ctx);
+
+/* ---- webhooks ---- */
+
+/* NULL: nothing is known against this URL. Else why its address may not be called ("loopback", …);
+ * of names that is known only when a notice is sent. */
+const char *broker_webhook_refused(const struct broker *b, struct span url);
 
 /* ---- schedules ---- */
 

@@ -9,6 +9,7 @@
  * announce.c lines in the log
  * schedules.h, schedule*.c  what is fired when
  * figures.c  what each queue did, and workers.c who did it
+ * courier.c notices to webhooks (webhook.c), and conditions.c when alerts are raised
  *
  * A batch lives until its last reply, because the backend reads its ops until then. */
 #pragma once
@@ -178,6 +179,7 @@ struct broker {
     struct broker_listener *announcer; /* NULL = there is no log */
     struct figures figures;
     struct workers workers;
+    struct courier *courier; /* NULL = none */
     struct schedules schedules;
 };
 

@@ -9,8 +9,10 @@
 
 #include "base/mem.h"
 #include "broker/broker_impl.h"
+#include "core/kvkey.h"
 
 #define HANDFUL 32
+#define TOLD 64 /* keys of which is remembered what was told last */
 
 struct broker_listener {
     struct broker *broker;
@@ -26,10 +28,23 @@ struct broker_listener {
     struct broker_event events[HANDFUL];
     struct op ops[HANDFUL];
     struct arena arena; /* texts of the handful */
+    /* Of keys: what the client has heard, so that it does not hear it twice. */
+    struct {
+        struct hash128 key;
+        uint64_t version;
+    } told[TOLD];
 };
 
+static bool about_key(const struct backend_event *e)
+{
+    return e->kind == EVENT_KV_SET || e->kind == EVENT_KV_DELETED;
+}
+
+/* A key that could not be kept is wanted: its listeners have to be told of the gap. */
 static bool wanted(const struct broker_listener *l, const struct backend_event *e)
 {
+    if (about_key(e) && l->config.prefix.len)
+        return e->key.len == 0 || kvkey_begins(e->key, l->config.prefix);
     return !l->config.queue.len || span_equal(l->config.queue, e->queue);
 }
 
@@ -41,16 +56,22 @@ static void listener_free(struct broker_listener *l)
 
 /* ---- taking a handful ---- */
 
+static bool keep_name(struct broker_listener *l, struct span *name)
+{
+    char *copy = name->len ? arena_copy(&l->arena, name->at, name->len) : NULL;
+    if (name->len && !copy)
+        return false;
+    name->at = copy;
+    return true;
+}
+
 static bool keep(struct broker_listener *l, const struct backend_event *e)
 {
     struct broker_event *mine = &l->events[l->count];
     *mine = (struct broker_event){.event = *e};
-    if (e->queue.len) {
-        char *name = arena_copy(&l->arena, e->queue.at, e->queue.len);
-        if (!name)
-            return false;
-        mine->event.queue = span_of(name, e->queue.len);
-    }
+    if (!keep_name(l, &mine->event.queue) || !keep_name(l, &mine->event.key) ||
+        !keep_name(l, &mine->event.alert))
+        return false;
     l->count++;
     return true;
 }
@@ -73,8 +94,10 @@ static bool take(struct broker_listener *l)
     bool missed = backend_events_missed(backend, l->after);
     if (missed && nothing_left(backend))
         return false;
+    /* One at a time with its value: several of them may be more than memory should hold. */
+    size_t most = l->config.values ? 1 : HANDFUL;
     size_t n =
-        backend_events(backend, missed ? 0 : l->after, l->config.kinds, found, HANDFUL, &oldest);
+        backend_events(backend, missed ? 0 : l->after, l->config.kinds, found, most, &oldest);
     if (missed) {
         l->gap_to = oldest;
         l->after = oldest - 1;
@@ -84,7 +107,7 @@ static bool take(struct broker_listener *l)
             return false; /* no memory: the next news try again from here */
         l->after = found[i].id;
     }
-    if (n < HANDFUL)
+    if (n < most)
         l->after = backend_events_last(backend);
     return n > 0 || missed;
 }
@@ -93,11 +116,50 @@ static bool take(struct broker_listener *l)
 
 static void deliver(struct broker_listener *l);
 
+static struct hash128 told_key(const struct broker_listener *l, struct span key)
+{
+    return hash128_of(l->broker->hash_key, key);
+}
+
+static void take_value(struct broker_listener *l, struct broker_event *mine, const struct reply *r)
+{
+    if (r->outcome != OUT_OK || r->kv_count != 1)
+        return;
+    struct kv_view *v = arena_copy(&l->arena, &r->kvs[0], sizeof *v);
+    char *value = v ? arena_copy(&l->arena, v->value.len ? v->value.at : "", v->value.len) : NULL;
+    if (!value)
+        return;
+    v->key = mine->event.key;
+    v->value = span_of(value, v->value.len);
+    mine->kv = v;
+}
+
+/* Whether the client has already been told this change, or a later one of the key. */
+static bool overtaken(const struct broker_listener *l, const struct broker_event *e)
+{
+    struct hash128 key = told_key(l, e->event.key);
+    return l->config.values && about_key(&e->event) &&
+           hash128_equal(l->told[key.lo % TOLD].key, key) &&
+           l->told[key.lo % TOLD].version >= e->event.version;
+}
+
+static void remember(struct broker_listener *l, const struct broker_event *e)
+{
+    struct hash128 key = told_key(l, e->event.key);
+    uint64_t version = e->kv && e->kv->found ? e->kv->version : e->event.version;
+    if (!l->config.values || !about_key(&e->event))
+        return;
+    l->told[key.lo % TOLD].key = key;
+    l->told[key.lo % TOLD].version = version;
+}
+
 static void text_cb(void *ctx, const struct reply *r)
 {
     struct broker_listener *l = ctx;
     struct broker_event *mine = &l->events[r->tag];
-    if (r->outcome == OUT_OK && r->job_count == 1 && r->jobs[0].has_body) {
+    if (r->kind == OP_KV_GET)
+        take_value(l, mine, r);
+    else if (r->outcome == OUT_OK && r->job_count == 1 && r->jobs[0].has_body) {
         struct span text = r->jobs[0].extra.correlation;
         char *copy = text.len ? arena_copy(&l->arena, text.at, text.len) : NULL;
         if (copy)
@@ -117,6 +179,10 @@ static bool ask_texts(struct broker_listener *l)
     size_t n = 0;
     for (size_t i = 0; i < l->count; i++) {
         const struct backend_event *e = &l->events[i].event;
+        if (l->config.values && e->key.len && !overtaken(l, &l->events[i]))
+            l->ops[n++] = (struct op){.kind = OP_KV_GET,
+                                      .tag = i,
+                                      .kv_get = {.keys = &e->key, .count = 1, .want_value = true}};
         if (e->has_extra && e->seq)
             l->ops[n++] = (struct op){
                 .kind = OP_GET, .tag = i, .job = {.job = {.seq = e->seq}, .want_texts = true}};
@@ -135,10 +201,14 @@ static bool give(struct broker_listener *l)
     if (l->gap_to && !l->config.gap(l->config.ctx, l->gap_to))
         return false;
     l->gap_to = 0;
-    while (l->at < l->count && !l->closed) {
-        if (!l->config.event(l->config.ctx, &l->events[l->at]))
+    for (; l->at < l->count && !l->closed; l->at++) {
+        const struct broker_event *e = &l->events[l->at];
+        if (overtaken(l, e))
+            continue;
+        bool lost = about_key(&e->event) && e->event.key.len == 0;
+        if (!(lost ? l->config.gap(l->config.ctx, e->event.id) : l->config.event(l->config.ctx, e)))
             return false;
-        l->at++;
+        remember(l, e);
     }
     return true;
 }
@@ -186,7 +256,7 @@ void broker_listener_resume(struct broker_listener *l)
 int broker_listen(struct broker *b, const struct broker_listener_config *config,
                   struct broker_listener **ret)
 {
-    struct broker_listener *l = mem_zalloc(sizeof(*l) + config->queue.len);
+    struct broker_listener *l = mem_zalloc(sizeof(*l) + config->queue.len + config->prefix.len);
     if (!l)
         return -ERR_NOMEM;
     arena_init(&l->arena);
@@ -195,6 +265,10 @@ int broker_listen(struct broker *b, const struct broker_listener_config *config,
     if (config->queue.len)
         memcpy(l + 1, config->queue.at, config->queue.len);
     l->config.queue = span_of(l + 1, config->queue.len);
+    char *prefix = (char *)(l + 1) + config->queue.len;
+    if (config->prefix.len)
+        memcpy(prefix, config->prefix.at, config->prefix.len);
+    l->config.prefix = span_of(prefix, config->prefix.len);
     l->after = config->resume ? config->after : backend_events_last(b->config.backend);
     l->next = b->listeners.first;
     if (l->next)

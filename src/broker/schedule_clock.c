@@ -7,6 +7,7 @@
  * goes on. A move that would take more than ROUNDS_MAX circles jumps for the rest. */
 #include "base/mem.h"
 #include "broker/broker_impl.h"
+#include "broker/courier.h"
 
 #define ROUNDS_MAX 100000
 
@@ -19,13 +20,22 @@ static int settle(struct broker *b)
     return err;
 }
 
+static void moved_cb(void *ctx)
+{
+    struct moving m = *(struct moving *)ctx;
+    mem_free(ctx);
+    m.fn(m.ctx);
+}
+
 static void moving_end(struct broker *b)
 {
     struct schedules *s = &b->schedules;
     struct moving *m = s->moving;
     s->moving = m->next;
-    m->fn(m->ctx);
-    mem_free(m);
+    if (b->courier)
+        courier_settle(b->courier, moved_cb, m); /* what is to be told about all that */
+    else
+        moved_cb(m);
 }
 
 /* Settling begins with the next turn of the loop, so it sees the time to come. */

@@ -67,6 +67,10 @@ struct job_extra {
     struct span attributes;      /* a door's own fields, JSON */
     struct wall_time expires_at; /* 0 = never */
     struct span options;         /* encoded struct job_options; empty = the queue's policy */
+    /* Keys of the key-value store at which it leaves its payload when it dies, as
+     * record_span_append writes them; has a record and a table of its own, so JOB_HAS_EXTRA says
+     * nothing of it. */
+    struct span undelivered;
 };
 
 /* What a job brings along that lived in another store: an enqueue with it is an import. */

@@ -22,11 +22,27 @@
 #define LIMIT_BACKOFF_STEPS 32
 #define LIMIT_BACKOFF_MS (30u * 24 * 3600 * 1000)
 #define LIMIT_ATTEMPTS 60000
-#define LIMIT_ATTEMPTS_KEPT 20 /* newest attempts whose history a job keeps */
-#define LIMIT_EXCEPTIONS 1000  /* in one answer */
+#define LIMIT_ATTEMPTS_KEPT 20    /* newest attempts whose history a job keeps */
+#define LIMIT_EXCEPTIONS 1000     /* in one answer */
+#define LIMIT_RATE_COUNT 1000000u /* jobs in the window of a rate limit */
+#define LIMIT_RATE_WINDOW_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS (24u * 3600 * 1000)
 #define LIMIT_LEASE_MS_MIN 100u
-#define LIMIT_SLICE 1000 /* records one bulk step may write */
+#define LIMIT_KV_KEY_BYTES 2048 /* a key of the key-value store, encoded; see kvkey.h */
+#define LIMIT_KV_PARTS 32       /* of a key */
+#define LIMIT_KV_KEYS 1000      /* in one get; checks, sets and deletes of one commit, together */
+#define LIMIT_KV_ENQUEUES 100   /* of one commit */
+#define LIMIT_KV_UNDELIVERED 16 /* keys at which a job leaves its payload when it dies */
+#define LIMIT_SLICE 1000        /* records one bulk step may write */
+#define LIMIT_ALERTS 256        /* alert rules */
+#define LIMIT_ALERT_NAME_BYTES 100
+#define LIMIT_ALERTS_RAISED 10000    /* conditions that hold, of all rules and queues */
+#define LIMIT_URL_BYTES 2048         /* of a webhook */
+#define LIMIT_SECRET_BYTES 256       /* that it is signed with */
+#define LIMIT_NOTICES 10000          /* in the outbox; beyond it the oldest goes */
+#define LIMIT_NOTICE_TEXT_BYTES 512  /* a job's error in a notice; longer ones are cut */
+#define LIMIT_NOTICE_ERROR_BYTES 200 /* why the last delivery failed */
+#define LIMIT_BREAKERS 1000          /* targets whose breaker is remembered */
 #define LIMIT_SEQ ((UINT64_C(1) << 53) - 1)
 #define LIMIT_WALL_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
 /* schedules */

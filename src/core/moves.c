@@ -281,7 +281,8 @@ int apply_dead(struct job *j, const struct rec_job_dead *r)
 
 int apply_cancelled(struct job *j, const struct rec_job_cancelled *r)
 {
-    return enter(j, MOVE_CANCEL, STATE_CANCELLED, r->reason, r->at);
+    enum job_move move = r->reason == REASON_DISCARDED ? MOVE_DISCARD : MOVE_CANCEL;
+    return enter(j, move, STATE_CANCELLED, r->reason, r->at);
 }
 
 int apply_requeued(struct job *j, const struct rec_job_requeued *r)
@@ -309,5 +310,14 @@ int apply_patched(struct job *j, const struct rec_job_patched *r)
         j->payload_kind = r->payload_kind;
         j->payload_bytes = (uint32_t)r->payload.len;
     }
+    return 0;
+}
+
+int apply_noted(struct job *j, const struct rec_job_noted *r)
+{
+    if (j->state == STATE_NONE)
+        return -ERR_CORRUPT;
+    if (r->has_label || r->has_attributes)
+        j->flags |= JOB_HAS_EXTRA;
     return 0;
 }

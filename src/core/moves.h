@@ -63,3 +63,4 @@ MUST_CHECK int apply_dead(struct job *j, const struct rec_job_dead *r);
 MUST_CHECK int apply_cancelled(struct job *j, const struct rec_job_cancelled *r);
 MUST_CHECK int apply_requeued(struct job *j, const struct rec_job_requeued *r);
 MUST_CHECK int apply_patched(struct job *j, const struct rec_job_patched *r);
+MUST_CHECK int apply_noted(struct job *j, const struct rec_job_noted *r);

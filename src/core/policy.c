@@ -2,7 +2,8 @@
 /* Policies: defaults, checks, the compact encoding, and the back-off.
  *
  * Both encodings start with a version byte. Fields follow in the order of the struct; a new field
- * needs a new version, whose decoder also reads the older ones. */
+ * needs a new version, whose decoder also reads the older ones. A policy is written in the oldest
+ * version that can hold it. */
 #include "core/policy.h"
 
 #include <inttypes.h>
@@ -10,7 +11,8 @@
 #include "base/check.h"
 #include "core/wire.h"
 
-#define POLICY_VERSION 1
+#define POLICY_PLAIN 1 /* neither ranked nor with a rate limit */
+#define POLICY_VERSION 2
 #define OPTIONS_VERSION 1
 
 #define HOUR_MS INT64_C(3600000)
@@ -80,6 +82,17 @@ static int backoff_check(const struct backoff *b, struct err_note *note)
     return 0;
 }
 
+static int rate_check(const struct rate_limit *r, struct err_note *note)
+{
+    int err;
+    if (r->count == 0)
+        return 0;
+    if ((err = check_between("rate_limit.per", r->per, 0, RATE_CORRELATION, note)) ||
+        (err = check_between("rate_limit.count", r->count, 1, LIMIT_RATE_COUNT, note)))
+        return err;
+    return check_between("rate_limit.window_ms", r->window_ms, 1, LIMIT_RATE_WINDOW_MS, note);
+}
+
 int policy_check(const struct queue_policy *p, struct err_note *note)
 {
     int err;
@@ -89,12 +102,13 @@ int policy_check(const struct queue_policy *p, struct err_note *note)
         (err = backoff_check(&p->backoff, note)) ||
         (err = check_between("lease_end", p->lease_end, 0, LEASE_END_FAIL, note)) ||
         (err = check_between("unique_mode", p->unique_mode, UNIQUE_REJECT, UNIQUE_REPLACE, note)) ||
-        (err = check_between("unique_scope", p->unique_scope, 0, UNIQUE_KEPT, note)) ||
+        (err = check_between("unique_scope", p->unique_scope, 0, UNIQUE_NONE, note)) ||
         (err = check_between("durability", p->durability, 0, DURABILITY_RELAXED, note)) ||
         (err = check_between("capacity", p->capacity, 1, UINT64_MAX, note)) ||
         (err = check_between("payload_max", p->payload_max, 0, LIMIT_PAYLOAD_BYTES, note)) ||
         (err = check_not_negative("keep_done_ms", p->keep_done_ms, note)) ||
-        (err = check_not_negative("keep_dead_ms", p->keep_dead_ms, note)))
+        (err = check_not_negative("keep_dead_ms", p->keep_dead_ms, note)) ||
+        (err = rate_check(&p->rate_limit, note)))
         return err;
     return 0;
 }
@@ -119,7 +133,7 @@ bool options_empty(const struct job_options *o)
 /* ---- encoding ---- */
 
 #define BACKOFF_BYTES_MAX (3 * WIRE_U8 + (2 + LIMIT_BACKOFF_STEPS) * WIRE_U32 + WIRE_U8)
-_Static_assert(BACKOFF_BYTES_MAX + 6 * WIRE_U32 + 7 * WIRE_U64 + 7 * WIRE_U8 <= POLICY_BYTES_MAX,
+_Static_assert(BACKOFF_BYTES_MAX + 8 * WIRE_U32 + 7 * WIRE_U64 + 10 * WIRE_U8 <= POLICY_BYTES_MAX,
                "POLICY_BYTES_MAX holds the largest policy");
 
 static uint8_t *backoff_encode(const struct backoff *b, uint8_t *at)
@@ -153,7 +167,8 @@ int policy_encode(const struct queue_policy *p, struct buf *out)
     if (err < 0)
         return err;
     uint8_t *start = (uint8_t *)out->data + out->len;
-    uint8_t *at = put_u8(start, POLICY_VERSION);
+    uint8_t version = p->ranked || p->rate_limit.count ? POLICY_VERSION : POLICY_PLAIN;
+    uint8_t *at = put_u8(start, version);
     at = put_varint(at, p->lease_ms);
     at = put_varint(at, p->max_attempts);
     at = put_varint(at, p->max_crashes);
@@ -172,6 +187,15 @@ int policy_encode(const struct queue_policy *p, struct buf *out)
     at = put_varint(at, p->keep_done);
     at = put_varint(at, (uint64_t)p->keep_dead_ms);
     at = put_varint(at, p->keep_dead);
+    if (version > POLICY_PLAIN) {
+        at = put_u8(at, p->ranked);
+        at = put_u8(at, p->rate_limit.count > 0);
+    }
+    if (p->rate_limit.count) {
+        at = put_u8(at, p->rate_limit.per);
+        at = put_varint(at, p->rate_limit.count);
+        at = put_varint(at, p->rate_limit.window_ms);
+    }
     out->len += (size_t)(at - start);
     return 0;
 }
@@ -180,7 +204,8 @@ int policy_decode(struct span encoded, struct queue_policy *ret)
 {
     struct wire_in in = {encoded, false};
     struct queue_policy p = {0};
-    if (take_u8(&in) != POLICY_VERSION)
+    uint8_t version = take_u8(&in);
+    if (version != POLICY_PLAIN && version != POLICY_VERSION)
         return -ERR_CORRUPT;
     p.lease_ms = take_u32(&in);
     p.max_attempts = take_u16(&in);
@@ -200,6 +225,16 @@ int policy_decode(struct span encoded, struct queue_policy *ret)
     p.keep_done = take_varint(&in);
     p.keep_dead_ms = (int64_t)take_upto(&in, INT64_MAX);
     p.keep_dead = take_varint(&in);
+    p.ranked = version > POLICY_PLAIN && take_bool(&in);
+    if (version > POLICY_PLAIN && take_bool(&in)) {
+        p.rate_limit.per = take_u8(&in);
+        p.rate_limit.count = take_u32(&in);
+        p.rate_limit.window_ms = take_u32(&in);
+        if (p.rate_limit.count == 0)
+            return -ERR_CORRUPT;
+    }
+    if (version > POLICY_PLAIN && !p.ranked && p.rate_limit.count == 0)
+        return -ERR_CORRUPT; /* there is one way to write a policy */
     if (!wire_ended(&in) || policy_check(&p, NULL) < 0)
         return -ERR_CORRUPT;
     *ret = p;

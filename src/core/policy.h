@@ -40,10 +40,20 @@ enum unique_mode {
     UNIQUE_RETURN = 2,
     UNIQUE_REPLACE = 3
 };
-/* Over which jobs a unique key must be unique: scheduled, ready, running; or every job still kept.
+/* Over which jobs a unique key must be unique: scheduled, ready, running; or every job still kept;
+ * or over none: keys are then only names, which several jobs may share. Cancelled jobs never count.
  */
-enum unique_scope { UNIQUE_LIVE = 0, UNIQUE_KEPT = 1 };
+enum unique_scope { UNIQUE_LIVE = 0, UNIQUE_KEPT = 1, UNIQUE_NONE = 2 };
 enum durability { DURABILITY_FSYNC = 0, DURABILITY_RELAXED = 1 };
+
+/* At most so many new jobs a window for each key, see engine_rates.c; jobs without the key share
+ * one. */
+enum rate_per { RATE_QUEUE = 0, RATE_GROUP = 1, RATE_CORRELATION = 2 };
+struct rate_limit {
+    uint8_t per;        /* enum rate_per */
+    uint32_t count;     /* at once, and again over each window; 0 = no limit */
+    uint32_t window_ms; /* 1 … LIMIT_RATE_WINDOW_MS */
+};
 
 struct queue_policy {
     uint32_t lease_ms;
@@ -56,6 +66,7 @@ struct queue_policy {
     uint8_t durability;   /* enum durability */
     bool require_token;   /* doors: never act on the current lease by id alone */
     bool refuse_new;      /* enqueues are refused; what is there goes on */
+    bool ranked;          /* its jobs are counted through, so that a page may begin anywhere */
     int64_t priority;     /* for jobs that do not say */
     uint64_t capacity;    /* live jobs at most */
     uint32_t payload_max; /* bytes */
@@ -64,6 +75,7 @@ struct queue_policy {
     uint64_t keep_done;   /* … and count; 0 of either = keep none; INT64_MAX / UINT64_MAX = all */
     int64_t keep_dead_ms;
     uint64_t keep_dead;
+    struct rate_limit rate_limit; /* of enqueues; imports are free of it */
 };
 
 /* What a job brings itself, else the queue's. */

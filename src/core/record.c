@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The envelope of a record: kind, body length, body. The bodies are in record_job.c,
- * record_store.c and record_schedule.c. */
+ * record_store.c, record_kv.c, record_notice.c and record_schedule.c. */
 #include "core/record.h"
 
 #include "base/check.h"
@@ -13,6 +13,7 @@ static const struct record_type *const record_types[] = {
     [REC_QUEUE_GONE] = &record_queue_gone,
     [REC_QUEUE_END] = &record_queue_end,
     [REC_PURGED] = &record_purged,
+    [REC_TALLY] = &record_tally,
     [REC_BULK_BEGIN] = &record_bulk_begin,
     [REC_BULK_STEP] = &record_bulk_step,
     [REC_BULK_END] = &record_bulk_end,
@@ -27,9 +28,22 @@ static const struct record_type *const record_types[] = {
     [REC_JOB_REQUEUED] = &record_job_requeued,
     [REC_JOB_PATCHED] = &record_job_patched,
     [REC_JOBS_GONE] = &record_jobs_gone,
+    [REC_JOB_NOTED] = &record_job_noted,
     [REC_KEY_NEW] = &record_key_new,
     [REC_KEYS_EXPIRED] = &record_keys_expired,
     [REC_KEYS_GONE] = &record_keys_gone,
+    [REC_KV_SET] = &record_kv_set,
+    [REC_KV_GONE] = &record_kv_gone,
+    [REC_KV_FROM_JOB] = &record_kv_from_job,
+    [REC_KV_KEYS] = &record_kv_keys,
+    [REC_ALERT_PUT] = &record_alert_put,
+    [REC_ALERT_GONE] = &record_alert_gone,
+    [REC_ALERT_EDGE] = &record_alert_edge,
+    [REC_NOTICE_NEW] = &record_notice_new,
+    [REC_NOTICE_TRIED] = &record_notice_tried,
+    [REC_NOTICE_GONE] = &record_notice_gone,
+    [REC_BREAKER_PUT] = &record_breaker_put,
+    [REC_BREAKER_GONE] = &record_breaker_gone,
     [REC_SCHEDULE_PUT] = &record_schedule_put,
     [REC_SCHEDULE_GONE] = &record_schedule_gone,
     [REC_SCHEDULE_FIRED] = &record_schedule_fired,

@@ -18,6 +18,8 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/span.h"
+#include "core/alert.h"
+#include "core/breaker.h"
 #include "core/filter.h"
 #include "core/job.h"
 #include "core/schedule.h"
@@ -31,6 +33,7 @@ enum record_kind {
     REC_QUEUE_GONE = 17, /* deleted: the name is free, its jobs no longer exist */
     REC_QUEUE_END = 18,  /* the last of a deleted queue's jobs has been removed */
     REC_PURGED = 19,     /* what waits in this queue no longer exists; generation moves on */
+    REC_TALLY = 20,      /* what this frame adds to a queue's tally of an hour */
     REC_BULK_BEGIN = 24, /* a bulk action's intent */
     REC_BULK_STEP = 25,  /* how far it has come */
     REC_BULK_END = 26,
@@ -46,10 +49,16 @@ enum record_kind {
     REC_JOB_REQUEUED = 40,
     REC_JOB_PATCHED = 41,
     REC_JOBS_GONE = 42, /* removed for good: retention, delete, slices of purge and bulk */
+    REC_JOB_NOTED = 43, /* label, attributes, result or error of a job that stays as it is */
     /* idempotency keys: 48 … 55 */
     REC_KEY_NEW = 48,
     REC_KEYS_EXPIRED = 49, /* all up to a moment; read, but no longer written: it has no bound */
     REC_KEYS_GONE = 50,    /* these keys have expired: a slice */
+    /* key-value store: 64 … 79 */
+    REC_KV_SET = 64,
+    REC_KV_GONE = 65,     /* deleted, or expired: a slice */
+    REC_KV_FROM_JOB = 66, /* a job that died left its payload here */
+    REC_KV_KEYS = 67,     /* right behind JOB_NEW: the keys at which it would leave it */
     /* schedules and firings: 80 … 95 */
     REC_SCHEDULE_PUT = 80,    /* created or changed: definition and state */
     REC_SCHEDULE_GONE = 81,   /* deleted */
@@ -57,8 +66,18 @@ enum record_kind {
     REC_SCHEDULE_PASSED = 83, /* a time passed without a job */
     REC_SCHEDULE_FAILED = 84, /* should have made a job and could not */
     REC_JOB_LINKED = 85,      /* these jobs, just claimed, are leased to that one */
-    /* reserved: key-value 64 … 79, schedules and firings 86 … 95, notifications 96 … 111,
-     * ledger and breakers 112 … 127, steps and logs 128 … 143 */
+    /* notifications: 96 … 111 */
+    REC_ALERT_PUT = 96,     /* a rule, created or changed: the whole of it */
+    REC_ALERT_GONE = 97,    /* a rule is deleted, with what it raised and its notices */
+    REC_ALERT_EDGE = 98,    /* its condition holds in a queue, or does so no longer */
+    REC_NOTICE_NEW = 100,   /* something to be delivered */
+    REC_NOTICE_TRIED = 101, /* a delivery failed, or is to be tried anew: how it stands */
+    REC_NOTICE_GONE = 102,  /* delivered, dropped or discarded */
+    /* breakers: 112 … 119 */
+    REC_BREAKER_PUT = 112, /* how the breaker of a target stands */
+    REC_BREAKER_GONE = 113,
+    /* reserved: schedules and firings 80 … 95, ledger 120 … 127, steps and logs
+     * 128 … 143 */
 };
 
 struct rec_epoch {
@@ -92,6 +111,34 @@ struct rec_purged {
     uint32_t generation; /* the queue's from now on */
     struct wall_time at;
     uint64_t count; /* jobs that ceased to exist */
+};
+
+/* What happened in a queue: how often, and how long it took in all. The order is on disk, in
+ * records and in columns: append, never renumber. */
+enum tally_field {
+    TALLY_ENQUEUED,
+    TALLY_CLAIMED,
+    TALLY_ACKED,
+    TALLY_FAILED_APP, /* attempts that failed, by kind of error */
+    TALLY_FAILED_BUSINESS,
+    TALLY_CRASHED, /* leases that ran out, connections lost */
+    TALLY_RELEASED,
+    TALLY_DIED,
+    TALLY_CANCELLED,
+    TALLY_WAITED_MS, /* ready until claimed, of those claimed */
+    TALLY_DONE_MS,   /* claimed until acked, of those acked */
+    TALLY_FAILED_MS, /* claimed until failed or crashed, of each such attempt */
+    TALLY_DIED_MS,   /* claimed (else made) until dead, of those that died */
+    TALLY_COUNT
+};
+struct tally {
+    uint64_t of[TALLY_COUNT];
+};
+
+struct rec_tally {
+    uint32_t queue;
+    uint32_t hour; /* since 1970 */
+    struct tally add;
 };
 
 enum bulk_action { BULK_REQUEUE = 1, BULK_CANCEL = 2, BULK_REMOVE = 3 };
@@ -194,6 +241,17 @@ struct rec_job_patched {
     struct span payload;
 };
 
+/* Members that are not given stay as they are. */
+struct rec_job_noted {
+    uint64_t seq;
+    bool has_label, has_attributes, has_result, has_error;
+    struct span label, attributes; /* empty = none any more */
+    uint8_t result_kind;           /* enum payload_kind; not NONE */
+    struct span result;
+    uint8_t error_kind;
+    struct span error;
+};
+
 struct rec_jobs_gone {
     uint32_t count;
     struct span seqs; /* zigzag varints: the first, then differences; see record_seq_* */
@@ -214,6 +272,97 @@ struct rec_keys_expired {
 struct rec_keys_gone {
     uint32_t count;
     struct span keys; /* by rising expiry; see record_key_* */
+};
+
+/* Keys are encoded (kvkey.h). A version is the position of the first record of its commit. */
+struct rec_kv_set {
+    struct span key;
+    uint64_t version;
+    struct wall_time expires_at; /* 0 = never */
+    uint8_t kind;                /* enum payload_kind */
+    struct span value;
+};
+
+struct rec_kv_gone {
+    uint64_t version; /* of the commit that took them */
+    uint32_t count;
+    struct span keys; /* see record_span_* */
+};
+
+/* The value is the job's payload, as it is at this record. */
+struct rec_kv_from_job {
+    uint64_t seq;
+    struct span key;
+    uint64_t version;
+    uint8_t kind;
+    uint32_t bytes;
+};
+
+struct rec_kv_keys {
+    uint64_t seq;
+    uint32_t count;
+    struct span keys;
+};
+
+struct rec_alert_put {
+    struct span name;
+    bool anew; /* what it had raised is forgotten: its condition has changed */
+    struct wall_time created_at, updated_at;
+    struct alert_rule rule;
+};
+
+struct rec_alert_gone {
+    struct span name;
+    struct wall_time at;
+};
+
+struct rec_alert_edge {
+    struct span alert;
+    struct span queue; /* empty = the whole server */
+    bool raised;
+    struct wall_time at;
+    uint64_t value, mark; /* what was measured, and against what */
+};
+
+struct rec_notice_new {
+    uint64_t number; /* rises; with id_hi it is the notice's id, spelled like a job's */
+    uint64_t id_hi;
+    uint8_t on;   /* enum alert_on */
+    uint8_t edge; /* enum notice_edge */
+    struct wall_time at;
+    struct span alert;
+    struct span queue;        /* empty = none */
+    uint64_t job_seq, job_hi; /* 0 = about no job */
+    uint8_t reason;           /* enum job_reason */
+    uint32_t attempts;        /* of the job */
+    uint64_t value, mark;     /* conditions */
+    struct span subject;      /* schedule_failed: its name */
+    struct span text;         /* the error */
+};
+
+struct rec_notice_tried {
+    uint64_t number;
+    uint8_t state;          /* enum notice_state */
+    uint32_t tries;         /* deliveries that failed */
+    struct wall_time since; /* from when its age counts */
+    struct wall_time due;   /* pending: not before */
+    uint16_t status;        /* of the last answer; 0 = there was none */
+    struct span error;      /* why the last delivery failed */
+};
+
+struct rec_notice_gone {
+    uint64_t number;
+    uint8_t end; /* enum notice_end */
+    struct wall_time at;
+};
+
+struct rec_breaker_put {
+    struct span target;
+    struct breaker breaker;
+};
+
+struct rec_breaker_gone {
+    struct span target;
 };
 
 struct rec_schedule_put {
@@ -254,6 +403,7 @@ struct record {
         struct rec_queue_put queue_put;
         struct rec_queue queue; /* GONE, END */
         struct rec_purged purged;
+        struct rec_tally tally;
         struct rec_bulk_begin bulk_begin;
         struct rec_bulk_step bulk_step; /* STEP, END */
         struct rec_job_new job_new;
@@ -267,9 +417,22 @@ struct record {
         struct rec_job_requeued job_requeued;
         struct rec_job_patched job_patched;
         struct rec_jobs_gone jobs_gone;
+        struct rec_job_noted job_noted;
         struct rec_key_new key_new;
         struct rec_keys_expired keys_expired;
         struct rec_keys_gone keys_gone;
+        struct rec_kv_set kv_set;
+        struct rec_kv_gone kv_gone;
+        struct rec_kv_from_job kv_from_job;
+        struct rec_kv_keys kv_keys;
+        struct rec_alert_put alert_put;
+        struct rec_alert_gone alert_gone;
+        struct rec_alert_edge alert_edge;
+        struct rec_notice_new notice_new;
+        struct rec_notice_tried notice_tried;
+        struct rec_notice_gone notice_gone;
+        struct rec_breaker_put breaker_put;
+        struct rec_breaker_gone breaker_gone;
         struct rec_schedule_put schedule_put;
         struct rec_schedule_gone schedule_gone;
         struct rec_schedule_state schedule_state; /* FIRED, PASSED, FAILED */
@@ -303,3 +466,7 @@ MUST_CHECK int record_key_append(struct buf *list, struct wall_time *previous,
                                  const struct record_key *key);
 MUST_CHECK int record_key_next(struct span *list, struct wall_time *previous,
                                struct record_key *ret);
+
+/* The list inside REC_KV_GONE and REC_KV_KEYS: each with its length in front. */
+MUST_CHECK int record_span_append(struct buf *list, struct span s);
+MUST_CHECK int record_span_next(struct span *list, struct span *ret);

@@ -19,14 +19,21 @@ struct record_type {
 
 extern const struct record_type record_epoch, record_seq_block;
 extern const struct record_type record_queue_put, record_queue_gone, record_queue_end;
-extern const struct record_type record_purged;
+extern const struct record_type record_purged, record_tally;
 extern const struct record_type record_bulk_begin, record_bulk_step, record_bulk_end;
 extern const struct record_type record_key_new, record_keys_expired, record_keys_gone;
+extern const struct record_type record_kv_set, record_kv_gone;
+extern const struct record_type record_kv_from_job, record_kv_keys;
 
 extern const struct record_type record_job_new, record_job_ready, record_job_claimed;
 extern const struct record_type record_job_extended, record_job_back, record_job_done;
 extern const struct record_type record_job_dead, record_job_cancelled, record_job_requeued;
 extern const struct record_type record_job_patched, record_jobs_gone;
+extern const struct record_type record_job_noted;
+
+extern const struct record_type record_alert_put, record_alert_gone, record_alert_edge;
+extern const struct record_type record_notice_new, record_notice_tried, record_notice_gone;
+extern const struct record_type record_breaker_put, record_breaker_gone;
 
 extern const struct record_type record_schedule_put, record_schedule_gone;
 extern const struct record_type record_schedule_fired, record_schedule_passed;

@@ -405,8 +405,7 @@ const struct record_type record_job_dead = {
 static bool cancelled_fits(const struct record *r)
 {
     const struct rec_job_cancelled *c = &r->job_cancelled;
-    return seq_fits(c->seq) && wall_fits(c->at) &&
-           (c->reason == REASON_CANCELLED || c->reason == REASON_REPLACED);
+    return seq_fits(c->seq) && wall_fits(c->at) && reason_fits(STATE_CANCELLED, c->reason);
 }
 
 static uint8_t *cancelled_encode(const struct record *r, uint8_t *at)
@@ -588,4 +587,82 @@ const struct record_type record_jobs_gone = {
     .encode = gone_encode,
     .decode = gone_decode,
     .fits = gone_fits,
+};
+
+/* ---- noted ---- */
+
+enum noted_bit { NOTED_LABEL = 1, NOTED_ATTRIBUTES = 2, NOTED_RESULT = 4, NOTED_ERROR = 8 };
+
+static uint8_t noted_bits(const struct rec_job_noted *n)
+{
+    return (uint8_t)((n->has_label ? NOTED_LABEL : 0) | (n->has_attributes ? NOTED_ATTRIBUTES : 0) |
+                     (n->has_result ? NOTED_RESULT : 0) | (n->has_error ? NOTED_ERROR : 0));
+}
+
+static size_t noted_span_bytes(const struct record *r)
+{
+    const struct rec_job_noted *n = &r->job_noted;
+    return (n->has_label ? n->label.len : 0) + (n->has_attributes ? n->attributes.len : 0) +
+           (n->has_result ? n->result.len : 0) + (n->has_error ? n->error.len : 0);
+}
+
+static bool noted_fits(const struct record *r)
+{
+    const struct rec_job_noted *n = &r->job_noted;
+    return seq_fits(n->seq) && noted_bits(n) != 0 &&
+           (!n->has_label || n->label.len <= LIMIT_LABEL_BYTES) &&
+           (!n->has_attributes || n->attributes.len <= LIMIT_ATTRIBUTES_BYTES) &&
+           (!n->has_result ||
+            (n->result_kind != PAYLOAD_NONE && body_fits(n->result_kind, n->result))) &&
+           (!n->has_error || error_fits(n->error_kind, n->error));
+}
+
+static uint8_t *noted_encode(const struct record *r, uint8_t *at)
+{
+    const struct rec_job_noted *n = &r->job_noted;
+    at = put_varint(at, n->seq);
+    at = put_u8(at, noted_bits(n));
+    if (n->has_label)
+        at = put_span(at, n->label);
+    if (n->has_attributes)
+        at = put_span(at, n->attributes);
+    if (n->has_result)
+        at = put_span(put_u8(at, n->result_kind), n->result);
+    if (n->has_error)
+        at = put_span(put_u8(at, n->error_kind), n->error);
+    return at;
+}
+
+static void noted_decode(struct wire_in *in, struct record *ret)
+{
+    struct rec_job_noted *n = &ret->job_noted;
+    *n = (struct rec_job_noted){.seq = take_varint(in)};
+    uint8_t bits = take_u8(in);
+    if (bits > (NOTED_LABEL | NOTED_ATTRIBUTES | NOTED_RESULT | NOTED_ERROR))
+        wire_spoil(in);
+    n->has_label = bits & NOTED_LABEL;
+    n->has_attributes = bits & NOTED_ATTRIBUTES;
+    n->has_result = bits & NOTED_RESULT;
+    n->has_error = bits & NOTED_ERROR;
+    if (n->has_label)
+        n->label = take_text(in, LIMIT_LABEL_BYTES);
+    if (n->has_attributes)
+        n->attributes = take_span(in);
+    if (n->has_result) {
+        n->result_kind = take_u8(in);
+        n->result = take_span(in);
+    }
+    if (n->has_error) {
+        n->error_kind = take_u8(in);
+        n->error = take_span(in);
+    }
+}
+
+const struct record_type record_job_noted = {
+    .name = "job_noted",
+    .body_max = WIRE_SEQ + 3 * WIRE_U8 + 4 * WIRE_LENGTH,
+    .span_bytes = noted_span_bytes,
+    .encode = noted_encode,
+    .decode = noted_decode,
+    .fits = noted_fits,
 };

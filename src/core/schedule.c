@@ -28,6 +28,7 @@ const char *schedule_error_name(uint8_t error)
         [SCHEDULE_REFUSED_NEW] = "refused_new", [SCHEDULE_TOO_BIG] = "too_big",
         [SCHEDULE_NO_QUEUE] = "no_queue",       [SCHEDULE_INVALID] = "invalid",
         [SCHEDULE_OTHER] = "unavailable",
+        [SCHEDULE_RATE_LIMITED] = "rate_limited",
     };
     return error < SCHEDULE_ERROR_COUNT ? names[error] : NULL;
 }

@@ -40,6 +40,7 @@ enum schedule_error {
     SCHEDULE_NO_QUEUE = 5,
     SCHEDULE_INVALID = 6, /* what it would enqueue is refused */
     SCHEDULE_OTHER = 7,
+    SCHEDULE_RATE_LIMITED = 8,
     SCHEDULE_ERROR_COUNT
 };
 const char *schedule_error_name(uint8_t error); /* "queue_full" …; NULL = none */

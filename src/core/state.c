@@ -28,6 +28,7 @@ static const struct move_row moves[MOVE_COUNT] = {
     [MOVE_PATCH] = {"patch", STATES_WAITING, STATES_WAITING},
     [MOVE_REMOVE] = {"remove", STATES_ALL & ~B(RUNNING), B(NONE)},
     [MOVE_PURGE] = {"purge", STATES_ALL, B(NONE)},
+    [MOVE_DISCARD] = {"discard", STATES_ALL & ~B(CANCELLED), B(CANCELLED)},
 };
 
 static const char *const states[STATE_COUNT] = {
@@ -42,6 +43,7 @@ static const char *const reasons[REASON_COUNT] = {
     [REASON_TIMED_OUT] = "timed_out", [REASON_EXPIRED] = "expired",
     [REASON_CANCELLED] = "cancelled", [REASON_REPLACED] = "replaced",
     [REASON_RELEASED] = "released",   [REASON_RESTARTED] = "restarted",
+    [REASON_DISCARDED] = "discarded",
 };
 
 #define R(reason) (1u << REASON_##reason)
@@ -52,17 +54,17 @@ static const unsigned reasons_of[STATE_COUNT] = {
     [STATE_RUNNING] = R(NONE),
     [STATE_DONE] = R(NONE),
     [STATE_DEAD] = R(FAILED) | R(REJECTED) | R(CRASH_LOOP) | R(TIMED_OUT) | R(EXPIRED),
-    [STATE_CANCELLED] = R(CANCELLED) | R(REPLACED),
+    [STATE_CANCELLED] = R(CANCELLED) | R(REPLACED) | R(DISCARDED),
 };
 
 /* The rows of the table above that a client may ask for, turned round; a test compares the two. */
 static const char *const legal_moves[STATE_COUNT] = {
     [STATE_NONE] = "",
-    [STATE_SCHEDULED] = "cancel, requeue, patch, remove",
-    [STATE_READY] = "claim, cancel, patch, remove",
-    [STATE_RUNNING] = "ack, fail, extend, release, cancel",
-    [STATE_DONE] = "remove",
-    [STATE_DEAD] = "requeue, remove",
+    [STATE_SCHEDULED] = "cancel, requeue, patch, remove, discard",
+    [STATE_READY] = "claim, cancel, patch, remove, discard",
+    [STATE_RUNNING] = "ack, fail, extend, release, cancel, discard",
+    [STATE_DONE] = "remove, discard",
+    [STATE_DEAD] = "requeue, remove, discard",
     [STATE_CANCELLED] = "requeue, remove",
 };
 

@@ -41,6 +41,7 @@ enum job_move {
     MOVE_PATCH,     /* scheduled | ready → scheduled | ready */
     MOVE_REMOVE,    /* anything but running → none */
     MOVE_PURGE,     /* anything → none: purge, delete of a queue */
+    MOVE_DISCARD,   /* anything else → cancelled: also what has ended */
     MOVE_COUNT
 };
 
@@ -55,7 +56,8 @@ enum job_reason {
     REASON_CANCELLED = 6, /* by request */
     REASON_REPLACED = 7,  /* by a newer job with the same unique key */
     REASON_RELEASED = 8,
-    REASON_RESTARTED = 9, /* the server restarted and the lease's connection with it; uncounted */
+    REASON_RESTARTED = 9,  /* the server restarted and the lease's connection with it; uncounted */
+    REASON_DISCARDED = 10, /* by request, also after its end */
     REASON_COUNT
 };
 

@@ -40,3 +40,5 @@ int conv_backoff(struct conv *c);
 int conv_raw(struct conv *c);
 int conv_texts(struct conv *c);
 int conv_objects(struct conv *c);
+int conv_kv_key(struct conv *c);
+int conv_kv_keys(struct conv *c);

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/suggest.h"
+#include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/validate.h"
 #include "doors/field_conv.h"
@@ -299,4 +300,58 @@ int conv_texts(struct conv *c)
 int conv_objects(struct conv *c)
 {
     return conv_list(c, "a list of objects", raw_element);
+}
+
+/* ---- keys ---- */
+
+static int key_from_json(struct conv *c, struct span json, bool empty_right, struct span *ret)
+{
+    struct err_note note = {""};
+    int err = kvkey_from_json(json, empty_right, c->r->arena, ret, &note);
+    if (err == 0 || !note.text[0])
+        return err < 0 ? conv_fail_error(c, err) : 0;
+    return conv_fail(c, "%s: %s", c->f->name, note.text);
+}
+
+static int key_raw(struct conv *c, struct span *ret)
+{
+    if (c->token.kind != JSON_ARRAY_BEGIN)
+        return conv_fail_type(c, "a key: a list of texts, numbers and booleans");
+    int err = json_skip(c->json, c->token, ret);
+    return err < 0 ? conv_fail_error(c, err) : 0;
+}
+
+int conv_kv_key(struct conv *c)
+{
+    struct err_note note = {""};
+    struct span raw = c->text;
+    bool prefix = c->f->min == 0;
+    if (c->json) {
+        int err = key_raw(c, &raw);
+        return err < 0 ? err : key_from_json(c, raw, prefix, c->to);
+    }
+    if (raw.len > 0 && raw.at[0] == '[')
+        return key_from_json(c, raw, prefix, c->to);
+    if (raw.len == 0 && prefix) {
+        *(struct span *)c->to = (struct span){NULL, 0};
+        return 0;
+    }
+    int err = kvkey_from_text(raw, c->r->arena, c->to, &note);
+    if (err == 0 || !note.text[0])
+        return err < 0 ? conv_fail_error(c, err) : 0;
+    return conv_fail(c, "%s: %s", c->f->name, note.text);
+}
+
+static int key_element(struct conv *c)
+{
+    struct span raw, key;
+    int err = key_raw(c, &raw);
+    if (err == 0)
+        err = key_from_json(c, raw, false, &key);
+    return err < 0 ? err : list_add(c, c->to, key);
+}
+
+int conv_kv_keys(struct conv *c)
+{
+    return conv_list(c, "a list of keys", key_element);
 }

@@ -207,6 +207,8 @@ static const struct {
     [FIELD_JOB] = {conv_job, false, "a job id"},
     [FIELD_TOKEN] = {conv_token, false, "the token of the claim"},
     [FIELD_OBJECTS] = {conv_objects, true, "a list of objects"},
+    [FIELD_KV_KEY] = {conv_kv_key, false, "a key: a list of texts, numbers and booleans"},
+    [FIELD_KV_KEYS] = {conv_kv_keys, true, "a list of keys"},
 };
 
 const char *field_type_text(enum field_type t)

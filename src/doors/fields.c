@@ -72,6 +72,8 @@ static int member(void *ctx, struct json_reader *json, struct span name, struct 
     const struct field *f = find(&r->table, name);
     if (!f)
         return refuse_unknown(r, name);
+    if (value.kind == JSON_NULL && (f->flags & FIELD_OPTIONAL))
+        return 0;
     mark(r, f);
     return field_from_json(r, f, json, value);
 }

@@ -29,12 +29,17 @@ enum field_type {
     FIELD_JOB,      /* struct job_ref: any spelling of an id */
     FIELD_TOKEN,    /* struct job_token */
     FIELD_OBJECTS,  /* struct texts_in: 1 to max JSON values, each as it stands; bodies only */
+    /* struct span: a key of the key-value store, encoded; a query may give it as a text, which is
+     * its only part, or as JSON, which begins with "[". min 0: a prefix, which may be empty. */
+    FIELD_KV_KEY,
+    FIELD_KV_KEYS, /* struct texts_in: 1 to max of them; bodies only */
     FIELD_TYPE_COUNT
 };
 
 enum field_flag {
     FIELD_REQUIRED = 1u << 0,
     FIELD_NULLABLE = 1u << 1, /* null stands for max, "no limit" */
+    FIELD_OPTIONAL = 1u << 2, /* null stands for not given */
 };
 
 struct field {

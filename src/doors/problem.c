@@ -35,6 +35,10 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
                            "retention"},
     [PROBLEM_NO_QUEUE] = {"no_queue", 404, 0, "No such queue",
                           "there is no queue with this name; PUT /v1/queues/{queue} creates it"},
+    [PROBLEM_NO_ALERT] = {"no_alert", 404, 0, "No such alert",
+                          "there is no alert with this name; PUT /v1/alerts/{name} creates it"},
+    [PROBLEM_NO_NOTICE] = {"no_notice", 404, 0, "No such notice",
+                           "there is no notice with this id; it may have been delivered"},
     [PROBLEM_NO_SCHEDULE] = {"no_schedule", 404, 0, "No such schedule",
                              "there is no schedule with this name; PUT /v1/schedules/{name} "
                              "creates it"},
@@ -66,6 +70,9 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
     [PROBLEM_KEYS_FULL] = {"keys_full", 429, 1, "No room for another idempotency key",
                            "the server remembers as many idempotency keys as it may; try again "
                            "later, or without a key"},
+    [PROBLEM_RATE_LIMITED] = {"rate_limited", 429, 1, "Too many jobs in a short time",
+                              "the queue's rate_limit lets no more jobs in for now; "
+                              "retry_after_ms says when the next one is let in"},
     [PROBLEM_REFUSED_NEW] = {"refused_new", 409, 0, "The queue takes no new jobs",
                              "the queue's policy refuses new jobs (refuse_new)"},
     [PROBLEM_TOO_BIG] = {"too_big", 413, 0, "Too large",
@@ -88,6 +95,16 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
                          "Idempotency-Key or token"},
     [PROBLEM_DRAINING] = {"draining", 503, 5, "The server is shutting down",
                           "the server is shutting down and takes no new jobs; try again soon"},
+    [PROBLEM_NO_KEY] = {"no_key", 404, 0, "No such key",
+                        "the key-value store has no such key; it may have been deleted, or have "
+                        "expired"},
+    [PROBLEM_VERSION] =
+        {"version_mismatch", 412, 0, "A key has another version",
+         "a key does not have the version it was to have; nothing was changed: read "
+         "it again and decide anew"},
+    [PROBLEM_KV_FULL] = {"kv_full", 507, 0, "The key-value store is full",
+                         "the key-value store holds as much as it may; delete keys, or raise "
+                         "kv.keys or kv.bytes"},
 };
 
 static const enum problem_code by_outcome[OUT_COUNT] = {
@@ -107,6 +124,9 @@ static const enum problem_code by_outcome[OUT_COUNT] = {
     [OUT_KEYS_FULL] = PROBLEM_KEYS_FULL,
     [OUT_DISK_FULL] = PROBLEM_DISK_FULL,
     [OUT_EXISTS] = PROBLEM_EXISTS,
+    [OUT_VERSION] = PROBLEM_VERSION,
+    [OUT_KV_FULL] = PROBLEM_KV_FULL,
+    [OUT_RATE_LIMIT] = PROBLEM_RATE_LIMITED,
     [OUT_NO_SCHEDULE] = PROBLEM_NO_SCHEDULE,
     [OUT_NOT_DUE] = PROBLEM_NOT_DUE,
     [OUT_UNAVAILABLE] = PROBLEM_UNAVAILABLE,
@@ -178,12 +198,21 @@ void problem_of_reply(struct problem *p, struct arena *arena, const struct reply
         .code = problem_of_outcome(reply->outcome), .seq = reply->seq, .id_hi = reply->id_hi};
     if (reply->outcome == OUT_ILLEGAL || reply->outcome == OUT_DUPLICATE)
         p->state = reply->state;
+    p->retry_ms = reply->retry_ms;
     if (reply->note)
         p->detail = arena_text(arena, span_text(reply->note));
     if (reply->outcome == OUT_INVALID)
         p->field = problem_note_field(arena, reply->note);
     if (reply->outcome == OUT_UNAVAILABLE && reply->kind == OP_ENQUEUE && draining)
         p->code = PROBLEM_DRAINING;
+    bool alert = reply->kind == OP_ALERT_PUT || reply->kind == OP_ALERT_LIST ||
+                 reply->kind == OP_ALERT_DELETE;
+    bool notice = reply->kind == OP_NOTICE_LIST || reply->kind == OP_NOTICE_AGAIN ||
+                  reply->kind == OP_NOTICE_DISCARD;
+    if (reply->outcome == OUT_NOT_FOUND && (alert || notice))
+        p->code = alert ? PROBLEM_NO_ALERT : PROBLEM_NO_NOTICE;
+    if (reply->outcome == OUT_EXISTS && alert)
+        p->detail = "an alert with this name exists; leave out If-None-Match to change it";
 }
 
 /* ---- writing one ---- */
@@ -191,6 +220,13 @@ void problem_of_reply(struct problem *p, struct arena *arena, const struct reply
 static void write_job(struct json_writer *w, const struct problem *p)
 {
     char id[ID_ULID_BYTES];
+    if (p->seq_only) {
+        if (p->seq != 0) {
+            json_write_key(w, "job_id");
+            json_write_uint(w, p->seq);
+        }
+        return;
+    }
     if (p->seq != 0) {
         if (p->id_hi != 0) {
             id_ulid(id_make(p->id_hi, p->seq), id);
@@ -251,15 +287,20 @@ void problem_write(struct json_writer *w, const struct problem *p)
         json_write_key(w, "field");
         json_write_text(w, span_text(p->field));
     }
+    bool own_moves = p->code == PROBLEM_ILLEGAL_MOVE && p->allowed_count > 0;
     if (p->allowed_count > 0) {
-        json_write_key(w, "allowed");
+        json_write_key(w, own_moves ? "legal_moves" : "allowed");
         json_write_array(w);
         for (size_t i = 0; i < p->allowed_count; i++)
             json_write_text(w, span_text(p->allowed[i]));
         json_write_array_end(w);
     }
+    if (p->retry_ms > 0) {
+        json_write_key(w, "retry_after_ms");
+        json_write_int(w, p->retry_ms);
+    }
     write_job(w, p);
-    if (p->code == PROBLEM_ILLEGAL_MOVE)
+    if (p->code == PROBLEM_ILLEGAL_MOVE && p->state != STATE_NONE && !own_moves)
         write_legal_moves(w, p->state);
     json_write_object_end(w);
 }
@@ -269,15 +310,16 @@ void problem_answer(struct http_exchange *x, const struct problem *p)
     const struct problem_row *row = &rows[p->code];
     struct buf *body = http_answer_body(x);
     struct json_writer w;
-    char seconds[12];
+    char seconds[24];
+    int64_t retry_s = p->retry_ms > 0 ? (p->retry_ms + 999) / 1000 : row->retry_s;
     buf_clear(body);
     json_writer_init(&w, body);
     problem_write(&w, p);
     int err = json_writer_finish(&w);
     if (err == 0)
         err = buf_append(body, "\n", 1);
-    if (row->retry_s > 0) {
-        snprintf(seconds, sizeof seconds, "%u", row->retry_s);
+    if (retry_s > 0) {
+        snprintf(seconds, sizeof seconds, "%" PRId64, retry_s);
         http_answer_header(x, "Retry-After", span_text(seconds));
     }
     if (err < 0)

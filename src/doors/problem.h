@@ -23,6 +23,8 @@ enum problem_code {
     PROBLEM_INVALID_ID,
     PROBLEM_NOT_FOUND,
     PROBLEM_NO_QUEUE,
+    PROBLEM_NO_ALERT,
+    PROBLEM_NO_NOTICE,
     PROBLEM_NO_SCHEDULE,
     PROBLEM_NO_ROUTE,
     PROBLEM_METHOD_NOT_ALLOWED,
@@ -35,6 +37,7 @@ enum problem_code {
     PROBLEM_QUEUE_FULL,
     PROBLEM_SERVER_FULL,
     PROBLEM_KEYS_FULL,
+    PROBLEM_RATE_LIMITED,
     PROBLEM_REFUSED_NEW,
     PROBLEM_TOO_BIG,
     PROBLEM_KEY_REUSED,
@@ -45,6 +48,9 @@ enum problem_code {
     PROBLEM_UNAVAILABLE,
     PROBLEM_UNKNOWN,
     PROBLEM_DRAINING,
+    PROBLEM_NO_KEY,
+    PROBLEM_VERSION,
+    PROBLEM_KV_FULL,
     PROBLEM_CODE_COUNT
 };
 
@@ -52,10 +58,12 @@ struct problem {
     enum problem_code code;
     const char *detail;         /* a sentence; NULL = the code's own */
     const char *field;          /* NULL = none */
-    const char *const *allowed; /* what would be right */
+    const char *const *allowed; /* what would be right; with ILLEGAL_MOVE a door's own moves */
     size_t allowed_count;
     uint64_t seq, id_hi;  /* seq ≠ 0: the job concerned, or the one that holds the unique key */
     enum job_state state; /* NONE = not said; with ILLEGAL_MOVE the legal moves are listed */
+    int64_t retry_ms;     /* when to come back, where that is known; 0 = as the code says */
+    bool seq_only; /* a door whose ids are sequences: the job is named as job_id, by it alone */
 };
 
 const char *problem_name(enum problem_code code);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "doors/words.h"
 
+#include "core/kvkey.h"
+
 #include <stdio.h>
 
 #include "base/base64.h"
@@ -108,4 +110,31 @@ void write_bytes(struct json_writer *w, const char *prefix, uint8_t kind, struct
         json_write_text(w, bytes);
     else
         write_base64(w, bytes);
+}
+
+void write_kv(struct json_writer *w, const struct kv_view *v)
+{
+    json_write_key(w, "key");
+    kvkey_write(w, v->key);
+    json_write_key(w, "version");
+    if (!v->found) {
+        json_write_null(w);
+        return;
+    }
+    json_write_uint(w, v->version);
+    if (v->has_value)
+        write_bytes(w, "value", v->kind, v->value);
+    write_time_if(w, "expires_at", v->expires_at);
+}
+
+void write_kv_keys_if(struct json_writer *w, const char *key, struct span keys)
+{
+    struct span one;
+    if (keys.len == 0)
+        return;
+    json_write_key(w, key);
+    json_write_array(w);
+    while (keys.len > 0 && record_span_next(&keys, &one) == 0)
+        kvkey_write(w, one);
+    json_write_array_end(w);
 }

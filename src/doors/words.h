@@ -20,3 +20,8 @@ void write_job_name(struct json_writer *w, uint64_t id_hi, uint64_t seq);
 /* JSON as it stands; bytes as PREFIX_text when they are UTF-8 without U+0000, else as
  * PREFIX_base64; null for none. PREFIX is "payload" or "result". */
 void write_bytes(struct json_writer *w, const char *prefix, uint8_t kind, struct span bytes);
+/* A key of the key-value store, with version, value (when it has one at hand) and expires_at; null
+ * for the version when it is not there. Members only. */
+void write_kv(struct json_writer *w, const struct kv_view *v);
+/* "keys_if_undelivered", when the list (encoded) is not empty. */
+void write_kv_keys_if(struct json_writer *w, const char *key, struct span keys);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tree with one level for each path segment. Rows of different methods may overlap (GET /a/{x}
- * and POST /a/b), so a search looks below the fixed child and below the {name} child. */
+/* A tree with one level for each path segment. Rows may overlap (/a/{x} and /a/b), so a search
+ * looks below the fixed child first, then below the {name} child; for each method the first row
+ * counts. */
 #include "http/router.h"
 
 #include <string.h>
@@ -68,14 +69,13 @@ static void pattern_check(const struct http_route *route)
     CHECK(params <= HTTP_PATH_PARAMS_MAX);
 }
 
-/* Whether one path could fit both patterns. */
-static bool overlap(const char *a, const char *b)
+/* Whether two patterns fit the same paths, so that neither could go first. */
+static bool same_paths(const char *a, const char *b)
 {
     struct span x = span_text(a), y = span_text(b);
     while (x.len > 0 && y.len > 0) {
         struct span s = segment_take(&x), t = segment_take(&y);
-        bool fits = is_param(s) ? t.len > 0 : is_param(t) ? s.len > 0 : span_equal(s, t);
-        if (!fits)
+        if (is_param(s) != is_param(t) || (!is_param(s) && !span_equal(s, t)))
             return false;
     }
     return x.len == y.len;
@@ -85,7 +85,7 @@ static void overlap_check(const struct router *r, const struct http_route *route
 {
     for (size_t i = 0; i < r->count; i++) {
         const struct http_route *other = r->rows[i].route;
-        CHECK(other->method != route->method || !overlap(other->pattern, route->pattern));
+        CHECK(other->method != route->method || !same_paths(other->pattern, route->pattern));
     }
 }
 
@@ -165,11 +165,12 @@ struct search {
 
 static void rows_collect(const struct search *s, const struct route_node *n)
 {
-    for (size_t m = 0; m < HTTP_METHOD_COUNT; m++)
-        if (n->rows[m].route)
-            s->match->allow |= allow_of(n->rows[m].route);
     const struct route_row *row = &n->rows[s->method];
-    if (!row->route)
+    bool found = s->match->route != NULL;
+    for (size_t m = 0; m < HTTP_METHOD_COUNT; m++)
+        if (n->rows[m].route && !(s->match->allow & 1u << m))
+            s->match->allow |= allow_of(n->rows[m].route);
+    if (!row->route || found)
         return;
     s->match->route = row->route;
     s->match->ctx = row->ctx;

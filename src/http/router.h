@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which row of the doors' tables a request means: a tree of path segments.
  *
- * A {name} takes one segment that is not empty. Fixed segments are compared as they were sent: an
+ * A {name} takes one segment that is not empty; where a fixed segment fits as well, that row is
+ * meant. Fixed segments are compared as they were sent: an
  * escaped letter in one of them is another path. */
 #pragma once
 
@@ -30,7 +31,7 @@ struct route_match {
 void router_init(struct router *r);
 void router_done(struct router *r);
 /* The row must outlive the router. Asserts that its pattern is well-formed and that no row of the
- * same method could match the same path. 0; -ERR_NOMEM, with nothing added. */
+ * same method has the same. 0; -ERR_NOMEM, with nothing added. */
 MUST_CHECK int router_add(struct router *r, const struct http_route *route, void *ctx);
 /* HEAD finds GET's row, unless that one claims. */
 void router_find(const struct router *r, enum http_method method, struct span path,

@@ -124,6 +124,9 @@ static bool done_before(const struct op *op, const struct reply *r)
         return r->outcome == OUT_NOT_FOUND;
     case OP_QUEUE_DELETE:
         return r->outcome == OUT_NO_QUEUE;
+    case OP_ALERT_DELETE:
+    case OP_NOTICE_DISCARD:
+        return r->outcome == OUT_NOT_FOUND;
     case OP_QUEUE_PUT:
     case OP_SCHEDULE_PUT:
         return r->outcome == OUT_EXISTS;

@@ -237,7 +237,7 @@ void expect_state(struct env *e, const char *file, int line, uint64_t seq, enum 
 }
 
 /* By the counters, and by counting the jobs of each state in a list. */
-void expect_counts(struct env *e, const char *file, int line, const char *queue, struct tally t)
+void expect_counts(struct env *e, const char *file, int line, const char *queue, struct headcount t)
 {
     const uint64_t should[STATE_COUNT] = {
         [STATE_SCHEDULED] = t.scheduled, [STATE_READY] = t.ready, [STATE_RUNNING] = t.running,

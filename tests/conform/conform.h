@@ -78,8 +78,8 @@ struct conform_topic {
 extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic_token, topic_lease,
     topic_retry, topic_move, topic_unique, topic_key, topic_queue, topic_purge, topic_bulk,
     topic_retention, topic_query, topic_list, topic_batch, topic_watch, topic_restart, topic_fault,
-    topic_events, topic_settle, topic_workers, topic_history, topic_import, topic_schedule,
-    topic_trigger;
+    topic_events, topic_settle, topic_workers, topic_history, topic_import, topic_kv,
+    topic_undelivered, topic_rate, topic_notice, topic_door, topic_schedule, topic_trigger;
 
 /* --- env.c: opening, closing, time --- */
 
@@ -162,14 +162,14 @@ __attribute__((noreturn, format(printf, 4, 5))) void leave_case(struct env *e, c
 #define EXPECT_STATE(seq, state) expect_state(e, __FILE__, __LINE__, (seq), (state))
 /* The numbers of jobs by state; those not named are 0. */
 #define EXPECT_COUNTS(queue, ...)                                                                  \
-    expect_counts(e, __FILE__, __LINE__, (queue), (struct tally){__VA_ARGS__})
+    expect_counts(e, __FILE__, __LINE__, (queue), (struct headcount){__VA_ARGS__})
 
-struct tally {
+struct headcount {
     uint64_t scheduled, ready, running, done, dead, cancelled;
 };
 void expect_state(struct env *e, const char *file, int line, uint64_t seq, enum job_state state);
 void expect_counts(struct env *e, const char *file, int line, const char *queue,
-                   struct tally tally);
+                   struct headcount tally);
 
 /* --- client.c: short ways to say things --- */
 

@@ -228,6 +228,25 @@ static void wrong_high_half(struct env *e)
     EXPECT_OUT(ack(e, h), OUT_OK);
 }
 
+static void by_id_needs_a_token(struct env *e)
+{
+    struct queue_policy policy = test_policy();
+    policy.require_token = true;
+    queue_make(e, "strict", &policy);
+    uint64_t seq = put(e, "strict");
+    struct held h = take(e, "strict");
+    for (int i = 0; i < 4; i++) {
+        struct op op = lease_op(words[i], h);
+        op.lease.token = (struct job_token){0};
+        op.lease.any_token = true;
+        const struct reply *r = run(e, op);
+        EXPECT_OUT(r, OUT_INVALID);
+        EXPECT(r->note && strstr(r->note, "token"));
+    }
+    EXPECT_STATE(seq, STATE_RUNNING);
+    EXPECT_OUT(ack(e, h), OUT_OK);
+}
+
 static void ack_after_cancel(struct env *e)
 {
     uint64_t seq = put(e, "q");
@@ -241,7 +260,22 @@ static void ack_after_cancel(struct env *e)
     EXPECT_STATE(seq, STATE_CANCELLED);
 }
 
+static void token_required(struct env *e)
+{
+    static const enum op_kind ends[] = {OP_EXTEND, OP_RELEASE, OP_FAIL, OP_ACK};
+    struct queue_policy p = test_policy();
+    p.require_token = true;
+    queue_make(e, "strict", &p);
+    uint64_t seq = put(e, "strict");
+    struct held h = take(e, "strict");
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        EXPECT_OUT(run(e, lease_op_by_id(ends[i], seq)), OUT_INVALID);
+    EXPECT_STATE(seq, STATE_RUNNING);
+    EXPECT_OUT(ack(e, h), OUT_OK);
+}
+
 static const struct conform_case cases[] = {
+    CASE("KV-5: a queue that requires tokens refuses ids alone", token_required),
     CASE("HF-2 an older token is always refused", older_token_is_refused),
     CASE("HF-2 the token of a lease that ran out is refused", lost_lease_is_refused),
     CASE("HF-2 another job's token, an invented one, none", foreign_tokens),
@@ -254,6 +288,7 @@ static const struct conform_case cases[] = {
     CASE("HF-2 another word after the last one is refused", another_word_is_refused),
     CASE("KV-5 by id alone they act on the current lease", by_id_alone, .flags = EXACT),
     CASE("KV-5 by id alone without a lease is illegal", by_id_without_a_lease),
+    CASE("KV-5 NOM-6 a queue's require_token refuses the id alone", by_id_needs_a_token),
     CASE("KV-5 unknown jobs are not found", unknown_jobs),
     CASE("an id whose high half is wrong names no job", wrong_high_half),
     CASE("HF-10 a cancelled job's worker is told so", ack_after_cancel),

@@ -477,7 +477,7 @@ describe('export of a store that no server uses', { timeout: 120_000 }, () => {
     for (let round = 0; round < 12; round++) {
       const copy = copyOf(data);
       const pages = pagesOf(copy).length;
-      for (let i = 0; i < 30; i++) spoil(copy, random(pages), random(PAGE - 16), Array.from({ length: 16 }, () => random(256)));
+      for (let i = 0; i < 12; i++) spoil(copy, random(pages), random(PAGE - 16), Array.from({ length: 16 }, () => random(256)));
       const result = await offline(copy, ['--all']);
       codes.add(result.code);
       assert.ok([DONE, REFUSED, USAGE].includes(result.code), `${result.code}: ${result.stderr}`);

@@ -13,7 +13,8 @@ import { routes, run } from './lib/program.mjs';
 import { startServer, stopServer, temporaryDirectory } from './lib/server.mjs';
 import { claimOne, enqueue, freshQueue } from './lib/suite.mjs';
 
-const table = await routes();
+// The native ones; doors have their own members, words and ids, and tests of their own.
+const table = (await routes()).filter(({ pattern }) => !pattern.startsWith('/api/'));
 let server, api, world;
 const agent = new http.Agent({ keepAlive: true, maxSockets: 32 });
 
@@ -104,7 +105,7 @@ const bodies = [
   { route: 'POST /v1/jobs/{id}/requeue', fields: { delay_ms: f.job.delay_ms }, fresh: () => withJob({ delay_ms: 1000 }) },
   { route: 'POST /v1/test/clock', fields: { advance_ms: f.int(0, 253402300799999) }, base: () => ({ advance_ms: '0' }) },
 ];
-const noBody = ['POST /v1/queues/{queue}/resume', 'POST /v1/queues/{queue}/purge', 'POST /v1/jobs/{id}/cancel', 'POST /v1/clock/accept', 'POST /v1/compact', 'DELETE /v1/queues/{queue}', 'DELETE /v1/jobs/{id}'];
+const noBody = ['POST /v1/queues/{queue}/resume', 'POST /v1/queues/{queue}/purge', 'POST /v1/jobs/{id}/cancel', 'POST /v1/jobs/{id}/discard', 'POST /v1/clock/accept', 'POST /v1/compact', 'DELETE /v1/queues/{queue}', 'DELETE /v1/jobs/{id}'];
 const many = ['ack', 'fail', 'extend', 'release', 'import'].map((word) => `POST /v1/${word}`);
 const baseOf = (body, place) => body.base?.(place) ?? {};
 const [methodOf, patternOf] = [(route) => route.split(' ')[0], (route) => route.split(' ')[1]];
@@ -131,9 +132,10 @@ describe('input', () => {
   const place = (route) => ({ queue: world.queue, id: /PATCH|requeue|cancel/.test(route) ? world.waiting.id : world.held.id, token: world.held.token });
   const post = (route, text, headers) => send(methodOf(route), pathOf(route, place(route)), text, headers);
 
+  // The doors of other systems have their own tables in their own tests.
   test('the tables here know every route with a body', () => {
     const known = new Set([...bodies.map((body) => body.route), ...noBody, ...many]);
-    const unknown = table.filter(({ method }) => ['POST', 'PUT', 'PATCH'].includes(method)).map(({ method, pattern }) => `${method} ${pattern}`).filter((route) => !known.has(route));
+    const unknown = table.filter(({ method, pattern }) => pattern.startsWith('/v1/') && ['POST', 'PUT', 'PATCH'].includes(method)).map(({ method, pattern }) => `${method} ${pattern}`).filter((route) => !known.has(route));
     assert.deepEqual(unknown, []);
   });
 

@@ -145,6 +145,40 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
       assert.match(text, new RegExp(`^# TYPE ${name} `, 'm'));
   });
 
+  test('PDQ-13: a rate limit per key at enqueue, with the time to come back', async () => {
+    if (faulty(use)) return; // an answer that is lost may have made a job
+    const { api } = use;
+    const q = freshQueue();
+    const rate_limit = { per: 'group', count: 2, window_ms: 4000 };
+    const made = await api.put(`/v1/queues/${q}`, { rate_limit });
+    assert.deepEqual(made.json.policy.rate_limit, rate_limit);
+    const put = (group) => api.post(`/v1/queues/${q}/jobs`, { payload: 1, group });
+    for (const group of ['affiliate-1', 'affiliate-1', 'affiliate-2']) assert.equal((await put(group)).status, 201);
+    const refused = await put('affiliate-1');
+    assert.equal(refused.status, 429, refused.text);
+    assert.equal(refused.json.code, 'rate_limited');
+    assert.ok(refused.json.retry_after_ms > 0 && refused.json.retry_after_ms <= 2000, refused.text);
+    assert.equal(refused.headers['retry-after'], String(Math.ceil(refused.json.retry_after_ms / 1000)));
+    assert.equal((await put('affiliate-2')).status, 201, 'one key does not wait for another');
+    const batch = await api.post(`/v1/queues/${q}/jobs`, [{ payload: 1, group: 'affiliate-3' }, { payload: 2, group: 'affiliate-1' }]);
+    assert.deepEqual(batch.json.jobs.map((job) => job.error?.code ?? null), [null, 'rate_limited']);
+    assert.equal((await api.get(`/v1/queues/${q}/stats`)).json.counts.ready, 5);
+    const told = Date.now();
+    await until('it is let in', async () => (await put('affiliate-1')).status === 201);
+    const waited = Date.now() - told;
+    assert.ok(waited < refused.json.retry_after_ms + 1000, `after ${waited} ms, told ${refused.json.retry_after_ms}`);
+    const patched = await api.patch(`/v1/queues/${q}`, { lease_ms: 5000 });
+    assert.deepEqual(patched.json.policy.rate_limit, rate_limit, 'another change leaves it');
+    assert.equal((await api.patch(`/v1/queues/${q}`, { rate_limit: null })).json.policy.rate_limit, null);
+    for (let i = 0; i < 5; i++) assert.equal((await put('affiliate-1')).status, 201);
+    for (const [bad, field] of [[7, 'rate_limit'], [{ count: 1 }, 'rate_limit.window_ms'], [{ count: 0, window_ms: 1 }, 'rate_limit.count'], [{ count: 1, window_ms: 1, per: 'worker' }, 'rate_limit.per'], [{ count: 1, window_ms: 1, burst: 2 }, 'rate_limit.burst']]) {
+      const answer = await api.patch(`/v1/queues/${q}`, { rate_limit: bad });
+      assert.equal(answer.status, 422, answer.text);
+      assert.equal(answer.json.field, field, answer.text);
+    }
+    assert.equal((await api.get(`/v1/queues/${q}`)).json.policy.rate_limit, null);
+  });
+
   test('PDQ-14: fail and release with a delay or a time', async () => {
     const { api } = use;
     const q = freshQueue();

@@ -79,8 +79,10 @@ void check_payload(struct checker *c, struct know *k, const struct hist_job *j)
 static bool holding_states(const struct checker *c, const struct know *k, unsigned *ret)
 {
     const struct know_queue *q = &c->facts.queues[k->queue];
-    bool kept = q->policy.unique_scope == UNIQUE_KEPT;
-    *ret = kept ? STATES_ALL & ~CAN(STATE_CANCELLED) : STATES_LIVE;
+    uint8_t scope = q->policy.unique_scope;
+    *ret = scope == UNIQUE_NONE   ? 0
+           : scope == UNIQUE_KEPT ? STATES_ALL & ~CAN(STATE_CANCELLED)
+                                  : STATES_LIVE;
     return q->policy_sure;
 }
 
@@ -223,12 +225,14 @@ static void enqueue_names(struct checker *c, bool by_key)
         (void)state_possible(c, k, holding, CHECK_C8, "holds a unique key");
 }
 
-/* Without a reply it may still have replaced the holder of its key. */
+/* Without a reply it may still have made a job, which retention counts, and have replaced the
+ * holder of its key. */
 static void enqueue_silently(struct checker *c)
 {
     const struct op_enqueue *op = &c->e->op.enqueue;
     uint32_t queue;
     (void)facts_queue(c, op->queue, &queue);
+    c->facts.silent++;
     for (size_t i = 0; op->extra.unique.len && i < c->facts.job_count; i++) {
         struct know *k = &c->facts.jobs[i];
         bool other = !k->vague && !span_equal(k->born->extra.unique, op->extra.unique);

@@ -26,6 +26,7 @@ void facts_copy(struct facts *to, const struct facts *from)
     if (from->bulk_count)
         memcpy(to->bulks, from->bulks, from->bulk_count * sizeof(*to->bulks));
     to->job_count = from->job_count;
+    to->silent = from->silent;
     to->bulk_count = from->bulk_count;
     to->queue_count = from->queue_count;
     memcpy(to->queues, from->queues, sizeof(to->queues));
@@ -270,7 +271,7 @@ static void drift_bulk(struct checker *c, struct know *k)
 
 static bool kept_for_good(struct checker *c, const struct know *k, int64_t keep_ms, uint64_t keep)
 {
-    if (!c->facts.queues[k->queue].policy_sure || keep < c->facts.job_count)
+    if (!c->facts.queues[k->queue].policy_sure || keep < c->facts.job_count + c->facts.silent)
         return false;
     int64_t age = wall_peak(c, k->ended, c->e->mono) - wall_low(c, k->ended, c->e->mono);
     return age < keep_ms;

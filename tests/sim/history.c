@@ -30,6 +30,22 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_WORKERS] = "workers",
     [OP_ACCEPT_CLOCK] = "accept_clock",
     [OP_EXCEPTIONS] = "exceptions",
+    [OP_KV_COMMIT] = "kv_commit",
+    [OP_KV_GET] = "kv_get",
+    [OP_KV_LIST] = "kv_list",
+    [OP_ALERT_PUT] = "alert_put",
+    [OP_ALERT_DELETE] = "alert_delete",
+    [OP_ALERT_LIST] = "alert_list",
+    [OP_ALERT_EDGE] = "alert_edge",
+    [OP_NOTICE_TAKE] = "notice_take",
+    [OP_NOTICE_END] = "notice_end",
+    [OP_NOTICE_LIST] = "notice_list",
+    [OP_NOTICE_AGAIN] = "notice_again",
+    [OP_NOTICE_DISCARD] = "notice_discard",
+    [OP_BREAKER_LIST] = "breaker_list",
+    [OP_NOTE] = "note",
+    [OP_PAGE] = "page",
+    [OP_HISTORY] = "history",
     [OP_SCHEDULE_PUT] = "schedule_put",
     [OP_SCHEDULE_DELETE] = "schedule_delete",
     [OP_SCHEDULE_GET] = "schedule_get",
@@ -217,6 +233,22 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:
     case OP_EXCEPTIONS:
+    case OP_KV_COMMIT:
+    case OP_KV_GET:
+    case OP_KV_LIST:
+    case OP_ALERT_PUT:
+    case OP_ALERT_DELETE:
+    case OP_ALERT_LIST:
+    case OP_ALERT_EDGE:
+    case OP_NOTICE_TAKE:
+    case OP_NOTICE_END:
+    case OP_NOTICE_LIST:
+    case OP_NOTICE_AGAIN:
+    case OP_NOTICE_DISCARD:
+    case OP_BREAKER_LIST:
+    case OP_NOTE:
+    case OP_PAGE:
+    case OP_HISTORY:
     case OP_SCHEDULE_PUT:
     case OP_SCHEDULE_DELETE:
     case OP_SCHEDULE_GET:
@@ -305,6 +337,22 @@ static uint64_t subject_of(const struct op *op)
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:
     case OP_EXCEPTIONS:
+    case OP_KV_COMMIT:
+    case OP_KV_GET:
+    case OP_KV_LIST:
+    case OP_ALERT_PUT:
+    case OP_ALERT_DELETE:
+    case OP_ALERT_LIST:
+    case OP_ALERT_EDGE:
+    case OP_NOTICE_TAKE:
+    case OP_NOTICE_END:
+    case OP_NOTICE_LIST:
+    case OP_NOTICE_AGAIN:
+    case OP_NOTICE_DISCARD:
+    case OP_BREAKER_LIST:
+    case OP_NOTE:
+    case OP_PAGE:
+    case OP_HISTORY:
     case OP_SCHEDULE_PUT:
     case OP_SCHEDULE_DELETE:
     case OP_SCHEDULE_GET:

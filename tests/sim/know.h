@@ -70,6 +70,7 @@ struct know_bulk {
 struct facts {
     struct know *jobs; /* in the order of their enqueues */
     size_t job_count, job_room;
+    size_t silent; /* enqueues without a reply: jobs that may be there besides */
     struct know_queue queues[KNOW_QUEUES];
     uint32_t queue_count;
     struct know_bulk *bulks;

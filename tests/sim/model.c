@@ -83,9 +83,10 @@ uint32_t model_queue_index(const struct model *m, const struct model_queue *q)
 
 static bool holds_key(struct model *m, const struct model_job *j)
 {
-    unsigned states = model_queue_of(m, j)->policy.unique_scope == UNIQUE_KEPT
-                          ? STATES_ALL & ~STATE_BIT(STATE_CANCELLED)
-                          : STATES_LIVE;
+    uint8_t scope = model_queue_of(m, j)->policy.unique_scope;
+    unsigned states = scope == UNIQUE_NONE   ? 0
+                      : scope == UNIQUE_KEPT ? STATES_ALL & ~STATE_BIT(STATE_CANCELLED)
+                                             : STATES_LIVE;
     return j->unique.len && (STATE_BIT(j->state) & states);
 }
 

@@ -111,12 +111,16 @@ void model_op_queue_put(struct model *m, const struct op *o)
 {
     const struct op_queue *op = &o->queue;
     struct model_queue *q = model_queue_named(m, op->name);
-    bool widens = q && op->policy && op->policy->unique_scope == UNIQUE_KEPT &&
-                  q->policy.unique_scope != UNIQUE_KEPT;
+    uint8_t from = q ? q->policy.unique_scope : 0,
+            to = op->policy ? op->policy->unique_scope : from;
+    bool rescopes = q && from != to, loose = from == UNIQUE_NONE || to == UNIQUE_NONE;
+    bool widens = rescopes && to != UNIQUE_NONE && (from == UNIQUE_NONE || to == UNIQUE_KEPT);
     if (q && op->must_create)
         model_say(m, OUT_EXISTS, NULL);
     else if (!q && op->must_exist)
         model_say(m, OUT_NO_QUEUE, NULL);
+    else if (rescopes && loose && q->purged)
+        model_say(m, OUT_UNAVAILABLE, NULL);
     else if (widens && scope_conflict(m, model_queue_index(m, q)))
         model_say(m, OUT_DUPLICATE, NULL);
     else {

@@ -49,7 +49,8 @@ void plan_policy(const struct plan *p, struct random *r, struct queue_policy *re
     ret->lease_end = (uint8_t)random_below(r, 3);
     ret->unique_mode = modes[random_below(r, 3)];
     if (has(p, FEATURE_UNIQUE_KEPT))
-        ret->unique_scope = random_chance(r, 50) ? UNIQUE_KEPT : UNIQUE_LIVE;
+        ret->unique_scope = (uint8_t)random_below(r, 3);
+    ret->ranked = random_chance(r, 50);
     if (has(p, FEATURE_RELAXED))
         ret->durability = random_chance(r, 50) ? DURABILITY_RELAXED : DURABILITY_FSYNC;
     ret->priority = has(p, FEATURE_PRIORITIES) ? random_between(r, -2, 2) : 0;

@@ -4,6 +4,8 @@
 # The real binary over real sockets, driven by Node.
 source "$(dirname "$0")/tap.bash"
 
+[ -d tests/e2e/node_modules/playwright-core ] || npm ci --silent --no-audit --no-fund --prefix tests/e2e >&2
+
 # The longest first, so that none is left over at the end.
 for file in tests/e2e/stream.test.mjs tests/e2e/*.test.mjs; do
   name=${file#tests/}

@@ -12,8 +12,10 @@
 #include "base/failpoint.h"
 #include "base/mem.h"
 
-#define SWEEP_AFTER_NS UINT64_C(1000000000)
+/* The views are at most a second behind: this leaves the sweep the rest of it. */
+#define SWEEP_AFTER_NS UINT64_C(750000000)
 #define SWEEP_BYTES (UINT64_C(32) << 20)
+#define SWOLLEN_BYTES (UINT64_C(4) << 20)
 #define ROOM_FACTOR 2u /* a record may be in SQLite's WAL and in its file at once */
 #define ROOM_SHORT (UINT64_C(64) << 20) /* what was swept then goes into SQLite's file at once */
 #define LOOK_BYTES (UINT64_C(1) << 20)  /* synced: time to look at the disk again */
@@ -36,6 +38,7 @@ struct applier {
     size_t taken;                    /* the thread's own: frames of the batch that are applied */
     bool whole;     /* the thread's own: how the next try goes while room is short … */
     uint64_t tried; /* … and up to where the last such one went */
+    bool swollen;   /* the thread's own: a sweep took memory that quiet hours do not need */
 };
 
 static void note_room(struct applier *a)
@@ -156,6 +159,7 @@ static int batch_prepare(struct applier *a, uint64_t upto, size_t *ret, struct e
         err = journal_read(a->config.journal, whole ? WHOLE_BYTES : SWEEP_BYTES, batch, note);
         a->taken = 0;
     }
+    a->swollen = a->swollen || batch->bytes.len >= SWOLLEN_BYTES;
     size_t left = batch->count - a->taken, part = batch->count / PARTS_FULL + 1;
     *ret = a->at.full && !whole && part < left ? part : left;
     a->tried = *ret == left ? batch->last : a->tried;
@@ -208,6 +212,18 @@ static bool tidy(struct applier *a)
     else
         look_at_room(a, NULL);
     return more && !err;
+}
+
+/* Gives back the memory of a large sweep once all is quiet. */
+static void slim(struct applier *a)
+{
+    if (a->taken == a->batch.count) {
+        journal_batch_done(&a->batch);
+        journal_batch_init(&a->batch);
+        a->taken = 0;
+    }
+    mem_trim();
+    a->swollen = false;
 }
 
 /* ---- compacting ---- */
@@ -265,6 +281,8 @@ static void sleep_a_while(struct applier *a, bool *more, bool *quiet)
     } else if (*quiet && *more) {
         uv_mutex_unlock(&a->lock);
         *more = tidy(a);
+        if (!*more && a->swollen)
+            slim(a);
         uv_mutex_lock(&a->lock);
     } else if (*more) {
         *quiet = uv_cond_timedwait(&a->wake, &a->lock, TIDY_AFTER_NS) != 0;

@@ -223,7 +223,7 @@ static int check_queue_row(struct check *c, sqlite3_stmt *st)
         check_problem(c, ADVICE_ROWS, "queue %" PRId64 ": its name cannot be the name of a queue",
                       number);
     if (policy_decode(policy, &p) == 0)
-        q->unique_kept = p.unique_scope == UNIQUE_KEPT;
+        q->unique_scope = p.unique_scope;
     else
         check_problem(c, ADVICE_ROWS, "queue %" PRId64 " (%s): its policy cannot be read", number,
                       q->name);
@@ -410,11 +410,14 @@ static enum check_result check_rows(struct check *c)
     if (rc != 0)
         return not_done(c, err_text(rc));
     check_attempts(c);
+    check_hours(c);
     check_schedules(c);
     check_names(c);
     check_bulks(c);
     check_keys(c);
     check_keys_twice(c);
+    check_kv(c);
+    check_notices(c);
     print_queues(c);
     check_journal(c);
     return verdict(c);

@@ -31,7 +31,7 @@ static bool values_good(const struct check *c, sqlite3_stmt *st)
            within(st, AT_NUMBER, 1, UINT16_MAX * INT64_C(2) + 1) &&
            within(st, AT_STARTED_AT, 0, LIMIT_WALL_MS) &&
            within(st, AT_ENDED_AT, 0, LIMIT_WALL_MS) &&
-           within(st, AT_OUTCOME, ATTEMPT_FAILED, ATTEMPT_CANCELLED) &&
+           within(st, AT_OUTCOME, ATTEMPT_DONE, ATTEMPT_CANCELLED) &&
            within(st, AT_ERROR_KIND, ERROR_APP, ERROR_BUSINESS) &&
            validate_text("worker", column_span(st, AT_WORKER), LIMIT_WORKER_BYTES, NULL) == 0 &&
            column_span(st, AT_ERROR).len <= LIMIT_ERROR_BYTES;

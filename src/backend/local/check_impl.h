@@ -16,8 +16,8 @@ struct check_queue {
     uint32_t number;
     uint32_t generation;
     bool gone;
-    bool unique_kept; /* enum unique_scope */
-    char *name;       /* owned */
+    uint8_t unique_scope; /* enum unique_scope */
+    char *name;           /* owned */
     uint64_t by_state[STATE_COUNT];
     uint64_t purged; /* waiting jobs of an older generation */
 };
@@ -72,5 +72,10 @@ struct check_queue *check_queue_of(struct check *c, uint32_t number); /* NULL = 
 MUST_CHECK int check_job(struct check *c, struct check_row *row);
 /* Everything that can be wrong with the history of attempts, after the jobs. */
 void check_attempts(struct check *c);
+/* The key-value store, and the keys of jobs for it, after the jobs. */
+void check_kv(struct check *c);
+/* Alert rules, notices and breakers. */
+void check_notices(struct check *c);
+void check_hours(struct check *c);
 /* The journal, after all that is in the store. */
 void check_journal(struct check *c);

@@ -103,8 +103,6 @@ static void check_outcome(struct check *c, const struct check_row *row)
     else if ((result_kind == PAYLOAD_NONE) != no_result)
         check_problem(c, ADVICE_ROWS, "job %" PRId64 ": its result and the kind of it disagree",
                       row->seq);
-    else if (!no_result && row->stored.job.state != STATE_DONE)
-        check_problem(c, ADVICE_ROWS, "job %" PRId64 " has a result, but is not done", row->seq);
 }
 
 static void check_aside(struct check *c, const struct check_row *row)
@@ -125,7 +123,9 @@ static void check_aside(struct check *c, const struct check_row *row)
 
 static bool holds_key(const struct check_queue *q, const struct job *j)
 {
-    if (q->unique_kept)
+    if (q->unique_scope == UNIQUE_NONE)
+        return false;
+    if (q->unique_scope == UNIQUE_KEPT)
         return j->state != STATE_CANCELLED;
     return (STATE_BIT(j->state) & STATES_LIVE) != 0;
 }

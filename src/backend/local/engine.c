@@ -13,12 +13,16 @@
 #define DEFAULT_JUMP_MS (3600 * 1000)
 #define DEFAULT_KEY_TTL_MS (UINT64_C(24) * 3600 * 1000)
 #define DEFAULT_KEYS_MAX UINT64_C(4000000)
+#define DEFAULT_KV_KEYS_MAX UINT64_C(1000000)
+#define DEFAULT_KV_BYTES_MAX (UINT64_C(1) << 30)
 
 void engine_config_default(struct engine_config *c)
 {
     *c = (struct engine_config){
         .key_ttl_ms = DEFAULT_KEY_TTL_MS,
         .keys_max = DEFAULT_KEYS_MAX,
+        .kv_keys_max = DEFAULT_KV_KEYS_MAX,
+        .kv_bytes_max = DEFAULT_KV_BYTES_MAX,
         .finished_ring = DEFAULT_RING,
         .seq_block = DEFAULT_SEQ_BLOCK,
         .slice = LIMIT_SLICE,
@@ -46,6 +50,8 @@ static void config_fill(struct engine_config *c)
     c->jump_ms = c->jump_ms ? c->jump_ms : DEFAULT_JUMP_MS;
     c->key_ttl_ms = c->key_ttl_ms ? c->key_ttl_ms : DEFAULT_KEY_TTL_MS;
     c->keys_max = c->keys_max ? c->keys_max : DEFAULT_KEYS_MAX;
+    c->kv_keys_max = c->kv_keys_max ? c->kv_keys_max : DEFAULT_KV_KEYS_MAX;
+    c->kv_bytes_max = c->kv_bytes_max ? c->kv_bytes_max : DEFAULT_KV_BYTES_MAX;
 }
 
 static void init_indexes(struct engine *e)
@@ -58,9 +64,10 @@ static void init_indexes(struct engine *e)
     slab_init(&e->options, sizeof(struct options));
     slab_init(&e->workers, sizeof(struct worker));
     slab_init(&e->keys, sizeof(struct key));
+    slab_init(&e->rates, sizeof(struct rate));
     seqdir_init(&e->dir);
-    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map,
-                             &e->key_map,   &e->queue_map,   &e->schedule_map};
+    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map,  &e->key_map,
+                             &e->rate_map,  &e->queue_map,   &e->schedule_map};
     for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
         map128_init(maps[i]);
     map64_init(&e->holds);
@@ -74,7 +81,10 @@ static void init_indexes(struct engine *e)
         heap_init(heaps[i]);
     e->leases_end.moved = leases_moved;
     e->leases_end.moved_ctx = e;
+    alerts_init(e);
     buf_init(&e->scratch);
+    kv_init(e);
+    undelivered_init(e);
 }
 
 int engine_new(const struct engine_config *config, struct engine **ret)
@@ -108,13 +118,13 @@ void engine_free(struct engine *e)
     for (size_t i = 0; i < e->queue_room; i++)
         queues_free(e, e->queues[i]);
     bulk_free_all(e);
-    struct slab *slabs[] = {&e->jobs,   &e->extras,  &e->mores,   &e->leases,
-                            &e->groups, &e->options, &e->workers, &e->keys};
+    struct slab *slabs[] = {&e->jobs,    &e->extras,  &e->mores, &e->leases, &e->groups,
+                            &e->options, &e->workers, &e->keys,  &e->rates};
     for (size_t i = 0; i < sizeof(slabs) / sizeof(slabs[0]); i++)
         slab_done(slabs[i]);
     seqdir_done(&e->dir);
-    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map,
-                             &e->key_map,   &e->queue_map,   &e->schedule_map};
+    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map,  &e->key_map,
+                             &e->rate_map,  &e->queue_map,   &e->schedule_map};
     for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
         map128_done(maps[i]);
     map64_done(&e->holds);
@@ -127,10 +137,14 @@ void engine_free(struct engine *e)
     for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++)
         heap_done(heaps[i]);
     buf_done(&e->scratch);
+    kv_done(e);
+    undelivered_done(e);
+    alerts_free(e);
     mem_free(e->ring);
     events_free(e);
     mem_free(e->queues);
     mem_free(e->by_name);
+    mem_free(e->tallies);
     mem_free(e->trims);
     mem_free(e->doomed_queues);
     mem_free(e);
@@ -269,7 +283,16 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
     struct span name;
     if (name_for_reply(e, queue_of(e, l), &name) != 0)
         return -ERR_NOMEM;
-    *ret = (struct job_view){.job = l->job, .queue = name, .position = l->position};
+    struct span owner = queue_owner(queue_of(e, l));
+    const char *owner_copy = arena_copy(&e->out->arena, owner.at, owner.len);
+    if (!owner_copy)
+        return -ERR_NOMEM;
+    *ret = (struct job_view){.job = l->job,
+                             .queue = name,
+                             .owner = span_of(owner_copy, owner.len),
+                             .require_token = queue_of(e, l)->policy.require_token,
+                             .paused = queue_paused(queue_of(e, l), e->now.wall),
+                             .position = l->position};
     ret->expires_at = more_of(e, l).expires_at;
     if (!l->lease)
         return 0;
@@ -321,6 +344,22 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_WORKERS] = op_workers,
     [OP_ACCEPT_CLOCK] = op_accept_clock,
     [OP_EXCEPTIONS] = op_exceptions,
+    [OP_KV_COMMIT] = op_kv_commit,
+    [OP_KV_GET] = op_kv_get,
+    [OP_KV_LIST] = op_kv_list,
+    [OP_ALERT_PUT] = op_alert_put,
+    [OP_ALERT_DELETE] = op_alert_delete,
+    [OP_ALERT_LIST] = op_alert_list,
+    [OP_ALERT_EDGE] = op_alert_edge,
+    [OP_NOTICE_TAKE] = op_notice_take,
+    [OP_NOTICE_END] = op_notice_end,
+    [OP_NOTICE_LIST] = op_notice_list,
+    [OP_NOTICE_AGAIN] = op_notice_again,
+    [OP_NOTICE_DISCARD] = op_notice_discard,
+    [OP_BREAKER_LIST] = op_breaker_list,
+    [OP_NOTE] = op_note,
+    [OP_PAGE] = op_page,
+    [OP_HISTORY] = op_history,
     [OP_SCHEDULE_PUT] = op_schedule_put,
     [OP_SCHEDULE_DELETE] = op_schedule_delete,
     [OP_SCHEDULE_GET] = op_schedule_get,
@@ -384,6 +423,7 @@ static void step_end(struct engine *e, struct engine_out *out)
 {
     if (e->trim_count)
         tick_trim(e, e->config.slice);
+    tally_emit(e);
     if (out->count > 0)
         frame_end(&out->frame, out->first, out->count);
     else
@@ -448,7 +488,9 @@ static void boot_leases(struct engine *e)
 static int boot_reserve(struct engine *e)
 {
     size_t running = e->leases.used;
-    int err = emit_reserve(e, 256 + running * 128);
+    int err = tally_reserve(e, e->queue_count);
+    if (!err)
+        err = emit_reserve(e, 256 + running * 128 + tally_bytes(e, e->queue_count));
     if (!err)
         err = heap_reserve(&e->leases_end, running);
     /* Shared heaps need room for all of them at once. */
@@ -465,6 +507,8 @@ static int boot_reserve(struct engine *e)
             err = heap_reserve(&q->ready, here);
         if (!err && here)
             err = heap_reserve(&q->due, here);
+        if (!err && here)
+            err = ranks_reserve(q, 0, here);
     }
     return err;
 }
@@ -517,6 +561,12 @@ enum job_state engine_job_state(struct engine *e, uint64_t seq)
     return l ? (enum job_state)l->job.state : STATE_NONE;
 }
 
+uint64_t engine_ready_position(struct engine *e, uint64_t seq)
+{
+    const struct live *l = jobs_by_seq(e, seq, NULL);
+    return l && l->job.state == STATE_READY ? l->position : 0;
+}
+
 uint64_t engine_position(const struct engine *e)
 {
     return e->position;
@@ -540,10 +590,11 @@ static uint64_t index_bytes(const struct engine *e)
                      mapref_bytes(&e->uniques) + map128_bytes(&e->group_map) +
                      map128_bytes(&e->key_map) + heap_bytes(&e->leases_end) +
                      heap_bytes(&e->expiries) + heap_bytes(&e->due_queues) +
-                     heap_bytes(&e->prune_queues);
+                     heap_bytes(&e->prune_queues) + kv_index_bytes(e) + rates_bytes(e);
     for (size_t n = 0; n < e->queue_room; n++)
         if (e->queues[n])
-            bytes += heap_bytes(&e->queues[n]->ready) + heap_bytes(&e->queues[n]->due);
+            bytes += heap_bytes(&e->queues[n]->ready) + heap_bytes(&e->queues[n]->due) +
+                     roster_bytes(&e->queues[n]->by_state) + roster_bytes(&e->queues[n]->by_key);
     return bytes;
 }
 
@@ -554,10 +605,15 @@ void engine_figures(const struct engine *e, struct engine_figures *ret)
         .live = e->live,
         .bytes = index_bytes(e),
         .keys = e->keys.used,
+        .kv_keys = e->kvs.used,
+        .kv_bytes = e->kv_bytes,
         .queues = e->queue_count,
         .restored_leases = e->restored_leases,
         .forgotten_claims = e->forgotten_claims,
         .stalls_ms = (uint64_t)e->skipped_ms,
+        .notices_pending = e->outbox.notices.used - e->outbox.dead,
+        .notices_dead = e->outbox.dead,
+        .notices_dropped = e->outbox.dropped,
     };
     for (size_t n = 0; n < e->queue_count; n++)
         for (int s = 0; s < STATE_COUNT; s++)

@@ -38,6 +38,8 @@ struct engine_config {
     uint64_t capacity;   /* live jobs in all; 0 = no limit */
     uint64_t key_ttl_ms; /* idempotency keys */
     uint64_t keys_max;
+    uint64_t kv_keys_max;   /* key-value store: keys; 0 = 1,000,000 … */
+    uint64_t kv_bytes_max;  /* … and bytes of keys and values; 0 = 1 GiB */
     uint32_t finished_ring; /* claims whose end is remembered, a power of two; 0 = 65,536 */
     uint32_t seq_block;     /* sequences reserved at a time; 0 = 4,096 */
     uint32_t slice;         /* records of housekeeping a tick may write; 0 = LIMIT_SLICE */
@@ -64,6 +66,10 @@ struct engine_reply {
     bool want_attempts;
     const struct op_list *list;             /* the page to be read from the store; NULL = none */
     const struct op_exceptions *exceptions; /* likewise */
+    const struct op_kv_list *kv_list;       /* likewise */
+    struct kv_view *kv_views;               /* the same as reply.kvs, writable; NULL = none */
+    bool want_values;
+    const struct op_history *history; /* likewise */
     const struct op *op;
 };
 
@@ -95,8 +101,8 @@ MUST_CHECK int engine_replay(struct engine *e, struct span frame, struct err_not
 MUST_CHECK int engine_boot(struct engine *e, struct now now, struct engine_out *out);
 
 /* Handles the ops in order. Each op gets its reply in this step, but for OP_BULK, whose reply comes
- * with the tick that finishes it. OP_LIST, OP_EXCEPTIONS, want_body and want_attempts
- * leave the reading to the caller. */
+ * with the tick that finishes it. OP_LIST, OP_KV_LIST, OP_EXCEPTIONS, OP_HISTORY, want_body,
+ * want_value and want_attempts leave the reading to the caller. */
 MUST_CHECK int engine_step(struct engine *e, const struct op *ops, size_t count, struct now now,
                            struct engine_out *out);
 
@@ -127,6 +133,15 @@ uint64_t engine_position(const struct engine *e);
 uint32_t engine_epoch(const struct engine *e);
 struct hash_key engine_hash_key(const struct engine *e);
 enum job_state engine_job_state(struct engine *e, uint64_t seq); /* STATE_NONE = not there */
+/* The jobs of a queue that will be claimed next, in order, as far as they are near at hand. */
+struct next_ready {
+    uint64_t seq, position; /* of its last record */
+    uint32_t bytes;         /* of its payload */
+};
+size_t engine_next_ready(struct engine *e, uint32_t queue, struct arena *arena,
+                         struct next_ready *out, size_t max);
+/* Of the job's last record; 0 = not there, or not ready. */
+uint64_t engine_ready_position(struct engine *e, uint64_t seq);
 /* 0 = no such queue. */
 uint32_t engine_queue_number(const struct engine *e, struct span name);
 struct span engine_queue_name(const struct engine *e, uint32_t number);
@@ -135,6 +150,8 @@ struct engine_figures {
     uint64_t jobs, live, bytes; /* resident jobs, waiting or running ones, memory of all indexes */
     uint64_t by_state[STATE_COUNT];
     uint64_t keys, queues, restored_leases, forgotten_claims, stalls_ms;
+    uint64_t kv_keys, kv_bytes;
+    uint64_t notices_pending, notices_dead, notices_dropped;
 };
 void engine_figures(const struct engine *e, struct engine_figures *ret);
 

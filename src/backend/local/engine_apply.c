@@ -14,6 +14,11 @@ int emit_reserve(struct engine *e, size_t bytes)
         if (err)
             return err;
     }
+    /* A record is about one queue, or two: that of a replaced job, were it another. */
+    int err = tally_reserve(e, 2);
+    if (err)
+        return err;
+    bytes += tally_bytes(e, 2);
     if (bytes > e->frame_max || frame->len > e->frame_max - bytes)
         return -ERR_TOO_BIG;
     return buf_reserve(frame, bytes);
@@ -58,6 +63,23 @@ void engine_emit(struct engine *e, const struct record *r)
 {
     engine_emit_silent(e, r);
     events_record(e, r);
+    if (r->kind == REC_JOB_DEAD && e->alerts.count)
+        alerts_job_dead(e, &r->job_dead);
+}
+
+/* Encoded first: applying may free what the record points to. */
+int engine_emit_or_not(struct engine *e, const struct record *r)
+{
+    size_t mark = e->out->frame.len;
+    CHECK(record_encode(r, &e->out->frame) == 0);
+    int err = engine_apply(e, r);
+    if (err) {
+        e->out->frame.len = mark;
+        return err;
+    }
+    e->out->count++;
+    e->position++;
+    return 0;
 }
 
 static struct live *touched(struct engine *e, uint64_t seq, uint32_t *ret_handle)
@@ -129,6 +151,7 @@ static int take_job_new(struct engine *e, const struct record *r)
     if (r->job_new.job.seq >= e->seq_next)
         e->seq_next = r->job_new.job.seq + 1;
     e->queues[r->job_new.job.queue]->counts.enqueued++;
+    tally(e, e->queues[r->job_new.job.queue], TALLY_ENQUEUED, 1);
     return 0;
 }
 
@@ -147,6 +170,7 @@ static int take_job_claimed(struct engine *e, const struct record *r)
     uint32_t handle;
     struct live *l = jobs_by_seq(e, r->job_claimed.seq, &handle);
     uint8_t before = l ? l->job.state : STATE_NONE;
+    struct wall_time since = l ? l->job.since : (struct wall_time){0};
     if (!l || l->lease || apply_claimed(&l->job, &r->job_claimed) != 0)
         return -ERR_CORRUPT;
     int err = leases_start(e, handle, &r->job_claimed);
@@ -155,6 +179,9 @@ static int take_job_claimed(struct engine *e, const struct record *r)
     jobs_moved(e, handle, before);
     l->position = e->position;
     queue_of(e, l)->counts.claimed++;
+    tally(e, queue_of(e, l), TALLY_CLAIMED, 1);
+    if (before == STATE_READY)
+        tally_span(e, queue_of(e, l), TALLY_WAITED_MS, since, r->job_claimed.at);
     return 0;
 }
 
@@ -174,15 +201,38 @@ static uint8_t word_of(uint8_t reason)
     return reason == REASON_RELEASED ? OP_RELEASE : OP_TICK;
 }
 
+static enum tally_field failed_field(uint8_t error_kind)
+{
+    return error_kind == ERROR_BUSINESS ? TALLY_FAILED_BUSINESS : TALLY_FAILED_APP;
+}
+
+/* How an attempt went that did not end well. */
+static void tally_attempt(struct engine *e, struct queue *q, uint8_t reason, uint8_t error_kind,
+                          struct wall_time since, struct wall_time at)
+{
+    bool failed = reason == REASON_FAILED || reason == REASON_REJECTED;
+    bool crashed = reason == REASON_TIMED_OUT || reason == REASON_CRASH_LOOP;
+    if (failed)
+        tally(e, q, failed_field(error_kind), 1);
+    if (crashed)
+        tally(e, q, TALLY_CRASHED, 1);
+    if (failed || crashed)
+        tally_span(e, q, TALLY_FAILED_MS, since, at);
+    if (reason == REASON_RELEASED)
+        tally(e, q, TALLY_RELEASED, 1);
+}
+
 static int take_job_back(struct engine *e, const struct record *r)
 {
     uint32_t handle;
     struct live *l = touched(e, r->job_back.seq, &handle);
     if (l && back_repeats(&l->job, &r->job_back))
         return 0;
+    struct wall_time since = l ? l->job.since : (struct wall_time){0};
     if (!l || !l->lease || apply_back(&l->job, &r->job_back) != 0)
         return -ERR_CORRUPT;
     struct queue *q = queue_of(e, l);
+    tally_attempt(e, q, r->job_back.reason, r->job_back.error_kind, since, r->job_back.at);
     uint8_t word = word_of(r->job_back.reason);
     leases_end(e, l, word);
     jobs_moved(e, handle, STATE_RUNNING);
@@ -196,10 +246,13 @@ static int take_job_done(struct engine *e, const struct record *r)
 {
     uint32_t handle;
     struct live *l = touched(e, r->job_done.seq, &handle);
+    struct wall_time since = l ? l->job.since : (struct wall_time){0};
     if (!l || !l->lease || apply_done(&l->job, &r->job_done) != 0)
         return -ERR_CORRUPT;
     leases_end(e, l, OP_ACK);
     jobs_moved(e, handle, STATE_RUNNING);
+    tally(e, queue_of(e, l), TALLY_ACKED, 1);
+    tally_span(e, queue_of(e, l), TALLY_DONE_MS, since, r->job_done.at);
     return 0;
 }
 
@@ -210,9 +263,14 @@ static int take_job_dead(struct engine *e, const struct record *r)
     uint8_t before = l ? l->job.state : STATE_NONE;
     if (l && dead_repeats(&l->job, &r->job_dead))
         return 0;
+    struct wall_time since = l ? l->job.since : (struct wall_time){0};
     if (!l || apply_dead(&l->job, &r->job_dead) != 0)
         return -ERR_CORRUPT;
     struct queue *q = queue_of(e, l);
+    tally_attempt(e, q, r->job_dead.reason, r->job_dead.error_kind, since, r->job_dead.at);
+    tally(e, q, TALLY_DIED, 1);
+    tally_span(e, q, TALLY_DIED_MS, before == STATE_RUNNING ? since : id_time(l->job.id_hi),
+               r->job_dead.at);
     uint8_t word = word_of(r->job_dead.reason);
     if (l->lease)
         leases_end(e, l, word);
@@ -240,6 +298,7 @@ static int take_job_cancelled(struct engine *e, const struct record *r)
     jobs_moved(e, handle, before);
     struct queue *q = queue_of(e, l);
     q->counts.cancelled++;
+    tally(e, q, TALLY_CANCELLED, 1);
     if (DEFECT(&e->config, DEFECT_COUNT_DRIFTS) && before == STATE_READY)
         q->lists[STATE_READY].count++;
     return 0;
@@ -270,6 +329,24 @@ static int take_job_patched(struct engine *e, const struct record *r)
     else if (l->job.priority != before.priority || l->job.run_at.ms != before.run_at.ms)
         jobs_order(e, handle);
     return 0;
+}
+
+/* What was noted is in the store alone; here it is known that there is something. */
+static int take_job_noted(struct engine *e, const struct record *r)
+{
+    struct live *l = touched(e, r->job_noted.seq, NULL);
+    if (!l || apply_noted(&l->job, &r->job_noted) != 0)
+        return -ERR_CORRUPT;
+    if ((l->job.flags & JOB_HAS_EXTRA) && !l->extra)
+        jobs_add_extra(e, l);
+    return 0;
+}
+
+/* What it adds up was added with the records before it. */
+static int take_tally(struct engine *e, const struct record *r)
+{
+    uint32_t queue = r->tally.queue;
+    return queue < e->queue_room && e->queues[queue] ? 0 : -ERR_CORRUPT;
 }
 
 static int take_jobs_gone(struct engine *e, const struct record *r)
@@ -303,6 +380,68 @@ static int take_keys_expired(struct engine *e, const struct record *r)
 static int take_keys_gone(struct engine *e, const struct record *r)
 {
     return keys_apply_gone(e, &r->keys_gone);
+}
+
+static int take_kv_set(struct engine *e, const struct record *r)
+{
+    return kv_apply_set(e, &r->kv_set);
+}
+
+static int take_kv_gone(struct engine *e, const struct record *r)
+{
+    return kv_apply_gone(e, &r->kv_gone);
+}
+
+static int take_kv_from_job(struct engine *e, const struct record *r)
+{
+    return kv_apply_from_job(e, &r->kv_from_job);
+}
+
+static int take_kv_keys(struct engine *e, const struct record *r)
+{
+    if (!jobs_by_seq(e, r->kv_keys.seq, NULL))
+        return -ERR_CORRUPT;
+    return undelivered_apply(e, r->kv_keys.seq, r->kv_keys.keys);
+}
+
+static int take_alert_put(struct engine *e, const struct record *r)
+{
+    return alerts_apply_put(e, &r->alert_put);
+}
+
+static int take_alert_gone(struct engine *e, const struct record *r)
+{
+    return alerts_apply_gone(e, &r->alert_gone);
+}
+
+static int take_alert_edge(struct engine *e, const struct record *r)
+{
+    return alerts_apply_edge(e, &r->alert_edge);
+}
+
+static int take_notice_new(struct engine *e, const struct record *r)
+{
+    return notices_apply_new(e, &r->notice_new);
+}
+
+static int take_notice_tried(struct engine *e, const struct record *r)
+{
+    return notices_apply_tried(e, &r->notice_tried);
+}
+
+static int take_notice_gone(struct engine *e, const struct record *r)
+{
+    return notices_apply_gone(e, &r->notice_gone);
+}
+
+static int take_breaker_put(struct engine *e, const struct record *r)
+{
+    return breakers_apply_put(e, &r->breaker_put);
+}
+
+static int take_breaker_gone(struct engine *e, const struct record *r)
+{
+    return breakers_apply_gone(e, &r->breaker_gone);
 }
 
 static int take_schedule_put(struct engine *e, const struct record *r)
@@ -348,9 +487,23 @@ static const take_fn takes[] = {
     [REC_JOB_REQUEUED] = take_job_requeued,
     [REC_JOB_PATCHED] = take_job_patched,
     [REC_JOBS_GONE] = take_jobs_gone,
+    [REC_JOB_NOTED] = take_job_noted,
+    [REC_TALLY] = take_tally,
     [REC_KEY_NEW] = take_key_new,
     [REC_KEYS_EXPIRED] = take_keys_expired,
     [REC_KEYS_GONE] = take_keys_gone,
+    [REC_KV_SET] = take_kv_set,
+    [REC_KV_GONE] = take_kv_gone,
+    [REC_KV_FROM_JOB] = take_kv_from_job,
+    [REC_KV_KEYS] = take_kv_keys,
+    [REC_ALERT_PUT] = take_alert_put,
+    [REC_ALERT_GONE] = take_alert_gone,
+    [REC_ALERT_EDGE] = take_alert_edge,
+    [REC_NOTICE_NEW] = take_notice_new,
+    [REC_NOTICE_TRIED] = take_notice_tried,
+    [REC_NOTICE_GONE] = take_notice_gone,
+    [REC_BREAKER_PUT] = take_breaker_put,
+    [REC_BREAKER_GONE] = take_breaker_gone,
     [REC_SCHEDULE_PUT] = take_schedule_put,
     [REC_SCHEDULE_GONE] = take_schedule_gone,
     [REC_SCHEDULE_FIRED] = take_schedule_state,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What others than the lease's holder may do to one job: cancel, requeue, patch, remove. */
+/* What others than the lease's holder may do to one job: cancel, requeue, patch, remove, note. */
 #include "backend/local/engine_impl.h"
+#include "core/validate.h"
 
 /* The job, if it is there and the move starts from its state; else the reply says why not. */
 static struct live *job_for(struct engine *e, struct job_ref ref, enum job_move move,
@@ -40,12 +41,14 @@ static bool emit_change(struct engine *e, struct engine_reply *r, struct live *l
 void op_cancel(struct engine *e, const struct op *op)
 {
     struct engine_reply *r = reply_new(e, op);
-    struct live *l = job_for(e, op->job.job, MOVE_CANCEL, r);
+    enum job_move move = op->job.discard ? MOVE_DISCARD : MOVE_CANCEL;
+    struct live *l = job_for(e, op->job.job, move, r);
     if (!l)
         return;
+    uint8_t reason = op->job.discard ? REASON_DISCARDED : REASON_CANCELLED;
     struct record rec = {
         .kind = REC_JOB_CANCELLED,
-        .job_cancelled = {.seq = l->job.seq, .reason = REASON_CANCELLED, .at = e->now.wall},
+        .job_cancelled = {.seq = l->job.seq, .reason = reason, .at = e->now.wall},
     };
     if (emit_change(e, r, l, &rec))
         reply_job(r, l);
@@ -146,4 +149,70 @@ void op_remove(struct engine *e, const struct op *op)
     };
     if (emit_change(e, r, l, &rec))
         r->reply.state = STATE_NONE;
+}
+
+/* --- notes --- */
+
+static bool note_right(struct engine *e, const struct op_note *want, struct engine_reply *r)
+{
+    struct err_note note;
+    if ((want->has_label && validate_text("label", want->label, LIMIT_LABEL_BYTES, &note) != 0) ||
+        (want->has_attributes &&
+         validate_text("attributes", want->attributes, LIMIT_ATTRIBUTES_BYTES, &note) != 0))
+        return refuse_note(e, r, &note);
+    if (!(want->has_label || want->has_attributes || want->has_result || want->has_error))
+        return refuse(r, OUT_INVALID, "nothing to note: give a label, attributes, result or error");
+    if (want->has_error && want->error_kind > ERROR_BUSINESS)
+        return refuse(r, OUT_INVALID, "the kind of an error is app (0) or business (1)");
+    if (want->has_result && want->result_kind == PAYLOAD_NONE)
+        return refuse(r, OUT_INVALID, "a result must have a kind");
+    return !want->has_result || body_right(r, want->result_kind, want->result, LIMIT_PAYLOAD_BYTES);
+}
+
+void note_fill(const struct op_note *want, uint64_t seq, struct record *ret)
+{
+    ret->kind = REC_JOB_NOTED;
+    ret->job_noted = (struct rec_job_noted){
+        .seq = seq,
+        .has_label = want->has_label,
+        .has_attributes = want->has_attributes,
+        .has_result = want->has_result,
+        .has_error = want->has_error,
+        .label = want->has_label ? want->label : (struct span){NULL, 0},
+        .attributes = want->has_attributes ? want->attributes : (struct span){NULL, 0},
+        .result_kind = want->has_result ? want->result_kind : PAYLOAD_NONE,
+        .result = want->has_result ? want->result : (struct span){NULL, 0},
+        .error_kind = want->has_error ? want->error_kind : ERROR_APP,
+        .error =
+            want->has_error ? validate_cut(want->error, LIMIT_ERROR_BYTES) : (struct span){NULL, 0},
+    };
+}
+
+void op_note(struct engine *e, const struct op *op)
+{
+    const struct op_note *want = &op->note;
+    struct engine_reply *r = reply_new(e, op);
+    struct live *l = jobs_find(e, want->job, NULL);
+    if (!l || name_for_reply(e, queue_of(e, l), &r->reply.queue) != 0) {
+        refuse(r, l ? OUT_UNAVAILABLE : OUT_NOT_FOUND, l ? NO_ROOM : NULL);
+        return;
+    }
+    reply_job(r, l);
+    if (!note_right(e, want, r))
+        return;
+    if (want->token.counter &&
+        (!l->lease || !token_equal(lease_at(e, l->lease)->token, want->token))) {
+        refuse(r, OUT_LEASE_LOST, NULL);
+        return;
+    }
+    struct record rec;
+    note_fill(want, l->job.seq, &rec);
+    if (slab_reserve(&e->extras, 1) != 0 || names_reserve(e, 1) != 0 ||
+        emit_reserve(e, record_bytes_max(&rec)) != 0) {
+        refuse_nomem(r);
+        return;
+    }
+    engine_emit(e, &rec);
+    r->after = e->position;
+    reply_relaxed(e, r, queue_of(e, l));
 }

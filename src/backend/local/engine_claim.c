@@ -13,13 +13,13 @@
 #endif
 
 /* An expired job met on the way to a worker dies here. */
-static int expire_top(struct engine *e, struct queue *q, struct live *l)
+static int expire_top(struct engine *e, struct live *l)
 {
     struct record rec;
     decide_expire(&l->job, e->now.wall, &rec);
-    int err = jobs_reserve(e, q, 0, 1, record_bytes_max(&rec));
+    int err = end_reserve(e, l, &rec, 0);
     if (!err)
-        engine_emit(e, &rec);
+        end_emit(e, l, &rec);
     return err;
 }
 
@@ -38,7 +38,7 @@ struct live *claim_top(struct engine *e, struct queue *q, struct heap_entry *ret
         struct live *l = jobs_by_seq(e, seq, NULL);
         if (!jobs_expired(e, l, e->now.wall))
             return l;
-        *err = expire_top(e, q, l);
+        *err = expire_top(e, l);
         if (*err)
             return NULL;
     }
@@ -87,7 +87,7 @@ static int lease_reserve(struct engine *e, const struct op_claim *want)
     if (!err)
         err = heap_reserve(&e->leases_end, 1);
     if (!err && want->worker.len)
-        err = names_reserve(e);
+        err = names_reserve(e, 1);
     if (!err && want->nonce)
         err = map64_reserve(&e->nonces, 1);
     return err;

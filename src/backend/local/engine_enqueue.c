@@ -40,6 +40,10 @@ static bool values_right(struct engine *e, const struct op_enqueue *want, struct
     if (want->past && validate_past(want->past, &note) != 0)
         return refuse_note(e, r, &note);
     const struct job_extra *x = &want->extra;
+    uint32_t keys;
+    if (x->undelivered.len && undelivered_check(x->undelivered, &keys) != 0)
+        return refuse(r, OUT_INVALID,
+                      "keys_if_undelivered must be 1 to 16 keys, each of them once");
     size_t texts =
         x->unique.len | x->group.len | x->correlation.len | x->label.len | x->attributes.len;
     return texts == 0 || texts_right(e, x, r);
@@ -66,16 +70,16 @@ static bool key_answers(struct engine *e, const struct op_enqueue *want, struct 
 }
 
 /* A key that expired but was not swept yet makes room for its successor. */
-static bool key_room(struct engine *e, struct hash128 key, struct engine_reply *r)
+static bool key_room(struct engine *e, struct hash128 key, size_t ahead, struct engine_reply *r)
 {
     if (hash128_none(key))
         return true;
     const struct key *old = keys_find(e, key);
     if (old && !keys_emit_gone(e, old, 1))
         return refuse_nomem(r);
-    if (e->keys.used >= e->config.keys_max)
+    if (e->keys.used + ahead >= e->config.keys_max)
         return refuse(r, OUT_KEYS_FULL, NULL);
-    return keys_reserve(e) == 0 || refuse_nomem(r);
+    return keys_reserve(e, ahead + 1) == 0 || refuse_nomem(r);
 }
 
 static bool comes_dead(const struct op_enqueue *want)
@@ -115,45 +119,34 @@ static uint64_t queue_live(const struct queue *q)
 }
 
 /* no_need: it takes the place of another, or none that is counted. */
-static bool room_left(const struct engine *e, const struct queue *q, bool no_need,
-                      struct engine_reply *r)
+static bool room_left(const struct engine *e, const struct queue *q, bool no_need, size_t here,
+                      size_t ahead, struct engine_reply *r)
 {
     if (no_need)
         return true;
-    if (queue_live(q) >= q->policy.capacity)
+    if (queue_live(q) + here >= q->policy.capacity)
         return refuse(r, OUT_QUEUE_FULL, NULL);
-    if (e->config.capacity && e->live >= e->config.capacity)
+    if (e->config.capacity && e->live + ahead >= e->config.capacity)
         return refuse(r, OUT_SERVER_FULL, NULL);
     return true;
 }
 
-/* The first enqueue into a queue makes it. */
-static struct queue *queue_made(struct engine *e, const struct op_enqueue *want,
-                                struct engine_reply *r)
+/* Whether the first enqueue into a queue may make it. */
+static bool queue_may_be_made(struct engine *e, const struct op_enqueue *want,
+                              struct engine_reply *r)
 {
     struct err_note note;
-    struct queue *q = NULL;
     if (validate_queue_name(want->queue, &note) != 0)
-        refuse_note(e, r, &note);
-    else if (want->no_create || e->config.no_auto_create)
-        refuse(r, OUT_NO_QUEUE, NULL);
-    else if (want->payload.len > e->config.policy.payload_max)
-        refuse(r, OUT_TOO_BIG, NULL);
-    else if (e->queue_count >= LIMIT_QUEUES ||
-             (e->config.capacity && e->live >= e->config.capacity))
-        refuse(r, OUT_SERVER_FULL, NULL);
-    else if (want->idempotency_key.len && e->keys.used >= e->config.keys_max)
-        refuse(r, OUT_KEYS_FULL, NULL);
-    else if (queues_create(e, want->queue, &q) != 0)
-        refuse_nomem(r);
-    return q;
-}
-
-static struct queue *queue_for(struct engine *e, const struct op_enqueue *want,
-                               struct engine_reply *r)
-{
-    struct queue *q = queues_find(e, want->queue);
-    return q ? q : queue_made(e, want, r);
+        return refuse_note(e, r, &note);
+    if (want->no_create || e->config.no_auto_create)
+        return refuse(r, OUT_NO_QUEUE, NULL);
+    if (want->payload.len > e->config.policy.payload_max)
+        return refuse(r, OUT_TOO_BIG, NULL);
+    if (e->queue_count >= LIMIT_QUEUES || (e->config.capacity && e->live >= e->config.capacity))
+        return refuse(r, OUT_SERVER_FULL, NULL);
+    if (want->idempotency_key.len && e->keys.used >= e->config.keys_max)
+        return refuse(r, OUT_KEYS_FULL, NULL);
+    return true;
 }
 
 static struct wall_time run_at_of(const struct engine *e, const struct op_enqueue *want)
@@ -271,38 +264,115 @@ static void emit_key(struct engine *e, const struct op_enqueue *want, struct has
     engine_emit(e, &rec);
 }
 
-/* Sequence block, replaced job, key, an import's error without its text: bounds of all four. */
-#define SMALL_RECORDS_BYTES 640
+/* Sequence block, replaced job, key, an import's error and a job's keys without their texts: bounds
+ * of them all. */
+#define SMALL_RECORDS_BYTES 672
 
-static void enqueue_new(struct engine *e, struct queue *q, const struct op_enqueue *want,
-                        struct hash128 key, struct live *replace, size_t more,
-                        struct engine_reply *r)
+/* Bytes of everything an enqueue may write. */
+static size_t enqueue_bytes(const struct op_enqueue *want, const struct record *rec)
 {
-    struct record rec = {.kind = REC_JOB_NEW};
-    size_t error_bytes = want->past ? want->past->error.len : 0;
-    if (fill_new(e, q, want, &rec.job_new) != 0 ||
-        (rec.job_new.job.flags && names_reserve(e) != 0) ||
-        jobs_reserve(e, q, 1, 2,
-                     record_bytes_max(&rec) + SMALL_RECORDS_BYTES + error_bytes + more) != 0) {
-        refuse_nomem(r);
-        return;
+    return record_bytes_max(rec) + SMALL_RECORDS_BYTES + want->extra.undelivered.len +
+           (want->past ? want->past->error.len : 0);
+}
+
+int enqueues_reserve(struct engine *e, const struct enqueue_plan *plans, size_t count, size_t bytes)
+{
+    size_t jobs = 0, named = 0, keyed = 0;
+    int err = 0;
+    for (size_t i = 0; !err && i < count; i++) {
+        struct record rec = {.kind = REC_JOB_NEW};
+        const struct enqueue_plan *p = &plans[i];
+        if (p->answered)
+            continue;
+        err = fill_new(e, p->q, p->want, &rec.job_new);
+        bytes += err ? 0 : enqueue_bytes(p->want, &rec);
+        jobs++;
+        named += rec.job_new.job.flags != 0;
+        if (!err && p->want->extra.undelivered.len) {
+            err = kv_reserve_bytes(e, p->want->extra.undelivered.len);
+            keyed++;
+        }
     }
+    if (!err && named)
+        err = names_reserve(e, named);
+    if (!err && keyed)
+        err = undelivered_reserve(e, keyed);
+    if (!err)
+        err = emit_reserve(e, bytes);
+    for (size_t i = 0; !err && i < count; i++)
+        if (!plans[i].answered)
+            err = jobs_reserve(e, plans[i].q, jobs, 2 * jobs, 0);
+    return err;
+}
+
+static void emit_undelivered(struct engine *e, struct span keys, uint64_t seq)
+{
+    struct record rec = {.kind = REC_KV_KEYS, .kv_keys = {.seq = seq, .keys = keys}};
+    CHECK(undelivered_check(keys, &rec.kv_keys.count) == 0);
+    engine_emit(e, &rec);
+}
+
+void enqueue_emit(struct engine *e, const struct enqueue_plan *p, struct engine_reply *r)
+{
+    const struct op_enqueue *want = p->want;
+    struct record rec = {.kind = REC_JOB_NEW};
     seqs_ahead(e);
-    if (replace)
-        emit_replaced(e, replace, r);
+    if (p->replace)
+        emit_replaced(e, p->replace, r);
+    CHECK(fill_new(e, p->q, want, &rec.job_new) == 0); /* it has been before: scratch is there */
     rec.job_new.job.seq = e->seq_next;
     engine_emit(e, &rec);
-    if (error_bytes)
+    if (want->past && want->past->error.len)
         emit_error(e, want->past, &rec.job_new.job);
-    if (!hash128_none(key))
-        emit_key(e, want, key, &rec.job_new.job);
+    if (!hash128_none(p->key))
+        emit_key(e, want, p->key, &rec.job_new.job);
+    if (want->extra.undelivered.len)
+        emit_undelivered(e, want->extra.undelivered, rec.job_new.job.seq);
     r->reply.seq = rec.job_new.job.seq;
     r->reply.id_hi = rec.job_new.job.id_hi;
     r->reply.state = rec.job_new.job.state;
     r->reply.run_at = rec.job_new.job.run_at;
     r->reply.created = true;
+    rates_take(e, &p->rate);
     r->after = e->position;
-    reply_relaxed(e, r, q);
+}
+
+bool enqueue_look(struct engine *e, const struct op_enqueue *want, struct engine_reply *r,
+                  struct enqueue_plan *ret)
+{
+    *ret = (struct enqueue_plan){.want = want};
+    if (want->idempotency_key.len)
+        ret->key = hash128_of(e->hash_key, want->idempotency_key);
+    if (!values_right(e, want, r))
+        return false;
+    ret->answered = key_answers(e, want, ret->key, r);
+    if (ret->answered)
+        return r->reply.outcome == OUT_OK;
+    if (e->full) {
+        r->after = 0; /* what it would else wait for has to wait for room */
+        return refuse(r, OUT_DISK_FULL, NULL);
+    }
+    ret->q = queues_find(e, want->queue);
+    return ret->q || queue_may_be_made(e, want, r);
+}
+
+bool enqueue_plan(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
+                  size_t here, size_t ahead, struct engine_reply *r)
+{
+    const struct op_enqueue *want = p->want;
+    struct queue *q = p->q;
+    if (q->policy.refuse_new && !want->past)
+        return refuse(r, OUT_REFUSED_NEW, NULL);
+    if (want->payload.len > q->policy.payload_max)
+        return refuse(r, OUT_TOO_BIG, NULL);
+    if (want->extra.unique.len)
+        p->unique = hash128_scoped(e->hash_key, q->number, want->extra.unique);
+    if (!unique_allows(e, q, want, p->unique, r, &p->replace)) {
+        p->answered = r->reply.outcome == OUT_OK;
+        return p->answered;
+    }
+    return room_left(e, q, p->replace || comes_dead(want), here, ahead, r) &&
+           rates_allow(e, first, p, ahead, r) && key_room(e, p->key, ahead, r);
 }
 
 void op_enqueue(struct engine *e, const struct op *op)
@@ -313,32 +383,22 @@ void op_enqueue(struct engine *e, const struct op *op)
 void enqueue_do(struct engine *e, const struct op_enqueue *want, size_t more,
                 struct engine_reply *r)
 {
-    struct hash128 key = {0, 0}, unique = {0, 0};
-    if (want->idempotency_key.len)
-        key = hash128_of(e->hash_key, want->idempotency_key);
-    if (!values_right(e, want, r) || key_answers(e, want, key, r))
+    struct enqueue_plan p;
+    if (!enqueue_look(e, want, r, &p) || p.answered)
         return;
-    if (e->full) {
-        r->after = 0; /* what it would else wait for has to wait for room */
-        refuse(r, OUT_DISK_FULL, NULL);
+    if (!p.q && queues_create(e, want->queue, &p.q) != 0) {
+        refuse_nomem(r);
         return;
     }
-    struct queue *q = queue_for(e, want, r);
     r->after = e->position;
-    if (!q)
+    if (!enqueue_plan(e, &p, &p, 0, 0, r) || p.answered)
         return;
-    if (q->policy.refuse_new && !want->past) {
-        refuse(r, OUT_REFUSED_NEW, NULL);
-        return;
-    }
-    if (want->payload.len > q->policy.payload_max) {
-        refuse(r, OUT_TOO_BIG, NULL);
+    if (enqueues_reserve(e, &p, 1, more) != 0) {
+        kv_texts_drop(e);
+        refuse_nomem(r);
         return;
     }
-    if (want->extra.unique.len)
-        unique = hash128_scoped(e->hash_key, q->number, want->extra.unique);
-    struct live *replace;
-    if (unique_allows(e, q, want, unique, r, &replace) &&
-        room_left(e, q, replace || comes_dead(want), r) && key_room(e, key, r))
-        enqueue_new(e, q, want, key, replace, more, r);
+    enqueue_emit(e, &p, r);
+    kv_texts_drop(e);
+    reply_relaxed(e, r, p.q);
 }

@@ -29,7 +29,44 @@ static uint64_t id_of(const struct engine *e, uint64_t number)
 
 static struct event *push(struct engine *e)
 {
-    return slot(e, ++e->event_last);
+    uint64_t number = ++e->event_last;
+    if (e->event_keys) {
+        mem_free(e->event_keys[number & e->event_mask]);
+        e->event_keys[number & e->event_mask] = NULL;
+    }
+    return slot(e, number);
+}
+
+/* Keys are kept beside the ring: few stores have events of keys, and most of them few. Without
+ * memory for one the event has none, which its listeners take for a gap. */
+static void push_key(struct engine *e, enum event_kind kind, struct span key, uint64_t version)
+{
+    if (!e->event_keys)
+        e->event_keys = mem_array(e->config.event_ring, sizeof(struct event_key *));
+    *push(e) = (struct event){
+        .position = e->position,
+        .at_ms = e->now.wall.ms,
+        .subject = version,
+        .kind = (uint8_t)kind,
+    };
+    struct event_key *kept = e->event_keys ? mem_alloc(sizeof *kept + key.len) : NULL;
+    if (!kept)
+        return;
+    kept->len = (uint32_t)key.len;
+    memcpy(kept->text, key.at, key.len);
+    e->event_keys[e->event_last & e->event_mask] = kept;
+}
+
+static void push_keys(struct engine *e, const struct record *r)
+{
+    struct span list = r->kv_gone.keys, key;
+    if (r->kind == REC_KV_SET)
+        push_key(e, EVENT_KV_SET, r->kv_set.key, r->kv_set.version);
+    else if (r->kind == REC_KV_FROM_JOB)
+        push_key(e, EVENT_KV_SET, r->kv_from_job.key, r->kv_from_job.version);
+    else if (r->kind == REC_KV_GONE)
+        while (list.len > 0 && record_span_next(&list, &key) == 0)
+            push_key(e, EVENT_KV_DELETED, key, r->kv_gone.version);
 }
 
 /* Field by field into the ring: every record of every job comes this way, and a literal would be
@@ -41,6 +78,7 @@ static void push_job(struct engine *e, enum event_kind kind, const struct job *j
     v->at_ms = e->now.wall.ms;
     v->subject = j->seq;
     v->id_hi = j->id_hi;
+    v->run_at_ms = j->run_at.ms;
     v->queue = j->queue;
     v->schedule = 0;
     v->failures = j->failures;
@@ -50,6 +88,7 @@ static void push_job(struct engine *e, enum event_kind kind, const struct job *j
     v->payload_kind = j->payload_kind;
     v->flags = j->flags;
     v->kind = (uint8_t)kind;
+    v->alert = 0;
 }
 
 void events_queue(struct engine *e, enum event_kind kind, const struct queue *q, uint64_t count)
@@ -60,6 +99,19 @@ void events_queue(struct engine *e, enum event_kind kind, const struct queue *q,
         .subject = count,
         .queue = q ? q->number : 0,
         .kind = (uint8_t)kind,
+    };
+}
+
+void events_alert(struct engine *e, const struct alert *a, struct span queue, bool raised,
+                  uint64_t value)
+{
+    *push(e) = (struct event){
+        .position = e->position,
+        .at_ms = e->now.wall.ms,
+        .subject = value,
+        .queue = queue.len ? engine_queue_number(e, queue) : 0,
+        .kind = raised ? EVENT_ALERT_RAISED : EVENT_ALERT_CLEARED,
+        .alert = a->number,
     };
 }
 
@@ -82,6 +134,9 @@ void events_schedule(struct engine *e, enum event_kind kind, const struct schedu
     } else {
         v->subject = s->state.failures;
     }
+    if (kind == EVENT_SCHEDULE_FAILED && e->alerts.count)
+        alerts_happened(e, ALERT_SCHEDULE_FAILED, s->spec.queue, schedule_name(s),
+                        span_text(schedule_error_name(s->state.error)));
 }
 
 /* Every rise of a queue's depth is one job's, so whoever looks after each of them misses neither
@@ -117,8 +172,11 @@ static const uint8_t kinds[UINT8_MAX + 1] = {
 void events_record(struct engine *e, const struct record *r)
 {
     unsigned found = kinds[(uint8_t)r->kind]; /* a kind is one byte on disk */
-    if (!found)
+    if (!found) {
+        if (r->kind >= REC_KV_SET && r->kind <= REC_KV_FROM_JOB)
+            push_keys(e, r);
         return;
+    }
     enum event_kind kind = found - 1;
     if (r->kind == REC_JOB_BACK)
         kind = back_kind(r->job_back.reason);
@@ -163,6 +221,9 @@ void events_free(struct engine *e)
 {
     for (size_t i = 0; i < GHOSTS; i++)
         mem_free(e->ghosts[i].name);
+    for (size_t i = 0; e->event_keys && i <= e->event_mask; i++)
+        mem_free(e->event_keys[i]);
+    mem_free(e->event_keys);
     mem_free(e->events);
 }
 
@@ -208,11 +269,20 @@ static void tell(const struct engine *e, uint64_t number, struct backend_event *
         .state = v->state,
         .reason = v->reason,
         .attempts = job_attempts(&counts),
+        .run_at = {v->run_at_ms},
         .has_extra = (v->flags & JOB_HAS_EXTRA) != 0,
         .count = v->id_hi ? 0 : v->subject,
+        .alert = v->alert ? alert_name_of(e, v->alert) : (struct span){NULL, 0},
     };
     if (v->schedule && v->schedule < e->schedule_room && e->schedules[v->schedule])
         ret->schedule = schedule_name(e->schedules[v->schedule]);
+    if (v->kind != EVENT_KV_SET && v->kind != EVENT_KV_DELETED)
+        return;
+    const struct event_key *key = e->event_keys ? e->event_keys[number & e->event_mask] : NULL;
+    ret->count = 0;
+    ret->version = v->subject;
+    if (key)
+        ret->key = span_of(key->text, key->len);
 }
 
 size_t engine_events(const struct engine *e, uint64_t after, uint64_t mask,

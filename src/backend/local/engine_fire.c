@@ -25,6 +25,8 @@ static uint8_t error_of(enum outcome o)
         return SCHEDULE_NO_QUEUE;
     case OUT_INVALID:
         return SCHEDULE_INVALID;
+    case OUT_RATE_LIMIT:
+        return SCHEDULE_RATE_LIMITED;
     default:
         return SCHEDULE_OTHER;
     }

@@ -168,11 +168,11 @@ static bool item_left(struct engine *e, struct live *l, const struct live *holde
     } else {
         decide_fail(&l->job, &rules, &fail, q->generation, e->now.wall, &e->random, &rec);
     }
-    if (jobs_reserve(e, q, 0, 1, record_bytes_max(&rec)) != 0) {
+    if (end_reserve(e, l, &rec, 0) != 0) {
         e->random = before;
         return false;
     }
-    engine_emit(e, &rec);
+    end_emit(e, l, &rec);
     return true;
 }
 

@@ -21,12 +21,15 @@
 #include "base/check.h"
 
 #include "backend/local/engine.h"
+#include "base/hash.h"
 #include "base/heap.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "base/roster.h"
 #include "base/seqdir.h"
 #include "base/slab.h"
+#include "core/limits.h"
 #include "core/moves.h"
 
 #define WORKERS_IDLE_MAX 4096
@@ -104,6 +107,21 @@ struct key {
     uint32_t prev, next; /* the ones that expire before and after it */
 };
 
+/* A bucket of a rate limit, see engine_rates.c. */
+#define RATES_MAX 100000u
+struct rate {
+    struct hash128 key;
+    int64_t full_us;     /* monotonic: when it is full again */
+    uint32_t prev, next; /* the ones used before and after it */
+};
+
+/* What an enqueue takes out of a bucket. */
+struct rate_claim {
+    struct hash128 key; /* none = there is no limit */
+    int64_t share_us;   /* one token */
+    int64_t window_us;
+};
+
 /* How a lease ended by its holder's word: answers the same word said again. */
 struct ended {
     struct job_token token; /* counter 0 = free slot */
@@ -117,14 +135,16 @@ struct ended {
 struct event {
     uint64_t position; /* durable with this record */
     int64_t at_ms;
-    uint64_t subject;  /* the job's sequence; without a job: how many */
-    uint64_t id_hi;    /* 0 = about no job */
+    uint64_t subject; /* the job's sequence; without a job: how many */
+    uint64_t id_hi;   /* 0 = about no job */
+    int64_t run_at_ms;
     uint32_t queue;    /* number; 0 = none */
     uint32_t schedule; /* likewise */
     /* The job's, in the order of struct job, so that they are copied together. */
     uint16_t failures, crashes;
     uint8_t state, reason, payload_kind, flags;
     uint8_t kind;
+    uint32_t alert; /* number of the rule; 0 = none */
 };
 _Static_assert(sizeof(struct event) <= 64, "16,384 of them stay resident");
 
@@ -134,6 +154,72 @@ struct ghost {
     uint32_t queue; /* 0 = free */
     char *name;
     size_t len;
+};
+
+/* --- alerts, notices, breakers: engine_alerts.c, engine_notices.c, engine_breakers.c --- */
+
+/* A condition that holds. */
+struct raised {
+    struct raised *prev, *next; /* of the same rule, oldest first */
+    struct alert *alert;
+    struct wall_time since;
+    uint64_t value, mark;
+    size_t queue_len;
+    char queue[];
+};
+
+struct alert {
+    uint32_t number; /* of this boot, for events */
+    struct wall_time created_at, updated_at;
+    struct alert_rule rule; /* spans point to texts */
+    char *texts;            /* name, queue, url, secret, target, one after the other */
+    size_t name_len;
+    struct span target; /* empty = no webhook */
+    struct raised *first, *last;
+    uint64_t raised;
+    uint64_t notices, dead; /* in the outbox, and given up of them */
+};
+
+struct alerts {
+    struct alert **list; /* by name */
+    size_t count, room;
+    uint32_t next_number;
+    uint32_t version;     /* changes with every rule */
+    struct map128 raised; /* (rule, queue) → struct raised * */
+};
+
+/* A notice in the outbox. Inline texts: applying its record cannot fail for lack of memory. */
+struct notice {
+    uint64_t number, id_hi, job_seq, job_hi, value, mark;
+    struct wall_time at, since, due;
+    struct alert *alert; /* has a webhook */
+    size_t place;        /* in outbox.due; SIZE_MAX = not there: it is dead */
+    uint32_t prev, next; /* by number */
+    uint32_t attempts, tries;
+    uint16_t status, queue_len, subject_len, text_len, error_len;
+    uint8_t on, edge, reason, state;
+    bool held; /* given out; nobody has said yet how it ended */
+    char queue[LIMIT_QUEUE_NAME_BYTES], subject[LIMIT_QUEUE_NAME_BYTES];
+    char text[LIMIT_NOTICE_TEXT_BYTES], error[LIMIT_NOTICE_ERROR_BYTES];
+};
+
+struct outbox {
+    struct slab notices;
+    struct map64 by_number; /* → handle */
+    struct heap due;        /* pending ones: (when to look at it, handle) */
+    uint32_t first, last;
+    uint64_t dead, dropped;
+};
+
+struct target {
+    struct breaker breaker;
+    size_t len;
+    char name[]; /* scheme://host:port */
+};
+
+struct targets {
+    struct target **list; /* by name */
+    size_t count, room;
 };
 
 struct joblist {
@@ -161,10 +247,14 @@ struct queue {
     struct heap ready, due;
     struct joblist lists[STATE_COUNT];
     struct joblist doomed;
-    uint64_t shared, shared_waiting; /* jobs with the same unique key, see engine_unique.c */
-    uint64_t shared_seq;             /* one that was among them */
-    uint64_t due_armed, prune_armed; /* order of the valid entry in due_queues / prune_queues */
-    struct queue_counts counts;      /* by_state is derived from lists */
+    uint64_t shared, shared_waiting;     /* jobs with the same unique key, see engine_unique.c */
+    uint64_t shared_seq;                 /* one that was among them */
+    uint32_t alerts_version, dead_rules; /* how many rules hear of dead jobs, as of that version */
+    struct roster by_state, by_key;      /* ranked queues alone, see engine_ranks.c */
+    struct tally totals;                 /* since it was made */
+    uint32_t tally;                      /* its place in engine.tallies, one up; 0 = none */
+    uint64_t due_armed, prune_armed;     /* order of the valid entry in due_queues / prune_queues */
+    struct queue_counts counts;          /* by_state is derived from lists */
 };
 
 struct bulk {
@@ -206,19 +296,21 @@ struct engine {
     uint64_t seq_next, seq_upto;
     uint64_t block_position; /* of the record that reserved up to seq_upto */
 
-    struct slab jobs, extras, mores, leases, groups, options, workers, keys;
+    struct slab jobs, extras, mores, leases, groups, options, workers, keys, rates;
     struct seqdir dir;
     uint64_t memo_seq; /* the last one found, or 0 */
     uint32_t memo_handle;
-    struct mapref uniques;                                     /* → job handle */
-    struct map128 group_map, options_map, worker_map, key_map; /* → handle */
-    struct map64 nonces;                                       /* → lease handle */
+    struct mapref uniques;                                               /* → job handle */
+    struct map128 group_map, options_map, worker_map, key_map, rate_map; /* → handle */
+    struct map64 nonces;                                                 /* → lease handle */
     struct heap leases_end, expiries;
     struct heap due_queues, prune_queues, resume_queues;
     uint32_t key_first, key_last;
+    uint32_t rate_first, rate_last; /* used least and most lately */
     uint32_t busy_first, busy_last; /* workers that hold leases, by when they began to */
     size_t busy_count;
-    uint32_t worker_hand; /* where the search for idle names goes on */
+    uint32_t schedule_next; /* number of the next schedule */
+    uint32_t worker_hand;   /* where the search for idle names goes on */
 
     struct queue **queues; /* by number; NULL = none */
     size_t queue_room;
@@ -237,16 +329,20 @@ struct engine {
     struct ghost ghosts[GHOSTS];
     size_t ghost_next;
 
+    struct rec_tally *tallies; /* of the step under way, one a queue */
+    size_t tally_count, tally_room;
     uint32_t *trims; /* queues over their retention count */
     size_t trim_count, trim_room;
     uint32_t *doomed_queues;
     size_t doomed_count, doomed_room;
+    struct alerts alerts;
+    struct outbox outbox;
+    struct targets targets;
     struct bulk *bulks; /* first to be worked on first */
     uint64_t bulk_next;
 
     struct schedule **schedules; /* by number; NULL = none */
     size_t schedule_room;
-    uint32_t schedule_next;
     struct schedule **schedules_by_name;
     size_t schedule_count, schedules_by_name_room;
     struct map128 schedule_map; /* name → number */
@@ -254,7 +350,6 @@ struct engine {
     uint64_t held;      /* leases in them */
     uint64_t *loose;    /* such jobs that have ended while they held items */
     size_t loose_count, loose_room;
-    bool loose_unknown; /* there may be more of them */
 
     uint64_t live; /* waiting or running, doomed ones left out */
     uint64_t restored_leases, forgotten_claims;
@@ -262,6 +357,7 @@ struct engine {
     bool stepped;
     struct now last;
     int64_t skipped_ms; /* time the process stood still */
+    bool loose_unknown; /* there may be more jobs that ended while they held items */
     bool clock_suspect;
     bool full; /* no room for new jobs on the disk */
 
@@ -272,7 +368,46 @@ struct engine {
     struct span named_as;      /* that copy */
     struct queue *claim_from[LIMIT_QUEUES_PER_CLAIM]; /* of the claim under way */
     struct buf scratch; /* policy and options encodings, sequence lists */
+
+    /* The key-value store, see engine_kv.c; keys of jobs, see engine_undelivered.c. */
+    struct slab kvs;
+    struct mapref kv_map;    /* → handle in kvs */
+    struct heap kv_expiries; /* (expires_at, handle), lazy */
+    uint64_t kv_bytes;       /* of keys and values */
+    char **kv_texts;         /* room for keys to come, taken in order … */
+    size_t kv_text_at, kv_text_count, kv_text_room;
+    struct slab undelivered;
+    struct map64 undelivered_map;  /* sequence → handle in undelivered */
+    struct event_key **event_keys; /* beside the ring of events; NULL until the first of a key */
 };
+
+/* A resident key; its value is in the store. */
+struct kv {
+    struct hash128 key;
+    char *text; /* the key, encoded; NULL = this record is free */
+    uint32_t len;
+    uint32_t bytes; /* of the value */
+    uint64_t version;
+    uint64_t position; /* of the record that set it; 0 = it was loaded */
+    struct wall_time expires_at;
+    uint8_t kind;
+};
+
+struct undelivered {
+    uint64_t seq;
+    char *keys; /* as record_span_append writes them */
+    uint32_t len;
+};
+
+struct event_key {
+    uint32_t len;
+    char text[];
+};
+
+static inline struct kv *kv_at(const struct engine *e, uint32_t handle)
+{
+    return slab_at(&e->kvs, handle);
+}
 
 static inline struct live *live_at(const struct engine *e, uint32_t handle)
 {
@@ -317,6 +452,19 @@ static inline int64_t lease_now(const struct engine *e, struct now now)
     return now.mono.ms - e->skipped_ms;
 }
 
+/* For fingerprints of the state. */
+static inline uint64_t state_mix(uint64_t h, uint64_t v)
+{
+    h ^= v + UINT64_C(0x9E3779B97F4A7C15) + (h << 12) + (h >> 4);
+    h *= UINT64_C(0xFF51AFD7ED558CCD);
+    return h ^ (h >> 32);
+}
+
+static inline uint64_t state_mix_span(uint64_t h, struct span s)
+{
+    return state_mix(state_mix(h, s.len), s.len ? crc32c(0, s.at, s.len) : 0);
+}
+
 static inline bool state_waits(uint8_t state)
 {
     return (STATE_BIT(state) & STATES_WAITING) != 0;
@@ -336,6 +484,8 @@ int jobs_reserve(struct engine *e, struct queue *q, size_t fresh, size_t moves, 
 struct live *jobs_find(struct engine *e, struct job_ref ref, uint32_t *ret_handle);
 struct live *jobs_by_seq(struct engine *e, uint64_t seq, uint32_t *ret_handle);
 bool jobs_doomed(const struct engine *e, const struct live *l);
+/* An extra that has nothing yet, for a job without one; room for it must be there. */
+void jobs_add_extra(struct engine *e, struct live *l);
 int jobs_add(struct engine *e, const struct job *job, const struct job_extra *extra,
              uint32_t *ret_handle);
 /* Moves the job from the list, counters and keys of its old state to those of the new one. */
@@ -373,16 +523,40 @@ void unique_state_entered(struct engine *e, uint32_t handle);
 void unique_gone(struct engine *e, uint32_t handle);
 void unique_purged(
     struct queue *q); /* its waiting jobs, all at once; before its generation moves */
+void unique_rescoped(struct queue *q); /* its policy's scope has changed */
 /* A job whose key another has too; NULL = there is none (q->shared is 0), or none is at hand. */
 struct live *unique_shared(struct engine *e, struct queue *q);
+bool unique_shares(const struct engine *e, const struct live *l);
 struct unique_recount {
     uint64_t shared, shared_waiting;
 };
 /* What is wrong with a listed job's place in its chain; NULL = nothing, and it is counted. */
 const char *unique_wrong(const struct engine *e, uint32_t handle, struct unique_recount *count);
 
+/* --- engine_ranks.c: pages of ranked queues; for others nothing happens --- */
+int ranks_reserve(struct queue *q, size_t fresh, size_t moves);
+void ranks_made(struct engine *e, const struct live *l);
+void ranks_gone(struct engine *e, const struct live *l);
+void ranks_entered(struct queue *q, const struct job *j);
+void ranks_left(struct queue *q, const struct job *j, uint8_t state);
+void ranks_doomed(struct queue *q, uint8_t state); /* all jobs of the state, at once */
+void ranks_free(struct queue *q);
+/* From now on it is ranked; -ERR_NOMEM: it is not. */
+int ranks_begin(struct engine *e, struct queue *q);
+
+/* --- engine_tally.c: what happened in each queue --- */
+/* Room for this many queues that have nothing pending yet, and the bytes of all records. */
+int tally_reserve(struct engine *e, size_t queues);
+size_t tally_bytes(const struct engine *e, size_t queues);
+void tally(struct engine *e, struct queue *q, enum tally_field field, uint64_t n);
+void tally_span(struct engine *e, struct queue *q, enum tally_field field, struct wall_time from,
+                struct wall_time to);
+void tally_forget(struct engine *e, struct queue *q); /* it comes to its end */
+void tally_emit(struct engine *e);
+int tally_load(struct engine *e, uint32_t queue, const struct tally *totals);
+
 /* --- engine_names.c: texts held once: options, groups, workers --- */
-int names_reserve(struct engine *e);
+int names_reserve(struct engine *e, size_t jobs); /* for the texts of so many */
 int names_options(struct engine *e, struct span encoded, uint32_t *ret);
 int names_group(struct engine *e, uint32_t queue, struct span text, uint32_t *ret);
 int names_worker(struct engine *e, struct span text, uint32_t *ret);
@@ -400,6 +574,8 @@ void engine_emit(struct engine *e, const struct record *r);
 /* The same, of which nobody hears. */
 void engine_emit_silent(struct engine *e, const struct record *r);
 int emit_reserve(struct engine *e, size_t bytes);
+/* The same for records whose applying may lack memory: nothing is left behind then. */
+MUST_CHECK int engine_emit_or_not(struct engine *e, const struct record *r);
 /* --- engine.c --- */
 void seqs_ahead(struct engine *e); /* room for one small record must be there */
 
@@ -410,12 +586,15 @@ void events_queue(struct engine *e, enum event_kind kind, const struct queue *q,
 void events_schedule(struct engine *e, enum event_kind kind, const struct schedule *s,
                      const struct live *job);
 void events_depth(struct engine *e, struct queue *q);
+void events_alert(struct engine *e, const struct alert *a, struct span queue, bool raised,
+                  uint64_t value);
 void events_boot(struct engine *e);
 void events_keep_name(struct engine *e, struct queue *q); /* takes q's name, which ends */
 void events_free(struct engine *e);
 
 /* --- engine_queues.c --- */
 struct queue *queues_find(struct engine *e, struct span name);
+int names_order(struct span a, struct span b); /* byte by byte: < 0, 0, > 0 */
 int queues_create(struct engine *e, struct span name,
                   struct queue **ret); /* by the first enqueue */
 int queues_apply_put(struct engine *e, const struct rec_queue_put *r);
@@ -430,11 +609,15 @@ void queues_arm_prune(struct engine *e, struct queue *q);
 void queues_finished(struct engine *e, struct queue *q, uint8_t state); /* one more of these */
 void queues_trim_later(struct engine *e, struct queue *q);
 void queues_doom_later(struct engine *e, struct queue *q);
+static inline struct span queue_owner(const struct queue *q)
+{
+    return span_of(q->texts, q->owner_len);
+}
 bool queue_paused(const struct queue *q, struct wall_time now);
 int queue_view_of(struct engine *e, struct queue *q, struct queue_view *ret);
 
 /* --- engine_keys.c: idempotency keys --- */
-int keys_reserve(struct engine *e);
+int keys_reserve(struct engine *e, size_t keys);
 struct key *keys_find(const struct engine *e, struct hash128 key);
 int keys_apply_new(struct engine *e, const struct rec_key_new *r);
 void keys_apply_expired(struct engine *e, struct wall_time upto);
@@ -442,6 +625,15 @@ int keys_apply_gone(struct engine *e, const struct rec_keys_gone *r);
 /* Takes this key and those that expire next, `count` in all, out with one record. False: memory is
  * short, nothing changed. */
 bool keys_emit_gone(struct engine *e, const struct key *first, size_t count);
+
+/* --- engine_rates.c: rate limits at enqueue --- */
+struct enqueue_plan;
+/* False: the reply says when to come back. True: p->rate is what rates_take is to take, for which
+ * there is room, also after the `ahead` plans from `first` on. */
+bool rates_allow(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
+                 size_t ahead, struct engine_reply *r);
+void rates_take(struct engine *e, const struct rate_claim *claim);
+uint64_t rates_bytes(const struct engine *e);
 
 /* --- engine_leases.c: leases, tokens, how they ended --- */
 int leases_start(struct engine *e, uint32_t job, const struct rec_job_claimed *r);
@@ -504,8 +696,113 @@ void bulk_queue_changes(struct engine *e, uint32_t queue, unsigned states);
 size_t bulk_tick(struct engine *e, size_t budget);
 void bulk_free_all(struct engine *e);
 
+/* --- engine_alerts.c: rules, and what they have raised --- */
+void alerts_init(struct engine *e);
+void alerts_free(struct engine *e);
+struct alert *alerts_find(const struct engine *e, struct span name);
+struct span alert_name(const struct alert *a);
+struct span alert_name_of(const struct engine *e, uint32_t number); /* empty = gone */
+int alerts_apply_put(struct engine *e, const struct rec_alert_put *r);
+int alerts_apply_gone(struct engine *e, const struct rec_alert_gone *r);
+int alerts_apply_edge(struct engine *e, const struct rec_alert_edge *r);
+/* Adds to *bytes what the notices of a dead job take, and makes room for them. */
+int alerts_dead_reserve(struct engine *e, struct queue *q, size_t *bytes);
+void alerts_job_dead(struct engine *e, const struct rec_job_dead *r);
+/* Something happened that no job's record tells of: notices for the rules that match the queue.
+ * Makes room itself; what finds none is counted as dropped. */
+void alerts_happened(struct engine *e, enum alert_on on, struct span queue, struct span subject,
+                     struct span text);
+MUST_CHECK int alerts_verify(const struct engine *e, struct err_note *note);
+uint64_t alerts_hash(const struct engine *e);
+
+/* --- engine_notices.c: the outbox --- */
+void notices_moved(void *engine, struct heap_entry entry, size_t index);
+/* Room for `count` more; *bytes grows by what their records take, and those that push out others.
+ */
+int notices_reserve(struct engine *e, size_t count, size_t *bytes);
+/* Fills in number, id and time, and emits it. Room must have been reserved. */
+void notices_emit(struct engine *e, struct rec_notice_new *n);
+int notices_apply_new(struct engine *e, const struct rec_notice_new *r);
+int notices_apply_tried(struct engine *e, const struct rec_notice_tried *r);
+int notices_apply_gone(struct engine *e, const struct rec_notice_gone *r);
+void notices_drop_of(struct engine *e, struct alert *a); /* all of this rule */
+MUST_CHECK int notices_verify(const struct engine *e, struct err_note *note);
+uint64_t notices_hash(const struct engine *e);
+
+/* --- engine_breakers.c --- */
+/* Whether the target may be called now; lack of memory is a no. */
+bool breakers_ask(struct engine *e, struct span target, const struct breaker_rules *rules,
+                  struct wall_time *ret_until);
+/* True: it was open or half open, and is closed now. */
+bool breakers_tell(struct engine *e, struct span target, const struct breaker_rules *rules,
+                   bool success);
+int breakers_apply_put(struct engine *e, const struct rec_breaker_put *r);
+int breakers_apply_gone(struct engine *e, const struct rec_breaker_gone *r);
+void breakers_free(struct engine *e);
+uint64_t breakers_hash(const struct engine *e);
+
 /* --- engine_change.c --- */
 struct live *change_conflict(struct engine *e, const struct live *l);
+void note_fill(const struct op_note *want, uint64_t seq, struct record *ret);
+
+/* --- engine_kv.c: the key-value store --- */
+void kv_init(struct engine *e);
+void kv_done(struct engine *e);
+size_t kv_index_bytes(const struct engine *e);
+/* Whether or not it has expired; NULL = not there. */
+struct kv *kv_find(const struct engine *e, struct span key, uint32_t *ret_handle);
+/* The same, but what has expired is not there. */
+const struct kv *kv_seen(const struct engine *e, struct span key);
+/* Room for `fresh` more keys and as many expiries; then for the text of each that is not there yet,
+ * in the order in which they will be set. kv_texts_drop gives back what was not used. */
+int kv_reserve(struct engine *e, size_t fresh);
+int kv_reserve_text(struct engine *e, struct span key);
+int kv_reserve_bytes(struct engine *e, size_t bytes); /* for a list of keys among them */
+void kv_texts_drop(struct engine *e);
+/* All keys, in no order. */
+typedef int (*kv_each_fn)(void *ctx, const struct engine *e, const struct kv *k);
+int kv_each(const struct engine *e, kv_each_fn fn, void *ctx);
+bool valid_kv_expiry(void *engine, struct heap_entry entry);
+int kv_apply_set(struct engine *e, const struct rec_kv_set *r);
+int kv_apply_from_job(struct engine *e, const struct rec_kv_from_job *r);
+int kv_load(struct engine *e, const struct rec_kv_from_job *r, struct wall_time expires_at);
+int kv_apply_gone(struct engine *e, const struct rec_kv_gone *r);
+size_t tick_kv(struct engine *e, size_t budget);
+
+/* --- engine_undelivered.c: payloads that dead jobs leave behind --- */
+void undelivered_init(struct engine *e);
+void undelivered_done(struct engine *e);
+/* 0, or -ERR_INVALID: not a list of 1 … LIMIT_KV_UNDELIVERED different keys. */
+int undelivered_check(struct span keys, uint32_t *ret_count);
+int undelivered_reserve(struct engine *e, size_t jobs);
+int undelivered_apply(struct engine *e, uint64_t seq, struct span keys);
+struct span undelivered_of(const struct engine *e, uint64_t seq); /* empty = none */
+void undelivered_gone(struct engine *e, uint64_t seq);
+/* jobs_reserve for one record about a job, and for what it brings with it: a job that dies leaves
+ * its payload at its keys, in the same commit. `more` bytes of records go before. */
+int end_reserve(struct engine *e, struct live *l, const struct record *rec, size_t more);
+void end_emit(struct engine *e, const struct live *l, const struct record *rec);
+
+/* --- engine_enqueue.c, for commits --- */
+struct enqueue_plan {
+    const struct op_enqueue *want;
+    struct queue *q; /* NULL: it is to be made */
+    struct hash128 key, unique;
+    struct live *replace; /* the waiting job it takes the place of */
+    bool answered;        /* an earlier enqueue's answer is its own: nothing is to be done */
+    struct rate_claim rate;
+};
+/* What can be said before any queue is made. false: the reply says why not. */
+bool enqueue_look(struct engine *e, const struct op_enqueue *want, struct engine_reply *r,
+                  struct enqueue_plan *ret);
+/* Its queue is there; `ahead` new jobs of the same commit come before it, `here` of them in its
+ * queue; their plans are those from `first` to p. */
+bool enqueue_plan(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
+                  size_t here, size_t ahead, struct engine_reply *r);
+/* Room for these, all at once, and `bytes` of other records. */
+int enqueues_reserve(struct engine *e, const struct enqueue_plan *plans, size_t count,
+                     size_t bytes);
+void enqueue_emit(struct engine *e, const struct enqueue_plan *p, struct engine_reply *r);
 
 /* --- replies --- */
 int engine_out_wake_room(struct engine_out *out, size_t queues);
@@ -548,6 +845,22 @@ void op_list(struct engine *e, const struct op *op);
 void op_workers(struct engine *e, const struct op *op);
 void op_accept_clock(struct engine *e, const struct op *op);
 void op_exceptions(struct engine *e, const struct op *op);
+void op_kv_commit(struct engine *e, const struct op *op);
+void op_kv_get(struct engine *e, const struct op *op);
+void op_kv_list(struct engine *e, const struct op *op);
+void op_alert_put(struct engine *e, const struct op *op);
+void op_alert_delete(struct engine *e, const struct op *op);
+void op_alert_list(struct engine *e, const struct op *op);
+void op_alert_edge(struct engine *e, const struct op *op);
+void op_notice_take(struct engine *e, const struct op *op);
+void op_notice_end(struct engine *e, const struct op *op);
+void op_notice_list(struct engine *e, const struct op *op);
+void op_notice_again(struct engine *e, const struct op *op);
+void op_notice_discard(struct engine *e, const struct op *op);
+void op_breaker_list(struct engine *e, const struct op *op);
+void op_note(struct engine *e, const struct op *op);
+void op_page(struct engine *e, const struct op *op);
+void op_history(struct engine *e, const struct op *op);
 void op_schedule_put(struct engine *e, const struct op *op);
 void op_schedule_delete(struct engine *e, const struct op *op);
 void op_schedule_get(struct engine *e, const struct op *op);

@@ -33,6 +33,8 @@ int jobs_reserve(struct engine *e, struct queue *q, size_t fresh, size_t moves, 
         err = mapref_reserve(&e->uniques, moves);
     if (!err)
         err = heap_reserve(&e->expiries, moves);
+    if (!err)
+        err = ranks_reserve(q, fresh, moves);
     if (!err && fresh > 0) {
         err = slab_reserve(&e->jobs, fresh);
         if (!err)
@@ -235,6 +237,7 @@ static void enter_state(struct engine *e, uint32_t handle)
     struct queue *q = queue_of(e, l);
     uint8_t state = l->job.state;
     joblist_append(e, &q->lists[state], handle);
+    ranks_entered(q, &l->job);
     if (state_lives(state))
         e->live++;
     if (l->extra)
@@ -254,6 +257,7 @@ static void leave_state(struct engine *e, uint32_t handle, uint8_t state)
     struct live *l = live_at(e, handle);
     struct queue *q = queue_of(e, l);
     joblist_remove(e, &q->lists[state], handle, state);
+    ranks_left(q, &l->job, state);
     if (state_lives(state))
         e->live--;
     if (l->extra)
@@ -298,7 +302,7 @@ static void extra_free(struct engine *e, struct live *l)
 
 static int extra_add(struct engine *e, struct live *l, const struct job_extra *from)
 {
-    int err = names_reserve(e);
+    int err = names_reserve(e, 1);
     if (err)
         return err;
     l->extra = slab_take(&e->extras);
@@ -314,6 +318,12 @@ static int extra_add(struct engine *e, struct live *l, const struct job_extra *f
     if (err)
         extra_free(e, l);
     return err;
+}
+
+void jobs_add_extra(struct engine *e, struct live *l)
+{
+    static const struct job_extra nothing = {0};
+    CHECK(extra_add(e, l, &nothing) == 0);
 }
 
 static void extra_drop(struct engine *e, uint32_t handle)
@@ -345,6 +355,8 @@ int jobs_add(struct engine *e, const struct job *job, const struct job_extra *ex
         return err;
     }
     struct queue *q = e->queues[job->queue];
+    if (!q->gone)
+        ranks_made(e, l);
     if (jobs_doomed(e, l)) {
         joblist_append(e, &q->doomed, handle);
         queues_doom_later(e, q);
@@ -365,8 +377,11 @@ void jobs_drop(struct engine *e, uint32_t handle)
         leave_state(e, handle, l->job.state);
     if (l->lease)
         leases_end(e, l, OP_TICK);
+    ranks_gone(e, l);
     if (l->extra)
         extra_drop(e, handle);
+    if (map64_count(&e->undelivered_map) > 0)
+        undelivered_gone(e, l->job.seq);
     if (e->held)
         holds_job_ended(e, l->job.seq);
     if (e->memo_seq == l->job.seq)

@@ -7,10 +7,10 @@ static struct key *key_at(const struct engine *e, uint32_t handle)
     return slab_at(&e->keys, handle);
 }
 
-int keys_reserve(struct engine *e)
+int keys_reserve(struct engine *e, size_t keys)
 {
-    int err = slab_reserve(&e->keys, 1);
-    return err ? err : map128_reserve(&e->key_map, 1);
+    int err = slab_reserve(&e->keys, keys);
+    return err ? err : map128_reserve(&e->key_map, keys);
 }
 
 struct key *keys_find(const struct engine *e, struct hash128 key)

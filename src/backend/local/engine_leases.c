@@ -140,6 +140,12 @@ static struct live *holder_check(struct engine *e, const struct op *op, struct e
         refuse_nomem(r);
         return NULL;
     }
+    if (l && want->any_token && queue_of(e, l)->policy.require_token) {
+        refuse(r, OUT_INVALID,
+               "token is required: the queue's policy (require_token) lets nobody "
+               "act on a job by its id alone");
+        return NULL;
+    }
     if (l) {
         reply_job(r, l);
         if (l->lease && (want->any_token || token_equal(lease_at(e, l->lease)->token, want->token)))
@@ -233,16 +239,19 @@ static void refuse_when(struct engine_reply *r)
     r->reply.note = "delay_ms must be 0 or more; run_at must be a time before the year 10000";
 }
 
+/* noted may be NULL; else it is a record that goes before. */
 static void emit_back_or_dead(struct engine *e, struct engine_reply *r, struct live *l,
-                              const struct record *rec)
+                              const struct record *noted, const struct record *rec)
 {
     if (!holder_named(e, l, r))
         return;
-    if (jobs_reserve(e, queue_of(e, l), 0, 1, record_bytes_max(rec)) != 0) {
+    if (end_reserve(e, l, rec, noted ? record_bytes_max(noted) : 0) != 0) {
         refuse_nomem(r);
         return;
     }
-    engine_emit(e, rec);
+    if (noted)
+        engine_emit(e, noted);
+    end_emit(e, l, rec);
     finish(e, r, l);
 }
 
@@ -260,6 +269,8 @@ void op_fail(struct engine *e, const struct op *op)
         refuse_when(r);
         return;
     }
+    if (!body_right(r, want->result_kind, want->result, RESULT_BYTES_MAX))
+        return;
     if (want->error_kind > ERROR_BUSINESS) {
         r->reply.outcome = OUT_INVALID;
         r->reply.note = "the kind of an error is app (0) or business (1)";
@@ -269,7 +280,12 @@ void op_fail(struct engine *e, const struct op *op)
     jobs_rules(e, l, &rules);
     struct record rec;
     decide_fail(&l->job, &rules, &f, queue_of(e, l)->generation, e->now.wall, &e->random, &rec);
-    emit_back_or_dead(e, r, l, &rec);
+    struct op_note result = {
+        .has_result = true, .result_kind = want->result_kind, .result = want->result};
+    struct record noted;
+    if (want->result_kind != PAYLOAD_NONE)
+        note_fill(&result, l->job.seq, &noted);
+    emit_back_or_dead(e, r, l, want->result_kind != PAYLOAD_NONE ? &noted : NULL, &rec);
 }
 
 void op_release(struct engine *e, const struct op *op)
@@ -294,7 +310,7 @@ void op_release(struct engine *e, const struct op *op)
         decide_release(&l->job, run_at, generation, e->now.wall, &rec);
     }
     struct job_token token = lease_at(e, l->lease)->token;
-    emit_back_or_dead(e, r, l, &rec);
+    emit_back_or_dead(e, r, l, NULL, &rec);
     /* The record counts as a crash, which no holder's word answers to; this one was said. */
     if (op->lease.lost && r->reply.outcome == OUT_OK)
         ended_put(e, l->job.seq, token, OP_RELEASE, l->job.state, l->job.run_at);

@@ -2,6 +2,7 @@
 /* Start: everything a store has becomes resident; newer frames are replayed on top. */
 #include "backend/local/engine_impl.h"
 #include "core/frame.h"
+#include "core/kvkey.h"
 
 static int load_meta(void *ctx, const struct store_meta *meta)
 {
@@ -18,6 +19,11 @@ static int load_queue(void *ctx, const struct rec_queue_put *queue, bool gone)
     struct engine *e = ctx;
     int err = queues_apply_put(e, queue);
     return err || !gone ? err : queues_apply_gone(e, queue->queue);
+}
+
+static int load_tally(void *ctx, uint32_t queue, const struct tally *totals)
+{
+    return tally_load(ctx, queue, totals);
 }
 
 static int load_bulk(void *ctx, const struct stored_bulk *bulk)
@@ -43,6 +49,8 @@ static int reserve_indexes(struct engine *e, struct queue *q)
         err = mapref_reserve(&e->uniques, 1);
     if (!err)
         err = heap_reserve(&e->expiries, 1);
+    if (!err)
+        err = ranks_reserve(q, 1, 1);
     return err;
 }
 
@@ -63,7 +71,7 @@ static int load_lease(struct engine *e, uint32_t handle, const struct stored_job
 {
     struct rec_job_claimed claimed = {
         .seq = j->job.seq, .token = j->token, .lease_ms = j->lease_ms, .worker = j->worker};
-    int err = names_reserve(e);
+    int err = names_reserve(e, 1);
     return err ? err : leases_start(e, handle, &claimed);
 }
 
@@ -92,6 +100,35 @@ static int load_key(void *ctx, const struct rec_key_new *key)
     return keys_apply_new(e, key);
 }
 
+/* A record that could not be one is refused here, since no frame has been through record_decode. */
+static int load_kv(void *ctx, const struct rec_kv_set *kv, uint64_t bytes)
+{
+    struct engine *e = ctx;
+    struct rec_kv_from_job set = {
+        .key = kv->key, .version = kv->version, .kind = kv->kind, .bytes = (uint32_t)bytes};
+    if (kvkey_check(kv->key) != 0 || kv->version == 0 || kv->version > e->position ||
+        bytes > LIMIT_PAYLOAD_BYTES || kv_find(e, kv->key, NULL))
+        return -ERR_CORRUPT;
+    int err = kv_reserve(e, 1);
+    if (!err)
+        err = kv_load(e, &set, kv->expires_at);
+    return err;
+}
+
+static int load_undelivered(void *ctx, uint64_t seq, struct span keys)
+{
+    struct engine *e = ctx;
+    uint32_t count;
+    if (!jobs_by_seq(e, seq, NULL) || undelivered_check(keys, &count) != 0)
+        return -ERR_CORRUPT;
+    return undelivered_apply(e, seq, keys);
+}
+
+static int load_notes(void *ctx, const struct record *record)
+{
+    return engine_apply(ctx, record);
+}
+
 static int load_schedule(void *ctx, const struct rec_schedule_put *schedule)
 {
     return schedules_apply_put(ctx, schedule);
@@ -112,9 +149,13 @@ int engine_load(struct engine *e, struct store *store, struct err_note *note)
         .ctx = e,
         .meta = load_meta,
         .queue = load_queue,
+        .tally = load_tally,
         .bulk = load_bulk,
         .job = load_job,
         .key = load_key,
+        .kv = load_kv,
+        .undelivered = load_undelivered,
+        .record = load_notes,
         .schedule = load_schedule,
         .link = load_link,
     };
@@ -145,6 +186,7 @@ static uint64_t seq_of(const struct record *r)
     case REC_JOB_CANCELLED:
     case REC_JOB_REQUEUED:
     case REC_JOB_PATCHED:
+    case REC_JOB_NOTED:
         /* The sequence is the first member of each of these. */
         return r->job_ready.seq;
     default:
@@ -161,9 +203,13 @@ static int replay_reserve(struct engine *e, const struct record *r)
     struct queue *q = number && number < e->queue_room ? e->queues[number] : NULL;
     int err = q ? reserve_indexes(e, q) : 0;
     if (!err)
-        err = names_reserve(e);
+        err = names_reserve(e, 1);
+    if (!err)
+        err = slab_reserve(&e->extras, 1);
     if (!err)
         err = heap_reserve(&e->leases_end, 1);
+    if (!err && r->kind >= REC_KV_SET)
+        err = kv_reserve(e, 1);
     return err;
 }
 

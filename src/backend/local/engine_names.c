@@ -3,19 +3,19 @@
  */
 #include "backend/local/engine_impl.h"
 
-int names_reserve(struct engine *e)
+int names_reserve(struct engine *e, size_t jobs)
 {
-    int err = slab_reserve(&e->groups, 1);
+    int err = slab_reserve(&e->groups, jobs);
     if (!err)
-        err = slab_reserve(&e->options, 1);
+        err = slab_reserve(&e->options, jobs);
     if (!err)
-        err = slab_reserve(&e->workers, 1);
+        err = slab_reserve(&e->workers, jobs);
     if (!err)
-        err = map128_reserve(&e->group_map, 1);
+        err = map128_reserve(&e->group_map, jobs);
     if (!err)
-        err = map128_reserve(&e->options_map, 1);
+        err = map128_reserve(&e->options_map, jobs);
     if (!err)
-        err = map128_reserve(&e->worker_map, 1);
+        err = map128_reserve(&e->worker_map, jobs);
     return err;
 }
 

@@ -30,19 +30,32 @@ void op_get(struct engine *e, const struct op *op)
 }
 
 /* The smallest n valid entries of a lazy heap, in order, without taking any out: a frontier of
- * indexes whose parents have been visited. Stale entries are walked through. */
+ * entries whose parents have been visited, itself a binary heap. Stale entries are walked through.
+ */
+struct outpost {
+    struct heap_entry entry;
+    size_t index; /* in the heap */
+};
+
 struct frontier {
-    size_t *at;
+    struct arena *arena;
+    struct outpost *at;
     size_t count, room;
 };
 
-static bool frontier_add(struct engine *e, struct frontier *f, const struct heap *h, size_t index)
+static bool outpost_before(const struct outpost *a, const struct outpost *b)
+{
+    return a->entry.order != b->entry.order ? a->entry.order < b->entry.order
+                                            : a->entry.seq < b->entry.seq;
+}
+
+static bool frontier_add(struct frontier *f, const struct heap *h, size_t index)
 {
     if (index >= h->len)
         return true;
     if (f->count == f->room) {
         size_t room = f->room ? f->room * 2 : 64;
-        size_t *grown = arena_array(&e->out->arena, room, sizeof(*grown));
+        struct outpost *grown = arena_array(f->arena, room, sizeof(*grown));
         if (!grown)
             return false;
         if (f->count)
@@ -50,44 +63,60 @@ static bool frontier_add(struct engine *e, struct frontier *f, const struct heap
         f->at = grown;
         f->room = room;
     }
-    f->at[f->count++] = index;
+    struct outpost fresh = {heap_at(h, index), index};
+    size_t at = f->count++;
+    for (; at > 0 && outpost_before(&fresh, &f->at[(at - 1) / 2]); at = (at - 1) / 2)
+        f->at[at] = f->at[(at - 1) / 2];
+    f->at[at] = fresh;
     return true;
 }
 
-static size_t frontier_take(struct frontier *f, const struct heap *h)
+static struct outpost frontier_take(struct frontier *f)
 {
-    size_t best = 0;
-    for (size_t i = 1; i < f->count; i++) {
-        struct heap_entry a = heap_at(h, f->at[i]), b = heap_at(h, f->at[best]);
-        if (a.order != b.order ? a.order < b.order : a.seq < b.seq)
-            best = i;
+    struct outpost first = f->at[0], last = f->at[--f->count];
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < f->count; at = child) {
+        child += child + 1 < f->count && outpost_before(&f->at[child + 1], &f->at[child]);
+        if (!outpost_before(&f->at[child], &last))
+            break;
+        f->at[at] = f->at[child];
     }
-    size_t index = f->at[best];
-    f->at[best] = f->at[--f->count];
-    return index;
+    f->at[at] = last;
+    return first;
 }
 
 #define PEEK_LOOKS_MAX 4096 /* stale entries a peek is willing to walk through */
 
+/* The next entry that is valid; NULL = there is none, or none near enough, or no memory. The same
+ * job may stand there twice, side by side: it is given once. */
+static struct live *frontier_next(struct engine *e, struct frontier *f, const struct heap *h,
+                                  heap_stale_fn valid, uint64_t *last, size_t *looks)
+{
+    while (f->count && (*looks)++ < PEEK_LOOKS_MAX) {
+        struct outpost next = frontier_take(f);
+        for (size_t child = 4 * next.index + 1; child <= 4 * next.index + 4; child++)
+            if (!frontier_add(f, h, child))
+                return NULL;
+        struct live *l = valid(e, next.entry) ? jobs_by_seq(e, next.entry.seq, NULL) : NULL;
+        if (l && l->job.seq != *last) {
+            *last = l->job.seq;
+            return l;
+        }
+    }
+    return NULL;
+}
+
 static uint32_t peek_heap(struct engine *e, const struct heap *h, heap_stale_fn valid,
                           uint32_t limit, struct job_view *views)
 {
-    struct frontier f = {NULL, 0, 0};
-    uint32_t n = 0;
+    struct frontier f = {.arena = &e->out->arena};
     uint64_t last = 0;
-    if (!frontier_add(e, &f, h, 0))
+    size_t looks = 0;
+    uint32_t n = 0;
+    struct live *l;
+    if (!frontier_add(&f, h, 0))
         return 0;
-    for (size_t looks = 0; f.count && n < limit && looks < PEEK_LOOKS_MAX; looks++) {
-        size_t index = frontier_take(&f, h);
-        struct heap_entry entry = heap_at(h, index);
-        for (size_t child = 4 * index + 1; child <= 4 * index + 4; child++)
-            if (!frontier_add(e, &f, h, child))
-                return n;
-        struct live *l = valid(e, entry) ? jobs_by_seq(e, entry.seq, NULL) : NULL;
-        /* The same job may stand there twice, side by side. */
-        if (!l || l->job.seq == last)
-            continue;
-        last = l->job.seq;
+    while (n < limit && (l = frontier_next(e, &f, h, valid, &last, &looks)) != NULL) {
         if (view_of(e, l, &views[n]) != 0)
             return n;
         n++;
@@ -95,13 +124,37 @@ static uint32_t peek_heap(struct engine *e, const struct heap *h, heap_stale_fn 
     return n;
 }
 
-static uint32_t peek_list(struct engine *e, const struct joblist *list, uint32_t limit,
-                          struct job_view *views)
+size_t engine_next_ready(struct engine *e, uint32_t queue, struct arena *arena,
+                         struct next_ready *out, size_t max)
+{
+    struct queue *q = queue < e->queue_room ? e->queues[queue] : NULL;
+    struct frontier f = {.arena = arena};
+    uint64_t last = 0;
+    size_t looks = 0, n = 0;
+    const struct live *l;
+    if (!q || q->gone || !frontier_add(&f, &q->ready, 0))
+        return 0;
+    while (n < max && (l = frontier_next(e, &f, &q->ready, valid_ready, &last, &looks)) != NULL)
+        out[n++] = (struct next_ready){l->job.seq, l->position, l->job.payload_bytes};
+    return n;
+}
+
+static uint32_t peek_list(struct engine *e, const struct joblist *list, const struct op_peek *want,
+                          uint32_t limit, struct job_view *views)
 {
     uint32_t n = 0;
-    for (uint32_t at = list->head; at && n < limit; at = live_at(e, at)->next, n++)
+    bool back = want->newest_first;
+    uint64_t skip = back ? want->skip : 0;
+    for (uint32_t at = back ? list->tail : list->head; at && n < limit;
+         at = back ? live_at(e, at)->prev : live_at(e, at)->next) {
+        if (skip > 0) {
+            skip--;
+            continue;
+        }
         if (view_of(e, live_at(e, at), &views[n]) != 0)
             break;
+        n++;
+    }
     return n;
 }
 
@@ -126,7 +179,8 @@ void op_peek(struct engine *e, const struct op *op)
             q ? "state must be scheduled, ready, running, done, dead or cancelled" : NULL;
         return;
     }
-    uint32_t limit = want->limit && want->limit < PEEK_MAX ? want->limit : PEEK_MAX;
+    uint32_t most = want->newest_first ? LIMIT_BATCH : PEEK_MAX;
+    uint32_t limit = want->limit && want->limit < most ? want->limit : most;
     struct job_view *views = arena_array(&e->out->arena, limit, sizeof(*views));
     if (!views) {
         refuse_nomem(r);
@@ -137,7 +191,7 @@ void op_peek(struct engine *e, const struct op *op)
     else if (want->state == STATE_SCHEDULED)
         r->reply.job_count = peek_heap(e, &q->due, valid_due, limit, views);
     else
-        r->reply.job_count = peek_list(e, &q->lists[want->state], limit, views);
+        r->reply.job_count = peek_list(e, &q->lists[want->state], want, limit, views);
     if (want->want_body)
         r->reply.job_count = peek_bound(views, r->reply.job_count);
     r->reply.jobs = r->views = views;

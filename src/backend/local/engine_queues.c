@@ -185,7 +185,7 @@ static int room_for_queue(struct engine *e, uint32_t number)
     return err;
 }
 
-static int compare_names(struct span a, struct span b)
+int names_order(struct span a, struct span b)
 {
     size_t shorter = a.len < b.len ? a.len : b.len;
     int order = shorter ? memcmp(a.at, b.at, shorter) : 0;
@@ -200,7 +200,7 @@ static size_t by_name_index(const struct engine *e, struct span name, bool after
     size_t low = 0, high = e->queue_count;
     while (low < high) {
         size_t mid = (low + high) / 2;
-        int order = compare_names(queue_name(e->by_name[mid]), name);
+        int order = names_order(queue_name(e->by_name[mid]), name);
         if (order < 0 || (after && order == 0))
             low = mid + 1;
         else
@@ -235,6 +235,7 @@ void queues_free(struct engine *e, struct queue *q)
         e->named = NULL;
     heap_done(&q->ready);
     heap_done(&q->due);
+    ranks_free(q);
     mem_free(q->name);
     mem_free(q->texts);
     mem_free(q);
@@ -301,14 +302,24 @@ int queues_apply_put(struct engine *e, const struct rec_queue_put *r)
     bool fresh = !err && !q;
     if (fresh)
         err = queue_new(e, r, &q);
+    bool ranks = !err && policy.ranked && !q->policy.ranked;
+    if (ranks)
+        err = ranks_begin(e, q);
     if (!err)
         err = set_texts(q, r);
     if (err) {
         if (fresh)
             queues_free(e, q);
+        else if (ranks)
+            ranks_free(q);
         return err;
     }
+    if (q->policy.ranked && !policy.ranked)
+        ranks_free(q);
+    bool rescoped = q->policy.unique_scope != policy.unique_scope;
     q->policy = policy;
+    if (rescoped)
+        unique_rescoped(q);
     q->generation = r->generation;
     q->created_at = r->created_at;
     q->updated_at = r->updated_at;
@@ -352,6 +363,7 @@ static void doom_states(struct engine *e, struct queue *q, unsigned states)
             continue;
         if (state_lives(s))
             e->live -= q->lists[s].count;
+        ranks_doomed(q, s);
         doom_list(e, q, &q->lists[s]);
     }
     heap_done(&q->ready);
@@ -384,6 +396,7 @@ int queues_apply_gone(struct engine *e, uint32_t number)
     if (e->last_named == q)
         e->last_named = NULL;
     q->gone = true;
+    ranks_free(q);
     doom_states(e, q, STATES_ALL);
     return 0;
 }
@@ -403,6 +416,7 @@ int queues_apply_end(struct engine *e, uint32_t number)
             e->trims[i] = e->trims[--e->trim_count];
             break;
         }
+    tally_forget(e, q);
     e->queues[number] = NULL;
     if (e->out)
         events_keep_name(e, q);
@@ -411,6 +425,8 @@ int queues_apply_end(struct engine *e, uint32_t number)
 }
 
 /* --- operations --- */
+
+#define UNTIL_WRONG "until must be a time before the year 10000, or nothing"
 
 static void fill_put(const struct queue *q, struct rec_queue_put *r)
 {
@@ -504,21 +520,57 @@ static bool put_allowed(struct engine *e, const struct op_queue *want, const str
         return refuse(r, OUT_SERVER_FULL, NULL);
     if (want->policy && policy_check(want->policy, &note) != 0)
         return refuse_note(e, r, &note);
+    if (want->has_until && (want->until.ms < 0 || want->until.ms > LIMIT_WALL_MS))
+        return refuse(r, OUT_INVALID, UNTIL_WRONG);
     return true;
 }
 
-/* Uniqueness over all kept jobs can only be switched on when no two of them share a key. */
+#define SHARED_LOOKS 100000 /* jobs that are looked at to name some that share a key */
+
+/* Names jobs that share a key. Of one at least it is known; more are looked for. */
+static bool shared_shown(struct engine *e, struct queue *q, struct engine_reply *r)
+{
+    const struct live *one = unique_shared(e, q);
+    struct job_view *views = arena_array(&e->out->arena, SHARED_SHOWN, sizeof(*views));
+    uint32_t n = 0, looks = 0;
+    if (!views)
+        return refuse_nomem(r);
+    for (int s = 1; s < STATE_COUNT; s++)
+        for (uint32_t at = q->lists[s].head; at && n < SHARED_SHOWN && looks < SHARED_LOOKS;
+             looks++) {
+            const struct live *l = live_at(e, at);
+            n += unique_shares(e, l) && view_of(e, l, &views[n]) == 0;
+            at = l->next;
+        }
+    if (n == 0 && one)
+        n += view_of(e, one, &views[0]) == 0;
+    if (one)
+        reply_job(r, one);
+    r->reply.jobs = r->views = views;
+    r->reply.job_count = n;
+    r->reply.count = q->shared;
+    r->want_body = r->texts_only = true;
+    return refuse(r, OUT_DUPLICATE, NULL);
+}
+
+/* A wider scope can only be switched on when no two jobs share a key: not those that have ended,
+ * either, for who of the live ones would hold it? Purged jobs are counted in one way while keys
+ * must be unique and in another while they need not; so they have to be gone. */
 static bool scope_allowed(struct engine *e, struct queue *q, const struct queue_policy *policy,
                           struct engine_reply *r)
 {
-    if (!q || policy->unique_scope != UNIQUE_KEPT || q->policy.unique_scope == UNIQUE_KEPT)
+    uint8_t from = q ? q->policy.unique_scope : policy->unique_scope, to = policy->unique_scope;
+    if (from == to)
+        return true;
+    if ((from == UNIQUE_NONE || to == UNIQUE_NONE) && q->doomed.head)
+        return refuse(r, OUT_UNAVAILABLE,
+                      "purged jobs of this queue are still being removed; nothing was changed, try "
+                      "again in a moment");
+    if (to == UNIQUE_NONE || (from == UNIQUE_KEPT && to == UNIQUE_LIVE))
         return true;
     if (q->shared == 0)
         return true;
-    const struct live *one = unique_shared(e, q);
-    if (one)
-        reply_job(r, one);
-    return refuse(r, OUT_DUPLICATE, NULL);
+    return shared_shown(e, q, r);
 }
 
 void op_queue_put(struct engine *e, const struct op *op)
@@ -534,6 +586,8 @@ void op_queue_put(struct engine *e, const struct op *op)
     if (q)
         fill_put(q, &put);
     put.updated_at = e->now.wall;
+    if (want->has_until)
+        put.paused_until = want->until;
     const struct queue_policy *policy = want->policy ? want->policy
                                         : q          ? &q->policy
                                                      : &e->config.policy;
@@ -568,7 +622,7 @@ void op_pause(struct engine *e, const struct op *op)
     if (!q)
         return;
     if (op->queue.until.ms < 0 || op->queue.until.ms > LIMIT_WALL_MS) {
-        refuse(r, OUT_INVALID, "until must be a time before the year 10000, or nothing");
+        refuse(r, OUT_INVALID, UNTIL_WRONG);
         return;
     }
     struct rec_queue_put put;
@@ -677,6 +731,7 @@ int queue_view_of(struct engine *e, struct queue *q, struct queue_view *ret)
         .updated_at = q->updated_at,
         .paused_until = q->paused_until,
         .counts = q->counts,
+        .totals = q->totals,
     };
     for (int s = 0; s < STATE_COUNT; s++)
         ret->counts.by_state[s] = q->lists[s].count;
@@ -698,7 +753,10 @@ void op_queue_get(struct engine *e, const struct op *op)
 {
     struct engine_reply *r = reply_new(e, op);
     r->after = e->position;
-    struct queue *q = queues_find(e, op->queue.name);
+    struct queue *q = op->queue.number && !op->queue.name.len ? queue_by_number(e, op->queue.number)
+                                                              : queues_find(e, op->queue.name);
+    if (q && q->gone)
+        q = NULL;
     struct queue_view *view = q ? arena_array(&e->out->arena, 1, sizeof(*view)) : NULL;
     if (!view) {
         refuse(r, q ? OUT_UNAVAILABLE : OUT_NO_QUEUE, NULL);

@@ -22,11 +22,11 @@ static bool end_lease(struct engine *e, const struct lease *lease)
     jobs_rules(e, l, &rules);
     rules.lease_ms = lease->lease_ms;
     decide_lease_end(&l->job, &rules, false, q->generation, e->now.wall, &e->random, text, &rec);
-    if (jobs_reserve(e, q, 0, 1, record_bytes_max(&rec)) != 0) {
+    if (end_reserve(e, l, &rec, 0) != 0) {
         e->random = before;
         return false;
     }
-    engine_emit(e, &rec);
+    end_emit(e, l, &rec);
     return true;
 }
 
@@ -125,9 +125,9 @@ static size_t tick_expire(struct engine *e, size_t budget)
         if (l) {
             struct record rec;
             decide_expire(&l->job, e->now.wall, &rec);
-            if (jobs_reserve(e, queue_of(e, l), 0, 1, record_bytes_max(&rec)) != 0)
+            if (end_reserve(e, l, &rec, 0) != 0)
                 break;
-            engine_emit(e, &rec);
+            end_emit(e, l, &rec);
         }
         heap_pop(&e->expiries, &top);
     }
@@ -290,7 +290,7 @@ void op_tick(struct engine *e, const struct op *op)
     size_t budget = e->config.slice;
     typedef size_t (*part_fn)(struct engine *, size_t);
     static const part_fn parts[] = {tick_leases, tick_holds, tick_promote, tick_expire, tick_doomed,
-                                    bulk_tick,   tick_trim,  tick_prune,   tick_keys};
+                                    bulk_tick,   tick_trim,  tick_prune,   tick_keys,   tick_kv};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         size_t n = parts[i](e, budget);
         budget = n < budget ? budget - n : 1; /* one kind of work must not starve the others */
@@ -323,6 +323,7 @@ int64_t engine_next_tick_ms(const struct engine *e, struct now now)
     if (!e->clock_suspect) {
         wait = sooner(wait, top_in(&e->expiries, now.wall.ms));
         wait = sooner(wait, top_in(&e->prune_queues, now.wall.ms));
+        wait = sooner(wait, top_in(&e->kv_expiries, now.wall.ms));
         if (e->key_first) {
             const struct key *k = slab_at(&e->keys, e->key_first);
             int64_t left = k->expires_at.ms - now.wall.ms;

@@ -11,7 +11,12 @@
  *   shared_waiting  chains of two or more whose first job waits
  *
  * A purge takes all waiting jobs away without visiting them: it takes shared_waiting off shared. A
- * purged job stays first in its chain until somebody comes that way. */
+ * purged job stays first in its chain until somebody comes that way.
+ *
+ * Where the scope is `none`, nobody holds a key and any number of live jobs may have it: chains are
+ * in no order, shared_waiting is 0, and purged jobs are counted until they are removed. Scopes of
+ * the two kinds follow each other only when no purged job is left, and the strict ones begin with
+ * chains of one. */
 #include "backend/local/engine_impl.h"
 
 #define APART UINT32_MAX /* twin_prev of a job in no chain */
@@ -67,10 +72,17 @@ static void attach(struct engine *e, uint32_t handle, uint32_t first, bool to_fr
     CHECK(mapref_put(&e->uniques, extra_unique(x), handle) == 0);
 }
 
+static bool loose(const struct queue *q)
+{
+    return q->policy.unique_scope == UNIQUE_NONE;
+}
+
 /* The first that exists. */
 static uint32_t first_there(struct engine *e, struct hash128 unique)
 {
     uint32_t first = first_of(e, unique);
+    if (first && loose(queue_of(e, live_at(e, first))))
+        return first;
     if (first && jobs_doomed(e, live_at(e, first))) {
         detach(e, first); /* the purge has taken it off the count */
         first = first_of(e, unique);
@@ -93,7 +105,7 @@ static bool keyed(const struct engine *e, const struct live *l)
 void unique_state_left(struct engine *e, uint32_t handle, uint8_t state)
 {
     const struct live *l = live_at(e, handle);
-    if (!keyed(e, l) || !state_waits(state))
+    if (!keyed(e, l) || !state_waits(state) || loose(queue_of(e, l)))
         return;
     const struct extra *x = extra_at(e, l->extra);
     if (x->twin_prev == 0 && x->twin_next)
@@ -117,12 +129,32 @@ static uint32_t part(struct engine *e, struct queue *q, uint32_t handle, uint32_
     return first == handle ? next : first;
 }
 
+/* Where keys need not be unique: into the chain, or out of it. */
+static void loose_entered(struct engine *e, struct queue *q, uint32_t handle)
+{
+    const struct live *l = live_at(e, handle);
+    const struct extra *x = extra_at(e, l->extra);
+    uint32_t first = first_of(e, extra_unique(x));
+    bool belong = belongs(e, l->job.state), linked = x->twin_prev != APART;
+    if (linked && !belong)
+        part(e, q, handle, first);
+    if (linked || !belong)
+        return;
+    q->shared += first != 0;
+    q->shared_seq = first ? l->job.seq : q->shared_seq;
+    attach(e, handle, first, false);
+}
+
 void unique_state_entered(struct engine *e, uint32_t handle)
 {
     struct live *l = live_at(e, handle);
     if (!keyed(e, l))
         return;
     struct queue *q = queue_of(e, l);
+    if (loose(q)) {
+        loose_entered(e, q, handle);
+        return;
+    }
     struct extra *x = extra_at(e, l->extra);
     bool belong = belongs(e, l->job.state), to_front = state_lives(l->job.state);
     uint32_t first = x->twin_prev == 0 ? handle : first_there(e, extra_unique(x));
@@ -147,6 +179,10 @@ void unique_gone(struct engine *e, uint32_t handle)
     struct queue *q = queue_of(e, l);
     const struct extra *x = extra_at(e, l->extra);
     bool is_first = x->twin_prev == 0;
+    if (loose(q)) {
+        part(e, q, handle, handle);
+        return;
+    }
     if (is_first && jobs_doomed(e, l)) {
         detach(e, handle); /* the purge has taken it off the count */
         return;
@@ -164,6 +200,12 @@ void unique_purged(struct queue *q)
     q->shared_waiting = 0;
 }
 
+void unique_rescoped(struct queue *q)
+{
+    if (loose(q) || q->shared == 0)
+        q->shared_waiting = 0;
+}
+
 /* --- questions --- */
 
 bool jobs_unique_same(void *engine, uint32_t handle, struct hash128 unique)
@@ -175,7 +217,7 @@ bool jobs_unique_holds(const struct queue *q, uint8_t state)
 {
     if (q->policy.unique_scope == UNIQUE_KEPT)
         return state != STATE_CANCELLED && state != STATE_NONE;
-    return state_lives(state);
+    return state_lives(state) && !loose(q);
 }
 
 struct live *jobs_unique_holder(struct engine *e, struct hash128 unique)
@@ -185,7 +227,7 @@ struct live *jobs_unique_holder(struct engine *e, struct hash128 unique)
     return l && !jobs_doomed(e, l) && jobs_unique_holds(queue_of(e, l), l->job.state) ? l : NULL;
 }
 
-static bool shares(const struct engine *e, const struct live *l)
+bool unique_shares(const struct engine *e, const struct live *l)
 {
     if (!l || !keyed(e, l))
         return false;
@@ -196,13 +238,13 @@ static bool shares(const struct engine *e, const struct live *l)
 struct live *unique_shared(struct engine *e, struct queue *q)
 {
     struct live *l = jobs_find(e, (struct job_ref){q->shared_seq, 0}, NULL);
-    if (q->shared == 0 || shares(e, l))
+    if (q->shared == 0 || unique_shares(e, l))
         return q->shared ? l : NULL;
     size_t looks = 0;
     for (int s = 0; s < STATE_COUNT; s++)
         for (uint32_t at = q->lists[s].head; at && looks < e->config.slice; looks++) {
             l = live_at(e, at);
-            if (shares(e, l))
+            if (unique_shares(e, l))
                 return l;
             at = l->next;
         }
@@ -228,6 +270,10 @@ const char *unique_wrong(const struct engine *e, uint32_t handle, struct unique_
         (x->twin_prev && extra_of(e, x->twin_prev)->twin_next != handle) ||
         (x->twin_next && extra_of(e, x->twin_next)->twin_prev != handle))
         return "the chain of its unique key does not agree";
+    if (loose(queue_of(e, l))) {
+        count->shared += !is_first;
+        return NULL;
+    }
     if (state_lives(l->job.state) && !is_first)
         return "is live but not the first of its unique key";
     count->shared += !is_first && !after_purged;

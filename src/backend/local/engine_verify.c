@@ -92,6 +92,28 @@ static int check_list(struct recount *c, const struct queue *q, const struct job
     return 0;
 }
 
+/* Each listed job has its place, and there is no place more. */
+static int check_ranks(struct recount *c, const struct queue *q)
+{
+    uint64_t jobs = 0, keys = 0;
+    for (uint8_t s = 0; s < (uint8_t)STATE_COUNT && q->policy.ranked && !q->gone; s++)
+        for (uint32_t at = q->lists[s].head; at; at = live_at(c->e, at)->next, jobs++) {
+            const struct live *l = live_at(c->e, at);
+            struct roster_key state = {s, l->job.seq}, key = {0, l->job.seq};
+            struct hash128 unique =
+                l->extra ? extra_unique(extra_at(c->e, l->extra)) : (struct hash128){0, 0};
+            key.hi = unique.lo;
+            keys += !hash128_none(unique);
+            if (!roster_has(&q->by_state, state) ||
+                (!hash128_none(unique) && !roster_has(&q->by_key, key)))
+                return wrong(c, "has no place in its ranked queue", l->job.seq);
+        }
+    if (jobs == q->by_state.count && (q->doomed.head || keys == q->by_key.count))
+        return 0;
+    return err_note_set(c->note, -ERR_CORRUPT, "queue %u: jobs that are gone have places",
+                        q->number);
+}
+
 static int check_queue(struct recount *c, const struct queue *q)
 {
     int err = mark_heap(c, &q->ready, valid_ready, &c->in_ready);
@@ -100,11 +122,14 @@ static int check_queue(struct recount *c, const struct queue *q)
     c->uniques = (struct unique_recount){0};
     for (uint8_t s = 0; !err && s < (uint8_t)STATE_COUNT; s++)
         err = check_list(c, q, &q->lists[s], s);
-    if (!err && !q->gone &&
+    bool loose = q->policy.unique_scope == UNIQUE_NONE && q->doomed.head;
+    if (!err && !q->gone && !loose &&
         (q->shared != c->uniques.shared || q->shared_waiting != c->uniques.shared_waiting ||
          (q->shared && q->policy.unique_scope == UNIQUE_KEPT)))
         err = err_note_set(c->note, -ERR_CORRUPT, "queue %u miscounts jobs that share a unique key",
                            q->number);
+    if (!err)
+        err = check_ranks(c, q);
     for (uint32_t at = q->doomed.head; !err && at; at = live_at(c->e, at)->next) {
         if (!jobs_doomed(c->e, live_at(c->e, at)))
             err = wrong(c, "is listed for removal but lives", live_at(c->e, at)->job.seq);
@@ -157,6 +182,44 @@ static int check_totals(struct recount *c)
     return 0;
 }
 
+/* ---- the key-value store ---- */
+
+struct kv_recount {
+    struct recount *c;
+    uint64_t keys, bytes;
+    struct map64 armed; /* handle → 1: has a valid expiry */
+};
+
+static int check_kv(void *ctx, const struct engine *e, const struct kv *k)
+{
+    struct kv_recount *c = ctx;
+    uint32_t handle;
+    c->keys++;
+    c->bytes += (uint64_t)k->len + k->bytes;
+    if (kv_find(e, span_of(k->text, k->len), &handle) != k)
+        return err_note_set(c->c->note, -ERR_CORRUPT, "the index does not lead to a key");
+    if (k->expires_at.ms && !map64_get(&c->armed, handle))
+        return err_note_set(c->c->note, -ERR_CORRUPT, "a key would never expire");
+    return 0;
+}
+
+static int check_kvs(struct recount *c)
+{
+    const struct engine *e = c->e;
+    struct kv_recount kv = {.c = c};
+    map64_init(&kv.armed);
+    int err = mark_heap(c, &e->kv_expiries, valid_kv_expiry, &kv.armed);
+    if (!err)
+        err = kv_each(e, check_kv, &kv);
+    map64_done(&kv.armed);
+    if (!err && (kv.keys != e->kvs.used || kv.bytes != e->kv_bytes))
+        err = err_note_set(c->note, -ERR_CORRUPT,
+                           "recount finds %llu keys (%llu bytes), counters say %llu (%llu)",
+                           (unsigned long long)kv.keys, (unsigned long long)kv.bytes,
+                           (unsigned long long)e->kvs.used, (unsigned long long)e->kv_bytes);
+    return err;
+}
+
 int engine_verify(const struct engine *e, struct err_note *note)
 {
     struct recount c = {.e = e, .note = note};
@@ -170,24 +233,18 @@ int engine_verify(const struct engine *e, struct err_note *note)
         err = check_groups(&c);
     if (!err)
         err = check_totals(&c);
+    if (!err)
+        err = check_kvs(&c);
+    if (!err)
+        err = alerts_verify(e, note);
+    if (!err)
+        err = notices_verify(e, note);
     map64_done(&c.in_ready);
     map64_done(&c.in_due);
     return err;
 }
 
 /* --- a fingerprint of the durable state, independent of order --- */
-
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-    h ^= v + UINT64_C(0x9E3779B97F4A7C15) + (h << 12) + (h >> 4);
-    h *= UINT64_C(0xFF51AFD7ED558CCD);
-    return h ^ (h >> 32);
-}
-
-static uint64_t mix_span(uint64_t h, struct span s)
-{
-    return mix(mix(h, s.len), s.len ? crc32c(0, s.at, s.len) : 0);
-}
 
 static uint64_t hash_job(const struct engine *e, const struct live *l)
 {
@@ -208,22 +265,23 @@ static uint64_t hash_job(const struct engine *e, const struct live *l)
                                j->flags};
     uint64_t h = 1;
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-        h = mix(h, fields[i]);
+        h = state_mix(h, fields[i]);
     if (l->lease) {
         const struct lease *lease = lease_at(e, l->lease);
-        h = mix(mix(mix(h, lease->token.counter), lease->token.epoch), lease->lease_ms);
-        h = mix_span(h, worker_name(e, lease->worker));
-        h = mix(h, lease->held ? lease->nonce : 0);
+        h = state_mix(state_mix(state_mix(h, lease->token.counter), lease->token.epoch),
+                      lease->lease_ms);
+        h = state_mix_span(h, worker_name(e, lease->worker));
+        h = state_mix(h, lease->held ? lease->nonce : 0);
     }
     if (l->extra) {
         const struct extra *x = extra_at(e, l->extra);
         struct more more = more_of(e, l);
-        h = mix(mix(h, extra_unique(x).hi), (uint64_t)more.expires_at.ms);
-        h = mix(h,
-                more.group ? ((const struct group *)slab_at(&e->groups, more.group))->key.hi : 0);
-        h = mix(h, more.options
-                       ? ((const struct options *)slab_at(&e->options, more.options))->key.hi
-                       : 0);
+        h = state_mix(state_mix(h, extra_unique(x).hi), (uint64_t)more.expires_at.ms);
+        h = state_mix(
+            h, more.group ? ((const struct group *)slab_at(&e->groups, more.group))->key.hi : 0);
+        h = state_mix(h, more.options
+                             ? ((const struct options *)slab_at(&e->options, more.options))->key.hi
+                             : 0);
     }
     return h;
 }
@@ -238,33 +296,59 @@ static uint64_t hash_list(const struct engine *e, const struct joblist *list)
 
 static uint64_t hash_queue(const struct engine *e, const struct queue *q)
 {
-    uint64_t h = mix(mix(mix(1, q->number), q->generation), q->gone);
-    h = mix_span(h, span_of(q->name, q->name_len));
-    h = mix_span(h, span_of(q->texts, q->owner_len + q->note_len + q->attributes_len));
-    h = mix(mix(h, (uint64_t)q->paused_until.ms), (uint64_t)q->updated_at.ms);
-    h = mix(mix(h, q->policy.max_attempts), q->policy.capacity);
+    uint64_t h = state_mix(state_mix(state_mix(1, q->number), q->generation), q->gone);
+    h = state_mix_span(h, span_of(q->name, q->name_len));
+    h = state_mix_span(h, span_of(q->texts, q->owner_len + q->note_len + q->attributes_len));
+    h = state_mix(state_mix(h, (uint64_t)q->paused_until.ms), (uint64_t)q->updated_at.ms);
+    h = state_mix(state_mix(h, q->policy.max_attempts), q->policy.capacity);
+    for (int i = 0; i < TALLY_COUNT; i++)
+        h = state_mix(h, q->totals.of[i]);
     uint64_t jobs = hash_list(e, &q->doomed);
     for (int s = 0; s < STATE_COUNT; s++)
         jobs += hash_list(e, &q->lists[s]);
-    return mix(h, jobs);
+    return state_mix(h, jobs);
+}
+
+static int hash_kv(void *ctx, const struct engine *e, const struct kv *k)
+{
+    uint64_t *sum = ctx;
+    (void)e;
+    uint64_t h =
+        state_mix_span(state_mix(state_mix(1, k->version), k->kind), span_of(k->text, k->len));
+    *sum += state_mix(state_mix(h, (uint64_t)k->expires_at.ms), k->bytes);
+    return 0;
+}
+
+static uint64_t hash_undelivered(const struct engine *e)
+{
+    const struct map64_table *tables[] = {&e->undelivered_map.now, &e->undelivered_map.old};
+    uint64_t sum = 0;
+    for (size_t t = 0; t < 2; t++)
+        for (size_t i = 0; tables[t]->slots && i <= tables[t]->mask; i++)
+            if (tables[t]->slots[i].value)
+                sum += state_mix_span(state_mix(1, tables[t]->slots[i].key),
+                                      undelivered_of(e, tables[t]->slots[i].key));
+    return sum;
 }
 
 uint64_t engine_state_hash(const struct engine *e)
 {
-    uint64_t h = mix(mix(1, e->epoch), e->position);
+    uint64_t h = state_mix(state_mix(1, e->epoch), e->position);
     for (size_t n = 0; n < e->queue_room; n++)
         if (e->queues[n])
-            h = mix(h, hash_queue(e, e->queues[n]));
+            h = state_mix(h, hash_queue(e, e->queues[n]));
     uint64_t keys = 0; /* those that expire at the same time are in no order */
     for (uint32_t at = e->key_first; at;) {
         const struct key *k = slab_at(&e->keys, at);
-        keys +=
-            mix(mix(mix(mix(1, k->key.hi), k->fingerprint), k->seq), (uint64_t)k->expires_at.ms);
+        keys += state_mix(state_mix(state_mix(state_mix(1, k->key.hi), k->fingerprint), k->seq),
+                          (uint64_t)k->expires_at.ms);
         at = k->next;
     }
-    h = mix(h, keys);
-    h = mix(h, schedules_hash(e));
+    uint64_t kvs = 0;
+    (void)kv_each(e, hash_kv, &kvs);
+    h = state_mix(state_mix(state_mix(h, keys), kvs), hash_undelivered(e));
+    h = state_mix(h, schedules_hash(e));
     for (const struct bulk *b = e->bulks; b; b = b->after)
-        h = mix(mix(mix(h, b->begin.bulk), b->changed), b->refused);
-    return h;
+        h = state_mix(state_mix(state_mix(h, b->begin.bulk), b->changed), b->refused);
+    return state_mix(state_mix(state_mix(h, alerts_hash(e)), notices_hash(e)), breakers_hash(e));
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/local/ahead.h"
 #include "backend/local/cache.h"
 #include "base/check.h"
 #include "base/mem.h"
@@ -48,11 +49,13 @@ struct turn {
 struct heart {
     struct heart_config config;
     struct engine *engine;
-    struct cache *cache; /* NULL = none */
+    struct cache *cache; /* NULL = none, nor ahead */
+    struct ahead *ahead;
+    struct fetch ahead_fetch; /* stands for what is read ahead */
     struct turn *first, *last;
     struct turn *spare;
     size_t spares;
-    uint64_t durable;
+    uint64_t durable, applied;
     size_t fetching;
     struct late *lates;
     unsigned releasing; /* depth: turns must not be reused meanwhile */
@@ -72,6 +75,8 @@ int heart_new(const struct heart_config *config, struct heart **ret)
     int err = engine_new(&h->config.engine, &h->engine);
     if (!err && config->cache_bytes)
         err = cache_new(config->cache_bytes, &h->cache);
+    if (!err && config->cache_bytes)
+        err = ahead_new(h->engine, h->cache, &h->ahead);
     if (err) {
         heart_free(h);
         return err;
@@ -103,6 +108,7 @@ void heart_free(struct heart *h)
         mem_free(l);
     }
     cache_free(h->cache);
+    ahead_free(h->ahead);
     engine_free(h->engine);
     mem_free(h);
 }
@@ -168,19 +174,44 @@ static void turn_enter(struct heart *h, struct turn *t)
     }
 }
 
+static void body_drop(struct heart *h, uint64_t seq)
+{
+    cache_drop(h->cache, seq);
+    ahead_drop(h->ahead, seq);
+}
+
 /* The bodies of new jobs stay at hand for the claims to come. */
 static void cache_new_jobs(struct heart *h, const struct turn *t)
 {
     for (size_t i = 0; h->cache && i < t->out.reply_count; i++) {
         const struct engine_reply *r = &t->out.replies[i];
         if (r->reply.kind == OP_PATCH && r->reply.outcome == OUT_OK && r->op->patch.has_payload)
-            cache_drop(h->cache, r->reply.seq);
+            body_drop(h, r->reply.seq);
+        if (r->reply.kind == OP_NOTE && r->reply.outcome == OUT_OK)
+            body_drop(h, r->reply.seq);
         if (r->reply.kind != OP_ENQUEUE || r->reply.outcome != OUT_OK || !r->reply.created ||
             r->reply.repeat)
             continue;
         const struct op_enqueue *e = &r->op->enqueue;
-        if (!e->options && !e->past) /* their encoding, and an error, are only in the store */
+        /* Their encoding, an error and the keys of a job are only in the store. */
+        if (!e->options && !e->past && !e->extra.undelivered.len)
             cache_put(h->cache, r->reply.seq, t->last, &e->extra, e->payload);
+    }
+}
+
+/* Values of keys stay at hand under the position of their record, which no sequence can be. */
+#define KV_BODY (UINT64_C(1) << 63)
+
+static void cache_values(struct heart *h, const struct turn *t)
+{
+    static const struct job_extra none;
+    for (size_t i = 0; h->cache && i < t->out.reply_count; i++) {
+        const struct engine_reply *r = &t->out.replies[i];
+        if (r->reply.kind != OP_KV_COMMIT || r->reply.outcome != OUT_OK)
+            continue;
+        const struct op_kv_commit *c = &r->op->kv_commit;
+        for (uint32_t k = 0; k < c->set_count; k++)
+            cache_put(h->cache, KV_BODY | (r->reply.version + k), t->last, &none, c->sets[k].value);
     }
 }
 
@@ -204,6 +235,7 @@ static int step(struct heart *h, const struct op *ops, size_t count, struct now 
     t->fn_ctx = fn_ctx;
     turn_enter(h, t);
     cache_new_jobs(h, t);
+    cache_values(h, t);
     return 0;
 }
 
@@ -297,9 +329,10 @@ static void body_into(struct job_view *v, const struct stored_body *b)
 /* Copies all texts of a view's body, so that they last as long as the turn. */
 static int texts_keep(struct arena *arena, struct job_view *v)
 {
-    struct span *texts[] = {&v->extra.unique, &v->extra.group,      &v->extra.correlation,
-                            &v->extra.label,  &v->extra.attributes, &v->extra.options,
-                            &v->payload,      &v->result,           &v->error};
+    struct span *texts[] = {&v->extra.unique,     &v->extra.group,      &v->extra.correlation,
+                            &v->extra.label,      &v->extra.attributes, &v->extra.options,
+                            &v->payload,          &v->result,           &v->error,
+                            &v->extra.undelivered};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         const char *copy = arena_copy(arena, texts[i]->at, texts[i]->len);
         if (!copy)
@@ -315,7 +348,26 @@ static bool body_cached(struct heart *h, struct job_view *v)
     bool fresh = STATE_BIT(v->job.state) & STATES_LIVE && !v->job.failures && !v->job.crashes;
     if (!h->cache || !fresh)
         return false;
-    return cache_get(h->cache, v->job.seq, &v->extra, &v->payload);
+    return cache_get(h->cache, v->job.seq, &v->extra, &v->payload) ||
+           ahead_get(h->ahead, v->job.seq, &v->extra, &v->payload);
+}
+
+/* Values are all taken from memory, or else all from the store: they have to be of one moment. */
+static bool values_ready(struct heart *h, struct engine_reply *r)
+{
+    struct job_extra none;
+    bool all = true;
+    for (uint32_t i = 0; i < r->reply.kv_count; i++) {
+        struct kv_view *v = &r->kv_views[i];
+        if (!v->found)
+            continue;
+        v->has_value =
+            v->position && h->cache && cache_get(h->cache, KV_BODY | v->position, &none, &v->value);
+        all = all && v->has_value;
+        h->hits += v->has_value;
+        h->misses += !v->has_value;
+    }
+    return all;
 }
 
 /* False when bodies are missing; they have been asked for then. */
@@ -323,7 +375,9 @@ static bool bodies_ready(struct heart *h, struct turn *t, size_t index)
 {
     struct engine_reply *r = &t->out.replies[index];
     size_t missing = 0;
-    if (r->list || r->exceptions) {
+    if (r->kv_views && r->want_values)
+        return values_ready(h, r);
+    if (r->list || r->exceptions || r->kv_list || r->history) {
         t->gates[index] = GATE_FETCHING;
         return false;
     }
@@ -353,7 +407,7 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
     struct engine_reply *r = &t->out.replies[index];
     struct arena *arena = &t->out.arena;
     struct fetch *f = arena_array(arena, 1, sizeof(*f));
-    bool jobs = !r->list && !r->exceptions;
+    bool jobs = !r->list && !r->exceptions && !r->kv_list && !r->kv_views && !r->history;
     size_t room = jobs ? r->reply.job_count : 1;
     uint64_t *seqs = f ? arena_array(arena, room, sizeof(*seqs)) : NULL;
     t->gates[index] = GATE_FETCHING;
@@ -362,6 +416,7 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
         return;
     }
     *f = (struct fetch){.turn = t, .reply = index, .seqs = seqs};
+    /* Of several keys one may be missing because of a record that is the newest of all. */
     uint64_t need = jobs ? 0 : r->after;
     for (uint32_t i = 0; jobs && i < r->reply.job_count; i++) {
         /* What the cache has may be gone by the time the rest is here. */
@@ -381,7 +436,11 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
                                 .texts_only = r->texts_only,
                                 .attempts = r->want_attempts,
                                 .list = r->list,
-                                .exceptions = r->exceptions};
+                                .exceptions = r->exceptions,
+                                .kv_list = r->kv_list,
+                                .kvs = r->kv_views,
+                                .kv_count = r->reply.kv_count,
+                                .history = r->history};
     h->config.calls.read(h->config.calls.ctx, f, &query);
 }
 
@@ -389,6 +448,14 @@ static void start_leases(struct heart *h, const struct engine_reply *r, struct n
 {
     for (uint32_t i = 0; i < r->reply.job_count; i++)
         engine_lease_started(h->engine, r->views[i].job.seq, r->views[i].token, now);
+}
+
+static void bodies_hold(struct heart *h, bool hold)
+{
+    if (!h->cache)
+        return;
+    (hold ? cache_hold : cache_release)(h->cache);
+    (hold ? ahead_hold : ahead_release)(h->ahead);
 }
 
 static void reply_send(struct heart *h, struct turn *t, size_t index, struct now now)
@@ -403,15 +470,13 @@ static void reply_send(struct heart *h, struct turn *t, size_t index, struct now
     if (r->reply.kind == OP_BULK)
         asked = late_take(h, r->op, &to);
     /* The callback may submit what drops the very bodies it is looking at. */
-    if (h->cache)
-        cache_hold(h->cache);
+    bodies_hold(h, true);
     if (asked)
         h->config.calls.reply(h->config.calls.ctx, to.fn, to.fn_ctx, &r->reply);
-    if (h->cache)
-        cache_release(h->cache);
+    bodies_hold(h, false);
     /* A body that has been handed out is hardly needed again. */
     for (uint32_t i = 0; r->reply.kind == OP_CLAIM && h->cache && i < r->reply.job_count; i++)
-        cache_drop(h->cache, r->views[i].job.seq);
+        body_drop(h, r->views[i].job.seq);
 }
 
 /* Hands back what a claim took whose bodies cannot be read; nobody has seen its tokens. */
@@ -447,6 +512,8 @@ static void reply_spoil(struct heart *h, struct turn *t, size_t index, int error
                                           : "the store could not be read";
     r->reply.jobs = NULL;
     r->reply.job_count = 0;
+    r->reply.kvs = NULL;
+    r->reply.kv_count = 0;
     reply_send(h, t, index, now);
 }
 
@@ -455,6 +522,20 @@ static bool may_leave(const struct heart *h, const struct engine_reply *r)
     if (DEFECT(&h->config.engine, DEFECT_REPLY_EARLY) && !r->want_body)
         return true;
     return r->after <= h->durable;
+}
+
+/* What the claims to come will ask for. A claim of several queues counts for that of its first job.
+ */
+static void read_ahead(struct heart *h, const struct engine_reply *r, bool missed)
+{
+    struct ahead_wish wish;
+    if (!h->cache || r->reply.kind != OP_CLAIM || !r->want_body || r->reply.job_count == 0 ||
+        !ahead_claimed(h->ahead, r->views[0].job.queue, r->reply.job_count, missed, h->applied,
+                       &wish))
+        return;
+    struct store_query query = {.seqs = wish.seqs, .count = wish.count};
+    h->fetching++;
+    h->config.calls.read(h->config.calls.ctx, &h->ahead_fetch, &query);
 }
 
 /* Turns that callbacks submit meanwhile wait for the next call: the loop must get its turn, too. */
@@ -466,10 +547,13 @@ static void release(struct heart *h, struct now now)
         for (size_t i = 0; t->open && i < t->out.reply_count; i++) {
             if (t->gates[i] != GATE_HELD || !may_leave(h, &t->out.replies[i]))
                 continue;
-            if (bodies_ready(h, t, i))
+            bool ready = bodies_ready(h, t, i);
+            if (ready)
                 reply_send(h, t, i, now);
             else
                 fetch(h, t, i, now);
+            /* Not before: reading may empty the caches that a reply points into. */
+            read_ahead(h, &t->out.replies[i], !ready);
         }
     h->releasing--;
 }
@@ -512,6 +596,8 @@ void heart_flush(struct heart *h, struct now now)
 
 static bool job_wanted(void *engine, uint64_t seq)
 {
+    if (seq & KV_BODY)
+        return false; /* the store has it by now, and most values are not asked for again */
     return engine_job_state(engine, seq) == STATE_READY;
 }
 
@@ -525,6 +611,8 @@ void heart_durable(struct heart *h, uint64_t position, struct now now)
 
 void heart_applied(struct heart *h, uint64_t position)
 {
+    if (position > h->applied)
+        h->applied = position;
     if (h->cache)
         cache_applied(h->cache, position, job_wanted, h->engine);
 }
@@ -535,7 +623,9 @@ static bool is_query(enum op_kind kind)
 {
     return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
            kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
-           kind == OP_SCHEDULE_GET || kind == OP_SCHEDULE_LIST;
+           kind == OP_KV_GET || kind == OP_KV_LIST || kind == OP_ALERT_LIST ||
+           kind == OP_NOTICE_LIST || kind == OP_BREAKER_LIST || kind == OP_PAGE ||
+           kind == OP_HISTORY || kind == OP_SCHEDULE_GET || kind == OP_SCHEDULE_LIST;
 }
 
 static struct reply abandoned_reply(enum op_kind kind, uint64_t tag)
@@ -607,6 +697,11 @@ void heart_bodies(struct heart *h, void *request, const struct stored_body *bodi
                   const struct heart_page *page, int error, struct now now)
 {
     struct fetch *f = request;
+    if (f == &h->ahead_fetch) {
+        h->fetching--;
+        ahead_filled(h->ahead, error ? NULL : bodies);
+        return;
+    }
     struct turn *t = f->turn;
     struct engine_reply *r = &t->out.replies[f->reply];
     h->fetching--;
@@ -617,6 +712,13 @@ void heart_bodies(struct heart *h, void *request, const struct stored_body *bodi
         r->reply.as_of = page->as_of;
         r->reply.attempts = page->attempts;
         r->reply.attempt_count = page->attempt_count;
+        if (!r->kv_views) { /* else they have been filled in where they are */
+            r->reply.kvs = page->kvs;
+            r->reply.kv_count = page->kv_count;
+            r->reply.kv_cursor = page->kv_cursor;
+        }
+        r->reply.hours = page->hours;
+        r->reply.hour_count = page->hour_count;
     } else if (!error) {
         error = keep_bodies(t, r, f, bodies);
     }
@@ -646,6 +748,8 @@ void heart_figures(const struct heart *h, struct backend_figures *ret)
     ret->jobs = e.jobs;
     ret->bytes = e.bytes;
     ret->keys = e.keys;
+    ret->kv_keys = e.kv_keys;
+    ret->kv_bytes = e.kv_bytes;
     ret->queues = e.queues;
     ret->live = e.live;
     ret->capacity = h->config.engine.capacity;
@@ -653,6 +757,9 @@ void heart_figures(const struct heart *h, struct backend_figures *ret)
     ret->clock_suspect = engine_clock_suspect(h->engine);
     ret->epoch = engine_epoch(h->engine);
     ret->stalls_ms = e.stalls_ms;
+    ret->notices_pending = e.notices_pending;
+    ret->notices_dead = e.notices_dead;
+    ret->notices_dropped = e.notices_dropped;
     ret->restored_leases = e.restored_leases;
     ret->forgotten_claims = e.forgotten_claims;
     ret->cache_bytes = h->cache ? cache_bytes(h->cache) : 0;

@@ -52,13 +52,19 @@ void heart_durable(struct heart *h, uint64_t position, struct now now);
 void heart_applied(struct heart *h, uint64_t position);
 /* The answer to calls.read; error ≠ 0 turns the reply into OUT_UNAVAILABLE. What is given need not
  * outlast the call. For bodies there is no page; for a list, jobs, count, cursor and as_of are the
- * page, for exceptions the attempts. */
+ * page, for exceptions the attempts, for a history the hours, for a list of keys kvs; keys asked
+ * for are in the query. */
 struct heart_page {
     const struct job_view *jobs;
     uint32_t count;
     uint64_t cursor, as_of;
     const struct attempt_view *attempts;
     uint32_t attempt_count;
+    const struct kv_view *kvs;
+    uint32_t kv_count;
+    struct span kv_cursor;
+    const struct hour_view *hours;
+    uint32_t hour_count;
 };
 void heart_bodies(struct heart *h, void *request, const struct stored_body *bodies,
                   const struct heart_page *page, int error, struct now now);

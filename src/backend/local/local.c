@@ -3,7 +3,7 @@
  *
  * sqlite:  frames go to the writer's thread, which makes them durable in the journal; the applier's
  *          thread sweeps them into the store; bodies and lists come from the readers' threads. All
- *          knock with an async handle.
+ *          knock (knock.h).
  * memory:  the store lives on the loop's thread; what is applied is as durable as it gets.
  *
  * Once a turn of the loop, right before it would wait for input, due work is done, replies leave,
@@ -238,9 +238,9 @@ static void timer_cb(uv_timer_t *handle)
     turn(handle->data);
 }
 
-static void knock_cb(uv_async_t *handle)
+static void knock_cb(void *ctx)
 {
-    turn(handle->data);
+    turn(ctx);
 }
 
 static void arm_timer(struct local *l)
@@ -264,7 +264,7 @@ static void arm_timer(struct local *l)
 void local_knock(void *ctx)
 {
     struct local *l = ctx;
-    uv_async_send(&l->knock);
+    knock_send(&l->knock);
 }
 
 /* --- close --- */
@@ -286,6 +286,7 @@ void local_free(struct local *l)
 {
     backup_free(l->backup);
     threads_stop(l);
+    knock_done(&l->knock);
     if (l->direct)
         l->direct->ops->close(l->direct);
     local_reads_free(l);
@@ -303,7 +304,7 @@ static void handles_close(struct local *l, uv_close_cb fn)
 {
     uv_close((uv_handle_t *)&l->prepare, fn);
     uv_close((uv_handle_t *)&l->timer, fn);
-    uv_close((uv_handle_t *)&l->knock, fn);
+    knock_close(&l->knock, fn);
     uv_close((uv_handle_t *)&l->stir, fn);
 }
 
@@ -512,11 +513,11 @@ const struct backend_ops memory_ops = {
 int local_handles_open(struct local *l)
 {
     uv_loop_t *loop = l->config.loop;
-    if (uv_async_init(loop, &l->knock, knock_cb) != 0)
+    if (knock_open(&l->knock, loop, knock_cb, l) != 0)
         return -ERR_IO;
     CHECK(uv_prepare_init(loop, &l->prepare) == 0 && uv_timer_init(loop, &l->timer) == 0 &&
           uv_idle_init(loop, &l->stir) == 0);
-    l->prepare.data = l->timer.data = l->knock.data = l->stir.data = l;
+    l->prepare.data = l->timer.data = l->knock.poll.data = l->stir.data = l;
     CHECK(uv_prepare_start(&l->prepare, prepare_cb) == 0);
     l->open_handles = 4;
     return 0;

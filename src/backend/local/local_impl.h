@@ -13,6 +13,7 @@
 #include "backend/local/ballast.h"
 #include "backend/local/heart.h"
 #include "backend/local/journal.h"
+#include "backend/local/knock.h"
 #include "backend/local/reader.h"
 #include "backend/local/watches.h"
 #include "backend/local/writer.h"
@@ -61,8 +62,8 @@ struct local {
     unsigned open_handles;
     uv_prepare_t prepare;
     uv_timer_t timer;
-    uv_async_t knock; /* for the threads */
-    uv_idle_t stir;   /* active: the loop does not sleep before the next turn */
+    struct knock knock; /* for the threads */
+    uv_idle_t stir;     /* active: the loop does not sleep before the next turn */
 };
 
 extern const struct backend_ops local_ops;

@@ -38,6 +38,8 @@ static int heart_config_of(struct local *l, bool cached, struct heart_config *re
     ret->engine.capacity = c->capacity;
     ret->engine.key_ttl_ms = c->key_ttl_ms;
     ret->engine.keys_max = c->keys_max;
+    ret->engine.kv_keys_max = c->kv_keys_max;
+    ret->engine.kv_bytes_max = c->kv_bytes_max;
     if (c->clock.manual) {
         ret->engine.stall_ms = INT64_MAX;
         ret->engine.jump_ms = INT64_MAX;
@@ -208,6 +210,7 @@ static int open_all(struct local *l, struct files *files, struct err_note *note)
         return err;
     }
     l->applied = l->store->ops->meta(l->store)->position;
+    heart_applied(l->heart, l->applied);
     err = journal_recover(l, files, note);
     if (!err)
         err = journal_boot(l, note);

@@ -16,13 +16,18 @@ void local_answer(struct local *l, const struct reader_job *j)
                               .cursor = j->cursor,
                               .as_of = j->as_of,
                               .attempts = j->attempts,
-                              .attempt_count = j->attempt_count};
+                              .attempt_count = j->attempt_count,
+                              .kvs = j->kvs,
+                              .kv_count = j->kv_count,
+                              .kv_cursor = j->kv_cursor,
+                              .hours = j->hours,
+                              .hour_count = j->hour_count};
     heart_bodies(l->heart, j->request, j->bodies, j->bodies ? NULL : &page, j->error, local_now(l));
 }
 
 static bool is_list(const struct store_query *q)
 {
-    return q->list || q->exceptions;
+    return q->list || q->exceptions || q->kv_list || q->history;
 }
 
 /* Lists and what went wrong go to a thread of their own: workers wait for bodies. */

@@ -66,6 +66,19 @@ void reader_work(struct store_reader *from, struct reader_job *j)
             from->ops->exceptions(from, q->exceptions, &j->arena, &j->attempts, &j->attempt_count);
         return;
     }
+    if (q->kv_list) {
+        j->error = from->ops->kv_list(from, q->kv_list, &j->arena, &j->kvs, &j->kv_count,
+                                      &j->kv_cursor, &j->as_of);
+        return;
+    }
+    if (q->kvs) {
+        j->error = from->ops->kv_get(from, q->kvs, q->kv_count, &j->arena);
+        return;
+    }
+    if (q->history) {
+        j->error = from->ops->history(from, q->history, &j->arena, &j->hours, &j->hour_count);
+        return;
+    }
     j->bodies = arena_array(&j->arena, q->count ? q->count : 1, sizeof(*j->bodies));
     j->error = j->bodies ? from->ops->read(from, q, &j->arena, j->bodies) : -ERR_NOMEM;
 }
@@ -119,7 +132,8 @@ int reader_ask(struct reader *r, void *request, const struct store_query *query)
     j->request = request;
     j->query = *query;
     uv_mutex_lock(&r->lock);
-    bool full = (query->list || query->exceptions) && r->asked_count >= LISTS_MAX;
+    bool full = (query->list || query->exceptions || query->kv_list || query->history) &&
+                r->asked_count >= LISTS_MAX;
     if (!full) {
         chain_add(&r->asked, j);
         r->asked_count++;

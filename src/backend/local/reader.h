@@ -19,6 +19,11 @@ struct reader_job {
     uint64_t cursor, as_of;
     struct attempt_view *attempts;
     uint32_t attempt_count;
+    struct kv_view *kvs;
+    uint32_t kv_count;
+    struct span kv_cursor;
+    struct hour_view *hours;
+    uint32_t hour_count;
     struct reader_job *next;
 };
 

@@ -287,13 +287,16 @@ int store_restored(struct sqlite3 *db, struct err_note *note)
         rc = identity_draw(&meta, &another, note);
     if (rc == 0)
         rc = sql_prepare(
-            db, "UPDATE meta SET store_id = ?1, epoch = ?2, seq_upto = ?3, journal_from = -1", &st,
-            note);
+            db,
+            "UPDATE meta SET store_id = ?1, epoch = ?2, seq_upto = ?3, position = position + ?4, "
+            "journal_from = -1",
+            &st, note);
     if (rc != 0)
         return rc;
     bind_bytes(st, 1, span_of(another.store_id, sizeof another.store_id));
     bind_number(st, 2, another.epoch);
     bind_number(st, 3, another.seq_upto);
+    bind_number(st, 4, RESTORE_POSITIONS);
     rc = sql_run(st, "write", note);
     sqlite3_finalize(st);
     return rc;

@@ -35,7 +35,9 @@ MUST_CHECK int restore_run(const struct restore_config *config, struct restore_r
 /* Starts that the old store may still have made. As many again are drawn from at random: two stores
  * made of one backup, one after the other, must not issue the same tokens. */
 #define RESTORE_EPOCHS UINT64_C(65536)
-#define RESTORE_SEQS (UINT64_C(1) << 32)      /* jobs that the old store may still have taken */
+#define RESTORE_SEQS (UINT64_C(1) << 32) /* jobs that the old store may still have taken */
+/* Records that it may still have written: positions are versions of the key-value store. */
+#define RESTORE_POSITIONS (UINT64_C(1) << 32)
 #define RESTORE_EPOCH_MAX (UINT64_C(1) << 24) /* what ids of events have room for */
 
 /* Makes the open database another store, inside the caller's transaction. -ERR_RANGE: it was

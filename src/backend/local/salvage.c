@@ -312,9 +312,16 @@ static int extra_take(struct salvage *s, const struct salvage_job *over, struct 
         int rc = side_row(s, SALVAGE_EXTRA, v->job.seq);
         if (rc == -ERR_NOMEM)
             return rc;
-        if (rc != 0 || row_extra(s->stmts[SALVAGE_EXTRA], 1, &v->extra) != 0)
+        /* What the journal alone knows of has no row yet. */
+        if (rc == -ERR_NOT_FOUND && over && (over->has_label || over->has_attributes))
+            rc = 0;
+        else if (rc != 0 || row_extra(s->stmts[SALVAGE_EXTRA], 1, &v->extra) != 0)
             return job_damaged(s, v->job.seq, "its keys and options cannot be read");
     }
+    if (over && over->has_label)
+        v->extra.label = over->extra.label;
+    if (over && over->has_attributes)
+        v->extra.attributes = over->extra.attributes;
     v->expires_at = v->extra.expires_at;
     return extra_good(&v->extra) ? 0
                                  : job_damaged(s, v->job.seq, "its keys or options are damaged");

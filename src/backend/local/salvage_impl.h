@@ -47,10 +47,10 @@ struct salvage_job {
     bool fresh;  /* made there: the database has no row */
     bool gone;   /* removed */
     bool broken; /* what it was before cannot be read */
-    bool has_payload, has_result, has_error;
+    bool has_payload, has_result, has_error, has_label, has_attributes;
     uint8_t result_kind, error_kind;
     struct span payload, result, error;
-    struct job_extra extra; /* fresh ones */
+    struct job_extra extra; /* fresh ones; of others label and attributes, where noted */
 };
 
 enum salvage_stmt {

@@ -115,6 +115,24 @@ static int take_patched(struct salvage_job *j, const struct rec_job_patched *r)
     return apply_patched(&j->job, r);
 }
 
+static int take_noted(struct salvage_job *j, const struct rec_job_noted *r)
+{
+    if (r->has_label)
+        j->extra.label = r->label;
+    if (r->has_attributes)
+        j->extra.attributes = r->attributes;
+    j->has_label = j->has_label || r->has_label;
+    j->has_attributes = j->has_attributes || r->has_attributes;
+    if (r->has_result) {
+        j->has_result = true;
+        j->result_kind = r->result_kind;
+        j->result = r->result;
+    }
+    if (r->has_error)
+        error_set(j, r->error_kind, r->error);
+    return apply_noted(&j->job, r);
+}
+
 static int take_change(struct salvage_job *j, const struct record *r)
 {
     switch ((int)r->kind) {
@@ -138,6 +156,8 @@ static int take_change(struct salvage_job *j, const struct record *r)
         return apply_requeued(&j->job, &r->job_requeued);
     case REC_JOB_PATCHED:
         return take_patched(j, &r->job_patched);
+    case REC_JOB_NOTED:
+        return take_noted(j, &r->job_noted);
     }
     return 0;
 }
@@ -183,7 +203,7 @@ static int record_cb(void *ctx, const struct record *r, uint64_t position, struc
     case REC_SCHEDULE_PUT:
     case REC_SCHEDULE_GONE:
         return salvage_schedule_record(s, r);
-    default: /* epochs, sequences, keys, bulk actions, firings: nothing an export shows */
+    default: /* epochs, sequences, keys, tallies, bulk actions, firings: nothing an export shows */
         return 0;
     }
 }

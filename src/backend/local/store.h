@@ -50,22 +50,29 @@ struct stored_link {
     uint64_t job, job_hi;
 };
 
-/* Called in this order: meta, every queue, every bulk, every job by rising sequence, every key by
- * rising expiry, every schedule by rising number, every link by rising item. A non-zero return
+/* Called in this order: meta, every queue, the tallies of queues that have any, every bulk, every
+ * job by rising sequence, every idempotency key by rising expiry, every key of the key-value store,
+ * every job's keys for the latter; then as records that would make them: alert rules, what they
+ * have raised, notices by rising number (new, then how they stand), breakers; every
+ * schedule by rising number, every link by rising item. A non-zero return
  * stops the load and is passed on. A deleted queue whose jobs are not all removed yet comes with
  * gone = true. */
 struct store_sink {
     void *ctx;
     int (*meta)(void *ctx, const struct store_meta *meta);
     int (*queue)(void *ctx, const struct rec_queue_put *queue, bool gone);
+    int (*tally)(void *ctx, uint32_t queue, const struct tally *totals); /* since it was made */
     int (*bulk)(void *ctx, const struct stored_bulk *bulk);
     int (*job)(void *ctx, const struct stored_job *job);
     int (*key)(void *ctx, const struct rec_key_new *key);
+    int (*kv)(void *ctx, const struct rec_kv_set *kv, uint64_t bytes); /* without its value */
+    int (*undelivered)(void *ctx, uint64_t seq, struct span keys);
+    int (*record)(void *ctx, const struct record *record);
     int (*schedule)(void *ctx, const struct rec_schedule_put *schedule);
     int (*link)(void *ctx, const struct stored_link *link);
 };
 
-/* What a reader is asked: one of the three. All it points to stays valid until the answer. */
+/* What a reader is asked: one of them. All it points to stays valid until the answer. */
 struct store_query {
     uint64_t need;        /* records up to this position must be applied before it is read */
     const uint64_t *seqs; /* the bodies of these, rising … */
@@ -73,7 +80,11 @@ struct store_query {
     bool texts_only;                        /* … without payload and result … */
     bool attempts;                          /* … with their history … */
     const struct op_list *list;             /* … or this page … */
-    const struct op_exceptions *exceptions; /* … or what went wrong last */
+    const struct op_exceptions *exceptions; /* … or what went wrong last … */
+    const struct op_kv_list *kv_list;       /* … or this page of keys … */
+    struct kv_view *kvs;                    /* … or these keys, all of one moment: filled in */
+    uint32_t kv_count;
+    const struct op_history *history; /* … or what happened by the hour */
 };
 
 /* What is shown of a job beyond the engine's part. Spans live in the arena given. */
@@ -134,6 +145,16 @@ struct store_reader_ops {
     /* The newest attempts that failed or crashed, newest first, of jobs that exist. */
     int (*exceptions)(struct store_reader *r, const struct op_exceptions *query,
                       struct arena *arena, struct attempt_view **ret, uint32_t *ret_count);
+    /* A page of keys, with their values when wanted; the cursor is the last key, or empty. */
+    int (*kv_list)(struct store_reader *r, const struct op_kv_list *query, struct arena *arena,
+                   struct kv_view **ret, uint32_t *ret_count, struct span *ret_cursor,
+                   uint64_t *ret_as_of);
+    /* Fills found, version, kind, value, expires_at of each view, whose keys are set. */
+    int (*kv_get)(struct store_reader *r, struct kv_view *views, uint32_t count,
+                  struct arena *arena);
+    /* The hours in which something happened in a queue that exists, oldest first. */
+    int (*history)(struct store_reader *r, const struct op_history *query, struct arena *arena,
+                   struct hour_view **ret, uint32_t *ret_count);
     void (*close)(struct store_reader *r);
 };
 

@@ -8,6 +8,7 @@ static const uint8_t outcome_of[REASON_COUNT] = {
     [REASON_TIMED_OUT] = ATTEMPT_CRASHED,   [REASON_EXPIRED] = ATTEMPT_CRASHED,
     [REASON_CANCELLED] = ATTEMPT_CANCELLED, [REASON_REPLACED] = ATTEMPT_CANCELLED,
     [REASON_RELEASED] = ATTEMPT_RELEASED,   [REASON_RESTARTED] = ATTEMPT_RELEASED,
+    [REASON_DISCARDED] = ATTEMPT_CANCELLED,
 };
 
 static uint32_t attempt_number(const struct job *j)
@@ -17,9 +18,16 @@ static uint32_t attempt_number(const struct job *j)
 
 bool attempt_ends(const struct job *before, const struct record *r, struct attempt_end *ret)
 {
+    *ret = (struct attempt_end){.number = attempt_number(before)};
+    /* Its row told of the last attempt as long as it was done. */
+    if (before->state == STATE_DONE && r->kind == REC_JOB_CANCELLED &&
+        r->job_cancelled.reason == REASON_DISCARDED) {
+        ret->outcome = ATTEMPT_DONE;
+        ret->at = before->since;
+        return true;
+    }
     if (before->state != STATE_RUNNING)
         return false;
-    *ret = (struct attempt_end){.number = attempt_number(before)};
     switch ((int)r->kind) {
     case REC_JOB_BACK:
         ret->outcome = outcome_of[r->job_back.reason];

@@ -13,7 +13,8 @@
  * structs all begin with the sequence. */
 static inline uint64_t record_job_seq(const struct record *r)
 {
-    return r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED ? r->job_ready.seq : 0;
+    bool one = (r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED) || r->kind == REC_JOB_NOTED;
+    return one ? r->job_ready.seq : 0;
 }
 
 /* Called for each record; its spans point into the frame. A non-zero return stops the walk. */

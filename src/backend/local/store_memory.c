@@ -103,12 +103,20 @@ static int memory_load(struct store *s, const struct store_sink *sink, struct er
     int rc = sink->meta(sink->ctx, &m->meta);
     for (size_t i = 0; i < m->queue_count && rc == 0; i++)
         rc = sink->queue(sink->ctx, &m->queues[i].put, m->queues[i].gone);
+    for (size_t i = 0; i < m->queue_count && rc == 0; i++)
+        rc = !m->queues[i].hours
+                 ? 0
+                 : sink->tally(sink->ctx, m->queues[i].put.queue, &m->queues[i].totals);
     for (size_t i = 0; i < m->bulk_count && rc == 0; i++)
         rc = sink->bulk(sink->ctx, &m->bulks[i].bulk);
     if (rc == 0)
         rc = load_jobs(m, sink);
     if (rc == 0)
         rc = load_keys(m, sink);
+    if (rc == 0)
+        rc = memory_kv_load(m, sink);
+    if (rc == 0)
+        rc = memory_load_notices(m, sink);
     return rc ? rc : memory_load_schedules(m, sink);
 }
 
@@ -120,10 +128,14 @@ static void memory_close(struct store *s)
     CHECK(m->readers == 0);
     for (uint32_t h = m->first; h; h = job_at(m, h)->next)
         job_blocks_free(m, job_at(m, h));
-    for (size_t i = 0; i < m->queue_count; i++)
+    for (size_t i = 0; i < m->queue_count; i++) {
         mem_free(m->queues[i].texts);
+        mem_free(m->queues[i].hours);
+    }
     for (size_t i = 0; i < m->bulk_count; i++)
         mem_free(m->bulks[i].group);
+    memory_kv_free(m);
+    memory_free_notices(m);
     memory_schedules_free(m);
     mem_free(m->queues);
     mem_free(m->bulks);

@@ -4,8 +4,10 @@
  *   store_memory.c         open, close, load
  *   store_memory_jobs.c    jobs and the records about them
  *   store_memory_apply.c   queues, bulk actions, keys; the walk over the records of a frame
+ *   store_memory_notices.c alert rules, notices, breakers
  *   store_memory_schedules.c  schedules, links
  *   store_memory_read.c    bodies, lists, history
+ *   store_memory_kv.c      the key-value store: all of it
  *
  * Jobs are slab records found by sequence and chained by rising sequence; what few jobs have hangs
  * off them in blocks of their own. A job that no longer exists (purged generation, deleted queue)
@@ -45,12 +47,33 @@ struct kept_job {
     struct job_extra *extra;       /* with its texts behind it; NULL = none */
     struct kept_outcome *outcome;  /* NULL = no result, no error */
     struct kept_attempt *attempts; /* newest first, at most LIMIT_ATTEMPTS_KEPT */
+    char *undelivered;             /* keys of the key-value store; NULL = none */
+    uint32_t undelivered_len;
+};
+
+struct kept_kv {
+    uint64_t version;
+    struct wall_time expires_at;
+    uint8_t kind;
+    uint32_t key_len, value_len;
+    char *key, *value; /* value: NULL = empty */
+};
+
+/* Keys in their order, in blocks of at most KV_BLOCK: no change moves more than a block and the
+ * list of blocks. */
+#define KV_BLOCK 512
+struct kv_block {
+    uint32_t count; /* ≥ 1 */
+    struct kept_kv *items[KV_BLOCK];
 };
 
 struct kept_queue {
     struct rec_queue_put put;
     char *texts; /* what put's spans point to */
     bool gone;
+    struct tally totals;     /* since it was made */
+    struct hour_view *hours; /* by rising hour, the newest HISTORY_HOURS */
+    uint32_t hour_count;
 };
 
 struct kept_bulk {
@@ -68,6 +91,21 @@ struct kept_key {
     size_t place; /* in keys_by_expiry */
 };
 
+/* An alert rule, what one has raised, a notice or a breaker: the record that made it. */
+struct kept_record {
+    struct record record;
+    struct record tried; /* notices: how it stands; kind 0 = as it was made */
+    char *error;         /* what tried's span points to; NULL = empty */
+    char texts[];        /* what the record's spans point to */
+};
+
+struct kept_records {
+    struct kept_record **list; /* by name, rule and queue, number, target */
+    size_t count, room;
+};
+
+enum kept_kind { KEPT_ALERTS, KEPT_RAISED, KEPT_NOTICES, KEPT_BREAKERS, KEPT_KIND_COUNT };
+
 struct store_memory {
     struct store base;
     struct store_meta meta;
@@ -80,11 +118,14 @@ struct store_memory {
     size_t bulk_count, bulk_room;
     struct kept_key *keys; /* slots; a free one holds the next free slot + 1 in its place */
     size_t key_slots, key_room, key_free;
-    struct heap keys_by_expiry;      /* seq = slot */
-    struct map128 keys_by_hash;      /* → slot + 1 */
+    struct heap keys_by_expiry; /* seq = slot */
+    struct map128 keys_by_hash; /* → slot + 1 */
+    struct kept_records records[KEPT_KIND_COUNT];
     struct kept_schedule *schedules; /* by rising number */
     size_t schedule_count, schedule_room;
     struct kept_attempt *wrong; /* the newest that failed or crashed */
+    struct kv_block **kv_blocks;
+    size_t kv_block_count, kv_block_room;
     size_t readers;
 };
 
@@ -125,6 +166,14 @@ MUST_CHECK int jobs_gone(struct store_memory *m, const struct rec_jobs_gone *r,
 /* Records about one job that is there. */
 MUST_CHECK int apply_to_job(struct store_memory *m, struct kept_job *k, const struct record *r);
 
+/* ---- store_memory_notices.c ---- */
+
+/* A record about alerts, notices or breakers; -ERR_VERSION when it is about something else. */
+MUST_CHECK int memory_apply_notice(struct store_memory *m, const struct record *r,
+                                   struct err_note *note);
+MUST_CHECK int memory_load_notices(const struct store_memory *m, const struct store_sink *sink);
+void memory_free_notices(struct store_memory *m);
+
 /* ---- store_memory_apply.c ---- */
 
 struct kept_queue *queue_of(const struct store_memory *m, uint32_t number); /* NULL = none */
@@ -133,6 +182,19 @@ MUST_CHECK int need_queue(const struct store_memory *m, uint32_t number, struct 
 /* For keys_by_expiry.moved. */
 void store_memory_key_moved(void *ctx, struct heap_entry e, size_t index);
 int memory_apply(struct store *s, const struct span *frames, size_t count, struct err_note *note);
+
+/* ---- store_memory_kv.c ---- */
+
+/* One of the records of the key-value store. */
+MUST_CHECK int memory_kv_apply(struct store_memory *m, const struct record *r,
+                               struct err_note *note);
+MUST_CHECK int memory_kv_load(const struct store_memory *m, const struct store_sink *sink);
+void memory_kv_free(struct store_memory *m);
+int memory_kv_list(struct store_reader *r, const struct op_kv_list *query, struct arena *arena,
+                   struct kv_view **ret, uint32_t *ret_count, struct span *ret_cursor,
+                   uint64_t *ret_as_of);
+int memory_kv_get(struct store_reader *r, struct kv_view *views, uint32_t count,
+                  struct arena *arena);
 
 /* ---- store_memory_schedules.c ---- */
 
@@ -143,5 +205,7 @@ MUST_CHECK int memory_load_schedules(const struct store_memory *m, const struct 
 void memory_schedules_free(struct store_memory *m);
 
 /* ---- store_memory_read.c ---- */
+
+struct store_memory *memory_of_reader(struct store_reader *r);
 
 int memory_reader_open(struct store *s, struct store_reader **ret, struct err_note *note);

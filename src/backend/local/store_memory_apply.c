@@ -76,7 +76,10 @@ static int queue_put(struct store_memory *m, const struct rec_queue_put *put, st
     } else {
         mem_free(q->texts);
     }
-    *q = (struct kept_queue){.put = *put, .texts = texts};
+    if (is_new)
+        *q = (struct kept_queue){0};
+    q->put = *put;
+    q->texts = texts;
     char *to = texts;
     span_move(&q->put.name, &to);
     span_move(&q->put.policy, &to);
@@ -102,6 +105,7 @@ static int queue_end(struct store_memory *m, const struct rec_queue *r, struct e
     if (rc != 0)
         return rc;
     mem_free(q->texts);
+    mem_free(q->hours);
     m->queue_count--;
     memmove(q, q + 1, (m->queue_count - (size_t)(q - m->queues)) * sizeof *q);
     return 0;
@@ -114,6 +118,51 @@ static int queue_purged(struct store_memory *m, const struct rec_purged *r, stru
     if (rc == 0)
         q->put.generation = r->generation;
     return rc;
+}
+
+static void tally_into(struct tally *to, const struct tally *add)
+{
+    for (int i = 0; i < TALLY_COUNT; i++)
+        to->of[i] += add->of[i];
+}
+
+/* The place of the hour, made when it is new; what is too old goes. */
+static int hour_place(struct kept_queue *q, uint32_t hour, struct hour_view **ret)
+{
+    uint32_t old = 0, at = q->hour_count;
+    while (old < q->hour_count && q->hours[old].hour + HISTORY_HOURS <= hour)
+        old++;
+    if (old)
+        memmove(q->hours, q->hours + old, (q->hour_count - old) * sizeof *q->hours);
+    q->hour_count -= old;
+    at -= old;
+    while (at > 0 && q->hours[at - 1].hour > hour)
+        at--;
+    if (at == 0 || q->hours[at - 1].hour != hour) {
+        struct hour_view *grown = mem_regrow(q->hours, q->hour_count + 1, sizeof *grown);
+        if (!grown)
+            return -ERR_NOMEM;
+        q->hours = grown;
+        memmove(grown + at + 1, grown + at, (q->hour_count - at) * sizeof *grown);
+        grown[at++] = (struct hour_view){.hour = hour};
+        q->hour_count++;
+    }
+    *ret = &q->hours[at - 1];
+    return 0;
+}
+
+static int queue_tally(struct store_memory *m, const struct rec_tally *r, struct err_note *note)
+{
+    struct kept_queue *q;
+    struct hour_view *hour;
+    int rc = need_queue(m, r->queue, &q, note);
+    if (rc == 0)
+        rc = hour_place(q, r->hour, &hour);
+    if (rc != 0)
+        return rc;
+    tally_into(&q->totals, &r->add);
+    tally_into(&hour->tally, &r->add);
+    return 0;
 }
 
 /* ---- bulk actions ---- */
@@ -244,6 +293,8 @@ static int apply_record(struct store_memory *m, const struct record *r, struct e
         return queue_end(m, &r->queue, note);
     case REC_PURGED:
         return queue_purged(m, &r->purged, note);
+    case REC_TALLY:
+        return queue_tally(m, &r->tally, note);
     case REC_BULK_BEGIN:
         return bulk_begin(m, &r->bulk_begin, note);
     case REC_BULK_STEP:
@@ -261,8 +312,15 @@ static int apply_record(struct store_memory *m, const struct record *r, struct e
         return 0;
     case REC_KEYS_GONE:
         return keys_gone(m, &r->keys_gone, note);
+    case REC_KV_SET:
+    case REC_KV_GONE:
+    case REC_KV_FROM_JOB:
+    case REC_KV_KEYS:
+        return memory_kv_apply(m, r, note);
     }
-    return memory_schedule_record(m, r, note);
+    if (r->kind >= REC_SCHEDULE_PUT && r->kind <= REC_JOB_LINKED)
+        return memory_schedule_record(m, r, note);
+    return memory_apply_notice(m, r, note);
 }
 
 static int record_cb(void *ctx, const struct record *r, uint64_t position, struct err_note *note)

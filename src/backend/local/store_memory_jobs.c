@@ -133,6 +133,7 @@ void job_blocks_free(struct store_memory *m, struct kept_job *k)
     mem_free(k->worker);
     mem_free(k->payload);
     mem_free(k->extra);
+    mem_free(k->undelivered);
     outcome_free(k->outcome);
     attempts_free(m, k->attempts);
 }
@@ -303,6 +304,25 @@ static int job_patched(struct kept_job *k, const struct rec_job_patched *r)
     return rc;
 }
 
+/* A new block with the old texts, where they stay. */
+static int job_noted(struct kept_job *k, const struct rec_job_noted *r)
+{
+    int rc = apply_noted(&k->job, r);
+    if (rc == 0 && (r->has_label || r->has_attributes)) {
+        struct job_extra x = k->extra ? *k->extra : (struct job_extra){0};
+        x.label = r->has_label ? r->label : x.label;
+        x.attributes = r->has_attributes ? r->attributes : x.attributes;
+        struct job_extra *copy = extra_copy(&x);
+        if (!copy)
+            return -ERR_NOMEM;
+        mem_free(k->extra);
+        k->extra = copy;
+    }
+    if (rc == 0 && r->has_result)
+        rc = result_set(k, r->result_kind, r->result);
+    return rc || !r->has_error ? rc : error_set(k, r->error_kind, r->error);
+}
+
 static void job_remove(struct store_memory *m, struct kept_job *k)
 {
     uint32_t handle = seqdir_get(&m->by_seq, k->job.seq);
@@ -356,6 +376,8 @@ int apply_to_job(struct store_memory *m, struct kept_job *k, const struct record
         return apply_requeued(&k->job, &r->job_requeued);
     case REC_JOB_PATCHED:
         return job_patched(k, &r->job_patched);
+    case REC_JOB_NOTED:
+        return job_noted(k, &r->job_noted);
     }
     return -ERR_VERSION;
 }

@@ -19,7 +19,7 @@ struct reader_memory {
 
 static const struct store_reader_ops memory_reader_ops;
 
-static struct store_memory *memory_of_reader(struct store_reader *r)
+struct store_memory *memory_of_reader(struct store_reader *r)
 {
     CHECK(r->ops == &memory_reader_ops);
     return ((struct reader_memory *)r)->store;
@@ -67,6 +67,12 @@ static int extra_read(struct arena *arena, const struct job_extra *from, struct 
     return span_copy(arena, from->options, &ret->options);
 }
 
+/* The keys hang off the job itself, not its extra. */
+static int undelivered_read(struct arena *arena, const struct kept_job *k, struct job_extra *ret)
+{
+    return span_copy(arena, span_of(k->undelivered, k->undelivered_len), &ret->undelivered);
+}
+
 /* ---- bodies ---- */
 
 static int attempt_copy(const struct kept_job *k, struct span queue, struct arena *arena,
@@ -111,6 +117,8 @@ static int body_read(const struct kept_job *k, bool texts_only, struct arena *ar
     int rc = span_copy(arena, span_of(k->payload, payload), &ret->payload);
     if (rc == 0 && k->extra)
         rc = extra_read(arena, k->extra, &ret->extra);
+    if (rc == 0)
+        rc = undelivered_read(arena, k, &ret->extra);
     if (rc != 0 || !o)
         return rc;
     ret->result_kind = o->result_kind;
@@ -162,6 +170,25 @@ static int memory_exceptions(struct store_reader *r, const struct op_exceptions 
     *ret = views;
     *ret_count = count;
     return rc;
+}
+
+/* ---- by the hour ---- */
+
+static int memory_history(struct store_reader *r, const struct op_history *query,
+                          struct arena *arena, struct hour_view **ret, uint32_t *ret_count)
+{
+    const struct store_memory *m = memory_of_reader(r);
+    const struct kept_queue *q = queue_named(m, query->queue);
+    uint32_t count = 0;
+    struct hour_view *hours = arena_array(arena, HISTORY_HOURS + 1, sizeof *hours);
+    if (!hours)
+        return -ERR_NOMEM;
+    for (uint32_t i = 0; q && i < q->hour_count && count <= HISTORY_HOURS; i++)
+        if (q->hours[i].hour >= query->from && q->hours[i].hour < query->to)
+            hours[count++] = q->hours[i];
+    *ret = hours;
+    *ret_count = count;
+    return 0;
 }
 
 /* ---- lists ---- */
@@ -336,6 +363,9 @@ static const struct store_reader_ops memory_reader_ops = {
     .read = memory_read,
     .list = memory_list,
     .exceptions = memory_exceptions,
+    .kv_list = memory_kv_list,
+    .kv_get = memory_kv_get,
+    .history = memory_history,
     .close = memory_reader_close,
 };
 

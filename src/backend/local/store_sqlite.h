@@ -11,6 +11,9 @@
  *   store_sqlite_read.c    bodies, on a connection of their own
  *   store_sqlite_list.c    lists, on the same
  *   store_sqlite_history.c attempts: writing and reading them
+ *   store_sqlite_kv.c      the key-value store: all of it
+ *   store_sqlite_notices.c alert rules, notices, breakers: tables, writing, loading
+ *   store_sqlite_hour.c    tallies by the hour: writing, loading and reading them
  *   store_sqlite_schedules.c  schedules and links: writing and loading them
  *
  * One connection writes and checkpoints (the applier's); readers never write. Nothing keeps a
@@ -23,6 +26,7 @@
 #include "backend/local/store_attempts.h"
 #include "backend/local/store_dir.h"
 #include "backend/local/store_frames.h"
+#include "backend/local/store_sqlite_hour.h"
 
 /* The text of the SQLite library in use, and whether it is one in which a checkpoint cannot harm a
  * WAL that another connection is writing (3.51.3 or later). The server warns when it is not; the
@@ -160,6 +164,20 @@ MUST_CHECK int sqlite_load_schedules(sqlite3 *db, const struct store_sink *sink,
 
 #define STORE_APPLICATION_ID 0x48664a71 /* "HfJq" */
 
+/* Of version 4; what each is for is in store_sqlite_kv.c. */
+#define SCHEMA_KV                                                                                  \
+    "CREATE TABLE kv ("                                                                            \
+    " key BLOB NOT NULL PRIMARY KEY," /* encoded: core/kvkey.h */                                  \
+    " version INTEGER NOT NULL,"                                                                   \
+    " expires_at INTEGER NOT NULL,"                                                                \
+    " kind INTEGER NOT NULL,"                                                                      \
+    " value BLOB NOT NULL"                                                                         \
+    ") STRICT;"                                                                                    \
+    "CREATE TABLE undelivered (" /* jobs that leave their payload at keys when they die */         \
+    " seq INTEGER PRIMARY KEY,"                                                                    \
+    " keys BLOB NOT NULL"                                                                          \
+    ") STRICT;"
+
 /* From version `step` to `step + 1`, its index in the table being the version it starts from. */
 struct schema_steps {
     const char *const *sql;
@@ -195,6 +213,8 @@ enum change_flag {
     CHANGE_PAYLOAD = 1u << 8,
     CHANGE_RESULT = 1u << 9,
     CHANGE_ERROR = 1u << 10,
+    CHANGE_LABEL = 1u << 11,
+    CHANGE_ATTRIBUTES = 1u << 12,
 };
 
 /* What a batch does to one job. Spans point into the frames. */
@@ -210,7 +230,7 @@ struct change {
     struct span worker;          /* of the newest attempt, when running or done */
     struct wall_time started_at; /* of the newest attempt */
     struct span payload, result, error;
-    struct job_extra extra; /* NEW with JOB_HAS_EXTRA */
+    struct job_extra extra; /* NEW with JOB_HAS_EXTRA; else what the flags LABEL … say */
 };
 
 /* An attempt that ended in the batch, otherwise than by an ack. */
@@ -237,6 +257,8 @@ struct fold {
     uint32_t *merge;             /* … and room for the sorting */
     struct ended_attempt *ended; /* in the order of their records */
     uint32_t ended_count, ended_room;
+    struct rec_tally *tallies; /* in no order; some may be of the same queue and hour */
+    uint32_t tally_count, tally_room;
     struct arena texts; /* names of workers, from rows */
 };
 
@@ -244,6 +266,8 @@ void fold_init(struct fold *f);
 void fold_done(struct fold *f);
 void fold_clear(struct fold *f);
 void fold_trim(struct fold *f); /* gives back memory that only a large batch needs; it is clear */
+/* The change of this job, or NULL. */
+const struct change *fold_find(const struct fold *f, uint64_t seq);
 /* The change of this job, made when it is not there yet (then flags are 0). */
 MUST_CHECK int fold_change(struct fold *f, uint64_t seq, struct change **ret);
 /* The job's attempt ends with the record at this position. */
@@ -310,6 +334,10 @@ void fold_sort(struct fold *f); /* fills order */
     X(PAYLOAD_PUT, "INSERT OR REPLACE INTO payload (seq, body) VALUES (?1, ?2)")                   \
     X(EXTRA_NEW, "INSERT INTO extra (" EXTRA_COLUMNS ") "                                          \
                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                        \
+    X(EXTRA_NOTE, "INSERT INTO extra (seq, label, attributes, expires_at) VALUES (?1, ?2, ?3, 0) " \
+                  "ON CONFLICT (seq) DO UPDATE SET label = iif(?4, ?2, label), "                   \
+                  "attributes = iif(?5, ?3, attributes)")                                          \
+    HOUR_STMTS(X)                                                                                  \
     X(RESULT_PUT, "INSERT INTO outcome (seq, result_kind, result) VALUES (?1, ?2, ?3) "            \
                   "ON CONFLICT (seq) DO UPDATE SET result_kind = ?2, result = ?3")                 \
     X(ERROR_PUT, "INSERT INTO outcome (seq, error_kind, error) VALUES (?1, ?2, ?3) "               \
@@ -332,6 +360,36 @@ void fold_sort(struct fold *f); /* fills order */
       "VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                                           \
     X(KEYS_EXPIRED, "DELETE FROM keys WHERE expires_at <= ?1")                                     \
     X(KEY_GONE, "DELETE FROM keys WHERE expires_at = ?1 AND key_hi = ?2 AND key_lo = ?3")          \
+    X(KV_PUT, "INSERT INTO kv (key, version, expires_at, kind, value) "                            \
+              "VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (key) DO UPDATE SET "                       \
+              "version = ?2, expires_at = ?3, kind = ?4, value = ?5")                              \
+    X(KV_FROM_JOB, "INSERT INTO kv (key, version, expires_at, kind, value) "                       \
+                   "SELECT ?1, ?2, ?3, ?4, body FROM payload WHERE seq = ?5 "                      \
+                   "ON CONFLICT (key) DO UPDATE SET "                                              \
+                   "version = ?2, expires_at = ?3, kind = ?4, value = excluded.value")             \
+    X(KV_GONE, "DELETE FROM kv WHERE key = ?1")                                                    \
+    X(UNDELIVERED_NEW, "INSERT INTO undelivered (seq, keys) VALUES (?1, ?2)")                      \
+    X(UNDELIVERED_GONE, "DELETE FROM undelivered WHERE seq BETWEEN ?1 AND ?2")                     \
+    X(ALERT_PUT,                                                                                   \
+      "INSERT OR REPLACE INTO alerts (name, created_at, updated_at, kind, enabled, with_payload, " \
+      "queue, depth, percent, window_ms, min_ends, after_ms, url, secret) "                        \
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)")                      \
+    X(ALERT_GONE, "DELETE FROM alerts WHERE name = ?1")                                            \
+    X(RAISED_NEW, "INSERT INTO raised (alert, queue, since, value, mark) "                         \
+                  "VALUES (?1, coalesce(?2, ''), ?3, ?4, ?5)")                                     \
+    X(RAISED_GONE, "DELETE FROM raised WHERE alert = ?1 AND queue = coalesce(?2, '')")             \
+    X(RAISED_OF, "DELETE FROM raised WHERE alert = ?1")                                            \
+    X(NOTICE_NEW, "INSERT INTO notices (number, id_hi, kind, edge, at, alert, queue, job_seq, "    \
+                  "job_hi, reason, attempts, value, mark, subject, text, since, due) "             \
+                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "     \
+                  "?5, ?5)")                                                                       \
+    X(NOTICE_TRIED, "UPDATE notices SET state = ?2, tries = ?3, since = ?4, due = ?5, "            \
+                    "status = ?6, error = ?7 WHERE number = ?1")                                   \
+    X(NOTICE_GONE, "DELETE FROM notices WHERE number = ?1")                                        \
+    X(NOTICES_OF, "DELETE FROM notices WHERE alert = ?1")                                          \
+    X(BREAKER_PUT, "INSERT OR REPLACE INTO breakers (target, state, failures, probes, until, "     \
+                   "changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                  \
+    X(BREAKER_GONE, "DELETE FROM breakers WHERE target = ?1")                                      \
     STMT_TABLE_SCHEDULES(X)                                                                        \
     X(FREE_PAGES, "PRAGMA freelist_count")
 
@@ -356,7 +414,7 @@ struct store_sqlite {
     struct store_meta meta; /* as committed */
     struct store_meta next; /* as it will be with the batch being applied */
     struct fold fold;
-    struct seq_bounds extras, outcomes, asides, attempts, links;
+    struct seq_bounds extras, outcomes, asides, attempts, undelivered, links;
     uint64_t at;         /* position of the record being taken in */
     int failed;          /* an error after which nothing more may be written; 0 = none */
     int wal_pages;       /* in the WAL after the last commit … */
@@ -376,8 +434,23 @@ MUST_CHECK int fold_record(struct store_sqlite *q, const struct record *r, struc
 MUST_CHECK int write_changes(struct store_sqlite *q, struct err_note *note);
 /* Writes the attempts that ended, but for those of jobs that are gone (store_sqlite_history.c). */
 MUST_CHECK int write_attempts(struct store_sqlite *q, struct err_note *note);
+/* Runs a statement that must change exactly one row. */
+MUST_CHECK int write_one(struct store_sqlite *q, enum stmt_id id, const char *what, uint64_t number,
+                         struct err_note *note);
+/* Adds to what will be written of a queue's hour; writes when there is much of it. */
+MUST_CHECK int fold_tally(struct store_sqlite *q, const struct rec_tally *r, struct err_note *note);
+MUST_CHECK int write_tallies(struct store_sqlite *q, struct err_note *note);
+MUST_CHECK int sqlite_load_tallies(sqlite3 *db, const struct store_sink *sink,
+                                   struct err_note *note);
 /* Writes a record that is not about a job. */
 MUST_CHECK int write_record(struct store_sqlite *q, const struct record *r, struct err_note *note);
+
+/* ---- the key-value store (store_sqlite_kv.c) ---- */
+
+/* Writes one of its records, at once: what it holds is not netted out. */
+MUST_CHECK int write_kv_record(struct store_sqlite *q, const struct record *r,
+                               struct err_note *note);
+MUST_CHECK int load_kv(sqlite3 *db, const struct store_sink *sink, struct err_note *note);
 
 MUST_CHECK int sqlite_load_meta(sqlite3 *db, struct store_meta *ret, struct err_note *note);
 MUST_CHECK int sqlite_load(sqlite3 *db, const struct store_meta *meta,

@@ -30,6 +30,7 @@ void fold_done(struct fold *f)
     mem_free(f->order);
     mem_free(f->merge);
     mem_free(f->ended);
+    mem_free(f->tallies);
     arena_done(&f->texts);
     *f = (struct fold){0};
 }
@@ -50,6 +51,7 @@ void fold_clear(struct fold *f)
         memset(f->slots, 0, ((size_t)f->slot_mask + 1) * sizeof *f->slots);
     f->count = 0;
     f->ended_count = 0;
+    f->tally_count = 0;
     arena_reset(&f->texts);
 }
 
@@ -104,6 +106,12 @@ int fold_change(struct fold *f, uint64_t seq, struct change **ret)
     }
     *ret = &f->changes[*slot - 1];
     return 0;
+}
+
+const struct change *fold_find(const struct fold *f, uint64_t seq)
+{
+    uint32_t at = f->count ? *slot_of(f, seq) : 0;
+    return at ? &f->changes[at - 1] : NULL;
 }
 
 int fold_ended(struct fold *f, const struct change *c, const struct attempt_end *end,
@@ -165,10 +173,10 @@ void fold_sort(struct fold *f)
 
 /* ---- records about one job ---- */
 
-/* The name of who works on it, kept until the batch is written; of use only while running. */
+/* The name of who works on it, or did it, kept until the batch is written. */
 static int worker_keep(struct store_sqlite *q, const struct stored_job *row, struct change *c)
 {
-    if ((c->flags & CHANGE_WORKER) || row->job.state != STATE_RUNNING || row->worker.len == 0)
+    if ((c->flags & CHANGE_WORKER) || row->worker.len == 0)
         return 0;
     char *copy = arena_copy(&q->fold.texts, row->worker.at, row->worker.len);
     c->worker = span_of(copy, copy ? row->worker.len : 0);
@@ -326,6 +334,37 @@ static int fold_patched(struct change *c, const struct rec_job_patched *r)
     return 0;
 }
 
+static void fold_noted_extra(struct change *c, const struct rec_job_noted *r)
+{
+    if (r->has_label) {
+        c->extra.label = r->label;
+        c->flags |= CHANGE_LABEL;
+    }
+    if (r->has_attributes) {
+        c->extra.attributes = r->attributes;
+        c->flags |= CHANGE_ATTRIBUTES;
+    }
+}
+
+static int fold_noted(struct change *c, const struct rec_job_noted *r)
+{
+    int rc = apply_noted(&c->job, r);
+    if (rc != 0)
+        return rc;
+    fold_noted_extra(c, r);
+    if (r->has_error) {
+        c->error_kind = r->error_kind;
+        c->error = r->error;
+        c->flags |= CHANGE_ERROR;
+    }
+    if (r->has_result) {
+        c->result_kind = r->result_kind;
+        c->result = r->result;
+        c->flags |= CHANGE_RESULT;
+    }
+    return 0;
+}
+
 /* These say all they change. */
 static bool says_all(enum record_kind kind)
 {
@@ -369,6 +408,8 @@ static int fold_job(struct store_sqlite *q, const struct record *r, struct chang
         return apply_requeued(&c->job, &r->job_requeued);
     case REC_JOB_PATCHED:
         return fold_patched(c, &r->job_patched);
+    case REC_JOB_NOTED:
+        return fold_noted(c, &r->job_noted);
     default:
         return -ERR_VERSION;
     }
@@ -436,5 +477,9 @@ int fold_record(struct store_sqlite *q, const struct record *r, struct err_note 
         return fold_new(q, &r->job_new, note);
     if (r->kind == REC_JOBS_GONE)
         return fold_gone(q, &r->jobs_gone, note);
+    if (r->kind >= REC_KV_SET && r->kind <= REC_KV_KEYS)
+        return write_kv_record(q, r, note);
+    if (r->kind == REC_TALLY)
+        return fold_tally(q, &r->tally, note);
     return write_record(q, r, note);
 }

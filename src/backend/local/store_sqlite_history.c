@@ -63,7 +63,7 @@ int write_attempts(struct store_sqlite *q, struct err_note *note)
 static int row_attempt(sqlite3_stmt *st, struct arena *arena, struct attempt_view *ret)
 {
     int64_t outcome = sqlite3_column_int64(st, 3);
-    if (outcome <= ATTEMPT_DONE || outcome >= ATTEMPT_OUTCOME_COUNT)
+    if (outcome < ATTEMPT_DONE || outcome >= ATTEMPT_OUTCOME_COUNT)
         return -ERR_CORRUPT;
     ret->number = (uint32_t)sqlite3_column_int64(st, 0);
     ret->started_at.ms = sqlite3_column_int64(st, 1);

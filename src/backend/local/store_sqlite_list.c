@@ -183,7 +183,7 @@ static int list_page(struct reader_sqlite *r, const struct op_list *query, struc
     return list_rows(r, st, &q, arena, views, limit, ret_count, ret_cursor);
 }
 
-static int list_position(struct reader_sqlite *r, uint64_t *ret)
+int list_position(struct reader_sqlite *r, uint64_t *ret)
 {
     sqlite3_stmt *st = r->stmts[READ_POSITION];
     int rc = read_row(r, st);

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #include "backend/local/store_sqlite.h"
+#include "backend/local/store_sqlite_notices.h"
 
 int sqlite_load_meta(sqlite3 *db, struct store_meta *ret, struct err_note *note)
 {
@@ -200,6 +201,8 @@ int sqlite_load(sqlite3 *db, const struct store_meta *meta, const struct store_s
         rc =
             scan(db, "SELECT " QUEUE_COLUMNS " FROM queues ORDER BY number", queue_row, sink, note);
     if (rc == 0)
+        rc = sqlite_load_tallies(db, sink, note);
+    if (rc == 0)
         rc = scan(db,
                   "SELECT bulk, action, at, queue, states, group_key, seq_max, cursor, changed, "
                   "refused FROM bulks ORDER BY bulk",
@@ -211,6 +214,10 @@ int sqlite_load(sqlite3 *db, const struct store_meta *meta, const struct store_s
                   "SELECT expires_at, key_hi, key_lo, fingerprint, seq, id_hi FROM keys "
                   "ORDER BY expires_at, key_hi, key_lo",
                   key_row, sink, note);
+    if (rc == 0)
+        rc = load_kv(db, sink, note);
+    if (rc == 0)
+        rc = load_notice_records(db, sink, note);
     if (rc == 0)
         rc = sqlite_load_schedules(db, sink, note);
     int end = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);

@@ -14,6 +14,11 @@
 #define LIMIT_MS 5000
 #define OPS_BETWEEN_LOOKS 20000 /* of SQLite's machine, some 0.3 ms, between looks at the clock */
 
+/* A page of keys; ?1 is the least key and ?2 that which it ends before. */
+#define READ_KV_LIST                                                                               \
+    "SELECT key, version, expires_at, kind, CASE ?4 WHEN 0 THEN NULL ELSE value END FROM kv"       \
+    " WHERE key >= ?1 AND key < ?2 AND (expires_at = 0 OR expires_at > ?3) ORDER BY key "
+
 static const char *const read_sql[READ_FIXED] = {
     [READ_BEGIN] = "BEGIN",
     [READ_END] = "COMMIT",
@@ -24,11 +29,12 @@ static const char *const read_sql[READ_FIXED] = {
         "SELECT CASE ?2 WHEN 0 THEN p.body END, o.result_kind, CASE ?2 WHEN 0 THEN o.result END,"
         " o.error_kind, o.error,"
         " x.unique_key, x.group_key, x.correlation, x.label, x.attributes, x.expires_at,"
-        " x.options, " ROW_STARTED_AT
+        " x.options, u.keys, " ROW_STARTED_AT
         ", l.job, l.job_hi FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
         " LEFT JOIN payload p ON p.seq = j.seq"
         " LEFT JOIN outcome o ON o.seq = j.seq"
         " LEFT JOIN extra x ON x.seq = j.seq"
+        " LEFT JOIN undelivered u ON u.seq = j.seq"
         " LEFT JOIN links l ON l.item = j.seq"
         " WHERE j.seq = ?1 AND " ROW_SHOWN,
     [READ_NEWEST] =
@@ -46,6 +52,11 @@ static const char *const read_sql[READ_FIXED] = {
                         " CROSS JOIN attempts a ON a.seq = i.seq AND a.position = i.position"
                         " WHERE i.outcome IN (2, 3) AND (?1 = 0 OR i.queue = ?1) AND " ROW_SHOWN
                         " ORDER BY i.position DESC LIMIT ?2",
+    [READ_KV] = "SELECT key, version, expires_at, kind, value FROM kv WHERE key = ?1",
+    [READ_KV_UP] = READ_KV_LIST "ASC",
+    [READ_KV_DOWN] = READ_KV_LIST "DESC",
+    [READ_HOURS] = "SELECT hour, " HOUR_COLUMNS " FROM hour WHERE queue = ?1 AND hour >= ?2"
+                   " AND hour < ?3 ORDER BY hour LIMIT ?4",
 };
 
 struct reader_sqlite *reader_sqlite_of(struct store_reader *r)
@@ -127,7 +138,9 @@ static int extra_read(sqlite3_stmt *st, int at, struct arena *arena, struct job_
     for (int i = 0; i < 5 && rc == 0; i++)
         rc = read_span(st, at + i, arena, texts[i]);
     ret->expires_at.ms = sqlite3_column_int64(st, at + 5);
-    return rc ? rc : read_span(st, at + 6, arena, &ret->options);
+    if (rc == 0)
+        rc = read_span(st, at + 6, arena, &ret->options);
+    return rc ? rc : read_span(st, at + 7, arena, &ret->undelivered);
 }
 
 int read_body(struct reader_sqlite *r, uint64_t seq, bool texts_only, struct arena *arena,
@@ -142,9 +155,9 @@ int read_body(struct reader_sqlite *r, uint64_t seq, bool texts_only, struct are
         ret->found = true;
         ret->result_kind = (uint8_t)sqlite3_column_int64(st, 1);
         ret->error_kind = (uint8_t)sqlite3_column_int64(st, 3);
-        ret->started_at.ms = sqlite3_column_int64(st, 12);
-        ret->holder.seq = (uint64_t)sqlite3_column_int64(st, 13);
-        ret->holder.hi = (uint64_t)sqlite3_column_int64(st, 14);
+        ret->started_at.ms = sqlite3_column_int64(st, 13);
+        ret->holder.seq = (uint64_t)sqlite3_column_int64(st, 14);
+        ret->holder.hi = (uint64_t)sqlite3_column_int64(st, 15);
         rc = read_span(st, 0, arena, &ret->payload);
         if (rc == 0)
             rc = read_span(st, 2, arena, &ret->result);
@@ -185,6 +198,9 @@ const struct store_reader_ops sqlite_reader_ops = {
     .read = sqlite_read,
     .list = sqlite_list,
     .exceptions = sqlite_exceptions,
+    .kv_list = sqlite_kv_list,
+    .kv_get = sqlite_kv_get,
+    .history = sqlite_history,
     .close = sqlite_reader_close,
 };
 

@@ -28,6 +28,10 @@ enum read_stmt {
     READ_NEWEST,
     READ_ATTEMPTS,
     READ_EXCEPTIONS,
+    READ_KV,
+    READ_KV_UP,
+    READ_KV_DOWN,
+    READ_HOURS,
     READ_FIXED,
     READ_LIST = READ_FIXED, /* + 2 * plan + newest_first; prepared when first wanted */
     READ_COUNT = READ_LIST + 2 * PLAN_COUNT
@@ -60,8 +64,17 @@ MUST_CHECK int read_queue(struct reader_sqlite *r, struct span name, uint32_t *r
 /* Adds the job's history to its body. */
 MUST_CHECK int read_attempts(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
                              struct stored_body *ret);
+/* The position the store has, in the transaction under way. */
+MUST_CHECK int list_position(struct reader_sqlite *r, uint64_t *ret);
+int sqlite_kv_get(struct store_reader *reader, struct kv_view *views, uint32_t count,
+                  struct arena *arena);
+int sqlite_kv_list(struct store_reader *reader, const struct op_kv_list *query, struct arena *arena,
+                   struct kv_view **ret, uint32_t *ret_count, struct span *ret_cursor,
+                   uint64_t *ret_as_of);
 int sqlite_exceptions(struct store_reader *reader, const struct op_exceptions *query,
                       struct arena *arena, struct attempt_view **ret, uint32_t *ret_count);
+int sqlite_history(struct store_reader *reader, const struct op_history *query, struct arena *arena,
+                   struct hour_view **ret, uint32_t *ret_count);
 int sqlite_list(struct store_reader *reader, const struct op_list *query, struct arena *arena,
                 struct job_view **ret_jobs, uint32_t *ret_count, uint64_t *ret_cursor,
                 uint64_t *ret_as_of);

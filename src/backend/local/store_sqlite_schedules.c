@@ -74,16 +74,6 @@ int row_schedule(sqlite3_stmt *st, struct rec_schedule_put *ret)
     return good ? 0 : -ERR_CORRUPT;
 }
 
-/* Runs a statement that must change exactly one row. */
-static int write_one(struct store_sqlite *q, enum stmt_id id, uint32_t number,
-                     struct err_note *note)
-{
-    int rc = sql_run(q->stmts[id], "write", note);
-    if (rc != 0 || sqlite3_changes(q->db) == 1)
-        return rc;
-    return err_note_set(note, -ERR_CORRUPT, "a record does not fit schedule %" PRIu32, number);
-}
-
 static int write_put(struct store_sqlite *q, const struct rec_schedule_put *r,
                      struct err_note *note)
 {
@@ -98,7 +88,7 @@ static int write_put(struct store_sqlite *q, const struct rec_schedule_put *r,
     bind_text(st, NOTE + 1, r->note);
     bind_text(st, ATTRIBUTES + 1, r->attributes);
     bind_state(st, &r->state);
-    return write_one(q, STMT_SCHEDULE_PUT, r->schedule, note);
+    return write_one(q, STMT_SCHEDULE_PUT, "schedule", r->schedule, note);
 }
 
 static int write_state(struct store_sqlite *q, const struct rec_schedule_state *r,
@@ -107,7 +97,7 @@ static int write_state(struct store_sqlite *q, const struct rec_schedule_state *
     sqlite3_stmt *st = q->stmts[STMT_SCHEDULE_SET];
     bind_number(st, NUMBER + 1, r->schedule);
     bind_state(st, &r->state);
-    return write_one(q, STMT_SCHEDULE_SET, r->schedule, note);
+    return write_one(q, STMT_SCHEDULE_SET, "schedule", r->schedule, note);
 }
 
 /* Whether the items are there is for the fold to say, which has their claims. */
@@ -138,7 +128,7 @@ int write_schedule_record(struct store_sqlite *q, const struct record *r, struct
         return write_put(q, &r->schedule_put, note);
     case REC_SCHEDULE_GONE:
         bind_number(q->stmts[STMT_SCHEDULE_GONE], 1, r->schedule_gone.schedule);
-        return write_one(q, STMT_SCHEDULE_GONE, r->schedule_gone.schedule, note);
+        return write_one(q, STMT_SCHEDULE_GONE, "schedule", r->schedule_gone.schedule, note);
     case REC_SCHEDULE_FIRED:
     case REC_SCHEDULE_PASSED:
     case REC_SCHEDULE_FAILED:

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "backend/local/store_sqlite.h"
+#include "backend/local/store_sqlite_notices.h"
 #include "base/failpoint.h"
 
 /* ---- version 1 ---- */
@@ -146,9 +147,9 @@ static const char step_3[] =
     /* Where the journal began; what the store lacks is in there. -1: it has none yet. */
     "ALTER TABLE meta ADD COLUMN journal_from INTEGER NOT NULL DEFAULT -1;";
 
-/* ---- version 4 ---- */
+/* ---- version 4: what each part brings stands in its own file ---- */
 
-static const char step_4[] = SCHEMA_4_SCHEDULES;
+static const char step_4[] = SCHEMA_KV SCHEMA_NOTICES SCHEMA_HOUR SCHEMA_4_SCHEDULES;
 
 static const char *const steps[] = {step_1, step_2, step_3, step_4};
 

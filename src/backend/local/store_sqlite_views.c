@@ -24,7 +24,7 @@ static const struct view views[] = {
             " CASE j.marks & 15 WHEN 1 THEN 'failed' WHEN 2 THEN 'rejected'"
             "  WHEN 3 THEN 'crash_loop' WHEN 4 THEN 'timed_out' WHEN 5 THEN 'expired'"
             "  WHEN 6 THEN 'cancelled' WHEN 7 THEN 'replaced' WHEN 8 THEN 'released'"
-            "  WHEN 9 THEN 'restarted' END AS reason,"
+            "  WHEN 9 THEN 'restarted' WHEN 10 THEN 'discarded' END AS reason,"
             " j.priority AS priority,"
             " (j.counts & 65535) + (j.counts >> 16 & 65535) + (j.state IN (3, 4)) AS attempts,"
             " j.counts & 65535 AS failures,"
@@ -89,6 +89,36 @@ static const struct view views[] = {
         .insert = "holdfast claim, or POST /v1/queues/QUEUE/claim",
         .update = "holdfast ack or holdfast fail, or POST /v1/jobs/ID/ack",
         .delete = "DELETE /v1/jobs/ID",
+    },
+    {
+        /* Jobs of the door webqueue in its words; times are Unix seconds. */
+        .name = "queue",
+        .sql = "SELECT"
+               " j.seq AS id,"
+               " CAST(x.group_key AS INTEGER) AS library_id,"
+               " CASE j.payload & 3 WHEN 1 THEN json_extract(CAST(p.body AS TEXT), '$')"
+               "  WHEN 2 THEN CAST(p.body AS TEXT) ELSE x.unique_key END AS path,"
+               " substr(q.name, 10) AS queue_type,"
+               " CASE j.state WHEN 3 THEN 'running' WHEN 4 THEN 'completed' WHEN 5 THEN 'error'"
+               "  ELSE 'pending' END AS status,"
+               " j.priority AS priority,"
+               " CASE WHEN j.state <> 5 THEN NULL WHEN o.error IS NOT NULL THEN o.error"
+               "  ELSE CASE j.marks & 15 WHEN 1 THEN 'failed' WHEN 2 THEN 'rejected'"
+               "   WHEN 3 THEN 'crash_loop' WHEN 4 THEN 'timed_out' WHEN 5 THEN 'expired' END END"
+               "  AS error,"
+               " iif(j.state = 4, CAST(o.result AS TEXT), NULL) AS results_json,"
+               " ifnull(json_extract(x.attributes, '$.enqueued_at'), (j.id_hi >> 16) / 1000)"
+               "  AS enqueued_at,"
+               " iif(j.state < 3, NULL, nullif(" ROW_STARTED_AT ", 0) / 1000) AS started_at,"
+               " iif(j.state IN (4, 5), j.since / 1000, NULL) AS completed_at"
+               " FROM jobs j JOIN queues q ON q.number = j.queue"
+               " LEFT JOIN extra x ON x.seq = j.seq"
+               " LEFT JOIN payload p ON p.seq = j.seq"
+               " LEFT JOIN outcome o ON o.seq = j.seq"
+               " WHERE substr(q.name, 1, 9) = 'webqueue.' AND j.state <> 6 AND " ROW_SHOWN,
+        .insert = "holdfast enqueue, or POST /api/web/queue/enqueue",
+        .update = "holdfast requeue ID, or POST /api/web/queue/requeue, complete or fail",
+        .delete = "DELETE /v1/jobs/ID, or POST /api/web/queue/clear-completed or clear-errors",
     },
 };
 

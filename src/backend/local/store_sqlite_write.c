@@ -9,15 +9,15 @@
 #include <inttypes.h>
 
 #include "backend/local/store_sqlite.h"
+#include "backend/local/store_sqlite_notices.h"
 
 static int write_run(struct store_sqlite *q, enum stmt_id id, struct err_note *note)
 {
     return sql_run(q->stmts[id], "write", note);
 }
 
-/* Runs a statement that must change exactly one row. */
-static int write_one(struct store_sqlite *q, enum stmt_id id, const char *what, uint64_t number,
-                     struct err_note *note)
+int write_one(struct store_sqlite *q, enum stmt_id id, const char *what, uint64_t number,
+              struct err_note *note)
 {
     int rc = write_run(q, id, note);
     if (rc != 0 || sqlite3_changes(q->db) == 1)
@@ -60,6 +60,8 @@ static uint64_t lease_column(const struct change *c)
 {
     if (c->job.state != STATE_DONE)
         return c->lease_ms;
+    if (c->started_at.ms == 0)
+        return 0;
     return (uint64_t)(c->job.since.ms - c->started_at.ms) << 1 | 1;
 }
 
@@ -96,6 +98,18 @@ static int write_extra(struct store_sqlite *q, const struct change *c, struct er
         sqlite3_bind_null(st, 8);
     bounds_add(&q->extras, c->seq);
     return write_run(q, STMT_EXTRA_NEW, note);
+}
+
+static int write_noted(struct store_sqlite *q, const struct change *c, struct err_note *note)
+{
+    sqlite3_stmt *st = q->stmts[STMT_EXTRA_NOTE];
+    bind_number(st, 1, c->seq);
+    bind_text(st, 2, c->extra.label);
+    bind_text(st, 3, c->extra.attributes);
+    bind_number(st, 4, (c->flags & CHANGE_LABEL) != 0);
+    bind_number(st, 5, (c->flags & CHANGE_ATTRIBUTES) != 0);
+    bounds_add(&q->extras, c->seq);
+    return write_run(q, STMT_EXTRA_NOTE, note);
 }
 
 /* A payload that replaces another. */
@@ -160,6 +174,8 @@ static int write_bytes(struct store_sqlite *q, const struct change *c, struct er
     int rc = 0;
     if ((c->flags & (CHANGE_PAYLOAD | CHANGE_NEW)) == CHANGE_PAYLOAD)
         rc = write_payload(q, c, note);
+    if (rc == 0 && !(c->flags & CHANGE_NEW) && (c->flags & (CHANGE_LABEL | CHANGE_ATTRIBUTES)))
+        rc = write_noted(q, c, note);
     if (rc == 0 && (c->flags & CHANGE_RESULT))
         rc = write_result(q, c, note);
     if (rc == 0 && (c->flags & CHANGE_ERROR))
@@ -286,6 +302,8 @@ static int write_gone(struct store_sqlite *q, uint64_t first, uint64_t last, str
         rc = write_range(q, STMT_OUTCOMES_GONE, first, last, note);
     if (rc == 0 && bounds_meet(&q->attempts, first, last))
         rc = write_range(q, STMT_ATTEMPTS_GONE, first, last, note);
+    if (rc == 0 && bounds_meet(&q->undelivered, first, last))
+        rc = write_range(q, STMT_UNDELIVERED_GONE, first, last, note);
     if (rc == 0 && bounds_meet(&q->links, first, last))
         rc = write_range(q, STMT_LINKS_GONE, first, last, note);
     return rc;
@@ -315,15 +333,24 @@ static int run_end(struct store_sqlite *q, struct run *run, struct err_note *not
     return rc;
 }
 
+/* A job that came and went within the batch has no row; what other tables got of it goes. */
+static int write_never_there(struct store_sqlite *q, uint64_t seq, struct err_note *note)
+{
+    int rc = 0;
+    if (bounds_meet(&q->undelivered, seq, seq))
+        rc = write_range(q, STMT_UNDELIVERED_GONE, seq, seq, note);
+    if (rc == 0 && bounds_meet(&q->links, seq, seq))
+        rc = write_range(q, STMT_LINKS_GONE, seq, seq, note);
+    return rc;
+}
+
 /* One change, in its turn; runs and groups are kept open for the next. */
 static int write_change(struct store_sqlite *q, const struct change *c, struct run *run,
                         struct group *group, struct err_note *note)
 {
     enum stmt_id id = change_stmt(c);
-    if (id == STMT_JOBS_GONE && (c->flags & CHANGE_NEW)) /* came and went within the batch */
-        return bounds_meet(&q->links, c->seq, c->seq)
-                   ? write_range(q, STMT_LINKS_GONE, c->seq, c->seq, note)
-                   : 0;
+    if (id == STMT_JOBS_GONE && (c->flags & CHANGE_NEW))
+        return write_never_there(q, c->seq, note);
     int rc = 0;
     if (id == STMT_JOB_NEW) {
         rc = group_add(q, group, c, note);
@@ -353,6 +380,8 @@ int write_changes(struct store_sqlite *q, struct err_note *note)
         rc = group_end(q, &group, note);
     if (rc == 0)
         rc = write_attempts(q, note);
+    if (rc == 0)
+        rc = write_tallies(q, note);
     fold_clear(f);
     return rc;
 }
@@ -381,6 +410,16 @@ static int write_queue(struct store_sqlite *q, enum stmt_id id, uint32_t queue,
 {
     bind_number(q->stmts[id], 1, queue);
     return write_one(q, id, "queue", queue, note);
+}
+
+/* What it was remembered by goes with it. */
+static int write_queue_end(struct store_sqlite *q, uint32_t queue, struct err_note *note)
+{
+    int rc = write_tallies(q, note);
+    bind_number(q->stmts[STMT_HOURS_GONE], 1, queue);
+    if (rc == 0)
+        rc = write_run(q, STMT_HOURS_GONE, note);
+    return rc ? rc : write_queue(q, STMT_QUEUE_END, queue, note);
 }
 
 static int write_purged(struct store_sqlite *q, const struct rec_purged *r, struct err_note *note)
@@ -467,7 +506,7 @@ int write_record(struct store_sqlite *q, const struct record *r, struct err_note
     case REC_QUEUE_GONE:
         return write_queue(q, STMT_QUEUE_GONE, r->queue.queue, note);
     case REC_QUEUE_END:
-        return write_queue(q, STMT_QUEUE_END, r->queue.queue, note);
+        return write_queue_end(q, r->queue.queue, note);
     case REC_PURGED:
         return write_purged(q, &r->purged, note);
     case REC_BULK_BEGIN:
@@ -484,6 +523,8 @@ int write_record(struct store_sqlite *q, const struct record *r, struct err_note
     case REC_KEYS_GONE:
         return write_keys_gone(q, &r->keys_gone, note);
     default:
-        return write_schedule_record(q, r, note);
+        if (r->kind >= REC_SCHEDULE_PUT && r->kind <= REC_JOB_LINKED)
+            return write_schedule_record(q, r, note);
+        return write_notice_record(q, r, note);
     }
 }

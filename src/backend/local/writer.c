@@ -284,9 +284,10 @@ int writer_push(struct writer *w, const struct span *frames, size_t count)
     for (size_t i = 0; !err && i < count; i++)
         w->line.frames[w->line.first + w->line.count++] = frames[i];
     atomic_store(&w->waiting, w->line.count);
-    if (!err && w->parked)
-        uv_cond_signal(&w->wake);
+    bool wake = !err && w->parked;
     uv_mutex_unlock(&w->lock);
+    if (wake) /* without the lock, or it would wake only to wait for that */
+        uv_cond_signal(&w->wake);
     return err;
 }
 

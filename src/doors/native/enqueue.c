@@ -9,6 +9,7 @@
 #include "core/limits.h"
 #include "core/validate.h"
 #include "doors/content.h"
+#include "doors/kv_keys.h"
 #include "doors/native/batch.h"
 #include "doors/words.h"
 
@@ -20,6 +21,8 @@ struct job_in {
     int64_t delay_ms, expires_in_ms;
     struct wall_time run_at, expires_at;
     struct span unique, group, correlation, label, key;
+    struct texts_in undelivered;
+    struct span queue;
     uint8_t unique_mode;
     int64_t max_attempts, max_crashes, lease_ms;
     struct backoff backoff;
@@ -46,7 +49,17 @@ static const struct field job_rows[] = {
     {"correlation_id", FIELD_TEXT, AT(correlation), 0, LIMIT_KEY_BYTES, NULL, 0},
     {"label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},
     {"idempotency_key", FIELD_TEXT, AT(key), 0, IDEMPOTENCY_KEY_BYTES_MAX, NULL, 0},
+    {"keys_if_undelivered", FIELD_KV_KEYS, AT(undelivered), 0, LIMIT_KV_UNDELIVERED, NULL, 0},
+    /* The last: in a commit only, elsewhere it stands in the path. */
+    {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, FIELD_REQUIRED},
 };
+
+static struct fields job_fields(void)
+{
+    struct fields f = FIELDS(job_rows);
+    f.count--;
+    return f;
+}
 
 /* A request on its way to a batch. */
 struct enqueue {
@@ -151,6 +164,11 @@ static int take_job(const struct enqueue *e, const struct field_reader *r, const
     };
     if (fields_has(r, "expires_in_ms"))
         op->extra.expires_at = later(broker_now(e->n->broker).wall, in->expires_in_ms);
+    if (in->undelivered.count > 0 &&
+        kv_keys_pack(r->arena, in->undelivered, &op->extra.undelivered) < 0) {
+        problem_of_error(r->problem, -ERR_NOMEM);
+        return -ERR_INVALID;
+    }
     return take_options(r, in, op);
 }
 
@@ -159,7 +177,7 @@ static void add_object(struct enqueue *e, struct batch *b, size_t index, struct 
 {
     struct job_in in = {0};
     struct op_enqueue *op = &batch_op(b, index, OP_ENQUEUE)->enqueue;
-    struct field_reader r = reader_of(e->n->broker, e->x, FIELDS(job_rows), &in, &e->problem);
+    struct field_reader r = reader_of(e->n->broker, e->x, job_fields(), &in, &e->problem);
     int err = fields_read(&r, text);
     if (err == 0)
         err = take_job(e, &r, &in, op);
@@ -179,12 +197,38 @@ static void add_object(struct enqueue *e, struct batch *b, size_t index, struct 
         op->fingerprint = fingerprint_of(e, span_of(NULL, 0), text);
 }
 
+int enqueue_read(struct native *n, struct http_exchange *x, struct span text, struct op_enqueue *op,
+                 struct problem *problem)
+{
+    struct job_in in = {0};
+    struct err_note note;
+    struct field_reader r = reader_of(n->broker, x, FIELDS(job_rows), &in, problem);
+    int err = fields_read(&r, text);
+    if (err == 0 && validate_queue_name(in.queue, &note) < 0) {
+        problem_set(problem, r.arena, PROBLEM_INVALID_FIELD, "queue", "%s", note.text);
+        err = -ERR_INVALID;
+    }
+    struct enqueue e = {.n = n, .x = x, .request = http_request(x), .queue = in.queue};
+    if (err == 0)
+        err = take_job(&e, &r, &in, op);
+    if (err < 0)
+        return err;
+    if (in.payload.len > 0) {
+        op->payload_kind = PAYLOAD_JSON;
+        op->payload = in.payload;
+    }
+    op->idempotency_key = in.key;
+    if (in.key.len > 0)
+        op->fingerprint = fingerprint_of(&e, span_of(NULL, 0), text);
+    return 0;
+}
+
 /* The body is the payload. */
 static void add_bytes(struct enqueue *e, struct batch *b)
 {
     struct job_in in = {0};
     struct op_enqueue *op = &batch_op(b, 0, OP_ENQUEUE)->enqueue;
-    struct field_reader r = reader_of(e->n->broker, e->x, FIELDS(job_rows), &in, &e->problem);
+    struct field_reader r = reader_of(e->n->broker, e->x, job_fields(), &in, &e->problem);
     int err = fields_read_query(&r, e->request->query);
     if (err == 0)
         err = take_job(e, &r, &in, op);

@@ -4,39 +4,32 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/validate.h"
 #include "doors/native/event_words.h"
 #include "doors/native/job_view.h"
-#include "doors/native/stream.h"
+#include "doors/native/native_impl.h"
+#include "doors/stream.h"
 #include "doors/words.h"
 
 #define NUMBER_TEXT_BYTES 24
 #define PREFETCH 10
 
 /* In the order of the enum; a test compares. */
-const char *const event_words[] = {"enqueued",
-                                   "ready",
-                                   "claimed",
-                                   "retried",
-                                   "crashed",
-                                   "released",
-                                   "done",
-                                   "dead",
-                                   "cancelled",
-                                   "requeued",
-                                   "patched",
-                                   "queue_created",
-                                   "queue_changed",
-                                   "queue_deleted",
-                                   "queue_paused",
-                                   "queue_resumed",
-                                   "queue_purged",
-                                   "queue_deep",
-                                   "clock_suspect",
-                                   "schedule_fired",
-                                   "schedule_failed",
-                                   NULL};
+const char *const event_words[] = {"enqueued",       "ready",
+                                   "claimed",        "retried",
+                                   "crashed",        "released",
+                                   "done",           "dead",
+                                   "cancelled",      "requeued",
+                                   "patched",        "queue_created",
+                                   "queue_changed",  "queue_deleted",
+                                   "queue_paused",   "queue_resumed",
+                                   "queue_purged",   "queue_deep",
+                                   "clock_suspect",  "kv_set",
+                                   "kv_deleted",     "alert_raised",
+                                   "alert_cleared",  "schedule_failed",
+                                   "schedule_fired", NULL};
 _Static_assert(sizeof event_words / sizeof *event_words == EVENT_KIND_COUNT + 1,
                "every kind of event has its word");
 
@@ -64,8 +57,15 @@ void event_write(struct json_writer *w, const struct broker_event *from)
             json_write_text(w, span_text(reason_name(e->reason)));
         write_uint(w, "attempts", e->attempts);
     }
+    write_span_if(w, "alert", e->alert);
     if (e->count != 0)
         write_uint(w, "count", e->count);
+    if (e->key.len != 0) {
+        json_write_key(w, "key");
+        kvkey_write(w, e->key);
+    }
+    if (e->version != 0)
+        write_uint(w, "version", e->version);
     write_span_if(w, "correlation_id", from->correlation);
     json_write_object_end(w);
 }
@@ -144,7 +144,7 @@ static void events_run(struct native *n, struct http_exchange *x, struct events_
         problem_answer(x, &p);
         return;
     }
-    struct stream *s = stream_new(n, x);
+    struct stream *s = stream_new(&n->streams, x);
     if (!s)
         return;
     struct broker_listener_config config = {.queue = in->queue,
@@ -198,7 +198,7 @@ static bool job_cb(void *ctx, const struct job_view *job)
     char id[NUMBER_TEXT_BYTES];
     snprintf(id, sizeof id, "%" PRIu64, job->job.seq);
     stream_frame_begin(s, "job", id, &w);
-    job_claim_write(&w, job, broker_now(s->n->broker).wall);
+    job_claim_write(&w, job, broker_now(s->in->broker).wall);
     return stream_frame_send(s, &w);
 }
 
@@ -215,7 +215,7 @@ void listen_handle(void *ctx, struct http_exchange *x)
         problem_answer(x, &p);
         return;
     }
-    struct stream *s = stream_new(n, x);
+    struct stream *s = stream_new(&n->streams, x);
     if (!s)
         return;
     struct broker_stream_config config = {.queue = queue,

@@ -8,6 +8,7 @@
 #include "core/limits.h"
 #include "core/validate.h"
 #include "doors/content.h"
+#include "doors/kv_keys.h"
 #include "doors/native/batch.h"
 #include "doors/words.h"
 
@@ -24,6 +25,7 @@ struct import_in {
     struct wall_time run_at, expires_at;
     struct span payload, payload_json, payload_text, payload_base64;
     struct span error;
+    struct texts_in undelivered;
     int64_t seq, attempts;              /* left aside, as … */
     struct wall_time since, created_at; /* … these; the old id tells the latter */
 };
@@ -62,6 +64,7 @@ static const struct field rows[] = {
     {"payload_base64", FIELD_TEXT, AT(payload_base64), 0, BASE64_MAX, NULL, 0},
     {"error", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
     {"error_kind", FIELD_WORD, AT(error_kind), ERROR_APP, 0, error_kinds, 0},
+    {"keys_if_undelivered", FIELD_KV_KEYS, AT(undelivered), 0, LIMIT_KV_UNDELIVERED, NULL, 0},
     {"seq", FIELD_INT, AT(seq), 0, INT64_MAX, NULL, 0},
     {"attempts", FIELD_INT, AT(attempts), 0, INT64_MAX, NULL, 0},
     {"since", FIELD_TIME, AT(since), 0, 0, NULL, 0},
@@ -261,6 +264,9 @@ static int take_job(struct import *im)
         .label = in->label.len > 0 ? in->label : in->priority.label,
         .expires_at = in->expires_at,
     };
+    if (in->undelivered.count > 0 &&
+        kv_keys_pack(im->reader.arena, in->undelivered, &op->extra.undelivered) < 0)
+        return no_memory(im);
     static int (*const steps[])(struct import *) = {take_names,      take_past,    take_options,
                                                     take_attributes, take_payload, take_key};
     int err = 0;

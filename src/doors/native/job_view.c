@@ -66,6 +66,7 @@ static void write_keys(struct json_writer *w, const struct job_view *v)
     write_span_if(w, "group", v->extra.group);
     write_span_if(w, "correlation_id", v->extra.correlation);
     write_time_if(w, "expires_at", v->expires_at);
+    write_kv_keys_if(w, "keys_if_undelivered", v->extra.undelivered);
 }
 
 static void write_attributes(struct json_writer *w, const struct job_view *v)

@@ -93,6 +93,21 @@ void job_cancel_handle(void *ctx, struct http_exchange *x)
     batch_submit(b);
 }
 
+void job_discard_handle(void *ctx, struct http_exchange *x)
+{
+    struct job_ref job;
+    struct batch *b;
+    struct field_reader r;
+    struct problem p;
+    struct op *op = move_begin(ctx, x, OP_CANCEL, &job, &b);
+    if (!op)
+        return;
+    op->job = (struct op_job){.job = job, .discard = true};
+    if (read_body(b, (struct fields){0}, NULL, &r, &p) < 0)
+        batch_refuse(b, 0, &p);
+    batch_submit(b);
+}
+
 static const struct field requeue_rows[] = {
     {"delay_ms", FIELD_INT, 0, 0, LIMIT_WALL_MS, NULL, 0},
 };
@@ -120,7 +135,7 @@ struct patch_in {
     struct priority_in priority;
     struct wall_time run_at;
     int64_t delay_ms;
-    struct span payload;
+    struct span payload, label, attributes;
 };
 
 #define AT(member) offsetof(struct patch_in, member)
@@ -129,6 +144,8 @@ static const struct field patch_rows[] = {
     {"run_at", FIELD_TIME, AT(run_at), 0, 0, NULL, 0},
     {"delay_ms", FIELD_INT, AT(delay_ms), 0, LIMIT_WALL_MS, NULL, 0},
     {"payload", FIELD_RAW, AT(payload), 0, 0, NULL, 0},
+    {"label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},
+    {"attributes", FIELD_RAW, AT(attributes), 0, 0, NULL, 0},
 };
 
 static struct wall_time patch_time(const struct native *n, const struct patch_in *in)
@@ -145,7 +162,8 @@ static int take_patch(const struct native *n, const struct field_reader *r,
 {
     if (r->seen == 0) {
         problem_set(r->problem, r->arena, PROBLEM_MISSING_FIELD, NULL,
-                    "nothing to change: give priority, run_at, delay_ms or payload");
+                    "nothing to change: give priority, run_at, delay_ms or payload, or label or "
+                    "attributes");
         return -ERR_INVALID;
     }
     op->has_priority = fields_has(r, "priority");
@@ -156,6 +174,42 @@ static int take_patch(const struct native *n, const struct field_reader *r,
     op->payload_kind = PAYLOAD_JSON;
     op->payload = in->payload;
     return fields_exclude(r, "run_at", "delay_ms");
+}
+
+/* Label and attributes are noted, in any state; the rest is for jobs that wait. One request does
+ * the one or the other, so that none is done by half. */
+static bool notes(const struct field_reader *r)
+{
+    return fields_has(r, "label") || fields_has(r, "attributes");
+}
+
+static int take_note(const struct field_reader *r, const struct patch_in *in, struct op *op)
+{
+    static const char *const others[] = {"priority", "run_at", "delay_ms", "payload"};
+    struct job_ref job = op->patch.job;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (!fields_has(r, others[i]))
+            continue;
+        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, others[i],
+                    "%s cannot be changed together with label or attributes; send two requests",
+                    others[i]);
+        return -ERR_INVALID;
+    }
+    if (fields_has(r, "attributes") && in->attributes.at[0] != '{' &&
+        !span_equal(in->attributes, SPAN_LITERAL("null"))) {
+        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "attributes",
+                    "attributes must be an object, or null");
+        return -ERR_INVALID;
+    }
+    *op = (struct op){.kind = OP_NOTE, .tag = op->tag};
+    op->note = (struct op_note){.job = job,
+                                .has_label = fields_has(r, "label"),
+                                .has_attributes = fields_has(r, "attributes"),
+                                .label = in->label,
+                                .attributes = in->attributes};
+    if (span_equal(in->attributes, SPAN_LITERAL("null")))
+        op->note.attributes = (struct span){NULL, 0};
+    return 0;
 }
 
 void job_patch_handle(void *ctx, struct http_exchange *x)
@@ -169,8 +223,10 @@ void job_patch_handle(void *ctx, struct http_exchange *x)
     if (!op)
         return;
     op->patch.job = job;
-    if (read_body(b, FIELDS(patch_rows), &in, &r, &p) < 0 ||
-        take_patch(ctx, &r, &in, &op->patch) < 0)
+    int err = read_body(b, FIELDS(patch_rows), &in, &r, &p);
+    if (err == 0)
+        err = notes(&r) ? take_note(&r, &in, op) : take_patch(ctx, &r, &in, &op->patch);
+    if (err < 0)
         batch_refuse(b, 0, &p);
     batch_submit(b);
 }

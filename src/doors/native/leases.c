@@ -41,6 +41,7 @@ static const struct field fail_rows[] = {
     TOKEN_ROW,
     {"error", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
     {"kind", FIELD_WORD, AT(kind), ERROR_APP, 0, error_kinds, 0},
+    {"result", FIELD_RAW, AT(result), 0, 0, NULL, 0},
     {"retry", FIELD_BOOL, AT(retry), 0, 0, NULL, 0},
     WHEN_ROWS,
     ID_ROW,

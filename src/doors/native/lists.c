@@ -15,8 +15,9 @@
 /* In the order of the enums, from 1. */
 static const char *const states[] = {"scheduled", "ready",     "running", "done",
                                      "dead",      "cancelled", NULL};
-static const char *const reasons[] = {"failed",    "rejected", "crash_loop", "timed_out", "expired",
-                                      "cancelled", "replaced", "released",   "restarted", NULL};
+static const char *const reasons[] = {"failed",    "rejected",  "crash_loop", "timed_out",
+                                      "expired",   "cancelled", "replaced",   "released",
+                                      "restarted", "discarded", NULL};
 static const char *const orders[] = {"oldest", "newest", NULL};
 
 /* ---- GET /v1/jobs ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prometheus text (0.0.4): families, samples, labels. Private to /metrics. */
+/* Prometheus text (0.0.4): families, samples, labels. For /metrics and the doors that add to it. */
 #pragma once
 
 #include "base/buf.h"

@@ -4,6 +4,7 @@
 
 #include "base/process.h"
 #include "core/limits.h"
+#include "core/webhook.h"
 #include "doors/native/metrics.h"
 #include "doors/native/native_impl.h"
 
@@ -18,6 +19,8 @@ struct page {
     const struct native *n;
     const struct queue_view *queues;
     uint32_t queue_count;
+    const struct breaker_view *breakers;
+    uint32_t breaker_count;
     struct backend_figures backend;
     struct broker_figures broker;
     struct http_server_figures http;
@@ -198,6 +201,16 @@ static void backup_bytes(struct page *p, const struct metric *family)
     metric_count(&p->m, family, NULL, p->n->backups.last_bytes);
 }
 
+/* 0 closed, 1 open, 2 half open. */
+static void breaker_state(struct page *p, const struct metric *family)
+{
+    char label[METRIC_LABEL_BYTES(WEBHOOK_TARGET_BYTES, sizeof "target")];
+    for (uint32_t i = 0; i < p->breaker_count; i++) {
+        metric_label(label, "target", p->breakers[i].target);
+        metric_count(&p->m, family, label, p->breakers[i].breaker.state);
+    }
+}
+
 /* ---- of the program ---- */
 
 static void http_requests(struct page *p, const struct metric *family)
@@ -310,6 +323,22 @@ static const struct row rows[] = {
     {{"holdfast_clock_suspect", GAUGE,
       "1 after the wall clock leapt, until POST /v1/clock/accept."},
      FLAG(backend.clock_suspect)},
+    {{"holdfast_notices_pending", GAUGE, "Notices that wait for their delivery."},
+     NUMBER(backend.notices_pending)},
+    {{"holdfast_notices_dead", GAUGE, "Notices given up, kept until delivered anew or discarded."},
+     NUMBER(backend.notices_dead)},
+    {{"holdfast_notices_dropped_total", COUNTER, "Notices that a full outbox pushed out."},
+     NUMBER(backend.notices_dropped)},
+    {{"holdfast_notices_delivered_total", COUNTER, "Notices delivered since the start."},
+     NUMBER(broker.notices_delivered)},
+    {{"holdfast_notices_failed_total", COUNTER, "Deliveries that failed, each attempt counted."},
+     NUMBER(broker.notices_failed)},
+    {{"holdfast_notices_refused_total", COUNTER,
+      "Those of them that were refused for the address of their webhook."},
+     NUMBER(broker.notices_refused)},
+    {{"holdfast_breaker_state", GAUGE,
+      "Circuit breaker of a target: 0 closed, 1 open, 2 half open."},
+     WRITTEN(breaker_state)},
     {{"holdfast_redis_up", GAUGE, "1 while Redis answers; this backend has none."},
      WRITTEN(redis_up)},
     {{"holdfast_claims_waiting", GAUGE, "Claims parked for a job."}, NUMBER(broker.waiting)},
@@ -361,14 +390,26 @@ static void page_take(struct page *p, const struct native *n, const struct reply
     process_figures(&p->process);
 }
 
-/* r: the queues, or NULL. */
-static void page_answer(const struct native *n, struct http_exchange *x, const struct reply *r)
+struct breakers {
+    uint32_t count;
+    struct breaker_view list[];
+};
+
+/* r: the queues, or NULL; likewise the breakers. */
+static void page_answer(const struct native *n, struct http_exchange *x, const struct reply *r,
+                        const struct breakers *breakers)
 {
     struct page p;
     page_take(&p, n, r);
+    if (breakers) {
+        p.breakers = breakers->list;
+        p.breaker_count = breakers->count;
+    }
     p.m.out = http_answer_body(x);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         write_row(&p, &rows[i]);
+    if (n->config.door_metrics)
+        n->config.door_metrics(n->config.http_ctx, &p.m);
     if (p.m.error < 0)
         answer_error(x, p.m.error);
     else
@@ -377,7 +418,29 @@ static void page_answer(const struct native *n, struct http_exchange *x, const s
 
 static void metrics_listed(struct call *c, const struct reply *r)
 {
-    page_answer(c->door, c->x, r);
+    page_answer(c->door, c->x, r, c->more);
+}
+
+/* They are kept until the queues are here, too. */
+static void metrics_breakers(struct call *c, const struct reply *r)
+{
+    struct breakers *b = arena_alloc(c->arena, sizeof *b + r->breaker_count * sizeof b->list[0]);
+    for (uint32_t i = 0; b && i < r->breaker_count; i++) {
+        struct span target = r->breakers[i].target;
+        const char *copy = arena_copy(c->arena, target.at, target.len);
+        b->list[i] = (struct breaker_view){span_of(copy, target.len), r->breakers[i].breaker};
+        if (!copy)
+            b = NULL;
+    }
+    if (!b) {
+        answer_error(c->x, -ERR_NOMEM);
+        return;
+    }
+    b->count = r->breaker_count;
+    c->more = b;
+    c->done = metrics_listed;
+    c->op = (struct op){.kind = OP_QUEUE_LIST, .queue = {.limit = QUEUES_SHOWN}};
+    call_submit(c);
 }
 
 void metrics_handle(void *ctx, struct http_exchange *x)
@@ -386,13 +449,12 @@ void metrics_handle(void *ctx, struct http_exchange *x)
     broker_backend_figures(((struct native *)ctx)->broker, &f);
     /* What queues look like would wait for the disk, and nobody would hear that it is full. */
     if (f.journal_stuck_ms > 0) {
-        page_answer(ctx, x, NULL);
+        page_answer(ctx, x, NULL, NULL);
         return;
     }
-    struct call *c = call_new(broker_of(ctx), ctx, x, OP_QUEUE_LIST, metrics_listed);
+    struct call *c = call_new(broker_of(ctx), ctx, x, OP_BREAKER_LIST, metrics_breakers);
     if (!c)
         return;
     http_alone(x);
-    c->op.queue.limit = QUEUES_SHOWN;
     call_submit(c);
 }

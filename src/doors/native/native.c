@@ -4,7 +4,6 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "doors/native/native_impl.h"
-#include "doors/native/stream.h"
 
 int native_open(const struct native_config *config, struct native **ret)
 {
@@ -18,8 +17,7 @@ int native_open(const struct native_config *config, struct native **ret)
         n->policy = *config->policy;
     else
         policy_default(&n->policy);
-    CHECK(uv_timer_init(config->loop, &n->ping) == 0);
-    n->ping.data = n;
+    stream_list_init(&n->streams, config->loop, n->broker, ": ping\n\n");
     *ret = n;
     return 0;
 }
@@ -27,13 +25,13 @@ int native_open(const struct native_config *config, struct native **ret)
 void native_drain(struct native *n)
 {
     n->draining = true;
-    streams_end(n);
+    stream_list_drain(&n->streams);
     maintenance_drain(n);
 }
 
 static void closed_cb(uv_handle_t *handle)
 {
-    struct native *n = handle->data;
+    struct native *n = (struct native *)((char *)handle->data - offsetof(struct native, streams));
     void (*closed)(void *ctx) = n->closed;
     void *ctx = n->closed_ctx;
     mem_free(n);
@@ -46,8 +44,8 @@ void native_close(struct native *n, void (*fn)(void *ctx), void *ctx)
         fn(ctx);
         return;
     }
-    CHECK(!n->streams && !n->backup && !n->compact);
+    CHECK(!n->streams.first && !n->backup && !n->compact);
     n->closed = fn;
     n->closed_ctx = ctx;
-    uv_close((uv_handle_t *)&n->ping, closed_cb);
+    uv_close((uv_handle_t *)&n->streams.tick, closed_cb);
 }

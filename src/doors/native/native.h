@@ -5,7 +5,6 @@
  * opened. Everything else is a request's own and lives in its exchange. */
 #pragma once
 
-#include <stdio.h>
 #include <uv.h>
 
 #include "broker/broker.h"
@@ -13,6 +12,7 @@
 #include "http/server.h"
 
 struct native;
+struct metrics;
 
 struct native_config {
     uv_loop_t *loop;
@@ -23,7 +23,9 @@ struct native_config {
                                           policy_default */
     /* Figures of the HTTP server for /metrics; NULL = none. */
     void (*http_figures)(void *ctx, struct http_server_figures *ret);
-    void *http_ctx;
+    /* Figures of the other doors for /metrics; NULL = none. */
+    void (*door_metrics)(void *ctx, struct metrics *m);
+    void *http_ctx; /* of both */
 };
 
 MUST_CHECK int native_open(const struct native_config *config, struct native **ret);
@@ -35,6 +37,3 @@ void native_drain(struct native *n);
 /* All exchanges must have been answered. Calls fn when n is gone. n may be NULL: calls fn at once.
  */
 void native_close(struct native *n, void (*fn)(void *ctx), void *ctx);
-
-/* The route reference, a Markdown table. */
-void native_routes_print(FILE *out);

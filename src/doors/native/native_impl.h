@@ -4,8 +4,8 @@
 
 #include "doors/call.h"
 #include "doors/native/native.h"
+#include "doors/stream.h"
 
-struct stream;
 struct errand;
 
 /* Backups since the start; a refused one is none. */
@@ -22,9 +22,9 @@ struct native {
     struct queue_policy policy; /* of queues that do not say */
     struct wall_time started_at;
     struct call *defining, *defining_last;     /* definitions of queues, the one under way first */
-    struct call *scheduling, *scheduling_last; /* definitions of schedules, likewise */
-    struct stream *streams;                    /* open event streams and streams of jobs */
-    uv_timer_t ping;                           /* runs while there are streams */
+    struct call *alerting, *alerting_last;     /* the same for alerts */
+    struct call *scheduling, *scheduling_last; /* and for schedules */
+    struct stream_list streams;                /* of events, of jobs, of keys */
     struct errand *backup, *compact;           /* requests under way; NULL = none */
     struct backup_figures backups;
     bool draining;
@@ -41,6 +41,13 @@ static inline struct broker *broker_of(const void *ctx)
 /* What cannot go on while the server shuts down is answered. */
 void maintenance_drain(struct native *n);
 
+/* One job of a commit: as in an enqueue, with its queue among the members. -ERR_INVALID with the
+ * problem set. */
+MUST_CHECK int enqueue_read(struct native *n, struct http_exchange *x, struct span text,
+                            struct op_enqueue *op, struct problem *problem);
+/* Its members, without braces (history.c). */
+void tally_write(struct json_writer *w, const struct tally *t);
+
 /* ---- handlers ---- */
 
 #define NATIVE_HANDLER(name) void name(void *ctx, struct http_exchange *x)
@@ -54,6 +61,8 @@ NATIVE_HANDLER(queue_pause_handle);
 NATIVE_HANDLER(queue_resume_handle);
 NATIVE_HANDLER(queue_purge_handle);
 NATIVE_HANDLER(queue_peek_handle);
+NATIVE_HANDLER(queue_history_handle);
+NATIVE_HANDLER(queue_page_handle);
 NATIVE_HANDLER(bulk_requeue_handle);
 NATIVE_HANDLER(bulk_cancel_handle);
 NATIVE_HANDLER(bulk_remove_handle);
@@ -74,6 +83,7 @@ NATIVE_HANDLER(job_patch_handle);
 NATIVE_HANDLER(job_delete_handle);
 NATIVE_HANDLER(job_cancel_handle);
 NATIVE_HANDLER(job_requeue_handle);
+NATIVE_HANDLER(job_discard_handle);
 NATIVE_HANDLER(job_list_handle);
 NATIVE_HANDLER(events_handle);
 NATIVE_HANDLER(queue_events_handle);
@@ -94,8 +104,25 @@ NATIVE_HANDLER(schedule_resume_handle);
 NATIVE_HANDLER(test_clock_get_handle);
 NATIVE_HANDLER(test_clock_move_handle);
 NATIVE_HANDLER(clock_accept_handle);
+NATIVE_HANDLER(alert_put_handle);
+NATIVE_HANDLER(alert_patch_handle);
+NATIVE_HANDLER(alert_get_handle);
+NATIVE_HANDLER(alert_list_handle);
+NATIVE_HANDLER(alert_delete_handle);
+NATIVE_HANDLER(notice_list_handle);
+NATIVE_HANDLER(notice_get_handle);
+NATIVE_HANDLER(notice_redeliver_handle);
+NATIVE_HANDLER(notice_delete_handle);
+NATIVE_HANDLER(breaker_list_handle);
 NATIVE_HANDLER(backup_handle);
 NATIVE_HANDLER(compact_handle);
+NATIVE_HANDLER(kv_commit_handle);
+NATIVE_HANDLER(kv_get_handle);
+NATIVE_HANDLER(kv_list_handle);
+NATIVE_HANDLER(kv_watch_handle);
+NATIVE_HANDLER(kv_one_get_handle);
+NATIVE_HANDLER(kv_one_put_handle);
+NATIVE_HANDLER(kv_one_delete_handle);
 NATIVE_HANDLER(server_handle);
 NATIVE_HANDLER(health_handle);
 NATIVE_HANDLER(ready_handle);

@@ -9,10 +9,12 @@ struct policy_in {
     int64_t lease_ms, max_attempts, max_crashes;
     struct backoff backoff;
     uint8_t lease_end, unique_mode, unique_scope, durability;
-    bool refuse_new, require_token;
+    bool refuse_new, require_token, ranked;
     struct priority_in priority;
     int64_t capacity, payload_max, warn_depth;
     int64_t keep_done_ms, keep_done, keep_dead_ms, keep_dead;
+    struct rate_limit rate; /* as it was … */
+    struct span rate_limit; /* … unless this object, or null, is given */
     struct span note;
 };
 

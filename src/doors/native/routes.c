@@ -29,6 +29,10 @@ static const struct http_route routes[] = {
         "Counts, totals and times of a queue, or of one group in it."),
     GET("/v1/queues/{queue}/peek", queue_peek_handle, SCOPE_READ,
         "The next jobs of a state, without claiming them."),
+    GET("/v1/queues/{queue}/history", queue_history_handle, SCOPE_READ,
+        "What happened in a queue by the hour, for 30 days."),
+    GET("/v1/queues/{queue}/jobs", queue_page_handle, SCOPE_READ,
+        "Jobs of a ranked queue in the order they came, from any offset."),
     POST("/v1/queues/{queue}/pause", queue_pause_handle, SCOPE_ADMIN,
          "Hand out no jobs, for a time or until resumed."),
     POST("/v1/queues/{queue}/resume", queue_resume_handle, SCOPE_ADMIN, "End a pause."),
@@ -63,12 +67,23 @@ static const struct http_route routes[] = {
     GET("/v1/jobs", job_list_handle, SCOPE_READ, "List jobs by filter."),
     GET("/v1/jobs/{id}", job_get_handle, SCOPE_READ, "A job with its history."),
     {HTTP_PATCH, "/v1/jobs/{id}", job_patch_handle, SCOPE_ADMIN, ROUTE_LARGE,
-     "Change priority, time or payload of a waiting job."},
+     "Change priority, time or payload of a waiting job, or label and attributes of any."},
     {HTTP_DELETE, "/v1/jobs/{id}", job_delete_handle, SCOPE_ADMIN, 0,
      "Remove a job that is not running."},
     POST("/v1/jobs/{id}/cancel", job_cancel_handle, SCOPE_ADMIN, "Cancel a job."),
     POST("/v1/jobs/{id}/requeue", job_requeue_handle, SCOPE_ADMIN,
          "Let a dead, cancelled or scheduled job run again."),
+    POST("/v1/jobs/{id}/discard", job_discard_handle, SCOPE_ADMIN,
+         "Cancel a job, also one that has ended."),
+    POST_LARGE("/v1/kv/commit", kv_commit_handle, SCOPE_PRODUCE,
+               "Checks, sets, deletes and enqueues in one commit, all or nothing."),
+    POST("/v1/kv/get", kv_get_handle, SCOPE_READ, "Some keys with their values."),
+    GET("/v1/kv", kv_list_handle, SCOPE_READ, "Keys in their order, by prefix or range."),
+    GET("/v1/kv/watch", kv_watch_handle, SCOPE_READ,
+        "Changes of keys as they happen (server-sent)."),
+    GET("/v1/kv/keys/{key}", kv_one_get_handle, SCOPE_READ, "The value of a key that is one text."),
+    {HTTP_PUT, "/v1/kv/keys/{key}", kv_one_put_handle, SCOPE_PRODUCE, ROUTE_LARGE, "Set it."},
+    {HTTP_DELETE, "/v1/kv/keys/{key}", kv_one_delete_handle, SCOPE_PRODUCE, 0, "Delete it."},
     GET("/v1/schedules", schedule_list_handle, SCOPE_READ, "List schedules by name."),
     {HTTP_PUT, "/v1/schedules/{name}", schedule_put_handle, SCOPE_ADMIN, 0,
      "Create a schedule, or set it as a whole."},
@@ -92,6 +107,22 @@ static const struct http_route routes[] = {
     GET("/v1/workers", workers_handle, SCOPE_READ, "Workers, what they hold, who is silent."),
     GET("/v1/snapshot", snapshot_handle, SCOPE_READ, "Depth of everything, or of one queue."),
     GET("/v1/exceptions", exceptions_handle, SCOPE_READ, "The last failed attempts."),
+    GET("/v1/alerts", alert_list_handle, SCOPE_READ, "Alert rules, and what they have raised."),
+    {HTTP_PUT, "/v1/alerts/{name}", alert_put_handle, SCOPE_ADMIN, 0,
+     "Create an alert rule, or set the whole of it."},
+    {HTTP_PATCH, "/v1/alerts/{name}", alert_patch_handle, SCOPE_ADMIN, 0,
+     "Change the named members of an alert rule."},
+    GET("/v1/alerts/{name}", alert_get_handle, SCOPE_READ,
+        "An alert rule, and what it has raised."),
+    {HTTP_DELETE, "/v1/alerts/{name}", alert_delete_handle, SCOPE_ADMIN, 0,
+     "Delete an alert rule with its notices."},
+    GET("/v1/notices", notice_list_handle, SCOPE_READ,
+        "Notices that are not delivered, oldest first."),
+    GET("/v1/notices/{id}", notice_get_handle, SCOPE_READ, "A notice that is not delivered."),
+    POST("/v1/notices/{id}/redeliver", notice_redeliver_handle, SCOPE_ADMIN,
+         "Deliver a notice now, as if it were new."),
+    {HTTP_DELETE, "/v1/notices/{id}", notice_delete_handle, SCOPE_ADMIN, 0, "Discard a notice."},
+    GET("/v1/breakers", breaker_list_handle, SCOPE_READ, "Circuit breakers of targets."),
     {HTTP_GET, "/v1/backup", backup_handle, SCOPE_ADMIN, ROUTE_NO_STORE,
      "The whole store, of one moment, as one SQLite file."},
     POST("/v1/compact", compact_handle, SCOPE_ADMIN,
@@ -110,17 +141,4 @@ const struct http_route *native_routes(size_t *ret_count)
 {
     *ret_count = sizeof routes / sizeof *routes;
     return routes;
-}
-
-static const char *const scopes[] = {
-    [SCOPE_OPEN] = "open",       [SCOPE_READ] = "read",   [SCOPE_PRODUCE] = "produce",
-    [SCOPE_CONSUME] = "consume", [SCOPE_ADMIN] = "admin",
-};
-
-void native_routes_print(FILE *out)
-{
-    fputs("| method | path | scope | what it does |\n| --- | --- | --- | --- |\n", out);
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
-        fprintf(out, "| %s | `%s` | %s | %s |\n", http_method_name(routes[i].method),
-                routes[i].pattern, scopes[routes[i].scope], routes[i].doc);
 }

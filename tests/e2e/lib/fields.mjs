@@ -28,8 +28,8 @@ const when = { delay_ms: int(0, year9999), run_at: time };
 
 export const policy = {
   lease_ms: lease, max_attempts: int(1, 60000), max_crashes: int(0, 60000), backoff, backoff_ms: steps,
-  lease_end: word('requeue', 'requeue_counted', 'fail'), unique_mode: uniqueMode, unique_scope: word('live', 'kept'),
-  durability: word('fsync', 'relaxed'), refuse_new: bool, require_token: bool, priority, capacity: int(1, int64.max, { nullable: true }),
+  lease_end: word('requeue', 'requeue_counted', 'fail'), unique_mode: uniqueMode, unique_scope: word('live', 'kept', 'none'),
+  durability: word('fsync', 'relaxed'), refuse_new: bool, require_token: bool, ranked: bool, priority, capacity: int(1, int64.max, { nullable: true }),
   payload_max: int(0, 64 << 20), warn_depth: int(0, 4294967295), keep_done_ms: count, keep_done: count, keep_dead_ms: count,
   keep_dead: count, note: text(4096),
 };
@@ -47,7 +47,7 @@ export const imported = {
 };
 export const claim = { count: int(1, 1000), wait_ms: int(0, 60000), lease_ms: lease, worker: text(128) };
 export const ack = { token, result: raw };
-export const fail = { token, error: cut, kind: word('app', 'business'), retry: bool, ...when };
+export const fail = { token, error: cut, kind: word('app', 'business'), result: raw, retry: bool, ...when };
 export const extend = { token, lease_ms: lease };
 export const release = { token, reason: cut, ...when };
 export const listen = { prefetch: int(1, 1000), lease_ms: lease, worker: text(128) };
@@ -60,6 +60,7 @@ export const queries = {
   '/v1/queues': { after: text(200), limit: int(1, 1000) },
   '/v1/queues/{queue}/stats': { group: text(512) },
   '/v1/queues/{queue}/peek': { state: word(...states), limit: int(1, 100), payload: bool },
+  '/v1/queues/{queue}/history': { from: time, to: time },
   '/v1/queues/{queue}/listen': { kinds, after: int(0, int64.max) },
   '/v1/jobs': {
     queue: text(200), state: words(...states), group: text(512), unique: text(512), correlation_id: text(512), priority_min: int(int64.min, int64.max),

@@ -22,7 +22,7 @@ static void fill_job(struct fake_backend *f, struct job_view *v, const char *byt
     v->token = (struct job_token){f->tokens, 1};
     v->queue = v->worker = v->payload = v->result = v->error = s;
     v->has_body = true;
-    v->extra = (struct job_extra){s, s, s, s, s, {0}, s};
+    v->extra = (struct job_extra){s, s, s, s, s, {0}, s, s};
 }
 
 void fake_answer(struct fake_backend *f, size_t index)

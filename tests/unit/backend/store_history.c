@@ -14,6 +14,7 @@
 
 #include "base/hash.h"
 #include "core/frame.h"
+#include "core/kvkey.h"
 #include "core/moves.h"
 #include "unit/core/samples.h"
 
@@ -80,7 +81,7 @@ static void error_set(struct history_job *j, struct span error)
 static void model_apply(struct history *h, const struct record *r)
 {
     struct history_job *j = NULL;
-    if (r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED)
+    if ((r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED) || r->kind == REC_JOB_NOTED)
         j = job_of(h, r->job_ready.seq);
     switch ((int)r->kind) {
     case REC_JOB_NEW:
@@ -113,7 +114,8 @@ static void model_apply(struct history *h, const struct record *r)
     case REC_JOB_DONE:
         assert_int_equal(apply_done(&j->job, &r->job_done), 0);
         lease_drop(j);
-        j->result_crc = history_crc(r->job_done.result);
+        if (r->job_done.result_kind != PAYLOAD_NONE)
+            j->result_crc = history_crc(r->job_done.result);
         break;
     case REC_JOB_DEAD:
         assert_int_equal(apply_dead(&j->job, &r->job_dead), 0);
@@ -131,6 +133,13 @@ static void model_apply(struct history *h, const struct record *r)
         assert_int_equal(apply_patched(&j->job, &r->job_patched), 0);
         if (r->job_patched.has_payload)
             j->payload_crc = history_crc(r->job_patched.payload);
+        break;
+    case REC_JOB_NOTED:
+        assert_int_equal(apply_noted(&j->job, &r->job_noted), 0);
+        if (r->job_noted.has_result)
+            j->result_crc = history_crc(r->job_noted.result);
+        if (r->job_noted.has_error)
+            error_set(j, r->job_noted.error);
         break;
     default:
         break;
@@ -479,6 +488,49 @@ static void still_step(struct history *h)
     history_add(h, &r);
 }
 
+/* Notes about any job, and the discarding of any that is not cancelled. */
+static void note_step(struct history *h)
+{
+    struct history_job *j = pick(h, STATES_ALL);
+    if (!j)
+        return;
+    uint64_t bits = 1 + random_below(&h->random, 15);
+    struct record r = {.kind = REC_JOB_NOTED,
+                       .job_noted = {.seq = j->job.seq,
+                                     .has_label = bits & 1,
+                                     .has_attributes = bits & 2,
+                                     .has_result = bits & 4,
+                                     .has_error = bits & 8}};
+    if (r.job_noted.has_label)
+        r.job_noted.label = span_text(random_chance(&h->random, 70) ? "noted" : "");
+    if (r.job_noted.has_attributes)
+        r.job_noted.attributes = span_text(random_chance(&h->random, 70) ? "{\"a\":1}" : "");
+    if (r.job_noted.has_result) {
+        r.job_noted.result = some_bytes(h, 40);
+        r.job_noted.result_kind = PAYLOAD_BYTES;
+    }
+    if (r.job_noted.has_error)
+        r.job_noted.error = span_text("noted error");
+    if (j->job.state != STATE_CANCELLED && random_chance(&h->random, 30))
+        r = (struct record){
+            .kind = REC_JOB_CANCELLED,
+            .job_cancelled = {.seq = j->job.seq, .reason = REASON_DISCARDED, .at = h->now}};
+    history_add(h, &r);
+}
+
+static void tally_step(struct history *h)
+{
+    const struct history_queue *q = &h->queues[random_below(&h->random, HISTORY_QUEUES)];
+    struct record r = {.kind = REC_TALLY, .tally = {.queue = q->number}};
+    if (q->number == 0)
+        return;
+    h->hour += random_chance(&h->random, 20) ? (uint32_t)random_below(&h->random, 200) : 0;
+    r.tally.hour = 480000 + h->hour - (random_chance(&h->random, 10) ? 1 : 0);
+    r.tally.add.of[random_below(&h->random, TALLY_COUNT)] = 1 + random_below(&h->random, 50);
+    r.tally.add.of[TALLY_ENQUEUED] += random_below(&h->random, 3);
+    history_add(h, &r);
+}
+
 /* ---- removal ---- */
 
 static void remove_where(struct history *h, uint64_t first, uint64_t last, unsigned limit,
@@ -534,7 +586,7 @@ static void gone_step(struct history *h)
     }
     for (unsigned i = 0; i < HISTORY_QUEUES; i++) {
         struct history_queue *q = &h->queues[i];
-        if (!q->gone)
+        if (!q->gone || (i == 0 && h->bulk_open)) /* an engine ends its bulk actions first */
             continue;
         remove_where(h, 1, h->seq, UINT32_MAX, in_gone_queue);
         struct record r = {.kind = REC_QUEUE_END, .queue = {q->number, h->now}};
@@ -620,6 +672,92 @@ static void key_step(struct history *h)
         keys_gone(h);
     else
         keys_expired(h);
+}
+
+/* ---- the key-value store ---- */
+
+static struct span kv_key(unsigned n, struct buf *into)
+{
+    struct kv_part part = {.kind = KV_NUMBER, .number = n};
+    buf_clear(into);
+    CHECK(kvkey_append(into, &part) == 0);
+    return buf_span(into);
+}
+
+static void kv_set(struct history *h, unsigned n, struct span key)
+{
+    static const char value[] = "[\"a value of which some bytes are taken\"]";
+    struct record r = {.kind = REC_KV_SET,
+                       .kv_set = {.key = key,
+                                  .version = h->position + 1,
+                                  .kind = PAYLOAD_BYTES,
+                                  .value = span_of(value, random_below(&h->random, 40))}};
+    if (random_chance(&h->random, 30))
+        r.kv_set.expires_at.ms = h->now.ms + (int64_t)random_below(&h->random, 1000);
+    h->kv_there[n] = true;
+    history_add(h, &r);
+}
+
+static void kv_gone(struct history *h, unsigned n, struct span key)
+{
+    struct record r = {.kind = REC_KV_GONE, .kv_gone = {.version = h->position + 1, .count = 1}};
+    struct buf list;
+    buf_init(&list);
+    CHECK(record_span_append(&list, key) == 0);
+    r.kv_gone.keys = buf_span(&list);
+    h->kv_there[n] = false;
+    history_add(h, &r);
+    buf_done(&list);
+}
+
+/* What a job that died leaves behind; any job does for a store. */
+static void kv_from_job(struct history *h, unsigned n, struct span key)
+{
+    uint64_t seq = h->seq ? 1 + random_below(&h->random, h->seq) : 0;
+    const struct job *j = &h->jobs[seq].job;
+    if (seq == 0 || j->state == STATE_NONE)
+        return;
+    struct record r = {.kind = REC_KV_FROM_JOB,
+                       .kv_from_job = {.seq = seq,
+                                       .key = key,
+                                       .version = h->position + 1,
+                                       .kind = j->payload_kind,
+                                       .bytes = j->payload_bytes}};
+    h->kv_there[n] = true;
+    history_add(h, &r);
+}
+
+static void kv_keys(struct history *h, struct span key)
+{
+    uint64_t seq = h->seq ? 1 + random_below(&h->random, h->seq) : 0;
+    if (seq == 0 || h->keyed[seq] || h->jobs[seq].job.state == STATE_NONE)
+        return;
+    struct record r = {.kind = REC_KV_KEYS, .kv_keys = {.seq = seq, .count = 1}};
+    struct buf list;
+    buf_init(&list);
+    CHECK(record_span_append(&list, key) == 0);
+    r.kv_keys.keys = buf_span(&list);
+    h->keyed[seq] = true;
+    history_add(h, &r);
+    buf_done(&list);
+}
+
+static void kv_step(struct history *h)
+{
+    unsigned n = (unsigned)random_below(&h->random, HISTORY_KV);
+    uint64_t dice = random_below(&h->random, 100);
+    struct buf key;
+    buf_init(&key);
+    struct span k = kv_key(n, &key);
+    if (dice < 30)
+        kv_set(h, n, k);
+    else if (dice < 60)
+        kv_from_job(h, n, k);
+    else if (dice < 75)
+        kv_keys(h, k);
+    else if (h->kv_there[n])
+        kv_gone(h, n, k);
+    buf_done(&key);
 }
 
 /* ---- schedules ---- */
@@ -730,9 +868,10 @@ struct span history_frame(struct history *h, unsigned n)
         unsigned weight;
         void (*step)(struct history *h);
     } steps[] = {
-        {200, new_step},   {200, claim_step}, {150, ack_step},     {120, lease_step},
-        {100, still_step}, {25, gone_step},   {20, queue_step},    {15, bulk_step},
-        {30, key_step},    {3, store_step},   {20, schedule_step}, {15, link_step},
+        {200, new_step},   {200, claim_step},   {150, ack_step},  {120, lease_step},
+        {100, still_step}, {25, gone_step},     {20, queue_step}, {15, bulk_step},
+        {30, key_step},    {3, store_step},     {60, kv_step},    {40, note_step},
+        {40, tally_step},  {20, schedule_step}, {15, link_step},
     };
     history_begin(h);
     h->now.ms += random_between(&h->random, 0, 20);
@@ -744,7 +883,7 @@ struct span history_frame(struct history *h, unsigned n)
     }
     bool crowded = jobs_there(h) > h->jobs_max;
     while (h->count < n) {
-        unsigned at = (unsigned)random_below(&h->random, 898), i = 0;
+        unsigned at = (unsigned)random_below(&h->random, 1038), i = 0;
         for (; at >= steps[i].weight; i++)
             at -= steps[i].weight;
         steps[i].step(h);

@@ -12,6 +12,7 @@
 #include "core/record.h"
 
 #define HISTORY_KEYS 64
+#define HISTORY_KV 40
 #define HISTORY_QUEUES 8
 #define HISTORY_JOBS 32768
 
@@ -36,6 +37,7 @@ struct history_queue {
 
 struct history {
     struct random random;
+    uint32_t hour; /* of the tallies */
     struct wall_time now;
     uint64_t position; /* records so far */
     uint64_t seq, counter, bulk;
@@ -48,6 +50,8 @@ struct history {
     bool bulk_open;
     struct record_key keys[HISTORY_KEYS]; /* that are there, in no order */
     unsigned key_count;
+    bool kv_there[HISTORY_KV];             /* keys [n] of the key-value store */
+    bool keyed[HISTORY_JOBS];              /* jobs that got their keys for when they die */
     bool schedules[HISTORY_SCHEDULES + 1]; /* by number: it is there */
     /* the frame being made */
     struct buf frame;

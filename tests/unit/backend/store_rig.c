@@ -116,6 +116,7 @@ struct dump {
     struct buf *out;
     uint64_t *seqs;
     size_t count, room;
+    uint64_t kv_sum;
 };
 
 #define PUT(b, ...) assert_int_equal(buf_printf((b), __VA_ARGS__), 0)
@@ -247,6 +248,42 @@ int rig_read(struct store_reader *r, const uint64_t *seqs, size_t count, struct 
     return r->ops->read(r, &query, arena, bodies);
 }
 
+static void put_tally(struct buf *b, const struct tally *t)
+{
+    for (int i = 0; i < TALLY_COUNT; i++)
+        PUT(b, " %" PRIu64, t->of[i]);
+    PUT(b, "\n");
+}
+
+static int dump_tally(void *ctx, uint32_t queue, const struct tally *totals)
+{
+    struct dump *d = ctx;
+    PUT(d->out, "totals of queue %" PRIu32 ":", queue);
+    put_tally(d->out, totals);
+    return 0;
+}
+
+static void dump_hours(struct dump *d, struct store_reader *r)
+{
+    static const char *const queues[] = {"queue-1", "queue-2", "nope"};
+    struct arena arena;
+    arena_init(&arena);
+    for (size_t q = 0; q < sizeof queues / sizeof queues[0]; q++) {
+        struct op_history query = {.queue = span_text(queues[q]), .to = UINT32_MAX};
+        struct hour_view *hours;
+        uint32_t count;
+        query.from = q == 1 ? 480100 : 0;
+        assert_int_equal(r->ops->history(r, &query, &arena, &hours, &count), 0);
+        PUT(d->out, "hours of \"%s\": %" PRIu32 "\n", queues[q], count);
+        for (uint32_t i = 0; i < count; i++) {
+            PUT(d->out, "hour %" PRIu32 ":", hours[i].hour);
+            put_tally(d->out, &hours[i].tally);
+        }
+        arena_reset(&arena);
+    }
+    arena_done(&arena);
+}
+
 static void dump_exceptions(struct dump *d, struct store_reader *r)
 {
     static const char *const queues[] = {"", "queue-1", "queue-2"};
@@ -367,11 +404,65 @@ static void dump_pages(struct dump *d, struct store_reader *r)
     arena_done(&arena);
 }
 
+/* Keys come in no order; their list, below, has one. */
+static int dump_kv(void *ctx, const struct rec_kv_set *kv, uint64_t bytes)
+{
+    struct dump *d = ctx;
+    d->kv_sum += kv->version * 31 + bytes + (uint64_t)kv->expires_at.ms + kv->kind + kv->key.len;
+    return 0;
+}
+
+static int dump_undelivered(void *ctx, uint64_t seq, struct span keys)
+{
+    struct dump *d = ctx;
+    PUT(d->out, "undelivered %" PRIu64 " %zu\n", seq, keys.len);
+    return 0;
+}
+
+static void dump_keys(struct dump *d, struct store_reader *r)
+{
+    struct op_kv_list query = {.limit = 7, .want_value = true};
+    struct arena arena;
+    arena_init(&arena);
+    do {
+        struct kv_view *kvs;
+        uint32_t count;
+        uint64_t as_of;
+        assert_int_equal(r->ops->kv_list(r, &query, &arena, &kvs, &count, &query.after, &as_of), 0);
+        for (uint32_t i = 0; i < count; i++) {
+            PUT(d->out, "kv version=%" PRIu64 " expires=%" PRId64 " kind=%u", kvs[i].version,
+                kvs[i].expires_at.ms, kvs[i].kind);
+            put_text(d->out, "value", kvs[i].value);
+            PUT(d->out, " key=");
+            for (size_t k = 0; k < kvs[i].key.len; k++)
+                PUT(d->out, "%02x", (unsigned char)kvs[i].key.at[k]);
+            PUT(d->out, "\n");
+        }
+    } while (query.after.len != 0);
+    arena_done(&arena);
+}
+
+/* As it would be on disk: what two stores load must be the same records. */
+static int dump_record(void *ctx, const struct record *r)
+{
+    struct dump *d = ctx;
+    struct buf bytes;
+    buf_init(&bytes);
+    assert_int_equal(record_encode(r, &bytes), 0);
+    PUT(d->out, "record %s", record_name(r->kind));
+    for (size_t i = 0; i < bytes.len; i++)
+        PUT(d->out, " %02x", (unsigned char)bytes.data[i]);
+    PUT(d->out, "\n");
+    buf_done(&bytes);
+    return 0;
+}
+
 void rig_dump(struct store *s, struct store_reader *r, struct buf *ret)
 {
     struct dump d = {.out = ret};
-    struct store_sink sink = {&d,       dump_meta, dump_queue,    dump_bulk,
-                              dump_job, dump_key,  dump_schedule, dump_link};
+    struct store_sink sink = {
+        &d,       dump_meta, dump_queue,       dump_tally,  dump_bulk,     dump_job,
+        dump_key, dump_kv,   dump_undelivered, dump_record, dump_schedule, dump_link};
     struct err_note note = {""};
     if (s->ops->load(s, &sink, &note) != 0)
         fail_msg("%s: load: %s", s->ops->kind, note.text);
@@ -379,7 +470,10 @@ void rig_dump(struct store *s, struct store_reader *r, struct buf *ret)
         dump_bodies(&d, r);
         dump_pages(&d, r);
         dump_exceptions(&d, r);
+        dump_keys(&d, r);
+        dump_hours(&d, r);
     }
+    PUT(d.out, "keys %" PRIu64 "\n", d.kv_sum);
     free(d.seqs);
     assert_int_equal(buf_append(ret, "", 1), 0);
 }

@@ -9,17 +9,21 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
+#include "core/kvkey.h"
 #include "core/limits.h"
 
 const enum record_kind sample_kinds[] = {
-    REC_EPOCH,         REC_SEQ_BLOCK,      REC_QUEUE_PUT,       REC_QUEUE_GONE,
-    REC_QUEUE_END,     REC_PURGED,         REC_BULK_BEGIN,      REC_BULK_STEP,
-    REC_BULK_END,      REC_JOB_NEW,        REC_JOB_READY,       REC_JOB_CLAIMED,
-    REC_JOB_EXTENDED,  REC_JOB_BACK,       REC_JOB_DONE,        REC_JOB_DEAD,
-    REC_JOB_CANCELLED, REC_JOB_REQUEUED,   REC_JOB_PATCHED,     REC_JOBS_GONE,
-    REC_KEY_NEW,       REC_KEYS_EXPIRED,   REC_KEYS_GONE,       REC_SCHEDULE_PUT,
-    REC_SCHEDULE_GONE, REC_SCHEDULE_FIRED, REC_SCHEDULE_PASSED, REC_SCHEDULE_FAILED,
-    REC_JOB_LINKED,
+    REC_EPOCH,           REC_SEQ_BLOCK,       REC_QUEUE_PUT,     REC_QUEUE_GONE,
+    REC_QUEUE_END,       REC_PURGED,          REC_BULK_BEGIN,    REC_BULK_STEP,
+    REC_BULK_END,        REC_JOB_NEW,         REC_JOB_READY,     REC_JOB_CLAIMED,
+    REC_JOB_EXTENDED,    REC_JOB_BACK,        REC_JOB_DONE,      REC_JOB_DEAD,
+    REC_JOB_CANCELLED,   REC_JOB_REQUEUED,    REC_JOB_PATCHED,   REC_JOBS_GONE,
+    REC_KEY_NEW,         REC_KEYS_EXPIRED,    REC_KEYS_GONE,     REC_KV_SET,
+    REC_KV_GONE,         REC_KV_FROM_JOB,     REC_KV_KEYS,       REC_ALERT_PUT,
+    REC_ALERT_GONE,      REC_ALERT_EDGE,      REC_NOTICE_NEW,    REC_NOTICE_TRIED,
+    REC_NOTICE_GONE,     REC_BREAKER_PUT,     REC_BREAKER_GONE,  REC_TALLY,
+    REC_JOB_NOTED,       REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE, REC_SCHEDULE_FIRED,
+    REC_SCHEDULE_PASSED, REC_SCHEDULE_FAILED, REC_JOB_LINKED,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
 
@@ -159,6 +163,12 @@ void sample_policy(struct random *random, struct queue_policy *ret)
         .keep_dead = u64(random),
     };
     sample_backoff(random, &ret->backoff);
+    if (random_chance(random, 50))
+        ret->rate_limit = (struct rate_limit){
+            .per = (uint8_t)between(random, RATE_QUEUE, RATE_CORRELATION),
+            .count = (uint32_t)between(random, 1, LIMIT_RATE_COUNT),
+            .window_ms = (uint32_t)between(random, 1, LIMIT_RATE_WINDOW_MS),
+        };
 }
 
 void sample_options(struct random *random, struct job_options *ret)
@@ -315,6 +325,37 @@ static void sample_job_patched(struct random *random, struct arena *arena, struc
     }
 }
 
+static void sample_job_noted(struct random *random, struct arena *arena, struct record *ret)
+{
+    struct rec_job_noted *n = &ret->job_noted;
+    unsigned bits = 1 + (unsigned)random_below(random, 15);
+    n->seq = seq_value(random);
+    n->has_label = bits & 1;
+    n->has_attributes = bits & 2;
+    n->has_result = bits & 4;
+    n->has_error = bits & 8;
+    if (n->has_label)
+        n->label = text(random, arena, LIMIT_LABEL_BYTES);
+    if (n->has_attributes)
+        n->attributes = bytes(random, arena, 1000);
+    if (n->has_result) {
+        n->result = bytes(random, arena, 1000);
+        n->result_kind = random_chance(random, 50) ? PAYLOAD_JSON : PAYLOAD_BYTES;
+    }
+    if (n->has_error) {
+        n->error_kind = random_chance(random, 50) ? ERROR_APP : ERROR_BUSINESS;
+        n->error = bytes(random, arena, LIMIT_ERROR_BYTES);
+    }
+}
+
+static void sample_tally(struct random *random, struct record *ret)
+{
+    ret->tally = (struct rec_tally){.queue = u32(random), .hour = u32(random)};
+    for (int i = 0; i < TALLY_COUNT; i++)
+        ret->tally.add.of[i] = random_chance(random, 50) ? u64(random) : 0;
+    ret->tally.add.of[random_below(random, TALLY_COUNT)] = 1 + random_below(random, 1000);
+}
+
 static void sample_jobs_gone(struct random *random, struct arena *arena, struct record *ret)
 {
     uint64_t previous = 0, last = 0;
@@ -383,7 +424,9 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
     case REC_JOB_CANCELLED:
         ret->job_cancelled = (struct rec_job_cancelled){
             .seq = seq_value(random),
-            .reason = random_chance(random, 50) ? REASON_CANCELLED : REASON_REPLACED,
+            .reason = random_chance(random, 50)   ? REASON_CANCELLED
+                      : random_chance(random, 50) ? REASON_REPLACED
+                                                  : REASON_DISCARDED,
             .at = wall(random),
         };
         break;
@@ -396,6 +439,9 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
         break;
     case REC_JOB_PATCHED:
         sample_job_patched(random, arena, ret);
+        break;
+    case REC_JOB_NOTED:
+        sample_job_noted(random, arena, ret);
         break;
     default:
         sample_jobs_gone(random, arena, ret);
@@ -553,8 +599,169 @@ static void sample_store_record(struct random *random, struct arena *arena, stru
     case REC_KEYS_GONE:
         sample_keys_gone(random, arena, ret);
         break;
+    case REC_TALLY:
+        sample_tally(random, ret);
+        break;
     default:
         ret->keys_expired.upto = wall(random);
+        break;
+    }
+}
+
+static struct span kv_key(struct random *random, struct arena *arena)
+{
+    struct buf key;
+    struct kv_part part = {.kind = KV_TEXT, .text = SPAN_LITERAL("part")};
+    size_t parts = 1 + (size_t)random_below(random, 4);
+    buf_init(&key);
+    for (size_t i = 0; i < parts; i++) {
+        part.kind = i == 0 ? KV_TEXT : (enum kv_part_kind)random_below(random, 3);
+        part.boolean = random_below(random, 2);
+        part.number = (double)random_below(random, 1000) - 500.5;
+        CHECK(kvkey_append(&key, &part) == 0);
+    }
+    struct span ret = span_of(arena_copy(arena, key.data, key.len), key.len);
+    buf_done(&key);
+    return ret;
+}
+
+static uint32_t kv_keys(struct random *random, struct arena *arena, struct span *ret)
+{
+    struct buf list;
+    uint32_t count = 1 + (uint32_t)random_below(random, LIMIT_KV_UNDELIVERED);
+    buf_init(&list);
+    for (uint32_t i = 0; i < count; i++)
+        CHECK(record_span_append(&list, kv_key(random, arena)) == 0);
+    *ret = span_of(arena_copy(arena, list.data, list.len), list.len);
+    buf_done(&list);
+    return count;
+}
+
+/* false: it is of another kind. */
+static bool sample_kv(struct random *random, struct arena *arena, struct record *ret)
+{
+    uint64_t version = between(random, 1, UINT64_MAX);
+    if (ret->kind == REC_KV_SET) {
+        ret->kv_set = (struct rec_kv_set){.key = kv_key(random, arena),
+                                          .version = version,
+                                          .expires_at = wall(random),
+                                          .kind = PAYLOAD_JSON,
+                                          .value = SPAN_LITERAL("{\"a\": 1}")};
+    } else if (ret->kind == REC_KV_GONE) {
+        ret->kv_gone.version = version;
+        ret->kv_gone.count = kv_keys(random, arena, &ret->kv_gone.keys);
+    } else if (ret->kind == REC_KV_FROM_JOB) {
+        ret->kv_from_job =
+            (struct rec_kv_from_job){.seq = between(random, 1, LIMIT_SEQ),
+                                     .key = kv_key(random, arena),
+                                     .version = version,
+                                     .kind = PAYLOAD_BYTES,
+                                     .bytes = (uint32_t)between(random, 0, LIMIT_PAYLOAD_BYTES)};
+    } else if (ret->kind == REC_KV_KEYS) {
+        ret->kv_keys.seq = between(random, 1, LIMIT_SEQ);
+        ret->kv_keys.count = kv_keys(random, arena, &ret->kv_keys.keys);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* ---- alerts, notices, breakers ---- */
+
+static struct span alert_name(struct random *random, struct arena *arena)
+{
+    struct span s = name(random, arena);
+    return span_of(s.at, s.len < LIMIT_ALERT_NAME_BYTES ? s.len : LIMIT_ALERT_NAME_BYTES);
+}
+
+static void sample_alert_put(struct random *random, struct arena *arena, struct record *ret)
+{
+    struct alert_rule *rule = &ret->alert_put.rule;
+    enum alert_on on = (enum alert_on)random_between(random, 1, ALERT_ON_COUNT - 1);
+    alert_rule_default(on, rule);
+    rule->enabled = random_chance(random, 50);
+    rule->queue = random_chance(random, 50) ? name(random, arena) : SPAN_LITERAL("mail-*");
+    rule->with_payload = (alert_members(on) & ALERT_HAS_PAYLOAD) && random_chance(random, 50);
+    if (alert_members(on) & ALERT_HAS_DEPTH)
+        rule->depth = between(random, 0, UINT32_MAX);
+    if (alert_members(on) & ALERT_HAS_PERCENT)
+        rule->percent = (uint32_t)between(random, 1, 100);
+    if (random_chance(random, 70)) {
+        rule->url = SPAN_LITERAL("https://hooks.example:8443/a?b=c");
+        rule->secret = text(random, arena, LIMIT_SECRET_BYTES);
+    }
+    ret->alert_put.name = alert_name(random, arena);
+    ret->alert_put.anew = random_chance(random, 50);
+    ret->alert_put.created_at = wall(random);
+    ret->alert_put.updated_at = wall(random);
+}
+
+static void sample_notice_new(struct random *random, struct arena *arena, struct record *ret)
+{
+    ret->notice_new = (struct rec_notice_new){
+        .number = seq_value(random),
+        .id_hi = u64(random),
+        .on = (uint8_t)random_between(random, 1, ALERT_ON_COUNT - 1),
+        .edge = (uint8_t)random_below(random, EDGE_COUNT),
+        .at = wall(random),
+        .alert = alert_name(random, arena),
+        .queue = random_chance(random, 50) ? name(random, arena) : (struct span){NULL, 0},
+        .job_seq = random_chance(random, 50) ? seq_value(random) : 0,
+        .job_hi = u64(random),
+        .reason = (uint8_t)random_below(random, REASON_COUNT),
+        .attempts = u32(random),
+        .value = u64(random),
+        .mark = u64(random),
+        .subject = text(random, arena, LIMIT_QUEUE_NAME_BYTES),
+        .text = text(random, arena, LIMIT_NOTICE_TEXT_BYTES),
+    };
+}
+
+static void sample_notice_record(struct random *random, struct arena *arena, struct record *ret)
+{
+    switch ((int)ret->kind) {
+    case REC_ALERT_PUT:
+        sample_alert_put(random, arena, ret);
+        break;
+    case REC_ALERT_GONE:
+        ret->alert_gone = (struct rec_alert_gone){alert_name(random, arena), wall(random)};
+        break;
+    case REC_ALERT_EDGE:
+        ret->alert_edge = (struct rec_alert_edge){.alert = alert_name(random, arena),
+                                                  .queue = name(random, arena),
+                                                  .raised = random_chance(random, 50),
+                                                  .at = wall(random),
+                                                  .value = u64(random),
+                                                  .mark = u64(random)};
+        break;
+    case REC_NOTICE_NEW:
+        sample_notice_new(random, arena, ret);
+        break;
+    case REC_NOTICE_TRIED:
+        ret->notice_tried =
+            (struct rec_notice_tried){.number = seq_value(random),
+                                      .state = (uint8_t)random_below(random, NOTICE_STATE_COUNT),
+                                      .tries = u32(random),
+                                      .since = wall(random),
+                                      .due = wall(random),
+                                      .status = u16(random),
+                                      .error = text(random, arena, LIMIT_NOTICE_ERROR_BYTES)};
+        break;
+    case REC_NOTICE_GONE:
+        ret->notice_gone = (struct rec_notice_gone){
+            seq_value(random), (uint8_t)random_below(random, NOTICE_END_COUNT), wall(random)};
+        break;
+    case REC_BREAKER_PUT:
+        ret->breaker_put = (struct rec_breaker_put){
+            .target = name(random, arena),
+            .breaker = {.state = (uint8_t)random_below(random, BREAKER_STATE_COUNT),
+                        .failures = u32(random),
+                        .probes = u32(random),
+                        .until = wall(random),
+                        .changed_at = wall(random)}};
+        break;
+    default:
+        ret->breaker_gone.target = name(random, arena);
         break;
     }
 }
@@ -564,11 +771,13 @@ void sample_record(struct random *random, struct arena *arena, enum record_kind 
 {
     memset(ret, 0, sizeof *ret);
     ret->kind = kind;
-    if (kind >= REC_JOB_NEW && kind <= REC_JOBS_GONE)
+    if (kind >= REC_JOB_NEW && kind <= REC_JOB_NOTED)
         sample_job_record(random, arena, ret);
     else if (kind >= REC_SCHEDULE_PUT && kind <= REC_JOB_LINKED)
         sample_schedule_record(random, arena, ret);
-    else
+    else if (kind >= REC_ALERT_PUT)
+        sample_notice_record(random, arena, ret);
+    else if (!sample_kv(random, arena, ret))
         sample_store_record(random, arena, ret);
 }
 
@@ -597,6 +806,61 @@ struct field {
         F(kind, member.failures), F(kind, member.error)
 
 static const struct field fields[] = {
+    F(REC_ALERT_PUT, alert_put.anew),
+    F(REC_ALERT_PUT, alert_put.created_at),
+    F(REC_ALERT_PUT, alert_put.updated_at),
+    S(REC_ALERT_PUT, alert_put.name),
+    F(REC_ALERT_PUT, alert_put.rule.on),
+    F(REC_ALERT_PUT, alert_put.rule.enabled),
+    F(REC_ALERT_PUT, alert_put.rule.with_payload),
+    S(REC_ALERT_PUT, alert_put.rule.queue),
+    F(REC_ALERT_PUT, alert_put.rule.depth),
+    F(REC_ALERT_PUT, alert_put.rule.percent),
+    F(REC_ALERT_PUT, alert_put.rule.window_ms),
+    F(REC_ALERT_PUT, alert_put.rule.min_ends),
+    F(REC_ALERT_PUT, alert_put.rule.after_ms),
+    S(REC_ALERT_PUT, alert_put.rule.url),
+    S(REC_ALERT_PUT, alert_put.rule.secret),
+    S(REC_ALERT_GONE, alert_gone.name),
+    F(REC_ALERT_GONE, alert_gone.at),
+    S(REC_ALERT_EDGE, alert_edge.alert),
+    S(REC_ALERT_EDGE, alert_edge.queue),
+    F(REC_ALERT_EDGE, alert_edge.raised),
+    F(REC_ALERT_EDGE, alert_edge.at),
+    F(REC_ALERT_EDGE, alert_edge.value),
+    F(REC_ALERT_EDGE, alert_edge.mark),
+    F(REC_NOTICE_NEW, notice_new.number),
+    F(REC_NOTICE_NEW, notice_new.id_hi),
+    F(REC_NOTICE_NEW, notice_new.on),
+    F(REC_NOTICE_NEW, notice_new.edge),
+    F(REC_NOTICE_NEW, notice_new.at),
+    S(REC_NOTICE_NEW, notice_new.alert),
+    S(REC_NOTICE_NEW, notice_new.queue),
+    F(REC_NOTICE_NEW, notice_new.job_seq),
+    F(REC_NOTICE_NEW, notice_new.job_hi),
+    F(REC_NOTICE_NEW, notice_new.reason),
+    F(REC_NOTICE_NEW, notice_new.attempts),
+    F(REC_NOTICE_NEW, notice_new.value),
+    F(REC_NOTICE_NEW, notice_new.mark),
+    S(REC_NOTICE_NEW, notice_new.subject),
+    S(REC_NOTICE_NEW, notice_new.text),
+    F(REC_NOTICE_TRIED, notice_tried.number),
+    F(REC_NOTICE_TRIED, notice_tried.state),
+    F(REC_NOTICE_TRIED, notice_tried.tries),
+    F(REC_NOTICE_TRIED, notice_tried.since),
+    F(REC_NOTICE_TRIED, notice_tried.due),
+    F(REC_NOTICE_TRIED, notice_tried.status),
+    S(REC_NOTICE_TRIED, notice_tried.error),
+    F(REC_NOTICE_GONE, notice_gone.number),
+    F(REC_NOTICE_GONE, notice_gone.end),
+    F(REC_NOTICE_GONE, notice_gone.at),
+    S(REC_BREAKER_PUT, breaker_put.target),
+    F(REC_BREAKER_PUT, breaker_put.breaker.state),
+    F(REC_BREAKER_PUT, breaker_put.breaker.failures),
+    F(REC_BREAKER_PUT, breaker_put.breaker.probes),
+    F(REC_BREAKER_PUT, breaker_put.breaker.until),
+    F(REC_BREAKER_PUT, breaker_put.breaker.changed_at),
+    S(REC_BREAKER_GONE, breaker_gone.target),
     F(REC_EPOCH, epoch.epoch),
     F(REC_EPOCH, epoch.at),
     F(REC_SEQ_BLOCK, seq_block.upto),
@@ -704,6 +968,20 @@ static const struct field fields[] = {
     F(REC_JOB_PATCHED, job_patched.has_payload),
     F(REC_JOB_PATCHED, job_patched.payload_kind),
     S(REC_JOB_PATCHED, job_patched.payload),
+    F(REC_TALLY, tally.queue),
+    F(REC_TALLY, tally.hour),
+    F(REC_TALLY, tally.add),
+    F(REC_JOB_NOTED, job_noted.seq),
+    F(REC_JOB_NOTED, job_noted.has_label),
+    F(REC_JOB_NOTED, job_noted.has_attributes),
+    F(REC_JOB_NOTED, job_noted.has_result),
+    F(REC_JOB_NOTED, job_noted.has_error),
+    S(REC_JOB_NOTED, job_noted.label),
+    S(REC_JOB_NOTED, job_noted.attributes),
+    F(REC_JOB_NOTED, job_noted.result_kind),
+    S(REC_JOB_NOTED, job_noted.result),
+    F(REC_JOB_NOTED, job_noted.error_kind),
+    S(REC_JOB_NOTED, job_noted.error),
     F(REC_JOBS_GONE, jobs_gone.count),
     S(REC_JOBS_GONE, jobs_gone.seqs),
     F(REC_KEY_NEW, key_new.key),
@@ -714,6 +992,22 @@ static const struct field fields[] = {
     F(REC_KEYS_EXPIRED, keys_expired.upto),
     F(REC_KEYS_GONE, keys_gone.count),
     S(REC_KEYS_GONE, keys_gone.keys),
+    S(REC_KV_SET, kv_set.key),
+    F(REC_KV_SET, kv_set.version),
+    F(REC_KV_SET, kv_set.expires_at),
+    F(REC_KV_SET, kv_set.kind),
+    S(REC_KV_SET, kv_set.value),
+    F(REC_KV_GONE, kv_gone.version),
+    F(REC_KV_GONE, kv_gone.count),
+    S(REC_KV_GONE, kv_gone.keys),
+    F(REC_KV_FROM_JOB, kv_from_job.seq),
+    S(REC_KV_FROM_JOB, kv_from_job.key),
+    F(REC_KV_FROM_JOB, kv_from_job.version),
+    F(REC_KV_FROM_JOB, kv_from_job.kind),
+    F(REC_KV_FROM_JOB, kv_from_job.bytes),
+    F(REC_KV_KEYS, kv_keys.seq),
+    F(REC_KV_KEYS, kv_keys.count),
+    S(REC_KV_KEYS, kv_keys.keys),
     F(REC_SCHEDULE_PUT, schedule_put.schedule),
     F(REC_SCHEDULE_PUT, schedule_put.paused),
     F(REC_SCHEDULE_PUT, schedule_put.created_at),

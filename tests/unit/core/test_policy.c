@@ -82,7 +82,8 @@ static void test_policy_check(void **state)
     REFUSED(lease_end, LEASE_END_FAIL + 1, "lease_end");
     REFUSED(unique_mode, UNIQUE_QUEUE_DEFAULT, "unique_mode");
     REFUSED(unique_mode, UNIQUE_REPLACE + 1, "unique_mode");
-    REFUSED(unique_scope, UNIQUE_KEPT + 1, "unique_scope");
+    ACCEPTED(unique_scope, UNIQUE_NONE);
+    REFUSED(unique_scope, UNIQUE_NONE + 1, "unique_scope");
     REFUSED(durability, DURABILITY_RELAXED + 1, "durability");
     REFUSED(capacity, 0, "capacity");
     ACCEPTED(capacity, UINT64_MAX);
@@ -93,6 +94,46 @@ static void test_policy_check(void **state)
     REFUSED(keep_dead_ms, INT64_MIN, "keep_dead_ms");
     ACCEPTED(keep_dead, UINT64_MAX);
     ACCEPTED(priority, INT64_MIN);
+}
+
+#define RATE(per, count, window) ((struct rate_limit){per, count, window})
+
+static void test_rate_check(void **state)
+{
+    (void)state;
+    ACCEPTED(rate_limit, RATE(RATE_CORRELATION, LIMIT_RATE_COUNT, LIMIT_RATE_WINDOW_MS));
+    ACCEPTED(rate_limit, RATE(RATE_QUEUE, 1, 1));
+    ACCEPTED(rate_limit, RATE(RATE_GROUP, 0, 0)); /* none */
+    REFUSED(rate_limit, RATE(RATE_CORRELATION + 1, 1, 1), "rate_limit.per");
+    REFUSED(rate_limit, RATE(RATE_QUEUE, LIMIT_RATE_COUNT + 1, 1), "rate_limit.count");
+    REFUSED(rate_limit, RATE(RATE_QUEUE, 1, 0), "rate_limit.window_ms is 0; it must be from 1");
+    REFUSED(rate_limit, RATE(RATE_QUEUE, 1, LIMIT_RATE_WINDOW_MS + 1), "rate_limit.window_ms");
+}
+
+/* A store of before there were rate limits stays readable, and a policy without one stays as it
+ * was, so that the program of before can read it, too. */
+static void test_rate_is_a_version(void **state)
+{
+    (void)state;
+    struct queue_policy p, again;
+    struct buf b;
+    buf_init(&b);
+    policy_default(&p);
+    assert_int_equal(policy_encode(&p, &b), 0);
+    assert_int_equal(b.data[0], 1);
+    assert_int_equal(policy_decode(buf_span(&b), &again), 0);
+    assert_int_equal(again.rate_limit.count, 0);
+    size_t plain = b.len;
+    p.rate_limit = RATE(RATE_GROUP, 5, 1000);
+    buf_clear(&b);
+    assert_int_equal(policy_encode(&p, &b), 0);
+    assert_int_equal(b.data[0], 2);
+    assert_true(b.len > plain);
+    assert_int_equal(policy_decode(buf_span(&b), &again), 0);
+    assert_int_equal(again.rate_limit.count, 5);
+    b.data[0] = 3;
+    assert_int_equal(policy_decode(buf_span(&b), &again), -ERR_CORRUPT);
+    buf_done(&b);
 }
 
 static void test_backoff_check(void **state)
@@ -163,7 +204,9 @@ static bool policy_equal(const struct queue_policy *a, const struct queue_policy
            a->priority == b->priority && a->capacity == b->capacity &&
            a->payload_max == b->payload_max && a->warn_depth == b->warn_depth &&
            a->keep_done_ms == b->keep_done_ms && a->keep_done == b->keep_done &&
-           a->keep_dead_ms == b->keep_dead_ms && a->keep_dead == b->keep_dead;
+           a->keep_dead_ms == b->keep_dead_ms && a->keep_dead == b->keep_dead &&
+           a->rate_limit.count == b->rate_limit.count && a->rate_limit.per == b->rate_limit.per &&
+           a->rate_limit.window_ms == b->rate_limit.window_ms;
 }
 
 static bool options_equal(const struct job_options *a, const struct job_options *b)
@@ -265,6 +308,18 @@ static void test_encodings_are_pinned(void **state)
     assert_memory_equal(b.data, default_policy, b.len);
     assert_int_equal(policy_decode(buf_span(&b), &decoded), 0);
     assert_true(policy_equal(&p, &decoded));
+    /* What not every policy has makes it version 2: ranked, and whether it has a rate limit. */
+    p.ranked = true;
+    buf_clear(&b);
+    assert_int_equal(policy_encode(&p, &b), 0);
+    assert_int_equal(b.len, sizeof default_policy - 1 + 2);
+    assert_int_equal(b.data[0], 2);
+    assert_memory_equal(b.data + 1, default_policy + 1, sizeof default_policy - 2);
+    assert_memory_equal(b.data + b.len - 2, "\x01\x00", 2);
+    assert_int_equal(policy_decode(buf_span(&b), &decoded), 0);
+    assert_true(policy_equal(&p, &decoded));
+    b.data[b.len - 2] = 0; /* then it would have been version 1 */
+    assert_int_equal(policy_decode(buf_span(&b), &decoded), -ERR_CORRUPT);
 
     static const char some_options[] =
         "\x01\x03\x00\x90\x4e\x01\x01\x00\x00\x00\x02\xe8\x07\x88\x27";
@@ -409,6 +464,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_policy_check),
+        cmocka_unit_test(test_rate_check),
+        cmocka_unit_test(test_rate_is_a_version),
         cmocka_unit_test(test_backoff_check),
         cmocka_unit_test(test_options_check),
         cmocka_unit_test(test_policies_survive_encoding),

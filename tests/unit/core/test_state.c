@@ -62,6 +62,11 @@ static const struct triple legal[] = {
     {MOVE_PURGE, STATE_DONE, STATE_NONE},
     {MOVE_PURGE, STATE_DEAD, STATE_NONE},
     {MOVE_PURGE, STATE_CANCELLED, STATE_NONE},
+    {MOVE_DISCARD, STATE_SCHEDULED, STATE_CANCELLED},
+    {MOVE_DISCARD, STATE_READY, STATE_CANCELLED},
+    {MOVE_DISCARD, STATE_RUNNING, STATE_CANCELLED},
+    {MOVE_DISCARD, STATE_DONE, STATE_CANCELLED},
+    {MOVE_DISCARD, STATE_DEAD, STATE_CANCELLED},
 };
 
 static bool listed(enum job_move m, enum job_state from, enum job_state to)
@@ -138,9 +143,9 @@ static void test_nom_2_strict_machine(void **state)
 static void test_legal_moves_text_agrees_with_the_table(void **state)
 {
     (void)state;
-    static const enum job_move client[] = {MOVE_CLAIM,   MOVE_ACK,     MOVE_FAIL,
-                                           MOVE_EXTEND,  MOVE_RELEASE, MOVE_CANCEL,
-                                           MOVE_REQUEUE, MOVE_PATCH,   MOVE_REMOVE};
+    static const enum job_move client[] = {MOVE_CLAIM,   MOVE_ACK,    MOVE_FAIL,    MOVE_EXTEND,
+                                           MOVE_RELEASE, MOVE_CANCEL, MOVE_REQUEUE, MOVE_PATCH,
+                                           MOVE_REMOVE,  MOVE_DISCARD};
     for (unsigned s = 0; s < STATE_COUNT; s++) {
         char expected[200] = "";
         size_t len = 0;
@@ -158,9 +163,9 @@ static void test_names(void **state)
     (void)state;
     static const char *const states[] = {"none", "scheduled", "ready",    "running",
                                          "done", "dead",      "cancelled"};
-    static const char *const reasons[] = {"none",      "failed",   "rejected",  "crash_loop",
-                                          "timed_out", "expired",  "cancelled", "replaced",
-                                          "released",  "restarted"};
+    static const char *const reasons[] = {"none",      "failed",    "rejected",  "crash_loop",
+                                          "timed_out", "expired",   "cancelled", "replaced",
+                                          "released",  "restarted", "discarded"};
     for (unsigned s = 0; s < STATE_COUNT; s++)
         assert_string_equal(state_name(s), states[s]);
     for (unsigned r = 0; r < REASON_COUNT; r++)

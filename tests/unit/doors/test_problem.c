@@ -38,16 +38,18 @@ static const struct {
     const char *name;
     unsigned status;
 } known[] = {
-    {"malformed_json", 400}, {"invalid_field", 422}, {"unknown_field", 422},
-    {"missing_field", 422},  {"invalid_id", 422},    {"not_found", 404},
-    {"no_queue", 404},       {"no_route", 404},      {"method_not_allowed", 405},
-    {"duplicate", 409},      {"lease_lost", 409},    {"illegal_move", 409},
-    {"gone", 410},           {"exists", 409},        {"queue_full", 429},
-    {"server_full", 429},    {"keys_full", 429},     {"refused_new", 409},
-    {"too_big", 413},        {"key_reused", 422},    {"disk_full", 507},
-    {"unavailable", 503},    {"unknown", 504},       {"draining", 503},
-    {"no_schedule", 404},    {"not_due", 409},       {"busy", 409},
-    {"not_supported", 409},  {"store_failed", 500},
+    {"malformed_json", 400}, {"invalid_field", 422},    {"unknown_field", 422},
+    {"missing_field", 422},  {"invalid_id", 422},       {"not_found", 404},
+    {"no_queue", 404},       {"no_route", 404},         {"method_not_allowed", 405},
+    {"duplicate", 409},      {"lease_lost", 409},       {"illegal_move", 409},
+    {"gone", 410},           {"exists", 409},           {"queue_full", 429},
+    {"server_full", 429},    {"keys_full", 429},        {"refused_new", 409},
+    {"too_big", 413},        {"key_reused", 422},       {"disk_full", 507},
+    {"unavailable", 503},    {"unknown", 504},          {"draining", 503},
+    {"busy", 409},           {"not_supported", 409},    {"store_failed", 500},
+    {"no_key", 404},         {"version_mismatch", 412}, {"kv_full", 507},
+    {"rate_limited", 429},   {"no_alert", 404},         {"no_notice", 404},
+    {"no_schedule", 404},    {"not_due", 409},
 };
 
 static void every_code_has_its_row(void **state)
@@ -105,7 +107,7 @@ static void the_state_and_what_it_allows(void **state)
     expect_json(&p, "{\"type\":\"https://holdfast.dev/problems/illegal_move\",\"title\":\"Not "
                     "possible in the job's state\",\"status\":409,\"detail\":\"d\",\"code\":"
                     "\"illegal_move\",\"id\":\"0000000001E008000000000007\",\"seq\":7,\"state\":"
-                    "\"dead\",\"legal_moves\":[\"requeue\",\"remove\"]}");
+                    "\"dead\",\"legal_moves\":[\"requeue\",\"remove\",\"discard\"]}");
 }
 
 static void the_holder_of_a_key(void **state)

@@ -126,6 +126,32 @@ static void overlap_of_methods(void **state)
     router_done(&r);
 }
 
+/* The same for one method: the fixed segment is meant, with its own flags. */
+static void fixed_goes_first(void **state)
+{
+    (void)state;
+    static const struct http_route rows_in_both_orders[] = {
+        ROW(HTTP_GET, "/q/{x}", 0), ROW(HTTP_GET, "/q/next", ROUTE_NO_STORE),
+        ROW(HTTP_DELETE, "/q/{x}", 0)};
+    for (int turned = 0; turned < 2; turned++) {
+        struct router r;
+        struct route_match m;
+        router_init(&r);
+        for (size_t i = 0; i < 3; i++)
+            assert_int_equal(router_add(&r, &rows_in_both_orders[turned ? 2 - i : i], NULL), 0);
+        router_find(&r, HTTP_GET, SPAN_LITERAL("/q/next"), &m);
+        assert_ptr_equal(m.route, &rows_in_both_orders[1]);
+        router_find(&r, HTTP_HEAD, SPAN_LITERAL("/q/next"), &m);
+        assert_null(m.route);
+        assert_false(m.allow & 1u << HTTP_HEAD);
+        router_find(&r, HTTP_DELETE, SPAN_LITERAL("/q/next"), &m);
+        assert_ptr_equal(m.route, &rows_in_both_orders[2]);
+        router_find(&r, HTTP_HEAD, SPAN_LITERAL("/q/other"), &m);
+        assert_ptr_equal(m.route, &rows_in_both_orders[0]);
+        router_done(&r);
+    }
+}
+
 /* Whether adding these two rows is a programmer error. */
 static bool aborts(const struct http_route *a, const struct http_route *b)
 {
@@ -151,9 +177,10 @@ static void mistakes(void **state)
         struct http_route a, b;
         bool wrong;
     } cases[] = {
-        {ROW(HTTP_GET, "/a/{x}", 0), ROW(HTTP_GET, "/a/b", 0), true},
+        {ROW(HTTP_GET, "/a/{x}", 0), ROW(HTTP_GET, "/a/b", 0), false},
         {ROW(HTTP_GET, "/a/{x}", 0), ROW(HTTP_GET, "/a/{y}", 0), true},
-        {ROW(HTTP_GET, "/{x}/b", 0), ROW(HTTP_GET, "/a/{y}", 0), true},
+        {ROW(HTTP_GET, "/{x}/b", 0), ROW(HTTP_GET, "/a/{y}", 0), false},
+        {ROW(HTTP_GET, "/{x}/b", 0), ROW(HTTP_GET, "/{y}/b", 0), true},
         {ROW(HTTP_GET, "/a", 0), ROW(HTTP_GET, "/a", 0), true},
         {ROW(HTTP_GET, "/a/{x}", 0), ROW(HTTP_PUT, "/a/b", 0), false},
         {ROW(HTTP_GET, "/a/{x}", 0), ROW(HTTP_GET, "/a/", 0), false},
@@ -201,6 +228,7 @@ int main(void)
         cmocka_unit_test(finds),
         cmocka_unit_test(params_in_order),
         cmocka_unit_test(overlap_of_methods),
+        cmocka_unit_test(fixed_goes_first),
         cmocka_unit_test(mistakes),
         cmocka_unit_test(out_of_memory),
     };

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "doors/door.h"
 #include "doors/native/native.h"
 
 #define BEGIN "<!-- routes: begin -->\n"
@@ -74,7 +75,9 @@ static void the_page_has_this_table(void **state)
     (void)state;
     FILE *page = open_page(), *out = tmpfile();
     assert_non_null(out);
-    native_routes_print(out);
+    size_t route_count;
+    const struct http_route *routes = native_routes(&route_count);
+    door_routes_print(out, routes, route_count);
     rewind(out);
     char *table = read_all(out), *text = read_all(page);
     char *at = strstr(text, BEGIN);

@@ -1,41 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "doors/native/stream.h"
+#include "doors/stream.h"
+
+#include <string.h>
 
 #include "base/check.h"
 
 #define PING_MS 15000
 #define TICK_MS 1000
 
-static void tick_cb(uv_timer_t *timer)
-{
-    streams_tick(timer->data);
-}
+static void tick_cb(uv_timer_t *timer);
 
 /* ---- the door's list ---- */
 
 static void list_add(struct stream *s)
 {
-    struct native *n = s->n;
-    s->next = n->streams;
+    struct stream_list *ss = s->in;
+    s->next = ss->first;
     if (s->next)
         s->next->prev = s;
-    n->streams = s;
+    ss->first = s;
     if (!s->next)
-        CHECK(uv_timer_start(&n->ping, tick_cb, TICK_MS, TICK_MS) == 0);
+        CHECK(uv_timer_start(&ss->tick, tick_cb, TICK_MS, TICK_MS) == 0);
 }
 
 static void list_drop(struct stream *s)
 {
-    *(s->prev ? &s->prev->next : &s->n->streams) = s->next;
+    *(s->prev ? &s->prev->next : &s->in->first) = s->next;
     if (s->next)
         s->next->prev = s->prev;
-    if (!s->n->streams)
-        CHECK(uv_timer_stop(&s->n->ping) == 0);
+    if (!s->in->first)
+        CHECK(uv_timer_stop(&s->in->tick) == 0);
 }
 
 /* ---- begin and end ---- */
 
-struct stream *stream_new(struct native *n, struct http_exchange *x)
+void stream_list_init(struct stream_list *ss, uv_loop_t *loop, struct broker *b, const char *ping)
+{
+    *ss = (struct stream_list){.loop = loop, .broker = b, .ping = ping};
+    CHECK(uv_timer_init(loop, &ss->tick) == 0);
+    ss->tick.data = ss;
+}
+
+struct stream *stream_new(struct stream_list *ss, struct http_exchange *x)
 {
     struct problem draining = {.code = PROBLEM_DRAINING,
                                .detail = "the server is shutting down; listen again soon"};
@@ -43,7 +49,7 @@ struct stream *stream_new(struct native *n, struct http_exchange *x)
         http_answer(x, 200, "text/event-stream");
         return NULL;
     }
-    if (n->draining || broker_draining(n->broker)) {
+    if (ss->draining || broker_draining(ss->broker)) {
         problem_answer(x, &draining);
         return NULL;
     }
@@ -52,7 +58,7 @@ struct stream *stream_new(struct native *n, struct http_exchange *x)
         answer_error(x, -ERR_NOMEM);
         return NULL;
     }
-    *s = (struct stream){.n = n, .x = x, .written_ms = uv_now(n->config.loop)};
+    *s = (struct stream){.in = ss, .x = x, .written_ms = uv_now(ss->loop)};
     buf_init(&s->frame);
     return s;
 }
@@ -132,7 +138,7 @@ bool stream_frame_send(struct stream *s, struct json_writer *w)
     }
     if (!http_stream_write(s->x, buf_span(&s->frame)))
         return false;
-    s->written_ms = uv_now(s->n->config.loop);
+    s->written_ms = uv_now(s->in->loop);
     return true;
 }
 
@@ -140,17 +146,18 @@ bool stream_frame_send(struct stream *s, struct json_writer *w)
 
 static void ping(struct stream *s)
 {
-    uint64_t now = uv_now(s->n->config.loop);
+    uint64_t now = uv_now(s->in->loop);
     if (now - s->written_ms < PING_MS)
         return;
-    if (http_stream_write(s->x, SPAN_LITERAL(": ping\n\n")))
+    if (http_stream_write(s->x, span_text(s->in->ping)))
         s->written_ms = now;
 }
 
-void streams_tick(struct native *n)
+static void tick_cb(uv_timer_t *timer)
 {
+    struct stream_list *ss = timer->data;
     struct stream *next;
-    for (struct stream *s = n->streams; s; s = next) {
+    for (struct stream *s = ss->first; s; s = next) {
         next = s->next;
         if (s->broken)
             stream_end(s, false);
@@ -159,8 +166,9 @@ void streams_tick(struct native *n)
     }
 }
 
-void streams_end(struct native *n)
+void stream_list_drain(struct stream_list *ss)
 {
-    while (n->streams)
-        stream_end(n->streams, false);
+    ss->draining = true;
+    while (ss->first)
+        stream_end(ss->first, false);
 }

@@ -1,15 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two kinds of server-sent streams share: frames, pings, room, the end.
+/* What all server-sent streams of all doors share: frames, pings, room, the end.
  *
  * A stream lives in its exchange's arena and ends once: because the client went, the broker or the
  * door drains, or memory for a frame was lacking. Its source is what it hears from: a listener of
  * events or a stream of claimed jobs. */
 #pragma once
 
-#include "doors/native/native_impl.h"
+#include <uv.h>
+
+#include "doors/call.h"
+
+/* The streams of one door. */
+struct stream_list {
+    uv_loop_t *loop;
+    struct broker *broker;
+    const char *ping;     /* the frame sent after 15 s of silence */
+    struct stream *first; /* open ones */
+    uv_timer_t tick;      /* runs while there are any */
+    bool draining;        /* new ones are refused */
+};
+void stream_list_init(struct stream_list *ss, uv_loop_t *loop, struct broker *b, const char *ping);
+/* Ends all; new ones are refused. */
+void stream_list_drain(struct stream_list *ss);
 
 struct stream {
-    struct native *n;
+    struct stream_list *in;
     struct http_exchange *x;
     struct stream *prev, *next; /* of the door's list */
     uint64_t written_ms;        /* loop time of the last frame */
@@ -20,7 +35,7 @@ struct stream {
 };
 
 /* NULL after answering: HEAD, draining, or no memory. */
-struct stream *stream_new(struct native *n, struct http_exchange *x);
+struct stream *stream_new(struct stream_list *ss, struct http_exchange *x);
 /* Begins the answer; the source is set. */
 void stream_begin(struct stream *s);
 /* Ends it; lost: the client went first. s is gone afterwards. */
@@ -31,7 +46,3 @@ void stream_end(struct stream *s, bool lost);
  * when there is room. */
 void stream_frame_begin(struct stream *s, const char *event, const char *id, struct json_writer *w);
 bool stream_frame_send(struct stream *s, struct json_writer *w);
-
-/* For the door's timer and its end. */
-void streams_tick(struct native *n);
-void streams_end(struct native *n);

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of Nomarr's table `queue` as queues and jobs in the words of an export. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/span.h"
+
+/* The objects of "queue" and "job" lines, queues first, jobs in the order in which they were
+ * enqueued; `number` is the row's id. A return other than 0 ends the reading. */
+struct nomarr_take {
+    void *ctx;
+    int (*queue)(void *ctx, struct span queue);
+    int (*job)(void *ctx, uint64_t number, struct span job);
+    void (*wrong)(void *ctx, uint64_t number, const char *why); /* a row that is left out */
+};
+
+/* What `take` returned, or the negative codes of nomarr_read. */
+MUST_CHECK int import_nomarr(const char *file, const struct nomarr_take *take,
+                             struct err_note *note);

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See ahead.h. Which queues are read ahead for is remembered in a small table; a queue that finds
+ * its place taken takes it over. */
+#include "backend/local/ahead.h"
+
+#include <stdlib.h>
+
+#include "backend/local/cache.h"
+#include "base/mem.h"
+
+#define AHEAD 256 /* jobs read at a time */
+#define QUEUES 64
+#define BYTES_MAX (UINT64_C(16) << 20)
+#define READ_BYTES_MAX (UINT64_C(4) << 20)
+
+struct ahead_queue {
+    uint32_t number; /* 0 = none */
+    uint32_t left;   /* claims until the next reading */
+};
+
+struct ahead {
+    struct engine *engine;
+    const struct cache *first;
+    struct cache *cache;
+    struct ahead_queue queues[QUEUES];
+    bool reading;
+    struct next_ready wish[AHEAD]; /* by sequence */
+    uint64_t seqs[AHEAD];
+    size_t count;
+    struct arena arena; /* of one look at the order */
+};
+
+int ahead_new(struct engine *e, const struct cache *first, struct ahead **ret)
+{
+    struct ahead *a = mem_zalloc(sizeof(*a));
+    if (!a || cache_new(BYTES_MAX, &a->cache) != 0) {
+        mem_free(a);
+        return -ERR_NOMEM;
+    }
+    a->engine = e;
+    a->first = first;
+    arena_init(&a->arena);
+    *ret = a;
+    return 0;
+}
+
+void ahead_free(struct ahead *a)
+{
+    if (!a)
+        return;
+    cache_free(a->cache);
+    arena_done(&a->arena);
+    mem_free(a);
+}
+
+bool ahead_get(const struct ahead *a, uint64_t seq, struct job_extra *extra, struct span *payload)
+{
+    return cache_get(a->cache, seq, extra, payload);
+}
+
+void ahead_drop(struct ahead *a, uint64_t seq)
+{
+    cache_drop(a->cache, seq);
+}
+
+void ahead_hold(struct ahead *a)
+{
+    cache_hold(a->cache);
+}
+
+void ahead_release(struct ahead *a)
+{
+    cache_release(a->cache);
+}
+
+static int by_seq(const void *a, const void *b)
+{
+    const struct next_ready *x = a, *y = b;
+    return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+static bool at_hand(const struct ahead *a, uint64_t seq)
+{
+    struct job_extra extra;
+    struct span payload;
+    return cache_get(a->cache, seq, &extra, &payload) || cache_get(a->first, seq, &extra, &payload);
+}
+
+/* Those that are not here already. */
+static void wish_make(struct ahead *a, uint32_t queue, uint64_t applied, struct ahead_wish *ret)
+{
+    size_t found = engine_next_ready(a->engine, queue, &a->arena, a->wish, AHEAD);
+    uint64_t bytes = 0;
+    a->count = 0;
+    for (size_t i = 0; i < found && bytes < READ_BYTES_MAX; i++) {
+        if (a->wish[i].position > applied || at_hand(a, a->wish[i].seq))
+            continue;
+        bytes += a->wish[i].bytes;
+        a->wish[a->count++] = a->wish[i];
+    }
+    arena_reset(&a->arena);
+    qsort(a->wish, a->count, sizeof(*a->wish), by_seq);
+    *ret = (struct ahead_wish){.seqs = a->seqs, .count = a->count};
+    for (size_t i = 0; i < a->count; i++)
+        a->seqs[i] = a->wish[i].seq;
+}
+
+bool ahead_claimed(struct ahead *a, uint32_t queue, uint32_t count, bool missed, uint64_t applied,
+                   struct ahead_wish *ret)
+{
+    struct ahead_queue *q = &a->queues[queue % QUEUES];
+    if (q->number != queue && !missed)
+        return false;
+    if (q->number != queue)
+        *q = (struct ahead_queue){.number = queue};
+    q->left = q->left > count ? q->left - count : 0;
+    if (q->left > 0 || a->reading)
+        return false;
+    wish_make(a, queue, applied, ret);
+    q->left = AHEAD / 2;
+    if (a->count == 0) /* nothing waits, or all of it is here */
+        q->number = 0;
+    a->reading = a->count > 0;
+    return a->reading;
+}
+
+static bool job_wanted(void *engine, uint64_t seq)
+{
+    return engine_ready_position(engine, seq) != 0;
+}
+
+void ahead_filled(struct ahead *a, const struct stored_body *bodies)
+{
+    a->reading = false;
+    for (size_t i = 0; bodies && i < a->count; i++) {
+        const struct stored_body *b = &bodies[i];
+        /* Options, results and errors (of a job that was requeued) are not kept in a cache; what
+         * was touched meanwhile may have another payload. */
+        if (!b->found || b->extra.options.len > 0 || b->extra.undelivered.len > 0 ||
+            b->error.len > 0 || b->result_kind ||
+            engine_ready_position(a->engine, a->wish[i].seq) != a->wish[i].position)
+            continue;
+        cache_put(a->cache, a->wish[i].seq, 0, &b->extra, b->payload);
+    }
+    cache_applied(a->cache, UINT64_MAX, job_wanted, a->engine);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies read before they are asked for. Where the jobs of a queue outgrow the cache, the next ones
+ * to be claimed are read from the store in one go, so that a claim need not wait for a disk: when a
+ * claim has found a body missing, and from then on whenever half of what was read ahead is claimed.
+ *
+ * A body is good for a job as long as no record has touched it since the reading was asked for. */
+#pragma once
+
+#include "backend/local/engine.h"
+
+struct ahead;
+
+/* What to read: jobs by rising sequence, whose records are all applied. */
+struct ahead_wish {
+    uint64_t *seqs;
+    size_t count;
+};
+
+struct cache;
+
+/* What `first` has is not read. */
+MUST_CHECK int ahead_new(struct engine *e, const struct cache *first, struct ahead **ret);
+void ahead_free(struct ahead *a); /* NULL allowed */
+bool ahead_get(const struct ahead *a, uint64_t seq, struct job_extra *extra, struct span *payload);
+void ahead_drop(struct ahead *a, uint64_t seq);
+void ahead_hold(struct ahead *a); /* as cache_hold */
+void ahead_release(struct ahead *a);
+/* A claim took so many jobs of the queue; `missed`: of one the body was not at hand; `applied`: the
+ * position that the store has. True: *ret says what to read; it stays valid until ahead_filled,
+ * which must be called. One at a time. */
+bool ahead_claimed(struct ahead *a, uint32_t queue, uint32_t count, bool missed, uint64_t applied,
+                   struct ahead_wish *ret);
+/* What was read; NULL = it could not be. */
+void ahead_filled(struct ahead *a, const struct stored_body *bodies);

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a receiver gets: the JSON of a notice and its signature. */
+#pragma once
+
+#include "backend/op.h"
+#include "base/buf.h"
+#include "base/err.h"
+
+#define NOTICE_PAYLOAD_MAX ((size_t)1 << 20) /* a larger payload is left out */
+#define NOTICE_SIGNATURE_BYTES 72            /* "v1=" and 64 digits, with the NUL */
+
+/* job: as it is now, with its body; NULL = not asked for, or no longer there. -ERR_NOMEM. */
+MUST_CHECK int notice_json(const struct notice_view *v, const struct job_view *job,
+                           struct buf *out);
+/* HMAC-SHA256 over `timestamp "." body`. -ERR_NOMEM. */
+MUST_CHECK int notice_sign(struct span secret, const char *timestamp, struct span body,
+                           char out[NOTICE_SIGNATURE_BYTES]);

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the door share.
+ *
+ *   orchestrator.c  the door and its routes
+ *   queues.c        /api/queues: define, look, list, delete, stats
+ *   queue_words.c   a queue in the document's words, both ways
+ *   items.c         /api/queue-items: create, look, soft delete
+ *   list.c          pages of items, over one queue or all
+ *   next.c          the claim by GET
+ *   status.c        the machine of status words, and renewal
+ *   item_words.c    an item in the document's words, both ways */
+#pragma once
+
+#include "doors/call.h"
+#include "doors/orchestrator/orchestrator.h"
+
+#define ORC_NAME "orchestrator"
+#define ORC_OWNER SPAN_LITERAL(ORC_NAME)
+
+struct orchestrator {
+    struct door_config config;
+    struct broker *broker;
+    struct call *defining, *defining_last; /* definitions of queues, the one under way first */
+};
+
+#define ORC_HANDLER(name) void name(void *ctx, struct http_exchange *x)
+ORC_HANDLER(orc_queue_create);
+ORC_HANDLER(orc_queue_list);
+ORC_HANDLER(orc_queue_get);
+ORC_HANDLER(orc_queue_update);
+ORC_HANDLER(orc_queue_delete);
+ORC_HANDLER(orc_queue_stats);
+ORC_HANDLER(orc_item_create);
+ORC_HANDLER(orc_item_add);
+ORC_HANDLER(orc_item_get);
+ORC_HANDLER(orc_item_delete);
+ORC_HANDLER(orc_item_list);
+ORC_HANDLER(orc_item_next);
+ORC_HANDLER(orc_item_status);
+ORC_HANDLER(orc_item_renew);
+
+static inline struct broker *orc_broker(const void *ctx)
+{
+    return ((const struct orchestrator *)ctx)->broker;
+}
+
+/* ---- queue_words.c ---- */
+
+/* What the document calls a queue, less what the engine keeps about it. */
+struct orc_queue {
+    struct span name, description;
+    int64_t max_retries, lease_seconds, retention_days;
+    bool unique, active;
+};
+/* The members of a request; name is its first row. */
+struct fields orc_queue_fields(void);
+void orc_queue_default(struct orc_queue *q);
+void orc_queue_from(struct orc_queue *q, const struct queue_view *view);
+/* The policy for it: `base` with what the members say. */
+void orc_queue_policy(const struct orc_queue *q, const struct queue_policy *base,
+                      struct queue_policy *ret);
+void orc_queue_write(struct json_writer *w, const struct queue_view *view);
+/* {"external_id":"…"} with a new one; in the arena. false: no memory, or no random bytes. */
+bool orc_queue_attributes(struct arena *arena, struct span *ret);
+
+/* ---- item_words.c ---- */
+
+/* In the order of the words. CUSTOM stands for any other one. */
+enum orc_status {
+    ORC_NEW,
+    ORC_IN_PROGRESS,
+    ORC_DONE,
+    ORC_FAILED,
+    ORC_DELETED,
+    ORC_CUSTOM,
+    ORC_STATUS_COUNT
+};
+extern const char *const orc_words[]; /* NULL-terminated, without CUSTOM */
+enum orc_status orc_status_of(const struct job *j);
+unsigned orc_states_of(enum orc_status s); /* mask */
+/* Case does not matter. */
+enum orc_status orc_status_parse(struct span word);
+/* The word in upper case, in the arena; -ERR_NOMEM. ASCII letters alone have cases here. */
+MUST_CHECK int orc_upper(struct arena *arena, struct span word, struct span *ret);
+
+/* The worker's name of a robot, and back: -1 = it is none, or not a robot's. */
+#define ORC_ROBOT_BYTES 32
+struct span orc_robot_name(int64_t robot_id, char out[ORC_ROBOT_BYTES]);
+int64_t orc_robot_id(struct span worker);
+
+/* What the item's attributes hold. */
+struct orc_attributes {
+    int64_t job_id;            /* -1 = none */
+    struct wall_time noted_at; /* 0 = never */
+};
+void orc_attributes_read(struct span json, struct orc_attributes *ret);
+MUST_CHECK int orc_attributes_write(struct arena *arena, const struct orc_attributes *a,
+                                    struct span *ret);
+
+/* The whole item; the view holds its body. With a token only after a claim. */
+void orc_item_write(struct json_writer *w, const struct job_view *v, struct wall_time now,
+                    bool with_token);
+/* "business" where the document says so, else "app". */
+uint8_t orc_classify(struct span result, struct span error);
+
+/* ---- items.c ---- */
+
+/* Is it an item of this door? false: 404 was answered. */
+bool orc_owned(struct call *c, const struct reply *r);
+/* The item of the path. false: the problem was answered. */
+bool orc_path_item(struct http_exchange *x, struct job_ref *ret);
+/* Reads the item again and answers with it. */
+void orc_item_show(struct call *c, struct job_ref job);
+/* 404 for a queue that is not there, or not this door's. */
+void orc_no_queue(struct http_exchange *x, const char *field);
+
+/* Finds the queue by id or name, the door's own alone, and goes on with it. */
+typedef void (*orc_queue_fn)(struct call *c, const struct queue_view *q);
+struct orc_lookup {
+    int64_t id;       /* 0 = by name */
+    struct span name; /* empty = by id */
+    orc_queue_fn found;
+    const char *field; /* to be named when there is none */
+    void *more;        /* c->more when `found` is called */
+};
+void orc_queue_find(struct call *c, const struct orc_lookup *lookup);

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* POST /api/tasks/claim: high before low, low with its share.
+ *
+ * Of every hundred tasks that are handed out while both kinds wait, low ones get at least
+ * tasks.low_share. What they are owed is kept in hundredths of a task; a claim takes as many low
+ * tasks as are due first, then high ones, then low ones. Only when there is nothing at all does it
+ * wait, for either. */
+#include "core/limits.h"
+#include "doors/tasks/tasks_impl.h"
+#include "doors/words.h"
+
+#define COUNT_MAX 100
+#define WAIT_MS_MAX 60000
+#define WHOLE 100u
+
+struct claim {
+    struct tasks *t;
+    struct http_exchange *x;
+    struct json_writer w;
+    struct broker_claim *parked; /* NULL once it was answered or cancelled */
+    struct broker_held held[COUNT_MAX];
+    size_t held_count;
+    size_t handed[RANK_COUNT];
+    size_t step;
+    /* the request */
+    struct span worker;
+    int64_t count, wait_ms;
+    uint8_t rank;
+    bool one_rank;
+    size_t low_first; /* low tasks that are due */
+};
+
+#define AT(member) offsetof(struct claim, member)
+static const struct field rows[] = {
+    {"worker", FIELD_TEXT, AT(worker), 0, LIMIT_WORKER_BYTES, NULL, FIELD_OPTIONAL},
+    {"count", FIELD_INT, AT(count), 1, COUNT_MAX, NULL, FIELD_OPTIONAL},
+    {"wait_ms", FIELD_INT, AT(wait_ms), 0, WAIT_MS_MAX, NULL, FIELD_OPTIONAL},
+    {"priority", FIELD_WORD, AT(rank), RANK_HIGH, 0, task_ranks, FIELD_OPTIONAL},
+};
+
+static void claim_next(struct claim *c);
+
+/* ---- the answer ---- */
+
+static void give_back(struct claim *c)
+{
+    if (c->held_count > 0)
+        broker_give_back(c->t->broker, c->held, c->held_count);
+    c->held_count = 0;
+}
+
+/* What low tasks are owed after this claim; never more than one, so that a time without any does
+ * not come back as a burst. */
+static void settle_share(struct claim *c)
+{
+    struct tasks *t = c->t;
+    size_t all = c->handed[RANK_HIGH] + c->handed[RANK_LOW];
+    size_t owed = t->credit + t->config.tasks_low_share * all;
+    size_t paid = WHOLE * c->handed[RANK_LOW];
+    owed = owed > paid ? owed - paid : 0;
+    t->credit = owed < WHOLE ? (unsigned)owed : WHOLE;
+}
+
+static void claim_end(struct claim *c)
+{
+    settle_share(c);
+    json_write_array_end(&c->w);
+    json_write_object_end(&c->w);
+    int err = answer_close(c->x, &c->w);
+    if (err < 0) {
+        give_back(c);
+        answer_error(c->x, err);
+        return;
+    }
+    http_answer(c->x, 200, JSON_TYPE);
+}
+
+static void take_tasks(struct claim *c, const struct reply *r)
+{
+    struct wall_time now = broker_now(c->t->broker).wall;
+    for (uint32_t i = 0; i < r->job_count; i++) {
+        const struct job_view *v = &r->jobs[i];
+        c->held[c->held_count++] = (struct broker_held){v->job.seq, v->token};
+        c->handed[span_equal(v->queue, task_queues[RANK_LOW])]++;
+        task_write(&c->w, v, now, true);
+    }
+}
+
+static void claimed(void *ctx, const struct reply *r)
+{
+    struct claim *c = ctx;
+    struct problem p;
+    c->parked = NULL;
+    if (r->outcome != OUT_OK && c->held_count == 0) {
+        problem_of_reply(&p, http_request(c->x)->arena, r, broker_draining(c->t->broker));
+        problem_answer(c->x, &p);
+        return;
+    }
+    take_tasks(c, r);
+    claim_next(c);
+}
+
+static void gone(void *ctx)
+{
+    struct claim *c = ctx;
+    if (!c->parked)
+        return;
+    broker_claim_cancel(c->t->broker, c->parked);
+    c->parked = NULL;
+    give_back(c);
+    http_answer(c->x, 204, NULL);
+}
+
+static void sent(void *ctx, bool whole)
+{
+    if (!whole)
+        give_back(ctx);
+}
+
+/* ---- the steps ---- */
+
+static void ask(struct claim *c, const struct span *queues, uint32_t queue_count, size_t count,
+                uint32_t wait_ms)
+{
+    struct op_claim want = {.queues = queues,
+                            .queue_count = queue_count,
+                            .count = (uint32_t)count,
+                            .worker = c->worker,
+                            .want_body = true};
+    int err = broker_claim(c->t->broker, &want, wait_ms, claimed, c, &c->parked);
+    if (err < 0) {
+        give_back(c);
+        answer_error(c->x, err);
+    }
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Low tasks that are due; high ones; low ones; and, when nothing came of it, a wait for either. */
+static void claim_next(struct claim *c)
+{
+    size_t left = (size_t)c->count - c->held_count;
+    while (c->step < 4 && left > 0) {
+        size_t step = c->step++;
+        enum task_rank rank = step == 1 ? RANK_HIGH : RANK_LOW;
+        size_t count = step == 0 ? smaller(c->low_first, left) : left;
+        bool skipped = c->one_rank && rank != c->rank;
+        if (step == 3) {
+            if (c->held_count > 0 || c->wait_ms == 0)
+                break;
+            const struct span *queues = c->one_rank ? &task_queues[c->rank] : task_queues;
+            ask(c, queues, c->one_rank ? 1 : RANK_COUNT, 1, (uint32_t)c->wait_ms);
+            return;
+        }
+        if (count > 0 && !skipped) {
+            ask(c, &task_queues[rank], 1, count, 0);
+            return;
+        }
+    }
+    claim_end(c);
+}
+
+void task_claim_handle(void *ctx, struct http_exchange *x)
+{
+    struct tasks *t = ctx;
+    struct problem p;
+    struct arena *arena = http_request(x)->arena;
+    if (!query_none(t->broker, x))
+        return;
+    struct claim *c = arena_array(arena, 1, sizeof *c);
+    if (!c) {
+        answer_error(x, -ERR_NOMEM);
+        return;
+    }
+    *c = (struct claim){.t = t, .x = x, .count = 1};
+    struct field_reader r = reader_of(t->broker, x, FIELDS(rows), c, &p);
+    if (fields_read_optional(&r, http_request(x)->body) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    c->one_rank = fields_has(&r, "priority");
+    c->low_first = (t->credit + t->config.tasks_low_share * (size_t)c->count) / WHOLE;
+    if (c->count > 1)
+        http_alone(x);
+    answer_begin(x, &c->w);
+    json_write_object(&c->w);
+    json_write_key(&c->w, "tasks");
+    json_write_array(&c->w);
+    http_watch(x, gone, sent, c);
+    claim_next(c);
+}

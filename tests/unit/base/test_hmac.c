@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HMAC-SHA256 against the vectors of RFC 4231 and one made with `openssl dgst -sha256 -hmac`. */
+#include "base/hmac.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void vectors(void **state)
+{
+    (void)state;
+    char key_1[20], key_6[131], hex[HMAC_HEX_BYTES];
+    memset(key_1, 0x0b, sizeof key_1);
+    memset(key_6, 0xaa, sizeof key_6);
+    const struct {
+        struct span key, data;
+        const char *hex;
+    } all[] = {
+        {span_of(key_1, sizeof key_1), SPAN_LITERAL("Hi There"),
+         "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"},
+        {SPAN_LITERAL("Jefe"), SPAN_LITERAL("what do ya want for nothing?"),
+         "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"},
+        {span_of(key_6, sizeof key_6),
+         SPAN_LITERAL("Test Using Larger Than Block-Size Key - Hash Key First"),
+         "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"},
+        {SPAN_LITERAL(""), SPAN_LITERAL(""),
+         "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        assert_int_equal(hmac_sha256_hex(all[i].key, &all[i].data, 1, hex), 0);
+        assert_string_equal(hex, all[i].hex);
+    }
+}
+
+static void parts(void **state)
+{
+    (void)state;
+    char hex[HMAC_HEX_BYTES];
+    struct span all[] = {SPAN_LITERAL("1767225600"),
+                         SPAN_LITERAL("."),
+                         {NULL, 0},
+                         SPAN_LITERAL("{\"id\":\"x\",\"kind\":\"dead\"}")};
+    assert_int_equal(hmac_sha256_hex(SPAN_LITERAL("whsec-Gr\xc3\xbc\xc3\x9f"
+                                                  "e"),
+                                     all, 4, hex),
+                     0);
+    assert_string_equal(hex, "ea0570822069d356bb9d7b6b61a7d73919b5180dafe95ed3540a1216deb5c79a");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(vectors),
+        cmocka_unit_test(parts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
