@@ -290,6 +290,10 @@ struct op_notice_take {
     uint32_t limit; /* 1 … LIMIT_BATCH */
     uint32_t hold_ms;
     int64_t give_up_ms;
+    /* The answer to an earlier take was lost: what is held back is let go first, but for these. */
+    bool reset;
+    const uint64_t *mine;
+    uint32_t mine_count;
     struct breaker_rules breaker;
 };
 
@@ -580,9 +584,8 @@ struct reply {
                          it had been suspect; page: how many match in all */
     uint64_t refused; /* bulk: jobs that could not be changed (conflicts) */
     const struct job_view *jobs; /* claim, get, peek, list, page */
-    uint32_t job_count;
     const struct queue_view *queues;
-    uint32_t queue_count;
+    uint32_t job_count, queue_count;
     const struct schedule_view *schedules; /* put, pause, get, list, fire, trigger: as it is now */
     uint32_t schedule_count;
     int64_t ran_ms;     /* ack, fail, release: how long the lease was held; 0 when repeated */
@@ -592,19 +595,16 @@ struct reply {
      * the job is not there */
     struct span queue;
     const struct worker_view *workers; /* workers: at most WORKERS_MAX, those longest at it first */
-    uint32_t worker_count;
     const struct attempt_view *attempts; /* exceptions */
-    uint32_t attempt_count;
-    const struct alert_view *alerts; /* alert_list: by name */
-    uint32_t alert_count;
-    const struct notice_view *notices; /* notice_take: by due time; notice_list: oldest first */
-    uint32_t notice_count;
-    struct wall_time next_due; /* notice_take: when another take is worth its while; 0 = nothing */
+    uint32_t worker_count, attempt_count;
+    const struct alert_view *alerts;     /* alert_list: by name */
+    const struct notice_view *notices;   /* notice_take: by due time; notice_list: oldest first */
     const struct breaker_view *breakers; /* by target */
-    uint32_t breaker_count;
-    uint64_t version;                     /* kv_commit: of what it changed */
-    uint32_t failed;                      /* kv_commit: index of the check or enqueue */
-    bool failed_enqueue;                  /* … which is an enqueue */
+    uint32_t alert_count, notice_count, breaker_count;
+    struct wall_time next_due; /* notice_take: when another take is worth its while; 0 = nothing */
+    uint64_t version;          /* kv_commit: of what it changed */
+    uint32_t failed;           /* kv_commit: index of the check or enqueue */
+    bool failed_enqueue;       /* … which is an enqueue */
     const struct enqueued_view *enqueued; /* kv_commit: one an enqueue */
     uint32_t enqueued_count;
     const struct kv_view *kvs; /* kv_get: in the order of the keys; kv_list */

@@ -26,6 +26,7 @@ struct delivery {
     struct arena arena;
     struct op op; /* the question for the job, then how it ended */
     bool asked;   /* op is under way */
+    bool unasked; /* the store did not say what the job is like; the timer asks again */
     bool unsaid;  /* the end is known, but the outbox does not know it yet */
     bool sending;
 };
@@ -40,7 +41,9 @@ struct courier {
     struct delivery *first;
     uint32_t count;
     struct op take;
+    uint64_t *mine; /* for take: the notices under way; room for `concurrency` */
     bool taking, take_again;
+    bool take_lost; /* what the last take gave out is not known */
     bool draining, closing, timer_closed;
     uv_timer_t timer;
     uint64_t delivered, failed, refused;
@@ -184,7 +187,9 @@ static void job_reply(void *ctx, const struct reply *r)
         maybe_closed(n);
         return;
     }
-    delivery_send(d, r->outcome == OUT_OK && r->job_count == 1 ? &r->jobs[0] : NULL);
+    d->unasked = r->outcome == OUT_UNAVAILABLE || r->outcome == OUT_UNKNOWN;
+    if (!d->unasked)
+        delivery_send(d, r->outcome == OUT_OK && r->job_count == 1 ? &r->jobs[0] : NULL);
 }
 
 /* The job as it is now: it may be gone, or have run again. */
@@ -263,6 +268,7 @@ static void take_reply(void *ctx, const struct reply *r)
         maybe_closed(n);
         return;
     }
+    n->take_lost = r->outcome == OUT_UNKNOWN || (r->outcome != OUT_OK && n->take_lost);
     for (uint32_t i = 0; r->outcome == OUT_OK && i < r->notice_count; i++)
         deliver(n, &r->notices[i]);
     bool full = r->outcome == OUT_OK && r->notice_count == n->take.notice_take.limit;
@@ -280,11 +286,17 @@ static void take_more(struct courier *n)
         return;
     }
     n->take_again = false;
+    uint32_t count = 0;
+    for (const struct delivery *d = n->first; d; d = d->next)
+        n->mine[count++] = d->view.notice.number;
     n->take =
         (struct op){.kind = OP_NOTICE_TAKE,
                     .notice_take = {.limit = n->config.concurrency - n->count,
                                     .hold_ms = 2 * n->config.policy.timeout_ms + HOLD_SPARE_MS,
                                     .give_up_ms = (int64_t)n->config.give_up_ms,
+                                    .reset = n->take_lost,
+                                    .mine = n->mine,
+                                    .mine_count = count,
                                     .breaker = n->config.breaker}};
     n->taking = broker_submit(n->broker, &n->take, 1, take_reply, n) == 0;
 }
@@ -304,9 +316,12 @@ static void timer_cb(uv_timer_t *timer)
 {
     struct courier *n = timer->data;
     struct backend_figures f;
-    for (struct delivery *d = n->first; d; d = d->next)
+    for (struct delivery *d = n->first; d; d = d->next) {
         if (d->unsaid)
             say_end(d);
+        if (d->unasked)
+            d->unasked = !ask_job(d);
+    }
     if (n->draining) {
         timer_set(n, (struct wall_time){0});
         return;
@@ -386,13 +401,16 @@ int courier_open(struct broker *b, const struct broker_webhooks *config, struct 
         n->broker = b;
         n->config = *config;
         random_seed(&n->random, seed);
-        err = conditions_open(b, &n->conditions);
+        n->mine = mem_array(config->concurrency, sizeof *n->mine);
+        err = n->mine ? conditions_open(b, &n->conditions) : -ERR_NOMEM;
     }
     if (!err)
         err = webhooks_open(b->config.loop, &config->policy, &n->webhooks);
     if (err) {
         if (n && n->conditions)
             conditions_close(n->conditions);
+        if (n)
+            mem_free(n->mine);
         mem_free(n);
         return err;
     }
@@ -423,6 +441,7 @@ static void closed_now(struct courier *n)
     void (*closed)(void *ctx) = n->closed;
     void *ctx = n->closed_ctx;
     conditions_close(n->conditions);
+    mem_free(n->mine);
     mem_free(n);
     closed(ctx);
 }

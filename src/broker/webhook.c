@@ -540,11 +540,9 @@ static void own_closed_cb(uv_handle_t *handle)
 }
 
 /* A look-up that a thread is busy with cannot be called back; it finds that nobody waits. */
-static void call_cut(struct call *c)
+static void call_cut(struct webhooks *w, struct call *c)
 {
-    struct webhooks *w = c->owner;
-    bool alive = c->looking_up;
-    if (!alive) {
+    if (!c->looking_up) {
         call_free(c);
         return;
     }
@@ -561,7 +559,7 @@ void webhooks_close(struct webhooks *w, void (*fn)(void *ctx), void *ctx)
     w->closed = fn;
     w->closed_ctx = ctx;
     while (w->first)
-        call_cut(w->first);
+        call_cut(w, w->first);
     curl_multi_cleanup(w->multi); /* closes what is left of its sockets */
     curl_global_cleanup();
     uv_close((uv_handle_t *)&w->timer, own_closed_cb);

@@ -328,6 +328,18 @@ static void deliveries(struct env *e)
     EXPECT_INT(t->notices[0].tried.tries, 0);
     EXPECT_INT(take_notices(e, 10)->notice_count, 0); /* held */
     EXPECT_INT(take_notices(e, 10)->next_due.ms, now_plus(e, 30000).ms);
+    /* Whoever lost the answer gets it again, whoever works on it does not. */
+    struct op lost = {.kind = OP_NOTICE_TAKE,
+                      .notice_take = {.limit = 1,
+                                      .hold_ms = 30000,
+                                      .give_up_ms = DAY_MS,
+                                      .reset = true,
+                                      .mine = &t->notices[0].notice.number,
+                                      .mine_count = 1,
+                                      .breaker = small_breaker()}};
+    EXPECT_INT(run(e, lost)->notice_count, 0);
+    lost.notice_take.mine_count = 0;
+    EXPECT_INT(run(e, lost)->notice_count, 1);
     EXPECT_OUT(end_failed(e, &t->notices[0], 1000), OUT_OK);
     const struct reply *again = end_failed(e, &t->notices[0], 5000); /* said twice */
     EXPECT_OUT(again, OUT_OK);

@@ -64,6 +64,39 @@ onStores('native API', stores, {}, (use) => {
     assert.deepEqual(seen.filter((name) => name.startsWith(stem)), names);
   });
 
+  test('ORC-7 ORC-14 labels, attributes, results of failures and discards have a native way', async () => {
+    const { api } = use;
+    const q = freshQueue();
+    await api.put(`/v1/queues/${q}`, { max_attempts: 1, unique_scope: 'kept', ranked: true });
+    const { id } = await enqueue(api, q, { payload: 1, unique: 'u' });
+    const noted = await api.patch(`/v1/jobs/${id}`, { label: 'seen', attributes: { by: 7 } });
+    assert.equal(noted.status, 200, noted.text);
+    assert.equal(noted.json.state, 'ready');
+    const job = await claimOne(api, q);
+    assert.equal((await api.patch(`/v1/jobs/${id}`, { label: 'half' })).json.state, 'running');
+    problem(await api.patch(`/v1/jobs/${id}`, { label: 'x', priority: 1 }), 422, 'invalid_field');
+    problem(await api.patch(`/v1/jobs/${id}`, { attributes: [1] }), 422, 'invalid_field');
+    const failed = await api.post(`/v1/jobs/${id}/fail`, { token: job.token, error: 'no', kind: 'business', result: { reason: 'stock' } });
+    assert.equal(failed.status, 200, failed.text);
+    const view = (await api.get(`/v1/jobs/${id}`)).json;
+    assert.deepEqual([view.state, view.label, view.attributes, view.result, view.error_kind], ['dead', 'half', { by: 7 }, { reason: 'stock' }, 'business']);
+    problem(await api.post(`/v1/queues/${q}/jobs`, { unique: 'u' }), 409, 'duplicate');
+    problem(await api.post(`/v1/jobs/${id}/cancel`), 409, 'illegal_move');
+    const gone = await api.post(`/v1/jobs/${id}/discard`);
+    if (!use.backend.startsWith('fault+')) assert.equal(gone.json.state, 'cancelled', gone.text);
+    assert.equal((await api.get(`/v1/jobs/${id}`)).json.reason, 'discarded');
+    const again = await enqueue(api, q, { unique: 'u' });
+    const page = (await api.get(`/v1/queues/${q}/jobs?unique=u&offset=1`)).json;
+    assert.deepEqual([page.total, page.offset, page.jobs.map((one) => one.id)], [2, 1, [again.id]]);
+    problem(await api.post(`/v1/jobs/${id}/requeue`), 409, 'duplicate');
+    await api.patch(`/v1/jobs/${id}`, { label: '', attributes: null });
+    assert.deepEqual([(await api.get(`/v1/jobs/${id}`)).json.label, (await api.get(`/v1/jobs/${id}`)).json.attributes], [undefined, undefined]);
+    const plain = freshQueue();
+    await api.put(`/v1/queues/${plain}`, {});
+    problem(await api.get(`/v1/queues/${plain}/jobs`), 422, 'invalid_field');
+    problem(await api.get(`/v1/queues/${freshQueue()}/history`), 404, 'no_queue');
+  });
+
   test('payloads come back byte for byte', async () => {
     const { api } = use;
     const q = freshQueue();

@@ -158,7 +158,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
         } else {
           const problem = refused(answer, 409, 'illegal_move');
           assert.equal(problem.job_id, id);
-          assert.deepEqual(problem.allowed ?? [], status === 'pending' ? ['dequeue'] : legal[status], `${word} of a ${status} job`);
+          assert.deepEqual(problem.legal_moves ?? [], status === 'pending' ? ['dequeue'] : legal[status], `${word} of a ${status} job`);
           assert.deepEqual(await d.job(id), before);
         }
       }

@@ -305,6 +305,20 @@ static bool may_send(struct engine *e, uint32_t handle, const struct op_notice_t
     return false;
 }
 
+static void release_held(struct engine *e, const struct op_notice_take *want)
+{
+    for (uint32_t at = e->outbox.first; at; at = notice_at(e, at)->next) {
+        struct notice *n = notice_at(e, at);
+        bool mine = false;
+        for (uint32_t i = 0; i < want->mine_count && n->held; i++)
+            mine = mine || want->mine[i] == n->number;
+        if (n->held && !mine) {
+            n->held = false;
+            look_at(e, at, n->due.ms);
+        }
+    }
+}
+
 void op_notice_take(struct engine *e, const struct op *op)
 {
     const struct op_notice_take *want = &op->notice_take;
@@ -317,6 +331,8 @@ void op_notice_take(struct engine *e, const struct op *op)
         refuse_nomem(r);
         return;
     }
+    if (want->reset)
+        release_held(e, want);
     for (size_t looks = 0; looks < TAKE_LOOKS && count < limit; looks++) {
         if (!heap_top(&e->outbox.due, &top) || top.order > now)
             break;

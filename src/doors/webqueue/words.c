@@ -185,7 +185,8 @@ static void problem_illegal(struct problem *p, struct arena *arena, const struct
 {
     enum web_status s = status_of((uint8_t)r->state);
     problem_set(p, arena, PROBLEM_ILLEGAL_MOVE, NULL,
-                "job %" PRIu64 " is %s, which does not allow this; allowed lists what it allows",
+                "job %" PRIu64
+                " is %s, which does not allow this; legal_moves lists what it allows",
                 r->seq, web_status_words[s] ? web_status_words[s] : "cancelled");
     p->allowed = s < WEB_STATUS_COUNT ? legal[s].moves : NULL;
     p->allowed_count = s < WEB_STATUS_COUNT ? legal[s].count : 0;
