@@ -129,6 +129,38 @@ static int jobs_all(struct client_session *s, struct export_file *f)
     return status;
 }
 
+/* ---- schedules ---- */
+
+static int schedules_page(struct client_session *s, struct export_file *f)
+{
+    struct client_items items;
+    struct span schedule;
+    client_items_of(&items, client_answer(s), "schedules");
+    while (client_items_next(&items, &schedule))
+        if (export_schedule(f, schedule, &s->note) < 0)
+            return cannot(&s->note);
+    return CLIENT_DONE;
+}
+
+static int schedules_all(struct client_session *s, struct export_file *f)
+{
+    char after[1024] = "";
+    bool more = true;
+    while (more) {
+        client_path_add(&s->path, "/v1/schedules");
+        client_path_query(&s->path, "limit", PAGE_QUEUES);
+        client_path_query(&s->path, "after", *after ? after : NULL);
+        int status = client_ask(s, "GET");
+        if (status == CLIENT_DONE)
+            status = schedules_page(s, f);
+        if (status != CLIENT_DONE)
+            return status;
+        more = next_of(s, "next", after, sizeof after);
+        arena_reset(&s->arena);
+    }
+    return CLIENT_DONE;
+}
+
 /* ---- the command ---- */
 
 static int write_all(struct client_session *s, struct export_file *f)
@@ -139,6 +171,9 @@ static int write_all(struct client_session *s, struct export_file *f)
     int status = arguments_has(s->args, "queue") ? queues_named(s, f) : queues_all(s, f);
     if (status == CLIENT_DONE)
         status = jobs_all(s, f);
+    /* Schedules belong to no queue: they are in an export of everything. */
+    if (status == CLIENT_DONE && !arguments_has(s->args, "queue"))
+        status = schedules_all(s, f);
     if (status == CLIENT_DONE && export_end(f, 0, &s->note) < 0)
         status = cannot(&s->note);
     return status;

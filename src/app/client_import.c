@@ -32,7 +32,8 @@ struct import {
     struct buf batch;
     struct import_line *jobs; /* in the batch */
     size_t job_count;
-    uint64_t queue_lines, job_lines;
+    uint64_t queue_lines, job_lines, schedule_lines;
+    uint64_t schedules_made, schedules_kept;
     uint64_t made, changed, kept;                  /* queues */
     uint64_t imported, existing, skipped, refused; /* jobs; refused: lines of any kind */
     bool ended;                                    /* the last line has come */
@@ -212,10 +213,10 @@ static int queue_pause(struct client_session *s, const char *name, struct span q
                : status;
 }
 
-/* Whether there is a queue of this name. */
-static int queue_look(struct client_session *s, const char *name, bool *ret)
+/* Whether there is one of this name. */
+static int look(struct client_session *s, const char *folder, const char *name, bool *ret)
 {
-    client_path_add(&s->path, "/v1/queues/");
+    client_path_add(&s->path, folder);
     client_path_encode(&s->path, name);
     struct client_request request = {.method = "GET", .path = client_path_text(&s->path)};
     int rc = request.path ? client_call(s->client, &request, &s->reply, &s->note)
@@ -232,7 +233,7 @@ static int queue_put(struct import *im, const char *name, struct span queue)
 {
     struct client_session *s = im->s;
     bool there = false;
-    int status = queue_look(s, name, &there);
+    int status = look(s, "/v1/queues/", name, &there);
     if (status != CLIENT_DONE)
         return status;
     if (there && !arguments_has(s->args, "update_queues")) {
@@ -270,6 +271,51 @@ static int queue_take(struct import *im, struct span queue)
     return status == CLIENT_DONE ? status : stopped(im, status, im->lines.number);
 }
 
+/* ---- schedules ---- */
+
+static int schedule_body(struct client_session *s, struct span schedule)
+{
+    struct client_members members;
+    struct span name, value;
+    client_body_begin(s);
+    client_members_open(&members, schedule, &s->arena);
+    while (client_members_next(&members, &name, &value)) {
+        if (span_equal(name, SPAN_LITERAL("name")))
+            continue;
+        json_write_key_span(&s->writer, name);
+        json_write_raw(&s->writer, value);
+    }
+    return client_body_end(s);
+}
+
+/* One that is there stays as it is. The jobs before it are sent first: what it makes may depend on
+ * them. */
+static int schedule_take(struct import *im, struct span schedule)
+{
+    struct client_session *s = im->s;
+    im->schedule_lines++;
+    bool there = false;
+    int status = batch_flush(im); /* which clears the arena */
+    const char *name = arena_text(&s->arena, client_answer_text(schedule, "name", &s->arena));
+    if (status == CLIENT_DONE && !name)
+        status = client_no_memory();
+    if (status == CLIENT_DONE)
+        status = look(s, "/v1/schedules/", name, &there);
+    if (status == CLIENT_DONE && !there)
+        status = schedule_body(s, schedule);
+    if (status == CLIENT_DONE && !there) {
+        client_path_add(&s->path, "/v1/schedules/");
+        client_path_encode(&s->path, name);
+        status = client_ask_with(
+            s, (struct client_request){.method = "PUT", .headers = {"If-None-Match: *"}});
+    }
+    if (status != CLIENT_DONE)
+        return stopped(im, status, im->lines.number);
+    im->schedules_kept += there;
+    im->schedules_made += !there;
+    return CLIENT_DONE;
+}
+
 /* ---- lines ---- */
 
 static int first_take(struct import *im, struct span line)
@@ -292,13 +338,16 @@ static int end_take(struct import *im, struct span end)
     int64_t queues = client_answer_int(end, "queues", -1),
             jobs = client_answer_int(end, "jobs", -1);
     im->ended = true;
-    if (queues == (int64_t)im->queue_lines && jobs == (int64_t)im->job_lines)
+    int64_t schedules = client_answer_int(end, "schedules", 0);
+    if (queues == (int64_t)im->queue_lines && jobs == (int64_t)im->job_lines &&
+        schedules == (int64_t)im->schedule_lines)
         return CLIENT_DONE;
     char why[160];
     snprintf(why, sizeof why,
-             "the file should have %" PRId64 " queues and %" PRId64 " jobs, but had %" PRIu64
-             " and %" PRIu64 ": lines are missing or were added",
-             queues, jobs, im->queue_lines, im->job_lines);
+             "the file should have %" PRId64 " queues, %" PRId64 " jobs and %" PRId64
+             " schedules, but had %" PRIu64 ", %" PRIu64 " and %" PRIu64
+             ": lines are missing or were added",
+             queues, jobs, schedules, im->queue_lines, im->job_lines, im->schedule_lines);
     refuse(im, im->lines.number, span_text(why));
     return CLIENT_DONE;
 }
@@ -308,13 +357,15 @@ static int line_take(struct import *im, struct span line)
     static const struct {
         const char *name;
         int (*take)(struct import *im, struct span value);
-    } kinds[] = {{"job", job_take}, {"queue", queue_take}, {"end", end_take}};
+    } kinds[] = {
+        {"job", job_take}, {"queue", queue_take}, {"schedule", schedule_take}, {"end", end_take}};
     struct span value;
     for (size_t i = 0; i < CLIENT_COUNT(kinds); i++)
         if (client_answer_find(line, kinds[i].name, &value))
             return kinds[i].take(im, value);
     refuse(im, im->lines.number,
-           SPAN_LITERAL("it is neither {\"queue\":…} nor {\"job\":…} nor {\"end\":…}"));
+           SPAN_LITERAL(
+               "it is neither {\"queue\":…} nor {\"job\":…} nor {\"schedule\":…} nor {\"end\":…}"));
     return CLIENT_DONE;
 }
 
@@ -369,6 +420,9 @@ static void summary_print(const struct import *im)
                " made, %" PRIu64 " changed, %" PRIu64 " kept\n",
                im->imported, im->existing, im->skipped, im->refused, im->unit, im->made,
                im->changed, im->kept);
+    if (im->schedule_lines > 0 && !im->s->json)
+        printf("schedules: %" PRIu64 " made, %" PRIu64 " kept\n", im->schedules_made,
+               im->schedules_kept);
 }
 
 static int import_run(struct import *im, const char *word)

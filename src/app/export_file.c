@@ -173,9 +173,9 @@ static bool is_null(struct span value)
  * is null, a payload apart: that may be null itself. */
 static bool job_member(struct span name, struct span value, bool no_payload)
 {
-    static const char *const left_out[] = {"uuid",      "started_at", "lease_until",
-                                           "worker",    "history",    "payload_bytes",
-                                           "waited_ms", "token",      NULL};
+    static const char *const left_out[] = {
+        "uuid",          "started_at", "lease_until", "worker", "history",
+        "payload_bytes", "waited_ms",  "token",       "job",    NULL};
     if (among(name, left_out))
         return false;
     if (span_equal(name, SPAN_LITERAL("payload")))
@@ -205,16 +205,16 @@ int export_job(struct export_file *f, struct span view, struct err_note *note)
     return line_end(f, &w, note);
 }
 
-int export_queue(struct export_file *f, struct span view, struct err_note *note)
+/* A line with those members of a view that are kept. */
+static int members_write(struct export_file *f, const char *kind, struct span view,
+                         const char *const *kept, uint64_t *count, struct err_note *note)
 {
-    static const char *const kept[] = {"name",       "note",   "paused", "paused_until",
-                                       "created_at", "policy", NULL};
     struct json_writer w;
     struct client_members members;
     struct span name, value;
     int rc = 0;
     line_begin(f, &w);
-    json_write_key(&w, "queue");
+    json_write_key(&w, kind);
     json_write_object(&w);
     client_members_open(&members, view, &f->arena);
     while (rc == 0 && client_members_next(&members, &name, &value))
@@ -223,8 +223,26 @@ int export_queue(struct export_file *f, struct span view, struct err_note *note)
     json_write_object_end(&w);
     if (rc < 0)
         return no_memory(note);
-    f->queues++;
+    ++*count;
     return line_end(f, &w, note);
+}
+
+int export_queue(struct export_file *f, struct span view, struct err_note *note)
+{
+    static const char *const kept[] = {"name",       "note",   "paused", "paused_until",
+                                       "created_at", "policy", NULL};
+    return members_write(f, "queue", view, kept, &f->queues, note);
+}
+
+/* The definition; what it did is history. */
+int export_schedule(struct export_file *f, struct span view, struct err_note *note)
+{
+    static const char *const kept[] = {
+        "name",    "note",         "paused",     "queue",       "cron",    "timezone",
+        "dst_gap", "dst_fold",     "every_ms",   "start_at",    "misfire", "misfire_window_ms",
+        "overlap", "source_queue", "batch_size", "interval_ms", "eager",   "job",
+        NULL};
+    return members_write(f, "schedule", view, kept, &f->schedules, note);
 }
 
 int export_begin(struct export_file *f, const char *source, struct wall_time now,
@@ -287,6 +305,10 @@ int export_end(struct export_file *f, uint64_t skipped, struct err_note *note)
     json_write_uint(&w, f->queues);
     json_write_key(&w, "jobs");
     json_write_uint(&w, f->jobs);
+    if (f->schedules > 0) {
+        json_write_key(&w, "schedules");
+        json_write_uint(&w, f->schedules);
+    }
     if (skipped > 0) {
         json_write_key(&w, "skipped");
         json_write_uint(&w, skipped);

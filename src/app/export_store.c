@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "doors/native/job_view.h"
 #include "doors/native/queue_view.h"
+#include "doors/native/schedule_fields.h"
 
 #define STATES_USUAL (STATES_LIVE | STATE_BIT(STATE_DEAD))
 
@@ -115,6 +116,18 @@ static int job_take(void *ctx, const struct job_view *job)
     return view_write(run, &w, export_job);
 }
 
+static int schedule_take(void *ctx, const struct schedule_view *schedule)
+{
+    struct export_run *run = ctx;
+    struct json_writer w;
+    if (arguments_has(run->args, "queue"))
+        return 0;
+    buf_clear(&run->view);
+    json_writer_init(&w, &run->view);
+    schedule_view_write(&w, schedule, run->now);
+    return view_write(run, &w, export_schedule);
+}
+
 static void problem_tell(void *ctx, const char *sentence)
 {
     (void)ctx;
@@ -141,10 +154,12 @@ static int verdict(const struct export_run *run, const struct salvage_report *r)
                 r->ranges, r->ranges == 1 ? "" : "s", r->sequences, r->ranges == 1 ? "it" : "them");
     if (r->queues > 0)
         fputs("; queues are missing", stderr);
+    if (r->schedules > 0)
+        fputs("; schedules are missing", stderr);
     if (r->journal)
         fputs("; what the journal has is missing, or the end of it", stderr);
     fputc('\n', stderr);
-    bool whole = missing(r) == 0 && r->queues == 0 && !r->journal;
+    bool whole = missing(r) == 0 && r->queues == 0 && r->schedules == 0 && !r->journal;
     return whole ? CLIENT_DONE : CLIENT_REFUSED;
 }
 
@@ -165,6 +180,7 @@ static int store_write(struct export_run *run, const char *dir)
                                       .queue = queue_take,
                                       .wanted = job_wanted,
                                       .job = job_take,
+                                      .schedule = schedule_take,
                                       .problem = problem_tell};
     int rc = salvage_run(dir, &sink, &report, &run->note);
     if (rc == 0)

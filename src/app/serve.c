@@ -361,6 +361,7 @@ static int open_broker(struct serve *s)
     int err = broker_open(&config, &s->broker);
     if (err)
         return err;
+    broker_schedules_start(s->broker);
     struct native_config native = {
         .loop = &s->loop,
         .broker = s->broker,

@@ -267,6 +267,8 @@ static const char *const outcomes[OUT_COUNT] = {
     [OUT_VERSION] = "version",
     [OUT_KV_FULL] = "kv_full",
     [OUT_RATE_LIMIT] = "rate_limited",
+    [OUT_NO_SCHEDULE] = "no_schedule",
+    [OUT_NOT_DUE] = "not_due",
     [OUT_UNAVAILABLE] = "unavailable",
     [OUT_UNKNOWN] = "unknown",
 };
@@ -301,6 +303,7 @@ static const char *const events[EVENT_KIND_COUNT] = {
     [EVENT_ALERT_RAISED] = "alert_raised",
     [EVENT_ALERT_CLEARED] = "alert_cleared",
     [EVENT_SCHEDULE_FAILED] = "schedule_failed",
+    [EVENT_SCHEDULE_FIRED] = "schedule_fired",
 };
 
 const char *event_name(enum event_kind k)

@@ -125,16 +125,17 @@ enum event_kind {
     EVENT_QUEUE_CHANGED,
     EVENT_QUEUE_DELETED, /* count: jobs that went with it */
     EVENT_QUEUE_PAUSED,
-    EVENT_QUEUE_RESUMED, /* also when a pause with an end has come to it */
-    EVENT_QUEUE_PURGED,  /* count: jobs that ceased to exist */
-    EVENT_QUEUE_DEEP,    /* count: waiting jobs; they reached the queue's warn_depth. Again only
-                            after falling below 90 % of it */
-    EVENT_CLOCK_SUSPECT, /* the wall clock leapt: nothing expires until OP_ACCEPT_CLOCK */
-    EVENT_KV_SET,        /* a key of the key-value store has a new value */
-    EVENT_KV_DELETED,    /* deleted, or expired */
-    EVENT_ALERT_RAISED,  /* alert: the rule; count: what was measured */
-    EVENT_ALERT_CLEARED, /* the same */
-    EVENT_SCHEDULE_FAILED,
+    EVENT_QUEUE_RESUMED,   /* also when a pause with an end has come to it */
+    EVENT_QUEUE_PURGED,    /* count: jobs that ceased to exist */
+    EVENT_QUEUE_DEEP,      /* count: waiting jobs; they reached the queue's warn_depth. Again only
+                              after falling below 90 % of it */
+    EVENT_CLOCK_SUSPECT,   /* the wall clock leapt: nothing expires until OP_ACCEPT_CLOCK */
+    EVENT_KV_SET,          /* a key of the key-value store has a new value */
+    EVENT_KV_DELETED,      /* deleted, or expired */
+    EVENT_ALERT_RAISED,    /* alert: the rule; count: what was measured */
+    EVENT_ALERT_CLEARED,   /* the same */
+    EVENT_SCHEDULE_FAILED, /* a time is due and no job can be made; once per streak */
+    EVENT_SCHEDULE_FIRED,  /* the job that it made */
     EVENT_KIND_COUNT
 };
 const char *event_name(enum event_kind k); /* "enqueued", … "queue_deep" */
@@ -156,6 +157,7 @@ struct backend_event {
                          as long as queue */
     uint64_t version; /* key-value: of the change */
     struct span alert; /* raised, cleared: the rule's name; empty when it is gone; valid as queue */
+    struct span schedule; /* fired, failed: its name; valid as queue */
 };
 
 /* Copies up to max events with an id above `after` that are durable, oldest first, of the kinds in

@@ -101,7 +101,7 @@ static bool is_query(enum op_kind kind)
            kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
            kind == OP_KV_GET || kind == OP_KV_LIST || kind == OP_ALERT_LIST ||
            kind == OP_NOTICE_LIST || kind == OP_BREAKER_LIST || kind == OP_PAGE ||
-           kind == OP_HISTORY;
+           kind == OP_HISTORY || kind == OP_SCHEDULE_GET || kind == OP_SCHEDULE_LIST;
 }
 
 static void turns_wanted(void *ctx)

@@ -62,7 +62,14 @@ enum op_kind {
     OP_NOTE,    /* label, attributes, result, error of a job that stays as it is */
     OP_PAGE,    /* jobs of a ranked queue, from any place on */
     OP_HISTORY, /* what happened in a queue, by the hour */
-    OP_TICK,    /* internal: expire, promote, prune, a slice of bulk work */
+    OP_SCHEDULE_PUT,
+    OP_SCHEDULE_DELETE,
+    OP_SCHEDULE_GET,
+    OP_SCHEDULE_LIST,
+    OP_SCHEDULE_PAUSE, /* or resume */
+    OP_FIRE,           /* a schedule's time has come: its job and its next time in one commit */
+    OP_TRIGGER,        /* the same of a schedule that takes items of a queue */
+    OP_TICK,           /* internal: expire, promote, prune, a slice of bulk work */
     OP_KIND_COUNT
 };
 
@@ -324,6 +331,31 @@ struct op_history {
     uint32_t from, to; /* hours since 1970, from ≤ hour < to */
 };
 
+/* Of the times of a schedule the caller says which comes next: it knows zones and policies. A time
+ * is fired once: one that is not the schedule's next, or later, is refused with OUT_NOT_DUE. */
+struct op_schedule {
+    struct span name;
+    /* put */
+    bool must_create;                 /* OUT_EXISTS when it is there */
+    bool must_exist;                  /* OUT_NO_SCHEDULE when it is not */
+    const struct schedule_spec *spec; /* NULL = unchanged */
+    bool has_owner, has_note, has_attributes, has_paused;
+    struct span owner, note, attributes;
+    /* put, pause: nothing is due while it is paused; what was due meanwhile is not made up for */
+    bool paused;
+    /* put, resume, fire, trigger: when it is due next; LIMIT_WALL_MS = never; put with 0 = as it
+     * was */
+    struct wall_time next_at;
+    /* fire, trigger */
+    struct wall_time at; /* the time that is fired */
+    uint32_t missed;     /* times before it that passed and make no job */
+    bool skip;           /* fire: nor does this one */
+    bool now; /* out of turn: neither `at` nor next_at count, its times stay as they are */
+    /* list */
+    struct span after; /* names after this one */
+    uint32_t limit;
+};
+
 struct op {
     enum op_kind kind;
     uint64_t tag; /* comes back in the reply */
@@ -350,6 +382,7 @@ struct op {
         struct op_note note;
         struct op_page page;
         struct op_history history;
+        struct op_schedule schedule;
     };
 };
 
@@ -374,10 +407,12 @@ enum outcome {
     OUT_KEY_REUSED,  /* idempotency key with another body */
     OUT_KEYS_FULL,   /* no room for another idempotency key */
     OUT_DISK_FULL,   /* no room for a new job */
-    OUT_EXISTS,      /* queue is there already */
+    OUT_EXISTS,      /* queue or schedule is there already */
     OUT_VERSION,     /* a key has another version than the commit was to find */
     OUT_KV_FULL,     /* no room for more in the key-value store */
     OUT_RATE_LIMIT,  /* the queue's; reply.retry_ms says when to come back */
+    OUT_NO_SCHEDULE, /* no such schedule */
+    OUT_NOT_DUE,     /* this time was fired before, or is not due yet; or the schedule is paused */
     /* trouble */
     OUT_UNAVAILABLE, /* surely not done */
     OUT_UNKNOWN,     /* perhaps done */
@@ -426,6 +461,9 @@ struct job_view {
     /* Of the newest attempt; 0 = never claimed, or not known. Known of running jobs; of done ones
      * from lists; of all with want_body or want_attempts. */
     struct wall_time started_at;
+    /* The trigger's job that holds its lease, which has no end (lease_ms 0); with want_body also
+     * the last that did; seq 0 = none. */
+    struct job_ref holder;
     const struct attempt_view *attempts; /* get with want_attempts: oldest first */
     uint32_t attempt_count;
     /* only with want_body */
@@ -481,6 +519,16 @@ struct enqueued_view {
     struct wall_time run_at;
 };
 
+struct schedule_view {
+    uint32_t number;
+    struct span name, owner, note, attributes;
+    bool paused;
+    struct wall_time created_at, updated_at;
+    struct schedule_state state;
+    bool last_live; /* the last job still waits or runs */
+    struct schedule_spec spec;
+};
+
 #define WORKERS_MAX 10000u /* in one reply */
 struct worker_view {
     struct span name;
@@ -531,12 +579,15 @@ struct reply {
     uint64_t replaced_seq;   /* enqueue under "replace": the job that was cancelled */
     struct wall_time run_at; /* fail, release, requeue: when it may run again */
     int64_t retry_ms;        /* OUT_RATE_LIMIT: from now */
-    uint64_t count;   /* purge, bulk, release_claim: jobs changed; workers: how many there are;
-                         accept_clock: 1 = it had been suspect; page: how many match in all */
+    uint64_t count;   /* fire: 1 = a job was made; trigger: items taken, 0 = no job; purge, bulk,
+                         release_claim: jobs changed; workers: how many there are;   accept_clock: 1 =
+                         it had been suspect; page: how many match in all */
     uint64_t refused; /* bulk: jobs that could not be changed (conflicts) */
     const struct job_view *jobs; /* claim, get, peek, list, page */
     const struct queue_view *queues;
     uint32_t job_count, queue_count;
+    const struct schedule_view *schedules; /* put, pause, get, list, fire, trigger: as it is now */
+    uint32_t schedule_count;
     int64_t ran_ms;     /* ack, fail, release: how long the lease was held; 0 when repeated */
     struct span worker; /* ack, fail, extend, release: who held the lease; empty = no name, or
                            repeated */

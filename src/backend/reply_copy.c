@@ -89,6 +89,34 @@ static void place_queue(struct block *b, const struct queue_view *from, struct q
         *to = v;
 }
 
+static void place_schedule(struct block *b, const struct schedule_view *from,
+                           struct schedule_view *to)
+{
+    struct schedule_view v = *from;
+    v.name = place_span(b, from->name);
+    v.owner = place_span(b, from->owner);
+    v.note = place_span(b, from->note);
+    v.attributes = place_span(b, from->attributes);
+    v.spec.cron = place_span(b, from->spec.cron);
+    v.spec.zone = place_span(b, from->spec.zone);
+    v.spec.source = place_span(b, from->spec.source);
+    v.spec.queue = place_span(b, from->spec.queue);
+    v.spec.payload = place_span(b, from->spec.payload);
+    place_extra(b, &from->spec.extra, &v.spec.extra);
+    if (to)
+        *to = v;
+}
+
+static struct schedule_view *place_schedules(struct block *b, const struct reply *from)
+{
+    struct schedule_view *to =
+        place(b, from->schedules, from->schedule_count * sizeof *from->schedules,
+              alignof(struct schedule_view));
+    for (uint32_t i = 0; i < from->schedule_count; i++)
+        place_schedule(b, &from->schedules[i], to ? &to[i] : NULL);
+    return from->schedule_count > 0 ? to : NULL;
+}
+
 static struct worker_view *place_workers(struct block *b, const struct reply *from)
 {
     struct worker_view *to = place(b, from->workers, from->worker_count * sizeof *from->workers,
@@ -188,6 +216,7 @@ static struct reply *place_reply(struct block *b, const struct reply *from)
     for (uint32_t i = 0; i < from->queue_count; i++)
         place_queue(b, &from->queues[i], queues ? &queues[i] : NULL);
     struct worker_view *workers = place_workers(b, from);
+    struct schedule_view *schedules = place_schedules(b, from);
     struct span queue = place_span(b, from->queue), worker = place_span(b, from->worker);
     const struct attempt_view *attempts = place_attempts(b, from->attempts, from->attempt_count);
     struct kv_view *kvs = place_kvs(b, from);
@@ -205,6 +234,7 @@ static struct reply *place_reply(struct block *b, const struct reply *from)
         to->jobs = from->job_count > 0 ? jobs : NULL;
         to->queues = from->queue_count > 0 ? queues : NULL;
         to->workers = workers;
+        to->schedules = schedules;
         to->queue = queue;
         to->worker = worker;
         to->attempts = attempts;

@@ -84,6 +84,13 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_NOTE] = "note",
     [OP_PAGE] = "page",
     [OP_HISTORY] = "history",
+    [OP_SCHEDULE_PUT] = "schedule_put",
+    [OP_SCHEDULE_DELETE] = "schedule_delete",
+    [OP_SCHEDULE_GET] = "schedule_get",
+    [OP_SCHEDULE_LIST] = "schedule_list",
+    [OP_SCHEDULE_PAUSE] = "schedule_pause",
+    [OP_FIRE] = "fire",
+    [OP_TRIGGER] = "trigger",
     [OP_TICK] = "tick",
 };
 
@@ -233,6 +240,16 @@ static void put_patch(struct line *l, const struct op_patch *o)
         put(l, " bytes=%zu", o->payload.len);
 }
 
+static void put_schedule(struct line *l, const struct op_schedule *s)
+{
+    put(l, " schedule=");
+    put_name(l, s->name);
+    if (s->at.ms != 0)
+        put(l, " at=%" PRId64, s->at.ms);
+    if (s->next_at.ms != 0)
+        put(l, " next_at=%" PRId64, s->next_at.ms);
+}
+
 static void put_op(struct line *l, const struct op *op)
 {
     switch (op->kind) {
@@ -335,6 +352,17 @@ static void put_op(struct line *l, const struct op *op)
         put(l, " from=%u to=%u", op->history.from, op->history.to);
         break;
     case OP_BREAKER_LIST:
+    case OP_SCHEDULE_PUT:
+    case OP_SCHEDULE_DELETE:
+    case OP_SCHEDULE_GET:
+    case OP_SCHEDULE_PAUSE:
+    case OP_FIRE:
+    case OP_TRIGGER:
+        put_schedule(l, &op->schedule);
+        break;
+    case OP_SCHEDULE_LIST:
+        put(l, " limit=%u", op->schedule.limit);
+        break;
     case OP_WORKERS:
     case OP_ACCEPT_CLOCK:
     case OP_TICK:
@@ -384,6 +412,7 @@ static void put_reply(struct line *l, const struct reply *r)
             put_token(l, r->jobs[0].token);
     }
     put_number(l, "queues", r->queue_count);
+    put_number(l, "schedules", r->schedule_count);
     put_number(l, "workers", r->worker_count);
     put_number(l, "attempts", r->attempt_count);
     put_number(l, "cursor", r->cursor);

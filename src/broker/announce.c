@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What operators want to read in the log: jobs that died, queues that run deep. A listener like any
+/* What operators want to read in the log: jobs that died, queues that run deep,
+ * schedules that fail. A listener like any
  * other, so each line is about something durable. */
 #include "broker/broker_impl.h"
 #include "core/id.h"
@@ -18,6 +19,9 @@ static bool event_cb(void *ctx, const struct broker_event *e)
     const struct broker *b = ctx;
     if (e->event.kind == EVENT_DEAD)
         announce_dead(b, e);
+    else if (e->event.kind == EVENT_SCHEDULE_FAILED)
+        log_event(b->config.log, LOG_WARN, "schedule_failed",
+                  LOG_SPAN("schedule", e->event.schedule));
     else
         log_event(b->config.log, LOG_WARN, "queue_deep", LOG_SPAN("queue", e->event.queue),
                   LOG_INT("waiting", e->event.count));
@@ -37,7 +41,8 @@ int announce_open(struct broker *b)
     if (!b->config.log)
         return 0;
     struct broker_listener_config config = {
-        .kinds = UINT64_C(1) << EVENT_DEAD | UINT64_C(1) << EVENT_QUEUE_DEEP,
+        .kinds = UINT64_C(1) << EVENT_DEAD | UINT64_C(1) << EVENT_QUEUE_DEEP |
+                 UINT64_C(1) << EVENT_SCHEDULE_FAILED,
         .event = event_cb,
         .gap = gap_cb,
         .ctx = b,

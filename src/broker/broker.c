@@ -83,17 +83,18 @@ static void batch_add(struct batch *t, const struct op *op, broker_reply_fn fn, 
     size_t i = t->count++;
     t->ops[i] = *op;
     t->ops[i].tag = i;
+    if (op->kind == OP_SCHEDULE_PUT || op->kind == OP_SCHEDULE_PAUSE)
+        schedules_prepare(t->broker, &t->ops[i]);
     t->slots[i] = (struct slot){fn, ctx, op->tag};
 }
 
 /* ---- replies ---- */
 
-static void maybe_closed(struct broker *b);
-
 static void observe(struct broker *b, const struct op *op, const struct reply *r)
 {
     figures_observe(b, op, r);
     workers_observe(b, op, r);
+    schedules_observe(b, op, r);
     bool ends = op->kind == OP_ACK || op->kind == OP_FAIL || op->kind == OP_RELEASE ||
                 op->kind == OP_CANCEL;
     if (ends && r->outcome == OUT_OK && b->streams.count > 0)
@@ -117,7 +118,7 @@ static void deliver(struct batch *t, const struct reply *reply)
         slot.fn(slot.ctx, &r);
     if (t->left == 0)
         batch_give(t);
-    maybe_closed(b);
+    broker_maybe_closed(b);
 }
 
 static void reply_cb(void *ctx, const struct reply *reply)
@@ -241,7 +242,8 @@ static void handles_init(struct broker *b)
     CHECK(uv_prepare_init(loop, &b->prepare) == 0 && uv_idle_init(loop, &b->idle) == 0);
     CHECK(uv_timer_init(loop, &b->again_timer) == 0 && uv_timer_init(loop, &b->claims.timer) == 0);
     b->prepare.data = b->idle.data = b->again_timer.data = b->claims.timer.data = b;
-    b->open_handles = 4;
+    schedules_handles(b);
+    b->open_handles = 6;
     uv_prepare_start(&b->prepare, prepare_cb);
 }
 
@@ -261,6 +263,8 @@ int broker_open(const struct broker_config *config, struct broker **ret)
     int err = random_bytes(&b->hash_key, sizeof(b->hash_key));
     if (!err)
         err = claims_init(b);
+    if (!err)
+        err = schedules_init(b);
     if (err) {
         mem_free(b);
         return err;
@@ -287,6 +291,7 @@ static void broker_free(struct broker *b)
     streams_done(b);
     figures_done(b);
     workers_done(b);
+    schedules_done(b);
     again_free(b);
     while (b->spare) {
         struct batch *t = b->spare;
@@ -307,10 +312,10 @@ static void handle_closed_cb(uv_handle_t *handle)
     fn(ctx);
 }
 
-static void maybe_closed(struct broker *b)
+void broker_maybe_closed(struct broker *b)
 {
-    bool busy =
-        b->outstanding > 0 || b->claims.count > 0 || b->streams.count > 0 || b->again || b->courier;
+    bool busy = b->outstanding > 0 || b->claims.count > 0 || b->streams.count > 0 || b->again ||
+                b->courier || b->schedules.settling;
     if (!b->closing || busy || uv_is_closing((uv_handle_t *)&b->prepare))
         return;
     announce_close(b);
@@ -319,6 +324,8 @@ static void maybe_closed(struct broker *b)
     uv_close((uv_handle_t *)&b->idle, handle_closed_cb);
     uv_close((uv_handle_t *)&b->again_timer, handle_closed_cb);
     uv_close((uv_handle_t *)&b->claims.timer, handle_closed_cb);
+    uv_close((uv_handle_t *)&b->schedules.timer, handle_closed_cb);
+    uv_close((uv_handle_t *)&b->schedules.trouble_timer, handle_closed_cb);
 }
 
 void broker_drain(struct broker *b)
@@ -331,6 +338,7 @@ void broker_drain(struct broker *b)
     listeners_drain(b);
     if (b->courier)
         courier_drain(b->courier);
+    schedules_drain(b);
 }
 
 bool broker_draining(const struct broker *b)
@@ -342,7 +350,7 @@ static void courier_closed(void *ctx)
 {
     struct broker *b = ctx;
     b->courier = NULL;
-    maybe_closed(b);
+    broker_maybe_closed(b);
 }
 
 void broker_close(struct broker *b, void (*fn)(void *ctx), void *ctx)
@@ -353,7 +361,7 @@ void broker_close(struct broker *b, void (*fn)(void *ctx), void *ctx)
     b->closed_ctx = ctx;
     if (b->courier)
         courier_close(b->courier, courier_closed, b);
-    maybe_closed(b);
+    broker_maybe_closed(b);
 }
 
 /* ---- small answers ---- */
@@ -446,45 +454,4 @@ struct now broker_now(const struct broker *b)
 bool broker_has_test_clock(const struct broker *b)
 {
     return b->config.test_clock != NULL;
-}
-
-/* ---- the test clock ---- */
-
-struct advance {
-    struct broker *broker;
-    void (*fn)(void *ctx);
-    void *ctx;
-};
-
-static void advance_done(void *ctx)
-{
-    struct advance a = *(struct advance *)ctx;
-    mem_free(ctx);
-    a.fn(a.ctx);
-}
-
-static void settled_cb(void *ctx)
-{
-    struct advance *a = ctx;
-    if (a->broker->courier)
-        courier_settle(a->broker->courier, advance_done, a);
-    else
-        advance_done(a);
-}
-
-int broker_clock_advance(struct broker *b, int64_t ms, void (*fn)(void *ctx), void *ctx)
-{
-    if (!b->config.test_clock)
-        return -ERR_INVALID;
-    struct advance *a = mem_alloc(sizeof *a);
-    if (!a)
-        return -ERR_NOMEM;
-    *a = (struct advance){b, fn, ctx};
-    /* Settling begins with the next turn of the loop, so it sees the time to come. */
-    int err = backend_settle(b->config.backend, settled_cb, a);
-    if (err)
-        mem_free(a);
-    else
-        clock_manual_advance(b->config.test_clock, ms);
-    return err;
 }

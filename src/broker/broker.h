@@ -185,6 +185,25 @@ MUST_CHECK int broker_workers(struct broker *b, broker_workers_fn fn, void *ctx)
  * of names that is known only when a notice is sent. */
 const char *broker_webhook_refused(const struct broker *b, struct span url);
 
+/* ---- schedules ---- */
+
+/* From here on schedules are fired when they are due. Their definitions are changed with
+ * broker_submit; next_at of a put or resume is the broker's to fill in. */
+void broker_schedules_start(struct broker *b);
+/* Completes a definition (start_at, and how it takes changes of the zone's offset unless that was
+ * given) and checks it, its zone included. -ERR_INVALID with a note. */
+MUST_CHECK int broker_schedule_fill(struct broker *b, struct schedule_spec *spec, bool has_gap,
+                                    bool has_fold, struct err_note *note);
+/* The next times after this one. */
+struct broker_firing {
+    struct wall_time at;
+    int32_t offset_s; /* of the local time, seconds east of UTC */
+    const char *note; /* "near", "moved", "first", "second" (core/cron.h); NULL = none */
+};
+MUST_CHECK int broker_schedule_preview(struct broker *b, const struct schedule_spec *spec,
+                                       struct wall_time after, struct broker_firing *out,
+                                       size_t count, size_t *ret_count, struct err_note *note);
+
 /* ---- maintenance ---- */
 
 /* As backend_backup and backend_compact; refused with -ERR_CLOSED once the broker drains. */
@@ -203,6 +222,8 @@ bool broker_label_find(const struct broker *b, struct span name, int64_t *ret);
 const struct broker_label *broker_label_at(const struct broker *b, size_t i);
 struct now broker_now(const struct broker *b);
 bool broker_has_test_clock(const struct broker *b);
-/* Moves the test clock and calls fn when everything that became due has happened. -ERR_INVALID when
- * there is no test clock. */
+/* Moves the test clock and calls fn when everything that became due has happened, schedules in
+ * order and each at its time. -ERR_INVALID when there is no test clock. */
 MUST_CHECK int broker_clock_advance(struct broker *b, int64_t ms, void (*fn)(void *ctx), void *ctx);
+/* The same without passing through the time between: what schedules missed there is misfired. */
+MUST_CHECK int broker_clock_jump(struct broker *b, int64_t ms, void (*fn)(void *ctx), void *ctx);

@@ -7,6 +7,7 @@
  * streams.c  claims that go on, bound to a connection
  * events.c   listeners
  * announce.c lines in the log
+ * schedules.h, schedule*.c  what is fired when
  * figures.c  what each queue did, and workers.c who did it
  * courier.c notices to webhooks (webhook.c), and conditions.c when alerts are raised
  *
@@ -18,6 +19,7 @@
 #include "base/heap.h"
 #include "base/map.h"
 #include "broker/broker.h"
+#include "broker/schedules.h"
 
 /* ---- batches ---- */
 
@@ -178,6 +180,7 @@ struct broker {
     struct figures figures;
     struct workers workers;
     struct courier *courier; /* NULL = none */
+    struct schedules schedules;
 };
 
 /* A reply to be had until the backend is certain: OP_RELEASE, OP_RELEASE_CLAIM. Lack of memory
@@ -199,6 +202,8 @@ void streams_lease_ended(struct broker *b, uint64_t seq);
 void streams_news(struct broker *b);
 void listeners_news(struct broker *b);
 void listeners_drain(struct broker *b);
+/* Ends the closing once nothing is outstanding. */
+void broker_maybe_closed(struct broker *b);
 /* Makes the turn end soon, although nothing was submitted. */
 void broker_stir(struct broker *b);
 /* Asks the backend for news exactly while somebody wants them. */

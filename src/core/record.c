@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The envelope of a record: kind, body length, body. The bodies are in record_job.c,
- * record_store.c, record_kv.c and record_notice.c. */
+ * record_store.c, record_kv.c, record_notice.c and record_schedule.c. */
 #include "core/record.h"
 
 #include "base/check.h"
@@ -44,6 +44,12 @@ static const struct record_type *const record_types[] = {
     [REC_NOTICE_GONE] = &record_notice_gone,
     [REC_BREAKER_PUT] = &record_breaker_put,
     [REC_BREAKER_GONE] = &record_breaker_gone,
+    [REC_SCHEDULE_PUT] = &record_schedule_put,
+    [REC_SCHEDULE_GONE] = &record_schedule_gone,
+    [REC_SCHEDULE_FIRED] = &record_schedule_fired,
+    [REC_SCHEDULE_PASSED] = &record_schedule_passed,
+    [REC_SCHEDULE_FAILED] = &record_schedule_failed,
+    [REC_JOB_LINKED] = &record_job_linked,
 };
 
 #define TYPE_COUNT (sizeof record_types / sizeof record_types[0])

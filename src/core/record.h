@@ -22,6 +22,7 @@
 #include "core/breaker.h"
 #include "core/filter.h"
 #include "core/job.h"
+#include "core/schedule.h"
 
 enum record_kind {
     /* store: 1 … 15 */
@@ -58,6 +59,13 @@ enum record_kind {
     REC_KV_GONE = 65,     /* deleted, or expired: a slice */
     REC_KV_FROM_JOB = 66, /* a job that died left its payload here */
     REC_KV_KEYS = 67,     /* right behind JOB_NEW: the keys at which it would leave it */
+    /* schedules and firings: 80 … 95 */
+    REC_SCHEDULE_PUT = 80,    /* created or changed: definition and state */
+    REC_SCHEDULE_GONE = 81,   /* deleted */
+    REC_SCHEDULE_FIRED = 82,  /* made a job, or several times passed and one did */
+    REC_SCHEDULE_PASSED = 83, /* a time passed without a job */
+    REC_SCHEDULE_FAILED = 84, /* should have made a job and could not */
+    REC_JOB_LINKED = 85,      /* these jobs, just claimed, are leased to that one */
     /* notifications: 96 … 111 */
     REC_ALERT_PUT = 96,     /* a rule, created or changed: the whole of it */
     REC_ALERT_GONE = 97,    /* a rule is deleted, with what it raised and its notices */
@@ -166,7 +174,7 @@ struct rec_job_ready {
 struct rec_job_claimed {
     uint64_t seq;
     struct job_token token;
-    uint32_t lease_ms;
+    uint32_t lease_ms; /* 0 = without end: a job holds it, as the JOB_LINKED behind it says */
     bool bound;
     struct wall_time at;
     struct span worker;
@@ -357,6 +365,36 @@ struct rec_breaker_gone {
     struct span target;
 };
 
+struct rec_schedule_put {
+    uint32_t schedule; /* number, ≥ 1 */
+    bool paused;
+    struct wall_time created_at, updated_at;
+    struct schedule_state state;
+    struct span name;
+    struct span spec;       /* schedule_encode */
+    struct span owner;      /* door that owns it; empty = native */
+    struct span note;       /* description */
+    struct span attributes; /* the door's own fields, JSON */
+};
+
+struct rec_schedule_gone {
+    uint32_t schedule;
+    struct wall_time at;
+};
+
+/* FIRED, PASSED, FAILED: the whole state as it is then. */
+struct rec_schedule_state {
+    uint32_t schedule;
+    struct wall_time at;
+    struct schedule_state state;
+};
+
+struct rec_job_linked {
+    uint64_t seq, id_hi; /* the job that holds them */
+    uint32_t count;
+    struct span items; /* as the list of REC_JOBS_GONE */
+};
+
 struct record {
     enum record_kind kind;
     union {
@@ -395,6 +433,10 @@ struct record {
         struct rec_notice_gone notice_gone;
         struct rec_breaker_put breaker_put;
         struct rec_breaker_gone breaker_gone;
+        struct rec_schedule_put schedule_put;
+        struct rec_schedule_gone schedule_gone;
+        struct rec_schedule_state schedule_state; /* FIRED, PASSED, FAILED */
+        struct rec_job_linked job_linked;
     };
 };
 

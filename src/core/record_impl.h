@@ -34,3 +34,7 @@ extern const struct record_type record_job_noted;
 extern const struct record_type record_alert_put, record_alert_gone, record_alert_edge;
 extern const struct record_type record_notice_new, record_notice_tried, record_notice_gone;
 extern const struct record_type record_breaker_put, record_breaker_gone;
+
+extern const struct record_type record_schedule_put, record_schedule_gone;
+extern const struct record_type record_schedule_fired, record_schedule_passed;
+extern const struct record_type record_schedule_failed, record_job_linked;

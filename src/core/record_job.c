@@ -187,8 +187,9 @@ static size_t claimed_span_bytes(const struct record *r)
 static bool claimed_fits(const struct record *r)
 {
     const struct rec_job_claimed *c = &r->job_claimed;
-    return seq_fits(c->seq) && c->token.counter != 0 && lease_fits(c->lease_ms) &&
-           wall_fits(c->at) && c->worker.len <= LIMIT_WORKER_BYTES;
+    return seq_fits(c->seq) && c->token.counter != 0 &&
+           (c->lease_ms == 0 || lease_fits(c->lease_ms)) && wall_fits(c->at) &&
+           c->worker.len <= LIMIT_WORKER_BYTES;
 }
 
 static uint8_t *claimed_encode(const struct record *r, uint8_t *at)

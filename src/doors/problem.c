@@ -39,6 +39,9 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
                           "there is no alert with this name; PUT /v1/alerts/{name} creates it"},
     [PROBLEM_NO_NOTICE] = {"no_notice", 404, 0, "No such notice",
                            "there is no notice with this id; it may have been delivered"},
+    [PROBLEM_NO_SCHEDULE] = {"no_schedule", 404, 0, "No such schedule",
+                             "there is no schedule with this name; PUT /v1/schedules/{name} "
+                             "creates it"},
     [PROBLEM_NO_ROUTE] = {"no_route", 404, 0, "No such path", "there is nothing at this path"},
     [PROBLEM_METHOD_NOT_ALLOWED] = {"method_not_allowed", 405, 0,
                                     "The path does not know this method",
@@ -56,6 +59,8 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
                       "the job was finished too long ago to say how this lease ended"},
     [PROBLEM_EXISTS] = {"exists", 409, 0, "The queue exists",
                         "a queue with this name exists; leave out If-None-Match to change it"},
+    [PROBLEM_NOT_DUE] = {"not_due", 409, 0, "The schedule is not due",
+                         "this time was fired before, or the schedule is paused"},
     [PROBLEM_QUEUE_FULL] = {"queue_full", 429, 1, "The queue is full",
                             "the queue holds as many jobs as its capacity allows; try again when "
                             "some have been worked off, or raise its capacity"},
@@ -122,6 +127,8 @@ static const enum problem_code by_outcome[OUT_COUNT] = {
     [OUT_VERSION] = PROBLEM_VERSION,
     [OUT_KV_FULL] = PROBLEM_KV_FULL,
     [OUT_RATE_LIMIT] = PROBLEM_RATE_LIMITED,
+    [OUT_NO_SCHEDULE] = PROBLEM_NO_SCHEDULE,
+    [OUT_NOT_DUE] = PROBLEM_NOT_DUE,
     [OUT_UNAVAILABLE] = PROBLEM_UNAVAILABLE,
     [OUT_UNKNOWN] = PROBLEM_UNKNOWN,
 };

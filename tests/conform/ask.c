@@ -128,7 +128,13 @@ static bool done_before(const struct op *op, const struct reply *r)
     case OP_NOTICE_DISCARD:
         return r->outcome == OUT_NOT_FOUND;
     case OP_QUEUE_PUT:
+    case OP_SCHEDULE_PUT:
         return r->outcome == OUT_EXISTS;
+    case OP_SCHEDULE_DELETE:
+        return r->outcome == OUT_NO_SCHEDULE;
+    case OP_FIRE:
+    case OP_TRIGGER:
+        return r->outcome == OUT_NOT_DUE;
     default:
         return false;
     }

@@ -244,7 +244,7 @@ describe('export and import', { timeout: 120_000 }, () => {
     assert.deepEqual(summary(whole), [1, 4, 0, 0]);
     const less = await imported(to, [...lines.slice(0, 3), ...lines.slice(4)].join('\n'));
     ended(less, REFUSED);
-    assert.match(less.stderr, /should have 1 queues and 5 jobs, but had 1 and 4/);
+    assert.match(less.stderr, /should have 1 queues, 5 jobs and 0 schedules, but had 1, 4 and 0/);
   });
 
   test('lines that are wrong are named; the rest is imported', async () => {

@@ -33,6 +33,11 @@ static void inner_check(const struct record *r, struct buf *scratch)
             CHECK(record_seq_append(scratch, &to, seq) == 0);
         }
         CHECK(span_equal(buf_span(scratch), r->jobs_gone.seqs));
+    } else if (r->kind == REC_SCHEDULE_PUT) {
+        struct schedule_spec spec;
+        CHECK(schedule_decode(r->schedule_put.spec, &spec) == 0);
+        CHECK(schedule_encode(&spec, scratch) == 0);
+        CHECK(span_equal(buf_span(scratch), r->schedule_put.spec));
     } else if (r->kind == REC_KEYS_GONE) {
         struct span list = r->keys_gone.keys;
         struct wall_time from = {0}, to = {0};

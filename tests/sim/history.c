@@ -46,6 +46,13 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_NOTE] = "note",
     [OP_PAGE] = "page",
     [OP_HISTORY] = "history",
+    [OP_SCHEDULE_PUT] = "schedule_put",
+    [OP_SCHEDULE_DELETE] = "schedule_delete",
+    [OP_SCHEDULE_GET] = "schedule_get",
+    [OP_SCHEDULE_LIST] = "schedule_list",
+    [OP_SCHEDULE_PAUSE] = "schedule_pause",
+    [OP_FIRE] = "fire",
+    [OP_TRIGGER] = "trigger",
     [OP_TICK] = "tick",
 };
 
@@ -242,6 +249,13 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_NOTE:
     case OP_PAGE:
     case OP_HISTORY:
+    case OP_SCHEDULE_PUT:
+    case OP_SCHEDULE_DELETE:
+    case OP_SCHEDULE_GET:
+    case OP_SCHEDULE_LIST:
+    case OP_SCHEDULE_PAUSE:
+    case OP_FIRE:
+    case OP_TRIGGER:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
@@ -339,6 +353,13 @@ static uint64_t subject_of(const struct op *op)
     case OP_NOTE:
     case OP_PAGE:
     case OP_HISTORY:
+    case OP_SCHEDULE_PUT:
+    case OP_SCHEDULE_DELETE:
+    case OP_SCHEDULE_GET:
+    case OP_SCHEDULE_LIST:
+    case OP_SCHEDULE_PAUSE:
+    case OP_FIRE:
+    case OP_TRIGGER:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;

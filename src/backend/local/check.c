@@ -280,6 +280,7 @@ static const struct {
     [SIDE_OUTCOME] = {"outcome", "SELECT seq, result_kind, result IS NULL, error_kind, "
                                  "length(CAST(error AS BLOB)) FROM outcome ORDER BY seq"},
     [SIDE_ASIDE] = {"aside", "SELECT seq, queue, state FROM aside ORDER BY seq"},
+    [SIDE_LINK] = {"links", "SELECT item, job FROM links ORDER BY item"},
 };
 
 static void side_next(struct check *c, struct check_side *s)
@@ -356,6 +357,19 @@ static void check_bulks(struct check *c)
     sqlite3_finalize(st);
 }
 
+static void check_schedules(struct check *c)
+{
+    sqlite3_stmt *st =
+        check_prepare(c, "SELECT " SCHEDULE_COLUMNS " FROM schedules ORDER BY number");
+    while (check_step(c, st)) {
+        struct rec_schedule_put put;
+        if (row_schedule(st, &put) != 0)
+            check_problem(c, ADVICE_ROWS, "schedule %lld: its row cannot be one",
+                          (long long)sqlite3_column_int64(st, 0));
+    }
+    sqlite3_finalize(st);
+}
+
 static void check_keys(struct check *c)
 {
     sqlite3_stmt *st = check_prepare(c, "SELECT expires_at, seq, key_hi, key_lo FROM keys");
@@ -397,6 +411,7 @@ static enum check_result check_rows(struct check *c)
         return not_done(c, err_text(rc));
     check_attempts(c);
     check_hours(c);
+    check_schedules(c);
     check_names(c);
     check_bulks(c);
     check_keys(c);

@@ -23,7 +23,7 @@ struct check_queue {
 };
 
 /* The tables that have at most one row a job. */
-enum check_side_id { SIDE_PAYLOAD, SIDE_EXTRA, SIDE_OUTCOME, SIDE_ASIDE, SIDE_COUNT };
+enum check_side_id { SIDE_PAYLOAD, SIDE_EXTRA, SIDE_OUTCOME, SIDE_ASIDE, SIDE_LINK, SIDE_COUNT };
 
 struct check_side {
     sqlite3_stmt *st;

@@ -11,7 +11,9 @@ static void check_lease(struct check *c, const struct check_row *row)
 {
     const struct stored_job *s = &row->stored;
     bool running = s->job.state == STATE_RUNNING;
-    if (running && (s->lease_ms < LIMIT_LEASE_MS_MIN || s->token.counter == 0))
+    /* A lease without end is one that a trigger's job holds. */
+    bool leased = s->lease_ms >= LIMIT_LEASE_MS_MIN || (s->lease_ms == 0 && row->sides[SIDE_LINK]);
+    if (running && (!leased || s->token.counter == 0))
         check_problem(c, ADVICE_ROWS, "job %" PRId64 " is running, but has no lease", row->seq);
     bool named = s->worker.len != 0 && s->job.state != STATE_DONE; /* who did it stays */
     if (!running && (s->lease_ms != 0 || named || (s->job.flags & JOB_BOUND)))

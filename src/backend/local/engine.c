@@ -66,10 +66,11 @@ static void init_indexes(struct engine *e)
     slab_init(&e->keys, sizeof(struct key));
     slab_init(&e->rates, sizeof(struct rate));
     seqdir_init(&e->dir);
-    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map,
-                             &e->key_map,   &e->rate_map,    &e->queue_map};
+    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map,  &e->key_map,
+                             &e->rate_map,  &e->queue_map,   &e->schedule_map};
     for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
         map128_init(maps[i]);
+    map64_init(&e->holds);
     mapref_init(&e->uniques);
     e->uniques.same = jobs_unique_same;
     e->uniques.same_ctx = e;
@@ -98,6 +99,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
     e->seq_next = 1;
     e->queue_next = 1;
     e->bulk_next = 1;
+    e->schedule_next = 1;
     e->ring = mem_array(e->config.finished_ring, sizeof(*e->ring));
     e->event_mask = e->config.event_ring - 1;
     e->events = mem_array(e->config.event_ring, sizeof(*e->events));
@@ -121,10 +123,13 @@ void engine_free(struct engine *e)
     for (size_t i = 0; i < sizeof(slabs) / sizeof(slabs[0]); i++)
         slab_done(slabs[i]);
     seqdir_done(&e->dir);
-    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map,
-                             &e->key_map,   &e->rate_map,    &e->queue_map};
+    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map,  &e->key_map,
+                             &e->rate_map,  &e->queue_map,   &e->schedule_map};
     for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
         map128_done(maps[i]);
+    map64_done(&e->holds);
+    mem_free(e->loose);
+    schedules_free(e);
     mapref_done(&e->uniques);
     map64_done(&e->nonces);
     struct heap *heaps[] = {&e->leases_end, &e->expiries, &e->due_queues, &e->prune_queues,
@@ -300,6 +305,11 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
     ret->started_at = l->job.since;
     ret->token = lease->token;
     ret->lease_ms = lease->lease_ms;
+    if (lease->held) {
+        const struct live *holder = jobs_by_seq(e, lease->nonce, NULL);
+        ret->holder = (struct job_ref){lease->nonce, holder ? holder->job.id_hi : 0};
+        return 0;
+    }
     ret->lease_left_ms =
         lease->until == NEVER_MS ? lease->lease_ms : lease->until - lease_now(e, e->now);
     if (ret->lease_left_ms < 0)
@@ -350,6 +360,13 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_NOTE] = op_note,
     [OP_PAGE] = op_page,
     [OP_HISTORY] = op_history,
+    [OP_SCHEDULE_PUT] = op_schedule_put,
+    [OP_SCHEDULE_DELETE] = op_schedule_delete,
+    [OP_SCHEDULE_GET] = op_schedule_get,
+    [OP_SCHEDULE_LIST] = op_schedule_list,
+    [OP_SCHEDULE_PAUSE] = op_schedule_pause,
+    [OP_FIRE] = op_fire,
+    [OP_TRIGGER] = op_trigger,
     [OP_TICK] = op_tick,
 };
 
@@ -460,7 +477,8 @@ static void boot_leases(struct engine *e)
                 rec.job_back.reason = REASON_RESTARTED;
                 engine_emit(e, &rec);
             } else {
-                leases_arm(e, lease_at(e, l->lease));
+                if (lease_at(e, l->lease)->lease_ms != 0) /* else a job holds it */
+                    leases_arm(e, lease_at(e, l->lease));
                 e->restored_leases++;
             }
         }
@@ -517,6 +535,7 @@ int engine_boot(struct engine *e, struct now now, struct engine_out *out)
         e->seq_next = e->seq_upto + 1;
     seqs_ahead(e);
     boot_leases(e);
+    holds_boot(e);
     step_end(e, out);
     return 0;
 }

@@ -444,6 +444,26 @@ static int take_breaker_gone(struct engine *e, const struct record *r)
     return breakers_apply_gone(e, &r->breaker_gone);
 }
 
+static int take_schedule_put(struct engine *e, const struct record *r)
+{
+    return schedules_apply_put(e, &r->schedule_put);
+}
+
+static int take_schedule_gone(struct engine *e, const struct record *r)
+{
+    return schedules_apply_gone(e, r->schedule_gone.schedule);
+}
+
+static int take_schedule_state(struct engine *e, const struct record *r)
+{
+    return schedules_apply_state(e, &r->schedule_state);
+}
+
+static int take_job_linked(struct engine *e, const struct record *r)
+{
+    return holds_apply_linked(e, &r->job_linked);
+}
+
 typedef int (*take_fn)(struct engine *e, const struct record *r);
 
 static const take_fn takes[] = {
@@ -484,6 +504,12 @@ static const take_fn takes[] = {
     [REC_NOTICE_GONE] = take_notice_gone,
     [REC_BREAKER_PUT] = take_breaker_put,
     [REC_BREAKER_GONE] = take_breaker_gone,
+    [REC_SCHEDULE_PUT] = take_schedule_put,
+    [REC_SCHEDULE_GONE] = take_schedule_gone,
+    [REC_SCHEDULE_FIRED] = take_schedule_state,
+    [REC_SCHEDULE_PASSED] = take_schedule_state,
+    [REC_SCHEDULE_FAILED] = take_schedule_state,
+    [REC_JOB_LINKED] = take_job_linked,
 };
 
 int engine_apply(struct engine *e, const struct record *r)

@@ -23,9 +23,7 @@ static int expire_top(struct engine *e, struct live *l)
     return err;
 }
 
-/* The job q would hand out next, stale entries cleared on the way; NULL = none, or memory is short
- * (*err is set then). */
-static struct live *queue_top(struct engine *e, struct queue *q, struct heap_entry *ret, int *err)
+struct live *claim_top(struct engine *e, struct queue *q, struct heap_entry *ret, int *err)
 {
     for (size_t looks = 0; heap_top(&q->ready, ret); looks++) {
         if (looks == LOOKS_MAX) { /* the rest after other work */
@@ -58,7 +56,7 @@ static struct live *pick(struct engine *e, size_t queues, struct queue **ret_que
     struct live *best = NULL;
     struct heap_entry best_entry = {0, 0}, entry;
     for (size_t i = 0; i < queues && !*err; i++) {
-        struct live *l = queue_top(e, e->claim_from[i], &entry, err);
+        struct live *l = claim_top(e, e->claim_from[i], &entry, err);
         if (l && (!best || entry_before(entry, best_entry))) {
             best = l;
             best_entry = entry;

@@ -377,18 +377,23 @@ bool enqueue_plan(struct engine *e, const struct enqueue_plan *first, struct enq
 
 void op_enqueue(struct engine *e, const struct op *op)
 {
-    struct engine_reply *r = reply_new(e, op);
+    enqueue_do(e, &op->enqueue, 0, reply_new(e, op));
+}
+
+void enqueue_do(struct engine *e, const struct op_enqueue *want, size_t more,
+                struct engine_reply *r)
+{
     struct enqueue_plan p;
-    if (!enqueue_look(e, &op->enqueue, r, &p) || p.answered)
+    if (!enqueue_look(e, want, r, &p) || p.answered)
         return;
-    if (!p.q && queues_create(e, op->enqueue.queue, &p.q) != 0) {
+    if (!p.q && queues_create(e, want->queue, &p.q) != 0) {
         refuse_nomem(r);
         return;
     }
     r->after = e->position;
     if (!enqueue_plan(e, &p, &p, 0, 0, r) || p.answered)
         return;
-    if (enqueues_reserve(e, &p, 1, 0) != 0) {
+    if (enqueues_reserve(e, &p, 1, more) != 0) {
         kv_texts_drop(e);
         refuse_nomem(r);
         return;

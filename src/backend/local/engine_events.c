@@ -80,6 +80,7 @@ static void push_job(struct engine *e, enum event_kind kind, const struct job *j
     v->id_hi = j->id_hi;
     v->run_at_ms = j->run_at.ms;
     v->queue = j->queue;
+    v->schedule = 0;
     v->failures = j->failures;
     v->crashes = j->crashes;
     v->state = j->state;
@@ -99,11 +100,6 @@ void events_queue(struct engine *e, enum event_kind kind, const struct queue *q,
         .queue = q ? q->number : 0,
         .kind = (uint8_t)kind,
     };
-    if (kind == EVENT_SCHEDULE_FAILED && e->alerts.count) {
-        struct span none = {NULL, 0};
-        alerts_happened(e, ALERT_SCHEDULE_FAILED, q ? engine_queue_name(e, q->number) : none, none,
-                        none);
-    }
 }
 
 void events_alert(struct engine *e, const struct alert *a, struct span queue, bool raised,
@@ -117,6 +113,30 @@ void events_alert(struct engine *e, const struct alert *a, struct span queue, bo
         .kind = raised ? EVENT_ALERT_RAISED : EVENT_ALERT_CLEARED,
         .alert = a->number,
     };
+}
+
+void events_schedule(struct engine *e, enum event_kind kind, const struct schedule *s,
+                     const struct live *job)
+{
+    struct event *v = push(e);
+    *v = (struct event){
+        .position = e->position,
+        .at_ms = e->now.wall.ms,
+        .schedule = s->number,
+        .kind = (uint8_t)kind,
+    };
+    if (job) {
+        v->subject = job->job.seq;
+        v->id_hi = job->job.id_hi;
+        v->queue = job->job.queue;
+        v->state = job->job.state;
+        v->flags = job->job.flags;
+    } else {
+        v->subject = s->state.failures;
+    }
+    if (kind == EVENT_SCHEDULE_FAILED && e->alerts.count)
+        alerts_happened(e, ALERT_SCHEDULE_FAILED, s->spec.queue, schedule_name(s),
+                        span_text(schedule_error_name(s->state.error)));
 }
 
 /* Every rise of a queue's depth is one job's, so whoever looks after each of them misses neither
@@ -254,6 +274,8 @@ static void tell(const struct engine *e, uint64_t number, struct backend_event *
         .count = v->id_hi ? 0 : v->subject,
         .alert = v->alert ? alert_name_of(e, v->alert) : (struct span){NULL, 0},
     };
+    if (v->schedule && v->schedule < e->schedule_room && e->schedules[v->schedule])
+        ret->schedule = schedule_name(e->schedules[v->schedule]);
     if (v->kind != EVENT_KV_SET && v->kind != EVENT_KV_DELETED)
         return;
     const struct event_key *key = e->event_keys ? e->event_keys[number & e->event_mask] : NULL;

@@ -71,9 +71,10 @@ struct lease {
     size_t place;   /* its index in leases_end; SIZE_MAX = not there */
     uint64_t nonce; /* 0 = none */
     uint32_t nonce_prev, nonce_next;
-    uint32_t lease_ms;
-    uint32_t worker; /* handle; 0 = no name */
-    uint32_t job;    /* handle */
+    uint32_t lease_ms; /* 0 = no end: a job holds it */
+    uint32_t worker;   /* handle; 0 = no name */
+    uint32_t job;      /* handle */
+    bool held;         /* nonce is the sequence of the job that holds it, see engine_holds.c */
 };
 
 struct group {
@@ -137,7 +138,8 @@ struct event {
     uint64_t subject; /* the job's sequence; without a job: how many */
     uint64_t id_hi;   /* 0 = about no job */
     int64_t run_at_ms;
-    uint32_t queue; /* number; 0 = none */
+    uint32_t queue;    /* number; 0 = none */
+    uint32_t schedule; /* likewise */
     /* The job's, in the order of struct job, so that they are copied together. */
     uint16_t failures, crashes;
     uint8_t state, reason, payload_kind, flags;
@@ -270,6 +272,19 @@ struct bulk {
     struct bulk *after;
 };
 
+/* A schedule; its spec points into `texts`. */
+struct schedule {
+    uint32_t number;
+    bool paused;
+    struct hash128 name_key;
+    char *texts; /* name, encoded spec, owner, note, attributes, one after the other */
+    size_t name_len, spec_len, owner_len, note_len, attributes_len;
+    struct wall_time created_at, updated_at;
+    struct schedule_spec spec;
+    struct schedule_state state;
+    uint64_t position; /* of the last record about it */
+};
+
 struct engine {
     struct engine_config config;
     struct hash_key hash_key;
@@ -294,7 +309,8 @@ struct engine {
     uint32_t rate_first, rate_last; /* used least and most lately */
     uint32_t busy_first, busy_last; /* workers that hold leases, by when they began to */
     size_t busy_count;
-    uint32_t worker_hand; /* where the search for idle names goes on */
+    uint32_t schedule_next; /* number of the next schedule */
+    uint32_t worker_hand;   /* where the search for idle names goes on */
 
     struct queue **queues; /* by number; NULL = none */
     size_t queue_room;
@@ -325,12 +341,23 @@ struct engine {
     struct bulk *bulks; /* first to be worked on first */
     uint64_t bulk_next;
 
+    struct schedule **schedules; /* by number; NULL = none */
+    size_t schedule_room;
+    struct schedule **schedules_by_name;
+    size_t schedule_count, schedules_by_name_room;
+    struct map128 schedule_map; /* name → number */
+    struct map64 holds; /* sequence of a trigger's job → first lease handle of its items */
+    uint64_t held;      /* leases in them */
+    uint64_t *loose;    /* such jobs that have ended while they held items */
+    size_t loose_count, loose_room;
+
     uint64_t live; /* waiting or running, doomed ones left out */
     uint64_t restored_leases, forgotten_claims;
 
     bool stepped;
     struct now last;
     int64_t skipped_ms; /* time the process stood still */
+    bool loose_unknown; /* there may be more jobs that ended while they held items */
     bool clock_suspect;
     bool full; /* no room for new jobs on the disk */
 
@@ -556,6 +583,8 @@ void seqs_ahead(struct engine *e); /* room for one small record must be there */
 void events_record(struct engine *e, const struct record *r); /* a step has applied it */
 /* q may be NULL: about the whole engine. */
 void events_queue(struct engine *e, enum event_kind kind, const struct queue *q, uint64_t count);
+void events_schedule(struct engine *e, enum event_kind kind, const struct schedule *s,
+                     const struct live *job);
 void events_depth(struct engine *e, struct queue *q);
 void events_alert(struct engine *e, const struct alert *a, struct span queue, bool raised,
                   uint64_t value);
@@ -619,6 +648,43 @@ void leases_end(struct engine *e, struct live *l,
 const struct ended *ended_find(const struct engine *e, uint64_t seq, struct job_token token);
 void ended_put(struct engine *e, uint64_t seq, struct job_token token, uint8_t kind, uint8_t state,
                struct wall_time run_at);
+
+/* --- engine_holds.c: leases that jobs hold --- */
+/* Room for one more job that holds items. */
+int holds_reserve(struct engine *e);
+/* The lease of an item, which has just been claimed without end, is held by this job. */
+int holds_link(struct engine *e, uint64_t item, uint64_t job);
+int holds_apply_linked(struct engine *e, const struct rec_job_linked *r);
+void holds_unlink(struct engine *e, uint32_t lease); /* before it ends */
+/* A job has ended, or is gone: what it held becomes loose. */
+void holds_job_ended(struct engine *e, uint64_t seq);
+void holds_boot(struct engine *e); /* finds what ended before a crash could tell */
+/* Ends the leases of loose items by the policy of their queue. */
+size_t tick_holds(struct engine *e, size_t budget);
+/* For checks: NULL, or what is wrong. */
+const char *holds_wrong(const struct engine *e, const struct live *l);
+
+/* --- engine_schedules.c --- */
+struct schedule *schedules_find(const struct engine *e, struct span name);
+int schedules_apply_put(struct engine *e, const struct rec_schedule_put *r);
+int schedules_apply_gone(struct engine *e, uint32_t number);
+int schedules_apply_state(struct engine *e, const struct rec_schedule_state *r);
+struct span schedule_name(const struct schedule *s);
+int schedule_view_of(struct engine *e, const struct schedule *s, struct schedule_view *ret);
+/* Puts the schedule as it is into the reply; without memory for that the reply has none. */
+void schedule_show(struct engine *e, const struct schedule *s, struct engine_reply *r);
+uint64_t schedules_hash(const struct engine *e);
+void schedules_free(struct engine *e);
+
+/* --- engine_enqueue.c --- */
+/* What op_enqueue does, with room for `more` bytes of records that follow. Fills the reply. */
+void enqueue_do(struct engine *e, const struct op_enqueue *want, size_t more,
+                struct engine_reply *r);
+
+/* --- engine_claim.c --- */
+/* The job q would hand out next, stale entries cleared on the way; NULL = none, or memory is short
+ * (*err is set then). */
+struct live *claim_top(struct engine *e, struct queue *q, struct heap_entry *ret, int *err);
 
 /* --- engine_bulk.c --- */
 int bulk_apply_begin(struct engine *e, const struct rec_bulk_begin *r);
@@ -795,6 +861,13 @@ void op_breaker_list(struct engine *e, const struct op *op);
 void op_note(struct engine *e, const struct op *op);
 void op_page(struct engine *e, const struct op *op);
 void op_history(struct engine *e, const struct op *op);
+void op_schedule_put(struct engine *e, const struct op *op);
+void op_schedule_delete(struct engine *e, const struct op *op);
+void op_schedule_get(struct engine *e, const struct op *op);
+void op_schedule_list(struct engine *e, const struct op *op);
+void op_schedule_pause(struct engine *e, const struct op *op);
+void op_fire(struct engine *e, const struct op *op);
+void op_trigger(struct engine *e, const struct op *op);
 void op_tick(struct engine *e, const struct op *op);
 
 /* The trimming that a step's own changes made due. */

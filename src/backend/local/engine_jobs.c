@@ -246,6 +246,8 @@ static void enter_state(struct engine *e, uint32_t handle)
         jobs_order(e, handle);
         arm_expiry(e, l);
     } else if (state != STATE_RUNNING) {
+        if (e->held)
+            holds_job_ended(e, l->job.seq);
         queues_finished(e, q, state);
     }
 }
@@ -380,6 +382,8 @@ void jobs_drop(struct engine *e, uint32_t handle)
         extra_drop(e, handle);
     if (map64_count(&e->undelivered_map) > 0)
         undelivered_gone(e, l->job.seq);
+    if (e->held)
+        holds_job_ended(e, l->job.seq);
     if (e->memo_seq == l->job.seq)
         e->memo_seq = 0;
     seqdir_drop(&e->dir, l->job.seq);

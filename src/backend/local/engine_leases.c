@@ -87,7 +87,9 @@ void leases_end(struct engine *e, struct live *l, uint8_t kind)
         ended_put(e, l->job.seq, lease->token, kind, l->job.state, l->job.run_at);
     if (lease->place != SIZE_MAX)
         heap_remove(&e->leases_end, lease->place);
-    if (lease->nonce)
+    if (lease->held)
+        holds_unlink(e, handle);
+    else if (lease->nonce)
         nonce_unlink(e, handle);
     if (lease->worker)
         names_drop_worker(e, lease->worker);
@@ -321,6 +323,8 @@ void op_extend(struct engine *e, const struct op *op)
     if (!l)
         return;
     struct lease *lease = lease_at(e, l->lease);
+    if (lease->held) /* without end: there is nothing to lengthen */
+        return;
     uint32_t lease_ms = op->lease.lease_ms ? op->lease.lease_ms : lease->lease_ms;
     if (lease_ms < LIMIT_LEASE_MS_MIN || lease_ms > LIMIT_LEASE_MS) {
         r->reply.outcome = OUT_INVALID;

@@ -129,6 +129,20 @@ static int load_notes(void *ctx, const struct record *record)
     return engine_apply(ctx, record);
 }
 
+static int load_schedule(void *ctx, const struct rec_schedule_put *schedule)
+{
+    return schedules_apply_put(ctx, schedule);
+}
+
+/* A link that was told of an item which no job holds any more is history. */
+static int load_link(void *ctx, const struct stored_link *link)
+{
+    struct engine *e = ctx;
+    const struct live *l = jobs_by_seq(e, link->item, NULL);
+    bool holds = l && l->lease && lease_at(e, l->lease)->lease_ms == 0;
+    return holds ? holds_link(e, link->item, link->job) : 0;
+}
+
 int engine_load(struct engine *e, struct store *store, struct err_note *note)
 {
     struct store_sink sink = {
@@ -142,6 +156,8 @@ int engine_load(struct engine *e, struct store *store, struct err_note *note)
         .kv = load_kv,
         .undelivered = load_undelivered,
         .record = load_notes,
+        .schedule = load_schedule,
+        .link = load_link,
     };
     int err = store->ops->load(store, &sink, note);
     if (!err)

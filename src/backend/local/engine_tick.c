@@ -289,8 +289,8 @@ void op_tick(struct engine *e, const struct op *op)
     struct engine_reply *r = reply_new(e, op);
     size_t budget = e->config.slice;
     typedef size_t (*part_fn)(struct engine *, size_t);
-    static const part_fn parts[] = {tick_leases, tick_promote, tick_expire, tick_doomed, bulk_tick,
-                                    tick_trim,   tick_prune,   tick_keys,   tick_kv};
+    static const part_fn parts[] = {tick_leases, tick_holds, tick_promote, tick_expire, tick_doomed,
+                                    bulk_tick,   tick_trim,  tick_prune,   tick_keys,   tick_kv};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         size_t n = parts[i](e, budget);
         budget = n < budget ? budget - n : 1; /* one kind of work must not starve the others */
@@ -315,7 +315,7 @@ static int64_t top_in(const struct heap *h, int64_t now)
 
 int64_t engine_next_tick_ms(const struct engine *e, struct now now)
 {
-    if (e->doomed_count || e->bulks || e->trim_count)
+    if (e->doomed_count || e->bulks || e->trim_count || e->loose_count)
         return 0;
     int64_t wait = top_in(&e->leases_end, lease_now(e, now));
     wait = sooner(wait, top_in(&e->due_queues, now.wall.ms));

@@ -62,6 +62,8 @@ static int check_job(struct recount *c, const struct queue *q, uint32_t handle, 
     c->leases += l->lease != 0;
     c->jobs++;
     const char *why = unique_wrong(c->e, handle, &c->uniques);
+    if (!why && l->lease)
+        why = holds_wrong(c->e, l);
     return why ? wrong(c, why, seq) : 0;
 }
 
@@ -269,6 +271,7 @@ static uint64_t hash_job(const struct engine *e, const struct live *l)
         h = state_mix(state_mix(state_mix(h, lease->token.counter), lease->token.epoch),
                       lease->lease_ms);
         h = state_mix_span(h, worker_name(e, lease->worker));
+        h = state_mix(h, lease->held ? lease->nonce : 0);
     }
     if (l->extra) {
         const struct extra *x = extra_at(e, l->extra);
@@ -344,6 +347,7 @@ uint64_t engine_state_hash(const struct engine *e)
     uint64_t kvs = 0;
     (void)kv_each(e, hash_kv, &kvs);
     h = state_mix(state_mix(state_mix(h, keys), kvs), hash_undelivered(e));
+    h = state_mix(h, schedules_hash(e));
     for (const struct bulk *b = e->bulks; b; b = b->after)
         h = state_mix(state_mix(state_mix(h, b->begin.bulk), b->changed), b->refused);
     return state_mix(state_mix(state_mix(h, alerts_hash(e)), notices_hash(e)), breakers_hash(e));

@@ -309,6 +309,8 @@ static void history_into(struct job_view *v, const struct stored_body *b)
 {
     if (v->started_at.ms == 0)
         v->started_at = b->started_at;
+    if (v->holder.seq == 0)
+        v->holder = b->holder;
     v->attempts = b->attempts;
     v->attempt_count = b->attempt_count;
 }
@@ -623,7 +625,7 @@ static bool is_query(enum op_kind kind)
            kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
            kind == OP_KV_GET || kind == OP_KV_LIST || kind == OP_ALERT_LIST ||
            kind == OP_NOTICE_LIST || kind == OP_BREAKER_LIST || kind == OP_PAGE ||
-           kind == OP_HISTORY;
+           kind == OP_HISTORY || kind == OP_SCHEDULE_GET || kind == OP_SCHEDULE_LIST;
 }
 
 static struct reply abandoned_reply(enum op_kind kind, uint64_t tag)

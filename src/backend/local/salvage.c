@@ -452,6 +452,7 @@ static void close_all(struct salvage *s)
     map64_done(&s->job_places);
     mem_free(s->queues);
     mem_free(s->jobs);
+    mem_free(s->schedules);
     arena_done(&s->arena);
 }
 
@@ -467,11 +468,15 @@ int salvage_run(const char *dir, const struct salvage_sink *sink, struct salvage
     if (rc == 0)
         rc = queues_read(&s);
     if (rc == 0)
+        rc = salvage_schedules_read(&s);
+    if (rc == 0)
         rc = salvage_journal(&s);
     if (rc == 0)
         rc = queues_give(&s);
     if (rc == 0)
         rc = jobs_give(&s);
+    if (rc == 0)
+        rc = salvage_schedules_give(&s);
     if (rc == -ERR_NOMEM)
         (void)err_note_set(note, rc, "out of memory");
     close_all(&s);

@@ -11,14 +11,15 @@
 #include "backend/op.h"
 #include "base/err.h"
 
-/* The order: every queue by number, then every job by rising sequence. A return other than 0 ends
- * the reading and is passed on. What is given lives only during the call. */
+/* The order: every queue by number, every job by rising sequence, every schedule. A return other
+ * than 0 ends the reading and is passed on. What is given lives only during the call. */
 struct salvage_sink {
     void *ctx;
     int (*queue)(void *ctx, const struct queue_view *queue);
     /* Whether the job's body shall be read and the job be given. */
     bool (*wanted)(void *ctx, const struct job *job, struct span queue);
     int (*job)(void *ctx, const struct job_view *job);
+    int (*schedule)(void *ctx, const struct schedule_view *schedule); /* behind the jobs */
     void (*problem)(void *ctx, const char *sentence); /* what is damaged, one line each */
 };
 
@@ -27,6 +28,7 @@ struct salvage_report {
     uint64_t ranges;       /* of sequences in which nothing can be read … */
     uint64_t sequences;    /* … and how many these are: so many jobs at most */
     uint64_t queues;       /* that could not be read */
+    uint64_t schedules;    /* likewise */
     bool journal;          /* damaged: records behind the damage are missing */
 };
 

@@ -2,6 +2,7 @@
 /* The inside of the salvage.
  *
  *   salvage.c          opening, queues, jobs
+ *   salvage_schedules.c  schedules
  *   salvage_walk.c     a table by its key, around what cannot be read
  *   salvage_journal.c  what the journal has and the database lacks
  *   salvage_entries.c  the same of a journal that is damaged */
@@ -76,8 +77,18 @@ struct salvage {
     struct map64 queue_places; /* number → index + 1 */
     struct salvage_job *jobs;  /* of the journal, in the order they turn up */
     size_t job_count, job_room;
-    struct map64 job_places; /* sequence → index + 1 */
+    struct map64 job_places;            /* sequence → index + 1 */
+    struct rec_schedule_put *schedules; /* texts in the arena; number 0 = deleted */
+    size_t schedule_count, schedule_room;
 };
+
+/* ---- salvage_schedules.c ---- */
+
+/* Those that the database has. Damage is told and counted. */
+MUST_CHECK int salvage_schedules_read(struct salvage *s);
+/* A record of the journal about schedules. */
+MUST_CHECK int salvage_schedule_record(struct salvage *s, const struct record *r);
+MUST_CHECK int salvage_schedules_give(struct salvage *s);
 
 /* One line for the user. */
 void salvage_problem(struct salvage *s, const char *format, ...)

@@ -200,7 +200,10 @@ static int record_cb(void *ctx, const struct record *r, uint64_t position, struc
         return take_new(s, &r->job_new);
     case REC_JOBS_GONE:
         return take_gone(s, &r->jobs_gone);
-    default: /* epochs, sequences, keys, tallies, bulk actions: nothing an export shows */
+    case REC_SCHEDULE_PUT:
+    case REC_SCHEDULE_GONE:
+        return salvage_schedule_record(s, r);
+    default: /* epochs, sequences, keys, tallies, bulk actions, firings: nothing an export shows */
         return 0;
     }
 }

@@ -44,10 +44,17 @@ struct stored_bulk {
     uint64_t cursor, changed, refused;
 };
 
+/* An item that a trigger took, and the job it went to: the newest such job. */
+struct stored_link {
+    uint64_t item;
+    uint64_t job, job_hi;
+};
+
 /* Called in this order: meta, every queue, the tallies of queues that have any, every bulk, every
  * job by rising sequence, every idempotency key by rising expiry, every key of the key-value store,
  * every job's keys for the latter; then as records that would make them: alert rules, what they
- * have raised, notices by rising number (new, then how they stand), breakers. A non-zero return
+ * have raised, notices by rising number (new, then how they stand), breakers; every
+ * schedule by rising number, every link by rising item. A non-zero return
  * stops the load and is passed on. A deleted queue whose jobs are not all removed yet comes with
  * gone = true. */
 struct store_sink {
@@ -61,6 +68,8 @@ struct store_sink {
     int (*kv)(void *ctx, const struct rec_kv_set *kv, uint64_t bytes); /* without its value */
     int (*undelivered)(void *ctx, uint64_t seq, struct span keys);
     int (*record)(void *ctx, const struct record *record);
+    int (*schedule)(void *ctx, const struct rec_schedule_put *schedule);
+    int (*link)(void *ctx, const struct stored_link *link);
 };
 
 /* What a reader is asked: one of them. All it points to stays valid until the answer. */
@@ -82,6 +91,7 @@ struct store_query {
 struct stored_body {
     bool found;
     struct wall_time started_at;   /* of the newest attempt; 0 = never claimed, or not known */
+    struct job_ref holder;         /* the last trigger's job that took it; seq 0 = none */
     struct attempt_view *attempts; /* when asked for: oldest first */
     uint32_t attempt_count;
     struct job_extra extra;

@@ -115,7 +115,9 @@ static int memory_load(struct store *s, const struct store_sink *sink, struct er
         rc = load_keys(m, sink);
     if (rc == 0)
         rc = memory_kv_load(m, sink);
-    return rc ? rc : memory_load_notices(m, sink);
+    if (rc == 0)
+        rc = memory_load_notices(m, sink);
+    return rc ? rc : memory_load_schedules(m, sink);
 }
 
 /* ---- open and close ---- */
@@ -134,6 +136,7 @@ static void memory_close(struct store *s)
         mem_free(m->bulks[i].group);
     memory_kv_free(m);
     memory_free_notices(m);
+    memory_schedules_free(m);
     mem_free(m->queues);
     mem_free(m->bulks);
     mem_free(m->keys);

@@ -5,6 +5,7 @@
  *   store_memory_jobs.c    jobs and the records about them
  *   store_memory_apply.c   queues, bulk actions, keys; the walk over the records of a frame
  *   store_memory_notices.c alert rules, notices, breakers
+ *   store_memory_schedules.c  schedules, links
  *   store_memory_read.c    bodies, lists, history
  *   store_memory_kv.c      the key-value store: all of it
  *
@@ -39,6 +40,7 @@ struct kept_job {
     uint32_t lease_ms;
     uint32_t prev, next;         /* handles, by rising sequence; 0 = end */
     struct wall_time started_at; /* of the newest attempt; 0 = never claimed */
+    struct job_ref holder;       /* the last trigger's job that took it; seq 0 = none */
     uint32_t worker_len;
     char *worker;                  /* NULL = none */
     char *payload;                 /* job.payload_bytes; NULL = none */
@@ -79,6 +81,11 @@ struct kept_bulk {
     char *group; /* what begin.group points to; NULL = empty */
 };
 
+struct kept_schedule {
+    struct rec_schedule_put put; /* its state as the newest record has it */
+    char *texts;                 /* what put's spans point to */
+};
+
 struct kept_key {
     struct rec_key_new key;
     size_t place; /* in keys_by_expiry */
@@ -114,6 +121,8 @@ struct store_memory {
     struct heap keys_by_expiry; /* seq = slot */
     struct map128 keys_by_hash; /* → slot + 1 */
     struct kept_records records[KEPT_KIND_COUNT];
+    struct kept_schedule *schedules; /* by rising number */
+    size_t schedule_count, schedule_room;
     struct kept_attempt *wrong; /* the newest that failed or crashed */
     struct kv_block **kv_blocks;
     size_t kv_block_count, kv_block_room;
@@ -186,6 +195,14 @@ int memory_kv_list(struct store_reader *r, const struct op_kv_list *query, struc
                    uint64_t *ret_as_of);
 int memory_kv_get(struct store_reader *r, struct kv_view *views, uint32_t count,
                   struct arena *arena);
+
+/* ---- store_memory_schedules.c ---- */
+
+/* Records about schedules, and links; -ERR_VERSION for any other. */
+MUST_CHECK int memory_schedule_record(struct store_memory *m, const struct record *r,
+                                      struct err_note *note);
+MUST_CHECK int memory_load_schedules(const struct store_memory *m, const struct store_sink *sink);
+void memory_schedules_free(struct store_memory *m);
 
 /* ---- store_memory_read.c ---- */
 

@@ -318,6 +318,8 @@ static int apply_record(struct store_memory *m, const struct record *r, struct e
     case REC_KV_KEYS:
         return memory_kv_apply(m, r, note);
     }
+    if (r->kind >= REC_SCHEDULE_PUT && r->kind <= REC_JOB_LINKED)
+        return memory_schedule_record(m, r, note);
     return memory_apply_notice(m, r, note);
 }
 

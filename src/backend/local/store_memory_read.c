@@ -112,7 +112,7 @@ static int body_read(const struct kept_job *k, bool texts_only, struct arena *ar
                      struct stored_body *ret)
 {
     const struct kept_outcome *o = k->outcome;
-    *ret = (struct stored_body){.found = true, .started_at = k->started_at};
+    *ret = (struct stored_body){.found = true, .started_at = k->started_at, .holder = k->holder};
     size_t payload = texts_only ? 0 : k->job.payload_bytes;
     int rc = span_copy(arena, span_of(k->payload, payload), &ret->payload);
     if (rc == 0 && k->extra)

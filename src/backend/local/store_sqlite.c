@@ -394,9 +394,10 @@ static int bounds_all(struct store_sqlite *q, struct err_note *note)
         {"SELECT min(seq) FROM aside", "SELECT max(seq) FROM aside"},
         {"SELECT min(seq) FROM attempts", "SELECT max(seq) FROM attempts"},
         {"SELECT min(seq) FROM undelivered", "SELECT max(seq) FROM undelivered"},
+        {"SELECT min(item) FROM links", "SELECT max(item) FROM links"},
     };
-    struct seq_bounds *const bounds[] = {&q->extras, &q->outcomes, &q->asides, &q->attempts,
-                                         &q->undelivered};
+    struct seq_bounds *const bounds[] = {&q->extras,   &q->outcomes,    &q->asides,
+                                         &q->attempts, &q->undelivered, &q->links};
     int rc = 0;
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0] && rc == 0; i++)
         rc = bounds_read(q->db, sql[i][0], sql[i][1], bounds[i], note);

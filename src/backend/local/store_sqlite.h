@@ -14,6 +14,7 @@
  *   store_sqlite_kv.c      the key-value store: all of it
  *   store_sqlite_notices.c alert rules, notices, breakers: tables, writing, loading
  *   store_sqlite_hour.c    tallies by the hour: writing, loading and reading them
+ *   store_sqlite_schedules.c  schedules and links: writing and loading them
  *
  * One connection writes and checkpoints (the applier's); readers never write. Nothing keeps a
  * transaction open between calls, so that the WAL can start over. */
@@ -113,6 +114,51 @@ MUST_CHECK int row_job(sqlite3_stmt *st, int first, struct stored_job *ret);
 struct rec_queue_put row_queue(sqlite3_stmt *st, bool *ret_gone);
 /* EXTRA_COLUMNS without seq. */
 MUST_CHECK int row_extra(sqlite3_stmt *st, int first, struct job_extra *ret);
+
+/* ---- schedules (store_sqlite_schedules.c) ---- */
+
+/* The columns of `schedules` in the order they are bound and read. */
+#define SCHEDULE_COLUMNS                                                                           \
+    "number, name, created_at, updated_at, paused, spec, owner, note, attributes, next_at, "       \
+    "retry_at, last_at, fired_at, seq, id_hi, item, fired, missed, failures, error"
+/* Version 4's tables of this part. */
+#define SCHEMA_4_SCHEDULES                                                                         \
+    "CREATE TABLE schedules ("                                                                     \
+    " number INTEGER PRIMARY KEY,"                                                                 \
+    " name TEXT NOT NULL UNIQUE,"                                                                  \
+    " created_at INTEGER NOT NULL,"                                                                \
+    " updated_at INTEGER NOT NULL,"                                                                \
+    " paused INTEGER NOT NULL,"                                                                    \
+    " spec BLOB NOT NULL,"                                                                         \
+    " owner TEXT,"                                                                                 \
+    " note TEXT,"                                                                                  \
+    " attributes TEXT,"                                                                            \
+    " next_at INTEGER NOT NULL,"                                                                   \
+    " retry_at INTEGER NOT NULL,"                                                                  \
+    " last_at INTEGER NOT NULL,"                                                                   \
+    " fired_at INTEGER NOT NULL,"                                                                  \
+    " seq INTEGER NOT NULL,"                                                                       \
+    " id_hi INTEGER NOT NULL,"                                                                     \
+    " item INTEGER NOT NULL,"                                                                      \
+    " fired INTEGER NOT NULL,"                                                                     \
+    " missed INTEGER NOT NULL,"                                                                    \
+    " failures INTEGER NOT NULL,"                                                                  \
+    " error INTEGER NOT NULL"                                                                      \
+    ") STRICT;"                                                                                    \
+    "CREATE TABLE links (" /* items that a trigger took, and the newest job that got them */       \
+    " item INTEGER PRIMARY KEY,"                                                                   \
+    " job INTEGER NOT NULL,"                                                                       \
+    " job_hi INTEGER NOT NULL"                                                                     \
+    ") STRICT;"
+
+struct store_sqlite;
+/* Spans are valid until the statement moves on. -ERR_CORRUPT when it cannot be one. */
+MUST_CHECK int row_schedule(sqlite3_stmt *st, struct rec_schedule_put *ret);
+/* Records about schedules, and links; -ERR_VERSION for any other. */
+MUST_CHECK int write_schedule_record(struct store_sqlite *q, const struct record *r,
+                                     struct err_note *note);
+MUST_CHECK int sqlite_load_schedules(sqlite3 *db, const struct store_sink *sink,
+                                     struct err_note *note);
 
 /* ---- schema (store_sqlite_schema.c) ---- */
 
@@ -238,6 +284,17 @@ void fold_sort(struct fold *f); /* fills order */
 #define FOUR_OF(row) row ", " row ", " row ", " row
 #define JOB_VALUES "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
+#define STMT_TABLE_SCHEDULES(X)                                                                    \
+    X(SCHEDULE_PUT, "INSERT OR REPLACE INTO schedules (" SCHEDULE_COLUMNS ") VALUES "              \
+                    "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, "     \
+                    "?17, ?18, ?19, ?20)")                                                         \
+    X(SCHEDULE_SET, "UPDATE schedules SET next_at = ?10, retry_at = ?11, last_at = ?12, "          \
+                    "fired_at = ?13, seq = ?14, id_hi = ?15, item = ?16, fired = ?17, "            \
+                    "missed = ?18, failures = ?19, error = ?20 WHERE number = ?1")                 \
+    X(SCHEDULE_GONE, "DELETE FROM schedules WHERE number = ?1")                                    \
+    X(LINK_PUT, "INSERT OR REPLACE INTO links (item, job, job_hi) VALUES (?1, ?2, ?3)")            \
+    X(LINKS_GONE, "DELETE FROM links WHERE item BETWEEN ?1 AND ?2")
+
 #define STMT_TABLE(X)                                                                              \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
     X(COMMIT, "COMMIT")                                                                            \
@@ -333,6 +390,7 @@ void fold_sort(struct fold *f); /* fills order */
     X(BREAKER_PUT, "INSERT OR REPLACE INTO breakers (target, state, failures, probes, until, "     \
                    "changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                  \
     X(BREAKER_GONE, "DELETE FROM breakers WHERE target = ?1")                                      \
+    STMT_TABLE_SCHEDULES(X)                                                                        \
     X(FREE_PAGES, "PRAGMA freelist_count")
 
 enum stmt_id {
@@ -356,7 +414,7 @@ struct store_sqlite {
     struct store_meta meta; /* as committed */
     struct store_meta next; /* as it will be with the batch being applied */
     struct fold fold;
-    struct seq_bounds extras, outcomes, asides, attempts, undelivered;
+    struct seq_bounds extras, outcomes, asides, attempts, undelivered, links;
     uint64_t at;         /* position of the record being taken in */
     int failed;          /* an error after which nothing more may be written; 0 = none */
     int wal_pages;       /* in the WAL after the last commit … */

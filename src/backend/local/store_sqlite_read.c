@@ -30,11 +30,12 @@ static const char *const read_sql[READ_FIXED] = {
         " o.error_kind, o.error,"
         " x.unique_key, x.group_key, x.correlation, x.label, x.attributes, x.expires_at,"
         " x.options, u.keys, " ROW_STARTED_AT
-        " FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
+        ", l.job, l.job_hi FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
         " LEFT JOIN payload p ON p.seq = j.seq"
         " LEFT JOIN outcome o ON o.seq = j.seq"
         " LEFT JOIN extra x ON x.seq = j.seq"
         " LEFT JOIN undelivered u ON u.seq = j.seq"
+        " LEFT JOIN links l ON l.item = j.seq"
         " WHERE j.seq = ?1 AND " ROW_SHOWN,
     [READ_NEWEST] =
         "SELECT j.state, j.counts, j.since, j.worker, " ROW_STARTED_AT ", j.id_hi, q.name"
@@ -155,6 +156,8 @@ int read_body(struct reader_sqlite *r, uint64_t seq, bool texts_only, struct are
         ret->result_kind = (uint8_t)sqlite3_column_int64(st, 1);
         ret->error_kind = (uint8_t)sqlite3_column_int64(st, 3);
         ret->started_at.ms = sqlite3_column_int64(st, 13);
+        ret->holder.seq = (uint64_t)sqlite3_column_int64(st, 14);
+        ret->holder.hi = (uint64_t)sqlite3_column_int64(st, 15);
         rc = read_span(st, 0, arena, &ret->payload);
         if (rc == 0)
             rc = read_span(st, 2, arena, &ret->result);

@@ -304,6 +304,8 @@ static int write_gone(struct store_sqlite *q, uint64_t first, uint64_t last, str
         rc = write_range(q, STMT_ATTEMPTS_GONE, first, last, note);
     if (rc == 0 && bounds_meet(&q->undelivered, first, last))
         rc = write_range(q, STMT_UNDELIVERED_GONE, first, last, note);
+    if (rc == 0 && bounds_meet(&q->links, first, last))
+        rc = write_range(q, STMT_LINKS_GONE, first, last, note);
     return rc;
 }
 
@@ -331,15 +333,24 @@ static int run_end(struct store_sqlite *q, struct run *run, struct err_note *not
     return rc;
 }
 
+/* A job that came and went within the batch has no row; what other tables got of it goes. */
+static int write_never_there(struct store_sqlite *q, uint64_t seq, struct err_note *note)
+{
+    int rc = 0;
+    if (bounds_meet(&q->undelivered, seq, seq))
+        rc = write_range(q, STMT_UNDELIVERED_GONE, seq, seq, note);
+    if (rc == 0 && bounds_meet(&q->links, seq, seq))
+        rc = write_range(q, STMT_LINKS_GONE, seq, seq, note);
+    return rc;
+}
+
 /* One change, in its turn; runs and groups are kept open for the next. */
 static int write_change(struct store_sqlite *q, const struct change *c, struct run *run,
                         struct group *group, struct err_note *note)
 {
     enum stmt_id id = change_stmt(c);
-    if (id == STMT_JOBS_GONE && (c->flags & CHANGE_NEW)) /* came and went within the batch */
-        return bounds_meet(&q->undelivered, c->seq, c->seq)
-                   ? write_range(q, STMT_UNDELIVERED_GONE, c->seq, c->seq, note)
-                   : 0;
+    if (id == STMT_JOBS_GONE && (c->flags & CHANGE_NEW))
+        return write_never_there(q, c->seq, note);
     int rc = 0;
     if (id == STMT_JOB_NEW) {
         rc = group_add(q, group, c, note);
@@ -512,6 +523,8 @@ int write_record(struct store_sqlite *q, const struct record *r, struct err_note
     case REC_KEYS_GONE:
         return write_keys_gone(q, &r->keys_gone, note);
     default:
+        if (r->kind >= REC_SCHEDULE_PUT && r->kind <= REC_JOB_LINKED)
+            return write_schedule_record(q, r, note);
         return write_notice_record(q, r, note);
     }
 }

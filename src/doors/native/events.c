@@ -17,12 +17,19 @@
 #define PREFETCH 10
 
 /* In the order of the enum; a test compares. */
-const char *const event_words[] = {
-    "enqueued",      "ready",         "claimed",       "retried",         "crashed",
-    "released",      "done",          "dead",          "cancelled",       "requeued",
-    "patched",       "queue_created", "queue_changed", "queue_deleted",   "queue_paused",
-    "queue_resumed", "queue_purged",  "queue_deep",    "clock_suspect",   "kv_set",
-    "kv_deleted",    "alert_raised",  "alert_cleared", "schedule_failed", NULL};
+const char *const event_words[] = {"enqueued",       "ready",
+                                   "claimed",        "retried",
+                                   "crashed",        "released",
+                                   "done",           "dead",
+                                   "cancelled",      "requeued",
+                                   "patched",        "queue_created",
+                                   "queue_changed",  "queue_deleted",
+                                   "queue_paused",   "queue_resumed",
+                                   "queue_purged",   "queue_deep",
+                                   "clock_suspect",  "kv_set",
+                                   "kv_deleted",     "alert_raised",
+                                   "alert_cleared",  "schedule_failed",
+                                   "schedule_fired", NULL};
 _Static_assert(sizeof event_words / sizeof *event_words == EVENT_KIND_COUNT + 1,
                "every kind of event has its word");
 
@@ -38,6 +45,7 @@ void event_write(struct json_writer *w, const struct broker_event *from)
     write_text(w, "event", event_name(e->kind));
     write_time(w, "at", e->at);
     write_span_if(w, "queue", e->queue);
+    write_span_if(w, "schedule", e->schedule);
     if (e->seq != 0) {
         write_id(w, "job", e->id_hi, e->seq);
         write_uint(w, "seq", e->seq);

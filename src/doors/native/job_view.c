@@ -52,9 +52,12 @@ static void write_times(struct json_writer *w, const struct job_view *v, struct 
     write_time_if(w, "run_at", v->job.run_at);
     write_time_if(w, "started_at", v->started_at);
     if (v->job.state == STATE_RUNNING) {
-        write_time(w, "lease_until", lease_until(v->lease_left_ms, now));
+        if (v->lease_ms != 0 || v->holder.seq == 0) /* else it has no end */
+            write_time(w, "lease_until", lease_until(v->lease_left_ms, now));
         write_span_if(w, "worker", v->worker);
     }
+    if (v->holder.seq != 0)
+        write_id(w, "job", v->holder.hi, v->holder.seq);
 }
 
 static void write_keys(struct json_writer *w, const struct job_view *v)

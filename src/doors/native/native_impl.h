@@ -21,10 +21,11 @@ struct native {
     struct broker *broker;
     struct queue_policy policy; /* of queues that do not say */
     struct wall_time started_at;
-    struct call *defining, *defining_last; /* definitions of queues, the one under way first */
-    struct call *alerting, *alerting_last; /* the same for alerts */
-    struct stream_list streams;            /* of events, of jobs, of keys */
-    struct errand *backup, *compact;       /* requests under way; NULL = none */
+    struct call *defining, *defining_last;     /* definitions of queues, the one under way first */
+    struct call *alerting, *alerting_last;     /* the same for alerts */
+    struct call *scheduling, *scheduling_last; /* and for schedules */
+    struct stream_list streams;                /* of events, of jobs, of keys */
+    struct errand *backup, *compact;           /* requests under way; NULL = none */
     struct backup_figures backups;
     bool draining;
     void (*closed)(void *ctx);
@@ -90,6 +91,16 @@ NATIVE_HANDLER(listen_handle);
 NATIVE_HANDLER(workers_handle);
 NATIVE_HANDLER(snapshot_handle);
 NATIVE_HANDLER(exceptions_handle);
+NATIVE_HANDLER(schedule_list_handle);
+NATIVE_HANDLER(schedule_put_handle);
+NATIVE_HANDLER(schedule_patch_handle);
+NATIVE_HANDLER(schedule_get_handle);
+NATIVE_HANDLER(schedule_delete_handle);
+NATIVE_HANDLER(schedule_preview_handle);
+NATIVE_HANDLER(schedule_preview_new_handle);
+NATIVE_HANDLER(schedule_run_handle);
+NATIVE_HANDLER(schedule_pause_handle);
+NATIVE_HANDLER(schedule_resume_handle);
 NATIVE_HANDLER(test_clock_get_handle);
 NATIVE_HANDLER(test_clock_move_handle);
 NATIVE_HANDLER(clock_accept_handle);

@@ -137,8 +137,15 @@ static void clock_moved(void *ctx)
     answer_now(c->door, c->x);
 }
 
+struct clock_in {
+    int64_t advance_ms;
+    bool jump;
+};
+
 static const struct field clock_rows[] = {
-    {"advance_ms", FIELD_INT, 0, 0, LIMIT_WALL_MS, NULL, FIELD_REQUIRED},
+    {"advance_ms", FIELD_INT, offsetof(struct clock_in, advance_ms), 0, LIMIT_WALL_MS, NULL,
+     FIELD_REQUIRED},
+    {"jump", FIELD_BOOL, offsetof(struct clock_in, jump), 0, 0, NULL, 0},
 };
 
 static int check_advance(const struct native *n, const struct field_reader *r, int64_t ms)
@@ -153,17 +160,20 @@ static int check_advance(const struct native *n, const struct field_reader *r, i
 void test_clock_move_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
-    int64_t ms = 0;
+    struct clock_in in = {0};
     struct problem p;
-    struct field_reader r = reader_of(n->broker, x, FIELDS(clock_rows), &ms, &p);
+    struct field_reader r = reader_of(n->broker, x, FIELDS(clock_rows), &in, &p);
     if (!has_test_clock(n, x))
         return;
-    if (fields_read_optional(&r, http_request(x)->body) < 0 || check_advance(n, &r, ms) < 0) {
+    if (fields_read_optional(&r, http_request(x)->body) < 0 ||
+        check_advance(n, &r, in.advance_ms) < 0) {
         problem_answer(x, &p);
         return;
     }
     struct call *c = call_new(n->broker, n, x, OP_TICK, NULL);
-    int err = c ? broker_clock_advance(n->broker, ms, clock_moved, c) : 0;
+    int (*move)(struct broker *, int64_t, void (*)(void *), void *) =
+        in.jump ? broker_clock_jump : broker_clock_advance;
+    int err = c ? move(n->broker, in.advance_ms, clock_moved, c) : 0;
     if (err < 0)
         answer_error(x, err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit/backend/store_history.h"
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "base/arena.h"
 
 #include "base/hash.h"
 #include "core/frame.h"
@@ -757,6 +760,92 @@ static void kv_step(struct history *h)
     buf_done(&key);
 }
 
+/* ---- schedules ---- */
+
+static struct schedule_state schedule_state(struct history *h)
+{
+    return (struct schedule_state){
+        .next_at = {h->now.ms + random_between(&h->random, 0, 90)},
+        .retry_at = {random_chance(&h->random, 30) ? h->now.ms : 0},
+        .last_at = h->now,
+        .fired_at = {random_chance(&h->random, 50) ? h->now.ms : 0},
+        .seq = h->seq,
+        .id_hi = id_hi(h->now, 3),
+        .item = random_below(&h->random, h->seq + 1),
+        .fired = random_next(&h->random) >> 1,
+        .missed = random_below(&h->random, 9),
+        .failures = (uint32_t)random_below(&h->random, 9),
+        .error = (uint8_t)random_below(&h->random, SCHEDULE_ERROR_COUNT),
+    };
+}
+
+static void schedule_put(struct history *h, uint32_t number)
+{
+    struct arena arena;
+    struct buf encoded;
+    struct schedule_spec spec;
+    char name[24];
+    arena_init(&arena);
+    buf_init(&encoded);
+    sample_spec(&h->random, &arena, &spec);
+    CHECK(schedule_encode(&spec, &encoded) == 0);
+    snprintf(name, sizeof name, "schedule-%" PRIu32, number);
+    struct record r = {.kind = REC_SCHEDULE_PUT,
+                       .schedule_put = {.schedule = number,
+                                        .paused = random_chance(&h->random, 30),
+                                        .created_at = h->now,
+                                        .updated_at = h->now,
+                                        .state = schedule_state(h),
+                                        .name = span_text(name),
+                                        .spec = buf_span(&encoded),
+                                        .note = random_chance(&h->random, 50) ? SPAN_LITERAL("note")
+                                                                              : SPAN_LITERAL("")}};
+    h->schedules[number] = true;
+    history_add(h, &r);
+    buf_done(&encoded);
+    arena_done(&arena);
+}
+
+static void schedule_step(struct history *h)
+{
+    uint32_t number = (uint32_t)random_between(&h->random, 1, HISTORY_SCHEDULES);
+    uint64_t dice = random_below(&h->random, 100);
+    struct record r = {.kind = REC_SCHEDULE_GONE, .schedule_gone = {number, h->now}};
+    if (!h->schedules[number] || dice < 20) {
+        schedule_put(h, number);
+        return;
+    }
+    if (dice < 85) {
+        r.kind = dice < 45   ? REC_SCHEDULE_FIRED
+                 : dice < 70 ? REC_SCHEDULE_PASSED
+                             : REC_SCHEDULE_FAILED;
+        r.schedule_state = (struct rec_schedule_state){number, h->now, schedule_state(h)};
+    } else {
+        h->schedules[number] = false;
+    }
+    history_add(h, &r);
+}
+
+/* A few jobs that are there go to another. */
+static void link_step(struct history *h)
+{
+    uint64_t previous = 0, from = random_below(&h->random, h->seq + 1);
+    struct record r = {.kind = REC_JOB_LINKED,
+                       .job_linked = {.seq = h->seq + 1, .id_hi = id_hi(h->now, 3)}};
+    struct buf list;
+    buf_init(&list);
+    for (uint64_t seq = from ? from : 1; seq <= h->seq && r.job_linked.count < 3; seq++) {
+        if (h->jobs[seq].job.state == STATE_NONE)
+            continue;
+        CHECK(record_seq_append(&list, &previous, seq) == 0);
+        r.job_linked.count++;
+    }
+    r.job_linked.items = buf_span(&list);
+    if (r.job_linked.count > 0)
+        history_add(h, &r);
+    buf_done(&list);
+}
+
 static void store_step(struct history *h)
 {
     struct record r = {.kind = REC_SEQ_BLOCK, .seq_block = {HISTORY_JOBS}};
@@ -779,9 +868,10 @@ struct span history_frame(struct history *h, unsigned n)
         unsigned weight;
         void (*step)(struct history *h);
     } steps[] = {
-        {200, new_step}, {200, claim_step}, {150, ack_step},  {120, lease_step}, {100, still_step},
-        {25, gone_step}, {20, queue_step},  {15, bulk_step},  {30, key_step},    {3, store_step},
-        {60, kv_step},   {40, note_step},   {40, tally_step},
+        {200, new_step},   {200, claim_step},   {150, ack_step},  {120, lease_step},
+        {100, still_step}, {25, gone_step},     {20, queue_step}, {15, bulk_step},
+        {30, key_step},    {3, store_step},     {60, kv_step},    {40, note_step},
+        {40, tally_step},  {20, schedule_step}, {15, link_step},
     };
     history_begin(h);
     h->now.ms += random_between(&h->random, 0, 20);
@@ -793,7 +883,7 @@ struct span history_frame(struct history *h, unsigned n)
     }
     bool crowded = jobs_there(h) > h->jobs_max;
     while (h->count < n) {
-        unsigned at = (unsigned)random_below(&h->random, 1003), i = 0;
+        unsigned at = (unsigned)random_below(&h->random, 1038), i = 0;
         for (; at >= steps[i].weight; i++)
             at -= steps[i].weight;
         steps[i].step(h);

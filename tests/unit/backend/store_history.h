@@ -33,6 +33,8 @@ struct history_queue {
     struct queue_policy policy;
 };
 
+#define HISTORY_SCHEDULES 8
+
 struct history {
     struct random random;
     uint32_t hour; /* of the tallies */
@@ -48,8 +50,9 @@ struct history {
     bool bulk_open;
     struct record_key keys[HISTORY_KEYS]; /* that are there, in no order */
     unsigned key_count;
-    bool kv_there[HISTORY_KV]; /* keys [n] of the key-value store */
-    bool keyed[HISTORY_JOBS];  /* jobs that got their keys for when they die */
+    bool kv_there[HISTORY_KV];             /* keys [n] of the key-value store */
+    bool keyed[HISTORY_JOBS];              /* jobs that got their keys for when they die */
+    bool schedules[HISTORY_SCHEDULES + 1]; /* by number: it is there */
     /* the frame being made */
     struct buf frame;
     uint32_t count;

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
+#include "base/crc32c.h"
 #include "base/hash.h"
 #include "core/limits.h"
 
@@ -301,6 +302,34 @@ static void dump_exceptions(struct dump *d, struct store_reader *r)
     arena_done(&arena);
 }
 
+static int dump_schedule(void *ctx, const struct rec_schedule_put *p)
+{
+    struct dump *d = ctx;
+    const struct schedule_state *s = &p->state;
+    PUT(d->out, "schedule %" PRIu32 " paused=%d created=%" PRId64 " updated=%" PRId64, p->schedule,
+        p->paused, p->created_at.ms, p->updated_at.ms);
+    PUT(d->out,
+        " next=%" PRId64 " retry=%" PRId64 " last=%" PRId64 " fired_at=%" PRId64 " job=%" PRIu64
+        "/%" PRIu64 " item=%" PRIu64 " fired=%" PRIu64 " missed=%" PRIu64 " failures=%" PRIu32
+        " error=%u",
+        s->next_at.ms, s->retry_at.ms, s->last_at.ms, s->fired_at.ms, s->seq, s->id_hi, s->item,
+        s->fired, s->missed, s->failures, s->error);
+    put_text(d->out, "name", p->name);
+    PUT(d->out, " spec=%zu/%" PRIx32, p->spec.len, crc32c(0, p->spec.at, p->spec.len));
+    put_text(d->out, "owner", p->owner);
+    put_text(d->out, "note", p->note);
+    put_text(d->out, "attributes", p->attributes);
+    PUT(d->out, "\n");
+    return 0;
+}
+
+static int dump_link(void *ctx, const struct stored_link *l)
+{
+    struct dump *d = ctx;
+    PUT(d->out, "link %" PRIu64 " to %" PRIu64 "/%" PRIu64 "\n", l->item, l->job, l->job_hi);
+    return 0;
+}
+
 /* The texts alone are those of the whole body, and the long parts are not there. */
 static void check_texts(const struct dump *d, struct store_reader *r, struct arena *arena,
                         const struct stored_body *whole)
@@ -329,7 +358,8 @@ static void dump_bodies(struct dump *d, struct store_reader *r)
     for (size_t i = 0; i < d->count; i++) {
         PUT(d->out, "body %" PRIu64 " found=%d", d->seqs[i], bodies[i].found);
         put_body(d->out, &bodies[i]);
-        PUT(d->out, " started=%" PRId64 "\n", bodies[i].started_at.ms);
+        PUT(d->out, " started=%" PRId64 " holder=%" PRIu64 "\n", bodies[i].started_at.ms,
+            bodies[i].holder.seq);
         for (uint32_t a = 0; a < bodies[i].attempt_count; a++)
             put_attempt(d->out, &bodies[i].attempts[a]);
     }
@@ -430,8 +460,9 @@ static int dump_record(void *ctx, const struct record *r)
 void rig_dump(struct store *s, struct store_reader *r, struct buf *ret)
 {
     struct dump d = {.out = ret};
-    struct store_sink sink = {&d,       dump_meta, dump_queue, dump_tally,       dump_bulk,
-                              dump_job, dump_key,  dump_kv,    dump_undelivered, dump_record};
+    struct store_sink sink = {
+        &d,       dump_meta, dump_queue,       dump_tally,  dump_bulk,     dump_job,
+        dump_key, dump_kv,   dump_undelivered, dump_record, dump_schedule, dump_link};
     struct err_note note = {""};
     if (s->ops->load(s, &sink, &note) != 0)
         fail_msg("%s: load: %s", s->ops->kind, note.text);

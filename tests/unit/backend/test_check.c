@@ -332,6 +332,10 @@ static const struct {
     {"UPDATE aside SET queue = 2 WHERE seq = 5", "job 5 is dead, which table aside says otherwise"},
     {"INSERT INTO aside VALUES (50, 1, 5)", "table aside has a row for job 50"},
     {"UPDATE jobs SET lease_ms = 0 WHERE seq = 3", "job 3 is running, but has no lease"},
+    {"INSERT INTO links VALUES (50, 1, 1)", "table links has a row for job 50"},
+    {"INSERT INTO schedules VALUES (1, 's', 0, 0, 0, x'00', NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, "
+     "0, 0, 0, 0)",
+     "schedule 1: its row cannot be one"},
     {"UPDATE jobs SET token_counter = 0, token_epoch = 0 WHERE seq = 3",
      "job 3 is running, but has no lease"},
     {"UPDATE jobs SET lease_ms = 30000 WHERE seq = 1", "job 1 is ready, but has a lease"},

@@ -31,7 +31,7 @@ struct found {
     struct buf text; /* queues and jobs, a line each */
     struct buf problems;
     uint64_t seqs[HISTORY_JOBS];
-    size_t count;
+    size_t count, schedules;
     struct salvage_report report;
     struct err_note note;
 };
@@ -57,6 +57,14 @@ static int job_cb(void *ctx, const struct job_view *v)
     return 0;
 }
 
+static int schedule_cb(void *ctx, const struct schedule_view *v)
+{
+    struct found *f = ctx;
+    assert_true(v->name.len > 0 && v->spec.kind != 0);
+    f->schedules++;
+    return 0;
+}
+
 static void problem_cb(void *ctx, const char *sentence)
 {
     struct found *f = ctx;
@@ -67,7 +75,7 @@ static struct found *look_for(const char *dir, int expected)
 {
     struct found *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    struct salvage_sink sink = {f, queue_cb, wanted_cb, job_cb, problem_cb};
+    struct salvage_sink sink = {f, queue_cb, wanted_cb, job_cb, schedule_cb, problem_cb};
     int rc = salvage_run(dir, &sink, &f->report, &f->note);
     if (rc != expected)
         fail_msg("salvage: %d, not %d: %s", rc, expected, f->note.text);
@@ -593,7 +601,7 @@ static void anything(void **state)
         }
         struct found *f = calloc(1, sizeof *f);
         assert_non_null(f);
-        struct salvage_sink sink = {f, queue_cb, wanted_cb, job_cb, problem_cb};
+        struct salvage_sink sink = {f, queue_cb, wanted_cb, job_cb, schedule_cb, problem_cb};
         int rc = salvage_run(copy.path, &sink, &f->report, &f->note);
         assert_true(rc == 0 || f->note.text[0] != '\0');
         damaged += rc != 0 || f->problems.len > 0;

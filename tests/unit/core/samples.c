@@ -13,14 +13,17 @@
 #include "core/limits.h"
 
 const enum record_kind sample_kinds[] = {
-    REC_EPOCH,       REC_SEQ_BLOCK,     REC_QUEUE_PUT,    REC_QUEUE_GONE,  REC_QUEUE_END,
-    REC_PURGED,      REC_BULK_BEGIN,    REC_BULK_STEP,    REC_BULK_END,    REC_JOB_NEW,
-    REC_JOB_READY,   REC_JOB_CLAIMED,   REC_JOB_EXTENDED, REC_JOB_BACK,    REC_JOB_DONE,
-    REC_JOB_DEAD,    REC_JOB_CANCELLED, REC_JOB_REQUEUED, REC_JOB_PATCHED, REC_JOBS_GONE,
-    REC_KEY_NEW,     REC_KEYS_EXPIRED,  REC_KEYS_GONE,    REC_KV_SET,      REC_KV_GONE,
-    REC_KV_FROM_JOB, REC_KV_KEYS,       REC_ALERT_PUT,    REC_ALERT_GONE,  REC_ALERT_EDGE,
-    REC_NOTICE_NEW,  REC_NOTICE_TRIED,  REC_NOTICE_GONE,  REC_BREAKER_PUT, REC_BREAKER_GONE,
-    REC_TALLY,       REC_JOB_NOTED,
+    REC_EPOCH,           REC_SEQ_BLOCK,       REC_QUEUE_PUT,     REC_QUEUE_GONE,
+    REC_QUEUE_END,       REC_PURGED,          REC_BULK_BEGIN,    REC_BULK_STEP,
+    REC_BULK_END,        REC_JOB_NEW,         REC_JOB_READY,     REC_JOB_CLAIMED,
+    REC_JOB_EXTENDED,    REC_JOB_BACK,        REC_JOB_DONE,      REC_JOB_DEAD,
+    REC_JOB_CANCELLED,   REC_JOB_REQUEUED,    REC_JOB_PATCHED,   REC_JOBS_GONE,
+    REC_KEY_NEW,         REC_KEYS_EXPIRED,    REC_KEYS_GONE,     REC_KV_SET,
+    REC_KV_GONE,         REC_KV_FROM_JOB,     REC_KV_KEYS,       REC_ALERT_PUT,
+    REC_ALERT_GONE,      REC_ALERT_EDGE,      REC_NOTICE_NEW,    REC_NOTICE_TRIED,
+    REC_NOTICE_GONE,     REC_BREAKER_PUT,     REC_BREAKER_GONE,  REC_TALLY,
+    REC_JOB_NOTED,       REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE, REC_SCHEDULE_FIRED,
+    REC_SCHEDULE_PASSED, REC_SCHEDULE_FAILED, REC_JOB_LINKED,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
 
@@ -446,6 +449,108 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
     }
 }
 
+static struct schedule_state schedule_state(struct random *random)
+{
+    return (struct schedule_state){
+        .next_at = wall(random),
+        .retry_at = wall(random),
+        .last_at = wall(random),
+        .fired_at = wall(random),
+        .seq = between(random, 0, LIMIT_SEQ),
+        .id_hi = u64(random),
+        .item = between(random, 0, LIMIT_SEQ),
+        .fired = u64(random),
+        .missed = u64(random),
+        .failures = (uint32_t)between(random, 0, UINT32_MAX),
+        .error = (uint8_t)random_below(random, SCHEDULE_ERROR_COUNT),
+    };
+}
+
+void sample_spec(struct random *random, struct arena *arena, struct schedule_spec *ret)
+{
+    static const char *const crons[] = {"* * * * *", "0 2 * * MON-FRI", "@daily", "*/5 * 1 * * ?"};
+    schedule_default(ret, (uint8_t)random_between(random, SCHEDULE_CRON, SCHEDULE_QUEUE));
+    ret->queue = SPAN_LITERAL("target");
+    if (ret->kind == SCHEDULE_CRON) {
+        ret->cron = span_text(crons[random_below(random, 4)]);
+        ret->zone = text(random, arena, 64);
+    } else {
+        ret->every_ms = between(random, LIMIT_EVERY_MS_MIN, LIMIT_EVERY_MS);
+        ret->start_at = wall(random);
+    }
+    if (ret->kind == SCHEDULE_QUEUE) {
+        ret->source = SPAN_LITERAL("source");
+        ret->batch_size = (uint32_t)between(random, 1, LIMIT_BATCH_SIZE);
+        ret->eager = random_chance(random, 50);
+    }
+    ret->run_after_gap = random_chance(random, 50);
+    ret->fold_twice = random_chance(random, 50);
+    ret->misfire = (uint8_t)random_between(random, MISFIRE_SKIP, MISFIRE_ALL);
+    ret->overlap = (uint8_t)random_between(random, OVERLAP_ALLOW, OVERLAP_SKIP);
+    ret->misfire_window_ms = between(random, 0, LIMIT_EVERY_MS);
+    ret->extra.unique = text(random, arena, LIMIT_KEY_BYTES);
+    ret->extra.group = text(random, arena, LIMIT_KEY_BYTES);
+    ret->extra.correlation = text(random, arena, LIMIT_KEY_BYTES);
+    ret->extra.label = text(random, arena, LIMIT_LABEL_BYTES);
+    ret->unique_mode = (uint8_t)random_between(random, 0, UNIQUE_REPLACE);
+    ret->has_priority = random_chance(random, 50);
+    ret->priority = (int64_t)u64(random);
+    ret->delay_ms = wall(random).ms;
+    ret->expires_in_ms = wall(random).ms;
+    if (random_chance(random, 70)) {
+        ret->payload_kind = PAYLOAD_JSON;
+        ret->payload = SPAN_LITERAL("{\"a\":[1,2]}");
+    }
+}
+
+static void sample_schedule_put(struct random *random, struct arena *arena, struct record *ret)
+{
+    struct schedule_spec spec;
+    struct buf encoded;
+    buf_init(&encoded);
+    sample_spec(random, arena, &spec);
+    CHECK(schedule_encode(&spec, &encoded) == 0);
+    char *copy = arena_copy(arena, encoded.data, encoded.len);
+    CHECK(copy);
+    ret->schedule_put = (struct rec_schedule_put){
+        .schedule = u32(random),
+        .paused = random_chance(random, 50),
+        .created_at = wall(random),
+        .updated_at = wall(random),
+        .state = schedule_state(random),
+        .name = SPAN_LITERAL("nightly"),
+        .spec = span_of(copy, encoded.len),
+        .owner = text(random, arena, LIMIT_LABEL_BYTES),
+        .note = text(random, arena, LIMIT_NOTE_BYTES),
+        .attributes = text(random, arena, LIMIT_NOTE_BYTES),
+    };
+    buf_done(&encoded);
+}
+
+static void sample_schedule_record(struct random *random, struct arena *arena, struct record *ret)
+{
+    switch ((int)ret->kind) {
+    case REC_SCHEDULE_PUT:
+        sample_schedule_put(random, arena, ret);
+        break;
+    case REC_SCHEDULE_GONE:
+        ret->schedule_gone = (struct rec_schedule_gone){u32(random), wall(random)};
+        break;
+    case REC_JOB_LINKED:
+        sample_jobs_gone(random, arena, ret);
+        struct rec_jobs_gone list = ret->jobs_gone;
+        if (list.count == 0)
+            list = (struct rec_jobs_gone){1, SPAN_LITERAL("\x02")};
+        ret->job_linked =
+            (struct rec_job_linked){seq_value(random), u64(random), list.count, list.seqs};
+        break;
+    default:
+        ret->schedule_state =
+            (struct rec_schedule_state){u32(random), wall(random), schedule_state(random)};
+        break;
+    }
+}
+
 static void sample_store_record(struct random *random, struct arena *arena, struct record *ret)
 {
     switch ((int)ret->kind) {
@@ -668,6 +773,8 @@ void sample_record(struct random *random, struct arena *arena, enum record_kind 
     ret->kind = kind;
     if (kind >= REC_JOB_NEW && kind <= REC_JOB_NOTED)
         sample_job_record(random, arena, ret);
+    else if (kind >= REC_SCHEDULE_PUT && kind <= REC_JOB_LINKED)
+        sample_schedule_record(random, arena, ret);
     else if (kind >= REC_ALERT_PUT)
         sample_notice_record(random, arena, ret);
     else if (!sample_kv(random, arena, ret))
@@ -691,6 +798,12 @@ struct field {
     {                                                                                              \
         kind, #member, offsetof(struct record, member), 0                                          \
     }
+
+#define STATE_FIELDS(kind, member)                                                                 \
+    F(kind, member.next_at), F(kind, member.retry_at), F(kind, member.last_at),                    \
+        F(kind, member.fired_at), F(kind, member.seq), F(kind, member.id_hi),                      \
+        F(kind, member.item), F(kind, member.fired), F(kind, member.missed),                       \
+        F(kind, member.failures), F(kind, member.error)
 
 static const struct field fields[] = {
     F(REC_ALERT_PUT, alert_put.anew),
@@ -895,6 +1008,31 @@ static const struct field fields[] = {
     F(REC_KV_KEYS, kv_keys.seq),
     F(REC_KV_KEYS, kv_keys.count),
     S(REC_KV_KEYS, kv_keys.keys),
+    F(REC_SCHEDULE_PUT, schedule_put.schedule),
+    F(REC_SCHEDULE_PUT, schedule_put.paused),
+    F(REC_SCHEDULE_PUT, schedule_put.created_at),
+    F(REC_SCHEDULE_PUT, schedule_put.updated_at),
+    STATE_FIELDS(REC_SCHEDULE_PUT, schedule_put.state),
+    S(REC_SCHEDULE_PUT, schedule_put.name),
+    S(REC_SCHEDULE_PUT, schedule_put.spec),
+    S(REC_SCHEDULE_PUT, schedule_put.owner),
+    S(REC_SCHEDULE_PUT, schedule_put.note),
+    S(REC_SCHEDULE_PUT, schedule_put.attributes),
+    F(REC_SCHEDULE_GONE, schedule_gone.schedule),
+    F(REC_SCHEDULE_GONE, schedule_gone.at),
+    F(REC_SCHEDULE_FIRED, schedule_state.schedule),
+    F(REC_SCHEDULE_FIRED, schedule_state.at),
+    STATE_FIELDS(REC_SCHEDULE_FIRED, schedule_state.state),
+    F(REC_SCHEDULE_PASSED, schedule_state.schedule),
+    F(REC_SCHEDULE_PASSED, schedule_state.at),
+    STATE_FIELDS(REC_SCHEDULE_PASSED, schedule_state.state),
+    F(REC_SCHEDULE_FAILED, schedule_state.schedule),
+    F(REC_SCHEDULE_FAILED, schedule_state.at),
+    STATE_FIELDS(REC_SCHEDULE_FAILED, schedule_state.state),
+    F(REC_JOB_LINKED, job_linked.seq),
+    F(REC_JOB_LINKED, job_linked.id_hi),
+    F(REC_JOB_LINKED, job_linked.count),
+    S(REC_JOB_LINKED, job_linked.items),
 };
 
 static bool field_equal(const struct field *f, const struct record *a, const struct record *b)

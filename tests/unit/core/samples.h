@@ -23,3 +23,6 @@ bool sample_equal(const struct record *a, const struct record *b, const char **r
 
 /* Runs fn in a child process and says whether it was ended by an assertion. */
 bool sample_aborts(void (*fn)(void *ctx), void *ctx);
+
+/* A definition that schedule_check takes; of its texts those that few have are in the arena. */
+void sample_spec(struct random *random, struct arena *arena, struct schedule_spec *ret);

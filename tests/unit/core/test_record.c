@@ -165,14 +165,15 @@ static void test_names(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "epoch",       "seq_block",     "queue_put",    "queue_gone",  "queue_end",
-        "purged",      "bulk_begin",    "bulk_step",    "bulk_end",    "job_new",
-        "job_ready",   "job_claimed",   "job_extended", "job_back",    "job_done",
-        "job_dead",    "job_cancelled", "job_requeued", "job_patched", "jobs_gone",
-        "key_new",     "keys_expired",  "keys_gone",    "kv_set",      "kv_gone",
-        "kv_from_job", "kv_keys",       "alert_put",    "alert_gone",  "alert_edge",
-        "notice_new",  "notice_tried",  "notice_gone",  "breaker_put", "breaker_gone",
-        "tally",       "job_noted",
+        "epoch",           "seq_block",       "queue_put",    "queue_gone",    "queue_end",
+        "purged",          "bulk_begin",      "bulk_step",    "bulk_end",      "job_new",
+        "job_ready",       "job_claimed",     "job_extended", "job_back",      "job_done",
+        "job_dead",        "job_cancelled",   "job_requeued", "job_patched",   "jobs_gone",
+        "key_new",         "keys_expired",    "keys_gone",    "kv_set",        "kv_gone",
+        "kv_from_job",     "kv_keys",         "alert_put",    "alert_gone",    "alert_edge",
+        "notice_new",      "notice_tried",    "notice_gone",  "breaker_put",   "breaker_gone",
+        "tally",           "job_noted",       "schedule_put", "schedule_gone", "schedule_fired",
+        "schedule_passed", "schedule_failed", "job_linked",
     };
     for (size_t k = 0; k < sample_kind_count; k++)
         assert_string_equal(record_name(sample_kinds[k]), names[k]);

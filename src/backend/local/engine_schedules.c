@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedules: the table of them, put, pause, delete, get, list. What a firing does is in
+ * engine_fire.c. */
+#include "backend/local/engine_impl.h"
+#include "base/crc32c.h"
+#include "core/validate.h"
+
+#define LIST_MAX 1000u
+
+struct span schedule_name(const struct schedule *s)
+{
+    return span_of(s->texts, s->name_len);
+}
+
+static struct span spec_text(const struct schedule *s)
+{
+    return span_of(s->texts + s->name_len, s->spec_len);
+}
+
+static struct span owner_text(const struct schedule *s)
+{
+    return span_of(s->texts + s->name_len + s->spec_len, s->owner_len);
+}
+
+static struct span note_text(const struct schedule *s)
+{
+    return span_of(owner_text(s).at + s->owner_len, s->note_len);
+}
+
+static struct span attributes_text(const struct schedule *s)
+{
+    return span_of(note_text(s).at + s->note_len, s->attributes_len);
+}
+
+struct schedule *schedules_find(const struct engine *e, struct span name)
+{
+    uint32_t number = (uint32_t)map128_get(&e->schedule_map, hash128_of(e->hash_key, name));
+    return number ? e->schedules[number] : NULL;
+}
+
+/* --- the table --- */
+
+static int name_order(struct span a, struct span b)
+{
+    int order = memcmp(a.at, b.at, a.len < b.len ? a.len : b.len);
+    return order ? order : a.len < b.len ? -1 : a.len > b.len;
+}
+
+/* Where the name is, or would be; with `after`, behind it. */
+static size_t name_place(const struct engine *e, struct span name, bool after)
+{
+    size_t low = 0, high = e->schedule_count;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        int order = name_order(schedule_name(e->schedules_by_name[mid]), name);
+        if (order < 0 || (order == 0 && after))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+static int room_for(struct engine *e, uint32_t number)
+{
+    if (number >= e->schedule_room) {
+        size_t room = e->schedule_room ? e->schedule_room : 64;
+        while (room <= number)
+            room *= 2;
+        struct schedule **grown = mem_regrow(e->schedules, room, sizeof(*grown));
+        if (!grown)
+            return -ERR_NOMEM;
+        memset(grown + e->schedule_room, 0, (room - e->schedule_room) * sizeof(*grown));
+        e->schedules = grown;
+        e->schedule_room = room;
+    }
+    if (e->schedule_count == e->schedules_by_name_room) {
+        size_t room = e->schedule_count ? e->schedule_count * 2 : 64;
+        struct schedule **grown = mem_regrow(e->schedules_by_name, room, sizeof(*grown));
+        if (!grown)
+            return -ERR_NOMEM;
+        e->schedules_by_name = grown;
+        e->schedules_by_name_room = room;
+    }
+    return map128_reserve(&e->schedule_map, 1);
+}
+
+static void enter(struct engine *e, struct schedule *s)
+{
+    size_t at = name_place(e, schedule_name(s), false);
+    memmove(e->schedules_by_name + at + 1, e->schedules_by_name + at,
+            (e->schedule_count - at) * sizeof(*e->schedules_by_name));
+    e->schedules_by_name[at] = s;
+    e->schedule_count++;
+    e->schedules[s->number] = s;
+    s->name_key = hash128_of(e->hash_key, schedule_name(s));
+    CHECK(map128_put(&e->schedule_map, s->name_key, s->number) == 0);
+    if (s->number >= e->schedule_next)
+        e->schedule_next = s->number + 1;
+}
+
+static char *texts_copy(const struct rec_schedule_put *r)
+{
+    const struct span parts[] = {r->name, r->spec, r->owner, r->note, r->attributes};
+    size_t len = 1; /* never of no size */
+    for (size_t i = 0; i < 5; i++)
+        len += parts[i].len;
+    char *texts = mem_alloc(len), *at = texts;
+    for (size_t i = 0; texts && i < 5; i++) {
+        if (parts[i].len)
+            memcpy(at, parts[i].at, parts[i].len);
+        at += parts[i].len;
+    }
+    return texts;
+}
+
+static int schedule_fill(struct schedule *s, const struct rec_schedule_put *r)
+{
+    char *texts = texts_copy(r);
+    if (!texts)
+        return -ERR_NOMEM;
+    struct schedule_spec spec;
+    int err = schedule_decode(span_of(texts + r->name.len, r->spec.len), &spec);
+    if (err) {
+        mem_free(texts);
+        return err;
+    }
+    mem_free(s->texts);
+    s->number = r->schedule;
+    s->paused = r->paused;
+    s->texts = texts;
+    s->name_len = r->name.len;
+    s->spec_len = r->spec.len;
+    s->owner_len = r->owner.len;
+    s->note_len = r->note.len;
+    s->attributes_len = r->attributes.len;
+    s->created_at = r->created_at;
+    s->updated_at = r->updated_at;
+    s->state = r->state;
+    s->spec = spec;
+    return 0;
+}
+
+int schedules_apply_put(struct engine *e, const struct rec_schedule_put *r)
+{
+    struct schedule *s = r->schedule < e->schedule_room ? e->schedules[r->schedule] : NULL;
+    const struct schedule *named = schedules_find(e, r->name);
+    if (named != s) /* another one's name, or a change of it */
+        return -ERR_CORRUPT;
+    int err = s ? 0 : room_for(e, r->schedule);
+    struct schedule *fresh = s || err ? NULL : mem_zalloc(sizeof(*s));
+    if (!err && !s && !fresh)
+        err = -ERR_NOMEM;
+    if (!err)
+        err = schedule_fill(s ? s : fresh, r);
+    if (err) {
+        mem_free(fresh);
+        return err;
+    }
+    if (fresh)
+        enter(e, fresh);
+    (s ? s : fresh)->position = e->position;
+    return 0;
+}
+
+static void schedule_free(struct schedule *s)
+{
+    mem_free(s->texts);
+    mem_free(s);
+}
+
+int schedules_apply_gone(struct engine *e, uint32_t number)
+{
+    struct schedule *s = number < e->schedule_room ? e->schedules[number] : NULL;
+    if (!s)
+        return -ERR_CORRUPT;
+    size_t at = name_place(e, schedule_name(s), false);
+    e->schedule_count--;
+    memmove(e->schedules_by_name + at, e->schedules_by_name + at + 1,
+            (e->schedule_count - at) * sizeof(*e->schedules_by_name));
+    map128_drop(&e->schedule_map, s->name_key);
+    e->schedules[number] = NULL;
+    schedule_free(s);
+    return 0;
+}
+
+int schedules_apply_state(struct engine *e, const struct rec_schedule_state *r)
+{
+    struct schedule *s = r->schedule < e->schedule_room ? e->schedules[r->schedule] : NULL;
+    if (!s)
+        return -ERR_CORRUPT;
+    s->state = r->state;
+    s->position = e->position;
+    return 0;
+}
+
+void schedules_free(struct engine *e)
+{
+    for (size_t i = 0; i < e->schedule_count; i++)
+        schedule_free(e->schedules_by_name[i]);
+    mem_free(e->schedules_by_name);
+    mem_free(e->schedules);
+}
+
+/* --- views --- */
+
+int schedule_view_of(struct engine *e, const struct schedule *s, struct schedule_view *ret)
+{
+    size_t len = s->name_len + s->spec_len + s->owner_len + s->note_len + s->attributes_len;
+    const char *texts = arena_copy(&e->out->arena, s->texts, len ? len : 1);
+    if (!texts)
+        return -ERR_NOMEM;
+    struct schedule copy = *s;
+    copy.texts = (char *)(uintptr_t)texts;
+    const struct live *last = jobs_find(e, (struct job_ref){s->state.seq, s->state.id_hi}, NULL);
+    *ret = (struct schedule_view){
+        .number = s->number,
+        .name = schedule_name(&copy),
+        .owner = owner_text(&copy),
+        .note = note_text(&copy),
+        .attributes = attributes_text(&copy),
+        .paused = s->paused,
+        .created_at = s->created_at,
+        .updated_at = s->updated_at,
+        .state = s->state,
+        .last_live = last && state_lives(last->job.state),
+    };
+    return schedule_decode(spec_text(&copy), &ret->spec);
+}
+
+void schedule_show(struct engine *e, const struct schedule *s, struct engine_reply *r)
+{
+    struct schedule_view *view = arena_alloc(&e->out->arena, sizeof(*view));
+    if (!view || schedule_view_of(e, s, view) != 0)
+        return;
+    r->reply.schedules = view;
+    r->reply.schedule_count = 1;
+}
+
+void op_schedule_get(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    const struct schedule *s = schedules_find(e, op->schedule.name);
+    if (!s) {
+        refuse(r, OUT_NO_SCHEDULE, NULL);
+        return;
+    }
+    r->after = s->position;
+    schedule_show(e, s, r);
+    if (r->reply.schedule_count == 0)
+        refuse_nomem(r);
+}
+
+void op_schedule_list(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    uint32_t limit = op->schedule.limit;
+    limit = limit == 0 || limit > LIST_MAX ? LIST_MAX : limit;
+    size_t at = op->schedule.after.len ? name_place(e, op->schedule.after, true) : 0;
+    size_t left = e->schedule_count - at;
+    size_t count = left < limit ? left : limit, bytes = 0;
+    struct schedule_view *views = arena_array(&e->out->arena, count ? count : 1, sizeof(*views));
+    if (!views) {
+        refuse_nomem(r);
+        return;
+    }
+    for (size_t i = 0; i < count && bytes < LIMIT_ANSWER_BYTES; i++) {
+        const struct schedule *s = e->schedules_by_name[at + i];
+        if (schedule_view_of(e, s, &views[i]) != 0) {
+            refuse_nomem(r);
+            return;
+        }
+        bytes += s->spec_len;
+        r->reply.schedule_count++;
+    }
+    r->reply.schedules = views;
+    r->reply.cursor = at + r->reply.schedule_count < e->schedule_count;
+}
+
+/* --- changing --- */
+
+/* Texts allocate; a failure there must not leave a record behind. */
+static int emit_put(struct engine *e, const struct rec_schedule_put *put)
+{
+    struct record rec = {.kind = REC_SCHEDULE_PUT, .schedule_put = *put};
+    int err = emit_reserve(e, record_bytes_max(&rec));
+    if (err)
+        return err;
+    size_t mark = e->out->frame.len;
+    CHECK(record_encode(&rec, &e->out->frame) == 0);
+    e->position++;
+    err = engine_apply(e, &rec);
+    if (err) {
+        e->out->frame.len = mark;
+        e->position--;
+        return err;
+    }
+    e->out->count++;
+    return 0;
+}
+
+static void fill_put(const struct schedule *s, struct rec_schedule_put *put)
+{
+    *put = (struct rec_schedule_put){
+        .schedule = s->number,
+        .paused = s->paused,
+        .created_at = s->created_at,
+        .updated_at = s->updated_at,
+        .state = s->state,
+        .name = schedule_name(s),
+        .spec = spec_text(s),
+        .owner = owner_text(s),
+        .note = note_text(s),
+        .attributes = attributes_text(s),
+    };
+}
+
+static bool put_allowed(struct engine *e, const struct op_schedule *want, const struct schedule *s,
+                        struct engine_reply *r)
+{
+    struct err_note note;
+    if (s && want->must_create)
+        return refuse(r, OUT_EXISTS, NULL);
+    if (!s && want->must_exist)
+        return refuse(r, OUT_NO_SCHEDULE, NULL);
+    if (!s && validate_queue_name(want->name, &note) != 0)
+        return refuse(r, OUT_INVALID,
+                      "the name of a schedule must have 1 to 200 bytes of UTF-8 without control "
+                      "characters, and not begin with '-'");
+    if (!s && e->schedule_count >= LIMIT_SCHEDULES)
+        return refuse(r, OUT_SERVER_FULL, NULL);
+    if (!s && !want->spec)
+        return refuse(r, OUT_INVALID, "a new schedule must say when it is due and what it makes");
+    if (want->spec && schedule_check(want->spec, &note) != 0)
+        return refuse_note(e, r, &note);
+    if (want->next_at.ms < 0 || want->next_at.ms > LIMIT_WALL_MS || (!s && !want->next_at.ms))
+        return refuse(r, OUT_INVALID, "next_at must be a time before the year 10000");
+    return true;
+}
+
+/* A trigger whose job is, along a chain of triggers, an item of its own would feed itself. Marks
+ * the schedules whose source can be reached, until nothing is added. */
+static bool feeds_itself(struct engine *e, struct span name, const struct schedule_spec *spec,
+                         bool *ret_nomem)
+{
+    size_t count = e->schedule_count;
+    bool *reached = arena_array(&e->out->arena, count + 1, sizeof(*reached));
+    *ret_nomem = !reached;
+    bool ring = false, more = reached != NULL;
+    while (more && !ring) {
+        more = false;
+        for (size_t i = 0; i < count && !ring; i++) {
+            const struct schedule *s = e->schedules_by_name[i];
+            if (reached[i] || s->spec.kind != SCHEDULE_QUEUE || span_equal(schedule_name(s), name))
+                continue;
+            bool now = span_equal(s->spec.source, spec->queue);
+            for (size_t k = 0; k < count && !now; k++)
+                now = reached[k] && span_equal(s->spec.source, e->schedules_by_name[k]->spec.queue);
+            reached[i] = now;
+            more = more || now;
+            ring = now && span_equal(s->spec.queue, spec->source);
+        }
+    }
+    return ring;
+}
+
+static bool ring_free(struct engine *e, const struct op_schedule *want, struct engine_reply *r)
+{
+    bool nomem = false;
+    if (!want->spec || want->spec->kind != SCHEDULE_QUEUE)
+        return true;
+    if (feeds_itself(e, want->name, want->spec, &nomem))
+        return refuse(r, OUT_INVALID,
+                      "source_queue must not get its items, over other schedules, from the queue "
+                      "that the job goes to: the ring would never end");
+    return !nomem || refuse_nomem(r);
+}
+
+static bool put_texts(struct engine *e, const struct op_schedule *want,
+                      struct rec_schedule_put *put, struct engine_reply *r)
+{
+    struct err_note note;
+    if (want->has_owner)
+        put->owner = want->owner;
+    if (want->has_note)
+        put->note = want->note;
+    if (want->has_attributes)
+        put->attributes = want->attributes;
+    if (validate_text("owner", put->owner, LIMIT_LABEL_BYTES, &note) != 0 ||
+        validate_text("note", put->note, LIMIT_NOTE_BYTES, &note) != 0 ||
+        validate_text("attributes", put->attributes, LIMIT_NOTE_BYTES, &note) != 0)
+        return refuse_note(e, r, &note);
+    return true;
+}
+
+/* A changed schedule begins anew with its failures; what it did stays. */
+static void put_state(const struct op_schedule *want, struct schedule_state *state)
+{
+    state->retry_at = (struct wall_time){0};
+    state->failures = 0;
+    state->error = SCHEDULE_OK;
+    if (want->next_at.ms)
+        state->next_at = want->next_at;
+}
+
+void op_schedule_put(struct engine *e, const struct op *op)
+{
+    const struct op_schedule *want = &op->schedule;
+    struct engine_reply *r = reply_new(e, op);
+    struct schedule *s = schedules_find(e, want->name);
+    struct rec_schedule_put put = {
+        .schedule = e->schedule_next, .created_at = e->now.wall, .name = want->name};
+    if (!put_allowed(e, want, s, r) || !ring_free(e, want, r))
+        return;
+    if (s)
+        fill_put(s, &put);
+    put.updated_at = e->now.wall;
+    if (want->has_paused)
+        put.paused = want->paused;
+    if (!put_texts(e, want, &put, r))
+        return;
+    put_state(want, &put.state);
+    buf_clear(&e->scratch);
+    if (want->spec && schedule_encode(want->spec, &e->scratch) != 0) {
+        refuse_nomem(r);
+        return;
+    }
+    if (want->spec)
+        put.spec = buf_span(&e->scratch);
+    if (emit_put(e, &put) != 0) {
+        refuse_nomem(r);
+        return;
+    }
+    r->reply.created = !s;
+    r->after = e->position;
+    schedule_show(e, e->schedules[put.schedule], r);
+}
+
+void op_schedule_pause(struct engine *e, const struct op *op)
+{
+    const struct op_schedule *want = &op->schedule;
+    struct engine_reply *r = reply_new(e, op);
+    struct schedule *s = schedules_find(e, want->name);
+    struct rec_schedule_put put;
+    if (!s) {
+        refuse(r, OUT_NO_SCHEDULE, NULL);
+        return;
+    }
+    if (want->next_at.ms < 0 || want->next_at.ms > LIMIT_WALL_MS) {
+        refuse(r, OUT_INVALID, "next_at must be a time before the year 10000");
+        return;
+    }
+    fill_put(s, &put);
+    put.paused = want->paused;
+    put.updated_at = e->now.wall;
+    if (!want->paused)
+        put_state(want, &put.state);
+    if (emit_put(e, &put) != 0) {
+        refuse_nomem(r);
+        return;
+    }
+    r->after = e->position;
+    schedule_show(e, s, r);
+}
+
+void op_schedule_delete(struct engine *e, const struct op *op)
+{
+    struct engine_reply *r = reply_new(e, op);
+    const struct schedule *s = schedules_find(e, op->schedule.name);
+    if (!s) {
+        refuse(r, OUT_NO_SCHEDULE, NULL);
+        return;
+    }
+    struct record rec = {
+        .kind = REC_SCHEDULE_GONE,
+        .schedule_gone = {.schedule = s->number, .at = e->now.wall},
+    };
+    if (emit_reserve(e, record_bytes_max(&rec)) != 0) {
+        refuse_nomem(r);
+        return;
+    }
+    engine_emit(e, &rec);
+    r->after = e->position;
+}
+
+/* --- for checks --- */
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h ^= v + UINT64_C(0x9E3779B97F4A7C15) + (h << 12) + (h >> 4);
+    h *= UINT64_C(0xFF51AFD7ED558CCD);
+    return h ^ (h >> 32);
+}
+
+uint64_t schedules_hash(const struct engine *e)
+{
+    uint64_t h = 1;
+    for (size_t i = 0; i < e->schedule_count; i++) {
+        const struct schedule *s = e->schedules_by_name[i];
+        const struct schedule_state *st = &s->state;
+        size_t len = s->name_len + s->spec_len + s->owner_len + s->note_len + s->attributes_len;
+        const uint64_t fields[] = {s->number,
+                                   s->paused,
+                                   (uint64_t)s->created_at.ms,
+                                   (uint64_t)s->updated_at.ms,
+                                   (uint64_t)st->next_at.ms,
+                                   (uint64_t)st->retry_at.ms,
+                                   (uint64_t)st->last_at.ms,
+                                   (uint64_t)st->fired_at.ms,
+                                   st->seq,
+                                   st->id_hi,
+                                   st->item,
+                                   st->fired,
+                                   st->missed,
+                                   st->failures,
+                                   st->error,
+                                   s->name_len,
+                                   crc32c(0, s->texts, len)};
+        for (size_t k = 0; k < sizeof(fields) / sizeof(fields[0]); k++)
+            h = mix(h, fields[k]);
+    }
+    return h;
+}

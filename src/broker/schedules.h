@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What schedules.c and its neighbours share. Included by src/broker only.
+ *
+ * schedules.c        the table of schedules, when each is due, firing
+ * schedule_times.c   which times a definition means: cron, zones, misfires; previews
+ * schedule_clock.c   moving the test clock through everything that becomes due */
+#pragma once
+
+#include "base/heap.h"
+#include "base/map.h"
+#include "base/zone.h"
+#include "broker/broker.h"
+#include "core/cron.h"
+
+/* When a definition is due: its cron text parsed, its zone opened. */
+struct times {
+    const struct schedule_spec *spec; /* borrowed */
+    struct cron cron;
+    struct cron_zone zone;
+    struct cron_dst dst;
+};
+
+/* 0, or -ERR_INVALID with a note. */
+MUST_CHECK int times_init(struct times *t, struct zones *zones, const struct schedule_spec *spec,
+                          struct err_note *note);
+/* The first time after this one; LIMIT_WALL_MS = none. */
+struct wall_time times_next(const struct times *t, struct wall_time after);
+
+/* What to do about a schedule that is due since `due`. */
+struct plan {
+    struct wall_time at, next_at;
+    uint32_t missed;
+    bool skip;
+};
+struct plan times_plan(const struct times *t, struct wall_time due, struct wall_time now);
+
+/* A schedule as the broker knows it. */
+struct planned {
+    struct broker *broker;
+    struct hash128 key;
+    uint32_t slot;  /* in schedules.list */
+    size_t place;   /* in schedules.due; SIZE_MAX = not there */
+    struct buf own; /* name, then the encoded definition */
+    struct span name;
+    struct schedule_spec spec;
+    struct times times;
+    struct schedule_state state;
+    bool known; /* its times could be understood */
+    bool paused, last_live;
+    bool gone;         /* deleted while an op is under way */
+    bool busy;         /* an op is under way */
+    bool troubled;     /* the backend could not answer; asked again soon, in real time */
+    bool parked;       /* a trigger that found nothing, until its source signals */
+    int64_t looked_ms; /* the last look of a trigger */
+    bool signalled;    /* the source has signalled since the op under way was submitted */
+    struct backend_watch *watch;
+};
+
+struct moving {
+    struct moving *next;
+    int64_t left_ms;
+    uint32_t rounds;
+    bool jump;
+    void (*fn)(void *ctx);
+    void *ctx;
+};
+
+struct schedules {
+    struct zones *zones;
+    bool started;
+    bool loading, list_busy; /* the list at the start is not whole yet; a page is under way */
+    struct planned **list;   /* by slot; NULL = free */
+    uint32_t count, room;
+    struct map128 by_name; /* → slot + 1 */
+    struct heap due;       /* (wall ms, slot) */
+    uv_timer_t timer, trouble_timer;
+    uint32_t busy, troubled;
+    struct span list_after; /* the page asked for next … */
+    struct buf list_name;   /* … and the text it points to */
+    struct moving *moving;  /* the one under way first */
+    bool settling;
+    bool dirty; /* something fired since the backend settled */
+};
+
+MUST_CHECK int schedules_init(struct broker *b);
+void schedules_handles(struct broker *b); /* its two timers, which cannot fail */
+void schedules_done(struct broker *b);
+void schedules_drain(struct broker *b);
+/* An op on its way gets what only the broker knows: the time it is due next. */
+void schedules_prepare(struct broker *b, struct op *op);
+void schedules_observe(struct broker *b, const struct op *op, const struct reply *r);
+/* Fires what is due now. */
+void schedules_run(struct broker *b);
+/* When the next one is due; INT64_MAX = none. */
+int64_t schedules_next_ms(const struct broker *b);
+/* A schedule's op has been answered, or the backend has settled: goes on with moving the clock. */
+void moving_further(struct broker *b);
+void moving_cut(struct broker *b); /* the broker drains: what is under way ends early */
