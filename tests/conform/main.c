@@ -26,7 +26,7 @@ static const struct conform_topic *const topics[] = {
     &topic_purge,       &topic_bulk,    &topic_retention, &topic_query,  &topic_list,
     &topic_batch,       &topic_watch,   &topic_restart,   &topic_fault,  &topic_events,
     &topic_settle,      &topic_workers, &topic_history,   &topic_import, &topic_kv,
-    &topic_undelivered, &topic_rate,    &topic_notice,    &topic_door,
+    &topic_undelivered, &topic_rate,    &topic_notice,    &topic_door,   &topic_beanstalk,
 };
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
