@@ -201,17 +201,17 @@ static int env_set(struct config *c, const char *const *env, struct err_note *no
 /* ---- flags ---- */
 
 /* Each time a list's flag is given adds to the list. */
-static int flag_set(struct config *c, const struct config_key *k, const struct arguments *flags,
-                    struct err_note *note)
+static int flag_set(struct config *c, const struct config_key *k, const char *name,
+                    const struct arguments *flags, struct err_note *note)
 {
     char subject[OPTION_NAME_MAX + 2] = "--";
     struct items items = {.count = 0};
     size_t at = 0;
     const char *value;
-    option_name(&(struct option){.name = k->key}, subject + 2);
+    option_name(&(struct option){.name = name}, subject + 2);
     if (k->kind != CONFIG_LIST)
-        return text_set(c, k, CONFIG_FLAG, subject, arguments_text(flags, k->key, ""), note);
-    while ((value = arguments_next(flags, k->key, &at))) {
+        return text_set(c, k, CONFIG_FLAG, subject, arguments_text(flags, name, ""), note);
+    while ((value = arguments_next(flags, name, &at))) {
         if (!text_split(k, value, &items))
             return too_many(subject, note);
     }
@@ -223,8 +223,11 @@ static int flags_set(struct config *c, const struct arguments *flags, struct err
     int err = 0;
     for (size_t i = 0; err == 0 && flags && i < CONFIG_KEYS; i++) {
         if (arguments_has(flags, config_keys[i].key))
-            err = flag_set(c, &config_keys[i], flags, note);
+            err = flag_set(c, &config_keys[i], config_keys[i].key, flags, note);
     }
+    if (err == 0 && flags && arguments_has(flags, "beanstalk"))
+        err = flag_set(c, config_key_find(SPAN_LITERAL("beanstalk.listen")), "beanstalk", flags,
+                       note);
     return err;
 }
 
@@ -234,10 +237,22 @@ static int flags_set(struct config *c, const struct arguments *flags, struct err
 static int listen_check(const struct config *c, struct err_note *note)
 {
     struct listen_address address;
+    const struct config_list *bs = &c->beanstalk.listen;
     int err = 0;
-    for (size_t i = 0; i < c->listen.count && err == 0; i++)
+    for (size_t i = 0; i < c->listen.count && err == 0 && !config_no_http(c); i++)
         err = listen_address_parse(c->listen.items[i], &address, note);
+    for (size_t i = 0; i < bs->count && err == 0; i++)
+        err = listen_address_parse(bs->items[i], &address, note);
+    if (err == 0 && config_no_http(c) && bs->count == 0)
+        return err_note_set(note, -ERR_INVALID,
+                            "listen is none and beanstalk.listen is empty: nobody could reach the "
+                            "server");
     return err;
+}
+
+bool config_no_http(const struct config *c)
+{
+    return c->listen.count == 1 && strcmp(c->listen.items[0], "none") == 0;
 }
 
 static int origins_check(const struct config *c, struct err_note *note)

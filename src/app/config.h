@@ -27,7 +27,7 @@
 #define CONFIG_BYTE(...) 0,
 enum {
     CONFIG_KEYS = sizeof((char[]){CONFIG_TABLE(CONFIG_BYTE)}),
-    CONFIG_FLAGS = CONFIG_KEYS + 2, /* --config and --print-config */
+    CONFIG_FLAGS = CONFIG_KEYS + 3, /* --config, --print-config and --beanstalk */
 };
 #undef CONFIG_BYTE
 
@@ -54,6 +54,11 @@ struct config_webhooks {
     uint64_t give_up_ms;
 };
 
+struct config_beanstalk {
+    struct config_list listen; /* empty = the door is shut */
+    uint32_t max_job_bytes;
+};
+
 struct config_redis {
     bool use;        /* always false here: config_load refuses true */
     const char *url; /* may hold a password: never log it; "" = none */
@@ -68,7 +73,7 @@ struct config_webqueue {
 
 /* Filled by config_load, read-only afterwards. Texts and lists live until config_done. */
 struct config {
-    struct config_list listen; /* addresses for http_server_listen, at least one */
+    struct config_list listen; /* addresses for http_server_listen; config_no_http() = none */
     struct config_list hosts, origins, doors;
     const char *data;
     const char *backend;     /* as configured, "" = the store in `data` */
@@ -97,6 +102,7 @@ struct config {
     size_t label_count;
     struct config_redis redis;
     struct config_webqueue webqueue;
+    struct config_beanstalk beanstalk;
 
     struct arena memory;         /* of all texts */
     uint8_t source[CONFIG_KEYS]; /* enum config_source, by row of the table */
@@ -121,8 +127,11 @@ MUST_CHECK int config_load(const struct config_sources *sources, struct config *
 MUST_CHECK int config_load_text(struct span text, const char *name, struct config *ret,
                                 struct err_note *note);
 void config_done(struct config *c);
+/* `listen` is the word none: the server speaks other protocols only. */
+bool config_no_http(const struct config *c);
 
-/* The options of `serve`: --config, --print-config, and a flag for every key. */
+/* The options of `serve`: --config, --print-config, a flag for every key, and --beanstalk for
+ * beanstalk.listen. */
 extern const struct option config_flags[CONFIG_FLAGS];
 
 /* Calls for each key whose value differs, before it returns; `reloadable` says whether a running

@@ -22,7 +22,7 @@
 #define CONFIG_TABLE(X)                                                                            \
     X("listen", LIST, listen, "127.0.0.1:8000", 1, 64, "ADDRESS", 0,                               \
       "where to listen: HOST:PORT, [IPV6]:PORT or unix:/path; port 0 takes a free one. Only "      \
-      "loopback addresses: there are no access tokens yet")                                        \
+      "loopback addresses: there are no access tokens yet. The word none: not over HTTP at all")   \
     X("data", DIR, data, "./holdfast-data", 1, 4096, "DIR", 0,                                     \
       "the directory of the embedded store; made when missing")                                    \
     X("backend", TEXT, backend, "", 0, 4096, "URL", CONFIG_SECRET,                                 \
@@ -33,6 +33,11 @@
       "origins of web pages that may call the server, such as https://app.example")                \
     X("doors", LIST, doors, DOORS_DEFAULT, 0, 64, "NAME", 0,                                       \
       "APIs of other systems that are served besides /v1; `holdfast help routes` lists them")      \
+    X("beanstalk.listen", LIST, beanstalk.listen, "", 0, 64, "ADDRESS", 0,                         \
+      "where to speak beanstalkd's protocol, as for `listen`; empty means nowhere. --beanstalk "   \
+      "is another name of this flag")                                                              \
+    X("beanstalk.max_job_bytes", SIZE, beanstalk.max_job_bytes, "65535", 1, LIMIT_PAYLOAD_BYTES,   \
+      "BYTES", 0, "the largest body of a put; beyond it JOB_TOO_BIG")                              \
     X("node", NUMBER, node, "0", 0, ID_NODE_MAX, "N", 0,                                           \
       "the number of this server, part of every job id; must differ between servers of one "       \
       "store")                                                                                     \

@@ -47,6 +47,7 @@ const struct option config_flags[CONFIG_FLAGS] = {
      OPTION_FILE},
     {"print-config", 0, NULL, "print the effective settings and where each comes from, and stop",
      OPTION_FLAG},
+    {"beanstalk", 0, "ADDRESS", "the same as --beanstalk-listen", OPTION_LIST},
     CONFIG_TABLE(FLAG)};
 
 /* ---- looking up ---- */

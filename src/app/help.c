@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/config.h"
+#include "doors/beanstalk/beanstalk.h"
 #include "doors/door.h"
 #include "doors/native/native.h"
 
@@ -96,6 +97,8 @@ static void help_routes(void)
         printf("\n%s: %s\n\n", door_at(i)->name, door_at(i)->doc);
         door_routes_print(stdout, door_at(i)->routes, door_at(i)->route_count);
     }
+    puts("\nbeanstalk: beanstalkd's protocol on a port of its own (beanstalk.listen)\n");
+    beanstalk_commands_print(stdout);
 }
 
 int help_command(const struct command *cmd, const struct arguments *args)

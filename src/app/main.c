@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 
+#include "app/beanstalkd.h"
 #include "app/commands.h"
 
 int main(int argc, char **argv)
 {
-    int status = command_line(argc, argv);
+    int status =
+        beanstalkd_called(argv[0]) ? beanstalkd_line(argc, argv) : command_line(argc, argv);
 
     /* Output that did not reach its file (a full disk, a closed pipe) is a failure, not a success.
      */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts the parts together, in this order: loop, HTTP server, backend, broker, door, listeners.
+/* Puts the parts together, in this order: loop, HTTP server and the beanstalk door, backend,
+ * broker, doors, listeners.
  *
  * The order matters. libuv runs prepare handles from the newest to the oldest, so at the end of a
  * turn the broker submits what came in, the backend answers what it can, and the HTTP server writes
@@ -24,6 +25,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "broker/broker.h"
+#include "doors/beanstalk/beanstalk.h"
 #include "doors/door.h"
 #include "doors/native/native.h"
 #include "doors/problem.h"
@@ -45,7 +47,9 @@ struct serve {
     struct broker *broker;
     struct native *native;
     struct doors *doors;
-    uv_signal_t term, interrupt, hangup;
+    struct beanstalk *beanstalk; /* NULL = not asked for */
+    unsigned draining_parts;     /* HTTP and beanstalk, as long as they have connections */
+    uv_signal_t term, interrupt, hangup, user;
     uv_timer_t watchdog, overdue;
     struct notifier notifier;
     struct webhook_allow allow[CONFIG_ALLOW_MAX];
@@ -72,6 +76,7 @@ static void signals_hold(void)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGUSR1);
     CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
 }
 
@@ -83,6 +88,7 @@ static void backend_closed(void *ctx)
     uv_close((uv_handle_t *)&s->term, NULL);
     uv_close((uv_handle_t *)&s->interrupt, NULL);
     uv_close((uv_handle_t *)&s->hangup, NULL);
+    uv_close((uv_handle_t *)&s->user, NULL);
     uv_close((uv_handle_t *)&s->watchdog, NULL);
     uv_close((uv_handle_t *)&s->overdue, NULL);
 }
@@ -115,11 +121,18 @@ static void doors_closed(void *ctx)
     native_close(s->native, native_closed, s);
 }
 
+static void beanstalk_closed(void *ctx)
+{
+    struct serve *s = ctx;
+    s->beanstalk = NULL;
+    doors_close(s->doors, doors_closed, s);
+}
+
 static void http_closed(void *ctx)
 {
     struct serve *s = ctx;
     s->http = NULL;
-    doors_close(s->doors, doors_closed, s);
+    beanstalk_close(s->beanstalk, beanstalk_closed, s);
 }
 
 /* Nobody is connected any more, so whoever asked knows that the outcome is unknown. */
@@ -131,11 +144,17 @@ static void overdue_cb(uv_timer_t *timer)
     _exit(EXIT_FAILED);
 }
 
-static void http_drained(void *ctx)
+static void all_drained(struct serve *s)
 {
-    struct serve *s = ctx;
     uv_timer_start(&s->overdue, overdue_cb, END_MS, 0);
     http_server_close(s->http, http_closed, s);
+}
+
+static void part_drained(void *ctx)
+{
+    struct serve *s = ctx;
+    if (--s->draining_parts == 0)
+        all_drained(s);
 }
 
 static void begin_end(struct serve *s)
@@ -146,7 +165,21 @@ static void begin_end(struct serve *s)
     broker_drain(s->broker);
     native_drain(s->native);
     doors_drain(s->doors);
-    http_server_drain(s->http, s->config.timeouts.drain_ms, http_drained, s);
+    s->draining_parts = s->beanstalk ? 2 : 1;
+    if (s->beanstalk)
+        beanstalk_drain(s->beanstalk, s->config.timeouts.drain_ms, part_drained, s);
+    http_server_drain(s->http, s->config.timeouts.drain_ms, part_drained, s);
+}
+
+/* beanstalkd's drain mode: no more puts there; nothing ends it but the end of the process. */
+static void user_cb(uv_signal_t *handle, int number)
+{
+    struct serve *s = handle->data;
+    (void)number;
+    if (s->draining || !s->beanstalk)
+        return;
+    log_event(&s->log, LOG_INFO, "beanstalk_refuses_puts");
+    beanstalk_refuse_puts(s->beanstalk);
 }
 
 static void term_cb(uv_signal_t *handle, int number)
@@ -263,6 +296,23 @@ static int open_http(struct serve *s)
     config.origins = c->origins.items;
     config.problem = problem_of_server;
     return http_server_new(&config, &s->http);
+}
+
+static int open_beanstalk(struct serve *s)
+{
+    const struct config *c = &s->config;
+    struct beanstalk_config config = {
+        .loop = &s->loop,
+        .log = &s->log,
+        .policy = &c->queue_defaults,
+        .version = version_number(),
+        .max_job_bytes = c->beanstalk.max_job_bytes,
+        .connections_max = c->limits.connections,
+        .write_ms = c->timeouts.write_ms,
+        .write_buffer_bytes = c->limits.write_buffer_bytes,
+        .journal_segment_bytes = c->journal_segment_bytes,
+    };
+    return c->beanstalk.listen.count ? beanstalk_new(&config, &s->beanstalk) : 0;
 }
 
 static int open_backend(struct serve *s, struct err_note *note)
@@ -384,12 +434,13 @@ static int open_broker(struct serve *s)
 
 static int listen_all(struct serve *s, struct err_note *note)
 {
-    for (size_t i = 0; i < s->config.listen.count; i++) {
-        int err = http_server_listen(s->http, s->config.listen.items[i], note);
-        if (err)
-            return err;
-    }
-    return 0;
+    const struct config_list *http = &s->config.listen, *bs = &s->config.beanstalk.listen;
+    int err = 0;
+    for (size_t i = 0; !err && i < http->count && !config_no_http(&s->config); i++)
+        err = http_server_listen(s->http, http->items[i], note);
+    for (size_t i = 0; !err && i < bs->count; i++)
+        err = beanstalk_listen(s->beanstalk, bs->items[i], note);
+    return err;
 }
 
 static void watchdog_cb(uv_timer_t *timer)
@@ -401,12 +452,16 @@ static void handles_init(struct serve *s)
 {
     /* Only memory and, for signals, a pipe that the loop has already. */
     CHECK(uv_signal_init(&s->loop, &s->term) == 0 && uv_signal_init(&s->loop, &s->hangup) == 0);
+    CHECK(uv_signal_init(&s->loop, &s->user) == 0);
+    s->user.data = s;
     CHECK(uv_signal_init(&s->loop, &s->interrupt) == 0 &&
           uv_timer_init(&s->loop, &s->watchdog) == 0 && uv_timer_init(&s->loop, &s->overdue) == 0);
     s->term.data = s->interrupt.data = s->hangup.data = s->watchdog.data = s->overdue.data = s;
     uv_signal_start(&s->term, term_cb, SIGTERM);
     uv_signal_start(&s->interrupt, term_cb, SIGINT);
     uv_signal_start(&s->hangup, hangup_cb, SIGHUP);
+    if (s->config.beanstalk.listen.count)
+        uv_signal_start(&s->user, user_cb, SIGUSR1);
     int64_t every_ms =
         notify_watchdog_ms(getenv("WATCHDOG_USEC"), getenv("WATCHDOG_PID"), getpid());
     if (every_ms > 0)
@@ -435,19 +490,26 @@ static void say_ready(struct serve *s)
     const char *address;
     for (size_t i = 0; (address = http_server_address(s->http, i)) != NULL; i++)
         printf("listening on %s\n", address);
+    for (size_t i = 0; s->beanstalk && (address = beanstalk_address(s->beanstalk, i)); i++)
+        printf("listening on %s\n", address);
     fflush(stdout);
     log_event(&s->log, LOG_INFO, "ready", LOG_TEXT("backend", backend_kind(s->backend)),
               LOG_BOOL("test_clock", s->config.test_clock));
-    tell(s, NOTIFY_READY, http_server_address(s->http, 0));
+    address = http_server_address(s->http, 0);
+    tell(s, NOTIFY_READY, address ? address : beanstalk_address(s->beanstalk, 0));
 }
 
 static int start(struct serve *s, struct err_note *note)
 {
     int err = open_http(s);
     if (!err)
+        err = open_beanstalk(s);
+    if (!err)
         err = open_backend(s, note);
     if (!err)
         err = open_broker(s);
+    if (!err && s->beanstalk)
+        beanstalk_serve(s->beanstalk, s->broker);
     if (!err)
         err = listen_all(s, note);
     return err;
@@ -472,7 +534,7 @@ static int run(struct serve *s)
         s->status = EXIT_FAILED;
         s->draining = true;
         if (s->http)
-            http_drained(s);
+            all_drained(s);
         else
             native_closed(s);
     } else {

@@ -121,7 +121,11 @@ struct op_lease {
     struct span error;
     uint8_t error_kind;
     bool no_retry;
-    bool lost; /* OP_RELEASE: the bound connection is gone; counts as a crash */
+    bool lost;   /* OP_RELEASE: the bound connection is gone; counts as a crash */
+    bool unsaid; /* OP_RELEASE: not its holder's word, so it is not counted among its fates */
+    /* fail and release: from now on */
+    bool has_priority;
+    int64_t priority;
     /* fail and release: when it may run again */
     bool has_delay;
     int64_t delay_ms; /* used when run_at is 0 */
@@ -139,6 +143,7 @@ struct op_job {
     struct job_ref job;
     int64_t delay_ms; /* requeue: not before now + delay */
     bool discard;     /* cancel: also what has ended (MOVE_DISCARD) */
+    unsigned states;  /* cancel, requeue, remove: only from these; 0 = all the move starts from */
     bool want_body;   /* get */
     bool want_texts;  /* get: the same, but payload and result may be left out, however large */
     /* get: the history, oldest first, as the store has it when it is read, which may be a moment
@@ -184,6 +189,8 @@ struct op_queue {
     /* list */
     struct span after; /* names after this one */
     uint32_t limit;
+    /* delete: only if it has no jobs at all, and is `owner`'s if has_owner; else OUT_ILLEGAL */
+    bool only_empty;
 };
 
 struct op_bulk {
@@ -444,15 +451,23 @@ struct attempt_view {
     struct span error;                     /* failed, crashed: may be empty */
 };
 
+/* What happened to a job since the server started; counts end at the highest number. */
+struct job_fates {
+    uint16_t claims, timeouts, releases;
+    uint8_t rejections, requeues; /* failed with no_retry; requeued */
+};
+
 /* A job as it is shown. */
 struct job_view {
     struct job job;
+    struct job_fates fates;
     struct span queue;      /* name */
     struct span owner;      /* of the queue; this and the next two: get, peek, page */
     bool require_token;     /* of its policy */
     bool paused;            /* the queue hands out nothing now */
     struct job_token token; /* running: of the current lease; after a claim: the claimer's */
     uint32_t lease_ms;      /* running */
+    uint32_t own_lease_ms;  /* get, peek: what a claim gets that does not say */
     int64_t lease_left_ms;  /* running: until it runs out, ≥ 0 */
     struct span worker;     /* running */
     int64_t waited_ms;      /* claim: how long it had been ready */
@@ -476,6 +491,7 @@ struct job_view {
 
 struct queue_counts {
     uint64_t by_state[STATE_COUNT];
+    uint64_t urgent; /* ready jobs of a priority above PRIORITY_URGENT */
     uint64_t enqueued, claimed, acked, failed, crashed, released, died, cancelled,
         removed;               /* since start */
     int64_t oldest_ready_ms;   /* age of the job that has been ready longest; -1 = none */

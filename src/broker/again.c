@@ -69,8 +69,9 @@ void again_free(struct broker *b)
 void broker_give_back(struct broker *b, const struct broker_held *jobs, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        struct op op = {.kind = OP_RELEASE,
-                        .lease = {.job = {.seq = jobs[i].seq}, .token = jobs[i].token}};
+        struct op op = {
+            .kind = OP_RELEASE,
+            .lease = {.job = {.seq = jobs[i].seq}, .token = jobs[i].token, .unsaid = true}};
         broker_again(b, &op);
     }
 }

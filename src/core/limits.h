@@ -17,7 +17,8 @@
 /* Payload bytes in one answer: a claim, a peek or a page of a list with bodies ends early behind
  * the job that reaches it. */
 #define LIMIT_ANSWER_BYTES (16u << 20)
-#define LIMIT_QUEUES_PER_CLAIM 100
+#define LIMIT_QUEUES_PER_CLAIM 1000
+#define LIMIT_QUEUES_PER_REQUEST 100 /* of a claim in the native API */
 #define LIMIT_QUEUES 100000
 #define LIMIT_BACKOFF_STEPS 32
 #define LIMIT_BACKOFF_MS (30u * 24 * 3600 * 1000)
@@ -43,6 +44,7 @@
 #define LIMIT_NOTICE_TEXT_BYTES 512  /* a job's error in a notice; longer ones are cut */
 #define LIMIT_NOTICE_ERROR_BYTES 200 /* why the last delivery failed */
 #define LIMIT_BREAKERS 1000          /* targets whose breaker is remembered */
+#define PRIORITY_URGENT (-1024) /* ready jobs above this one are counted, for doors that tell */
 #define LIMIT_SEQ ((UINT64_C(1) << 53) - 1)
 #define LIMIT_WALL_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
 /* schedules */

@@ -230,6 +230,14 @@ int apply_extended(struct job *j, const struct rec_job_extended *r)
     return move_starts_from(MOVE_EXTEND, j->state) ? 0 : -ERR_CORRUPT;
 }
 
+int apply_priority(struct job *j, const struct rec_job_priority *r)
+{
+    if (!move_starts_from(MOVE_RELEASE, j->state))
+        return -ERR_CORRUPT;
+    j->priority = r->priority;
+    return 0;
+}
+
 bool back_repeats(const struct job *j, const struct rec_job_back *r)
 {
     return (STATE_BIT(j->state) & STATES_WAITING) && r->state == j->state &&

@@ -48,8 +48,9 @@ enum record_kind {
     REC_JOB_CANCELLED = 39,
     REC_JOB_REQUEUED = 40,
     REC_JOB_PATCHED = 41,
-    REC_JOBS_GONE = 42, /* removed for good: retention, delete, slices of purge and bulk */
-    REC_JOB_NOTED = 43, /* label, attributes, result or error of a job that stays as it is */
+    REC_JOBS_GONE = 42,    /* removed for good: retention, delete, slices of purge and bulk */
+    REC_JOB_NOTED = 43,    /* label, attributes, result or error of a job that stays as it is */
+    REC_JOB_PRIORITY = 44, /* of a running job, which fails or goes back with the next record */
     /* idempotency keys: 48 … 55 */
     REC_KEY_NEW = 48,
     REC_KEYS_EXPIRED = 49, /* all up to a moment; read, but no longer written: it has no bound */
@@ -252,6 +253,11 @@ struct rec_job_noted {
     struct span error;
 };
 
+struct rec_job_priority {
+    uint64_t seq;
+    int64_t priority;
+};
+
 struct rec_jobs_gone {
     uint32_t count;
     struct span seqs; /* zigzag varints: the first, then differences; see record_seq_* */
@@ -416,6 +422,7 @@ struct record {
         struct rec_job_cancelled job_cancelled;
         struct rec_job_requeued job_requeued;
         struct rec_job_patched job_patched;
+        struct rec_job_priority job_priority;
         struct rec_jobs_gone jobs_gone;
         struct rec_job_noted job_noted;
         struct rec_key_new key_new;

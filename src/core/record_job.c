@@ -252,6 +252,33 @@ const struct record_type record_job_extended = {
     .fits = extended_fits,
 };
 
+/* ---- priority ---- */
+
+static bool priority_fits(const struct record *r)
+{
+    return seq_fits(r->job_priority.seq);
+}
+
+static uint8_t *priority_encode(const struct record *r, uint8_t *at)
+{
+    at = put_varint(at, r->job_priority.seq);
+    return put_zigzag(at, r->job_priority.priority);
+}
+
+static void priority_decode(struct wire_in *in, struct record *ret)
+{
+    ret->job_priority.seq = take_varint(in);
+    ret->job_priority.priority = take_zigzag(in);
+}
+
+const struct record_type record_job_priority = {
+    .name = "job_priority",
+    .body_max = WIRE_SEQ + WIRE_U64,
+    .encode = priority_encode,
+    .decode = priority_decode,
+    .fits = priority_fits,
+};
+
 /* ---- back ---- */
 
 /* None: only where it repeats what an imported job is. */

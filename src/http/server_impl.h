@@ -21,6 +21,7 @@
 #include <sys/uio.h>
 #include <uv.h>
 
+#include "base/link.h"
 #include "base/map.h"
 #include "http/router.h"
 #include "http/server.h"
@@ -35,33 +36,6 @@
 #define LINGER_REFUSED_MAX                                                                         \
     64 /* connections beyond the limit that are told 503, not just closed                          \
         */
-
-/* An intrusive list: the head is a link as well, an element out of any list points to itself. */
-struct link {
-    struct link *prev, *next;
-};
-static inline void link_init(struct link *l)
-{
-    l->prev = l->next = l;
-}
-static inline bool link_alone(const struct link *l)
-{
-    return l->next == l;
-}
-static inline void link_remove(struct link *l)
-{
-    l->prev->next = l->next;
-    l->next->prev = l->prev;
-    link_init(l);
-}
-static inline void link_append(struct link *head, struct link *l)
-{
-    l->prev = head->prev;
-    l->next = head;
-    head->prev->next = l;
-    head->prev = l;
-}
-#define LINK_OWNER(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
 
 /* What a connection has only so long for. Each kind has one length, so each has a list in order of
  * deadlines, and a look at its front tells who is late. */

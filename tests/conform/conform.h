@@ -79,7 +79,8 @@ extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic
     topic_retry, topic_move, topic_unique, topic_key, topic_queue, topic_purge, topic_bulk,
     topic_retention, topic_query, topic_list, topic_batch, topic_watch, topic_restart, topic_fault,
     topic_events, topic_settle, topic_workers, topic_history, topic_import, topic_kv,
-    topic_undelivered, topic_rate, topic_notice, topic_door, topic_schedule, topic_trigger;
+    topic_undelivered, topic_rate, topic_notice, topic_door, topic_schedule, topic_trigger,
+    topic_beanstalk;
 
 /* --- env.c: opening, closing, time --- */
 

@@ -21,13 +21,13 @@ static const struct conform_profile profiles[] = {
 };
 
 static const struct conform_topic *const topics[] = {
-    &topic_enqueue,     &topic_order,   &topic_claim,     &topic_token,  &topic_lease,
-    &topic_retry,       &topic_move,    &topic_unique,    &topic_key,    &topic_queue,
-    &topic_purge,       &topic_bulk,    &topic_retention, &topic_query,  &topic_list,
-    &topic_batch,       &topic_watch,   &topic_restart,   &topic_fault,  &topic_events,
-    &topic_settle,      &topic_workers, &topic_history,   &topic_import, &topic_kv,
-    &topic_undelivered, &topic_rate,    &topic_notice,    &topic_door,   &topic_schedule,
-    &topic_trigger,
+    &topic_enqueue,     &topic_order,     &topic_claim,     &topic_token,  &topic_lease,
+    &topic_retry,       &topic_move,      &topic_unique,    &topic_key,    &topic_queue,
+    &topic_purge,       &topic_bulk,      &topic_retention, &topic_query,  &topic_list,
+    &topic_batch,       &topic_watch,     &topic_restart,   &topic_fault,  &topic_events,
+    &topic_settle,      &topic_workers,   &topic_history,   &topic_import, &topic_kv,
+    &topic_undelivered, &topic_rate,      &topic_notice,    &topic_door,   &topic_schedule,
+    &topic_trigger,     &topic_beanstalk,
 };
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])

@@ -75,6 +75,7 @@ static void init_indexes(struct engine *e)
     e->uniques.same = jobs_unique_same;
     e->uniques.same_ctx = e;
     map64_init(&e->nonces);
+    fates_init(e);
     struct heap *heaps[] = {&e->leases_end, &e->expiries, &e->due_queues, &e->prune_queues,
                             &e->resume_queues};
     for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++)
@@ -132,6 +133,7 @@ void engine_free(struct engine *e)
     schedules_free(e);
     mapref_done(&e->uniques);
     map64_done(&e->nonces);
+    fates_done(e);
     struct heap *heaps[] = {&e->leases_end, &e->expiries, &e->due_queues, &e->prune_queues,
                             &e->resume_queues};
     for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++)
@@ -287,7 +289,11 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
     const char *owner_copy = arena_copy(&e->out->arena, owner.at, owner.len);
     if (!owner_copy)
         return -ERR_NOMEM;
+    struct job_rules rules;
+    jobs_rules(e, l, &rules);
     *ret = (struct job_view){.job = l->job,
+                             .fates = fates_of(e, l),
+                             .own_lease_ms = rules.lease_ms,
                              .queue = name,
                              .owner = span_of(owner_copy, owner.len),
                              .require_token = queue_of(e, l)->policy.require_token,
@@ -590,7 +596,8 @@ static uint64_t index_bytes(const struct engine *e)
                      mapref_bytes(&e->uniques) + map128_bytes(&e->group_map) +
                      map128_bytes(&e->key_map) + heap_bytes(&e->leases_end) +
                      heap_bytes(&e->expiries) + heap_bytes(&e->due_queues) +
-                     heap_bytes(&e->prune_queues) + kv_index_bytes(e) + rates_bytes(e);
+                     heap_bytes(&e->prune_queues) + kv_index_bytes(e) + rates_bytes(e) +
+                     slab_bytes(&e->fates) + map64_bytes(&e->fates_map);
     for (size_t n = 0; n < e->queue_room; n++)
         if (e->queues[n])
             bytes += heap_bytes(&e->queues[n]->ready) + heap_bytes(&e->queues[n]->due) +

@@ -194,6 +194,12 @@ static int take_job_extended(struct engine *e, const struct record *r)
     return 0;
 }
 
+static int take_job_priority(struct engine *e, const struct record *r)
+{
+    struct live *l = touched(e, r->job_priority.seq, NULL);
+    return l ? apply_priority(&l->job, &r->job_priority) : -ERR_CORRUPT;
+}
+
 static uint8_t word_of(uint8_t reason)
 {
     if (reason == REASON_FAILED || reason == REASON_REJECTED)
@@ -324,6 +330,7 @@ static int take_job_patched(struct engine *e, const struct record *r)
     struct job before = l->job;
     if (apply_patched(&l->job, &r->job_patched) != 0)
         return -ERR_CORRUPT;
+    jobs_ranked(e, l, &before);
     if (l->job.state != before.state)
         jobs_moved(e, handle, before.state);
     else if (l->job.priority != before.priority || l->job.run_at.ms != before.run_at.ms)
@@ -489,6 +496,7 @@ static const take_fn takes[] = {
     [REC_JOBS_GONE] = take_jobs_gone,
     [REC_JOB_NOTED] = take_job_noted,
     [REC_TALLY] = take_tally,
+    [REC_JOB_PRIORITY] = take_job_priority,
     [REC_KEY_NEW] = take_key_new,
     [REC_KEYS_EXPIRED] = take_keys_expired,
     [REC_KEYS_GONE] = take_keys_gone,

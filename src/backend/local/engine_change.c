@@ -4,8 +4,8 @@
 #include "core/validate.h"
 
 /* The job, if it is there and the move starts from its state; else the reply says why not. */
-static struct live *job_for(struct engine *e, struct job_ref ref, enum job_move move,
-                            struct engine_reply *r)
+static struct live *job_for(struct engine *e, struct job_ref ref, unsigned states,
+                            enum job_move move, struct engine_reply *r)
 {
     struct live *l = jobs_find(e, ref, NULL);
     if (!l) {
@@ -17,7 +17,7 @@ static struct live *job_for(struct engine *e, struct job_ref ref, enum job_move 
         return NULL;
     }
     reply_job(r, l);
-    if (!move_starts_from(move, l->job.state)) {
+    if (!move_starts_from(move, l->job.state) || (states && !(STATE_BIT(l->job.state) & states))) {
         refuse(r, OUT_ILLEGAL, NULL);
         return NULL;
     }
@@ -42,7 +42,7 @@ void op_cancel(struct engine *e, const struct op *op)
 {
     struct engine_reply *r = reply_new(e, op);
     enum job_move move = op->job.discard ? MOVE_DISCARD : MOVE_CANCEL;
-    struct live *l = job_for(e, op->job.job, move, r);
+    struct live *l = job_for(e, op->job.job, op->job.states, move, r);
     if (!l)
         return;
     uint8_t reason = op->job.discard ? REASON_DISCARDED : REASON_CANCELLED;
@@ -66,7 +66,7 @@ struct live *change_conflict(struct engine *e, const struct live *l)
 void op_requeue(struct engine *e, const struct op *op)
 {
     struct engine_reply *r = reply_new(e, op);
-    struct live *l = job_for(e, op->job.job, MOVE_REQUEUE, r);
+    struct live *l = job_for(e, op->job.job, op->job.states, MOVE_REQUEUE, r);
     if (!l)
         return;
     struct live *holder = change_conflict(e, l);
@@ -87,6 +87,7 @@ void op_requeue(struct engine *e, const struct op *op)
     struct record rec;
     decide_requeue(&l->job, run_at, queue_of(e, l)->generation, e->now.wall, &rec);
     if (emit_change(e, r, l, &rec)) {
+        fates_requeue(e, l->job.seq);
         reply_job(r, l);
         r->reply.run_at = l->job.run_at;
     }
@@ -107,7 +108,7 @@ void op_patch(struct engine *e, const struct op *op)
 {
     const struct op_patch *want = &op->patch;
     struct engine_reply *r = reply_new(e, op);
-    struct live *l = job_for(e, want->job, MOVE_PATCH, r);
+    struct live *l = job_for(e, want->job, 0, MOVE_PATCH, r);
     if (!l || !patch_right(queue_of(e, l), want, r))
         return;
     struct wall_time run_at = want->has_run_at ? want->run_at : l->job.run_at;
@@ -134,7 +135,7 @@ void op_patch(struct engine *e, const struct op *op)
 void op_remove(struct engine *e, const struct op *op)
 {
     struct engine_reply *r = reply_new(e, op);
-    struct live *l = job_for(e, op->job.job, MOVE_REMOVE, r);
+    struct live *l = job_for(e, op->job.job, op->job.states, MOVE_REMOVE, r);
     if (!l)
         return;
     uint64_t previous = 0;

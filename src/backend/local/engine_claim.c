@@ -136,6 +136,7 @@ static int hand_out(struct engine *e, struct queue *q, struct live *l, const str
         r->after = depends_on;
     *view = (struct job_view){
         .job = l->job,
+        .fates = fates_of(e, l),
         .token = rec.job_claimed.token,
         .lease_ms = rec.job_claimed.lease_ms,
         .lease_left_ms = rec.job_claimed.lease_ms,
@@ -271,7 +272,7 @@ void op_claim(struct engine *e, const struct op *op)
     if (want->lease_ms && (want->lease_ms < LIMIT_LEASE_MS_MIN || want->lease_ms > LIMIT_LEASE_MS))
         refuse(r, OUT_INVALID, "lease_ms must be between 100 and 86400000");
     else if (want->queue_count > LIMIT_QUEUES_PER_CLAIM)
-        refuse(r, OUT_INVALID, "a claim names at most 100 queues");
+        refuse(r, OUT_INVALID, "a claim names at most 1000 queues");
     else if (!want->one.seq && (want->count == 0 || want->count > LIMIT_BATCH))
         refuse(r, OUT_INVALID, "count must be between 1 and 1000");
     else if (want->worker.len && worker_wrong(e, want->worker, r))

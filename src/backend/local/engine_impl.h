@@ -303,6 +303,8 @@ struct engine {
     struct mapref uniques;                                               /* → job handle */
     struct map128 group_map, options_map, worker_map, key_map, rate_map; /* → handle */
     struct map64 nonces;                                                 /* → lease handle */
+    struct map64 fates_map;                                              /* sequence → handle */
+    struct slab fates;
     struct heap leases_end, expiries;
     struct heap due_queues, prune_queues, resume_queues;
     uint32_t key_first, key_last;
@@ -492,6 +494,8 @@ int jobs_add(struct engine *e, const struct job *job, const struct job_extra *ex
 void jobs_moved(struct engine *e, uint32_t handle, uint8_t old_state);
 /* A waiting job's order changed: enters it in the heap of its state. */
 void jobs_order(struct engine *e, uint32_t handle);
+/* A waiting job's priority may have changed; before it moves to another list. */
+void jobs_ranked(struct engine *e, const struct live *l, const struct job *before);
 void jobs_drop(struct engine *e, uint32_t handle);
 void jobs_rules(const struct engine *e, const struct live *l, struct job_rules *ret);
 bool jobs_expired(const struct engine *e, const struct live *l, struct wall_time now);
@@ -685,6 +689,16 @@ void enqueue_do(struct engine *e, const struct op_enqueue *want, size_t more,
 /* The job q would hand out next, stale entries cleared on the way; NULL = none, or memory is short
  * (*err is set then). */
 struct live *claim_top(struct engine *e, struct queue *q, struct heap_entry *ret, int *err);
+
+/* --- engine_fates.c: what happened to jobs --- */
+void fates_init(struct engine *e);
+void fates_done(struct engine *e);
+enum fate { FATE_NONE, FATE_RELEASED, FATE_TIMED_OUT, FATE_REJECTED };
+/* A lease has ended and the job is still there; and how, as far as it is counted. */
+void fates_lease(struct engine *e, uint64_t seq, enum fate word);
+void fates_requeue(struct engine *e, uint64_t seq);
+void fates_drop(struct engine *e, uint64_t seq);
+struct job_fates fates_of(const struct engine *e, const struct live *l);
 
 /* --- engine_bulk.c --- */
 int bulk_apply_begin(struct engine *e, const struct rec_bulk_begin *r);

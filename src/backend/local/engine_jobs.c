@@ -230,6 +230,21 @@ static void extra_left(struct engine *e, uint32_t handle, uint8_t state)
     unique_state_left(e, handle, state);
 }
 
+static bool urgent(const struct job *j)
+{
+    return j->state == STATE_READY && j->priority > PRIORITY_URGENT;
+}
+
+void jobs_ranked(struct engine *e, const struct live *l, const struct job *before)
+{
+    if (before->state != STATE_READY)
+        return;
+    /* Whoever takes it off the list goes by the new priority. */
+    struct queue *q = queue_of(e, l);
+    q->counts.urgent -= before->priority > PRIORITY_URGENT;
+    q->counts.urgent += l->job.priority > PRIORITY_URGENT;
+}
+
 /* What a job in its present state adds to: list, counters, keys, heaps. */
 static void enter_state(struct engine *e, uint32_t handle)
 {
@@ -238,6 +253,7 @@ static void enter_state(struct engine *e, uint32_t handle)
     uint8_t state = l->job.state;
     joblist_append(e, &q->lists[state], handle);
     ranks_entered(q, &l->job);
+    q->counts.urgent += urgent(&l->job);
     if (state_lives(state))
         e->live++;
     if (l->extra)
@@ -258,6 +274,7 @@ static void leave_state(struct engine *e, uint32_t handle, uint8_t state)
     struct queue *q = queue_of(e, l);
     joblist_remove(e, &q->lists[state], handle, state);
     ranks_left(q, &l->job, state);
+    q->counts.urgent -= state == STATE_READY && l->job.priority > PRIORITY_URGENT;
     if (state_lives(state))
         e->live--;
     if (l->extra)
@@ -386,6 +403,7 @@ void jobs_drop(struct engine *e, uint32_t handle)
         holds_job_ended(e, l->job.seq);
     if (e->memo_seq == l->job.seq)
         e->memo_seq = 0;
+    fates_drop(e, l->job.seq);
     seqdir_drop(&e->dir, l->job.seq);
     slab_give(&e->jobs, handle);
 }

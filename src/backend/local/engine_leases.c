@@ -239,20 +239,27 @@ static void refuse_when(struct engine_reply *r)
     r->reply.note = "delay_ms must be 0 or more; run_at must be a time before the year 10000";
 }
 
-/* noted may be NULL; else it is a record that goes before. */
-static void emit_back_or_dead(struct engine *e, struct engine_reply *r, struct live *l,
-                              const struct record *noted, const struct record *rec)
+/* noted may be NULL; else it is a record that goes before. So does the new priority, if the holder
+ * named one: it is the running job's still. False: refused. */
+static bool emit_back_or_dead(struct engine *e, struct engine_reply *r, struct live *l,
+                              const struct op_lease *want, const struct record *noted,
+                              const struct record *rec)
 {
+    struct record rank = {.kind = REC_JOB_PRIORITY,
+                          .job_priority = {.seq = l->job.seq, .priority = want->priority}};
+    bool ranks = want->has_priority && want->priority != l->job.priority;
     if (!holder_named(e, l, r))
-        return;
-    if (end_reserve(e, l, rec, noted ? record_bytes_max(noted) : 0) != 0) {
-        refuse_nomem(r);
-        return;
-    }
+        return false;
+    size_t more = (noted ? record_bytes_max(noted) : 0) + (ranks ? record_bytes_max(&rank) : 0);
+    if (end_reserve(e, l, rec, more) != 0)
+        return refuse_nomem(r);
     if (noted)
         engine_emit(e, noted);
+    if (ranks)
+        engine_emit(e, &rank);
     end_emit(e, l, rec);
     finish(e, r, l);
+    return true;
 }
 
 void op_fail(struct engine *e, const struct op *op)
@@ -285,7 +292,8 @@ void op_fail(struct engine *e, const struct op *op)
     struct record noted;
     if (want->result_kind != PAYLOAD_NONE)
         note_fill(&result, l->job.seq, &noted);
-    emit_back_or_dead(e, r, l, want->result_kind != PAYLOAD_NONE ? &noted : NULL, &rec);
+    if (emit_back_or_dead(e, r, l, want, want->result_kind != PAYLOAD_NONE ? &noted : NULL, &rec))
+        fates_lease(e, l->job.seq, want->no_retry ? FATE_REJECTED : FATE_NONE);
 }
 
 void op_release(struct engine *e, const struct op *op)
@@ -310,9 +318,14 @@ void op_release(struct engine *e, const struct op *op)
         decide_release(&l->job, run_at, generation, e->now.wall, &rec);
     }
     struct job_token token = lease_at(e, l->lease)->token;
-    emit_back_or_dead(e, r, l, NULL, &rec);
+    if (!emit_back_or_dead(e, r, l, &op->lease, NULL, &rec))
+        return;
+    fates_lease(e, l->job.seq,
+                op->lease.lost     ? FATE_TIMED_OUT
+                : op->lease.unsaid ? FATE_NONE
+                                   : FATE_RELEASED);
     /* The record counts as a crash, which no holder's word answers to; this one was said. */
-    if (op->lease.lost && r->reply.outcome == OUT_OK)
+    if (op->lease.lost)
         ended_put(e, l->job.seq, token, OP_RELEASE, l->job.state, l->job.run_at);
 }
 

@@ -187,6 +187,7 @@ static uint64_t seq_of(const struct record *r)
     case REC_JOB_REQUEUED:
     case REC_JOB_PATCHED:
     case REC_JOB_NOTED:
+    case REC_JOB_PRIORITY:
         /* The sequence is the first member of each of these. */
         return r->job_ready.seq;
     default:

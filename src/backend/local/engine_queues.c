@@ -364,6 +364,8 @@ static void doom_states(struct engine *e, struct queue *q, unsigned states)
         if (state_lives(s))
             e->live -= q->lists[s].count;
         ranks_doomed(q, s);
+        if (s == STATE_READY)
+            q->counts.urgent = 0;
         doom_list(e, q, &q->lists[s]);
     }
     heap_done(&q->ready);
@@ -671,6 +673,12 @@ void op_queue_delete(struct engine *e, const struct op *op)
         return;
     for (int s = 0; s < STATE_COUNT; s++)
         r->reply.count += q->lists[s].count;
+    struct span owner = span_of(q->texts, q->owner_len);
+    if (op->queue.only_empty &&
+        (r->reply.count > 0 || (op->queue.has_owner && !span_equal(op->queue.owner, owner)))) {
+        refuse(r, OUT_ILLEGAL, NULL);
+        return;
+    }
     struct record rec = {
         .kind = REC_QUEUE_GONE,
         .queue = {.queue = q->number, .at = e->now.wall},

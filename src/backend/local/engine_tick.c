@@ -27,6 +27,7 @@ static bool end_lease(struct engine *e, const struct lease *lease)
         return false;
     }
     end_emit(e, l, &rec);
+    fates_lease(e, l->job.seq, FATE_TIMED_OUT);
     return true;
 }
 

@@ -6,6 +6,7 @@ struct recount {
     const struct engine *e;
     struct err_note *note;
     uint64_t live, jobs, leases;
+    uint64_t urgent;               /* of the queue being looked at */
     struct unique_recount uniques; /* of the queue being looked at */
     struct map64 in_ready, in_due; /* seq → 1: has a valid entry */
 };
@@ -61,6 +62,7 @@ static int check_job(struct recount *c, const struct queue *q, uint32_t handle, 
         c->live++;
     c->leases += l->lease != 0;
     c->jobs++;
+    c->urgent += state == STATE_READY && l->job.priority > PRIORITY_URGENT;
     const char *why = unique_wrong(c->e, handle, &c->uniques);
     if (!why && l->lease)
         why = holds_wrong(c->e, l);
@@ -120,6 +122,7 @@ static int check_queue(struct recount *c, const struct queue *q)
     if (!err)
         err = mark_heap(c, &q->due, valid_due, &c->in_due);
     c->uniques = (struct unique_recount){0};
+    c->urgent = 0;
     for (uint8_t s = 0; !err && s < (uint8_t)STATE_COUNT; s++)
         err = check_list(c, q, &q->lists[s], s);
     bool loose = q->policy.unique_scope == UNIQUE_NONE && q->doomed.head;
@@ -130,6 +133,10 @@ static int check_queue(struct recount *c, const struct queue *q)
                            q->number);
     if (!err)
         err = check_ranks(c, q);
+    if (!err && !q->gone && q->counts.urgent != c->urgent)
+        err = err_note_set(c->note, -ERR_CORRUPT, "queue %u counts %llu urgent jobs, has %llu",
+                           q->number, (unsigned long long)q->counts.urgent,
+                           (unsigned long long)c->urgent);
     for (uint32_t at = q->doomed.head; !err && at; at = live_at(c->e, at)->next) {
         if (!jobs_doomed(c->e, live_at(c->e, at)))
             err = wrong(c, "is listed for removal but lives", live_at(c->e, at)->job.seq);

@@ -158,6 +158,8 @@ static int take_change(struct salvage_job *j, const struct record *r)
         return take_patched(j, &r->job_patched);
     case REC_JOB_NOTED:
         return take_noted(j, &r->job_noted);
+    case REC_JOB_PRIORITY:
+        return apply_priority(&j->job, &r->job_priority);
     }
     return 0;
 }

@@ -378,6 +378,8 @@ int apply_to_job(struct store_memory *m, struct kept_job *k, const struct record
         return job_patched(k, &r->job_patched);
     case REC_JOB_NOTED:
         return job_noted(k, &r->job_noted);
+    case REC_JOB_PRIORITY:
+        return apply_priority(&k->job, &r->job_priority);
     }
     return -ERR_VERSION;
 }

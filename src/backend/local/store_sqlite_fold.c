@@ -410,6 +410,8 @@ static int fold_job(struct store_sqlite *q, const struct record *r, struct chang
         return fold_patched(c, &r->job_patched);
     case REC_JOB_NOTED:
         return fold_noted(c, &r->job_noted);
+    case REC_JOB_PRIORITY:
+        return apply_priority(&c->job, &r->job_priority);
     default:
         return -ERR_VERSION;
     }

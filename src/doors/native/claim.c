@@ -30,7 +30,7 @@ struct claim_in {
 static const struct field one_queue_rows[] = {CLAIM_ROWS};
 static const struct field any_queue_rows[] = {
     CLAIM_ROWS,
-    {"queues", FIELD_TEXTS, AT(queues), 0, LIMIT_QUEUES_PER_CLAIM, NULL, FIELD_REQUIRED},
+    {"queues", FIELD_TEXTS, AT(queues), 0, LIMIT_QUEUES_PER_REQUEST, NULL, FIELD_REQUIRED},
 };
 
 struct claim {

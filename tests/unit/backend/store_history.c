@@ -81,7 +81,8 @@ static void error_set(struct history_job *j, struct span error)
 static void model_apply(struct history *h, const struct record *r)
 {
     struct history_job *j = NULL;
-    if ((r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED) || r->kind == REC_JOB_NOTED)
+    if ((r->kind >= REC_JOB_READY && r->kind <= REC_JOB_PATCHED) || r->kind == REC_JOB_NOTED ||
+        r->kind == REC_JOB_PRIORITY)
         j = job_of(h, r->job_ready.seq);
     switch ((int)r->kind) {
     case REC_JOB_NEW:
@@ -105,6 +106,9 @@ static void model_apply(struct history *h, const struct record *r)
     case REC_JOB_EXTENDED:
         assert_int_equal(apply_extended(&j->job, &r->job_extended), 0);
         j->lease_ms = r->job_extended.lease_ms;
+        break;
+    case REC_JOB_PRIORITY:
+        assert_int_equal(apply_priority(&j->job, &r->job_priority), 0);
         break;
     case REC_JOB_BACK:
         assert_int_equal(apply_back(&j->job, &r->job_back), 0);
@@ -420,6 +424,12 @@ static void lease_step(struct history *h)
     struct job_rules rules;
     char text[LEASE_END_TEXT_BYTES];
     rules_of(&q->policy, NULL, &rules);
+    if (random_chance(&h->random, 20)) {
+        r = (struct record){
+            .kind = REC_JOB_PRIORITY,
+            .job_priority = {.seq = j->job.seq, .priority = random_between(&h->random, -5, 5)}};
+        history_add(h, &r);
+    }
     switch (random_below(&h->random, 5)) {
     case 0: {
         struct fail_request f = {.error = some_bytes(h, 40),

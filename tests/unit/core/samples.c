@@ -23,7 +23,7 @@ const enum record_kind sample_kinds[] = {
     REC_ALERT_GONE,      REC_ALERT_EDGE,      REC_NOTICE_NEW,    REC_NOTICE_TRIED,
     REC_NOTICE_GONE,     REC_BREAKER_PUT,     REC_BREAKER_GONE,  REC_TALLY,
     REC_JOB_NOTED,       REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE, REC_SCHEDULE_FIRED,
-    REC_SCHEDULE_PASSED, REC_SCHEDULE_FAILED, REC_JOB_LINKED,
+    REC_SCHEDULE_PASSED, REC_SCHEDULE_FAILED, REC_JOB_LINKED,    REC_JOB_PRIORITY,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
 
@@ -410,6 +410,10 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
     case REC_JOB_EXTENDED:
         ret->job_extended = (struct rec_job_extended){seq_value(random), lease(random)};
         break;
+    case REC_JOB_PRIORITY:
+        ret->job_priority =
+            (struct rec_job_priority){seq_value(random), (int64_t)between(random, 0, UINT64_MAX)};
+        break;
     case REC_JOB_BACK:
         sample_job_back(random, arena, ret);
         break;
@@ -771,7 +775,7 @@ void sample_record(struct random *random, struct arena *arena, enum record_kind 
 {
     memset(ret, 0, sizeof *ret);
     ret->kind = kind;
-    if (kind >= REC_JOB_NEW && kind <= REC_JOB_NOTED)
+    if (kind >= REC_JOB_NEW && kind <= REC_JOB_PRIORITY)
         sample_job_record(random, arena, ret);
     else if (kind >= REC_SCHEDULE_PUT && kind <= REC_JOB_LINKED)
         sample_schedule_record(random, arena, ret);
@@ -930,6 +934,8 @@ static const struct field fields[] = {
     S(REC_JOB_CLAIMED, job_claimed.worker),
     F(REC_JOB_EXTENDED, job_extended.seq),
     F(REC_JOB_EXTENDED, job_extended.lease_ms),
+    F(REC_JOB_PRIORITY, job_priority.seq),
+    F(REC_JOB_PRIORITY, job_priority.priority),
     F(REC_JOB_BACK, job_back.seq),
     F(REC_JOB_BACK, job_back.state),
     F(REC_JOB_BACK, job_back.reason),

@@ -173,7 +173,7 @@ static void test_names(void **state)
         "kv_from_job",     "kv_keys",         "alert_put",    "alert_gone",    "alert_edge",
         "notice_new",      "notice_tried",    "notice_gone",  "breaker_put",   "breaker_gone",
         "tally",           "job_noted",       "schedule_put", "schedule_gone", "schedule_fired",
-        "schedule_passed", "schedule_failed", "job_linked",
+        "schedule_passed", "schedule_failed", "job_linked",   "job_priority",
     };
     for (size_t k = 0; k < sample_kind_count; k++)
         assert_string_equal(record_name(sample_kinds[k]), names[k]);
@@ -365,6 +365,8 @@ static void test_leases_and_tokens_are_checked(void **state)
     assert_int_equal(BODY(REC_JOB_CLAIMED, "\x00\x01\x01\x64\x00\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_CLAIMED, "\x01\x01\xff\xff\xff\xff\x10\x64\x00\x00\x00"),
                      -ERR_CORRUPT); /* an epoch of 33 bits */
+    assert_int_equal(BODY(REC_JOB_PRIORITY, "\x01\x07"), 0);
+    assert_int_equal(BODY(REC_JOB_PRIORITY, "\x00\x07"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_EXTENDED, "\x01\x64"), 0);
     assert_int_equal(BODY(REC_JOB_EXTENDED, "\x01\x63"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_EXTENDED, "\x01\x81\xb8\x99\x29"), -ERR_CORRUPT);
