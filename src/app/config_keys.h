@@ -33,11 +33,6 @@
       "origins of web pages that may call the server, such as https://app.example")                \
     X("doors", LIST, doors, DOORS_DEFAULT, 0, 64, "NAME", 0,                                       \
       "APIs of other systems that are served besides /v1; `holdfast help routes` lists them")      \
-    X("beanstalk.listen", LIST, beanstalk.listen, "", 0, 64, "ADDRESS", 0,                         \
-      "where to speak beanstalkd's protocol, as for `listen`; empty means nowhere. --beanstalk "   \
-      "is another name of this flag")                                                              \
-    X("beanstalk.max_job_bytes", SIZE, beanstalk.max_job_bytes, "65535", 1, LIMIT_PAYLOAD_BYTES,   \
-      "BYTES", 0, "the largest body of a put; beyond it JOB_TOO_BIG")                              \
     X("node", NUMBER, node, "0", 0, ID_NODE_MAX, "N", 0,                                           \
       "the number of this server, part of every job id; must differ between servers of one "       \
       "store")                                                                                     \
@@ -50,6 +45,11 @@
       "the first enqueue makes a queue that does not exist")                                       \
     X("test_clock", BOOL, test_clock, "false", 0, 1, "true|false", 0,                              \
       "for tests only: time stands still and moves when told over HTTP")                           \
+    X("beanstalk.listen", LIST, beanstalk.listen, "", 0, 64, "ADDRESS", 0,                         \
+      "where to speak beanstalkd's protocol, as for `listen`; empty means nowhere. --beanstalk "   \
+      "is another name of this flag")                                                              \
+    X("beanstalk.max_job_bytes", SIZE, beanstalk.max_job_bytes, "65535", 1, LIMIT_PAYLOAD_BYTES,   \
+      "BYTES", 0, "the largest body of a put; beyond it JOB_TOO_BIG")                              \
     X("log.level", CHOICE, log_level, "info", LOG_ERROR, LOG_DEBUG, "error|warn|info|debug",       \
       CONFIG_RELOAD, "the least important lines that are written")                                 \
     X("log.format", CHOICE, log_format, "text", LOG_AS_TEXT, LOG_AS_JSON, "text|json",             \
