@@ -49,8 +49,9 @@
 #define LIMIT_WALL_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
 /* schedules */
 #define LIMIT_SCHEDULES 100000
-#define LIMIT_SCHEDULE_PAYLOAD_BYTES (256u << 10) /* a schedule stays in memory with its payload   \
-                                                   */
+#define LIMIT_SCHEDULE_PAYLOAD_BYTES                                                               \
+    (256u << 10) /* a schedule stays in memory with its payload                                    \
+                  */
 #define LIMIT_EVERY_MS_MIN 1000u
 #define LIMIT_EVERY_MS (UINT64_C(3653) * 24 * 3600 * 1000) /* ten years */
 #define LIMIT_BATCH_SIZE LIMIT_BATCH                       /* items of one trigger's job */

@@ -27,8 +27,7 @@ const char *schedule_error_name(uint8_t error)
         [SCHEDULE_QUEUE_FULL] = "queue_full",   [SCHEDULE_SERVER_FULL] = "server_full",
         [SCHEDULE_REFUSED_NEW] = "refused_new", [SCHEDULE_TOO_BIG] = "too_big",
         [SCHEDULE_NO_QUEUE] = "no_queue",       [SCHEDULE_INVALID] = "invalid",
-        [SCHEDULE_OTHER] = "unavailable",
-        [SCHEDULE_RATE_LIMITED] = "rate_limited",
+        [SCHEDULE_OTHER] = "unavailable",       [SCHEDULE_RATE_LIMITED] = "rate_limited",
     };
     return error < SCHEDULE_ERROR_COUNT ? names[error] : NULL;
 }
