@@ -50,7 +50,7 @@ const exhaust = async (api, id, queue, waits = [1000, 5000, 10000], more = {}) =
 };
 
 onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
-  test('KV-1 simple enqueue, polling, ack; an empty queue gives null', async () => {
+  test('KV-1, KV-4, KV-7 simple enqueue, polling, ack, stats; an empty queue gives null', async () => {
     const { api } = use;
     assert.equal(await poll(api), null);
     assert.deepEqual(await stats(api), { pending: 0, processing: 0, dlq: 0, total: 0 });
@@ -71,7 +71,7 @@ onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use)
     assert.deepEqual(await stats(api), { pending: 0, processing: 0, dlq: 0, total: 0 });
   });
 
-  test('KV-2 delayed delivery: not before, and counted as pending', async () => {
+  test('KV-2, KV-7 delayed delivery: not before, and counted as pending', async () => {
     const { api } = use;
     const sent = await printed(api, '/queue/enqueue', `{
     "value": {"task": "send-reminder"},

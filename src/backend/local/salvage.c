@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "base/check.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "core/validate.h"
@@ -243,6 +244,7 @@ static int queue_guess(struct salvage *s, const struct job *j, struct salvage_qu
     if (rc != 0)
         return rc;
     *ret = salvage_queue_of(s, j->queue);
+    CHECK(*ret); /* it has just been set */
     (*ret)->guessed = true;
     return 0;
 }
