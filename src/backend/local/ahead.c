@@ -12,6 +12,7 @@
 #define QUEUES 64
 #define BYTES_MAX (UINT64_C(16) << 20)
 #define READ_BYTES_MAX (UINT64_C(4) << 20)
+#define BODY_BYTES_MAX (64u << 10) /* a larger one is read when it is claimed */
 
 struct ahead_queue {
     uint32_t number; /* 0 = none */
@@ -86,14 +87,15 @@ static bool at_hand(const struct ahead *a, uint64_t seq)
     return cache_get(a->cache, seq, &extra, &payload) || cache_get(a->first, seq, &extra, &payload);
 }
 
-/* Those that are not here already. */
-static void wish_make(struct ahead *a, uint32_t queue, uint64_t applied, struct ahead_wish *ret)
+/* Those that are not here already. Returns how many jobs it looked at. */
+static uint32_t wish_make(struct ahead *a, uint32_t queue, uint64_t applied, struct ahead_wish *ret)
 {
-    size_t found = engine_next_ready(a->engine, queue, &a->arena, a->wish, AHEAD);
+    size_t found = engine_next_ready(a->engine, queue, &a->arena, a->wish, AHEAD), i = 0;
     uint64_t bytes = 0;
     a->count = 0;
-    for (size_t i = 0; i < found && bytes < READ_BYTES_MAX; i++) {
-        if (a->wish[i].position > applied || at_hand(a, a->wish[i].seq))
+    for (; i < found && bytes < READ_BYTES_MAX; i++) {
+        if (a->wish[i].position > applied || a->wish[i].bytes > BODY_BYTES_MAX ||
+            at_hand(a, a->wish[i].seq))
             continue;
         bytes += a->wish[i].bytes;
         a->wish[a->count++] = a->wish[i];
@@ -101,8 +103,9 @@ static void wish_make(struct ahead *a, uint32_t queue, uint64_t applied, struct 
     arena_reset(&a->arena);
     qsort(a->wish, a->count, sizeof(*a->wish), by_seq);
     *ret = (struct ahead_wish){.seqs = a->seqs, .count = a->count};
-    for (size_t i = 0; i < a->count; i++)
-        a->seqs[i] = a->wish[i].seq;
+    for (size_t n = 0; n < a->count; n++)
+        a->seqs[n] = a->wish[n].seq;
+    return (uint32_t)i;
 }
 
 bool ahead_claimed(struct ahead *a, uint32_t queue, uint32_t count, bool missed, uint64_t applied,
@@ -116,17 +119,15 @@ bool ahead_claimed(struct ahead *a, uint32_t queue, uint32_t count, bool missed,
     q->left = q->left > count ? q->left - count : 0;
     if (q->left > 0 || a->reading)
         return false;
-    wish_make(a, queue, applied, ret);
-    q->left = AHEAD / 2;
-    if (a->count == 0) /* nothing waits, or all of it is here */
-        q->number = 0;
+    uint32_t reach = wish_make(a, queue, applied, ret);
+    q->left = a->count > 0 ? reach / 2 : AHEAD / 2;
     a->reading = a->count > 0;
     return a->reading;
 }
 
 static bool job_wanted(void *engine, uint64_t seq)
 {
-    return engine_ready_position(engine, seq) != 0;
+    return engine_job_state(engine, seq) == STATE_READY;
 }
 
 void ahead_filled(struct ahead *a, const struct stored_body *bodies)
@@ -134,11 +135,11 @@ void ahead_filled(struct ahead *a, const struct stored_body *bodies)
     a->reading = false;
     for (size_t i = 0; bodies && i < a->count; i++) {
         const struct stored_body *b = &bodies[i];
-        /* Options, results and errors (of a job that was requeued) are not kept in a cache; what
-         * was touched meanwhile may have another payload. */
+        /* Options, results and errors (of a job that was requeued) and attempts are not kept in a
+         * cache; what was touched meanwhile may have another payload. */
         if (!b->found || b->extra.options.len > 0 || b->extra.undelivered.len > 0 ||
-            b->error.len > 0 || b->result_kind ||
-            engine_ready_position(a->engine, a->wish[i].seq) != a->wish[i].position)
+            b->error.len > 0 || b->result_kind || b->started_at.ms || b->holder.seq ||
+            !engine_ready_at(a->engine, a->wish[i].seq, a->wish[i].position))
             continue;
         cache_put(a->cache, a->wish[i].seq, 0, &b->extra, b->payload);
     }

@@ -16,6 +16,7 @@
 #define SWEEP_AFTER_NS UINT64_C(750000000)
 #define SWEEP_BYTES (UINT64_C(32) << 20)
 #define SWOLLEN_BYTES (UINT64_C(4) << 20)
+#define SLIM_EVERY_NS UINT64_C(60000000000)
 #define ROOM_FACTOR 2u /* a record may be in SQLite's WAL and in its file at once */
 #define ROOM_SHORT (UINT64_C(64) << 20) /* what was swept then goes into SQLite's file at once */
 #define LOOK_BYTES (UINT64_C(1) << 20)  /* synced: time to look at the disk again */
@@ -36,9 +37,10 @@ struct applier {
     struct applier_state at;         /* under lock */
     struct journal_batch batch;      /* the thread's own */
     size_t taken;                    /* the thread's own: frames of the batch that are applied */
-    bool whole;     /* the thread's own: how the next try goes while room is short … */
-    uint64_t tried; /* … and up to where the last such one went */
-    bool swollen;   /* the thread's own: a sweep took memory that quiet hours do not need */
+    bool whole;       /* the thread's own: how the next try goes while room is short … */
+    uint64_t tried;   /* … and up to where the last such one went */
+    bool swollen;     /* the thread's own: a sweep took memory that quiet hours do not need */
+    uint64_t slimmed; /* the thread's own: ns, when it was last given back */
 };
 
 static void note_room(struct applier *a)
@@ -214,7 +216,8 @@ static bool tidy(struct applier *a)
     return more && !err;
 }
 
-/* Gives back the memory of a large sweep once all is quiet. */
+/* Gives back the memory of a large sweep once all is quiet; not often, since threads that allocate
+ * may have to wait meanwhile. */
 static void slim(struct applier *a)
 {
     if (a->taken == a->batch.count) {
@@ -224,6 +227,7 @@ static void slim(struct applier *a)
     }
     mem_trim();
     a->swollen = false;
+    a->slimmed = clock_ns();
 }
 
 /* ---- compacting ---- */
@@ -281,7 +285,7 @@ static void sleep_a_while(struct applier *a, bool *more, bool *quiet)
     } else if (*quiet && *more) {
         uv_mutex_unlock(&a->lock);
         *more = tidy(a);
-        if (!*more && a->swollen)
+        if (!*more && a->swollen && clock_ns() - a->slimmed >= SLIM_EVERY_NS)
             slim(a);
         uv_mutex_lock(&a->lock);
     } else if (*more) {

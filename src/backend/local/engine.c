@@ -567,10 +567,10 @@ enum job_state engine_job_state(struct engine *e, uint64_t seq)
     return l ? (enum job_state)l->job.state : STATE_NONE;
 }
 
-uint64_t engine_ready_position(struct engine *e, uint64_t seq)
+bool engine_ready_at(struct engine *e, uint64_t seq, uint64_t position)
 {
     const struct live *l = jobs_by_seq(e, seq, NULL);
-    return l && l->job.state == STATE_READY ? l->position : 0;
+    return l && l->job.state == STATE_READY && l->position == position;
 }
 
 uint64_t engine_position(const struct engine *e)

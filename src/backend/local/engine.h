@@ -133,15 +133,18 @@ uint64_t engine_position(const struct engine *e);
 uint32_t engine_epoch(const struct engine *e);
 struct hash_key engine_hash_key(const struct engine *e);
 enum job_state engine_job_state(struct engine *e, uint64_t seq); /* STATE_NONE = not there */
-/* The jobs of a queue that will be claimed next, in order, as far as they are near at hand. */
+/* The jobs of a queue that will be claimed next, in order, as far as they are near at hand; those
+ * that failed or crashed before are left out. */
 struct next_ready {
     uint64_t seq, position; /* of its last record */
     uint32_t bytes;         /* of its payload */
 };
 size_t engine_next_ready(struct engine *e, uint32_t queue, struct arena *arena,
                          struct next_ready *out, size_t max);
-/* Of the job's last record; 0 = not there, or not ready. */
-uint64_t engine_ready_position(struct engine *e, uint64_t seq);
+/* Whether the job is ready and this is the position of its last record (0: none since it was
+ * loaded).
+ */
+bool engine_ready_at(struct engine *e, uint64_t seq, uint64_t position);
 /* 0 = no such queue. */
 uint32_t engine_queue_number(const struct engine *e, struct span name);
 struct span engine_queue_name(const struct engine *e, uint32_t number);

@@ -135,7 +135,8 @@ size_t engine_next_ready(struct engine *e, uint32_t queue, struct arena *arena,
     if (!q || q->gone || !frontier_add(&f, &q->ready, 0))
         return 0;
     while (n < max && (l = frontier_next(e, &f, &q->ready, valid_ready, &last, &looks)) != NULL)
-        out[n++] = (struct next_ready){l->job.seq, l->position, l->job.payload_bytes};
+        if (!l->job.failures && !l->job.crashes)
+            out[n++] = (struct next_ready){l->job.seq, l->position, l->job.payload_bytes};
     return n;
 }
 

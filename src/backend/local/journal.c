@@ -168,6 +168,13 @@ static int entry_put(struct journal *j, const struct segment *s, uint64_t at, ui
     return rc;
 }
 
+/* Never that of an entry which was torn: its pages may be made whole by a later one of the same
+ * content that is torn in its turn, and then two segments would have one generation. */
+static uint64_t generation_next(const struct journal *j)
+{
+    return (j->torn_generation > j->generation ? j->torn_generation : j->generation) + 1;
+}
+
 /* Completes e and writes it at the end of s, which is the current segment or a taken one. */
 static int entry_write(struct journal *j, struct segment *s, struct journal_entry *e,
                        const struct span *frames, size_t count, struct err_note *note)
@@ -175,7 +182,7 @@ static int entry_write(struct journal *j, struct segment *s, struct journal_entr
     char header[JOURNAL_ENTRY_HEADER_BYTES];
     uint64_t bytes = journal_entry_bytes(e->length);
     uint64_t at = s == j->current ? s->end : 0;
-    e->generation = s == j->current ? j->generation : j->generation + 1;
+    e->generation = s == j->current ? j->generation : generation_next(j);
     memcpy(e->store_id, j->store_id, sizeof e->store_id);
     e->segment_bytes = s->size;
     journal_entry_seal(e, frames, count, header);

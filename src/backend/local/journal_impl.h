@@ -67,6 +67,7 @@ struct journal {
     uint32_t busy_peak;        /* (lock) segments in use at once, of late */
     struct segment *current;   /* (lock to change) with the newest entry */
     uint64_t generation;       /* (lock to change) the newest */
+    uint64_t torn_generation;  /* the newest that a torn first entry names; 0 = none */
     _Atomic uint64_t position; /* of the last synced record */
 
     bool begun; /* (lock to change) */

@@ -23,6 +23,7 @@
 #define STEPS_BACK 2        /* and how many a segment may stand in for */
 #define NUMBER_DIGITS_MAX 9 /* of a file's name */
 #define SCAN_BYTES (256u << 10)
+#define GENERATIONS_TORN_MAX (UINT64_C(1) << 32)
 
 struct step {
     struct segment *segment;
@@ -114,10 +115,14 @@ static int segment_look(struct walk *w, struct segment *s)
 {
     struct journal_entry e;
     int rc = entry_peek(w->j, s, 0, &w->buf, &e, w->note);
-    if (rc == 0)
+    bool header = rc == 0;
+    if (header)
         rc = entry_load(w->j, s, 0, &w->buf, &e, w->note);
-    if (rc == -ERR_CORRUPT)
-        return 0; /* blank, or torn: later_refuse tells */
+    if (rc == -ERR_CORRUPT) { /* blank, or torn: later_refuse tells */
+        if (header && ours(w->j, &e) && e.generation > w->j->torn_generation)
+            w->j->torn_generation = e.generation;
+        return 0;
+    }
     if (rc < 0)
         return rc;
     if (!ours(w->j, &e))
@@ -478,6 +483,8 @@ int journal_recover(struct journal *j, struct err_note *note)
         rc = segments_look(&w, &used);
     if (rc == 0)
         rc = used > 0 ? recover_used(&w, used) : recover_none(&w);
+    if (j->torn_generation > j->generation + GENERATIONS_TORN_MAX)
+        j->torn_generation = 0; /* a number that no run of failed starts explains */
     mem_free(w.pages);
     buf_done(&w.buf);
     return rc;

@@ -23,6 +23,10 @@ struct rig {
     struct now now;
     uint64_t due; /* position of the last frame */
     unsigned reads;
+    bool defer; /* what is read for several jobs waits in: */
+    void *late_request;
+    struct stored_body *late;
+    struct arena late_arena;
     /* of the last reply */
     enum outcome outcome;
     uint64_t seq;
@@ -74,6 +78,12 @@ static void read_cb(void *ctx, void *request, const struct store_query *query)
     assert_non_null(bodies);
     assert_int_equal(r->reader->ops->read(r->reader, query, &arena, bodies), 0);
     r->reads++;
+    if (r->defer && query->count > 1) {
+        r->late_request = request;
+        r->late = bodies;
+        r->late_arena = arena;
+        return;
+    }
     heart_bodies(r->heart, request, bodies, NULL, 0, r->now);
     arena_done(&arena);
 }
@@ -89,20 +99,27 @@ static void ask(struct rig *r, struct op *op)
     heart_durable(r->heart, r->due, r->now);
 }
 
+static void start_heart(struct rig *r)
+{
+    struct err_note note = {""};
+    struct heart_config config = {.cache_bytes = 1, /* nothing stays longer than it must */
+                                  .calls = {r, frame_cb, reply_cb, wake_cb, read_cb}};
+    engine_config_default(&config.engine);
+    assert_int_equal(heart_new(&config, &r->heart), 0);
+    assert_int_equal(engine_load(heart_engine(r->heart), r->store, &note), 0);
+    assert_int_equal(heart_boot(r->heart, r->now), 0);
+    heart_applied(r->heart, r->due);
+    heart_durable(r->heart, r->due, r->now);
+}
+
 static int open_rig(void **state)
 {
     static struct rig rig;
     struct err_note note = {""};
     rig = (struct rig){.now = {{.ms = 1000}, {.ms = 1700000000000}}};
-    struct heart_config config = {.cache_bytes = 1, /* nothing stays longer than it must */
-                                  .calls = {&rig, frame_cb, reply_cb, wake_cb, read_cb}};
-    engine_config_default(&config.engine);
     assert_int_equal(store_open_memory(7, &rig.store), 0);
     assert_int_equal(rig.store->ops->reader_open(rig.store, &rig.reader, &note), 0);
-    assert_int_equal(heart_new(&config, &rig.heart), 0);
-    assert_int_equal(engine_load(heart_engine(rig.heart), rig.store, &note), 0);
-    assert_int_equal(heart_boot(rig.heart, rig.now), 0);
-    heart_durable(rig.heart, rig.due, rig.now);
+    start_heart(&rig);
     for (unsigned i = 1; i <= JOBS; i++) {
         char payload[16];
         int len = snprintf(payload, sizeof payload, "%u", i);
@@ -198,12 +215,46 @@ static void test_error_of_a_requeued_job(void **state)
     assert_string_equal(r->payload, "600");
 }
 
+/* A job that was patched, and left its place, while its old body was on the way; after a restart no
+ * record has touched it before. */
+static void test_patched_while_read_after_a_restart(void **state)
+{
+    struct rig *r = *state;
+    heart_free(r->heart);
+    start_heart(r);
+    r->defer = true;
+    claim(r);
+    assert_string_equal(r->payload, "1");
+    assert_non_null(r->late);
+    struct op patch = {.kind = OP_PATCH,
+                       .patch = {.job = {.seq = 2},
+                                 .has_payload = true,
+                                 .payload_kind = PAYLOAD_JSON,
+                                 .payload = SPAN_LITERAL("4711"),
+                                 .has_run_at = true,
+                                 .run_at = {r->now.wall.ms + 50}}};
+    ask(r, &patch);
+    assert_int_equal(r->outcome, OUT_OK);
+    heart_bodies(r->heart, r->late_request, r->late, NULL, 0, r->now);
+    arena_done(&r->late_arena);
+    r->defer = false;
+    r->now.mono.ms += 100, r->now.wall.ms += 100;
+    assert_int_equal(heart_tick(r->heart, r->now), 0);
+    heart_applied(r->heart, r->due);
+    heart_durable(r->heart, r->due, r->now);
+    claim(r);
+    assert_int_equal(r->seq, 2);
+    assert_string_equal(r->payload, "4711");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_claims_find_bodies, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(test_patched_payload, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(test_error_of_a_requeued_job, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(test_patched_while_read_after_a_restart, open_rig,
+                                        close_rig),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
