@@ -22,11 +22,13 @@ static int need(const struct store_memory *m, uint32_t number, struct kept_sched
                 struct err_note *note)
 {
     size_t at = place(m, number);
-    if (at == m->schedule_count || m->schedules[at].put.schedule != number)
-        return err_note_set(note, -ERR_CORRUPT,
-                            "a record names schedule %" PRIu32 ", which does not exist", number);
-    *ret = &m->schedules[at];
-    return 0;
+    if (at < m->schedule_count && m->schedules[at].put.schedule == number) {
+        *ret = &m->schedules[at];
+        return 0;
+    }
+    (void)err_note_set(note, -ERR_CORRUPT,
+                       "a record names schedule %" PRIu32 ", which does not exist", number);
+    return -ERR_CORRUPT;
 }
 
 static int put(struct store_memory *m, const struct rec_schedule_put *r)
