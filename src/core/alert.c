@@ -63,19 +63,19 @@ void alert_rule_default(enum alert_on on, struct alert_rule *ret)
 /* ---- checks ---- */
 
 struct bound {
-    enum alert_member member;
     const char *name;
     uint64_t min, max;
     size_t offset;
+    enum alert_member member;
     bool wide; /* uint64_t */
 };
 
 static const struct bound bounds[] = {
-    {ALERT_HAS_DEPTH, "depth", 0, UINT32_MAX, offsetof(struct alert_rule, depth), true},
-    {ALERT_HAS_PERCENT, "percent", 1, 100, offsetof(struct alert_rule, percent), false},
-    {ALERT_HAS_WINDOW, "window_ms", 1000, DAY_MS, offsetof(struct alert_rule, window_ms), false},
-    {ALERT_HAS_MIN_ENDS, "min_ends", 1, UINT32_MAX, offsetof(struct alert_rule, min_ends), false},
-    {ALERT_HAS_AFTER, "after_ms", 1000, DAY_MS, offsetof(struct alert_rule, after_ms), false},
+    {"depth", 0, UINT32_MAX, offsetof(struct alert_rule, depth), ALERT_HAS_DEPTH, true},
+    {"percent", 1, 100, offsetof(struct alert_rule, percent), ALERT_HAS_PERCENT, false},
+    {"window_ms", 1000, DAY_MS, offsetof(struct alert_rule, window_ms), ALERT_HAS_WINDOW, false},
+    {"min_ends", 1, UINT32_MAX, offsetof(struct alert_rule, min_ends), ALERT_HAS_MIN_ENDS, false},
+    {"after_ms", 1000, DAY_MS, offsetof(struct alert_rule, after_ms), ALERT_HAS_AFTER, false},
 };
 
 static uint64_t value_of(const struct alert_rule *rule, const struct bound *b)

@@ -344,7 +344,7 @@ int conv_kv_key(struct conv *c)
 
 static int key_element(struct conv *c)
 {
-    struct span raw, key;
+    struct span raw = {NULL, 0}, key = {NULL, 0};
     int err = key_raw(c, &raw);
     if (err == 0)
         err = key_from_json(c, raw, false, &key);

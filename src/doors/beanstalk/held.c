@@ -4,6 +4,7 @@
  *
  * A lease that has run out is the engine's to end; here its job stays until it is asked for, or
  * until somebody looks for the soonest deadline. */
+#include "base/check.h"
 #include "base/mem.h"
 #include "doors/beanstalk/impl.h"
 
@@ -58,6 +59,7 @@ static bool held_room(struct conn *c)
 
 static void held_append(struct conn *c, const struct held *h)
 {
+    CHECK(c->held); /* held_room has made it */
     c->held[c->held_count++] = *h;
     if (h->until_ms < c->soonest_ms || c->held_count == 1)
         c->soonest_ms = h->until_ms;
