@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -64,31 +66,14 @@ int bench_probe_sync(const char *dir, int64_t ms, double *ret, struct err_note *
     return rc;
 }
 
-/* The name in brackets may hold anything, brackets and spaces too; the figures follow its last
- * bracket: state and ten others, then utime and stime. */
-int bench_probe_stat(const char *line, uint64_t *ret_ticks)
-{
-    const char *at = strrchr(line, ')');
-    uint64_t user, system;
-    if (!at || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64,
-                      &user, &system) != 2)
-        return -ERR_SYNTAX;
-    *ret_ticks = user + system;
-    return 0;
-}
-
 int bench_probe_cpu(int64_t pid, uint64_t *ret_ns, struct err_note *note)
 {
-    char path[64], line[1024];
-    snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
-    FILE *file = fopen(path, "re");
-    char *got = file ? fgets(line, sizeof line, file) : NULL;
-    if (file)
-        (void)fclose(file);
-    uint64_t ticks;
-    if (!got || bench_probe_stat(line, &ticks) < 0)
+    clockid_t clock;
+    struct timespec used;
+    if (pid <= 0 || pid > INT_MAX || clock_getcpuclockid((pid_t)pid, &clock) != 0 ||
+        clock_gettime(clock, &used) < 0)
         return err_note_set(note, -ERR_NOT_FOUND, "there is no process %" PRId64 " to measure",
                             pid);
-    *ret_ns = ticks * 1000000000 / (uint64_t)sysconf(_SC_CLK_TCK);
+    *ret_ns = (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
     return 0;
 }

@@ -11,5 +11,3 @@
 MUST_CHECK int bench_probe_sync(const char *dir, int64_t ms, double *ret, struct err_note *note);
 /* Processor time of a process up to now, all threads. -ERR_NOT_FOUND with a sentence. */
 MUST_CHECK int bench_probe_cpu(int64_t pid, uint64_t *ret_ns, struct err_note *note);
-/* The line of /proc/PID/stat in clock ticks, user and system together; -ERR_SYNTAX. */
-MUST_CHECK int bench_probe_stat(const char *line, uint64_t *ret_ticks);
