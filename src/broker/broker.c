@@ -139,7 +139,7 @@ static void answer_all(struct batch *t, enum outcome outcome, const char *note)
 
 /* ---- one turn ---- */
 
-static void submit_open(struct broker *b)
+void broker_submit_open(struct broker *b)
 {
     struct batch *t = b->open;
     if (!t)
@@ -167,7 +167,7 @@ static void prepare_cb(uv_prepare_t *handle)
         b->listeners.fresh = false;
         listeners_news(b);
     }
-    submit_open(b);
+    broker_submit_open(b);
     if (refused)
         answer_all(refused, OUT_UNAVAILABLE, "the server is shutting down and takes no new jobs");
 }

@@ -206,6 +206,8 @@ void listeners_drain(struct broker *b);
 void broker_maybe_closed(struct broker *b);
 /* Makes the turn end soon, although nothing was submitted. */
 void broker_stir(struct broker *b);
+/* What this turn has brought so far goes to the backend now, not at the end of the turn. */
+void broker_submit_open(struct broker *b);
 /* Asks the backend for news exactly while somebody wants them. */
 void broker_want_news(struct broker *b);
 

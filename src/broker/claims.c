@@ -97,9 +97,12 @@ static void chain(const struct broker_claim *c, struct watched *w)
     }
 }
 
+/* Submitted at once, the claim rides in the commit of the very job that woke it. */
 static void signal_cb(void *ctx)
 {
-    wake(ctx);
+    struct watched *w = ctx;
+    wake(w);
+    broker_submit_open(w->broker);
 }
 
 static struct watched *watched_get(struct broker *b, struct span queue)

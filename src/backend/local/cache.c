@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/slab.h"
 
-#define TEXTS 6 /* unique, group, correlation, label, attributes, payload */
+#define TEXTS 7 /* unique, group, correlation, label, attributes, options, payload */
 
 struct body {
     uint64_t seq;
@@ -123,7 +123,8 @@ void cache_put(struct cache *c, uint64_t seq, uint64_t position, const struct jo
                struct span payload)
 {
     struct span texts[TEXTS] = {extra->unique, extra->group,      extra->correlation,
-                                extra->label,  extra->attributes, payload};
+                                extra->label,  extra->attributes, extra->options,
+                                payload};
     size_t total = 0;
     for (size_t i = 0; i < TEXTS; i++)
         total += texts[i].len;
@@ -159,7 +160,8 @@ bool cache_get(const struct cache *c, uint64_t seq, struct job_extra *extra, str
     const struct body *b = body_at(c, handle);
     *extra = (struct job_extra){.expires_at = b->expires_at};
     struct span *texts[TEXTS] = {&extra->unique, &extra->group,      &extra->correlation,
-                                 &extra->label,  &extra->attributes, payload};
+                                 &extra->label,  &extra->attributes, &extra->options,
+                                 payload};
     const char *at = b->bytes;
     for (size_t i = 0; i < TEXTS; i++) {
         *texts[i] = span_of(at, b->len[i]);

@@ -60,7 +60,8 @@ struct heart {
     struct late *lates;
     unsigned releasing; /* depth: turns must not be reused meanwhile */
     bool abandoned;     /* nothing more becomes durable */
-    uint64_t hits, misses;
+    uint64_t hits, misses, sent;
+    struct buf scratch;
 };
 
 #define SPARES_MAX 64
@@ -71,6 +72,7 @@ int heart_new(const struct heart_config *config, struct heart **ret)
     if (!h)
         return -ERR_NOMEM;
     h->config = *config;
+    buf_init(&h->scratch);
     h->config.engine.leases_wait = true;
     int err = engine_new(&h->config.engine, &h->engine);
     if (!err && config->cache_bytes)
@@ -107,6 +109,7 @@ void heart_free(struct heart *h)
         h->lates = l->next;
         mem_free(l);
     }
+    buf_done(&h->scratch);
     cache_free(h->cache);
     ahead_free(h->ahead);
     engine_free(h->engine);
@@ -180,6 +183,21 @@ static void body_drop(struct heart *h, uint64_t seq)
     ahead_drop(h->ahead, seq);
 }
 
+static void cache_job(struct heart *h, const struct op_enqueue *e, uint64_t seq, uint64_t position)
+{
+    struct job_extra extra = e->extra;
+    extra.options = (struct span){NULL, 0};
+    if (e->past || extra.undelivered.len) /* an error and the keys of a job are only in the store */
+        return;
+    if (e->options && !options_empty(e->options)) {
+        buf_clear(&h->scratch);
+        if (options_encode(e->options, &h->scratch) != 0)
+            return;
+        extra.options = buf_span(&h->scratch);
+    }
+    cache_put(h->cache, seq, position, &extra, e->payload);
+}
+
 /* The bodies of new jobs stay at hand for the claims to come. */
 static void cache_new_jobs(struct heart *h, const struct turn *t)
 {
@@ -192,10 +210,7 @@ static void cache_new_jobs(struct heart *h, const struct turn *t)
         if (r->reply.kind != OP_ENQUEUE || r->reply.outcome != OUT_OK || !r->reply.created ||
             r->reply.repeat)
             continue;
-        const struct op_enqueue *e = &r->op->enqueue;
-        /* Their encoding, an error and the keys of a job are only in the store. */
-        if (!e->options && !e->past && !e->extra.undelivered.len)
-            cache_put(h->cache, r->reply.seq, t->last, &e->extra, e->payload);
+        cache_job(h, &r->op->enqueue, r->reply.seq, t->last);
     }
 }
 
@@ -471,6 +486,7 @@ static void reply_send(struct heart *h, struct turn *t, size_t index, struct now
         asked = late_take(h, r->op, &to);
     /* The callback may submit what drops the very bodies it is looking at. */
     bodies_hold(h, true);
+    h->sent += asked;
     if (asked)
         h->config.calls.reply(h->config.calls.ctx, to.fn, to.fn_ctx, &r->reply);
     bodies_hold(h, false);
@@ -732,6 +748,19 @@ void heart_bodies(struct heart *h, void *request, const struct stored_body *bodi
 bool heart_idle(const struct heart *h)
 {
     return h->first == NULL && h->fetching == 0;
+}
+
+size_t heart_waiting(const struct heart *h)
+{
+    size_t n = 0;
+    for (const struct turn *t = h->first; t; t = t->next)
+        n += t->own ? 0 : t->open;
+    return n;
+}
+
+uint64_t heart_sent(const struct heart *h)
+{
+    return h->sent;
 }
 
 uint64_t heart_durable_position(const struct heart *h)

@@ -18,6 +18,8 @@
 #include "base/mem.h"
 
 #define TICKS_A_TURN 8 /* slices of housekeeping between two looks at the sockets */
+#define ALONE 2  /* replies that wait, of a client that is alone: an enqueue's and a claim's */
+#define CROWD 16 /* in the average, a reply counts so much */
 #define CLOSE_FULL_NS UINT64_C(1000000000) /* how long a close waits for room in the journal */
 
 static struct local *local_of(struct backend *b)
@@ -143,13 +145,22 @@ static void take_durable(struct local *l)
     take_applied(l, &swept);
 }
 
-/* One request alone is committed on the spot: waking two threads would cost it more than the sync.
- */
-static void commit_frames(struct local *l)
+/* Few wait for this commit, and few did for those before it. When nobody waits, a sync on the
+ * loop's thread would only hold up the next request. */
+static bool alone(struct local *l)
+{
+    size_t waiting = heart_waiting(l->heart);
+    l->crowd = (l->crowd * 7 + waiting * CROWD) / 8;
+    return waiting > 0 && waiting <= ALONE && l->crowd <= ALONE * CROWD;
+}
+
+/* One request alone, with the claim that it woke, is committed on the spot: waking two threads
+ * would cost it more than the sync. Not while answers of this turn are still to be written. */
+static void commit_frames(struct local *l, bool answered)
 {
     if (l->frame_count == 0 || !l->writer)
         return;
-    bool here = l->frame_count == 1 && writer_commit_here(l->writer, l->frames, 1);
+    bool here = alone(l) && !answered && writer_commit_here(l->writer, l->frames, l->frame_count);
     if (!here && writer_push(l->writer, l->frames, l->frame_count) != 0)
         die(l, err_text(-ERR_NOMEM));
     l->frame_count = 0;
@@ -228,9 +239,10 @@ static void stir(struct local *l)
 static void prepare_cb(uv_prepare_t *handle)
 {
     struct local *l = handle->data;
+    uint64_t sent = heart_sent(l->heart);
     uv_idle_stop(&l->stir);
     turn(l);
-    commit_frames(l);
+    commit_frames(l, heart_sent(l->heart) != sent);
 }
 
 static void timer_cb(uv_timer_t *handle)

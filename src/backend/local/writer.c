@@ -140,7 +140,6 @@ static int commit(struct writer *w, const struct span *frames, size_t count, uin
     FAILPOINT("reply.before");
     if (!err)
         w->config.synced(w->config.ctx, durable, bytes);
-    w->config.notify(w->config.ctx);
     return err;
 }
 
@@ -194,6 +193,7 @@ static void run(void *arg)
     size_t n;
     while ((n = take(w, group, &bytes)) > 0) {
         int err = commit(w, group, n, bytes);
+        w->config.notify(w->config.ctx);
         if (err && (err != -ERR_NO_SPACE || !wait_for_room(w)))
             return;
         if (err)

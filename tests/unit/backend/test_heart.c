@@ -32,6 +32,8 @@ struct rig {
     uint64_t seq;
     struct job_token token;
     char payload[32], error[32];
+    struct job_options options;
+    bool unapplied; /* what is submitted stays away from the store's readers */
 };
 
 static void frame_cb(void *ctx, struct span frame, uint64_t last)
@@ -62,6 +64,9 @@ static void reply_cb(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct 
     r->token = reply->jobs[0].token;
     keep(r->payload, reply->jobs[0].payload);
     keep(r->error, reply->jobs[0].error);
+    r->options = (struct job_options){0};
+    if (reply->jobs[0].extra.options.len)
+        assert_int_equal(options_decode(reply->jobs[0].extra.options, &r->options), 0);
 }
 
 static void wake_cb(void *ctx, uint32_t queue)
@@ -95,7 +100,8 @@ static void ask(struct rig *r, struct op *op)
     memset(r->error, 0, sizeof r->error);
     r->now.mono.ms++, r->now.wall.ms++;
     assert_int_equal(heart_submit(r->heart, op, 1, r->now, NULL, NULL), 0);
-    heart_applied(r->heart, r->due);
+    if (!r->unapplied)
+        heart_applied(r->heart, r->due);
     heart_durable(r->heart, r->due, r->now);
 }
 
@@ -165,6 +171,28 @@ static void test_claims_find_bodies(void **state)
         assert_string_equal(r->payload, payload);
     }
     assert_in_range(r->reads, 2, 8);
+}
+
+/* A job with options of its own, as every one of the beanstalk door is, need not be read either. */
+static void test_options_stay_at_hand(void **state)
+{
+    struct rig *r = *state;
+    const struct job_options options = {.lease_ms = 4321, .max_attempts = 7};
+    r->unapplied = true;
+    struct op op = {.kind = OP_ENQUEUE,
+                    .enqueue = {.queue = SPAN_LITERAL("q"),
+                                .has_priority = true,
+                                .priority = 1,
+                                .payload_kind = PAYLOAD_JSON,
+                                .payload = SPAN_LITERAL("9"),
+                                .options = &options}};
+    ask(r, &op);
+    claim(r);
+    assert_int_equal(r->seq, JOBS + 1);
+    assert_string_equal(r->payload, "9");
+    assert_int_equal(r->options.lease_ms, 4321);
+    assert_int_equal(r->options.max_attempts, 7);
+    assert_int_equal(r->reads, 0);
 }
 
 static void test_patched_payload(void **state)
@@ -251,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_claims_find_bodies, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(test_options_stay_at_hand, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(test_patched_payload, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(test_error_of_a_requeued_job, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(test_patched_while_read_after_a_restart, open_rig,
