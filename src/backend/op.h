@@ -342,6 +342,7 @@ struct op_history {
  * is fired once: one that is not the schedule's next, or later, is refused with OUT_NOT_DUE. */
 struct op_schedule {
     struct span name;
+    uint32_t number; /* get: instead of the name, which is then empty */
     /* put */
     bool must_create;                 /* OUT_EXISTS when it is there */
     bool must_exist;                  /* OUT_NO_SCHEDULE when it is not */

@@ -47,6 +47,17 @@ void schedule_default(struct schedule_spec *s, uint8_t kind)
     }
 }
 
+struct wall_time schedule_next(const struct schedule_spec *spec, const struct schedule_state *state,
+                               struct wall_time now)
+{
+    struct wall_time next = state->next_at;
+    if (next.ms >= LIMIT_WALL_MS)
+        return (struct wall_time){0};
+    if (spec->kind == SCHEDULE_QUEUE && next.ms <= now.ms)
+        next.ms = cron_interval_next(spec->start_at.ms, (int64_t)spec->every_ms, now.ms);
+    return next;
+}
+
 int64_t schedule_retry_ms(uint32_t failures)
 {
     uint32_t doublings = failures > 0 ? failures - 1 : 0;

@@ -93,5 +93,9 @@ struct schedule_state {
     uint8_t error;             /* enum schedule_error of the last of them */
 };
 
+/* When it is due next, seen from now; 0 = never. A trigger that waits for items looks again and
+ * again, of which nothing is kept. */
+struct wall_time schedule_next(const struct schedule_spec *spec, const struct schedule_state *state,
+                               struct wall_time now);
 /* The wait before trying again after failure number n (1 = the first): 1 s, doubling to 5 min. */
 int64_t schedule_retry_ms(uint32_t failures);

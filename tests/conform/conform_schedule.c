@@ -49,6 +49,39 @@ static void made_and_shown(struct env *e)
     EXPECT_INT(v->state.next_at.ms, minute(1).ms);
     EXPECT_INT(v->created_at.ms, START_WALL_MS);
     EXPECT_INT(v->state.fired, 0);
+    op = (struct op){.kind = OP_SCHEDULE_GET, .schedule = {.number = v->number}};
+    r = run(e, op);
+    EXPECT_OUT(r, OUT_OK);
+    EXPECT_TEXT(r->schedules[0].name, "nightly ü");
+    op.schedule.number++;
+    EXPECT_OUT(run(e, op), OUT_NO_SCHEDULE);
+    op.schedule.number = UINT32_MAX;
+    EXPECT_OUT(run(e, op), OUT_NO_SCHEDULE);
+}
+
+/* A door finds what its schedules made by their owner and number. */
+static void owner_in_the_job(struct env *e)
+{
+    struct schedule_spec spec = cron_spec("a");
+    struct op op = schedule_op(OP_SCHEDULE_PUT, "s");
+    op.schedule.spec = &spec;
+    op.schedule.next_at = minute(1);
+    op.schedule.has_owner = true;
+    op.schedule.owner = SPAN_LITERAL("door");
+    EXPECT_OUT(run(e, op), OUT_OK);
+    uint32_t number = schedule_get(e, "s")->number;
+    advance(e, MINUTE);
+    const struct reply *r = run(e, fire_op(OP_FIRE, "s", minute(1)));
+    EXPECT_OUT(r, OUT_OK);
+    char wanted[120];
+    snprintf(wanted, sizeof wanted,
+             "{\"source\":\"TRIGGER\",\"schedule\":\"s\",\"owner\":\"door\",\"number\":%u,"
+             "\"fire_time\":",
+             number);
+    const struct job_view *job = get(e, schedule_get(e, "s")->state.seq);
+    EXPECT(job != NULL);
+    EXPECT(job->extra.attributes.len > strlen(wanted) &&
+           memcmp(job->extra.attributes.at, wanted, strlen(wanted)) == 0);
 }
 
 static void changed_and_deleted(struct env *e)
@@ -378,6 +411,7 @@ static void told_as_events(struct env *e)
 
 static const struct conform_case cases[] = {
     CASE("HF-8 a schedule is made and shown", made_and_shown),
+    CASE("HF-8 ORC-19 a job says whose schedule made it", owner_in_the_job, EXACT),
     CASE("HF-8 a schedule is changed and deleted", changed_and_deleted, EXACT),
     CASE("HF-8 a schedule is made only as told", made_only_as_told, EXACT),
     CASE("HF-8 ORC-15 nonsense is refused", refuses_nonsense),

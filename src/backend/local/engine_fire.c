@@ -128,6 +128,11 @@ static void write_origin(struct json_writer *w, const struct firing *f, struct w
     wall_text(at, time);
     write_text(w, "source", SPAN_LITERAL("TRIGGER"));
     write_text(w, "schedule", schedule_name(f->s));
+    if (schedule_owner(f->s).len > 0) { /* a door's, which knows it by its number */
+        write_text(w, "owner", schedule_owner(f->s));
+        json_write_key(w, "number");
+        json_write_uint(w, f->s->number);
+    }
     write_text(w, "fire_time", span_text(time));
 }
 

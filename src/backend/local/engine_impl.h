@@ -674,6 +674,7 @@ int schedules_apply_put(struct engine *e, const struct rec_schedule_put *r);
 int schedules_apply_gone(struct engine *e, uint32_t number);
 int schedules_apply_state(struct engine *e, const struct rec_schedule_state *r);
 struct span schedule_name(const struct schedule *s);
+struct span schedule_owner(const struct schedule *s); /* empty = nobody's */
 int schedule_view_of(struct engine *e, const struct schedule *s, struct schedule_view *ret);
 /* Puts the schedule as it is into the reply; without memory for that the reply has none. */
 void schedule_show(struct engine *e, const struct schedule *s, struct engine_reply *r);

@@ -17,14 +17,14 @@ static struct span spec_text(const struct schedule *s)
     return span_of(s->texts + s->name_len, s->spec_len);
 }
 
-static struct span owner_text(const struct schedule *s)
+struct span schedule_owner(const struct schedule *s)
 {
     return span_of(s->texts + s->name_len + s->spec_len, s->owner_len);
 }
 
 static struct span note_text(const struct schedule *s)
 {
-    return span_of(owner_text(s).at + s->owner_len, s->note_len);
+    return span_of(schedule_owner(s).at + s->owner_len, s->note_len);
 }
 
 static struct span attributes_text(const struct schedule *s)
@@ -216,7 +216,7 @@ int schedule_view_of(struct engine *e, const struct schedule *s, struct schedule
     *ret = (struct schedule_view){
         .number = s->number,
         .name = schedule_name(&copy),
-        .owner = owner_text(&copy),
+        .owner = schedule_owner(&copy),
         .note = note_text(&copy),
         .attributes = attributes_text(&copy),
         .paused = s->paused,
@@ -240,7 +240,10 @@ void schedule_show(struct engine *e, const struct schedule *s, struct engine_rep
 void op_schedule_get(struct engine *e, const struct op *op)
 {
     struct engine_reply *r = reply_new(e, op);
-    const struct schedule *s = schedules_find(e, op->schedule.name);
+    uint32_t number = op->schedule.number;
+    const struct schedule *s = number ? NULL : schedules_find(e, op->schedule.name);
+    if (number && number < e->schedule_room)
+        s = e->schedules[number];
     if (!s) {
         refuse(r, OUT_NO_SCHEDULE, NULL);
         return;
@@ -309,7 +312,7 @@ static void fill_put(const struct schedule *s, struct rec_schedule_put *put)
         .state = s->state,
         .name = schedule_name(s),
         .spec = spec_text(s),
-        .owner = owner_text(s),
+        .owner = schedule_owner(s),
         .note = note_text(s),
         .attributes = attributes_text(s),
     };

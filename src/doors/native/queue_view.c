@@ -36,7 +36,6 @@ void queue_view_write(struct json_writer *w, const struct queue_view *q, struct 
     write_pause(w, q->paused_until, now);
     write_time(w, "created_at", q->created_at);
     write_time(w, "updated_at", q->updated_at);
-    write_span_if(w, "owner", q->owner);
     write_span(w, "note", q->note);
     json_write_key(w, "policy");
     policy_write(w, q->policy);

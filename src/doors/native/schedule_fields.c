@@ -353,22 +353,11 @@ void schedule_spec_write(struct json_writer *w, const struct schedule_spec *s)
     write_job(w, s);
 }
 
-/* A trigger that waits for items looks again and again, of which nothing is kept. */
-static struct wall_time next_of(const struct schedule_view *v, struct wall_time now)
-{
-    const struct schedule_spec *s = &v->spec;
-    struct wall_time next = v->state.next_at;
-    if (v->paused || next.ms >= LIMIT_WALL_MS)
-        return (struct wall_time){0};
-    if (s->kind == SCHEDULE_QUEUE && next.ms <= now.ms)
-        next.ms = cron_interval_next(s->start_at.ms, (int64_t)s->every_ms, now.ms);
-    return next;
-}
-
 static void write_state(struct json_writer *w, const struct schedule_view *v, struct wall_time now)
 {
     const struct schedule_state *s = &v->state;
-    write_time(w, "next_at", next_of(v, now));
+    struct wall_time next = v->paused ? (struct wall_time){0} : schedule_next(&v->spec, s, now);
+    write_time(w, "next_at", next);
     write_time(w, "last_at", s->last_at);
     write_time(w, "last_fired_at", s->fired_at);
     json_write_key(w, "last_job");
@@ -395,6 +384,7 @@ void schedule_view_write(struct json_writer *w, const struct schedule_view *v, s
 {
     json_write_object(w);
     write_span(w, "name", v->name);
+    write_span_if(w, "owner", v->owner);
     write_bool(w, "paused", v->paused);
     schedule_spec_write(w, &v->spec);
     write_span(w, "note", v->note);

@@ -36,7 +36,7 @@ static char upper(char c)
     return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
 
-static bool same_word(struct span text, const char *word)
+bool orc_same_word(struct span text, const char *word)
 {
     size_t i = 0;
     while (i < text.len && word[i] && upper(text.at[i]) == word[i])
@@ -47,7 +47,7 @@ static bool same_word(struct span text, const char *word)
 enum orc_status orc_status_parse(struct span word)
 {
     enum orc_status s = ORC_NEW;
-    while (s < ORC_CUSTOM && !same_word(word, orc_words[s]))
+    while (s < ORC_CUSTOM && !orc_same_word(word, orc_words[s]))
         s++;
     return s;
 }
@@ -94,12 +94,9 @@ static int attribute(void *ctx, struct json_reader *r, struct span name, struct 
     struct orc_attributes *a = ctx;
     struct span whole;
     int64_t number;
-    if (value.kind == JSON_NUMBER && json_int(&value, &number) == 0 && number >= 0) {
-        if (span_equal(name, SPAN_LITERAL("job_id")))
-            a->job_id = number;
-        else if (span_equal(name, SPAN_LITERAL("noted_at_ms")) && number < LIMIT_WALL_MS)
-            a->noted_at.ms = number;
-    }
+    if (span_equal(name, SPAN_LITERAL("noted_at_ms")) && value.kind == JSON_NUMBER &&
+        json_int(&value, &number) == 0 && number >= 0 && number < LIMIT_WALL_MS)
+        a->noted_at.ms = number;
     return json_skip(r, value, &whole);
 }
 
@@ -107,7 +104,7 @@ void orc_attributes_read(struct span json, struct orc_attributes *ret)
 {
     struct json_reader r;
     struct arena arena;
-    *ret = (struct orc_attributes){.job_id = -1};
+    *ret = (struct orc_attributes){{0}};
     if (json.len == 0)
         return;
     arena_init(&arena);
@@ -121,11 +118,7 @@ void orc_attributes_read(struct span json, struct orc_attributes *ret)
 int orc_attributes_write(struct arena *arena, const struct orc_attributes *a, struct span *ret)
 {
     char text[100];
-    int len =
-        a->job_id < 0
-            ? snprintf(text, sizeof text, "{\"noted_at_ms\":%" PRId64 "}", a->noted_at.ms)
-            : snprintf(text, sizeof text, "{\"job_id\":%" PRId64 ",\"noted_at_ms\":%" PRId64 "}",
-                       a->job_id, a->noted_at.ms);
+    int len = snprintf(text, sizeof text, "{\"noted_at_ms\":%" PRId64 "}", a->noted_at.ms);
     char *copy = arena_copy(arena, text, (size_t)len);
     *ret = span_of(copy, copy ? (size_t)len : 0);
     return copy ? 0 : -ERR_NOMEM;
@@ -133,7 +126,7 @@ int orc_attributes_write(struct arena *arena, const struct orc_attributes *a, st
 
 /* ---- an item ---- */
 
-static void write_number_or_null(struct json_writer *w, const char *key, int64_t v)
+void orc_write_number(struct json_writer *w, const char *key, int64_t v)
 {
     json_write_key(w, key);
     if (v >= 0)
@@ -142,7 +135,7 @@ static void write_number_or_null(struct json_writer *w, const char *key, int64_t
         json_write_null(w);
 }
 
-static void write_text_or_null(struct json_writer *w, const char *key, struct span text)
+void orc_write_text(struct json_writer *w, const char *key, struct span text)
 {
     json_write_key(w, key);
     if (text.len)
@@ -152,7 +145,7 @@ static void write_text_or_null(struct json_writer *w, const char *key, struct sp
 }
 
 /* Retries are the attempts after the first that failures led to; the last failure leads to none. */
-static uint32_t retries_of(const struct job *j)
+uint32_t orc_retries(const struct job *j)
 {
     bool last = j->state == STATE_DEAD && j->reason == REASON_FAILED && j->failures > 0;
     return (uint32_t)j->failures - last;
@@ -163,9 +156,9 @@ static void write_lease(struct json_writer *w, const struct job_view *v, struct 
 {
     char token[TOKEN_TEXT_BYTES];
     bool running = v->job.state == STATE_RUNNING;
-    write_number_or_null(w, "locked_by_robot_id", running ? orc_robot_id(v->worker) : -1);
+    orc_write_number(w, "locked_by_robot_id", running ? orc_robot_id(v->worker) : -1);
     write_time(w, "locked_at", running ? v->job.since : v->started_at);
-    if (running)
+    if (running && v->lease_ms) /* one that a trigger's job holds has no end of its own */
         write_time(w, "lease_until", (struct wall_time){now.ms + v->lease_left_ms});
     token_text(v->token, token);
     if (with_token)
@@ -191,16 +184,16 @@ void orc_item_write(struct json_writer *w, const struct job_view *v, struct wall
     json_write_object(w);
     write_text(w, "id", uuid);
     write_uint(w, "queue_id", v->job.queue);
-    write_text_or_null(w, "reference", v->extra.unique);
+    orc_write_text(w, "reference", v->extra.unique);
     write_text(w, "status", orc_words[orc_status_of(&v->job)]);
-    write_text_or_null(w, "label", v->extra.label);
+    orc_write_text(w, "label", v->extra.label);
     write_int(w, "priority", v->job.priority);
     write_bytes(w, "payload", v->job.payload_kind, v->payload);
     write_bytes(w, "result", v->result_kind, v->result);
-    write_text_or_null(w, "error_message", v->error);
-    write_uint(w, "retries", retries_of(&v->job));
+    orc_write_text(w, "error_message", v->error);
+    write_uint(w, "retries", orc_retries(&v->job));
     write_lease(w, v, now, with_token);
-    write_number_or_null(w, "job_id", attributes.job_id);
+    orc_write_number(w, "job_id", v->holder.seq ? (int64_t)v->holder.seq : -1);
     write_times(w, v, attributes.noted_at);
     json_write_object_end(w);
 }
@@ -212,7 +205,7 @@ static bool says_business(struct span text)
     static const char word[] = "BUSINESS";
     size_t len = sizeof word - 1;
     for (size_t i = 0; i + len <= text.len; i++)
-        if (same_word(span_of(text.at + i, len), word))
+        if (orc_same_word(span_of(text.at + i, len), word))
             return true;
     return false;
 }

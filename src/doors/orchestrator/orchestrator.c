@@ -32,6 +32,18 @@ static const struct http_route routes[] = {
      "Renew the lease of an item in progress."},
     {HTTP_DELETE, "/api/queue-items/{id}", orc_item_delete, SCOPE_ADMIN, 0,
      "Soft delete: the item becomes DELETED."},
+    {HTTP_POST, "/api/triggers", orc_trigger_create, SCOPE_ADMIN, 0,
+     "Create a trigger: TIME (cron) or QUEUE."},
+    {HTTP_GET, "/api/triggers", orc_trigger_list, SCOPE_READ, 0, "List triggers by name."},
+    {HTTP_GET, "/api/triggers/{id}", orc_trigger_get, SCOPE_READ, 0, "A trigger by its id."},
+    {HTTP_PUT, "/api/triggers/{id}", orc_trigger_update, SCOPE_ADMIN, 0,
+     "Change the members that are given."},
+    {HTTP_PATCH, "/api/triggers/{id}", orc_trigger_update, SCOPE_ADMIN, 0, "The same."},
+    {HTTP_DELETE, "/api/triggers/{id}", orc_trigger_delete, SCOPE_ADMIN, 0,
+     "Delete a trigger; its jobs stay."},
+    {HTTP_GET, "/api/jobs", orc_job_list, SCOPE_READ, 0,
+     "List the jobs that triggers made, by trigger_id and status, newest first."},
+    {HTTP_GET, "/api/jobs/{id}", orc_job_get, SCOPE_READ, 0, "A job that a trigger made."},
 };
 
 static int orchestrator_open(const struct door_config *config, void **ret)
@@ -48,14 +60,14 @@ static int orchestrator_open(const struct door_config *config, void **ret)
 static void orchestrator_close(void *ctx, void (*fn)(void *fn_ctx), void *fn_ctx)
 {
     struct orchestrator *o = ctx;
-    CHECK(!o->defining);
+    CHECK(!o->defining && !o->triggering);
     mem_free(o);
     fn(fn_ctx);
 }
 
 const struct door orchestrator_door = {
     .name = ORC_NAME,
-    .doc = "queues and items of a robot orchestrator",
+    .doc = "queues, items and triggers of a robot orchestrator",
     .routes = routes,
     .route_count = sizeof routes / sizeof *routes,
     .open = orchestrator_open,

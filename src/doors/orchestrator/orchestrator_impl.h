@@ -8,7 +8,10 @@
  *   list.c          pages of items, over one queue or all
  *   next.c          the claim by GET
  *   status.c        the machine of status words, and renewal
- *   item_words.c    an item in the document's words, both ways */
+ *   item_words.c    an item in the document's words, both ways
+ *   triggers.c      /api/triggers: define, look, list, delete
+ *   trigger_words.c a trigger in the document's words, both ways
+ *   jobs.c          /api/jobs: the jobs that triggers made */
 #pragma once
 
 #include "doors/call.h"
@@ -20,7 +23,8 @@
 struct orchestrator {
     struct door_config config;
     struct broker *broker;
-    struct call *defining, *defining_last; /* definitions of queues, the one under way first */
+    struct call *defining, *defining_last;     /* definitions of queues, the one under way first */
+    struct call *triggering, *triggering_last; /* the same of triggers */
 };
 
 #define ORC_HANDLER(name) void name(void *ctx, struct http_exchange *x)
@@ -38,6 +42,13 @@ ORC_HANDLER(orc_item_list);
 ORC_HANDLER(orc_item_next);
 ORC_HANDLER(orc_item_status);
 ORC_HANDLER(orc_item_renew);
+ORC_HANDLER(orc_trigger_create);
+ORC_HANDLER(orc_trigger_list);
+ORC_HANDLER(orc_trigger_get);
+ORC_HANDLER(orc_trigger_update);
+ORC_HANDLER(orc_trigger_delete);
+ORC_HANDLER(orc_job_list);
+ORC_HANDLER(orc_job_get);
 
 static inline struct broker *orc_broker(const void *ctx)
 {
@@ -78,7 +89,8 @@ enum orc_status {
 extern const char *const orc_words[]; /* NULL-terminated, without CUSTOM */
 enum orc_status orc_status_of(const struct job *j);
 unsigned orc_states_of(enum orc_status s); /* mask */
-/* Case does not matter. */
+/* Case does not matter; the word is given in upper case. */
+bool orc_same_word(struct span text, const char *word);
 enum orc_status orc_status_parse(struct span word);
 /* The word in upper case, in the arena; -ERR_NOMEM. ASCII letters alone have cases here. */
 MUST_CHECK int orc_upper(struct arena *arena, struct span word, struct span *ret);
@@ -90,12 +102,16 @@ int64_t orc_robot_id(struct span worker);
 
 /* What the item's attributes hold. */
 struct orc_attributes {
-    int64_t job_id;            /* -1 = none */
     struct wall_time noted_at; /* 0 = never */
 };
 void orc_attributes_read(struct span json, struct orc_attributes *ret);
 MUST_CHECK int orc_attributes_write(struct arena *arena, const struct orc_attributes *a,
                                     struct span *ret);
+
+/* Retries are the attempts after the first that failures led to. */
+uint32_t orc_retries(const struct job *j);
+void orc_write_number(struct json_writer *w, const char *key, int64_t v);      /* < 0: null */
+void orc_write_text(struct json_writer *w, const char *key, struct span text); /* empty: null */
 
 /* The whole item; the view holds its body. With a token only after a claim. */
 void orc_item_write(struct json_writer *w, const struct job_view *v, struct wall_time now,
@@ -124,3 +140,32 @@ struct orc_lookup {
     void *more;        /* c->more when `found` is called */
 };
 void orc_queue_find(struct call *c, const struct orc_lookup *lookup);
+/* The number in the path, of a "queue" or a "trigger"; 0 after a problem was answered. */
+int64_t orc_path_number(struct http_exchange *x, const char *what);
+
+/* ---- trigger_words.c ---- */
+
+/* What the jobs of this door's triggers have in common: /api/jobs finds them by it. */
+#define ORC_CORRELATION SPAN_LITERAL("orchestrator-trigger")
+
+/* What the document calls a trigger, less what the engine keeps about it. */
+struct orc_trigger {
+    struct span name, type, description, cron, timezone, target_queue, payload;
+    int64_t queue_id, batch_size, polling_interval;
+    bool eager, enabled;
+    bool fresh;
+    bool has_queue, has_cron;  /* given by the request */
+    struct schedule_spec spec; /* what it was; its source is what queue_id means */
+};
+void orc_trigger_new(struct orc_trigger *t);
+/* As it is; the view's texts must outlive it. */
+void orc_trigger_from(struct orc_trigger *t, const struct schedule_view *v);
+/* Reads the request's body over it. false: the problem was answered. */
+bool orc_trigger_take(struct call *c, struct orc_trigger *t);
+/* Makes its spec the one for the members, checked and complete. false: the problem was answered. */
+bool orc_trigger_complete(struct call *c, struct orc_trigger *t);
+/* What a note about a schedule says, in the door's words. */
+void orc_trigger_problem(struct arena *arena, struct problem *p, const char *note);
+/* queue_id 0, item.seq 0: there is none (any more). */
+void orc_trigger_write(struct json_writer *w, const struct schedule_view *v, uint32_t queue_id,
+                       struct job_ref item, struct wall_time now);

@@ -57,18 +57,17 @@ void orc_queue_find(struct call *c, const struct orc_lookup *lookup)
         answer_error(c->x, err);
 }
 
-/* The id of the path; 0 after a problem was answered. */
-static int64_t path_id(struct http_exchange *x)
+int64_t orc_path_number(struct http_exchange *x, const char *what)
 {
     struct span text = http_request(x)->params[0];
+    struct problem p;
     int64_t id = 0;
     for (size_t i = 0; i < text.len && id >= 0 && id <= UINT32_MAX; i++)
         id = text.at[i] >= '0' && text.at[i] <= '9' ? id * 10 + (text.at[i] - '0') : -1;
     if (id > 0)
         return id;
-    struct problem p = {.code = PROBLEM_INVALID_FIELD,
-                        .field = "id",
-                        .detail = "the id of a queue is a whole number, 1 or more"};
+    problem_set(&p, http_request(x)->arena, PROBLEM_INVALID_FIELD, "id",
+                "the id of a %s is a whole number, 1 or more", what);
     problem_answer(x, &p);
     return 0;
 }
@@ -76,7 +75,7 @@ static int64_t path_id(struct http_exchange *x)
 /* A call on the queue of the path; nothing after a problem was answered. */
 static void queue_call(void *ctx, struct http_exchange *x, orc_queue_fn fn)
 {
-    int64_t id = query_none(orc_broker(ctx), x) ? path_id(x) : 0;
+    int64_t id = query_none(orc_broker(ctx), x) ? orc_path_number(x, "queue") : 0;
     struct call *c = id ? call_new(orc_broker(ctx), ctx, x, OP_QUEUE_GET, NULL) : NULL;
     if (c)
         orc_queue_find(c, &(struct orc_lookup){.id = id, .found = fn, .field = "id"});
@@ -394,7 +393,7 @@ void orc_queue_create(void *ctx, struct http_exchange *x)
 void orc_queue_update(void *ctx, struct http_exchange *x)
 {
     struct orchestrator *o = ctx;
-    int64_t id = query_none(o->broker, x) ? path_id(x) : 0;
+    int64_t id = query_none(o->broker, x) ? orc_path_number(x, "queue") : 0;
     struct call *c = id ? call_new(o->broker, o, x, OP_QUEUE_GET, NULL) : NULL;
     if (!c)
         return;
