@@ -42,6 +42,39 @@ static const struct option queues_options[] = {
     {"keep_dead", 0, "N|all", "how many dead jobs are kept; 0 keeps none", OPTION_TEXT},
 };
 
+static const struct option schedules_options[] = {
+    CLIENT_OPTIONS,
+    {"count", 'n', "N", "preview: so many firings (5)", OPTION_NUMBER},
+    {"after", 0, "TIME", "preview: firings after then (now)", OPTION_TEXT},
+    {"queue", 'q', "QUEUE", "where the job goes (jobs)", OPTION_TEXT},
+    {"cron", 0, "TEXT", "due at these times: \"30 2 * * *\"", OPTION_TEXT},
+    {"timezone", 0, "ZONE", "of the cron times: Europe/Berlin (UTC)", OPTION_TEXT},
+    {"dst_gap", 0, "skip|run_after", "a time that the clock leaps over", OPTION_CHOICE},
+    {"dst_fold", 0, "once|twice", "a time that comes twice", OPTION_CHOICE},
+    {"every", 0, "DURATION", "due every so often", OPTION_DURATION},
+    {"start_at", 0, "TIME", "intervals count from then (now)", OPTION_TEXT},
+    {"misfire", 0, "skip|once|all", "times that passed while nobody could fire (once)",
+     OPTION_CHOICE},
+    {"misfire_window", 0, "DURATION", "misfire all: how far back (1h)", OPTION_DURATION},
+    {"overlap", 0, "allow|skip", "skip: no new job while the last one lives", OPTION_CHOICE},
+    {"source_queue", 0, "QUEUE", "due when this queue has items, which the job gets", OPTION_TEXT},
+    {"batch_size", 0, "N", "items for one job (1)", OPTION_NUMBER},
+    {"interval", 0, "DURATION", "between two looks at the source (30s)", OPTION_DURATION},
+    {"eager", 0, "yes|no", "look as soon as items arrive", OPTION_CHOICE},
+    {"paused", 0, "yes|no", "not due while it is", OPTION_CHOICE},
+    {"note", 0, "TEXT", "a note for people", OPTION_TEXT},
+    {"payload", 0, "JSON", "of the job; `-` is standard input, `@FILE` a file", OPTION_TEXT},
+    {"priority", 'p', "N|LABEL", "of the job", OPTION_TEXT},
+    {"delay", 'd', "DURATION", "the job runs so much later", OPTION_DURATION},
+    {"expires_in", 0, "DURATION", "the job is given up if not begun within", OPTION_DURATION},
+    {"unique", 'u', "KEY", "at most one job of this key", OPTION_TEXT},
+    {"unique_mode", 0, "reject|return|replace", "what happens to a second one", OPTION_CHOICE},
+    {"max_attempts", 0, "N", "attempts before the job is dead", OPTION_NUMBER},
+    {"group", 'g', "NAME", "the group the job belongs to", OPTION_TEXT},
+    {"correlation_id", 0, "ID", "travels along to the worker, logs and events", OPTION_TEXT},
+    {"label", 0, "TEXT", "a label for people", OPTION_TEXT},
+};
+
 static const struct option enqueue_options[] = {
     CLIENT_OPTIONS,
     {"priority", 'p', "N|LABEL", "higher is claimed first", OPTION_TEXT},
@@ -191,6 +224,19 @@ const struct command client_commands[] = {
      "The options from --note on are the queue's policy. Durations: 500 (ms), 30s, "
      "24h.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(queues_options), 0, 2, client_queues},
+    {"schedules", "[[create|set|delete|pause|resume|run|preview] NAME]", "show or change schedules",
+     "Without words, lists every schedule; with NAME alone, shows that one. What can be done:\n"
+     "  create   make the schedule; refused when it exists\n"
+     "  set      change what the options name and leave the rest\n"
+     "  delete   remove the schedule; its jobs stay\n"
+     "  pause    fire no more\n"
+     "  resume   fire again; what was due meanwhile is not made up for\n"
+     "  run      fire now, out of turn\n"
+     "  preview  show the next firings; without NAME, of what the options say\n"
+     "One of --cron, --every and --source-queue says when it is due; the options from --payload "
+     "on\n"
+     "say what is enqueued. Durations: 500 (ms), 30s, 24h.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(schedules_options), 0, 2, client_schedules},
     {"enqueue", "QUEUE [PAYLOAD]", "enqueue a job, or one for each line of input",
      "PAYLOAD is JSON; `-` reads it from standard input, `@FILE` from a file, --raw takes bytes "
      "as\n"

@@ -74,6 +74,59 @@ describe('client commands', { timeout: 120_000 }, () => {
     ended(await cli(['export', 'a']), USAGE);
   });
 
+  test('HF-8 schedules: create, show, set, list, preview, pause, resume, run, delete', async () => {
+    const name = freshQueue('nightly ü');
+    const q = freshQueue('reports');
+    const at = () => api.get(`/v1/schedules/${encodeURIComponent(name)}`).then((answer) => answer.json);
+    ended(await cli(['schedules', 'create', name, '--cron', '30 2 * * *', '--timezone', 'Europe/Berlin', '--queue', q, '--payload', '{"kind":"daily"}', '--priority', 'high', '--note', 'Reports']), DONE);
+    const made = await at();
+    assert.deepEqual([made.cron, made.timezone, made.queue, made.job.payload, made.job.priority, made.note], ['30 2 * * *', 'Europe/Berlin', q, { kind: 'daily' }, 10, 'Reports']);
+    const again = await cli(['schedules', 'create', name, '--every', '1h']);
+    ended(again, REFUSED);
+    complaint(again, /exists/);
+    ended(await cli(['schedules', 'set', name, '--misfire', 'all', '--misfire-window', '2h', '--overlap', 'skip', '--max-attempts', '3']), DONE);
+    const set = json(await cli(['schedules', name, '--json']));
+    assert.deepEqual([set.misfire, set.misfire_window_ms, set.overlap, set.cron, set.job.max_attempts, set.job.payload], ['all', 7200000, 'skip', '30 2 * * *', 3, { kind: 'daily' }]);
+    const shown = await cli(['schedules', name]);
+    ended(shown, DONE);
+    assert.match(shown.stdout, /^cron: +30 2 \* \* \*$/m);
+    const listed = await cli(['schedules']);
+    ended(listed, DONE);
+    assert.match(listed.stdout, /^SCHEDULE +WHEN +QUEUE +NEXT +FIRED/);
+    assert.match(listed.stdout, new RegExp(`^${name} +30 2 \\* \\* \\* +${q} +20`, 'm'));
+    assert.ok(json(await cli(['schedules', '--json'])).schedules.some((one) => one.name === name));
+    const previewed = await cli(['schedules', 'preview', name, '--count', '2', '--after', '2026-03-28T12:00:00Z']);
+    ended(previewed, DONE);
+    assert.match(previewed.stdout, /^AT +LOCAL +DST\n2026-03-29T01:00:00.000Z +2026-03-29T03:00:00\+02:00 +moved\n2026-03-30T00:30/);
+    assert.equal(json(await cli(['schedules', 'preview', '--every', '10m', '--count', '3', '--json'])).firings.length, 3);
+    ended(await cli(['schedules', 'pause', name]), DONE);
+    assert.equal((await at()).paused, true);
+    ended(await cli(['schedules', 'resume', name]), DONE);
+    assert.equal((await at()).paused, false);
+    const ran = json(await cli(['schedules', 'run', name, '--json']));
+    assert.equal(ran.fired, true);
+    assert.equal((await api.get(`/v1/jobs/${ran.job.id}`)).json.queue, q);
+    const items = freshQueue('items');
+    ended(await cli(['schedules', 'create', `${name}-t`, '--source-queue', items, '--queue', q, '--batch-size', '5', '--interval', '2s', '--eager', 'yes', '--paused', 'yes']), DONE);
+    const trigger = json(await cli(['schedules', `${name}-t`, '--json']));
+    assert.deepEqual([trigger.source_queue, trigger.batch_size, trigger.interval_ms, trigger.eager, trigger.paused], [items, 5, 2000, true, true]);
+    assert.match((await cli(['schedules'])).stdout, new RegExp(`items of ${items} .*paused`));
+    for (const one of [name, `${name}-t`]) {
+      ended(await cli(['schedules', 'delete', one]), DONE);
+      const gone = await cli(['schedules', one]);
+      ended(gone, REFUSED);
+      complaint(gone, /schedule/);
+    }
+    const before = (await api.get('/v1/schedules')).text;
+    for (const wrong of [
+      ['drop', name], ['create'], ['run'], ['pause', name, '--cron', '* * * * *'], [name, '--queue', q], ['create', name, '--count', '3'], ['--after', 'x'],
+      ['create', name, '--every', 'soon'], ['create', name, '--cron', '* * * * *', '--payload', '{'], ['a', 'b', 'c'], ['create', name, '--overlap', 'never'],
+    ]) ended(await cli(['schedules', ...wrong]), USAGE);
+    for (const wrong of [['create', name], ['create', name, '--cron', '61 * * * *'], ['set', name, '--every', '1m'], ['create', name, '--cron', '* * * * *', '--every', '1m'], ['preview', '--cron', 'x'], ['run', name]])
+      ended(await cli(['schedules', ...wrong]), REFUSED);
+    assert.equal((await api.get('/v1/schedules')).text, before);
+  });
+
   test('queues: create, show, set, list, pause, resume, purge, delete', async () => {
     const q = freshQueue('cli ü');
     ended(await cli(['queues', 'create', q, '--lease-ms', '5s', '--max-attempts', '3', '--backoff-ms', '1s,30s', '--note', 'Orders', '--capacity', 'none']), DONE);
