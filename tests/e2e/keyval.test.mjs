@@ -406,6 +406,34 @@ describe('streams', () => {
     stream.close();
   });
 
+  test('HF-16 ack and nack act on the queues of the door, or the one named', async () => {
+    const native = freshQueue('native');
+    const held = [];
+    for (let i = 0; i < 3; i++) {
+      await api.post(`/v1/queues/${native}/jobs`, { payload: i });
+      held.push((await api.post(`/v1/queues/${native}/claim`, {})).json.jobs[0]);
+    }
+    const state = async (one) => (await api.get(`/v1/jobs/${one.id}`)).json.state;
+    for (const way of ['ack', 'nack'])
+      for (const body of [{ id: held[0].id }, { id: held[0].id, token: held[0].token }]) {
+        const answer = await api.post(`${API}/queue/${way}`, body);
+        assert.equal(answer.status, 404, answer.text);
+        assert.equal(answer.json.code, 'not_found');
+        assert.equal((await api.post(`${API}/queue/${way}?queue=${freshQueue('kv')}`, body)).status, 404);
+      }
+    assert.equal(await state(held[0]), 'running', 'another door\'s job is left alone');
+    assert.equal((await api.post(`${API}/queue/ack?queue=${native}`, { id: held[0].id })).status, 200);
+    assert.equal((await api.post(`${API}/queue/nack?queue=${native}`, { id: held[1].id, token: held[1].token })).status, 200);
+    assert.deepEqual([await state(held[0]), await state(held[1]), await state(held[2])], ['done', 'scheduled', 'running']);
+    // Its own queues need no name.
+    const queue = freshQueue('kv');
+    const id = await enqueue(api, 1, { queue });
+    await poll(api, queue);
+    await ack(api, id);
+    assert.equal((await api.post(`${API}/queue/ack`, { id })).status, 410, 'what was acked is gone');
+    assert.equal((await api.post(`${API}/queue/ack?prefix=1`, { id })).json.code, 'unknown_field');
+  });
+
   test('GETs that claim refuse HEAD and prefetch', async () => {
     const queue = freshQueue('kv');
     await enqueue(api, 1, { queue });

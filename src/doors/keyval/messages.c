@@ -287,38 +287,81 @@ static const struct field end_rows[] = {
     {"delay", FIELD_INT, END_AT(delay), 0, LIMIT_WALL_MS, NULL, 0},
 };
 
+/* One message, and what its consumer says about it. */
+struct ending {
+    struct call call;
+    struct queue_in in;
+    struct end_in end;
+    struct op op;
+};
+
 static void ended(struct call *c, const struct reply *r)
 {
     (void)r;
     keyval_ok(c->x);
 }
 
-static void end_message(struct keyval *k, struct http_exchange *x, bool nack)
+/* A message of this door's queues, or of the one that is named. What is not there any more may have
+ * been ended before: the engine remembers. */
+static void scope_reply(void *ctx, const struct reply *r)
 {
-    struct end_in in = {0};
+    static const struct problem none = {
+        .code = PROBLEM_NOT_FOUND,
+        .field = "id",
+        .detail = "there is no message with this id in the queues of this API; ?queue= names "
+                  "another queue"};
+    struct ending *e = ctx;
+    struct call *c = &e->call;
+    const struct job_view *v = r->job_count == 1 ? &r->jobs[0] : NULL;
     struct problem p;
+    if (v && !span_equal(v->owner, span_text(keyval_door.name)) &&
+        !span_equal(v->queue, e->in.queue)) {
+        problem_answer(c->x, &none);
+    } else if (r->outcome == OUT_OK || r->outcome == OUT_NOT_FOUND || r->outcome == OUT_GONE) {
+        c->op = e->op;
+        call_submit(c);
+    } else {
+        problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+        problem_answer(c->x, &p);
+    }
+}
+
+/* false: the problem was answered. */
+static bool ending_take(struct ending *e, bool nack)
+{
+    struct problem p;
+    struct call *c = &e->call;
     struct fields table = FIELDS(end_rows);
     table.count = nack ? table.count : 2;
-    if (!query_none(k->broker, x))
-        return;
-    struct field_reader r = reader_of(k->broker, x, table, &in, &p);
-    struct call *c = call_new(k->broker, k, x, nack ? OP_FAIL : OP_ACK, ended);
-    if (!c)
-        return;
-    if (fields_read(&r, http_request(x)->body) < 0) {
-        problem_answer(x, &p);
+    struct field_reader r = reader_of(c->broker, c->x, table, &e->end, &p);
+    if (fields_read(&r, http_request(c->x)->body) < 0) {
+        problem_answer(c->x, &p);
+        return false;
+    }
+    e->op = (struct op){.kind = nack ? OP_FAIL : OP_ACK,
+                        .lease = {.token = e->end.token,
+                                  .any_token = !fields_has(&r, "token"),
+                                  .error = e->end.error,
+                                  .has_delay = nack && fields_has(&r, "delay"),
+                                  .delay_ms = e->end.delay}};
+    return keyval_id(c->x, e->end.id, &e->op.lease.job);
+}
+
+static void end_message(struct keyval *k, struct http_exchange *x, bool nack)
+{
+    struct ending *e = arena_array(http_request(x)->arena, 1, sizeof *e);
+    if (!e) {
+        answer_error(x, -ERR_NOMEM);
         return;
     }
-    struct job_ref id;
-    if (!keyval_id(x, in.id, &id))
+    e->call = (struct call){
+        .broker = k->broker, .door = k, .x = x, .arena = http_request(x)->arena, .done = ended};
+    if (!keyval_query(k, x, FIELDS(queue_rows), &e->in) || !ending_take(e, nack))
         return;
-    c->op.lease = (struct op_lease){.job = id,
-                                    .token = in.token,
-                                    .any_token = !fields_has(&r, "token"),
-                                    .error = in.error,
-                                    .has_delay = nack && fields_has(&r, "delay"),
-                                    .delay_ms = in.delay};
-    call_submit(c);
+    e->call.op = (struct op){.kind = OP_GET, .job = {.job = e->op.lease.job}};
+    int err = broker_submit(k->broker, &e->call.op, 1, scope_reply, e);
+    if (err < 0)
+        answer_error(x, err);
 }
 
 void keyval_ack_handle(void *ctx, struct http_exchange *x)
