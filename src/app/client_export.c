@@ -12,6 +12,7 @@
 #include "app/client_session.h"
 #include "app/export_file.h"
 #include "app/export_store.h"
+#include "core/limits.h"
 
 #define PAGE_JOBS "500"
 #define PAGE_QUEUES "500"
@@ -129,6 +130,38 @@ static int jobs_all(struct client_session *s, struct export_file *f)
     return status;
 }
 
+/* ---- keys ---- */
+
+static int keys_page(struct client_session *s, struct export_file *f)
+{
+    struct client_items items;
+    struct span key;
+    client_items_of(&items, client_answer(s), "keys");
+    while (client_items_next(&items, &key))
+        if (export_key(f, key, &s->note) < 0)
+            return cannot(&s->note);
+    return CLIENT_DONE;
+}
+
+static int keys_all(struct client_session *s, struct export_file *f)
+{
+    char cursor[2 * LIMIT_KV_KEY_BYTES + 2] = "";
+    bool more = true;
+    while (more) {
+        client_path_add(&s->path, "/v1/kv");
+        client_path_query(&s->path, "limit", PAGE_JOBS);
+        client_path_query(&s->path, "cursor", *cursor ? cursor : NULL);
+        int status = client_ask(s, "GET");
+        if (status == CLIENT_DONE)
+            status = keys_page(s, f);
+        if (status != CLIENT_DONE)
+            return status;
+        more = next_of(s, "cursor", cursor, sizeof cursor);
+        arena_reset(&s->arena);
+    }
+    return CLIENT_DONE;
+}
+
 /* ---- schedules ---- */
 
 static int schedules_page(struct client_session *s, struct export_file *f)
@@ -169,10 +202,13 @@ static int write_all(struct client_session *s, struct export_file *f)
     if (export_begin(f, client_server(s->client), clock_now(&clock).wall, &s->note) < 0)
         return cannot(&s->note);
     int status = arguments_has(s->args, "queue") ? queues_named(s, f) : queues_all(s, f);
+    /* Keys and schedules belong to no queue: they are in an export of everything. */
+    bool everything = !arguments_has(s->args, "queue");
+    if (status == CLIENT_DONE && everything)
+        status = keys_all(s, f);
     if (status == CLIENT_DONE)
         status = jobs_all(s, f);
-    /* Schedules belong to no queue: they are in an export of everything. */
-    if (status == CLIENT_DONE && !arguments_has(s->args, "queue"))
+    if (status == CLIENT_DONE && everything)
         status = schedules_all(s, f);
     if (status == CLIENT_DONE && export_end(f, 0, &s->note) < 0)
         status = cannot(&s->note);

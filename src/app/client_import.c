@@ -13,6 +13,7 @@
 #include "app/client_input.h"
 #include "app/client_session.h"
 #include "app/export_file.h"
+#include "app/import_keys.h"
 #include "app/import_nomarr.h"
 #include "base/mem.h"
 
@@ -34,6 +35,7 @@ struct import {
     size_t job_count;
     uint64_t queue_lines, job_lines, schedule_lines;
     uint64_t schedules_made, schedules_kept;
+    struct import_keys keys;
     uint64_t made, changed, kept;                  /* queues */
     uint64_t imported, existing, skipped, refused; /* jobs; refused: lines of any kind */
     bool ended;                                    /* the last line has come */
@@ -167,9 +169,10 @@ static int job_take(struct import *im, struct span job)
 
 /* ---- queues ---- */
 
-/* The policy's members and the note, as PUT wants them. */
+/* The policy's members and what stands beside it, as PUT wants them. */
 static int queue_body(struct client_session *s, struct span queue)
 {
+    static const char *const beside[] = {"note", "owner", "attributes"};
     struct client_members members;
     struct span policy = {NULL, 0}, name, value;
     client_body_begin(s);
@@ -180,8 +183,10 @@ static int queue_body(struct client_session *s, struct span queue)
             json_write_raw(&s->writer, value);
         }
     }
-    if (client_answer_find(queue, "note", &value)) {
-        json_write_key(&s->writer, "note");
+    for (size_t i = 0; i < CLIENT_COUNT(beside); i++) {
+        if (!client_answer_find(queue, beside[i], &value))
+            continue;
+        json_write_key(&s->writer, beside[i]);
         json_write_raw(&s->writer, value);
     }
     return client_body_end(s);
@@ -316,6 +321,26 @@ static int schedule_take(struct import *im, struct span schedule)
     return CLIENT_DONE;
 }
 
+/* ---- keys ---- */
+
+static void key_refused(void *ctx, uint64_t number, struct span why)
+{
+    refuse(ctx, number, why);
+}
+
+static int key_take(struct import *im, struct span key)
+{
+    int status = import_keys_add(&im->keys, im->lines.number, key);
+    return status == CLIENT_DONE ? status : stopped(im, status, im->lines.number);
+}
+
+/* Keys come before the jobs that may look for them. */
+static int keys_flush(struct import *im)
+{
+    int status = im->keys.count > 0 ? import_keys_flush(&im->keys) : CLIENT_DONE;
+    return status == CLIENT_DONE ? status : stopped(im, status, im->lines.number);
+}
+
 /* ---- lines ---- */
 
 static int first_take(struct import *im, struct span line)
@@ -338,16 +363,18 @@ static int end_take(struct import *im, struct span end)
     int64_t queues = client_answer_int(end, "queues", -1),
             jobs = client_answer_int(end, "jobs", -1);
     im->ended = true;
-    int64_t schedules = client_answer_int(end, "schedules", 0);
+    int64_t schedules = client_answer_int(end, "schedules", 0),
+            keys = client_answer_int(end, "keys", 0);
     if (queues == (int64_t)im->queue_lines && jobs == (int64_t)im->job_lines &&
-        schedules == (int64_t)im->schedule_lines)
+        schedules == (int64_t)im->schedule_lines && keys == (int64_t)im->keys.seen)
         return CLIENT_DONE;
-    char why[160];
+    char why[240];
     snprintf(why, sizeof why,
-             "the file should have %" PRId64 " queues, %" PRId64 " jobs and %" PRId64
-             " schedules, but had %" PRIu64 ", %" PRIu64 " and %" PRIu64
-             ": lines are missing or were added",
-             queues, jobs, schedules, im->queue_lines, im->job_lines, im->schedule_lines);
+             "the file should have %" PRId64 " queues, %" PRId64 " jobs, %" PRId64
+             " schedules and %" PRId64 " keys, but had %" PRIu64 ", %" PRIu64 ", %" PRIu64
+             " and %" PRIu64 ": lines are missing or were added",
+             queues, jobs, schedules, keys, im->queue_lines, im->job_lines, im->schedule_lines,
+             im->keys.seen);
     refuse(im, im->lines.number, span_text(why));
     return CLIENT_DONE;
 }
@@ -358,14 +385,19 @@ static int line_take(struct import *im, struct span line)
         const char *name;
         int (*take)(struct import *im, struct span value);
     } kinds[] = {
-        {"job", job_take}, {"queue", queue_take}, {"schedule", schedule_take}, {"end", end_take}};
+        {"job", job_take}, {"queue", queue_take}, {"schedule", schedule_take},
+        {"kv", key_take},  {"end", end_take},
+    };
     struct span value;
-    for (size_t i = 0; i < CLIENT_COUNT(kinds); i++)
-        if (client_answer_find(line, kinds[i].name, &value))
-            return kinds[i].take(im, value);
+    for (size_t i = 0; i < CLIENT_COUNT(kinds); i++) {
+        if (!client_answer_find(line, kinds[i].name, &value))
+            continue;
+        int status = kinds[i].take == key_take ? CLIENT_DONE : keys_flush(im);
+        return status == CLIENT_DONE ? kinds[i].take(im, value) : status;
+    }
     refuse(im, im->lines.number,
-           SPAN_LITERAL(
-               "it is neither {\"queue\":…} nor {\"job\":…} nor {\"schedule\":…} nor {\"end\":…}"));
+           SPAN_LITERAL("it is neither {\"queue\":…} nor {\"kv\":…} nor {\"job\":…} nor "
+                        "{\"schedule\":…} nor {\"end\":…}"));
     return CLIENT_DONE;
 }
 
@@ -400,7 +432,10 @@ static int lines_take(struct import *im)
     }
     if (more < 0)
         status = client_complain(CLIENT_USAGE, "%s", im->s->note.text);
-    int flushed = status == CLIENT_DONE || more < 0 ? batch_flush(im) : CLIENT_DONE;
+    bool flushes = status == CLIENT_DONE || more < 0;
+    int flushed = flushes ? batch_flush(im) : CLIENT_DONE;
+    if (flushes && flushed == CLIENT_DONE)
+        flushed = keys_flush(im);
     return status == CLIENT_DONE ? flushed : status;
 }
 
@@ -423,6 +458,8 @@ static void summary_print(const struct import *im)
     if (im->schedule_lines > 0 && !im->s->json)
         printf("schedules: %" PRIu64 " made, %" PRIu64 " kept\n", im->schedules_made,
                im->schedules_kept);
+    if (im->keys.seen > 0 && !im->s->json)
+        printf("keys: %" PRIu64 " made, %" PRIu64 " kept\n", im->keys.made, im->keys.kept);
 }
 
 static int import_run(struct import *im, const char *word)
@@ -491,7 +528,10 @@ static int nomarr_run(struct import *im, const char *file)
 
 static int import(struct client_session *s)
 {
-    struct import im = {.s = s, .unit = "line", .progress = isatty(STDERR_FILENO)};
+    struct import im = {.s = s,
+                        .unit = "line",
+                        .keys = {.s = s, .refuse = key_refused},
+                        .progress = isatty(STDERR_FILENO)};
     const char *nomarr = arguments_text(s->args, "nomarr", NULL);
     const char *file = s->args->word_count > 0 ? s->args->words[0] : "-";
     struct buf word;
@@ -500,12 +540,14 @@ static int import(struct client_session *s)
     im.jobs = mem_array(BATCH_JOBS, sizeof *im.jobs);
     bool named = strcmp(file, "-") != 0;
     int status = CLIENT_DONE;
-    if (!im.jobs || buf_printf(&word, "%s%s", named ? "@" : "", file) < 0 ||
-        buf_append(&word, "", 1) < 0)
+    im.keys.ctx = &im;
+    if (import_keys_init(&im.keys) < 0 || !im.jobs ||
+        buf_printf(&word, "%s%s", named ? "@" : "", file) < 0 || buf_append(&word, "", 1) < 0)
         status = client_no_memory();
     else
         status = nomarr ? nomarr_run(&im, nomarr) : import_run(&im, word.data);
     mem_free(im.jobs);
+    import_keys_done(&im.keys);
     buf_done(&im.batch);
     buf_done(&word);
     return status;

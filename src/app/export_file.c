@@ -135,12 +135,13 @@ static bool has_break(struct span value)
            (memchr(value.at, '\n', value.len) || memchr(value.at, '\r', value.len));
 }
 
-/* A value on one line: a payload or result that has line breaks becomes a text under NAME_json, so
- * that its bytes stay; elsewhere white space does not matter. */
+/* A value on one line: a payload, a result or a key's value that has line breaks becomes a text
+ * under NAME_json, so that its bytes stay; elsewhere white space does not matter. */
 static int value_write(struct json_writer *w, struct span name, struct span value)
 {
-    static const char *const exact[][2] = {{"payload", "payload_json"}, {"result", "result_json"}};
-    for (size_t i = 0; i < 2 && has_break(value); i++) {
+    static const char *const exact[][2] = {
+        {"payload", "payload_json"}, {"result", "result_json"}, {"value", "value_json"}};
+    for (size_t i = 0; i < 3 && has_break(value); i++) {
         if (!span_equal(name, span_text(exact[i][0])))
             continue;
         json_write_key(w, exact[i][1]);
@@ -218,7 +219,7 @@ static int members_write(struct export_file *f, const char *kind, struct span vi
     json_write_object(&w);
     client_members_open(&members, view, &f->arena);
     while (rc == 0 && client_members_next(&members, &name, &value))
-        if (among(name, kept) && !is_null(value))
+        if (among(name, kept) && (!is_null(value) || span_equal(name, SPAN_LITERAL("value"))))
             rc = value_write(&w, name, value);
     json_write_object_end(&w);
     if (rc < 0)
@@ -229,20 +230,44 @@ static int members_write(struct export_file *f, const char *kind, struct span vi
 
 int export_queue(struct export_file *f, struct span view, struct err_note *note)
 {
-    static const char *const kept[] = {"name",       "note",   "paused", "paused_until",
-                                       "created_at", "policy", NULL};
+    static const char *const kept[] = {"name",   "owner",        "note",
+                                       "paused", "paused_until", "created_at",
+                                       "policy", "attributes",   NULL};
     return members_write(f, "queue", view, kept, &f->queues, note);
 }
 
 /* The definition; what it did is history. */
 int export_schedule(struct export_file *f, struct span view, struct err_note *note)
 {
-    static const char *const kept[] = {
-        "name",    "note",         "paused",     "queue",       "cron",    "timezone",
-        "dst_gap", "dst_fold",     "every_ms",   "start_at",    "misfire", "misfire_window_ms",
-        "overlap", "source_queue", "batch_size", "interval_ms", "eager",   "job",
-        NULL};
+    static const char *const kept[] = {"name",
+                                       "owner",
+                                       "note",
+                                       "paused",
+                                       "queue",
+                                       "cron",
+                                       "timezone",
+                                       "dst_gap",
+                                       "dst_fold",
+                                       "every_ms",
+                                       "start_at",
+                                       "misfire",
+                                       "misfire_window_ms",
+                                       "overlap",
+                                       "source_queue",
+                                       "batch_size",
+                                       "interval_ms",
+                                       "eager",
+                                       "job",
+                                       NULL};
     return members_write(f, "schedule", view, kept, &f->schedules, note);
+}
+
+/* A null is a value like any other. Versions are the server's own. */
+int export_key(struct export_file *f, struct span view, struct err_note *note)
+{
+    static const char *const kept[] = {"key",          "value",      "value_text",
+                                       "value_base64", "expires_at", NULL};
+    return members_write(f, "kv", view, kept, &f->keys, note);
 }
 
 int export_begin(struct export_file *f, const char *source, struct wall_time now,
@@ -308,6 +333,10 @@ int export_end(struct export_file *f, uint64_t skipped, struct err_note *note)
     if (f->schedules > 0) {
         json_write_key(&w, "schedules");
         json_write_uint(&w, f->schedules);
+    }
+    if (f->keys > 0) {
+        json_write_key(&w, "keys");
+        json_write_uint(&w, f->keys);
     }
     if (skipped > 0) {
         json_write_key(&w, "skipped");

@@ -15,6 +15,7 @@
 #include "doors/native/job_view.h"
 #include "doors/native/queue_view.h"
 #include "doors/native/schedule_fields.h"
+#include "doors/words.h"
 
 #define STATES_USUAL (STATES_LIVE | STATE_BIT(STATE_DEAD))
 
@@ -106,6 +107,22 @@ static int queue_take(void *ctx, const struct queue_view *queue)
     return view_write(run, &w, export_queue);
 }
 
+/* Keys belong to no queue: they are in an export of everything. */
+static int key_take(void *ctx, const struct kv_view *key)
+{
+    struct export_run *run = ctx;
+    struct json_writer w;
+    if (arguments_has(run->args, "queue") ||
+        (key->expires_at.ms > 0 && key->expires_at.ms <= run->now.ms))
+        return 0;
+    buf_clear(&run->view);
+    json_writer_init(&w, &run->view);
+    json_write_object(&w);
+    write_kv(&w, key);
+    json_write_object_end(&w);
+    return view_write(run, &w, export_key);
+}
+
 static int job_take(void *ctx, const struct job_view *job)
 {
     struct export_run *run = ctx;
@@ -156,10 +173,13 @@ static int verdict(const struct export_run *run, const struct salvage_report *r)
         fputs("; queues are missing", stderr);
     if (r->schedules > 0)
         fputs("; schedules are missing", stderr);
+    if (r->keys > 0)
+        fputs("; keys are missing", stderr);
     if (r->journal)
         fputs("; what the journal has is missing, or the end of it", stderr);
     fputc('\n', stderr);
-    bool whole = missing(r) == 0 && r->queues == 0 && r->schedules == 0 && !r->journal;
+    bool whole =
+        missing(r) == 0 && r->queues == 0 && r->schedules == 0 && r->keys == 0 && !r->journal;
     return whole ? CLIENT_DONE : CLIENT_REFUSED;
 }
 
@@ -178,6 +198,7 @@ static int store_write(struct export_run *run, const char *dir)
     struct salvage_report report;
     const struct salvage_sink sink = {.ctx = run,
                                       .queue = queue_take,
+                                      .key = key_take,
                                       .wanted = job_wanted,
                                       .job = job_take,
                                       .schedule = schedule_take,

@@ -81,6 +81,95 @@ describe('export and import', { timeout: 120_000 }, () => {
     for (const [name, value] of Object.entries(job)) assert.deepEqual(jb[name], value, name);
   });
 
+  test('KV-10 HF-16 keys, owners and what doors keep about their queues come over; from a server and from its store', async (t) => {
+    const source = await startServer();
+    const target = await startServer({ backend: 'memory' });
+    const [one, two] = [new Client(source), new Client(target)];
+    t.after(() => [one, two].forEach((api) => api.close()));
+    t.after(() => stopServer(target));
+    t.after(() => killServer(source).catch(() => {}));
+    // Queues of doors, a trigger, and keys of every kind of part and value.
+    const orc = (await one.post('/api/queues', { name: 'orders', description: 'd', max_retries: 2 })).json;
+    await one.post('/keyval/api/queue/enqueue', { value: 1, options: { queue: 'messages' } });
+    const trigger = (await one.post('/api/triggers', { name: 'take', type: 'QUEUE', queue_id: orc.id, target_queue: 'work' })).json;
+    const keys = [[true, 'a'], [1], [-2.5, 'x'], ['a'], ['a', 'b'], ['ü', 0], ['line'], ['big'], ['null'], ['later']];
+    const values = { big: '12345678901234567890123', line: '{ "a" :\n [1, 2]\r\n}', null: 'null' };
+    const set = async (list) => {
+      const body = `{"sets":[${list.map((key) => `{"key":${JSON.stringify(key)},"value":${values[key[0]] ?? JSON.stringify(key)}${key[0] === 'later' ? ',"expires_in_ms":3600000' : ''}}`).join(',')}]}`;
+      const answer = await one.request('POST', '/v1/kv/commit', { body, headers: { 'content-type': 'application/json' } });
+      assert.equal(answer.status, 200, answer.text);
+    };
+    await set([...keys, ['gone']]);
+    await one.post('/v1/kv/commit', { deletes: [['gone']] });
+    // The payloads of dead jobs, text and bytes.
+    for (const [name, payload] of [['text', { payload_text: 'plain\ntext' }], ['bytes', { payload_base64: 'AP8B' }], ['json', { payload: [1] }], ['none', {}]]) {
+      await one.post('/v1/import', [{ id: name, queue: 'dying', state: 'ready', max_attempts: 1, keys_if_undelivered: [['dead', name]], ...payload }]);
+      const job = await claimOne(one, 'dying');
+      await one.post(`/v1/jobs/${job.id}/fail`, { token: job.token });
+    }
+    await one.post('/v1/kv/commit', { sets: [{ key: ['said'], value_text: 'ä\n' }, { key: ['raw'], value_base64: 'AP8B' }] });
+    const all = async (api) => {
+      const found = [];
+      for (let cursor = ''; ; ) {
+        const page = (await api.get(`/v1/kv?limit=3${cursor}`)).json;
+        found.push(...page.keys.map(({ version, ...rest }) => rest));
+        if (!page.cursor) return found;
+        cursor = `&cursor=${encodeURIComponent(page.cursor)}`;
+      }
+    };
+    const before = await all(one);
+    const text = await exported(source);
+    assert.ok(before.length >= keys.length + 2);
+    assert.equal(endOf(text).keys, before.length);
+    const kinds = linesOf(text).map((line) => Object.keys(line)[0]);
+    assert.ok(kinds.lastIndexOf('kv') < kinds.indexOf('job'), 'keys come before the jobs that may look for them');
+    assert.ok(!(await exported(source, ['--queue', 'orders'])).includes('"kv"'));
+
+    const result = await imported(target, text);
+    ended(result, DONE);
+    assert.match(result.stdout, new RegExp(`^keys: ${before.length} made, 0 kept$`, 'm'));
+    assert.deepEqual(await all(two), before);
+    for (const name of ['line', 'big']) assert.ok((await two.get(`/v1/kv/keys/${name}`)).text.includes(`"value":${values[name]}}`), 'byte by byte');
+    for (const queue of ['orders', 'messages', 'dying']) {
+      const [was, is] = await Promise.all([one, two].map(async (api) => (await api.get(`/v1/queues/${queue}`)).json));
+      assert.deepEqual([is.owner, is.attributes, is.note], [was.owner, was.attributes, was.note]);
+    }
+    const moved = (await two.get('/api/queues')).json.find((queue) => queue.name === 'orders');
+    assert.deepEqual([moved.external_id, moved.max_retries, moved.description], [orc.external_id, 2, 'd'], 'the door knows its queue again');
+    const triggers = (await two.get('/api/triggers')).json;
+    assert.deepEqual(triggers.map((other) => [other.name, other.queue_id, other.target_queue]), [[trigger.name, moved.id, 'work']]);
+    assert.equal((await two.get('/v1/queues/messages')).json.owner, 'keyval');
+
+    // Again: what is there stays, also what was changed meanwhile.
+    await two.put('/v1/kv/keys/a', 'mine');
+    const again = await imported(target, text);
+    ended(again, DONE);
+    assert.match(again.stdout, new RegExp(`^keys: 0 made, ${before.length} kept$`, 'm'));
+    assert.equal((await two.get('/v1/kv/keys/a')).json.value, 'mine');
+    // Lines that are wrong are named, and the rest is taken.
+    const wrong = text.replace('{"kv":{"key":["ü",0]', '{"kv":{"key":[]').replace('{"kv":{"key":["raw"]', '{"kv":{"kee":["raw"]').replace('{"kv":{"key":["big"]', '{"kv":{"key":["fresh"]');
+    const refused = await imported(target, wrong);
+    ended(refused, REFUSED);
+    assert.equal(summary(refused)[3], 2, refused.stderr);
+    assert.equal((await two.get('/v1/kv/keys/fresh')).status, 200);
+    const short = await imported(target, text.replace(/\{"kv":\{"key":\["big"\].*\n/, ''));
+    ended(short, REFUSED);
+    assert.match(short.stderr, /lines are missing/);
+
+    // The same of the store: with the journal in front of it, and after a clean end.
+    one.close();
+    await killServer(source);
+    const withoutHead = (lines) => lines.slice(lines.indexOf('\n') + 1);
+    for (let round = 0; round < 2; round++) {
+      const offline = await run(['export', '--data', source.data]);
+      ended(offline, DONE);
+      const of = (from, kinds) => withoutHead(from).split('\n').filter((line) => kinds.test(line));
+      assert.deepEqual(of(offline.stdout, /^\{"(kv|schedule|end)"/), of(text, /^\{"(kv|schedule|end)"/));
+      assert.deepEqual(of(offline.stdout, /^\{"queue"/).sort(), of(text, /^\{"queue"/).sort());
+      if (round === 0) await stopServer(await startServer({ data: source.data }));
+    }
+  });
+
   test('payloads come over byte by byte', async () => {
     const bytes = Buffer.from(Array.from({ length: 512 }, (_, i) => (i * 7) % 256));
     const payloads = [
@@ -244,7 +333,7 @@ describe('export and import', { timeout: 120_000 }, () => {
     assert.deepEqual(summary(whole), [1, 4, 0, 0]);
     const less = await imported(to, [...lines.slice(0, 3), ...lines.slice(4)].join('\n'));
     ended(less, REFUSED);
-    assert.match(less.stderr, /should have 1 queues, 5 jobs and 0 schedules, but had 1, 4 and 0/);
+    assert.match(less.stderr, /should have 1 queues, 5 jobs, 0 schedules and 0 keys, but had 1, 4, 0 and 0/);
   });
 
   test('lines that are wrong are named; the rest is imported', async () => {

@@ -172,9 +172,15 @@ int salvage_queue_set(struct salvage *s, const struct rec_queue_put *put, bool g
         q = &s->queues[s->queue_count++];
     }
     *q = (struct salvage_queue){.put = *put, .gone = gone};
-    if (text_keep(s, &q->put.name) != 0 || text_keep(s, &q->put.policy) != 0)
+    if (text_keep(s, &q->put.name) != 0 || text_keep(s, &q->put.policy) != 0 ||
+        text_keep(s, &q->put.owner) != 0 || text_keep(s, &q->put.attributes) != 0)
         return -ERR_NOMEM;
     return text_keep(s, &q->put.note);
+}
+
+static bool json_good(struct span text)
+{
+    return json_check(text, NULL, NULL) == 0;
 }
 
 static void queues_lost(void *ctx, uint64_t from, uint64_t to)
@@ -193,7 +199,10 @@ static int queue_row(void *ctx, sqlite3_stmt *st)
     struct queue_policy policy;
     bool gone;
     struct rec_queue_put put = row_queue(st, &gone);
-    put.owner = put.attributes = span_of(NULL, 0); /* an export does not show them */
+    if (validate_text("owner", put.owner, LIMIT_LABEL_BYTES, NULL) != 0)
+        put.owner = span_of(NULL, 0);
+    if (put.attributes.len > 0 && !json_good(put.attributes))
+        put.attributes = span_of(NULL, 0);
     if (validate_queue_name(put.name, NULL) != 0 || policy_decode(put.policy, &policy) != 0 ||
         validate_text("note", put.note, LIMIT_NOTE_BYTES, NULL) != 0) {
         queues_lost(s, put.queue, put.queue);
@@ -222,7 +231,9 @@ static int queues_give(struct salvage *s)
             continue;
         struct queue_view view = {.number = q->put.queue,
                                   .name = q->put.name,
+                                  .owner = q->put.owner,
                                   .note = q->put.note,
+                                  .attributes = q->put.attributes,
                                   .policy = &policy,
                                   .created_at = q->put.created_at,
                                   .updated_at = q->put.updated_at,
@@ -271,9 +282,12 @@ static int side_row(struct salvage *s, enum salvage_stmt which, uint64_t seq)
     return (step & 0xff) == SQLITE_NOMEM ? -ERR_NOMEM : -ERR_CORRUPT;
 }
 
-static bool json_good(struct span text)
+int salvage_payload(struct salvage *s, uint64_t seq, struct span *ret)
 {
-    return json_check(text, NULL, NULL) == 0;
+    int rc = side_row(s, SALVAGE_PAYLOAD, seq);
+    if (rc == 0)
+        *ret = column_span(s->stmts[SALVAGE_PAYLOAD], 0);
+    return rc;
 }
 
 static int payload_take(struct salvage *s, const struct salvage_job *over, struct job_view *v)
@@ -455,6 +469,8 @@ static void close_all(struct salvage *s)
     mem_free(s->queues);
     mem_free(s->jobs);
     mem_free(s->schedules);
+    mem_free(s->keys);
+    map128_done(&s->key_places);
     arena_done(&s->arena);
 }
 
@@ -466,6 +482,7 @@ int salvage_run(const char *dir, const struct salvage_sink *sink, struct salvage
     arena_init(&s.arena);
     map64_init(&s.queue_places);
     map64_init(&s.job_places);
+    map128_init(&s.key_places);
     int rc = open_all(&s, dir);
     if (rc == 0)
         rc = queues_read(&s);
@@ -475,6 +492,8 @@ int salvage_run(const char *dir, const struct salvage_sink *sink, struct salvage
         rc = salvage_journal(&s);
     if (rc == 0)
         rc = queues_give(&s);
+    if (rc == 0)
+        rc = salvage_keys_give(&s);
     if (rc == 0)
         rc = jobs_give(&s);
     if (rc == 0)

@@ -11,11 +11,13 @@
 #include "backend/op.h"
 #include "base/err.h"
 
-/* The order: every queue by number, every job by rising sequence, every schedule. A return other
- * than 0 ends the reading and is passed on. What is given lives only during the call. */
+/* The order: every queue by number, every key, every job by rising sequence, every schedule. A
+ * return other than 0 ends the reading and is passed on. What is given lives only during the call.
+ */
 struct salvage_sink {
     void *ctx;
     int (*queue)(void *ctx, const struct queue_view *queue);
+    int (*key)(void *ctx, const struct kv_view *key);
     /* Whether the job's body shall be read and the job be given. */
     bool (*wanted)(void *ctx, const struct job *job, struct span queue);
     int (*job)(void *ctx, const struct job_view *job);
@@ -29,6 +31,7 @@ struct salvage_report {
     uint64_t sequences;    /* … and how many these are: so many jobs at most */
     uint64_t queues;       /* that could not be read */
     uint64_t schedules;    /* likewise */
+    uint64_t keys;         /* likewise; 1 at least when some cannot be read */
     bool journal;          /* damaged: records behind the damage are missing */
 };
 

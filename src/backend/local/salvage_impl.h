@@ -80,7 +80,29 @@ struct salvage {
     struct map64 job_places;            /* sequence → index + 1 */
     struct rec_schedule_put *schedules; /* texts in the arena; number 0 = deleted */
     size_t schedule_count, schedule_room;
+    struct salvage_key *keys; /* of the journal; sorted before they are given */
+    size_t key_count, key_room;
+    struct map128 key_places; /* hash → index + 1 */
 };
+
+/* What the journal says about a key of the key-value store. */
+struct salvage_key {
+    struct span key;
+    struct wall_time expires_at;
+    struct span value;
+    uint64_t seq; /* ≠ 0: the value is this job's payload */
+    uint8_t kind;
+    bool gone;
+};
+
+/* ---- salvage_kv.c ---- */
+
+/* A record of the journal about keys. */
+MUST_CHECK int salvage_key_record(struct salvage *s, const struct record *r);
+/* All of them, in their order. Damage is told and counted. */
+MUST_CHECK int salvage_keys_give(struct salvage *s);
+/* The payload of a job as the database has it, until the next call; -ERR_NOT_FOUND … */
+MUST_CHECK int salvage_payload(struct salvage *s, uint64_t seq, struct span *ret);
 
 /* ---- salvage_schedules.c ---- */
 

@@ -183,7 +183,8 @@ static int record_cb(void *ctx, const struct record *r, uint64_t position, struc
     struct salvage *s = ctx;
     struct salvage_job *j;
     (void)position, (void)note;
-    uint64_t seq = record_job_seq(r);
+    bool key = r->kind == REC_KV_SET || r->kind == REC_KV_GONE || r->kind == REC_KV_FROM_JOB;
+    uint64_t seq = key ? 0 : record_job_seq(r);
     if (seq != 0) {
         int rc = job_for(s, seq, &j);
         if (rc == 0 && !j->broken && !j->gone)
@@ -205,7 +206,12 @@ static int record_cb(void *ctx, const struct record *r, uint64_t position, struc
     case REC_SCHEDULE_PUT:
     case REC_SCHEDULE_GONE:
         return salvage_schedule_record(s, r);
-    default: /* epochs, sequences, keys, tallies, bulk actions, firings: nothing an export shows */
+    case REC_KV_SET:
+    case REC_KV_GONE:
+    case REC_KV_FROM_JOB:
+        return salvage_key_record(s, r);
+    default: /* epochs, sequences, idempotency keys, tallies, bulk actions, firings: nothing an
+                export shows */
         return 0;
     }
 }

@@ -31,6 +31,8 @@ static int schedule_set(struct salvage *s, const struct rec_schedule_put *from)
         rc = text_keep(s, &put.spec);
     if (rc == 0)
         rc = text_keep(s, &put.note);
+    if (rc == 0)
+        rc = text_keep(s, &put.owner);
     if (rc != 0)
         return rc;
     if (!there) {
@@ -41,7 +43,7 @@ static int schedule_set(struct salvage *s, const struct rec_schedule_put *from)
         s->schedules = grown;
         there = &s->schedules[s->schedule_count++];
     }
-    put.owner = put.attributes = span_of(NULL, 0); /* an export does not show them */
+    put.attributes = span_of(NULL, 0); /* an export does not show them */
     *there = put;
     return 0;
 }
@@ -110,6 +112,7 @@ int salvage_schedules_give(struct salvage *s)
         const struct rec_schedule_put *p = &s->schedules[i];
         struct schedule_view view = {.number = p->schedule,
                                      .name = p->name,
+                                     .owner = p->owner,
                                      .note = p->note,
                                      .paused = p->paused,
                                      .created_at = p->created_at,

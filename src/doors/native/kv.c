@@ -2,6 +2,7 @@
 /* The key-value store: commits, reads, lists, and single keys that are one text. */
 #include <stdio.h>
 
+#include "base/base64.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
 #include "doors/kv_keys.h"
@@ -10,11 +11,12 @@
 
 #define LIST_LIMIT 100
 #define VERSION_MAX ((INT64_C(1) << 53) - 1)
+#define BASE64_MAX ((LIMIT_PAYLOAD_BYTES + 2) / 3 * 4)
 
 /* ---- a commit ---- */
 
 struct set_in {
-    struct span key, value;
+    struct span key, value, text, base64;
     struct wall_time expires_at;
     int64_t expires_in_ms;
 };
@@ -31,7 +33,9 @@ struct commit_in {
 #define SET_AT(member) offsetof(struct set_in, member)
 static const struct field set_rows[] = {
     {"key", FIELD_KV_KEY, SET_AT(key), 1, 0, NULL, FIELD_REQUIRED},
-    {"value", FIELD_RAW, SET_AT(value), 0, 0, NULL, FIELD_REQUIRED},
+    {"value", FIELD_RAW, SET_AT(value), 0, 0, NULL, 0},
+    {"value_text", FIELD_TEXT, SET_AT(text), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
+    {"value_base64", FIELD_TEXT, SET_AT(base64), 0, BASE64_MAX, NULL, 0},
     {"expires_at", FIELD_TIME, SET_AT(expires_at), 0, 0, NULL, 0},
     {"expires_in_ms", FIELD_INT, SET_AT(expires_in_ms), 1, LIMIT_WALL_MS, NULL, 0},
 };
@@ -71,6 +75,38 @@ static struct wall_time later(struct wall_time now, int64_t ms)
     return (struct wall_time){now.ms + (ms < left ? ms : left)};
 }
 
+/* JSON as it stands, or bytes, as a view shows them. */
+static int take_value(struct field_reader *r, const struct set_in *in, struct kv_set *ret)
+{
+    bool json = fields_has(r, "value"), text = fields_has(r, "value_text");
+    size_t len = 0;
+    if (fields_exclude(r, "value", "value_text") < 0 ||
+        fields_exclude(r, "value", "value_base64") < 0 ||
+        fields_exclude(r, "value_text", "value_base64") < 0)
+        return -ERR_INVALID;
+    ret->kind = json ? PAYLOAD_JSON : PAYLOAD_BYTES;
+    ret->value = json ? in->value : in->text;
+    if (json || text)
+        return 0;
+    if (!fields_has(r, "value_base64")) {
+        problem_set(r->problem, r->arena, PROBLEM_MISSING_FIELD, "value", "value is missing");
+        return -ERR_INVALID;
+    }
+    char *bytes = arena_alloc(r->arena, base64_decoded_max(in->base64.len) + 1);
+    if (!bytes) {
+        problem_of_error(r->problem, -ERR_NOMEM);
+        return -ERR_INVALID;
+    }
+    ret->value = span_of(bytes, 0);
+    if (base64_decode(in->base64, bytes, &len) < 0) {
+        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "value_base64",
+                    "value_base64 is not base 64 with padding (RFC 4648)");
+        return -ERR_INVALID;
+    }
+    ret->value.len = len;
+    return 0;
+}
+
 static int take_set(struct commit *c, struct span text, struct kv_set *ret)
 {
     struct set_in in = {0};
@@ -78,8 +114,9 @@ static int take_set(struct commit *c, struct span text, struct kv_set *ret)
     int err = fields_read(&r, text);
     if (err == 0)
         err = fields_exclude(&r, "expires_at", "expires_in_ms");
-    *ret = (struct kv_set){
-        .key = in.key, .kind = PAYLOAD_JSON, .value = in.value, .expires_at = in.expires_at};
+    *ret = (struct kv_set){.key = in.key, .expires_at = in.expires_at};
+    if (err == 0)
+        err = take_value(&r, &in, ret);
     if (err == 0 && in.expires_in_ms > 0)
         ret->expires_at = later(broker_now(c->n->broker).wall, in.expires_in_ms);
     return err;

@@ -38,6 +38,8 @@ static const struct field rows[] = {
     {"keep_dead", FIELD_INT, AT(keep_dead), 0, ALL, NULL, FIELD_NULLABLE},
     {"rate_limit", FIELD_RAW, AT(rate_limit), 0, 0, NULL, 0},
     {"note", FIELD_TEXT, AT(note), 0, LIMIT_NOTE_BYTES, NULL, 0},
+    {"owner", FIELD_TEXT, AT(owner), 0, LIMIT_LABEL_BYTES, NULL, 0},
+    {"attributes", FIELD_RAW, AT(attributes), 0, 0, NULL, 0},
 };
 
 struct fields policy_fields(void)

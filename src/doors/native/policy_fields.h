@@ -4,7 +4,7 @@
 
 #include "doors/fields.h"
 
-/* A policy as a request gives it, with the queue's note. */
+/* A policy as a request gives it, with the queue's note, and what is a door's about it. */
 struct policy_in {
     int64_t lease_ms, max_attempts, max_crashes;
     struct backoff backoff;
@@ -13,9 +13,9 @@ struct policy_in {
     struct priority_in priority;
     int64_t capacity, payload_max, warn_depth;
     int64_t keep_done_ms, keep_done, keep_dead_ms, keep_dead;
-    struct rate_limit rate; /* as it was … */
-    struct span rate_limit; /* … unless this object, or null, is given */
-    struct span note;
+    struct rate_limit rate;              /* as it was … */
+    struct span rate_limit;              /* … unless this object, or null, is given */
+    struct span note, owner, attributes; /* attributes: an object, or null for none any more */
 };
 
 struct fields policy_fields(void);

@@ -37,6 +37,10 @@ void queue_view_write(struct json_writer *w, const struct queue_view *q, struct 
     write_time(w, "created_at", q->created_at);
     write_time(w, "updated_at", q->updated_at);
     write_span(w, "note", q->note);
+    if (q->attributes.len > 0) {
+        json_write_key(w, "attributes");
+        json_write_raw(w, q->attributes);
+    }
     json_write_key(w, "policy");
     policy_write(w, q->policy);
     queue_counts_write(w, &q->counts);

@@ -68,6 +68,19 @@ void queue_get_handle(void *ctx, struct http_exchange *x)
 
 /* ---- define ---- */
 
+/* What a door said about the queue, for an import: an object, or null. */
+static int take_attributes(const struct field_reader *r, struct span text, struct op_queue *op)
+{
+    bool none = span_equal(text, SPAN_LITERAL("null"));
+    op->has_attributes = fields_has(r, "attributes");
+    op->attributes = none ? (struct span){NULL, 0} : text;
+    if (!op->has_attributes || none || (text.at[0] == '{' && text.len <= LIMIT_NOTE_BYTES))
+        return 0;
+    problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "attributes",
+                "attributes must be an object of at most %d bytes, or null", LIMIT_NOTE_BYTES);
+    return -ERR_INVALID;
+}
+
 /* Reads the body over `base` into the operation. false: the problem was answered. */
 static bool take_policy(struct call *c, const struct queue_policy *base)
 {
@@ -81,13 +94,16 @@ static bool take_policy(struct call *c, const struct queue_policy *base)
     }
     policy_in_from(&in, base);
     if (fields_read_optional(&r, http_request(c->x)->body) < 0 ||
-        policy_in_take(&in, &r, policy) < 0) {
+        policy_in_take(&in, &r, policy) < 0 ||
+        take_attributes(&r, in.attributes, &c->op.queue) < 0) {
         problem_answer(c->x, &p);
         return false;
     }
     c->op.queue.policy = policy;
     c->op.queue.has_note = fields_has(&r, "note");
     c->op.queue.note = in.note;
+    c->op.queue.has_owner = fields_has(&r, "owner");
+    c->op.queue.owner = in.owner;
     return true;
 }
 

@@ -32,6 +32,7 @@ static const struct field rows[] = {
     {"job", FIELD_RAW, AT(job_text), 0, 0, NULL, 0},
     {"paused", FIELD_BOOL, AT(paused), 0, 0, NULL, 0},
     {"note", FIELD_TEXT, AT(note), 0, LIMIT_NOTE_BYTES, NULL, 0},
+    {"owner", FIELD_TEXT, AT(owner), 0, LIMIT_LABEL_BYTES, NULL, 0},
 };
 #undef AT
 

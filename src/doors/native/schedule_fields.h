@@ -17,7 +17,7 @@ struct schedule_job_in {
 };
 
 struct schedule_in {
-    struct span queue, cron, timezone, source_queue, note;
+    struct span queue, cron, timezone, source_queue, note, owner;
     int64_t every_ms, interval_ms, batch_size, misfire_window_ms;
     struct wall_time start_at;
     uint8_t dst_gap, dst_fold, misfire, overlap;

@@ -86,6 +86,8 @@ static bool take_definition(struct call *c, struct schedule_in *in)
     c->op.schedule.spec = spec;
     c->op.schedule.has_note = fields_has(&r, "note");
     c->op.schedule.note = in->note;
+    c->op.schedule.has_owner = fields_has(&r, "owner");
+    c->op.schedule.owner = in->owner;
     c->op.schedule.has_paused = fields_has(&r, "paused");
     c->op.schedule.paused = in->paused;
     return true;

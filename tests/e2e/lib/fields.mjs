@@ -31,7 +31,7 @@ export const policy = {
   lease_end: word('requeue', 'requeue_counted', 'fail'), unique_mode: uniqueMode, unique_scope: word('live', 'kept', 'none'),
   durability: word('fsync', 'relaxed'), refuse_new: bool, require_token: bool, ranked: bool, priority, capacity: int(1, int64.max, { nullable: true }),
   payload_max: int(0, 64 << 20), warn_depth: int(0, 4294967295), keep_done_ms: count, keep_done: count, keep_dead_ms: count,
-  keep_dead: count, note: text(4096),
+  keep_dead: count, note: text(4096), owner: text(64),
 };
 export const job = {
   payload: raw, priority, ...when, unique: text(512), unique_mode: uniqueMode, max_attempts: int(1, 60000), max_crashes: int(1, 60000),

@@ -43,6 +43,12 @@ static int queue_cb(void *ctx, const struct queue_view *q)
                       q->policy->lease_ms);
 }
 
+static int key_cb(void *ctx, const struct kv_view *key)
+{
+    (void)ctx, (void)key;
+    return 0;
+}
+
 static bool wanted_cb(void *ctx, const struct job *j, struct span queue)
 {
     (void)ctx, (void)j, (void)queue;
@@ -75,7 +81,7 @@ static struct found *look_for(const char *dir, int expected)
 {
     struct found *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    struct salvage_sink sink = {f, queue_cb, wanted_cb, job_cb, schedule_cb, problem_cb};
+    struct salvage_sink sink = {f, queue_cb, key_cb, wanted_cb, job_cb, schedule_cb, problem_cb};
     int rc = salvage_run(dir, &sink, &f->report, &f->note);
     if (rc != expected)
         fail_msg("salvage: %d, not %d: %s", rc, expected, f->note.text);
@@ -601,7 +607,8 @@ static void anything(void **state)
         }
         struct found *f = calloc(1, sizeof *f);
         assert_non_null(f);
-        struct salvage_sink sink = {f, queue_cb, wanted_cb, job_cb, schedule_cb, problem_cb};
+        struct salvage_sink sink = {f,      queue_cb,    key_cb,    wanted_cb,
+                                    job_cb, schedule_cb, problem_cb};
         int rc = salvage_run(copy.path, &sink, &f->report, &f->note);
         assert_true(rc == 0 || f->note.text[0] != '\0');
         damaged += rc != 0 || f->problems.len > 0;

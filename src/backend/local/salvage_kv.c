@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys of the key-value store: the table, with what the journal says laid over it. Both are walked
+ * in the order of the keys. Where the table is damaged, what lies behind is read from its end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/local/salvage_impl.h"
+#include "base/json.h"
+#include "core/kvkey.h"
+
+static int key_order(struct span a, struct span b)
+{
+    int order = memcmp(a.at, b.at, a.len < b.len ? a.len : b.len);
+    return order ? order : a.len < b.len ? -1 : a.len > b.len;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return key_order(((const struct salvage_key *)a)->key, ((const struct salvage_key *)b)->key);
+}
+
+/* ---- the journal ---- */
+
+/* Texts of records stay: their frames are kept. */
+static int key_set(struct salvage *s, struct salvage_key key)
+{
+    struct hash128 hash = hash128_of(s->meta.hash_key, key.key);
+    uint64_t place = map128_get(&s->key_places, hash);
+    if (place) {
+        s->keys[place - 1] = key;
+        return 0;
+    }
+    struct salvage_key *grown = salvage_room(s->keys, s->key_count, &s->key_room, sizeof *grown);
+    if (!grown)
+        return -ERR_NOMEM;
+    s->keys = grown;
+    s->keys[s->key_count++] = key;
+    return map128_put(&s->key_places, hash, s->key_count);
+}
+
+static int keys_gone(struct salvage *s, const struct rec_kv_gone *r)
+{
+    struct span list = r->keys, key;
+    int rc = 0;
+    for (uint32_t i = 0; i < r->count && rc == 0; i++) {
+        rc = record_span_next(&list, &key);
+        if (rc == 0)
+            rc = key_set(s, (struct salvage_key){.key = key, .gone = true});
+    }
+    return rc;
+}
+
+int salvage_key_record(struct salvage *s, const struct record *r)
+{
+    if (r->kind == REC_KV_GONE)
+        return keys_gone(s, &r->kv_gone);
+    if (r->kind == REC_KV_FROM_JOB)
+        return key_set(s, (struct salvage_key){.key = r->kv_from_job.key,
+                                               .seq = r->kv_from_job.seq,
+                                               .kind = r->kv_from_job.kind});
+    return key_set(s, (struct salvage_key){.key = r->kv_set.key,
+                                           .expires_at = r->kv_set.expires_at,
+                                           .kind = r->kv_set.kind,
+                                           .value = r->kv_set.value});
+}
+
+/* ---- giving ---- */
+
+static int lost(struct salvage *s, const char *what)
+{
+    s->report->keys++;
+    salvage_problem(s, "%s", what);
+    return 0;
+}
+
+static bool good(const struct kv_view *v)
+{
+    return kvkey_check(v->key) == 0 && v->kind <= PAYLOAD_BYTES && v->expires_at.ms >= 0 &&
+           (v->kind != PAYLOAD_JSON || json_check(v->value, NULL, NULL) == 0);
+}
+
+static int give(struct salvage *s, const struct kv_view *v)
+{
+    return good(v) ? s->sink->key(s->sink->ctx, v) : lost(s, "a key's row is damaged");
+}
+
+static int journal_give(struct salvage *s, const struct salvage_key *k)
+{
+    struct kv_view v = {.key = k->key,
+                        .found = true,
+                        .expires_at = k->expires_at,
+                        .kind = k->kind,
+                        .has_value = true,
+                        .value = k->value};
+    const struct salvage_job *j = k->seq ? salvage_job_of(s, k->seq) : NULL;
+    int rc = 0;
+    if (k->gone)
+        return 0;
+    if (j && j->has_payload)
+        v.value = j->payload;
+    else if (k->seq && k->kind != PAYLOAD_NONE)
+        rc = salvage_payload(s, k->seq, &v.value);
+    if (rc == -ERR_NOMEM)
+        return rc;
+    return rc == 0 ? give(s, &v) : lost(s, "the payload that is a key's value cannot be read");
+}
+
+/* Those of the journal that come before this key; *at is the first that does not. */
+static int journal_upto(struct salvage *s, size_t *at, const struct span *key)
+{
+    int rc = 0;
+    while (rc == 0 && *at < s->key_count && (!key || key_order(s->keys[*at].key, *key) < 0))
+        rc = journal_give(s, &s->keys[(*at)++]);
+    return rc;
+}
+
+static struct kv_view row_view(sqlite3_stmt *st)
+{
+    return (struct kv_view){.key = column_span(st, 0),
+                            .found = true,
+                            .expires_at = {sqlite3_column_int64(st, 1)},
+                            .kind = (uint8_t)sqlite3_column_int64(st, 2),
+                            .has_value = true,
+                            .value = column_span(st, 3)};
+}
+
+static bool overlaid(const struct salvage *s, struct span key)
+{
+    return map128_get(&s->key_places, hash128_of(s->meta.hash_key, key)) != 0;
+}
+
+/* Rising, with the journal's in between; `last` is the last row that could be read. 0 at the end,
+ * -ERR_CORRUPT at damage. */
+static int rows_rising(struct salvage *s, sqlite3_stmt *st, struct buf *last)
+{
+    size_t at = 0;
+    int rc = 0, step = SQLITE_ROW;
+    while (rc == 0 && (step = sqlite3_step(st)) == SQLITE_ROW) {
+        struct kv_view v = row_view(st);
+        rc = journal_upto(s, &at, &v.key);
+        if (rc == 0 && !overlaid(s, v.key))
+            rc = give(s, &v);
+        buf_clear(last);
+        if (rc == 0)
+            rc = buf_append_span(last, v.key);
+    }
+    if (rc == 0)
+        rc = journal_upto(s, &at, NULL);
+    return rc != 0 || step == SQLITE_DONE ? rc : step == SQLITE_NOMEM ? -ERR_NOMEM : -ERR_CORRUPT;
+}
+
+/* From the end down to what was read already. */
+static int rows_falling(struct salvage *s, sqlite3_stmt *st, const struct buf *last)
+{
+    int rc = 0;
+    while (rc == 0 && sqlite3_step(st) == SQLITE_ROW) {
+        struct kv_view v = row_view(st);
+        if (last->len > 0 && key_order(v.key, buf_span(last)) <= 0)
+            break;
+        if (!overlaid(s, v.key))
+            rc = give(s, &v);
+    }
+    return rc;
+}
+
+#define ROWS "SELECT key, expires_at, kind, value FROM kv ORDER BY key"
+
+static int rows_give(struct salvage *s)
+{
+    sqlite3_stmt *rising = NULL, *falling = NULL;
+    struct err_note ignored;
+    struct buf last;
+    buf_init(&last);
+    int rc = sql_prepare(s->db, ROWS, &rising, &ignored);
+    if (rc == 0)
+        rc = sql_prepare(s->db, ROWS " DESC", &falling, &ignored);
+    if (rc == 0)
+        rc = rows_rising(s, rising, &last);
+    if (rc == -ERR_CORRUPT || rc == -ERR_IO) {
+        rc = lost(s, "keys of the key-value store cannot be read");
+        if (falling)
+            rc = rows_falling(s, falling, &last);
+    }
+    sqlite3_finalize(rising);
+    sqlite3_finalize(falling);
+    buf_done(&last);
+    return rc;
+}
+
+/* A store of an older format has no such table. */
+int salvage_keys_give(struct salvage *s)
+{
+    struct err_note ignored;
+    int64_t there = 0;
+    size_t at = 0;
+    if (s->key_count > 0)
+        qsort(s->keys, s->key_count, sizeof *s->keys, by_key);
+    int rc =
+        sql_number(s->db, "SELECT count(*) FROM sqlite_schema WHERE name = 'kv'", &there, &ignored);
+    if (rc == 0 && there > 0)
+        return rows_give(s);
+    if (rc == -ERR_CORRUPT || rc == -ERR_IO)
+        rc = lost(s, "the table of keys cannot be read");
+    return rc == 0 ? journal_upto(s, &at, NULL) : rc;
+}
