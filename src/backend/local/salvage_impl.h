@@ -90,7 +90,8 @@ struct salvage_key {
     struct span key;
     struct wall_time expires_at;
     struct span value;
-    uint64_t seq; /* ≠ 0: the value is this job's payload */
+    uint64_t seq;   /* ≠ 0: the value is this job's payload … */
+    uint32_t bytes; /* … and so long */
     uint8_t kind;
     bool gone;
 };
@@ -101,7 +102,7 @@ struct salvage_key {
 MUST_CHECK int salvage_key_record(struct salvage *s, const struct record *r);
 /* All of them, in their order. Damage is told and counted. */
 MUST_CHECK int salvage_keys_give(struct salvage *s);
-/* The payload of a job as the database has it, until the next call; -ERR_NOT_FOUND … */
+/* The payload of a job as the database has it, until the statement is reset; -ERR_NOT_FOUND … */
 MUST_CHECK int salvage_payload(struct salvage *s, uint64_t seq, struct span *ret);
 
 /* ---- salvage_schedules.c ---- */

@@ -57,6 +57,7 @@ int salvage_key_record(struct salvage *s, const struct record *r)
     if (r->kind == REC_KV_FROM_JOB)
         return key_set(s, (struct salvage_key){.key = r->kv_from_job.key,
                                                .seq = r->kv_from_job.seq,
+                                               .bytes = r->kv_from_job.bytes,
                                                .kind = r->kv_from_job.kind});
     return key_set(s, (struct salvage_key){.key = r->kv_set.key,
                                            .expires_at = r->kv_set.expires_at,
@@ -98,11 +99,14 @@ static int journal_give(struct salvage *s, const struct salvage_key *k)
         return 0;
     if (j && j->has_payload)
         v.value = j->payload;
-    else if (k->seq && k->kind != PAYLOAD_NONE)
+    else if (k->bytes > 0)
         rc = salvage_payload(s, k->seq, &v.value);
-    if (rc == -ERR_NOMEM)
-        return rc;
-    return rc == 0 ? give(s, &v) : lost(s, "the payload that is a key's value cannot be read");
+    if (rc == 0)
+        rc = k->seq && v.value.len != k->bytes ? -ERR_CORRUPT : give(s, &v);
+    sqlite3_reset(s->stmts[SALVAGE_PAYLOAD]);
+    if (rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT)
+        rc = lost(s, "the payload that is a key's value cannot be read");
+    return rc;
 }
 
 /* Those of the journal that come before this key; *at is the first that does not. */
@@ -129,9 +133,8 @@ static bool overlaid(const struct salvage *s, struct span key)
     return map128_get(&s->key_places, hash128_of(s->meta.hash_key, key)) != 0;
 }
 
-/* Rising, with the journal's in between; `last` is the last row that could be read. 0 at the end,
- * -ERR_CORRUPT at damage. */
-static int rows_rising(struct salvage *s, sqlite3_stmt *st, struct buf *last)
+/* Rising, with the journal's in between; `last` is the last row that could be read. */
+static int rows_rising(struct salvage *s, sqlite3_stmt *st, struct buf *last, bool *ret_damaged)
 {
     size_t at = 0;
     int rc = 0, step = SQLITE_ROW;
@@ -146,7 +149,8 @@ static int rows_rising(struct salvage *s, sqlite3_stmt *st, struct buf *last)
     }
     if (rc == 0)
         rc = journal_upto(s, &at, NULL);
-    return rc != 0 || step == SQLITE_DONE ? rc : step == SQLITE_NOMEM ? -ERR_NOMEM : -ERR_CORRUPT;
+    *ret_damaged = rc == 0 && step != SQLITE_DONE;
+    return rc;
 }
 
 /* From the end down to what was read already. */
@@ -170,17 +174,22 @@ static int rows_give(struct salvage *s)
     sqlite3_stmt *rising = NULL, *falling = NULL;
     struct err_note ignored;
     struct buf last;
+    size_t at = 0;
     buf_init(&last);
+    bool damaged = false;
     int rc = sql_prepare(s->db, ROWS, &rising, &ignored);
     if (rc == 0)
         rc = sql_prepare(s->db, ROWS " DESC", &falling, &ignored);
-    if (rc == 0)
-        rc = rows_rising(s, rising, &last);
-    if (rc == -ERR_CORRUPT || rc == -ERR_IO) {
-        rc = lost(s, "keys of the key-value store cannot be read");
-        if (falling)
-            rc = rows_falling(s, falling, &last);
+    if (rc == 0) {
+        rc = rows_rising(s, rising, &last, &damaged);
+    } else if (rc != -ERR_NOMEM) {
+        damaged = true;
+        rc = journal_upto(s, &at, NULL);
     }
+    if (rc == 0 && damaged)
+        rc = lost(s, "keys of the key-value store cannot be read");
+    if (rc == 0 && damaged && falling)
+        rc = rows_falling(s, falling, &last);
     sqlite3_finalize(rising);
     sqlite3_finalize(falling);
     buf_done(&last);

@@ -45,8 +45,10 @@ static int queue_cb(void *ctx, const struct queue_view *q)
 
 static int key_cb(void *ctx, const struct kv_view *key)
 {
-    (void)ctx, (void)key;
-    return 0;
+    struct found *f = ctx;
+    return buf_printf(&f->text, "key %08x kind=%u value=%zu/%08x until=%lld\n",
+                      crc32c(0, key->key.at, key->key.len), key->kind, key->value.len,
+                      crc32c(0, key->value.at, key->value.len), (long long)key->expires_at.ms);
 }
 
 static bool wanted_cb(void *ctx, const struct job *j, struct span queue)
