@@ -395,6 +395,31 @@ static void events(struct env *e)
     EXPECT_SPAN(found[3].key, key(e, "[\"b\"]"));
 }
 
+/* Its record is free by then, or another key's. */
+static void expiry_of_a_deleted_key(struct env *e)
+{
+    for (int i = 0; i < 20; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "[%d]", i);
+        EXPECT_OUT(set_until(e, name, "1", now_plus(e, 1000 + 100 * (i * 7 % 20))), OUT_OK);
+    }
+    for (int i = 0; i < 20; i += 3) {
+        char name[16];
+        snprintf(name, sizeof name, "[%d]", i);
+        drop(e, name);
+    }
+    set(e, "[\"stays\"]", "1"); /* in a record that had a time */
+    advance(e, 500);
+    settle_due(e);
+    expect_kv(e, "[1]", "1", 0);
+    advance(e, 10000);
+    settle_due(e);
+    struct backend_figures f;
+    backend_figures(e->b, &f);
+    EXPECT_INT(f.kv_keys, 1);
+    expect_kv(e, "[\"stays\"]", "1", 0);
+}
+
 static const struct conform_case cases[] = {
     CASE("KV-10: set, get, delete; versions rise and are never used again", set_get_delete),
     CASE("KV-10: check-and-set", check_and_set, EXACT),
@@ -405,6 +430,7 @@ static const struct conform_case cases[] = {
     CASE("KV-10: one order of keys, in pages, both ways", order_and_pages),
     CASE("KV-10: lists by prefix and range", prefix_and_range),
     CASE("KV-10: expiry", expiry, EXACT),
+    CASE("KV-10: expiry of a key that was deleted", expiry_of_a_deleted_key, EXACT),
     CASE("KV-10: bounds on keys and bytes", limits, .configure = configure_small),
     CASE("KV-10: keys survive a restart", survives, RESTART | EXACT),
     CASE("KV-10: several keys at once", several),

@@ -374,7 +374,7 @@ struct engine {
     /* The key-value store, see engine_kv.c; keys of jobs, see engine_undelivered.c. */
     struct slab kvs;
     struct mapref kv_map;    /* → handle in kvs */
-    struct heap kv_expiries; /* (expires_at, handle), lazy */
+    struct heap kv_expiries; /* (expires_at, handle), exact */
     uint64_t kv_bytes;       /* of keys and values */
     char **kv_texts;         /* room for keys to come, taken in order … */
     size_t kv_text_at, kv_text_count, kv_text_room;
@@ -392,6 +392,7 @@ struct kv {
     uint64_t version;
     uint64_t position; /* of the record that set it; 0 = it was loaded */
     struct wall_time expires_at;
+    uint32_t place; /* in kv_expiries, + 1; 0 = it never expires */
     uint8_t kind;
 };
 

@@ -13,6 +13,11 @@ static bool kv_same(void *engine, uint32_t handle, struct hash128 key)
     return hash128_equal(kv_at(engine, handle)->key, key);
 }
 
+static void expiry_moved(void *engine, struct heap_entry entry, size_t index)
+{
+    kv_at(engine, (uint32_t)entry.seq)->place = (uint32_t)index + 1;
+}
+
 void kv_init(struct engine *e)
 {
     slab_init(&e->kvs, sizeof(struct kv));
@@ -20,6 +25,8 @@ void kv_init(struct engine *e)
     e->kv_map.same = kv_same;
     e->kv_map.same_ctx = e;
     heap_init(&e->kv_expiries);
+    e->kv_expiries.moved = expiry_moved;
+    e->kv_expiries.moved_ctx = e;
 }
 
 static int free_text(void *ctx, const struct engine *e, const struct kv *k)
@@ -124,11 +131,6 @@ bool valid_kv_expiry(void *engine, struct heap_entry entry)
     return k->text && k->expires_at.ms && heap_order_of(k->expires_at.ms) == entry.order;
 }
 
-static bool stale_expiry(void *engine, struct heap_entry entry)
-{
-    return !valid_kv_expiry(engine, entry);
-}
-
 static struct kv *kv_add(struct engine *e, struct span key, uint32_t *ret_handle)
 {
     bool ready = e->kv_text_at < e->kv_text_count;
@@ -152,14 +154,19 @@ static struct kv *kv_add(struct engine *e, struct span key, uint32_t *ret_handle
     return k;
 }
 
+/* A record that is free is nobody's: its entry goes with it, at once. */
+static void disarm(struct engine *e, struct kv *k)
+{
+    if (k->place)
+        heap_remove(&e->kv_expiries, k->place - 1);
+    k->place = 0;
+}
+
 static void arm(struct engine *e, const struct kv *k, uint32_t handle)
 {
     struct heap_entry entry = {heap_order_of(k->expires_at.ms), handle};
-    if (!k->expires_at.ms)
-        return;
-    CHECK(heap_push(&e->kv_expiries, entry) == 0);
-    if (e->kv_expiries.len > 2 * e->kvs.used + 1024)
-        heap_scrub(&e->kv_expiries, 8, stale_expiry, e);
+    if (k->expires_at.ms)
+        CHECK(heap_push(&e->kv_expiries, entry) == 0);
 }
 
 int kv_load(struct engine *e, const struct rec_kv_from_job *r, struct wall_time expires_at)
@@ -176,6 +183,7 @@ int kv_load(struct engine *e, const struct rec_kv_from_job *r, struct wall_time 
     k->kind = r->kind;
     k->version = r->version;
     if (k->expires_at.ms != expires_at.ms) {
+        disarm(e, k);
         k->expires_at = expires_at;
         arm(e, k, handle);
     }
@@ -217,6 +225,7 @@ int kv_apply_gone(struct engine *e, const struct rec_kv_gone *r)
             return -ERR_CORRUPT;
         e->kv_bytes -= (uint64_t)k->len + k->bytes;
         mapref_drop(&e->kv_map, k->key);
+        disarm(e, k);
         mem_free(k->text);
         k->text = NULL;
         slab_give(&e->kvs, handle);
@@ -247,10 +256,8 @@ size_t tick_kv(struct engine *e, size_t budget)
     size_t looked = 0;
     for (; looked < budget && !e->clock_suspect && heap_top(&e->kv_expiries, &top); looked++) {
         const struct kv *k = kv_at(e, (uint32_t)top.seq);
-        bool valid = valid_kv_expiry(e, top);
-        if (valid && (!expired(e, k) || !emit_expired(e, k)))
+        if (!expired(e, k) || !emit_expired(e, k))
             break;
-        heap_pop(&e->kv_expiries, &top);
     }
     return looked;
 }
