@@ -75,6 +75,16 @@ static const struct option schedules_options[] = {
     {"label", 0, "TEXT", "a label for people", OPTION_TEXT},
 };
 
+static const struct option kv_options[] = {
+    CLIENT_OPTIONS,
+    {"version", 0, "N", "set, delete: only if the key has this version; 0: if it is not there",
+     OPTION_NUMBER},
+    {"expires_in", 0, "DURATION", "set: gone after so much time", OPTION_DURATION},
+    {"expires_at", 0, "TIME", "set: gone from then on (RFC 3339)", OPTION_TEXT},
+};
+
+static const struct option alerts_options[] = {CLIENT_OPTIONS};
+
 static const struct option enqueue_options[] = {
     CLIENT_OPTIONS,
     {"priority", 'p', "N|LABEL", "higher is claimed first", OPTION_TEXT},
@@ -237,6 +247,18 @@ const struct command client_commands[] = {
      "on\n"
      "say what is enqueued. Durations: 500 (ms), 30s, 24h.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(schedules_options), 0, 2, client_schedules},
+    {"kv", "get|set|delete|list [KEY] [VALUE]", "keys of the key-value store",
+     "  get KEY         print its value\n"
+     "  set KEY VALUE   set it; VALUE is JSON (`-` reads it from standard input, `@FILE` from a "
+     "file)\n"
+     "  delete KEY      delete it; one that is not there is no error\n"
+     "  list [PREFIX]   the keys that begin with PREFIX, in their order\n"
+     "A key is a text, or a JSON array of parts: '[\"user\",7]'.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(kv_options), 1, 3, client_kv},
+    {"alerts", "[[delete] NAME]", "show alert rules and what they have raised",
+     "Without words, lists every rule; with NAME, shows that one. `delete` removes it with its\n"
+     "notices. Rules are made with PUT /v1/alerts/NAME.\n" EXIT_STATUS "\n",
+     COMMAND_OPTIONS(alerts_options), 0, 2, client_alerts},
     {"enqueue", "QUEUE [PAYLOAD]", "enqueue a job, or one for each line of input",
      "PAYLOAD is JSON; `-` reads it from standard input, `@FILE` from a file, --raw takes bytes "
      "as\n"

@@ -127,6 +127,72 @@ describe('client commands', { timeout: 120_000 }, () => {
     assert.equal((await api.get('/v1/schedules')).text, before);
   });
 
+  test('KV-10 kv: set, get, list, delete, versions', async () => {
+    const stem = freshQueue('k');
+    const text = `${stem} ü`;
+    const parts = JSON.stringify([stem, 7, true]);
+    ended(await cli(['kv', 'set', text, '{"n": 1}']), DONE);
+    const got = await cli(['kv', 'get', text]);
+    ended(got, DONE);
+    assert.equal(got.stdout, '{"n": 1}\n');
+    assert.deepEqual((await api.get(`/v1/kv/keys/${encodeURIComponent(text)}`)).json.value, { n: 1 });
+    ended(await cli(['kv', 'set', parts, '-', '--expires-in', '1h'], { input: '[1,\n2]' }), DONE);
+    const view = json(await cli(['kv', 'get', parts, '--json'])).keys[0];
+    assert.deepEqual([view.key, view.value], [[stem, 7, true], [1, 2]]);
+    assert.ok(Date.parse(view.expires_at) > Date.now() + 3000_000);
+    // Versions: only what is as it was seen.
+    const { version } = view;
+    const taken = await cli(['kv', 'set', parts, '2', '--version', '0']);
+    ended(taken, REFUSED);
+    complaint(taken, /version/);
+    ended(await cli(['kv', 'delete', parts, '--version', String(version + 1000)]), REFUSED);
+    ended(await cli(['kv', 'set', parts, '2', '--version', String(version)]), DONE);
+    ended(await cli(['kv', 'set', `${stem}-new`, 'null', '--version', '0']), DONE);
+    assert.equal((await cli(['kv', 'get', `${stem}-new`])).stdout, 'null\n');
+    await api.post('/v1/kv/commit', { sets: [{ key: [stem, 'text'], value_text: 'pl\u001bain' }, { key: [stem, 'raw'], value_base64: 'AP8B' }] });
+    assert.ok(!(await cli(['kv', 'get', JSON.stringify([stem, 'text'])])).stdout.includes('\u001b'), 'nothing steers the terminal');
+    assert.equal((await cli(['kv', 'get', JSON.stringify([stem, 'raw'])])).stdout, 'AP8B\n');
+    const listed = await cli(['kv', 'list', stem]);
+    ended(listed, DONE);
+    assert.match(listed.stdout, /^KEY +VERSION +EXPIRES +VALUE\n/);
+    assert.equal(listed.stdout.trim().split('\n').length, 4, 'the prefix is parts, not letters');
+    assert.ok(json(await cli(['kv', 'list', '--json'])).keys.some((one) => one.key[0] === text));
+    ended(await cli(['kv', 'delete', parts]), DONE);
+    const gone = await cli(['kv', 'get', parts]);
+    ended(gone, REFUSED);
+    complaint(gone, /no such key/);
+    ended(await cli(['kv', 'delete', parts]), DONE);
+    const before = (await api.get('/v1/kv?limit=1000')).json.keys;
+    for (const wrong of [
+      [], ['take', 'a'], ['get'], ['get', 'a', 'b'], ['set', 'a'], ['set', 'a', '{'], ['set', '[1', '1'], ['set', '[1', '1', '--version', '0'], ['delete', '['], ['list', 'a', 'b'],
+      ['get', 'a', '--version', '1'], ['delete', 'a', '--expires-in', '1h'], ['set', 'a', '1', '--version', 'x'],
+    ]) ended(await cli(['kv', ...wrong]), USAGE);
+    for (const wrong of [['get', '[]'], ['set', '[{}]', '1'], ['set', 'a', '1', '--expires-at', 'then']]) ended(await cli(['kv', ...wrong]), REFUSED);
+    assert.deepEqual((await api.get('/v1/kv?limit=1000')).json.keys, before);
+  });
+
+  test('NOM-11 alerts: list, show, delete', async () => {
+    const name = freshQueue('deep ü');
+    const q = freshQueue('alerts');
+    const made = await api.put(`/v1/alerts/${encodeURIComponent(name)}`, { on: 'deep', queue: q, depth: 1 });
+    assert.equal(made.status, 201, made.text);
+    for (let i = 0; i < 2; i++) await enqueue(api, q, { payload: i });
+    await until('it is raised', async () => (await api.get(`/v1/alerts/${encodeURIComponent(name)}`)).json.raised_count === 1);
+    const listed = await cli(['alerts']);
+    ended(listed, DONE);
+    assert.match(listed.stdout, /^ALERT +ON +QUEUE +RAISED +PENDING +DEAD +WEBHOOK/);
+    assert.match(listed.stdout, new RegExp(`^${name} +deep +${q} +1 `, 'm'));
+    const shown = await cli(['alerts', name]);
+    ended(shown, DONE);
+    assert.match(shown.stdout, new RegExp(`^RAISED FOR +SINCE +VALUE +LIMIT\\n${q} `, 'm'));
+    assert.equal(json(await cli(['alerts', name, '--json'])).name, name);
+    assert.ok(json(await cli(['alerts', '--json'])).alerts.some((one) => one.name === name));
+    for (const wrong of [['delete'], ['create', name], ['a', 'b', 'c']]) ended(await cli(['alerts', ...wrong]), USAGE);
+    ended(await cli(['alerts', 'delete', name]), DONE);
+    ended(await cli(['alerts', name]), REFUSED);
+    ended(await cli(['alerts', 'delete', name]), REFUSED);
+  });
+
   test('queues: create, show, set, list, pause, resume, purge, delete', async () => {
     const q = freshQueue('cli ü');
     ended(await cli(['queues', 'create', q, '--lease-ms', '5s', '--max-attempts', '3', '--backoff-ms', '1s,30s', '--note', 'Orders', '--capacity', 'none']), DONE);
