@@ -393,16 +393,22 @@ describe('streams', () => {
     await ack(api, id);
   });
 
-  test('KV-2 within 50 ms after its time on an idle server', async () => {
+  test('KV-2 never before its time; within 50 ms after on an idle server', async () => {
     const queue = freshQueue('kv');
     const stream = await openStream(server, `${API}/queue/listen?queue=${queue}`).opened;
-    const sent = Date.now();
-    await enqueue(api, 'soon', { queue, delay: 300 });
-    const done = Date.now();
-    await stream.next();
-    const came = Date.now();
-    assert.ok(came - sent >= 300, `${came - sent} ms`);
-    assert.ok(came - done <= 300 + 150, `${came - done} ms`); // 50, and what a busy test machine takes
+    // The machine may be busy: one of many tries must find it idle. A server that looked only now and then never would.
+    let late = Infinity;
+    for (let tries = 0; tries < 30 && late > 50; tries++) {
+      const sent = Date.now();
+      const id = await enqueue(api, 'soon', { queue, delay: 137 });
+      const due = Date.parse((await job(api, id)).run_at); // none when it has been handed out meanwhile
+      await stream.next();
+      const came = Date.now();
+      assert.ok(came >= sent + 137, `${sent + 137 - came} ms before its time`);
+      if (due) late = Math.min(late, came - due);
+      await ack(api, id);
+    }
+    assert.ok(late <= 50, `${late} ms at best`);
     stream.close();
   });
 
