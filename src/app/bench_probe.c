@@ -4,11 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -68,12 +66,7 @@ int bench_probe_sync(const char *dir, int64_t ms, double *ret, struct err_note *
 
 int bench_probe_cpu(int64_t pid, uint64_t *ret_ns, struct err_note *note)
 {
-    clockid_t clock;
-    struct timespec used;
-    if (pid <= 0 || pid > INT_MAX || clock_getcpuclockid((pid_t)pid, &clock) != 0 ||
-        clock_gettime(clock, &used) < 0)
-        return err_note_set(note, -ERR_NOT_FOUND, "there is no process %" PRId64 " to measure",
-                            pid);
-    *ret_ns = (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
-    return 0;
+    if (clock_cpu_ns(pid, ret_ns) == 0)
+        return 0;
+    return err_note_set(note, -ERR_NOT_FOUND, "there is no process %" PRId64 " to measure", pid);
 }

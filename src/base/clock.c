@@ -2,7 +2,10 @@
 /* The system's clocks and the manual one. Text forms are in clock_text.c. */
 #include "base/clock.h"
 
+#include <limits.h>
 #include <time.h>
+
+#include "base/err.h"
 
 static int64_t read_ms(clockid_t id)
 {
@@ -47,4 +50,15 @@ uint64_t clock_ns(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int clock_cpu_ns(int64_t pid, uint64_t *ret)
+{
+    clockid_t clock;
+    struct timespec t;
+    if (pid <= 0 || pid > INT_MAX || clock_getcpuclockid((pid_t)pid, &clock) != 0 ||
+        clock_gettime(clock, &t) < 0)
+        return -ERR_NOT_FOUND;
+    *ret = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return 0;
 }

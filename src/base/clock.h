@@ -46,3 +46,5 @@ void wall_text(struct wall_time t, char out[WALL_TEXT_BYTES]);
 int wall_parse(const char *text, uint64_t len, struct wall_time *ret);
 /* Nanoseconds for measuring, not for rules. */
 uint64_t clock_ns(void);
+/* Processor time of a process, all its threads; -ERR_NOT_FOUND. */
+int clock_cpu_ns(int64_t pid, uint64_t *ret);

@@ -73,8 +73,8 @@ void heart_bodies(struct heart *h, void *request, const struct stored_body *bodi
  * is still to come through heart_bodies. Nothing may be submitted afterwards. Returns how many were
  * answered so. */
 size_t heart_abandon(struct heart *h, struct now now);
-bool heart_idle(const struct heart *h);  /* nothing outstanding */
+bool heart_idle(const struct heart *h);      /* nothing outstanding */
 size_t heart_waiting(const struct heart *h); /* replies that somebody waits for */
-uint64_t heart_sent(const struct heart *h); /* replies so far */
+uint64_t heart_sent(const struct heart *h);  /* replies so far */
 uint64_t heart_durable_position(const struct heart *h);
 void heart_figures(const struct heart *h, struct backend_figures *ret);

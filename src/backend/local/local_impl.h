@@ -43,7 +43,7 @@ struct local {
     struct read_wait *waits;     /* oldest last */
     uint64_t applied;            /* position the store has */
     struct store_reader *direct; /* memory: read on the spot */
-    size_t crowd; /* replies that waited for the last commits, averaged */
+    size_t crowd;                /* replies that waited for the last commits, averaged */
     bool clock_suspect;          /* as last logged */
     struct watches watches;
     backend_news_fn news_fn;

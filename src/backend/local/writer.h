@@ -33,7 +33,8 @@ struct writer_config {
     void *ctx;
     /* Called on the writer's threads: the state has changed. */
     void (*notify)(void *ctx);
-    /* There, and inside writer_commit_here, after each sync, before notify: so many bytes more for the sweeper. */
+    /* There, and inside writer_commit_here, after each sync, before notify: so many bytes more for
+     * the sweeper. */
     void (*synced)(void *ctx, uint64_t position, uint64_t bytes);
     /* On the helper's thread: bytes free on the disk. NULL = nobody knows. */
     uint64_t (*room)(void *ctx);
