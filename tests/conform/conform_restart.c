@@ -402,6 +402,19 @@ static void set_back_while_down(struct env *e)
     EXPECT_INT(get(e, running)->job.crashes, 1);
 }
 
+/* Doors show them to people as ids. */
+static void numbers_are_never_reused(struct env *e)
+{
+    EXPECT_OUT(run(e, queue_op(OP_QUEUE_PUT, "first")), OUT_OK);
+    EXPECT_OUT(run(e, queue_op(OP_QUEUE_PUT, "last")), OUT_OK);
+    uint32_t last = queue_get(e, "last")->number;
+    EXPECT_OUT(run(e, queue_op(OP_QUEUE_DELETE, "last")), OUT_OK);
+    settle(e);
+    env_restart(e);
+    EXPECT_OUT(run(e, queue_op(OP_QUEUE_PUT, "next")), OUT_OK);
+    EXPECT(queue_get(e, "next")->number > last);
+}
+
 static const struct conform_case cases[] = {
     CASE("HF-1 jobs in every state are back", jobs_are_back, .flags = RESTART),
     CASE("PDQ-3 the order is back", order_is_back, .flags = RESTART),
@@ -412,6 +425,7 @@ static const struct conform_case cases[] = {
          .flags = RESTART),
     CASE("HF-2 no token is issued twice", tokens_are_never_reused, .flags = RESTART),
     CASE("HF-1 no sequence is used twice", sequences_are_never_reused, .flags = RESTART),
+    CASE("ORC-1 no queue's number is used twice", numbers_are_never_reused, .flags = RESTART),
     CASE("HF-1 failures and crashes are back", counters_are_back, .flags = RESTART),
     CASE("HF-1 queues, policies and pauses are back", queues_are_back, .flags = RESTART),
     CASE("HF-2 NOM-3 keys are back", keys_are_back, .flags = RESTART),

@@ -352,6 +352,18 @@ static void unique_key_passes(struct env *e)
     EXPECT_COUNTS("q", .ready = 1);
 }
 
+/* A door shows it as a trigger's id. */
+static void number_is_never_reused(struct env *e)
+{
+    struct schedule_spec spec = cron_spec("q");
+    EXPECT_OUT(schedule_put(e, "last", &spec, minute(1)), OUT_OK);
+    uint32_t last = schedule_get(e, "last")->number;
+    EXPECT_OUT(run(e, schedule_op(OP_SCHEDULE_DELETE, "last")), OUT_OK);
+    env_restart(e);
+    EXPECT_OUT(schedule_put(e, "next", &spec, minute(1)), OUT_OK);
+    EXPECT(schedule_get(e, "next")->number > last);
+}
+
 static void survives(struct env *e)
 {
     struct schedule_spec spec = cron_spec("q");
@@ -426,6 +438,7 @@ static const struct conform_case cases[] = {
     CASE("ORC-20 failures are counted and waited for", failures_are_counted, EXACT),
     CASE("ORC-20 a full queue fails a firing", full_queue_fails_it, EXACT),
     CASE("HF-8 a unique key lets a time pass", unique_key_passes, EXACT),
+    CASE("ORC-15 no schedule's number is used twice", number_is_never_reused, RESTART | EXACT),
     CASE("HF-8 ORC-17 schedules survive a restart", survives, RESTART | EXACT),
     CASE("HF-8 ORC-20 firings and failures are told", told_as_events, EXACT),
 };

@@ -143,6 +143,16 @@ static int load_link(void *ctx, const struct stored_link *link)
     return holds ? holds_link(e, link->item, link->job) : 0;
 }
 
+static int load_numbers(void *ctx, const struct store_numbers *numbers)
+{
+    struct engine *e = ctx;
+    if (numbers->queue >= e->queue_next)
+        e->queue_next = numbers->queue + 1;
+    if (numbers->schedule >= e->schedule_next)
+        e->schedule_next = numbers->schedule + 1;
+    return 0;
+}
+
 int engine_load(struct engine *e, struct store *store, struct err_note *note)
 {
     struct store_sink sink = {
@@ -158,6 +168,7 @@ int engine_load(struct engine *e, struct store *store, struct err_note *note)
         .record = load_notes,
         .schedule = load_schedule,
         .link = load_link,
+        .numbers = load_numbers,
     };
     int err = store->ops->load(store, &sink, note);
     if (!err)

@@ -29,6 +29,15 @@ struct store_meta {
     struct wall_time created_at;
 };
 
+struct store_numbers {
+    uint32_t queue, schedule;
+};
+
+static inline uint32_t number_max(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
 /* A resident job as it is loaded: the row, its rare fields, its lease when running. */
 struct stored_job {
     struct job job;
@@ -70,6 +79,8 @@ struct store_sink {
     int (*record)(void *ctx, const struct record *record);
     int (*schedule)(void *ctx, const struct rec_schedule_put *schedule);
     int (*link)(void *ctx, const struct stored_link *link);
+    /* The highest numbers ever given: that of a deleted queue or schedule is not used again. */
+    int (*numbers)(void *ctx, const struct store_numbers *numbers);
 };
 
 /* What a reader is asked: one of them. All it points to stays valid until the answer. */

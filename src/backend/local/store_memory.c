@@ -117,7 +117,9 @@ static int memory_load(struct store *s, const struct store_sink *sink, struct er
         rc = memory_kv_load(m, sink);
     if (rc == 0)
         rc = memory_load_notices(m, sink);
-    return rc ? rc : memory_load_schedules(m, sink);
+    if (rc == 0)
+        rc = memory_load_schedules(m, sink);
+    return rc ? rc : sink->numbers(sink->ctx, &m->numbers);
 }
 
 /* ---- open and close ---- */

@@ -109,6 +109,7 @@ enum kept_kind { KEPT_ALERTS, KEPT_RAISED, KEPT_NOTICES, KEPT_BREAKERS, KEPT_KIN
 struct store_memory {
     struct store base;
     struct store_meta meta;
+    struct store_numbers numbers;
     struct slab jobs; /* struct kept_job */
     struct seqdir by_seq;
     uint32_t first, last;      /* ends of the chain */

@@ -286,6 +286,7 @@ static int apply_record(struct store_memory *m, const struct record *r, struct e
         m->meta.seq_upto = r->seq_block.upto;
         return 0;
     case REC_QUEUE_PUT:
+        m->numbers.queue = number_max(m->numbers.queue, r->queue_put.queue);
         return queue_put(m, &r->queue_put, note);
     case REC_QUEUE_GONE:
         return queue_gone(m, &r->queue, note);

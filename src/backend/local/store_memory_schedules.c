@@ -105,6 +105,7 @@ int memory_schedule_record(struct store_memory *m, const struct record *r, struc
 {
     switch ((int)r->kind) {
     case REC_SCHEDULE_PUT:
+        m->numbers.schedule = number_max(m->numbers.schedule, r->schedule_put.schedule);
         return put(m, &r->schedule_put);
     case REC_SCHEDULE_GONE:
         return gone(m, r->schedule_gone.schedule, note);

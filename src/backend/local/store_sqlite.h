@@ -348,6 +348,7 @@ void fold_sort(struct fold *f); /* fills order */
       "ON CONFLICT (number) DO UPDATE SET name = ?2, generation = ?3, created_at = ?4, "           \
       "updated_at = ?5, paused_until = ?6, policy = ?7, owner = ?8, note = ?9, attributes = ?10 "  \
       "WHERE gone = 0")                                                                            \
+    X(NUMBERS, "UPDATE numbers SET queue = max(queue, ?1), schedule = max(schedule, ?2)")          \
     X(QUEUE_GONE, "UPDATE queues SET gone = 1 WHERE number = ?1")                                  \
     X(QUEUE_END, "DELETE FROM queues WHERE number = ?1")                                           \
     X(QUEUE_PURGED, "UPDATE queues SET generation = ?2 WHERE number = ?1")                         \
@@ -443,6 +444,9 @@ MUST_CHECK int write_tallies(struct store_sqlite *q, struct err_note *note);
 MUST_CHECK int sqlite_load_tallies(sqlite3 *db, const struct store_sink *sink,
                                    struct err_note *note);
 /* Writes a record that is not about a job. */
+/* These numbers have been given; 0 = none of that kind. */
+MUST_CHECK int write_numbers(struct store_sqlite *q, uint32_t queue, uint32_t schedule,
+                             struct err_note *note);
 MUST_CHECK int write_record(struct store_sqlite *q, const struct record *r, struct err_note *note);
 
 /* ---- the key-value store (store_sqlite_kv.c) ---- */

@@ -83,6 +83,14 @@ static int bulk_row(sqlite3_stmt *st, const struct store_sink *sink, struct err_
     return sink->bulk(sink->ctx, &bulk);
 }
 
+static int numbers_row(sqlite3_stmt *st, const struct store_sink *sink, struct err_note *note)
+{
+    (void)note;
+    struct store_numbers numbers = {(uint32_t)sqlite3_column_int64(st, 0),
+                                    (uint32_t)sqlite3_column_int64(st, 1)};
+    return sink->numbers(sink->ctx, &numbers);
+}
+
 static int key_row(sqlite3_stmt *st, const struct store_sink *sink, struct err_note *note)
 {
     (void)note;
@@ -220,6 +228,8 @@ int sqlite_load(sqlite3 *db, const struct store_meta *meta, const struct store_s
         rc = load_notice_records(db, sink, note);
     if (rc == 0)
         rc = sqlite_load_schedules(db, sink, note);
+    if (rc == 0)
+        rc = scan(db, "SELECT queue, schedule FROM numbers", numbers_row, sink, note);
     int end = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
     return rc ? rc : end == SQLITE_OK ? 0 : sql_error(db, "load", note);
 }

@@ -123,9 +123,11 @@ static int write_links(struct store_sqlite *q, const struct rec_job_linked *r,
 
 int write_schedule_record(struct store_sqlite *q, const struct record *r, struct err_note *note)
 {
+    int rc;
     switch ((int)r->kind) {
     case REC_SCHEDULE_PUT:
-        return write_put(q, &r->schedule_put, note);
+        rc = write_put(q, &r->schedule_put, note);
+        return rc ? rc : write_numbers(q, 0, r->schedule_put.schedule, note);
     case REC_SCHEDULE_GONE:
         bind_number(q->stmts[STMT_SCHEDULE_GONE], 1, r->schedule_gone.schedule);
         return write_one(q, STMT_SCHEDULE_GONE, "schedule", r->schedule_gone.schedule, note);

@@ -149,7 +149,14 @@ static const char step_3[] =
 
 /* ---- version 4: what each part brings stands in its own file ---- */
 
-static const char step_4[] = SCHEMA_KV SCHEMA_NOTICES SCHEMA_HOUR SCHEMA_4_SCHEDULES;
+static const char step_4[] = SCHEMA_KV SCHEMA_NOTICES SCHEMA_HOUR SCHEMA_4_SCHEDULES
+    /* The highest ever given. */
+    "CREATE TABLE numbers ("
+    " id INTEGER PRIMARY KEY CHECK (id = 1),"
+    " queue INTEGER NOT NULL,"
+    " schedule INTEGER NOT NULL"
+    ") STRICT;"
+    "INSERT INTO numbers VALUES (1, (SELECT ifnull(max(number), 0) FROM queues), 0);";
 
 static const char *const steps[] = {step_1, step_2, step_3, step_4};
 

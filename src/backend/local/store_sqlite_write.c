@@ -388,6 +388,13 @@ int write_changes(struct store_sqlite *q, struct err_note *note)
 
 /* ---- everything else ---- */
 
+int write_numbers(struct store_sqlite *q, uint32_t queue, uint32_t schedule, struct err_note *note)
+{
+    bind_number(q->stmts[STMT_NUMBERS], 1, queue);
+    bind_number(q->stmts[STMT_NUMBERS], 2, schedule);
+    return write_run(q, STMT_NUMBERS, note);
+}
+
 static int write_queue_put(struct store_sqlite *q, const struct rec_queue_put *r,
                            struct err_note *note)
 {
@@ -402,7 +409,8 @@ static int write_queue_put(struct store_sqlite *q, const struct rec_queue_put *r
     bind_text(st, 8, r->owner);
     bind_text(st, 9, r->note);
     bind_text(st, 10, r->attributes);
-    return write_one(q, STMT_QUEUE_PUT, "queue", r->queue, note);
+    int rc = write_one(q, STMT_QUEUE_PUT, "queue", r->queue, note);
+    return rc ? rc : write_numbers(q, r->queue, 0, note);
 }
 
 static int write_queue(struct store_sqlite *q, enum stmt_id id, uint32_t queue,

@@ -457,12 +457,19 @@ static int dump_record(void *ctx, const struct record *r)
     return 0;
 }
 
+static int dump_numbers(void *ctx, const struct store_numbers *numbers)
+{
+    struct dump *d = ctx;
+    PUT(d->out, "numbers %" PRIu32 " %" PRIu32 "\n", numbers->queue, numbers->schedule);
+    return 0;
+}
+
 void rig_dump(struct store *s, struct store_reader *r, struct buf *ret)
 {
     struct dump d = {.out = ret};
     struct store_sink sink = {
-        &d,       dump_meta, dump_queue,       dump_tally,  dump_bulk,     dump_job,
-        dump_key, dump_kv,   dump_undelivered, dump_record, dump_schedule, dump_link};
+        &d,      dump_meta,        dump_queue,  dump_tally,    dump_bulk, dump_job,    dump_key,
+        dump_kv, dump_undelivered, dump_record, dump_schedule, dump_link, dump_numbers};
     struct err_note note = {""};
     if (s->ops->load(s, &sink, &note) != 0)
         fail_msg("%s: load: %s", s->ops->kind, note.text);
