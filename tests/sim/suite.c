@@ -47,6 +47,7 @@ static void many_seeds(struct tap *t)
     tap_case(t, seeds(1, SEEDS, false, &c), "2000 seeds keep every promise");
     coverage_print(&c, stderr);
     tap_case(t, coverage_faults(&c, stderr), "and meet every fault, power cuts and torn tails too");
+    tap_case(t, coverage_reached(&c, stderr), "and use every operation and record");
     tap_case(t, seeds(SEEDS + 1, SQLITE_SEEDS, true, &c), "20 more seeds, all on SQLite");
 }
 

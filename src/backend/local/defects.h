@@ -18,6 +18,9 @@ enum engine_defect {
     DEFECT_ACK_COMES_BACK = 1u << 11, /* every 16th ack is answered but not recorded */
     DEFECT_DEAD_AGAIN = 1u << 12,     /* a dead job stays in the ready order */
     DEFECT_KEY_FORGOTTEN = 1u << 13,  /* idempotency keys are not recorded */
+    DEFECT_FIRED_UNRECORDED = 1u << 14, /* a firing makes its job and does not move its schedule */
+    DEFECT_HOLDS_FORGOTTEN = 1u << 15,  /* after a restart nobody holds the items of triggers */
+    DEFECT_NOTICE_LOST = 1u << 16,      /* a restart forgets the oldest notice */
 };
 
 #ifdef HF_TEST_HOOKS

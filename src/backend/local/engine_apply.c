@@ -30,6 +30,8 @@ static bool defect_hides(const struct engine *e, const struct record *r)
         return true;
     if (DEFECT(&e->config, DEFECT_KEY_FORGOTTEN) && r->kind == REC_KEY_NEW)
         return true;
+    if (DEFECT(&e->config, DEFECT_FIRED_UNRECORDED) && r->kind == REC_SCHEDULE_FIRED)
+        return true;
     return DEFECT(&e->config, DEFECT_ACK_COMES_BACK) && r->kind == REC_JOB_DONE &&
            r->job_done.seq % 16 == 0;
 }

@@ -126,8 +126,20 @@ static void adopt_orphans(struct engine *e)
     }
 }
 
+static void defect_forget(struct engine *e)
+{
+    for (size_t n = 0; n < e->queue_room; n++) {
+        uint32_t at = e->queues[n] ? e->queues[n]->lists[STATE_RUNNING].head : 0;
+        for (; at; at = live_at(e, at)->next)
+            if (lease_at(e, live_at(e, at)->lease)->held)
+                holds_unlink(e, live_at(e, at)->lease);
+    }
+}
+
 void holds_boot(struct engine *e)
 {
+    if (DEFECT(&e->config, DEFECT_HOLDS_FORGOTTEN))
+        defect_forget(e);
     adopt_orphans(e);
     if (e->held)
         loose_find(e);

@@ -741,6 +741,7 @@ void notices_emit(struct engine *e, struct rec_notice_new *n);
 int notices_apply_new(struct engine *e, const struct rec_notice_new *r);
 int notices_apply_tried(struct engine *e, const struct rec_notice_tried *r);
 int notices_apply_gone(struct engine *e, const struct rec_notice_gone *r);
+void notices_boot(struct engine *e);
 void notices_drop_of(struct engine *e, struct alert *a); /* all of this rule */
 MUST_CHECK int notices_verify(const struct engine *e, struct err_note *note);
 uint64_t notices_hash(const struct engine *e);
