@@ -52,6 +52,8 @@ static void resume_queues(struct world *w)
 {
     for (unsigned i = 0; i < w->plan.queues; i++)
         ask(w, &(struct op){.kind = OP_PAUSE, .queue = {.name = w->queues[i]}});
+    for (unsigned i = 0; w->plan.keepers && i < KEEPER_QUEUES; i++)
+        drain_ask(w, &(struct op){.kind = OP_PAUSE, .queue = {.name = w->keeper.queues[i]}}, true);
     drain_settle(w);
 }
 
@@ -157,6 +159,8 @@ void drain(struct world *w)
     resume_queues(w);
     work_off(w);
     drain_settle(w);
+    if (w->plan.keepers && w->bad.check == CHECK_NONE && server_live(w) > 0)
+        world_blame(w, CHECK_C10, "%llu jobs do not end", (unsigned long long)server_live(w));
     if (w->bad.check == CHECK_NONE && w->plan.keepers)
         keeper_deliver(w);
     if (w->bad.check == CHECK_NONE)

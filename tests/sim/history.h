@@ -84,6 +84,7 @@ struct hist_entry {
 struct history {
     struct pool pool;
     struct queue_policy policy; /* of queues made by the first enqueue */
+    bool wild;                  /* anything may happen to what keepers have */
     uint64_t key_ttl_ms;        /* how long idempotency keys hold */
     struct hist_entry *entries;
     size_t count, room;

@@ -16,6 +16,7 @@ struct span keeper_key_of(struct pool *pool, enum keeper_key kind, uint32_t numb
 void keeper_done(struct world *w)
 {
     vec_free(w->keeper.tasks);
+    vec_free(w->keeper.seqs);
 }
 
 /* ---- setup ----------------------------------------------------------------------------------- */
@@ -105,6 +106,7 @@ static void make_alert(struct world *w)
 
 void keeper_setup(struct world *w)
 {
+    w->history.wild = has(&w->plan, FEATURE_WILD);
     w->draining = true; /* nothing fails, nothing is late */
     while (w->server.state != SERVER_UP && world_step(w))
         ;
@@ -338,7 +340,7 @@ void keeper_act(struct world *w, uint32_t client)
     } acts[] = {
         {FEATURE_COMMITS, 10, commit_or_read}, {FEATURE_SCHEDULES, 8, fire_some},
         {FEATURE_TRIGGERS, 10, trigger_some},  {FEATURE_ALERTS, 8, keeper_notify},
-        {FEATURE_RATES, 4, enqueue_rated},
+        {FEATURE_RATES, 4, enqueue_rated},     {FEATURE_WILD, 12, keeper_wild},
     };
     if (chance(w, 35)) {
         keeper_claim(w, client);
@@ -367,6 +369,8 @@ void keeper_answered(struct world *w, size_t entry, uint32_t client)
     if (e->reply.outcome == OUT_OK)
         keys_heard(w, e);
     heard_of(w, e);
+    if (has(&w->plan, FEATURE_WILD))
+        keeper_seen(w, e);
     if (e->op.kind == OP_CLAIM)
         keeper_claimed(w, entry, client);
     if (e->op.kind == OP_NOTICE_TAKE)

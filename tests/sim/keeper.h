@@ -49,7 +49,9 @@ struct keeper {
     int64_t next_at[KEEPER_SCHEDULES + KEEPER_TRIGGERS]; /* as last heard */
     struct span extra_schedule;                          /* made and deleted again; empty = none */
     uint64_t versions[KEEPER_SHARED];                    /* as last heard */
-    uint64_t notice;                                     /* the last one taken */
+    uint64_t *seqs;                                      /* wild: of jobs seen */
+    size_t seq_count, seq_room;
+    uint64_t notice; /* the last one taken */
     struct keeper_task *tasks;
     size_t task_count, task_room;
 };
@@ -66,6 +68,9 @@ void keeper_task(struct world *w, uint32_t task);
 /* keeper_notify.c */
 void keeper_notify(struct world *w, uint32_t client);
 void keeper_taken(struct world *w, size_t entry, uint32_t client);
+/* keeper_wild.c */
+void keeper_wild(struct world *w, uint32_t client);
+void keeper_seen(struct world *w, const struct hist_entry *e);
 /* keeper_end.c: in the drain */
 void keeper_deliver(struct world *w);
 void keeper_last_reads(struct world *w);

@@ -125,7 +125,7 @@ void keeps_check(const struct history *h, struct violation *ret)
             k.drained = i;
         any = any || h->entries[i].apart;
     }
-    if (!any)
+    if (!any || h->wild)
         return;
     find_end(&k);
     keeps_notices(&k);

@@ -78,7 +78,8 @@
     X(SCHEDULES, 55)                                                                               \
     X(TRIGGERS, 60)                                                                                \
     X(ALERTS, 60)                                                                                  \
-    X(RATES, 25)
+    X(RATES, 25)                                                                                   \
+    X(WILD, 40)
 #define KEEPER_PERCENT 50
 
 enum feature {

@@ -100,6 +100,12 @@ static int read_store(struct world *w, const struct store_query *query, struct a
         page->kvs = kvs;
         return rc;
     }
+    if (query->history) {
+        struct hour_view *hours = NULL;
+        rc = reader->ops->history(reader, query->history, arena, &hours, &page->hour_count);
+        page->hours = hours;
+        return rc;
+    }
     if (query->kvs)
         return reader->ops->kv_get(reader, query->kvs, query->kv_count, arena);
     *ret_bodies = arena_array(arena, query->count, sizeof(**ret_bodies));
@@ -145,6 +151,8 @@ static void configure(const struct world *w, struct engine_config *c)
     c->seq_block = p->seq_block;
     c->slice = p->slice;
     c->seed = p->seed + w->server.boot;
+    if (has(p, FEATURE_WILD))
+        c->kv_keys_max = 60;
 #ifdef HF_TEST_HOOKS
     c->defects = p->defects;
 #endif
