@@ -152,7 +152,7 @@ static void configure(const struct world *w, struct engine_config *c)
     c->slice = p->slice;
     c->seed = p->seed + w->server.boot;
     if (has(p, FEATURE_WILD))
-        c->kv_keys_max = 60;
+        c->kv_keys_max = 15;
 #ifdef HF_TEST_HOOKS
     c->defects = p->defects;
 #endif
