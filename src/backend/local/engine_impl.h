@@ -579,6 +579,8 @@ void engine_emit(struct engine *e, const struct record *r);
 /* The same, of which nobody hears. */
 void engine_emit_silent(struct engine *e, const struct record *r);
 int emit_reserve(struct engine *e, size_t bytes);
+/* For records about more than two queues. */
+int emit_reserve_for(struct engine *e, size_t queues, size_t bytes);
 /* The same for records whose applying may lack memory: nothing is left behind then. */
 MUST_CHECK int engine_emit_or_not(struct engine *e, const struct record *r);
 /* --- engine.c --- */
