@@ -3,6 +3,7 @@
  * can be said of what clients must see. What is left to check is the machine: what lives equals
  * what is recovered, counters equal a recount, lack of memory changes nothing, and no item stays
  * held. */
+#include "base/check.h"
 #include "sim/world.h"
 
 #define RECENT 24
@@ -122,6 +123,96 @@ static void fill_note(struct world *w, struct op *op)
     n->result = n->error = SPAN_LITERAL("noted");
 }
 
+/* ---- jobs with everything a job can have ----------------------------------------------------- */
+
+/* A few keys, which other jobs and commits have, too. */
+static struct span some_keys(struct world *w)
+{
+    struct buf list;
+    buf_init(&list);
+    uint32_t first = (uint32_t)between(w, 0, 3);
+    for (uint32_t i = 0, n = (uint32_t)between(w, 1, 3); i < n; i++)
+        CHECK(record_span_append(&list, keeper_key_of(&w->pool, KEY_SHARED, first + i)) == 0);
+    struct span copy = pool_span(&w->pool, buf_span(&list));
+    buf_done(&list);
+    return copy;
+}
+
+static const struct job_past *past(struct world *w)
+{
+    struct job_past *p = pool_alloc(&w->pool, sizeof(*p));
+    p->state = chance(w, 50) ? STATE_DEAD : STATE_READY;
+    p->reason = p->state == STATE_DEAD ? REASON_FAILED : REASON_NONE;
+    p->failures = 1;
+    p->error = SPAN_LITERAL("elsewhere");
+    return p;
+}
+
+static struct op_enqueue any_enqueue(struct world *w)
+{
+    struct op_enqueue op = {.queue = any_of(w), .payload_kind = PAYLOAD_BYTES};
+    op.payload = pool_text(&w->pool, "wild %zu", w->call_count);
+    if (chance(w, 60))
+        op.extra.undelivered = some_keys(w);
+    if (chance(w, 40)) {
+        op.extra.unique = pool_text(&w->pool, "w%d", (int)between(w, 1, 5));
+        op.unique_mode = (uint8_t)between(w, UNIQUE_QUEUE_DEFAULT, UNIQUE_REPLACE);
+    }
+    if (chance(w, 30)) {
+        op.idempotency_key = pool_text(&w->pool, "wild %d", (int)between(w, 1, 30));
+        op.fingerprint = 1;
+    }
+    if (chance(w, 40))
+        op.extra.expires_at.ms = world_now(w).wall.ms + between(w, 1, 1500);
+    if (chance(w, 20))
+        op.delay_ms = between(w, 1, 800);
+    if (chance(w, 30))
+        op.extra.group = op.extra.correlation = pool_text(&w->pool, "g%d", (int)between(w, 1, 3));
+    return op;
+}
+
+static void fill_enqueue(struct world *w, struct op *op)
+{
+    op->enqueue = any_enqueue(w);
+    if (chance(w, 20))
+        op->enqueue.past = past(w);
+}
+
+static void fill_enqueues(struct world *w, struct op *op)
+{
+    uint32_t count = (uint32_t)between(w, 2, 4);
+    struct op_enqueue *all = pool_alloc(&w->pool, count * sizeof(*all));
+    for (uint32_t i = 0; i < count; i++)
+        all[i] = any_enqueue(w);
+    op->kv_commit = (struct op_kv_commit){.enqueues = all, .enqueue_count = count};
+}
+
+/* A schedule whose jobs have unique keys, wait, expire or leave keys. */
+static void fill_put(struct world *w, struct op *op)
+{
+    struct schedule_spec *s = pool_alloc(&w->pool, sizeof(*s));
+    size_t i = (size_t)between(w, 0, KEEPER_SCHEDULES + KEEPER_TRIGGERS - 1);
+    bool clock = i < KEEPER_SCHEDULES;
+    struct op_enqueue like = any_enqueue(w);
+    schedule_default(s, clock ? SCHEDULE_INTERVAL : SCHEDULE_QUEUE);
+    s->every_ms = 1000;
+    s->overlap = chance(w, 50) ? OVERLAP_SKIP : OVERLAP_ALLOW;
+    s->queue = like.queue;
+    s->extra = like.extra;
+    s->extra.expires_at.ms = 0;
+    s->unique_mode = like.unique_mode;
+    s->delay_ms = like.delay_ms;
+    s->expires_in_ms = chance(w, 30) ? between(w, 1, 1500) : 0;
+    if (!clock) {
+        s->source = any_of(w);
+        s->batch_size = (uint32_t)between(w, 1, 10);
+        s->eager = chance(w, 50);
+    }
+    op->schedule.name = w->keeper.schedules[i];
+    op->schedule.spec = s;
+    op->schedule.next_at.ms = w->keeper.next_at[i];
+}
+
 /* Keys that expire, among them those that jobs leave. */
 static void fill_commit(struct world *w, struct op *op)
 {
@@ -187,7 +278,9 @@ void keeper_wild(struct world *w, uint32_t client)
         {OP_CLAIM, 6, fill_claim},        {OP_NOTE, 4, fill_note},
         {OP_KV_COMMIT, 6, fill_commit},   {OP_ALERT_PUT, 3, fill_rule},
         {OP_ALERT_DELETE, 1, fill_rule},  {OP_SCHEDULE_DELETE, 1, fill_schedule},
-        {OP_PAGE, 2, fill_page},          {OP_HISTORY, 1, fill_history},
+        {OP_ENQUEUE, 10, fill_enqueue},   {OP_KV_COMMIT, 6, fill_enqueues},
+        {OP_SCHEDULE_PUT, 4, fill_put},   {OP_PAGE, 2, fill_page},
+        {OP_HISTORY, 1, fill_history},
     };
     unsigned sum = 0;
     size_t i = 0;
