@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A planted defect of the disk: a frame that is not all or nothing. */
 #include "base/check.h"
+#include "base/mem.h"
 #include "core/frame.h"
 #include "core/record.h"
 #include "sim/disk.h"
@@ -20,6 +21,9 @@ void disk_add_split(struct disk *d, struct span bytes, uint64_t last, uint8_t ki
     struct span in = bytes;
     struct frame f;
     struct record r;
+#ifdef HF_TEST_HOOKS
+    mem_fail_at(0, 0); /* it is the machine that splits, and has memory */
+#endif
     CHECK(frame_decode(&in, &f) == 0);
     struct span rest = f.body;
     for (uint32_t n = 0; rest.len > 0; n++) {
