@@ -240,7 +240,7 @@ static void change(struct world *w, uint32_t client, size_t i)
 {
     uint32_t number;
     enum op_kind kind = chance(w, 50) ? OP_SCHEDULE_PUT : OP_SCHEDULE_PAUSE;
-    struct call *call = call_new(w, client, kind, 2, &number);
+    (void)call_new(w, client, kind, 2, &number);
     struct op op = {.kind = kind};
     op.schedule.name = w->keeper.schedules[i];
     if (kind == OP_SCHEDULE_PAUSE) {
@@ -252,8 +252,7 @@ static void change(struct world *w, uint32_t client, size_t i)
         op.schedule.has_note = true;
         op.schedule.note = SPAN_LITERAL("changed");
     }
-    call = &w->calls[number];
-    call->op = op;
+    w->calls[number].op = op;
     call_send(w, number);
 }
 
