@@ -211,8 +211,14 @@ static bool let_go(struct engine *e, uint64_t seq, size_t budget, size_t *done)
 size_t tick_holds(struct engine *e, size_t budget)
 {
     size_t done = 0;
-    while (e->loose_count > 0 && let_go(e, e->loose[e->loose_count - 1], budget, &done))
-        e->loose_count--;
+    while (e->loose_count > 0) {
+        uint64_t seq =
+            e->loose[--e->loose_count]; /* an item may be a job with items, and join in */
+        if (!let_go(e, seq, budget, &done)) {
+            holds_job_ended(e, seq);
+            break;
+        }
+    }
     if (e->loose_count == 0 && e->loose_unknown)
         loose_find(e);
     return done;
