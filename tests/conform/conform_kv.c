@@ -420,6 +420,38 @@ static void expiry_of_a_deleted_key(struct env *e)
     expect_kv(e, "[\"stays\"]", "1", 0);
 }
 
+/* Each job in a queue of its own, which the commit makes. */
+static void many_queues(struct env *e)
+{
+    char names[20][16];
+    struct op_enqueue jobs[20];
+    for (int i = 0; i < 20; i++) {
+        snprintf(names[i], sizeof names[i], "many%d", i);
+        jobs[i] = enqueue_op(names[i]).enqueue;
+    }
+    struct op_kv_commit c = {.enqueues = jobs, .enqueue_count = 20};
+    const struct reply *r = commit(e, c);
+    EXPECT_OUT(r, OUT_OK);
+    EXPECT_INT(r->enqueued_count, 20);
+    for (int i = 0; i < 20; i++)
+        EXPECT_COUNTS(names[i], .ready = 1);
+}
+
+/* What would have expired first is deleted, or set anew; what comes after it still expires. */
+static void expiry_of_the_deleted(struct env *e)
+{
+    EXPECT_OUT(set_until(e, "[\"a\"]", "1", now_plus(e, 1000)), OUT_OK);
+    EXPECT_OUT(set_until(e, "[\"b\"]", "1", now_plus(e, 1500)), OUT_OK);
+    EXPECT_OUT(set_until(e, "[\"c\"]", "1", now_plus(e, 2000)), OUT_OK);
+    drop(e, "[\"a\"]");
+    set(e, "[\"b\"]", "2");
+    advance(e, 2500);
+    settle_due(e);
+    EXPECT(!get_kv(e, "[\"a\"]")->found);
+    EXPECT(get_kv(e, "[\"b\"]")->found);
+    EXPECT(!get_kv(e, "[\"c\"]")->found);
+}
+
 static const struct conform_case cases[] = {
     CASE("KV-10: set, get, delete; versions rise and are never used again", set_get_delete),
     CASE("KV-10: check-and-set", check_and_set, EXACT),
@@ -429,8 +461,10 @@ static const struct conform_case cases[] = {
     CASE("KV-10: a key once in a commit; what is no key is refused", twice_in_one_commit),
     CASE("KV-10: one order of keys, in pages, both ways", order_and_pages),
     CASE("KV-10: lists by prefix and range", prefix_and_range),
+    CASE("KV-10: the jobs of one commit may go to many queues", many_queues, EXACT),
     CASE("KV-10: expiry", expiry, EXACT),
     CASE("KV-10: expiry of a key that was deleted", expiry_of_a_deleted_key, EXACT),
+    CASE("KV-10: a key that is deleted or set anew does not expire", expiry_of_the_deleted, EXACT),
     CASE("KV-10: bounds on keys and bytes", limits, .configure = configure_small),
     CASE("KV-10: keys survive a restart", survives, RESTART | EXACT),
     CASE("KV-10: several keys at once", several),

@@ -164,6 +164,25 @@ static void left_by_a_dead_job(struct env *e)
     EXPECT_INT(trigger(e, 2)->count, 1); /* and is taken again */
 }
 
+/* A trigger's job may be an item of another one. When it dies as such, its own items are free. */
+static void left_by_an_item(struct env *e)
+{
+    trigger_make(e, 1);
+    struct queue_policy p = test_policy();
+    p.max_attempts = 1;
+    queue_make(e, "jobs", &p);
+    struct schedule_spec spec = queue_spec("jobs", "above", 1);
+    EXPECT_OUT(schedule_put(e, "above", &spec, minute(1)), OUT_OK);
+    uint64_t item = put(e, "items");
+    EXPECT_OUT(trigger(e, 1), OUT_OK);
+    uint64_t middle = schedule_get(e, "t")->state.seq;
+    EXPECT_INT(run(e, fire_op(OP_TRIGGER, "above", minute(1)))->count, 1);
+    EXPECT_INT(get(e, middle)->holder.seq, schedule_get(e, "above")->state.seq);
+    EXPECT_OUT(ack(e, take(e, "above")), OUT_OK);
+    expect_left(e, item);
+    EXPECT_STATE(middle, STATE_DEAD);
+}
+
 static void left_by_a_cancelled_job(struct env *e)
 {
     trigger_make(e, 1);
@@ -310,6 +329,7 @@ static const struct conform_case cases[] = {
     CASE("ORC-19 items are held while the job lives", held_while_the_job_lives, EXACT),
     CASE("ORC-19 a done job leaves items", left_by_a_done_job, EXACT),
     CASE("ORC-19 a dead job leaves items", left_by_a_dead_job, EXACT),
+    CASE("ORC-19 a job that dies as an item leaves its own", left_by_an_item, EXACT),
     CASE("ORC-19 a cancelled job leaves items", left_by_a_cancelled_job, EXACT),
     CASE("ORC-19 a removed job leaves items", left_by_a_removed_job, EXACT),
     CASE("ORC-19 a purged queue leaves items", left_by_a_purged_queue, EXACT),

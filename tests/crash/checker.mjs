@@ -13,24 +13,19 @@
 //   crashes [{at, ready}]: killed at, serving again at
 //   final   {jobs: Map id → {state, queue, marker}, queues: Map name → {counts, listed}}
 //   ordered [{id, priority, seq}] as one consumer got a queue that had been filled before
+//   what keepers saw (k_…, final.keeps) is in checker_keeps.mjs, with C11 to C14
 //
 // What it does not see: jobs whose making was not confirmed, and leases whose claim had no answer; order
 // under load (C7 looks at the ordered queue alone); a unique key taken back by a requeue.
+
+import { checkKeeps } from './checker_keeps.mjs';
+import { groupBy } from './lib/group_by.mjs';
 
 /** Clocks of client and server are the same; answers take their time. */
 const SLACK_MS = 50;
 /** The server's milliseconds are whole. */
 const ROUND_MS = 2;
 
-const groupBy = (list, key) => {
-  const map = new Map();
-  for (const item of list) {
-    const k = key(item);
-    if (!map.has(k)) map.set(k, []);
-    map.get(k).push(item);
-  }
-  return map;
-};
 const surely = (e) => e.sure && e.ok;
 const perhaps = (e) => e.ok || !e.sure;
 
@@ -237,7 +232,7 @@ function c10({ history }, report) {
   }
 }
 
-const checks = [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10];
+const checks = [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, checkKeeps];
 
 /** Everything that is known of the jobs of some violations, as lines. */
 export function stories(history, violations) {

@@ -149,3 +149,86 @@ for (const [name, change] of Object.entries(allowed)) {
     assert.deepEqual(check(history), []);
   });
 }
+
+// ---- keepers ----
+
+const kept = (kind, more) => ({ kind: `k_${kind}`, t0: 0, t1: 10, sure: true, ok: true, ...more });
+const timed = (n, schedule = 's') => ({ state: 'done', queue: 'k-fired', attributes: { source: 'TRIGGER', schedule, fire_time: `t${n}` } });
+
+/** A commit whose job died, a time that was fired, a job that holds an item: nothing is wrong with it. */
+function keeping() {
+  const history = life();
+  history.entries.push(
+    kept('commit', { mark: 1, payload: { commit: 1 }, id: 'K' }),
+    kept('run', { id: 'F' }),
+    kept('claim', { t0: 20, t1: 30, id: 'W', token: 'w1', items: [{ id: 'I', token: 'i1' }] }),
+    kept('look', { t0: 40, t1: 50, id: 'W', item: 'I', itemToken: 'i1', state: 'running', holder: 'W' }),
+    kept('ack', { t0: 60, t1: 70, id: 'I', token: 'i1' }),
+    kept('ack', { t0: 80, t1: 90, id: 'W', token: 'w1' }),
+  );
+  history.final.keeps = {
+    jobs: new Map([
+      ['K', { state: 'dead', queue: 'k-jobs', payload: { commit: 1 } }],
+      ['F', timed(1)],
+      ['I', { state: 'done', queue: 'k-items' }],
+      ['W', { state: 'done', queue: 'k-work' }],
+    ]),
+    keys: new Map([['["c",1]', { value: 1 }], ['["u",1]', { value: { commit: 1 } }]]),
+    schedules: [{ name: 's', every_ms: 1000, fired: 1 }],
+    told: [{ id: 'n1', job: 'K' }],
+  };
+  return history;
+}
+const find = (h, kind) => h.entries.find((e) => e.kind === `k_${kind}`);
+
+const brokenKeeping = {
+  'C11 a commit without its key': ({ final: { keeps } }) => keeps.keys.delete('["c",1]'),
+  'C11 a commit without its job': ({ final: { keeps } }) => keeps.jobs.delete('K') && keeps.keys.delete('["u",1]') && keeps.told.pop(),
+  'C11 a confirmed commit is lost': ({ final: { keeps } }) => keeps.jobs.delete('K') && keeps.keys.clear() && keeps.told.pop(),
+  'C11 a commit happened twice': (h) => h.entries.push({ ...find(h, 'commit') }),
+  'C11 a dead job left no key': ({ final: { keeps } }) => keeps.keys.delete('["u",1]'),
+  'C11 a key of a job that did not die': ({ final: { keeps } }) => (keeps.jobs.get('K').state = 'done') && keeps.told.pop(),
+  'C11 another payload': ({ final: { keeps } }) => (keeps.keys.get('["u",1]').value = 'other'),
+  'C12 two jobs for one time': ({ final: { keeps } }) => keeps.jobs.set('G', timed(1)) && (keeps.schedules[0].fired = 2),
+  'C12 a firing without its job': ({ final: { keeps } }) => (keeps.schedules[0].fired = 2),
+  'C12 a confirmed firing is lost': ({ final: { keeps } }) => keeps.jobs.delete('F') && (keeps.schedules[0].fired = 0),
+  'C13 an item is free while its job lives': (h) => Object.assign(find(h, 'look'), { state: 'ready', holder: undefined }),
+  'C13 an item is held by another job': (h) => Object.assign(find(h, 'look'), { holder: 'X' }),
+  'C13 an item went to a second job': (h) => {
+    h.entries.push(kept('claim', { t0: 32, t1: 34, id: 'X', token: 'x1', items: [{ id: 'I', token: 'i2' }] }));
+    h.entries.push(kept('claim', { t0: 36, t1: 38, id: 'W', token: 'w2', items: [{ id: 'I', token: 'i1' }] }));
+    h.final.keeps.jobs.set('X', { state: 'done', queue: 'k-work' });
+  },
+  'C13 an acked item came back': ({ final: { keeps } }) => (keeps.jobs.get('I').state = 'dead') && keeps.told.push({ id: 'n2', job: 'I' }),
+  'C14 nobody was told of a death': ({ final: { keeps } }) => keeps.told.pop(),
+  'C14 told of a death that was none': ({ final: { keeps } }) => keeps.told.push({ id: 'n2', job: 'F' }),
+  'C14 two notices of one death': ({ final: { keeps } }) => keeps.told.push({ id: 'n2', job: 'K' }),
+};
+for (const [name, breakIt] of Object.entries(brokenKeeping)) {
+  test(`caught: ${name}`, () => {
+    const history = keeping();
+    breakIt(history);
+    assert.ok(names(history).includes(name.split(' ')[0]), `found ${JSON.stringify(check(history))}`);
+  });
+}
+
+const allowedKeeping = {
+  'what keepers do': () => {},
+  'an unsure commit that is not there': (h) => h.entries.push(kept('commit', { mark: 2, payload: { commit: 2 }, sure: false, ok: false })),
+  'an unsure commit that is there': (h) => {
+    h.entries.push(kept('commit', { mark: 2, payload: { commit: 2 }, sure: false, ok: false }));
+    h.final.keeps.jobs.set('L', { state: 'done', queue: 'k-jobs', payload: { commit: 2 } });
+    h.final.keeps.keys.set('["c",2]', { value: 2 });
+  },
+  'an item that is free, since its job may have ended': (h) => {
+    Object.assign(find(h, 'look'), { t0: 82, t1: 95, state: 'ready', holder: undefined });
+  },
+  'a notice that was delivered twice': ({ final: { keeps } }) => keeps.told.push({ id: 'n1', job: 'K' }),
+};
+for (const [name, change] of Object.entries(allowedKeeping)) {
+  test(`allowed: ${name}`, () => {
+    const history = keeping();
+    change(history);
+    assert.deepEqual(check(history), []);
+  });
+}

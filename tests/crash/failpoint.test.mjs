@@ -79,7 +79,7 @@ async function dieInUpgrade(name) {
 }
 
 describe(`failpoints, seed ${seed}`, () => {
-  const trial = new Trial({ seed, data: path.join(temporaryDirectory(), 'data') });
+  const trial = new Trial({ seed, data: path.join(temporaryDirectory(), 'data'), load: { keepers: true } });
   const { load, random } = trial;
   let over = false;
   before(() => trial.start());

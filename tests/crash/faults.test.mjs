@@ -53,7 +53,7 @@ const excuse = (what, fault) => excused.find((e) => e.what.test(what) && (e.faul
 describe(`calls that fail, seed ${seed}`, () => {
   const work = temporaryDirectory();
   const data = path.join(work, 'data');
-  const trial = new Trial({ seed, data });
+  const trial = new Trial({ seed, data, load: { keepers: true } });
   const faults = new Faults(work, data);
   const { random, load } = trial;
   const { entries } = load.history;

@@ -2,14 +2,16 @@
 // Clients that write down everything they see: eight producers, eight workers, an administrator. They go
 // on through crashes. In the end the queues are drained and everything is read once more.
 import { administrator, OWN_QUEUES } from './lib/administrator.mjs';
+import { Keepers } from './lib/keepers.mjs';
 import { markerOf, startProducers, WORK_QUEUES } from './lib/producers.mjs';
 import { pause, Recorder } from './lib/recorder.mjs';
 import { end, noteClaim, startWorkers } from './lib/workers.mjs';
 
 export class Load extends Recorder {
-  /** paceMs: each producer rests up to so long between requests. */
-  constructor(seed, { paceMs = 12 } = {}) {
+  /** paceMs: each producer rests up to so long between requests; keepers: whether there are any. */
+  constructor(seed, { paceMs = 12, keepers = false } = {}) {
     super(seed);
+    this.keepers = keepers ? new Keepers(this) : null;
     this.paceMs = paceMs;
     this.heavy = false;
     this.backlog = 0; // confirmed jobs that are not known to have ended; roughly
@@ -40,6 +42,7 @@ export class Load extends Recorder {
   start() {
     this.producers = [...startProducers(this), administrator(this)];
     this.workers = startWorkers(this);
+    this.keeping = this.keepers?.start();
   }
 
   confirmed() {
@@ -57,11 +60,13 @@ export class Load extends Recorder {
   abandon() {
     this.producing = this.working = false;
     super.abandon();
+    this.keepers?.close();
   }
 
   async stopProducing() {
     this.producing = false;
-    await Promise.all(this.producers);
+    await Promise.all([...this.producers, this.keeping]);
+    await this.keepers?.stopProducing();
     this.queues = [...WORK_QUEUES, ...OWN_QUEUES];
   }
 
@@ -102,6 +107,7 @@ export class Load extends Recorder {
   /** Everything the server has, by reading lists. */
   async collect() {
     const jobs = new Map();
+    const kept = new Map();
     const queues = new Map();
     for (const queue of (await this.read('/v1/queues')).queues) {
       const listed = {};
@@ -109,13 +115,15 @@ export class Load extends Recorder {
         const page = await this.read(`/v1/jobs?queue=${queue.name}&limit=1000${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ''}`);
         for (const job of page.jobs) {
           listed[job.state] = (listed[job.state] ?? 0) + 1;
-          jobs.set(job.id, { state: job.state, queue: queue.name, marker: markerOf(job.payload) });
+          if (queue.name.startsWith('k-')) kept.set(job.id, { ...job, queue: queue.name });
+          else jobs.set(job.id, { state: job.state, queue: queue.name, marker: markerOf(job.payload) });
         }
         cursor = page.cursor;
       }
       queues.set(queue.name, { counts: queue.counts, listed });
     }
     this.history.final = { jobs, queues };
+    if (this.keepers) this.history.final.keeps = { jobs: kept, ...(await this.keepers.collect()) };
   }
 
   /** Drains, reads everything, and leaves a history that can be checked. */
@@ -123,6 +131,8 @@ export class Load extends Recorder {
     await this.stopProducing();
     await this.drain();
     await this.takeOrdered();
+    await this.keepers?.finish();
     await this.collect();
+    await this.keepers?.close();
   }
 }

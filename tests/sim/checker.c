@@ -48,15 +48,18 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "sim/keeps.h"
 #include "sim/know.h"
 
 static const char *const check_names[CHECK_COUNT] = {
-    [CHECK_NONE] = "none",     [CHECK_C1] = "C1",           [CHECK_C2] = "C2",
-    [CHECK_C3] = "C3",         [CHECK_C4] = "C4",           [CHECK_C5] = "C5",
-    [CHECK_C6] = "C6",         [CHECK_C7] = "C7",           [CHECK_C8] = "C8",
-    [CHECK_C9] = "C9",         [CHECK_C10] = "C10",         [CHECK_VERIFY] = "verify",
-    [CHECK_REPLAY] = "replay", [CHECK_MODEL] = "model",     [CHECK_MEMORY] = "memory",
-    [CHECK_DRIVER] = "driver", [CHECK_JOURNAL] = "journal", [CHECK_DIED] = "assertion",
+    [CHECK_NONE] = "none",      [CHECK_C1] = "C1",         [CHECK_C2] = "C2",
+    [CHECK_C3] = "C3",          [CHECK_C4] = "C4",         [CHECK_C5] = "C5",
+    [CHECK_C6] = "C6",          [CHECK_C7] = "C7",         [CHECK_C8] = "C8",
+    [CHECK_C9] = "C9",          [CHECK_C10] = "C10",       [CHECK_C11] = "C11",
+    [CHECK_C12] = "C12",        [CHECK_C13] = "C13",       [CHECK_C14] = "C14",
+    [CHECK_VERIFY] = "verify",  [CHECK_REPLAY] = "replay", [CHECK_MODEL] = "model",
+    [CHECK_MEMORY] = "memory",  [CHECK_DRIVER] = "driver", [CHECK_JOURNAL] = "journal",
+    [CHECK_DIED] = "assertion",
 };
 
 const char *check_name(enum check c)
@@ -156,6 +159,13 @@ static check_fn *const checks[OP_KIND_COUNT] = {
     [OP_NOTE] = check_nothing,
     [OP_PAGE] = check_nothing,
     [OP_HISTORY] = check_nothing,
+    [OP_SCHEDULE_PUT] = check_nothing,
+    [OP_SCHEDULE_DELETE] = check_nothing,
+    [OP_SCHEDULE_GET] = check_nothing,
+    [OP_SCHEDULE_LIST] = check_nothing,
+    [OP_SCHEDULE_PAUSE] = check_nothing,
+    [OP_FIRE] = check_nothing,
+    [OP_TRIGGER] = check_nothing,
     [OP_TICK] = check_nothing,
 };
 
@@ -183,7 +193,7 @@ static void read_entry(struct checker *c, size_t i)
     c->e = e;
     switch (e->kind) {
     case HIST_OP:
-        if (!e->replied || e->reply.outcome != OUT_UNAVAILABLE)
+        if (!e->apart && (!e->replied || e->reply.outcome != OUT_UNAVAILABLE))
             checks[e->op.kind](c);
         break;
     case HIST_BOOT:
@@ -231,6 +241,8 @@ bool checker_run(const struct history *h, struct violation *ret)
         else
             read_entry(&c, i);
     }
+    if (c.bad.check == CHECK_NONE)
+        keeps_check(h, &c.bad);
     *ret = c.bad;
     facts_done(&c.facts);
     facts_done(&c.saved);

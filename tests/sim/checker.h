@@ -19,6 +19,10 @@ enum check {
     CHECK_C8,  /* a unique key is never live twice */
     CHECK_C9,  /* never before run_at */
     CHECK_C10, /* everything drains; counters equal a recount; capacity holds */
+    CHECK_C11, /* a key is there exactly if the move is that it was written with */
+    CHECK_C12, /* a time of a schedule makes one job at most; no firing is lost */
+    CHECK_C13, /* a trigger's job holds its items while it lives, and alone */
+    CHECK_C14, /* a notice is there exactly if what it tells of happened, until it is delivered */
     /* Not from the history, but from the machine around it: */
     CHECK_VERIFY,  /* engine_verify found something */
     CHECK_REPLAY,  /* recovered state differs from the state that lived */

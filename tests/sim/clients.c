@@ -14,7 +14,10 @@ struct call *call_new(struct world *w, uint32_t client, enum op_kind kind, unsig
     w->calls = vec_room(w->calls, &w->call_room, w->call_count + 1, sizeof(*w->calls));
     *ret = (uint32_t)w->call_count++;
     struct call *call = &w->calls[*ret];
-    *call = (struct call){.client = client, .sends_max = (uint8_t)sends_max, .op = {.kind = kind}};
+    *call = (struct call){.client = client,
+                          .apart = w->clients[client].role == ROLE_KEEPER,
+                          .sends_max = (uint8_t)sends_max,
+                          .op = {.kind = kind}};
     return call;
 }
 
@@ -348,6 +351,9 @@ void client_act(struct world *w, uint32_t client)
     case ROLE_ADMIN:
         admin_act(w, client);
         break;
+    case ROLE_KEEPER:
+        keeper_act(w, client);
+        break;
     case ROLE_DRAIN:
     case ROLE_COUNT:
         break;
@@ -389,9 +395,9 @@ void client_answer(struct world *w, size_t entry)
 {
     const struct hist_entry *e = &w->history.entries[entry];
     struct call *call = &w->calls[e->call];
-    if (e->reply.seq && e->reply.outcome == OUT_OK)
+    if (e->reply.seq && e->reply.outcome == OUT_OK && !e->apart)
         seq_seen(w, e->reply.seq);
-    for (uint32_t i = 0; i < e->reply.job_count; i++)
+    for (uint32_t i = 0; i < e->reply.job_count && !e->apart; i++)
         seq_seen(w, e->jobs[i].job.seq);
     if (call->done || (w->draining && w->clients[call->client].role != ROLE_DRAIN))
         return;
@@ -401,7 +407,9 @@ void client_answer(struct world *w, size_t entry)
         call_send(w, e->call);
         return;
     }
-    if (e->op.kind == OP_CLAIM && !w->draining)
+    if (e->apart && !w->draining)
+        keeper_answered(w, entry, client);
+    else if (e->op.kind == OP_CLAIM && !w->draining)
         claim_answered(w, e, client);
     call_close(w, &w->calls[e->call]);
 }

@@ -107,3 +107,28 @@ bool coverage_faults(const struct coverage *c, FILE *out)
     }
     return all;
 }
+
+/* Not written any more; only when a thousand targets are known. */
+static bool never_written(enum record_kind kind)
+{
+    return kind == REC_KEYS_EXPIRED || kind == REC_BREAKER_GONE;
+}
+
+bool coverage_reached(const struct coverage *c, FILE *out)
+{
+    bool all = true;
+    for (int k = 0; k < OP_KIND_COUNT; k++) {
+        if (k == OP_TICK || c->outcomes[k][OUT_OK] > 0)
+            continue;
+        fprintf(out, "no seed had a successful %s\n", op_kind_name((enum op_kind)k));
+        all = false;
+    }
+    for (int k = 0; k < COVERAGE_RECORDS; k++) {
+        const char *name = record_name((enum record_kind)k);
+        if (!name || never_written((enum record_kind)k) || c->records[k] > 0)
+            continue;
+        fprintf(out, "no seed had the record %s\n", name);
+        all = false;
+    }
+    return all;
+}

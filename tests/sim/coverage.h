@@ -9,7 +9,7 @@
 #include "backend/op.h"
 #include "sim/plan.h"
 
-#define COVERAGE_RECORDS 64
+#define COVERAGE_RECORDS 128
 
 #define FAULT_TABLE(X)                                                                             \
     X(CRASH)                                                                                       \
@@ -69,3 +69,6 @@ void coverage_frame(struct coverage *c, struct span frame);
 void coverage_print(const struct coverage *c, FILE *out);
 /* Whether every fault occurred that this build can make; says on `out` which did not. */
 bool coverage_faults(const struct coverage *c, FILE *out);
+/* Whether every operation was answered with success, and every record became durable, that some
+ * client has. */
+bool coverage_reached(const struct coverage *c, FILE *out);

@@ -41,6 +41,9 @@ MUST_CHECK int disk_open(struct disk *d, uint64_t seed, bool sqlite, struct wall
 MUST_CHECK int disk_reopen(struct disk *d, struct wall_time now, struct err_note *note);
 
 void disk_add(struct disk *d, struct span frame, uint64_t last);
+/* A planted defect: as two frames, the second of which begins with the first record of this kind.
+ */
+void disk_add_split(struct disk *d, struct span frame, uint64_t last, uint8_t kind);
 size_t disk_waiting(const struct disk *d); /* added, not yet being written */
 void disk_write(struct disk *d, size_t frames);
 /* What was being written is durable: returns the position. */

@@ -14,17 +14,24 @@ static uint32_t drain_client(const struct world *w)
 }
 
 /* Runs until the server has answered everything. */
-static void settle(struct world *w)
+void drain_settle(struct world *w)
 {
     while ((!server_idle(w) || w->clients[drain_client(w)].open > 0) && world_step(w))
         ;
 }
 
-static void ask(struct world *w, const struct op *op)
+void drain_ask(struct world *w, const struct op *op, bool apart)
 {
     uint32_t number;
-    call_new(w, drain_client(w), op->kind, 1, &number)->op = *op;
+    struct call *call = call_new(w, drain_client(w), op->kind, 1, &number);
+    call->op = *op;
+    call->apart = apart;
     call_send(w, number);
+}
+
+static void ask(struct world *w, const struct op *op)
+{
+    drain_ask(w, op, false);
 }
 
 static void stop_faults(struct world *w)
@@ -45,21 +52,29 @@ static void resume_queues(struct world *w)
 {
     for (unsigned i = 0; i < w->plan.queues; i++)
         ask(w, &(struct op){.kind = OP_PAUSE, .queue = {.name = w->queues[i]}});
-    settle(w);
+    for (unsigned i = 0; w->plan.keepers && i < KEEPER_QUEUES; i++)
+        drain_ask(w, &(struct op){.kind = OP_PAUSE, .queue = {.name = w->keeper.queues[i]}}, true);
+    drain_settle(w);
+}
+
+static void claim_queue(struct world *w, const struct span *queue, bool apart)
+{
+    struct op op = {.kind = OP_CLAIM};
+    op.claim.queues = queue;
+    op.claim.queue_count = 1;
+    op.claim.count = 50;
+    op.claim.lease_ms = 60000;
+    op.claim.want_body = true;
+    op.claim.nonce = ++w->nonce;
+    drain_ask(w, &op, apart);
 }
 
 static void claim_all(struct world *w)
 {
-    for (unsigned i = 0; i < w->plan.queues; i++) {
-        struct op op = {.kind = OP_CLAIM};
-        op.claim.queues = &w->queues[i];
-        op.claim.queue_count = 1;
-        op.claim.count = 50;
-        op.claim.lease_ms = 60000;
-        op.claim.want_body = true;
-        op.claim.nonce = ++w->nonce;
-        ask(w, &op);
-    }
+    for (unsigned i = 0; i < w->plan.queues; i++)
+        claim_queue(w, &w->queues[i], false);
+    for (unsigned i = 0; w->plan.keepers && i < KEEPER_QUEUES; i++)
+        claim_queue(w, &w->keeper.queues[i], true);
 }
 
 /* Acks what the claims since entry `first` have brought; returns how many that were. */
@@ -72,7 +87,7 @@ static size_t ack_all(struct world *w, size_t first)
             struct op op = {.kind = OP_ACK};
             op.lease.job.seq = e->jobs[n].job.seq;
             op.lease.token = e->jobs[n].token;
-            ask(w, &op);
+            drain_ask(w, &op, e->apart);
             acked++;
         }
     }
@@ -90,9 +105,9 @@ static void work_off(struct world *w)
             size_t first = w->history.count;
             wakes = w->wake_total;
             claim_all(w);
-            settle(w);
+            drain_settle(w);
             more = ack_all(w, first) > 0;
-            settle(w);
+            drain_settle(w);
         } else if (server_live(w) == 0 || w->mono > end || !world_step(w)) {
             break;
         }
@@ -111,7 +126,7 @@ static void list_all(struct world *w)
         op.list.want_body = true;
         ask(w, &op);
     }
-    settle(w);
+    drain_settle(w);
 }
 
 /* All in one batch, so that nothing changes between them. */
@@ -128,24 +143,30 @@ static void last_reads(struct world *w)
     }
     for (unsigned i = 0; i < w->plan.queues; i++)
         ask(w, &(struct op){.kind = OP_QUEUE_GET, .queue = {.name = w->queues[i]}});
-    settle(w);
+    drain_settle(w);
 }
 
 void drain(struct world *w)
 {
     stop_faults(w);
     if (chance(w, 25) && w->bad.check == CHECK_NONE) {
-        settle(w);
+        drain_settle(w);
         w->coverage->faults[FAULT_CLEAN_RESTART]++;
         server_crash(w);
         stop_faults(w);
     }
-    settle(w);
+    drain_settle(w);
     resume_queues(w);
     work_off(w);
-    settle(w);
+    drain_settle(w);
+    if (w->plan.keepers && w->bad.check == CHECK_NONE && server_live(w) > 0)
+        world_blame(w, CHECK_C10, "%llu jobs do not end", (unsigned long long)server_live(w));
+    if (w->bad.check == CHECK_NONE && w->plan.keepers)
+        keeper_deliver(w);
     if (w->bad.check == CHECK_NONE)
         last_reads(w);
+    if (w->bad.check == CHECK_NONE && w->plan.keepers)
+        keeper_last_reads(w);
     if (w->bad.check == CHECK_NONE)
         server_compare(w);
 }

@@ -130,7 +130,7 @@ struct know *facts_bind(struct checker *c, uint64_t seq, const struct op_enqueue
     bool exact = like->payload.len > 0 || like->idempotency_key.len > 0;
     for (size_t i = 0; i < c->at && !(exact && count); i++) {
         const struct hist_entry *e = &c->h->entries[i];
-        if (e->kind != HIST_OP || e->op.kind != OP_ENQUEUE || !entry_silent(c, i) ||
+        if (e->kind != HIST_OP || e->apart || e->op.kind != OP_ENQUEUE || !entry_silent(c, i) ||
             !alike(&e->op.enqueue, like) || entry_bound(c, i))
             continue;
         found = i;

@@ -118,9 +118,14 @@ static void copy_jobs(struct history *h, struct hist_entry *e, const struct repl
             .queue = pool_span(&h->pool, v->queue),
             .token = v->token,
             .lease_ms = v->lease_ms,
+            .holder = v->holder.seq,
             .has_body = v->has_body,
             .payload = v->has_body ? pool_span(&h->pool, v->payload) : (struct span){NULL, 0},
         };
+        if (v->has_body && e->apart) {
+            e->jobs[i].attributes = pool_span(&h->pool, v->extra.attributes);
+            e->jobs[i].label = pool_span(&h->pool, v->extra.label);
+        }
         h->hash = trace_hash_number(h->hash, v->job.seq);
         h->hash = trace_hash_number(h->hash, v->job.state);
         h->hash = trace_hash_number(h->hash, v->token.counter);
@@ -142,6 +147,44 @@ static void copy_queues(struct history *h, struct hist_entry *e, const struct re
     }
 }
 
+static void copy_kvs(struct history *h, struct hist_entry *e, const struct reply *r)
+{
+    e->kvs = pool_alloc(&h->pool, r->kv_count * sizeof(*e->kvs));
+    for (uint32_t i = 0; i < r->kv_count; i++) {
+        const struct kv_view *v = &r->kvs[i];
+        e->kvs[i] = (struct hist_kv){
+            .key = pool_span(&h->pool, v->key), .found = v->found, .version = v->version};
+        if (v->has_value)
+            e->kvs[i].value = pool_span(&h->pool, v->value);
+        h->hash = trace_hash_number(h->hash, v->version);
+    }
+    e->enqueued = pool_copy(&h->pool, r->enqueued, r->enqueued_count * sizeof(*r->enqueued));
+}
+
+static void copy_schedules(struct history *h, struct hist_entry *e, const struct reply *r)
+{
+    e->schedules = pool_alloc(&h->pool, r->schedule_count * sizeof(*e->schedules));
+    for (uint32_t i = 0; i < r->schedule_count; i++) {
+        const struct schedule_view *v = &r->schedules[i];
+        e->schedules[i] = (struct hist_schedule){pool_span(&h->pool, v->name), v->state};
+        h->hash = trace_hash_number(h->hash, (uint64_t)v->state.next_at.ms ^ v->state.fired << 44);
+    }
+}
+
+static void copy_notices(struct history *h, struct hist_entry *e, const struct reply *r)
+{
+    e->notices = pool_alloc(&h->pool, r->notice_count * sizeof(*e->notices));
+    for (uint32_t i = 0; i < r->notice_count; i++) {
+        const struct notice_view *v = &r->notices[i];
+        e->notices[i] = (struct hist_notice){.number = v->notice.number,
+                                             .job = v->notice.job_seq,
+                                             .alert = pool_span(&h->pool, v->notice.alert),
+                                             .tries = v->tried.tries,
+                                             .state = v->tried.state};
+        h->hash = trace_hash_number(h->hash, v->notice.number);
+    }
+}
+
 void history_reply(struct history *h, size_t entry, const struct reply *reply, int64_t mono)
 {
     CHECK(entry < h->count);
@@ -152,6 +195,10 @@ void history_reply(struct history *h, size_t entry, const struct reply *reply, i
     e->reply = *reply;
     e->reply.jobs = NULL;
     e->reply.queues = NULL;
+    e->reply.kvs = NULL;
+    e->reply.schedules = NULL;
+    e->reply.notices = NULL;
+    e->reply.enqueued = NULL;
     e->reply.note = NULL;
     h->hash = trace_hash_number(h->hash, entry);
     h->hash = trace_hash_number(h->hash, reply->outcome);
@@ -159,6 +206,9 @@ void history_reply(struct history *h, size_t entry, const struct reply *reply, i
     h->hash = trace_hash_number(h->hash, (uint64_t)mono);
     copy_jobs(h, e, reply);
     copy_queues(h, e, reply);
+    copy_kvs(h, e, reply);
+    copy_schedules(h, e, reply);
+    copy_notices(h, e, reply);
 }
 
 void history_event(struct history *h, enum hist_kind kind, uint64_t position, struct now now)
@@ -227,6 +277,33 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_PEEK:
         fprintf(out, " %.*s state=%u", (int)op->peek.queue.len, op->peek.queue.at, op->peek.state);
         break;
+    case OP_SCHEDULE_PUT:
+    case OP_SCHEDULE_DELETE:
+    case OP_SCHEDULE_GET:
+    case OP_SCHEDULE_LIST:
+    case OP_SCHEDULE_PAUSE:
+    case OP_FIRE:
+    case OP_TRIGGER:
+        fprintf(out, " %.*s at=%lld next=%lld%s%s", (int)op->schedule.name.len,
+                op->schedule.name.at, (long long)op->schedule.at.ms,
+                (long long)op->schedule.next_at.ms, op->schedule.now ? " now" : "",
+                op->schedule.skip ? " skip" : "");
+        break;
+    case OP_NOTICE_END:
+        fprintf(out, " %llu tries=%u%s%s", (unsigned long long)op->notice_end.number,
+                op->notice_end.tries, op->notice_end.delivered ? " delivered" : "",
+                op->notice_end.give_up ? " give_up" : "");
+        break;
+    case OP_NOTICE_AGAIN:
+    case OP_NOTICE_DISCARD:
+        fprintf(out, " %llu", (unsigned long long)op->notice.id.seq);
+        break;
+    case OP_ALERT_EDGE:
+        fprintf(out, " %s", op->alert_edge.raised ? "raised" : "cleared");
+        break;
+    case OP_NOTE:
+        fprintf(out, " job=%llu", (unsigned long long)op->note.job.seq);
+        break;
     case OP_RELEASE_CLAIM:
     case OP_QUEUE_LIST:
     case OP_LIST:
@@ -239,23 +316,11 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_ALERT_PUT:
     case OP_ALERT_DELETE:
     case OP_ALERT_LIST:
-    case OP_ALERT_EDGE:
     case OP_NOTICE_TAKE:
-    case OP_NOTICE_END:
     case OP_NOTICE_LIST:
-    case OP_NOTICE_AGAIN:
-    case OP_NOTICE_DISCARD:
     case OP_BREAKER_LIST:
-    case OP_NOTE:
     case OP_PAGE:
     case OP_HISTORY:
-    case OP_SCHEDULE_PUT:
-    case OP_SCHEDULE_DELETE:
-    case OP_SCHEDULE_GET:
-    case OP_SCHEDULE_LIST:
-    case OP_SCHEDULE_PAUSE:
-    case OP_FIRE:
-    case OP_TRIGGER:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
@@ -277,11 +342,27 @@ static void print_reply(const struct hist_entry *e, FILE *out)
     fprintf(out, "%s%s%s", r->repeat ? " repeat" : "", r->created ? " created" : "",
             r->relaxed ? " relaxed" : "");
     for (uint32_t i = 0; i < r->job_count && i < 20; i++)
-        fprintf(out, " [%llu %s t=%u-%llu f=%u c=%u p=%lld lease=%u]",
+        fprintf(out, " [%llu %s t=%u-%llu f=%u c=%u p=%lld lease=%u held=%llu]",
                 (unsigned long long)e->jobs[i].job.seq,
                 state_name((enum job_state)e->jobs[i].job.state), e->jobs[i].token.epoch,
                 (unsigned long long)e->jobs[i].token.counter, e->jobs[i].job.failures,
-                e->jobs[i].job.crashes, (long long)e->jobs[i].job.priority, e->jobs[i].lease_ms);
+                e->jobs[i].job.crashes, (long long)e->jobs[i].job.priority, e->jobs[i].lease_ms,
+                (unsigned long long)e->jobs[i].holder);
+    for (uint32_t i = 0; i < r->schedule_count; i++)
+        fprintf(out, " {%.*s next=%lld last=%lld fired=%llu seq=%llu}",
+                (int)e->schedules[i].name.len, e->schedules[i].name.at,
+                (long long)e->schedules[i].state.next_at.ms,
+                (long long)e->schedules[i].state.last_at.ms,
+                (unsigned long long)e->schedules[i].state.fired,
+                (unsigned long long)e->schedules[i].state.seq);
+    for (uint32_t i = 0; i < r->notice_count && i < 20; i++)
+        fprintf(out, " <%llu of %llu tries=%u%s>", (unsigned long long)e->notices[i].number,
+                (unsigned long long)e->notices[i].job, e->notices[i].tries,
+                e->notices[i].state ? " dead" : "");
+    if (r->count)
+        fprintf(out, " count=%llu", (unsigned long long)r->count);
+    for (uint32_t i = 0; i < r->enqueued_count; i++)
+        fprintf(out, " made=%llu", (unsigned long long)e->enqueued[i].seq);
 }
 
 void history_print(const struct history *h, size_t entry, FILE *out)

@@ -31,8 +31,27 @@ struct hist_job {
     struct span queue;
     struct job_token token;
     uint32_t lease_ms;
+    uint64_t holder; /* the job that holds its lease; 0 = none */
     bool has_body;
-    struct span payload;
+    struct span payload, attributes, label;
+};
+
+struct hist_kv {
+    struct span key, value;
+    bool found;
+    uint64_t version;
+};
+
+struct hist_schedule {
+    struct span name;
+    struct schedule_state state;
+};
+
+struct hist_notice {
+    uint64_t number, job;
+    struct span alert;
+    uint32_t tries;
+    uint8_t state;
 };
 
 struct hist_queue {
@@ -48,18 +67,24 @@ struct hist_entry {
     uint64_t position;  /* the server's, right after the batch that contained it */
     /* HIST_OP */
     uint32_t call; /* the request: equal for repeats of the same one */
+    bool apart;    /* a keeper's: checked by keeps.c alone */
     struct op op;
     bool strained; /* memory was short: a claim may come back with less than there is */
     bool replied;  /* false: the outcome is not known */
     int64_t replied_mono;
-    struct reply reply; /* its jobs and queues are NULL: */
+    struct reply reply; /* its lists are NULL: */
     struct hist_job *jobs;
     struct hist_queue *queues;
+    struct hist_kv *kvs;
+    struct hist_schedule *schedules;
+    struct hist_notice *notices;
+    struct enqueued_view *enqueued;
 };
 
 struct history {
     struct pool pool;
     struct queue_policy policy; /* of queues made by the first enqueue */
+    bool wild;                  /* anything may happen to what keepers have */
     uint64_t key_ttl_ms;        /* how long idempotency keys hold */
     struct hist_entry *entries;
     size_t count, room;

@@ -30,6 +30,7 @@ static int usage(void)
           "         --store sqlite|memory    for every seed (else one in 50 on SQLite)\n"
           "         --defects MASK           planted defects, see defects.h\n"
           "         --journal-defects MASK   likewise, see journal.h and disk_journal.h\n"
+          "         --split KIND             frames in two parts before records of this kind\n"
           "         --no-verify              history checks only\n",
           stderr);
     return 2;
@@ -106,6 +107,8 @@ static bool argument(struct request *q, const char *name, const char *value, boo
         m->options.defects = (unsigned)n;
     } else if (!strcmp(name, "--journal-defects") && numeric) {
         m->options.journal_defects = (unsigned)n;
+    } else if (!strcmp(name, "--split") && numeric && n < 256) {
+        m->options.split = (uint8_t)n;
     } else if (!strcmp(name, "--store") && value && !strcmp(value, "sqlite")) {
         m->options.sqlite = true;
     } else if (!strcmp(name, "--store") && value && !strcmp(value, "memory")) {

@@ -13,7 +13,7 @@ static const struct {
     unsigned percent;
 } features[FEATURE_COUNT] = {
 #define FEATURE_ROW(name, percent) {#name, percent},
-    FEATURE_TABLE(FEATURE_ROW)
+    FEATURE_TABLE(FEATURE_ROW) KEEPER_TABLE(FEATURE_ROW)
 #undef FEATURE_ROW
 };
 
@@ -104,11 +104,23 @@ static void draw_sizes(struct plan *p, struct random *r)
     p->payload_max = has(p, FEATURE_JOURNAL) && random_chance(r, 50) ? 2 * p->segment_bytes : 2000;
 }
 
+static void draw_keepers(struct plan *p, uint64_t seed)
+{
+    struct random r;
+    random_seed(&r, seed * 6364136223846793005 + 31);
+    bool any = random_chance(&r, KEEPER_PERCENT);
+    for (int f = FEATURE_KEEPERS; any && f < FEATURE_COUNT; f++)
+        if (random_chance(&r, features[f].percent))
+            p->features |= UINT64_C(1) << f;
+    p->keepers = p->features >> FEATURE_KEEPERS ? (unsigned)random_between(&r, 2, 5) : 0;
+    p->calls += p->keepers * 30;
+}
+
 void plan_draw(struct plan *p, uint64_t seed, struct random *r)
 {
     p->seed = seed;
     p->features = 0;
-    for (int f = 0; f < FEATURE_COUNT; f++)
+    for (int f = 0; f < FEATURE_KEEPERS; f++)
         if (random_chance(r, features[f].percent))
             p->features |= UINT64_C(1) << f;
     draw_sizes(p, r);
@@ -117,15 +129,17 @@ void plan_draw(struct plan *p, uint64_t seed, struct random *r)
     p->policy.durability = DURABILITY_FSYNC;
     for (unsigned i = 0; i < PLAN_QUEUES; i++)
         plan_policy(p, r, &p->policies[i]);
+    draw_keepers(p, seed);
 }
 
 void plan_print(const struct plan *p, FILE *out)
 {
     fprintf(out,
-            "seed %llu: %u queues, %u producers, %u workers, %u admins, %u calls, net %lld ms, "
+            "seed %llu: %u queues, %u producers, %u workers, %u admins, %u keepers, %u calls, net "
+            "%lld ms, "
             "commit %lld ms, lease %lld ms\n ",
-            (unsigned long long)p->seed, p->queues, p->producers, p->workers, p->admins, p->calls,
-            (long long)p->net_ms, (long long)p->commit_ms, (long long)p->lease_ms);
+            (unsigned long long)p->seed, p->queues, p->producers, p->workers, p->admins, p->keepers,
+            p->calls, (long long)p->net_ms, (long long)p->commit_ms, (long long)p->lease_ms);
     for (int f = 0; f < FEATURE_COUNT; f++)
         if (has(p, (enum feature)f))
             fprintf(out, " %s", features[f].name);

@@ -71,11 +71,23 @@
     X(BAD_SYNCS, 20)                                                                               \
     X(WAKE_ONLY, 40)
 
+/* What keepers do (keeper.h), in the seeds that have any. Drawn from numbers of their own, so that
+ * a seed without them plays what it played before there were any. */
+#define KEEPER_TABLE(X)                                                                            \
+    X(COMMITS, 60)                                                                                 \
+    X(SCHEDULES, 55)                                                                               \
+    X(TRIGGERS, 60)                                                                                \
+    X(ALERTS, 60)                                                                                  \
+    X(RATES, 25)                                                                                   \
+    X(WILD, 40)
+#define KEEPER_PERCENT 50
+
 enum feature {
 #define FEATURE_ENUM(name, percent) FEATURE_##name,
-    FEATURE_TABLE(FEATURE_ENUM)
+    FEATURE_TABLE(FEATURE_ENUM) KEEPER_TABLE(FEATURE_ENUM)
 #undef FEATURE_ENUM
-        FEATURE_COUNT
+        FEATURE_COUNT,
+    FEATURE_KEEPERS = FEATURE_COMMITS, /* the first of theirs */
 };
 
 #define PLAN_QUEUES 5
@@ -86,11 +98,12 @@ struct plan {
     bool sqlite;
     unsigned defects;         /* enum engine_defect, for planted runs */
     unsigned journal_defects; /* enum journal_defect, enum disk_journal_defect */
+    uint8_t split;            /* frames are written in two parts, see disk_add_split */
     bool no_verify;           /* history checks only */
 
     struct queue_policy policy; /* for queues made by the first enqueue */
     struct queue_policy policies[PLAN_QUEUES];
-    unsigned queues, producers, workers, admins;
+    unsigned queues, producers, workers, admins, keepers;
     unsigned calls;       /* requests before the drain */
     int64_t think_ms;     /* between a client's requests, at most */
     int64_t net_ms;       /* one way, at most */

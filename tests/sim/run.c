@@ -28,6 +28,8 @@ static void print_repeat(uint64_t seed, const struct plan *p, const struct run_o
         fprintf(stderr, " --defects %u", o->defects);
     if (o->journal_defects)
         fprintf(stderr, " --journal-defects %u", o->journal_defects);
+    if (o->split)
+        fprintf(stderr, " --split %u", o->split);
 }
 
 static void print_violation(const struct world *w, const struct violation *v,
@@ -47,6 +49,7 @@ static void draw(struct plan *p, struct random *random, uint64_t seed, const str
     p->sqlite = o->sqlite || (!o->memory && seed % SQLITE_EVERY == SQLITE_EVERY - 1);
     p->defects = o->defects;
     p->journal_defects = o->journal_defects;
+    p->split = o->split;
     p->no_verify = o->no_verify;
 }
 

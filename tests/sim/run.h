@@ -14,6 +14,7 @@ struct run_options {
     bool memory;              /* no seed on SQLite */
     unsigned defects;         /* enum engine_defect */
     unsigned journal_defects; /* enum journal_defect, enum disk_journal_defect */
+    uint8_t split;            /* enum record_kind; 0 = no */
     bool no_verify;           /* leave it to the checks of the history */
     FILE *trace;              /* the whole history, NULL = no */
 };

@@ -4,52 +4,41 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sim/checker.h"
-#include "sim/suite.h"
+#include "sim/selftest.h"
 
 #define LEASE 1000
 #define WALL INT64_C(1000000)
 
-/* A history being written: one queue, time in steps of 10 ms unless told. */
-struct scene {
-    struct history h;
-    int64_t mono;
-    uint64_t position;
-    uint32_t call;
-    struct span queue;
-    uint64_t claims;
-};
-
-static struct now scene_now(const struct scene *s)
+struct now scene_now(const struct scene *s)
 {
     return (struct now){{s->mono}, {s->mono + WALL}};
 }
 
-static void later(struct scene *s, int64_t ms)
+void scene_later(struct scene *s, int64_t ms)
 {
     s->mono += ms;
 }
 
 /* An op that leaves one record and has no reply yet. */
-static struct hist_entry *ask(struct scene *s, const struct op *op)
+struct hist_entry *scene_ask(struct scene *s, const struct op *op)
 {
-    later(s, 10);
+    scene_later(s, 10);
     size_t i = history_op(&s->h, ++s->call, op, scene_now(s));
     s->h.entries[i].position = ++s->position;
     return &s->h.entries[i];
 }
 
-static void answer(struct scene *s, struct hist_entry *e, struct reply r)
+void scene_answer(struct scene *s, struct hist_entry *e, struct reply r)
 {
     r.kind = e->op.kind;
     history_reply(&s->h, (size_t)(e - s->h.entries), &r, s->mono);
 }
 
-static void crash(struct scene *s, uint64_t lost_records)
+void scene_crash(struct scene *s, uint64_t lost_records)
 {
     s->position -= lost_records;
     history_event(&s->h, HIST_CRASH, s->position, scene_now(s));
-    later(s, 100);
+    scene_later(s, 100);
     history_event(&s->h, HIST_BOOT, ++s->position, scene_now(s));
 }
 
@@ -66,7 +55,7 @@ static void enqueued(struct scene *s, struct op op, uint64_t seq)
     struct reply r = {.seq = seq, .created = true, .state = STATE_READY};
     if (op.enqueue.delay_ms)
         r.state = STATE_SCHEDULED;
-    answer(s, ask(s, &op), r);
+    scene_answer(s, scene_ask(s, &op), r);
 }
 
 static void enqueue(struct scene *s, uint64_t seq, const char *payload)
@@ -88,7 +77,7 @@ static void claim_again(struct scene *s, uint64_t seq, const char *payload, unsi
     v.job.crashes = (uint16_t)crashes;
     v.has_body = true;
     v.payload = span_text(payload);
-    answer(s, ask(s, &op), (struct reply){.jobs = &v, .job_count = 1});
+    scene_answer(s, scene_ask(s, &op), (struct reply){.jobs = &v, .job_count = 1});
 }
 
 static void claim(struct scene *s, uint64_t seq, const char *payload, unsigned failures)
@@ -108,7 +97,8 @@ static void lease_word(struct scene *s, enum op_kind kind, uint64_t seq, uint64_
                        enum outcome outcome, enum job_state state)
 {
     struct op op = lease_op(kind, seq, token);
-    answer(s, ask(s, &op), (struct reply){.outcome = outcome, .seq = seq, .state = state});
+    scene_answer(s, scene_ask(s, &op),
+                 (struct reply){.outcome = outcome, .seq = seq, .state = state});
 }
 
 static void ack(struct scene *s, uint64_t seq, uint64_t token)
@@ -119,7 +109,7 @@ static void ack(struct scene *s, uint64_t seq, uint64_t token)
 static void get_missing(struct scene *s, uint64_t seq)
 {
     struct op op = {.kind = OP_GET, .job.job.seq = seq};
-    answer(s, ask(s, &op), (struct reply){.outcome = OUT_NOT_FOUND});
+    scene_answer(s, scene_ask(s, &op), (struct reply){.outcome = OUT_NOT_FOUND});
 }
 
 static void drained_count(struct scene *s, uint64_t ready)
@@ -129,7 +119,7 @@ static void drained_count(struct scene *s, uint64_t ready)
     v.counts.by_state[STATE_READY] = ready;
     v.counts.by_state[STATE_DONE] = 1;
     history_event(&s->h, HIST_DRAINED, 0, scene_now(s));
-    answer(s, ask(s, &op), (struct reply){.queues = &v, .queue_count = 1});
+    scene_answer(s, scene_ask(s, &op), (struct reply){.queues = &v, .queue_count = 1});
 }
 
 /* ---- the cases --------------------------------------------------------------------------- */
@@ -150,22 +140,22 @@ static void plain(struct scene *s)
 static void c1_good(struct scene *s)
 {
     struct op op = enqueue_op(s, "a");
-    (void)ask(s, &op);
-    crash(s, 1);
+    (void)scene_ask(s, &op);
+    scene_crash(s, 1);
     get_missing(s, 1);
 }
 
 static void c1_bad(struct scene *s)
 {
     enqueue(s, 1, "a");
-    crash(s, 1);
+    scene_crash(s, 1);
     get_missing(s, 1);
 }
 
 static void c2_good(struct scene *s)
 {
     struct op op = enqueue_op(s, "a");
-    (void)ask(s, &op); /* nobody heard of it, but it is there */
+    (void)scene_ask(s, &op); /* nobody heard of it, but it is there */
     claim(s, 1, "a", 0);
 }
 
@@ -188,9 +178,9 @@ static void c3_good(struct scene *s)
     enqueue(s, 1, "a");
     claim(s, 1, "a", 0);
     struct op op = lease_op(OP_ACK, 1, 1);
-    (void)ask(s, &op);
-    crash(s, 1);
-    later(s, LEASE + 1);
+    (void)scene_ask(s, &op);
+    scene_crash(s, 1);
+    scene_later(s, LEASE + 1);
     claim_again(s, 1, "a", 0, 1);
 }
 
@@ -199,7 +189,7 @@ static void c3_bad(struct scene *s)
     enqueue(s, 1, "a");
     claim(s, 1, "a", 0);
     ack(s, 1, 1);
-    later(s, LEASE + 1);
+    scene_later(s, LEASE + 1);
     claim(s, 1, "a", 0);
 }
 
@@ -207,7 +197,7 @@ static void c4_good(struct scene *s)
 {
     enqueue(s, 1, "a");
     claim(s, 1, "a", 0);
-    crash(s, 1); /* which forgets the claim */
+    scene_crash(s, 1); /* which forgets the claim */
     claim(s, 1, "a", 0);
 }
 
@@ -215,7 +205,7 @@ static void c4_bad(struct scene *s)
 {
     enqueue(s, 1, "a");
     claim(s, 1, "a", 0);
-    crash(s, 0);
+    scene_crash(s, 0);
     claim(s, 1, "a", 0);
 }
 
@@ -243,7 +233,7 @@ static void c6_good(struct scene *s)
     enqueue(s, 1, "a");
     claim(s, 1, "a", 0);
     lease_word(s, OP_FAIL, 1, 1, OUT_OK, STATE_READY);
-    crash(s, 0);
+    scene_crash(s, 0);
     claim(s, 1, "a", 1);
 }
 
@@ -252,7 +242,7 @@ static void c6_bad(struct scene *s)
     enqueue(s, 1, "a");
     claim(s, 1, "a", 0);
     lease_word(s, OP_FAIL, 1, 1, OUT_OK, STATE_READY);
-    crash(s, 0);
+    scene_crash(s, 0);
     claim(s, 1, "a", 0);
 }
 
@@ -262,7 +252,7 @@ static void c6_bad_dead(struct scene *s)
     claim(s, 1, "a", 0);
     struct op op = lease_op(OP_FAIL, 1, 1);
     op.lease.no_retry = true;
-    answer(s, ask(s, &op), (struct reply){.seq = 1, .state = STATE_DEAD});
+    scene_answer(s, scene_ask(s, &op), (struct reply){.seq = 1, .state = STATE_DEAD});
     claim(s, 1, "a", 1);
 }
 
@@ -309,7 +299,7 @@ static void delayed(struct scene *s, int64_t wait)
     struct op op = enqueue_op(s, "a");
     op.enqueue.delay_ms = 500;
     enqueued(s, op, 1);
-    later(s, wait);
+    scene_later(s, wait);
     claim(s, 1, "a", 0);
 }
 
@@ -339,11 +329,7 @@ static void c10_bad(struct scene *s)
     drained_count(s, 1);
 }
 
-static const struct {
-    const char *name;
-    void (*write)(struct scene *s);
-    enum check expect;
-} cases[] = {
+static const struct scene_case cases[] = {
     {"a plain history", plain, CHECK_NONE},
     {"C1: an enqueue without a reply may be lost", c1_good, CHECK_NONE},
     {"C1: a confirmed enqueue may not", c1_bad, CHECK_C1},
@@ -369,23 +355,29 @@ static const struct {
     {"C10: a count has drifted", c10_bad, CHECK_C10},
 };
 
+static void run_case(const struct scene_case *c, selftest_fn *fn, void *ctx)
+{
+    struct scene s = {.mono = 100, .queue = SPAN_LITERAL("q")};
+    struct queue_policy policy;
+    struct violation v;
+    char name[120];
+    policy_default(&policy);
+    history_init(&s.h, &policy, 86400000);
+    history_event(&s.h, HIST_BOOT, ++s.position, scene_now(&s));
+    c->write(&s);
+    (void)checker_run(&s.h, &v);
+    bool ok = v.check == c->expect;
+    snprintf(name, sizeof(name), "checker, %s", c->name);
+    if (!ok)
+        fprintf(stderr, "# %s: found %s: %s\n", c->name, check_name(v.check), v.text);
+    fn(ctx, ok, name);
+    history_done(&s.h);
+}
+
 void selftest_run(selftest_fn *fn, void *ctx)
 {
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct scene s = {.mono = 100, .queue = SPAN_LITERAL("q")};
-        struct queue_policy policy;
-        struct violation v;
-        char name[120];
-        policy_default(&policy);
-        history_init(&s.h, &policy, 86400000);
-        history_event(&s.h, HIST_BOOT, ++s.position, scene_now(&s));
-        cases[i].write(&s);
-        (void)checker_run(&s.h, &v);
-        bool ok = v.check == cases[i].expect;
-        snprintf(name, sizeof(name), "checker, %s", cases[i].name);
-        if (!ok)
-            fprintf(stderr, "# %s: found %s: %s\n", cases[i].name, check_name(v.check), v.text);
-        fn(ctx, ok, name);
-        history_done(&s.h);
-    }
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        run_case(&cases[i], fn, ctx);
+    for (size_t i = 0; i < scene_keeper_case_count; i++)
+        run_case(&scene_keeper_cases[i], fn, ctx);
 }

@@ -26,7 +26,10 @@ struct engine *engine_of(struct world *w)
 static void frame_cb(void *ctx, struct span frame, uint64_t last)
 {
     struct world *w = ctx;
-    disk_add(&w->server.disk, frame, last);
+    if (w->plan.split)
+        disk_add_split(&w->server.disk, frame, last, w->plan.split);
+    else
+        disk_add(&w->server.disk, frame, last);
 }
 
 static void reply_cb(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *reply)
@@ -90,6 +93,21 @@ static int read_store(struct world *w, const struct store_query *query, struct a
         page->attempts = attempts;
         return rc;
     }
+    if (query->kv_list) {
+        struct kv_view *kvs = NULL;
+        rc = reader->ops->kv_list(reader, query->kv_list, arena, &kvs, &page->kv_count,
+                                  &page->kv_cursor, &page->as_of);
+        page->kvs = kvs;
+        return rc;
+    }
+    if (query->history) {
+        struct hour_view *hours = NULL;
+        rc = reader->ops->history(reader, query->history, arena, &hours, &page->hour_count);
+        page->hours = hours;
+        return rc;
+    }
+    if (query->kvs)
+        return reader->ops->kv_get(reader, query->kvs, query->kv_count, arena);
     *ret_bodies = arena_array(arena, query->count, sizeof(**ret_bodies));
     CHECK(*ret_bodies != NULL);
     return reader->ops->read(reader, query, arena, *ret_bodies);
@@ -133,6 +151,8 @@ static void configure(const struct world *w, struct engine_config *c)
     c->seq_block = p->seq_block;
     c->slice = p->slice;
     c->seed = p->seed + w->server.boot;
+    if (has(p, FEATURE_WILD))
+        c->kv_keys_max = 15;
 #ifdef HF_TEST_HOOKS
     c->defects = p->defects;
 #endif
@@ -262,6 +282,7 @@ static size_t take_inbox(struct world *w, struct op **ret)
         const struct call *call = &w->calls[s->inbox[i]];
         ops[i] = call->op;
         ops[i].tag = history_op(&w->history, s->inbox[i], &call->op, world_now(w));
+        w->history.entries[ops[i].tag].apart = call->apart;
     }
     s->inbox_count -= count;
     memmove(s->inbox, s->inbox + count, s->inbox_count * sizeof(*s->inbox));

@@ -152,7 +152,8 @@ void start_commit(struct world *w)
     size_t waiting = disk_waiting(d);
     if (d->writing > 0 || waiting == 0 || (d->journal && d->journal->waiting))
         return;
-    disk_write(d, chance(w, 70) ? waiting : (size_t)between(w, 1, (int64_t)waiting));
+    unsigned all = w->plan.split ? 10 : 70; /* per cent */
+    disk_write(d, chance(w, all) ? waiting : (size_t)between(w, 1, (int64_t)waiting));
     int64_t delay = w->draining ? 1 : between(w, 0, w->plan.commit_ms);
     schedule(w, delay, SIM_COMMIT, w->server.boot, 0);
 }
@@ -190,8 +191,8 @@ void server_commit(struct world *w)
     struct server *s = &w->server;
     if (s->disk.writing == 0)
         return;
-    bool cut = may_cut(w, 1);
-    if (cut && s->disk.journal && chance(w, 50)) {
+    bool cut = may_cut(w, w->plan.split ? 10 : 1);
+    if (cut && (s->disk.journal || w->plan.split) && chance(w, 50)) {
         server_crash(w); /* inside the append */
         return;
     }

@@ -153,6 +153,9 @@ static void handle(struct world *w, const struct event *e)
     case SIM_TASK:
         client_task(w, e->who);
         break;
+    case SIM_KEEP:
+        keeper_task(w, e->who);
+        break;
     case SIM_TURN:
         if (ours)
             server_turn(w);
@@ -242,6 +245,7 @@ void world_done(struct world *w)
     vec_free(w->calls);
     vec_free(w->tasks);
     vec_free(w->seqs);
+    keeper_done(w);
     pool_done(&w->pool);
 }
 
@@ -251,6 +255,7 @@ static void start_clients(struct world *w)
         [ROLE_PRODUCER] = w->plan.producers,
         [ROLE_WORKER] = w->plan.workers,
         [ROLE_ADMIN] = w->plan.admins,
+        [ROLE_KEEPER] = w->plan.keepers,
         [ROLE_DRAIN] = 1,
     };
     for (int role = 0; role < ROLE_COUNT; role++)
@@ -260,6 +265,8 @@ static void start_clients(struct world *w)
     for (int role = 0; role < ROLE_COUNT; role++)
         for (unsigned i = 0; i < counts[role]; i++)
             w->clients[n++].role = (enum role)role;
+    if (w->plan.keepers)
+        keeper_setup(w);
     for (n = 0; n + 1 < w->client_count; n++)
         schedule(w, between(w, 0, 100), SIM_CLIENT, n, 0);
 }

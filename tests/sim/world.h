@@ -10,6 +10,7 @@
 #include "sim/coverage.h"
 #include "sim/disk.h"
 #include "sim/history.h"
+#include "sim/keeper.h"
 #include "sim/plan.h"
 
 enum sim_event_kind {
@@ -18,6 +19,7 @@ enum sim_event_kind {
     SIM_ANSWER,  /* the reply of history entry `what` reaches its client */
     SIM_TIMEOUT, /* call `who` has waited long enough since its send number `what` */
     SIM_TASK,    /* a worker's task `who` goes on */
+    SIM_KEEP,    /* a keeper's */
     SIM_TURN,    /* the server takes its inbox; who = boot */
     SIM_TICK,    /* the server's timer; who = boot, what = number of the timer */
     SIM_COMMIT,  /* the disk is done; who = boot */
@@ -41,7 +43,7 @@ struct event {
     uint64_t what;
 };
 
-enum role { ROLE_PRODUCER, ROLE_WORKER, ROLE_ADMIN, ROLE_DRAIN, ROLE_COUNT };
+enum role { ROLE_PRODUCER, ROLE_WORKER, ROLE_ADMIN, ROLE_KEEPER, ROLE_DRAIN, ROLE_COUNT };
 
 struct client {
     enum role role;
@@ -54,6 +56,7 @@ struct call {
     uint32_t client;
     bool done;      /* answered or given up */
     bool abandoned; /* whatever is still on its way is dropped */
+    bool apart;     /* a keeper's */
     uint8_t sends, sends_max;
     struct op op;
 };
@@ -125,6 +128,7 @@ struct world {
     uint64_t nonce;
     uint32_t last_keyed; /* a call with an idempotency key */
     struct span last_unique, last_unique_queue;
+    struct keeper keeper;
 };
 
 /* world.c */
@@ -177,3 +181,6 @@ struct span any_queue(struct world *w);
 void admin_act(struct world *w, uint32_t client);
 /* drain.c: no more faults, everything runs out, then the last reads. */
 void drain(struct world *w);
+/* Asks on behalf of the client that only drains; `apart`: for the keepers. */
+void drain_ask(struct world *w, const struct op *op, bool apart);
+void drain_settle(struct world *w); /* runs until the server has answered everything */

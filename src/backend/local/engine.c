@@ -542,6 +542,7 @@ int engine_boot(struct engine *e, struct now now, struct engine_out *out)
     seqs_ahead(e);
     boot_leases(e);
     holds_boot(e);
+    notices_boot(e);
     step_end(e, out);
     return 0;
 }

@@ -6,7 +6,7 @@
 #include "backend/local/engine_impl.h"
 #include "core/frame.h"
 
-int emit_reserve(struct engine *e, size_t bytes)
+int emit_reserve_for(struct engine *e, size_t queues, size_t bytes)
 {
     struct buf *frame = &e->out->frame;
     if (frame->len == 0) {
@@ -14,14 +14,19 @@ int emit_reserve(struct engine *e, size_t bytes)
         if (err)
             return err;
     }
-    /* A record is about one queue, or two: that of a replaced job, were it another. */
-    int err = tally_reserve(e, 2);
+    int err = tally_reserve(e, queues);
     if (err)
         return err;
-    bytes += tally_bytes(e, 2);
+    bytes += tally_bytes(e, queues);
     if (bytes > e->frame_max || frame->len > e->frame_max - bytes)
         return -ERR_TOO_BIG;
     return buf_reserve(frame, bytes);
+}
+
+/* A record is about one queue, or two: that of a trigger's items, or of a replaced job. */
+int emit_reserve(struct engine *e, size_t bytes)
+{
+    return emit_reserve_for(e, 2, bytes);
 }
 
 static bool defect_hides(const struct engine *e, const struct record *r)
@@ -29,6 +34,8 @@ static bool defect_hides(const struct engine *e, const struct record *r)
     if (DEFECT(&e->config, DEFECT_CLAIM_UNRECORDED) && r->kind == REC_JOB_CLAIMED)
         return true;
     if (DEFECT(&e->config, DEFECT_KEY_FORGOTTEN) && r->kind == REC_KEY_NEW)
+        return true;
+    if (DEFECT(&e->config, DEFECT_FIRED_UNRECORDED) && r->kind == REC_SCHEDULE_FIRED)
         return true;
     return DEFECT(&e->config, DEFECT_ACK_COMES_BACK) && r->kind == REC_JOB_DONE &&
            r->job_done.seq % 16 == 0;

@@ -298,7 +298,8 @@ int enqueues_reserve(struct engine *e, const struct enqueue_plan *plans, size_t 
     if (!err && keyed)
         err = undelivered_reserve(e, keyed);
     if (!err)
-        err = emit_reserve(e, bytes);
+        err =
+            emit_reserve_for(e, jobs + 1, bytes); /* a queue each, and that of a trigger's items */
     for (size_t i = 0; !err && i < count; i++)
         if (!plans[i].answered)
             err = jobs_reserve(e, plans[i].q, jobs, 2 * jobs, 0);

@@ -126,8 +126,20 @@ static void adopt_orphans(struct engine *e)
     }
 }
 
+static void defect_forget(struct engine *e)
+{
+    for (size_t n = 0; n < e->queue_room; n++) {
+        uint32_t at = e->queues[n] ? e->queues[n]->lists[STATE_RUNNING].head : 0;
+        for (; at; at = live_at(e, at)->next)
+            if (lease_at(e, live_at(e, at)->lease)->held)
+                holds_unlink(e, live_at(e, at)->lease);
+    }
+}
+
 void holds_boot(struct engine *e)
 {
+    if (DEFECT(&e->config, DEFECT_HOLDS_FORGOTTEN))
+        defect_forget(e);
     adopt_orphans(e);
     if (e->held)
         loose_find(e);
@@ -199,8 +211,14 @@ static bool let_go(struct engine *e, uint64_t seq, size_t budget, size_t *done)
 size_t tick_holds(struct engine *e, size_t budget)
 {
     size_t done = 0;
-    while (e->loose_count > 0 && let_go(e, e->loose[e->loose_count - 1], budget, &done))
-        e->loose_count--;
+    while (e->loose_count > 0) {
+        uint64_t seq =
+            e->loose[--e->loose_count]; /* an item may be a job with items, and join in */
+        if (!let_go(e, seq, budget, &done)) {
+            holds_job_ended(e, seq);
+            break;
+        }
+    }
     if (e->loose_count == 0 && e->loose_unknown)
         loose_find(e);
     return done;

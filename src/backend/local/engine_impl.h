@@ -579,6 +579,8 @@ void engine_emit(struct engine *e, const struct record *r);
 /* The same, of which nobody hears. */
 void engine_emit_silent(struct engine *e, const struct record *r);
 int emit_reserve(struct engine *e, size_t bytes);
+/* For records about more than two queues. */
+int emit_reserve_for(struct engine *e, size_t queues, size_t bytes);
 /* The same for records whose applying may lack memory: nothing is left behind then. */
 MUST_CHECK int engine_emit_or_not(struct engine *e, const struct record *r);
 /* --- engine.c --- */
@@ -741,6 +743,7 @@ void notices_emit(struct engine *e, struct rec_notice_new *n);
 int notices_apply_new(struct engine *e, const struct rec_notice_new *r);
 int notices_apply_tried(struct engine *e, const struct rec_notice_tried *r);
 int notices_apply_gone(struct engine *e, const struct rec_notice_gone *r);
+void notices_boot(struct engine *e);
 void notices_drop_of(struct engine *e, struct alert *a); /* all of this rule */
 MUST_CHECK int notices_verify(const struct engine *e, struct err_note *note);
 uint64_t notices_hash(const struct engine *e);

@@ -186,6 +186,12 @@ int notices_apply_gone(struct engine *e, const struct rec_notice_gone *r)
     return 0;
 }
 
+void notices_boot(struct engine *e)
+{
+    if (DEFECT(&e->config, DEFECT_NOTICE_LOST) && e->outbox.first)
+        notice_drop(e, e->outbox.first);
+}
+
 void notices_drop_of(struct engine *e, struct alert *a)
 {
     uint32_t next;

@@ -301,13 +301,39 @@ static uint64_t hash_list(const struct engine *e, const struct joblist *list)
     return sum;
 }
 
+static uint64_t hash_policy(uint64_t h, const struct queue_policy *p)
+{
+    const uint64_t fields[] = {p->max_attempts,
+                               p->capacity,
+                               p->lease_ms,
+                               p->max_crashes,
+                               p->lease_end,
+                               p->unique_mode,
+                               p->unique_scope,
+                               p->ranked,
+                               p->refuse_new,
+                               p->durability,
+                               (uint64_t)p->priority,
+                               p->payload_max,
+                               (uint64_t)p->keep_done_ms,
+                               p->keep_done,
+                               (uint64_t)p->keep_dead_ms,
+                               p->keep_dead,
+                               p->rate_limit.per,
+                               p->rate_limit.count,
+                               p->rate_limit.window_ms};
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        h = state_mix(h, fields[i]);
+    return h;
+}
+
 static uint64_t hash_queue(const struct engine *e, const struct queue *q)
 {
     uint64_t h = state_mix(state_mix(state_mix(1, q->number), q->generation), q->gone);
     h = state_mix_span(h, span_of(q->name, q->name_len));
     h = state_mix_span(h, span_of(q->texts, q->owner_len + q->note_len + q->attributes_len));
     h = state_mix(state_mix(h, (uint64_t)q->paused_until.ms), (uint64_t)q->updated_at.ms);
-    h = state_mix(state_mix(h, q->policy.max_attempts), q->policy.capacity);
+    h = hash_policy(h, &q->policy);
     for (int i = 0; i < TALLY_COUNT; i++)
         h = state_mix(h, q->totals.of[i]);
     uint64_t jobs = hash_list(e, &q->doomed);

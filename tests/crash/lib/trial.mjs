@@ -6,6 +6,7 @@ import { execFileSync } from 'node:child_process';
 import { binary, killServer, startServer, stopServer } from '../../e2e/lib/server.mjs';
 import { check, stories } from '../checker.mjs';
 import { Load } from '../load.mjs';
+import { Keepers } from './keepers.mjs';
 import { now, pause } from './recorder.mjs';
 
 // Whatever is finished must still be there when it is looked for.
@@ -28,7 +29,8 @@ export class Trial {
 
   /** Starts or restarts; `more` as for startServer. */
   async start(more = {}) {
-    this.server = await startServer({ data: this.data, ...more, args: [...args, ...(more.args ?? [])] });
+    const env = this.load.keepers ? { ...Keepers.env, ...more.env } : more.env;
+    this.server = await startServer({ data: this.data, ...more, env, args: [...args, ...(more.args ?? [])] });
     if (this.ended !== null) this.load.history.crashes.push({ at: this.ended, ready: now() });
     this.ended = null;
     this.load.serve(this.server);
@@ -77,8 +79,21 @@ export class Trial {
     for (const line of stories(this.load.history, violations.slice(0, 3))) console.log(`# ${line}`);
     assert.deepEqual(violations, [], `seed ${this.seed}`);
     assert.ok(made >= confirmed, `too little happened to prove anything: ${made} jobs, not ${confirmed}`);
+    if (final.keeps) this.checkKeepers(final.keeps);
     await stopServer(this.server);
     execFileSync(binary, ['check', this.data]);
+  }
+
+  /** Keepers, too, must have done something. */
+  checkKeepers({ jobs, keys, schedules, told }) {
+    const seen = (kind) => this.load.history.entries.filter((e) => e.kind === kind && e.sure && e.ok).length;
+    const counts = {
+      commits: seen('k_commit'), left: [...keys.keys()].filter((key) => key.startsWith('["u"')).length, runs: seen('k_run'),
+      fired: schedules.reduce((n, s) => n + (s.every_ms === 1000 ? s.fired : 0), 0), triggered: schedules.find((s) => s.source_queue).fired,
+      looks: seen('k_look'), dead: [...jobs.values()].filter((job) => job.state === 'dead').length, told: told.length,
+    };
+    console.log(`# keepers: ${Object.entries(counts).map(([what, n]) => `${n} ${what}`).join(', ')}`);
+    for (const [what, n] of Object.entries(counts)) assert.ok(n > 0, `keepers: no ${what}`);
   }
 
   /** After a failure: ends what still runs, so that the test can end. */
