@@ -244,7 +244,7 @@ static void tick(struct load *load)
         return;
     for (unsigned i = 0; i < load->options.producers; i++) {
         struct load_conn *c = &load->conns[i];
-        if (c->unconfirmed > 0)
+        if (c->unconfirmed > 0 || backlog_full(load))
             continue;
         put_jobs(c, 1);
         conn_flush(c);

@@ -121,10 +121,10 @@ function leftOut(f) {
   return lines.length > 0 ? `Not measured: ${lines.join(' ')}` : '';
 }
 
-const legend = `W1: 64 (or 1) producers, each waits for the confirm of each job. W2: 16 producers and 16 consumers, one job
+const legend = (jobs) => `W1: 64 (or 1) producers, each waits for the confirm of each job. W2: 16 producers and 16 consumers, one job
 at a time: put, reserve, delete. W3: the same with ${DEPTH} jobs in flight on each connection, or batches of
-${DEPTH}. W4: W2 with 1M ready jobs of 1,000 priorities and 1M delayed ones standing, as a part of W2 on an empty
-server; r: 1M ready jobs alone, where there are no priorities and delays. W5: resident memory (PostgreSQL: disk) that
+${DEPTH}. W4: W2 with ${jobs} ready jobs of 1,000 priorities and ${jobs} delayed ones standing, as a part of W2 on an empty
+server; r: ${jobs} ready jobs alone, where there are no priorities and delays. W5: resident memory (PostgreSQL: disk) that
 a pending job takes. W6: from the enqueue to the job in the hands of a consumer that waits. Durable unless it says
 relaxed. c: client-bound, the load generator used more than ${CLIENT_BOUND * 100} % of a core; what the server can do is more.
 Holdfast is the embedded default with everything on. RabbitMQ's and gearmand's consumers get no answer to
@@ -149,7 +149,7 @@ function charts(f) {
 export function reportText(f) {
   const images = charts(f).map((chart) => `![${chart.title}](benchmarks/${chart.file})`);
   const parts = [
-    '## Beside other queues', machineText(f.about, f), mainTable(f), legend, leftOut(f), goalTable(f) && '### Goals', goalTable(f) && 'Ratios are medians of the ratios of each round.', goalTable(f),
+    '## Beside other queues', machineText(f.about, f), mainTable(f), legend(number(f.about.jobs)), leftOut(f), goalTable(f) && '### Goals', goalTable(f) && 'Ratios are medians of the ratios of each round.', goalTable(f),
     losses(f) && '### Where we lose', losses(f), '### Charts', images.join('\n\n'), '### Versions and settings', settingsTable(f),
     'Again: `make bench-peers`, or a part of it: `make bench-peers PEERS=\'holdfast redis\' WORKS=\'W1 W2\'`.',
   ];

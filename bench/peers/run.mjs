@@ -206,25 +206,33 @@ class Bench {
     this.kept.clear();
   }
 
-  /** A filled server; filled in the mode that takes seconds, measured in the other. */
-  async filled(peer, mode, fills) {
-    let instance = await openInstance(peer, peer.fill ?? mode, this.base);
+  /** Fills a server in the mode that takes seconds, and returns it in the one that is measured. */
+  async filled(instance, mode, fills) {
+    const { peer } = instance;
     for (const fill of fills) await load(instance, [...fill, '--queue', 'w4']);
     await settled(instance);
-    if (peer.fill && peer.fill !== mode) {
-      await closeInstance(instance, { keep: true });
-      instance = await openInstance(peer, mode, this.base, instance);
-    }
-    return instance;
+    if (instance.mode === mode) return instance;
+    await closeInstance(instance, { keep: true });
+    return openInstance(peer, mode, this.base, instance);
   }
 
   /** An empty and a filled server of the same kind, in turn. */
   async standing(peer) {
     const mode = 'durable' in peer.modes ? 'durable' : 'relaxed';
     this.progress.show(`W4: filling ${peer.label}`);
-    const full = await this.filled(peer, mode, standingFill(peer, this.options.jobs));
-    const empty = await openInstance(peer, mode, this.base);
-    const figures = (this.figures.standing[peer.name] = { mode, jobs: this.options.jobs, what: peer.standing, empty: [], full: [] });
+    let full = await openInstance(peer, peer.fill ?? mode, this.base);
+    let empty;
+    try {
+      full = await this.filled(full, mode, standingFill(peer, this.options.jobs));
+      empty = await openInstance(peer, mode, this.base);
+      await this.standingRounds(peer, empty, full);
+    } finally {
+      for (const instance of [empty, full]) if (instance) await closeInstance(instance);
+    }
+  }
+
+  async standingRounds(peer, empty, full) {
+    const figures = (this.figures.standing[peer.name] = { mode: full.mode, jobs: this.options.jobs, what: peer.standing, empty: [], full: [] });
     for (let round = 1; round <= this.options.rounds; round++) {
       for (const [name, instance, other] of [['empty', empty, full], ['full', full, empty]]) {
         other.servers.forEach(freeze);
@@ -234,31 +242,33 @@ class Bench {
       const [a, b] = [figures.empty.at(-1).jobs_per_s, figures.full.at(-1).jobs_per_s];
       this.progress.step(`round ${round}  W4           ${peer.label.padEnd(28)} ${Math.round(a)} empty, ${Math.round(b)} full: ${(b / a).toFixed(2)}`);
     }
-    for (const instance of [empty, full]) {
-      instance.servers.forEach(thaw);
-      await closeInstance(instance);
-    }
   }
 
   async pending(peer) {
     const mode = peer.fill ?? ('durable' in peer.modes ? 'durable' : 'relaxed');
     this.progress.show(`W5: filling ${peer.label}`);
     const instance = await openInstance(peer, mode, this.base);
-    await pause(500);
+    try {
+      const figure = (this.figures.pending[peer.name] = { mode, jobs: this.options.jobs, what: peer.memory === 'disk' ? 'disk' : 'memory', ...(await this.pendingBytes(instance)) });
+      this.progress.step(`W5  ${peer.label.padEnd(28)} ${Math.round(figure.what === 'disk' ? figure.disk_bytes : figure.bytes)} bytes a job`);
+    } finally {
+      await closeInstance(instance);
+    }
+  }
+
+  /** At once, and when the server has come to rest. */
+  async pendingBytes(instance) {
+    await settled(instance);
     const [before, disk] = [await usage(instance), diskBytes(instance.directory)];
     await load(instance, [...pendingFill(this.options.jobs), '--queue', 'w5']);
     const full = await usage(instance);
     await settled(instance);
     const after = await usage(instance);
     const each = (bytes) => bytes / this.options.jobs;
-    this.figures.pending[peer.name] = {
-      mode, jobs: this.options.jobs, what: peer.memory === 'disk' ? 'disk' : 'memory',
+    return {
       bytes_at_once: each(full.server_rss - before.server_rss), bytes: each(after.server_rss - before.server_rss),
       disk_bytes: each(diskBytes(instance.directory) - disk),
     };
-    await closeInstance(instance);
-    const figure = this.figures.pending[peer.name];
-    this.progress.step(`W5  ${peer.label.padEnd(28)} ${Math.round(figure.what === 'disk' ? figure.disk_bytes : figure.bytes)} bytes a job`);
   }
 
   async each(work, can, measure) {
@@ -285,12 +295,12 @@ function about(options) {
   return {
     date: new Date().toISOString().slice(0, 10),
     machine: { cpus: cpus().length, model, memory_bytes: totalmem(), system, kernel: release() },
-    rounds: options.rounds, seconds: options.seconds, payload_bytes: 200, versions: {},
+    rounds: options.rounds, seconds: options.seconds, jobs: options.jobs, payload_bytes: 200, versions: {},
   };
 }
 
 function everything(options) {
-  return options.peers.length === allPeers.length && options.works.length === Object.keys(allWorks).length && options.rounds >= 3 && options.seconds >= 2;
+  return options.peers.length === allPeers.length && options.works.length === Object.keys(allWorks).length && options.rounds >= 3 && options.seconds >= 2 && options.jobs >= 1_000_000;
 }
 
 async function main() {
