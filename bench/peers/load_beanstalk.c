@@ -63,13 +63,13 @@ static size_t reserved(struct load_conn *c, const char *at, size_t line, size_t 
     return line + body + 2;
 }
 
+/* A producer has one answer to come, a consumer two. */
 static void greet(struct load_conn *c, const char *at, size_t line)
 {
-    if (c->role == LOAD_PRODUCER && load_begins(at, line, "USING "))
-        load_up(c);
-    else if (c->role == LOAD_PRODUCER || !load_begins(at, line, "WATCHING "))
-        load_unexpected("use or watch", at, line);
-    else if (++c->step == 2)
+    bool producer = c->role == LOAD_PRODUCER;
+    if (!load_begins(at, line, producer ? "USING " : "WATCHING "))
+        load_unexpected(producer ? "use" : "watch", at, line);
+    if (++c->step == (producer ? 1 : 2))
         load_up(c);
 }
 

@@ -21,6 +21,7 @@
 #define EVENTS 256
 #define READ_MIN (64 * 1024)
 #define BODY_MAX 65536
+#define CLIENTS_MAX 4096 /* by descriptor */
 
 struct client {
     int fd;
@@ -37,6 +38,7 @@ struct null_server {
     size_t jobs_at;
     uint64_t last_id;
     struct client *waiting, **waiting_end;
+    struct client *clients[CLIENTS_MAX];
 };
 
 static void die(const char *what)
@@ -182,6 +184,7 @@ static size_t command(struct null_server *s, struct client *c, const char *at, s
 static void client_close(struct null_server *s, struct client *c)
 {
     wait_end(s, c);
+    s->clients[c->fd] = NULL;
     (void)close(c->fd);
     buf_done(&c->in);
     buf_done(&c->out);
@@ -214,14 +217,15 @@ static void client_read(struct null_server *s, struct client *c)
 
 static void client_accept(struct null_server *s)
 {
-    int one = 1;
-    struct client *c = calloc(1, sizeof *c);
-    if (!c)
-        die("out of memory");
-    c->fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
-    if (c->fd < 0)
+    int one = 1, fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0)
         die("accept");
-    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    struct client *c = fd < CLIENTS_MAX ? calloc(1, sizeof *c) : NULL;
+    if (!c)
+        die("too many clients");
+    c->fd = fd;
+    s->clients[fd] = c;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     watch(s, c, EPOLL_CTL_ADD, false);
 }
 
