@@ -125,8 +125,8 @@ const legend = (jobs) => `W1: 64 (or 1) producers, each waits for the confirm of
 at a time: put, reserve, delete. W3: the same with ${DEPTH} jobs in flight on each connection, or batches of
 ${DEPTH}. W4: W2 with ${jobs} ready jobs of 1,000 priorities and ${jobs} delayed ones standing, as a part of W2 on an empty
 server; r: ${jobs} ready jobs alone, where there are no priorities and delays. W5: resident memory (PostgreSQL: disk) that
-a pending job takes. W6: from the enqueue to the job in the hands of a consumer that waits. Durable unless it says
-relaxed. c: client-bound, the load generator used more than ${CLIENT_BOUND * 100} % of a core; what the server can do is more.
+a pending job takes. W6: from the enqueue to the job in the hands of a consumer that waits. In W2 at most 1,000 jobs
+wait, in W3 10,000; then producers rest. Durable unless it says relaxed. c: client-bound, the load generator used more than ${CLIENT_BOUND * 100} % of a core; what the server can do is more.
 Holdfast is the embedded default with everything on. RabbitMQ's and gearmand's consumers get no answer to
 an ack, NATS's only one at a time; PostgreSQL's poll each 2 ms when there is nothing. BullMQ, pg-boss and graphile-worker run in
 one Node process, whose processor time is not the server's.`;
