@@ -129,7 +129,7 @@ a pending job takes. W6: from the enqueue to the job in the hands of a consumer 
 wait, in W3 10,000; then producers rest. Durable unless it says relaxed. c: client-bound, the load generator used more than ${CLIENT_BOUND * 100} % of a core; what the server can do is more.
 Holdfast is the embedded default with everything on. RabbitMQ's and gearmand's consumers get no answer to
 an ack, NATS's only one at a time; PostgreSQL's poll each 2 ms when there is nothing. BullMQ, pg-boss and graphile-worker run in
-one Node process, whose processor time is not the server's.`;
+one Node process, whose processor time is not the server's. –: not measured, or there is no such mode.`;
 
 function charts(f) {
   const kind = (name) => (name === 'null' ? 'ceiling' : name.startsWith('holdfast') ? 'ours' : 'theirs');

@@ -19,13 +19,16 @@ text{font:13px system-ui,sans-serif;fill:#1f2328}.title{font-size:16px;font-weig
 </style>`;
 
 /**
+ * A bar that ends in an arrow is longer than there is room.
  * title, note: texts. series: names of the bars in each group, the second drawn fainter.
  * rows: {label, kind: 'ours' | 'theirs' | 'ceiling', values: [number | null, …]}; a row without any
  * value is left out. format: number => text.
  */
 export function barChart({ title, note, series, rows, format }) {
   const shown = rows.filter((row) => row.values.some((value) => value > 0));
-  const max = Math.max(1, ...shown.flatMap((row) => row.values.filter((value) => value > 0)));
+  // The ceiling may be far above all others; it does not set the scale unless it is alone.
+  const below = shown.filter((row) => row.kind !== 'ceiling');
+  const max = Math.max(1, ...(below.length > 0 ? below : shown).flatMap((row) => row.values.filter((value) => value > 0)));
   const scale = (WIDTH - LABEL - VALUE) / max;
   const parts = [];
   let y = TOP;
@@ -34,10 +37,10 @@ export function barChart({ title, note, series, rows, format }) {
     const height = bars.length * (BAR + 2) - 2;
     parts.push(`<text x="${LABEL - 10}" y="${y + height / 2 + 4.5}" text-anchor="end">${escapeText(row.label)}</text>`);
     bars.forEach(([value, i], line) => {
-      const width = Math.max(1, value * scale).toFixed(1);
+      const width = Math.max(1, Math.min(value, max) * scale).toFixed(1);
       const at = y + line * (BAR + 2);
       parts.push(`<rect class="${row.kind}${i > 0 ? ' soft' : ''}" x="${LABEL}" y="${at}" width="${width}" height="${BAR}" rx="2"/>`);
-      parts.push(`<text class="note" x="${(LABEL + Number(width) + 6).toFixed(1)}" y="${at + BAR - 3.5}">${escapeText(format(value))}</text>`);
+      parts.push(`<text class="note" x="${(LABEL + Number(width) + 6).toFixed(1)}" y="${at + BAR - 3.5}">${escapeText(format(value))}${value > max ? ' →' : ''}</text>`);
     });
     y += height + GAP;
   }

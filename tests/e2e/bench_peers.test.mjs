@@ -184,13 +184,15 @@ describe('the report', () => {
   });
 
   test('charts are whole XML, to scale, for light and dark', () => {
-    const rows = [{ label: 'a <b> & "c"', kind: 'ours', values: [50, 100] }, { label: 'none', kind: 'theirs', values: [null, null] }];
+    const rows = [{ label: 'a <b> & "c"', kind: 'ours', values: [50, 100] }, { label: 'none', kind: 'theirs', values: [null, null] }, { label: 'top', kind: 'ceiling', values: [1000] }];
     const svg = barChart({ title: 'T & t', note: 'n', series: ['durable', 'relaxed'], rows, format: String });
     assert.match(svg, /a &lt;b&gt; &amp; &quot;c&quot;/);
     assert.doesNotMatch(svg, /none/);
     assert.match(svg, /prefers-color-scheme:dark/);
     const [half, whole] = [...svg.matchAll(/class="ours[^"]*" x="\d+" y="[\d.]+" width="([\d.]+)"/g)].map(([, width]) => Number(width));
     assert.equal(whole, 2 * half);
+    assert.equal(Number(svg.match(/class="ceiling" [^>]*width="([\d.]+)"/)[1]), whole); // does not set the scale
+    assert.match(svg, />1000 →</);
     const open = [...svg.matchAll(/<([a-z]+)\b(?:[^>]*[^/])?>/g)].map(([, name]) => name).sort();
     const closed = [...svg.matchAll(/<\/([a-z]+)>/g)].map(([, name]) => name).sort();
     assert.deepEqual(open, closed);
