@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The short names for everyday work; CMake does the building, scripts/ the rest.
-.PHONY: help run test build bench fuzz soak format lint docs install clean
+.PHONY: help run test build bench bench-peers fuzz soak format lint docs install clean
 .DEFAULT_GOAL := help
 
 PREFIX ?= /usr/local
@@ -11,7 +11,7 @@ SEEDS ?= 100000
 SOAK ?= $(if $(filter command line,$(origin SEEDS)),sim)
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 run: build ## install what is missing, build, start on 127.0.0.1:8000 with ./holdfast-data
 	@exec build/holdfast serve
@@ -30,6 +30,12 @@ bench: ## run the benchmarks
 	@for b in build/release/bench/bench_*; do [ ! -x "$$b" ] || { echo "== $$b"; "$$b" || exit; }; done
 	@echo "== bench/http_ratios.sh"
 	@bench/http_ratios.sh
+
+bench-peers: ## compare with other queue servers (PEERS='holdfast redis' WORKS='W1 W2' ROUNDS=1 SECONDS=1)
+	@scripts/setup peers
+	@scripts/build release holdfast peerload peernull
+	@node bench/peers/run.mjs --peers '$(PEERS)' --works '$(WORKS)' --rounds '$(ROUNDS)' --seconds '$(SECONDS)' \
+	  --jobs '$(JOBS)' --dir '$(DIR)' --docs '$(DOCS)'
 
 fuzz: ## fuzz each target for FUZZ_SECONDS (60) with libFuzzer
 	@scripts/setup test
