@@ -414,6 +414,23 @@ describe('schedules in real time', () => {
     await stopServer(server);
   });
 
+  test('ORC-15 a ring is looked for along a chain of a thousand triggers in no time', async () => {
+    const server = await startServer({ backend: 'memory' });
+    const api = new Client(server);
+    const length = 1000;
+    const put = (name, from, to) => api.put(`/v1/schedules/${name}`, { source_queue: from, queue: to });
+    // Against the order of names, which is the worst order to follow it in.
+    for (let i = 0; i < length; i += 100)
+      await Promise.all(Array.from({ length: 100 }, (_, k) => put(`t${9999 - i - k}`, `q${i + k}`, `q${i + k + 1}`)));
+    const before = processorSeconds(server);
+    assert.equal((await put('head', 'start', 'q0')).status, 201);
+    assert.equal((await put('ring', `q${length}`, 'start')).status, 422);
+    assert.equal((await put('side', 'elsewhere', 'start')).status, 201);
+    assert.ok(processorSeconds(server) - before < 0.5, `${processorSeconds(server) - before} s of processor time`);
+    api.close();
+    await stopServer(server);
+  });
+
   test('HF-8 a firing comes within 50 ms of its time, and 10,000 schedules cost nothing idle', async () => {
     const server = await startServer({ backend: 'memory' });
     const api = new Client(server);

@@ -341,29 +341,74 @@ static bool put_allowed(struct engine *e, const struct op_schedule *want, const 
     return true;
 }
 
-/* A trigger whose job is, along a chain of triggers, an item of its own would feed itself. Marks
- * the schedules whose source can be reached, until nothing is added. */
+/* Whether the schedule in this place, if it is not the one that is being put, takes from a queue.
+ */
+static bool takes_from_queue(const struct engine *e, size_t place, struct span name)
+{
+    const struct schedule *s = e->schedules_by_name[place];
+    return s->spec.kind == SCHEDULE_QUEUE && !span_equal(schedule_name(s), name);
+}
+
+/* Schedules by the queue that they take from. Numbers are places in the order of names, plus 1. */
+struct sources {
+    struct map128 first; /* of those that take from a queue */
+    uint32_t *next;      /* of those that take from the same queue; 0 = none */
+    uint32_t *todo;      /* whose target is to be followed */
+};
+
+static int sources_fill(struct engine *e, struct span name, struct sources *ret)
+{
+    size_t count = e->schedule_count;
+    map128_init(&ret->first);
+    ret->next = arena_array(&e->out->arena, count + 1, sizeof(*ret->next));
+    ret->todo = arena_array(&e->out->arena, count + 1, sizeof(*ret->todo));
+    if (!ret->next || !ret->todo || map128_reserve(&ret->first, count) != 0)
+        return -ERR_NOMEM;
+    for (size_t i = 0; i < count; i++) {
+        if (!takes_from_queue(e, i, name))
+            continue;
+        struct hash128 key = hash128_of(e->hash_key, e->schedules_by_name[i]->spec.source);
+        ret->next[i] = (uint32_t)map128_get(&ret->first, key);
+        CHECK(map128_put(&ret->first, key, i + 1) == 0);
+    }
+    return 0;
+}
+
+/* Whether something goes from one queue to the other over schedules. Each queue's schedules are
+ * followed once: they leave the map when it is reached. */
+static bool leads_to(struct engine *e, struct sources *sources, struct span from, struct span to)
+{
+    size_t count = 0;
+    for (;;) {
+        struct hash128 key = hash128_of(e->hash_key, from);
+        uint32_t number = (uint32_t)map128_get(&sources->first, key);
+        map128_drop(&sources->first, key);
+        for (; number; number = sources->next[number - 1]) {
+            if (span_equal(e->schedules_by_name[number - 1]->spec.queue, to))
+                return true;
+            sources->todo[count++] = number;
+        }
+        if (count == 0)
+            return false;
+        from = e->schedules_by_name[sources->todo[--count] - 1]->spec.queue;
+    }
+}
+
+/* A trigger whose job is, along a chain of triggers, an item of its own would feed itself. Most
+ * jobs go to a queue from which no schedule takes. */
 static bool feeds_itself(struct engine *e, struct span name, const struct schedule_spec *spec,
                          bool *ret_nomem)
 {
-    size_t count = e->schedule_count;
-    bool *reached = arena_array(&e->out->arena, count + 1, sizeof(*reached));
-    *ret_nomem = !reached;
-    bool ring = false, more = reached != NULL;
-    while (more && !ring) {
-        more = false;
-        for (size_t i = 0; i < count && !ring; i++) {
-            const struct schedule *s = e->schedules_by_name[i];
-            if (reached[i] || s->spec.kind != SCHEDULE_QUEUE || span_equal(schedule_name(s), name))
-                continue;
-            bool now = span_equal(s->spec.source, spec->queue);
-            for (size_t k = 0; k < count && !now; k++)
-                now = reached[k] && span_equal(s->spec.source, e->schedules_by_name[k]->spec.queue);
-            reached[i] = now;
-            more = more || now;
-            ring = now && span_equal(s->spec.queue, spec->source);
-        }
-    }
+    struct sources sources;
+    bool taken = false;
+    for (size_t i = 0; i < e->schedule_count && !taken; i++)
+        taken = takes_from_queue(e, i, name) &&
+                span_equal(e->schedules_by_name[i]->spec.source, spec->queue);
+    if (!taken)
+        return false;
+    *ret_nomem = sources_fill(e, name, &sources) != 0;
+    bool ring = !*ret_nomem && leads_to(e, &sources, spec->queue, spec->source);
+    map128_done(&sources.first);
     return ring;
 }
 
