@@ -253,6 +253,21 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
   });
 });
 
+test('HF-16 a queue of the right name that somebody else made is left alone', async () => {
+  const server = await startServer({ backend: 'memory' });
+  const api = new Client(server);
+  const job = status(await api.post('/v1/queues/tasks.low/jobs', { payload: 1 }), 201);
+  assert.deepEqual(await claim(api, { count: 5 }), []);
+  assert.deepEqual(await claim(api, { priority: 'low', wait_ms: 1 }), []);
+  problem(await api.post('/api/tasks', { name: 'a', priority: 'low' }), 409, 'exists');
+  const made = await create(api, { priority: 'high' });
+  assert.deepEqual((await claim(api, { count: 5 })).map((task) => task.id), [made.id], 'the other queue is its own');
+  assert.deepEqual(status(await api.get('/api/tasks'), 200).map((task) => task.id), [made.id]);
+  assert.deepEqual([(await native(api, job.id)).state, (await native(api, job.id)).attempts], ['ready', 0]);
+  api.close();
+  await stopServer(server);
+});
+
 test('TF-5 TF-9 tasks, their counts and their leases survive a crash', async () => {
   let server = await startServer({});
   let api = new Client(server);

@@ -4,7 +4,8 @@
  * Of every hundred tasks that are handed out while both kinds wait, low ones get at least
  * tasks.low_share. What they are owed is kept in hundredths of a task; a claim takes as many low
  * tasks as are due first, then high ones, then low ones. Only when there is nothing at all does it
- * wait, for either. */
+ * wait, for either. A queue of the right name that is not this API's is looked at first, and left
+ * alone: its jobs are no tasks. */
 #include "core/limits.h"
 #include "doors/tasks/tasks_impl.h"
 #include "doors/words.h"
@@ -28,6 +29,12 @@ struct claim {
     uint8_t rank;
     bool one_rank;
     size_t low_first; /* low tasks that are due */
+    /* the queues */
+    size_t looking;
+    bool foreign[RANK_COUNT];
+    struct span open[RANK_COUNT]; /* to wait at */
+    struct problem problem;       /* code NONE = they could be looked at */
+    bool left;                    /* the client is gone */
 };
 
 #define AT(member) offsetof(struct claim, member)
@@ -103,6 +110,7 @@ static void claimed(void *ctx, const struct reply *r)
 static void gone(void *ctx)
 {
     struct claim *c = ctx;
+    c->left = true;
     if (!c->parked)
         return;
     broker_claim_cancel(c->t->broker, c->parked);
@@ -139,28 +147,65 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+static bool skipped(const struct claim *c, enum task_rank rank)
+{
+    return c->foreign[rank] || (c->one_rank && rank != c->rank);
+}
+
+/* Nobody waits for a client that is gone. */
+static bool wait_for_any(struct claim *c)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < RANK_COUNT; i++)
+        if (!skipped(c, (enum task_rank)i))
+            c->open[count++] = task_queues[i];
+    if (c->held_count > 0 || c->wait_ms == 0 || count == 0 || c->left)
+        return false;
+    ask(c, c->open, count, 1, (uint32_t)c->wait_ms);
+    return true;
+}
+
 /* Low tasks that are due; high ones; low ones; and, when nothing came of it, a wait for either. */
 static void claim_next(struct claim *c)
 {
     size_t left = (size_t)c->count - c->held_count;
-    while (c->step < 4 && left > 0) {
+    while (c->step < 3 && left > 0) {
         size_t step = c->step++;
         enum task_rank rank = step == 1 ? RANK_HIGH : RANK_LOW;
         size_t count = step == 0 ? smaller(c->low_first, left) : left;
-        bool skipped = c->one_rank && rank != c->rank;
-        if (step == 3) {
-            if (c->held_count > 0 || c->wait_ms == 0)
-                break;
-            const struct span *queues = c->one_rank ? &task_queues[c->rank] : task_queues;
-            ask(c, queues, c->one_rank ? 1 : RANK_COUNT, 1, (uint32_t)c->wait_ms);
-            return;
-        }
-        if (count > 0 && !skipped) {
+        if (count > 0 && !skipped(c, rank)) {
             ask(c, &task_queues[rank], 1, count, 0);
             return;
         }
     }
-    claim_end(c);
+    if (c->step++ > 3 || !wait_for_any(c))
+        claim_end(c);
+}
+
+static void looked(void *ctx, const struct reply *r)
+{
+    struct claim *c = ctx;
+    if (r->outcome == OUT_OK)
+        c->foreign[r->tag] = r->queue_count != 1 || !span_equal(r->queues[0].owner, TASKS_OWNER);
+    else if (r->outcome != OUT_NO_QUEUE)
+        problem_of_reply(&c->problem, http_request(c->x)->arena, r, broker_draining(c->t->broker));
+    if (--c->looking > 0)
+        return;
+    if (c->problem.code != PROBLEM_NONE)
+        problem_answer(c->x, &c->problem);
+    else
+        claim_next(c);
+}
+
+static void look(struct claim *c)
+{
+    struct op *ops = arena_array(http_request(c->x)->arena, RANK_COUNT, sizeof *ops);
+    for (size_t i = 0; ops && i < RANK_COUNT; i++)
+        ops[i] = (struct op){.kind = OP_QUEUE_GET, .tag = i, .queue = {.name = task_queues[i]}};
+    c->looking = RANK_COUNT;
+    int err = ops ? broker_submit(c->t->broker, ops, RANK_COUNT, looked, c) : -ERR_NOMEM;
+    if (err < 0)
+        answer_error(c->x, err);
 }
 
 void task_claim_handle(void *ctx, struct http_exchange *x)
@@ -190,5 +235,5 @@ void task_claim_handle(void *ctx, struct http_exchange *x)
     json_write_key(&c->w, "tasks");
     json_write_array(&c->w);
     http_watch(x, gone, sent, c);
-    claim_next(c);
+    look(c);
 }
