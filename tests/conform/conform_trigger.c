@@ -310,6 +310,32 @@ static void eager_needs_no_time(struct env *e)
     EXPECT_COUNTS("jobs", .ready = 2);
 }
 
+static void owner_of_queue(struct env *e, const char *owner)
+{
+    struct op op = {
+        .kind = OP_QUEUE_PUT,
+        .queue = {.name = SPAN_LITERAL("items"), .has_owner = true, .owner = span_text(owner)}};
+    EXPECT_OUT(run(e, op), OUT_OK);
+}
+
+/* HF-16: the queue of a door's trigger was deleted and another made one of that name. */
+static void only_from_its_own_door(struct env *e)
+{
+    trigger_make(e, 1);
+    struct op op = schedule_op(OP_SCHEDULE_PUT, "t");
+    op.schedule.has_owner = true;
+    op.schedule.owner = SPAN_LITERAL("door");
+    EXPECT_OUT(run(e, op), OUT_OK);
+    uint64_t item = put(e, "items");
+    EXPECT_INT(trigger(e, 1)->count, 0);
+    owner_of_queue(e, "window");
+    EXPECT_INT(trigger(e, 1)->count, 0);
+    EXPECT_STATE(item, STATE_READY);
+    owner_of_queue(e, "door");
+    EXPECT_INT(trigger(e, 1)->count, 1);
+    EXPECT_STATE(item, STATE_RUNNING);
+}
+
 static void rings_are_refused(struct env *e)
 {
     struct schedule_spec ab = queue_spec("a", "b", 1), bc = queue_spec("b", "c", 1);
@@ -340,6 +366,8 @@ static const struct conform_case cases[] = {
     CASE("ORC-20 a failing trigger takes nothing", failing_takes_nothing, EXACT),
     CASE("ORC-19 the schedule's payload is inside", own_payload_is_inside, EXACT),
     CASE("ORC-15 an eager trigger needs no time", eager_needs_no_time, EXACT),
+    CASE("ORC-16 HF-16 a door's trigger takes from the door's queues", only_from_its_own_door,
+         EXACT),
     CASE("ORC-15 rings of triggers are refused", rings_are_refused, EXACT),
 };
 TOPIC(topic_trigger, cases);

@@ -437,13 +437,22 @@ static bool trigger_due(struct engine *e, struct firing *f)
     return true;
 }
 
+/* Where the items come from. A door's trigger takes from that door's queues: one of the same name
+ * that another has made since is not meant. */
+static struct queue *source_of(struct engine *e, const struct schedule *s)
+{
+    struct queue *q = queues_find(e, s->spec.source);
+    struct span owner = schedule_owner(s);
+    return q && owner.len > 0 && !span_equal(owner, queue_owner(q)) ? NULL : q;
+}
+
 void op_trigger(struct engine *e, const struct op *op)
 {
     struct firing f;
     struct catch c = {0};
     if (begin(e, op, &f) && trigger_due(e, &f)) {
         f.r->after = e->position;
-        c.q = queues_find(e, f.s->spec.source);
+        c.q = source_of(e, f.s);
         if (c.q && !queue_paused(c.q, e->now.wall) && !overlaps(e, &f) && !e->full) {
             if (catch_items(e, &f.s->spec, &c) != 0)
                 refuse_nomem(f.r);

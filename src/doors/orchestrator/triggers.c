@@ -84,6 +84,7 @@ static void show_match(struct showing *s, const struct reply *r)
         if (r->kind == OP_GET && r->job_count == 1 && r->jobs[0].job.seq == one->v.state.item)
             one->item = (struct job_ref){r->jobs[0].job.seq, r->jobs[0].job.id_hi};
         if (r->kind == OP_QUEUE_GET && r->queue_count == 1 &&
+            span_equal(r->queues[0].owner, ORC_OWNER) &&
             span_equal(r->queues[0].name, one->v.spec.source))
             one->queue_id = r->queues[0].number;
     }
