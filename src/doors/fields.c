@@ -97,8 +97,9 @@ static int read_members(struct field_reader *r, struct json_reader *json)
     int err = json_next(json, &first);
     if (err < 0 || first.kind == JSON_OBJECT_BEGIN)
         return err < 0 ? err : json_object(json, r->arena, member, r);
-    problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, NULL,
-                "this is %s; it must be an object", field_kind_text(first.kind));
+    problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, r->name,
+                "%s is %s; it must be an object", r->name ? r->name : "the body",
+                field_kind_text(first.kind));
     return -ERR_INVALID;
 }
 

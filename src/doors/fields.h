@@ -74,6 +74,7 @@ struct field_reader {
     struct problem *problem; /* filled on failure */
     void *into;              /* filled in before, with what holds for members not given */
     uint64_t seen;
+    const char *name; /* of the member that the object is; NULL = it is the body */
 };
 
 /* One object, the whole text. 0, or -ERR_INVALID with the problem set. */

@@ -151,6 +151,11 @@ enum problem_code problem_of_outcome(enum outcome o)
 
 /* ---- making one ---- */
 
+const char *problem_sentence(const struct problem *p)
+{
+    return p->detail ? p->detail : rows[p->code].detail;
+}
+
 void problem_set(struct problem *p, struct arena *arena, enum problem_code code, const char *field,
                  const char *format, ...)
 {
@@ -282,7 +287,7 @@ void problem_write(struct json_writer *w, const struct problem *p)
 {
     const struct problem_row *row = &rows[p->code];
     json_write_object(w);
-    write_head(w, row->name, row->title, row->status, p->detail ? p->detail : row->detail);
+    write_head(w, row->name, row->title, row->status, problem_sentence(p));
     if (p->field) {
         json_write_key(w, "field");
         json_write_text(w, span_text(p->field));

@@ -68,6 +68,7 @@ struct problem {
 
 const char *problem_name(enum problem_code code);
 unsigned problem_status(enum problem_code code);
+const char *problem_sentence(const struct problem *p); /* its detail, or the code's own */
 
 /* Sets code, field and a formatted sentence, and clears the rest. `field` must outlive the problem.
  * Without memory for the sentence the code's own is used. */

@@ -264,9 +264,10 @@ onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use)
     const low = await enqueue(api, 'low', { queue, priority: -5 });
     const high = await enqueue(api, 'high', { queue, priority: 'high' });
     assert.deepEqual([(await poll(api, queue)).id, (await poll(api, queue)).id], [high, low]);
-    const wrong = async (body, code) => {
+    const wrong = async (body, code, field) => {
       const answer = await api.post(`${API}/queue/enqueue`, body);
       assert.deepEqual([answer.status, answer.json.code], [422, code], answer.text);
+      if (field) assert.equal(answer.json.field, field, answer.text);
     };
     await wrong({}, 'missing_field');
     await wrong({ value: 1, delay: 5 }, 'unknown_field');
@@ -274,6 +275,9 @@ onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use)
     await wrong({ value: 1, options: { delay: -1 } }, 'invalid_field');
     await wrong({ value: 1, options: { backoffSchedule: [-1] } }, 'invalid_field');
     await wrong({ value: 1, options: { keysIfUndelivered: ['a'] } }, 'invalid_field');
+    await wrong({ value: 1, options: { keysIfUndelivered: [['a'], ['b'], ['a']] } }, 'invalid_field', 'keysIfUndelivered');
+    await wrong({ value: 1, options: { queue: '' } }, 'invalid_field', 'queue');
+    await wrong({ value: 1, options: null }, 'invalid_field', 'options');
     const key = { headers: { 'idempotency-key': queue } };
     const first = await api.post(`${API}/queue/enqueue`, { value: 1, options: { queue } }, key);
     const second = await api.post(`${API}/queue/enqueue`, { value: 1, options: { queue } }, key);

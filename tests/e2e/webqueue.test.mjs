@@ -158,6 +158,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
         } else {
           const problem = refused(answer, 409, 'illegal_move');
           assert.equal(problem.job_id, id);
+          assert.equal(/legal_moves/.test(problem.detail), 'legal_moves' in problem, problem.detail);
           assert.deepEqual(problem.legal_moves ?? [], status === 'pending' ? ['dequeue'] : legal[status], `${word} of a ${status} job`);
           assert.deepEqual(await d.job(id), before);
         }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages: enqueue, listen, poll, ack, nack, counts. */
 #include "core/limits.h"
+#include "core/validate.h"
 #include "doors/keyval/keyval_impl.h"
 #include "doors/kv_keys.h"
 #include "doors/words.h"
@@ -52,14 +53,35 @@ static int take_schedule(struct field_reader *r, const struct backoff *schedule,
     return 0;
 }
 
+/* What the backend would refuse in words of its own. */
+static int check_options(const struct field_reader *r, const struct options_in *in)
+{
+    struct err_note note;
+    if (validate_queue_name(in->queue, &note) != 0) {
+        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "queue", "%s", note.text);
+        return -ERR_INVALID;
+    }
+    for (size_t i = 1; i < in->keys.count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (span_equal(in->keys.list[i], in->keys.list[k])) {
+                problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "keysIfUndelivered",
+                            "keysIfUndelivered[%zu] is the same key as [%zu]; name each once", i,
+                            k);
+                return -ERR_INVALID;
+            }
+    return 0;
+}
+
 static int take_options(struct field_reader *r, struct span text, struct op_enqueue *op)
 {
     struct options_in in = {.queue = op->queue};
     struct field_reader inner = *r;
     inner.table = FIELDS(option_rows);
     inner.into = &in;
-    inner.seen = 0;
+    inner.name = "options";
     int err = fields_read(&inner, text);
+    if (err == 0)
+        err = check_options(&inner, &in);
     if (err < 0)
         return err;
     op->queue = in.queue;

@@ -230,6 +230,7 @@ static int take_webhook(const struct field_reader *outer, struct call *c, struct
         return 0;
     }
     struct field_reader r = reader_of(c->broker, c->x, FIELDS(webhook_rows), &in, outer->problem);
+    r.name = "webhook";
     if (fields_read(&r, text) < 0)
         return -ERR_INVALID;
     if (in.url.len == 0) {

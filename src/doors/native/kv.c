@@ -223,22 +223,23 @@ static void committed(struct call *c, const struct reply *r)
     answer_end(c->x, &w, 200);
 }
 
-/* Which check or enqueue it was goes before the sentence. */
+/* Which check or enqueue it was goes before the sentence; what else is known stays. */
 static void commit_refused(struct call *c, const struct reply *r)
 {
-    struct problem p, named;
+    struct problem p, named = {0};
     problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
-    named = p;
     if (r->outcome == OUT_VERSION)
         problem_set(&named, c->arena, p.code, "checks",
                     "checks[%u]: the key has %s%.0llu; nothing was changed", r->failed,
                     r->version ? "version " : "no value", (unsigned long long)r->version);
     else if (r->failed_enqueue)
         problem_set(&named, c->arena, p.code, "enqueues", "enqueues[%u]: %s", r->failed,
-                    p.detail ? p.detail : problem_name(p.code));
-    named.seq = p.seq;
-    named.id_hi = p.id_hi;
-    problem_answer(c->x, &named);
+                    problem_sentence(&p));
+    if (named.field) {
+        p.field = named.field;
+        p.detail = named.detail;
+    }
+    problem_answer(c->x, &p);
 }
 
 static void commit_reply(void *ctx, const struct reply *r)

@@ -183,6 +183,7 @@ static int take_job(struct schedule_in *in, const struct field_reader *outer)
                              .arena = outer->arena,
                              .problem = outer->problem,
                              .into = job};
+    r.name = "job";
     int err = fields_read(&r, in->job_text);
     if (err == 0)
         err = fields_exclude(&r, "backoff_ms", "backoff");

@@ -263,8 +263,8 @@ static void answer_shared(struct call *c, const struct reply *r)
     struct json_writer w;
     char uuid[ID_UUID_BYTES], detail[200];
     snprintf(detail, sizeof detail,
-             "%" PRIu64 " items have a reference that another item has as well; delete or change "
-             "them first. Nothing was changed",
+             "%" PRIu64 " items have the reference of an earlier one; duplicates lists them with "
+             "those that they repeat. Delete what is too much first; nothing was changed",
              r->count);
     answer_begin(c->x, &w);
     json_write_object(&w);

@@ -184,10 +184,11 @@ static const struct {
 static void problem_illegal(struct problem *p, struct arena *arena, const struct reply *r)
 {
     enum web_status s = status_of((uint8_t)r->state);
-    problem_set(p, arena, PROBLEM_ILLEGAL_MOVE, NULL,
-                "job %" PRIu64
-                " is %s, which does not allow this; legal_moves lists what it allows",
-                r->seq, web_status_words[s] ? web_status_words[s] : "cancelled");
+    bool some = s < WEB_STATUS_COUNT && legal[s].count > 0;
+    problem_set(p, arena, PROBLEM_ILLEGAL_MOVE, NULL, "job %" PRIu64 " is %s, which %s", r->seq,
+                web_status_words[s] ? web_status_words[s] : "cancelled",
+                some ? "does not allow this; legal_moves lists what it allows"
+                     : "it stays until it is removed");
     p->allowed = s < WEB_STATUS_COUNT ? legal[s].moves : NULL;
     p->allowed_count = s < WEB_STATUS_COUNT ? legal[s].count : 0;
 }
