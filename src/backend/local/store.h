@@ -124,10 +124,12 @@ struct store_ops {
      * position is skipped; a gap is -ERR_CORRUPT. -ERR_NO_SPACE: rolled back, may be tried again.
      * Any other failure is fatal: the caller stops the process. */
     int (*apply)(struct store *s, const struct span *frames, size_t count, struct err_note *note);
-    /* A bounded step of housekeeping (give pages back); *more says whether another is worth it. */
+    /* A bounded step of housekeeping (delete the rows of removed jobs, give pages back); *more says
+     * whether another is worth it. */
     int (*tidy)(struct store *s, bool *more, struct err_note *note);
-    /* A bounded step (some milliseconds) of giving every free page back: one commit, or one
-     * checkpoint. *left: free pages there were before it; at 0 the log in front of the file has
+    /* A bounded step (some milliseconds) of deleting what is removed and giving every free page
+     * back: one commit, or one checkpoint. *left: free pages there were before it, one more while
+     * rows are to be deleted; at 0 the log in front of the file has
      * been emptied as well, as far as no reader was in the way, and nothing is left to do. Failures
      * are those of apply. */
     int (*compact)(struct store *s, uint64_t *left, struct err_note *note);
