@@ -425,8 +425,7 @@ static void jobs_lost(void *ctx, uint64_t from, uint64_t to)
                         from, to);
 }
 
-/* The last sequence there can be: what was reserved, or, should that be damaged, what is there. */
-static uint64_t seq_last(struct salvage *s)
+uint64_t salvage_seq_last(struct salvage *s)
 {
     struct err_note ignored;
     int64_t there = 0;
@@ -446,7 +445,7 @@ static int jobs_give(struct salvage *s)
                              .lost = jobs_lost,
                              .ctx = s,
                              .patience = JOBS_PATIENCE};
-    uint64_t last = seq_last(s);
+    uint64_t last = salvage_seq_last(s);
     int rc = last > 0 ? salvage_walk(&w, 1, last, s->note) : 0;
     for (size_t i = 0; i < s->job_count && rc == 0; i++) {
         const struct salvage_job *over = &s->jobs[i];

@@ -41,6 +41,7 @@ int salvage_gone_read(struct salvage *s)
 {
     struct err_note ignored;
     int64_t there = 0;
+    uint64_t last = (salvage_seq_last(s) >> 6) + 1;
     struct salvage_walk w = {.row = gone_row, .lost = lost, .ctx = s, .patience = PATIENCE};
     int rc = sql_number(s->db, "SELECT count(*) FROM sqlite_schema WHERE name = 'gone'", &there,
                         &ignored);
@@ -50,10 +51,10 @@ int salvage_gone_read(struct salvage *s)
                          "ORDER BY block",
                          &w.st, &ignored);
     if (rc == -ERR_CORRUPT || rc == -ERR_IO) {
-        lost(s, 1, (LIMIT_SEQ >> 6) + 1);
+        lost(s, 1, last);
         rc = 0;
     } else if (rc == 0 && w.st) {
-        rc = salvage_walk(&w, 1, (LIMIT_SEQ >> 6) + 1, s->note);
+        rc = salvage_walk(&w, 1, last, s->note);
     }
     sqlite3_finalize(w.st);
     return rc;

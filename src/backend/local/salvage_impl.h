@@ -108,6 +108,10 @@ MUST_CHECK int salvage_key_record(struct salvage *s, const struct record *r);
 MUST_CHECK int salvage_keys_give(struct salvage *s);
 /* The payload of a job as the database has it, until the statement is reset; -ERR_NOT_FOUND … */
 MUST_CHECK int salvage_payload(struct salvage *s, uint64_t seq, struct span *ret);
+
+/* The last sequence there can be: what was reserved, or, should that be damaged, what is there. */
+uint64_t salvage_seq_last(struct salvage *s);
+
 /* ---- salvage_gone.c ---- */
 
 /* Which jobs have been removed, although their rows are there. Damage is told and counted. */
