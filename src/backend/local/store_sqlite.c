@@ -510,7 +510,7 @@ int store_open_sqlite(const char *dir, struct wall_time now, struct store **ret,
         return err_note_set(note, -ERR_NOMEM, "out of memory");
     q->base.ops = &sqlite_ops;
     q->dir = STORE_DIR_NONE;
-    q->gone_rules = gone_rules;
+    q->gone_rules = gone_rules();
     fold_init(&q->fold);
     int rc = store_dir_open(dir, true, &q->dir, note);
     if (rc == 0) {

@@ -12,6 +12,7 @@
 #include "backend/local/store_sqlite_gone.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "backend/local/store_sqlite.h"
 #include "base/failpoint.h"
@@ -20,8 +21,24 @@
 #define CHUNK 64             /* blocks read at a time */
 #define SURPLUS_BLOCKS 4096u /* that one batch cleans at most */
 
-const struct gone_rules gone_rules = {
+static const struct gone_rules rules = {
     .few = 256, .dense = 8, .recent = 4096, .kept_min = 100000, .kept_one_in = 4};
+
+#ifdef HF_TEST_HOOKS
+/* With so little as a test has, too, removals are marks, and there are soon too many. */
+#define EAGER "HF_GONE_EAGER"
+static const struct gone_rules eager = {
+    .few = 1, .dense = 65, .recent = 0, .kept_min = 20, .kept_one_in = 1000};
+#endif
+
+struct gone_rules gone_rules(void)
+{
+#ifdef HF_TEST_HOOKS
+    if (getenv(EAGER))
+        return eager;
+#endif
+    return rules;
+}
 
 static unsigned bits_count(uint64_t bits)
 {

@@ -55,7 +55,7 @@ struct gone_rules {
     uint64_t kept_min;    /* so many marks may stand under load, or … */
     unsigned kept_one_in; /* … one in so many rows, if that is more */
 };
-extern const struct gone_rules gone_rules;
+struct gone_rules gone_rules(void);
 
 struct gone_figures {
     uint64_t marks;
