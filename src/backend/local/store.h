@@ -88,9 +88,10 @@ struct store_query {
     uint64_t need;        /* records up to this position must be applied before it is read */
     const uint64_t *seqs; /* the bodies of these, rising … */
     size_t count;
-    bool texts_only;                        /* … without payload and result … */
-    bool attempts;                          /* … with their history … */
-    const struct op_list *list;             /* … or this page … */
+    bool texts_only;            /* … without payload and result … */
+    bool ahead;                 /* … of ready jobs with a payload and keys alone … */
+    bool attempts;              /* … with their history … */
+    const struct op_list *list; /* … or this page … */
     const struct op_exceptions *exceptions; /* … or what went wrong last … */
     const struct op_kv_list *kv_list;       /* … or this page of keys … */
     struct kv_view *kvs;                    /* … or these keys, all of one moment: filled in */
@@ -146,7 +147,9 @@ struct store {
 };
 
 struct store_reader_ops {
-    /* Fills bodies[i] for seqs[i] (rising), all of one moment. found = false for what is not there.
+    /* Fills bodies[i] for seqs[i] (rising), all of one moment. found = false for what is not there;
+     * with `ahead`, of jobs that are known to be ready, also for what has no payload, or more than
+     * payload and keys.
      */
     int (*read)(struct store_reader *r, const struct store_query *query, struct arena *arena,
                 struct stored_body *bodies);

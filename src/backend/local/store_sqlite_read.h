@@ -27,6 +27,7 @@ enum read_stmt {
     READ_QUEUE,
     READ_EXPIRES_AT,
     READ_BODY,
+    READ_AHEAD,
     READ_NEWEST,
     READ_ATTEMPTS,
     READ_EXCEPTIONS,
