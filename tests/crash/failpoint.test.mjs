@@ -31,7 +31,7 @@ const GIVE_UP_MS = 20_000;
 const LATER_MS = 3000;
 
 /** What an ordinary load never reaches, and what does: name → function (name) that makes the server die there. */
-const provoked = { 'upgrade.step': dieInUpgrade, 'upgrade.done': dieInUpgrade, 'journal.segment.make': dieInNewStore, 'backup.slice': inBackupTest, 'restore.rename': inBackupTest };
+const provoked = { 'upgrade.step': dieInUpgrade, 'upgrade.done': dieInUpgrade, 'journal.segment.make': dieInNewStore, 'clean.commit': dieInCleaning, 'clean.synced': dieInCleaning, 'backup.slice': inBackupTest, 'restore.rename': inBackupTest };
 
 const LIVE = 14; // in the fixture
 const liveJobs = (queues) => queues.reduce((n, q) => n + q.counts.ready + q.counts.scheduled + q.counts.running, 0);
@@ -76,6 +76,38 @@ async function dieInUpgrade(name) {
   api.close();
   await stopServer(server);
   execFileSync(binary, ['check', data]);
+}
+
+/** The rows of removed jobs stay for a while; it dies as they go, then neither they nor any other job may be back or gone. */
+async function dieInCleaning(name) {
+  const data = path.join(temporaryDirectory(), 'data');
+  const env = { HF_GONE_EAGER: '1' };
+  const first = await startServer({ data, env: { ...env, HF_FAILPOINT: `${name}:1` } });
+  let api = new Client(first);
+  const ids = [];
+  for (let n = 0; n < 300; n++) ids.push((await api.post('/v1/queues/q/jobs', { payload: n })).json.id);
+  assert.equal((await api.get('/v1/jobs?limit=1000')).json.jobs.length, 300); // they are in the store now
+  const removed = new Set();
+  let doubtful = null; // asked for as it died
+  for (const id of ids.filter((_, n) => n % 3 === 0 && n < 200)) {
+    const answer = await api.delete(`/v1/jobs/${id}`).catch(() => null);
+    if (!answer) doubtful = id;
+    if (!answer) break;
+    assert.equal(answer.status, 200);
+    removed.add(id);
+  }
+  await until(`${name} is reached`, () => first.exit);
+  assert.equal((await first.closed).signal, 'SIGKILL', first.stderr);
+  api.close();
+  for (const again of [env, {}]) {
+    const server = await startServer({ data, env: again });
+    api = new Client(server);
+    const there = (await api.get('/v1/jobs?limit=1000')).json.jobs.map((job) => [job.id, job.payload]);
+    assert.deepEqual(there.filter(([id]) => id !== doubtful), ids.map((id, n) => [id, n]).filter(([id]) => !removed.has(id) && id !== doubtful));
+    api.close();
+    await stopServer(server);
+    execFileSync(binary, ['check', data]);
+  }
 }
 
 describe(`failpoints, seed ${seed}`, () => {

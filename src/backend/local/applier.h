@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sweeper: a thread that brings the store up to the journal, about once a second, or when there
- * is much to do, or when somebody wants to read what is only in the journal.
+/* The sweeper: a thread that brings the store up to the journal, about once a second (up to five
+ * seconds apart where a sweep takes long), or when there is much to do, or when somebody wants to
+ * read what is only in the journal.
  *
  * It reads synced frames back from the journal and hands them to the store in one transaction; what
  * came and went within a sweep is never written. Only when the store has synced that is the journal

@@ -2,8 +2,8 @@
 /* Offline verification of a SQLite store.
  *
  * In order: whose file it is, SQLite's own integrity check, the format, then every row. Rows of
- * jobs are held against those of payload, extra, outcome and aside in one pass: five rising scans,
- * merged. What a row alone can get wrong is in check_job.c. Nothing is written, not even a
+ * jobs are held against those of payload, extra, outcome, aside, links and gone in one pass: rising
+ * scans, merged. What a row alone can get wrong is in check_job.c. Nothing is written, not even a
  * checkpoint; the lock of the directory is held meanwhile, so that no server starts underneath. */
 #include "backend/local/check.h"
 
@@ -307,6 +307,10 @@ static int check_row(struct check *c, sqlite3_stmt *st)
     struct check_row row = {.seq = sqlite3_column_int64(st, 0)};
     for (int i = 0; i < SIDE_COUNT; i++)
         row.sides[i] = side_at(c, (enum check_side_id)i, row.seq) ? c->sides[i].st : NULL;
+    if (check_gone(c, row.seq)) {
+        check_gone_row(c, &row);
+        return 0;
+    }
     c->jobs++;
     if (row_job(st, 0, &row.stored) != 0) {
         check_problem(c, ADVICE_ROWS, "job %" PRId64 ": its row has a value out of range", row.seq);
@@ -322,11 +326,15 @@ static int check_jobs(struct check *c)
         c->sides[i].st = check_prepare(c, sides[i].sql);
         side_next(c, &c->sides[i]);
     }
+    struct err_note note;
+    if (gone_scan_begin(&c->gone, c->db, &note) != 0)
+        check_problem(c, ADVICE_FILE, "%s", note.text);
     sqlite3_stmt *st =
         check_prepare(c, "SELECT " JOB_COLUMNS " FROM jobs NOT INDEXED ORDER BY seq");
     while (rc == 0 && check_step(c, st))
         rc = check_row(c, st);
     sqlite3_finalize(st);
+    gone_scan_end(&c->gone);
     for (int i = 0; i < SIDE_COUNT; i++) {
         if (rc == 0)
             (void)side_at(c, (enum check_side_id)i, INT64_MAX);
@@ -409,6 +417,7 @@ static enum check_result check_rows(struct check *c)
         rc = check_jobs(c);
     if (rc != 0)
         return not_done(c, err_text(rc));
+    check_gones(c);
     check_attempts(c);
     check_hours(c);
     check_schedules(c);

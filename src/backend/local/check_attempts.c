@@ -58,7 +58,8 @@ void check_attempts(struct check *c)
     sqlite3_stmt *st = check_prepare(
         c, "SELECT a.seq, a.position, a.queue, a.number, a.started_at, a.ended_at, a.outcome,"
            " a.error_kind, a.worker, a.error, j.queue"
-           " FROM attempts a NOT INDEXED LEFT JOIN jobs j ON j.seq = a.seq ORDER BY a.seq");
+           " FROM attempts a NOT INDEXED LEFT JOIN jobs j ON j.seq = a.seq AND " ROW_NOT_GONE
+           " ORDER BY a.seq");
     int64_t last = 0;
     uint32_t count = 0;
     while (check_step(c, st)) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of check: check.c (the store as a whole), check_job.c (one job), check_attempts.c
- * (history), check_journal.c (what the store has not applied yet). */
+ * (history), check_gone.c (removed jobs whose rows are still there), check_journal.c (what the
+ * store has not applied yet). */
 #pragma once
 
 #include <stdio.h>
@@ -48,6 +49,7 @@ struct check {
     struct check_queue *queues; /* by rising number */
     size_t queue_count, queue_room;
     struct check_side sides[SIDE_COUNT];
+    struct gone_scan gone; /* beside the scan of jobs; st NULL = it cannot be read */
     struct map128 uniques; /* (queue, unique key) → the job that holds it */
     uint64_t jobs, problems;
     bool advised[ADVICE_COUNT];
@@ -70,6 +72,12 @@ bool check_step(struct check *c, sqlite3_stmt *st);
 struct check_queue *check_queue_of(struct check *c, uint32_t number); /* NULL = none */
 /* Everything that can be wrong with one job whose row could be read. -ERR_NOMEM. */
 MUST_CHECK int check_job(struct check *c, struct check_row *row);
+/* Whether the job has been removed; asked by rising sequence. */
+bool check_gone(struct check *c, int64_t seq);
+/* What can be wrong with such a one. */
+void check_gone_row(struct check *c, const struct check_row *row);
+/* All marks of removed jobs, after the jobs. */
+void check_gones(struct check *c);
 /* Everything that can be wrong with the history of attempts, after the jobs. */
 void check_attempts(struct check *c);
 /* The key-value store, and the keys of jobs for it, after the jobs. */

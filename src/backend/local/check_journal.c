@@ -25,7 +25,8 @@ struct replayed {
 static int load_slot(struct store *s, const struct store_sink *sink, struct err_note *note)
 {
     const struct check *c = ((struct check_store *)s)->check;
-    return sqlite_load(c->db, &c->meta, sink, note);
+    int64_t rows;
+    return sqlite_load(c->db, &c->meta, sink, &rows, note);
 }
 
 static const struct store_ops check_store_ops = {.kind = "check", .load = load_slot};

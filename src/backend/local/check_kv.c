@@ -31,7 +31,7 @@ static void check_keys(struct check *c)
 static void check_undelivered(struct check *c)
 {
     sqlite3_stmt *st = check_prepare(c, "SELECT u.seq, u.keys, j.seq IS NULL FROM undelivered u"
-                                        " LEFT JOIN jobs j ON j.seq = u.seq");
+                                        " LEFT JOIN jobs j ON j.seq = u.seq AND " ROW_NOT_GONE);
     while (check_step(c, st)) {
         int64_t seq = sqlite3_column_int64(st, 0);
         struct span keys = column_span(st, 1), key;

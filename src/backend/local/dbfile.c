@@ -134,13 +134,16 @@ static int read_contents(sqlite3 *db, struct dbfile_contents *ret, struct err_no
 {
     struct store_meta meta;
     int64_t jobs = 0, queues = 0;
+    uint64_t gone = 0;
     int rc = sqlite_load_meta(db, &meta, note);
     if (rc == 0)
         rc = sql_number(db, "SELECT count(*) FROM jobs", &jobs, note);
     if (rc == 0)
+        rc = gone_count(db, &gone, note);
+    if (rc == 0)
         rc = sql_number(db, "SELECT count(*) FROM queues WHERE gone = 0", &queues, note);
     if (rc == 0) {
-        ret->jobs = (uint64_t)jobs;
+        ret->jobs = (uint64_t)jobs > gone ? (uint64_t)jobs - gone : 0;
         ret->queues = (uint64_t)queues;
         ret->position = meta.position;
     }

@@ -549,7 +549,7 @@ static void read_ahead(struct heart *h, const struct engine_reply *r, bool misse
         !ahead_claimed(h->ahead, r->views[0].job.queue, r->reply.job_count, missed, h->applied,
                        &wish))
         return;
-    struct store_query query = {.seqs = wish.seqs, .count = wish.count};
+    struct store_query query = {.seqs = wish.seqs, .count = wish.count, .ahead = true};
     h->fetching++;
     h->config.calls.read(h->config.calls.ctx, &h->ahead_fetch, &query);
 }

@@ -408,7 +408,7 @@ static int job_row(void *ctx, sqlite3_stmt *st)
     struct salvage *s = ctx;
     struct stored_job row;
     const struct salvage_job *over = salvage_job_of(s, (uint64_t)sqlite3_column_int64(st, JOB_SEQ));
-    if (over && over->gone)
+    if ((over && over->gone) || salvage_is_gone(s, (uint64_t)sqlite3_column_int64(st, JOB_SEQ)))
         return 0;
     if ((over && over->broken) || row_job(st, 0, &row) != 0)
         return job_damaged(s, (uint64_t)sqlite3_column_int64(st, JOB_SEQ), "its row is damaged");
@@ -425,8 +425,7 @@ static void jobs_lost(void *ctx, uint64_t from, uint64_t to)
                         from, to);
 }
 
-/* The last sequence there can be: what was reserved, or, should that be damaged, what is there. */
-static uint64_t seq_last(struct salvage *s)
+uint64_t salvage_seq_last(struct salvage *s)
 {
     struct err_note ignored;
     int64_t there = 0;
@@ -446,7 +445,7 @@ static int jobs_give(struct salvage *s)
                              .lost = jobs_lost,
                              .ctx = s,
                              .patience = JOBS_PATIENCE};
-    uint64_t last = seq_last(s);
+    uint64_t last = salvage_seq_last(s);
     int rc = last > 0 ? salvage_walk(&w, 1, last, s->note) : 0;
     for (size_t i = 0; i < s->job_count && rc == 0; i++) {
         const struct salvage_job *over = &s->jobs[i];
@@ -466,11 +465,13 @@ static void close_all(struct salvage *s)
     store_dir_close(&s->dir);
     map64_done(&s->queue_places);
     map64_done(&s->job_places);
+    map64_done(&s->gone_places);
     mem_free(s->queues);
     mem_free(s->jobs);
     mem_free(s->schedules);
     mem_free(s->keys);
     map128_done(&s->key_places);
+    mem_free(s->gone);
     arena_done(&s->arena);
 }
 
@@ -483,9 +484,12 @@ int salvage_run(const char *dir, const struct salvage_sink *sink, struct salvage
     map64_init(&s.queue_places);
     map64_init(&s.job_places);
     map128_init(&s.key_places);
+    map64_init(&s.gone_places);
     int rc = open_all(&s, dir);
     if (rc == 0)
         rc = queues_read(&s);
+    if (rc == 0)
+        rc = salvage_gone_read(&s);
     if (rc == 0)
         rc = salvage_schedules_read(&s);
     if (rc == 0)

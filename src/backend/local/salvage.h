@@ -32,6 +32,7 @@ struct salvage_report {
     uint64_t queues;       /* that could not be read */
     uint64_t schedules;    /* likewise */
     uint64_t keys;         /* likewise; 1 at least when some cannot be read */
+    uint64_t removals;     /* ranges in which it cannot be read which jobs have been removed */
     bool journal;          /* damaged: records behind the damage are missing */
 };
 

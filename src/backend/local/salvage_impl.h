@@ -2,6 +2,7 @@
 /* The inside of the salvage.
  *
  *   salvage.c          opening, queues, jobs
+ *   salvage_gone.c     removed jobs whose rows are still there
  *   salvage_schedules.c  schedules
  *   salvage_walk.c     a table by its key, around what cannot be read
  *   salvage_journal.c  what the journal has and the database lacks
@@ -77,7 +78,10 @@ struct salvage {
     struct map64 queue_places; /* number → index + 1 */
     struct salvage_job *jobs;  /* of the journal, in the order they turn up */
     size_t job_count, job_room;
-    struct map64 job_places;            /* sequence → index + 1 */
+    struct map64 job_places; /* sequence → index + 1 */
+    uint64_t *gone;          /* marks of removed jobs, 64 sequences each */
+    size_t gone_count, gone_room;
+    struct map64 gone_places;           /* sequence >> 6, plus 1 → index + 1 */
     struct rec_schedule_put *schedules; /* texts in the arena; number 0 = deleted */
     size_t schedule_count, schedule_room;
     struct salvage_key *keys; /* of the journal; sorted before they are given */
@@ -104,6 +108,15 @@ MUST_CHECK int salvage_key_record(struct salvage *s, const struct record *r);
 MUST_CHECK int salvage_keys_give(struct salvage *s);
 /* The payload of a job as the database has it, until the statement is reset; -ERR_NOT_FOUND … */
 MUST_CHECK int salvage_payload(struct salvage *s, uint64_t seq, struct span *ret);
+
+/* The last sequence there can be: what was reserved, or, should that be damaged, what is there. */
+uint64_t salvage_seq_last(struct salvage *s);
+
+/* ---- salvage_gone.c ---- */
+
+/* Which jobs have been removed, although their rows are there. Damage is told and counted. */
+MUST_CHECK int salvage_gone_read(struct salvage *s);
+bool salvage_is_gone(const struct salvage *s, uint64_t seq);
 
 /* ---- salvage_schedules.c ---- */
 

@@ -88,9 +88,10 @@ struct store_query {
     uint64_t need;        /* records up to this position must be applied before it is read */
     const uint64_t *seqs; /* the bodies of these, rising … */
     size_t count;
-    bool texts_only;                        /* … without payload and result … */
-    bool attempts;                          /* … with their history … */
-    const struct op_list *list;             /* … or this page … */
+    bool texts_only;            /* … without payload and result … */
+    bool ahead;                 /* … of ready jobs with a payload and keys alone … */
+    bool attempts;              /* … with their history … */
+    const struct op_list *list; /* … or this page … */
     const struct op_exceptions *exceptions; /* … or what went wrong last … */
     const struct op_kv_list *kv_list;       /* … or this page of keys … */
     struct kv_view *kvs;                    /* … or these keys, all of one moment: filled in */
@@ -124,10 +125,12 @@ struct store_ops {
      * position is skipped; a gap is -ERR_CORRUPT. -ERR_NO_SPACE: rolled back, may be tried again.
      * Any other failure is fatal: the caller stops the process. */
     int (*apply)(struct store *s, const struct span *frames, size_t count, struct err_note *note);
-    /* A bounded step of housekeeping (give pages back); *more says whether another is worth it. */
+    /* A bounded step of housekeeping (delete the rows of removed jobs, give pages back); *more says
+     * whether another is worth it. */
     int (*tidy)(struct store *s, bool *more, struct err_note *note);
-    /* A bounded step (some milliseconds) of giving every free page back: one commit, or one
-     * checkpoint. *left: free pages there were before it; at 0 the log in front of the file has
+    /* A bounded step (some milliseconds) of deleting what is removed and giving every free page
+     * back: one commit, or one checkpoint. *left: free pages there were before it, one more while
+     * rows are to be deleted; at 0 the log in front of the file has
      * been emptied as well, as far as no reader was in the way, and nothing is left to do. Failures
      * are those of apply. */
     int (*compact)(struct store *s, uint64_t *left, struct err_note *note);
@@ -144,7 +147,9 @@ struct store {
 };
 
 struct store_reader_ops {
-    /* Fills bodies[i] for seqs[i] (rising), all of one moment. found = false for what is not there.
+    /* Fills bodies[i] for seqs[i] (rising), all of one moment. found = false for what is not there;
+     * with `ahead`, of jobs that are known to be ready, also for what has no payload, or more than
+     * payload and keys.
      */
     int (*read)(struct store_reader *r, const struct store_query *query, struct arena *arena,
                 struct stored_body *bodies);

@@ -31,11 +31,14 @@
 #define WAL_PAGES_MAX 4096
 #define WAL_PAGES_CUT 65536 /* … and its file is cut when a reader has let it grow so far */
 #define TIDY_PAGES 256      /* free pages given back to the file system in one step */
+#define TIDY_BLOCKS 512     /* of removed jobs whose rows are deleted in one step */
 #define ROOM_SHORT (UINT64_C(16) << 20)
 #define FREE_PAGES_KEPT 1024 /* free pages kept for what comes next */
-/* What compacting does between two commits: so many pages, or a checkpoint of a WAL so short, with
- * so little patience for readers, that none keeps a commit waiting. */
+/* What compacting does between two commits: so many pages, or blocks of removed jobs, or a
+ * checkpoint of a WAL so short, with so little patience for readers, that none keeps a commit
+ * waiting. */
 #define COMPACT_PAGES 64
+#define COMPACT_BLOCKS 32
 #define COMPACT_WAL_PAGES 512
 #define COMPACT_BUSY_MS 10
 
@@ -100,6 +103,7 @@ static int write_frames(struct store_sqlite *q, const struct span *frames, size_
                         struct err_note *note)
 {
     q->next = q->meta;
+    q->next_figures = q->figures;
     int rc = frames_walk(frames, count, &q->next.position, record_cb, q, note);
     if (rc == 0)
         rc = write_changes(q, note);
@@ -133,6 +137,12 @@ static int keep_failure(struct store_sqlite *q, int rc)
     return rc;
 }
 
+static void committed(struct store_sqlite *q)
+{
+    q->meta = q->next;
+    q->figures = q->next_figures;
+}
+
 static int commit_frames(struct store_sqlite *q, const struct span *frames, size_t count,
                          struct err_note *note)
 {
@@ -146,7 +156,7 @@ static int commit_frames(struct store_sqlite *q, const struct span *frames, size
     if (rc != 0 || q->next.position == q->meta.position)
         roll_back(q);
     else
-        q->meta = q->next;
+        committed(q);
     return rc;
 }
 
@@ -157,6 +167,16 @@ static int make_room(struct store_sqlite *q, struct err_note *note)
     struct err_note why = {""};
     int rc = checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, &why);
     return rc == 0 ? -ERR_NO_SPACE : keep_failure(q, err_note_set(note, rc, "%s", why.text));
+}
+
+/* Rows that could go and find no room to go in stay; the batch is applied all the same. */
+static int clean_surplus(struct store_sqlite *q, struct err_note *note)
+{
+    struct err_note why = {""};
+    int rc = gone_clean_surplus(q, &why);
+    if (rc == 0 || rc == -ERR_NO_SPACE)
+        return 0;
+    return err_note_set(note, rc, "%s", why.text);
 }
 
 static int sqlite_apply(struct store *s, const struct span *frames, size_t count,
@@ -171,6 +191,8 @@ static int sqlite_apply(struct store *s, const struct span *frames, size_t count
     int rc = commit_frames(q, frames, count, note);
     if (rc == -ERR_NO_SPACE)
         return make_room(q, note);
+    if (rc == 0)
+        rc = clean_surplus(q, note);
     /* Where a reader held an old snapshot, trying again with each commit would not help. */
     if (rc == 0 && q->wal_pages - q->wal_pages_tried >= WAL_PAGES_MAX)
         rc = checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
@@ -211,18 +233,32 @@ static int cut_wal(struct store_sqlite *q, int busy_ms, struct err_note *note)
     return rc;
 }
 
+/* Deletes rows of removed jobs; no room for that is no failure. */
+static int clean_slice(struct store_sqlite *q, uint64_t blocks, bool *ret_cleaned,
+                       struct err_note *note)
+{
+    struct err_note why = {""};
+    int rc = gone_clean(q, blocks, &why);
+    *ret_cleaned = rc == 0;
+    return rc == 0 || rc == -ERR_NO_SPACE ? 0 : err_note_set(note, rc, "%s", why.text);
+}
+
 static int sqlite_tidy(struct store *s, bool *more, struct err_note *note)
 {
     struct store_sqlite *q = store_sqlite_of(s);
+    bool cleaned = false;
     *more = false;
     fold_trim(&q->fold);
     if (q->failed != 0)
         return err_note_set(note, q->failed, "%s: an earlier write failed", q->dir.db_path);
-    int rc = give_back(q, more, note);
+    int rc = clean_slice(q, TIDY_BLOCKS, &cleaned, note);
+    if (rc == 0)
+        rc = give_back(q, more, note);
     if (rc == 0 && !*more && q->wal_pages_peak >= WAL_PAGES_CUT)
         rc = cut_wal(q, CUT_BUSY_MS, note);
     else if (rc == 0 && !*more && q->wal_pages > 0)
         rc = checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
+    *more = rc == 0 && (*more || (cleaned && q->figures.marks > 0));
     return keep_failure(q, rc);
 }
 
@@ -242,13 +278,16 @@ static int sqlite_compact(struct store *s, uint64_t *left, struct err_note *note
         return err_note_set(note, q->failed, "%s: an earlier write failed", q->dir.db_path);
     int64_t count = 0;
     int rc = free_pages(q, &count, note);
-    if (rc == 0 && count == 0)
+    uint64_t marks = q->figures.marks;
+    if (rc == 0 && count == 0 && marks == 0)
         rc = cut_wal(q, COMPACT_BUSY_MS, note);
     else if (rc == 0 && q->wal_pages - q->wal_pages_tried >= COMPACT_WAL_PAGES)
         rc = checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
+    else if (rc == 0 && marks > 0)
+        rc = gone_clean(q, COMPACT_BLOCKS, note);
     else if (rc == 0)
         rc = vacuum_slice(q, note);
-    *left = (uint64_t)count;
+    *left = (uint64_t)count + (marks > 0);
     return keep_failure(q, rc);
 }
 
@@ -389,6 +428,7 @@ static int bounds_read(sqlite3 *db, const char *sql_min, const char *sql_max,
 static int bounds_all(struct store_sqlite *q, struct err_note *note)
 {
     static const char *const sql[][2] = {
+        {"SELECT min(seq) FROM jobs", "SELECT max(seq) FROM jobs"},
         {"SELECT min(seq) FROM extra", "SELECT max(seq) FROM extra"},
         {"SELECT min(seq) FROM outcome", "SELECT max(seq) FROM outcome"},
         {"SELECT min(seq) FROM aside", "SELECT max(seq) FROM aside"},
@@ -396,12 +436,13 @@ static int bounds_all(struct store_sqlite *q, struct err_note *note)
         {"SELECT min(seq) FROM undelivered", "SELECT max(seq) FROM undelivered"},
         {"SELECT min(item) FROM links", "SELECT max(item) FROM links"},
     };
-    struct seq_bounds *const bounds[] = {&q->extras,   &q->outcomes,    &q->asides,
+    struct seq_bounds *const bounds[] = {&q->jobs,     &q->extras,      &q->outcomes, &q->asides,
                                          &q->attempts, &q->undelivered, &q->links};
     int rc = 0;
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0] && rc == 0; i++)
         rc = bounds_read(q->db, sql[i][0], sql[i][1], bounds[i], note);
-    return rc;
+    q->gones = (struct seq_bounds){0, UINT64_MAX}; /* until they have been cleaned once */
+    return rc ? rc : gone_count(q->db, &q->figures.marks, note);
 }
 
 /* The connection's own settings; none of them is kept in the file but the journal mode. */
@@ -469,6 +510,7 @@ int store_open_sqlite(const char *dir, struct wall_time now, struct store **ret,
         return err_note_set(note, -ERR_NOMEM, "out of memory");
     q->base.ops = &sqlite_ops;
     q->dir = STORE_DIR_NONE;
+    q->gone_rules = gone_rules();
     fold_init(&q->fold);
     int rc = store_dir_open(dir, true, &q->dir, note);
     if (rc == 0) {
@@ -504,7 +546,7 @@ static int sqlite_journal_begun(struct store *s, struct err_note *note)
 static int sqlite_load_slot(struct store *s, const struct store_sink *sink, struct err_note *note)
 {
     struct store_sqlite *q = store_sqlite_of(s);
-    return sqlite_load(q->db, &q->meta, sink, note);
+    return sqlite_load(q->db, &q->meta, sink, &q->figures.rows, note);
 }
 
 static int sqlite_reader_slot(struct store *s, struct store_reader **ret, struct err_note *note)

@@ -7,6 +7,7 @@
  *   store_sqlite_views.c   what people see with `sqlite3 -readonly`
  *   store_sqlite_fold.c    records of a batch → one change a job
  *   store_sqlite_write.c   changes → rows
+ *   store_sqlite_gone.c    removed jobs whose rows are still there
  *   store_sqlite_load.c    rows → engine
  *   store_sqlite_read.c    bodies, on a connection of their own
  *   store_sqlite_list.c    lists, on the same
@@ -26,6 +27,7 @@
 #include "backend/local/store_attempts.h"
 #include "backend/local/store_dir.h"
 #include "backend/local/store_frames.h"
+#include "backend/local/store_sqlite_gone.h"
 #include "backend/local/store_sqlite_hour.h"
 
 /* The text of the SQLite library in use, and whether it is one in which a checkpoint cannot harm a
@@ -215,6 +217,7 @@ enum change_flag {
     CHANGE_ERROR = 1u << 10,
     CHANGE_LABEL = 1u << 11,
     CHANGE_ATTRIBUTES = 1u << 12,
+    CHANGE_MARKED = 1u << 13, /* GONE, but its rows stay for now (store_sqlite_gone.h) */
 };
 
 /* What a batch does to one job. Spans point into the frames. */
@@ -392,6 +395,7 @@ void fold_sort(struct fold *f); /* fills order */
                    "changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                  \
     X(BREAKER_GONE, "DELETE FROM breakers WHERE target = ?1")                                      \
     STMT_TABLE_SCHEDULES(X)                                                                        \
+    STMT_TABLE_GONE(X)                                                                             \
     X(FREE_PAGES, "PRAGMA freelist_count")
 
 enum stmt_id {
@@ -415,8 +419,13 @@ struct store_sqlite {
     struct store_meta meta; /* as committed */
     struct store_meta next; /* as it will be with the batch being applied */
     struct fold fold;
-    struct seq_bounds extras, outcomes, asides, attempts, undelivered, links;
-    uint64_t at;         /* position of the record being taken in */
+    struct seq_bounds jobs, extras, outcomes, asides, attempts, undelivered, links;
+    struct seq_bounds gones; /* blocks with marks */
+    struct gone_rules gone_rules;
+    struct gone_figures figures;      /* as committed */
+    struct gone_figures next_figures; /* as they will be with the transaction under way */
+    uint64_t clean_from;              /* block at which the next cleaning begins */
+    uint64_t at;                      /* position of the record being taken in */
     int failed;          /* an error after which nothing more may be written; 0 = none */
     int wal_pages;       /* in the WAL after the last commit … */
     int wal_pages_tried; /* … of which a checkpoint could not move all … */
@@ -457,8 +466,9 @@ MUST_CHECK int write_kv_record(struct store_sqlite *q, const struct record *r,
 MUST_CHECK int load_kv(sqlite3 *db, const struct store_sink *sink, struct err_note *note);
 
 MUST_CHECK int sqlite_load_meta(sqlite3 *db, struct store_meta *ret, struct err_note *note);
+/* *ret_rows: of jobs, also of those that have been removed. */
 MUST_CHECK int sqlite_load(sqlite3 *db, const struct store_meta *meta,
-                           const struct store_sink *sink, struct err_note *note);
+                           const struct store_sink *sink, int64_t *ret_rows, struct err_note *note);
 MUST_CHECK int sqlite_reader_open(const char *path, struct store_reader **ret,
                                   struct err_note *note);
 /* Lists that take longer are cut with -ERR_TIMEOUT; 5,000 until changed. */

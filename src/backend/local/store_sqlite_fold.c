@@ -188,11 +188,14 @@ static int change_complete(struct store_sqlite *q, struct change *c, struct err_
 {
     if (c->flags & CHANGE_FULL)
         return 0;
+    int rc = gone_none(q, c->seq, c->seq, note);
+    if (rc != 0)
+        return rc;
     struct job touched = c->job;
     struct stored_job row;
     sqlite3_stmt *st = q->stmts[STMT_JOB_GET];
     bind_number(st, 1, c->seq);
-    int rc = sqlite3_step(st);
+    rc = sqlite3_step(st);
     if (rc != SQLITE_ROW) {
         rc = rc == SQLITE_DONE
                  ? err_note_set(note, -ERR_CORRUPT,

@@ -37,10 +37,13 @@ static int from_job(struct store_sqlite *q, const struct rec_kv_from_job *r, str
         set.value = c->payload;
         return put(q, &set, note);
     }
+    int rc = gone_none(q, r->seq, r->seq, note);
+    if (rc != 0)
+        return rc;
     sqlite3_stmt *st = q->stmts[STMT_KV_FROM_JOB];
     bind_kv(st, r->key, r->version, set.expires_at, r->kind);
     bind_number(st, 5, r->seq);
-    int rc = sql_run(st, "write", note);
+    rc = sql_run(st, "write", note);
     if (rc == 0 && sqlite3_changes(q->db) != 1)
         rc = err_note_set(note, -ERR_CORRUPT, "job %" PRIu64 " has no payload to be kept", r->seq);
     return rc;

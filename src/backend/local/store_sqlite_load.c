@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Giving the engine everything back.
  *
- * Jobs and their rare fields are two rising scans, merged; payloads are not touched. Everything is
- * read in one transaction. */
+ * Jobs, their rare fields and the marks of removed ones are three rising scans, merged; payloads
+ * are not touched. Everything is read in one transaction. */
 #include <inttypes.h>
 
 #include "backend/local/store_sqlite.h"
@@ -136,7 +136,9 @@ static int extra_take(struct extra_scan *x, struct stored_job *j, struct err_not
 struct job_load {
     const struct store_sink *sink;
     struct extra_scan extra;
+    struct gone_scan gone;
     struct err_note *note;
+    int64_t rows;
     uint64_t last; /* sequence: they must rise */
     int rc;        /* of the sink, or why a row cannot be one */
 };
@@ -159,6 +161,13 @@ static void job_row(sqlite3_context *sql, int count, sqlite3_value **values)
     struct job_load *load = sqlite3_user_data(sql);
     struct stored_job j;
     int64_t v[JOB_COLUMN_COUNT];
+    bool gone;
+    load->rows++;
+    load->rc = gone_scan_at(&load->gone, sqlite3_value_int64(values[JOB_SEQ]), &gone, load->note);
+    if (load->rc != 0)
+        sqlite3_result_error_code(sql, SQLITE_ABORT);
+    if (load->rc != 0 || gone)
+        return;
     for (int i = 0; i < count; i++)
         v[i] = i == JOB_WORKER ? 0 : sqlite3_value_int64(values[i]);
     const void *worker = sqlite3_value_blob(values[JOB_WORKER]);
@@ -178,12 +187,15 @@ static void job_rows_end(sqlite3_context *sql)
 /* An aggregate function takes the rows: it is called from inside the scan, which spares every row
  * the way out of sqlite3_step and every value the checks of sqlite3_column_… (a third of the time).
  */
-static int load_jobs(sqlite3 *db, const struct store_sink *sink, struct err_note *note)
+static int load_jobs(sqlite3 *db, const struct store_sink *sink, int64_t *ret_rows,
+                     struct err_note *note)
 {
     struct job_load load = {.sink = sink, .note = note};
     sqlite3_stmt *st = NULL;
     int rc =
         sql_prepare(db, "SELECT " EXTRA_COLUMNS " FROM extra ORDER BY seq", &load.extra.st, note);
+    if (rc == 0)
+        rc = gone_scan_begin(&load.gone, db, note);
     if (rc == 0 &&
         sqlite3_create_function(db, "load_job", JOB_COLUMN_COUNT, SQLITE_UTF8 | SQLITE_DIRECTONLY,
                                 &load, NULL, job_row, job_rows_end) != SQLITE_OK)
@@ -194,12 +206,14 @@ static int load_jobs(sqlite3 *db, const struct store_sink *sink, struct err_note
         rc = load.rc ? load.rc : sql_error(db, "load", note);
     sqlite3_finalize(st);
     sqlite3_finalize(load.extra.st);
+    gone_scan_end(&load.gone);
+    *ret_rows = load.rows;
     sqlite3_create_function(db, "load_job", JOB_COLUMN_COUNT, SQLITE_UTF8, NULL, NULL, NULL, NULL);
     return rc;
 }
 
 int sqlite_load(sqlite3 *db, const struct store_meta *meta, const struct store_sink *sink,
-                struct err_note *note)
+                int64_t *ret_rows, struct err_note *note)
 {
     int rc = sql_exec(db, "BEGIN", note);
     if (rc != 0)
@@ -216,7 +230,7 @@ int sqlite_load(sqlite3 *db, const struct store_meta *meta, const struct store_s
                   "refused FROM bulks ORDER BY bulk",
                   bulk_row, sink, note);
     if (rc == 0)
-        rc = load_jobs(db, sink, note);
+        rc = load_jobs(db, sink, ret_rows, note);
     if (rc == 0)
         rc = scan(db,
                   "SELECT expires_at, key_hi, key_lo, fingerprint, seq, id_hi FROM keys "

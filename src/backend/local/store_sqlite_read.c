@@ -37,6 +37,15 @@ static const char *const read_sql[READ_FIXED] = {
         " LEFT JOIN undelivered u ON u.seq = j.seq"
         " LEFT JOIN links l ON l.item = j.seq"
         " WHERE j.seq = ?1 AND " ROW_SHOWN,
+    /* Each table that is not looked into spares a claim a page. That the job is there, and ready,
+     * is known; that it was ever claimed is told by attempts. */
+    [READ_AHEAD] =
+        "SELECT p.body, x.unique_key, x.group_key, x.correlation, x.label, x.attributes,"
+        " x.expires_at, x.options, NULL FROM payload p LEFT JOIN extra x ON x.seq = p.seq"
+        " WHERE p.seq = ?1 AND NOT EXISTS (SELECT 1 FROM outcome WHERE seq = ?1)"
+        " AND NOT EXISTS (SELECT 1 FROM attempts WHERE seq = ?1)"
+        " AND NOT EXISTS (SELECT 1 FROM undelivered WHERE seq = ?1)"
+        " AND NOT EXISTS (SELECT 1 FROM links WHERE item = ?1)",
     [READ_NEWEST] =
         "SELECT j.state, j.counts, j.since, j.worker, " ROW_STARTED_AT ", j.id_hi, q.name"
         " FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
@@ -170,13 +179,32 @@ int read_body(struct reader_sqlite *r, uint64_t seq, bool texts_only, struct are
     return rc == -ERR_NOT_FOUND ? 0 : rc;
 }
 
+/* As read_body, of a job that is ready and has never been claimed. */
+static int read_ahead(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
+                      struct stored_body *ret)
+{
+    sqlite3_stmt *st = r->stmts[READ_AHEAD];
+    *ret = (struct stored_body){0};
+    bind_number(st, 1, seq);
+    int rc = read_row(r, st);
+    if (rc == 0) {
+        ret->found = true;
+        rc = read_span(st, 0, arena, &ret->payload);
+        if (rc == 0)
+            rc = extra_read(st, 1, arena, &ret->extra);
+    }
+    sqlite3_reset(st);
+    return rc == -ERR_NOT_FOUND ? 0 : rc;
+}
+
 static int sqlite_read(struct store_reader *reader, const struct store_query *query,
                        struct arena *arena, struct stored_body *bodies)
 {
     struct reader_sqlite *r = reader_sqlite_of(reader);
     int rc = read_begin(r);
     for (size_t i = 0; i < query->count && rc == 0; i++) {
-        rc = read_body(r, query->seqs[i], query->texts_only, arena, &bodies[i]);
+        rc = query->ahead ? read_ahead(r, query->seqs[i], arena, &bodies[i])
+                          : read_body(r, query->seqs[i], query->texts_only, arena, &bodies[i]);
         if (rc == 0 && query->attempts && bodies[i].found)
             rc = read_attempts(r, query->seqs[i], arena, &bodies[i]);
     }

@@ -6,7 +6,9 @@
 #include "backend/local/store_sqlite.h"
 
 /* Whether the job of row j exists for readers, q being the row of its queue. */
-#define ROW_SHOWN "q.gone = 0 AND (j.state > 2 OR (j.counts >> 32) & 4294967295 = q.generation)"
+#define ROW_SHOWN                                                                                  \
+    "q.gone = 0 AND (j.state > 2 OR (j.counts >> 32) & 4294967295 = q.generation)"                 \
+    " AND " ROW_NOT_GONE
 
 /* When the newest attempt at the job of row j began; 0 = never claimed, or not known. */
 #define ROW_STARTED_AT                                                                             \
@@ -25,6 +27,7 @@ enum read_stmt {
     READ_QUEUE,
     READ_EXPIRES_AT,
     READ_BODY,
+    READ_AHEAD,
     READ_NEWEST,
     READ_ATTEMPTS,
     READ_EXCEPTIONS,

@@ -149,7 +149,7 @@ static const char step_3[] =
 
 /* ---- version 4: what each part brings stands in its own file ---- */
 
-static const char step_4[] = SCHEMA_KV SCHEMA_NOTICES SCHEMA_HOUR SCHEMA_4_SCHEDULES
+static const char step_4[] = SCHEMA_KV SCHEMA_NOTICES SCHEMA_HOUR SCHEMA_4_SCHEDULES SCHEMA_GONE
     /* The highest ever given. */
     "CREATE TABLE numbers ("
     " id INTEGER PRIMARY KEY CHECK (id = 1),"

@@ -2,8 +2,8 @@
 /* The views: what `sqlite3 -readonly DIR/holdfast.db` shows to people, beside a running server.
  *
  * A view is one row of the table below. Each shows only what exists: no jobs of deleted queues,
- * none that a purge has taken. Writing to one fails, and the error names the command to use
- * instead. */
+ * none that a purge has taken, none that are removed while their rows are still there. Writing to
+ * one fails, and the error names the command to use instead. */
 #include "backend/local/store_sqlite_read.h"
 
 struct view {
@@ -55,7 +55,7 @@ static const struct view views[] = {
             " LEFT JOIN extra x ON x.seq = j.seq"
             " LEFT JOIN payload p ON p.seq = j.seq"
             " LEFT JOIN outcome o ON o.seq = j.seq"
-            " WHERE q.gone = 0 AND (j.state > 2 OR (j.counts >> 32) & 4294967295 = q.generation)",
+            " WHERE " ROW_SHOWN,
         .insert = "holdfast enqueue, or POST /v1/queues/QUEUE/jobs",
         .update = "holdfast ack or holdfast fail, or PATCH /v1/jobs/ID",
         .delete = "DELETE /v1/jobs/ID, or POST /v1/jobs/ID/cancel",
@@ -84,8 +84,7 @@ static const struct view views[] = {
                "   " ROW_STARTED_AT ", iif(j.state = 4, j.since, 0), 0, NULL FROM jobs j"
                "   WHERE j.state IN (3, 4) AND j.lease_ms <> 0) a"
                " JOIN jobs j ON j.seq = a.seq JOIN queues q ON q.number = j.queue"
-               " WHERE q.gone = 0 AND (j.state > 2 OR (j.counts >> 32) & 4294967295 = q.generation)"
-               " ORDER BY a.seq, a.position",
+               " WHERE " ROW_SHOWN " ORDER BY a.seq, a.position",
         .insert = "holdfast claim, or POST /v1/queues/QUEUE/claim",
         .update = "holdfast ack or holdfast fail, or POST /v1/jobs/ID/ack",
         .delete = "DELETE /v1/jobs/ID",

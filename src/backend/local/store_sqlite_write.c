@@ -228,6 +228,7 @@ static int write_rows(struct store_sqlite *q, const struct group *g, enum stmt_i
 static int group_end(struct store_sqlite *q, struct group *g, struct err_note *note)
 {
     struct group bodies = {.count = 0};
+    q->next_figures.rows += g->count;
     int rc = write_rows(q, g, STMT_JOBS_NEW, STMT_JOB_NEW, JOB_COLUMN_COUNT, bind_new, note);
     for (int i = 0; i < g->count && rc == 0; i++) {
         const struct change *c = g->jobs[i];
@@ -248,6 +249,7 @@ static int group_add(struct store_sqlite *q, struct group *g, const struct chang
                      struct err_note *note)
 {
     g->jobs[g->count++] = c;
+    bounds_add(&q->jobs, c->seq);
     return g->count == GROUP ? group_end(q, g, note) : 0;
 }
 
@@ -293,19 +295,40 @@ static bool run_takes(const struct run *run, enum stmt_id id, const struct chang
             c->started_at.ms == f->started_at.ms && span_equal(c->worker, f->worker));
 }
 
-static int write_gone(struct store_sqlite *q, uint64_t first, uint64_t last, struct err_note *note)
+/* What few jobs have goes with them in any case. */
+static int write_rare_gone(struct store_sqlite *q, uint64_t first, uint64_t last,
+                           struct err_note *note)
 {
-    int rc = write_range(q, STMT_PAYLOADS_GONE, first, last, note);
-    if (rc == 0 && bounds_meet(&q->extras, first, last))
-        rc = write_range(q, STMT_EXTRAS_GONE, first, last, note);
-    if (rc == 0 && bounds_meet(&q->outcomes, first, last))
-        rc = write_range(q, STMT_OUTCOMES_GONE, first, last, note);
-    if (rc == 0 && bounds_meet(&q->attempts, first, last))
+    int rc = 0;
+    if (bounds_meet(&q->attempts, first, last))
         rc = write_range(q, STMT_ATTEMPTS_GONE, first, last, note);
     if (rc == 0 && bounds_meet(&q->undelivered, first, last))
         rc = write_range(q, STMT_UNDELIVERED_GONE, first, last, note);
     if (rc == 0 && bounds_meet(&q->links, first, last))
         rc = write_range(q, STMT_LINKS_GONE, first, last, note);
+    return rc;
+}
+
+static int write_gone(struct store_sqlite *q, uint64_t first, uint64_t last, struct err_note *note)
+{
+    int rc = write_range(q, STMT_PAYLOADS_GONE, first, last, note);
+    q->next_figures.rows -= (int64_t)(last - first + 1);
+    if (rc == 0 && bounds_meet(&q->extras, first, last))
+        rc = write_range(q, STMT_EXTRAS_GONE, first, last, note);
+    if (rc == 0 && bounds_meet(&q->outcomes, first, last))
+        rc = write_range(q, STMT_OUTCOMES_GONE, first, last, note);
+    return rc ? rc : write_rare_gone(q, first, last, note);
+}
+
+/* The rows that most jobs have stay for now. */
+static int write_marked(struct store_sqlite *q, struct gone_group *marks, uint64_t seq,
+                        struct err_note *note)
+{
+    int rc = gone_add(q, marks, seq, note);
+    if (rc == 0)
+        rc = write_rare_gone(q, seq, seq, note);
+    if (rc == 0 && bounds_meet(&q->asides, seq, seq))
+        rc = write_range(q, STMT_ASIDES_GONE, seq, seq, note);
     return rc;
 }
 
@@ -321,7 +344,9 @@ static int run_end(struct store_sqlite *q, struct run *run, struct err_note *not
         bind_lease(st, 1, c);
         bind_number(st, 10, c->from);
     }
-    int rc = write_range(q, run->id, c->seq, run->last, note);
+    int rc = gone_none(q, c->seq, run->last, note);
+    if (rc == 0)
+        rc = write_range(q, run->id, c->seq, run->last, note);
     if (rc == 0 && (uint64_t)sqlite3_changes64(q->db) != run->last - c->seq + 1)
         rc = err_note_set(note, -ERR_CORRUPT, "records do not fit the jobs %" PRIu64 " to %" PRIu64,
                           c->seq, run->last);
@@ -344,45 +369,60 @@ static int write_never_there(struct store_sqlite *q, uint64_t seq, struct err_no
     return rc;
 }
 
-/* One change, in its turn; runs and groups are kept open for the next. */
-static int write_change(struct store_sqlite *q, const struct change *c, struct run *run,
-                        struct group *group, struct err_note *note)
+/* What is kept open from one change to the next. */
+struct pending {
+    struct run run;
+    struct group group;
+    struct gone_group marks;
+};
+
+/* One change, in its turn. */
+static int write_change(struct store_sqlite *q, const struct change *c, struct pending *open,
+                        struct err_note *note)
 {
     enum stmt_id id = change_stmt(c);
     if (id == STMT_JOBS_GONE && (c->flags & CHANGE_NEW))
         return write_never_there(q, c->seq, note);
+    if (c->flags & CHANGE_MARKED)
+        return write_marked(q, &open->marks, c->seq, note);
     int rc = 0;
     if (id == STMT_JOB_NEW) {
-        rc = group_add(q, group, c, note);
+        rc = group_add(q, &open->group, c, note);
     } else if (id == STMT_JOB_SET) {
         rc = write_set(q, c, note);
-    } else if (run_takes(run, id, c)) {
-        run->last = c->seq;
+    } else if (run_takes(&open->run, id, c)) {
+        open->run.last = c->seq;
     } else {
-        rc = run_end(q, run, note);
-        *run = (struct run){id, c, c->seq};
+        rc = run_end(q, &open->run, note);
+        open->run = (struct run){id, c, c->seq};
     }
     return rc || id == STMT_JOBS_GONE ? rc : write_bytes(q, c, note);
 }
 
+static int write_jobs(struct store_sqlite *q, struct err_note *note)
+{
+    const struct fold *f = &q->fold;
+    struct pending open = {.run = {.first = NULL}};
+    int rc = 0;
+    for (uint32_t i = 0; i < f->count && rc == 0; i++)
+        rc = write_change(q, &f->changes[f->order[i]], &open, note);
+    if (rc == 0)
+        rc = run_end(q, &open.run, note);
+    if (rc == 0)
+        rc = group_end(q, &open.group, note);
+    return rc ? rc : gone_group_end(q, &open.marks, note);
+}
+
 int write_changes(struct store_sqlite *q, struct err_note *note)
 {
-    struct fold *f = &q->fold;
-    struct run run = {.first = NULL};
-    struct group group = {.count = 0};
-    int rc = 0;
-    fold_sort(f);
-    for (uint32_t i = 0; i < f->count && rc == 0; i++)
-        rc = write_change(q, &f->changes[f->order[i]], &run, &group, note);
-    if (rc == 0)
-        rc = run_end(q, &run, note);
-    if (rc == 0)
-        rc = group_end(q, &group, note);
+    fold_sort(&q->fold);
+    gone_choose(q);
+    int rc = write_jobs(q, note);
     if (rc == 0)
         rc = write_attempts(q, note);
     if (rc == 0)
         rc = write_tallies(q, note);
-    fold_clear(f);
+    fold_clear(&q->fold);
     return rc;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When the sweeper sweeps: what becomes durable during a sweep waits its own 750 ms, and nothing is
- * forgotten that a sweep read before its notice came. */
+ * forgotten that a sweep read before its notice came. After a long sweep the next one takes its
+ * time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -22,8 +23,9 @@ struct world {
     struct rig_dir dir;
     struct journal *j;
     struct applier *a;
-    uint64_t next; /* position */
-    bool more;     /* the next sweep sees another entry come */
+    uint64_t next;    /* position */
+    bool more;        /* the next sweep sees another entry come */
+    uint64_t slow_ns; /* that a sweep takes */
     atomic_int full;
     atomic_size_t least; /* fewer frames find no room */
     uv_sem_t swept, tidied;
@@ -60,6 +62,9 @@ static int world_apply(struct store *s, const struct span *frames, size_t count,
     if (count < atomic_load(&w->least))
         return err_note_set(note, -ERR_NO_SPACE, "too much of it is left");
     w->meta.position += count;
+    for (uint64_t began = clock_ns(); clock_ns() - began < w->slow_ns;) {
+        /* it takes so long */
+    }
     if (w->more)
         applier_synced(w->a, append(w), 4096);
     w->more = false;
@@ -144,6 +149,29 @@ static void test_newer_records_wait_their_own_time(void **state)
     world_end(&w);
 }
 
+/* Others get three quarters of the time, unless somebody waits for what is to be swept. */
+static void test_long_sweeps_come_less_often(void **state)
+{
+    (void)state;
+    struct world w;
+    world_begin(&w);
+    w.more = true;
+    w.slow_ns = UINT64_C(250000000);
+    uint64_t began = clock_ns();
+    applier_synced(w.a, append(&w), 4096);
+    applier_want(w.a, 1);
+    uv_sem_wait(&w.swept);
+    assert_int_equal(state_of(&w).applied, 1);
+    uv_sem_wait(&w.swept);
+    assert_int_equal(state_of(&w).applied, 2);
+    assert_true(clock_ns() - began >= 5 * w.slow_ns);
+    applier_synced(w.a, append(&w), 4096);
+    applier_want(w.a, 3);
+    uv_sem_wait(&w.swept);
+    assert_int_equal(state_of(&w).applied, 3);
+    world_end(&w);
+}
+
 /* The sweep reads an entry that is synced before the writer gets to say so. */
 static void test_swept_before_the_notice(void **state)
 {
@@ -211,6 +239,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_newer_records_wait_their_own_time),
+        cmocka_unit_test(test_long_sweeps_come_less_often),
         cmocka_unit_test(test_swept_before_the_notice),
         cmocka_unit_test(test_full_is_said_once),
         cmocka_unit_test(test_room_by_what_came_later),

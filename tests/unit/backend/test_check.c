@@ -390,6 +390,11 @@ static const struct {
     {"UPDATE bulks SET action = 9", "bulk action 1: a value is out of range"},
     {"UPDATE bulks SET states = 1", "bulk action 1: a value is out of range"},
     {"DROP TABLE outcome", "no such table: outcome"},
+    {"DROP TABLE gone", "no such table: gone"},
+    {"INSERT INTO gone VALUES (0, 0)", "a row of table gone has a value out of range"},
+    {"INSERT INTO gone VALUES (-1, 1)", "a row of table gone has a value out of range"},
+    {"INSERT INTO gone VALUES (1, 6)", "table gone names 2 jobs from 64 to 127, of which 0 have"},
+    {"INSERT INTO gone VALUES (0, 1 << 5)", "aside has a row for job 5, which has been removed"},
     /* An index that has lost a row: only integrity_check sees it. */
     {"PRAGMA writable_schema = ON;"
      "UPDATE sqlite_schema SET sql = 'CREATE INDEX aside_by_queue ON aside (queue, state) "

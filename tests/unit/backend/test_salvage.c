@@ -580,6 +580,30 @@ static void values_out_of_range(void **state)
     rig_done(&r);
 }
 
+/* Jobs that have been removed stay away although their rows are there; where it cannot be read
+ * which they are, they come, and that is said. */
+static void removed_jobs(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, 47);
+    rig_fill(&r, 200, 40);
+    rig_sql(r.dir.path, "INSERT INTO gone VALUES (0, (1 << 3) | (1 << 63)), (2, 1 << 5)");
+    struct found *f = look(r.dir.path);
+    expect_whole(f);
+    assert_int_equal(f->count, 197);
+    assert_false(has(f, 3) || has(f, 63) || has(f, 133));
+    found_free(f);
+    uint64_t root = page_of(r.dir.path, "SELECT rootpage FROM sqlite_schema WHERE name = 'gone'");
+    page_write(r.dir.path, root, 0, "\xff\xff\xff\xff\xff\xff\xff\xff", 8);
+    f = look(r.dir.path);
+    assert_int_equal(f->count, 200);
+    assert_int_equal(f->report.removals, 1);
+    assert_non_null(strstr(f->problems.data, "have been removed cannot be read"));
+    found_free(f);
+    rig_done(&r);
+}
+
 /* Whatever is damaged: it ends, tells, and gives only jobs that are whole. */
 static void anything(void **state)
 {
@@ -630,7 +654,7 @@ int main(void)
         cmocka_unit_test(journal_damaged), cmocka_unit_test(payload_leaf),
         cmocka_unit_test(jobs_leaf),       cmocka_unit_test(jobs_root),
         cmocka_unit_test(queues_root),     cmocka_unit_test(values_out_of_range),
-        cmocka_unit_test(anything),
+        cmocka_unit_test(removed_jobs),    cmocka_unit_test(anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

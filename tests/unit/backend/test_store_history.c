@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "backend/local/check.h"
+#include "backend/local/store_sqlite.h"
 #include "core/limits.h"
 #include "unit/backend/store_history.h"
 #include "unit/backend/store_rig.h"
@@ -21,7 +22,18 @@ struct pair {
     struct history *history;
     struct store *memory, *sqlite;
     struct store_reader *memory_reader, *sqlite_reader;
+    bool marking;   /* removed jobs are marked wherever that can be */
+    uint64_t marks; /* the most there were */
 };
+
+static void sqlite_open(struct pair *p)
+{
+    static const struct gone_rules eager = {
+        .few = 1, .dense = 65, .recent = 0, .kept_min = 40, .kept_one_in = 4};
+    p->sqlite = rig_open(p->dir.path);
+    if (p->marking)
+        store_sqlite_of(p->sqlite)->gone_rules = eager;
+}
 
 static void readers_open(struct pair *p)
 {
@@ -35,15 +47,16 @@ static void readers_close(struct pair *p)
     p->sqlite_reader->ops->close(p->sqlite_reader);
 }
 
-static void pair_open(struct pair *p, uint64_t seed)
+static void pair_open(struct pair *p, uint64_t seed, bool marking)
 {
+    *p = (struct pair){.marking = marking};
     printf("seed %llu\n", (unsigned long long)seed);
     rig_dir_make(&p->dir);
     p->history = malloc(sizeof *p->history);
     assert_non_null(p->history);
     history_init(p->history, seed);
     assert_int_equal(store_open_memory(seed, &p->memory), 0);
-    p->sqlite = rig_open(p->dir.path);
+    sqlite_open(p);
     readers_open(p);
 }
 
@@ -61,7 +74,7 @@ static void pair_reopen(struct pair *p)
 {
     p->sqlite_reader->ops->close(p->sqlite_reader);
     p->sqlite->ops->close(p->sqlite);
-    p->sqlite = rig_open(p->dir.path);
+    sqlite_open(p);
     assert_int_equal(p->sqlite->ops->reader_open(p->sqlite, &p->sqlite_reader, NULL), 0);
 }
 
@@ -115,6 +128,11 @@ static void pair_apply(struct pair *p, unsigned records)
     assert_int_equal(p->memory->ops->apply(p->memory, frames, count, &note), 0);
     for (size_t i = 0; i < count; i++)
         buf_done(&copies[i]);
+    uint64_t marks = store_sqlite_of(p->sqlite)->figures.marks;
+    p->marks = marks > p->marks ? marks : p->marks;
+    bool more;
+    if (p->marking && random_chance(&p->history->random, 5))
+        assert_int_equal(p->sqlite->ops->tidy(p->sqlite, &more, &note), 0);
 }
 
 static uint64_t seed_of(uint64_t fallback)
@@ -140,7 +158,7 @@ static void test_histories(void **state)
     (void)state;
     for (uint64_t run = 0; run < 6; run++) {
         struct pair p;
-        pair_open(&p, seed_of(1000) + run);
+        pair_open(&p, seed_of(1000) + run, run % 2 != 0);
         /* From every record for itself to batches in which most of a job's life is netted out. */
         static const unsigned sizes[] = {1, 8, 40, 200};
         for (unsigned round = 0; round < 60; round++) {
@@ -153,6 +171,7 @@ static void test_histories(void **state)
         pair_reopen(&p);
         pair_same(&p);
         pair_as_modelled(&p);
+        assert_int_equal(p.marks > 20, p.marking);
         p.sqlite_reader->ops->close(p.sqlite_reader);
         p.sqlite->ops->close(p.sqlite);
         check_good(p.dir.path);
@@ -167,7 +186,7 @@ static void test_crash(void **state)
 {
     (void)state;
     struct pair p;
-    pair_open(&p, seed_of(2000));
+    pair_open(&p, seed_of(2000), true);
     for (unsigned round = 0; round < 12; round++) {
         char path[200];
         pair_apply(&p, 60);
@@ -293,7 +312,7 @@ static void test_lists(void **state)
 {
     (void)state;
     struct pair p;
-    pair_open(&p, seed_of(3000));
+    pair_open(&p, seed_of(3000), true);
     p.history->jobs_max = 400;
     for (unsigned round = 0; round < 12; round++) {
         pair_apply(&p, 150);
@@ -328,7 +347,7 @@ static void test_list_by_name(void **state)
 {
     (void)state;
     struct pair p;
-    pair_open(&p, 1);
+    pair_open(&p, 1, false);
     struct history *h = p.history;
     struct op_list q = {.queue = SPAN_LITERAL("queue-1"), .limit = 10};
     struct store_reader *readers[2] = {p.memory_reader, p.sqlite_reader};

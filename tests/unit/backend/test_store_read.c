@@ -123,6 +123,45 @@ static void test_rare_states(void **state)
     assert_true(steps_of(&middle, 10) <= 2 * steps_of(&first, 10));
 }
 
+static void ahead_read(const uint64_t *seqs, size_t count, struct stored_body *bodies)
+{
+    struct store_query query = {.seqs = seqs, .count = count, .ahead = true};
+    assert_int_equal(reader->ops->read(reader, &query, &arena, bodies), 0);
+}
+
+/* What is read ahead is what a claim shows, or nothing: jobs with more to show are left out. */
+static void test_ahead(void **state)
+{
+    (void)state;
+    static const uint64_t seqs[] = {1, 2, 3, 4, 5, 6};
+    struct job_extra extra = {.group = SPAN_LITERAL("g"), .expires_at = {77}};
+    struct stored_body ahead[6], whole[6];
+    struct record noted = {.kind = REC_JOB_NOTED,
+                           .job_noted = {.seq = 4, .has_error = true, .error = SPAN_LITERAL("e")}};
+    struct record back = {
+        .kind = REC_JOB_BACK,
+        .job_back = {.seq = 5, .state = STATE_READY, .reason = REASON_RELEASED, .at = RIG_NOW}};
+    history_begin(history);
+    history_enqueue(history, 0, NULL, SPAN_LITERAL("plain"));
+    history_enqueue(history, 0, &extra, SPAN_LITERAL("with keys"));
+    for (int i = 3; i <= 5; i++)
+        history_enqueue(history, 0, NULL, i == 3 ? span_of(NULL, 0) : SPAN_LITERAL("x"));
+    history_add(history, &noted);
+    history_claim(history, 5, SPAN_LITERAL("anna"));
+    history_add(history, &back);
+    rig_apply(store, history_end(history));
+    ahead_read(seqs, 6, ahead);
+    assert_int_equal(rig_read(reader, seqs, 6, &arena, whole), 0);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(ahead[i].found, i < 2);
+    for (int i = 0; i < 2; i++) {
+        assert_true(whole[i].found && span_equal(ahead[i].payload, whole[i].payload));
+        assert_true(span_equal(ahead[i].extra.group, whole[i].extra.group));
+        assert_int_equal(ahead[i].extra.expires_at.ms, whole[i].extra.expires_at.ms);
+    }
+    assert_true(span_equal(ahead[1].extra.group, SPAN_LITERAL("g")));
+}
+
 /* A scan that finds nothing is cut, and the reader is good for the next call. */
 static void test_cut(void **state)
 {
@@ -270,6 +309,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_rare_states, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_ahead, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(test_holds_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cannot_write, setup, teardown),
