@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backend/backend_impl.h"
+#include "backend/postgres/postgres.h"
 #include "base/check.h"
 
 typedef int (*open_fn)(const char *rest, const struct backend_config *config, struct backend **ret,
@@ -38,6 +39,8 @@ static const struct scheme {
 } schemes[] = {
     {"sqlite:", "sqlite:DIR", open_sqlite},
     {"memory:", "memory:", open_memory},
+    {"postgres:", "postgres://USER:PASSWORD@HOST/DATABASE", backend_open_postgres},
+    {"postgresql:", "postgresql://…", backend_open_postgres},
 };
 
 #define SCHEME_COUNT (sizeof schemes / sizeof schemes[0])

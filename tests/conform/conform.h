@@ -23,9 +23,19 @@
 #define EXACT 1u   /* not under a profile that loses answers */
 #define RESTART 2u /* keeps its jobs when it is closed and opened again */
 
+/* Parts that not every store has; a profile names those its store lacks, and cases or topics that
+ * need one are left out there, and said to be. */
+#define NEEDS_KV 1u         /* keys and values */
+#define NEEDS_SCHEDULES 2u  /* schedules, triggers */
+#define NEEDS_ALERTS 4u     /* alert rules, notices, breakers */
+#define NEEDS_OWN_CLOCK 8u  /* time is this process's: it may be suspected, and stand still */
+#define NEEDS_OWN_STORE 16u /* the store is this process's alone */
+
 struct conform_profile {
     const char *name;
-    bool on_disk; /* sqlite:DIR, else memory: */
+    bool on_disk;   /* sqlite:DIR, else memory: */
+    bool postgres;  /* the database that HF_POSTGRES names */
+    unsigned lacks; /* NEEDS_… */
     bool traced;
     bool faulty;
     bool lossy;
@@ -63,17 +73,22 @@ struct conform_case {
     void (*run)(struct env *e);
     unsigned flags;                              /* EXACT, RESTART */
     void (*configure)(struct backend_config *c); /* before the backend is opened; may be NULL */
+    unsigned needs;                              /* NEEDS_… */
 };
 
 struct conform_topic {
     const struct conform_case *cases;
     size_t count;
+    unsigned needs; /* all of its cases do */
 };
 #define CASE(text, function, ...)                                                                  \
     {                                                                                              \
         .name = text, .run = function __VA_OPT__(, ) __VA_ARGS__                                   \
     }
-#define TOPIC(name, cases) const struct conform_topic name = {cases, sizeof cases / sizeof cases[0]}
+#define TOPIC(name, list, ...)                                                                     \
+    const struct conform_topic name = {.cases = list,                                              \
+                                       .count = sizeof list / sizeof list[0],                      \
+                                       .needs = 0 __VA_OPT__(|) __VA_ARGS__}
 
 extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic_token, topic_lease,
     topic_retry, topic_move, topic_unique, topic_key, topic_queue, topic_purge, topic_bulk,

@@ -376,9 +376,9 @@ static const struct conform_case cases[] = {
     CASE("events: what a listener missed", gaps, .flags = EXACT),
     CASE("events: a restart is a gap", gap_across_a_restart, .flags = EXACT | RESTART),
     CASE("events: a bound lease that a restart ended", bound_lease_of_a_restart,
-         .flags = EXACT | RESTART),
+         .flags = EXACT | RESTART, .needs = NEEDS_OWN_STORE),
     CASE("events: news", news, .flags = EXACT),
     CASE("events: a clock that leapt, and its acceptance", clock_suspect, .flags = EXACT,
-         .configure = leaping_clock),
+         .configure = leaping_clock, .needs = NEEDS_OWN_CLOCK),
 };
 TOPIC(topic_events, cases);

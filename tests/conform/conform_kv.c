@@ -470,4 +470,4 @@ static const struct conform_case cases[] = {
     CASE("KV-10: several keys at once", several),
     CASE("KV-10: events of keys", events, EXACT),
 };
-TOPIC(topic_kv, cases);
+TOPIC(topic_kv, cases, NEEDS_KV);

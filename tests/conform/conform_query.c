@@ -194,8 +194,10 @@ static void figures(struct env *e)
     EXPECT_INT(after.jobs, before.jobs + 2);
     EXPECT(after.position > before.position);
     EXPECT(after.durable <= after.position);
-    EXPECT(strstr(backend_kind(e->b), e->profile->on_disk ? "sqlite" : "memory"));
-    if (e->profile->on_disk)
+    EXPECT(strstr(backend_kind(e->b), e->profile->postgres  ? "postgres"
+                                      : e->profile->on_disk ? "sqlite"
+                                                            : "memory"));
+    if (e->profile->on_disk || e->profile->postgres)
         EXPECT(backend_caps(e->b) & CAP_DURABLE_REPLY);
 }
 

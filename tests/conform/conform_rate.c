@@ -164,7 +164,7 @@ static const struct conform_case cases[] = {
     CASE("PDQ-13 by correlation id", by_correlation, .flags = EXACT),
     CASE("PDQ-13 only new jobs count", only_new_jobs_count, .flags = EXACT),
     CASE("PDQ-13 within a batch", within_a_batch, .flags = EXACT),
-    CASE("PDQ-13 within a commit of several", within_a_commit, .flags = EXACT),
+    CASE("PDQ-13 within a commit of several", within_a_commit, .flags = EXACT, .needs = NEEDS_KV),
     CASE("PDQ-13 a limit is changed and ended", changed_and_ended, .flags = EXACT),
     CASE("PDQ-13 the limit survives a restart", policy_is_kept, .flags = RESTART | EXACT),
 };

@@ -418,7 +418,8 @@ static void numbers_are_never_reused(struct env *e)
 static const struct conform_case cases[] = {
     CASE("HF-1 jobs in every state are back", jobs_are_back, .flags = RESTART),
     CASE("PDQ-3 the order is back", order_is_back, .flags = RESTART),
-    CASE("HF-1 leases are restored at their full time", leases_are_restored, .flags = RESTART),
+    CASE("HF-1 leases are restored at their full time", leases_are_restored, .flags = RESTART,
+         .needs = NEEDS_OWN_STORE),
     CASE("HF-2 a restored lease ends like any other", restored_lease_ends, .flags = RESTART),
     CASE("KV-3 bound leases come back, uncounted", bound_leases_come_back, .flags = RESTART),
     CASE("HF-2 ack and fail repeated after a restart", words_repeated_after_a_restart,
@@ -434,11 +435,12 @@ static const struct conform_case cases[] = {
     CASE("a purge is resumed", purge_is_resumed, .flags = RESTART | EXACT),
     CASE("the delete of a queue is resumed", delete_is_resumed, .flags = RESTART | EXACT),
     CASE("NOM-7 a bulk action is resumed", bulk_is_resumed, .flags = RESTART | EXACT),
-    CASE("a second open of the directory is refused", second_open_is_refused, .flags = RESTART),
+    CASE("a second open of the directory is refused", second_open_is_refused, .flags = RESTART,
+         .needs = NEEDS_OWN_STORE),
     CASE("HF-1 the wall clock leapt while it was down", leap_while_down, .flags = RESTART,
-         .configure = real_clock),
+         .configure = real_clock, .needs = NEEDS_OWN_CLOCK),
     CASE("HF-1 the wall clock was set back while it was down", set_back_while_down,
-         .flags = RESTART, .configure = real_clock),
+         .flags = RESTART, .configure = real_clock, .needs = NEEDS_OWN_CLOCK),
     CASE("HF-1 opened again and again", again_and_again, .flags = RESTART),
 };
 TOPIC(topic_restart, cases);

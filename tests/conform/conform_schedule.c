@@ -442,4 +442,4 @@ static const struct conform_case cases[] = {
     CASE("HF-8 ORC-17 schedules survive a restart", survives, RESTART | EXACT),
     CASE("HF-8 ORC-20 firings and failures are told", told_as_events, EXACT),
 };
-TOPIC(topic_schedule, cases);
+TOPIC(topic_schedule, cases, NEEDS_SCHEDULES);

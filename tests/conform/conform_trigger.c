@@ -370,4 +370,4 @@ static const struct conform_case cases[] = {
          EXACT),
     CASE("ORC-15 rings of triggers are refused", rings_are_refused, EXACT),
 };
-TOPIC(topic_trigger, cases);
+TOPIC(topic_trigger, cases, NEEDS_SCHEDULES);

@@ -244,4 +244,4 @@ static const struct conform_case cases[] = {
     CASE("KV-9: keys twice, or none, are refused", refused),
     CASE("KV-9: payloads of bytes and of nothing", other_payloads, EXACT),
 };
-TOPIC(topic_undelivered, cases);
+TOPIC(topic_undelivered, cases, NEEDS_KV);

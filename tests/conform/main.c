@@ -10,6 +10,9 @@
 
 #define CASE_SECONDS_MAX 60 /* real time; a case that hangs ends the run */
 
+#define POSTGRES_LACKS                                                                             \
+    (NEEDS_KV | NEEDS_SCHEDULES | NEEDS_ALERTS | NEEDS_OWN_CLOCK | NEEDS_OWN_STORE)
+
 static const struct conform_profile profiles[] = {
     {.name = "memory"},
     {.name = "sqlite", .on_disk = true},
@@ -18,6 +21,12 @@ static const struct conform_profile profiles[] = {
     {.name = "fault+sqlite", .on_disk = true, .faulty = true},
     {.name = "lossy+memory", .faulty = true, .lossy = true},
     {.name = "lossy+sqlite", .on_disk = true, .faulty = true, .lossy = true},
+    {.name = "postgres", .postgres = true, .lacks = POSTGRES_LACKS},
+    {.name = "lossy+postgres",
+     .postgres = true,
+     .lacks = POSTGRES_LACKS,
+     .faulty = true,
+     .lossy = true},
 };
 
 static const struct conform_topic *const topics[] = {
@@ -38,14 +47,22 @@ struct options {
     uint64_t seed;
 };
 
+/* Without a name: all that need no server, or, with HF_POSTGRES, those that need it. */
+static bool profile_wanted(const struct options *o, const struct conform_profile *p)
+{
+    if (o->backend)
+        return strcmp(o->backend, p->name) == 0;
+    return p->postgres == (getenv("HF_POSTGRES") != NULL);
+}
+
 static bool wanted(const struct options *o, const struct conform_profile *p,
                    const struct conform_case *c)
 {
-    if (o->backend && strcmp(o->backend, p->name) != 0)
+    if (!profile_wanted(o, p))
         return false;
     if ((c->flags & EXACT) && p->lossy)
         return false;
-    if ((c->flags & RESTART) && !p->on_disk)
+    if ((c->flags & RESTART) && !p->on_disk && !p->postgres)
         return false;
     if (!o->pattern)
         return true;
@@ -54,15 +71,18 @@ static bool wanted(const struct options *o, const struct conform_profile *p,
     return fnmatch(pattern, c->name, 0) == 0;
 }
 
-typedef void (*case_fn)(void *ctx, const struct conform_profile *p, const struct conform_case *c);
+/* lacking: what of its needs the store does not have. */
+typedef void (*case_fn)(void *ctx, const struct conform_profile *p, const struct conform_case *c,
+                        unsigned lacking);
 
 static void each_case(const struct options *o, case_fn fn, void *ctx)
 {
     for (size_t p = 0; p < COUNT(profiles); p++) {
         for (size_t t = 0; t < COUNT(topics); t++) {
             for (size_t i = 0; i < topics[t]->count; i++) {
+                unsigned needs = topics[t]->needs | topics[t]->cases[i].needs;
                 if (wanted(o, &profiles[p], &topics[t]->cases[i]))
-                    fn(ctx, &profiles[p], &topics[t]->cases[i]);
+                    fn(ctx, &profiles[p], &topics[t]->cases[i], needs & profiles[p].lacks);
             }
         }
     }
@@ -98,9 +118,24 @@ static void alarm_cb(int signal)
     _exit(3);
 }
 
-static void run_case(void *ctx, const struct conform_profile *p, const struct conform_case *c)
+static const char *const parts[] = {"keys and values", "schedules", "alerts", "a clock of its own",
+                                    "a store of its own"};
+
+static void skip_case(struct run *r, const struct conform_profile *p, const struct conform_case *c,
+                      unsigned lacking)
+{
+    printf("ok %u - %s: %s # SKIP this store lacks %s\n", ++r->number, p->name, c->name,
+           parts[__builtin_ctz(lacking)]);
+}
+
+static void run_case(void *ctx, const struct conform_profile *p, const struct conform_case *c,
+                     unsigned lacking)
 {
     struct run *r = ctx;
+    if (lacking) {
+        skip_case(r, p, c, lacking);
+        return;
+    }
     struct env *e = calloc(1, sizeof *e);
     if (!e)
         abort();
@@ -119,16 +154,18 @@ static void run_case(void *ctx, const struct conform_profile *p, const struct co
     free(e);
 }
 
-static void count_case(void *ctx, const struct conform_profile *p, const struct conform_case *c)
+static void count_case(void *ctx, const struct conform_profile *p, const struct conform_case *c,
+                       unsigned lacking)
 {
-    (void)p, (void)c;
+    (void)p, (void)c, (void)lacking;
     ++*(unsigned *)ctx;
 }
 
-static void list_case(void *ctx, const struct conform_profile *p, const struct conform_case *c)
+static void list_case(void *ctx, const struct conform_profile *p, const struct conform_case *c,
+                      unsigned lacking)
 {
     (void)ctx;
-    printf("%s: %s\n", p->name, c->name);
+    printf("%s: %s%s\n", p->name, c->name, lacking ? " (left out)" : "");
 }
 
 static int usage(void)
@@ -165,6 +202,11 @@ int main(int argc, char **argv)
     struct options options = {.seed = 1};
     if (!options_parse(&options, argc, argv))
         return usage();
+    bool server = options.backend && strstr(options.backend, "postgres");
+    if (server && !options.list && !getenv("HF_POSTGRES")) {
+        fputs("conform: HF_POSTGRES is not set; use scripts/with-postgres\n", stderr);
+        return 2;
+    }
     if (options.list) {
         each_case(&options, list_case, NULL);
         return 0;

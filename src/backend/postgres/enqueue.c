@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Enqueue and import: idempotency key, unique key, limits, then the new job. */
+#include "backend/postgres/impl.h"
+#include "base/check.h"
+#include "core/validate.h"
+
+static bool texts_right(struct unit *u, const struct job_extra *x, struct turn *t)
+{
+    struct err_note note;
+    if ((x->unique.len && validate_text("unique", x->unique, LIMIT_KEY_BYTES, &note)) ||
+        (x->group.len && validate_text("group", x->group, LIMIT_KEY_BYTES, &note)) ||
+        (x->correlation.len &&
+         validate_text("correlation_id", x->correlation, LIMIT_KEY_BYTES, &note)) ||
+        (x->label.len && validate_text("label", x->label, LIMIT_LABEL_BYTES, &note)) ||
+        (x->attributes.len &&
+         validate_text("attributes", x->attributes, LIMIT_ATTRIBUTES_BYTES, &note)))
+        return pg_refuse_note(u, t, &note);
+    return true;
+}
+
+static bool values_right(struct unit *u, const struct op_enqueue *want, struct turn *t)
+{
+    struct err_note note;
+    if (want->delay_ms < 0 || want->run_at.ms < 0 || want->run_at.ms > LIMIT_WALL_MS)
+        return pg_refuse(t, OUT_INVALID,
+                         "delay_ms must be 0 or more; run_at must be a time before the year 10000");
+    if (want->extra.expires_at.ms < 0 || want->extra.expires_at.ms > LIMIT_WALL_MS)
+        return pg_refuse(t, OUT_INVALID, "expires_at must be a time before the year 10000");
+    if (!pg_body_right(t, want->payload_kind, want->payload, LIMIT_PAYLOAD_BYTES))
+        return false;
+    if (want->unique_mode > UNIQUE_REPLACE)
+        return pg_refuse(t, OUT_INVALID, "unique_mode must be reject, return or replace");
+    if (want->options && options_check(want->options, &note) != 0)
+        return pg_refuse_note(u, t, &note);
+    if (want->past && validate_past(want->past, &note) != 0)
+        return pg_refuse_note(u, t, &note);
+    if (want->extra.undelivered.len)
+        return pg_refuse(t, OUT_INVALID,
+                         NOT_YET "keys, so keys_if_undelivered cannot be used with it yet");
+    return texts_right(u, &want->extra, t);
+}
+
+/* --- idempotency keys --- */
+
+static struct idem *idem_find(const struct unit *u, struct hash128 key)
+{
+    struct idem *k = u->idems;
+    while (k && !hash128_equal(k->key, key))
+        k = k->next;
+    return k;
+}
+
+/* The first enqueue's answer, given again. */
+static bool key_answers(struct unit *u, const struct op_enqueue *want, struct hash128 key,
+                        struct turn *t)
+{
+    const struct idem *k = hash128_none(key) ? NULL : idem_find(u, key);
+    if (!k || k->expires_at.ms <= u->now.ms)
+        return false;
+    if (k->fingerprint != want->fingerprint) {
+        pg_refuse(t, OUT_KEY_REUSED, NULL);
+        return true;
+    }
+    const struct row *r = pg_unit_row(u, k->seq);
+    t->reply.seq = k->seq;
+    t->reply.id_hi = k->id_hi;
+    t->reply.state = r ? (pg_row_there(r) ? r->job.state : STATE_NONE) : k->state;
+    t->reply.created = true;
+    t->reply.repeat = true;
+    return true;
+}
+
+static uint64_t keys_max(const struct pg_store *s)
+{
+    return s->config.keys_max ? s->config.keys_max : 4000000;
+}
+
+static bool key_room(struct unit *u, struct hash128 key, struct turn *t)
+{
+    if (hash128_none(key))
+        return true;
+    const struct idem *old = idem_find(u, key);
+    uint64_t used = u->keys + (uint64_t)u->key_adds - (old != NULL);
+    return used < keys_max(u->s) || pg_refuse(t, OUT_KEYS_FULL, NULL);
+}
+
+static void key_keep(struct unit *u, const struct op_enqueue *want, struct hash128 key,
+                     const struct job *j)
+{
+    struct idem *k = idem_find(u, key);
+    bool replaces = k != NULL;
+    if (!k) {
+        k = pg_unit_alloc(u, sizeof *k);
+        if (!k)
+            return;
+        k->next = u->idems;
+        u->idems = k;
+    }
+    uint64_t ttl = u->s->config.key_ttl_ms ? u->s->config.key_ttl_ms : 24 * 3600 * 1000;
+    k->key = key;
+    k->fingerprint = want->fingerprint;
+    k->seq = j->seq;
+    k->id_hi = j->id_hi;
+    k->expires_at.ms = u->now.ms + (int64_t)ttl;
+    k->fresh = true;
+    u->key_adds += !replaces;
+}
+
+/* --- unique keys --- */
+
+static bool comes_dead(const struct op_enqueue *want)
+{
+    return want->past && want->past->state == STATE_DEAD;
+}
+
+/* Whether the unique key allows a new job; *ret_replace is the waiting job it takes the place of.
+ */
+static bool unique_allows(struct unit *u, struct wqueue *q, const struct op_enqueue *want,
+                          struct turn *t, struct row **ret_replace)
+{
+    *ret_replace = NULL;
+    bool holds =
+        want->extra.unique.len && (!comes_dead(want) || pg_scope_holds(&q->policy, STATE_DEAD));
+    struct row *holder = holds ? pg_unit_holder(u, q, want->extra.unique) : NULL;
+    if (!holder)
+        return true;
+    if (!pg_row_there(holder)) {
+        /* A purge has ended it; its row goes now, since it has the key. The purge has counted it.
+         */
+        holder->gone = holder->changed = true;
+        holder->held = false;
+        return true;
+    }
+    uint8_t mode = want->past          ? UNIQUE_REJECT
+                   : want->unique_mode ? want->unique_mode
+                                       : q->policy.unique_mode;
+    pg_reply_row(t, holder);
+    if (mode == UNIQUE_RETURN)
+        return false;
+    if (mode == UNIQUE_REPLACE && (STATE_BIT(holder->job.state) & STATES_WAITING)) {
+        *ret_replace = holder;
+        return true;
+    }
+    return pg_refuse(t, OUT_DUPLICATE, NULL);
+}
+
+/* --- limits --- */
+
+/* no_need: it takes the place of another, or none that is counted. */
+static bool room_left(struct unit *u, const struct wqueue *q, bool no_need, struct turn *t)
+{
+    const struct known *k = pg_known_find(u->s, q->name);
+    uint64_t live = q->counted || !k ? pg_queue_live(q) : k->live;
+    if (no_need)
+        return true;
+    if (live >= q->policy.capacity)
+        return pg_refuse(t, OUT_QUEUE_FULL, NULL);
+    if (u->s->config.capacity && u->live >= u->s->config.capacity)
+        return pg_refuse(t, OUT_SERVER_FULL, NULL);
+    return true;
+}
+
+/* Whether the first enqueue into a queue may make it. */
+static bool queue_may_be_made(struct unit *u, const struct op_enqueue *want, struct turn *t)
+{
+    struct err_note note;
+    if (validate_queue_name(want->queue, &note) != 0)
+        return pg_refuse_note(u, t, &note);
+    if (want->no_create || u->s->config.no_auto_create)
+        return pg_refuse(t, OUT_NO_QUEUE, NULL);
+    if (want->payload.len > u->s->policy.payload_max)
+        return pg_refuse(t, OUT_TOO_BIG, NULL);
+    if (u->s->config.capacity && u->live >= u->s->config.capacity)
+        return pg_refuse(t, OUT_SERVER_FULL, NULL);
+    if (want->idempotency_key.len && u->keys + (uint64_t)u->key_adds >= keys_max(u->s))
+        return pg_refuse(t, OUT_KEYS_FULL, NULL);
+    return true;
+}
+
+/* --- the job --- */
+
+static struct wall_time run_at_of(const struct unit *u, const struct op_enqueue *want)
+{
+    if (want->run_at.ms || !want->delay_ms)
+        return want->run_at;
+    int64_t room = LIMIT_WALL_MS - u->now.ms;
+    return (struct wall_time){want->delay_ms > room ? LIMIT_WALL_MS : u->now.ms + want->delay_ms};
+}
+
+static bool has_extra(const struct job_extra *x)
+{
+    return x->unique.len || x->group.len || x->correlation.len || x->label.len ||
+           x->attributes.len || x->expires_at.ms || x->options.len;
+}
+
+static void fill_options(struct unit *u, const struct op_enqueue *want, struct row *r)
+{
+    struct buf b;
+    r->extra.options = (struct span){NULL, 0};
+    if (!want->options || options_empty(want->options))
+        return;
+    buf_init(&b);
+    const char *copy =
+        options_encode(want->options, &b) == 0 ? arena_copy(&u->arena, b.data, b.len) : NULL;
+    r->extra.options = span_of(copy, copy ? b.len : 0);
+    u->nomem |= !copy;
+    buf_done(&b);
+}
+
+static void fill_past(const struct job_past *past, struct row *r)
+{
+    if (past->state == STATE_DEAD)
+        r->job.state = STATE_DEAD;
+    r->job.reason = past->reason;
+    r->job.failures = past->failures;
+    r->job.crashes = past->crashes;
+    r->error_kind = past->error_kind;
+    r->error = past->error;
+}
+
+static struct row *job_new(struct unit *u, struct wqueue *q, const struct op_enqueue *want)
+{
+    CHECK(u->seq_next < u->seq_count);
+    struct row *r = pg_unit_row_add(u, u->seqs[u->seq_next]);
+    if (!r)
+        return NULL;
+    u->seq_next++;
+    r->fresh = true;
+    r->q = q;
+    r->extra = want->extra;
+    fill_options(u, want, r);
+    struct wall_time run_at = run_at_of(u, want);
+    r->job = (struct job){
+        .seq = r->job.seq,
+        .id_hi = id_hi(u->now, u->s->config.node),
+        .priority = want->has_priority ? want->priority : q->policy.priority,
+        .run_at = run_at,
+        .since = u->now,
+        .queue = q->number,
+        .payload_bytes = (uint32_t)want->payload.len,
+        .generation = q->generation,
+        .state = run_at.ms > u->now.ms ? STATE_SCHEDULED : STATE_READY,
+        .payload_kind = want->payload_kind,
+        .flags = has_extra(&r->extra) ? JOB_HAS_EXTRA : 0,
+    };
+    r->payload = want->payload;
+    r->has_payload = true;
+    if (want->past)
+        fill_past(want->past, r);
+    pg_row_after(u, r);
+    q->adds[SUM_TALLY + TALLY_ENQUEUED]++;
+    u->live++;
+    pg_unit_tell(u, EVENT_ENQUEUED, r);
+    return r;
+}
+
+static void replace(struct unit *u, struct row *old, struct turn *t)
+{
+    struct record rec = {
+        .kind = REC_JOB_CANCELLED,
+        .job_cancelled = {.seq = old->job.seq, .reason = REASON_REPLACED, .at = u->now},
+    };
+    t->reply.replaced_seq = old->job.seq;
+    pg_row_take(u, old, &rec);
+}
+
+static void made(struct unit *u, struct turn *t, const struct row *r)
+{
+    struct known *k = pg_known_find(u->s, r->q->name);
+    if (k)
+        k->live++;
+    pg_reply_row(t, r);
+    t->reply.run_at = r->job.run_at;
+    t->reply.created = true;
+    pg_reply_relaxed(t, r->q);
+}
+
+void pg_work_enqueue(struct unit *u, struct turn *t)
+{
+    const struct op_enqueue *want = &t->op->enqueue;
+    struct hash128 key = {0, 0};
+    struct row *old;
+    if (want->idempotency_key.len)
+        key = hash128_of(u->s->facts.hash_key, want->idempotency_key);
+    if (!values_right(u, want, t) || key_answers(u, want, key, t))
+        return;
+    struct wqueue *q = pg_unit_queue_named(u, want->queue);
+    if (!q &&
+        (!queue_may_be_made(u, want, t) || !(q = pg_queue_make(u, want->queue, &u->s->policy))))
+        return;
+    if (q->policy.refuse_new && !want->past) {
+        pg_refuse(t, OUT_REFUSED_NEW, NULL);
+        return;
+    }
+    if (want->payload.len > q->policy.payload_max) {
+        pg_refuse(t, OUT_TOO_BIG, NULL);
+        return;
+    }
+    if (!unique_allows(u, q, want, t, &old) || !room_left(u, q, old || comes_dead(want), t) ||
+        !pg_rates_allow(u, q, want, t) || !key_room(u, key, t))
+        return;
+    if (old)
+        replace(u, old, t);
+    struct row *r = job_new(u, q, want);
+    if (!r)
+        return;
+    if (!hash128_none(key))
+        key_keep(u, want, key, &r->job);
+    made(u, t, r);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events: a ring of what this node did, told after the commit. What other nodes do makes no events
+ * here; a listener who wants everything asks each node. */
+#include "backend/postgres/impl.h"
+#include "base/mem.h"
+
+#define EPOCH_SHIFT 40
+
+static struct told_event *slot(const struct pg_store *s, uint64_t number)
+{
+    return &s->events[number % EVENT_RING];
+}
+
+static uint64_t id_of(const struct pg_store *s, uint64_t number)
+{
+    return ((uint64_t)s->facts.epoch << EPOCH_SHIFT) + number;
+}
+
+static uint64_t oldest(const struct pg_store *s)
+{
+    return s->event_last > EVENT_RING ? s->event_last - EVENT_RING + 1 : 1;
+}
+
+int pg_events_init(struct pg_store *s)
+{
+    s->events = mem_array(EVENT_RING, sizeof *s->events);
+    return s->events ? 0 : -ERR_NOMEM;
+}
+
+void pg_events_free(struct pg_store *s)
+{
+    for (size_t i = 0; s->events && i < EVENT_RING; i++)
+        mem_free(s->events[i].queue);
+    mem_free(s->events);
+}
+
+/* Without memory for the name the event has none. */
+static void push(struct pg_store *s, const struct happened *h)
+{
+    struct told_event *e = slot(s, ++s->event_last);
+    struct job j = h->job;
+    mem_free(e->queue);
+    e->queue = mem_text(h->queue.at ? h->queue.at : "", h->queue.len);
+    e->event = (struct backend_event){
+        .id = id_of(s, s->event_last),
+        .kind = h->kind,
+        .at = h->at,
+        .seq = j.seq,
+        .id_hi = j.id_hi,
+        .run_at = j.run_at,
+        .queue = span_of(e->queue, e->queue ? h->queue.len : 0),
+        .state = j.state,
+        .reason = j.reason,
+        .attempts = job_attempts(&j),
+        .has_extra = (j.flags & JOB_HAS_EXTRA) != 0,
+        .count = h->count,
+    };
+    s->news_due = true;
+}
+
+void pg_events_take(struct pg_store *s, const struct unit *u)
+{
+    for (const struct happened *h = u->happened; h; h = h->next)
+        push(s, h);
+}
+
+size_t pg_events(const struct backend *b, uint64_t after, uint64_t kinds, struct backend_event *out,
+                 size_t max, uint64_t *ret_oldest)
+{
+    const struct pg_store *s = (const struct pg_store *)(const void *)b;
+    uint64_t number = oldest(s);
+    size_t n = 0;
+    *ret_oldest = id_of(s, number);
+    if (after >= *ret_oldest)
+        number = after - id_of(s, 0) + 1;
+    for (; n < max && number <= s->event_last; number++)
+        if (!kinds || kinds >> slot(s, number)->event.kind & 1)
+            out[n++] = slot(s, number)->event;
+    return n;
+}
+
+uint64_t pg_events_last(const struct backend *b)
+{
+    const struct pg_store *s = (const struct pg_store *)(const void *)b;
+    return id_of(s, s->event_last);
+}
+
+void pg_on_news(struct backend *b, backend_news_fn fn, void *ctx)
+{
+    struct pg_store *s = pg_of(b);
+    s->news = fn;
+    s->news_ctx = ctx;
+    s->news_due = false;
+}
+
+void pg_events_call(struct pg_store *s)
+{
+    bool due = s->news_due;
+    s->news_due = false;
+    if (due && s->news)
+        s->news(s->news_ctx);
+}

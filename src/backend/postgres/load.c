@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a unit reads: gathered from its operations, asked for in one round. */
+#include "backend/postgres/impl.h"
+#include "base/check.h"
+
+/* Where the answer to each question of the round is; SIZE_MAX = it was not asked. */
+enum load_slot {
+    LOAD_NOW,
+    LOAD_SEQS,
+    LOAD_NUMBERS,
+    LOAD_QUEUES,
+    LOAD_COUNTS,
+    LOAD_LIVE,
+    LOAD_JOBS,
+    LOAD_RIVALS,
+    LOAD_HOLDERS,
+    LOAD_NONCES,
+    LOAD_NONCE_QUEUES,
+    LOAD_CLAIMS,
+    LOAD_IDEM,
+    LOAD_SLOT_COUNT
+};
+
+/* The job an operation names; 0 = none. */
+static uint64_t seq_of(const struct op *op)
+{
+    switch ((int)op->kind) {
+    case OP_ACK:
+    case OP_FAIL:
+    case OP_EXTEND:
+    case OP_RELEASE:
+        return op->lease.job.seq;
+    case OP_CANCEL:
+    case OP_REQUEUE:
+    case OP_REMOVE:
+        return op->job.job.seq;
+    case OP_PATCH:
+        return op->patch.job.seq;
+    case OP_NOTE:
+        return op->note.job.seq;
+    case OP_CLAIM:
+        return op->claim.one.seq;
+    default:
+        return 0;
+    }
+}
+
+/* It takes a ready job away from claims, or may: a claim must then look at one more. */
+static bool takes_away(const struct op *op)
+{
+    return seq_of(op) != 0 || (op->kind == OP_ENQUEUE && op->enqueue.extra.unique.len);
+}
+
+static void want_claims(struct unit *u, const struct op_claim *c, uint32_t more)
+{
+    if (c->one.seq || c->queue_count > LIMIT_QUEUES_PER_CLAIM)
+        return;
+    for (uint32_t i = 0; i < c->queue_count; i++) {
+        struct wanted_name *n = pg_unit_want_name(u, c->queues[i]);
+        if (n)
+            n->claims += c->count <= LIMIT_BATCH ? c->count + (n->claims ? 0 : more) : 0;
+    }
+}
+
+static bool counts_wanted(struct unit *u, struct span name)
+{
+    const struct known *k = pg_known_find(u->s, name);
+    if (!k || k->warn_depth || !k->counted_ns)
+        return true;
+    bool old = clock_ns() - k->counted_ns > UINT64_C(1000000000);
+    return old || k->capacity < 1000 || k->live + UNIT_OPS_MAX > k->capacity - k->capacity / 10;
+}
+
+static void want_names(struct unit *u, const struct op *op, uint32_t more)
+{
+    struct wanted_name *n = NULL;
+    switch ((int)op->kind) {
+    case OP_ENQUEUE:
+        n = pg_unit_want_name(u, op->enqueue.queue);
+        if (n && !n->makes) {
+            n->counts = counts_wanted(u, op->enqueue.queue);
+            n->makes = !pg_known_find(u->s, op->enqueue.queue);
+        }
+        return;
+    case OP_CLAIM:
+        want_claims(u, &op->claim, more);
+        return;
+    case OP_QUEUE_PUT:
+        n = pg_unit_want_name(u, op->queue.name);
+        if (n)
+            n->counts = n->makes = true;
+        return;
+    case OP_QUEUE_DELETE:
+    case OP_PURGE:
+    case OP_PAUSE:
+        n = pg_unit_want_name(u, op->queue.name);
+        if (n)
+            n->counts = true;
+        return;
+    case OP_BULK:
+        pg_unit_want_name(u, op->bulk.queue);
+        return;
+    default:
+        return;
+    }
+}
+
+/* --- the statements --- */
+
+static struct conn *lane(struct unit *u)
+{
+    return u->s->lane;
+}
+
+static void send_as(struct unit *u, enum load_slot slot, enum sql_id id)
+{
+    u->slots[slot] = pg_conn_sent(lane(u));
+    pg_conn_send(lane(u), id, &u->args);
+}
+
+static void names_array(struct unit *u, bool counts_only)
+{
+    pg_array_begin(&u->args, ARRAY_TEXT);
+    for (size_t i = 0; i < u->name_count; i++)
+        if (!counts_only || u->names[i].counts)
+            pg_array_blob(&u->args, u->names[i].name);
+    pg_array_end(&u->args);
+}
+
+typedef bool (*chosen_fn)(const struct op *op);
+
+static bool any_job(const struct op *op)
+{
+    return seq_of(op) != 0;
+}
+
+/* Those that may make a job hold a key again that it had let go. */
+static bool revives(const struct op *op)
+{
+    return op->kind == OP_REQUEUE || (op->kind == OP_CLAIM && op->claim.one.seq);
+}
+
+static size_t seqs_array(struct unit *u, chosen_fn chosen)
+{
+    size_t n = 0;
+    pg_array_begin(&u->args, ARRAY_I8);
+    for (size_t i = 0; i < u->count; i++)
+        if (chosen(u->turns[i].op)) {
+            pg_array_i8(&u->args, (int64_t)seq_of(u->turns[i].op));
+            n++;
+        }
+    pg_array_end(&u->args);
+    return n;
+}
+
+static void send_queues(struct unit *u)
+{
+    names_array(u, false);
+    seqs_array(u, any_job);
+    pg_conn_send(lane(u), u->alone ? SQL_LOCK_ALONE : SQL_LOCK_SHARED, &u->args);
+    send_as(u, LOAD_NOW, SQL_NOW);
+    names_array(u, false);
+    seqs_array(u, any_job);
+    pg_array_begin(&u->args, ARRAY_I4);
+    pg_array_end(&u->args);
+    send_as(u, LOAD_QUEUES, SQL_QUEUES);
+    size_t counts = 0, makes = 0;
+    for (size_t i = 0; i < u->name_count; i++) {
+        counts += u->names[i].counts;
+        makes += u->names[i].makes;
+    }
+    if (counts || u->s->any_warned) {
+        names_array(u, !u->s->any_warned);
+        seqs_array(u, any_job);
+        send_as(u, LOAD_COUNTS, SQL_COUNTS);
+    }
+    if (makes) {
+        pg_args_i4(&u->args, (int32_t)makes);
+        send_as(u, LOAD_NUMBERS, SQL_NUMBERS);
+    }
+}
+
+static bool send_jobs(struct unit *u)
+{
+    size_t n = seqs_array(u, any_job);
+    if (n == 0) {
+        pg_args_clear(&u->args);
+        return false;
+    }
+    send_as(u, LOAD_JOBS, SQL_JOBS);
+    if (seqs_array(u, revives) > 0)
+        send_as(u, LOAD_RIVALS, SQL_RIVALS);
+    else
+        pg_args_clear(&u->args);
+    return true;
+}
+
+static void send_claims(struct unit *u)
+{
+    size_t n = 0;
+    pg_array_begin(&u->args, ARRAY_TEXT);
+    for (size_t i = 0; i < u->name_count; i++)
+        if (u->names[i].claims) {
+            pg_array_blob(&u->args, u->names[i].name);
+            n++;
+        }
+    pg_array_end(&u->args);
+    pg_array_begin(&u->args, ARRAY_I4);
+    for (size_t i = 0; i < u->name_count; i++)
+        if (u->names[i].claims)
+            pg_array_i4(&u->args, (int32_t)u->names[i].claims);
+    pg_array_end(&u->args);
+    pg_args_i8(&u->args, pg_manual_now(u->s));
+    if (n)
+        send_as(u, LOAD_CLAIMS, SQL_CLAIM);
+    else
+        pg_args_clear(&u->args);
+}
+
+/* What is no text can be nobody's key; the enqueue is refused. */
+static bool has_key(const struct op *op)
+{
+    return op->kind == OP_ENQUEUE && op->enqueue.extra.unique.len &&
+           pg_text_safe(op->enqueue.extra.unique) && pg_text_safe(op->enqueue.queue);
+}
+
+static void send_holders(struct unit *u)
+{
+    size_t n = 0;
+    pg_array_begin(&u->args, ARRAY_TEXT);
+    for (size_t i = 0; i < u->count; i++) {
+        const struct op *op = u->turns[i].op;
+        if (has_key(op)) {
+            pg_array_blob(&u->args, op->enqueue.queue);
+            n++;
+        }
+    }
+    pg_array_end(&u->args);
+    pg_array_begin(&u->args, ARRAY_TEXT);
+    for (size_t i = 0; n && i < u->count; i++) {
+        const struct op *op = u->turns[i].op;
+        if (has_key(op))
+            pg_array_blob(&u->args, op->enqueue.extra.unique);
+    }
+    pg_array_end(&u->args);
+    if (n)
+        send_as(u, LOAD_HOLDERS, SQL_HOLDERS);
+    else
+        pg_args_clear(&u->args);
+}
+
+static struct hash128 idem_key(const struct unit *u, const struct op *op)
+{
+    return hash128_of(u->s->facts.hash_key, op->enqueue.idempotency_key);
+}
+
+static void send_idem(struct unit *u)
+{
+    size_t n = 0;
+    for (int half = 0; half < 2; half++) {
+        pg_array_begin(&u->args, ARRAY_I8);
+        for (size_t i = 0; i < u->count; i++) {
+            const struct op *op = u->turns[i].op;
+            if (op->kind != OP_ENQUEUE || !op->enqueue.idempotency_key.len)
+                continue;
+            struct hash128 key = idem_key(u, op);
+            pg_array_i8(&u->args, (int64_t)(half ? key.lo : key.hi));
+            n++;
+        }
+        pg_array_end(&u->args);
+    }
+    if (n)
+        send_as(u, LOAD_IDEM, SQL_IDEM);
+    else
+        pg_args_clear(&u->args);
+    if (n || (u->s->config.capacity && u->seq_count))
+        send_as(u, LOAD_LIVE, SQL_LIVE);
+}
+
+static size_t nonces_array(struct unit *u)
+{
+    size_t n = 0;
+    pg_array_begin(&u->args, ARRAY_I8);
+    for (size_t i = 0; i < u->count; i++)
+        if (u->turns[i].op->kind == OP_RELEASE_CLAIM && u->turns[i].op->release_claim.nonce) {
+            pg_array_i8(&u->args, (int64_t)u->turns[i].op->release_claim.nonce);
+            n++;
+        }
+    pg_array_end(&u->args);
+    return n;
+}
+
+/* Nobody knows which queues these are of; so they are locked and loaded by themselves. */
+static void send_nonces(struct unit *u)
+{
+    if (nonces_array(u) == 0) {
+        pg_args_clear(&u->args);
+        return;
+    }
+    pg_conn_send(lane(u), SQL_NONCE_LOCK, &u->args);
+    nonces_array(u);
+    send_as(u, LOAD_NONCE_QUEUES, SQL_NONCE_QUEUES);
+    nonces_array(u);
+    send_as(u, LOAD_NONCES, SQL_NONCE);
+}
+
+/* Finds out what the operations are about. */
+void pg_unit_ask(struct unit *u)
+{
+    uint32_t taken = 0;
+    for (size_t i = 0; i < u->count; i++) {
+        taken += takes_away(u->turns[i].op);
+        u->seq_count += u->turns[i].op->kind == OP_ENQUEUE;
+    }
+    for (size_t i = 0; i < u->count; i++)
+        want_names(u, u->turns[i].op, taken);
+}
+
+bool pg_unit_send_load(struct unit *u)
+{
+    memset(u->slots, 0xff, sizeof u->slots);
+    pg_conn_send(lane(u), SQL_BEGIN, &u->args);
+    send_queues(u);
+    if (u->seq_count) {
+        pg_args_i4(&u->args, (int32_t)u->seq_count);
+        send_as(u, LOAD_SEQS, SQL_SEQS);
+    }
+    send_jobs(u);
+    send_holders(u);
+    send_nonces(u);
+    send_claims(u);
+    send_idem(u);
+    return !u->nomem;
+}
+
+/* --- taking the answers --- */
+
+static void load_extra(const PGresult *r, int at, struct job_extra *x)
+{
+    x->unique = pg_col_bytes(r, at, JOB_UKEY);
+    x->group = pg_col_bytes(r, at, JOB_GRP);
+    x->correlation = pg_col_bytes(r, at, JOB_CORRELATION);
+    x->label = pg_col_bytes(r, at, JOB_LABEL);
+    x->attributes = pg_col_bytes(r, at, JOB_ATTRIBUTES);
+    x->expires_at.ms = pg_col_i8(r, at, JOB_EXPIRES_AT);
+    x->options = pg_col_bytes(r, at, JOB_OPTIONS);
+    x->undelivered = pg_col_bytes(r, at, JOB_UNDELIVERED);
+}
+
+static struct job_fates fates_unpack(uint64_t v)
+{
+    return (struct job_fates){(uint16_t)v, (uint16_t)(v >> 16), (uint16_t)(v >> 32),
+                              (uint8_t)(v >> 48), (uint8_t)(v >> 56)};
+}
+
+void pg_row_load(const PGresult *r, int at, struct row *ret)
+{
+    ret->job = (struct job){
+        .seq = (uint64_t)pg_col_i8(r, at, JOB_SEQ),
+        .id_hi = (uint64_t)pg_col_i8(r, at, JOB_ID_HI),
+        .priority = pg_col_i8(r, at, JOB_PRIORITY),
+        .run_at = {pg_col_i8(r, at, JOB_RUN_AT)},
+        .since = {pg_col_i8(r, at, JOB_SINCE)},
+        .queue = (uint32_t)pg_col_i4(r, at, JOB_QUEUE),
+        .payload_bytes = (uint32_t)pg_col_i4(r, at, JOB_PAYLOAD_BYTES),
+        .failures = (uint16_t)pg_col_i4(r, at, JOB_FAILURES),
+        .crashes = (uint16_t)pg_col_i4(r, at, JOB_CRASHES),
+        .generation = (uint32_t)pg_col_i4(r, at, JOB_GENERATION),
+        .state = (uint8_t)pg_col_i2(r, at, JOB_STATE),
+        .reason = (uint8_t)pg_col_i2(r, at, JOB_REASON),
+        .payload_kind = (uint8_t)pg_col_i2(r, at, JOB_PAYLOAD_KIND),
+        .flags = (uint8_t)pg_col_i2(r, at, JOB_FLAGS),
+    };
+    load_extra(r, at, &ret->extra);
+    ret->token = (struct job_token){(uint64_t)pg_col_i8(r, at, JOB_TOK_COUNTER),
+                                    (uint32_t)pg_col_i4(r, at, JOB_TOK_EPOCH)};
+    ret->lease_ms = (uint32_t)pg_col_i4(r, at, JOB_LEASE_MS);
+    ret->until_ms = pg_col_i8(r, at, JOB_UNTIL);
+    ret->worker = pg_col_bytes(r, at, JOB_WORKER);
+    ret->nonce = (uint64_t)pg_col_i8(r, at, JOB_NONCE);
+    ret->started_at.ms = pg_col_i8(r, at, JOB_STARTED_AT);
+    ret->word = (uint8_t)pg_col_i2(r, at, JOB_WORD);
+    ret->word_state = (uint8_t)pg_col_i2(r, at, JOB_WORD_STATE);
+    ret->word_run_at.ms = pg_col_i8(r, at, JOB_WORD_RUN_AT);
+    ret->fates = fates_unpack((uint64_t)pg_col_i8(r, at, JOB_FATE));
+    ret->held = ret->was_held = pg_col_bool(r, at, JOB_HELD);
+    ret->result_kind = (uint8_t)pg_col_i2(r, at, JOB_RESULT_KIND);
+    ret->error_kind = (uint8_t)pg_col_i2(r, at, JOB_ERROR_KIND);
+}
+
+/* A damaged row would break the rules' assumptions. */
+static bool row_sound(const struct row *r)
+{
+    return r->job.seq && r->job.state > STATE_NONE && r->job.state < STATE_COUNT &&
+           r->job.reason < REASON_COUNT;
+}
+
+/* Small bodies come along; larger ones are fetched once it is known who gets them. */
+static void row_claimable(struct unit *u, struct row *r, const PGresult *res, int at)
+{
+    bool payload = r->job.payload_bytes == 0 || !PQgetisnull(res, at, JOB_PAYLOAD);
+    bool result = r->result_kind == PAYLOAD_NONE || !PQgetisnull(res, at, JOB_RESULT);
+    if (!r->changed && payload && result) {
+        r->payload = pg_col_bytes(res, at, JOB_PAYLOAD);
+        r->result = pg_col_bytes(res, at, JOB_RESULT);
+        r->error = pg_col_bytes(res, at, JOB_ERROR);
+        r->has_payload = true;
+    }
+    struct heap_entry e = {heap_order_desc(r->job.priority), r->job.seq};
+    if (r->job.state == STATE_READY && heap_push(&r->q->ready, e) != 0)
+        u->nomem = true;
+}
+
+/* One row into the unit; one that is there already stays as it is. */
+struct row *pg_load_row(struct unit *u, const PGresult *r, int at)
+{
+    uint64_t seq = (uint64_t)pg_col_i8(r, at, JOB_SEQ);
+    struct row *row = pg_unit_row(u, seq);
+    if (row)
+        return row;
+    row = pg_unit_row_add(u, seq);
+    if (!row)
+        return NULL;
+    pg_row_load(r, at, row);
+    row->q = pg_unit_queue(u, row->job.queue);
+    if (row->q && row_sound(row))
+        return row;
+    /* Of a queue that went in between: it is not there. */
+    row->q = pg_unit_queue_add(u, row->job.queue, (struct span){NULL, 0});
+    if (!row->q)
+        return NULL;
+    row->q->gone = true;
+    return row;
+}
+
+void pg_load_rows(struct unit *u, size_t result, bool claimable)
+{
+    PGresult *r = result == SIZE_MAX ? NULL : pg_conn_take_result(lane(u), result);
+    if (!r || !pg_unit_keep(u, r))
+        return;
+    for (int i = 0; i < PQntuples(r); i++) {
+        struct row *row = pg_load_row(u, r, i);
+        if (!row)
+            return;
+        if (claimable)
+            row_claimable(u, row, r, i);
+    }
+}
+
+/* Columns as in QUEUE of sql.c. */
+int pg_load_queues(struct unit *u, const PGresult *r)
+{
+    int n = PQntuples(r), err = 0;
+    for (int i = 0; i < n && !err; i++) {
+        uint32_t number = (uint32_t)pg_col_i4(r, i, 0);
+        if (pg_unit_queue(u, number))
+            continue;
+        struct wqueue *q = pg_unit_queue_add(u, number, pg_col_bytes(r, i, 1));
+        if (!q)
+            return -ERR_NOMEM;
+        q->owner = pg_col_bytes(r, i, 2);
+        q->note = pg_col_bytes(r, i, 3);
+        q->attributes = pg_col_bytes(r, i, 4);
+        err = policy_decode(pg_col_bytes(r, i, 5), &q->policy);
+        q->generation = (uint32_t)pg_col_i4(r, i, 6);
+        q->created_at.ms = pg_col_i8(r, i, 7);
+        q->updated_at.ms = pg_col_i8(r, i, 8);
+        q->paused_until.ms = pg_col_i8(r, i, 9);
+        q->gone = pg_col_bool(r, i, 10);
+        if (!q->gone)
+            pg_known_learn(u->s, q);
+    }
+    return err;
+}
+
+static void load_counts(struct unit *u, const PGresult *r)
+{
+    for (size_t i = 0; i < u->queue_count; i++) {
+        bool asked = u->s->any_warned;
+        for (size_t k = 0; k < u->name_count && !asked; k++)
+            asked = u->names[k].counts && span_equal(u->names[k].name, u->queues[i]->name);
+        u->queues[i]->counted = asked;
+    }
+    for (int i = 0; i < PQntuples(r); i++) {
+        struct wqueue *q = pg_unit_queue(u, (uint32_t)pg_col_i4(r, i, 0));
+        for (int c = 0; q && c < SUM_COUNT; c++)
+            q->sums[c] = pg_col_i8(r, i, 1 + c);
+    }
+    for (size_t i = 0; i < u->queue_count; i++)
+        if (u->queues[i]->counted)
+            pg_known_learn(u->s, u->queues[i]);
+}
+
+static void load_idem(struct unit *u, const PGresult *r)
+{
+    for (int i = 0; i < PQntuples(r); i++) {
+        struct idem *k = pg_unit_alloc(u, sizeof *k);
+        if (!k)
+            return;
+        k->key = (struct hash128){(uint64_t)pg_col_i8(r, i, 0), (uint64_t)pg_col_i8(r, i, 1)};
+        k->fingerprint = (uint64_t)pg_col_i8(r, i, 2);
+        k->seq = (uint64_t)pg_col_i8(r, i, 3);
+        k->id_hi = (uint64_t)pg_col_i8(r, i, 4);
+        k->expires_at.ms = pg_col_i8(r, i, 5);
+        k->state = (uint8_t)pg_col_i2(r, i, 6);
+        k->next = u->idems;
+        u->idems = k;
+    }
+}
+
+static void load_numbers(struct unit *u)
+{
+    const PGresult *seqs =
+        u->slots[LOAD_SEQS] == SIZE_MAX ? NULL : pg_conn_result(lane(u), u->slots[LOAD_SEQS]);
+    const PGresult *numbers =
+        u->slots[LOAD_NUMBERS] == SIZE_MAX ? NULL : pg_conn_result(lane(u), u->slots[LOAD_NUMBERS]);
+    u->seq_count = seqs ? (size_t)PQntuples(seqs) : 0;
+    u->number_count = numbers ? (size_t)PQntuples(numbers) : 0;
+    u->seqs = pg_unit_alloc(u, (u->seq_count + 1) * sizeof *u->seqs);
+    u->numbers = pg_unit_alloc(u, (u->number_count + 1) * sizeof *u->numbers);
+    for (size_t i = 0; u->seqs && i < u->seq_count; i++)
+        u->seqs[i] = (uint64_t)pg_col_i8(seqs, (int)i, 0);
+    for (size_t i = 0; u->numbers && i < u->number_count; i++)
+        u->numbers[i] = (uint32_t)pg_col_i4(numbers, (int)i, 0);
+}
+
+static void load_time(struct unit *u)
+{
+    int64_t given = pg_manual_now(u->s);
+    int64_t theirs = pg_col_i8(pg_conn_result(lane(u), u->slots[LOAD_NOW]), 0, 0);
+    u->now.ms = given ? given : theirs;
+    u->s->offset_ms = u->now.ms - clock_now(&u->s->config.clock).wall.ms;
+}
+
+int pg_unit_loaded(struct unit *u)
+{
+    const size_t *slot = u->slots;
+    load_time(u);
+    PGresult *queues = pg_conn_take_result(lane(u), slot[LOAD_QUEUES]);
+    int err = queues && pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
+    if (err)
+        return err;
+    queues = slot[LOAD_NONCE_QUEUES] == SIZE_MAX
+                 ? NULL
+                 : pg_conn_take_result(lane(u), slot[LOAD_NONCE_QUEUES]);
+    if (queues)
+        err = pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
+    if (err)
+        return err;
+    load_numbers(u);
+    if (slot[LOAD_COUNTS] != SIZE_MAX)
+        load_counts(u, pg_conn_result(lane(u), slot[LOAD_COUNTS]));
+    if (slot[LOAD_LIVE] != SIZE_MAX) {
+        const PGresult *r = pg_conn_result(lane(u), slot[LOAD_LIVE]);
+        u->live = (uint64_t)pg_col_i8(r, 0, 0);
+        u->keys = (uint64_t)pg_col_i8(r, 0, 1);
+    }
+    if (slot[LOAD_IDEM] != SIZE_MAX)
+        load_idem(u, pg_conn_result(lane(u), slot[LOAD_IDEM]));
+    pg_load_rows(u, slot[LOAD_JOBS], false);
+    pg_load_rows(u, slot[LOAD_RIVALS], false);
+    pg_load_rows(u, slot[LOAD_HOLDERS], false);
+    pg_load_rows(u, slot[LOAD_NONCES], false);
+    pg_load_rows(u, slot[LOAD_CLAIMS], true);
+    return u->nomem ? -ERR_NOMEM : 0;
+}
+
+/* --- words about leases that are over --- */
+
+static bool is_lease_op(const struct op *op)
+{
+    return op->kind == OP_ACK || op->kind == OP_FAIL || op->kind == OP_EXTEND ||
+           op->kind == OP_RELEASE;
+}
+
+static bool word_missing(const struct unit *u, const struct op *op)
+{
+    if (!is_lease_op(op))
+        return false;
+    const struct row *r = pg_unit_row(u, op->lease.job.seq);
+    return !r || !pg_row_there(r) ||
+           (!op->lease.any_token && !token_equal(r->token, op->lease.token));
+}
+
+bool pg_unit_needs_words(struct unit *u)
+{
+    size_t n = 0;
+    for (int part = 0; part < 2; part++) {
+        pg_array_begin(&u->args, part ? ARRAY_I8 : ARRAY_I4);
+        for (size_t i = 0; i < u->count; i++) {
+            const struct op *op = u->turns[i].op;
+            n += op->kind == OP_BULK; /* its horizon */
+            if (!word_missing(u, op))
+                continue;
+            n++;
+            if (part)
+                pg_array_i8(&u->args, (int64_t)op->lease.token.counter);
+            else
+                pg_array_i4(&u->args, (int32_t)op->lease.token.epoch);
+        }
+        pg_array_end(&u->args);
+    }
+    if (n == 0) {
+        pg_args_clear(&u->args);
+        return false;
+    }
+    pg_conn_send(lane(u), SQL_WORDS, &u->args);
+    pg_conn_send(lane(u), SQL_SEQ_HIGH, &u->args);
+    return true;
+}
+
+int pg_unit_words_loaded(struct unit *u)
+{
+    const PGresult *r = pg_conn_result(lane(u), 0);
+    u->seq_high = (uint64_t)pg_col_i8(pg_conn_result(lane(u), 1), 0, 0);
+    for (int i = 0; i < PQntuples(r); i++) {
+        struct word *w = pg_unit_alloc(u, sizeof *w);
+        if (!w)
+            return -ERR_NOMEM;
+        *w = (struct word){.token = {(uint64_t)pg_col_i8(r, i, 1), (uint32_t)pg_col_i4(r, i, 0)},
+                           .seq = (uint64_t)pg_col_i8(r, i, 2),
+                           .kind = (uint8_t)pg_col_i2(r, i, 3),
+                           .state = (uint8_t)pg_col_i2(r, i, 4),
+                           .run_at = {pg_col_i8(r, i, 5)},
+                           .next = u->words};
+        u->words = w;
+    }
+    return 0;
+}

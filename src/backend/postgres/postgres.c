@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening, closing, and the table of the backend. */
+#include "backend/postgres/postgres.h"
+
+#include "backend/postgres/impl.h"
+#include "base/check.h"
+
+#define REOPEN_MS 500 /* between two tries to connect again */
+
+/* Seconds that one statement may take, by the connection. A transaction that stands still is ended
+ * by the server, so that a node that was stopped holds no row for long. */
+#define SESSION                                                                                    \
+    "SET statement_timeout = '%ds'; SET lock_timeout = '5s';"                                      \
+    " SET idle_in_transaction_session_timeout = '15s'; SET enable_seqscan = off;"                  \
+    " SET jit = off; SET plan_cache_mode = force_generic_plan; SET synchronous_commit = %s"
+
+static int pg_submit(struct backend *b, const struct op *list, size_t count, backend_reply_fn fn,
+                     void *ctx)
+{
+    struct pg_store *s = pg_of(b);
+    if (s->closing)
+        return -ERR_CLOSED;
+    struct batch *batch = mem_zalloc(sizeof *batch);
+    if (!batch)
+        return -ERR_NOMEM;
+    *batch = (struct batch){.ops = list, .count = count, .left = count, .fn = fn, .ctx = ctx};
+    if (s->last)
+        s->last->after = batch;
+    else
+        s->first = batch;
+    s->last = batch;
+    if (pg_conn_up(s->lane))
+        pg_lane_kick(s);
+    else
+        pg_lane_later(s);
+    return 0;
+}
+
+static unsigned pg_caps(const struct backend *b)
+{
+    const struct pg_store *s = (const struct pg_store *)(const void *)b;
+    return CAP_SHARED | CAP_UNIQUE_GLOBAL | (s->url.relaxed ? 0 : CAP_DURABLE_REPLY);
+}
+
+static void pg_figures(const struct backend *b, struct backend_figures *ret)
+{
+    const struct pg_store *s = (const struct pg_store *)(const void *)b;
+    *ret = s->figures;
+    ret->epoch = s->facts.epoch;
+    ret->capacity = s->config.capacity;
+    ret->applied = ret->position;
+}
+
+static int pg_settle(struct backend *b, backend_closed_fn fn, void *ctx)
+{
+    struct pg_store *s = pg_of(b);
+    if (s->closing)
+        return -ERR_CLOSED;
+    if (!settles_add(&s->settles, s, fn, ctx))
+        return -ERR_NOMEM;
+    s->tick_wanted = true;
+    s->settle_asked = true;
+    pg_lane_later(s);
+    return 0;
+}
+
+/* --- the timer --- */
+
+static void timer_cb(uv_timer_t *timer)
+{
+    struct pg_store *s = timer->data;
+    struct conn *all[] = {s->lane, s->reader, s->ear};
+    for (size_t i = 0; i < 3; i++)
+        if (all[i] && pg_conn_down(all[i]) && !s->closing)
+            pg_conn_reopen(all[i]);
+    /* The slow poll: what others did is heard of here where nobody tells it. */
+    if (s->others || s->url.pooled)
+        pg_watches_wake(s, (struct span){NULL, 0});
+    pg_lane_later(s);
+    pg_timer_set(s);
+}
+
+static int64_t next_wait(const struct pg_store *s)
+{
+    int64_t wait = s->leader ? TICK_IDLE_MS : POLL_MS;
+    if (!pg_conn_up(s->lane))
+        return REOPEN_MS;
+    if (s->leader && s->next_due_ms && !s->config.clock.manual) {
+        int64_t due = s->next_due_ms - pg_db_now(s);
+        wait = due < 1 ? 1 : due < wait ? due : wait;
+    }
+    return wait;
+}
+
+void pg_timer_set(struct pg_store *s)
+{
+    if (!uv_is_closing((uv_handle_t *)&s->timer))
+        uv_timer_start(&s->timer, timer_cb, (uint64_t)next_wait(s), 0);
+}
+
+/* --- closing --- */
+
+static void handle_closed_cb(uv_handle_t *handle)
+{
+    struct pg_store *s = handle->data;
+    backend_closed_fn fn = s->closed;
+    void *ctx = s->closed_ctx;
+    if (--s->handles > 0)
+        return;
+    pg_url_done(&s->url);
+    pg_sql_done(&s->sql);
+    pg_events_free(s);
+    pg_watches_free(s);
+    pg_bulk_free_all(s);
+    pg_knowns_free(s);
+    map128_done(&s->known_map);
+    map128_done(&s->rates);
+    pg_unit_done(&s->unit);
+    pg_unit_done(&s->search_unit);
+    mem_free(s);
+    if (fn)
+        fn(ctx);
+}
+
+static void take_down(struct pg_store *s)
+{
+    pg_conn_close(s->lane);
+    pg_conn_close(s->reader);
+    pg_conn_close(s->ear);
+    s->lane = s->reader = s->ear = NULL;
+    s->handles = 2;
+    uv_close((uv_handle_t *)&s->timer, handle_closed_cb);
+    uv_close((uv_handle_t *)&s->later, handle_closed_cb);
+}
+
+/* Closing connections from inside their own callbacks is not allowed: the loop does it. */
+static void gone_cb(uv_timer_t *timer)
+{
+    struct pg_store *s = timer->data;
+    settles_end_all(&s->settles);
+    take_down(s);
+}
+
+static void goodbye_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    (void)err, (void)error;
+    uv_timer_start(&s->later, gone_cb, 0, 0);
+}
+
+/* The node's row goes, and with it the lease of the leader: others need not wait for it. */
+static void say_goodbye(struct pg_store *s)
+{
+    struct args *a = &s->unit.args;
+    s->doing = LANE_GOODBYE;
+    pg_bulk_answer_all(s, OUT_UNKNOWN);
+    if (pg_conn_usable(s->lane)) {
+        pg_args_i4(a, (int32_t)s->facts.epoch);
+        pg_conn_send(s->lane, SQL_NODE_GONE, a);
+        if (pg_conn_round(s->lane, goodbye_cb, s) == 0)
+            return;
+    }
+    uv_timer_start(&s->later, gone_cb, 0, 0);
+}
+
+static void end_settles(struct pg_store *s)
+{
+    if (!s->settles.first || s->tick_wanted || (s->leader && pg_tick_due(s)) || s->bulks)
+        return;
+    if (!pg_conn_up(s->lane) || s->doing != LANE_NOTHING || s->first)
+        return;
+    for (struct settle *one = s->settles.first; one; one = one->next)
+        one->worked = true;
+    settles_end(&s->settles, 0);
+}
+
+void pg_lane_after(struct pg_store *s)
+{
+    if (s->doing == LANE_GOODBYE)
+        return;
+    end_settles(s);
+    if (s->closing && pg_lane_idle(s) && !s->searching) {
+        say_goodbye(s);
+        return;
+    }
+    pg_lane_kick(s);
+    if (s->doing == LANE_NOTHING)
+        pg_timer_set(s);
+}
+
+static void pg_close(struct backend *b, backend_closed_fn fn, void *ctx)
+{
+    struct pg_store *s = pg_of(b);
+    s->closing = true;
+    s->closed = fn;
+    s->closed_ctx = ctx;
+    s->news = NULL;
+    pg_lane_later(s);
+}
+
+static const struct backend_ops pg_ops = {
+    .kind = "postgres",
+    .submit = pg_submit,
+    .watch = pg_watch,
+    .unwatch = pg_unwatch,
+    .caps = pg_caps,
+    .figures = pg_figures,
+    .events = pg_events,
+    .events_last = pg_events_last,
+    .on_news = pg_on_news,
+    .settle = pg_settle,
+    .close = pg_close,
+};
+
+/* --- opening --- */
+
+static int reached(PGconn *pg, struct err_note *note)
+{
+    char text[300];
+    if (pg && PQstatus(pg) == CONNECTION_OK)
+        return 0;
+    snprintf(text, sizeof text, "%s", pg ? PQerrorMessage(pg) : "out of memory");
+    for (char *at = text; *at; at++)
+        if (*at == '\n' || *at == '\t')
+            *at = at[1] ? ' ' : '\0';
+    return err_note_set(note, -ERR_IO, "PostgreSQL cannot be used: %s", text);
+}
+
+static int set_session(PGconn *pg, const char *setup, struct err_note *note)
+{
+    PGresult *r = PQexec(pg, setup);
+    ExecStatusType status = PQresultStatus(r);
+    int err = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK
+                  ? 0
+                  : err_note_set(note, -ERR_IO, "PostgreSQL: a session cannot be set up: %s",
+                                 PQresultErrorMessage(r));
+    PQclear(r);
+    return err;
+}
+
+/* Behind a pooler a session is nobody's: what is set there would reach others. */
+static void fill_setup(struct pg_store *s)
+{
+    if (s->url.pooled) {
+        snprintf(s->setup, sizeof s->setup, "SELECT 1");
+        snprintf(s->ear_setup, sizeof s->ear_setup, "SELECT 1");
+        return;
+    }
+    snprintf(s->setup, sizeof s->setup, SESSION, 10, s->url.relaxed ? "off" : "on");
+    snprintf(s->ear_setup, sizeof s->ear_setup, "LISTEN %s; SET statement_timeout = '10s'",
+             s->channel);
+}
+
+static struct conn_config conn_config_of(struct pg_store *s)
+{
+    return (struct conn_config){
+        .loop = s->config.loop,
+        .log = s->config.log,
+        .conninfo = s->url.conninfo,
+        .sql = &s->sql,
+        .pooled = s->url.pooled,
+        .setup = s->setup,
+        .ctx = s,
+    };
+}
+
+static int open_others(struct pg_store *s)
+{
+    struct conn_config reader = conn_config_of(s), ear = conn_config_of(s);
+    reader.opened = pg_reader_opened_cb;
+    reader.lost = pg_reader_lost_cb;
+    ear.setup = s->ear_setup;
+    ear.opened = pg_ear_opened_cb;
+    ear.lost = pg_ear_lost_cb;
+    ear.notified = pg_ear_notified_cb;
+    int err = pg_conn_new_closed(&reader, &s->reader);
+    if (!err && !s->url.pooled)
+        err = pg_conn_new_closed(&ear, &s->ear);
+    if (err)
+        return err;
+    pg_conn_reopen(s->reader);
+    if (s->ear)
+        pg_conn_reopen(s->ear);
+    return 0;
+}
+
+static int open_lane(struct pg_store *s, PGconn *pg, struct err_note *note)
+{
+    struct conn_config lane = conn_config_of(s);
+    lane.opened = pg_lane_opened_cb;
+    lane.lost = pg_lane_lost_cb;
+    int err = set_session(pg, s->setup, note);
+    if (err) {
+        PQfinish(pg);
+        return err;
+    }
+    return pg_conn_new(&lane, pg, &s->lane);
+}
+
+static int store_init(struct pg_store *s, const struct backend_config *config)
+{
+    s->base.ops = &pg_ops;
+    s->config = *config;
+    if (config->policy)
+        s->policy = *config->policy;
+    else
+        policy_default(&s->policy);
+    s->search_last = &s->searches;
+    s->tick_wanted = true;
+    map128_init(&s->known_map);
+    map128_init(&s->rates);
+    snprintf(s->channel, sizeof s->channel, "%s_wake", s->url.schema);
+    fill_setup(s);
+    uint64_t seed = config->seed;
+    int err = seed ? 0 : random_bytes(&seed, sizeof seed);
+    random_seed(&s->random, seed);
+    if (!err)
+        err = pg_unit_init(&s->unit, s);
+    if (!err)
+        err = pg_unit_init(&s->search_unit, s);
+    s->unit.turns = s->turns;
+    if (!err)
+        err = pg_events_init(s);
+    return err ? err : pg_sql_fill(&s->sql, s->url.schema);
+}
+
+static void free_half(struct pg_store *s)
+{
+    pg_url_done(&s->url);
+    pg_sql_done(&s->sql);
+    pg_events_free(s);
+    map128_done(&s->known_map);
+    map128_done(&s->rates);
+    pg_unit_done(&s->unit);
+    pg_unit_done(&s->search_unit);
+    mem_free(s);
+}
+
+static int open_store(struct pg_store *s, const struct backend_config *config,
+                      struct err_note *note)
+{
+    PGconn *pg = PQconnectdb(s->url.conninfo);
+    int err = reached(pg, note);
+    if (!err)
+        err = pg_schema_prepare(pg, &s->url, &s->facts, note);
+    if (err) {
+        PQfinish(pg);
+        return err;
+    }
+    err = store_init(s, config);
+    if (err) {
+        PQfinish(pg);
+        return err;
+    }
+    return open_lane(s, pg, note);
+}
+
+int backend_open_postgres(const char *rest, const struct backend_config *config,
+                          struct backend **ret, struct err_note *note)
+{
+    struct pg_store *s = mem_zalloc(sizeof *s);
+    if (!s)
+        return -ERR_NOMEM;
+    int err = pg_url_parse(rest, &s->url, note);
+    if (!err)
+        err = open_store(s, config, note);
+    if (err) {
+        free_half(s);
+        return err;
+    }
+    s->timer.data = s->later.data = s;
+    CHECK(uv_timer_init(config->loop, &s->timer) == 0);
+    CHECK(uv_timer_init(config->loop, &s->later) == 0);
+    err = open_others(s);
+    if (err) { /* its handles are the loop's already */
+        take_down(s);
+        return err;
+    }
+    pg_timer_set(s);
+    pg_lane_kick(s);
+    *ret = &s->base;
+    return 0;
+}

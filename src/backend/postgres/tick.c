@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What time brings, done by the leader alone: leases that end, jobs that become due or expire,
+ * leases of connections whose node has died, the slices of purges and deletes, retention, sums.
+ *
+ * A tick is one transaction that locks the leader's row and finds its epoch there; a leader that
+ * was paused and overtaken finds another and does nothing. Each part takes a bounded number of
+ * rows; what is left makes the next tick due at once. */
+#include "backend/postgres/impl.h"
+
+#define HOUR_MS INT64_C(3600000)
+#define WORDS_KEPT_MS HOUR_MS
+
+enum tick_slot {
+    TICK_BEGIN,
+    TICK_LOCK,
+    TICK_FOLD,
+    TICK_LEASES,
+    TICK_JOBS,
+    TICK_EXPIRY,
+    TICK_BOUND,
+    TICK_RESUMED,
+    TICK_ORPHANS,
+    TICK_DOOMED,
+    TICK_DOOMED_END,
+    TICK_TRIM,
+    TICK_KEYS,
+    TICK_WORDS,
+    TICK_HOURS,
+};
+
+/* A manual clock moves by leaps: nothing is looked at where nothing can have become due. */
+bool pg_tick_due(const struct pg_store *s)
+{
+    int64_t now = pg_db_now(s);
+    if (!s->leader)
+        return false;
+    if (s->tick_wanted || (s->next_due_ms && s->next_due_ms <= now && now != s->tick_at_ms))
+        return true;
+    if (s->config.clock.manual)
+        return s->trim_wanted || (s->dirty && now != s->tick_at_ms);
+    return now - s->tick_at_ms >= TICK_IDLE_MS;
+}
+
+static void send_due(struct pg_store *s, enum sql_id id, int64_t now)
+{
+    struct args *a = &s->unit.args;
+    pg_args_i8(a, now);
+    pg_args_i4(a, LIMIT_SLICE);
+    pg_conn_send(s->lane, id, a);
+}
+
+void pg_tick_send(struct pg_store *s)
+{
+    struct args *a = &s->unit.args;
+    int64_t now = pg_db_now(s);
+    s->unit.now.ms = now;
+    s->tick_wanted = s->trim_wanted = s->dirty = false;
+    pg_conn_send(s->lane, SQL_BEGIN, a);
+    pg_args_i8(a, s->leader_epoch);
+    pg_args_i4(a, (int32_t)s->facts.epoch);
+    pg_conn_send(s->lane, SQL_LEADER_LOCK, a);
+    pg_conn_send(s->lane, SQL_FOLD, a);
+    send_due(s, SQL_DUE_LEASES, now);
+    send_due(s, SQL_DUE_JOBS, now);
+    send_due(s, SQL_DUE_EXPIRY, now);
+    pg_args_i8(a, now - NODE_SILENT_MS);
+    pg_args_i4(a, LIMIT_SLICE);
+    pg_args_i4(a, (int32_t)s->facts.epoch);
+    pg_conn_send(s->lane, SQL_DUE_BOUND, a);
+    pg_args_i8(a, s->resume_from_ms ? s->resume_from_ms : now);
+    pg_args_i8(a, now);
+    pg_conn_send(s->lane, SQL_RESUMED, a);
+    pg_args_i4(a, (int32_t)s->facts.epoch);
+    pg_args_i8(a, now - NODE_SILENT_MS);
+    pg_conn_send(s->lane, SQL_BULK_ORPHANS, a);
+    pg_args_i4(a, LIMIT_SLICE);
+    pg_conn_send(s->lane, SQL_DUE_DOOMED, a);
+    pg_conn_send(s->lane, SQL_DOOMED_END, a);
+    pg_args_i8(a, now);
+    pg_args_i4(a, LIMIT_SLICE);
+    pg_args_i4(a, (int32_t)(now / HOUR_MS));
+    pg_conn_send(s->lane, SQL_DUE_TRIM, a);
+    pg_args_i8(a, now);
+    pg_args_i4(a, LIMIT_SLICE);
+    pg_args_i4(a, (int32_t)(now / HOUR_MS));
+    pg_conn_send(s->lane, SQL_DUE_KEYS, a);
+    send_due(s, SQL_DUE_WORDS, now - WORDS_KEPT_MS);
+    pg_args_i4(a, (int32_t)(now / HOUR_MS) - (int32_t)HISTORY_HOURS + 1);
+    pg_conn_send(s->lane, SQL_DUE_HOURS, a);
+}
+
+/* How many of the first column's number a statement gave; for those that answer with one row. */
+static int64_t number_at(struct pg_store *s, enum tick_slot slot)
+{
+    const PGresult *r = pg_conn_result(s->lane, slot);
+    int64_t n = 0;
+    for (int i = 0; r && i < PQntuples(r); i++)
+        n += pg_col_i8(r, i, 0);
+    return n;
+}
+
+static bool full(struct pg_store *s, enum tick_slot slot)
+{
+    return PQntuples(pg_conn_result(s->lane, slot)) >= LIMIT_SLICE;
+}
+
+/* The rows of a slot, marked by which they came from: their queues are asked for next. */
+bool pg_tick_needs_queues(struct pg_store *s)
+{
+    struct unit *u = &s->unit;
+    static const enum tick_slot slots[] = {TICK_LEASES, TICK_JOBS, TICK_EXPIRY, TICK_BOUND};
+    size_t n = 0;
+    s->tick_more = full(s, TICK_LEASES) || full(s, TICK_JOBS) || full(s, TICK_EXPIRY) ||
+                   full(s, TICK_BOUND) || number_at(s, TICK_DOOMED) >= LIMIT_SLICE ||
+                   number_at(s, TICK_TRIM) > 0 || number_at(s, TICK_KEYS) >= LIMIT_SLICE;
+    for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
+        PGresult *r = pg_conn_take_result(s->lane, slots[i]);
+        s->tick_rows[i] = r;
+        n += (size_t)PQntuples(r);
+        pg_unit_keep(u, r);
+    }
+    PGresult *resumed = pg_conn_take_result(s->lane, TICK_RESUMED);
+    s->tick_resumed = resumed;
+    pg_unit_keep(u, resumed);
+    pg_bulk_adopt(s, pg_conn_result(s->lane, TICK_ORPHANS));
+    if (n == 0 || u->nomem)
+        return false;
+    for (int part = 0; part < 2; part++) {
+        pg_array_begin(&u->args, ARRAY_TEXT);
+        pg_array_end(&u->args);
+        pg_array_begin(&u->args, ARRAY_I8);
+        for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
+            for (int k = 0; k < PQntuples(s->tick_rows[i]); k++)
+                pg_array_i8(&u->args, pg_col_i8(s->tick_rows[i], k, JOB_SEQ));
+        pg_array_end(&u->args);
+        if (part) {
+            pg_array_begin(&u->args, ARRAY_I4);
+            pg_array_end(&u->args);
+        }
+        pg_conn_send(s->lane, part ? SQL_QUEUES : SQL_LOCK_SHARED, &u->args);
+    }
+    return true;
+}
+
+static void end_one(struct unit *u, struct row *r, size_t slot)
+{
+    struct record rec = {.kind = REC_JOB_READY, .job_ready = {.seq = r->job.seq, .at = u->now}};
+    if (slot == 0) {
+        pg_lease_ran_out(u, r);
+    } else if (slot == 1) {
+        pg_row_take(u, r, &rec);
+    } else if (slot == 2) {
+        decide_expire(&r->job, u->now, &rec);
+        pg_row_take(u, r, &rec);
+        u->s->trim_wanted = true;
+    } else {
+        pg_lease_restarted(u, r);
+    }
+}
+
+/* What became of a row by one part is not there any more for the next. */
+static bool still(const struct row *r, size_t slot)
+{
+    static const unsigned from[] = {STATE_BIT(STATE_RUNNING), STATE_BIT(STATE_SCHEDULED),
+                                    STATES_WAITING, STATE_BIT(STATE_RUNNING)};
+    return pg_row_there(r) && (STATE_BIT(r->job.state) & from[slot]);
+}
+
+/* *queues: the answer to what tick_needs_queues asked; NULL = nothing was. */
+int pg_tick_work(struct pg_store *s, PGresult *queues)
+{
+    struct unit *u = &s->unit;
+    int err = 0;
+    if (queues)
+        err = pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
+    for (size_t slot = 0; slot < 4 && !err && queues; slot++)
+        for (int i = 0; i < PQntuples(s->tick_rows[slot]); i++) {
+            struct row *r = pg_load_row(u, s->tick_rows[slot], i);
+            if (!r)
+                return -ERR_NOMEM;
+            if (still(r, slot))
+                end_one(u, r, slot);
+            else if (!pg_row_there(r))
+                s->tick_wanted = true; /* of a purge: its slices are not through */
+        }
+    for (int i = 0; i < PQntuples(s->tick_resumed) && !err; i++) {
+        struct wqueue *q = pg_unit_queue(u, (uint32_t)pg_col_i4(s->tick_resumed, i, 0));
+        if (!q)
+            q = pg_unit_queue_add(u, (uint32_t)pg_col_i4(s->tick_resumed, i, 0),
+                                  pg_col_bytes(s->tick_resumed, i, 1));
+        if (!q)
+            return -ERR_NOMEM;
+        q->wake = true;
+        pg_unit_tell_queue(u, EVENT_QUEUE_RESUMED, q, 0);
+    }
+    return u->nomem ? -ERR_NOMEM : err;
+}
+
+/* Last in the transaction: when to come again. */
+void pg_tick_send_next(struct pg_store *s)
+{
+    struct unit *u = &s->unit;
+    pg_args_i8(&u->args, u->now.ms);
+    pg_args_bool(&u->args, s->config.clock.manual);
+    u->slots[2] = pg_conn_sent(s->lane);
+    pg_conn_send(s->lane, SQL_NEXT, &u->args);
+    u->slots[3] = pg_conn_sent(s->lane);
+    pg_conn_send(s->lane, SQL_FIGURES, &u->args);
+}
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a == 0 ? b : b == 0 || a < b ? a : b;
+}
+
+static void take_figures(struct pg_store *s)
+{
+    const PGresult *r = pg_conn_result(s->lane, s->unit.slots[3]);
+    struct backend_figures *f = &s->figures;
+    uint64_t jobs = 0;
+    if (PQntuples(r) != 1)
+        return;
+    for (int state = STATE_SCHEDULED; state < STATE_COUNT; state++) {
+        int64_t n = pg_col_i8(r, 0, state - 1);
+        f->by_state[state] = n > 0 ? (uint64_t)n : 0;
+        jobs += f->by_state[state];
+    }
+    f->jobs = jobs;
+    f->live = f->by_state[STATE_SCHEDULED] + f->by_state[STATE_READY] + f->by_state[STATE_RUNNING];
+    f->keys = (uint64_t)pg_col_i8(r, 0, 6);
+    f->queues = (uint64_t)pg_col_i8(r, 0, 7);
+}
+
+void pg_tick_done(struct pg_store *s)
+{
+    const PGresult *r = pg_conn_result(s->lane, s->unit.slots[2]);
+    s->next_due_ms = 0;
+    for (int i = 0; i < PQnfields(r); i++)
+        s->next_due_ms = sooner(s->next_due_ms, pg_col_i8(r, 0, i));
+    s->tick_at_ms = s->resume_from_ms = s->unit.now.ms;
+    s->tick_wanted |= s->tick_more;
+    take_figures(s);
+}

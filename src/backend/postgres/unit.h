@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A unit of work: some operations, the rows they are about, and one transaction.
+ *
+ * The way of a unit:
+ *   load    BEGIN; shared locks on the queues concerned; the time; queues, jobs (FOR UPDATE), the
+ *           jobs that claims may get (SKIP LOCKED), holders of unique keys, idempotency keys
+ *   work    the operations in their order, in memory, by the rules of core; nothing is sent
+ *   store   what has changed, a statement a table, and COMMIT
+ * A conflict with another node (a key that was taken meanwhile, a deadlock) rolls it back, and it
+ * begins anew, with the same operations; nobody has heard of it yet.
+ *
+ * Everything a unit allocates is in its arena; spans point there, into results of the rounds, or
+ * into the operations. Results are kept until the unit is over. */
+#pragma once
+
+#include "backend/op.h"
+#include "backend/postgres/args.h"
+#include "backend/postgres/sql.h"
+#include "base/arena.h"
+#include "base/heap.h"
+#include "base/map.h"
+#include "core/moves.h"
+
+struct pg_store;
+struct batch;
+struct bulk;
+
+/* A queue, as it was loaded, with what the unit changes about it. */
+struct wqueue {
+    uint32_t number, generation;
+    struct span name, owner, note, attributes;
+    struct queue_policy policy;
+    struct wall_time created_at, updated_at, paused_until;
+    bool gone;               /* before, or in this unit */
+    bool put;                /* to be written */
+    bool purged, ended;      /* to be marked so */
+    bool counted;            /* sums are known */
+    bool wake;               /* has jobs that became ready */
+    int64_t sums[SUM_COUNT]; /* before the unit; columns of total */
+    int64_t adds[SUM_COUNT]; /* by the unit */
+    struct heap ready;       /* rows that a claim may take; stale entries are passed over */
+};
+
+struct row {
+    struct job job;
+    struct job_extra extra; /* without options that are the queue's */
+    struct wqueue *q;
+    struct job_token token; /* of the newest lease, also when it is over */
+    uint32_t lease_ms;
+    int64_t until_ms;
+    struct span worker;
+    uint64_t nonce;
+    struct wall_time started_at;
+    uint8_t word; /* the last word about this token, enum op_kind + 1; 0 = none was said */
+    uint8_t word_state;
+    struct wall_time word_run_at;
+    struct job_fates fates;
+    bool held, was_held; /* holds its unique key: now, in the store */
+    uint8_t result_kind, error_kind;
+    struct span payload, result, error;
+    bool has_payload; /* it was small enough to come along, or is new */
+    bool fresh;       /* not in the store yet */
+    bool changed, gone;
+    bool set_payload, set_result, set_error, set_note;
+};
+
+struct rate_claim {
+    struct hash128 key;
+    int64_t share_us, window_us; /* share_us 0 = none */
+};
+
+/* An operation of the unit and its answer. */
+struct turn {
+    const struct op *op;
+    struct batch *batch;
+    struct reply reply;
+    struct row **bodies; /* of reply.jobs: rows whose payload is still to be fetched */
+    bool said_before;    /* a last word about this token is known */
+    struct rate_claim rate;
+    bool later; /* answered when a bulk action has ended */
+};
+
+/* An attempt that the unit ends. */
+struct ended {
+    struct row *row;
+    uint32_t number;
+    struct wall_time started_at, at;
+    uint8_t outcome, error_kind;
+    struct span worker, error;
+    struct ended *next;
+};
+
+struct word {
+    struct job_token token;
+    uint64_t seq;
+    struct wall_time run_at;
+    uint8_t kind, state; /* kind: enum op_kind + 1 */
+    struct word *next;
+};
+
+struct idem {
+    struct hash128 key;
+    uint64_t fingerprint, seq, id_hi;
+    struct wall_time expires_at;
+    uint8_t state; /* of the job, when it was loaded */
+    bool fresh;
+    bool replaces; /* one that had expired */
+    struct idem *next;
+};
+
+struct happened {
+    uint8_t kind; /* enum event_kind */
+    struct wall_time at;
+    struct job job;
+    struct span queue;
+    uint64_t count;
+    struct happened *next;
+};
+
+struct wanted_name {
+    struct span name;
+    uint32_t claims;
+    bool counts, makes;
+};
+
+struct unit {
+    struct pg_store *s;
+    struct arena arena;
+    struct args args;
+    struct turn *turns;
+    size_t count;
+    struct wall_time now;
+    bool nomem; /* something could not be allocated: nothing is stored */
+    /* what is asked for */
+    struct wanted_name *names;
+    size_t name_count, name_room;
+    struct map128 name_map; /* by name: index + 1, of names and of queues */
+    bool alone;             /* its queues are locked against everybody */
+    bool short_of_numbers;  /* a queue that was known is not there: to be begun anew */
+    bool shared_asked;
+    const PGresult *shared;  /* jobs that share a unique key, for a scope that is widened */
+    struct wqueue *rescoped; /* who holds a key has to be found out again */
+    struct bulk *bulk;       /* begun by this unit */
+    /* what is there */
+    struct row **rows;
+    size_t row_count, row_room;
+    struct map64 by_seq; /* index + 1 */
+    struct wqueue **queues;
+    size_t queue_count, queue_room;
+    uint64_t *seqs;
+    uint32_t *numbers;
+    size_t seq_count, seq_next, number_count, number_next;
+    uint64_t live;     /* in all queues; only where the server has a capacity */
+    uint64_t seq_high; /* at least this sequence was given out */
+    uint64_t keys;
+    struct idem *idems;
+    struct word *words; /* that were loaded */
+    size_t slots[16];   /* see load.c */
+    PGresult **kept;
+    size_t kept_count, kept_room;
+    /* what it leaves */
+    struct ended *ended, **ended_last;
+    struct word *said;
+    struct happened *happened, **happened_last;
+    int64_t key_adds;
+    uint64_t records; /* changes, for figures */
+};
+
+int pg_unit_init(struct unit *u, struct pg_store *s);
+void pg_unit_reset(struct unit *u); /* for the next unit, or the same again */
+void pg_unit_done(struct unit *u);
+void *pg_unit_alloc(struct unit *u, size_t size); /* zero-filled; NULL and nomem */
+bool pg_unit_keep(struct unit *u, PGresult *r);   /* until the unit is over; false = no memory */
+
+/* Names asked for. NULL: no memory. */
+struct wanted_name *pg_unit_want_name(struct unit *u, struct span name);
+
+/* Rows: one a job, however often it was loaded. */
+struct row *pg_unit_row_add(struct unit *u, uint64_t seq);
+struct row *pg_unit_row(const struct unit *u, uint64_t seq);
+/* The job, if it exists and the id's upper half is right; NULL = not there. */
+struct row *pg_unit_find(const struct unit *u, struct job_ref ref);
+bool pg_row_there(const struct row *r);
+struct wqueue *pg_unit_queue_add(struct unit *u, uint32_t number, struct span name);
+struct wqueue *pg_unit_queue(const struct unit *u, uint32_t number);
+struct wqueue *pg_unit_queue_named(const struct unit *u, struct span name); /* that exists */
+bool pg_queue_paused(const struct unit *u, const struct wqueue *q);
+struct row *pg_unit_holder(const struct unit *u, const struct wqueue *q, struct span key);
+
+/* Every change of a job lies between these two: they keep sums, holders and order right. */
+void pg_row_before(struct row *r);
+void pg_row_after(struct unit *u, struct row *r);
+void pg_row_remove(struct unit *u, struct row *r); /* the job ceases to exist; counted as removed */
+/* What the rules say a record of the given kind does to this job, with its sums, attempt, word and
+ * event. */
+void pg_row_take(struct unit *u, struct row *r, const struct record *rec);
+void pg_row_rules(const struct row *r, struct job_options *room, struct job_rules *ret);
+void pg_unit_tell(struct unit *u, uint8_t kind, const struct row *r);
+void pg_unit_tell_queue(struct unit *u, uint8_t kind, const struct wqueue *q, uint64_t count);
+void pg_unit_depth(struct unit *u, struct wqueue *q);
+
+/* Whether a job in this state holds its unique key. */
+bool pg_scope_holds(const struct queue_policy *p, uint8_t state);
+int64_t pg_queue_sum(const struct wqueue *q, int column); /* before and by the unit */
+uint64_t pg_queue_state_count(const struct wqueue *q, uint8_t state);
+uint64_t pg_queue_live(const struct wqueue *q);
+
+/* Refusals. Both return false. */
+bool pg_refuse(struct turn *t, enum outcome out, const char *note);
+bool pg_refuse_note(struct unit *u, struct turn *t, const struct err_note *note);
+void pg_reply_row(struct turn *t, const struct row *r);
+void pg_reply_relaxed(struct turn *t, const struct wqueue *q);
+bool pg_body_right(struct turn *t, uint8_t kind, struct span body, uint64_t max);

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a record does to a row: state by the rules of core, and with it sums, the history of
+ * attempts, the last word about a lease, the holder of a unique key, and the event. */
+#include "backend/postgres/impl.h"
+#include "base/check.h"
+
+static void count(struct wqueue *q, const struct job *j, int64_t n)
+{
+    if (j->state == STATE_NONE)
+        return;
+    q->adds[j->state - 1] += n;
+    if (j->state == STATE_READY && j->priority > PRIORITY_URGENT)
+        q->adds[SUM_URGENT] += n;
+}
+
+static void tally(struct wqueue *q, enum tally_field field, int64_t n)
+{
+    q->adds[SUM_TALLY + (int)field] += n;
+}
+
+static void tally_span(struct wqueue *q, enum tally_field field, struct wall_time from,
+                       struct wall_time to)
+{
+    tally(q, field, to.ms > from.ms ? to.ms - from.ms : 0);
+}
+
+void pg_row_before(struct row *r)
+{
+    count(r->q, &r->job, -1);
+}
+
+void pg_row_after(struct unit *u, struct row *r)
+{
+    struct wqueue *q = r->q;
+    count(q, &r->job, 1);
+    r->changed = true;
+    u->records++;
+    r->held = r->extra.unique.len && pg_scope_holds(&q->policy, r->job.state);
+    if (r->job.state != STATE_READY)
+        return;
+    q->wake = true;
+    if (heap_push(&q->ready, (struct heap_entry){heap_order_desc(r->job.priority), r->job.seq}))
+        u->nomem = true;
+}
+
+void pg_row_remove(struct unit *u, struct row *r)
+{
+    count(r->q, &r->job, -1);
+    r->q->adds[SUM_REMOVED]++;
+    r->gone = r->changed = true;
+    r->held = false;
+    u->records++;
+}
+
+void pg_row_rules(const struct row *r, struct job_options *space, struct job_rules *ret)
+{
+    bool own = r->extra.options.len && options_decode(r->extra.options, space) == 0;
+    rules_of(&r->q->policy, own ? space : NULL, ret);
+}
+
+/* --- events --- */
+
+static struct happened *add_happened(struct unit *u, uint8_t kind)
+{
+    struct happened *h = pg_unit_alloc(u, sizeof *h);
+    if (!h)
+        return NULL;
+    h->kind = kind;
+    h->at = u->now;
+    *u->happened_last = h;
+    u->happened_last = &h->next;
+    return h;
+}
+
+void pg_unit_tell_queue(struct unit *u, uint8_t kind, const struct wqueue *q, uint64_t n)
+{
+    struct happened *h = add_happened(u, kind);
+    if (!h)
+        return;
+    h->queue = q->name;
+    h->count = n;
+}
+
+void pg_unit_tell(struct unit *u, uint8_t kind, const struct row *r)
+{
+    struct happened *h = add_happened(u, kind);
+    if (!h)
+        return;
+    h->queue = r->q->name;
+    h->job = r->job;
+    if (r->q->policy.warn_depth)
+        pg_unit_depth(u, r->q);
+}
+
+void pg_unit_depth(struct unit *u, struct wqueue *q)
+{
+    struct known *k = pg_known_find(u->s, q->name);
+    uint64_t mark = q->policy.warn_depth;
+    if (!k || !q->counted)
+        return;
+    uint64_t depth =
+        pg_queue_state_count(q, STATE_READY) + pg_queue_state_count(q, STATE_SCHEDULED);
+    if (k->deep && (mark == 0 || depth < mark - mark / 10))
+        k->deep = false;
+    if (k->deep || mark == 0 || depth < mark)
+        return;
+    k->deep = true;
+    pg_unit_tell_queue(u, EVENT_QUEUE_DEEP, q, depth);
+}
+
+/* --- the end of a lease --- */
+
+static const uint8_t attempt_of[REASON_COUNT] = {
+    [REASON_NONE] = ATTEMPT_RELEASED,       [REASON_FAILED] = ATTEMPT_FAILED,
+    [REASON_REJECTED] = ATTEMPT_FAILED,     [REASON_CRASH_LOOP] = ATTEMPT_CRASHED,
+    [REASON_TIMED_OUT] = ATTEMPT_CRASHED,   [REASON_EXPIRED] = ATTEMPT_CRASHED,
+    [REASON_CANCELLED] = ATTEMPT_CANCELLED, [REASON_REPLACED] = ATTEMPT_CANCELLED,
+    [REASON_RELEASED] = ATTEMPT_RELEASED,   [REASON_RESTARTED] = ATTEMPT_RELEASED,
+    [REASON_DISCARDED] = ATTEMPT_CANCELLED,
+};
+
+static void end_attempt(struct unit *u, struct row *r, const struct job *before, uint8_t outcome,
+                        struct wall_time at, uint8_t error_kind, struct span error)
+{
+    struct ended *a = pg_unit_alloc(u, sizeof *a);
+    if (!a)
+        return;
+    *a = (struct ended){
+        .row = r,
+        .number = (uint32_t)before->failures + before->crashes + 1,
+        .started_at = r->started_at,
+        .at = at,
+        .outcome = outcome,
+        .error_kind = error_kind,
+        .worker = r->worker,
+        .error = error,
+    };
+    *u->ended_last = a;
+    u->ended_last = &a->next;
+}
+
+static uint8_t word_of(uint8_t reason)
+{
+    if (reason == REASON_FAILED || reason == REASON_REJECTED)
+        return OP_FAIL;
+    return reason == REASON_RELEASED ? OP_RELEASE : OP_TICK;
+}
+
+/* The lease is over; the last word about it is kept with its token. */
+static void end_lease(struct row *r, uint8_t word)
+{
+    if (word != OP_TICK) {
+        r->word = (uint8_t)(word + 1);
+        r->word_state = r->job.state;
+        r->word_run_at = r->job.run_at;
+    }
+    r->nonce = 0;
+    r->until_ms = 0;
+}
+
+static void tally_attempt(struct wqueue *q, uint8_t reason, uint8_t error_kind,
+                          struct wall_time since, struct wall_time at)
+{
+    bool failed = reason == REASON_FAILED || reason == REASON_REJECTED;
+    bool crashed = reason == REASON_TIMED_OUT || reason == REASON_CRASH_LOOP;
+    if (failed)
+        tally(q, error_kind == ERROR_BUSINESS ? TALLY_FAILED_BUSINESS : TALLY_FAILED_APP, 1);
+    if (crashed)
+        tally(q, TALLY_CRASHED, 1);
+    if (failed || crashed)
+        tally_span(q, TALLY_FAILED_MS, since, at);
+    if (reason == REASON_RELEASED)
+        tally(q, TALLY_RELEASED, 1);
+}
+
+/* --- one function a kind of record; `before` is the job as it was --- */
+
+typedef void (*take_fn)(struct unit *u, struct row *r, const struct job *before,
+                        const struct record *rec);
+
+static void take_ready(struct unit *u, struct row *r, const struct job *before,
+                       const struct record *rec)
+{
+    (void)u, (void)before;
+    CHECK(apply_ready(&r->job, &rec->job_ready) == 0);
+}
+
+static uint8_t back_event(uint8_t reason)
+{
+    if (reason == REASON_FAILED)
+        return EVENT_RETRIED;
+    return reason == REASON_TIMED_OUT ? EVENT_CRASHED : EVENT_RELEASED;
+}
+
+static void keep_error(struct row *r, uint8_t kind, struct span error)
+{
+    r->error_kind = kind;
+    r->error = error;
+    r->set_error = true;
+}
+
+static void take_back(struct unit *u, struct row *r, const struct job *before,
+                      const struct record *rec)
+{
+    const struct rec_job_back *b = &rec->job_back;
+    CHECK(apply_back(&r->job, b) == 0);
+    tally_attempt(r->q, b->reason, b->error_kind, before->since, b->at);
+    end_attempt(u, r, before, attempt_of[b->reason], b->at, b->error_kind, b->error);
+    end_lease(r, word_of(b->reason));
+    if (b->error.len)
+        keep_error(r, b->error_kind, b->error);
+}
+
+static void take_done(struct unit *u, struct row *r, const struct job *before,
+                      const struct record *rec)
+{
+    const struct rec_job_done *d = &rec->job_done;
+    (void)u;
+    CHECK(apply_done(&r->job, d) == 0);
+    tally(r->q, TALLY_ACKED, 1);
+    tally_span(r->q, TALLY_DONE_MS, before->since, d->at);
+    end_lease(r, OP_ACK); /* its attempt is told from the row, as long as it is done */
+    if (d->result_kind != PAYLOAD_NONE) {
+        r->result_kind = d->result_kind;
+        r->result = d->result;
+        r->set_result = true;
+    }
+}
+
+static void take_dead(struct unit *u, struct row *r, const struct job *before,
+                      const struct record *rec)
+{
+    const struct rec_job_dead *d = &rec->job_dead;
+    bool ran = before->state == STATE_RUNNING;
+    CHECK(apply_dead(&r->job, d) == 0);
+    tally_attempt(r->q, d->reason, d->error_kind, before->since, d->at);
+    tally(r->q, TALLY_DIED, 1);
+    tally_span(r->q, TALLY_DIED_MS, ran ? before->since : id_time(before->id_hi), d->at);
+    if (ran) {
+        end_attempt(u, r, before, attempt_of[d->reason], d->at, d->error_kind, d->error);
+        end_lease(r, word_of(d->reason));
+    }
+    if (d->error.len)
+        keep_error(r, d->error_kind, d->error);
+}
+
+static void take_cancelled(struct unit *u, struct row *r, const struct job *before,
+                           const struct record *rec)
+{
+    const struct rec_job_cancelled *c = &rec->job_cancelled;
+    CHECK(apply_cancelled(&r->job, c) == 0);
+    tally(r->q, TALLY_CANCELLED, 1);
+    if (before->state == STATE_DONE)
+        end_attempt(u, r, before, ATTEMPT_DONE, before->since, 0, (struct span){NULL, 0});
+    if (before->state == STATE_RUNNING) {
+        end_attempt(u, r, before, attempt_of[c->reason], c->at, 0, (struct span){NULL, 0});
+        end_lease(r, OP_TICK);
+    }
+}
+
+static void take_requeued(struct unit *u, struct row *r, const struct job *before,
+                          const struct record *rec)
+{
+    (void)u, (void)before;
+    CHECK(apply_requeued(&r->job, &rec->job_requeued) == 0);
+}
+
+static void take_patched(struct unit *u, struct row *r, const struct job *before,
+                         const struct record *rec)
+{
+    const struct rec_job_patched *p = &rec->job_patched;
+    (void)u, (void)before;
+    CHECK(apply_patched(&r->job, p) == 0);
+    if (p->has_payload) {
+        r->payload = p->payload;
+        r->has_payload = r->set_payload = true;
+    }
+}
+
+static void take_claimed(struct unit *u, struct row *r, const struct job *before,
+                         const struct record *rec)
+{
+    const struct rec_job_claimed *c = &rec->job_claimed;
+    CHECK(apply_claimed(&r->job, c) == 0);
+    tally(r->q, TALLY_CLAIMED, 1);
+    if (before->state == STATE_READY)
+        tally_span(r->q, TALLY_WAITED_MS, before->since, c->at);
+    /* What was said about the lease before is still to be answered when it is said again. */
+    struct word *w = r->word ? pg_unit_alloc(u, sizeof *w) : NULL;
+    if (w) {
+        *w = (struct word){.token = r->token,
+                           .seq = r->job.seq,
+                           .run_at = r->word_run_at,
+                           .kind = r->word,
+                           .state = r->word_state,
+                           .next = u->said};
+        u->said = w;
+    }
+    r->word = 0;
+    r->token = c->token;
+    r->lease_ms = c->lease_ms;
+    r->until_ms = c->at.ms + c->lease_ms;
+    r->worker = c->worker;
+    r->started_at = c->at;
+}
+
+static const struct {
+    take_fn take;
+    uint8_t event;
+} takes[] = {
+    [REC_JOB_READY] = {take_ready, EVENT_READY},
+    [REC_JOB_CLAIMED] = {take_claimed, EVENT_CLAIMED},
+    [REC_JOB_BACK] = {take_back, EVENT_RELEASED},
+    [REC_JOB_DONE] = {take_done, EVENT_DONE},
+    [REC_JOB_DEAD] = {take_dead, EVENT_DEAD},
+    [REC_JOB_CANCELLED] = {take_cancelled, EVENT_CANCELLED},
+    [REC_JOB_REQUEUED] = {take_requeued, EVENT_REQUEUED},
+    [REC_JOB_PATCHED] = {take_patched, EVENT_PATCHED},
+};
+
+void pg_row_take(struct unit *u, struct row *r, const struct record *rec)
+{
+    CHECK((size_t)rec->kind < sizeof takes / sizeof takes[0] && takes[rec->kind].take);
+    struct job before = r->job;
+    pg_row_before(r);
+    takes[rec->kind].take(u, r, &before, rec);
+    pg_row_after(u, r);
+    pg_unit_tell(
+        u, rec->kind == REC_JOB_BACK ? back_event(rec->job_back.reason) : takes[rec->kind].event,
+        r);
+}
