@@ -160,7 +160,7 @@ void pg_bulk_adopt(struct pg_store *s, const PGresult *r)
 
 void pg_bulk_send(struct pg_store *s)
 {
-    struct unit *u = &s->unit;
+    struct unit *u = s->unit;
     const struct bulk *b = s->bulks;
     struct args *a = &u->args;
     pg_conn_send(s->lane, SQL_BEGIN, a);
@@ -217,7 +217,7 @@ static void change_one(struct unit *u, struct bulk *b, struct row *r)
 /* The slice's jobs come first among the rows, in their order; behind them those that hold keys. */
 int pg_bulk_work(struct pg_store *s)
 {
-    struct unit *u = &s->unit;
+    struct unit *u = s->unit;
     struct bulk *b = s->bulks;
     PGresult *queues = pg_conn_take_result(s->lane, 2);
     int n = PQntuples(pg_conn_result(s->lane, 3));
@@ -244,7 +244,7 @@ int pg_bulk_work(struct pg_store *s)
 void pg_bulk_send_store(struct pg_store *s)
 {
     const struct bulk *b = s->bulks;
-    struct args *a = &s->unit.args;
+    struct args *a = &s->unit->args;
     pg_args_i8(a, (int64_t)b->number);
     if (b->slice_last) {
         pg_conn_send(s->lane, SQL_BULK_END, a);
@@ -267,12 +267,11 @@ void pg_bulk_stored(struct pg_store *s)
         return;
     s->bulks = b->next;
     if (b->op) {
-        struct reply r = {.kind = OP_BULK,
-                          .tag = b->op->tag,
-                          .count = b->changed,
-                          .refused = b->refused,
-                          .outcome = OUT_OK};
-        pg_batch_answer(s, b->batch, &r);
+        struct unit *u = s->unit;
+        u->turns[0] = (struct turn){.op = b->op, .batch = b->batch};
+        u->turns[0].reply.count = b->changed;
+        u->turns[0].reply.refused = b->refused;
+        u->count = 1;
     }
     bulk_free(b);
 }

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The store in a PostgreSQL database, inside.
  *
- * Three connections. The lane does everything that changes something, one unit of work after the
+ * Four connections. The lane does everything that changes something, one unit of work after the
  * other, and the quick questions between them, so that what one submitter asks for takes effect in
- * its order; while one unit is under way the next ones gather and go together. The reader answers
- * lists, each when all that was asked for before it is committed. The ear listens for what other
- * nodes tell, and tells them.
+ * its order; while one unit is under way the next ones gather and go together. It commits without
+ * waiting for the disk; answers wait behind the gate (gate.c) until the syncer, whose commits do
+ * wait, has had one that came later. The reader answers lists, each when all that was asked for
+ * before it is committed. The ear listens for what other nodes tell, and tells them.
  *
  * Time is the database's, except under a manual clock. One node is the leader: it has a lease on
  * the row of the table leader and does what time brings (tick.c); each of its transactions locks
  * that row and finds its own epoch in it, or does nothing.
  *
  *   lane.c      who is next; a unit from begin to commit; connections that break
+ *   gate.c      answers that wait for the disk
  *   load.c, store.c          what a unit reads and writes
  *   enqueue.c, claim.c, leases.c, change.c, queues.c, bulk.c    the operations
  *   look.c, search.c         questions
@@ -101,18 +103,22 @@ struct pg_store {
     struct sql_text sql;
     struct store_facts facts;
     char channel[SCHEMA_BYTES + 16]; /* of notifications */
-    char setup[600], ear_setup[700]; /* what each session begins with */
+    char setup[600], read_setup[600], ear_setup[200],
+        sync_setup[200]; /* what each session begins with */
+    struct args sync_args;
     struct random random;
     uint64_t token_counter;
 
-    struct conn *lane, *reader, *ear;
+    struct conn *lane, *reader, *ear, *syncer;
     enum lane_job doing;
     unsigned tries;
     bool storing; /* a commit is on its way: from here on an end without an answer is unknown */
-    struct unit unit;
-    struct turn turns[UNIT_OPS_MAX];
-    struct batch *first, *last; /* with operations that were not begun */
-    struct bulk *bulks;         /* of this node */
+    struct unit *unit;              /* the one under way; never NULL */
+    struct unit *spare;             /* done with, for the next */
+    struct unit *gate, **gate_last; /* committed, but perhaps not on the disk; oldest first */
+    struct unit *syncing;           /* up to this one, by the round under way; NULL = none is */
+    struct batch *first, *last;     /* with operations that were not begun */
+    struct bulk *bulks;             /* of this node */
     bool closing;
     bool again;          /* after the rollback: the same once more */
     const char *trouble; /* … or this is answered */
@@ -190,6 +196,20 @@ struct known *pg_known_find(struct pg_store *s, struct span name);
 void pg_known_learn(struct pg_store *s, const struct wqueue *q);
 void pg_known_forget(struct pg_store *s, struct span name);
 void pg_knowns_free(struct pg_store *s);
+
+/* gate.c */
+struct unit *pg_unit_take(struct pg_store *s); /* a fresh one; NULL = no memory */
+void pg_units_free(struct pg_store *s);
+bool pg_gate_needed(const struct pg_store *s);
+/* The unit under way is committed: answers what may leave at once, and keeps the rest until the
+ * disk has it. Another takes its place. */
+void pg_gate_enter(struct pg_store *s, struct unit *next);
+void pg_gate_kick(struct pg_store *s);
+void pg_send_sync(struct pg_store *s, struct conn *c, struct args *a);
+void pg_gate_break(struct pg_store *s); /* all that is kept becomes unknown */
+void pg_syncer_lost_cb(void *ctx);
+void pg_syncer_opened_cb(void *ctx);
+void pg_turn_answer(struct pg_store *s, struct turn *t);
 
 /* load.c, store.c */
 void pg_unit_ask(struct unit *u);

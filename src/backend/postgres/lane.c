@@ -78,7 +78,7 @@ void pg_batch_answer(struct pg_store *s, struct batch *b, const struct reply *re
     batch_free_if_done(b);
 }
 
-static void turn_answer(struct pg_store *s, struct turn *t)
+void pg_turn_answer(struct pg_store *s, struct turn *t)
 {
     t->reply.kind = t->op->kind;
     t->reply.tag = t->op->tag;
@@ -87,11 +87,11 @@ static void turn_answer(struct pg_store *s, struct turn *t)
 
 static void turns_refuse(struct pg_store *s, enum outcome out, const char *note)
 {
-    size_t count = s->unit.count;
-    s->unit.count = 0;
+    size_t count = s->unit->count;
+    s->unit->count = 0;
     for (size_t i = 0; i < count; i++) {
-        s->turns[i].reply = (struct reply){.outcome = out, .note = note};
-        turn_answer(s, &s->turns[i]);
+        s->unit->turns[i].reply = (struct reply){.outcome = out, .note = note};
+        pg_turn_answer(s, &s->unit->turns[i]);
     }
 }
 
@@ -117,7 +117,7 @@ static struct batch *take_front(struct pg_store *s)
 static void turn_add(struct pg_store *s)
 {
     const struct op *op = front(s);
-    struct turn *t = &s->turns[s->unit.count++];
+    struct turn *t = &s->unit->turns[s->unit->count++];
     *t = (struct turn){.op = op, .batch = take_front(s)};
 }
 
@@ -136,7 +136,7 @@ static bool fits(const struct pg_store *s, const struct op *op, size_t *wide, si
         *bytes += op->patch.payload.len;
         ++*wide;
     }
-    return s->unit.count == 0 ||
+    return s->unit->count == 0 ||
            (*wide <= WIDE_MAX && *claims <= UNIT_CLAIMS_MAX && *bytes <= LIMIT_ANSWER_BYTES);
 }
 
@@ -146,15 +146,15 @@ static void gather(struct pg_store *s, enum op_class class)
     size_t wide = 0, claims = 0, bytes = 0;
     size_t most = class == CLASS_ALONE ? 1 : class == CLASS_LOOK ? LOOKS_MAX : UNIT_OPS_MAX;
     const struct op *op;
-    s->unit.count = 0;
-    while (s->unit.count < most && (op = front(s)) != NULL && ops[op->kind].class == class &&
+    s->unit->count = 0;
+    while (s->unit->count < most && (op = front(s)) != NULL && ops[op->kind].class == class &&
            fits(s, op, &wide, &claims, &bytes))
         turn_add(s);
 }
 
 bool pg_lane_idle(const struct pg_store *s)
 {
-    return s->doing == LANE_NOTHING && !s->first && !s->searches;
+    return s->doing == LANE_NOTHING && !s->first && !s->searches && !s->gate;
 }
 
 static void begin_unit(struct pg_store *s);
@@ -205,17 +205,17 @@ void pg_lane_kick(struct pg_store *s)
 
 /* --- when it is over --- */
 
-static void answer_all(struct pg_store *s)
+/* What an answer points to must last as long as it waits for the disk. */
+static void keep_result(struct pg_store *s, size_t index)
 {
-    size_t count = s->unit.count;
-    for (size_t i = 0; i < count; i++)
-        if (!s->turns[i].later)
-            turn_answer(s, &s->turns[i]);
+    PGresult *r = pg_conn_take_result(s->lane, index);
+    if (r)
+        pg_unit_keep(s->unit, r);
 }
 
 static void wake_all(struct pg_store *s)
 {
-    const struct unit *u = &s->unit;
+    const struct unit *u = s->unit;
     for (size_t i = 0; i < u->queue_count; i++) {
         const struct wqueue *q = u->queues[i];
         if (!q->wake || q->gone)
@@ -228,19 +228,19 @@ static void wake_all(struct pg_store *s)
 static void count_commit(struct pg_store *s)
 {
     struct backend_figures *f = &s->figures;
-    uint64_t records = s->unit.records, ns = clock_ns() - s->unit_began_ns;
+    uint64_t records = s->unit->records, ns = clock_ns() - s->unit_began_ns;
     if (records == 0)
         return;
     f->position += records;
-    f->durable = f->position;
+    s->unit->position = f->position;
     f->commits++;
     f->commit_ns_total += ns;
     f->commit_ns_last = ns;
     histogram_add(&f->commit_us, ns / 1000);
     histogram_add(&f->commit_records, records);
-    for (size_t i = 0; i < s->unit.queue_count; i++)
+    for (size_t i = 0; i < s->unit->queue_count; i++)
         for (int state = STATE_SCHEDULED; state < STATE_COUNT; state++) {
-            int64_t add = s->unit.queues[i]->adds[state - 1];
+            int64_t add = s->unit->queues[i]->adds[state - 1];
             f->by_state[state] = (uint64_t)((int64_t)f->by_state[state] + add);
             f->jobs = (uint64_t)((int64_t)f->jobs + add);
         }
@@ -249,23 +249,22 @@ static void count_commit(struct pg_store *s)
 /* After everything: nothing of the unit is needed any more. */
 static void over(struct pg_store *s)
 {
-    pg_unit_reset(&s->unit);
-    s->unit.count = 0;
+    pg_unit_reset(s->unit);
+    s->unit->count = 0;
     s->doing = LANE_NOTHING;
     s->storing = false;
     s->tries = 0;
-    pg_events_call(s);
     pg_ear_kick(s);
     pg_lane_after(s);
 }
 
-static void settled(struct pg_store *s)
+/* Committed: others may see it. What it says happened is told when the disk has it. */
+static void committed(struct pg_store *s)
 {
-    const struct unit *u = &s->unit;
-    count_commit(s);
+    const struct unit *u = s->unit;
     if (s->doing != LANE_TICK)
         s->dirty |= u->records > 0;
-    pg_events_take(s, u);
+    count_commit(s);
     wake_all(s);
 }
 
@@ -294,7 +293,7 @@ static const char *sentence(const struct round_error *e)
 
 static void give_up(struct pg_store *s, enum outcome out, const char *note)
 {
-    pg_bulk_forget(&s->unit);
+    pg_bulk_forget(s->unit);
     if (s->doing == LANE_BULK)
         pg_bulk_answer_all(s, out);
     turns_refuse(s, out, note);
@@ -304,7 +303,7 @@ static void give_up(struct pg_store *s, enum outcome out, const char *note)
 static void roll_back(struct pg_store *s)
 {
     s->storing = false;
-    pg_conn_send(s->lane, SQL_ROLLBACK, &s->unit.args);
+    pg_conn_send(s->lane, SQL_ROLLBACK, &s->unit->args);
     if (pg_conn_round(s->lane, rolled_back_cb, s) != 0)
         give_up(s, OUT_UNAVAILABLE, "the database cannot be reached");
 }
@@ -312,7 +311,7 @@ static void roll_back(struct pg_store *s)
 static void begin_again(struct pg_store *s)
 {
     enum lane_job doing = s->doing;
-    pg_bulk_forget(&s->unit);
+    pg_bulk_forget(s->unit);
     s->doing = LANE_NOTHING;
     if (doing == LANE_UNIT)
         begin_unit(s);
@@ -370,7 +369,7 @@ static void stored_cb(void *ctx, int err, const struct round_error *error);
 
 static void fill_bodies(struct pg_store *s)
 {
-    struct unit *u = &s->unit;
+    struct unit *u = s->unit;
     const PGresult *r = u->slots[0] == SIZE_MAX ? NULL : pg_conn_result(s->lane, u->slots[0]);
     for (int i = 0; r && i < PQntuples(r); i++) {
         struct row *row = pg_unit_row(u, (uint64_t)pg_col_i8(r, i, 0));
@@ -394,12 +393,14 @@ static void fill_bodies(struct pg_store *s)
             views[k].error = row->error;
         }
     }
+    if (r)
+        keep_result(s, u->slots[0]);
 }
 
 /* The end of every transaction: what was worked out, and the commit. */
 static void store(struct pg_store *s)
 {
-    struct unit *u = &s->unit;
+    struct unit *u = s->unit;
     pg_unit_send_store(u);
     if (s->doing == LANE_BULK)
         pg_bulk_send_store(s);
@@ -421,23 +422,24 @@ static void stored_cb(void *ctx, int err, const struct round_error *error)
         round_failed(s, err, error);
         return;
     }
+    struct unit *next = pg_unit_take(s);
     if (s->doing == LANE_UNIT) {
         fill_bodies(s);
-        pg_rates_take(&s->unit);
-        pg_bulk_begun(s, &s->unit);
+        pg_rates_take(s->unit);
+        pg_bulk_begun(s, s->unit);
     } else if (s->doing == LANE_TICK) {
         pg_tick_done(s);
     }
-    settled(s);
+    committed(s);
     if (s->doing == LANE_BULK)
         pg_bulk_stored(s);
-    answer_all(s);
+    pg_gate_enter(s, next);
     over(s);
 }
 
 static void work(struct pg_store *s)
 {
-    struct unit *u = &s->unit;
+    struct unit *u = s->unit;
     for (size_t i = 0; i < u->count && !u->nomem; i++) {
         struct turn *t = &u->turns[i];
         const struct op *op = t->op;
@@ -459,7 +461,7 @@ static void work(struct pg_store *s)
 static void second_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
-    struct unit *u = &s->unit;
+    struct unit *u = s->unit;
     if (err) {
         round_failed(s, err, error);
         return;
@@ -480,10 +482,10 @@ static void loaded_cb(void *ctx, int err, const struct round_error *error)
         round_failed(s, err, error);
         return;
     }
-    err = pg_unit_loaded(&s->unit);
+    err = pg_unit_loaded(s->unit);
     if (err)
         give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a queue's row is damaged");
-    else if (pg_unit_needs_words(&s->unit) || pg_queues_need_shared(&s->unit))
+    else if (pg_unit_needs_words(s->unit) || pg_queues_need_shared(s->unit))
         go(s, second_cb);
     else
         work(s);
@@ -491,16 +493,18 @@ static void loaded_cb(void *ctx, int err, const struct round_error *error)
 
 static void begin_unit(struct pg_store *s)
 {
-    struct unit *u = &s->unit;
+    struct unit *u = s->unit;
     if (s->tries == 0) {
         gather(s, ops[front(s)->kind].class);
         s->unit_began_ns = clock_ns();
     }
     pg_unit_reset(u);
     for (size_t i = 0; i < u->count; i++)
-        s->turns[i] = (struct turn){.op = s->turns[i].op, .batch = s->turns[i].batch};
+        s->unit->turns[i] =
+            (struct turn){.op = s->unit->turns[i].op, .batch = s->unit->turns[i].batch};
     s->doing = LANE_UNIT;
-    u->alone = ops[s->turns[0].op->kind].class == CLASS_ALONE && s->turns[0].op->kind != OP_BULK;
+    u->alone = ops[s->unit->turns[0].op->kind].class == CLASS_ALONE &&
+               s->unit->turns[0].op->kind != OP_BULK;
     pg_unit_ask(u);
     pg_unit_send_load(u);
     go(s, loaded_cb);
@@ -521,8 +525,8 @@ static void slice_cb(void *ctx, int err, const struct round_error *error)
 
 static void begin_bulk(struct pg_store *s)
 {
-    pg_unit_reset(&s->unit);
-    s->unit.count = 0;
+    pg_unit_reset(s->unit);
+    s->unit->count = 0;
     s->doing = LANE_BULK;
     s->unit_began_ns = clock_ns();
     pg_bulk_send(s);
@@ -568,8 +572,8 @@ static void tick_cb(void *ctx, int err, const struct round_error *error)
 
 static void begin_tick(struct pg_store *s)
 {
-    pg_unit_reset(&s->unit);
-    s->unit.count = 0;
+    pg_unit_reset(s->unit);
+    s->unit->count = 0;
     s->doing = LANE_TICK;
     s->unit_began_ns = clock_ns();
     s->tick_at_ms = pg_db_now(s);
@@ -599,9 +603,9 @@ static void beat_cb(void *ctx, int err, const struct round_error *error)
 
 static void begin_beat(struct pg_store *s)
 {
-    struct args *a = &s->unit.args;
-    pg_unit_reset(&s->unit);
-    s->unit.count = 0;
+    struct args *a = &s->unit->args;
+    pg_unit_reset(s->unit);
+    s->unit->count = 0;
     s->doing = LANE_BEAT;
     s->seen_at_ms = process_ms();
     s->beat_now_ms = pg_db_now(s);
@@ -627,7 +631,9 @@ static void looked_cb(void *ctx, int err, const struct round_error *error)
                      err == -ERR_IO ? "the database cannot be reached" : sentence(error));
     } else {
         pg_look_answer(s);
-        answer_all(s);
+        for (size_t i = 0; i < ROUND_MAX; i++)
+            keep_result(s, i);
+        pg_gate_enter(s, pg_unit_take(s));
     }
     over(s);
 }
@@ -635,7 +641,7 @@ static void looked_cb(void *ctx, int err, const struct round_error *error)
 static void begin_look(struct pg_store *s)
 {
     gather(s, CLASS_LOOK);
-    pg_unit_reset(&s->unit);
+    pg_unit_reset(s->unit);
     s->doing = LANE_LOOK;
     pg_look_send(s);
     go(s, looked_cb);
@@ -653,7 +659,7 @@ void pg_later_cb(uv_timer_t *timer)
     }
     if (!pg_conn_up(s->lane)) {
         while (s->first) {
-            s->unit.count = 0;
+            s->unit->count = 0;
             turn_add(s);
             turns_refuse(s, OUT_UNAVAILABLE, "the database cannot be reached");
         }

@@ -422,6 +422,7 @@ struct row *pg_load_row(struct unit *u, const PGresult *r, int at)
     if (!row)
         return NULL;
     pg_row_load(r, at, row);
+    row->loaded_state = row->job.state;
     row->q = pg_unit_queue(u, row->job.queue);
     if (row->q && row_sound(row))
         return row;

@@ -316,7 +316,7 @@ static size_t answer_views(struct unit *u, struct turn *t, size_t at)
 
 void pg_look_send(struct pg_store *s)
 {
-    struct unit *u = &s->unit;
+    struct unit *u = s->unit;
     pg_conn_send(s->lane, SQL_NOW, &u->args);
     for (size_t i = 0; i < u->count; i++) {
         const struct op *op = u->turns[i].op;
@@ -331,7 +331,7 @@ void pg_look_send(struct pg_store *s)
 
 void pg_look_answer(struct pg_store *s)
 {
-    struct unit *u = &s->unit;
+    struct unit *u = s->unit;
     size_t at = 1;
     int64_t given = pg_manual_now(s);
     u->now.ms = given ? given : pg_col_i8(pg_conn_result(s->lane, 0), 0, 0);

@@ -69,8 +69,8 @@ static int pg_settle(struct backend *b, backend_closed_fn fn, void *ctx)
 static void timer_cb(uv_timer_t *timer)
 {
     struct pg_store *s = timer->data;
-    struct conn *all[] = {s->lane, s->reader, s->ear};
-    for (size_t i = 0; i < 3; i++)
+    struct conn *all[] = {s->lane, s->reader, s->ear, s->syncer};
+    for (size_t i = 0; i < 4; i++)
         if (all[i] && pg_conn_down(all[i]) && !s->closing)
             pg_conn_reopen(all[i]);
     /* The slow poll: what others did is heard of here where nobody tells it. */
@@ -115,7 +115,8 @@ static void handle_closed_cb(uv_handle_t *handle)
     pg_knowns_free(s);
     map128_done(&s->known_map);
     map128_done(&s->rates);
-    pg_unit_done(&s->unit);
+    pg_units_free(s);
+    pg_args_done(&s->sync_args);
     pg_unit_done(&s->search_unit);
     mem_free(s);
     if (fn)
@@ -127,7 +128,8 @@ static void take_down(struct pg_store *s)
     pg_conn_close(s->lane);
     pg_conn_close(s->reader);
     pg_conn_close(s->ear);
-    s->lane = s->reader = s->ear = NULL;
+    pg_conn_close(s->syncer);
+    s->lane = s->reader = s->ear = s->syncer = NULL;
     s->handles = 2;
     uv_close((uv_handle_t *)&s->timer, handle_closed_cb);
     uv_close((uv_handle_t *)&s->later, handle_closed_cb);
@@ -151,7 +153,7 @@ static void goodbye_cb(void *ctx, int err, const struct round_error *error)
 /* The node's row goes, and with it the lease of the leader: others need not wait for it. */
 static void say_goodbye(struct pg_store *s)
 {
-    struct args *a = &s->unit.args;
+    struct args *a = &s->unit->args;
     s->doing = LANE_GOODBYE;
     pg_bulk_answer_all(s, OUT_UNKNOWN);
     if (pg_conn_usable(s->lane)) {
@@ -167,7 +169,7 @@ static void end_settles(struct pg_store *s)
 {
     if (!s->settles.first || s->tick_wanted || (s->leader && pg_tick_due(s)) || s->bulks)
         return;
-    if (!pg_conn_up(s->lane) || s->doing != LANE_NOTHING || s->first)
+    if (!pg_conn_up(s->lane) || s->doing != LANE_NOTHING || s->first || s->gate)
         return;
     for (struct settle *one = s->settles.first; one; one = one->next)
         one->worked = true;
@@ -244,9 +246,14 @@ static void fill_setup(struct pg_store *s)
     if (s->url.pooled) {
         snprintf(s->setup, sizeof s->setup, "SELECT 1");
         snprintf(s->ear_setup, sizeof s->ear_setup, "SELECT 1");
+        snprintf(s->sync_setup, sizeof s->sync_setup, "SELECT 1");
+        snprintf(s->read_setup, sizeof s->read_setup, "SELECT 1");
         return;
     }
-    snprintf(s->setup, sizeof s->setup, SESSION, 10, s->url.relaxed ? "off" : "on");
+    snprintf(s->setup, sizeof s->setup, SESSION, 10, "off");
+    snprintf(s->read_setup, sizeof s->read_setup, SESSION, 10, s->url.relaxed ? "off" : "on");
+    snprintf(s->sync_setup, sizeof s->sync_setup,
+             "SET statement_timeout = '30s'; SET synchronous_commit = on");
     snprintf(s->ear_setup, sizeof s->ear_setup, "LISTEN %s; SET statement_timeout = '10s'",
              s->channel);
 }
@@ -267,6 +274,11 @@ static struct conn_config conn_config_of(struct pg_store *s)
 static int open_others(struct pg_store *s)
 {
     struct conn_config reader = conn_config_of(s), ear = conn_config_of(s);
+    struct conn_config syncer = conn_config_of(s);
+    syncer.setup = s->sync_setup;
+    syncer.opened = pg_syncer_opened_cb;
+    syncer.lost = pg_syncer_lost_cb;
+    reader.setup = s->read_setup;
     reader.opened = pg_reader_opened_cb;
     reader.lost = pg_reader_lost_cb;
     ear.setup = s->ear_setup;
@@ -274,11 +286,14 @@ static int open_others(struct pg_store *s)
     ear.lost = pg_ear_lost_cb;
     ear.notified = pg_ear_notified_cb;
     int err = pg_conn_new_closed(&reader, &s->reader);
+    if (!err)
+        err = pg_conn_new_closed(&syncer, &s->syncer);
     if (!err && !s->url.pooled)
         err = pg_conn_new_closed(&ear, &s->ear);
     if (err)
         return err;
     pg_conn_reopen(s->reader);
+    pg_conn_reopen(s->syncer);
     if (s->ear)
         pg_conn_reopen(s->ear);
     return 0;
@@ -314,11 +329,13 @@ static int store_init(struct pg_store *s, const struct backend_config *config)
     uint64_t seed = config->seed;
     int err = seed ? 0 : random_bytes(&seed, sizeof seed);
     random_seed(&s->random, seed);
-    if (!err)
-        err = pg_unit_init(&s->unit, s);
+    s->gate_last = &s->gate;
+    pg_args_init(&s->sync_args);
+    s->unit = pg_unit_take(s);
+    if (!s->unit)
+        err = -ERR_NOMEM;
     if (!err)
         err = pg_unit_init(&s->search_unit, s);
-    s->unit.turns = s->turns;
     if (!err)
         err = pg_events_init(s);
     return err ? err : pg_sql_fill(&s->sql, s->url.schema);
@@ -331,7 +348,8 @@ static void free_half(struct pg_store *s)
     pg_events_free(s);
     map128_done(&s->known_map);
     map128_done(&s->rates);
-    pg_unit_done(&s->unit);
+    pg_units_free(s);
+    pg_args_done(&s->sync_args);
     pg_unit_done(&s->search_unit);
     mem_free(s);
 }

@@ -217,7 +217,7 @@ static void answer(struct pg_store *s, const struct op *op, struct reply *reply)
         answer_history(s, reply);
 }
 
-static void send_question(struct pg_store *s, const struct op *op, uint32_t queue)
+static void send_what(struct pg_store *s, const struct op *op, uint32_t queue)
 {
     struct args *a = &s->search_unit.args;
     pg_conn_send(s->reader, SQL_NOW, a);
@@ -244,6 +244,15 @@ static void send_question(struct pg_store *s, const struct op *op, uint32_t queu
     uint32_t limit = op->exceptions.limit;
     pg_args_i4(a, (int32_t)(limit && limit < LIMIT_EXCEPTIONS ? limit : LIMIT_EXCEPTIONS));
     pg_conn_send(s->reader, SQL_EXCEPTIONS, a);
+}
+
+/* What it tells of must be on the disk before it is told: the round ends with a commit that waits.
+ */
+static void send_question(struct pg_store *s, const struct op *op, uint32_t queue)
+{
+    send_what(s, op, queue);
+    if (pg_gate_needed(s))
+        pg_send_sync(s, s->reader, &s->search_unit.args);
 }
 
 static void round_failed(struct pg_store *s, int err, const struct round_error *error)

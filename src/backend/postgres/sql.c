@@ -280,10 +280,13 @@ static const char *const statements[SQL_COUNT] = {
     [SQL_LEADER_LOCK] = "SELECT epoch FROM @leader WHERE epoch = $1::int8 AND holder = $2::int4 FOR"
                         " UPDATE",
     [SQL_NODE_SEEN] =
-        "INSERT INTO @node AS n (epoch, number, seen_at) VALUES ($1::int4, $2::int4,"
-        " $3::int8) ON CONFLICT (epoch) DO UPDATE SET seen_at = excluded.seen_at"
-        " RETURNING (SELECT count(*) FROM @node o WHERE o.epoch <> $1::int4 AND o.seen_at"
-        " > $3::int8 - 60000)::int4",
+        "WITH old AS (DELETE FROM @node WHERE seen_at < $3::int8 - 86400000 AND epoch <>"
+        " $1::int4) INSERT INTO @node AS n (epoch, number, seen_at) VALUES ($1::int4,"
+        " $2::int4, $3::int8) ON CONFLICT (epoch) DO UPDATE SET seen_at ="
+        " excluded.seen_at RETURNING (SELECT count(*) FROM @node o WHERE o.epoch <>"
+        " $1::int4 AND o.seen_at > $3::int8 - 60000)::int4",
+    [SQL_SYNC] = "INSERT INTO @node AS n (epoch, number, seen_at) VALUES ($1::int4, $2::int4,"
+                 " $3::int8) ON CONFLICT (epoch) DO UPDATE SET syncs = n.syncs + 1",
     [SQL_NODE_GONE] = "WITH l AS (UPDATE @leader SET until = 0, holder = 0 WHERE holder = $1::int4)"
                       " DELETE FROM @node WHERE epoch = $1::int4",
     [SQL_DUE_LEASES] =

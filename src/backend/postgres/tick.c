@@ -43,7 +43,7 @@ bool pg_tick_due(const struct pg_store *s)
 
 static void send_due(struct pg_store *s, enum sql_id id, int64_t now)
 {
-    struct args *a = &s->unit.args;
+    struct args *a = &s->unit->args;
     pg_args_i8(a, now);
     pg_args_i4(a, LIMIT_SLICE);
     pg_conn_send(s->lane, id, a);
@@ -51,9 +51,9 @@ static void send_due(struct pg_store *s, enum sql_id id, int64_t now)
 
 void pg_tick_send(struct pg_store *s)
 {
-    struct args *a = &s->unit.args;
+    struct args *a = &s->unit->args;
     int64_t now = pg_db_now(s);
-    s->unit.now.ms = now;
+    s->unit->now.ms = now;
     s->tick_wanted = s->trim_wanted = s->dirty = false;
     pg_conn_send(s->lane, SQL_BEGIN, a);
     pg_args_i8(a, s->leader_epoch);
@@ -107,7 +107,7 @@ static bool full(struct pg_store *s, enum tick_slot slot)
 /* The rows of a slot, marked by which they came from: their queues are asked for next. */
 bool pg_tick_needs_queues(struct pg_store *s)
 {
-    struct unit *u = &s->unit;
+    struct unit *u = s->unit;
     static const enum tick_slot slots[] = {TICK_LEASES, TICK_JOBS, TICK_EXPIRY, TICK_BOUND};
     size_t n = 0;
     s->tick_more = full(s, TICK_LEASES) || full(s, TICK_JOBS) || full(s, TICK_EXPIRY) ||
@@ -169,7 +169,7 @@ static bool still(const struct row *r, size_t slot)
 /* *queues: the answer to what tick_needs_queues asked; NULL = nothing was. */
 int pg_tick_work(struct pg_store *s, PGresult *queues)
 {
-    struct unit *u = &s->unit;
+    struct unit *u = s->unit;
     int err = 0;
     if (queues)
         err = pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
@@ -199,7 +199,7 @@ int pg_tick_work(struct pg_store *s, PGresult *queues)
 /* Last in the transaction: when to come again. */
 void pg_tick_send_next(struct pg_store *s)
 {
-    struct unit *u = &s->unit;
+    struct unit *u = s->unit;
     pg_args_i8(&u->args, u->now.ms);
     pg_args_bool(&u->args, s->config.clock.manual);
     u->slots[2] = pg_conn_sent(s->lane);
@@ -215,7 +215,7 @@ static int64_t sooner(int64_t a, int64_t b)
 
 static void take_figures(struct pg_store *s)
 {
-    const PGresult *r = pg_conn_result(s->lane, s->unit.slots[3]);
+    const PGresult *r = pg_conn_result(s->lane, s->unit->slots[3]);
     struct backend_figures *f = &s->figures;
     uint64_t jobs = 0;
     if (PQntuples(r) != 1)
@@ -233,11 +233,11 @@ static void take_figures(struct pg_store *s)
 
 void pg_tick_done(struct pg_store *s)
 {
-    const PGresult *r = pg_conn_result(s->lane, s->unit.slots[2]);
+    const PGresult *r = pg_conn_result(s->lane, s->unit->slots[2]);
     s->next_due_ms = 0;
     for (int i = 0; i < PQnfields(r); i++)
         s->next_due_ms = sooner(s->next_due_ms, pg_col_i8(r, 0, i));
-    s->tick_at_ms = s->resume_from_ms = s->unit.now.ms;
+    s->tick_at_ms = s->resume_from_ms = s->unit->now.ms;
     s->tick_wanted |= s->tick_more;
     take_figures(s);
 }

@@ -55,7 +55,8 @@ struct row {
     uint8_t word_state;
     struct wall_time word_run_at;
     struct job_fates fates;
-    bool held, was_held; /* holds its unique key: now, in the store */
+    bool held, was_held;  /* holds its unique key: now, in the store */
+    uint8_t loaded_state; /* as it was in the store; none = it is new */
     uint8_t result_kind, error_kind;
     struct span payload, result, error;
     bool has_payload; /* it was small enough to come along, or is new */
@@ -77,7 +78,8 @@ struct turn {
     struct row **bodies; /* of reply.jobs: rows whose payload is still to be fetched */
     bool said_before;    /* a last word about this token is known */
     struct rate_claim rate;
-    bool later; /* answered when a bulk action has ended */
+    bool later;    /* answered when a bulk action has ended */
+    bool answered; /* it did not have to wait for the disk */
 };
 
 /* An attempt that the unit ends. */
@@ -127,8 +129,9 @@ struct unit {
     struct pg_store *s;
     struct arena arena;
     struct args args;
-    struct turn *turns;
+    struct turn *turns; /* UNIT_OPS_MAX of them */
     size_t count;
+    struct unit *next; /* behind the gate, or spare */
     struct wall_time now;
     bool nomem; /* something could not be allocated: nothing is stored */
     /* what is asked for */
@@ -163,7 +166,8 @@ struct unit {
     struct word *said;
     struct happened *happened, **happened_last;
     int64_t key_adds;
-    uint64_t records; /* changes, for figures */
+    uint64_t records;  /* changes, for figures */
+    uint64_t position; /* of the last of them */
 };
 
 int pg_unit_init(struct unit *u, struct pg_store *s);

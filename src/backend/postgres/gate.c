@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gate: answers that wait for the disk.
+ *
+ * The lane commits with synchronous_commit off: its changes are there for everybody at once, and on
+ * the disk a little later. The syncer's commits wait for the disk; one that begins after a unit's
+ * commit has come back ends after that unit is on it, for the log of the database has one order.
+ * Then the unit's answers leave, its events are told, its memory is free. So while the disk works
+ * the lane goes on, and all units that came meanwhile share the next sync.
+ *
+ * A claim of jobs that were durably ready may be answered before it is durable itself (its token is
+ * refused after a crash that forgot it), and so may everything in a queue with relaxed durability.
+ */
+#include "backend/postgres/impl.h"
+
+struct unit *pg_unit_take(struct pg_store *s)
+{
+    struct unit *u = s->spare;
+    if (u) {
+        s->spare = u->next;
+        u->next = NULL;
+        return u;
+    }
+    u = mem_zalloc(sizeof *u);
+    struct turn *turns = mem_array(UNIT_OPS_MAX, sizeof *turns);
+    if (!u || !turns) {
+        mem_free(u);
+        mem_free(turns);
+        return NULL;
+    }
+    pg_unit_init(u, s);
+    u->turns = turns;
+    return u;
+}
+
+static void unit_free(struct unit *u)
+{
+    pg_unit_done(u);
+    mem_free(u->turns);
+    mem_free(u);
+}
+
+void pg_units_free(struct pg_store *s)
+{
+    while (s->spare) {
+        struct unit *u = s->spare;
+        s->spare = u->next;
+        unit_free(u);
+    }
+    if (s->unit)
+        unit_free(s->unit);
+    s->unit = NULL;
+}
+
+static void unit_give(struct pg_store *s, struct unit *u)
+{
+    pg_unit_reset(u);
+    u->count = 0;
+    u->next = s->spare;
+    s->spare = u;
+}
+
+bool pg_gate_needed(const struct pg_store *s)
+{
+    return !s->url.relaxed;
+}
+
+/* Whether a job of this claim was changed by what is not known to be on the disk. */
+static bool depends(const struct pg_store *s, const struct turn *t)
+{
+    for (uint32_t i = 0; i < t->reply.job_count; i++) {
+        uint64_t seq = t->reply.jobs[i].job.seq;
+        const struct row *own = pg_unit_row(s->unit, seq);
+        if (!own || own->loaded_state != STATE_READY)
+            return true;
+        for (const struct unit *u = s->gate; u; u = u->next)
+            if (pg_unit_row(u, seq) && pg_unit_row(u, seq)->changed)
+                return true;
+    }
+    return false;
+}
+
+static bool may_leave(const struct pg_store *s, const struct turn *t)
+{
+    if (t->op->kind == OP_CLAIM && t->reply.outcome == OUT_OK)
+        return t->op->claim.one.seq == 0 && !depends(s, t);
+    return t->reply.relaxed;
+}
+
+static void answer_rest(struct pg_store *s, struct unit *u)
+{
+    for (size_t i = 0; i < u->count; i++)
+        if (!u->turns[i].later && !u->turns[i].answered)
+            pg_turn_answer(s, &u->turns[i]);
+    u->count = 0;
+}
+
+static void is_durable(struct pg_store *s, struct unit *u)
+{
+    if (u->position > s->figures.durable)
+        s->figures.durable = u->position;
+    pg_events_take(s, u);
+}
+
+void pg_gate_enter(struct pg_store *s, struct unit *next)
+{
+    struct unit *u = s->unit;
+    bool waits = pg_gate_needed(s) && next && (u->records || s->gate);
+    if (!waits) { /* nothing of it, or before it, is new; or nobody wants to wait */
+        is_durable(s, u);
+        answer_rest(s, u);
+        if (next)
+            unit_give(s, next);
+        pg_events_call(s);
+        return;
+    }
+    for (size_t i = 0; i < u->count; i++) {
+        struct turn *t = &u->turns[i];
+        t->answered = !t->later && may_leave(s, t);
+        if (t->answered)
+            pg_turn_answer(s, t);
+    }
+    *s->gate_last = u;
+    s->gate_last = &u->next;
+    s->unit = next;
+    pg_gate_kick(s);
+}
+
+/* All up to `last` are on the disk. */
+static void open_for(struct pg_store *s, const struct unit *last)
+{
+    struct unit *u;
+    do {
+        u = s->gate;
+        s->gate = u->next;
+        if (!s->gate)
+            s->gate_last = &s->gate;
+        is_durable(s, u);
+        answer_rest(s, u);
+        bool was_last = u == last;
+        unit_give(s, u);
+        if (was_last)
+            break;
+    } while (s->gate);
+    pg_events_call(s);
+}
+
+static void synced_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    struct unit *last = s->syncing;
+    s->syncing = NULL;
+    if (err == -ERR_INVALID)
+        log_event(s->config.log, LOG_ERROR, "postgres_sync", LOG_TEXT("state", error->state),
+                  LOG_TEXT("text", error->text));
+    if (err) {
+        pg_gate_break(s);
+        pg_lane_later(s);
+        return;
+    }
+    open_for(s, last);
+    pg_gate_kick(s);
+    pg_lane_after(s);
+}
+
+/* Writes something, so that the commit has to wait. */
+void pg_send_sync(struct pg_store *s, struct conn *c, struct args *a)
+{
+    pg_args_i4(a, (int32_t)s->facts.epoch);
+    pg_args_i4(a, (int32_t)s->config.node);
+    pg_args_i8(a, pg_db_now(s));
+    pg_conn_send(c, SQL_SYNC, a);
+}
+
+void pg_gate_kick(struct pg_store *s)
+{
+    if (!s->gate || s->syncing || !pg_conn_usable(s->syncer)) {
+        if (s->gate && !s->syncing && pg_conn_down(s->syncer))
+            pg_lane_later(s);
+        return;
+    }
+    struct unit *last = s->gate;
+    while (last->next)
+        last = last->next;
+    pg_send_sync(s, s->syncer, &s->sync_args);
+    if (pg_conn_round(s->syncer, synced_cb, s) == 0)
+        s->syncing = last;
+    else
+        pg_lane_later(s);
+}
+
+/* Nobody knows any more what the disk has: perhaps all of it. */
+void pg_gate_break(struct pg_store *s)
+{
+    while (s->gate) {
+        struct unit *u = s->gate;
+        s->gate = u->next;
+        if (!s->gate)
+            s->gate_last = &s->gate;
+        for (size_t i = 0; i < u->count; i++) {
+            struct turn *t = &u->turns[i];
+            if (t->later || t->answered)
+                continue;
+            t->reply =
+                (struct reply){.outcome = OUT_UNKNOWN, .note = "the database cannot be reached"};
+            pg_turn_answer(s, t);
+        }
+        pg_events_take(s, u); /* they were seen by others, too */
+        unit_give(s, u);
+    }
+}
+
+void pg_syncer_lost_cb(void *ctx)
+{
+    struct pg_store *s = ctx;
+    s->syncing = NULL;
+    pg_lane_later(s);
+    pg_timer_set(s);
+}
+
+void pg_syncer_opened_cb(void *ctx)
+{
+    pg_gate_kick(ctx);
+}
