@@ -199,6 +199,12 @@ static void connection_up(struct conn *c)
         c->config.opened(c->config.ctx);
 }
 
+/* What the server remarks is not for our standard error. */
+static void notice_cb(void *ctx, const char *text)
+{
+    (void)ctx, (void)text;
+}
+
 static void set_up(struct conn *c)
 {
     c->state = CONN_SETTING_UP;
@@ -259,6 +265,8 @@ void pg_conn_reopen(struct conn *c)
     CHECK(c->state == CONN_DOWN && !c->pg);
     c->pg = PQconnectStart(c->config.conninfo);
     c->state = CONN_CONNECTING;
+    if (c->pg)
+        PQsetNoticeProcessor(c->pg, notice_cb, NULL);
     if (!c->pg || PQstatus(c->pg) == CONNECTION_BAD || poll_for(c, UV_WRITABLE) != 0)
         fail_to_open(c);
 }
@@ -282,6 +290,7 @@ int pg_conn_new(const struct conn_config *config, PGconn *pg, struct conn **ret)
     }
     struct conn *c = *ret;
     c->pg = pg;
+    PQsetNoticeProcessor(pg, notice_cb, NULL);
     if (PQsetnonblocking(pg, 1) != 0 || PQenterPipelineMode(pg) != 1 ||
         poll_for(c, UV_READABLE) != 0) {
         pg_conn_close(c);

@@ -667,6 +667,8 @@ void pg_later_cb(uv_timer_t *timer)
     }
     if (!pg_conn_up(s->reader))
         pg_search_fail_all(s);
+    if (s->gate && !s->syncing && pg_conn_down(s->syncer))
+        pg_gate_break(s);
     pg_lane_kick(s);
     pg_lane_after(s);
     pg_timer_set(s);

@@ -92,10 +92,14 @@ static int64_t next_wait(const struct pg_store *s)
     return wait;
 }
 
+/* Never later than it is set already: whoever asks often must not put it off. */
 void pg_timer_set(struct pg_store *s)
 {
-    if (!uv_is_closing((uv_handle_t *)&s->timer))
-        uv_timer_start(&s->timer, timer_cb, (uint64_t)next_wait(s), 0);
+    uint64_t wait = (uint64_t)next_wait(s);
+    if (uv_is_closing((uv_handle_t *)&s->timer))
+        return;
+    if (!uv_is_active((uv_handle_t *)&s->timer) || uv_timer_get_due_in(&s->timer) > wait)
+        uv_timer_start(&s->timer, timer_cb, wait, 0);
 }
 
 /* --- closing --- */

@@ -31,14 +31,15 @@ const sanitizer = {
 };
 
 /**
- * backend: 'sqlite' | 'memory' | 'fault+sqlite' | 'fault+memory'. `args` and `env` are added;
+ * backend: 'sqlite' | 'memory' | 'fault+sqlite' | 'fault+memory', or a URL. `args` and `env` are added;
  * `data` keeps an existing directory (a restart); `via` is a command in front that execs the server;
  * `spawned` gets the server before it is ready. Resolves when the server says that it listens.
  */
 export async function startServer({ backend = 'sqlite', args = [], env = {}, data = null, listen = '127.0.0.1:0', via = [], spawned = () => {} } = {}) {
   const dir = data ?? temporaryDirectory();
   const kind = backend.replace('fault+', '');
-  const url = (backend.startsWith('fault+') ? 'fault+' : '') + (kind === 'memory' ? 'memory:' : `sqlite:${dir}`);
+  const own = (backend.startsWith('fault+') ? 'fault+' : '') + (kind === 'memory' ? 'memory:' : `sqlite:${dir}`);
+  const url = backend.includes('://') ? backend : own;
   const [file, ...words] = [...via, binary, 'serve', '--listen', listen, '--data', dir, '--backend', url, ...args];
   // Small segments are used again soon; lists must show what was just done, however slow the disk.
   const settings = { HOLDFAST_JOURNAL_SEGMENT_BYTES: '1MiB', HOLDFAST_TIMEOUTS_LIST_WAIT_MS: '30s' };

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several servers on one PostgreSQL database: what they share, what they refuse to start on, and
+// what happens when it goes away. Runs itself below scripts/with-postgres.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { after, before, describe, test } from 'node:test';
+
+import { Client } from './lib/client.mjs';
+import { killServer, startServer, stopServer, until } from './lib/server.mjs';
+
+if (!process.env.HF_POSTGRES) {
+  const wrapper = fileURLToPath(new URL('../../scripts/with-postgres', import.meta.url));
+  const words = ['node', ...process.execArgv, fileURLToPath(import.meta.url)];
+  process.exit(spawnSync(wrapper, words, { stdio: 'inherit' }).status ?? 1);
+}
+
+const base = process.env.HF_POSTGRES;
+const socket = decodeURIComponent(base.replace(/.*host=/, ''));
+const url = (schema) => `${base}&schema=${schema}`;
+
+function sql(text, database = 'postgres') {
+  const words = ['-h', socket, '-U', 'holdfast', '-d', database, '-qAt', '-v', 'ON_ERROR_STOP=1', '-c', text];
+  const run = spawnSync('psql', words, { encoding: 'utf8' });
+  assert.equal(run.status, 0, run.stderr);
+  return run.stdout.trim();
+}
+
+const schemas = () => sql("SELECT string_agg(nspname, ',' ORDER BY nspname) FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%'");
+
+/** The server must not start, say why, and leave everything as it was. */
+async function refused(backend, why) {
+  const before = schemas();
+  const error = await startServer({ backend }).then(
+    () => assert.fail('it started'),
+    (e) => e,
+  );
+  assert.match(error.message, /ended before it was ready \([1-9]/);
+  assert.match(error.message, why);
+  assert.doesNotMatch(error.message, /s3cret/);
+  assert.equal(schemas(), before);
+}
+
+describe('a start that cannot succeed says why', { concurrency: false }, () => {
+  before(() => {
+    sql("CREATE ROLE locked LOGIN PASSWORD 'right'; CREATE ROLE poor LOGIN");
+    sql('CREATE SCHEMA newer; CREATE TABLE newer.meta (version int); INSERT INTO newer.meta VALUES (99); CREATE TABLE newer.job ()');
+  });
+  test('wrong URLs', async () => {
+    await refused('postgres:nothing://', /lacks its \/\//);
+    await refused('postgres://u:s3cret@h/db?nonsense=1', /not one that libpq understands/);
+    await refused(`${base}&schema=No-Name`, /schema in the URL .* must be/);
+    await refused(`${base}&durability=perhaps`, /durability .* fsync or relaxed/);
+  });
+  test('nobody there', () => refused(`postgres://holdfast@/postgres?host=${encodeURIComponent(socket + '/none')}`, /PostgreSQL cannot be used/));
+  test('a wrong password', () => refused(`postgres://locked:s3cret@/postgres?host=${encodeURIComponent(socket)}`, /password authentication failed/));
+  test('an unknown database', () => refused(base.replace('/postgres?', '/nowhere?'), /database "nowhere" does not exist/));
+  test('missing rights', async () => {
+    const poor = base.replace('holdfast@', 'poor@');
+    await refused(poor, /role poor may not make the schema holdfast.*GRANT CREATE/s);
+    await refused(`${poor}&schema=newer`, /role poor may not use the tables/);
+  });
+  test('a schema of a newer version', () => refused(url('newer'), /made by a newer version .*\(its version is 99/));
+  test('an encoding that cannot hold every text', () => {
+    sql("CREATE DATABASE bare ENCODING 'SQL_ASCII' TEMPLATE template0");
+    return refused(base.replace('/postgres?', '/bare?'), /encoding SQL_ASCII/);
+  });
+  test('a server that does not sync', async () => {
+    sql('ALTER ROLE holdfast SET synchronous_commit = off');
+    await refused(url('unsynced'), /does not sync what it commits/);
+    sql('ALTER ROLE holdfast RESET synchronous_commit');
+  });
+});
+
+describe('nodes that share a database', () => {
+  const schema = 'shared';
+  let nodes, apis;
+  before(async () => {
+    // All at once on an empty database: one of them makes the tables.
+    nodes = await Promise.all([1, 2, 3].map((n) => startServer({ backend: url(schema), args: ['--node', String(n)] })));
+    apis = nodes.map((node) => new Client(node));
+  });
+  after(async () => {
+    for (const api of apis) api.close();
+    for (const node of nodes) await stopServer(node);
+  });
+
+  test('ORC-12 every job runs once, whoever hands it out', async () => {
+    const ids = new Set();
+    for (let n = 0; n < 3; n++) {
+      const jobs = Array.from({ length: 100 }, (_, i) => ({ payload: { n, i } }));
+      const made = await apis[n].post('/v1/queues/once/jobs', jobs);
+      for (const job of made.json.jobs) ids.add(job.id);
+    }
+    assert.equal(ids.size, 300);
+    const got = [];
+    const drain = async (api) => {
+      for (;;) {
+        const { json } = await api.post('/v1/queues/once/claim', { count: 7 });
+        if (json.jobs.length === 0) return;
+        for (const job of json.jobs) {
+          got.push(job.id);
+          assert.equal((await api.post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
+        }
+      }
+    };
+    await Promise.all(apis.map(drain));
+    assert.equal(got.length, 300);
+    assert.deepEqual(new Set(got), ids);
+    const { json } = await apis[2].get('/v1/queues/once');
+    assert.equal(json.counts.done, 300);
+    assert.equal(sql(`SELECT count(*) FROM ${schema}.job WHERE state = 4`), '300');
+  });
+
+  test('NOM-3 one live job a unique key, whoever asks', async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 24 }, (_, i) => apis[i % 3].post('/v1/queues/unique/jobs', { payload: i, unique: 'same' })),
+    );
+    assert.equal(answers.filter((a) => a.status === 201).length, 1);
+    assert.equal(answers.filter((a) => a.status === 409).length, 23);
+    assert.equal(sql(`SELECT count(*) FROM ${schema}.job WHERE ukey = 'same'`), '1');
+  });
+
+  test('HF-2 an idempotency key holds across nodes', async () => {
+    const headers = { 'idempotency-key': 'k1' };
+    const answers = await Promise.all(apis.map((api) => api.post('/v1/queues/keyed/jobs', { payload: 1 }, { headers })));
+    assert.equal(new Set(answers.map((a) => a.json.id)).size, 1);
+    assert.equal(sql(`SELECT count(*) FROM ${schema}.job j JOIN ${schema}.queue q ON q.number = j.queue WHERE q.name = 'keyed'`), '1');
+  });
+
+  test('PDQ-4 a claim waits on one node for a job of another, also for one that becomes due', async () => {
+    for (const delay of [0, 300]) {
+      const waiting = apis[0].post('/v1/queues/far/claim', { wait_ms: 20000 });
+      const made = await apis[1].post('/v1/queues/far/jobs', { payload: delay, delay_ms: delay });
+      const { json } = await waiting;
+      assert.equal(json.jobs[0]?.id, made.json.id);
+    }
+  });
+
+  test('HF-2 a token of one node is good at the others', async () => {
+    await apis[0].post('/v1/queues/token/jobs', { payload: 1 });
+    const { json } = await apis[1].post('/v1/queues/token/claim', {});
+    const [job] = json.jobs;
+    assert.equal((await apis[2].post(`/v1/jobs/${job.id}/ack`, { token: 'zz-1' })).status, 409);
+    assert.equal((await apis[2].post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
+    assert.equal((await apis[0].post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
+  });
+
+  test('what the store does not keep yet is refused', async () => {
+    for (const path of ['/v1/schedules', '/v1/alerts']) {
+      const answer = await apis[0].get(path);
+      assert.equal(answer.status, 422);
+      assert.match(answer.json.detail, /PostgreSQL\) does not keep/);
+    }
+  });
+
+  test('TF-1 the view of tasks', async () => {
+    const made = await apis[0].post('/v1/queues/view/jobs', { payload: 1, priority: 7 });
+    const row = sql(`SELECT status, priority, retry_count FROM ${schema}.tasks WHERE id = ${made.json.seq}`);
+    assert.equal(row, 'ready|7|0');
+  });
+});
+
+describe('a database that goes away', () => {
+  const owner = (process.env.HF_POSTGRES_AS ?? '').split(' ').filter(Boolean);
+  function control(...words) {
+    const [file, ...rest] = [...owner, `${process.env.HF_POSTGRES_BIN}/pg_ctl`, '-D', process.env.HF_POSTGRES_DATA, '-w', ...words];
+    const run = spawnSync(file, rest, { encoding: 'utf8', stdio: 'ignore' });
+    assert.equal(run.status, 0);
+  }
+
+  test('HF-1 nothing confirmed is lost, nothing is done twice, and it goes on', async (t) => {
+    const server = await startServer({ backend: url('outage') });
+    const api = new Client(server);
+    t.after(() => (server.exit ? null : killServer(server)));
+    const sent = new Map(); // key → id that was confirmed
+    let down = 0;
+    const send = async (key) => {
+      const answer = await api.post('/v1/queues/q/jobs', { payload: key }, { headers: { 'idempotency-key': key } });
+      if (answer.status === 201 || answer.status === 200) sent.set(key, answer.json.id);
+      else down++;
+      return answer.status;
+    };
+    for (let i = 0; i < 20; i++) assert.equal(await send(`before-${i}`), 201);
+    control('stop', '-m', 'immediate');
+    await until('it says that the database is gone', async () => (await send('during')) >= 503);
+    assert.ok(down > 0);
+    control('start', '-l', `${process.env.HF_POSTGRES_DATA}/again.log`, '-s');
+    await until('it works again', async () => (await send('during')) < 300, 30_000);
+    assert.equal(await send('before-3'), 200);
+    assert.equal(sql('SELECT count(*) FROM outage.job'), String(sent.size));
+    const claimed = await api.post('/v1/queues/q/claim', { count: 100 });
+    assert.deepEqual(new Set(claimed.json.jobs.map((j) => j.id)), new Set(sent.values()));
+    api.close();
+    await stopServer(server);
+  });
+
+  test('TF-3 another node leads when the leader has died', async (t) => {
+    const first = await startServer({ backend: url('lead'), args: ['--node', '1'] });
+    const second = await startServer({ backend: url('lead'), args: ['--node', '2'] });
+    const api = new Client(second);
+    t.after(() => Promise.all([first, second].map((node) => (node.exit ? null : killServer(node)))));
+    const leader = () => sql('SELECT epoch FROM lead.leader');
+    const before = await until('one leads', () => (leader() !== '0' ? leader() : null));
+    await killServer(first);
+    // The lease is ten seconds; its end is brought forward, so that the test need not wait for it.
+    sql('UPDATE lead.leader SET until = 0');
+    await api.post('/v1/queues/q/jobs', { payload: 1, delay_ms: 50 });
+    const { json } = await api.post('/v1/queues/q/claim', { wait_ms: 20000 });
+    assert.equal(json.jobs.length, 1);
+    assert.notEqual(leader(), before);
+    api.close();
+    await stopServer(second);
+  });
+});
