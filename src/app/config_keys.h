@@ -26,7 +26,8 @@
     X("data", DIR, data, "./holdfast-data", 1, 4096, "DIR", 0,                                     \
       "the directory of the embedded store; made when missing")                                    \
     X("backend", TEXT, backend, "", 0, 4096, "URL", CONFIG_SECRET,                                 \
-      "the store: sqlite:DIR or memory:; empty means sqlite: in the directory `data`")             \
+      "the store: sqlite:DIR, memory: or postgres://…; empty means sqlite: in the directory "       \
+      "`data`")             \
     X("hosts", LIST, hosts, "", 0, 256, "NAME", 0,                                                 \
       "names besides the loopback ones that a request's Host may have, without port")              \
     X("origins", LIST, origins, "", 0, 256, "ORIGIN", 0,                                           \
