@@ -84,9 +84,13 @@ static void claim_next(struct unit *u, struct turn *t)
         u->nomem = true;
         return;
     }
+    /* Many claims with large bodies in one unit get one job each. */
+    if (u->body_bytes >= LIMIT_ANSWER_BYTES)
+        bytes = LIMIT_ANSWER_BYTES - 1;
     while (n < want->count && bytes < LIMIT_ANSWER_BYTES && (r = pick(u, want)) != NULL) {
         hand_out(u, r, want, &views[n]);
         bytes += want->want_body ? r->job.payload_bytes : 0;
+        u->body_bytes += want->want_body ? r->job.payload_bytes : 0;
         rows[n++] = r;
     }
     t->reply.jobs = views;

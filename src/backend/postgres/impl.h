@@ -126,7 +126,6 @@ struct pg_store {
     bool bulk_last;      /* the last thing done was a slice of bulk work */
     bool quiet;          /* nothing was left to do */
     bool down_told;
-    bool settle_asked;
     int64_t beat_now_ms, reopen_at_ms;
 
     /* the leader's */

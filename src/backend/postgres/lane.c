@@ -665,7 +665,7 @@ void pg_later_cb(uv_timer_t *timer)
         }
         pg_bulk_answer_all(s, OUT_UNKNOWN);
     }
-    if (!pg_conn_up(s->reader))
+    if (pg_conn_down(s->reader))
         pg_search_fail_all(s);
     if (s->gate && !s->syncing && pg_conn_down(s->syncer))
         pg_gate_break(s);

@@ -59,7 +59,6 @@ static int pg_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     if (!settles_add(&s->settles, s, fn, ctx))
         return -ERR_NOMEM;
     s->tick_wanted = true;
-    s->settle_asked = true;
     pg_lane_later(s);
     return 0;
 }
@@ -169,11 +168,17 @@ static void say_goodbye(struct pg_store *s)
     uv_timer_start(&s->later, gone_cb, 0, 0);
 }
 
+/* What time brings is the leader's: another node has nothing to do. */
+static bool work_left(const struct pg_store *s)
+{
+    if (s->seen_at_ms == 0 || s->doing != LANE_NOTHING || s->first || s->gate || s->bulks)
+        return true;
+    return s->leader && (s->tick_wanted || pg_tick_due(s));
+}
+
 static void end_settles(struct pg_store *s)
 {
-    if (!s->settles.first || s->tick_wanted || (s->leader && pg_tick_due(s)) || s->bulks)
-        return;
-    if (!pg_conn_up(s->lane) || s->doing != LANE_NOTHING || s->first || s->gate)
+    if (!s->settles.first || !pg_conn_up(s->lane) || work_left(s))
         return;
     for (struct settle *one = s->settles.first; one; one = one->next)
         one->worked = true;

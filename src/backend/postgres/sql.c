@@ -3,7 +3,10 @@
  *
  * Where a job is not there although its row still is: its queue is gone, or it waits and a purge
  * has raised the queue's generation since (SHOWN). Claims read one generation of one queue from the
- * index of ready jobs; nothing that is not ready is ever in it. */
+ * index of ready jobs; nothing that is not ready is ever in it.
+ *
+ * Bodies are shown up to 16 MiB an answer (LIMIT_ANSWER_BYTES): rows are measured (MEASURED_A, _B)
+ * before the bytes of any are fetched. */
 #include "backend/postgres/sql.h"
 
 #include <string.h>
@@ -86,11 +89,19 @@
     " q.generation)"
 #define LOCK_CLASS "('@queue'::regclass::oid::int8 & 2147483647)::int4"
 #define BODY_3                                                                                     \
-    "CASE WHEN $3::bool THEN j.payload END, CASE WHEN $3::bool THEN j.result END,"                 \
-    " CASE WHEN $3::bool THEN j.error END"
+    "CASE WHEN $3::bool AND j.bytes_before < 16777216 THEN j.payload END, CASE WHEN"               \
+    " $3::bool AND j.bytes_before < 16777216 THEN j.result END, CASE WHEN $3::bool"                \
+    " THEN j.error END"
 #define BODY_13                                                                                    \
-    "CASE WHEN $13::bool THEN j.payload END, CASE WHEN $13::bool THEN j.result END,"               \
-    " CASE WHEN $13::bool THEN j.error END"
+    "CASE WHEN $13::bool AND j.bytes_before < 16777216 THEN j.payload END, CASE WHEN"              \
+    " $13::bool AND j.bytes_before < 16777216 THEN j.result END, CASE WHEN $13::bool"              \
+    " THEN j.error END"
+#define MEASURED_A                                                                                 \
+    "(SELECT x.*, sum(x.payload_bytes + coalesce(octet_length(x.result), 0)) OVER"                 \
+    " (ORDER BY "
+#define MEASURED_B                                                                                 \
+    " ROWS UNBOUNDED PRECEDING) - x.payload_bytes - coalesce(octet_length(x.result),"              \
+    " 0) AS bytes_before FROM ("
 
 static const char *const statements[SQL_COUNT] = {
     [SQL_BEGIN] = "BEGIN",
@@ -314,9 +325,9 @@ static const char *const statements[SQL_COUNT] = {
         " LIMIT $1::int4) UNION ALL (SELECT seq FROM @job j WHERE q.gone AND j.queue ="
         " q.number AND j.state >= 4 LIMIT $1::int4) UNION ALL (SELECT seq FROM @job j"
         " WHERE q.gone AND j.queue = q.number AND j.state = 3 LIMIT $1::int4)) d WHERE"
-        " q.sweeping LIMIT $1::int4), a AS (DELETE FROM @attempt t USING v WHERE t.seq ="
-        " v.seq), d AS (DELETE FROM @job j USING v WHERE j.seq = v.seq RETURNING j.seq)"
-        " SELECT count(*)::int8 FROM d",
+        " q.sweeping LIMIT $1::int4), d AS (DELETE FROM @job j WHERE j.seq = ANY"
+        " (ARRAY(SELECT v.seq FROM v)) RETURNING j.seq), a AS (DELETE FROM @attempt t"
+        " WHERE t.seq = ANY (ARRAY(SELECT d.seq FROM d))) SELECT count(*)::int8 FROM d",
     [SQL_DOOMED_END] =
         "WITH q AS (SELECT q.number, q.gone FROM @queue q WHERE q.sweeping AND NOT EXISTS"
         " (SELECT FROM @job j WHERE j.queue = q.number AND j.state = 2 AND (q.gone OR"
@@ -347,12 +358,12 @@ static const char *const statements[SQL_COUNT] = {
         " state FROM (SELECT seq, queue, state FROM @job j WHERE j.queue = q.number AND"
         " j.state = 5 AND j.since <= $1::int8 - q.keep_dead_ms ORDER BY j.since, j.seq"
         " LIMIT $2::int4) b)) d WHERE NOT q.gone AND t.s4 + t.s5 + t.s6 > 0 LIMIT"
-        " $2::int4), a AS (DELETE FROM @attempt t USING v WHERE t.seq = v.seq), d AS"
-        " (DELETE FROM @job j USING v WHERE j.seq = v.seq AND j.state = v.state RETURNING"
-        " j.queue, j.state) INSERT INTO @delta AS o (queue, hour, s4, s5, s6, removed)"
-        " SELECT queue, $3::int4, -count(*) FILTER (WHERE state = 4), -count(*) FILTER"
-        " (WHERE state = 5), -count(*) FILTER (WHERE state = 6), count(*) FROM d GROUP BY"
-        " queue RETURNING o.removed",
+        " $2::int4), d AS (DELETE FROM @job j WHERE j.seq = ANY (ARRAY(SELECT v.seq FROM"
+        " v)) AND j.state >= 4 RETURNING j.seq, j.queue, j.state), a AS (DELETE FROM"
+        " @attempt t WHERE t.seq = ANY (ARRAY(SELECT d.seq FROM d))) INSERT INTO @delta"
+        " AS o (queue, hour, s4, s5, s6, removed) SELECT queue, $3::int4, -count(*)"
+        " FILTER (WHERE state = 4), -count(*) FILTER (WHERE state = 5), -count(*) FILTER"
+        " (WHERE state = 6), count(*) FROM d GROUP BY queue RETURNING o.removed",
     [SQL_DUE_KEYS] =
         "WITH x AS (DELETE FROM @idem WHERE ctid = ANY (ARRAY(SELECT ctid FROM @idem"
         " WHERE expires_at <= $1::int8 ORDER BY expires_at LIMIT $2::int4)) RETURNING 1),"
@@ -396,34 +407,36 @@ static const char *const statements[SQL_COUNT] = {
     [SQL_ATTEMPTS] = "SELECT number, started_at, ended_at, outcome, error_kind, worker, error FROM"
                      " @attempt WHERE seq = $1::int8 ORDER BY n DESC LIMIT 20",
     [SQL_PEEK_READY] =
-        "SELECT " JOB ", " BODY_3 ", " QUEUE_SHOWN
-        " FROM @queue q JOIN LATERAL (SELECT * FROM @job j WHERE j.queue = q.number AND"
-        " j.generation = q.generation AND j.state = 2 ORDER BY j.priority DESC, j.seq"
-        " LIMIT $2::int4) j ON true WHERE q.name = $1::text AND NOT q.gone ORDER BY"
-        " j.priority DESC, j.seq",
+        "SELECT " JOB ", " BODY_3 ", " QUEUE_SHOWN " FROM @queue q JOIN LATERAL " MEASURED_A
+        "x.priority DESC, x.seq" MEASURED_B
+        "SELECT j.* FROM @job j WHERE j.queue = q.number AND j.generation = q.generation"
+        " AND j.state = 2 ORDER BY j.priority DESC, j.seq LIMIT $2::int4) x) j ON true"
+        " WHERE q.name = $1::text AND NOT q.gone ORDER BY j.priority DESC, j.seq",
     [SQL_PEEK_SCHEDULED] =
-        "SELECT " JOB ", " BODY_3 ", " QUEUE_SHOWN
-        " FROM @queue q JOIN LATERAL (SELECT * FROM @job j WHERE j.queue = q.number AND"
-        " j.generation = q.generation AND j.state = 1 ORDER BY j.run_at, j.seq LIMIT"
-        " $2::int4) j ON true WHERE q.name = $1::text AND NOT q.gone ORDER BY j.run_at,"
-        " j.seq",
+        "SELECT " JOB ", " BODY_3 ", " QUEUE_SHOWN " FROM @queue q JOIN LATERAL " MEASURED_A
+        "x.run_at, x.seq" MEASURED_B
+        "SELECT j.* FROM @job j WHERE j.queue = q.number AND j.generation = q.generation"
+        " AND j.state = 1 ORDER BY j.run_at, j.seq LIMIT $2::int4) x) j ON true WHERE"
+        " q.name = $1::text AND NOT q.gone ORDER BY j.run_at, j.seq",
     [SQL_PEEK_RUNNING] =
-        "SELECT " JOB ", " BODY_3 ", " QUEUE_SHOWN
-        " FROM @queue q JOIN LATERAL (SELECT * FROM @job j WHERE j.queue = q.number AND"
-        " j.state = 3 ORDER BY j.since, j.tok_epoch, j.tok_counter LIMIT $2::int4) j ON"
-        " true WHERE q.name = $1::text AND NOT q.gone ORDER BY j.since, j.tok_epoch,"
-        " j.tok_counter",
+        "SELECT " JOB ", " BODY_3 ", " QUEUE_SHOWN " FROM @queue q JOIN LATERAL " MEASURED_A
+        "x.since, x.tok_epoch, x.tok_counter" MEASURED_B
+        "SELECT j.* FROM @job j WHERE j.queue = q.number AND j.state = 3 ORDER BY"
+        " j.since, j.tok_epoch, j.tok_counter LIMIT $2::int4) x) j ON true WHERE q.name ="
+        " $1::text AND NOT q.gone ORDER BY j.since, j.tok_epoch, j.tok_counter",
     [SQL_PEEK_KEPT] =
-        "SELECT " JOB ", " BODY_3 ", " QUEUE_SHOWN
-        " FROM @queue q JOIN LATERAL (SELECT * FROM @job j WHERE j.queue = q.number AND"
-        " j.state = $4::int4 AND j.state >= 4 ORDER BY j.since, j.seq LIMIT $2::int4) j"
-        " ON true WHERE q.name = $1::text AND NOT q.gone ORDER BY j.since, j.seq",
+        "SELECT " JOB ", " BODY_3 ", " QUEUE_SHOWN " FROM @queue q JOIN LATERAL " MEASURED_A
+        "x.since, x.seq" MEASURED_B
+        "SELECT j.* FROM @job j WHERE j.queue = q.number AND j.state = $4::int4 AND"
+        " j.state >= 4 ORDER BY j.since, j.seq LIMIT $2::int4) x) j ON true WHERE q.name"
+        " = $1::text AND NOT q.gone ORDER BY j.since, j.seq",
     [SQL_PEEK_NEWEST] =
-        "SELECT " JOB ", " BODY_3 ", " QUEUE_SHOWN
-        " FROM @queue q JOIN LATERAL (SELECT * FROM @job j WHERE j.queue = q.number AND"
-        " j.state = $4::int4 AND j.state >= 3 ORDER BY j.since DESC, j.seq DESC OFFSET"
-        " $5::int8 LIMIT $2::int4) j ON true WHERE q.name = $1::text AND NOT q.gone ORDER"
-        " BY j.since DESC, j.seq DESC",
+        "SELECT " JOB ", " BODY_3 ", " QUEUE_SHOWN " FROM @queue q JOIN LATERAL " MEASURED_A
+        "x.since DESC, x.seq DESC" MEASURED_B
+        "SELECT j.* FROM @job j WHERE j.queue = q.number AND j.state = $4::int4 AND"
+        " j.state >= 3 ORDER BY j.since DESC, j.seq DESC OFFSET $5::int8 LIMIT $2::int4)"
+        " x) j ON true WHERE q.name = $1::text AND NOT q.gone ORDER BY j.since DESC,"
+        " j.seq DESC",
     [SQL_QUEUE_VIEWS] =
         "WITH n AS MATERIALIZED (SELECT number FROM @queue WHERE NOT gone AND (name = ANY"
         " ($1::text[]) OR number = ANY ($2::int4[]) OR ($3::int4 > 0 AND name >"
@@ -445,37 +458,45 @@ static const char *const statements[SQL_COUNT] = {
     [SQL_GROUP] = "SELECT j.state, count(*)::int8 FROM @queue q JOIN @job j ON j.queue = q.number"
                   " AND j.grp = $3::text AND (j.state > 2 OR j.generation = q.generation) WHERE"
                   " (q.name = $1::text OR q.number = $2::int4) AND NOT q.gone GROUP BY j.state",
-    [SQL_LIST] = "SELECT " JOB ", " BODY_13 ", " QUEUE_SHOWN " FROM @job j JOIN @queue q ON " SHOWN
+    [SQL_LIST] = "SELECT " JOB ", " BODY_13 ", " QUEUE_SHOWN " FROM " MEASURED_A
+                 "x.seq ASC" MEASURED_B "SELECT j.* FROM @job j JOIN @queue q ON " SHOWN
                  " WHERE ($3::int4 = 0 OR j.queue = $3::int4) AND j.seq BETWEEN $1::int8 AND"
                  " $2::int8 AND ($4::int4 >> j.state) & 1 = 1 AND ($5::int4 >> j.reason) & 1 = 1"
                  " AND j.priority BETWEEN $6::int8 AND $7::int8 AND j.id_hi >> 16 BETWEEN $8::int8"
                  " AND $9::int8 AND ($10::text = '' OR j.ukey = $10::text) AND ($11::text = '' OR"
                  " j.grp = $11::text) AND ($12::text = '' OR j.correlation = $12::text) ORDER BY"
-                 " j.seq ASC LIMIT $14::int4",
+                 " j.seq ASC LIMIT $14::int4) x) j JOIN @queue q ON q.number = j.queue ORDER BY"
+                 " j.seq ASC",
     [SQL_LIST_NEWEST] =
-        "SELECT " JOB ", " BODY_13 ", " QUEUE_SHOWN " FROM @job j JOIN @queue q ON " SHOWN
+        "SELECT " JOB ", " BODY_13 ", " QUEUE_SHOWN " FROM " MEASURED_A "x.seq DESC" MEASURED_B
+        "SELECT j.* FROM @job j JOIN @queue q ON " SHOWN
         " WHERE ($3::int4 = 0 OR j.queue = $3::int4) AND j.seq BETWEEN $1::int8 AND"
         " $2::int8 AND ($4::int4 >> j.state) & 1 = 1 AND ($5::int4 >> j.reason) & 1 = 1"
         " AND j.priority BETWEEN $6::int8 AND $7::int8 AND j.id_hi >> 16 BETWEEN $8::int8"
         " AND $9::int8 AND ($10::text = '' OR j.ukey = $10::text) AND ($11::text = '' OR"
         " j.grp = $11::text) AND ($12::text = '' OR j.correlation = $12::text) ORDER BY"
-        " j.seq DESC LIMIT $14::int4",
+        " j.seq DESC LIMIT $14::int4) x) j JOIN @queue q ON q.number = j.queue ORDER BY"
+        " j.seq DESC",
     [SQL_LIST_KEPT] =
-        "SELECT " JOB ", " BODY_13 ", " QUEUE_SHOWN " FROM @job j JOIN @queue q ON " SHOWN
+        "SELECT " JOB ", " BODY_13 ", " QUEUE_SHOWN " FROM " MEASURED_A "x.seq ASC" MEASURED_B
+        "SELECT j.* FROM @job j JOIN @queue q ON " SHOWN
         " WHERE j.queue = $3::int4 AND j.state >= 4 AND j.seq BETWEEN $1::int8 AND"
         " $2::int8 AND ($4::int4 >> j.state) & 1 = 1 AND ($5::int4 >> j.reason) & 1 = 1"
         " AND j.priority BETWEEN $6::int8 AND $7::int8 AND j.id_hi >> 16 BETWEEN $8::int8"
         " AND $9::int8 AND ($10::text = '' OR j.ukey = $10::text) AND ($11::text = '' OR"
         " j.grp = $11::text) AND ($12::text = '' OR j.correlation = $12::text) ORDER BY"
-        " j.seq ASC LIMIT $14::int4",
+        " j.seq ASC LIMIT $14::int4) x) j JOIN @queue q ON q.number = j.queue ORDER BY"
+        " j.seq ASC",
     [SQL_LIST_KEPT_NEWEST] =
-        "SELECT " JOB ", " BODY_13 ", " QUEUE_SHOWN " FROM @job j JOIN @queue q ON " SHOWN
+        "SELECT " JOB ", " BODY_13 ", " QUEUE_SHOWN " FROM " MEASURED_A "x.seq DESC" MEASURED_B
+        "SELECT j.* FROM @job j JOIN @queue q ON " SHOWN
         " WHERE j.queue = $3::int4 AND j.state >= 4 AND j.seq BETWEEN $1::int8 AND"
         " $2::int8 AND ($4::int4 >> j.state) & 1 = 1 AND ($5::int4 >> j.reason) & 1 = 1"
         " AND j.priority BETWEEN $6::int8 AND $7::int8 AND j.id_hi >> 16 BETWEEN $8::int8"
         " AND $9::int8 AND ($10::text = '' OR j.ukey = $10::text) AND ($11::text = '' OR"
         " j.grp = $11::text) AND ($12::text = '' OR j.correlation = $12::text) ORDER BY"
-        " j.seq DESC LIMIT $14::int4",
+        " j.seq DESC LIMIT $14::int4) x) j JOIN @queue q ON q.number = j.queue ORDER BY"
+        " j.seq DESC",
     [SQL_WORKERS] =
         "SELECT j.worker, count(*)::int8, (count(*) OVER ())::int8 FROM @job j JOIN"
         " @queue q ON q.number = j.queue AND NOT q.gone WHERE j.state = 3 AND j.worker <>"
@@ -493,9 +514,11 @@ static const char *const statements[SQL_COUNT] = {
         " FROM @delta d WHERE d.queue = (SELECT number FROM @queue WHERE name = $1::text"
         " AND NOT gone)) x WHERE hour >= $2::int4 AND hour < $3::int4 GROUP BY hour"
         " HAVING " TALLY_ANY " ORDER BY hour",
-    [SQL_PAGE] = "SELECT " JOB ", " BODY_3 ", " QUEUE_SHOWN " FROM @job j JOIN @queue q ON " SHOWN
+    [SQL_PAGE] = "SELECT " JOB ", " BODY_3 ", " QUEUE_SHOWN " FROM " MEASURED_A "x.seq" MEASURED_B
+                 "SELECT j.* FROM @job j JOIN @queue q ON " SHOWN
                  " WHERE j.queue = $1::int4 AND ($2::int4 >> j.state) & 1 = 1 AND ($4::text = ''"
-                 " OR j.ukey = $4::text) ORDER BY j.seq OFFSET $5::int8 LIMIT $6::int4",
+                 " OR j.ukey = $4::text) ORDER BY j.seq OFFSET $5::int8 LIMIT $6::int4) x) j JOIN"
+                 " @queue q ON q.number = j.queue ORDER BY j.seq",
     [SQL_PAGE_COUNT] =
         "SELECT count(*)::int8 FROM @job j JOIN @queue q ON " SHOWN
         " WHERE j.queue = $1::int4 AND ($2::int4 >> j.state) & 1 = 1 AND ($3::text = ''"

@@ -45,7 +45,7 @@ void pg_unit_reset(struct unit *u)
     u->happened_last = &u->happened;
     u->key_adds = 0;
     u->records = 0;
-    u->live = u->keys = 0;
+    u->live = u->keys = u->body_bytes = u->position = 0;
 }
 
 void pg_unit_done(struct unit *u)

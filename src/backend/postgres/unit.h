@@ -156,6 +156,7 @@ struct unit {
     uint64_t live;     /* in all queues; only where the server has a capacity */
     uint64_t seq_high; /* at least this sequence was given out */
     uint64_t keys;
+    uint64_t body_bytes; /* that claims are to show */
     struct idem *idems;
     struct word *words; /* that were loaded */
     size_t slots[16];   /* see load.c */
