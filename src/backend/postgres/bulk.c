@@ -75,7 +75,7 @@ void pg_work_bulk(struct unit *u, struct turn *t)
         pg_refuse(t, OUT_INVALID, "group is too long or not valid UTF-8");
     else if (!q)
         pg_refuse(t, OUT_NO_QUEUE, NULL);
-    if (t->reply.outcome != OUT_OK)
+    if (!q || t->reply.outcome != OUT_OK)
         return;
     struct bulk *b = bulk_new(want->group);
     if (!b) {

@@ -12,9 +12,10 @@
  * the row of the table leader and does what time brings (tick.c); each of its transactions locks
  * that row and finds its own epoch in it, or does nothing.
  *
- *   lane.c      who is next; a unit from begin to commit; connections that break
+ *   lane.c      who is next; connections that break
+ *   transact.c  a unit from begin to commit, or back
  *   gate.c      answers that wait for the disk
- *   load.c, store.c          what a unit reads and writes
+ *   load.c, loaded.c, store.c    what a unit reads and writes
  *   enqueue.c, claim.c, leases.c, change.c, queues.c, bulk.c    the operations
  *   look.c, search.c         questions
  *   tick.c      leases that end, jobs that become due, retention, sums
@@ -99,79 +100,76 @@ struct pg_store {
     struct backend base;
     struct backend_config config;
     struct queue_policy policy; /* for queues made by an enqueue */
-    struct pg_url url;
     struct sql_text sql;
     struct store_facts facts;
-    char channel[SCHEMA_BYTES + 16]; /* of notifications */
-    char setup[600], read_setup[600], ear_setup[200],
-        sync_setup[200]; /* what each session begins with */
-    struct args sync_args;
     struct random random;
     uint64_t token_counter;
 
     struct conn *lane, *reader, *ear, *syncer;
-    enum lane_job doing;
-    unsigned tries;
-    bool storing; /* a commit is on its way: from here on an end without an answer is unknown */
     struct unit *unit;              /* the one under way; never NULL */
     struct unit *spare;             /* done with, for the next */
     struct unit *gate, **gate_last; /* committed, but perhaps not on the disk; oldest first */
     struct unit *syncing;           /* up to this one, by the round under way; NULL = none is */
-    struct batch *first, *last;     /* with operations that were not begun */
-    struct bulk *bulks;             /* of this node */
-    bool closing;
-    bool again;          /* after the rollback: the same once more */
-    const char *trouble; /* … or this is answered */
-    bool broken;         /* the round could not be sent */
-    bool bulk_last;      /* the last thing done was a slice of bulk work */
-    bool quiet;          /* nothing was left to do */
-    bool down_told;
-    int64_t beat_now_ms, reopen_at_ms;
+    struct args sync_args;
+    struct batch *first, *last; /* with operations that were not begun */
+    struct bulk *bulks;         /* of this node */
+    const char *trouble;        /* what is answered after the rollback, unless it is tried again */
+    uint64_t unit_began_ns;
+    int64_t beat_now_ms; /* the database's time of the last sign of life … */
+    int64_t seen_at_ms;  /* … and the process's; 0 = there was none */
+    int64_t offset_ms;   /* the database's clock minus ours */
 
     /* the leader's */
-    bool leader;
     int64_t leader_epoch;
-    bool tick_wanted;       /* something may be due */
-    bool dirty;             /* something was changed since the last tick */
-    bool trim_wanted;       /* jobs have ended since retention was looked at */
     int64_t tick_at_ms;     /* the database's time of the last tick */
-    int64_t seen_at_ms;     /* when this node last said that it lives; process time */
     int64_t next_due_ms;    /* what is due next, by the last tick; 0 = nothing */
-    unsigned others;        /* other nodes that live */
-    int64_t offset_ms;      /* the database's clock minus ours */
     int64_t resume_from_ms; /* pauses that ended after this are still to be told */
-    bool tick_more;
     const PGresult *tick_rows[4], *tick_resumed;
 
     struct search *searches, **search_last; /* waiting for the reader */
-    bool searching;
-    struct unit search_unit; /* its arena and arguments only */
+    struct unit search_unit;                /* its arena and arguments only */
 
     struct watch_entry *watches;
     struct wake_name *to_tell; /* queues that others shall hear of */
-    bool telling;
-
     struct told_event *events;
     uint64_t event_last;
     backend_news_fn news;
     void *news_ctx;
-    bool news_due;
-
     struct settles settles;
+
     struct known *knowns;
     size_t known_count, known_room;
     struct map128 known_map;
-    bool any_warned;
     struct map128 rates; /* by key: when its bucket is full, µs */
+    struct backend_figures figures;
 
     uv_timer_t timer; /* ticks, life signs, reconnecting */
     uv_timer_t later; /* answers that must not come from inside a call */
-    unsigned handles; /* not closed yet */
-
-    struct backend_figures figures;
-    uint64_t unit_began_ns;
     backend_closed_fn closed;
     void *closed_ctx;
+
+    enum lane_job doing;
+    unsigned tries;   /* of the unit under way, before this one */
+    unsigned others;  /* other nodes that live */
+    unsigned handles; /* not closed yet */
+    bool closing;
+    bool storing;     /* a commit is on its way: an end without an answer is unknown from here on */
+    bool again;       /* after the rollback: the same once more */
+    bool broken;      /* the round could not be sent */
+    bool bulk_last;   /* the last thing done was a slice of bulk work */
+    bool down_told;   /* the log knows that the database is gone */
+    bool leader;      /* by the last sign of life */
+    bool tick_wanted; /* something may be due */
+    bool tick_more;   /* the tick under way left something */
+    bool dirty;       /* something was changed since the last tick */
+    bool trim_wanted; /* jobs have ended since retention was looked at */
+    bool searching, telling, news_due;
+    bool any_warned; /* a queue that is known has a warn_depth */
+
+    struct pg_url url;
+    char channel[SCHEMA_BYTES + 16]; /* of notifications */
+    /* what each session begins with */
+    char setup[600], read_setup[600], ear_setup[200], sync_setup[200];
 };
 
 static inline struct pg_store *pg_of(struct backend *b)
@@ -196,6 +194,18 @@ void pg_known_learn(struct pg_store *s, const struct wqueue *q);
 void pg_known_forget(struct pg_store *s, struct span name);
 void pg_knowns_free(struct pg_store *s);
 
+/* transact.c: one transaction from begin to commit */
+void pg_begin_unit(struct pg_store *s); /* its turns are filled */
+void pg_begin_bulk(struct pg_store *s);
+void pg_begin_tick(struct pg_store *s);
+void pg_work_turns(struct pg_store *s); /* lane.c: in order, by the table of operations */
+void pg_turns_refuse(struct pg_store *s, enum outcome out, const char *note);
+void pg_give_up(struct pg_store *s, enum outcome out, const char *note);
+void pg_over(struct pg_store *s);            /* what was under way; goes on with the next */
+void pg_go(struct pg_store *s, round_fn fn); /* sends the lane's round */
+void pg_keep_result(struct pg_store *s, size_t index);
+const char *pg_sentence(const struct round_error *e); /* for the client */
+
 /* gate.c */
 struct unit *pg_unit_take(struct pg_store *s); /* a fresh one; NULL = no memory */
 void pg_units_free(struct pg_store *s);
@@ -210,7 +220,25 @@ void pg_syncer_lost_cb(void *ctx);
 void pg_syncer_opened_cb(void *ctx);
 void pg_turn_answer(struct pg_store *s, struct turn *t);
 
-/* load.c, store.c */
+/* Where the answer to each question of the round is; SIZE_MAX = it was not asked. */
+enum load_slot {
+    LOAD_NOW,
+    LOAD_SEQS,
+    LOAD_NUMBERS,
+    LOAD_QUEUES,
+    LOAD_COUNTS,
+    LOAD_LIVE,
+    LOAD_JOBS,
+    LOAD_RIVALS,
+    LOAD_HOLDERS,
+    LOAD_NONCES,
+    LOAD_NONCE_QUEUES,
+    LOAD_CLAIMS,
+    LOAD_IDEM,
+    LOAD_SLOT_COUNT
+};
+
+/* load.c, loaded.c, store.c */
 void pg_unit_ask(struct unit *u);
 bool pg_unit_send_load(struct unit *u);   /* sends the first round */
 int pg_unit_loaded(struct unit *u);       /* takes its results; -ERR_NOMEM, -ERR_CORRUPT */

@@ -166,7 +166,7 @@ void pg_work_pause(struct unit *u, struct turn *t)
 /* What is counted of jobs in these states is counted no more. */
 static void uncount(struct wqueue *q, unsigned states)
 {
-    for (uint8_t s = STATE_SCHEDULED; s < STATE_COUNT; s++)
+    for (uint8_t s = STATE_SCHEDULED; s < (uint8_t)STATE_COUNT; s++)
         if (STATE_BIT(s) & states)
             q->adds[s - 1] = -q->sums[s - 1];
     if (STATE_BIT(STATE_READY) & states)
@@ -197,7 +197,7 @@ void pg_work_queue_delete(struct unit *u, struct turn *t)
     struct wqueue *q = queue_asked(u, t);
     if (!q)
         return;
-    for (uint8_t s = STATE_SCHEDULED; s < STATE_COUNT; s++)
+    for (uint8_t s = STATE_SCHEDULED; s < (uint8_t)STATE_COUNT; s++)
         t->reply.count += pg_queue_state_count(q, s);
     if (want->only_empty &&
         (t->reply.count > 0 || (want->has_owner && !span_equal(want->owner, q->owner)))) {

@@ -258,7 +258,7 @@ static int check_found(PGconn *pg, const struct pg_url *url, const struct found 
 /* Under the lock the version is looked up again: another node may have been here. */
 static int migrate(PGconn *pg, const struct pg_url *url, struct err_note *note)
 {
-    struct found f;
+    struct found f = {.version = 0};
     char lock[120], version[80];
     snprintf(lock, sizeof lock, "SELECT pg_advisory_xact_lock(hashtext('holdfast %s'))",
              url->schema);
@@ -311,7 +311,7 @@ static int read_facts(PGconn *pg, const struct pg_url *url, struct store_facts *
 int pg_schema_prepare(PGconn *pg, const struct pg_url *url, struct store_facts *ret,
                       struct err_note *note)
 {
-    struct found f;
+    struct found f = {.version = 0};
     int err = check_server(pg, url, note);
     if (!err)
         err = look(pg, url, &f, note);

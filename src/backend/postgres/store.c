@@ -228,12 +228,12 @@ static void send_jobs(struct unit *u)
 
 /* --- the other tables --- */
 
-/* One column of a list of things: the function adds the nth. */
-#define LIST_COLUMN(list, of, one)                                                                 \
+/* One column of a list of things; `one` adds what it is of x. */
+#define LIST_COLUMN(first, of, one)                                                                \
     do {                                                                                           \
         pg_array_begin(&u->args, of);                                                              \
-        for (list; x; x = x->next)                                                                 \
-            one;                                                                                   \
+        for (const __typeof__(*(first)) *x = (first); x; x = x->next)                              \
+            (one);                                                                                 \
         pg_array_end(&u->args);                                                                    \
     } while (0)
 
@@ -247,7 +247,7 @@ static void send_attempts(struct unit *u)
             link = &(*link)->next;
     if (!u->ended)
         return;
-#define EACH const struct ended *x = u->ended
+#define EACH u->ended
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->row->job.seq));
     LIST_COLUMN(EACH, ARRAY_I4, pg_array_i4(&u->args, (int32_t)x->row->job.queue));
     LIST_COLUMN(EACH, ARRAY_I4, pg_array_i4(&u->args, (int32_t)x->number));
@@ -286,7 +286,7 @@ static void send_words(struct unit *u)
     say_removed(u);
     if (!u->said)
         return;
-#define EACH const struct word *x = u->said
+#define EACH u->said
     LIST_COLUMN(EACH, ARRAY_I4, pg_array_i4(&u->args, (int32_t)x->token.epoch));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->token.counter));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->seq));
@@ -308,7 +308,7 @@ static void send_idems(struct unit *u)
             *link = (*link)->next;
     if (!u->idems)
         return;
-#define EACH const struct idem *x = u->idems
+#define EACH u->idems
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->key.hi));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->key.lo));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->fingerprint));

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What came back of what a unit asked for: rows, queues, keys, and the time. */
+#include "backend/postgres/impl.h"
+
+static struct conn *lane(const struct unit *u)
+{
+    return u->s->lane;
+}
+
+static void load_extra(const PGresult *r, int at, struct job_extra *x)
+{
+    x->unique = pg_col_bytes(r, at, JOB_UKEY);
+    x->group = pg_col_bytes(r, at, JOB_GRP);
+    x->correlation = pg_col_bytes(r, at, JOB_CORRELATION);
+    x->label = pg_col_bytes(r, at, JOB_LABEL);
+    x->attributes = pg_col_bytes(r, at, JOB_ATTRIBUTES);
+    x->expires_at.ms = pg_col_i8(r, at, JOB_EXPIRES_AT);
+    x->options = pg_col_bytes(r, at, JOB_OPTIONS);
+    x->undelivered = pg_col_bytes(r, at, JOB_UNDELIVERED);
+}
+
+static struct job_fates fates_unpack(uint64_t v)
+{
+    return (struct job_fates){(uint16_t)v, (uint16_t)(v >> 16), (uint16_t)(v >> 32),
+                              (uint8_t)(v >> 48), (uint8_t)(v >> 56)};
+}
+
+void pg_row_load(const PGresult *r, int at, struct row *ret)
+{
+    ret->job = (struct job){
+        .seq = (uint64_t)pg_col_i8(r, at, JOB_SEQ),
+        .id_hi = (uint64_t)pg_col_i8(r, at, JOB_ID_HI),
+        .priority = pg_col_i8(r, at, JOB_PRIORITY),
+        .run_at = {pg_col_i8(r, at, JOB_RUN_AT)},
+        .since = {pg_col_i8(r, at, JOB_SINCE)},
+        .queue = (uint32_t)pg_col_i4(r, at, JOB_QUEUE),
+        .payload_bytes = (uint32_t)pg_col_i4(r, at, JOB_PAYLOAD_BYTES),
+        .failures = (uint16_t)pg_col_i4(r, at, JOB_FAILURES),
+        .crashes = (uint16_t)pg_col_i4(r, at, JOB_CRASHES),
+        .generation = (uint32_t)pg_col_i4(r, at, JOB_GENERATION),
+        .state = (uint8_t)pg_col_i2(r, at, JOB_STATE),
+        .reason = (uint8_t)pg_col_i2(r, at, JOB_REASON),
+        .payload_kind = (uint8_t)pg_col_i2(r, at, JOB_PAYLOAD_KIND),
+        .flags = (uint8_t)pg_col_i2(r, at, JOB_FLAGS),
+    };
+    load_extra(r, at, &ret->extra);
+    ret->token = (struct job_token){(uint64_t)pg_col_i8(r, at, JOB_TOK_COUNTER),
+                                    (uint32_t)pg_col_i4(r, at, JOB_TOK_EPOCH)};
+    ret->lease_ms = (uint32_t)pg_col_i4(r, at, JOB_LEASE_MS);
+    ret->until_ms = pg_col_i8(r, at, JOB_UNTIL);
+    ret->worker = pg_col_bytes(r, at, JOB_WORKER);
+    ret->nonce = (uint64_t)pg_col_i8(r, at, JOB_NONCE);
+    ret->started_at.ms = pg_col_i8(r, at, JOB_STARTED_AT);
+    ret->word = (uint8_t)pg_col_i2(r, at, JOB_WORD);
+    ret->word_state = (uint8_t)pg_col_i2(r, at, JOB_WORD_STATE);
+    ret->word_run_at.ms = pg_col_i8(r, at, JOB_WORD_RUN_AT);
+    ret->fates = fates_unpack((uint64_t)pg_col_i8(r, at, JOB_FATE));
+    ret->held = ret->was_held = pg_col_bool(r, at, JOB_HELD);
+    ret->result_kind = (uint8_t)pg_col_i2(r, at, JOB_RESULT_KIND);
+    ret->error_kind = (uint8_t)pg_col_i2(r, at, JOB_ERROR_KIND);
+}
+
+/* A damaged row would break the rules' assumptions. */
+static bool row_sound(const struct row *r)
+{
+    return r->job.seq && r->job.state > STATE_NONE && r->job.state < STATE_COUNT &&
+           r->job.reason < REASON_COUNT;
+}
+
+/* Small bodies come along; larger ones are fetched once it is known who gets them. */
+static void row_claimable(struct unit *u, struct row *r, const PGresult *res, int at)
+{
+    bool payload = r->job.payload_bytes == 0 || !PQgetisnull(res, at, JOB_PAYLOAD);
+    bool result = r->result_kind == PAYLOAD_NONE || !PQgetisnull(res, at, JOB_RESULT);
+    if (!r->changed && payload && result) {
+        r->payload = pg_col_bytes(res, at, JOB_PAYLOAD);
+        r->result = pg_col_bytes(res, at, JOB_RESULT);
+        r->error = pg_col_bytes(res, at, JOB_ERROR);
+        r->has_payload = true;
+    }
+    struct heap_entry e = {heap_order_desc(r->job.priority), r->job.seq};
+    if (r->job.state == STATE_READY && heap_push(&r->q->ready, e) != 0)
+        u->nomem = true;
+}
+
+/* One row into the unit; one that is there already stays as it is. */
+struct row *pg_load_row(struct unit *u, const PGresult *r, int at)
+{
+    uint64_t seq = (uint64_t)pg_col_i8(r, at, JOB_SEQ);
+    struct row *row = pg_unit_row(u, seq);
+    if (row)
+        return row;
+    row = pg_unit_row_add(u, seq);
+    if (!row)
+        return NULL;
+    pg_row_load(r, at, row);
+    row->loaded_state = row->job.state;
+    row->q = pg_unit_queue(u, row->job.queue);
+    if (row->q && row_sound(row))
+        return row;
+    /* Of a queue that went in between: it is not there. */
+    row->q = pg_unit_queue_add(u, row->job.queue, (struct span){NULL, 0});
+    if (!row->q)
+        return NULL;
+    row->q->gone = true;
+    return row;
+}
+
+void pg_load_rows(struct unit *u, size_t result, bool claimable)
+{
+    PGresult *r = result == SIZE_MAX ? NULL : pg_conn_take_result(lane(u), result);
+    if (!r || !pg_unit_keep(u, r))
+        return;
+    for (int i = 0; i < PQntuples(r); i++) {
+        struct row *row = pg_load_row(u, r, i);
+        if (!row)
+            return;
+        if (claimable)
+            row_claimable(u, row, r, i);
+    }
+}
+
+/* Columns as in QUEUE of sql.c. */
+int pg_load_queues(struct unit *u, const PGresult *r)
+{
+    int n = PQntuples(r), err = 0;
+    for (int i = 0; i < n && !err; i++) {
+        uint32_t number = (uint32_t)pg_col_i4(r, i, 0);
+        if (pg_unit_queue(u, number))
+            continue;
+        struct wqueue *q = pg_unit_queue_add(u, number, pg_col_bytes(r, i, 1));
+        if (!q)
+            return -ERR_NOMEM;
+        q->owner = pg_col_bytes(r, i, 2);
+        q->note = pg_col_bytes(r, i, 3);
+        q->attributes = pg_col_bytes(r, i, 4);
+        err = policy_decode(pg_col_bytes(r, i, 5), &q->policy);
+        q->generation = (uint32_t)pg_col_i4(r, i, 6);
+        q->created_at.ms = pg_col_i8(r, i, 7);
+        q->updated_at.ms = pg_col_i8(r, i, 8);
+        q->paused_until.ms = pg_col_i8(r, i, 9);
+        q->gone = pg_col_bool(r, i, 10);
+        if (!q->gone)
+            pg_known_learn(u->s, q);
+    }
+    return err;
+}
+
+static void load_counts(struct unit *u, const PGresult *r)
+{
+    for (size_t i = 0; i < u->queue_count; i++) {
+        bool asked = u->s->any_warned;
+        for (size_t k = 0; k < u->name_count && !asked; k++)
+            asked = u->names[k].counts && span_equal(u->names[k].name, u->queues[i]->name);
+        u->queues[i]->counted = asked;
+    }
+    for (int i = 0; i < PQntuples(r); i++) {
+        struct wqueue *q = pg_unit_queue(u, (uint32_t)pg_col_i4(r, i, 0));
+        for (int c = 0; q && c < SUM_COUNT; c++)
+            q->sums[c] = pg_col_i8(r, i, 1 + c);
+    }
+    for (size_t i = 0; i < u->queue_count; i++)
+        if (u->queues[i]->counted)
+            pg_known_learn(u->s, u->queues[i]);
+}
+
+static void load_idem(struct unit *u, const PGresult *r)
+{
+    for (int i = 0; i < PQntuples(r); i++) {
+        struct idem *k = pg_unit_alloc(u, sizeof *k);
+        if (!k)
+            return;
+        k->key = (struct hash128){(uint64_t)pg_col_i8(r, i, 0), (uint64_t)pg_col_i8(r, i, 1)};
+        k->fingerprint = (uint64_t)pg_col_i8(r, i, 2);
+        k->seq = (uint64_t)pg_col_i8(r, i, 3);
+        k->id_hi = (uint64_t)pg_col_i8(r, i, 4);
+        k->expires_at.ms = pg_col_i8(r, i, 5);
+        k->state = (uint8_t)pg_col_i2(r, i, 6);
+        k->next = u->idems;
+        u->idems = k;
+    }
+}
+
+static void load_numbers(struct unit *u)
+{
+    const PGresult *seqs =
+        u->slots[LOAD_SEQS] == SIZE_MAX ? NULL : pg_conn_result(lane(u), u->slots[LOAD_SEQS]);
+    const PGresult *numbers =
+        u->slots[LOAD_NUMBERS] == SIZE_MAX ? NULL : pg_conn_result(lane(u), u->slots[LOAD_NUMBERS]);
+    u->seq_count = seqs ? (size_t)PQntuples(seqs) : 0;
+    u->number_count = numbers ? (size_t)PQntuples(numbers) : 0;
+    u->seqs = pg_unit_alloc(u, (u->seq_count + 1) * sizeof *u->seqs);
+    u->numbers = pg_unit_alloc(u, (u->number_count + 1) * sizeof *u->numbers);
+    for (size_t i = 0; u->seqs && i < u->seq_count; i++)
+        u->seqs[i] = (uint64_t)pg_col_i8(seqs, (int)i, 0);
+    for (size_t i = 0; u->numbers && i < u->number_count; i++)
+        u->numbers[i] = (uint32_t)pg_col_i4(numbers, (int)i, 0);
+}
+
+static void load_time(struct unit *u)
+{
+    int64_t given = pg_manual_now(u->s);
+    int64_t theirs = pg_col_i8(pg_conn_result(lane(u), u->slots[LOAD_NOW]), 0, 0);
+    u->now.ms = given ? given : theirs;
+    u->s->offset_ms = u->now.ms - clock_now(&u->s->config.clock).wall.ms;
+}
+
+int pg_unit_loaded(struct unit *u)
+{
+    const size_t *slot = u->slots;
+    load_time(u);
+    PGresult *queues = pg_conn_take_result(lane(u), slot[LOAD_QUEUES]);
+    int err = queues && pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
+    if (err)
+        return err;
+    queues = slot[LOAD_NONCE_QUEUES] == SIZE_MAX
+                 ? NULL
+                 : pg_conn_take_result(lane(u), slot[LOAD_NONCE_QUEUES]);
+    if (queues)
+        err = pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
+    if (err)
+        return err;
+    load_numbers(u);
+    if (slot[LOAD_COUNTS] != SIZE_MAX)
+        load_counts(u, pg_conn_result(lane(u), slot[LOAD_COUNTS]));
+    if (slot[LOAD_LIVE] != SIZE_MAX) {
+        const PGresult *r = pg_conn_result(lane(u), slot[LOAD_LIVE]);
+        u->live = (uint64_t)pg_col_i8(r, 0, 0);
+        u->keys = (uint64_t)pg_col_i8(r, 0, 1);
+    }
+    if (slot[LOAD_IDEM] != SIZE_MAX)
+        load_idem(u, pg_conn_result(lane(u), slot[LOAD_IDEM]));
+    pg_load_rows(u, slot[LOAD_JOBS], false);
+    pg_load_rows(u, slot[LOAD_RIVALS], false);
+    pg_load_rows(u, slot[LOAD_HOLDERS], false);
+    pg_load_rows(u, slot[LOAD_NONCES], false);
+    pg_load_rows(u, slot[LOAD_CLAIMS], true);
+    return u->nomem ? -ERR_NOMEM : 0;
+}
+
+/* --- words about leases that are over --- */
+
+static bool is_lease_op(const struct op *op)
+{
+    return op->kind == OP_ACK || op->kind == OP_FAIL || op->kind == OP_EXTEND ||
+           op->kind == OP_RELEASE;
+}
+
+static bool word_missing(const struct unit *u, const struct op *op)
+{
+    if (!is_lease_op(op))
+        return false;
+    const struct row *r = pg_unit_row(u, op->lease.job.seq);
+    return !r || !pg_row_there(r) ||
+           (!op->lease.any_token && !token_equal(r->token, op->lease.token));
+}
+
+bool pg_unit_needs_words(struct unit *u)
+{
+    size_t n = 0;
+    for (int part = 0; part < 2; part++) {
+        pg_array_begin(&u->args, part ? ARRAY_I8 : ARRAY_I4);
+        for (size_t i = 0; i < u->count; i++) {
+            const struct op *op = u->turns[i].op;
+            n += op->kind == OP_BULK; /* its horizon */
+            if (!word_missing(u, op))
+                continue;
+            n++;
+            if (part)
+                pg_array_i8(&u->args, (int64_t)op->lease.token.counter);
+            else
+                pg_array_i4(&u->args, (int32_t)op->lease.token.epoch);
+        }
+        pg_array_end(&u->args);
+    }
+    if (n == 0) {
+        pg_args_clear(&u->args);
+        return false;
+    }
+    pg_conn_send(lane(u), SQL_WORDS, &u->args);
+    pg_conn_send(lane(u), SQL_SEQ_HIGH, &u->args);
+    return true;
+}
+
+int pg_unit_words_loaded(struct unit *u)
+{
+    const PGresult *r = pg_conn_result(lane(u), 0);
+    u->seq_high = (uint64_t)pg_col_i8(pg_conn_result(lane(u), 1), 0, 0);
+    for (int i = 0; i < PQntuples(r); i++) {
+        struct word *w = pg_unit_alloc(u, sizeof *w);
+        if (!w)
+            return -ERR_NOMEM;
+        *w = (struct word){.token = {(uint64_t)pg_col_i8(r, i, 1), (uint32_t)pg_col_i4(r, i, 0)},
+                           .seq = (uint64_t)pg_col_i8(r, i, 2),
+                           .kind = (uint8_t)pg_col_i2(r, i, 3),
+                           .state = (uint8_t)pg_col_i2(r, i, 4),
+                           .run_at = {pg_col_i8(r, i, 5)},
+                           .next = u->words};
+        u->words = w;
+    }
+    return 0;
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One transaction on the lane, from begin to commit: a unit of operations, a slice of bulk work, or
+ * what time brings. What does not end well is rolled back, and begun anew where that may help. */
+#include "backend/postgres/impl.h"
+
+/* --- when it is over --- */
+
+/* What an answer points to must last as long as it waits for the disk. */
+void pg_keep_result(struct pg_store *s, size_t index)
+{
+    PGresult *r = pg_conn_take_result(s->lane, index);
+    if (r)
+        pg_unit_keep(s->unit, r);
+}
+
+static void wake_all(struct pg_store *s)
+{
+    const struct unit *u = s->unit;
+    for (size_t i = 0; i < u->queue_count; i++) {
+        const struct wqueue *q = u->queues[i];
+        if (!q->wake || q->gone)
+            continue;
+        pg_ear_tell(s, q->name);
+        pg_watches_wake(s, q->name);
+    }
+}
+
+static void count_commit(struct pg_store *s)
+{
+    struct backend_figures *f = &s->figures;
+    uint64_t records = s->unit->records, ns = clock_ns() - s->unit_began_ns;
+    if (records == 0)
+        return;
+    f->position += records;
+    s->unit->position = f->position;
+    f->commits++;
+    f->commit_ns_total += ns;
+    f->commit_ns_last = ns;
+    histogram_add(&f->commit_us, ns / 1000);
+    histogram_add(&f->commit_records, records);
+    for (size_t i = 0; i < s->unit->queue_count; i++)
+        for (int state = STATE_SCHEDULED; state < STATE_COUNT; state++) {
+            int64_t add = s->unit->queues[i]->adds[state - 1];
+            f->by_state[state] = (uint64_t)((int64_t)f->by_state[state] + add);
+            f->jobs = (uint64_t)((int64_t)f->jobs + add);
+        }
+}
+
+/* After everything: nothing of the unit is needed any more. */
+void pg_over(struct pg_store *s)
+{
+    pg_unit_reset(s->unit);
+    s->unit->count = 0;
+    s->doing = LANE_NOTHING;
+    s->storing = false;
+    s->tries = 0;
+    pg_ear_kick(s);
+    pg_lane_after(s);
+}
+
+/* Committed: others may see it. What it says happened is told when the disk has it. */
+static void committed(struct pg_store *s)
+{
+    const struct unit *u = s->unit;
+    if (s->doing != LANE_TICK)
+        s->dirty |= u->records > 0;
+    count_commit(s);
+    wake_all(s);
+}
+
+/* --- trouble --- */
+
+static void rolled_back_cb(void *ctx, int err, const struct round_error *error);
+
+/* Another try may end otherwise: somebody was quicker, or two waited for each other. */
+static bool worth_repeating(const struct round_error *e)
+{
+    static const char states[][6] = {"40001", "40P01", "23505", "55P03"};
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+        if (strcmp(e->state, states[i]) == 0)
+            return true;
+    return false;
+}
+
+const char *pg_sentence(const struct round_error *e)
+{
+    if (strncmp(e->state, "53", 2) == 0)
+        return "the database has no room or memory left";
+    if (strcmp(e->state, "57014") == 0 || strcmp(e->state, "55P03") == 0)
+        return "the database took too long";
+    return "the database refused the change; its log and ours say why";
+}
+
+void pg_give_up(struct pg_store *s, enum outcome out, const char *note)
+{
+    pg_bulk_forget(s->unit);
+    if (s->doing == LANE_BULK)
+        pg_bulk_answer_all(s, out);
+    pg_turns_refuse(s, out, note);
+    pg_over(s);
+}
+
+static void roll_back(struct pg_store *s)
+{
+    s->storing = false;
+    pg_conn_send(s->lane, SQL_ROLLBACK, &s->unit->args);
+    if (pg_conn_round(s->lane, rolled_back_cb, s) != 0)
+        pg_give_up(s, OUT_UNAVAILABLE, "the database cannot be reached");
+}
+
+static void begin_again(struct pg_store *s)
+{
+    enum lane_job doing = s->doing;
+    pg_bulk_forget(s->unit);
+    s->doing = LANE_NOTHING;
+    if (doing == LANE_UNIT)
+        pg_begin_unit(s);
+    else if (doing == LANE_BULK)
+        pg_begin_bulk(s);
+    else
+        pg_over(s); /* what time brings comes again by itself */
+}
+
+static void rolled_back_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    (void)error;
+    if (err)
+        pg_give_up(s, OUT_UNAVAILABLE, "the database cannot be reached");
+    else if (s->again && ++s->tries < UNIT_TRIES_MAX)
+        begin_again(s);
+    else
+        pg_give_up(s, OUT_UNAVAILABLE, s->trouble);
+}
+
+static void give_back(struct pg_store *s, bool again, const char *trouble)
+{
+    s->again = again;
+    s->trouble = trouble;
+    roll_back(s);
+}
+
+/* A round of a transaction did not end well. */
+static void round_failed(struct pg_store *s, int err, const struct round_error *error)
+{
+    if (err == -ERR_IO) {
+        /* A commit that was sent may have been done. */
+        pg_give_up(s, s->storing ? OUT_UNKNOWN : OUT_UNAVAILABLE, "the database cannot be reached");
+        return;
+    }
+    bool again = worth_repeating(error);
+    const char *words = pg_sentence(error);
+    if (!again)
+        log_event(s->config.log, LOG_WARN, "postgres_refused", LOG_TEXT("state", error->state),
+                  LOG_TEXT("text", error->text));
+    give_back(s, again, words);
+}
+
+void pg_go(struct pg_store *s, round_fn fn)
+{
+    if (pg_conn_round(s->lane, fn, s) != 0) {
+        s->broken = true; /* answered from the loop */
+        uv_timer_start(&s->later, pg_later_cb, 0, 0);
+    }
+}
+
+/* --- a unit --- */
+
+static void stored_cb(void *ctx, int err, const struct round_error *error);
+
+static void fill_bodies(struct pg_store *s)
+{
+    struct unit *u = s->unit;
+    const PGresult *r = u->slots[0] == SIZE_MAX ? NULL : pg_conn_result(s->lane, u->slots[0]);
+    for (int i = 0; r && i < PQntuples(r); i++) {
+        struct row *row = pg_unit_row(u, (uint64_t)pg_col_i8(r, i, 0));
+        if (!row)
+            continue;
+        row->payload = row->set_payload || row->fresh ? row->payload : pg_col_bytes(r, i, 1);
+        row->result = pg_col_bytes(r, i, 2);
+        row->error = pg_col_bytes(r, i, 3);
+    }
+    for (size_t i = 0; i < u->count; i++) {
+        struct turn *t = &u->turns[i];
+        struct job_view *views = (struct job_view *)(uintptr_t)t->reply.jobs;
+        for (uint32_t k = 0; t->bodies && k < t->reply.job_count; k++) {
+            const struct row *row = t->bodies[k];
+            views[k].has_body = true;
+            views[k].extra = row->extra;
+            views[k].payload = row->payload;
+            views[k].result_kind = row->result_kind;
+            views[k].result = row->result;
+            views[k].error_kind = row->error_kind;
+            views[k].error = row->error;
+        }
+    }
+    if (r)
+        pg_keep_result(s, u->slots[0]);
+}
+
+/* The end of every transaction: what was worked out, and the commit. */
+static void store(struct pg_store *s)
+{
+    struct unit *u = s->unit;
+    pg_unit_send_store(u);
+    if (s->doing == LANE_BULK)
+        pg_bulk_send_store(s);
+    if (s->doing == LANE_TICK)
+        pg_tick_send_next(s);
+    if (u->nomem) {
+        give_back(s, false, "out of memory");
+        return;
+    }
+    pg_conn_send(s->lane, SQL_COMMIT, &u->args);
+    s->storing = pg_unit_changed(u) || s->doing != LANE_UNIT;
+    pg_go(s, stored_cb);
+}
+
+static void stored_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    if (err) {
+        round_failed(s, err, error);
+        return;
+    }
+    struct unit *next = pg_unit_take(s);
+    if (s->doing == LANE_UNIT) {
+        fill_bodies(s);
+        pg_rates_take(s->unit);
+        pg_bulk_begun(s, s->unit);
+    } else if (s->doing == LANE_TICK) {
+        pg_tick_done(s);
+    }
+    committed(s);
+    if (s->doing == LANE_BULK)
+        pg_bulk_stored(s);
+    pg_gate_enter(s, next);
+    pg_over(s);
+}
+
+static void work(struct pg_store *s)
+{
+    struct unit *u = s->unit;
+    pg_work_turns(s);
+    if (u->short_of_numbers) {
+        for (size_t i = 0; i < u->name_count; i++)
+            pg_known_forget(s, u->names[i].name);
+        give_back(s, true, "its queue comes and goes");
+    } else if (u->nomem) {
+        give_back(s, false, "out of memory");
+    } else {
+        store(s);
+    }
+}
+
+static void second_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    struct unit *u = s->unit;
+    if (err) {
+        round_failed(s, err, error);
+        return;
+    }
+    if (u->shared_asked) {
+        PGresult *r = pg_conn_take_result(s->lane, 0);
+        u->shared = pg_unit_keep(u, r) ? r : NULL;
+    } else if (pg_unit_words_loaded(u) != 0) {
+        u->nomem = true;
+    }
+    work(s);
+}
+
+static void loaded_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    if (err) {
+        round_failed(s, err, error);
+        return;
+    }
+    err = pg_unit_loaded(s->unit);
+    if (err)
+        give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a queue's row is damaged");
+    else if (pg_unit_needs_words(s->unit) || pg_queues_need_shared(s->unit))
+        pg_go(s, second_cb);
+    else
+        work(s);
+}
+
+/* These have their unit to themselves, with their queue locked against everybody. */
+static bool wants_alone(const struct op *op)
+{
+    return op->kind == OP_QUEUE_PUT || op->kind == OP_QUEUE_DELETE || op->kind == OP_PAUSE ||
+           op->kind == OP_PURGE;
+}
+
+void pg_begin_unit(struct pg_store *s)
+{
+    struct unit *u = s->unit;
+    if (s->tries == 0)
+        s->unit_began_ns = clock_ns();
+    pg_unit_reset(u);
+    for (size_t i = 0; i < u->count; i++)
+        u->turns[i] = (struct turn){.op = u->turns[i].op, .batch = u->turns[i].batch};
+    s->doing = LANE_UNIT;
+    u->alone = wants_alone(u->turns[0].op);
+    pg_unit_ask(u);
+    pg_unit_send_load(u);
+    pg_go(s, loaded_cb);
+}
+
+/* --- bulk slices --- */
+
+static void slice_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    if (err)
+        round_failed(s, err, error);
+    else if (pg_bulk_work(s) != 0)
+        give_back(s, false, "out of memory");
+    else
+        store(s);
+}
+
+void pg_begin_bulk(struct pg_store *s)
+{
+    pg_unit_reset(s->unit);
+    s->unit->count = 0;
+    s->doing = LANE_BULK;
+    s->unit_began_ns = clock_ns();
+    pg_bulk_send(s);
+    pg_go(s, slice_cb);
+}
+
+/* --- what time brings --- */
+
+static void tick_store(struct pg_store *s, PGresult *queues)
+{
+    if (pg_tick_work(s, queues) != 0)
+        give_back(s, false, "out of memory");
+    else
+        store(s);
+}
+
+static void tick_queues_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    if (err)
+        round_failed(s, err, error);
+    else
+        tick_store(s, pg_conn_take_result(s->lane, 1));
+}
+
+static void tick_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    if (err) {
+        round_failed(s, err, error);
+        return;
+    }
+    if (PQntuples(pg_conn_result(s->lane, 1)) == 0) { /* another leads */
+        s->leader = false;
+        give_back(s, false, NULL);
+        return;
+    }
+    if (pg_tick_needs_queues(s))
+        pg_go(s, tick_queues_cb);
+    else
+        tick_store(s, NULL);
+}
+
+void pg_begin_tick(struct pg_store *s)
+{
+    pg_unit_reset(s->unit);
+    s->unit->count = 0;
+    s->doing = LANE_TICK;
+    s->unit_began_ns = clock_ns();
+    s->tick_at_ms = pg_db_now(s);
+    pg_tick_send(s);
+    pg_go(s, tick_cb);
+}
