@@ -274,7 +274,7 @@ static int migrate(PGconn *pg, const struct pg_url *url, struct err_note *note)
         snprintf(create, sizeof create, "CREATE SCHEMA %s", url->schema);
         err = run(pg, url->schema, create, "the schema cannot be made", note);
     }
-    for (int v = f.version; !err && v < SCHEMA_VERSION; v++)
+    for (int v = f.version > 0 ? f.version : 0; !err && v < SCHEMA_VERSION; v++)
         err = run(pg, url->schema, steps[v], "the tables cannot be made", note);
     snprintf(version, sizeof version, "UPDATE @meta SET version = %d", SCHEMA_VERSION);
     if (!err && f.version < SCHEMA_VERSION)
