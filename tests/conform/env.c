@@ -60,8 +60,10 @@ static void empty_database(struct env *e)
 
 static void backend_url(const struct env *e, char *out, size_t size)
 {
+    const char *more = getenv("HF_POSTGRES_MORE"); /* such as &pooler=yes */
     if (e->profile->postgres)
-        snprintf(out, size, "%s&schema=conform_%ld", getenv("HF_POSTGRES"), (long)getpid());
+        snprintf(out, size, "%s&schema=conform_%ld%s", getenv("HF_POSTGRES"), (long)getpid(),
+                 more ? more : "");
     else
         snprintf(out, size, e->profile->on_disk ? "sqlite:%s" : "memory:%s", e->dir);
 }
