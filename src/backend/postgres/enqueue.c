@@ -104,6 +104,7 @@ static void key_keep(struct unit *u, const struct op_enqueue *want, struct hash1
     k->expires_at.ms = u->now.ms + (int64_t)ttl;
     k->fresh = true;
     u->key_adds += !replaces;
+    u->idem_replaced |= replaces;
 }
 
 /* --- unique keys --- */

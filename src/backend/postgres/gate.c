@@ -101,11 +101,19 @@ static void is_durable(struct pg_store *s, struct unit *u)
     pg_events_take(s, u);
 }
 
+static void refuse_all(struct unit *u)
+{
+    for (size_t i = 0; i < u->count; i++)
+        u->turns[i].reply = (struct reply){.outcome = OUT_UNKNOWN, .note = "out of memory"};
+}
+
 void pg_gate_enter(struct pg_store *s, struct unit *next)
 {
     struct unit *u = s->unit;
-    bool waits = pg_gate_needed(s) && next && (u->records || s->gate);
-    if (!waits) { /* nothing of it, or before it, is new; or nobody wants to wait */
+    bool waits = pg_gate_needed(s) && (u->records || s->gate);
+    if (waits && !next)
+        refuse_all(u);     /* without memory nothing can wait */
+    if (!waits || !next) { /* nothing of it, or before it, is new; or nobody wants to wait */
         is_durable(s, u);
         answer_rest(s, u);
         if (next)

@@ -234,12 +234,12 @@ static const char *const statements[SQL_COUNT] = {
         "INSERT INTO @word (epoch, counter, seq, kind, state, run_at, at) SELECT * FROM"
         " unnest($1::int4[], $2::int8[], $3::int8[], $4::int2[], $5::int2[], $6::int8[],"
         " $7::int8[]) ON CONFLICT (epoch, counter) DO NOTHING",
+    [SQL_IDEM_DEL] =
+        "DELETE FROM @idem i USING unnest($1::int8[], $2::int8[]) w(hi, lo) WHERE i.hi ="
+        " w.hi AND i.lo = w.lo AND i.expires_at <= $3::int8",
     [SQL_IDEM_NEW] =
-        "INSERT INTO @idem AS i (hi, lo, fingerprint, seq, id_hi, expires_at) SELECT *"
-        " FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[],"
-        " $6::int8[]) ON CONFLICT (hi, lo) DO UPDATE SET fingerprint ="
-        " excluded.fingerprint, seq = excluded.seq, id_hi = excluded.id_hi, expires_at ="
-        " excluded.expires_at WHERE i.expires_at <= $7::int8 RETURNING i.hi",
+        "INSERT INTO @idem (hi, lo, fingerprint, seq, id_hi, expires_at) SELECT * FROM"
+        " unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[])",
     [SQL_DELTA] = "INSERT INTO @delta (queue, hour, " SUMS_LIST
                   ") SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[],"
                   " $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::int8[], $10::int8[],"

@@ -43,6 +43,7 @@ enum sql_id {
     SQL_ATTEMPT_TRIM,
     SQL_ATTEMPT_DEL,
     SQL_WORD_NEW,
+    SQL_IDEM_DEL,
     SQL_IDEM_NEW,
     SQL_DELTA,
     SQL_BODIES,

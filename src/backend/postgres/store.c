@@ -308,7 +308,16 @@ static void send_idems(struct unit *u)
             *link = (*link)->next;
     if (!u->idems)
         return;
+        /* A key that another node took meanwhile makes the insert fail, and the unit begins anew.
+         */
 #define EACH u->idems
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->key.hi));
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->key.lo));
+    pg_args_i8(&u->args, u->now.ms);
+    if (u->idem_replaced)
+        pg_conn_send(u->s->lane, SQL_IDEM_DEL, &u->args);
+    else
+        pg_args_clear(&u->args);
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->key.hi));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->key.lo));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->fingerprint));
@@ -316,7 +325,6 @@ static void send_idems(struct unit *u)
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->id_hi));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, x->expires_at.ms));
 #undef EACH
-    pg_args_i8(&u->args, u->now.ms);
     pg_conn_send(u->s->lane, SQL_IDEM_NEW, &u->args);
 }
 

@@ -44,6 +44,7 @@ void pg_unit_reset(struct unit *u)
     u->happened = NULL;
     u->happened_last = &u->happened;
     u->key_adds = 0;
+    u->idem_replaced = false;
     u->records = 0;
     u->live = u->keys = u->body_bytes = u->position = 0;
 }

@@ -106,7 +106,6 @@ struct idem {
     struct wall_time expires_at;
     uint8_t state; /* of the job, when it was loaded */
     bool fresh;
-    bool replaces; /* one that had expired */
     struct idem *next;
 };
 
@@ -167,8 +166,9 @@ struct unit {
     struct word *said;
     struct happened *happened, **happened_last;
     int64_t key_adds;
-    uint64_t records;  /* changes, for figures */
-    uint64_t position; /* of the last of them */
+    bool idem_replaced; /* a key that had expired */
+    uint64_t records;   /* changes, for figures */
+    uint64_t position;  /* of the last of them */
 };
 
 int pg_unit_init(struct unit *u, struct pg_store *s);
