@@ -85,7 +85,7 @@ describe('nodes that share a database', () => {
     for (const node of nodes) await stopServer(node);
   });
 
-  test('ORC-12 every job runs once, whoever hands it out', async () => {
+  test('every job runs once, whoever hands it out', async () => {
     const ids = new Set();
     for (let n = 0; n < 3; n++) {
       const jobs = Array.from({ length: 100 }, (_, i) => ({ payload: { n, i } }));
@@ -157,7 +157,7 @@ describe('nodes that share a database', () => {
     }
   });
 
-  test('TF-1 the view of tasks', async () => {
+  test('the view of tasks', async () => {
     const made = await apis[0].post('/v1/queues/view/jobs', { payload: 1, priority: 7 });
     const row = sql(`SELECT status, priority, retry_count FROM ${schema}.tasks WHERE id = ${made.json.seq}`);
     assert.equal(row, 'ready|7|0');
@@ -172,7 +172,7 @@ describe('a database that goes away', () => {
     assert.equal(run.status, 0);
   }
 
-  test('HF-1 nothing confirmed is lost, nothing is done twice, and it goes on', async (t) => {
+  test('nothing confirmed is lost, nothing is done twice, and it goes on', async (t) => {
     const server = await startServer({ backend: url('outage') });
     const api = new Client(server);
     t.after(() => (server.exit ? null : killServer(server)));
@@ -198,7 +198,7 @@ describe('a database that goes away', () => {
     await stopServer(server);
   });
 
-  test('TF-3 another node leads when the leader has died', async (t) => {
+  test('another node leads when the leader has died', async (t) => {
     const first = await startServer({ backend: url('lead'), args: ['--node', '1'] });
     const second = await startServer({ backend: url('lead'), args: ['--node', '2'] });
     const api = new Client(second);
