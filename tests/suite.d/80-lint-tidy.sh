@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# How clang-tidy ended, which 10-lint.sh began.
+source "$(dirname "$0")/tap.bash"
+
+tidy_ended() {
+  while [ ! -e build/tidy/aside.rc ]; do
+    kill -0 "$(cat build/tidy/aside.pid)" || return 1
+    sleep 0.5
+  done
+  cat build/tidy/aside.out
+  return "$(cat build/tidy/aside.rc)"
+}
+
+export -f tidy_ended
+HF_TEST_TIMEOUT=600 tap_check lint/tidy bash -c tidy_ended
+tap_done
