@@ -80,6 +80,9 @@ MUST_CHECK int broker_claim(struct broker *b, const struct op_claim *want, uint3
                             broker_reply_fn fn, void *ctx, struct broker_claim **ret);
 /* The client is gone: fn will not be called; jobs it may have been given go back, uncounted. */
 void broker_claim_cancel(struct broker *b, struct broker_claim *c);
+/* The client waits no longer, but still hears: fn is called now if c waits for a job, else with
+ * what it was asking for. */
+void broker_claim_hurry(struct broker *b, struct broker_claim *c);
 /* The answer to a claim did not reach the client: its jobs go back, uncounted. */
 struct broker_held {
     uint64_t seq;

@@ -455,6 +455,15 @@ void broker_claim_cancel(struct broker *b, struct broker_claim *c)
         c->cancelled = true;
 }
 
+void broker_claim_hurry(struct broker *b, struct broker_claim *c)
+{
+    CHECK(c->broker == b && !c->cancelled);
+    deadline_drop(c);
+    c->expired = true;
+    if (c->state == CLAIM_PARKED)
+        finish_empty(c);
+}
+
 void claims_drain(struct broker *b)
 {
     struct broker_claim *c = b->claims.first;

@@ -356,6 +356,27 @@ for (const backend of ['memory', 'sqlite']) {
       await until('the job is ready again', async () => (await c.stats(`stats-job ${id}`)).state === 'ready');
     });
 
+    test('HF-4 the end of input takes no job away from the reserves before it', async () => {
+      const w = await worker();
+      w.socket.allowHalfOpen = true;
+      w.write('put 0 0 60 1\r\nx\r\n'.repeat(20) + 'reserve\r\n'.repeat(3) + 'reserve-with-timeout 60\r\n'.repeat(18));
+      w.socket.end();
+      const lines = [];
+      while (lines.at(-1) !== 'CLOSED') lines.push((await w.answer()).line);
+      const ids = lines.slice(0, 20).map(ID);
+      assert.deepEqual(lines.slice(20), [...ids.map((id) => `RESERVED ${id} 1`), 'TIMED_OUT', 'CLOSED']);
+      await until('the jobs are ready again', async () => (await c.stats(`stats-tube ${w.tube}`))['current-jobs-ready'] === '20');
+    });
+
+    test('HF-4 a client that goes while more than is read stands behind its reserve is let go', async () => {
+      const w = await worker();
+      w.socket.allowHalfOpen = true;
+      w.write('reserve\r\n' + `${'x'.repeat(100)}\r\n`.repeat(1300) + 'reserve\r\n'); // more than 128 KiB
+      w.socket.end();
+      await until('it is let go', () => w.ended);
+      assert.deepEqual([w.answers.length, w.answers[0].line, w.answers[1].line, w.answers.at(-1).line], [1302, 'TIMED_OUT', 'UNKNOWN_COMMAND', 'TIMED_OUT']);
+    });
+
     test('HF-4 half a command and the end leave nothing behind', async () => {
       const open = Number((await c.stats('stats'))['current-connections']);
       for (const half of ['put 0 0 60 100\r\nabc', 'put 0 0', 'reserve', 'use a\r', '\r', 'put 0 0 1 999999\r\nabc', 'x'.repeat(500)]) {

@@ -100,7 +100,7 @@ static void claim(struct conn *c, const struct op_claim *want, uint32_t wait_ms)
 
 static uint32_t wait_of(const struct conn *c, const struct bs_command *cmd)
 {
-    if (c->eof)
+    if (c->eof || c->hung_up)
         return 0;
     if (cmd->word == BS_RESERVE || cmd->timeout_s < 0)
         return BROKER_WAIT_FOREVER;
@@ -141,6 +141,13 @@ void reserve_deadline(struct conn *c)
     wait_ended(c);
     ANSWER(waiting_take(c), "DEADLINE_SOON");
     reserve_run(c);
+}
+
+/* What a claim under way brings is still theirs. */
+void reserve_hurry(struct conn *c)
+{
+    if (c->claim)
+        broker_claim_hurry(c->door->broker, c->claim);
 }
 
 void reserve_cancel(struct conn *c)

@@ -174,7 +174,7 @@ static void conn_take(struct conn *c, struct span fresh)
 static void end_of_input(struct conn *c)
 {
     c->eof = true;
-    reserve_cancel(c);
+    reserve_hurry(c);
     conn_dirty(c);
 }
 
@@ -228,8 +228,10 @@ static void poll_cb(uv_poll_t *handle, int status, int events)
         conn_close(c);
         return;
     }
-    if (events & UV_DISCONNECT)
-        c->hung_up = true;
+    if (events & UV_DISCONNECT) {
+        c->hung_up = true; /* what it sent before is still to be read */
+        reserve_hurry(c);
+    }
     if (events & UV_READABLE)
         readable(c);
     if (!c->closed && events & UV_WRITABLE)

@@ -276,6 +276,7 @@ void reserve_run(struct conn *c);
 /* Whether this command may be taken before they are answered. */
 bool reserve_lets(const struct conn *c, const struct bs_command *cmd);
 void reserve_deadline(struct conn *c); /* the first of them is answered DEADLINE_SOON */
+void reserve_hurry(struct conn *c);    /* the client waits no longer for jobs that are not there */
 void reserve_cancel(struct conn *c);   /* all of them are answered TIMED_OUT */
 
 /* cmd_tubes.c, cmd_stats.c */

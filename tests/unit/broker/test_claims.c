@@ -239,6 +239,26 @@ static void test_a_cancelled_claim_keeps_nothing(void **state)
     broker_rig_done(&r);
 }
 
+static void test_a_claim_in_a_hurry_takes_what_is_there(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    struct told parked = {0}, asked = {0}, vain = {0};
+    struct broker_claim *c = do_claim_wait(&r, "q", 60000, &parked);
+    broker_rig_turns(&r, 10);
+    broker_claim_hurry(r.broker, c);
+    assert_true(parked.yes && parked.outcome == OUT_OK && parked.job_count == 0);
+    do_enqueue(&r, "q", "1");
+    broker_claim_hurry(r.broker, do_claim_wait(&r, "q", 60000, &asked));
+    broker_rig_until(&r, &asked.yes);
+    assert_int_equal(asked.job_count, 1);
+    broker_claim_hurry(r.broker, do_claim_wait(&r, "q", 60000, &vain));
+    broker_rig_until(&r, &vain.yes);
+    assert_int_equal(vain.job_count, 0);
+    broker_rig_done(&r);
+}
+
 static void test_several_queues(void **state)
 {
     (void)state;
@@ -461,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_a_newcomer_does_not_overtake),
         cmocka_unit_test(test_the_wait_runs_out),
         cmocka_unit_test(test_a_cancelled_claim_keeps_nothing),
+        cmocka_unit_test(test_a_claim_in_a_hurry_takes_what_is_there),
         cmocka_unit_test(test_several_queues),
         cmocka_unit_test(test_a_scheduled_job_wakes_when_due),
         cmocka_unit_test(test_draining),
