@@ -145,6 +145,18 @@ static void take_durable(struct local *l)
     take_applied(l, &swept);
 }
 
+static void stir_cb(uv_idle_t *handle)
+{
+    (void)handle;
+}
+
+/* A turn must come soon. Costs no system call, unlike a knock. */
+static void stir(struct local *l)
+{
+    if (!uv_is_active((uv_handle_t *)&l->stir))
+        uv_idle_start(&l->stir, stir_cb);
+}
+
 /* Few wait for this commit, and few did for those before it. When nobody waits, a sync on the
  * loop's thread would only hold up the next request. */
 static bool alone(struct local *l)
@@ -164,8 +176,10 @@ static void commit_frames(struct local *l, bool answered)
     if (!here && writer_push(l->writer, l->frames, l->frame_count) != 0)
         die(l, err_text(-ERR_NOMEM));
     l->frame_count = 0;
-    if (here)
-        take_durable(l);
+    if (!here)
+        return;
+    take_durable(l);
+    stir(l); /* nobody knocks: news, and whoever waits to settle or to close, hear of it so */
 }
 
 static void run_ticks(struct local *l)
@@ -222,18 +236,6 @@ static void turn(struct local *l)
     settle_further(l);
     arm_timer(l);
     maybe_closed(l);
-}
-
-static void stir_cb(uv_idle_t *handle)
-{
-    (void)handle;
-}
-
-/* A turn must come soon. Costs no system call, unlike a knock. */
-static void stir(struct local *l)
-{
-    if (!uv_is_active((uv_handle_t *)&l->stir))
-        uv_idle_start(&l->stir, stir_cb);
 }
 
 static void prepare_cb(uv_prepare_t *handle)

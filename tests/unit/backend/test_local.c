@@ -696,6 +696,25 @@ static void test_backup_while_full(void **state)
     assert_int_equal(never.called, 0);
 }
 
+/* Whether the loop's own thread has made a commit or the writer's: the turn that answers brings the
+ * news, or the next does, without anybody's knock. */
+static void test_news_come_with_the_answer(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_begin(&r);
+    backend_on_news(r.b, news_cb, &r);
+    for (int i = 0; i < 40; i++) {
+        unsigned before = r.news;
+        assert_int_equal(answer(&r, ask(&r, enqueue_op())), OUT_OK);
+        if (r.news == before) /* then the loop must not sleep first */
+            assert_int_equal(uv_backend_timeout(&r.loop), 0);
+        (void)uv_run(&r.loop, UV_RUN_NOWAIT);
+        assert_true(r.news > before);
+    }
+    rig_end(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -706,6 +725,7 @@ int main(void)
         cmocka_unit_test(test_no_descriptors_for_a_while),
         cmocka_unit_test(test_stuck_for_a_while),
         cmocka_unit_test(test_news_asked_for_again),
+        cmocka_unit_test(test_news_come_with_the_answer),
         cmocka_unit_test(test_no_room_for_ballast),
         cmocka_unit_test(test_start_without_spares),
         cmocka_unit_test(test_backup_while_full),
