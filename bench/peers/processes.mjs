@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Servers as process groups of their own: started on free loopback ports with a directory each,
 // frozen while another is measured, ended by their ids, also when this program is interrupted.
-import { execFileSync, spawn } from 'node:child_process';
+import { execFile, execFileSync, spawn } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
+import { promisify } from 'node:util';
 
 // Debian puts some servers where only root looks.
 process.env.PATH = `${process.env.PATH}:/usr/sbin:/usr/local/sbin`;
 
 const live = new Set();
+const helpers = new Set();
 const directories = new Set();
 
 function signalGroup(child, signal) {
@@ -23,6 +25,7 @@ function signalGroup(child, signal) {
 /** Ends everything at once; for the end of this program. */
 export function endAll() {
   for (const child of live) signalGroup(child, 'SIGKILL');
+  for (const child of helpers) child.kill('SIGKILL');
   for (const directory of directories) rmSync(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
   directories.clear();
 }
@@ -112,6 +115,17 @@ export function startProcess(name, directory, command, { env = {}, user = {} } =
     });
   });
   return server;
+}
+
+/** As execFile, of a program that does not outlive this one. */
+export async function runProgram(file, args, options) {
+  const running = promisify(execFile)(file, args, options);
+  helpers.add(running.child);
+  try {
+    return await running;
+  } finally {
+    helpers.delete(running.child);
+  }
 }
 
 /** Waits until the port answers and `ready`, if given, says so too. */

@@ -12,18 +12,17 @@
 //                      measured with at least 3 rounds of 2 seconds
 //
 // Raw figures go to build/bench-peers/figures.json after each measurement; report.mjs makes the rest.
-import { execFile, execFileSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { cpus, release, totalmem } from 'node:os';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { parseArgs, promisify } from 'node:util';
+import { parseArgs } from 'node:util';
 
 import { choosePeers, closeInstance, holdfastBinary, loadBinary, openInstance, peers as allPeers, root } from './peers.mjs';
-import { endAll, freeze, makeDirectory, pause, thaw } from './processes.mjs';
+import { endAll, freeze, makeDirectory, pause, runProgram as run, thaw } from './processes.mjs';
 import { writeReport } from './report.mjs';
 import { cells, chooseWorks, has, pendingFill, standingFill, standingLoad, works as allWorks } from './works.mjs';
 
-const run = promisify(execFile);
 const here = path.dirname(new URL(import.meta.url).pathname);
 const words = (text) => (text ?? '').split(/[\s,]+/).filter(Boolean);
 

@@ -3,7 +3,7 @@
 // that does nothing; its protocols against a server that says nonsense; and the report.
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -14,7 +14,7 @@ import { replaceBetween, reportText, writeReport } from '../../bench/peers/repor
 import { barChart } from '../../bench/peers/svg.mjs';
 import { cells, chooseWorks, has } from '../../bench/peers/works.mjs';
 import { Beanstalk, startBeanstalkd, startDoor } from './lib/beanstalk.mjs';
-import { binary, stopServer, temporaryDirectory } from './lib/server.mjs';
+import { binary, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 
 const programs = path.join(path.dirname(binary), 'bench/peers');
 
@@ -137,6 +137,27 @@ function figuresOf() {
     left_out: { nats: 'is not installed' },
   };
 }
+
+test('a run that is ended leaves no program behind', async () => {
+  const folder = temporaryDirectory();
+  const load = path.join(folder, 'peerload'); // one that would never end
+  writeFileSync(load, '#!/bin/sh\necho $$ > "$0.pid"\nexec sleep 600\n', { mode: 0o755 });
+  const run = new URL('../../bench/peers/run.mjs', import.meta.url).pathname;
+  const child = spawn(process.execPath, [run, '--peers', 'null', '--works', 'W1', '--dir', folder, '--docs', 'no'], { env: { ...process.env, PEERLOAD: load, HOLDFAST: binary }, stdio: 'ignore' });
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  const text = (file) => (existsSync(file) ? readFileSync(file, 'utf8') : '');
+  await until('it measures', () => /\n/.test(text(`${load}.pid`)));
+  const pid = Number(text(`${load}.pid`));
+  child.kill('SIGTERM');
+  assert.equal(await ended, 143);
+  try {
+    await until('what it started has ended', () => !existsSync(`/proc/${pid}`) || /^State:\s+Z/m.test(text(`/proc/${pid}/status`)));
+  } catch (problem) {
+    process.kill(pid, 'SIGKILL');
+    throw problem;
+  }
+  assert.deepEqual(readdirSync(folder).sort(), ['peerload', 'peerload.pid']);
+});
 
 describe('the report', () => {
   test('medians, and ratios of each round', () => {
