@@ -327,6 +327,22 @@ static int begin_take(struct journal *j, uint64_t bytes, struct segment **ret,
     return 0;
 }
 
+/* The last entry, which recovery has read before. */
+static int tail_load(struct journal *j, struct buf *entry, struct journal_entry *ret,
+                     struct err_note *note)
+{
+    int rc = entry_peek(j, j->current, j->tail, entry, ret, note);
+    if (rc == 0)
+        rc = entry_load(j, j->current, j->tail, entry, ret, note);
+    if (rc != -ERR_CORRUPT)
+        return rc;
+    return err_note_set(note, rc,
+                        "journal/%" PRIu32 " at %" PRIu64
+                        ": the last entry could be read a moment ago and cannot now; the disk "
+                        "is failing" JOURNAL_ADVICE,
+                        j->current->number, j->tail);
+}
+
 /* Writes the last entry once more, into a segment of its own, since it was merely found. */
 static int tail_repeat(struct journal *j, struct err_note *note)
 {
@@ -335,15 +351,7 @@ static int tail_repeat(struct journal *j, struct err_note *note)
     struct journal_entry e;
     struct buf entry;
     buf_init(&entry);
-    int rc = entry_peek(j, old, at, &entry, &e, note);
-    if (rc == 0)
-        rc = entry_load(j, old, at, &entry, &e, note);
-    if (rc == -ERR_CORRUPT)
-        rc = err_note_set(note, rc,
-                          "journal/%" PRIu32 " at %" PRIu64
-                          ": the last entry could be read a moment ago and cannot now; the disk "
-                          "is failing" JOURNAL_ADVICE,
-                          old->number, at);
+    int rc = tail_load(j, &entry, &e, note);
     if (rc == 0)
         rc = begin_take(j, journal_entry_bytes(e.length), &s, note);
     if (rc == 0) {
@@ -381,11 +389,22 @@ static int superseded_blank(struct journal *j, struct err_note *note)
     return 0;
 }
 
-/* Without room for a segment to repeat it in, the last entry is synced where it is: better than not
- * to start on a full disk. What is appended then follows in the same segment. */
+/* Without room for a segment to repeat it in, the last entry is written again where it is: better
+ * than not to start on a full disk. A sync alone would not do, since an earlier one may have failed
+ * and left the pages marked as written. What is appended then follows in the same segment. */
 static int tail_keep(struct journal *j, struct err_note *note)
 {
-    return j->files->ops->sync(j->files, j->current->file, note);
+    struct segment *s = j->current;
+    struct journal_entry e;
+    struct buf entry;
+    buf_init(&entry);
+    int rc = tail_load(j, &entry, &e, note);
+    if (rc == 0) {
+        struct span whole = span_of(entry.data, JOURNAL_ENTRY_HEADER_BYTES + (size_t)e.length);
+        rc = j->files->ops->write(j->files, s->file, j->tail, &whole, 1, note);
+    }
+    buf_done(&entry);
+    return rc ? rc : j->files->ops->sync(j->files, s->file, note);
 }
 
 int journal_begin(struct journal *j, struct err_note *note)
