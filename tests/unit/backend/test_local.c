@@ -144,6 +144,7 @@ struct tight {
     struct files base;
     struct files *under;
     atomic_bool *full, *poor;
+    atomic_uint *refused;
 };
 
 static struct files *under(struct files *fs)
@@ -161,8 +162,10 @@ static int tight_open(struct files *fs, const char *name, bool make, int *ret,
 {
     if (make && atomic_load(((struct tight *)fs)->full))
         return err_note_set(note, -ERR_NO_SPACE, "no room for %s", name);
-    if (make && atomic_load(((struct tight *)fs)->poor))
+    if (make && atomic_load(((struct tight *)fs)->poor)) {
+        atomic_fetch_add(((struct tight *)fs)->refused, 1);
         return err_note_set(note, -ERR_NOMEM, "no descriptor for %s", name);
+    }
     return under(fs)->ops->open(under(fs), name, make, ret, note);
 }
 
@@ -225,7 +228,8 @@ struct rig {
     char said[8192]; /* what was logged; other threads log too, so only after close */
     uv_mutex_t lock;
     atomic_bool full, tight; /* the store; the journal */
-    atomic_bool poor;        /* no file can be opened for the journal */
+    atomic_bool poor;        /* no file can be opened for the journal … */
+    atomic_uint refused;     /* … and none was, so often */
     struct held held;
     struct store *kept;
     struct rig_dir dir;
@@ -255,7 +259,8 @@ static struct files *files_make(struct rig *r)
 {
     struct tight *t = calloc(1, sizeof *t);
     assert_non_null(t);
-    *t = (struct tight){.base = {&tight_ops}, .full = &r->tight, .poor = &r->poor};
+    *t = (struct tight){
+        .base = {&tight_ops}, .full = &r->tight, .poor = &r->poor, .refused = &r->refused};
     assert_int_equal(files_open_dir(r->dir.path, true, false, &t->under, NULL), 0);
     return &t->base;
 }
@@ -560,6 +565,8 @@ static void test_no_descriptors_for_a_while(void **state)
     struct rig r;
     rig_begin(&r);
     size_t last = fill_journal(&r, &r.poor);
+    while (atomic_load(&r.refused) == 0) /* records may wait before the helper has tried */
+        (void)uv_run(&r.loop, UV_RUN_NOWAIT);
     atomic_store(&r.poor, false);
     assert_int_equal(answer(&r, last), OUT_OK);
     atomic_store(&r.full, false);
