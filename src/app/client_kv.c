@@ -145,12 +145,7 @@ static int commit_ask(struct client_session *s)
     client_path_add(&s->path, "/v1/kv/commit");
     if (status == CLIENT_DONE)
         status = client_ask(s, "POST");
-    if (status != CLIENT_DONE)
-        return status;
-    if (s->json)
-        return client_print_json(s);
-    client_show_object(stdout, client_answer(s), &s->arena);
-    return CLIENT_DONE;
+    return status == CLIENT_DONE ? client_print_answer(s) : status;
 }
 
 static int kv_set(struct client_session *s)

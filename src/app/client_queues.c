@@ -5,6 +5,7 @@
 
 #include "app/client_answer.h"
 #include "app/client_commands.h"
+#include "app/client_list.h"
 #include "app/client_queues.h"
 #include "app/client_session.h"
 #include "app/client_show.h"
@@ -67,32 +68,9 @@ static void list_row(struct client_table *t, struct span queue, struct arena *ar
 
 int client_queues_list(struct client_session *s)
 {
-    struct client_table table;
-    struct client_items items;
-    struct span queue, next;
-    const char *after = NULL;
-    int status;
-    client_table_init(&table, list_columns, CLIENT_COUNT(list_columns));
-    do {
-        client_path_add(&s->path, "/v1/queues");
-        client_path_query(&s->path, "limit", "1000");
-        client_path_query(&s->path, "after", after);
-        if ((status = client_ask(s, "GET")) != CLIENT_DONE)
-            break;
-        if (s->json)
-            status = client_print_json(s);
-        client_items_of(&items, client_answer(s), "queues");
-        while (client_items_next(&items, &queue))
-            list_row(&table, queue, &s->arena);
-        next = client_answer_text(client_answer(s), "next", &s->arena);
-        /* The answer it points into is about to be replaced. */
-        if (next.len > 0 && !(after = arena_text(&s->arena, next)))
-            status = client_no_memory();
-    } while (status == CLIENT_DONE && next.len > 0);
-    if (status == CLIENT_DONE && !s->json)
-        return client_print_table(&table);
-    client_table_done(&table);
-    return status;
+    static const struct client_list queues = {"/v1/queues", "queues", list_columns,
+                                              CLIENT_COUNT(list_columns), list_row};
+    return client_list_print(s, &queues);
 }
 
 static int queue_path(struct client_session *s, const char *queue, const char *action)
@@ -100,15 +78,6 @@ static int queue_path(struct client_session *s, const char *queue, const char *a
     client_path_add(&s->path, "/v1/queues/");
     client_path_encode(&s->path, queue);
     client_path_add(&s->path, action);
-    return CLIENT_DONE;
-}
-
-/* Shows the answer: a queue, or what became of one. */
-static int show_answer(struct client_session *s)
-{
-    if (s->json)
-        return client_print_json(s);
-    client_show_object(stdout, client_answer(s), &s->arena);
     return CLIENT_DONE;
 }
 
@@ -182,14 +151,14 @@ static int action_run(struct client_session *s, const struct action *a)
     if (status == CLIENT_DONE)
         status = client_ask_with(
             s, (struct client_request){.method = a->method, .headers = {a->header}});
-    return status == CLIENT_DONE ? show_answer(s) : status;
+    return status == CLIENT_DONE ? client_print_answer(s) : status;
 }
 
 static int show_one(struct client_session *s)
 {
     queue_path(s, s->args->words[0], "");
     int status = client_ask(s, "GET");
-    return status == CLIENT_DONE ? show_answer(s) : status;
+    return status == CLIENT_DONE ? client_print_answer(s) : status;
 }
 
 static const struct action *action_find(const char *word)

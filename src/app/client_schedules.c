@@ -6,6 +6,7 @@
 #include "app/client_answer.h"
 #include "app/client_commands.h"
 #include "app/client_input.h"
+#include "app/client_list.h"
 #include "app/client_session.h"
 #include "app/client_show.h"
 
@@ -92,41 +93,9 @@ static void list_row(struct client_table *t, struct span schedule, struct arena 
 
 static int list(struct client_session *s)
 {
-    struct client_table table;
-    struct client_items items;
-    struct span schedule, next;
-    const char *after = NULL;
-    int status;
-    client_table_init(&table, list_columns, CLIENT_COUNT(list_columns));
-    do {
-        client_path_add(&s->path, "/v1/schedules");
-        client_path_query(&s->path, "limit", "1000");
-        client_path_query(&s->path, "after", after);
-        if ((status = client_ask(s, "GET")) != CLIENT_DONE)
-            break;
-        if (s->json)
-            status = client_print_json(s);
-        client_items_of(&items, client_answer(s), "schedules");
-        while (client_items_next(&items, &schedule))
-            list_row(&table, schedule, &s->arena);
-        next = client_answer_text(client_answer(s), "next", &s->arena);
-        /* The answer it points into is about to be replaced. */
-        if (next.len > 0 && !(after = arena_text(&s->arena, next)))
-            status = client_no_memory();
-    } while (status == CLIENT_DONE && next.len > 0);
-    if (status == CLIENT_DONE && !s->json)
-        return client_print_table(&table);
-    client_table_done(&table);
-    return status;
-}
-
-/* A schedule, or what became of one. */
-static int show_answer(struct client_session *s)
-{
-    if (s->json)
-        return client_print_json(s);
-    client_show_object(stdout, client_answer(s), &s->arena);
-    return CLIENT_DONE;
+    static const struct client_list schedules = {"/v1/schedules", "schedules", list_columns,
+                                                 CLIENT_COUNT(list_columns), list_row};
+    return client_list_print(s, &schedules);
 }
 
 static const struct client_column firing_columns[] = {
@@ -256,7 +225,7 @@ static int action_run(struct client_session *s, const struct action *a)
             s, (struct client_request){.method = a->method, .headers = {a->header}});
     if (status != CLIENT_DONE)
         return status;
-    return a->previews ? show_firings(s) : show_answer(s);
+    return a->previews ? show_firings(s) : client_print_answer(s);
 }
 
 static int show_one(struct client_session *s)
@@ -264,7 +233,7 @@ static int show_one(struct client_session *s)
     client_path_add(&s->path, "/v1/schedules/");
     client_path_encode(&s->path, s->args->words[0]);
     int status = client_ask(s, "GET");
-    return status == CLIENT_DONE ? show_answer(s) : status;
+    return status == CLIENT_DONE ? client_print_answer(s) : status;
 }
 
 static const struct action *action_find(const char *word)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "app/client_answer.h"
+#include "app/client_show.h"
 #include "app/client_text.h"
 
 int client_complain(int status, const char *format, ...)
@@ -220,6 +221,14 @@ int client_print_json(struct client_session *s)
     fputc('\n', stdout);
     buf_done(&line);
     return rc < 0 ? client_no_memory() : CLIENT_DONE;
+}
+
+int client_print_answer(struct client_session *s)
+{
+    if (s->json)
+        return client_print_json(s);
+    client_show_object(stdout, client_answer(s), &s->arena);
+    return CLIENT_DONE;
 }
 
 int client_print_table(struct client_table *t)

@@ -46,6 +46,8 @@ int client_body_end(struct client_session *s);
 struct span client_answer(const struct client_session *s);
 /* Prints the last answer as one line on standard output; CLIENT_DONE. */
 int client_print_json(struct client_session *s);
+/* The same, or without --json its members, a line each. */
+int client_print_answer(struct client_session *s);
 /* Prints a table and ends it; CLIENT_DONE. */
 int client_print_table(struct client_table *t);
 /* Prints text with everything escaped that could steer a terminal. */

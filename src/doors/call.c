@@ -60,16 +60,20 @@ struct call *call_new(struct broker *b, void *door, struct http_exchange *x, enu
     return c;
 }
 
+void call_refuse(struct call *c, const struct reply *reply)
+{
+    struct problem p;
+    problem_of_reply(&p, c->arena, reply, broker_draining(c->broker));
+    problem_answer(c->x, &p);
+}
+
 static void call_reply(void *ctx, const struct reply *reply)
 {
     struct call *c = ctx;
-    struct problem p;
-    if (reply->outcome == OUT_OK) {
+    if (reply->outcome == OUT_OK)
         c->done(c, reply);
-        return;
-    }
-    problem_of_reply(&p, c->arena, reply, broker_draining(c->broker));
-    problem_answer(c->x, &p);
+    else
+        call_refuse(c, reply);
 }
 
 void call_submit(struct call *c)
@@ -77,6 +81,44 @@ void call_submit(struct call *c)
     int err = broker_submit(c->broker, &c->op, 1, call_reply, c);
     if (err < 0)
         answer_error(c->x, err);
+}
+
+static void line_reply(void *ctx, const struct reply *reply);
+
+/* Begins what stands first; whatever cannot even begin is answered. */
+static void line_go(struct call_line *l)
+{
+    while (l->first) {
+        struct call *c = l->first;
+        int err = broker_submit(c->broker, &c->op, 1, line_reply, c);
+        if (err == 0)
+            return;
+        l->first = c->next;
+        answer_error(c->x, err);
+    }
+}
+
+static void line_reply(void *ctx, const struct reply *reply)
+{
+    struct call *c = ctx;
+    struct call_line *l = c->line;
+    struct call *next = c->next; /* the call is gone once it has been answered */
+    l->first = l->step(c, reply) ? c : next;
+    line_go(l);
+}
+
+void call_line_add(struct call_line *l, struct call *c, call_step_fn step)
+{
+    bool idle = !l->first;
+    c->line = l;
+    l->step = step;
+    if (idle)
+        l->first = c;
+    else
+        l->last->next = c;
+    l->last = c;
+    if (idle)
+        line_go(l);
 }
 
 bool query_none(const struct broker *b, struct http_exchange *x)

@@ -47,12 +47,30 @@ struct call {
     struct http_exchange *x;
     struct arena *arena;
     struct op op;
-    call_fn done;      /* called with OUT_OK only; owes the answer */
-    void *more;        /* the handler's own */
-    struct call *next; /* the door's, for calls that wait for each other */
+    call_fn done;           /* called with OUT_OK only; owes the answer */
+    void *more;             /* the handler's own */
+    struct call_line *line; /* in which it stands, if in any */
+    struct call *next;
 };
 /* In the exchange's arena; NULL after answering that there is no memory. */
 struct call *call_new(struct broker *b, void *door, struct http_exchange *x, enum op_kind kind,
                       call_fn done);
 /* Any other outcome than OUT_OK is answered with its problem. */
 void call_submit(struct call *c);
+/* Answers with the problem of a refusal. */
+void call_refuse(struct call *c, const struct reply *reply);
+
+/* ---- several operations, one call after the other ---- */
+
+/* One of its replies, whatever the outcome. True: c->op is the next step, to be submitted; false:
+ * the call has been answered, or goes on alone. */
+typedef bool (*call_step_fn)(struct call *c, const struct reply *reply);
+
+/* Calls that read a definition before they write it: the next begins when the one before it is
+ * through, so that nobody writes in between. All zero: empty. */
+struct call_line {
+    struct call *first, *last; /* the first is under way */
+    call_step_fn step;
+};
+/* Submits c->op in its turn. A line has one step function. */
+void call_line_add(struct call_line *l, struct call *c, call_step_fn step);

@@ -321,34 +321,6 @@ static bool take_rule(struct call *c, struct alert_rule *rule)
     return true;
 }
 
-static void definition_reply(void *ctx, const struct reply *r);
-
-/* Begins what stands first in line; whatever cannot even begin is answered. */
-static void definitions_go(struct native *n)
-{
-    while (n->alerting) {
-        struct call *c = n->alerting;
-        int err = broker_submit(n->broker, &c->op, 1, definition_reply, c);
-        if (err == 0)
-            return;
-        n->alerting = c->next;
-        answer_error(c->x, err);
-    }
-}
-
-static void definition_add(struct call *c)
-{
-    struct native *n = c->door;
-    bool idle = !n->alerting;
-    if (idle)
-        n->alerting = c;
-    else
-        n->alerting_last->next = c;
-    n->alerting_last = c;
-    if (idle)
-        definitions_go(n);
-}
-
 /* The rule as it is becomes the operation that changes it. false: a problem was answered. */
 static bool patch_take(struct call *c, const struct reply *r)
 {
@@ -376,22 +348,20 @@ static void alert_show(struct call *c, const struct reply *r)
     call_submit(c);
 }
 
-static void definition_reply(void *ctx, const struct reply *r)
+static bool definition_step(struct call *c, const struct reply *r)
 {
-    struct call *c = ctx;
-    struct native *n = c->door;
-    struct call *next = c->next;
-    struct problem p;
-    if (r->outcome != OUT_OK) {
-        problem_of_reply(&p, c->arena, r, broker_draining(n->broker));
-        problem_answer(c->x, &p);
-    } else if (r->kind == OP_ALERT_PUT) {
+    if (r->outcome != OUT_OK)
+        call_refuse(c, r);
+    else if (r->kind == OP_ALERT_PUT)
         alert_show(c, r);
-    } else if (patch_take(c, r)) {
-        next = c;
-    }
-    n->alerting = next;
-    definitions_go(n);
+    else
+        return patch_take(c, r);
+    return false;
+}
+
+static void define(struct call *c)
+{
+    call_line_add(&((struct native *)c->door)->alerting, c, definition_step);
 }
 
 void alert_put_handle(void *ctx, struct http_exchange *x)
@@ -403,12 +373,12 @@ void alert_put_handle(void *ctx, struct http_exchange *x)
     c->op.alert.must_create =
         span_equal(http_request_header(http_request(x), "if-none-match"), SPAN_LITERAL("*"));
     if (take_rule(c, &rule))
-        definition_add(c);
+        define(c);
 }
 
 void alert_patch_handle(void *ctx, struct http_exchange *x)
 {
     struct call *c = alert_call(ctx, x, OP_ALERT_LIST, alert_show);
     if (c)
-        definition_add(c);
+        define(c);
 }

@@ -21,11 +21,9 @@ struct native {
     struct broker *broker;
     struct queue_policy policy; /* of queues that do not say */
     struct wall_time started_at;
-    struct call *defining, *defining_last;     /* definitions of queues, the one under way first */
-    struct call *alerting, *alerting_last;     /* the same for alerts */
-    struct call *scheduling, *scheduling_last; /* and for schedules */
-    struct stream_list streams;                /* of events, of jobs, of keys */
-    struct errand *backup, *compact;           /* requests under way; NULL = none */
+    struct call_line defining, alerting, scheduling; /* definitions of queues, alerts, schedules */
+    struct stream_list streams;                      /* of events, of jobs, of keys */
+    struct errand *backup, *compact;                 /* requests under way; NULL = none */
     struct backup_figures backups;
     bool draining;
     void (*closed)(void *ctx);

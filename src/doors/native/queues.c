@@ -107,34 +107,6 @@ static bool take_policy(struct call *c, const struct queue_policy *base)
     return true;
 }
 
-static void definition_reply(void *ctx, const struct reply *r);
-
-/* Begins what stands first in line; whatever cannot even begin is answered. */
-static void definitions_go(struct native *n)
-{
-    while (n->defining) {
-        struct call *c = n->defining;
-        int err = broker_submit(n->broker, &c->op, 1, definition_reply, c);
-        if (err == 0)
-            return;
-        n->defining = c->next;
-        answer_error(c->x, err);
-    }
-}
-
-static void definition_add(struct call *c)
-{
-    struct native *n = c->door;
-    bool idle = !n->defining;
-    if (idle)
-        n->defining = c;
-    else
-        n->defining_last->next = c;
-    n->defining_last = c;
-    if (idle)
-        definitions_go(n);
-}
-
 /* The queue as it is becomes the operation that changes it. false: a problem was answered. */
 static bool patch_take(struct call *c, const struct reply *r)
 {
@@ -148,22 +120,20 @@ static bool patch_take(struct call *c, const struct reply *r)
     return take_policy(c, r->queues[0].policy);
 }
 
-static void definition_reply(void *ctx, const struct reply *r)
+static bool definition_step(struct call *c, const struct reply *r)
 {
-    struct call *c = ctx;
-    struct native *n = c->door;
-    struct call *next = c->next;
-    struct problem p;
-    if (r->outcome != OUT_OK) {
-        problem_of_reply(&p, c->arena, r, broker_draining(n->broker));
-        problem_answer(c->x, &p);
-    } else if (r->kind == OP_QUEUE_PUT) {
+    if (r->outcome != OUT_OK)
+        call_refuse(c, r);
+    else if (r->kind == OP_QUEUE_PUT)
         queue_show(c, r);
-    } else if (patch_take(c, r)) {
-        next = c;
-    }
-    n->defining = next;
-    definitions_go(n);
+    else
+        return patch_take(c, r);
+    return false;
+}
+
+static void define(struct call *c)
+{
+    call_line_add(&((struct native *)c->door)->defining, c, definition_step);
 }
 
 void queue_put_handle(void *ctx, struct http_exchange *x)
@@ -176,14 +146,14 @@ void queue_put_handle(void *ctx, struct http_exchange *x)
     if (!take_policy(c, &((struct native *)c->door)->policy))
         return;
     c->op.queue.has_note = true;
-    definition_add(c);
+    define(c);
 }
 
 void queue_patch_handle(void *ctx, struct http_exchange *x)
 {
     struct call *c = queue_call(ctx, x, OP_QUEUE_GET, queue_show);
     if (c)
-        definition_add(c);
+        define(c);
 }
 
 /* ---- list ---- */

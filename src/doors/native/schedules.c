@@ -93,33 +93,6 @@ static bool take_definition(struct call *c, struct schedule_in *in)
     return true;
 }
 
-static void definition_reply(void *ctx, const struct reply *r);
-
-static void definitions_go(struct native *n)
-{
-    while (n->scheduling) {
-        struct call *c = n->scheduling;
-        int err = broker_submit(n->broker, &c->op, 1, definition_reply, c);
-        if (err == 0)
-            return;
-        n->scheduling = c->next;
-        answer_error(c->x, err);
-    }
-}
-
-static void definition_add(struct call *c)
-{
-    struct native *n = c->door;
-    bool idle = !n->scheduling;
-    if (idle)
-        n->scheduling = c;
-    else
-        n->scheduling_last->next = c;
-    n->scheduling_last = c;
-    if (idle)
-        definitions_go(n);
-}
-
 /* Copies the texts of a definition, which live only as long as the reply. */
 static int spec_keep(struct arena *arena, struct schedule_spec *s)
 {
@@ -151,22 +124,20 @@ static bool patch_take(struct call *c, const struct reply *r)
     return take_definition(c, &in);
 }
 
-static void definition_reply(void *ctx, const struct reply *r)
+static bool definition_step(struct call *c, const struct reply *r)
 {
-    struct call *c = ctx;
-    struct native *n = c->door;
-    struct call *next = c->next;
-    struct problem p;
-    if (r->outcome != OUT_OK) {
-        problem_of_reply(&p, c->arena, r, broker_draining(n->broker));
-        problem_answer(c->x, &p);
-    } else if (r->kind == OP_SCHEDULE_PUT) {
+    if (r->outcome != OUT_OK)
+        call_refuse(c, r);
+    else if (r->kind == OP_SCHEDULE_PUT)
         schedule_got(c, r);
-    } else if (r->schedule_count == 1 && patch_take(c, r)) {
-        next = c;
-    }
-    n->scheduling = next;
-    definitions_go(n);
+    else
+        return patch_take(c, r);
+    return false;
+}
+
+static void define(struct call *c)
+{
+    call_line_add(&((struct native *)c->door)->scheduling, c, definition_step);
 }
 
 void schedule_put_handle(void *ctx, struct http_exchange *x)
@@ -182,7 +153,7 @@ void schedule_put_handle(void *ctx, struct http_exchange *x)
     c->op.schedule.must_create =
         span_equal(http_request_header(http_request(x), "if-none-match"), SPAN_LITERAL("*"));
     c->op.schedule.has_note = c->op.schedule.has_paused = true;
-    definition_add(c);
+    define(c);
 }
 
 void schedule_patch_handle(void *ctx, struct http_exchange *x)
@@ -190,7 +161,7 @@ void schedule_patch_handle(void *ctx, struct http_exchange *x)
     struct call *c =
         query_none(broker_of(ctx), x) ? schedule_call(ctx, x, OP_SCHEDULE_GET, schedule_got) : NULL;
     if (c)
-        definition_add(c);
+        define(c);
 }
 
 /* ---- list ---- */

@@ -60,7 +60,7 @@ static int orchestrator_open(const struct door_config *config, void **ret)
 static void orchestrator_close(void *ctx, void (*fn)(void *fn_ctx), void *fn_ctx)
 {
     struct orchestrator *o = ctx;
-    CHECK(!o->defining && !o->triggering);
+    CHECK(!o->defining.first && !o->triggering.first);
     mem_free(o);
     fn(fn_ctx);
 }

@@ -23,8 +23,7 @@
 struct orchestrator {
     struct door_config config;
     struct broker *broker;
-    struct call *defining, *defining_last;     /* definitions of queues, the one under way first */
-    struct call *triggering, *triggering_last; /* the same of triggers */
+    struct call_line defining, triggering; /* definitions of queues, of triggers */
 };
 
 #define ORC_HANDLER(name) void name(void *ctx, struct http_exchange *x)

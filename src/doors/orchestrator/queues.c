@@ -305,34 +305,6 @@ static void answer_refusal(struct call *c, const struct reply *r)
         problem_answer(c->x, &p);
 }
 
-static void definition_reply(void *ctx, const struct reply *r);
-
-/* Begins what stands first in line; whatever cannot even begin is answered. */
-static void definitions_go(struct orchestrator *o)
-{
-    while (o->defining) {
-        struct call *c = o->defining;
-        int err = broker_submit(o->broker, &c->op, 1, definition_reply, c);
-        if (err == 0)
-            return;
-        o->defining = c->next;
-        answer_error(c->x, err);
-    }
-}
-
-static void definition_add(struct call *c)
-{
-    struct orchestrator *o = c->door;
-    bool idle = !o->defining;
-    if (idle)
-        o->defining = c;
-    else
-        o->defining_last->next = c;
-    o->defining_last = c;
-    if (idle)
-        definitions_go(o);
-}
-
 /* The queue as it is becomes the operation that changes it. false: answered. */
 static bool change_take(struct call *c, const struct reply *r)
 {
@@ -348,23 +320,23 @@ static bool change_take(struct call *c, const struct reply *r)
     return true;
 }
 
-static void definition_reply(void *ctx, const struct reply *r)
+static bool definition_step(struct call *c, const struct reply *r)
 {
-    struct call *c = ctx;
-    struct orchestrator *o = c->door;
-    struct call *next = c->next;
-    if (r->outcome == OUT_NO_QUEUE) {
+    if (r->outcome == OUT_NO_QUEUE)
         orc_no_queue(c->x, "id");
-    } else if (r->outcome != OUT_OK) {
+    else if (r->outcome != OUT_OK)
         answer_refusal(c, r);
-    } else if (r->kind == OP_QUEUE_PUT) {
+    else if (r->kind == OP_QUEUE_PUT)
         orc_queue_find(c, &(struct orc_lookup){.name = c->op.queue.name,
                                                .found = r->created ? show_new : show});
-    } else if (change_take(c, r)) {
-        next = c;
-    }
-    o->defining = next;
-    definitions_go(o);
+    else
+        return change_take(c, r);
+    return false;
+}
+
+static void define(struct call *c)
+{
+    call_line_add(&((struct orchestrator *)c->door)->defining, c, definition_step);
 }
 
 void orc_queue_create(void *ctx, struct http_exchange *x)
@@ -387,7 +359,7 @@ void orc_queue_create(void *ctx, struct http_exchange *x)
     c->op.queue.has_owner = c->op.queue.has_attributes = true;
     c->op.queue.owner = ORC_OWNER;
     c->op.queue.attributes = attributes;
-    definition_add(c);
+    define(c);
 }
 
 void orc_queue_update(void *ctx, struct http_exchange *x)
@@ -398,7 +370,7 @@ void orc_queue_update(void *ctx, struct http_exchange *x)
     if (!c)
         return;
     c->op.queue.number = id <= UINT32_MAX ? (uint32_t)id : UINT32_MAX;
-    definition_add(c);
+    define(c);
 }
 
 /* ---- deleting ---- */

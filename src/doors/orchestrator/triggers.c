@@ -289,33 +289,6 @@ void orc_trigger_list(void *ctx, struct http_exchange *x)
 
 /* ---- defining ---- */
 
-static void definition_reply(void *ctx, const struct reply *r);
-
-static void definitions_go(struct orchestrator *o)
-{
-    while (o->triggering) {
-        struct call *c = o->triggering;
-        int err = broker_submit(o->broker, &c->op, 1, definition_reply, c);
-        if (err == 0)
-            return;
-        o->triggering = c->next;
-        answer_error(c->x, err);
-    }
-}
-
-static void definition_add(struct call *c)
-{
-    struct orchestrator *o = c->door;
-    bool idle = !o->triggering;
-    if (idle)
-        o->triggering = c;
-    else
-        o->triggering_last->next = c;
-    o->triggering_last = c;
-    if (idle)
-        definitions_go(o);
-}
-
 /* One that has no name gets one that nobody has. */
 static int name_make(struct arena *arena, struct span *ret)
 {
@@ -421,22 +394,22 @@ static void refuse(struct call *c, const struct reply *r)
         problem_answer(c->x, &p);
 }
 
-static void definition_reply(void *ctx, const struct reply *r)
+static bool definition_step(struct call *c, const struct reply *r)
 {
-    struct call *c = ctx;
-    struct orchestrator *o = c->door;
-    struct call *next = c->next;
-    bool further = false;
     if (r->outcome != OUT_OK)
         refuse(c, r);
     else if (r->kind == OP_SCHEDULE_PUT)
         show_one(c, r, r->created ? 201 : 200);
     else if (r->kind == OP_QUEUE_GET)
-        further = queue_take(c, &r->queues[0]);
+        return queue_take(c, &r->queues[0]);
     else
-        further = change_take(c, &r->schedules[0]);
-    o->triggering = further ? c : next;
-    definitions_go(o);
+        return change_take(c, &r->schedules[0]);
+    return false;
+}
+
+static void define(struct call *c)
+{
+    call_line_add(&((struct orchestrator *)c->door)->triggering, c, definition_step);
 }
 
 void orc_trigger_create(void *ctx, struct http_exchange *x)
@@ -452,12 +425,12 @@ void orc_trigger_create(void *ctx, struct http_exchange *x)
     orc_trigger_new(t);
     c->more = t;
     if (orc_trigger_take(c, t) && ask_next(c))
-        definition_add(c);
+        define(c);
 }
 
 void orc_trigger_update(void *ctx, struct http_exchange *x)
 {
     struct call *c = trigger_call(ctx, x, NULL);
     if (c)
-        definition_add(c);
+        define(c);
 }
