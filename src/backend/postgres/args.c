@@ -85,14 +85,9 @@ void pg_args_bytes(struct args *a, struct span s)
     ended(a);
 }
 
-bool pg_text_safe(struct span s)
-{
-    return s.len == 0 || (utf8_valid(s) && !memchr(s.at, 0, s.len));
-}
-
 void pg_args_text(struct args *a, struct span s)
 {
-    pg_args_bytes(a, pg_text_safe(s) ? s : SPAN_LITERAL("\xef\xbf\xbe"));
+    pg_args_bytes(a, unit_text_safe(s) ? s : SPAN_LITERAL("\xef\xbf\xbe"));
 }
 
 void pg_array_begin(struct args *a, enum array_of of)

@@ -36,7 +36,7 @@ void pg_args_bytes(struct args *a, struct span s); /* text or bytea; an empty sp
 
 /* A text of a client's: one that the database would refuse becomes one that nothing matches. */
 void pg_args_text(struct args *a, struct span s);
-bool pg_text_safe(struct span s);
+bool unit_text_safe(struct span s);
 
 /* An array: begin, its elements, end. */
 enum array_of { ARRAY_I8, ARRAY_I4, ARRAY_I2, ARRAY_TEXT, ARRAY_BYTES, ARRAY_BOOL };

@@ -20,22 +20,22 @@ struct unit *pg_unit_take(struct pg_store *s)
         u->next = NULL;
         return u;
     }
-    u = mem_zalloc(sizeof *u);
+    struct pg_unit *p = mem_zalloc(sizeof *p);
     struct turn *turns = mem_array(UNIT_OPS_MAX, sizeof *turns);
-    if (!u || !turns) {
-        mem_free(u);
+    if (!p || !turns) {
+        mem_free(p);
         mem_free(turns);
         return NULL;
     }
-    pg_unit_init(u, s);
-    u->turns = turns;
-    return u;
+    pg_unit_init(p, s);
+    p->unit.turns = turns;
+    return &p->unit;
 }
 
 static void unit_free(struct unit *u)
 {
-    pg_unit_done(u);
     mem_free(u->turns);
+    pg_unit_done(pg_unit(u));
     mem_free(u);
 }
 
@@ -69,11 +69,11 @@ static bool depends(const struct pg_store *s, const struct turn *t)
 {
     for (uint32_t i = 0; i < t->reply.job_count; i++) {
         uint64_t seq = t->reply.jobs[i].job.seq;
-        const struct row *own = pg_unit_row(s->unit, seq);
+        const struct row *own = unit_row(s->unit, seq);
         if (!own || own->loaded_state != STATE_READY)
             return true;
         for (const struct unit *u = s->gate; u; u = u->next)
-            if (pg_unit_row(u, seq) && pg_unit_row(u, seq)->changed)
+            if (unit_row(u, seq) && unit_row(u, seq)->changed)
                 return true;
     }
     return false;
@@ -86,19 +86,19 @@ static bool may_leave(const struct pg_store *s, const struct turn *t)
     return t->reply.relaxed;
 }
 
-static void answer_rest(struct pg_store *s, struct unit *u)
+static void answer_rest(struct unit *u)
 {
     for (size_t i = 0; i < u->count; i++)
         if (!u->turns[i].later && !u->turns[i].answered)
-            pg_turn_answer(s, &u->turns[i]);
+            unit_turn_answer(&u->turns[i]);
     u->count = 0;
 }
 
 static void is_durable(struct pg_store *s, struct unit *u)
 {
-    if (u->position > s->figures.durable)
-        s->figures.durable = u->position;
-    pg_events_take(s, u);
+    if (u->position > s->sh.figures.durable)
+        s->sh.figures.durable = u->position;
+    shared_events_take(&s->sh, u);
 }
 
 static void refuse_all(struct unit *u)
@@ -115,17 +115,17 @@ void pg_gate_enter(struct pg_store *s, struct unit *next)
         refuse_all(u);     /* without memory nothing can wait */
     if (!waits || !next) { /* nothing of it, or before it, is new; or nobody wants to wait */
         is_durable(s, u);
-        answer_rest(s, u);
+        answer_rest(u);
         if (next)
             unit_give(s, next);
-        pg_events_call(s);
+        shared_events_call(&s->sh);
         return;
     }
     for (size_t i = 0; i < u->count; i++) {
         struct turn *t = &u->turns[i];
         t->answered = !t->later && may_leave(s, t);
         if (t->answered)
-            pg_turn_answer(s, t);
+            unit_turn_answer(t);
     }
     *s->gate_last = u;
     s->gate_last = &u->next;
@@ -143,13 +143,13 @@ static void open_for(struct pg_store *s, const struct unit *last)
         if (!s->gate)
             s->gate_last = &s->gate;
         is_durable(s, u);
-        answer_rest(s, u);
+        answer_rest(u);
         bool was_last = u == last;
         unit_give(s, u);
         if (was_last)
             break;
     } while (s->gate);
-    pg_events_call(s);
+    shared_events_call(&s->sh);
 }
 
 static void synced_cb(void *ctx, int err, const struct round_error *error)
@@ -158,7 +158,7 @@ static void synced_cb(void *ctx, int err, const struct round_error *error)
     struct unit *last = s->syncing;
     s->syncing = NULL;
     if (err == -ERR_INVALID)
-        log_event(s->config.log, LOG_ERROR, "postgres_sync", LOG_TEXT("state", error->state),
+        log_event(s->sh.config.log, LOG_ERROR, "postgres_sync", LOG_TEXT("state", error->state),
                   LOG_TEXT("text", error->text));
     if (err) {
         pg_gate_break(s);
@@ -173,8 +173,8 @@ static void synced_cb(void *ctx, int err, const struct round_error *error)
 /* Writes something, so that the commit has to wait. */
 void pg_send_sync(struct pg_store *s, struct conn *c, struct args *a)
 {
-    pg_args_i4(a, (int32_t)s->facts.epoch);
-    pg_args_i4(a, (int32_t)s->config.node);
+    pg_args_i4(a, (int32_t)s->sh.facts.epoch);
+    pg_args_i4(a, (int32_t)s->sh.config.node);
     pg_args_i8(a, pg_db_now(s));
     pg_conn_send(c, SQL_SYNC, a);
 }
@@ -210,9 +210,9 @@ void pg_gate_break(struct pg_store *s)
                 continue;
             t->reply =
                 (struct reply){.outcome = OUT_UNKNOWN, .note = "the database cannot be reached"};
-            pg_turn_answer(s, t);
+            unit_turn_answer(t);
         }
-        pg_events_take(s, u); /* they were seen by others, too */
+        shared_events_take(&s->sh, u); /* they were seen by others, too */
         unit_give(s, u);
     }
 }

@@ -15,77 +15,36 @@
  *   lane.c      who is next; connections that break
  *   transact.c  a unit from begin to commit, or back
  *   gate.c      answers that wait for the disk
- *   load.c, loaded.c, store.c    what a unit reads and writes
- *   enqueue.c, claim.c, leases.c, change.c, queues.c, bulk.c    the operations
+ *   load.c, loaded.c, store.c    what a unit reads and writes; what lies between is in shared/
+ *   bulk.c      slices of bulk actions
  *   look.c, search.c         questions
  *   tick.c      leases that end, jobs that become due, retention, sums
- *   events.c, watch.c        who wants to know */
+ *   ear.c       telling other nodes */
 #pragma once
 
-#include <stdlib.h>
 #include <uv.h>
 
-#include "backend/backend_impl.h"
+#include "backend/postgres/args.h"
 #include "backend/postgres/conn.h"
 #include "backend/postgres/schema.h"
-#include "backend/postgres/unit.h"
-#include "backend/settles.h"
-#include "base/mem.h"
-#include "base/random.h"
-#include "core/limits.h"
+#include "backend/postgres/sql.h"
+#include "backend/shared/shared.h"
 
-#define NOT_YET "this store (PostgreSQL) does not keep "
-#define EVENT_RING 16384u
 #define LEADER_LEASE_MS 10000
 #define BEAT_MS 2000         /* between two signs of life */
 #define TICK_IDLE_MS 500     /* the leader looks at least so often: a word may have been lost */
 #define POLL_MS 1000         /* watchers are woken so often where nobody listens */
 #define NODE_SILENT_MS 15000 /* a node that said nothing for so long is taken for dead */
-#define UNIT_OPS_MAX 1000
-#define UNIT_CLAIMS_MAX 2000 /* jobs that the claims of one unit may ask for together */
 #define UNIT_TRIES_MAX 8
 
-/* What one submit brought. */
-struct batch {
-    const struct op *ops;
-    size_t count, next, left; /* next: the first that was not begun; left: not answered */
-    backend_reply_fn fn;
-    void *ctx;
-    struct batch *after;
-};
-
-/* What is remembered of a queue between units: hints, never truth. */
-struct known {
-    bool there;
-    uint32_t number;
-    bool deep; /* warn_depth was reached */
-    uint32_t warn_depth;
-    uint64_t capacity;
-    uint64_t live; /* when it was last counted, and what was added since */
-    uint64_t counted_ns;
-};
-
-struct watch_entry;
-
-struct told_event {
-    struct backend_event event; /* its texts are owned here */
-    char *queue;
-};
-
-struct bulk {
-    uint64_t number;
-    uint8_t action;
-    uint32_t queue;
-    unsigned states;
-    char *group;
-    uint64_t seq_max, cursor, changed, refused;
-    uint64_t slice_cursor, slice_changed, slice_refused; /* of the slice under way */
-    bool slice_last;
-    struct wall_time at;
-    const struct op *op; /* NULL = taken over from another node or an earlier boot */
-    struct batch *batch;
-    bool finished;
-    struct bulk *next;
+/* A unit with what it sends and what came back. */
+struct pg_unit {
+    struct unit unit;
+    struct args args;
+    size_t slots[16]; /* see load.c */
+    PGresult **kept;  /* what rows and answers point to */
+    size_t kept_count, kept_room;
+    bool sharers_asked;
 };
 
 struct search {
@@ -97,13 +56,8 @@ struct search {
 enum lane_job { LANE_NOTHING, LANE_UNIT, LANE_TICK, LANE_LOOK, LANE_BULK, LANE_BEAT, LANE_GOODBYE };
 
 struct pg_store {
-    struct backend base;
-    struct backend_config config;
-    struct queue_policy policy; /* for queues made by an enqueue */
+    struct shared sh;
     struct sql_text sql;
-    struct store_facts facts;
-    struct random random;
-    uint64_t token_counter;
 
     struct conn *lane, *reader, *ear, *syncer;
     struct unit *unit;              /* the one under way; never NULL */
@@ -111,9 +65,7 @@ struct pg_store {
     struct unit *gate, **gate_last; /* committed, but perhaps not on the disk; oldest first */
     struct unit *syncing;           /* up to this one, by the round under way; NULL = none is */
     struct args sync_args;
-    struct batch *first, *last; /* with operations that were not begun */
-    struct bulk *bulks;         /* of this node */
-    const char *trouble;        /* what is answered after the rollback, unless it is tried again */
+    const char *trouble; /* what is answered after the rollback, unless it is tried again */
     uint64_t unit_began_ns;
     int64_t beat_now_ms; /* the database's time of the last sign of life … */
     int64_t seen_at_ms;  /* … and the process's; 0 = there was none */
@@ -127,21 +79,9 @@ struct pg_store {
     const PGresult *tick_rows[4], *tick_resumed;
 
     struct search *searches, **search_last; /* waiting for the reader */
-    struct unit search_unit;                /* its arena and arguments only */
+    struct pg_unit search_unit;             /* its arena and arguments only */
 
-    struct watch_entry *watches;
     struct wake_name *to_tell; /* queues that others shall hear of */
-    struct told_event *events;
-    uint64_t event_last;
-    backend_news_fn news;
-    void *news_ctx;
-    struct settles settles;
-
-    struct known *knowns;
-    size_t known_count, known_room;
-    struct map128 known_map;
-    struct map128 rates; /* by key: when its bucket is full, µs */
-    struct backend_figures figures;
 
     uv_timer_t timer; /* ticks, life signs, reconnecting */
     uv_timer_t later; /* answers that must not come from inside a call */
@@ -152,19 +92,14 @@ struct pg_store {
     unsigned tries;   /* of the unit under way, before this one */
     unsigned others;  /* other nodes that live */
     unsigned handles; /* not closed yet */
-    bool closing;
     bool storing;     /* a commit is on its way: an end without an answer is unknown from here on */
     bool again;       /* after the rollback: the same once more */
     bool broken;      /* the round could not be sent */
     bool bulk_last;   /* the last thing done was a slice of bulk work */
     bool down_told;   /* the log knows that the database is gone */
     bool leader;      /* by the last sign of life */
-    bool tick_wanted; /* something may be due */
     bool tick_more;   /* the tick under way left something */
-    bool dirty;       /* something was changed since the last tick */
-    bool trim_wanted; /* jobs have ended since retention was looked at */
-    bool searching, telling, news_due;
-    bool any_warned; /* a queue that is known has a warn_depth */
+    bool searching, telling;
 
     struct pg_url url;
     char channel[SCHEMA_BYTES + 16]; /* of notifications */
@@ -177,6 +112,16 @@ static inline struct pg_store *pg_of(struct backend *b)
     return (struct pg_store *)(void *)b;
 }
 
+static inline struct pg_store *pg_of_unit(const struct unit *u)
+{
+    return (struct pg_store *)(void *)u->s;
+}
+
+static inline struct pg_unit *pg_unit(struct unit *u)
+{
+    return (struct pg_unit *)(void *)u;
+}
+
 /* lane.c */
 void pg_lane_kick(struct pg_store *s);  /* begins what can be begun; calls nobody back */
 void pg_lane_later(struct pg_store *s); /* the same from the loop, where answers may be given */
@@ -184,22 +129,15 @@ void pg_later_cb(uv_timer_t *timer);
 void pg_lane_after(struct pg_store *s);          /* something is over: what waited for it goes on */
 int64_t pg_manual_now(const struct pg_store *s); /* 0 = the database's clock counts */
 int64_t pg_db_now(const struct pg_store *s);     /* the database's clock, as far as known */
-void pg_batch_answer(struct pg_store *s, struct batch *b, const struct reply *reply);
 void pg_lane_lost_cb(void *ctx);
 void pg_lane_opened_cb(void *ctx);
 void pg_timer_set(struct pg_store *s);
 bool pg_lane_idle(const struct pg_store *s);
-struct known *pg_known_find(struct pg_store *s, struct span name);
-void pg_known_learn(struct pg_store *s, const struct wqueue *q);
-void pg_known_forget(struct pg_store *s, struct span name);
-void pg_knowns_free(struct pg_store *s);
 
 /* transact.c: one transaction from begin to commit */
 void pg_begin_unit(struct pg_store *s); /* its turns are filled */
 void pg_begin_bulk(struct pg_store *s);
 void pg_begin_tick(struct pg_store *s);
-void pg_work_turns(struct pg_store *s); /* lane.c: in order, by the table of operations */
-void pg_turns_refuse(struct pg_store *s, enum outcome out, const char *note);
 void pg_give_up(struct pg_store *s, enum outcome out, const char *note);
 void pg_over(struct pg_store *s);            /* what was under way; goes on with the next */
 void pg_go(struct pg_store *s, round_fn fn); /* sends the lane's round */
@@ -218,7 +156,6 @@ void pg_send_sync(struct pg_store *s, struct conn *c, struct args *a);
 void pg_gate_break(struct pg_store *s); /* all that is kept becomes unknown */
 void pg_syncer_lost_cb(void *ctx);
 void pg_syncer_opened_cb(void *ctx);
-void pg_turn_answer(struct pg_store *s, struct turn *t);
 
 /* Where the answer to each question of the round is; SIZE_MAX = it was not asked. */
 enum load_slot {
@@ -249,38 +186,14 @@ struct row *pg_load_row(struct unit *u, const PGresult *r, int at); /* NULL = no
 int pg_load_queues(struct unit *u, const PGresult *r);
 void pg_row_load(const PGresult *r, int at, struct row *ret); /* without its queue */
 void pg_unit_send_store(struct unit *u);
-bool pg_unit_changed(const struct unit *u);
+bool unit_changed(const struct unit *u);
 
-/* the operations: each answers its turn */
-typedef void (*work_fn)(struct unit *u, struct turn *t);
-void pg_work_enqueue(struct unit *u, struct turn *t);
-void pg_work_claim(struct unit *u, struct turn *t);
-void pg_work_ack(struct unit *u, struct turn *t);
-void pg_work_fail(struct unit *u, struct turn *t);
-void pg_work_extend(struct unit *u, struct turn *t);
-void pg_work_release(struct unit *u, struct turn *t);
-void pg_work_release_claim(struct unit *u, struct turn *t);
-void pg_work_cancel(struct unit *u, struct turn *t);
-void pg_work_requeue(struct unit *u, struct turn *t);
-void pg_work_patch(struct unit *u, struct turn *t);
-void pg_work_remove(struct unit *u, struct turn *t);
-void pg_work_note(struct unit *u, struct turn *t);
-void pg_work_queue_put(struct unit *u, struct turn *t);
-void pg_work_queue_delete(struct unit *u, struct turn *t);
-void pg_work_pause(struct unit *u, struct turn *t);
-void pg_work_purge(struct unit *u, struct turn *t);
-void pg_work_bulk(struct unit *u, struct turn *t);
-void pg_work_accept_clock(struct unit *u, struct turn *t);
-void pg_work_not_yet(struct unit *u, struct turn *t);
-struct wqueue *pg_queue_make(struct unit *u, struct span name, const struct queue_policy *policy);
-
-struct row *pg_row_rival(const struct unit *u, const struct row *r); /* who holds its key instead */
-void pg_lease_ran_out(struct unit *u, struct row *r);
-void pg_lease_restarted(struct unit *u, struct row *r);
-bool pg_rates_allow(struct unit *u, const struct wqueue *q, const struct op_enqueue *want,
-                    struct turn *t);
-void pg_rates_take(struct unit *u);         /* after the commit */
-bool pg_queues_need_shared(struct unit *u); /* sends the question if so */
+bool pg_unit_needs_sharers(struct unit *u); /* sends the question if so */
+void pg_unit_sharers_loaded(struct unit *u);
+bool pg_unit_keep(struct unit *u, PGresult *r); /* until the unit is over; false = no memory */
+void pg_unit_reset(struct unit *u);
+void pg_unit_done(struct pg_unit *p);
+void pg_unit_init(struct pg_unit *p, struct pg_store *s);
 
 /* look.c, search.c */
 void pg_look_send(struct pg_store *s);
@@ -296,14 +209,10 @@ void pg_reader_opened_cb(void *ctx);
 /* bulk.c */
 void pg_bulk_send_begin(struct unit *u); /* its intent, with the unit that asks for it */
 void pg_bulk_begun(struct pg_store *s, struct unit *u);
-void pg_bulk_forget(struct unit *u);
 void pg_bulk_send(struct pg_store *s); /* a slice of the first */
 int pg_bulk_work(struct pg_store *s);
 void pg_bulk_send_store(struct pg_store *s);
-void pg_bulk_stored(struct pg_store *s);
 void pg_bulk_adopt(struct pg_store *s, const PGresult *r);
-void pg_bulk_answer_all(struct pg_store *s, enum outcome out);
-void pg_bulk_free_all(struct pg_store *s);
 
 /* tick.c */
 bool pg_tick_due(const struct pg_store *s);
@@ -313,20 +222,8 @@ int pg_tick_work(struct pg_store *s, PGresult *queues);
 void pg_tick_send_next(struct pg_store *s);
 void pg_tick_done(struct pg_store *s);
 
-/* events.c, watch.c */
-int pg_events_init(struct pg_store *s);
-void pg_events_free(struct pg_store *s);
-void pg_events_take(struct pg_store *s, const struct unit *u);
-size_t pg_events(const struct backend *b, uint64_t after, uint64_t kinds, struct backend_event *out,
-                 size_t max, uint64_t *ret_oldest);
-uint64_t pg_events_last(const struct backend *b);
-void pg_on_news(struct backend *b, backend_news_fn fn, void *ctx);
-void pg_events_call(struct pg_store *s);
-int pg_watch(struct backend *b, struct span queue, backend_signal_fn fn, void *ctx,
-             struct backend_watch **ret);
-void pg_unwatch(struct backend *b, struct backend_watch *w);
-void pg_watches_free(struct pg_store *s);
-void pg_watches_wake(struct pg_store *s, struct span queue); /* empty = all */
+/* ear.c */
+void pg_ear_free(struct pg_store *s);
 void pg_ear_tell(struct pg_store *s, struct span queue);
 void pg_ear_kick(struct pg_store *s);
 void pg_ear_notified_cb(void *ctx, const char *payload);

@@ -38,7 +38,7 @@ static void want_claims(struct unit *u, const struct op_claim *c, uint32_t more)
     if (c->one.seq || c->queue_count > LIMIT_QUEUES_PER_CLAIM)
         return;
     for (uint32_t i = 0; i < c->queue_count; i++) {
-        struct wanted_name *n = pg_unit_want_name(u, c->queues[i]);
+        struct wanted_name *n = unit_want_name(u, c->queues[i]);
         if (n)
             n->claims += c->count <= LIMIT_BATCH ? c->count + (n->claims ? 0 : more) : 0;
     }
@@ -46,7 +46,7 @@ static void want_claims(struct unit *u, const struct op_claim *c, uint32_t more)
 
 static bool counts_wanted(struct unit *u, struct span name)
 {
-    const struct known *k = pg_known_find(u->s, name);
+    const struct known *k = known_find(u->s, name);
     if (!k || k->warn_depth || !k->counted_ns)
         return true;
     bool old = clock_ns() - k->counted_ns > UINT64_C(1000000000);
@@ -58,29 +58,29 @@ static void want_names(struct unit *u, const struct op *op, uint32_t more)
     struct wanted_name *n = NULL;
     switch ((int)op->kind) {
     case OP_ENQUEUE:
-        n = pg_unit_want_name(u, op->enqueue.queue);
+        n = unit_want_name(u, op->enqueue.queue);
         if (n && !n->makes) {
             n->counts = counts_wanted(u, op->enqueue.queue);
-            n->makes = !pg_known_find(u->s, op->enqueue.queue);
+            n->makes = !known_find(u->s, op->enqueue.queue);
         }
         return;
     case OP_CLAIM:
         want_claims(u, &op->claim, more);
         return;
     case OP_QUEUE_PUT:
-        n = pg_unit_want_name(u, op->queue.name);
+        n = unit_want_name(u, op->queue.name);
         if (n)
             n->counts = n->makes = true;
         return;
     case OP_QUEUE_DELETE:
     case OP_PURGE:
     case OP_PAUSE:
-        n = pg_unit_want_name(u, op->queue.name);
+        n = unit_want_name(u, op->queue.name);
         if (n)
             n->counts = true;
         return;
     case OP_BULK:
-        pg_unit_want_name(u, op->bulk.queue);
+        unit_want_name(u, op->bulk.queue);
         return;
     default:
         return;
@@ -91,22 +91,22 @@ static void want_names(struct unit *u, const struct op *op, uint32_t more)
 
 static struct conn *lane(struct unit *u)
 {
-    return u->s->lane;
+    return pg_of_unit(u)->lane;
 }
 
 static void send_as(struct unit *u, enum load_slot slot, enum sql_id id)
 {
-    u->slots[slot] = pg_conn_sent(lane(u));
-    pg_conn_send(lane(u), id, &u->args);
+    pg_unit(u)->slots[slot] = pg_conn_sent(lane(u));
+    pg_conn_send(lane(u), id, &pg_unit(u)->args);
 }
 
 static void names_array(struct unit *u, bool counts_only)
 {
-    pg_array_begin(&u->args, ARRAY_TEXT);
+    pg_array_begin(&pg_unit(u)->args, ARRAY_TEXT);
     for (size_t i = 0; i < u->name_count; i++)
         if (!counts_only || u->names[i].counts)
-            pg_array_blob(&u->args, u->names[i].name);
-    pg_array_end(&u->args);
+            pg_array_blob(&pg_unit(u)->args, u->names[i].name);
+    pg_array_end(&pg_unit(u)->args);
 }
 
 typedef bool (*chosen_fn)(const struct op *op);
@@ -125,13 +125,13 @@ static bool revives(const struct op *op)
 static size_t seqs_array(struct unit *u, chosen_fn chosen)
 {
     size_t n = 0;
-    pg_array_begin(&u->args, ARRAY_I8);
+    pg_array_begin(&pg_unit(u)->args, ARRAY_I8);
     for (size_t i = 0; i < u->count; i++)
         if (chosen(u->turns[i].op)) {
-            pg_array_i8(&u->args, (int64_t)seq_of(u->turns[i].op));
+            pg_array_i8(&pg_unit(u)->args, (int64_t)seq_of(u->turns[i].op));
             n++;
         }
-    pg_array_end(&u->args);
+    pg_array_end(&pg_unit(u)->args);
     return n;
 }
 
@@ -139,12 +139,12 @@ static void send_queues(struct unit *u)
 {
     names_array(u, false);
     seqs_array(u, any_job);
-    pg_conn_send(lane(u), u->alone ? SQL_LOCK_ALONE : SQL_LOCK_SHARED, &u->args);
+    pg_conn_send(lane(u), u->alone ? SQL_LOCK_ALONE : SQL_LOCK_SHARED, &pg_unit(u)->args);
     send_as(u, LOAD_NOW, SQL_NOW);
     names_array(u, false);
     seqs_array(u, any_job);
-    pg_array_begin(&u->args, ARRAY_I4);
-    pg_array_end(&u->args);
+    pg_array_begin(&pg_unit(u)->args, ARRAY_I4);
+    pg_array_end(&pg_unit(u)->args);
     send_as(u, LOAD_QUEUES, SQL_QUEUES);
     size_t counts = 0, makes = 0;
     for (size_t i = 0; i < u->name_count; i++) {
@@ -157,7 +157,7 @@ static void send_queues(struct unit *u)
         send_as(u, LOAD_COUNTS, SQL_COUNTS);
     }
     if (makes) {
-        pg_args_i4(&u->args, (int32_t)makes);
+        pg_args_i4(&pg_unit(u)->args, (int32_t)makes);
         send_as(u, LOAD_NUMBERS, SQL_NUMBERS);
     }
 }
@@ -166,69 +166,69 @@ static bool send_jobs(struct unit *u)
 {
     size_t n = seqs_array(u, any_job);
     if (n == 0) {
-        pg_args_clear(&u->args);
+        pg_args_clear(&pg_unit(u)->args);
         return false;
     }
     send_as(u, LOAD_JOBS, SQL_JOBS);
     if (seqs_array(u, revives) > 0)
         send_as(u, LOAD_RIVALS, SQL_RIVALS);
     else
-        pg_args_clear(&u->args);
+        pg_args_clear(&pg_unit(u)->args);
     return true;
 }
 
 static void send_claims(struct unit *u)
 {
     size_t n = 0;
-    pg_array_begin(&u->args, ARRAY_TEXT);
+    pg_array_begin(&pg_unit(u)->args, ARRAY_TEXT);
     for (size_t i = 0; i < u->name_count; i++)
         if (u->names[i].claims) {
-            pg_array_blob(&u->args, u->names[i].name);
+            pg_array_blob(&pg_unit(u)->args, u->names[i].name);
             n++;
         }
-    pg_array_end(&u->args);
-    pg_array_begin(&u->args, ARRAY_I4);
+    pg_array_end(&pg_unit(u)->args);
+    pg_array_begin(&pg_unit(u)->args, ARRAY_I4);
     for (size_t i = 0; i < u->name_count; i++)
         if (u->names[i].claims)
-            pg_array_i4(&u->args, (int32_t)u->names[i].claims);
-    pg_array_end(&u->args);
-    pg_args_i8(&u->args, pg_manual_now(u->s));
+            pg_array_i4(&pg_unit(u)->args, (int32_t)u->names[i].claims);
+    pg_array_end(&pg_unit(u)->args);
+    pg_args_i8(&pg_unit(u)->args, pg_manual_now(pg_of_unit(u)));
     if (n)
         send_as(u, LOAD_CLAIMS, SQL_CLAIM);
     else
-        pg_args_clear(&u->args);
+        pg_args_clear(&pg_unit(u)->args);
 }
 
 /* What is no text can be nobody's key; the enqueue is refused. */
 static bool has_key(const struct op *op)
 {
     return op->kind == OP_ENQUEUE && op->enqueue.extra.unique.len &&
-           pg_text_safe(op->enqueue.extra.unique) && pg_text_safe(op->enqueue.queue);
+           unit_text_safe(op->enqueue.extra.unique) && unit_text_safe(op->enqueue.queue);
 }
 
 static void send_holders(struct unit *u)
 {
     size_t n = 0;
-    pg_array_begin(&u->args, ARRAY_TEXT);
+    pg_array_begin(&pg_unit(u)->args, ARRAY_TEXT);
     for (size_t i = 0; i < u->count; i++) {
         const struct op *op = u->turns[i].op;
         if (has_key(op)) {
-            pg_array_blob(&u->args, op->enqueue.queue);
+            pg_array_blob(&pg_unit(u)->args, op->enqueue.queue);
             n++;
         }
     }
-    pg_array_end(&u->args);
-    pg_array_begin(&u->args, ARRAY_TEXT);
+    pg_array_end(&pg_unit(u)->args);
+    pg_array_begin(&pg_unit(u)->args, ARRAY_TEXT);
     for (size_t i = 0; n && i < u->count; i++) {
         const struct op *op = u->turns[i].op;
         if (has_key(op))
-            pg_array_blob(&u->args, op->enqueue.extra.unique);
+            pg_array_blob(&pg_unit(u)->args, op->enqueue.extra.unique);
     }
-    pg_array_end(&u->args);
+    pg_array_end(&pg_unit(u)->args);
     if (n)
         send_as(u, LOAD_HOLDERS, SQL_HOLDERS);
     else
-        pg_args_clear(&u->args);
+        pg_args_clear(&pg_unit(u)->args);
 }
 
 static struct hash128 idem_key(const struct unit *u, const struct op *op)
@@ -240,21 +240,21 @@ static void send_idem(struct unit *u)
 {
     size_t n = 0;
     for (int half = 0; half < 2; half++) {
-        pg_array_begin(&u->args, ARRAY_I8);
+        pg_array_begin(&pg_unit(u)->args, ARRAY_I8);
         for (size_t i = 0; i < u->count; i++) {
             const struct op *op = u->turns[i].op;
             if (op->kind != OP_ENQUEUE || !op->enqueue.idempotency_key.len)
                 continue;
             struct hash128 key = idem_key(u, op);
-            pg_array_i8(&u->args, (int64_t)(half ? key.lo : key.hi));
+            pg_array_i8(&pg_unit(u)->args, (int64_t)(half ? key.lo : key.hi));
             n++;
         }
-        pg_array_end(&u->args);
+        pg_array_end(&pg_unit(u)->args);
     }
     if (n)
         send_as(u, LOAD_IDEM, SQL_IDEM);
     else
-        pg_args_clear(&u->args);
+        pg_args_clear(&pg_unit(u)->args);
     if (n || (u->s->config.capacity && u->seq_count))
         send_as(u, LOAD_LIVE, SQL_LIVE);
 }
@@ -262,13 +262,13 @@ static void send_idem(struct unit *u)
 static size_t nonces_array(struct unit *u)
 {
     size_t n = 0;
-    pg_array_begin(&u->args, ARRAY_I8);
+    pg_array_begin(&pg_unit(u)->args, ARRAY_I8);
     for (size_t i = 0; i < u->count; i++)
         if (u->turns[i].op->kind == OP_RELEASE_CLAIM && u->turns[i].op->release_claim.nonce) {
-            pg_array_i8(&u->args, (int64_t)u->turns[i].op->release_claim.nonce);
+            pg_array_i8(&pg_unit(u)->args, (int64_t)u->turns[i].op->release_claim.nonce);
             n++;
         }
-    pg_array_end(&u->args);
+    pg_array_end(&pg_unit(u)->args);
     return n;
 }
 
@@ -276,10 +276,10 @@ static size_t nonces_array(struct unit *u)
 static void send_nonces(struct unit *u)
 {
     if (nonces_array(u) == 0) {
-        pg_args_clear(&u->args);
+        pg_args_clear(&pg_unit(u)->args);
         return;
     }
-    pg_conn_send(lane(u), SQL_NONCE_LOCK, &u->args);
+    pg_conn_send(lane(u), SQL_NONCE_LOCK, &pg_unit(u)->args);
     nonces_array(u);
     send_as(u, LOAD_NONCE_QUEUES, SQL_NONCE_QUEUES);
     nonces_array(u);
@@ -300,11 +300,11 @@ void pg_unit_ask(struct unit *u)
 
 bool pg_unit_send_load(struct unit *u)
 {
-    memset(u->slots, 0xff, sizeof u->slots);
-    pg_conn_send(lane(u), SQL_BEGIN, &u->args);
+    memset(pg_unit(u)->slots, 0xff, sizeof pg_unit(u)->slots);
+    pg_conn_send(lane(u), SQL_BEGIN, &pg_unit(u)->args);
     send_queues(u);
     if (u->seq_count) {
-        pg_args_i4(&u->args, (int32_t)u->seq_count);
+        pg_args_i4(&pg_unit(u)->args, (int32_t)u->seq_count);
         send_as(u, LOAD_SEQS, SQL_SEQS);
     }
     send_jobs(u);

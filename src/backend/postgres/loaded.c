@@ -4,7 +4,7 @@
 
 static struct conn *lane(const struct unit *u)
 {
-    return u->s->lane;
+    return pg_of_unit(u)->lane;
 }
 
 static void load_extra(const PGresult *r, int at, struct job_extra *x)
@@ -87,19 +87,19 @@ static void row_claimable(struct unit *u, struct row *r, const PGresult *res, in
 struct row *pg_load_row(struct unit *u, const PGresult *r, int at)
 {
     uint64_t seq = (uint64_t)pg_col_i8(r, at, JOB_SEQ);
-    struct row *row = pg_unit_row(u, seq);
+    struct row *row = unit_row(u, seq);
     if (row)
         return row;
-    row = pg_unit_row_add(u, seq);
+    row = unit_row_add(u, seq);
     if (!row)
         return NULL;
     pg_row_load(r, at, row);
     row->loaded_state = row->job.state;
-    row->q = pg_unit_queue(u, row->job.queue);
+    row->q = unit_queue(u, row->job.queue);
     if (row->q && row_sound(row))
         return row;
     /* Of a queue that went in between: it is not there. */
-    row->q = pg_unit_queue_add(u, row->job.queue, (struct span){NULL, 0});
+    row->q = unit_queue_add(u, row->job.queue, (struct span){NULL, 0});
     if (!row->q)
         return NULL;
     row->q->gone = true;
@@ -126,9 +126,9 @@ int pg_load_queues(struct unit *u, const PGresult *r)
     int n = PQntuples(r), err = 0;
     for (int i = 0; i < n && !err; i++) {
         uint32_t number = (uint32_t)pg_col_i4(r, i, 0);
-        if (pg_unit_queue(u, number))
+        if (unit_queue(u, number))
             continue;
-        struct wqueue *q = pg_unit_queue_add(u, number, pg_col_bytes(r, i, 1));
+        struct wqueue *q = unit_queue_add(u, number, pg_col_bytes(r, i, 1));
         if (!q)
             return -ERR_NOMEM;
         q->owner = pg_col_bytes(r, i, 2);
@@ -141,7 +141,7 @@ int pg_load_queues(struct unit *u, const PGresult *r)
         q->paused_until.ms = pg_col_i8(r, i, 9);
         q->gone = pg_col_bool(r, i, 10);
         if (!q->gone)
-            pg_known_learn(u->s, q);
+            known_learn(u->s, q);
     }
     return err;
 }
@@ -155,19 +155,19 @@ static void load_counts(struct unit *u, const PGresult *r)
         u->queues[i]->counted = asked;
     }
     for (int i = 0; i < PQntuples(r); i++) {
-        struct wqueue *q = pg_unit_queue(u, (uint32_t)pg_col_i4(r, i, 0));
+        struct wqueue *q = unit_queue(u, (uint32_t)pg_col_i4(r, i, 0));
         for (int c = 0; q && c < SUM_COUNT; c++)
             q->sums[c] = pg_col_i8(r, i, 1 + c);
     }
     for (size_t i = 0; i < u->queue_count; i++)
         if (u->queues[i]->counted)
-            pg_known_learn(u->s, u->queues[i]);
+            known_learn(u->s, u->queues[i]);
 }
 
 static void load_idem(struct unit *u, const PGresult *r)
 {
     for (int i = 0; i < PQntuples(r); i++) {
-        struct idem *k = pg_unit_alloc(u, sizeof *k);
+        struct idem *k = unit_alloc(u, sizeof *k);
         if (!k)
             return;
         k->key = (struct hash128){(uint64_t)pg_col_i8(r, i, 0), (uint64_t)pg_col_i8(r, i, 1)};
@@ -183,14 +183,16 @@ static void load_idem(struct unit *u, const PGresult *r)
 
 static void load_numbers(struct unit *u)
 {
-    const PGresult *seqs =
-        u->slots[LOAD_SEQS] == SIZE_MAX ? NULL : pg_conn_result(lane(u), u->slots[LOAD_SEQS]);
-    const PGresult *numbers =
-        u->slots[LOAD_NUMBERS] == SIZE_MAX ? NULL : pg_conn_result(lane(u), u->slots[LOAD_NUMBERS]);
+    const PGresult *seqs = pg_unit(u)->slots[LOAD_SEQS] == SIZE_MAX
+                               ? NULL
+                               : pg_conn_result(lane(u), pg_unit(u)->slots[LOAD_SEQS]);
+    const PGresult *numbers = pg_unit(u)->slots[LOAD_NUMBERS] == SIZE_MAX
+                                  ? NULL
+                                  : pg_conn_result(lane(u), pg_unit(u)->slots[LOAD_NUMBERS]);
     u->seq_count = seqs ? (size_t)PQntuples(seqs) : 0;
     u->number_count = numbers ? (size_t)PQntuples(numbers) : 0;
-    u->seqs = pg_unit_alloc(u, (u->seq_count + 1) * sizeof *u->seqs);
-    u->numbers = pg_unit_alloc(u, (u->number_count + 1) * sizeof *u->numbers);
+    u->seqs = unit_alloc(u, (u->seq_count + 1) * sizeof *u->seqs);
+    u->numbers = unit_alloc(u, (u->number_count + 1) * sizeof *u->numbers);
     for (size_t i = 0; u->seqs && i < u->seq_count; i++)
         u->seqs[i] = (uint64_t)pg_col_i8(seqs, (int)i, 0);
     for (size_t i = 0; u->numbers && i < u->number_count; i++)
@@ -199,15 +201,15 @@ static void load_numbers(struct unit *u)
 
 static void load_time(struct unit *u)
 {
-    int64_t given = pg_manual_now(u->s);
-    int64_t theirs = pg_col_i8(pg_conn_result(lane(u), u->slots[LOAD_NOW]), 0, 0);
+    int64_t given = pg_manual_now(pg_of_unit(u));
+    int64_t theirs = pg_col_i8(pg_conn_result(lane(u), pg_unit(u)->slots[LOAD_NOW]), 0, 0);
     u->now.ms = given ? given : theirs;
-    u->s->offset_ms = u->now.ms - clock_now(&u->s->config.clock).wall.ms;
+    pg_of_unit(u)->offset_ms = u->now.ms - clock_now(&u->s->config.clock).wall.ms;
 }
 
 int pg_unit_loaded(struct unit *u)
 {
-    const size_t *slot = u->slots;
+    const size_t *slot = pg_unit(u)->slots;
     load_time(u);
     PGresult *queues = pg_conn_take_result(lane(u), slot[LOAD_QUEUES]);
     int err = queues && pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
@@ -250,8 +252,8 @@ static bool word_missing(const struct unit *u, const struct op *op)
 {
     if (!is_lease_op(op))
         return false;
-    const struct row *r = pg_unit_row(u, op->lease.job.seq);
-    return !r || !pg_row_there(r) ||
+    const struct row *r = unit_row(u, op->lease.job.seq);
+    return !r || !unit_row_there(r) ||
            (!op->lease.any_token && !token_equal(r->token, op->lease.token));
 }
 
@@ -259,7 +261,7 @@ bool pg_unit_needs_words(struct unit *u)
 {
     size_t n = 0;
     for (int part = 0; part < 2; part++) {
-        pg_array_begin(&u->args, part ? ARRAY_I8 : ARRAY_I4);
+        pg_array_begin(&pg_unit(u)->args, part ? ARRAY_I8 : ARRAY_I4);
         for (size_t i = 0; i < u->count; i++) {
             const struct op *op = u->turns[i].op;
             n += op->kind == OP_BULK; /* its horizon */
@@ -267,18 +269,18 @@ bool pg_unit_needs_words(struct unit *u)
                 continue;
             n++;
             if (part)
-                pg_array_i8(&u->args, (int64_t)op->lease.token.counter);
+                pg_array_i8(&pg_unit(u)->args, (int64_t)op->lease.token.counter);
             else
-                pg_array_i4(&u->args, (int32_t)op->lease.token.epoch);
+                pg_array_i4(&pg_unit(u)->args, (int32_t)op->lease.token.epoch);
         }
-        pg_array_end(&u->args);
+        pg_array_end(&pg_unit(u)->args);
     }
     if (n == 0) {
-        pg_args_clear(&u->args);
+        pg_args_clear(&pg_unit(u)->args);
         return false;
     }
-    pg_conn_send(lane(u), SQL_WORDS, &u->args);
-    pg_conn_send(lane(u), SQL_SEQ_HIGH, &u->args);
+    pg_conn_send(lane(u), SQL_WORDS, &pg_unit(u)->args);
+    pg_conn_send(lane(u), SQL_SEQ_HIGH, &pg_unit(u)->args);
     return true;
 }
 
@@ -287,7 +289,7 @@ int pg_unit_words_loaded(struct unit *u)
     const PGresult *r = pg_conn_result(lane(u), 0);
     u->seq_high = (uint64_t)pg_col_i8(pg_conn_result(lane(u), 1), 0, 0);
     for (int i = 0; i < PQntuples(r); i++) {
-        struct word *w = pg_unit_alloc(u, sizeof *w);
+        struct word *w = unit_alloc(u, sizeof *w);
         if (!w)
             return -ERR_NOMEM;
         *w = (struct word){.token = {(uint64_t)pg_col_i8(r, i, 1), (uint32_t)pg_col_i4(r, i, 0)},
@@ -299,4 +301,79 @@ int pg_unit_words_loaded(struct unit *u)
         u->words = w;
     }
     return 0;
+}
+
+/* --- jobs that share a unique key --- */
+
+bool pg_unit_needs_sharers(struct unit *u)
+{
+    const struct wqueue *q;
+    if (pg_unit(u)->sharers_asked || !unit_queue_widens(u, &q))
+        return false;
+    pg_unit(u)->sharers_asked = true;
+    pg_args_i4(&pg_unit(u)->args, (int32_t)q->number);
+    pg_args_i4(&pg_unit(u)->args, (int32_t)q->generation);
+    pg_conn_send(lane(u), SQL_SHARED, &pg_unit(u)->args);
+    return true;
+}
+
+/* Rows of (job with its queue, how many but for the first). */
+void pg_unit_sharers_loaded(struct unit *u)
+{
+    PGresult *r = pg_conn_take_result(lane(u), 0);
+    if (!pg_unit_keep(u, r) || PQntuples(r) == 0)
+        return;
+    u->sharers = arena_array(&u->arena, (size_t)PQntuples(r), sizeof *u->sharers);
+    for (int i = 0; u->sharers && i < PQntuples(r); i++) {
+        pg_view_row(pg_of_unit(u), r, i, u->now, true, &u->arena, &u->sharers[i]);
+        u->sharers[i].payload = u->sharers[i].result = (struct span){NULL, 0};
+    }
+    u->nomem |= !u->sharers;
+    u->sharer_count = (uint32_t)PQntuples(r);
+    u->sharers_beyond = (uint64_t)pg_col_i8(r, 0, JOB_QUEUE_PAUSED + 1);
+}
+
+/* --- the unit itself --- */
+
+void pg_unit_init(struct pg_unit *p, struct pg_store *s)
+{
+    *p = (struct pg_unit){.kept = NULL};
+    unit_init(&p->unit, &s->sh);
+    pg_args_init(&p->args);
+}
+
+bool pg_unit_keep(struct unit *u, PGresult *r)
+{
+    struct pg_unit *p = pg_unit(u);
+    if (p->kept_count == p->kept_room) {
+        PGresult **grown = mem_regrow(p->kept, p->kept_room * 2 + 64, sizeof(PGresult *));
+        if (!grown) {
+            u->nomem = true;
+            PQclear(r);
+            return false;
+        }
+        p->kept = grown;
+        p->kept_room = p->kept_room * 2 + 64;
+    }
+    p->kept[p->kept_count++] = r;
+    return true;
+}
+
+void pg_unit_reset(struct unit *u)
+{
+    struct pg_unit *p = pg_unit(u);
+    for (size_t i = 0; i < p->kept_count; i++)
+        PQclear(p->kept[i]);
+    p->kept_count = 0;
+    p->sharers_asked = false;
+    pg_args_clear(&p->args);
+    unit_reset(u);
+}
+
+void pg_unit_done(struct pg_unit *p)
+{
+    pg_unit_reset(&p->unit);
+    unit_done(&p->unit);
+    pg_args_done(&p->args);
+    mem_free(p->kept);
 }

@@ -62,11 +62,11 @@ void pg_view_row(struct pg_store *s, const PGresult *r, int at, struct wall_time
 
 static void send_get(struct unit *u, const struct op_job *want)
 {
-    pg_args_i8(&u->args, (int64_t)want->job.seq);
-    pg_args_bool(&u->args, want->want_body);
-    pg_conn_send(u->s->lane, SQL_GET, &u->args);
-    pg_args_i8(&u->args, want->want_attempts ? (int64_t)want->job.seq : 0);
-    pg_conn_send(u->s->lane, SQL_ATTEMPTS, &u->args);
+    pg_args_i8(&pg_unit(u)->args, (int64_t)want->job.seq);
+    pg_args_bool(&pg_unit(u)->args, want->want_body);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_GET, &pg_unit(u)->args);
+    pg_args_i8(&pg_unit(u)->args, want->want_attempts ? (int64_t)want->job.seq : 0);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_ATTEMPTS, &pg_unit(u)->args);
 }
 
 static struct attempt_view attempt_read(const PGresult *r, int at)
@@ -123,15 +123,15 @@ static void view_attempts(struct unit *u, const PGresult *job, const PGresult *r
 static size_t answer_get(struct unit *u, struct turn *t, size_t at)
 {
     const struct op_job *want = &t->op->job;
-    const PGresult *r = pg_conn_result(u->s->lane, at);
+    const PGresult *r = pg_conn_result(pg_of_unit(u)->lane, at);
     struct job_view *v = arena_array(&u->arena, 1, sizeof *v);
     bool found = PQntuples(r) == 1 &&
                  (!want->job.hi || (uint64_t)pg_col_i8(r, 0, JOB_ID_HI) == want->job.hi);
     if (!found || !v) {
-        pg_refuse(t, found ? OUT_UNAVAILABLE : OUT_NOT_FOUND, NULL);
+        unit_refuse(t, found ? OUT_UNAVAILABLE : OUT_NOT_FOUND, NULL);
         return 2;
     }
-    pg_view_row(u->s, r, 0, u->now, want->want_body || want->want_texts, &u->arena, v);
+    pg_view_row(pg_of_unit(u), r, 0, u->now, want->want_body || want->want_texts, &u->arena, v);
     t->reply.seq = v->job.seq;
     t->reply.id_hi = v->job.id_hi;
     t->reply.state = v->job.state;
@@ -139,7 +139,7 @@ static size_t answer_get(struct unit *u, struct turn *t, size_t at)
     t->reply.job_count = 1;
     if (want->want_attempts) {
         v->started_at.ms = pg_col_i8(r, 0, JOB_STARTED_AT);
-        view_attempts(u, r, pg_conn_result(u->s->lane, at + 1), v);
+        view_attempts(u, r, pg_conn_result(pg_of_unit(u)->lane, at + 1), v);
     }
     return 2;
 }
@@ -151,50 +151,50 @@ static void send_peek(struct unit *u, const struct op_peek *want)
     bool back = want->newest_first && want->state >= STATE_RUNNING;
     uint32_t most = want->newest_first ? LIMIT_BATCH : PEEK_MAX;
     uint32_t limit = want->limit && want->limit < most ? want->limit : most;
-    pg_array_begin(&u->args, ARRAY_TEXT);
-    if (pg_text_safe(want->queue))
-        pg_array_blob(&u->args, want->queue);
-    pg_array_end(&u->args);
-    pg_array_begin(&u->args, ARRAY_I4);
-    pg_array_end(&u->args);
-    pg_args_i4(&u->args, 0);
-    pg_args_bytes(&u->args, SPAN_LITERAL(""));
-    pg_conn_send(u->s->lane, SQL_QUEUE_VIEWS, &u->args);
-    pg_args_text(&u->args, want->queue);
-    pg_args_i4(&u->args, (int32_t)limit);
-    pg_args_bool(&u->args, want->want_body);
+    pg_array_begin(&pg_unit(u)->args, ARRAY_TEXT);
+    if (unit_text_safe(want->queue))
+        pg_array_blob(&pg_unit(u)->args, want->queue);
+    pg_array_end(&pg_unit(u)->args);
+    pg_array_begin(&pg_unit(u)->args, ARRAY_I4);
+    pg_array_end(&pg_unit(u)->args);
+    pg_args_i4(&pg_unit(u)->args, 0);
+    pg_args_bytes(&pg_unit(u)->args, SPAN_LITERAL(""));
+    pg_conn_send(pg_of_unit(u)->lane, SQL_QUEUE_VIEWS, &pg_unit(u)->args);
+    pg_args_text(&pg_unit(u)->args, want->queue);
+    pg_args_i4(&pg_unit(u)->args, (int32_t)limit);
+    pg_args_bool(&pg_unit(u)->args, want->want_body);
     if (want->state >= STATE_DONE || back)
-        pg_args_i4(&u->args, want->state);
+        pg_args_i4(&pg_unit(u)->args, want->state);
     if (back)
-        pg_args_i8(&u->args, (int64_t)want->skip);
-    pg_conn_send(u->s->lane,
+        pg_args_i8(&pg_unit(u)->args, (int64_t)want->skip);
+    pg_conn_send(pg_of_unit(u)->lane,
                  back                             ? SQL_PEEK_NEWEST
                  : want->state == STATE_READY     ? SQL_PEEK_READY
                  : want->state == STATE_SCHEDULED ? SQL_PEEK_SCHEDULED
                  : want->state == STATE_RUNNING   ? SQL_PEEK_RUNNING
                  : want->state >= STATE_DONE      ? SQL_PEEK_KEPT
                                                   : SQL_PEEK_READY,
-                 &u->args);
+                 &pg_unit(u)->args);
 }
 
 static size_t answer_peek(struct unit *u, struct turn *t, size_t at)
 {
     const struct op_peek *want = &t->op->peek;
-    const PGresult *r = pg_conn_result(u->s->lane, at + 1);
+    const PGresult *r = pg_conn_result(pg_of_unit(u)->lane, at + 1);
     uint64_t bytes = 0;
-    if (PQntuples(pg_conn_result(u->s->lane, at)) == 0) {
-        pg_refuse(t, OUT_NO_QUEUE, NULL);
+    if (PQntuples(pg_conn_result(pg_of_unit(u)->lane, at)) == 0) {
+        unit_refuse(t, OUT_NO_QUEUE, NULL);
         return 2;
     }
     if (want->state == STATE_NONE || want->state >= STATE_COUNT) {
-        pg_refuse(t, OUT_INVALID,
-                  "state must be scheduled, ready, running, done, dead or cancelled");
+        unit_refuse(t, OUT_INVALID,
+                    "state must be scheduled, ready, running, done, dead or cancelled");
         return 2;
     }
     int n = PQntuples(r);
     struct job_view *views = arena_array(&u->arena, (size_t)n + 1, sizeof *views);
     for (int i = 0; views && i < n && (!want->want_body || bytes < LIMIT_ANSWER_BYTES); i++) {
-        pg_view_row(u->s, r, i, u->now, want->want_body, &u->arena, &views[i]);
+        pg_view_row(pg_of_unit(u), r, i, u->now, want->want_body, &u->arena, &views[i]);
         bytes += views[i].job.payload_bytes;
         t->reply.job_count++;
     }
@@ -208,23 +208,23 @@ static void send_views(struct unit *u, const struct op *op)
 {
     const struct op_queue *want = &op->queue;
     bool list = op->kind == OP_QUEUE_LIST;
-    pg_array_begin(&u->args, ARRAY_TEXT);
-    if (!list && want->name.len && pg_text_safe(want->name))
-        pg_array_blob(&u->args, want->name);
-    pg_array_end(&u->args);
-    pg_array_begin(&u->args, ARRAY_I4);
+    pg_array_begin(&pg_unit(u)->args, ARRAY_TEXT);
+    if (!list && want->name.len && unit_text_safe(want->name))
+        pg_array_blob(&pg_unit(u)->args, want->name);
+    pg_array_end(&pg_unit(u)->args);
+    pg_array_begin(&pg_unit(u)->args, ARRAY_I4);
     if (!list && !want->name.len && want->number)
-        pg_array_i4(&u->args, (int32_t)want->number);
-    pg_array_end(&u->args);
+        pg_array_i4(&pg_unit(u)->args, (int32_t)want->number);
+    pg_array_end(&pg_unit(u)->args);
     uint32_t limit = want->limit && want->limit < LIMIT_BATCH ? want->limit : LIMIT_BATCH;
-    pg_args_i4(&u->args, list ? (int32_t)limit : 0);
-    pg_args_text(&u->args, list ? want->after : SPAN_LITERAL(""));
-    pg_conn_send(u->s->lane, SQL_QUEUE_VIEWS, &u->args);
+    pg_args_i4(&pg_unit(u)->args, list ? (int32_t)limit : 0);
+    pg_args_text(&pg_unit(u)->args, list ? want->after : SPAN_LITERAL(""));
+    pg_conn_send(pg_of_unit(u)->lane, SQL_QUEUE_VIEWS, &pg_unit(u)->args);
     if (!list && want->group.len) {
-        pg_args_text(&u->args, want->name);
-        pg_args_i4(&u->args, (int32_t)want->number);
-        pg_args_text(&u->args, want->group);
-        pg_conn_send(u->s->lane, SQL_GROUP, &u->args);
+        pg_args_text(&pg_unit(u)->args, want->name);
+        pg_args_i4(&pg_unit(u)->args, (int32_t)want->number);
+        pg_args_text(&pg_unit(u)->args, want->group);
+        pg_conn_send(pg_of_unit(u)->lane, SQL_GROUP, &pg_unit(u)->args);
     }
 }
 
@@ -294,21 +294,21 @@ static void group_counts(const PGresult *r, struct queue_counts *c)
 
 static size_t answer_views(struct unit *u, struct turn *t, size_t at)
 {
-    const PGresult *r = pg_conn_result(u->s->lane, at);
+    const PGresult *r = pg_conn_result(pg_of_unit(u)->lane, at);
     bool group = t->op->kind == OP_QUEUE_GET && t->op->queue.group.len;
     int n = PQntuples(r);
     struct queue_view *views = arena_array(&u->arena, (size_t)n + 1, sizeof *views);
     for (int i = 0; i < n; i++)
         if (!views || !view_of_queue(u, r, i, &views[i])) {
-            pg_refuse(t, OUT_UNAVAILABLE, "out of memory");
+            unit_refuse(t, OUT_UNAVAILABLE, "out of memory");
             return group ? 2 : 1;
         }
     t->reply.queues = views;
     t->reply.queue_count = (uint32_t)n;
     if (t->op->kind == OP_QUEUE_GET && n == 0)
-        pg_refuse(t, OUT_NO_QUEUE, NULL);
+        unit_refuse(t, OUT_NO_QUEUE, NULL);
     else if (group)
-        group_counts(pg_conn_result(u->s->lane, at + 1), &views[0].counts);
+        group_counts(pg_conn_result(pg_of_unit(u)->lane, at + 1), &views[0].counts);
     return group ? 2 : 1;
 }
 
@@ -317,7 +317,7 @@ static size_t answer_views(struct unit *u, struct turn *t, size_t at)
 void pg_look_send(struct pg_store *s)
 {
     struct unit *u = s->unit;
-    pg_conn_send(s->lane, SQL_NOW, &u->args);
+    pg_conn_send(s->lane, SQL_NOW, &pg_unit(u)->args);
     for (size_t i = 0; i < u->count; i++) {
         const struct op *op = u->turns[i].op;
         if (op->kind == OP_GET)

@@ -18,17 +18,11 @@ static int pg_submit(struct backend *b, const struct op *list, size_t count, bac
                      void *ctx)
 {
     struct pg_store *s = pg_of(b);
-    if (s->closing)
+    if (s->sh.closing)
         return -ERR_CLOSED;
-    struct batch *batch = mem_zalloc(sizeof *batch);
-    if (!batch)
-        return -ERR_NOMEM;
-    *batch = (struct batch){.ops = list, .count = count, .left = count, .fn = fn, .ctx = ctx};
-    if (s->last)
-        s->last->after = batch;
-    else
-        s->first = batch;
-    s->last = batch;
+    int err = shared_batch_add(&s->sh, list, count, fn, ctx);
+    if (err)
+        return err;
     if (pg_conn_up(s->lane))
         pg_lane_kick(s);
     else
@@ -45,20 +39,20 @@ static unsigned pg_caps(const struct backend *b)
 static void pg_figures(const struct backend *b, struct backend_figures *ret)
 {
     const struct pg_store *s = (const struct pg_store *)(const void *)b;
-    *ret = s->figures;
-    ret->epoch = s->facts.epoch;
-    ret->capacity = s->config.capacity;
+    *ret = s->sh.figures;
+    ret->epoch = s->sh.facts.epoch;
+    ret->capacity = s->sh.config.capacity;
     ret->applied = ret->position;
 }
 
 static int pg_settle(struct backend *b, backend_closed_fn fn, void *ctx)
 {
     struct pg_store *s = pg_of(b);
-    if (s->closing)
+    if (s->sh.closing)
         return -ERR_CLOSED;
-    if (!settles_add(&s->settles, s, fn, ctx))
+    if (!settles_add(&s->sh.settles, s, fn, ctx))
         return -ERR_NOMEM;
-    s->tick_wanted = true;
+    s->sh.tick_wanted = true;
     pg_lane_later(s);
     return 0;
 }
@@ -70,11 +64,11 @@ static void timer_cb(uv_timer_t *timer)
     struct pg_store *s = timer->data;
     struct conn *all[] = {s->lane, s->reader, s->ear, s->syncer};
     for (size_t i = 0; i < 4; i++)
-        if (all[i] && pg_conn_down(all[i]) && !s->closing)
+        if (all[i] && pg_conn_down(all[i]) && !s->sh.closing)
             pg_conn_reopen(all[i]);
     /* The slow poll: what others did is heard of here where nobody tells it. */
     if (s->others || s->url.pooled)
-        pg_watches_wake(s, (struct span){NULL, 0});
+        shared_watches_wake(&s->sh, (struct span){NULL, 0});
     pg_lane_later(s);
     pg_timer_set(s);
 }
@@ -84,7 +78,7 @@ static int64_t next_wait(const struct pg_store *s)
     int64_t wait = s->leader ? TICK_IDLE_MS : POLL_MS;
     if (!pg_conn_up(s->lane))
         return REOPEN_MS;
-    if (s->leader && s->next_due_ms && !s->config.clock.manual) {
+    if (s->leader && s->next_due_ms && !s->sh.config.clock.manual) {
         int64_t due = s->next_due_ms - pg_db_now(s);
         wait = due < 1 ? 1 : due < wait ? due : wait;
     }
@@ -112,15 +106,11 @@ static void handle_closed_cb(uv_handle_t *handle)
         return;
     pg_url_done(&s->url);
     pg_sql_done(&s->sql);
-    pg_events_free(s);
-    pg_watches_free(s);
-    pg_bulk_free_all(s);
-    pg_knowns_free(s);
-    map128_done(&s->known_map);
-    map128_done(&s->rates);
+    pg_ear_free(s);
     pg_units_free(s);
     pg_args_done(&s->sync_args);
     pg_unit_done(&s->search_unit);
+    shared_done(&s->sh);
     mem_free(s);
     if (fn)
         fn(ctx);
@@ -142,7 +132,7 @@ static void take_down(struct pg_store *s)
 static void gone_cb(uv_timer_t *timer)
 {
     struct pg_store *s = timer->data;
-    settles_end_all(&s->settles);
+    settles_end_all(&s->sh.settles);
     take_down(s);
 }
 
@@ -156,11 +146,11 @@ static void goodbye_cb(void *ctx, int err, const struct round_error *error)
 /* The node's row goes, and with it the lease of the leader: others need not wait for it. */
 static void say_goodbye(struct pg_store *s)
 {
-    struct args *a = &s->unit->args;
+    struct args *a = &pg_unit(s->unit)->args;
     s->doing = LANE_GOODBYE;
-    pg_bulk_answer_all(s, OUT_UNKNOWN);
+    shared_bulks_answer(&s->sh, OUT_UNKNOWN);
     if (pg_conn_usable(s->lane)) {
-        pg_args_i4(a, (int32_t)s->facts.epoch);
+        pg_args_i4(a, (int32_t)s->sh.facts.epoch);
         pg_conn_send(s->lane, SQL_NODE_GONE, a);
         if (pg_conn_round(s->lane, goodbye_cb, s) == 0)
             return;
@@ -171,18 +161,18 @@ static void say_goodbye(struct pg_store *s)
 /* What time brings is the leader's: another node has nothing to do. */
 static bool work_left(const struct pg_store *s)
 {
-    if (s->seen_at_ms == 0 || s->doing != LANE_NOTHING || s->first || s->gate || s->bulks)
+    if (s->seen_at_ms == 0 || s->doing != LANE_NOTHING || s->sh.first || s->gate || s->sh.bulks)
         return true;
-    return s->leader && (s->tick_wanted || pg_tick_due(s));
+    return s->leader && (s->sh.tick_wanted || pg_tick_due(s));
 }
 
 static void end_settles(struct pg_store *s)
 {
-    if (!s->settles.first || !pg_conn_up(s->lane) || work_left(s))
+    if (!s->sh.settles.first || !pg_conn_up(s->lane) || work_left(s))
         return;
-    for (struct settle *one = s->settles.first; one; one = one->next)
+    for (struct settle *one = s->sh.settles.first; one; one = one->next)
         one->worked = true;
-    settles_end(&s->settles, 0);
+    settles_end(&s->sh.settles, 0);
 }
 
 void pg_lane_after(struct pg_store *s)
@@ -190,7 +180,7 @@ void pg_lane_after(struct pg_store *s)
     if (s->doing == LANE_GOODBYE)
         return;
     end_settles(s);
-    if (s->closing && pg_lane_idle(s) && !s->searching) {
+    if (s->sh.closing && pg_lane_idle(s) && !s->searching) {
         say_goodbye(s);
         return;
     }
@@ -202,23 +192,23 @@ void pg_lane_after(struct pg_store *s)
 static void pg_close(struct backend *b, backend_closed_fn fn, void *ctx)
 {
     struct pg_store *s = pg_of(b);
-    s->closing = true;
+    s->sh.closing = true;
     s->closed = fn;
     s->closed_ctx = ctx;
-    s->news = NULL;
+    s->sh.news = NULL;
     pg_lane_later(s);
 }
 
 static const struct backend_ops pg_ops = {
     .kind = "postgres",
     .submit = pg_submit,
-    .watch = pg_watch,
-    .unwatch = pg_unwatch,
+    .watch = shared_watch,
+    .unwatch = shared_unwatch,
     .caps = pg_caps,
     .figures = pg_figures,
-    .events = pg_events,
-    .events_last = pg_events_last,
-    .on_news = pg_on_news,
+    .events = shared_events,
+    .events_last = shared_events_last,
+    .on_news = shared_on_news,
     .settle = pg_settle,
     .close = pg_close,
 };
@@ -270,8 +260,8 @@ static void fill_setup(struct pg_store *s)
 static struct conn_config conn_config_of(struct pg_store *s)
 {
     return (struct conn_config){
-        .loop = s->config.loop,
-        .log = s->config.log,
+        .loop = s->sh.config.loop,
+        .log = s->sh.config.log,
         .conninfo = s->url.conninfo,
         .sql = &s->sql,
         .pooled = s->url.pooled,
@@ -323,30 +313,16 @@ static int open_lane(struct pg_store *s, PGconn *pg, struct err_note *note)
 
 static int store_init(struct pg_store *s, const struct backend_config *config)
 {
-    s->base.ops = &pg_ops;
-    s->config = *config;
-    if (config->policy)
-        s->policy = *config->policy;
-    else
-        policy_default(&s->policy);
     s->search_last = &s->searches;
-    s->tick_wanted = true;
-    map128_init(&s->known_map);
-    map128_init(&s->rates);
-    snprintf(s->channel, sizeof s->channel, "%s_wake", s->url.schema);
-    fill_setup(s);
-    uint64_t seed = config->seed;
-    int err = seed ? 0 : random_bytes(&seed, sizeof seed);
-    random_seed(&s->random, seed);
     s->gate_last = &s->gate;
     pg_args_init(&s->sync_args);
-    s->unit = pg_unit_take(s);
-    if (!s->unit)
+    pg_unit_init(&s->search_unit, s);
+    snprintf(s->channel, sizeof s->channel, "%s_wake", s->url.schema);
+    fill_setup(s);
+    int err = shared_init(&s->sh, &pg_ops, config);
+    s->unit = err ? NULL : pg_unit_take(s);
+    if (!err && !s->unit)
         err = -ERR_NOMEM;
-    if (!err)
-        err = pg_unit_init(&s->search_unit, s);
-    if (!err)
-        err = pg_events_init(s);
     return err ? err : pg_sql_fill(&s->sql, s->url.schema);
 }
 
@@ -354,12 +330,10 @@ static void free_half(struct pg_store *s)
 {
     pg_url_done(&s->url);
     pg_sql_done(&s->sql);
-    pg_events_free(s);
-    map128_done(&s->known_map);
-    map128_done(&s->rates);
     pg_units_free(s);
     pg_args_done(&s->sync_args);
     pg_unit_done(&s->search_unit);
+    shared_done(&s->sh);
     mem_free(s);
 }
 
@@ -369,7 +343,7 @@ static int open_store(struct pg_store *s, const struct backend_config *config,
     PGconn *pg = PQconnectdb(s->url.conninfo);
     int err = reached(pg, note);
     if (!err)
-        err = pg_schema_prepare(pg, &s->url, &s->facts, note);
+        err = pg_schema_prepare(pg, &s->url, &s->sh.facts, note);
     if (err) {
         PQfinish(pg);
         return err;
@@ -405,6 +379,6 @@ int backend_open_postgres(const char *rest, const struct backend_config *config,
     }
     pg_timer_set(s);
     pg_lane_kick(s);
-    *ret = &s->base;
+    *ret = &s->sh.base;
     return 0;
 }

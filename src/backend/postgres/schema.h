@@ -9,14 +9,9 @@
 #include <libpq-fe.h>
 
 #include "backend/postgres/url.h"
-#include "base/hash.h"
+#include "backend/shared/shared.h"
 
 #define SCHEMA_VERSION 1
-
-struct store_facts {
-    struct hash_key hash_key; /* for idempotency keys: one for all nodes */
-    uint32_t epoch;           /* of this boot, never used before */
-};
 
 /* pg: connected and idle. -ERR_VERSION: made by a newer version; -ERR_INVALID: it is not a store we
  * may use. The note says why and what would help; nothing is changed then. */

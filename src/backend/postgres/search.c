@@ -10,7 +10,7 @@ void pg_search_add(struct pg_store *s, const struct op *op, struct batch *b)
     struct search *x = mem_zalloc(sizeof *x);
     if (!x) {
         struct reply r = {.kind = op->kind, .tag = op->tag, .outcome = OUT_UNAVAILABLE};
-        pg_batch_answer(s, b, &r);
+        shared_batch_answer(b, &r);
         return;
     }
     x->op = op;
@@ -27,7 +27,7 @@ static void answer_first(struct pg_store *s, struct reply *r)
         s->search_last = &s->searches;
     r->kind = x->op->kind;
     r->tag = x->op->tag;
-    pg_batch_answer(s, x->batch, r);
+    shared_batch_answer(x->batch, r);
     mem_free(x);
 }
 
@@ -91,22 +91,22 @@ static void answer_list(struct pg_store *s, const struct op_list *q, struct repl
     const PGresult *r = pg_conn_result(s->reader, 1);
     uint32_t limit = list_limit(q), n = (uint32_t)PQntuples(r);
     size_t bytes = 0;
-    struct job_view *views = arena_array(&s->search_unit.arena, (size_t)n + 1, sizeof *views);
-    struct wall_time now = s->search_unit.now;
+    struct job_view *views = arena_array(&s->search_unit.unit.arena, (size_t)n + 1, sizeof *views);
+    struct wall_time now = s->search_unit.unit.now;
     if (!views) {
         reply->outcome = OUT_UNAVAILABLE;
         return;
     }
     uint32_t shown = 0;
     while (shown < n && shown < limit && bytes < LIMIT_ANSWER_BYTES) {
-        pg_view_row(s, r, (int)shown, now, q->want_body, &s->search_unit.arena, &views[shown]);
+        pg_view_row(s, r, (int)shown, now, q->want_body, &s->search_unit.unit.arena, &views[shown]);
         bytes += views[shown].payload.len + views[shown].result.len;
         shown++;
     }
     reply->jobs = views;
     reply->job_count = shown;
     reply->cursor = shown < n && shown > 0 ? views[shown - 1].job.seq : 0;
-    reply->as_of = s->figures.position;
+    reply->as_of = s->sh.figures.position;
 }
 
 /* --- the others --- */
@@ -115,7 +115,8 @@ static void answer_workers(struct pg_store *s, struct reply *reply)
 {
     const PGresult *r = pg_conn_result(s->reader, 1);
     int n = PQntuples(r);
-    struct worker_view *views = arena_array(&s->search_unit.arena, (size_t)n + 1, sizeof *views);
+    struct worker_view *views =
+        arena_array(&s->search_unit.unit.arena, (size_t)n + 1, sizeof *views);
     for (int i = 0; views && i < n; i++)
         views[i] = (struct worker_view){pg_col_bytes(r, i, 0), (uint64_t)pg_col_i8(r, i, 1)};
     reply->workers = views;
@@ -127,7 +128,8 @@ static void answer_exceptions(struct pg_store *s, struct reply *reply)
 {
     const PGresult *r = pg_conn_result(s->reader, 1);
     int n = PQntuples(r);
-    struct attempt_view *views = arena_array(&s->search_unit.arena, (size_t)n + 1, sizeof *views);
+    struct attempt_view *views =
+        arena_array(&s->search_unit.unit.arena, (size_t)n + 1, sizeof *views);
     for (int i = 0; views && i < n; i++)
         views[i] = (struct attempt_view){
             .number = (uint32_t)pg_col_i4(r, i, 0),
@@ -149,7 +151,7 @@ static void answer_history(struct pg_store *s, struct reply *reply)
 {
     const PGresult *r = pg_conn_result(s->reader, 1);
     int n = PQntuples(r);
-    struct hour_view *views = arena_array(&s->search_unit.arena, (size_t)n + 1, sizeof *views);
+    struct hour_view *views = arena_array(&s->search_unit.unit.arena, (size_t)n + 1, sizeof *views);
     for (int i = 0; views && i < n; i++) {
         views[i].hour = (uint32_t)pg_col_i4(r, i, 0);
         for (int f = 0; f < TALLY_COUNT; f++)
@@ -176,9 +178,10 @@ static void answer_page(struct pg_store *s, const struct op_page *want, struct r
     const PGresult *r = pg_conn_result(s->reader, 1);
     int n = PQntuples(r);
     size_t bytes = 0;
-    struct job_view *views = arena_array(&s->search_unit.arena, (size_t)n + 1, sizeof *views);
+    struct job_view *views = arena_array(&s->search_unit.unit.arena, (size_t)n + 1, sizeof *views);
     for (int i = 0; views && i < n && bytes < LIMIT_ANSWER_BYTES; i++) {
-        pg_view_row(s, r, i, s->search_unit.now, want->want_body, &s->search_unit.arena, &views[i]);
+        pg_view_row(s, r, i, s->search_unit.unit.now, want->want_body, &s->search_unit.unit.arena,
+                    &views[i]);
         bytes += views[i].payload.len + views[i].result.len;
         reply->job_count++;
     }
@@ -262,7 +265,7 @@ static void round_failed(struct pg_store *s, int err, const struct round_error *
         bool slow = strcmp(error->state, "57014") == 0;
         r.note = slow ? "the question took longer than the database may; ask for less"
                       : "the database refused the question";
-        log_event(s->config.log, LOG_WARN, "postgres_refused", LOG_TEXT("state", error->state),
+        log_event(s->sh.config.log, LOG_WARN, "postgres_refused", LOG_TEXT("state", error->state),
                   LOG_TEXT("text", error->text));
     }
     answer_first(s, &r);
@@ -277,13 +280,13 @@ static void answered_cb(void *ctx, int err, const struct round_error *error)
         round_failed(s, err, error);
     } else {
         int64_t given = pg_manual_now(s);
-        s->search_unit.now.ms = given ? given : pg_col_i8(pg_conn_result(s->reader, 0), 0, 0);
+        s->search_unit.unit.now.ms = given ? given : pg_col_i8(pg_conn_result(s->reader, 0), 0, 0);
         answer(s, s->searches->op, &r);
         answer_first(s, &r);
     }
-    arena_reset(&s->search_unit.arena);
+    arena_reset(&s->search_unit.unit.arena);
     pg_search_kick(s);
-    if (s->closing)
+    if (s->sh.closing)
         pg_lane_later(s);
 }
 
@@ -326,7 +329,7 @@ void pg_search_kick(struct pg_store *s)
     bool by_name = name.len || op->kind == OP_HISTORY || op->kind == OP_PAGE;
     if (by_name) {
         pg_array_begin(a, ARRAY_TEXT);
-        if (pg_text_safe(name))
+        if (unit_text_safe(name))
             pg_array_blob(a, name);
         pg_array_end(a);
         pg_array_begin(a, ARRAY_I8);

@@ -165,7 +165,3 @@ enum job_column {
 #define SUMS                                                                                       \
     "s1", "s2", "s3", "s4", "s5", "s6", "urgent", "removed", "t0", "t1", "t2", "t3", "t4", "t5",   \
         "t6", "t7", "t8", "t9", "t10", "t11", "t12"
-#define SUM_COUNT 21
-#define SUM_URGENT 6
-#define SUM_REMOVED 7
-#define SUM_TALLY 8

@@ -61,11 +61,11 @@ static size_t how_many(const struct unit *u, pick_fn pick)
 
 static void column(struct unit *u, pick_fn pick, enum array_of of, column_fn add)
 {
-    pg_array_begin(&u->args, of);
+    pg_array_begin(&pg_unit(u)->args, of);
     for (size_t i = 0; i < u->row_count; i++)
         if (pick(u->rows[i]))
-            add(&u->args, u->rows[i]);
-    pg_array_end(&u->args);
+            add(&pg_unit(u)->args, u->rows[i]);
+    pg_array_end(&pg_unit(u)->args);
 }
 
 /* Columns of jobs, as functions. */
@@ -183,7 +183,7 @@ static void send_rows(struct unit *u, enum sql_id id, pick_fn pick, const struct
         return;
     for (size_t i = 0; i < count; i++)
         column(u, pick, columns[i].of, columns[i].add);
-    pg_conn_send(u->s->lane, id, &u->args);
+    pg_conn_send(pg_of_unit(u)->lane, id, &pg_unit(u)->args);
 }
 
 static bool is_set_there(const struct row *r)
@@ -203,11 +203,11 @@ static void send_payloads(struct unit *u)
         const struct row *r = u->rows[i];
         if (!r->set_payload || r->gone || r->fresh)
             continue;
-        pg_args_i8(&u->args, (int64_t)r->job.seq);
-        pg_args_i4(&u->args, r->job.payload_kind);
-        pg_args_bytes(&u->args, r->payload);
-        pg_args_i4(&u->args, (int32_t)r->job.payload_bytes);
-        pg_conn_send(u->s->lane, SQL_JOB_PAYLOAD, &u->args);
+        pg_args_i8(&pg_unit(u)->args, (int64_t)r->job.seq);
+        pg_args_i4(&pg_unit(u)->args, r->job.payload_kind);
+        pg_args_bytes(&pg_unit(u)->args, r->payload);
+        pg_args_i4(&pg_unit(u)->args, (int32_t)r->job.payload_bytes);
+        pg_conn_send(pg_of_unit(u)->lane, SQL_JOB_PAYLOAD, &pg_unit(u)->args);
     }
 }
 
@@ -231,10 +231,10 @@ static void send_jobs(struct unit *u)
 /* One column of a list of things; `one` adds what it is of x. */
 #define LIST_COLUMN(first, of, one)                                                                \
     do {                                                                                           \
-        pg_array_begin(&u->args, of);                                                              \
+        pg_array_begin(&pg_unit(u)->args, of);                                                     \
         for (const __typeof__(*(first)) *x = (first); x; x = x->next)                              \
             (one);                                                                                 \
-        pg_array_end(&u->args);                                                                    \
+        pg_array_end(&pg_unit(u)->args);                                                           \
     } while (0)
 
 static void send_attempts(struct unit *u)
@@ -248,19 +248,19 @@ static void send_attempts(struct unit *u)
     if (!u->ended)
         return;
 #define EACH u->ended
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->row->job.seq));
-    LIST_COLUMN(EACH, ARRAY_I4, pg_array_i4(&u->args, (int32_t)x->row->job.queue));
-    LIST_COLUMN(EACH, ARRAY_I4, pg_array_i4(&u->args, (int32_t)x->number));
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, x->started_at.ms));
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, x->at.ms));
-    LIST_COLUMN(EACH, ARRAY_I2, pg_array_i2(&u->args, x->outcome));
-    LIST_COLUMN(EACH, ARRAY_I2, pg_array_i2(&u->args, x->error_kind));
-    LIST_COLUMN(EACH, ARRAY_TEXT, pg_array_bytes(&u->args, x->worker));
-    LIST_COLUMN(EACH, ARRAY_BYTES, pg_array_bytes(&u->args, x->error));
-    pg_conn_send(u->s->lane, SQL_ATTEMPT_NEW, &u->args);
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->row->job.seq));
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->row->job.seq));
+    LIST_COLUMN(EACH, ARRAY_I4, pg_array_i4(&pg_unit(u)->args, (int32_t)x->row->job.queue));
+    LIST_COLUMN(EACH, ARRAY_I4, pg_array_i4(&pg_unit(u)->args, (int32_t)x->number));
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, x->started_at.ms));
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, x->at.ms));
+    LIST_COLUMN(EACH, ARRAY_I2, pg_array_i2(&pg_unit(u)->args, x->outcome));
+    LIST_COLUMN(EACH, ARRAY_I2, pg_array_i2(&pg_unit(u)->args, x->error_kind));
+    LIST_COLUMN(EACH, ARRAY_TEXT, pg_array_bytes(&pg_unit(u)->args, x->worker));
+    LIST_COLUMN(EACH, ARRAY_BYTES, pg_array_bytes(&pg_unit(u)->args, x->error));
+    pg_conn_send(pg_of_unit(u)->lane, SQL_ATTEMPT_NEW, &pg_unit(u)->args);
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->row->job.seq));
 #undef EACH
-    pg_conn_send(u->s->lane, SQL_ATTEMPT_TRIM, &u->args);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_ATTEMPT_TRIM, &pg_unit(u)->args);
 }
 
 /* What was said about jobs that this unit removes stays known, too. */
@@ -268,7 +268,7 @@ static void say_removed(struct unit *u)
 {
     for (size_t i = 0; i < u->row_count; i++) {
         const struct row *r = u->rows[i];
-        struct word *w = r->gone && r->word ? pg_unit_alloc(u, sizeof *w) : NULL;
+        struct word *w = r->gone && r->word ? unit_alloc(u, sizeof *w) : NULL;
         if (!w)
             continue;
         *w = (struct word){.token = r->token,
@@ -287,15 +287,15 @@ static void send_words(struct unit *u)
     if (!u->said)
         return;
 #define EACH u->said
-    LIST_COLUMN(EACH, ARRAY_I4, pg_array_i4(&u->args, (int32_t)x->token.epoch));
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->token.counter));
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->seq));
-    LIST_COLUMN(EACH, ARRAY_I2, pg_array_i2(&u->args, x->kind));
-    LIST_COLUMN(EACH, ARRAY_I2, pg_array_i2(&u->args, x->state));
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, x->run_at.ms));
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, u->now.ms));
+    LIST_COLUMN(EACH, ARRAY_I4, pg_array_i4(&pg_unit(u)->args, (int32_t)x->token.epoch));
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->token.counter));
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->seq));
+    LIST_COLUMN(EACH, ARRAY_I2, pg_array_i2(&pg_unit(u)->args, x->kind));
+    LIST_COLUMN(EACH, ARRAY_I2, pg_array_i2(&pg_unit(u)->args, x->state));
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, x->run_at.ms));
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, u->now.ms));
 #undef EACH
-    pg_conn_send(u->s->lane, SQL_WORD_NEW, &u->args);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_WORD_NEW, &pg_unit(u)->args);
 }
 
 static void send_idems(struct unit *u)
@@ -311,21 +311,21 @@ static void send_idems(struct unit *u)
         /* A key that another node took meanwhile makes the insert fail, and the unit begins anew.
          */
 #define EACH u->idems
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->key.hi));
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->key.lo));
-    pg_args_i8(&u->args, u->now.ms);
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->key.hi));
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->key.lo));
+    pg_args_i8(&pg_unit(u)->args, u->now.ms);
     if (u->idem_replaced)
-        pg_conn_send(u->s->lane, SQL_IDEM_DEL, &u->args);
+        pg_conn_send(pg_of_unit(u)->lane, SQL_IDEM_DEL, &pg_unit(u)->args);
     else
-        pg_args_clear(&u->args);
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->key.hi));
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->key.lo));
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->fingerprint));
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->seq));
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, (int64_t)x->id_hi));
-    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&u->args, x->expires_at.ms));
+        pg_args_clear(&pg_unit(u)->args);
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->key.hi));
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->key.lo));
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->fingerprint));
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->seq));
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->id_hi));
+    LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, x->expires_at.ms));
 #undef EACH
-    pg_conn_send(u->s->lane, SQL_IDEM_NEW, &u->args);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_IDEM_NEW, &pg_unit(u)->args);
 }
 
 static int64_t bounded(uint64_t v)
@@ -336,7 +336,7 @@ static int64_t bounded(uint64_t v)
 static void send_put(struct unit *u, const struct wqueue *q)
 {
     struct buf policy;
-    struct args *a = &u->args;
+    struct args *a = &pg_unit(u)->args;
     buf_init(&policy);
     if (policy_encode(&q->policy, &policy) != 0)
         u->nomem = a->failed = true;
@@ -359,7 +359,7 @@ static void send_put(struct unit *u, const struct wqueue *q)
     ONE(ARRAY_I8, pg_array_i8(a, bounded(q->policy.keep_dead)));
     ONE(ARRAY_I8, pg_array_i8(a, bounded((uint64_t)q->policy.keep_dead_ms)));
 #undef ONE
-    pg_conn_send(u->s->lane, SQL_QUEUE_PUT, a);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_QUEUE_PUT, a);
     buf_done(&policy);
 }
 
@@ -371,10 +371,11 @@ static void send_queues(struct unit *u)
             send_put(u, q);
         if (!q->purged && !q->ended)
             continue;
-        pg_array_begin(&u->args, ARRAY_I4);
-        pg_array_i4(&u->args, (int32_t)q->number);
-        pg_array_end(&u->args);
-        pg_conn_send(u->s->lane, q->ended ? SQL_QUEUE_GONE : SQL_QUEUE_PURGED, &u->args);
+        pg_array_begin(&pg_unit(u)->args, ARRAY_I4);
+        pg_array_i4(&pg_unit(u)->args, (int32_t)q->number);
+        pg_array_end(&pg_unit(u)->args);
+        pg_conn_send(pg_of_unit(u)->lane, q->ended ? SQL_QUEUE_GONE : SQL_QUEUE_PURGED,
+                     &pg_unit(u)->args);
     }
 }
 
@@ -396,22 +397,23 @@ static void send_sums(struct unit *u)
     if (n == 0)
         return;
     for (int c = -2; c < SUM_COUNT; c++) {
-        pg_array_begin(&u->args, c < 0 ? ARRAY_I4 : ARRAY_I8);
+        pg_array_begin(&pg_unit(u)->args, c < 0 ? ARRAY_I4 : ARRAY_I8);
         for (size_t i = 0; i <= u->queue_count; i++) {
             const struct wqueue *q = i < u->queue_count ? u->queues[i] : &keys;
             if (!adds_any(q))
                 continue;
             if (c < 0)
-                pg_array_i4(&u->args, (int32_t)(c == -2 ? q->number : u->now.ms / HOUR_MS));
+                pg_array_i4(&pg_unit(u)->args,
+                            (int32_t)(c == -2 ? q->number : u->now.ms / HOUR_MS));
             else
-                pg_array_i8(&u->args, q->adds[c]);
+                pg_array_i8(&pg_unit(u)->args, q->adds[c]);
         }
-        pg_array_end(&u->args);
+        pg_array_end(&pg_unit(u)->args);
     }
-    pg_conn_send(u->s->lane, SQL_DELTA, &u->args);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_DELTA, &pg_unit(u)->args);
 }
 
-bool pg_unit_changed(const struct unit *u)
+bool unit_changed(const struct unit *u)
 {
     bool changed = u->key_adds != 0 || u->said || u->bulk;
     for (size_t i = 0; i < u->row_count && !changed; i++)
@@ -427,21 +429,21 @@ bool pg_unit_changed(const struct unit *u)
 static void send_bodies(struct unit *u)
 {
     size_t n = 0;
-    pg_array_begin(&u->args, ARRAY_I8);
+    pg_array_begin(&pg_unit(u)->args, ARRAY_I8);
     for (size_t i = 0; i < u->count; i++)
         for (uint32_t k = 0; u->turns[i].bodies && k < u->turns[i].reply.job_count; k++)
             if (!u->turns[i].bodies[k]->has_payload) {
-                pg_array_i8(&u->args, (int64_t)u->turns[i].bodies[k]->job.seq);
+                pg_array_i8(&pg_unit(u)->args, (int64_t)u->turns[i].bodies[k]->job.seq);
                 n++;
             }
-    pg_array_end(&u->args);
-    u->slots[0] = SIZE_MAX;
+    pg_array_end(&pg_unit(u)->args);
+    pg_unit(u)->slots[0] = SIZE_MAX;
     if (n == 0) {
-        pg_args_clear(&u->args);
+        pg_args_clear(&pg_unit(u)->args);
         return;
     }
-    u->slots[0] = pg_conn_sent(u->s->lane);
-    pg_conn_send(u->s->lane, SQL_BODIES, &u->args);
+    pg_unit(u)->slots[0] = pg_conn_sent(pg_of_unit(u)->lane);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_BODIES, &pg_unit(u)->args);
 }
 
 /* After the jobs: their states decide. */
@@ -449,10 +451,10 @@ static void send_rescope(struct unit *u)
 {
     if (!u->rescoped)
         return;
-    pg_args_i4(&u->args, (int32_t)u->rescoped->number);
-    pg_args_i4(&u->args, u->rescoped->policy.unique_scope);
-    pg_args_i4(&u->args, (int32_t)u->rescoped->generation);
-    pg_conn_send(u->s->lane, SQL_HOLD, &u->args);
+    pg_args_i4(&pg_unit(u)->args, (int32_t)u->rescoped->number);
+    pg_args_i4(&pg_unit(u)->args, u->rescoped->policy.unique_scope);
+    pg_args_i4(&pg_unit(u)->args, (int32_t)u->rescoped->generation);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_HOLD, &pg_unit(u)->args);
 }
 
 void pg_unit_send_store(struct unit *u)

@@ -34,16 +34,16 @@ bool pg_tick_due(const struct pg_store *s)
     int64_t now = pg_db_now(s);
     if (!s->leader)
         return false;
-    if (s->tick_wanted || (s->next_due_ms && s->next_due_ms <= now && now != s->tick_at_ms))
+    if (s->sh.tick_wanted || (s->next_due_ms && s->next_due_ms <= now && now != s->tick_at_ms))
         return true;
-    if (s->config.clock.manual)
-        return s->trim_wanted || (s->dirty && now != s->tick_at_ms);
+    if (s->sh.config.clock.manual)
+        return s->sh.trim_wanted || (s->sh.dirty && now != s->tick_at_ms);
     return now - s->tick_at_ms >= TICK_IDLE_MS;
 }
 
 static void send_due(struct pg_store *s, enum sql_id id, int64_t now)
 {
-    struct args *a = &s->unit->args;
+    struct args *a = &pg_unit(s->unit)->args;
     pg_args_i8(a, now);
     pg_args_i4(a, LIMIT_SLICE);
     pg_conn_send(s->lane, id, a);
@@ -51,13 +51,13 @@ static void send_due(struct pg_store *s, enum sql_id id, int64_t now)
 
 void pg_tick_send(struct pg_store *s)
 {
-    struct args *a = &s->unit->args;
+    struct args *a = &pg_unit(s->unit)->args;
     int64_t now = pg_db_now(s);
     s->unit->now.ms = now;
-    s->tick_wanted = s->trim_wanted = s->dirty = false;
+    s->sh.tick_wanted = s->sh.trim_wanted = s->sh.dirty = false;
     pg_conn_send(s->lane, SQL_BEGIN, a);
     pg_args_i8(a, s->leader_epoch);
-    pg_args_i4(a, (int32_t)s->facts.epoch);
+    pg_args_i4(a, (int32_t)s->sh.facts.epoch);
     pg_conn_send(s->lane, SQL_LEADER_LOCK, a);
     pg_conn_send(s->lane, SQL_FOLD, a);
     send_due(s, SQL_DUE_LEASES, now);
@@ -65,12 +65,12 @@ void pg_tick_send(struct pg_store *s)
     send_due(s, SQL_DUE_EXPIRY, now);
     pg_args_i8(a, now - NODE_SILENT_MS);
     pg_args_i4(a, LIMIT_SLICE);
-    pg_args_i4(a, (int32_t)s->facts.epoch);
+    pg_args_i4(a, (int32_t)s->sh.facts.epoch);
     pg_conn_send(s->lane, SQL_DUE_BOUND, a);
     pg_args_i8(a, s->resume_from_ms ? s->resume_from_ms : now);
     pg_args_i8(a, now);
     pg_conn_send(s->lane, SQL_RESUMED, a);
-    pg_args_i4(a, (int32_t)s->facts.epoch);
+    pg_args_i4(a, (int32_t)s->sh.facts.epoch);
     pg_args_i8(a, now - NODE_SILENT_MS);
     pg_conn_send(s->lane, SQL_BULK_ORPHANS, a);
     pg_args_i4(a, LIMIT_SLICE);
@@ -126,18 +126,18 @@ bool pg_tick_needs_queues(struct pg_store *s)
     if (n == 0 || u->nomem)
         return false;
     for (int part = 0; part < 2; part++) {
-        pg_array_begin(&u->args, ARRAY_TEXT);
-        pg_array_end(&u->args);
-        pg_array_begin(&u->args, ARRAY_I8);
+        pg_array_begin(&pg_unit(u)->args, ARRAY_TEXT);
+        pg_array_end(&pg_unit(u)->args);
+        pg_array_begin(&pg_unit(u)->args, ARRAY_I8);
         for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
             for (int k = 0; k < PQntuples(s->tick_rows[i]); k++)
-                pg_array_i8(&u->args, pg_col_i8(s->tick_rows[i], k, JOB_SEQ));
-        pg_array_end(&u->args);
+                pg_array_i8(&pg_unit(u)->args, pg_col_i8(s->tick_rows[i], k, JOB_SEQ));
+        pg_array_end(&pg_unit(u)->args);
         if (part) {
-            pg_array_begin(&u->args, ARRAY_I4);
-            pg_array_end(&u->args);
+            pg_array_begin(&pg_unit(u)->args, ARRAY_I4);
+            pg_array_end(&pg_unit(u)->args);
         }
-        pg_conn_send(s->lane, part ? SQL_QUEUES : SQL_LOCK_SHARED, &u->args);
+        pg_conn_send(s->lane, part ? SQL_QUEUES : SQL_LOCK_SHARED, &pg_unit(u)->args);
     }
     return true;
 }
@@ -146,15 +146,15 @@ static void end_one(struct unit *u, struct row *r, size_t slot)
 {
     struct record rec = {.kind = REC_JOB_READY, .job_ready = {.seq = r->job.seq, .at = u->now}};
     if (slot == 0) {
-        pg_lease_ran_out(u, r);
+        unit_lease_ran_out(u, r);
     } else if (slot == 1) {
-        pg_row_take(u, r, &rec);
+        unit_row_take(u, r, &rec);
     } else if (slot == 2) {
         decide_expire(&r->job, u->now, &rec);
-        pg_row_take(u, r, &rec);
+        unit_row_take(u, r, &rec);
         u->s->trim_wanted = true;
     } else {
-        pg_lease_restarted(u, r);
+        unit_lease_restarted(u, r);
     }
 }
 
@@ -163,7 +163,7 @@ static bool still(const struct row *r, size_t slot)
 {
     static const unsigned from[] = {STATE_BIT(STATE_RUNNING), STATE_BIT(STATE_SCHEDULED),
                                     STATES_WAITING, STATE_BIT(STATE_RUNNING)};
-    return pg_row_there(r) && (STATE_BIT(r->job.state) & from[slot]);
+    return unit_row_there(r) && (STATE_BIT(r->job.state) & from[slot]);
 }
 
 /* *queues: the answer to what tick_needs_queues asked; NULL = nothing was. */
@@ -180,18 +180,18 @@ int pg_tick_work(struct pg_store *s, PGresult *queues)
                 return -ERR_NOMEM;
             if (still(r, slot))
                 end_one(u, r, slot);
-            else if (!pg_row_there(r))
-                s->tick_wanted = true; /* of a purge: its slices are not through */
+            else if (!unit_row_there(r))
+                s->sh.tick_wanted = true; /* of a purge: its slices are not through */
         }
     for (int i = 0; i < PQntuples(s->tick_resumed) && !err; i++) {
-        struct wqueue *q = pg_unit_queue(u, (uint32_t)pg_col_i4(s->tick_resumed, i, 0));
+        struct wqueue *q = unit_queue(u, (uint32_t)pg_col_i4(s->tick_resumed, i, 0));
         if (!q)
-            q = pg_unit_queue_add(u, (uint32_t)pg_col_i4(s->tick_resumed, i, 0),
-                                  pg_col_bytes(s->tick_resumed, i, 1));
+            q = unit_queue_add(u, (uint32_t)pg_col_i4(s->tick_resumed, i, 0),
+                               pg_col_bytes(s->tick_resumed, i, 1));
         if (!q)
             return -ERR_NOMEM;
         q->wake = true;
-        pg_unit_tell_queue(u, EVENT_QUEUE_RESUMED, q, 0);
+        unit_tell_queue(u, EVENT_QUEUE_RESUMED, q, 0);
     }
     return u->nomem ? -ERR_NOMEM : err;
 }
@@ -200,12 +200,12 @@ int pg_tick_work(struct pg_store *s, PGresult *queues)
 void pg_tick_send_next(struct pg_store *s)
 {
     struct unit *u = s->unit;
-    pg_args_i8(&u->args, u->now.ms);
-    pg_args_bool(&u->args, s->config.clock.manual);
-    u->slots[2] = pg_conn_sent(s->lane);
-    pg_conn_send(s->lane, SQL_NEXT, &u->args);
-    u->slots[3] = pg_conn_sent(s->lane);
-    pg_conn_send(s->lane, SQL_FIGURES, &u->args);
+    pg_args_i8(&pg_unit(u)->args, u->now.ms);
+    pg_args_bool(&pg_unit(u)->args, s->sh.config.clock.manual);
+    pg_unit(u)->slots[2] = pg_conn_sent(s->lane);
+    pg_conn_send(s->lane, SQL_NEXT, &pg_unit(u)->args);
+    pg_unit(u)->slots[3] = pg_conn_sent(s->lane);
+    pg_conn_send(s->lane, SQL_FIGURES, &pg_unit(u)->args);
 }
 
 static int64_t sooner(int64_t a, int64_t b)
@@ -215,8 +215,8 @@ static int64_t sooner(int64_t a, int64_t b)
 
 static void take_figures(struct pg_store *s)
 {
-    const PGresult *r = pg_conn_result(s->lane, s->unit->slots[3]);
-    struct backend_figures *f = &s->figures;
+    const PGresult *r = pg_conn_result(s->lane, pg_unit(s->unit)->slots[3]);
+    struct backend_figures *f = &s->sh.figures;
     uint64_t jobs = 0;
     if (PQntuples(r) != 1)
         return;
@@ -233,11 +233,11 @@ static void take_figures(struct pg_store *s)
 
 void pg_tick_done(struct pg_store *s)
 {
-    const PGresult *r = pg_conn_result(s->lane, s->unit->slots[2]);
+    const PGresult *r = pg_conn_result(s->lane, pg_unit(s->unit)->slots[2]);
     s->next_due_ms = 0;
     for (int i = 0; i < PQnfields(r); i++)
         s->next_due_ms = sooner(s->next_due_ms, pg_col_i8(r, 0, i));
     s->tick_at_ms = s->resume_from_ms = s->unit->now.ms;
-    s->tick_wanted |= s->tick_more;
+    s->sh.tick_wanted |= s->tick_more;
     take_figures(s);
 }

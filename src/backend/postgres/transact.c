@@ -21,29 +21,8 @@ static void wake_all(struct pg_store *s)
         if (!q->wake || q->gone)
             continue;
         pg_ear_tell(s, q->name);
-        pg_watches_wake(s, q->name);
+        shared_watches_wake(&s->sh, q->name);
     }
-}
-
-static void count_commit(struct pg_store *s)
-{
-    struct backend_figures *f = &s->figures;
-    uint64_t records = s->unit->records, ns = clock_ns() - s->unit_began_ns;
-    if (records == 0)
-        return;
-    f->position += records;
-    s->unit->position = f->position;
-    f->commits++;
-    f->commit_ns_total += ns;
-    f->commit_ns_last = ns;
-    histogram_add(&f->commit_us, ns / 1000);
-    histogram_add(&f->commit_records, records);
-    for (size_t i = 0; i < s->unit->queue_count; i++)
-        for (int state = STATE_SCHEDULED; state < STATE_COUNT; state++) {
-            int64_t add = s->unit->queues[i]->adds[state - 1];
-            f->by_state[state] = (uint64_t)((int64_t)f->by_state[state] + add);
-            f->jobs = (uint64_t)((int64_t)f->jobs + add);
-        }
 }
 
 /* After everything: nothing of the unit is needed any more. */
@@ -63,8 +42,8 @@ static void committed(struct pg_store *s)
 {
     const struct unit *u = s->unit;
     if (s->doing != LANE_TICK)
-        s->dirty |= u->records > 0;
-    count_commit(s);
+        s->sh.dirty |= u->records > 0;
+    unit_count_commit(s->unit, s->unit_began_ns);
     wake_all(s);
 }
 
@@ -93,17 +72,17 @@ const char *pg_sentence(const struct round_error *e)
 
 void pg_give_up(struct pg_store *s, enum outcome out, const char *note)
 {
-    pg_bulk_forget(s->unit);
+    shared_bulk_forget(s->unit);
     if (s->doing == LANE_BULK)
-        pg_bulk_answer_all(s, out);
-    pg_turns_refuse(s, out, note);
+        shared_bulks_answer(&s->sh, out);
+    unit_turns_refuse(s->unit, out, note);
     pg_over(s);
 }
 
 static void roll_back(struct pg_store *s)
 {
     s->storing = false;
-    pg_conn_send(s->lane, SQL_ROLLBACK, &s->unit->args);
+    pg_conn_send(s->lane, SQL_ROLLBACK, &pg_unit(s->unit)->args);
     if (pg_conn_round(s->lane, rolled_back_cb, s) != 0)
         pg_give_up(s, OUT_UNAVAILABLE, "the database cannot be reached");
 }
@@ -111,7 +90,7 @@ static void roll_back(struct pg_store *s)
 static void begin_again(struct pg_store *s)
 {
     enum lane_job doing = s->doing;
-    pg_bulk_forget(s->unit);
+    shared_bulk_forget(s->unit);
     s->doing = LANE_NOTHING;
     if (doing == LANE_UNIT)
         pg_begin_unit(s);
@@ -151,7 +130,7 @@ static void round_failed(struct pg_store *s, int err, const struct round_error *
     bool again = worth_repeating(error);
     const char *words = pg_sentence(error);
     if (!again)
-        log_event(s->config.log, LOG_WARN, "postgres_refused", LOG_TEXT("state", error->state),
+        log_event(s->sh.config.log, LOG_WARN, "postgres_refused", LOG_TEXT("state", error->state),
                   LOG_TEXT("text", error->text));
     give_back(s, again, words);
 }
@@ -171,31 +150,19 @@ static void stored_cb(void *ctx, int err, const struct round_error *error);
 static void fill_bodies(struct pg_store *s)
 {
     struct unit *u = s->unit;
-    const PGresult *r = u->slots[0] == SIZE_MAX ? NULL : pg_conn_result(s->lane, u->slots[0]);
+    const PGresult *r =
+        pg_unit(u)->slots[0] == SIZE_MAX ? NULL : pg_conn_result(s->lane, pg_unit(u)->slots[0]);
     for (int i = 0; r && i < PQntuples(r); i++) {
-        struct row *row = pg_unit_row(u, (uint64_t)pg_col_i8(r, i, 0));
+        struct row *row = unit_row(u, (uint64_t)pg_col_i8(r, i, 0));
         if (!row)
             continue;
         row->payload = row->set_payload || row->fresh ? row->payload : pg_col_bytes(r, i, 1);
         row->result = pg_col_bytes(r, i, 2);
         row->error = pg_col_bytes(r, i, 3);
     }
-    for (size_t i = 0; i < u->count; i++) {
-        struct turn *t = &u->turns[i];
-        struct job_view *views = (struct job_view *)(uintptr_t)t->reply.jobs;
-        for (uint32_t k = 0; t->bodies && k < t->reply.job_count; k++) {
-            const struct row *row = t->bodies[k];
-            views[k].has_body = true;
-            views[k].extra = row->extra;
-            views[k].payload = row->payload;
-            views[k].result_kind = row->result_kind;
-            views[k].result = row->result;
-            views[k].error_kind = row->error_kind;
-            views[k].error = row->error;
-        }
-    }
+    unit_fill_bodies(u);
     if (r)
-        pg_keep_result(s, u->slots[0]);
+        pg_keep_result(s, pg_unit(u)->slots[0]);
 }
 
 /* The end of every transaction: what was worked out, and the commit. */
@@ -211,8 +178,8 @@ static void store(struct pg_store *s)
         give_back(s, false, "out of memory");
         return;
     }
-    pg_conn_send(s->lane, SQL_COMMIT, &u->args);
-    s->storing = pg_unit_changed(u) || s->doing != LANE_UNIT;
+    pg_conn_send(s->lane, SQL_COMMIT, &pg_unit(u)->args);
+    s->storing = unit_changed(u) || s->doing != LANE_UNIT;
     pg_go(s, stored_cb);
 }
 
@@ -226,14 +193,14 @@ static void stored_cb(void *ctx, int err, const struct round_error *error)
     struct unit *next = pg_unit_take(s);
     if (s->doing == LANE_UNIT) {
         fill_bodies(s);
-        pg_rates_take(s->unit);
+        unit_rates_take(s->unit);
         pg_bulk_begun(s, s->unit);
     } else if (s->doing == LANE_TICK) {
         pg_tick_done(s);
     }
     committed(s);
     if (s->doing == LANE_BULK)
-        pg_bulk_stored(s);
+        shared_bulk_stored(s->unit);
     pg_gate_enter(s, next);
     pg_over(s);
 }
@@ -241,10 +208,10 @@ static void stored_cb(void *ctx, int err, const struct round_error *error)
 static void work(struct pg_store *s)
 {
     struct unit *u = s->unit;
-    pg_work_turns(s);
+    unit_work(s->unit);
     if (u->short_of_numbers) {
         for (size_t i = 0; i < u->name_count; i++)
-            pg_known_forget(s, u->names[i].name);
+            known_forget(&s->sh, u->names[i].name);
         give_back(s, true, "its queue comes and goes");
     } else if (u->nomem) {
         give_back(s, false, "out of memory");
@@ -261,12 +228,10 @@ static void second_cb(void *ctx, int err, const struct round_error *error)
         round_failed(s, err, error);
         return;
     }
-    if (u->shared_asked) {
-        PGresult *r = pg_conn_take_result(s->lane, 0);
-        u->shared = pg_unit_keep(u, r) ? r : NULL;
-    } else if (pg_unit_words_loaded(u) != 0) {
+    if (pg_unit(u)->sharers_asked)
+        pg_unit_sharers_loaded(u);
+    else if (pg_unit_words_loaded(u) != 0)
         u->nomem = true;
-    }
     work(s);
 }
 
@@ -280,7 +245,7 @@ static void loaded_cb(void *ctx, int err, const struct round_error *error)
     err = pg_unit_loaded(s->unit);
     if (err)
         give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a queue's row is damaged");
-    else if (pg_unit_needs_words(s->unit) || pg_queues_need_shared(s->unit))
+    else if (pg_unit_needs_words(s->unit) || pg_unit_needs_sharers(s->unit))
         pg_go(s, second_cb);
     else
         work(s);

@@ -2,24 +2,24 @@
 /* What this node remembers of queues between units: whether a name is likely to be one, how full it
  * was, whether its depth was told. Hints that save a question; a unit that trusted a wrong one
  * begins anew. */
-#include "backend/postgres/impl.h"
+#include "backend/shared/shared.h"
 #include "base/mem.h"
 
 #define KNOWN_MAX 20000 /* beyond it all are forgotten */
 
-static struct hash128 key_of(const struct pg_store *s, struct span name)
+static struct hash128 key_of(const struct shared *s, struct span name)
 {
     return hash128_of(s->facts.hash_key, name);
 }
 
-struct known *pg_known_find(struct pg_store *s, struct span name)
+struct known *known_find(struct shared *s, struct span name)
 {
     uint64_t at = map128_get(&s->known_map, key_of(s, name));
     struct known *k = at ? &s->knowns[at - 1] : NULL;
     return k && k->there ? k : NULL;
 }
 
-void pg_knowns_free(struct pg_store *s)
+void knowns_free(struct shared *s)
 {
     mem_free(s->knowns);
     map128_done(&s->known_map);
@@ -29,14 +29,14 @@ void pg_knowns_free(struct pg_store *s)
     s->any_warned = false;
 }
 
-static struct known *known_add(struct pg_store *s, struct span name)
+static struct known *known_add(struct shared *s, struct span name)
 {
     struct hash128 key = key_of(s, name);
     uint64_t at = map128_get(&s->known_map, key);
     if (at)
         return &s->knowns[at - 1];
     if (s->known_count >= KNOWN_MAX)
-        pg_knowns_free(s);
+        knowns_free(s);
     if (s->known_count == s->known_room) {
         size_t room = s->known_room * 2 + 64;
         struct known *grown = mem_regrow(s->knowns, room, sizeof *grown);
@@ -51,7 +51,7 @@ static struct known *known_add(struct pg_store *s, struct span name)
     return &s->knowns[s->known_count++];
 }
 
-void pg_known_learn(struct pg_store *s, const struct wqueue *q)
+void known_learn(struct shared *s, const struct wqueue *q)
 {
     struct known *k = known_add(s, q->name);
     if (!k)
@@ -62,14 +62,14 @@ void pg_known_learn(struct pg_store *s, const struct wqueue *q)
     k->warn_depth = q->policy.warn_depth;
     s->any_warned |= k->warn_depth != 0;
     if (q->counted) {
-        k->live = pg_queue_live(q);
+        k->live = unit_queue_live(q);
         k->counted_ns = clock_ns();
     }
 }
 
-void pg_known_forget(struct pg_store *s, struct span name)
+void known_forget(struct shared *s, struct span name)
 {
-    struct known *k = pg_known_find(s, name);
+    struct known *k = known_find(s, name);
     if (k)
         k->there = false;
 }

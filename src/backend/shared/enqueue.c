@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Enqueue and import: idempotency key, unique key, limits, then the new job. */
-#include "backend/postgres/impl.h"
+#include "backend/shared/shared.h"
 #include "base/check.h"
 #include "core/validate.h"
 
@@ -14,7 +14,7 @@ static bool texts_right(struct unit *u, const struct job_extra *x, struct turn *
         (x->label.len && validate_text("label", x->label, LIMIT_LABEL_BYTES, &note)) ||
         (x->attributes.len &&
          validate_text("attributes", x->attributes, LIMIT_ATTRIBUTES_BYTES, &note)))
-        return pg_refuse_note(u, t, &note);
+        return unit_refuse_note(u, t, &note);
     return true;
 }
 
@@ -22,21 +22,23 @@ static bool values_right(struct unit *u, const struct op_enqueue *want, struct t
 {
     struct err_note note;
     if (want->delay_ms < 0 || want->run_at.ms < 0 || want->run_at.ms > LIMIT_WALL_MS)
-        return pg_refuse(t, OUT_INVALID,
-                         "delay_ms must be 0 or more; run_at must be a time before the year 10000");
+        return unit_refuse(
+            t, OUT_INVALID,
+            "delay_ms must be 0 or more; run_at must be a time before the year 10000");
     if (want->extra.expires_at.ms < 0 || want->extra.expires_at.ms > LIMIT_WALL_MS)
-        return pg_refuse(t, OUT_INVALID, "expires_at must be a time before the year 10000");
-    if (!pg_body_right(t, want->payload_kind, want->payload, LIMIT_PAYLOAD_BYTES))
+        return unit_refuse(t, OUT_INVALID, "expires_at must be a time before the year 10000");
+    if (!unit_body_right(t, want->payload_kind, want->payload, LIMIT_PAYLOAD_BYTES))
         return false;
     if (want->unique_mode > UNIQUE_REPLACE)
-        return pg_refuse(t, OUT_INVALID, "unique_mode must be reject, return or replace");
+        return unit_refuse(t, OUT_INVALID, "unique_mode must be reject, return or replace");
     if (want->options && options_check(want->options, &note) != 0)
-        return pg_refuse_note(u, t, &note);
+        return unit_refuse_note(u, t, &note);
     if (want->past && validate_past(want->past, &note) != 0)
-        return pg_refuse_note(u, t, &note);
+        return unit_refuse_note(u, t, &note);
     if (want->extra.undelivered.len)
-        return pg_refuse(t, OUT_INVALID,
-                         NOT_YET "keys, so keys_if_undelivered cannot be used with it yet");
+        return unit_refuse(
+            t, OUT_INVALID,
+            "this store does not keep keys, so keys_if_undelivered cannot be used with it yet");
     return texts_right(u, &want->extra, t);
 }
 
@@ -58,19 +60,19 @@ static bool key_answers(struct unit *u, const struct op_enqueue *want, struct ha
     if (!k || k->expires_at.ms <= u->now.ms)
         return false;
     if (k->fingerprint != want->fingerprint) {
-        pg_refuse(t, OUT_KEY_REUSED, NULL);
+        unit_refuse(t, OUT_KEY_REUSED, NULL);
         return true;
     }
-    const struct row *r = pg_unit_row(u, k->seq);
+    const struct row *r = unit_row(u, k->seq);
     t->reply.seq = k->seq;
     t->reply.id_hi = k->id_hi;
-    t->reply.state = r ? (pg_row_there(r) ? r->job.state : STATE_NONE) : k->state;
+    t->reply.state = r ? (unit_row_there(r) ? r->job.state : STATE_NONE) : k->state;
     t->reply.created = true;
     t->reply.repeat = true;
     return true;
 }
 
-static uint64_t keys_max(const struct pg_store *s)
+static uint64_t keys_max(const struct shared *s)
 {
     return s->config.keys_max ? s->config.keys_max : 4000000;
 }
@@ -81,7 +83,7 @@ static bool key_room(struct unit *u, struct hash128 key, struct turn *t)
         return true;
     const struct idem *old = idem_find(u, key);
     uint64_t used = u->keys + (uint64_t)u->key_adds - (old != NULL);
-    return used < keys_max(u->s) || pg_refuse(t, OUT_KEYS_FULL, NULL);
+    return used < keys_max(u->s) || unit_refuse(t, OUT_KEYS_FULL, NULL);
 }
 
 static void key_keep(struct unit *u, const struct op_enqueue *want, struct hash128 key,
@@ -90,7 +92,7 @@ static void key_keep(struct unit *u, const struct op_enqueue *want, struct hash1
     struct idem *k = idem_find(u, key);
     bool replaces = k != NULL;
     if (!k) {
-        k = pg_unit_alloc(u, sizeof *k);
+        k = unit_alloc(u, sizeof *k);
         if (!k)
             return;
         k->next = u->idems;
@@ -121,11 +123,11 @@ static bool unique_allows(struct unit *u, struct wqueue *q, const struct op_enqu
 {
     *ret_replace = NULL;
     bool holds =
-        want->extra.unique.len && (!comes_dead(want) || pg_scope_holds(&q->policy, STATE_DEAD));
-    struct row *holder = holds ? pg_unit_holder(u, q, want->extra.unique) : NULL;
+        want->extra.unique.len && (!comes_dead(want) || unit_scope_holds(&q->policy, STATE_DEAD));
+    struct row *holder = holds ? unit_holder(u, q, want->extra.unique) : NULL;
     if (!holder)
         return true;
-    if (!pg_row_there(holder)) {
+    if (!unit_row_there(holder)) {
         /* A purge has ended it; its row goes now, since it has the key. The purge has counted it.
          */
         holder->gone = holder->changed = true;
@@ -135,14 +137,14 @@ static bool unique_allows(struct unit *u, struct wqueue *q, const struct op_enqu
     uint8_t mode = want->past          ? UNIQUE_REJECT
                    : want->unique_mode ? want->unique_mode
                                        : q->policy.unique_mode;
-    pg_reply_row(t, holder);
+    unit_reply_row(t, holder);
     if (mode == UNIQUE_RETURN)
         return false;
     if (mode == UNIQUE_REPLACE && (STATE_BIT(holder->job.state) & STATES_WAITING)) {
         *ret_replace = holder;
         return true;
     }
-    return pg_refuse(t, OUT_DUPLICATE, NULL);
+    return unit_refuse(t, OUT_DUPLICATE, NULL);
 }
 
 /* --- limits --- */
@@ -150,14 +152,14 @@ static bool unique_allows(struct unit *u, struct wqueue *q, const struct op_enqu
 /* no_need: it takes the place of another, or none that is counted. */
 static bool room_left(struct unit *u, const struct wqueue *q, bool no_need, struct turn *t)
 {
-    const struct known *k = pg_known_find(u->s, q->name);
-    uint64_t live = q->counted || !k ? pg_queue_live(q) : k->live;
+    const struct known *k = known_find(u->s, q->name);
+    uint64_t live = q->counted || !k ? unit_queue_live(q) : k->live;
     if (no_need)
         return true;
     if (live >= q->policy.capacity)
-        return pg_refuse(t, OUT_QUEUE_FULL, NULL);
+        return unit_refuse(t, OUT_QUEUE_FULL, NULL);
     if (u->s->config.capacity && u->live >= u->s->config.capacity)
-        return pg_refuse(t, OUT_SERVER_FULL, NULL);
+        return unit_refuse(t, OUT_SERVER_FULL, NULL);
     return true;
 }
 
@@ -166,15 +168,15 @@ static bool queue_may_be_made(struct unit *u, const struct op_enqueue *want, str
 {
     struct err_note note;
     if (validate_queue_name(want->queue, &note) != 0)
-        return pg_refuse_note(u, t, &note);
+        return unit_refuse_note(u, t, &note);
     if (want->no_create || u->s->config.no_auto_create)
-        return pg_refuse(t, OUT_NO_QUEUE, NULL);
+        return unit_refuse(t, OUT_NO_QUEUE, NULL);
     if (want->payload.len > u->s->policy.payload_max)
-        return pg_refuse(t, OUT_TOO_BIG, NULL);
+        return unit_refuse(t, OUT_TOO_BIG, NULL);
     if (u->s->config.capacity && u->live >= u->s->config.capacity)
-        return pg_refuse(t, OUT_SERVER_FULL, NULL);
+        return unit_refuse(t, OUT_SERVER_FULL, NULL);
     if (want->idempotency_key.len && u->keys + (uint64_t)u->key_adds >= keys_max(u->s))
-        return pg_refuse(t, OUT_KEYS_FULL, NULL);
+        return unit_refuse(t, OUT_KEYS_FULL, NULL);
     return true;
 }
 
@@ -222,7 +224,7 @@ static void fill_past(const struct job_past *past, struct row *r)
 static struct row *job_new(struct unit *u, struct wqueue *q, const struct op_enqueue *want)
 {
     CHECK(u->seq_next < u->seq_count);
-    struct row *r = pg_unit_row_add(u, u->seqs[u->seq_next]);
+    struct row *r = unit_row_add(u, u->seqs[u->seq_next]);
     if (!r)
         return NULL;
     u->seq_next++;
@@ -248,10 +250,10 @@ static struct row *job_new(struct unit *u, struct wqueue *q, const struct op_enq
     r->has_payload = true;
     if (want->past)
         fill_past(want->past, r);
-    pg_row_after(u, r);
+    unit_row_after(u, r);
     q->adds[SUM_TALLY + TALLY_ENQUEUED]++;
     u->live++;
-    pg_unit_tell(u, EVENT_ENQUEUED, r);
+    unit_tell(u, EVENT_ENQUEUED, r);
     return r;
 }
 
@@ -262,21 +264,21 @@ static void replace(struct unit *u, struct row *old, struct turn *t)
         .job_cancelled = {.seq = old->job.seq, .reason = REASON_REPLACED, .at = u->now},
     };
     t->reply.replaced_seq = old->job.seq;
-    pg_row_take(u, old, &rec);
+    unit_row_take(u, old, &rec);
 }
 
 static void made(struct unit *u, struct turn *t, const struct row *r)
 {
-    struct known *k = pg_known_find(u->s, r->q->name);
+    struct known *k = known_find(u->s, r->q->name);
     if (k)
         k->live++;
-    pg_reply_row(t, r);
+    unit_reply_row(t, r);
     t->reply.run_at = r->job.run_at;
     t->reply.created = true;
-    pg_reply_relaxed(t, r->q);
+    unit_reply_relaxed(t, r->q);
 }
 
-void pg_work_enqueue(struct unit *u, struct turn *t)
+void work_enqueue(struct unit *u, struct turn *t)
 {
     const struct op_enqueue *want = &t->op->enqueue;
     struct hash128 key = {0, 0};
@@ -285,20 +287,20 @@ void pg_work_enqueue(struct unit *u, struct turn *t)
         key = hash128_of(u->s->facts.hash_key, want->idempotency_key);
     if (!values_right(u, want, t) || key_answers(u, want, key, t))
         return;
-    struct wqueue *q = pg_unit_queue_named(u, want->queue);
+    struct wqueue *q = unit_queue_named(u, want->queue);
     if (!q &&
-        (!queue_may_be_made(u, want, t) || !(q = pg_queue_make(u, want->queue, &u->s->policy))))
+        (!queue_may_be_made(u, want, t) || !(q = unit_queue_make(u, want->queue, &u->s->policy))))
         return;
     if (q->policy.refuse_new && !want->past) {
-        pg_refuse(t, OUT_REFUSED_NEW, NULL);
+        unit_refuse(t, OUT_REFUSED_NEW, NULL);
         return;
     }
     if (want->payload.len > q->policy.payload_max) {
-        pg_refuse(t, OUT_TOO_BIG, NULL);
+        unit_refuse(t, OUT_TOO_BIG, NULL);
         return;
     }
     if (!unique_allows(u, q, want, t, &old) || !room_left(u, q, old || comes_dead(want), t) ||
-        !pg_rates_allow(u, q, want, t) || !key_room(u, key, t))
+        !unit_rates_allow(u, q, want, t) || !key_room(u, key, t))
         return;
     if (old)
         replace(u, old, t);

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What others than the lease's holder may do to one job: cancel, requeue, patch, remove, note. */
-#include "backend/postgres/impl.h"
+#include "backend/shared/shared.h"
 #include "core/validate.h"
 
 /* The job, if it is there and the move starts from its state; else the reply says why not. */
 static struct row *row_for(struct unit *u, struct job_ref ref, unsigned states, enum job_move move,
                            struct turn *t)
 {
-    struct row *r = pg_unit_find(u, ref);
+    struct row *r = unit_find(u, ref);
     if (!r) {
-        pg_refuse(t, OUT_NOT_FOUND, NULL);
+        unit_refuse(t, OUT_NOT_FOUND, NULL);
         return NULL;
     }
     t->reply.queue = r->q->name;
-    pg_reply_row(t, r);
+    unit_reply_row(t, r);
     if (!move_starts_from(move, r->job.state) || (states && !(STATE_BIT(r->job.state) & states))) {
-        pg_refuse(t, OUT_ILLEGAL, NULL);
+        unit_refuse(t, OUT_ILLEGAL, NULL);
         return NULL;
     }
     return r;
@@ -23,11 +23,11 @@ static struct row *row_for(struct unit *u, struct job_ref ref, unsigned states, 
 
 static void changed(struct turn *t, const struct row *r)
 {
-    pg_reply_row(t, r);
-    pg_reply_relaxed(t, r->q);
+    unit_reply_row(t, r);
+    unit_reply_relaxed(t, r->q);
 }
 
-void pg_work_cancel(struct unit *u, struct turn *t)
+void work_cancel(struct unit *u, struct turn *t)
 {
     const struct op_job *want = &t->op->job;
     struct row *r =
@@ -40,25 +40,25 @@ void pg_work_cancel(struct unit *u, struct turn *t)
                           .reason = want->discard ? REASON_DISCARDED : REASON_CANCELLED,
                           .at = u->now},
     };
-    pg_row_take(u, r, &rec);
+    unit_row_take(u, r, &rec);
     changed(t, r);
     u->s->trim_wanted = true;
 }
 
-void pg_work_requeue(struct unit *u, struct turn *t)
+void work_requeue(struct unit *u, struct turn *t)
 {
     const struct op_job *want = &t->op->job;
     struct row *r = row_for(u, want->job, want->states, MOVE_REQUEUE, t);
-    struct row *rival = r ? pg_row_rival(u, r) : NULL;
+    struct row *rival = r ? unit_row_rival(u, r) : NULL;
     if (!r)
         return;
     if (rival) {
-        pg_reply_row(t, rival);
-        pg_refuse(t, OUT_DUPLICATE, NULL);
+        unit_reply_row(t, rival);
+        unit_refuse(t, OUT_DUPLICATE, NULL);
         return;
     }
     if (want->delay_ms < 0) {
-        pg_refuse(t, OUT_INVALID, "delay_ms must be 0 or more");
+        unit_refuse(t, OUT_INVALID, "delay_ms must be 0 or more");
         return;
     }
     struct wall_time run_at = {0};
@@ -68,7 +68,7 @@ void pg_work_requeue(struct unit *u, struct turn *t)
     struct record rec;
     decide_requeue(&r->job, run_at, r->q->generation, u->now, &rec);
     r->fates.requeues = (uint8_t)(r->fates.requeues + (r->fates.requeues < UINT8_MAX));
-    pg_row_take(u, r, &rec);
+    unit_row_take(u, r, &rec);
     changed(t, r);
     t->reply.run_at = r->job.run_at;
 }
@@ -76,12 +76,12 @@ void pg_work_requeue(struct unit *u, struct turn *t)
 static bool patch_right(const struct wqueue *q, const struct op_patch *want, struct turn *t)
 {
     if (want->has_run_at && (want->run_at.ms < 0 || want->run_at.ms > LIMIT_WALL_MS))
-        return pg_refuse(t, OUT_INVALID, "run_at must be a time before the year 10000");
+        return unit_refuse(t, OUT_INVALID, "run_at must be a time before the year 10000");
     return !want->has_payload ||
-           pg_body_right(t, want->payload_kind, want->payload, q->policy.payload_max);
+           unit_body_right(t, want->payload_kind, want->payload, q->policy.payload_max);
 }
 
-void pg_work_patch(struct unit *u, struct turn *t)
+void work_patch(struct unit *u, struct turn *t)
 {
     const struct op_patch *want = &t->op->patch;
     struct row *r = row_for(u, want->job, 0, MOVE_PATCH, t);
@@ -102,18 +102,18 @@ void pg_work_patch(struct unit *u, struct turn *t)
     };
     if (want->has_run_at)
         rec.job_patched.state = run_at.ms > u->now.ms ? STATE_SCHEDULED : STATE_READY;
-    pg_row_take(u, r, &rec);
+    unit_row_take(u, r, &rec);
     changed(t, r);
     t->reply.run_at = r->job.run_at;
 }
 
-void pg_work_remove(struct unit *u, struct turn *t)
+void work_remove(struct unit *u, struct turn *t)
 {
     struct row *r = row_for(u, t->op->job.job, t->op->job.states, MOVE_REMOVE, t);
     if (!r)
         return;
-    pg_row_remove(u, r);
-    pg_reply_relaxed(t, r->q);
+    unit_row_remove(u, r);
+    unit_reply_relaxed(t, r->q);
     t->reply.state = STATE_NONE;
 }
 
@@ -125,16 +125,16 @@ static bool note_right(struct unit *u, const struct op_note *want, struct turn *
     if ((want->has_label && validate_text("label", want->label, LIMIT_LABEL_BYTES, &note) != 0) ||
         (want->has_attributes &&
          validate_text("attributes", want->attributes, LIMIT_ATTRIBUTES_BYTES, &note) != 0))
-        return pg_refuse_note(u, t, &note);
+        return unit_refuse_note(u, t, &note);
     if (!(want->has_label || want->has_attributes || want->has_result || want->has_error))
-        return pg_refuse(t, OUT_INVALID,
-                         "nothing to note: give a label, attributes, result or error");
+        return unit_refuse(t, OUT_INVALID,
+                           "nothing to note: give a label, attributes, result or error");
     if (want->has_error && want->error_kind > ERROR_BUSINESS)
-        return pg_refuse(t, OUT_INVALID, "the kind of an error is app (0) or business (1)");
+        return unit_refuse(t, OUT_INVALID, "the kind of an error is app (0) or business (1)");
     if (want->has_result && want->result_kind == PAYLOAD_NONE)
-        return pg_refuse(t, OUT_INVALID, "a result must have a kind");
+        return unit_refuse(t, OUT_INVALID, "a result must have a kind");
     return !want->has_result ||
-           pg_body_right(t, want->result_kind, want->result, LIMIT_PAYLOAD_BYTES);
+           unit_body_right(t, want->result_kind, want->result, LIMIT_PAYLOAD_BYTES);
 }
 
 static void note_take(const struct op_note *want, struct row *r)
@@ -159,24 +159,24 @@ static void note_take(const struct op_note *want, struct row *r)
     }
 }
 
-void pg_work_note(struct unit *u, struct turn *t)
+void work_note(struct unit *u, struct turn *t)
 {
     const struct op_note *want = &t->op->note;
-    struct row *r = pg_unit_find(u, want->job);
+    struct row *r = unit_find(u, want->job);
     if (!r) {
-        pg_refuse(t, OUT_NOT_FOUND, NULL);
+        unit_refuse(t, OUT_NOT_FOUND, NULL);
         return;
     }
     t->reply.queue = r->q->name;
-    pg_reply_row(t, r);
+    unit_reply_row(t, r);
     if (!note_right(u, want, t))
         return;
     if (want->token.counter &&
         (r->job.state != STATE_RUNNING || !token_equal(r->token, want->token))) {
-        pg_refuse(t, OUT_LEASE_LOST, NULL);
+        unit_refuse(t, OUT_LEASE_LOST, NULL);
         return;
     }
     note_take(want, r);
     u->records++;
-    pg_reply_relaxed(t, r->q);
+    unit_reply_relaxed(t, r->q);
 }

@@ -2,28 +2,32 @@
 /* A unit of work: some operations, the rows they are about, and one transaction.
  *
  * The way of a unit:
- *   load    BEGIN; shared locks on the queues concerned; the time; queues, jobs (FOR UPDATE), the
- *           jobs that claims may get (SKIP LOCKED), holders of unique keys, idempotency keys
+ *   load    by the store: the time, queues, the jobs that are named, the jobs that claims may get
+ *           (which nobody else can get meanwhile), holders of unique keys, idempotency keys
  *   work    the operations in their order, in memory, by the rules of core; nothing is sent
- *   store   what has changed, a statement a table, and COMMIT
- * A conflict with another node (a key that was taken meanwhile, a deadlock) rolls it back, and it
+ *   store   by the store: what has changed, all of it or nothing
+ * A conflict with another node (a key that was taken meanwhile, a deadlock) undoes it, and it
  * begins anew, with the same operations; nobody has heard of it yet.
  *
- * Everything a unit allocates is in its arena; spans point there, into results of the rounds, or
- * into the operations. Results are kept until the unit is over. */
+ * Everything a unit allocates is in its arena; spans point there, into what the store's answers
+ * hold until the unit is over, or into the operations. */
 #pragma once
 
 #include "backend/op.h"
-#include "backend/postgres/args.h"
-#include "backend/postgres/sql.h"
 #include "base/arena.h"
 #include "base/heap.h"
 #include "base/map.h"
 #include "core/moves.h"
 
-struct pg_store;
+struct shared;
 struct batch;
 struct bulk;
+
+/* The sums of a queue that every store keeps, by index. */
+#define SUM_COUNT 21
+#define SUM_URGENT 6
+#define SUM_REMOVED 7
+#define SUM_TALLY 8
 
 /* A queue, as it was loaded, with what the unit changes about it. */
 struct wqueue {
@@ -124,10 +128,10 @@ struct wanted_name {
     bool counts, makes;
 };
 
+/* A store that needs more of a unit embeds this as its first member. */
 struct unit {
-    struct pg_store *s;
+    struct shared *s;
     struct arena arena;
-    struct args args;
     struct turn *turns; /* UNIT_OPS_MAX of them */
     size_t count;
     struct unit *next; /* behind the gate, or spare */
@@ -139,8 +143,10 @@ struct unit {
     struct map128 name_map; /* by name: index + 1, of names and of queues */
     bool alone;             /* its queues are locked against everybody */
     bool short_of_numbers;  /* a queue that was known is not there: to be begun anew */
-    bool shared_asked;
-    const PGresult *shared;  /* jobs that share a unique key, for a scope that is widened */
+    /* jobs that share a unique key, for a scope that is widened; how many but for the first */
+    struct job_view *sharers;
+    uint32_t sharer_count;
+    uint64_t sharers_beyond;
     struct wqueue *rescoped; /* who holds a key has to be found out again */
     struct bulk *bulk;       /* begun by this unit */
     /* what is there */
@@ -158,9 +164,6 @@ struct unit {
     uint64_t body_bytes; /* that claims are to show */
     struct idem *idems;
     struct word *words; /* that were loaded */
-    size_t slots[16];   /* see load.c */
-    PGresult **kept;
-    size_t kept_count, kept_room;
     /* what it leaves */
     struct ended *ended, **ended_last;
     struct word *said;
@@ -171,48 +174,61 @@ struct unit {
     uint64_t position;  /* of the last of them */
 };
 
-int pg_unit_init(struct unit *u, struct pg_store *s);
-void pg_unit_reset(struct unit *u); /* for the next unit, or the same again */
-void pg_unit_done(struct unit *u);
-void *pg_unit_alloc(struct unit *u, size_t size); /* zero-filled; NULL and nomem */
-bool pg_unit_keep(struct unit *u, PGresult *r);   /* until the unit is over; false = no memory */
+int unit_init(struct unit *u, struct shared *s);
+void unit_reset(struct unit *u); /* for the next unit, or the same again */
+void unit_done(struct unit *u);
+void *unit_alloc(struct unit *u, size_t size); /* zero-filled; NULL and nomem */
 
 /* Names asked for. NULL: no memory. */
-struct wanted_name *pg_unit_want_name(struct unit *u, struct span name);
+struct wanted_name *unit_want_name(struct unit *u, struct span name);
 
 /* Rows: one a job, however often it was loaded. */
-struct row *pg_unit_row_add(struct unit *u, uint64_t seq);
-struct row *pg_unit_row(const struct unit *u, uint64_t seq);
+struct row *unit_row_add(struct unit *u, uint64_t seq);
+struct row *unit_row(const struct unit *u, uint64_t seq);
 /* The job, if it exists and the id's upper half is right; NULL = not there. */
-struct row *pg_unit_find(const struct unit *u, struct job_ref ref);
-bool pg_row_there(const struct row *r);
-struct wqueue *pg_unit_queue_add(struct unit *u, uint32_t number, struct span name);
-struct wqueue *pg_unit_queue(const struct unit *u, uint32_t number);
-struct wqueue *pg_unit_queue_named(const struct unit *u, struct span name); /* that exists */
-bool pg_queue_paused(const struct unit *u, const struct wqueue *q);
-struct row *pg_unit_holder(const struct unit *u, const struct wqueue *q, struct span key);
+struct row *unit_find(const struct unit *u, struct job_ref ref);
+bool unit_row_there(const struct row *r);
+struct wqueue *unit_queue_add(struct unit *u, uint32_t number, struct span name);
+struct wqueue *unit_queue(const struct unit *u, uint32_t number);
+struct wqueue *unit_queue_named(const struct unit *u, struct span name); /* that exists */
+bool unit_queue_paused(const struct unit *u, const struct wqueue *q);
+struct row *unit_holder(const struct unit *u, const struct wqueue *q, struct span key);
 
 /* Every change of a job lies between these two: they keep sums, holders and order right. */
-void pg_row_before(struct row *r);
-void pg_row_after(struct unit *u, struct row *r);
-void pg_row_remove(struct unit *u, struct row *r); /* the job ceases to exist; counted as removed */
+void unit_row_before(struct row *r);
+void unit_row_after(struct unit *u, struct row *r);
+void unit_row_remove(struct unit *u,
+                     struct row *r); /* the job ceases to exist; counted as removed */
 /* What the rules say a record of the given kind does to this job, with its sums, attempt, word and
  * event. */
-void pg_row_take(struct unit *u, struct row *r, const struct record *rec);
-void pg_row_rules(const struct row *r, struct job_options *room, struct job_rules *ret);
-void pg_unit_tell(struct unit *u, uint8_t kind, const struct row *r);
-void pg_unit_tell_queue(struct unit *u, uint8_t kind, const struct wqueue *q, uint64_t count);
-void pg_unit_depth(struct unit *u, struct wqueue *q);
+void unit_row_take(struct unit *u, struct row *r, const struct record *rec);
+void unit_row_rules(const struct row *r, struct job_options *room, struct job_rules *ret);
+void unit_tell(struct unit *u, uint8_t kind, const struct row *r);
+void unit_tell_queue(struct unit *u, uint8_t kind, const struct wqueue *q, uint64_t count);
+void unit_depth(struct unit *u, struct wqueue *q);
 
 /* Whether a job in this state holds its unique key. */
-bool pg_scope_holds(const struct queue_policy *p, uint8_t state);
-int64_t pg_queue_sum(const struct wqueue *q, int column); /* before and by the unit */
-uint64_t pg_queue_state_count(const struct wqueue *q, uint8_t state);
-uint64_t pg_queue_live(const struct wqueue *q);
+bool unit_scope_holds(const struct queue_policy *p, uint8_t state);
+int64_t unit_queue_sum(const struct wqueue *q, int column); /* before and by the unit */
+uint64_t unit_queue_state_count(const struct wqueue *q, uint8_t state);
+uint64_t unit_queue_live(const struct wqueue *q);
 
 /* Refusals. Both return false. */
-bool pg_refuse(struct turn *t, enum outcome out, const char *note);
-bool pg_refuse_note(struct unit *u, struct turn *t, const struct err_note *note);
-void pg_reply_row(struct turn *t, const struct row *r);
-void pg_reply_relaxed(struct turn *t, const struct wqueue *q);
-bool pg_body_right(struct turn *t, uint8_t kind, struct span body, uint64_t max);
+bool unit_refuse(struct turn *t, enum outcome out, const char *note);
+bool unit_refuse_note(struct unit *u, struct turn *t, const struct err_note *note);
+void unit_reply_row(struct turn *t, const struct row *r);
+void unit_reply_relaxed(struct turn *t, const struct wqueue *q);
+bool unit_body_right(struct turn *t, uint8_t kind, struct span body, uint64_t max);
+
+/* Whether the text can be a name or key at all: UTF-8 without a NUL. */
+bool unit_text_safe(struct span s);
+/* The lease's time is over; or the node it was bound to is gone. */
+void unit_lease_ran_out(struct unit *u, struct row *r);
+void unit_lease_restarted(struct unit *u, struct row *r);
+struct row *unit_row_rival(const struct unit *u, const struct row *r); /* holds its key instead */
+struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct queue_policy *policy);
+/* Whether a change of this queue has to know which jobs share a key (unit.sharers). */
+bool unit_queue_widens(const struct unit *u, const struct wqueue **ret_queue);
+bool unit_rates_allow(struct unit *u, const struct wqueue *q, const struct op_enqueue *want,
+                      struct turn *t);
+void unit_rates_take(struct unit *u); /* after the commit */

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events: a ring of what this node did, told after the commit. What other nodes do makes no events
  * here; a listener who wants everything asks each node. */
-#include "backend/postgres/impl.h"
+#include "backend/shared/shared.h"
 #include "base/mem.h"
 
 #define EPOCH_SHIFT 40
 
-static struct told_event *slot(const struct pg_store *s, uint64_t number)
+static struct told_event *slot(const struct shared *s, uint64_t number)
 {
     return &s->events[number % EVENT_RING];
 }
 
-static uint64_t id_of(const struct pg_store *s, uint64_t number)
+static uint64_t id_of(const struct shared *s, uint64_t number)
 {
     return ((uint64_t)s->facts.epoch << EPOCH_SHIFT) + number;
 }
 
-static uint64_t oldest(const struct pg_store *s)
+static uint64_t oldest(const struct shared *s)
 {
     return s->event_last > EVENT_RING ? s->event_last - EVENT_RING + 1 : 1;
 }
 
-int pg_events_init(struct pg_store *s)
+int shared_events_init(struct shared *s)
 {
     s->events = mem_array(EVENT_RING, sizeof *s->events);
     return s->events ? 0 : -ERR_NOMEM;
 }
 
-void pg_events_free(struct pg_store *s)
+void shared_events_free(struct shared *s)
 {
     for (size_t i = 0; s->events && i < EVENT_RING; i++)
         mem_free(s->events[i].queue);
@@ -35,7 +35,7 @@ void pg_events_free(struct pg_store *s)
 }
 
 /* Without memory for the name the event has none. */
-static void push(struct pg_store *s, const struct happened *h)
+static void push(struct shared *s, const struct happened *h)
 {
     struct told_event *e = slot(s, ++s->event_last);
     struct job j = h->job;
@@ -58,16 +58,16 @@ static void push(struct pg_store *s, const struct happened *h)
     s->news_due = true;
 }
 
-void pg_events_take(struct pg_store *s, const struct unit *u)
+void shared_events_take(struct shared *s, const struct unit *u)
 {
     for (const struct happened *h = u->happened; h; h = h->next)
         push(s, h);
 }
 
-size_t pg_events(const struct backend *b, uint64_t after, uint64_t kinds, struct backend_event *out,
-                 size_t max, uint64_t *ret_oldest)
+size_t shared_events(const struct backend *b, uint64_t after, uint64_t kinds,
+                     struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
-    const struct pg_store *s = (const struct pg_store *)(const void *)b;
+    const struct shared *s = (const struct shared *)(const void *)b;
     uint64_t number = oldest(s);
     size_t n = 0;
     *ret_oldest = id_of(s, number);
@@ -79,21 +79,21 @@ size_t pg_events(const struct backend *b, uint64_t after, uint64_t kinds, struct
     return n;
 }
 
-uint64_t pg_events_last(const struct backend *b)
+uint64_t shared_events_last(const struct backend *b)
 {
-    const struct pg_store *s = (const struct pg_store *)(const void *)b;
+    const struct shared *s = (const struct shared *)(const void *)b;
     return id_of(s, s->event_last);
 }
 
-void pg_on_news(struct backend *b, backend_news_fn fn, void *ctx)
+void shared_on_news(struct backend *b, backend_news_fn fn, void *ctx)
 {
-    struct pg_store *s = pg_of(b);
+    struct shared *s = shared_of(b);
     s->news = fn;
     s->news_ctx = ctx;
     s->news_due = false;
 }
 
-void pg_events_call(struct pg_store *s)
+void shared_events_call(struct shared *s)
 {
     bool due = s->news_due;
     s->news_due = false;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory of a unit: its rows, its queues, and who is who. */
-#include "backend/postgres/unit.h"
+#include "backend/shared/unit.h"
 
-#include "backend/postgres/impl.h"
+#include "backend/shared/shared.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
-int pg_unit_init(struct unit *u, struct pg_store *s)
+int unit_init(struct unit *u, struct shared *s)
 {
     *u = (struct unit){.s = s};
     arena_init(&u->arena);
-    pg_args_init(&u->args);
     map128_init(&u->name_map);
     map64_init(&u->by_seq);
     u->ended_last = &u->ended;
@@ -18,24 +18,23 @@ int pg_unit_init(struct unit *u, struct pg_store *s)
 }
 
 /* Turns stay: they may be worked again. */
-void pg_unit_reset(struct unit *u)
+void unit_reset(struct unit *u)
 {
     for (size_t i = 0; i < u->queue_count; i++)
         heap_done(&u->queues[i]->ready);
-    for (size_t i = 0; i < u->kept_count; i++)
-        PQclear(u->kept[i]);
     map128_done(&u->name_map);
     map64_done(&u->by_seq);
     map128_init(&u->name_map);
     map64_init(&u->by_seq);
     arena_reset(&u->arena);
-    pg_args_clear(&u->args);
-    u->nomem = u->alone = u->short_of_numbers = u->shared_asked = false;
-    u->shared = NULL;
+    u->nomem = u->alone = u->short_of_numbers = false;
+    u->sharers = NULL;
+    u->sharer_count = 0;
+    u->sharers_beyond = 0;
     u->rescoped = NULL;
     u->bulk = NULL;
     u->seq_high = 0;
-    u->name_count = u->row_count = u->queue_count = u->kept_count = 0;
+    u->name_count = u->row_count = u->queue_count = 0;
     u->seq_count = u->seq_next = u->number_count = u->number_next = 0;
     u->idems = NULL;
     u->words = u->said = NULL;
@@ -49,20 +48,18 @@ void pg_unit_reset(struct unit *u)
     u->live = u->keys = u->body_bytes = u->position = 0;
 }
 
-void pg_unit_done(struct unit *u)
+void unit_done(struct unit *u)
 {
-    pg_unit_reset(u);
+    unit_reset(u);
     map128_done(&u->name_map);
     map64_done(&u->by_seq);
     arena_done(&u->arena);
-    pg_args_done(&u->args);
     mem_free(u->names);
     mem_free(u->rows);
     mem_free(u->queues);
-    mem_free(u->kept);
 }
 
-void *pg_unit_alloc(struct unit *u, size_t size)
+void *unit_alloc(struct unit *u, size_t size)
 {
     void *p = arena_array(&u->arena, 1, size);
     if (!p)
@@ -86,19 +83,14 @@ static bool room(struct unit *u, void *array, size_t *have, size_t used, size_t 
     return true;
 }
 
-bool pg_unit_keep(struct unit *u, PGresult *r)
+bool unit_text_safe(struct span s)
 {
-    if (!room(u, &u->kept, &u->kept_room, u->kept_count, sizeof(PGresult *))) {
-        PQclear(r);
-        return false;
-    }
-    u->kept[u->kept_count++] = r;
-    return true;
+    return s.len == 0 || (utf8_valid(s) && !memchr(s.at, 0, s.len));
 }
 
-struct wanted_name *pg_unit_want_name(struct unit *u, struct span name)
+struct wanted_name *unit_want_name(struct unit *u, struct span name)
 {
-    if (!pg_text_safe(name))
+    if (!unit_text_safe(name))
         return NULL; /* no queue has it */
     struct hash128 key = hash128_of(u->s->facts.hash_key, name);
     uint64_t found = map128_get(&u->name_map, key);
@@ -113,15 +105,15 @@ struct wanted_name *pg_unit_want_name(struct unit *u, struct span name)
     return &u->names[u->name_count++];
 }
 
-struct row *pg_unit_row(const struct unit *u, uint64_t seq)
+struct row *unit_row(const struct unit *u, uint64_t seq)
 {
     uint32_t at = seq ? map64_get(&u->by_seq, seq) : 0;
     return at ? u->rows[at - 1] : NULL;
 }
 
-struct row *pg_unit_row_add(struct unit *u, uint64_t seq)
+struct row *unit_row_add(struct unit *u, uint64_t seq)
 {
-    struct row *r = pg_unit_alloc(u, sizeof *r);
+    struct row *r = unit_alloc(u, sizeof *r);
     if (!r || !room(u, &u->rows, &u->row_room, u->row_count, sizeof(struct row *)))
         return NULL;
     if (map64_put(&u->by_seq, seq, (uint32_t)u->row_count + 1) != 0) {
@@ -133,21 +125,21 @@ struct row *pg_unit_row_add(struct unit *u, uint64_t seq)
     return r;
 }
 
-bool pg_row_there(const struct row *r)
+bool unit_row_there(const struct row *r)
 {
     bool waits = (STATE_BIT(r->job.state) & STATES_WAITING) != 0;
     return !r->gone && !r->q->gone && !(waits && r->job.generation != r->q->generation);
 }
 
-struct row *pg_unit_find(const struct unit *u, struct job_ref ref)
+struct row *unit_find(const struct unit *u, struct job_ref ref)
 {
-    struct row *r = pg_unit_row(u, ref.seq);
-    return r && pg_row_there(r) && (!ref.hi || ref.hi == r->job.id_hi) ? r : NULL;
+    struct row *r = unit_row(u, ref.seq);
+    return r && unit_row_there(r) && (!ref.hi || ref.hi == r->job.id_hi) ? r : NULL;
 }
 
-struct wqueue *pg_unit_queue_add(struct unit *u, uint32_t number, struct span name)
+struct wqueue *unit_queue_add(struct unit *u, uint32_t number, struct span name)
 {
-    struct wqueue *q = pg_unit_alloc(u, sizeof *q);
+    struct wqueue *q = unit_alloc(u, sizeof *q);
     if (!q || !room(u, &u->queues, &u->queue_room, u->queue_count, sizeof(struct wqueue *)))
         return NULL;
     q->number = number;
@@ -158,7 +150,7 @@ struct wqueue *pg_unit_queue_add(struct unit *u, uint32_t number, struct span na
 }
 
 /* A unit has few queues, but a claim may name a thousand. */
-struct wqueue *pg_unit_queue(const struct unit *u, uint32_t number)
+struct wqueue *unit_queue(const struct unit *u, uint32_t number)
 {
     for (size_t i = 0; i < u->queue_count; i++)
         if (u->queues[i]->number == number)
@@ -166,7 +158,7 @@ struct wqueue *pg_unit_queue(const struct unit *u, uint32_t number)
     return NULL;
 }
 
-struct wqueue *pg_unit_queue_named(const struct unit *u, struct span name)
+struct wqueue *unit_queue_named(const struct unit *u, struct span name)
 {
     for (size_t i = 0; i < u->queue_count; i++)
         if (!u->queues[i]->gone && span_equal(u->queues[i]->name, name))
@@ -174,12 +166,12 @@ struct wqueue *pg_unit_queue_named(const struct unit *u, struct span name)
     return NULL;
 }
 
-bool pg_queue_paused(const struct unit *u, const struct wqueue *q)
+bool unit_queue_paused(const struct unit *u, const struct wqueue *q)
 {
     return q->paused_until.ms > u->now.ms;
 }
 
-struct row *pg_unit_holder(const struct unit *u, const struct wqueue *q, struct span key)
+struct row *unit_holder(const struct unit *u, const struct wqueue *q, struct span key)
 {
     for (size_t i = 0; i < u->row_count; i++) {
         struct row *r = u->rows[i];
@@ -189,67 +181,67 @@ struct row *pg_unit_holder(const struct unit *u, const struct wqueue *q, struct 
     return NULL;
 }
 
-bool pg_scope_holds(const struct queue_policy *p, uint8_t state)
+bool unit_scope_holds(const struct queue_policy *p, uint8_t state)
 {
     if (p->unique_scope == UNIQUE_KEPT)
         return state != STATE_CANCELLED && state != STATE_NONE;
     return p->unique_scope == UNIQUE_LIVE && (STATE_BIT(state) & STATES_LIVE);
 }
 
-int64_t pg_queue_sum(const struct wqueue *q, int column)
+int64_t unit_queue_sum(const struct wqueue *q, int column)
 {
     return q->sums[column] + q->adds[column];
 }
 
-uint64_t pg_queue_state_count(const struct wqueue *q, uint8_t state)
+uint64_t unit_queue_state_count(const struct wqueue *q, uint8_t state)
 {
-    int64_t n = pg_queue_sum(q, state - 1);
+    int64_t n = unit_queue_sum(q, state - 1);
     return n > 0 ? (uint64_t)n : 0;
 }
 
-uint64_t pg_queue_live(const struct wqueue *q)
+uint64_t unit_queue_live(const struct wqueue *q)
 {
-    return pg_queue_state_count(q, STATE_SCHEDULED) + pg_queue_state_count(q, STATE_READY) +
-           pg_queue_state_count(q, STATE_RUNNING);
+    return unit_queue_state_count(q, STATE_SCHEDULED) + unit_queue_state_count(q, STATE_READY) +
+           unit_queue_state_count(q, STATE_RUNNING);
 }
 
 /* --- replies --- */
 
-bool pg_refuse(struct turn *t, enum outcome out, const char *note)
+bool unit_refuse(struct turn *t, enum outcome out, const char *note)
 {
     t->reply.outcome = out;
     t->reply.note = note;
     return false;
 }
 
-bool pg_refuse_note(struct unit *u, struct turn *t, const struct err_note *note)
+bool unit_refuse_note(struct unit *u, struct turn *t, const struct err_note *note)
 {
     t->reply.outcome = OUT_INVALID;
     t->reply.note = arena_text(&u->arena, span_text(note->text));
     return false;
 }
 
-void pg_reply_row(struct turn *t, const struct row *r)
+void unit_reply_row(struct turn *t, const struct row *r)
 {
     t->reply.seq = r->job.seq;
     t->reply.id_hi = r->job.id_hi;
     t->reply.state = r->job.state;
 }
 
-void pg_reply_relaxed(struct turn *t, const struct wqueue *q)
+void unit_reply_relaxed(struct turn *t, const struct wqueue *q)
 {
     /* It is as durable as any, but the queue's users have been told what its name means. */
     t->reply.relaxed = q->policy.durability == DURABILITY_RELAXED;
 }
 
-bool pg_body_right(struct turn *t, uint8_t kind, struct span body, uint64_t max)
+bool unit_body_right(struct turn *t, uint8_t kind, struct span body, uint64_t max)
 {
     if (body.len > max)
-        return pg_refuse(t, OUT_TOO_BIG, NULL);
+        return unit_refuse(t, OUT_TOO_BIG, NULL);
     if (kind > PAYLOAD_BYTES)
-        return pg_refuse(t, OUT_INVALID,
-                         "the kind of a payload or result is none (0), json (1) or bytes (2)");
+        return unit_refuse(t, OUT_INVALID,
+                           "the kind of a payload or result is none (0), json (1) or bytes (2)");
     if (kind == PAYLOAD_NONE && body.len > 0)
-        return pg_refuse(t, OUT_INVALID, "a payload or result of no kind cannot have bytes");
+        return unit_refuse(t, OUT_INVALID, "a payload or result of no kind cannot have bytes");
     return true;
 }

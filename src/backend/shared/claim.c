@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Claim: the next jobs of one or several queues, by (priority, sequence), among those that were
  * free when the unit looked; or one job by name. */
-#include "backend/postgres/impl.h"
+#include "backend/shared/shared.h"
 #include "core/validate.h"
 
 /* The best row of this queue that is still to be had; stale entries go. */
 static struct row *queue_top(struct unit *u, struct wqueue *q, struct heap_entry *ret)
 {
     while (heap_top(&q->ready, ret)) {
-        struct row *r = pg_unit_row(u, ret->seq);
-        bool there = r && pg_row_there(r) && r->job.state == STATE_READY &&
+        struct row *r = unit_row(u, ret->seq);
+        bool there = r && unit_row_there(r) && r->job.state == STATE_READY &&
                      heap_order_desc(r->job.priority) == ret->order;
         if (there && !(r->extra.expires_at.ms && r->extra.expires_at.ms <= u->now.ms))
             return r;
@@ -23,8 +23,8 @@ static struct row *pick(struct unit *u, const struct op_claim *want)
     struct row *best = NULL;
     struct heap_entry top, best_top = {0, 0};
     for (uint32_t i = 0; i < want->queue_count; i++) {
-        struct wqueue *q = pg_unit_queue_named(u, want->queues[i]);
-        struct row *r = q && !pg_queue_paused(u, q) ? queue_top(u, q, &top) : NULL;
+        struct wqueue *q = unit_queue_named(u, want->queues[i]);
+        struct row *r = q && !unit_queue_paused(u, q) ? queue_top(u, q, &top) : NULL;
         if (r && (!best || top.order < best_top.order ||
                   (top.order == best_top.order && top.seq < best_top.seq))) {
             best = r;
@@ -45,7 +45,7 @@ static void hand_out(struct unit *u, struct row *r, const struct op_claim *want,
 {
     struct job_options space;
     struct job_rules rules;
-    pg_row_rules(r, &space, &rules);
+    unit_row_rules(r, &space, &rules);
     int64_t waited = r->job.state == STATE_READY ? u->now.ms - r->job.since.ms : 0;
     struct record rec = {
         .kind = REC_JOB_CLAIMED,
@@ -56,7 +56,7 @@ static void hand_out(struct unit *u, struct row *r, const struct op_claim *want,
                         .at = u->now,
                         .worker = want->worker},
     };
-    pg_row_take(u, r, &rec);
+    unit_row_take(u, r, &rec);
     r->nonce = want->nonce;
     *view = (struct job_view){
         .job = r->job,
@@ -98,33 +98,33 @@ static void claim_next(struct unit *u, struct turn *t)
     t->bodies = want->want_body ? rows : NULL;
 }
 
-struct row *pg_row_rival(const struct unit *u, const struct row *r)
+struct row *unit_row_rival(const struct unit *u, const struct row *r)
 {
-    struct row *holder = r->extra.unique.len ? pg_unit_holder(u, r->q, r->extra.unique) : NULL;
-    return holder && holder != r && pg_row_there(holder) ? holder : NULL;
+    struct row *holder = r->extra.unique.len ? unit_holder(u, r->q, r->extra.unique) : NULL;
+    return holder && holder != r && unit_row_there(holder) ? holder : NULL;
 }
 
 static void seize(struct unit *u, struct turn *t)
 {
     const struct op_claim *want = &t->op->claim;
-    struct row *r = pg_unit_find(u, want->one);
+    struct row *r = unit_find(u, want->one);
     if (!r) {
-        pg_refuse(t, OUT_NOT_FOUND, NULL);
+        unit_refuse(t, OUT_NOT_FOUND, NULL);
         return;
     }
-    pg_reply_row(t, r);
+    unit_reply_row(t, r);
     if (!move_starts_from(MOVE_SEIZE, r->job.state)) {
-        pg_refuse(t, OUT_ILLEGAL, NULL);
+        unit_refuse(t, OUT_ILLEGAL, NULL);
         return;
     }
-    struct row *rival = STATE_BIT(r->job.state) & STATES_LIVE ? NULL : pg_row_rival(u, r);
+    struct row *rival = STATE_BIT(r->job.state) & STATES_LIVE ? NULL : unit_row_rival(u, r);
     if (rival) {
-        pg_reply_row(t, rival);
-        pg_refuse(t, OUT_DUPLICATE, NULL);
+        unit_reply_row(t, rival);
+        unit_refuse(t, OUT_DUPLICATE, NULL);
         return;
     }
-    struct job_view *view = pg_unit_alloc(u, sizeof *view);
-    struct row **rows = pg_unit_alloc(u, sizeof(struct row *));
+    struct job_view *view = unit_alloc(u, sizeof *view);
+    struct row **rows = unit_alloc(u, sizeof(struct row *));
     if (!view || !rows)
         return;
     hand_out(u, r, want, view);
@@ -135,19 +135,19 @@ static void seize(struct unit *u, struct turn *t)
     t->bodies = want->want_body ? rows : NULL;
 }
 
-void pg_work_claim(struct unit *u, struct turn *t)
+void work_claim(struct unit *u, struct turn *t)
 {
     const struct op_claim *want = &t->op->claim;
     struct err_note note;
     if (want->lease_ms && (want->lease_ms < LIMIT_LEASE_MS_MIN || want->lease_ms > LIMIT_LEASE_MS))
-        pg_refuse(t, OUT_INVALID, "lease_ms must be between 100 and 86400000");
+        unit_refuse(t, OUT_INVALID, "lease_ms must be between 100 and 86400000");
     else if (want->queue_count > LIMIT_QUEUES_PER_CLAIM)
-        pg_refuse(t, OUT_INVALID, "a claim names at most 1000 queues");
+        unit_refuse(t, OUT_INVALID, "a claim names at most 1000 queues");
     else if (!want->one.seq && (want->count == 0 || want->count > LIMIT_BATCH))
-        pg_refuse(t, OUT_INVALID, "count must be between 1 and 1000");
+        unit_refuse(t, OUT_INVALID, "count must be between 1 and 1000");
     else if (want->worker.len &&
              validate_text("worker", want->worker, LIMIT_WORKER_BYTES, &note) != 0)
-        pg_refuse_note(u, t, &note);
+        unit_refuse_note(u, t, &note);
     else if (want->one.seq)
         seize(u, t);
     else

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ack, fail, extend, release: the words of a lease's holder; and claims given back by nonce. */
-#include "backend/postgres/impl.h"
+#include "backend/shared/shared.h"
 
 static bool word_known(const struct unit *u, const struct op *op, struct turn *t)
 {
     const struct op_lease *want = &op->lease;
-    const struct row *r = pg_unit_row(u, want->job.seq);
+    const struct row *r = unit_row(u, want->job.seq);
     const struct word *w = NULL;
     struct word own;
     if (r && r->word && token_equal(r->token, want->token)) {
@@ -31,17 +31,17 @@ static bool word_known(const struct unit *u, const struct op *op, struct turn *t
 static struct row *holder_check(struct unit *u, struct turn *t)
 {
     const struct op_lease *want = &t->op->lease;
-    struct row *r = pg_unit_find(u, want->job);
+    struct row *r = unit_find(u, want->job);
     if (r)
         t->reply.queue = r->q->name;
     if (r && want->any_token && r->q->policy.require_token) {
-        pg_refuse(t, OUT_INVALID,
-                  "token is required: the queue's policy (require_token) lets nobody "
-                  "act on a job by its id alone");
+        unit_refuse(t, OUT_INVALID,
+                    "token is required: the queue's policy (require_token) lets nobody "
+                    "act on a job by its id alone");
         return NULL;
     }
     if (r) {
-        pg_reply_row(t, r);
+        unit_reply_row(t, r);
         if (r->job.state == STATE_RUNNING &&
             (want->any_token || token_equal(r->token, want->token)))
             return r;
@@ -71,9 +71,9 @@ static void holder_named(const struct unit *u, const struct row *r, struct turn 
 
 static void finish(struct turn *t, const struct row *r)
 {
-    pg_reply_row(t, r);
+    unit_reply_row(t, r);
     t->reply.run_at = r->job.run_at;
-    pg_reply_relaxed(t, r->q);
+    unit_reply_relaxed(t, r->q);
 }
 
 /* A queue that keeps none of its finished jobs: they go with the word that ends them. */
@@ -82,16 +82,16 @@ static void drop_unkept(struct unit *u, struct row *r)
     const struct queue_policy *p = &r->q->policy;
     bool none = p->keep_done == 0 || p->keep_done_ms == 0;
     if (r->job.state == STATE_DONE && none)
-        pg_row_remove(u, r);
+        unit_row_remove(u, r);
     else if (!(STATE_BIT(r->job.state) & STATES_LIVE))
         u->s->trim_wanted = true;
 }
 
-void pg_work_ack(struct unit *u, struct turn *t)
+void work_ack(struct unit *u, struct turn *t)
 {
     const struct op_lease *want = &t->op->lease;
     struct row *r = holder_check(u, t);
-    if (!r || !pg_body_right(t, want->result_kind, want->result, LIMIT_PAYLOAD_BYTES))
+    if (!r || !unit_body_right(t, want->result_kind, want->result, LIMIT_PAYLOAD_BYTES))
         return;
     holder_named(u, r, t);
     struct record rec = {
@@ -101,7 +101,7 @@ void pg_work_ack(struct unit *u, struct turn *t)
                      .result_kind = want->result_kind,
                      .result = want->result},
     };
-    pg_row_take(u, r, &rec);
+    unit_row_take(u, r, &rec);
     finish(t, r);
     drop_unkept(u, r);
 }
@@ -117,8 +117,8 @@ static bool when_to_run(const struct unit *u, struct turn *t, struct wall_time *
     if (want->run_at.ms >= 0 && want->run_at.ms <= LIMIT_WALL_MS &&
         (!want->has_delay || want->delay_ms >= 0))
         return true;
-    return pg_refuse(t, OUT_INVALID,
-                     "delay_ms must be 0 or more; run_at must be a time before the year 10000");
+    return unit_refuse(t, OUT_INVALID,
+                       "delay_ms must be 0 or more; run_at must be a time before the year 10000");
 }
 
 enum fate { FATE_NONE, FATE_TIMED_OUT, FATE_RELEASED, FATE_REJECTED };
@@ -142,12 +142,12 @@ static void put_back(struct unit *u, struct turn *t, struct row *r, const struct
     if (t->op->lease.has_priority)
         r->job.priority = t->op->lease.priority;
     count_fate(&r->fates, fate);
-    pg_row_take(u, r, rec);
+    unit_row_take(u, r, rec);
     finish(t, r);
     drop_unkept(u, r);
 }
 
-void pg_work_fail(struct unit *u, struct turn *t)
+void work_fail(struct unit *u, struct turn *t)
 {
     const struct op_lease *want = &t->op->lease;
     struct row *r = holder_check(u, t);
@@ -156,16 +156,16 @@ void pg_work_fail(struct unit *u, struct turn *t)
                              .no_retry = want->no_retry,
                              .has_run_at = want->has_delay || want->run_at.ms != 0};
     if (!r || !when_to_run(u, t, &f.run_at) ||
-        !pg_body_right(t, want->result_kind, want->result, LIMIT_PAYLOAD_BYTES))
+        !unit_body_right(t, want->result_kind, want->result, LIMIT_PAYLOAD_BYTES))
         return;
     if (want->error_kind > ERROR_BUSINESS) {
-        pg_refuse(t, OUT_INVALID, "the kind of an error is app (0) or business (1)");
+        unit_refuse(t, OUT_INVALID, "the kind of an error is app (0) or business (1)");
         return;
     }
     struct job_options space;
     struct job_rules rules;
     struct record rec;
-    pg_row_rules(r, &space, &rules);
+    unit_row_rules(r, &space, &rules);
     decide_fail(&r->job, &rules, &f, r->q->generation, u->now, &u->s->random, &rec);
     if (want->result_kind != PAYLOAD_NONE) {
         r->result_kind = want->result_kind;
@@ -180,16 +180,16 @@ static void decide_end(struct unit *u, struct row *r, bool lost, struct record *
 {
     struct job_options space;
     struct job_rules rules;
-    char *text = pg_unit_alloc(u, LEASE_END_TEXT_BYTES);
+    char *text = unit_alloc(u, LEASE_END_TEXT_BYTES);
     static char spare[LEASE_END_TEXT_BYTES];
-    pg_row_rules(r, &space, &rules);
+    unit_row_rules(r, &space, &rules);
     if (!lost)
         rules.lease_ms = r->lease_ms;
     decide_lease_end(&r->job, &rules, lost, r->q->generation, u->now, &u->s->random,
                      text ? text : spare, rec);
 }
 
-void pg_work_release(struct unit *u, struct turn *t)
+void work_release(struct unit *u, struct turn *t)
 {
     struct row *r = holder_check(u, t);
     struct wall_time run_at;
@@ -209,14 +209,14 @@ void pg_work_release(struct unit *u, struct turn *t)
     r->word_run_at = r->job.run_at;
 }
 
-void pg_work_extend(struct unit *u, struct turn *t)
+void work_extend(struct unit *u, struct turn *t)
 {
     struct row *r = holder_check(u, t);
     if (!r)
         return;
     uint32_t lease_ms = t->op->lease.lease_ms ? t->op->lease.lease_ms : r->lease_ms;
     if (lease_ms < LIMIT_LEASE_MS_MIN || lease_ms > LIMIT_LEASE_MS) {
-        pg_refuse(t, OUT_INVALID, "lease_ms must be between 100 and 86400000");
+        unit_refuse(t, OUT_INVALID, "lease_ms must be between 100 and 86400000");
         return;
     }
     holder_named(u, r, t);
@@ -227,36 +227,36 @@ void pg_work_extend(struct unit *u, struct turn *t)
     finish(t, r);
 }
 
-void pg_work_release_claim(struct unit *u, struct turn *t)
+void work_release_claim(struct unit *u, struct turn *t)
 {
     uint64_t nonce = t->op->release_claim.nonce;
     for (size_t i = 0; nonce && i < u->row_count; i++) {
         struct row *r = u->rows[i];
-        if (r->nonce != nonce || r->job.state != STATE_RUNNING || !pg_row_there(r))
+        if (r->nonce != nonce || r->job.state != STATE_RUNNING || !unit_row_there(r))
             continue;
         struct record rec;
         decide_release(&r->job, (struct wall_time){0}, r->q->generation, u->now, &rec);
-        pg_row_take(u, r, &rec);
+        unit_row_take(u, r, &rec);
         t->reply.count++;
     }
 }
 
 /* --- for the leader --- */
 
-void pg_lease_ran_out(struct unit *u, struct row *r)
+void unit_lease_ran_out(struct unit *u, struct row *r)
 {
     struct record rec;
     decide_end(u, r, false, &rec);
     count_fate(&r->fates, FATE_TIMED_OUT);
-    pg_row_take(u, r, &rec);
+    unit_row_take(u, r, &rec);
     drop_unkept(u, r);
 }
 
 /* The node that held the connection is gone; nobody is to blame for it. */
-void pg_lease_restarted(struct unit *u, struct row *r)
+void unit_lease_restarted(struct unit *u, struct row *r)
 {
     struct record rec;
     decide_release(&r->job, (struct wall_time){0}, r->q->generation, u->now, &rec);
     rec.job_back.reason = REASON_RESTARTED;
-    pg_row_take(u, r, &rec);
+    unit_row_take(u, r, &rec);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a record does to a row: state by the rules of core, and with it sums, the history of
  * attempts, the last word about a lease, the holder of a unique key, and the event. */
-#include "backend/postgres/impl.h"
+#include "backend/shared/shared.h"
 #include "base/check.h"
 
 static void count(struct wqueue *q, const struct job *j, int64_t n)
@@ -24,18 +24,18 @@ static void tally_span(struct wqueue *q, enum tally_field field, struct wall_tim
     tally(q, field, to.ms > from.ms ? to.ms - from.ms : 0);
 }
 
-void pg_row_before(struct row *r)
+void unit_row_before(struct row *r)
 {
     count(r->q, &r->job, -1);
 }
 
-void pg_row_after(struct unit *u, struct row *r)
+void unit_row_after(struct unit *u, struct row *r)
 {
     struct wqueue *q = r->q;
     count(q, &r->job, 1);
     r->changed = true;
     u->records++;
-    r->held = r->extra.unique.len && pg_scope_holds(&q->policy, r->job.state);
+    r->held = r->extra.unique.len && unit_scope_holds(&q->policy, r->job.state);
     if (r->job.state != STATE_READY)
         return;
     q->wake = true;
@@ -43,7 +43,7 @@ void pg_row_after(struct unit *u, struct row *r)
         u->nomem = true;
 }
 
-void pg_row_remove(struct unit *u, struct row *r)
+void unit_row_remove(struct unit *u, struct row *r)
 {
     count(r->q, &r->job, -1);
     r->q->adds[SUM_REMOVED]++;
@@ -52,7 +52,7 @@ void pg_row_remove(struct unit *u, struct row *r)
     u->records++;
 }
 
-void pg_row_rules(const struct row *r, struct job_options *space, struct job_rules *ret)
+void unit_row_rules(const struct row *r, struct job_options *space, struct job_rules *ret)
 {
     bool own = r->extra.options.len && options_decode(r->extra.options, space) == 0;
     rules_of(&r->q->policy, own ? space : NULL, ret);
@@ -62,7 +62,7 @@ void pg_row_rules(const struct row *r, struct job_options *space, struct job_rul
 
 static struct happened *add_happened(struct unit *u, uint8_t kind)
 {
-    struct happened *h = pg_unit_alloc(u, sizeof *h);
+    struct happened *h = unit_alloc(u, sizeof *h);
     if (!h)
         return NULL;
     h->kind = kind;
@@ -72,7 +72,7 @@ static struct happened *add_happened(struct unit *u, uint8_t kind)
     return h;
 }
 
-void pg_unit_tell_queue(struct unit *u, uint8_t kind, const struct wqueue *q, uint64_t n)
+void unit_tell_queue(struct unit *u, uint8_t kind, const struct wqueue *q, uint64_t n)
 {
     struct happened *h = add_happened(u, kind);
     if (!h)
@@ -81,7 +81,7 @@ void pg_unit_tell_queue(struct unit *u, uint8_t kind, const struct wqueue *q, ui
     h->count = n;
 }
 
-void pg_unit_tell(struct unit *u, uint8_t kind, const struct row *r)
+void unit_tell(struct unit *u, uint8_t kind, const struct row *r)
 {
     struct happened *h = add_happened(u, kind);
     if (!h)
@@ -89,23 +89,23 @@ void pg_unit_tell(struct unit *u, uint8_t kind, const struct row *r)
     h->queue = r->q->name;
     h->job = r->job;
     if (r->q->policy.warn_depth)
-        pg_unit_depth(u, r->q);
+        unit_depth(u, r->q);
 }
 
-void pg_unit_depth(struct unit *u, struct wqueue *q)
+void unit_depth(struct unit *u, struct wqueue *q)
 {
-    struct known *k = pg_known_find(u->s, q->name);
+    struct known *k = known_find(u->s, q->name);
     uint64_t mark = q->policy.warn_depth;
     if (!k || !q->counted)
         return;
     uint64_t depth =
-        pg_queue_state_count(q, STATE_READY) + pg_queue_state_count(q, STATE_SCHEDULED);
+        unit_queue_state_count(q, STATE_READY) + unit_queue_state_count(q, STATE_SCHEDULED);
     if (k->deep && (mark == 0 || depth < mark - mark / 10))
         k->deep = false;
     if (k->deep || mark == 0 || depth < mark)
         return;
     k->deep = true;
-    pg_unit_tell_queue(u, EVENT_QUEUE_DEEP, q, depth);
+    unit_tell_queue(u, EVENT_QUEUE_DEEP, q, depth);
 }
 
 /* --- the end of a lease --- */
@@ -122,7 +122,7 @@ static const uint8_t attempt_of[REASON_COUNT] = {
 static void end_attempt(struct unit *u, struct row *r, const struct job *before, uint8_t outcome,
                         struct wall_time at, uint8_t error_kind, struct span error)
 {
-    struct ended *a = pg_unit_alloc(u, sizeof *a);
+    struct ended *a = unit_alloc(u, sizeof *a);
     if (!a)
         return;
     *a = (struct ended){
@@ -286,7 +286,7 @@ static void take_claimed(struct unit *u, struct row *r, const struct job *before
     if (before->state == STATE_READY)
         tally_span(r->q, TALLY_WAITED_MS, before->since, c->at);
     /* What was said about the lease before is still to be answered when it is said again. */
-    struct word *w = r->word ? pg_unit_alloc(u, sizeof *w) : NULL;
+    struct word *w = r->word ? unit_alloc(u, sizeof *w) : NULL;
     if (w) {
         *w = (struct word){.token = r->token,
                            .seq = r->job.seq,
@@ -318,14 +318,14 @@ static const struct {
     [REC_JOB_PATCHED] = {take_patched, EVENT_PATCHED},
 };
 
-void pg_row_take(struct unit *u, struct row *r, const struct record *rec)
+void unit_row_take(struct unit *u, struct row *r, const struct record *rec)
 {
     CHECK((size_t)rec->kind < sizeof takes / sizeof takes[0] && takes[rec->kind].take);
     struct job before = r->job;
-    pg_row_before(r);
+    unit_row_before(r);
     takes[rec->kind].take(u, r, &before, rec);
-    pg_row_after(u, r);
-    pg_unit_tell(
-        u, rec->kind == REC_JOB_BACK ? back_event(rec->job_back.reason) : takes[rec->kind].event,
-        r);
+    unit_row_after(u, r);
+    unit_tell(u,
+              rec->kind == REC_JOB_BACK ? back_event(rec->job_back.reason) : takes[rec->kind].event,
+              r);
 }

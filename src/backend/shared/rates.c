@@ -4,7 +4,7 @@
  * Each key has a bucket of `count` tokens that fills up evenly; all that is kept of it is the time
  * at which it is full again. Buckets are this node's alone, and live in its memory: where several
  * nodes take enqueues for one key, each of them lets the limit through. */
-#include "backend/postgres/impl.h"
+#include "backend/shared/shared.h"
 
 #define RATES_MAX 100000 /* beyond it all are forgotten, which gives each key one more burst */
 
@@ -16,14 +16,14 @@ static struct span rate_text(const struct rate_limit *limit, const struct job_ex
 }
 
 /* Never before now, nor later than a limit that was changed meanwhile allows. */
-static int64_t full_us(const struct pg_store *s, const struct rate_claim *c, int64_t now_us)
+static int64_t full_us(const struct shared *s, const struct rate_claim *c, int64_t now_us)
 {
     int64_t full = (int64_t)map128_get(&s->rates, c->key);
     return full < now_us ? now_us : full > now_us + c->window_us ? now_us + c->window_us : full;
 }
 
-bool pg_rates_allow(struct unit *u, const struct wqueue *q, const struct op_enqueue *want,
-                    struct turn *t)
+bool unit_rates_allow(struct unit *u, const struct wqueue *q, const struct op_enqueue *want,
+                      struct turn *t)
 {
     const struct rate_limit *limit = &q->policy.rate_limit;
     int64_t now_us = u->now.ms * 1000, window = (int64_t)limit->window_ms * 1000;
@@ -43,15 +43,15 @@ bool pg_rates_allow(struct unit *u, const struct wqueue *q, const struct op_enqu
     int64_t wait = full - now_us - window;
     if (wait > 0) {
         t->reply.retry_ms = (wait + 999) / 1000;
-        return pg_refuse(t, OUT_RATE_LIMIT, NULL);
+        return unit_refuse(t, OUT_RATE_LIMIT, NULL);
     }
     t->rate = c;
     return true;
 }
 
-void pg_rates_take(struct unit *u)
+void unit_rates_take(struct unit *u)
 {
-    struct pg_store *s = u->s;
+    struct shared *s = u->s;
     for (size_t i = 0; i < u->count; i++) {
         const struct turn *t = &u->turns[i];
         if (!t->rate.share_us || !t->reply.created || t->reply.repeat)

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations in the order they came, and which of them make a unit together. */
+#include "backend/shared/shared.h"
+#include "base/check.h"
+
+static const struct {
+    uint8_t class;
+    work_fn work;
+} ops[OP_KIND_COUNT] = {
+    [OP_ENQUEUE] = {CLASS_UNIT, work_enqueue},
+    [OP_CLAIM] = {CLASS_UNIT, work_claim},
+    [OP_ACK] = {CLASS_UNIT, work_ack},
+    [OP_FAIL] = {CLASS_UNIT, work_fail},
+    [OP_EXTEND] = {CLASS_UNIT, work_extend},
+    [OP_RELEASE] = {CLASS_UNIT, work_release},
+    [OP_RELEASE_CLAIM] = {CLASS_UNIT, work_release_claim},
+    [OP_CANCEL] = {CLASS_UNIT, work_cancel},
+    [OP_REQUEUE] = {CLASS_UNIT, work_requeue},
+    [OP_PATCH] = {CLASS_UNIT, work_patch},
+    [OP_REMOVE] = {CLASS_UNIT, work_remove},
+    [OP_NOTE] = {CLASS_UNIT, work_note},
+    [OP_QUEUE_PUT] = {CLASS_ALONE, work_queue_put},
+    [OP_QUEUE_DELETE] = {CLASS_ALONE, work_queue_delete},
+    [OP_PAUSE] = {CLASS_ALONE, work_pause},
+    [OP_PURGE] = {CLASS_ALONE, work_purge},
+    [OP_BULK] = {CLASS_ALONE, work_bulk},
+    [OP_ACCEPT_CLOCK] = {CLASS_UNIT, work_accept_clock},
+    [OP_GET] = {CLASS_LOOK, NULL},
+    [OP_PEEK] = {CLASS_LOOK, NULL},
+    [OP_QUEUE_GET] = {CLASS_LOOK, NULL},
+    [OP_QUEUE_LIST] = {CLASS_LOOK, NULL},
+    [OP_LIST] = {CLASS_SEARCH, NULL},
+    [OP_WORKERS] = {CLASS_SEARCH, NULL},
+    [OP_EXCEPTIONS] = {CLASS_SEARCH, NULL},
+    [OP_HISTORY] = {CLASS_SEARCH, NULL},
+    [OP_PAGE] = {CLASS_SEARCH, NULL},
+};
+
+#define WIDE_MAX 12 /* operations of one unit that are a question of their own */
+
+enum op_class shared_class(const struct op *op)
+{
+    return (enum op_class)ops[op->kind].class;
+}
+
+/* --- what waits --- */
+
+int shared_batch_add(struct shared *s, const struct op *list, size_t count, backend_reply_fn fn,
+                     void *ctx)
+{
+    struct batch *batch = mem_zalloc(sizeof *batch);
+    if (!batch)
+        return -ERR_NOMEM;
+    *batch = (struct batch){.ops = list, .count = count, .left = count, .fn = fn, .ctx = ctx};
+    if (s->last)
+        s->last->after = batch;
+    else
+        s->first = batch;
+    s->last = batch;
+    return 0;
+}
+
+const struct op *shared_front(const struct shared *s)
+{
+    return s->first ? &s->first->ops[s->first->next] : NULL;
+}
+
+struct batch *shared_take_front(struct shared *s)
+{
+    struct batch *b = s->first;
+    b->next++;
+    if (b->next == b->count) {
+        s->first = b->after;
+        if (!s->first)
+            s->last = NULL;
+    }
+    return b;
+}
+
+void shared_turn_add(struct unit *u)
+{
+    const struct op *op = shared_front(u->s);
+    u->turns[u->count++] = (struct turn){.op = op, .batch = shared_take_front(u->s)};
+}
+
+/* What a unit can take no number of: questions and jobs looked at. */
+static bool fits(const struct unit *u, const struct op *op, size_t *wide, size_t *claims,
+                 size_t *bytes)
+{
+    if (op->kind == OP_CLAIM)
+        *claims += op->claim.count;
+    if (op->kind == OP_ENQUEUE) {
+        *bytes += op->enqueue.payload.len;
+        *wide += !known_find(u->s, op->enqueue.queue);
+    }
+    if (op->kind == OP_PATCH && op->patch.has_payload) {
+        *bytes += op->patch.payload.len;
+        ++*wide;
+    }
+    return u->count == 0 ||
+           (*wide <= WIDE_MAX && *claims <= UNIT_CLAIMS_MAX && *bytes <= LIMIT_ANSWER_BYTES);
+}
+
+void shared_gather(struct unit *u, enum op_class class, size_t most)
+{
+    size_t wide = 0, claims = 0, bytes = 0;
+    const struct op *op;
+    u->count = 0;
+    if (class == CLASS_ALONE)
+        most = 1;
+    while (u->count < most && (op = shared_front(u->s)) != NULL && shared_class(op) == class &&
+           fits(u, op, &wide, &claims, &bytes))
+        shared_turn_add(u);
+}
+
+/* --- answers --- */
+
+void shared_batch_answer(struct batch *b, const struct reply *reply)
+{
+    CHECK(b->left > 0);
+    b->left--;
+    b->fn(b->ctx, reply);
+    if (b->left == 0 && b->next == b->count)
+        mem_free(b);
+}
+
+void unit_turn_answer(struct turn *t)
+{
+    t->reply.kind = t->op->kind;
+    t->reply.tag = t->op->tag;
+    shared_batch_answer(t->batch, &t->reply);
+}
+
+void unit_turns_refuse(struct unit *u, enum outcome out, const char *note)
+{
+    size_t count = u->count;
+    u->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        u->turns[i].reply = (struct reply){.outcome = out, .note = note};
+        unit_turn_answer(&u->turns[i]);
+    }
+}
+
+void unit_work(struct unit *u)
+{
+    for (size_t i = 0; i < u->count && !u->nomem; i++) {
+        struct turn *t = &u->turns[i];
+        work_fn fn = ops[t->op->kind].work;
+        (fn ? fn : work_not_yet)(u, t);
+        t->later = t->op->kind == OP_BULK && t->reply.outcome == OUT_OK;
+    }
+}
+
+void unit_fill_bodies(struct unit *u)
+{
+    for (size_t i = 0; i < u->count; i++) {
+        struct turn *t = &u->turns[i];
+        struct job_view *views = (struct job_view *)(uintptr_t)t->reply.jobs;
+        for (uint32_t k = 0; t->bodies && k < t->reply.job_count; k++) {
+            const struct row *row = t->bodies[k];
+            views[k].has_body = true;
+            views[k].extra = row->extra;
+            views[k].payload = row->payload;
+            views[k].result_kind = row->result_kind;
+            views[k].result = row->result;
+            views[k].error_kind = row->error_kind;
+            views[k].error = row->error;
+        }
+    }
+}
+
+void unit_count_commit(struct unit *u, uint64_t began_ns)
+{
+    struct backend_figures *f = &u->s->figures;
+    uint64_t ns = clock_ns() - began_ns;
+    if (u->records == 0)
+        return;
+    f->position += u->records;
+    u->position = f->position;
+    f->commits++;
+    f->commit_ns_total += ns;
+    f->commit_ns_last = ns;
+    histogram_add(&f->commit_us, ns / 1000);
+    histogram_add(&f->commit_records, u->records);
+    for (size_t i = 0; i < u->queue_count; i++)
+        for (int state = STATE_SCHEDULED; state < STATE_COUNT; state++) {
+            int64_t add = u->queues[i]->adds[state - 1];
+            f->by_state[state] = (uint64_t)((int64_t)f->by_state[state] + add);
+            f->jobs = (uint64_t)((int64_t)f->jobs + add);
+        }
+}
+
+/* --- the node --- */
+
+int shared_init(struct shared *s, const struct backend_ops *table,
+                const struct backend_config *config)
+{
+    s->base.ops = table;
+    s->config = *config;
+    if (config->policy)
+        s->policy = *config->policy;
+    else
+        policy_default(&s->policy);
+    s->tick_wanted = true;
+    map128_init(&s->known_map);
+    map128_init(&s->rates);
+    uint64_t seed = config->seed;
+    int err = seed ? 0 : random_bytes(&seed, sizeof seed);
+    random_seed(&s->random, seed);
+    return err ? err : shared_events_init(s);
+}
+
+void shared_done(struct shared *s)
+{
+    shared_events_free(s);
+    shared_watches_free(s);
+    shared_bulks_free(s);
+    knowns_free(s);
+    map128_done(&s->known_map);
+    map128_done(&s->rates);
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bulk actions: what is asked for, and what a slice does to its jobs. The store keeps the intent
+ * and finds the jobs; whoever was asked answers when it is through. */
+#include "backend/shared/shared.h"
+#include "base/mem.h"
+#include "core/validate.h"
+
+#define BULKS_MAX 64
+
+static const enum job_move moves[] = {
+    [BULK_REQUEUE] = MOVE_REQUEUE, [BULK_CANCEL] = MOVE_CANCEL, [BULK_REMOVE] = MOVE_REMOVE};
+
+static bool action_known(uint8_t action)
+{
+    return action >= BULK_REQUEUE && action <= BULK_REMOVE;
+}
+
+static unsigned startable(enum job_move move)
+{
+    unsigned states = 0;
+    for (unsigned s = STATE_SCHEDULED; s < STATE_COUNT; s++)
+        if (move_starts_from(move, (enum job_state)s))
+            states |= STATE_BIT(s);
+    return states;
+}
+
+static size_t bulk_count(const struct shared *s)
+{
+    size_t n = 0;
+    for (const struct bulk *b = s->bulks; b; b = b->next)
+        n++;
+    return n;
+}
+
+static void bulk_free(struct bulk *b)
+{
+    if (b)
+        mem_free(b->group);
+    mem_free(b);
+}
+
+void shared_bulks_free(struct shared *s)
+{
+    while (s->bulks) {
+        struct bulk *b = s->bulks;
+        s->bulks = b->next;
+        bulk_free(b);
+    }
+}
+
+struct bulk *shared_bulk_new(struct span group)
+{
+    struct bulk *b = mem_zalloc(sizeof *b);
+    if (b)
+        b->group = mem_text(group.at ? group.at : "", group.len);
+    if (b && b->group)
+        return b;
+    bulk_free(b);
+    return NULL;
+}
+
+void work_bulk(struct unit *u, struct turn *t)
+{
+    const struct op_bulk *want = &t->op->bulk;
+    struct wqueue *q = unit_queue_named(u, want->queue);
+    struct err_note note;
+    if (!action_known(want->action))
+        unit_refuse(t, OUT_INVALID, "action must be requeue, cancel or remove");
+    else if (bulk_count(u->s) >= BULKS_MAX)
+        unit_refuse(t, OUT_INVALID, "64 bulk actions are under way; wait until one has ended");
+    else if (want->group.len && validate_text("group", want->group, LIMIT_KEY_BYTES, &note) != 0)
+        unit_refuse(t, OUT_INVALID, "group is too long or not valid UTF-8");
+    else if (!q)
+        unit_refuse(t, OUT_NO_QUEUE, NULL);
+    if (!q || t->reply.outcome != OUT_OK)
+        return;
+    struct bulk *b = shared_bulk_new(want->group);
+    if (!b) {
+        u->nomem = true;
+        return;
+    }
+    unsigned able = startable(moves[want->action]);
+    b->action = want->action;
+    b->queue = q->number;
+    b->states = want->states ? want->states & able : able;
+    b->seq_max = u->seq_high;
+    b->at = u->now;
+    b->op = t->op;
+    b->batch = t->batch;
+    bulk_free(u->bulk);
+    u->bulk = b;
+    u->records++;
+}
+
+void shared_bulk_append(struct shared *s, struct bulk *b)
+{
+    struct bulk **link = &s->bulks;
+    while (*link)
+        link = &(*link)->next;
+    *link = b;
+}
+
+void shared_bulk_forget(struct unit *u)
+{
+    bulk_free(u->bulk);
+    u->bulk = NULL;
+}
+
+static void change_one(struct unit *u, struct bulk *b, struct row *r)
+{
+    struct record rec;
+    if (b->action == BULK_REMOVE) {
+        unit_row_remove(u, r);
+        b->slice_changed++;
+        return;
+    }
+    if (b->action == BULK_REQUEUE && unit_row_rival(u, r)) {
+        b->slice_refused++;
+        return;
+    }
+    if (b->action == BULK_REQUEUE) {
+        decide_requeue(&r->job, (struct wall_time){0}, r->q->generation, u->now, &rec);
+        r->fates.requeues = (uint8_t)(r->fates.requeues + (r->fates.requeues < UINT8_MAX));
+    } else {
+        rec.kind = REC_JOB_CANCELLED;
+        rec.job_cancelled =
+            (struct rec_job_cancelled){.seq = r->job.seq, .reason = REASON_CANCELLED, .at = u->now};
+    }
+    unit_row_take(u, r, &rec);
+    b->slice_changed++;
+}
+
+int shared_bulk_work(struct unit *u, struct bulk *b, size_t slice, bool last)
+{
+    b->slice_changed = b->slice_refused = 0;
+    b->slice_cursor = b->cursor;
+    for (size_t i = 0; i < slice && !u->nomem; i++) {
+        struct row *r = u->rows[i];
+        b->slice_cursor = r->job.seq;
+        if (unit_row_there(r))
+            change_one(u, b, r);
+    }
+    b->slice_last = last;
+    u->s->trim_wanted = true;
+    return u->nomem ? -ERR_NOMEM : 0;
+}
+
+void shared_bulk_stored(struct unit *u)
+{
+    struct shared *s = u->s;
+    struct bulk *b = s->bulks;
+    b->changed += b->slice_changed;
+    b->refused += b->slice_refused;
+    b->cursor = b->slice_cursor;
+    if (!b->slice_last)
+        return;
+    s->bulks = b->next;
+    if (b->op) {
+        u->turns[0] = (struct turn){.op = b->op, .batch = b->batch};
+        u->turns[0].reply.count = b->changed;
+        u->turns[0].reply.refused = b->refused;
+        u->count = 1;
+    }
+    bulk_free(b);
+}
+
+/* The connection broke, or the backend closes: the intent stays, for whoever comes next. */
+void shared_bulks_answer(struct shared *s, enum outcome out)
+{
+    for (struct bulk *b = s->bulks; b; b = b->next) {
+        if (!b->op)
+            continue;
+        struct reply r = {.kind = OP_BULK, .tag = b->op->tag, .outcome = out};
+        struct batch *batch = b->batch;
+        b->op = NULL;
+        shared_batch_answer(batch, &r);
+    }
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every node on a shared store does alike, whatever the store is.
+ *
+ * A store (postgres/, redis/) embeds struct shared as the first member of its own struct, loads
+ * what a unit of work is about, lets it be worked out here by the rules of core, and stores the
+ * outcome; unit.h says how. Nothing here talks to anybody.
+ *
+ *   batches.c   operations that were submitted, in their order; which of them make a unit
+ *   unit.c, unit_rows.c    the memory of a unit, and what a record does to a job in it
+ *   enqueue.c, claim.c, leases.c, change.c, queues.c, bulks.c    the operations
+ *   rates.c, known.c       what this node remembers between units
+ *   events.c, watches.c    who wants to know */
+#pragma once
+
+#include <stdlib.h>
+
+#include "backend/backend_impl.h"
+#include "backend/settles.h"
+#include "backend/shared/unit.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "core/limits.h"
+
+#define EVENT_RING 16384u
+#define UNIT_OPS_MAX 1000
+#define UNIT_CLAIMS_MAX 2000 /* jobs that the claims of one unit may ask for together */
+
+struct store_facts {
+    struct hash_key hash_key; /* for idempotency keys: one for all nodes */
+    uint32_t epoch;           /* of this boot, never used before */
+};
+
+/* What one submit brought. */
+struct batch {
+    const struct op *ops;
+    size_t count, next, left; /* next: the first that was not begun; left: not answered */
+    backend_reply_fn fn;
+    void *ctx;
+    struct batch *after;
+};
+
+/* What is remembered of a queue between units: hints, never truth. */
+struct known {
+    bool there;
+    uint32_t number;
+    bool deep; /* warn_depth was reached */
+    uint32_t warn_depth;
+    uint64_t capacity;
+    uint64_t live; /* when it was last counted, and what was added since */
+    uint64_t counted_ns;
+};
+
+struct watch_entry;
+
+struct told_event {
+    struct backend_event event; /* its texts are owned here */
+    char *queue;
+};
+
+struct bulk {
+    uint64_t number;
+    uint8_t action;
+    uint32_t queue;
+    unsigned states;
+    char *group;
+    uint64_t seq_max, cursor, changed, refused;
+    uint64_t slice_cursor, slice_changed, slice_refused; /* of the slice under way */
+    bool slice_last;
+    struct wall_time at;
+    const struct op *op; /* NULL = taken over from another node or an earlier boot */
+    struct batch *batch;
+    struct bulk *next;
+};
+
+struct shared {
+    struct backend base;
+    struct backend_config config;
+    struct queue_policy policy; /* for queues made by an enqueue */
+    struct store_facts facts;
+    struct random random;
+    uint64_t token_counter;
+
+    struct batch *first, *last; /* with operations that were not begun */
+    struct bulk *bulks;         /* of this node */
+
+    struct watch_entry *watches;
+    struct told_event *events;
+    uint64_t event_last;
+    backend_news_fn news;
+    void *news_ctx;
+    struct settles settles;
+
+    struct known *knowns;
+    size_t known_count, known_room;
+    struct map128 known_map;
+    struct map128 rates; /* by key: when its bucket is full, µs */
+    struct backend_figures figures;
+
+    bool closing;
+    bool tick_wanted; /* something may be due */
+    bool dirty;       /* something was changed since the last tick */
+    bool trim_wanted; /* jobs have ended since retention was looked at */
+    bool news_due;
+    bool any_warned; /* a queue that is known has a warn_depth */
+};
+
+static inline struct shared *shared_of(struct backend *b)
+{
+    return (struct shared *)(void *)b;
+}
+
+/* *s: zero-filled, its facts known. */
+MUST_CHECK int shared_init(struct shared *s, const struct backend_ops *ops,
+                           const struct backend_config *config);
+void shared_done(struct shared *s); /* s itself is the caller's */
+
+/* batches.c */
+
+/* How an operation is answered: with others in one unit; in a unit of its own, with its queue
+ * locked against everybody; by looking, in its turn; by a search beside the units. */
+enum op_class { CLASS_UNIT, CLASS_ALONE, CLASS_LOOK, CLASS_SEARCH };
+enum op_class shared_class(const struct op *op);
+
+MUST_CHECK int shared_batch_add(struct shared *s, const struct op *ops, size_t count,
+                                backend_reply_fn fn, void *ctx);
+const struct op *shared_front(const struct shared *s); /* the next operation; NULL = none */
+struct batch *shared_take_front(struct shared *s);
+void shared_turn_add(struct unit *u); /* the next operation becomes the unit's */
+/* Fills the unit's turns with operations of one class that stand together, at most `most`. */
+void shared_gather(struct unit *u, enum op_class class, size_t most);
+void shared_batch_answer(struct batch *b, const struct reply *reply);
+void unit_turn_answer(struct turn *t);
+void unit_turns_refuse(struct unit *u, enum outcome out, const char *note);
+void unit_work(struct unit *u);        /* its turns, in order */
+void unit_fill_bodies(struct unit *u); /* into the views of claims, from rows that have them */
+/* It is committed: the node's figures say so. began_ns: when it began. */
+void unit_count_commit(struct unit *u, uint64_t began_ns);
+
+/* known.c */
+struct known *known_find(struct shared *s, struct span name);
+void known_learn(struct shared *s, const struct wqueue *q);
+void known_forget(struct shared *s, struct span name);
+void knowns_free(struct shared *s);
+
+/* The operations: each answers its turn. */
+typedef void (*work_fn)(struct unit *u, struct turn *t);
+void work_enqueue(struct unit *u, struct turn *t);
+void work_claim(struct unit *u, struct turn *t);
+void work_ack(struct unit *u, struct turn *t);
+void work_fail(struct unit *u, struct turn *t);
+void work_extend(struct unit *u, struct turn *t);
+void work_release(struct unit *u, struct turn *t);
+void work_release_claim(struct unit *u, struct turn *t);
+void work_cancel(struct unit *u, struct turn *t);
+void work_requeue(struct unit *u, struct turn *t);
+void work_patch(struct unit *u, struct turn *t);
+void work_remove(struct unit *u, struct turn *t);
+void work_note(struct unit *u, struct turn *t);
+void work_queue_put(struct unit *u, struct turn *t);
+void work_queue_delete(struct unit *u, struct turn *t);
+void work_pause(struct unit *u, struct turn *t);
+void work_purge(struct unit *u, struct turn *t);
+void work_bulk(struct unit *u, struct turn *t);
+void work_accept_clock(struct unit *u, struct turn *t);
+void work_not_yet(struct unit *u, struct turn *t);
+
+/* bulks.c */
+struct bulk *shared_bulk_new(struct span group); /* NULL = no memory */
+void shared_bulk_append(struct shared *s, struct bulk *b);
+void shared_bulk_forget(struct unit *u); /* what the unit was to begin */
+/* The slice's jobs are the first rows of the unit, in their order; behind them are those that hold
+ * keys. last: the filter matches no more. -ERR_NOMEM */
+MUST_CHECK int shared_bulk_work(struct unit *u, struct bulk *b, size_t slice, bool last);
+/* The slice of the first is committed; when it was the last, the unit's only turn answers. */
+void shared_bulk_stored(struct unit *u);
+void shared_bulks_answer(struct shared *s, enum outcome out);
+void shared_bulks_free(struct shared *s);
+
+/* events.c, watches.c: as in backend_impl.h */
+void shared_events_take(struct shared *s, const struct unit *u); /* it is durable */
+void shared_events_call(struct shared *s);                       /* from the loop */
+size_t shared_events(const struct backend *b, uint64_t after, uint64_t kinds,
+                     struct backend_event *out, size_t max, uint64_t *ret_oldest);
+uint64_t shared_events_last(const struct backend *b);
+void shared_on_news(struct backend *b, backend_news_fn fn, void *ctx);
+int shared_events_init(struct shared *s);
+void shared_events_free(struct shared *s);
+int shared_watch(struct backend *b, struct span queue, backend_signal_fn fn, void *ctx,
+                 struct backend_watch **ret);
+void shared_unwatch(struct backend *b, struct backend_watch *w);
+void shared_watches_free(struct shared *s);
+void shared_watches_wake(struct shared *s, struct span queue); /* empty = all */
