@@ -10,6 +10,7 @@
 
 #include "backend/postgres/args.h"
 #include "backend/postgres/url.h"
+#include "backend/shared/unit.h"
 
 static void test_our_own_parameters(void **state)
 {
@@ -99,8 +100,8 @@ static void test_arrays(void **state)
 static void test_texts_that_the_database_refuses(void **state)
 {
     (void)state;
-    assert_true(pg_text_safe(SPAN_LITERAL("")) && pg_text_safe(SPAN_LITERAL("ü")));
-    assert_false(pg_text_safe(SPAN_LITERAL("\xff")) || pg_text_safe(SPAN_LITERAL("a\0b")));
+    assert_true(unit_text_safe(SPAN_LITERAL("")) && unit_text_safe(SPAN_LITERAL("ü")));
+    assert_false(unit_text_safe(SPAN_LITERAL("\xff")) || unit_text_safe(SPAN_LITERAL("a\0b")));
 }
 
 int main(void)
