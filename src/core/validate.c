@@ -4,7 +4,9 @@
 #include "core/validate.h"
 
 #include "base/utf8.h"
+#include "core/kvkey.h"
 #include "core/limits.h"
+#include "core/record.h"
 
 /* Bytes of valid UTF-8 at the start of text. */
 static size_t valid_prefix(struct span text)
@@ -97,4 +99,21 @@ struct span validate_cut(struct span text, size_t max)
     if (!utf8_valid(kept))
         kept.len = valid_prefix(kept);
     return kept;
+}
+
+int validate_undelivered(struct span keys, uint32_t *ret_count)
+{
+    struct span seen[LIMIT_KV_UNDELIVERED];
+    uint32_t n = 0;
+    while (keys.len > 0) {
+        if (n == LIMIT_KV_UNDELIVERED || record_span_next(&keys, &seen[n]) != 0 ||
+            kvkey_check(seen[n]) != 0)
+            return -ERR_INVALID;
+        for (uint32_t i = 0; i < n; i++)
+            if (span_equal(seen[i], seen[n]))
+                return -ERR_INVALID;
+        n++;
+    }
+    *ret_count = n;
+    return n > 0 ? 0 : -ERR_INVALID;
 }

@@ -14,6 +14,9 @@ MUST_CHECK int validate_text(const char *field, struct span text, size_t max,
                              struct err_note *note);
 /* State and reason must go together, the error be a text, the time one before the year 10000. */
 MUST_CHECK int validate_past(const struct job_past *past, struct err_note *note);
+/* The keys at which a job leaves its payload: 1 … LIMIT_KV_UNDELIVERED, each once; as
+ * record_span_append writes them. */
+MUST_CHECK int validate_undelivered(struct span keys, uint32_t *ret_count);
 /* Cuts at max bytes without splitting a character; invalid UTF-8 is cut before the first bad byte.
  */
 struct span validate_cut(struct span text, size_t max);

@@ -10,8 +10,7 @@
 
 #define CASE_SECONDS_MAX 60 /* real time; a case that hangs ends the run */
 
-#define POSTGRES_LACKS                                                                             \
-    (NEEDS_KV | NEEDS_SCHEDULES | NEEDS_ALERTS | NEEDS_OWN_CLOCK | NEEDS_OWN_STORE)
+#define POSTGRES_LACKS (NEEDS_SCHEDULES | NEEDS_ALERTS | NEEDS_OWN_CLOCK | NEEDS_OWN_STORE)
 
 static const struct conform_profile profiles[] = {
     {.name = "memory"},

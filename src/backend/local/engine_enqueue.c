@@ -41,7 +41,7 @@ static bool values_right(struct engine *e, const struct op_enqueue *want, struct
         return refuse_note(e, r, &note);
     const struct job_extra *x = &want->extra;
     uint32_t keys;
-    if (x->undelivered.len && undelivered_check(x->undelivered, &keys) != 0)
+    if (x->undelivered.len && validate_undelivered(x->undelivered, &keys) != 0)
         return refuse(r, OUT_INVALID,
                       "keys_if_undelivered must be 1 to 16 keys, each of them once");
     size_t texts =
@@ -309,7 +309,7 @@ int enqueues_reserve(struct engine *e, const struct enqueue_plan *plans, size_t 
 static void emit_undelivered(struct engine *e, struct span keys, uint64_t seq)
 {
     struct record rec = {.kind = REC_KV_KEYS, .kv_keys = {.seq = seq, .keys = keys}};
-    CHECK(undelivered_check(keys, &rec.kv_keys.count) == 0);
+    CHECK(validate_undelivered(keys, &rec.kv_keys.count) == 0);
     engine_emit(e, &rec);
 }
 

@@ -791,8 +791,6 @@ size_t tick_kv(struct engine *e, size_t budget);
 /* --- engine_undelivered.c: payloads that dead jobs leave behind --- */
 void undelivered_init(struct engine *e);
 void undelivered_done(struct engine *e);
-/* 0, or -ERR_INVALID: not a list of 1 … LIMIT_KV_UNDELIVERED different keys. */
-int undelivered_check(struct span keys, uint32_t *ret_count);
 int undelivered_reserve(struct engine *e, size_t jobs);
 int undelivered_apply(struct engine *e, uint64_t seq, struct span keys);
 struct span undelivered_of(const struct engine *e, uint64_t seq); /* empty = none */

@@ -5,8 +5,8 @@
  * position of the first record of its commit: it rises with every change of the store, and no key
  * ever has the same one twice, deleted or not. A key that has expired is not there for anybody from
  * that moment on; a tick takes it out. */
+#include "backend/kv_rules.h"
 #include "backend/local/engine_impl.h"
-#include "core/kvkey.h"
 
 static bool kv_same(void *engine, uint32_t handle, struct hash128 key)
 {
@@ -264,22 +264,16 @@ size_t tick_kv(struct engine *e, size_t budget)
 
 /* ---- questions ---- */
 
-static bool keys_right(struct engine_reply *r, const struct span *keys, uint32_t count)
-{
-    if (count > LIMIT_KV_KEYS)
-        return refuse(r, OUT_INVALID, "at most 1000 keys may be asked for at once");
-    for (uint32_t i = 0; i < count; i++)
-        if (kvkey_check(keys[i]) != 0)
-            return refuse(r, OUT_INVALID, "a key is none");
-    return true;
-}
-
 void op_kv_get(struct engine *e, const struct op *op)
 {
     const struct op_kv_get *want = &op->kv_get;
     struct engine_reply *r = reply_new(e, op);
-    if (!keys_right(r, want->keys, want->count))
+    const char *note = NULL;
+    enum outcome out = kv_keys_right(want->keys, want->count, &note);
+    if (out != OUT_OK) {
+        refuse(r, out, note);
         return;
+    }
     struct kv_view *views =
         arena_array(&e->out->arena, want->count ? want->count : 1, sizeof(*views));
     if (!views) {

@@ -4,71 +4,16 @@
  * First everything is looked at, then queues are made that enqueues bring along (one that stays
  * behind empty, because memory then ran short, is the only trace a refused commit can leave), then
  * room is reserved for all records; from there on nothing can fail, and one frame holds them. */
-#include <stdlib.h>
-
+#include "backend/kv_rules.h"
 #include "backend/local/engine_impl.h"
-#include "core/kvkey.h"
-
-static int key_order(struct span a, struct span b)
-{
-    size_t len = a.len < b.len ? a.len : b.len;
-    int order = len ? memcmp(a.at, b.at, len) : 0;
-    return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
-static int span_order(const void *a, const void *b)
-{
-    return key_order(*(const struct span *)a, *(const struct span *)b);
-}
-
-/* No key twice among sets and deletes: in which order would they be meant? */
-static bool keys_once(struct engine *e, const struct op_kv_commit *want, struct engine_reply *r)
-{
-    size_t count = (size_t)want->set_count + want->delete_count;
-    struct span *keys = arena_array(&e->out->arena, count ? count : 1, sizeof(*keys));
-    if (!keys)
-        return refuse_nomem(r);
-    for (uint32_t i = 0; i < want->set_count; i++)
-        keys[i] = want->sets[i].key;
-    for (uint32_t i = 0; i < want->delete_count; i++)
-        keys[want->set_count + i] = want->deletes[i];
-    qsort(keys, count, sizeof(*keys), span_order);
-    for (size_t i = 1; i < count; i++)
-        if (key_order(keys[i - 1], keys[i]) == 0)
-            return refuse(r, OUT_INVALID, "a commit may set or delete a key only once");
-    return true;
-}
-
-static bool sets_right(const struct op_kv_commit *want, struct engine_reply *r)
-{
-    for (uint32_t i = 0; i < want->set_count; i++) {
-        const struct kv_set *s = &want->sets[i];
-        if (kvkey_check(s->key) != 0)
-            return refuse(r, OUT_INVALID, "a key is none");
-        if (s->expires_at.ms < 0 || s->expires_at.ms > LIMIT_WALL_MS)
-            return refuse(r, OUT_INVALID, "expires_at must be a time before the year 10000");
-        if (!body_right(r, s->kind, s->value, LIMIT_PAYLOAD_BYTES))
-            return false;
-    }
-    return true;
-}
 
 static bool values_right(struct engine *e, const struct op_kv_commit *want, struct engine_reply *r)
 {
-    if ((uint64_t)want->check_count + want->set_count + want->delete_count > LIMIT_KV_KEYS ||
-        want->enqueue_count > LIMIT_KV_ENQUEUES)
-        return refuse(r, OUT_INVALID,
-                      "a commit may have at most 1000 checks, sets and deletes, and 100 enqueues");
-    for (uint32_t i = 0; i < want->check_count; i++)
-        if (kvkey_check(want->checks[i].key) != 0)
-            return refuse(r, OUT_INVALID, "a key is none");
-    for (uint32_t i = 0; i < want->delete_count; i++)
-        if (kvkey_check(want->deletes[i]) != 0)
-            return refuse(r, OUT_INVALID, "a key is none");
-    for (uint32_t i = 0; i < want->enqueue_count; i++)
-        if (want->enqueues[i].past)
-            return refuse(r, OUT_INVALID, "a commit cannot import jobs");
-    return sets_right(want, r) && keys_once(e, want, r);
+    const char *note;
+    enum outcome out = kv_commit_right(want, &e->out->arena, &note);
+    if (out == OUT_UNAVAILABLE)
+        return refuse_nomem(r);
+    return out == OUT_OK || refuse(r, out, note);
 }
 
 static bool checks_hold(const struct engine *e, const struct op_kv_commit *want,

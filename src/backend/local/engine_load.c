@@ -3,6 +3,7 @@
 #include "backend/local/engine_impl.h"
 #include "core/frame.h"
 #include "core/kvkey.h"
+#include "core/validate.h"
 
 static int load_meta(void *ctx, const struct store_meta *meta)
 {
@@ -119,7 +120,7 @@ static int load_undelivered(void *ctx, uint64_t seq, struct span keys)
 {
     struct engine *e = ctx;
     uint32_t count;
-    if (!jobs_by_seq(e, seq, NULL) || undelivered_check(keys, &count) != 0)
+    if (!jobs_by_seq(e, seq, NULL) || validate_undelivered(keys, &count) != 0)
         return -ERR_CORRUPT;
     return undelivered_apply(e, seq, keys);
 }

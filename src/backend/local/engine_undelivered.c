@@ -4,7 +4,6 @@
  * key; whoever applies it copies the payload. The key-value store's limits do not hold here: nobody
  * is left who could be told. */
 #include "backend/local/engine_impl.h"
-#include "core/kvkey.h"
 
 static struct undelivered *at(const struct engine *e, uint32_t handle)
 {
@@ -26,23 +25,6 @@ void undelivered_done(struct engine *e)
                 mem_free(at(e, tables[t]->slots[i].value)->keys);
     slab_done(&e->undelivered);
     map64_done(&e->undelivered_map);
-}
-
-int undelivered_check(struct span keys, uint32_t *ret_count)
-{
-    struct span seen[LIMIT_KV_UNDELIVERED];
-    uint32_t n = 0;
-    while (keys.len > 0) {
-        if (n == LIMIT_KV_UNDELIVERED || record_span_next(&keys, &seen[n]) != 0 ||
-            kvkey_check(seen[n]) != 0)
-            return -ERR_INVALID;
-        for (uint32_t i = 0; i < n; i++)
-            if (span_equal(seen[i], seen[n]))
-                return -ERR_INVALID;
-        n++;
-    }
-    *ret_count = n;
-    return n > 0 ? 0 : -ERR_INVALID;
 }
 
 int undelivered_reserve(struct engine *e, size_t jobs)

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "backend/local/kv_bounds.h"
+#include "backend/kv_bounds.h"
 #include "base/mem.h"
 #include "core/kvkey.h"
 #include "core/limits.h"

@@ -3,7 +3,7 @@
  * `undelivered` names the keys at which a job leaves its payload when it dies. */
 #include <inttypes.h>
 
-#include "backend/local/kv_bounds.h"
+#include "backend/kv_bounds.h"
 #include "backend/local/store_sqlite_read.h"
 #include "core/limits.h"
 

@@ -16,6 +16,7 @@
  *   transact.c  a unit from begin to commit, or back
  *   gate.c      answers that wait for the disk
  *   load.c, loaded.c, store.c    what a unit reads and writes; what lies between is in shared/
+ *   keys.c      keys and values
  *   bulk.c      slices of bulk actions
  *   look.c, search.c         questions
  *   tick.c      leases that end, jobs that become due, retention, sums
@@ -41,10 +42,11 @@
 struct pg_unit {
     struct unit unit;
     struct args args;
-    size_t slots[16]; /* see load.c */
+    size_t slots[24]; /* see load.c */
+    size_t keys_at;   /* where the answers about keys begin, in the round that asked for them */
     PGresult **kept;  /* what rows and answers point to */
     size_t kept_count, kept_room;
-    bool sharers_asked;
+    bool sharers_asked, words_asked, keys_asked; /* in a second round */
 };
 
 struct search {
@@ -76,7 +78,7 @@ struct pg_store {
     int64_t tick_at_ms;     /* the database's time of the last tick */
     int64_t next_due_ms;    /* what is due next, by the last tick; 0 = nothing */
     int64_t resume_from_ms; /* pauses that ended after this are still to be told */
-    const PGresult *tick_rows[4], *tick_resumed;
+    const PGresult *tick_rows[4], *tick_resumed, *tick_keys;
 
     struct search *searches, **search_last; /* waiting for the reader */
     struct pg_unit search_unit;             /* its arena and arguments only */
@@ -172,6 +174,7 @@ enum load_slot {
     LOAD_NONCE_QUEUES,
     LOAD_CLAIMS,
     LOAD_IDEM,
+    LOAD_KEYS,
     LOAD_SLOT_COUNT
 };
 
@@ -179,7 +182,7 @@ enum load_slot {
 void pg_unit_ask(struct unit *u);
 bool pg_unit_send_load(struct unit *u);   /* sends the first round */
 int pg_unit_loaded(struct unit *u);       /* takes its results; -ERR_NOMEM, -ERR_CORRUPT */
-bool pg_unit_needs_words(struct unit *u); /* sends a second round if so */
+bool pg_unit_needs_words(struct unit *u); /* sends the question if so, first of a second round */
 int pg_unit_words_loaded(struct unit *u);
 void pg_load_rows(struct unit *u, size_t result, bool claimable);
 struct row *pg_load_row(struct unit *u, const PGresult *r, int at); /* NULL = no memory */
@@ -206,6 +209,20 @@ void pg_search_fail_all(struct pg_store *s);
 void pg_reader_lost_cb(void *ctx);
 void pg_reader_opened_cb(void *ctx);
 
+/* keys.c */
+void pg_keys_send_commits(struct unit *u);   /* with the first round */
+void pg_keys_commits_loaded(struct unit *u); /* its answers */
+/* Whether rows that were loaded may leave their payloads at keys; sends the question if so. */
+bool pg_keys_needed_by_rows(struct unit *u, bool every);
+void pg_keys_of_rows_loaded(struct unit *u);
+void pg_keys_send_store(struct unit *u); /* before the jobs: it copies payloads of theirs */
+void pg_keys_send_expired(struct pg_store *s, int64_t now);
+void pg_keys_expired(struct unit *u, const PGresult *r); /* tells of them */
+void pg_keys_send_get(struct unit *u, const struct op_kv_get *want);
+void pg_keys_answer_get(struct unit *u, struct turn *t, const PGresult *r);
+void pg_keys_send_list(struct pg_store *s, const struct op_kv_list *want);
+void pg_keys_answer_list(struct pg_store *s, const struct op_kv_list *want, struct reply *reply);
+
 /* bulk.c */
 void pg_bulk_send_begin(struct unit *u); /* its intent, with the unit that asks for it */
 void pg_bulk_begun(struct pg_store *s, struct unit *u);
@@ -218,7 +235,8 @@ void pg_bulk_adopt(struct pg_store *s, const PGresult *r);
 bool pg_tick_due(const struct pg_store *s);
 void pg_tick_send(struct pg_store *s);
 bool pg_tick_needs_queues(struct pg_store *s); /* sends the question if so */
-int pg_tick_work(struct pg_store *s, PGresult *queues);
+int pg_tick_load(struct pg_store *s, PGresult *queues);
+int pg_tick_work(struct pg_store *s);
 void pg_tick_send_next(struct pg_store *s);
 void pg_tick_done(struct pg_store *s);
 

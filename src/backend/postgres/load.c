@@ -30,7 +30,12 @@ static uint64_t seq_of(const struct op *op)
 /* It takes a ready job away from claims, or may: a claim must then look at one more. */
 static bool takes_away(const struct op *op)
 {
-    return seq_of(op) != 0 || (op->kind == OP_ENQUEUE && op->enqueue.extra.unique.len);
+    const struct op_enqueue *list;
+    size_t count = op_enqueues(op, &list);
+    for (size_t i = 0; i < count; i++)
+        if (list[i].extra.unique.len)
+            return true;
+    return seq_of(op) != 0;
 }
 
 static void want_claims(struct unit *u, const struct op_claim *c, uint32_t more)
@@ -53,17 +58,23 @@ static bool counts_wanted(struct unit *u, struct span name)
     return old || k->capacity < 1000 || k->live + UNIT_OPS_MAX > k->capacity - k->capacity / 10;
 }
 
+static void want_enqueue(struct unit *u, const struct op_enqueue *want)
+{
+    struct wanted_name *n = unit_want_name(u, want->queue);
+    if (n && !n->makes) {
+        n->counts = counts_wanted(u, want->queue);
+        n->makes = !known_find(u->s, want->queue);
+    }
+}
+
 static void want_names(struct unit *u, const struct op *op, uint32_t more)
 {
     struct wanted_name *n = NULL;
+    const struct op_enqueue *list;
+    size_t count = op_enqueues(op, &list);
+    for (size_t i = 0; i < count; i++)
+        want_enqueue(u, &list[i]);
     switch ((int)op->kind) {
-    case OP_ENQUEUE:
-        n = unit_want_name(u, op->enqueue.queue);
-        if (n && !n->makes) {
-            n->counts = counts_wanted(u, op->enqueue.queue);
-            n->makes = !known_find(u->s, op->enqueue.queue);
-        }
-        return;
     case OP_CLAIM:
         want_claims(u, &op->claim, more);
         return;
@@ -199,31 +210,46 @@ static void send_claims(struct unit *u)
         pg_args_clear(&pg_unit(u)->args);
 }
 
-/* What is no text can be nobody's key; the enqueue is refused. */
-static bool has_key(const struct op *op)
+/* Calls for each enqueue of the unit, in order. */
+typedef void (*enqueue_fn)(struct unit *u, const struct op_enqueue *want);
+
+static void each_enqueue(struct unit *u, enqueue_fn fn)
 {
-    return op->kind == OP_ENQUEUE && op->enqueue.extra.unique.len &&
-           unit_text_safe(op->enqueue.extra.unique) && unit_text_safe(op->enqueue.queue);
+    const struct op_enqueue *list;
+    for (size_t i = 0; i < u->count; i++) {
+        size_t count = op_enqueues(u->turns[i].op, &list);
+        for (size_t k = 0; k < count; k++)
+            fn(u, &list[k]);
+    }
+}
+
+/* What is no text can be nobody's key; the enqueue is refused. */
+static bool has_key(const struct op_enqueue *want)
+{
+    return want->extra.unique.len && unit_text_safe(want->extra.unique) &&
+           unit_text_safe(want->queue);
+}
+
+static void add_key_queue(struct unit *u, const struct op_enqueue *want)
+{
+    if (has_key(want))
+        pg_array_blob(&pg_unit(u)->args, want->queue);
+}
+
+static void add_key(struct unit *u, const struct op_enqueue *want)
+{
+    if (has_key(want))
+        pg_array_blob(&pg_unit(u)->args, want->extra.unique);
 }
 
 static void send_holders(struct unit *u)
 {
-    size_t n = 0;
     pg_array_begin(&pg_unit(u)->args, ARRAY_TEXT);
-    for (size_t i = 0; i < u->count; i++) {
-        const struct op *op = u->turns[i].op;
-        if (has_key(op)) {
-            pg_array_blob(&pg_unit(u)->args, op->enqueue.queue);
-            n++;
-        }
-    }
+    each_enqueue(u, add_key_queue);
+    size_t n = pg_unit(u)->args.elements;
     pg_array_end(&pg_unit(u)->args);
     pg_array_begin(&pg_unit(u)->args, ARRAY_TEXT);
-    for (size_t i = 0; n && i < u->count; i++) {
-        const struct op *op = u->turns[i].op;
-        if (has_key(op))
-            pg_array_blob(&pg_unit(u)->args, op->enqueue.extra.unique);
-    }
+    each_enqueue(u, add_key);
     pg_array_end(&pg_unit(u)->args);
     if (n)
         send_as(u, LOAD_HOLDERS, SQL_HOLDERS);
@@ -231,26 +257,33 @@ static void send_holders(struct unit *u)
         pg_args_clear(&pg_unit(u)->args);
 }
 
-static struct hash128 idem_key(const struct unit *u, const struct op *op)
+static void add_idem_half(struct unit *u, const struct op_enqueue *want, bool low)
 {
-    return hash128_of(u->s->facts.hash_key, op->enqueue.idempotency_key);
+    if (!want->idempotency_key.len)
+        return;
+    struct hash128 key = hash128_of(u->s->facts.hash_key, want->idempotency_key);
+    pg_array_i8(&pg_unit(u)->args, (int64_t)(low ? key.lo : key.hi));
+}
+
+static void add_idem_high(struct unit *u, const struct op_enqueue *want)
+{
+    add_idem_half(u, want, false);
+}
+
+static void add_idem_low(struct unit *u, const struct op_enqueue *want)
+{
+    add_idem_half(u, want, true);
 }
 
 static void send_idem(struct unit *u)
 {
-    size_t n = 0;
-    for (int half = 0; half < 2; half++) {
-        pg_array_begin(&pg_unit(u)->args, ARRAY_I8);
-        for (size_t i = 0; i < u->count; i++) {
-            const struct op *op = u->turns[i].op;
-            if (op->kind != OP_ENQUEUE || !op->enqueue.idempotency_key.len)
-                continue;
-            struct hash128 key = idem_key(u, op);
-            pg_array_i8(&pg_unit(u)->args, (int64_t)(half ? key.lo : key.hi));
-            n++;
-        }
-        pg_array_end(&pg_unit(u)->args);
-    }
+    pg_array_begin(&pg_unit(u)->args, ARRAY_I8);
+    each_enqueue(u, add_idem_high);
+    size_t n = pg_unit(u)->args.elements;
+    pg_array_end(&pg_unit(u)->args);
+    pg_array_begin(&pg_unit(u)->args, ARRAY_I8);
+    each_enqueue(u, add_idem_low);
+    pg_array_end(&pg_unit(u)->args);
     if (n)
         send_as(u, LOAD_IDEM, SQL_IDEM);
     else
@@ -290,9 +323,10 @@ static void send_nonces(struct unit *u)
 void pg_unit_ask(struct unit *u)
 {
     uint32_t taken = 0;
+    const struct op_enqueue *list;
     for (size_t i = 0; i < u->count; i++) {
         taken += takes_away(u->turns[i].op);
-        u->seq_count += u->turns[i].op->kind == OP_ENQUEUE;
+        u->seq_count += op_enqueues(u->turns[i].op, &list);
     }
     for (size_t i = 0; i < u->count; i++)
         want_names(u, u->turns[i].op, taken);
@@ -312,5 +346,6 @@ bool pg_unit_send_load(struct unit *u)
     send_nonces(u);
     send_claims(u);
     send_idem(u);
+    pg_keys_send_commits(u);
     return !u->nomem;
 }

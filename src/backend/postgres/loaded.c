@@ -237,6 +237,7 @@ int pg_unit_loaded(struct unit *u)
     pg_load_rows(u, slot[LOAD_HOLDERS], false);
     pg_load_rows(u, slot[LOAD_NONCES], false);
     pg_load_rows(u, slot[LOAD_CLAIMS], true);
+    pg_keys_commits_loaded(u);
     return u->nomem ? -ERR_NOMEM : 0;
 }
 
@@ -279,6 +280,7 @@ bool pg_unit_needs_words(struct unit *u)
         pg_args_clear(&pg_unit(u)->args);
         return false;
     }
+    pg_unit(u)->words_asked = true;
     pg_conn_send(lane(u), SQL_WORDS, &pg_unit(u)->args);
     pg_conn_send(lane(u), SQL_SEQ_HIGH, &pg_unit(u)->args);
     return true;
@@ -308,7 +310,7 @@ int pg_unit_words_loaded(struct unit *u)
 bool pg_unit_needs_sharers(struct unit *u)
 {
     const struct wqueue *q;
-    if (pg_unit(u)->sharers_asked || !unit_queue_widens(u, &q))
+    if (!unit_queue_widens(u, &q))
         return false;
     pg_unit(u)->sharers_asked = true;
     pg_args_i4(&pg_unit(u)->args, (int32_t)q->number);
@@ -365,7 +367,7 @@ void pg_unit_reset(struct unit *u)
     for (size_t i = 0; i < p->kept_count; i++)
         PQclear(p->kept[i]);
     p->kept_count = 0;
-    p->sharers_asked = false;
+    p->sharers_asked = p->words_asked = p->keys_asked = false;
     pg_args_clear(&p->args);
     unit_reset(u);
 }

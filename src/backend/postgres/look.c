@@ -324,6 +324,8 @@ void pg_look_send(struct pg_store *s)
             send_get(u, &op->job);
         else if (op->kind == OP_PEEK)
             send_peek(u, &op->peek);
+        else if (op->kind == OP_KV_GET)
+            pg_keys_send_get(u, &op->kv_get);
         else
             send_views(u, op);
     }
@@ -341,6 +343,8 @@ void pg_look_answer(struct pg_store *s)
             at += answer_get(u, t, at);
         else if (t->op->kind == OP_PEEK)
             at += answer_peek(u, t, at);
+        else if (t->op->kind == OP_KV_GET)
+            pg_keys_answer_get(u, t, pg_conn_result(s->lane, at++));
         else
             at += answer_views(u, t, at);
     }

@@ -212,6 +212,8 @@ static void answer(struct pg_store *s, const struct op *op, struct reply *reply)
         answer_page(s, &op->page, reply);
     else if (op->kind == OP_LIST)
         answer_list(s, &op->list, reply);
+    else if (op->kind == OP_KV_LIST)
+        pg_keys_answer_list(s, &op->kv_list, reply);
     else if (op->kind == OP_WORKERS)
         answer_workers(s, reply);
     else if (op->kind == OP_EXCEPTIONS)
@@ -230,6 +232,10 @@ static void send_what(struct pg_store *s, const struct op *op, uint32_t queue)
     }
     if (op->kind == OP_PAGE) {
         send_page(s, &op->page, queue);
+        return;
+    }
+    if (op->kind == OP_KV_LIST) {
+        pg_keys_send_list(s, &op->kv_list);
         return;
     }
     if (op->kind == OP_WORKERS) {

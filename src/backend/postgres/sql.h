@@ -96,6 +96,18 @@ enum sql_id {
     SQL_HISTORY,
     SQL_PAGE,
     SQL_PAGE_COUNT,
+    /* keys and values */
+    SQL_KV_LOCK,
+    SQL_KV_LOAD,
+    SQL_KV_VERSIONS,
+    SQL_KV_SUMS,
+    SQL_KV_SET,
+    SQL_KV_FROM_JOB,
+    SQL_KV_DEL,
+    SQL_KV_EXPIRED,
+    SQL_KV_GET,
+    SQL_KV_LIST,
+    SQL_KV_LIST_BACK,
     /* others are told */
     SQL_NOTIFY,
     SQL_COUNT
@@ -111,7 +123,7 @@ MUST_CHECK int pg_sql_fill(struct sql_text *ret, const char *schema);
 char *pg_sql_with_schema(const char *text, const char *schema);
 void pg_sql_done(struct sql_text *t);
 
-/* The columns of a job, in the order of JOB_COLUMNS in sql.c. */
+/* The columns of a job, in the order of JOB in sql_impl.h. */
 enum job_column {
     JOB_SEQ,
     JOB_ID_HI,

@@ -387,11 +387,14 @@ static bool adds_any(const struct wqueue *q)
     return false;
 }
 
-/* Queue 0 counts the idempotency keys, as if they were removed jobs. */
+/* Queue 0 counts keys: idempotency keys as if they were removed jobs; those of the key-value store
+ * and their bytes where other queues have the first two of their tally. */
 static void send_sums(struct unit *u)
 {
-    size_t n = u->key_adds != 0;
-    struct wqueue keys = {.adds = {[SUM_REMOVED] = u->key_adds}};
+    struct wqueue keys = {.adds = {[SUM_REMOVED] = u->key_adds,
+                                   [SUM_TALLY] = u->kv_key_adds,
+                                   [SUM_TALLY + 1] = u->kv_byte_adds}};
+    size_t n = adds_any(&keys);
     for (size_t i = 0; i < u->queue_count; i++)
         n += adds_any(u->queues[i]);
     if (n == 0)
@@ -416,6 +419,8 @@ static void send_sums(struct unit *u)
 bool unit_changed(const struct unit *u)
 {
     bool changed = u->key_adds != 0 || u->said || u->bulk;
+    for (size_t i = 0; i < u->wkey_count && !changed; i++)
+        changed = u->wkeys[i]->changed;
     for (size_t i = 0; i < u->row_count && !changed; i++)
         changed = u->rows[i]->changed || u->rows[i]->set_note || u->rows[i]->set_result ||
                   u->rows[i]->set_error;
@@ -461,6 +466,7 @@ void pg_unit_send_store(struct unit *u)
 {
     send_queues(u);
     send_rescope(u);
+    pg_keys_send_store(u);
     send_jobs(u);
     send_attempts(u);
     send_words(u);

@@ -26,6 +26,7 @@ enum tick_slot {
     TICK_KEYS,
     TICK_WORDS,
     TICK_HOURS,
+    TICK_KV,
 };
 
 /* A manual clock moves by leaps: nothing is looked at where nothing can have become due. */
@@ -87,6 +88,7 @@ void pg_tick_send(struct pg_store *s)
     send_due(s, SQL_DUE_WORDS, now - WORDS_KEPT_MS);
     pg_args_i4(a, (int32_t)(now / HOUR_MS) - (int32_t)HISTORY_HOURS + 1);
     pg_conn_send(s->lane, SQL_DUE_HOURS, a);
+    pg_keys_send_expired(s, now);
 }
 
 /* How many of the first column's number a statement gave; for those that answer with one row. */
@@ -112,7 +114,8 @@ bool pg_tick_needs_queues(struct pg_store *s)
     size_t n = 0;
     s->tick_more = full(s, TICK_LEASES) || full(s, TICK_JOBS) || full(s, TICK_EXPIRY) ||
                    full(s, TICK_BOUND) || number_at(s, TICK_DOOMED) >= LIMIT_SLICE ||
-                   number_at(s, TICK_TRIM) > 0 || number_at(s, TICK_KEYS) >= LIMIT_SLICE;
+                   number_at(s, TICK_TRIM) > 0 || number_at(s, TICK_KEYS) >= LIMIT_SLICE ||
+                   full(s, TICK_KV);
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
         PGresult *r = pg_conn_take_result(s->lane, slots[i]);
         s->tick_rows[i] = r;
@@ -122,6 +125,9 @@ bool pg_tick_needs_queues(struct pg_store *s)
     PGresult *resumed = pg_conn_take_result(s->lane, TICK_RESUMED);
     s->tick_resumed = resumed;
     pg_unit_keep(u, resumed);
+    PGresult *keys = pg_conn_take_result(s->lane, TICK_KV);
+    s->tick_keys = keys;
+    pg_unit_keep(u, keys);
     pg_bulk_adopt(s, pg_conn_result(s->lane, TICK_ORPHANS));
     if (n == 0 || u->nomem)
         return false;
@@ -166,24 +172,38 @@ static bool still(const struct row *r, size_t slot)
     return unit_row_there(r) && (STATE_BIT(r->job.state) & from[slot]);
 }
 
-/* *queues: the answer to what tick_needs_queues asked; NULL = nothing was. */
-int pg_tick_work(struct pg_store *s, PGresult *queues)
+/* *queues: the answer to what tick_needs_queues asked. */
+int pg_tick_load(struct pg_store *s, PGresult *queues)
 {
     struct unit *u = s->unit;
-    int err = 0;
-    if (queues)
-        err = pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
-    for (size_t slot = 0; slot < 4 && !err && queues; slot++)
+    int err = pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
+    for (size_t slot = 0; slot < 4 && !err; slot++)
+        for (int i = 0; i < PQntuples(s->tick_rows[slot]) && !err; i++)
+            err = pg_load_row(u, s->tick_rows[slot], i) ? 0 : -ERR_NOMEM;
+    return err;
+}
+
+static void end_rows(struct pg_store *s)
+{
+    struct unit *u = s->unit;
+    for (size_t slot = 0; slot < 4; slot++)
         for (int i = 0; i < PQntuples(s->tick_rows[slot]); i++) {
-            struct row *r = pg_load_row(u, s->tick_rows[slot], i);
+            struct row *r = unit_row(u, (uint64_t)pg_col_i8(s->tick_rows[slot], i, JOB_SEQ));
             if (!r)
-                return -ERR_NOMEM;
+                continue; /* nothing was loaded: none is due */
             if (still(r, slot))
                 end_one(u, r, slot);
             else if (!unit_row_there(r))
                 s->sh.tick_wanted = true; /* of a purge: its slices are not through */
         }
-    for (int i = 0; i < PQntuples(s->tick_resumed) && !err; i++) {
+}
+
+int pg_tick_work(struct pg_store *s)
+{
+    struct unit *u = s->unit;
+    end_rows(s);
+    pg_keys_expired(u, s->tick_keys);
+    for (int i = 0; i < PQntuples(s->tick_resumed); i++) {
         struct wqueue *q = unit_queue(u, (uint32_t)pg_col_i4(s->tick_resumed, i, 0));
         if (!q)
             q = unit_queue_add(u, (uint32_t)pg_col_i4(s->tick_resumed, i, 0),
@@ -193,7 +213,7 @@ int pg_tick_work(struct pg_store *s, PGresult *queues)
         q->wake = true;
         unit_tell_queue(u, EVENT_QUEUE_RESUMED, q, 0);
     }
-    return u->nomem ? -ERR_NOMEM : err;
+    return u->nomem ? -ERR_NOMEM : 0;
 }
 
 /* Last in the transaction: when to come again. */
@@ -229,6 +249,8 @@ static void take_figures(struct pg_store *s)
     f->live = f->by_state[STATE_SCHEDULED] + f->by_state[STATE_READY] + f->by_state[STATE_RUNNING];
     f->keys = (uint64_t)pg_col_i8(r, 0, 6);
     f->queues = (uint64_t)pg_col_i8(r, 0, 7);
+    f->kv_keys = (uint64_t)pg_col_i8(r, 0, 8);
+    f->kv_bytes = (uint64_t)pg_col_i8(r, 0, 9);
 }
 
 void pg_tick_done(struct pg_store *s)

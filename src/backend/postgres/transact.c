@@ -230,8 +230,10 @@ static void second_cb(void *ctx, int err, const struct round_error *error)
     }
     if (pg_unit(u)->sharers_asked)
         pg_unit_sharers_loaded(u);
-    else if (pg_unit_words_loaded(u) != 0)
+    if (pg_unit(u)->words_asked && pg_unit_words_loaded(u) != 0)
         u->nomem = true;
+    if (pg_unit(u)->keys_asked)
+        pg_keys_of_rows_loaded(u);
     work(s);
 }
 
@@ -243,9 +245,13 @@ static void loaded_cb(void *ctx, int err, const struct round_error *error)
         return;
     }
     err = pg_unit_loaded(s->unit);
-    if (err)
+    if (err) {
         give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a queue's row is damaged");
-    else if (pg_unit_needs_words(s->unit) || pg_unit_needs_sharers(s->unit))
+        return;
+    }
+    bool second = pg_unit_needs_words(s->unit) || pg_unit_needs_sharers(s->unit);
+    second |= pg_keys_needed_by_rows(s->unit, false);
+    if (second)
         pg_go(s, second_cb);
     else
         work(s);
@@ -298,12 +304,23 @@ void pg_begin_bulk(struct pg_store *s)
 
 /* --- what time brings --- */
 
-static void tick_store(struct pg_store *s, PGresult *queues)
+static void tick_store(struct pg_store *s)
 {
-    if (pg_tick_work(s, queues) != 0)
+    if (pg_tick_work(s) != 0)
         give_back(s, false, "out of memory");
     else
         store(s);
+}
+
+static void tick_keys_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    if (err) {
+        round_failed(s, err, error);
+        return;
+    }
+    pg_keys_of_rows_loaded(s->unit);
+    tick_store(s);
 }
 
 static void tick_queues_cb(void *ctx, int err, const struct round_error *error)
@@ -311,8 +328,12 @@ static void tick_queues_cb(void *ctx, int err, const struct round_error *error)
     struct pg_store *s = ctx;
     if (err)
         round_failed(s, err, error);
+    else if (pg_tick_load(s, pg_conn_take_result(s->lane, 1)) != 0)
+        give_back(s, false, "out of memory");
+    else if (pg_keys_needed_by_rows(s->unit, true))
+        pg_go(s, tick_keys_cb);
     else
-        tick_store(s, pg_conn_take_result(s->lane, 1));
+        tick_store(s);
 }
 
 static void tick_cb(void *ctx, int err, const struct round_error *error)
@@ -330,7 +351,7 @@ static void tick_cb(void *ctx, int err, const struct round_error *error)
     if (pg_tick_needs_queues(s))
         pg_go(s, tick_queues_cb);
     else
-        tick_store(s, NULL);
+        tick_store(s);
 }
 
 void pg_begin_tick(struct pg_store *s)

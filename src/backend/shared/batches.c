@@ -24,16 +24,19 @@ static const struct {
     [OP_PAUSE] = {CLASS_ALONE, work_pause},
     [OP_PURGE] = {CLASS_ALONE, work_purge},
     [OP_BULK] = {CLASS_ALONE, work_bulk},
+    [OP_KV_COMMIT] = {CLASS_UNIT, work_kv_commit},
     [OP_ACCEPT_CLOCK] = {CLASS_UNIT, work_accept_clock},
     [OP_GET] = {CLASS_LOOK, NULL},
     [OP_PEEK] = {CLASS_LOOK, NULL},
     [OP_QUEUE_GET] = {CLASS_LOOK, NULL},
     [OP_QUEUE_LIST] = {CLASS_LOOK, NULL},
+    [OP_KV_GET] = {CLASS_LOOK, NULL},
     [OP_LIST] = {CLASS_SEARCH, NULL},
     [OP_WORKERS] = {CLASS_SEARCH, NULL},
     [OP_EXCEPTIONS] = {CLASS_SEARCH, NULL},
     [OP_HISTORY] = {CLASS_SEARCH, NULL},
     [OP_PAGE] = {CLASS_SEARCH, NULL},
+    [OP_KV_LIST] = {CLASS_SEARCH, NULL},
 };
 
 #define WIDE_MAX 12 /* operations of one unit that are a question of their own */
@@ -83,33 +86,56 @@ void shared_turn_add(struct unit *u)
     u->turns[u->count++] = (struct turn){.op = op, .batch = shared_take_front(u->s)};
 }
 
-/* What a unit can take no number of: questions and jobs looked at. */
-static bool fits(const struct unit *u, const struct op *op, size_t *wide, size_t *claims,
-                 size_t *bytes)
+size_t op_enqueues(const struct op *op, const struct op_enqueue **ret)
 {
+    bool commit = op->kind == OP_KV_COMMIT;
+    *ret = commit ? op->kv_commit.enqueues : &op->enqueue;
+    if (commit)
+        return op->kv_commit.enqueue_count <= LIMIT_KV_ENQUEUES ? op->kv_commit.enqueue_count : 0;
+    return op->kind == OP_ENQUEUE;
+}
+
+struct load {
+    size_t wide, claims, bytes, keys;
+};
+
+static void weigh_commit(const struct op_kv_commit *c, struct load *load)
+{
+    load->keys += (size_t)c->check_count + c->set_count + c->delete_count;
+    for (uint32_t i = 0; i < c->set_count; i++)
+        load->bytes += c->sets[i].value.len;
+}
+
+/* What a unit can take no number of: questions, jobs and keys looked at, bytes. */
+static bool fits(const struct unit *u, const struct op *op, struct load *load)
+{
+    const struct op_enqueue *list;
+    size_t count = op_enqueues(op, &list);
+    for (size_t i = 0; i < count; i++) {
+        load->bytes += list[i].payload.len;
+        load->wide += !known_find(u->s, list[i].queue);
+    }
     if (op->kind == OP_CLAIM)
-        *claims += op->claim.count;
-    if (op->kind == OP_ENQUEUE) {
-        *bytes += op->enqueue.payload.len;
-        *wide += !known_find(u->s, op->enqueue.queue);
-    }
+        load->claims += op->claim.count;
+    if (op->kind == OP_KV_COMMIT)
+        weigh_commit(&op->kv_commit, load);
     if (op->kind == OP_PATCH && op->patch.has_payload) {
-        *bytes += op->patch.payload.len;
-        ++*wide;
+        load->bytes += op->patch.payload.len;
+        load->wide++;
     }
-    return u->count == 0 ||
-           (*wide <= WIDE_MAX && *claims <= UNIT_CLAIMS_MAX && *bytes <= LIMIT_ANSWER_BYTES);
+    return u->count == 0 || (load->wide <= WIDE_MAX && load->claims <= UNIT_CLAIMS_MAX &&
+                             load->bytes <= LIMIT_ANSWER_BYTES && load->keys <= UNIT_KEYS_MAX);
 }
 
 void shared_gather(struct unit *u, enum op_class class, size_t most)
 {
-    size_t wide = 0, claims = 0, bytes = 0;
+    struct load load = {0};
     const struct op *op;
     u->count = 0;
     if (class == CLASS_ALONE)
         most = 1;
     while (u->count < most && (op = shared_front(u->s)) != NULL && shared_class(op) == class &&
-           fits(u, op, &wide, &claims, &bytes))
+           fits(u, op, &load))
         shared_turn_add(u);
 }
 

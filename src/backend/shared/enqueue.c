@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Enqueue and import: idempotency key, unique key, limits, then the new job. */
+/* Enqueue and import: idempotency key, unique key, limits, then the new job.
+ *
+ * An enqueue is planned, which changes nothing but that it may make the queue, and then made; of
+ * several that belong together all are planned before the first is made. */
 #include "backend/shared/shared.h"
 #include "base/check.h"
 #include "core/validate.h"
@@ -35,11 +38,30 @@ static bool values_right(struct unit *u, const struct op_enqueue *want, struct t
         return unit_refuse_note(u, t, &note);
     if (want->past && validate_past(want->past, &note) != 0)
         return unit_refuse_note(u, t, &note);
-    if (want->extra.undelivered.len)
-        return unit_refuse(
-            t, OUT_INVALID,
-            "this store does not keep keys, so keys_if_undelivered cannot be used with it yet");
+    uint32_t keys;
+    if (want->extra.undelivered.len && validate_undelivered(want->extra.undelivered, &keys) != 0)
+        return unit_refuse(t, OUT_INVALID,
+                           "keys_if_undelivered must be 1 to 16 keys, each of them once");
     return texts_right(u, &want->extra, t);
+}
+
+/* What those that are planned before this one will take. */
+struct plans {
+    size_t jobs, here, keys; /* here: of the same queue */
+};
+
+static struct plans plans_sum(const struct enqueue_plan *before, size_t count,
+                              const struct wqueue *q)
+{
+    struct plans sum = {0, 0, 0};
+    for (size_t i = 0; i < count; i++) {
+        if (before[i].answered)
+            continue;
+        sum.jobs++;
+        sum.here += before[i].q == q;
+        sum.keys += !hash128_none(before[i].key);
+    }
+    return sum;
 }
 
 /* --- idempotency keys --- */
@@ -77,12 +99,12 @@ static uint64_t keys_max(const struct shared *s)
     return s->config.keys_max ? s->config.keys_max : 4000000;
 }
 
-static bool key_room(struct unit *u, struct hash128 key, struct turn *t)
+static bool key_room(struct unit *u, struct hash128 key, const struct plans *ahead, struct turn *t)
 {
     if (hash128_none(key))
         return true;
     const struct idem *old = idem_find(u, key);
-    uint64_t used = u->keys + (uint64_t)u->key_adds - (old != NULL);
+    uint64_t used = u->keys + (uint64_t)u->key_adds + ahead->keys - (old != NULL);
     return used < keys_max(u->s) || unit_refuse(t, OUT_KEYS_FULL, NULL);
 }
 
@@ -150,15 +172,16 @@ static bool unique_allows(struct unit *u, struct wqueue *q, const struct op_enqu
 /* --- limits --- */
 
 /* no_need: it takes the place of another, or none that is counted. */
-static bool room_left(struct unit *u, const struct wqueue *q, bool no_need, struct turn *t)
+static bool room_left(struct unit *u, const struct wqueue *q, bool no_need,
+                      const struct plans *ahead, struct turn *t)
 {
     const struct known *k = known_find(u->s, q->name);
     uint64_t live = q->counted || !k ? unit_queue_live(q) : k->live;
     if (no_need)
         return true;
-    if (live >= q->policy.capacity)
+    if (live + ahead->here >= q->policy.capacity)
         return unit_refuse(t, OUT_QUEUE_FULL, NULL);
-    if (u->s->config.capacity && u->live >= u->s->config.capacity)
+    if (u->s->config.capacity && u->live + ahead->jobs >= u->s->config.capacity)
         return unit_refuse(t, OUT_SERVER_FULL, NULL);
     return true;
 }
@@ -278,36 +301,70 @@ static void made(struct unit *u, struct turn *t, const struct row *r)
     unit_reply_relaxed(t, r->q);
 }
 
+/* --- plans --- */
+
+static bool queue_found(struct unit *u, struct enqueue_plan *p, struct turn *t)
+{
+    const struct op_enqueue *want = p->want;
+    p->q = unit_queue_named(u, want->queue);
+    if (!p->q && queue_may_be_made(u, want, t))
+        p->q = unit_queue_make(u, want->queue, &u->s->policy);
+    if (!p->q) {
+        /* Without a number for it the unit begins anew, whatever is said here. */
+        return t->reply.outcome == OUT_OK ? unit_refuse(t, OUT_UNAVAILABLE, NULL) : false;
+    }
+    if (p->q->policy.refuse_new && !want->past)
+        return unit_refuse(t, OUT_REFUSED_NEW, NULL);
+    if (want->payload.len > p->q->policy.payload_max)
+        return unit_refuse(t, OUT_TOO_BIG, NULL);
+    return true;
+}
+
+bool unit_enqueue_plan(struct unit *u, const struct op_enqueue *want,
+                       const struct enqueue_plan *before, size_t count, struct turn *t,
+                       struct enqueue_plan *ret)
+{
+    *ret = (struct enqueue_plan){.want = want};
+    if (want->idempotency_key.len)
+        ret->key = hash128_of(u->s->facts.hash_key, want->idempotency_key);
+    if (!values_right(u, want, t))
+        return false;
+    ret->answered = key_answers(u, want, ret->key, t);
+    if (ret->answered)
+        return t->reply.outcome == OUT_OK;
+    if (!queue_found(u, ret, t))
+        return false;
+    if (!unique_allows(u, ret->q, want, t, &ret->old)) {
+        ret->answered = t->reply.outcome == OUT_OK;
+        return ret->answered;
+    }
+    struct plans ahead = plans_sum(before, count, ret->q);
+    struct rate_claim rate;
+    if (!room_left(u, ret->q, ret->old || comes_dead(want), &ahead, t) ||
+        !unit_rates_allow(u, ret->q, want, t, &rate) || !key_room(u, ret->key, &ahead, t))
+        return false;
+    unit_rates_add(u, &rate);
+    return true;
+}
+
+struct row *unit_enqueue_make(struct unit *u, const struct enqueue_plan *p, struct turn *t)
+{
+    if (p->answered)
+        return NULL;
+    if (p->old)
+        replace(u, p->old, t);
+    struct row *r = job_new(u, p->q, p->want);
+    if (!r)
+        return NULL;
+    if (!hash128_none(p->key))
+        key_keep(u, p->want, p->key, &r->job);
+    made(u, t, r);
+    return r;
+}
+
 void work_enqueue(struct unit *u, struct turn *t)
 {
-    const struct op_enqueue *want = &t->op->enqueue;
-    struct hash128 key = {0, 0};
-    struct row *old;
-    if (want->idempotency_key.len)
-        key = hash128_of(u->s->facts.hash_key, want->idempotency_key);
-    if (!values_right(u, want, t) || key_answers(u, want, key, t))
-        return;
-    struct wqueue *q = unit_queue_named(u, want->queue);
-    if (!q &&
-        (!queue_may_be_made(u, want, t) || !(q = unit_queue_make(u, want->queue, &u->s->policy))))
-        return;
-    if (q->policy.refuse_new && !want->past) {
-        unit_refuse(t, OUT_REFUSED_NEW, NULL);
-        return;
-    }
-    if (want->payload.len > q->policy.payload_max) {
-        unit_refuse(t, OUT_TOO_BIG, NULL);
-        return;
-    }
-    if (!unique_allows(u, q, want, t, &old) || !room_left(u, q, old || comes_dead(want), t) ||
-        !unit_rates_allow(u, q, want, t) || !key_room(u, key, t))
-        return;
-    if (old)
-        replace(u, old, t);
-    struct row *r = job_new(u, q, want);
-    if (!r)
-        return;
-    if (!hash128_none(key))
-        key_keep(u, want, key, &r->job);
-    made(u, t, r);
+    struct enqueue_plan p;
+    if (unit_enqueue_plan(u, &t->op->enqueue, NULL, 0, t, &p))
+        (void)unit_enqueue_make(u, &p, t);
 }

@@ -29,18 +29,36 @@ int shared_events_init(struct shared *s)
 
 void shared_events_free(struct shared *s)
 {
-    for (size_t i = 0; s->events && i < EVENT_RING; i++)
+    for (size_t i = 0; s->events && i < EVENT_RING; i++) {
         mem_free(s->events[i].queue);
+        mem_free(s->events[i].subject);
+    }
     mem_free(s->events);
 }
 
-/* Without memory for the name the event has none. */
+/* What the subject of an event is depends on its kind. */
+static void set_subject(struct backend_event *e, struct span subject)
+{
+    if (e->kind == EVENT_KV_SET || e->kind == EVENT_KV_DELETED) {
+        e->key = subject;
+        e->version = e->count;
+        e->count = 0;
+    }
+}
+
+static char *keep(char *old, struct span text)
+{
+    mem_free(old);
+    return text.len ? mem_text(text.at, text.len) : NULL;
+}
+
+/* Without memory for a text the event has none. */
 static void push(struct shared *s, const struct happened *h)
 {
     struct told_event *e = slot(s, ++s->event_last);
     struct job j = h->job;
-    mem_free(e->queue);
-    e->queue = mem_text(h->queue.at ? h->queue.at : "", h->queue.len);
+    e->queue = keep(e->queue, h->queue);
+    e->subject = keep(e->subject, h->subject);
     e->event = (struct backend_event){
         .id = id_of(s, s->event_last),
         .kind = h->kind,
@@ -55,6 +73,7 @@ static void push(struct shared *s, const struct happened *h)
         .has_extra = (j.flags & JOB_HAS_EXTRA) != 0,
         .count = h->count,
     };
+    set_subject(&e->event, span_of(e->subject, e->subject ? h->subject.len : 0));
     s->news_due = true;
 }
 

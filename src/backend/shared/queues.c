@@ -210,10 +210,9 @@ void work_not_yet(struct unit *u, struct turn *t)
 {
     (void)u;
     int kind = (int)t->op->kind;
-    unit_refuse(
-        t, OUT_INVALID,
-        kind >= OP_KV_COMMIT && kind <= OP_KV_LIST ? "this store does not keep keys and values yet"
-        : kind >= OP_SCHEDULE_PUT && kind <= OP_TRIGGER ? "this store does not keep schedules yet"
-        : kind == OP_PAGE ? "this store does not keep ranked queues yet"
-                          : "this store does not keep alerts and notices yet");
+    unit_refuse(t, OUT_INVALID,
+                kind >= OP_SCHEDULE_PUT && kind <= OP_TRIGGER
+                    ? "this store does not keep schedules yet"
+                : kind == OP_PAGE ? "this store does not keep ranked queues yet"
+                                  : "this store does not keep alerts and notices yet");
 }

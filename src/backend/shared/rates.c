@@ -23,11 +23,11 @@ static int64_t full_us(const struct shared *s, const struct rate_claim *c, int64
 }
 
 bool unit_rates_allow(struct unit *u, const struct wqueue *q, const struct op_enqueue *want,
-                      struct turn *t)
+                      struct turn *t, struct rate_claim *ret)
 {
     const struct rate_limit *limit = &q->policy.rate_limit;
     int64_t now_us = u->now.ms * 1000, window = (int64_t)limit->window_ms * 1000;
-    t->rate = (struct rate_claim){.share_us = 0};
+    *ret = (struct rate_claim){.share_us = 0};
     if (limit->count == 0 || want->past)
         return true;
     uint64_t scope = (uint64_t)limit->per << 32 | q->number;
@@ -37,31 +37,38 @@ bool unit_rates_allow(struct unit *u, const struct wqueue *q, const struct op_en
         .window_us = window,
     };
     int64_t full = full_us(u->s, &c, now_us) + c.share_us;
-    for (const struct turn *before = u->turns; before < t; before++)
-        if (before->reply.created && hash128_equal(before->rate.key, c.key))
+    for (const struct rate_claim *before = u->rates; before; before = before->next)
+        if (hash128_equal(before->key, c.key))
             full += c.share_us;
     int64_t wait = full - now_us - window;
     if (wait > 0) {
         t->reply.retry_ms = (wait + 999) / 1000;
         return unit_refuse(t, OUT_RATE_LIMIT, NULL);
     }
-    t->rate = c;
+    *ret = c;
     return true;
+}
+
+void unit_rates_add(struct unit *u, const struct rate_claim *claim)
+{
+    struct rate_claim *c = claim->share_us ? unit_alloc(u, sizeof *c) : NULL;
+    if (!c)
+        return;
+    *c = *claim;
+    c->next = u->rates;
+    u->rates = c;
 }
 
 void unit_rates_take(struct unit *u)
 {
     struct shared *s = u->s;
-    for (size_t i = 0; i < u->count; i++) {
-        const struct turn *t = &u->turns[i];
-        if (!t->rate.share_us || !t->reply.created || t->reply.repeat)
-            continue;
+    for (const struct rate_claim *c = u->rates; c; c = c->next) {
         if (map128_count(&s->rates) >= RATES_MAX) {
             map128_done(&s->rates);
             map128_init(&s->rates);
         }
-        int64_t full = full_us(s, &t->rate, u->now.ms * 1000) + t->rate.share_us;
-        if (map128_put(&s->rates, t->rate.key, (uint64_t)full) != 0)
+        int64_t full = full_us(s, c, u->now.ms * 1000) + c->share_us;
+        if (map128_put(&s->rates, c->key, (uint64_t)full) != 0)
             return; /* no memory: this one was free */
     }
 }

@@ -8,6 +8,7 @@
  *   batches.c   operations that were submitted, in their order; which of them make a unit
  *   unit.c, unit_rows.c    the memory of a unit, and what a record does to a job in it
  *   enqueue.c, claim.c, leases.c, change.c, queues.c, bulks.c    the operations
+ *   kv.c        keys and values; payloads that dead jobs leave behind
  *   rates.c, known.c       what this node remembers between units
  *   events.c, watches.c    who wants to know */
 #pragma once
@@ -23,6 +24,7 @@
 
 #define EVENT_RING 16384u
 #define UNIT_OPS_MAX 1000
+#define UNIT_KEYS_MAX 2000   /* keys of the key-value store that one unit may be about */
 #define UNIT_CLAIMS_MAX 2000 /* jobs that the claims of one unit may ask for together */
 
 struct store_facts {
@@ -54,7 +56,7 @@ struct watch_entry;
 
 struct told_event {
     struct backend_event event; /* its texts are owned here */
-    char *queue;
+    char *queue, *subject;
 };
 
 struct bulk {
@@ -116,6 +118,9 @@ void shared_done(struct shared *s); /* s itself is the caller's */
 
 /* batches.c */
 
+/* The enqueues that an operation brings along; 0: none. */
+size_t op_enqueues(const struct op *op, const struct op_enqueue **ret);
+
 /* How an operation is answered: with others in one unit; in a unit of its own, with its queue
  * locked against everybody; by looking, in its turn; by a search beside the units. */
 enum op_class { CLASS_UNIT, CLASS_ALONE, CLASS_LOOK, CLASS_SEARCH };
@@ -142,6 +147,21 @@ void known_learn(struct shared *s, const struct wqueue *q);
 void known_forget(struct shared *s, struct span name);
 void knowns_free(struct shared *s);
 
+/* enqueue.c: an enqueue is planned, then made. Those `before` it belong together with it. */
+struct enqueue_plan {
+    const struct op_enqueue *want;
+    struct hash128 key; /* its idempotency key; 0, 0 = none */
+    struct wqueue *q;
+    struct row *old; /* whose place it takes */
+    bool answered;   /* nothing is to be made: the turn's reply says what there is */
+};
+/* False: the turn's reply says why not. */
+bool unit_enqueue_plan(struct unit *u, const struct op_enqueue *want,
+                       const struct enqueue_plan *before, size_t count, struct turn *t,
+                       struct enqueue_plan *ret);
+/* The new job; NULL: it was answered, or there is no memory. */
+struct row *unit_enqueue_make(struct unit *u, const struct enqueue_plan *p, struct turn *t);
+
 /* The operations: each answers its turn. */
 typedef void (*work_fn)(struct unit *u, struct turn *t);
 void work_enqueue(struct unit *u, struct turn *t);
@@ -161,6 +181,7 @@ void work_queue_delete(struct unit *u, struct turn *t);
 void work_pause(struct unit *u, struct turn *t);
 void work_purge(struct unit *u, struct turn *t);
 void work_bulk(struct unit *u, struct turn *t);
+void work_kv_commit(struct unit *u, struct turn *t);
 void work_accept_clock(struct unit *u, struct turn *t);
 void work_not_yet(struct unit *u, struct turn *t);
 

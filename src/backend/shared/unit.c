@@ -2,6 +2,7 @@
 /* The memory of a unit: its rows, its queues, and who is who. */
 #include "backend/shared/unit.h"
 
+#include "backend/kv_rules.h"
 #include "backend/shared/shared.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -12,6 +13,7 @@ int unit_init(struct unit *u, struct shared *s)
     arena_init(&u->arena);
     map128_init(&u->name_map);
     map64_init(&u->by_seq);
+    map128_init(&u->wkey_map);
     u->ended_last = &u->ended;
     u->happened_last = &u->happened;
     return 0;
@@ -26,6 +28,10 @@ void unit_reset(struct unit *u)
     map64_done(&u->by_seq);
     map128_init(&u->name_map);
     map64_init(&u->by_seq);
+    if (u->wkey_count) {
+        map128_done(&u->wkey_map);
+        map128_init(&u->wkey_map);
+    }
     arena_reset(&u->arena);
     u->nomem = u->alone = u->short_of_numbers = false;
     u->sharers = NULL;
@@ -42,7 +48,11 @@ void unit_reset(struct unit *u)
     u->ended_last = &u->ended;
     u->happened = NULL;
     u->happened_last = &u->happened;
-    u->key_adds = 0;
+    u->wkey_count = u->version_count = u->version_next = 0;
+    u->versions = NULL;
+    u->kv_keys = u->kv_bytes = 0;
+    u->key_adds = u->kv_key_adds = u->kv_byte_adds = 0;
+    u->rates = NULL;
     u->idem_replaced = false;
     u->records = 0;
     u->live = u->keys = u->body_bytes = u->position = 0;
@@ -53,10 +63,12 @@ void unit_done(struct unit *u)
     unit_reset(u);
     map128_done(&u->name_map);
     map64_done(&u->by_seq);
+    map128_done(&u->wkey_map);
     arena_done(&u->arena);
     mem_free(u->names);
     mem_free(u->rows);
     mem_free(u->queues);
+    mem_free(u->wkeys);
 }
 
 void *unit_alloc(struct unit *u, size_t size)
@@ -67,8 +79,7 @@ void *unit_alloc(struct unit *u, size_t size)
     return p;
 }
 
-/* Makes room for one more in an array. False: no memory. */
-static bool room(struct unit *u, void *array, size_t *have, size_t used, size_t size)
+bool unit_room(struct unit *u, void *array, size_t *have, size_t used, size_t size)
 {
     void **at = array;
     if (used < *have)
@@ -96,7 +107,7 @@ struct wanted_name *unit_want_name(struct unit *u, struct span name)
     uint64_t found = map128_get(&u->name_map, key);
     if (found)
         return &u->names[found - 1];
-    if (!room(u, &u->names, &u->name_room, u->name_count, sizeof *u->names) ||
+    if (!unit_room(u, &u->names, &u->name_room, u->name_count, sizeof *u->names) ||
         map128_put(&u->name_map, key, u->name_count + 1) != 0) {
         u->nomem = true;
         return NULL;
@@ -114,7 +125,7 @@ struct row *unit_row(const struct unit *u, uint64_t seq)
 struct row *unit_row_add(struct unit *u, uint64_t seq)
 {
     struct row *r = unit_alloc(u, sizeof *r);
-    if (!r || !room(u, &u->rows, &u->row_room, u->row_count, sizeof(struct row *)))
+    if (!r || !unit_room(u, &u->rows, &u->row_room, u->row_count, sizeof(struct row *)))
         return NULL;
     if (map64_put(&u->by_seq, seq, (uint32_t)u->row_count + 1) != 0) {
         u->nomem = true;
@@ -140,7 +151,7 @@ struct row *unit_find(const struct unit *u, struct job_ref ref)
 struct wqueue *unit_queue_add(struct unit *u, uint32_t number, struct span name)
 {
     struct wqueue *q = unit_alloc(u, sizeof *q);
-    if (!q || !room(u, &u->queues, &u->queue_room, u->queue_count, sizeof(struct wqueue *)))
+    if (!q || !unit_room(u, &u->queues, &u->queue_room, u->queue_count, sizeof(struct wqueue *)))
         return NULL;
     q->number = number;
     q->name = name;
@@ -236,12 +247,7 @@ void unit_reply_relaxed(struct turn *t, const struct wqueue *q)
 
 bool unit_body_right(struct turn *t, uint8_t kind, struct span body, uint64_t max)
 {
-    if (body.len > max)
-        return unit_refuse(t, OUT_TOO_BIG, NULL);
-    if (kind > PAYLOAD_BYTES)
-        return unit_refuse(t, OUT_INVALID,
-                           "the kind of a payload or result is none (0), json (1) or bytes (2)");
-    if (kind == PAYLOAD_NONE && body.len > 0)
-        return unit_refuse(t, OUT_INVALID, "a payload or result of no kind cannot have bytes");
-    return true;
+    const char *note = NULL;
+    enum outcome out = kv_body_right(kind, body, max, &note);
+    return out == OUT_OK || unit_refuse(t, out, note);
 }

@@ -69,9 +69,11 @@ struct row {
     bool set_payload, set_result, set_error, set_note;
 };
 
+/* What an enqueue takes from the bucket of a rate limit. */
 struct rate_claim {
     struct hash128 key;
     int64_t share_us, window_us; /* share_us 0 = none */
+    struct rate_claim *next;
 };
 
 /* An operation of the unit and its answer. */
@@ -81,9 +83,8 @@ struct turn {
     struct reply reply;
     struct row **bodies; /* of reply.jobs: rows whose payload is still to be fetched */
     bool said_before;    /* a last word about this token is known */
-    struct rate_claim rate;
-    bool later;    /* answered when a bulk action has ended */
-    bool answered; /* it did not have to wait for the disk */
+    bool later;          /* answered when a bulk action has ended */
+    bool answered;       /* it did not have to wait for the disk */
 };
 
 /* An attempt that the unit ends. */
@@ -113,12 +114,28 @@ struct idem {
     struct idem *next;
 };
 
+/* A key of the key-value store: as it was loaded, then as the unit leaves it. */
+struct wkey {
+    struct span key;
+    bool stored;           /* the store has it, be it expired … */
+    uint32_t stored_bytes; /* … with so many bytes of value */
+    bool there;            /* it is seen: neither deleted nor expired */
+    bool changed;          /* to be written, or, if it is not there, deleted */
+    uint64_t version;
+    struct wall_time expires_at; /* 0 = never */
+    uint8_t kind;
+    uint32_t bytes;
+    struct span value;      /* changed: this … */
+    const struct row *from; /* … or, not NULL, the payload that the store has of this job */
+};
+
 struct happened {
     uint8_t kind; /* enum event_kind */
     struct wall_time at;
     struct job job;
     struct span queue;
-    uint64_t count;
+    struct span subject; /* the key, by the kind */
+    uint64_t count;      /* of a key: its version */
     struct happened *next;
 };
 
@@ -163,21 +180,32 @@ struct unit {
     uint64_t keys;
     uint64_t body_bytes; /* that claims are to show */
     struct idem *idems;
-    struct word *words; /* that were loaded */
+    struct word *words;  /* that were loaded */
+    struct wkey **wkeys; /* of the key-value store */
+    size_t wkey_count, wkey_room;
+    struct map128 wkey_map; /* index + 1 */
+    uint64_t *versions;     /* drawn when all keys were locked: one a change */
+    size_t version_count, version_next;
+    uint64_t kv_keys, kv_bytes; /* in the whole store, before the unit */
     /* what it leaves */
     struct ended *ended, **ended_last;
     struct word *said;
     struct happened *happened, **happened_last;
     int64_t key_adds;
-    bool idem_replaced; /* a key that had expired */
-    uint64_t records;   /* changes, for figures */
-    uint64_t position;  /* of the last of them */
+    int64_t kv_key_adds, kv_byte_adds;
+    struct rate_claim *rates; /* of what it enqueues */
+    bool idem_replaced;       /* a key that had expired */
+    uint64_t records;         /* changes, for figures */
+    uint64_t position;        /* of the last of them */
 };
 
 int unit_init(struct unit *u, struct shared *s);
 void unit_reset(struct unit *u); /* for the next unit, or the same again */
 void unit_done(struct unit *u);
 void *unit_alloc(struct unit *u, size_t size); /* zero-filled; NULL and nomem */
+
+/* Makes room for one more in an array (a pointer to its pointer). False: no memory. */
+bool unit_room(struct unit *u, void *array, size_t *have, size_t used, size_t size);
 
 /* Names asked for. NULL: no memory. */
 struct wanted_name *unit_want_name(struct unit *u, struct span name);
@@ -229,6 +257,27 @@ struct row *unit_row_rival(const struct unit *u, const struct row *r); /* holds 
 struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct queue_policy *policy);
 /* Whether a change of this queue has to know which jobs share a key (unit.sharers). */
 bool unit_queue_widens(const struct unit *u, const struct wqueue **ret_queue);
+/* *ret: what the enqueue takes from its bucket, once unit_rates_add was called with it. */
 bool unit_rates_allow(struct unit *u, const struct wqueue *q, const struct op_enqueue *want,
-                      struct turn *t);
+                      struct turn *t, struct rate_claim *ret);
+void unit_rates_add(struct unit *u, const struct rate_claim *claim);
 void unit_rates_take(struct unit *u); /* after the commit */
+
+/* --- keys and values (kv.c) --- */
+
+/* One a key, however often it was asked for; the store fills it in. NULL: no memory. */
+struct wkey *unit_key_add(struct unit *u, struct span key);
+struct wkey *unit_key(const struct unit *u, struct span key);
+/* As it was loaded; hides what has expired. */
+void unit_key_loaded(const struct unit *u, struct wkey *k, uint64_t version,
+                     struct wall_time expires_at, uint8_t kind, uint32_t bytes);
+/* Adds every key that the unit's commits are about; how many versions these need. */
+size_t unit_keys_of_commits(struct unit *u);
+/* The same of the keys at which loaded rows would leave their payloads; `every`: any of them may
+ * die, else those that an operation of the unit may kill. */
+size_t unit_keys_of_rows(struct unit *u, bool every);
+void unit_leave_payload(struct unit *u, struct row *r); /* it has just died */
+void unit_tell_key(struct unit *u, uint8_t kind, struct span key, uint64_t version);
+/* Keys fall into so many buckets, by which a store locks them: also those that are not there. */
+#define KEY_BUCKETS 64u
+uint32_t unit_key_bucket(const struct unit *u, struct span key);

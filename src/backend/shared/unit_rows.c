@@ -81,6 +81,15 @@ void unit_tell_queue(struct unit *u, uint8_t kind, const struct wqueue *q, uint6
     h->count = n;
 }
 
+void unit_tell_key(struct unit *u, uint8_t kind, struct span key, uint64_t version)
+{
+    struct happened *h = add_happened(u, kind);
+    if (!h)
+        return;
+    h->subject = key;
+    h->count = version;
+}
+
 void unit_tell(struct unit *u, uint8_t kind, const struct row *r)
 {
     struct happened *h = add_happened(u, kind);
@@ -328,4 +337,6 @@ void unit_row_take(struct unit *u, struct row *r, const struct record *rec)
     unit_tell(u,
               rec->kind == REC_JOB_BACK ? back_event(rec->job_back.reason) : takes[rec->kind].event,
               r);
+    if (rec->kind == REC_JOB_DEAD)
+        unit_leave_payload(u, r);
 }

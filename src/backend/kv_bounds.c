@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/local/kv_bounds.h"
+#include "backend/kv_bounds.h"
 
 #include <string.h>
 

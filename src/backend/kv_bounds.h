@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a list of keys asks for, as one range of bytes: the same for both stores. */
+/* What a list of keys asks for, as one range of bytes: the same for every store. */
 #pragma once
 
 #include "backend/op.h"
