@@ -384,7 +384,7 @@ static int finish(struct config *c, struct err_note *note)
         (err = origins_check(c, note)) || (err = hosts_check(c, note)) ||
         (err = doors_check(c, note)) || (err = limits_check(c, note)) ||
         (err = defaults_check(c, note)) || (err = config_webqueue(c, note)) ||
-        (err = webhooks_check(c, note)))
+        (err = config_routes(c, note)) || (err = webhooks_check(c, note)))
         return err;
     return backend_resolve(c, note);
 }

@@ -66,6 +66,19 @@ struct config_redis {
     uint32_t health_check_ms;
 };
 
+/* One route, as configured: see backend/router/router.h. */
+struct config_route {
+    const char *pattern;
+    unsigned number; /* 0 = the default backend */
+    bool has_number;
+    const char *url; /* may hold a password: never log it; NULL = an earlier route has it */
+};
+
+struct config_routes {
+    struct config_list items;        /* as configured */
+    const struct config_route *list; /* what they say, in their order */
+};
+
 struct config_webqueue {
     struct config_list items;          /* as configured */
     const struct webqueue_type *types; /* what they say, in their order; names differ */
@@ -78,6 +91,7 @@ struct config {
     const char *data;
     const char *backend;     /* as configured, "" = the store in `data` */
     const char *backend_url; /* what to open; may hold a password: never log it */
+    struct config_routes routes;
     uint32_t node;
     enum log_level log_level;
     enum log_format log_format;

@@ -13,6 +13,7 @@
 
 #define CONFIG_YEAR_MS (INT64_C(366) * 24 * 3600 * 1000)
 #define CONFIG_ALLOW_MAX 64
+#define CONFIG_ROUTES_MAX 64
 #define CONFIG_TIMEOUT_MAX (INT64_C(24) * 3600 * 1000)
 
 /* All there are (doors/doors.c). */
@@ -28,6 +29,11 @@
     X("backend", TEXT, backend, "", 0, 4096, "URL", CONFIG_SECRET,                                 \
       "the store: sqlite:DIR, memory: or postgres://…; empty means sqlite: in the directory "       \
       "`data`")             \
+    X("routes", LIST, routes.items, "", 0, CONFIG_ROUTES_MAX, "ROUTE", CONFIG_SECRET,              \
+      "queues that other backends keep: `PATTERN number=N backend=URL`, such as `mail.* "          \
+      "number=1 backend=postgres://…`; * stands for anything, the first pattern that matches "     \
+      "decides, other queues are kept by `backend`, which is number 0. The number is part of the "  \
+      "ids of the jobs there: never change it")                                                           \
     X("hosts", LIST, hosts, "", 0, 256, "NAME", 0,                                                 \
       "names besides the loopback ones that a request's Host may have, without port")              \
     X("origins", LIST, origins, "", 0, 256, "ORIGIN", 0,                                           \

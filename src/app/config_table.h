@@ -90,3 +90,5 @@ MUST_CHECK int config_file_read(const char *path, struct buf *ret, struct err_no
 
 /* What webqueue.types says, read into webqueue.types of c. */
 MUST_CHECK int config_webqueue(struct config *c, struct err_note *note);
+/* What routes says, read into routes of c. */
+MUST_CHECK int config_routes(struct config *c, struct err_note *note);

@@ -286,17 +286,22 @@ static int list_set(struct config *c, const struct config_key *k, const struct c
     return 0;
 }
 
-static int list_value(const struct config *c, const struct config_key *k, struct buf *out)
+static int list_text(const struct config_list *list, bool secrets, struct buf *out)
 {
-    const struct config_list *list = member_of(c, k);
     int err = buf_append_text(out, "[");
     for (size_t i = 0; err == 0 && i < list->count; i++) {
         if (i > 0)
             err = buf_append_text(out, ", ");
         if (err == 0)
-            err = string_value(span_text(list->items[i]), out);
+            err = secrets ? string_value(span_text(list->items[i]), out)
+                          : address_value(list->items[i], out);
     }
     return err ? err : buf_append_text(out, "]");
+}
+
+static int list_value(const struct config *c, const struct config_key *k, struct buf *out)
+{
+    return list_text(member_of(c, k), true, out);
 }
 
 /* ---- the back-off ---- */
@@ -423,6 +428,8 @@ bool config_takes_list(const struct config_key *k)
 
 int config_value(const struct config *c, const struct config_key *k, bool secrets, struct buf *out)
 {
+    if (!secrets && (k->flags & CONFIG_SECRET) && k->kind == CONFIG_LIST)
+        return list_text(member_of(c, k), false, out);
     if (!secrets && (k->flags & CONFIG_SECRET))
         return address_value(*(const char *const *)member_of(c, k), out);
     return kinds[k->kind].value(c, k, out);

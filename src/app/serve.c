@@ -20,6 +20,7 @@
 
 #include "app/config.h"
 #include "app/notify.h"
+#include "app/stores.h"
 #include "app/version.h"
 #include "backend/backend.h"
 #include "base/check.h"
@@ -337,7 +338,7 @@ static int open_backend(struct serve *s, struct err_note *note)
         .fatal = fatal_cb,
         .fatal_ctx = s,
     };
-    return backend_open(c->backend_url, &config, &s->backend, note);
+    return stores_open(c, &config, &s->backend, note);
 }
 
 static void http_figures_cb(void *ctx, struct http_server_figures *ret)

@@ -239,6 +239,15 @@ void backend_close(struct backend *b, backend_closed_fn fn, void *ctx)
     b->ops->close(b, fn, ctx);
 }
 
+bool op_is_query(enum op_kind kind)
+{
+    return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
+           kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
+           kind == OP_KV_GET || kind == OP_KV_LIST || kind == OP_ALERT_LIST ||
+           kind == OP_NOTICE_LIST || kind == OP_BREAKER_LIST || kind == OP_PAGE ||
+           kind == OP_HISTORY || kind == OP_SCHEDULE_GET || kind == OP_SCHEDULE_LIST;
+}
+
 static const char *const attempt_outcomes[ATTEMPT_OUTCOME_COUNT] = {
     [ATTEMPT_RUNNING] = "running",   [ATTEMPT_DONE] = "done",
     [ATTEMPT_FAILED] = "failed",     [ATTEMPT_CRASHED] = "crashed",

@@ -95,15 +95,6 @@ static struct fault *fault_of(const struct backend *b)
     return (struct fault *)b;
 }
 
-static bool is_query(enum op_kind kind)
-{
-    return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
-           kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
-           kind == OP_KV_GET || kind == OP_KV_LIST || kind == OP_ALERT_LIST ||
-           kind == OP_NOTICE_LIST || kind == OP_BREAKER_LIST || kind == OP_PAGE ||
-           kind == OP_HISTORY || kind == OP_SCHEDULE_GET || kind == OP_SCHEDULE_LIST;
-}
-
 static void turns_wanted(void *ctx)
 {
     struct fault *f = ctx;
@@ -120,7 +111,7 @@ static void deliver(struct slot *slot, const struct reply *answer)
     struct reply reply = {.kind = slot->kind, .outcome = OUT_UNKNOWN};
     if (answer) {
         reply = *answer;
-    } else if (slot->fate == FATE_DENIED || is_query(slot->kind)) {
+    } else if (slot->fate == FATE_DENIED || op_is_query(slot->kind)) {
         reply.outcome = OUT_UNAVAILABLE;
         reply.note = "the fault wrapper did not pass this on";
     }
@@ -331,7 +322,7 @@ static enum fate fate_draw(struct fault *f, const struct op *op)
     bool lost = random_chance(&f->random, f->config.unknown_done_percent);
     if (denied)
         return FATE_DENIED;
-    if (is_query(op->kind))
+    if (op_is_query(op->kind))
         return FATE_PASS;
     return dropped ? FATE_DROPPED : lost ? FATE_LOST : FATE_PASS;
 }

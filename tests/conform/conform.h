@@ -6,10 +6,10 @@
  * whatever a case allocated belongs to its env.
  *
  * Profiles. Each case runs on memory, SQLite, both under the fault wrapper (late and reordered
- * replies, spurious and late signals), under the tracing wrapper, and, unless it is marked EXACT,
- * "lossy": replies come as OUT_UNKNOWN or OUT_UNAVAILABLE and other nodes get in between. run()
- * then repeats ops the way backend.h prescribes. EXACT cases look at what such repeats change
- * (counters since the start, flags of a reply, several ops in one batch). */
+ * replies, spurious and late signals), under the tracing wrapper, behind the router, and, unless it
+ * is marked EXACT, "lossy": replies come as OUT_UNKNOWN or OUT_UNAVAILABLE and other nodes get in
+ * between. run() then repeats ops the way backend.h prescribes. EXACT cases look at what such
+ * repeats change (counters since the start, flags of a reply, several ops in one batch). */
 #pragma once
 
 #include <setjmp.h>
@@ -17,6 +17,7 @@
 
 #include "backend/backend.h"
 #include "backend/backend_impl.h"
+#include "backend/router/router.h"
 #include "base/arena.h"
 
 /* What a case needs beyond an empty backend. */
@@ -30,12 +31,15 @@
 #define NEEDS_ALERTS 4u     /* alert rules, notices, breakers */
 #define NEEDS_OWN_CLOCK 8u  /* time is this process's: it may be suspected, and stand still */
 #define NEEDS_OWN_STORE 16u /* the store is this process's alone */
+#define NEEDS_ONE_STORE 32u /* all queues are in one store: what two share, one commit changes */
 
 struct conform_profile {
     const char *name;
     bool on_disk;   /* sqlite:DIR, else memory: */
     bool postgres;  /* the database that HF_POSTGRES names */
     unsigned lacks; /* NEEDS_… */
+    /* Behind a router of three stores, numbers 0, 5 and 63; ends with a pattern that is NULL. */
+    struct router_route routes[3];
     bool traced;
     bool faulty;
     bool lossy;

@@ -379,6 +379,6 @@ static const struct conform_case cases[] = {
          .flags = EXACT | RESTART, .needs = NEEDS_OWN_STORE),
     CASE("events: news", news, .flags = EXACT),
     CASE("events: a clock that leapt, and its acceptance", clock_suspect, .flags = EXACT,
-         .configure = leaping_clock, .needs = NEEDS_OWN_CLOCK),
+         .configure = leaping_clock, .needs = NEEDS_OWN_CLOCK | NEEDS_ONE_STORE),
 };
 TOPIC(topic_events, cases);

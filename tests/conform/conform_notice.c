@@ -603,7 +603,7 @@ static const struct conform_case cases[] = {
     CASE("PDQ-9 breakers: what waits too long behind one is given up", too_old_behind_a_breaker,
          .flags = EXACT),
     CASE("ORC-18 PDQ-9 NOM-11 restart: rules, what is raised, notices, breakers", all_is_back,
-         .flags = EXACT | RESTART),
+         .flags = EXACT | RESTART, .needs = NEEDS_ONE_STORE),
     CASE("ORC-18 restart: no id of a notice is used twice", numbers_are_not_used_twice,
          .flags = EXACT | RESTART),
 };

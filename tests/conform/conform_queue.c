@@ -291,7 +291,8 @@ static const struct conform_case cases[] = {
     CASE("HF-9 pause until a time", pause_until),
     CASE("ORC-11 a queue that refuses new jobs", refuse_new),
     CASE("PDQ-5 capacity of a queue", queue_capacity),
-    CASE("PDQ-5 capacity of the server", server_capacity, .configure = configure_small_server),
+    CASE("PDQ-5 capacity of the server", server_capacity, .configure = configure_small_server,
+         .needs = NEEDS_ONE_STORE),
     CASE("ORC-8 a deleted queue's jobs are gone, its name is free", delete_queue),
     CASE("delete and make again in one batch", delete_in_one_batch, .flags = EXACT),
 };

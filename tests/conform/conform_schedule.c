@@ -424,7 +424,8 @@ static void told_as_events(struct env *e)
 static const struct conform_case cases[] = {
     CASE("HF-8 a schedule is made and shown", made_and_shown),
     CASE("HF-8 ORC-19 a job says whose schedule made it", owner_in_the_job, EXACT),
-    CASE("HF-8 a schedule is changed and deleted", changed_and_deleted, EXACT),
+    CASE("HF-8 a schedule is changed and deleted", changed_and_deleted, EXACT,
+         .needs = NEEDS_ONE_STORE),
     CASE("HF-8 a schedule is made only as told", made_only_as_told, EXACT),
     CASE("HF-8 ORC-15 nonsense is refused", refuses_nonsense),
     CASE("HF-8 schedules are listed by name", listed_by_name),

@@ -141,6 +141,6 @@ static const struct conform_case cases[] = {
     CASE("settle: close answers those under way", settle_and_close),
     CASE("settle: from inside its own answer", settle_from_inside),
     CASE("settle: refused once closing", settle_after_close),
-    CASE("figures", figures, .flags = EXACT, .configure = limited),
+    CASE("figures", figures, .flags = EXACT, .configure = limited, .needs = NEEDS_ONE_STORE),
 };
 TOPIC(topic_settle, cases);

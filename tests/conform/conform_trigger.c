@@ -368,6 +368,7 @@ static const struct conform_case cases[] = {
     CASE("ORC-15 an eager trigger needs no time", eager_needs_no_time, EXACT),
     CASE("ORC-16 HF-16 a door's trigger takes from the door's queues", only_from_its_own_door,
          EXACT),
-    CASE("ORC-15 rings of triggers are refused", rings_are_refused, EXACT),
+    CASE("ORC-15 rings of triggers are refused", rings_are_refused, EXACT,
+         .needs = NEEDS_ONE_STORE),
 };
 TOPIC(topic_trigger, cases, NEEDS_SCHEDULES);

@@ -122,16 +122,38 @@ static void wrap(struct env *e, struct backend *inner)
     e->b = inner;
 }
 
-void env_open(struct env *e)
+/* The store itself, or the part-th besides it. */
+static struct backend *open_part(struct env *e, unsigned part)
 {
     struct err_note note = {{0}};
     struct backend *inner;
     char url[400];
     backend_url(e, url, sizeof url);
+    if (part > 0 && e->profile->on_disk)
+        snprintf(url + strlen(url), sizeof url - strlen(url), "/part%u", part);
     int rc = backend_open(url, &e->config, &inner, &note);
     if (rc < 0)
         LEAVE("backend_open: %s: %s", err_name(rc), note.text);
-    wrap(e, inner);
+    return inner;
+}
+
+/* Numbers with holes between them, as they are after years of settings. */
+static struct backend *open_router(struct env *e, struct backend *first)
+{
+    struct router_child children[3] = {
+        {open_part(e, 1), ROUTER_NUMBER_MAX}, {first, 0}, {open_part(e, 2), 5}};
+    struct backend *router;
+    unsigned routes = 0;
+    while (e->profile->routes[routes].pattern)
+        routes++;
+    CHECK(backend_open_router(children, 3, e->profile->routes, routes, &e->config, &router) == 0);
+    return router;
+}
+
+void env_open(struct env *e)
+{
+    struct backend *inner = open_part(e, 0);
+    wrap(e, e->profile->routes[0].pattern ? open_router(e, inner) : inner);
 }
 
 static void closed_cb(void *ctx)

@@ -20,6 +20,14 @@ static const struct conform_profile profiles[] = {
     {.name = "fault+sqlite", .on_disk = true, .faulty = true},
     {.name = "lossy+memory", .faulty = true, .lossy = true},
     {.name = "lossy+sqlite", .on_disk = true, .faulty = true, .lossy = true},
+    /* Most cases are about "q" alone: once it is a queue of another store, and once such queues are
+     * that go with it. */
+    {.name = "router+memory",
+     .routes = {{"q", 5}, {"b*", ROUTER_NUMBER_MAX}},
+     .lacks = NEEDS_ONE_STORE | NEEDS_KV | NEEDS_SCHEDULES},
+    {.name = "router(others)+memory",
+     .routes = {{"b*", ROUTER_NUMBER_MAX}, {"other*", 5}},
+     .lacks = NEEDS_ONE_STORE},
     {.name = "postgres", .postgres = true, .lacks = POSTGRES_LACKS},
     {.name = "lossy+postgres",
      .postgres = true,
@@ -117,8 +125,9 @@ static void alarm_cb(int signal)
     _exit(3);
 }
 
-static const char *const parts[] = {"keys and values", "schedules", "alerts", "a clock of its own",
-                                    "a store of its own"};
+static const char *const parts[] = {
+    "keys and values",    "schedules",          "alerts",
+    "a clock of its own", "a store of its own", "one store for all"};
 
 static void skip_case(struct run *r, const struct conform_profile *p, const struct conform_case *c,
                       unsigned lacking)

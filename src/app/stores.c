@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "app/stores.h"
+
+#include "backend/router/router.h"
+
+struct opening {
+    const struct config *config;
+    const struct backend_config *base;
+    struct router_child children[ROUTER_NUMBER_MAX + 1];
+    unsigned count;
+    struct err_note *note;
+};
+
+static void forsaken_cb(void *ctx)
+{
+    (void)ctx;
+}
+
+static bool is_open(const struct opening *o, unsigned number)
+{
+    for (unsigned i = 0; i < o->count; i++) {
+        if (o->children[i].number == number)
+            return true;
+    }
+    return false;
+}
+
+static int open_child(struct opening *o, const struct config_route *route)
+{
+    struct err_note inner = {""};
+    struct router_child *child = &o->children[o->count];
+    if (is_open(o, route->number))
+        return 0;
+    int err = backend_open(route->url, o->base, &child->backend, &inner);
+    if (err)
+        return err_note_set(o->note, err, "routes, backend %u: %s", route->number,
+                            inner.text[0] ? inner.text : err_text(err));
+    child->number = route->number;
+    o->count++;
+    return 0;
+}
+
+static int open_router(struct opening *o, struct backend **ret)
+{
+    const struct config_routes *from = &o->config->routes;
+    struct router_route routes[CONFIG_ROUTES_MAX];
+    for (size_t i = 0; i < from->items.count; i++)
+        routes[i] = (struct router_route){from->list[i].pattern, from->list[i].number};
+    return backend_open_router(o->children, o->count, routes, (unsigned)from->items.count, o->base,
+                               ret);
+}
+
+int stores_open(const struct config *c, const struct backend_config *base, struct backend **ret,
+                struct err_note *note)
+{
+    struct opening o = {.config = c, .base = base, .note = note};
+    int err = backend_open(c->backend_url, base, &o.children[0].backend, note);
+    if (err || c->routes.items.count == 0) {
+        if (!err)
+            *ret = o.children[0].backend;
+        return err;
+    }
+    o.count = 1;
+    for (size_t i = 0; !err && i < c->routes.items.count; i++)
+        err = open_child(&o, &c->routes.list[i]);
+    if (!err)
+        return open_router(&o, ret);
+    for (unsigned i = 0; i < o.count; i++)
+        backend_close(o.children[i].backend, forsaken_cb, NULL);
+    return err;
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the settings to the one backend of a server: a store, or wrappers round several. */
+#pragma once
+
+#include "app/config.h"
+#include "backend/backend.h"
+
+/* As backend_open; base holds everything that all stores share. Stores that were opened before one
+ * could not be are closed again, for which the loop has to run. */
+MUST_CHECK int stores_open(const struct config *c, const struct backend_config *base,
+                           struct backend **ret, struct err_note *note);

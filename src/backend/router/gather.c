@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ops over several children: which is asked next, and for what. */
+#include "backend/router/impl.h"
+#include "core/limits.h"
+
+static struct router *router_of_call(const struct call *c)
+{
+    return c->batch->router;
+}
+
+/* The children in their order from c->first on, once each. */
+static bool next_in_turn(struct call *c)
+{
+    struct router *r = router_of_call(c);
+    if (c->turns >= r->child_count)
+        return false;
+    c->child = &r->children[(c->first + c->turns++) % r->child_count];
+    return true;
+}
+
+static bool all_next(struct call *c, const struct reply *last)
+{
+    (void)last;
+    c->inner = *c->op;
+    return next_in_turn(c);
+}
+
+static bool on_anyway(const struct call *c, enum outcome outcome)
+{
+    (void)c, (void)outcome;
+    return true;
+}
+
+/* A store without this part of the interface has nothing to add. */
+static bool on_without_part(const struct call *c, enum outcome outcome)
+{
+    return outcome == OUT_INVALID && c->child->number != 0;
+}
+
+/* --- claims --- */
+
+/* The queues of the claim that are the child's; 0 = none, or no memory. */
+static uint32_t queues_of(struct call *c, const struct child *child)
+{
+    const struct op_claim *want = &c->op->claim;
+    struct router *r = router_of_call(c);
+    struct span *queues = NULL;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < want->queue_count; i++) {
+        if (router_child_of(r, want->queues[i]) != child)
+            continue;
+        if (!queues)
+            queues = arena_array(&c->arena, want->queue_count, sizeof *queues);
+        if (!queues)
+            return 0;
+        queues[n++] = want->queues[i];
+    }
+    c->inner = *c->op;
+    c->inner.claim.queues = queues;
+    c->inner.claim.queue_count = n;
+    c->inner.claim.count = want->count - (uint32_t)c->got;
+    return n;
+}
+
+/* Within a child by (priority, sequence); among children in turn, and the rest from the others. */
+static bool claim_next(struct call *c, const struct reply *last)
+{
+    struct child *before = c->child;
+    for (uint32_t i = 0; last && i < last->job_count; i++)
+        c->bytes += last->jobs[i].has_body ? last->jobs[i].payload.len : 0;
+    c->got += last ? last->job_count : 0;
+    if (last && (c->got >= c->op->claim.count || c->bytes >= LIMIT_ANSWER_BYTES))
+        return false;
+    while (next_in_turn(c)) {
+        if (queues_of(c, c->child) > 0)
+            return true;
+    }
+    c->child = before;
+    return false;
+}
+
+/* After OUT_UNKNOWN the caller gives the whole claim back, so nothing more is taken for it. */
+static bool claim_goes_on(const struct call *c, enum outcome outcome)
+{
+    (void)c;
+    return outcome != OUT_UNKNOWN;
+}
+
+const struct gather gather_claim = {claim_next, claim_goes_on, merge_claim};
+const struct gather gather_release_claim = {all_next, on_anyway, merge_worst};
+
+/* --- lists: all of one child, then all of the next, since sequences are compared --- */
+
+/* What of [min, max] (0 = open) the child can have; false = nothing. */
+static bool window_in(const struct child *child, uint64_t *min, uint64_t *max)
+{
+    uint64_t base = (uint64_t)child->number << SLOT_SHIFT, end = base + SEQ_INNER_MAX;
+    if ((*min && *min > end) || (*max && *max < base))
+        return false;
+    *min = *min > base ? *min - base : 0;
+    *max = *max && *max < end ? *max - base : 0;
+    return true;
+}
+
+/* The cursor as the child counts; false = it lies beyond all that the child has. */
+static bool cursor_in(const struct child *child, uint64_t after, bool newest_first, uint64_t *ret)
+{
+    uint64_t place = newest_first ? after - 1 : after;
+    *ret = 0;
+    if (after == 0)
+        return true;
+    unsigned slot = router_slot(place);
+    if (slot == child->number)
+        *ret = router_seq_in(place) + (newest_first ? 1 : 0);
+    return newest_first ? slot >= child->number : slot <= child->number;
+}
+
+static bool list_wants(const struct call *c, const struct child *child, struct op_list *ret)
+{
+    *ret = c->op->list;
+    if (c->only && child != c->only)
+        return false;
+    if (c->only && ret->filter.queue >> QUEUE_SHIFT == child->number)
+        ret->filter.queue &= QUEUE_INNER_MAX;
+    return window_in(child, &ret->filter.seq_min, &ret->filter.seq_max) &&
+           cursor_in(child, c->op->list.after, ret->newest_first, &ret->after);
+}
+
+struct child *router_list_child(const struct call *c, const struct child *from, struct op_list *ret)
+{
+    struct router *r = router_of_call(c);
+    bool down = c->op->list.newest_first;
+    struct op_list wants;
+    for (unsigned i = 0; i < r->child_count; i++) {
+        struct child *child = &r->children[down ? r->child_count - 1 - i : i];
+        if (from && (down ? child->index >= from->index : child->index <= from->index))
+            continue;
+        if (!list_wants(c, child, ret ? ret : &wants))
+            continue;
+        return child;
+    }
+    return NULL;
+}
+
+static uint32_t list_limit(const struct call *c)
+{
+    uint32_t limit = c->op->list.limit;
+    return limit > 0 && limit < LIMIT_BATCH ? limit : LIMIT_BATCH;
+}
+
+static bool list_next(struct call *c, const struct reply *last)
+{
+    struct op_list wants;
+    c->got += last ? last->job_count : 0;
+    if (last && (last->cursor || c->got >= list_limit(c)))
+        return false;
+    struct child *child = router_list_child(c, last ? c->child : NULL, &wants);
+    if (!child && last)
+        return false;
+    c->inner = *c->op;
+    if (child)
+        c->inner.list = wants;
+    else /* nobody can have what is asked for: the filter finds nothing in any of them */
+        child = &router_of_call(c)->children[0];
+    if (last)
+        c->inner.list.limit = list_limit(c) - (uint32_t)c->got;
+    c->child = child;
+    return true;
+}
+
+const struct gather gather_list = {list_next, NULL, merge_list};
+
+/* --- the rest --- */
+
+const struct gather gather_queues = {all_next, NULL, merge_queues};
+const struct gather gather_workers = {all_next, NULL, merge_workers};
+const struct gather gather_exceptions = {all_next, NULL, merge_exceptions};
+const struct gather gather_accept_clock = {all_next, NULL, merge_accept_clock};
+
+/* The default backend decides whether the rule may be put; the others follow. */
+static bool alert_put_next(struct call *c, const struct reply *last)
+{
+    c->inner = *c->op;
+    if (last)
+        c->inner.alert.must_create = c->inner.alert.must_exist = false;
+    return next_in_turn(c);
+}
+
+static bool alert_delete_goes_on(const struct call *c, enum outcome outcome)
+{
+    return outcome == OUT_NOT_FOUND || on_without_part(c, outcome);
+}
+
+const struct gather gather_alert_put = {alert_put_next, on_without_part, merge_first};
+const struct gather gather_alert_delete = {all_next, alert_delete_goes_on, merge_any};
+const struct gather gather_alerts = {all_next, on_without_part, merge_alerts};
+const struct gather gather_breakers = {all_next, on_without_part, merge_breakers};
+
+static bool mine_of(struct call *c, const struct child *child)
+{
+    const struct op_notice_take *want = &c->op->notice_take;
+    uint64_t *mine =
+        want->mine_count > 0 ? arena_array(&c->arena, want->mine_count, sizeof *mine) : NULL;
+    uint32_t n = 0;
+    if (want->mine_count > 0 && !mine)
+        return false;
+    for (uint32_t i = 0; i < want->mine_count; i++) {
+        if (router_slot(want->mine[i]) == child->number)
+            mine[n++] = router_seq_in(want->mine[i]);
+    }
+    c->inner.notice_take.mine = mine;
+    c->inner.notice_take.mine_count = n;
+    return true;
+}
+
+static bool notice_take_next(struct call *c, const struct reply *last)
+{
+    if (!last)
+        c->first = router_of_call(c)->turn++ % router_of_call(c)->child_count;
+    c->got += last ? last->notice_count : 0;
+    if (c->got >= c->op->notice_take.limit && last)
+        return false;
+    struct child *before = c->child;
+    c->inner = *c->op;
+    if (!next_in_turn(c))
+        return false;
+    c->inner.notice_take.limit = c->op->notice_take.limit - (uint32_t)c->got;
+    if (mine_of(c, c->child))
+        return true;
+    c->child = before;
+    return false;
+}
+
+const struct gather gather_notice_take = {notice_take_next, on_without_part, merge_notices_due};
+
+static bool notices_next(struct call *c, const struct reply *last)
+{
+    uint32_t limit = c->op->notice.limit > 0 ? c->op->notice.limit : LIMIT_BATCH;
+    struct child *before = c->child;
+    c->got += last ? last->notice_count : 0;
+    if (last && (last->cursor || c->got >= limit))
+        return false;
+    c->inner = *c->op;
+    c->inner.notice.limit = limit - (uint32_t)c->got;
+    while (next_in_turn(c)) {
+        if (cursor_in(c->child, c->op->notice.after, false, &c->inner.notice.after))
+            return true;
+    }
+    c->child = before;
+    if (last)
+        return false;
+    c->child = &router_of_call(c)->children[0]; /* beyond all: whoever is asked has none */
+    return true;
+}
+
+const struct gather gather_notices = {notices_next, on_without_part, merge_notices};
+
+/* A schedule's queue may have been routed elsewhere since it was put: its job would lie where
+ * nobody claims it. */
+static bool fire_next(struct call *c, const struct reply *last)
+{
+    struct router *r = router_of_call(c);
+    c->child = &r->children[0];
+    if (c->turns++ == 0) {
+        c->inner = (struct op){
+            .kind = OP_SCHEDULE_GET,
+            .schedule = {.name = c->op->schedule.name, .number = c->op->schedule.number}};
+        return true;
+    }
+    if (c->turns > 2)
+        return false;
+    const struct schedule_spec *spec = last->schedule_count > 0 ? &last->schedules[0].spec : NULL;
+    if (spec && (router_child_of(r, spec->queue) != c->child ||
+                 router_child_of(r, spec->source) != c->child)) {
+        c->note = "schedules and the queue of this one are kept by different backends, which "
+                  "cannot commit together: route the queue to the default backend, or delete the "
+                  "schedule";
+        return false;
+    }
+    c->inner = *c->op;
+    return true;
+}
+
+const struct gather gather_fire = {fire_next, NULL, merge_last};

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the router.
+ *
+ *   router.c   taking batches, answering, opening and closing
+ *   ways.c     the table: which op goes where, and which cannot be done across backends
+ *   numbers.c  sequences and numbers of the children ↔ those outside
+ *   gather.c   ops over all children: which is asked next
+ *   merge.c    … and one answer made of theirs
+ *
+ * An op becomes a call. Most go to one child, and the answer comes back with its numbers changed.
+ * The others ask one child after the other (struct gather); the first of these steps rides in its
+ * child's batch, later ones are submitted alone when the one before is answered, so between
+ * children there is no order but that of the answers.
+ *
+ * Order. Ops of one batch for the same queue or job go to the same child, in one submit, in order.
+ *
+ * Trouble. A claim over several children gives out what the reachable ones have; it is unavailable
+ * when all are. Whatever else asks several children is answered with the first refusal.
+ *
+ * Memory for an answer that cannot be had makes it OUT_UNKNOWN (of a query OUT_UNAVAILABLE). */
+#pragma once
+
+#include "backend/backend_impl.h"
+#include "backend/event_merge.h"
+#include "backend/router/router.h"
+#include "base/arena.h"
+
+#define SLOT_SHIFT 47 /* of sequences: 6 bits for the number of the backend */
+#define SEQ_INNER_MAX ((UINT64_C(1) << SLOT_SHIFT) - 1)
+#define QUEUE_SHIFT 26 /* of queue numbers */
+#define QUEUE_INNER_MAX ((UINT32_C(1) << QUEUE_SHIFT) - 1)
+
+struct router;
+
+struct child {
+    struct router *router;
+    struct backend *backend; /* NULL once it is closed */
+    unsigned number;
+    unsigned index;
+};
+
+struct answer {
+    const struct reply *reply; /* in outside numbers */
+    struct reply *own;         /* the same when it is a copy; NULL = valid during the callback */
+    struct child *from;
+    struct answer *next;
+};
+
+struct batch;
+struct gather;
+
+struct call {
+    struct batch *batch;
+    const struct op *op;         /* the caller's */
+    struct op inner;             /* as the child is given it */
+    struct child *child;         /* that is asked; NULL = there was no memory to ask */
+    const char *note;            /* refused: why */
+    const struct gather *gather; /* NULL = one child, one answer */
+    struct child *only;          /* of a gather that asks one alone, for its cursors' sake */
+    unsigned first, turns;       /* gather: the child to begin with, how many had their turn */
+    uint64_t got, bytes;         /* gather: jobs or rows so far, bytes of their payloads */
+    struct answer *answers, **answers_end;
+    struct arena arena; /* of the answer */
+    struct call *next;  /* among those to be answered in the next turn */
+};
+
+struct batch {
+    struct router *router;
+    backend_reply_fn fn;
+    void *ctx;
+    size_t unanswered;
+    struct op *ops; /* what the children were given, those of one child together */
+    struct call calls[];
+};
+
+struct gather {
+    /* Fills inner and child for the next step; false = there is none. last is NULL at first, else
+     * the answer to the step before, in outside numbers. */
+    bool (*next)(struct call *c, const struct reply *last);
+    /* Goes on though a child answered so; NULL = never. OUT_OK always does. */
+    bool (*goes_on)(const struct call *c, enum outcome outcome);
+    /* One answer of c->answers (at least one). 0 or -ERR_NOMEM. */
+    int (*merge)(struct call *c, struct reply *out);
+};
+
+struct settle_all {
+    backend_closed_fn fn;
+    void *ctx;
+    unsigned left;
+};
+
+struct router_watch {
+    struct child *child;
+    struct backend_watch *inner;
+    struct router_watch *prev, *next;
+};
+
+struct router {
+    struct backend base;
+    struct backend_ops ops; /* an own copy: the kind names the default backend */
+    char kind[64];
+    struct child *children; /* by number */
+    unsigned child_count;
+    struct router_route *routes;
+    unsigned route_count;
+    unsigned turn; /* rises with every claim over several children */
+    struct router_watch *watches;
+    struct event_merge events;
+    backend_news_fn news;
+    void *news_ctx;
+    uv_idle_t idle; /* runs while something is in `later` */
+    struct call *later, **later_end;
+    unsigned open; /* children that are not closed */
+    bool closing, finished;
+    backend_closed_fn closed_fn;
+    void *closed_ctx;
+};
+
+/* ways.c */
+/* Fills child and inner, or note, or gather. */
+void router_plan(struct router *r, struct call *c);
+struct child *router_child_of(const struct router *r, struct span queue);
+struct child *router_child_by_number(const struct router *r, unsigned number); /* NULL = none */
+
+/* numbers.c */
+uint64_t router_seq_out(const struct child *child, uint64_t seq); /* 0 stays 0 */
+unsigned router_slot(uint64_t seq);
+uint64_t router_seq_in(uint64_t seq);
+uint32_t router_queue_out(const struct child *child, uint32_t number);
+/* An answer of the child, in outside numbers; arrays that change are copied into the arena. 0 or
+ * -ERR_NOMEM. */
+MUST_CHECK int router_reply_out(const struct child *child, struct reply *reply, struct arena *a);
+/* Σ positions of all children but those asked. */
+uint64_t router_position_besides(const struct call *c);
+
+/* gather.c */
+/* The child whose jobs come behind those of `from` (NULL: the first) in a list, with what is asked
+ * of it in *ret (may be NULL); NULL = none. */
+struct child *router_list_child(const struct call *c, const struct child *from,
+                                struct op_list *ret);
+extern const struct gather gather_claim, gather_list, gather_queues, gather_workers,
+    gather_exceptions, gather_release_claim, gather_accept_clock, gather_alert_put,
+    gather_alert_delete, gather_alerts, gather_notice_take, gather_notices, gather_breakers,
+    gather_fire;
+
+/* merge.c */
+int merge_claim(struct call *c, struct reply *out);
+int merge_list(struct call *c, struct reply *out);
+int merge_queues(struct call *c, struct reply *out);
+int merge_workers(struct call *c, struct reply *out);
+int merge_exceptions(struct call *c, struct reply *out);
+int merge_worst(struct call *c, struct reply *out);
+int merge_accept_clock(struct call *c, struct reply *out);
+int merge_first(struct call *c, struct reply *out);
+int merge_last(struct call *c, struct reply *out);
+int merge_any(struct call *c, struct reply *out);
+int merge_alerts(struct call *c, struct reply *out);
+int merge_notices_due(struct call *c, struct reply *out);
+int merge_notices(struct call *c, struct reply *out);
+int merge_breakers(struct call *c, struct reply *out);

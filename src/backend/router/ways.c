@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which way an op goes: by the name of its queue, by the id of its job, to the default backend, or
+ * over all of them. And which ops would have to change two backends at once: those are refused. */
+#include <stddef.h>
+
+#include "backend/router/impl.h"
+#include "core/alert.h"
+
+/* One row an op. Offsets into struct op; 0 = not that way. */
+struct way {
+    size_t queue; /* a span: the name of its queue */
+    size_t job;   /* a job_ref, changed to what the child calls it */
+    const struct gather *gather;
+    /* A sentence when it cannot be done across backends. May be NULL, and return NULL. */
+    const char *(*refuse)(const struct router *r, const struct op *op);
+    void (*plan)(struct router *r, struct call *c); /* instead of all the others */
+};
+
+struct child *router_child_by_number(const struct router *r, unsigned number)
+{
+    for (unsigned i = 0; i < r->child_count; i++) {
+        if (r->children[i].number == number)
+            return &r->children[i];
+    }
+    return NULL;
+}
+
+struct child *router_child_of(const struct router *r, struct span queue)
+{
+    for (unsigned i = 0; queue.len > 0 && i < r->route_count; i++) {
+        if (alert_matches(span_text(r->routes[i].pattern), queue))
+            return router_child_by_number(r, r->routes[i].number);
+    }
+    return &r->children[0];
+}
+
+static bool elsewhere(const struct router *r, struct span queue)
+{
+    return router_child_of(r, queue) != &r->children[0];
+}
+
+/* --- what cannot be done --- */
+
+static const char *refuse_undelivered(const struct router *r, const struct op *op)
+{
+    return op->enqueue.extra.undelivered.len > 0 && elsewhere(r, op->enqueue.queue)
+               ? "the queue lives on a backend of its own, and keys for undelivered jobs are kept "
+                 "by the default backend: leave the keys out, or route the queue to the default "
+                 "backend"
+               : NULL;
+}
+
+static const char *refuse_commit(const struct router *r, const struct op *op)
+{
+    for (uint32_t i = 0; i < op->kv_commit.enqueue_count; i++) {
+        if (elsewhere(r, op->kv_commit.enqueues[i].queue))
+            return "keys and this queue are kept by different backends, which cannot commit "
+                   "together: enqueue by itself, or into a queue of the default backend";
+    }
+    return NULL;
+}
+
+static const char *refuse_schedule(const struct router *r, const struct op *op)
+{
+    const struct schedule_spec *spec = op->schedule.spec;
+    return spec && (elsewhere(r, spec->queue) || elsewhere(r, spec->source))
+               ? "schedules and this queue are kept by different backends, which cannot commit "
+                 "together: let the schedule use queues of the default backend"
+               : NULL;
+}
+
+/* --- plans --- */
+
+static void give_to(struct call *c, struct child *child)
+{
+    c->inner = *c->op;
+    c->child = child;
+}
+
+static void gather_by(struct call *c, const struct gather *how)
+{
+    c->gather = how;
+    c->answers_end = &c->answers;
+    if (!how->next(c, NULL))
+        c->child = NULL;
+}
+
+/* A number that names no backend names no job: the default backend, which has none of so high a
+ * sequence, says so. */
+static void by_job(struct router *r, struct call *c, size_t offset)
+{
+    struct job_ref ref;
+    memcpy(&ref, (const char *)c->op + offset, sizeof ref);
+    struct child *child = router_child_by_number(r, router_slot(ref.seq));
+    give_to(c, child ? child : &r->children[0]);
+    if (child)
+        ref.seq = router_seq_in(ref.seq);
+    memcpy((char *)&c->inner + offset, &ref, sizeof ref);
+}
+
+static void plan_claim(struct router *r, struct call *c)
+{
+    const struct op_claim *want = &c->op->claim;
+    if (want->one.seq) {
+        by_job(r, c, offsetof(struct op, claim.one));
+        return;
+    }
+    struct child *only = &r->children[0];
+    for (uint32_t i = 0; i < want->queue_count; i++) {
+        struct child *child = router_child_of(r, want->queues[i]);
+        if (i > 0 && child != only) {
+            c->first = r->turn++ % r->child_count;
+            gather_by(c, &gather_claim);
+            return;
+        }
+        only = child;
+    }
+    give_to(c, only);
+}
+
+static void plan_queue_get(struct router *r, struct call *c)
+{
+    uint32_t number = c->op->queue.number;
+    if (c->op->queue.name.len > 0) {
+        give_to(c, router_child_of(r, c->op->queue.name));
+        return;
+    }
+    struct child *child = router_child_by_number(r, number >> QUEUE_SHIFT);
+    give_to(c, child ? child : &r->children[0]);
+    if (child)
+        c->inner.queue.number = number & QUEUE_INNER_MAX;
+}
+
+static void plan_list(struct router *r, struct call *c)
+{
+    const struct op_list *want = &c->op->list;
+    if (want->queue.len > 0)
+        c->only = router_child_of(r, want->queue);
+    else if (want->filter.queue)
+        c->only = router_child_by_number(r, want->filter.queue >> QUEUE_SHIFT);
+    if (!c->only && want->filter.queue) /* of no backend there is: nobody has it */
+        c->only = &r->children[0];
+    gather_by(c, &gather_list);
+}
+
+static void plan_exceptions(struct router *r, struct call *c)
+{
+    if (c->op->exceptions.queue.len > 0)
+        give_to(c, router_child_of(r, c->op->exceptions.queue));
+    else
+        gather_by(c, &gather_exceptions);
+}
+
+static void plan_notice_end(struct router *r, struct call *c)
+{
+    struct child *child = router_child_by_number(r, router_slot(c->op->notice_end.number));
+    give_to(c, child ? child : &r->children[0]);
+    if (child)
+        c->inner.notice_end.number = router_seq_in(c->op->notice_end.number);
+}
+
+static void plan_notice_list(struct router *r, struct call *c)
+{
+    if (c->op->notice.id.seq)
+        by_job(r, c, offsetof(struct op, notice.id));
+    else
+        gather_by(c, &gather_notices);
+}
+
+static void plan_tick(struct router *r, struct call *c)
+{
+    (void)r;
+    c->note = "a tick is a backend's own";
+}
+
+#define QUEUE(member)                                                                              \
+    {                                                                                              \
+        .queue = offsetof(struct op, member)                                                       \
+    }
+#define JOB(member)                                                                                \
+    {                                                                                              \
+        .job = offsetof(struct op, member)                                                         \
+    }
+
+/* A row of zeros: to the default backend. */
+static const struct way ways[OP_KIND_COUNT] = {
+    [OP_ENQUEUE] = {.queue = offsetof(struct op, enqueue.queue), .refuse = refuse_undelivered},
+    [OP_CLAIM] = {.plan = plan_claim},
+    [OP_ACK] = JOB(lease.job),
+    [OP_FAIL] = JOB(lease.job),
+    [OP_EXTEND] = JOB(lease.job),
+    [OP_RELEASE] = JOB(lease.job),
+    [OP_RELEASE_CLAIM] = {.gather = &gather_release_claim},
+    [OP_CANCEL] = JOB(job.job),
+    [OP_REQUEUE] = JOB(job.job),
+    [OP_PATCH] = JOB(patch.job),
+    [OP_REMOVE] = JOB(job.job),
+    [OP_QUEUE_PUT] = QUEUE(queue.name),
+    [OP_QUEUE_DELETE] = QUEUE(queue.name),
+    [OP_QUEUE_GET] = {.plan = plan_queue_get},
+    [OP_QUEUE_LIST] = {.gather = &gather_queues},
+    [OP_PAUSE] = QUEUE(queue.name),
+    [OP_PURGE] = QUEUE(queue.name),
+    [OP_BULK] = QUEUE(bulk.queue),
+    [OP_GET] = JOB(job.job),
+    [OP_PEEK] = QUEUE(peek.queue),
+    [OP_LIST] = {.plan = plan_list},
+    [OP_WORKERS] = {.gather = &gather_workers},
+    [OP_ACCEPT_CLOCK] = {.gather = &gather_accept_clock},
+    [OP_EXCEPTIONS] = {.plan = plan_exceptions},
+    [OP_KV_COMMIT] = {.refuse = refuse_commit},
+    [OP_ALERT_PUT] = {.gather = &gather_alert_put},
+    [OP_ALERT_DELETE] = {.gather = &gather_alert_delete},
+    [OP_ALERT_LIST] = {.gather = &gather_alerts},
+    [OP_ALERT_EDGE] = QUEUE(alert_edge.queue),
+    [OP_NOTICE_TAKE] = {.gather = &gather_notice_take},
+    [OP_NOTICE_END] = {.plan = plan_notice_end},
+    [OP_NOTICE_LIST] = {.plan = plan_notice_list},
+    [OP_NOTICE_AGAIN] = JOB(notice.id),
+    [OP_NOTICE_DISCARD] = JOB(notice.id),
+    [OP_BREAKER_LIST] = {.gather = &gather_breakers},
+    [OP_NOTE] = JOB(note.job),
+    [OP_PAGE] = QUEUE(page.queue),
+    [OP_HISTORY] = QUEUE(history.queue),
+    [OP_SCHEDULE_PUT] = {.refuse = refuse_schedule},
+    [OP_FIRE] = {.gather = &gather_fire},
+    [OP_TRIGGER] = {.gather = &gather_fire},
+    [OP_TICK] = {.plan = plan_tick},
+};
+
+void router_plan(struct router *r, struct call *c)
+{
+    const struct way *way = &ways[c->op->kind];
+    struct span queue = {NULL, 0};
+    c->note = way->refuse ? way->refuse(r, c->op) : NULL;
+    if (c->note)
+        return;
+    if (way->plan) {
+        way->plan(r, c);
+    } else if (way->gather) {
+        gather_by(c, way->gather);
+    } else if (way->job) {
+        by_job(r, c, way->job);
+    } else {
+        if (way->queue)
+            memcpy(&queue, (const char *)c->op + way->queue, sizeof queue);
+        give_to(c, router_child_of(r, queue));
+    }
+}
