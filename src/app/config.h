@@ -44,7 +44,7 @@ struct config_limits {
 };
 
 struct config_timeouts {
-    uint32_t head_ms, body_ms, idle_ms, write_ms, drain_ms, list_wait_ms;
+    uint32_t head_ms, body_ms, idle_ms, write_ms, drain_ms, list_wait_ms, backend_ms;
 };
 
 struct config_webhooks {
@@ -101,6 +101,9 @@ struct config {
     uint64_t cache_bytes;
     uint64_t journal_max_bytes;
     uint32_t journal_segment_bytes;
+    struct {
+        uint32_t leader_ttl_ms, silent_ms;
+    } cluster; /* servers that share a store */
     uint64_t idempotency_ttl_ms, idempotency_keys;
     uint64_t kv_keys, kv_bytes; /* key-value store: at most */
     struct {

@@ -95,6 +95,15 @@
     X("timeouts.list_wait_ms", MS, timeouts.list_wait_ms, "250ms", 1, CONFIG_TIMEOUT_MAX, "MS", 0, \
       "how long a list waits for the newest changes to be in the store; then it is answered as "   \
       "of what is there")                                                                          \
+    X("timeouts.backend_ms", MS, timeouts.backend_ms, "15s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,     \
+      "a database that several servers share may take so long to answer; then its connection is "  \
+      "given up, and requests are answered 503 or 504")                                            \
+    X("cluster.leader_ttl_ms", MS, cluster.leader_ttl_ms, "10s", 200, 600000, "MS", 0,             \
+      "of several servers on one database the leader gives a sign of life five times in this "     \
+      "time; when it gives none, another leads within twice this time")                            \
+    X("cluster.silent_ms", MS, cluster.silent_ms, "15s", 200, CONFIG_TIMEOUT_MAX, "MS", 0,         \
+      "a server that gave no sign of life for so long is taken for dead: jobs that its "           \
+      "connections held are ready again")                                                          \
     X("idempotency.ttl_ms", MS, idempotency_ttl_ms, "24h", 1000, CONFIG_YEAR_MS, "MS", 0,          \
       "how long an idempotency key is remembered")                                                 \
     X("idempotency.keys", NUMBER, idempotency_keys, "4000000", 1, 1000000000, "N", 0,              \

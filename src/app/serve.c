@@ -331,6 +331,10 @@ static int open_backend(struct serve *s, struct err_note *note)
         .journal_bytes_max = c->journal_max_bytes,
         .journal_segment_bytes = c->journal_segment_bytes & ~(uint32_t)4095,
         .list_wait_ms = c->timeouts.list_wait_ms,
+        .leader_ttl_ms = c->cluster.leader_ttl_ms,
+        .silent_ms = c->cluster.silent_ms,
+        .answer_ms = c->timeouts.backend_ms,
+        .version = version_number(),
         .key_ttl_ms = c->idempotency_ttl_ms,
         .keys_max = c->idempotency_keys,
         .kv_keys_max = c->kv_keys,
@@ -476,9 +480,24 @@ static void open_notifier(struct serve *s)
         log_event(&s->log, LOG_WARN, "service_manager_not_told", LOG_TEXT("why", note.text));
 }
 
+#ifdef HF_TEST_HOOKS
+/* A machine whose wall clock is wrong: HF_CLOCK_SKEW_MS. */
+static struct now skewed_read(void *ctx)
+{
+    struct clock right = clock_system();
+    struct now now = clock_now(&right);
+    now.wall.ms += strtoll(ctx, NULL, 10);
+    return now;
+}
+#endif
+
 static void set_clock(struct serve *s)
 {
     s->clock = clock_system();
+#ifdef HF_TEST_HOOKS
+    if (getenv("HF_CLOCK_SKEW_MS"))
+        s->clock = (struct clock){.read = skewed_read, .ctx = getenv("HF_CLOCK_SKEW_MS")};
+#endif
     if (s->config.test_clock) {
         s->test_clock.at = clock_now(&s->clock);
         s->clock = clock_manual(&s->test_clock);

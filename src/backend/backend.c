@@ -171,6 +171,19 @@ void backend_figures(const struct backend *b, struct backend_figures *ret)
     b->ops->figures(b, ret);
 }
 
+void backend_cluster(const struct backend *b, struct backend_cluster *ret)
+{
+    *ret = (struct backend_cluster){0};
+    ret->up = true;
+    if (b->ops->cluster)
+        b->ops->cluster(b, ret);
+}
+
+int64_t backend_clock_offset(const struct backend *b)
+{
+    return b->ops->clock_offset ? b->ops->clock_offset(b) : 0;
+}
+
 size_t backend_events(const struct backend *b, uint64_t after, uint64_t kinds,
                       struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {

@@ -47,6 +47,11 @@ struct backend_config {
     uint32_t journal_segment_bytes; /* 0 = 16 MiB */
     uint64_t journal_bytes_max;     /* 0 = 256 MiB: what the store may lag behind */
     int64_t list_wait_ms; /* a list waits so long for the newest records to show; 0 = 250 */
+    /* Of stores that several nodes share: how long a leader leads without a sign of life (0 =
+     * 10,000), after which silence a node is taken for dead (0 = 15,000), how long the store may
+     * take to answer before its connection is given up (0 = 15,000). */
+    int64_t leader_ttl_ms, silent_ms, answer_ms;
+    const char *version; /* of this program, for the other nodes to see; NULL = not told */
     /* The store failed for good; must not return to normal work. NULL = abort. */
     void (*fatal)(void *ctx, const char *why);
     void *fatal_ctx;
@@ -106,6 +111,40 @@ struct backend_figures {
     uint64_t compact_left; /* pages that compacting has still to give back, as far as known */
 };
 void backend_figures(const struct backend *b, struct backend_figures *ret);
+
+/* --- who shares the store, and how it is --- */
+
+#define BACKEND_NODES_MAX 64
+
+struct backend_node {
+    uint32_t epoch; /* of its boot */
+    unsigned number;
+    struct wall_time seen_at; /* its last sign of life */
+    bool self, leader;
+    bool silent;      /* it said nothing for so long that it is taken for dead */
+    char version[24]; /* "" = it did not tell */
+};
+
+/* As of the last sign of life that this node gave; asking costs nothing and waits for nobody. An
+ * embedded store has one node, which leads. */
+struct backend_cluster {
+    bool up;                 /* the store answers */
+    struct wall_time since;  /* … or does not, since then */
+    char trouble[200];       /* why it did not when it last did not; "" = it always did */
+    int64_t offset_ms;       /* the store's clock minus ours */
+    unsigned connections;    /* that this node has to it, and how many it wants; 0, 0 = it is no */
+    unsigned connections_of; /* server */
+    uint64_t leader_epoch;   /* rises with each change of the leader; 0 = nobody ever led */
+    int64_t lease_left_ms;   /* of the leader's lease; 0 = it has run out, or needs none */
+    uint64_t overtaken;      /* times that this node led and found that another does */
+    struct wall_time as_of;
+    size_t node_count;                            /* the leader among them, unless it is gone */
+    struct backend_node nodes[BACKEND_NODES_MAX]; /* by epoch; with more the oldest are left out */
+};
+void backend_cluster(const struct backend *b, struct backend_cluster *ret);
+/* The store's clock, which counts, minus this machine's, as far as known: what is to happen in so
+ * and so long happens that long after the store's now. */
+int64_t backend_clock_offset(const struct backend *b);
 
 /* --- what happened --- */
 

@@ -26,6 +26,9 @@ struct backend_ops {
 
     unsigned (*caps)(const struct backend *b);
     void (*figures)(const struct backend *b, struct backend_figures *ret);
+    /* *ret is zeroed but for `up`. NULL = it tells nothing of nodes. */
+    void (*cluster)(const struct backend *b, struct backend_cluster *ret);
+    int64_t (*clock_offset)(const struct backend *b); /* NULL = its clock is the config's */
 
     /* As backend.h says. Positions only ever rise; what was given out once is given out again the
      * same while it is kept. max may be 0, out then NULL. */

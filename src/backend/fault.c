@@ -486,6 +486,19 @@ static void fault_figures(const struct backend *b, struct backend_figures *ret)
         backend_figures(f->inner, ret);
 }
 
+static void fault_cluster(const struct backend *b, struct backend_cluster *ret)
+{
+    struct fault *f = fault_of(b);
+    if (f->inner)
+        backend_cluster(f->inner, ret);
+}
+
+static int64_t fault_clock_offset(const struct backend *b)
+{
+    struct fault *f = fault_of(b);
+    return f->inner ? backend_clock_offset(f->inner) : 0;
+}
+
 static size_t fault_events(const struct backend *b, uint64_t after, uint64_t kinds,
                            struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
@@ -598,6 +611,8 @@ int backend_open_fault(struct backend *inner, const struct backend_config *confi
                                   .unwatch = fault_unwatch,
                                   .caps = fault_caps,
                                   .figures = fault_figures,
+                                  .cluster = fault_cluster,
+                                  .clock_offset = fault_clock_offset,
                                   .events = fault_events,
                                   .events_last = fault_events_last,
                                   .on_news = fault_on_news,

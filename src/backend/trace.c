@@ -126,6 +126,16 @@ static void trace_figures(const struct backend *b, struct backend_figures *ret)
     backend_figures(trace_of(b)->inner, ret);
 }
 
+static void trace_cluster(const struct backend *b, struct backend_cluster *ret)
+{
+    backend_cluster(trace_of(b)->inner, ret);
+}
+
+static int64_t trace_clock_offset(const struct backend *b)
+{
+    return backend_clock_offset(trace_of(b)->inner);
+}
+
 static size_t trace_events(const struct backend *b, uint64_t after, uint64_t kinds,
                            struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
@@ -207,6 +217,8 @@ int backend_open_trace(struct backend *inner, const struct backend_config *confi
                                   .unwatch = trace_unwatch,
                                   .caps = trace_caps,
                                   .figures = trace_figures,
+                                  .cluster = trace_cluster,
+                                  .clock_offset = trace_clock_offset,
                                   .events = trace_events,
                                   .events_last = trace_events_last,
                                   .on_news = trace_on_news,

@@ -380,6 +380,11 @@ void broker_figures(const struct broker *b, struct broker_figures *ret)
         courier_figures(b->courier, ret);
 }
 
+void broker_cluster(const struct broker *b, struct backend_cluster *ret)
+{
+    backend_cluster(b->config.backend, ret);
+}
+
 void broker_backend_figures(const struct broker *b, struct backend_figures *ret)
 {
     backend_figures(b->config.backend, ret);
@@ -448,7 +453,9 @@ const struct broker_label *broker_label_at(const struct broker *b, size_t i)
 
 struct now broker_now(const struct broker *b)
 {
-    return clock_now(&b->config.clock);
+    struct now now = clock_now(&b->config.clock);
+    now.wall.ms += backend_clock_offset(b->config.backend);
+    return now;
 }
 
 bool broker_has_test_clock(const struct broker *b)

@@ -167,6 +167,7 @@ struct broker_figures {
 };
 void broker_figures(const struct broker *b, struct broker_figures *ret);
 void broker_backend_figures(const struct broker *b, struct backend_figures *ret);
+void broker_cluster(const struct broker *b, struct backend_cluster *ret);
 unsigned broker_caps(const struct broker *b);
 const char *broker_backend_kind(const struct broker *b);
 
@@ -223,7 +224,7 @@ void broker_compact_cancel(struct broker *b);
 bool broker_label_find(const struct broker *b, struct span name, int64_t *ret);
 /* Label i, or NULL past the last; for error messages. */
 const struct broker_label *broker_label_at(const struct broker *b, size_t i);
-struct now broker_now(const struct broker *b);
+struct now broker_now(const struct broker *b); /* its wall time is the store's */
 bool broker_has_test_clock(const struct broker *b);
 /* Moves the test clock and calls fn when everything that became due has happened, schedules in
  * order and each at its time. -ERR_INVALID when there is no test clock. */

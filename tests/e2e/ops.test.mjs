@@ -253,3 +253,28 @@ describe('running it', () => {
     assert.equal((await server.exited).code, 0);
   });
 });
+
+describe('the cluster of an embedded store', () => {
+  for (const backend of ['memory', 'sqlite', 'fault+sqlite'])
+    test(`TF-3 one node, which leads, on ${backend}`, async () => {
+      const server = await startServer({ backend, args: ['--node', '9'] });
+      const api = new Client(server);
+      const { epoch, started_at: startedAt, version } = (await api.get('/v1/server')).json;
+      const { status, json } = await api.get('/v1/cluster');
+      assert.equal(status, 200);
+      const { seen_at: seenAt, ...node } = json.nodes[0];
+      assert.equal(json.nodes.length, 1);
+      assert.deepEqual(node, { node: 9, epoch, self: true, leader: true, silent: false, version });
+      assert.equal(seenAt, json.as_of);
+      assert.deepEqual(json.leader, { node: 9, self: true, epoch, lease_left_ms: null });
+      const { since, ...rest } = json.backend;
+      assert.deepEqual(rest, { kind: backend, shared: false, up: true, last_error: null, clock_offset_ms: 0, connections: 0, connections_wanted: 0 });
+      assert.ok(Math.abs(Date.parse(since) - Date.parse(startedAt)) < 60_000);
+      assert.equal((await api.get('/v1/cluster?x=1')).status, 422);
+      const { text } = await api.get('/metrics');
+      for (const line of ['holdfast_backend_up 1', 'holdfast_cluster_nodes 1', 'holdfast_leader 1', `holdfast_leader_epoch ${epoch}`])
+        assert.match(text, new RegExp(`^${line}$`, 'm'));
+      api.close();
+      await stopServer(server);
+    });
+});

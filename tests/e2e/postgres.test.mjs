@@ -149,6 +149,31 @@ describe('nodes that share a database', () => {
     assert.equal((await apis[0].post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
   });
 
+  test('TF-3 the cluster, as each node sees it', async () => {
+    const views = await until('all see all', async () => {
+      const seen = await Promise.all(apis.map(async (api) => (await api.get('/v1/cluster')).json));
+      return seen.every((view) => view.nodes.length === 3 && view.leader) ? seen : null;
+    });
+    const [row] = sql(`SELECT epoch, holder FROM ${schema}.leader`).split('\n');
+    const rows = sql(`SELECT epoch, number FROM ${schema}.node ORDER BY epoch`).split('\n');
+    for (const [i, view] of views.entries()) {
+      assert.deepEqual(view.nodes.map((n) => `${n.epoch}|${n.node}`), rows);
+      assert.equal(view.nodes.filter((n) => n.self).length, 1);
+      assert.equal(view.nodes.find((n) => n.self).node, i + 1);
+      const leads = view.nodes.filter((n) => n.leader);
+      assert.equal(`${view.leader.epoch}|${leads[0].epoch}`, row);
+      assert.equal(view.leader.node, leads[0].node);
+      assert.equal(view.leader.self, leads[0].node === i + 1);
+      assert.ok(view.leader.lease_left_ms > 0 && view.leader.lease_left_ms <= 10_000);
+      assert.ok(view.nodes.every((n) => !n.silent && n.version && Date.parse(n.seen_at) <= Date.parse(view.as_of)));
+      const { kind, shared, up, last_error: trouble, connections, connections_wanted: wanted } = view.backend;
+      assert.deepEqual([kind, shared, up, trouble, connections, wanted], ['postgres', true, true, null, 4, 4]);
+      const { text } = await apis[i].get('/metrics');
+      assert.match(text, /^holdfast_cluster_nodes 3$/m);
+      assert.match(text, new RegExp(`^holdfast_leader ${view.leader.self ? 1 : 0}$`, 'm'));
+    }
+  });
+
   test('what the store does not keep yet is refused', async () => {
     for (const path of ['/v1/schedules', '/v1/alerts']) {
       const answer = await apis[0].get(path);

@@ -457,6 +457,23 @@ static void local_figures(const struct backend *b, struct backend_figures *ret)
     local_upkeep_figures(l, ret);
 }
 
+/* Nobody shares it: this node is all there is, and leads. */
+static void local_cluster(const struct backend *b, struct backend_cluster *ret)
+{
+    const struct local *l = (const struct local *)b;
+    struct backend_figures f = {0};
+    struct wall_time now = clock_now(&l->config.clock).wall;
+    heart_figures(l->heart, &f);
+    ret->since = l->opened_at;
+    ret->as_of = now;
+    ret->leader_epoch = f.epoch;
+    ret->node_count = 1;
+    ret->nodes[0] = (struct backend_node){
+        .epoch = f.epoch, .number = l->config.node, .seen_at = now, .self = true, .leader = true};
+    if (l->config.version)
+        snprintf(ret->nodes[0].version, sizeof ret->nodes[0].version, "%s", l->config.version);
+}
+
 static size_t local_events(const struct backend *b, uint64_t after, uint64_t kinds,
                            struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
@@ -497,6 +514,7 @@ const struct backend_ops local_ops = {
     .unwatch = local_unwatch,
     .caps = local_caps,
     .figures = local_figures,
+    .cluster = local_cluster,
     .events = local_events,
     .events_last = local_events_last,
     .on_news = local_on_news,
@@ -515,6 +533,7 @@ const struct backend_ops memory_ops = {
     .unwatch = local_unwatch,
     .caps = local_caps,
     .figures = local_figures,
+    .cluster = local_cluster,
     .events = local_events,
     .events_last = local_events_last,
     .on_news = local_on_news,

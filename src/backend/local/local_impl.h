@@ -30,6 +30,7 @@ struct read_wait {
 struct local {
     struct backend base;
     struct backend_config config;
+    struct wall_time opened_at;
     struct store *store;
     struct heart *heart;
     struct journal *journal; /* this and the threads: NULL for memory: */

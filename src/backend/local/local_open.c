@@ -57,6 +57,7 @@ static int local_new(const struct backend_config *config, const struct backend_o
         return -ERR_NOMEM;
     l->base.ops = ops;
     l->config = *config;
+    l->opened_at = clock_now(&config->clock).wall;
     watches_init(&l->watches);
     *ret = l;
     return 0;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/mem.h"
 
 enum conn_state { CONN_DOWN, CONN_CONNECTING, CONN_SETTING_UP, CONN_UP };
@@ -23,7 +24,11 @@ struct conn {
     int poll_fd, poll_events;
     bool prepared[SQL_COUNT];
     struct round_error error;
-    round_fn fn; /* of the round under way; NULL = none */
+    char trouble[200];
+    uint64_t heard_ns; /* when something last came, or was asked for, while an answer is awaited;
+                          0 = none is */
+    bool late;         /* nothing came for too long, already when it was looked at last */
+    round_fn fn;       /* of the round under way; NULL = none */
     void *ctx;
     bool failed;                     /* a statement of the round to come could not be sent */
     bool stale;                      /* results are of the round before */
@@ -61,6 +66,13 @@ static void hang_up(struct conn *c)
         PQfinish(c->pg);
     c->pg = NULL;
     c->state = CONN_DOWN;
+    c->heard_ns = 0;
+}
+
+static void await(struct conn *c)
+{
+    c->heard_ns = clock_ns();
+    c->late = false;
 }
 
 static void error_of_conn(struct conn *c)
@@ -68,6 +80,7 @@ static void error_of_conn(struct conn *c)
     c->error.state[0] = '\0';
     c->error.at = -1;
     snprintf(c->error.text, sizeof c->error.text, "%s", c->pg ? PQerrorMessage(c->pg) : "");
+    snprintf(c->trouble, sizeof c->trouble, "%.199s", c->error.text);
 }
 
 static void lose(struct conn *c)
@@ -75,6 +88,7 @@ static void lose(struct conn *c)
     round_fn fn = c->fn;
     hang_up(c);
     c->fn = NULL;
+    c->stale = true; /* what came of the round goes before the next */
     c->sent = c->expected = c->got = 0;
     if (fn)
         fn(c->ctx, -ERR_IO, &c->error);
@@ -129,6 +143,7 @@ static void round_over(struct conn *c)
 {
     round_fn fn = c->fn;
     c->fn = NULL;
+    c->heard_ns = 0;
     c->sent = 0;
     c->stale = true; /* for fn, and until the next round is sent */
     fn(c->ctx, c->error.state[0] ? -ERR_INVALID : 0, &c->error);
@@ -195,6 +210,7 @@ static void connection_up(struct conn *c)
         return;
     }
     c->state = CONN_UP;
+    c->heard_ns = 0;
     if (c->config.opened)
         c->config.opened(c->config.ctx);
 }
@@ -243,7 +259,9 @@ static void connecting(struct conn *c)
 static void poll_cb(uv_poll_t *handle, int status, int events)
 {
     struct conn *c = handle->data;
-    (void)status, (void)events; /* libpq finds out itself what is wrong */
+    (void)status; /* libpq finds out itself what is wrong */
+    if (c->heard_ns && (events & UV_READABLE))
+        await(c);
     if (c->state == CONN_CONNECTING) {
         connecting(c);
         return;
@@ -265,10 +283,33 @@ void pg_conn_reopen(struct conn *c)
     CHECK(c->state == CONN_DOWN && !c->pg);
     c->pg = PQconnectStart(c->config.conninfo);
     c->state = CONN_CONNECTING;
+    await(c);
     if (c->pg)
         PQsetNoticeProcessor(c->pg, notice_cb, NULL);
     if (!c->pg || PQstatus(c->pg) == CONNECTION_BAD || poll_for(c, UV_WRITABLE) != 0)
         fail_to_open(c);
+}
+
+/* Looked at twice before it is given up: after a stop of this process what has come meanwhile is
+ * read between the two. */
+void pg_conn_hurry(struct conn *c, int64_t patience_ms)
+{
+    bool connecting = c->state == CONN_CONNECTING || c->state == CONN_SETTING_UP;
+    uint64_t ms = (uint64_t)(connecting ? patience_ms / 3 : patience_ms);
+    if (!c->heard_ns || clock_ns() - c->heard_ns < ms * 1000000)
+        return;
+    if (!c->late) {
+        c->late = true;
+        return;
+    }
+    error_of_conn(c);
+    snprintf(c->trouble, sizeof c->trouble, "no answer within %llu ms", (unsigned long long)ms);
+    lose(c);
+}
+
+const char *pg_conn_trouble(const struct conn *c)
+{
+    return c->trouble;
 }
 
 int pg_conn_new_closed(const struct conn_config *config, struct conn **ret)
@@ -348,8 +389,13 @@ static int send_one(struct conn *c, enum sql_id id, const struct args *a)
     }
     if (c->config.pooled) {
         c->statement_of[c->expected++] = (int)c->sent;
-        return PQsendQueryParams(c->pg, c->config.sql->text[id], a->count, NULL, values, a->length,
-                                 formats, 1);
+        if (PQsendQueryParams(c->pg, c->config.sql->text[id], a->count, NULL, values, a->length,
+                              formats, 1) != 1)
+            return 0;
+        if (id != SQL_BEGIN || !c->config.local)
+            return 1;
+        c->statement_of[c->expected++] = -1 - (int)id; /* as if it were the BEGIN's prepare */
+        return PQsendQueryParams(c->pg, c->config.local, 0, NULL, NULL, NULL, NULL, 1);
     }
     snprintf(name, sizeof name, "s%d", (int)id);
     if (prepare(c, id, name) != 1)
@@ -380,6 +426,7 @@ int pg_conn_round(struct conn *c, round_fn fn, void *ctx)
     if (c->state != CONN_UP || c->failed || PQpipelineSync(c->pg) != 1 || flush(c) != 0) {
         /* What libpq may have sent of it ends with the connection. */
         if (c->state != CONN_DOWN) {
+            error_of_conn(c);
             c->fn = NULL;
             hang_up(c);
         }
@@ -389,6 +436,7 @@ int pg_conn_round(struct conn *c, round_fn fn, void *ctx)
     c->stale = false;
     c->fn = fn;
     c->ctx = ctx;
+    await(c);
     return 0;
 }
 

@@ -39,6 +39,7 @@ struct conn_config {
     const struct sql_text *sql; /* statements, with the schema filled in */
     bool pooled;                /* a pooler is in between: nothing may outlive a transaction */
     const char *setup;          /* one query sent before anything else; NULL = none */
+    const char *local;          /* pooled: sent behind each BEGIN; its result is dropped */
     void (*opened)(void *ctx);  /* after conn_reopen: usable again */
     void (*lost)(void *ctx);    /* no round is under way any more; also when reopening failed */
     void (*notified)(void *ctx, const char *payload); /* NULL = notices are dropped */
@@ -53,6 +54,11 @@ bool pg_conn_usable(const struct conn *c); /* connected, and no round under way 
 bool pg_conn_up(const struct conn *c);     /* connected */
 bool pg_conn_down(const struct conn *c);   /* … and nobody is about to */
 void pg_conn_reopen(struct conn *c);
+/* From time to time: a connection on which an answer is awaited and nothing came for longer than
+ * this is lost (to connect may take a third of it). A server that was stopped, or a network that
+ * swallows everything, says nothing of it. */
+void pg_conn_hurry(struct conn *c, int64_t patience_ms);
+const char *pg_conn_trouble(const struct conn *c); /* why it was lost last; "" = it never was */
 
 /* Adds a statement to the round to come; clears the arguments. */
 void pg_conn_send(struct conn *c, enum sql_id id, struct args *a);

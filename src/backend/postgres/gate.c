@@ -7,6 +7,10 @@
  * Then the unit's answers leave, its events are told, its memory is free. So while the disk works
  * the lane goes on, and all units that came meanwhile share the next sync.
  *
+ * That holds only as long as the server lives: one that crashed and came back has forgotten commits
+ * and syncs all the same. So the syncer's connection must have been there before the unit's commit
+ * was sent, and is the one that syncs; when it breaks, nobody knows. Without it nothing is begun.
+ *
  * A claim of jobs that were durably ready may be answered before it is durable itself (its token is
  * refused after a crash that forgot it), and so may everything in a queue with relaxed durability.
  */
@@ -64,6 +68,11 @@ bool pg_gate_needed(const struct pg_store *s)
     return !s->url.relaxed;
 }
 
+bool pg_gate_watched(const struct pg_store *s)
+{
+    return !pg_gate_needed(s) || pg_conn_up(s->syncer);
+}
+
 /* Whether a job of this claim was changed by what is not known to be on the disk. */
 static bool depends(const struct pg_store *s, const struct turn *t)
 {
@@ -107,10 +116,22 @@ static void refuse_all(struct unit *u)
         u->turns[i].reply = (struct reply){.outcome = OUT_UNKNOWN, .note = "out of memory"};
 }
 
+/* A repeat changes nothing and tells of what was done before, perhaps by another node that has
+ * still to wait for the disk. */
+static bool tells_of_others(const struct pg_store *s)
+{
+    const struct unit *u = s->unit;
+    for (size_t i = 0; i < u->count && s->doing == LANE_UNIT; i++)
+        if (u->turns[i].op->kind != OP_CLAIM && !u->turns[i].reply.relaxed &&
+            (u->turns[i].reply.outcome == OUT_OK || u->turns[i].reply.outcome == OUT_DUPLICATE))
+            return true;
+    return false;
+}
+
 void pg_gate_enter(struct pg_store *s, struct unit *next)
 {
     struct unit *u = s->unit;
-    bool waits = pg_gate_needed(s) && (u->records || s->gate);
+    bool waits = pg_gate_needed(s) && (u->records || s->gate || tells_of_others(s));
     if (waits && !next)
         refuse_all(u);     /* without memory nothing can wait */
     if (!waits || !next) { /* nothing of it, or before it, is new; or nobody wants to wait */
@@ -130,7 +151,10 @@ void pg_gate_enter(struct pg_store *s, struct unit *next)
     *s->gate_last = u;
     s->gate_last = &u->next;
     s->unit = next;
-    pg_gate_kick(s);
+    if (s->sent_under == 0 || s->sent_under != s->sync_number)
+        pg_gate_break(s);
+    else
+        pg_gate_kick(s);
 }
 
 /* All up to `last` are on the disk. */
@@ -175,7 +199,7 @@ void pg_send_sync(struct pg_store *s, struct conn *c, struct args *a)
 {
     pg_args_i4(a, (int32_t)s->sh.facts.epoch);
     pg_args_i4(a, (int32_t)s->sh.config.node);
-    pg_args_i8(a, pg_db_now(s));
+    pg_args_i8(a, pg_manual_now(s));
     pg_conn_send(c, SQL_SYNC, a);
 }
 
@@ -221,11 +245,14 @@ void pg_syncer_lost_cb(void *ctx)
 {
     struct pg_store *s = ctx;
     s->syncing = NULL;
+    pg_gate_break(s);
     pg_lane_later(s);
     pg_timer_set(s);
 }
 
 void pg_syncer_opened_cb(void *ctx)
 {
-    pg_gate_kick(ctx);
+    struct pg_store *s = ctx;
+    s->sync_number++;
+    pg_lane_later(s);
 }

@@ -13,6 +13,7 @@
  * that row and finds its own epoch in it, or does nothing.
  *
  *   lane.c      who is next; connections that break
+ *   cluster.c   signs of life, who leads, how the database is
  *   transact.c  a unit from begin to commit, or back
  *   gate.c      answers that wait for the disk
  *   load.c, loaded.c, store.c    what a unit reads and writes; what lies between is in shared/
@@ -31,11 +32,12 @@
 #include "backend/postgres/sql.h"
 #include "backend/shared/shared.h"
 
-#define LEADER_LEASE_MS 10000
-#define BEAT_MS 2000         /* between two signs of life */
+/* Where the configuration says nothing: */
+#define LEADER_TTL_MS 10000
+#define NODE_SILENT_MS 15000 /* a node that said nothing for so long is taken for dead */
+#define ANSWER_MS 15000      /* the database may take so long to answer */
 #define TICK_IDLE_MS 500     /* the leader looks at least so often: a word may have been lost */
 #define POLL_MS 1000         /* watchers are woken so often where nobody listens */
-#define NODE_SILENT_MS 15000 /* a node that said nothing for so long is taken for dead */
 #define UNIT_TRIES_MAX 8
 
 /* A unit with what it sends and what came back. */
@@ -69,9 +71,12 @@ struct pg_store {
     struct args sync_args;
     const char *trouble; /* what is answered after the rollback, unless it is tried again */
     uint64_t unit_began_ns;
-    int64_t beat_now_ms; /* the database's time of the last sign of life … */
-    int64_t seen_at_ms;  /* … and the process's; 0 = there was none */
-    int64_t offset_ms;   /* the database's clock minus ours */
+    int64_t beat_now_ms;              /* the database's time of the last sign of life … */
+    int64_t seen_at_ms;               /* … and the process's; 0 = there was none */
+    int64_t offset_ms;                /* the database's clock minus our monotonic one */
+    struct backend_cluster cluster;   /* as of the last sign of life; without its connections */
+    uint64_t sync_number, sent_under; /* of the syncer's connection: the present one, and the one
+                                         that was there when the lane last sent; 0 = none */
 
     /* the leader's */
     int64_t leader_epoch;
@@ -106,7 +111,7 @@ struct pg_store {
     struct pg_url url;
     char channel[SCHEMA_BYTES + 16]; /* of notifications */
     /* what each session begins with */
-    char setup[600], read_setup[600], ear_setup[200], sync_setup[200];
+    char setup[1200], read_setup[600], ear_setup[200], sync_setup[200], local[500];
 };
 
 static inline struct pg_store *pg_of(struct backend *b)
@@ -136,6 +141,20 @@ void pg_lane_opened_cb(void *ctx);
 void pg_timer_set(struct pg_store *s);
 bool pg_lane_idle(const struct pg_store *s);
 
+/* cluster.c */
+int64_t pg_leader_ttl_ms(const struct pg_store *s);
+int64_t pg_silent_ms(const struct pg_store *s);
+int64_t pg_answer_ms(const struct pg_store *s);
+int64_t pg_beat_ms(const struct pg_store *s); /* between two signs of life */
+void pg_beat_send(struct pg_store *s);
+void pg_beat_take(struct pg_store *s);
+void pg_clock_heard(struct pg_store *s, int64_t theirs); /* the database's time, just now */
+void pg_leader_lost(struct pg_store *s, bool overtaken);
+void pg_cluster_lost(struct pg_store *s, const char *why); /* the database does not answer */
+void pg_cluster_opened(struct pg_store *s);
+void pg_cluster(const struct backend *b, struct backend_cluster *ret);
+int64_t pg_clock_offset(const struct backend *b);
+
 /* transact.c: one transaction from begin to commit */
 void pg_begin_unit(struct pg_store *s); /* its turns are filled */
 void pg_begin_bulk(struct pg_store *s);
@@ -150,6 +169,7 @@ const char *pg_sentence(const struct round_error *e); /* for the client */
 struct unit *pg_unit_take(struct pg_store *s); /* a fresh one; NULL = no memory */
 void pg_units_free(struct pg_store *s);
 bool pg_gate_needed(const struct pg_store *s);
+bool pg_gate_watched(const struct pg_store *s); /* it can be told what is on the disk, if need be */
 /* The unit under way is committed: answers what may leave at once, and keeps the rest until the
  * disk has it. Another takes its place. */
 void pg_gate_enter(struct pg_store *s, struct unit *next);

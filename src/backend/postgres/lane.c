@@ -17,7 +17,7 @@ int64_t pg_manual_now(const struct pg_store *s)
 int64_t pg_db_now(const struct pg_store *s)
 {
     int64_t given = pg_manual_now(s);
-    return given ? given : clock_now(&s->sh.config.clock).wall.ms + s->offset_ms;
+    return given ? given : clock_now(&s->sh.config.clock).mono.ms + s->offset_ms;
 }
 
 static int64_t process_ms(void)
@@ -37,10 +37,10 @@ static void begin_beat(struct pg_store *s);
 
 static bool beat_due(const struct pg_store *s)
 {
-    if (s->seen_at_ms == 0 || process_ms() - s->seen_at_ms >= BEAT_MS)
+    if (s->seen_at_ms == 0 || process_ms() - s->seen_at_ms >= pg_beat_ms(s))
         return true;
     /* A manual clock may leap over the leader's lease. */
-    return s->sh.config.clock.manual && llabs(pg_db_now(s) - s->beat_now_ms) >= BEAT_MS;
+    return s->sh.config.clock.manual && llabs(pg_db_now(s) - s->beat_now_ms) >= pg_beat_ms(s);
 }
 
 /* Slices of bulk work and what clients ask for take turns. */
@@ -63,6 +63,8 @@ void pg_lane_kick(struct pg_store *s)
         return;
     if (beat_due(s))
         begin_beat(s);
+    else if (!pg_gate_watched(s))
+        return; /* nobody could say what is on the disk */
     else if (pg_tick_due(s))
         pg_begin_tick(s);
     else if (bulk_turn(s))
@@ -81,37 +83,19 @@ static void beat_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
     (void)error;
-    if (!err) {
-        const PGresult *led = pg_conn_result(s->lane, 2);
-        bool before = s->leader;
-        int64_t given = pg_manual_now(s), theirs = pg_col_i8(pg_conn_result(s->lane, 0), 0, 0);
-        s->offset_ms = (given ? given : theirs) - clock_now(&s->sh.config.clock).wall.ms;
-        s->others = (unsigned)pg_col_i4(pg_conn_result(s->lane, 1), 0, 0);
-        s->leader = PQntuples(led) == 1;
-        if (s->leader)
-            s->leader_epoch = pg_col_i8(led, 0, 0);
-        s->sh.tick_wanted |= s->leader && !before;
-    }
+    if (!err)
+        pg_beat_take(s);
     pg_over(s);
 }
 
 static void begin_beat(struct pg_store *s)
 {
-    struct args *a = &pg_unit(s->unit)->args;
     pg_unit_reset(s->unit);
     s->unit->count = 0;
     s->doing = LANE_BEAT;
     s->seen_at_ms = process_ms();
     s->beat_now_ms = pg_db_now(s);
-    pg_conn_send(s->lane, SQL_NOW, a);
-    pg_args_i4(a, (int32_t)s->sh.facts.epoch);
-    pg_args_i4(a, (int32_t)s->sh.config.node);
-    pg_args_i8(a, pg_db_now(s));
-    pg_conn_send(s->lane, SQL_NODE_SEEN, a);
-    pg_args_i4(a, (int32_t)s->sh.facts.epoch);
-    pg_args_i8(a, pg_db_now(s));
-    pg_args_i8(a, LEADER_LEASE_MS);
-    pg_conn_send(s->lane, SQL_LEADER_TAKE, a);
+    pg_beat_send(s);
     pg_go(s, beat_cb);
 }
 
@@ -149,9 +133,11 @@ void pg_later_cb(uv_timer_t *timer)
     struct pg_store *s = timer->data;
     if (s->broken) {
         s->broken = false;
+        pg_lane_lost_cb(s);
         pg_give_up(s, OUT_UNAVAILABLE, "the database cannot be reached");
     }
-    if (!pg_conn_up(s->lane)) {
+    bool unwatched = !pg_gate_watched(s) && pg_conn_down(s->syncer);
+    if (s->doing == LANE_NOTHING && (!pg_conn_up(s->lane) || unwatched)) {
         while (s->sh.first) {
             s->unit->count = 0;
             shared_turn_add(s->unit);
@@ -170,6 +156,8 @@ void pg_later_cb(uv_timer_t *timer)
 
 void pg_lane_later(struct pg_store *s)
 {
+    if (s->doing == LANE_GOODBYE)
+        return; /* the timer has its last errand */
     if (!uv_is_closing((uv_handle_t *)&s->later))
         uv_timer_start(&s->later, pg_later_cb, 0, 0);
 }
@@ -181,7 +169,8 @@ void pg_lane_lost_cb(void *ctx)
         log_event(s->sh.config.log, LOG_ERROR, "postgres_lost",
                   LOG_TEXT("note", "the database cannot be reached; trying again"));
     s->down_told = true;
-    s->leader = false;
+    pg_cluster_lost(s, pg_conn_trouble(s->lane));
+    pg_leader_lost(s, false);
     pg_lane_later(s);
 }
 
@@ -192,6 +181,7 @@ void pg_lane_opened_cb(void *ctx)
         log_event(s->sh.config.log, LOG_INFO, "postgres_back",
                   LOG_TEXT("note", "connected to the database again"));
     s->down_told = false;
+    pg_cluster_opened(s);
     s->seen_at_ms = 0;
     /* Nobody knows what happened meanwhile. */
     shared_watches_wake(&s->sh, (struct span){NULL, 0});

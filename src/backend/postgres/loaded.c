@@ -204,7 +204,7 @@ static void load_time(struct unit *u)
     int64_t given = pg_manual_now(pg_of_unit(u));
     int64_t theirs = pg_col_i8(pg_conn_result(lane(u), pg_unit(u)->slots[LOAD_NOW]), 0, 0);
     u->now.ms = given ? given : theirs;
-    pg_of_unit(u)->offset_ms = u->now.ms - clock_now(&u->s->config.clock).wall.ms;
+    pg_clock_heard(pg_of_unit(u), u->now.ms);
 }
 
 int pg_unit_loaded(struct unit *u)

@@ -7,12 +7,28 @@
 
 #define REOPEN_MS 500 /* between two tries to connect again */
 
-/* Seconds that one statement may take, by the connection. A transaction that stands still is ended
- * by the server, so that a node that was stopped holds no row for long. */
+/* A transaction that stands still is ended by the server, so that a node that was stopped holds no
+ * row for long: the row of the leader not longer than it leads. */
+#define IDLE_MS_MAX 15000
+/* Seconds that one statement may take, by the connection. */
 #define SESSION                                                                                    \
     "SET statement_timeout = '%ds'; SET lock_timeout = '5s';"                                      \
-    " SET idle_in_transaction_session_timeout = '15s'; SET enable_seqscan = off;"                  \
+    " SET idle_in_transaction_session_timeout = %d; SET enable_seqscan = off;"                     \
     " SET jit = off; SET plan_cache_mode = force_generic_plan; SET synchronous_commit = %s"
+
+/* The same behind a pooler, for one transaction. */
+#define LOCAL                                                                                      \
+    "SELECT set_config('statement_timeout', '10s', true), set_config('lock_timeout', '5s', true)," \
+    " set_config('idle_in_transaction_session_timeout', '%d', true),"                              \
+    " set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),"                  \
+    " set_config('synchronous_commit', '%s', true)"
+
+/* Before anything else, also when connecting again: another server may be behind the name. */
+#define GUARD                                                                                      \
+    "DO $$BEGIN IF pg_is_in_recovery() THEN RAISE EXCEPTION 'the PostgreSQL server is a standby "  \
+    "that takes no writes'; END IF; IF %s AND (current_setting('fsync') = 'off' OR "               \
+    "current_setting('full_page_writes') = 'off') THEN RAISE EXCEPTION 'the PostgreSQL server "    \
+    "does not keep what it commits (fsync or full_page_writes is off)'; END IF; END$$; "
 
 static int pg_submit(struct backend *b, const struct op *list, size_t count, backend_reply_fn fn,
                      void *ctx)
@@ -63,9 +79,12 @@ static void timer_cb(uv_timer_t *timer)
 {
     struct pg_store *s = timer->data;
     struct conn *all[] = {s->lane, s->reader, s->ear, s->syncer};
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < 4; i++) {
+        if (all[i])
+            pg_conn_hurry(all[i], pg_answer_ms(s));
         if (all[i] && pg_conn_down(all[i]) && !s->sh.closing)
             pg_conn_reopen(all[i]);
+    }
     /* The slow poll: what others did is heard of here where nobody tells it. */
     if (s->others || s->url.pooled)
         shared_watches_wake(&s->sh, (struct span){NULL, 0});
@@ -75,7 +94,8 @@ static void timer_cb(uv_timer_t *timer)
 
 static int64_t next_wait(const struct pg_store *s)
 {
-    int64_t wait = s->leader ? TICK_IDLE_MS : POLL_MS;
+    int64_t wait = s->leader ? TICK_IDLE_MS : POLL_MS, beat = pg_beat_ms(s);
+    wait = beat < wait ? beat : wait;
     if (!pg_conn_up(s->lane))
         return REOPEN_MS;
     if (s->leader && s->next_due_ms && !s->sh.config.clock.manual) {
@@ -206,6 +226,8 @@ static const struct backend_ops pg_ops = {
     .unwatch = shared_unwatch,
     .caps = pg_caps,
     .figures = pg_figures,
+    .cluster = pg_cluster,
+    .clock_offset = pg_clock_offset,
     .events = shared_events,
     .events_last = shared_events_last,
     .on_news = shared_on_news,
@@ -242,15 +264,18 @@ static int set_session(PGconn *pg, const char *setup, struct err_note *note)
 /* Behind a pooler a session is nobody's: what is set there would reach others. */
 static void fill_setup(struct pg_store *s)
 {
+    int idle = (int)(pg_leader_ttl_ms(s) < IDLE_MS_MAX ? pg_leader_ttl_ms(s) : IDLE_MS_MAX);
+    const char *strict = s->url.relaxed ? "false" : "true";
     if (s->url.pooled) {
-        snprintf(s->setup, sizeof s->setup, "SELECT 1");
+        snprintf(s->setup, sizeof s->setup, GUARD, strict);
+        snprintf(s->local, sizeof s->local, LOCAL, idle, "off");
         snprintf(s->ear_setup, sizeof s->ear_setup, "SELECT 1");
         snprintf(s->sync_setup, sizeof s->sync_setup, "SELECT 1");
         snprintf(s->read_setup, sizeof s->read_setup, "SELECT 1");
         return;
     }
-    snprintf(s->setup, sizeof s->setup, SESSION, 10, "off");
-    snprintf(s->read_setup, sizeof s->read_setup, SESSION, 10, s->url.relaxed ? "off" : "on");
+    snprintf(s->setup, sizeof s->setup, GUARD SESSION, strict, 10, idle, "off");
+    snprintf(s->read_setup, sizeof s->read_setup, SESSION, 10, idle, s->url.relaxed ? "off" : "on");
     snprintf(s->sync_setup, sizeof s->sync_setup,
              "SET statement_timeout = '30s'; SET synchronous_commit = on");
     snprintf(s->ear_setup, sizeof s->ear_setup, "LISTEN %s; SET statement_timeout = '10s'",
@@ -266,6 +291,7 @@ static struct conn_config conn_config_of(struct pg_store *s)
         .sql = &s->sql,
         .pooled = s->url.pooled,
         .setup = s->setup,
+        .local = s->url.pooled ? s->local : NULL,
         .ctx = s,
     };
 }
@@ -313,13 +339,15 @@ static int open_lane(struct pg_store *s, PGconn *pg, struct err_note *note)
 
 static int store_init(struct pg_store *s, const struct backend_config *config)
 {
+    struct now now = clock_now(&config->clock);
+    s->offset_ms = now.wall.ms - now.mono.ms; /* until the database tells its own */
     s->search_last = &s->searches;
     s->gate_last = &s->gate;
     pg_args_init(&s->sync_args);
     pg_unit_init(&s->search_unit, s);
     snprintf(s->channel, sizeof s->channel, "%s_wake", s->url.schema);
-    fill_setup(s);
     int err = shared_init(&s->sh, &pg_ops, config);
+    fill_setup(s);
     s->unit = err ? NULL : pg_unit_take(s);
     if (!err && !s->unit)
         err = -ERR_NOMEM;
@@ -377,6 +405,7 @@ int backend_open_postgres(const char *rest, const struct backend_config *config,
         take_down(s);
         return err;
     }
+    pg_cluster_opened(s);
     pg_timer_set(s);
     pg_lane_kick(s);
     *ret = &s->sh.base;

@@ -34,7 +34,7 @@ static const char step_1[] =
     "CREATE SEQUENCE @job_seq MAXVALUE 9007199254740991 CACHE 1;"
     "CREATE SEQUENCE @queue_number AS int4 CACHE 1;"
     "CREATE TABLE @node (epoch int4 PRIMARY KEY, number int4 NOT NULL, seen_at int8 NOT NULL,"
-    " syncs int8 NOT NULL DEFAULT 0) WITH (fillfactor = 10);"
+    " version text NOT NULL DEFAULT '', syncs int8 NOT NULL DEFAULT 0) WITH (fillfactor = 10);"
     "CREATE TABLE @leader (one bool PRIMARY KEY DEFAULT true CHECK (one),"
     " epoch int8 NOT NULL DEFAULT 0, holder int4 NOT NULL DEFAULT 0, until int8 NOT NULL DEFAULT 0)"
     " WITH (fillfactor = 20);"
@@ -165,6 +165,11 @@ static int check_settings(const PGresult *r, const struct pg_url *url, struct er
                             "synchronous_commit = %s), so a success would promise nothing; turn "
                             "both on, or say durability=relaxed in the URL of the backend",
                             PQgetvalue(r, 0, 2), PQgetvalue(r, 0, 3));
+    if (strcmp(PQgetvalue(r, 0, 4), "on") != 0 && !url->relaxed)
+        return err_note_set(note, -ERR_INVALID,
+                            "the PostgreSQL server has full_page_writes = off, so a power cut can "
+                            "leave it with half-written pages; turn it on, or say "
+                            "durability=relaxed in the URL of the backend");
     return 0;
 }
 
@@ -174,11 +179,12 @@ static int check_server(PGconn *pg, const struct pg_url *url, struct err_note *n
     PGresult *r;
     if (version < SERVER_VERSION_MIN)
         return err_note_set(note, -ERR_INVALID,
-                            "the PostgreSQL server has version %d.%d; Holdfast needs %d or newer",
-                            version / 10000, version % 10000, SERVER_VERSION_MIN / 10000);
+                            "the PostgreSQL server has version %s; Holdfast needs %d or newer",
+                            PQparameterStatus(pg, "server_version"), SERVER_VERSION_MIN / 10000);
     int err = ask(pg, url->schema,
                   "SELECT current_setting('server_encoding'), pg_is_in_recovery(),"
-                  " current_setting('fsync'), current_setting('synchronous_commit')",
+                  " current_setting('fsync'), current_setting('synchronous_commit'),"
+                  " current_setting('full_page_writes')",
                   "its settings cannot be read", &r, note);
     if (err)
         return err;

@@ -61,6 +61,7 @@ enum sql_id {
     SQL_LEADER_TAKE,
     SQL_LEADER_LOCK,
     SQL_NODE_SEEN,
+    SQL_NODES,
     SQL_SYNC,
     SQL_NODE_GONE,
     SQL_DUE_LEASES,

@@ -89,6 +89,9 @@ extern const struct sql_statement pg_sql_keys[];
     "s1, s2, s3, s4, s5, s6, urgent, removed, t0, t1, t2, t3, t4, t5, t6, t7, t8, t9,"             \
     " t10, t11, t12"
 #define TALLY_LIST "t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11, t12"
+#define NOW_1                                                                                      \
+    "CASE WHEN $1::int8 > 0 THEN $1::int8 ELSE (extract(epoch FROM clock_timestamp())"             \
+    " * 1000)::int8 END"
 #define NOW_3                                                                                      \
     "CASE WHEN $3::int8 > 0 THEN $3::int8 ELSE (extract(epoch FROM clock_timestamp())"             \
     " * 1000)::int8 END"

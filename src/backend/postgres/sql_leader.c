@@ -4,19 +4,26 @@
 
 const struct sql_statement pg_sql_leader[] = {
     {SQL_LEADER_TAKE,
-     "UPDATE @leader SET epoch = CASE WHEN holder = $1::int4 THEN epoch ELSE epoch + 1"
-     " END, holder = $1::int4, until = $2::int8 + $3::int8 WHERE holder = $1::int4 OR"
-     " until <= $2::int8 RETURNING epoch"},
+     "WITH t AS (SELECT " NOW_3
+     " AS now), l AS (SELECT d.one FROM @leader d, t WHERE d.holder = $1::int4 OR d.until <="
+     " t.now FOR UPDATE OF d SKIP LOCKED) UPDATE @leader d SET epoch = CASE WHEN d.holder ="
+     " $1::int4 THEN d.epoch ELSE d.epoch + 1 END, holder = $1::int4, until = t.now +"
+     " $2::int8 FROM t, l WHERE d.one = l.one RETURNING d.epoch"},
     {SQL_LEADER_LOCK, "SELECT epoch FROM @leader WHERE epoch = $1::int8 AND holder = $2::int4 FOR"
                       " UPDATE"},
     {SQL_NODE_SEEN,
-     "WITH old AS (DELETE FROM @node WHERE seen_at < $3::int8 - 86400000 AND epoch <>"
-     " $1::int4) INSERT INTO @node AS n (epoch, number, seen_at) VALUES ($1::int4,"
-     " $2::int4, $3::int8) ON CONFLICT (epoch) DO UPDATE SET seen_at ="
-     " excluded.seen_at RETURNING (SELECT count(*) FROM @node o WHERE o.epoch <>"
-     " $1::int4 AND o.seen_at > $3::int8 - 60000)::int4"},
+     "WITH t AS (SELECT " NOW_3
+     " AS now), old AS (DELETE FROM @node WHERE seen_at < (SELECT now FROM t) - 3600000 AND"
+     " epoch <> $1::int4) INSERT INTO @node AS n (epoch, number, seen_at, version) SELECT"
+     " $1::int4, $2::int4, t.now, $4::text FROM t ON CONFLICT (epoch) DO UPDATE SET seen_at"
+     " = excluded.seen_at, version = excluded.version RETURNING (SELECT count(*) FROM @node"
+     " o, t WHERE o.epoch <> $1::int4 AND o.seen_at > t.now - 60000)::int4"},
+    {SQL_NODES,
+     "SELECT " NOW_1 ", l.epoch, l.holder, l.until, n.epoch, n.number, n.seen_at, n.version FROM"
+     " @leader l LEFT JOIN (SELECT * FROM @node ORDER BY epoch DESC LIMIT"
+     " $2::int4) n ON true ORDER BY n.epoch"},
     {SQL_SYNC, "INSERT INTO @node AS n (epoch, number, seen_at) VALUES ($1::int4, $2::int4,"
-               " $3::int8) ON CONFLICT (epoch) DO UPDATE SET syncs = n.syncs + 1"},
+               " " NOW_3 ") ON CONFLICT (epoch) DO UPDATE SET syncs = n.syncs + 1"},
     {SQL_NODE_GONE, "WITH l AS (UPDATE @leader SET until = 0, holder = 0 WHERE holder = $1::int4)"
                     " DELETE FROM @node WHERE epoch = $1::int4"},
     {SQL_DUE_LEASES,

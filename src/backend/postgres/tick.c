@@ -64,7 +64,7 @@ void pg_tick_send(struct pg_store *s)
     send_due(s, SQL_DUE_LEASES, now);
     send_due(s, SQL_DUE_JOBS, now);
     send_due(s, SQL_DUE_EXPIRY, now);
-    pg_args_i8(a, now - NODE_SILENT_MS);
+    pg_args_i8(a, now - pg_silent_ms(s));
     pg_args_i4(a, LIMIT_SLICE);
     pg_args_i4(a, (int32_t)s->sh.facts.epoch);
     pg_conn_send(s->lane, SQL_DUE_BOUND, a);
@@ -72,7 +72,7 @@ void pg_tick_send(struct pg_store *s)
     pg_args_i8(a, now);
     pg_conn_send(s->lane, SQL_RESUMED, a);
     pg_args_i4(a, (int32_t)s->sh.facts.epoch);
-    pg_args_i8(a, now - NODE_SILENT_MS);
+    pg_args_i8(a, now - pg_silent_ms(s));
     pg_conn_send(s->lane, SQL_BULK_ORPHANS, a);
     pg_args_i4(a, LIMIT_SLICE);
     pg_conn_send(s->lane, SQL_DUE_DOOMED, a);

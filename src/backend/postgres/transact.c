@@ -137,6 +137,7 @@ static void round_failed(struct pg_store *s, int err, const struct round_error *
 
 void pg_go(struct pg_store *s, round_fn fn)
 {
+    s->sent_under = pg_conn_up(s->syncer) ? s->sync_number : 0;
     if (pg_conn_round(s->lane, fn, s) != 0) {
         s->broken = true; /* answered from the loop */
         uv_timer_start(&s->later, pg_later_cb, 0, 0);
@@ -344,7 +345,7 @@ static void tick_cb(void *ctx, int err, const struct round_error *error)
         return;
     }
     if (PQntuples(pg_conn_result(s->lane, 1)) == 0) { /* another leads */
-        s->leader = false;
+        pg_leader_lost(s, true);
         give_back(s, false, NULL);
         return;
     }

@@ -22,6 +22,7 @@ struct page {
     const struct breaker_view *breakers;
     uint32_t breaker_count;
     struct backend_figures backend;
+    struct backend_cluster cluster;
     struct broker_figures broker;
     struct http_server_figures http;
     struct process_figures process;
@@ -237,6 +238,22 @@ static void cpu_seconds(struct page *p, const struct metric *family)
 
 /* ---- the table ---- */
 
+static void cluster_nodes(struct page *p, const struct metric *family)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < p->cluster.node_count; i++)
+        n += !p->cluster.nodes[i].silent;
+    metric_count(&p->m, family, NULL, n);
+}
+
+static void leader(struct page *p, const struct metric *family)
+{
+    bool leads = false;
+    for (size_t i = 0; i < p->cluster.node_count; i++)
+        leads |= p->cluster.nodes[i].self && p->cluster.nodes[i].leader;
+    metric_count(&p->m, family, NULL, leads && p->cluster.up);
+}
+
 /* A family with a function, or one number at an offset in the page. */
 struct row {
     struct metric family;
@@ -339,6 +356,15 @@ static const struct row rows[] = {
     {{"holdfast_breaker_state", GAUGE,
       "Circuit breaker of a target: 0 closed, 1 open, 2 half open."},
      WRITTEN(breaker_state)},
+    {{"holdfast_backend_up", GAUGE, "1 while the store answers."}, FLAG(cluster.up)},
+    {{"holdfast_cluster_nodes", GAUGE, "Servers that share the store and give signs of life."},
+     WRITTEN(cluster_nodes)},
+    {{"holdfast_leader", GAUGE, "1 on the server that leads."}, WRITTEN(leader)},
+    {{"holdfast_leader_epoch", GAUGE, "Rises each time that another server leads."},
+     NUMBER(cluster.leader_epoch)},
+    {{"holdfast_leader_overtaken_total", COUNTER,
+      "Times that this server led and found that another does."},
+     NUMBER(cluster.overtaken)},
     {{"holdfast_redis_up", GAUGE, "1 while Redis answers; this backend has none."},
      WRITTEN(redis_up)},
     {{"holdfast_claims_waiting", GAUGE, "Claims parked for a job."}, NUMBER(broker.waiting)},
@@ -384,6 +410,7 @@ static void page_take(struct page *p, const struct native *n, const struct reply
         p->queue_count = r->queue_count;
     }
     broker_backend_figures(n->broker, &p->backend);
+    broker_cluster(n->broker, &p->cluster);
     broker_figures(n->broker, &p->broker);
     if (n->config.http_figures)
         n->config.http_figures(n->config.http_ctx, &p->http);
@@ -446,9 +473,12 @@ static void metrics_breakers(struct call *c, const struct reply *r)
 void metrics_handle(void *ctx, struct http_exchange *x)
 {
     struct backend_figures f;
+    struct backend_cluster cluster;
     broker_backend_figures(((struct native *)ctx)->broker, &f);
-    /* What queues look like would wait for the disk, and nobody would hear that it is full. */
-    if (f.journal_stuck_ms > 0) {
+    broker_cluster(((struct native *)ctx)->broker, &cluster);
+    /* What queues look like would wait for the disk, and nobody would hear that it is full; or
+     * could not be had, and nobody would hear that the store is gone. */
+    if (f.journal_stuck_ms > 0 || !cluster.up) {
         page_answer(ctx, x, NULL, NULL);
         return;
     }

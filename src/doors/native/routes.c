@@ -127,6 +127,8 @@ static const struct http_route routes[] = {
      "The whole store, of one moment, as one SQLite file."},
     POST("/v1/compact", compact_handle, SCOPE_ADMIN,
          "Give the room of removed jobs back to the file system."),
+    GET("/v1/cluster", cluster_handle, SCOPE_READ,
+        "Servers that share the store, who leads, and how the store is."),
     GET("/v1/server", server_handle, SCOPE_READ, "Version, backend, capabilities, clock."),
     GET("/v1/test/clock", test_clock_get_handle, SCOPE_ADMIN, "The test clock."),
     POST("/v1/test/clock", test_clock_move_handle, SCOPE_ADMIN, "Move the test clock."),

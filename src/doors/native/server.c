@@ -94,9 +94,13 @@ void ready_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
     struct backend_figures f;
+    struct backend_cluster c;
     broker_backend_figures(n->broker, &f);
+    broker_cluster(n->broker, &c);
     if (broker_draining(n->broker))
         answer_status(x, 503, "draining");
+    else if (!c.up)
+        answer_status(x, 503, "backend_down");
     else if (f.disk_full)
         answer_status(x, 200, "disk_full"); /* acks must still find their way here */
     else

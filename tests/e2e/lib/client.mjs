@@ -22,7 +22,7 @@ export class Client {
     if (bytes !== undefined) all['content-length'] = Buffer.byteLength(bytes);
     return new Promise((resolve, reject) => {
       const request = http.request(
-        { host: this.server.host, port: this.server.port, method, path, headers: all, agent: this.agent, signal },
+        { host: this.server.host, port: this.server.port, socketPath: this.server.socketPath, method, path, headers: all, agent: this.agent, signal },
         (response) => {
           const chunks = [];
           response.on('data', (chunk) => chunks.push(chunk));

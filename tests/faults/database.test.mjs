@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Producers, workers and an administrator on three nodes of one database, while the database is killed and
+// frozen and so are nodes; then every promise (C1 to C10 of docs/durability.md) is checked over what the
+// clients saw. HF_SEED=n repeats a plan, HF_FAULTS=n makes it longer, HF_FULL=1 takes the full times.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { check, stories } from '../crash/checker.mjs';
+import { Load } from '../crash/load.mjs';
+import { now, pause } from '../crash/lib/recorder.mjs';
+import { countOf, seedOf } from '../crash/lib/trial.mjs';
+import { openStream } from '../e2e/lib/client.mjs';
+import { until } from '../e2e/lib/server.mjs';
+import { leaderOf, startNodes, times } from './lib/cluster.mjs';
+import { freezeDatabase, killDatabase, sql, startDatabase, thawDatabase, url } from './lib/postgres.mjs';
+
+const seed = seedOf();
+const faults = countOf('HF_FAULTS', 10);
+
+/** A load that asks any node. */
+class ClusterLoad extends Load {
+  get server() {
+    return this.nodes ? this.random.of(this.nodes).server : null;
+  }
+  set server(_) {}
+
+  over(nodes) {
+    this.nodes = nodes;
+    this.serve(null);
+  }
+}
+
+const kinds = {
+  async databaseKilled({ load, random }) {
+    const crash = { at: now(), ready: Infinity };
+    load.history.crashes.push(crash);
+    await killDatabase();
+    await pause(random.below(300));
+    startDatabase();
+    crash.ready = now();
+  },
+  async databaseFrozen({ random }) {
+    freezeDatabase();
+    await pause(random.below(2.5 * times.answer));
+    thawDatabase();
+  },
+  async nodeKilled({ nodes, random }) {
+    const node = random.of(nodes);
+    await node.kill();
+    await node.start();
+  },
+  async leaderKilled({ nodes }) {
+    const node = await leaderOf(nodes);
+    await node.kill();
+    await pause(times.ttl);
+    await node.start();
+  },
+  async leaderFrozen({ nodes }) {
+    const node = await leaderOf(nodes);
+    node.freeze();
+    await pause(3 * times.ttl);
+    node.thaw();
+  },
+  async leaseTaken() {
+    sql('UPDATE load.leader SET until = 0');
+  },
+};
+
+test(`${faults} faults under load, seed ${seed}`, async (t) => {
+  const args = ['--queue-defaults-keep-done', '1000000'];
+  const nodes = await startNodes(t, url('load'), 3, { args });
+  const load = new ClusterLoad(seed, { paceMs: 40 });
+  t.after(() => load.abandon());
+  load.over(nodes);
+  load.start();
+  const names = Object.keys(kinds);
+  for (let i = 0; i < faults; i++) {
+    await pause(300 + load.random.below(700));
+    const kind = i < names.length ? names[i] : load.random.of(names);
+    await kinds[kind]({ load, nodes, random: load.random });
+  }
+  await until('every node serves', async () => (await Promise.all(nodes.map((n) => n.api.get('/readyz')))).every((a) => a.status === 200), 60_000);
+  await load.finish();
+  const { entries, crashes, final } = load.history;
+  const made = load.confirmed();
+  console.log(`# ${entries.length} entries, ${made} confirmed jobs, ${final.jobs.size} found, ${crashes.length} crashes, seed ${seed}`);
+  const violations = check(load.history).slice(0, 10);
+  for (const line of stories(load.history, violations.slice(0, 3))) console.log(`# ${line}`);
+  assert.deepEqual(violations, [], `seed ${seed}`);
+  assert.ok(made >= 20 * faults, `too little happened to prove anything: ${made} jobs`);
+  assert.ok(crashes.length > 0);
+  // The tables by themselves: what SQL says of what the API said.
+  assert.equal(sql("SELECT count(*) FROM (SELECT queue, ukey FROM load.job WHERE held GROUP BY 1, 2 HAVING count(*) > 1) x"), '0');
+  assert.equal(sql('SELECT count(*) FROM load.job WHERE state = 3'), '0');
+  for (const node of nodes) await node.stop();
+});
+
+test('HF-1 a database that crashes forgets nothing that was confirmed, at the edge of the sync', async (t) => {
+  // Everything is killed right behind an answer, again and again: what is not on the disk by then is lost.
+  const [node] = await startNodes(t, url('edge'), 1);
+  const confirmed = new Map();
+  const rounds = countOf('HF_EDGES', 3);
+  for (let round = 0; round < rounds; round++) {
+    await until('it serves', async () => (await node.api.post('/v1/queues/warm/jobs', { payload: 0 })).status === 201, 30_000);
+    let killed = false;
+    const sender = async (n) => {
+      for (let i = 0; !killed; i++) {
+        const key = `${round}-${n}-${i}`;
+        const answer = await node.api.post('/v1/queues/edge/jobs', { payload: key }, { headers: { 'idempotency-key': key } });
+        if (answer.status === 201 || answer.status === 200) confirmed.set(key, answer.json.id);
+      }
+    };
+    const senders = Array.from({ length: 8 }, (_, n) => sender(n));
+    const enough = confirmed.size + 50;
+    await until('jobs are confirmed', () => confirmed.size >= enough);
+    await killDatabase();
+    killed = true;
+    await Promise.all(senders);
+    startDatabase();
+  }
+  const kept = new Set(sql(`SELECT convert_from(payload, 'UTF8') FROM edge.job j JOIN edge.queue q ON q.number = j.queue WHERE q.name = 'edge'`).split('\n'));
+  for (const key of confirmed.keys()) assert.ok(kept.has(JSON.stringify(key)), `${key} was confirmed and is lost`);
+  assert.equal(Number(sql("SELECT count(*) FROM edge.job j JOIN edge.queue q ON q.number = j.queue WHERE q.name = 'edge'")), kept.size);
+  await until('it serves again', async () => (await node.api.get('/readyz')).status === 200, 30_000);
+  await node.stop();
+});
+
+test('a node that was killed leaves what its connections held to others', async (t) => {
+  const nodes = await startNodes(t, url('bound'), 2);
+  await leaderOf(nodes);
+  const [one, two] = nodes;
+  await one.api.post('/v1/queues/q/jobs', { payload: 1 });
+  const stream = openStream(one.server, '/v1/queues/q/listen', { method: 'POST', json: { prefetch: 1, lease_ms: 600_000, worker: 'w' } });
+  await stream.next();
+  assert.equal((await two.api.post('/v1/queues/q/claim', {})).json.jobs.length, 0);
+  await one.kill();
+  const [job] = await until('the job is back', async () => {
+    const { json } = await two.api.post('/v1/queues/q/claim', { wait_ms: 500 });
+    return json.jobs?.length ? json.jobs : null;
+  }, 4 * (times.silent + times.ttl) + 10_000);
+  assert.equal(job.attempt, 1);
+  const view = await two.cluster();
+  assert.equal(view.nodes.find((node) => node.node === 1).silent, true);
+  assert.equal(await two.metric('holdfast_cluster_nodes'), 1);
+  await two.stop();
+});

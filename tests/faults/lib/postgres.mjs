@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The private PostgreSQL server that scripts/with-postgres started: questions in SQL, and ways to hurt it.
+// A test file that imports this runs itself below that script.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+import { until } from '../../e2e/lib/server.mjs';
+
+if (!process.env.HF_POSTGRES) {
+  const wrapper = fileURLToPath(new URL('../../../scripts/with-postgres', import.meta.url));
+  process.exit(spawnSync(wrapper, ['node', ...process.execArgv, process.argv[1]], { stdio: 'inherit' }).status ?? 1);
+}
+
+export const base = process.env.HF_POSTGRES;
+/** The directory of its Unix socket. */
+export const socket = decodeURIComponent(base.replace(/.*host=/, ''));
+/** The URL of a store in a schema of its own. */
+export const url = (schema, more = '') => `${base}&schema=${schema}${more}`;
+
+export function sql(text, database = 'postgres') {
+  const words = ['-h', socket, '-U', 'holdfast', '-d', database, '-qAt', '-v', 'ON_ERROR_STOP=1', '-c', text];
+  const run = spawnSync('psql', words, { encoding: 'utf8' });
+  assert.equal(run.status, 0, run.stderr);
+  return run.stdout.trim();
+}
+
+const owner = (process.env.HF_POSTGRES_AS ?? '').split(' ').filter(Boolean);
+const data = process.env.HF_POSTGRES_DATA;
+
+function control(...words) {
+  const [file, ...rest] = [...owner, `${process.env.HF_POSTGRES_BIN}/pg_ctl`, '-D', data, '-w', '-s', ...words];
+  const run = spawnSync(file, rest, { stdio: 'ignore' });
+  const log = `${data}/again.log`;
+  assert.equal(run.status, 0, `pg_ctl ${words.join(' ')}\n${existsSync(log) ? readFileSync(log, 'utf8').slice(-2000) : ''}`);
+}
+
+/** One letter, as proc(5) has it; Z when it is gone. */
+function stateOf(pid) {
+  try {
+    return readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/^.*\) /, '')[0];
+  } catch {
+    return 'Z';
+  }
+}
+
+/** The server and everything that it forked; it stands still, so that it forks no more. */
+function processes() {
+  const postmaster = Number(readFileSync(`${data}/postmaster.pid`, 'utf8').split('\n')[0]);
+  process.kill(postmaster, 'SIGSTOP');
+  while (!'TZ'.includes(stateOf(postmaster)));
+  const children = readdirSync('/proc').filter((name) => {
+    try {
+      return /^\d+$/.test(name) && Number(readFileSync(`/proc/${name}/stat`, 'utf8').replace(/^.*\) /, '').split(' ')[1]) === postmaster;
+    } catch {
+      return false; // it just ended
+    }
+  });
+  return [postmaster, ...children.map(Number)];
+}
+
+function signal(name, pids = processes()) {
+  for (const pid of pids) {
+    try {
+      process.kill(pid, name);
+    } catch (error) {
+      if (error.code !== 'ESRCH') throw error;
+    }
+  }
+}
+
+/** Every process at once, as when the machine loses its memory: what was not written is gone. */
+export async function killDatabase() {
+  const pids = processes();
+  signal('SIGKILL', pids);
+  await until('its processes have ended', () => pids.every((pid) => stateOf(pid) === 'Z'));
+  // Nobody may have collected the dead yet, who then look alive.
+  for (const lock of [`${data}/postmaster.pid`, `${socket}/.s.PGSQL.5432.lock`]) rmSync(lock, { force: true });
+}
+export const startDatabase = () => control('start', '-l', `${data}/again.log`);
+/** It says nothing, and its connections stay. */
+export const freezeDatabase = () => signal('SIGSTOP');
+export const thawDatabase = () => signal('SIGCONT');

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// HF-2: a connection to the database that breaks at the worst moment, stalls, or is refused. What is not
+// known to be done is answered 504, what surely is not 503, in bounded time; a repeat under its key is done once.
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { test } from 'node:test';
+
+import { Client } from '../e2e/lib/client.mjs';
+import { stopServer, temporaryDirectory, until } from '../e2e/lib/server.mjs';
+import { Node, times } from './lib/cluster.mjs';
+import { socket, sql } from './lib/postgres.mjs';
+import { Proxy } from './lib/proxy.mjs';
+
+const unixSocket = path.join(socket, '.s.PGSQL.5432');
+const throughPort = (host, port, schema) => `postgres://holdfast@${host}:${port}/postgres?schema=${schema}`;
+
+async function nodeBehindProxy(t, schema) {
+  const proxy = await new Proxy({ path: unixSocket }).listen();
+  const node = await new Node(throughPort('127.0.0.1', proxy.port, schema), 1).start();
+  t.after(async () => {
+    if (!node.server.exit) await node.kill();
+    proxy.close();
+  });
+  const ready = () => until('it serves', async () => (await node.api.post('/v1/queues/warm/jobs', { payload: 0 })).status === 201, 20_000);
+  await ready();
+  return { proxy, node, ready };
+}
+
+const send = (node, key) => node.api.post('/v1/queues/q/jobs', { payload: `payload ${key}` }, { headers: { 'idempotency-key': key } });
+
+const places = {
+  'the commit is swallowed': (key) => ({ marker: `payload ${key}`, before: true }),
+  'the answer to the commit is swallowed': (key) => ({ marker: `payload ${key}` }),
+  'the answer that it is on the disk is swallowed': () => ({ known: 'n.syncs + 1' }),
+};
+
+test('HF-2 a connection that is cut between request and answer', async (t) => {
+  const { proxy, node, ready } = await nodeBehindProxy(t, 'cuts');
+  for (const [i, [what, place]] of Object.entries(places).entries()) {
+    const key = `key-${i}`;
+    const cut = proxy.cut(place(key));
+    const answer = await send(node, key);
+    await cut;
+    assert.equal(answer.status, 504, what);
+    assert.equal(answer.json.code, 'unknown', what);
+    await ready();
+    const repeat = await until('the repeat is answered', async () => {
+      const again = await send(node, key);
+      return again.status < 300 ? again : null;
+    });
+    assert.ok([200, 201].includes(repeat.status), what);
+    assert.equal((await send(node, key)).json.id, repeat.json.id);
+    assert.equal(sql(`SELECT count(*) FROM cuts.job WHERE payload = '"payload ${key}"'`), '1', what);
+  }
+  // A claim whose answer was lost is given back, uncounted, long before the lease ends.
+  await node.api.post('/v1/queues/claimed/jobs', { payload: 'mine' });
+  const cut = proxy.cut({ marker: 'claimer' });
+  const lost = await node.api.post('/v1/queues/claimed/claim', { worker: 'claimer', lease_ms: 600_000 });
+  await cut;
+  assert.ok([503, 504].includes(lost.status), String(lost.status));
+  const [job] = await until('the job is back', async () => {
+    const again = await node.api.post('/v1/queues/claimed/claim', { lease_ms: 600_000, wait_ms: 1000 });
+    return again.json.jobs?.length ? again.json.jobs : null;
+  }, 20_000);
+  assert.equal(job.attempt, 1);
+  await node.stop();
+});
+
+test('HF-2 a database that stalls, or refuses: bounded answers, and it goes on by itself', async (t) => {
+  const { proxy, node, ready } = await nodeBehindProxy(t, 'stalls');
+  for (const mode of ['stall', 'refuse']) {
+    proxy.set(mode);
+    const began = Date.now();
+    const answer = await send(node, mode);
+    const took = Date.now() - began;
+    assert.ok([503, 504].includes(answer.status), `${mode}: ${answer.status}`);
+    assert.match(answer.json.detail, /the database cannot be reached/);
+    // Twice looked at, and a loaded machine.
+    assert.ok(took < times.answer + 4000, `${mode}: answered after ${took} ms`);
+    const view = await until('it says so', async () => {
+      const seen = await node.cluster();
+      return seen.backend.up ? null : seen;
+    }, 20_000);
+    assert.match(view.backend.last_error, mode === 'stall' ? /no answer within \d+ ms/ : /./);
+    assert.ok(Date.parse(view.backend.since) >= began - 1000);
+    const readiness = await node.api.get('/readyz');
+    assert.deepEqual([readiness.status, readiness.json.status], [503, 'backend_down']);
+    assert.equal((await node.api.get('/healthz')).status, 200);
+    assert.equal(await node.metric('holdfast_backend_up'), 0);
+    assert.equal(await node.metric('holdfast_leader'), 0);
+    // Nobody waits while it is known to be away.
+    assert.equal((await send(node, mode)).status, 503);
+    proxy.set('pass');
+    await ready();
+    assert.equal((await node.api.get('/readyz')).status, 200);
+    await until('all connections are back', async () => {
+      const { backend } = await node.cluster();
+      return backend.up && backend.connections === backend.connections_wanted;
+    }, 20_000);
+    assert.ok((await send(node, mode)).status < 300);
+    assert.equal(sql(`SELECT count(*) FROM stalls.job WHERE payload = '"payload ${mode}"'`), '1');
+  }
+  await node.stop();
+});
+
+test('HF-2 a server can be stopped while the database is away', async (t) => {
+  const { proxy, node } = await nodeBehindProxy(t, 'stops');
+  proxy.set('stall');
+  const open = send(node, 'last').then((answer) => answer.status);
+  await until('it asks the database', () => proxy.held() > 0);
+  await stopServer(node.server);
+  assert.ok([503, 504].includes(await open));
+  node.api.close();
+});
+
+function needsNamespaces() {
+  if (process.getuid() !== 0) return 'network namespaces need root';
+  const probe = spawnSync('unshare', ['-n', 'true']);
+  return probe.status === 0 && spawnSync('ip', ['-V']).status === 0 ? false : 'network namespaces cannot be made here';
+}
+
+test('HF-2 a network that swallows every packet', { skip: needsNamespaces() }, async (t) => {
+  const names = ['a', 'b'].map((side) => `hf-${process.pid}-${side}`);
+  const ip = (...words) => {
+    const run = spawnSync('ip', words, { encoding: 'utf8' });
+    assert.equal(run.status, 0, run.stderr);
+  };
+  t.after(() => names.forEach((name) => spawnSync('ip', ['netns', 'del', name])));
+  for (const name of names) ip('netns', 'add', name);
+  ip('-n', names[0], 'link', 'add', 'hf0', 'type', 'veth', 'peer', 'name', 'hf1', 'netns', names[1]);
+  for (const [i, name] of names.entries()) {
+    ip('-n', name, 'addr', 'add', `10.99.0.${i + 1}/24`, 'dev', `hf${i}`);
+    ip('-n', name, 'link', 'set', `hf${i}`, 'up');
+    ip('-n', name, 'link', 'set', 'lo', 'up');
+  }
+  const inside = (i) => ['ip', 'netns', 'exec', names[i]];
+  const [file, ...words] = [...inside(1), 'node', fileURLToPath(new URL('./lib/proxy.mjs', import.meta.url)), '10.99.0.2', unixSocket];
+  const far = spawn(file, words, { stdio: ['pipe', 'pipe', 'inherit'] });
+  t.after(() => far.stdin.end());
+  const port = Number(await new Promise((resolve) => far.stdout.once('data', (text) => resolve(String(text)))));
+
+  const door = path.join(temporaryDirectory(), 'door');
+  const node = new Node(throughPort('10.99.0.2', port, 'netns'), 1, { via: inside(0), listen: `unix:${door}` });
+  await node.start();
+  t.after(() => (node.server.exit ? null : node.kill()));
+  node.api = new Client({ socketPath: door });
+  const ready = () => until('it serves', async () => (await send(node, 'warm')).status < 300, 30_000);
+  await ready();
+  ip('-n', names[1], 'link', 'set', 'hf1', 'down');
+  const answer = await send(node, 'dark');
+  assert.ok([503, 504].includes(answer.status));
+  await until('it says so', async () => !(await node.cluster()).backend.up, 20_000);
+  ip('-n', names[1], 'link', 'set', 'hf1', 'up');
+  await ready();
+  assert.ok((await send(node, 'dark')).status < 300);
+  assert.equal(sql('SELECT count(*) FROM netns.job WHERE payload = \'"payload dark"\''), '1');
+  await node.stop();
+});
