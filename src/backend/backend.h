@@ -28,6 +28,7 @@ enum backend_cap {
     CAP_DURABLE_REPLY = 1u << 1, /* a success is on stable storage */
     CAP_UNIQUE_GLOBAL = 1u << 2, /* unique keys hold across nodes */
     CAP_SHARED = 1u << 3,        /* several nodes may use the store */
+    CAP_WHOLE_JOBS = 1u << 4,    /* takes jobs as they are elsewhere: op_enqueue.moved */
 };
 
 struct backend_config {
@@ -36,6 +37,9 @@ struct backend_config {
     const struct log *log;             /* may be NULL */
     const struct queue_policy *policy; /* for queues made by the first enqueue; NULL = default */
     bool no_auto_create;
+    /* For tools that read a store, or fill one: what time brings waits for the next opening, as far
+     * as it is this process that does it. */
+    bool still;
     unsigned node;                  /* 0 … ID_NODE_MAX, part of every id */
     uint64_t capacity;              /* live jobs in all; 0 = no limit */
     uint64_t cache_bytes;           /* payloads kept in memory; 0 = 64 MiB */

@@ -73,6 +73,20 @@ enum op_kind {
     OP_KIND_COUNT
 };
 
+struct attempt_view;
+
+/* What an import brings along beyond a job_past when the job is to stay the same one. */
+struct job_moved {
+    uint64_t seq, id_hi;
+    struct wall_time since; /* when it entered its state */
+    uint8_t result_kind;    /* enum payload_kind; NONE = there is no result */
+    struct span result;
+    /* Oldest first, all of them over; at most LIMIT_ATTEMPTS_KEPT. A done job's last one tells who
+     * did it, and since when. */
+    const struct attempt_view *attempts;
+    uint32_t attempt_count;
+};
+
 struct op_enqueue {
     struct span queue; /* created with the default policy when missing, unless no_create */
     bool no_create;
@@ -94,6 +108,11 @@ struct op_enqueue {
      * takes no new jobs, a dead one also when it is full; a unique key that is held refuses it,
      * whatever the modes say. NULL = a job like any other. */
     const struct job_past *past;
+    /* With past: the job comes as it is, id and all; only where the backend has CAP_WHOLE_JOBS. Its
+     * state is then exactly past->state, which may be any but running, and nobody hears of it. A
+     * job of the same sequence that is there refuses it: OUT_EXISTS, reply.seq and id_hi are that
+     * job's. Whoever asks for this has seen to it that no other job ever had the sequence. */
+    const struct job_moved *moved;
 };
 
 struct op_claim {
@@ -275,6 +294,7 @@ struct op_kv_list {
 /* put, delete, list. A rule has a name; changing its condition forgets what it had raised. */
 struct op_alert {
     struct span name;              /* list: empty = all */
+    bool with_secrets;             /* list: for a copy of the store, never for a client */
     const struct alert_rule *rule; /* put: the whole rule */
     bool keep_secret;              /* put: the secret stays what it is; rule->secret is ignored */
     bool must_create;              /* put: OUT_EXISTS when it is there */
@@ -428,16 +448,6 @@ enum outcome {
 };
 const char *outcome_name(enum outcome o); /* "ok", "duplicate", … */
 
-/* How an attempt ended. Numbers are on disk: never renumber. */
-enum attempt_outcome {
-    ATTEMPT_RUNNING,
-    ATTEMPT_DONE,
-    ATTEMPT_FAILED,
-    ATTEMPT_CRASHED, /* lease ran out or connection lost */
-    ATTEMPT_RELEASED,
-    ATTEMPT_CANCELLED,
-    ATTEMPT_OUTCOME_COUNT
-};
 const char *attempt_outcome_name(enum attempt_outcome o); /* "running", "done", … */
 
 /* One attempt at a job: from a claim to what ended the lease. A job keeps its newest
@@ -561,7 +571,7 @@ struct raised_view {
 
 struct alert_view {
     struct span name;
-    struct alert_rule rule; /* its secret is empty … */
+    struct alert_rule rule; /* its secret is empty, unless with_secrets was asked for … */
     bool has_secret;        /* … even if there is one */
     struct wall_time created_at, updated_at;
     const struct raised_view *raised; /* oldest first; at most 100 of them */

@@ -18,6 +18,17 @@
 enum payload_kind { PAYLOAD_NONE = 0, PAYLOAD_JSON = 1, PAYLOAD_BYTES = 2 };
 enum error_kind { ERROR_APP = 0, ERROR_BUSINESS = 1 };
 
+/* How an attempt ended. Numbers are on disk: never renumber. */
+enum attempt_outcome {
+    ATTEMPT_RUNNING,
+    ATTEMPT_DONE,
+    ATTEMPT_FAILED,
+    ATTEMPT_CRASHED, /* lease ran out or connection lost */
+    ATTEMPT_RELEASED,
+    ATTEMPT_CANCELLED,
+    ATTEMPT_OUTCOME_COUNT
+};
+
 struct job_token {
     uint64_t counter; /* 0 = no token */
     uint32_t epoch;

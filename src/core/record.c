@@ -30,6 +30,7 @@ static const struct record_type *const record_types[] = {
     [REC_JOBS_GONE] = &record_jobs_gone,
     [REC_JOB_NOTED] = &record_job_noted,
     [REC_JOB_PRIORITY] = &record_job_priority,
+    [REC_JOB_ATTEMPT] = &record_job_attempt,
     [REC_KEY_NEW] = &record_key_new,
     [REC_KEYS_EXPIRED] = &record_keys_expired,
     [REC_KEYS_GONE] = &record_keys_gone,

@@ -51,6 +51,7 @@ enum record_kind {
     REC_JOBS_GONE = 42,    /* removed for good: retention, delete, slices of purge and bulk */
     REC_JOB_NOTED = 43,    /* label, attributes, result or error of a job that stays as it is */
     REC_JOB_PRIORITY = 44, /* of a running job, which fails or goes back with the next record */
+    REC_JOB_ATTEMPT = 45,  /* behind JOB_NEW: an attempt that the job has brought along */
     /* idempotency keys: 48 … 55 */
     REC_KEY_NEW = 48,
     REC_KEYS_EXPIRED = 49, /* all up to a moment; read, but no longer written: it has no bound */
@@ -162,7 +163,7 @@ struct rec_bulk_step {
 
 /* payload_bytes and JOB_HAS_EXTRA are not written: reading sets them from payload and extra. */
 struct rec_job_new {
-    struct job job; /* state scheduled or ready; dead when it was imported so */
+    struct job job; /* state scheduled or ready; one that was imported may have ended before */
     struct job_extra extra;
     struct span payload;
 };
@@ -256,6 +257,16 @@ struct rec_job_noted {
 struct rec_job_priority {
     uint64_t seq;
     int64_t priority;
+};
+
+/* It did not happen here: nothing is counted and nobody hears of it. That of a done job which ended
+ * well is its last one. */
+struct rec_job_attempt {
+    uint64_t seq;
+    uint32_t number;             /* ≥ 1 */
+    uint8_t outcome, error_kind; /* outcome: not running */
+    struct wall_time started_at, ended_at;
+    struct span worker, error;
 };
 
 struct rec_jobs_gone {
@@ -425,6 +436,7 @@ struct record {
         struct rec_job_priority job_priority;
         struct rec_jobs_gone jobs_gone;
         struct rec_job_noted job_noted;
+        struct rec_job_attempt job_attempt;
         struct rec_key_new key_new;
         struct rec_keys_expired keys_expired;
         struct rec_keys_gone keys_gone;

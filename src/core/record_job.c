@@ -62,7 +62,7 @@ static bool new_fits(const struct record *r)
 {
     const struct job *j = &r->job_new.job;
     return seq_fits(j->seq) && wall_fits(j->run_at) && wall_fits(j->since) && j->queue != 0 &&
-           (waiting(j->state) || j->state == STATE_DEAD) && j->reason < REASON_COUNT &&
+           move_allowed(MOVE_IMPORT, STATE_NONE, j->state) && j->reason < REASON_COUNT &&
            body_fits(j->payload_kind, r->job_new.payload) && extra_fits(&r->job_new.extra);
 }
 
@@ -692,4 +692,55 @@ const struct record_type record_job_noted = {
     .encode = noted_encode,
     .decode = noted_decode,
     .fits = noted_fits,
+};
+
+/* ---- attempt ---- */
+
+static size_t attempt_span_bytes(const struct record *r)
+{
+    return r->job_attempt.worker.len + r->job_attempt.error.len;
+}
+
+static bool attempt_fits(const struct record *r)
+{
+    const struct rec_job_attempt *a = &r->job_attempt;
+    return seq_fits(a->seq) && a->number != 0 && a->outcome > ATTEMPT_RUNNING &&
+           a->outcome < ATTEMPT_OUTCOME_COUNT && wall_fits(a->started_at) &&
+           wall_fits(a->ended_at) && a->worker.len <= LIMIT_WORKER_BYTES &&
+           error_fits(a->error_kind, a->error);
+}
+
+static uint8_t *attempt_encode(const struct record *r, uint8_t *at)
+{
+    const struct rec_job_attempt *a = &r->job_attempt;
+    at = put_varint(at, a->seq);
+    at = put_varint(at, a->number);
+    at = put_u8(at, a->outcome);
+    at = put_u8(at, a->error_kind);
+    at = put_wall(at, a->started_at);
+    at = put_wall(at, a->ended_at);
+    at = put_span(at, a->worker);
+    return put_span(at, a->error);
+}
+
+static void attempt_decode(struct wire_in *in, struct record *ret)
+{
+    struct rec_job_attempt *a = &ret->job_attempt;
+    a->seq = take_varint(in);
+    a->number = take_u32(in);
+    a->outcome = take_u8(in);
+    a->error_kind = take_u8(in);
+    a->started_at = take_wall(in);
+    a->ended_at = take_wall(in);
+    a->worker = take_text(in, LIMIT_WORKER_BYTES);
+    a->error = take_span(in);
+}
+
+const struct record_type record_job_attempt = {
+    .name = "job_attempt",
+    .body_max = WIRE_SEQ + WIRE_U32 + 2 * WIRE_U8 + 2 * WIRE_WALL + 2 * WIRE_LENGTH,
+    .span_bytes = attempt_span_bytes,
+    .encode = attempt_encode,
+    .decode = attempt_decode,
+    .fits = attempt_fits,
 };

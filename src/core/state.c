@@ -13,7 +13,7 @@ struct move_row {
 
 static const struct move_row moves[MOVE_COUNT] = {
     [MOVE_ENQUEUE] = {"enqueue", B(NONE), STATES_WAITING},
-    [MOVE_IMPORT] = {"import", B(NONE), STATES_WAITING | B(DEAD)},
+    [MOVE_IMPORT] = {"import", B(NONE), STATES_ALL & ~B(RUNNING)},
     [MOVE_PROMOTE] = {"promote", B(SCHEDULED), B(READY)},
     [MOVE_CLAIM] = {"claim", B(READY), B(RUNNING)},
     [MOVE_SEIZE] = {"seize", STATES_WAITING | B(DEAD), B(RUNNING)},

@@ -26,7 +26,7 @@ enum job_state {
 
 enum job_move {
     MOVE_ENQUEUE,   /* none → scheduled | ready */
-    MOVE_IMPORT,    /* none → scheduled | ready | dead: it comes from another store */
+    MOVE_IMPORT,    /* none → anything but running: it comes from another store */
     MOVE_PROMOTE,   /* scheduled → ready: its time has come */
     MOVE_CLAIM,     /* ready → running */
     MOVE_SEIZE,     /* scheduled | ready | dead → running: a claim of one job by name */

@@ -26,12 +26,13 @@
 
 /* Parts that not every store has; a profile names those its store lacks, and cases or topics that
  * need one are left out there, and said to be. */
-#define NEEDS_KV 1u         /* keys and values */
-#define NEEDS_SCHEDULES 2u  /* schedules, triggers */
-#define NEEDS_ALERTS 4u     /* alert rules, notices, breakers */
-#define NEEDS_OWN_CLOCK 8u  /* time is this process's: it may be suspected, and stand still */
-#define NEEDS_OWN_STORE 16u /* the store is this process's alone */
-#define NEEDS_ONE_STORE 32u /* all queues are in one store: what two share, one commit changes */
+#define NEEDS_KV 1u          /* keys and values */
+#define NEEDS_SCHEDULES 2u   /* schedules, triggers */
+#define NEEDS_ALERTS 4u      /* alert rules, notices, breakers */
+#define NEEDS_OWN_CLOCK 8u   /* time is this process's: it may be suspected, and stand still */
+#define NEEDS_OWN_STORE 16u  /* the store is this process's alone */
+#define NEEDS_ONE_STORE 32u  /* all queues are in one store: what two share, one commit changes */
+#define NEEDS_WHOLE_JOBS 64u /* CAP_WHOLE_JOBS */
 
 struct conform_profile {
     const char *name;
@@ -99,7 +100,7 @@ extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic
     topic_retention, topic_query, topic_list, topic_batch, topic_watch, topic_restart, topic_fault,
     topic_events, topic_settle, topic_workers, topic_history, topic_import, topic_kv,
     topic_undelivered, topic_rate, topic_notice, topic_door, topic_schedule, topic_trigger,
-    topic_beanstalk;
+    topic_beanstalk, topic_moved;
 
 /* --- env.c: opening, closing, time --- */
 

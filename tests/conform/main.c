@@ -10,7 +10,8 @@
 
 #define CASE_SECONDS_MAX 60 /* real time; a case that hangs ends the run */
 
-#define POSTGRES_LACKS (NEEDS_SCHEDULES | NEEDS_ALERTS | NEEDS_OWN_CLOCK | NEEDS_OWN_STORE)
+#define POSTGRES_LACKS                                                                             \
+    (NEEDS_SCHEDULES | NEEDS_ALERTS | NEEDS_OWN_CLOCK | NEEDS_OWN_STORE | NEEDS_WHOLE_JOBS)
 
 static const struct conform_profile profiles[] = {
     {.name = "memory"},
@@ -43,7 +44,7 @@ static const struct conform_topic *const topics[] = {
     &topic_batch,       &topic_watch,     &topic_restart,   &topic_fault,  &topic_events,
     &topic_settle,      &topic_workers,   &topic_history,   &topic_import, &topic_kv,
     &topic_undelivered, &topic_rate,      &topic_notice,    &topic_door,   &topic_schedule,
-    &topic_trigger,     &topic_beanstalk,
+    &topic_trigger,     &topic_beanstalk, &topic_moved,
 };
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -125,9 +126,9 @@ static void alarm_cb(int signal)
     _exit(3);
 }
 
-static const char *const parts[] = {
-    "keys and values",    "schedules",          "alerts",
-    "a clock of its own", "a store of its own", "one store for all"};
+static const char *const parts[] = {"keys and values",    "schedules",          "alerts",
+                                    "a clock of its own", "a store of its own", "one store for all",
+                                    "whole jobs"};
 
 static void skip_case(struct run *r, const struct conform_profile *p, const struct conform_case *c,
                       unsigned lacking)

@@ -477,7 +477,7 @@ static void boot_leases(struct engine *e)
         for (uint32_t at = q && !q->gone ? q->lists[STATE_RUNNING].head : 0; at; at = next) {
             struct live *l = live_at(e, at);
             next = l->next;
-            if (l->job.flags & JOB_BOUND) {
+            if ((l->job.flags & JOB_BOUND) && !e->config.still) {
                 struct record rec;
                 decide_release(&l->job, (struct wall_time){0}, q->generation, e->now.wall, &rec);
                 rec.job_back.reason = REASON_RESTARTED;
@@ -525,6 +525,8 @@ int engine_boot(struct engine *e, struct now now, struct engine_out *out)
     e->frame_max = FRAME_BYTES_MAX; /* every bound lease gives a record */
     if (!err)
         err = boot_reserve(e);
+    if (!err && e->ended_came) /* by the journal */
+        err = lists_by_age(e);
     if (err) {
         e->out = NULL;
         return err;
@@ -541,7 +543,8 @@ int engine_boot(struct engine *e, struct now now, struct engine_out *out)
         e->seq_next = e->seq_upto + 1;
     seqs_ahead(e);
     boot_leases(e);
-    holds_boot(e);
+    if (!e->config.still)
+        holds_boot(e);
     notices_boot(e);
     step_end(e, out);
     return 0;

@@ -46,6 +46,7 @@ struct engine_config {
     uint32_t event_ring;    /* events kept, a power of two; 0 = 16,384 */
     int64_t stall_ms;       /* 0 = 1,000 */
     int64_t jump_ms;        /* 0 = 1 hour */
+    bool still;             /* a boot ends no leases, see backend_config */
     bool leases_wait;       /* a lease begins with engine_lease_started, not with its claim */
     uint64_t seed;          /* jitter */
 #ifdef HF_TEST_HOOKS

@@ -458,7 +458,7 @@ static bool view_raised(struct engine *e, const struct alert *a, struct alert_vi
     return true;
 }
 
-static bool view_alert(struct engine *e, const struct alert *a, struct alert_view *v)
+static bool view_alert(struct engine *e, const struct alert *a, bool secret, struct alert_view *v)
 {
     *v = (struct alert_view){.rule = a->rule,
                              .has_secret = a->rule.secret.len > 0,
@@ -467,6 +467,8 @@ static bool view_alert(struct engine *e, const struct alert *a, struct alert_vie
                              .pending = a->notices - a->dead,
                              .dead = a->dead};
     v->rule.secret = (struct span){NULL, 0};
+    if (secret && !copy_span(e, a->rule.secret, &v->rule.secret))
+        return false;
     return copy_span(e, alert_name(a), &v->name) && copy_span(e, a->rule.queue, &v->rule.queue) &&
            copy_span(e, a->rule.url, &v->rule.url) && view_raised(e, a, v);
 }
@@ -482,7 +484,7 @@ void op_alert_list(struct engine *e, const struct op *op)
     size_t count = one ? 1 : e->alerts.count;
     struct alert_view *views = arena_array(&e->out->arena, count ? count : 1, sizeof(*views));
     for (size_t i = 0; views && i < count; i++)
-        if (!view_alert(e, one ? one : e->alerts.list[i], &views[i]))
+        if (!view_alert(e, one ? one : e->alerts.list[i], op->alert.with_secrets, &views[i]))
             views = NULL;
     if (!views) {
         refuse_nomem(r);

@@ -154,6 +154,8 @@ static int take_job_new(struct engine *e, const struct record *r)
     int err = jobs_add(e, &r->job_new.job, &r->job_new.extra, &handle);
     if (err)
         return err;
+    if (!(STATE_BIT(r->job_new.job.state) & STATES_LIVE))
+        e->ended_came = true;
     live_at(e, handle)->position = e->position;
     if (r->job_new.job.seq >= e->seq_next)
         e->seq_next = r->job_new.job.seq + 1;
@@ -356,6 +358,12 @@ static int take_job_noted(struct engine *e, const struct record *r)
     return 0;
 }
 
+/* It is in the store alone. */
+static int take_job_attempt(struct engine *e, const struct record *r)
+{
+    return touched(e, r->job_attempt.seq, NULL) ? 0 : -ERR_CORRUPT;
+}
+
 /* What it adds up was added with the records before it. */
 static int take_tally(struct engine *e, const struct record *r)
 {
@@ -504,6 +512,7 @@ static const take_fn takes[] = {
     [REC_JOB_NOTED] = take_job_noted,
     [REC_TALLY] = take_tally,
     [REC_JOB_PRIORITY] = take_job_priority,
+    [REC_JOB_ATTEMPT] = take_job_attempt,
     [REC_KEY_NEW] = take_key_new,
     [REC_KEYS_EXPIRED] = take_keys_expired,
     [REC_KEYS_GONE] = take_keys_gone,

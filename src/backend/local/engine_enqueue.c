@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Enqueue and import: idempotency key, unique key, limits, then the new job. */
 #include "backend/local/engine_impl.h"
+#include "backend/moved.h"
 #include "core/validate.h"
 
 static bool texts_right(struct engine *e, const struct job_extra *x, struct engine_reply *r)
@@ -37,7 +38,8 @@ static bool values_right(struct engine *e, const struct op_enqueue *want, struct
     if (want->options && !options_right(e, want->options, r))
         return false;
     struct err_note note;
-    if (want->past && validate_past(want->past, &note) != 0)
+    if (want->moved ? moved_check(want, &note) != 0
+                    : want->past && validate_past(want->past, &note) != 0)
         return refuse_note(e, r, &note);
     const struct job_extra *x = &want->extra;
     uint32_t keys;
@@ -82,9 +84,9 @@ static bool key_room(struct engine *e, struct hash128 key, size_t ahead, struct 
     return keys_reserve(e, ahead + 1) == 0 || refuse_nomem(r);
 }
 
-static bool comes_dead(const struct op_enqueue *want)
+static bool comes_ended(const struct op_enqueue *want)
 {
-    return want->past && want->past->state == STATE_DEAD;
+    return want->past && !(STATE_BIT(want->past->state) & STATES_LIVE);
 }
 
 /* Whether the unique key allows a new job; *ret_replace is the waiting job it takes the place of.
@@ -93,7 +95,8 @@ static bool unique_allows(struct engine *e, const struct queue *q, const struct 
                           struct hash128 unique, struct engine_reply *r, struct live **ret_replace)
 {
     *ret_replace = NULL;
-    bool holds = !hash128_none(unique) && (!comes_dead(want) || jobs_unique_holds(q, STATE_DEAD));
+    bool holds =
+        !hash128_none(unique) && (!comes_ended(want) || jobs_unique_holds(q, want->past->state));
     struct live *holder = holds ? jobs_unique_holder(e, unique) : NULL;
     if (!holder)
         return true;
@@ -174,6 +177,15 @@ static void fill_past(const struct job_past *past, struct job *j)
     j->crashes = past->crashes;
 }
 
+/* One that moves in whole keeps both. */
+static void fill_moved(const struct op_enqueue *want, struct job *j)
+{
+    j->seq = want->moved->seq;
+    j->id_hi = want->moved->id_hi;
+    j->since = want->moved->since;
+    j->state = want->past->state;
+}
+
 static int fill_new(struct engine *e, const struct queue *q, const struct op_enqueue *want,
                     struct rec_job_new *n)
 {
@@ -202,6 +214,8 @@ static int fill_new(struct engine *e, const struct queue *q, const struct op_enq
     };
     if (want->past)
         fill_past(want->past, &n->job);
+    if (want->moved)
+        fill_moved(want, &n->job);
     return 0;
 }
 
@@ -232,6 +246,38 @@ static void emit_error(struct engine *e, const struct job_past *past, const stru
                                              .error = past->error};
     }
     engine_emit_silent(e, &rec);
+}
+
+static void emit_attempt(struct engine *e, uint64_t seq, const struct attempt_view *a)
+{
+    struct record rec = {.kind = REC_JOB_ATTEMPT,
+                         .job_attempt = {.seq = seq,
+                                         .number = a->number,
+                                         .outcome = a->outcome,
+                                         .error_kind = a->error_kind,
+                                         .started_at = a->started_at,
+                                         .ended_at = a->ended_at,
+                                         .worker = a->worker,
+                                         .error = a->error}};
+    engine_emit_silent(e, &rec);
+}
+
+/* What it went through. None of it happened here. */
+static void emit_moved(struct engine *e, const struct op_enqueue *want)
+{
+    const struct job_moved *m = want->moved;
+    struct record rec = {.kind = REC_JOB_NOTED,
+                         .job_noted = {.seq = m->seq,
+                                       .has_result = m->result_kind != PAYLOAD_NONE,
+                                       .has_error = want->past->error.len > 0,
+                                       .result_kind = m->result_kind,
+                                       .result = m->result,
+                                       .error_kind = want->past->error_kind,
+                                       .error = want->past->error}};
+    if (rec.job_noted.has_result || rec.job_noted.has_error)
+        engine_emit_silent(e, &rec);
+    for (uint32_t i = 0; i < m->attempt_count; i++)
+        emit_attempt(e, m->seq, &m->attempts[i]);
 }
 
 static void emit_replaced(struct engine *e, struct live *old, struct engine_reply *r)
@@ -272,7 +318,7 @@ static void emit_key(struct engine *e, const struct op_enqueue *want, struct has
 static size_t enqueue_bytes(const struct op_enqueue *want, const struct record *rec)
 {
     return record_bytes_max(rec) + SMALL_RECORDS_BYTES + want->extra.undelivered.len +
-           (want->past ? want->past->error.len : 0);
+           (want->past ? want->past->error.len : 0) + (want->moved ? moved_bytes(want->moved) : 0);
 }
 
 int enqueues_reserve(struct engine *e, const struct enqueue_plan *plans, size_t count, size_t bytes)
@@ -317,14 +363,21 @@ void enqueue_emit(struct engine *e, const struct enqueue_plan *p, struct engine_
 {
     const struct op_enqueue *want = p->want;
     struct record rec = {.kind = REC_JOB_NEW};
+    if (want->moved && want->moved->seq > e->seq_next)
+        e->seq_next = want->moved->seq;
     seqs_ahead(e);
     if (p->replace)
         emit_replaced(e, p->replace, r);
     CHECK(fill_new(e, p->q, want, &rec.job_new) == 0); /* it has been before: scratch is there */
-    rec.job_new.job.seq = e->seq_next;
-    engine_emit(e, &rec);
-    if (want->past && want->past->error.len)
-        emit_error(e, want->past, &rec.job_new.job);
+    if (want->moved) {
+        engine_emit_silent(e, &rec);
+        emit_moved(e, want);
+    } else {
+        rec.job_new.job.seq = e->seq_next;
+        engine_emit(e, &rec);
+        if (want->past && want->past->error.len)
+            emit_error(e, want->past, &rec.job_new.job);
+    }
     if (!hash128_none(p->key))
         emit_key(e, want, p->key, &rec.job_new.job);
     if (want->extra.undelivered.len)
@@ -357,11 +410,24 @@ bool enqueue_look(struct engine *e, const struct op_enqueue *want, struct engine
     return ret->q || queue_may_be_made(e, want, r);
 }
 
+/* Also one that only awaits its removal. */
+static bool is_there(struct engine *e, uint64_t seq, struct engine_reply *r)
+{
+    const struct live *l = jobs_by_seq(e, seq, NULL);
+    if (!l)
+        return false;
+    reply_job(r, l);
+    refuse(r, OUT_EXISTS, NULL);
+    return true;
+}
+
 bool enqueue_plan(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
                   size_t here, size_t ahead, struct engine_reply *r)
 {
     const struct op_enqueue *want = p->want;
     struct queue *q = p->q;
+    if (want->moved && is_there(e, want->moved->seq, r))
+        return false;
     if (q->policy.refuse_new && !want->past)
         return refuse(r, OUT_REFUSED_NEW, NULL);
     if (want->payload.len > q->policy.payload_max)
@@ -372,7 +438,7 @@ bool enqueue_plan(struct engine *e, const struct enqueue_plan *first, struct enq
         p->answered = r->reply.outcome == OUT_OK;
         return p->answered;
     }
-    return room_left(e, q, p->replace || comes_dead(want), here, ahead, r) &&
+    return room_left(e, q, p->replace || comes_ended(want), here, ahead, r) &&
            rates_allow(e, first, p, ahead, r) && key_room(e, p->key, ahead, r);
 }
 

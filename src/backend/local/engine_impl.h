@@ -298,6 +298,7 @@ struct engine {
 
     struct slab jobs, extras, mores, leases, groups, options, workers, keys, rates;
     struct seqdir dir;
+    bool ended_came;   /* imports brought ended jobs: lists of these are by arrival, not by age */
     uint64_t memo_seq; /* the last one found, or 0 */
     uint32_t memo_handle;
     struct mapref uniques;                                               /* → job handle */
@@ -515,6 +516,8 @@ bool valid_due(void *engine, struct heap_entry entry);
 bool valid_expiry(void *engine, struct heap_entry entry);
 /* Sorts each list of each queue by the time its jobs came in; after a load. */
 void jobs_sort_lists(struct engine *e);
+/* The same, and retention looks at them anew (engine_load.c). */
+int lists_by_age(struct engine *e);
 uint64_t ready_order(const struct job *j);
 
 /* --- engine_unique.c: unique keys --- */

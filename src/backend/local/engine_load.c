@@ -172,9 +172,15 @@ int engine_load(struct engine *e, struct store *store, struct err_note *note)
         .numbers = load_numbers,
     };
     int err = store->ops->load(store, &sink, note);
-    if (!err)
-        jobs_sort_lists(e);
-    /* Armed while the jobs came in by sequence; the oldest finished one is known only now. */
+    return err ? err : lists_by_age(e);
+}
+
+/* Retention was armed while the jobs came in by sequence; the oldest finished one is known only
+ * now. */
+int lists_by_age(struct engine *e)
+{
+    int err = 0;
+    jobs_sort_lists(e);
     for (size_t n = 0; !err && n < e->queue_room; n++) {
         if (e->queues[n] && !e->queues[n]->gone)
             err = heap_reserve(&e->prune_queues, 3);
@@ -200,6 +206,7 @@ static uint64_t seq_of(const struct record *r)
     case REC_JOB_PATCHED:
     case REC_JOB_NOTED:
     case REC_JOB_PRIORITY:
+    case REC_JOB_ATTEMPT:
         /* The sequence is the first member of each of these. */
         return r->job_ready.seq;
     default:

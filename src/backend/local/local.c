@@ -185,6 +185,8 @@ static void commit_frames(struct local *l, bool answered)
 static void run_ticks(struct local *l)
 {
     struct now now = local_now(l);
+    if (l->config.still)
+        return;
     engine_look(heart_engine(l->heart), now);
     if (l->closing && (l->gave_up || !engine_bulks_waiting(heart_engine(l->heart))))
         return; /* what is not finished goes on after the next start */
@@ -209,7 +211,7 @@ static void settle_further(struct local *l)
     struct engine *e = heart_engine(l->heart);
     if (!l->settles.first)
         return;
-    bool due = engine_next_tick_ms(e, local_now(l)) <= 0;
+    bool due = !l->config.still && engine_next_tick_ms(e, local_now(l)) <= 0;
     for (struct settle *s = l->settles.first; s && !due; s = s->next) {
         if (!s->worked)
             s->position = engine_position(e);
@@ -259,7 +261,8 @@ static void knock_cb(void *ctx)
 
 static void arm_timer(struct local *l)
 {
-    int64_t wait = engine_next_tick_ms(heart_engine(l->heart), local_now(l));
+    int64_t wait =
+        l->config.still ? INT64_MAX : engine_next_tick_ms(heart_engine(l->heart), local_now(l));
     if (!l->writer && !heart_idle(l->heart))
         wait = 0;
     int64_t reads = local_reads_wait_ms(l);
@@ -417,7 +420,8 @@ static void local_unwatch(struct backend *b, struct backend_watch *w)
 
 static unsigned local_caps(const struct backend *b)
 {
-    return b->ops == &local_ops ? CAP_STRICT_ORDER | CAP_DURABLE_REPLY : CAP_STRICT_ORDER;
+    unsigned caps = CAP_STRICT_ORDER | CAP_WHOLE_JOBS;
+    return b->ops == &local_ops ? caps | CAP_DURABLE_REPLY : caps;
 }
 
 static void journal_part(const struct local *l, struct backend_figures *ret)

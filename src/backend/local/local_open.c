@@ -35,6 +35,7 @@ static int heart_config_of(struct local *l, bool cached, struct heart_config *re
         ret->engine.policy = *c->policy;
     ret->engine.no_auto_create = c->no_auto_create;
     ret->engine.node = c->node;
+    ret->engine.still = c->still;
     ret->engine.capacity = c->capacity;
     ret->engine.key_ttl_ms = c->key_ttl_ms;
     ret->engine.keys_max = c->keys_max;

@@ -50,6 +50,18 @@ bool attempt_ends(const struct job *before, const struct record *r, struct attem
     }
 }
 
+bool attempt_comes(const struct job *j, const struct rec_job_attempt *r, struct attempt_end *ret,
+                   struct wall_time *ret_started_at)
+{
+    *ret = (struct attempt_end){.outcome = r->outcome,
+                                .error_kind = r->error_kind,
+                                .number = r->number,
+                                .at = r->ended_at,
+                                .error = r->error};
+    *ret_started_at = r->started_at.ms < j->since.ms ? r->started_at : j->since;
+    return j->state == STATE_DONE && r->outcome == ATTEMPT_DONE;
+}
+
 bool attempt_of_job(const struct job *j, struct wall_time started_at, struct attempt_view *ret)
 {
     bool done = j->state == STATE_DONE;

@@ -90,23 +90,13 @@ static void attempts_trim(struct store_memory *m, struct kept_job *k)
     last->older = NULL;
 }
 
-/* Before the record is applied: the job still says who works on it. */
-static int attempt_note(struct store_memory *m, struct kept_job *k, const struct record *r)
+/* Texts of the view are copied. */
+static int attempt_keep(struct store_memory *m, struct kept_job *k, const struct attempt_view *view)
 {
-    struct attempt_end end;
-    if (!attempt_ends(&k->job, r, &end))
-        return 0;
-    struct kept_attempt *a = mem_zalloc(sizeof *a + k->worker_len + end.error.len);
+    struct kept_attempt *a = mem_zalloc(sizeof *a + view->worker.len + view->error.len);
     if (!a)
         return -ERR_NOMEM;
-    a->view = (struct attempt_view){.seq = k->job.seq,
-                                    .number = end.number,
-                                    .worker = span_of(k->worker, k->worker_len),
-                                    .started_at = k->started_at,
-                                    .ended_at = end.at,
-                                    .outcome = end.outcome,
-                                    .error_kind = end.error_kind,
-                                    .error = end.error};
+    a->view = *view;
     char *at = (char *)(a + 1);
     span_move(&a->view.worker, &at);
     span_move(&a->view.error, &at);
@@ -115,6 +105,28 @@ static int attempt_note(struct store_memory *m, struct kept_job *k, const struct
     wrong_in(m, a);
     attempts_trim(m, k);
     return 0;
+}
+
+static struct attempt_view ended_view(const struct kept_job *k, const struct attempt_end *end)
+{
+    return (struct attempt_view){.seq = k->job.seq,
+                                 .number = end->number,
+                                 .worker = span_of(k->worker, k->worker_len),
+                                 .started_at = k->started_at,
+                                 .ended_at = end->at,
+                                 .outcome = end->outcome,
+                                 .error_kind = end->error_kind,
+                                 .error = end->error};
+}
+
+/* Before the record is applied: the job still says who works on it. */
+static int attempt_note(struct store_memory *m, struct kept_job *k, const struct record *r)
+{
+    struct attempt_end end;
+    if (!attempt_ends(&k->job, r, &end))
+        return 0;
+    struct attempt_view view = ended_view(k, &end);
+    return attempt_keep(m, k, &view);
 }
 
 /* ---- what hangs off a job ---- */
@@ -296,6 +308,17 @@ static int job_cancelled(struct kept_job *k, const struct rec_job_cancelled *r)
     return rc ? rc : lease_drop(k);
 }
 
+static int job_attempt(struct store_memory *m, struct kept_job *k, const struct rec_job_attempt *r)
+{
+    struct attempt_end end;
+    if (attempt_comes(&k->job, r, &end, &k->started_at))
+        return worker_set(k, r->worker);
+    k->started_at = r->started_at;
+    struct attempt_view view = ended_view(k, &end);
+    view.worker = r->worker;
+    return attempt_keep(m, k, &view);
+}
+
 static int job_patched(struct kept_job *k, const struct rec_job_patched *r)
 {
     int rc = apply_patched(&k->job, r);
@@ -380,6 +403,8 @@ int apply_to_job(struct store_memory *m, struct kept_job *k, const struct record
         return job_noted(k, &r->job_noted);
     case REC_JOB_PRIORITY:
         return apply_priority(&k->job, &r->job_priority);
+    case REC_JOB_ATTEMPT:
+        return job_attempt(m, k, &r->job_attempt);
     }
     return -ERR_VERSION;
 }

@@ -368,6 +368,29 @@ static int fold_noted(struct change *c, const struct rec_job_noted *r)
     return 0;
 }
 
+/* It did not happen here; what the job itself tells of a last attempt that ended well is set, for
+ * any other there is a row. That there is any is told by a token, as with every job that was
+ * claimed; nobody holds this one. */
+static int fold_attempt(struct store_sqlite *q, struct change *c, const struct rec_job_attempt *r)
+{
+    struct fold *f = &q->fold;
+    struct attempt_end end;
+    struct wall_time started_at;
+    c->token = (struct job_token){.counter = 1, .epoch = 1};
+    if (attempt_comes(&c->job, r, &end, &started_at)) {
+        c->started_at = started_at;
+        c->worker = r->worker;
+        c->flags |= CHANGE_WORKER;
+        return 0;
+    }
+    int rc = fold_ended(f, c, &end, q->at);
+    if (rc == 0) {
+        f->ended[f->ended_count - 1].started_at = r->started_at;
+        f->ended[f->ended_count - 1].worker = r->worker;
+    }
+    return rc;
+}
+
 /* These say all they change. */
 static bool says_all(enum record_kind kind)
 {
@@ -415,6 +438,8 @@ static int fold_job(struct store_sqlite *q, const struct record *r, struct chang
         return fold_noted(c, &r->job_noted);
     case REC_JOB_PRIORITY:
         return apply_priority(&c->job, &r->job_priority);
+    case REC_JOB_ATTEMPT:
+        return fold_attempt(q, c, &r->job_attempt);
     default:
         return -ERR_VERSION;
     }

@@ -24,6 +24,7 @@ const enum record_kind sample_kinds[] = {
     REC_NOTICE_GONE,     REC_BREAKER_PUT,     REC_BREAKER_GONE,  REC_TALLY,
     REC_JOB_NOTED,       REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE, REC_SCHEDULE_FIRED,
     REC_SCHEDULE_PASSED, REC_SCHEDULE_FAILED, REC_JOB_LINKED,    REC_JOB_PRIORITY,
+    REC_JOB_ATTEMPT,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
 
@@ -348,6 +349,20 @@ static void sample_job_noted(struct random *random, struct arena *arena, struct 
     }
 }
 
+static void sample_job_attempt(struct random *random, struct arena *arena, struct record *ret)
+{
+    ret->job_attempt = (struct rec_job_attempt){
+        .seq = seq_value(random),
+        .number = (uint32_t)between(random, 1, UINT32_MAX),
+        .outcome = (uint8_t)between(random, ATTEMPT_DONE, ATTEMPT_CANCELLED),
+        .error_kind = random_chance(random, 50) ? ERROR_APP : ERROR_BUSINESS,
+        .started_at = wall(random),
+        .ended_at = wall(random),
+        .worker = text(random, arena, LIMIT_WORKER_BYTES),
+        .error = bytes(random, arena, LIMIT_ERROR_BYTES),
+    };
+}
+
 static void sample_tally(struct random *random, struct record *ret)
 {
     ret->tally = (struct rec_tally){.queue = u32(random), .hour = u32(random)};
@@ -446,6 +461,9 @@ static void sample_job_record(struct random *random, struct arena *arena, struct
         break;
     case REC_JOB_NOTED:
         sample_job_noted(random, arena, ret);
+        break;
+    case REC_JOB_ATTEMPT:
+        sample_job_attempt(random, arena, ret);
         break;
     default:
         sample_jobs_gone(random, arena, ret);
@@ -775,7 +793,7 @@ void sample_record(struct random *random, struct arena *arena, enum record_kind 
 {
     memset(ret, 0, sizeof *ret);
     ret->kind = kind;
-    if (kind >= REC_JOB_NEW && kind <= REC_JOB_PRIORITY)
+    if (kind >= REC_JOB_NEW && kind <= REC_JOB_ATTEMPT)
         sample_job_record(random, arena, ret);
     else if (kind >= REC_SCHEDULE_PUT && kind <= REC_JOB_LINKED)
         sample_schedule_record(random, arena, ret);
@@ -988,6 +1006,14 @@ static const struct field fields[] = {
     S(REC_JOB_NOTED, job_noted.result),
     F(REC_JOB_NOTED, job_noted.error_kind),
     S(REC_JOB_NOTED, job_noted.error),
+    F(REC_JOB_ATTEMPT, job_attempt.seq),
+    F(REC_JOB_ATTEMPT, job_attempt.number),
+    F(REC_JOB_ATTEMPT, job_attempt.outcome),
+    F(REC_JOB_ATTEMPT, job_attempt.error_kind),
+    F(REC_JOB_ATTEMPT, job_attempt.started_at),
+    F(REC_JOB_ATTEMPT, job_attempt.ended_at),
+    S(REC_JOB_ATTEMPT, job_attempt.worker),
+    S(REC_JOB_ATTEMPT, job_attempt.error),
     F(REC_JOBS_GONE, jobs_gone.count),
     S(REC_JOBS_GONE, jobs_gone.seqs),
     F(REC_KEY_NEW, key_new.key),

@@ -173,7 +173,7 @@ static void test_names(void **state)
         "kv_from_job",     "kv_keys",         "alert_put",    "alert_gone",    "alert_edge",
         "notice_new",      "notice_tried",    "notice_gone",  "breaker_put",   "breaker_gone",
         "tally",           "job_noted",       "schedule_put", "schedule_gone", "schedule_fired",
-        "schedule_passed", "schedule_failed", "job_linked",   "job_priority",
+        "schedule_passed", "schedule_failed", "job_linked",   "job_priority",  "job_attempt",
     };
     for (size_t k = 0; k < sample_kind_count; k++)
         assert_string_equal(record_name(sample_kinds[k]), names[k]);
@@ -224,9 +224,8 @@ static void test_job_new_enums_are_checked(void **state)
 {
     (void)state;
     for (unsigned v = 0; v < 256; v++) {
-        assert_int_equal(
-            decode_new_with(NEW_STATE, (uint8_t)v),
-            v == STATE_SCHEDULED || v == STATE_READY || v == STATE_DEAD ? 0 : -ERR_CORRUPT);
+        bool state_fits = v > STATE_NONE && v < STATE_COUNT && v != STATE_RUNNING;
+        assert_int_equal(decode_new_with(NEW_STATE, (uint8_t)v), state_fits ? 0 : -ERR_CORRUPT);
         assert_int_equal(decode_new_with(NEW_REASON, (uint8_t)v),
                          v < REASON_COUNT ? 0 : -ERR_CORRUPT);
         assert_int_equal(decode_new_with(NEW_PAYLOAD_KIND, (uint8_t)v),
@@ -367,6 +366,13 @@ static void test_leases_and_tokens_are_checked(void **state)
                      -ERR_CORRUPT); /* an epoch of 33 bits */
     assert_int_equal(BODY(REC_JOB_PRIORITY, "\x01\x07"), 0);
     assert_int_equal(BODY(REC_JOB_PRIORITY, "\x00\x07"), -ERR_CORRUPT);
+    /* seq, number, outcome, error kind, started, ended, worker, error */
+    assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x02\x00\x01\x02\x00\x00"), 0);
+    assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x00\x01\x02\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x00\x02\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x00\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x06\x00\x01\x02\x00\x00"), -ERR_CORRUPT);
+    assert_int_equal(BODY(REC_JOB_ATTEMPT, "\x01\x01\x02\x02\x01\x02\x00\x00"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_EXTENDED, "\x01\x64"), 0);
     assert_int_equal(BODY(REC_JOB_EXTENDED, "\x01\x63"), -ERR_CORRUPT);
     assert_int_equal(BODY(REC_JOB_EXTENDED, "\x01\x81\xb8\x99\x29"), -ERR_CORRUPT);
