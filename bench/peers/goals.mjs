@@ -55,6 +55,9 @@ const goals = [
   { work: 'W6', what: 'p50, Holdfast / (raw fdatasync + 2 × null server)', is: 'most', bound: 1, value: wakeFloor },
   { work: 'HTTP, W1 N=64', what: 'enqueue / `/healthz` of the same server', is: 'least', bound: 0.7, value: beside('w1', 'holdfast-http', 'holdfast-http', 'healthz') },
   { work: 'HTTP, W3', what: 'batches of 100 / Redis list always', is: 'least', bound: 2, value: beside('w3', 'holdfast-http', 'redis-list') },
+  { work: 'W2', what: 'Holdfast on PostgreSQL / a plain SKIP LOCKED table', is: 'least', bound: 2, value: beside('w2', 'holdfast-postgres', 'postgres') },
+  { work: 'W3', what: 'Holdfast on PostgreSQL / a plain SKIP LOCKED table', is: 'least', bound: 2, value: beside('w3', 'holdfast-postgres', 'postgres') },
+  { work: 'W3', what: 'Holdfast on Redis / Redis stream, both always', is: 'least', bound: 0.6, value: beside('w3', 'holdfast-redis', 'redis-stream') },
 ];
 
 /** [{work, what, text, bound, reached}] of those goals whose figures are there. */

@@ -50,6 +50,13 @@ async function startRedis(mode, directory) {
   return { port, servers: [server] };
 }
 
+/** Holdfast on a server that it shares with nobody here; both are measured. */
+const startOn = (startServer, url) => async (mode, directory) => {
+  const below = await startServer(mode, directory);
+  const above = await startHoldfast('beanstalk', { HOLDFAST_BACKEND: url(below.port) })(mode, directory);
+  return { port: above.port, servers: [...above.servers, ...below.servers], stopSignal: 'SIGINT' };
+};
+
 async function startBeanstalkd(mode, directory) {
   const port = await freePort();
   const binlog = path.join(directory, 'binlog');
@@ -183,6 +190,8 @@ export const peers = [
   { name: 'holdfast', label: `Holdfast, ${doors.beanstalk}`, version: versions.holdfast, protocol: 'beanstalk', start: startHoldfast('beanstalk'), modes: both, standing: 'priorities and delays', memory: true, retention: 'nothing (the door keeps no done jobs)' },
   { name: 'holdfast-http', label: `Holdfast, ${doors.http}`, version: versions.holdfast, protocol: 'http', start: startHoldfast('http'), modes: both, standing: 'priorities and delays', retention: 'default: 10,000 done jobs, 24 h' },
   { name: 'holdfast-history', label: `Holdfast, ${doors.http}, all history`, version: versions.holdfast, protocol: 'http', start: startHoldfast('http', allHistory), modes: { durable: 'fsync' }, cells: ['w2', 'w3'], retention: 'every done job' },
+  { name: 'holdfast-postgres', label: 'Holdfast on PostgreSQL, beanstalk port', version: versions.holdfast, protocol: 'beanstalk', start: startOn(startPostgres, (port) => `postgres://postgres@127.0.0.1:${port}/postgres`), modes: { durable: 'synchronous_commit on' }, cells: ['w1', 'w2', 'w3'], retention: 'nothing (the door keeps no done jobs)' },
+  { name: 'holdfast-redis', label: 'Holdfast on Redis, beanstalk port', version: versions.holdfast, protocol: 'beanstalk', start: startOn(startRedis, (port) => `redis://127.0.0.1:${port}`), modes: { durable: 'appendfsync always' }, cells: ['w1', 'w2', 'w3'], retention: 'nothing (the door keeps no done jobs)' },
   { name: 'redis-list', label: 'Redis list', version: versions.redis, protocol: 'redis-list', start: startRedis, modes: redisModes, standing: 'ready jobs', memory: true, retention: 'nothing; no lease, no priority, no delay' },
   { name: 'redis-stream', label: 'Redis stream', version: versions.redis, protocol: 'redis-stream', start: startRedis, modes: redisModes, standing: 'ready jobs', memory: true, retention: 'nothing (XDEL); no priority, no delay' },
   { name: 'beanstalkd', label: 'beanstalkd', version: versions.beanstalkd, protocol: 'beanstalk', start: startBeanstalkd, modes: { durable: '-f 0', relaxed: '-f 1000 (each second)' }, standing: 'priorities and delays', fill: 'relaxed', memory: true, retention: 'nothing' },
