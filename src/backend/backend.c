@@ -155,6 +155,11 @@ void backend_unwatch(struct backend *b, struct backend_watch *w)
         b->ops->unwatch(b, w);
 }
 
+bool backend_leads(const struct backend *b)
+{
+    return !b->ops->leads || b->ops->leads(b);
+}
+
 unsigned backend_caps(const struct backend *b)
 {
     return b->ops->caps(b);

@@ -81,6 +81,10 @@ MUST_CHECK int backend_watch(struct backend *b, struct span queue, backend_signa
 void backend_unwatch(struct backend *b, struct backend_watch *w); /* w may be NULL */
 
 unsigned backend_caps(const struct backend *b);
+/* Whether this node is to do what one of several should: firing schedules, looking at conditions,
+ * delivering notices. Always true where the store is not shared. A saving, not a promise: two may
+ * think so for a moment, and what they then do is decided in the store. */
+bool backend_leads(const struct backend *b);
 const char *backend_kind(const struct backend *b); /* "sqlite", "memory", "fault+memory", … */
 /* Figures for metrics; a backend fills what it has. */
 struct backend_figures {

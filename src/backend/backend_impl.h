@@ -25,6 +25,7 @@ struct backend_ops {
     void (*unwatch)(struct backend *b, struct backend_watch *w);
 
     unsigned (*caps)(const struct backend *b);
+    bool (*leads)(const struct backend *b); /* NULL = always */
     void (*figures)(const struct backend *b, struct backend_figures *ret);
     /* *ret is zeroed but for `up`. NULL = it tells nothing of nodes. */
     void (*cluster)(const struct backend *b, struct backend_cluster *ret);

@@ -474,6 +474,11 @@ static void idle_cb(uv_idle_t *idle)
 
 /* --- the rest --- */
 
+static bool fault_leads(const struct backend *b)
+{
+    return backend_leads(fault_of(b)->inner);
+}
+
 static unsigned fault_caps(const struct backend *b)
 {
     return fault_of(b)->caps;
@@ -610,6 +615,7 @@ int backend_open_fault(struct backend *inner, const struct backend_config *confi
                                   .watch = fault_watch,
                                   .unwatch = fault_unwatch,
                                   .caps = fault_caps,
+                                  .leads = fault_leads,
                                   .figures = fault_figures,
                                   .cluster = fault_cluster,
                                   .clock_offset = fault_clock_offset,

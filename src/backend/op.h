@@ -382,6 +382,11 @@ struct op_schedule {
     /* list */
     struct span after; /* names after this one */
     uint32_t limit;
+    /* list, where several nodes share a store: instead of by name, those that were put, paused or
+     * resumed after the mark `since` (0 = all), in the order of these changes; reply.count is the
+     * mark of the last of them. One that was deleted is not told of. */
+    bool by_change;
+    uint64_t since;
 };
 
 struct op {
@@ -606,10 +611,10 @@ struct reply {
     uint64_t replaced_seq;   /* enqueue under "replace": the job that was cancelled */
     struct wall_time run_at; /* fail, release, requeue: when it may run again */
     int64_t retry_ms;        /* OUT_RATE_LIMIT: from now */
-    uint64_t count;   /* fire: 1 = a job was made; trigger: items taken, 0 = no job; purge, bulk,
-                         release_claim: jobs changed; workers: how many there are;   accept_clock: 1 =
-                         it had been suspect; page: how many match in all */
-    uint64_t refused; /* bulk: jobs that could not be changed (conflicts) */
+    uint64_t count; /* schedule_list: see by_change; fire: 1 = a job was made; trigger: items taken,
+                       0 = no job; purge, bulk, release_claim: jobs changed; workers: how many there
+                       are;   accept_clock: 1 = it had been suspect; page: how many match in all */
+    uint64_t refused;            /* bulk: jobs that could not be changed (conflicts) */
     const struct job_view *jobs; /* claim, get, peek, list, page */
     const struct queue_view *queues;
     uint32_t job_count, queue_count;

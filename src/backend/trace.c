@@ -116,6 +116,11 @@ static void trace_unwatch(struct backend *b, struct backend_watch *w)
     backend_unwatch(trace_of(b)->inner, w);
 }
 
+static bool trace_leads(const struct backend *b)
+{
+    return backend_leads(trace_of(b)->inner);
+}
+
 static unsigned trace_caps(const struct backend *b)
 {
     return backend_caps(trace_of(b)->inner);
@@ -216,6 +221,7 @@ int backend_open_trace(struct backend *inner, const struct backend_config *confi
                                   .watch = trace_watch,
                                   .unwatch = trace_unwatch,
                                   .caps = trace_caps,
+                                  .leads = trace_leads,
                                   .figures = trace_figures,
                                   .cluster = trace_cluster,
                                   .clock_offset = trace_clock_offset,

@@ -243,7 +243,7 @@ static void handles_init(struct broker *b)
     CHECK(uv_timer_init(loop, &b->again_timer) == 0 && uv_timer_init(loop, &b->claims.timer) == 0);
     b->prepare.data = b->idle.data = b->again_timer.data = b->claims.timer.data = b;
     schedules_handles(b);
-    b->open_handles = 6;
+    b->open_handles = 7;
     uv_prepare_start(&b->prepare, prepare_cb);
 }
 
@@ -326,6 +326,7 @@ void broker_maybe_closed(struct broker *b)
     uv_close((uv_handle_t *)&b->claims.timer, handle_closed_cb);
     uv_close((uv_handle_t *)&b->schedules.timer, handle_closed_cb);
     uv_close((uv_handle_t *)&b->schedules.trouble_timer, handle_closed_cb);
+    uv_close((uv_handle_t *)&b->schedules.follow_timer, handle_closed_cb);
 }
 
 void broker_drain(struct broker *b)

@@ -97,6 +97,7 @@ static void settled_cb(void *ctx)
 {
     struct broker *b = ctx;
     b->schedules.settling = false;
+    schedules_notice(b);
     if (b->draining)
         moving_cut(b);
     else

@@ -21,7 +21,6 @@
 #define PAGE 500
 
 static void timer_cb(uv_timer_t *timer);
-static void list_next(struct broker *b);
 
 /* ---- the table ---- */
 
@@ -137,7 +136,7 @@ static int64_t due_ms(const struct planned *p)
 int64_t schedules_next_ms(const struct broker *b)
 {
     struct heap_entry top;
-    if (!b->schedules.started || !heap_top(&b->schedules.due, &top))
+    if (!b->schedules.started || !schedules_lead(b) || !heap_top(&b->schedules.due, &top))
         return INT64_MAX;
     return (int64_t)(top.order ^ (UINT64_C(1) << 63));
 }
@@ -249,7 +248,7 @@ static void trouble_cb(uv_timer_t *timer)
     struct broker *b = timer->data;
     struct schedules *s = &b->schedules;
     if (s->loading && !s->list_busy && !b->draining)
-        list_next(b);
+        schedules_list(b);
     for (uint32_t i = 0; i < s->count && !b->draining; i++) {
         struct planned *p = s->list[i];
         if (!p || !p->troubled)
@@ -301,6 +300,11 @@ static void fired_cb(void *ctx, const struct reply *r)
     s->busy--;
     if (p->gone) {
         planned_free(p);
+        moving_further(b);
+        return;
+    }
+    if (r->outcome == OUT_NO_SCHEDULE) { /* deleted on another node */
+        planned_drop(p);
         moving_further(b);
         return;
     }
@@ -419,35 +423,49 @@ void schedules_observe(struct broker *b, const struct op *op, const struct reply
 
 /* ---- the start ---- */
 
+static void loaded(struct broker *b)
+{
+    if (b->schedules.moving)
+        moving_further(b);
+    else if (!b->draining)
+        schedules_run(b);
+}
+
 static void listed_cb(void *ctx, const struct reply *r)
 {
     struct broker *b = ctx;
     struct schedules *s = &b->schedules;
     bool failed = r->outcome != OUT_OK;
-    s->list_busy = false;
+    bool again = s->anew;
+    s->list_busy = s->anew = false;
     for (uint32_t i = 0; i < r->schedule_count && !failed; i++)
-        if (!planned_of(b, r->schedules[i].name))
+        if (s->shared || !planned_of(b, r->schedules[i].name))
             planned_define(b, &r->schedules[i]);
+    if (!failed && s->shared && !again)
+        s->mark = r->count;
     bool more = !failed && r->cursor != 0 && r->schedule_count > 0;
-    if (more) {
+    if (more && !s->shared) {
         buf_clear(&s->list_name);
         failed = buf_append_span(&s->list_name, r->schedules[r->schedule_count - 1].name) != 0;
         s->list_after = buf_span(&s->list_name);
     }
-    s->loading = more || failed;
+    s->loading = more || failed || again;
+    s->behind = s->behind && s->loading;
     if (failed && !b->draining)
         uv_timer_start(&s->trouble_timer, trouble_cb, TROUBLE_MS, 0);
-    if (more && !failed)
-        list_next(b);
+    if ((more || again) && !failed)
+        schedules_list(b);
     else if (!failed)
-        moving_further(b);
+        loaded(b);
 }
 
-static void list_next(struct broker *b)
+void schedules_list(struct broker *b)
 {
-    struct op op = {.kind = OP_SCHEDULE_LIST,
-                    .schedule = {.after = b->schedules.list_after, .limit = PAGE}};
     struct schedules *s = &b->schedules;
+    struct op op = {
+        .kind = OP_SCHEDULE_LIST,
+        .schedule = {
+            .after = s->list_after, .limit = PAGE, .by_change = s->shared, .since = s->mark}};
     s->loading = true;
     s->list_busy = broker_submit(b, &op, 1, listed_cb, b) == 0;
     if (!s->list_busy)
@@ -457,7 +475,8 @@ static void list_next(struct broker *b)
 void broker_schedules_start(struct broker *b)
 {
     b->schedules.started = true;
-    list_next(b);
+    schedules_follow(b);
+    schedules_list(b);
 }
 
 int schedules_init(struct broker *b)
@@ -475,8 +494,9 @@ void schedules_handles(struct broker *b)
 {
     struct schedules *s = &b->schedules;
     CHECK(uv_timer_init(b->config.loop, &s->timer) == 0 &&
-          uv_timer_init(b->config.loop, &s->trouble_timer) == 0);
-    s->timer.data = s->trouble_timer.data = b;
+          uv_timer_init(b->config.loop, &s->trouble_timer) == 0 &&
+          uv_timer_init(b->config.loop, &s->follow_timer) == 0);
+    s->timer.data = s->trouble_timer.data = s->follow_timer.data = b;
 }
 
 void schedules_drain(struct broker *b)
@@ -484,6 +504,7 @@ void schedules_drain(struct broker *b)
     struct schedules *s = &b->schedules;
     uv_timer_stop(&s->timer);
     uv_timer_stop(&s->trouble_timer);
+    uv_timer_stop(&s->follow_timer);
     for (uint32_t i = 0; i < s->count; i++) {
         if (s->list[i]) {
             backend_unwatch(b->config.backend, s->list[i]->watch);

@@ -3,6 +3,7 @@
  *
  * schedules.c        the table of schedules, when each is due, firing
  * schedule_times.c   which times a definition means: cron, zones, misfires; previews
+ * schedule_follow.c  what other nodes do, where a store is shared
  * schedule_clock.c   moving the test clock through everything that becomes due */
 #pragma once
 
@@ -73,7 +74,13 @@ struct schedules {
     uint32_t count, room;
     struct map128 by_name; /* → slot + 1 */
     struct heap due;       /* (wall ms, slot) */
-    uv_timer_t timer, trouble_timer;
+    uv_timer_t timer, trouble_timer, follow_timer;
+    bool shared;          /* other nodes may use the store, too; what follows is for that */
+    bool leads;           /* this one is to fire … */
+    bool behind;          /* … when it has read all of them anew */
+    bool anew;            /* the page under way was asked for before that: it does not count */
+    uint64_t mark;        /* changes up to this one have been seen */
+    uint32_t follow_turn; /* of follow_timer */
     uint32_t busy, troubled;
     struct span list_after; /* the page asked for next … */
     struct buf list_name;   /* … and the text it points to */
@@ -83,12 +90,19 @@ struct schedules {
 };
 
 MUST_CHECK int schedules_init(struct broker *b);
-void schedules_handles(struct broker *b); /* its two timers, which cannot fail */
+void schedules_handles(struct broker *b); /* its timers, which cannot fail */
 void schedules_done(struct broker *b);
 void schedules_drain(struct broker *b);
 /* An op on its way gets what only the broker knows: the time it is due next. */
 void schedules_prepare(struct broker *b, struct op *op);
 void schedules_observe(struct broker *b, const struct op *op, const struct reply *r);
+/* Asks for all schedules, or, where the store is shared, for those that were changed. */
+void schedules_list(struct broker *b);
+/* Begins to follow other nodes, if there may be any. */
+void schedules_follow(struct broker *b);
+/* Does this node lead now, or no longer? */
+void schedules_notice(struct broker *b);
+bool schedules_lead(const struct broker *b); /* and may it fire? */
 /* Fires what is due now. */
 void schedules_run(struct broker *b);
 /* When the next one is due; INT64_MAX = none. */

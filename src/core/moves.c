@@ -170,6 +170,35 @@ void decide_lease_end(const struct job *j, const struct job_rules *rules, bool l
     }
 }
 
+static struct span left_text(struct job_ref holder, enum job_state state,
+                             char text[LEFT_TEXT_BYTES])
+{
+    char id[ID_ULID_BYTES];
+    int len;
+    if (state != STATE_NONE) {
+        id_ulid(id_make(holder.hi, holder.seq), id);
+        len = snprintf(text, LEFT_TEXT_BYTES, "Job %s ended (%s) and left it open", id,
+                       state_name(state));
+    } else {
+        len = snprintf(text, LEFT_TEXT_BYTES, "The job that held it was removed");
+    }
+    return span_of(text, (size_t)len);
+}
+
+void decide_left(const struct job *j, const struct job_rules *rules, struct job_ref holder,
+                 enum job_state holder_state, uint32_t generation, struct wall_time now,
+                 struct random *random, char text[LEFT_TEXT_BYTES], struct record *ret)
+{
+    char unused[LEASE_END_TEXT_BYTES];
+    struct fail_request fail = {.error = left_text(holder, holder_state, text)};
+    if (rules->lease_end != LEASE_END_FAIL) {
+        decide_fail(j, rules, &fail, generation, now, random, ret);
+        return;
+    }
+    decide_lease_end(j, rules, false, generation, now, random, unused, ret);
+    ret->job_dead.error = fail.error;
+}
+
 void decide_release(const struct job *j, struct wall_time run_at, uint32_t generation,
                     struct wall_time now, struct record *ret)
 {

@@ -43,6 +43,12 @@ void decide_fail(const struct job *j, const struct job_rules *rules, const struc
 void decide_lease_end(const struct job *j, const struct job_rules *rules, bool lost,
                       uint32_t generation, struct wall_time now, struct random *random,
                       char text[LEASE_END_TEXT_BYTES], struct record *ret);
+/* The job that held its lease has ended in this state (none = it was removed) and left it open: a
+ * failed attempt, or, where a lease's end is the end of the job, that. The text as above. */
+#define LEFT_TEXT_BYTES 96
+void decide_left(const struct job *j, const struct job_rules *rules, struct job_ref holder,
+                 enum job_state holder_state, uint32_t generation, struct wall_time now,
+                 struct random *random, char text[LEFT_TEXT_BYTES], struct record *ret);
 /* Uncounted. run_at 0 = at once. */
 void decide_release(const struct job *j, struct wall_time run_at, uint32_t generation,
                     struct wall_time now, struct record *ret);

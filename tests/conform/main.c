@@ -10,8 +10,7 @@
 
 #define CASE_SECONDS_MAX 60 /* real time; a case that hangs ends the run */
 
-#define POSTGRES_LACKS                                                                             \
-    (NEEDS_SCHEDULES | NEEDS_ALERTS | NEEDS_OWN_CLOCK | NEEDS_OWN_STORE | NEEDS_WHOLE_JOBS)
+#define POSTGRES_LACKS (NEEDS_ALERTS | NEEDS_OWN_CLOCK | NEEDS_OWN_STORE | NEEDS_WHOLE_JOBS)
 
 static const struct conform_profile profiles[] = {
     {.name = "memory"},

@@ -5,32 +5,8 @@
  * so moves it on: whoever fires the same time again, after a crash or on another node, finds that
  * it is not due. A time that should make a job and cannot (the queue is full, takes no new jobs)
  * stays due; the failure is counted and says when to try again. */
-#include <stdio.h>
-
 #include "backend/local/engine_impl.h"
-#include "base/json.h"
-
-static uint8_t error_of(enum outcome o)
-{
-    switch ((int)o) {
-    case OUT_QUEUE_FULL:
-        return SCHEDULE_QUEUE_FULL;
-    case OUT_SERVER_FULL:
-        return SCHEDULE_SERVER_FULL;
-    case OUT_REFUSED_NEW:
-        return SCHEDULE_REFUSED_NEW;
-    case OUT_TOO_BIG:
-        return SCHEDULE_TOO_BIG;
-    case OUT_NO_QUEUE:
-        return SCHEDULE_NO_QUEUE;
-    case OUT_INVALID:
-        return SCHEDULE_INVALID;
-    case OUT_RATE_LIMIT:
-        return SCHEDULE_RATE_LIMITED;
-    default:
-        return SCHEDULE_OTHER;
-    }
-}
+#include "backend/schedule_rules.h"
 
 /* One firing under way. */
 struct firing {
@@ -78,23 +54,11 @@ static void pass(struct engine *e, struct firing *f)
         emit_state(e, f, REC_SCHEDULE_PASSED);
 }
 
-/* Trouble of the server's own is not the schedule's: it is due again when that has passed. */
-static bool counts_as_failure(const struct firing *f)
-{
-    enum outcome o = f->r->reply.outcome;
-    return !f->want->now && o != OUT_UNAVAILABLE && o != OUT_DISK_FULL;
-}
-
 static void fail(struct engine *e, struct firing *f)
 {
-    if (!counts_as_failure(f))
-        return;
     f->state = f->s->state;
-    f->state.failures += f->state.failures < UINT32_MAX;
-    f->state.error = error_of(f->r->reply.outcome);
-    f->state.retry_at.ms = e->now.wall.ms + schedule_retry_ms(f->state.failures);
-    if (f->state.retry_at.ms > LIMIT_WALL_MS)
-        f->state.retry_at.ms = LIMIT_WALL_MS;
+    if (!schedule_failed(f->want, f->r->reply.outcome, e->now.wall, &f->state))
+        return;
     if (emit_reserve(e, state_bytes(e, f)) != 0)
         return;
     emit_state(e, f, REC_SCHEDULE_FAILED);
@@ -115,61 +79,21 @@ static void fired(struct engine *e, struct firing *f)
 
 /* --- what is enqueued --- */
 
-static void write_text(struct json_writer *w, const char *key, struct span text)
+static struct schedule_origin origin_of(const struct engine *e, const struct firing *f)
 {
-    json_write_key(w, key);
-    json_write_text(w, text);
-}
-
-/* Which schedule made the job, and for what time. Also what tells a trigger's items. */
-static void write_origin(struct json_writer *w, const struct firing *f, struct wall_time at)
-{
-    char time[WALL_TEXT_BYTES];
-    wall_text(at, time);
-    write_text(w, "source", SPAN_LITERAL("TRIGGER"));
-    write_text(w, "schedule", schedule_name(f->s));
-    if (schedule_owner(f->s).len > 0) { /* a door's, which knows it by its number */
-        write_text(w, "owner", schedule_owner(f->s));
-        json_write_key(w, "number");
-        json_write_uint(w, f->s->number);
-    }
-    write_text(w, "fire_time", span_text(time));
-}
-
-static struct wall_time fire_time(const struct engine *e, const struct firing *f)
-{
-    return f->want->now ? e->now.wall : f->want->at;
-}
-
-static void fill_enqueue(const struct engine *e, const struct schedule_spec *spec,
-                         const struct job_options *options, struct op_enqueue *ret)
-{
-    *ret = (struct op_enqueue){
-        .queue = spec->queue,
-        .payload_kind = spec->payload_kind,
-        .unique_mode = spec->unique_mode,
-        .has_priority = spec->has_priority,
-        .priority = spec->priority,
-        .delay_ms = spec->delay_ms,
-        .payload = spec->payload,
-        .extra = spec->extra,
-        .options = options,
-    };
-    int64_t room = LIMIT_WALL_MS - e->now.wall.ms;
-    if (spec->expires_in_ms)
-        ret->extra.expires_at.ms =
-            spec->expires_in_ms > room ? LIMIT_WALL_MS : e->now.wall.ms + spec->expires_in_ms;
+    return (struct schedule_origin){.name = schedule_name(f->s),
+                                    .owner = schedule_owner(f->s),
+                                    .number = f->s->number,
+                                    .at = f->want->now ? e->now.wall : f->want->at};
 }
 
 /* Enqueues what the spec says, with the attributes in f->text, and room for `more`. */
 static void enqueue(struct engine *e, struct firing *f, struct span attributes, struct span payload,
                     size_t more)
 {
-    const struct schedule_spec *spec = &f->s->spec;
     struct job_options options;
     struct op_enqueue want;
-    bool own = spec->extra.options.len > 0 && options_decode(spec->extra.options, &options) == 0;
-    fill_enqueue(e, spec, own ? &options : NULL, &want);
+    schedule_enqueue(&f->s->spec, e->now.wall, &options, &want);
     want.extra.attributes = attributes;
     if (payload.len > 0) {
         want.payload_kind = PAYLOAD_JSON;
@@ -180,20 +104,6 @@ static void enqueue(struct engine *e, struct firing *f, struct span attributes, 
 
 /* --- fire --- */
 
-/* Whether the time may be fired; the reply says why not. */
-static bool due(struct firing *f)
-{
-    const struct op_schedule *want = f->want;
-    const struct schedule_state *state = &f->s->state;
-    if (want->now)
-        return true;
-    if (f->s->paused || want->at.ms < state->next_at.ms || want->at.ms <= state->last_at.ms)
-        return refuse(f->r, OUT_NOT_DUE, NULL);
-    if (want->next_at.ms <= want->at.ms || want->next_at.ms > LIMIT_WALL_MS)
-        return refuse(f->r, OUT_INVALID, "next_at must be later than the time that is fired");
-    return true;
-}
-
 static bool begin(struct engine *e, const struct op *op, struct firing *f)
 {
     *f = (struct firing){.want = &op->schedule, .r = reply_new(e, op)};
@@ -201,20 +111,12 @@ static bool begin(struct engine *e, const struct op *op, struct firing *f)
     f->s = schedules_find(e, op->schedule.name);
     if (!f->s)
         return refuse(f->r, OUT_NO_SCHEDULE, NULL);
-    bool takes_items = f->s->spec.kind == SCHEDULE_QUEUE;
-    if (takes_items != (op->kind == OP_TRIGGER))
-        return refuse(f->r, OUT_INVALID,
-                      takes_items ? "this schedule takes items of a queue: it is triggered"
-                                  : "this schedule goes by the clock: it is fired");
-    f->state = f->s->state;
-    if (!f->want->now) {
-        f->state.next_at = f->want->next_at;
-        f->state.last_at = f->want->at;
-        f->state.missed += f->want->missed;
-    }
-    f->state.retry_at = (struct wall_time){0};
-    f->state.failures = 0;
-    f->state.error = SCHEDULE_OK;
+    const char *note;
+    enum outcome out =
+        schedule_fire_right(op, &f->s->spec, &f->s->state, f->s->paused, e->now.wall, &note);
+    if (out != OUT_OK)
+        return refuse(f->r, out, out == OUT_INVALID ? note : NULL);
+    f->state = schedule_moved_on(f->want, &f->s->state);
     return true;
 }
 
@@ -229,12 +131,9 @@ static bool overlaps(struct engine *e, const struct firing *f)
 
 static void make_job(struct engine *e, struct firing *f)
 {
-    struct json_writer w;
-    json_writer_init(&w, &f->text);
-    json_write_object(&w);
-    write_origin(&w, f, fire_time(e, f));
-    json_write_object_end(&w);
-    if (json_writer_finish(&w) != 0) {
+    struct schedule_origin origin = origin_of(e, f);
+    size_t split;
+    if (schedule_job_text(&origin, &f->s->spec, NULL, 0, &f->text, &split) != 0) {
         refuse_nomem(f->r);
         return;
     }
@@ -254,7 +153,7 @@ static void make_job(struct engine *e, struct firing *f)
 void op_fire(struct engine *e, const struct op *op)
 {
     struct firing f;
-    if (begin(e, op, &f) && due(&f)) {
+    if (begin(e, op, &f)) {
         f.r->after = e->position;
         if (f.want->skip || overlaps(e, &f))
             pass(e, &f);
@@ -309,54 +208,17 @@ static struct job_token token_of(const struct engine *e, uint32_t index)
     return (struct job_token){.counter = e->token_counter + 1 + index, .epoch = e->epoch};
 }
 
-static void write_item(struct engine *e, struct json_writer *w, const struct catch *c, uint32_t i,
-                       bool token)
-{
-    char text[ID_ULID_BYTES > TOKEN_TEXT_BYTES ? ID_ULID_BYTES : TOKEN_TEXT_BYTES];
-    const struct live *l = jobs_by_seq(e, c->entries[i].seq, NULL);
-    id_ulid(id_make(l->job.id_hi, l->job.seq), text);
-    if (!token) {
-        json_write_text(w, span_text(text));
-        return;
-    }
-    json_write_object(w);
-    write_text(w, "id", span_text(text));
-    token_text(token_of(e, i), text);
-    write_text(w, "token", span_text(text));
-    json_write_object_end(w);
-}
-
-static void write_items(struct engine *e, struct json_writer *w, const struct catch *c, bool token)
-{
-    json_write_key(w, "items");
-    json_write_array(w);
-    for (uint32_t i = 0; i < c->count; i++)
-        write_item(e, w, c, i, token);
-    json_write_array_end(w);
-}
-
-/* Attributes: where it comes from and the ids of its items. Payload: the same with the tokens by
- * which a worker ends items one by one, and the schedule's own payload in it. */
 static int write_job(struct engine *e, struct firing *f, const struct catch *c, size_t *ret_split)
 {
-    struct json_writer w;
-    json_writer_init(&w, &f->text);
-    json_write_object(&w);
-    write_origin(&w, f, fire_time(e, f));
-    write_items(e, &w, c, false);
-    json_write_object_end(&w);
-    int err = json_writer_finish(&w);
-    *ret_split = f->text.len;
-    json_writer_init(&w, &f->text);
-    json_write_object(&w);
-    write_origin(&w, f, fire_time(e, f));
-    write_items(e, &w, c, true);
-    if (f->s->spec.payload_kind == PAYLOAD_JSON) {
-        json_write_key(&w, "payload");
-        json_write_raw(&w, f->s->spec.payload);
+    struct schedule_origin origin = origin_of(e, f);
+    struct schedule_item *items = arena_array(&e->out->arena, c->count, sizeof(*items));
+    if (!items)
+        return -ERR_NOMEM;
+    for (uint32_t i = 0; i < c->count; i++) {
+        const struct live *l = jobs_by_seq(e, c->entries[i].seq, NULL);
+        items[i] = (struct schedule_item){l->job.seq, l->job.id_hi, token_of(e, i)};
     }
-    json_write_object_end(&w);
-    return err ? err : json_writer_finish(&w);
+    return schedule_job_text(&origin, &f->s->spec, items, c->count, &f->text, ret_split);
 }
 
 #define CLAIM_BYTES 64 /* a claim without a worker; checked below */
@@ -427,16 +289,6 @@ static void make_items_job(struct engine *e, struct firing *f, struct catch *c)
         fail(e, f);
 }
 
-/* An eager trigger is due whenever there are items. */
-static bool trigger_due(struct engine *e, struct firing *f)
-{
-    if (!f->s->spec.eager || f->want->now || f->s->paused)
-        return due(f);
-    if (f->want->next_at.ms <= e->now.wall.ms || f->want->next_at.ms > LIMIT_WALL_MS)
-        return refuse(f->r, OUT_INVALID, "next_at must be later than now");
-    return true;
-}
-
 /* Where the items come from. A door's trigger takes from that door's queues: one of the same name
  * that another has made since is not meant. */
 static struct queue *source_of(struct engine *e, const struct schedule *s)
@@ -450,7 +302,7 @@ void op_trigger(struct engine *e, const struct op *op)
 {
     struct firing f;
     struct catch c = {0};
-    if (begin(e, op, &f) && trigger_due(e, &f)) {
+    if (begin(e, op, &f)) {
         f.r->after = e->position;
         c.q = source_of(e, f.s);
         if (c.q && !queue_paused(c.q, e->now.wall) && !overlaps(e, &f) && !e->full) {

@@ -6,8 +6,6 @@
  *
  * A held lease uses the chain of nonces, but in a map of its own: its nonce is the job's sequence.
  * It never stands in the heap of leases that end. */
-#include <stdio.h>
-
 #include "backend/local/engine_impl.h"
 
 #define NO_HOLDER_MS 30000 /* the lease of an item whose link is lost: a damaged store */
@@ -147,39 +145,18 @@ void holds_boot(struct engine *e)
 
 /* --- ending them --- */
 
-#define LEFT_TEXT_BYTES 96
-
-static struct span left_text(const struct live *holder, char text[LEFT_TEXT_BYTES])
-{
-    char id[ID_ULID_BYTES];
-    int len;
-    if (holder) {
-        id_ulid(id_make(holder->job.id_hi, holder->job.seq), id);
-        len = snprintf(text, LEFT_TEXT_BYTES, "Job %s ended (%s) and left it open", id,
-                       state_name((enum job_state)holder->job.state));
-    } else {
-        len = snprintf(text, LEFT_TEXT_BYTES, "The job that held it was removed");
-    }
-    return span_of(text, (size_t)len);
-}
-
-/* A failed attempt; where a lease's end is the end of the job, that. False: memory is short. */
+/* False: memory is short. */
 static bool item_left(struct engine *e, struct live *l, const struct live *holder)
 {
     struct queue *q = queue_of(e, l);
     struct random before = e->random;
-    char text[LEFT_TEXT_BYTES], unused[LEASE_END_TEXT_BYTES];
-    struct fail_request fail = {.error = left_text(holder, text)};
+    struct job_ref ref = {holder ? holder->job.seq : 0, holder ? holder->job.id_hi : 0};
+    enum job_state ended = holder ? (enum job_state)holder->job.state : STATE_NONE;
+    char text[LEFT_TEXT_BYTES];
     struct job_rules rules;
     struct record rec;
     jobs_rules(e, l, &rules);
-    if (rules.lease_end == LEASE_END_FAIL) {
-        decide_lease_end(&l->job, &rules, false, q->generation, e->now.wall, &e->random, unused,
-                         &rec);
-        rec.job_dead.error = fail.error;
-    } else {
-        decide_fail(&l->job, &rules, &fail, q->generation, e->now.wall, &e->random, &rec);
-    }
+    decide_left(&l->job, &rules, ref, ended, q->generation, e->now.wall, &e->random, text, &rec);
     if (end_reserve(e, l, &rec, 0) != 0) {
         e->random = before;
         return false;

@@ -2,8 +2,8 @@
 /* Schedules: the table of them, put, pause, delete, get, list. What a firing does is in
  * engine_fire.c. */
 #include "backend/local/engine_impl.h"
+#include "backend/schedule_rules.h"
 #include "base/crc32c.h"
-#include "core/validate.h"
 
 #define LIST_MAX 1000u
 
@@ -322,23 +322,10 @@ static bool put_allowed(struct engine *e, const struct op_schedule *want, const 
                         struct engine_reply *r)
 {
     struct err_note note;
-    if (s && want->must_create)
-        return refuse(r, OUT_EXISTS, NULL);
-    if (!s && want->must_exist)
-        return refuse(r, OUT_NO_SCHEDULE, NULL);
-    if (!s && validate_queue_name(want->name, &note) != 0)
-        return refuse(r, OUT_INVALID,
-                      "the name of a schedule must have 1 to 200 bytes of UTF-8 without control "
-                      "characters, and not begin with '-'");
-    if (!s && e->schedule_count >= LIMIT_SCHEDULES)
-        return refuse(r, OUT_SERVER_FULL, NULL);
-    if (!s && !want->spec)
-        return refuse(r, OUT_INVALID, "a new schedule must say when it is due and what it makes");
-    if (want->spec && schedule_check(want->spec, &note) != 0)
+    enum outcome out = schedule_put_right(want, s != NULL, e->schedule_count, &note);
+    if (out == OUT_INVALID)
         return refuse_note(e, r, &note);
-    if (want->next_at.ms < 0 || want->next_at.ms > LIMIT_WALL_MS || (!s && !want->next_at.ms))
-        return refuse(r, OUT_INVALID, "next_at must be a time before the year 10000");
-    return true;
+    return out == OUT_OK || refuse(r, out, NULL);
 }
 
 /* Whether the schedule in this place, if it is not the one that is being put, takes from a queue.
@@ -349,66 +336,25 @@ static bool takes_from_queue(const struct engine *e, size_t place, struct span n
     return s->spec.kind == SCHEDULE_QUEUE && !span_equal(schedule_name(s), name);
 }
 
-/* Schedules by the queue that they take from. Numbers are places in the order of names, plus 1. */
-struct sources {
-    struct map128 first; /* of those that take from a queue */
-    uint32_t *next;      /* of those that take from the same queue; 0 = none */
-    uint32_t *todo;      /* whose target is to be followed */
-};
-
-static int sources_fill(struct engine *e, struct span name, struct sources *ret)
-{
-    size_t count = e->schedule_count;
-    map128_init(&ret->first);
-    ret->next = arena_array(&e->out->arena, count + 1, sizeof(*ret->next));
-    ret->todo = arena_array(&e->out->arena, count + 1, sizeof(*ret->todo));
-    if (!ret->next || !ret->todo || map128_reserve(&ret->first, count) != 0)
-        return -ERR_NOMEM;
-    for (size_t i = 0; i < count; i++) {
-        if (!takes_from_queue(e, i, name))
-            continue;
-        struct hash128 key = hash128_of(e->hash_key, e->schedules_by_name[i]->spec.source);
-        ret->next[i] = (uint32_t)map128_get(&ret->first, key);
-        CHECK(map128_put(&ret->first, key, i + 1) == 0);
-    }
-    return 0;
-}
-
-/* Whether something goes from one queue to the other over schedules. Each queue's schedules are
- * followed once: they leave the map when it is reached. */
-static bool leads_to(struct engine *e, struct sources *sources, struct span from, struct span to)
-{
-    size_t count = 0;
-    for (;;) {
-        struct hash128 key = hash128_of(e->hash_key, from);
-        uint32_t number = (uint32_t)map128_get(&sources->first, key);
-        map128_drop(&sources->first, key);
-        for (; number; number = sources->next[number - 1]) {
-            if (span_equal(e->schedules_by_name[number - 1]->spec.queue, to))
-                return true;
-            sources->todo[count++] = number;
-        }
-        if (count == 0)
-            return false;
-        from = e->schedules_by_name[sources->todo[--count] - 1]->spec.queue;
-    }
-}
-
 /* A trigger whose job is, along a chain of triggers, an item of its own would feed itself. Most
  * jobs go to a queue from which no schedule takes. */
 static bool feeds_itself(struct engine *e, struct span name, const struct schedule_spec *spec,
                          bool *ret_nomem)
 {
-    struct sources sources;
-    bool taken = false;
+    bool taken = false, ring = false;
     for (size_t i = 0; i < e->schedule_count && !taken; i++)
         taken = takes_from_queue(e, i, name) &&
                 span_equal(e->schedules_by_name[i]->spec.source, spec->queue);
     if (!taken)
         return false;
-    *ret_nomem = sources_fill(e, name, &sources) != 0;
-    bool ring = !*ret_nomem && leads_to(e, &sources, spec->queue, spec->source);
-    map128_done(&sources.first);
+    struct schedule_flow more = {spec->source, spec->queue};
+    struct schedule_flow *flows = arena_array(&e->out->arena, e->schedule_count, sizeof(*flows));
+    size_t count = 0;
+    for (size_t i = 0; flows && i < e->schedule_count; i++)
+        if (takes_from_queue(e, i, name))
+            flows[count++] = (struct schedule_flow){e->schedules_by_name[i]->spec.source,
+                                                    e->schedules_by_name[i]->spec.queue};
+    *ret_nomem = !flows || schedule_ring(flows, count, &more, &e->out->arena, &ring) != 0;
     return ring;
 }
 
@@ -418,9 +364,7 @@ static bool ring_free(struct engine *e, const struct op_schedule *want, struct e
     if (!want->spec || want->spec->kind != SCHEDULE_QUEUE)
         return true;
     if (feeds_itself(e, want->name, want->spec, &nomem))
-        return refuse(r, OUT_INVALID,
-                      "source_queue must not get its items, over other schedules, from the queue "
-                      "that the job goes to: the ring would never end");
+        return refuse(r, OUT_INVALID, SCHEDULE_RING_NOTE);
     return !nomem || refuse_nomem(r);
 }
 
@@ -434,21 +378,8 @@ static bool put_texts(struct engine *e, const struct op_schedule *want,
         put->note = want->note;
     if (want->has_attributes)
         put->attributes = want->attributes;
-    if (validate_text("owner", put->owner, LIMIT_LABEL_BYTES, &note) != 0 ||
-        validate_text("note", put->note, LIMIT_NOTE_BYTES, &note) != 0 ||
-        validate_text("attributes", put->attributes, LIMIT_NOTE_BYTES, &note) != 0)
-        return refuse_note(e, r, &note);
-    return true;
-}
-
-/* A changed schedule begins anew with its failures; what it did stays. */
-static void put_state(const struct op_schedule *want, struct schedule_state *state)
-{
-    state->retry_at = (struct wall_time){0};
-    state->failures = 0;
-    state->error = SCHEDULE_OK;
-    if (want->next_at.ms)
-        state->next_at = want->next_at;
+    return schedule_texts_right(put->owner, put->note, put->attributes, &note) == 0 ||
+           refuse_note(e, r, &note);
 }
 
 void op_schedule_put(struct engine *e, const struct op *op)
@@ -467,7 +398,7 @@ void op_schedule_put(struct engine *e, const struct op *op)
         put.paused = want->paused;
     if (!put_texts(e, want, &put, r))
         return;
-    put_state(want, &put.state);
+    schedule_begin_anew(want, &put.state);
     buf_clear(&e->scratch);
     if (want->spec && schedule_encode(want->spec, &e->scratch) != 0) {
         refuse_nomem(r);
@@ -502,7 +433,7 @@ void op_schedule_pause(struct engine *e, const struct op *op)
     put.paused = want->paused;
     put.updated_at = e->now.wall;
     if (!want->paused)
-        put_state(want, &put.state);
+        schedule_begin_anew(want, &put.state);
     if (emit_put(e, &put) != 0) {
         refuse_nomem(r);
         return;

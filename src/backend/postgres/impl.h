@@ -18,6 +18,7 @@
  *   gate.c      answers that wait for the disk
  *   load.c, loaded.c, store.c    what a unit reads and writes; what lies between is in shared/
  *   keys.c      keys and values
+ *   schedules.c schedules
  *   bulk.c      slices of bulk actions
  *   look.c, search.c         questions
  *   tick.c      leases that end, jobs that become due, retention, sums
@@ -83,7 +84,7 @@ struct pg_store {
     int64_t tick_at_ms;     /* the database's time of the last tick */
     int64_t next_due_ms;    /* what is due next, by the last tick; 0 = nothing */
     int64_t resume_from_ms; /* pauses that ended after this are still to be told */
-    const PGresult *tick_rows[4], *tick_resumed, *tick_keys;
+    const PGresult *tick_rows[5], *tick_resumed, *tick_keys;
 
     struct search *searches, **search_last; /* waiting for the reader */
     struct pg_unit search_unit;             /* its arena and arguments only */
@@ -242,6 +243,14 @@ void pg_keys_send_get(struct unit *u, const struct op_kv_get *want);
 void pg_keys_answer_get(struct unit *u, struct turn *t, const PGresult *r);
 void pg_keys_send_list(struct pg_store *s, const struct op_kv_list *want);
 void pg_keys_answer_list(struct pg_store *s, const struct op_kv_list *want, struct reply *reply);
+
+/* schedules.c */
+void pg_schedules_send_load(struct unit *u); /* before the first round */
+int pg_schedules_loaded(struct unit *u);     /* -ERR_NOMEM, -ERR_CORRUPT */
+void pg_schedules_send_store(struct unit *u);
+bool pg_schedules_changed(const struct unit *u);
+void pg_schedules_send_look(struct unit *u, const struct op *op);
+void pg_schedules_answer(struct unit *u, struct turn *t, const PGresult *r);
 
 /* bulk.c */
 void pg_bulk_send_begin(struct unit *u); /* its intent, with the unit that asks for it */

@@ -28,14 +28,21 @@ static uint64_t seq_of(const struct op *op)
 }
 
 /* It takes a ready job away from claims, or may: a claim must then look at one more. */
-static bool takes_away(const struct op *op)
+static bool takes_away(const struct turn *t)
 {
     const struct op_enqueue *list;
-    size_t count = op_enqueues(op, &list);
+    size_t count = turn_enqueues(t, &list);
     for (size_t i = 0; i < count; i++)
         if (list[i].extra.unique.len)
             return true;
-    return seq_of(op) != 0;
+    return seq_of(t->op) != 0;
+}
+
+static void want_items(struct unit *u, const struct firing *f)
+{
+    struct wanted_name *n = f->source.len ? unit_want_name(u, f->source) : NULL;
+    if (n)
+        n->claims += f->batch_size;
 }
 
 static void want_claims(struct unit *u, const struct op_claim *c, uint32_t more)
@@ -67,13 +74,16 @@ static void want_enqueue(struct unit *u, const struct op_enqueue *want)
     }
 }
 
-static void want_names(struct unit *u, const struct op *op, uint32_t more)
+static void want_names(struct unit *u, const struct turn *t, uint32_t more)
 {
+    const struct op *op = t->op;
     struct wanted_name *n = NULL;
     const struct op_enqueue *list;
-    size_t count = op_enqueues(op, &list);
+    size_t count = turn_enqueues(t, &list);
     for (size_t i = 0; i < count; i++)
         want_enqueue(u, &list[i]);
+    if (t->firing)
+        want_items(u, t->firing);
     switch ((int)op->kind) {
     case OP_CLAIM:
         want_claims(u, &op->claim, more);
@@ -217,7 +227,7 @@ static void each_enqueue(struct unit *u, enqueue_fn fn)
 {
     const struct op_enqueue *list;
     for (size_t i = 0; i < u->count; i++) {
-        size_t count = op_enqueues(u->turns[i].op, &list);
+        size_t count = turn_enqueues(&u->turns[i], &list);
         for (size_t k = 0; k < count; k++)
             fn(u, &list[k]);
     }
@@ -325,17 +335,16 @@ void pg_unit_ask(struct unit *u)
     uint32_t taken = 0;
     const struct op_enqueue *list;
     for (size_t i = 0; i < u->count; i++) {
-        taken += takes_away(u->turns[i].op);
-        u->seq_count += op_enqueues(u->turns[i].op, &list);
+        taken += takes_away(&u->turns[i]);
+        u->seq_count += turn_enqueues(&u->turns[i], &list);
     }
     for (size_t i = 0; i < u->count; i++)
-        want_names(u, u->turns[i].op, taken);
+        want_names(u, &u->turns[i], taken);
 }
 
 bool pg_unit_send_load(struct unit *u)
 {
     memset(pg_unit(u)->slots, 0xff, sizeof pg_unit(u)->slots);
-    pg_conn_send(lane(u), SQL_BEGIN, &pg_unit(u)->args);
     send_queues(u);
     if (u->seq_count) {
         pg_args_i4(&pg_unit(u)->args, (int32_t)u->seq_count);

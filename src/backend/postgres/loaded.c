@@ -58,6 +58,8 @@ void pg_row_load(const PGresult *r, int at, struct row *ret)
     ret->held = ret->was_held = pg_col_bool(r, at, JOB_HELD);
     ret->result_kind = (uint8_t)pg_col_i2(r, at, JOB_RESULT_KIND);
     ret->error_kind = (uint8_t)pg_col_i2(r, at, JOB_ERROR_KIND);
+    ret->holder = (struct job_ref){(uint64_t)pg_col_i8(r, at, JOB_HOLDER),
+                                   (uint64_t)pg_col_i8(r, at, JOB_HOLDER_HI)};
 }
 
 /* A damaged row would break the rules' assumptions. */

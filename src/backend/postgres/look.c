@@ -12,7 +12,10 @@ static void view_lease(const struct row *row, struct wall_time now, struct job_v
     ret->lease_ms = row->lease_ms;
     ret->worker = row->worker;
     ret->started_at = row->started_at;
-    ret->lease_left_ms = row->until_ms > now.ms ? row->until_ms - now.ms : 0;
+    if (row->lease_ms)
+        ret->lease_left_ms = row->until_ms > now.ms ? row->until_ms - now.ms : 0;
+    else
+        ret->holder = row->holder;
     ret->fates.claims = (uint16_t)(ret->fates.claims + (ret->fates.claims < UINT16_MAX));
 }
 
@@ -50,6 +53,7 @@ void pg_view_row(struct pg_store *s, const PGresult *r, int at, struct wall_time
     if (!body)
         return;
     ret->has_body = true;
+    ret->holder = row.holder;
     ret->extra = row.extra;
     ret->payload = pg_col_bytes(r, at, JOB_PAYLOAD);
     ret->result_kind = row.result_kind;
@@ -326,6 +330,8 @@ void pg_look_send(struct pg_store *s)
             send_peek(u, &op->peek);
         else if (op->kind == OP_KV_GET)
             pg_keys_send_get(u, &op->kv_get);
+        else if (op->kind == OP_SCHEDULE_GET || op->kind == OP_SCHEDULE_LIST)
+            pg_schedules_send_look(u, op);
         else
             send_views(u, op);
     }
@@ -345,6 +351,8 @@ void pg_look_answer(struct pg_store *s)
             at += answer_peek(u, t, at);
         else if (t->op->kind == OP_KV_GET)
             pg_keys_answer_get(u, t, pg_conn_result(s->lane, at++));
+        else if (t->op->kind == OP_SCHEDULE_GET || t->op->kind == OP_SCHEDULE_LIST)
+            pg_schedules_answer(u, t, pg_conn_result(s->lane, at++));
         else
             at += answer_views(u, t, at);
     }

@@ -46,6 +46,12 @@ static int pg_submit(struct backend *b, const struct op *list, size_t count, bac
     return 0;
 }
 
+static bool pg_leads(const struct backend *b)
+{
+    const struct pg_store *s = (const struct pg_store *)(const void *)b;
+    return s->leader;
+}
+
 static unsigned pg_caps(const struct backend *b)
 {
     const struct pg_store *s = (const struct pg_store *)(const void *)b;
@@ -225,6 +231,7 @@ static const struct backend_ops pg_ops = {
     .watch = shared_watch,
     .unwatch = shared_unwatch,
     .caps = pg_caps,
+    .leads = pg_leads,
     .figures = pg_figures,
     .cluster = pg_cluster,
     .clock_offset = pg_clock_offset,

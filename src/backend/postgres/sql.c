@@ -91,14 +91,16 @@ const struct sql_statement pg_sql_units[] = {
                   " u.failures, crashes = u.crashes, flags = u.flags, tok_epoch = u.tok_epoch,"
                   " tok_counter = u.tok_counter, lease_ms = u.lease_ms, until = u.until, worker ="
                   " u.worker, nonce = u.nonce, started_at = u.started_at, word = u.word, word_state"
-                  " = u.word_state, word_run_at = u.word_run_at, fate = u.fate, held = u.held FROM"
+                  " = u.word_state, word_run_at = u.word_run_at, fate = u.fate, held = u.held, "
+                  "holder = u.holder, holder_hi = u.holder_hi FROM"
                   " unnest($1::int8[], $2::int2[], $3::int2[], $4::int8[], $5::int8[], $6::int8[],"
                   " $7::int4[], $8::int4[], $9::int4[], $10::int2[], $11::int4[], $12::int8[],"
                   " $13::int4[], $14::int8[], $15::text[], $16::int8[], $17::int8[], $18::int2[],"
-                  " $19::int2[], $20::int8[], $21::int8[], $22::bool[]) u(seq, state, reason,"
+                  " $19::int2[], $20::int8[], $21::int8[], $22::bool[], $23::int8[], $24::int8[]) "
+                  "u(seq, state, reason,"
                   " priority, run_at, since, generation, failures, crashes, flags, tok_epoch,"
                   " tok_counter, lease_ms, until, worker, nonce, started_at, word, word_state,"
-                  " word_run_at, fate, held) WHERE j.seq = u.seq"},
+                  " word_run_at, fate, held, holder, holder_hi) WHERE j.seq = u.seq"},
     {SQL_JOB_NEW, "INSERT INTO @job (seq, id_hi, queue, state, reason, priority, run_at, since,"
                   " generation, failures, crashes, payload_kind, payload_bytes, flags, ukey, held,"
                   " grp, correlation, label, attributes, expires_at, options, undelivered, payload,"
@@ -212,8 +214,8 @@ static int fill(struct sql_text *ret, const struct sql_statement *part, const ch
 
 int pg_sql_fill(struct sql_text *ret, const char *schema)
 {
-    static const struct sql_statement *const parts[] = {pg_sql_units, pg_sql_leader,
-                                                        pg_sql_questions, pg_sql_keys};
+    static const struct sql_statement *const parts[] = {
+        pg_sql_units, pg_sql_leader, pg_sql_questions, pg_sql_keys, pg_sql_schedules};
     int err = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && !err; i++)
         err = fill(ret, parts[i], schema);

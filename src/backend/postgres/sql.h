@@ -109,6 +109,18 @@ enum sql_id {
     SQL_KV_GET,
     SQL_KV_LIST,
     SQL_KV_LIST_BACK,
+    /* schedules */
+    SQL_SCHEDULE_LOCK,
+    SQL_SCHEDULES,
+    SQL_SCHEDULE_NUMBER,
+    SQL_SCHEDULE_FLOWS,
+    SQL_SCHEDULE_PUT,
+    SQL_SCHEDULE_STATE,
+    SQL_SCHEDULE_DEL,
+    SQL_SCHEDULE_GET,
+    SQL_SCHEDULE_LIST,
+    SQL_SCHEDULE_CHANGES,
+    SQL_DUE_HELD,
     /* others are told */
     SQL_NOTIFY,
     SQL_COUNT
@@ -162,6 +174,8 @@ enum job_column {
     JOB_UNDELIVERED,
     JOB_RESULT_KIND,
     JOB_ERROR_KIND,
+    JOB_HOLDER,
+    JOB_HOLDER_HI,
     JOB_COLUMN_COUNT,
     /* where bodies are asked for, too */
     JOB_PAYLOAD = JOB_COLUMN_COUNT,

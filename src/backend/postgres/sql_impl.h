@@ -20,7 +20,7 @@ struct sql_statement {
 
 /* Each ends with a row without a text. */
 extern const struct sql_statement pg_sql_units[], pg_sql_leader[], pg_sql_questions[];
-extern const struct sql_statement pg_sql_keys[];
+extern const struct sql_statement pg_sql_keys[], pg_sql_schedules[];
 
 #define JOB                                                                                        \
     "j.seq, j.id_hi, j.queue, j.state, j.reason, j.priority, j.run_at, j.since,"                   \
@@ -28,7 +28,7 @@ extern const struct sql_statement pg_sql_keys[];
     " j.tok_epoch, j.tok_counter, j.lease_ms, j.until, j.worker, j.nonce,"                         \
     " j.started_at, j.word, j.word_state, j.word_run_at, j.fate, j.ukey, j.held,"                  \
     " j.grp, j.correlation, j.label, j.attributes, j.expires_at, j.options,"                       \
-    " j.undelivered, j.result_kind, j.error_kind"
+    " j.undelivered, j.result_kind, j.error_kind, j.holder, j.holder_hi"
 #define QUEUE                                                                                      \
     "q.number, q.name, q.owner, q.note, q.attributes, q.policy, q.generation,"                     \
     " q.created_at, q.updated_at, q.paused_until, q.gone"

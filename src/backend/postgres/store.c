@@ -135,6 +135,9 @@ TEXT_COLUMN(result, r->result)
 I2_COLUMN(error_kind, r->error_kind)
 TEXT_COLUMN(error, r->error)
 
+I8_COLUMN(holder, r->holder.seq)
+I8_COLUMN(holder_hi, r->holder.hi)
+
 static void c_held(struct args *a, const struct row *r)
 {
     pg_array_bool(a, r->held);
@@ -154,7 +157,7 @@ static const struct column set_columns[] = {
     {ARRAY_I4, c_lease_ms},   {ARRAY_I8, c_until},       {ARRAY_TEXT, c_worker},
     {ARRAY_I8, c_nonce},      {ARRAY_I8, c_started_at},  {ARRAY_I2, c_word},
     {ARRAY_I2, c_word_state}, {ARRAY_I8, c_word_run_at}, {ARRAY_I8, c_fate},
-    {ARRAY_BOOL, c_held},
+    {ARRAY_BOOL, c_held},     {ARRAY_I8, c_holder},      {ARRAY_I8, c_holder_hi},
 };
 static const struct column new_columns[] = {
     {ARRAY_I8, c_seq},           {ARRAY_I8, c_id_hi},          {ARRAY_I4, c_queue},
@@ -418,7 +421,7 @@ static void send_sums(struct unit *u)
 
 bool unit_changed(const struct unit *u)
 {
-    bool changed = u->key_adds != 0 || u->said || u->bulk;
+    bool changed = u->key_adds != 0 || u->said || u->bulk || pg_schedules_changed(u);
     for (size_t i = 0; i < u->wkey_count && !changed; i++)
         changed = u->wkeys[i]->changed;
     for (size_t i = 0; i < u->row_count && !changed; i++)
@@ -467,6 +470,7 @@ void pg_unit_send_store(struct unit *u)
     send_queues(u);
     send_rescope(u);
     pg_keys_send_store(u);
+    pg_schedules_send_store(u);
     send_jobs(u);
     send_attempts(u);
     send_words(u);

@@ -27,7 +27,10 @@ enum tick_slot {
     TICK_WORDS,
     TICK_HOURS,
     TICK_KV,
+    TICK_HELD,
 };
+
+#define ROW_SLOTS 5 /* parts that end rows, as in tick_rows */
 
 /* A manual clock moves by leaps: nothing is looked at where nothing can have become due. */
 bool pg_tick_due(const struct pg_store *s)
@@ -89,6 +92,8 @@ void pg_tick_send(struct pg_store *s)
     pg_args_i4(a, (int32_t)(now / HOUR_MS) - (int32_t)HISTORY_HOURS + 1);
     pg_conn_send(s->lane, SQL_DUE_HOURS, a);
     pg_keys_send_expired(s, now);
+    pg_args_i4(a, LIMIT_SLICE);
+    pg_conn_send(s->lane, SQL_DUE_HELD, a);
 }
 
 /* How many of the first column's number a statement gave; for those that answer with one row. */
@@ -110,12 +115,13 @@ static bool full(struct pg_store *s, enum tick_slot slot)
 bool pg_tick_needs_queues(struct pg_store *s)
 {
     struct unit *u = s->unit;
-    static const enum tick_slot slots[] = {TICK_LEASES, TICK_JOBS, TICK_EXPIRY, TICK_BOUND};
+    static const enum tick_slot slots[] = {TICK_LEASES, TICK_JOBS, TICK_EXPIRY, TICK_BOUND,
+                                           TICK_HELD};
     size_t n = 0;
     s->tick_more = full(s, TICK_LEASES) || full(s, TICK_JOBS) || full(s, TICK_EXPIRY) ||
                    full(s, TICK_BOUND) || number_at(s, TICK_DOOMED) >= LIMIT_SLICE ||
                    number_at(s, TICK_TRIM) > 0 || number_at(s, TICK_KEYS) >= LIMIT_SLICE ||
-                   full(s, TICK_KV);
+                   full(s, TICK_KV) || PQntuples(pg_conn_result(s->lane, TICK_HELD)) > 0;
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
         PGresult *r = pg_conn_take_result(s->lane, slots[i]);
         s->tick_rows[i] = r;
@@ -148,7 +154,7 @@ bool pg_tick_needs_queues(struct pg_store *s)
     return true;
 }
 
-static void end_one(struct unit *u, struct row *r, size_t slot)
+static void end_one(struct unit *u, struct row *r, size_t slot, uint8_t holder_state)
 {
     struct record rec = {.kind = REC_JOB_READY, .job_ready = {.seq = r->job.seq, .at = u->now}};
     if (slot == 0) {
@@ -159,8 +165,10 @@ static void end_one(struct unit *u, struct row *r, size_t slot)
         decide_expire(&r->job, u->now, &rec);
         unit_row_take(u, r, &rec);
         u->s->trim_wanted = true;
-    } else {
+    } else if (slot == 3) {
         unit_lease_restarted(u, r);
+    } else {
+        unit_item_left(u, r, holder_state);
     }
 }
 
@@ -168,7 +176,8 @@ static void end_one(struct unit *u, struct row *r, size_t slot)
 static bool still(const struct row *r, size_t slot)
 {
     static const unsigned from[] = {STATE_BIT(STATE_RUNNING), STATE_BIT(STATE_SCHEDULED),
-                                    STATES_WAITING, STATE_BIT(STATE_RUNNING)};
+                                    STATES_WAITING, STATE_BIT(STATE_RUNNING),
+                                    STATE_BIT(STATE_RUNNING)};
     return unit_row_there(r) && (STATE_BIT(r->job.state) & from[slot]);
 }
 
@@ -177,7 +186,7 @@ int pg_tick_load(struct pg_store *s, PGresult *queues)
 {
     struct unit *u = s->unit;
     int err = pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
-    for (size_t slot = 0; slot < 4 && !err; slot++)
+    for (size_t slot = 0; slot < ROW_SLOTS && !err; slot++)
         for (int i = 0; i < PQntuples(s->tick_rows[slot]) && !err; i++)
             err = pg_load_row(u, s->tick_rows[slot], i) ? 0 : -ERR_NOMEM;
     return err;
@@ -186,13 +195,14 @@ int pg_tick_load(struct pg_store *s, PGresult *queues)
 static void end_rows(struct pg_store *s)
 {
     struct unit *u = s->unit;
-    for (size_t slot = 0; slot < 4; slot++)
+    for (size_t slot = 0; slot < ROW_SLOTS; slot++)
         for (int i = 0; i < PQntuples(s->tick_rows[slot]); i++) {
             struct row *r = unit_row(u, (uint64_t)pg_col_i8(s->tick_rows[slot], i, JOB_SEQ));
             if (!r)
                 continue; /* nothing was loaded: none is due */
             if (still(r, slot))
-                end_one(u, r, slot);
+                end_one(u, r, slot,
+                        slot == 4 ? (uint8_t)pg_col_i2(s->tick_rows[4], i, JOB_COLUMN_COUNT) : 0);
             else if (!unit_row_there(r))
                 s->sh.tick_wanted = true; /* of a purge: its slices are not through */
         }

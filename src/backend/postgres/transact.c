@@ -258,6 +258,30 @@ static void loaded_cb(void *ctx, int err, const struct round_error *error)
         work(s);
 }
 
+static void load(struct pg_store *s)
+{
+    pg_unit_ask(s->unit);
+    pg_unit_send_load(s->unit);
+    pg_go(s, loaded_cb);
+}
+
+/* Now it is known what firings are about. */
+static void schedules_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    if (err) {
+        round_failed(s, err, error);
+        return;
+    }
+    err = pg_schedules_loaded(s->unit);
+    if (err)
+        give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a schedule's row is damaged");
+    else if (shared_class(s->unit->turns[0].op) == CLASS_FIRE)
+        load(s);
+    else
+        work(s);
+}
+
 /* These have their unit to themselves, with their queue locked against everybody. */
 static bool wants_alone(const struct op *op)
 {
@@ -275,9 +299,13 @@ void pg_begin_unit(struct pg_store *s)
         u->turns[i] = (struct turn){.op = u->turns[i].op, .batch = u->turns[i].batch};
     s->doing = LANE_UNIT;
     u->alone = wants_alone(u->turns[0].op);
-    pg_unit_ask(u);
-    pg_unit_send_load(u);
-    pg_go(s, loaded_cb);
+    pg_conn_send(s->lane, SQL_BEGIN, &pg_unit(u)->args);
+    if (unit_about_schedules(u)) {
+        pg_schedules_send_load(u);
+        pg_go(s, schedules_cb);
+    } else {
+        load(s);
+    }
 }
 
 /* --- bulk slices --- */

@@ -31,6 +31,13 @@ static const struct {
     [OP_PAUSE] = {CLASS_ALONE, work_pause},
     [OP_PURGE] = {CLASS_ALONE, work_purge},
     [OP_BULK] = {CLASS_ALONE, work_bulk},
+    [OP_SCHEDULE_PUT] = {CLASS_ALONE, work_schedule_put},
+    [OP_SCHEDULE_PAUSE] = {CLASS_ALONE, work_schedule_pause},
+    [OP_SCHEDULE_DELETE] = {CLASS_ALONE, work_schedule_delete},
+    [OP_SCHEDULE_GET] = {CLASS_LOOK, NULL},
+    [OP_SCHEDULE_LIST] = {CLASS_LOOK, NULL},
+    [OP_FIRE] = {CLASS_FIRE, work_fire},
+    [OP_TRIGGER] = {CLASS_FIRE, work_trigger},
     [OP_KV_COMMIT] = {CLASS_UNIT, work_kv_commit},
     [OP_ACCEPT_CLOCK] = {CLASS_UNIT, work_accept_clock},
     [OP_BREAKER_LIST] = {CLASS_UNIT, no_breakers},
@@ -103,6 +110,12 @@ size_t op_enqueues(const struct op *op, const struct op_enqueue **ret)
     return op->kind == OP_ENQUEUE;
 }
 
+bool unit_about_schedules(const struct unit *u)
+{
+    int kind = u->count ? (int)u->turns[0].op->kind : -1;
+    return kind >= OP_SCHEDULE_PUT && kind <= OP_TRIGGER;
+}
+
 struct load {
     size_t wide, claims, bytes, keys;
 };
@@ -123,6 +136,7 @@ static bool fits(const struct unit *u, const struct op *op, struct load *load)
         load->bytes += list[i].payload.len;
         load->wide += !known_find(u->s, list[i].queue);
     }
+    load->wide += op->kind == OP_TRIGGER; /* it may take a thousand items */
     if (op->kind == OP_CLAIM)
         load->claims += op->claim.count;
     if (op->kind == OP_KV_COMMIT)

@@ -4,8 +4,7 @@
 #include "backend/shared/shared.h"
 #include "core/validate.h"
 
-/* The best row of this queue that is still to be had; stale entries go. */
-static struct row *queue_top(struct unit *u, struct wqueue *q, struct heap_entry *ret)
+struct row *unit_claim_top(struct unit *u, struct wqueue *q, struct heap_entry *ret)
 {
     while (heap_top(&q->ready, ret)) {
         struct row *r = unit_row(u, ret->seq);
@@ -24,7 +23,7 @@ static struct row *pick(struct unit *u, const struct op_claim *want)
     struct heap_entry top, best_top = {0, 0};
     for (uint32_t i = 0; i < want->queue_count; i++) {
         struct wqueue *q = unit_queue_named(u, want->queues[i]);
-        struct row *r = q && !unit_queue_paused(u, q) ? queue_top(u, q, &top) : NULL;
+        struct row *r = q && !unit_queue_paused(u, q) ? unit_claim_top(u, q, &top) : NULL;
         if (r && (!best || top.order < best_top.order ||
                   (top.order == best_top.order && top.seq < best_top.seq))) {
             best = r;

@@ -44,6 +44,8 @@ static void set_subject(struct backend_event *e, struct span subject)
         e->version = e->count;
         e->count = 0;
     }
+    if (e->kind == EVENT_SCHEDULE_FIRED || e->kind == EVENT_SCHEDULE_FAILED)
+        e->schedule = subject;
 }
 
 static char *keep(char *old, struct span text)

@@ -212,7 +212,7 @@ void work_release(struct unit *u, struct turn *t)
 void work_extend(struct unit *u, struct turn *t)
 {
     struct row *r = holder_check(u, t);
-    if (!r)
+    if (!r || r->lease_ms == 0) /* held by a job, without end: there is nothing to lengthen */
         return;
     uint32_t lease_ms = t->op->lease.lease_ms ? t->op->lease.lease_ms : r->lease_ms;
     if (lease_ms < LIMIT_LEASE_MS_MIN || lease_ms > LIMIT_LEASE_MS) {
@@ -248,6 +248,21 @@ void unit_lease_ran_out(struct unit *u, struct row *r)
     struct record rec;
     decide_end(u, r, false, &rec);
     count_fate(&r->fates, FATE_TIMED_OUT);
+    unit_row_take(u, r, &rec);
+    drop_unkept(u, r);
+}
+
+void unit_item_left(struct unit *u, struct row *r, uint8_t holder_state)
+{
+    struct job_options space;
+    struct job_rules rules;
+    struct record rec;
+    char *text = unit_alloc(u, LEFT_TEXT_BYTES);
+    if (!text)
+        return;
+    unit_row_rules(r, &space, &rules);
+    decide_left(&r->job, &rules, r->holder, (enum job_state)holder_state, r->q->generation, u->now,
+                &u->s->random, text, &rec);
     unit_row_take(u, r, &rec);
     drop_unkept(u, r);
 }

@@ -205,14 +205,9 @@ void work_accept_clock(struct unit *u, struct turn *t)
     (void)u, (void)t; /* the store's clock is nobody's to suspect */
 }
 
-/* What this store has no tables for yet, by the operation. */
+/* What this store has no tables for yet. */
 void work_not_yet(struct unit *u, struct turn *t)
 {
     (void)u;
-    int kind = (int)t->op->kind;
-    unit_refuse(t, OUT_INVALID,
-                kind >= OP_SCHEDULE_PUT && kind <= OP_TRIGGER
-                    ? "this store does not keep schedules yet"
-                : kind == OP_PAGE ? "this store does not keep ranked queues yet"
-                                  : "this store does not keep alerts and notices yet");
+    unit_refuse(t, OUT_INVALID, "this store does not keep alerts and notices yet");
 }

@@ -9,6 +9,7 @@
  *   unit.c, unit_rows.c    the memory of a unit, and what a record does to a job in it
  *   enqueue.c, claim.c, leases.c, change.c, queues.c, bulks.c    the operations
  *   kv.c        keys and values; payloads that dead jobs leave behind
+ *   schedules.c, fire.c    schedules, and what they make
  *   rates.c, known.c       what this node remembers between units
  *   events.c, watches.c    who wants to know */
 #pragma once
@@ -120,10 +121,13 @@ void shared_done(struct shared *s); /* s itself is the caller's */
 
 /* The enqueues that an operation brings along; 0: none. */
 size_t op_enqueues(const struct op *op, const struct op_enqueue **ret);
+/* Whether the unit needs schedules before anything else can be asked for. */
+bool unit_about_schedules(const struct unit *u);
 
 /* How an operation is answered: with others in one unit; in a unit of its own, with its queue
- * locked against everybody; by looking, in its turn; by a search beside the units. */
-enum op_class { CLASS_UNIT, CLASS_ALONE, CLASS_LOOK, CLASS_SEARCH };
+ * locked against everybody; with other firings; by looking, in its turn; by a search beside the
+ * units. */
+enum op_class { CLASS_UNIT, CLASS_ALONE, CLASS_FIRE, CLASS_LOOK, CLASS_SEARCH };
 enum op_class shared_class(const struct op *op);
 
 MUST_CHECK int shared_batch_add(struct shared *s, const struct op *ops, size_t count,
@@ -181,6 +185,11 @@ void work_queue_delete(struct unit *u, struct turn *t);
 void work_pause(struct unit *u, struct turn *t);
 void work_purge(struct unit *u, struct turn *t);
 void work_bulk(struct unit *u, struct turn *t);
+void work_schedule_put(struct unit *u, struct turn *t);
+void work_schedule_pause(struct unit *u, struct turn *t);
+void work_schedule_delete(struct unit *u, struct turn *t);
+void work_fire(struct unit *u, struct turn *t);
+void work_trigger(struct unit *u, struct turn *t);
 void work_kv_commit(struct unit *u, struct turn *t);
 void work_accept_clock(struct unit *u, struct turn *t);
 void work_not_yet(struct unit *u, struct turn *t);

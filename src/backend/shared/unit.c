@@ -48,6 +48,10 @@ void unit_reset(struct unit *u)
     u->ended_last = &u->ended;
     u->happened = NULL;
     u->happened_last = &u->happened;
+    u->schedule_count = u->flow_count = 0;
+    u->flows = NULL;
+    u->schedules_there = 0;
+    u->schedule_number = 0;
     u->wkey_count = u->version_count = u->version_next = 0;
     u->versions = NULL;
     u->kv_keys = u->kv_bytes = 0;
@@ -69,6 +73,7 @@ void unit_done(struct unit *u)
     mem_free(u->rows);
     mem_free(u->queues);
     mem_free(u->wkeys);
+    mem_free(u->schedules);
 }
 
 void *unit_alloc(struct unit *u, size_t size)

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "backend/op.h"
+#include "backend/schedule_rules.h"
 #include "base/arena.h"
 #include "base/heap.h"
 #include "base/map.h"
@@ -54,6 +55,7 @@ struct row {
     int64_t until_ms;
     struct span worker;
     uint64_t nonce;
+    struct job_ref holder; /* the last trigger's job that took it; holds it while lease_ms is 0 */
     struct wall_time started_at;
     uint8_t word; /* the last word about this token, enum op_kind + 1; 0 = none was said */
     uint8_t word_state;
@@ -76,15 +78,40 @@ struct rate_claim {
     struct rate_claim *next;
 };
 
+/* A schedule, as it was loaded, with what the unit changes about it. */
+struct wschedule {
+    uint32_t number;
+    struct span name, owner, note, attributes;
+    struct span text; /* the definition, encoded … */
+    struct schedule_spec spec;
+    struct wall_time created_at, updated_at;
+    struct schedule_state state;
+    uint64_t last_seq; /* the last job, when it was loaded … */
+    bool last_live;    /* … and whether it still waited or ran */
+    bool paused;
+    bool put;   /* to be written as a whole */
+    bool moved; /* its state is to be written */
+    bool gone;  /* to be deleted */
+};
+
+/* What a schedule's job is like, known before anything else is loaded. */
+struct firing {
+    struct op_enqueue want;
+    struct job_options options;
+    struct span source; /* whose items are taken; empty = none's */
+    uint32_t batch_size;
+};
+
 /* An operation of the unit and its answer. */
 struct turn {
     const struct op *op;
     struct batch *batch;
     struct reply reply;
-    struct row **bodies; /* of reply.jobs: rows whose payload is still to be fetched */
-    bool said_before;    /* a last word about this token is known */
-    bool later;          /* answered when a bulk action has ended */
-    bool answered;       /* it did not have to wait for the disk */
+    struct row **bodies;   /* of reply.jobs: rows whose payload is still to be fetched */
+    struct firing *firing; /* fire, trigger; NULL = there is no such schedule */
+    bool said_before;      /* a last word about this token is known */
+    bool later;            /* answered when a bulk action has ended */
+    bool answered;         /* it did not have to wait for the disk */
 };
 
 /* An attempt that the unit ends. */
@@ -134,7 +161,7 @@ struct happened {
     struct wall_time at;
     struct job job;
     struct span queue;
-    struct span subject; /* the key, by the kind */
+    struct span subject; /* the key, or the schedule's name, by the kind */
     uint64_t count;      /* of a key: its version */
     struct happened *next;
 };
@@ -186,6 +213,12 @@ struct unit {
     struct map128 wkey_map; /* index + 1 */
     uint64_t *versions;     /* drawn when all keys were locked: one a change */
     size_t version_count, version_next;
+    struct wschedule **schedules;
+    size_t schedule_count, schedule_room;
+    uint64_t schedules_there;    /* in all; put */
+    uint32_t schedule_number;    /* for a new one; put */
+    struct schedule_flow *flows; /* of other triggers, for put */
+    size_t flow_count;
     uint64_t kv_keys, kv_bytes; /* in the whole store, before the unit */
     /* what it leaves */
     struct ended *ended, **ended_last;
@@ -219,6 +252,8 @@ bool unit_row_there(const struct row *r);
 struct wqueue *unit_queue_add(struct unit *u, uint32_t number, struct span name);
 struct wqueue *unit_queue(const struct unit *u, uint32_t number);
 struct wqueue *unit_queue_named(const struct unit *u, struct span name); /* that exists */
+/* The best row of this queue that is still to be had; stale entries go. */
+struct row *unit_claim_top(struct unit *u, struct wqueue *q, struct heap_entry *ret);
 bool unit_queue_paused(const struct unit *u, const struct wqueue *q);
 struct row *unit_holder(const struct unit *u, const struct wqueue *q, struct span key);
 
@@ -262,6 +297,22 @@ bool unit_rates_allow(struct unit *u, const struct wqueue *q, const struct op_en
                       struct turn *t, struct rate_claim *ret);
 void unit_rates_add(struct unit *u, const struct rate_claim *claim);
 void unit_rates_take(struct unit *u); /* after the commit */
+
+/* --- schedules (schedules.c, fire.c) --- */
+
+/* One that was loaded: its definition is decoded. NULL: no memory, or it is damaged (*ret_err). */
+struct wschedule *unit_schedule_add(struct unit *u, const struct wschedule *loaded, int *ret_err);
+struct wschedule *unit_schedule(const struct unit *u, struct span name);
+/* The schedules are loaded: finds out what firings are about. */
+void unit_firings_prepare(struct unit *u);
+/* The enqueues that the turn brings along; 0: none. */
+size_t turn_enqueues(const struct turn *t, const struct op_enqueue **ret);
+struct schedule_view unit_schedule_view(const struct unit *u, const struct wschedule *s);
+void unit_schedule_show(struct unit *u, const struct wschedule *s, struct turn *t);
+void unit_tell_schedule(struct unit *u, uint8_t kind, const struct wschedule *s,
+                        const struct row *r);
+/* The job that holds it has ended in this state (none = it is gone). */
+void unit_item_left(struct unit *u, struct row *r, uint8_t holder_state);
 
 /* --- keys and values (kv.c) --- */
 

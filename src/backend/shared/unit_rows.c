@@ -90,6 +90,21 @@ void unit_tell_key(struct unit *u, uint8_t kind, struct span key, uint64_t versi
     h->count = version;
 }
 
+void unit_tell_schedule(struct unit *u, uint8_t kind, const struct wschedule *s,
+                        const struct row *r)
+{
+    struct happened *h = add_happened(u, kind);
+    if (!h)
+        return;
+    h->subject = s->name;
+    if (r) {
+        h->job = r->job;
+        h->queue = r->q->name;
+    } else {
+        h->count = s->state.failures;
+    }
+}
+
 void unit_tell(struct unit *u, uint8_t kind, const struct row *r)
 {
     struct happened *h = add_happened(u, kind);
