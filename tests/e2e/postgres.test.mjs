@@ -3,6 +3,7 @@
 // what happens when it goes away. Runs itself below scripts/with-postgres.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import net from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { after, before, describe, test } from 'node:test';
 
@@ -41,6 +42,38 @@ async function refused(backend, why) {
   assert.equal(schemas(), before);
 }
 
+/** A server on a free port of the loopback; its `port` is set. */
+function listening(onClient) {
+  const server = net.createServer((client) => {
+    client.on('error', () => {});
+    onClient(client);
+  });
+  return new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve(Object.assign(server, { port: server.address().port }))));
+}
+
+/** As much of PostgreSQL's protocol as it takes to say which version it is; notes the kinds of what it is asked. */
+function oldServer(client, version, asked) {
+  const message = (kind, ...parts) => {
+    const body = Buffer.concat(parts.map((part) => (typeof part === 'number' ? Buffer.from([0, 0, 0, part]) : Buffer.from(part))));
+    const head = Buffer.alloc(5);
+    head.write(kind);
+    head.writeInt32BE(body.length + 4, 1);
+    return Buffer.concat([head, body]);
+  };
+  const SSL_REQUEST = 80877103;
+  let begun = false;
+  client.on('data', (bytes) => {
+    if (begun) {
+      if (bytes[0] !== 'X'.charCodeAt(0)) asked.push(String.fromCharCode(bytes[0]));
+    } else if (bytes.readInt32BE(4) === SSL_REQUEST) {
+      client.write('N');
+    } else {
+      begun = true;
+      client.write(Buffer.concat([message('R', 0), message('S', `server_version\0${version}\0`), message('K', 1, 1), message('Z', 'I')]));
+    }
+  });
+}
+
 describe('a start that cannot succeed says why', { concurrency: false }, () => {
   before(() => {
     sql("CREATE ROLE locked LOGIN PASSWORD 'right'; CREATE ROLE poor LOGIN");
@@ -52,13 +85,49 @@ describe('a start that cannot succeed says why', { concurrency: false }, () => {
     await refused(`${base}&schema=No-Name`, /schema in the URL .* must be/);
     await refused(`${base}&durability=perhaps`, /durability .* fsync or relaxed/);
   });
-  test('nobody there', () => refused(`postgres://holdfast@/postgres?host=${encodeURIComponent(socket + '/none')}`, /PostgreSQL cannot be used/));
+  test('nobody there', async () => {
+    await refused(`postgres://holdfast@/postgres?host=${encodeURIComponent(socket + '/none')}`, /PostgreSQL cannot be used/);
+    const gone = await listening(() => {});
+    await new Promise((resolve) => gone.close(resolve));
+    await refused(`postgres://u:s3cret@127.0.0.1:${gone.port}/db`, /PostgreSQL cannot be used.*refused/);
+  });
+  test('somebody there who says nothing, or something else', async (t) => {
+    const silent = await listening(() => {});
+    const other = await listening((client) => client.on('data', () => client.write('HTTP/1.1 400 Bad Request\r\n\r\n')));
+    t.after(() => [silent, other].forEach((one) => one.close()));
+    await refused(`postgres://u:s3cret@127.0.0.1:${silent.port}/db?connect_timeout=2`, /PostgreSQL cannot be used.*timeout/);
+    await refused(`postgres://u:s3cret@127.0.0.1:${other.port}/db?connect_timeout=2`, /PostgreSQL cannot be used/);
+  });
+  test('an old server', async (t) => {
+    const asked = [];
+    const old = await listening((client) => oldServer(client, '9.6.24', asked));
+    t.after(() => old.close());
+    await refused(`postgres://u:s3cret@127.0.0.1:${old.port}/db`, /server has version 9\.6\.24; Holdfast needs 13 or newer/);
+    assert.deepEqual(asked, [], 'it was asked nothing');
+  });
   test('a wrong password', () => refused(`postgres://locked:s3cret@/postgres?host=${encodeURIComponent(socket)}`, /password authentication failed/));
   test('an unknown database', () => refused(base.replace('/postgres?', '/nowhere?'), /database "nowhere" does not exist/));
   test('missing rights', async () => {
     const poor = base.replace('holdfast@', 'poor@');
     await refused(poor, /role poor may not make the schema holdfast.*GRANT CREATE/s);
     await refused(`${poor}&schema=newer`, /role poor may not use the tables/);
+    sql('CREATE SCHEMA bare; GRANT USAGE ON SCHEMA bare TO poor');
+    await refused(`${poor}&schema=bare`, /role poor may not make tables in the schema bare: GRANT CREATE/);
+    // One right that is missing, of one table or one sequence, would show only when it is needed.
+    await stopServer(await startServer({ backend: url('rights') }));
+    sql('GRANT USAGE ON SCHEMA rights TO poor; GRANT SELECT ON ALL TABLES IN SCHEMA rights TO poor');
+    await refused(`${poor}&schema=rights`, /role poor may not use the tables/);
+    sql('GRANT ALL ON ALL TABLES IN SCHEMA rights TO poor');
+    await refused(`${poor}&schema=rights`, /role poor may not use the tables/);
+    sql('GRANT ALL ON ALL SEQUENCES IN SCHEMA rights TO poor; REVOKE DELETE ON rights.delta FROM poor');
+    await refused(`${poor}&schema=rights`, /role poor may not use the tables/);
+    sql('GRANT ALL ON rights.delta TO poor');
+    const server = await startServer({ backend: `${poor}&schema=rights` });
+    const api = new Client(server);
+    assert.equal((await api.post('/v1/queues/q/jobs', { payload: 1 })).status, 201);
+    assert.equal((await api.post('/v1/queues/q/claim', {})).json.jobs.length, 1);
+    api.close();
+    await stopServer(server);
   });
   test('a schema of a newer version', () => refused(url('newer'), /made by a newer version .*\(its version is 99/));
   test('an encoding that cannot hold every text', () => {
@@ -69,6 +138,20 @@ describe('a start that cannot succeed says why', { concurrency: false }, () => {
     sql('ALTER ROLE holdfast SET synchronous_commit = off');
     await refused(url('unsynced'), /does not sync what it commits/);
     sql('ALTER ROLE holdfast RESET synchronous_commit');
+    for (const [name, why] of [['fsync', /does not sync what it commits \(fsync = off/], ['full_page_writes', /full_page_writes = off/]]) {
+      sql(`ALTER SYSTEM SET ${name} = off`);
+      sql('SELECT pg_reload_conf()');
+      await until('it is off', () => sql(`SHOW ${name}`) === 'off');
+      await refused(url('unsynced'), why);
+      const told = await startServer({ backend: `${url(`told_${name}`)}&durability=relaxed` });
+      const api = new Client(told);
+      assert.equal((await api.get('/v1/server')).json.durable, false);
+      api.close();
+      await stopServer(told);
+      sql(`ALTER SYSTEM RESET ${name}`);
+      sql('SELECT pg_reload_conf()');
+      await until('it is on', () => sql(`SHOW ${name}`) === 'on');
+    }
   });
 });
 

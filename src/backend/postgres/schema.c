@@ -208,6 +208,9 @@ static int check_server(PGconn *pg, const struct pg_url *url, struct err_note *n
 
 /* --- the version --- */
 
+/* Those that have no column of their own. */
+#define SEQUENCES "'epoch', 'job_seq', 'queue_number', 'kv_version'"
+
 struct found {
     bool schema, meta, may_create_schema, may_create, may_use;
     int version;
@@ -215,18 +218,20 @@ struct found {
 
 static int look(PGconn *pg, const struct pg_url *url, struct found *ret, struct err_note *note)
 {
-    char query[800];
+    char query[1400];
     PGresult *r;
     snprintf(query, sizeof query,
              "SELECT n.oid IS NOT NULL, c.oid IS NOT NULL,"
              " has_database_privilege(current_database(), 'CREATE'),"
              " coalesce(has_schema_privilege(n.oid, 'CREATE'), false),"
-             " coalesce(has_schema_privilege(n.oid, 'USAGE') AND"
-             " has_table_privilege(c.oid, 'SELECT') AND"
-             " has_table_privilege(j.oid, 'SELECT, INSERT, UPDATE, DELETE'), false)"
+             " coalesce(has_schema_privilege(n.oid, 'USAGE') AND NOT EXISTS (SELECT FROM pg_class t"
+             " WHERE t.relnamespace = n.oid AND (t.relkind = 'r' AND NOT"
+             " (has_table_privilege(t.oid, 'SELECT') AND has_table_privilege(t.oid, 'INSERT') AND"
+             " has_table_privilege(t.oid, 'UPDATE') AND has_table_privilege(t.oid, 'DELETE'))"
+             " OR t.relname IN (" SEQUENCES ") AND NOT (has_sequence_privilege(t.oid, 'USAGE') AND"
+             " has_sequence_privilege(t.oid, 'SELECT')))), false)"
              " FROM (SELECT 1) x LEFT JOIN pg_namespace n ON n.nspname = '%s'"
-             " LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'meta'"
-             " LEFT JOIN pg_class j ON j.relnamespace = n.oid AND j.relname = 'job'",
+             " LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'meta'",
              url->schema);
     int err = ask(pg, url->schema, query, "its catalogue cannot be read", &r, note);
     if (err)

@@ -24,6 +24,10 @@ export function temporaryDirectory() {
   return directory;
 }
 
+/** HOLDFAST_TEST_BACKEND=postgres, below scripts/with-postgres: embedded stores become schemas of that server, one a data directory. */
+export const onPostgres = process.env.HOLDFAST_TEST_BACKEND === 'postgres';
+const schemaUrl = (dir) => `${process.env.HF_POSTGRES}&schema=e2e_${path.basename(dir).toLowerCase().replaceAll(/[^a-z0-9]/g, '_')}`;
+
 // A sanitizer finding must not look like an ordinary exit.
 const sanitizer = {
   ASAN_OPTIONS: 'detect_stack_use_after_return=1:exitcode=99:abort_on_error=0',
@@ -39,7 +43,7 @@ export async function startServer({ backend = 'sqlite', args = [], env = {}, dat
   const dir = data ?? temporaryDirectory();
   const kind = backend.replace('fault+', '');
   const own = (backend.startsWith('fault+') ? 'fault+' : '') + (kind === 'memory' ? 'memory:' : `sqlite:${dir}`);
-  const url = backend.includes('://') ? backend : own;
+  const url = backend.includes('://') ? backend : onPostgres ? (backend.startsWith('fault+') ? 'fault+' : '') + schemaUrl(dir) : own;
   const [file, ...words] = [...via, binary, 'serve', '--listen', listen, '--data', dir, '--backend', url, ...args];
   // Small segments are used again soon; lists must show what was just done, however slow the disk.
   const settings = { HOLDFAST_JOURNAL_SEGMENT_BYTES: '1MiB', HOLDFAST_TIMEOUTS_LIST_WAIT_MS: '30s' };

@@ -3,10 +3,10 @@
 import { after, before, describe } from 'node:test';
 
 import { Client } from './client.mjs';
-import { startServer, stopServer } from './server.mjs';
+import { onPostgres, startServer, stopServer } from './server.mjs';
 
 /** The stores that every behaviour is proven on; the fault wrapper makes a store late and forgetful. */
-export const stores = ['memory', 'sqlite', 'fault+sqlite'];
+export const stores = onPostgres ? ['postgres', 'fault+postgres'] : ['memory', 'sqlite', 'fault+sqlite'];
 
 let queues = 0;
 /** A queue name of its own for each test, so that tests share a server and nothing else. */

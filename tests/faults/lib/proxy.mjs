@@ -26,7 +26,7 @@ export class Proxy {
     }
     const pair = { client, server: net.connect(this.target), held: [], said: '', cut: null };
     this.pairs.add(pair);
-    const end = () => this.end(pair);
+    const end = () => (pair.late ? this.pairs.delete(pair) : this.end(pair)); // what is held is still to be said
     for (const one of [pair.client, pair.server]) one.on('error', end).on('close', end);
     pair.client.on('data', (bytes) => this.ask(pair, bytes));
     pair.server.on('data', (bytes) => this.answer(pair, bytes));
@@ -56,12 +56,15 @@ export class Proxy {
   }
 
   answer(pair, bytes) {
-    if (pair.cut) {
+    if (pair.cut?.hold) {
+      pair.late = [...(pair.late ?? []), bytes];
+      pair.cut.done(() => pair.client.end(Buffer.concat(pair.late)));
+    } else if (pair.cut) {
       pair.cut.done();
       this.end(pair);
-      return;
+    } else {
+      this.pass(pair, pair.client, bytes);
     }
-    this.pass(pair, pair.client, bytes);
   }
 
   pass(pair, to, bytes) {
@@ -82,10 +85,11 @@ export class Proxy {
   }
 
   /** Once: cuts the connection whose next request has `marker` in it, and which has said `known` before;
-   * before: the request is swallowed, else its answer. Resolves when that has happened. */
-  cut({ marker = '', known = '', before = false }) {
+   * before: the request is swallowed, else its answer; hold: the answer is kept, however the server ends, until
+   * the function that this gives is called; that ends the connection. Resolves when that has happened. */
+  cut({ marker = '', known = '', before = false, hold = false }) {
     return new Promise((done) => {
-      this.cuts.push({ before, done, matches: (pair, text) => text.includes(marker) && pair.said.includes(known) });
+      this.cuts.push({ before, hold, done, matches: (pair, text) => text.includes(marker) && pair.said.includes(known) });
     });
   }
 
