@@ -11,9 +11,12 @@ static bool is_ended(const struct job_view *v)
     return v->job.state == STATE_DONE || v->job.state == STATE_CANCELLED;
 }
 
-static bool tried(const struct job_view *v)
+static bool has_history(const struct job_view *v)
 {
-    return v->started_at.ms != 0 || v->job.failures > 0 || v->job.crashes > 0;
+    for (uint32_t i = 0; i < v->attempt_count; i++)
+        if (v->attempts[i].outcome != ATTEMPT_RUNNING)
+            return true;
+    return false;
 }
 
 unsigned job_losses(const struct migrate_terms *t, const struct job_view *v)
@@ -23,7 +26,7 @@ unsigned job_losses(const struct migrate_terms *t, const struct job_view *v)
         return LOSS_ENDED;
     if (!t->whole && v->result_kind != PAYLOAD_NONE)
         lost |= LOSS_RESULT;
-    if (!t->whole && tried(v) && v->job.state != STATE_RUNNING)
+    if (!t->whole && has_history(v))
         lost |= LOSS_ATTEMPTS;
     if (!t->keys && v->extra.undelivered.len > 0)
         lost |= LOSS_KEYS;

@@ -20,7 +20,7 @@ enum migrate_loss {
     LOSS_ATTEMPTS = 1u << 2,
     LOSS_KEYS = 1u << 3, /* keys_if_undelivered */
 };
-/* v has its body; mask of enum migrate_loss. */
+/* Mask of enum migrate_loss; all but LOSS_ENDED need body and attempts of v. */
 unsigned job_losses(const struct migrate_terms *t, const struct job_view *v);
 
 /* The job as it arrives: a running one is ready again, uncounted, and its attempt, which nobody

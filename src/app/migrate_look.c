@@ -150,7 +150,7 @@ static int losses_count(struct migrate *m, struct losses *l)
     if (m->terms.whole && m->terms.keys)
         return CLIENT_DONE;
     do {
-        int status = job_page_read(&m->from, after, PAGE_BODIES, &page);
+        int status = job_page_read(&m->from, after, PAGE_ATTEMPTS, &page);
         if (status != CLIENT_DONE)
             return status;
         for (uint32_t i = 0; i < page.count; i++)

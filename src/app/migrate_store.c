@@ -173,51 +173,34 @@ struct reply *migrate_need(struct migrate_store *s, struct op op, const char *wh
 
 /* ---- pages of jobs ---- */
 
-static bool was_claimed(const struct job_view *v)
+static int attempts_take(const struct migrate_store *s, struct job_page *p)
 {
-    return v->started_at.ms != 0 || v->job.state == STATE_RUNNING || v->job.state == STATE_DONE;
-}
-
-static void attempts_take(struct job_page *p, const struct reply *const *answers,
-                          const uint32_t *index, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const struct job_view *v = answers[i]->job_count ? &answers[i]->jobs[0] : NULL;
-        if (v) {
-            p->jobs[index[i]].attempts = v->attempts;
-            p->jobs[index[i]].attempt_count = v->attempt_count;
-        }
+    for (uint32_t i = 0; i < p->count; i++) {
+        const struct reply *r = p->more[i];
+        if (r->outcome != OUT_OK || r->job_count != 1)
+            return migrate_refused(s, "the history of a job", r);
+        p->jobs[i].attempts = r->jobs[0].attempts;
+        p->jobs[i].attempt_count = r->jobs[0].attempt_count;
     }
+    return CLIENT_DONE;
 }
 
-/* The history of those that have one. */
+/* Nothing else tells which of them have a history: a release or a requeue leaves no other trace. */
 static int attempts_read(struct migrate_store *s, struct job_page *p)
 {
     struct op *ops = mem_array(p->count, sizeof *ops);
-    uint32_t *index = mem_array(p->count, sizeof *index);
-    size_t count = 0;
-    int status = CLIENT_DONE;
     p->more = mem_array(p->count, sizeof *p->more);
-    if (!ops || !index || !p->more)
-        status = client_no_memory();
+    int status = ops && p->more ? CLIENT_DONE : client_no_memory();
     for (uint32_t i = 0; status == CLIENT_DONE && i < p->count; i++) {
-        const struct job *j = &p->jobs[i].job;
-        if (!was_claimed(&p->jobs[i]))
-            continue;
-        ops[count] = (struct op){.kind = OP_GET, .tag = count};
-        ops[count].job.job = (struct job_ref){j->seq, j->id_hi};
-        ops[count].job.want_attempts = true;
-        index[count++] = i;
+        ops[i] = (struct op){.kind = OP_GET, .tag = i};
+        ops[i].job.job = (struct job_ref){p->jobs[i].job.seq, p->jobs[i].job.id_hi};
+        ops[i].job.want_attempts = true;
     }
-    if (status == CLIENT_DONE && count > 0)
-        status = migrate_ask_all(s, ops, count, p->more);
-    for (size_t i = 0; status == CLIENT_DONE && i < count; i++)
-        if (p->more[i]->outcome != OUT_OK)
-            status = migrate_refused(s, "the history of a job", p->more[i]);
     if (status == CLIENT_DONE)
-        attempts_take(p, (const struct reply *const *)p->more, index, count);
+        status = migrate_ask_all(s, ops, p->count, p->more);
+    if (status == CLIENT_DONE)
+        status = attempts_take(s, p);
     mem_free(ops);
-    mem_free(index);
     return status;
 }
 

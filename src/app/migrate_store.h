@@ -42,7 +42,7 @@ int migrate_refused(const struct migrate_store *s, const char *what, const struc
 /* A page of jobs by rising sequence. */
 struct job_page {
     struct reply *list;
-    struct reply **more;   /* of each job its attempts; NULL where it was never claimed */
+    struct reply **more;   /* of each job its attempts */
     struct job_view *jobs; /* both put together */
     uint32_t count;
     uint64_t next; /* where the next page begins; 0 = this was the last */
