@@ -9,6 +9,7 @@
 #include "app/config.h"
 #include "app/help.h"
 #include "app/man.h"
+#include "app/migrate.h"
 #include "app/restore.h"
 #include "app/serve.h"
 #include "app/units.h"
@@ -61,6 +62,20 @@ static const struct command core_commands[] = {
      "is\n"
      "not fit for it.\n",
      COMMAND_OPTIONS(restore_options), 1, 1, restore_command},
+    {"migrate", "", "copy everything of one store into another",
+     "--from and --to name the stores as `serve --backend` does: sqlite:DIR, postgres://…. No\n"
+     "server may use either of them. The source is not changed. The target must be empty; its\n"
+     "queues stay paused until all that was copied has been read back and compared.\n"
+     "\n"
+     "Queues, jobs of every state with their history, keys, schedules and alert rules are copied.\n"
+     "Jobs keep their ids where the target can keep them. Running jobs become ready, uncounted.\n"
+     "What the target cannot keep is said before anything is copied, and refused unless\n"
+     "--leave-out is given. An interrupted migrate is finished by the same command with --resume.\n"
+     "\n"
+     "Exit status: 0 copied, and the same in both; 1 refused, interrupted, or not the same; 2 "
+     "wrong\n"
+     "usage, or a store cannot be used; 3 a store cannot be reached.\n",
+     COMMAND_OPTIONS(migrate_options), 0, 0, migrate_command},
     {"completion", "bash|zsh", "print the completion for a shell",
      "For one session: `source <(holdfast completion bash)`, and the same for zsh. `make install`\n"
      "puts both where the shells look for them.\n",

@@ -31,7 +31,7 @@ const GIVE_UP_MS = 20_000;
 const LATER_MS = 3000;
 
 /** What an ordinary load never reaches, and what does: name → function (name) that makes the server die there. */
-const provoked = { 'upgrade.step': dieInUpgrade, 'upgrade.done': dieInUpgrade, 'journal.segment.make': dieInNewStore, 'clean.commit': dieInCleaning, 'clean.synced': dieInCleaning, 'backup.slice': inBackupTest, 'restore.rename': inBackupTest };
+const provoked = { 'upgrade.step': dieInUpgrade, 'upgrade.done': dieInUpgrade, 'journal.segment.make': dieInNewStore, 'clean.commit': dieInCleaning, 'clean.synced': dieInCleaning, 'backup.slice': inTest('backup'), 'restore.rename': inTest('backup'), 'migrate.batch': inTest('migrate'), 'migrate.release': inTest('migrate') };
 
 const LIVE = 14; // in the fixture
 const liveJobs = (queues) => queues.reduce((n, q) => n + q.counts.ready + q.counts.scheduled + q.counts.running, 0);
@@ -44,9 +44,9 @@ async function dies(data, failpoint) {
   assert.equal((await server.closed).signal, 'SIGKILL', server.stderr);
 }
 
-/** Backup and restore have their own way there. */
-function inBackupTest(name) {
-  assert.ok(readFileSync(path.join(here, '../e2e/backup.test.mjs'), 'utf8').includes(`'${name}:`), 'and it is not there either');
+/** Backup, restore and migrate have their own way there. */
+function inTest(file) {
+  return (name) => assert.ok(readFileSync(path.join(here, `../e2e/${file}.test.mjs`), 'utf8').includes(`'${name}:`), 'and it is not there either');
 }
 
 /** A store that is only being made. */

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+// `holdfast migrate`: everything of one store arrives in another, once, and is compared; what cannot be kept is said
+// before anything is copied; a migration that was killed goes on. Runs itself below scripts/with-postgres.
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { createHmac } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { Client } from './lib/client.mjs';
+import { run } from './lib/program.mjs';
+import { Receiver } from './lib/receiver.mjs';
+import { startServer, stopServer, temporaryDirectory } from './lib/server.mjs';
+
+if (!process.env.HF_POSTGRES) {
+  const wrapper = fileURLToPath(new URL('../../scripts/with-postgres', import.meta.url));
+  const words = ['node', ...process.execArgv, fileURLToPath(import.meta.url)];
+  process.exit(spawnSync(wrapper, words, { stdio: 'inherit' }).status ?? 1);
+}
+
+const DONE = 0, REFUSED = 1, USAGE = 2, UNREACHABLE = 3;
+const base = process.env.HF_POSTGRES;
+const socket = decodeURIComponent(base.replace(/.*host=/, ''));
+const postgres = (schema) => `${base}&schema=${schema}`;
+const sql = (text) => execFileSync('psql', ['-h', socket, '-U', 'holdfast', '-d', 'postgres', '-qAt', '-v', 'ON_ERROR_STOP=1', '-c', text], { encoding: 'utf8' }).trim();
+
+const migrate = (from, to, args = [], env = {}) => run(['migrate', '--from', from, '--to', to, ...args], { env });
+const ended = (result, code) => assert.equal(result.code, code, `${result.stdout}\n${result.stderr}`);
+const fresh = () => path.join(temporaryDirectory(), 'store');
+const linesOf = (text) => text.trimEnd().split('\n').map((line) => JSON.parse(line));
+
+/** The lines of an export of a store that nobody uses. */
+async function exported(dir, args = ['--all']) {
+  const result = await run(['export', '--data', dir, ...args]);
+  ended(result, DONE);
+  return linesOf(result.stdout);
+}
+/** The same without what must differ: the file's own time, when queues were made, and the order of what has names. */
+function comparable(lines) {
+  const plain = lines.slice(1).map(({ queue, ...rest }) => (queue ? { queue: { ...queue, created_at: undefined } } : rest));
+  const name = (line) => (line.queue ?? line.schedule)?.name ?? '';
+  const of = (kind) => plain.filter((line) => line[kind]).sort((a, b) => (name(a) < name(b) ? -1 : 1));
+  return [...of('queue'), ...plain.filter((line) => line.job || line.kv), ...of('schedule'), ...plain.filter((line) => line.end)];
+}
+/** A server for as long as fn runs. */
+async function serving(options, fn) {
+  const server = await startServer(options);
+  const api = new Client(server);
+  try {
+    return await fn(api, server);
+  } finally {
+    api.close();
+    await stopServer(server);
+  }
+}
+const queues = async (api) => (await api.get('/v1/queues')).json.queues.map(({ counts, created_at, updated_at, oldest_ready_ms, next_due, ...rest }) => ({ ...rest, counts: { ...counts } }));
+
+async function ok(answer, status = 200) {
+  const got = await answer;
+  assert.equal(got.status, status, got.text);
+  return got.json;
+}
+
+async function claim(api, queue, more = {}) {
+  const { jobs } = await ok(api.post(`/v1/queues/${queue}/claim`, { worker: 'anna', ...more }));
+  assert.equal(jobs.length, 1);
+  return jobs[0];
+}
+const put = async (api, queue, job) => (await ok(api.post(`/v1/queues/${queue}/jobs`, job), 201)).id;
+
+/** Jobs that wait, were tried, and are dead: all that any store keeps of them. */
+async function fillPlain(api) {
+  await ok(api.put('/v1/queues/mail', { max_attempts: 3, backoff_ms: [0], note: 'für Briefe', capacity: 40, keep_dead: 7, warn_depth: 3, unique_scope: 'live' }), 201);
+  await ok(api.put('/v1/queues/still', { priority: 5 }), 201);
+  await ok(api.post('/v1/queues/still/pause', {}));
+  await ok(api.put('/v1/queues/owned', { owner: 'tasks', attributes: { shade: 'blue' } }), 201);
+  const whole = {
+    payload: { deep: [1, 2], big: 12345678901234567890n.toString() }, priority: -5, run_at: '2099-01-31T12:00:00.000Z', expires_at: '2100-01-31T12:00:00.000Z', unique: 'k/ü', group: 'g', correlation_id: 'c-1',
+    label: 'blue', max_attempts: 3, max_crashes: 2, lease_ms: 1234, backoff: { kind: 'exponential', base_ms: 5, max_ms: 50, jitter_percent: 0 },
+  };
+  const id = await put(api, 'mail', whole);
+  await ok(api.patch(`/v1/jobs/${id}`, { attributes: { a: [1] } }));
+  await put(api, 'still', { payload: null });
+  const bytes = await api.request('POST', '/v1/queues/still/jobs', { body: Buffer.from([0, 255, 10, 1]), headers: { 'content-type': 'application/octet-stream' } });
+  assert.equal(bytes.status, 201, bytes.text);
+  const spaced = await api.request('POST', '/v1/queues/still/jobs', { body: '{"payload": [1,\n 2 ]}', headers: { 'content-type': 'application/json' } });
+  assert.equal(spaced.status, 201, spaced.text);
+}
+
+/** A job in every state, with a history. */
+async function fillHistory(api) {
+  await put(api, 'mail', { payload: 'tried', priority: 100 });
+  let job = await claim(api, 'mail');
+  await ok(api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'no such account', kind: 'business' }));
+  job = await claim(api, 'mail', { worker: 'bert' });
+  await ok(api.post(`/v1/jobs/${job.id}/ack`, { token: job.token, result: { sent: [1] } }));
+  const done = job.id;
+  const dead = await put(api, 'mail', { payload: 'dead', priority: 90, unique: 'once' });
+  job = await claim(api, 'mail');
+  await ok(api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'never', retry: false, result: { why: 1 } }));
+  const cancelled = await put(api, 'mail', { payload: 'gone', unique: 'once' });
+  await ok(api.post(`/v1/jobs/${cancelled}/cancel`, {}));
+  const again = await put(api, 'mail', { payload: 'again', priority: 80 });
+  job = await claim(api, 'mail');
+  await ok(api.post(`/v1/jobs/${job.id}/release`, { token: job.token }));
+  await put(api, 'owned', { payload: 'runs' });
+  const running = (await claim(api, 'owned', { lease_ms: 600_000 })).id;
+  return { done, dead, cancelled, again, running };
+}
+
+async function fillRest(api, receiver) {
+  await ok(api.post('/v1/kv/commit', {
+    sets: [
+      { key: ['user', 7], value: { n: 2 } },
+      { key: ['user', true], value_text: 'plain' },
+      { key: ['bytes'], value_base64: 'AP8K' },
+      { key: ['later'], value: null, expires_at: '2099-01-01T00:00:00.000Z' },
+    ],
+  }));
+  await ok(api.put('/v1/schedules/nightly', { cron: '30 2 * * *', timezone: 'Europe/Berlin', queue: 'reports', note: 'n', job: { payload: { a: 1 }, max_attempts: 2 } }), 201);
+  await ok(api.put('/v1/schedules/batches', { source_queue: 'items', batch_size: 5, queue: 'sums', paused: true }), 201);
+  await ok(api.put('/v1/alerts/deaths', { on: 'dead', queue: 'm*', webhook: { url: receiver.url, secret: 'top s3cret' } }), 201);
+  await ok(api.put('/v1/alerts/deep', { on: 'deep', queue: 'mail', depth: 1000, enabled: false }), 201);
+}
+
+const names = ({ updated_at, created_at, ...rest }) => rest;
+/** What the API tells of a job, less what it is to lose. */
+const shown = async (api, id) => {
+  const { waited_ms, ...job } = await ok(api.get(`/v1/jobs/${id}`));
+  return job;
+};
+
+describe('between two embedded stores', { timeout: 120_000 }, () => {
+  const env = { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' };
+  let receiver, source, ids, seen, told;
+  const target = fresh();
+  before(async () => {
+    receiver = await new Receiver().listen();
+    source = fresh();
+    await serving({ data: source, env }, async (api) => {
+      await fillPlain(api);
+      ids = await fillHistory(api);
+      await fillRest(api, receiver);
+      seen = {};
+      for (const name of ['done', 'dead', 'cancelled', 'again']) seen[name] = await shown(api, ids[name]);
+      told = {
+        queues: await queues(api), schedules: (await api.get('/v1/schedules')).json.schedules.map(names), alerts: (await api.get('/v1/alerts')).json.alerts.map(names),
+      };
+    });
+  });
+  after(() => receiver.close());
+
+  test('--dry-run counts, and makes nothing', async () => {
+    const result = await migrate(`sqlite:${source}`, `sqlite:${target}`, ['--dry-run', '--json']);
+    ended(result, DONE);
+    const found = JSON.parse(result.stdout);
+    assert.equal(found.dry_run, true);
+    assert.deepEqual(found.source.jobs, { scheduled: 1, ready: 4, running: 1, done: 1, dead: 1, cancelled: 1 });
+    assert.deepEqual([found.source.queues, found.source.keys, found.source.schedules, found.source.alerts], [3, 4, 2, 2]);
+    assert.equal(existsSync(target), false);
+  });
+
+  test('all of it arrives, and the source stays as it is', async () => {
+    const before = await exported(source);
+    const result = await migrate(`sqlite:${source}`, `sqlite:${target}`);
+    ended(result, DONE);
+    assert.match(result.stdout, /3 queues, 9 jobs .*4 keys, 2 schedules, 2 alert rules; 9 jobs copied, 0 there already/);
+    assert.deepEqual((await exported(source)).slice(1), before.slice(1));
+    assert.equal((await run(['check', source])).code, 0);
+    assert.equal((await run(['check', target])).code, 0);
+
+    const there = comparable(await exported(target));
+    const here = comparable(before).map((line) => {
+      if (line.job?.id !== ids.running) return line;
+      assert.equal(line.job.state, 'running');
+      return { job: { ...line.job, state: 'ready', reason: 'restarted', attempts: 0, since: undefined } };
+    });
+    assert.deepEqual(there.map((line) => (line.job?.id === ids.running ? { job: { ...line.job, since: undefined } } : line)), here);
+  });
+
+  test('jobs, schedules, rules and their secrets are at work again', () => serving({ data: target, env }, async (api) => {
+    for (const name of ['done', 'dead', 'cancelled', 'again']) assert.deepEqual(await shown(api, ids[name]), seen[name], name);
+    assert.equal(seen.done.history.length, 2);
+    assert.equal(seen.done.history[0].error, 'no such account');
+    assert.equal(seen.done.history[1].worker, 'bert');
+    assert.deepEqual(seen.done.result, { sent: [1] });
+    const now = await queues(api);
+    const owned = now.find((q) => q.name === 'owned').counts;
+    assert.deepEqual([owned.ready, owned.running], [1, 0]);
+    const rest = (list) => list.map((q) => (q.name === 'owned' ? { ...q, counts: undefined } : q));
+    assert.deepEqual(rest(now).map(({ counts, ...q }) => q), rest(told.queues).map(({ counts, ...q }) => q));
+    const when = ({ next_at, ...s }) => s;
+    assert.deepEqual((await api.get('/v1/schedules')).json.schedules.map(names).map(when), told.schedules.map(when));
+    assert.deepEqual((await api.get('/v1/alerts')).json.alerts.map(names), told.alerts);
+
+    const count = receiver.requests.length;
+    const job = await claim(api, 'mail');
+    assert.equal(job.id, ids.again);
+    await ok(api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'x', retry: false }));
+    const notice = (await receiver.wait(count + 1)).at(-1);
+    const mac = createHmac('sha256', 'top s3cret').update(`${notice.headers['holdfast-timestamp']}.${notice.raw}`).digest('hex');
+    assert.equal(notice.headers['holdfast-signature'], `v1=${mac}`);
+    const id = await put(api, 'mail', { payload: 'new' });
+    assert.ok((await shown(api, id)).seq > seen.again.seq);
+  }));
+
+  test('a target that is not empty, or has moved on, is refused', async () => {
+    const again = await migrate(`sqlite:${source}`, `sqlite:${target}`);
+    ended(again, REFUSED);
+    assert.match(again.stderr, /the target is not empty/);
+    const before = await exported(target);
+    const resumed = await migrate(`sqlite:${source}`, `sqlite:${target}`, ['--resume']);
+    ended(resumed, REFUSED);
+    assert.match(resumed.stderr, /not the first ones of the source|not alike/);
+    assert.deepEqual((await exported(target)).slice(1), before.slice(1));
+  });
+});
+
+describe('what cannot be', { timeout: 60_000 }, () => {
+  let source;
+  before(async () => {
+    source = fresh();
+    await serving({ data: source }, (api) => put(api, 'q', { payload: 1 }));
+  });
+  const refused = async (from, to, code, why, args = []) => {
+    const result = await migrate(from, to, args);
+    ended(result, code);
+    assert.match(result.stderr, why);
+    assert.doesNotMatch(result.stderr + result.stdout, /s3cret/);
+  };
+
+  test('wrong words', async () => {
+    const to = `sqlite:${fresh()}`;
+    ended(await run(['migrate']), USAGE);
+    await refused('memory:', to, USAGE, /memory: cannot be the source/);
+    await refused(`sqlite:${source}`, 'memory:', USAGE, /would be gone/);
+    await refused('mysql://u:s3cret@h/d', to, USAGE, /unknown backend "mysql:"/);
+    await refused(`sqlite:${source}`, 'nonsense', USAGE, /the target cannot be opened/);
+    await refused(`sqlite:${source}`, 'postgres://u:s3cret@h/d?nonsense=1', USAGE, /libpq/);
+    await refused(`sqlite:${source}`, `postgres://holdfast@/postgres?host=${encodeURIComponent(socket + '/none')}`, UNREACHABLE, /the target cannot be opened: PostgreSQL cannot be used/);
+    await refused(`sqlite:${source}`, `sqlite:${source}/../${path.basename(source)}`, USAGE, /the same store/);
+    await refused(postgres('same'), postgres('same').replace('postgres:', 'postgresql:'), USAGE, /the same store/);
+  });
+
+  test('a source that is not there is not made', async () => {
+    const none = fresh();
+    await refused(`sqlite:${none}`, `sqlite:${fresh()}`, USAGE, /has no store/);
+    assert.equal(existsSync(none), false);
+  });
+
+  test('stores that a server uses', async () => {
+    await serving({ data: source }, async () => {
+      await refused(`sqlite:${source}`, `sqlite:${fresh()}`, USAGE, /the source cannot be opened: .* in use/);
+      await refused(postgres('lockedto'), `sqlite:${source}`, USAGE, /the target cannot be opened: .* in use/);
+    });
+  });
+
+  test('a target of a newer version', async () => {
+    sql('CREATE SCHEMA newer; CREATE TABLE newer.meta (version int); INSERT INTO newer.meta VALUES (99); CREATE TABLE newer.job ()');
+    await refused(`sqlite:${source}`, postgres('newer'), USAGE, /the target cannot be opened: .*newer version/);
+    const newer = fresh();
+    await serving({ data: newer }, () => {});
+    execFileSync('sqlite3', [path.join(newer, 'holdfast.db'), 'PRAGMA user_version = 99']);
+    await refused(`sqlite:${source}`, `sqlite:${newer}`, USAGE, /the target cannot be opened/);
+  });
+
+  test('a target with jobs of its own', async () => {
+    const other = fresh();
+    await serving({ data: other }, (api) => put(api, 'q', { payload: 'mine' }));
+    const before = await exported(other);
+    await refused(`sqlite:${source}`, `sqlite:${other}`, REFUSED, /not empty/);
+    await refused(`sqlite:${source}`, `sqlite:${other}`, REFUSED, /not the first ones of the source/, ['--resume']);
+    assert.deepEqual((await exported(other)).slice(1), before.slice(1));
+  });
+});
+
+describe('by way of PostgreSQL', { timeout: 120_000 }, () => {
+  test('there and back: what an export tells is the same', async () => {
+    const source = fresh(), back = fresh();
+    await serving({ data: source }, fillPlain);
+    const there = await migrate(`sqlite:${source}`, postgres('there'));
+    ended(there, DONE);
+    assert.equal(sql('SELECT count(*) FROM there.job'), '4');
+    ended(await migrate(postgres('there'), `sqlite:${back}`), DONE);
+    assert.equal((await run(['check', back])).code, 0);
+    /** Ids are new where the store in between could not keep them; the old ones are told. */
+    const kept = /new ids/.test(there.stdout) === false;
+    const strip = (lines) => comparable(lines).map((line) => {
+      if (!line.job || kept) return line;
+      const { id, seq, since, created_at, attributes, ...job } = line.job;
+      const { imported_from, ...others } = attributes ?? {};
+      return { job: { ...job, attributes: others } };
+    });
+    const [a, b] = [await exported(source), await exported(back)];
+    assert.deepEqual(strip(b), strip(a));
+    if (!kept) {
+      const origins = b.filter((line) => line.job).map((line) => line.job.attributes.imported_from);
+      assert.deepEqual(origins, a.filter((line) => line.job).map((line) => line.job.id));
+    }
+  });
+
+  test('what the target cannot keep is said first', async () => {
+    const receiver = await new Receiver().listen();
+    const source = fresh();
+    await serving({ data: source, env: { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' } }, async (api) => {
+      await fillPlain(api);
+      await fillHistory(api);
+      await fillRest(api, receiver);
+    });
+    await receiver.close();
+    const first = await migrate(`sqlite:${source}`, postgres('less'));
+    if (first.code === DONE) return; // it keeps all of it by now
+    ended(first, REFUSED);
+    assert.match(first.stderr, /the target cannot keep \d+ .*\n(.*\n)*.*nothing was copied; --leave-out/);
+    assert.equal(sql('SELECT count(*) FROM less.job'), '0');
+    assert.equal(sql('SELECT count(*) FROM less.queue'), '0');
+    const second = await migrate(`sqlite:${source}`, postgres('less'), ['--leave-out']);
+    ended(second, DONE);
+    assert.match(second.stderr, /the target cannot keep/);
+    await serving({ backend: postgres('less') }, async (api) => assert.equal((await claim(api, 'mail')).payload, 'again'));
+  });
+});
+
+describe('killed in the middle', { timeout: 120_000 }, () => {
+  const COUNT = 2600;
+  let source;
+  before(async () => {
+    source = fresh();
+    await serving({ data: source }, async (api) => {
+      for (let at = 0; at < COUNT; at += 650) {
+        const jobs = Array.from({ length: 650 }, (_, i) => ({ payload: { n: at + i }, priority: i % 7, ...(i % 50 ? {} : { unique: `u${at + i}` }) }));
+        await ok(api.post(`/v1/queues/q${at % 3}/jobs`, jobs));
+      }
+    });
+  });
+
+  const died = async (to, failpoint, args = []) => {
+    const result = await migrate(`sqlite:${source}`, to, args, { HF_FAILPOINT: failpoint });
+    assert.equal(result.code, 'SIGKILL', `${result.stdout}\n${result.stderr}`);
+  };
+  const finished = async (to) => {
+    ended(await migrate(`sqlite:${source}`, to), REFUSED);
+    const result = await migrate(`sqlite:${source}`, to, ['--resume', '--json']);
+    ended(result, DONE);
+    const { copied, there } = JSON.parse(result.stdout);
+    assert.equal(copied + there, COUNT);
+    return there;
+  };
+
+  for (const [store, name] of [['embedded', () => `sqlite:${fresh()}`], ['PostgreSQL', () => postgres('killed')]]) {
+    test(`${store}: each job is there once`, async () => {
+      const to = name();
+      await died(to, 'migrate.batch:2');
+      await serving(to.startsWith('sqlite:') ? { data: to.slice(7) } : { backend: to }, async (api) => {
+        const { jobs } = await ok(api.post('/v1/queues/q0/claim', { count: 10 }));
+        assert.deepEqual(jobs, [], 'nothing of a half target runs');
+      });
+      await died(to, 'migrate.batch:3', ['--resume']);
+      const there = await finished(to);
+      assert.ok(there > 1000 && there < COUNT, `${there}`);
+      if (!to.startsWith('sqlite:')) {
+        assert.equal(sql('SELECT count(*), count(DISTINCT payload) FROM killed.job'), `${COUNT}|${COUNT}`);
+        return;
+      }
+      const [a, b] = [await exported(source), await exported(to.slice(7))];
+      assert.deepEqual(comparable(b), comparable(a));
+    });
+  }
+
+  test('what is not the same is named, and nothing goes on', async () => {
+    const dir = fresh(), to = `sqlite:${dir}`;
+    await died(to, 'migrate.release:1');
+    await serving({ data: dir }, () => {}); // what the journal has is in the database then
+    execFileSync('sqlite3', [path.join(dir, 'holdfast.db'), `UPDATE payload SET body = CAST('{"n":9}' AS BLOB) WHERE body = CAST('{"n":7}' AS BLOB)`]);
+    const changed = await migrate(`sqlite:${source}`, to, ['--resume']);
+    ended(changed, REFUSED);
+    assert.match(changed.stderr, /queue q0: as many jobs in both, but not with the same contents/);
+    execFileSync('sqlite3', [path.join(dir, 'holdfast.db'), `DELETE FROM jobs WHERE seq = 3; DELETE FROM payload WHERE seq = 3; DELETE FROM extra WHERE seq = 3`]);
+    const less = await migrate(`sqlite:${source}`, to, ['--resume']);
+    ended(less, REFUSED);
+    assert.match(less.stderr, /not the first ones of the source/);
+    await serving({ data: dir }, async (api) => assert.equal((await ok(api.get('/v1/queues/q0'))).paused, true));
+  });
+
+  test('before its queues go on', async () => {
+    const to = `sqlite:${fresh()}`;
+    await died(to, 'migrate.release:1');
+    assert.equal(await finished(to), COUNT);
+    await serving({ data: to.slice(7) }, async (api) => {
+      const { id } = await claim(api, 'q0');
+      assert.equal((await ok(api.get('/v1/jobs?queue=q0&state=running'))).jobs[0].id, id);
+    });
+  });
+});
