@@ -9,6 +9,7 @@
 
 #include "backend/backend_impl.h"
 #include "backend/postgres/postgres.h"
+#include "backend/redis/redis.h"
 #include "base/check.h"
 
 typedef int (*open_fn)(const char *rest, const struct backend_config *config, struct backend **ret,
@@ -41,6 +42,8 @@ static const struct scheme {
     {"memory:", "memory:", open_memory},
     {"postgres:", "postgres://USER:PASSWORD@HOST/DATABASE", backend_open_postgres},
     {"postgresql:", "postgresql://…", backend_open_postgres},
+    {"redis:", "redis://USER:PASSWORD@HOST:PORT/DB", backend_open_redis},
+    {"rediss:", "rediss://…", backend_open_rediss},
 };
 
 #define SCHEME_COUNT (sizeof schemes / sizeof schemes[0])
@@ -67,7 +70,7 @@ static void scheme_forms(char *out, size_t size)
 
 static int scheme_unknown(const char *url, struct err_note *note)
 {
-    char forms[128];
+    char forms[256];
     scheme_forms(forms, sizeof forms);
     size_t len = strcspn(url, ":");
     if (url[len] == '\0')

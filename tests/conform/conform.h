@@ -38,6 +38,8 @@ struct conform_profile {
     const char *name;
     bool on_disk;   /* sqlite:DIR, else memory: */
     bool postgres;  /* the database that HF_POSTGRES names */
+    bool redis;     /* the server that HF_REDIS names */
+    bool others;    /* another node seems to live there, which does nothing */
     unsigned lacks; /* NEEDS_… */
     /* Behind a router of three stores, numbers 0, 5 and 63; ends with a pattern that is NULL. */
     struct router_route routes[3];

@@ -195,9 +195,10 @@ static void figures(struct env *e)
     EXPECT(after.position > before.position);
     EXPECT(after.durable <= after.position);
     EXPECT(strstr(backend_kind(e->b), e->profile->postgres  ? "postgres"
+                                      : e->profile->redis   ? "redis"
                                       : e->profile->on_disk ? "sqlite"
                                                             : "memory"));
-    if (e->profile->on_disk || e->profile->postgres)
+    if (e->profile->on_disk || e->profile->postgres || e->profile->redis)
         EXPECT(backend_caps(e->b) & CAP_DURABLE_REPLY);
 }
 

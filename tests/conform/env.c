@@ -3,6 +3,7 @@
 #include "conform/conform.h"
 
 #include <dirent.h>
+#include <hiredis/hiredis.h>
 #include <libpq-fe.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -58,12 +59,32 @@ static void empty_database(struct env *e)
     run_sql(empty_sql, p, p, p);
 }
 
+/* Everything goes but what boots are counted by: no token may come again. */
+static void empty_redis(bool others)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/redis.sock", getenv("HF_REDIS_DIR"));
+    redisContext *c = redisConnectUnix(path);
+    CHECK(c && !c->err);
+    redisReply *epoch = redisCommand(c, "HGET {holdfast}:meta epoch");
+    CHECK(epoch);
+    freeReplyObject(redisCommand(c, "FLUSHALL"));
+    if (epoch->type == REDIS_REPLY_STRING)
+        freeReplyObject(redisCommand(c, "HSET {holdfast}:meta epoch %s", epoch->str));
+    freeReplyObject(epoch);
+    if (others)
+        freeReplyObject(redisCommand(c, "ZADD {holdfast}:nodes 9000000000000000 4000000000"));
+    redisFree(c);
+}
+
 static void backend_url(const struct env *e, char *out, size_t size)
 {
     const char *more = getenv("HF_POSTGRES_MORE"); /* such as &pooler=yes */
     if (e->profile->postgres)
         snprintf(out, size, "%s&schema=conform_%ld%s", getenv("HF_POSTGRES"), (long)getpid(),
                  more ? more : "");
+    else if (e->profile->redis)
+        snprintf(out, size, "%s", getenv("HF_REDIS"));
     else
         snprintf(out, size, e->profile->on_disk ? "sqlite:%s" : "memory:%s", e->dir);
 }
@@ -107,6 +128,8 @@ void env_init(struct env *e, const struct conform_profile *profile, uint64_t see
     }
     if (profile->postgres)
         empty_database(e);
+    if (profile->redis)
+        empty_redis(profile->others);
     if (profile->traced) {
         e->trace = fopen("/dev/null", "w");
         CHECK(e->trace);

@@ -12,6 +12,8 @@
 
 #define POSTGRES_LACKS (NEEDS_ALERTS | NEEDS_OWN_CLOCK | NEEDS_OWN_STORE | NEEDS_WHOLE_JOBS)
 
+#define REDIS_LACKS POSTGRES_LACKS
+
 static const struct conform_profile profiles[] = {
     {.name = "memory"},
     {.name = "sqlite", .on_disk = true},
@@ -34,6 +36,9 @@ static const struct conform_profile profiles[] = {
      .lacks = POSTGRES_LACKS,
      .faulty = true,
      .lossy = true},
+    {.name = "redis", .redis = true, .lacks = REDIS_LACKS},
+    {.name = "shared+redis", .redis = true, .others = true, .lacks = REDIS_LACKS},
+    {.name = "lossy+redis", .redis = true, .lacks = REDIS_LACKS, .faulty = true, .lossy = true},
 };
 
 static const struct conform_topic *const topics[] = {
@@ -54,12 +59,13 @@ struct options {
     uint64_t seed;
 };
 
-/* Without a name: all that need no server, or, with HF_POSTGRES, those that need it. */
+/* Without a name: all that need no server, or, with HF_POSTGRES or HF_REDIS, those that need it. */
 static bool profile_wanted(const struct options *o, const struct conform_profile *p)
 {
     if (o->backend)
         return strcmp(o->backend, p->name) == 0;
-    return p->postgres == (getenv("HF_POSTGRES") != NULL);
+    return p->postgres == (getenv("HF_POSTGRES") != NULL) &&
+           p->redis == (getenv("HF_REDIS") != NULL);
 }
 
 static bool wanted(const struct options *o, const struct conform_profile *p,
@@ -69,7 +75,7 @@ static bool wanted(const struct options *o, const struct conform_profile *p,
         return false;
     if ((c->flags & EXACT) && p->lossy)
         return false;
-    if ((c->flags & RESTART) && !p->on_disk && !p->postgres)
+    if ((c->flags & RESTART) && !p->on_disk && !p->postgres && !p->redis)
         return false;
     if (!o->pattern)
         return true;
@@ -213,6 +219,11 @@ int main(int argc, char **argv)
     bool server = options.backend && strstr(options.backend, "postgres");
     if (server && !options.list && !getenv("HF_POSTGRES")) {
         fputs("conform: HF_POSTGRES is not set; use scripts/with-postgres\n", stderr);
+        return 2;
+    }
+    bool redis = options.backend && strstr(options.backend, "redis");
+    if (redis && !options.list && !getenv("HF_REDIS")) {
+        fputs("conform: HF_REDIS is not set; use scripts/with-redis\n", stderr);
         return 2;
     }
     if (options.list) {

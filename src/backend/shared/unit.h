@@ -44,6 +44,7 @@ struct wqueue {
     int64_t sums[SUM_COUNT]; /* before the unit; columns of total */
     int64_t adds[SUM_COUNT]; /* by the unit */
     struct heap ready;       /* rows that a claim may take; stale entries are passed over */
+    struct span packed;      /* the store's own form of it, as it was loaded; empty = none */
 };
 
 struct row {
@@ -69,6 +70,9 @@ struct row {
     bool fresh;       /* not in the store yet */
     bool changed, gone;
     bool set_payload, set_result, set_error, set_note;
+    /* for stores that keep a job as one piece of bytes */
+    struct span packed; /* as it was loaded; empty = it was not */
+    bool attempted;     /* an attempt of it was ended by this unit */
 };
 
 /* What an enqueue takes from the bucket of a rate limit. */

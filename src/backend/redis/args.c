@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/redis/args.h"
+
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+
+#define LIST_DIGITS                                                                                \
+    8 /* the length of a list is written before it is known, with zeros in front                   \
+       */
+
+void redis_args_init(struct rargs *a)
+{
+    *a = (struct rargs){.count = 0};
+    buf_init(&a->body);
+}
+
+void redis_args_done(struct rargs *a)
+{
+    buf_done(&a->body);
+}
+
+void redis_args_clear(struct rargs *a)
+{
+    buf_clear(&a->body);
+    a->count = 0;
+    a->failed = false;
+}
+
+void redis_args_bytes(struct rargs *a, struct span s)
+{
+    char head[24];
+    int n = snprintf(head, sizeof head, "$%zu\r\n", s.len);
+    if (buf_reserve(&a->body, (size_t)n + s.len + 2) != 0) {
+        a->failed = true;
+        return;
+    }
+    buf_put_bytes(&a->body, head, (size_t)n);
+    if (s.len)
+        buf_put_bytes(&a->body, s.at, s.len);
+    buf_put_bytes(&a->body, "\r\n", 2);
+    a->count++;
+}
+
+void redis_args_text(struct rargs *a, const char *text)
+{
+    redis_args_bytes(a, span_text(text));
+}
+
+void redis_args_int(struct rargs *a, int64_t v)
+{
+    char text[24];
+    int n = snprintf(text, sizeof text, "%lld", (long long)v);
+    redis_args_bytes(a, span_of(text, (size_t)n));
+}
+
+void redis_args_seq(struct rargs *a, uint64_t seq)
+{
+    uint64_t wire = htobe64(seq);
+    redis_args_bytes(a, span_of(&wire, sizeof wire));
+}
+
+void redis_args_list_begin(struct rargs *a)
+{
+    static const char zeros[LIST_DIGITS] = "00000000";
+    redis_args_bytes(a, span_of(zeros, LIST_DIGITS));
+    a->list = a->body.len - LIST_DIGITS - 2;
+    a->list_from = a->count;
+}
+
+size_t redis_args_listed(const struct rargs *a)
+{
+    return a->count - a->list_from;
+}
+
+size_t redis_args_list_end(struct rargs *a)
+{
+    size_t n = redis_args_listed(a);
+    char digits[LIST_DIGITS + 1];
+    CHECK(n < 100000000);
+    if (a->failed)
+        return n;
+    snprintf(digits, sizeof digits, "%08u", (unsigned)n);
+    memcpy(a->body.data + a->list, digits, LIST_DIGITS);
+    return n;
+}
+
+struct rargs_mark redis_args_mark(const struct rargs *a)
+{
+    return (struct rargs_mark){a->body.len, a->count};
+}
+
+void redis_args_undo(struct rargs *a, struct rargs_mark m)
+{
+    a->body.len = m.len;
+    a->count = m.count;
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store in a Redis server, inside.
+ *
+ * Two connections. The lane does everything, in the order it was asked for; the ear hears what
+ * other nodes tell. What the lane has under way is a line of at most two items: while the first is
+ * being stored, what the second is about is loaded right behind it, so that the server goes from
+ * one to the other without a turn of ours in between, and syncs its log once for both. When a store
+ * finds that another node was quicker, the first begins anew, and so does the second.
+ *
+ * A unit is loaded by one script and stored by another (lua/load.lua, lua/store.lua). Both are
+ * atomic; between them others may come. Where no other node lives, loading only reads, and a store
+ * asks for nothing but that nobody has stored anything since. Where others live, ready jobs that
+ * claims may get are taken away by the load, for HOLD_MS at most, and a store names the revision of
+ * everything it changes.
+ *
+ * Time is the server's, except under a manual clock. One node is the leader: it has a lease in the
+ * store and does what time brings (tick.c); each of its stores finds its own epoch there, or does
+ * nothing.
+ *
+ *   url.c, conn.c, tls.c, args.c    the way to the server
+ *   greet.c     what a connection begins with: settings, scripts, facts
+ *   lane.c      the line; connections that break
+ *   row.c       how jobs and queues are written
+ *   kv.c        keys and values
+ *   load.c, loaded.c, store.c    what a unit reads and writes; what lies between is in shared/
+ *   index.c     where a job is indexed, and how that changes
+ *   tick.c, bulk.c, look.c, search.c    what else stands in the line
+ *   ear.c       telling other nodes */
+#pragma once
+
+#include <uv.h>
+
+#include "backend/redis/args.h"
+#include "backend/redis/conn.h"
+#include "backend/redis/greet.h"
+#include "backend/redis/row.h"
+#include "backend/redis/scripts.h"
+#include "backend/shared/shared.h"
+
+#define LEADER_LEASE_MS 10000
+#define BEAT_MS 2000         /* between two signs of life */
+#define TICK_IDLE_MS 500     /* the leader looks at least so often: a word may have been lost */
+#define POLL_MS 1000         /* watchers are woken so often where others live */
+#define NODE_SILENT_MS 15000 /* a node that said nothing for so long is taken for dead */
+#define NODE_OTHER_MS 60000  /* … and for so long: we behave as if it lived */
+#define HOLD_MS 15000        /* ready jobs are taken out of reach for so long at most */
+#define UNIT_TRIES_MAX 8
+#define ALONE_TRIES_MAX 200 /* of what needs that nobody else stores anything meanwhile */
+#define LINE_ITEMS 2
+#define REDIS_GONE "Redis cannot be reached"
+
+enum item_kind { ITEM_UNIT, ITEM_LOOK, ITEM_SEARCH, ITEM_TICK, ITEM_BULK, ITEM_BEAT };
+
+/* LAST: its last question is on the way, so that the next item's may follow. */
+enum item_stage { STAGE_WAIT, STAGE_ASKING, STAGE_LAST };
+
+/* What stands in the line: a unit, with what it sends and what came back. */
+struct item {
+    struct unit unit;
+    enum item_kind kind;
+    enum item_stage stage;
+    bool stale;     /* the answer on its way is to a question that must be asked anew */
+    unsigned tries; /* before this one */
+    uint64_t began_ns;
+    struct rargs args;
+    redisReply **kept; /* what rows and answers point to */
+    size_t kept_count, kept_room;
+    /* how it was loaded */
+    bool shared;     /* others lived: numbers are taken, ready jobs held */
+    bool held;       /* ready jobs are */
+    bool no_growth;  /* the server is full: jobs are not added by this try */
+    uint64_t token;  /* of what is held */
+    char stores[24]; /* how often something had been stored */
+    bool sharers_asked;
+    const redisReply *idems;   /* idempotency keys as they were loaded */
+    const redisReply *buckets; /* of keys, as they were loaded; NULL = none */
+    /* a search */
+    uint32_t search_queue;
+    uint64_t search_at; /* sequence it came to; 0 = the start */
+    uint64_t search_count, search_skipped;
+    unsigned search_steps;
+    struct job_view *views;
+    uint32_t view_count;
+};
+
+struct rd_store {
+    struct shared sh;
+    struct redis_url url;
+    struct redis_tls_context *tls;
+    struct redis_server server;
+    struct script_names names;
+    struct greeting greeting;
+
+    struct rconn *lane, *ear;
+    struct item *line[LINE_ITEMS];
+    size_t line_count;
+    struct item *spare;
+    uint64_t token_last; /* of holds */
+    uint64_t stores;     /* the highest number seen: a smaller one means lost data */
+    uint64_t bulk_last;  /* number of the last bulk action begun here */
+    int64_t beat_now_ms; /* the server's time of the last sign of life … */
+    int64_t seen_at_ms;  /* … and the process's; 0 = there was none */
+    int64_t offset_ms;   /* the server's clock minus ours */
+    unsigned others;     /* other nodes that live, by the last sign of life */
+    bool contended;      /* … or by a store that found one since */
+    bool ready;          /* the lane is connected, and was greeted */
+    bool ready_once;     /* … now or before */
+    bool greeting_now;
+    bool down_told;      /* the log knows that the server is gone */
+    bool bulk_turn_last; /* the last thing done was a slice of bulk work */
+
+    /* the leader's */
+    bool leader; /* by the last sign of life */
+    bool tick_more;
+    int64_t leader_epoch;
+    int64_t tick_at_ms;  /* the server's time of the last tick */
+    int64_t next_due_ms; /* what is due next, by the last tick; 0 = nothing */
+
+    uv_timer_t timer; /* ticks, life signs, reconnecting */
+    uv_timer_t later; /* answers that must not come from inside a call */
+    unsigned handles;
+    bool leaving; /* the goodbye is said */
+    struct rargs bye;
+    backend_closed_fn closed;
+    void *closed_ctx;
+};
+
+static inline struct rd_store *rd_of(struct backend *b)
+{
+    return (struct rd_store *)(void *)b;
+}
+
+static inline struct rd_store *rd_of_unit(const struct unit *u)
+{
+    return (struct rd_store *)(void *)u->s;
+}
+
+static inline struct item *item_of(struct unit *u)
+{
+    return (struct item *)(void *)u;
+}
+
+/* A list of an answer; empty when it is none. */
+static inline size_t reply_count(const redisReply *r)
+{
+    return r && r->type == REDIS_REPLY_ARRAY ? r->elements : 0;
+}
+
+static inline const redisReply *reply_at(const redisReply *r, size_t i)
+{
+    return i < reply_count(r) ? r->element[i] : NULL;
+}
+
+static inline struct span reply_span(const redisReply *r)
+{
+    bool text = r && (r->type == REDIS_REPLY_STRING || r->type == REDIS_REPLY_STATUS);
+    return text ? span_of(r->str, (size_t)r->len) : (struct span){NULL, 0};
+}
+
+int64_t rd_reply_int(const redisReply *r); /* a number, or the text of one; 0 = neither */
+
+/* lane.c */
+void rd_lane_kick(struct rd_store *s);  /* begins what can be begun; calls nobody back */
+void rd_lane_later(struct rd_store *s); /* the same from the loop, where answers may be given */
+void rd_lane_after(struct rd_store *s); /* something is over: what waited for it goes on */
+void rd_later_cb(uv_timer_t *timer);
+void rd_lane_greet(struct rd_store *s); /* anew, on the connection that is open */
+void rd_lane_opened_cb(void *ctx);
+void rd_lane_lost_cb(void *ctx, const char *why);
+bool rd_lane_has(const struct rd_store *s, enum item_kind kind);
+int64_t rd_manual_now(const struct rd_store *s); /* 0 = the server's clock counts */
+int64_t rd_now(const struct rd_store *s);        /* the server's clock, as far as known */
+void rd_took_time(struct rd_store *s, int64_t now_ms);
+void rd_args_now(const struct rd_store *s, struct rargs *a);
+
+/* items.c */
+struct item *rd_item_take(struct rd_store *s); /* NULL = no memory */
+void rd_items_free(struct rd_store *s);
+void rd_item_give(struct rd_store *s, struct item *it);
+void rd_item_reset(struct item *it);
+void rd_item_keep(struct item *it, redisReply *r);     /* until it is over */
+void rd_item_call(struct item *it, enum script_id id); /* begins a command */
+void rd_item_send(struct item *it, enum item_stage stage, redis_reply_fn fn);
+/* Whether the answer is to be looked at; if not, all is done that can be. Takes a bad answer. */
+bool rd_item_answered(struct item *it, redisReply *r, bool storing);
+void rd_item_begin(struct item *it); /* its first question */
+void rd_item_again(struct item *it); /* from the start, and whoever stands behind it, too */
+void rd_item_over(struct item *it);
+void rd_item_give_up(struct item *it, enum outcome out, const char *note);
+
+/* unit.c: loaded, worked out, stored */
+void rd_unit_begin(struct item *it);
+void rd_unit_store(struct item *it); /* its outcome; also of a tick and of bulk work */
+void rd_turns_answer(struct item *it);
+
+/* load.c, loaded.c, store.c */
+void rd_unit_ask(struct item *it);
+void rd_unit_send_load(struct item *it);
+int rd_unit_loaded(struct item *it, const redisReply *r); /* -ERR_NOMEM, -ERR_CORRUPT */
+struct row *rd_load_row(struct unit *u, struct span seq, struct span packed); /* NULL = no memory */
+const redisReply *rd_load_keys(const redisReply *r); /* its part about keys and values */
+int rd_load_queues(struct unit *u, const redisReply *r);
+bool rd_unit_needs_sharers(struct item *it); /* sends the question if so */
+void rd_unit_sharers_loaded(struct item *it, const redisReply *r);
+bool rd_unit_changed(const struct unit *u);
+void rd_unit_send_store(struct item *it, redis_reply_fn fn);
+
+/* index.c: changes of a store, as commands behind each other */
+void rd_change(struct rargs *a, const char *command, const char *key);
+bool rd_change_end(struct rargs *a); /* false: it had no arguments, and is not sent */
+void rd_change_one(struct rargs *a, const char *command, const char *key);
+const char *rd_queue_key(uint32_t number, const char *what, char out[48]);
+void rd_change_rows(struct item *it);
+void rd_check_rows(struct item *it);
+
+/* kv.c */
+void rd_kv_put_section(struct item *it, size_t versions);
+void rd_kv_loaded(struct item *it, const redisReply *r);
+void rd_kv_ask(struct item *it, size_t versions); /* begins a command */
+void rd_kv_changes(struct item *it);
+void rd_kv_checks(struct item *it);
+void rd_kv_expired(struct unit *u);
+void rd_kv_send_get(struct rargs *a, const struct op_kv_get *want);
+void rd_kv_answer_get(struct unit *u, struct turn *t, const redisReply *list);
+void rd_kv_send_list(struct item *it, const struct op_kv_list *want);
+bool rd_kv_answer_list(struct item *it, const struct op_kv_list *want, const redisReply *list,
+                       struct reply *reply);
+
+/* look.c, search.c */
+void rd_look_begin(struct item *it);
+void rd_search_begin(struct item *it);
+bool rd_view_row(struct unit *u, const redisReply *const five[5], const struct wqueue *q, bool body,
+                 struct job_view *ret);
+
+/* bulk.c */
+void rd_bulk_begin(struct item *it);
+void rd_bulk_changes(struct item *it);
+void rd_bulk_begun(struct item *it);
+void rd_bulk_adopt(struct item *it, const redisReply *bulks, const redisReply *living);
+
+/* tick.c */
+bool rd_tick_due(const struct rd_store *s);
+void rd_tick_begin(struct item *it);
+void rd_tick_changes(struct item *it);
+void rd_tick_done(struct item *it, const redisReply *out);
+void rd_beat_begin(struct item *it);
+bool rd_beat_due(const struct rd_store *s);
+
+/* ear.c */
+void rd_ear_opened_cb(void *ctx);
+void rd_ear_lost_cb(void *ctx, const char *why);
+void rd_ear_message_cb(void *ctx, const redisReply *r);
+
+/* redis.c */
+void rd_timer_set(struct rd_store *s);

@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where jobs are: rows and bodies by sequence, and in each queue one index a state.
+ *
+ *   row, pay, res, err         hashes: sequence to row, payload, result, error
+ *   part, parts                which 1024 of the sequence have jobs, and how many
+ *   expiry                     waiting jobs that expire, by time
+ *   bound:E, boundset          running jobs of connections of the node with epoch E
+ *   a:SEQ, wrong               attempts of a job; those that failed, of all
+ *   q:N:1 … q:N:6              by state: run_at, order of claims, lease end, since (done, dead,
+ *                              cancelled)
+ *   q:N:all, q:N:u, q:N:g      by sequence; who holds a unique key; numbers by group and state
+ *   due:1, 3, 4, 5, 6          queues by the time at which something there may be due
+ *
+ * What a row was in the store is told by its packed form; what it is now by the job. */
+#include "backend/redis/impl.h"
+
+#define PART_JOBS 1024
+#define WRONG_KEPT 10000
+
+/* --- commands --- */
+
+void rd_change(struct rargs *a, const char *command, const char *key)
+{
+    redis_args_text(a, command);
+    redis_args_text(a, key);
+    redis_args_list_begin(a);
+}
+
+bool rd_change_end(struct rargs *a)
+{
+    return redis_args_list_end(a) > 0;
+}
+
+void rd_change_one(struct rargs *a, const char *command, const char *key)
+{
+    rd_change(a, command, key);
+    redis_args_list_end(a);
+}
+
+const char *rd_queue_key(uint32_t number, const char *what, char out[48])
+{
+    snprintf(out, 48, "q:%u:%s", number, what);
+    return out;
+}
+
+typedef void (*row_fn)(struct rargs *a, const struct row *r);
+
+/* One command with what fn adds for each row; none if that is nothing. */
+static void each_row(struct rargs *a, const char *command, const char *key, struct row *const *rows,
+                     size_t count, row_fn fn)
+{
+    struct rargs_mark before = redis_args_mark(a);
+    rd_change(a, command, key);
+    for (size_t i = 0; i < count; i++)
+        fn(a, rows[i]);
+    if (!rd_change_end(a))
+        redis_args_undo(a, before);
+}
+
+/* --- what it was, what it is --- */
+
+static uint8_t was(const struct row *r)
+{
+    return r->fresh ? STATE_NONE : r->loaded_state;
+}
+
+static uint8_t is(const struct row *r)
+{
+    return r->gone ? STATE_NONE : r->job.state;
+}
+
+static bool waits(uint8_t state)
+{
+    return state == STATE_SCHEDULED || state == STATE_READY;
+}
+
+static bool was_bit(const struct row *r, enum row_bit bit)
+{
+    return (redis_packed_bits(r->packed) & bit) != 0;
+}
+
+static void put_seq(struct rargs *a, const struct row *r)
+{
+    redis_args_seq(a, r->job.seq);
+}
+
+/* --- rows and bodies --- */
+
+static void row_del(struct rargs *a, const struct row *r)
+{
+    if (r->gone && !r->fresh)
+        put_seq(a, r);
+}
+
+static void body_set(struct rargs *a, const struct row *r, bool set, struct span body)
+{
+    if (r->gone || !body.len || !(set || r->fresh))
+        return;
+    put_seq(a, r);
+    redis_args_bytes(a, body);
+}
+
+static void body_del(struct rargs *a, const struct row *r, bool had, bool emptied)
+{
+    if (had && (r->gone || emptied))
+        put_seq(a, r);
+}
+
+static void pay_set(struct rargs *a, const struct row *r)
+{
+    body_set(a, r, r->set_payload, r->payload);
+}
+
+static void pay_del(struct rargs *a, const struct row *r)
+{
+    body_del(a, r, was_bit(r, ROW_PAYLOAD), r->set_payload && !r->payload.len);
+}
+
+static void res_set(struct rargs *a, const struct row *r)
+{
+    body_set(a, r, r->set_result, r->result);
+}
+
+static void res_del(struct rargs *a, const struct row *r)
+{
+    body_del(a, r, was_bit(r, ROW_RESULT), r->set_result && !r->result.len);
+}
+
+static void err_set(struct rargs *a, const struct row *r)
+{
+    body_set(a, r, r->set_error, r->error);
+}
+
+static void err_del(struct rargs *a, const struct row *r)
+{
+    body_del(a, r, was_bit(r, ROW_ERROR), r->set_error && !r->error.len);
+}
+
+/* --- indexes of all queues --- */
+
+static void expiry_set(struct rargs *a, const struct row *r)
+{
+    if (!r->extra.expires_at.ms || !waits(is(r)) || waits(was(r)))
+        return;
+    redis_args_int(a, r->extra.expires_at.ms);
+    put_seq(a, r);
+}
+
+static void expiry_del(struct rargs *a, const struct row *r)
+{
+    if (r->extra.expires_at.ms && waits(was(r)) && !waits(is(r)))
+        put_seq(a, r);
+}
+
+static void attempts_del(struct rargs *a, const struct row *r)
+{
+    char key[32];
+    if (!r->gone || !was_bit(r, ROW_ATTEMPTS))
+        return;
+    snprintf(key, sizeof key, "a:%llu", (unsigned long long)r->job.seq);
+    redis_args_text(a, key);
+}
+
+static const struct {
+    const char *command, *key;
+    row_fn fn;
+} shared_indexes[] = {
+    {"HDEL", "row", row_del},   {"HDEL", "pay", pay_del},       {"HSET", "pay", pay_set},
+    {"HDEL", "res", res_del},   {"HSET", "res", res_set},       {"HDEL", "err", err_del},
+    {"HSET", "err", err_set},   {"ZREM", "expiry", expiry_del}, {"ZADD", "expiry", expiry_set},
+    {"DROP", "", attempts_del},
+};
+
+/* --- indexes of one queue --- */
+
+static void all_set(struct rargs *a, const struct row *r)
+{
+    if (!r->fresh || r->gone)
+        return;
+    redis_args_int(a, (int64_t)r->job.seq);
+    put_seq(a, r);
+}
+
+/* It is in the index as it was loaded: with the priority it had then. */
+static bool same_place(const struct row *r)
+{
+    char now[READY_MEMBER_BYTES];
+    redis_ready_member(r->job.priority, r->job.seq, now);
+    return memcmp(now, r->packed.at + ROW_ORDER_AT, ROW_ORDER_BYTES) == 0;
+}
+
+static void ready_del(struct rargs *a, const struct row *r)
+{
+    char member[READY_MEMBER_BYTES];
+    if (was(r) != STATE_READY || (is(r) == STATE_READY && same_place(r)))
+        return;
+    memcpy(member, r->packed.at + ROW_ORDER_AT, ROW_ORDER_BYTES);
+    redis_seq_encode(r->job.seq, member + ROW_ORDER_BYTES);
+    redis_args_bytes(a, span_of(member, sizeof member));
+}
+
+static void ready_set(struct rargs *a, const struct row *r)
+{
+    char member[READY_MEMBER_BYTES];
+    if (is(r) != STATE_READY || (was(r) == STATE_READY && same_place(r)))
+        return;
+    redis_ready_member(r->job.priority, r->job.seq, member);
+    redis_args_int(a, 0);
+    redis_args_bytes(a, span_of(member, sizeof member));
+}
+
+static void del_from(struct rargs *a, const struct row *r, uint8_t state)
+{
+    if (was(r) == state && is(r) != state)
+        put_seq(a, r);
+}
+
+static void set_in(struct rargs *a, const struct row *r, uint8_t state, int64_t score)
+{
+    if (is(r) != state)
+        return;
+    redis_args_int(a, score);
+    put_seq(a, r);
+}
+
+static void scheduled_del(struct rargs *a, const struct row *r)
+{
+    del_from(a, r, STATE_SCHEDULED);
+}
+
+static void scheduled_set(struct rargs *a, const struct row *r)
+{
+    set_in(a, r, STATE_SCHEDULED, r->job.run_at.ms);
+}
+
+static void running_del(struct rargs *a, const struct row *r)
+{
+    del_from(a, r, STATE_RUNNING);
+}
+
+static void running_set(struct rargs *a, const struct row *r)
+{
+    set_in(a, r, STATE_RUNNING, r->until_ms);
+}
+
+#define KEPT_INDEX(name, state)                                                                    \
+    static void name##_del(struct rargs *a, const struct row *r)                                   \
+    {                                                                                              \
+        del_from(a, r, state);                                                                     \
+    }                                                                                              \
+    static void name##_set(struct rargs *a, const struct row *r)                                   \
+    {                                                                                              \
+        if (was(r) != (state))                                                                     \
+            set_in(a, r, state, r->job.since.ms);                                                  \
+    }
+KEPT_INDEX(done, STATE_DONE)
+KEPT_INDEX(dead, STATE_DEAD)
+KEPT_INDEX(cancelled, STATE_CANCELLED)
+
+static void key_del(struct rargs *a, const struct row *r)
+{
+    if (r->fresh || !r->was_held || (r->held && !r->gone))
+        return;
+    redis_args_bytes(a, r->extra.unique);
+    put_seq(a, r);
+}
+
+static void key_set(struct rargs *a, const struct row *r)
+{
+    if (r->gone || !r->held || (r->was_held && !r->fresh))
+        return;
+    redis_args_bytes(a, r->extra.unique);
+    put_seq(a, r);
+}
+
+static void group_change(struct rargs *a, const struct row *r, uint8_t state, const char *by)
+{
+    char field[LIMIT_KEY_BYTES + 1];
+    if (state == STATE_NONE || r->extra.group.len > LIMIT_KEY_BYTES)
+        return;
+    field[0] = (char)('0' + state);
+    memcpy(field + 1, r->extra.group.at, r->extra.group.len);
+    redis_args_bytes(a, span_of(field, r->extra.group.len + 1));
+    redis_args_text(a, by);
+}
+
+static void group_set(struct rargs *a, const struct row *r)
+{
+    if (!r->extra.group.len || was(r) == is(r))
+        return;
+    group_change(a, r, was(r), "-1");
+    group_change(a, r, is(r), "1");
+}
+
+static const struct {
+    const char *command, *index;
+    row_fn fn;
+    bool counts; /* would make the key anew, so not of a queue that is gone */
+} queue_indexes[] = {
+    {"ZREM", "all", row_del, false},     {"ZADD", "all", all_set, true},
+    {"ZREM", "2", ready_del, false},     {"ZADD", "2", ready_set, true},
+    {"ZREM", "1", scheduled_del, false}, {"ZADD", "1", scheduled_set, true},
+    {"ZREM", "3", running_del, false},   {"ZADD", "3", running_set, true},
+    {"ZREM", "4", done_del, false},      {"ZADD", "4", done_set, true},
+    {"ZREM", "5", dead_del, false},      {"ZADD", "5", dead_set, true},
+    {"ZREM", "6", cancelled_del, false}, {"ZADD", "6", cancelled_set, true},
+    {"UNKEY", "u", key_del, false},      {"HSET", "u", key_set, true},
+    {"COUNT", "g", group_set, true},
+};
+
+/* --- when something is due --- */
+
+static int64_t due_of(const struct row *r, uint8_t state, int64_t now)
+{
+    return state == STATE_SCHEDULED ? r->job.run_at.ms : state == STATE_RUNNING ? r->until_ms : now;
+}
+
+static void change_due(struct unit *u, struct rargs *a, const struct wqueue *q,
+                       struct row *const *rows, size_t count)
+{
+    static const uint8_t states[] = {STATE_SCHEDULED, STATE_RUNNING, STATE_DONE, STATE_DEAD,
+                                     STATE_CANCELLED};
+    for (size_t k = 0; k < sizeof states; k++) {
+        int64_t first = INT64_MAX;
+        char key[8];
+        for (size_t i = 0; i < count; i++)
+            if (is(rows[i]) == states[k] && due_of(rows[i], states[k], u->now.ms) < first)
+                first = due_of(rows[i], states[k], u->now.ms);
+        if (first == INT64_MAX)
+            continue;
+        snprintf(key, sizeof key, "due:%u", states[k]);
+        rd_change(a, "DUE", key);
+        redis_args_int(a, q->number);
+        redis_args_int(a, first);
+        rd_change_end(a);
+    }
+}
+
+/* --- leases of connections --- */
+
+static void bound_of(struct rargs *a, const char *command, uint32_t epoch, const struct row *r)
+{
+    char key[32];
+    snprintf(key, sizeof key, "bound:%u", epoch);
+    rd_change(a, command, key);
+    put_seq(a, r);
+    rd_change_end(a);
+}
+
+static void change_bound(struct rargs *a, const struct row *r)
+{
+    bool had = was(r) == STATE_RUNNING && was_bit(r, ROW_BOUND);
+    bool has = is(r) == STATE_RUNNING && (r->job.flags & JOB_BOUND);
+    uint32_t epoch = had ? redis_token_decode(r->packed.at + 35).epoch : 0;
+    if (had && (!has || epoch != r->token.epoch))
+        bound_of(a, "SREM", epoch, r);
+    if (!has || (had && epoch == r->token.epoch))
+        return;
+    bound_of(a, "SADD", r->token.epoch, r);
+    rd_change(a, "SADD", "boundset");
+    redis_args_int(a, r->token.epoch);
+    rd_change_end(a);
+}
+
+/* --- parts of the sequence --- */
+
+static void change_parts(struct rargs *a, struct row *const *rows, size_t count)
+{
+    struct rargs_mark before = redis_args_mark(a);
+    uint64_t part = 0;
+    int64_t by = 0;
+    rd_change(a, "PART", "part");
+    for (size_t i = 0; i <= count; i++) {
+        int64_t one = i == count ? 0 : (int64_t)(is(rows[i]) != 0) - (was(rows[i]) != 0);
+        uint64_t of = i == count ? 0 : rows[i]->job.seq / PART_JOBS;
+        if (by && (i == count || (one && of != part))) {
+            redis_args_int(a, (int64_t)part);
+            redis_args_int(a, by);
+            by = 0;
+        }
+        if (one) {
+            part = of;
+            by += one;
+        }
+    }
+    if (!rd_change_end(a))
+        redis_args_undo(a, before);
+}
+
+/* --- attempts --- */
+
+static void change_attempts(struct item *it)
+{
+    struct rargs *a = &it->args;
+    char key[32];
+    bool wrong = false;
+    for (const struct ended *x = it->unit.ended; x; x = x->next) {
+        if (x->row->gone)
+            continue;
+        struct span packed = redis_attempt_encode(&it->unit, x);
+        snprintf(key, sizeof key, "a:%llu", (unsigned long long)x->row->job.seq);
+        rd_change(a, "RPUSH", key);
+        redis_args_bytes(a, packed);
+        rd_change_end(a);
+        rd_change(a, "LTRIM", key);
+        redis_args_int(a, -(int64_t)LIMIT_ATTEMPTS_KEPT);
+        redis_args_int(a, -1);
+        rd_change_end(a);
+        if (packed.len < ATTEMPT_IDENT_BYTES ||
+            (x->outcome != ATTEMPT_FAILED && x->outcome != ATTEMPT_CRASHED))
+            continue;
+        char entry[8 + ATTEMPT_IDENT_BYTES];
+        redis_seq_encode(x->row->job.seq, entry);
+        memcpy(entry + 8, packed.at, ATTEMPT_IDENT_BYTES);
+        rd_change(a, "LPUSH", "wrong");
+        redis_args_bytes(a, span_of(entry, sizeof entry));
+        rd_change_end(a);
+        wrong = true;
+    }
+    if (!wrong)
+        return;
+    rd_change(a, "LTRIM", "wrong");
+    redis_args_int(a, 0);
+    redis_args_int(a, WRONG_KEPT - 1);
+    rd_change_end(a);
+}
+
+/* --- all of it --- */
+
+static bool touched(const struct row *r)
+{
+    return (r->changed || r->set_payload || r->set_result || r->set_error || r->set_note) &&
+           !(r->gone && r->fresh);
+}
+
+static int by_queue(const void *x, const void *y)
+{
+    const struct row *a = *(struct row *const *)x, *b = *(struct row *const *)y;
+    if (a->q != b->q)
+        return a->q->number != b->q->number ? (a->q->number < b->q->number ? -1 : 1)
+                                            : (a->q < b->q ? -1 : 1);
+    return a->job.seq < b->job.seq ? -1 : a->job.seq > b->job.seq;
+}
+
+static struct row **touched_rows(struct unit *u, size_t *ret_count)
+{
+    struct row **rows = unit_alloc(u, (u->row_count + 1) * sizeof(struct row *));
+    size_t n = 0;
+    for (size_t i = 0; rows && i < u->row_count; i++)
+        if (touched(u->rows[i]))
+            rows[n++] = u->rows[i];
+    if (rows)
+        qsort(rows, n, sizeof(struct row *), by_queue);
+    *ret_count = n;
+    return rows;
+}
+
+static void change_queue(struct item *it, const struct wqueue *q, struct row *const *rows,
+                         size_t count)
+{
+    char key[48];
+    for (size_t i = 0; i < sizeof queue_indexes / sizeof queue_indexes[0]; i++)
+        if (!q->gone || !queue_indexes[i].counts)
+            each_row(&it->args, queue_indexes[i].command,
+                     rd_queue_key(q->number, queue_indexes[i].index, key), rows, count,
+                     queue_indexes[i].fn);
+    if (!q->gone)
+        change_due(&it->unit, &it->args, q, rows, count);
+}
+
+static void change_packed(struct item *it, struct row *const *rows, size_t count)
+{
+    struct rargs *a = &it->args;
+    struct rargs_mark before = redis_args_mark(a);
+    rd_change(a, "HSET", "row");
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i]->gone)
+            continue;
+        put_seq(a, rows[i]);
+        redis_args_bytes(a, redis_row_encode(&it->unit, rows[i]));
+    }
+    if (!rd_change_end(a))
+        redis_args_undo(a, before);
+}
+
+void rd_change_rows(struct item *it)
+{
+    struct unit *u = &it->unit;
+    size_t count, from = 0;
+    for (const struct ended *x = u->ended; x; x = x->next)
+        x->row->attempted = true;
+    struct row **rows = touched_rows(u, &count);
+    if (!rows || count == 0)
+        return;
+    change_packed(it, rows, count);
+    for (size_t i = 0; i < sizeof shared_indexes / sizeof shared_indexes[0]; i++)
+        each_row(&it->args, shared_indexes[i].command, shared_indexes[i].key, rows, count,
+                 shared_indexes[i].fn);
+    for (size_t i = 1; i <= count; i++) {
+        if (i < count && rows[i]->q == rows[from]->q)
+            continue;
+        change_queue(it, rows[from]->q, rows + from, i - from);
+        from = i;
+    }
+    for (size_t i = 0; i < count; i++)
+        change_bound(&it->args, rows[i]);
+    change_parts(&it->args, rows, count);
+    change_attempts(it);
+}
+
+/* --- what must be as it was --- */
+
+static void check_revision(struct rargs *a, const struct row *r)
+{
+    if (r->fresh || r->packed.len < ROW_REVISION_BYTES)
+        return;
+    put_seq(a, r);
+    redis_args_bytes(a, span_of(r->packed.at, ROW_REVISION_BYTES));
+}
+
+/* Who had the key before, as far as this unit knows. */
+static const struct row *holder_before(const struct unit *u, const struct row *r)
+{
+    for (size_t i = 0; i < u->row_count; i++) {
+        const struct row *x = u->rows[i];
+        if (x->was_held && !x->fresh && x->q == r->q &&
+            span_equal(x->extra.unique, r->extra.unique))
+            return x;
+    }
+    return NULL;
+}
+
+static void check_keys(struct item *it, struct row *const *rows, size_t count)
+{
+    struct rargs *a = &it->args;
+    char key[48], seq[8];
+    for (size_t i = 0; i < count; i++) {
+        const struct row *r = rows[i];
+        if (r->gone || !r->held || (r->was_held && !r->fresh))
+            continue;
+        const struct row *before = holder_before(&it->unit, r);
+        if (before)
+            redis_seq_encode(before->job.seq, seq);
+        redis_args_text(a, rd_queue_key(r->q->number, "u", key));
+        redis_args_int(a, 2);
+        redis_args_bytes(a, r->extra.unique);
+        redis_args_bytes(a, span_of(seq, before ? sizeof seq : 0));
+    }
+}
+
+/* Not nested in a list: lengths are written before what they count. */
+void rd_check_rows(struct item *it)
+{
+    size_t count, revisions = 0;
+    struct row **rows = touched_rows(&it->unit, &count);
+    if (!rows)
+        return;
+    for (size_t i = 0; i < count; i++)
+        revisions += !rows[i]->fresh && rows[i]->packed.len >= ROW_REVISION_BYTES;
+    if (revisions) {
+        redis_args_text(&it->args, "row");
+        redis_args_int(&it->args, (int64_t)(2 * revisions));
+        for (size_t i = 0; i < count; i++)
+            check_revision(&it->args, rows[i]);
+    }
+    check_keys(it, rows, count);
+}

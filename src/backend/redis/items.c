@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The items of the line: their memory, their questions, and how they end. */
+#include "backend/redis/impl.h"
+#include "base/check.h"
+
+int64_t rd_reply_int(const redisReply *r)
+{
+    if (!r)
+        return 0;
+    if (r->type == REDIS_REPLY_INTEGER)
+        return r->integer;
+    return r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
+}
+
+/* --- memory --- */
+
+struct item *rd_item_take(struct rd_store *s)
+{
+    struct item *it = s->spare;
+    if (it) {
+        s->spare = item_of(it->unit.next);
+        it->unit.next = NULL;
+        return it;
+    }
+    it = mem_zalloc(sizeof *it);
+    struct turn *turns = mem_array(UNIT_OPS_MAX, sizeof *turns);
+    if (!it || !turns) {
+        mem_free(it);
+        mem_free(turns);
+        return NULL;
+    }
+    unit_init(&it->unit, &s->sh);
+    it->unit.turns = turns;
+    redis_args_init(&it->args);
+    return it;
+}
+
+static void item_free(struct item *it)
+{
+    rd_item_reset(it);
+    mem_free(it->unit.turns);
+    unit_done(&it->unit);
+    redis_args_done(&it->args);
+    mem_free(it->kept);
+    mem_free(it);
+}
+
+void rd_items_free(struct rd_store *s)
+{
+    while (s->spare) {
+        struct item *it = s->spare;
+        s->spare = it->unit.next ? item_of(it->unit.next) : NULL;
+        item_free(it);
+    }
+}
+
+void rd_item_reset(struct item *it)
+{
+    for (size_t i = 0; i < it->kept_count; i++)
+        freeReplyObject(it->kept[i]);
+    it->kept_count = 0;
+    it->held = it->sharers_asked = false;
+    it->idems = it->buckets = NULL;
+    it->views = NULL;
+    it->view_count = 0;
+    redis_args_clear(&it->args);
+    shared_bulk_forget(&it->unit);
+    unit_reset(&it->unit);
+}
+
+void rd_item_give(struct rd_store *s, struct item *it)
+{
+    rd_item_reset(it);
+    it->unit.count = 0;
+    it->tries = 0;
+    it->stale = it->no_growth = false;
+    it->unit.next = s->spare ? &s->spare->unit : NULL;
+    s->spare = it;
+}
+
+/* Without memory to remember it, it goes, and so must whatever points to it: the item gives up. */
+void rd_item_keep(struct item *it, redisReply *r)
+{
+    if (it->kept_count == it->kept_room) {
+        redisReply **grown = mem_regrow(it->kept, it->kept_room * 2 + 8, sizeof(redisReply *));
+        CHECK(grown);
+        it->kept = grown;
+        it->kept_room = it->kept_room * 2 + 8;
+    }
+    it->kept[it->kept_count++] = r;
+}
+
+/* --- questions --- */
+
+void rd_item_call(struct item *it, enum script_id id)
+{
+    struct rd_store *s = rd_of_unit(&it->unit);
+    redis_script_call(&s->names, id, s->url.prefix, &it->args);
+}
+
+void rd_item_send(struct item *it, enum item_stage stage, redis_reply_fn fn)
+{
+    it->stage = stage;
+    redis_conn_send(rd_of_unit(&it->unit)->lane, &it->args, fn, it);
+}
+
+static void log_refusal(struct item *it, const redisReply *r)
+{
+    log_event(it->unit.s->config.log, LOG_WARN, "redis_refused",
+              LOG_TEXT("text", r->type == REDIS_REPLY_ERROR ? r->str : "an unknown answer"));
+}
+
+/* Errors that come before a script has changed anything. */
+static bool surely_undone(const redisReply *r)
+{
+    static const char *const prefixes[] = {"OOM",    "MISCONF", "READONLY",   "LOADING",
+                                           "BUSY",   "NOPERM",  "MASTERDOWN", "NOREPLICAS",
+                                           "NOAUTH", "NOSCRIPT"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (redis_is_error(r, prefixes[i]))
+            return true;
+    return false;
+}
+
+/* The server forgot the scripts, or became somebody else: it is greeted afresh. */
+static bool to_be_greeted(const redisReply *r)
+{
+    return redis_is_error(r, "NOSCRIPT") || redis_is_error(r, "READONLY") ||
+           redis_is_error(r, "LOADING");
+}
+
+static void answered_badly(struct item *it, redisReply *r, bool storing)
+{
+    struct rd_store *s = rd_of_unit(&it->unit);
+    bool forgot = redis_is_error(r, "NOSCRIPT");
+    bool full = redis_is_error(r, "OOM") && it->kind == ITEM_UNIT && !it->no_growth;
+    const char *words = redis_error_sentence(r);
+    enum outcome out = storing && !surely_undone(r) ? OUT_UNKNOWN : OUT_UNAVAILABLE;
+    if (to_be_greeted(r))
+        rd_lane_greet(s);
+    if (!forgot && !full)
+        log_refusal(it, r);
+    freeReplyObject(r);
+    it->no_growth |= full;
+    if (forgot || full)
+        rd_item_again(it);
+    else
+        rd_item_give_up(it, out, words);
+}
+
+bool rd_item_answered(struct item *it, redisReply *r, bool storing)
+{
+    if (!r) {
+        rd_item_give_up(it, storing && !it->stale ? OUT_UNKNOWN : OUT_UNAVAILABLE, REDIS_GONE);
+        return false;
+    }
+    if (it->stale) {
+        it->stale = false;
+        it->stage = STAGE_WAIT;
+        freeReplyObject(r);
+        rd_lane_kick(rd_of_unit(&it->unit));
+        return false;
+    }
+    if (r->type == REDIS_REPLY_ERROR) {
+        answered_badly(it, r, storing);
+        return false;
+    }
+    return true;
+}
+
+/* --- ends --- */
+
+static size_t place_of(const struct rd_store *s, const struct item *it)
+{
+    size_t i = 0;
+    while (i < s->line_count && s->line[i] != it)
+        i++;
+    CHECK(i < s->line_count);
+    return i;
+}
+
+void rd_item_again(struct item *it)
+{
+    struct rd_store *s = rd_of_unit(&it->unit);
+    unsigned most = it->unit.alone ? ALONE_TRIES_MAX : UNIT_TRIES_MAX;
+    for (size_t i = place_of(s, it) + 1; i < s->line_count; i++)
+        s->line[i]->stale |= s->line[i]->stage != STAGE_WAIT;
+    it->stage = STAGE_WAIT;
+    if (++it->tries >= most)
+        rd_item_give_up(it, OUT_UNAVAILABLE, "other nodes were quicker each time it was tried");
+    else
+        rd_lane_kick(s);
+}
+
+void rd_item_over(struct item *it)
+{
+    struct rd_store *s = rd_of_unit(&it->unit);
+    size_t at = place_of(s, it);
+    for (size_t i = at + 1; i < s->line_count; i++)
+        s->line[i - 1] = s->line[i];
+    s->line_count--;
+    rd_item_give(s, it);
+    rd_lane_after(s);
+}
+
+void rd_item_give_up(struct item *it, enum outcome out, const char *note)
+{
+    if (it->kind == ITEM_BULK)
+        shared_bulks_answer(it->unit.s, out);
+    unit_turns_refuse(&it->unit, out, note);
+    rd_item_over(it);
+}
+
+void rd_item_begin(struct item *it)
+{
+    static void (*const begins[])(struct item *) = {
+        [ITEM_UNIT] = rd_unit_begin, [ITEM_LOOK] = rd_look_begin, [ITEM_SEARCH] = rd_search_begin,
+        [ITEM_TICK] = rd_tick_begin, [ITEM_BULK] = rd_bulk_begin, [ITEM_BEAT] = rd_beat_begin,
+    };
+    if (it->tries == 0)
+        it->began_ns = clock_ns();
+    rd_item_reset(it);
+    for (size_t i = 0; i < it->unit.count; i++)
+        it->unit.turns[i] =
+            (struct turn){.op = it->unit.turns[i].op, .batch = it->unit.turns[i].batch};
+    begins[it->kind](it);
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Quick questions (lua/look.lua): get, peek, queues and their counts. */
+#include "backend/redis/impl.h"
+
+#define PEEK_MAX 100u
+
+/* --- views --- */
+
+static void view_lease(const struct row *row, struct wall_time now, struct job_view *ret)
+{
+    ret->token = row->token;
+    ret->lease_ms = row->lease_ms;
+    ret->worker = row->worker;
+    ret->started_at = row->started_at;
+    ret->lease_left_ms = row->until_ms > now.ms ? row->until_ms - now.ms : 0;
+    ret->fates.claims = (uint16_t)(ret->fates.claims + (ret->fates.claims < UINT16_MAX));
+}
+
+static void view_queue(const struct row *row, const struct wqueue *q, struct wall_time now,
+                       struct job_view *ret)
+{
+    struct job_options own;
+    struct job_rules rules;
+    ret->queue = q->name;
+    ret->owner = q->owner;
+    ret->paused = q->paused_until.ms > now.ms;
+    bool has_own = row->extra.options.len && options_decode(row->extra.options, &own) == 0;
+    rules_of(&q->policy, has_own ? &own : NULL, &rules);
+    ret->own_lease_ms = rules.lease_ms;
+    ret->require_token = q->policy.require_token;
+}
+
+/* five: sequence, row, payload, result, error; the last three may be missing. False: it is not
+ * there. */
+bool rd_view_row(struct unit *u, const redisReply *const five[5], const struct wqueue *q, bool body,
+                 struct job_view *ret)
+{
+    struct row row = {.gone = false};
+    uint64_t seq = redis_seq_decode(reply_span(five[0]));
+    if (redis_row_decode(seq, reply_span(five[1]), &row) != 0)
+        return false;
+    bool waits = (STATE_BIT(row.job.state) & STATES_WAITING) != 0;
+    if (waits && row.job.generation != q->generation)
+        return false;
+    *ret = (struct job_view){.job = row.job, .fates = row.fates};
+    ret->expires_at = row.extra.expires_at;
+    view_queue(&row, q, u->now, ret);
+    if (row.job.state == STATE_RUNNING)
+        view_lease(&row, u->now, ret);
+    if (row.job.state == STATE_DONE || body)
+        ret->started_at = row.started_at;
+    if (!body)
+        return true;
+    ret->has_body = true;
+    ret->extra = row.extra;
+    ret->payload = reply_span(five[2]);
+    ret->result_kind = row.result_kind;
+    ret->result = reply_span(five[3]);
+    ret->error_kind = row.error_kind;
+    ret->error = reply_span(five[4]);
+    return true;
+}
+
+/* --- get --- */
+
+static void send_get(struct rargs *a, const struct op_job *want)
+{
+    redis_args_text(a, "G");
+    redis_args_seq(a, want->job.seq);
+    redis_args_text(a, want->want_body ? "1" : "");
+    redis_args_text(a, want->want_attempts ? "1" : "");
+}
+
+/* The attempt under way, or the one that made it done, is in the job's own row. */
+static bool attempt_of_row(const struct row *row, struct attempt_view *ret)
+{
+    bool done = row->job.state == STATE_DONE;
+    if ((row->job.state != STATE_RUNNING && !done) || row->started_at.ms == 0)
+        return false;
+    *ret = (struct attempt_view){
+        .number = (uint32_t)row->job.failures + row->job.crashes + 1,
+        .worker = row->worker,
+        .started_at = row->started_at,
+        .ended_at = {done ? row->job.since.ms : 0},
+        .outcome = done ? ATTEMPT_DONE : ATTEMPT_RUNNING,
+    };
+    return true;
+}
+
+/* list: oldest first */
+static void view_attempts(struct unit *u, const redisReply *job, const redisReply *list,
+                          struct job_view *v)
+{
+    struct row row = {.gone = false};
+    uint32_t at = LIMIT_ATTEMPTS_KEPT;
+    struct attempt_view *views = arena_array(&u->arena, at, sizeof *views);
+    if (!views || redis_row_decode(v->job.seq, reply_span(job), &row) != 0)
+        return;
+    v->started_at = row.started_at;
+    if (attempt_of_row(&row, &views[at - 1]))
+        at--;
+    for (size_t i = reply_count(list); i > 0 && at > 0; i--)
+        if (redis_attempt_decode(reply_span(reply_at(list, i - 1)), &views[at - 1]) == 0)
+            at--;
+    for (uint32_t i = at; i < LIMIT_ATTEMPTS_KEPT; i++) {
+        views[i].seq = row.job.seq;
+        views[i].id_hi = row.job.id_hi;
+        views[i].queue = v->queue;
+    }
+    v->attempts = views + at;
+    v->attempt_count = LIMIT_ATTEMPTS_KEPT - at;
+}
+
+static void answer_get(struct unit *u, struct turn *t, const redisReply *r)
+{
+    const struct op_job *want = &t->op->job;
+    const redisReply *job = reply_at(r, 0);
+    const redisReply *five[5] = {reply_at(job, 0), reply_at(job, 1), reply_at(job, 2),
+                                 reply_at(job, 3), reply_at(job, 4)};
+    struct wqueue q = {.number = 0};
+    struct job_view *v = unit_alloc(u, sizeof *v);
+    bool found = v && reply_count(job) == 5 &&
+                 redis_queue_decode(reply_span(reply_at(r, 1)), &q) == 0 &&
+                 rd_view_row(u, five, &q, want->want_body || want->want_texts, v) &&
+                 (!want->job.hi || v->job.id_hi == want->job.hi);
+    if (!found) {
+        unit_refuse(t, v ? OUT_NOT_FOUND : OUT_UNAVAILABLE, NULL);
+        return;
+    }
+    t->reply.seq = v->job.seq;
+    t->reply.id_hi = v->job.id_hi;
+    t->reply.state = v->job.state;
+    t->reply.jobs = v;
+    t->reply.job_count = 1;
+    if (want->want_attempts)
+        view_attempts(u, five[1], reply_at(r, 2), v);
+}
+
+/* --- peek --- */
+
+static bool state_known(uint8_t state)
+{
+    return state > STATE_NONE && state < STATE_COUNT;
+}
+
+static void send_peek(struct rargs *a, const struct op_peek *want)
+{
+    bool back = want->newest_first && want->state >= STATE_RUNNING;
+    uint32_t most = want->newest_first ? LIMIT_BATCH : PEEK_MAX;
+    redis_args_text(a, "P");
+    redis_args_bytes(a, want->queue);
+    redis_args_int(a, state_known(want->state) ? want->state : STATE_READY);
+    redis_args_int(a, want->limit && want->limit < most ? want->limit : most);
+    redis_args_text(a, back ? "1" : "");
+    redis_args_int(a, back && want->skip < LIMIT_SEQ ? (int64_t)want->skip : 0);
+    redis_args_text(a, want->want_body ? "1" : "");
+}
+
+static void answer_peek(struct unit *u, struct turn *t, const redisReply *r)
+{
+    const struct op_peek *want = &t->op->peek;
+    const redisReply *list = reply_at(r, 1);
+    size_t n = reply_count(list) / 5;
+    struct wqueue *q = unit_alloc(u, sizeof *q);
+    uint64_t bytes = 0;
+    if (!q || redis_queue_decode(reply_span(reply_at(r, 0)), q) != 0) {
+        unit_refuse(t, q ? OUT_NO_QUEUE : OUT_UNAVAILABLE, NULL);
+        return;
+    }
+    if (!state_known(want->state)) {
+        unit_refuse(t, OUT_INVALID,
+                    "state must be scheduled, ready, running, done, dead or cancelled");
+        return;
+    }
+    struct job_view *views = arena_array(&u->arena, n + 1, sizeof *views);
+    for (size_t i = 0; views && i < n && (!want->want_body || bytes < LIMIT_ANSWER_BYTES); i++) {
+        const redisReply *five[5];
+        for (size_t k = 0; k < 5; k++)
+            five[k] = reply_at(list, 5 * i + k);
+        if (!rd_view_row(u, five, q, want->want_body, &views[t->reply.job_count]))
+            continue;
+        bytes += views[t->reply.job_count++].job.payload_bytes;
+    }
+    t->reply.jobs = views;
+}
+
+/* --- queues --- */
+
+static void send_views(struct rargs *a, const struct op *op)
+{
+    const struct op_queue *want = &op->queue;
+    if (op->kind == OP_QUEUE_LIST) {
+        redis_args_text(a, "L");
+        redis_args_bytes(a, want->after);
+        redis_args_int(a, want->limit && want->limit < LIMIT_BATCH ? want->limit : LIMIT_BATCH);
+        return;
+    }
+    redis_args_text(a, "Q");
+    redis_args_bytes(a, want->name);
+    redis_args_int(a, want->number);
+    redis_args_bytes(a, want->group);
+}
+
+static uint64_t sum_of(const redisReply *sums, int sum)
+{
+    int64_t v = rd_reply_int(reply_at(sums, (size_t)sum));
+    return v > 0 ? (uint64_t)v : 0;
+}
+
+static void view_counts(const redisReply *sums, int64_t oldest, struct wall_time now,
+                        struct queue_view *v)
+{
+    struct queue_counts *c = &v->counts;
+    for (int s = STATE_SCHEDULED; s < STATE_COUNT; s++)
+        c->by_state[s] = sum_of(sums, s - 1);
+    for (int f = 0; f < TALLY_COUNT; f++)
+        v->totals.of[f] = sum_of(sums, SUM_TALLY + f);
+    const uint64_t *t = v->totals.of;
+    c->urgent = sum_of(sums, SUM_URGENT);
+    c->removed = sum_of(sums, SUM_REMOVED);
+    c->enqueued = t[TALLY_ENQUEUED];
+    c->claimed = t[TALLY_CLAIMED];
+    c->acked = t[TALLY_ACKED];
+    c->failed = t[TALLY_FAILED_APP] + t[TALLY_FAILED_BUSINESS];
+    c->crashed = t[TALLY_CRASHED];
+    c->released = t[TALLY_RELEASED];
+    c->died = t[TALLY_DIED];
+    c->cancelled = t[TALLY_CANCELLED];
+    c->oldest_ready_ms = oldest == 0 ? -1 : now.ms > oldest ? now.ms - oldest : 0;
+}
+
+/* list: number, definition, sums, oldest, next due … */
+static bool view_of_queue(struct unit *u, const redisReply *list, size_t at, struct queue_view *v)
+{
+    struct wqueue *q = unit_alloc(u, sizeof *q);
+    if (!q || redis_queue_decode(reply_span(reply_at(list, at + 1)), q) != 0)
+        return false;
+    *v = (struct queue_view){
+        .number = q->number,
+        .name = q->name,
+        .owner = q->owner,
+        .note = q->note,
+        .attributes = q->attributes,
+        .policy = &q->policy,
+        .created_at = q->created_at,
+        .updated_at = q->updated_at,
+        .paused_until = q->paused_until,
+    };
+    view_counts(reply_at(list, at + 2), rd_reply_int(reply_at(list, at + 3)), u->now, v);
+    v->counts.next_due.ms = rd_reply_int(reply_at(list, at + 4));
+    return true;
+}
+
+static void answer_views(struct unit *u, struct turn *t, const redisReply *r)
+{
+    const redisReply *list = reply_at(r, 0), *group = reply_at(r, 1);
+    bool by_group = t->op->kind == OP_QUEUE_GET && t->op->queue.group.len;
+    size_t n = reply_count(list) / 5;
+    struct queue_view *views = arena_array(&u->arena, n + 1, sizeof *views);
+    for (size_t i = 0; i < n; i++)
+        if (!views || !view_of_queue(u, list, 5 * i, &views[i])) {
+            unit_refuse(t, OUT_UNAVAILABLE, "out of memory, or a queue is damaged");
+            return;
+        }
+    t->reply.queues = views;
+    t->reply.queue_count = (uint32_t)n;
+    if (t->op->kind == OP_QUEUE_GET && n == 0)
+        unit_refuse(t, OUT_NO_QUEUE, NULL);
+    for (size_t s = STATE_SCHEDULED; by_group && n && s < STATE_COUNT; s++) {
+        int64_t v = rd_reply_int(reply_at(group, s - 1));
+        views[0].counts.by_state[s] = v > 0 ? (uint64_t)v : 0;
+    }
+}
+
+/* --- all of them --- */
+
+static void looked_cb(void *ctx, redisReply *r)
+{
+    struct item *it = ctx;
+    struct unit *u = &it->unit;
+    if (!rd_item_answered(it, r, false))
+        return;
+    rd_item_keep(it, r);
+    u->now.ms = rd_reply_int(reply_at(r, 0));
+    for (size_t i = 0; i < u->count; i++) {
+        struct turn *t = &u->turns[i];
+        const redisReply *answer = reply_at(reply_at(r, 1), i);
+        if (t->op->kind == OP_GET)
+            answer_get(u, t, answer);
+        else if (t->op->kind == OP_PEEK)
+            answer_peek(u, t, answer);
+        else if (t->op->kind == OP_KV_GET)
+            rd_kv_answer_get(u, t, answer);
+        else
+            answer_views(u, t, answer);
+    }
+    rd_turns_answer(it);
+    rd_item_over(it);
+}
+
+void rd_look_begin(struct item *it)
+{
+    rd_item_call(it, SCRIPT_LOOK);
+    rd_args_now(rd_of_unit(&it->unit), &it->args);
+    redis_args_int(&it->args, LIMIT_ANSWER_BYTES);
+    for (size_t i = 0; i < it->unit.count; i++) {
+        const struct op *op = it->unit.turns[i].op;
+        if (op->kind == OP_GET)
+            send_get(&it->args, &op->job);
+        else if (op->kind == OP_PEEK)
+            send_peek(&it->args, &op->peek);
+        else if (op->kind == OP_KV_GET)
+            rd_kv_send_get(&it->args, &op->kv_get);
+        else
+            send_views(&it->args, op);
+    }
+    rd_item_send(it, STAGE_LAST, looked_cb);
+}

@@ -1,0 +1,116 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- What all scripts share. A row of a job (row.h) has at fixed places: its revision 1-5, what it has 6,
+-- state 7, queue 8-11, order 12-19, expiry 20-27, since 28-35, token 36-47, nonce 48-55, generation
+-- 56-59, unique key 60-61 (its length) and 62...; a queue: revision 1-5, generation 6-9, end of its pause
+-- 10-17, scope of unique keys 18. Members of a queue's ready jobs are order and sequence, 16 bytes; all
+-- other members and fields that name a job are its sequence, 8 bytes, most significant first.
+local P, A, call = KEYS[1], ARGV, redis.call
+local sub, byte, format, min = string.sub, string.byte, string.format, math.min
+local at = 1
+
+local function arg()
+  local v = A[at]
+  at = at + 1
+  return v
+end
+
+local function count()
+  return tonumber(arg())
+end
+
+-- The given time, or the server's, in milliseconds.
+local function clock(given)
+  if given ~= '' then return tonumber(given) end
+  local t = call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+local function text(n)
+  return format('%.0f', n)
+end
+
+-- HMGET of any number of fields.
+local function mget(key, list)
+  local n = #list
+  if n == 0 then return {} end
+  if n <= 4000 then return call('HMGET', P .. key, unpack(list)) end
+  local out = {}
+  for from = 1, n, 4000 do
+    local got = call('HMGET', P .. key, unpack(list, from, min(from + 3999, n)))
+    for k = 1, #got do out[from + k - 1] = got[k] end
+  end
+  return out
+end
+
+-- A command with any number of arguments behind its key, in pairs where it wants pairs.
+local function many(command, key, list, from, to)
+  for f = from, to, 4000 do
+    call(command, P .. key, unpack(list, f, min(f + 3999, to)))
+  end
+end
+
+local numbers = {}
+local function queue_of(row)
+  local k = sub(row, 8, 11)
+  local n = numbers[k]
+  if not n then
+    n = format('%d', struct.unpack('>I4', k))
+    numbers[k] = n
+  end
+  return n
+end
+
+local definitions = {}
+local function queue(n)
+  local d = definitions[n]
+  if d == nil then
+    d = call('HGET', P .. 'queues', n)
+    definitions[n] = d
+  end
+  return d
+end
+
+local function big(s, from)
+  return (struct.unpack('>I8', sub(s, from, from + 7)))
+end
+
+local function unique_of(row)
+  local len = struct.unpack('>I2', sub(row, 60, 61))
+  return len > 0 and sub(row, 62, 61 + len) or nil
+end
+
+-- What a node had taken for claims goes back to where it was, if it still is what it was.
+local function give_back(epoch)
+  local key = P .. 'hold:' .. epoch
+  local held = call('HGETALL', key)
+  if #held == 0 then return end
+  local members, seqs = {}, {}
+  for k = 1, #held, 2 do
+    if held[k] ~= 't' then
+      members[#members + 1] = held[k]
+      seqs[#seqs + 1] = sub(held[k], 9)
+    end
+  end
+  local rows = mget('row', seqs)
+  local ready, doomed = {}, {}
+  for k = 1, #members do
+    local row = rows[k]
+    local def = row and byte(row, 7) == 2 and sub(row, 12, 19) == sub(members[k], 1, 8) and queue(queue_of(row))
+    if def then
+      local to = sub(def, 6, 9) == sub(row, 56, 59) and ready or doomed
+      local n = queue_of(row)
+      local list = to[n] or {}
+      to[n] = list
+      list[#list + 1] = 0
+      list[#list + 1] = members[k]
+    end
+  end
+  for n, list in pairs(ready) do many('ZADD', 'q:' .. n .. ':2', list, 1, #list) end
+  for n, list in pairs(doomed) do
+    many('ZADD', 'doom:' .. n .. ':held', list, 1, #list)
+    call('SADD', P .. 'doomed', 'doom:' .. n .. ':held')
+  end
+  call('DEL', key)
+  call('ZREM', P .. 'holds', epoch)
+end
+

@@ -1,0 +1,234 @@
+-- What a unit is about. Where other nodes live, too (shared), ready jobs are taken out of reach of others
+-- until the store puts them back or their time is over; alone it only reads, and the store finds out
+-- whether somebody else came in between.
+local now = clock(arg())
+local me, mode, token, hold_ms = arg(), arg(), arg(), count()
+local shared = mode == '1' -- 'keys': as well, but this call is about keys alone, and takes nothing
+local seqs_wanted, numbers_wanted, live_wanted = count(), count(), arg() == '1'
+local rows, seen, queues, queues_seen = {}, {}, {}, {}
+
+local function give_queue(n)
+  if queues_seen[n] then return end
+  queues_seen[n] = true
+  local def = queue(n)
+  if def then
+    queues[#queues + 1] = n
+    queues[#queues + 1] = def
+  end
+end
+
+local function give_row(seq, row)
+  if seen[seq] or not row then return end
+  seen[seq] = true
+  rows[#rows + 1] = seq
+  rows[#rows + 1] = row
+  give_queue(queue_of(row))
+end
+
+if shared then
+  call('DEL', P .. 'nothing')
+  give_back(me)
+  for _, late in ipairs(call('ZRANGEBYSCORE', P .. 'holds', '-inf', text(now))) do give_back(late) end
+end
+
+-- numbers to be given out
+local seq_before, number_before = 0, 0
+local meta = call('HMGET', P .. 'meta', 'seq', 'number', 'ver')
+local seq_high = tonumber(meta[1] or '0')
+seq_before, number_before = seq_high, tonumber(meta[2] or '0')
+if shared and seqs_wanted > 0 then call('HINCRBY', P .. 'meta', 'seq', seqs_wanted) end
+if shared and numbers_wanted > 0 then call('HINCRBY', P .. 'meta', 'number', numbers_wanted) end
+
+-- queues by name: name, how many jobs its claims want, whether its sums are asked for
+local by_name, claims, sums = {}, {}, {}
+local wanted = {}
+for k = 1, count() do
+  wanted[k] = arg()
+  claims[k] = count()
+  sums[k] = arg()
+end
+local found = mget('names', wanted)
+local fields = {}
+for f = 0, 20 do fields[f + 1] = f end
+local counted = {}
+local function give_sums(n)
+  counted[#counted + 1] = n
+  counted[#counted + 1] = call('HMGET', P .. 'q:' .. n .. ':sum', unpack(fields))
+end
+for k = 1, #wanted do
+  local n = found[k]
+  if n then
+    by_name[wanted[k]] = n
+    give_queue(n)
+    if sums[k] == '1' then give_sums(n) end
+  end
+end
+
+-- jobs by sequence, each with the token it is spoken of by, or ''
+local named, tokens = {}, {}
+for k = 1, count() do
+  named[k] = arg()
+  tokens[k] = arg()
+end
+local words_of = {}
+local named_rows = mget('row', named)
+for k = 1, #named do
+  local row = named_rows[k]
+  give_row(named[k], row)
+  if tokens[k] ~= '' and (not row or sub(row, 36, 47) ~= tokens[k]) then words_of[#words_of + 1] = tokens[k] end
+end
+
+local function give_holder(n, key)
+  local seq = call('HGET', P .. 'q:' .. n .. ':u', key)
+  if seq and not seen[seq] then give_row(seq, call('HGET', P .. 'row', seq)) end
+end
+
+-- those of them that may want their unique key back
+for _ = 1, count() do
+  local row = call('HGET', P .. 'row', arg())
+  local key = row and unique_of(row)
+  if key then give_holder(queue_of(row), key) end
+end
+
+-- unique keys that enqueues come with: queue, key
+for _ = 1, count() do
+  local n, key = by_name[arg()], arg()
+  if n then give_holder(n, key) end
+end
+
+-- claims by nonce: nobody knows which jobs they got
+local nonces, any_nonce = {}, false
+for _ = 1, count() do
+  nonces[arg()] = true
+  any_nonce = true
+end
+if any_nonce then
+  for _, n in ipairs(call('ZRANGE', P .. 'due:3', 0, -1)) do
+    local running = call('ZRANGE', P .. 'q:' .. n .. ':3', 0, -1)
+    local got = mget('row', running)
+    for k = 1, #running do
+      if got[k] and nonces[sub(got[k], 48, 55)] then give_row(running[k], got[k]) end
+    end
+  end
+end
+
+-- idempotency keys
+local idems, idem_keys = {}, {}
+for k = 1, count() do idem_keys[k] = arg() end
+local idem_found = mget('idem', idem_keys)
+for k = 1, #idem_keys do
+  if idem_found[k] then
+    idems[#idems + 1] = idem_keys[k]
+    idems[#idems + 1] = idem_found[k]
+    local seq = sub(idem_found[k], 9, 16)
+    if not seen[seq] then give_row(seq, call('HGET', P .. 'row', seq)) end
+  end
+end
+
+-- ready jobs for the claims, with bodies that are small
+local taken, hold = {}, {}
+local function expired(row)
+  return byte(row, 6) % 2 == 1 and big(row, 20) <= now
+end
+local function with_bodies(members)
+  local list = {}
+  for k = 1, #members do list[k] = sub(members[k], 9) end
+  local got, valid = mget('row', list), 0
+  local pay_of, pay_at, other = {}, {}, {}
+  for k = 1, #list do
+    local row, base = got[k], #taken
+    if row then
+      local bits = byte(row, 6)
+      if not expired(row) then valid = valid + 1 end
+      taken[base + 1], taken[base + 2] = list[k], row
+      taken[base + 3], taken[base + 4], taken[base + 5] = false, false, false
+      if bits % 8 >= 6 then -- has a payload (4), and it is small (2)
+        pay_of[#pay_of + 1] = list[k]
+        pay_at[#pay_at + 1] = base + 3
+      end
+      if bits % 32 >= 8 then other[#other + 1] = base end
+      give_queue(queue_of(row))
+    end
+  end
+  local pays = mget('pay', pay_of)
+  for k = 1, #pays do taken[pay_at[k]] = pays[k] end
+  for _, base in ipairs(other) do
+    taken[base + 4] = call('HGET', P .. 'res', taken[base + 1])
+    taken[base + 5] = call('HGET', P .. 'err', taken[base + 1])
+  end
+  return valid
+end
+for k = 1, #wanted do
+  local n, want, from = found[k], claims[k], 0
+  local def = n and want > 0 and queue(n)
+  if def and big(def, 10) <= now then
+    local key = P .. 'q:' .. n .. ':2'
+    for _ = 1, 8 do -- those that have expired are passed over; the leader ends them soon
+      local members = {}
+      if shared then
+        local popped = call('ZPOPMIN', key, want)
+        for j = 1, #popped, 2 do
+          members[#members + 1] = popped[j]
+          hold[#hold + 1] = popped[j]
+          hold[#hold + 1] = '1'
+        end
+      else
+        members = call('ZRANGE', key, from, from + want - 1)
+        from = from + want
+      end
+      local valid = with_bodies(members)
+      if #members < want or valid == want then break end
+      want = want - valid
+    end
+  end
+end
+if #hold > 0 then
+  call('HSET', P .. 'hold:' .. me, 't', token)
+  many('HSET', 'hold:' .. me, hold, 1, #hold)
+  call('ZADD', P .. 'holds', text(now + hold_ms), me)
+end
+
+-- last words about leases that are over
+local words, words_found = {}, mget('words', words_of)
+for k = 1, #words_of do
+  if words_found[k] then
+    words[#words + 1] = words_of[k]
+    words[#words + 1] = words_found[k]
+  end
+end
+
+-- keys and values: keys, buckets they fall into, how many versions
+local kvm, kvb, kv_keys, kv_buckets = {}, {}, {}, {}
+for k = 1, count() do kv_keys[k] = arg() end
+for k = 1, count() do kv_buckets[k] = arg() end
+local versions, version_before, kv_count, kv_bytes = count(), 0, 0, 0
+if #kv_keys > 0 or versions > 0 then
+  local metas, changed = mget('kvm', kv_keys), mget('kvb', kv_buckets)
+  for k = 1, #kv_keys do
+    if metas[k] then
+      kvm[#kvm + 1] = kv_keys[k]
+      kvm[#kvm + 1] = metas[k]
+    end
+  end
+  for k = 1, #kv_buckets do
+    kvb[#kvb + 1] = kv_buckets[k]
+    kvb[#kvb + 1] = changed[k] or ''
+  end
+  version_before = tonumber(call('HGET', P .. 'meta', 'kv_version') or '0')
+  if mode ~= '' and versions > 0 then call('HINCRBY', P .. 'meta', 'kv_version', versions) end
+  kv_count, kv_bytes = call('HLEN', P .. 'kvm'), tonumber(call('HGET', P .. 'total', 'kv') or '0')
+end
+
+-- sums of the queues of named jobs, where depth is watched
+if arg() == '1' then
+  for k = 1, #queues, 2 do give_sums(queues[k]) end
+end
+
+local keys, live = 0, 0
+if live_wanted then
+  keys = call('HLEN', P .. 'idem')
+  local t = call('HMGET', P .. 'total', '0', '1', '2')
+  live = (t[1] or 0) + (t[2] or 0) + (t[3] or 0)
+end
+return { text(now), meta[3] or '', text(seq_before), text(number_before), text(seq_high), keys, live, #hold > 0 and 1 or 0,
+  queues, counted, rows, idems, words, taken, { kvm, kvb, text(version_before), kv_count, kv_bytes } }

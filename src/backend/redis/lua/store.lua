@@ -1,0 +1,193 @@
+-- What a unit leaves: first what must still be as it was when it was loaded, then the changes, one command
+-- after the other. Nothing is changed unless all of it is as it was. Arguments: how often something had
+-- been stored when it was loaded; our epoch; the token of what we took for claims, or ''; the leader's
+-- epoch, or ''; whether it adds jobs, which a full server may refuse; whether nobody else may have stored
+-- anything since; checks; changes.
+local ver, me, token, leads, grows, strict = arg(), arg(), arg(), arg(), arg() == '1', arg() == '1'
+if not grows then call('DEL', P .. 'nothing') end -- needs no memory; what follows is then let through
+if leads ~= '' then
+  local leader = call('HMGET', P .. 'meta', 'leader', 'leader_epoch')
+  if leader[1] ~= me or leader[2] ~= leads then return { 'led' } end
+end
+if token ~= '' and call('HGET', P .. 'hold:' .. me, 't') ~= token then return { 'conflict', 'hold' } end
+
+-- checks: how many arguments they are; then hash, how many, field, what it begins with ('' = not there) ...
+local checks = count()
+local checks_end = at + checks
+if call('HGET', P .. 'meta', 'ver') == ver then
+  at = checks_end
+elseif strict then
+  return { 'conflict', 'others' }
+end
+while at < checks_end do
+  local key, n = arg(), count()
+  local fields = {}
+  for k = 1, n / 2 do fields[k] = A[at + 2 * k - 2] end
+  local got = mget(key, fields)
+  for k = 1, n / 2 do
+    local is, should = got[k], A[at + 2 * k - 1]
+    if should == '' and is or should ~= '' and (not is or sub(is, 1, #should) ~= should) then
+      return { 'conflict', key }
+    end
+  end
+  at = at + n
+end
+
+local out = {}
+local special = {}
+
+-- Something in this queue is due then, unless something is due before: queue, time ...
+function special.DUE(key, from, to)
+  for k = from, to, 2 do
+    local is = call('ZSCORE', P .. key, A[k])
+    if not is or tonumber(is) > tonumber(A[k + 1]) then call('ZADD', P .. key, A[k + 1], A[k]) end
+  end
+end
+
+-- When the first of a queue is due, now that some are gone: queue, its index, what to add to its score
+function special.REDUE(key, from)
+  local first = call('ZRANGE', P .. A[from + 1], 0, 0, 'WITHSCORES')
+  if first[1] then
+    call('ZADD', P .. key, text(tonumber(first[2]) + tonumber(A[from + 2])), A[from])
+  else
+    call('ZREM', P .. key, A[from])
+  end
+end
+
+-- field, difference ...
+function special.SUM(key, from, to)
+  for k = from, to, 2 do call('HINCRBY', P .. key, A[k], A[k + 1]) end
+end
+
+-- The same, of an hour; it goes by itself when it is history.
+function special.HOUR(key, from, to)
+  local fresh = call('EXISTS', P .. key) == 0
+  special.SUM(key, from, to)
+  if fresh then call('EXPIRE', P .. key, 31 * 86400) end
+end
+
+-- The same, and what has become 0 goes.
+function special.COUNT(key, from, to)
+  for k = from, to, 2 do
+    if call('HINCRBY', P .. key, A[k], A[k + 1]) <= 0 then call('HDEL', P .. key, A[k]) end
+  end
+end
+
+-- Which parts of the sequence have jobs: part, difference ...
+function special.PART(key, from, to)
+  for k = from, to, 2 do
+    local n = call('HINCRBY', P .. key, A[k], A[k + 1])
+    if n <= 0 then
+      call('HDEL', P .. key, A[k])
+      call('ZREM', P .. 'parts', A[k])
+    elseif n == tonumber(A[k + 1]) then
+      call('ZADD', P .. 'parts', A[k], A[k])
+    end
+  end
+end
+
+-- A unique key is free, if this job has it: key, job ...
+function special.UNKEY(key, from, to)
+  for k = from, to, 2 do
+    if call('HGET', P .. key, A[k]) == A[k + 1] then call('HDEL', P .. key, A[k]) end
+  end
+end
+
+-- A value that is a job's payload: key, job
+function special.COPY(key, from)
+  call('HSET', P .. key, A[from], call('HGET', P .. 'pay', A[from + 1]) or '')
+end
+
+-- Keys that go: all have the prefix.
+function special.DROP(_, from, to)
+  for k = from, to, 1000 do
+    local names = {}
+    for j = k, min(k + 999, to) do names[#names + 1] = P .. A[j] end
+    call('UNLINK', unpack(names))
+  end
+end
+
+-- All that an index names is to be removed, bit by bit: its new name
+function special.DOOM(key, from)
+  if call('EXISTS', P .. key) == 0 then return end
+  call('RENAME', P .. key, P .. A[from])
+  call('SADD', P .. 'doomed', A[from])
+end
+
+-- So much of it has been.
+function special.UNDOOM(key, from, to)
+  many('ZREM', key, A, from, to)
+  if call('EXISTS', P .. key) == 0 then call('SREM', P .. 'doomed', key) end
+end
+
+-- What was taken for claims and is ready still.
+function special.BACK()
+  give_back(me)
+end
+
+function special.TELL(key, from)
+  call('PUBLISH', P .. key, A[from])
+end
+
+-- Who holds a unique key, after the scope has changed: generation, scope
+function special.RESCOPE(n, from)
+  local generation, scope = A[from], A[from + 1]
+  call('UNLINK', P .. 'q:' .. n .. ':u')
+  if scope == 'none' then return end
+  local start = 0
+  repeat
+    local seqs = call('ZRANGE', P .. 'q:' .. n .. ':all', start, start + 999)
+    local rows, keys = mget('row', seqs), {}
+    for k = 1, #seqs do
+      local row = rows[k]
+      local key = row and unique_of(row)
+      local state = key and byte(row, 7)
+      if key and (state > 2 or sub(row, 56, 59) == generation) and
+          (scope == 'kept' and state ~= 6 or scope == 'live' and state <= 3) then
+        keys[#keys + 1] = key
+        keys[#keys + 1] = seqs[k]
+      end
+    end
+    if #keys > 0 then many('HSET', 'q:' .. n .. ':u', keys, 1, #keys) end
+    start = start + 1000
+  until #seqs < 1000
+end
+
+-- Bodies for claims: answered, not changed.
+function special.BODIES(_, from, to)
+  for k = from, to do
+    out[#out + 1] = A[k]
+    out[#out + 1] = call('HGET', P .. 'pay', A[k])
+    out[#out + 1] = call('HGET', P .. 'res', A[k])
+    out[#out + 1] = call('HGET', P .. 'err', A[k])
+  end
+end
+
+-- For the leader: what is due next, and how much there is.
+function special.NEXT()
+  local next = 0
+  for _, key in ipairs({ 'due:1', 'due:3', 'due:4', 'due:5', 'due:6', 'expiry', 'paused', 'idemx', 'kvx' }) do
+    local first = call('ZRANGE', P .. key, 0, 0, 'WITHSCORES')
+    if first[2] and (next == 0 or tonumber(first[2]) < next) then next = tonumber(first[2]) end
+  end
+  out[#out + 1] = text(next)
+  out[#out + 1] = call('HMGET', P .. 'total', '0', '1', '2', '3', '4', '5')
+  out[#out + 1] = call('HLEN', P .. 'idem')
+  out[#out + 1] = call('HLEN', P .. 'names')
+  out[#out + 1] = call('HLEN', P .. 'kvm')
+  out[#out + 1] = call('HGET', P .. 'total', 'kv')
+end
+
+while at <= #A do
+  local command, key, n = arg(), arg(), count()
+  local f = special[command]
+  if f then
+    f(key, at, at + n - 1)
+  elseif n == 0 then
+    call(command, P .. key)
+  else
+    many(command, key, A, at, at + n - 1)
+  end
+  at = at + n
+end
+return { 'ok', text(call('HINCRBY', P .. 'meta', 'ver', 1)), out }

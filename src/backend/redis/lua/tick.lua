@@ -1,0 +1,138 @@
+-- What time brings, for the leader: what is due of each kind, at most so many of each. Arguments: the time
+-- or '', our epoch, the leader's epoch, how many, how long words are kept, how long a silent node counts.
+-- Keys and words that have expired go at once; everything else is answered.
+local now, me, leads, limit, words_ms, alive_ms = clock(arg()), arg(), arg(), count(), count(), count()
+call('DEL', P .. 'nothing')
+local leader = call('HMGET', P .. 'meta', 'leader', 'leader_epoch', 'ver')
+if leader[1] ~= me or leader[2] ~= leads then return { 'led' } end
+local more = 0
+
+local function end_old(hash, index, upto)
+  local old = call('ZRANGEBYSCORE', P .. index, '-inf', text(upto), 'LIMIT', 0, limit)
+  if #old == 0 then return end
+  call('HDEL', P .. hash, unpack(old))
+  call('ZREM', P .. index, unpack(old))
+  if #old == limit then more = 1 end
+end
+end_old('idem', 'idemx', now)
+end_old('words', 'wordt', now - words_ms)
+
+local queues, queues_seen = {}, {}
+local function give_queue(n)
+  if queues_seen[n] then return end
+  queues_seen[n] = true
+  local def = queue(n)
+  if def then
+    queues[#queues + 1] = n
+    queues[#queues + 1] = def
+  end
+end
+
+-- Appends sequences and their rows (false = gone).
+local function give(list, seqs)
+  local rows = mget('row', seqs)
+  for k = 1, #seqs do
+    list[#list + 1] = seqs[k]
+    list[#list + 1] = rows[k]
+    if rows[k] then give_queue(queue_of(rows[k])) end
+  end
+end
+
+-- By queue: leases and scheduled jobs. touched: kind, queue, what to add for its next time.
+local touched = {}
+local function touch(kind, n, add)
+  touched[#touched + 1] = kind
+  touched[#touched + 1] = n
+  touched[#touched + 1] = add
+end
+local function by_queue(kind)
+  local list, left = {}, limit
+  for _, n in ipairs(call('ZRANGEBYSCORE', P .. 'due:' .. kind, '-inf', text(now), 'LIMIT', 0, 200)) do
+    if left <= 0 then
+      more = 1
+      break
+    end
+    local seqs = call('ZRANGEBYSCORE', P .. 'q:' .. n .. ':' .. kind, '-inf', text(now), 'LIMIT', 0, left)
+    left = left - #seqs
+    touch(kind, n, '0')
+    give(list, seqs)
+  end
+  if left <= 0 then more = 1 end
+  return list
+end
+local leases, due = by_queue('3'), by_queue('1')
+
+local expiry = {}
+local expired = call('ZRANGEBYSCORE', P .. 'expiry', '-inf', text(now), 'LIMIT', 0, limit)
+give(expiry, expired)
+if #expired == limit then more = 1 end
+
+-- Leases of connections whose node is gone.
+local alive = {}
+local living = call('ZRANGEBYSCORE', P .. 'nodes', '(' .. text(now - alive_ms), '+inf')
+for _, e in ipairs(living) do alive[e] = true end
+local bound = {}
+for _, e in ipairs(call('SMEMBERS', P .. 'boundset')) do
+  if e ~= me and not alive[e] then
+    local seqs = call('SRANDMEMBER', P .. 'bound:' .. e, limit)
+    if #seqs == 0 then call('SREM', P .. 'boundset', e) end
+    for _, seq in ipairs(seqs) do
+      local row = call('HGET', P .. 'row', seq)
+      if not row then call('SREM', P .. 'bound:' .. e, seq) end
+    end
+    give(bound, seqs)
+    if #seqs == limit then more = 1 end
+  end
+end
+
+-- Finished jobs beyond what their queue keeps: too many, or too old.
+local kept = {}
+for _, kind in ipairs({ '4', '5', '6' }) do
+  local left = limit
+  local start = kind == '5' and 35 or 19
+  for _, n in ipairs(call('ZRANGEBYSCORE', P .. 'due:' .. kind, '-inf', text(now), 'LIMIT', 0, 200)) do
+    local def = queue(n)
+    if left <= 0 then
+      more = 1
+      break
+    end
+    if not def then
+      call('ZREM', P .. 'due:' .. kind, n)
+    else
+      local key, keep, keep_ms = P .. 'q:' .. n .. ':' .. kind, big(def, start), big(def, start + 8)
+      local over = call('ZCARD', key) - keep
+      local old = call('ZCOUNT', key, '-inf', text(now - keep_ms))
+      local n_gone = math.max(over, old)
+      if n_gone > left then
+        n_gone = left
+        more = 1
+      else
+        touch(kind, n, text(keep_ms))
+      end
+      if n_gone > 0 then give(kept, call('ZRANGE', key, 0, n_gone - 1)) end
+      left = left - n_gone
+    end
+  end
+end
+
+-- Pauses that have ended.
+local resumed = call('ZRANGEBYSCORE', P .. 'paused', '-inf', text(now), 'LIMIT', 0, limit)
+for _, n in ipairs(resumed) do give_queue(n) end
+
+-- What purges and deletes have left to be swept.
+local doomed, doomed_members, doomed_key = {}, {}, call('SRANDMEMBER', P .. 'doomed')
+if doomed_key then
+  doomed_members = call('ZRANGE', P .. doomed_key, 0, limit - 1)
+  local seqs = {}
+  for k = 1, #doomed_members do seqs[k] = sub(doomed_members[k], -8) end
+  give(doomed, seqs)
+  if #doomed_members == 0 then call('SREM', P .. 'doomed', doomed_key) end
+  more = 1
+end
+
+-- Keys that have expired.
+local keys = call('ZRANGEBYSCORE', P .. 'kvx', '-inf', text(now), 'LIMIT', 0, limit)
+if #keys == limit then more = 1 end
+
+return { 'ok', text(now), leader[3], more, queues, leases, due, expiry, bound, kept, resumed, doomed_key or '',
+  doomed_members, doomed, call('HGETALL', P .. 'bulk'), living, touched, keys }

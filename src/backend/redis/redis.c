@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening, closing, and the table of the backend. */
+#include "backend/redis/redis.h"
+
+#include "backend/redis/impl.h"
+#include "base/check.h"
+
+#define REOPEN_MS 500         /* between two tries to connect again */
+#define LOADING_WAIT_MS 60000 /* a start waits so long for a server that reads its data */
+
+static int rd_submit(struct backend *b, const struct op *list, size_t count, backend_reply_fn fn,
+                     void *ctx)
+{
+    struct rd_store *s = rd_of(b);
+    if (s->sh.closing)
+        return -ERR_CLOSED;
+    int err = shared_batch_add(&s->sh, list, count, fn, ctx);
+    if (err)
+        return err;
+    if (s->ready && redis_conn_open_now(s->lane))
+        rd_lane_kick(s);
+    else
+        rd_lane_later(s);
+    return 0;
+}
+
+static unsigned rd_caps(const struct backend *b)
+{
+    const struct rd_store *s = (const struct rd_store *)(const void *)b;
+    return CAP_SHARED | CAP_UNIQUE_GLOBAL | (s->server.durable ? CAP_DURABLE_REPLY : 0);
+}
+
+static void rd_figures(const struct backend *b, struct backend_figures *ret)
+{
+    const struct rd_store *s = (const struct rd_store *)(const void *)b;
+    *ret = s->sh.figures;
+    ret->epoch = s->sh.facts.epoch;
+    ret->capacity = s->sh.config.capacity;
+    ret->applied = ret->position;
+}
+
+static int rd_settle(struct backend *b, backend_closed_fn fn, void *ctx)
+{
+    struct rd_store *s = rd_of(b);
+    if (s->sh.closing)
+        return -ERR_CLOSED;
+    if (!settles_add(&s->sh.settles, s, fn, ctx))
+        return -ERR_NOMEM;
+    s->sh.tick_wanted = true;
+    rd_lane_later(s);
+    return 0;
+}
+
+/* --- the timer --- */
+
+static void timer_cb(uv_timer_t *timer)
+{
+    struct rd_store *s = timer->data;
+    if (redis_conn_down(s->lane) && !s->sh.closing)
+        redis_conn_open(s->lane);
+    if (redis_conn_down(s->ear) && !s->sh.closing && s->ready)
+        redis_conn_open(s->ear);
+    /* The slow poll: what others did is heard of here where nobody tells it. */
+    if (s->others)
+        shared_watches_wake(&s->sh, (struct span){NULL, 0});
+    rd_lane_later(s);
+    rd_timer_set(s);
+}
+
+static int64_t next_wait(const struct rd_store *s)
+{
+    int64_t wait = s->leader ? TICK_IDLE_MS : POLL_MS;
+    if (!s->ready || redis_conn_down(s->ear))
+        return REOPEN_MS;
+    if (s->leader && s->next_due_ms && !s->sh.config.clock.manual) {
+        int64_t due = s->next_due_ms - rd_now(s);
+        wait = due < 1 ? 1 : due < wait ? due : wait;
+    }
+    return wait;
+}
+
+/* Never later than it is set already: whoever asks often must not put it off. */
+void rd_timer_set(struct rd_store *s)
+{
+    uint64_t wait = (uint64_t)next_wait(s);
+    if (uv_is_closing((uv_handle_t *)&s->timer))
+        return;
+    if (!uv_is_active((uv_handle_t *)&s->timer) || uv_timer_get_due_in(&s->timer) > wait)
+        uv_timer_start(&s->timer, timer_cb, wait, 0);
+}
+
+/* --- closing --- */
+
+static void store_free(struct rd_store *s)
+{
+    rd_items_free(s);
+    redis_args_done(&s->bye);
+    redis_tls_context_free(s->tls);
+    shared_done(&s->sh);
+    mem_free(s);
+}
+
+static void handle_closed_cb(uv_handle_t *handle)
+{
+    struct rd_store *s = handle->data;
+    backend_closed_fn fn = s->closed;
+    void *ctx = s->closed_ctx;
+    if (--s->handles > 0)
+        return;
+    store_free(s);
+    if (fn)
+        fn(ctx);
+}
+
+static void take_down(struct rd_store *s)
+{
+    redis_conn_close(s->lane);
+    if (s->greeting_now)
+        redis_greet_drop(&s->greeting);
+    redis_conn_close(s->ear);
+    s->lane = s->ear = NULL;
+    s->handles = 2;
+    uv_close((uv_handle_t *)&s->timer, handle_closed_cb);
+    uv_close((uv_handle_t *)&s->later, handle_closed_cb);
+}
+
+/* Closing connections from inside their own callbacks is not allowed: the loop does it. */
+static void gone_cb(uv_timer_t *timer)
+{
+    struct rd_store *s = timer->data;
+    settles_end_all(&s->sh.settles);
+    take_down(s);
+}
+
+static void goodbye_cb(void *ctx, redisReply *r)
+{
+    struct rd_store *s = ctx;
+    if (r)
+        freeReplyObject(r);
+    uv_timer_start(&s->later, gone_cb, 0, 0);
+}
+
+/* The node goes, and with it the lease of the leader: others need not wait for it. */
+static void say_goodbye(struct rd_store *s)
+{
+    s->leaving = true;
+    shared_bulks_answer(&s->sh, OUT_UNKNOWN);
+    if (!s->ready || !redis_conn_open_now(s->lane)) {
+        uv_timer_start(&s->later, gone_cb, 0, 0);
+        return;
+    }
+    redis_script_call(&s->names, SCRIPT_BYE, s->url.prefix, &s->bye);
+    redis_args_int(&s->bye, s->sh.facts.epoch);
+    redis_conn_send(s->lane, &s->bye, goodbye_cb, s);
+}
+
+/* What time brings is the leader's: another node has nothing to do. */
+static bool work_left(const struct rd_store *s)
+{
+    if (s->seen_at_ms == 0 || s->line_count || s->sh.first || s->sh.bulks)
+        return true;
+    return s->leader && (s->sh.tick_wanted || rd_tick_due(s));
+}
+
+static void end_settles(struct rd_store *s)
+{
+    if (!s->sh.settles.first || !s->ready || work_left(s))
+        return;
+    for (struct settle *one = s->sh.settles.first; one; one = one->next)
+        one->worked = true;
+    settles_end(&s->sh.settles, 0);
+}
+
+void rd_lane_after(struct rd_store *s)
+{
+    if (s->leaving)
+        return;
+    end_settles(s);
+    if (s->sh.closing && s->line_count == 0 && !s->sh.first) {
+        say_goodbye(s);
+        return;
+    }
+    rd_lane_kick(s);
+    if (s->line_count == 0)
+        rd_timer_set(s);
+}
+
+static void rd_close(struct backend *b, backend_closed_fn fn, void *ctx)
+{
+    struct rd_store *s = rd_of(b);
+    s->sh.closing = true;
+    s->closed = fn;
+    s->closed_ctx = ctx;
+    s->sh.news = NULL;
+    rd_lane_later(s);
+}
+
+static const struct backend_ops rd_ops = {
+    .kind = "redis",
+    .submit = rd_submit,
+    .watch = shared_watch,
+    .unwatch = shared_unwatch,
+    .caps = rd_caps,
+    .figures = rd_figures,
+    .events = shared_events,
+    .events_last = shared_events_last,
+    .on_news = shared_on_news,
+    .settle = rd_settle,
+    .close = rd_close,
+};
+
+/* --- opening: on a loop of its own, while nobody waits for the other --- */
+
+struct opening {
+    uv_loop_t loop;
+    struct greeting *greeting;
+    struct err_note *note;
+    int err;
+    bool over;
+};
+
+static void greeted_cb(void *ctx, int err, const struct err_note *note)
+{
+    struct opening *o = ctx;
+    o->err = err;
+    o->over = true;
+    if (err && o->note)
+        *o->note = *note;
+    uv_stop(&o->loop);
+}
+
+static void opened_cb(void *ctx)
+{
+    struct opening *o = ctx;
+    redis_greet(o->greeting, greeted_cb, o);
+}
+
+/* A greeting that was under way has said so already. */
+static void lost_cb(void *ctx, const char *why)
+{
+    struct opening *o = ctx;
+    if (!o->over)
+        o->err = err_note_set(o->note, -ERR_IO, "Redis cannot be used: %.300s", why);
+    o->over = true;
+    uv_stop(&o->loop);
+}
+
+static int open_once(struct rd_store *s, struct err_note *note)
+{
+    struct opening o = {.greeting = &s->greeting, .note = note};
+    struct rconn_config config = {.loop = &o.loop,
+                                  .url = &s->url,
+                                  .tls = s->tls,
+                                  .opened = opened_cb,
+                                  .lost = lost_cb,
+                                  .ctx = &o};
+    if (uv_loop_init(&o.loop) != 0)
+        return -ERR_NOMEM;
+    int err = redis_conn_new(&config, &s->greeting.conn);
+    if (!err) {
+        redis_conn_open(s->greeting.conn);
+        while (!o.over && uv_run(&o.loop, UV_RUN_ONCE))
+            ;
+        err = o.err;
+        redis_conn_close(s->greeting.conn);
+    }
+    uv_run(&o.loop, UV_RUN_DEFAULT);
+    CHECK(uv_loop_close(&o.loop) == 0);
+    return err;
+}
+
+static int open_first(struct rd_store *s, struct err_note *note)
+{
+    uint64_t until = clock_ns() + LOADING_WAIT_MS * UINT64_C(1000000);
+    int err;
+    s->greeting.url = &s->url;
+    s->greeting.names = &s->names;
+    s->greeting.facts = &s->sh.facts;
+    s->greeting.boot = true;
+    while ((err = open_once(s, note)) != 0 && s->greeting.loading && clock_ns() < until)
+        uv_sleep(50);
+    s->server = s->greeting.found;
+    s->stores = s->greeting.found.stores;
+    s->greeting.boot = false;
+    return err;
+}
+
+static int open_connections(struct rd_store *s)
+{
+    struct rconn_config lane = {.loop = s->sh.config.loop,
+                                .url = &s->url,
+                                .tls = s->tls,
+                                .opened = rd_lane_opened_cb,
+                                .lost = rd_lane_lost_cb,
+                                .ctx = s};
+    struct rconn_config ear = lane;
+    ear.opened = rd_ear_opened_cb;
+    ear.lost = rd_ear_lost_cb;
+    ear.message = rd_ear_message_cb;
+    int err = redis_conn_new(&lane, &s->lane);
+    if (!err)
+        err = redis_conn_new(&ear, &s->ear);
+    if (err)
+        return err;
+    redis_conn_open(s->lane);
+    redis_conn_open(s->ear);
+    return 0;
+}
+
+static void tell_open(const struct rd_store *s)
+{
+    const struct redis_server *f = &s->server;
+    log_event(s->sh.config.log, f->durable ? LOG_INFO : LOG_WARN, "redis_open",
+              LOG_TEXT("version", f->version), LOG_TEXT("appendonly", f->appendonly),
+              LOG_TEXT("appendfsync", f->appendfsync), LOG_BOOL("durable", f->durable),
+              LOG_TEXT("note", f->durable ? "a reply is on the server's disk"
+                                          : "a crash of the server may lose what was answered"));
+}
+
+static int open_store(const char *rest, bool tls, const struct backend_config *config,
+                      struct rd_store *s, struct err_note *note)
+{
+    redis_args_init(&s->bye);
+    int err = redis_url_parse(rest, tls, &s->url, note);
+    if (!err && tls)
+        err = redis_tls_context_new(&s->url, &s->tls, note);
+    if (!err)
+        err = open_first(s, note);
+    return err ? err : shared_init(&s->sh, &rd_ops, config);
+}
+
+static int open_any(const char *rest, bool tls, const struct backend_config *config,
+                    struct backend **ret, struct err_note *note)
+{
+    struct rd_store *s = mem_zalloc(sizeof *s);
+    if (!s)
+        return -ERR_NOMEM;
+    int err = open_store(rest, tls, config, s, note);
+    if (err) {
+        store_free(s);
+        return err;
+    }
+    s->timer.data = s->later.data = s;
+    CHECK(uv_timer_init(config->loop, &s->timer) == 0);
+    CHECK(uv_timer_init(config->loop, &s->later) == 0);
+    err = open_connections(s);
+    if (err) { /* its handles are the loop's already */
+        take_down(s);
+        return err;
+    }
+    tell_open(s);
+    rd_timer_set(s);
+    *ret = &s->sh.base;
+    return 0;
+}
+
+int backend_open_redis(const char *rest, const struct backend_config *config, struct backend **ret,
+                       struct err_note *note)
+{
+    return open_any(rest, false, config, ret, note);
+}
+
+int backend_open_rediss(const char *rest, const struct backend_config *config, struct backend **ret,
+                        struct err_note *note)
+{
+    return open_any(rest, true, config, ret, note);
+}

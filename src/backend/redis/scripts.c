@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/redis/scripts.h"
+
+#include "backend/redis/lua_gen.h"
+
+static const struct {
+    const char *name, *text;
+} scripts[SCRIPT_COUNT] = {
+    [SCRIPT_OPEN] = {"open", lua_open}, [SCRIPT_BEAT] = {"beat", lua_beat},
+    [SCRIPT_LOAD] = {"load", lua_load}, [SCRIPT_STORE] = {"store", lua_store},
+    [SCRIPT_TICK] = {"tick", lua_tick}, [SCRIPT_LOOK] = {"look", lua_look},
+    [SCRIPT_SCAN] = {"scan", lua_scan}, [SCRIPT_SHARERS] = {"sharers", lua_sharers},
+    [SCRIPT_BYE] = {"bye", lua_bye},
+};
+
+const char *redis_script_name(enum script_id id)
+{
+    return scripts[id].name;
+}
+
+void redis_script_load(enum script_id id, struct rargs *a)
+{
+    struct buf text;
+    buf_init(&text);
+    redis_args_text(a, "SCRIPT");
+    redis_args_text(a, "LOAD");
+    if (buf_append_text(&text, lua_common) || buf_append_text(&text, scripts[id].text))
+        a->failed = true;
+    redis_args_bytes(a, buf_span(&text));
+    buf_done(&text);
+}
+
+void redis_script_call(const struct script_names *names, enum script_id id, const char *prefix,
+                       struct rargs *a)
+{
+    redis_args_text(a, "EVALSHA");
+    redis_args_text(a, names->sha[id]);
+    redis_args_text(a, "1");
+    redis_args_text(a, prefix);
+}

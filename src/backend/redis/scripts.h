@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scripts that run inside the server, one file each in lua/. They move data; what is to become
+ * of it is decided by the rules of core, outside. */
+#pragma once
+
+#include "backend/redis/args.h"
+
+enum script_id {
+    SCRIPT_OPEN,    /* the format, and a number for this boot */
+    SCRIPT_BEAT,    /* a sign of life; who leads */
+    SCRIPT_LOAD,    /* what a unit is about */
+    SCRIPT_STORE,   /* what it leaves */
+    SCRIPT_TICK,    /* what time brings */
+    SCRIPT_LOOK,    /* quick questions */
+    SCRIPT_SCAN,    /* a step through many jobs */
+    SCRIPT_SHARERS, /* jobs that share a unique key */
+    SCRIPT_BYE,     /* a node stops */
+    SCRIPT_COUNT
+};
+
+#define SCRIPT_SHA_BYTES 41
+
+/* As the server calls them, since it was asked to load them. */
+struct script_names {
+    char sha[SCRIPT_COUNT][SCRIPT_SHA_BYTES];
+};
+
+const char *redis_script_name(enum script_id id); /* "load", for notes */
+/* Adds the words of the command that loads the script: its text, behind what all of them share. */
+void redis_script_load(enum script_id id, struct rargs *a);
+/* Begins a call of it: arguments of the script follow. */
+void redis_script_call(const struct script_names *names, enum script_id id, const char *prefix,
+                       struct rargs *a);

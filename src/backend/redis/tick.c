@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Signs of life; and what time brings, done by the leader alone: leases that end, jobs that become
+ * due or expire, leases of connections whose node has died, what purges and deletes left,
+ * retention.
+ *
+ * A tick loads what is due (lua/tick.lua) and stores what becomes of it; both find the leader's
+ * epoch to be its own, or nothing happens. Each part takes a bounded number of rows; what is left
+ * makes the next tick due at once. */
+#include "backend/redis/impl.h"
+
+#define WORDS_KEPT_MS INT64_C(3600000)
+
+/* Places in the answer of lua/tick.lua. */
+enum due {
+    DUE_WORD,
+    DUE_NOW,
+    DUE_STORES,
+    DUE_MORE,
+    DUE_QUEUES,
+    DUE_LEASES,
+    DUE_JOBS,
+    DUE_EXPIRY,
+    DUE_BOUND,
+    DUE_KEPT,
+    DUE_RESUMED,
+    DUE_DOOMED_KEY,
+    DUE_DOOMED_MEMBERS,
+    DUE_DOOMED,
+    DUE_BULKS,
+    DUE_LIVING,
+    DUE_TOUCHED,
+    DUE_KEYS,
+    DUE_COUNT
+};
+
+static int64_t process_ms(void)
+{
+    return (int64_t)(clock_ns() / 1000000);
+}
+
+/* --- signs of life --- */
+
+bool rd_beat_due(const struct rd_store *s)
+{
+    if (s->seen_at_ms == 0 || process_ms() - s->seen_at_ms >= BEAT_MS)
+        return true;
+    /* A manual clock may leap over the leader's lease. */
+    return s->sh.config.clock.manual && llabs(rd_now(s) - s->beat_now_ms) >= BEAT_MS;
+}
+
+static void beat_cb(void *ctx, redisReply *r)
+{
+    struct item *it = ctx;
+    struct rd_store *s = rd_of_unit(&it->unit);
+    if (!rd_item_answered(it, r, false))
+        return;
+    bool before = s->leader;
+    rd_took_time(s, rd_reply_int(reply_at(r, 0)));
+    s->others = (unsigned)rd_reply_int(reply_at(r, 1));
+    s->contended = false;
+    s->leader_epoch = rd_reply_int(reply_at(r, 2));
+    s->leader = s->leader_epoch > 0;
+    s->sh.tick_wanted |= s->leader && !before;
+    freeReplyObject(r);
+    rd_item_over(it);
+}
+
+void rd_beat_begin(struct item *it)
+{
+    struct rd_store *s = rd_of_unit(&it->unit);
+    struct rargs *a = &it->args;
+    s->seen_at_ms = process_ms();
+    s->beat_now_ms = rd_now(s);
+    rd_item_call(it, SCRIPT_BEAT);
+    rd_args_now(s, a);
+    redis_args_int(a, s->sh.facts.epoch);
+    redis_args_int(a, s->sh.config.node);
+    redis_args_int(a, LEADER_LEASE_MS);
+    redis_args_int(a, NODE_OTHER_MS);
+    rd_item_send(it, STAGE_ASKING,
+                 beat_cb); /* who leads is to know what is due before others ask */
+}
+
+/* --- what is due --- */
+
+/* A manual clock moves by leaps: nothing is looked at where nothing can have become due. */
+bool rd_tick_due(const struct rd_store *s)
+{
+    int64_t now = rd_now(s);
+    if (!s->leader)
+        return false;
+    if (s->sh.tick_wanted || (s->next_due_ms && s->next_due_ms <= now && now != s->tick_at_ms))
+        return true;
+    if (s->sh.config.clock.manual)
+        return s->sh.trim_wanted || (s->sh.dirty && now != s->tick_at_ms);
+    return now - s->tick_at_ms >= TICK_IDLE_MS;
+}
+
+static void end_one(struct unit *u, struct row *r, size_t part)
+{
+    struct record rec = {.kind = REC_JOB_READY, .job_ready = {.seq = r->job.seq, .at = u->now}};
+    if (part == DUE_LEASES) {
+        unit_lease_ran_out(u, r);
+    } else if (part == DUE_JOBS) {
+        unit_row_take(u, r, &rec);
+    } else if (part == DUE_EXPIRY) {
+        decide_expire(&r->job, u->now, &rec);
+        unit_row_take(u, r, &rec);
+        u->s->trim_wanted = true;
+    } else if (part == DUE_BOUND) {
+        unit_lease_restarted(u, r);
+    } else {
+        unit_row_remove(u, r);
+    }
+}
+
+/* What became of a row by one part is not there any more for the next; nor is what was prolonged.
+ */
+static bool still(const struct unit *u, const struct row *r, size_t part)
+{
+    static const unsigned from[DUE_COUNT] = {
+        [DUE_LEASES] = STATE_BIT(STATE_RUNNING), [DUE_JOBS] = STATE_BIT(STATE_SCHEDULED),
+        [DUE_EXPIRY] = STATES_WAITING,           [DUE_BOUND] = STATE_BIT(STATE_RUNNING),
+        [DUE_KEPT] = STATES_ALL & ~STATES_LIVE,
+    };
+    (void)u;
+    return unit_row_there(r) && (STATE_BIT(r->job.state) & from[part]);
+}
+
+/* Jobs of one part; those that an index names and that are not so any more leave the index. */
+static void work_part(struct item *it, const redisReply *list, size_t part)
+{
+    struct unit *u = &it->unit;
+    for (size_t i = 0; i + 1 < reply_count(list) && !u->nomem; i += 2) {
+        struct span packed = reply_span(reply_at(list, i + 1));
+        struct row *r = packed.len ? rd_load_row(u, reply_span(reply_at(list, i)), packed) : NULL;
+        if (r && still(u, r, part))
+            end_one(u, r, part);
+    }
+}
+
+/* Of a purge, which has counted them already, or of a queue that is gone. */
+static void work_doomed(struct item *it, const redisReply *list)
+{
+    struct unit *u = &it->unit;
+    for (size_t i = 0; i + 1 < reply_count(list) && !u->nomem; i += 2) {
+        struct span packed = reply_span(reply_at(list, i + 1));
+        struct row *r = packed.len ? rd_load_row(u, reply_span(reply_at(list, i)), packed) : NULL;
+        if (r && !unit_row_there(r) && !r->gone) {
+            r->gone = r->changed = true;
+            r->held = false;
+            u->records++;
+        }
+    }
+}
+
+static void work_resumed(struct item *it, const redisReply *list)
+{
+    struct unit *u = &it->unit;
+    for (size_t i = 0; i < reply_count(list); i++) {
+        struct wqueue *q = unit_queue(u, (uint32_t)rd_reply_int(reply_at(list, i)));
+        if (!q)
+            continue;
+        q->wake = true;
+        unit_tell_queue(u, EVENT_QUEUE_RESUMED, q, 0);
+    }
+}
+
+static void work(struct item *it)
+{
+    const redisReply *r = it->kept[0];
+    for (size_t part = DUE_LEASES; part <= DUE_KEPT; part++)
+        work_part(it, reply_at(r, part), part);
+    work_doomed(it, reply_at(r, DUE_DOOMED));
+    work_resumed(it, reply_at(r, DUE_RESUMED));
+    rd_kv_expired(&it->unit);
+    rd_unit_store(it);
+}
+
+static void keys_cb(void *ctx, redisReply *r)
+{
+    struct item *it = ctx;
+    if (!rd_item_answered(it, r, false))
+        return;
+    rd_item_keep(it, r);
+    rd_kv_loaded(it, rd_load_keys(r));
+    work(it);
+}
+
+/* Rows first: they may leave their payloads at keys, which are then asked for. */
+static void load_due(struct item *it, const redisReply *r)
+{
+    struct unit *u = &it->unit;
+    const redisReply *keys = reply_at(r, DUE_KEYS);
+    if (rd_load_queues(u, reply_at(r, DUE_QUEUES)) != 0)
+        u->nomem = true;
+    for (size_t part = DUE_LEASES; part <= DUE_KEPT && !u->nomem; part++) {
+        const redisReply *list = reply_at(r, part);
+        for (size_t i = 0; i + 1 < reply_count(list); i += 2)
+            if (reply_span(reply_at(list, i + 1)).len)
+                (void)rd_load_row(u, reply_span(reply_at(list, i)),
+                                  reply_span(reply_at(list, i + 1)));
+    }
+    for (size_t i = 0; i < reply_count(keys); i++)
+        (void)unit_key_add(u, reply_span(reply_at(keys, i)));
+}
+
+static void due_cb(void *ctx, redisReply *r)
+{
+    struct item *it = ctx;
+    struct rd_store *s = rd_of_unit(&it->unit);
+    struct unit *u = &it->unit;
+    if (!rd_item_answered(it, r, false))
+        return;
+    rd_item_keep(it, r);
+    if (reply_count(r) != DUE_COUNT) { /* another leads */
+        s->leader = false;
+        rd_item_over(it);
+        return;
+    }
+    struct span stores = reply_span(reply_at(r, DUE_STORES));
+    snprintf(it->stores, sizeof it->stores, "%.*s", (int)stores.len, stores.at);
+    u->now.ms = rd_reply_int(reply_at(r, DUE_NOW));
+    s->tick_more = rd_reply_int(reply_at(r, DUE_MORE)) != 0;
+    load_due(it, r);
+    size_t versions = reply_count(reply_at(r, DUE_KEYS)) + unit_keys_of_rows(u, true);
+    if (versions == 0) {
+        work(it);
+        return;
+    }
+    rd_kv_ask(it, versions);
+    rd_item_send(it, STAGE_ASKING, keys_cb);
+}
+
+void rd_tick_begin(struct item *it)
+{
+    struct rd_store *s = rd_of_unit(&it->unit);
+    struct rargs *a = &it->args;
+    it->shared = s->others > 0 || s->contended;
+    s->tick_at_ms = rd_now(s);
+    s->sh.tick_wanted = s->sh.trim_wanted = s->sh.dirty = false;
+    rd_item_call(it, SCRIPT_TICK);
+    rd_args_now(s, a);
+    redis_args_int(a, s->sh.facts.epoch);
+    redis_args_int(a, s->leader_epoch);
+    redis_args_int(a, LIMIT_SLICE);
+    redis_args_int(a, WORDS_KEPT_MS);
+    redis_args_int(a, NODE_SILENT_MS);
+    rd_item_send(it, STAGE_ASKING, due_cb);
+}
+
+/* --- what it leaves, beside its rows --- */
+
+static void redue(struct rargs *a, const redisReply *touched)
+{
+    for (size_t i = 0; i + 2 < reply_count(touched); i += 3) {
+        char due[16], index[48];
+        const char *kind = reply_at(touched, i)->str, *queue = reply_at(touched, i + 1)->str;
+        snprintf(due, sizeof due, "due:%.4s", kind);
+        snprintf(index, sizeof index, "q:%.16s:%.4s", queue, kind);
+        rd_change(a, "REDUE", due);
+        redis_args_text(a, queue);
+        redis_args_text(a, index);
+        redis_args_bytes(a, reply_span(reply_at(touched, i + 2)));
+        rd_change_end(a);
+    }
+}
+
+static void copy_list(struct rargs *a, const char *command, const char *key, const redisReply *list)
+{
+    if (reply_count(list) == 0)
+        return;
+    rd_change(a, command, key);
+    for (size_t i = 0; i < reply_count(list); i++)
+        redis_args_bytes(a, reply_span(reply_at(list, i)));
+    rd_change_end(a);
+}
+
+/* Rows that are gone although an index names them. */
+static void forget_missing(struct rargs *a, const redisReply *list, const char *key)
+{
+    struct rargs_mark before = redis_args_mark(a);
+    rd_change(a, "ZREM", key);
+    for (size_t i = 0; i + 1 < reply_count(list); i += 2)
+        if (!reply_span(reply_at(list, i + 1)).len)
+            redis_args_bytes(a, reply_span(reply_at(list, i)));
+    if (!rd_change_end(a))
+        redis_args_undo(a, before);
+}
+
+void rd_tick_changes(struct item *it)
+{
+    const redisReply *r = it->kept[0];
+    struct rargs *a = &it->args;
+    forget_missing(a, reply_at(r, DUE_EXPIRY), "expiry");
+    copy_list(a, "ZREM", "paused", reply_at(r, DUE_RESUMED));
+    copy_list(a, "UNDOOM", reply_span(reply_at(r, DUE_DOOMED_KEY)).at,
+              reply_at(r, DUE_DOOMED_MEMBERS));
+    redue(a, reply_at(r, DUE_TOUCHED));
+    rd_bulk_adopt(it, reply_at(r, DUE_BULKS), reply_at(r, DUE_LIVING));
+    rd_change_one(a, "NEXT", "");
+}
+
+static void take_figures(struct rd_store *s, const redisReply *out)
+{
+    struct backend_figures *f = &s->sh.figures;
+    uint64_t jobs = 0;
+    for (int state = STATE_SCHEDULED; state < STATE_COUNT; state++) {
+        int64_t n = rd_reply_int(reply_at(reply_at(out, 1), (size_t)state - 1));
+        f->by_state[state] = n > 0 ? (uint64_t)n : 0;
+        jobs += f->by_state[state];
+    }
+    f->jobs = jobs;
+    f->live = f->by_state[STATE_SCHEDULED] + f->by_state[STATE_READY] + f->by_state[STATE_RUNNING];
+    f->keys = (uint64_t)rd_reply_int(reply_at(out, 2));
+    f->queues = (uint64_t)rd_reply_int(reply_at(out, 3));
+    f->kv_keys = (uint64_t)rd_reply_int(reply_at(out, 4));
+    f->kv_bytes = (uint64_t)rd_reply_int(reply_at(out, 5));
+}
+
+void rd_tick_done(struct item *it, const redisReply *out)
+{
+    struct rd_store *s = rd_of_unit(&it->unit);
+    s->next_due_ms = rd_reply_int(reply_at(out, 0));
+    s->tick_at_ms = it->unit.now.ms;
+    s->sh.tick_wanted |= s->tick_more;
+    take_figures(s, out);
+}
