@@ -24,8 +24,8 @@ export function temporaryDirectory() {
   return directory;
 }
 
-/** HOLDFAST_TEST_BACKEND=postgres, below scripts/with-postgres: embedded stores become schemas of that server, one a data directory. */
-export const onPostgres = process.env.HOLDFAST_TEST_BACKEND === 'postgres';
+/** HF_TEST_BACKEND=postgres, below scripts/with-postgres: embedded stores become schemas of that server, one a data directory. */
+export const onPostgres = process.env.HF_TEST_BACKEND === 'postgres';
 const schemaUrl = (dir) => `${process.env.HF_POSTGRES}&schema=e2e_${path.basename(dir).toLowerCase().replaceAll(/[^a-z0-9]/g, '_')}`;
 
 // A sanitizer finding must not look like an ordinary exit.
