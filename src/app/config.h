@@ -59,6 +59,12 @@ struct config_beanstalk {
     uint32_t max_job_bytes;
 };
 
+struct config_dispatch {
+    const char *high, *low; /* may hold a password: never log them; "" = none */
+    struct config_list urgent;
+    uint32_t interval_ms;
+};
+
 struct config_redis {
     bool use;        /* always false here: config_load refuses true */
     const char *url; /* may hold a password: never log it; "" = none */
@@ -118,6 +124,7 @@ struct config {
     const struct broker_label *labels;  /* names differ */
     size_t label_count;
     struct config_redis redis;
+    struct config_dispatch dispatch;
     struct config_webqueue webqueue;
     struct config_beanstalk beanstalk;
 

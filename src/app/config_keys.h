@@ -13,6 +13,7 @@
 
 #define CONFIG_YEAR_MS (INT64_C(366) * 24 * 3600 * 1000)
 #define CONFIG_ALLOW_MAX 64
+#define CONFIG_URGENT_MAX 64
 #define CONFIG_ROUTES_MAX 64
 #define CONFIG_TIMEOUT_MAX (INT64_C(24) * 3600 * 1000)
 
@@ -135,6 +136,15 @@
     X("tasks.low_share", NUMBER, tasks_low_share, "5", 0, 100, "PERCENT", 0,                       \
       "of the tasks handed out by /api/tasks while high and low ones wait, how many at least "     \
       "are low ones")                                                                              \
+    X("dispatch.high", TEXT, dispatch.high, "", 0, 4096, "URL", CONFIG_SECRET,                     \
+      "a Redis server whose lists get the ids of ready jobs of urgent queues; needs a store on "   \
+      "PostgreSQL; empty means the same as `dispatch.low`")                                        \
+    X("dispatch.low", TEXT, dispatch.low, "", 0, 4096, "URL", CONFIG_SECRET,                       \
+      "the same for all other queues; both empty means that nothing is dispatched")                \
+    X("dispatch.urgent", LIST, dispatch.urgent, "*.high", 0, CONFIG_URGENT_MAX, "PATTERN", 0,                     \
+      "queues that are urgent; * stands for anything")                                             \
+    X("dispatch.interval_ms", MS, dispatch.interval_ms, "5s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,    \
+      "how often the leader looks for jobs that were not dispatched, or whose id was lost")        \
     X("queue_defaults.lease_ms", MS, queue_defaults.lease_ms, NULL, LIMIT_LEASE_MS_MIN,            \
       LIMIT_LEASE_MS, "MS", 0, "how long a claim holds a job unless it is extended")               \
     X("queue_defaults.max_attempts", NUMBER, queue_defaults.max_attempts, NULL, 1,                 \

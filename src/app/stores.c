@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "app/stores.h"
 
+#include <string.h>
+
+#include "backend/dispatch/dispatch.h"
 #include "backend/router/router.h"
 
 struct opening {
@@ -50,11 +53,45 @@ static int open_router(struct opening *o, struct backend **ret)
                                ret);
 }
 
+/* --- dispatch: the default store behind its wrapper --- */
+
+static bool dispatches(const struct config *c)
+{
+    return *c->dispatch.high || *c->dispatch.low;
+}
+
+static int open_dispatch(const struct config *from, const struct backend_config *base,
+                         struct backend **at, struct err_note *note)
+{
+    const struct config_dispatch *c = &from->dispatch;
+    struct span urgent[CONFIG_URGENT_MAX];
+    struct dispatch_config dispatch = {.high = *c->high ? c->high : c->low,
+                                       .low = *c->low ? c->low : c->high,
+                                       .urgent = urgent,
+                                       .interval_ms = c->interval_ms};
+    for (; dispatch.urgent_count < c->urgent.count; dispatch.urgent_count++)
+        urgent[dispatch.urgent_count] = span_text(c->urgent.items[dispatch.urgent_count]);
+    return backend_open_dispatch(*at, base, &dispatch, at, note);
+}
+
+static int open_default(const struct config *c, const struct backend_config *base,
+                        struct backend **ret, struct err_note *note)
+{
+    struct backend_config own = *base;
+    own.dispatches = dispatches(c);
+    if (own.dispatches && strncmp(c->backend_url, "postgres", 8) != 0)
+        return err_note_set(note, -ERR_INVALID,
+                            "dispatch.high and dispatch.low need a store on PostgreSQL: write "
+                            "backend: postgres://…");
+    int err = backend_open(c->backend_url, &own, ret, note);
+    return err || !own.dispatches ? err : open_dispatch(c, &own, ret, note);
+}
+
 int stores_open(const struct config *c, const struct backend_config *base, struct backend **ret,
                 struct err_note *note)
 {
     struct opening o = {.config = c, .base = base, .note = note};
-    int err = backend_open(c->backend_url, base, &o.children[0].backend, note);
+    int err = open_default(c, base, &o.children[0].backend, note);
     if (err || c->routes.items.count == 0) {
         if (!err)
             *ret = o.children[0].backend;

@@ -266,7 +266,8 @@ bool op_is_query(enum op_kind kind)
            kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
            kind == OP_KV_GET || kind == OP_KV_LIST || kind == OP_ALERT_LIST ||
            kind == OP_NOTICE_LIST || kind == OP_BREAKER_LIST || kind == OP_PAGE ||
-           kind == OP_HISTORY || kind == OP_SCHEDULE_GET || kind == OP_SCHEDULE_LIST;
+           kind == OP_HISTORY || kind == OP_PENDING || kind == OP_SCHEDULE_GET ||
+           kind == OP_SCHEDULE_LIST;
 }
 
 static const char *const attempt_outcomes[ATTEMPT_OUTCOME_COUNT] = {

@@ -37,6 +37,8 @@ struct backend_config {
     const struct log *log;             /* may be NULL */
     const struct queue_policy *policy; /* for queues made by the first enqueue; NULL = default */
     bool no_auto_create;
+    /* A job that becomes ready is JOB_PENDING until OP_DISPATCHED; shared stores only. */
+    bool dispatches;
     /* For tools that read a store, or fill one: what time brings waits for the next opening, as far
      * as it is this process that does it. */
     bool still;
@@ -115,6 +117,9 @@ struct backend_figures {
     uint64_t store_bytes;                /* files of the store; 0 = it has none */
     uint64_t backup_pages, backup_total; /* of the backup under way, copied; total 0 = none, or not
                                             known yet */
+    bool dispatches;                     /* to Redis; else what follows is 0 */
+    bool dispatch_up[2];                 /* high, low */
+    uint64_t dispatch_pushed, dispatch_failed;
     bool compacting;
     uint64_t compact_left; /* pages that compacting has still to give back, as far as known */
 };

@@ -69,7 +69,10 @@ enum op_kind {
     OP_SCHEDULE_PAUSE, /* or resume */
     OP_FIRE,           /* a schedule's time has come: its job and its next time in one commit */
     OP_TRIGGER,        /* the same of a schedule that takes items of a queue */
-    OP_TICK,           /* internal: expire, promote, prune, a slice of bulk work */
+    /* stores whose ready jobs are dispatched (backend_config.dispatches); others refuse them */
+    OP_PENDING,    /* jobs that are ready and not dispatched, oldest first */
+    OP_DISPATCHED, /* the job was dispatched; nothing unless it is ready still */
+    OP_TICK,       /* internal: expire, promote, prune, a slice of bulk work */
     OP_KIND_COUNT
 };
 
@@ -119,6 +122,7 @@ struct op_claim {
     const struct span *queues; /* picks by (priority, sequence) across them */
     uint32_t queue_count;
     struct job_ref one; /* seq ≠ 0: seize this very job instead */
+    bool only_ready;    /* … if it is ready and its queue not paused, else OUT_ILLEGAL */
     uint32_t count;     /* at most LIMIT_BATCH; fewer when bodies reach LIMIT_ANSWER_BYTES */
     uint32_t lease_ms;  /* 0 = the job's or queue's */
     struct span worker; /* name; empty = none */
@@ -157,7 +161,7 @@ struct op_release_claim {
     uint64_t nonce;
 };
 
-/* cancel, requeue, remove, get */
+/* cancel, requeue, remove, get, dispatched */
 struct op_job {
     struct job_ref job;
     int64_t delay_ms; /* requeue: not before now + delay */
@@ -343,14 +347,22 @@ struct op_notice {
     uint32_t limit;    /* list: at most LIMIT_BATCH; 0 = as many */
 };
 
+enum page_pending { PAGE_ALL, PAGE_PENDING, PAGE_DISPATCHED };
+
 /* In the order they were enqueued. OUT_INVALID unless the queue's policy is `ranked`. */
 struct op_page {
     struct span queue;
     unsigned states;    /* mask; 0 = all */
     struct span unique; /* with this unique key, cancelled jobs included; empty = any */
+    uint8_t pending;    /* enum page_pending: of ready jobs only these */
     uint64_t offset;    /* so many are left out before the first */
     uint32_t limit;     /* at most LIMIT_BATCH; fewer when bodies reach LIMIT_ANSWER_BYTES */
     bool want_body;
+};
+
+struct op_pending {
+    uint64_t after; /* sequences after this one */
+    uint32_t limit; /* at most LIMIT_BATCH */
 };
 
 struct op_history {
@@ -415,6 +427,7 @@ struct op {
         struct op_note note;
         struct op_page page;
         struct op_history history;
+        struct op_pending pending;
         struct op_schedule schedule;
     };
 };

@@ -319,6 +319,8 @@ static const struct {
     [OP_SCHEDULE_PAUSE] = {"schedule_pause", put_op_schedule},
     [OP_FIRE] = {"fire", put_op_schedule},
     [OP_TRIGGER] = {"trigger", put_op_schedule},
+    [OP_PENDING] = {"pending", NULL},
+    [OP_DISPATCHED] = {"dispatched", put_op_job},
     [OP_TICK] = {"tick", NULL},
 };
 

@@ -68,6 +68,7 @@ struct job {
 
 #define JOB_HAS_EXTRA 1u /* has a struct job_extra */
 #define JOB_BOUND 2u     /* its lease lives and dies with a connection */
+#define JOB_PENDING 4u   /* ready, but not dispatched yet; only where ready jobs are dispatched */
 
 /* What few jobs have. Texts are borrowed from wherever the struct came from. */
 struct job_extra {

@@ -325,6 +325,11 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
 
 /* --- one step --- */
 
+static void op_not_dispatching(struct engine *e, const struct op *op)
+{
+    refuse(reply_new(e, op), OUT_INVALID, "this store dispatches no jobs");
+}
+
 static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_ENQUEUE] = op_enqueue,
     [OP_CLAIM] = op_claim,
@@ -373,6 +378,8 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_SCHEDULE_PAUSE] = op_schedule_pause,
     [OP_FIRE] = op_fire,
     [OP_TRIGGER] = op_trigger,
+    [OP_PENDING] = op_not_dispatching,
+    [OP_DISPATCHED] = op_not_dispatching,
     [OP_TICK] = op_tick,
 };
 

@@ -230,11 +230,12 @@ static void seize(struct engine *e, const struct op_claim *want, struct engine_r
         return;
     }
     reply_job(r, l);
-    if (!move_starts_from(MOVE_SEIZE, l->job.state)) {
+    struct queue *q = queue_of(e, l);
+    bool waits = l->job.state == STATE_READY && !queue_paused(q, e->now.wall);
+    if (!move_starts_from(MOVE_SEIZE, l->job.state) || (want->only_ready && !waits)) {
         refuse(r, OUT_ILLEGAL, NULL);
         return;
     }
-    struct queue *q = queue_of(e, l);
     if (l->extra && !state_lives(l->job.state)) {
         struct live *holder = jobs_unique_holder(e, extra_unique(extra_at(e, l->extra)));
         if (holder && holder != l && !hash128_none(extra_unique(extra_at(e, l->extra)))) {

@@ -15,6 +15,7 @@ static uint64_t seq_of(const struct op *op)
     case OP_CANCEL:
     case OP_REQUEUE:
     case OP_REMOVE:
+    case OP_DISPATCHED:
         return op->job.job.seq;
     case OP_PATCH:
         return op->patch.job.seq;

@@ -68,6 +68,7 @@ static const char step_1[] =
     " error_kind int2 NOT NULL DEFAULT 0, holder int8 NOT NULL DEFAULT 0,"
     " holder_hi int8 NOT NULL DEFAULT 0, payload bytea, result bytea, error bytea)" CHURN ";"
     "CREATE INDEX job_ready ON @job (queue, generation, priority DESC, seq) WHERE state = 2;"
+    "CREATE INDEX job_pending ON @job (seq) WHERE state = 2 AND flags & 4 <> 0;"
     "CREATE INDEX job_due ON @job (state, run_at) WHERE state = 1;"
     "CREATE INDEX job_due_queue ON @job (queue, run_at) WHERE state = 1;"
     "CREATE INDEX job_lease ON @job (until) WHERE state = 3;"

@@ -199,11 +199,25 @@ static void send_page(struct pg_store *s, const struct op_page *want, uint32_t q
     pg_args_text(a, want->unique);
     pg_args_i8(a, bounded(want->offset));
     pg_args_i4(a, want->limit && want->limit < LIMIT_BATCH ? (int32_t)want->limit : LIMIT_BATCH);
+    pg_args_i4(a, want->pending);
     pg_conn_send(s->reader, SQL_PAGE, a);
     pg_args_i4(a, (int32_t)queue);
     pg_args_i4(a, states);
     pg_args_text(a, want->unique);
+    pg_args_i4(a, want->pending);
     pg_conn_send(s->reader, SQL_PAGE_COUNT, a);
+}
+
+static void answer_pending(struct pg_store *s, struct reply *reply)
+{
+    const PGresult *r = pg_conn_result(s->reader, 1);
+    struct unit *u = &s->search_unit.unit;
+    int n = PQntuples(r);
+    struct job_view *views = arena_array(&u->arena, (size_t)n + 1, sizeof *views);
+    for (int i = 0; views && i < n; i++)
+        pg_view_row(s, r, i, u->now, false, &u->arena, &views[i]);
+    reply->jobs = views;
+    reply->job_count = views ? (uint32_t)n : 0;
 }
 
 static void answer(struct pg_store *s, const struct op *op, struct reply *reply)
@@ -212,6 +226,8 @@ static void answer(struct pg_store *s, const struct op *op, struct reply *reply)
         answer_page(s, &op->page, reply);
     else if (op->kind == OP_LIST)
         answer_list(s, &op->list, reply);
+    else if (op->kind == OP_PENDING)
+        answer_pending(s, reply);
     else if (op->kind == OP_KV_LIST)
         pg_keys_answer_list(s, &op->kv_list, reply);
     else if (op->kind == OP_WORKERS)
@@ -236,6 +252,13 @@ static void send_what(struct pg_store *s, const struct op *op, uint32_t queue)
     }
     if (op->kind == OP_KV_LIST) {
         pg_keys_send_list(s, &op->kv_list);
+        return;
+    }
+    if (op->kind == OP_PENDING) {
+        bool bounded = op->pending.limit && op->pending.limit < LIMIT_BATCH;
+        pg_args_i8(a, (int64_t)op->pending.after);
+        pg_args_i4(a, bounded ? (int32_t)op->pending.limit : LIMIT_BATCH);
+        pg_conn_send(s->reader, SQL_PENDING, a);
         return;
     }
     if (op->kind == OP_WORKERS) {

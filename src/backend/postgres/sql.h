@@ -95,6 +95,7 @@ enum sql_id {
     SQL_WORKERS,
     SQL_EXCEPTIONS,
     SQL_HISTORY,
+    SQL_PENDING,
     SQL_PAGE,
     SQL_PAGE_COUNT,
     /* keys and values */

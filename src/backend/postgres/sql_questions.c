@@ -2,6 +2,10 @@
 /* Questions: jobs, queues and what is counted of them. */
 #include "backend/postgres/sql_impl.h"
 
+/* enum page_pending */
+#define PENDING_AS(arg)                                                                            \
+    "(" arg "::int4 = 0 OR j.state <> 2 OR (j.flags & 4 <> 0) = (" arg "::int4 = 1))"
+
 const struct sql_statement pg_sql_questions[] = {
     {SQL_GET,
      "SELECT " JOB ", CASE WHEN $2::bool THEN j.payload END, CASE WHEN $2::bool THEN j.result END,"
@@ -112,14 +116,19 @@ const struct sql_statement pg_sql_questions[] = {
                   " FROM @delta d WHERE d.queue = (SELECT number FROM @queue WHERE name = $1::text"
                   " AND NOT gone)) x WHERE hour >= $2::int4 AND hour < $3::int4 GROUP BY hour"
                   " HAVING " TALLY_ANY " ORDER BY hour"},
+    {SQL_PENDING, "SELECT " JOB ", NULL::bytea, NULL::bytea, NULL::bytea, " QUEUE_SHOWN
+                  " FROM @job j JOIN @queue q ON " SHOWN
+                  " WHERE j.state = 2 AND j.flags & 4 <> 0 AND j.seq > $1::int8"
+                  " ORDER BY j.seq LIMIT $2::int4"},
     {SQL_PAGE, "SELECT " JOB ", " BODY_3 ", " QUEUE_SHOWN " FROM " MEASURED_A "x.seq" MEASURED_B
                "SELECT j.* FROM @job j JOIN @queue q ON " SHOWN
                " WHERE j.queue = $1::int4 AND ($2::int4 >> j.state) & 1 = 1 AND ($4::text = ''"
-               " OR j.ukey = $4::text) ORDER BY j.seq OFFSET $5::int8 LIMIT $6::int4) x) j JOIN"
-               " @queue q ON q.number = j.queue ORDER BY j.seq"},
+               " OR j.ukey = $4::text) AND " PENDING_AS(
+                   "$7") " ORDER BY j.seq OFFSET $5::int8 LIMIT $6::int4) x) j JOIN"
+                         " @queue q ON q.number = j.queue ORDER BY j.seq"},
     {SQL_PAGE_COUNT,
      "SELECT count(*)::int8 FROM @job j JOIN @queue q ON " SHOWN
      " WHERE j.queue = $1::int4 AND ($2::int4 >> j.state) & 1 = 1 AND ($3::text = ''"
-     " OR j.ukey = $3::text)"},
+     " OR j.ukey = $3::text) AND " PENDING_AS("$4")},
     {SQL_COUNT, NULL},
 };

@@ -51,6 +51,8 @@ static const struct {
     [OP_EXCEPTIONS] = {CLASS_SEARCH, NULL},
     [OP_HISTORY] = {CLASS_SEARCH, NULL},
     [OP_PAGE] = {CLASS_SEARCH, NULL},
+    [OP_PENDING] = {CLASS_SEARCH, NULL},
+    [OP_DISPATCHED] = {CLASS_UNIT, work_dispatched},
     [OP_KV_LIST] = {CLASS_SEARCH, NULL},
 };
 

@@ -117,6 +117,16 @@ void work_remove(struct unit *u, struct turn *t)
     t->reply.state = STATE_NONE;
 }
 
+void work_dispatched(struct unit *u, struct turn *t)
+{
+    struct row *r = unit_find(u, t->op->job.job);
+    if (!r || !(r->job.flags & JOB_PENDING))
+        return;
+    r->job.flags &= (uint8_t)~JOB_PENDING;
+    r->changed = true;
+    u->records++;
+}
+
 /* --- notes --- */
 
 static bool note_right(struct unit *u, const struct op_note *want, struct turn *t)

@@ -112,7 +112,8 @@ static void seize(struct unit *u, struct turn *t)
         return;
     }
     unit_reply_row(t, r);
-    if (!move_starts_from(MOVE_SEIZE, r->job.state)) {
+    bool waits = r->job.state == STATE_READY && !unit_queue_paused(u, r->q);
+    if (!move_starts_from(MOVE_SEIZE, r->job.state) || (want->only_ready && !waits)) {
         unit_refuse(t, OUT_ILLEGAL, NULL);
         return;
     }

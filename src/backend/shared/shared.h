@@ -180,6 +180,7 @@ void work_requeue(struct unit *u, struct turn *t);
 void work_patch(struct unit *u, struct turn *t);
 void work_remove(struct unit *u, struct turn *t);
 void work_note(struct unit *u, struct turn *t);
+void work_dispatched(struct unit *u, struct turn *t);
 void work_queue_put(struct unit *u, struct turn *t);
 void work_queue_delete(struct unit *u, struct turn *t);
 void work_pause(struct unit *u, struct turn *t);

@@ -64,6 +64,7 @@ struct row {
     struct job_fates fates;
     bool held, was_held;  /* holds its unique key: now, in the store */
     uint8_t loaded_state; /* as it was in the store; none = it is new */
+    uint8_t state_before; /* the change under way */
     uint8_t result_kind, error_kind;
     struct span payload, result, error;
     bool has_payload; /* it was small enough to come along, or is new */

@@ -27,6 +27,15 @@ static void tally_span(struct wqueue *q, enum tally_field field, struct wall_tim
 void unit_row_before(struct row *r)
 {
     count(r->q, &r->job, -1);
+    r->state_before = r->job.state;
+}
+
+static void mark_pending(const struct unit *u, struct row *r)
+{
+    if (r->job.state != STATE_READY)
+        r->job.flags &= (uint8_t)~JOB_PENDING;
+    else if (u->s->config.dispatches && r->state_before != STATE_READY)
+        r->job.flags |= JOB_PENDING;
 }
 
 void unit_row_after(struct unit *u, struct row *r)
@@ -36,6 +45,7 @@ void unit_row_after(struct unit *u, struct row *r)
     r->changed = true;
     u->records++;
     r->held = r->extra.unique.len && unit_scope_holds(&q->policy, r->job.state);
+    mark_pending(u, r);
     if (r->job.state != STATE_READY)
         return;
     q->wake = true;

@@ -150,6 +150,14 @@ static void journal_lag(struct page *p, const struct metric *family)
     metric_count(&p->m, family, NULL, durable > applied ? durable - applied : 0);
 }
 
+static void dispatch_up(struct page *p, const struct metric *family)
+{
+    if (!p->backend.dispatches)
+        return;
+    metric_count(&p->m, family, "side=\"high\"", p->backend.dispatch_up[0]);
+    metric_count(&p->m, family, "side=\"low\"", p->backend.dispatch_up[1]);
+}
+
 static void journal_lag_seconds(struct page *p, const struct metric *family)
 {
     metric_value(&p->m, family, NULL, (double)p->backend.journal_lag_ms / MS_PER_S);
@@ -367,6 +375,13 @@ static const struct row rows[] = {
      NUMBER(cluster.overtaken)},
     {{"holdfast_redis_up", GAUGE, "1 while Redis answers; this backend has none."},
      WRITTEN(redis_up)},
+    {{"holdfast_dispatch_up", GAUGE,
+      "1 while the Redis server that jobs are dispatched to answers."},
+     WRITTEN(dispatch_up)},
+    {{"holdfast_dispatch_pushed_total", COUNTER, "Ids of ready jobs that Redis has confirmed."},
+     NUMBER(backend.dispatch_pushed)},
+    {{"holdfast_dispatch_push_failures_total", COUNTER, "Pushes that failed, each try counted."},
+     NUMBER(backend.dispatch_failed)},
     {{"holdfast_claims_waiting", GAUGE, "Claims parked for a job."}, NUMBER(broker.waiting)},
     {{"holdfast_streams", GAUGE, "Connections that are fed jobs."}, NUMBER(broker.streams)},
     {{"holdfast_listeners", GAUGE, "Connections that listen to events."}, NUMBER(broker.listeners)},

@@ -237,3 +237,103 @@ void task_claim_handle(void *ctx, struct http_exchange *x)
     http_watch(x, gone, sent, c);
     look(c);
 }
+
+/* ---- one task, by its id ---- */
+
+struct claim_one {
+    struct call *c;
+    struct span worker;
+    struct job_ref job;
+    struct broker_claim *parked; /* NULL once it was answered or cancelled */
+    struct broker_held held;
+    bool has;
+};
+
+#undef AT
+#define AT(member) offsetof(struct claim_one, member)
+static const struct field one_rows[] = {
+    {"worker", FIELD_TEXT, AT(worker), 0, LIMIT_WORKER_BYTES, NULL, FIELD_OPTIONAL},
+};
+
+static void one_give_back(struct claim_one *one)
+{
+    if (one->has)
+        broker_give_back(one->c->broker, &one->held, 1);
+    one->has = false;
+}
+
+static void one_claimed(void *ctx, const struct reply *r)
+{
+    struct claim_one *one = ctx;
+    struct json_writer w;
+    one->parked = NULL;
+    if (r->outcome != OUT_OK || r->job_count == 0) {
+        call_refuse(one->c, r);
+        return;
+    }
+    one->held = (struct broker_held){r->jobs[0].job.seq, r->jobs[0].token};
+    one->has = true;
+    answer_begin(one->c->x, &w);
+    task_write(&w, &r->jobs[0], broker_now(one->c->broker).wall, true);
+    int err = answer_close(one->c->x, &w);
+    if (err < 0) {
+        one_give_back(one);
+        answer_error(one->c->x, err);
+        return;
+    }
+    http_answer(one->c->x, 200, JSON_TYPE);
+}
+
+static void one_gone(void *ctx)
+{
+    struct claim_one *one = ctx;
+    if (!one->parked)
+        return;
+    broker_claim_cancel(one->c->broker, one->parked);
+    one->parked = NULL;
+    http_answer(one->c->x, 204, NULL);
+}
+
+static void one_sent(void *ctx, bool whole)
+{
+    if (!whole)
+        one_give_back(ctx);
+}
+
+static void one_read(struct call *c, const struct reply *r)
+{
+    struct claim_one *one = c->more;
+    if (!task_owned(c, r))
+        return;
+    struct op_claim want = {
+        .one = one->job, .only_ready = true, .worker = one->worker, .want_body = true};
+    int err = broker_claim(c->broker, &want, 0, one_claimed, one, &one->parked);
+    if (err < 0)
+        answer_error(c->x, err);
+    else
+        http_watch(c->x, one_gone, one_sent, one);
+}
+
+void task_claim_one_handle(void *ctx, struct http_exchange *x)
+{
+    struct problem p;
+    struct job_ref job;
+    struct broker *b = tasks_broker(ctx);
+    bool plain = query_none(b, x) && task_path(x, &job);
+    struct call *c = plain ? call_new(b, ctx, x, OP_GET, one_read) : NULL;
+    struct claim_one *one = c ? arena_array(c->arena, 1, sizeof *one) : NULL;
+    if (!one) {
+        if (c)
+            answer_error(x, -ERR_NOMEM);
+        return;
+    }
+    *one = (struct claim_one){.c = c, .job = job};
+    struct field_reader r = reader_of(b, x, FIELDS(one_rows), one, &p);
+    if (fields_read_optional(&r, http_request(x)->body) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    c->more = one;
+    c->op.job.job = job;
+    call_submit(c);
+}

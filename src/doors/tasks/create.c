@@ -232,7 +232,7 @@ void task_create_handle(void *ctx, struct http_exchange *x)
 /* ---- listing ---- */
 
 struct list {
-    uint8_t status, rank;
+    uint8_t status, rank, pending;
     int64_t limit, offset;
     unsigned states, ranks; /* masks */
     size_t next;            /* rank to ask */
@@ -301,6 +301,7 @@ static void list_next(struct call *c)
     c->op = (struct op){.kind = OP_PAGE,
                         .page = {.queue = task_queues[l->next++],
                                  .states = l->states,
+                                 .pending = l->pending,
                                  .offset = (uint64_t)l->offset,
                                  .limit = l->limit ? (uint32_t)l->limit : 1,
                                  .want_body = l->limit > 0}};
@@ -327,12 +328,11 @@ void task_list_handle(void *ctx, struct http_exchange *x)
     }
     bool all = !fields_has(&r, "status");
     l->states = all ? STATES_ALL : task_states_of((enum task_status)l->status);
+    l->pending = all ? PAGE_ALL : l->status == TASK_PENDING ? PAGE_PENDING : PAGE_DISPATCHED;
     l->ranks = fields_has(&r, "priority") ? 1u << l->rank : (1u << RANK_COUNT) - 1;
     http_alone(x);
     answer_begin(x, &l->w);
     json_write_array(&l->w);
     c->more = l;
-    if (l->states == 0)
-        l->next = RANK_COUNT; /* PENDING: a moment, which no list catches */
     list_next(c);
 }

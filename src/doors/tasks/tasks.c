@@ -12,6 +12,8 @@ static const struct http_route routes[] = {
     {HTTP_POST, "/api/tasks/claim", task_claim_handle, SCOPE_CONSUME, 0,
      "Claim tasks: high before low, low with its share."},
     {HTTP_GET, "/api/tasks/{id}", task_get_handle, SCOPE_READ, 0, "A task."},
+    {HTTP_POST, "/api/tasks/{id}/claim", task_claim_one_handle, SCOPE_CONSUME, 0,
+     "Claim this very task, if it is due and nobody has it: for ids taken from a list of Redis."},
     {HTTP_POST, "/api/tasks/{id}/heartbeat", task_heartbeat_handle, SCOPE_CONSUME, 0,
      "The worker is alive: another 300 s."},
     {HTTP_POST, "/api/tasks/{id}/complete", task_complete_handle, SCOPE_CONSUME, ROUTE_LARGE,

@@ -54,7 +54,7 @@ void tasks_listen(struct tasks *t);
 /* ---- words.c ---- */
 
 enum task_status task_status_of(const struct job *j, struct wall_time now);
-unsigned task_states_of(enum task_status s); /* mask; 0 = nothing is ever so */
+unsigned task_states_of(enum task_status s); /* mask */
 /* The policy of both queues, over the server's defaults. */
 void task_policy(const struct queue_policy *base, struct queue_policy *ret);
 int64_t task_order(struct wall_time due);
@@ -74,6 +74,7 @@ TASKS_HANDLER(task_create_handle);
 TASKS_HANDLER(task_get_handle);
 TASKS_HANDLER(task_list_handle);
 TASKS_HANDLER(task_claim_handle);
+TASKS_HANDLER(task_claim_one_handle);
 TASKS_HANDLER(task_heartbeat_handle);
 TASKS_HANDLER(task_complete_handle);
 TASKS_HANDLER(task_fail_handle);

@@ -12,12 +12,13 @@ const char *const task_ranks[] = {"high", "low", NULL};
 const char *const task_words[] = {"SCHEDULED", "PENDING", "QUEUED",    "IN_PROGRESS",
                                   "COMPLETED", "FAILED",  "CANCELLED", NULL};
 
-/* PENDING is what has become due while the engine has not got to it yet: a moment. */
+/* PENDING is what has become due while nobody has got to it yet: a moment, unless ready jobs are
+ * dispatched and Redis is away. */
 static const struct {
     enum task_status status;
     unsigned states;
 } by_state[TASK_STATUS_COUNT] = {
-    {TASK_SCHEDULED, STATE_BIT(STATE_SCHEDULED)}, {TASK_PENDING, 0},
+    {TASK_SCHEDULED, STATE_BIT(STATE_SCHEDULED)}, {TASK_PENDING, STATE_BIT(STATE_READY)},
     {TASK_QUEUED, STATE_BIT(STATE_READY)},        {TASK_IN_PROGRESS, STATE_BIT(STATE_RUNNING)},
     {TASK_COMPLETED, STATE_BIT(STATE_DONE)},      {TASK_FAILED, STATE_BIT(STATE_DEAD)},
     {TASK_CANCELLED, STATE_BIT(STATE_CANCELLED)},
@@ -30,10 +31,10 @@ unsigned task_states_of(enum task_status s)
 
 enum task_status task_status_of(const struct job *j, struct wall_time now)
 {
-    if (j->state == STATE_SCHEDULED && j->run_at.ms <= now.ms)
+    if ((j->state == STATE_SCHEDULED && j->run_at.ms <= now.ms) || (j->flags & JOB_PENDING))
         return TASK_PENDING;
     for (size_t i = 0; i < TASK_STATUS_COUNT; i++)
-        if (by_state[i].states & STATE_BIT(j->state))
+        if (i != TASK_PENDING && (by_state[i].states & STATE_BIT(j->state)))
             return by_state[i].status;
     return TASK_CANCELLED;
 }

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dispatch: the ids of ready jobs are pushed to lists of Redis, for workers that wait there.
+ *
+ * The store below stays the record. A job that becomes ready is pending until Redis has confirmed
+ * that its id is in a list; then it is marked dispatched. Whoever takes an id from a list claims
+ * that job here, which works once: an id that is in a list twice, or whose job went another way, is
+ * refused. Claims that name queues go on as before, without Redis. */
+#pragma once
+
+#include "backend/backend_impl.h"
+
+struct dispatch_config {
+    const char *high, *low;    /* URLs: redis:// or rediss:// */
+    const struct span *urgent; /* queues whose jobs go to high; * stands for anything */
+    size_t urgent_count;
+    int64_t interval_ms; /* the leader looks so often for what is pending or was lost */
+};
+
+/* Owns inner, also on failure; config says `dispatches`. Redis need not be there yet: jobs are
+ * pending until it is. -ERR_INVALID with a note: a URL is wrong. */
+MUST_CHECK int backend_open_dispatch(struct backend *inner, const struct backend_config *config,
+                                     const struct dispatch_config *dispatch, struct backend **ret,
+                                     struct err_note *note);

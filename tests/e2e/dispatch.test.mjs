@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// PostgreSQL is the record, Redis lists dispatch ids: TF-2, TF-6, TF-7, with two servers and two real
+// Redis servers, which the tests stop and empty. Runs itself below scripts/with-postgres.
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { after, before, describe, test } from 'node:test';
+
+import { Client } from './lib/client.mjs';
+import { killServer, startServer, stopServer, until } from './lib/server.mjs';
+
+if (!process.env.HF_POSTGRES) {
+  const wrapper = fileURLToPath(new URL('../../scripts/with-postgres', import.meta.url));
+  const words = ['node', ...process.execArgv, fileURLToPath(import.meta.url)];
+  process.exit(spawnSync(wrapper, words, { stdio: 'inherit' }).status ?? 1);
+}
+
+const backend = `${process.env.HF_POSTGRES}&schema=dispatch`;
+const socket = decodeURIComponent(process.env.HF_POSTGRES.replace(/.*host=/, ''));
+const status = (answer, wanted) => {
+  assert.equal(answer.status, wanted, answer.text);
+  return answer.json;
+};
+
+// ---- Redis ----
+
+const freePort = () =>
+  new Promise((resolve, reject) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      const { port } = server.address();
+      server.close(() => resolve(port));
+    });
+    server.on('error', reject);
+  });
+
+class Redis {
+  constructor(port) {
+    this.port = port;
+    this.directory = mkdtempSync(path.join(tmpdir(), 'holdfast-dispatch-'));
+  }
+  call(...words) {
+    const run = spawnSync('redis-cli', ['-p', String(this.port), '--json', ...words.map(String)], { encoding: 'utf8' });
+    return run.status === 0 ? JSON.parse(run.stdout) : null;
+  }
+  async start() {
+    const words = ['--port', String(this.port), '--bind', '127.0.0.1', '--dir', this.directory, '--save', '', '--appendonly', 'no'];
+    this.server = spawn('redis-server', words, { stdio: 'ignore' });
+    await until('Redis answers', () => this.call('PING') === 'PONG');
+  }
+  async stop() {
+    if (!this.server) return;
+    const gone = new Promise((resolve) => this.server.once('exit', resolve));
+    this.server.kill('SIGKILL');
+    await gone;
+    this.server = null;
+  }
+  ids(side, queue) {
+    const texts = this.call('LRANGE', `{holdfast}:dispatch:${side}:${queue}`, 0, -1);
+    return texts.map((text) => JSON.parse(text).task_id).reverse(); // oldest first
+  }
+  pop(side, queue) {
+    const text = this.call('RPOP', `{holdfast}:dispatch:${side}:${queue}`);
+    return text && JSON.parse(text).task_id;
+  }
+}
+
+const locks = () => {
+  const text = `SELECT count(*) FROM pg_stat_activity WHERE xact_start < now() - interval '1 s' AND state LIKE 'idle in%'`;
+  return Number(spawnSync('psql', ['-h', socket, '-U', 'holdfast', '-d', 'postgres', '-qAtc', text], { encoding: 'utf8' }).stdout);
+};
+
+describe('dispatch', () => {
+  let high, low, nodes, apis;
+  before(async () => {
+    high = new Redis(await freePort());
+    low = new Redis(await freePort());
+    await Promise.all([high.start(), low.start()]);
+    const args = ['--dispatch-high', `redis://127.0.0.1:${high.port}`, '--dispatch-low', `redis://127.0.0.1:${low.port}`, '--dispatch-interval-ms', '200'];
+    nodes = await Promise.all([1, 2].map((n) => startServer({ backend, args: ['--node', String(n), ...args] })));
+    apis = nodes.map((node) => new Client(node));
+  });
+  after(async () => {
+    for (const api of apis ?? []) api.close();
+    for (const node of nodes ?? []) if (!node.exit) await stopServer(node);
+    for (const redis of [high, low]) {
+      await redis?.stop();
+      if (redis) rmSync(redis.directory, { recursive: true, force: true });
+    }
+  });
+
+  const create = async (api, more = {}) => status(await api.post('/api/tasks', { name: 'send_mail', ...more }), 201);
+  const word = async (id, api = apis[0]) => status(await api.get(`/api/tasks/${id}`), 200).status;
+  const queued = (id) => until(`${id} is QUEUED`, async () => (await word(id)) === 'QUEUED');
+  const listed = async (wanted) => status(await apis[0].get(`/api/tasks?status=${wanted}&limit=1000`), 200).map(({ id }) => id);
+  const metric = async (api, name) => Number((await api.get('/metrics')).text.match(new RegExp(`^${name.replace(/[{}"]/g, '\\$&')} (\\S+)$`, 'm'))[1]);
+  const finish = async (id, api = apis[1]) => {
+    const held = status(await api.post(`/api/tasks/${id}/claim`, { worker: 'w' }), 200);
+    assert.deepEqual([held.id, held.status, held.worker], [id, 'IN_PROGRESS', 'w']);
+    status(await api.post(`/api/tasks/${id}/complete`, { token: held.token }), 200);
+  };
+
+  test('TF-2 ids go to the server of their priority, oldest first, and are QUEUED once Redis confirmed', async () => {
+    const made = [];
+    for (let i = 0; i < 6; i++) made.push(await create(apis[i % 2], { priority: i < 3 ? 'high' : 'low' }));
+    for (const { id } of made) await queued(id);
+    assert.deepEqual(high.ids('high', 'tasks.high').sort(), made.slice(0, 3).map(({ id }) => id).sort());
+    assert.deepEqual(low.ids('low', 'tasks.low').sort(), made.slice(3).map(({ id }) => id).sort());
+    assert.deepEqual(high.call('KEYS', '*'), ['{holdfast}:dispatch:high:tasks.high']);
+    assert.deepEqual(await listed('PENDING'), []);
+    assert.equal((await listed('QUEUED')).length, 6);
+    const wrong = await apis[0].post('/api/tasks', { name: 'x', priority: 'middle' });
+    assert.equal(wrong.status, 422, 'an unknown priority');
+    for (const { id } of made) await finish(id);
+    high.call('DEL', '{holdfast}:dispatch:high:tasks.high');
+    low.call('DEL', '{holdfast}:dispatch:low:tasks.low');
+  });
+
+  test('TF-2 a scheduled task is pushed when it is due, and another door sees the same job', async () => {
+    const { id } = await create(apis[0], { priority: 'low', scheduled_at: new Date(Date.now() + 700).toISOString() });
+    assert.equal(await word(id), 'SCHEDULED');
+    assert.deepEqual(low.ids('low', 'tasks.low'), []);
+    await queued(id);
+    assert.equal(low.pop('low', 'tasks.low'), id);
+    assert.equal(status(await apis[1].get(`/v1/jobs/${id}`), 200).state, 'ready');
+    await finish(id);
+  });
+
+  test('TF-6 an id that is there twice runs once; whoever comes second is told', async () => {
+    const { id } = await create(apis[0]);
+    await queued(id);
+    low.call('LPUSH', '{holdfast}:dispatch:low:tasks.low', JSON.stringify({ task_id: id }));
+    assert.equal(low.pop('low', 'tasks.low'), id);
+    assert.equal(low.pop('low', 'tasks.low'), id);
+    const [first, second] = await Promise.all(apis.map((api) => api.post(`/api/tasks/${id}/claim`, {})));
+    assert.deepEqual([first.status, second.status].sort(), [200, 409], `${first.text} ${second.text}`);
+    const held = [first, second].find((answer) => answer.status === 200).json;
+    status(await apis[0].post(`/api/tasks/${id}/complete`, { token: held.token }), 200);
+    assert.equal((await apis[0].post(`/api/tasks/${id}/claim`, {})).status, 409, 'done');
+    assert.equal((await apis[0].post('/api/tasks/018f0000-0000-7000-8000-000000000000/claim', {})).status, 404);
+  });
+
+  test('TF-6 a task that failed is pushed again when it may run', async () => {
+    const { id } = await create(apis[0]);
+    await queued(id);
+    assert.equal(low.pop('low', 'tasks.low'), id);
+    const held = status(await apis[0].post(`/api/tasks/${id}/claim`, {}), 200);
+    assert.deepEqual(low.ids('low', 'tasks.low'), []);
+    status(await apis[1].post(`/api/tasks/${id}/fail`, { token: held.token, error: 'no' }), 200);
+    await until('it is listed again', () => low.ids('low', 'tasks.low').length === 1);
+    assert.equal(low.pop('low', 'tasks.low'), id);
+    await queued(id);
+    await finish(id);
+  });
+
+  test('TF-6 ids that Redis lost are found and pushed again', async () => {
+    const ids = [];
+    for (let i = 0; i < 20; i++) ids.push((await create(apis[i % 2])).id);
+    for (const id of ids) await queued(id);
+    low.call('FLUSHALL');
+    await until('the list is made anew', () => low.ids('low', 'tasks.low').length === 20, 30_000);
+    assert.deepEqual(low.ids('low', 'tasks.low').sort(), [...ids].sort());
+    for (const id of ids) assert.ok(low.pop('low', 'tasks.low'), id);
+    for (const id of ids) await finish(id);
+  });
+
+  test('TF-7 without Redis tasks stay PENDING, nothing is locked, and the other side works on', async () => {
+    await low.stop();
+    await until('the outage is seen', async () => (await metric(apis[0], 'holdfast_dispatch_up{side="low"}')) === 0);
+    const ids = [];
+    for (let i = 0; i < 10; i++) ids.push((await create(apis[i % 2])).id);
+    const urgent = await create(apis[0], { priority: 'high' });
+    await queued(urgent.id);
+    assert.equal(high.pop('high', 'tasks.high'), urgent.id);
+    for (const id of ids) assert.equal(await word(id), 'PENDING');
+    assert.deepEqual((await listed('PENDING')).sort(), [...ids].sort());
+    assert.equal((await listed('QUEUED')).filter((id) => ids.includes(id)).length, 0);
+    assert.equal(locks(), 0, 'no transaction stands open');
+    // A worker that asks Holdfast itself needs no Redis.
+    const [held] = status(await apis[0].post('/api/tasks/claim', { priority: 'low' }), 200).tasks;
+    status(await apis[0].post(`/api/tasks/${held.id}/complete`, { token: held.token }), 200);
+    await low.start();
+    const left = ids.filter((id) => id !== held.id);
+    for (const id of left) await queued(id);
+    const found = new Set();
+    for (let id; (id = low.pop('low', 'tasks.low')); ) found.add(id);
+    assert.deepEqual([...found].sort(), left.sort());
+    for (const id of left) await finish(id);
+    await finish(urgent.id);
+    assert.ok((await metric(apis[0], 'holdfast_dispatch_pushed_total')) > 0);
+  });
+
+  test('TF-6 what a node that dies had not pushed, the other one pushes', async () => {
+    const ids = (await Promise.all(Array.from({ length: 40 }, (_, i) => create(apis[i % 2])))).map(({ id }) => id);
+    await killServer(nodes[0]);
+    for (const id of ids) await until(`${id} is QUEUED`, async () => (await word(id, apis[1])) === 'QUEUED', 60_000);
+    assert.equal(new Set(low.ids('low', 'tasks.low')).size, 40);
+  });
+});
+
+test('dispatch needs PostgreSQL, and a URL of Redis', async () => {
+  const wrong = async (args, words) => {
+    await assert.rejects(startServer({ ...args }), (problem) => {
+      assert.match(problem.message, words);
+      return true;
+    });
+  };
+  await wrong({ args: ['--dispatch-low', 'redis://127.0.0.1:1'] }, /need a store on PostgreSQL/);
+  await wrong({ backend, args: ['--dispatch-low', 'http://127.0.0.1:1'] }, /dispatch\.(high|low) must be redis:/);
+});
