@@ -36,11 +36,12 @@
 
 struct conform_profile {
     const char *name;
-    bool on_disk;   /* sqlite:DIR, else memory: */
-    bool postgres;  /* the database that HF_POSTGRES names */
-    bool redis;     /* the server that HF_REDIS names */
-    bool others;    /* another node seems to live there, which does nothing */
-    unsigned lacks; /* NEEDS_… */
+    bool on_disk;    /* sqlite:DIR, else memory: */
+    bool postgres;   /* the database that HF_POSTGRES names */
+    bool redis;      /* the server that HF_REDIS names */
+    bool others;     /* another node seems to live there, which does nothing */
+    bool dispatched; /* to the server that HF_REDIS names */
+    unsigned lacks;  /* NEEDS_… */
     /* Behind a router of three stores, numbers 0, 5 and 63; ends with a pattern that is NULL. */
     struct router_route routes[3];
     bool traced;
@@ -102,7 +103,7 @@ extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic
     topic_retention, topic_query, topic_list, topic_batch, topic_watch, topic_restart, topic_fault,
     topic_events, topic_settle, topic_workers, topic_history, topic_import, topic_kv,
     topic_undelivered, topic_rate, topic_notice, topic_door, topic_schedule, topic_trigger,
-    topic_beanstalk, topic_moved;
+    topic_beanstalk, topic_moved, topic_dispatch;
 
 /* --- env.c: opening, closing, time --- */
 

@@ -206,10 +206,14 @@ static void figures(struct env *e)
 static void success_is_durable(struct env *e)
 {
     for (int i = 0; i < 10; i++) {
+        struct backend_figures before, f;
+        backend_figures(e->b, &before);
         put(e, "q");
-        struct backend_figures f;
         backend_figures(e->b, &f);
-        EXPECT_INT(f.durable, f.position);
+        if (e->profile->dispatched) /* marks of dispatched jobs may be under way */
+            EXPECT(f.durable > before.durable);
+        else
+            EXPECT_INT(f.durable, f.position);
     }
 }
 

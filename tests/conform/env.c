@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The world of one case: loop, clock, backend and its wrappers, and the way out when it fails. */
+#include "backend/dispatch/dispatch.h"
 #include "conform/conform.h"
 
 #include <dirent.h>
@@ -128,7 +129,8 @@ void env_init(struct env *e, const struct conform_profile *profile, uint64_t see
     }
     if (profile->postgres)
         empty_database(e);
-    if (profile->redis)
+    e->config.dispatches = profile->dispatched;
+    if (profile->redis || profile->dispatched)
         empty_redis(profile->others);
     if (profile->traced) {
         e->trace = fopen("/dev/null", "w");
@@ -173,10 +175,25 @@ static struct backend *open_router(struct env *e, struct backend *first)
     return router;
 }
 
+static struct backend *open_dispatch(struct env *e, struct backend *inner)
+{
+    struct err_note note = {{0}};
+    const char *url = getenv("HF_REDIS");
+    struct dispatch_config config = {.high = url, .low = url, .interval_ms = 1000};
+    int rc = backend_open_dispatch(inner, &e->config, &config, &inner, &note);
+    if (rc < 0)
+        LEAVE("backend_open_dispatch: %s: %s", err_name(rc), note.text);
+    return inner;
+}
+
 void env_open(struct env *e)
 {
     struct backend *inner = open_part(e, 0);
-    wrap(e, e->profile->routes[0].pattern ? open_router(e, inner) : inner);
+    if (e->profile->routes[0].pattern)
+        inner = open_router(e, inner);
+    if (e->profile->dispatched)
+        inner = open_dispatch(e, inner);
+    wrap(e, inner);
 }
 
 static void closed_cb(void *ctx)

@@ -36,19 +36,20 @@ static const struct conform_profile profiles[] = {
      .lacks = POSTGRES_LACKS,
      .faulty = true,
      .lossy = true},
+    {.name = "postgres+redis", .postgres = true, .dispatched = true, .lacks = POSTGRES_LACKS},
     {.name = "redis", .redis = true, .lacks = REDIS_LACKS},
     {.name = "shared+redis", .redis = true, .others = true, .lacks = REDIS_LACKS},
     {.name = "lossy+redis", .redis = true, .lacks = REDIS_LACKS, .faulty = true, .lossy = true},
 };
 
 static const struct conform_topic *const topics[] = {
-    &topic_enqueue,     &topic_order,     &topic_claim,     &topic_token,  &topic_lease,
-    &topic_retry,       &topic_move,      &topic_unique,    &topic_key,    &topic_queue,
-    &topic_purge,       &topic_bulk,      &topic_retention, &topic_query,  &topic_list,
-    &topic_batch,       &topic_watch,     &topic_restart,   &topic_fault,  &topic_events,
-    &topic_settle,      &topic_workers,   &topic_history,   &topic_import, &topic_kv,
-    &topic_undelivered, &topic_rate,      &topic_notice,    &topic_door,   &topic_schedule,
-    &topic_trigger,     &topic_beanstalk, &topic_moved,
+    &topic_enqueue,     &topic_order,     &topic_claim,     &topic_token,    &topic_lease,
+    &topic_retry,       &topic_move,      &topic_unique,    &topic_key,      &topic_queue,
+    &topic_purge,       &topic_bulk,      &topic_retention, &topic_query,    &topic_list,
+    &topic_batch,       &topic_watch,     &topic_restart,   &topic_fault,    &topic_events,
+    &topic_settle,      &topic_workers,   &topic_history,   &topic_import,   &topic_kv,
+    &topic_undelivered, &topic_rate,      &topic_notice,    &topic_door,     &topic_schedule,
+    &topic_trigger,     &topic_beanstalk, &topic_moved,     &topic_dispatch,
 };
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -65,7 +66,7 @@ static bool profile_wanted(const struct options *o, const struct conform_profile
     if (o->backend)
         return strcmp(o->backend, p->name) == 0;
     return p->postgres == (getenv("HF_POSTGRES") != NULL) &&
-           p->redis == (getenv("HF_REDIS") != NULL);
+           (p->redis || p->dispatched) == (getenv("HF_REDIS") != NULL);
 }
 
 static bool wanted(const struct options *o, const struct conform_profile *p,

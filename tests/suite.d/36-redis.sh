@@ -7,4 +7,5 @@ source "$(dirname "$0")/tap.bash"
 
 tap_cases 'conform (redis)' scripts/with-redis build/debug/tests/conform --backend redis
 tap_cases 'conform (redis, shared)' scripts/with-redis build/debug/tests/conform --backend shared+redis
+tap_cases 'conform (postgres+redis)' scripts/with-postgres scripts/with-redis build/debug/tests/conform --backend postgres+redis
 tap_done
