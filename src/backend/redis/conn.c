@@ -159,7 +159,7 @@ static void too_late_cb(uv_timer_t *timer)
     if (!w->owner)
         return;
     snprintf(w->owner->why, sizeof w->owner->why, "no answer within %u ms",
-             w->owner->config.url->timeout_ms);
+             w->owner->config.answer_ms);
     lose(w->owner, w->owner->why);
 }
 
@@ -170,7 +170,7 @@ static void timer_set(struct rconn *c, bool afresh)
     if (c->state == CONN_OPEN && c->ring_count == 0)
         uv_timer_stop(&w->timer);
     else if (afresh || !uv_is_active((uv_handle_t *)&w->timer))
-        uv_timer_start(&w->timer, too_late_cb, c->config.url->timeout_ms, 0);
+        uv_timer_start(&w->timer, too_late_cb, c->config.answer_ms, 0);
 }
 
 /* --- bytes out --- */

@@ -82,7 +82,7 @@ static void stored_cb(void *ctx, redisReply *r)
         s->stores = stores > s->stores ? stores : s->stores;
         stored(it, reply_at(r, 2));
     } else if (span_equal(word, SPAN_LITERAL("led"))) {
-        s->leader = false; /* another leads; what time brings is its business */
+        rd_leader_lost(s, true); /* what time brings is the other's business */
         rd_item_give_up(it, OUT_UNAVAILABLE, NULL);
     } else {
         s->contended = true;
