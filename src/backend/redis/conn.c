@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 
+#define ANSWER_MS 15000 /* where nobody says otherwise */
 #define READ_BYTES 65536
 #define KEEPALIVE_S 15 /* for the ear, which waits without having asked */
 
@@ -503,6 +504,8 @@ int redis_conn_new(const struct rconn_config *config, struct rconn **ret)
     if (!c)
         return -ERR_NOMEM;
     c->config = *config;
+    if (!c->config.answer_ms)
+        c->config.answer_ms = ANSWER_MS;
     buf_init(&c->plain);
     *ret = c;
     return 0;

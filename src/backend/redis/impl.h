@@ -41,7 +41,6 @@
 /* Where the configuration says nothing: */
 #define LEADER_TTL_MS 10000
 #define NODE_SILENT_MS 15000 /* a node that said nothing for so long is taken for dead */
-#define ANSWER_MS 15000      /* the server may take so long to answer */
 #define TICK_IDLE_MS 500     /* the leader looks at least so often: a word may have been lost */
 #define POLL_MS 1000         /* watchers are woken so often where others live */
 #define NODE_OTHER_MS 60000  /* a node that was heard of since is reckoned with */
@@ -89,7 +88,6 @@ struct rd_store {
     struct shared sh;
     struct redis_url url;
     struct redis_tls_context *tls;
-    uint32_t answer_ms;
     struct redis_server server;
     struct script_names names;
     struct greeting greeting;

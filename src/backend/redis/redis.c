@@ -30,6 +30,12 @@ static unsigned rd_caps(const struct backend *b)
     return CAP_SHARED | CAP_UNIQUE_GLOBAL | (s->server.durable ? CAP_DURABLE_REPLY : 0);
 }
 
+static bool rd_leads(const struct backend *b)
+{
+    const struct rd_store *s = (const struct rd_store *)(const void *)b;
+    return s->leader;
+}
+
 static void rd_figures(const struct backend *b, struct backend_figures *ret)
 {
     const struct rd_store *s = (const struct rd_store *)(const void *)b;
@@ -202,6 +208,7 @@ static const struct backend_ops rd_ops = {
     .watch = shared_watch,
     .unwatch = shared_unwatch,
     .caps = rd_caps,
+    .leads = rd_leads,
     .figures = rd_figures,
     .cluster = rd_cluster,
     .clock_offset = rd_clock_offset,
@@ -254,7 +261,7 @@ static int open_once(struct rd_store *s, struct err_note *note)
     struct rconn_config config = {.loop = &o.loop,
                                   .url = &s->url,
                                   .tls = s->tls,
-                                  .answer_ms = s->answer_ms,
+                                  .answer_ms = (uint32_t)s->sh.config.answer_ms,
                                   .opened = opened_cb,
                                   .lost = lost_cb,
                                   .ctx = &o};
@@ -294,7 +301,7 @@ static int open_connections(struct rd_store *s)
     struct rconn_config lane = {.loop = s->sh.config.loop,
                                 .url = &s->url,
                                 .tls = s->tls,
-                                .answer_ms = s->answer_ms,
+                                .answer_ms = (uint32_t)s->sh.config.answer_ms,
                                 .opened = rd_lane_opened_cb,
                                 .lost = rd_lane_lost_cb,
                                 .ctx = s};
@@ -326,7 +333,7 @@ static int open_store(const char *rest, bool tls, const struct backend_config *c
                       struct rd_store *s, struct err_note *note)
 {
     redis_args_init(&s->bye);
-    s->answer_ms = config->answer_ms ? (uint32_t)config->answer_ms : ANSWER_MS;
+    s->sh.config = *config; /* the first connection needs it */
     int err = redis_url_parse(rest, tls, &s->url, note);
     if (!err && tls)
         err = redis_tls_context_new(&s->url, &s->tls, note);

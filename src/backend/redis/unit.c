@@ -214,6 +214,11 @@ void rd_unit_begin(struct item *it)
         rd_item_over(it);
         return;
     }
+    if (unit_about_schedules(&it->unit)) {
+        unit_turns_refuse(&it->unit, OUT_INVALID, "this store does not keep schedules yet");
+        rd_item_over(it);
+        return;
+    }
     it->unit.alone = wants_alone(it->unit.turns[0].op);
     it->shared = s->others > 0 || s->contended;
     it->token = ++s->token_last;
