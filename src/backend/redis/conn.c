@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 
+#define ANSWER_MS 15000 /* where nobody says otherwise */
 #define READ_BYTES 65536
 #define KEEPALIVE_S 15 /* for the ear, which waits without having asked */
 
@@ -159,7 +160,7 @@ static void too_late_cb(uv_timer_t *timer)
     if (!w->owner)
         return;
     snprintf(w->owner->why, sizeof w->owner->why, "no answer within %u ms",
-             w->owner->config.url->timeout_ms);
+             w->owner->config.answer_ms);
     lose(w->owner, w->owner->why);
 }
 
@@ -170,7 +171,7 @@ static void timer_set(struct rconn *c, bool afresh)
     if (c->state == CONN_OPEN && c->ring_count == 0)
         uv_timer_stop(&w->timer);
     else if (afresh || !uv_is_active((uv_handle_t *)&w->timer))
-        uv_timer_start(&w->timer, too_late_cb, c->config.url->timeout_ms, 0);
+        uv_timer_start(&w->timer, too_late_cb, c->config.answer_ms, 0);
 }
 
 /* --- bytes out --- */
@@ -503,6 +504,8 @@ int redis_conn_new(const struct rconn_config *config, struct rconn **ret)
     if (!c)
         return -ERR_NOMEM;
     c->config = *config;
+    if (!c->config.answer_ms)
+        c->config.answer_ms = ANSWER_MS;
     buf_init(&c->plain);
     *ret = c;
     return 0;

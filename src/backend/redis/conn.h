@@ -22,7 +22,8 @@ typedef void (*redis_reply_fn)(void *ctx, redisReply *r);
 struct rconn_config {
     uv_loop_t *loop;
     const struct redis_url *url;
-    struct redis_tls_context *tls;            /* NULL = plain */
+    struct redis_tls_context *tls; /* NULL = plain */
+    uint32_t answer_ms; /* a server that says nothing for so long is taken for gone; 0 = 15,000 */
     void (*opened)(void *ctx);                /* commands may be sent */
     void (*lost)(void *ctx, const char *why); /* also when opening failed */
     /* What comes without having been asked for, once redis_conn_listen was called; the reply stays

@@ -20,6 +20,7 @@
  *   url.c, conn.c, tls.c, args.c    the way to the server
  *   greet.c     what a connection begins with: settings, scripts, facts
  *   lane.c      the line; connections that break
+ *   cluster.c   signs of life, who leads, how the server is
  *   row.c       how jobs and queues are written
  *   kv.c        keys and values
  *   load.c, loaded.c, store.c    what a unit reads and writes; what lies between is in shared/
@@ -37,12 +38,12 @@
 #include "backend/redis/scripts.h"
 #include "backend/shared/shared.h"
 
-#define LEADER_LEASE_MS 10000
-#define BEAT_MS 2000         /* between two signs of life */
+/* Where the configuration says nothing: */
+#define LEADER_TTL_MS 10000
+#define NODE_SILENT_MS 15000 /* a node that said nothing for so long is taken for dead */
 #define TICK_IDLE_MS 500     /* the leader looks at least so often: a word may have been lost */
 #define POLL_MS 1000         /* watchers are woken so often where others live */
-#define NODE_SILENT_MS 15000 /* a node that said nothing for so long is taken for dead */
-#define NODE_OTHER_MS 60000  /* … and for so long: we behave as if it lived */
+#define NODE_OTHER_MS 60000  /* a node that was heard of since is reckoned with */
 #define HOLD_MS 15000        /* ready jobs are taken out of reach for so long at most */
 #define UNIT_TRIES_MAX 8
 #define ALONE_TRIES_MAX 200 /* of what needs that nobody else stores anything meanwhile */
@@ -95,16 +96,17 @@ struct rd_store {
     struct item *line[LINE_ITEMS];
     size_t line_count;
     struct item *spare;
-    uint64_t token_last; /* of holds */
-    uint64_t stores;     /* the highest number seen: a smaller one means lost data */
-    uint64_t bulk_last;  /* number of the last bulk action begun here */
-    int64_t beat_now_ms; /* the server's time of the last sign of life … */
-    int64_t seen_at_ms;  /* … and the process's; 0 = there was none */
-    int64_t offset_ms;   /* the server's clock minus ours */
-    unsigned others;     /* other nodes that live, by the last sign of life */
-    bool contended;      /* … or by a store that found one since */
-    bool ready;          /* the lane is connected, and was greeted */
-    bool ready_once;     /* … now or before */
+    uint64_t token_last;            /* of holds */
+    uint64_t stores;                /* the highest number seen: a smaller one means lost data */
+    uint64_t bulk_last;             /* number of the last bulk action begun here */
+    int64_t beat_now_ms;            /* the server's time of the last sign of life … */
+    int64_t seen_at_ms;             /* … and the process's; 0 = there was none */
+    int64_t offset_ms;              /* the server's clock minus our monotonic one */
+    struct backend_cluster cluster; /* as of the last sign of life; without its connections */
+    unsigned others;                /* other nodes that live, by the last sign of life */
+    bool contended;                 /* … or by a store that found one since */
+    bool ready;                     /* the lane is connected, and was greeted */
+    bool ready_once;                /* … now or before */
     bool greeting_now;
     bool down_told;      /* the log knows that the server is gone */
     bool bulk_turn_last; /* the last thing done was a slice of bulk work */
@@ -170,7 +172,6 @@ void rd_lane_lost_cb(void *ctx, const char *why);
 bool rd_lane_has(const struct rd_store *s, enum item_kind kind);
 int64_t rd_manual_now(const struct rd_store *s); /* 0 = the server's clock counts */
 int64_t rd_now(const struct rd_store *s);        /* the server's clock, as far as known */
-void rd_took_time(struct rd_store *s, int64_t now_ms);
 void rd_args_now(const struct rd_store *s, struct rargs *a);
 
 /* items.c */
@@ -213,6 +214,19 @@ const char *rd_queue_key(uint32_t number, const char *what, char out[48]);
 void rd_change_rows(struct item *it);
 void rd_check_rows(struct item *it);
 
+/* cluster.c */
+int64_t rd_leader_ttl_ms(const struct rd_store *s);
+int64_t rd_silent_ms(const struct rd_store *s);
+int64_t rd_beat_ms(const struct rd_store *s); /* between two signs of life */
+bool rd_beat_due(const struct rd_store *s);
+void rd_beat_begin(struct item *it);
+void rd_took_time(struct rd_store *s, int64_t theirs); /* the server's time, just now */
+void rd_leader_lost(struct rd_store *s, bool overtaken);
+void rd_cluster_lost(struct rd_store *s, const char *why); /* the server does not answer */
+void rd_cluster_opened(struct rd_store *s);
+void rd_cluster(const struct backend *b, struct backend_cluster *ret);
+int64_t rd_clock_offset(const struct backend *b);
+
 /* kv.c */
 void rd_kv_put_section(struct item *it, size_t versions);
 void rd_kv_loaded(struct item *it, const redisReply *r);
@@ -243,8 +257,6 @@ bool rd_tick_due(const struct rd_store *s);
 void rd_tick_begin(struct item *it);
 void rd_tick_changes(struct item *it);
 void rd_tick_done(struct item *it, const redisReply *out);
-void rd_beat_begin(struct item *it);
-bool rd_beat_due(const struct rd_store *s);
 
 /* ear.c */
 void rd_ear_opened_cb(void *ctx);

@@ -16,12 +16,7 @@ int64_t rd_manual_now(const struct rd_store *s)
 int64_t rd_now(const struct rd_store *s)
 {
     int64_t given = rd_manual_now(s);
-    return given ? given : clock_now(&s->sh.config.clock).wall.ms + s->offset_ms;
-}
-
-void rd_took_time(struct rd_store *s, int64_t now_ms)
-{
-    s->offset_ms = now_ms - clock_now(&s->sh.config.clock).wall.ms;
+    return given ? given : clock_now(&s->sh.config.clock).mono.ms + s->offset_ms;
 }
 
 void rd_args_now(const struct rd_store *s, struct rargs *a)
@@ -168,7 +163,9 @@ void rd_lane_lost_cb(void *ctx, const char *why)
 {
     struct rd_store *s = ctx;
     tell_down(s, why);
-    s->ready = s->greeting_now = s->leader = false;
+    rd_cluster_lost(s, why);
+    rd_leader_lost(s, false);
+    s->ready = s->greeting_now = false;
     rd_lane_later(s);
 }
 
@@ -193,6 +190,7 @@ static void is_ready(struct rd_store *s)
 {
     s->server = s->greeting.found;
     s->ready = s->ready_once = true;
+    rd_cluster_opened(s);
     if (s->greeting.found.stores > s->stores)
         s->stores = s->greeting.found.stores;
     if (s->down_told)
@@ -212,6 +210,8 @@ static void greeted_cb(void *ctx, int err, const struct err_note *note)
     s->greeting_now = false;
     if (err) {
         tell_down(s, note->text);
+        rd_cluster_lost(s, note->text);
+        rd_leader_lost(s, false);
         s->ready = false;
         redis_conn_drop(s->lane);
         rd_lane_later(s);

@@ -289,6 +289,8 @@ static void looked_cb(void *ctx, redisReply *r)
             answer_get(u, t, answer);
         else if (t->op->kind == OP_PEEK)
             answer_peek(u, t, answer);
+        else if (t->op->kind == OP_SCHEDULE_GET || t->op->kind == OP_SCHEDULE_LIST)
+            unit_refuse(t, OUT_INVALID, "this store does not keep schedules yet");
         else if (t->op->kind == OP_KV_GET)
             rd_kv_answer_get(u, t, answer);
         else
@@ -309,6 +311,8 @@ void rd_look_begin(struct item *it)
             send_get(&it->args, &op->job);
         else if (op->kind == OP_PEEK)
             send_peek(&it->args, &op->peek);
+        else if (op->kind == OP_SCHEDULE_GET || op->kind == OP_SCHEDULE_LIST)
+            redis_args_text(&it->args, "N");
         else if (op->kind == OP_KV_GET)
             rd_kv_send_get(&it->args, &op->kv_get);
         else

@@ -30,6 +30,12 @@ static unsigned rd_caps(const struct backend *b)
     return CAP_SHARED | CAP_UNIQUE_GLOBAL | (s->server.durable ? CAP_DURABLE_REPLY : 0);
 }
 
+static bool rd_leads(const struct backend *b)
+{
+    const struct rd_store *s = (const struct rd_store *)(const void *)b;
+    return s->leader;
+}
+
 static void rd_figures(const struct backend *b, struct backend_figures *ret)
 {
     const struct rd_store *s = (const struct rd_store *)(const void *)b;
@@ -69,7 +75,8 @@ static void timer_cb(uv_timer_t *timer)
 
 static int64_t next_wait(const struct rd_store *s)
 {
-    int64_t wait = s->leader ? TICK_IDLE_MS : POLL_MS;
+    int64_t wait = s->leader ? TICK_IDLE_MS : POLL_MS, beat = rd_beat_ms(s);
+    wait = beat < wait ? beat : wait;
     if (!s->ready || redis_conn_down(s->ear))
         return REOPEN_MS;
     if (s->leader && s->next_due_ms && !s->sh.config.clock.manual) {
@@ -201,7 +208,10 @@ static const struct backend_ops rd_ops = {
     .watch = shared_watch,
     .unwatch = shared_unwatch,
     .caps = rd_caps,
+    .leads = rd_leads,
     .figures = rd_figures,
+    .cluster = rd_cluster,
+    .clock_offset = rd_clock_offset,
     .events = shared_events,
     .events_last = shared_events_last,
     .on_news = shared_on_news,
@@ -251,6 +261,7 @@ static int open_once(struct rd_store *s, struct err_note *note)
     struct rconn_config config = {.loop = &o.loop,
                                   .url = &s->url,
                                   .tls = s->tls,
+                                  .answer_ms = (uint32_t)s->sh.config.answer_ms,
                                   .opened = opened_cb,
                                   .lost = lost_cb,
                                   .ctx = &o};
@@ -290,6 +301,7 @@ static int open_connections(struct rd_store *s)
     struct rconn_config lane = {.loop = s->sh.config.loop,
                                 .url = &s->url,
                                 .tls = s->tls,
+                                .answer_ms = (uint32_t)s->sh.config.answer_ms,
                                 .opened = rd_lane_opened_cb,
                                 .lost = rd_lane_lost_cb,
                                 .ctx = s};
@@ -321,12 +333,20 @@ static int open_store(const char *rest, bool tls, const struct backend_config *c
                       struct rd_store *s, struct err_note *note)
 {
     redis_args_init(&s->bye);
+    s->sh.config = *config; /* the first connection needs it */
     int err = redis_url_parse(rest, tls, &s->url, note);
     if (!err && tls)
         err = redis_tls_context_new(&s->url, &s->tls, note);
     if (!err)
         err = open_first(s, note);
-    return err ? err : shared_init(&s->sh, &rd_ops, config);
+    if (!err)
+        err = shared_init(&s->sh, &rd_ops, config);
+    if (err)
+        return err;
+    struct now now = clock_now(&config->clock);
+    s->offset_ms = now.wall.ms - now.mono.ms; /* until the server tells its own */
+    rd_cluster_opened(s);
+    return 0;
 }
 
 static int open_any(const char *rest, bool tls, const struct backend_config *config,

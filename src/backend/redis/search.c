@@ -410,6 +410,10 @@ static void named_cb(void *ctx, redisReply *r)
 void rd_search_begin(struct item *it)
 {
     const struct op *op = op_of(it);
+    if (op->kind == OP_PENDING) {
+        answer(it, OUT_INVALID, "this store has no list of jobs that are to be dispatched");
+        return;
+    }
     struct span name = op->kind == OP_LIST   ? op->list.queue
                        : op->kind == OP_PAGE ? op->page.queue
                                              : (struct span){NULL, 0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signs of life; and what time brings, done by the leader alone: leases that end, jobs that become
+/* What time brings, done by the leader alone: leases that end, jobs that become
  * due or expire, leases of connections whose node has died, what purges and deletes left,
  * retention.
  *
@@ -32,54 +32,6 @@ enum due {
     DUE_KEYS,
     DUE_COUNT
 };
-
-static int64_t process_ms(void)
-{
-    return (int64_t)(clock_ns() / 1000000);
-}
-
-/* --- signs of life --- */
-
-bool rd_beat_due(const struct rd_store *s)
-{
-    if (s->seen_at_ms == 0 || process_ms() - s->seen_at_ms >= BEAT_MS)
-        return true;
-    /* A manual clock may leap over the leader's lease. */
-    return s->sh.config.clock.manual && llabs(rd_now(s) - s->beat_now_ms) >= BEAT_MS;
-}
-
-static void beat_cb(void *ctx, redisReply *r)
-{
-    struct item *it = ctx;
-    struct rd_store *s = rd_of_unit(&it->unit);
-    if (!rd_item_answered(it, r, false))
-        return;
-    bool before = s->leader;
-    rd_took_time(s, rd_reply_int(reply_at(r, 0)));
-    s->others = (unsigned)rd_reply_int(reply_at(r, 1));
-    s->contended = false;
-    s->leader_epoch = rd_reply_int(reply_at(r, 2));
-    s->leader = s->leader_epoch > 0;
-    s->sh.tick_wanted |= s->leader && !before;
-    freeReplyObject(r);
-    rd_item_over(it);
-}
-
-void rd_beat_begin(struct item *it)
-{
-    struct rd_store *s = rd_of_unit(&it->unit);
-    struct rargs *a = &it->args;
-    s->seen_at_ms = process_ms();
-    s->beat_now_ms = rd_now(s);
-    rd_item_call(it, SCRIPT_BEAT);
-    rd_args_now(s, a);
-    redis_args_int(a, s->sh.facts.epoch);
-    redis_args_int(a, s->sh.config.node);
-    redis_args_int(a, LEADER_LEASE_MS);
-    redis_args_int(a, NODE_OTHER_MS);
-    rd_item_send(it, STAGE_ASKING,
-                 beat_cb); /* who leads is to know what is due before others ask */
-}
 
 /* --- what is due --- */
 
@@ -214,7 +166,7 @@ static void due_cb(void *ctx, redisReply *r)
         return;
     rd_item_keep(it, r);
     if (reply_count(r) != DUE_COUNT) { /* another leads */
-        s->leader = false;
+        rd_leader_lost(s, true);
         rd_item_over(it);
         return;
     }
@@ -245,7 +197,7 @@ void rd_tick_begin(struct item *it)
     redis_args_int(a, s->leader_epoch);
     redis_args_int(a, LIMIT_SLICE);
     redis_args_int(a, WORDS_KEPT_MS);
-    redis_args_int(a, NODE_SILENT_MS);
+    redis_args_int(a, rd_silent_ms(s));
     rd_item_send(it, STAGE_ASKING, due_cb);
 }
 

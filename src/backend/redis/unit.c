@@ -82,7 +82,7 @@ static void stored_cb(void *ctx, redisReply *r)
         s->stores = stores > s->stores ? stores : s->stores;
         stored(it, reply_at(r, 2));
     } else if (span_equal(word, SPAN_LITERAL("led"))) {
-        s->leader = false; /* another leads; what time brings is its business */
+        rd_leader_lost(s, true); /* what time brings is the other's business */
         rd_item_give_up(it, OUT_UNAVAILABLE, NULL);
     } else {
         s->contended = true;
@@ -211,6 +211,11 @@ void rd_unit_begin(struct item *it)
     if (it->no_growth)
         refuse_growth(it);
     if (it->unit.count == 0) {
+        rd_item_over(it);
+        return;
+    }
+    if (unit_about_schedules(&it->unit)) {
+        unit_turns_refuse(&it->unit, OUT_INVALID, "this store does not keep schedules yet");
         rd_item_over(it);
         return;
     }

@@ -82,15 +82,6 @@ static bool take_durability(struct redis_url *u, struct span value)
     return true;
 }
 
-static bool take_timeout(struct redis_url *u, struct span value)
-{
-    unsigned long ms;
-    if (!number_of(value, 600000, &ms) || ms < 100)
-        return false;
-    u->timeout_ms = (uint32_t)ms;
-    return true;
-}
-
 static bool take_socket(struct redis_url *u, struct span value)
 {
     return decode(value, u->socket, sizeof u->socket) && u->socket[0] == '/';
@@ -118,7 +109,6 @@ static const struct parameter {
 } parameters[] = {
     {"prefix", take_prefix, "1 to 63 printable characters without spaces"},
     {"durability", take_durability, "fsync or relaxed"},
-    {"timeout_ms", take_timeout, "a whole number of milliseconds, 100 to 600000"},
     {"socket", take_socket, "the absolute path of a Unix socket"},
     {"ca", take_ca, "the path of a PEM file with the certificates to trust"},
     {"cert", take_cert, "the path of a PEM file with our certificate"},
@@ -138,7 +128,7 @@ static int take_parameter(struct redis_url *u, struct span name, struct span val
     }
     return err_note_set(note, -ERR_INVALID,
                         "the URL of the backend has an unknown parameter; known are prefix, "
-                        "durability, timeout_ms, socket, ca, cert and key");
+                        "durability, socket, ca, cert and key");
 }
 
 static int take_parameters(struct redis_url *u, const char *at, struct err_note *note)
@@ -221,7 +211,7 @@ static int check_whole(const struct redis_url *u, struct err_note *note)
 
 int redis_url_parse(const char *rest, bool tls, struct redis_url *ret, struct err_note *note)
 {
-    *ret = (struct redis_url){.tls = tls, .prefix = "{holdfast}:", .timeout_ms = 10000};
+    *ret = (struct redis_url){.tls = tls, .prefix = "{holdfast}:"};
     if (strncmp(rest, "//", 2) != 0)
         return err_note_set(note, -ERR_INVALID, "the URL of the backend lacks its //: write " FORM);
     rest += 2;

@@ -28,7 +28,6 @@ struct redis_url {
     unsigned database;
     char prefix[REDIS_PREFIX_BYTES]; /* of every key */
     enum redis_durability durability;
-    uint32_t timeout_ms; /* a server that says nothing for so long is taken for gone */
     char ca[REDIS_PATH_BYTES], cert[REDIS_PATH_BYTES], key[REDIS_PATH_BYTES]; /* PEM files */
 };
 

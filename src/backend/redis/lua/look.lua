@@ -189,6 +189,11 @@ function ask.D()
   return n and { n, queue(n), call('HMGET', P .. 'q:' .. n .. ':sum', unpack(fields)) } or { false }
 end
 
+-- nothing
+function ask.N()
+  return 0
+end
+
 -- keys: with values, how many, keys
 function ask.K()
   local value, keys = arg() == '1', {}
