@@ -194,6 +194,23 @@ static int schedules_all(struct client_session *s, struct export_file *f)
     return CLIENT_DONE;
 }
 
+/* ---- alert rules ---- */
+
+static int alerts_all(struct client_session *s, struct export_file *f)
+{
+    struct client_items items;
+    struct span alert;
+    client_path_add(&s->path, "/v1/alerts");
+    int status = client_ask(s, "GET");
+    if (status != CLIENT_DONE)
+        return status;
+    client_items_of(&items, client_answer(s), "alerts");
+    while (client_items_next(&items, &alert))
+        if (export_alert(f, alert, &s->note) < 0)
+            return cannot(&s->note);
+    return CLIENT_DONE;
+}
+
 /* ---- the command ---- */
 
 static int write_all(struct client_session *s, struct export_file *f)
@@ -202,7 +219,7 @@ static int write_all(struct client_session *s, struct export_file *f)
     if (export_begin(f, client_server(s->client), clock_now(&clock).wall, &s->note) < 0)
         return cannot(&s->note);
     int status = arguments_has(s->args, "queue") ? queues_named(s, f) : queues_all(s, f);
-    /* Keys and schedules belong to no queue: they are in an export of everything. */
+    /* Keys, schedules and rules belong to no queue: they are in an export of everything. */
     bool everything = !arguments_has(s->args, "queue");
     if (status == CLIENT_DONE && everything)
         status = keys_all(s, f);
@@ -210,6 +227,8 @@ static int write_all(struct client_session *s, struct export_file *f)
         status = jobs_all(s, f);
     if (status == CLIENT_DONE && everything)
         status = schedules_all(s, f);
+    if (status == CLIENT_DONE && everything)
+        status = alerts_all(s, f);
     if (status == CLIENT_DONE && export_end(f, 0, &s->note) < 0)
         status = cannot(&s->note);
     return status;

@@ -13,6 +13,7 @@
 #include "app/client_input.h"
 #include "app/client_session.h"
 #include "app/export_file.h"
+#include "app/import_alerts.h"
 #include "app/import_keys.h"
 #include "app/import_nomarr.h"
 #include "base/mem.h"
@@ -36,6 +37,7 @@ struct import {
     uint64_t queue_lines, job_lines, schedule_lines;
     uint64_t schedules_made, schedules_kept;
     struct import_keys keys;
+    struct import_alerts alerts;
     uint64_t made, changed, kept;                  /* queues */
     uint64_t imported, existing, skipped, refused; /* jobs; refused: lines of any kind */
     bool ended;                                    /* the last line has come */
@@ -218,27 +220,11 @@ static int queue_pause(struct client_session *s, const char *name, struct span q
                : status;
 }
 
-/* Whether there is one of this name. */
-static int look(struct client_session *s, const char *folder, const char *name, bool *ret)
-{
-    client_path_add(&s->path, folder);
-    client_path_encode(&s->path, name);
-    struct client_request request = {.method = "GET", .path = client_path_text(&s->path)};
-    int rc = request.path ? client_call(s->client, &request, &s->reply, &s->note)
-                          : err_note_set(&s->note, -ERR_NOMEM, "out of memory");
-    client_path_done(&s->path);
-    client_path_init(&s->path);
-    if (rc < 0)
-        return client_complain(CLIENT_UNREACHABLE, "%s", s->note.text);
-    *ret = s->reply.status != 404;
-    return *ret ? client_outcome(s) : CLIENT_DONE;
-}
-
 static int queue_put(struct import *im, const char *name, struct span queue)
 {
     struct client_session *s = im->s;
     bool there = false;
-    int status = look(s, "/v1/queues/", name, &there);
+    int status = import_look(s, "/v1/queues/", name, &there);
     if (status != CLIENT_DONE)
         return status;
     if (there && !arguments_has(s->args, "update_queues")) {
@@ -305,7 +291,7 @@ static int schedule_take(struct import *im, struct span schedule)
     if (status == CLIENT_DONE && !name)
         status = client_no_memory();
     if (status == CLIENT_DONE)
-        status = look(s, "/v1/schedules/", name, &there);
+        status = import_look(s, "/v1/schedules/", name, &there);
     if (status == CLIENT_DONE && !there)
         status = schedule_body(s, schedule);
     if (status == CLIENT_DONE && !there) {
@@ -318,6 +304,20 @@ static int schedule_take(struct import *im, struct span schedule)
         return stopped(im, status, im->lines.number);
     im->schedules_kept += there;
     im->schedules_made += !there;
+    return CLIENT_DONE;
+}
+
+/* ---- alert rules ---- */
+
+/* A rule that is refused is a line that is; without it the rest still holds. */
+static int alert_take(struct import *im, struct span alert)
+{
+    int status = batch_flush(im);
+    if (status == CLIENT_DONE)
+        status = import_alert(&im->alerts, alert);
+    if (status != CLIENT_REFUSED)
+        return status == CLIENT_DONE ? status : stopped(im, status, im->lines.number);
+    refuse(im, im->lines.number, SPAN_LITERAL("the alert rule is not taken, as said above"));
     return CLIENT_DONE;
 }
 
@@ -364,17 +364,19 @@ static int end_take(struct import *im, struct span end)
             jobs = client_answer_int(end, "jobs", -1);
     im->ended = true;
     int64_t schedules = client_answer_int(end, "schedules", 0),
-            keys = client_answer_int(end, "keys", 0);
+            keys = client_answer_int(end, "keys", 0), alerts = client_answer_int(end, "alerts", 0);
     if (queues == (int64_t)im->queue_lines && jobs == (int64_t)im->job_lines &&
-        schedules == (int64_t)im->schedule_lines && keys == (int64_t)im->keys.seen)
+        schedules == (int64_t)im->schedule_lines && keys == (int64_t)im->keys.seen &&
+        alerts == (int64_t)im->alerts.seen)
         return CLIENT_DONE;
-    char why[240];
+    char why[320];
     snprintf(why, sizeof why,
              "the file should have %" PRId64 " queues, %" PRId64 " jobs, %" PRId64
-             " schedules and %" PRId64 " keys, but had %" PRIu64 ", %" PRIu64 ", %" PRIu64
-             " and %" PRIu64 ": lines are missing or were added",
-             queues, jobs, schedules, keys, im->queue_lines, im->job_lines, im->schedule_lines,
-             im->keys.seen);
+             " schedules, %" PRId64 " keys and %" PRId64 " alert rules, but had %" PRIu64
+             ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 " and %" PRIu64
+             ": lines are missing or were added",
+             queues, jobs, schedules, keys, alerts, im->queue_lines, im->job_lines,
+             im->schedule_lines, im->keys.seen, im->alerts.seen);
     refuse(im, im->lines.number, span_text(why));
     return CLIENT_DONE;
 }
@@ -386,7 +388,7 @@ static int line_take(struct import *im, struct span line)
         int (*take)(struct import *im, struct span value);
     } kinds[] = {
         {"job", job_take}, {"queue", queue_take}, {"schedule", schedule_take},
-        {"kv", key_take},  {"end", end_take},
+        {"kv", key_take},  {"alert", alert_take}, {"end", end_take},
     };
     struct span value;
     for (size_t i = 0; i < CLIENT_COUNT(kinds); i++) {
@@ -397,7 +399,7 @@ static int line_take(struct import *im, struct span line)
     }
     refuse(im, im->lines.number,
            SPAN_LITERAL("it is neither {\"queue\":…} nor {\"kv\":…} nor {\"job\":…} nor "
-                        "{\"schedule\":…} nor {\"end\":…}"));
+                        "{\"schedule\":…} nor {\"alert\":…} nor {\"end\":…}"));
     return CLIENT_DONE;
 }
 
@@ -460,6 +462,9 @@ static void summary_print(const struct import *im)
                im->schedules_kept);
     if (im->keys.seen > 0 && !im->s->json)
         printf("keys: %" PRIu64 " made, %" PRIu64 " kept\n", im->keys.made, im->keys.kept);
+    if (im->alerts.seen > 0 && !im->s->json)
+        printf("alert rules: %" PRIu64 " made, %" PRIu64 " kept\n", im->alerts.made,
+               im->alerts.kept);
 }
 
 static int import_run(struct import *im, const char *word)
@@ -531,6 +536,7 @@ static int import(struct client_session *s)
     struct import im = {.s = s,
                         .unit = "line",
                         .keys = {.s = s, .refuse = key_refused},
+                        .alerts = {.s = s},
                         .progress = isatty(STDERR_FILENO)};
     const char *nomarr = arguments_text(s->args, "nomarr", NULL);
     const char *file = s->args->word_count > 0 ? s->args->words[0] : "-";

@@ -270,6 +270,47 @@ int export_key(struct export_file *f, struct span view, struct err_note *note)
     return members_write(f, "kv", view, kept, &f->keys, note);
 }
 
+/* Whether there is a secret is told; what it is, nobody tells. */
+static void webhook_write(struct json_writer *w, struct span webhook, struct arena *arena)
+{
+    struct span secret = client_answer_text(webhook, "secret", arena), url;
+    json_write_key(w, "webhook");
+    json_write_object(w);
+    if (client_answer_find(webhook, "url", &url)) {
+        json_write_key(w, "url");
+        json_write_raw(w, url);
+    }
+    json_write_key(w, "signed");
+    json_write_bool(w, span_equal(secret, SPAN_LITERAL("set")));
+    json_write_object_end(w);
+}
+
+/* The rule; what it raised is found anew. */
+int export_alert(struct export_file *f, struct span view, struct err_note *note)
+{
+    static const char *const kept[] = {"name",     "on",           "queue",     "enabled",
+                                       "depth",    "percent",      "window_ms", "min_ends",
+                                       "after_ms", "with_payload", NULL};
+    struct json_writer w;
+    struct client_members members;
+    struct span name, value;
+    line_begin(f, &w);
+    json_write_key(&w, "alert");
+    json_write_object(&w);
+    client_members_open(&members, view, &f->arena);
+    while (client_members_next(&members, &name, &value)) {
+        if (span_equal(name, SPAN_LITERAL("webhook")) && !is_null(value)) {
+            webhook_write(&w, value, &f->arena);
+        } else if (among(name, kept)) {
+            json_write_key_span(&w, name);
+            json_write_raw(&w, value);
+        }
+    }
+    json_write_object_end(&w);
+    f->alerts++;
+    return line_end(f, &w, note);
+}
+
 int export_begin(struct export_file *f, const char *source, struct wall_time now,
                  struct err_note *note)
 {
@@ -287,6 +328,8 @@ int export_begin(struct export_file *f, const char *source, struct wall_time now
     json_write_text(&w, span_text(source));
     json_write_key(&w, "made_by");
     json_write_text(&w, span_text(version_number()));
+    json_write_key(&w, "secrets");
+    json_write_bool(&w, false);
     return line_end(f, &w, note);
 }
 
@@ -337,6 +380,10 @@ int export_end(struct export_file *f, uint64_t skipped, struct err_note *note)
     if (f->keys > 0) {
         json_write_key(&w, "keys");
         json_write_uint(&w, f->keys);
+    }
+    if (f->alerts > 0) {
+        json_write_key(&w, "alerts");
+        json_write_uint(&w, f->alerts);
     }
     if (skipped > 0) {
         json_write_key(&w, "skipped");

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The file an export becomes: NDJSON, on standard output or under a name of its own.
  *
- *   {"holdfast":"export","version":1,"created_at":…,"source":…,"made_by":…}
+ *   {"holdfast":"export","version":1,"created_at":…,"source":…,"made_by":…,"secrets":false}
  *   {"queue":{…}}         one line a queue
  *   {"kv":{…}}            one line a key of the key-value store: jobs may look for it
  *   {"job":{…}}           one line a job
  *   {"schedule":{…}}      one line a schedule, behind the jobs: it fires from when it is there
- *   {"end":{"queues":n,"jobs":n,"schedules":n,"keys":n}}
+ *   {"alert":{…}}         one line an alert rule, without its secret
+ *   {"end":{"queues":n,"jobs":n,"schedules":n,"keys":n,"alerts":n}}
  *
  * Queues and jobs are taken as the API shows them and written in the words of the format, so that a
  * server's answer and a store that is read directly give the same lines. A file is written as
@@ -31,7 +32,7 @@ struct export_file {
     bool force;
     struct buf line;
     struct arena arena; /* of the line being made */
-    uint64_t queues, jobs, schedules, keys;
+    uint64_t queues, jobs, schedules, keys, alerts;
     bool progress; /* standard error is a terminal */
 };
 
@@ -47,6 +48,7 @@ MUST_CHECK int export_queue(struct export_file *f, struct span view, struct err_
 MUST_CHECK int export_job(struct export_file *f, struct span view, struct err_note *note);
 MUST_CHECK int export_schedule(struct export_file *f, struct span view, struct err_note *note);
 MUST_CHECK int export_key(struct export_file *f, struct span view, struct err_note *note);
+MUST_CHECK int export_alert(struct export_file *f, struct span view, struct err_note *note);
 /* The last line; skipped: jobs known to be missing. Syncs the file and gives it its name. */
 MUST_CHECK int export_end(struct export_file *f, uint64_t skipped, struct err_note *note);
 /* Gives everything back; what is not whole is removed. */

@@ -12,6 +12,7 @@
 #include "app/units.h"
 #include "backend/local/salvage.h"
 #include "base/clock.h"
+#include "doors/native/alert_view.h"
 #include "doors/native/job_view.h"
 #include "doors/native/queue_view.h"
 #include "doors/native/schedule_fields.h"
@@ -145,6 +146,18 @@ static int schedule_take(void *ctx, const struct schedule_view *schedule)
     return view_write(run, &w, export_schedule);
 }
 
+static int alert_take(void *ctx, const struct alert_view *alert)
+{
+    struct export_run *run = ctx;
+    struct json_writer w;
+    if (arguments_has(run->args, "queue"))
+        return 0;
+    buf_clear(&run->view);
+    json_writer_init(&w, &run->view);
+    alert_view_write(&w, alert);
+    return view_write(run, &w, export_alert);
+}
+
 static void problem_tell(void *ctx, const char *sentence)
 {
     (void)ctx;
@@ -175,13 +188,15 @@ static int verdict(const struct export_run *run, const struct salvage_report *r)
         fputs("; schedules are missing", stderr);
     if (r->keys > 0)
         fputs("; keys are missing", stderr);
+    if (r->alerts > 0)
+        fputs("; alert rules are missing", stderr);
     if (r->removals > 0)
         fputs("; jobs that were removed may be among them", stderr);
     if (r->journal)
         fputs("; what the journal has is missing, or the end of it", stderr);
     fputc('\n', stderr);
     bool whole = missing(r) == 0 && r->queues == 0 && r->schedules == 0 && r->keys == 0 &&
-                 r->removals == 0 && !r->journal;
+                 r->alerts == 0 && r->removals == 0 && !r->journal;
     return whole ? CLIENT_DONE : CLIENT_REFUSED;
 }
 
@@ -204,6 +219,7 @@ static int store_write(struct export_run *run, const char *dir)
                                       .wanted = job_wanted,
                                       .job = job_take,
                                       .schedule = schedule_take,
+                                      .alert = alert_take,
                                       .problem = problem_tell};
     int rc = salvage_run(dir, &sink, &report, &run->note);
     if (rc == 0)

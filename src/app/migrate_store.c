@@ -190,14 +190,16 @@ static int attempts_read(struct migrate_store *s, struct job_page *p)
 {
     struct op *ops = mem_array(p->count, sizeof *ops);
     p->more = mem_array(p->count, sizeof *p->more);
-    int status = ops && p->more ? CLIENT_DONE : client_no_memory();
-    for (uint32_t i = 0; status == CLIENT_DONE && i < p->count; i++) {
+    if (!ops || !p->more) {
+        mem_free(ops);
+        return client_no_memory();
+    }
+    for (uint32_t i = 0; i < p->count; i++) {
         ops[i] = (struct op){.kind = OP_GET, .tag = i};
         ops[i].job.job = (struct job_ref){p->jobs[i].job.seq, p->jobs[i].job.id_hi};
         ops[i].job.want_attempts = true;
     }
-    if (status == CLIENT_DONE)
-        status = migrate_ask_all(s, ops, p->count, p->more);
+    int status = migrate_ask_all(s, ops, p->count, p->more);
     if (status == CLIENT_DONE)
         status = attempts_take(s, p);
     mem_free(ops);

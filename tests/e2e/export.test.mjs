@@ -54,6 +54,49 @@ describe('export and import', { timeout: 120_000 }, () => {
   };
   const list = async (api, queue) => (await api.get(`/v1/jobs?queue=${encodeURIComponent(queue)}`)).json.jobs;
 
+  test('alert rules come over, secrets do not', async () => {
+    const [loud, quiet] = [freshQueue('loud'), freshQueue('quiet')];
+    const webhook = { url: 'https://hooks.example.com/in', secret: 'top s3cret' };
+    assert.equal((await a.put(`/v1/alerts/${loud}`, { on: 'error_share', queue: `${loud}*`, percent: 40, window_ms: 90_000, min_ends: 7, webhook })).status, 201);
+    assert.equal((await a.put(`/v1/alerts/${quiet}`, { on: 'dead', queue: quiet, with_payload: true, enabled: false })).status, 201);
+    const text = await exported(from);
+    assert.ok(!text.includes('s3cret'));
+    assert.equal(linesOf(text)[0].secrets, false);
+    const rules = linesOf(text).filter((line) => line.alert).map((line) => line.alert);
+    assert.deepEqual(rules, [
+      { name: loud, on: 'error_share', queue: `${loud}*`, enabled: true, percent: 40, window_ms: 90_000, min_ends: 7, webhook: { url: webhook.url, signed: true } },
+      { name: quiet, on: 'dead', queue: quiet, enabled: false, with_payload: true },
+    ]);
+    assert.equal(endOf(text).alerts, 2);
+    assert.equal(linesOf(await exported(from, ['--queue', loud]).catch(() => '{}')).some((line) => line.alert), false);
+
+    const only = (line) => line.holdfast || line.alert || line.end;
+    const file = (map = (line) => line) => `${linesOf(text).filter(only).map(map).map((line) => JSON.stringify(line.end ? { end: { queues: 0, jobs: 0, alerts: 2 } } : line)).join('\n')}\n`;
+    const result = await imported(to, file());
+    ended(result, DONE);
+    assert.match(result.stderr, new RegExp(`alert rule ${loud} was signed .* switched off until it has one`));
+    assert.match(result.stdout, /alert rules: 2 made, 0 kept/);
+    const there = async (name) => (await b.get(`/v1/alerts/${name}`)).json;
+    assert.deepEqual([(await there(loud)).enabled, (await there(loud)).webhook.secret, (await there(loud)).percent], [false, 'not set', 40]);
+    assert.deepEqual([(await there(quiet)).enabled, (await there(quiet)).with_payload, (await there(quiet)).webhook], [false, true, null]);
+    assert.match((await imported(to, file())).stdout, /alert rules: 0 made, 2 kept/);
+
+    // With the secret put into the file the rule is as it was.
+    assert.equal((await b.delete(`/v1/alerts/${loud}`)).status, 200);
+    const signed = file((line) => (line.alert?.webhook ? { alert: { ...line.alert, webhook: { ...line.alert.webhook, secret: 'top s3cret' } } } : line));
+    const second = await imported(to, signed);
+    ended(second, DONE);
+    assert.doesNotMatch(second.stderr, /switched off/);
+    assert.deepEqual([(await there(loud)).enabled, (await there(loud)).webhook.secret], [true, 'set']);
+
+    // A rule that the server does not take is a line that is refused; the rest goes on.
+    const wrong = file((line) => (line.alert?.name === loud ? { alert: { ...line.alert, name: `${loud}-2`, on: 'nothing' } } : line));
+    const third = await imported(to, wrong);
+    ended(third, REFUSED);
+    assert.match(third.stderr, /line 2: the alert rule is not taken/);
+    for (const [api, names] of [[a, [loud, quiet]], [b, [loud, quiet]]]) for (const name of names) assert.equal((await api.delete(`/v1/alerts/${name}`)).status, 200);
+  });
+
   test('every field comes over', async () => {
     const q = freshQueue('all ü');
     const policy = { lease_ms: 5000, max_attempts: 4, backoff_ms: [7, 70], unique_mode: 'return', capacity: null, keep_dead: null, warn_depth: 9, note: 'für Aufträge' };
@@ -333,7 +376,7 @@ describe('export and import', { timeout: 120_000 }, () => {
     assert.deepEqual(summary(whole), [1, 4, 0, 0]);
     const less = await imported(to, [...lines.slice(0, 3), ...lines.slice(4)].join('\n'));
     ended(less, REFUSED);
-    assert.match(less.stderr, /should have 1 queues, 5 jobs, 0 schedules and 0 keys, but had 1, 4, 0 and 0/);
+    assert.match(less.stderr, /should have 1 queues, 5 jobs, 0 schedules, 0 keys and 0 alert rules, but had 1, 4, 0, 0 and 0:/);
   });
 
   test('lines that are wrong are named; the rest is imported', async () => {
@@ -472,7 +515,11 @@ describe('export of a store that no server uses', { timeout: 120_000 }, () => {
     }
     const acked = await claimOne(api, 'q');
     await api.post(`/v1/jobs/${acked.id}/ack`, { token: acked.token, result: [1] });
+    assert.equal((await api.put('/v1/alerts/kept', { on: 'deep', queue: 'q', depth: 9999, webhook: { url: 'https://hooks.example.com/in', secret: 'top s3cret' } })).status, 201);
+    assert.equal((await api.put('/v1/alerts/left', { on: 'dead' })).status, 201);
+    assert.equal((await api.delete('/v1/alerts/left')).status, 200);
     whole = await exported(killed, ['--all']);
+    assert.equal(endOf(whole).alerts, 1);
     online = await exported(killed);
     api.close();
   });
@@ -553,7 +600,7 @@ describe('export of a store that no server uses', { timeout: 120_000 }, () => {
     assert.deepEqual(printsOf(data), before);
     const got = jobsOf(result.stdout).map((job) => Number(job.payload.match(/^marker-(\d+)-/)[1]));
     assert.deepEqual(new Set(got), new Set(Array.from({ length: COUNT }, (_, n) => n).filter((n) => !lost.has(n))));
-    assert.deepEqual(endOf(result.stdout), { queues: 1, jobs: got.length, skipped: lost.size });
+    assert.deepEqual(endOf(result.stdout), { queues: 1, jobs: got.length, alerts: 1, skipped: lost.size });
     assert.match(result.stderr, new RegExp(`; ${lost.size} damaged jobs skipped`));
   });
 

@@ -214,7 +214,7 @@ static int fill_new(struct engine *e, const struct queue *q, const struct op_enq
     };
     if (want->past)
         fill_past(want->past, &n->job);
-    if (want->moved)
+    if (want->past && want->moved)
         fill_moved(want, &n->job);
     return 0;
 }

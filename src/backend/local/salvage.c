@@ -469,6 +469,7 @@ static void close_all(struct salvage *s)
     mem_free(s->queues);
     mem_free(s->jobs);
     mem_free(s->schedules);
+    mem_free(s->alerts);
     mem_free(s->keys);
     map128_done(&s->key_places);
     mem_free(s->gone);
@@ -493,6 +494,8 @@ int salvage_run(const char *dir, const struct salvage_sink *sink, struct salvage
     if (rc == 0)
         rc = salvage_schedules_read(&s);
     if (rc == 0)
+        rc = salvage_alerts_read(&s);
+    if (rc == 0)
         rc = salvage_journal(&s);
     if (rc == 0)
         rc = queues_give(&s);
@@ -502,6 +505,8 @@ int salvage_run(const char *dir, const struct salvage_sink *sink, struct salvage
         rc = jobs_give(&s);
     if (rc == 0)
         rc = salvage_schedules_give(&s);
+    if (rc == 0)
+        rc = salvage_alerts_give(&s);
     if (rc == -ERR_NOMEM)
         (void)err_note_set(note, rc, "out of memory");
     close_all(&s);

@@ -11,8 +11,9 @@
 #include "backend/op.h"
 #include "base/err.h"
 
-/* The order: every queue by number, every key, every job by rising sequence, every schedule. A
- * return other than 0 ends the reading and is passed on. What is given lives only during the call.
+/* The order: every queue by number, every key, every job by rising sequence, every schedule,
+ * every alert rule. A return other than 0 ends the reading and is passed on. What is given lives
+ * only during the call.
  */
 struct salvage_sink {
     void *ctx;
@@ -22,7 +23,8 @@ struct salvage_sink {
     bool (*wanted)(void *ctx, const struct job *job, struct span queue);
     int (*job)(void *ctx, const struct job_view *job);
     int (*schedule)(void *ctx, const struct schedule_view *schedule); /* behind the jobs */
-    void (*problem)(void *ctx, const char *sentence); /* what is damaged, one line each */
+    void (*problem)(void *ctx, const char *sentence);        /* what is damaged, one line each */
+    int (*alert)(void *ctx, const struct alert_view *alert); /* without its secret; may be NULL */
 };
 
 struct salvage_report {
@@ -31,6 +33,7 @@ struct salvage_report {
     uint64_t sequences;    /* … and how many these are: so many jobs at most */
     uint64_t queues;       /* that could not be read */
     uint64_t schedules;    /* likewise */
+    uint64_t alerts;       /* likewise; 1 when some cannot be read */
     uint64_t keys;         /* likewise; 1 at least when some cannot be read */
     uint64_t removals;     /* ranges in which it cannot be read which jobs have been removed */
     bool journal;          /* damaged: records behind the damage are missing */

@@ -4,6 +4,7 @@
  *   salvage.c          opening, queues, jobs
  *   salvage_gone.c     removed jobs whose rows are still there
  *   salvage_schedules.c  schedules
+ *   salvage_alerts.c   alert rules
  *   salvage_walk.c     a table by its key, around what cannot be read
  *   salvage_journal.c  what the journal has and the database lacks
  *   salvage_entries.c  the same of a journal that is damaged */
@@ -84,6 +85,8 @@ struct salvage {
     struct map64 gone_places;           /* sequence >> 6, plus 1 → index + 1 */
     struct rec_schedule_put *schedules; /* texts in the arena; number 0 = deleted */
     size_t schedule_count, schedule_room;
+    struct rec_alert_put *alerts; /* texts in the arena; an empty name = deleted */
+    size_t alert_count, alert_room;
     struct salvage_key *keys; /* of the journal; sorted before they are given */
     size_t key_count, key_room;
     struct map128 key_places; /* hash → index + 1 */
@@ -125,6 +128,12 @@ MUST_CHECK int salvage_schedules_read(struct salvage *s);
 /* A record of the journal about schedules. */
 MUST_CHECK int salvage_schedule_record(struct salvage *s, const struct record *r);
 MUST_CHECK int salvage_schedules_give(struct salvage *s);
+
+/* ---- salvage_alerts.c: the same of alert rules ---- */
+
+MUST_CHECK int salvage_alerts_read(struct salvage *s);
+MUST_CHECK int salvage_alert_record(struct salvage *s, const struct record *r);
+MUST_CHECK int salvage_alerts_give(struct salvage *s);
 
 /* One line for the user. */
 void salvage_problem(struct salvage *s, const char *format, ...)

@@ -206,6 +206,9 @@ static int record_cb(void *ctx, const struct record *r, uint64_t position, struc
     case REC_SCHEDULE_PUT:
     case REC_SCHEDULE_GONE:
         return salvage_schedule_record(s, r);
+    case REC_ALERT_PUT:
+    case REC_ALERT_GONE:
+        return salvage_alert_record(s, r);
     case REC_KV_SET:
     case REC_KV_GONE:
     case REC_KV_FROM_JOB:

@@ -285,6 +285,11 @@ static int load_table(sqlite3 *db, const struct table *t, const struct store_sin
     return rc;
 }
 
+int load_alert_records(sqlite3 *db, const struct store_sink *sink, struct err_note *note)
+{
+    return load_table(db, &tables[0], sink, note);
+}
+
 int load_notice_records(sqlite3 *db, const struct store_sink *sink, struct err_note *note)
 {
     int rc = 0;

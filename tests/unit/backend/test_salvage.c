@@ -83,7 +83,8 @@ static struct found *look_for(const char *dir, int expected)
 {
     struct found *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    struct salvage_sink sink = {f, queue_cb, key_cb, wanted_cb, job_cb, schedule_cb, problem_cb};
+    struct salvage_sink sink = {f,      queue_cb,    key_cb,     wanted_cb,
+                                job_cb, schedule_cb, problem_cb, NULL};
     int rc = salvage_run(dir, &sink, &f->report, &f->note);
     if (rc != expected)
         fail_msg("salvage: %d, not %d: %s", rc, expected, f->note.text);
@@ -633,8 +634,8 @@ static void anything(void **state)
         }
         struct found *f = calloc(1, sizeof *f);
         assert_non_null(f);
-        struct salvage_sink sink = {f,      queue_cb,    key_cb,    wanted_cb,
-                                    job_cb, schedule_cb, problem_cb};
+        struct salvage_sink sink = {f,      queue_cb,    key_cb,     wanted_cb,
+                                    job_cb, schedule_cb, problem_cb, NULL};
         int rc = salvage_run(copy.path, &sink, &f->report, &f->note);
         assert_true(rc == 0 || f->note.text[0] != '\0');
         damaged += rc != 0 || f->problems.len > 0;
