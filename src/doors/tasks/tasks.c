@@ -93,7 +93,7 @@ static void tasks_metrics(void *ctx, struct metrics *m)
         "Tasks dispatched: created due, become due, or returned for another run."};
     static const struct metric failures = {
         "holdfast_tasks_push_failures_total", "counter",
-        "Dispatches that failed; the embedded store pushes nothing."};
+        "Pushes to Redis that failed, each try counted; without dispatch none."};
     static const struct metric lag = {"holdfast_tasks_schedule_lag_seconds", "histogram",
                                       "From scheduled_at until dispatched."};
     static const struct metric_scale scale = {.from = 0, .to = 16, .step = 2, .unit = 0.001};
@@ -102,8 +102,10 @@ static void tasks_metrics(void *ctx, struct metrics *m)
     metric_count(m, &scanned, NULL, t->scanned);
     metric_family(m, &queued);
     metric_count(m, &queued, NULL, t->queued);
+    struct backend_figures store;
+    broker_backend_figures(t->broker, &store);
     metric_family(m, &failures);
-    metric_count(m, &failures, NULL, 0);
+    metric_count(m, &failures, NULL, store.dispatch_failed);
     metric_family(m, &lag);
     metric_histogram(m, &lag, NULL, &t->lag_ms, &scale);
 }
