@@ -4,7 +4,6 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -28,26 +27,18 @@ const status = (answer, wanted) => {
 
 // ---- Redis ----
 
-const freePort = () =>
-  new Promise((resolve, reject) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
-    server.on('error', reject);
-  });
-
 class Redis {
-  constructor(port) {
-    this.port = port;
+  constructor() {
     this.directory = mkdtempSync(path.join(tmpdir(), 'holdfast-dispatch-'));
+    this.socket = path.join(this.directory, 'redis.sock');
+    this.url = `redis://localhost/0?socket=${encodeURIComponent(this.socket)}`;
   }
   call(...words) {
-    const run = spawnSync('redis-cli', ['-p', String(this.port), '--json', ...words.map(String)], { encoding: 'utf8' });
+    const run = spawnSync('redis-cli', ['-s', this.socket, '--json', ...words.map(String)], { encoding: 'utf8' });
     return run.status === 0 ? JSON.parse(run.stdout) : null;
   }
   async start() {
-    const words = ['--port', String(this.port), '--bind', '127.0.0.1', '--dir', this.directory, '--save', '', '--appendonly', 'no'];
+    const words = ['--port', '0', '--unixsocket', this.socket, '--dir', this.directory, '--save', '', '--appendonly', 'no'];
     this.server = spawn('redis-server', words, { stdio: 'ignore' });
     await until('Redis answers', () => this.call('PING') === 'PONG');
   }
@@ -76,10 +67,10 @@ const locks = () => {
 describe('dispatch', () => {
   let high, low, nodes, apis;
   before(async () => {
-    high = new Redis(await freePort());
-    low = new Redis(await freePort());
+    high = new Redis();
+    low = new Redis();
     await Promise.all([high.start(), low.start()]);
-    const args = ['--dispatch-high', `redis://127.0.0.1:${high.port}`, '--dispatch-low', `redis://127.0.0.1:${low.port}`, '--dispatch-interval-ms', '200'];
+    const args = ['--dispatch-high', high.url, '--dispatch-low', low.url, '--dispatch-interval-ms', '200', '--cluster-leader-ttl-ms', '2s'];
     nodes = await Promise.all([1, 2].map((n) => startServer({ backend, args: ['--node', String(n), ...args] })));
     apis = nodes.map((node) => new Client(node));
   });
