@@ -82,7 +82,7 @@ const struct sql_statement pg_sql_leader[] = {
      " j.state = 5 AND j.since <= $1::int8 - q.keep_dead_ms ORDER BY j.since, j.seq"
      " LIMIT $2::int4) b)) d WHERE NOT q.gone AND t.s4 + t.s5 + t.s6 > 0 LIMIT"
      " $2::int4), d AS (DELETE FROM @job j WHERE j.seq = ANY (ARRAY(SELECT v.seq FROM"
-     " v)) AND j.state >= 4 RETURNING j.seq, j.queue, j.state), a AS (DELETE FROM"
+     " v)) AND j.state + 0 >= 4 RETURNING j.seq, j.queue, j.state), a AS (DELETE FROM"
      " @attempt t WHERE t.seq = ANY (ARRAY(SELECT d.seq FROM d))) INSERT INTO @delta"
      " AS o (queue, hour, s4, s5, s6, removed) SELECT queue, $3::int4, -count(*)"
      " FILTER (WHERE state = 4), -count(*) FILTER (WHERE state = 5), -count(*) FILTER"
