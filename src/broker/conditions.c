@@ -15,7 +15,7 @@
 
 #define PAGE 500
 #define WATCHES_MAX 50000
-#define RULES_AGAIN_MS 60000 /* where a store is shared, rules change elsewhere, too */
+#define RULES_AGAIN_MS 60000
 
 enum told { TOLD_NOTHING, TOLD_RAISED, TOLD_CLEARED };
 
@@ -399,6 +399,13 @@ void conditions_changed(struct conditions *c)
     c->stale = true;
 }
 
+void conditions_anew(struct conditions *c)
+{
+    c->stale = true;
+    for (struct watch *w = c->watches; w; w = w->next)
+        w->told = TOLD_NOTHING;
+}
+
 static bool waiter_add(struct conditions *c, void (*fn)(void *ctx), void *ctx)
 {
     struct waiter *w = mem_alloc(sizeof *w);
@@ -424,7 +431,9 @@ void conditions_pass(struct conditions *c, void (*fn)(void *ctx), void *ctx)
     }
     c->passing = true;
     c->now = clock_now(&c->broker->config.clock);
-    if (c->stale || c->now.mono.ms - c->rules_at.ms >= RULES_AGAIN_MS)
+    /* Where a store is shared, rules change elsewhere, too. */
+    bool shared = (backend_caps(c->broker->config.backend) & CAP_SHARED) != 0;
+    if (c->stale || shared || c->now.mono.ms - c->rules_at.ms >= RULES_AGAIN_MS)
         rules_ask(c);
     else
         pages_begin(c);

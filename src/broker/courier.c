@@ -45,6 +45,7 @@ struct courier {
     bool taking, take_again;
     bool take_lost; /* what the last take gave out is not known */
     bool draining, closing, timer_closed;
+    bool leads; /* of the nodes that share a store, this one delivers and looks at conditions */
     uv_timer_t timer;
     uint64_t delivered, failed, refused;
     uint64_t dropped; /* as last logged */
@@ -279,7 +280,7 @@ static void take_reply(void *ctx, const struct reply *r)
 
 static void take_more(struct courier *n)
 {
-    if (n->draining || n->count >= n->config.concurrency)
+    if (n->draining || !n->leads || n->count >= n->config.concurrency)
         return;
     if (n->taking) {
         n->take_again = true;
@@ -312,10 +313,29 @@ static void log_dropped(struct courier *n)
     n->dropped = f.notices_dropped;
 }
 
+/* Has conditions looked at, if that is this node's to do. */
+static void look(struct courier *n, void (*fn)(void *ctx), void *ctx)
+{
+    if (n->leads)
+        conditions_pass(n->conditions, fn, ctx);
+    else if (fn)
+        fn(ctx);
+}
+
+/* What another has told meanwhile is not known here. */
+static void notice_leading(struct courier *n)
+{
+    bool leads = backend_leads(n->broker->config.backend);
+    if (leads && !n->leads)
+        conditions_anew(n->conditions);
+    n->leads = leads;
+}
+
 static void timer_cb(uv_timer_t *timer)
 {
     struct courier *n = timer->data;
     struct backend_figures f;
+    notice_leading(n);
     for (struct delivery *d = n->first; d; d = d->next) {
         if (d->unsaid)
             say_end(d);
@@ -328,7 +348,7 @@ static void timer_cb(uv_timer_t *timer)
     }
     log_dropped(n);
     if (!n->broker->config.test_clock) /* else whoever moves it has them looked at */
-        conditions_pass(n->conditions, NULL, NULL);
+        look(n, NULL, NULL);
     timer_set(n, (struct wall_time){0});
     backend_figures(n->broker->config.backend, &f);
     if (f.notices_pending > 0)
@@ -340,10 +360,10 @@ static void timer_cb(uv_timer_t *timer)
 static bool event_cb(void *ctx, const struct broker_event *e)
 {
     struct courier *n = ctx;
-    if (e->event.kind == EVENT_QUEUE_DEEP)
-        conditions_deep(n->conditions, e->event.queue, e->event.count);
-    else
+    if (e->event.kind != EVENT_QUEUE_DEEP)
         take_more(n);
+    else if (n->leads)
+        conditions_deep(n->conditions, e->event.queue, e->event.count);
     return true;
 }
 
@@ -360,7 +380,7 @@ void courier_observe(struct courier *n, const struct op *op, const struct reply 
         return;
     if (op->kind == OP_ALERT_PUT || op->kind == OP_ALERT_DELETE) {
         conditions_changed(n->conditions);
-        conditions_pass(n->conditions, NULL, NULL);
+        look(n, NULL, NULL);
         take_more(n);
     } else if (op->kind == OP_NOTICE_AGAIN && r->outcome == OUT_OK) {
         take_more(n);
@@ -373,8 +393,9 @@ void courier_settle(struct courier *n, void (*fn)(void *ctx), void *ctx)
         fn(ctx);
         return;
     }
+    notice_leading(n);
     take_more(n);
-    conditions_pass(n->conditions, fn, ctx);
+    look(n, fn, ctx);
 }
 
 /* ---- open and close ---- */
@@ -425,8 +446,9 @@ void courier_begin(struct courier *n)
     if (news_listen(n) != 0)
         log_event(n->broker->config.log, LOG_WARN, "notices_may_be_late",
                   LOG_TEXT("why", "out of memory"));
+    notice_leading(n);
     conditions_changed(n->conditions);
-    conditions_pass(n->conditions, NULL, NULL);
+    look(n, NULL, NULL);
     take_more(n);
     timer_set(n, (struct wall_time){0});
 }

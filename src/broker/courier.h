@@ -27,6 +27,8 @@ void courier_figures(const struct courier *n, struct broker_figures *ret);
 MUST_CHECK int conditions_open(struct broker *b, struct conditions **ret);
 /* The rules may have changed. */
 void conditions_changed(struct conditions *c);
+/* Others may have told of conditions: each is told once more, whichever way it stands. */
+void conditions_anew(struct conditions *c);
 /* The queue has reached its warn_depth. */
 void conditions_deep(struct conditions *c, struct span queue, uint64_t depth);
 /* Looks at every queue that a rule is about; fn when all that follows from it is answered, perhaps

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { after, before, describe, test } from 'node:test';
 
 import { Client } from './lib/client.mjs';
+import { Receiver } from './lib/receiver.mjs';
 import { killServer, startServer, stopServer, until } from './lib/server.mjs';
 
 if (!process.env.HF_POSTGRES) {
@@ -26,8 +27,10 @@ function sql(text) {
   return run.stdout.trim();
 }
 
-async function startNodes(schema, args = []) {
-  const nodes = await Promise.all([1, 2].map((n) => startServer({ backend: url(schema), args: ['--node', String(n), ...args] })));
+const startNode = (schema, n, env = {}) => startServer({ backend: url(schema), args: ['--node', String(n)], env });
+
+async function startNodes(schema, env = {}) {
+  const nodes = await Promise.all([1, 2].map((n) => startNode(schema, n, env)));
   return { nodes, apis: nodes.map((node) => new Client(node)) };
 }
 
@@ -35,6 +38,10 @@ async function stopNodes({ nodes, apis }) {
   for (const api of apis) api.close();
   for (const node of nodes) if (!node.exit) await stopServer(node);
 }
+
+/** Which of the two leads: found by its node number. */
+const leadingIn = async (schema) =>
+  (await until('one leads', () => Number(sql(`SELECT n.number FROM ${schema}.leader l JOIN ${schema}.node n ON n.epoch = l.holder`)))) - 1;
 
 const get = async (api, key) => (await api.post('/v1/kv/get', { keys: [key] })).json.keys[0];
 
@@ -128,9 +135,7 @@ describe('schedules and triggers', { concurrency: false }, () => {
   before(async () => (shared = await startNodes(schema)));
   after(() => stopNodes(shared));
 
-  /** Which of the two leads: found by its node number. */
-  const leading = async () =>
-    (await until('one leads', () => Number(sql(`SELECT n.number FROM ${schema}.leader l JOIN ${schema}.node n ON n.epoch = l.holder`)))) - 1;
+  const leading = () => leadingIn(schema);
   const jobsIn = (queue) => Number(sql(`SELECT count(*) FROM ${schema}.job j JOIN ${schema}.queue q ON q.number = j.queue WHERE q.name = '${queue}'`));
 
   test('HF-8 ORC-17 a time is fired once, put through a node that does not lead', async () => {
@@ -210,5 +215,110 @@ describe('schedules and triggers', { concurrency: false }, () => {
     await until('it fires again', () => jobsIn('after') > before + 1, 30_000);
     const times = sql(`SELECT string_agg(j.attributes::json ->> 'fire_time', ',' ORDER BY j.seq) FROM ${schema}.job j JOIN ${schema}.queue q ON q.number = j.queue WHERE q.name = 'after'`).split(',');
     assert.equal(new Set(times).size, times.length, 'no time twice');
+  });
+});
+
+describe('alerts, notices and breakers', { concurrency: false }, () => {
+  const schema = 'alerts';
+  // The cooldown must not end before the test does.
+  const env = { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8', HOLDFAST_BREAKER_OPEN_COOLDOWN_SECONDS: '3600' };
+  let shared, receiver;
+  before(async () => {
+    receiver = await new Receiver().listen();
+    shared = await startNodes(schema, env);
+  });
+  after(async () => {
+    await stopNodes(shared);
+    await receiver.close();
+  });
+
+  /** A job of this queue dies, enqueued on one node and failed on the other. */
+  async function die(queue, n) {
+    const { apis } = shared;
+    const made = await apis[n % 2].post(`/v1/queues/${queue}/jobs`, { payload: n });
+    const { json } = await apis[(n + 1) % 2].post(`/v1/queues/${queue}/claim`, {});
+    const failed = await apis[n % 2].post(`/v1/jobs/${json.jobs[0].id}/fail`, { token: json.jobs[0].token, error: 'no', retry: false });
+    assert.equal(failed.json.state, 'dead', failed.text);
+    return made.json.id;
+  }
+  const told = (alert) => receiver.requests.filter((r) => r.json.alert === alert);
+  const pending = (alert) => Number(sql(`SELECT count(*) FROM ${schema}.notice WHERE alert = '${alert}'`));
+
+  test('ORC-18 a notice is delivered once, whichever node the job died on', async () => {
+    const { apis } = shared;
+    const leader = await leadingIn(schema);
+    const rule = { on: 'dead', queue: 'mail', webhook: { url: receiver.url } };
+    assert.equal((await apis[1 - leader].put('/v1/alerts/ops', rule)).status, 201);
+    const jobs = [];
+    for (let n = 0; n < 8; n++) jobs.push(await die('mail', n));
+    await receiver.wait(8, (r) => r.json.alert === 'ops', 30_000);
+    await until('the outbox is empty', () => pending('ops') === 0, 30_000);
+    assert.deepEqual(told('ops').map((r) => r.json.job.id).sort(), jobs.sort());
+    assert.equal(new Set(told('ops').map((r) => r.headers['holdfast-notice'])).size, 8);
+    // A rule that was deleted on one node is heard of by none.
+    assert.equal((await apis[leader].delete('/v1/alerts/ops')).status, 200);
+    await die('mail', 8);
+    assert.equal(pending('ops'), 0);
+    assert.equal(told('ops').length, 8);
+  });
+
+  test('ORC-20 a schedule that cannot make its job is told of once', async () => {
+    const { apis } = shared;
+    await apis[0].put('/v1/queues/shut', { refuse_new: true });
+    assert.equal((await apis[1].put('/v1/alerts/late', { on: 'schedule_failed', webhook: { url: receiver.url } })).status, 201);
+    await apis[0].put('/v1/schedules/wants', { every_ms: 1000, queue: 'shut' });
+    await receiver.wait(1, (r) => r.json.alert === 'late', 30_000);
+    const failures = async () => Number(sql(`SELECT failures FROM ${schema}.schedule WHERE name = 'wants'`));
+    await until('it has failed again', async () => (await failures()) >= 2, 30_000);
+    assert.equal(told('late').length, 1);
+    await apis[1].delete('/v1/schedules/wants');
+  });
+
+  test('NOM-11 a condition is raised and cleared once, and both nodes show it', async () => {
+    const { apis } = shared;
+    const leader = await leadingIn(schema);
+    const rule = { on: 'deep', depth: 2, queue: 'deep', webhook: { url: receiver.url } };
+    assert.equal((await apis[1 - leader].put('/v1/alerts/backlog', rule)).status, 201);
+    for (let n = 0; n < 3; n++) await apis[n % 2].post('/v1/queues/deep/jobs', { payload: n });
+    await receiver.wait(1, (r) => r.json.alert === 'backlog', 30_000);
+    for (const api of apis) assert.equal((await api.get('/v1/alerts/backlog')).json.raised_count, 1);
+    await apis[1 - leader].post('/v1/queues/deep/claim', { count: 3 });
+    await receiver.wait(2, (r) => r.json.alert === 'backlog', 30_000);
+    for (const api of apis) assert.equal((await api.get('/v1/alerts/backlog')).json.raised_count, 0);
+    assert.deepEqual(told('backlog').map((r) => r.json.edge), ['raised', 'cleared']);
+  });
+
+  test('PDQ-9 a breaker that one node opened denies on the other, and after a restart', async () => {
+    const { nodes, apis } = shared;
+    const leader = await leadingIn(schema);
+    const other = 1 - leader;
+    receiver.answer = 500;
+    assert.equal((await apis[0].put('/v1/alerts/broken', { on: 'dead', queue: 'bad', webhook: { url: receiver.url } })).status, 201);
+    for (let n = 0; n < 5; n++) await die('bad', n);
+    const target = `http://127.0.0.1:${receiver.port}`;
+    const breaker = async (api) => (await api.get('/v1/breakers')).json.breakers.find((b) => b.target === target);
+    await until('it opens', async () => (await breaker(apis[leader]))?.state === 'open', 30_000);
+    assert.equal((await breaker(apis[other])).state, 'open');
+    await killServer(nodes[leader]);
+    // The other one leads soon and looks at all of them.
+    sql(`UPDATE ${schema}.notice SET look_at = 0, holder = 0`);
+    sql(`UPDATE ${schema}.leader SET until = 0`);
+    await until('the other leads', async () => (await leadingIn(schema)) === other, 30_000);
+    const calls = told('broken').length;
+    const denied = () => sql(`SELECT count(*) FROM ${schema}.notice n, ${schema}.breaker b WHERE n.alert = 'broken' AND n.state = 0 AND n.look_at = b.until AND b.target = '${target}'`);
+    await until('all of them are denied', () => denied() === '5', 30_000);
+    assert.equal(told('broken').length, calls, 'nobody was called');
+    apis[other].close();
+    await stopServer(nodes[other]);
+    nodes[other] = await startNode(schema, other + 1, env);
+    apis[other] = new Client(nodes[other]);
+    assert.equal((await breaker(apis[other])).state, 'open');
+    assert.equal(told('broken').length, calls);
+    // When its time is over one call probes; it answers, and all the others follow.
+    receiver.answer = 200;
+    sql(`UPDATE ${schema}.breaker SET until = 0; UPDATE ${schema}.notice SET look_at = 0, due = 0`);
+    await until('all are delivered', () => pending('broken') === 0, 30_000);
+    assert.equal((await breaker(apis[other])).state, 'closed');
+    assert.equal(new Set(told('broken').slice(calls).map((r) => r.headers['holdfast-notice'])).size, 5);
   });
 });

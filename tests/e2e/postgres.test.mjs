@@ -257,14 +257,6 @@ describe('nodes that share a database', () => {
     }
   });
 
-  test('what the store does not keep yet is refused', async () => {
-    for (const path of ['/v1/alerts']) {
-      const answer = await apis[0].get(path);
-      assert.equal(answer.status, 422);
-      assert.match(answer.json.detail, /does not keep/);
-    }
-  });
-
   test('the view of tasks', async () => {
     const made = await apis[0].post('/v1/queues/view/jobs', { payload: 1, priority: 7 });
     const row = sql(`SELECT status, priority, retry_count FROM ${schema}.tasks WHERE id = ${made.json.seq}`);

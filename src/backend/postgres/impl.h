@@ -19,6 +19,7 @@
  *   load.c, loaded.c, store.c    what a unit reads and writes; what lies between is in shared/
  *   keys.c      keys and values
  *   schedules.c schedules
+ *   alerts.c, notices.c      alert rules, notices, breakers
  *   bulk.c      slices of bulk actions
  *   look.c, search.c         questions
  *   tick.c      leases that end, jobs that become due, retention, sums
@@ -45,11 +46,13 @@
 struct pg_unit {
     struct unit unit;
     struct args args;
-    size_t slots[24]; /* see load.c */
-    size_t keys_at;   /* where the answers about keys begin, in the round that asked for them */
-    PGresult **kept;  /* what rows and answers point to */
+    size_t slots[24];          /* see load.c */
+    size_t alerts_at;          /* where the rules are, in the round that asked for them */
+    size_t trim_at, counts_at; /* of notices, in the round that stored; SIZE_MAX = not asked */
+    size_t keys_at;  /* where the answers about keys begin, in the round that asked for them */
+    PGresult **kept; /* what rows and answers point to */
     size_t kept_count, kept_room;
-    bool sharers_asked, words_asked, keys_asked; /* in a second round */
+    bool sharers_asked, words_asked, keys_asked, alerts_asked; /* in a second round */
 };
 
 struct search {
@@ -84,7 +87,7 @@ struct pg_store {
     int64_t tick_at_ms;     /* the database's time of the last tick */
     int64_t next_due_ms;    /* what is due next, by the last tick; 0 = nothing */
     int64_t resume_from_ms; /* pauses that ended after this are still to be told */
-    const PGresult *tick_rows[5], *tick_resumed, *tick_keys;
+    const PGresult *tick_rows[5], *tick_resumed, *tick_keys, *tick_alerts;
 
     struct search *searches, **search_last; /* waiting for the reader */
     struct pg_unit search_unit;             /* its arena and arguments only */
@@ -196,6 +199,7 @@ enum load_slot {
     LOAD_CLAIMS,
     LOAD_IDEM,
     LOAD_KEYS,
+    LOAD_ALERTS,
     LOAD_SLOT_COUNT
 };
 
@@ -252,6 +256,28 @@ bool pg_schedules_changed(const struct unit *u);
 void pg_schedules_send_look(struct unit *u, const struct op *op);
 void pg_schedules_answer(struct unit *u, struct turn *t, const PGresult *r);
 
+/* alerts.c */
+void pg_alerts_send_version(struct unit *u); /* where something may happen that rules are about */
+/* Whether the rules are others than this node knows; sends the question if so. */
+bool pg_alerts_needed(struct unit *u, const PGresult *version); /* NULL = it was not asked */
+int pg_alerts_loaded(struct unit *u);                           /* -ERR_NOMEM, -ERR_CORRUPT */
+void pg_alerts_send_load(struct unit *u); /* of a unit about alerts: everything */
+int pg_alerts_all_loaded(struct unit *u);
+void pg_alerts_send_store(struct unit *u);
+void pg_alerts_stored(struct unit *u); /* it is committed */
+bool pg_alerts_changed(const struct unit *u);
+void pg_alerts_send_look(struct unit *u, const struct op *op);
+void pg_alerts_answer(struct unit *u, struct turn *t, size_t at); /* two results */
+bool pg_alerts_rule(const PGresult *r, int row, int col, struct rec_alert_put *ret);
+
+/* notices.c */
+void pg_notices_send_load(struct unit *u);
+void pg_notices_loaded(struct unit *u, size_t at); /* its results begin there */
+void pg_notices_send_store(struct unit *u);
+void pg_notices_stored(struct unit *u);
+void pg_notices_send_look(struct unit *u, const struct op *op);
+void pg_notices_answer(struct unit *u, struct turn *t, const PGresult *r);
+
 /* bulk.c */
 void pg_bulk_send_begin(struct unit *u); /* its intent, with the unit that asks for it */
 void pg_bulk_begun(struct pg_store *s, struct unit *u);
@@ -265,6 +291,7 @@ bool pg_tick_due(const struct pg_store *s);
 void pg_tick_send(struct pg_store *s);
 bool pg_tick_needs_queues(struct pg_store *s); /* sends the question if so */
 int pg_tick_load(struct pg_store *s, PGresult *queues);
+bool pg_tick_needs_more(struct pg_store *s); /* keys, rules: sends the question if so */
 int pg_tick_work(struct pg_store *s);
 void pg_tick_send_next(struct pg_store *s);
 void pg_tick_done(struct pg_store *s);

@@ -357,5 +357,9 @@ bool pg_unit_send_load(struct unit *u)
     send_claims(u);
     send_idem(u);
     pg_keys_send_commits(u);
+    if (unit_may_notify(u)) {
+        pg_unit(u)->slots[LOAD_ALERTS] = pg_conn_sent(lane(u));
+        pg_alerts_send_version(u);
+    }
     return !u->nomem;
 }

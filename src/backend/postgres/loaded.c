@@ -369,7 +369,7 @@ void pg_unit_reset(struct unit *u)
     for (size_t i = 0; i < p->kept_count; i++)
         PQclear(p->kept[i]);
     p->kept_count = 0;
-    p->sharers_asked = p->words_asked = p->keys_asked = false;
+    p->sharers_asked = p->words_asked = p->keys_asked = p->alerts_asked = false;
     pg_args_clear(&p->args);
     unit_reset(u);
 }

@@ -332,6 +332,10 @@ void pg_look_send(struct pg_store *s)
             pg_keys_send_get(u, &op->kv_get);
         else if (op->kind == OP_SCHEDULE_GET || op->kind == OP_SCHEDULE_LIST)
             pg_schedules_send_look(u, op);
+        else if (op->kind == OP_ALERT_LIST)
+            pg_alerts_send_look(u, op);
+        else if (op->kind == OP_NOTICE_LIST || op->kind == OP_BREAKER_LIST)
+            pg_notices_send_look(u, op);
         else
             send_views(u, op);
     }
@@ -353,7 +357,12 @@ void pg_look_answer(struct pg_store *s)
             pg_keys_answer_get(u, t, pg_conn_result(s->lane, at++));
         else if (t->op->kind == OP_SCHEDULE_GET || t->op->kind == OP_SCHEDULE_LIST)
             pg_schedules_answer(u, t, pg_conn_result(s->lane, at++));
-        else
+        else if (t->op->kind == OP_NOTICE_LIST || t->op->kind == OP_BREAKER_LIST)
+            pg_notices_answer(u, t, pg_conn_result(s->lane, at++));
+        else if (t->op->kind == OP_ALERT_LIST) {
+            pg_alerts_answer(u, t, at);
+            at += 2;
+        } else
             at += answer_views(u, t, at);
     }
 }

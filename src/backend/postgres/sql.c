@@ -214,8 +214,9 @@ static int fill(struct sql_text *ret, const struct sql_statement *part, const ch
 
 int pg_sql_fill(struct sql_text *ret, const char *schema)
 {
-    static const struct sql_statement *const parts[] = {
-        pg_sql_units, pg_sql_leader, pg_sql_questions, pg_sql_keys, pg_sql_schedules};
+    static const struct sql_statement *const parts[] = {pg_sql_units,     pg_sql_leader,
+                                                        pg_sql_questions, pg_sql_keys,
+                                                        pg_sql_schedules, pg_sql_notices};
     int err = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && !err; i++)
         err = fill(ret, parts[i], schema);

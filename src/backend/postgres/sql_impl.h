@@ -20,7 +20,7 @@ struct sql_statement {
 
 /* Each ends with a row without a text. */
 extern const struct sql_statement pg_sql_units[], pg_sql_leader[], pg_sql_questions[];
-extern const struct sql_statement pg_sql_keys[], pg_sql_schedules[];
+extern const struct sql_statement pg_sql_keys[], pg_sql_schedules[], pg_sql_notices[];
 
 #define JOB                                                                                        \
     "j.seq, j.id_hi, j.queue, j.state, j.reason, j.priority, j.run_at, j.since,"                   \

@@ -124,7 +124,9 @@ const struct sql_statement pg_sql_leader[] = {
      " coalesce(sum(s6), 0)::int8, coalesce(sum(CASE WHEN queue = 0 THEN removed ELSE"
      " 0 END), 0)::int8, (SELECT count(*) FROM @queue WHERE NOT gone)::int8,"
      " coalesce(sum(CASE WHEN queue = 0 THEN t0 ELSE 0 END), 0)::int8,"
-     " coalesce(sum(CASE WHEN queue = 0 THEN t1 ELSE 0 END), 0)::int8 FROM"
+     " coalesce(sum(CASE WHEN queue = 0 THEN t1 ELSE 0 END), 0)::int8, (SELECT count(*)"
+     " FROM @notice WHERE state = 0)::int8, (SELECT count(*) FROM @notice WHERE state ="
+     " 1)::int8 FROM"
      " (SELECT queue, s1, s2, s3, s4, s5, s6, removed, t0, t1 FROM @total UNION ALL SELECT"
      " queue, s1, s2, s3, s4, s5, s6, removed, t0, t1 FROM @delta) x"},
     {SQL_COUNT, NULL},

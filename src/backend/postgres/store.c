@@ -421,7 +421,8 @@ static void send_sums(struct unit *u)
 
 bool unit_changed(const struct unit *u)
 {
-    bool changed = u->key_adds != 0 || u->said || u->bulk || pg_schedules_changed(u);
+    bool changed =
+        u->key_adds != 0 || u->said || u->bulk || pg_schedules_changed(u) || pg_alerts_changed(u);
     for (size_t i = 0; i < u->wkey_count && !changed; i++)
         changed = u->wkeys[i]->changed;
     for (size_t i = 0; i < u->row_count && !changed; i++)
@@ -471,6 +472,7 @@ void pg_unit_send_store(struct unit *u)
     send_rescope(u);
     pg_keys_send_store(u);
     pg_schedules_send_store(u);
+    pg_alerts_send_store(u);
     send_jobs(u);
     send_attempts(u);
     send_words(u);

@@ -28,6 +28,7 @@ enum tick_slot {
     TICK_HOURS,
     TICK_KV,
     TICK_HELD,
+    TICK_ALERTS,
 };
 
 #define ROW_SLOTS 5 /* parts that end rows, as in tick_rows */
@@ -94,6 +95,7 @@ void pg_tick_send(struct pg_store *s)
     pg_keys_send_expired(s, now);
     pg_args_i4(a, LIMIT_SLICE);
     pg_conn_send(s->lane, SQL_DUE_HELD, a);
+    pg_alerts_send_version(s->unit);
 }
 
 /* How many of the first column's number a statement gave; for those that answer with one row. */
@@ -134,6 +136,9 @@ bool pg_tick_needs_queues(struct pg_store *s)
     PGresult *keys = pg_conn_take_result(s->lane, TICK_KV);
     s->tick_keys = keys;
     pg_unit_keep(u, keys);
+    PGresult *alerts = pg_conn_take_result(s->lane, TICK_ALERTS);
+    s->tick_alerts = alerts;
+    pg_unit_keep(u, alerts);
     pg_bulk_adopt(s, pg_conn_result(s->lane, TICK_ORPHANS));
     if (n == 0 || u->nomem)
         return false;
@@ -190,6 +195,14 @@ int pg_tick_load(struct pg_store *s, PGresult *queues)
         for (int i = 0; i < PQntuples(s->tick_rows[slot]) && !err; i++)
             err = pg_load_row(u, s->tick_rows[slot], i) ? 0 : -ERR_NOMEM;
     return err;
+}
+
+bool pg_tick_needs_more(struct pg_store *s)
+{
+    struct unit *u = s->unit;
+    bool keys = pg_keys_needed_by_rows(u, true);
+    pg_unit(u)->alerts_asked = pg_alerts_needed(u, s->tick_alerts);
+    return keys || pg_unit(u)->alerts_asked;
 }
 
 static void end_rows(struct pg_store *s)
@@ -261,6 +274,8 @@ static void take_figures(struct pg_store *s)
     f->queues = (uint64_t)pg_col_i8(r, 0, 7);
     f->kv_keys = (uint64_t)pg_col_i8(r, 0, 8);
     f->kv_bytes = (uint64_t)pg_col_i8(r, 0, 9);
+    f->notices_pending = (uint64_t)pg_col_i8(r, 0, 10);
+    f->notices_dead = (uint64_t)pg_col_i8(r, 0, 11);
 }
 
 void pg_tick_done(struct pg_store *s)

@@ -196,8 +196,10 @@ static void stored_cb(void *ctx, int err, const struct round_error *error)
         fill_bodies(s);
         unit_rates_take(s->unit);
         pg_bulk_begun(s, s->unit);
+        pg_alerts_stored(s->unit);
     } else if (s->doing == LANE_TICK) {
         pg_tick_done(s);
+        pg_alerts_stored(s->unit);
     }
     committed(s);
     if (s->doing == LANE_BULK)
@@ -221,6 +223,15 @@ static void work(struct pg_store *s)
     }
 }
 
+/* The rules of alerts, if they were asked for, cannot be taken: it has been given back. */
+static bool rules_wrong(struct pg_store *s)
+{
+    int err = pg_unit(s->unit)->alerts_asked ? pg_alerts_loaded(s->unit) : 0;
+    if (err)
+        give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "an alert's row is damaged");
+    return err != 0;
+}
+
 static void second_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
@@ -235,6 +246,8 @@ static void second_cb(void *ctx, int err, const struct round_error *error)
         u->nomem = true;
     if (pg_unit(u)->keys_asked)
         pg_keys_of_rows_loaded(u);
+    if (rules_wrong(s))
+        return;
     work(s);
 }
 
@@ -252,7 +265,10 @@ static void loaded_cb(void *ctx, int err, const struct round_error *error)
     }
     bool second = pg_unit_needs_words(s->unit) || pg_unit_needs_sharers(s->unit);
     second |= pg_keys_needed_by_rows(s->unit, false);
-    if (second)
+    size_t version = pg_unit(s->unit)->slots[LOAD_ALERTS];
+    pg_unit(s->unit)->alerts_asked =
+        pg_alerts_needed(s->unit, version == SIZE_MAX ? NULL : pg_conn_result(s->lane, version));
+    if (second || pg_unit(s->unit)->alerts_asked)
         pg_go(s, second_cb);
     else
         work(s);
@@ -276,8 +292,23 @@ static void schedules_cb(void *ctx, int err, const struct round_error *error)
     err = pg_schedules_loaded(s->unit);
     if (err)
         give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a schedule's row is damaged");
-    else if (shared_class(s->unit->turns[0].op) == CLASS_FIRE)
+    else if (shared_class(&s->sh, s->unit->turns[0].op) == CLASS_FIRE)
         load(s);
+    else
+        work(s);
+}
+
+/* Of a unit about alerts: that was all it needs. */
+static void alerts_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    if (err) {
+        round_failed(s, err, error);
+        return;
+    }
+    err = pg_alerts_all_loaded(s->unit);
+    if (err)
+        give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "an alert's row is damaged");
     else
         work(s);
 }
@@ -303,6 +334,9 @@ void pg_begin_unit(struct pg_store *s)
     if (unit_about_schedules(u)) {
         pg_schedules_send_load(u);
         pg_go(s, schedules_cb);
+    } else if (unit_about_alerts(u)) {
+        pg_alerts_send_load(u);
+        pg_go(s, alerts_cb);
     } else {
         load(s);
     }
@@ -348,8 +382,10 @@ static void tick_keys_cb(void *ctx, int err, const struct round_error *error)
         round_failed(s, err, error);
         return;
     }
-    pg_keys_of_rows_loaded(s->unit);
-    tick_store(s);
+    if (pg_unit(s->unit)->keys_asked)
+        pg_keys_of_rows_loaded(s->unit);
+    if (!rules_wrong(s))
+        tick_store(s);
 }
 
 static void tick_queues_cb(void *ctx, int err, const struct round_error *error)
@@ -359,7 +395,7 @@ static void tick_queues_cb(void *ctx, int err, const struct round_error *error)
         round_failed(s, err, error);
     else if (pg_tick_load(s, pg_conn_take_result(s->lane, 1)) != 0)
         give_back(s, false, "out of memory");
-    else if (pg_keys_needed_by_rows(s->unit, true))
+    else if (pg_tick_needs_more(s))
         pg_go(s, tick_keys_cb);
     else
         tick_store(s);

@@ -3,16 +3,10 @@
 #include "backend/shared/shared.h"
 #include "base/check.h"
 
-/* Without alerts nobody calls a target, and none has failed. */
-static void no_breakers(struct unit *u, struct turn *t)
-{
-    (void)u;
-    t->reply.outcome = OUT_OK;
-}
-
 static const struct {
     uint8_t class;
     work_fn work;
+    uint8_t needs; /* KEEPS_… that the store must have */
 } ops[OP_KIND_COUNT] = {
     [OP_ENQUEUE] = {CLASS_UNIT, work_enqueue},
     [OP_CLAIM] = {CLASS_UNIT, work_claim},
@@ -31,16 +25,25 @@ static const struct {
     [OP_PAUSE] = {CLASS_ALONE, work_pause},
     [OP_PURGE] = {CLASS_ALONE, work_purge},
     [OP_BULK] = {CLASS_ALONE, work_bulk},
-    [OP_SCHEDULE_PUT] = {CLASS_ALONE, work_schedule_put},
-    [OP_SCHEDULE_PAUSE] = {CLASS_ALONE, work_schedule_pause},
-    [OP_SCHEDULE_DELETE] = {CLASS_ALONE, work_schedule_delete},
-    [OP_SCHEDULE_GET] = {CLASS_LOOK, NULL},
-    [OP_SCHEDULE_LIST] = {CLASS_LOOK, NULL},
-    [OP_FIRE] = {CLASS_FIRE, work_fire},
-    [OP_TRIGGER] = {CLASS_FIRE, work_trigger},
+    [OP_SCHEDULE_PUT] = {CLASS_ALONE, work_schedule_put, KEEPS_SCHEDULES},
+    [OP_SCHEDULE_PAUSE] = {CLASS_ALONE, work_schedule_pause, KEEPS_SCHEDULES},
+    [OP_SCHEDULE_DELETE] = {CLASS_ALONE, work_schedule_delete, KEEPS_SCHEDULES},
+    [OP_SCHEDULE_GET] = {CLASS_LOOK, NULL, KEEPS_SCHEDULES},
+    [OP_SCHEDULE_LIST] = {CLASS_LOOK, NULL, KEEPS_SCHEDULES},
+    [OP_FIRE] = {CLASS_FIRE, work_fire, KEEPS_SCHEDULES},
+    [OP_TRIGGER] = {CLASS_FIRE, work_trigger, KEEPS_SCHEDULES},
+    [OP_ALERT_PUT] = {CLASS_ALONE, work_alert_put, KEEPS_ALERTS},
+    [OP_ALERT_DELETE] = {CLASS_ALONE, work_alert_delete, KEEPS_ALERTS},
+    [OP_ALERT_LIST] = {CLASS_LOOK, NULL, KEEPS_ALERTS},
+    [OP_ALERT_EDGE] = {CLASS_NOTICE, work_alert_edge, KEEPS_ALERTS},
+    [OP_NOTICE_TAKE] = {CLASS_ALONE, work_notice_take, KEEPS_ALERTS},
+    [OP_NOTICE_END] = {CLASS_NOTICE, work_notice_end, KEEPS_ALERTS},
+    [OP_NOTICE_LIST] = {CLASS_LOOK, NULL, KEEPS_ALERTS},
+    [OP_NOTICE_AGAIN] = {CLASS_NOTICE, work_notice_again, KEEPS_ALERTS},
+    [OP_NOTICE_DISCARD] = {CLASS_NOTICE, work_notice_discard, KEEPS_ALERTS},
+    [OP_BREAKER_LIST] = {CLASS_LOOK, NULL, KEEPS_ALERTS},
     [OP_KV_COMMIT] = {CLASS_UNIT, work_kv_commit},
     [OP_ACCEPT_CLOCK] = {CLASS_UNIT, work_accept_clock},
-    [OP_BREAKER_LIST] = {CLASS_UNIT, no_breakers},
     [OP_GET] = {CLASS_LOOK, NULL},
     [OP_PEEK] = {CLASS_LOOK, NULL},
     [OP_QUEUE_GET] = {CLASS_LOOK, NULL},
@@ -58,9 +61,25 @@ static const struct {
 
 #define WIDE_MAX 12 /* operations of one unit that are a question of their own */
 
-enum op_class shared_class(const struct op *op)
+static bool kept(const struct shared *s, const struct op *op)
 {
-    return (enum op_class)ops[op->kind].class;
+    return !(ops[op->kind].needs & ~s->keeps);
+}
+
+enum op_class shared_class(const struct shared *s, const struct op *op)
+{
+    return kept(s, op) ? (enum op_class)ops[op->kind].class : CLASS_UNIT;
+}
+
+/* What the store has no place for. Where nobody is called, no breaker is open. */
+static void work_not_kept(struct turn *t)
+{
+    if (t->op->kind == OP_BREAKER_LIST)
+        return;
+    unit_refuse(t, OUT_INVALID,
+                ops[t->op->kind].needs & KEEPS_ALERTS
+                    ? "this store does not keep alerts and notices yet"
+                    : "this store does not keep schedules yet");
 }
 
 /* --- what waits --- */
@@ -115,7 +134,7 @@ size_t op_enqueues(const struct op *op, const struct op_enqueue **ret)
 bool unit_about_schedules(const struct unit *u)
 {
     int kind = u->count ? (int)u->turns[0].op->kind : -1;
-    return kind >= OP_SCHEDULE_PUT && kind <= OP_TRIGGER;
+    return kind >= OP_SCHEDULE_PUT && kind <= OP_TRIGGER && (u->s->keeps & KEEPS_SCHEDULES);
 }
 
 struct load {
@@ -158,8 +177,8 @@ void shared_gather(struct unit *u, enum op_class class, size_t most)
     u->count = 0;
     if (class == CLASS_ALONE)
         most = 1;
-    while (u->count < most && (op = shared_front(u->s)) != NULL && shared_class(op) == class &&
-           fits(u, op, &load))
+    while (u->count < most && (op = shared_front(u->s)) != NULL &&
+           shared_class(u->s, op) == class && fits(u, op, &load))
         shared_turn_add(u);
 }
 
@@ -195,8 +214,10 @@ void unit_work(struct unit *u)
 {
     for (size_t i = 0; i < u->count && !u->nomem; i++) {
         struct turn *t = &u->turns[i];
-        work_fn fn = ops[t->op->kind].work;
-        (fn ? fn : work_not_yet)(u, t);
+        if (kept(u->s, t->op))
+            ops[t->op->kind].work(u, t);
+        else
+            work_not_kept(t);
         t->later = t->op->kind == OP_BULK && t->reply.outcome == OUT_OK;
     }
 }
@@ -254,6 +275,7 @@ int shared_init(struct shared *s, const struct backend_ops *table,
     s->tick_wanted = true;
     map128_init(&s->known_map);
     map128_init(&s->rates);
+    arena_init(&s->alerts.arena);
     uint64_t seed = config->seed;
     int err = seed ? 0 : random_bytes(&seed, sizeof seed);
     random_seed(&s->random, seed);
@@ -268,4 +290,5 @@ void shared_done(struct shared *s)
     knowns_free(s);
     map128_done(&s->known_map);
     map128_done(&s->rates);
+    arena_done(&s->alerts.arena);
 }

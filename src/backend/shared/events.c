@@ -46,6 +46,8 @@ static void set_subject(struct backend_event *e, struct span subject)
     }
     if (e->kind == EVENT_SCHEDULE_FIRED || e->kind == EVENT_SCHEDULE_FAILED)
         e->schedule = subject;
+    if (e->kind == EVENT_ALERT_RAISED || e->kind == EVENT_ALERT_CLEARED)
+        e->alert = subject;
 }
 
 static char *keep(char *old, struct span text)

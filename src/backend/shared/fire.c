@@ -59,8 +59,10 @@ static void fail(struct unit *u, struct turn *t, struct wschedule *s)
     if (!schedule_failed(&t->op->schedule, t->reply.outcome, u->now, &state))
         return;
     move_on(u, s, &state);
-    if (state.failures == 1)
+    if (state.failures == 1) {
         unit_tell_schedule(u, EVENT_SCHEDULE_FAILED, s, NULL);
+        unit_alert_failed(u, s);
+    }
 }
 
 static void fired(struct unit *u, struct turn *t, struct wschedule *s, struct schedule_state *next,

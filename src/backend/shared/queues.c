@@ -204,10 +204,3 @@ void work_accept_clock(struct unit *u, struct turn *t)
 {
     (void)u, (void)t; /* the store's clock is nobody's to suspect */
 }
-
-/* What this store has no tables for yet. */
-void work_not_yet(struct unit *u, struct turn *t)
-{
-    (void)u;
-    unit_refuse(t, OUT_INVALID, "this store does not keep alerts and notices yet");
-}

@@ -10,6 +10,7 @@
  *   enqueue.c, claim.c, leases.c, change.c, queues.c, bulks.c    the operations
  *   kv.c        keys and values; payloads that dead jobs leave behind
  *   schedules.c, fire.c    schedules, and what they make
+ *   alerts.c, notices.c    alert rules, notices, breakers; see alerts.h
  *   rates.c, known.c       what this node remembers between units
  *   events.c, watches.c    who wants to know */
 #pragma once
@@ -27,6 +28,9 @@
 #define UNIT_OPS_MAX 1000
 #define UNIT_KEYS_MAX 2000   /* keys of the key-value store that one unit may be about */
 #define UNIT_CLAIMS_MAX 2000 /* jobs that the claims of one unit may ask for together */
+
+#define KEEPS_SCHEDULES 1u
+#define KEEPS_ALERTS 2u /* rules, notices, breakers */
 
 struct store_facts {
     struct hash_key hash_key; /* for idempotency keys: one for all nodes */
@@ -80,6 +84,7 @@ struct shared {
     struct backend_config config;
     struct queue_policy policy; /* for queues made by an enqueue */
     struct store_facts facts;
+    unsigned keeps; /* KEEPS_…: what else than jobs and keys this kind of store has */
     struct random random;
     uint64_t token_counter;
 
@@ -97,6 +102,7 @@ struct shared {
     size_t known_count, known_room;
     struct map128 known_map;
     struct map128 rates; /* by key: when its bucket is full, µs */
+    struct alerts_known alerts;
     struct backend_figures figures;
 
     bool closing;
@@ -125,10 +131,10 @@ size_t op_enqueues(const struct op *op, const struct op_enqueue **ret);
 bool unit_about_schedules(const struct unit *u);
 
 /* How an operation is answered: with others in one unit; in a unit of its own, with its queue
- * locked against everybody; with other firings; by looking, in its turn; by a search beside the
- * units. */
-enum op_class { CLASS_UNIT, CLASS_ALONE, CLASS_FIRE, CLASS_LOOK, CLASS_SEARCH };
-enum op_class shared_class(const struct op *op);
+ * locked against everybody; with other firings; with others about notices; by looking, in its turn;
+ * by a search beside the units. */
+enum op_class { CLASS_UNIT, CLASS_ALONE, CLASS_FIRE, CLASS_NOTICE, CLASS_LOOK, CLASS_SEARCH };
+enum op_class shared_class(const struct shared *s, const struct op *op);
 
 MUST_CHECK int shared_batch_add(struct shared *s, const struct op *ops, size_t count,
                                 backend_reply_fn fn, void *ctx);
@@ -193,7 +199,6 @@ void work_fire(struct unit *u, struct turn *t);
 void work_trigger(struct unit *u, struct turn *t);
 void work_kv_commit(struct unit *u, struct turn *t);
 void work_accept_clock(struct unit *u, struct turn *t);
-void work_not_yet(struct unit *u, struct turn *t);
 
 /* bulks.c */
 struct bulk *shared_bulk_new(struct span group); /* NULL = no memory */

@@ -16,6 +16,7 @@ int unit_init(struct unit *u, struct shared *s)
     map128_init(&u->wkey_map);
     u->ended_last = &u->ended;
     u->happened_last = &u->happened;
+    unit_alerts_reset(u);
     return 0;
 }
 
@@ -48,6 +49,7 @@ void unit_reset(struct unit *u)
     u->ended_last = &u->ended;
     u->happened = NULL;
     u->happened_last = &u->happened;
+    unit_alerts_reset(u);
     u->schedule_count = u->flow_count = 0;
     u->flows = NULL;
     u->schedules_there = 0;

@@ -15,6 +15,7 @@
 
 #include "backend/op.h"
 #include "backend/schedule_rules.h"
+#include "backend/shared/alerts.h"
 #include "base/arena.h"
 #include "base/heap.h"
 #include "base/map.h"
@@ -166,7 +167,7 @@ struct happened {
     struct wall_time at;
     struct job job;
     struct span queue;
-    struct span subject; /* the key, or the schedule's name, by the kind */
+    struct span subject; /* the key, or the name of schedule or alert, by the kind */
     uint64_t count;      /* of a key: its version */
     struct happened *next;
 };
@@ -225,6 +226,7 @@ struct unit {
     struct schedule_flow *flows; /* of other triggers, for put */
     size_t flow_count;
     uint64_t kv_keys, kv_bytes; /* in the whole store, before the unit */
+    struct unit_alerts alerts;
     /* what it leaves */
     struct ended *ended, **ended_last;
     struct word *said;
@@ -314,6 +316,8 @@ void unit_firings_prepare(struct unit *u);
 size_t turn_enqueues(const struct turn *t, const struct op_enqueue **ret);
 struct schedule_view unit_schedule_view(const struct unit *u, const struct wschedule *s);
 void unit_schedule_show(struct unit *u, const struct wschedule *s, struct turn *t);
+void unit_tell_alert(struct unit *u, uint8_t kind, struct span alert, struct span queue,
+                     uint64_t value);
 void unit_tell_schedule(struct unit *u, uint8_t kind, const struct wschedule *s,
                         const struct row *r);
 /* The job that holds it has ended in this state (none = it is gone). */

@@ -100,6 +100,17 @@ void unit_tell_key(struct unit *u, uint8_t kind, struct span key, uint64_t versi
     h->count = version;
 }
 
+void unit_tell_alert(struct unit *u, uint8_t kind, struct span alert, struct span queue,
+                     uint64_t value)
+{
+    struct happened *h = add_happened(u, kind);
+    if (!h)
+        return;
+    h->subject = alert;
+    h->queue = queue;
+    h->count = value;
+}
+
 void unit_tell_schedule(struct unit *u, uint8_t kind, const struct wschedule *s,
                         const struct row *r)
 {
@@ -362,6 +373,8 @@ void unit_row_take(struct unit *u, struct row *r, const struct record *rec)
     unit_tell(u,
               rec->kind == REC_JOB_BACK ? back_event(rec->job_back.reason) : takes[rec->kind].event,
               r);
-    if (rec->kind == REC_JOB_DEAD)
+    if (rec->kind == REC_JOB_DEAD) {
         unit_leave_payload(u, r);
+        unit_alert_dead(u, r, &rec->job_dead);
+    }
 }
