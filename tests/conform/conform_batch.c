@@ -219,9 +219,74 @@ static void two_in_one_process(struct env *e)
     EXPECT_INT(take(e, "q").seq, mine);
 }
 
+/* What an op names is its owner's again once it is answered, also while others of the batch are
+ * not. */
+struct lender {
+    struct env *e;
+    char payload[8], key[8], error[8], queue[8];
+    char seen_payload[8], seen_key[8], seen_error[8], seen_queue[8];
+    size_t left;
+};
+
+static void see(char out[8], struct span s)
+{
+    snprintf(out, 8, "%.*s", (int)(s.len < 8 ? s.len : 7), s.at);
+}
+
+static void lender_cb(void *ctx, const struct reply *r)
+{
+    struct lender *l = ctx;
+    uv_stop(&l->e->loop);
+    l->left--;
+    if (r->kind == OP_ENQUEUE) {
+        memset(l->payload, 'x', sizeof l->payload);
+        memset(l->key, 'x', sizeof l->key);
+        memset(l->queue, 'x', sizeof l->queue);
+    } else if (r->kind == OP_FAIL) {
+        memset(l->error, 'x', sizeof l->error);
+    } else if (r->job_count == 1) {
+        see(l->seen_payload, r->jobs[0].payload);
+        see(l->seen_key, r->jobs[0].extra.unique);
+        see(l->seen_error, r->jobs[0].error);
+        see(l->seen_queue, r->jobs[0].queue);
+    }
+}
+
+static void run_lent(struct lender *l, struct op ops[2])
+{
+    struct env *e = l->e;
+    l->left = 2;
+    for (size_t i = 0; i < 2; i++)
+        ops[i].tag = e->next_tag++;
+    EXPECT_INT(backend_submit(e->b, ops, 2, lender_cb, l), 0);
+    while (l->left > 0)
+        EXPECT(uv_run(&e->loop, UV_RUN_ONCE) || l->left == 0);
+}
+
+static void lent_texts(struct env *e)
+{
+    struct lender l = {e, "[17]", "key-17", "broke", "lent", "", "", "", "", 0};
+    struct op enqueued[] = {enqueue_op("lent"), claim_op(e, "lent", 1)};
+    enqueued[0].enqueue.queue = span_text(l.queue);
+    enqueued[0].enqueue.payload = span_text(l.payload);
+    enqueued[0].enqueue.extra.unique = span_text(l.key);
+    run_lent(&l, enqueued);
+    EXPECT_TEXT(span_text(l.seen_payload), "[17]");
+    EXPECT_TEXT(span_text(l.seen_key), "key-17");
+    EXPECT_TEXT(span_text(l.seen_queue), "lent");
+    put(e, "q");
+    struct op failed[] = {lease_op(OP_FAIL, take(e, "q")), claim_op(e, "q", 1)};
+    failed[0].lease.error = span_text(l.error);
+    failed[0].lease.has_delay = true;
+    run_lent(&l, failed);
+    EXPECT_TEXT(span_text(l.seen_error), "broke");
+    EXPECT_TEXT(span_text(l.seen_queue), "q");
+}
+
 static const struct conform_case cases[] = {
     CASE("a batch takes effect in order", effect_in_order, .flags = EXACT),
     CASE("a whole life in one batch", life_in_one_batch, .flags = EXACT),
+    CASE("texts are lent until their op is answered", lent_texts, .flags = EXACT),
     CASE("batches take effect in order", batches_in_order, .flags = EXACT),
     CASE("a thousand ops in one batch", thousand_ops, .flags = EXACT),
     CASE("NOM-4 a batch reports per item", one_refusal_among_many, .flags = EXACT),

@@ -9,13 +9,14 @@ import { after, before, describe, test } from 'node:test';
 
 import { Beanstalk, freePort, listOf, listening, startDoor } from './lib/beanstalk.mjs';
 import { Client } from './lib/client.mjs';
-import { binary, killServer, leanSanitizer, residentMiB, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+import { binary, killServer, leanSanitizer, onPostgres, residentMiB, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+import { embeddedOnly } from './lib/suite.mjs';
 
 let tubes = 0;
 const freshTube = () => `t${process.pid}-${++tubes}`;
 const ID = (line) => Number(line.match(/^(?:RESERVED|FOUND|INSERTED) (\d+)/)?.[1]);
 
-for (const backend of ['memory', 'sqlite']) {
+for (const backend of onPostgres ? ['postgres'] : ['memory', 'sqlite']) {
   describe(`the door on ${backend}`, () => {
     let server, api, c;
     const open = () => Beanstalk.connect(server.beanstalk);
@@ -487,7 +488,7 @@ test('HF-4 a Unix socket, and no HTTP at all', async () => {
   await stopServer(server);
 });
 
-test('HF-4 what is put survives a crash, and what was reserved is ready at once', async () => {
+test('HF-4 what is put survives a crash, and what was reserved is ready at once', embeddedOnly, async () => {
   const server = await startDoor({ backend: 'sqlite' });
   let c = await Beanstalk.connect(server.beanstalk);
   await c.ask('use t');

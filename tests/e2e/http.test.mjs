@@ -156,6 +156,7 @@ describe('HTTP/1.1', () => {
       socket.on('error', reject);
       socket.end(post('{"payload":1}'));
     });
-    assert.deepEqual(statuses(text), [201]);
+    // A client that has ended its side may be asked by an interim answer whether it still listens.
+    assert.deepEqual(statuses(text).filter((status) => status !== 100), [201]);
   });
 });

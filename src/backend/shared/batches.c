@@ -222,13 +222,40 @@ void unit_work(struct unit *u)
     }
 }
 
+static bool keep(struct unit *u, struct span *s)
+{
+    const char *copy = s->len ? arena_copy(&u->arena, s->at, s->len) : s->at;
+    s->at = copy;
+    return s->len == 0 || copy;
+}
+
+/* What another operation of the unit brought belongs to whoever asked for that, and is theirs again
+ * once that is answered, which may be before this is. */
+static bool keep_texts(struct unit *u, struct row *r)
+{
+    struct span *texts[] = {&r->payload,          &r->result,           &r->error,
+                            &r->extra.unique,     &r->extra.group,      &r->extra.correlation,
+                            &r->extra.label,      &r->extra.attributes, &r->extra.options,
+                            &r->extra.undelivered};
+    if (!r->fresh && !r->set_payload && !r->set_result && !r->set_error && !r->set_note)
+        return true;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (!keep(u, texts[i]))
+            return false;
+    return true;
+}
+
 void unit_fill_bodies(struct unit *u)
 {
     for (size_t i = 0; i < u->count; i++) {
         struct turn *t = &u->turns[i];
         struct job_view *views = (struct job_view *)(uintptr_t)t->reply.jobs;
         for (uint32_t k = 0; t->bodies && k < t->reply.job_count; k++) {
-            const struct row *row = t->bodies[k];
+            struct row *row = t->bodies[k];
+            if (!keep_texts(u, row)) {
+                t->reply = (struct reply){.outcome = OUT_UNKNOWN, .note = "out of memory"};
+                break;
+            }
             views[k].has_body = true;
             views[k].extra = row->extra;
             views[k].payload = row->payload;

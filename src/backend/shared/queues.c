@@ -12,7 +12,11 @@ struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct qu
         u->short_of_numbers = true; /* it was known when the unit began, and went: begin anew */
         return NULL;
     }
-    struct wqueue *q = unit_queue_add(u, u->numbers[u->number_next++], name);
+    /* Claims and events tell it when whoever made the queue has long been answered. */
+    const char *copy = arena_copy(&u->arena, name.at, name.len);
+    u->nomem |= !copy;
+    struct wqueue *q =
+        copy ? unit_queue_add(u, u->numbers[u->number_next++], span_of(copy, name.len)) : NULL;
     if (!q)
         return NULL;
     q->policy = *policy;

@@ -6,15 +6,21 @@ import { Client } from './client.mjs';
 import { onPostgres, startServer, stopServer } from './server.mjs';
 
 /** The stores that every behaviour is proven on; the fault wrapper makes a store late and forgetful. */
-export const stores = onPostgres ? ['postgres', 'fault+postgres'] : ['memory', 'sqlite', 'fault+sqlite'];
+export const stores = ['memory', 'sqlite', 'fault+sqlite'];
 
 let queues = 0;
 /** A queue name of its own for each test, so that tests share a server and nothing else. */
 export const freshQueue = (stem = 'q') => `${stem}-${process.pid}-${++queues}`;
 
+/** Options of a test of something that only the embedded store has or promises; docs/postgres.md lists the differences. */
+export const embeddedOnly = { skip: onPostgres && 'of the embedded store' };
+
+/** On PostgreSQL all embedded stores are one. */
+const storesOf = (list) => (onPostgres ? [...new Set(list.map((backend) => (backend.startsWith('fault+') ? 'fault+postgres' : 'postgres')))] : list);
+
 /** define(use) declares tests; use() gives {server, api} once the server runs. */
 export function onStores(title, list, options, define) {
-  for (const backend of list) {
+  for (const backend of storesOf(list)) {
     describe(`${title} on ${backend}`, () => {
       const use = {};
       before(async () => {
