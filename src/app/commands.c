@@ -63,8 +63,9 @@ static const struct command core_commands[] = {
      "not fit for it.\n",
      COMMAND_OPTIONS(restore_options), 1, 1, restore_command},
     {"migrate", "", "copy everything of one store into another",
-     "--from and --to name the stores as `serve --backend` does: sqlite:DIR, postgres://…. No\n"
-     "server may use either of them. The source is not changed. The target must be empty; its\n"
+     "--from and --to name the stores as `serve --backend` does: sqlite:DIR, postgres://…,\n"
+     "redis://…. No server may use either of them. The source is not changed. The target must be "
+     "empty; its\n"
      "queues stay paused until all that was copied has been read back and compared.\n"
      "\n"
      "Queues, jobs of every state with their history, keys, schedules and alert rules are copied.\n"

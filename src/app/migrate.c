@@ -17,7 +17,7 @@
 #define SQLITE "sqlite:"
 
 const struct option migrate_options[6] = {
-    {"from", 0, "URL", "the store to copy: sqlite:DIR, postgres://…", OPTION_TEXT},
+    {"from", 0, "URL", "the store to copy: sqlite:DIR, postgres://…, redis://…", OPTION_TEXT},
     {"to", 0, "URL", "the store to copy it to, which must be empty", OPTION_TEXT},
     {"resume", 0, NULL, "go on with a target that an interrupted migrate left", OPTION_FLAG},
     {"leave_out", 0, NULL, "copy the rest when the target cannot keep something", OPTION_FLAG},
@@ -198,12 +198,12 @@ static int copy_and_compare(struct migrate *m, uint64_t after)
 static int migrate_run(struct migrate *m)
 {
     uint64_t after;
-    int status = migrate_open(&m->from, (struct wall_time){1});
+    int status = migrate_open(&m->from, (struct wall_time){1}, m->terms.now);
     if (status == CLIENT_DONE)
         status = look_at_source(m);
     if (status != CLIENT_DONE || arguments_has(m->args, "dry_run"))
         return status == CLIENT_DONE ? dry_say(m) : status;
-    status = migrate_open(&m->to, m->terms.now);
+    status = migrate_open(&m->to, m->terms.now, m->terms.now);
     if (status != CLIENT_DONE)
         return status;
     m->terms.whole = m->to.whole;

@@ -12,6 +12,7 @@
 
 #define LIST_WAIT_MS 600000 /* a list must show all that was written */
 #define PAGE_JOBS 500
+#define SILENT_MS 15000 /* a node that said nothing for so long is gone */
 
 /* ---- opening and closing ---- */
 
@@ -56,12 +57,29 @@ static int look_over(struct migrate_store *s)
         status = keeps(s, OP_SCHEDULE_LIST, &s->schedules);
     if (status == CLIENT_DONE)
         status = keeps(s, OP_ALERT_LIST, &s->alerts);
-    if (status != CLIENT_DONE)
-        migrate_close(s);
     return status;
 }
 
-int migrate_open(struct migrate_store *s, struct wall_time at)
+/* Nodes give a sign of life every two seconds, and one when they stop. */
+static int nodes_none(struct migrate_store *s, struct wall_time now)
+{
+    struct backend_cluster c;
+    if (!(backend_caps(s->backend) & CAP_SHARED))
+        return CLIENT_DONE;
+    backend_cluster(s->backend, &c);
+    for (size_t i = 0; i < c.node_count; i++) {
+        const struct backend_node *n = &c.nodes[i];
+        if (n->self || n->seen_at.ms < now.ms - SILENT_MS)
+            continue;
+        return client_complain(CLIENT_USAGE,
+                               "the %s is in use by node %u; stop it first, or, if it was killed, "
+                               "try again in %d seconds",
+                               s->role, n->number, SILENT_MS / 1000);
+    }
+    return CLIENT_DONE;
+}
+
+int migrate_open(struct migrate_store *s, struct wall_time at, struct wall_time now)
 {
     struct err_note note = {""};
     s->clock.at = (struct now){.mono = {1}, .wall = at};
@@ -82,7 +100,12 @@ int migrate_open(struct migrate_store *s, struct wall_time at)
         (void)uv_run(s->loop, UV_RUN_NOWAIT); /* handles it may have left to be closed */
         return open_failed(s, err, &note);
     }
-    return look_over(s);
+    int status = look_over(s);
+    if (status == CLIENT_DONE)
+        status = nodes_none(s, now);
+    if (status != CLIENT_DONE)
+        migrate_close(s);
+    return status;
 }
 
 static void closed_cb(void *ctx)
@@ -221,11 +244,13 @@ int job_page_read(struct migrate_store *s, uint64_t after, enum page_with with,
     ret->count = ret->list->job_count;
     ret->next = ret->list->cursor;
     ret->jobs = mem_array(ret->count + 1, sizeof *ret->jobs);
-    if (!ret->jobs)
-        status = client_no_memory();
-    else if (ret->count > 0)
+    if (!ret->jobs) {
+        job_page_free(ret);
+        return client_no_memory();
+    }
+    if (ret->count > 0)
         memcpy(ret->jobs, ret->list->jobs, ret->count * sizeof *ret->jobs);
-    if (status == CLIENT_DONE && with == PAGE_ATTEMPTS && ret->count > 0)
+    if (with == PAGE_ATTEMPTS && ret->count > 0)
         status = attempts_read(s, ret);
     if (status != CLIENT_DONE)
         job_page_free(ret);

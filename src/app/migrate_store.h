@@ -20,8 +20,9 @@ struct migrate_store {
     bool keys, schedules, alerts; /* what it keeps at all */
 };
 
-/* Opens, and finds out what it keeps. CLIENT_DONE, or another status, and why is said. */
-int migrate_open(struct migrate_store *s, struct wall_time at);
+/* Opens, with the time that stands still in it, and finds out what it keeps; now: what time it is.
+ * Refuses a store that other nodes use. CLIENT_DONE, or another status, and why is said. */
+int migrate_open(struct migrate_store *s, struct wall_time at, struct wall_time now);
 void migrate_close(struct migrate_store *s); /* when it is open; turns the loop until it is done */
 
 /* One operation: its answer, to be given back with mem_free, also when it is a refusal. NULL: no

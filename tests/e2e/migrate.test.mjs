@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `holdfast migrate`: everything of one store arrives in another, once, and is compared; what cannot be kept is said
-// before anything is copied; a migration that was killed goes on. Runs itself below scripts/with-postgres.
+// before anything is copied; a migration that was killed goes on. Runs itself below
+// scripts/with-postgres and scripts/with-redis.
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHmac } from 'node:crypto';
@@ -14,8 +15,9 @@ import { run } from './lib/program.mjs';
 import { Receiver } from './lib/receiver.mjs';
 import { startServer, stopServer, temporaryDirectory } from './lib/server.mjs';
 
-if (!process.env.HF_POSTGRES) {
-  const wrapper = fileURLToPath(new URL('../../scripts/with-postgres', import.meta.url));
+for (const [name, script] of [['HF_POSTGRES', 'with-postgres'], ['HF_REDIS', 'with-redis']]) {
+  if (process.env[name]) continue;
+  const wrapper = fileURLToPath(new URL(`../../scripts/${script}`, import.meta.url));
   const words = ['node', ...process.execArgv, fileURLToPath(import.meta.url)];
   process.exit(spawnSync(wrapper, words, { stdio: 'inherit' }).status ?? 1);
 }
@@ -255,6 +257,11 @@ describe('what cannot be', { timeout: 60_000 }, () => {
       await refused(`sqlite:${source}`, `sqlite:${fresh()}`, USAGE, /the source cannot be opened: .* in use/);
       await refused(postgres('lockedto'), `sqlite:${source}`, USAGE, /the target cannot be opened: .* in use/);
     });
+    await serving({ backend: postgres('busy'), args: ['--node', '7'] }, async () => {
+      await refused(postgres('busy'), `sqlite:${fresh()}`, USAGE, /the source is in use by node 7/);
+      await refused(`sqlite:${source}`, postgres('busy'), USAGE, /the target is in use by node 7/);
+    });
+    ended(await migrate(`sqlite:${source}`, postgres('busy')), DONE);
   });
 
   test('a target of a newer version', async () => {
@@ -276,14 +283,14 @@ describe('what cannot be', { timeout: 60_000 }, () => {
   });
 });
 
-describe('by way of PostgreSQL', { timeout: 120_000 }, () => {
-  test('there and back: what an export tells is the same', async () => {
+describe('by way of a shared store', { timeout: 120_000 }, () => {
+  for (const [store, between] of [['PostgreSQL', postgres('there')], ['Redis', process.env.HF_REDIS]]) test(`${store} and back: what an export tells is the same`, async () => {
     const source = fresh(), back = fresh();
     await serving({ data: source }, fillPlain);
-    const there = await migrate(`sqlite:${source}`, postgres('there'));
+    const there = await migrate(`sqlite:${source}`, between);
     ended(there, DONE);
-    assert.equal(sql('SELECT count(*) FROM there.job'), '4');
-    ended(await migrate(postgres('there'), `sqlite:${back}`), DONE);
+    if (store === 'PostgreSQL') assert.equal(sql('SELECT count(*) FROM there.job'), '4');
+    ended(await migrate(between, `sqlite:${back}`), DONE);
     assert.equal((await run(['check', back])).code, 0);
     /** Ids are new where the store in between could not keep them; the old ones are told. */
     const kept = /new ids/.test(there.stdout) === false;
@@ -339,6 +346,11 @@ describe('killed in the middle', { timeout: 120_000 }, () => {
   const died = async (to, failpoint, args = []) => {
     const result = await migrate(`sqlite:${source}`, to, args, { HF_FAILPOINT: failpoint });
     assert.equal(result.code, 'SIGKILL', `${result.stdout}\n${result.stderr}`);
+    if (to.startsWith('sqlite:')) return;
+    const early = await migrate(`sqlite:${source}`, to, ['--resume']);
+    ended(early, USAGE);
+    assert.match(early.stderr, /the target is in use by node 0; .* if it was killed, try again in 15 seconds/);
+    sql('DELETE FROM killed.node'); // as those seconds would
   };
   const finished = async (to) => {
     ended(await migrate(`sqlite:${source}`, to), REFUSED);
