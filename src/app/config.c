@@ -337,12 +337,42 @@ static int defaults_check(const struct config *c, struct err_note *note)
 
 static int redis_check(const struct config *c, struct err_note *note)
 {
+    bool named =
+        strncmp(c->redis.url, "redis://", 8) == 0 || strncmp(c->redis.url, "rediss://", 9) == 0;
     if (!c->redis.use)
         return 0;
-    return err_note_set(note, -ERR_INVALID,
-                        "queue_settings.use_redis (USE_REDIS_QUEUE) is true; this version has no "
-                        "Redis store yet: set it to false or leave it out, and jobs are kept in "
-                        "the embedded store");
+    if (!named)
+        return err_note_set(note, -ERR_INVALID,
+                            "queue_settings.use_redis (USE_REDIS_QUEUE) is true, but "
+                            "queue_settings.redis_url (REDIS_URL) is %s; it must be redis://HOST "
+                            "or rediss://HOST",
+                            *c->redis.url ? "something else" : "empty");
+    if (*c->failover.primary)
+        return err_note_set(note, -ERR_INVALID,
+                            "queue_settings.use_redis cannot be combined with failover.primary; "
+                            "keep one of them");
+    return 0;
+}
+
+static int failover_resolve(struct config *c, struct err_note *note)
+{
+    struct buf url;
+    const char *primary = c->redis.use ? c->redis.url : c->failover.primary;
+    if (!*primary)
+        return 0;
+    if (*c->backend)
+        return err_note_set(note, -ERR_INVALID,
+                            "backend cannot be combined with %s, which says where jobs are kept; "
+                            "keep one of them",
+                            c->redis.use ? "queue_settings.use_redis" : "failover.primary");
+    buf_init(&url);
+    int err = buf_printf(&url, "sqlite:%s/spool", c->data);
+    if (err == 0)
+        err = (c->failover.spool_url = arena_text(&c->memory, buf_span(&url))) ? 0 : -ERR_NOMEM;
+    buf_done(&url);
+    c->failover.primary_url = primary;
+    c->failover.timeout_ms = c->redis.use ? c->redis.health_check_ms : c->failover.health_check_ms;
+    return err ? err_note_set(note, err, "no memory for the settings") : 0;
 }
 
 /* With a table of labels that has "normal", jobs that say nothing are normal. */
@@ -384,7 +414,8 @@ static int finish(struct config *c, struct err_note *note)
         (err = origins_check(c, note)) || (err = hosts_check(c, note)) ||
         (err = doors_check(c, note)) || (err = limits_check(c, note)) ||
         (err = defaults_check(c, note)) || (err = config_webqueue(c, note)) ||
-        (err = config_routes(c, note)) || (err = webhooks_check(c, note)))
+        (err = config_routes(c, note)) || (err = webhooks_check(c, note)) ||
+        (err = failover_resolve(c, note)))
         return err;
     return backend_resolve(c, note);
 }

@@ -65,8 +65,17 @@ struct config_dispatch {
     uint32_t interval_ms;
 };
 
+/* A shared store with a spool of this node's own: see backend/failover/failover.h. */
+struct config_failover {
+    const char *primary; /* as configured; may hold a password: never log it; "" = none */
+    uint32_t health_check_ms;
+    /* what to open, whichever settings say so; NULL = no failover */
+    const char *primary_url, *spool_url;
+    uint32_t timeout_ms;
+};
+
 struct config_redis {
-    bool use;        /* always false here: config_load refuses true */
+    bool use;        /* failover to the server at url */
     const char *url; /* may hold a password: never log it; "" = none */
     const char *ready_key, *scheduled_key;
     uint32_t health_check_ms;
@@ -125,6 +134,7 @@ struct config {
     size_t label_count;
     struct config_redis redis;
     struct config_dispatch dispatch;
+    struct config_failover failover;
     struct config_webqueue webqueue;
     struct config_beanstalk beanstalk;
 

@@ -35,6 +35,12 @@
       "number=1 backend=postgres://…`; * stands for anything, the first pattern that matches "     \
       "decides, other queues are kept by `backend`, which is number 0. The number is part of the "  \
       "ids of the jobs there: never change it")                                                           \
+    X("failover.primary", TEXT, failover.primary, "", 0, 4096, "URL", CONFIG_SECRET,               \
+      "a shared store that may go away: jobs are kept there, and while it does not answer in a "   \
+      "spool of this node, `spool` in the directory `data`, from which they flow back. Instead of " \
+      "`backend`, which never falls back")                                                         \
+    X("failover.health_check_ms", MS, failover.health_check_ms, "2s", 1, CONFIG_TIMEOUT_MAX, "MS", \
+      0, "it counts as gone when it does not answer for so long")                                  \
     X("hosts", LIST, hosts, "", 0, 256, "NAME", 0,                                                 \
       "names besides the loopback ones that a request's Host may have, without port")              \
     X("origins", LIST, origins, "", 0, 256, "ORIGIN", 0,                                           \
@@ -219,15 +225,16 @@
       "JOBS",                                                                                      \
       CONFIG_ALIAS, "another name of queue_defaults.warn_depth")                                   \
     X("queue_settings.use_redis", BOOL, redis.use, "false", 0, 1, "true|false", 0,                 \
-      "keep jobs in Redis; refused: this version has no Redis store")                              \
+      "keep jobs in Redis, and in a spool of this node while it does not answer: another name of "  \
+      "failover.primary, for the server at redis_url")                              \
     X("queue_settings.redis_url", TEXT, redis.url, "", 0, 4096, "URL", CONFIG_SECRET,              \
-      "address of the Redis server; not used by this version")                                     \
+      "address of the Redis server: redis://… or rediss://…")                                     \
     X("queue_settings.redis_ready_key", TEXT, redis.ready_key, "affiliate:ready_queue", 1, 512,    \
-      "KEY", 0, "the list of ready jobs in Redis; not used by this version")                       \
+      "KEY", 0, "accepted and not used: Holdfast has keys of its own, in which priority is kept")                       \
     X("queue_settings.redis_scheduled_key", TEXT, redis.scheduled_key,                             \
       "affiliate:scheduled_jobs", 1, 512, "KEY", 0,                                                \
-      "the set of scheduled jobs in Redis; not used by this version")                              \
+      "accepted and not used: Holdfast has keys of its own")                              \
     X("queue_settings.redis_health_check_timeout", SECONDS, redis.health_check_ms, "2s", 1,        \
       CONFIG_TIMEOUT_MAX, "SECONDS", 0,                                                            \
-      "how long Redis may take to answer a health check; not used by this version")
+      "Redis counts as gone when it does not answer for so long")
 /* clang-format on */

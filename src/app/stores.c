@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/dispatch/dispatch.h"
+#include "backend/failover/failover.h"
 #include "backend/router/router.h"
 
 struct opening {
@@ -78,7 +79,14 @@ static int open_default(const struct config *c, const struct backend_config *bas
                         struct backend **ret, struct err_note *note)
 {
     struct backend_config own = *base;
+    const struct config_failover *f = &c->failover;
     own.dispatches = dispatches(c);
+    if (own.dispatches && f->primary_url)
+        return err_note_set(note, -ERR_INVALID,
+                            "dispatch cannot be combined with failover; keep one of them");
+    if (f->primary_url)
+        return backend_open_failover_urls(f->primary_url, f->spool_url, f->timeout_ms, base, ret,
+                                          note);
     if (own.dispatches && strncmp(c->backend_url, "postgres", 8) != 0)
         return err_note_set(note, -ERR_INVALID,
                             "dispatch.high and dispatch.low need a store on PostgreSQL: write "

@@ -121,6 +121,9 @@ struct backend_figures {
     bool dispatch_up[2];                 /* high, low */
     uint64_t dispatch_pushed, dispatch_failed;
     bool compacting;
+    bool has_spool;        /* behind failover; else what follows is 0 */
+    bool primary_up;       /* the shared store answers */
+    uint64_t spool_jobs;   /* waiting, running or dead, that this node keeps */
     uint64_t compact_left; /* pages that compacting has still to give back, as far as known */
 };
 void backend_figures(const struct backend *b, struct backend_figures *ret);

@@ -38,6 +38,7 @@ static const size_t sums[] = {
     FIELD(backup_pages),
     FIELD(backup_total),
     FIELD(compact_left),
+    FIELD(spool_jobs),
 };
 
 static uint64_t *field(struct backend_figures *f, size_t offset)
@@ -73,6 +74,8 @@ void figures_add(struct backend_figures *to, const struct backend_figures *from)
     to->disk_full = to->disk_full || from->disk_full;
     to->has_journal = to->has_journal || from->has_journal;
     to->compacting = to->compacting || from->compacting;
+    to->primary_up = (!to->has_spool || to->primary_up) && (!from->has_spool || from->primary_up);
+    to->has_spool = to->has_spool || from->has_spool;
     to->journal_lag_ms = larger(to->journal_lag_ms, from->journal_lag_ms);
     to->journal_stuck_ms = larger(to->journal_stuck_ms, from->journal_stuck_ms);
 }

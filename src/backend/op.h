@@ -116,6 +116,9 @@ struct op_enqueue {
      * job of the same sequence that is there refuses it: OUT_EXISTS, reply.seq and id_hi are that
      * job's. Whoever asks for this has seen to it that no other job ever had the sequence. */
     const struct job_moved *moved;
+    /* The id that the job has already: a spool gave it (id_spooled), and it comes with `past`. A
+     * job that is there under this sequence answers as a repeat. seq 0 = the store gives one. */
+    struct job_ref id;
 };
 
 struct op_claim {
@@ -617,6 +620,7 @@ struct reply {
     enum outcome outcome;
     uint64_t tag;
     bool relaxed; /* success was answered before it was durable, as the queue's policy says */
+    bool spooled; /* enqueue: this node keeps the job until the shared store answers again */
     bool repeat;  /* answered again: idempotency key or (job, token) seen before */
     bool created; /* enqueue: a new job; queue_put: a new queue */
     enum job_state state;    /* of the job afterwards; for OUT_ILLEGAL: as it is */

@@ -7,6 +7,8 @@
  * is active, which costs no system call and makes the loop come round without sleeping. */
 #include "broker/broker.h"
 
+#include <string.h>
+
 #include "base/check.h"
 #include "base/mem.h"
 #include "base/random.h"
@@ -434,6 +436,13 @@ unsigned broker_caps(const struct broker *b)
 const char *broker_backend_kind(const struct broker *b)
 {
     return backend_kind(b->config.backend);
+}
+
+bool broker_redis_active(const struct broker *b)
+{
+    struct backend_figures f;
+    backend_figures(b->config.backend, &f);
+    return f.has_spool ? f.primary_up : strstr(backend_kind(b->config.backend), "redis") != NULL;
 }
 
 bool broker_label_find(const struct broker *b, struct span name, int64_t *ret)

@@ -170,6 +170,8 @@ void broker_backend_figures(const struct broker *b, struct backend_figures *ret)
 void broker_cluster(const struct broker *b, struct backend_cluster *ret);
 unsigned broker_caps(const struct broker *b);
 const char *broker_backend_kind(const struct broker *b);
+/* Jobs are in Redis, or in the shared store behind failover, and it answers. */
+bool broker_redis_active(const struct broker *b);
 
 struct broker_worker {
     struct span name;

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/clock.h"
@@ -19,6 +20,13 @@
 #define ID_UUID_BYTES 37
 #define ID_NODE_MAX 4095u
 
+/* Sequences with this bit come from a node's spool (backend/failover): the bit, 12 bits of node, 34
+ * bits counted there. No store counts up to it by itself; it takes such a job with its id
+ * (op_enqueue.id). A router has room for its own bits above it. */
+#define ID_SPOOL_BIT (UINT64_C(1) << 46)
+#define ID_SPOOL_NODE_SHIFT 34
+#define ID_SPOOL_COUNT_MAX ((UINT64_C(1) << ID_SPOOL_NODE_SHIFT) - 1)
+
 struct job_id {
     uint64_t hi, lo;
 };
@@ -28,6 +36,11 @@ struct job_ref {
     uint64_t seq;
     uint64_t hi;
 };
+
+static inline bool id_spooled(uint64_t seq)
+{
+    return (seq & ID_SPOOL_BIT) != 0;
+}
 
 uint64_t id_hi(struct wall_time created, unsigned node);
 struct job_id id_make(uint64_t hi, uint64_t seq);

@@ -81,6 +81,14 @@ int validate_text(const char *field, struct span text, size_t max, struct err_no
     return 0;
 }
 
+int validate_spooled(struct job_ref id)
+{
+    bool right = id_spooled(id.seq) && id.seq < ID_SPOOL_BIT << 1 &&
+                 (id.seq & ID_SPOOL_COUNT_MAX) != 0 &&
+                 id.hi == id_hi(id_time(id.hi), id_node(id.hi));
+    return right ? 0 : -ERR_INVALID;
+}
+
 int validate_past(const struct job_past *past, struct err_note *note)
 {
     if (past->state != STATE_READY && past->state != STATE_DEAD)

@@ -13,6 +13,8 @@ MUST_CHECK int validate_queue_name(struct span name, struct err_note *note);
 MUST_CHECK int validate_text(const char *field, struct span text, size_t max,
                              struct err_note *note);
 /* State and reason must go together, the error be a text, the time one before the year 10000. */
+/* The id of a job that came from a spool. */
+MUST_CHECK int validate_spooled(struct job_ref id);
 MUST_CHECK int validate_past(const struct job_past *past, struct err_note *note);
 /* The keys at which a job leaves its payload: 1 … LIMIT_KV_UNDELIVERED, each once; as
  * record_span_append writes them. */

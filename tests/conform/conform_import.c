@@ -39,6 +39,60 @@ static void expect_past(struct env *e, uint64_t seq, enum job_state state,
     EXPECT_STATE(seq, state);
 }
 
+/* A spool's job has its id already. Whoever brings it again, under the same key or after that was
+ * forgotten, gets the job that is there. */
+static void comes_with_its_id(struct env *e)
+{
+    uint64_t first = put(e, "q");
+    struct op op = import_op("q", &tried_past);
+    op.enqueue.id = (struct job_ref){ID_SPOOL_BIT | UINT64_C(12) << ID_SPOOL_NODE_SHIFT | 5,
+                                     id_hi((struct wall_time){START_WALL_MS - 5000}, 12)};
+    const struct reply *r = run(e, op);
+    EXPECT_OUT(r, OUT_OK);
+    EXPECT_INT(r->seq, op.enqueue.id.seq);
+    EXPECT_INT(r->id_hi, op.enqueue.id.hi);
+    EXPECT_STATE(op.enqueue.id.seq, STATE_READY);
+    r = run(e, op);
+    EXPECT_OUT(r, OUT_OK);
+    EXPECT(r->repeat);
+    EXPECT_INT(r->seq, op.enqueue.id.seq);
+    EXPECT_COUNTS("q", .ready = 2);
+    uint64_t last = put(e, "q");
+    EXPECT(last > first && !id_spooled(last)); /* counted as before */
+    struct held h = take(e, "q");
+    EXPECT_INT(h.seq, first);
+    h = take(e, "q");
+    EXPECT_INT(h.seq, last);
+    h = take(e, "q"); /* behind those that the store counts */
+    EXPECT_INT(h.seq, op.enqueue.id.seq);
+    EXPECT_INT(h.hi, op.enqueue.id.hi);
+    EXPECT_OUT(ack(e, h), OUT_OK);
+    EXPECT_STATE(h.seq, STATE_DONE);
+    run(e, (struct op){.kind = OP_BULK,
+                       .bulk = {.action = BULK_REMOVE,
+                                .queue = SPAN_LITERAL("q"),
+                                .states = STATE_BIT(STATE_DONE)}});
+    EXPECT_STATE(h.seq, STATE_NONE);
+}
+
+static void only_spools_name_jobs(struct env *e)
+{
+    static const struct job_ref wrong[] = {
+        {5, UINT64_C(0x7000)},            /* a sequence that the store counts */
+        {ID_SPOOL_BIT, UINT64_C(0x7000)}, /* counted from 0 */
+        {ID_SPOOL_BIT | 1, 1},            /* no id has such a high half */
+        {ID_SPOOL_BIT << 1 | ID_SPOOL_BIT | 1, UINT64_C(0x7000)},
+    };
+    struct op op = import_op("q", &tried_past);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        op.enqueue.id = wrong[i];
+        EXPECT_OUT(run(e, op), OUT_INVALID);
+    }
+    op.enqueue.id = (struct job_ref){ID_SPOOL_BIT | 1, UINT64_C(0x7000)};
+    op.enqueue.past = NULL;
+    EXPECT_OUT(run(e, op), OUT_INVALID);
+}
+
 static void comes_dead(struct env *e)
 {
     uint64_t seq = put_op(e, import_op("q", &dead_past));
@@ -201,6 +255,9 @@ static void silent(struct env *e)
 }
 
 static const struct conform_case cases[] = {
+    CASE("PDQ-7 a spool's job comes with its id, once", comes_with_its_id, .flags = EXACT,
+         .needs = NEEDS_ONE_STORE),
+    CASE("PDQ-7 no other job brings an id", only_spools_name_jobs),
     CASE("import: a dead job comes dead, with its last error", comes_dead),
     CASE("import: counts and error of a waiting job go on", comes_tried),
     CASE("import: an error without a reason", comes_forgiven),

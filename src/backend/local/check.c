@@ -386,7 +386,7 @@ static void check_keys(struct check *c)
         if (expires_at < 0 || expires_at > LIMIT_WALL_MS || seq < 1 || seq > (int64_t)LIMIT_SEQ ||
             (sqlite3_column_int64(st, 2) | sqlite3_column_int64(st, 3)) == 0)
             check_problem(c, ADVICE_ROWS, "an idempotency key has a value out of range");
-        else if ((uint64_t)seq > c->meta.seq_upto)
+        else if ((uint64_t)seq > c->meta.seq_upto && !id_spooled((uint64_t)seq))
             check_problem(c, ADVICE_ROWS,
                           "an idempotency key names job %" PRId64 ", a sequence not reserved yet",
                           seq);

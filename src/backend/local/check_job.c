@@ -34,7 +34,7 @@ static void check_fields(struct check *c, const struct check_row *row)
 {
     const struct job *j = &row->stored.job;
     const char *state = state_name((enum job_state)j->state);
-    if (j->seq > c->meta.seq_upto)
+    if (j->seq > c->meta.seq_upto && !id_spooled(j->seq))
         check_problem(c, ADVICE_ROWS,
                       "job %" PRId64 " is beyond the last reserved sequence, %" PRIu64, row->seq,
                       c->meta.seq_upto);

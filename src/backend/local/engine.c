@@ -461,6 +461,15 @@ int engine_step(struct engine *e, const struct op *ops, size_t count, struct now
     return 0;
 }
 
+/* Those of a spool are counted elsewhere. */
+void seqs_seen(struct engine *e, uint64_t seq)
+{
+    if (seq > e->seq_top)
+        e->seq_top = seq;
+    if (seq >= e->seq_next && !id_spooled(seq))
+        e->seq_next = seq + 1;
+}
+
 /* Sequences come from blocks; the next one is reserved while half of the last is left, so that it
  * is durable before it is needed. */
 void seqs_ahead(struct engine *e)

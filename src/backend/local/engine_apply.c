@@ -157,8 +157,7 @@ static int take_job_new(struct engine *e, const struct record *r)
     if (!(STATE_BIT(r->job_new.job.state) & STATES_LIVE))
         e->ended_came = true;
     live_at(e, handle)->position = e->position;
-    if (r->job_new.job.seq >= e->seq_next)
-        e->seq_next = r->job_new.job.seq + 1;
+    seqs_seen(e, r->job_new.job.seq);
     e->queues[r->job_new.job.queue]->counts.enqueued++;
     tally(e, e->queues[r->job_new.job.queue], TALLY_ENQUEUED, 1);
     return 0;

@@ -173,7 +173,8 @@ void op_bulk(struct engine *e, const struct op *op)
 
 static bool matches(const struct engine *e, const struct bulk *b, const struct live *l)
 {
-    if (l->job.seq > b->begin.seq_max || (b->restored && l->job.since.ms > b->begin.at.ms))
+    if ((l->job.seq > b->begin.seq_max && !id_spooled(l->job.seq)) ||
+        (b->restored && l->job.since.ms > b->begin.at.ms))
         return false;
     if (hash128_none(b->group))
         return true;

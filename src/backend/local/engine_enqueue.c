@@ -41,6 +41,8 @@ static bool values_right(struct engine *e, const struct op_enqueue *want, struct
     if (want->moved ? moved_check(want, &note) != 0
                     : want->past && validate_past(want->past, &note) != 0)
         return refuse_note(e, r, &note);
+    if (want->id.seq && (!want->past || validate_spooled(want->id) != 0))
+        return refuse(r, OUT_INVALID, "only a job that a spool named brings its id");
     const struct job_extra *x = &want->extra;
     uint32_t keys;
     if (x->undelivered.len && validate_undelivered(x->undelivered, &keys) != 0)
@@ -68,6 +70,17 @@ static bool key_answers(struct engine *e, const struct op_enqueue *want, struct 
     r->reply.state = l ? l->job.state : STATE_NONE;
     r->reply.created = true;
     r->reply.repeat = true;
+    return true;
+}
+
+/* It came before, longer ago than keys are remembered. */
+static bool id_answers(struct engine *e, const struct op_enqueue *want, struct engine_reply *r)
+{
+    const struct live *l = want->id.seq ? jobs_find(e, want->id, NULL) : NULL;
+    if (!l)
+        return false;
+    reply_job(r, l);
+    r->reply.created = r->reply.repeat = true;
     return true;
 }
 
@@ -216,6 +229,8 @@ static int fill_new(struct engine *e, const struct queue *q, const struct op_enq
         fill_past(want->past, &n->job);
     if (want->past && want->moved)
         fill_moved(want, &n->job);
+    if (want->id.seq)
+        n->job.id_hi = want->id.hi;
     return 0;
 }
 
@@ -373,7 +388,7 @@ void enqueue_emit(struct engine *e, const struct enqueue_plan *p, struct engine_
         engine_emit_silent(e, &rec);
         emit_moved(e, want);
     } else {
-        rec.job_new.job.seq = e->seq_next;
+        rec.job_new.job.seq = want->id.seq ? want->id.seq : e->seq_next;
         engine_emit(e, &rec);
         if (want->past && want->past->error.len)
             emit_error(e, want->past, &rec.job_new.job);
@@ -399,7 +414,7 @@ bool enqueue_look(struct engine *e, const struct op_enqueue *want, struct engine
         ret->key = hash128_of(e->hash_key, want->idempotency_key);
     if (!values_right(e, want, r))
         return false;
-    ret->answered = key_answers(e, want, ret->key, r);
+    ret->answered = key_answers(e, want, ret->key, r) || id_answers(e, want, r);
     if (ret->answered)
         return r->reply.outcome == OUT_OK;
     if (e->full) {

@@ -294,6 +294,7 @@ struct engine {
     uint32_t epoch;
     uint64_t token_counter;
     uint64_t seq_next, seq_upto;
+    uint64_t seq_top;        /* highest of all jobs so far, those of a spool included */
     uint64_t block_position; /* of the record that reserved up to seq_upto */
 
     struct slab jobs, extras, mores, leases, groups, options, workers, keys, rates;
@@ -587,7 +588,9 @@ int emit_reserve_for(struct engine *e, size_t queues, size_t bytes);
 /* The same for records whose applying may lack memory: nothing is left behind then. */
 MUST_CHECK int engine_emit_or_not(struct engine *e, const struct record *r);
 /* --- engine.c --- */
-void seqs_ahead(struct engine *e); /* room for one small record must be there */
+void seqs_ahead(struct engine *e);
+/* A job has this sequence: it is not given to another. */
+void seqs_seen(struct engine *e, uint64_t seq); /* room for one small record must be there */
 
 /* --- engine_events.c --- */
 void events_record(struct engine *e, const struct record *r); /* a step has applied it */

@@ -90,8 +90,7 @@ static int load_job(void *ctx, const struct stored_job *j)
         err = load_lease(e, handle, j);
     else if (!err)
         remember_word(e, j);
-    if (j->job.seq >= e->seq_next)
-        e->seq_next = j->job.seq + 1;
+    seqs_seen(e, j->job.seq);
     return err;
 }
 

@@ -127,7 +127,7 @@ static uint64_t merge_rank(const struct merge *m, uint64_t seq)
 /* The sequence below which there are `offset` of them. */
 static uint64_t merge_start(const struct engine *e, const struct merge *m, uint64_t offset)
 {
-    uint64_t low = 0, high = e->seq_next;
+    uint64_t low = 0, high = e->seq_top + 1;
     while (low < high) {
         uint64_t mid = low + (high - low) / 2;
         if (merge_rank(m, mid + 1) > offset)

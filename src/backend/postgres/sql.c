@@ -164,11 +164,13 @@ const struct sql_statement pg_sql_units[] = {
                    " RETURNING number"},
     {SQL_BULK_JOBS,
      "SELECT " JOB " FROM @job j WHERE j.queue = $1::int4 AND ($2::int4 >> j.state) & 1 = 1 AND"
-     " j.seq > $3::int8 AND j.seq <= $4::int8 AND ($5::text = '' OR j.grp = $5::text)"
+     " j.seq > $3::int8 AND (j.seq <= $4::int8 OR j.seq >= 1::int8 << 46) AND ($5::text = '' OR "
+     "j.grp = $5::text)"
      " ORDER BY j.seq LIMIT $6::int4 FOR UPDATE"},
     {SQL_BULK_RIVALS,
      "SELECT " JOB " FROM (SELECT o.queue, o.ukey, o.seq FROM @job o WHERE o.queue = $1::int4 AND"
-     " ($2::int4 >> o.state) & 1 = 1 AND o.seq > $3::int8 AND o.seq <= $4::int8 AND"
+     " ($2::int4 >> o.state) & 1 = 1 AND o.seq > $3::int8 AND (o.seq <= $4::int8 OR o.seq >= "
+     "1::int8 << 46) AND"
      " ($5::text = '' OR o.grp = $5::text) ORDER BY o.seq LIMIT $6::int4) o JOIN @job"
      " j ON j.queue = o.queue AND j.ukey = o.ukey AND j.held AND j.seq <> o.seq ORDER"
      " BY j.seq FOR UPDATE OF j"},

@@ -38,6 +38,8 @@ static bool values_right(struct unit *u, const struct op_enqueue *want, struct t
         return unit_refuse_note(u, t, &note);
     if (want->past && validate_past(want->past, &note) != 0)
         return unit_refuse_note(u, t, &note);
+    if (want->id.seq && (!want->past || validate_spooled(want->id) != 0))
+        return unit_refuse(t, OUT_INVALID, "only a job that a spool named brings its id");
     uint32_t keys;
     if (want->extra.undelivered.len && validate_undelivered(want->extra.undelivered, &keys) != 0)
         return unit_refuse(t, OUT_INVALID,
@@ -91,6 +93,17 @@ static bool key_answers(struct unit *u, const struct op_enqueue *want, struct ha
     t->reply.state = r ? (unit_row_there(r) ? r->job.state : STATE_NONE) : k->state;
     t->reply.created = true;
     t->reply.repeat = true;
+    return true;
+}
+
+/* It came before, longer ago than keys are remembered. */
+static bool id_answers(const struct unit *u, const struct op_enqueue *want, struct turn *t)
+{
+    const struct row *r = want->id.seq ? unit_row(u, want->id.seq) : NULL;
+    if (!r || !unit_row_there(r))
+        return false;
+    unit_reply_row(t, r);
+    t->reply.created = t->reply.repeat = true;
     return true;
 }
 
@@ -247,7 +260,7 @@ static void fill_past(const struct job_past *past, struct row *r)
 static struct row *job_new(struct unit *u, struct wqueue *q, const struct op_enqueue *want)
 {
     CHECK(u->seq_next < u->seq_count);
-    struct row *r = unit_row_add(u, u->seqs[u->seq_next]);
+    struct row *r = unit_row_add(u, want->id.seq ? want->id.seq : u->seqs[u->seq_next]);
     if (!r)
         return NULL;
     u->seq_next++;
@@ -258,7 +271,7 @@ static struct row *job_new(struct unit *u, struct wqueue *q, const struct op_enq
     struct wall_time run_at = run_at_of(u, want);
     r->job = (struct job){
         .seq = r->job.seq,
-        .id_hi = id_hi(u->now, u->s->config.node),
+        .id_hi = want->id.seq ? want->id.hi : id_hi(u->now, u->s->config.node),
         .priority = want->has_priority ? want->priority : q->policy.priority,
         .run_at = run_at,
         .since = u->now,
@@ -329,7 +342,7 @@ bool unit_enqueue_plan(struct unit *u, const struct op_enqueue *want,
         ret->key = hash128_of(u->s->facts.hash_key, want->idempotency_key);
     if (!values_right(u, want, t))
         return false;
-    ret->answered = key_answers(u, want, ret->key, t);
+    ret->answered = key_answers(u, want, ret->key, t) || id_answers(u, want, t);
     if (ret->answered)
         return t->reply.outcome == OUT_OK;
     if (!queue_found(u, ret, t))

@@ -61,6 +61,8 @@ static void write_item(const struct batch *b, struct json_writer *w, const struc
         b->write(b, w, item);
         if (item->relaxed)
             write_text(w, "durability", "relaxed");
+        if (item->spooled)
+            write_bool(w, "spooled", true);
     }
     json_write_object_end(w);
 }
@@ -98,6 +100,7 @@ static void item_take(struct batch_item *item, const struct reply *r)
     item->created = r->created && !r->repeat;
     item->repeat = r->repeat;
     item->relaxed = r->relaxed;
+    item->spooled = r->spooled;
     item->run_at = r->run_at;
 }
 

@@ -181,7 +181,7 @@ static void queues_left_out(struct page *p, const struct metric *family)
 
 static void redis_up(struct page *p, const struct metric *family)
 {
-    metric_count(&p->m, family, NULL, 0);
+    metric_count(&p->m, family, NULL, broker_redis_active(p->n->broker));
 }
 
 static void backups(struct page *p, const struct metric *family)
@@ -373,8 +373,11 @@ static const struct row rows[] = {
     {{"holdfast_leader_overtaken_total", COUNTER,
       "Times that this server led and found that another does."},
      NUMBER(cluster.overtaken)},
-    {{"holdfast_redis_up", GAUGE, "1 while Redis answers; this backend has none."},
+    {{"holdfast_redis_up", GAUGE,
+      "1 while Redis, or the shared store behind failover, answers; 0 where there is none."},
      WRITTEN(redis_up)},
+    {{"holdfast_spool_jobs", GAUGE, "Jobs that this node keeps until the shared store takes them."},
+     NUMBER(backend.spool_jobs)},
     {{"holdfast_dispatch_up", GAUGE,
       "1 while the Redis server that jobs are dispatched to answers."},
      WRITTEN(dispatch_up)},

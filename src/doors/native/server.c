@@ -42,6 +42,15 @@ static void write_store(struct json_writer *w, const struct backend_figures *f)
     json_write_object_end(w);
 }
 
+static void write_failover(struct json_writer *w, const struct backend_figures *f)
+{
+    json_write_key(w, "failover");
+    json_write_object(w);
+    write_bool(w, "primary_up", f->primary_up);
+    write_uint(w, "spool_jobs", f->spool_jobs);
+    json_write_object_end(w);
+}
+
 void server_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
@@ -66,6 +75,8 @@ void server_handle(void *ctx, struct http_exchange *x)
     write_time(&w, "now", broker_now(n->broker).wall);
     write_bool(&w, "clock_suspect", f.clock_suspect);
     write_uint(&w, "routes", routes);
+    if (f.has_spool)
+        write_failover(&w, &f);
     write_store(&w, &f);
     json_write_object_end(&w);
     answer_end(x, &w, 200);

@@ -106,7 +106,7 @@ static void answer_snapshot(struct native *n, struct http_exchange *x, const uin
     write_uint(&w, "scheduled", by_state[STATE_SCHEDULED]);
     write_uint(&w, "running", by_state[STATE_RUNNING]);
     write_bool(&w, "shutdown", broker_draining(n->broker));
-    write_bool(&w, "redis_active", false);
+    write_bool(&w, "redis_active", broker_redis_active(n->broker));
     write_text(&w, "backend", broker_backend_kind(n->broker));
     json_write_object_end(&w);
     answer_end(x, &w, 200);

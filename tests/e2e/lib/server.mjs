@@ -35,7 +35,7 @@ const sanitizer = {
 };
 
 /**
- * backend: 'sqlite' | 'memory' | 'fault+sqlite' | 'fault+memory', or a URL. `args` and `env` are added;
+ * backend: 'sqlite' | 'memory' | 'fault+sqlite' | 'fault+memory', or a URL; '' leaves it to the settings. `args` and `env` are added;
  * `data` keeps an existing directory (a restart); `via` is a command in front that execs the server;
  * `spawned` gets the server before it is ready. Resolves when the server says that it listens.
  */
@@ -44,7 +44,8 @@ export async function startServer({ backend = 'sqlite', args = [], env = {}, dat
   const kind = backend.replace('fault+', '');
   const own = (backend.startsWith('fault+') ? 'fault+' : '') + (kind === 'memory' ? 'memory:' : `sqlite:${dir}`);
   const url = backend.includes('://') ? backend : onPostgres ? (backend.startsWith('fault+') ? 'fault+' : '') + schemaUrl(dir) : own;
-  const [file, ...words] = [...via, binary, 'serve', '--listen', listen, '--data', dir, '--backend', url, ...args];
+  const store = backend ? ['--backend', url] : [];
+  const [file, ...words] = [...via, binary, 'serve', '--listen', listen, '--data', dir, ...store, ...args];
   // Small segments are used again soon; lists must show what was just done, however slow the disk.
   const settings = { HOLDFAST_JOURNAL_SEGMENT_BYTES: '1MiB', HOLDFAST_TIMEOUTS_LIST_WAIT_MS: '30s' };
   const child = spawn(file, words, {

@@ -22,7 +22,7 @@ struct switched {
     enum switched_mode mode;
     uv_idle_t idle;
     struct ask *waiting, **waiting_end;
-    size_t passed[OP_KIND_COUNT];
+    size_t passed[OP_KIND_COUNT], met[OP_KIND_COUNT];
     bool inner_closed, closing;
     backend_closed_fn closed_fn;
     void *closed_ctx;
@@ -36,8 +36,6 @@ static struct switched *of(const struct backend *b)
 static void answer(struct ask *a, enum outcome outcome)
 {
     struct reply r = {.kind = a->kind, .tag = a->tag, .outcome = outcome};
-    if (op_is_query(a->kind) && outcome == OUT_UNKNOWN)
-        r.outcome = OUT_UNAVAILABLE;
     if (r.outcome == OUT_UNAVAILABLE)
         r.note = "switched off";
     a->fn(a->ctx, &r);
@@ -105,8 +103,10 @@ static int submit(struct backend *b, const struct op *ops, size_t count, backend
         struct ask *a = calloc(1, sizeof *a);
         CHECK(a);
         *a = (struct ask){s, fn, ctx, ops[i].kind, ops[i].tag, false, NULL};
-        a->lost = s->mode == SWITCH_LOST || s->mode == SWITCH_DROPPED;
-        if (s->mode == SWITCH_ON || s->mode == SWITCH_LOST) {
+        bool losing = s->mode == SWITCH_LOST || s->mode == SWITCH_DROPPED;
+        a->lost = losing && !op_is_query(ops[i].kind);
+        s->met[ops[i].kind]++;
+        if (s->mode == SWITCH_ON || s->mode == SWITCH_LOST || (losing && !a->lost)) {
             s->passed[ops[i].kind]++;
             CHECK(backend_submit(s->inner, &ops[i], 1, inner_cb, a) == 0);
         } else {
@@ -217,4 +217,9 @@ void switched_set(struct switched *s, enum switched_mode mode)
 size_t switched_passed(const struct switched *s, enum op_kind kind)
 {
     return s->passed[kind];
+}
+
+size_t switched_met(const struct switched *s, enum op_kind kind)
+{
+    return s->met[kind];
 }

@@ -8,8 +8,8 @@
 enum switched_mode {
     SWITCH_ON,
     SWITCH_OFF,     /* nothing is passed on; OUT_UNAVAILABLE */
-    SWITCH_LOST,    /* done, but OUT_UNKNOWN (queries: OUT_UNAVAILABLE) */
-    SWITCH_DROPPED, /* not done, and OUT_UNKNOWN (queries: OUT_UNAVAILABLE) */
+    SWITCH_LOST,    /* done, but OUT_UNKNOWN; queries are answered */
+    SWITCH_DROPPED, /* not done, and OUT_UNKNOWN; queries are answered */
     SWITCH_SILENT,  /* nothing is passed on, nothing answered until the mode changes; then OFF */
 };
 
@@ -17,5 +17,6 @@ struct switched;
 struct switched *switched_new(struct backend *inner, uv_loop_t *loop);
 struct backend *switched_backend(struct switched *s);
 void switched_set(struct switched *s, enum switched_mode mode);
-/* Counts ops that reached the inner backend. */
+/* Ops that reached the inner backend, and all that came. */
 size_t switched_passed(const struct switched *s, enum op_kind kind);
+size_t switched_met(const struct switched *s, enum op_kind kind);

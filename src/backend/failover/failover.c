@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Failover as a backend: watches, events and figures of both stores, opening and closing. See
+ * impl.h. */
+#include "backend/failover/failover.h"
+
+#include "backend/failover/impl.h"
+#include "base/check.h"
+#include "base/mem.h"
+
+#define EPOCH_SHIFT 40
+#define EVENTS_AT_ONCE 64
+
+static void idle_cb(uv_idle_t *idle);
+
+static struct failover *failover_of(const struct backend *b)
+{
+    CHECK(b->ops->submit == fo_submit);
+    return (struct failover *)b;
+}
+
+/* --- turns --- */
+
+void fo_turn_wanted(struct failover *f)
+{
+    if (!f->finished)
+        uv_idle_start(&f->idle, idle_cb);
+}
+
+static void signal_watches(struct failover *f)
+{
+    f->signal_all = false;
+    for (struct fo_watch *w = f->watches, *next; w; w = next) {
+        next = w->next;
+        w->fn(w->ctx);
+    }
+}
+
+static void idle_cb(uv_idle_t *idle)
+{
+    struct failover *f = idle->data;
+    uv_idle_stop(idle);
+    fo_answer_later(f);
+    if (f->signal_all && !f->closing)
+        signal_watches(f);
+    fo_close_further(f);
+}
+
+/* --- watching --- */
+
+static void signal_cb(void *ctx)
+{
+    struct fo_watch *w = ctx;
+    w->fn(w->ctx);
+}
+
+/* Without it nothing is lost: a change of mode signals everybody, and so does the spool. */
+static void watch_primary(struct fo_watch *w)
+{
+    if (backend_watch(w->f->primary, span_of(w->queue, w->queue_len), signal_cb, w, &w->primary) !=
+        0)
+        w->primary = NULL;
+}
+
+static int watch_both(struct fo_watch *w, struct span queue)
+{
+    struct failover *f = w->f;
+    w->queue = mem_text(queue.at, queue.len);
+    w->queue_len = queue.len;
+    int err = w->queue ? backend_watch(f->spool, queue, signal_cb, w, &w->spool) : -ERR_NOMEM;
+    if (!err && f->primary)
+        err = backend_watch(f->primary, queue, signal_cb, w, &w->primary);
+    return err;
+}
+
+static void watch_drop(struct fo_watch *w)
+{
+    if (w->spool && w->f->spool)
+        backend_unwatch(w->f->spool, w->spool);
+    if (w->primary && w->f->primary)
+        backend_unwatch(w->f->primary, w->primary);
+    mem_free(w->queue);
+    mem_free(w);
+}
+
+static int fo_watch(struct backend *b, struct span queue, backend_signal_fn fn, void *ctx,
+                    struct backend_watch **ret)
+{
+    struct failover *f = failover_of(b);
+    struct fo_watch *w = f->closing ? NULL : mem_zalloc(sizeof *w);
+    if (!w)
+        return f->closing ? -ERR_CLOSED : -ERR_NOMEM;
+    *w = (struct fo_watch){.f = f, .fn = fn, .ctx = ctx, .next = f->watches};
+    int err = watch_both(w, queue);
+    if (err) {
+        watch_drop(w);
+        return err;
+    }
+    if (w->next)
+        w->next->prev = w;
+    f->watches = w;
+    *ret = (struct backend_watch *)w;
+    return 0;
+}
+
+static void fo_unwatch(struct backend *b, struct backend_watch *handle)
+{
+    struct failover *f = failover_of(b);
+    struct fo_watch *w = (struct fo_watch *)handle;
+    *(w->prev ? &w->prev->next : &f->watches) = w->next;
+    if (w->next)
+        w->next->prev = w->prev;
+    watch_drop(w);
+}
+
+/* --- events --- */
+
+static size_t fo_events(const struct backend *b, uint64_t after, uint64_t kinds,
+                        struct backend_event *out, size_t max, uint64_t *ret_oldest)
+{
+    struct failover *f = failover_of(b);
+    unsigned from[EVENTS_AT_ONCE];
+    size_t n = 0, got, wanted;
+    if (!out)
+        return event_merge_read(&f->events, after, kinds, NULL, NULL, 0, ret_oldest);
+    do {
+        wanted = max - n < EVENTS_AT_ONCE ? max - n : EVENTS_AT_ONCE;
+        got = event_merge_read(&f->events, after, kinds, &out[n], from, wanted, ret_oldest);
+        for (size_t i = 0; i < got; i++) {
+            if (from[i] == SOURCE_SPOOL)
+                out[n + i].seq = fo_seq_out(f, out[n + i].seq);
+        }
+        n += got;
+        after = n > 0 ? out[n - 1].id : after;
+    } while (n < max && got == wanted);
+    return n;
+}
+
+static uint64_t fo_events_last(const struct backend *b)
+{
+    return event_merge_last(&failover_of(b)->events);
+}
+
+static void news_cb(void *ctx)
+{
+    struct failover *f = ctx;
+    event_merge_pull(&f->events);
+    if (f->news)
+        f->news(f->news_ctx);
+}
+
+static void fo_on_news(struct backend *b, backend_news_fn fn, void *ctx)
+{
+    struct failover *f = failover_of(b);
+    f->news = fn;
+    f->news_ctx = ctx;
+    if (f->spool)
+        backend_on_news(f->spool, fn ? news_cb : NULL, f);
+    if (f->primary)
+        backend_on_news(f->primary, fn ? news_cb : NULL, f);
+}
+
+void fo_primary_opened(struct failover *f)
+{
+    event_merge_source(&f->events, SOURCE_PRIMARY, f->primary);
+    if (f->news)
+        backend_on_news(f->primary, news_cb, f);
+    for (struct fo_watch *w = f->watches; w; w = w->next)
+        watch_primary(w);
+}
+
+/* --- both at once --- */
+
+/* What differs is the primary's; a claim during an outage sees this node's jobs alone. */
+static unsigned fo_caps(const struct backend *b)
+{
+    const struct failover *f = failover_of(b);
+    unsigned caps = f->spool ? backend_caps(f->spool) & CAP_DURABLE_REPLY : 0;
+    unsigned theirs = f->primary ? backend_caps(f->primary) : ~0u;
+    return (caps & theirs) | (theirs & (CAP_SHARED | CAP_UNIQUE_GLOBAL));
+}
+
+static void fo_figures(const struct backend *b, struct backend_figures *ret)
+{
+    const struct failover *f = failover_of(b);
+    struct backend_figures spool;
+    if (f->primary)
+        backend_figures(f->primary, ret);
+    if (f->spool) {
+        backend_figures(f->spool, &spool);
+        uint64_t capacity = f->primary ? ret->capacity : spool.capacity;
+        figures_add(ret, &spool);
+        ret->capacity = capacity;
+        ret->epoch = spool.epoch;
+    }
+    ret->has_spool = true;
+    ret->primary_up = f->up;
+    ret->spool_jobs = fo_spool_jobs(f);
+}
+
+struct settle_both {
+    backend_closed_fn fn;
+    void *ctx;
+    unsigned left;
+};
+
+static void settled_cb(void *ctx)
+{
+    struct settle_both *s = ctx;
+    if (--s->left > 0)
+        return;
+    s->fn(s->ctx);
+    mem_free(s);
+}
+
+/* A primary that is away cannot say when it has settled. */
+static int fo_settle(struct backend *b, backend_closed_fn fn, void *ctx)
+{
+    struct failover *f = failover_of(b);
+    struct settle_both *s = f->closing ? NULL : mem_zalloc(sizeof *s);
+    if (!s)
+        return f->closing ? -ERR_CLOSED : -ERR_NOMEM;
+    *s = (struct settle_both){.fn = fn, .ctx = ctx};
+    int err = backend_settle(f->spool, settled_cb, s);
+    s->left = err ? 0 : 1;
+    if (f->up && backend_settle(f->primary, settled_cb, s) == 0)
+        s->left++;
+    if (s->left > 0)
+        return 0;
+    mem_free(s);
+    return err;
+}
+
+/* --- closing --- */
+
+static void failover_free(struct failover *f)
+{
+    while (f->watches) {
+        struct fo_watch *w = f->watches;
+        f->watches = w->next;
+        mem_free(w->queue);
+        mem_free(w);
+    }
+    fo_flow_done(f);
+    event_merge_done(&f->events);
+    if (f->setup.done)
+        f->setup.done(f->setup.ctx);
+    mem_free(f);
+}
+
+static void handle_closed_cb(uv_handle_t *handle)
+{
+    struct failover *f = handle->data;
+    backend_closed_fn fn = f->closed_fn;
+    void *ctx = f->closed_ctx;
+    if (--f->handles > 0)
+        return;
+    failover_free(f);
+    fn(ctx);
+}
+
+void fo_close_further(struct failover *f)
+{
+    if (!f->closing || f->finished || f->open > 0 || f->reaching || f->later)
+        return;
+    f->finished = true;
+    f->handles = 2;
+    uv_close((uv_handle_t *)&f->idle, handle_closed_cb);
+    uv_close((uv_handle_t *)&f->timer, handle_closed_cb);
+}
+
+static void primary_closed_cb(void *ctx)
+{
+    struct failover *f = ctx;
+    f->primary = NULL;
+    f->open--;
+    fo_close_further(f);
+}
+
+static void spool_closed_cb(void *ctx)
+{
+    struct failover *f = ctx;
+    f->spool = NULL;
+    f->open--;
+    fo_close_further(f);
+}
+
+static void fo_close(struct backend *b, backend_closed_fn fn, void *ctx)
+{
+    struct failover *f = failover_of(b);
+    CHECK(!f->closing);
+    f->closing = true;
+    f->closed_fn = fn;
+    f->closed_ctx = ctx;
+    uv_timer_stop(&f->timer);
+    event_merge_source(&f->events, SOURCE_SPOOL, NULL);
+    backend_close(f->spool, spool_closed_cb, f);
+    if (!f->primary)
+        return;
+    event_merge_source(&f->events, SOURCE_PRIMARY, NULL);
+    backend_close(f->primary, primary_closed_cb, f);
+}
+
+/* --- opening --- */
+
+static void fill_ops(struct failover *f)
+{
+    snprintf(f->kind, sizeof f->kind, "failover+%s", f->setup.kind);
+    f->ops = (struct backend_ops){.kind = f->kind,
+                                  .submit = fo_submit,
+                                  .watch = fo_watch,
+                                  .unwatch = fo_unwatch,
+                                  .caps = fo_caps,
+                                  .figures = fo_figures,
+                                  .events = fo_events,
+                                  .events_last = fo_events_last,
+                                  .on_news = fo_on_news,
+                                  .settle = fo_settle,
+                                  .close = fo_close};
+    f->base.ops = &f->ops;
+}
+
+static void forsaken_cb(void *ctx)
+{
+    (void)ctx;
+}
+
+static int open_both(struct failover *f, struct backend *spool, struct err_note *note)
+{
+    uint64_t last = backend_events_last(spool);
+    int err = event_merge_init(&f->events, SOURCE_COUNT, (uint32_t)(last >> EPOCH_SHIFT));
+    if (!err && f->setup.reachable(f->setup.ctx))
+        err = f->setup.open(f->setup.ctx, &f->primary, note);
+    return err;
+}
+
+int backend_open_failover(struct backend *spool, const struct failover_setup *setup,
+                          const struct backend_config *config, struct backend **ret,
+                          struct err_note *note)
+{
+    struct failover *f = mem_zalloc(sizeof *f);
+    int err = -ERR_NOMEM;
+    if (f) {
+        f->setup = *setup;
+        f->config = *config;
+        err = open_both(f, spool, note);
+    }
+    if (err) {
+        backend_close(spool, forsaken_cb, NULL);
+        if (f)
+            failover_free(f);
+        else if (setup->done)
+            setup->done(setup->ctx);
+        return err;
+    }
+    fill_ops(f);
+    f->spool = spool;
+    f->open = f->primary ? 2 : 1;
+    f->later_end = &f->later;
+    uv_idle_init(config->loop, &f->idle);
+    uv_timer_init(config->loop, &f->timer);
+    f->idle.data = f->timer.data = f;
+    event_merge_source(&f->events, SOURCE_SPOOL, spool);
+    if (f->primary)
+        fo_primary_opened(f);
+    fo_health_start(f);
+    *ret = &f->base;
+    return 0;
+}
+
+/* --- by address --- */
+
+struct place {
+    char *url;
+    struct backend_config config;
+    uint32_t health_ms;
+    char kind[24];
+};
+
+static int place_open(void *ctx, struct backend **ret, struct err_note *note)
+{
+    const struct place *p = ctx;
+    return backend_open(p->url, &p->config, ret, note);
+}
+
+static bool place_reachable(void *ctx)
+{
+    const struct place *p = ctx;
+    return reach_url(p->url, p->health_ms);
+}
+
+static void place_done(void *ctx)
+{
+    struct place *p = ctx;
+    mem_free(p->url);
+    mem_free(p);
+}
+
+int backend_open_failover_urls(const char *primary, const char *spool, uint32_t health_ms,
+                               const struct backend_config *config, struct backend **ret,
+                               struct err_note *note)
+{
+    struct place *p = mem_zalloc(sizeof *p);
+    char *url = mem_text(primary, strlen(primary));
+    struct backend *store = NULL;
+    int err = p && url ? backend_open(spool, config, &store, note) : -ERR_NOMEM;
+    if (err) {
+        mem_free(p);
+        mem_free(url);
+        return err;
+    }
+    *p = (struct place){.url = url, .config = *config, .health_ms = health_ms};
+    snprintf(p->kind, sizeof p->kind, "%.*s", (int)strcspn(url, ":"), url);
+    struct failover_setup setup = {.kind = p->kind,
+                                   .open = place_open,
+                                   .reachable = place_reachable,
+                                   .done = place_done,
+                                   .ctx = p,
+                                   .health_ms = health_ms};
+    return backend_open_failover(store, &setup, config, ret, note);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Is the primary there? A small question is put to it all the time; it counts as gone when one is
+ * not answered for health_ms, or anything is answered OUT_UNAVAILABLE, and as back when a question
+ * is answered. One that was never reached is opened as soon as somebody listens at its address. */
+#include "backend/failover/impl.h"
+#include "base/mem.h"
+
+#define ASK_UP_MS 1000u
+#define ASK_DOWN_MS 200u
+
+static void tick_cb(uv_timer_t *timer);
+
+uint64_t fo_spool_jobs(const struct failover *f)
+{
+    struct backend_figures figures;
+    if (!f->spool)
+        return 0;
+    backend_figures(f->spool, &figures);
+    return figures.by_state[STATE_READY] + figures.by_state[STATE_SCHEDULED] +
+           figures.by_state[STATE_RUNNING] + figures.by_state[STATE_DEAD];
+}
+
+static void tick_after(struct failover *f, uint64_t ms)
+{
+    uint64_t half = f->setup.health_ms / 2;
+    if (!f->closing)
+        uv_timer_start(&f->timer, tick_cb, ms < half || half == 0 ? ms : half, 0);
+}
+
+/* Whoever waits for a job asks again: another store answers now. */
+static void changed(struct failover *f)
+{
+    f->signal_all = true;
+    fo_turn_wanted(f);
+}
+
+void fo_down(struct failover *f, const char *why)
+{
+    if (!f->up || f->closing)
+        return;
+    f->up = false;
+    f->slow = f->probing; /* what was asked before this says nothing of now */
+    log_event(f->config.log, LOG_WARN, "primary_lost", LOG_TEXT("primary", f->setup.kind),
+              LOG_TEXT("why", why), LOG_TEXT("now", "plain jobs go to the spool of this node"));
+    changed(f);
+    tick_after(f, ASK_DOWN_MS);
+}
+
+static void up(struct failover *f)
+{
+    if (f->up || f->closing)
+        return;
+    f->up = true;
+    log_event(f->config.log, LOG_INFO, "primary_back", LOG_TEXT("primary", f->setup.kind),
+              LOG_INT("spool_jobs", (int64_t)fo_spool_jobs(f)));
+    changed(f);
+}
+
+/* --- a primary that answers --- */
+
+static void probe_reply_cb(void *ctx, const struct reply *reply)
+{
+    struct failover *f = ctx;
+    f->probing = false;
+    if (reply->outcome == OUT_UNAVAILABLE)
+        fo_down(f, reply->note ? reply->note : "unavailable");
+    else if (!f->slow)
+        up(f);
+    f->slow = false;
+    if (f->up)
+        fo_flow_kick(f);
+    fo_close_further(f);
+}
+
+static void probe(struct failover *f)
+{
+    if (f->probing) {
+        if (uv_now(f->config.loop) - f->probed_ms > f->setup.health_ms)
+            fo_down(f, "no answer within the time for a health check");
+        return;
+    }
+    f->probe = (struct op){.kind = OP_QUEUE_GET, .queue = {.name = SPAN_LITERAL("health")}};
+    f->probing = backend_submit(f->primary, &f->probe, 1, probe_reply_cb, f) == 0;
+    f->probed_ms = uv_now(f->config.loop);
+}
+
+/* --- one that was never reached --- */
+
+static void reach_cb(uv_work_t *work)
+{
+    struct failover *f = work->data;
+    f->reached = f->setup.reachable(f->setup.ctx);
+}
+
+static void open_now(struct failover *f)
+{
+    struct err_note note = {""};
+    int err = f->setup.open(f->setup.ctx, &f->primary, &note);
+    if (!err) {
+        f->open++;
+        fo_primary_opened(f);
+        probe(f);
+    } else {
+        log_event(f->config.log, LOG_ERROR, "primary_not_usable",
+                  LOG_TEXT("primary", f->setup.kind),
+                  LOG_TEXT("why", note.text[0] ? note.text : err_text(err)));
+    }
+}
+
+static void reached_cb(uv_work_t *work, int status)
+{
+    struct failover *f = work->data;
+    f->reaching = false;
+    if (status == 0 && f->reached && !f->closing)
+        open_now(f);
+    fo_close_further(f);
+}
+
+static void tick_cb(uv_timer_t *timer)
+{
+    struct failover *f = timer->data;
+    if (f->primary)
+        probe(f);
+    else if (!f->reaching)
+        f->reaching = uv_queue_work(f->config.loop, &f->reach, reach_cb, reached_cb) == 0;
+    if (f->up)
+        fo_flow_kick(f);
+    tick_after(f, f->up ? ASK_UP_MS : ASK_DOWN_MS);
+}
+
+void fo_health_start(struct failover *f)
+{
+    f->timer.data = f->reach.data = f;
+    if (f->primary) {
+        up(f); /* it was opened this moment */
+        probe(f);
+    } else {
+        log_event(f->config.log, LOG_WARN, "primary_not_reached",
+                  LOG_TEXT("primary", f->setup.kind),
+                  LOG_TEXT("now", "plain jobs go to the spool of this node"));
+    }
+    tick_after(f, ASK_DOWN_MS);
+}

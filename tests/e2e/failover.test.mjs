@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// PDQ-6, PDQ-7, PDQ-10: failover from a shared store to the spool of a node, and back. PostgreSQL stands for
+// any shared store; a small proxy between it and the server is the network that fails. Runs itself below
+// scripts/with-postgres.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import net from 'node:net';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { after, before, describe, test } from 'node:test';
+
+import { Client } from './lib/client.mjs';
+import { binary, killServer, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+
+if (!process.env.HF_POSTGRES) {
+  const wrapper = fileURLToPath(new URL('../../scripts/with-postgres', import.meta.url));
+  const words = ['node', ...process.execArgv, fileURLToPath(import.meta.url)];
+  process.exit(spawnSync(wrapper, words, { stdio: 'inherit' }).status ?? 1);
+}
+
+const directory = decodeURIComponent(process.env.HF_POSTGRES.replace(/.*host=/, '').replace(/&.*/, ''));
+
+function sql(text) {
+  const words = ['-h', directory, '-U', 'holdfast', '-d', 'postgres', '-qAt', '-v', 'ON_ERROR_STOP=1', '-c', text];
+  const run = spawnSync('psql', words, { encoding: 'utf8' });
+  assert.equal(run.status, 0, run.stderr);
+  return run.stdout.trim();
+}
+
+/** Between the server and PostgreSQL: forwards, is away, or swallows the answers. */
+class Proxy {
+  constructor() {
+    this.sockets = new Set();
+    this.deaf = false;
+  }
+
+  async open(port = 0) {
+    this.listener = net.createServer((near) => this.join(near));
+    await new Promise((resolve) => this.listener.listen(port, '127.0.0.1', resolve));
+    this.port = this.listener.address().port;
+  }
+
+  join(near) {
+    const far = net.connect(path.join(directory, '.s.PGSQL.5432'));
+    for (const socket of [near, far]) {
+      this.sockets.add(socket);
+      socket.on('error', () => {});
+      socket.on('close', () => {
+        this.sockets.delete(socket);
+        near.destroy();
+        far.destroy();
+      });
+    }
+    near.on('data', (chunk) => far.write(chunk));
+    far.on('data', (chunk) => this.deaf || near.write(chunk));
+  }
+
+  /** Nobody listens any more, and everybody is cut off. */
+  async cut() {
+    const closed = new Promise((resolve) => this.listener.close(resolve));
+    for (const socket of this.sockets) socket.destroy();
+    await closed;
+    this.deaf = false;
+  }
+
+  restore() {
+    return this.open(this.port);
+  }
+
+  url(schema) {
+    return `postgres://holdfast@127.0.0.1:${this.port}/postgres?sslmode=disable&schema=${schema}`;
+  }
+}
+
+const away = async (api) => (await api.get('/v1/server')).json.failover.primary_up === false;
+const back = async (api) => {
+  const { failover } = (await api.get('/v1/server')).json;
+  return failover.primary_up && failover.spool_jobs === 0;
+};
+
+describe('failover', { concurrency: false }, () => {
+  const proxy = new Proxy();
+  const servers = [];
+  const start = async (options) => {
+    const server = await startServer({ backend: '', ...options });
+    servers.push(server);
+    return server;
+  };
+  before(() => proxy.open());
+  after(async () => {
+    for (const server of servers) if (!server.exit) await killServer(server);
+    await proxy.cut();
+  });
+
+  test('PDQ-7 PDQ-10 work goes on while the shared store is away, and flows back', async () => {
+    const server = await start({ args: ['--node', '9', '--failover-primary', proxy.url('go')] });
+    const api = new Client(server);
+    const post = (words, headers) => api.post('/v1/queues/q/jobs', words, { headers });
+    const held = (await post({ payload: 'held' })).json;
+    assert.equal(held.spooled, undefined);
+    const [running] = (await api.post('/v1/queues/q/claim', { count: 1 })).json.jobs;
+    assert.equal(running.id, held.id);
+    assert.equal((await api.get('/v1/snapshot')).json.redis_active, true);
+    await proxy.cut();
+    await until('the server notices', () => away(api));
+    // Plain jobs are taken, on the disk of this node, and handed out.
+    const made = (await post([1, 2, 3].map((n) => ({ payload: n, priority: n === 3 ? 5 : 0 })))).json.jobs;
+    assert.ok(made.every((job) => job.spooled === true && job.created));
+    const later = (await post({ payload: 'later', delay_ms: 3_600_000 })).json;
+    const { json: got } = await api.post('/v1/queues/q/claim', { count: 1 });
+    assert.equal(got.jobs[0].id, made[2].id);
+    assert.equal((await api.post(`/v1/jobs/${made[2].id}/ack`, { token: got.jobs[0].token })).status, 200);
+    // What only the shared store can keep is refused, with a time to come back.
+    for (const answer of [
+      await post({ payload: 1, unique: 'u' }),
+      await post({ payload: 1 }, { 'Idempotency-Key': 'k' }),
+      await api.post(`/v1/jobs/${held.id}/ack`, { token: running.token }),
+    ]) {
+      assert.equal(answer.status, 503);
+      assert.ok(answer.headers['retry-after']);
+      assert.match(answer.json.detail, /shared store/);
+    }
+    const snapshot = (await api.get('/v1/snapshot?queue=q')).json;
+    assert.deepEqual([snapshot.ready, snapshot.scheduled, snapshot.redis_active], [2, 1, false]);
+    const metrics = (await api.get('/metrics')).text;
+    assert.match(metrics, /^holdfast_redis_up 0$/m);
+    assert.match(metrics, /^holdfast_spool_jobs 3$/m);
+    assert.equal(sql('SELECT count(*) FROM go.job'), '1');
+    // Back: the same ids, in the shared store.
+    await proxy.restore();
+    await until('the jobs have flowed back', () => back(api), 30_000);
+    assert.equal((await api.get('/v1/snapshot')).json.redis_active, true);
+    assert.equal(sql(`SELECT count(*) FROM go.job WHERE seq IN (${[made[0], made[1], later].map((job) => job.seq)})`), '3');
+    assert.equal((await api.get(`/v1/jobs/${later.id}`)).json.state, 'scheduled');
+    assert.equal((await api.post(`/v1/jobs/${held.id}/ack`, { token: running.token })).json.state, 'done');
+    const { json: rest } = await api.post('/v1/queues/q/claim', { count: 10 });
+    assert.deepEqual(rest.jobs.map((job) => job.id), [made[0].id, made[1].id]);
+    for (const job of rest.jobs) assert.equal((await api.post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
+    assert.equal((await post({ payload: 1, unique: 'u' })).status, 201);
+    api.close();
+    await stopServer(server);
+    assert.match(server.stderr, /primary_lost/);
+    assert.match(server.stderr, /primary_back/);
+  });
+
+  test('PDQ-7 a kill in the middle of flowing back loses nothing and doubles nothing', async () => {
+    const data = temporaryDirectory();
+    const args = ['--node', '7', '--failover-primary', proxy.url('kill')];
+    let server = await start({ data, args });
+    let api = new Client(server);
+    await proxy.cut();
+    await until('the server notices', () => away(api));
+    const jobs = Array.from({ length: 400 }, (_, n) => ({ payload: { n } }));
+    const made = (await api.post('/v1/queues/q/jobs', jobs)).json.jobs;
+    assert.ok(made.every((job) => job.spooled));
+    // The first batches arrive; then the answers get lost, and the server is killed.
+    await proxy.restore();
+    await until('some have flowed back', () => Number(sql('SELECT count(*) FROM kill.job')) > 0, 30_000);
+    proxy.deaf = true;
+    await killServer(server);
+    api.close();
+    await proxy.cut();
+    await proxy.restore();
+    server = await start({ data, args });
+    api = new Client(server);
+    await until('all have flowed back', () => back(api), 30_000);
+    assert.equal(sql('SELECT count(*) FROM kill.job'), '400');
+    const ran = new Map();
+    for (;;) {
+      const { json } = await api.post('/v1/queues/q/claim', { count: 100 });
+      if (json.jobs.length === 0) break;
+      for (const job of json.jobs) ran.set(job.id, (ran.get(job.id) ?? 0) + 1);
+      const acks = json.jobs.map(({ id, token }) => ({ id, token }));
+      assert.equal((await api.post('/v1/ack', { jobs: acks })).status, 200);
+    }
+    assert.deepEqual([...ran.keys()].sort(), made.map((job) => job.id).sort());
+    assert.ok([...ran.values()].every((times) => times === 1));
+    api.close();
+    await stopServer(server);
+  });
+
+  test('PDQ-7 away at the start: it starts, works, and flows back', async () => {
+    await proxy.cut();
+    const server = await start({ args: ['--failover-primary', proxy.url('late')] });
+    const api = new Client(server);
+    const job = (await api.post('/v1/queues/q/jobs', { payload: 1 })).json;
+    assert.equal(job.spooled, true);
+    assert.match(server.stderr, /primary_not_reached/);
+    await proxy.restore();
+    await until('the job has flowed back', () => back(api), 30_000);
+    assert.equal(sql('SELECT seq FROM late.job'), String(job.seq));
+    api.close();
+    await stopServer(server);
+  });
+
+  test('PDQ-7 one that answers and cannot be used is an error at the start', async () => {
+    sql("CREATE ROLE guarded LOGIN PASSWORD 'right'");
+    const url = proxy.url('no').replace('holdfast@', 'guarded:s3cret@').replace('/postgres?', '/nowhere?');
+    const error = await start({ args: ['--failover-primary', url] }).then(
+      () => assert.fail('it started'),
+      (e) => e,
+    );
+    assert.match(error.message, /ended before it was ready \([1-9]/);
+    assert.match(error.message, /PostgreSQL cannot be used/);
+    assert.doesNotMatch(error.message, /s3cret/);
+  });
+});
+
+test('PDQ-1 PDQ-6 use_redis and its environment choose Redis and a spool', () => {
+  const dir = temporaryDirectory();
+  const load = (env) =>
+    spawnSync(binary, ['serve', '--print-config', '--data', dir], { encoding: 'utf8', env: { ...process.env, ...env } });
+  const good = load({ USE_REDIS_QUEUE: 'true', REDIS_URL: 'redis://u:s3cret@127.0.0.1:1/0', REDIS_HEALTH_CHECK_TIMEOUT: '0.5' });
+  assert.equal(good.status, 0, good.stderr);
+  assert.match(good.stdout, /redis_health_check_timeout: 500ms/);
+  assert.doesNotMatch(good.stdout, /s3cret/);
+  assert.match(load({ USE_REDIS_QUEUE: 'true' }).stderr, /REDIS_URL.* is empty; it must be redis:\/\//);
+  assert.match(load({ USE_REDIS_QUEUE: 'true', REDIS_URL: 'http://x' }).stderr, /something else/);
+  const both = load({ USE_REDIS_QUEUE: 'true', REDIS_URL: 'redis://h', HOLDFAST_BACKEND: 'memory:' });
+  assert.match(both.stderr, /backend cannot be combined with queue_settings.use_redis/);
+});
