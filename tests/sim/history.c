@@ -46,6 +46,8 @@ static const char *const op_names[OP_KIND_COUNT] = {
     [OP_NOTE] = "note",
     [OP_PAGE] = "page",
     [OP_HISTORY] = "history",
+    [OP_PENDING] = "pending",
+    [OP_DISPATCHED] = "dispatched",
     [OP_SCHEDULE_PUT] = "schedule_put",
     [OP_SCHEDULE_DELETE] = "schedule_delete",
     [OP_SCHEDULE_GET] = "schedule_get",
@@ -321,6 +323,8 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_BREAKER_LIST:
     case OP_PAGE:
     case OP_HISTORY:
+    case OP_PENDING:
+    case OP_DISPATCHED:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
@@ -434,6 +438,8 @@ static uint64_t subject_of(const struct op *op)
     case OP_NOTE:
     case OP_PAGE:
     case OP_HISTORY:
+    case OP_PENDING:
+    case OP_DISPATCHED:
     case OP_SCHEDULE_PUT:
     case OP_SCHEDULE_DELETE:
     case OP_SCHEDULE_GET:
