@@ -10,9 +10,9 @@
 
 #define CASE_SECONDS_MAX 60 /* real time; a case that hangs ends the run */
 
-#define POSTGRES_LACKS (NEEDS_OWN_CLOCK | NEEDS_OWN_STORE | NEEDS_WHOLE_JOBS)
+#define POSTGRES_LACKS (NEEDS_OWN_CLOCK | NEEDS_OWN_STORE)
 
-#define REDIS_LACKS (POSTGRES_LACKS | NEEDS_SCHEDULES)
+#define REDIS_LACKS (POSTGRES_LACKS | NEEDS_SCHEDULES | NEEDS_WHOLE_JOBS)
 
 static const struct conform_profile profiles[] = {
     {.name = "memory"},

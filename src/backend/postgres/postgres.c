@@ -55,7 +55,8 @@ static bool pg_leads(const struct backend *b)
 static unsigned pg_caps(const struct backend *b)
 {
     const struct pg_store *s = (const struct pg_store *)(const void *)b;
-    return CAP_SHARED | CAP_UNIQUE_GLOBAL | (s->url.relaxed ? 0 : CAP_DURABLE_REPLY);
+    return CAP_SHARED | CAP_UNIQUE_GLOBAL | CAP_WHOLE_JOBS |
+           (s->url.relaxed ? 0 : CAP_DURABLE_REPLY);
 }
 
 static void pg_figures(const struct backend *b, struct backend_figures *ret)
@@ -189,7 +190,7 @@ static bool work_left(const struct pg_store *s)
 {
     if (s->seen_at_ms == 0 || s->doing != LANE_NOTHING || s->sh.first || s->gate || s->sh.bulks)
         return true;
-    return s->leader && (s->sh.tick_wanted || pg_tick_due(s));
+    return pg_tick_due(s);
 }
 
 static void end_settles(struct pg_store *s)

@@ -70,6 +70,8 @@ const struct sql_statement pg_sql_units[] = {
                 " unnest($1::int4[], $2::int8[]) n(epoch, counter) JOIN @word w ON w.epoch ="
                 " n.epoch AND w.counter = n.counter"},
     {SQL_SEQ_HIGH, "SELECT last_value FROM @job_seq"},
+    {SQL_SEQ_RAISE,
+     "SELECT setval('@job_seq', $1::int8) FROM @job_seq WHERE last_value < $1::int8"},
     {SQL_QUEUE_PUT,
      "INSERT INTO @queue AS q (number, name, owner, note, attributes, policy,"
      " generation, created_at, updated_at, paused_until, keep_done, keep_done_ms,"

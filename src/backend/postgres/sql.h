@@ -27,6 +27,7 @@ enum sql_id {
     SQL_LIVE,
     SQL_WORDS,
     SQL_SEQ_HIGH,
+    SQL_SEQ_RAISE,
     /* … and what it leaves */
     SQL_QUEUE_PUT,
     SQL_QUEUE_GONE,

@@ -194,10 +194,10 @@ static bool is_set_there(const struct row *r)
     return is_set(r) && !r->fresh;
 }
 
-/* A new job that was claimed at once: the insert knows nothing of leases. */
+/* A new job that was claimed at once, or has been elsewhere: the insert knows nothing of leases. */
 static bool is_set_fresh(const struct row *r)
 {
-    return is_set(r) && r->fresh && r->token.counter;
+    return is_set(r) && r->fresh && (r->token.counter || r->moved);
 }
 
 static void send_payloads(struct unit *u)
@@ -466,8 +466,18 @@ static void send_rescope(struct unit *u)
     pg_conn_send(pg_of_unit(u)->lane, SQL_HOLD, &pg_unit(u)->args);
 }
 
+/* Before the jobs: their sequences must never be given out again. */
+static void send_floor(struct unit *u)
+{
+    if (u->seq_floor == 0)
+        return;
+    pg_args_i8(&pg_unit(u)->args, (int64_t)u->seq_floor);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_SEQ_RAISE, &pg_unit(u)->args);
+}
+
 void pg_unit_send_store(struct unit *u)
 {
+    send_floor(u);
     send_queues(u);
     send_rescope(u);
     pg_keys_send_store(u);

@@ -37,7 +37,7 @@ enum tick_slot {
 bool pg_tick_due(const struct pg_store *s)
 {
     int64_t now = pg_db_now(s);
-    if (!s->leader)
+    if (!s->leader || s->sh.config.still)
         return false;
     if (s->sh.tick_wanted || (s->next_due_ms && s->next_due_ms <= now && now != s->tick_at_ms))
         return true;

@@ -347,7 +347,8 @@ static unsigned router_caps(const struct backend *b)
         if (r->children[i].backend)
             caps &= backend_caps(r->children[i].backend);
     }
-    return caps & ~(unsigned)CAP_STRICT_ORDER; /* a claim over several backends */
+    /* A claim over several backends has no order; a router gives its own sequences. */
+    return caps & ~(unsigned)(CAP_STRICT_ORDER | CAP_WHOLE_JOBS);
 }
 
 static void router_figures(const struct backend *b, struct backend_figures *ret)

@@ -3,6 +3,7 @@
  *
  * An enqueue is planned, which changes nothing but that it may make the queue, and then made; of
  * several that belong together all are planned before the first is made. */
+#include "backend/moved.h"
 #include "backend/shared/shared.h"
 #include "base/check.h"
 #include "core/validate.h"
@@ -36,7 +37,8 @@ static bool values_right(struct unit *u, const struct op_enqueue *want, struct t
         return unit_refuse(t, OUT_INVALID, "unique_mode must be reject, return or replace");
     if (want->options && options_check(want->options, &note) != 0)
         return unit_refuse_note(u, t, &note);
-    if (want->past && validate_past(want->past, &note) != 0)
+    if (want->moved ? moved_check(want, &note) != 0
+                    : want->past && validate_past(want->past, &note) != 0)
         return unit_refuse_note(u, t, &note);
     if (want->id.seq && (!want->past || validate_spooled(want->id) != 0))
         return unit_refuse(t, OUT_INVALID, "only a job that a spool named brings its id");
@@ -107,6 +109,17 @@ static bool id_answers(const struct unit *u, const struct op_enqueue *want, stru
     return true;
 }
 
+/* One that moves in finds its place taken; also by one that only awaits its removal. */
+static bool place_taken(const struct unit *u, const struct op_enqueue *want, struct turn *t)
+{
+    const struct row *r = want->moved ? unit_row(u, want->moved->seq) : NULL;
+    if (!r)
+        return false;
+    unit_reply_row(t, r);
+    unit_refuse(t, OUT_EXISTS, NULL);
+    return true;
+}
+
 static uint64_t keys_max(const struct shared *s)
 {
     return s->config.keys_max ? s->config.keys_max : 4000000;
@@ -146,9 +159,9 @@ static void key_keep(struct unit *u, const struct op_enqueue *want, struct hash1
 
 /* --- unique keys --- */
 
-static bool comes_dead(const struct op_enqueue *want)
+static bool comes_ended(const struct op_enqueue *want)
 {
-    return want->past && want->past->state == STATE_DEAD;
+    return want->past && !(STATE_BIT(want->past->state) & STATES_LIVE);
 }
 
 /* Whether the unique key allows a new job; *ret_replace is the waiting job it takes the place of.
@@ -157,8 +170,8 @@ static bool unique_allows(struct unit *u, struct wqueue *q, const struct op_enqu
                           struct turn *t, struct row **ret_replace)
 {
     *ret_replace = NULL;
-    bool holds =
-        want->extra.unique.len && (!comes_dead(want) || unit_scope_holds(&q->policy, STATE_DEAD));
+    bool holds = want->extra.unique.len &&
+                 (!comes_ended(want) || unit_scope_holds(&q->policy, want->past->state));
     struct row *holder = holds ? unit_holder(u, q, want->extra.unique) : NULL;
     if (!holder)
         return true;
@@ -257,10 +270,53 @@ static void fill_past(const struct job_past *past, struct row *r)
     r->error = past->error;
 }
 
+/* What it went through elsewhere; a done one's last attempt is told from its row. */
+static void fill_attempts(struct unit *u, const struct job_moved *m, struct row *r)
+{
+    for (uint32_t i = 0; i < m->attempt_count; i++) {
+        const struct attempt_view *a = &m->attempts[i];
+        if (i + 1 == m->attempt_count && r->job.state == STATE_DONE && a->outcome == ATTEMPT_DONE) {
+            r->started_at = a->started_at;
+            r->worker = a->worker;
+            return;
+        }
+        unit_ended_add(u, &(struct ended){.row = r,
+                                          .number = a->number,
+                                          .started_at = a->started_at,
+                                          .at = a->ended_at,
+                                          .outcome = a->outcome,
+                                          .error_kind = a->error_kind,
+                                          .worker = a->worker,
+                                          .error = a->error});
+    }
+}
+
+static void fill_moved(struct unit *u, const struct op_enqueue *want, struct row *r)
+{
+    const struct job_moved *m = want->moved;
+    r->moved = true;
+    r->job.id_hi = m->id_hi;
+    r->job.since = m->since;
+    r->job.state = want->past->state;
+    r->result_kind = m->result_kind;
+    r->result = m->result;
+    r->set_result = m->result_kind != PAYLOAD_NONE;
+    fill_attempts(u, m, r);
+    if (m->seq > u->seq_floor)
+        u->seq_floor = m->seq;
+}
+
+static uint64_t seq_for(const struct unit *u, const struct op_enqueue *want)
+{
+    if (want->moved)
+        return want->moved->seq;
+    return want->id.seq ? want->id.seq : u->seqs[u->seq_next];
+}
+
 static struct row *job_new(struct unit *u, struct wqueue *q, const struct op_enqueue *want)
 {
     CHECK(u->seq_next < u->seq_count);
-    struct row *r = unit_row_add(u, want->id.seq ? want->id.seq : u->seqs[u->seq_next]);
+    struct row *r = unit_row_add(u, seq_for(u, want));
     if (!r)
         return NULL;
     u->seq_next++;
@@ -286,10 +342,13 @@ static struct row *job_new(struct unit *u, struct wqueue *q, const struct op_enq
     r->has_payload = true;
     if (want->past)
         fill_past(want->past, r);
+    if (want->moved)
+        fill_moved(u, want, r);
     unit_row_after(u, r);
     q->adds[SUM_TALLY + TALLY_ENQUEUED]++;
-    u->live++;
-    unit_tell(u, EVENT_ENQUEUED, r);
+    u->live += !comes_ended(want);
+    if (!want->moved) /* nobody hears of it: it did not happen here */
+        unit_tell(u, EVENT_ENQUEUED, r);
     return r;
 }
 
@@ -307,7 +366,7 @@ static void made(struct unit *u, struct turn *t, const struct row *r)
 {
     struct known *k = known_find(u->s, r->q->name);
     if (k)
-        k->live++;
+        k->live += (STATE_BIT(r->job.state) & STATES_LIVE) != 0;
     unit_reply_row(t, r);
     t->reply.run_at = r->job.run_at;
     t->reply.created = true;
@@ -345,7 +404,7 @@ bool unit_enqueue_plan(struct unit *u, const struct op_enqueue *want,
     ret->answered = key_answers(u, want, ret->key, t) || id_answers(u, want, t);
     if (ret->answered)
         return t->reply.outcome == OUT_OK;
-    if (!queue_found(u, ret, t))
+    if (!queue_found(u, ret, t) || place_taken(u, want, t))
         return false;
     if (!unique_allows(u, ret->q, want, t, &ret->old)) {
         ret->answered = t->reply.outcome == OUT_OK;
@@ -353,7 +412,7 @@ bool unit_enqueue_plan(struct unit *u, const struct op_enqueue *want,
     }
     struct plans ahead = plans_sum(before, count, ret->q);
     struct rate_claim rate;
-    if (!room_left(u, ret->q, ret->old || comes_dead(want), &ahead, t) ||
+    if (!room_left(u, ret->q, ret->old || comes_ended(want), &ahead, t) ||
         !unit_rates_allow(u, ret->q, want, t, &rate) || !key_room(u, ret->key, &ahead, t))
         return false;
     unit_rates_add(u, &rate);

@@ -40,7 +40,7 @@ void unit_reset(struct unit *u)
     u->sharers_beyond = 0;
     u->rescoped = NULL;
     u->bulk = NULL;
-    u->seq_high = 0;
+    u->seq_high = u->seq_floor = 0;
     u->name_count = u->row_count = u->queue_count = 0;
     u->seq_count = u->seq_next = u->number_count = u->number_next = 0;
     u->idems = NULL;

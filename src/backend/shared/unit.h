@@ -70,6 +70,7 @@ struct row {
     struct span payload, result, error;
     bool has_payload; /* it was small enough to come along, or is new */
     bool fresh;       /* not in the store yet */
+    bool moved;       /* fresh, but it comes as it was elsewhere */
     bool changed, gone;
     bool set_payload, set_result, set_error, set_note;
     /* for stores that keep a job as one piece of bytes */
@@ -208,8 +209,9 @@ struct unit {
     uint64_t *seqs;
     uint32_t *numbers;
     size_t seq_count, seq_next, number_count, number_next;
-    uint64_t live;     /* in all queues; only where the server has a capacity */
-    uint64_t seq_high; /* at least this sequence was given out */
+    uint64_t live;      /* in all queues; only where the server has a capacity */
+    uint64_t seq_high;  /* at least this sequence was given out */
+    uint64_t seq_floor; /* a job that moved in has this sequence: those to come are above it */
     uint64_t keys;
     uint64_t body_bytes; /* that claims are to show */
     struct idem *idems;
@@ -273,6 +275,7 @@ void unit_row_remove(struct unit *u,
  * event. */
 void unit_row_take(struct unit *u, struct row *r, const struct record *rec);
 void unit_row_rules(const struct row *r, struct job_options *room, struct job_rules *ret);
+void unit_ended_add(struct unit *u, const struct ended *e); /* copied */
 void unit_tell(struct unit *u, uint8_t kind, const struct row *r);
 void unit_tell_queue(struct unit *u, uint8_t kind, const struct wqueue *q, uint64_t count);
 void unit_depth(struct unit *u, struct wqueue *q);

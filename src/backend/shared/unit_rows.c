@@ -164,24 +164,29 @@ static const uint8_t attempt_of[REASON_COUNT] = {
     [REASON_DISCARDED] = ATTEMPT_CANCELLED,
 };
 
-static void end_attempt(struct unit *u, struct row *r, const struct job *before, uint8_t outcome,
-                        struct wall_time at, uint8_t error_kind, struct span error)
+void unit_ended_add(struct unit *u, const struct ended *e)
 {
     struct ended *a = unit_alloc(u, sizeof *a);
     if (!a)
         return;
-    *a = (struct ended){
-        .row = r,
-        .number = (uint32_t)before->failures + before->crashes + 1,
-        .started_at = r->started_at,
-        .at = at,
-        .outcome = outcome,
-        .error_kind = error_kind,
-        .worker = r->worker,
-        .error = error,
-    };
+    *a = *e;
     *u->ended_last = a;
     u->ended_last = &a->next;
+}
+
+static void end_attempt(struct unit *u, struct row *r, const struct job *before, uint8_t outcome,
+                        struct wall_time at, uint8_t error_kind, struct span error)
+{
+    unit_ended_add(u, &(struct ended){
+                          .row = r,
+                          .number = (uint32_t)before->failures + before->crashes + 1,
+                          .started_at = r->started_at,
+                          .at = at,
+                          .outcome = outcome,
+                          .error_kind = error_kind,
+                          .worker = r->worker,
+                          .error = error,
+                      });
 }
 
 static uint8_t word_of(uint8_t reason)
