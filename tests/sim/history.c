@@ -321,6 +321,8 @@ static void print_subject(const struct op *op, FILE *out)
     case OP_BREAKER_LIST:
     case OP_PAGE:
     case OP_HISTORY:
+    case OP_PENDING:
+    case OP_DISPATCHED:
     case OP_TICK:
     case OP_KIND_COUNT:
         break;
@@ -434,6 +436,8 @@ static uint64_t subject_of(const struct op *op)
     case OP_NOTE:
     case OP_PAGE:
     case OP_HISTORY:
+    case OP_PENDING:
+    case OP_DISPATCHED:
     case OP_SCHEDULE_PUT:
     case OP_SCHEDULE_DELETE:
     case OP_SCHEDULE_GET:
