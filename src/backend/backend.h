@@ -29,6 +29,7 @@ enum backend_cap {
     CAP_UNIQUE_GLOBAL = 1u << 2, /* unique keys hold across nodes */
     CAP_SHARED = 1u << 3,        /* several nodes may use the store */
     CAP_WHOLE_JOBS = 1u << 4,    /* takes jobs as they are elsewhere: op_enqueue.moved */
+    CAP_CHANGES = 1u << 5,       /* lists schedules by change: op_schedule.by_change */
 };
 
 struct backend_config {

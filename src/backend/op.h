@@ -397,7 +397,7 @@ struct op_schedule {
     /* list */
     struct span after; /* names after this one */
     uint32_t limit;
-    /* list, where several nodes share a store: instead of by name, those that were put, paused or
+    /* list, with CAP_CHANGES: instead of by name, those that were put, paused or
      * resumed after the mark `since` (0 = all), in the order of these changes; reply.count is the
      * mark of the last of them. One that was deleted is not told of. */
     bool by_change;

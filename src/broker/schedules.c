@@ -435,16 +435,19 @@ static void listed_cb(void *ctx, const struct reply *r)
 {
     struct broker *b = ctx;
     struct schedules *s = &b->schedules;
-    bool failed = r->outcome != OUT_OK;
+    bool none = r->outcome == OUT_INVALID; /* a store that keeps no schedules */
+    bool failed = r->outcome != OUT_OK && !none;
     bool again = s->anew;
     s->list_busy = s->anew = false;
     for (uint32_t i = 0; i < r->schedule_count && !failed; i++)
         if (s->shared || !planned_of(b, r->schedules[i].name))
             planned_define(b, &r->schedules[i]);
-    if (!failed && s->shared && !again)
+    if (!failed && s->by_change && !again)
         s->mark = r->count;
+    if (none)
+        uv_timer_stop(&s->follow_timer);
     bool more = !failed && r->cursor != 0 && r->schedule_count > 0;
-    if (more && !s->shared) {
+    if (more && !s->by_change) {
         buf_clear(&s->list_name);
         failed = buf_append_span(&s->list_name, r->schedules[r->schedule_count - 1].name) != 0;
         s->list_after = buf_span(&s->list_name);
@@ -465,7 +468,7 @@ void schedules_list(struct broker *b)
     struct op op = {
         .kind = OP_SCHEDULE_LIST,
         .schedule = {
-            .after = s->list_after, .limit = PAGE, .by_change = s->shared, .since = s->mark}};
+            .after = s->list_after, .limit = PAGE, .by_change = s->by_change, .since = s->mark}};
     s->loading = true;
     s->list_busy = broker_submit(b, &op, 1, listed_cb, b) == 0;
     if (!s->list_busy)

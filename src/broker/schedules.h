@@ -76,6 +76,7 @@ struct schedules {
     struct heap due;       /* (wall ms, slot) */
     uv_timer_t timer, trouble_timer, follow_timer;
     bool shared;          /* other nodes may use the store, too; what follows is for that */
+    bool by_change;       /* the store lists what was changed, else always all */
     bool leads;           /* this one is to fire … */
     bool behind;          /* … when it has read all of them anew */
     bool anew;            /* the page under way was asked for before that: it does not count */

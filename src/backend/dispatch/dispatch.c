@@ -102,6 +102,11 @@ static void dispatch_unwatch(struct backend *b, struct backend_watch *w)
     backend_unwatch(dispatch_of(b)->inner, w);
 }
 
+static bool dispatch_leads(const struct backend *b)
+{
+    return backend_leads(dispatch_of(b)->inner);
+}
+
 static unsigned dispatch_caps(const struct backend *b)
 {
     return backend_caps(dispatch_of(b)->inner);
@@ -237,6 +242,7 @@ static void fill_ops(struct dispatch *d)
                                   .watch = dispatch_watch,
                                   .unwatch = dispatch_unwatch,
                                   .caps = dispatch_caps,
+                                  .leads = dispatch_leads,
                                   .figures = dispatch_figures,
                                   .cluster = dispatch_cluster,
                                   .clock_offset = dispatch_clock_offset,

@@ -242,7 +242,7 @@ static void view_raised(struct unit *u, const PGresult *r, int *place, struct al
 }
 
 static bool view_alert(struct unit *u, const PGresult *rules, int at, const PGresult *raised,
-                       int *place, struct alert_view *v)
+                       int *place, bool secret, struct alert_view *v)
 {
     struct rec_alert_put put;
     if (!pg_alerts_rule(rules, at, 0, &put))
@@ -255,7 +255,8 @@ static bool view_alert(struct unit *u, const PGresult *rules, int at, const PGre
                              .pending = (uint64_t)pg_col_i8(rules, at, 1),
                              .dead = (uint64_t)pg_col_i8(rules, at, 2),
                              .raised_total = (uint64_t)pg_col_i8(rules, at, 3)};
-    v->rule.secret = (struct span){NULL, 0};
+    if (!secret)
+        v->rule.secret = (struct span){NULL, 0};
     view_raised(u, raised, place, v);
     return true;
 }
@@ -270,7 +271,8 @@ void pg_alerts_answer(struct unit *u, struct turn *t, size_t at)
         return;
     }
     for (int i = 0; i < n; i++)
-        if (!views || !view_alert(u, rules, i, raised, &place, &views[i])) {
+        if (!views ||
+            !view_alert(u, rules, i, raised, &place, t->op->alert.with_secrets, &views[i])) {
             unit_refuse(t, OUT_UNAVAILABLE, "out of memory, or an alert's row is damaged");
             return;
         }

@@ -55,7 +55,7 @@ static bool pg_leads(const struct backend *b)
 static unsigned pg_caps(const struct backend *b)
 {
     const struct pg_store *s = (const struct pg_store *)(const void *)b;
-    return CAP_SHARED | CAP_UNIQUE_GLOBAL | CAP_WHOLE_JOBS |
+    return CAP_SHARED | CAP_UNIQUE_GLOBAL | CAP_CHANGES | CAP_WHOLE_JOBS |
            (s->url.relaxed ? 0 : CAP_DURABLE_REPLY);
 }
 

@@ -347,8 +347,16 @@ static unsigned router_caps(const struct backend *b)
         if (r->children[i].backend)
             caps &= backend_caps(r->children[i].backend);
     }
-    /* A claim over several backends has no order; a router gives its own sequences. */
-    return caps & ~(unsigned)(CAP_STRICT_ORDER | CAP_WHOLE_JOBS);
+    /* A claim over several backends has no order; marks are each backend's own; sequences are the
+     * router's. */
+    return caps & ~(unsigned)(CAP_STRICT_ORDER | CAP_CHANGES | CAP_WHOLE_JOBS);
+}
+
+/* Whoever leads in the first does for all what one node should. */
+static bool router_leads(const struct backend *b)
+{
+    const struct router *r = router_of(b);
+    return !r->children[0].backend || backend_leads(r->children[0].backend);
 }
 
 static void router_figures(const struct backend *b, struct backend_figures *ret)
@@ -535,6 +543,7 @@ static void fill_ops(struct router *r)
                                   .watch = router_watch,
                                   .unwatch = router_unwatch,
                                   .caps = router_caps,
+                                  .leads = router_leads,
                                   .figures = router_figures,
                                   .events = router_events,
                                   .events_last = router_events_last,

@@ -63,7 +63,7 @@ static const struct {
 
 static bool kept(const struct shared *s, const struct op *op)
 {
-    return !(ops[op->kind].needs & ~s->keeps);
+    return !((unsigned)ops[op->kind].needs & ~s->keeps);
 }
 
 enum op_class shared_class(const struct shared *s, const struct op *op)
