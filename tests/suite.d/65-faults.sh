@@ -6,7 +6,7 @@
 source "$(dirname "$0")/tap.bash"
 
 # The longest first, so that none is left over at the end.
-parts='database leader network sync pooler'
+parts='database leader plans network sync pooler'
 for part in $parts; do
   ! tap_wanted "faults/$part" || tap_ahead node --test-reporter=tap "tests/faults/$part.test.mjs"
 done

@@ -309,16 +309,6 @@ static void walk_on(struct walk *w)
     }
 }
 
-static bool leads(const struct dispatch *d)
-{
-    struct backend_cluster c;
-    bool leader = false;
-    backend_cluster(d->inner, &c);
-    for (size_t i = 0; i < c.node_count; i++)
-        leader |= c.nodes[i].self && c.nodes[i].leader;
-    return leader;
-}
-
 static void walk_begin(struct dispatch *d)
 {
     struct walk *w = mem_zalloc(sizeof *w);
@@ -335,7 +325,7 @@ void walk_kick(struct dispatch *d)
     bool up = side_up(&d->sides[SIDE_HIGH]) || side_up(&d->sides[SIDE_LOW]);
     if (d->walk && d->walk->resting)
         walk_on(d->walk);
-    else if (!d->walk && due && up && !d->closing && leads(d))
+    else if (!d->walk && due && up && !d->closing && backend_leads(d->inner))
         walk_begin(d);
 }
 

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// TF-1: with very many delayed, ready and finished jobs, what the server asks of PostgreSQL touches a few rows of an
+// index. The plans are those of the statements as they run: auto_explain writes them into the server's log. HF_ROWS=n.
+import assert from 'node:assert/strict';
+import { appendFileSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { before, test } from 'node:test';
+
+import { until } from '../e2e/lib/server.mjs';
+import { countOf } from '../crash/lib/trial.mjs';
+import { leaderOf, startNodes } from './lib/cluster.mjs';
+import { socket, sql, url } from './lib/postgres.mjs';
+
+const rows = countOf('HF_ROWS', 100_000);
+const log = () => readFileSync(path.join(socket, 'log'), 'utf8');
+
+before(() => {
+  const settings = { log_min_duration: '0', log_analyze: 'on', log_buffers: 'on', log_timing: 'off', log_format: 'json' };
+  const lines = Object.entries(settings).map(([name, value]) => `auto_explain.${name} = ${value}`);
+  appendFileSync(`${process.env.HF_POSTGRES_DATA}/postgresql.conf`, ["session_preload_libraries = 'auto_explain'", ...lines, ''].join('\n'));
+  sql('SELECT pg_reload_conf()');
+});
+
+/** All nodes of a plan. */
+const flat = (plan) => [plan, ...(plan.Plans ?? []).flatMap(flat)];
+
+/** The plans that were logged since so many characters: [{text, nodes, blocks}]. */
+function plansSince(length) {
+  return [...log().slice(length).matchAll(/ plan:\n((?:\t.*\n)+)/g)].map(([, json]) => {
+    const { 'Query Text': text, Plan: plan } = JSON.parse(json.replaceAll(/^\t/gm, ''));
+    return { text, nodes: flat(plan), blocks: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'] };
+  });
+}
+
+/** Copies of a job of a queue, with another state and time. */
+const fill = (queue, state, columns) => {
+  const names = sql("SELECT string_agg(column_name, ',') FROM information_schema.columns WHERE table_schema = 'plans' AND table_name = 'job'").split(',');
+  const values = names.map((name) => ({ seq: "nextval('plans.job_seq')", state: String(state), ...columns })[name] ?? `j.${name}`);
+  sql(`INSERT INTO plans.job (${names.join(',')}) SELECT ${values.join(',')} FROM plans.job j JOIN plans.queue q ON q.number = j.queue, generate_series(1, ${rows}) WHERE q.name = '${queue}' AND j.seq = (SELECT min(seq) FROM plans.job WHERE queue = q.number)`);
+};
+
+test(`TF-1 the plans of what is asked all the time, with three times ${rows} jobs`, async (t) => {
+  const [node] = await startNodes(t, url('plans'), 1);
+  await leaderOf([node]);
+  const post = async (where, body, wanted = 200) => {
+    const answer = await node.api.post(where, body);
+    assert.equal(answer.status, wanted, answer.text);
+    return answer.json;
+  };
+  for (const queue of ['delayed', 'ready', 'ended']) await post(`/v1/queues/${queue}/jobs`, { payload: 1, delay_ms: 86_400_000 }, 201);
+  fill('delayed', 1, { run_at: '(extract(epoch FROM now()) * 1000)::int8 + 86400000 + (random() * 1e9)::int8' });
+  fill('ready', 2, { run_at: '0' });
+  fill('ended', 4, { run_at: '0', since: '(extract(epoch FROM now()) * 1000)::int8' });
+  sql('ANALYZE plans.job');
+
+  const before = log().length;
+  await post('/v1/queues/delayed/jobs', { payload: 'now' }, 201);
+  const { id } = await post('/v1/queues/delayed/jobs', { payload: 'soon', delay_ms: 300, unique: 'one' }, 201);
+  for (const queue of ['delayed', 'ready']) {
+    const { jobs } = await post(`/v1/queues/${queue}/claim`, { count: 3, lease_ms: 1000 });
+    assert.equal(jobs.length, queue === 'delayed' ? 1 : 3);
+    await post(`/v1/jobs/${jobs[0].id}/ack`, { token: jobs[0].token });
+  }
+  const { jobs } = await post('/v1/queues/delayed/claim', { wait_ms: 20_000 });
+  assert.equal(jobs[0].id, id, 'the one that became due');
+  await post(`/v1/jobs/${id}/fail`, { token: jobs[0].token });
+  // Two of the ready ones are held: their leases end.
+  await until('leases have ended', () => sql('SELECT count(*) FROM plans.job WHERE crashes > 0 -- ours') === '2');
+
+  const plans = plansSince(before).filter(({ text, nodes }) => !text.endsWith('-- ours') && nodes.some((n) => n['Relation Name'] === 'job'));
+  const statements = new Set(plans.map(({ text }) => text));
+  console.log(`# ${plans.length} plans of ${statements.size} statements over jobs; at most ${Math.max(...plans.map((p) => p.blocks))} blocks`);
+  assert.ok(statements.size >= 10, 'the log has the plans');
+  for (const index of ['job_ready', 'job_due', 'job_lease'])
+    assert.ok(plans.some(({ nodes }) => nodes.some((n) => n['Index Name'] === index)), `${index} is used`);
+  for (const { text, nodes, blocks } of plans) {
+    for (const one of nodes.filter((n) => n['Relation Name'] === 'job')) {
+      assert.notEqual(one['Node Type'], 'Seq Scan', text);
+      const touched = (one['Actual Rows'] + (one['Rows Removed by Filter'] ?? 0) + (one['Rows Removed by Index Recheck'] ?? 0)) * one['Actual Loops'];
+      assert.ok(touched <= 500, `${touched} rows of ${one['Index Name'] ?? one['Node Type']}: ${text}`);
+    }
+    assert.ok(blocks < 500, `${blocks} blocks: ${text}`);
+  }
+  await node.stop();
+});
