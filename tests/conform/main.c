@@ -12,7 +12,7 @@
 
 #define POSTGRES_LACKS (NEEDS_OWN_CLOCK | NEEDS_OWN_STORE | NEEDS_WHOLE_JOBS)
 
-#define REDIS_LACKS (POSTGRES_LACKS | NEEDS_SCHEDULES)
+#define REDIS_LACKS POSTGRES_LACKS
 
 static const struct conform_profile profiles[] = {
     {.name = "memory"},
