@@ -22,7 +22,7 @@
  *   lane.c      the line; connections that break
  *   cluster.c   signs of life, who leads, how the server is
  *   row.c       how jobs and queues are written
- *   kv.c        keys and values
+ *   kv.c, schedules.c    keys and values; schedules
  *   load.c, loaded.c, store.c    what a unit reads and writes; what lies between is in shared/
  *   index.c     where a job is indexed, and how that changes
  *   tick.c, bulk.c, look.c, search.c    what else stands in the line
@@ -44,6 +44,8 @@
 #define TICK_IDLE_MS 500     /* the leader looks at least so often: a word may have been lost */
 #define POLL_MS 1000         /* watchers are woken so often where others live */
 #define NODE_OTHER_MS 60000  /* a node that was heard of since is reckoned with */
+#define WORDS_SPAN_MS 300000 /* last words about leases are kept together by the time … */
+#define WORDS_SPANS 13       /* … and for so many of these spans: an hour at least */
 #define HOLD_MS 15000        /* ready jobs are taken out of reach for so long at most */
 #define UNIT_TRIES_MAX 8
 #define ALONE_TRIES_MAX 200 /* of what needs that nobody else stores anything meanwhile */
@@ -73,6 +75,8 @@ struct item {
     uint64_t token;  /* of what is held */
     char stores[24]; /* how often something had been stored */
     bool sharers_asked;
+    bool stores_known;         /* by a call before the load */
+    uint64_t schedule_change;  /* number of the last */
     const redisReply *idems;   /* idempotency keys as they were loaded */
     const redisReply *buckets; /* of keys, as they were loaded; NULL = none */
     /* a search */
@@ -197,6 +201,7 @@ void rd_turns_answer(struct item *it);
 /* load.c, loaded.c, store.c */
 void rd_unit_ask(struct item *it);
 void rd_unit_send_load(struct item *it);
+void rd_args_words(struct rargs *a);
 int rd_unit_loaded(struct item *it, const redisReply *r); /* -ERR_NOMEM, -ERR_CORRUPT */
 struct row *rd_load_row(struct unit *u, struct span seq, struct span packed); /* NULL = no memory */
 const redisReply *rd_load_keys(const redisReply *r); /* its part about keys and values */
@@ -239,6 +244,14 @@ void rd_kv_answer_get(struct unit *u, struct turn *t, const redisReply *list);
 void rd_kv_send_list(struct item *it, const struct op_kv_list *want);
 bool rd_kv_answer_list(struct item *it, const struct op_kv_list *want, const redisReply *list,
                        struct reply *reply);
+
+/* schedules.c */
+void rd_schedules_ask(struct item *it); /* begins a command */
+int rd_schedules_loaded(struct item *it, const redisReply *r);
+void rd_schedules_changes(struct item *it);
+bool rd_schedules_changed(const struct unit *u);
+void rd_schedules_send_look(struct rargs *a, const struct op *op);
+void rd_schedules_answer(struct unit *u, struct turn *t, const redisReply *list);
 
 /* look.c, search.c */
 void rd_look_begin(struct item *it);
