@@ -197,6 +197,28 @@ static void fo_figures(const struct backend *b, struct backend_figures *ret)
     ret->spool_jobs = fo_spool_jobs(f);
 }
 
+/* What one of several nodes should do is about what the primary keeps. */
+static bool fo_leads(const struct backend *b)
+{
+    const struct failover *f = failover_of(b);
+    return f->primary && backend_leads(f->primary);
+}
+
+/* The primary's, but for `up`: this node works in any case, and should be sent requests. */
+static void fo_cluster(const struct backend *b, struct backend_cluster *ret)
+{
+    const struct failover *f = failover_of(b);
+    if (f->primary)
+        backend_cluster(f->primary, ret);
+    ret->up = true;
+}
+
+static int64_t fo_clock_offset(const struct backend *b)
+{
+    const struct failover *f = failover_of(b);
+    return f->primary && f->up ? backend_clock_offset(f->primary) : 0;
+}
+
 struct settle_both {
     backend_closed_fn fn;
     void *ctx;
@@ -310,7 +332,10 @@ static void fill_ops(struct failover *f)
                                   .watch = fo_watch,
                                   .unwatch = fo_unwatch,
                                   .caps = fo_caps,
+                                  .leads = fo_leads,
                                   .figures = fo_figures,
+                                  .cluster = fo_cluster,
+                                  .clock_offset = fo_clock_offset,
                                   .events = fo_events,
                                   .events_last = fo_events_last,
                                   .on_news = fo_on_news,
