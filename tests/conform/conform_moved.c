@@ -292,4 +292,4 @@ static const struct conform_case cases[] = {
     CASE("moved: retention goes by age", retention_goes_by_age, EXACT | RESTART),
     CASE("still: nothing happens by itself", still, EXACT, .configure = be_still),
 };
-TOPIC(topic_moved, cases, NEEDS_WHOLE_JOBS | NEEDS_ONE_STORE);
+TOPIC(topic_moved, cases, NEEDS_WHOLE_JOBS);

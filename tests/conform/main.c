@@ -26,10 +26,10 @@ static const struct conform_profile profiles[] = {
      * that go with it. */
     {.name = "router+memory",
      .routes = {{"q", 5}, {"b*", ROUTER_NUMBER_MAX}},
-     .lacks = NEEDS_ONE_STORE | NEEDS_KV | NEEDS_SCHEDULES},
+     .lacks = NEEDS_ONE_STORE | NEEDS_KV | NEEDS_SCHEDULES | NEEDS_WHOLE_JOBS},
     {.name = "router(others)+memory",
      .routes = {{"b*", ROUTER_NUMBER_MAX}, {"other*", 5}},
-     .lacks = NEEDS_ONE_STORE},
+     .lacks = NEEDS_ONE_STORE | NEEDS_WHOLE_JOBS},
     {.name = "postgres", .postgres = true, .lacks = POSTGRES_LACKS},
     {.name = "lossy+postgres",
      .postgres = true,

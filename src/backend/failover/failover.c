@@ -263,6 +263,7 @@ static void failover_free(struct failover *f)
         mem_free(w);
     }
     fo_flow_done(f);
+    fo_mirror_done(f);
     event_merge_done(&f->events);
     if (f->setup.done)
         f->setup.done(f->setup.ctx);
@@ -366,6 +367,7 @@ int backend_open_failover(struct backend *spool, const struct failover_setup *se
     int err = -ERR_NOMEM;
     if (f) {
         f->setup = *setup;
+        map128_init(&f->mirror.seen);
         f->config = *config;
         err = open_both(f, spool, note);
     }
