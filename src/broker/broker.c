@@ -441,8 +441,11 @@ const char *broker_backend_kind(const struct broker *b)
 bool broker_redis_active(const struct broker *b)
 {
     struct backend_figures f;
+    struct backend_cluster c;
     backend_figures(b->config.backend, &f);
-    return f.has_spool ? f.primary_up : strstr(backend_kind(b->config.backend), "redis") != NULL;
+    backend_cluster(b->config.backend, &c);
+    return f.has_spool ? f.primary_up
+                       : c.up && strstr(backend_kind(b->config.backend), "redis") != NULL;
 }
 
 bool broker_label_find(const struct broker *b, struct span name, int64_t *ret)

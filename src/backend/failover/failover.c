@@ -197,6 +197,28 @@ static void fo_figures(const struct backend *b, struct backend_figures *ret)
     ret->spool_jobs = fo_spool_jobs(f);
 }
 
+/* What one of several nodes should do is about what the primary keeps. */
+static bool fo_leads(const struct backend *b)
+{
+    const struct failover *f = failover_of(b);
+    return f->primary && backend_leads(f->primary);
+}
+
+/* The primary's, but for `up`: this node works in any case, and should be sent requests. */
+static void fo_cluster(const struct backend *b, struct backend_cluster *ret)
+{
+    const struct failover *f = failover_of(b);
+    if (f->primary)
+        backend_cluster(f->primary, ret);
+    ret->up = true;
+}
+
+static int64_t fo_clock_offset(const struct backend *b)
+{
+    const struct failover *f = failover_of(b);
+    return f->primary && f->up ? backend_clock_offset(f->primary) : 0;
+}
+
 struct settle_both {
     backend_closed_fn fn;
     void *ctx;
@@ -241,6 +263,7 @@ static void failover_free(struct failover *f)
         mem_free(w);
     }
     fo_flow_done(f);
+    fo_mirror_done(f);
     event_merge_done(&f->events);
     if (f->setup.done)
         f->setup.done(f->setup.ctx);
@@ -310,7 +333,10 @@ static void fill_ops(struct failover *f)
                                   .watch = fo_watch,
                                   .unwatch = fo_unwatch,
                                   .caps = fo_caps,
+                                  .leads = fo_leads,
                                   .figures = fo_figures,
+                                  .cluster = fo_cluster,
+                                  .clock_offset = fo_clock_offset,
                                   .events = fo_events,
                                   .events_last = fo_events_last,
                                   .on_news = fo_on_news,
@@ -341,6 +367,7 @@ int backend_open_failover(struct backend *spool, const struct failover_setup *se
     int err = -ERR_NOMEM;
     if (f) {
         f->setup = *setup;
+        map128_init(&f->mirror.seen);
         f->config = *config;
         err = open_both(f, spool, note);
     }

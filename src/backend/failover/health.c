@@ -53,6 +53,7 @@ static void up(struct failover *f)
     f->up = true;
     log_event(f->config.log, LOG_INFO, "primary_back", LOG_TEXT("primary", f->setup.kind),
               LOG_INT("spool_jobs", (int64_t)fo_spool_jobs(f)));
+    f->mirror.looked_ms = 0;
     changed(f);
 }
 
@@ -67,8 +68,10 @@ static void probe_reply_cb(void *ctx, const struct reply *reply)
     else if (!f->slow)
         up(f);
     f->slow = false;
-    if (f->up)
+    if (f->up) {
+        fo_mirror_kick(f);
         fo_flow_kick(f);
+    }
     fo_close_further(f);
 }
 

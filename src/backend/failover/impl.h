@@ -5,6 +5,7 @@
  *   health.c    is the primary there: asked all the time, and by every answer it gives
  *   calls.c     which of the two an op goes to, and what becomes of its answer
  *   ids.c       ids of the spool ↔ those outside
+ *   mirror.c    the queues of the primary, in the spool
  *   flow.c      the way back of the spool's jobs
  *   reach.c     whether anybody listens at an address
  *
@@ -30,6 +31,8 @@
 #include "backend/event_merge.h"
 #include "backend/failover/failover.h"
 #include "base/arena.h"
+#include "base/map.h"
+#include "core/limits.h"
 
 #define FLOW_WORKER "holdfast: flowing back"
 #define FLOW_BATCH 64
@@ -102,6 +105,19 @@ struct flow {
     size_t waiting;                /* answers still to come */
 };
 
+#define MIRROR_PAGE 100
+
+struct mirror {
+    bool busy;
+    uint64_t looked_ms; /* uv_now; 0 = never */
+    struct map128 seen; /* by the hash of the name: what the spool was told */
+    char after[LIMIT_QUEUE_NAME_BYTES];
+    size_t after_len;
+    struct op list, ops[MIRROR_PAGE];
+    struct reply *page;
+    size_t waiting;
+};
+
 struct failover {
     struct backend base;
     struct backend_ops ops; /* an own copy: the kind names the primary */
@@ -124,6 +140,7 @@ struct failover {
     uint64_t probed_ms; /* since when */
 
     struct flow flow;
+    struct mirror mirror;
 
     uv_idle_t idle; /* runs while something is to be done in the next turn */
     struct fo_call *later, **later_end;
@@ -160,6 +177,10 @@ uint64_t fo_spool_jobs(const struct failover *f);
 void fo_flow_kick(struct failover *f);
 void fo_flow_done(struct failover *f);
 enum flow_fate fo_flow_fate(const struct failover *f, uint64_t inner_seq);
+
+/* mirror.c */
+void fo_mirror_kick(struct failover *f);
+void fo_mirror_done(struct failover *f);
 
 /* reach.c */
 /* Whether somebody takes connections at the address of this URL within so long. An address that is

@@ -92,9 +92,12 @@ void rd_bulk_adopt(struct item *it, const redisReply *bulks, const redisReply *l
 
 /* --- a slice --- */
 
-static bool wanted(const struct bulk *b, const struct row *r)
+/* Not those that came after the intent; the sequences of a spool tell nothing of when. */
+static bool wanted(const struct bulk *b, uint64_t seq, const struct row *r)
 {
     struct span group = span_text(b->group);
+    if (seq > b->seq_max && !id_spooled(seq))
+        return false;
     return !group.len || span_equal(group, r->extra.group);
 }
 
@@ -109,7 +112,8 @@ static int load_slice(struct item *it, const redisReply *r, size_t *ret_slice)
     for (size_t i = 0; !err && i + 1 < reply_count(rows); i += 2) {
         struct row space = {.gone = false};
         struct span seq = reply_span(reply_at(rows, i)), packed = reply_span(reply_at(rows, i + 1));
-        if (redis_row_decode(redis_seq_decode(seq), packed, &space) != 0 || !wanted(b, &space))
+        if (redis_row_decode(redis_seq_decode(seq), packed, &space) != 0 ||
+            !wanted(b, redis_seq_decode(seq), &space))
             continue;
         if (!rd_load_row(u, seq, packed))
             err = -ERR_NOMEM;
@@ -217,7 +221,7 @@ void rd_bulk_begin(struct item *it)
     rd_args_now(s, a);
     redis_args_int(a, b->queue);
     redis_args_int(a, (int64_t)b->cursor + 1);
-    redis_args_int(a, (int64_t)b->seq_max);
+    redis_args_int(a, (int64_t)LIMIT_SEQ);
     redis_args_text(a, "");
     redis_args_int(a, b->states);
     redis_args_int(a, LIMIT_SLICE);

@@ -352,13 +352,6 @@ static unsigned router_caps(const struct backend *b)
     return caps & ~(unsigned)(CAP_STRICT_ORDER | CAP_CHANGES | CAP_WHOLE_JOBS);
 }
 
-/* Whoever leads in the first does for all what one node should. */
-static bool router_leads(const struct backend *b)
-{
-    const struct router *r = router_of(b);
-    return !r->children[0].backend || backend_leads(r->children[0].backend);
-}
-
 static void router_figures(const struct backend *b, struct backend_figures *ret)
 {
     const struct router *r = router_of(b);
@@ -372,6 +365,26 @@ static void router_figures(const struct backend *b, struct backend_figures *ret)
         else
             figures_add(ret, &one);
     }
+}
+
+/* Schedules, conditions and notices are looked after by whoever leads on the default backend. */
+static bool router_leads(const struct backend *b)
+{
+    const struct router *r = router_of(b);
+    return r->children[0].backend && backend_leads(r->children[0].backend);
+}
+
+static void router_cluster(const struct backend *b, struct backend_cluster *ret)
+{
+    const struct router *r = router_of(b);
+    if (r->children[0].backend)
+        backend_cluster(r->children[0].backend, ret);
+}
+
+static int64_t router_clock_offset(const struct backend *b)
+{
+    const struct router *r = router_of(b);
+    return r->children[0].backend ? backend_clock_offset(r->children[0].backend) : 0;
 }
 
 static void settled_cb(void *ctx)
@@ -545,6 +558,8 @@ static void fill_ops(struct router *r)
                                   .caps = router_caps,
                                   .leads = router_leads,
                                   .figures = router_figures,
+                                  .cluster = router_cluster,
+                                  .clock_offset = router_clock_offset,
                                   .events = router_events,
                                   .events_last = router_events_last,
                                   .on_news = router_on_news,

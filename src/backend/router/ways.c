@@ -41,8 +41,10 @@ static bool elsewhere(const struct router *r, struct span queue)
 
 /* --- what cannot be done --- */
 
-static const char *refuse_undelivered(const struct router *r, const struct op *op)
+static const char *refuse_enqueue(const struct router *r, const struct op *op)
 {
+    if (op->enqueue.moved || op->enqueue.id.seq)
+        return "a job that brings its id can only be given to the backend itself";
     return op->enqueue.extra.undelivered.len > 0 && elsewhere(r, op->enqueue.queue)
                ? "the queue lives on a backend of its own, and keys for undelivered jobs are kept "
                  "by the default backend: leave the keys out, or route the queue to the default "
@@ -184,7 +186,7 @@ static void plan_tick(struct router *r, struct call *c)
 
 /* A row of zeros: to the default backend. */
 static const struct way ways[OP_KIND_COUNT] = {
-    [OP_ENQUEUE] = {.queue = offsetof(struct op, enqueue.queue), .refuse = refuse_undelivered},
+    [OP_ENQUEUE] = {.queue = offsetof(struct op, enqueue.queue), .refuse = refuse_enqueue},
     [OP_CLAIM] = {.plan = plan_claim},
     [OP_ACK] = JOB(lease.job),
     [OP_FAIL] = JOB(lease.job),

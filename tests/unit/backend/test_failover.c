@@ -458,6 +458,42 @@ static void test_doubt_about_a_job_that_is_done(void **state)
     end();
 }
 
+/* The rules of a queue hold in an outage, too. */
+static void test_queues_are_known_in_the_spool(void **state)
+{
+    struct queue_policy policy;
+    const struct reply *r;
+    (void)state;
+    policy_default(&policy);
+    policy.lease_ms = 4321;
+    begin_with(true);
+    open_failover();
+    struct op op = {.kind = OP_QUEUE_PUT,
+                    .queue = {.name = SPAN_LITERAL("q"),
+                              .policy = &policy,
+                              .has_owner = true,
+                              .owner = SPAN_LITERAL("somebody")}};
+    assert_int_equal(run(op)->outcome, OUT_OK);
+    outage(); /* what the primary has is looked at when it comes, at the latest */
+    switched_set(w.primary, SWITCH_ON);
+    until_up(true);
+    while (switched_passed(w.primary, OP_QUEUE_LIST) == 0)
+        uv_run(&w.loop, UV_RUN_ONCE);
+    for (;;) {
+        switched_set(w.primary, SWITCH_OFF);
+        r = run((struct op){.kind = OP_QUEUE_GET, .queue = {.name = SPAN_LITERAL("q")}});
+        if (r->outcome == OUT_OK)
+            break;
+        switched_set(w.primary, SWITCH_ON);
+        until_up(true);
+    }
+    assert_int_equal(r->queues[0].policy->lease_ms, 4321);
+    assert_true(span_equal(r->queues[0].owner, SPAN_LITERAL("somebody")));
+    put();
+    assert_int_equal(claim(1)->jobs[0].lease_ms, 4321);
+    end();
+}
+
 static void test_away_at_the_start(void **state)
 {
     (void)state;
@@ -569,6 +605,7 @@ int main(void)
         cmocka_unit_test(test_doubt_not_done),
         cmocka_unit_test(test_doubt_over_a_restart),
         cmocka_unit_test(test_doubt_about_a_job_that_is_done),
+        cmocka_unit_test(test_queues_are_known_in_the_spool),
         cmocka_unit_test(test_away_at_the_start),
         cmocka_unit_test(test_unusable_at_the_start),
         cmocka_unit_test(test_who_waits_is_told),
