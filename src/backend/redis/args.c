@@ -29,15 +29,27 @@ void redis_args_clear(struct rargs *a)
     a->failed = false;
 }
 
+/* Written backwards, to end here; hot. */
+static char *decimal(char *end, uint64_t v)
+{
+    do
+        *--end = (char)('0' + v % 10);
+    while ((v /= 10) != 0);
+    return end;
+}
+
 void redis_args_bytes(struct rargs *a, struct span s)
 {
-    char head[24];
-    int n = snprintf(head, sizeof head, "$%zu\r\n", s.len);
-    if (buf_reserve(&a->body, (size_t)n + s.len + 2) != 0) {
+    char text[24];
+    char *number = decimal(text + sizeof text, s.len);
+    size_t n = (size_t)(text + sizeof text - number);
+    if (buf_reserve(&a->body, n + s.len + 5) != 0) {
         a->failed = true;
         return;
     }
-    buf_put_bytes(&a->body, head, (size_t)n);
+    buf_put_u8(&a->body, '$');
+    buf_put_bytes(&a->body, number, n);
+    buf_put_bytes(&a->body, "\r\n", 2);
     if (s.len)
         buf_put_bytes(&a->body, s.at, s.len);
     buf_put_bytes(&a->body, "\r\n", 2);
@@ -52,8 +64,10 @@ void redis_args_text(struct rargs *a, const char *text)
 void redis_args_int(struct rargs *a, int64_t v)
 {
     char text[24];
-    int n = snprintf(text, sizeof text, "%lld", (long long)v);
-    redis_args_bytes(a, span_of(text, (size_t)n));
+    char *at = decimal(text + sizeof text, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
+    if (v < 0)
+        *--at = '-';
+    redis_args_bytes(a, span_of(at, (size_t)(text + sizeof text - at)));
 }
 
 void redis_args_seq(struct rargs *a, uint64_t seq)

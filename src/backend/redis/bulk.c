@@ -175,6 +175,7 @@ static void ask_rivals(struct item *it)
         redis_args_seq(a, it->unit.rows[i]->job.seq);
     for (int i = 0; i < 3; i++)
         redis_args_int(a, 0); /* keys of enqueues, nonces, idempotency keys */
+    rd_args_words(a);
     rd_kv_put_section(it, 0);
     redis_args_text(a, "");
     rd_item_send(it, STAGE_ASKING, rivals_cb);

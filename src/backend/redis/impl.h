@@ -44,6 +44,8 @@
 #define TICK_IDLE_MS 500     /* the leader looks at least so often: a word may have been lost */
 #define POLL_MS 1000         /* watchers are woken so often where others live */
 #define NODE_OTHER_MS 60000  /* a node that was heard of since is reckoned with */
+#define WORDS_SPAN_MS 300000 /* last words about leases are kept together by the time … */
+#define WORDS_SPANS 13       /* … and for so many of these spans: an hour at least */
 #define HOLD_MS 15000        /* ready jobs are taken out of reach for so long at most */
 #define UNIT_TRIES_MAX 8
 #define ALONE_TRIES_MAX 200 /* of what needs that nobody else stores anything meanwhile */
@@ -197,6 +199,7 @@ void rd_turns_answer(struct item *it);
 /* load.c, loaded.c, store.c */
 void rd_unit_ask(struct item *it);
 void rd_unit_send_load(struct item *it);
+void rd_args_words(struct rargs *a);
 int rd_unit_loaded(struct item *it, const redisReply *r); /* -ERR_NOMEM, -ERR_CORRUPT */
 struct row *rd_load_row(struct unit *u, struct span seq, struct span packed); /* NULL = no memory */
 const redisReply *rd_load_keys(const redisReply *r); /* its part about keys and values */

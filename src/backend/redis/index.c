@@ -338,28 +338,60 @@ static void change_due(struct unit *u, struct rargs *a, const struct wqueue *q,
 
 /* --- leases of connections --- */
 
-static void bound_of(struct rargs *a, const char *command, uint32_t epoch, const struct row *r)
+static bool was_bound(const struct row *r, uint32_t *ret_epoch)
+{
+    bool had = was(r) == STATE_RUNNING && was_bit(r, ROW_BOUND);
+    *ret_epoch = had ? redis_token_decode(r->packed.at + 35).epoch : 0;
+    return had;
+}
+
+static bool is_bound(const struct row *r)
+{
+    return is(r) == STATE_RUNNING && (r->job.flags & JOB_BOUND);
+}
+
+/* Leases of this epoch that are over. */
+static void unbind(struct rargs *a, struct row *const *rows, size_t count, uint32_t epoch)
 {
     char key[32];
+    uint32_t of;
     snprintf(key, sizeof key, "bound:%u", epoch);
-    rd_change(a, command, key);
-    put_seq(a, r);
+    rd_change(a, "SREM", key);
+    for (size_t i = 0; i < count; i++)
+        if (was_bound(rows[i], &of) && of == epoch &&
+            !(is_bound(rows[i]) && rows[i]->token.epoch == epoch))
+            put_seq(a, rows[i]);
     rd_change_end(a);
 }
 
-static void change_bound(struct rargs *a, const struct row *r)
+/* New ones are of this node; those that end mostly are, too. */
+static void change_bound(struct item *it, struct row *const *rows, size_t count)
 {
-    bool had = was(r) == STATE_RUNNING && was_bit(r, ROW_BOUND);
-    bool has = is(r) == STATE_RUNNING && (r->job.flags & JOB_BOUND);
-    uint32_t epoch = had ? redis_token_decode(r->packed.at + 35).epoch : 0;
-    if (had && (!has || epoch != r->token.epoch))
-        bound_of(a, "SREM", epoch, r);
-    if (!has || (had && epoch == r->token.epoch))
-        return;
-    bound_of(a, "SADD", r->token.epoch, r);
-    rd_change(a, "SADD", "boundset");
-    redis_args_int(a, r->token.epoch);
-    rd_change_end(a);
+    struct rargs *a = &it->args;
+    struct rargs_mark before = redis_args_mark(a);
+    uint32_t mine = it->unit.s->facts.epoch, epoch, last = 0;
+    char key[32];
+    snprintf(key, sizeof key, "bound:%u", mine);
+    rd_change(a, "SADD", key);
+    for (size_t i = 0; i < count; i++)
+        if (is_bound(rows[i]) && rows[i]->token.epoch == mine &&
+            !(was_bound(rows[i], &epoch) && epoch == mine))
+            put_seq(a, rows[i]);
+    if (rd_change_end(a)) {
+        rd_change(a, "SADD", "boundset");
+        redis_args_int(a, mine);
+        rd_change_end(a);
+    } else {
+        redis_args_undo(a, before);
+    }
+    for (size_t i = 0; i < count; i++) {
+        bool over =
+            was_bound(rows[i], &epoch) && !(is_bound(rows[i]) && rows[i]->token.epoch == epoch);
+        if (!over || epoch == last)
+            continue;
+        unbind(a, rows, count, epoch); /* again for an epoch that comes again: it does no harm */
+        last = epoch;
+    }
 }
 
 /* --- parts of the sequence --- */
@@ -502,8 +534,7 @@ void rd_change_rows(struct item *it)
         change_queue(it, rows[from]->q, rows + from, i - from);
         from = i;
     }
-    for (size_t i = 0; i < count; i++)
-        change_bound(&it->args, rows[i]);
+    change_bound(it, rows, count);
     change_parts(&it->args, rows, count);
     change_attempts(it);
 }

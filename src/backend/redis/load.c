@@ -232,6 +232,13 @@ static bool live_wanted(struct unit *u)
     return keys || (u->s->config.capacity && u->seq_count);
 }
 
+/* How long words are kept, as the script looks for them. */
+void rd_args_words(struct rargs *a)
+{
+    redis_args_int(a, WORDS_SPANS);
+    redis_args_int(a, WORDS_SPAN_MS);
+}
+
 void rd_unit_send_load(struct item *it)
 {
     struct unit *u = &it->unit;
@@ -252,6 +259,7 @@ void rd_unit_send_load(struct item *it)
     section(u, a, put_holder);
     section(u, a, put_nonce);
     section(u, a, put_idem);
+    rd_args_words(a);
     rd_kv_put_section(it, unit_keys_of_commits(u));
     redis_args_text(a, u->s->any_warned ? "1" : "");
 }

@@ -260,45 +260,66 @@ static void change_sums(struct item *it)
 
 /* --- words and keys --- */
 
-static void put_word(struct item *it, const struct word *w)
-{
-    char token[TOKEN_BYTES], now[24];
-    redis_token_encode(w->token, token);
-    snprintf(now, sizeof now, "%lld", (long long)it->unit.now.ms);
-    two(&it->args, "HSET", "words", span_of(token, sizeof token), redis_word_encode(&it->unit, w));
-    two(&it->args, "ZADD", "wordt", span_text(now), span_of(token, sizeof token));
-}
-
 /* What was said about jobs that this unit removes stays known, too. */
-static void change_words(struct item *it)
+static bool word_of_removed(const struct row *r, struct word *ret)
 {
-    const struct unit *u = &it->unit;
-    for (const struct word *w = u->said; w; w = w->next)
-        put_word(it, w);
-    for (size_t i = 0; i < u->row_count; i++) {
-        const struct row *r = u->rows[i];
-        struct word w = {.token = r->token,
+    *ret = (struct word){.token = r->token,
                          .seq = r->job.seq,
                          .run_at = r->word_run_at,
                          .kind = r->word,
                          .state = r->word_state};
-        if (r->gone && r->word)
-            put_word(it, &w);
+    return r->gone && r->word;
+}
+
+static void put_word(struct item *it, const struct word *w)
+{
+    char token[TOKEN_BYTES];
+    redis_token_encode(w->token, token);
+    redis_args_bytes(&it->args, span_of(token, sizeof token));
+    redis_args_bytes(&it->args, redis_word_encode(&it->unit, w));
+}
+
+/* By the time they were said: a whole hash of them is forgotten at once. */
+static void change_words(struct item *it)
+{
+    const struct unit *u = &it->unit;
+    struct rargs_mark before = redis_args_mark(&it->args);
+    struct word removed;
+    char key[32];
+    snprintf(key, sizeof key, "w:%lld", (long long)(u->now.ms / WORDS_SPAN_MS));
+    rd_change(&it->args, "WORDS", key);
+    for (const struct word *w = u->said; w; w = w->next)
+        put_word(it, w);
+    for (size_t i = 0; i < u->row_count; i++)
+        if (word_of_removed(u->rows[i], &removed))
+            put_word(it, &removed);
+    if (!rd_change_end(&it->args))
+        redis_args_undo(&it->args, before);
+}
+
+static void put_idems(struct item *it, const char *command, const char *key, bool by_time)
+{
+    struct rargs_mark before = redis_args_mark(&it->args);
+    rd_change(&it->args, command, key);
+    for (const struct idem *k = it->unit.idems; k; k = k->next) {
+        char packed[IDEM_BYTES];
+        if (!k->fresh)
+            continue;
+        if (by_time)
+            redis_args_int(&it->args, k->expires_at.ms);
+        redis_args_bytes(&it->args, span_of(&k->key, sizeof k->key));
+        redis_idem_encode(k, packed);
+        if (!by_time)
+            redis_args_bytes(&it->args, span_of(packed, sizeof packed));
     }
+    if (!rd_change_end(&it->args))
+        redis_args_undo(&it->args, before);
 }
 
 static void change_idems(struct item *it)
 {
-    for (const struct idem *k = it->unit.idems; k; k = k->next) {
-        char packed[IDEM_BYTES], expires[24];
-        struct span key = span_of(&k->key, sizeof k->key);
-        if (!k->fresh)
-            continue;
-        redis_idem_encode(k, packed);
-        snprintf(expires, sizeof expires, "%lld", (long long)k->expires_at.ms);
-        two(&it->args, "HSET", "idem", key, span_of(packed, sizeof packed));
-        two(&it->args, "ZADD", "idemx", span_text(expires), key);
-    }
+    put_idems(it, "HSET", "idem", false);
+    put_idems(it, "ZADD", "idemx", true);
 }
 
 /* --- the rest --- */

@@ -8,8 +8,6 @@
  * makes the next tick due at once. */
 #include "backend/redis/impl.h"
 
-#define WORDS_KEPT_MS INT64_C(3600000)
-
 /* Places in the answer of lua/tick.lua. */
 enum due {
     DUE_WORD,
@@ -196,7 +194,6 @@ void rd_tick_begin(struct item *it)
     redis_args_int(a, s->sh.facts.epoch);
     redis_args_int(a, s->leader_epoch);
     redis_args_int(a, LIMIT_SLICE);
-    redis_args_int(a, WORDS_KEPT_MS);
     redis_args_int(a, rd_silent_ms(s));
     rd_item_send(it, STAGE_ASKING, due_cb);
 }

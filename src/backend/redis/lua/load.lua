@@ -189,11 +189,17 @@ if #hold > 0 then
 end
 
 -- last words about leases that are over
-local words, words_found = {}, mget('words', words_of)
-for k = 1, #words_of do
-  if words_found[k] then
-    words[#words + 1] = words_of[k]
-    words[#words + 1] = words_found[k]
+local words = {}
+local words_spans, words_span = count(), math.floor(now / count())
+if #words_of > 0 then
+  for span = words_span, words_span - words_spans, -1 do
+    local words_found = mget('w:' .. text(span), words_of)
+    for k = 1, #words_of do
+      if words_found[k] then
+        words[#words + 1] = words_of[k]
+        words[#words + 1] = words_found[k]
+      end
+    end
   end
 end
 

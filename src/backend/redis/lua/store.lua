@@ -93,6 +93,13 @@ function special.UNKEY(key, from, to)
   end
 end
 
+-- Words of one span of time; they go by themselves.
+function special.WORDS(key, from, to)
+  local fresh = call('EXISTS', P .. key) == 0
+  many('HSET', key, A, from, to)
+  if fresh then call('EXPIRE', P .. key, 2 * 3600) end
+end
+
 -- A value that is a job's payload: key, job
 function special.COPY(key, from)
   call('HSET', P .. key, A[from], call('HGET', P .. 'pay', A[from + 1]) or '')

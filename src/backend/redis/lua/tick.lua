@@ -1,7 +1,7 @@
 -- What time brings, for the leader: what is due of each kind, at most so many of each. Arguments: the time
--- or '', our epoch, the leader's epoch, how many, how long words are kept, how long a silent node counts.
--- Keys and words that have expired go at once; everything else is answered.
-local now, me, leads, limit, words_ms, alive_ms = clock(arg()), arg(), arg(), count(), count(), count()
+-- or '', our epoch, the leader's epoch, how many, how long a silent node counts.
+-- Idempotency keys that have expired go at once; everything else is answered.
+local now, me, leads, limit, alive_ms = clock(arg()), arg(), arg(), count(), count()
 call('DEL', P .. 'nothing')
 local leader = call('HMGET', P .. 'meta', 'leader', 'leader_epoch', 'ver')
 if leader[1] ~= me or leader[2] ~= leads then return { 'led' } end
@@ -15,7 +15,6 @@ local function end_old(hash, index, upto)
   if #old == limit then more = 1 end
 end
 end_old('idem', 'idemx', now)
-end_old('words', 'wordt', now - words_ms)
 
 local queues, queues_seen = {}, {}
 local function give_queue(n)
