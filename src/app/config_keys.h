@@ -28,8 +28,8 @@
     X("data", DIR, data, "./holdfast-data", 1, 4096, "DIR", 0,                                     \
       "the directory of the embedded store; made when missing")                                    \
     X("backend", TEXT, backend, "", 0, 4096, "URL", CONFIG_SECRET,                                 \
-      "the store: sqlite:DIR, memory: or postgres://…; empty means sqlite: in the directory "       \
-      "`data`")             \
+      "the store: sqlite:DIR, memory:, postgres://… or redis://…; empty means sqlite: in the "       \
+      "directory `data`")             \
     X("routes", LIST, routes.items, "", 0, CONFIG_ROUTES_MAX, "ROUTE", CONFIG_SECRET,              \
       "queues that other backends keep: `PATTERN number=N backend=URL`, such as `mail.* "          \
       "number=1 backend=postgres://…`; * stands for anything, the first pattern that matches "     \
