@@ -22,7 +22,7 @@
  *   lane.c      the line; connections that break
  *   cluster.c   signs of life, who leads, how the server is
  *   row.c       how jobs and queues are written
- *   kv.c        keys and values
+ *   kv.c, schedules.c    keys and values; schedules
  *   load.c, loaded.c, store.c    what a unit reads and writes; what lies between is in shared/
  *   index.c     where a job is indexed, and how that changes
  *   tick.c, bulk.c, look.c, search.c    what else stands in the line
@@ -75,6 +75,8 @@ struct item {
     uint64_t token;  /* of what is held */
     char stores[24]; /* how often something had been stored */
     bool sharers_asked;
+    bool stores_known;         /* by a call before the load */
+    uint64_t schedule_change;  /* number of the last */
     const redisReply *idems;   /* idempotency keys as they were loaded */
     const redisReply *buckets; /* of keys, as they were loaded; NULL = none */
     /* a search */
@@ -242,6 +244,14 @@ void rd_kv_answer_get(struct unit *u, struct turn *t, const redisReply *list);
 void rd_kv_send_list(struct item *it, const struct op_kv_list *want);
 bool rd_kv_answer_list(struct item *it, const struct op_kv_list *want, const redisReply *list,
                        struct reply *reply);
+
+/* schedules.c */
+void rd_schedules_ask(struct item *it); /* begins a command */
+int rd_schedules_loaded(struct item *it, const redisReply *r);
+void rd_schedules_changes(struct item *it);
+bool rd_schedules_changed(const struct unit *u);
+void rd_schedules_send_look(struct rargs *a, const struct op *op);
+void rd_schedules_answer(struct unit *u, struct turn *t, const redisReply *list);
 
 /* look.c, search.c */
 void rd_look_begin(struct item *it);

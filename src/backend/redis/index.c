@@ -394,6 +394,34 @@ static void change_bound(struct item *it, struct row *const *rows, size_t count)
     }
 }
 
+/* --- items that a trigger's job holds --- */
+
+static void item_of_holder(struct rargs *a, const char *command, uint64_t holder,
+                           const struct row *r)
+{
+    char key[32];
+    snprintf(key, sizeof key, "items:%llu", (unsigned long long)holder);
+    rd_change(a, command, key);
+    put_seq(a, r);
+    rd_change_end(a);
+}
+
+static void change_item(struct rargs *a, const struct row *r)
+{
+    struct row before = {.gone = false};
+    bool was_item =
+        !r->fresh && was_bit(r, ROW_ITEM) && redis_row_decode(r->job.seq, r->packed, &before) == 0;
+    bool is_item = is(r) == STATE_RUNNING && r->lease_ms == 0 && r->holder.seq;
+    if (was_item && !(is_item && before.holder.seq == r->holder.seq))
+        item_of_holder(a, "SREM", before.holder.seq, r);
+    if (!is_item || (was_item && before.holder.seq == r->holder.seq))
+        return;
+    item_of_holder(a, "SADD", r->holder.seq, r);
+    rd_change(a, "SADD", "holders");
+    redis_args_seq(a, r->holder.seq);
+    rd_change_end(a);
+}
+
 /* --- parts of the sequence --- */
 
 static void change_parts(struct rargs *a, struct row *const *rows, size_t count)
@@ -535,6 +563,8 @@ void rd_change_rows(struct item *it)
         from = i;
     }
     change_bound(it, rows, count);
+    for (size_t i = 0; i < count; i++)
+        change_item(&it->args, rows[i]);
     change_parts(&it->args, rows, count);
     change_attempts(it);
 }

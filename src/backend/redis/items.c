@@ -59,7 +59,7 @@ void rd_item_reset(struct item *it)
     for (size_t i = 0; i < it->kept_count; i++)
         freeReplyObject(it->kept[i]);
     it->kept_count = 0;
-    it->held = it->sharers_asked = false;
+    it->held = it->sharers_asked = it->stores_known = false;
     it->idems = it->buckets = NULL;
     it->views = NULL;
     it->view_count = 0;

@@ -17,6 +17,8 @@ static uint64_t seq_of(const struct op *op)
         return op->job.job.seq;
     case OP_PATCH:
         return op->patch.job.seq;
+    case OP_DISPATCHED:
+        return op->job.job.seq;
     case OP_NOTE:
         return op->note.job.seq;
     case OP_CLAIM:
@@ -33,14 +35,14 @@ static bool speaks_of_lease(const struct op *op)
 }
 
 /* It takes a ready job away from claims, or may: a claim must then look at one more. */
-static bool takes_away(const struct op *op)
+static bool takes_away(const struct turn *t)
 {
     const struct op_enqueue *list;
-    size_t count = op_enqueues(op, &list);
+    size_t count = turn_enqueues(t, &list);
     for (size_t i = 0; i < count; i++)
         if (list[i].extra.unique.len)
             return true;
-    return seq_of(op) != 0;
+    return seq_of(t->op) != 0;
 }
 
 /* Those that may make a job hold a key again that it had let go. */
@@ -90,12 +92,22 @@ static void want_queue(struct unit *u, struct span name, bool makes)
     }
 }
 
-static void want_names(struct unit *u, const struct op *op, uint32_t more)
+static void want_items(struct unit *u, const struct firing *f)
 {
+    struct wanted_name *n = f->source.len ? unit_want_name(u, f->source) : NULL;
+    if (n)
+        n->claims += f->batch_size;
+}
+
+static void want_names(struct unit *u, const struct turn *t, uint32_t more)
+{
+    const struct op *op = t->op;
     const struct op_enqueue *list;
-    size_t count = op_enqueues(op, &list);
+    size_t count = turn_enqueues(t, &list);
     for (size_t i = 0; i < count; i++)
         want_enqueue(u, list[i].queue);
+    if (t->firing)
+        want_items(u, t->firing);
     switch ((int)op->kind) {
     case OP_CLAIM:
         want_claims(u, &op->claim, more);
@@ -121,28 +133,28 @@ void rd_unit_ask(struct item *it)
     uint32_t taken = 0;
     const struct op_enqueue *list;
     for (size_t i = 0; i < u->count; i++) {
-        taken += takes_away(u->turns[i].op);
-        u->seq_count += op_enqueues(u->turns[i].op, &list);
+        taken += takes_away(&u->turns[i]);
+        u->seq_count += turn_enqueues(&u->turns[i], &list);
     }
     for (size_t i = 0; i < u->count; i++)
-        want_names(u, u->turns[i].op, taken);
+        want_names(u, &u->turns[i], taken);
     for (size_t i = 0; i < u->name_count; i++)
         u->number_count += u->names[i].makes;
 }
 
 /* --- the sections of the script's arguments, each with its length before it --- */
 
-typedef size_t (*section_fn)(struct unit *u, const struct op *op, struct rargs *a);
+typedef size_t (*section_fn)(struct unit *u, const struct turn *t, struct rargs *a);
 
 /* a NULL: only counts */
 static void section(struct unit *u, struct rargs *a, section_fn fn)
 {
     size_t n = 0;
     for (size_t i = 0; i < u->count; i++)
-        n += fn(u, u->turns[i].op, NULL);
+        n += fn(u, &u->turns[i], NULL);
     redis_args_int(a, (int64_t)n);
     for (size_t i = 0; n && i < u->count; i++)
-        fn(u, u->turns[i].op, a);
+        fn(u, &u->turns[i], a);
 }
 
 static void put_names(struct unit *u, struct rargs *a)
@@ -155,8 +167,9 @@ static void put_names(struct unit *u, struct rargs *a)
     }
 }
 
-static size_t put_job(struct unit *u, const struct op *op, struct rargs *a)
+static size_t put_job(struct unit *u, const struct turn *t, struct rargs *a)
 {
+    const struct op *op = t->op;
     char token[TOKEN_BYTES];
     bool by_token = speaks_of_lease(op) && !op->lease.any_token && op->lease.token.counter;
     (void)u;
@@ -171,8 +184,9 @@ static size_t put_job(struct unit *u, const struct op *op, struct rargs *a)
     return 1;
 }
 
-static size_t put_revived(struct unit *u, const struct op *op, struct rargs *a)
+static size_t put_revived(struct unit *u, const struct turn *t, struct rargs *a)
 {
+    const struct op *op = t->op;
     (void)u;
     if (!revives(op))
         return 0;
@@ -182,10 +196,10 @@ static size_t put_revived(struct unit *u, const struct op *op, struct rargs *a)
 }
 
 /* What is no text can be nobody's key; the enqueue is refused. */
-static size_t put_holder(struct unit *u, const struct op *op, struct rargs *a)
+static size_t put_holder(struct unit *u, const struct turn *t, struct rargs *a)
 {
     const struct op_enqueue *list;
-    size_t count = op_enqueues(op, &list), n = 0;
+    size_t count = turn_enqueues(t, &list), n = 0;
     (void)u;
     for (size_t i = 0; i < count; i++) {
         if (!list[i].extra.unique.len || list[i].extra.unique.len > LIMIT_KEY_BYTES)
@@ -199,8 +213,9 @@ static size_t put_holder(struct unit *u, const struct op *op, struct rargs *a)
     return n;
 }
 
-static size_t put_nonce(struct unit *u, const struct op *op, struct rargs *a)
+static size_t put_nonce(struct unit *u, const struct turn *t, struct rargs *a)
 {
+    const struct op *op = t->op;
     (void)u;
     if (op->kind != OP_RELEASE_CLAIM || !op->release_claim.nonce)
         return 0;
@@ -209,10 +224,10 @@ static size_t put_nonce(struct unit *u, const struct op *op, struct rargs *a)
     return 1;
 }
 
-static size_t put_idem(struct unit *u, const struct op *op, struct rargs *a)
+static size_t put_idem(struct unit *u, const struct turn *t, struct rargs *a)
 {
     const struct op_enqueue *list;
-    size_t count = op_enqueues(op, &list), n = 0;
+    size_t count = turn_enqueues(t, &list), n = 0;
     for (size_t i = 0; i < count; i++) {
         if (!list[i].idempotency_key.len)
             continue;
@@ -228,7 +243,7 @@ static bool live_wanted(struct unit *u)
 {
     bool keys = false;
     for (size_t i = 0; i < u->count && !keys; i++)
-        keys = put_idem(u, u->turns[i].op, NULL) > 0;
+        keys = put_idem(u, &u->turns[i], NULL) > 0;
     return keys || (u->s->config.capacity && u->seq_count);
 }
 

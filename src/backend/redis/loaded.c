@@ -167,7 +167,9 @@ static void load_facts(struct item *it, const redisReply *r)
     struct span stores = reply_span(reply_at(r, IS_STORES));
     u->now.ms = rd_reply_int(reply_at(r, IS_NOW));
     rd_took_time(rd_of_unit(u), u->now.ms);
-    snprintf(it->stores, sizeof it->stores, "%.*s", (int)stores.len, stores.at ? stores.at : "");
+    if (!it->stores_known)
+        snprintf(it->stores, sizeof it->stores, "%.*s", (int)stores.len,
+                 stores.at ? stores.at : "");
     u->seq_high = (uint64_t)rd_reply_int(reply_at(r, IS_SEQ_HIGH));
     u->keys = (uint64_t)rd_reply_int(reply_at(r, IS_KEYS));
     int64_t live = rd_reply_int(reply_at(r, IS_LIVE));

@@ -12,7 +12,10 @@ static void view_lease(const struct row *row, struct wall_time now, struct job_v
     ret->lease_ms = row->lease_ms;
     ret->worker = row->worker;
     ret->started_at = row->started_at;
-    ret->lease_left_ms = row->until_ms > now.ms ? row->until_ms - now.ms : 0;
+    if (row->lease_ms)
+        ret->lease_left_ms = row->until_ms > now.ms ? row->until_ms - now.ms : 0;
+    else
+        ret->holder = row->holder;
     ret->fates.claims = (uint16_t)(ret->fates.claims + (ret->fates.claims < UINT16_MAX));
 }
 
@@ -53,6 +56,7 @@ bool rd_view_row(struct unit *u, const redisReply *const five[5], const struct w
         return true;
     ret->has_body = true;
     ret->extra = row.extra;
+    ret->holder = row.holder;
     ret->payload = reply_span(five[2]);
     ret->result_kind = row.result_kind;
     ret->result = reply_span(five[3]);
@@ -290,7 +294,7 @@ static void looked_cb(void *ctx, redisReply *r)
         else if (t->op->kind == OP_PEEK)
             answer_peek(u, t, answer);
         else if (t->op->kind == OP_SCHEDULE_GET || t->op->kind == OP_SCHEDULE_LIST)
-            unit_refuse(t, OUT_INVALID, "this store does not keep schedules yet");
+            rd_schedules_answer(u, t, answer);
         else if (t->op->kind == OP_KV_GET)
             rd_kv_answer_get(u, t, answer);
         else
@@ -312,7 +316,7 @@ void rd_look_begin(struct item *it)
         else if (op->kind == OP_PEEK)
             send_peek(&it->args, &op->peek);
         else if (op->kind == OP_SCHEDULE_GET || op->kind == OP_SCHEDULE_LIST)
-            redis_args_text(&it->args, "N");
+            rd_schedules_send_look(&it->args, op);
         else if (op->kind == OP_KV_GET)
             rd_kv_send_get(&it->args, &op->kv_get);
         else

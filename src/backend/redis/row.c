@@ -7,6 +7,7 @@
 
 #define ROW_HEAD 61 /* up to the unique key's bytes */
 #define ROW_FIELDS 200
+#define SCHEDULE_FIELDS 200 /* without its texts */
 #define QUEUE_HEAD 50
 #define QUEUE_FIELDS 64
 #define KEEP_MAX (INT64_C(1) << 52) /* scripts count in doubles */
@@ -109,6 +110,8 @@ uint8_t redis_row_bits(const struct row *r)
         bits |= ROW_PAYLOAD;
     if (r->job.state == STATE_RUNNING && (r->job.flags & JOB_BOUND))
         bits |= ROW_BOUND;
+    if (r->job.state == STATE_RUNNING && r->lease_ms == 0 && r->holder.seq)
+        bits |= ROW_ITEM;
     return (uint8_t)(bits | (r->job.payload_bytes <= ROW_SMALL_PAYLOAD ? ROW_SMALL : 0));
 }
 
@@ -159,7 +162,9 @@ static uint8_t *put_extra(uint8_t *at, const struct row *r)
     at = put_span(at, x->label);
     at = put_span(at, x->attributes);
     at = put_span(at, x->options);
-    return put_span(at, x->undelivered);
+    at = put_span(at, x->undelivered);
+    at = put_varint(at, r->holder.seq);
+    return put_fixed64(at, r->holder.hi);
 }
 
 struct span redis_row_encode(struct unit *u, const struct row *r)
@@ -227,6 +232,8 @@ static void take_extra(struct wire_in *in, struct row *r)
     x->attributes = take_span(in);
     x->options = take_span(in);
     x->undelivered = take_span(in);
+    r->holder.seq = take_varint(in);
+    r->holder.hi = take_fixed64(in);
 }
 
 /* Back from what sorts to what it was. */
@@ -447,5 +454,75 @@ int redis_bulk_decode(struct span packed, struct bulk *ret, struct span *ret_gro
     ret->changed = take_varint(&in);
     ret->refused = take_varint(&in);
     *ret_group = take_span(&in);
+    return wire_ended(&in) ? 0 : -ERR_CORRUPT;
+}
+
+/* --- schedules --- */
+
+static uint8_t *put_schedule_state(uint8_t *at, const struct schedule_state *s)
+{
+    at = put_wall(at, s->next_at);
+    at = put_wall(at, s->retry_at);
+    at = put_wall(at, s->last_at);
+    at = put_wall(at, s->fired_at);
+    at = put_fixed64(at, s->id_hi);
+    at = put_varint(at, s->item);
+    at = put_varint(at, s->fired);
+    at = put_varint(at, s->missed);
+    at = put_varint(at, s->failures);
+    return put_u8(at, s->error);
+}
+
+struct span redis_schedule_encode(struct unit *u, const struct wschedule *s)
+{
+    size_t texts = s->name.len + s->owner.len + s->note.len + s->attributes.len + s->text.len;
+    uint8_t *from = room(u, SCHEDULE_FIELDS + texts), *at = from;
+    if (!from)
+        return (struct span){NULL, 0};
+    at = put_be32(put_u8(at, ROW_VERSION), 0);
+    at = put_be64(at, s->state.seq);
+    at = put_schedule_state(at, &s->state);
+    at = put_varint(at, s->number);
+    at = put_u8(at, s->paused);
+    at = put_wall(at, s->created_at);
+    at = put_wall(at, s->updated_at);
+    at = put_span(at, s->name);
+    at = put_span(at, s->owner);
+    at = put_span(at, s->note);
+    at = put_span(at, s->attributes);
+    return done(u, from, put_span(at, s->text));
+}
+
+static void take_schedule_state(struct wire_in *in, struct schedule_state *s)
+{
+    s->next_at = take_wall(in);
+    s->retry_at = take_wall(in);
+    s->last_at = take_wall(in);
+    s->fired_at = take_wall(in);
+    s->id_hi = take_fixed64(in);
+    s->item = take_varint(in);
+    s->fired = take_varint(in);
+    s->missed = take_varint(in);
+    s->failures = take_u32(in);
+    s->error = take_u8(in);
+}
+
+int redis_schedule_decode(struct span packed, struct wschedule *ret)
+{
+    size_t head = ROW_REVISION_BYTES + 8;
+    if (packed.len < head || packed.at[0] != ROW_VERSION)
+        return -ERR_CORRUPT;
+    struct wire_in in = {.rest = span_of(packed.at + head, packed.len - head)};
+    ret->state.seq = be64(packed.at + ROW_REVISION_BYTES);
+    take_schedule_state(&in, &ret->state);
+    ret->number = take_u32(&in);
+    ret->paused = take_bool(&in);
+    ret->created_at = take_wall(&in);
+    ret->updated_at = take_wall(&in);
+    ret->name = take_span(&in);
+    ret->owner = take_span(&in);
+    ret->note = take_span(&in);
+    ret->attributes = take_span(&in);
+    ret->text = take_span(&in);
     return wire_ended(&in) ? 0 : -ERR_CORRUPT;
 }

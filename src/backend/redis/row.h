@@ -24,6 +24,7 @@ enum row_bit {
     ROW_RESULT = 8,
     ROW_ERROR = 16,
     ROW_ATTEMPTS = 32,
+    ROW_ITEM = 128, /* held by a trigger's job, without end */
     ROW_BOUND = 64, /* runs on a lease that dies with a connection */
 };
 
@@ -57,6 +58,10 @@ struct span redis_bulk_encode(struct unit *u, const struct bulk *b, uint32_t epo
 /* *ret_group points into packed; the other fields are filled in *ret. */
 MUST_CHECK int redis_bulk_decode(struct span packed, struct bulk *ret, struct span *ret_group,
                                  uint32_t *ret_epoch);
+
+/* Its first eight bytes behind the revision are its last job: scripts look at them. */
+struct span redis_schedule_encode(struct unit *u, const struct wschedule *s);
+MUST_CHECK int redis_schedule_decode(struct span packed, struct wschedule *ret);
 
 uint64_t redis_seq_decode(struct span s); /* eight bytes; 0 = it is no sequence */
 void redis_seq_encode(uint64_t seq, char out[8]);

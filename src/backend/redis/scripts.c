@@ -6,11 +6,11 @@
 static const struct {
     const char *name, *text;
 } scripts[SCRIPT_COUNT] = {
-    [SCRIPT_OPEN] = {"open", lua_open}, [SCRIPT_BEAT] = {"beat", lua_beat},
-    [SCRIPT_LOAD] = {"load", lua_load}, [SCRIPT_STORE] = {"store", lua_store},
-    [SCRIPT_TICK] = {"tick", lua_tick}, [SCRIPT_LOOK] = {"look", lua_look},
-    [SCRIPT_SCAN] = {"scan", lua_scan}, [SCRIPT_SHARERS] = {"sharers", lua_sharers},
-    [SCRIPT_BYE] = {"bye", lua_bye},
+    [SCRIPT_OPEN] = {"open", lua_open},          [SCRIPT_BEAT] = {"beat", lua_beat},
+    [SCRIPT_LOAD] = {"load", lua_load},          [SCRIPT_STORE] = {"store", lua_store},
+    [SCRIPT_TICK] = {"tick", lua_tick},          [SCRIPT_LOOK] = {"look", lua_look},
+    [SCRIPT_SCAN] = {"scan", lua_scan},          [SCRIPT_SCHEDULES] = {"schedules", lua_schedules},
+    [SCRIPT_SHARERS] = {"sharers", lua_sharers}, [SCRIPT_BYE] = {"bye", lua_bye},
 };
 
 const char *redis_script_name(enum script_id id)

@@ -6,15 +6,16 @@
 #include "backend/redis/args.h"
 
 enum script_id {
-    SCRIPT_OPEN,    /* the format, and a number for this boot */
-    SCRIPT_BEAT,    /* a sign of life; who leads */
-    SCRIPT_LOAD,    /* what a unit is about */
-    SCRIPT_STORE,   /* what it leaves */
-    SCRIPT_TICK,    /* what time brings */
-    SCRIPT_LOOK,    /* quick questions */
-    SCRIPT_SCAN,    /* a step through many jobs */
-    SCRIPT_SHARERS, /* jobs that share a unique key */
-    SCRIPT_BYE,     /* a node stops */
+    SCRIPT_OPEN,      /* the format, and a number for this boot */
+    SCRIPT_BEAT,      /* a sign of life; who leads */
+    SCRIPT_LOAD,      /* what a unit is about */
+    SCRIPT_STORE,     /* what it leaves */
+    SCRIPT_TICK,      /* what time brings */
+    SCRIPT_LOOK,      /* quick questions */
+    SCRIPT_SCAN,      /* a step through many jobs */
+    SCRIPT_SCHEDULES, /* those a unit is about */
+    SCRIPT_SHARERS,   /* jobs that share a unique key */
+    SCRIPT_BYE,       /* a node stops */
     SCRIPT_COUNT
 };
 

@@ -19,7 +19,8 @@ static bool adds_any(const struct wqueue *q)
 
 bool rd_unit_changed(const struct unit *u)
 {
-    bool changed = u->key_adds != 0 || u->said || u->bulk || u->idem_replaced;
+    bool changed =
+        u->key_adds != 0 || u->said || u->bulk || u->idem_replaced || rd_schedules_changed(u);
     for (size_t i = 0; i < u->wkey_count && !changed; i++)
         changed = u->wkeys[i]->changed;
     for (size_t i = 0; i < u->row_count && !changed; i++) {
@@ -423,6 +424,7 @@ void rd_unit_send_store(struct item *it, redis_reply_fn fn)
     change_numbers(it);
     change_queues(it);
     change_scope(it);
+    rd_schedules_changes(it);
     rd_kv_changes(it);
     rd_change_rows(it);
     change_words(it);

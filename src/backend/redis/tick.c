@@ -28,6 +28,8 @@ enum due {
     DUE_LIVING,
     DUE_TOUCHED,
     DUE_KEYS,
+    DUE_HELD,
+    DUE_HELD_STATES,
     DUE_COUNT
 };
 
@@ -116,11 +118,31 @@ static void work_resumed(struct item *it, const redisReply *list)
     }
 }
 
+/* states: up to where in the list, and the state in which that holder ended … */
+static uint8_t holder_state(const redisReply *states, size_t at)
+{
+    for (size_t i = 0; i + 1 < reply_count(states); i += 2)
+        if (at < (size_t)rd_reply_int(reply_at(states, i)))
+            return (uint8_t)rd_reply_int(reply_at(states, i + 1));
+    return STATE_NONE;
+}
+
+static void work_held(struct item *it, const redisReply *list, const redisReply *states)
+{
+    struct unit *u = &it->unit;
+    for (size_t i = 0; i + 1 < reply_count(list) && !u->nomem; i += 2) {
+        struct row *r = unit_row(u, redis_seq_decode(reply_span(reply_at(list, i))));
+        if (r && unit_row_there(r) && r->job.state == STATE_RUNNING && r->lease_ms == 0)
+            unit_item_left(u, r, holder_state(states, i));
+    }
+}
+
 static void work(struct item *it)
 {
     const redisReply *r = it->kept[0];
     for (size_t part = DUE_LEASES; part <= DUE_KEPT; part++)
         work_part(it, reply_at(r, part), part);
+    work_held(it, reply_at(r, DUE_HELD), reply_at(r, DUE_HELD_STATES));
     work_doomed(it, reply_at(r, DUE_DOOMED));
     work_resumed(it, reply_at(r, DUE_RESUMED));
     rd_kv_expired(&it->unit);
@@ -137,6 +159,13 @@ static void keys_cb(void *ctx, redisReply *r)
     work(it);
 }
 
+static void load_list(struct unit *u, const redisReply *list)
+{
+    for (size_t i = 0; i + 1 < reply_count(list); i += 2)
+        if (reply_span(reply_at(list, i + 1)).len)
+            (void)rd_load_row(u, reply_span(reply_at(list, i)), reply_span(reply_at(list, i + 1)));
+}
+
 /* Rows first: they may leave their payloads at keys, which are then asked for. */
 static void load_due(struct item *it, const redisReply *r)
 {
@@ -144,13 +173,9 @@ static void load_due(struct item *it, const redisReply *r)
     const redisReply *keys = reply_at(r, DUE_KEYS);
     if (rd_load_queues(u, reply_at(r, DUE_QUEUES)) != 0)
         u->nomem = true;
-    for (size_t part = DUE_LEASES; part <= DUE_KEPT && !u->nomem; part++) {
-        const redisReply *list = reply_at(r, part);
-        for (size_t i = 0; i + 1 < reply_count(list); i += 2)
-            if (reply_span(reply_at(list, i + 1)).len)
-                (void)rd_load_row(u, reply_span(reply_at(list, i)),
-                                  reply_span(reply_at(list, i + 1)));
-    }
+    for (size_t part = DUE_LEASES; part <= DUE_KEPT && !u->nomem; part++)
+        load_list(u, reply_at(r, part));
+    load_list(u, reply_at(r, DUE_HELD));
     for (size_t i = 0; i < reply_count(keys); i++)
         (void)unit_key_add(u, reply_span(reply_at(keys, i)));
 }

@@ -173,6 +173,31 @@ static void loaded_cb(void *ctx, redisReply *r)
         work(it);
 }
 
+static void load(struct item *it)
+{
+    it->token = ++rd_of_unit(&it->unit)->token_last;
+    rd_unit_ask(it);
+    rd_unit_send_load(it);
+    rd_item_send(it, STAGE_ASKING, loaded_cb);
+}
+
+/* Now it is known what firings are about. */
+static void schedules_cb(void *ctx, redisReply *r)
+{
+    struct item *it = ctx;
+    if (!rd_item_answered(it, r, false))
+        return;
+    rd_item_keep(it, r);
+    int err = rd_schedules_loaded(it, r);
+    if (err)
+        rd_item_give_up(it, OUT_UNAVAILABLE,
+                        err == -ERR_NOMEM ? "out of memory" : "a schedule is damaged");
+    else if (shared_class(it->unit.turns[0].op) == CLASS_FIRE)
+        load(it);
+    else
+        work(it);
+}
+
 /* These have their unit to themselves, and nobody else may store anything meanwhile. */
 static bool wants_alone(const struct op *op)
 {
@@ -182,7 +207,8 @@ static bool wants_alone(const struct op *op)
 
 static bool grows(const struct op *op)
 {
-    return op->kind == OP_ENQUEUE || op->kind == OP_KV_COMMIT || op->kind == OP_QUEUE_PUT ||
+    return op->kind == OP_ENQUEUE || op->kind == OP_FIRE || op->kind == OP_TRIGGER ||
+           op->kind == OP_SCHEDULE_PUT || op->kind == OP_KV_COMMIT || op->kind == OP_QUEUE_PUT ||
            op->kind == OP_NOTE || (op->kind == OP_PATCH && op->patch.has_payload);
 }
 
@@ -214,15 +240,12 @@ void rd_unit_begin(struct item *it)
         rd_item_over(it);
         return;
     }
-    if (unit_about_schedules(&it->unit)) {
-        unit_turns_refuse(&it->unit, OUT_INVALID, "this store does not keep schedules yet");
-        rd_item_over(it);
+    it->shared = s->others > 0 || s->contended;
+    it->unit.alone = unit_about_schedules(&it->unit) || wants_alone(it->unit.turns[0].op);
+    if (!unit_about_schedules(&it->unit)) {
+        load(it);
         return;
     }
-    it->unit.alone = wants_alone(it->unit.turns[0].op);
-    it->shared = s->others > 0 || s->contended;
-    it->token = ++s->token_last;
-    rd_unit_ask(it);
-    rd_unit_send_load(it);
-    rd_item_send(it, STAGE_ASKING, loaded_cb);
+    rd_schedules_ask(it);
+    rd_item_send(it, STAGE_ASKING, schedules_cb);
 }

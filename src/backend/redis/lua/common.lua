@@ -79,6 +79,13 @@ local function unique_of(row)
   return len > 0 and sub(row, 62, 61 + len) or nil
 end
 
+-- Whether the job waits or runs.
+local function lives(seq)
+  local row = call('HGET', P .. 'row', seq)
+  local def = row and byte(row, 7) <= 3 and queue(queue_of(row))
+  return def and (byte(row, 7) == 3 or sub(row, 56, 59) == sub(def, 6, 9))
+end
+
 -- What a node had taken for claims goes back to where it was, if it still is what it was.
 local function give_back(epoch)
   local key = P .. 'hold:' .. epoch

@@ -189,9 +189,33 @@ function ask.D()
   return n and { n, queue(n), call('HMGET', P .. 'q:' .. n .. ':sum', unpack(fields)) } or { false }
 end
 
--- nothing
-function ask.N()
-  return 0
+-- a schedule: name or '', number
+function ask.S()
+  local name, n = arg(), arg()
+  if name ~= '' then n = call('HGET', P .. 'schedn', name) end
+  local packed = n and call('HGET', P .. 'sched', n)
+  return packed and { packed, lives(sub(packed, 6, 13)) and 1 or 0, '0' } or {}
+end
+
+-- schedules: by name after one, or by their last change; how many
+function ask.T()
+  local by_change, after, limit = arg() == '1', arg(), count()
+  local out, names, found = {}, {}, {}
+  if by_change then
+    found = call('ZRANGEBYSCORE', P .. 'schedc', '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
+  else
+    names = call('ZRANGEBYLEX', P .. 'schedl', after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, limit)
+    for k, n in ipairs(mget('schedn', names)) do found[2 * k - 1], found[2 * k] = n, '0' end
+  end
+  for k = 1, #found, 2 do
+    local packed = found[k] and call('HGET', P .. 'sched', found[k])
+    if packed then
+      out[#out + 1] = packed
+      out[#out + 1] = lives(sub(packed, 6, 13)) and 1 or 0
+      out[#out + 1] = text(tonumber(found[k + 1]))
+    end
+  end
+  return out
 end
 
 -- keys: with values, how many, keys

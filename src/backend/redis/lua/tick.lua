@@ -5,7 +5,7 @@ local now, me, leads, limit, alive_ms = clock(arg()), arg(), arg(), count(), cou
 call('DEL', P .. 'nothing')
 local leader = call('HMGET', P .. 'meta', 'leader', 'leader_epoch', 'ver')
 if leader[1] ~= me or leader[2] ~= leads then return { 'led' } end
-local more = 0
+local more, held_states = 0, {}
 
 local function end_old(hash, index, upto)
   local old = call('ZRANGEBYSCORE', P .. index, '-inf', text(upto), 'LIMIT', 0, limit)
@@ -133,5 +133,24 @@ end
 local keys = call('ZRANGEBYSCORE', P .. 'kvx', '-inf', text(now), 'LIMIT', 0, limit)
 if #keys == limit then more = 1 end
 
+-- Items whose trigger's job has ended, or is gone: job, row, the state in which it ended.
+local held = {}
+for _, holder in ipairs(call('SRANDMEMBER', P .. 'holders', 200)) do
+  local row = call('HGET', P .. 'row', holder)
+  if not lives(holder) then
+    local items = call('SRANDMEMBER', P .. 'items:' .. text(big(holder, 1)), limit)
+    if #items == 0 then call('SREM', P .. 'holders', holder) end
+    local def = row and byte(row, 7) > 3 and queue(queue_of(row))
+    give(held, items)
+    for k = 1, #items do
+      local item = held[#held - 2 * #items + 2 * k]
+      if not item then call('SREM', P .. 'items:' .. text(big(holder, 1)), items[k]) end
+    end
+    held_states[#held_states + 1] = #held
+    held_states[#held_states + 1] = def and byte(row, 7) or 0
+    more = 1
+  end
+end
+
 return { 'ok', text(now), leader[3], more, queues, leases, due, expiry, bound, kept, resumed, doomed_key or '',
-  doomed_members, doomed, call('HGETALL', P .. 'bulk'), living, touched, keys }
+  doomed_members, doomed, call('HGETALL', P .. 'bulk'), living, touched, keys, held, held_states }
