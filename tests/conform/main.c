@@ -12,7 +12,7 @@
 
 #define POSTGRES_LACKS (NEEDS_OWN_CLOCK | NEEDS_OWN_STORE)
 
-#define REDIS_LACKS (POSTGRES_LACKS | NEEDS_WHOLE_JOBS | NEEDS_ALERTS)
+#define REDIS_LACKS (POSTGRES_LACKS | NEEDS_ALERTS)
 
 static const struct conform_profile profiles[] = {
     {.name = "memory"},

@@ -7,7 +7,7 @@ static uint64_t seq_of(const struct op *op)
 {
     switch ((int)op->kind) {
     case OP_ENQUEUE:
-        return op->enqueue.id.seq;
+        return op->enqueue.moved ? op->enqueue.moved->seq : op->enqueue.id.seq;
     case OP_ACK:
     case OP_FAIL:
     case OP_EXTEND:

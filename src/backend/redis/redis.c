@@ -27,7 +27,8 @@ static int rd_submit(struct backend *b, const struct op *list, size_t count, bac
 static unsigned rd_caps(const struct backend *b)
 {
     const struct rd_store *s = (const struct rd_store *)(const void *)b;
-    return CAP_SHARED | CAP_UNIQUE_GLOBAL | (s->server.durable ? CAP_DURABLE_REPLY : 0);
+    return CAP_SHARED | CAP_UNIQUE_GLOBAL | CAP_WHOLE_JOBS |
+           (s->server.durable ? CAP_DURABLE_REPLY : 0);
 }
 
 static bool rd_leads(const struct backend *b)
@@ -166,7 +167,7 @@ static bool work_left(const struct rd_store *s)
 {
     if (s->seen_at_ms == 0 || s->line_count || s->sh.first || s->sh.bulks)
         return true;
-    return s->leader && (s->sh.tick_wanted || rd_tick_due(s));
+    return rd_tick_due(s);
 }
 
 static void end_settles(struct rd_store *s)
@@ -341,6 +342,7 @@ static int open_store(const char *rest, bool tls, const struct backend_config *c
         err = open_first(s, note);
     if (!err)
         err = shared_init(&s->sh, &rd_ops, config);
+    s->sh.keeps = KEEPS_SCHEDULES;
     if (err)
         return err;
     struct now now = clock_now(&config->clock);

@@ -345,6 +345,17 @@ static void change_numbers(struct item *it)
     }
 }
 
+/* The sequences of jobs that moved in must never be given out again. */
+static void change_floor(struct item *it)
+{
+    if (it->unit.seq_floor == 0)
+        return;
+    rd_change(&it->args, "MOST", "meta");
+    redis_args_text(&it->args, "seq");
+    redis_args_int(&it->args, (int64_t)it->unit.seq_floor);
+    rd_change_end(&it->args);
+}
+
 static void change_hold(struct item *it)
 {
     const struct unit *u = &it->unit;
@@ -422,6 +433,7 @@ void rd_unit_send_store(struct item *it, redis_reply_fn fn)
     put_head(it, strict);
     put_checks(it, strict);
     change_numbers(it);
+    change_floor(it);
     change_queues(it);
     change_scope(it);
     rd_schedules_changes(it);

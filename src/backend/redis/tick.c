@@ -39,7 +39,7 @@ enum due {
 bool rd_tick_due(const struct rd_store *s)
 {
     int64_t now = rd_now(s);
-    if (!s->leader)
+    if (!s->leader || s->sh.config.still)
         return false;
     if (s->sh.tick_wanted || (s->next_due_ms && s->next_due_ms <= now && now != s->tick_at_ms))
         return true;

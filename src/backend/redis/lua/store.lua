@@ -54,6 +54,12 @@ function special.REDUE(key, from)
   end
 end
 
+-- The field is at least this much from now on: field, number
+function special.MOST(key, from)
+  local is = tonumber(call('HGET', P .. key, A[from]) or '0')
+  if is < tonumber(A[from + 1]) then call('HSET', P .. key, A[from], A[from + 1]) end
+end
+
 -- field, difference ...
 function special.SUM(key, from, to)
   for k = from, to, 2 do call('HINCRBY', P .. key, A[k], A[k + 1]) end
