@@ -370,7 +370,7 @@ static void add_policy(struct unit *u, const struct wqueue *q)
         for (size_t i = 0; i < u->queue_count; i++) {                                              \
             const struct wqueue *q = u->queues[i];                                                 \
             if (pick(q))                                                                           \
-                one;                                                                               \
+                (one);                                                                             \
         }                                                                                          \
         pg_array_end(a);                                                                           \
     } while (0)
