@@ -177,10 +177,16 @@ static struct sighting sighting_of(const struct conditions *c, const struct queu
     };
 }
 
+/* Rules change elsewhere, too, and what is counted was counted before this node started. */
+static bool is_shared(const struct conditions *c)
+{
+    return (backend_caps(c->broker->config.backend) & CAP_SHARED) != 0;
+}
+
 static void look_at_queue(struct conditions *c, const struct queue_view *q)
 {
     struct sighting s = sighting_of(c, q);
-    enum condition_past past = c->at_start                           ? PAST_SINCE_BOOT
+    enum condition_past past = c->at_start && !is_shared(c)          ? PAST_SINCE_BOOT
                                : q->created_at.ms >= c->last_pass.ms ? PAST_ALL
                                                                      : PAST_UNKNOWN;
     for (size_t i = 0; i < c->rule_count; i++)
@@ -431,9 +437,7 @@ void conditions_pass(struct conditions *c, void (*fn)(void *ctx), void *ctx)
     }
     c->passing = true;
     c->now = clock_now(&c->broker->config.clock);
-    /* Where a store is shared, rules change elsewhere, too. */
-    bool shared = (backend_caps(c->broker->config.backend) & CAP_SHARED) != 0;
-    if (c->stale || shared || c->now.mono.ms - c->rules_at.ms >= RULES_AGAIN_MS)
+    if (c->stale || is_shared(c) || c->now.mono.ms - c->rules_at.ms >= RULES_AGAIN_MS)
         rules_ask(c);
     else
         pages_begin(c);

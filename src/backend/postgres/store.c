@@ -336,50 +336,88 @@ static int64_t bounded(uint64_t v)
     return v > (uint64_t)INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
 }
 
-static void send_put(struct unit *u, const struct wqueue *q)
+typedef bool (*queue_pick_fn)(const struct wqueue *q);
+
+static bool is_put(const struct wqueue *q)
+{
+    return q->put;
+}
+
+static bool is_purged(const struct wqueue *q)
+{
+    return q->purged && !q->ended;
+}
+
+static bool is_ended(const struct wqueue *q)
+{
+    return q->ended;
+}
+
+static void add_policy(struct unit *u, const struct wqueue *q)
 {
     struct buf policy;
-    struct args *a = &pg_unit(u)->args;
     buf_init(&policy);
     if (policy_encode(&q->policy, &policy) != 0)
-        u->nomem = a->failed = true;
-#define ONE(of, add)                                                                               \
-    pg_array_begin(a, of);                                                                         \
-    add;                                                                                           \
-    pg_array_end(a)
-    ONE(ARRAY_I4, pg_array_i4(a, (int32_t)q->number));
-    ONE(ARRAY_TEXT, pg_array_blob(a, q->name));
-    ONE(ARRAY_TEXT, pg_array_bytes(a, q->owner));
-    ONE(ARRAY_TEXT, pg_array_bytes(a, q->note));
-    ONE(ARRAY_TEXT, pg_array_bytes(a, q->attributes));
-    ONE(ARRAY_BYTES, pg_array_blob(a, buf_span(&policy)));
-    ONE(ARRAY_I4, pg_array_i4(a, (int32_t)q->generation));
-    ONE(ARRAY_I8, pg_array_i8(a, q->created_at.ms));
-    ONE(ARRAY_I8, pg_array_i8(a, q->updated_at.ms));
-    ONE(ARRAY_I8, pg_array_i8(a, q->paused_until.ms));
-    ONE(ARRAY_I8, pg_array_i8(a, bounded(q->policy.keep_done)));
-    ONE(ARRAY_I8, pg_array_i8(a, bounded((uint64_t)q->policy.keep_done_ms)));
-    ONE(ARRAY_I8, pg_array_i8(a, bounded(q->policy.keep_dead)));
-    ONE(ARRAY_I8, pg_array_i8(a, bounded((uint64_t)q->policy.keep_dead_ms)));
-#undef ONE
-    pg_conn_send(pg_of_unit(u)->lane, SQL_QUEUE_PUT, a);
+        u->nomem = pg_unit(u)->args.failed = true;
+    pg_array_blob(&pg_unit(u)->args, buf_span(&policy));
     buf_done(&policy);
+}
+
+/* One column of the queues that are picked; `one` adds what it is of q. */
+#define QUEUE_COLUMN(pick, of, one)                                                                \
+    do {                                                                                           \
+        pg_array_begin(a, of);                                                                     \
+        for (size_t i = 0; i < u->queue_count; i++) {                                              \
+            const struct wqueue *q = u->queues[i];                                                 \
+            if (pick(q))                                                                           \
+                (one);                                                                             \
+        }                                                                                          \
+        pg_array_end(a);                                                                           \
+    } while (0)
+
+static void send_puts(struct unit *u)
+{
+    struct args *a = &pg_unit(u)->args;
+    QUEUE_COLUMN(is_put, ARRAY_I4, pg_array_i4(a, (int32_t)q->number));
+    QUEUE_COLUMN(is_put, ARRAY_TEXT, pg_array_blob(a, q->name));
+    QUEUE_COLUMN(is_put, ARRAY_TEXT, pg_array_bytes(a, q->owner));
+    QUEUE_COLUMN(is_put, ARRAY_TEXT, pg_array_bytes(a, q->note));
+    QUEUE_COLUMN(is_put, ARRAY_TEXT, pg_array_bytes(a, q->attributes));
+    QUEUE_COLUMN(is_put, ARRAY_BYTES, add_policy(u, q));
+    QUEUE_COLUMN(is_put, ARRAY_I4, pg_array_i4(a, (int32_t)q->generation));
+    QUEUE_COLUMN(is_put, ARRAY_I8, pg_array_i8(a, q->created_at.ms));
+    QUEUE_COLUMN(is_put, ARRAY_I8, pg_array_i8(a, q->updated_at.ms));
+    QUEUE_COLUMN(is_put, ARRAY_I8, pg_array_i8(a, q->paused_until.ms));
+    QUEUE_COLUMN(is_put, ARRAY_I8, pg_array_i8(a, bounded(q->policy.keep_done)));
+    QUEUE_COLUMN(is_put, ARRAY_I8, pg_array_i8(a, bounded((uint64_t)q->policy.keep_done_ms)));
+    QUEUE_COLUMN(is_put, ARRAY_I8, pg_array_i8(a, bounded(q->policy.keep_dead)));
+    QUEUE_COLUMN(is_put, ARRAY_I8, pg_array_i8(a, bounded((uint64_t)q->policy.keep_dead_ms)));
+    pg_conn_send(pg_of_unit(u)->lane, SQL_QUEUE_PUT, a);
+}
+
+static void send_marks(struct unit *u, queue_pick_fn pick, enum sql_id id)
+{
+    struct args *a = &pg_unit(u)->args;
+    QUEUE_COLUMN(pick, ARRAY_I4, pg_array_i4(a, (int32_t)q->number));
+    pg_conn_send(pg_of_unit(u)->lane, id, a);
+}
+
+static bool any_queue(const struct unit *u, queue_pick_fn pick)
+{
+    for (size_t i = 0; i < u->queue_count; i++)
+        if (pick(u->queues[i]))
+            return true;
+    return false;
 }
 
 static void send_queues(struct unit *u)
 {
-    for (size_t i = 0; i < u->queue_count; i++) {
-        const struct wqueue *q = u->queues[i];
-        if (q->put)
-            send_put(u, q);
-        if (!q->purged && !q->ended)
-            continue;
-        pg_array_begin(&pg_unit(u)->args, ARRAY_I4);
-        pg_array_i4(&pg_unit(u)->args, (int32_t)q->number);
-        pg_array_end(&pg_unit(u)->args);
-        pg_conn_send(pg_of_unit(u)->lane, q->ended ? SQL_QUEUE_GONE : SQL_QUEUE_PURGED,
-                     &pg_unit(u)->args);
-    }
+    if (any_queue(u, is_put))
+        send_puts(u);
+    if (any_queue(u, is_purged))
+        send_marks(u, is_purged, SQL_QUEUE_PURGED);
+    if (any_queue(u, is_ended))
+        send_marks(u, is_ended, SQL_QUEUE_GONE);
 }
 
 static bool adds_any(const struct wqueue *q)

@@ -229,16 +229,10 @@ void work_alert_delete(struct unit *u, struct turn *t)
 
 /* --- edges --- */
 
-static bool edge_allowed(const struct unit *u, const struct op_alert_edge *want,
-                         const struct walert *a, struct turn *t)
+static bool edge_meant(const struct walert *a, const struct op_alert_edge *want)
 {
-    if (!a || !alert_is_condition((enum alert_on)a->rule.on) ||
-        (want->raised && (!a->rule.enabled || !alert_matches(a->rule.queue, want->queue))))
-        return unit_refuse(t, OUT_NOT_FOUND, NULL);
-    if (want->raised &&
-        u->alerts.raised_there + (uint64_t)u->alerts.raised_adds >= LIMIT_ALERTS_RAISED)
-        return unit_refuse(t, OUT_INVALID, "10000 conditions are raised already");
-    return true;
+    return alert_is_condition((enum alert_on)a->rule.on) &&
+           (!want->raised || (a->rule.enabled && alert_matches(a->rule.queue, want->queue)));
 }
 
 void work_alert_edge(struct unit *u, struct turn *t)
@@ -247,9 +241,18 @@ void work_alert_edge(struct unit *u, struct turn *t)
     const struct walert *a = alerts_known_find(u->s, want->alert);
     struct wraised *r = unit_raised(u, want->alert, want->queue);
     bool holds = r && r->there;
-    t->reply.repeat = a && holds == want->raised;
-    if (!edge_allowed(u, want, a, t) || t->reply.repeat)
+    uint64_t raised = u->alerts.raised_there + (uint64_t)u->alerts.raised_adds;
+    if (!a || !edge_meant(a, want)) {
+        unit_refuse(t, OUT_NOT_FOUND, NULL);
         return;
+    }
+    t->reply.repeat = holds == want->raised;
+    if (t->reply.repeat)
+        return;
+    if (want->raised && raised >= LIMIT_ALERTS_RAISED) {
+        unit_refuse(t, OUT_INVALID, "10000 conditions are raised already");
+        return;
+    }
     if (!r)
         r = unit_raised_add(u, want->alert, want->queue);
     if (!r)

@@ -7,6 +7,7 @@
 #include "backend/kv_rules.h"
 #include "backend/shared/shared.h"
 #include "base/check.h"
+#include "core/validate.h"
 
 /* --- the keys of a unit --- */
 
@@ -59,35 +60,66 @@ static bool small_enough(const struct op_kv_commit *c)
     return (uint64_t)c->check_count + c->set_count + c->delete_count <= LIMIT_KV_KEYS;
 }
 
-size_t unit_keys_of_commits(struct unit *u)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < u->count; i++) {
-        const struct op_kv_commit *c = &u->turns[i].op->kv_commit;
-        if (u->turns[i].op->kind != OP_KV_COMMIT || !small_enough(c))
-            continue;
-        for (uint32_t k = 0; k < c->check_count; k++)
-            (void)unit_key_add(u, c->checks[k].key);
-        for (uint32_t k = 0; k < c->set_count; k++)
-            (void)unit_key_add(u, c->sets[k].key);
-        for (uint32_t k = 0; k < c->delete_count; k++)
-            (void)unit_key_add(u, c->deletes[k]);
-        n++;
-    }
-    return n;
-}
-
-/* Those the row has; false: what it has is damaged, and is left alone. */
+/* The next of a list; false: that was all, or it is damaged, and left alone. */
 static bool next_key(struct span *rest, struct span *ret)
 {
     return rest->len > 0 && record_span_next(rest, ret) == 0;
 }
 
-static void add_keys_of(struct unit *u, const struct row *r)
+static void add_undelivered(struct unit *u, struct span list)
 {
-    struct span rest = r->extra.undelivered, key;
-    while (next_key(&rest, &key))
+    struct span key;
+    while (next_key(&list, &key))
         (void)unit_key_add(u, key);
+}
+
+static void add_keys_of(struct unit *u, const struct op_kv_commit *c)
+{
+    for (uint32_t k = 0; k < c->check_count; k++)
+        (void)unit_key_add(u, c->checks[k].key);
+    for (uint32_t k = 0; k < c->set_count; k++)
+        (void)unit_key_add(u, c->sets[k].key);
+    for (uint32_t k = 0; k < c->delete_count; k++)
+        (void)unit_key_add(u, c->deletes[k]);
+}
+
+static bool may_kill(const struct op *op)
+{
+    return op->kind == OP_FAIL || op->kind == OP_RELEASE;
+}
+
+/* Whoever guesses its sequence can end a job that is enqueued and claimed in this very unit. */
+static size_t keys_of_fresh(struct unit *u)
+{
+    const struct op_enqueue *list;
+    size_t kills = 0, fresh = 0;
+    for (size_t i = 0; i < u->count; i++)
+        kills += may_kill(u->turns[i].op);
+    for (size_t i = 0; kills && i < u->count; i++) {
+        size_t count = turn_enqueues(&u->turns[i], &list);
+        for (size_t k = 0; k < count; k++) {
+            uint32_t keys;
+            if (!list[k].extra.undelivered.len ||
+                validate_undelivered(list[k].extra.undelivered, &keys) != 0)
+                continue;
+            add_undelivered(u, list[k].extra.undelivered);
+            fresh++;
+        }
+    }
+    return fresh ? kills : 0;
+}
+
+size_t unit_keys_of_commits(struct unit *u)
+{
+    size_t n = keys_of_fresh(u);
+    for (size_t i = 0; i < u->count; i++) {
+        const struct op_kv_commit *c = &u->turns[i].op->kv_commit;
+        if (u->turns[i].op->kind != OP_KV_COMMIT || !small_enough(c))
+            continue;
+        add_keys_of(u, c);
+        n++;
+    }
+    return n;
 }
 
 size_t unit_keys_of_rows(struct unit *u, bool every)
@@ -95,15 +127,14 @@ size_t unit_keys_of_rows(struct unit *u, bool every)
     size_t n = 0;
     for (size_t i = 0; every && i < u->row_count; i++) {
         n += u->rows[i]->extra.undelivered.len > 0;
-        add_keys_of(u, u->rows[i]);
+        add_undelivered(u, u->rows[i]->extra.undelivered);
     }
     for (size_t i = 0; !every && i < u->count; i++) {
         const struct op *op = u->turns[i].op;
-        bool may_kill = op->kind == OP_FAIL || op->kind == OP_RELEASE;
-        const struct row *r = may_kill ? unit_row(u, op->lease.job.seq) : NULL;
+        const struct row *r = may_kill(op) ? unit_row(u, op->lease.job.seq) : NULL;
         if (!r || !r->extra.undelivered.len)
             continue;
-        add_keys_of(u, r);
+        add_undelivered(u, r->extra.undelivered);
         n++;
     }
     return n;

@@ -334,7 +334,8 @@ struct wkey *unit_key(const struct unit *u, struct span key);
 /* As it was loaded; hides what has expired. */
 void unit_key_loaded(const struct unit *u, struct wkey *k, uint64_t version,
                      struct wall_time expires_at, uint8_t kind, uint32_t bytes);
-/* Adds every key that the unit's commits are about; how many versions these need. */
+/* Adds every key that the unit's commits are about, and those at which a job would leave its
+ * payload that the unit both makes and may kill; how many versions these need. */
 size_t unit_keys_of_commits(struct unit *u);
 /* The same of the keys at which loaded rows would leave their payloads; `every`: any of them may
  * die, else those that an operation of the unit may kill. */
