@@ -61,8 +61,8 @@ test('TF-3 a leader that does not know yet that it was overtaken finds another e
   const far = { env: { HOLDFAST_CLUSTER_LEADER_TTL_MS: '60s', HOLDFAST_CLUSTER_SILENT_MS: '60s' } };
   const [node] = await startNodes(t, schemaOf('fenced'), 1, far);
   await leaderOf([node]);
-  await node.api.post('/v1/queues/q/jobs', { payload: 1, delay_ms: 400 });
   sql('UPDATE fenced.leader SET epoch = epoch + 1, holder = -1');
+  await node.api.post('/v1/queues/q/jobs', { payload: 1, delay_ms: 50 });
   await until('it finds that another leads', async () => (await node.metric('holdfast_leader_overtaken_total')) === 1);
   await pause(500); // the job is due since long
   assert.equal(sql('SELECT state FROM fenced.job'), '1');
