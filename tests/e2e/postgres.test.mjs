@@ -257,6 +257,13 @@ describe('nodes that share a database', () => {
     }
   });
 
+  test('two nodes of one number are told of', async (t) => {
+    const twins = await Promise.all([5, 5].map((n) => startServer({ backend: url('twins'), args: ['--node', String(n)], env: { HOLDFAST_CLUSTER_LEADER_TTL_MS: '1s' } })));
+    t.after(() => Promise.all(twins.map((node) => stopServer(node))));
+    await until('the log says so', () => twins.every((node) => /node_twice node=5/.test(node.stderr)));
+    assert.ok(nodes.every((node) => !/node_twice/.test(node.stderr)));
+  });
+
   test('the view of tasks', async () => {
     const made = await apis[0].post('/v1/queues/view/jobs', { payload: 1, priority: 7 });
     const row = sql(`SELECT status, priority, retry_count FROM ${schema}.tasks WHERE id = ${made.json.seq}`);

@@ -126,6 +126,24 @@ void pg_clock_heard(struct pg_store *s, int64_t theirs)
     s->cluster.offset_ms = theirs - ours.wall.ms;
 }
 
+/* Alive since this one is: not what it left behind itself when it last ended. */
+static void warn_of_twin(struct pg_store *s)
+{
+    const struct backend_cluster *c = &s->cluster;
+    if (s->first_beat_ms == 0)
+        s->first_beat_ms = c->as_of.ms;
+    for (size_t i = 0; i < c->node_count && !s->twin_told; i++) {
+        const struct backend_node *n = &c->nodes[i];
+        s->twin_told =
+            !n->self && n->number == s->sh.config.node && n->seen_at.ms > s->first_beat_ms;
+        if (s->twin_told)
+            log_event(s->sh.config.log, LOG_WARN, "node_twice", LOG_INT("node", n->number),
+                      LOG_INT("epoch", n->epoch),
+                      LOG_TEXT("note", "another server of this database has the same node number; "
+                                       "give each its own (--node)"));
+    }
+}
+
 void pg_beat_take(struct pg_store *s)
 {
     int64_t given = pg_manual_now(s);
@@ -133,6 +151,7 @@ void pg_beat_take(struct pg_store *s)
     s->others = (unsigned)pg_col_i4(pg_conn_result(s->lane, BEAT_SEEN), 0, 0);
     take_leader(s, pg_conn_result(s->lane, BEAT_LEADER));
     take_nodes(s, pg_conn_result(s->lane, BEAT_NODES));
+    warn_of_twin(s);
 }
 
 /* --- how the database is --- */

@@ -79,6 +79,7 @@ struct pg_store {
     int64_t seen_at_ms;               /* … and the process's; 0 = there was none */
     int64_t offset_ms;                /* the database's clock minus our monotonic one */
     struct backend_cluster cluster;   /* as of the last sign of life; without its connections */
+    int64_t first_beat_ms;            /* as_of of the first sign of life; 0 = none yet */
     uint64_t sync_number, sent_under; /* of the syncer's connection: the present one, and the one
                                          that was there when the lane last sent; 0 = none */
 
@@ -107,6 +108,7 @@ struct pg_store {
     bool again;       /* after the rollback: the same once more */
     bool broken;      /* the round could not be sent */
     bool bulk_last;   /* the last thing done was a slice of bulk work */
+    bool twin_told;   /* the log knows of another node with our number */
     bool down_told;   /* the log knows that the database is gone */
     bool leader;      /* by the last sign of life */
     bool tick_more;   /* the tick under way left something */
