@@ -36,8 +36,13 @@ local seq_before, number_before = 0, 0
 local meta = call('HMGET', P .. 'meta', 'seq', 'number', 'ver')
 local seq_high = tonumber(meta[1] or '0')
 seq_before, number_before = seq_high, tonumber(meta[2] or '0')
-if shared and seqs_wanted > 0 then call('HINCRBY', P .. 'meta', 'seq', seqs_wanted) end
-if shared and numbers_wanted > 0 then call('HINCRBY', P .. 'meta', 'number', numbers_wanted) end
+local function draw(field, n)
+  call('HINCRBY', P .. 'meta', field, n)
+  -- A node that thinks it is alone may have read the same numbers: its store must not go through.
+  meta[3] = text(call('HINCRBY', P .. 'meta', 'ver', 1))
+end
+if shared and seqs_wanted > 0 then draw('seq', seqs_wanted) end
+if shared and numbers_wanted > 0 then draw('number', numbers_wanted) end
 
 -- queues by name: name, how many jobs its claims want, whether its sums are asked for
 local by_name, claims, sums = {}, {}, {}
@@ -221,7 +226,7 @@ if #kv_keys > 0 or versions > 0 then
     kvb[#kvb + 1] = changed[k] or ''
   end
   version_before = tonumber(call('HGET', P .. 'meta', 'kv_version') or '0')
-  if mode ~= '' and versions > 0 then call('HINCRBY', P .. 'meta', 'kv_version', versions) end
+  if mode ~= '' and versions > 0 then draw('kv_version', versions) end
   kv_count, kv_bytes = call('HLEN', P .. 'kvm'), tonumber(call('HGET', P .. 'total', 'kv') or '0')
 end
 

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two servers on one Redis server, and what happens when their questions cross (PDQ-6: no job is lost). Each server reaches Redis
+// through a door of its own that can keep answers back. Runs itself below scripts/with-redis.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import net from 'node:net';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { after, describe, test } from 'node:test';
+
+import { Client } from './lib/client.mjs';
+import { killServer, startServer, stopServer, until } from './lib/server.mjs';
+
+if (!process.env.HF_REDIS) {
+  const wrapper = fileURLToPath(new URL('../../scripts/with-redis', import.meta.url));
+  const words = ['node', ...process.execArgv, fileURLToPath(import.meta.url)];
+  process.exit(spawnSync(wrapper, words, { stdio: 'inherit' }).status ?? 1);
+}
+
+const socketPath = path.join(process.env.HF_REDIS_DIR, 'redis.sock');
+const redis = (...words) => {
+  const run = spawnSync('redis-cli', ['-s', socketPath, '--json', ...words.map(String)], { encoding: 'utf8' });
+  assert.equal(run.status, 0, run.stderr);
+  return JSON.parse(run.stdout);
+};
+const status = (answer, wanted) => {
+  assert.equal(answer.status, wanted, answer.text);
+  return answer.json;
+};
+
+/** Between a server and Redis. Once a question with the given words has passed, no answer does, until release(). */
+class Door {
+  async open() {
+    this.links = new Set();
+    this.server = net.createServer((near) => this.link(near));
+    await new Promise((resolve) => this.server.listen(0, '127.0.0.1', resolve));
+    this.url = (prefix) => `redis://127.0.0.1:${this.server.address().port}/0?prefix=${prefix}`;
+    return this;
+  }
+  link(near) {
+    const far = net.connect(socketPath);
+    this.links.add(near).add(far);
+    near.on('data', (chunk) => {
+      if (this.words?.every((word) => chunk.includes(word))) this.kept ??= [];
+      far.write(chunk);
+    });
+    far.on('data', (chunk) => (this.kept ? this.kept.push([near, chunk]) : near.write(chunk)));
+    for (const [one, other] of [[near, far], [far, near]]) {
+      one.on('error', () => {});
+      one.on('close', () => other.destroy());
+    }
+  }
+  /** Resolves when there is an answer that was kept back. */
+  keep(...words) {
+    this.words = words;
+    return () => until('an answer is kept back', () => this.kept?.length > 0);
+  }
+  release() {
+    const kept = this.kept ?? [];
+    this.words = this.kept = undefined;
+    for (const [near, chunk] of kept) near.write(chunk);
+  }
+  close() {
+    this.server.close();
+    for (const link of this.links) link.destroy();
+  }
+}
+
+describe('questions that cross', () => {
+  const closing = [];
+  after(async () => {
+    for (const close of closing.reverse()) await close();
+  });
+  const start = async (prefix, number) => {
+    const door = await new Door().open();
+    // Signs of life are far apart: a server that has just come is not known to the other.
+    const args = ['--node', String(number), '--cluster-leader-ttl-ms', '60s', '--cluster-silent-ms', '60s'];
+    const server = await startServer({ backend: door.url(prefix), args });
+    const api = new Client(server);
+    closing.push(() => door.close(), () => server.exit || stopServer(server), () => api.close(), () => door.release());
+    return { door, server, api };
+  };
+
+  test('a server that was alone and one that has just come never give out the same number', async () => {
+    const one = await start('n:', 1);
+    status(await one.api.post('/v1/queues/warm/jobs', { payload: 0 }), 201);
+    const two = await start('n:', 2);
+    // the first has read how far numbers go, the second takes some, the first stores, then the second
+    const asked = [];
+    for (const [node, name] of [[one, 'mine-one'], [two, 'mine-two']]) {
+      const kept = node.door.keep(name);
+      asked.push(node.api.post(`/v1/queues/${name}/jobs`, { payload: name }));
+      await kept();
+    }
+    one.door.release();
+    const first = status(await asked[0], 201);
+    two.door.release();
+    const second = status(await asked[1], 201);
+    assert.notEqual(first.id, second.id);
+    for (const [job, name] of [[first, 'mine-one'], [second, 'mine-two']]) {
+      const seen = status(await one.api.get(`/v1/jobs/${job.id}`), 200);
+      assert.deepEqual([seen.queue, seen.payload], [name, name]);
+      const got = status(await two.api.post(`/v1/queues/${name}/claim`, {}), 200);
+      assert.deepEqual(got.jobs.map((j) => [j.id, j.payload]), [[job.id, name]]);
+    }
+  });
+
+  test('what a server had taken when it died comes back to one that is left alone', async () => {
+    const one = await start('h:', 1);
+    const id = status(await one.api.post('/v1/queues/left/jobs', { payload: 1 }), 201).id;
+    const two = await start('h:', 2);
+    const kept = two.door.keep('left', '15000'); // how long it is taken for
+    const claim = two.api.post('/v1/queues/left/claim', {}).catch(() => null);
+    await kept();
+    await until('the job is out of reach', () => redis('ZCARD', 'h:holds') === 1);
+    await killServer(two.server);
+    await claim;
+    // Time passes in which nobody asks for anything: the hold is over, and the dead are forgotten.
+    await stopServer(one.server);
+    for (const epoch of redis('ZRANGE', 'h:holds', 0, -1)) redis('ZADD', 'h:holds', 1, epoch);
+    redis('DEL', 'h:nodes', 'h:node');
+    const three = await start('h:', 3);
+    const got = status(await three.api.post('/v1/queues/left/claim', {}), 200);
+    assert.deepEqual(got.jobs.map((job) => job.id), [id]);
+  });
+});
