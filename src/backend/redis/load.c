@@ -6,6 +6,8 @@
 static uint64_t seq_of(const struct op *op)
 {
     switch ((int)op->kind) {
+    case OP_ENQUEUE: /* it may come with its id, and be there already */
+        return op->enqueue.id.seq;
     case OP_ACK:
     case OP_FAIL:
     case OP_EXTEND:

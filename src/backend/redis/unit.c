@@ -192,7 +192,7 @@ static void schedules_cb(void *ctx, redisReply *r)
     if (err)
         rd_item_give_up(it, OUT_UNAVAILABLE,
                         err == -ERR_NOMEM ? "out of memory" : "a schedule is damaged");
-    else if (shared_class(it->unit.turns[0].op) == CLASS_FIRE)
+    else if (shared_class(it->unit.s, it->unit.turns[0].op) == CLASS_FIRE)
         load(it);
     else
         work(it);
