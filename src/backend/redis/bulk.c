@@ -185,6 +185,18 @@ static void ask_rivals(struct item *it)
     rd_item_send(it, STAGE_ASKING, rivals_cb);
 }
 
+/* First those that the store has counted, up to its horizon, then those that came with ids of a
+ * spool, whose sequences are higher than any of these. */
+static bool counted(const struct bulk *b)
+{
+    return b->cursor < b->seq_max;
+}
+
+static uint64_t spooled_from(const struct bulk *b)
+{
+    return b->cursor >= ID_SPOOL_BIT ? b->cursor + 1 : ID_SPOOL_BIT;
+}
+
 static void slice_cb(void *ctx, redisReply *r)
 {
     struct item *it = ctx;
@@ -198,6 +210,8 @@ static void slice_cb(void *ctx, redisReply *r)
     }
     int err = load_slice(it, r, &slice);
     it->search_at = (uint64_t)rd_reply_int(reply_at(r, 1));
+    if (it->search_at == 0 && counted(it->unit.s->bulks))
+        it->search_at = ID_SPOOL_BIT - 1;
     it->search_count = slice;
     if (err)
         rd_item_give_up(it, OUT_UNAVAILABLE, "out of memory");
@@ -220,8 +234,8 @@ void rd_bulk_begin(struct item *it)
     rd_item_call(it, SCRIPT_SCAN);
     rd_args_now(s, a);
     redis_args_int(a, b->queue);
-    redis_args_int(a, (int64_t)b->cursor + 1);
-    redis_args_int(a, (int64_t)LIMIT_SEQ);
+    redis_args_int(a, (int64_t)(counted(b) ? b->cursor + 1 : spooled_from(b)));
+    redis_args_int(a, (int64_t)(counted(b) ? b->seq_max : LIMIT_SEQ));
     redis_args_text(a, "");
     redis_args_int(a, b->states);
     redis_args_int(a, LIMIT_SLICE);

@@ -6,7 +6,7 @@
 static uint64_t seq_of(const struct op *op)
 {
     switch ((int)op->kind) {
-    case OP_ENQUEUE:
+    case OP_ENQUEUE: /* it may come with its id, and be there already */
         return op->enqueue.moved ? op->enqueue.moved->seq : op->enqueue.id.seq;
     case OP_ACK:
     case OP_FAIL:

@@ -347,6 +347,7 @@ static int open_store(const char *rest, bool tls, const struct backend_config *c
         return err;
     struct now now = clock_now(&config->clock);
     s->offset_ms = now.wall.ms - now.mono.ms; /* until the server tells its own */
+    s->sh.keeps = KEEPS_SCHEDULES;
     rd_cluster_opened(s);
     return 0;
 }
