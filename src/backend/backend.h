@@ -122,6 +122,7 @@ struct backend_figures {
     bool dispatch_up[2];                 /* high, low */
     uint64_t dispatch_pushed, dispatch_failed;
     bool compacting;
+    uint64_t mark;         /* drawn when the store was made; 0 = it has none to tell */
     bool has_spool;        /* behind failover; else what follows is 0 */
     bool primary_up;       /* the shared store answers */
     uint64_t spool_jobs;   /* waiting, running or dead, that this node keeps */

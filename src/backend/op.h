@@ -116,8 +116,9 @@ struct op_enqueue {
      * job of the same sequence that is there refuses it: OUT_EXISTS, reply.seq and id_hi are that
      * job's. Whoever asks for this has seen to it that no other job ever had the sequence. */
     const struct job_moved *moved;
-    /* The id that the job has already: a spool gave it (id_spooled), and it comes with `past`. A
-     * job that is there under this sequence answers as a repeat. seq 0 = the store gives one. */
+    /* The id that the job has already: a spool gave it (id_spooled), and it comes with `past`. The
+     * job that is there under this id answers as a repeat; another one of this sequence refuses it
+     * with OUT_EXISTS. seq 0 = the store gives one. */
     struct job_ref id;
 };
 

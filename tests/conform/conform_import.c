@@ -56,6 +56,11 @@ static void comes_with_its_id(struct env *e)
     EXPECT_OUT(r, OUT_OK);
     EXPECT(r->repeat);
     EXPECT_INT(r->seq, op.enqueue.id.seq);
+    struct op other = op;
+    other.enqueue.id.hi += 1 << 16; /* another job: not to be taken for this one */
+    r = run(e, other);
+    EXPECT_OUT(r, OUT_EXISTS);
+    EXPECT_INT(r->id_hi, op.enqueue.id.hi);
     EXPECT_COUNTS("q", .ready = 2);
     uint64_t last = put(e, "q");
     EXPECT(last > first && !id_spooled(last)); /* counted as before */

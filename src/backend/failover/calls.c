@@ -85,7 +85,7 @@ static bool spool_may(const struct op *op)
 /* A bound of a list as the spool counts. One that the primary counted lies before all of its. */
 static uint64_t bound_in(const struct failover *f, uint64_t seq)
 {
-    return fo_own(f, seq) ? fo_seq_in(seq) : 0;
+    return fo_own(f, seq) ? fo_seq_in(f, seq) : 0;
 }
 
 static void list_in(const struct failover *f, struct op_list *list)
@@ -107,7 +107,7 @@ static void for_spool(struct fo_call *c)
     c->at_spool = true;
     if (offset) {
         memcpy(&ref, (const char *)c->op + offset, sizeof ref);
-        ref.seq = fo_seq_in(ref.seq);
+        ref.seq = fo_seq_in(f, ref.seq);
         memcpy((char *)&c->inner + offset, &ref, sizeof ref);
     } else if (c->op->kind == OP_LIST) {
         list_in(f, &c->inner.list);
@@ -123,7 +123,7 @@ static void plan(struct fo_call *c)
     if (offset)
         memcpy(&ref, (const char *)c->op + offset, sizeof ref);
     bool own = fo_own(f, ref.seq);
-    enum flow_fate fate = own ? fo_flow_fate(f, fo_seq_in(ref.seq)) : FATE_NONE;
+    enum flow_fate fate = own ? fo_flow_fate(f, fo_seq_in(f, ref.seq)) : FATE_NONE;
     if (fate != FATE_NONE && fate != FATE_MOVED && c->op->kind != OP_GET)
         c->note = note_moving;
     else if ((own && fate != FATE_MOVED) || ways[c->op->kind].way == WAY_BOTH)

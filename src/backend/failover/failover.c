@@ -359,6 +359,14 @@ static int open_both(struct failover *f, struct backend *spool, struct err_note 
     return err;
 }
 
+/* Half of the range is left to count. */
+static uint64_t first_of(const struct backend *spool)
+{
+    struct backend_figures figures;
+    backend_figures(spool, &figures);
+    return figures.mark & (ID_SPOOL_COUNT_MAX >> 1);
+}
+
 int backend_open_failover(struct backend *spool, const struct failover_setup *setup,
                           const struct backend_config *config, struct backend **ret,
                           struct err_note *note)
@@ -381,6 +389,7 @@ int backend_open_failover(struct backend *spool, const struct failover_setup *se
     }
     fill_ops(f);
     f->spool = spool;
+    f->first = first_of(spool);
     f->open = f->primary ? 2 : 1;
     f->later_end = &f->later;
     uv_idle_init(config->loop, &f->idle);

@@ -145,6 +145,12 @@ static void moved_cb(void *ctx, const struct reply *reply)
         j->fate = FATE_MOVED;
     } else if (reply->outcome == OUT_UNKNOWN) {
         j->doubt = true;
+    } else if (reply->outcome == OUT_EXISTS && !j->renamed) {
+        j->renamed = true; /* and once more */
+        log_event(f->config.log, LOG_WARN, "spooled_job_renamed",
+                  LOG_INT("seq", (int64_t)fo_seq_out(f, j->at.seq)),
+                  LOG_TEXT("why", "another job has its sequence; does another server have this "
+                                  "node's number?"));
     } else if (reply->outcome == OUT_UNAVAILABLE) {
         not_done(j);
         fo_down(f, reply->note ? reply->note : "unavailable");
@@ -161,13 +167,14 @@ static struct op enqueue_of(const struct failover *f, struct flow_job *j)
     const struct job_view *v = &j->held->jobs[0];
     uint64_t seq = fo_seq_out(f, j->at.seq);
     /* No client can send this key: it begins with a byte that is no text. */
-    snprintf(j->key, sizeof j->key, "\001spool %" PRIu64, seq);
+    snprintf(j->key, sizeof j->key, "\001spool %" PRIx64 " %" PRIx64, v->job.id_hi, seq);
     j->past = (struct job_past){.state = j->state == STATE_DEAD ? STATE_DEAD : STATE_READY,
                                 .reason = j->reason,
                                 .failures = v->job.failures,
                                 .crashes = v->job.crashes,
                                 .error_kind = v->error_kind,
                                 .error = v->error};
+    struct job_ref id = {j->renamed ? 0 : seq, j->renamed ? 0 : v->job.id_hi};
     bool own = v->extra.options.len > 0 && options_decode(v->extra.options, &j->options) == 0;
     return (struct op){.kind = OP_ENQUEUE,
                        .enqueue = {.queue = v->queue,
@@ -181,7 +188,7 @@ static struct op enqueue_of(const struct failover *f, struct flow_job *j)
                                    .idempotency_key = span_text(j->key),
                                    .fingerprint = seq,
                                    .past = &j->past,
-                                   .id = {seq, v->job.id_hi}}};
+                                   .id = id}};
 }
 
 static void move(struct failover *f)

@@ -8,17 +8,17 @@ static uint64_t base_of(const struct failover *f)
 
 bool fo_own(const struct failover *f, uint64_t seq)
 {
-    return (seq & ~ID_SPOOL_COUNT_MAX) == base_of(f);
+    return (seq & ~ID_SPOOL_COUNT_MAX) == base_of(f) && (seq & ID_SPOOL_COUNT_MAX) > f->first;
 }
 
 uint64_t fo_seq_out(const struct failover *f, uint64_t seq)
 {
-    return seq ? base_of(f) | (seq & ID_SPOOL_COUNT_MAX) : 0;
+    return seq ? base_of(f) | ((seq + f->first) & ID_SPOOL_COUNT_MAX) : 0;
 }
 
-uint64_t fo_seq_in(uint64_t seq)
+uint64_t fo_seq_in(const struct failover *f, uint64_t seq)
 {
-    return seq & ID_SPOOL_COUNT_MAX;
+    return (seq & ID_SPOOL_COUNT_MAX) - f->first;
 }
 
 static const struct attempt_view *attempts_out(const struct failover *f,

@@ -10,9 +10,11 @@
  *   reach.c     whether anybody listens at an address
  *
  * Ids. The spool counts from 1 as any store; outside its sequences carry ID_SPOOL_BIT and the
- * number of this node, so they are nobody else's, and an id says where to ask first. The primary
- * takes the job with that id, so it stays what the client was given. There is nothing to reserve
- * beforehand, and no outage is too long, or too early, for it.
+ * number of this node, and are counted from a place that was drawn when the spool was made, so they
+ * are nobody else's, not even of an earlier spool of this node; and an id says where to ask first.
+ * The primary takes the job with that id, so it stays what the client was given. There is nothing
+ * to reserve beforehand, and no outage is too long, or too early, for it. Should two spools draw
+ * alike, the primary refuses the second job's id and gives it another: no job is taken for another.
  *
  * Where a job is: in the spool until it has flowed back; then the spool does not know it any more,
  * and the primary is asked.
@@ -85,6 +87,7 @@ struct flow_job {
     uint8_t reason;
     struct job_token token; /* counter 0 = not seized (a dead job) */
     enum flow_fate fate;
+    bool renamed;       /* its id is another job's: the primary gives it one */
     bool doubt;         /* an earlier attempt to move it may have been done */
     struct reply *held; /* a copy of what the spool said of it, with its body */
     char key[48];
@@ -127,6 +130,7 @@ struct failover {
     struct backend *primary; /* NULL until it was reached for the first time, and once closed */
     struct backend *spool;   /* NULL once closed */
     bool up;
+    uint64_t first; /* the spool's sequences are counted from here outside; see ids.c */
     struct fo_watch *watches;
     struct event_merge events;
     backend_news_fn news;
@@ -155,7 +159,7 @@ struct failover {
 /* ids.c */
 bool fo_own(const struct failover *f, uint64_t seq); /* of this node's spool */
 uint64_t fo_seq_out(const struct failover *f, uint64_t seq);
-uint64_t fo_seq_in(uint64_t seq);
+uint64_t fo_seq_in(const struct failover *f, uint64_t seq); /* of one that is fo_own */
 MUST_CHECK int fo_reply_out(const struct failover *f, struct reply *reply, struct arena *a);
 
 /* calls.c */

@@ -76,11 +76,15 @@ static bool key_answers(struct engine *e, const struct op_enqueue *want, struct 
 /* It came before, longer ago than keys are remembered. */
 static bool id_answers(struct engine *e, const struct op_enqueue *want, struct engine_reply *r)
 {
-    const struct live *l = want->id.seq ? jobs_find(e, want->id, NULL) : NULL;
+    const struct live *l =
+        want->id.seq ? jobs_find(e, (struct job_ref){want->id.seq, 0}, NULL) : NULL;
     if (!l)
         return false;
     reply_job(r, l);
-    r->reply.created = r->reply.repeat = true;
+    if (l->job.id_hi == want->id.hi)
+        r->reply.created = r->reply.repeat = true;
+    else
+        refuse(r, OUT_EXISTS, NULL);
     return true;
 }
 

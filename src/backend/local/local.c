@@ -454,6 +454,8 @@ static void local_figures(const struct backend *b, struct backend_figures *ret)
     const struct local *l = (const struct local *)b;
     *ret = (struct backend_figures){0};
     heart_figures(l->heart, ret);
+    ret->mark =
+        hash128_of(engine_hash_key(heart_engine(l->heart)), SPAN_LITERAL("mark of the store")).lo;
     ret->applied = l->applied;
     if (!l->writer)
         return;

@@ -105,7 +105,10 @@ static bool id_answers(const struct unit *u, const struct op_enqueue *want, stru
     if (!r || !unit_row_there(r))
         return false;
     unit_reply_row(t, r);
-    t->reply.created = t->reply.repeat = true;
+    if (r->job.id_hi == want->id.hi)
+        t->reply.created = t->reply.repeat = true;
+    else
+        unit_refuse(t, OUT_EXISTS, NULL);
     return true;
 }
 

@@ -532,6 +532,30 @@ static void count_cb(void *ctx)
     ++*(unsigned *)ctx;
 }
 
+/* Another spool of the same node number had the sequence: neither job is taken for the other. */
+static void test_an_id_that_another_job_has(void **state)
+{
+    struct job_past past = {.state = STATE_READY};
+    (void)state;
+    begin();
+    outage();
+    struct job_ref first = put();
+    switched_set(w.primary, SWITCH_ON);
+    until_flowed();
+    struct op op = enqueue_op();
+    op.enqueue.past = &past;
+    op.enqueue.id = (struct job_ref){first.seq + 1, first.hi - (UINT64_C(99) << 16)};
+    assert_int_equal(run_at(switched_backend(w.primary), op)->outcome, OUT_OK);
+    outage();
+    assert_int_equal(put().seq, first.seq + 1);
+    switched_set(w.primary, SWITCH_ON);
+    until_flowed();
+    const struct reply *r = claim(9);
+    assert_int_equal(r->job_count, 3);
+    assert_false(id_spooled(r->jobs[0].job.seq)); /* the one that got another id */
+    end();
+}
+
 static void test_who_waits_is_told(void **state)
 {
     struct backend_watch *watch;
@@ -608,6 +632,7 @@ int main(void)
         cmocka_unit_test(test_queues_are_known_in_the_spool),
         cmocka_unit_test(test_away_at_the_start),
         cmocka_unit_test(test_unusable_at_the_start),
+        cmocka_unit_test(test_an_id_that_another_job_has),
         cmocka_unit_test(test_who_waits_is_told),
         cmocka_unit_test(test_a_primary_that_says_nothing),
         cmocka_unit_test(test_events_of_both),

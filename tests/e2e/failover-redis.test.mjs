@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// PDQ-1, PDQ-6, PDQ-7 with a real Redis, chosen by the names of the priority-queue document: killed, started
+// again, and refusing us. Runs itself below scripts/with-redis. failover.test.mjs has the finer points.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { after, describe, test } from 'node:test';
+
+import { Client } from './lib/client.mjs';
+import { killServer, startServer, stopServer, until } from './lib/server.mjs';
+
+if (!process.env.HF_REDIS) {
+  const wrapper = fileURLToPath(new URL('../../scripts/with-redis', import.meta.url));
+  const words = ['node', ...process.execArgv, fileURLToPath(import.meta.url)];
+  process.exit(spawnSync(wrapper, words, { stdio: 'inherit' }).status ?? 1);
+}
+
+const home = process.env.HF_REDIS_DIR;
+const socket = path.join(home, 'redis.sock');
+const redis = (...words) => spawnSync('redis-cli', ['-s', socket, ...words], { encoding: 'utf8' }).stdout.trim();
+const port = redis('CONFIG', 'GET', 'port').split('\n')[1];
+const url = `redis://127.0.0.1:${port}/3`;
+
+async function killRedis() {
+  process.kill(Number(readFileSync(path.join(home, 'redis.pid'), 'utf8')), 'SIGKILL');
+  await until('Redis is gone', () => redis('PING') !== 'PONG');
+}
+
+async function startRedis() {
+  assert.equal(spawnSync('redis-server', [path.join(home, 'redis.conf')], { stdio: 'ignore' }).status, 0);
+  await until('Redis answers', () => redis('PING') === 'PONG');
+}
+
+const state = async (api) => (await api.get('/v1/server')).json.failover;
+
+describe('use_redis', { concurrency: false }, () => {
+  const servers = [];
+  const start = async (env) => {
+    const server = await startServer({ backend: '', env: { USE_REDIS_QUEUE: 'true', REDIS_URL: url, ...env } });
+    servers.push(server);
+    return server;
+  };
+  after(async () => {
+    for (const server of servers) if (!server.exit) await killServer(server);
+  });
+
+  test('PDQ-6 PDQ-7 Redis is killed and comes back: no enqueue is refused, no job is lost or doubled', async () => {
+    const server = await start({ REDIS_HEALTH_CHECK_TIMEOUT: '2.0' });
+    const api = new Client(server);
+    const enqueue = async (n) => {
+      const { status, json } = await api.post('/v1/queues/q/jobs', { payload: n });
+      assert.equal(status, 201);
+      return json;
+    };
+    assert.equal((await api.get('/v1/server')).json.backend, 'failover+redis');
+    assert.equal((await api.get('/v1/snapshot')).json.redis_active, true);
+    const made = [await enqueue(0)];
+    await killRedis();
+    await until('the server notices', async () => !(await state(api)).primary_up);
+    for (let n = 1; n <= 20; n++) made.push(await enqueue(n));
+    assert.ok(made.slice(1).every((job) => job.spooled));
+    assert.equal((await api.get('/v1/snapshot')).json.redis_active, false);
+    assert.equal((await api.get('/readyz')).status, 200);
+    assert.match((await api.get('/metrics')).text, /^holdfast_redis_up 0$/m);
+    await startRedis();
+    await until('the jobs have flowed back', async () => {
+      const { primary_up: up, spool_jobs: left } = await state(api);
+      return up && left === 0;
+    }, 30_000);
+    const { json } = await api.post('/v1/queues/q/claim', { count: 100 });
+    assert.deepEqual(json.jobs.map((job) => job.payload), made.map((_, n) => n));
+    assert.deepEqual(json.jobs.map((job) => job.id), made.map((job) => job.id));
+    const acks = json.jobs.map(({ id, token }) => ({ id, token }));
+    const answers = (await api.post('/v1/ack', { jobs: acks })).json.jobs;
+    assert.ok(answers.every((answer) => answer.state === 'done'));
+    api.close();
+    await stopServer(server);
+  });
+
+  test('PDQ-7 away at the start is no error, a wrong password is', async () => {
+    const wrong = await start({ REDIS_URL: url.replace('//', '//nobody:s3cret@') }).then(
+      () => assert.fail('it started'),
+      (e) => e,
+    );
+    assert.match(wrong.message, /ended before it was ready \([1-9]/);
+    assert.doesNotMatch(wrong.message, /s3cret/);
+    await killRedis();
+    const server = await start({});
+    const api = new Client(server);
+    const { json: job } = await api.post('/v1/queues/late/jobs', { payload: 1 });
+    assert.equal(job.spooled, true);
+    await startRedis();
+    await until('the job has flowed back', async () => (await state(api)).primary_up && (await state(api)).spool_jobs === 0, 30_000);
+    assert.equal((await api.get(`/v1/jobs/${job.seq}`)).json.id, job.id);
+    api.close();
+    await stopServer(server);
+  });
+
+  test('PDQ-7 a plain --backend redis:// never falls back', async () => {
+    await killRedis();
+    const error = await startServer({ backend: url }).then(
+      () => assert.fail('it started'),
+      (e) => e,
+    );
+    assert.match(error.message, /ended before it was ready \([1-9]/);
+    await startRedis();
+  });
+});
