@@ -124,14 +124,13 @@ static void plan(struct fo_call *c)
         memcpy(&ref, (const char *)c->op + offset, sizeof ref);
     bool own = fo_own(f, ref.seq);
     enum flow_fate fate = own ? fo_flow_fate(f, fo_seq_in(f, ref.seq)) : FATE_NONE;
+    bool there = (own && fate != FATE_MOVED) || ways[c->op->kind].way == WAY_BOTH;
     if (fate != FATE_NONE && fate != FATE_MOVED && c->op->kind != OP_GET)
         c->note = note_moving;
-    else if ((own && fate != FATE_MOVED) || ways[c->op->kind].way == WAY_BOTH)
+    else if (there || (!f->up && spool_may(c->op)))
         for_spool(c);
     else if (f->up)
         c->inner = *c->op;
-    else if (spool_may(c->op))
-        for_spool(c);
     else
         c->note = offset ? note_held : c->op->kind == OP_ENQUEUE ? note_keyed : note_away;
 }

@@ -80,12 +80,13 @@ static void copy_until(char *out, size_t size, const char *from, const char *end
 {
     size_t n = 0;
     while (*from && !strchr(end, *from) && n + 1 < size) {
-        if (from[0] == '%' && hex_digit(from[1]) >= 0 && hex_digit(from[2]) >= 0) {
-            out[n++] = (char)(hex_digit(from[1]) << 4 | hex_digit(from[2]));
-            from += 3;
-        } else {
-            out[n++] = *from++;
-        }
+        int high = from[0] == '%' ? hex_digit(from[1]) : -1;
+        int low = high >= 0 ? hex_digit(from[2]) : -1;
+        if (low >= 0)
+            out[n++] = (char)(high * 16 + low);
+        else
+            out[n++] = *from;
+        from += low >= 0 ? 3 : 1;
     }
     out[n] = '\0';
 }
