@@ -19,13 +19,15 @@
 #define NODE 3u
 #define MAX_REPLIES 512
 
+/* Whether anybody listens at the primary's address; asked on another thread, too. */
+static _Atomic bool listening;
+
 static struct world {
     uv_loop_t loop;
     struct clock_manual clock;
     struct backend_config config;
     char dir[64];
-    bool on_disk; /* else both stores go with the process */
-    bool reachable;
+    bool on_disk;         /* else both stores go with the process */
     const char *unusable; /* why it cannot be opened; NULL = it can */
     struct switched *primary;
     struct backend *b;
@@ -57,7 +59,7 @@ static int open_primary(void *ctx, struct backend **ret, struct err_note *note)
 static bool reachable(void *ctx)
 {
     (void)ctx;
-    return w.reachable;
+    return listening;
 }
 
 static int try_open(struct err_note *note)
@@ -77,7 +79,8 @@ static void open_failover(void)
 
 static void begin_with(bool there)
 {
-    w = (struct world){.clock.at = {{5000000}, {INT64_C(1767225600000)}}, .reachable = there};
+    listening = there;
+    w = (struct world){.clock.at = {{5000000}, {INT64_C(1767225600000)}}};
     snprintf(w.dir, sizeof w.dir, "/tmp/failover.XXXXXX");
     assert_non_null(mkdtemp(w.dir));
     assert_int_equal(uv_loop_init(&w.loop), 0);
@@ -400,10 +403,10 @@ static void doubt(enum switched_mode mode, bool restart)
     assert_int_equal(switched_passed(w.primary, OP_ENQUEUE) > 0, mode == SWITCH_LOST);
     if (restart) {
         close_failover();
-        w.reachable = false;
+        listening = false;
         open_failover();
         assert_int_equal(claim(5)->job_count, 0);
-        w.reachable = true;
+        listening = true;
     } else {
         switched_set(w.primary, SWITCH_ON);
     }
@@ -505,7 +508,7 @@ static void test_away_at_the_start(void **state)
     assert_int_equal(claim(1)->job_count, 1);
     struct job_ref other = put();
     w.unusable = "wrong password"; /* while it runs that is no end either */
-    w.reachable = true;
+    listening = true;
     for (int i = 0; i < 3; i++)
         uv_run(&w.loop, UV_RUN_ONCE);
     w.unusable = NULL;
