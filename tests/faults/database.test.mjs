@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Producers, workers and an administrator on three nodes of one database, while the database is killed and
-// frozen and so are nodes; then every promise (C1 to C10 of docs/durability.md) is checked over what the
+// frozen and so are nodes; then every promise (C1 to C14 of docs/durability.md) is checked over what the
 // clients saw. HF_SEED=n repeats a plan, HF_FAULTS=n makes it longer, HF_FULL=1 takes the full times.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { check, stories } from '../crash/checker.mjs';
 import { Load } from '../crash/load.mjs';
+import { Keepers } from '../crash/lib/keepers.mjs';
 import { now, pause } from '../crash/lib/recorder.mjs';
-import { countOf, seedOf } from '../crash/lib/trial.mjs';
+import { checkKeepers, countOf, seedOf } from '../crash/lib/trial.mjs';
 import { openStream } from '../e2e/lib/client.mjs';
 import { until } from '../e2e/lib/server.mjs';
 import { leaderOf, startNodes, times } from './lib/cluster.mjs';
@@ -68,8 +69,8 @@ const kinds = {
 
 test(`${faults} faults under load, seed ${seed}`, async (t) => {
   const args = ['--queue-defaults-keep-done', '1000000'];
-  const nodes = await startNodes(t, url('load'), 3, { args });
-  const load = new ClusterLoad(seed, { paceMs: 40 });
+  const nodes = await startNodes(t, url('load'), 3, { args, env: Keepers.env });
+  const load = new ClusterLoad(seed, { paceMs: 40, keepers: true });
   t.after(() => load.abandon());
   load.over(nodes);
   load.start();
@@ -89,6 +90,7 @@ test(`${faults} faults under load, seed ${seed}`, async (t) => {
   assert.deepEqual(violations, [], `seed ${seed}`);
   assert.ok(made >= 20 * faults, `too little happened to prove anything: ${made} jobs`);
   assert.ok(crashes.length > 0);
+  checkKeepers(load);
   // The tables by themselves: what SQL says of what the API said.
   assert.equal(sql("SELECT count(*) FROM (SELECT queue, ukey FROM load.job WHERE held GROUP BY 1, 2 HAVING count(*) > 1) x"), '0');
   assert.equal(sql('SELECT count(*) FROM load.job WHERE state = 3'), '0');
