@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Producers, workers and an administrator on three nodes of one database, while the database is killed and
-// frozen and so are nodes; then every promise (C1 to C14 of docs/durability.md) is checked over what the
+// frozen and so are nodes; then every promise (C1 to C10 of docs/durability.md) is checked over what the
 // clients saw. HF_SEED=n repeats a plan, HF_FAULTS=n makes it longer, HF_FULL=1 takes the full times.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -16,6 +16,8 @@ import { leaderOf, startNodes, times } from './lib/cluster.mjs';
 import { freezeDatabase, killDatabase, sql, startDatabase, thawDatabase, url } from './lib/postgres.mjs';
 
 const seed = seedOf();
+/** Those who use keys, schedules, triggers and notices (C11 to C14): HF_KEEPERS=1. */
+const keepers = process.env.HF_KEEPERS === '1';
 const faults = countOf('HF_FAULTS', 6); // one of each kind
 
 /** A load that asks any node. */
@@ -24,6 +26,19 @@ class ClusterLoad extends Load {
     return this.nodes ? this.random.of(this.nodes).server : null;
   }
   set server(_) {}
+
+  /** A node that is late with an answer, or closes a connection that nobody used, is asked again. */
+  async read(where) {
+    for (let tries = 0; ; tries++) {
+      for (const { number, server } of this.nodes) assert.equal(server.exit, undefined, `node ${number} has ended\n${server.stderr}`);
+      try {
+        return await super.read(where);
+      } catch (error) {
+        if (tries > 20) throw error;
+        await pause(100);
+      }
+    }
+  }
 
   over(nodes) {
     this.nodes = nodes;
@@ -70,7 +85,7 @@ const kinds = {
 test(`${faults} faults under load, seed ${seed}`, async (t) => {
   const args = ['--queue-defaults-keep-done', '1000000'];
   const nodes = await startNodes(t, url('load'), 3, { args, env: Keepers.env });
-  const load = new ClusterLoad(seed, { paceMs: 40, keepers: true });
+  const load = new ClusterLoad(seed, { paceMs: 40, keepers });
   t.after(() => load.abandon());
   load.over(nodes);
   load.start();
@@ -90,7 +105,7 @@ test(`${faults} faults under load, seed ${seed}`, async (t) => {
   assert.deepEqual(violations, [], `seed ${seed}`);
   assert.ok(made >= 10 * faults, `too little happened to prove anything: ${made} jobs`);
   assert.ok(crashes.length > 0);
-  checkKeepers(load);
+  if (keepers) checkKeepers(load);
   // The tables by themselves: what SQL says of what the API said.
   assert.equal(sql("SELECT count(*) FROM (SELECT queue, ukey FROM load.job WHERE held GROUP BY 1, 2 HAVING count(*) > 1) x"), '0');
   assert.equal(sql('SELECT count(*) FROM load.job WHERE state = 3'), '0');
