@@ -40,8 +40,8 @@ test('TF-3 a leader that is stopped is overtaken, and does nothing when it goes 
   const before = sql('SELECT * FROM frozen.leader');
   const rows = sql('SELECT seq, state, crashes, tok_epoch, tok_counter FROM frozen.job ORDER BY seq');
   old.thaw();
-  await until('it knows that it was overtaken', async () => (await old.metric('holdfast_leader_overtaken_total')) === 1);
-  assert.match(old.server.stderr, /leader_lost.*another node leads/);
+  // It finds another epoch; or, stopped in the middle of a transaction, that the database has ended its connection.
+  await until('it knows that it leads no more', () => /leader_lost/.test(old.server.stderr));
   const view = await until('it sees the other lead', async () => {
     const seen = await old.cluster();
     return seen.leader && !seen.leader.self ? seen : null;

@@ -17,6 +17,19 @@ export const seedOf = () => Number(process.env.HF_SEED ?? Date.now() % 1_000_000
 /** How many of something: by default n, or what the variable says. */
 export const countOf = (name, n) => Number(process.env[name] ?? n);
 
+/** Keepers, too, must have done something. */
+export function checkKeepers(load) {
+  const { jobs, keys, schedules, told } = load.history.final.keeps;
+  const seen = (kind) => load.history.entries.filter((e) => e.kind === kind && e.sure && e.ok).length;
+  const counts = {
+    commits: seen('k_commit'), left: [...keys.keys()].filter((key) => key.startsWith('["u"')).length, runs: seen('k_run'),
+    fired: schedules.reduce((n, s) => n + (s.every_ms === 1000 ? s.fired : 0), 0), triggered: schedules.find((s) => s.source_queue).fired,
+    looks: seen('k_look'), dead: [...jobs.values()].filter((job) => job.state === 'dead').length, told: told.length,
+  };
+  console.log(`# keepers: ${Object.entries(counts).map(([what, n]) => `${n} ${what}`).join(', ')}`);
+  for (const [what, n] of Object.entries(counts)) assert.ok(n > 0, `keepers: no ${what}`);
+}
+
 export class Trial {
   constructor({ seed, data, load = {} }) {
     this.seed = seed;
@@ -79,21 +92,9 @@ export class Trial {
     for (const line of stories(this.load.history, violations.slice(0, 3))) console.log(`# ${line}`);
     assert.deepEqual(violations, [], `seed ${this.seed}`);
     assert.ok(made >= confirmed, `too little happened to prove anything: ${made} jobs, not ${confirmed}`);
-    if (final.keeps) this.checkKeepers(final.keeps);
+    if (final.keeps) checkKeepers(this.load);
     await stopServer(this.server);
     execFileSync(binary, ['check', this.data]);
-  }
-
-  /** Keepers, too, must have done something. */
-  checkKeepers({ jobs, keys, schedules, told }) {
-    const seen = (kind) => this.load.history.entries.filter((e) => e.kind === kind && e.sure && e.ok).length;
-    const counts = {
-      commits: seen('k_commit'), left: [...keys.keys()].filter((key) => key.startsWith('["u"')).length, runs: seen('k_run'),
-      fired: schedules.reduce((n, s) => n + (s.every_ms === 1000 ? s.fired : 0), 0), triggered: schedules.find((s) => s.source_queue).fired,
-      looks: seen('k_look'), dead: [...jobs.values()].filter((job) => job.state === 'dead').length, told: told.length,
-    };
-    console.log(`# keepers: ${Object.entries(counts).map(([what, n]) => `${n} ${what}`).join(', ')}`);
-    for (const [what, n] of Object.entries(counts)) assert.ok(n > 0, `keepers: no ${what}`);
   }
 
   /** After a failure: ends what still runs, so that the test can end. */
