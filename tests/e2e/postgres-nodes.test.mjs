@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { after, before, describe, test } from 'node:test';
 
-import { Client } from './lib/client.mjs';
+import { Client, openStream } from './lib/client.mjs';
 import { Receiver } from './lib/receiver.mjs';
 import { killServer, startServer, stopServer, until } from './lib/server.mjs';
 
@@ -104,6 +104,27 @@ describe('keys and values', () => {
     assert.equal(done.status, 200, done.text);
     assert.equal((await get(apis[0], key)).value, 1);
     assert.equal(sql("SELECT count(*) FROM keys.job j JOIN keys.queue q ON q.number = j.queue WHERE q.name IN ('fresh', 'closed')"), '2');
+  });
+
+  test('KV-10 a watch on one node hears of changes on the other', async () => {
+    const { nodes, apis } = shared;
+    const stream = openStream(nodes[1], '/v1/kv/watch?prefix=seen');
+    await stream.opened;
+    const next = async () => {
+      const { event, data } = await stream.next();
+      return { event, ...JSON.parse(data) };
+    };
+    const key = ['seen', 'ü', 1.5, true];
+    const { json } = await apis[0].post('/v1/kv/commit', { sets: [{ key, value: 'x' }, { key: ['else'], value: 1 }] });
+    assert.deepEqual(await next(), { event: 'set', key, version: json.version, value: 'x' });
+    await apis[0].post('/v1/kv/commit', { deletes: [key] });
+    const gone = await next();
+    assert.deepEqual([gone.event, gone.key], ['deleted', key]);
+    assert.ok(gone.version > json.version);
+    // A node that cannot listen any more tells that something may have got lost.
+    sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (query LIKE 'LISTEN keys_wake%' OR query LIKE '%pg_notify%')");
+    await until('there is a gap', async () => (await stream.next()).event === 'gap', 30_000);
+    stream.close();
   });
 
   test('KV-10 a commit may make a hundred queues', async () => {

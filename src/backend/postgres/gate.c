@@ -108,6 +108,7 @@ static void is_durable(struct pg_store *s, struct unit *u)
     if (u->position > s->sh.figures.durable)
         s->sh.figures.durable = u->position;
     shared_events_take(&s->sh, u);
+    pg_ear_tell_keys(s, u);
 }
 
 static void refuse_all(struct unit *u)
@@ -174,6 +175,7 @@ static void open_for(struct pg_store *s, const struct unit *last)
             break;
     } while (s->gate);
     shared_events_call(&s->sh);
+    pg_ear_kick(s);
 }
 
 static void synced_cb(void *ctx, int err, const struct round_error *error)
@@ -237,6 +239,7 @@ void pg_gate_break(struct pg_store *s)
             unit_turn_answer(t);
         }
         shared_events_take(&s->sh, u); /* they were seen by others, too */
+        pg_ear_tell_keys(s, u);
         unit_give(s, u);
     }
 }

@@ -93,7 +93,13 @@ struct pg_store {
     struct search *searches, **search_last; /* waiting for the reader */
     struct pg_unit search_unit;             /* its arena and arguments only */
 
-    struct wake_name *to_tell; /* queues that others shall hear of */
+    struct wake_name *to_tell;      /* queues that others shall hear of */
+    struct wake_name *keys_to_tell; /* keys likewise, oldest first */
+    size_t keys_waiting;
+    bool keys_lost;     /* some could not be told */
+    bool keys_in_round; /* the round under way tells of keys */
+    bool hello_due;     /* others shall hear that we listen */
+    bool heard;         /* we have listened before */
 
     uv_timer_t timer; /* ticks, life signs, reconnecting */
     uv_timer_t later; /* answers that must not come from inside a call */
@@ -301,6 +307,7 @@ void pg_tick_done(struct pg_store *s);
 /* ear.c */
 void pg_ear_free(struct pg_store *s);
 void pg_ear_tell(struct pg_store *s, struct span queue);
+void pg_ear_tell_keys(struct pg_store *s, const struct unit *u); /* it is on the disk */
 void pg_ear_kick(struct pg_store *s);
 void pg_ear_notified_cb(void *ctx, const char *payload);
 void pg_ear_lost_cb(void *ctx);

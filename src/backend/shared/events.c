@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events: a ring of what this node did, told after the commit. What other nodes do makes no events
- * here; a listener who wants everything asks each node. */
+/* Events: a ring of what this node did, told after the commit, and of keys that others changed.
+ * What else other nodes do makes no events here; a listener who wants everything asks each node. */
 #include "backend/shared/shared.h"
 #include "base/mem.h"
 
@@ -18,7 +18,8 @@ static uint64_t id_of(const struct shared *s, uint64_t number)
 
 static uint64_t oldest(const struct shared *s)
 {
-    return s->event_last > EVENT_RING ? s->event_last - EVENT_RING + 1 : 1;
+    uint64_t kept = s->event_last > EVENT_RING ? s->event_last - EVENT_RING + 1 : 1;
+    return kept > s->event_floor ? kept : s->event_floor;
 }
 
 int shared_events_init(struct shared *s)
@@ -85,6 +86,20 @@ void shared_events_take(struct shared *s, const struct unit *u)
 {
     for (const struct happened *h = u->happened; h; h = h->next)
         push(s, h);
+}
+
+void shared_events_key(struct shared *s, uint8_t kind, struct span key, uint64_t version,
+                       struct wall_time at)
+{
+    struct happened h = {.kind = kind, .at = at, .subject = key, .count = version};
+    push(s, &h);
+}
+
+/* A number that nothing has: whoever had seen all before it finds that it missed something. */
+void shared_events_gap(struct shared *s)
+{
+    s->event_floor = ++s->event_last + 1;
+    s->news_due = true;
 }
 
 size_t shared_events(const struct backend *b, uint64_t after, uint64_t kinds,

@@ -94,6 +94,7 @@ struct shared {
     struct watch_entry *watches;
     struct told_event *events;
     uint64_t event_last;
+    uint64_t event_floor; /* those before it are not told any more: some between are not known */
     backend_news_fn news;
     void *news_ctx;
     struct settles settles;
@@ -214,7 +215,11 @@ void shared_bulks_free(struct shared *s);
 
 /* events.c, watches.c: as in backend_impl.h */
 void shared_events_take(struct shared *s, const struct unit *u); /* it is durable */
-void shared_events_call(struct shared *s);                       /* from the loop */
+/* Another node has changed this key. */
+void shared_events_key(struct shared *s, uint8_t kind, struct span key, uint64_t version,
+                       struct wall_time at);
+void shared_events_gap(struct shared *s);  /* something may have happened that is not known */
+void shared_events_call(struct shared *s); /* from the loop */
 size_t shared_events(const struct backend *b, uint64_t after, uint64_t kinds,
                      struct backend_event *out, size_t max, uint64_t *ret_oldest);
 uint64_t shared_events_last(const struct backend *b);
