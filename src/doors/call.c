@@ -72,6 +72,8 @@ static void call_reply(void *ctx, const struct reply *reply)
     struct call *c = ctx;
     if (reply->outcome == OUT_OK)
         c->done(c, reply);
+    else if (c->refused)
+        c->refused(c, reply);
     else
         call_refuse(c, reply);
 }

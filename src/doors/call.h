@@ -48,6 +48,7 @@ struct call {
     struct arena *arena;
     struct op op;
     call_fn done;           /* called with OUT_OK only; owes the answer */
+    call_fn refused;        /* likewise with any other outcome; NULL = its problem is answered */
     void *more;             /* the handler's own */
     struct call_line *line; /* in which it stands, if in any */
     struct call *next;
@@ -55,7 +56,7 @@ struct call {
 /* In the exchange's arena; NULL after answering that there is no memory. */
 struct call *call_new(struct broker *b, void *door, struct http_exchange *x, enum op_kind kind,
                       call_fn done);
-/* Any other outcome than OUT_OK is answered with its problem. */
+/* Any other outcome than OUT_OK is answered with its problem, unless the call says otherwise. */
 void call_submit(struct call *c);
 /* Answers with the problem of a refusal. */
 void call_refuse(struct call *c, const struct reply *reply);

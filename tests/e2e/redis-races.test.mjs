@@ -123,4 +123,19 @@ describe('questions that cross', () => {
     const got = status(await three.api.post('/v1/queues/left/claim', {}), 200);
     assert.deepEqual(got.jobs.map((job) => job.id), [id]);
   });
+
+  test('PDQ-12 metrics are there while one of several stores is not', async () => {
+    const door = await new Door().open();
+    const server = await startServer({ env: { HOLDFAST_ROUTES: `away* number=1 backend=${door.url('m:')}` } });
+    const api = new Client(server);
+    closing.push(() => stopServer(server), () => api.close());
+    for (const queue of ['here', 'away']) status(await api.post(`/v1/queues/${queue}/jobs`, { payload: 1 }), 201);
+    assert.match((await api.get('/metrics')).text, /queue="away"/);
+    door.close();
+    await until('its queues are refused', async () => (await api.get('/v1/queues')).status === 503);
+    const page = await api.get('/metrics');
+    assert.equal(page.status, 200, page.text);
+    assert.match(page.text, /^holdfast_jobs_live \d/m);
+    status(await api.post('/v1/queues/here/jobs', { payload: 2 }), 201);
+  });
 });

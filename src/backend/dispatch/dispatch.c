@@ -14,6 +14,7 @@
     (1ull << EVENT_ENQUEUED | 1ull << EVENT_READY | 1ull << EVENT_RETRIED |                        \
      1ull << EVENT_CRASHED | 1ull << EVENT_RELEASED | 1ull << EVENT_REQUEUED |                     \
      1ull << EVENT_PATCHED)
+#define EVENTS_WANTED (READY_EVENTS | 1ull << EVENT_QUEUE_DELETED)
 
 static int dispatch_submit(struct backend *b, const struct op *ops, size_t count,
                            backend_reply_fn fn, void *ctx);
@@ -39,11 +40,13 @@ static void take_events(struct dispatch *d)
     if (backend_events_missed(d->inner, d->seen))
         d->walk_now = true;
     do {
-        n = backend_events(d->inner, d->seen, READY_EVENTS, events, EVENTS_AT_ONCE, &oldest);
+        n = backend_events(d->inner, d->seen, EVENTS_WANTED, events, EVENTS_AT_ONCE, &oldest);
         for (size_t i = 0; i < n; i++) {
             const struct backend_event *e = &events[i];
             d->seen = e->id;
-            if (e->state == STATE_READY && e->queue.len)
+            if (e->kind == EVENT_QUEUE_DELETED && e->queue.len)
+                push_forget(d, e->queue);
+            else if (e->state == STATE_READY && e->queue.len)
                 push_add(d, e->queue, (struct job_ref){.seq = e->seq, .hi = e->id_hi});
         }
     } while (n == EVENTS_AT_ONCE);
@@ -183,6 +186,7 @@ static void part_closed(struct dispatch *d)
     settles_end_all(&d->settles);
     walk_forget(d);
     map64_done(&d->busy);
+    map64_done(&d->suspects);
     mem_free(d->urgent);
     mem_free(d);
     if (fn)
@@ -274,6 +278,7 @@ int backend_open_dispatch(struct backend *inner, const struct backend_config *co
     d->walk_now = true;
     d->timer.data = d;
     map64_init(&d->busy);
+    map64_init(&d->suspects);
     fill_ops(d);
     CHECK(uv_timer_init(config->loop, &d->timer) == 0);
     d->sides[SIDE_HIGH] = (struct side){.d = d, .name = "high"};

@@ -23,7 +23,7 @@
 struct push {
     struct push *next;
     struct side *side;
-    struct job_ref job;
+    struct job_ref job; /* without a sequence: the queue is gone, and its list with it */
     unsigned tries;
     size_t len;
     char queue[];
@@ -40,16 +40,9 @@ struct side {
     struct redis_url url;
     struct redis_tls_context *tls;
     struct rconn *conn;
-    bool greeted, down_told;
+    bool greeted, down_told, refused_told;
     struct push_list waiting, sent; /* answers come in the order of sent */
     int64_t resume_ms;              /* not before: a push was refused; 0 = at once */
-};
-
-/* A queue that had fewer ids in its list than ready jobs. */
-struct suspect {
-    uint32_t queue;
-    unsigned looks;
-    int64_t rebuilt_ms;
 };
 
 enum { SIDE_HIGH, SIDE_LOW, SIDE_COUNT };
@@ -71,9 +64,8 @@ struct dispatch {
     struct push_list marks;
     struct marking *marking; /* under way; NULL = none */
     struct walk *walk;       /* the same */
-    struct suspect *suspects;
-    size_t suspect_count, suspect_room;
-    bool walk_now; /* not in its turn: Redis is back, or events were missed */
+    struct map64 suspects;   /* queues whose lists had too few ids or too many (walk.c) */
+    bool walk_now;           /* not in its turn: Redis is back, or events were missed */
     int64_t walked_ms;
     uint64_t pushed, failed;
     uv_timer_t timer;
@@ -92,6 +84,7 @@ void side_key(const struct side *s, struct span queue, struct rargs *a); /* the 
 bool side_up(const struct side *s);
 /* Unless it is on its way already. */
 void push_add(struct dispatch *d, struct span queue, struct job_ref job);
+void push_forget(struct dispatch *d, struct span queue); /* behind its pushes, its list goes */
 void pushes_kick(struct dispatch *d);
 bool pushes_idle(const struct dispatch *d);
 bool pushes_full(const struct dispatch *d); /* nobody should add many */

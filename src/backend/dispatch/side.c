@@ -35,7 +35,8 @@ static struct push *list_take(struct push_list *l)
 
 static void push_drop(struct dispatch *d, struct push *p)
 {
-    map64_drop(&d->busy, p->job.seq);
+    if (p->job.seq)
+        map64_drop(&d->busy, p->job.seq);
     mem_free(p);
 }
 
@@ -123,24 +124,48 @@ static void marks_kick(struct dispatch *d)
 
 /* --- pushes --- */
 
-void push_add(struct dispatch *d, struct span queue, struct job_ref job)
+/* NULL: no room, no memory, or nobody to push to. */
+static struct push *push_new(struct dispatch *d, struct span queue)
 {
     struct side *s = side_of(d, queue);
-    if (map64_get(&d->busy, job.seq) || s->waiting.count >= PUSHES_WAITING || !side_up(s))
-        return;
+    if (s->waiting.count >= PUSHES_WAITING || !side_up(s))
+        return NULL;
     struct push *p = mem_alloc(sizeof *p + queue.len);
-    if (!p || map64_put(&d->busy, job.seq, 1) != 0) {
+    if (!p)
+        return NULL;
+    *p = (struct push){.side = s, .len = queue.len};
+    memcpy(p->queue, queue.at, queue.len);
+    return p;
+}
+
+void push_add(struct dispatch *d, struct span queue, struct job_ref job)
+{
+    struct push *p = map64_get(&d->busy, job.seq) ? NULL : push_new(d, queue);
+    if (!p)
+        return;
+    if (map64_put(&d->busy, job.seq, 1) != 0) {
         mem_free(p);
         return;
     }
-    *p = (struct push){.side = s, .job = job, .len = queue.len};
-    memcpy(p->queue, queue.at, queue.len);
-    list_add(&s->waiting, p);
+    p->job = job;
+    list_add(&p->side->waiting, p);
+}
+
+void push_forget(struct dispatch *d, struct span queue)
+{
+    struct push *p = push_new(d, queue);
+    if (p)
+        list_add(&p->side->waiting, p);
 }
 
 static void pushed(struct push *p)
 {
     struct dispatch *d = p->side->d;
+    p->side->refused_told = false;
+    if (!p->job.seq) {
+        push_drop(d, p);
+        return;
+    }
     d->pushed++;
     list_add(&d->marks, p);
     marks_kick(d);
@@ -158,15 +183,23 @@ static void refused(struct push *p)
     list_add(&s->waiting, p);
 }
 
+/* Once, until one is taken: whatever is wrong, every push may meet it. */
+static void tell_refused(struct side *s, const redisReply *r)
+{
+    if (!s->refused_told)
+        log_event(s->d->config.log, LOG_WARN, "dispatch_refused", LOG_TEXT("side", s->name),
+                  LOG_TEXT("text", r->type == REDIS_REPLY_ERROR ? r->str : "an unknown answer"));
+    s->refused_told = true;
+}
+
 static void pushed_cb(void *ctx, redisReply *r)
 {
     struct side *s = ctx;
     struct dispatch *d = s->d;
     struct push *p = list_take(&s->sent);
     bool done = r && r->type == REDIS_REPLY_INTEGER;
-    if (r && !done && p->tries == 0)
-        log_event(d->config.log, LOG_WARN, "dispatch_refused", LOG_TEXT("side", s->name),
-                  LOG_TEXT("text", r->type == REDIS_REPLY_ERROR ? r->str : "an unknown answer"));
+    if (r && !done)
+        tell_refused(s, r);
     if (r)
         freeReplyObject(r);
     if (done)
@@ -185,9 +218,10 @@ static void push_send(struct push *p)
     id_uuid(id_make(p->job.hi, p->job.seq), id);
     int n = snprintf(text, sizeof text, "{\"task_id\":\"%s\"}", id);
     redis_args_init(&a);
-    redis_args_text(&a, "LPUSH");
+    redis_args_text(&a, p->job.seq ? "LPUSH" : "DEL");
     side_key(s, span_of(p->queue, p->len), &a);
-    redis_args_bytes(&a, span_of(text, (size_t)n));
+    if (p->job.seq)
+        redis_args_bytes(&a, span_of(text, (size_t)n));
     list_add(&s->sent, p);
     redis_conn_send(s->conn, &a, pushed_cb, s);
     redis_args_done(&a);

@@ -15,7 +15,8 @@
 #define PENDING_PAGES 50 /* of one walk; the next goes on behind them */
 #define YOUNG_MS 2000    /* whoever made it ready may be about to push it */
 #define LOST_LOOKS 3
-#define REBUILD_AGAIN_MS 60000
+#define REBUILD_AGAIN_S 60
+#define SUSPECTS_MAX 100000
 
 enum walk_step { WALK_PENDING, WALK_QUEUES, WALK_LENGTHS, WALK_REBUILD };
 
@@ -89,21 +90,19 @@ static void pending_cb(void *ctx, const struct reply *r)
 
 /* --- lists that are too short --- */
 
-static struct suspect *suspect_of(struct dispatch *d, uint32_t queue)
+/* What is known of a suspect: how often in a row, and the second of its last rebuild (0 = none). */
+#define LOOKS_BITS 2
+_Static_assert(LOST_LOOKS < 1 << LOOKS_BITS, "looks");
+
+static void suspect_put(struct dispatch *d, uint32_t queue, uint32_t looks, uint32_t rebuilt_s)
 {
-    for (size_t i = 0; i < d->suspect_count; i++)
-        if (d->suspects[i].queue == queue)
-            return &d->suspects[i];
-    if (d->suspect_count == d->suspect_room) {
-        size_t room = d->suspect_room * 2 + 16;
-        struct suspect *grown = mem_regrow(d->suspects, room, sizeof *grown);
-        if (!grown)
-            return NULL;
-        d->suspects = grown;
-        d->suspect_room = room;
+    if (map64_count(&d->suspects) >= SUSPECTS_MAX) { /* of queues that went, too */
+        map64_done(&d->suspects);
+        map64_init(&d->suspects);
     }
-    d->suspects[d->suspect_count] = (struct suspect){.queue = queue};
-    return &d->suspects[d->suspect_count++];
+    /* Without memory it is looked at afresh. */
+    if (map64_put(&d->suspects, queue, rebuilt_s << LOOKS_BITS | looks) != 0)
+        map64_drop(&d->suspects, queue);
 }
 
 /* Whether its list is to be made anew. */
@@ -111,19 +110,21 @@ static bool judge(struct dispatch *d, const struct look *l, int64_t length)
 {
     bool is_short = length < (int64_t)l->ready && l->oldest_ms > d->interval_ms * LOST_LOOKS;
     bool is_long = length > 2 * (int64_t)l->ready + 1000; /* nobody takes ids from it */
-    struct suspect *s = suspect_of(d, l->number);
-    int64_t now = dispatch_ms();
-    if (!s)
+    uint32_t known = map64_get(&d->suspects, l->number), rebuilt = known >> LOOKS_BITS;
+    uint32_t looks = known & ((1 << LOOKS_BITS) - 1), now = (uint32_t)(dispatch_ms() / 1000) + 1;
+    bool lately = rebuilt && now - rebuilt < REBUILD_AGAIN_S;
+    if (!is_short && !is_long && !lately) {
+        map64_drop(&d->suspects, l->number);
         return false;
-    s->looks = is_short || is_long ? s->looks + 1 : 0;
-    if (s->looks < LOST_LOOKS || (s->rebuilt_ms && now - s->rebuilt_ms < REBUILD_AGAIN_MS))
-        return false;
-    s->rebuilt_ms = now;
-    s->looks = 0;
-    log_event(d->config.log, LOG_WARN, "dispatch_rebuild",
-              LOG_SPAN("queue", span_of(l->name, l->len)), LOG_INT("ready", l->ready),
-              LOG_INT("listed", length));
-    return true;
+    }
+    looks = is_short || is_long ? looks + (looks < LOST_LOOKS) : 0;
+    bool anew = looks == LOST_LOOKS && !lately;
+    suspect_put(d, l->number, anew ? 0 : looks, anew ? now : rebuilt);
+    if (anew)
+        log_event(d->config.log, LOG_WARN, "dispatch_rebuild",
+                  LOG_SPAN("queue", span_of(l->name, l->len)), LOG_INT("ready", l->ready),
+                  LOG_INT("listed", length));
+    return anew;
 }
 
 /* A look that needs nothing more is forgotten by its length. */
@@ -333,7 +334,4 @@ void walk_forget(struct dispatch *d)
 {
     if (d->walk && !d->walk->asked) /* else its answer ends it */
         walk_end(d->walk);
-    mem_free(d->suspects);
-    d->suspects = NULL;
-    d->suspect_count = d->suspect_room = 0;
 }

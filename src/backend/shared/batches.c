@@ -158,8 +158,9 @@ static bool fits(const struct unit *u, const struct op *op, struct load *load)
         load->wide += !known_find(u->s, list[i].queue);
     }
     load->wide += op->kind == OP_TRIGGER; /* it may take a thousand items */
-    if (op->kind == OP_CLAIM)
-        load->claims += op->claim.count;
+    if (op->kind == OP_CLAIM) /* any of its queues may be the one that has all of them */
+        load->claims +=
+            (size_t)op->claim.count * (op->claim.queue_count ? op->claim.queue_count : 1);
     if (op->kind == OP_KV_COMMIT)
         weigh_commit(&op->kv_commit, load);
     if (op->kind == OP_PATCH && op->patch.has_payload) {

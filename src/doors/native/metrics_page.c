@@ -466,6 +466,13 @@ static void metrics_listed(struct call *c, const struct reply *r)
     page_answer(c->door, c->x, r, c->more);
 }
 
+/* One of several stores may be gone while the first one is there. */
+static void metrics_refused(struct call *c, const struct reply *r)
+{
+    (void)r;
+    page_answer(c->door, c->x, NULL, c->more);
+}
+
 /* They are kept until the queues are here, too. */
 static void metrics_breakers(struct call *c, const struct reply *r)
 {
@@ -503,6 +510,7 @@ void metrics_handle(void *ctx, struct http_exchange *x)
     struct call *c = call_new(broker_of(ctx), ctx, x, OP_BREAKER_LIST, metrics_breakers);
     if (!c)
         return;
+    c->refused = metrics_refused;
     http_alone(x);
     call_submit(c);
 }
