@@ -118,7 +118,7 @@ describe('PDQ-6 PDQ-7 a start that cannot succeed says why', { concurrency: fals
     await refused(redis, `${as('reader', 'right')}?durability=fsync`, /may not run [A-Z]+ on keys|user may not|NOPERM|No permission/i);
     await refused(redis, `${as('other', 'right')}?durability=fsync`, /may not run [A-Z]+ on keys|NOPERM|No permission/i);
     // The rights that docs/redis.md names, and no more.
-    redis.cli('acl', 'setuser', 'least', 'on', '>right', '~{holdfast}:*', '&{holdfast}:*', ...'+@read +@write +@scripting +@pubsub +@connection +time +info +config|get'.split(' '));
+    redis.cli('acl', 'setuser', 'least', 'on', '>right', '~{holdfast}:*', '&{holdfast}:*', ...'+@read +@write +@scripting +@pubsub +@transaction +@connection +time +info +config|get'.split(' '));
     const least = await startServer({ backend: as('least', 'right') });
     const leastApi = new Client(least);
     await leastApi.post('/v1/queues/q/jobs', { payload: 1, unique: 'u', delay_ms: 1 });

@@ -27,6 +27,8 @@ void redis_args_clear(struct rargs *a)
     buf_clear(&a->body);
     a->count = 0;
     a->failed = false;
+    a->into = NULL;
+    a->plain = NULL;
 }
 
 /* Written backwards, to end here; hot. */
@@ -40,6 +42,8 @@ static char *decimal(char *end, uint64_t v)
 
 void redis_args_bytes(struct rargs *a, struct span s)
 {
+    if (a->into)
+        a = a->into;
     char text[24];
     char *number = decimal(text + sizeof text, s.len);
     size_t n = (size_t)(text + sizeof text - number);
@@ -99,6 +103,44 @@ size_t redis_args_list_end(struct rargs *a)
     snprintf(digits, sizeof digits, "%08u", (unsigned)n);
     memcpy(a->body.data + a->list, digits, LIST_DIGITS);
     return n;
+}
+
+void redis_plain_init(struct rargs_plain *p)
+{
+    *p = (struct rargs_plain){.commands = 0};
+    redis_args_init(&p->command);
+    buf_init(&p->out);
+}
+
+void redis_plain_done(struct rargs_plain *p)
+{
+    redis_args_done(&p->command);
+    buf_done(&p->out);
+}
+
+void redis_plain_clear(struct rargs_plain *p)
+{
+    redis_args_clear(&p->command);
+    buf_clear(&p->out);
+    p->commands = 0;
+    p->failed = false;
+}
+
+void redis_plain_add(struct rargs_plain *p, struct rargs *command)
+{
+    char text[24];
+    char *number = decimal(text + sizeof text, command->count);
+    size_t n = (size_t)(text + sizeof text - number);
+    bool room = !command->failed && buf_reserve(&p->out, n + 3 + command->body.len) == 0;
+    p->failed |= !room;
+    if (room) {
+        buf_put_u8(&p->out, '*');
+        buf_put_bytes(&p->out, number, n);
+        buf_put_bytes(&p->out, "\r\n", 2);
+        buf_put_bytes(&p->out, command->body.data, command->body.len);
+        p->commands++;
+    }
+    redis_args_clear(command);
 }
 
 struct rargs_mark redis_args_mark(const struct rargs *a)

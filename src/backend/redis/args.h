@@ -9,10 +9,21 @@
 
 struct rargs {
     struct buf body;
-    size_t count;     /* arguments */
-    size_t list;      /* where the length of the open list stands, and … */
-    size_t list_from; /* … how many arguments there were when it began */
-    bool failed;      /* there was no memory: the command must not be sent */
+    size_t count;              /* arguments */
+    size_t list;               /* where the length of the open list stands, and … */
+    size_t list_from;          /* … how many arguments there were when it began */
+    bool failed;               /* there was no memory: the command must not be sent */
+    struct rargs *into;        /* not NULL: what is added goes there, until it is NULL again */
+    struct rargs_plain *plain; /* where commands go that need no script; NULL = nowhere */
+};
+
+/* Commands as they are, one after the other, for a transaction. */
+struct rargs_plain {
+    struct rargs command; /* in the making */
+    struct buf out;
+    size_t commands;
+    const char *prefix; /* of keys */
+    bool failed;
 };
 
 void redis_args_init(struct rargs *a);
@@ -31,5 +42,9 @@ size_t redis_args_listed(const struct rargs *a); /* in the open list */
 struct rargs_mark {
     size_t len, count;
 };
+void redis_plain_init(struct rargs_plain *p);
+void redis_plain_done(struct rargs_plain *p);
+void redis_plain_clear(struct rargs_plain *p);
+void redis_plain_add(struct rargs_plain *p, struct rargs *command); /* clears it */
 struct rargs_mark redis_args_mark(const struct rargs *a);
 void redis_args_undo(struct rargs *a, struct rargs_mark m);

@@ -37,7 +37,7 @@ struct lookup {
 };
 
 struct awaited {
-    redis_reply_fn fn;
+    redis_reply_fn fn; /* NULL = nobody waits for it, but errors are kept */
     void *ctx;
 };
 
@@ -52,6 +52,7 @@ struct rconn {
     struct awaited *ring; /* commands that were sent, oldest first */
     size_t ring_room, ring_from, ring_count;
     struct buf plain;
+    redisReply *trouble; /* the first error of commands nobody waits for; NULL = none */
     bool listening;
     char why[300];
 };
@@ -124,6 +125,9 @@ static void hang_up(struct rconn *c)
     if (c->reader)
         redisReaderFree(c->reader);
     c->reader = NULL;
+    if (c->trouble)
+        freeReplyObject(c->trouble);
+    c->trouble = NULL;
     buf_clear(&c->plain);
     c->listening = false;
     c->state = CONN_DOWN;
@@ -133,7 +137,8 @@ static void answer_none(struct rconn *c)
 {
     while (c->ring_count) {
         struct awaited a = take_awaited(c);
-        a.fn(a.ctx, NULL);
+        if (a.fn)
+            a.fn(a.ctx, NULL);
     }
 }
 
@@ -278,7 +283,40 @@ void redis_conn_send(struct rconn *c, struct rargs *a, redis_reply_fn fn, void *
     redis_args_clear(a);
 }
 
+void redis_conn_send_all(struct rconn *c, struct buf *bytes, size_t commands, redis_reply_fn fn,
+                         void *ctx)
+{
+    bool sent = c->state == CONN_OPEN;
+    for (size_t i = 0; sent && i < commands; i++)
+        CHECK(await(c, i + 1 == commands ? fn : NULL, ctx)); /* half of them cannot be taken back */
+    if (!sent) {
+        refuse_later(c, fn, ctx);
+        return;
+    }
+    timer_set(c, false);
+    if (send_bytes(c, bytes) != 0)
+        uv_timer_start(&c->wire->timer, too_late_cb, 0, 0);
+}
+
 /* --- bytes in --- */
+
+static void take_reply(struct rconn *c, redisReply *reply)
+{
+    struct awaited a = take_awaited(c);
+    if (!a.fn) {
+        if (reply->type == REDIS_REPLY_ERROR && !c->trouble)
+            c->trouble = reply;
+        else
+            freeReplyObject(reply);
+        return;
+    }
+    if (c->trouble) {
+        freeReplyObject(reply);
+        reply = c->trouble;
+        c->trouble = NULL;
+    }
+    a.fn(a.ctx, reply);
+}
 
 static int take_replies(struct rconn *c, struct span in)
 {
@@ -290,8 +328,7 @@ static int take_replies(struct rconn *c, struct span in)
             c->config.message(c->config.ctx, reply);
             freeReplyObject(reply);
         } else if (c->ring_count) {
-            struct awaited a = take_awaited(c);
-            a.fn(a.ctx, reply);
+            take_reply(c, reply);
         } else {
             freeReplyObject(reply);
             return -ERR_CORRUPT;

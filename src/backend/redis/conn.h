@@ -40,6 +40,10 @@ bool redis_conn_down(const struct rconn *c);     /* … and nobody is about to *
 /* Sends the command and clears it. Without a connection, or memory for it, fn is called with NULL
  * from the loop. */
 void redis_conn_send(struct rconn *c, struct rargs *a, redis_reply_fn fn, void *ctx);
+/* Several commands at once, as bytes; only the last is answered: with what it got, or with the
+ * first error of those before it. The bytes are the connection's from now on. */
+void redis_conn_send_all(struct rconn *c, struct buf *bytes, size_t commands, redis_reply_fn fn,
+                         void *ctx);
 /* All that comes from now on is a message; commands that are sent are not waited for. */
 void redis_conn_listen(struct rconn *c);
 /* Ends it without a call of lost, as if the server had: for one that does not answer as it should.

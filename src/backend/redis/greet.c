@@ -281,10 +281,11 @@ static int take_facts(struct greeting *g, const redisReply *r, struct err_note *
                             "(their format is %s, this binary knows up to %d); use that one",
                             g->url->prefix, r->element[1]->str, REDIS_FORMAT);
     if (strcmp(r->element[0]->str, "denied") == 0)
-        return err_note_set(note, -ERR_INVALID,
-                            "the Redis user may not run %s on keys with the prefix %s; give it the "
-                            "commands @read, @write, @scripting, @pubsub and TIME, and those keys",
-                            r->element[1]->str, g->url->prefix);
+        return err_note_set(
+            note, -ERR_INVALID,
+            "the Redis user may not run %s on keys with the prefix %s; give it the "
+            "commands @read, @write, @scripting, @pubsub, @transaction and TIME, and those keys",
+            r->element[1]->str, g->url->prefix);
     if (r->elements != 5 || take_hash_key(r->element[3]->str, &g->facts->hash_key) != 0)
         return err_note_set(note, -ERR_CORRUPT, "the key %smeta is damaged", g->url->prefix);
     g->found.made = r->element[1]->integer != 0;

@@ -24,6 +24,7 @@
  *   row.c       how jobs and queues are written
  *   kv.c, schedules.c    keys and values; schedules
  *   load.c, loaded.c, store.c    what a unit reads and writes; what lies between is in shared/
+ *   plain.c     stores without a script in between
  *   index.c     where a job is indexed, and how that changes
  *   tick.c, bulk.c, look.c, search.c    what else stands in the line
  *   ear.c       telling other nodes */
@@ -75,6 +76,8 @@ struct item {
     uint64_t token;  /* of what is held */
     char stores[24]; /* how often something had been stored */
     bool sharers_asked;
+    struct rargs_plain plain;  /* of a store without a script */
+    bool watched;              /* the server tells if anybody came in between */
     bool stores_known;         /* by a call before the load */
     uint64_t schedule_change;  /* number of the last */
     const redisReply *idems;   /* idempotency keys as they were loaded */
@@ -210,6 +213,13 @@ bool rd_unit_needs_sharers(struct item *it); /* sends the question if so */
 void rd_unit_sharers_loaded(struct item *it, const redisReply *r);
 bool rd_unit_changed(const struct unit *u);
 void rd_unit_send_store(struct item *it, redis_reply_fn fn);
+
+/* plain.c: a store as a transaction */
+bool rd_plain_possible(const struct item *it); /* before the load */
+void rd_plain_load(struct item *it, redis_reply_fn fn);
+bool rd_plain_fits(const struct item *it); /* what it leaves */
+void rd_plain_begin(struct item *it);
+void rd_plain_store(struct item *it, redis_reply_fn fn);
 
 /* index.c: changes of a store, as commands behind each other */
 void rd_change(struct rargs *a, const char *command, const char *key);

@@ -19,8 +19,27 @@
 
 /* --- commands --- */
 
+/* What a transaction can do without a script. */
+static bool is_plain(const char *command)
+{
+    static const char *const plain[] = {"HSET", "HDEL",  "ZADD",  "ZREM", "SADD",
+                                        "SREM", "RPUSH", "LPUSH", "LTRIM"};
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+        if (strcmp(command, plain[i]) == 0)
+            return true;
+    return false;
+}
+
 void rd_change(struct rargs *a, const char *command, const char *key)
 {
+    char whole[REDIS_PREFIX_BYTES + 64];
+    if (a->plain && is_plain(command)) {
+        snprintf(whole, sizeof whole, "%s%s", a->plain->prefix, key);
+        a->into = &a->plain->command;
+        redis_args_text(a, command);
+        redis_args_text(a, whole);
+        return;
+    }
     redis_args_text(a, command);
     redis_args_text(a, key);
     redis_args_list_begin(a);
@@ -28,6 +47,14 @@ void rd_change(struct rargs *a, const char *command, const char *key)
 
 bool rd_change_end(struct rargs *a)
 {
+    if (a->into) {
+        bool any = a->into->count > 2;
+        if (any)
+            redis_plain_add(a->plain, a->into);
+        redis_args_clear(a->into);
+        a->into = NULL;
+        return any;
+    }
     return redis_args_list_end(a) > 0;
 }
 

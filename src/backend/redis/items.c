@@ -32,6 +32,7 @@ struct item *rd_item_take(struct rd_store *s)
     unit_init(&it->unit, &s->sh);
     it->unit.turns = turns;
     redis_args_init(&it->args);
+    redis_plain_init(&it->plain);
     return it;
 }
 
@@ -41,6 +42,7 @@ static void item_free(struct item *it)
     mem_free(it->unit.turns);
     unit_done(&it->unit);
     redis_args_done(&it->args);
+    redis_plain_done(&it->plain);
     mem_free(it->kept);
     mem_free(it);
 }
@@ -64,6 +66,8 @@ void rd_item_reset(struct item *it)
     it->views = NULL;
     it->view_count = 0;
     redis_args_clear(&it->args);
+    redis_plain_clear(&it->plain);
+    it->watched = false;
     shared_bulk_forget(&it->unit);
     unit_reset(&it->unit);
 }

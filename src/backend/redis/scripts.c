@@ -18,16 +18,29 @@ const char *redis_script_name(enum script_id id)
     return scripts[id].name;
 }
 
-void redis_script_load(enum script_id id, struct rargs *a)
+static void put_text(enum script_id id, struct rargs *a)
 {
     struct buf text;
     buf_init(&text);
-    redis_args_text(a, "SCRIPT");
-    redis_args_text(a, "LOAD");
     if (buf_append_text(&text, lua_common) || buf_append_text(&text, scripts[id].text))
         a->failed = true;
     redis_args_bytes(a, buf_span(&text));
     buf_done(&text);
+}
+
+void redis_script_load(enum script_id id, struct rargs *a)
+{
+    redis_args_text(a, "SCRIPT");
+    redis_args_text(a, "LOAD");
+    put_text(id, a);
+}
+
+void redis_script_eval(enum script_id id, const char *prefix, struct rargs *a)
+{
+    redis_args_text(a, "EVAL");
+    put_text(id, a);
+    redis_args_text(a, "1");
+    redis_args_text(a, prefix);
 }
 
 void redis_script_call(const struct script_names *names, enum script_id id, const char *prefix,

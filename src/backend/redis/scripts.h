@@ -29,6 +29,8 @@ struct script_names {
 const char *redis_script_name(enum script_id id); /* "load", for notes */
 /* Adds the words of the command that loads the script: its text, behind what all of them share. */
 void redis_script_load(enum script_id id, struct rargs *a);
+/* The same with its whole text, for where a script that was forgotten must not matter. */
+void redis_script_eval(enum script_id id, const char *prefix, struct rargs *a);
 /* Begins a call of it: arguments of the script follow. */
 void redis_script_call(const struct script_names *names, enum script_id id, const char *prefix,
                        struct rargs *a);

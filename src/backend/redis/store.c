@@ -288,13 +288,15 @@ static void change_words(struct item *it)
     struct word removed;
     char key[32];
     snprintf(key, sizeof key, "w:%lld", (long long)(u->now.ms / WORDS_SPAN_MS));
-    rd_change(&it->args, "WORDS", key);
+    rd_change(&it->args, "HSET", key);
     for (const struct word *w = u->said; w; w = w->next)
         put_word(it, w);
     for (size_t i = 0; i < u->row_count; i++)
         if (word_of_removed(u->rows[i], &removed))
             put_word(it, &removed);
-    if (!rd_change_end(&it->args))
+    if (rd_change_end(&it->args))
+        rd_change_one(&it->args, "LAPSE", key);
+    else
         redis_args_undo(&it->args, before);
 }
 
@@ -412,7 +414,10 @@ static void put_head(struct item *it, bool strict)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
     struct rargs *a = &it->args;
-    rd_item_call(it, SCRIPT_STORE);
+    if (a->plain)
+        redis_script_eval(SCRIPT_STORE, s->url.prefix, a);
+    else
+        rd_item_call(it, SCRIPT_STORE);
     redis_args_text(a, it->stores);
     redis_args_int(a, s->sh.facts.epoch);
     if (it->held)
@@ -430,6 +435,8 @@ static void put_head(struct item *it, bool strict)
 void rd_unit_send_store(struct item *it, redis_reply_fn fn)
 {
     bool strict = !it->shared || it->unit.alone;
+    if (it->watched && rd_plain_fits(it))
+        rd_plain_begin(it);
     put_head(it, strict);
     put_checks(it, strict);
     change_numbers(it);
@@ -450,5 +457,8 @@ void rd_unit_send_store(struct item *it, redis_reply_fn fn)
     tell_others(it);
     ask_bodies(it);
     it->args.failed |= it->unit.nomem;
-    rd_item_send(it, STAGE_LAST, fn);
+    if (it->args.plain)
+        rd_plain_store(it, fn);
+    else
+        rd_item_send(it, STAGE_LAST, fn);
 }

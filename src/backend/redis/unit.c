@@ -76,6 +76,13 @@ static void stored_cb(void *ctx, redisReply *r)
     if (!rd_item_answered(it, r, true))
         return;
     rd_item_keep(it, r);
+    if (it->args.plain) /* a transaction: the script's answer is the last; none = it was not done */
+        r = reply_count(r) ? r->element[r->elements - 1] : NULL;
+    if (r && r->type == REDIS_REPLY_ERROR) {
+        log_event(s->sh.config.log, LOG_ERROR, "redis_refused", LOG_TEXT("text", r->str));
+        rd_item_give_up(it, OUT_UNKNOWN, redis_error_sentence(r));
+        return;
+    }
     struct span word = reply_span(reply_at(r, 0));
     if (span_equal(word, SPAN_LITERAL("ok"))) {
         uint64_t stores = (uint64_t)rd_reply_int(reply_at(r, 1));
@@ -178,7 +185,10 @@ static void load(struct item *it)
     it->token = ++rd_of_unit(&it->unit)->token_last;
     rd_unit_ask(it);
     rd_unit_send_load(it);
-    rd_item_send(it, STAGE_ASKING, loaded_cb);
+    if (rd_plain_possible(it))
+        rd_plain_load(it, loaded_cb);
+    else
+        rd_item_send(it, STAGE_ASKING, loaded_cb);
 }
 
 /* Now it is known what firings are about. */

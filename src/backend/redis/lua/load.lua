@@ -70,17 +70,22 @@ for k = 1, #wanted do
 end
 
 -- jobs by sequence, each with the token it is spoken of by, or ''
-local named, tokens = {}, {}
-for k = 1, count() do
-  named[k] = arg()
-  tokens[k] = arg()
-end
-local words_of = {}
+-- (many: no calls that can be done without)
+local named, named_count, first = {}, count(), at
+for k = 1, named_count do named[k] = A[first + 2 * k - 2] end
+at = first + 2 * named_count
+local words_of, row_count = {}, #rows
 local named_rows = mget('row', named)
-for k = 1, #named do
-  local row = named_rows[k]
-  give_row(named[k], row)
-  if tokens[k] ~= '' and (not row or sub(row, 36, 47) ~= tokens[k]) then words_of[#words_of + 1] = tokens[k] end
+for k = 1, named_count do
+  local seq, row, token = named[k], named_rows[k], A[first + 2 * k - 1]
+  if row and not seen[seq] then
+    seen[seq] = true
+    rows[row_count + 1], rows[row_count + 2] = seq, row
+    row_count = row_count + 2
+    local q = sub(row, 8, 11)
+    if not numbers[q] then give_queue(queue_of(row)) end
+  end
+  if token ~= '' and (not row or sub(row, 36, 47) ~= token) then words_of[#words_of + 1] = token end
 end
 
 local function give_holder(n, key)
@@ -139,20 +144,20 @@ local function with_bodies(members)
   local list = {}
   for k = 1, #members do list[k] = sub(members[k], 9) end
   local got, valid = mget('row', list), 0
-  local pay_of, pay_at, other = {}, {}, {}
+  local pay_of, pay_at, other, pays_wanted, base = {}, {}, {}, 0, #taken
   for k = 1, #list do
-    local row, base = got[k], #taken
+    local row = got[k]
     if row then
       local bits = byte(row, 6)
-      if not expired(row) then valid = valid + 1 end
+      if bits % 2 == 0 or not expired(row) then valid = valid + 1 end
       taken[base + 1], taken[base + 2] = list[k], row
       taken[base + 3], taken[base + 4], taken[base + 5] = false, false, false
       if bits % 8 >= 6 then -- has a payload (4), and it is small (2)
-        pay_of[#pay_of + 1] = list[k]
-        pay_at[#pay_at + 1] = base + 3
+        pays_wanted = pays_wanted + 1
+        pay_of[pays_wanted], pay_at[pays_wanted] = list[k], base + 3
       end
       if bits % 32 >= 8 then other[#other + 1] = base end
-      give_queue(queue_of(row))
+      base = base + 5
     end
   end
   local pays = mget('pay', pay_of)

@@ -8,7 +8,7 @@ if redis.acl_check_cmd then
     { 'HINCRBY', 'k', 'f', '1' }, { 'ZADD', 'k', '0', 'm' }, { 'ZREM', 'k', 'm' }, { 'ZPOPMIN', 'k' },
     { 'ZRANGE', 'k', '0', '1' }, { 'ZRANGEBYLEX', 'k', '-', '+' }, { 'ZRANGEBYSCORE', 'k', '0', '1' },
     { 'SADD', 'k', 'm' }, { 'SREM', 'k', 'm' }, { 'RPUSH', 'k', 'v' }, { 'LTRIM', 'k', '0', '1' },
-    { 'DEL', 'k' }, { 'UNLINK', 'k' }, { 'RENAME', 'k', 'k' }, { 'EXPIRE', 'k', '1' }, { 'TIME' },
+    { 'DEL', 'k' }, { 'UNLINK', 'k' }, { 'RENAME', 'k', 'k' }, { 'EXPIRE', 'k', '1' }, { 'TIME' }, { 'WATCH', 'k' }, { 'MULTI' }, { 'EXEC' },
   }
   for _, words in ipairs(needed) do
     for k = 2, #words do

@@ -99,11 +99,9 @@ function special.UNKEY(key, from, to)
   end
 end
 
--- Words of one span of time; they go by themselves.
-function special.WORDS(key, from, to)
-  local fresh = call('EXISTS', P .. key) == 0
-  many('HSET', key, A, from, to)
-  if fresh then call('EXPIRE', P .. key, 2 * 3600) end
+-- Words of one span of time: they go by themselves.
+function special.LAPSE(key)
+  if call('TTL', P .. key) < 0 then call('EXPIRE', P .. key, 2 * 3600) end
 end
 
 -- A value that is a job's payload: key, job
