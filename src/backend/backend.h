@@ -118,13 +118,13 @@ struct backend_figures {
     uint64_t store_bytes;                /* files of the store; 0 = it has none */
     uint64_t backup_pages, backup_total; /* of the backup under way, copied; total 0 = none, or not
                                             known yet */
-    uint64_t mark;       /* drawn when the store was made; 0 = it has none to tell */
-    bool dispatches;     /* to Redis; else what follows is 0 */
-    bool dispatch_up[2]; /* high, low */
-    uint64_t dispatch_pushed, dispatch_failed;
     bool compacting;
-    bool has_spool;        /* behind failover; else what follows is 0 */
-    bool primary_up;       /* the shared store answers */
+    bool dispatches;     /* to Redis; else the rest about dispatch is 0 */
+    bool dispatch_up[2]; /* high, low */
+    bool has_spool;      /* behind failover; else primary_up and spool_jobs are 0 */
+    bool primary_up;     /* the shared store answers */
+    uint64_t dispatch_pushed, dispatch_failed;
+    uint64_t mark;         /* drawn when the store was made; 0 = it has none to tell */
     uint64_t spool_jobs;   /* waiting, running or dead, that this node keeps */
     uint64_t compact_left; /* pages that compacting has still to give back, as far as known */
 };
