@@ -140,4 +140,23 @@ describe('questions that cross', () => {
     assert.match(page.text, /^holdfast_jobs_live \d/m);
     status(await api.post('/v1/queues/here/jobs', { payload: 2 }), 201);
   });
+
+  test('servers notice that Redis was emptied under them, and share neither epochs nor keys with what comes', async () => {
+    const [one, two] = [await start('f:', 1), await start('f:', 2)];
+    for (const { api } of [one, two]) for (let i = 0; i < 3; i++) status(await api.post('/v1/queues/old/jobs', { payload: i }), 201);
+    for (const key of redis('KEYS', 'f:*')) redis('DEL', key);
+    const three = await start('f:', 3);
+    const key = { payload: 1, idempotency_key: 'once' };
+    const ids = [];
+    for (const { api } of [one, two, three]) ids.push((await api.post('/v1/queues/new/jobs', key)).json.id);
+    assert.deepEqual(new Set(ids).size, 1, 'one key, one job');
+    for (const { server } of [one, two]) await until('the loss is told', () => server.stderr.includes('redis_data_lost'));
+    for (const { api } of [one, two, three]) await api.post('/v1/queues/new/jobs', { payload: 2 });
+    const epochs = [];
+    for (const { api } of [one, two, three]) {
+      const got = status(await api.post('/v1/queues/new/claim', {}), 200);
+      epochs.push(got.jobs[0].token.split('-')[0]);
+    }
+    assert.equal(new Set(epochs).size, 3, `tokens of epochs ${epochs}`);
+  });
 });

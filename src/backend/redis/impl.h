@@ -115,6 +115,7 @@ struct rd_store {
     bool ready;                     /* the lane is connected, and was greeted */
     bool ready_once;                /* … now or before */
     bool greeting_now;
+    bool went;           /* data was lost under an open connection */
     bool down_told;      /* the log knows that the server is gone */
     bool bulk_turn_last; /* the last thing done was a slice of bulk work */
 
@@ -174,6 +175,8 @@ void rd_lane_later(struct rd_store *s); /* the same from the loop, where answers
 void rd_lane_after(struct rd_store *s); /* something is over: what waited for it goes on */
 void rd_later_cb(uv_timer_t *timer);
 void rd_lane_greet(struct rd_store *s); /* anew, on the connection that is open */
+/* Whether the store has seen less than we know of, though nobody hung up; it is then greeted. */
+bool rd_data_went(struct rd_store *s, const char *stores);
 void rd_lane_opened_cb(void *ctx);
 void rd_lane_lost_cb(void *ctx, const char *why);
 bool rd_lane_has(const struct rd_store *s, enum item_kind kind);

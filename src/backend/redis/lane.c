@@ -177,10 +177,11 @@ static void data_lost(struct rd_store *s)
     log_event(s->sh.config.log, LOG_ERROR, "redis_data_lost",
               LOG_BOOL("empty", s->greeting.found.made), LOG_INT("stores_known", s->stores),
               LOG_INT("stores_found", s->greeting.found.stores),
-              LOG_TEXT("note", "the server came back with less than it had: jobs and "
+              LOG_TEXT("note", "the server has less than it had: jobs and "
                                "acknowledgements that were answered are missing"));
     knowns_free(&s->sh);
     s->stores = 0;
+    s->went = false;
     /* Tokens of this boot may have been forgotten, and must not be given out again. */
     s->greeting.boot = true;
     s->greeting.epoch_least = s->sh.facts.epoch;
@@ -218,7 +219,7 @@ static void greeted_cb(void *ctx, int err, const struct err_note *note)
         return;
     }
     s->greeting.boot = false;
-    if (s->stores && s->greeting.found.stores < s->stores) {
+    if (s->went || (s->stores && s->greeting.found.stores < s->stores)) {
         data_lost(s);
         rd_lane_greet(s);
         return;
@@ -234,6 +235,17 @@ void rd_lane_greet(struct rd_store *s)
     s->greeting_now = true;
     s->greeting.conn = s->lane;
     redis_greet(&s->greeting, greeted_cb, s);
+}
+
+/* The number of stores never falls, and answers come in their order. */
+bool rd_data_went(struct rd_store *s, const char *stores)
+{
+    if (strtoull(stores, NULL, 10) >= s->stores)
+        return false;
+    s->went = true;
+    rd_leader_lost(s, false);
+    rd_lane_greet(s);
+    return true;
 }
 
 void rd_lane_opened_cb(void *ctx)

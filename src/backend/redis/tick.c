@@ -195,6 +195,10 @@ static void due_cb(void *ctx, redisReply *r)
     }
     struct span stores = reply_span(reply_at(r, DUE_STORES));
     snprintf(it->stores, sizeof it->stores, "%.*s", (int)stores.len, stores.at);
+    if (rd_data_went(s, it->stores)) {
+        rd_item_over(it);
+        return;
+    }
     u->now.ms = rd_reply_int(reply_at(r, DUE_NOW));
     s->tick_more = rd_reply_int(reply_at(r, DUE_MORE)) != 0;
     load_due(it, r);

@@ -169,7 +169,9 @@ static void loaded_cb(void *ctx, redisReply *r)
         return;
     rd_item_keep(it, r);
     int err = rd_unit_loaded(it, r);
-    if (err)
+    if (rd_data_went(rd_of_unit(&it->unit), it->stores))
+        rd_item_again(it);
+    else if (err)
         rd_item_give_up(it, OUT_UNAVAILABLE,
                         err == -ERR_NOMEM ? "out of memory" : "what Redis has is damaged");
     else if (rd_unit_needs_sharers(it))
