@@ -61,34 +61,34 @@ enum item_stage { STAGE_WAIT, STAGE_ASKING, STAGE_LAST };
 /* What stands in the line: a unit, with what it sends and what came back. */
 struct item {
     struct unit unit;
+    struct rargs args;
+    struct rargs_plain plain; /* of a store without a script */
+    redisReply **kept;        /* what rows and answers point to */
+    size_t kept_count, kept_room;
+    uint64_t began_ns;
     enum item_kind kind;
     enum item_stage stage;
-    bool stale;     /* the answer on its way is to a question that must be asked anew */
     unsigned tries; /* before this one */
-    uint64_t began_ns;
-    struct rargs args;
-    redisReply **kept; /* what rows and answers point to */
-    size_t kept_count, kept_room;
+    unsigned search_steps;
     /* how it was loaded */
-    bool shared;     /* others lived: numbers are taken, ready jobs held */
-    bool held;       /* ready jobs are */
-    bool no_growth;  /* the server is full: jobs are not added by this try */
-    uint64_t token;  /* of what is held */
-    char stores[24]; /* how often something had been stored */
-    bool sharers_asked;
-    struct rargs_plain plain;  /* of a store without a script */
-    bool watched;              /* the server tells if anybody came in between */
-    bool stores_known;         /* by a call before the load */
+    uint64_t token;            /* of what is held */
     uint64_t schedule_change;  /* number of the last */
     const redisReply *idems;   /* idempotency keys as they were loaded */
     const redisReply *buckets; /* of keys, as they were loaded; NULL = none */
+    char stores[24];           /* how often something had been stored */
     /* a search */
-    uint32_t search_queue;
     uint64_t search_at; /* sequence it came to; 0 = the start */
-    uint64_t search_count, search_skipped;
-    unsigned search_steps;
+    uint64_t search_count;
     struct job_view *views;
     uint32_t view_count;
+    uint32_t search_queue;
+    bool stale;     /* the answer on its way is to a question that must be asked anew */
+    bool shared;    /* others lived: numbers are taken, ready jobs held */
+    bool held;      /* ready jobs are */
+    bool watched;   /* the server tells if anybody came in between */
+    bool no_growth; /* the server is full: jobs are not added by this try */
+    bool sharers_asked;
+    bool stores_known; /* by a call before the load */
 };
 
 struct rd_store {
