@@ -432,9 +432,17 @@ static void put_head(struct item *it, bool strict)
     redis_args_text(a, strict ? "1" : "");
 }
 
+/* Whether nobody may have stored anything since. A pause, or a definition that leaves unique keys as
+ * they are, minds its own queue alone: beside busy nodes it would else be tried for ever. */
+static bool needs_quiet(const struct unit *u)
+{
+    enum op_kind kind = u->alone ? u->turns[0].op->kind : OP_PAUSE;
+    return !(kind == OP_PAUSE || (kind == OP_QUEUE_PUT && !u->rescoped));
+}
+
 void rd_unit_send_store(struct item *it, redis_reply_fn fn)
 {
-    bool strict = !it->shared || it->unit.alone;
+    bool strict = !it->shared || needs_quiet(&it->unit);
     if (it->watched && rd_plain_fits(it))
         rd_plain_begin(it);
     put_head(it, strict);
