@@ -598,11 +598,16 @@ void rd_change_rows(struct item *it)
 
 /* --- what must be as it was --- */
 
+static bool brings_id(const struct row *r)
+{
+    return r->moved || id_spooled(r->job.seq);
+}
+
 static void check_revision(struct rargs *a, const struct row *r)
 {
     if (!r->fresh && r->packed.len < ROW_REVISION_BYTES)
         return;
-    if (r->fresh && !id_spooled(r->job.seq))
+    if (r->fresh && !brings_id(r))
         return;
     put_seq(a, r); /* one that came with its id must not be there yet */
     redis_args_bytes(a, span_of(r->packed.at, r->fresh ? 0 : ROW_REVISION_BYTES));
@@ -646,8 +651,8 @@ void rd_check_rows(struct item *it)
     if (!rows)
         return;
     for (size_t i = 0; i < count; i++)
-        revisions += rows[i]->fresh ? id_spooled(rows[i]->job.seq)
-                                    : rows[i]->packed.len >= ROW_REVISION_BYTES;
+        revisions +=
+            rows[i]->fresh ? brings_id(rows[i]) : rows[i]->packed.len >= ROW_REVISION_BYTES;
     if (revisions) {
         redis_args_text(&it->args, "row");
         redis_args_int(&it->args, (int64_t)(2 * revisions));

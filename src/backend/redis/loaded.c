@@ -19,6 +19,7 @@ enum answer {
     IS_WORDS,
     IS_TAKEN,
     IS_KEYS_VALUES,
+    IS_STORES_BEFORE, /* the load itself counts up when it draws numbers */
     ANSWER_COUNT
 };
 
@@ -167,7 +168,9 @@ static void load_facts(struct item *it, const redisReply *r)
     struct span stores = reply_span(reply_at(r, IS_STORES));
     u->now.ms = rd_reply_int(reply_at(r, IS_NOW));
     rd_took_time(rd_of_unit(u), u->now.ms);
-    if (!it->stores_known)
+    /* What a call before this one has seen still holds if nobody stored anything in between. */
+    if (!it->stores_known ||
+        span_equal(reply_span(reply_at(r, IS_STORES_BEFORE)), span_text(it->stores)))
         snprintf(it->stores, sizeof it->stores, "%.*s", (int)stores.len,
                  stores.at ? stores.at : "");
     u->seq_high = (uint64_t)rd_reply_int(reply_at(r, IS_SEQ_HIGH));

@@ -65,14 +65,14 @@ function special.SUM(key, from, to)
   for k = from, to, 2 do call('HINCRBY', P .. key, A[k], A[k + 1]) end
 end
 
--- The same, of an hour; it goes by itself when it is history.
+-- SUM of an hour; it goes by itself when it is history.
 function special.HOUR(key, from, to)
   local fresh = call('EXISTS', P .. key) == 0
   special.SUM(key, from, to)
   if fresh then call('EXPIRE', P .. key, 31 * 86400) end
 end
 
--- The same, and what has become 0 goes.
+-- SUM, and what has become 0 goes.
 function special.COUNT(key, from, to)
   for k = from, to, 2 do
     if call('HINCRBY', P .. key, A[k], A[k + 1]) <= 0 then call('HDEL', P .. key, A[k]) end
