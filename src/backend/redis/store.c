@@ -432,8 +432,8 @@ static void put_head(struct item *it, bool strict)
     redis_args_text(a, strict ? "1" : "");
 }
 
-/* Whether nobody may have stored anything since. A pause, or a definition that leaves unique keys as
- * they are, minds its own queue alone: beside busy nodes it would else be tried for ever. */
+/* Whether nobody may have stored anything since. A pause, or a definition that leaves unique keys
+ * as they are, minds its own queue alone: beside busy nodes it would else be tried for ever. */
 static bool needs_quiet(const struct unit *u)
 {
     enum op_kind kind = u->alone ? u->turns[0].op->kind : OP_PAUSE;
