@@ -36,13 +36,20 @@ ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at)
     return pwrite64(fd, bytes, count, at);
 }
 
-int statvfs(const char *restrict path, struct statvfs *restrict fs)
+int statvfs64(const char *restrict path, struct statvfs64 *restrict fs)
 {
-    int (*next)(const char *, struct statvfs *) = dlsym(RTLD_NEXT, "statvfs");
+    int (*next)(const char *, struct statvfs64 *) = dlsym(RTLD_NEXT, "statvfs64");
     int rc = next(path, fs);
     if (rc == 0 && is_set("HF_SMALL_DISK")) {
         fs->f_blocks = (100ul << 30) / fs->f_frsize;
         fs->f_bavail = (65ul << 20) / fs->f_frsize;
     }
     return rc;
+}
+
+/* The two are one where a word has 64 bits; which is called depends on what the server was built
+ * with. */
+int statvfs(const char *restrict path, struct statvfs *restrict fs)
+{
+    return statvfs64(path, (struct statvfs64 *)fs);
 }
