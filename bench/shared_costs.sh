@@ -52,14 +52,14 @@ hertz=$(getconf CLK_TCK)
 printf '%-4s %10s %14s %14s %14s\n' work jobs/s 'node us/job' 'server us/job' 'log bytes/job'
 for batch in 1 100; do
   mapfile -t servers < <(family "$root")
-  before=($(ticks "$node") $(ticks "${servers[@]}") $(logged))
+  before=("$(ticks "$node")" "$(ticks "${servers[@]}")" "$(logged)")
   began=$(date +%s.%N)
   rate=$("$holdfast" bench -s "$at" --mode mixed --producers 16 --consumers 16 --batch "$batch" --queue costs \
     --duration "${seconds}s" | awk '$1 == "jobs/s" { print $2 }')
   ended=$(date +%s.%N)
-  after=($(ticks "$node") $(ticks "${servers[@]}") $(logged))
-  awk -v work="$([ "$batch" = 1 ] && echo W2 || echo W3)" -v rate="$rate" -v s="$(echo "$ended - $began" | bc)" -v hz="$hertz" \
+  after=("$(ticks "$node")" "$(ticks "${servers[@]}")" "$(logged)")
+  awk -v work="$([ "$batch" = 1 ] && echo W2 || echo W3)" -v rate="$rate" -v began="$began" -v ended="$ended" -v hz="$hertz" \
     -v n=$((after[0] - before[0])) -v v=$((after[1] - before[1])) -v l=$((after[2] - before[2])) 'BEGIN {
-      jobs = rate * s; us = 1e6 / hz / jobs
+      jobs = rate * (ended - began); us = 1e6 / hz / jobs
       printf "%-4s %10d %14.1f %14.1f %14d\n", work, rate, n * us, v * us, l / jobs }'
 done
