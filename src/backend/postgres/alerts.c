@@ -103,7 +103,7 @@ static void load_raised(struct unit *u, size_t at)
 int pg_alerts_all_loaded(struct unit *u)
 {
     size_t at = pg_unit(u)->slots[0];
-    int64_t given = pg_manual_now(pg_of_unit(u));
+    int64_t given = shared_manual_now(u->s);
     u->now.ms = given ? given : pg_col_i8(pg_conn_result(lane(u), at), 0, 0);
     int err = pg_alerts_loaded(u);
     if (err)

@@ -93,7 +93,7 @@ int pg_bulk_work(struct pg_store *s)
     struct bulk *b = s->sh.bulks;
     PGresult *queues = pg_conn_take_result(s->lane, 2);
     int n = PQntuples(pg_conn_result(s->lane, 3));
-    u->now.ms = pg_db_now(s);
+    u->now.ms = shared_now(&s->sh);
     int err = pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
     if (err)
         return err;

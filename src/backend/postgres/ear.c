@@ -51,7 +51,7 @@ void pg_ear_free(struct pg_store *s)
 void pg_ear_tell(struct pg_store *s, struct span queue)
 {
     size_t n = 0;
-    if (s->others == 0 || s->url.pooled)
+    if (s->sh.node.others == 0 || s->url.pooled)
         return;
     for (struct wake_name *x = s->to_tell; x; x = x->next, n++)
         if (x->len == 0 || span_equal(queue, span_of(x->name, x->len)))
@@ -96,7 +96,7 @@ static void tell_key(struct pg_store *s, const struct happened *h)
 
 void pg_ear_tell_keys(struct pg_store *s, const struct unit *u)
 {
-    if (s->others == 0 || s->url.pooled)
+    if (s->sh.node.others == 0 || s->url.pooled)
         return;
     for (const struct happened *h = u->happened; h; h = h->next)
         if (h->kind == EVENT_KV_SET || h->kind == EVENT_KV_DELETED)
@@ -181,13 +181,13 @@ static void hear_key(struct pg_store *s, uint8_t kind, const char *word)
         shared_events_gap(&s->sh);
     else
         shared_events_key(&s->sh, kind, span_of(key, len), version,
-                          (struct wall_time){pg_db_now(s)});
+                          (struct wall_time){shared_now(&s->sh)});
 }
 
 static void hear_sign(struct pg_store *s, const char *sign)
 {
     if (strcmp(sign, SIGN_HERE) == 0)
-        s->others += s->others == 0; /* until it is counted */
+        s->sh.node.others += s->sh.node.others == 0; /* until it is counted */
     else if (strncmp(sign, SIGN_SET, 2) == 0)
         hear_key(s, EVENT_KV_SET, sign + 2);
     else if (strncmp(sign, SIGN_DELETED, 2) == 0)

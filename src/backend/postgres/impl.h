@@ -35,11 +35,7 @@
 #include "backend/shared/shared.h"
 
 /* Where the configuration says nothing: */
-#define LEADER_TTL_MS 10000
-#define NODE_SILENT_MS 15000 /* a node that said nothing for so long is taken for dead */
-#define ANSWER_MS 15000      /* the database may take so long to answer */
-#define TICK_IDLE_MS 500     /* the leader looks at least so often: a word may have been lost */
-#define POLL_MS 1000         /* watchers are woken so often where nobody listens */
+#define ANSWER_MS 15000 /* the database may take so long to answer */
 #define UNIT_TRIES_MAX 8
 
 /* A unit with what it sends and what came back. */
@@ -75,18 +71,10 @@ struct pg_store {
     struct args sync_args;
     const char *trouble; /* what is answered after the rollback, unless it is tried again */
     uint64_t unit_began_ns;
-    int64_t beat_now_ms;              /* the database's time of the last sign of life … */
-    int64_t seen_at_ms;               /* … and the process's; 0 = there was none */
-    int64_t offset_ms;                /* the database's clock minus our monotonic one */
-    struct backend_cluster cluster;   /* as of the last sign of life; without its connections */
-    int64_t first_beat_ms;            /* as_of of the first sign of life; 0 = none yet */
     uint64_t sync_number, sent_under; /* of the syncer's connection: the present one, and the one
                                          that was there when the lane last sent; 0 = none */
 
     /* the leader's */
-    int64_t leader_epoch;
-    int64_t tick_at_ms;     /* the database's time of the last tick */
-    int64_t next_due_ms;    /* what is due next, by the last tick; 0 = nothing */
     int64_t resume_from_ms; /* pauses that ended after this are still to be told */
     const PGresult *tick_rows[5], *tick_resumed, *tick_keys, *tick_alerts;
 
@@ -108,15 +96,12 @@ struct pg_store {
 
     enum lane_job doing;
     unsigned tries;   /* of the unit under way, before this one */
-    unsigned others;  /* other nodes that live */
     unsigned handles; /* not closed yet */
     bool storing;     /* a commit is on its way: an end without an answer is unknown from here on */
     bool again;       /* after the rollback: the same once more */
     bool broken;      /* the round could not be sent */
     bool bulk_last;   /* the last thing done was a slice of bulk work */
-    bool twin_told;   /* the log knows of another node with our number */
     bool down_told;   /* the log knows that the database is gone */
-    bool leader;      /* by the last sign of life */
     bool tick_more;   /* the tick under way left something */
     bool searching, telling;
 
@@ -145,27 +130,17 @@ static inline struct pg_unit *pg_unit(struct unit *u)
 void pg_lane_kick(struct pg_store *s);  /* begins what can be begun; calls nobody back */
 void pg_lane_later(struct pg_store *s); /* the same from the loop, where answers may be given */
 void pg_later_cb(uv_timer_t *timer);
-void pg_lane_after(struct pg_store *s);          /* something is over: what waited for it goes on */
-int64_t pg_manual_now(const struct pg_store *s); /* 0 = the database's clock counts */
-int64_t pg_db_now(const struct pg_store *s);     /* the database's clock, as far as known */
+void pg_lane_after(struct pg_store *s); /* something is over: what waited for it goes on */
 void pg_lane_lost_cb(void *ctx);
 void pg_lane_opened_cb(void *ctx);
 void pg_timer_set(struct pg_store *s);
 bool pg_lane_idle(const struct pg_store *s);
 
 /* cluster.c */
-int64_t pg_leader_ttl_ms(const struct pg_store *s);
-int64_t pg_silent_ms(const struct pg_store *s);
 int64_t pg_answer_ms(const struct pg_store *s);
-int64_t pg_beat_ms(const struct pg_store *s); /* between two signs of life */
 void pg_beat_send(struct pg_store *s);
 void pg_beat_take(struct pg_store *s);
-void pg_clock_heard(struct pg_store *s, int64_t theirs); /* the database's time, just now */
-void pg_leader_lost(struct pg_store *s, bool overtaken);
-void pg_cluster_lost(struct pg_store *s, const char *why); /* the database does not answer */
-void pg_cluster_opened(struct pg_store *s);
 void pg_cluster(const struct backend *b, struct backend_cluster *ret);
-int64_t pg_clock_offset(const struct backend *b);
 
 /* transact.c: one transaction from begin to commit */
 void pg_begin_unit(struct pg_store *s); /* its turns are filled */
@@ -212,7 +187,6 @@ enum load_slot {
 };
 
 /* load.c, loaded.c, store.c */
-void pg_unit_ask(struct unit *u);
 bool pg_unit_send_load(struct unit *u);   /* sends the first round */
 int pg_unit_loaded(struct unit *u);       /* takes its results; -ERR_NOMEM, -ERR_CORRUPT */
 bool pg_unit_needs_words(struct unit *u); /* sends the question if so, first of a second round */
@@ -234,8 +208,8 @@ void pg_unit_init(struct pg_unit *p, struct pg_store *s);
 /* look.c, search.c */
 void pg_look_send(struct pg_store *s);
 void pg_look_answer(struct pg_store *s);
-void pg_view_row(struct pg_store *s, const PGresult *r, int at, struct wall_time now, bool body,
-                 struct arena *arena, struct job_view *ret);
+void pg_view_row(const PGresult *r, int at, struct wall_time now, bool body, struct job_view *ret);
+int pg_queue_read(const PGresult *r, int at, struct wqueue *ret); /* -ERR_CORRUPT */
 void pg_search_add(struct pg_store *s, const struct op *op, struct batch *b);
 void pg_search_kick(struct pg_store *s);
 void pg_search_fail_all(struct pg_store *s);
@@ -295,7 +269,6 @@ void pg_bulk_send_store(struct pg_store *s);
 void pg_bulk_adopt(struct pg_store *s, const PGresult *r);
 
 /* tick.c */
-bool pg_tick_due(const struct pg_store *s);
 void pg_tick_send(struct pg_store *s);
 bool pg_tick_needs_queues(struct pg_store *s); /* sends the question if so */
 int pg_tick_load(struct pg_store *s, PGresult *queues);

@@ -271,7 +271,7 @@ void pg_keys_send_list(struct pg_store *s, const struct op_kv_list *want)
     a->failed |= kv_bounds_of(want, &s->search_unit.unit.arena, &bounds) != 0;
     pg_args_bytes(a, bounds.low);
     pg_args_bytes(a, bounds.end);
-    pg_args_i8(a, pg_manual_now(s));
+    pg_args_i8(a, shared_manual_now(&s->sh));
     pg_args_bool(a, want->want_value);
     pg_args_i4(a, (int32_t)limit_of(want) + 1);
     pg_conn_send(s->reader, want->reverse ? SQL_KV_LIST_BACK : SQL_KV_LIST, a);

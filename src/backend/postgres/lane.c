@@ -9,22 +9,6 @@
 
 #define LOOKS_MAX 24 /* questions of one round: each is up to two statements */
 
-int64_t pg_manual_now(const struct pg_store *s)
-{
-    return s->sh.config.clock.manual ? clock_now(&s->sh.config.clock).wall.ms : 0;
-}
-
-int64_t pg_db_now(const struct pg_store *s)
-{
-    int64_t given = pg_manual_now(s);
-    return given ? given : clock_now(&s->sh.config.clock).mono.ms + s->offset_ms;
-}
-
-static int64_t process_ms(void)
-{
-    return (int64_t)(clock_ns() / 1000000);
-}
-
 /* --- what comes next --- */
 
 bool pg_lane_idle(const struct pg_store *s)
@@ -34,14 +18,6 @@ bool pg_lane_idle(const struct pg_store *s)
 
 static void begin_look(struct pg_store *s);
 static void begin_beat(struct pg_store *s);
-
-static bool beat_due(const struct pg_store *s)
-{
-    if (s->seen_at_ms == 0 || process_ms() - s->seen_at_ms >= pg_beat_ms(s))
-        return true;
-    /* A manual clock may leap over the leader's lease. */
-    return s->sh.config.clock.manual && llabs(pg_db_now(s) - s->beat_now_ms) >= pg_beat_ms(s);
-}
 
 /* Slices of bulk work and what clients ask for take turns. */
 static bool bulk_turn(struct pg_store *s)
@@ -61,11 +37,11 @@ void pg_lane_kick(struct pg_store *s)
     pg_search_kick(s);
     if (s->sh.closing && !s->sh.first && !s->sh.bulks)
         return;
-    if (beat_due(s))
+    if (shared_beat_due(&s->sh))
         begin_beat(s);
     else if (!pg_gate_watched(s))
         return; /* nobody could say what is on the disk */
-    else if (pg_tick_due(s))
+    else if (shared_tick_due(&s->sh))
         pg_begin_tick(s);
     else if (bulk_turn(s))
         pg_begin_bulk(s);
@@ -93,8 +69,7 @@ static void begin_beat(struct pg_store *s)
     pg_unit_reset(s->unit);
     s->unit->count = 0;
     s->doing = LANE_BEAT;
-    s->seen_at_ms = process_ms();
-    s->beat_now_ms = pg_db_now(s);
+    shared_beat_begun(&s->sh);
     pg_beat_send(s);
     pg_go(s, beat_cb);
 }
@@ -169,8 +144,8 @@ void pg_lane_lost_cb(void *ctx)
         log_event(s->sh.config.log, LOG_ERROR, "postgres_lost",
                   LOG_TEXT("note", "the database cannot be reached; trying again"));
     s->down_told = true;
-    pg_cluster_lost(s, pg_conn_trouble(s->lane));
-    pg_leader_lost(s, false);
+    shared_store_lost(&s->sh, pg_conn_trouble(s->lane));
+    shared_leader_lost(&s->sh, false);
     pg_lane_later(s);
 }
 
@@ -181,8 +156,8 @@ void pg_lane_opened_cb(void *ctx)
         log_event(s->sh.config.log, LOG_INFO, "postgres_back",
                   LOG_TEXT("note", "connected to the database again"));
     s->down_told = false;
-    pg_cluster_opened(s);
-    s->seen_at_ms = 0;
+    shared_store_opened(&s->sh);
+    s->sh.node.seen_at_ms = 0;
     /* Nobody knows what happened meanwhile. */
     shared_watches_wake(&s->sh, (struct span){NULL, 0});
     pg_lane_later(s);

@@ -3,114 +3,6 @@
 #include "backend/postgres/impl.h"
 #include "base/check.h"
 
-/* The job an operation names; 0 = none. */
-static uint64_t seq_of(const struct op *op)
-{
-    switch ((int)op->kind) {
-    case OP_ENQUEUE:
-        return op->enqueue.moved ? op->enqueue.moved->seq : op->enqueue.id.seq;
-    case OP_ACK:
-    case OP_FAIL:
-    case OP_EXTEND:
-    case OP_RELEASE:
-        return op->lease.job.seq;
-    case OP_CANCEL:
-    case OP_REQUEUE:
-    case OP_REMOVE:
-    case OP_DISPATCHED:
-        return op->job.job.seq;
-    case OP_PATCH:
-        return op->patch.job.seq;
-    case OP_NOTE:
-        return op->note.job.seq;
-    case OP_CLAIM:
-        return op->claim.one.seq;
-    default:
-        return 0;
-    }
-}
-
-/* It takes a ready job away from claims, or may: a claim must then look at one more. */
-static bool takes_away(const struct turn *t)
-{
-    const struct op_enqueue *list;
-    size_t count = turn_enqueues(t, &list);
-    for (size_t i = 0; i < count; i++)
-        if (list[i].extra.unique.len)
-            return true;
-    return seq_of(t->op) != 0;
-}
-
-static void want_items(struct unit *u, const struct firing *f)
-{
-    struct wanted_name *n = f->source.len ? unit_want_name(u, f->source) : NULL;
-    if (n)
-        n->claims += f->batch_size;
-}
-
-static void want_claims(struct unit *u, const struct op_claim *c, uint32_t more)
-{
-    if (c->one.seq || c->queue_count > LIMIT_QUEUES_PER_CLAIM)
-        return;
-    for (uint32_t i = 0; i < c->queue_count; i++) {
-        struct wanted_name *n = unit_want_name(u, c->queues[i]);
-        if (n)
-            n->claims += c->count <= LIMIT_BATCH ? c->count + (n->claims ? 0 : more) : 0;
-    }
-}
-
-static bool counts_wanted(struct unit *u, struct span name)
-{
-    const struct known *k = known_find(u->s, name);
-    if (!k || k->warn_depth || !k->counted_ns)
-        return true;
-    bool old = clock_ns() - k->counted_ns > UINT64_C(1000000000);
-    return old || k->capacity < 1000 || k->live + UNIT_OPS_MAX > k->capacity - k->capacity / 10;
-}
-
-static void want_enqueue(struct unit *u, const struct op_enqueue *want)
-{
-    struct wanted_name *n = unit_want_name(u, want->queue);
-    if (n && !n->makes) {
-        n->counts = counts_wanted(u, want->queue);
-        n->makes = !known_find(u->s, want->queue);
-    }
-}
-
-static void want_names(struct unit *u, const struct turn *t, uint32_t more)
-{
-    const struct op *op = t->op;
-    struct wanted_name *n = NULL;
-    const struct op_enqueue *list;
-    size_t count = turn_enqueues(t, &list);
-    for (size_t i = 0; i < count; i++)
-        want_enqueue(u, &list[i]);
-    if (t->firing)
-        want_items(u, t->firing);
-    switch ((int)op->kind) {
-    case OP_CLAIM:
-        want_claims(u, &op->claim, more);
-        return;
-    case OP_QUEUE_PUT:
-        n = unit_want_name(u, op->queue.name);
-        if (n)
-            n->counts = n->makes = true;
-        return;
-    case OP_QUEUE_DELETE:
-    case OP_PURGE:
-    case OP_PAUSE:
-        n = unit_want_name(u, op->queue.name);
-        if (n)
-            n->counts = true;
-        return;
-    case OP_BULK:
-        unit_want_name(u, op->bulk.queue);
-        return;
-    default:
-        return;
-    }
-}
-
 /* --- the statements --- */
 
 static struct conn *lane(struct unit *u)
@@ -137,13 +29,7 @@ typedef bool (*chosen_fn)(const struct op *op);
 
 static bool any_job(const struct op *op)
 {
-    return seq_of(op) != 0;
-}
-
-/* Those that may make a job hold a key again that it had let go. */
-static bool revives(const struct op *op)
-{
-    return op->kind == OP_REQUEUE || (op->kind == OP_CLAIM && op->claim.one.seq);
+    return op_seq(op) != 0;
 }
 
 static size_t seqs_array(struct unit *u, chosen_fn chosen)
@@ -152,7 +38,7 @@ static size_t seqs_array(struct unit *u, chosen_fn chosen)
     pg_array_begin(&pg_unit(u)->args, ARRAY_I8);
     for (size_t i = 0; i < u->count; i++)
         if (chosen(u->turns[i].op)) {
-            pg_array_i8(&pg_unit(u)->args, (int64_t)seq_of(u->turns[i].op));
+            pg_array_i8(&pg_unit(u)->args, (int64_t)op_seq(u->turns[i].op));
             n++;
         }
     pg_array_end(&pg_unit(u)->args);
@@ -170,18 +56,16 @@ static void send_queues(struct unit *u)
     pg_array_begin(&pg_unit(u)->args, ARRAY_I4);
     pg_array_end(&pg_unit(u)->args);
     send_as(u, LOAD_QUEUES, SQL_QUEUES);
-    size_t counts = 0, makes = 0;
-    for (size_t i = 0; i < u->name_count; i++) {
+    size_t counts = 0;
+    for (size_t i = 0; i < u->name_count; i++)
         counts += u->names[i].counts;
-        makes += u->names[i].makes;
-    }
     if (counts || u->s->any_warned) {
         names_array(u, !u->s->any_warned);
         seqs_array(u, any_job);
         send_as(u, LOAD_COUNTS, SQL_COUNTS);
     }
-    if (makes) {
-        pg_args_i4(&pg_unit(u)->args, (int32_t)makes);
+    if (u->number_count) {
+        pg_args_i4(&pg_unit(u)->args, (int32_t)u->number_count);
         send_as(u, LOAD_NUMBERS, SQL_NUMBERS);
     }
 }
@@ -194,7 +78,7 @@ static bool send_jobs(struct unit *u)
         return false;
     }
     send_as(u, LOAD_JOBS, SQL_JOBS);
-    if (seqs_array(u, revives) > 0)
+    if (seqs_array(u, op_revives) > 0)
         send_as(u, LOAD_RIVALS, SQL_RIVALS);
     else
         pg_args_clear(&pg_unit(u)->args);
@@ -216,7 +100,7 @@ static void send_claims(struct unit *u)
         if (u->names[i].claims)
             pg_array_i4(&pg_unit(u)->args, (int32_t)u->names[i].claims);
     pg_array_end(&pg_unit(u)->args);
-    pg_args_i8(&pg_unit(u)->args, pg_manual_now(pg_of_unit(u)));
+    pg_args_i8(&pg_unit(u)->args, shared_manual_now(u->s));
     if (n)
         send_as(u, LOAD_CLAIMS, SQL_CLAIM);
     else
@@ -330,19 +214,6 @@ static void send_nonces(struct unit *u)
     send_as(u, LOAD_NONCE_QUEUES, SQL_NONCE_QUEUES);
     nonces_array(u);
     send_as(u, LOAD_NONCES, SQL_NONCE);
-}
-
-/* Finds out what the operations are about. */
-void pg_unit_ask(struct unit *u)
-{
-    uint32_t taken = 0;
-    const struct op_enqueue *list;
-    for (size_t i = 0; i < u->count; i++) {
-        taken += takes_away(&u->turns[i]);
-        u->seq_count += turn_enqueues(&u->turns[i], &list);
-    }
-    for (size_t i = 0; i < u->count; i++)
-        want_names(u, &u->turns[i], taken);
 }
 
 bool pg_unit_send_load(struct unit *u)

@@ -123,6 +123,21 @@ void pg_load_rows(struct unit *u, size_t result, bool claimable)
 }
 
 /* Columns as in QUEUE of sql.c. */
+int pg_queue_read(const PGresult *r, int at, struct wqueue *ret)
+{
+    ret->number = (uint32_t)pg_col_i4(r, at, 0);
+    ret->name = pg_col_bytes(r, at, 1);
+    ret->owner = pg_col_bytes(r, at, 2);
+    ret->note = pg_col_bytes(r, at, 3);
+    ret->attributes = pg_col_bytes(r, at, 4);
+    ret->generation = (uint32_t)pg_col_i4(r, at, 6);
+    ret->created_at.ms = pg_col_i8(r, at, 7);
+    ret->updated_at.ms = pg_col_i8(r, at, 8);
+    ret->paused_until.ms = pg_col_i8(r, at, 9);
+    ret->gone = pg_col_bool(r, at, 10);
+    return policy_decode(pg_col_bytes(r, at, 5), &ret->policy);
+}
+
 int pg_load_queues(struct unit *u, const PGresult *r)
 {
     int n = PQntuples(r), err = 0;
@@ -133,16 +148,8 @@ int pg_load_queues(struct unit *u, const PGresult *r)
         struct wqueue *q = unit_queue_add(u, number, pg_col_bytes(r, i, 1));
         if (!q)
             return -ERR_NOMEM;
-        q->owner = pg_col_bytes(r, i, 2);
-        q->note = pg_col_bytes(r, i, 3);
-        q->attributes = pg_col_bytes(r, i, 4);
-        err = policy_decode(pg_col_bytes(r, i, 5), &q->policy);
-        q->generation = (uint32_t)pg_col_i4(r, i, 6);
-        q->created_at.ms = pg_col_i8(r, i, 7);
-        q->updated_at.ms = pg_col_i8(r, i, 8);
-        q->paused_until.ms = pg_col_i8(r, i, 9);
-        q->gone = pg_col_bool(r, i, 10);
-        if (!q->gone)
+        err = pg_queue_read(r, i, q);
+        if (!err && !q->gone)
             known_learn(u->s, q);
     }
     return err;
@@ -203,10 +210,10 @@ static void load_numbers(struct unit *u)
 
 static void load_time(struct unit *u)
 {
-    int64_t given = pg_manual_now(pg_of_unit(u));
+    int64_t given = shared_manual_now(u->s);
     int64_t theirs = pg_col_i8(pg_conn_result(lane(u), pg_unit(u)->slots[LOAD_NOW]), 0, 0);
     u->now.ms = given ? given : theirs;
-    pg_clock_heard(pg_of_unit(u), u->now.ms);
+    shared_clock_heard(u->s, u->now.ms);
 }
 
 int pg_unit_loaded(struct unit *u)
@@ -245,15 +252,9 @@ int pg_unit_loaded(struct unit *u)
 
 /* --- words about leases that are over --- */
 
-static bool is_lease_op(const struct op *op)
-{
-    return op->kind == OP_ACK || op->kind == OP_FAIL || op->kind == OP_EXTEND ||
-           op->kind == OP_RELEASE;
-}
-
 static bool word_missing(const struct unit *u, const struct op *op)
 {
-    if (!is_lease_op(op))
+    if (!op_about_lease(op))
         return false;
     const struct row *r = unit_row(u, op->lease.job.seq);
     return !r || !unit_row_there(r) ||
@@ -329,7 +330,7 @@ void pg_unit_sharers_loaded(struct unit *u)
         return;
     u->sharers = arena_array(&u->arena, (size_t)PQntuples(r), sizeof *u->sharers);
     for (int i = 0; u->sharers && i < PQntuples(r); i++) {
-        pg_view_row(pg_of_unit(u), r, i, u->now, true, &u->arena, &u->sharers[i]);
+        pg_view_row(r, i, u->now, true, &u->sharers[i]);
         u->sharers[i].payload = u->sharers[i].result = (struct span){NULL, 0};
     }
     u->nomem |= !u->sharers;

@@ -2,64 +2,24 @@
 /* Quick questions, answered on the lane between two units: get, peek, queues and their counts. */
 #include "backend/postgres/impl.h"
 
-#define PEEK_MAX 100u
-
 /* --- views --- */
 
-static void view_lease(const struct row *row, struct wall_time now, struct job_view *ret)
-{
-    ret->token = row->token;
-    ret->lease_ms = row->lease_ms;
-    ret->worker = row->worker;
-    ret->started_at = row->started_at;
-    if (row->lease_ms)
-        ret->lease_left_ms = row->until_ms > now.ms ? row->until_ms - now.ms : 0;
-    else
-        ret->holder = row->holder;
-    ret->fates.claims = (uint16_t)(ret->fates.claims + (ret->fates.claims < UINT16_MAX));
-}
-
-static void view_queue(const PGresult *r, int at, const struct row *row, struct wall_time now,
-                       struct job_view *ret)
-{
-    struct queue_policy policy;
-    struct job_options own;
-    struct job_rules rules;
-    ret->queue = pg_col_bytes(r, at, JOB_QUEUE_NAME);
-    ret->owner = pg_col_bytes(r, at, JOB_QUEUE_OWNER);
-    ret->paused = pg_col_i8(r, at, JOB_QUEUE_PAUSED) > now.ms;
-    if (policy_decode(pg_col_bytes(r, at, JOB_QUEUE_POLICY), &policy) != 0)
-        return;
-    bool has_own = row->extra.options.len && options_decode(row->extra.options, &own) == 0;
-    rules_of(&policy, has_own ? &own : NULL, &rules);
-    ret->own_lease_ms = rules.lease_ms;
-    ret->require_token = policy.require_token;
-}
-
 /* A row of JOB, bodies and QUEUE_SHOWN. */
-void pg_view_row(struct pg_store *s, const PGresult *r, int at, struct wall_time now, bool body,
-                 struct arena *arena, struct job_view *ret)
+void pg_view_row(const PGresult *r, int at, struct wall_time now, bool body, struct job_view *ret)
 {
     struct row row = {.gone = false};
-    (void)s, (void)arena;
+    struct wqueue q = {.name = pg_col_bytes(r, at, JOB_QUEUE_NAME),
+                       .owner = pg_col_bytes(r, at, JOB_QUEUE_OWNER),
+                       .paused_until = {pg_col_i8(r, at, JOB_QUEUE_PAUSED)}};
+    if (policy_decode(pg_col_bytes(r, at, JOB_QUEUE_POLICY), &q.policy) != 0)
+        policy_default(&q.policy);
     pg_row_load(r, at, &row);
-    *ret = (struct job_view){.job = row.job, .fates = row.fates};
-    ret->expires_at = row.extra.expires_at;
-    view_queue(r, at, &row, now, ret);
-    if (row.job.state == STATE_RUNNING)
-        view_lease(&row, now, ret);
-    if (row.job.state == STATE_DONE || body)
-        ret->started_at = row.started_at;
-    if (!body)
-        return;
-    ret->has_body = true;
-    ret->holder = row.holder;
-    ret->extra = row.extra;
-    ret->payload = pg_col_bytes(r, at, JOB_PAYLOAD);
-    ret->result_kind = row.result_kind;
-    ret->result = pg_col_bytes(r, at, JOB_RESULT);
-    ret->error_kind = row.error_kind;
-    ret->error = pg_col_bytes(r, at, JOB_ERROR);
+    if (body) {
+        row.payload = pg_col_bytes(r, at, JOB_PAYLOAD);
+        row.result = pg_col_bytes(r, at, JOB_RESULT);
+        row.error = pg_col_bytes(r, at, JOB_ERROR);
+    }
+    row_view(&row, &q, now, body, ret);
 }
 
 /* --- get --- */
@@ -73,9 +33,11 @@ static void send_get(struct unit *u, const struct op_job *want)
     pg_conn_send(pg_of_unit(u)->lane, SQL_ATTEMPTS, &pg_unit(u)->args);
 }
 
-static struct attempt_view attempt_read(const PGresult *r, int at)
+static bool attempt_read(const void *result, size_t i, struct attempt_view *ret)
 {
-    return (struct attempt_view){
+    const PGresult *r = result;
+    int at = (int)i;
+    *ret = (struct attempt_view){
         .number = (uint32_t)pg_col_i4(r, at, 0),
         .started_at = {pg_col_i8(r, at, 1)},
         .ended_at = {pg_col_i8(r, at, 2)},
@@ -84,21 +46,6 @@ static struct attempt_view attempt_read(const PGresult *r, int at)
         .worker = pg_col_bytes(r, at, 5),
         .error = pg_col_bytes(r, at, 6),
     };
-}
-
-/* The attempt under way, or the one that made it done, is in the job's own row. */
-static bool attempt_of_row(const struct row *row, struct attempt_view *ret)
-{
-    bool done = row->job.state == STATE_DONE;
-    if ((row->job.state != STATE_RUNNING && !done) || row->started_at.ms == 0)
-        return false;
-    *ret = (struct attempt_view){
-        .number = (uint32_t)row->job.failures + row->job.crashes + 1,
-        .worker = row->worker,
-        .started_at = row->started_at,
-        .ended_at = {done ? row->job.since.ms : 0},
-        .outcome = done ? ATTEMPT_DONE : ATTEMPT_RUNNING,
-    };
     return true;
 }
 
@@ -106,22 +53,8 @@ static void view_attempts(struct unit *u, const PGresult *job, const PGresult *r
                           struct job_view *v)
 {
     struct row row = {.gone = false};
-    uint32_t at = LIMIT_ATTEMPTS_KEPT;
-    struct attempt_view *views = arena_array(&u->arena, at, sizeof *views);
-    if (!views)
-        return;
     pg_row_load(job, 0, &row);
-    if (attempt_of_row(&row, &views[at - 1]))
-        at--;
-    for (int i = 0; i < PQntuples(r) && at > 0; i++)
-        views[--at] = attempt_read(r, i);
-    for (uint32_t i = at; i < LIMIT_ATTEMPTS_KEPT; i++) {
-        views[i].seq = row.job.seq;
-        views[i].id_hi = row.job.id_hi;
-        views[i].queue = v->queue;
-    }
-    v->attempts = views + at;
-    v->attempt_count = LIMIT_ATTEMPTS_KEPT - at;
+    unit_view_attempts(u, &row, attempt_read, r, (size_t)PQntuples(r), v);
 }
 
 static size_t answer_get(struct unit *u, struct turn *t, size_t at)
@@ -135,16 +68,10 @@ static size_t answer_get(struct unit *u, struct turn *t, size_t at)
         unit_refuse(t, found ? OUT_UNAVAILABLE : OUT_NOT_FOUND, NULL);
         return 2;
     }
-    pg_view_row(pg_of_unit(u), r, 0, u->now, want->want_body || want->want_texts, &u->arena, v);
-    t->reply.seq = v->job.seq;
-    t->reply.id_hi = v->job.id_hi;
-    t->reply.state = v->job.state;
-    t->reply.jobs = v;
-    t->reply.job_count = 1;
-    if (want->want_attempts) {
-        v->started_at.ms = pg_col_i8(r, 0, JOB_STARTED_AT);
+    pg_view_row(r, 0, u->now, want->want_body || want->want_texts, v);
+    turn_show_job(t, v);
+    if (want->want_attempts)
         view_attempts(u, r, pg_conn_result(pg_of_unit(u)->lane, at + 1), v);
-    }
     return 2;
 }
 
@@ -153,8 +80,6 @@ static size_t answer_get(struct unit *u, struct turn *t, size_t at)
 static void send_peek(struct unit *u, const struct op_peek *want)
 {
     bool back = want->newest_first && want->state >= STATE_RUNNING;
-    uint32_t most = want->newest_first ? LIMIT_BATCH : PEEK_MAX;
-    uint32_t limit = want->limit && want->limit < most ? want->limit : most;
     pg_array_begin(&pg_unit(u)->args, ARRAY_TEXT);
     if (unit_text_safe(want->queue))
         pg_array_blob(&pg_unit(u)->args, want->queue);
@@ -165,7 +90,7 @@ static void send_peek(struct unit *u, const struct op_peek *want)
     pg_args_bytes(&pg_unit(u)->args, SPAN_LITERAL(""));
     pg_conn_send(pg_of_unit(u)->lane, SQL_QUEUE_VIEWS, &pg_unit(u)->args);
     pg_args_text(&pg_unit(u)->args, want->queue);
-    pg_args_i4(&pg_unit(u)->args, (int32_t)limit);
+    pg_args_i4(&pg_unit(u)->args, (int32_t)peek_limit(want));
     pg_args_bool(&pg_unit(u)->args, want->want_body);
     if (want->state >= STATE_DONE || back)
         pg_args_i4(&pg_unit(u)->args, want->state);
@@ -186,19 +111,12 @@ static size_t answer_peek(struct unit *u, struct turn *t, size_t at)
     const struct op_peek *want = &t->op->peek;
     const PGresult *r = pg_conn_result(pg_of_unit(u)->lane, at + 1);
     uint64_t bytes = 0;
-    if (PQntuples(pg_conn_result(pg_of_unit(u)->lane, at)) == 0) {
-        unit_refuse(t, OUT_NO_QUEUE, NULL);
+    if (!turn_peek_allowed(t, PQntuples(pg_conn_result(pg_of_unit(u)->lane, at)) > 0))
         return 2;
-    }
-    if (want->state == STATE_NONE || want->state >= STATE_COUNT) {
-        unit_refuse(t, OUT_INVALID,
-                    "state must be scheduled, ready, running, done, dead or cancelled");
-        return 2;
-    }
     int n = PQntuples(r);
     struct job_view *views = arena_array(&u->arena, (size_t)n + 1, sizeof *views);
     for (int i = 0; views && i < n && (!want->want_body || bytes < LIMIT_ANSWER_BYTES); i++) {
-        pg_view_row(pg_of_unit(u), r, i, u->now, want->want_body, &u->arena, &views[i]);
+        pg_view_row(r, i, u->now, want->want_body, &views[i]);
         bytes += views[i].job.payload_bytes;
         t->reply.job_count++;
     }
@@ -237,52 +155,14 @@ static void send_views(struct unit *u, const struct op *op)
 #define VIEW_DUE 12
 #define VIEW_SUMS 13
 
-static uint64_t sum_of(const PGresult *r, int at, int sum)
-{
-    int64_t v = pg_col_i8(r, at, VIEW_SUMS + sum);
-    return v > 0 ? (uint64_t)v : 0;
-}
-
-static void view_counts(const PGresult *r, int at, struct wall_time now, struct queue_view *v)
-{
-    struct queue_counts *c = &v->counts;
-    for (int s = STATE_SCHEDULED; s < STATE_COUNT; s++)
-        c->by_state[s] = sum_of(r, at, s - 1);
-    for (int f = 0; f < TALLY_COUNT; f++)
-        v->totals.of[f] = sum_of(r, at, SUM_TALLY + f);
-    const uint64_t *t = v->totals.of;
-    c->urgent = sum_of(r, at, SUM_URGENT);
-    c->removed = sum_of(r, at, SUM_REMOVED);
-    c->enqueued = t[TALLY_ENQUEUED];
-    c->claimed = t[TALLY_CLAIMED];
-    c->acked = t[TALLY_ACKED];
-    c->failed = t[TALLY_FAILED_APP] + t[TALLY_FAILED_BUSINESS];
-    c->crashed = t[TALLY_CRASHED];
-    c->released = t[TALLY_RELEASED];
-    c->died = t[TALLY_DIED];
-    c->cancelled = t[TALLY_CANCELLED];
-    int64_t since = pg_col_i8(r, at, VIEW_OLDEST);
-    c->oldest_ready_ms = since == 0 ? -1 : now.ms > since ? now.ms - since : 0;
-    c->next_due.ms = pg_col_i8(r, at, VIEW_DUE);
-}
-
 static bool view_of_queue(struct unit *u, const PGresult *r, int at, struct queue_view *v)
 {
-    struct queue_policy *policy = arena_array(&u->arena, 1, sizeof *policy);
-    if (!policy || policy_decode(pg_col_bytes(r, at, 5), policy) != 0)
+    struct wqueue *q = unit_alloc(u, sizeof *q);
+    if (!q || pg_queue_read(r, at, q) != 0)
         return false;
-    *v = (struct queue_view){
-        .number = (uint32_t)pg_col_i4(r, at, 0),
-        .name = pg_col_bytes(r, at, 1),
-        .owner = pg_col_bytes(r, at, 2),
-        .note = pg_col_bytes(r, at, 3),
-        .attributes = pg_col_bytes(r, at, 4),
-        .policy = policy,
-        .created_at = {pg_col_i8(r, at, 7)},
-        .updated_at = {pg_col_i8(r, at, 8)},
-        .paused_until = {pg_col_i8(r, at, 9)},
-    };
-    view_counts(r, at, u->now, v);
+    for (int sum = 0; sum < SUM_COUNT; sum++)
+        q->sums[sum] = pg_col_i8(r, at, VIEW_SUMS + sum);
+    wqueue_view(q, u->now, pg_col_i8(r, at, VIEW_OLDEST), pg_col_i8(r, at, VIEW_DUE), v);
     return true;
 }
 
@@ -345,7 +225,7 @@ void pg_look_answer(struct pg_store *s)
 {
     struct unit *u = s->unit;
     size_t at = 1;
-    int64_t given = pg_manual_now(s);
+    int64_t given = shared_manual_now(&s->sh);
     u->now.ms = given ? given : pg_col_i8(pg_conn_result(s->lane, 0), 0, 0);
     for (size_t i = 0; i < u->count; i++) {
         struct turn *t = &u->turns[i];

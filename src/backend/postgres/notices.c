@@ -75,7 +75,7 @@ static void send_take(struct unit *u)
 {
     struct args *a = &pg_unit(u)->args;
     const struct op_notice_take *want = &u->turns[0].op->notice_take;
-    int64_t now = pg_manual_now(pg_of_unit(u));
+    int64_t now = shared_manual_now(u->s);
     pg_args_i4(a, (int32_t)u->s->facts.epoch);
     pg_args_bool(a, want->reset);
     pg_args_i8(a, now);

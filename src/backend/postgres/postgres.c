@@ -49,7 +49,7 @@ static int pg_submit(struct backend *b, const struct op *list, size_t count, bac
 static bool pg_leads(const struct backend *b)
 {
     const struct pg_store *s = (const struct pg_store *)(const void *)b;
-    return s->leader;
+    return s->sh.node.leader;
 }
 
 static unsigned pg_caps(const struct backend *b)
@@ -93,29 +93,16 @@ static void timer_cb(uv_timer_t *timer)
             pg_conn_reopen(all[i]);
     }
     /* The slow poll: what others did is heard of here where nobody tells it. */
-    if (s->others || s->url.pooled)
+    if (s->sh.node.others || s->url.pooled)
         shared_watches_wake(&s->sh, (struct span){NULL, 0});
     pg_lane_later(s);
     pg_timer_set(s);
 }
 
-static int64_t next_wait(const struct pg_store *s)
-{
-    int64_t wait = s->leader ? TICK_IDLE_MS : POLL_MS, beat = pg_beat_ms(s);
-    wait = beat < wait ? beat : wait;
-    if (!pg_conn_up(s->lane))
-        return REOPEN_MS;
-    if (s->leader && s->next_due_ms && !s->sh.config.clock.manual) {
-        int64_t due = s->next_due_ms - pg_db_now(s);
-        wait = due < 1 ? 1 : due < wait ? due : wait;
-    }
-    return wait;
-}
-
 /* Never later than it is set already: whoever asks often must not put it off. */
 void pg_timer_set(struct pg_store *s)
 {
-    uint64_t wait = (uint64_t)next_wait(s);
+    uint64_t wait = (uint64_t)(pg_conn_up(s->lane) ? shared_next_wait(&s->sh) : REOPEN_MS);
     if (uv_is_closing((uv_handle_t *)&s->timer))
         return;
     if (!uv_is_active((uv_handle_t *)&s->timer) || uv_timer_get_due_in(&s->timer) > wait)
@@ -188,9 +175,10 @@ static void say_goodbye(struct pg_store *s)
 /* What time brings is the leader's: another node has nothing to do. */
 static bool work_left(const struct pg_store *s)
 {
-    if (s->seen_at_ms == 0 || s->doing != LANE_NOTHING || s->sh.first || s->gate || s->sh.bulks)
+    if (s->sh.node.seen_at_ms == 0 || s->doing != LANE_NOTHING || s->sh.first || s->gate ||
+        s->sh.bulks)
         return true;
-    return pg_tick_due(s);
+    return shared_tick_due(&s->sh);
 }
 
 static void end_settles(struct pg_store *s)
@@ -235,7 +223,7 @@ static const struct backend_ops pg_ops = {
     .leads = pg_leads,
     .figures = pg_figures,
     .cluster = pg_cluster,
-    .clock_offset = pg_clock_offset,
+    .clock_offset = shared_clock_offset,
     .events = shared_events,
     .events_last = shared_events_last,
     .on_news = shared_on_news,
@@ -272,7 +260,8 @@ static int set_session(PGconn *pg, const char *setup, struct err_note *note)
 /* Behind a pooler a session is nobody's: what is set there would reach others. */
 static void fill_setup(struct pg_store *s)
 {
-    int idle = (int)(pg_leader_ttl_ms(s) < IDLE_MS_MAX ? pg_leader_ttl_ms(s) : IDLE_MS_MAX);
+    int idle = (int)(shared_leader_ttl_ms(&s->sh) < IDLE_MS_MAX ? shared_leader_ttl_ms(&s->sh)
+                                                                : IDLE_MS_MAX);
     const char *strict = s->url.relaxed ? "false" : "true";
     if (s->url.pooled) {
         snprintf(s->setup, sizeof s->setup, GUARD, strict);
@@ -348,7 +337,7 @@ static int open_lane(struct pg_store *s, PGconn *pg, struct err_note *note)
 static int store_init(struct pg_store *s, const struct backend_config *config)
 {
     struct now now = clock_now(&config->clock);
-    s->offset_ms = now.wall.ms - now.mono.ms; /* until the database tells its own */
+    s->sh.node.offset_ms = now.wall.ms - now.mono.ms; /* until the database tells its own */
     s->search_last = &s->searches;
     s->gate_last = &s->gate;
     pg_args_init(&s->sync_args);
@@ -414,7 +403,7 @@ int backend_open_postgres(const char *rest, const struct backend_config *config,
         take_down(s);
         return err;
     }
-    pg_cluster_opened(s);
+    shared_store_opened(&s->sh);
     pg_timer_set(s);
     pg_lane_kick(s);
     *ret = &s->sh.base;

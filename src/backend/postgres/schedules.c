@@ -104,7 +104,7 @@ static void load_flows(struct unit *u, PGresult *r)
 int pg_schedules_loaded(struct unit *u)
 {
     size_t at = pg_unit(u)->slots[0];
-    int64_t given = pg_manual_now(pg_of_unit(u));
+    int64_t given = shared_manual_now(u->s);
     u->now.ms = given ? given : pg_col_i8(pg_conn_result(lane(u), at), 0, 0);
     PGresult *r = pg_conn_take_result(lane(u), at + 1);
     int err = pg_unit_keep(u, r) ? 0 : -ERR_NOMEM;

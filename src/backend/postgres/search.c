@@ -99,7 +99,7 @@ static void answer_list(struct pg_store *s, const struct op_list *q, struct repl
     }
     uint32_t shown = 0;
     while (shown < n && shown < limit && bytes < LIMIT_ANSWER_BYTES) {
-        pg_view_row(s, r, (int)shown, now, q->want_body, &s->search_unit.unit.arena, &views[shown]);
+        pg_view_row(r, (int)shown, now, q->want_body, &views[shown]);
         bytes += views[shown].payload.len + views[shown].result.len;
         shown++;
     }
@@ -180,8 +180,7 @@ static void answer_page(struct pg_store *s, const struct op_page *want, struct r
     size_t bytes = 0;
     struct job_view *views = arena_array(&s->search_unit.unit.arena, (size_t)n + 1, sizeof *views);
     for (int i = 0; views && i < n && bytes < LIMIT_ANSWER_BYTES; i++) {
-        pg_view_row(s, r, i, s->search_unit.unit.now, want->want_body, &s->search_unit.unit.arena,
-                    &views[i]);
+        pg_view_row(r, i, s->search_unit.unit.now, want->want_body, &views[i]);
         bytes += views[i].payload.len + views[i].result.len;
         reply->job_count++;
     }
@@ -215,7 +214,7 @@ static void answer_pending(struct pg_store *s, struct reply *reply)
     int n = PQntuples(r);
     struct job_view *views = arena_array(&u->arena, (size_t)n + 1, sizeof *views);
     for (int i = 0; views && i < n; i++)
-        pg_view_row(s, r, i, u->now, false, &u->arena, &views[i]);
+        pg_view_row(r, i, u->now, false, &views[i]);
     reply->jobs = views;
     reply->job_count = views ? (uint32_t)n : 0;
 }
@@ -308,7 +307,7 @@ static void answered_cb(void *ctx, int err, const struct round_error *error)
     if (err) {
         round_failed(s, err, error);
     } else {
-        int64_t given = pg_manual_now(s);
+        int64_t given = shared_manual_now(&s->sh);
         s->search_unit.unit.now.ms = given ? given : pg_col_i8(pg_conn_result(s->reader, 0), 0, 0);
         answer(s, s->searches->op, &r);
         answer_first(s, &r);

@@ -33,19 +33,6 @@ enum tick_slot {
 
 #define ROW_SLOTS 5 /* parts that end rows, as in tick_rows */
 
-/* A manual clock moves by leaps: nothing is looked at where nothing can have become due. */
-bool pg_tick_due(const struct pg_store *s)
-{
-    int64_t now = pg_db_now(s);
-    if (!s->leader || s->sh.config.still)
-        return false;
-    if (s->sh.tick_wanted || (s->next_due_ms && s->next_due_ms <= now && now != s->tick_at_ms))
-        return true;
-    if (s->sh.config.clock.manual)
-        return s->sh.trim_wanted || (s->sh.dirty && now != s->tick_at_ms);
-    return now - s->tick_at_ms >= TICK_IDLE_MS;
-}
-
 static void send_due(struct pg_store *s, enum sql_id id, int64_t now)
 {
     struct args *a = &pg_unit(s->unit)->args;
@@ -57,18 +44,18 @@ static void send_due(struct pg_store *s, enum sql_id id, int64_t now)
 void pg_tick_send(struct pg_store *s)
 {
     struct args *a = &pg_unit(s->unit)->args;
-    int64_t now = pg_db_now(s);
+    int64_t now = shared_now(&s->sh);
     s->unit->now.ms = now;
     s->sh.tick_wanted = s->sh.trim_wanted = s->sh.dirty = false;
     pg_conn_send(s->lane, SQL_BEGIN, a);
-    pg_args_i8(a, s->leader_epoch);
+    pg_args_i8(a, s->sh.node.leader_epoch);
     pg_args_i4(a, (int32_t)s->sh.facts.epoch);
     pg_conn_send(s->lane, SQL_LEADER_LOCK, a);
     pg_conn_send(s->lane, SQL_FOLD, a);
     send_due(s, SQL_DUE_LEASES, now);
     send_due(s, SQL_DUE_JOBS, now);
     send_due(s, SQL_DUE_EXPIRY, now);
-    pg_args_i8(a, now - pg_silent_ms(s));
+    pg_args_i8(a, now - shared_silent_ms(&s->sh));
     pg_args_i4(a, LIMIT_SLICE);
     pg_args_i4(a, (int32_t)s->sh.facts.epoch);
     pg_conn_send(s->lane, SQL_DUE_BOUND, a);
@@ -76,7 +63,7 @@ void pg_tick_send(struct pg_store *s)
     pg_args_i8(a, now);
     pg_conn_send(s->lane, SQL_RESUMED, a);
     pg_args_i4(a, (int32_t)s->sh.facts.epoch);
-    pg_args_i8(a, now - pg_silent_ms(s));
+    pg_args_i8(a, now - shared_silent_ms(&s->sh));
     pg_conn_send(s->lane, SQL_BULK_ORPHANS, a);
     pg_args_i4(a, LIMIT_SLICE);
     pg_conn_send(s->lane, SQL_DUE_DOOMED, a);
@@ -281,10 +268,10 @@ static void take_figures(struct pg_store *s)
 void pg_tick_done(struct pg_store *s)
 {
     const PGresult *r = pg_conn_result(s->lane, pg_unit(s->unit)->slots[2]);
-    s->next_due_ms = 0;
+    s->sh.node.next_due_ms = 0;
     for (int i = 0; i < PQnfields(r); i++)
-        s->next_due_ms = sooner(s->next_due_ms, pg_col_i8(r, 0, i));
-    s->tick_at_ms = s->resume_from_ms = s->unit->now.ms;
+        s->sh.node.next_due_ms = sooner(s->sh.node.next_due_ms, pg_col_i8(r, 0, i));
+    s->sh.node.tick_at_ms = s->resume_from_ms = s->unit->now.ms;
     s->sh.tick_wanted |= s->tick_more;
     take_figures(s);
 }

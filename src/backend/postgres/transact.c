@@ -276,7 +276,7 @@ static void loaded_cb(void *ctx, int err, const struct round_error *error)
 
 static void load(struct pg_store *s)
 {
-    pg_unit_ask(s->unit);
+    unit_ask(s->unit);
     pg_unit_send_load(s->unit);
     pg_go(s, loaded_cb);
 }
@@ -409,7 +409,7 @@ static void tick_cb(void *ctx, int err, const struct round_error *error)
         return;
     }
     if (PQntuples(pg_conn_result(s->lane, 1)) == 0) { /* another leads */
-        pg_leader_lost(s, true);
+        shared_leader_lost(&s->sh, true);
         give_back(s, false, NULL);
         return;
     }
@@ -425,7 +425,7 @@ void pg_begin_tick(struct pg_store *s)
     s->unit->count = 0;
     s->doing = LANE_TICK;
     s->unit_began_ns = clock_ns();
-    s->tick_at_ms = pg_db_now(s);
+    s->sh.node.tick_at_ms = shared_now(&s->sh);
     pg_tick_send(s);
     pg_go(s, tick_cb);
 }

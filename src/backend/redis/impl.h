@@ -40,10 +40,6 @@
 #include "backend/shared/shared.h"
 
 /* Where the configuration says nothing: */
-#define LEADER_TTL_MS 10000
-#define NODE_SILENT_MS 15000 /* a node that said nothing for so long is taken for dead */
-#define TICK_IDLE_MS 500     /* the leader looks at least so often: a word may have been lost */
-#define POLL_MS 1000         /* watchers are woken so often where others live */
 #define NODE_OTHER_MS 60000  /* a node that was heard of since is reckoned with */
 #define WORDS_SPAN_MS 300000 /* last words about leases are kept together by the time … */
 #define WORDS_SPANS 13       /* … and for so many of these spans: an hour at least */
@@ -103,28 +99,19 @@ struct rd_store {
     struct item *line[LINE_ITEMS];
     size_t line_count;
     struct item *spare;
-    uint64_t token_last;            /* of holds */
-    uint64_t stores;                /* the highest number seen: a smaller one means lost data */
-    uint64_t bulk_last;             /* number of the last bulk action begun here */
-    int64_t beat_now_ms;            /* the server's time of the last sign of life … */
-    int64_t seen_at_ms;             /* … and the process's; 0 = there was none */
-    int64_t offset_ms;              /* the server's clock minus our monotonic one */
-    struct backend_cluster cluster; /* as of the last sign of life; without its connections */
-    unsigned others;                /* other nodes that live, by the last sign of life */
-    bool contended;                 /* … or by a store that found one since */
-    bool ready;                     /* the lane is connected, and was greeted */
-    bool ready_once;                /* … now or before */
+    uint64_t token_last; /* of holds */
+    uint64_t stores;     /* the highest number seen: a smaller one means lost data */
+    uint64_t bulk_last;  /* number of the last bulk action begun here */
+    bool contended;      /* a store found another node since the last sign of life */
+    bool ready;          /* the lane is connected, and was greeted */
+    bool ready_once;     /* … now or before */
     bool greeting_now;
     bool went;           /* data was lost under an open connection */
     bool down_told;      /* the log knows that the server is gone */
     bool bulk_turn_last; /* the last thing done was a slice of bulk work */
 
     /* the leader's */
-    bool leader; /* by the last sign of life */
     bool tick_more;
-    int64_t leader_epoch;
-    int64_t tick_at_ms;  /* the server's time of the last tick */
-    int64_t next_due_ms; /* what is due next, by the last tick; 0 = nothing */
 
     uv_timer_t timer; /* ticks, life signs, reconnecting */
     uv_timer_t later; /* answers that must not come from inside a call */
@@ -180,8 +167,6 @@ bool rd_data_went(struct rd_store *s, const char *stores);
 void rd_lane_opened_cb(void *ctx);
 void rd_lane_lost_cb(void *ctx, const char *why);
 bool rd_lane_has(const struct rd_store *s, enum item_kind kind);
-int64_t rd_manual_now(const struct rd_store *s); /* 0 = the server's clock counts */
-int64_t rd_now(const struct rd_store *s);        /* the server's clock, as far as known */
 void rd_args_now(const struct rd_store *s, struct rargs *a);
 
 /* items.c */
@@ -205,7 +190,6 @@ void rd_unit_store(struct item *it); /* its outcome; also of a tick and of bulk 
 void rd_turns_answer(struct item *it);
 
 /* load.c, loaded.c, store.c */
-void rd_unit_ask(struct item *it);
 void rd_unit_send_load(struct item *it);
 void rd_args_words(struct rargs *a);
 int rd_unit_loaded(struct item *it, const redisReply *r); /* -ERR_NOMEM, -ERR_CORRUPT */
@@ -233,17 +217,8 @@ void rd_change_rows(struct item *it);
 void rd_check_rows(struct item *it);
 
 /* cluster.c */
-int64_t rd_leader_ttl_ms(const struct rd_store *s);
-int64_t rd_silent_ms(const struct rd_store *s);
-int64_t rd_beat_ms(const struct rd_store *s); /* between two signs of life */
-bool rd_beat_due(const struct rd_store *s);
 void rd_beat_begin(struct item *it);
-void rd_took_time(struct rd_store *s, int64_t theirs); /* the server's time, just now */
-void rd_leader_lost(struct rd_store *s, bool overtaken);
-void rd_cluster_lost(struct rd_store *s, const char *why); /* the server does not answer */
-void rd_cluster_opened(struct rd_store *s);
 void rd_cluster(const struct backend *b, struct backend_cluster *ret);
-int64_t rd_clock_offset(const struct backend *b);
 
 /* kv.c */
 void rd_kv_put_section(struct item *it, size_t versions);
@@ -279,7 +254,6 @@ void rd_bulk_begun(struct item *it);
 void rd_bulk_adopt(struct item *it, const redisReply *bulks, const redisReply *living);
 
 /* tick.c */
-bool rd_tick_due(const struct rd_store *s);
 void rd_tick_begin(struct item *it);
 void rd_tick_changes(struct item *it);
 void rd_tick_done(struct item *it, const redisReply *out);

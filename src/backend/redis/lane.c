@@ -8,21 +8,10 @@
 
 #define LOOKS_MAX 64 /* questions of one item */
 
-int64_t rd_manual_now(const struct rd_store *s)
-{
-    return s->sh.config.clock.manual ? clock_now(&s->sh.config.clock).wall.ms : 0;
-}
-
-int64_t rd_now(const struct rd_store *s)
-{
-    int64_t given = rd_manual_now(s);
-    return given ? given : clock_now(&s->sh.config.clock).mono.ms + s->offset_ms;
-}
-
 void rd_args_now(const struct rd_store *s, struct rargs *a)
 {
     if (s->sh.config.clock.manual)
-        redis_args_int(a, rd_manual_now(s));
+        redis_args_int(a, shared_manual_now(&s->sh));
     else
         redis_args_text(a, "");
 }
@@ -50,9 +39,9 @@ static bool choose(struct rd_store *s, enum item_kind *ret)
     const struct op *op = shared_front(&s->sh);
     if (s->sh.closing && !s->sh.first && !s->sh.bulks)
         return false;
-    if (rd_beat_due(s) && !rd_lane_has(s, ITEM_BEAT))
+    if (shared_beat_due(&s->sh) && !rd_lane_has(s, ITEM_BEAT))
         *ret = ITEM_BEAT;
-    else if (rd_tick_due(s) && !rd_lane_has(s, ITEM_TICK))
+    else if (shared_tick_due(&s->sh) && !rd_lane_has(s, ITEM_TICK))
         *ret = ITEM_TICK;
     else if (bulk_turn(s))
         *ret = ITEM_BULK;
@@ -163,8 +152,8 @@ void rd_lane_lost_cb(void *ctx, const char *why)
 {
     struct rd_store *s = ctx;
     tell_down(s, why);
-    rd_cluster_lost(s, why);
-    rd_leader_lost(s, false);
+    shared_store_lost(&s->sh, why);
+    shared_leader_lost(&s->sh, false);
     s->ready = s->greeting_now = false;
     rd_lane_later(s);
 }
@@ -191,14 +180,14 @@ static void is_ready(struct rd_store *s)
 {
     s->server = s->greeting.found;
     s->ready = s->ready_once = true;
-    rd_cluster_opened(s);
+    shared_store_opened(&s->sh);
     if (s->greeting.found.stores > s->stores)
         s->stores = s->greeting.found.stores;
     if (s->down_told)
         log_event(s->sh.config.log, LOG_INFO, "redis_back", LOG_TEXT("version", s->server.version),
                   LOG_BOOL("durable", s->server.durable));
     s->down_told = false;
-    s->seen_at_ms = 0;
+    s->sh.node.seen_at_ms = 0;
     /* Nobody knows what happened meanwhile. */
     s->contended = true;
     shared_watches_wake(&s->sh, (struct span){NULL, 0});
@@ -211,8 +200,8 @@ static void greeted_cb(void *ctx, int err, const struct err_note *note)
     s->greeting_now = false;
     if (err) {
         tell_down(s, note->text);
-        rd_cluster_lost(s, note->text);
-        rd_leader_lost(s, false);
+        shared_store_lost(&s->sh, note->text);
+        shared_leader_lost(&s->sh, false);
         s->ready = false;
         redis_conn_drop(s->lane);
         rd_lane_later(s);
@@ -243,7 +232,7 @@ bool rd_data_went(struct rd_store *s, const char *stores)
     if (strtoull(stores, NULL, 10) >= s->stores)
         return false;
     s->went = true;
-    rd_leader_lost(s, false);
+    shared_leader_lost(&s->sh, false);
     rd_lane_greet(s);
     return true;
 }

@@ -2,148 +2,6 @@
 /* What a unit reads: gathered from its operations, asked for in one call of lua/load.lua. */
 #include "backend/redis/impl.h"
 
-/* The job an operation names; 0 = none. */
-static uint64_t seq_of(const struct op *op)
-{
-    switch ((int)op->kind) {
-    case OP_ENQUEUE: /* it may come with its id, and be there already */
-        return op->enqueue.moved ? op->enqueue.moved->seq : op->enqueue.id.seq;
-    case OP_ACK:
-    case OP_FAIL:
-    case OP_EXTEND:
-    case OP_RELEASE:
-        return op->lease.job.seq;
-    case OP_CANCEL:
-    case OP_REQUEUE:
-    case OP_REMOVE:
-        return op->job.job.seq;
-    case OP_PATCH:
-        return op->patch.job.seq;
-    case OP_DISPATCHED:
-        return op->job.job.seq;
-    case OP_NOTE:
-        return op->note.job.seq;
-    case OP_CLAIM:
-        return op->claim.one.seq;
-    default:
-        return 0;
-    }
-}
-
-static bool speaks_of_lease(const struct op *op)
-{
-    return op->kind == OP_ACK || op->kind == OP_FAIL || op->kind == OP_EXTEND ||
-           op->kind == OP_RELEASE;
-}
-
-/* It takes a ready job away from claims, or may: a claim must then look at one more. */
-static bool takes_away(const struct turn *t)
-{
-    const struct op_enqueue *list;
-    size_t count = turn_enqueues(t, &list);
-    for (size_t i = 0; i < count; i++)
-        if (list[i].extra.unique.len)
-            return true;
-    return seq_of(t->op) != 0;
-}
-
-/* Those that may make a job hold a key again that it had let go. */
-static bool revives(const struct op *op)
-{
-    return op->kind == OP_REQUEUE || (op->kind == OP_CLAIM && op->claim.one.seq);
-}
-
-/* --- names --- */
-
-static void want_claims(struct unit *u, const struct op_claim *c, uint32_t more)
-{
-    if (c->one.seq || c->queue_count > LIMIT_QUEUES_PER_CLAIM)
-        return;
-    for (uint32_t i = 0; i < c->queue_count; i++) {
-        struct wanted_name *n = unit_want_name(u, c->queues[i]);
-        if (n)
-            n->claims += c->count <= LIMIT_BATCH ? c->count + (n->claims ? 0 : more) : 0;
-    }
-}
-
-/* Whether what is remembered of a queue does not do to tell how full it is. */
-static bool counts_wanted(struct unit *u, struct span name)
-{
-    const struct known *k = known_find(u->s, name);
-    if (!k || k->warn_depth || !k->counted_ns)
-        return true;
-    bool old = clock_ns() - k->counted_ns > UINT64_C(1000000000);
-    return old || k->capacity < 1000 || k->live + UNIT_OPS_MAX > k->capacity - k->capacity / 10;
-}
-
-static void want_enqueue(struct unit *u, struct span name)
-{
-    struct wanted_name *n = unit_want_name(u, name);
-    if (n && !n->makes) {
-        n->counts = counts_wanted(u, name);
-        n->makes = !known_find(u->s, name);
-    }
-}
-
-static void want_queue(struct unit *u, struct span name, bool makes)
-{
-    struct wanted_name *n = unit_want_name(u, name);
-    if (n) {
-        n->counts = true;
-        n->makes = makes;
-    }
-}
-
-static void want_items(struct unit *u, const struct firing *f)
-{
-    struct wanted_name *n = f->source.len ? unit_want_name(u, f->source) : NULL;
-    if (n)
-        n->claims += f->batch_size;
-}
-
-static void want_names(struct unit *u, const struct turn *t, uint32_t more)
-{
-    const struct op *op = t->op;
-    const struct op_enqueue *list;
-    size_t count = turn_enqueues(t, &list);
-    for (size_t i = 0; i < count; i++)
-        want_enqueue(u, list[i].queue);
-    if (t->firing)
-        want_items(u, t->firing);
-    switch ((int)op->kind) {
-    case OP_CLAIM:
-        want_claims(u, &op->claim, more);
-        return;
-    case OP_QUEUE_PUT:
-    case OP_QUEUE_DELETE:
-    case OP_PURGE:
-    case OP_PAUSE:
-        want_queue(u, op->queue.name, op->kind == OP_QUEUE_PUT);
-        return;
-    case OP_BULK:
-        unit_want_name(u, op->bulk.queue);
-        return;
-    default:
-        return;
-    }
-}
-
-/* Finds out what the operations are about. */
-void rd_unit_ask(struct item *it)
-{
-    struct unit *u = &it->unit;
-    uint32_t taken = 0;
-    const struct op_enqueue *list;
-    for (size_t i = 0; i < u->count; i++) {
-        taken += takes_away(&u->turns[i]);
-        u->seq_count += turn_enqueues(&u->turns[i], &list);
-    }
-    for (size_t i = 0; i < u->count; i++)
-        want_names(u, &u->turns[i], taken);
-    for (size_t i = 0; i < u->name_count; i++)
-        u->number_count += u->names[i].makes;
-}
-
 /* --- the sections of the script's arguments, each with its length before it --- */
 
 typedef size_t (*section_fn)(struct unit *u, const struct turn *t, struct rargs *a);
@@ -173,13 +31,13 @@ static size_t put_job(struct unit *u, const struct turn *t, struct rargs *a)
 {
     const struct op *op = t->op;
     char token[TOKEN_BYTES];
-    bool by_token = speaks_of_lease(op) && !op->lease.any_token && op->lease.token.counter;
+    bool by_token = op_about_lease(op) && !op->lease.any_token && op->lease.token.counter;
     (void)u;
-    if (!seq_of(op))
+    if (!op_seq(op))
         return 0;
     if (!a)
         return 1;
-    redis_args_seq(a, seq_of(op));
+    redis_args_seq(a, op_seq(op));
     if (by_token)
         redis_token_encode(op->lease.token, token);
     redis_args_bytes(a, span_of(token, by_token ? sizeof token : 0));
@@ -190,10 +48,10 @@ static size_t put_revived(struct unit *u, const struct turn *t, struct rargs *a)
 {
     const struct op *op = t->op;
     (void)u;
-    if (!revives(op))
+    if (!op_revives(op))
         return 0;
     if (a)
-        redis_args_seq(a, seq_of(op));
+        redis_args_seq(a, op_seq(op));
     return 1;
 }
 

@@ -167,7 +167,7 @@ static void load_facts(struct item *it, const redisReply *r)
     struct unit *u = &it->unit;
     struct span stores = reply_span(reply_at(r, IS_STORES));
     u->now.ms = rd_reply_int(reply_at(r, IS_NOW));
-    rd_took_time(rd_of_unit(u), u->now.ms);
+    shared_clock_heard(&rd_of_unit(u)->sh, u->now.ms);
     /* What a call before this one has seen still holds if nobody stored anything in between. */
     if (!it->stores_known ||
         span_equal(reply_span(reply_at(r, IS_STORES_BEFORE)), span_text(it->stores)))

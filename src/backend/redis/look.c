@@ -2,36 +2,7 @@
 /* Quick questions (lua/look.lua): get, peek, queues and their counts. */
 #include "backend/redis/impl.h"
 
-#define PEEK_MAX 100u
-
 /* --- views --- */
-
-static void view_lease(const struct row *row, struct wall_time now, struct job_view *ret)
-{
-    ret->token = row->token;
-    ret->lease_ms = row->lease_ms;
-    ret->worker = row->worker;
-    ret->started_at = row->started_at;
-    if (row->lease_ms)
-        ret->lease_left_ms = row->until_ms > now.ms ? row->until_ms - now.ms : 0;
-    else
-        ret->holder = row->holder;
-    ret->fates.claims = (uint16_t)(ret->fates.claims + (ret->fates.claims < UINT16_MAX));
-}
-
-static void view_queue(const struct row *row, const struct wqueue *q, struct wall_time now,
-                       struct job_view *ret)
-{
-    struct job_options own;
-    struct job_rules rules;
-    ret->queue = q->name;
-    ret->owner = q->owner;
-    ret->paused = q->paused_until.ms > now.ms;
-    bool has_own = row->extra.options.len && options_decode(row->extra.options, &own) == 0;
-    rules_of(&q->policy, has_own ? &own : NULL, &rules);
-    ret->own_lease_ms = rules.lease_ms;
-    ret->require_token = q->policy.require_token;
-}
 
 /* five: sequence, row, payload, result, error; the last three may be missing. False: it is not
  * there. */
@@ -45,23 +16,10 @@ bool rd_view_row(struct unit *u, const redisReply *const five[5], const struct w
     bool waits = (STATE_BIT(row.job.state) & STATES_WAITING) != 0;
     if (waits && row.job.generation != q->generation)
         return false;
-    *ret = (struct job_view){.job = row.job, .fates = row.fates};
-    ret->expires_at = row.extra.expires_at;
-    view_queue(&row, q, u->now, ret);
-    if (row.job.state == STATE_RUNNING)
-        view_lease(&row, u->now, ret);
-    if (row.job.state == STATE_DONE || body)
-        ret->started_at = row.started_at;
-    if (!body)
-        return true;
-    ret->has_body = true;
-    ret->extra = row.extra;
-    ret->holder = row.holder;
-    ret->payload = reply_span(five[2]);
-    ret->result_kind = row.result_kind;
-    ret->result = reply_span(five[3]);
-    ret->error_kind = row.error_kind;
-    ret->error = reply_span(five[4]);
+    row.payload = reply_span(five[2]);
+    row.result = reply_span(five[3]);
+    row.error = reply_span(five[4]);
+    row_view(&row, q, u->now, body, ret);
     return true;
 }
 
@@ -75,44 +33,19 @@ static void send_get(struct rargs *a, const struct op_job *want)
     redis_args_text(a, want->want_attempts ? "1" : "");
 }
 
-/* The attempt under way, or the one that made it done, is in the job's own row. */
-static bool attempt_of_row(const struct row *row, struct attempt_view *ret)
+/* list: oldest first */
+static bool attempt_read(const void *list, size_t i, struct attempt_view *ret)
 {
-    bool done = row->job.state == STATE_DONE;
-    if ((row->job.state != STATE_RUNNING && !done) || row->started_at.ms == 0)
-        return false;
-    *ret = (struct attempt_view){
-        .number = (uint32_t)row->job.failures + row->job.crashes + 1,
-        .worker = row->worker,
-        .started_at = row->started_at,
-        .ended_at = {done ? row->job.since.ms : 0},
-        .outcome = done ? ATTEMPT_DONE : ATTEMPT_RUNNING,
-    };
-    return true;
+    const redisReply *r = list;
+    return redis_attempt_decode(reply_span(reply_at(r, reply_count(r) - 1 - i)), ret) == 0;
 }
 
-/* list: oldest first */
 static void view_attempts(struct unit *u, const redisReply *job, const redisReply *list,
                           struct job_view *v)
 {
     struct row row = {.gone = false};
-    uint32_t at = LIMIT_ATTEMPTS_KEPT;
-    struct attempt_view *views = arena_array(&u->arena, at, sizeof *views);
-    if (!views || redis_row_decode(v->job.seq, reply_span(job), &row) != 0)
-        return;
-    v->started_at = row.started_at;
-    if (attempt_of_row(&row, &views[at - 1]))
-        at--;
-    for (size_t i = reply_count(list); i > 0 && at > 0; i--)
-        if (redis_attempt_decode(reply_span(reply_at(list, i - 1)), &views[at - 1]) == 0)
-            at--;
-    for (uint32_t i = at; i < LIMIT_ATTEMPTS_KEPT; i++) {
-        views[i].seq = row.job.seq;
-        views[i].id_hi = row.job.id_hi;
-        views[i].queue = v->queue;
-    }
-    v->attempts = views + at;
-    v->attempt_count = LIMIT_ATTEMPTS_KEPT - at;
+    if (redis_row_decode(v->job.seq, reply_span(job), &row) == 0)
+        unit_view_attempts(u, &row, attempt_read, list, reply_count(list), v);
 }
 
 static void answer_get(struct unit *u, struct turn *t, const redisReply *r)
@@ -131,30 +64,20 @@ static void answer_get(struct unit *u, struct turn *t, const redisReply *r)
         unit_refuse(t, v ? OUT_NOT_FOUND : OUT_UNAVAILABLE, NULL);
         return;
     }
-    t->reply.seq = v->job.seq;
-    t->reply.id_hi = v->job.id_hi;
-    t->reply.state = v->job.state;
-    t->reply.jobs = v;
-    t->reply.job_count = 1;
+    turn_show_job(t, v);
     if (want->want_attempts)
         view_attempts(u, five[1], reply_at(r, 2), v);
 }
 
 /* --- peek --- */
 
-static bool state_known(uint8_t state)
-{
-    return state > STATE_NONE && state < STATE_COUNT;
-}
-
 static void send_peek(struct rargs *a, const struct op_peek *want)
 {
     bool back = want->newest_first && want->state >= STATE_RUNNING;
-    uint32_t most = want->newest_first ? LIMIT_BATCH : PEEK_MAX;
     redis_args_text(a, "P");
     redis_args_bytes(a, want->queue);
-    redis_args_int(a, state_known(want->state) ? want->state : STATE_READY);
-    redis_args_int(a, want->limit && want->limit < most ? want->limit : most);
+    redis_args_int(a, peek_state_known(want) ? want->state : STATE_READY);
+    redis_args_int(a, peek_limit(want));
     redis_args_text(a, back ? "1" : "");
     redis_args_int(a, back && want->skip < LIMIT_SEQ ? (int64_t)want->skip : 0);
     redis_args_text(a, want->want_body ? "1" : "");
@@ -167,15 +90,12 @@ static void answer_peek(struct unit *u, struct turn *t, const redisReply *r)
     size_t n = reply_count(list) / 5;
     struct wqueue *q = unit_alloc(u, sizeof *q);
     uint64_t bytes = 0;
-    if (!q || redis_queue_decode(reply_span(reply_at(r, 0)), q) != 0) {
-        unit_refuse(t, q ? OUT_NO_QUEUE : OUT_UNAVAILABLE, NULL);
+    if (!q) {
+        unit_refuse(t, OUT_UNAVAILABLE, NULL);
         return;
     }
-    if (!state_known(want->state)) {
-        unit_refuse(t, OUT_INVALID,
-                    "state must be scheduled, ready, running, done, dead or cancelled");
+    if (!turn_peek_allowed(t, redis_queue_decode(reply_span(reply_at(r, 0)), q) == 0))
         return;
-    }
     struct job_view *views = arena_array(&u->arena, n + 1, sizeof *views);
     for (size_t i = 0; views && i < n && (!want->want_body || bytes < LIMIT_ANSWER_BYTES); i++) {
         const redisReply *five[5];
@@ -205,53 +125,16 @@ static void send_views(struct rargs *a, const struct op *op)
     redis_args_bytes(a, want->group);
 }
 
-static uint64_t sum_of(const redisReply *sums, int sum)
-{
-    int64_t v = rd_reply_int(reply_at(sums, (size_t)sum));
-    return v > 0 ? (uint64_t)v : 0;
-}
-
-static void view_counts(const redisReply *sums, int64_t oldest, struct wall_time now,
-                        struct queue_view *v)
-{
-    struct queue_counts *c = &v->counts;
-    for (int s = STATE_SCHEDULED; s < STATE_COUNT; s++)
-        c->by_state[s] = sum_of(sums, s - 1);
-    for (int f = 0; f < TALLY_COUNT; f++)
-        v->totals.of[f] = sum_of(sums, SUM_TALLY + f);
-    const uint64_t *t = v->totals.of;
-    c->urgent = sum_of(sums, SUM_URGENT);
-    c->removed = sum_of(sums, SUM_REMOVED);
-    c->enqueued = t[TALLY_ENQUEUED];
-    c->claimed = t[TALLY_CLAIMED];
-    c->acked = t[TALLY_ACKED];
-    c->failed = t[TALLY_FAILED_APP] + t[TALLY_FAILED_BUSINESS];
-    c->crashed = t[TALLY_CRASHED];
-    c->released = t[TALLY_RELEASED];
-    c->died = t[TALLY_DIED];
-    c->cancelled = t[TALLY_CANCELLED];
-    c->oldest_ready_ms = oldest == 0 ? -1 : now.ms > oldest ? now.ms - oldest : 0;
-}
-
 /* list: number, definition, sums, oldest, next due … */
 static bool view_of_queue(struct unit *u, const redisReply *list, size_t at, struct queue_view *v)
 {
     struct wqueue *q = unit_alloc(u, sizeof *q);
     if (!q || redis_queue_decode(reply_span(reply_at(list, at + 1)), q) != 0)
         return false;
-    *v = (struct queue_view){
-        .number = q->number,
-        .name = q->name,
-        .owner = q->owner,
-        .note = q->note,
-        .attributes = q->attributes,
-        .policy = &q->policy,
-        .created_at = q->created_at,
-        .updated_at = q->updated_at,
-        .paused_until = q->paused_until,
-    };
-    view_counts(reply_at(list, at + 2), rd_reply_int(reply_at(list, at + 3)), u->now, v);
-    v->counts.next_due.ms = rd_reply_int(reply_at(list, at + 4));
+    for (int sum = 0; sum < SUM_COUNT; sum++)
+        q->sums[sum] = rd_reply_int(reply_at(reply_at(list, at + 2), (size_t)sum));
+    wqueue_view(q, u->now, rd_reply_int(reply_at(list, at + 3)),
+                rd_reply_int(reply_at(list, at + 4)), v);
     return true;
 }
 

@@ -34,7 +34,7 @@ static unsigned rd_caps(const struct backend *b)
 static bool rd_leads(const struct backend *b)
 {
     const struct rd_store *s = (const struct rd_store *)(const void *)b;
-    return s->leader;
+    return s->sh.node.leader;
 }
 
 static void rd_figures(const struct backend *b, struct backend_figures *ret)
@@ -68,29 +68,17 @@ static void timer_cb(uv_timer_t *timer)
     if (redis_conn_down(s->ear) && !s->sh.closing && s->ready)
         redis_conn_open(s->ear);
     /* The slow poll: what others did is heard of here where nobody tells it. */
-    if (s->others)
+    if (s->sh.node.others)
         shared_watches_wake(&s->sh, (struct span){NULL, 0});
     rd_lane_later(s);
     rd_timer_set(s);
 }
 
-static int64_t next_wait(const struct rd_store *s)
-{
-    int64_t wait = s->leader ? TICK_IDLE_MS : POLL_MS, beat = rd_beat_ms(s);
-    wait = beat < wait ? beat : wait;
-    if (!s->ready || redis_conn_down(s->ear))
-        return REOPEN_MS;
-    if (s->leader && s->next_due_ms && !s->sh.config.clock.manual) {
-        int64_t due = s->next_due_ms - rd_now(s);
-        wait = due < 1 ? 1 : due < wait ? due : wait;
-    }
-    return wait;
-}
-
 /* Never later than it is set already: whoever asks often must not put it off. */
 void rd_timer_set(struct rd_store *s)
 {
-    uint64_t wait = (uint64_t)next_wait(s);
+    bool down = !s->ready || redis_conn_down(s->ear);
+    uint64_t wait = (uint64_t)(down ? REOPEN_MS : shared_next_wait(&s->sh));
     if (uv_is_closing((uv_handle_t *)&s->timer))
         return;
     if (!uv_is_active((uv_handle_t *)&s->timer) || uv_timer_get_due_in(&s->timer) > wait)
@@ -165,9 +153,9 @@ static void say_goodbye(struct rd_store *s)
 /* What time brings is the leader's: another node has nothing to do. */
 static bool work_left(const struct rd_store *s)
 {
-    if (s->seen_at_ms == 0 || s->line_count || s->sh.first || s->sh.bulks)
+    if (s->sh.node.seen_at_ms == 0 || s->line_count || s->sh.first || s->sh.bulks)
         return true;
-    return rd_tick_due(s);
+    return shared_tick_due(&s->sh);
 }
 
 static void end_settles(struct rd_store *s)
@@ -212,7 +200,7 @@ static const struct backend_ops rd_ops = {
     .leads = rd_leads,
     .figures = rd_figures,
     .cluster = rd_cluster,
-    .clock_offset = rd_clock_offset,
+    .clock_offset = shared_clock_offset,
     .events = shared_events,
     .events_last = shared_events_last,
     .on_news = shared_on_news,
@@ -346,9 +334,9 @@ static int open_store(const char *rest, bool tls, const struct backend_config *c
     if (err)
         return err;
     struct now now = clock_now(&config->clock);
-    s->offset_ms = now.wall.ms - now.mono.ms; /* until the server tells its own */
+    s->sh.node.offset_ms = now.wall.ms - now.mono.ms; /* until the server tells its own */
     s->sh.keeps = KEEPS_SCHEDULES;
-    rd_cluster_opened(s);
+    shared_store_opened(&s->sh);
     return 0;
 }
 

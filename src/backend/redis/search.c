@@ -358,7 +358,7 @@ static void found_cb(void *ctx, redisReply *r)
 /* Hours beyond what is kept are not there, whatever the request says. */
 static void send_history(struct item *it, const struct op_history *want)
 {
-    int64_t now = rd_now(rd_of_unit(&it->unit)) / 3600000;
+    int64_t now = shared_now(&rd_of_unit(&it->unit)->sh) / 3600000;
     int64_t from = now - (int64_t)HISTORY_HOURS + 1, to = now + 2;
     redis_args_text(&it->args, "H");
     redis_args_bytes(&it->args, want->queue);

@@ -383,7 +383,7 @@ static void tell_others(struct item *it)
 {
     const struct unit *u = &it->unit;
     const struct rd_store *s = rd_of_unit(u);
-    if (s->others == 0 && !s->contended)
+    if (s->sh.node.others == 0 && !s->contended)
         return;
     for (size_t i = 0; i < u->queue_count; i++) {
         const struct wqueue *q = u->queues[i];
@@ -425,7 +425,7 @@ static void put_head(struct item *it, bool strict)
     else
         redis_args_text(a, "");
     if (it->kind == ITEM_TICK)
-        redis_args_int(a, s->leader_epoch);
+        redis_args_int(a, s->sh.node.leader_epoch);
     else
         redis_args_text(a, "");
     redis_args_text(a, adds_jobs(it) ? "1" : "");

@@ -35,19 +35,6 @@ enum due {
 
 /* --- what is due --- */
 
-/* A manual clock moves by leaps: nothing is looked at where nothing can have become due. */
-bool rd_tick_due(const struct rd_store *s)
-{
-    int64_t now = rd_now(s);
-    if (!s->leader || s->sh.config.still)
-        return false;
-    if (s->sh.tick_wanted || (s->next_due_ms && s->next_due_ms <= now && now != s->tick_at_ms))
-        return true;
-    if (s->sh.config.clock.manual)
-        return s->sh.trim_wanted || (s->sh.dirty && now != s->tick_at_ms);
-    return now - s->tick_at_ms >= TICK_IDLE_MS;
-}
-
 static void end_one(struct unit *u, struct row *r, size_t part)
 {
     struct record rec = {.kind = REC_JOB_READY, .job_ready = {.seq = r->job.seq, .at = u->now}};
@@ -189,7 +176,7 @@ static void due_cb(void *ctx, redisReply *r)
         return;
     rd_item_keep(it, r);
     if (reply_count(r) != DUE_COUNT) { /* another leads */
-        rd_leader_lost(s, true);
+        shared_leader_lost(&s->sh, true);
         rd_item_over(it);
         return;
     }
@@ -215,15 +202,15 @@ void rd_tick_begin(struct item *it)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
     struct rargs *a = &it->args;
-    it->shared = s->others > 0 || s->contended;
-    s->tick_at_ms = rd_now(s);
+    it->shared = s->sh.node.others > 0 || s->contended;
+    s->sh.node.tick_at_ms = shared_now(&s->sh);
     s->sh.tick_wanted = s->sh.trim_wanted = s->sh.dirty = false;
     rd_item_call(it, SCRIPT_TICK);
     rd_args_now(s, a);
     redis_args_int(a, s->sh.facts.epoch);
-    redis_args_int(a, s->leader_epoch);
+    redis_args_int(a, s->sh.node.leader_epoch);
     redis_args_int(a, LIMIT_SLICE);
-    redis_args_int(a, rd_silent_ms(s));
+    redis_args_int(a, shared_silent_ms(&s->sh));
     rd_item_send(it, STAGE_ASKING, due_cb);
 }
 
@@ -299,8 +286,8 @@ static void take_figures(struct rd_store *s, const redisReply *out)
 void rd_tick_done(struct item *it, const redisReply *out)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
-    s->next_due_ms = rd_reply_int(reply_at(out, 0));
-    s->tick_at_ms = it->unit.now.ms;
+    s->sh.node.next_due_ms = rd_reply_int(reply_at(out, 0));
+    s->sh.node.tick_at_ms = it->unit.now.ms;
     s->sh.tick_wanted |= s->tick_more;
     take_figures(s, out);
 }

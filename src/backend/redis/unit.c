@@ -89,7 +89,7 @@ static void stored_cb(void *ctx, redisReply *r)
         s->stores = stores > s->stores ? stores : s->stores;
         stored(it, reply_at(r, 2));
     } else if (span_equal(word, SPAN_LITERAL("led"))) {
-        rd_leader_lost(s, true); /* what time brings is the other's business */
+        shared_leader_lost(&s->sh, true); /* what time brings is the other's business */
         rd_item_give_up(it, OUT_UNAVAILABLE, NULL);
     } else {
         s->contended = true;
@@ -185,7 +185,7 @@ static void loaded_cb(void *ctx, redisReply *r)
 static void load(struct item *it)
 {
     it->token = ++rd_of_unit(&it->unit)->token_last;
-    rd_unit_ask(it);
+    unit_ask(&it->unit);
     rd_unit_send_load(it);
     if (rd_plain_possible(it))
         rd_plain_load(it, loaded_cb);
@@ -252,7 +252,7 @@ void rd_unit_begin(struct item *it)
         rd_item_over(it);
         return;
     }
-    it->shared = s->others > 0 || s->contended;
+    it->shared = s->sh.node.others > 0 || s->contended;
     it->unit.alone = unit_about_schedules(&it->unit) || wants_alone(it->unit.turns[0].op);
     if (!unit_about_schedules(&it->unit)) {
         load(it);

@@ -6,11 +6,14 @@
  * outcome; unit.h says how. Nothing here talks to anybody.
  *
  *   batches.c   operations that were submitted, in their order; which of them make a unit
+ *   wants.c     what a unit is about
  *   unit.c, unit_rows.c    the memory of a unit, and what a record does to a job in it
  *   enqueue.c, claim.c, leases.c, change.c, queues.c, bulks.c    the operations
  *   kv.c        keys and values; payloads that dead jobs leave behind
  *   schedules.c, fire.c    schedules, and what they make
  *   alerts.c, notices.c    alert rules, notices, breakers; see alerts.h
+ *   cluster.c   signs of life, who leads, the store's clock
+ *   views.c     what is shown of jobs and queues
  *   rates.c, known.c       what this node remembers between units
  *   events.c, watches.c    who wants to know */
 #pragma once
@@ -19,6 +22,7 @@
 
 #include "backend/backend_impl.h"
 #include "backend/settles.h"
+#include "backend/shared/cluster.h"
 #include "backend/shared/unit.h"
 #include "base/mem.h"
 #include "base/random.h"
@@ -105,6 +109,7 @@ struct shared {
     struct map128 rates; /* by key: when its bucket is full, µs */
     struct alerts_known alerts;
     struct backend_figures figures;
+    struct node_state node;
 
     bool closing;
     bool tick_wanted; /* something may be due */
@@ -151,6 +156,14 @@ void unit_work(struct unit *u);        /* its turns, in order */
 void unit_fill_bodies(struct unit *u); /* into the views of claims, from rows that have them */
 /* It is committed: the node's figures say so. began_ns: when it began. */
 void unit_count_commit(struct unit *u, uint64_t began_ns);
+
+/* wants.c */
+uint64_t op_seq(const struct op *op);     /* of the job it names; 0 = none */
+bool op_about_lease(const struct op *op); /* speaks of a job by its lease's token */
+bool op_revives(const struct op *op);     /* may make a job hold a key that it had let go */
+/* Finds out what the turns are about: fills names, and how many sequences and numbers of queues
+ * they need. Firings are prepared. */
+void unit_ask(struct unit *u);
 
 /* known.c */
 struct known *known_find(struct shared *s, struct span name);
@@ -212,6 +225,21 @@ MUST_CHECK int shared_bulk_work(struct unit *u, struct bulk *b, size_t slice, bo
 void shared_bulk_stored(struct unit *u);
 void shared_bulks_answer(struct shared *s, enum outcome out);
 void shared_bulks_free(struct shared *s);
+
+/* views.c: what is shown of what was loaded. The views point into row and queue. */
+void row_view(const struct row *row, const struct wqueue *q, struct wall_time now, bool body,
+              struct job_view *ret);
+void turn_show_job(struct turn *t, const struct job_view *v); /* its answer is this job */
+/* The attempt at index i, the newest first; false: it cannot be read. */
+typedef bool (*attempt_read_fn)(const void *from, size_t i, struct attempt_view *ret);
+void unit_view_attempts(struct unit *u, const struct row *row, attempt_read_fn read,
+                        const void *from, size_t count, struct job_view *v);
+bool peek_state_known(const struct op_peek *want);
+uint32_t peek_limit(const struct op_peek *want);
+bool turn_peek_allowed(struct turn *t, bool queue_there); /* false: it was refused */
+/* oldest_ms: since when its oldest ready job is ready; 0 = there is none. */
+void wqueue_view(const struct wqueue *q, struct wall_time now, int64_t oldest_ms, int64_t due_ms,
+                 struct queue_view *ret);
 
 /* events.c, watches.c: as in backend_impl.h */
 void shared_events_take(struct shared *s, const struct unit *u); /* it is durable */

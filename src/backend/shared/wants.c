@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a unit is about, gathered from its operations before anything is loaded. */
+#include "backend/shared/shared.h"
+
+uint64_t op_seq(const struct op *op)
+{
+    switch ((int)op->kind) {
+    case OP_ENQUEUE: /* it may come with its id, and be there already */
+        return op->enqueue.moved ? op->enqueue.moved->seq : op->enqueue.id.seq;
+    case OP_ACK:
+    case OP_FAIL:
+    case OP_EXTEND:
+    case OP_RELEASE:
+        return op->lease.job.seq;
+    case OP_CANCEL:
+    case OP_REQUEUE:
+    case OP_REMOVE:
+    case OP_DISPATCHED:
+        return op->job.job.seq;
+    case OP_PATCH:
+        return op->patch.job.seq;
+    case OP_NOTE:
+        return op->note.job.seq;
+    case OP_CLAIM:
+        return op->claim.one.seq;
+    default:
+        return 0;
+    }
+}
+
+bool op_about_lease(const struct op *op)
+{
+    return op->kind == OP_ACK || op->kind == OP_FAIL || op->kind == OP_EXTEND ||
+           op->kind == OP_RELEASE;
+}
+
+bool op_revives(const struct op *op)
+{
+    return op->kind == OP_REQUEUE || (op->kind == OP_CLAIM && op->claim.one.seq);
+}
+
+/* It takes a ready job away from claims, or may: a claim must then look at one more. */
+static bool takes_away(const struct turn *t)
+{
+    const struct op_enqueue *list;
+    size_t count = turn_enqueues(t, &list);
+    for (size_t i = 0; i < count; i++)
+        if (list[i].extra.unique.len)
+            return true;
+    return op_seq(t->op) != 0;
+}
+
+static void want_claims(struct unit *u, const struct op_claim *c, uint32_t more)
+{
+    if (c->one.seq || c->queue_count > LIMIT_QUEUES_PER_CLAIM)
+        return;
+    for (uint32_t i = 0; i < c->queue_count; i++) {
+        struct wanted_name *n = unit_want_name(u, c->queues[i]);
+        if (n)
+            n->claims += c->count <= LIMIT_BATCH ? c->count + (n->claims ? 0 : more) : 0;
+    }
+}
+
+/* Whether what is remembered of a queue does not do to tell how full it is. */
+static bool counts_wanted(struct unit *u, struct span name)
+{
+    const struct known *k = known_find(u->s, name);
+    if (!k || k->warn_depth || !k->counted_ns)
+        return true;
+    bool old = clock_ns() - k->counted_ns > UINT64_C(1000000000);
+    return old || k->capacity < 1000 || k->live + UNIT_OPS_MAX > k->capacity - k->capacity / 10;
+}
+
+static void want_enqueue(struct unit *u, struct span name)
+{
+    struct wanted_name *n = unit_want_name(u, name);
+    if (n && !n->makes) {
+        n->counts = counts_wanted(u, name);
+        n->makes = !known_find(u->s, name);
+    }
+}
+
+static void want_queue(struct unit *u, struct span name, bool makes)
+{
+    struct wanted_name *n = unit_want_name(u, name);
+    if (n) {
+        n->counts = true;
+        n->makes = makes;
+    }
+}
+
+static void want_items(struct unit *u, const struct firing *f)
+{
+    struct wanted_name *n = f->source.len ? unit_want_name(u, f->source) : NULL;
+    if (n)
+        n->claims += f->batch_size;
+}
+
+static void want_names(struct unit *u, const struct turn *t, uint32_t more)
+{
+    const struct op *op = t->op;
+    const struct op_enqueue *list;
+    size_t count = turn_enqueues(t, &list);
+    for (size_t i = 0; i < count; i++)
+        want_enqueue(u, list[i].queue);
+    if (t->firing)
+        want_items(u, t->firing);
+    switch ((int)op->kind) {
+    case OP_CLAIM:
+        want_claims(u, &op->claim, more);
+        return;
+    case OP_QUEUE_PUT:
+    case OP_QUEUE_DELETE:
+    case OP_PURGE:
+    case OP_PAUSE:
+        want_queue(u, op->queue.name, op->kind == OP_QUEUE_PUT);
+        return;
+    case OP_BULK:
+        unit_want_name(u, op->bulk.queue);
+        return;
+    default:
+        return;
+    }
+}
+
+void unit_ask(struct unit *u)
+{
+    uint32_t taken = 0;
+    const struct op_enqueue *list;
+    for (size_t i = 0; i < u->count; i++) {
+        taken += takes_away(&u->turns[i]);
+        u->seq_count += turn_enqueues(&u->turns[i], &list);
+    }
+    for (size_t i = 0; i < u->count; i++)
+        want_names(u, &u->turns[i], taken);
+    for (size_t i = 0; i < u->name_count; i++)
+        u->number_count += u->names[i].makes;
+}
