@@ -2,6 +2,15 @@
 /* Tokens as clients see them. Each token has one spelling, and only that one is read. */
 #include "core/job.h"
 
+const uint8_t attempt_of_reason[REASON_COUNT] = {
+    [REASON_NONE] = ATTEMPT_RELEASED,       [REASON_FAILED] = ATTEMPT_FAILED,
+    [REASON_REJECTED] = ATTEMPT_FAILED,     [REASON_CRASH_LOOP] = ATTEMPT_CRASHED,
+    [REASON_TIMED_OUT] = ATTEMPT_CRASHED,   [REASON_EXPIRED] = ATTEMPT_CRASHED,
+    [REASON_CANCELLED] = ATTEMPT_CANCELLED, [REASON_REPLACED] = ATTEMPT_CANCELLED,
+    [REASON_RELEASED] = ATTEMPT_RELEASED,   [REASON_RESTARTED] = ATTEMPT_RELEASED,
+    [REASON_DISCARDED] = ATTEMPT_CANCELLED,
+};
+
 static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
 
 #define COUNTER_DIGITS 13 /* of 64 bits */

@@ -28,6 +28,8 @@ enum attempt_outcome {
     ATTEMPT_CANCELLED,
     ATTEMPT_OUTCOME_COUNT
 };
+/* What a job's reason says about the attempt that has just ended. */
+extern const uint8_t attempt_of_reason[REASON_COUNT];
 
 struct job_token {
     uint64_t counter; /* 0 = no token */

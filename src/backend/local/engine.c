@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's frame: making it, one step, the table of operations, what goes out. */
+#include "backend/kv_rules.h"
 #include "backend/local/engine_impl.h"
 #include "core/frame.h"
 
@@ -252,18 +253,9 @@ bool refuse_note(struct engine *e, struct engine_reply *r, const struct err_note
 
 bool body_right(struct engine_reply *r, uint8_t kind, struct span body, uint32_t max)
 {
-    if (body.len > max) {
-        r->reply.outcome = OUT_TOO_BIG;
-    } else if (kind > PAYLOAD_BYTES) {
-        r->reply.outcome = OUT_INVALID;
-        r->reply.note = "the kind of a payload or result is none (0), json (1) or bytes (2)";
-    } else if (kind == PAYLOAD_NONE && body.len > 0) {
-        r->reply.outcome = OUT_INVALID;
-        r->reply.note = "a payload or result of no kind cannot have bytes";
-    } else {
-        return true;
-    }
-    return false;
+    const char *note = NULL;
+    enum outcome out = kv_body_right(kind, body, max, &note);
+    return out == OUT_OK || refuse(r, out, note);
 }
 
 /* Most ops of a batch are about one queue: its name is copied once. */

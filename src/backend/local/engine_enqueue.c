@@ -1,56 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Enqueue and import: idempotency key, unique key, limits, then the new job. */
+#include "backend/enqueue_rules.h"
 #include "backend/local/engine_impl.h"
 #include "backend/moved.h"
 #include "core/validate.h"
 
-static bool texts_right(struct engine *e, const struct job_extra *x, struct engine_reply *r)
-{
-    struct err_note note;
-    if ((x->unique.len && validate_text("unique", x->unique, LIMIT_KEY_BYTES, &note)) ||
-        (x->group.len && validate_text("group", x->group, LIMIT_KEY_BYTES, &note)) ||
-        (x->correlation.len &&
-         validate_text("correlation_id", x->correlation, LIMIT_KEY_BYTES, &note)) ||
-        (x->label.len && validate_text("label", x->label, LIMIT_LABEL_BYTES, &note)) ||
-        (x->attributes.len &&
-         validate_text("attributes", x->attributes, LIMIT_ATTRIBUTES_BYTES, &note)))
-        return refuse_note(e, r, &note);
-    return true;
-}
-
-static bool options_right(struct engine *e, const struct job_options *o, struct engine_reply *r)
-{
-    struct err_note note;
-    return options_check(o, &note) == 0 || refuse_note(e, r, &note);
-}
-
 static bool values_right(struct engine *e, const struct op_enqueue *want, struct engine_reply *r)
 {
-    if (want->delay_ms < 0 || want->run_at.ms < 0 || want->run_at.ms > LIMIT_WALL_MS)
-        return refuse(r, OUT_INVALID,
-                      "delay_ms must be 0 or more; run_at must be a time before the year 10000");
-    if (want->extra.expires_at.ms < 0 || want->extra.expires_at.ms > LIMIT_WALL_MS)
-        return refuse(r, OUT_INVALID, "expires_at must be a time before the year 10000");
-    if (!body_right(r, want->payload_kind, want->payload, LIMIT_PAYLOAD_BYTES))
-        return false;
-    if (want->unique_mode > UNIQUE_REPLACE)
-        return refuse(r, OUT_INVALID, "unique_mode must be reject, return or replace");
-    if (want->options && !options_right(e, want->options, r))
-        return false;
     struct err_note note;
-    if (want->moved ? moved_check(want, &note) != 0
-                    : want->past && validate_past(want->past, &note) != 0)
-        return refuse_note(e, r, &note);
-    if (want->id.seq && (!want->past || validate_spooled(want->id) != 0))
-        return refuse(r, OUT_INVALID, "only a job that a spool named brings its id");
-    const struct job_extra *x = &want->extra;
-    uint32_t keys;
-    if (x->undelivered.len && validate_undelivered(x->undelivered, &keys) != 0)
-        return refuse(r, OUT_INVALID,
-                      "keys_if_undelivered must be 1 to 16 keys, each of them once");
-    size_t texts =
-        x->unique.len | x->group.len | x->correlation.len | x->label.len | x->attributes.len;
-    return texts == 0 || texts_right(e, x, r);
+    return body_right(r, want->payload_kind, want->payload, LIMIT_PAYLOAD_BYTES) &&
+           (enqueue_check(want, &note) == 0 || refuse_note(e, r, &note));
 }
 
 /* The first enqueue's answer, given again. */

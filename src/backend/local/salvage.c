@@ -151,7 +151,7 @@ struct salvage_queue *salvage_queue_of(const struct salvage *s, uint32_t number)
     return place ? &s->queues[place - 1] : NULL;
 }
 
-static int text_keep(struct salvage *s, struct span *text)
+int salvage_text_keep(struct salvage *s, struct span *text)
 {
     char *copy = arena_copy(&s->arena, text->at, text->len);
     *text = span_of(copy, copy ? text->len : 0);
@@ -172,10 +172,10 @@ int salvage_queue_set(struct salvage *s, const struct rec_queue_put *put, bool g
         q = &s->queues[s->queue_count++];
     }
     *q = (struct salvage_queue){.put = *put, .gone = gone};
-    if (text_keep(s, &q->put.name) != 0 || text_keep(s, &q->put.policy) != 0 ||
-        text_keep(s, &q->put.owner) != 0 || text_keep(s, &q->put.attributes) != 0)
+    if (salvage_text_keep(s, &q->put.name) != 0 || salvage_text_keep(s, &q->put.policy) != 0 ||
+        salvage_text_keep(s, &q->put.owner) != 0 || salvage_text_keep(s, &q->put.attributes) != 0)
         return -ERR_NOMEM;
-    return text_keep(s, &q->put.note);
+    return salvage_text_keep(s, &q->put.note);
 }
 
 static bool json_good(struct span text)

@@ -12,14 +12,6 @@ static struct rec_alert_put *alert_of(const struct salvage *s, struct span name)
     return NULL;
 }
 
-static int text_keep(struct salvage *s, struct span *text)
-{
-    if (text->len == 0)
-        return 0;
-    text->at = arena_copy(&s->arena, text->at, text->len);
-    return text->at ? 0 : -ERR_NOMEM;
-}
-
 /* Copies the rule; replaces what it was. */
 static int alert_set(struct salvage *s, const struct rec_alert_put *from)
 {
@@ -27,7 +19,7 @@ static int alert_set(struct salvage *s, const struct rec_alert_put *from)
     struct span *const texts[] = {&put.name, &put.rule.queue, &put.rule.url, &put.rule.secret};
     int rc = 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts && rc == 0; i++)
-        rc = text_keep(s, texts[i]);
+        rc = salvage_text_keep(s, texts[i]);
     if (rc != 0)
         return rc;
     if (!there) {

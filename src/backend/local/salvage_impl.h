@@ -139,6 +139,8 @@ MUST_CHECK int salvage_alerts_give(struct salvage *s);
 void salvage_problem(struct salvage *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Copies the definition; replaces what it was. */
+/* The text, copied to where it lasts as long as s. */
+MUST_CHECK int salvage_text_keep(struct salvage *s, struct span *text);
 MUST_CHECK int salvage_queue_set(struct salvage *s, const struct rec_queue_put *put, bool gone);
 struct salvage_queue *salvage_queue_of(const struct salvage *s, uint32_t number); /* NULL = none */
 /* The array with room for one more, or NULL. */

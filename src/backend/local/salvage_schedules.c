@@ -14,25 +14,17 @@ static struct rec_schedule_put *schedule_of(const struct salvage *s, uint32_t nu
     return NULL;
 }
 
-static int text_keep(struct salvage *s, struct span *text)
-{
-    if (text->len == 0)
-        return 0;
-    text->at = arena_copy(&s->arena, text->at, text->len);
-    return text->at ? 0 : -ERR_NOMEM;
-}
-
 /* Copies the definition; replaces what it was. */
 static int schedule_set(struct salvage *s, const struct rec_schedule_put *from)
 {
     struct rec_schedule_put put = *from, *there = schedule_of(s, from->schedule);
-    int rc = text_keep(s, &put.name);
+    int rc = salvage_text_keep(s, &put.name);
     if (rc == 0)
-        rc = text_keep(s, &put.spec);
+        rc = salvage_text_keep(s, &put.spec);
     if (rc == 0)
-        rc = text_keep(s, &put.note);
+        rc = salvage_text_keep(s, &put.note);
     if (rc == 0)
-        rc = text_keep(s, &put.owner);
+        rc = salvage_text_keep(s, &put.owner);
     if (rc != 0)
         return rc;
     if (!there) {

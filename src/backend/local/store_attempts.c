@@ -1,16 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/local/store_attempts.h"
 
-/* What a job's reason says about the attempt that has just ended. */
-static const uint8_t outcome_of[REASON_COUNT] = {
-    [REASON_NONE] = ATTEMPT_RELEASED,       [REASON_FAILED] = ATTEMPT_FAILED,
-    [REASON_REJECTED] = ATTEMPT_FAILED,     [REASON_CRASH_LOOP] = ATTEMPT_CRASHED,
-    [REASON_TIMED_OUT] = ATTEMPT_CRASHED,   [REASON_EXPIRED] = ATTEMPT_CRASHED,
-    [REASON_CANCELLED] = ATTEMPT_CANCELLED, [REASON_REPLACED] = ATTEMPT_CANCELLED,
-    [REASON_RELEASED] = ATTEMPT_RELEASED,   [REASON_RESTARTED] = ATTEMPT_RELEASED,
-    [REASON_DISCARDED] = ATTEMPT_CANCELLED,
-};
-
 static uint32_t attempt_number(const struct job *j)
 {
     return (uint32_t)j->failures + j->crashes + 1;
@@ -30,19 +20,19 @@ bool attempt_ends(const struct job *before, const struct record *r, struct attem
         return false;
     switch ((int)r->kind) {
     case REC_JOB_BACK:
-        ret->outcome = outcome_of[r->job_back.reason];
+        ret->outcome = attempt_of_reason[r->job_back.reason];
         ret->at = r->job_back.at;
         ret->error_kind = r->job_back.error_kind;
         ret->error = r->job_back.error;
         return true;
     case REC_JOB_DEAD:
-        ret->outcome = outcome_of[r->job_dead.reason];
+        ret->outcome = attempt_of_reason[r->job_dead.reason];
         ret->at = r->job_dead.at;
         ret->error_kind = r->job_dead.error_kind;
         ret->error = r->job_dead.error;
         return true;
     case REC_JOB_CANCELLED:
-        ret->outcome = outcome_of[r->job_cancelled.reason];
+        ret->outcome = attempt_of_reason[r->job_cancelled.reason];
         ret->at = r->job_cancelled.at;
         return true;
     default:

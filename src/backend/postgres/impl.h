@@ -234,7 +234,6 @@ void pg_keys_answer_list(struct pg_store *s, const struct op_kv_list *want, stru
 void pg_schedules_send_load(struct unit *u); /* before the first round */
 int pg_schedules_loaded(struct unit *u);     /* -ERR_NOMEM, -ERR_CORRUPT */
 void pg_schedules_send_store(struct unit *u);
-bool pg_schedules_changed(const struct unit *u);
 void pg_schedules_send_look(struct unit *u, const struct op *op);
 void pg_schedules_answer(struct unit *u, struct turn *t, const PGresult *r);
 

@@ -259,11 +259,6 @@ void pg_keys_answer_get(struct unit *u, struct turn *t, const PGresult *r)
     t->reply.kv_count = want->count;
 }
 
-static uint32_t limit_of(const struct op_kv_list *want)
-{
-    return want->limit == 0 || want->limit > LIMIT_BATCH ? LIMIT_BATCH : want->limit;
-}
-
 void pg_keys_send_list(struct pg_store *s, const struct op_kv_list *want)
 {
     struct args *a = &s->search_unit.args;
@@ -273,14 +268,14 @@ void pg_keys_send_list(struct pg_store *s, const struct op_kv_list *want)
     pg_args_bytes(a, bounds.end);
     pg_args_i8(a, shared_manual_now(&s->sh));
     pg_args_bool(a, want->want_value);
-    pg_args_i4(a, (int32_t)limit_of(want) + 1);
+    pg_args_i4(a, (int32_t)shared_limit(want->limit) + 1);
     pg_conn_send(s->reader, want->reverse ? SQL_KV_LIST_BACK : SQL_KV_LIST, a);
 }
 
 void pg_keys_answer_list(struct pg_store *s, const struct op_kv_list *want, struct reply *reply)
 {
     const PGresult *r = pg_conn_result(s->reader, 1);
-    uint32_t limit = limit_of(want), n = (uint32_t)PQntuples(r), shown = 0;
+    uint32_t limit = shared_limit(want->limit), n = (uint32_t)PQntuples(r), shown = 0;
     size_t bytes = 0;
     struct kv_view *views = arena_array(&s->search_unit.unit.arena, (size_t)n + 1, sizeof *views);
     if (!views) {

@@ -359,9 +359,7 @@ void pg_notices_stored(struct unit *u)
 
 static uint32_t limit_of(const struct op_notice *want)
 {
-    if (want->id.seq)
-        return 1;
-    return want->limit == 0 || want->limit > LIMIT_BATCH ? LIMIT_BATCH : want->limit;
+    return want->id.seq ? 1 : shared_limit(want->limit);
 }
 
 void pg_notices_send_look(struct unit *u, const struct op *op)

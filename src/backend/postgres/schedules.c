@@ -229,20 +229,7 @@ void pg_schedules_send_store(struct unit *u)
         pg_args_clear(&pg_unit(u)->args);
 }
 
-bool pg_schedules_changed(const struct unit *u)
-{
-    for (size_t i = 0; i < u->schedule_count; i++)
-        if (u->schedules[i]->put || u->schedules[i]->moved || u->schedules[i]->gone)
-            return true;
-    return false;
-}
-
 /* --- questions --- */
-
-static uint32_t limit_of(const struct op_schedule *want)
-{
-    return want->limit == 0 || want->limit > LIMIT_BATCH ? LIMIT_BATCH : want->limit;
-}
 
 void pg_schedules_send_look(struct unit *u, const struct op *op)
 {
@@ -258,7 +245,7 @@ void pg_schedules_send_look(struct unit *u, const struct op *op)
         pg_args_i8(a, (int64_t)want->since);
     else
         pg_args_text(a, want->after);
-    pg_args_i4(a, (int32_t)limit_of(want) + 1);
+    pg_args_i4(a, (int32_t)shared_limit(want->limit) + 1);
     pg_conn_send(lane(u), want->by_change ? SQL_SCHEDULE_CHANGES : SQL_SCHEDULE_LIST, a);
 }
 
@@ -276,7 +263,7 @@ void pg_schedules_answer(struct unit *u, struct turn *t, const PGresult *r)
 {
     const struct op_schedule *want = &t->op->schedule;
     bool list = t->op->kind == OP_SCHEDULE_LIST;
-    uint32_t n = (uint32_t)PQntuples(r), most = list ? limit_of(want) : 1, shown = 0;
+    uint32_t n = (uint32_t)PQntuples(r), most = list ? shared_limit(want->limit) : 1, shown = 0;
     size_t bytes = 0;
     struct schedule_view *views = arena_array(&u->arena, (size_t)n + 1, sizeof *views);
     if (!list && n == 0) {

@@ -237,7 +237,6 @@ bool rd_kv_answer_list(struct item *it, const struct op_kv_list *want, const red
 void rd_schedules_ask(struct item *it); /* begins a command */
 int rd_schedules_loaded(struct item *it, const redisReply *r);
 void rd_schedules_changes(struct item *it);
-bool rd_schedules_changed(const struct unit *u);
 void rd_schedules_send_look(struct rargs *a, const struct op *op);
 void rd_schedules_answer(struct unit *u, struct turn *t, const redisReply *list);
 

@@ -279,11 +279,6 @@ void rd_kv_answer_get(struct unit *u, struct turn *t, const redisReply *list)
     t->reply.kv_count = want->count;
 }
 
-static uint32_t limit_of(const struct op_kv_list *want)
-{
-    return want->limit == 0 || want->limit > LIMIT_BATCH ? LIMIT_BATCH : want->limit;
-}
-
 void rd_kv_send_list(struct item *it, const struct op_kv_list *want)
 {
     struct kv_bounds bounds = {{NULL, 0}, {NULL, 0}};
@@ -293,7 +288,7 @@ void rd_kv_send_list(struct item *it, const struct op_kv_list *want)
     redis_args_bytes(&it->args, bounds.end);
     redis_args_text(&it->args, want->reverse ? "1" : "");
     redis_args_text(&it->args, want->want_value ? "1" : "");
-    redis_args_int(&it->args, (int64_t)limit_of(want) + 1);
+    redis_args_int(&it->args, (int64_t)shared_limit(want->limit) + 1);
 }
 
 /* list: key, what it is, value …; one more than is shown: there are more */
@@ -305,7 +300,7 @@ bool rd_kv_answer_list(struct item *it, const struct op_kv_list *want, const red
     uint32_t shown = 0, ignored;
     if (!views)
         return false;
-    while (shown < n && shown < limit_of(want) && bytes < LIMIT_ANSWER_BYTES) {
+    while (shown < n && shown < shared_limit(want->limit) && bytes < LIMIT_ANSWER_BYTES) {
         struct kv_view *v = &views[shown];
         if (!meta_decode(reply_span(reply_at(list, 3 * (size_t)shown + 1)), v, &ignored))
             return false;

@@ -134,20 +134,7 @@ void rd_schedules_changes(struct item *it)
     }
 }
 
-bool rd_schedules_changed(const struct unit *u)
-{
-    for (size_t i = 0; i < u->schedule_count; i++)
-        if (u->schedules[i]->put || u->schedules[i]->moved || u->schedules[i]->gone)
-            return true;
-    return false;
-}
-
 /* --- questions --- */
-
-static uint32_t limit_of(const struct op_schedule *want)
-{
-    return want->limit == 0 || want->limit > LIMIT_BATCH ? LIMIT_BATCH : want->limit;
-}
 
 void rd_schedules_send_look(struct rargs *a, const struct op *op)
 {
@@ -164,7 +151,7 @@ void rd_schedules_send_look(struct rargs *a, const struct op *op)
         redis_args_int(a, (int64_t)want->since);
     else
         redis_args_bytes(a, want->after);
-    redis_args_int(a, (int64_t)limit_of(want) + 1);
+    redis_args_int(a, (int64_t)shared_limit(want->limit) + 1);
 }
 
 static bool view_of(struct unit *u, const redisReply *list, size_t at, struct schedule_view *ret)
@@ -184,7 +171,8 @@ void rd_schedules_answer(struct unit *u, struct turn *t, const redisReply *list)
 {
     const struct op_schedule *want = &t->op->schedule;
     bool all = t->op->kind == OP_SCHEDULE_LIST;
-    size_t n = reply_count(list) / 3, most = all ? limit_of(want) : 1, shown = 0, bytes = 0;
+    size_t n = reply_count(list) / 3, most = all ? shared_limit(want->limit) : 1, shown = 0,
+           bytes = 0;
     struct schedule_view *views = arena_array(&u->arena, n + 1, sizeof *views);
     if (!all && n == 0) {
         unit_refuse(t, OUT_NO_SCHEDULE, NULL);

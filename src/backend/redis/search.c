@@ -99,8 +99,7 @@ static void show(struct item *it)
 
 static uint32_t limit_of(const struct op *op)
 {
-    uint32_t limit = op->kind == OP_LIST ? op->list.limit : op->page.limit;
-    return limit == 0 || limit > LIMIT_BATCH ? LIMIT_BATCH : limit;
+    return shared_limit(op->kind == OP_LIST ? op->list.limit : op->page.limit);
 }
 
 static uint64_t bounded(uint64_t v)

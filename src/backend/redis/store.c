@@ -20,7 +20,7 @@ static bool adds_any(const struct wqueue *q)
 bool rd_unit_changed(const struct unit *u)
 {
     bool changed =
-        u->key_adds != 0 || u->said || u->bulk || u->idem_replaced || rd_schedules_changed(u);
+        u->key_adds != 0 || u->said || u->bulk || u->idem_replaced || unit_schedules_changed(u);
     for (size_t i = 0; i < u->wkey_count && !changed; i++)
         changed = u->wkeys[i]->changed;
     for (size_t i = 0; i < u->row_count && !changed; i++) {

@@ -3,50 +3,16 @@
  *
  * An enqueue is planned, which changes nothing but that it may make the queue, and then made; of
  * several that belong together all are planned before the first is made. */
-#include "backend/moved.h"
+#include "backend/enqueue_rules.h"
 #include "backend/shared/shared.h"
 #include "base/check.h"
 #include "core/validate.h"
 
-static bool texts_right(struct unit *u, const struct job_extra *x, struct turn *t)
-{
-    struct err_note note;
-    if ((x->unique.len && validate_text("unique", x->unique, LIMIT_KEY_BYTES, &note)) ||
-        (x->group.len && validate_text("group", x->group, LIMIT_KEY_BYTES, &note)) ||
-        (x->correlation.len &&
-         validate_text("correlation_id", x->correlation, LIMIT_KEY_BYTES, &note)) ||
-        (x->label.len && validate_text("label", x->label, LIMIT_LABEL_BYTES, &note)) ||
-        (x->attributes.len &&
-         validate_text("attributes", x->attributes, LIMIT_ATTRIBUTES_BYTES, &note)))
-        return unit_refuse_note(u, t, &note);
-    return true;
-}
-
 static bool values_right(struct unit *u, const struct op_enqueue *want, struct turn *t)
 {
     struct err_note note;
-    if (want->delay_ms < 0 || want->run_at.ms < 0 || want->run_at.ms > LIMIT_WALL_MS)
-        return unit_refuse(
-            t, OUT_INVALID,
-            "delay_ms must be 0 or more; run_at must be a time before the year 10000");
-    if (want->extra.expires_at.ms < 0 || want->extra.expires_at.ms > LIMIT_WALL_MS)
-        return unit_refuse(t, OUT_INVALID, "expires_at must be a time before the year 10000");
-    if (!unit_body_right(t, want->payload_kind, want->payload, LIMIT_PAYLOAD_BYTES))
-        return false;
-    if (want->unique_mode > UNIQUE_REPLACE)
-        return unit_refuse(t, OUT_INVALID, "unique_mode must be reject, return or replace");
-    if (want->options && options_check(want->options, &note) != 0)
-        return unit_refuse_note(u, t, &note);
-    if (want->moved ? moved_check(want, &note) != 0
-                    : want->past && validate_past(want->past, &note) != 0)
-        return unit_refuse_note(u, t, &note);
-    if (want->id.seq && (!want->past || validate_spooled(want->id) != 0))
-        return unit_refuse(t, OUT_INVALID, "only a job that a spool named brings its id");
-    uint32_t keys;
-    if (want->extra.undelivered.len && validate_undelivered(want->extra.undelivered, &keys) != 0)
-        return unit_refuse(t, OUT_INVALID,
-                           "keys_if_undelivered must be 1 to 16 keys, each of them once");
-    return texts_right(u, &want->extra, t);
+    return unit_body_right(t, want->payload_kind, want->payload, LIMIT_PAYLOAD_BYTES) &&
+           (enqueue_check(want, &note) == 0 || unit_refuse_note(u, t, &note));
 }
 
 /* What those that are planned before this one will take. */

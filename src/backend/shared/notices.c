@@ -203,11 +203,6 @@ static struct notice_view view_of(struct unit *u, const struct wnotice *w, const
     };
 }
 
-static uint32_t limit_of(uint32_t limit)
-{
-    return limit == 0 || limit > LIMIT_BATCH ? LIMIT_BATCH : limit;
-}
-
 static void sooner(struct wall_time *at, int64_t ms)
 {
     if (at->ms == 0 || ms < at->ms)
@@ -217,7 +212,7 @@ static void sooner(struct wall_time *at, int64_t ms)
 void work_notice_take(struct unit *u, struct turn *t)
 {
     const struct op_notice_take *want = &t->op->notice_take;
-    uint32_t limit = limit_of(want->limit), count = 0;
+    uint32_t limit = shared_limit(want->limit), count = 0;
     struct notice_view *views = arena_array(&u->arena, limit, sizeof *views);
     u->nomem |= !views;
     t->reply.next_due = u->alerts.next_look;

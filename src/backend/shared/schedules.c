@@ -173,3 +173,11 @@ void work_schedule_delete(struct unit *u, struct turn *t)
     s->gone = true;
     u->records++;
 }
+
+bool unit_schedules_changed(const struct unit *u)
+{
+    for (size_t i = 0; i < u->schedule_count; i++)
+        if (u->schedules[i]->put || u->schedules[i]->moved || u->schedules[i]->gone)
+            return true;
+    return false;
+}

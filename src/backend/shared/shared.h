@@ -226,6 +226,12 @@ void shared_bulk_stored(struct unit *u);
 void shared_bulks_answer(struct shared *s, enum outcome out);
 void shared_bulks_free(struct shared *s);
 
+/* How many an answer has at most; asked: 0 = as many as may be. */
+static inline uint32_t shared_limit(uint32_t asked)
+{
+    return asked == 0 || asked > LIMIT_BATCH ? LIMIT_BATCH : asked;
+}
+
 /* views.c: what is shown of what was loaded. The views point into row and queue. */
 void row_view(const struct row *row, const struct wqueue *q, struct wall_time now, bool body,
               struct job_view *ret);

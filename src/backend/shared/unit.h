@@ -313,6 +313,7 @@ void unit_rates_take(struct unit *u); /* after the commit */
 /* One that was loaded: its definition is decoded. NULL: no memory, or it is damaged (*ret_err). */
 struct wschedule *unit_schedule_add(struct unit *u, const struct wschedule *loaded, int *ret_err);
 struct wschedule *unit_schedule(const struct unit *u, struct span name);
+bool unit_schedules_changed(const struct unit *u);
 /* The schedules are loaded: finds out what firings are about. */
 void unit_firings_prepare(struct unit *u);
 /* The enqueues that the turn brings along; 0: none. */

@@ -155,15 +155,6 @@ void unit_depth(struct unit *u, struct wqueue *q)
 
 /* --- the end of a lease --- */
 
-static const uint8_t attempt_of[REASON_COUNT] = {
-    [REASON_NONE] = ATTEMPT_RELEASED,       [REASON_FAILED] = ATTEMPT_FAILED,
-    [REASON_REJECTED] = ATTEMPT_FAILED,     [REASON_CRASH_LOOP] = ATTEMPT_CRASHED,
-    [REASON_TIMED_OUT] = ATTEMPT_CRASHED,   [REASON_EXPIRED] = ATTEMPT_CRASHED,
-    [REASON_CANCELLED] = ATTEMPT_CANCELLED, [REASON_REPLACED] = ATTEMPT_CANCELLED,
-    [REASON_RELEASED] = ATTEMPT_RELEASED,   [REASON_RESTARTED] = ATTEMPT_RELEASED,
-    [REASON_DISCARDED] = ATTEMPT_CANCELLED,
-};
-
 void unit_ended_add(struct unit *u, const struct ended *e)
 {
     struct ended *a = unit_alloc(u, sizeof *a);
@@ -255,7 +246,7 @@ static void take_back(struct unit *u, struct row *r, const struct job *before,
     const struct rec_job_back *b = &rec->job_back;
     CHECK(apply_back(&r->job, b) == 0);
     tally_attempt(r->q, b->reason, b->error_kind, before->since, b->at);
-    end_attempt(u, r, before, attempt_of[b->reason], b->at, b->error_kind, b->error);
+    end_attempt(u, r, before, attempt_of_reason[b->reason], b->at, b->error_kind, b->error);
     end_lease(r, word_of(b->reason));
     if (b->error.len)
         keep_error(r, b->error_kind, b->error);
@@ -287,7 +278,7 @@ static void take_dead(struct unit *u, struct row *r, const struct job *before,
     tally(r->q, TALLY_DIED, 1);
     tally_span(r->q, TALLY_DIED_MS, ran ? before->since : id_time(before->id_hi), d->at);
     if (ran) {
-        end_attempt(u, r, before, attempt_of[d->reason], d->at, d->error_kind, d->error);
+        end_attempt(u, r, before, attempt_of_reason[d->reason], d->at, d->error_kind, d->error);
         end_lease(r, word_of(d->reason));
     }
     if (d->error.len)
@@ -303,7 +294,7 @@ static void take_cancelled(struct unit *u, struct row *r, const struct job *befo
     if (before->state == STATE_DONE)
         end_attempt(u, r, before, ATTEMPT_DONE, before->since, 0, (struct span){NULL, 0});
     if (before->state == STATE_RUNNING) {
-        end_attempt(u, r, before, attempt_of[c->reason], c->at, 0, (struct span){NULL, 0});
+        end_attempt(u, r, before, attempt_of_reason[c->reason], c->at, 0, (struct span){NULL, 0});
         end_lease(r, OP_TICK);
     }
 }

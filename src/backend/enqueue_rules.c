@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/enqueue_rules.h"
+
+#include "backend/moved.h"
+#include "core/limits.h"
+#include "core/validate.h"
+
+static int wrong(struct err_note *note, const char *what)
+{
+    return err_note_set(note, -ERR_INVALID, "%s", what);
+}
+
+static int times_check(const struct op_enqueue *want, struct err_note *note)
+{
+    if (want->delay_ms < 0 || want->run_at.ms < 0 || want->run_at.ms > LIMIT_WALL_MS)
+        return wrong(note,
+                     "delay_ms must be 0 or more; run_at must be a time before the year 10000");
+    if (want->extra.expires_at.ms < 0 || want->extra.expires_at.ms > LIMIT_WALL_MS)
+        return wrong(note, "expires_at must be a time before the year 10000");
+    return 0;
+}
+
+static int text_check(const char *name, struct span text, size_t max, struct err_note *note)
+{
+    return text.len ? validate_text(name, text, max, note) : 0;
+}
+
+static int texts_check(const struct job_extra *x, struct err_note *note)
+{
+    int err = text_check("unique", x->unique, LIMIT_KEY_BYTES, note);
+    if (!err)
+        err = text_check("group", x->group, LIMIT_KEY_BYTES, note);
+    if (!err)
+        err = text_check("correlation_id", x->correlation, LIMIT_KEY_BYTES, note);
+    if (!err)
+        err = text_check("label", x->label, LIMIT_LABEL_BYTES, note);
+    if (!err)
+        err = text_check("attributes", x->attributes, LIMIT_ATTRIBUTES_BYTES, note);
+    return err;
+}
+
+static int origin_check(const struct op_enqueue *want, struct err_note *note)
+{
+    uint32_t keys;
+    int err = want->moved  ? moved_check(want, note)
+              : want->past ? validate_past(want->past, note)
+                           : 0;
+    if (err)
+        return err;
+    if (want->id.seq && (!want->past || validate_spooled(want->id) != 0))
+        return wrong(note, "only a job that a spool named brings its id");
+    if (want->extra.undelivered.len && validate_undelivered(want->extra.undelivered, &keys) != 0)
+        return wrong(note, "keys_if_undelivered must be 1 to 16 keys, each of them once");
+    return 0;
+}
+
+int enqueue_check(const struct op_enqueue *want, struct err_note *note)
+{
+    int err = times_check(want, note);
+    if (!err && want->unique_mode > UNIQUE_REPLACE)
+        err = wrong(note, "unique_mode must be reject, return or replace");
+    if (!err && want->options)
+        err = options_check(want->options, note);
+    if (!err)
+        err = origin_check(want, note);
+    if (!err)
+        err = texts_check(&want->extra, note);
+    return err;
+}

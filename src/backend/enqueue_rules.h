@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every store checks of an enqueue before it looks at the queue. */
+#pragma once
+
+#include "backend/op.h"
+#include "base/err.h"
+
+/* 0, or -ERR_INVALID with a note that says what would be right. The payload is not looked at:
+ * kv_body_right says what it may be. */
+MUST_CHECK int enqueue_check(const struct op_enqueue *want, struct err_note *note);
