@@ -1,33 +1,39 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every tests/unit/**/test_*.c under the address and undefined-behaviour sanitizers; what has
-# threads (tests/unit/backend, the load generator) under the thread sanitizer too.
+# Every tests/unit/**/test_*.c under the address and undefined-behaviour sanitizers; what begins
+# threads under the thread sanitizer too.
 source "$(dirname "$0")/tap.bash"
 
-# unit HOW PRESET FOLDER|FILE PREFIX…: HOW is ahead (begin them) or cases (count them). The list comes from
-# the sources, so a program that was not built fails. Histories of the journal run on one thread.
+threads='backend/test_applier backend/test_backup backend/test_failover backend/test_journal backend/test_local
+  backend/test_store backend/test_store_read app/test_bench_run'
+
+# unit HOW PRESET NAME COMMAND…: HOW is ahead (begin it) or cases (count it). The names come from the
+# sources, so a program that was not built fails.
 unit() {
-  local how=$1 preset=$2 folder=$3 source name skip=
+  local how=$1 preset=$2 name=$3
   shift 3
-  [ "$preset" != tsan ] || skip=test_journal_history.c
-  [ -e "$folder" ] || return 0
-  while IFS= read -r source; do
-    name=${source#tests/}
-    name=${name%.c}
-    if [ "$how" = ahead ]; then
-      ! tap_wanted "$name ($preset)" || tap_ahead "$@" "build/$preset/tests/$name"
-    elif [ -x "build/$preset/tests/$name" ]; then
-      tap_cases "$name ($preset)" "$@" "build/$preset/tests/$name"
-    else
-      tap_fail "$name ($preset)" 'was not built'
-    fi
-  done < <(find "$folder" -name 'test_*.c' ! -name "$skip" | LC_ALL=C sort)
+  if [ "$how" = ahead ]; then
+    ! tap_wanted "$name ($preset)" || tap_ahead "$@" "build/$preset/tests/$name"
+  elif [ -x "build/$preset/tests/$name" ]; then
+    tap_cases "$name ($preset)" "$@" "build/$preset/tests/$name"
+  else
+    tap_fail "$name ($preset)" 'was not built'
+  fi
 }
 
-for how in ahead cases; do
-  unit $how debug tests/unit
-  unit $how tsan tests/unit/backend "${tap_fixed_layout[@]}"
-  unit $how tsan tests/unit/app/test_bench_run.c "${tap_fixed_layout[@]}"
-done
+units() {
+  local source name
+  while IFS= read -r source; do
+    name=${source#tests/}
+    unit "$1" debug "${name%.c}"
+  done < <(find tests/unit -name 'test_*.c' | LC_ALL=C sort)
+  for name in $threads; do
+    unit "$1" tsan "unit/$name" "${tap_fixed_layout[@]}"
+  done
+}
+
+tap_in_memory
+units ahead
+units cases
 tap_done

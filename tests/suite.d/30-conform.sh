@@ -5,6 +5,7 @@
 # sanitizers; races are looked for where there are threads, on the store on disk.
 source "$(dirname "$0")/tap.bash"
 
+tap_in_memory
 on_disk=("${tap_fixed_layout[@]}" build/tsan/tests/conform --backend fault+sqlite)
 ! tap_wanted 'conform (debug)' || tap_ahead build/debug/tests/conform
 ! tap_wanted 'conform (tsan)' || tap_ahead "${on_disk[@]}"

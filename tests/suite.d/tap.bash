@@ -6,6 +6,8 @@
 #   tap_check NAME COMMAND…   any other program: one case, passed when it exits with 0
 #   tap_ahead COMMAND…        begins the program now, beside others, for a later tap_cases of the same words
 #   tap_fail NAME TEXT        one failed case
+#   tap_in_memory             what programs write from here on is kept in memory, where there is room: for tests
+#                             that sync often and are not about the disk
 #   tap_done                  the plan; the last line of every script
 #
 # HF_ONLY holds the patterns given to scripts/test: a name that none of them matches is left out.
@@ -19,7 +21,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 tap_count=0
 tap_log=$(mktemp)
 tap_aside=$(mktemp -d) # what began ahead: output, exit status and time, by the words of the command
-trap 'rm -rf "$tap_log" "$tap_aside"' EXIT
+trap 'rm -rf "$tap_log" "$tap_aside" ${tap_memory:+"$tap_memory"}' EXIT
 
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}"
@@ -31,6 +33,14 @@ tap_fixed_layout=()
 if setarch -R true 2>/dev/null; then
   tap_fixed_layout=(setarch -R)
 fi
+
+tap_memory=
+tap_in_memory() {
+  [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ] || return 0
+  [ "$(df --output=avail -k /dev/shm | tail -1)" -gt 2000000 ] || return 0
+  tap_memory=$(mktemp -d /dev/shm/holdfast-test.XXXXXX)
+  export TMPDIR=$tap_memory
+}
 
 tap_wanted() {
   local pattern

@@ -178,7 +178,9 @@ static struct store *store_filled(const struct rig *r)
 
 static void rig_bare(struct rig *r)
 {
-    *r = (struct rig){.dir = "/tmp/hf-check-XXXXXX"};
+    const char *tmp = getenv("TMPDIR");
+    *r = (struct rig){.dir = ""};
+    snprintf(r->dir, sizeof r->dir, "%.40s/hf-check-XXXXXX", tmp ? tmp : "/tmp");
     assert_non_null(mkdtemp(r->dir));
 }
 
