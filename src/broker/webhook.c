@@ -452,11 +452,28 @@ static void poll_cb(uv_poll_t *poll, int status, int events)
     results_take(w);
 }
 
+static struct watched_socket *socket_watch(struct webhooks *w, curl_socket_t fd)
+{
+    struct watched_socket *s = mem_zalloc(sizeof *s);
+    if (!s || uv_poll_init_socket(w->loop, &s->poll, fd) != 0) {
+        mem_free(s);
+        return NULL;
+    }
+    s->owner = w;
+    s->fd = fd;
+    s->poll.data = s;
+    w->handles++;
+    curl_multi_assign(w->multi, fd, s);
+    return s;
+}
+
+/* Always 0: anything else would end every call that there is or will ever be. One whose socket
+ * cannot be watched ends alone. */
 static int socket_cb(CURL *curl, curl_socket_t fd, int what, void *ctx, void *of_socket)
 {
     struct webhooks *w = ctx;
     struct watched_socket *s = of_socket;
-    (void)curl;
+    struct call *c = NULL;
     if (what == CURL_POLL_REMOVE) {
         if (s) {
             curl_multi_assign(w->multi, fd, NULL);
@@ -464,20 +481,13 @@ static int socket_cb(CURL *curl, curl_socket_t fd, int what, void *ctx, void *of
         }
         return 0;
     }
-    if (!s) {
-        s = mem_zalloc(sizeof *s);
-        if (!s || uv_poll_init_socket(w->loop, &s->poll, fd) != 0) {
-            mem_free(s);
-            return -1;
-        }
-        s->owner = w;
-        s->fd = fd;
-        s->poll.data = s;
-        w->handles++;
-        curl_multi_assign(w->multi, fd, s);
-    }
+    if (!s)
+        s = socket_watch(w, fd);
     int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-    return uv_poll_start(&s->poll, events, poll_cb) == 0 ? 0 : -1;
+    bool watched = s && uv_poll_start(&s->poll, events, poll_cb) == 0;
+    if (!watched && curl_easy_getinfo(curl, CURLINFO_PRIVATE, (char **)&c) == CURLE_OK && c)
+        call_fail(c, "out of memory", true);
+    return 0;
 }
 
 static void timer_cb(uv_timer_t *timer)
