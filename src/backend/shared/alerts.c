@@ -13,6 +13,18 @@ void unit_alerts_reset(struct unit *u)
     u->alerts.fresh_last = &u->alerts.fresh;
 }
 
+bool unit_alerts_changed(const struct unit *u)
+{
+    bool changed = (u->alerts.put && u->alerts.put->name.len) || u->alerts.fresh;
+    for (const struct wraised *r = u->alerts.raised; r && !changed; r = r->next)
+        changed = r->changed;
+    for (const struct wnotice *n = u->alerts.notices; n && !changed; n = n->next)
+        changed = n->changed;
+    for (const struct wbreaker *b = u->alerts.breakers; b && !changed; b = b->next)
+        changed = b->changed;
+    return changed;
+}
+
 /* --- the rules that this node knows --- */
 
 void alerts_known_done(struct shared *s)
