@@ -130,9 +130,8 @@ static void alarm_cb(int signal)
     _exit(3);
 }
 
-static const char *const parts[] = {"keys and values",    "schedules",          "alerts",
-                                    "a clock of its own", "a store of its own", "one store for all",
-                                    "whole jobs"};
+static const char *const parts[] = {"keys and values",    "schedules",         "a clock of its own",
+                                    "a store of its own", "one store for all", "whole jobs"};
 
 static void skip_case(struct run *r, const struct conform_profile *p, const struct conform_case *c,
                       unsigned lacking)

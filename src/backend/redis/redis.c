@@ -334,7 +334,6 @@ static int open_store(const char *rest, bool tls, const struct backend_config *c
         return err;
     struct now now = clock_now(&config->clock);
     s->sh.node.offset_ms = now.wall.ms - now.mono.ms; /* until the server tells its own */
-    s->sh.keeps = KEEPS_SCHEDULES | KEEPS_ALERTS;
     shared_store_opened(&s->sh);
     return 0;
 }

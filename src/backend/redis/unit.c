@@ -235,7 +235,7 @@ static void schedules_cb(void *ctx, redisReply *r)
     int err = rd_schedules_loaded(it, r);
     if (err)
         give_up_damaged(it, err, "a schedule is damaged");
-    else if (shared_class(it->unit.s, it->unit.turns[0].op) == CLASS_FIRE)
+    else if (shared_class(it->unit.turns[0].op) == CLASS_FIRE)
         load(it);
     else
         work(it);

@@ -107,7 +107,7 @@ bool unit_may_notify(const struct unit *u)
 bool unit_about_alerts(const struct unit *u)
 {
     int kind = u->count ? (int)u->turns[0].op->kind : -1;
-    return kind >= OP_ALERT_PUT && kind <= OP_BREAKER_LIST && (u->s->keeps & KEEPS_ALERTS);
+    return kind >= OP_ALERT_PUT && kind <= OP_BREAKER_LIST;
 }
 
 /* --- what is raised --- */
