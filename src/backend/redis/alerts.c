@@ -226,7 +226,7 @@ static void check_raised(struct item *it, const struct wraised *r)
 void rd_alerts_checks(struct item *it)
 {
     const struct unit *u = &it->unit;
-    if (!unit_alerts_changed(u))
+    if (!it->rules)
         return;
     redis_args_text(&it->args, "meta");
     redis_args_int(&it->args, 2);
