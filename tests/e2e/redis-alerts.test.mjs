@@ -121,6 +121,27 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
     assert.deepEqual([cli('EXISTS', key('raised')), cli('EXISTS', key('raised:backlog'))], [0, 0]);
   });
 
+  test('ORC-18 a full Redis takes no rule, but what dies is told', async () => {
+    const other = 1 - (await leading());
+    await put(apis[other], 'full', { on: 'dead', queue: 'full' });
+    await apis[other].post('/v1/queues/full/jobs', { payload: 1 });
+    const { json } = await apis[other].post('/v1/queues/full/claim', {});
+    try {
+      cli('CONFIG', 'SET', 'maxmemory', '1mb');
+      const refused = await apis[other].put('/v1/alerts/more', { on: 'dead', webhook: { url: receiver.url } });
+      assert.equal(refused.status, 503, refused.text);
+      assert.match(refused.json.detail, /maxmemory/);
+      const failed = await apis[other].post(`/v1/jobs/${json.jobs[0].id}/fail`, { token: json.jobs[0].token, retry: false });
+      assert.equal(failed.json.state, 'dead', failed.text);
+      await receiver.wait(1, (r) => r.json.alert === 'full', WAIT);
+      await until('the outbox is empty', () => outbox('full') === 0, WAIT);
+    } finally {
+      cli('CONFIG', 'SET', 'maxmemory', '0');
+    }
+    assert.equal(told('full').length, 1);
+    assert.equal((await apis[other].get('/v1/alerts/more')).status, 404);
+  });
+
   test('ORC-18 HF-1 the leader and Redis are killed in the middle: the next one delivers what was not', async () => {
     const leader = await leading();
     const other = 1 - leader;

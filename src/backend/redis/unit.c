@@ -284,7 +284,7 @@ static void refuse_growth(struct item *it)
             continue;
         }
         t->reply = (struct reply){.outcome = OUT_UNAVAILABLE,
-                                  .note = "Redis has reached its maxmemory: no job can be added "
+                                  .note = "Redis has reached its maxmemory: nothing can be added "
                                           "until there is room"};
         unit_turn_answer(t);
     }
