@@ -116,7 +116,7 @@ static int set_rules(struct unit *u, uint64_t version, const redisReply *list)
     return alerts_known_set(u->s, version, records, n);
 }
 
-int rd_rules_loaded(const redisReply *r, struct item *it)
+int rd_rules_loaded(struct item *it, const redisReply *r)
 {
     if (reply_count(r) != ANSWER_COUNT)
         return -ERR_CORRUPT;
@@ -185,7 +185,7 @@ static int load_raised(struct unit *u, const redisReply *list)
 int rd_alerts_loaded(struct item *it, const redisReply *r)
 {
     struct unit *u = &it->unit;
-    int err = rd_rules_loaded(r, it);
+    int err = rd_rules_loaded(it, r);
     if (err)
         return err;
     struct span stores = reply_span(reply_at(r, IS_STORES));

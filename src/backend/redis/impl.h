@@ -245,7 +245,7 @@ void rd_schedules_answer(struct unit *u, struct turn *t, const redisReply *list)
 /* alerts.c */
 bool rd_rules_needed(const struct item *it); /* the node's are of another version … */
 void rd_rules_ask(struct item *it);          /* … begins a command … */
-int rd_rules_loaded(const redisReply *r, struct item *it); /* … -ERR_NOMEM, -ERR_CORRUPT */
+int rd_rules_loaded(struct item *it, const redisReply *r); /* … -ERR_NOMEM, -ERR_CORRUPT */
 bool rd_rules_went(const struct item *it); /* they were forgotten since: to be begun anew */
 uint64_t rd_rules_version(const redisReply *r);
 void rd_alerts_ask(struct item *it); /* of a unit about them: everything */

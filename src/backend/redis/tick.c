@@ -190,7 +190,7 @@ static void rules_cb(void *ctx, redisReply *r)
     if (!rd_item_answered(it, r, false))
         return;
     rd_item_keep(it, r);
-    if (rd_rules_loaded(r, it) == 0) {
+    if (rd_rules_loaded(it, r) == 0) {
         work_with_keys(it);
         return;
     }

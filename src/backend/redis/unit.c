@@ -177,11 +177,21 @@ static void rules_cb(void *ctx, redisReply *r)
     if (!rd_item_answered(it, r, false))
         return;
     rd_item_keep(it, r);
-    int err = rd_rules_loaded(r, it);
+    int err = rd_rules_loaded(it, r);
     if (err)
         give_up_damaged(it, err, "an alert is damaged");
     else
         work_with_keys(it);
+}
+
+static void work_with_rules(struct item *it)
+{
+    if (!rd_rules_needed(it)) {
+        work_with_keys(it);
+        return;
+    }
+    rd_rules_ask(it);
+    rd_item_send(it, STAGE_ASKING, rules_cb);
 }
 
 static void sharers_cb(void *ctx, redisReply *r)
@@ -207,11 +217,8 @@ static void loaded_cb(void *ctx, redisReply *r)
         give_up_damaged(it, err, "what Redis has is damaged");
     else if (rd_unit_needs_sharers(it))
         rd_item_send(it, STAGE_ASKING, sharers_cb);
-    else if (rd_rules_needed(it)) {
-        rd_rules_ask(it);
-        rd_item_send(it, STAGE_ASKING, rules_cb);
-    } else
-        work_with_keys(it);
+    else
+        work_with_rules(it);
 }
 
 static void load(struct item *it)
