@@ -94,9 +94,7 @@ struct named {
 static int by_name(const void *x, const void *y)
 {
     const struct named *a = x, *b = y;
-    size_t least = a->name.len < b->name.len ? a->name.len : b->name.len;
-    int order = least ? memcmp(a->name.at, b->name.at, least) : 0;
-    return order ? order : a->name.len < b->name.len ? -1 : a->name.len > b->name.len;
+    return span_order(a->name, b->name);
 }
 
 /* list: name, rule … */
@@ -359,8 +357,7 @@ static bool view_alert(struct unit *u, const redisReply *list, size_t at, bool s
 static int views_by_name(const void *x, const void *y)
 {
     const struct alert_view *a = x, *b = y;
-    struct named left = {.name = a->name}, right = {.name = b->name};
-    return by_name(&left, &right);
+    return span_order(a->name, b->name);
 }
 
 void rd_alerts_answer(struct unit *u, struct turn *t, const redisReply *list)

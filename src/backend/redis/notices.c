@@ -284,10 +284,8 @@ void rd_notices_send_look(struct rargs *a, const struct op *op)
 
 static int by_target(const void *x, const void *y)
 {
-    struct span a = ((const struct breaker_view *)x)->target;
-    struct span b = ((const struct breaker_view *)y)->target;
-    int order = memcmp(a.at, b.at, a.len < b.len ? a.len : b.len);
-    return order ? order : a.len < b.len ? -1 : a.len > b.len;
+    const struct breaker_view *a = x, *b = y;
+    return span_order(a->target, b->target);
 }
 
 static void answer_breakers(struct unit *u, struct turn *t, const redisReply *list)
