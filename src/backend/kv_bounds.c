@@ -5,13 +5,6 @@
 
 #include "core/kvkey.h"
 
-static int order(struct span a, struct span b)
-{
-    size_t len = a.len < b.len ? a.len : b.len;
-    int by_bytes = len ? memcmp(a.at, b.at, len) : 0;
-    return by_bytes ? by_bytes : (a.len > b.len) - (a.len < b.len);
-}
-
 /* The text with one byte behind it. */
 static int with(struct arena *arena, struct span text, unsigned char last, struct span *ret)
 {
@@ -30,19 +23,19 @@ int kv_bounds_of(const struct op_kv_list *query, struct arena *arena, struct kv_
     struct span beyond;
     *ret = (struct kv_bounds){.low = query->prefix};
     int rc = with(arena, query->prefix, KVKEY_END, &ret->end);
-    if (rc == 0 && query->from.len && order(query->from, ret->low) > 0)
+    if (rc == 0 && query->from.len && span_order(query->from, ret->low) > 0)
         ret->low = query->from;
-    if (rc == 0 && query->to.len && order(query->to, ret->end) < 0)
+    if (rc == 0 && query->to.len && span_order(query->to, ret->end) < 0)
         ret->end = query->to;
     if (rc != 0 || query->after.len == 0)
         return rc;
     if (query->reverse) {
-        if (order(query->after, ret->end) < 0)
+        if (span_order(query->after, ret->end) < 0)
             ret->end = query->after;
         return 0;
     }
     rc = with(arena, query->after, 0, &beyond); /* nothing lies between the two */
-    if (rc == 0 && order(beyond, ret->low) > 0)
+    if (rc == 0 && span_order(beyond, ret->low) > 0)
         ret->low = beyond;
     return rc;
 }

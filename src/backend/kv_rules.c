@@ -34,16 +34,9 @@ enum outcome kv_keys_right(const struct span *keys, uint32_t count, const char *
     return OUT_OK;
 }
 
-static int key_order(struct span a, struct span b)
+static int by_bytes(const void *a, const void *b)
 {
-    size_t len = a.len < b.len ? a.len : b.len;
-    int order = len ? memcmp(a.at, b.at, len) : 0;
-    return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
-static int span_order(const void *a, const void *b)
-{
-    return key_order(*(const struct span *)a, *(const struct span *)b);
+    return span_order(*(const struct span *)a, *(const struct span *)b);
 }
 
 /* No key twice among sets and deletes: in which order would they be meant? */
@@ -58,9 +51,9 @@ static enum outcome keys_once(const struct op_kv_commit *want, struct arena *are
         keys[i] = want->sets[i].key;
     for (uint32_t i = 0; i < want->delete_count; i++)
         keys[want->set_count + i] = want->deletes[i];
-    qsort(keys, count, sizeof(*keys), span_order);
+    qsort(keys, count, sizeof(*keys), by_bytes);
     for (size_t i = 1; i < count; i++)
-        if (key_order(keys[i - 1], keys[i]) == 0)
+        if (span_order(keys[i - 1], keys[i]) == 0)
             return wrong(note, "a commit may set or delete a key only once");
     return OUT_OK;
 }

@@ -28,11 +28,10 @@
  * need one are left out there, and said to be. */
 #define NEEDS_KV 1u          /* keys and values */
 #define NEEDS_SCHEDULES 2u   /* schedules, triggers */
-#define NEEDS_ALERTS 4u      /* alert rules, notices, breakers */
-#define NEEDS_OWN_CLOCK 8u   /* time is this process's: it may be suspected, and stand still */
-#define NEEDS_OWN_STORE 16u  /* the store is this process's alone */
-#define NEEDS_ONE_STORE 32u  /* all queues are in one store: what two share, one commit changes */
-#define NEEDS_WHOLE_JOBS 64u /* CAP_WHOLE_JOBS */
+#define NEEDS_OWN_CLOCK 4u   /* time is this process's: it may be suspected, and stand still */
+#define NEEDS_OWN_STORE 8u   /* the store is this process's alone */
+#define NEEDS_ONE_STORE 16u  /* all queues are in one store: what two share, one commit changes */
+#define NEEDS_WHOLE_JOBS 32u /* CAP_WHOLE_JOBS */
 
 struct conform_profile {
     const char *name;

@@ -608,4 +608,4 @@ static const struct conform_case cases[] = {
     CASE("ORC-18 restart: no id of a notice is used twice", numbers_are_not_used_twice,
          .flags = EXACT | RESTART),
 };
-TOPIC(topic_notice, cases, NEEDS_ALERTS);
+TOPIC(topic_notice, cases);

@@ -10,9 +10,7 @@
 
 #define CASE_SECONDS_MAX 60 /* real time; a case that hangs ends the run */
 
-#define POSTGRES_LACKS (NEEDS_OWN_CLOCK | NEEDS_OWN_STORE)
-
-#define REDIS_LACKS (POSTGRES_LACKS | NEEDS_ALERTS)
+#define SHARED_LACKS (NEEDS_OWN_CLOCK | NEEDS_OWN_STORE)
 
 static const struct conform_profile profiles[] = {
     {.name = "memory"},
@@ -30,16 +28,16 @@ static const struct conform_profile profiles[] = {
     {.name = "router(others)+memory",
      .routes = {{"b*", ROUTER_NUMBER_MAX}, {"other*", 5}},
      .lacks = NEEDS_ONE_STORE | NEEDS_WHOLE_JOBS},
-    {.name = "postgres", .postgres = true, .lacks = POSTGRES_LACKS},
+    {.name = "postgres", .postgres = true, .lacks = SHARED_LACKS},
     {.name = "lossy+postgres",
      .postgres = true,
-     .lacks = POSTGRES_LACKS,
+     .lacks = SHARED_LACKS,
      .faulty = true,
      .lossy = true},
-    {.name = "postgres+redis", .postgres = true, .dispatched = true, .lacks = POSTGRES_LACKS},
-    {.name = "redis", .redis = true, .lacks = REDIS_LACKS},
-    {.name = "shared+redis", .redis = true, .others = true, .lacks = REDIS_LACKS},
-    {.name = "lossy+redis", .redis = true, .lacks = REDIS_LACKS, .faulty = true, .lossy = true},
+    {.name = "postgres+redis", .postgres = true, .dispatched = true, .lacks = SHARED_LACKS},
+    {.name = "redis", .redis = true, .lacks = SHARED_LACKS},
+    {.name = "shared+redis", .redis = true, .others = true, .lacks = SHARED_LACKS},
+    {.name = "lossy+redis", .redis = true, .lacks = SHARED_LACKS, .faulty = true, .lossy = true},
 };
 
 static const struct conform_topic *const topics[] = {
@@ -132,9 +130,8 @@ static void alarm_cb(int signal)
     _exit(3);
 }
 
-static const char *const parts[] = {"keys and values",    "schedules",          "alerts",
-                                    "a clock of its own", "a store of its own", "one store for all",
-                                    "whole jobs"};
+static const char *const parts[] = {"keys and values",    "schedules",         "a clock of its own",
+                                    "a store of its own", "one store for all", "whole jobs"};
 
 static void skip_case(struct run *r, const struct conform_profile *p, const struct conform_case *c,
                       unsigned lacking)

@@ -261,6 +261,8 @@ describe('what cannot be', { timeout: 60_000 }, () => {
       await refused(postgres('busy'), `sqlite:${fresh()}`, USAGE, /the source is in use by node 7/);
       await refused(`sqlite:${source}`, postgres('busy'), USAGE, /the target is in use by node 7/);
     });
+    const redis = `${process.env.HF_REDIS}?prefix=busy:`;
+    await serving({ backend: redis, args: ['--node', '8'] }, () => refused(redis, `sqlite:${fresh()}`, USAGE, /the source is in use by node 8/));
     ended(await migrate(`sqlite:${source}`, postgres('busy')), DONE);
   });
 
@@ -284,14 +286,38 @@ describe('what cannot be', { timeout: 60_000 }, () => {
 });
 
 describe('by way of a shared store', { timeout: 120_000 }, () => {
+  const env = { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' };
+  let receiver;
+  before(async () => {
+    receiver = await new Receiver().listen();
+  });
+  after(() => receiver.close());
   for (const [store, between] of [['PostgreSQL', postgres('there')], ['Redis', process.env.HF_REDIS]]) test(`${store} and back: what an export tells is the same`, async () => {
     const source = fresh(), back = fresh();
-    await serving({ data: source }, fillPlain);
+    let rules;
+    await serving({ data: source, env }, async (api) => {
+      await fillPlain(api);
+      await fillRest(api, receiver);
+      rules = (await api.get('/v1/alerts')).json.alerts.map(names);
+    });
     const there = await migrate(`sqlite:${source}`, between);
     ended(there, DONE);
+    assert.match(there.stdout, /4 keys, 2 schedules, 2 alert rules/);
     if (store === 'PostgreSQL') assert.equal(sql('SELECT count(*) FROM there.job'), '4');
     ended(await migrate(between, `sqlite:${back}`), DONE);
     assert.equal((await run(['check', back])).code, 0);
+    // Before anything in it moves on: the rules are at work where they came to, each notice signed with their secret.
+    await serving({ backend: between, env }, async (api) => {
+      assert.deepEqual((await api.get('/v1/alerts')).json.alerts.map(names), rules);
+      const count = receiver.requests.length;
+      await put(api, 'mail', { payload: 'dies', priority: 100 });
+      const job = await claim(api, 'mail');
+      await ok(api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'x', retry: false }));
+      const notice = (await receiver.wait(count + 1, () => true, 30_000)).at(-1);
+      assert.equal(notice.json.job.id, job.id);
+      const mac = createHmac('sha256', 'top s3cret').update(`${notice.headers['holdfast-timestamp']}.${notice.raw}`).digest('hex');
+      assert.equal(notice.headers['holdfast-signature'], `v1=${mac}`);
+    });
     /** Ids are new where the store in between could not keep them; the old ones are told. */
     const kept = /new ids/.test(there.stdout) === false;
     const strip = (lines) => comparable(lines).map((line) => {
@@ -306,6 +332,7 @@ describe('by way of a shared store', { timeout: 120_000 }, () => {
       const origins = b.filter((line) => line.job).map((line) => line.job.attributes.imported_from);
       assert.deepEqual(origins, a.filter((line) => line.job).map((line) => line.job.id));
     }
+    await serving({ data: back, env }, async (api) => assert.deepEqual((await api.get('/v1/alerts')).json.alerts.map(names), rules));
   });
 
   test('what the target cannot keep is said first', async () => {

@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { after, describe, test } from 'node:test';
 
 import { Client } from './lib/client.mjs';
+import { freePort } from './lib/receiver.mjs';
 import { killServer, startServer, stopServer, until } from './lib/server.mjs';
 
 if (!process.env.HF_REDIS) {
@@ -73,11 +74,11 @@ describe('questions that cross', () => {
     for (const close of closing.reverse()) await Promise.resolve(close()).catch((problem) => problems.push(problem.message));
     assert.deepEqual(problems, []);
   });
-  const start = async (prefix, number) => {
+  const start = async (prefix, number, env = {}) => {
     const door = await new Door().open();
     // Signs of life are far apart: a server that has just come is not known to the other.
     const args = ['--node', String(number), '--cluster-leader-ttl-ms', '60s', '--cluster-silent-ms', '60s'];
-    const server = await startServer({ backend: door.url(prefix), args });
+    const server = await startServer({ backend: door.url(prefix), args, env });
     const api = new Client(server);
     closing.push(() => door.close(), () => server.exit || stopServer(server), () => api.close(), () => door.release());
     return { door, server, api };
@@ -141,6 +142,45 @@ describe('questions that cross', () => {
     busy = false;
     await Promise.all(load);
     assert.equal(status(await two.api.get('/v1/queues/mine'), 200).note, 'note 9');
+  });
+
+  test('ORC-18 rules and notices that two servers change at once', async () => {
+    const env = { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' };
+    const [one, two] = [await start('r:', 1, env), await start('r:', 2, env)];
+    const outbox = () => [redis('ZCARD', 'r:noticel'), redis('HLEN', 'r:notice'), redis('ZCARD', 'r:notice:ops')];
+    // Nobody listens there: notices stay in the outbox.
+    const rule = { on: 'dead', webhook: { url: `http://127.0.0.1:${await freePort()}/in` } };
+    /** A job dies at the second server; before what it has read of it is answered, the first one does something. */
+    const dies = async (meanwhile) => {
+      const made = status(await one.api.post('/v1/queues/q/jobs', { payload: 1 }), 201);
+      const [job] = status(await two.api.post('/v1/queues/q/claim', {}), 200).jobs;
+      const { seq } = status(await one.api.get(`/v1/jobs/${made.id}`), 200);
+      const wire = Buffer.alloc(8);
+      wire.writeBigUInt64BE(BigInt(seq));
+      const kept = two.door.keep(wire);
+      const failed = two.api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'no', retry: false });
+      await kept();
+      await meanwhile();
+      two.door.release();
+      assert.equal(status(await failed, 200).state, 'dead');
+    };
+    status(await one.api.put('/v1/alerts/ops', rule), 201);
+    await dies(() => {}); // it knows the rule now
+    assert.deepEqual(outbox(), [1, 1, 1]);
+    await dies(async () => status(await one.api.delete('/v1/alerts/ops'), 200));
+    assert.deepEqual(outbox(), [0, 0, 0], 'no notice of a rule that is gone');
+    await dies(async () => status(await one.api.put('/v1/alerts/ops', rule), 201));
+    assert.deepEqual(outbox(), [1, 1, 1], 'a rule that came first is minded');
+    // One notice is discarded twice, and the second has read it before the first was done.
+    const [notice] = status(await one.api.get('/v1/notices'), 200).notices;
+    const kept = two.door.keep('some', 'EVALSHA');
+    const late = two.api.delete(`/v1/notices/${notice.id}`);
+    await kept();
+    status(await one.api.delete(`/v1/notices/${notice.id}`), 200);
+    two.door.release();
+    status(await late, 404);
+    assert.deepEqual(outbox(), [0, 0, 0]);
+    for (const name of ['noticed', 'noticeh']) assert.equal(redis('EXISTS', `r:${name}`), 0, name);
   });
 
   test('PDQ-12 metrics are there while one of several stores is not', async () => {

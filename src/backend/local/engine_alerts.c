@@ -58,7 +58,7 @@ static size_t place_of(const struct engine *e, struct span name)
     size_t low = 0, high = e->alerts.count;
     while (low < high) {
         size_t mid = (low + high) / 2;
-        if (names_order(alert_name(e->alerts.list[mid]), name) < 0)
+        if (span_order(alert_name(e->alerts.list[mid]), name) < 0)
             low = mid + 1;
         else
             high = mid;
@@ -502,7 +502,7 @@ int alerts_verify(const struct engine *e, struct err_note *note)
     for (size_t i = 0; i < e->alerts.count; i++) {
         const struct alert *a = e->alerts.list[i];
         uint64_t here = 0;
-        if (i > 0 && names_order(alert_name(e->alerts.list[i - 1]), alert_name(a)) >= 0)
+        if (i > 0 && span_order(alert_name(e->alerts.list[i - 1]), alert_name(a)) >= 0)
             return err_note_set(note, -ERR_CORRUPT, "alerts are out of order");
         for (const struct raised *r = a->first; r; r = r->next, here++)
             if (raised_find(e, a, span_of(r->queue, r->queue_len)) != r)

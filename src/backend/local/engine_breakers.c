@@ -17,7 +17,7 @@ static size_t place_of(const struct engine *e, struct span name)
     size_t low = 0, high = e->targets.count;
     while (low < high) {
         size_t mid = (low + high) / 2;
-        if (names_order(target_name(e->targets.list[mid]), name) < 0)
+        if (span_order(target_name(e->targets.list[mid]), name) < 0)
             low = mid + 1;
         else
             high = mid;

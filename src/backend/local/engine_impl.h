@@ -607,7 +607,6 @@ void events_free(struct engine *e);
 
 /* --- engine_queues.c --- */
 struct queue *queues_find(struct engine *e, struct span name);
-int names_order(struct span a, struct span b); /* byte by byte: < 0, 0, > 0 */
 int queues_create(struct engine *e, struct span name,
                   struct queue **ret); /* by the first enqueue */
 int queues_apply_put(struct engine *e, const struct rec_queue_put *r);

@@ -185,22 +185,13 @@ static int room_for_queue(struct engine *e, uint32_t number)
     return err;
 }
 
-int names_order(struct span a, struct span b)
-{
-    size_t shorter = a.len < b.len ? a.len : b.len;
-    int order = shorter ? memcmp(a.at, b.at, shorter) : 0;
-    if (order)
-        return order;
-    return a.len < b.len ? -1 : a.len > b.len;
-}
-
 /* Index of the first queue whose name comes after (or is) this one. */
 static size_t by_name_index(const struct engine *e, struct span name, bool after)
 {
     size_t low = 0, high = e->queue_count;
     while (low < high) {
         size_t mid = (low + high) / 2;
-        int order = names_order(queue_name(e->by_name[mid]), name);
+        int order = span_order(queue_name(e->by_name[mid]), name);
         if (order < 0 || (after && order == 0))
             low = mid + 1;
         else

@@ -40,19 +40,13 @@ struct schedule *schedules_find(const struct engine *e, struct span name)
 
 /* --- the table --- */
 
-static int name_order(struct span a, struct span b)
-{
-    int order = memcmp(a.at, b.at, a.len < b.len ? a.len : b.len);
-    return order ? order : a.len < b.len ? -1 : a.len > b.len;
-}
-
 /* Where the name is, or would be; with `after`, behind it. */
 static size_t name_place(const struct engine *e, struct span name, bool after)
 {
     size_t low = 0, high = e->schedule_count;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        int order = name_order(schedule_name(e->schedules_by_name[mid]), name);
+        int order = span_order(schedule_name(e->schedules_by_name[mid]), name);
         if (order < 0 || (order == 0 && after))
             low = mid + 1;
         else

@@ -8,15 +8,9 @@
 #include "base/json.h"
 #include "core/kvkey.h"
 
-static int key_order(struct span a, struct span b)
-{
-    int order = memcmp(a.at, b.at, a.len < b.len ? a.len : b.len);
-    return order ? order : a.len < b.len ? -1 : a.len > b.len;
-}
-
 static int by_key(const void *a, const void *b)
 {
-    return key_order(((const struct salvage_key *)a)->key, ((const struct salvage_key *)b)->key);
+    return span_order(((const struct salvage_key *)a)->key, ((const struct salvage_key *)b)->key);
 }
 
 /* ---- the journal ---- */
@@ -113,7 +107,7 @@ static int journal_give(struct salvage *s, const struct salvage_key *k)
 static int journal_upto(struct salvage *s, size_t *at, const struct span *key)
 {
     int rc = 0;
-    while (rc == 0 && *at < s->key_count && (!key || key_order(s->keys[*at].key, *key) < 0))
+    while (rc == 0 && *at < s->key_count && (!key || span_order(s->keys[*at].key, *key) < 0))
         rc = journal_give(s, &s->keys[(*at)++]);
     return rc;
 }
@@ -159,7 +153,7 @@ static int rows_falling(struct salvage *s, sqlite3_stmt *st, const struct buf *l
     int rc = 0;
     while (rc == 0 && sqlite3_step(st) == SQLITE_ROW) {
         struct kv_view v = row_view(st);
-        if (last->len > 0 && key_order(v.key, buf_span(last)) <= 0)
+        if (last->len > 0 && span_order(v.key, buf_span(last)) <= 0)
             break;
         if (!overlaid(s, v.key))
             rc = give(s, &v);

@@ -9,13 +9,6 @@
 #include "core/kvkey.h"
 #include "core/limits.h"
 
-static int key_order(struct span a, struct span b)
-{
-    size_t len = a.len < b.len ? a.len : b.len;
-    int order = len ? memcmp(a.at, b.at, len) : 0;
-    return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 static struct span key_of(const struct kept_kv *k)
 {
     return span_of(k->key, k->key_len);
@@ -34,7 +27,7 @@ static size_t block_find(const struct store_memory *m, struct span key)
     size_t low = 0, high = m->kv_block_count;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (key_order(key_of(m->kv_blocks[mid]->items[0]), key) <= 0)
+        if (span_order(key_of(m->kv_blocks[mid]->items[0]), key) <= 0)
             low = mid + 1;
         else
             high = mid;
@@ -51,13 +44,13 @@ static struct place find(const struct store_memory *m, struct span key)
     size_t low = 0, high = b->count;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (key_order(key_of(b->items[mid]), key) < 0)
+        if (span_order(key_of(b->items[mid]), key) < 0)
             low = mid + 1;
         else
             high = mid;
     }
     p.item = low;
-    p.found = low < b->count && key_order(key_of(b->items[low]), key) == 0;
+    p.found = low < b->count && span_order(key_of(b->items[low]), key) == 0;
     return p;
 }
 
@@ -354,7 +347,7 @@ int memory_kv_list(struct store_reader *r, const struct op_kv_list *query, struc
         return rc;
     struct walk w = walk_from(m, query->reverse ? bounds.end : bounds.low, query->reverse);
     for (const struct kept_kv *k; rc == 0 && (k = walk_at(&w)) != NULL; walk_on(&w)) {
-        if (key_order(key_of(k), bounds.low) < 0 || key_order(key_of(k), bounds.end) >= 0)
+        if (span_order(key_of(k), bounds.low) < 0 || span_order(key_of(k), bounds.end) >= 0)
             break;
         if (k->expires_at.ms && k->expires_at.ms <= query->now.ms)
             continue;

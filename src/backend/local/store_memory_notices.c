@@ -6,13 +6,6 @@
 
 /* ---- order ---- */
 
-static int span_order(struct span a, struct span b)
-{
-    size_t shorter = a.len < b.len ? a.len : b.len;
-    int order = shorter ? memcmp(a.at, b.at, shorter) : 0;
-    return order ? order : a.len < b.len ? -1 : a.len > b.len;
-}
-
 static int record_order(const struct record *a, const struct record *b)
 {
     switch ((int)a->kind) {

@@ -184,18 +184,6 @@ void pg_alerts_send_store(struct unit *u)
     pg_notices_send_store(u);
 }
 
-bool pg_alerts_changed(const struct unit *u)
-{
-    bool changed = (u->alerts.put && u->alerts.put->name.len) || u->alerts.fresh;
-    for (const struct wraised *r = u->alerts.raised; r && !changed; r = r->next)
-        changed = r->changed;
-    for (const struct wnotice *n = u->alerts.notices; n && !changed; n = n->next)
-        changed = n->changed;
-    for (const struct wbreaker *b = u->alerts.breakers; b && !changed; b = b->next)
-        changed = b->changed;
-    return changed;
-}
-
 void pg_alerts_stored(struct unit *u)
 {
     if (u->alerts.put && u->alerts.put->name.len)

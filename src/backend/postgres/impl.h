@@ -246,7 +246,6 @@ void pg_alerts_send_load(struct unit *u); /* of a unit about alerts: everything 
 int pg_alerts_all_loaded(struct unit *u);
 void pg_alerts_send_store(struct unit *u);
 void pg_alerts_stored(struct unit *u); /* it is committed */
-bool pg_alerts_changed(const struct unit *u);
 void pg_alerts_send_look(struct unit *u, const struct op *op);
 void pg_alerts_answer(struct unit *u, struct turn *t, size_t at); /* two results */
 bool pg_alerts_rule(const PGresult *r, int row, int col, struct rec_alert_put *ret);

@@ -31,7 +31,7 @@ void pg_lane_kick(struct pg_store *s)
     const struct op *op;
     if (s->doing != LANE_NOTHING || !pg_conn_usable(s->lane))
         return;
-    while ((op = shared_front(&s->sh)) && shared_class(&s->sh, op) == CLASS_SEARCH) {
+    while ((op = shared_front(&s->sh)) && shared_class(op) == CLASS_SEARCH) {
         pg_search_add(s, op, shared_take_front(&s->sh));
     }
     pg_search_kick(s);
@@ -45,10 +45,10 @@ void pg_lane_kick(struct pg_store *s)
         pg_begin_tick(s);
     else if (bulk_turn(s))
         pg_begin_bulk(s);
-    else if (op && shared_class(&s->sh, op) == CLASS_LOOK)
+    else if (op && shared_class(op) == CLASS_LOOK)
         begin_look(s);
     else if (op) {
-        shared_gather(s->unit, shared_class(&s->sh, op), UNIT_OPS_MAX);
+        shared_gather(s->unit, shared_class(op), UNIT_OPS_MAX);
         pg_begin_unit(s);
     }
 }

@@ -343,7 +343,6 @@ static int store_init(struct pg_store *s, const struct backend_config *config)
     pg_args_init(&s->sync_args);
     pg_unit_init(&s->search_unit, s);
     snprintf(s->channel, sizeof s->channel, "%s_wake", s->url.schema);
-    s->sh.keeps = KEEPS_SCHEDULES | KEEPS_ALERTS;
     int err = shared_init(&s->sh, &pg_ops, config);
     fill_setup(s);
     s->unit = err ? NULL : pg_unit_take(s);

@@ -459,8 +459,8 @@ static void send_sums(struct unit *u)
 
 bool unit_changed(const struct unit *u)
 {
-    bool changed =
-        u->key_adds != 0 || u->said || u->bulk || unit_schedules_changed(u) || pg_alerts_changed(u);
+    bool changed = u->key_adds != 0 || u->said || u->bulk || unit_schedules_changed(u) ||
+                   unit_alerts_changed(u);
     for (size_t i = 0; i < u->wkey_count && !changed; i++)
         changed = u->wkeys[i]->changed;
     for (size_t i = 0; i < u->row_count && !changed; i++)

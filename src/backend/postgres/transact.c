@@ -292,7 +292,7 @@ static void schedules_cb(void *ctx, int err, const struct round_error *error)
     err = pg_schedules_loaded(s->unit);
     if (err)
         give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a schedule's row is damaged");
-    else if (shared_class(&s->sh, s->unit->turns[0].op) == CLASS_FIRE)
+    else if (shared_class(s->unit->turns[0].op) == CLASS_FIRE)
         load(s);
     else
         work(s);

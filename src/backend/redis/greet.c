@@ -32,7 +32,7 @@ const char *redis_error_sentence(const redisReply *r)
     static const struct {
         const char *prefix, *sentence;
     } known[] = {
-        {"OOM", "Redis has reached its maxmemory: no job can be added until there is room"},
+        {"OOM", "Redis has reached its maxmemory: nothing can be added until there is room"},
         {"MISCONF", "Redis cannot write to its disk and refuses changes"},
         {"READONLY", "Redis is a replica now and takes no changes"},
         {"LOADING", "Redis is still reading its data"},

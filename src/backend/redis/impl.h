@@ -23,6 +23,7 @@
  *   cluster.c   signs of life, who leads, how the server is
  *   row.c       how jobs and queues are written
  *   kv.c, schedules.c    keys and values; schedules
+ *   alerts.c, notices.c  alert rules, notices, breakers
  *   load.c, loaded.c, store.c    what a unit reads and writes; what lies between is in shared/
  *   plain.c     stores without a script in between
  *   index.c     where a job is indexed, and how that changes
@@ -69,6 +70,7 @@ struct item {
     /* how it was loaded */
     uint64_t token;            /* of what is held */
     uint64_t schedule_change;  /* number of the last */
+    uint64_t rules;            /* version of the alert rules; 0 = it is not about what they hear */
     const redisReply *idems;   /* idempotency keys as they were loaded */
     const redisReply *buckets; /* of keys, as they were loaded; NULL = none */
     char stores[24];           /* how often something had been stored */
@@ -239,6 +241,30 @@ int rd_schedules_loaded(struct item *it, const redisReply *r);
 void rd_schedules_changes(struct item *it);
 void rd_schedules_send_look(struct rargs *a, const struct op *op);
 void rd_schedules_answer(struct unit *u, struct turn *t, const redisReply *list);
+
+/* alerts.c */
+bool rd_rules_needed(const struct item *it); /* the node's are of another version … */
+void rd_rules_ask(struct item *it);          /* … begins a command … */
+int rd_rules_loaded(struct item *it, const redisReply *r); /* … -ERR_NOMEM, -ERR_CORRUPT */
+bool rd_rules_went(const struct item *it); /* they were forgotten since: to be begun anew */
+uint64_t rd_rules_version(const redisReply *r);
+void rd_alerts_ask(struct item *it); /* of a unit about them: everything */
+int rd_alerts_loaded(struct item *it, const redisReply *r);
+void rd_alerts_checks(struct item *it);
+void rd_alerts_changes(struct item *it);
+void rd_alerts_stored(struct item *it, const redisReply *told);
+void rd_alerts_send_look(struct rargs *a, const struct op *op);
+void rd_alerts_answer(struct unit *u, struct turn *t, const redisReply *list);
+struct span rd_record(struct unit *u, const struct record *rec);          /* empty = no memory */
+bool rd_record_read(struct span bytes, uint8_t kind, struct record *ret); /* false = damaged */
+
+/* notices.c */
+void rd_notices_ask(struct item *it);
+void rd_notices_loaded(struct item *it, const redisReply *notices, const redisReply *breakers);
+void rd_notices_checks(struct item *it);
+void rd_notices_changes(struct item *it);
+void rd_notices_send_look(struct rargs *a, const struct op *op);
+void rd_notices_answer(struct unit *u, struct turn *t, const redisReply *list);
 
 /* look.c, search.c */
 void rd_look_begin(struct item *it);

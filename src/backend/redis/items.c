@@ -62,6 +62,7 @@ void rd_item_reset(struct item *it)
         freeReplyObject(it->kept[i]);
     it->kept_count = 0;
     it->held = it->sharers_asked = it->stores_known = false;
+    it->rules = 0;
     it->idems = it->buckets = NULL;
     it->views = NULL;
     it->view_count = 0;

@@ -47,10 +47,10 @@ static bool choose(struct rd_store *s, enum item_kind *ret)
         *ret = ITEM_BULK;
     else if (!op)
         return false;
-    else if (shared_class(&s->sh, op) == CLASS_LOOK)
+    else if (shared_class(op) == CLASS_LOOK)
         *ret = ITEM_LOOK;
     else
-        *ret = shared_class(&s->sh, op) == CLASS_SEARCH ? ITEM_SEARCH : ITEM_UNIT;
+        *ret = shared_class(op) == CLASS_SEARCH ? ITEM_SEARCH : ITEM_UNIT;
     return true;
 }
 
@@ -66,7 +66,7 @@ static bool line_add(struct rd_store *s)
     it->kind = kind;
     it->stage = STAGE_WAIT;
     if (kind == ITEM_UNIT)
-        shared_gather(&it->unit, shared_class(&s->sh, shared_front(&s->sh)), UNIT_OPS_MAX);
+        shared_gather(&it->unit, shared_class(shared_front(&s->sh)), UNIT_OPS_MAX);
     else if (kind == ITEM_LOOK)
         shared_gather(&it->unit, CLASS_LOOK, LOOKS_MAX);
     else if (kind == ITEM_SEARCH)
@@ -190,6 +190,7 @@ static void is_ready(struct rd_store *s)
     s->sh.node.seen_at_ms = 0;
     /* Nobody knows what happened meanwhile. */
     s->contended = true;
+    alerts_known_done(&s->sh);
     shared_watches_wake(&s->sh, (struct span){NULL, 0});
     rd_lane_later(s);
 }

@@ -20,6 +20,7 @@ enum answer {
     IS_TAKEN,
     IS_KEYS_VALUES,
     IS_STORES_BEFORE, /* the load itself counts up when it draws numbers */
+    IS_RULES,
     ANSWER_COUNT
 };
 
@@ -179,6 +180,7 @@ static void load_facts(struct item *it, const redisReply *r)
     u->live = live > 0 ? (uint64_t)live : 0;
     it->held = rd_reply_int(reply_at(r, IS_HELD)) != 0;
     it->idems = reply_at(r, IS_IDEMS);
+    it->rules = unit_may_notify(u) ? rd_rules_version(reply_at(r, IS_RULES)) : 0;
     load_numbers(u, (uint64_t)rd_reply_int(reply_at(r, IS_SEQ)),
                  (uint64_t)rd_reply_int(reply_at(r, IS_NUMBER)));
 }

@@ -180,6 +180,10 @@ static void looked_cb(void *ctx, redisReply *r)
             rd_schedules_answer(u, t, answer);
         else if (t->op->kind == OP_KV_GET)
             rd_kv_answer_get(u, t, answer);
+        else if (t->op->kind == OP_ALERT_LIST)
+            rd_alerts_answer(u, t, answer);
+        else if (t->op->kind == OP_NOTICE_LIST || t->op->kind == OP_BREAKER_LIST)
+            rd_notices_answer(u, t, answer);
         else
             answer_views(u, t, answer);
     }
@@ -202,6 +206,10 @@ void rd_look_begin(struct item *it)
             rd_schedules_send_look(&it->args, op);
         else if (op->kind == OP_KV_GET)
             rd_kv_send_get(&it->args, &op->kv_get);
+        else if (op->kind == OP_ALERT_LIST)
+            rd_alerts_send_look(&it->args, op);
+        else if (op->kind == OP_NOTICE_LIST || op->kind == OP_BREAKER_LIST)
+            rd_notices_send_look(&it->args, op);
         else
             send_views(&it->args, op);
     }

@@ -330,12 +330,10 @@ static int open_store(const char *rest, bool tls, const struct backend_config *c
         err = open_first(s, note);
     if (!err)
         err = shared_init(&s->sh, &rd_ops, config);
-    s->sh.keeps = KEEPS_SCHEDULES;
     if (err)
         return err;
     struct now now = clock_now(&config->clock);
     s->sh.node.offset_ms = now.wall.ms - now.mono.ms; /* until the server tells its own */
-    s->sh.keeps = KEEPS_SCHEDULES;
     shared_store_opened(&s->sh);
     return 0;
 }

@@ -63,5 +63,10 @@ MUST_CHECK int redis_bulk_decode(struct span packed, struct bulk *ret, struct sp
 struct span redis_schedule_encode(struct unit *u, const struct wschedule *s);
 MUST_CHECK int redis_schedule_decode(struct span packed, struct wschedule *ret);
 
+/* notices.c: behind its revision, for scripts, when it is due and its alert's name; then two
+ * records. Its number is the field's name. */
+struct span redis_notice_encode(struct unit *u, const struct wnotice *n);
+MUST_CHECK int redis_notice_decode(uint64_t number, struct span packed, struct wnotice *ret);
+
 uint64_t redis_seq_decode(struct span s); /* eight bytes; 0 = it is no sequence */
 void redis_seq_encode(uint64_t seq, char out[8]);

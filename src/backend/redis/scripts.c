@@ -3,14 +3,22 @@
 
 #include "backend/redis/lua_gen.h"
 
+/* Stores that are about jobs alone go without what notices need: some of them carry their text. */
 static const struct {
-    const char *name, *text;
+    const char *name, *text, *before;
 } scripts[SCRIPT_COUNT] = {
-    [SCRIPT_OPEN] = {"open", lua_open},          [SCRIPT_BEAT] = {"beat", lua_beat},
-    [SCRIPT_LOAD] = {"load", lua_load},          [SCRIPT_STORE] = {"store", lua_store},
-    [SCRIPT_TICK] = {"tick", lua_tick},          [SCRIPT_LOOK] = {"look", lua_look},
-    [SCRIPT_SCAN] = {"scan", lua_scan},          [SCRIPT_SCHEDULES] = {"schedules", lua_schedules},
-    [SCRIPT_SHARERS] = {"sharers", lua_sharers}, [SCRIPT_BYE] = {"bye", lua_bye},
+    [SCRIPT_OPEN] = {"open", lua_open},
+    [SCRIPT_BEAT] = {"beat", lua_beat},
+    [SCRIPT_LOAD] = {"load", lua_load},
+    [SCRIPT_STORE] = {"store", lua_store},
+    [SCRIPT_TICK] = {"tick", lua_tick},
+    [SCRIPT_LOOK] = {"look", lua_look},
+    [SCRIPT_SCAN] = {"scan", lua_scan},
+    [SCRIPT_SCHEDULES] = {"schedules", lua_schedules},
+    [SCRIPT_SHARERS] = {"sharers", lua_sharers},
+    [SCRIPT_BYE] = {"bye", lua_bye},
+    [SCRIPT_ALERTS] = {"alerts", lua_alerts},
+    [SCRIPT_NOTICES] = {"notices", lua_store, lua_notices},
 };
 
 const char *redis_script_name(enum script_id id)
@@ -22,7 +30,9 @@ static void put_text(enum script_id id, struct rargs *a)
 {
     struct buf text;
     buf_init(&text);
-    if (buf_append_text(&text, lua_common) || buf_append_text(&text, scripts[id].text))
+    const char *before = scripts[id].before ? scripts[id].before : "";
+    if (buf_append_text(&text, lua_common) || buf_append_text(&text, before) ||
+        buf_append_text(&text, scripts[id].text))
         a->failed = true;
     redis_args_bytes(a, buf_span(&text));
     buf_done(&text);

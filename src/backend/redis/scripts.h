@@ -16,6 +16,8 @@ enum script_id {
     SCRIPT_SCHEDULES, /* those a unit is about */
     SCRIPT_SHARERS,   /* jobs that share a unique key */
     SCRIPT_BYE,       /* a node stops */
+    SCRIPT_ALERTS,    /* rules, and what a unit about them or about notices is about */
+    SCRIPT_NOTICES,   /* what a unit leaves, where that is also something of these */
     SCRIPT_COUNT
 };
 

@@ -19,8 +19,8 @@ static bool adds_any(const struct wqueue *q)
 
 bool rd_unit_changed(const struct unit *u)
 {
-    bool changed =
-        u->key_adds != 0 || u->said || u->bulk || u->idem_replaced || unit_schedules_changed(u);
+    bool changed = u->key_adds != 0 || u->said || u->bulk || u->idem_replaced ||
+                   unit_schedules_changed(u) || unit_alerts_changed(u);
     for (size_t i = 0; i < u->wkey_count && !changed; i++)
         changed = u->wkeys[i]->changed;
     for (size_t i = 0; i < u->row_count && !changed; i++) {
@@ -41,7 +41,8 @@ static bool adds_jobs(const struct item *it)
     for (size_t i = 0; i < u->row_count && !grows; i++)
         grows = u->rows[i]->fresh || u->rows[i]->set_payload;
     for (size_t i = 0; i < u->count && !grows; i++)
-        grows = u->turns[i].op->kind == OP_KV_COMMIT && u->turns[i].op->kv_commit.set_count;
+        grows = (u->turns[i].op->kind == OP_KV_COMMIT && u->turns[i].op->kv_commit.set_count) ||
+                u->turns[i].op->kind == OP_ALERT_PUT;
     for (size_t i = 0; i < u->queue_count && !grows; i++)
         grows = u->queues[i]->put && !u->queues[i]->packed.len;
     return grows && it->kind == ITEM_UNIT && !it->no_growth;
@@ -96,6 +97,7 @@ static void put_checks(struct item *it, bool strict)
         check_queues(it);
         check_idems(it);
         rd_kv_checks(it);
+        rd_alerts_checks(it);
     }
     redis_args_list_end(&it->args);
 }
@@ -414,10 +416,11 @@ static void put_head(struct item *it, bool strict)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
     struct rargs *a = &it->args;
+    enum script_id script = unit_alerts_changed(&it->unit) ? SCRIPT_NOTICES : SCRIPT_STORE;
     if (a->plain)
-        redis_script_eval(SCRIPT_STORE, s->url.prefix, a);
+        redis_script_eval(script, s->url.prefix, a);
     else
-        rd_item_call(it, SCRIPT_STORE);
+        rd_item_call(it, script);
     redis_args_text(a, it->stores);
     redis_args_int(a, s->sh.facts.epoch);
     if (it->held)
@@ -454,6 +457,7 @@ void rd_unit_send_store(struct item *it, redis_reply_fn fn)
     rd_schedules_changes(it);
     rd_kv_changes(it);
     rd_change_rows(it);
+    rd_alerts_changes(it);
     change_words(it);
     change_idems(it);
     change_sums(it);

@@ -30,6 +30,7 @@ enum due {
     DUE_KEYS,
     DUE_HELD,
     DUE_HELD_STATES,
+    DUE_RULES,
     DUE_COUNT
 };
 
@@ -127,6 +128,10 @@ static void work_held(struct item *it, const redisReply *list, const redisReply 
 static void work(struct item *it)
 {
     const redisReply *r = it->kept[0];
+    if (rd_rules_went(it)) {
+        rd_item_again(it);
+        return;
+    }
     for (size_t part = DUE_LEASES; part <= DUE_KEPT; part++)
         work_part(it, reply_at(r, part), part);
     work_held(it, reply_at(r, DUE_HELD), reply_at(r, DUE_HELD_STATES));
@@ -167,6 +172,33 @@ static void load_due(struct item *it, const redisReply *r)
         (void)unit_key_add(u, reply_span(reply_at(keys, i)));
 }
 
+static void work_with_keys(struct item *it)
+{
+    const redisReply *keys = reply_at(it->kept[0], DUE_KEYS);
+    size_t versions = reply_count(keys) + unit_keys_of_rows(&it->unit, true);
+    if (versions == 0) {
+        work(it);
+        return;
+    }
+    rd_kv_ask(it, versions);
+    rd_item_send(it, STAGE_ASKING, keys_cb);
+}
+
+static void rules_cb(void *ctx, redisReply *r)
+{
+    struct item *it = ctx;
+    if (!rd_item_answered(it, r, false))
+        return;
+    rd_item_keep(it, r);
+    if (rd_rules_loaded(it, r) == 0) {
+        work_with_keys(it);
+        return;
+    }
+    log_event(it->unit.s->config.log, LOG_ERROR, "redis_rules_unread",
+              LOG_TEXT("note", "what is due is not done: out of memory, or an alert is damaged"));
+    rd_item_over(it);
+}
+
 static void due_cb(void *ctx, redisReply *r)
 {
     struct item *it = ctx;
@@ -189,13 +221,13 @@ static void due_cb(void *ctx, redisReply *r)
     u->now.ms = rd_reply_int(reply_at(r, DUE_NOW));
     s->tick_more = rd_reply_int(reply_at(r, DUE_MORE)) != 0;
     load_due(it, r);
-    size_t versions = reply_count(reply_at(r, DUE_KEYS)) + unit_keys_of_rows(u, true);
-    if (versions == 0) {
-        work(it);
+    it->rules = rd_rules_version(reply_at(r, DUE_RULES));
+    if (!rd_rules_needed(it)) {
+        work_with_keys(it);
         return;
     }
-    rd_kv_ask(it, versions);
-    rd_item_send(it, STAGE_ASKING, keys_cb);
+    rd_rules_ask(it);
+    rd_item_send(it, STAGE_ASKING, rules_cb);
 }
 
 void rd_tick_begin(struct item *it)
@@ -281,6 +313,8 @@ static void take_figures(struct rd_store *s, const redisReply *out)
     f->queues = (uint64_t)rd_reply_int(reply_at(out, 3));
     f->kv_keys = (uint64_t)rd_reply_int(reply_at(out, 4));
     f->kv_bytes = (uint64_t)rd_reply_int(reply_at(out, 5));
+    f->notices_pending = (uint64_t)rd_reply_int(reply_at(out, 6));
+    f->notices_dead = (uint64_t)rd_reply_int(reply_at(out, 7)) - f->notices_pending;
 }
 
 void rd_tick_done(struct item *it, const redisReply *out)

@@ -44,7 +44,7 @@ void rd_turns_answer(struct item *it)
     u->count = 0;
 }
 
-static void stored(struct item *it, const redisReply *out)
+static void stored(struct item *it, const redisReply *out, const redisReply *told)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
     struct unit *u = &it->unit;
@@ -54,6 +54,7 @@ static void stored(struct item *it, const redisReply *out)
         rd_bulk_begun(it);
     }
     unit_count_commit(u, it->began_ns);
+    rd_alerts_stored(it, told);
     if (it->kind == ITEM_TICK)
         rd_tick_done(it, out); /* it knows how many there are now */
     else
@@ -87,7 +88,7 @@ static void stored_cb(void *ctx, redisReply *r)
     if (span_equal(word, SPAN_LITERAL("ok"))) {
         uint64_t stores = (uint64_t)rd_reply_int(reply_at(r, 1));
         s->stores = stores > s->stores ? stores : s->stores;
-        stored(it, reply_at(r, 2));
+        stored(it, reply_at(r, 2), reply_at(r, 3));
     } else if (span_equal(word, SPAN_LITERAL("led"))) {
         shared_leader_lost(&s->sh, true); /* what time brings is the other's business */
         rd_item_give_up(it, OUT_UNAVAILABLE, NULL);
@@ -120,6 +121,10 @@ static void nothing_to_store(struct item *it)
 static void work(struct item *it)
 {
     struct unit *u = &it->unit;
+    if (rd_rules_went(it)) {
+        rd_item_again(it);
+        return;
+    }
     unit_work(u);
     if (u->short_of_numbers) {
         for (size_t i = 0; i < u->name_count; i++)
@@ -152,6 +157,43 @@ static bool keys_needed(struct item *it)
     return true;
 }
 
+static void work_with_keys(struct item *it)
+{
+    if (keys_needed(it))
+        rd_item_send(it, STAGE_ASKING, keys_cb);
+    else
+        work(it);
+}
+
+static void give_up_damaged(struct item *it, int err, const char *what)
+{
+    rd_item_give_up(it, OUT_UNAVAILABLE, err == -ERR_NOMEM ? "out of memory" : what);
+}
+
+/* The node knows other alert rules than those that hold. */
+static void rules_cb(void *ctx, redisReply *r)
+{
+    struct item *it = ctx;
+    if (!rd_item_answered(it, r, false))
+        return;
+    rd_item_keep(it, r);
+    int err = rd_rules_loaded(it, r);
+    if (err)
+        give_up_damaged(it, err, "an alert is damaged");
+    else
+        work_with_keys(it);
+}
+
+static void work_with_rules(struct item *it)
+{
+    if (!rd_rules_needed(it)) {
+        work_with_keys(it);
+        return;
+    }
+    rd_rules_ask(it);
+    rd_item_send(it, STAGE_ASKING, rules_cb);
+}
+
 static void sharers_cb(void *ctx, redisReply *r)
 {
     struct item *it = ctx;
@@ -172,14 +214,11 @@ static void loaded_cb(void *ctx, redisReply *r)
     if (rd_data_went(rd_of_unit(&it->unit), it->stores))
         rd_item_again(it);
     else if (err)
-        rd_item_give_up(it, OUT_UNAVAILABLE,
-                        err == -ERR_NOMEM ? "out of memory" : "what Redis has is damaged");
+        give_up_damaged(it, err, "what Redis has is damaged");
     else if (rd_unit_needs_sharers(it))
         rd_item_send(it, STAGE_ASKING, sharers_cb);
-    else if (keys_needed(it))
-        rd_item_send(it, STAGE_ASKING, keys_cb);
     else
-        work(it);
+        work_with_rules(it);
 }
 
 static void load(struct item *it)
@@ -202,10 +241,25 @@ static void schedules_cb(void *ctx, redisReply *r)
     rd_item_keep(it, r);
     int err = rd_schedules_loaded(it, r);
     if (err)
-        rd_item_give_up(it, OUT_UNAVAILABLE,
-                        err == -ERR_NOMEM ? "out of memory" : "a schedule is damaged");
-    else if (shared_class(it->unit.s, it->unit.turns[0].op) == CLASS_FIRE)
+        give_up_damaged(it, err, "a schedule is damaged");
+    else if (shared_class(it->unit.turns[0].op) == CLASS_FIRE)
         load(it);
+    else
+        work(it);
+}
+
+/* Of a unit about alerts: that was all it needs. */
+static void alerts_cb(void *ctx, redisReply *r)
+{
+    struct item *it = ctx;
+    if (!rd_item_answered(it, r, false))
+        return;
+    rd_item_keep(it, r);
+    int err = rd_alerts_loaded(it, r);
+    if (rd_data_went(rd_of_unit(&it->unit), it->stores))
+        rd_item_again(it);
+    else if (err)
+        give_up_damaged(it, err, "an alert is damaged");
     else
         work(it);
 }
@@ -221,7 +275,8 @@ static bool grows(const struct op *op)
 {
     return op->kind == OP_ENQUEUE || op->kind == OP_FIRE || op->kind == OP_TRIGGER ||
            op->kind == OP_SCHEDULE_PUT || op->kind == OP_KV_COMMIT || op->kind == OP_QUEUE_PUT ||
-           op->kind == OP_NOTE || (op->kind == OP_PATCH && op->patch.has_payload);
+           op->kind == OP_NOTE || op->kind == OP_ALERT_PUT ||
+           (op->kind == OP_PATCH && op->patch.has_payload);
 }
 
 /* The server is full: what would add to it is refused, so that the rest can go through. */
@@ -236,7 +291,7 @@ static void refuse_growth(struct item *it)
             continue;
         }
         t->reply = (struct reply){.outcome = OUT_UNAVAILABLE,
-                                  .note = "Redis has reached its maxmemory: no job can be added "
+                                  .note = "Redis has reached its maxmemory: nothing can be added "
                                           "until there is room"};
         unit_turn_answer(t);
     }
@@ -254,10 +309,13 @@ void rd_unit_begin(struct item *it)
     }
     it->shared = s->sh.node.others > 0 || s->contended;
     it->unit.alone = unit_about_schedules(&it->unit) || wants_alone(it->unit.turns[0].op);
-    if (!unit_about_schedules(&it->unit)) {
+    if (unit_about_schedules(&it->unit)) {
+        rd_schedules_ask(it);
+        rd_item_send(it, STAGE_ASKING, schedules_cb);
+    } else if (unit_about_alerts(&it->unit)) {
+        rd_alerts_ask(it);
+        rd_item_send(it, STAGE_ASKING, alerts_cb);
+    } else {
         load(it);
-        return;
     }
-    rd_schedules_ask(it);
-    rd_item_send(it, STAGE_ASKING, schedules_cb);
 }

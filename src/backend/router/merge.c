@@ -109,17 +109,10 @@ struct named_queue {
     bool stray; /* its name is routed to another backend */
 };
 
-static int compare_names(struct span a, struct span b)
-{
-    size_t shared = a.len < b.len ? a.len : b.len;
-    int order = shared > 0 ? memcmp(a.at, b.at, shared) : 0;
-    return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 static int by_queue_name(const void *a, const void *b)
 {
     const struct named_queue *x = a, *y = b;
-    int order = compare_names(x->view->name, y->view->name);
+    int order = span_order(x->view->name, y->view->name);
     return order ? order : x->stray - y->stray;
 }
 
@@ -169,7 +162,7 @@ struct ranked_worker {
 static int by_worker_name(const void *a, const void *b)
 {
     const struct ranked_worker *x = a, *y = b;
-    int order = compare_names(x->view.name, y->view.name);
+    int order = span_order(x->view.name, y->view.name);
     return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
@@ -178,7 +171,7 @@ static int by_rank(const void *a, const void *b)
     const struct ranked_worker *x = a, *y = b;
     if (x->rank != y->rank)
         return x->rank < y->rank ? -1 : 1;
-    return compare_names(x->view.name, y->view.name);
+    return span_order(x->view.name, y->view.name);
 }
 
 static size_t fold_workers(struct ranked_worker *all, size_t count)
@@ -374,7 +367,7 @@ static int by_target(const void *a, const void *b)
     static const int closedness[BREAKER_STATE_COUNT] = {
         [BREAKER_OPEN] = 0, [BREAKER_HALF_OPEN] = 1, [BREAKER_CLOSED] = 2};
     const struct breaker_view *x = a, *y = b;
-    int order = compare_names(x->target, y->target);
+    int order = span_order(x->target, y->target);
     return order ? order : closedness[x->breaker.state] - closedness[y->breaker.state];
 }
 

@@ -13,6 +13,18 @@ void unit_alerts_reset(struct unit *u)
     u->alerts.fresh_last = &u->alerts.fresh;
 }
 
+bool unit_alerts_changed(const struct unit *u)
+{
+    bool changed = (u->alerts.put && u->alerts.put->name.len) || u->alerts.fresh;
+    for (const struct wraised *r = u->alerts.raised; r && !changed; r = r->next)
+        changed = r->changed;
+    for (const struct wnotice *n = u->alerts.notices; n && !changed; n = n->next)
+        changed = n->changed;
+    for (const struct wbreaker *b = u->alerts.breakers; b && !changed; b = b->next)
+        changed = b->changed;
+    return changed;
+}
+
 /* --- the rules that this node knows --- */
 
 void alerts_known_done(struct shared *s)
@@ -95,7 +107,7 @@ bool unit_may_notify(const struct unit *u)
 bool unit_about_alerts(const struct unit *u)
 {
     int kind = u->count ? (int)u->turns[0].op->kind : -1;
-    return kind >= OP_ALERT_PUT && kind <= OP_BREAKER_LIST && (u->s->keeps & KEEPS_ALERTS);
+    return kind >= OP_ALERT_PUT && kind <= OP_BREAKER_LIST;
 }
 
 /* --- what is raised --- */

@@ -47,6 +47,7 @@ struct wraised {
     bool stored; /* in the store, before */
     bool there;  /* now */
     bool changed;
+    struct span packed; /* for stores that keep it as one piece of bytes: as it was loaded */
     struct wraised *next;
 };
 
@@ -56,6 +57,7 @@ struct wnotice {
     int64_t look_ms; /* when it is to be looked at: due, or given out until then */
     bool held;       /* given out, by this node from now on */
     bool changed, gone;
+    struct span packed; /* as with wraised */
     struct wnotice *next;
 };
 
@@ -63,6 +65,7 @@ struct wbreaker {
     struct span target;
     struct breaker breaker;
     bool stored, changed, gone;
+    struct span packed; /* as with wraised */
     struct wbreaker *next;
 };
 
@@ -82,6 +85,7 @@ struct unit_alerts {
 };
 
 void unit_alerts_reset(struct unit *u);
+bool unit_alerts_changed(const struct unit *u); /* whether it leaves anything of this */
 
 /* --- the rules that this node knows --- */
 

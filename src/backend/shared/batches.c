@@ -5,81 +5,64 @@
 
 static const struct {
     uint8_t class;
-    uint8_t needs; /* KEEPS_… that the store must have */
     work_fn work;
 } ops[OP_KIND_COUNT] = {
-    [OP_ENQUEUE] = {CLASS_UNIT, 0, work_enqueue},
-    [OP_CLAIM] = {CLASS_UNIT, 0, work_claim},
-    [OP_ACK] = {CLASS_UNIT, 0, work_ack},
-    [OP_FAIL] = {CLASS_UNIT, 0, work_fail},
-    [OP_EXTEND] = {CLASS_UNIT, 0, work_extend},
-    [OP_RELEASE] = {CLASS_UNIT, 0, work_release},
-    [OP_RELEASE_CLAIM] = {CLASS_UNIT, 0, work_release_claim},
-    [OP_CANCEL] = {CLASS_UNIT, 0, work_cancel},
-    [OP_REQUEUE] = {CLASS_UNIT, 0, work_requeue},
-    [OP_PATCH] = {CLASS_UNIT, 0, work_patch},
-    [OP_REMOVE] = {CLASS_UNIT, 0, work_remove},
-    [OP_NOTE] = {CLASS_UNIT, 0, work_note},
-    [OP_QUEUE_PUT] = {CLASS_ALONE, 0, work_queue_put},
-    [OP_QUEUE_DELETE] = {CLASS_ALONE, 0, work_queue_delete},
-    [OP_PAUSE] = {CLASS_ALONE, 0, work_pause},
-    [OP_PURGE] = {CLASS_ALONE, 0, work_purge},
-    [OP_BULK] = {CLASS_ALONE, 0, work_bulk},
-    [OP_SCHEDULE_PUT] = {CLASS_ALONE, KEEPS_SCHEDULES, work_schedule_put},
-    [OP_SCHEDULE_PAUSE] = {CLASS_ALONE, KEEPS_SCHEDULES, work_schedule_pause},
-    [OP_SCHEDULE_DELETE] = {CLASS_ALONE, KEEPS_SCHEDULES, work_schedule_delete},
-    [OP_SCHEDULE_GET] = {CLASS_LOOK, KEEPS_SCHEDULES, NULL},
-    [OP_SCHEDULE_LIST] = {CLASS_LOOK, KEEPS_SCHEDULES, NULL},
-    [OP_FIRE] = {CLASS_FIRE, KEEPS_SCHEDULES, work_fire},
-    [OP_TRIGGER] = {CLASS_FIRE, KEEPS_SCHEDULES, work_trigger},
-    [OP_ALERT_PUT] = {CLASS_ALONE, KEEPS_ALERTS, work_alert_put},
-    [OP_ALERT_DELETE] = {CLASS_ALONE, KEEPS_ALERTS, work_alert_delete},
-    [OP_ALERT_LIST] = {CLASS_LOOK, KEEPS_ALERTS, NULL},
-    [OP_ALERT_EDGE] = {CLASS_NOTICE, KEEPS_ALERTS, work_alert_edge},
-    [OP_NOTICE_TAKE] = {CLASS_ALONE, KEEPS_ALERTS, work_notice_take},
-    [OP_NOTICE_END] = {CLASS_NOTICE, KEEPS_ALERTS, work_notice_end},
-    [OP_NOTICE_LIST] = {CLASS_LOOK, KEEPS_ALERTS, NULL},
-    [OP_NOTICE_AGAIN] = {CLASS_NOTICE, KEEPS_ALERTS, work_notice_again},
-    [OP_NOTICE_DISCARD] = {CLASS_NOTICE, KEEPS_ALERTS, work_notice_discard},
-    [OP_BREAKER_LIST] = {CLASS_LOOK, KEEPS_ALERTS, NULL},
-    [OP_KV_COMMIT] = {CLASS_UNIT, 0, work_kv_commit},
-    [OP_ACCEPT_CLOCK] = {CLASS_UNIT, 0, work_accept_clock},
-    [OP_GET] = {CLASS_LOOK, 0, NULL},
-    [OP_PEEK] = {CLASS_LOOK, 0, NULL},
-    [OP_QUEUE_GET] = {CLASS_LOOK, 0, NULL},
-    [OP_QUEUE_LIST] = {CLASS_LOOK, 0, NULL},
-    [OP_KV_GET] = {CLASS_LOOK, 0, NULL},
-    [OP_LIST] = {CLASS_SEARCH, 0, NULL},
-    [OP_WORKERS] = {CLASS_SEARCH, 0, NULL},
-    [OP_EXCEPTIONS] = {CLASS_SEARCH, 0, NULL},
-    [OP_HISTORY] = {CLASS_SEARCH, 0, NULL},
-    [OP_PAGE] = {CLASS_SEARCH, 0, NULL},
-    [OP_PENDING] = {CLASS_SEARCH, 0, NULL},
-    [OP_DISPATCHED] = {CLASS_UNIT, 0, work_dispatched},
-    [OP_KV_LIST] = {CLASS_SEARCH, 0, NULL},
+    [OP_ENQUEUE] = {CLASS_UNIT, work_enqueue},
+    [OP_CLAIM] = {CLASS_UNIT, work_claim},
+    [OP_ACK] = {CLASS_UNIT, work_ack},
+    [OP_FAIL] = {CLASS_UNIT, work_fail},
+    [OP_EXTEND] = {CLASS_UNIT, work_extend},
+    [OP_RELEASE] = {CLASS_UNIT, work_release},
+    [OP_RELEASE_CLAIM] = {CLASS_UNIT, work_release_claim},
+    [OP_CANCEL] = {CLASS_UNIT, work_cancel},
+    [OP_REQUEUE] = {CLASS_UNIT, work_requeue},
+    [OP_PATCH] = {CLASS_UNIT, work_patch},
+    [OP_REMOVE] = {CLASS_UNIT, work_remove},
+    [OP_NOTE] = {CLASS_UNIT, work_note},
+    [OP_QUEUE_PUT] = {CLASS_ALONE, work_queue_put},
+    [OP_QUEUE_DELETE] = {CLASS_ALONE, work_queue_delete},
+    [OP_PAUSE] = {CLASS_ALONE, work_pause},
+    [OP_PURGE] = {CLASS_ALONE, work_purge},
+    [OP_BULK] = {CLASS_ALONE, work_bulk},
+    [OP_SCHEDULE_PUT] = {CLASS_ALONE, work_schedule_put},
+    [OP_SCHEDULE_PAUSE] = {CLASS_ALONE, work_schedule_pause},
+    [OP_SCHEDULE_DELETE] = {CLASS_ALONE, work_schedule_delete},
+    [OP_SCHEDULE_GET] = {CLASS_LOOK, NULL},
+    [OP_SCHEDULE_LIST] = {CLASS_LOOK, NULL},
+    [OP_FIRE] = {CLASS_FIRE, work_fire},
+    [OP_TRIGGER] = {CLASS_FIRE, work_trigger},
+    [OP_ALERT_PUT] = {CLASS_ALONE, work_alert_put},
+    [OP_ALERT_DELETE] = {CLASS_ALONE, work_alert_delete},
+    [OP_ALERT_LIST] = {CLASS_LOOK, NULL},
+    [OP_ALERT_EDGE] = {CLASS_NOTICE, work_alert_edge},
+    [OP_NOTICE_TAKE] = {CLASS_ALONE, work_notice_take},
+    [OP_NOTICE_END] = {CLASS_NOTICE, work_notice_end},
+    [OP_NOTICE_LIST] = {CLASS_LOOK, NULL},
+    [OP_NOTICE_AGAIN] = {CLASS_NOTICE, work_notice_again},
+    [OP_NOTICE_DISCARD] = {CLASS_NOTICE, work_notice_discard},
+    [OP_BREAKER_LIST] = {CLASS_LOOK, NULL},
+    [OP_KV_COMMIT] = {CLASS_UNIT, work_kv_commit},
+    [OP_ACCEPT_CLOCK] = {CLASS_UNIT, work_accept_clock},
+    [OP_GET] = {CLASS_LOOK, NULL},
+    [OP_PEEK] = {CLASS_LOOK, NULL},
+    [OP_QUEUE_GET] = {CLASS_LOOK, NULL},
+    [OP_QUEUE_LIST] = {CLASS_LOOK, NULL},
+    [OP_KV_GET] = {CLASS_LOOK, NULL},
+    [OP_LIST] = {CLASS_SEARCH, NULL},
+    [OP_WORKERS] = {CLASS_SEARCH, NULL},
+    [OP_EXCEPTIONS] = {CLASS_SEARCH, NULL},
+    [OP_HISTORY] = {CLASS_SEARCH, NULL},
+    [OP_PAGE] = {CLASS_SEARCH, NULL},
+    [OP_PENDING] = {CLASS_SEARCH, NULL},
+    [OP_DISPATCHED] = {CLASS_UNIT, work_dispatched},
+    [OP_KV_LIST] = {CLASS_SEARCH, NULL},
 };
 
 #define WIDE_MAX 12 /* operations of one unit that are a question of their own */
 
-static bool kept(const struct shared *s, const struct op *op)
+enum op_class shared_class(const struct op *op)
 {
-    return !((unsigned)ops[op->kind].needs & ~s->keeps);
-}
-
-enum op_class shared_class(const struct shared *s, const struct op *op)
-{
-    return kept(s, op) ? (enum op_class)ops[op->kind].class : CLASS_UNIT;
-}
-
-/* What the store has no place for. Where nobody is called, no breaker is open. */
-static void work_not_kept(struct turn *t)
-{
-    if (t->op->kind == OP_BREAKER_LIST)
-        return;
-    unit_refuse(t, OUT_INVALID,
-                ops[t->op->kind].needs & KEEPS_ALERTS
-                    ? "this store does not keep alerts and notices yet"
-                    : "this store does not keep schedules yet");
+    return (enum op_class)ops[op->kind].class;
 }
 
 /* --- what waits --- */
@@ -134,7 +117,7 @@ size_t op_enqueues(const struct op *op, const struct op_enqueue **ret)
 bool unit_about_schedules(const struct unit *u)
 {
     int kind = u->count ? (int)u->turns[0].op->kind : -1;
-    return kind >= OP_SCHEDULE_PUT && kind <= OP_TRIGGER && (u->s->keeps & KEEPS_SCHEDULES);
+    return kind >= OP_SCHEDULE_PUT && kind <= OP_TRIGGER;
 }
 
 struct load {
@@ -178,8 +161,8 @@ void shared_gather(struct unit *u, enum op_class class, size_t most)
     u->count = 0;
     if (class == CLASS_ALONE)
         most = 1;
-    while (u->count < most && (op = shared_front(u->s)) != NULL &&
-           shared_class(u->s, op) == class && fits(u, op, &load))
+    while (u->count < most && (op = shared_front(u->s)) != NULL && shared_class(op) == class &&
+           fits(u, op, &load))
         shared_turn_add(u);
 }
 
@@ -215,10 +198,7 @@ void unit_work(struct unit *u)
 {
     for (size_t i = 0; i < u->count && !u->nomem; i++) {
         struct turn *t = &u->turns[i];
-        if (kept(u->s, t->op))
-            ops[t->op->kind].work(u, t);
-        else
-            work_not_kept(t);
+        ops[t->op->kind].work(u, t);
         t->later = t->op->kind == OP_BULK && t->reply.outcome == OUT_OK;
     }
 }

@@ -33,9 +33,6 @@
 #define UNIT_KEYS_MAX 2000   /* keys of the key-value store that one unit may be about */
 #define UNIT_CLAIMS_MAX 2000 /* jobs that the claims of one unit may ask for together */
 
-#define KEEPS_SCHEDULES 1u
-#define KEEPS_ALERTS 2u /* rules, notices, breakers */
-
 struct store_facts {
     struct hash_key hash_key; /* for idempotency keys: one for all nodes */
     uint32_t epoch;           /* of this boot, never used before */
@@ -88,7 +85,6 @@ struct shared {
     struct backend_config config;
     struct queue_policy policy; /* for queues made by an enqueue */
     struct store_facts facts;
-    unsigned keeps; /* KEEPS_…: what else than jobs and keys this kind of store has */
     struct random random;
     uint64_t token_counter;
 
@@ -140,7 +136,7 @@ bool unit_about_schedules(const struct unit *u);
  * locked against everybody; with other firings; with others about notices; by looking, in its turn;
  * by a search beside the units. */
 enum op_class { CLASS_UNIT, CLASS_ALONE, CLASS_FIRE, CLASS_NOTICE, CLASS_LOOK, CLASS_SEARCH };
-enum op_class shared_class(const struct shared *s, const struct op *op);
+enum op_class shared_class(const struct op *op);
 
 MUST_CHECK int shared_batch_add(struct shared *s, const struct op *ops, size_t count,
                                 backend_reply_fn fn, void *ctx);

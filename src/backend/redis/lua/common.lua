@@ -7,6 +7,8 @@
 local P, A, call = KEYS[1], ARGV, redis.call
 local sub, byte, format, min = string.sub, string.byte, string.format, math.min
 local at = 1
+-- Of a store: commands that the server does not have, and what is told of notices.
+local special, told = {}, nil
 
 local function arg()
   local v = A[at]

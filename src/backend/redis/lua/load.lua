@@ -33,7 +33,7 @@ end
 
 -- numbers to be given out
 local seq_before, number_before = 0, 0
-local meta = call('HMGET', P .. 'meta', 'seq', 'number', 'ver')
+local meta = call('HMGET', P .. 'meta', 'seq', 'number', 'ver', 'alerts')
 local stores_before = meta[3] or ''
 local seq_high = tonumber(meta[1] or '0')
 seq_before, number_before = seq_high, tonumber(meta[2] or '0')
@@ -248,4 +248,4 @@ if live_wanted then
   live = (t[1] or 0) + (t[2] or 0) + (t[3] or 0)
 end
 return { text(now), meta[3] or '', text(seq_before), text(number_before), text(seq_high), keys, live, #hold > 0 and 1 or 0,
-  queues, counted, rows, idems, words, taken, { kvm, kvb, text(version_before), kv_count, kv_bytes }, stores_before }
+  queues, counted, rows, idems, words, taken, { kvm, kvb, text(version_before), kv_count, kv_bytes }, stores_before, meta[4] or '' }

@@ -254,6 +254,51 @@ function ask.I()
   return out
 end
 
+-- alert rules: name or '' for all. Each with how many of its notices are pending and dead, how many
+-- conditions it has raised, and those that hold longest.
+function ask.A()
+  local name, rules, out = arg(), {}, {}
+  if name == '' then
+    rules = call('HGETALL', P .. 'alert')
+  else
+    local packed = call('HGET', P .. 'alert', name)
+    if packed then rules = { name, packed } end
+  end
+  for k = 1, #rules, 2 do
+    local notices, raised, fields = P .. 'notice:' .. rules[k], 'raised:' .. rules[k], {}
+    for j, queue in ipairs(call('ZRANGE', P .. raised, 0, 99)) do fields[j] = rules[k] .. '\0' .. queue end
+    out[#out + 1] = rules[k]
+    out[#out + 1] = rules[k + 1]
+    out[#out + 1] = call('ZCOUNT', notices, 0, 0)
+    out[#out + 1] = call('ZCOUNT', notices, 1, 1)
+    out[#out + 1] = call('ZCARD', P .. raised)
+    out[#out + 1] = mget('raised', fields)
+  end
+  return out
+end
+
+-- notices with their rules: number or '', after which one, how many
+function ask.N()
+  local number, after, limit = arg(), arg(), count()
+  local numbers, out = { number }, {}
+  if number == '' then numbers = call('ZRANGEBYLEX', P .. 'noticel', '(' .. after, '+', 'LIMIT', 0, limit) end
+  local packed = mget('notice', numbers)
+  for k = 1, #numbers do
+    local rule = packed[k] and call('HGET', P .. 'alert', sub(packed[k], 15, 14 + byte(packed[k], 14)))
+    if rule then
+      out[#out + 1] = numbers[k]
+      out[#out + 1] = packed[k]
+      out[#out + 1] = rule
+    end
+  end
+  return out
+end
+
+-- breakers
+function ask.E()
+  return call('HVALS', P .. 'breaker')
+end
+
 -- bodies: sequences
 function ask.B()
   local seqs = {}

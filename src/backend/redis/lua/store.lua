@@ -34,7 +34,6 @@ while at < checks_end do
 end
 
 local out = {}
-local special = {}
 
 -- Something in this queue is due then, unless something is due before: queue, time ...
 function special.DUE(key, from, to)
@@ -187,6 +186,8 @@ function special.NEXT()
   out[#out + 1] = call('HLEN', P .. 'names')
   out[#out + 1] = call('HLEN', P .. 'kvm')
   out[#out + 1] = call('HGET', P .. 'total', 'kv')
+  out[#out + 1] = call('ZCARD', P .. 'noticed')
+  out[#out + 1] = call('ZCARD', P .. 'noticel')
 end
 
 while at <= #A do
@@ -201,4 +202,4 @@ while at <= #A do
   end
   at = at + n
 end
-return { 'ok', text(call('HINCRBY', P .. 'meta', 'ver', 1)), out }
+return { 'ok', text(call('HINCRBY', P .. 'meta', 'ver', 1)), out, told }

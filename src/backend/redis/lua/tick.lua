@@ -3,7 +3,7 @@
 -- Idempotency keys that have expired go at once; everything else is answered.
 local now, me, leads, limit, alive_ms = clock(arg()), arg(), arg(), count(), count()
 call('DEL', P .. 'nothing')
-local leader = call('HMGET', P .. 'meta', 'leader', 'leader_epoch', 'ver')
+local leader = call('HMGET', P .. 'meta', 'leader', 'leader_epoch', 'ver', 'alerts')
 if leader[1] ~= me or leader[2] ~= leads then return { 'led' } end
 local more, held_states = 0, {}
 
@@ -153,4 +153,5 @@ for _, holder in ipairs(call('SRANDMEMBER', P .. 'holders', 200)) do
 end
 
 return { 'ok', text(now), leader[3], more, queues, leases, due, expiry, bound, kept, resumed, doomed_key or '',
-  doomed_members, doomed, call('HGETALL', P .. 'bulk'), living, touched, keys, held, held_states }
+  doomed_members, doomed, call('HGETALL', P .. 'bulk'), living, touched, keys, held, held_states,
+  leader[4] or '' }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a Redis store writes jobs and queues: every field comes back, what scripts look at stands
- * where they look, members sort as claims go, and damaged bytes are refused. */
+/* How a Redis store writes jobs, queues and notices: every field comes back, what scripts look at
+ * stands where they look, members sort as claims go, and damaged bytes are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -193,12 +193,107 @@ static void test_the_others_come_back(void **state)
     unit_done(&u);
 }
 
+static struct wnotice full_notice(void)
+{
+    return (struct wnotice){
+        .notice = {.id_hi = UINT64_MAX,
+                   .on = ALERT_DEAD,
+                   .edge = EDGE_RAISED,
+                   .at = {5},
+                   .alert = SPAN_LITERAL("ops"),
+                   .queue = SPAN_LITERAL("mail"),
+                   .job_seq = 77,
+                   .job_hi = 78,
+                   .reason = REASON_FAILED,
+                   .attempts = UINT32_MAX,
+                   .value = UINT64_MAX,
+                   .mark = 3,
+                   .subject = SPAN_LITERAL("nightly"),
+                   .text = SPAN_LITERAL("no such user")},
+        .tried = {.state = NOTICE_DEAD,
+                  .tries = 9,
+                  .since = {6},
+                  .due = {LIMIT_WALL_MS},
+                  .status = 500,
+                  .error = SPAN_LITERAL("answered 500")},
+        .look_ms = 1,
+        .held = true,
+    };
+}
+
+static void test_a_notice_comes_back(void **state)
+{
+    (void)state;
+    struct unit u;
+    struct wnotice n = full_notice(), back;
+    assert_int_equal(unit_init(&u, &store), 0);
+    struct span packed = redis_notice_encode(&u, &n);
+    assert_int_equal(redis_notice_decode(LIMIT_SEQ, packed, &back), 0);
+    assert_true(back.notice.number == LIMIT_SEQ && back.tried.number == LIMIT_SEQ);
+    assert_true(back.notice.id_hi == UINT64_MAX && back.notice.value == UINT64_MAX);
+    assert_int_equal(back.notice.on, ALERT_DEAD);
+    assert_int_equal(back.notice.edge, EDGE_RAISED);
+    assert_int_equal(back.notice.at.ms, 5);
+    assert_true(span_equal(back.notice.alert, n.notice.alert));
+    assert_true(span_equal(back.notice.queue, n.notice.queue));
+    assert_true(back.notice.job_seq == 77 && back.notice.job_hi == 78);
+    assert_int_equal(back.notice.reason, REASON_FAILED);
+    assert_true(back.notice.attempts == UINT32_MAX && back.notice.mark == 3);
+    assert_true(span_equal(back.notice.subject, n.notice.subject));
+    assert_true(span_equal(back.notice.text, n.notice.text));
+    assert_int_equal(back.tried.state, NOTICE_DEAD);
+    assert_int_equal(back.tried.tries, 9);
+    assert_int_equal(back.tried.since.ms, 6);
+    assert_int_equal(back.tried.due.ms, LIMIT_WALL_MS);
+    assert_int_equal(back.tried.status, 500);
+    assert_true(span_equal(back.tried.error, n.tried.error));
+    /* When to look at it and who has it stand in keys of their own. */
+    assert_true(back.look_ms == 0 && !back.held);
+    /* As lua/notices.lua has it: revision, due, its alert. */
+    char due[8];
+    redis_seq_encode((uint64_t)LIMIT_WALL_MS, due);
+    assert_memory_equal(packed.at, "\1\0\0\0\1", ROW_REVISION_BYTES);
+    assert_memory_equal(packed.at + 5, due, sizeof due);
+    assert_memory_equal(packed.at + 13, "\3ops", 4);
+    struct span next = redis_notice_encode(&u, &back);
+    assert_memory_equal(next.at, "\1\0\0\0\2", ROW_REVISION_BYTES);
+    assert_int_equal(next.len, packed.len);
+    unit_done(&u);
+}
+
+static void test_a_damaged_notice_is_refused(void **state)
+{
+    (void)state;
+    struct unit u;
+    struct wnotice n = full_notice(), back;
+    char copy[400] = {0};
+    assert_int_equal(unit_init(&u, &store), 0);
+    struct span packed = redis_notice_encode(&u, &n);
+    for (size_t len = 0; len < packed.len; len++)
+        assert_int_equal(redis_notice_decode(7, span_of(packed.at, len), &back), -ERR_CORRUPT);
+    assert_int_equal(redis_notice_decode(0, packed, &back), -ERR_CORRUPT);
+    assert_true(packed.len < sizeof copy);
+    memcpy(copy, packed.at, packed.len);
+    assert_int_equal(redis_notice_decode(7, span_of(copy, packed.len), &back), 0);
+    assert_int_equal(redis_notice_decode(7, span_of(copy, packed.len + 1), &back), -ERR_CORRUPT);
+    copy[0] = 2; /* a version that is not known */
+    assert_int_equal(redis_notice_decode(7, span_of(copy, packed.len), &back), -ERR_CORRUPT);
+    copy[0] = 1;
+    copy[13] = 4; /* the name of its alert would reach into what follows */
+    assert_int_equal(redis_notice_decode(7, span_of(copy, packed.len), &back), -ERR_CORRUPT);
+    unit_done(&u);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_row_comes_back),          cmocka_unit_test(test_damage_is_refused),
-        cmocka_unit_test(test_members_sort_as_claims_go), cmocka_unit_test(test_a_queue_comes_back),
+        cmocka_unit_test(test_a_row_comes_back),
+        cmocka_unit_test(test_damage_is_refused),
+        cmocka_unit_test(test_members_sort_as_claims_go),
+        cmocka_unit_test(test_a_queue_comes_back),
         cmocka_unit_test(test_the_others_come_back),
+        cmocka_unit_test(test_a_notice_comes_back),
+        cmocka_unit_test(test_a_damaged_notice_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,78 @@
+-- What a unit about alert rules, notices and breakers reads. Arguments: the time or '', the version of the
+-- rules that the node knows, what is asked for, and what that needs. Answers the time, how often something
+-- was stored, the version of the rules, the rules by name if that is another one; notices, each with when
+-- to look at it and whether a node has it; when the next of the others is to be looked at; breakers; raised
+-- conditions; how many there are of those.
+local now, known, what = clock(arg()), arg(), arg()
+local meta = call('HMGET', P .. 'meta', 'ver', 'alerts')
+local version = meta[2] or ''
+local notices, next, breakers, raised, there = {}, '0', {}, {}, 0
+
+local function give(numbers)
+  local packed, holders = mget('notice', numbers), mget('noticeh', numbers)
+  for k = 1, #numbers do
+    if packed[k] then
+      notices[#notices + 1] = numbers[k]
+      notices[#notices + 1] = packed[k]
+      notices[#notices + 1] = call('ZSCORE', P .. 'noticed', numbers[k]) or '0'
+      notices[#notices + 1] = holders[k] and 1 or 0
+    end
+  end
+  breakers = call('HVALS', P .. 'breaker')
+end
+
+-- What a node had that is gone is to be looked at when it is due; also what we had and know nothing of.
+local function let_go(me, silent_ms, reset, mine)
+  local alive, held = {}, call('HGETALL', P .. 'noticeh')
+  for _, e in ipairs(call('ZRANGEBYSCORE', P .. 'nodes', '(' .. text(now - silent_ms), '+inf')) do alive[e] = true end
+  for k = 1, #held, 2 do
+    local number, holder = held[k], held[k + 1]
+    local lost = not alive[holder]
+    if holder == me then lost = reset and not mine[number] end
+    if lost then
+      local packed = call('HGET', P .. 'notice', number)
+      call('HDEL', P .. 'noticeh', number) -- first: it needs no memory, and lets the next through
+      if packed then call('ZADD', P .. 'noticed', text(big(packed, 6)), number) end
+    end
+  end
+end
+
+local ask = {}
+
+-- the rules alone
+function ask.rules() end
+
+-- a change of a rule: how many notices it has
+function ask.put()
+  there = call('ZCARD', P .. 'notice:' .. arg())
+end
+
+-- notices that are due, the first of them: our epoch, how long a silent node counts, whether what we have
+-- is not known, how many, those we have
+function ask.take()
+  local me, silent_ms, reset, most, mine = arg(), count(), arg() == '1', count(), {}
+  while at <= #A do mine[arg()] = true end
+  let_go(me, silent_ms, reset, mine)
+  give(call('ZRANGEBYSCORE', P .. 'noticed', '-inf', text(now), 'LIMIT', 0, most))
+  local first = call('ZRANGEBYSCORE', P .. 'noticed', '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if first[2] then next = first[2] end
+end
+
+-- conditions by alert and queue, notices by number
+function ask.some()
+  local fields, numbers = {}, {}
+  for k = 1, count() do
+    local alert, queue = arg(), arg()
+    fields[k] = alert .. '\0' .. queue
+  end
+  while at <= #A do numbers[#numbers + 1] = arg() end
+  for _, packed in ipairs(mget('raised', fields)) do
+    if packed then raised[#raised + 1] = packed end
+  end
+  there = call('HLEN', P .. 'raised')
+  if #numbers > 0 then give(numbers) end
+end
+
+ask[what]()
+return { text(now), meta[1] or '', version, version ~= known and call('HGETALL', P .. 'alert'), notices, next, breakers, raised,
+  there }

@@ -1,0 +1,112 @@
+-- Stands before store.lua where a unit leaves something of alert rules, notices or breakers: the commands
+-- that are more than one of the server's. A notice (notices.c) has at fixed places: its revision 1-5, when
+-- it is due 6-13, the length of its alert's name 14, and the name.
+local dropped = 0
+
+local function alert_of(packed)
+  return sub(packed, 15, 14 + byte(packed, 14))
+end
+
+local function tell()
+  local pending = call('ZCARD', P .. 'noticed')
+  told = { dropped, pending, call('ZCARD', P .. 'noticel') - pending }
+end
+
+local function forget(numbers)
+  local packed = mget('notice', numbers)
+  for k = 1, #numbers do
+    if packed[k] then call('ZREM', P .. 'notice:' .. alert_of(packed[k]), numbers[k]) end
+  end
+  many('HDEL', 'notice', numbers, 1, #numbers)
+  many('HDEL', 'noticeh', numbers, 1, #numbers)
+  many('ZREM', 'noticel', numbers, 1, #numbers)
+  many('ZREM', 'noticed', numbers, 1, #numbers)
+  tell()
+end
+
+-- How it stands: number, state, when to look at it, the epoch of the node that has it or '', notice
+local function set(number, state, look, holder, packed)
+  call('HSET', P .. 'notice', number, packed)
+  call('ZADD', P .. 'notice:' .. alert_of(packed), state, number)
+  if state == '0' then
+    call('ZADD', P .. 'noticed', look, number)
+  else
+    call('ZREM', P .. 'noticed', number)
+  end
+  if holder == '' then
+    call('HDEL', P .. 'noticeh', number)
+  else
+    call('HSET', P .. 'noticeh', number, holder)
+  end
+end
+
+-- Those that are new: when to look at it, notice ... The key is how many there may be: the oldest go.
+function special.NOTICE(most, from, to)
+  for k = from, to, 2 do
+    local number = struct.pack('>I8', call('HINCRBY', P .. 'meta', 'notice', 1))
+    call('ZADD', P .. 'noticel', 0, number)
+    set(number, '0', A[k], '', A[k + 1])
+  end
+  local over = call('ZCARD', P .. 'noticel') - tonumber(most)
+  if over > 0 then
+    dropped = dropped + over
+    forget(call('ZRANGE', P .. 'noticel', 0, over - 1))
+  end
+  tell()
+end
+
+-- Those that were there: as in set ...
+function special.NOTED(_, from, to)
+  for k = from, to, 5 do set(A[k], A[k + 1], A[k + 2], A[k + 3], A[k + 4]) end
+  tell()
+end
+
+-- Those that are delivered or discarded: numbers
+function special.UNNOTE(_, from, to)
+  local numbers = {}
+  for k = from, to do numbers[#numbers + 1] = A[k] end
+  forget(numbers)
+end
+
+-- An alert has nowhere to send its notices: name
+function special.NOWHERE(_, from)
+  forget(call('ZRANGE', P .. 'notice:' .. A[from], 0, -1))
+end
+
+-- A target answers again: what waited for it need not wait longer than it would have to. Alerts ...
+function special.LETGO(_, from, to)
+  for k = from, to do
+    local numbers = call('ZRANGEBYSCORE', P .. 'notice:' .. A[k], 0, 0)
+    local packed, holders, list = mget('notice', numbers), mget('noticeh', numbers), {}
+    for j = 1, #numbers do
+      if packed[j] and not holders[j] then
+        list[#list + 1] = text(big(packed[j], 6))
+        list[#list + 1] = numbers[j]
+      end
+    end
+    many('ZADD', 'noticed', list, 1, #list)
+  end
+end
+
+-- What an alert had raised is forgotten: name
+function special.UNRAISE(_, from)
+  local key, fields = 'raised:' .. A[from], {}
+  for k, queue in ipairs(call('ZRANGE', P .. key, 0, -1)) do fields[k] = A[from] .. '\0' .. queue end
+  many('HDEL', 'raised', fields, 1, #fields)
+  call('DEL', P .. key)
+end
+
+-- A condition: alert, queue, since when, and what it is; '' = it ceased to hold ...
+function special.RAISE(_, from, to)
+  for k = from, to, 4 do
+    local key, field = P .. 'raised:' .. A[k], A[k] .. '\0' .. A[k + 1]
+    if A[k + 3] == '' then
+      call('HDEL', P .. 'raised', field)
+      call('ZREM', key, A[k + 1])
+    else
+      call('HSET', P .. 'raised', field, A[k + 3])
+      call('ZADD', key, A[k + 2], A[k + 1])
+    end
+  end
+end
+
