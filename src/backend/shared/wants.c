@@ -39,7 +39,8 @@ bool op_revives(const struct op *op)
     return op->kind == OP_REQUEUE || (op->kind == OP_CLAIM && op->claim.one.seq);
 }
 
-/* It takes a ready job away from claims, or may: a claim must then look at one more. */
+/* It takes a ready job away from claims, or may: a claim must then look at one more. Who speaks of a
+ * lease speaks of a job that runs. */
 static bool takes_away(const struct turn *t)
 {
     const struct op_enqueue *list;
@@ -47,7 +48,7 @@ static bool takes_away(const struct turn *t)
     for (size_t i = 0; i < count; i++)
         if (list[i].extra.unique.len)
             return true;
-    return op_seq(t->op) != 0;
+    return op_seq(t->op) != 0 && !op_about_lease(t->op);
 }
 
 static void want_claims(struct unit *u, const struct op_claim *c, uint32_t more)
