@@ -144,6 +144,29 @@ describe('questions that cross', () => {
     assert.equal(status(await two.api.get('/v1/queues/mine'), 200).note, 'note 9');
   });
 
+  test('what needs that nobody stores anything goes through while two other servers are busy', async () => {
+    const [one, two, three] = [await start('q:', 1), await start('q:', 2), await start('q:', 3)];
+    let busy = true;
+    let stored = 0;
+    const load = Array.from({ length: 48 }, async (_, i) => {
+      const { api } = i % 2 ? two : three;
+      for (; busy; stored++) status(await api.post(`/v1/queues/other${i % 4}/jobs`, { payload: i }), 201);
+    });
+    for (let i = 0; i < 8; i++) {
+      status(await one.api.post('/v1/queues/mine/jobs', { payload: i, unique: `u${i}` }), 201);
+      status(await one.api.patch('/v1/queues/mine', { unique_scope: i % 2 ? 'live' : 'kept' }), 200);
+      status(await one.api.post('/v1/queues/mine/purge', {}), 200);
+      status(await one.api.put('/v1/schedules/often', { cron: '0 0 1 1 *', queue: 'mine', job: { payload: i } }), i ? 200 : 201);
+      status(await one.api.post('/v1/schedules/often/run', {}), 200);
+      status(await one.api.delete('/v1/queues/mine'), 200);
+      const before = stored;
+      await until('the others go on', () => stored > before);
+    }
+    busy = false;
+    await Promise.all(load);
+    assert.equal(redis('HGET', 'q:meta', 'stop'), null);
+  });
+
   test('ORC-18 rules and notices that two servers change at once', async () => {
     const env = { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' };
     const [one, two] = [await start('r:', 1, env), await start('r:', 2, env)];

@@ -172,6 +172,7 @@ static void ask_rivals(struct item *it)
     redis_args_int(a, 0);
     redis_args_int(a, 0);
     redis_args_text(a, "");
+    redis_args_int(a, 0); /* to be alone */
     redis_args_int(a, 0); /* names */
     redis_args_int(a, 0); /* jobs */
     redis_args_int(a, (int64_t)it->search_count);

@@ -46,7 +46,10 @@
 #define WORDS_SPANS 13       /* … and for so many of these spans: an hour at least */
 #define HOLD_MS 15000        /* ready jobs are taken out of reach for so long at most */
 #define UNIT_TRIES_MAX 8
-#define ALONE_TRIES_MAX 200 /* of what needs that nobody else stores anything meanwhile */
+#define ALONE_TRIES_MAX 200 /* of what needs that nobody else stores anything meanwhile … */
+#define QUIET_TRIES 3       /* … which after so many asks the others to wait … */
+#define QUIET_MS 10000      /* … for so long at most: a look at a million jobs takes seconds */
+#define WAIT_MS 2           /* between two tries of who waits */
 #define LINE_ITEMS 2
 #define REDIS_GONE "Redis cannot be reached"
 
@@ -185,6 +188,9 @@ void rd_item_begin(struct item *it); /* its first question */
 void rd_item_again(struct item *it); /* from the start, and whoever stands behind it, too */
 void rd_item_over(struct item *it);
 void rd_item_give_up(struct item *it, enum outcome out, const char *note);
+/* Whether the answer says that another node wants to be alone: then the item tries again soon. */
+bool rd_item_told_to_wait(struct item *it, const redisReply *r);
+int64_t rd_quiet_ms(const struct item *it); /* how long it wants to be alone; 0 = it does not */
 
 /* unit.c: loaded, worked out, stored */
 void rd_unit_begin(struct item *it);

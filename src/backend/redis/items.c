@@ -184,13 +184,36 @@ static size_t place_of(const struct rd_store *s, const struct item *it)
     return i;
 }
 
+/* What was asked behind it must be asked anew. */
+static void step_back(struct item *it)
+{
+    struct rd_store *s = rd_of_unit(&it->unit);
+    for (size_t i = place_of(s, it) + 1; i < s->line_count; i++)
+        s->line[i]->stale |= s->line[i]->stage != STAGE_WAIT;
+    it->stage = STAGE_WAIT;
+}
+
+int64_t rd_quiet_ms(const struct item *it)
+{
+    return it->unit.alone && it->tries >= QUIET_TRIES ? QUIET_MS : 0;
+}
+
+bool rd_item_told_to_wait(struct item *it, const redisReply *r)
+{
+    struct rd_store *s = rd_of_unit(&it->unit);
+    if (!span_equal(reply_span(reply_at(r, 0)), SPAN_LITERAL("wait")))
+        return false;
+    step_back(it);
+    if (!uv_is_closing((uv_handle_t *)&s->later))
+        uv_timer_start(&s->later, rd_later_cb, WAIT_MS, 0);
+    return true;
+}
+
 void rd_item_again(struct item *it)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
     unsigned most = it->unit.alone ? ALONE_TRIES_MAX : UNIT_TRIES_MAX;
-    for (size_t i = place_of(s, it) + 1; i < s->line_count; i++)
-        s->line[i]->stale |= s->line[i]->stage != STAGE_WAIT;
-    it->stage = STAGE_WAIT;
+    step_back(it);
     if (++it->tries >= most)
         rd_item_give_up(it, OUT_UNAVAILABLE, "other nodes were quicker each time it was tried");
     else

@@ -107,8 +107,9 @@ void rd_kv_ask(struct item *it, size_t versions)
     for (int i = 0; i < 2; i++)
         redis_args_int(a, 0); /* numbers to give out */
     redis_args_text(a, "");
-    for (int i = 0; i < 6; i++)
-        redis_args_int(a, 0); /* names, jobs, revived, holders, nonces, idempotency keys */
+    for (int i = 0; i < 7; i++)
+        redis_args_int(
+            a, 0); /* to be alone, names, jobs, revived, holders, nonces, idempotency keys */
     rd_args_words(a);
     rd_kv_put_section(it, versions);
     redis_args_text(a, "");

@@ -128,6 +128,7 @@ void rd_unit_send_load(struct item *it)
     redis_args_int(a, (int64_t)u->seq_count);
     redis_args_int(a, (int64_t)u->number_count);
     redis_args_text(a, live_wanted(u) ? "1" : "");
+    redis_args_int(a, rd_quiet_ms(it));
     put_names(u, a);
     section(u, a, put_job);
     section(u, a, put_revived);

@@ -19,6 +19,8 @@ void rd_schedules_ask(struct item *it)
     struct unit *u = &it->unit;
     rd_item_call(it, SCRIPT_SCHEDULES);
     rd_args_now(rd_of_unit(u), &it->args);
+    redis_args_int(&it->args, u->s->facts.epoch);
+    redis_args_int(&it->args, rd_quiet_ms(it));
     for (size_t i = 0; i < u->count; i++)
         redis_args_bytes(&it->args, u->turns[i].op->schedule.name);
 }

@@ -466,6 +466,8 @@ void rd_unit_send_store(struct item *it, redis_reply_fn fn)
         rd_bulk_changes(it);
     if (it->kind == ITEM_TICK)
         rd_tick_changes(it);
+    if (rd_quiet_ms(it))
+        one(&it->args, "HDEL", "meta", SPAN_LITERAL("stop"));
     tell_others(it);
     ask_bodies(it);
     it->args.failed |= it->unit.nomem;

@@ -210,6 +210,8 @@ static void loaded_cb(void *ctx, redisReply *r)
     if (!rd_item_answered(it, r, false))
         return;
     rd_item_keep(it, r);
+    if (rd_item_told_to_wait(it, r))
+        return;
     int err = rd_unit_loaded(it, r);
     if (rd_data_went(rd_of_unit(&it->unit), it->stores))
         rd_item_again(it);
@@ -239,6 +241,8 @@ static void schedules_cb(void *ctx, redisReply *r)
     if (!rd_item_answered(it, r, false))
         return;
     rd_item_keep(it, r);
+    if (rd_item_told_to_wait(it, r))
+        return;
     int err = rd_schedules_loaded(it, r);
     if (err)
         give_up_damaged(it, err, "a schedule is damaged");

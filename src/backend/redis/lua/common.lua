@@ -88,6 +88,22 @@ local function lives(seq)
   return def and (byte(row, 7) == 3 or sub(row, 56, 59) == sub(def, 6, 9))
 end
 
+-- Whether somebody else wants to be alone for a moment; ms: how long we want it, 0 = we do not. Who needs that
+-- nobody stores anything between its load and its store would else be overtaken for ever. `stop` of meta:
+-- epoch, until when.
+local function must_wait(me, now, ms)
+  local stop = call('HGET', P .. 'meta', 'stop')
+  local who, till = string.match(stop or '', '^(%d+) (%d+)$')
+  if who and who ~= me and tonumber(till) > now then return true end
+  if ms > 0 then
+    call('DEL', P .. 'nothing') -- needs no memory; what follows is then let through
+    call('HSET', P .. 'meta', 'stop', me .. ' ' .. text(now + ms))
+  elseif stop then
+    call('HDEL', P .. 'meta', 'stop')
+  end
+  return false
+end
+
 -- What a node had taken for claims goes back to where it was, if it still is what it was.
 local function give_back(epoch)
   local key = P .. 'hold:' .. epoch
