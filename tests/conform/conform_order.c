@@ -175,6 +175,31 @@ static void across_queues(struct env *e)
     EXPECT_INT(r->jobs[1].job.seq, should[4]);
 }
 
+/* A store that looks at fewer jobs of each queue may hand out fewer, but in their order. */
+static void across_very_many_queues(struct env *e)
+{
+    enum { NAMES = 250, BOTH = 40 };
+    char texts[NAMES][16];
+    struct span queues[NAMES];
+    uint64_t should[3 + BOTH];
+    for (int i = 0; i < NAMES; i++) {
+        snprintf(texts[i], sizeof texts[i], "many%d", i);
+        queues[i] = span_text(texts[i]);
+    }
+    for (int i = 0; i < BOTH; i++)
+        should[3 + i] = put(e, i % 2 ? "many0" : "many249");
+    for (int i = 0; i < 3; i++)
+        should[i] = put_priority(e, "many7", 2);
+    for (int got = 0, more; got < 3 + BOTH; got += more) {
+        const struct reply *r = run(e, claim_over(e, queues, NAMES, 1000));
+        EXPECT_OUT(r, OUT_OK);
+        more = (int)r->job_count;
+        EXPECT(more > 0 && got + more <= 3 + BOTH);
+        for (int i = 0; i < more; i++)
+            EXPECT_INT(r->jobs[i].job.seq, should[got + i]);
+    }
+}
+
 static void queue_named_twice(struct env *e)
 {
     static const struct span queues[] = {{"a", 1}, {"a", 1}};
@@ -217,6 +242,8 @@ static const struct conform_case cases[] = {
     CASE("PDQ-2 due jobs line up by priority and sequence", due_jobs_stand_in_line),
     CASE("scheduled jobs become ready one by one", due_one_by_one),
     CASE("a claim over several queues picks by priority and sequence", across_queues,
+         .needs = NEEDS_ONE_STORE),
+    CASE("a claim over very many queues keeps the order", across_very_many_queues,
          .needs = NEEDS_ONE_STORE),
     CASE("a queue named twice in a claim counts once", queue_named_twice),
     CASE("a released job keeps its place", released_keeps_its_place),

@@ -80,9 +80,7 @@ static void row_claimable(struct unit *u, struct row *r, const PGresult *res, in
         r->error = pg_col_bytes(res, at, JOB_ERROR);
         r->has_payload = true;
     }
-    struct heap_entry e = {heap_order_desc(r->job.priority), r->job.seq};
-    if (r->job.state == STATE_READY && heap_push(&r->q->ready, e) != 0)
-        u->nomem = true;
+    unit_claimable(u, r);
 }
 
 /* One row into the unit; one that is there already stays as it is. */

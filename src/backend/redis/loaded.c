@@ -113,9 +113,7 @@ static void load_taken(struct unit *u, const redisReply *r)
             row->error = reply_span(reply_at(r, i + 4));
             row->has_payload = true;
         }
-        struct heap_entry e = {heap_order_desc(row->job.priority), row->job.seq};
-        if (row->job.state == STATE_READY && heap_push(&row->q->ready, e) != 0)
-            u->nomem = true;
+        unit_claimable(u, row);
     }
 }
 

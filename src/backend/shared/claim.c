@@ -17,13 +17,35 @@ struct row *unit_claim_top(struct unit *u, struct wqueue *q, struct heap_entry *
     return NULL;
 }
 
+void unit_claimable(struct unit *u, struct row *r)
+{
+    struct heap_entry e = {heap_order_desc(r->job.priority), r->job.seq};
+    if (r->job.state != STATE_READY)
+        return;
+    if (heap_push(&r->q->ready, e) != 0)
+        u->nomem = true;
+    r->q->ready_loaded++;
+}
+
+/* Whether the queue may have more ready jobs than were loaded of it. */
+static bool has_more(struct unit *u, const struct wqueue *q)
+{
+    const struct wanted_name *n = unit_want_name(u, q->name);
+    return n && n->claims > 0 && q->ready_loaded >= n->claims;
+}
+
+/* NULL as well when it is not known which would be the next: then the claim gets what it has. */
 static struct row *pick(struct unit *u, const struct op_claim *want)
 {
     struct row *best = NULL;
     struct heap_entry top, best_top = {0, 0};
     for (uint32_t i = 0; i < want->queue_count; i++) {
         struct wqueue *q = unit_queue_named(u, want->queues[i]);
-        struct row *r = q && !unit_queue_paused(u, q) ? unit_claim_top(u, q, &top) : NULL;
+        if (!q || unit_queue_paused(u, q))
+            continue;
+        struct row *r = unit_claim_top(u, q, &top);
+        if (!r && has_more(u, q))
+            return NULL;
         if (r && (!best || top.order < best_top.order ||
                   (top.order == best_top.order && top.seq < best_top.seq))) {
             best = r;

@@ -45,6 +45,7 @@ struct wqueue {
     int64_t sums[SUM_COUNT]; /* before the unit; columns of total */
     int64_t adds[SUM_COUNT]; /* by the unit */
     struct heap ready;       /* rows that a claim may take; stale entries are passed over */
+    uint32_t ready_loaded;   /* so many were in it first */
     struct span packed;      /* the store's own form of it, as it was loaded; empty = none */
 };
 
@@ -263,6 +264,7 @@ struct wqueue *unit_queue(const struct unit *u, uint32_t number);
 struct wqueue *unit_queue_named(const struct unit *u, struct span name); /* that exists */
 /* The best row of this queue that is still to be had; stale entries go. */
 struct row *unit_claim_top(struct unit *u, struct wqueue *q, struct heap_entry *ret);
+void unit_claimable(struct unit *u, struct row *r); /* was loaded for claims */
 bool unit_queue_paused(const struct unit *u, const struct wqueue *q);
 struct row *unit_holder(const struct unit *u, const struct wqueue *q, struct span key);
 

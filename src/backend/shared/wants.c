@@ -39,8 +39,8 @@ bool op_revives(const struct op *op)
     return op->kind == OP_REQUEUE || (op->kind == OP_CLAIM && op->claim.one.seq);
 }
 
-/* It takes a ready job away from claims, or may: a claim must then look at one more. Who speaks of a
- * lease speaks of a job that runs. */
+/* It takes a ready job away from claims, or may: a claim must then look at one more. Who speaks of
+ * a lease speaks of a job that runs. */
 static bool takes_away(const struct turn *t)
 {
     const struct op_enqueue *list;
@@ -51,14 +51,22 @@ static bool takes_away(const struct turn *t)
     return op_seq(t->op) != 0 && !op_about_lease(t->op);
 }
 
+/* Any of its queues may have all that it gets; but a thousand of a thousand queues are too many to
+ * look at for one claim. */
+static uint32_t claims_each(const struct op_claim *c)
+{
+    uint32_t most = c->queue_count ? UNIT_CLAIMS_MAX / c->queue_count : UNIT_CLAIMS_MAX;
+    return c->count <= most ? c->count : most;
+}
+
 static void want_claims(struct unit *u, const struct op_claim *c, uint32_t more)
 {
-    if (c->one.seq || c->queue_count > LIMIT_QUEUES_PER_CLAIM)
+    if (c->one.seq || c->queue_count > LIMIT_QUEUES_PER_CLAIM || c->count > LIMIT_BATCH)
         return;
     for (uint32_t i = 0; i < c->queue_count; i++) {
         struct wanted_name *n = unit_want_name(u, c->queues[i]);
         if (n)
-            n->claims += c->count <= LIMIT_BATCH ? c->count + (n->claims ? 0 : more) : 0;
+            n->claims += claims_each(c) + (n->claims ? 0 : more);
     }
 }
 
