@@ -192,4 +192,6 @@ void shared_store_lost(struct shared *s, const char *why)
 void shared_store_opened(struct shared *s)
 {
     since_now(s, true);
+    /* One that crashed may have forgotten a change of rules, and gives its number again. */
+    alerts_known_done(s);
 }
