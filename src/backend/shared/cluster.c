@@ -156,6 +156,13 @@ bool shared_tick_due(const struct shared *s)
     return now - n->tick_at_ms >= TICK_IDLE_MS;
 }
 
+void shared_due_heard(struct shared *s, int64_t ms)
+{
+    struct node_state *n = &s->node;
+    if (ms > 0 && (n->next_due_ms == 0 || ms < n->next_due_ms))
+        n->next_due_ms = ms;
+}
+
 int64_t shared_next_wait(const struct shared *s)
 {
     const struct node_state *n = &s->node;

@@ -51,7 +51,8 @@ void shared_warn_of_twin(struct shared *s); /* the nodes are known */
 void shared_leader_take(struct shared *s, int64_t epoch); /* 0 = another node leads, or nobody */
 void shared_leader_lost(struct shared *s, bool overtaken);
 bool shared_tick_due(const struct shared *s);
-int64_t shared_next_wait(const struct shared *s); /* until there is something to look at */
+void shared_due_heard(struct shared *s, int64_t ms); /* something is due then; 0 = nothing */
+int64_t shared_next_wait(const struct shared *s);    /* until there is something to look at */
 
 /* --- how the store is --- */
 
