@@ -10,14 +10,19 @@ export const testBackend = process.env.HF_TEST_BACKEND || 'embedded';
 /** Of these, docs/postgres.md and docs/redis.md tell operators. */
 const what = {
   files: 'of a store in files of its own: backup, check, import, SQL beside it',
+  memory: 'of a store that ends with its process',
+  alone: 'of a store that one node has to itself',
   ends_in_order: 'jobs that ended in one millisecond stand in the order of their ends',
   knows_its_death: 'after kill -9 and a restart what connections held is ready at once',
+  names_gone_queues: 'events about a queue that is gone have its name',
+  alerts: 'alert rules and notices',
+  redis: 'Redis is used',
   figures: 'a speed that is promised for the embedded store',
 };
 const having = {
-  embedded: Object.keys(what),
-  postgres: [],
-  redis: [],
+  embedded: ['files', 'memory', 'alone', 'ends_in_order', 'knows_its_death', 'alerts', 'figures'],
+  postgres: ['names_gone_queues', 'alerts'],
+  redis: ['names_gone_queues', 'redis'],
 }[testBackend];
 if (!having) throw new Error(`HF_TEST_BACKEND is postgres, redis or nothing, not ${testBackend}`);
 
@@ -28,6 +33,11 @@ export function has(name) {
 }
 /** Options of a test of what only stores with this have. */
 export const only = (name) => ({ skip: !has(name) && what[name] });
+
+/** What a server calls the store that tests get when they do not ask for one. */
+export const storeKind = testBackend === 'embedded' ? 'sqlite' : testBackend;
+/** So that what a server that was killed had is not waited for long. */
+export const storeSettings = testBackend === 'embedded' ? {} : { HOLDFAST_CLUSTER_LEADER_TTL_MS: '2s', HOLDFAST_CLUSTER_SILENT_MS: '3s' };
 
 /** All embedded stores are one elsewhere; where they are tried with and without the fault wrapper, without (tests/faults has real faults). */
 export const storesOf = (list) =>

@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
-import { storeUrl } from './backend.mjs';
+import { storeSettings, storeUrl } from './backend.mjs';
 
 const root = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), '../../..');
 export const binary = process.env.HF_BIN ?? path.join(root, 'build/debug/holdfast');
@@ -43,7 +43,7 @@ export async function startServer({ backend = 'sqlite', args = [], env = {}, dat
   const store = backend ? ['--backend', storeUrl(backend, dir)] : [];
   const [file, ...words] = [...via, binary, 'serve', '--listen', listen, '--data', dir, ...store, ...args];
   // Small segments are used again soon; lists must show what was just done, however slow the disk.
-  const settings = { HOLDFAST_JOURNAL_SEGMENT_BYTES: '1MiB', HOLDFAST_TIMEOUTS_LIST_WAIT_MS: '30s' };
+  const settings = { HOLDFAST_JOURNAL_SEGMENT_BYTES: '1MiB', HOLDFAST_TIMEOUTS_LIST_WAIT_MS: '30s', ...storeSettings };
   const child = spawn(file, words, {
     env: { ...process.env, ...sanitizer, ...settings, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
