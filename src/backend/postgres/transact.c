@@ -74,7 +74,7 @@ void pg_give_up(struct pg_store *s, enum outcome out, const char *note)
 {
     shared_bulk_forget(s->unit);
     if (s->doing == LANE_BULK)
-        shared_bulks_answer(&s->sh, out);
+        shared_bulks_answer(&s->sh);
     unit_turns_refuse(s->unit, out, note);
     pg_over(s);
 }

@@ -109,7 +109,7 @@ static void refuse_waiting(struct rd_store *s)
     }
     if (it)
         rd_item_give(s, it);
-    shared_bulks_answer(&s->sh, OUT_UNKNOWN);
+    shared_bulks_answer(&s->sh);
 }
 
 /* Items that could not begin, or wait for another try. */
