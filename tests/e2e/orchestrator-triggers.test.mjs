@@ -3,7 +3,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { only } from './lib/backend.mjs';
 import { Client, openStream } from './lib/client.mjs';
 import { refusalFault } from './lib/problem.mjs';
 import { Receiver } from './lib/receiver.mjs';
@@ -220,7 +219,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     await remove(api, eager.id);
   });
 
-  test('ORC-18 ORC-20 a failing trigger backs off to a cap, counts, and tells once per streak, by event and webhook', only('alerts'), async (t) => {
+  test('ORC-18 ORC-20 a failing trigger backs off to a cap, counts, and tells once per streak, by event and webhook', async (t) => {
     const { api, server } = use;
     const queue = await makeQueue(api);
     const work = freshQueue('full');

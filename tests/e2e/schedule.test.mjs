@@ -351,7 +351,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
 });
 
 describe('schedules on the move', () => {
-  test('HF-8 schedules are exported, from a server and from its store, checked, and imported', only('alerts'), async () => {
+  test('HF-8 schedules are exported, from a server and from its store, checked, and imported', async () => {
     const data = temporaryDirectory();
     let server = await startServer({ data });
     let api = new Client(server);

@@ -501,7 +501,7 @@ onStores('webqueue over time', ['memory', 'sqlite'], { args: ['--test-clock'] },
     refused(await api.post(at('complete'), { job_id: dead }), 409, 'illegal_move');
   });
 
-  test('NOM-11: the alerts of the document see the queues of this door, and clear themselves', only('alerts'), async () => {
+  test('NOM-11: the alerts of the document see the queues of this door, and clear themselves', async () => {
     const { api } = use;
     const d = door(api);
     await empty(api);

@@ -190,7 +190,6 @@ static void is_ready(struct rd_store *s)
     s->sh.node.seen_at_ms = 0;
     /* Nobody knows what happened meanwhile. */
     s->contended = true;
-    alerts_known_done(&s->sh);
     shared_watches_wake(&s->sh, (struct span){NULL, 0});
     rd_lane_later(s);
 }

@@ -15,13 +15,12 @@ const what = {
   ends_in_order: 'jobs that ended in one millisecond stand in the order of their ends',
   knows_its_death: 'after kill -9 and a restart what connections held is ready at once',
   names_gone_queues: 'events about a queue that is gone have its name',
-  alerts: 'alert rules and notices',
   redis: 'Redis is used',
   figures: 'a speed that is promised for the embedded store',
 };
 const having = {
-  embedded: ['files', 'memory', 'alone', 'ends_in_order', 'knows_its_death', 'alerts', 'figures'],
-  postgres: ['names_gone_queues', 'alerts'],
+  embedded: ['files', 'memory', 'alone', 'ends_in_order', 'knows_its_death', 'figures'],
+  postgres: ['names_gone_queues'],
   redis: ['names_gone_queues', 'redis'],
 }[testBackend];
 if (!having) throw new Error(`HF_TEST_BACKEND is postgres, redis or nothing, not ${testBackend}`);
