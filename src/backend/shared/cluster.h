@@ -17,7 +17,8 @@ struct node_state {
     int64_t beat_now_ms;            /* the store's time of the last sign of life … */
     int64_t seen_at_ms;             /* … and the process's; 0 = there was none */
     int64_t first_beat_ms;          /* as_of of the first; 0 = none yet */
-    int64_t offset_ms;              /* the store's clock minus our monotonic one */
+    int64_t offset_ms;              /* the store's clock minus our monotonic one … */
+    int64_t offset_at_ms;           /* … as heard then; 0 = not yet from this connection */
     bool twin_told;                 /* the log knows of another node with our number */
     bool leader;
     int64_t leader_epoch;
