@@ -136,6 +136,8 @@ void rd_later_cb(uv_timer_t *timer)
 
 void rd_lane_later(struct rd_store *s)
 {
+    if (s->leaving)
+        return; /* the timer has its last errand */
     if (!uv_is_closing((uv_handle_t *)&s->later))
         uv_timer_start(&s->later, rd_later_cb, 0, 0);
 }
