@@ -466,7 +466,7 @@ describe('events', { timeout: 60_000 }, () => {
     assert.match(answer.headers['content-type'], /^text\/event-stream/);
   });
 
-  test('an idle stream gets a comment now and then', async () => {
+  test('an idle stream gets a comment now and then', only('long_silence'), async () => {
     await until('a comment came', () => idleStream.comments > 0, 25_000);
   });
 });

@@ -17,9 +17,10 @@ const what = {
   names_gone_queues: 'events about a queue that is gone have its name',
   redis: 'Redis is used',
   figures: 'a speed that is promised for the embedded store',
+  long_silence: 'fifteen seconds without a word, which no store has a part in',
 };
 const having = {
-  embedded: ['files', 'memory', 'alone', 'ends_in_order', 'knows_its_death', 'figures'],
+  embedded: ['files', 'memory', 'alone', 'ends_in_order', 'knows_its_death', 'figures', 'long_silence'],
   postgres: ['names_gone_queues'],
   redis: ['names_gone_queues', 'redis'],
 }[testBackend];
