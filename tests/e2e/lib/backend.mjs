@@ -12,6 +12,7 @@ const what = {
   files: 'of a store in files of its own: backup, check, import, SQL beside it',
   memory: 'of a store that ends with its process',
   alone: 'of a store that one node has to itself',
+  whole_claims: 'a claim over many queues gets all it asks for, whichever queue has them',
   ends_in_order: 'jobs that ended in one millisecond stand in the order of their ends',
   knows_its_death: 'after kill -9 and a restart what connections held is ready at once',
   names_gone_queues: 'events about a queue that is gone have its name',
@@ -20,7 +21,7 @@ const what = {
   long_silence: 'fifteen seconds without a word, which no store has a part in',
 };
 const having = {
-  embedded: ['files', 'memory', 'alone', 'ends_in_order', 'knows_its_death', 'figures', 'long_silence'],
+  embedded: ['files', 'memory', 'alone', 'whole_claims', 'ends_in_order', 'knows_its_death', 'figures', 'long_silence'],
   postgres: ['names_gone_queues'],
   redis: ['names_gone_queues', 'redis'],
 }[testBackend];
