@@ -46,6 +46,7 @@ static void planned_free(struct planned *p)
     backend_unwatch(b->config.backend, p->watch);
     s->list[p->slot] = NULL;
     buf_done(&p->own);
+    mem_free(p->title);
     mem_free(p);
 }
 
@@ -91,8 +92,11 @@ static struct planned *planned_new(struct broker *b, struct span name)
         return NULL;
     *p = (struct planned){.broker = b, .key = hash128_of(b->hash_key, name), .place = SIZE_MAX};
     buf_init(&p->own);
-    if (slot_take(s, &slot) != 0 || heap_reserve(&s->due, s->count) != 0 ||
+    p->title = mem_text(name.at, name.len);
+    p->name = span_of(p->title, name.len);
+    if (!p->title || slot_take(s, &slot) != 0 || heap_reserve(&s->due, s->count) != 0 ||
         map128_put(&s->by_name, p->key, slot + 1) != 0) {
+        mem_free(p->title);
         mem_free(p);
         return NULL;
     }
@@ -197,18 +201,15 @@ static int keep_spec(struct planned *p, const struct schedule_view *v)
 {
     struct buf own;
     buf_init(&own);
-    int err = buf_append_span(&own, v->name);
+    int err = schedule_encode(&v->spec, &own);
     if (!err)
-        err = schedule_encode(&v->spec, &own);
-    if (!err)
-        err = schedule_decode(span_of(own.data + v->name.len, own.len - v->name.len), &p->spec);
+        err = schedule_decode(buf_span(&own), &p->spec);
     if (err) {
         buf_done(&own);
         return err;
     }
     buf_done(&p->own);
     p->own = own;
-    p->name = span_of(own.data, v->name.len);
     return 0;
 }
 

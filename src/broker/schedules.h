@@ -39,10 +39,11 @@ struct plan times_plan(const struct times *t, struct wall_time due, struct wall_
 struct planned {
     struct broker *broker;
     struct hash128 key;
-    uint32_t slot;  /* in schedules.list */
-    size_t place;   /* in schedules.due; SIZE_MAX = not there */
-    struct buf own; /* name, then the encoded definition */
-    struct span name;
+    uint32_t slot;    /* in schedules.list */
+    size_t place;     /* in schedules.due; SIZE_MAX = not there */
+    char *title;      /* its name, as long as it is there: an op under way has it, too … */
+    struct span name; /* … as a span */
+    struct buf own;   /* the encoded definition */
     struct schedule_spec spec;
     struct times times;
     struct schedule_state state;

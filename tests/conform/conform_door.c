@@ -263,6 +263,31 @@ static void pages_by_key(struct env *e)
     EXPECT_INT(run(e, op)->count, 0);
 }
 
+/* Of ready jobs those that wait to be dispatched, or the others; of other states all. */
+static void pages_of_what_waits(struct env *e)
+{
+    loose_queue(e, "q", UNIQUE_NONE);
+    for (int i = 0; i < 6; i++)
+        put(e, "q");
+    EXPECT_OUT(ack(e, take(e, "q")), OUT_OK);
+    for (uint8_t pending = PAGE_PENDING; pending <= PAGE_DISPATCHED; pending++) {
+        struct op op = {.kind = OP_PAGE,
+                        .page = {.queue = SPAN_LITERAL("q"),
+                                 .states = STATE_BIT(STATE_READY),
+                                 .pending = pending}};
+        const struct reply *r = run(e, op);
+        EXPECT(r->count == r->job_count && r->count <= 5);
+        for (unsigned i = 0; i < r->job_count; i++)
+            EXPECT(((r->jobs[i].job.flags & JOB_PENDING) != 0) == (pending == PAGE_PENDING));
+        op.page.states = 0;
+        r = run(e, op);
+        unsigned done = 0;
+        for (unsigned i = 0; i < r->job_count; i++)
+            done += r->jobs[i].job.state == STATE_DONE;
+        EXPECT_INT(done, 1);
+    }
+}
+
 static void ranked_from_now_on(struct env *e)
 {
     uint64_t a = put(e, "q"), b = put_unique(e, "q", "u");
@@ -420,6 +445,7 @@ static const struct conform_case cases[] = {
     CASE("ORC-9 a purge of such keys", loose_keys_and_purge),
     CASE("ORC-6 pages begin anywhere", pages_begin_anywhere),
     CASE("ORC-6 pages of one key", pages_by_key),
+    CASE("TF-9 pages of what is dispatched, and of what is not", pages_of_what_waits),
     CASE("ORC-6 a queue becomes ranked", ranked_from_now_on),
     CASE("ORC-6 ranks after a restart", ranked_after_a_restart, .flags = RESTART),
     CASE("ORC-21 sums outlive their jobs", sums_outlive_their_jobs, .flags = EXACT),

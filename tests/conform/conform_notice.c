@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Alert rules, the outbox of notices and the breakers of their targets. */
+#include <stdlib.h>
+
+#include "base/buf.h"
 #include "conform/conform.h"
+#include "core/kvkey.h"
 
 #define URL "http://hooks.example/in"
 #define TARGET "http://hooks.example:80"
@@ -252,6 +256,49 @@ static void every_death(struct env *e)
     EXPECT_OUT(run(e, op), OUT_OK);
     EXPECT_OUT(fail(e, take(e, "q")), OUT_OK); /* will run again */
     EXPECT_INT(outbox(e)->notice_count, 2);
+}
+
+static struct op leaves_key(struct env *e, const char *json)
+{
+    struct op op = enqueue_op("q");
+    struct err_note note;
+    struct span key;
+    struct buf list;
+    buf_init(&list);
+    if (kvkey_from_json(span_text(json), false, &e->arena, &key, &note) != 0 ||
+        record_span_append(&list, key) != 0)
+        abort();
+    op.enqueue.extra.undelivered = span_of(arena_copy(&e->arena, list.data, list.len), list.len);
+    buf_done(&list);
+    return op;
+}
+
+/* What else a death needs to know first (the key it leaves its payload at, what was said about a
+ * lease that is over) does not make it overlook a rule that came just before. */
+static void death_right_after_the_rule(struct env *e)
+{
+    struct op ops[2];
+    const struct reply *replies[2];
+    put_op(e, leaves_key(e, "[\"failed\",1]"));
+    EXPECT_OUT(rule_put(e, "one", rule_of(ALERT_DEAD, "q")), OUT_OK);
+    ops[0] = lease_op(OP_FAIL, take(e, "q"));
+    ops[0].lease.no_retry = true;
+    EXPECT_OUT(run(e, ops[0]), OUT_OK);
+    EXPECT_INT(outbox(e)->notice_count, 1);
+    put(e, "q");
+    put(e, "q");
+    struct held over = take(e, "q");
+    EXPECT_OUT(ack(e, over), OUT_OK);
+    EXPECT_OUT(rule_put(e, "two", rule_of(ALERT_DEAD, "q")), OUT_OK);
+    ops[0] = lease_op(OP_EXTEND, over);
+    ops[1] = lease_op(OP_FAIL, take(e, "q"));
+    ops[1].lease.no_retry = true;
+    run_batch(e, ops, 2, replies);
+    EXPECT_OUT(replies[1], OUT_OK);
+    const struct reply *r = outbox(e);
+    EXPECT_INT(r->notice_count, 3);
+    EXPECT_TEXT(r->notices[1].notice.alert, "one");
+    EXPECT_TEXT(r->notices[2].notice.alert, "two");
 }
 
 /* --- conditions --- */
@@ -592,6 +639,8 @@ static const struct conform_case cases[] = {
     CASE("ORC-18 notices: a dead job, one for each rule that hears of it", dead_jobs,
          .flags = EXACT),
     CASE("ORC-18 notices: every way to die", every_death, .flags = EXACT),
+    CASE("ORC-18 notices: a death right after the rule came", death_right_after_the_rule,
+         .flags = EXACT),
     CASE("NOM-11 PDQ-5 alerts: both edges, once, and as events", edges, .flags = EXACT),
     CASE("NOM-11 alerts: a changed condition begins anew", changed_rule_begins_anew),
     CASE("ORC-18 notices: taken, held, failed, due again, delivered", deliveries, .flags = EXACT),

@@ -6,11 +6,12 @@ import assert from 'node:assert/strict';
 import http from 'node:http';
 import { after, before, describe, test } from 'node:test';
 
+import { has } from './lib/backend.mjs';
 import { Client, rawExchange } from './lib/client.mjs';
 import * as f from './lib/fields.mjs';
 import { problemFault, refusalFault } from './lib/problem.mjs';
 import { routes, run } from './lib/program.mjs';
-import { onPostgres, startServer, stopServer, temporaryDirectory } from './lib/server.mjs';
+import { startServer, stopServer, temporaryDirectory } from './lib/server.mjs';
 import { claimOne, enqueue, freshQueue } from './lib/suite.mjs';
 
 // The native ones; doors have their own members, words and ids, and tests of their own.
@@ -127,7 +128,7 @@ describe('input', () => {
     agent.destroy();
     api.close();
     await stopServer(server);
-    if (onPostgres) return;
+    if (!has('files')) return;
     const { code, stdout, stderr } = await run(['check', server.data]);
     assert.equal(code, 0, stdout + stderr);
   });
@@ -420,7 +421,8 @@ describe('input', () => {
     assert.ok(full.json.jobs.every((one) => one.created));
     assert.equal((await send('POST', `/v1/queues/${queue}/jobs`, '{}\n'.repeat(1000), { 'content-type': 'application/x-ndjson' })).json.jobs.length, 1000);
     const names = (n) => JSON.stringify(Array.from({ length: n }, (_, i) => (i ? `none-${i}` : queue)));
-    assert.equal((await send('POST', '/v1/claim', `{"queues":${names(100)},"count":1000}`)).json.jobs.length, 1000);
+    const claimed = (await send('POST', '/v1/claim', `{"queues":${names(100)},"count":1000}`)).json.jobs.length;
+    assert.equal(claimed, has('whole_claims') ? 1000 : 2000 / 100); // of 2,000 that are looked at an equal part of each queue
     assert.equal(refusalFault(await send('POST', '/v1/claim', `{"queues":${names(101)}}`), 'invalid_field', 'queues'), null);
   });
 

@@ -186,11 +186,12 @@ test('payloads that are not JSON', async () => {
 });
 
 describe('retries (ORC-18)', () => {
-  const clock = { backend: 'sqlite', args: ['--test-clock'], env: { HOLDFAST_WEBHOOKS_TIMEOUT_MS: '300ms', HOLDFAST_BREAKER_FAILURE_THRESHOLD: '1000' } };
+  const clock = { backend: 'sqlite', args: ['--test-clock'], env: { HOLDFAST_WEBHOOKS_TIMEOUT_MS: '1s', HOLDFAST_BREAKER_FAILURE_THRESHOLD: '1000' } };
 
-  test('a wrong answer, a redirect, silence and a closed port; each waits longer', async () => {
+  test('a wrong answer, a redirect, silence and a closed port; each waits longer', async (t) => {
     await withServer(clock, async ({ api, receiver, rule, advance, notices }) => {
       const elsewhere = await new Receiver().listen();
+      t.after(() => elsewhere.close());
       await rule('all', { on: 'dead' });
       const failures = [
         [500, 500, /answered 500/],
@@ -225,7 +226,6 @@ describe('retries (ORC-18)', () => {
       assert.equal(new Set(receiver.requests.map((r) => r.headers['holdfast-notice'])).size, 1);
       assert.equal(elsewhere.requests.length, 0);
       assert.equal(await metric(api, 'holdfast_notices_failed_total'), failures.length);
-      await elsewhere.close();
     });
   });
 

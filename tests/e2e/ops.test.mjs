@@ -7,6 +7,7 @@ import http from 'node:http';
 import path from 'node:path';
 import { describe, test } from 'node:test';
 
+import { only, storeKind } from './lib/backend.mjs';
 import { Client, openStream } from './lib/client.mjs';
 import { binary, killServer, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 import { claimOne, enqueue } from './lib/suite.mjs';
@@ -52,7 +53,7 @@ describe('running it', () => {
     assert.deepEqual((await api.get('/readyz')).json, { status: 'ready' });
     const about = (await api.get('/v1/server')).json;
     assert.match(about.version, /^\d+\.\d+\.\d+$/);
-    assert.equal(about.backend, 'sqlite');
+    assert.equal(about.backend, storeKind);
     assert.equal(about.durable, true);
     api.close();
     await stopServer(server);
@@ -184,7 +185,7 @@ describe('running it', () => {
     await until('stopping', () => messages.some((m) => m.includes('STOPPING=1')));
   });
 
-  test('tokens of an earlier process mean nothing, in memory neither', async () => {
+  test('tokens of an earlier process mean nothing, in memory neither', only('memory'), async () => {
     const tokens = [];
     for (let i = 0; i < 2; i++) {
       const server = await startServer({ backend: 'memory' });
@@ -199,7 +200,7 @@ describe('running it', () => {
     assert.notEqual(tokens[0], tokens[1]);
   });
 
-  test('a second server on the same data is refused in words', async () => {
+  test('a second server on the same data is refused in words', only('files'), async () => {
     const server = await startServer();
     const second = await run(['serve', '--listen', '127.0.0.1:0', '--data', server.data]);
     assert.equal(second.code, 1);
@@ -254,7 +255,7 @@ describe('running it', () => {
   });
 });
 
-describe('the cluster of an embedded store', () => {
+describe('the cluster of an embedded store', only('alone'), () => {
   for (const backend of ['memory', 'sqlite', 'fault+sqlite'])
     test(`TF-3 one node, which leads, on ${backend}`, async () => {
       const server = await startServer({ backend, args: ['--node', '9'] });

@@ -2,7 +2,7 @@
 // Several servers on one PostgreSQL database: what they share, what they refuse to start on, and
 // what happens when it goes away. Runs itself below scripts/with-postgres.
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import net from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { after, before, describe, test } from 'node:test';
@@ -301,6 +301,49 @@ describe('a database that goes away', () => {
     assert.equal(sql('SELECT count(*) FROM outage.job'), String(sent.size));
     const claimed = await api.post('/v1/queues/q/claim', { count: 100 });
     assert.deepEqual(new Set(claimed.json.jobs.map((j) => j.id)), new Set(sent.values()));
+    api.close();
+    await stopServer(server);
+  });
+
+  test('a bulk action that lost its connection is not told to be undone: it is done later', async (t) => {
+    const server = await startServer({ backend: url('bulk') });
+    const api = new Client(server);
+    t.after(() => (server.exit ? null : killServer(server)));
+    const { id } = (await api.post('/v1/queues/q/jobs', { payload: 1 })).json;
+    const other = spawn('psql', ['-h', socket, '-U', 'holdfast', '-d', 'postgres', '-qAt'], { stdio: ['pipe', 'pipe', 'ignore'] });
+    t.after(() => other.kill('SIGKILL'));
+    other.stdin.write('BEGIN; SELECT seq FROM bulk.job FOR UPDATE;\n');
+    await new Promise((resolve) => other.stdout.once('data', resolve));
+    const answer = api.post('/v1/queues/q/cancel', {});
+    const waiting = "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%bulk%'";
+    await until('it waits for the job', () => sql(`SELECT count(*) ${waiting}`) === '1');
+    sql(`SELECT pg_terminate_backend(pid) ${waiting}`);
+    assert.equal((await answer).status, 504);
+    other.stdin.end('ROLLBACK;\n');
+    await until('it is done', async () => (await api.get(`/v1/jobs/${id}`)).json.state === 'cancelled', 30_000);
+    api.close();
+    await stopServer(server);
+  });
+
+  test('a change of rules that a crash forgot is forgotten here, too', async (t) => {
+    const server = await startServer({ backend: url('rules'), env: { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' } });
+    const api = new Client(server);
+    t.after(() => (server.exit ? null : killServer(server)));
+    const die = async () => {
+      await until('it takes jobs', async () => (await api.post('/v1/queues/q/jobs', { payload: 1 })).status === 201);
+      const [job] = (await api.post('/v1/queues/q/claim', { wait_ms: 5000 })).json.jobs;
+      assert.equal((await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, retry: false })).json.state, 'dead');
+    };
+    const notices = () => Number(sql("SELECT last_value * is_called::int FROM rules.notice_number"));
+    assert.equal((await api.put('/v1/alerts/all', { on: 'dead', webhook: { url: 'http://127.0.0.1:9/' } })).status, 201);
+    await die();
+    assert.equal(notices(), 1);
+    // As if the rule had never come: another gets its number.
+    sql('DELETE FROM rules.notice; DELETE FROM rules.alert');
+    sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'");
+    await until('it is back', () => /postgres_back/.test(server.stderr), 30_000);
+    await die();
+    assert.equal(notices(), 1);
     api.close();
     await stopServer(server);
   });

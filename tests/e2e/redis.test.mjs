@@ -303,6 +303,19 @@ describe('nodes that share a server', () => {
     assert.equal((await apis[0].get('/v1/queues/flushed')).json.counts.ready, 3);
   });
 
+  test('PDQ-4 a node ends though something is due all the time', async (t) => {
+    for (let i = 0; i < 12; i++) {
+      const server = await startServer({ backend: `${redis.url}?prefix=end${i}:`, args: ['--node', '5'] });
+      t.after(() => (server.exit ? null : killServer(server)));
+      const api = new Client(server);
+      for (let k = 0; k < 20; k++) assert.equal((await api.post('/v1/queues/q/jobs', { payload: k, delay_ms: 1 + 3 * k })).status, 201);
+      api.close();
+      server.process.kill('SIGTERM');
+      await until('it has ended', () => server.exit, 20_000);
+      assert.equal(server.exit.code, 0, server.stderr);
+    }
+  });
+
   test('TF-3 a node that dies loses its lead and its leases', async () => {
     const view = (await apis[0].get('/v1/cluster')).json;
     const at = view.leader.node - 1;

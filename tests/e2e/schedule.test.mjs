@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
+import { has, only } from './lib/backend.mjs';
 import { Client, openStream } from './lib/client.mjs';
 import { run } from './lib/program.mjs';
 import { killServer, processorSeconds, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
@@ -363,10 +364,9 @@ describe('schedules on the move', () => {
     assert.equal(live.code, 0, live.stderr);
     api.close();
     await stopServer(server);
-    const checked = await run(['check', data]);
-    assert.equal(checked.code, 0, checked.stdout);
-    const stored = await run(['export', '--data', data]);
+    const stored = has('files') ? await run(['export', '--data', data]) : live;
     assert.equal(stored.code, 0, stored.stderr);
+    if (has('files')) assert.equal((await run(['check', data])).code, 0);
     const lines = (text) => text.split('\n').filter((line) => line.startsWith('{"schedule"')).map((line) => JSON.parse(line));
     assert.equal(lines(live.stdout).length, 2);
     assert.deepEqual(lines(stored.stdout), lines(live.stdout));
@@ -414,7 +414,7 @@ describe('schedules in real time', () => {
     await stopServer(server);
   });
 
-  test('ORC-15 a ring is looked for along a chain of a thousand triggers in no time', async () => {
+  test('ORC-15 a ring is looked for along a chain of a thousand triggers in no time', only('figures'), async () => {
     const server = await startServer({ backend: 'memory' });
     const api = new Client(server);
     const length = 1000;
@@ -431,7 +431,7 @@ describe('schedules in real time', () => {
     await stopServer(server);
   });
 
-  test('HF-8 a firing comes within 50 ms of its time, and 10,000 schedules cost nothing idle', async () => {
+  test('HF-8 a firing comes within 50 ms of its time, and 10,000 schedules cost nothing idle', only('figures'), async () => {
     const server = await startServer({ backend: 'memory' });
     const api = new Client(server);
     for (let i = 0; i < 10_000; i += 100)

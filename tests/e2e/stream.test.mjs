@@ -4,9 +4,10 @@ import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
 
+import { only } from './lib/backend.mjs';
 import { Client, openStream } from './lib/client.mjs';
 import { killServer, leanSanitizer, residentMiB, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
-import { claimOne, embeddedOnly, enqueue, freshQueue, onStores } from './lib/suite.mjs';
+import { claimOne, enqueue, freshQueue, onStores } from './lib/suite.mjs';
 
 const counts = async (api, queue) => (await api.get(`/v1/queues/${queue}`)).json.counts;
 const listen = (server, queue, json = {}) => openStream(server, `/v1/queues/${queue}/listen`, { method: 'POST', json });
@@ -286,7 +287,7 @@ describe('slow readers', { timeout: 60_000 }, () => {
 });
 
 describe('streams and the end of the server', { timeout: 60_000 }, () => {
-  test('kill -9: what streams held is ready again after the restart, and nobody crashed', embeddedOnly, async (t) => {
+  test('kill -9: what streams held is ready again after the restart, and nobody crashed', only('knows_its_death'), async (t) => {
     let server = await startServer({ data: temporaryDirectory() });
     t.after(() => stopServer(server));
     const first = new Client(server);
@@ -465,7 +466,7 @@ describe('events', { timeout: 60_000 }, () => {
     assert.match(answer.headers['content-type'], /^text\/event-stream/);
   });
 
-  test('an idle stream gets a comment now and then', async () => {
+  test('an idle stream gets a comment now and then', only('long_silence'), async () => {
     await until('a comment came', () => idleStream.comments > 0, 25_000);
   });
 });

@@ -3,10 +3,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { only } from './lib/backend.mjs';
 import { Client } from './lib/client.mjs';
 import { refusalFault } from './lib/problem.mjs';
 import { killServer, startServer, stopServer, until } from './lib/server.mjs';
-import { embeddedOnly, onStores } from './lib/suite.mjs';
+import { onStores } from './lib/suite.mjs';
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const status = (answer, wanted) => {
@@ -302,7 +303,7 @@ test('TF-10 the share is a setting; none at all lets low tasks wait', async () =
   }
 });
 
-test('TF-10 with many low tasks waiting a high one starts as soon as in an empty system', embeddedOnly, async () => {
+test('TF-10 with many low tasks waiting a high one starts as soon as in an empty system', only('figures'), async () => {
   const server = await startServer({});
   const api = new Client(server);
   const start = async () => {

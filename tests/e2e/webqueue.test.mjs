@@ -7,10 +7,11 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, test } from 'node:test';
 
+import { only } from './lib/backend.mjs';
 import { Client } from './lib/client.mjs';
 import { run } from './lib/program.mjs';
 import { startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
-import { embeddedOnly, onStores } from './lib/suite.mjs';
+import { onStores } from './lib/suite.mjs';
 
 const at = (name) => `/api/web/queue/${name}`;
 const dict = ['id', 'library_id', 'path', 'queue_type', 'status', 'priority', 'error', 'results_json', 'enqueued_at', 'started_at', 'completed_at'];
@@ -630,7 +631,7 @@ describe('webqueue: settings, restarts, SQL', () => {
     await stopServer(server);
   });
 
-  test('NOM-1: the SELECTs of the document beside the running server, at most 1 s behind; writes are refused', embeddedOnly, async () => {
+  test('NOM-1: the SELECTs of the document beside the running server, at most 1 s behind; writes are refused', only('files'), async () => {
     const server = await startServer();
     const api = new Client(server);
     const d = door(api);
@@ -683,7 +684,7 @@ describe('webqueue: settings, restarts, SQL', () => {
     await stopServer(server);
   });
 
-  test('NOM-16: holdfast import --nomarr takes over a database with the document\'s schema', embeddedOnly, async () => {
+  test('NOM-16: holdfast import --nomarr takes over a database with the document\'s schema', only('files'), async () => {
     const dir = temporaryDirectory();
     const file = path.join(dir, 'nomarr.db');
     const schema = `
@@ -806,7 +807,7 @@ onStores('webqueue', ['fault+sqlite'], {}, (use) => {
 
 // The best of many: what the server takes, not what the machine is busy with. Anything that scans 10,000 jobs, or syncs
 // more than once, is over it every time.
-test('NOM-15 the document\'s figures are a floor: 10,000 jobs, durable', embeddedOnly, async (t) => {
+test('NOM-15 the document\'s figures are a floor: 10,000 jobs, durable', only('figures'), async (t) => {
   const server = await startServer();
   const api = new Client(server);
   t.after(() => stopServer(server));

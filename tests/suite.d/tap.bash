@@ -56,11 +56,12 @@ tap_key() {
   printf '%s\n' "$@" | sha256sum | cut -c1-32
 }
 
-# At most one program a processor at a time; waits for a free one.
+# At most one program a processor at a time, or tap_jobs where they wait more than they work; waits for a
+# free place.
 tap_ahead() {
   local key
   key=$(tap_key "$@")
-  while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do
+  while [ "$(jobs -rp | wc -l)" -ge "${tap_jobs:-$(nproc)}" ]; do
     wait -n
   done
   (

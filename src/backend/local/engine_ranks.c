@@ -233,7 +233,7 @@ void op_page(struct engine *e, const struct op *op)
     }
     want.states = want.states ? want.states : STATES_ALL;
     if (want.pending == PAGE_PENDING) /* nothing ever is */
-        want.states = 0;
+        want.states &= ~STATE_BIT(STATE_READY);
     struct page p = {.limit = want.limit && want.limit < LIMIT_BATCH ? want.limit : LIMIT_BATCH};
     p.views = arena_alloc(&e->out->arena, p.limit * sizeof(*p.views));
     int err = !p.views          ? -ERR_NOMEM

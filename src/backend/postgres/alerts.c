@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Alert rules and what they have raised: what a unit reads and writes of them. */
 #include "backend/postgres/impl.h"
+#include "base/check.h"
 
 static struct conn *lane(const struct unit *u)
 {
@@ -14,13 +15,20 @@ void pg_alerts_send_version(struct unit *u)
     pg_conn_send(lane(u), SQL_ALERTS_VERSION, &pg_unit(u)->args);
 }
 
-bool pg_alerts_needed(struct unit *u, const PGresult *version)
+bool pg_alerts_stale(const struct unit *u, size_t version_at)
 {
-    if (!version || (uint64_t)pg_col_i8(version, 0, 0) == u->s->alerts.version)
+    if (version_at == SIZE_MAX)
         return false;
+    const PGresult *version = pg_conn_result(lane(u), version_at);
+    CHECK(version);
+    return (uint64_t)pg_col_i8(version, 0, 0) != u->s->alerts.version;
+}
+
+void pg_alerts_ask(struct unit *u)
+{
+    pg_unit(u)->alerts_asked = true;
     pg_unit(u)->alerts_at = pg_conn_sent(lane(u));
     pg_conn_send(lane(u), SQL_ALERTS, &pg_unit(u)->args);
-    return true;
 }
 
 /* Rows of (number of the last change, rule); one without a rule where there is none. */

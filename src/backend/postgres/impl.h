@@ -76,7 +76,8 @@ struct pg_store {
 
     /* the leader's */
     int64_t resume_from_ms; /* pauses that ended after this are still to be told */
-    const PGresult *tick_rows[5], *tick_resumed, *tick_keys, *tick_alerts;
+    const PGresult *tick_rows[5], *tick_resumed, *tick_keys;
+    bool tick_stale; /* the rules of alerts are others than this node knows */
 
     struct search *searches, **search_last; /* waiting for the reader */
     struct pg_unit search_unit;             /* its arena and arguments only */
@@ -239,9 +240,11 @@ void pg_schedules_answer(struct unit *u, struct turn *t, const PGresult *r);
 
 /* alerts.c */
 void pg_alerts_send_version(struct unit *u); /* where something may happen that rules are about */
-/* Whether the rules are others than this node knows; sends the question if so. */
-bool pg_alerts_needed(struct unit *u, const PGresult *version); /* NULL = it was not asked */
-int pg_alerts_loaded(struct unit *u);                           /* -ERR_NOMEM, -ERR_CORRUPT */
+/* Whether the rules are others than this node knows, by the version in this place of the round that
+ * just ended (SIZE_MAX = it was not asked for); before anything else is sent. */
+bool pg_alerts_stale(const struct unit *u, size_t version_at);
+void pg_alerts_ask(struct unit *u);       /* for the rules, with what else the next round asks */
+int pg_alerts_loaded(struct unit *u);     /* -ERR_NOMEM, -ERR_CORRUPT */
 void pg_alerts_send_load(struct unit *u); /* of a unit about alerts: everything */
 int pg_alerts_all_loaded(struct unit *u);
 void pg_alerts_send_store(struct unit *u);

@@ -118,7 +118,7 @@ void pg_later_cb(uv_timer_t *timer)
             shared_turn_add(s->unit);
             unit_turns_refuse(s->unit, OUT_UNAVAILABLE, "the database cannot be reached");
         }
-        shared_bulks_answer(&s->sh, OUT_UNKNOWN);
+        shared_bulks_answer(&s->sh);
     }
     if (pg_conn_down(s->reader))
         pg_search_fail_all(s);

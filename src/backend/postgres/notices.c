@@ -83,6 +83,7 @@ static void send_take(struct unit *u)
     for (uint32_t i = 0; i < want->mine_count; i++)
         pg_array_i8(a, (int64_t)want->mine[i]);
     pg_array_end(a);
+    pg_args_i8(a, shared_silent_ms(u->s));
     pg_conn_send(lane(u), SQL_NOTICE_FREE, a);
     pg_args_i8(a, now);
     pg_args_i4(a, NOTICE_LOOKS);

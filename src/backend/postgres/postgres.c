@@ -162,7 +162,7 @@ static void say_goodbye(struct pg_store *s)
 {
     struct args *a = &pg_unit(s->unit)->args;
     s->doing = LANE_GOODBYE;
-    shared_bulks_answer(&s->sh, OUT_UNKNOWN);
+    shared_bulks_answer(&s->sh);
     if (pg_conn_usable(s->lane)) {
         pg_args_i4(a, (int32_t)s->sh.facts.epoch);
         pg_conn_send(s->lane, SQL_NODE_GONE, a);

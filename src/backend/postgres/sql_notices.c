@@ -46,7 +46,7 @@ const struct sql_statement pg_sql_notices[] = {
      "UPDATE @notice n SET holder = 0, look_at = n.due WHERE n.holder > 0 AND n.state = 0 AND"
      " (($2::bool AND n.holder = $1::int4 AND NOT n.number = ANY ($4::int8[])) OR (n.holder"
      " <> $1::int4 AND NOT EXISTS (SELECT FROM @node d WHERE d.epoch = n.holder AND d.seen_at"
-     " > " NOW_3 " - 15000)))"},
+     " > " NOW_3 " - $5::int8)))"},
     {SQL_NOTICES_DUE, "SELECT " NOTICE " FROM @notice n WHERE n.state = 0 AND n.look_at <= " NOW_1
                       " ORDER BY n.look_at, n.number LIMIT $2::int4 FOR UPDATE SKIP LOCKED"},
     {SQL_NOTICE_BEYOND, "SELECT coalesce(min(n.look_at), 0) FROM @notice n WHERE n.state = 0 AND"

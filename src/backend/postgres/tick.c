@@ -123,9 +123,7 @@ bool pg_tick_needs_queues(struct pg_store *s)
     PGresult *keys = pg_conn_take_result(s->lane, TICK_KV);
     s->tick_keys = keys;
     pg_unit_keep(u, keys);
-    PGresult *alerts = pg_conn_take_result(s->lane, TICK_ALERTS);
-    s->tick_alerts = alerts;
-    pg_unit_keep(u, alerts);
+    s->tick_stale = pg_alerts_stale(u, TICK_ALERTS);
     pg_bulk_adopt(s, pg_conn_result(s->lane, TICK_ORPHANS));
     if (n == 0 || u->nomem)
         return false;
@@ -188,8 +186,9 @@ bool pg_tick_needs_more(struct pg_store *s)
 {
     struct unit *u = s->unit;
     bool keys = pg_keys_needed_by_rows(u, true);
-    pg_unit(u)->alerts_asked = pg_alerts_needed(u, s->tick_alerts);
-    return keys || pg_unit(u)->alerts_asked;
+    if (s->tick_stale)
+        pg_alerts_ask(u);
+    return keys || s->tick_stale;
 }
 
 static void end_rows(struct pg_store *s)

@@ -74,7 +74,7 @@ void pg_give_up(struct pg_store *s, enum outcome out, const char *note)
 {
     shared_bulk_forget(s->unit);
     if (s->doing == LANE_BULK)
-        shared_bulks_answer(&s->sh, out);
+        shared_bulks_answer(&s->sh);
     unit_turns_refuse(s->unit, out, note);
     pg_over(s);
 }
@@ -263,12 +263,13 @@ static void loaded_cb(void *ctx, int err, const struct round_error *error)
         give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a queue's row is damaged");
         return;
     }
+    /* What is sent first drops the answers of this round. */
+    bool stale = pg_alerts_stale(s->unit, pg_unit(s->unit)->slots[LOAD_ALERTS]);
     bool second = pg_unit_needs_words(s->unit) || pg_unit_needs_sharers(s->unit);
     second |= pg_keys_needed_by_rows(s->unit, false);
-    size_t version = pg_unit(s->unit)->slots[LOAD_ALERTS];
-    pg_unit(s->unit)->alerts_asked =
-        pg_alerts_needed(s->unit, version == SIZE_MAX ? NULL : pg_conn_result(s->lane, version));
-    if (second || pg_unit(s->unit)->alerts_asked)
+    if (stale)
+        pg_alerts_ask(s->unit);
+    if (second || stale)
         pg_go(s, second_cb);
     else
         work(s);

@@ -234,7 +234,7 @@ void rd_item_over(struct item *it)
 void rd_item_give_up(struct item *it, enum outcome out, const char *note)
 {
     if (it->kind == ITEM_BULK)
-        shared_bulks_answer(it->unit.s, out);
+        shared_bulks_answer(it->unit.s);
     unit_turns_refuse(&it->unit, out, note);
     rd_item_over(it);
 }

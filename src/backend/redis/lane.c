@@ -109,7 +109,7 @@ static void refuse_waiting(struct rd_store *s)
     }
     if (it)
         rd_item_give(s, it);
-    shared_bulks_answer(&s->sh, OUT_UNKNOWN);
+    shared_bulks_answer(&s->sh);
 }
 
 /* Items that could not begin, or wait for another try. */
@@ -136,6 +136,8 @@ void rd_later_cb(uv_timer_t *timer)
 
 void rd_lane_later(struct rd_store *s)
 {
+    if (s->leaving)
+        return; /* the timer has its last errand */
     if (!uv_is_closing((uv_handle_t *)&s->later))
         uv_timer_start(&s->later, rd_later_cb, 0, 0);
 }
@@ -190,7 +192,6 @@ static void is_ready(struct rd_store *s)
     s->sh.node.seen_at_ms = 0;
     /* Nobody knows what happened meanwhile. */
     s->contended = true;
-    alerts_known_done(&s->sh);
     shared_watches_wake(&s->sh, (struct span){NULL, 0});
     rd_lane_later(s);
 }

@@ -140,7 +140,7 @@ static void goodbye_cb(void *ctx, redisReply *r)
 static void say_goodbye(struct rd_store *s)
 {
     s->leaving = true;
-    shared_bulks_answer(&s->sh, OUT_UNKNOWN);
+    shared_bulks_answer(&s->sh);
     if (!s->ready || !redis_conn_open_now(s->lane)) {
         uv_timer_start(&s->later, gone_cb, 0, 0);
         return;

@@ -134,6 +134,9 @@ static bool matches(const struct op *op, const struct job_view *v)
         f.queue = 0; /* the step saw to it */
         return filter_match(&f, &v->job, &v->extra);
     }
+    if (op->page.pending != PAGE_ALL && v->job.state == STATE_READY &&
+        ((v->job.flags & JOB_PENDING) != 0) != (op->page.pending == PAGE_PENDING))
+        return false;
     return !op->page.unique.len || span_equal(op->page.unique, v->extra.unique);
 }
 

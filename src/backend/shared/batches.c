@@ -248,12 +248,27 @@ void unit_fill_bodies(struct unit *u)
     }
 }
 
+/* What the unit leaves to time may come before what the last tick found. */
+static void hear_of_due(struct unit *u)
+{
+    for (size_t i = 0; i < u->row_count; i++) {
+        const struct row *r = u->rows[i];
+        if (!r->changed || !unit_row_there(r))
+            continue;
+        if (r->job.state == STATE_SCHEDULED)
+            shared_due_heard(u->s, r->job.run_at.ms);
+        else if (r->job.state == STATE_RUNNING)
+            shared_due_heard(u->s, r->until_ms);
+    }
+}
+
 void unit_count_commit(struct unit *u, uint64_t began_ns)
 {
     struct backend_figures *f = &u->s->figures;
     uint64_t ns = clock_ns() - began_ns;
     if (u->records == 0)
         return;
+    hear_of_due(u);
     f->position += u->records;
     u->position = f->position;
     f->commits++;

@@ -165,12 +165,12 @@ void shared_bulk_stored(struct unit *u)
 }
 
 /* The connection broke, or the backend closes: the intent stays, for whoever comes next. */
-void shared_bulks_answer(struct shared *s, enum outcome out)
+void shared_bulks_answer(struct shared *s)
 {
     for (struct bulk *b = s->bulks; b; b = b->next) {
         if (!b->op)
             continue;
-        struct reply r = {.kind = OP_BULK, .tag = b->op->tag, .outcome = out};
+        struct reply r = {.kind = OP_BULK, .tag = b->op->tag, .outcome = OUT_UNKNOWN};
         struct batch *batch = b->batch;
         b->op = NULL;
         shared_batch_answer(batch, &r);

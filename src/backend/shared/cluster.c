@@ -10,6 +10,8 @@
 #define LEADER_TTL_MS 10000
 #define NODE_SILENT_MS 15000
 
+#define OFFSET_KEPT_MS 5000
+
 /* --- time --- */
 
 int64_t shared_manual_now(const struct shared *s)
@@ -23,12 +25,20 @@ int64_t shared_now(const struct shared *s)
     return given ? given : clock_now(&s->config.clock).mono.ms + s->node.offset_ms;
 }
 
-/* By the clock that nobody can set: ours may leap before the store tells its own again. */
+/* By the clock that nobody can set: ours may leap before the store tells its own again.
+ *
+ * What is heard late makes their clock look slow, never fast: the most of the last while is nearest
+ * to the truth, and what we promise for a time is not cut short by an answer that took long. */
 void shared_clock_heard(struct shared *s, int64_t theirs)
 {
+    struct node_state *n = &s->node;
     struct now ours = clock_now(&s->config.clock);
-    s->node.offset_ms = theirs - ours.mono.ms;
-    s->node.cluster.offset_ms = theirs - ours.wall.ms;
+    int64_t offset = theirs - ours.mono.ms;
+    if (n->offset_at_ms && offset < n->offset_ms && ours.mono.ms - n->offset_at_ms < OFFSET_KEPT_MS)
+        return;
+    n->offset_ms = offset;
+    n->offset_at_ms = ours.mono.ms;
+    n->cluster.offset_ms = theirs - ours.wall.ms;
 }
 
 int64_t shared_clock_offset(const struct backend *b)
@@ -156,6 +166,13 @@ bool shared_tick_due(const struct shared *s)
     return now - n->tick_at_ms >= TICK_IDLE_MS;
 }
 
+void shared_due_heard(struct shared *s, int64_t ms)
+{
+    struct node_state *n = &s->node;
+    if (ms > 0 && (n->next_due_ms == 0 || ms < n->next_due_ms))
+        n->next_due_ms = ms;
+}
+
 int64_t shared_next_wait(const struct shared *s)
 {
     const struct node_state *n = &s->node;
@@ -192,4 +209,7 @@ void shared_store_lost(struct shared *s, const char *why)
 void shared_store_opened(struct shared *s)
 {
     since_now(s, true);
+    s->node.offset_at_ms = 0; /* it may be another server */
+    /* One that crashed may have forgotten a change of rules, and gives its number again. */
+    alerts_known_done(s);
 }

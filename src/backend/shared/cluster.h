@@ -17,7 +17,8 @@ struct node_state {
     int64_t beat_now_ms;            /* the store's time of the last sign of life … */
     int64_t seen_at_ms;             /* … and the process's; 0 = there was none */
     int64_t first_beat_ms;          /* as_of of the first; 0 = none yet */
-    int64_t offset_ms;              /* the store's clock minus our monotonic one */
+    int64_t offset_ms;              /* the store's clock minus our monotonic one … */
+    int64_t offset_at_ms;           /* … as heard then; 0 = not yet from this connection */
     bool twin_told;                 /* the log knows of another node with our number */
     bool leader;
     int64_t leader_epoch;
@@ -51,7 +52,8 @@ void shared_warn_of_twin(struct shared *s); /* the nodes are known */
 void shared_leader_take(struct shared *s, int64_t epoch); /* 0 = another node leads, or nobody */
 void shared_leader_lost(struct shared *s, bool overtaken);
 bool shared_tick_due(const struct shared *s);
-int64_t shared_next_wait(const struct shared *s); /* until there is something to look at */
+void shared_due_heard(struct shared *s, int64_t ms); /* something is due then; 0 = nothing */
+int64_t shared_next_wait(const struct shared *s);    /* until there is something to look at */
 
 /* --- how the store is --- */
 

@@ -219,7 +219,9 @@ void shared_bulk_forget(struct unit *u); /* what the unit was to begin */
 MUST_CHECK int shared_bulk_work(struct unit *u, struct bulk *b, size_t slice, bool last);
 /* The slice of the first is committed; when it was the last, the unit's only turn answers. */
 void shared_bulk_stored(struct unit *u);
-void shared_bulks_answer(struct shared *s, enum outcome out);
+/* Whoever was asked hears that nobody knows: the intent stays, and is done by whoever comes next.
+ */
+void shared_bulks_answer(struct shared *s);
 void shared_bulks_free(struct shared *s);
 
 /* How many an answer has at most; asked: 0 = as many as may be. */

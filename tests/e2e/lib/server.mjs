@@ -5,6 +5,8 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
+import { storeSettings, storeUrl } from './backend.mjs';
+
 const root = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), '../../..');
 export const binary = process.env.HF_BIN ?? path.join(root, 'build/debug/holdfast');
 
@@ -24,10 +26,6 @@ export function temporaryDirectory() {
   return directory;
 }
 
-/** HF_TEST_BACKEND=postgres, below scripts/with-postgres: embedded stores become schemas of that server, one a data directory. */
-export const onPostgres = process.env.HF_TEST_BACKEND === 'postgres';
-const schemaUrl = (dir) => `${process.env.HF_POSTGRES}&schema=e2e_${path.basename(dir).toLowerCase().replaceAll(/[^a-z0-9]/g, '_')}`;
-
 // A sanitizer finding must not look like an ordinary exit.
 const sanitizer = {
   ASAN_OPTIONS: 'detect_stack_use_after_return=1:exitcode=99:abort_on_error=0',
@@ -35,19 +33,17 @@ const sanitizer = {
 };
 
 /**
- * backend: 'sqlite' | 'memory' | 'fault+sqlite' | 'fault+memory', or a URL; '' leaves it to the settings. `args` and `env` are added;
+ * backend: 'sqlite' | 'memory' | 'fault+sqlite' | 'fault+memory', or a URL (see backend.mjs);
+ * '' leaves it to the settings. `args` and `env` are added;
  * `data` keeps an existing directory (a restart); `via` is a command in front that execs the server;
  * `spawned` gets the server before it is ready. Resolves when the server says that it listens.
  */
 export async function startServer({ backend = 'sqlite', args = [], env = {}, data = null, listen = '127.0.0.1:0', via = [], spawned = () => {} } = {}) {
   const dir = data ?? temporaryDirectory();
-  const kind = backend.replace('fault+', '');
-  const own = (backend.startsWith('fault+') ? 'fault+' : '') + (kind === 'memory' ? 'memory:' : `sqlite:${dir}`);
-  const url = backend.includes('://') ? backend : onPostgres ? (backend.startsWith('fault+') ? 'fault+' : '') + schemaUrl(dir) : own;
-  const store = backend ? ['--backend', url] : [];
+  const store = backend ? ['--backend', storeUrl(backend, dir)] : [];
   const [file, ...words] = [...via, binary, 'serve', '--listen', listen, '--data', dir, ...store, ...args];
   // Small segments are used again soon; lists must show what was just done, however slow the disk.
-  const settings = { HOLDFAST_JOURNAL_SEGMENT_BYTES: '1MiB', HOLDFAST_TIMEOUTS_LIST_WAIT_MS: '30s' };
+  const settings = { HOLDFAST_JOURNAL_SEGMENT_BYTES: '1MiB', HOLDFAST_TIMEOUTS_LIST_WAIT_MS: '30s', ...storeSettings };
   const child = spawn(file, words, {
     env: { ...process.env, ...sanitizer, ...settings, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],

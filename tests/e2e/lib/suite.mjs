@@ -2,8 +2,9 @@
 // One server and one client for a group of tests, on each store asked for.
 import { after, before, describe } from 'node:test';
 
+import { storesOf } from './backend.mjs';
 import { Client } from './client.mjs';
-import { onPostgres, startServer, stopServer } from './server.mjs';
+import { startServer, stopServer } from './server.mjs';
 
 /** The stores that every behaviour is proven on; the fault wrapper makes a store late and forgetful. */
 export const stores = ['memory', 'sqlite', 'fault+sqlite'];
@@ -11,12 +12,6 @@ export const stores = ['memory', 'sqlite', 'fault+sqlite'];
 let queues = 0;
 /** A queue name of its own for each test, so that tests share a server and nothing else. */
 export const freshQueue = (stem = 'q') => `${stem}-${process.pid}-${++queues}`;
-
-/** Options of a test of something that only the embedded store has or promises; docs/postgres.md lists the differences. */
-export const embeddedOnly = { skip: onPostgres && 'of the embedded store' };
-
-/** On PostgreSQL all embedded stores are one; where they are tried with and without the fault wrapper, without (tests/faults has real faults). */
-const storesOf = (list) => (onPostgres ? [list.some((backend) => !backend.startsWith('fault+')) ? 'postgres' : 'fault+postgres'] : list);
 
 /** define(use) declares tests; use() gives {server, api} once the server runs. */
 export function onStores(title, list, options, define) {

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The end-to-end suites of the API and its doors once more, on stores that nodes share: one PostgreSQL and one
+# Redis server for all of them, each Holdfast with a schema or a prefix of its own. tests/e2e/lib/backend.mjs says
+# what is left out where.
+[ -n "${HF_REDIS:-}" ] || exec "$(dirname "$0")/../../scripts/with-redis" "$0" "$@"
+[ -n "${HF_POSTGRES:-}" ] || exec "$(dirname "$0")/../../scripts/with-postgres" "$0" "$@"
+source "$(dirname "$0")/tap.bash"
+
+tap_jobs=$((2 * $(nproc)))
+# The longest first, so that none is left over at the end.
+parts='stream notify schedule beanstalk orchestrator-triggers tasks keyval webqueue pdq ops alerts input kv orchestrator http native smoke'
+on() { # ahead|NAME BACKEND PART
+  local words=(env HF_TEST_BACKEND="$2" node --test-reporter=tap "tests/e2e/$3.test.mjs")
+  case $1 in
+    ahead) ! tap_wanted "e2e-$2/$3" || tap_ahead "${words[@]}" ;;
+    *) tap_cases "$1" "${words[@]}" ;;
+  esac
+}
+each() { # ahead|''
+  local part backend
+  for part in $parts; do
+    for backend in postgres redis; do
+      on "${1:-e2e-$backend/$part}" "$backend" "$part"
+    done
+  done
+}
+each ahead
+each ''
+tap_done
