@@ -41,6 +41,7 @@ struct serve {
     struct config config;
     const struct arguments *args;
     struct log log;
+    struct stores stores;
     struct clock_manual test_clock;
     struct clock clock;
     struct http_server *http;
@@ -342,7 +343,7 @@ static int open_backend(struct serve *s, struct err_note *note)
         .fatal = fatal_cb,
         .fatal_ctx = s,
     };
-    return stores_open(c, &config, &s->backend, note);
+    return stores_open(&s->stores, c, &config, &s->backend, note);
 }
 
 static void http_figures_cb(void *ctx, struct http_server_figures *ret)

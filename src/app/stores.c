@@ -5,9 +5,9 @@
 
 #include "backend/dispatch/dispatch.h"
 #include "backend/failover/failover.h"
-#include "backend/router/router.h"
 
 struct opening {
+    struct stores *stores;
     const struct config *config;
     const struct backend_config *base;
     struct router_child children[ROUTER_NUMBER_MAX + 1];
@@ -29,13 +29,35 @@ static bool is_open(const struct opening *o, unsigned number)
     return false;
 }
 
+/* With one store alone nothing has to be told apart. */
+static bool several(const struct config *c)
+{
+    for (size_t i = 0; i < c->routes.items.count; i++) {
+        if (c->routes.list[i].number != 0)
+            return true;
+    }
+    return false;
+}
+
+static struct backend_config config_of(const struct opening *o, unsigned number)
+{
+    struct backend_config own = *o->base;
+    struct log *log = &o->stores->logs[number];
+    if (!own.log || !several(o->config))
+        return own;
+    *log = log_marked(own.log, LOG_INT("backend", number));
+    own.log = log;
+    return own;
+}
+
 static int open_child(struct opening *o, const struct config_route *route)
 {
     struct err_note inner = {""};
     struct router_child *child = &o->children[o->count];
     if (is_open(o, route->number))
         return 0;
-    int err = backend_open(route->url, o->base, &child->backend, &inner);
+    struct backend_config own = config_of(o, route->number);
+    int err = backend_open(route->url, &own, &child->backend, &inner);
     if (err)
         return err_note_set(o->note, err, "routes, backend %u: %s", route->number,
                             inner.text[0] ? inner.text : err_text(err));
@@ -95,11 +117,12 @@ static int open_default(const struct config *c, const struct backend_config *bas
     return err || !own.dispatches ? err : open_dispatch(c, &own, ret, note);
 }
 
-int stores_open(const struct config *c, const struct backend_config *base, struct backend **ret,
-                struct err_note *note)
+int stores_open(struct stores *s, const struct config *c, const struct backend_config *base,
+                struct backend **ret, struct err_note *note)
 {
-    struct opening o = {.config = c, .base = base, .note = note};
-    int err = open_default(c, base, &o.children[0].backend, note);
+    struct opening o = {.stores = s, .config = c, .base = base, .note = note};
+    struct backend_config own = config_of(&o, 0);
+    int err = open_default(c, &own, &o.children[0].backend, note);
     if (err || c->routes.items.count == 0) {
         if (!err)
             *ret = o.children[0].backend;

@@ -4,8 +4,16 @@
 
 #include "app/config.h"
 #include "backend/backend.h"
+#include "backend/router/router.h"
 
-/* As backend_open; base holds everything that all stores share. Stores that were opened before one
- * could not be are closed again, for which the loop has to run. */
-MUST_CHECK int stores_open(const struct config *c, const struct backend_config *base,
-                           struct backend **ret, struct err_note *note);
+/* What the stores write their log lines to where there are several: each line says which. */
+struct stores {
+    struct log logs[ROUTER_NUMBER_MAX + 1]; /* by number */
+};
+
+/* As backend_open; base holds everything that all stores share. s and base->log must outlive what
+ * is opened. Stores that were opened before one could not be are closed again, for which the loop
+ * has to run. */
+MUST_CHECK int stores_open(struct stores *s, const struct config *c,
+                           const struct backend_config *base, struct backend **ret,
+                           struct err_note *note);

@@ -187,6 +187,22 @@ void backend_cluster(const struct backend *b, struct backend_cluster *ret)
         b->ops->cluster(b, ret);
 }
 
+bool backend_store(const struct backend *b, unsigned index, struct backend_store *ret)
+{
+    unsigned number = 0;
+    if (b->ops->part)
+        b = b->ops->part(b, index, &number);
+    else if (index > 0)
+        b = NULL;
+    if (!b)
+        return false;
+    ret->number = number;
+    ret->kind = backend_kind(b);
+    ret->caps = backend_caps(b);
+    backend_cluster(b, &ret->cluster);
+    return true;
+}
+
 int64_t backend_clock_offset(const struct backend *b)
 {
     return b->ops->clock_offset ? b->ops->clock_offset(b) : 0;

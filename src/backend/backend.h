@@ -146,8 +146,9 @@ struct backend_node {
 /* As of the last sign of life that this node gave; asking costs nothing and waits for nobody. An
  * embedded store has one node, which leads. */
 struct backend_cluster {
-    bool up;                 /* the store answers */
-    struct wall_time since;  /* … or does not, since then */
+    bool up;                 /* the store answers; behind failover always: the node works */
+    bool spooling;           /* behind failover: the shared store does not answer */
+    struct wall_time since;  /* it (there: the shared store) does, or does not, since then */
     char trouble[200];       /* why it did not when it last did not; "" = it always did */
     int64_t offset_ms;       /* the store's clock minus ours */
     unsigned connections;    /* that this node has to it, and how many it wants; 0, 0 = it is no */
@@ -160,6 +161,16 @@ struct backend_cluster {
     struct backend_node nodes[BACKEND_NODES_MAX]; /* by epoch; with more the oldest are left out */
 };
 void backend_cluster(const struct backend *b, struct backend_cluster *ret);
+
+/* One of the stores behind a backend: a router has several, any other backend is one itself. */
+struct backend_store {
+    unsigned number; /* of its routes; 0 = the default */
+    const char *kind;
+    unsigned caps;
+    struct backend_cluster cluster;
+};
+/* The index-th by number; false = there are no more. */
+bool backend_store(const struct backend *b, unsigned index, struct backend_store *ret);
 /* The store's clock, which counts, minus this machine's, as far as known: what is to happen in so
  * and so long happens that long after the store's now. */
 int64_t backend_clock_offset(const struct backend *b);

@@ -29,6 +29,8 @@ struct backend_ops {
     void (*figures)(const struct backend *b, struct backend_figures *ret);
     /* *ret is zeroed but for `up`. NULL = it tells nothing of nodes. */
     void (*cluster)(const struct backend *b, struct backend_cluster *ret);
+    /* The index-th backend behind it, by number; NULL = no more. NULL slot = it is one itself. */
+    const struct backend *(*part)(const struct backend *b, unsigned index, unsigned *ret_number);
     int64_t (*clock_offset)(const struct backend *b); /* NULL = its clock is the config's */
 
     /* As backend.h says. Positions only ever rise; what was given out once is given out again the

@@ -169,6 +169,8 @@ static bool site_admits(struct log_site *site, int64_t now_ms, uint32_t *ret_sup
 void log_write(const struct log *log, enum log_level level, struct log_site *site,
                const char *event, const struct log_field *fields)
 {
+    const struct log_field *mark = log && log->inner ? &log->mark : NULL;
+    log = mark ? log->inner : log;
     if (!log || level > log->level)
         return;
     struct now now = clock_now(&log->clock);
@@ -183,6 +185,8 @@ void log_write(const struct log *log, enum log_level level, struct log_site *sit
     line_head(&l, now.wall, level, event);
     if (suppressed > 0)
         line_field(&l, &LOG_INT("suppressed", suppressed));
+    if (mark)
+        line_field(&l, mark);
     for (; fields && fields->kind != LOG_FIELD_END; fields++)
         line_field(&l, fields);
     line_tail(&l, l.format == LOG_AS_JSON ? "}\n" : "\n");
@@ -200,7 +204,13 @@ static void stream_write(void *ctx, const char *line, size_t len)
 struct log log_to_stream(FILE *stream, enum log_format format, enum log_level level,
                          struct clock clock)
 {
-    return (struct log){stream_write, stream, clock, format, level};
+    return (struct log){
+        .write = stream_write, .ctx = stream, .clock = clock, .format = format, .level = level};
+}
+
+struct log log_marked(const struct log *inner, struct log_field mark)
+{
+    return (struct log){.inner = inner, .mark = mark};
 }
 
 int log_level_parse(struct span text, enum log_level *ret)

@@ -16,20 +16,22 @@
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 enum log_format { LOG_AS_TEXT, LOG_AS_JSON };
 
-struct log {
-    void (*write)(void *ctx, const char *line, size_t len); /* a whole line, '\n' included */
-    void *ctx;
-    struct clock clock;
-    enum log_format format;
-    enum log_level level;
-};
-
 enum log_field_kind { LOG_FIELD_END, LOG_FIELD_TEXT, LOG_FIELD_INT, LOG_FIELD_BOOL };
 struct log_field {
     enum log_field_kind kind;
     const char *name;
     struct span text;
     int64_t number;
+};
+
+struct log {
+    void (*write)(void *ctx, const char *line, size_t len); /* a whole line, '\n' included */
+    void *ctx;
+    struct clock clock;
+    enum log_format format;
+    enum log_level level;
+    const struct log *inner; /* not NULL: lines go there, with the mark; of the rest none counts */
+    struct log_field mark;
 };
 
 #define LOG_TEXT(name, value) ((struct log_field){LOG_FIELD_TEXT, (name), span_text(value), 0})
@@ -61,4 +63,7 @@ void log_write(const struct log *log, enum log_level level, struct log_site *sit
 /* A log that writes to a stdio stream, one fwrite a line. */
 struct log log_to_stream(FILE *stream, enum log_format format, enum log_level level,
                          struct clock clock);
+/* A log whose lines go to inner, which must outlive it and have no mark itself, each with this
+ * field before its own. Level and format are inner's, also when they change. */
+struct log log_marked(const struct log *inner, struct log_field mark);
 int log_level_parse(struct span text, enum log_level *ret); /* error, warn, info, debug */

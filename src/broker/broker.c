@@ -388,6 +388,11 @@ void broker_cluster(const struct broker *b, struct backend_cluster *ret)
     backend_cluster(b->config.backend, ret);
 }
 
+bool broker_store(const struct broker *b, unsigned index, struct backend_store *ret)
+{
+    return backend_store(b->config.backend, index, ret);
+}
+
 void broker_backend_figures(const struct broker *b, struct backend_figures *ret)
 {
     backend_figures(b->config.backend, ret);

@@ -4,12 +4,11 @@
 // scripts/with-postgres.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import net from 'node:net';
-import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { after, before, describe, test } from 'node:test';
 
 import { Client } from './lib/client.mjs';
+import { postgresDirectory, PostgresProxy } from './lib/proxy.mjs';
 import { binary, killServer, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 
 if (!process.env.HF_POSTGRES) {
@@ -18,58 +17,11 @@ if (!process.env.HF_POSTGRES) {
   process.exit(spawnSync(wrapper, words, { stdio: 'inherit' }).status ?? 1);
 }
 
-const directory = decodeURIComponent(process.env.HF_POSTGRES.replace(/.*host=/, '').replace(/&.*/, ''));
-
 function sql(text) {
-  const words = ['-h', directory, '-U', 'holdfast', '-d', 'postgres', '-qAt', '-v', 'ON_ERROR_STOP=1', '-c', text];
+  const words = ['-h', postgresDirectory(), '-U', 'holdfast', '-d', 'postgres', '-qAt', '-v', 'ON_ERROR_STOP=1', '-c', text];
   const run = spawnSync('psql', words, { encoding: 'utf8' });
   assert.equal(run.status, 0, run.stderr);
   return run.stdout.trim();
-}
-
-/** Between the server and PostgreSQL: forwards, is away, or swallows the answers. */
-class Proxy {
-  constructor() {
-    this.sockets = new Set();
-    this.deaf = false;
-  }
-
-  async open(port = 0) {
-    this.listener = net.createServer((near) => this.join(near));
-    await new Promise((resolve) => this.listener.listen(port, '127.0.0.1', resolve));
-    this.port = this.listener.address().port;
-  }
-
-  join(near) {
-    const far = net.connect(path.join(directory, '.s.PGSQL.5432'));
-    for (const socket of [near, far]) {
-      this.sockets.add(socket);
-      socket.on('error', () => {});
-      socket.on('close', () => {
-        this.sockets.delete(socket);
-        near.destroy();
-        far.destroy();
-      });
-    }
-    near.on('data', (chunk) => far.write(chunk));
-    far.on('data', (chunk) => this.deaf || near.write(chunk));
-  }
-
-  /** Nobody listens any more, and everybody is cut off. */
-  async cut() {
-    const closed = new Promise((resolve) => this.listener.close(resolve));
-    for (const socket of this.sockets) socket.destroy();
-    await closed;
-    this.deaf = false;
-  }
-
-  restore() {
-    return this.open(this.port);
-  }
-
-  url(schema) {
-    return `postgres://holdfast@127.0.0.1:${this.port}/postgres?sslmode=disable&schema=${schema}`;
-  }
 }
 
 const away = async (api) => (await api.get('/v1/server')).json.failover.primary_up === false;
@@ -79,7 +31,7 @@ const back = async (api) => {
 };
 
 describe('failover', { concurrency: false }, () => {
-  const proxy = new Proxy();
+  const proxy = new PostgresProxy();
   const servers = [];
   const start = async (options) => {
     const server = await startServer({ backend: '', ...options });
@@ -101,6 +53,9 @@ describe('failover', { concurrency: false }, () => {
     const [running] = (await api.post('/v1/queues/q/claim', { count: 1 })).json.jobs;
     assert.equal(running.id, held.id);
     assert.equal((await api.get('/v1/snapshot')).json.redis_active, true);
+    assert.deepEqual((await api.get('/readyz')).json, { status: 'ready' });
+    assert.match((await api.get('/metrics')).text, /^holdfast_failover_active 0$/m);
+    const upSince = (await api.get('/v1/cluster')).json.failover.since;
     await proxy.cut();
     await until('the server notices', () => away(api));
     // Plain jobs are taken, on the disk of this node, and handed out.
@@ -125,10 +80,27 @@ describe('failover', { concurrency: false }, () => {
     const metrics = (await api.get('/metrics')).text;
     assert.match(metrics, /^holdfast_redis_up 0$/m);
     assert.match(metrics, /^holdfast_spool_jobs 3$/m);
+    assert.match(metrics, /^holdfast_failover_active 1$/m);
+    assert.match(metrics, /^holdfast_backend_up 1$/m);
+    // Requests are still to be sent here; what is wrong can be seen.
+    const { primary_up, since, spool_jobs } = (await api.get('/v1/server')).json.failover;
+    assert.deepEqual([primary_up, spool_jobs], [false, 3]);
+    assert.ok(since > upSince);
+    assert.match(metrics, new RegExp(`^holdfast_failover_changed_timestamp_seconds ${Math.floor(Date.parse(since) / 1000)}$`, 'm'));
+    const ready = await api.get('/readyz');
+    assert.equal(ready.status, 200);
+    assert.deepEqual(ready.json, { status: 'degraded', away: [{ number: 0, kind: 'failover+postgres', since }] });
+    const seen = (await api.get('/v1/cluster')).json;
+    assert.deepEqual(seen.failover, { primary_up, since, spool_jobs });
+    assert.deepEqual([seen.backend.up, seen.backend.since], [true, since]);
+    assert.ok(seen.backend.last_error);
+    assert.equal(seen.backends, undefined);
     assert.equal(sql('SELECT count(*) FROM go.job'), '1');
     // Back: the same ids, in the shared store.
     await proxy.restore();
     await until('the jobs have flowed back', () => back(api), 30_000);
+    assert.deepEqual((await api.get('/readyz')).json, { status: 'ready' });
+    assert.match((await api.get('/metrics')).text, /^holdfast_failover_active 0$/m);
     assert.equal((await api.get('/v1/snapshot')).json.redis_active, true);
     assert.equal(sql(`SELECT count(*) FROM go.job WHERE seq IN (${[made[0], made[1], later].map((job) => job.seq)})`), '3');
     assert.equal((await api.get(`/v1/jobs/${later.id}`)).json.state, 'scheduled');
@@ -139,7 +111,8 @@ describe('failover', { concurrency: false }, () => {
     assert.equal((await post({ payload: 1, unique: 'u' })).status, 201);
     api.close();
     await stopServer(server);
-    assert.match(server.stderr, /primary_lost/);
+    assert.match(server.stderr, / warn primary_lost primary=postgres why=/);
+    assert.doesNotMatch(server.stderr, / backend=\d/); // there is one store
     assert.match(server.stderr, /primary_back/);
   });
 
@@ -185,7 +158,10 @@ describe('failover', { concurrency: false }, () => {
     const api = new Client(server);
     const job = (await api.post('/v1/queues/q/jobs', { payload: 1 })).json;
     assert.equal(job.spooled, true);
-    assert.match(server.stderr, /primary_not_reached/);
+    assert.match(server.stderr, / warn primary_not_reached/);
+    const { status, json } = await api.get('/readyz');
+    assert.deepEqual([status, json.status], [200, 'degraded']);
+    assert.equal((await api.get('/v1/cluster')).json.backend.last_error, 'nobody listens at its address');
     await proxy.restore();
     await until('the job has flowed back', () => back(api), 30_000);
     assert.equal(sql('SELECT seq FROM late.job'), String(job.seq));

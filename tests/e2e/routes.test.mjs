@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queues spread over several stores (the router): what a client sees, and that ids stay what they
-// are when the server is started again with other routes.
+// are when the server is started again with other routes; what operators see of each store. Runs itself below
+// scripts/with-postgres.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 
 import { Client } from './lib/client.mjs';
-import { binary, startServer, stopServer, temporaryDirectory } from './lib/server.mjs';
+import { PostgresProxy } from './lib/proxy.mjs';
+import { binary, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+
+if (!process.env.HF_POSTGRES) {
+  const wrapper = fileURLToPath(new URL('../../scripts/with-postgres', import.meta.url));
+  const words = ['node', ...process.execArgv, fileURLToPath(import.meta.url)];
+  process.exit(spawnSync(wrapper, words, { stdio: 'inherit' }).status ?? 1);
+}
 
 function config(dir, routes) {
   const file = path.join(dir, 'holdfast.yaml');
@@ -20,7 +29,7 @@ async function withServer(options, work) {
   const server = await startServer(options);
   const api = new Client(server);
   try {
-    return await work(api);
+    return await work(api, server);
   } finally {
     api.close();
     await stopServer(server);
@@ -61,6 +70,8 @@ test('queues of three stores behind one server', async () => {
     assert.equal(schedule.status, 422);
     assert.match(schedule.text, /different backends/);
     assert.equal((await api.get('/v1/server')).json.backend, 'router+sqlite');
+    const { backends } = (await api.get('/v1/cluster')).json;
+    assert.deepEqual(backends.map((b) => [b.number, b.kind, b.up]), [[0, 'sqlite', true], [1, 'sqlite', true], [40, 'sqlite', true]]);
     const backup = await api.get('/v1/backup');
     assert.ok(backup.status >= 400);
     assert.match(backup.text, /several backends/);
@@ -77,6 +88,67 @@ test('queues of three stores behind one server', async () => {
     assert.deepEqual(states, ['done', 'done', 'running', 'ready']);
     assert.equal((await api.post('/v1/queues/mail.out/jobs', { payload: 1 })).json.seq < 2 ** 47, true);
   });
+});
+
+test('what operators see when one of the stores is away, and when all are', async () => {
+  const home = temporaryDirectory();
+  const [near, far] = [new PostgresProxy(), new PostgresProxy()];
+  await Promise.all([near.open(), far.open()]);
+  const routes = [`mail.* number=7 backend=${far.url('far').replace('holdfast@', 'holdfast:s3cret@')}`];
+  await withServer({ backend: near.url('near'), args: config(home, routes) }, async (api, server) => {
+    const ready = () => api.get('/readyz');
+    const post = (queue) => api.post(`/v1/queues/${queue}/jobs`, { payload: 1 });
+    const ups = async () => (await api.get('/v1/cluster')).json.backends.map((b) => b.up);
+    const whole = async () => (await ready()).json.status === 'ready';
+    const up = async (number) => (await api.get('/metrics')).text.match(new RegExp(`^holdfast_backend_up\\{backend="${number}",kind="postgres"\\} (\\d)$`, 'm'))[1];
+    assert.deepEqual((await ready()).json, { status: 'ready' });
+    assert.equal((await post('mail.in')).status, 201);
+    const lead = async () => (await api.get('/v1/cluster')).json.backends.every((b) => b.leader?.self);
+    await until('the server leads in both', lead);
+    // The routed one goes.
+    await far.cut();
+    await until('the server notices', async () => !(await whole()));
+    const { status, json } = await ready();
+    assert.equal(status, 200);
+    const { since } = json.away[0];
+    assert.deepEqual(json, { status: 'degraded', away: [{ number: 7, kind: 'postgres', since }] });
+    assert.equal((await post('plain')).status, 201);
+    assert.equal((await api.post('/v1/claim', { queues: ['mail.in', 'plain'] })).json.jobs[0].queue, 'plain');
+    assert.equal((await post('mail.in')).status, 503);
+    await until('the last connection is gone', async () => (await api.get('/v1/cluster')).json.backends[1].connections === 0);
+    const seen = (await api.get('/v1/cluster')).json;
+    assert.deepEqual(seen.backends.map((b) => [b.number, b.kind, b.shared, b.up]), [[0, 'postgres', true, true], [7, 'postgres', true, false]]);
+    const { number, nodes, leader, as_of, ...backend } = seen.backends[1];
+    assert.deepEqual([backend.since, backend.connections, nodes.length, nodes[0].self], [since, 0, 1, true]);
+    assert.ok(backend.last_error && as_of && leader.epoch >= 1);
+    assert.doesNotMatch(JSON.stringify(seen), /s3cret/);
+    // What was there before is the default store's.
+    assert.deepEqual([seen.backend.kind, seen.backend.up, seen.leader.self], ['router+postgres', true, true]);
+    assert.deepEqual(seen.nodes.map((n) => n.epoch), seen.backends[0].nodes.map((n) => n.epoch));
+    assert.deepEqual([await up(0), await up(7)], ['1', '0']);
+    // The other one, too.
+    await near.cut();
+    await until('nothing can be served', async () => (await ready()).status === 503);
+    const none = (await ready()).json;
+    assert.deepEqual([none.status, none.away.map((b) => b.number)], ['backend_down', [0, 7]]);
+    assert.deepEqual([await up(0), await up(7)], ['0', '0']);
+    // The routed one alone: its queues are served.
+    await far.restore();
+    await until('the routed one is back', async () => (await ups())[1], 30_000);
+    assert.deepEqual([(await ready()).status, (await ready()).json.away.map((b) => b.number)], [200, [0]]);
+    assert.equal((await post('mail.in')).status, 201);
+    assert.equal((await post('plain')).status, 503);
+    await near.restore();
+    await until('all is well', whole, 30_000);
+    assert.deepEqual([(await ready()).json, await ups(), await up(0), await up(7)], [{ status: 'ready' }, [true, true], '1', '1']);
+    assert.equal((await post('plain')).status, 201);
+    // Which of them a line is about.
+    for (const one of [0, 7])
+      for (const event of ['postgres_lost', 'postgres_back', 'leader_taken'])
+        assert.match(server.stderr, new RegExp(` ${event} backend=${one} `));
+    assert.doesNotMatch(server.stderr, /s3cret/);
+  });
+  await Promise.all([near.cut(), far.cut()]);
 });
 
 test('wrong routes are refused with a reason, and no password is shown', () => {

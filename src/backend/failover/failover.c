@@ -204,13 +204,19 @@ static bool fo_leads(const struct backend *b)
     return f->primary && backend_leads(f->primary);
 }
 
-/* The primary's, but for `up`: this node works in any case, and should be sent requests. */
+/* The primary's, but for `up`: this node works in any case, and should be sent requests. One that
+ * knows it is away also knows best why; it may be too slow for us, or never have been reached. */
 static void fo_cluster(const struct backend *b, struct backend_cluster *ret)
 {
     const struct failover *f = failover_of(b);
     if (f->primary)
         backend_cluster(f->primary, ret);
+    bool knows = !ret->up && ret->trouble[0];
     ret->up = true;
+    ret->spooling = !f->up;
+    ret->since = f->since;
+    if (!knows && f->why[0])
+        snprintf(ret->trouble, sizeof ret->trouble, "%s", f->why);
 }
 
 static int64_t fo_clock_offset(const struct backend *b)

@@ -34,11 +34,18 @@ static void changed(struct failover *f)
     fo_turn_wanted(f);
 }
 
+static void away_because(struct failover *f, const char *why)
+{
+    snprintf(f->why, sizeof f->why, "%.*s", (int)sizeof f->why - 1, why);
+}
+
 void fo_down(struct failover *f, const char *why)
 {
     if (!f->up || f->closing)
         return;
     f->up = false;
+    f->since = clock_now(&f->config.clock).wall;
+    away_because(f, why);
     f->slow = f->probing; /* what was asked before this says nothing of now */
     log_event(f->config.log, LOG_WARN, "primary_lost", LOG_TEXT("primary", f->setup.kind),
               LOG_TEXT("why", why), LOG_TEXT("now", "plain jobs go to the spool of this node"));
@@ -51,6 +58,7 @@ static void up(struct failover *f)
     if (f->up || f->closing)
         return;
     f->up = true;
+    f->since = clock_now(&f->config.clock).wall;
     log_event(f->config.log, LOG_INFO, "primary_back", LOG_TEXT("primary", f->setup.kind),
               LOG_INT("spool_jobs", (int64_t)fo_spool_jobs(f)));
     f->mirror.looked_ms = 0;
@@ -104,9 +112,9 @@ static void open_now(struct failover *f)
         fo_primary_opened(f);
         probe(f);
     } else {
+        away_because(f, note.text[0] ? note.text : err_text(err));
         log_event(f->config.log, LOG_ERROR, "primary_not_usable",
-                  LOG_TEXT("primary", f->setup.kind),
-                  LOG_TEXT("why", note.text[0] ? note.text : err_text(err)));
+                  LOG_TEXT("primary", f->setup.kind), LOG_TEXT("why", f->why));
     }
 }
 
@@ -138,6 +146,8 @@ void fo_health_start(struct failover *f)
         up(f); /* it was opened this moment */
         probe(f);
     } else {
+        f->since = clock_now(&f->config.clock).wall;
+        away_because(f, "nobody listens at its address");
         log_event(f->config.log, LOG_WARN, "primary_not_reached",
                   LOG_TEXT("primary", f->setup.kind),
                   LOG_TEXT("now", "plain jobs go to the spool of this node"));

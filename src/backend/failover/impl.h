@@ -130,7 +130,9 @@ struct failover {
     struct backend *primary; /* NULL until it was reached for the first time, and once closed */
     struct backend *spool;   /* NULL once closed */
     bool up;
-    uint64_t first; /* the spool's sequences are counted from here outside; see ids.c */
+    struct wall_time since; /* it is up, or away */
+    char why[200];          /* it was last away */
+    uint64_t first;         /* the spool's sequences are counted from here outside; see ids.c */
     struct fo_watch *watches;
     struct event_merge events;
     backend_news_fn news;

@@ -381,6 +381,16 @@ static void router_cluster(const struct backend *b, struct backend_cluster *ret)
         backend_cluster(r->children[0].backend, ret);
 }
 
+static const struct backend *router_part(const struct backend *b, unsigned index,
+                                         unsigned *ret_number)
+{
+    const struct router *r = router_of(b);
+    if (index >= r->child_count)
+        return NULL;
+    *ret_number = r->children[index].number;
+    return r->children[index].backend;
+}
+
 static int64_t router_clock_offset(const struct backend *b)
 {
     const struct router *r = router_of(b);
@@ -559,6 +569,7 @@ static void fill_ops(struct router *r)
                                   .leads = router_leads,
                                   .figures = router_figures,
                                   .cluster = router_cluster,
+                                  .part = router_part,
                                   .clock_offset = router_clock_offset,
                                   .events = router_events,
                                   .events_last = router_events_last,

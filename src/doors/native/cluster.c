@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET /v1/cluster: which servers share the store, who leads, and how the store is. It is answered
- * from what is known here, also while the store is out of reach. */
+/* GET /v1/cluster: which servers share the store, who leads, and how the store is; the same of each
+ * where there are several. It is answered from what is known here, also while a store is out of
+ * reach. */
 #include "doors/native/native_impl.h"
 #include "doors/words.h"
 
@@ -19,6 +20,15 @@ static void write_node(struct json_writer *w, const struct backend_node *n)
     else
         json_write_null(w);
     json_write_object_end(w);
+}
+
+static void write_nodes(struct json_writer *w, const struct backend_cluster *c)
+{
+    json_write_key(w, "nodes");
+    json_write_array(w);
+    for (size_t i = 0; i < c->node_count; i++)
+        write_node(w, &c->nodes[i]);
+    json_write_array_end(w);
 }
 
 static void write_leader(struct json_writer *w, const struct backend_cluster *c)
@@ -43,13 +53,12 @@ static void write_leader(struct json_writer *w, const struct backend_cluster *c)
     json_write_object_end(w);
 }
 
-static void write_backend(struct json_writer *w, const struct native *n,
-                          const struct backend_cluster *c)
+/* Members of an object that is begun. */
+static void write_health(struct json_writer *w, const char *kind, unsigned caps,
+                         const struct backend_cluster *c)
 {
-    json_write_key(w, "backend");
-    json_write_object(w);
-    write_text(w, "kind", broker_backend_kind(n->broker));
-    write_bool(w, "shared", (broker_caps(n->broker) & CAP_SHARED) != 0);
+    write_text(w, "kind", kind);
+    write_bool(w, "shared", (caps & CAP_SHARED) != 0);
     write_bool(w, "up", c->up);
     write_time(w, "since", c->since);
     json_write_key(w, "last_error");
@@ -60,6 +69,45 @@ static void write_backend(struct json_writer *w, const struct native *n,
     write_int(w, "clock_offset_ms", c->offset_ms);
     write_uint(w, "connections", c->connections);
     write_uint(w, "connections_wanted", c->connections_of);
+}
+
+static void write_store(struct json_writer *w, const struct backend_store *s)
+{
+    json_write_object(w);
+    write_uint(w, "number", s->number);
+    write_health(w, s->kind, s->caps, &s->cluster);
+    write_nodes(w, &s->cluster);
+    write_leader(w, &s->cluster);
+    write_time(w, "as_of", s->cluster.as_of);
+    json_write_object_end(w);
+}
+
+/* What stands outside is about the default store. */
+static void write_stores_if(struct json_writer *w, const struct native *n)
+{
+    struct backend_store s;
+    if (!broker_store(n->broker, 1, &s))
+        return;
+    json_write_key(w, "backends");
+    json_write_array(w);
+    for (unsigned i = 0; broker_store(n->broker, i, &s); i++)
+        write_store(w, &s);
+    json_write_array_end(w);
+}
+
+void failover_write_if(struct json_writer *w, const struct native *n)
+{
+    struct backend_figures f;
+    struct backend_cluster c;
+    broker_backend_figures(n->broker, &f);
+    if (!f.has_spool)
+        return;
+    broker_cluster(n->broker, &c);
+    json_write_key(w, "failover");
+    json_write_object(w);
+    write_bool(w, "primary_up", f.primary_up);
+    write_time(w, "since", c.since);
+    write_uint(w, "spool_jobs", f.spool_jobs);
     json_write_object_end(w);
 }
 
@@ -73,13 +121,14 @@ void cluster_handle(void *ctx, struct http_exchange *x)
     broker_cluster(n->broker, &c);
     answer_begin(x, &w);
     json_write_object(&w);
-    json_write_key(&w, "nodes");
-    json_write_array(&w);
-    for (size_t i = 0; i < c.node_count; i++)
-        write_node(&w, &c.nodes[i]);
-    json_write_array_end(&w);
+    write_nodes(&w, &c);
     write_leader(&w, &c);
-    write_backend(&w, n, &c);
+    json_write_key(&w, "backend");
+    json_write_object(&w);
+    write_health(&w, broker_backend_kind(n->broker), broker_caps(n->broker), &c);
+    json_write_object_end(&w);
+    write_stores_if(&w, n);
+    failover_write_if(&w, n);
     write_time(&w, "as_of", c.as_of);
     json_write_object_end(&w);
     answer_end(x, &w, 200);

@@ -22,7 +22,6 @@ struct page {
     const struct breaker_view *breakers;
     uint32_t breaker_count;
     struct backend_figures backend;
-    struct backend_cluster cluster;
     struct broker_figures broker;
     struct http_server_figures http;
     struct process_figures process;
@@ -220,6 +219,92 @@ static void breaker_state(struct page *p, const struct metric *family)
     }
 }
 
+/* ---- of each store, and of those who share it ---- */
+
+/* Labels only where there are several. */
+static void each_store(struct page *p, const struct metric *family,
+                       uint64_t (*of)(const struct backend_cluster *c))
+{
+    char labels[128];
+    struct backend_store s;
+    bool several = broker_store(p->n->broker, 1, &s);
+    for (unsigned i = 0; broker_store(p->n->broker, i, &s); i++) {
+        snprintf(labels, sizeof labels, "backend=\"%u\",kind=\"%.60s\"", s.number, s.kind);
+        metric_count(&p->m, family, several ? labels : NULL, of(&s.cluster));
+    }
+}
+
+static uint64_t up_of(const struct backend_cluster *c)
+{
+    return c->up;
+}
+
+static uint64_t nodes_of(const struct backend_cluster *c)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < c->node_count; i++)
+        n += !c->nodes[i].silent;
+    return n;
+}
+
+static uint64_t leads_of(const struct backend_cluster *c)
+{
+    bool leads = false;
+    for (size_t i = 0; i < c->node_count; i++)
+        leads |= c->nodes[i].self && c->nodes[i].leader;
+    return leads && c->up && !c->spooling;
+}
+
+static uint64_t leader_epoch_of(const struct backend_cluster *c)
+{
+    return c->leader_epoch;
+}
+
+static uint64_t overtaken_of(const struct backend_cluster *c)
+{
+    return c->overtaken;
+}
+
+static void backend_up(struct page *p, const struct metric *family)
+{
+    each_store(p, family, up_of);
+}
+
+static void cluster_nodes(struct page *p, const struct metric *family)
+{
+    each_store(p, family, nodes_of);
+}
+
+static void leader(struct page *p, const struct metric *family)
+{
+    each_store(p, family, leads_of);
+}
+
+static void leader_epoch(struct page *p, const struct metric *family)
+{
+    each_store(p, family, leader_epoch_of);
+}
+
+static void leader_overtaken(struct page *p, const struct metric *family)
+{
+    each_store(p, family, overtaken_of);
+}
+
+/* Where there is no failover, nothing: an alert on 0 or 1 must not mean such servers. */
+static void failover_active(struct page *p, const struct metric *family)
+{
+    if (p->backend.has_spool)
+        metric_count(&p->m, family, NULL, !p->backend.primary_up);
+}
+
+static void failover_since(struct page *p, const struct metric *family)
+{
+    struct backend_cluster c;
+    broker_cluster(p->n->broker, &c);
+    if (p->backend.has_spool)
+        metric_count(&p->m, family, NULL, (uint64_t)c.since.ms / 1000);
+}
+
 /* ---- of the program ---- */
 
 static void http_requests(struct page *p, const struct metric *family)
@@ -245,22 +330,6 @@ static void cpu_seconds(struct page *p, const struct metric *family)
 }
 
 /* ---- the table ---- */
-
-static void cluster_nodes(struct page *p, const struct metric *family)
-{
-    uint64_t n = 0;
-    for (size_t i = 0; i < p->cluster.node_count; i++)
-        n += !p->cluster.nodes[i].silent;
-    metric_count(&p->m, family, NULL, n);
-}
-
-static void leader(struct page *p, const struct metric *family)
-{
-    bool leads = false;
-    for (size_t i = 0; i < p->cluster.node_count; i++)
-        leads |= p->cluster.nodes[i].self && p->cluster.nodes[i].leader;
-    metric_count(&p->m, family, NULL, leads && p->cluster.up);
-}
 
 /* A family with a function, or one number at an offset in the page. */
 struct row {
@@ -364,15 +433,22 @@ static const struct row rows[] = {
     {{"holdfast_breaker_state", GAUGE,
       "Circuit breaker of a target: 0 closed, 1 open, 2 half open."},
      WRITTEN(breaker_state)},
-    {{"holdfast_backend_up", GAUGE, "1 while the store answers."}, FLAG(cluster.up)},
+    {{"holdfast_backend_up", GAUGE,
+      "1 while the store answers; behind failover always, as the node works without it."},
+     WRITTEN(backend_up)},
     {{"holdfast_cluster_nodes", GAUGE, "Servers that share the store and give signs of life."},
      WRITTEN(cluster_nodes)},
     {{"holdfast_leader", GAUGE, "1 on the server that leads."}, WRITTEN(leader)},
     {{"holdfast_leader_epoch", GAUGE, "Rises each time that another server leads."},
-     NUMBER(cluster.leader_epoch)},
+     WRITTEN(leader_epoch)},
     {{"holdfast_leader_overtaken_total", COUNTER,
       "Times that this server led and found that another does."},
-     NUMBER(cluster.overtaken)},
+     WRITTEN(leader_overtaken)},
+    {{"holdfast_failover_active", GAUGE,
+      "1 while the shared store behind failover is away and the spool stands in for it."},
+     WRITTEN(failover_active)},
+    {{"holdfast_failover_changed_timestamp_seconds", GAUGE, "When that last began or ended."},
+     WRITTEN(failover_since)},
     {{"holdfast_redis_up", GAUGE,
       "1 while Redis, or the shared store behind failover, answers; 0 where there is none."},
      WRITTEN(redis_up)},
@@ -428,7 +504,6 @@ static void page_take(struct page *p, const struct native *n, const struct reply
         p->queue_count = r->queue_count;
     }
     broker_backend_figures(n->broker, &p->backend);
-    broker_cluster(n->broker, &p->cluster);
     broker_figures(n->broker, &p->broker);
     if (n->config.http_figures)
         n->config.http_figures(n->config.http_ctx, &p->http);
@@ -495,15 +570,23 @@ static void metrics_breakers(struct call *c, const struct reply *r)
     call_submit(c);
 }
 
+static bool one_is_away(const struct broker *b)
+{
+    struct backend_store s;
+    for (unsigned i = 0; broker_store(b, i, &s); i++) {
+        if (!s.cluster.up)
+            return true;
+    }
+    return false;
+}
+
 void metrics_handle(void *ctx, struct http_exchange *x)
 {
     struct backend_figures f;
-    struct backend_cluster cluster;
-    broker_backend_figures(((struct native *)ctx)->broker, &f);
-    broker_cluster(((struct native *)ctx)->broker, &cluster);
+    broker_backend_figures(broker_of(ctx), &f);
     /* What queues look like would wait for the disk, and nobody would hear that it is full; or
-     * could not be had, and nobody would hear that the store is gone. */
-    if (f.journal_stuck_ms > 0 || !cluster.up) {
+     * could not be had, and nobody would hear that a store is gone. */
+    if (f.journal_stuck_ms > 0 || one_is_away(broker_of(ctx))) {
         page_answer(ctx, x, NULL, NULL);
         return;
     }

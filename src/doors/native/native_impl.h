@@ -46,6 +46,9 @@ MUST_CHECK int enqueue_read(struct native *n, struct http_exchange *x, struct sp
 /* Its members, without braces (history.c). */
 void tally_write(struct json_writer *w, const struct tally *t);
 
+/* "failover", where there is one (cluster.c). */
+void failover_write_if(struct json_writer *w, const struct native *n);
+
 /* ---- handlers ---- */
 
 #define NATIVE_HANDLER(name) void name(void *ctx, struct http_exchange *x)

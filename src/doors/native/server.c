@@ -42,15 +42,6 @@ static void write_store(struct json_writer *w, const struct backend_figures *f)
     json_write_object_end(w);
 }
 
-static void write_failover(struct json_writer *w, const struct backend_figures *f)
-{
-    json_write_key(w, "failover");
-    json_write_object(w);
-    write_bool(w, "primary_up", f->primary_up);
-    write_uint(w, "spool_jobs", f->spool_jobs);
-    json_write_object_end(w);
-}
-
 void server_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
@@ -75,8 +66,7 @@ void server_handle(void *ctx, struct http_exchange *x)
     write_time(&w, "now", broker_now(n->broker).wall);
     write_bool(&w, "clock_suspect", f.clock_suspect);
     write_uint(&w, "routes", routes);
-    if (f.has_spool)
-        write_failover(&w, &f);
+    failover_write_if(&w, n);
     write_store(&w, &f);
     json_write_object_end(&w);
     answer_end(x, &w, 200);
@@ -101,21 +91,69 @@ void health_handle(void *ctx, struct http_exchange *x)
     answer_status(x, 200, "ok");
 }
 
+/* Stores that answer, and those that do not, or that a spool stands in for. */
+struct readiness {
+    unsigned up, away;
+};
+
+static bool is_away(const struct backend_store *s)
+{
+    return !s->cluster.up || s->cluster.spooling;
+}
+
+static struct readiness readiness_of(const struct native *n)
+{
+    struct readiness r = {0, 0};
+    struct backend_store s;
+    for (unsigned i = 0; broker_store(n->broker, i, &s); i++) {
+        r.up += s.cluster.up;
+        r.away += is_away(&s);
+    }
+    return r;
+}
+
+/* Anybody may ask: why it is away, which may name hosts, is at /v1/cluster. */
+static void write_away(struct json_writer *w, const struct native *n)
+{
+    struct backend_store s;
+    json_write_key(w, "away");
+    json_write_array(w);
+    for (unsigned i = 0; broker_store(n->broker, i, &s); i++) {
+        if (!is_away(&s))
+            continue;
+        json_write_object(w);
+        write_uint(w, "number", s.number);
+        write_text(w, "kind", s.kind);
+        write_time(w, "since", s.cluster.since);
+        json_write_object_end(w);
+    }
+    json_write_array_end(w);
+}
+
+/* Ready as long as something can be served: were it not, one of several stores would take the
+ * queues of all others with it. */
 void ready_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
     struct backend_figures f;
-    struct backend_cluster c;
+    struct json_writer w;
+    struct readiness r = readiness_of(n);
     broker_backend_figures(n->broker, &f);
-    broker_cluster(n->broker, &c);
-    if (broker_draining(n->broker))
+    const char *word = r.up == 0     ? "backend_down"
+                       : f.disk_full ? "disk_full" /* acks must still find their way here */
+                       : r.away > 0  ? "degraded"
+                                     : "ready";
+    if (broker_draining(n->broker)) {
         answer_status(x, 503, "draining");
-    else if (!c.up)
-        answer_status(x, 503, "backend_down");
-    else if (f.disk_full)
-        answer_status(x, 200, "disk_full"); /* acks must still find their way here */
-    else
-        answer_status(x, 200, "ready");
+        return;
+    }
+    answer_begin(x, &w);
+    json_write_object(&w);
+    write_text(&w, "status", word);
+    if (r.away > 0)
+        write_away(&w, n);
+    json_write_object_end(&w);
+    answer_end(x, &w, r.up == 0 ? 503 : 200);
 }
 
 /* ---- the clock ---- */

@@ -167,6 +167,15 @@ static void inner_closed_cb(void *ctx)
     uv_idle_start(&s->idle, idle_cb);
 }
 
+static void cluster(const struct backend *b, struct backend_cluster *ret)
+{
+    const struct switched *s = of(b);
+    backend_cluster(s->inner, ret);
+    ret->up = s->mode != SWITCH_OFF && s->mode != SWITCH_SILENT;
+    if (!ret->up)
+        snprintf(ret->trouble, sizeof ret->trouble, "the switch is off");
+}
+
 static void close_it(struct backend *b, backend_closed_fn fn, void *ctx)
 {
     struct switched *s = of(b);
@@ -183,6 +192,7 @@ static const struct backend_ops switched_ops = {
     .unwatch = unwatch,
     .caps = caps,
     .figures = figures,
+    .cluster = cluster,
     .events = events,
     .events_last = events_last,
     .on_news = on_news,

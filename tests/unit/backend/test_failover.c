@@ -246,6 +246,35 @@ static void test_while_it_is_there(void **state)
     end();
 }
 
+static struct backend_cluster health(void)
+{
+    struct backend_cluster c;
+    backend_cluster(w.b, &c);
+    assert_true(c.up); /* the node works */
+    assert_int_equal(c.spooling, !figures().primary_up);
+    return c;
+}
+
+static void test_an_outage_is_told(void **state)
+{
+    (void)state;
+    begin();
+    int64_t started = health().since.ms;
+    assert_int_equal(started, w.clock.at.wall.ms);
+    assert_string_equal(health().trouble, "");
+    w.clock.at.wall.ms += 5000;
+    outage();
+    assert_true(health().spooling);
+    assert_int_equal(health().since.ms, started + 5000);
+    assert_string_equal(health().trouble, "the switch is off");
+    w.clock.at.wall.ms += 5000;
+    switched_set(w.primary, SWITCH_ON);
+    until_up(true);
+    assert_int_equal(health().since.ms, started + 10000);
+    assert_string_equal(health().trouble, "switched off"); /* what it answered when it went */
+    end();
+}
+
 static void test_no_enqueue_is_refused_when_it_goes(void **state)
 {
     (void)state;
@@ -503,6 +532,8 @@ static void test_away_at_the_start(void **state)
     begin_with(false);
     open_failover();
     assert_false(figures().primary_up);
+    assert_int_equal(health().since.ms, w.clock.at.wall.ms);
+    assert_string_equal(health().trouble, "nobody listens at its address");
     struct job_ref id = put();
     assert_true(id_spooled(id.seq));
     assert_int_equal(claim(1)->job_count, 1);
@@ -625,6 +656,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_while_it_is_there),
+        cmocka_unit_test(test_an_outage_is_told),
         cmocka_unit_test(test_no_enqueue_is_refused_when_it_goes),
         cmocka_unit_test(test_jobs_flow_back_as_they_are),
         cmocka_unit_test(test_what_runs_ends_where_it_runs),

@@ -385,6 +385,50 @@ static void test_events_of_all(void **state)
     end();
 }
 
+static void expect_store(unsigned index, unsigned number, bool up, const char *trouble)
+{
+    struct backend_store s;
+    assert_true(backend_store(w.b, index, &s));
+    assert_int_equal(s.number, number);
+    assert_string_equal(s.kind, "switched");
+    assert_int_equal(s.cluster.up, up);
+    assert_string_equal(s.cluster.trouble, trouble);
+    assert_int_equal(s.cluster.node_count, 1);
+    assert_true(s.cluster.nodes[0].self);
+    assert_true(s.caps & CAP_STRICT_ORDER); /* each by itself has it */
+}
+
+static void test_each_store_tells(void **state)
+{
+    (void)state;
+    struct backend_store s;
+    struct backend_cluster c;
+    begin();
+    expect_store(0, 0, true, "");
+    expect_store(1, MAIL, true, "");
+    expect_store(2, LOGS, true, "");
+    assert_false(backend_store(w.b, 3, &s));
+    switched_set(w.parts[1], SWITCH_OFF);
+    expect_store(0, 0, true, "");
+    expect_store(1, MAIL, false, "the switch is off");
+    expect_store(2, LOGS, true, "");
+    /* What the whole tells is the default's. */
+    backend_cluster(w.b, &c);
+    assert_true(c.up);
+    switched_set(w.parts[0], SWITCH_OFF);
+    switched_set(w.parts[1], SWITCH_ON);
+    backend_cluster(w.b, &c);
+    assert_false(c.up);
+    expect_store(0, 0, false, "the switch is off");
+    expect_store(1, MAIL, true, "");
+    /* One that is no router is its only store. */
+    assert_true(backend_store(switched_backend(w.parts[2]), 0, &s));
+    assert_int_equal(s.number, 0);
+    assert_false(backend_store(switched_backend(w.parts[2]), 1, &s));
+    switched_set(w.parts[0], SWITCH_ON);
+    end();
+}
+
 /* Whichever allocation fails, an op is answered exactly once, or its submit refused. */
 static void test_without_memory(void **state)
 {
@@ -422,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_what_needs_one_commit),
         cmocka_unit_test(test_workers_once_each),
         cmocka_unit_test(test_events_of_all),
+        cmocka_unit_test(test_each_store_tells),
         cmocka_unit_test(test_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

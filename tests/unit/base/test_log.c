@@ -30,7 +30,11 @@ static void sink_cb(void *ctx, const char *line, size_t len)
 static void sink_init(struct sink *s, enum log_format format)
 {
     *s = (struct sink){.clock = {{{1000}, {1769860800000}}}};
-    s->log = (struct log){sink_cb, s, clock_manual(&s->clock), format, LOG_INFO};
+    s->log = (struct log){.write = sink_cb,
+                          .ctx = s,
+                          .clock = clock_manual(&s->clock),
+                          .format = format,
+                          .level = LOG_INFO};
 }
 
 #define HEAD "2026-01-31T12:00:00.000Z "
@@ -50,6 +54,27 @@ static void text_form(void **state)
               LOG_SPAN("path", SPAN_LITERAL("/var/lib/a-b_c.d:8000")), LOG_BOOL("b", false));
     assert_string_equal(s.last,
                         HEAD "error x empty=\"\" none=\"\" path=/var/lib/a-b_c.d:8000 b=false\n");
+}
+
+static void marked(void **state)
+{
+    (void)state;
+    struct sink s;
+    sink_init(&s, LOG_AS_TEXT);
+    struct log one = log_marked(&s.log, LOG_INT("backend", 1));
+    log_event(&one, LOG_WARN, "store_lost", LOG_TEXT("why", "gone"));
+    assert_string_equal(s.last, HEAD "warn store_lost backend=1 why=gone\n");
+    log_event(&s.log, LOG_WARN, "store_lost", LOG_TEXT("why", "gone"));
+    assert_string_equal(s.last, HEAD "warn store_lost why=gone\n");
+    /* What is set anew holds for it, too. */
+    size_t lines = s.lines;
+    log_event(&one, LOG_DEBUG, "x");
+    assert_int_equal(s.lines, lines);
+    s.log.level = LOG_DEBUG;
+    s.log.format = LOG_AS_JSON;
+    log_event(&one, LOG_DEBUG, "x");
+    assert_string_equal(s.last, "{\"time\":\"2026-01-31T12:00:00.000Z\",\"level\":\"debug\","
+                                "\"event\":\"x\",\"backend\":1}\n");
 }
 
 static void json_form(void **state)
@@ -261,7 +286,11 @@ static void threads_share_a_site(void **state)
     (void)state;
     pthread_t threads[4];
     struct shared s = {.clock = {{{50000}, {0}}}};
-    s.log = (struct log){count_cb, &s, clock_manual(&s.clock), LOG_AS_JSON, LOG_INFO};
+    s.log = (struct log){.write = count_cb,
+                         .ctx = &s,
+                         .clock = clock_manual(&s.clock),
+                         .format = LOG_AS_JSON,
+                         .level = LOG_INFO};
     for (size_t i = 0; i < COUNT_OF(threads); i++)
         assert_int_equal(pthread_create(&threads[i], NULL, hammer, &s), 0);
     for (size_t i = 0; i < COUNT_OF(threads); i++)
@@ -288,15 +317,11 @@ static void to_a_stream(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_form),
-        cmocka_unit_test(json_form),
-        cmocka_unit_test(levels),
-        cmocka_unit_test(level_names),
-        cmocka_unit_test(values_cannot_forge),
-        cmocka_unit_test(any_bytes),
-        cmocka_unit_test(long_lines_are_cut),
-        cmocka_unit_test(limit_per_site),
-        cmocka_unit_test(threads_share_a_site),
+        cmocka_unit_test(text_form),      cmocka_unit_test(json_form),
+        cmocka_unit_test(marked),         cmocka_unit_test(levels),
+        cmocka_unit_test(level_names),    cmocka_unit_test(values_cannot_forge),
+        cmocka_unit_test(any_bytes),      cmocka_unit_test(long_lines_are_cut),
+        cmocka_unit_test(limit_per_site), cmocka_unit_test(threads_share_a_site),
         cmocka_unit_test(to_a_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -156,7 +156,11 @@ void http_rig_init(struct http_rig *r)
 {
     memset(r, 0, sizeof *r);
     assert_int_equal(uv_loop_init(&r->loop), 0);
-    r->log = (struct log){log_cb, r, clock_system(), LOG_AS_TEXT, LOG_INFO};
+    r->log = (struct log){.write = log_cb,
+                          .ctx = r,
+                          .clock = clock_system(),
+                          .format = LOG_AS_TEXT,
+                          .level = LOG_INFO};
     r->park_answers_when_gone = true;
     http_server_config_default(&r->config);
     r->config.loop = &r->loop;

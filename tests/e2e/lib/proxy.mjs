@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The network between Holdfast and its database, for tests in which it fails.
+import net from 'node:net';
+import path from 'node:path';
+
+/** Where the server of scripts/with-postgres has its socket. */
+export const postgresDirectory = () => decodeURIComponent(process.env.HF_POSTGRES.replace(/.*host=/, '').replace(/&.*/, ''));
+
+/** Between a server and PostgreSQL: forwards, is away, or swallows the answers. */
+export class PostgresProxy {
+  constructor() {
+    this.sockets = new Set();
+    this.deaf = false;
+  }
+
+  async open(port = 0) {
+    this.listener = net.createServer((near) => this.join(near));
+    await new Promise((resolve) => this.listener.listen(port, '127.0.0.1', resolve));
+    this.port = this.listener.address().port;
+  }
+
+  join(near) {
+    const far = net.connect(path.join(postgresDirectory(), '.s.PGSQL.5432'));
+    for (const socket of [near, far]) {
+      this.sockets.add(socket);
+      socket.on('error', () => {});
+      socket.on('close', () => {
+        this.sockets.delete(socket);
+        near.destroy();
+        far.destroy();
+      });
+    }
+    near.on('data', (chunk) => far.write(chunk));
+    far.on('data', (chunk) => this.deaf || near.write(chunk));
+  }
+
+  /** Nobody listens any more, and everybody is cut off. */
+  async cut() {
+    const closed = new Promise((resolve) => this.listener.close(resolve));
+    for (const socket of this.sockets) socket.destroy();
+    await closed;
+    this.deaf = false;
+  }
+
+  restore() {
+    return this.open(this.port);
+  }
+
+  url(schema) {
+    return `postgres://holdfast@127.0.0.1:${this.port}/postgres?sslmode=disable&schema=${schema}`;
+  }
+}
