@@ -168,7 +168,7 @@ static void ask_rivals(struct item *it)
     redis_args_int(a, s->sh.facts.epoch);
     redis_args_text(a, "");
     redis_args_int(a, 0);
-    redis_args_int(a, HOLD_MS);
+    redis_args_int(a, rd_hold_ms(s));
     redis_args_int(a, 0);
     redis_args_int(a, 0);
     redis_args_text(a, "");
