@@ -140,6 +140,21 @@ test('TF-3 what a leader was about to write when it was overtaken is refused by 
 
 test('TF-4 TF-8 several nodes make each delayed job ready once, while the lead changes all the time', (t) => dueOnce(t, storeAt('restless'), { restless: true, total: 300 }));
 
+test('HF-2 a server can be stopped while Redis is away, and when its goodbye is lost', async (t) => {
+  for (const [mode, busy] of [['stall', true], ['stall', false], ['refuse', false]]) {
+    const { proxy, node } = await behindProxy(t, `stops-${mode}-${busy}`);
+    proxy.set(mode);
+    const open = busy ? node.api.post('/v1/queues/q/jobs', { payload: 1 }).then(({ status }) => status) : 503;
+    if (busy) await until('it asks Redis', () => proxy.held() > 0);
+    node.server.process.kill('SIGTERM');
+    await until(`it ends, ${mode}`, () => node.server.exit, 20_000);
+    assert.equal(node.server.exit.code, 0, node.server.stderr);
+    assert.ok([503, 504].includes(await open));
+    node.api.close();
+    proxy.close();
+  }
+});
+
 test('HF-2 a network that swallows every packet', { skip: noNamespaces() }, async (t) => {
   const send = (node, key) => node.api.post('/v1/queues/q/jobs', { payload: key }, { headers: { 'idempotency-key': key } });
   await darkNetwork(t, { socket, urlOf: (at) => url('netns', at), send });
