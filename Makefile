@@ -41,7 +41,7 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (60) with libFuzzer
 	@scripts/setup test
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-soak: ## hours of simulation, kills, power cuts, failing calls (SOAK='sim kill power failpoint faults faults-pg')
+soak: ## hours of simulation, kills, power cuts, failing calls (SOAK='sim kill power failpoint faults faults-pg faults-redis')
 	@SEEDS=$(SEEDS) scripts/soak $(SOAK)
 
 format: ## let clang-format rewrite the sources

@@ -5,107 +5,20 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { check, stories } from '../crash/checker.mjs';
-import { Load } from '../crash/load.mjs';
-import { Keepers } from '../crash/lib/keepers.mjs';
-import { now, pause } from '../crash/lib/recorder.mjs';
-import { checkKeepers, countOf, seedOf } from '../crash/lib/trial.mjs';
+import { countOf } from '../crash/lib/trial.mjs';
 import { openStream } from '../e2e/lib/client.mjs';
 import { until } from '../e2e/lib/server.mjs';
 import { leaderOf, startNodes, times } from './lib/cluster.mjs';
+import { faultsUnderLoad, seed } from './lib/load.mjs';
 import { freezeDatabase, killDatabase, sql, startDatabase, thawDatabase, url } from './lib/postgres.mjs';
 
-const seed = seedOf();
-/** Those who use keys, schedules, triggers and notices (C11 to C14): HF_KEEPERS=1. */
-const keepers = process.env.HF_KEEPERS === '1';
 const faults = countOf('HF_FAULTS', 6); // one of each kind
 
-/** A load that asks any node. */
-class ClusterLoad extends Load {
-  get server() {
-    return this.nodes ? this.random.of(this.nodes).server : null;
-  }
-  set server(_) {}
-
-  /** A node that is late with an answer, or closes a connection that nobody used, is asked again. */
-  async read(where) {
-    for (let tries = 0; ; tries++) {
-      for (const { number, server } of this.nodes) assert.equal(server.exit, undefined, `node ${number} has ended\n${server.stderr}`);
-      try {
-        return await super.read(where);
-      } catch (error) {
-        if (tries > 20) throw error;
-        await pause(100);
-      }
-    }
-  }
-
-  over(nodes) {
-    this.nodes = nodes;
-    this.serve(null);
-  }
-}
-
-const kinds = {
-  async databaseKilled({ load, random }) {
-    const crash = { at: now(), ready: Infinity };
-    load.history.crashes.push(crash);
-    await killDatabase();
-    await pause(random.below(300));
-    startDatabase();
-    crash.ready = now();
-  },
-  async databaseFrozen({ random }) {
-    freezeDatabase();
-    await pause(random.below(2.5 * times.answer));
-    thawDatabase();
-  },
-  async nodeKilled({ nodes, random }) {
-    const node = random.of(nodes);
-    await node.kill();
-    await node.start();
-  },
-  async leaderKilled({ nodes }) {
-    const node = await leaderOf(nodes);
-    await node.kill();
-    await pause(times.ttl);
-    await node.start();
-  },
-  async leaderFrozen({ nodes }) {
-    const node = await leaderOf(nodes);
-    node.freeze();
-    await pause(3 * times.ttl);
-    node.thaw();
-  },
-  async leaseTaken() {
-    sql('UPDATE load.leader SET until = 0');
-  },
-};
-
 test(`${faults} faults under load, seed ${seed}`, async (t) => {
-  const args = ['--queue-defaults-keep-done', '1000000'];
-  const nodes = await startNodes(t, url('load'), 3, { args, env: Keepers.env });
-  const load = new ClusterLoad(seed, { paceMs: 40, keepers });
-  t.after(() => load.abandon());
-  load.over(nodes);
-  load.start();
-  const names = Object.keys(kinds);
-  for (let i = 0; i < faults; i++) {
-    await pause(300 + load.random.below(700));
-    const kind = i < names.length ? names[i] : load.random.of(names);
-    await kinds[kind]({ load, nodes, random: load.random });
-  }
-  await until('every node serves', async () => (await Promise.all(nodes.map((n) => n.api.get('/readyz')))).every((a) => a.status === 200), 60_000);
-  await load.finish();
-  const { entries, crashes, final } = load.history;
-  const made = load.confirmed();
-  console.log(`# ${entries.length} entries, ${made} confirmed jobs, ${final.jobs.size} found, ${crashes.length} crashes, seed ${seed}`);
-  const violations = check(load.history).slice(0, 10);
-  for (const line of stories(load.history, violations.slice(0, 3))) console.log(`# ${line}`);
-  assert.deepEqual(violations, [], `seed ${seed}`);
-  assert.ok(made >= 10 * faults, `too little happened to prove anything: ${made} jobs`);
-  assert.ok(crashes.length > 0);
-  if (keepers) checkKeepers(load);
+  const endLead = () => sql('UPDATE load.leader SET until = 0');
+  const store = { kill: killDatabase, start: startDatabase, freeze: freezeDatabase, thaw: thawDatabase, endLead };
+  const first = ['storeKilled', 'storeFrozen', 'nodeKilled', 'leaderKilled', 'leaderFrozen', 'leaseTaken'];
+  const nodes = await faultsUnderLoad(t, { url: url('load'), store, count: 3, faults, first });
   // The tables by themselves: what SQL says of what the API said.
   assert.equal(sql("SELECT count(*) FROM (SELECT queue, ukey FROM load.job WHERE held GROUP BY 1, 2 HAVING count(*) > 1) x"), '0');
   assert.equal(sql('SELECT count(*) FROM load.job WHERE state = 3'), '0');

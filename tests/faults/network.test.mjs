@@ -2,23 +2,20 @@
 // HF-2: a connection to the database that breaks at the worst moment, stalls, or is refused. What is not
 // known to be done is answered 504, what surely is not 503, in bounded time; a repeat under its key is done once.
 import assert from 'node:assert/strict';
-import { spawn, spawnSync } from 'node:child_process';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { test } from 'node:test';
 
-import { Client } from '../e2e/lib/client.mjs';
-import { stopServer, temporaryDirectory, until } from '../e2e/lib/server.mjs';
+import { stopServer, until } from '../e2e/lib/server.mjs';
 import { Node, times } from './lib/cluster.mjs';
+import { darkNetwork, noNamespaces } from './lib/namespaces.mjs';
 import { socket, sql } from './lib/postgres.mjs';
 import { Proxy } from './lib/proxy.mjs';
 
 const unixSocket = path.join(socket, '.s.PGSQL.5432');
-const throughPort = (host, port, schema) => `postgres://holdfast@${host}:${port}/postgres?schema=${schema}`;
 
 async function nodeBehindProxy(t, schema) {
   const proxy = await new Proxy({ path: unixSocket }).listen();
-  const node = await new Node(throughPort('127.0.0.1', proxy.port, schema), 1).start();
+  const node = await new Node(`postgres://holdfast@127.0.0.1:${proxy.port}/postgres?schema=${schema}`, 1).start();
   t.after(async () => {
     if (!node.server.exit) await node.kill();
     proxy.close();
@@ -115,46 +112,8 @@ test('HF-2 a server can be stopped while the database is away', async (t) => {
   node.api.close();
 });
 
-function needsNamespaces() {
-  if (process.getuid() !== 0) return 'network namespaces need root';
-  const probe = spawnSync('unshare', ['-n', 'true']);
-  return probe.status === 0 && spawnSync('ip', ['-V']).status === 0 ? false : 'network namespaces cannot be made here';
-}
-
-test('HF-2 a network that swallows every packet', { skip: needsNamespaces() }, async (t) => {
-  const names = ['a', 'b'].map((side) => `hf-${process.pid}-${side}`);
-  const ip = (...words) => {
-    const run = spawnSync('ip', words, { encoding: 'utf8' });
-    assert.equal(run.status, 0, run.stderr);
-  };
-  t.after(() => names.forEach((name) => spawnSync('ip', ['netns', 'del', name])));
-  for (const name of names) ip('netns', 'add', name);
-  ip('-n', names[0], 'link', 'add', 'hf0', 'type', 'veth', 'peer', 'name', 'hf1', 'netns', names[1]);
-  for (const [i, name] of names.entries()) {
-    ip('-n', name, 'addr', 'add', `10.99.0.${i + 1}/24`, 'dev', `hf${i}`);
-    ip('-n', name, 'link', 'set', `hf${i}`, 'up');
-    ip('-n', name, 'link', 'set', 'lo', 'up');
-  }
-  const inside = (i) => ['ip', 'netns', 'exec', names[i]];
-  const [file, ...words] = [...inside(1), 'node', fileURLToPath(new URL('./lib/proxy.mjs', import.meta.url)), '10.99.0.2', unixSocket];
-  const far = spawn(file, words, { stdio: ['pipe', 'pipe', 'inherit'] });
-  t.after(() => far.stdin.end());
-  const port = Number(await new Promise((resolve) => far.stdout.once('data', (text) => resolve(String(text)))));
-
-  const door = path.join(temporaryDirectory(), 'door');
-  const node = new Node(throughPort('10.99.0.2', port, 'netns'), 1, { via: inside(0), listen: `unix:${door}` });
-  await node.start();
-  t.after(() => (node.server.exit ? null : node.kill()));
-  node.api = new Client({ socketPath: door });
-  const ready = () => until('it serves', async () => (await send(node, 'warm')).status < 300, 30_000);
-  await ready();
-  ip('-n', names[1], 'link', 'set', 'hf1', 'down');
-  const answer = await send(node, 'dark');
-  assert.ok([503, 504].includes(answer.status));
-  await until('it says so', async () => !(await node.cluster()).backend.up, 20_000);
-  ip('-n', names[1], 'link', 'set', 'hf1', 'up');
-  await ready();
-  assert.ok((await send(node, 'dark')).status < 300);
+test('HF-2 a network that swallows every packet', { skip: noNamespaces() }, async (t) => {
+  const urlOf = (at) => `postgres://holdfast@${at}/postgres?schema=netns`;
+  await darkNetwork(t, { socket: unixSocket, urlOf, send });
   assert.equal(sql('SELECT count(*) FROM netns.job WHERE payload = \'"payload dark"\''), '1');
-  await node.stop();
 });

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# A database that several servers share, under faults: killed, frozen, cut off; leaders that are stopped.
-# Times are short here; `make soak SOAK=faults-pg` takes the full ones.
+# A database, or Redis, that several servers share, under faults: killed, frozen, cut off; leaders that are stopped.
+# Times are short here; `make soak SOAK='faults-pg faults-redis'` takes the full ones.
 source "$(dirname "$0")/tap.bash"
 
 # The longest first, so that none is left over at the end.
-parts='database leader plans network sync pooler'
+parts='redis database leader redis-links plans network sync pooler'
 for part in $parts; do
   ! tap_wanted "faults/$part" || tap_ahead node --test-reporter=tap "tests/faults/$part.test.mjs"
 done

@@ -149,7 +149,6 @@ static void rivals_cb(void *ctx, redisReply *r)
     struct item *it = ctx;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     int err = rd_unit_loaded(it, r);
     checks_all(it);
     if (err)
@@ -168,7 +167,7 @@ static void ask_rivals(struct item *it)
     redis_args_int(a, s->sh.facts.epoch);
     redis_args_text(a, "");
     redis_args_int(a, 0);
-    redis_args_int(a, HOLD_MS);
+    redis_args_int(a, rd_hold_ms(s));
     redis_args_int(a, 0);
     redis_args_int(a, 0);
     redis_args_text(a, "");
@@ -204,7 +203,6 @@ static void slice_cb(void *ctx, redisReply *r)
     size_t slice = 0;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     if (!it->unit.s->bulks) { /* its end was answered meanwhile */
         rd_item_over(it);
         return;

@@ -10,8 +10,8 @@
  * A unit is loaded by one script and stored by another (lua/load.lua, lua/store.lua). Both are
  * atomic; between them others may come. Where no other node lives, loading only reads, and a store
  * asks for nothing but that nobody has stored anything since. Where others live, ready jobs that
- * claims may get are taken away by the load, for HOLD_MS at most, and a store names the revision of
- * everything it changes.
+ * claims may get are taken away by the load, for rd_hold_ms at most, and a store names the revision
+ * of everything it changes.
  *
  * Time is the server's, except under a manual clock. One node is the leader: it has a lease in the
  * store and does what time brings (tick.c); each of its stores finds its own epoch there, or does
@@ -44,7 +44,7 @@
 #define NODE_OTHER_MS 60000  /* a node that was heard of since is reckoned with */
 #define WORDS_SPAN_MS 300000 /* last words about leases are kept together by the time … */
 #define WORDS_SPANS 13       /* … and for so many of these spans: an hour at least */
-#define HOLD_MS 15000        /* ready jobs are taken out of reach for so long at most */
+#define HOLD_MS 15000        /* ready jobs are taken out of reach for so long at most, … */
 #define UNIT_TRIES_MAX 8
 #define ALONE_TRIES_MAX 200 /* of what needs that nobody else stores anything meanwhile … */
 #define QUIET_TRIES 3       /* … which after so many asks the others to wait … */
@@ -159,6 +159,13 @@ static inline struct span reply_span(const redisReply *r)
     return text ? span_of(r->str, (size_t)r->len) : (struct span){NULL, 0};
 }
 
+/* … and no longer than a node that says nothing is taken for alive. */
+static inline int64_t rd_hold_ms(const struct rd_store *s)
+{
+    int64_t silent = shared_silent_ms(&s->sh);
+    return silent < HOLD_MS ? silent : HOLD_MS;
+}
+
 int64_t rd_reply_int(const redisReply *r); /* a number, or the text of one; 0 = neither */
 
 /* lane.c */
@@ -179,10 +186,10 @@ struct item *rd_item_take(struct rd_store *s); /* NULL = no memory */
 void rd_items_free(struct rd_store *s);
 void rd_item_give(struct rd_store *s, struct item *it);
 void rd_item_reset(struct item *it);
-void rd_item_keep(struct item *it, redisReply *r);     /* until it is over */
 void rd_item_call(struct item *it, enum script_id id); /* begins a command */
 void rd_item_send(struct item *it, enum item_stage stage, redis_reply_fn fn);
-/* Whether the answer is to be looked at; if not, all is done that can be. Takes a bad answer. */
+/* Whether the answer is to be looked at; if not, all is done that can be. It is the item's, until
+ * it is over. */
 bool rd_item_answered(struct item *it, redisReply *r, bool storing);
 void rd_item_begin(struct item *it); /* its first question */
 void rd_item_again(struct item *it); /* from the start, and whoever stands behind it, too */

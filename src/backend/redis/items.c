@@ -83,16 +83,18 @@ void rd_item_give(struct rd_store *s, struct item *it)
     s->spare = it;
 }
 
-/* Without memory to remember it, it goes, and so must whatever points to it: the item gives up. */
-void rd_item_keep(struct item *it, redisReply *r)
+/* False: there is no memory to remember it. */
+static bool keep(struct item *it, redisReply *r)
 {
     if (it->kept_count == it->kept_room) {
         redisReply **grown = mem_regrow(it->kept, it->kept_room * 2 + 8, sizeof(redisReply *));
-        CHECK(grown);
+        if (!grown)
+            return false;
         it->kept = grown;
         it->kept_room = it->kept_room * 2 + 8;
     }
     it->kept[it->kept_count++] = r;
+    return true;
 }
 
 /* --- questions --- */
@@ -170,6 +172,11 @@ bool rd_item_answered(struct item *it, redisReply *r, bool storing)
         answered_badly(it, r, storing);
         return false;
     }
+    if (!keep(it, r)) {
+        freeReplyObject(r);
+        rd_item_give_up(it, storing ? OUT_UNKNOWN : OUT_UNAVAILABLE, "out of memory");
+        return false;
+    }
     return true;
 }
 
@@ -204,7 +211,7 @@ bool rd_item_told_to_wait(struct item *it, const redisReply *r)
     if (!span_equal(reply_span(reply_at(r, 0)), SPAN_LITERAL("wait")))
         return false;
     step_back(it);
-    if (!uv_is_closing((uv_handle_t *)&s->later))
+    if (!s->leaving && !uv_is_closing((uv_handle_t *)&s->later))
         uv_timer_start(&s->later, rd_later_cb, WAIT_MS, 0);
     return true;
 }

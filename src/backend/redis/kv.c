@@ -103,7 +103,7 @@ void rd_kv_ask(struct item *it, size_t versions)
     redis_args_int(a, s->sh.facts.epoch);
     redis_args_text(a, it->shared ? "keys" : ""); /* what is held stays held */
     redis_args_int(a, 0);
-    redis_args_int(a, HOLD_MS);
+    redis_args_int(a, rd_hold_ms(s));
     for (int i = 0; i < 2; i++)
         redis_args_int(a, 0); /* numbers to give out */
     redis_args_text(a, "");

@@ -134,11 +134,10 @@ void rd_later_cb(uv_timer_t *timer)
     rd_timer_set(s);
 }
 
+/* After the goodbye the same timer takes everything down: nothing may come before that. */
 void rd_lane_later(struct rd_store *s)
 {
-    if (s->leaving)
-        return; /* the timer has its last errand */
-    if (!uv_is_closing((uv_handle_t *)&s->later))
+    if (!s->leaving && !uv_is_closing((uv_handle_t *)&s->later))
         uv_timer_start(&s->later, rd_later_cb, 0, 0);
 }
 

@@ -124,7 +124,7 @@ void rd_unit_send_load(struct item *it)
     redis_args_int(a, s->sh.facts.epoch);
     redis_args_text(a, it->shared ? "1" : "");
     redis_args_int(a, (int64_t)it->token);
-    redis_args_int(a, HOLD_MS);
+    redis_args_int(a, rd_hold_ms(s));
     redis_args_int(a, (int64_t)u->seq_count);
     redis_args_int(a, (int64_t)u->number_count);
     redis_args_text(a, live_wanted(u) ? "1" : "");

@@ -167,7 +167,6 @@ static void looked_cb(void *ctx, redisReply *r)
     struct unit *u = &it->unit;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     u->now.ms = rd_reply_int(reply_at(r, 0));
     for (size_t i = 0; i < u->count; i++) {
         struct turn *t = &u->turns[i];

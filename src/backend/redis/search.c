@@ -50,7 +50,6 @@ static void bodies_cb(void *ctx, redisReply *r)
     uint64_t bytes = 0;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     const redisReply *list = only(it, r);
     /* A job may be gone by now, or a body missing beyond what an answer may have. */
     for (size_t i = 0; i + 4 < reply_count(list) && bytes < LIMIT_ANSWER_BYTES; i += 5) {
@@ -191,7 +190,6 @@ static void step_cb(void *ctx, redisReply *r)
     bool list = op_of(it)->kind == OP_LIST;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r); /* what is shown points into it */
     it->unit.now.ms = rd_reply_int(reply_at(r, 0));
     it->search_at = (uint64_t)rd_reply_int(reply_at(r, 1));
     if (rd_load_queues(&it->unit, reply_at(r, 3)) != 0) {
@@ -343,7 +341,6 @@ static void found_cb(void *ctx, redisReply *r)
     enum op_kind kind = op_of(it)->kind;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     const redisReply *found = only(it, r);
     if (kind != OP_WORKERS && kind != OP_KV_LIST && reply_count(found) < 2) {
         answer(it, OUT_NO_QUEUE, NULL);
@@ -395,7 +392,6 @@ static void named_cb(void *ctx, redisReply *r)
     struct wqueue q = {.number = 0};
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     if (redis_queue_decode(reply_span(reply_at(only(it, r), 1)), &q) != 0) {
         answer(it, OUT_NO_QUEUE, NULL);
         return;

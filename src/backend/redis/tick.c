@@ -146,7 +146,6 @@ static void keys_cb(void *ctx, redisReply *r)
     struct item *it = ctx;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     rd_kv_loaded(it, rd_load_keys(r));
     work(it);
 }
@@ -189,7 +188,6 @@ static void rules_cb(void *ctx, redisReply *r)
     struct item *it = ctx;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     if (rd_rules_loaded(it, r) == 0) {
         work_with_keys(it);
         return;
@@ -206,7 +204,6 @@ static void due_cb(void *ctx, redisReply *r)
     struct unit *u = &it->unit;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     if (reply_count(r) != DUE_COUNT) { /* another leads */
         shared_leader_lost(&s->sh, true);
         rd_item_over(it);

@@ -76,7 +76,6 @@ static void stored_cb(void *ctx, redisReply *r)
     struct rd_store *s = rd_of_unit(&it->unit);
     if (!rd_item_answered(it, r, true))
         return;
-    rd_item_keep(it, r);
     if (it->args.plain) /* a transaction: the script's answer is the last; none = it was not done */
         r = reply_count(r) ? r->element[r->elements - 1] : NULL;
     if (r && r->type == REDIS_REPLY_ERROR) {
@@ -143,7 +142,6 @@ static void keys_cb(void *ctx, redisReply *r)
     struct item *it = ctx;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     rd_kv_loaded(it, rd_load_keys(r));
     work(it);
 }
@@ -176,7 +174,6 @@ static void rules_cb(void *ctx, redisReply *r)
     struct item *it = ctx;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     int err = rd_rules_loaded(it, r);
     if (err)
         give_up_damaged(it, err, "an alert is damaged");
@@ -199,7 +196,6 @@ static void sharers_cb(void *ctx, redisReply *r)
     struct item *it = ctx;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     rd_unit_sharers_loaded(it, r);
     work(it);
 }
@@ -209,7 +205,6 @@ static void loaded_cb(void *ctx, redisReply *r)
     struct item *it = ctx;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     if (rd_item_told_to_wait(it, r))
         return;
     int err = rd_unit_loaded(it, r);
@@ -240,7 +235,6 @@ static void schedules_cb(void *ctx, redisReply *r)
     struct item *it = ctx;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     if (rd_item_told_to_wait(it, r))
         return;
     int err = rd_schedules_loaded(it, r);
@@ -258,7 +252,6 @@ static void alerts_cb(void *ctx, redisReply *r)
     struct item *it = ctx;
     if (!rd_item_answered(it, r, false))
         return;
-    rd_item_keep(it, r);
     int err = rd_alerts_loaded(it, r);
     if (rd_data_went(rd_of_unit(&it->unit), it->stores))
         rd_item_again(it);

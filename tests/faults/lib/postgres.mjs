@@ -7,6 +7,7 @@ import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 import { until } from '../../e2e/lib/server.mjs';
+import { stateOf } from './process.mjs';
 
 if (!process.env.HF_POSTGRES) {
   const wrapper = fileURLToPath(new URL('../../../scripts/with-postgres', import.meta.url));
@@ -34,15 +35,6 @@ function control(...words) {
   const run = spawnSync(file, rest, { stdio: 'ignore' });
   const log = `${data}/again.log`;
   assert.equal(run.status, 0, `pg_ctl ${words.join(' ')}\n${existsSync(log) ? readFileSync(log, 'utf8').slice(-2000) : ''}`);
-}
-
-/** One letter, as proc(5) has it; Z when it is gone. */
-function stateOf(pid) {
-  try {
-    return readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/^.*\) /, '')[0];
-  } catch {
-    return 'Z';
-  }
 }
 
 /** The server and everything that it forked; it stands still, so that it forks no more. */

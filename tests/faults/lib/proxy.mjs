@@ -58,13 +58,25 @@ export class Proxy {
   answer(pair, bytes) {
     if (pair.cut?.hold) {
       pair.late = [...(pair.late ?? []), bytes];
-      pair.cut.done(() => pair.client.end(Buffer.concat(pair.late)));
+      pair.cut.done(this.release(pair, pair.cut.on));
     } else if (pair.cut) {
       pair.cut.done();
       this.end(pair);
     } else {
       this.pass(pair, pair.client, bytes);
     }
+  }
+
+  /** Says what was held back; on: the connection goes on then. kept(): what that is, so far. */
+  release(pair, on) {
+    const kept = () => Buffer.concat(pair.late);
+    const say = () => {
+      const bytes = kept();
+      pair.late = pair.cut = null;
+      if (on) pair.client.write(bytes);
+      else pair.client.end(bytes);
+    };
+    return Object.assign(say, { kept });
   }
 
   pass(pair, to, bytes) {
@@ -86,10 +98,10 @@ export class Proxy {
 
   /** Once: cuts the connection whose next request has `marker` in it, and which has said `known` before;
    * before: the request is swallowed, else its answer; hold: the answer is kept, however the server ends, until
-   * the function that this gives is called; that ends the connection. Resolves when that has happened. */
-  cut({ marker = '', known = '', before = false, hold = false }) {
+   * the function that this gives is called; that ends the connection, unless on. Resolves when that has happened. */
+  cut({ marker = '', known = '', before = false, hold = false, on = false }) {
     return new Promise((done) => {
-      this.cuts.push({ before, hold, done, matches: (pair, text) => text.includes(marker) && pair.said.includes(known) });
+      this.cuts.push({ before, hold, on, done, matches: (pair, text) => text.includes(marker) && pair.said.includes(known) });
     });
   }
 

@@ -9,7 +9,9 @@ for _, old in ipairs(call('ZRANGEBYSCORE', P .. 'nodes', '-inf', text(now - 8640
     call('HDEL', P .. 'node', old)
   end
 end
--- Loads do this, too, but not those of a node that is left alone.
+-- Nothing of ours is under way now: what we have taken is of a connection that broke. Loads do both, too, but
+-- not those of a node that is left alone, or is asked for nothing.
+give_back(me)
 for _, late in ipairs(call('ZRANGEBYSCORE', P .. 'holds', '-inf', text(now))) do give_back(late) end
 call('ZADD', P .. 'nodes', text(now), me)
 call('HSET', P .. 'node', me, told)

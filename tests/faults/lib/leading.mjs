@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What holds of those who lead, whatever the store: cases for tests that know one. A store has a url; leader(), which
+// tells the holder and the epoch of the lead; endLead(), after which anybody may take it; and jobs(), all rows as text.
+import assert from 'node:assert/strict';
+
+import { until } from '../../e2e/lib/server.mjs';
+import { leaderOf, startNodes, times } from './cluster.mjs';
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** What the leader has to do while nobody leads: the lease of one job ends, another becomes due. */
+async function leaveWork(api) {
+  await api.post('/v1/queues/q/jobs', [{ payload: 'crash' }, { payload: 'due', delay_ms: times.ttl }]);
+  const { json } = await api.post('/v1/queues/q/claim', { lease_ms: times.ttl });
+  assert.equal(json.jobs.length, 1);
+}
+
+/** Both, each once. */
+async function workDone(api) {
+  const got = [];
+  await until('what was due is ready', async () => {
+    const more = await api.post('/v1/queues/q/claim', { count: 2, lease_ms: 60_000 });
+    got.push(...more.json.jobs);
+    return got.length === 2;
+  }, 10 * times.ttl);
+  assert.deepEqual(got.map((job) => [job.payload, job.attempt]).sort(), [['crash', 2], ['due', 1]]);
+  return got;
+}
+
+/** TF-3: a leader is stopped for three times its lease. Resolves to it and the other, which still run. */
+export async function stoppedLeader(t, store, more) {
+  const nodes = await startNodes(t, store.url, 2, more);
+  const old = await leaderOf(nodes);
+  const other = nodes.find((node) => node !== old);
+  const { epoch } = store.leader();
+  await leaveWork(other.api);
+  old.freeze();
+  const frozenAt = Date.now();
+  const taken = await until('the other leads', async () => ((await other.cluster()).leader?.self ? Date.now() : null), 10 * times.ttl);
+  // A sign of life each fifth of the lease, and what a loaded machine needs for it.
+  assert.ok(taken - frozenAt <= 2 * times.ttl + 500, `it took ${taken - frozenAt} ms; the lease is ${times.ttl} ms`);
+  assert.ok(store.leader().epoch > epoch);
+  const got = await workDone(other.api);
+  await pause(Math.max(0, 3 * times.ttl - (Date.now() - frozenAt)));
+
+  const before = store.leader();
+  const rows = store.jobs();
+  old.thaw();
+  await until('it knows that it leads no more', () => /leader_lost/.test(old.server.stderr));
+  const view = await until('it sees the other lead', async () => {
+    const seen = await old.cluster();
+    return seen.leader && !seen.leader.self ? seen : null;
+  });
+  assert.equal(view.leader.node, other.number);
+  assert.equal(store.jobs(), rows);
+  assert.deepEqual(store.leader(), before);
+  assert.equal(await old.metric('holdfast_leader'), 0);
+  assert.equal(await other.metric('holdfast_leader'), 1);
+  // Both serve: tokens of before the change are good at either.
+  for (const [i, job] of got.entries()) assert.equal((await nodes[i].api.post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
+  return { old, other };
+}
+
+/** TF-4, TF-8: three nodes make so many jobs ready, each once; restless: while the lead changes all the time. */
+export async function dueOnce(t, store, { restless, total = 600 }) {
+  const nodes = await startNodes(t, store.url, 3);
+  await leaderOf(nodes);
+  const begin = Date.now() + 500;
+  const dueAt = (i) => begin + Math.floor((i * 2000) / total);
+  for (let i = 0; i < total; i += 100) {
+    const jobs = Array.from({ length: 100 }, (_, k) => ({ payload: i + k, run_at: new Date(dueAt(i + k)).toISOString() }));
+    const { json } = await nodes[(i / 100) % 3].api.post('/v1/queues/due/jobs', jobs);
+    assert.ok(json.jobs.every((job) => job.created));
+  }
+  const got = new Map();
+  let early = 0;
+  const lags = [];
+  const worker = async (node) => {
+    while (got.size < total) {
+      const { json } = await node.api.post('/v1/queues/due/claim', { count: 20, wait_ms: 500, lease_ms: 60_000 });
+      for (const job of json.jobs) {
+        assert.ok(!got.has(job.id), `job ${job.payload} was handed out twice`);
+        got.set(job.id, job);
+        lags.push(Date.now() - dueAt(job.payload));
+        early += lags.at(-1) < -2 ? 1 : 0;
+        assert.equal(job.attempt, 1);
+        assert.equal((await node.api.post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
+      }
+    }
+  };
+  // The lease is taken away again and again: whoever asks first has it.
+  let changing = restless;
+  const changes = (async () => {
+    while (changing) {
+      store.endLead();
+      await pause(150);
+    }
+  })();
+  await Promise.all(nodes.map(worker));
+  changing = false;
+  await changes;
+  assert.equal(early, 0);
+  lags.sort((a, b) => a - b);
+  console.log(`# schedule lag of ${total} jobs${restless ? ', the lead changing all the time' : ''}: p50 ${lags[total >> 1]} ms, p99 ${lags[Math.floor(total * 0.99)]} ms`);
+  assert.ok(!restless || store.leader().epoch > 3, 'the lead did change');
+  const { json } = await nodes[0].api.get('/v1/queues/due');
+  assert.deepEqual([json.counts.done, json.counts.ready, json.counts.scheduled, json.counts.running], [total, 0, 0, 0]);
+  for (const node of nodes) await node.stop();
+}
