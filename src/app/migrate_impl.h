@@ -28,7 +28,7 @@ struct migrate {
     const struct arguments *args;
     uv_loop_t loop;
     struct migrate_store from, to;
-    struct migrate_terms terms;
+    struct wall_time now;        /* when it began */
     struct migrate_counts found; /* in the source */
     struct reply **queues;       /* pages of the source's queues */
     size_t queue_pages;
@@ -62,8 +62,6 @@ int release_queues(struct migrate *m); /* their own policy, and pause */
 
 /* Counts what there is, and refuses what cannot be moved. */
 int look_at_source(struct migrate *m);
-/* Says what the target cannot keep; refused when there is such a thing, unless --leave-out. */
-int losses_allowed(struct migrate *m);
 int target_empty(struct migrate *m, bool *ret);
 /* Where a target that is not empty stands: the sequence in the source up to which it has all jobs,
  * and nothing else. Refuses any other. */
