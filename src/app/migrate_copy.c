@@ -35,7 +35,6 @@ int each_keys(struct migrate *m, struct migrate_store *s, bool values, keys_fn f
     int status = CLIENT_DONE;
     op.kv_list.limit = PAGE_KEYS;
     op.kv_list.want_value = values;
-    op.kv_list.now = m->now;
     while (status == CLIENT_DONE && (page = migrate_need(s, op, "keys", &status))) {
         mem_free(before);
         before = page;
@@ -269,16 +268,18 @@ static int keys_copy(struct migrate *m, const struct reply *page, void *ctx)
     (void)ctx;
     struct kv_set *sets = mem_array(page->kv_count + 1, sizeof *sets);
     struct op op = {.kind = OP_KV_COMMIT};
+    uint32_t count = 0;
     if (!sets)
         return client_no_memory();
-    for (uint32_t i = 0; i < page->kv_count; i++)
-        sets[i] = (struct kv_set){.key = page->kvs[i].key,
-                                  .expires_at = page->kvs[i].expires_at,
-                                  .kind = page->kvs[i].kind,
-                                  .value = page->kvs[i].value};
+    for (uint32_t i = 0; i < page->kv_count; i++) {
+        const struct kv_view *k = &page->kvs[i];
+        if (!key_expired(m, k))
+            sets[count++] = (struct kv_set){
+                .key = k->key, .expires_at = k->expires_at, .kind = k->kind, .value = k->value};
+    }
     op.kv_commit.sets = sets;
-    op.kv_commit.set_count = page->kv_count;
-    int status = page->kv_count > 0 ? put(m, op, "keys and values", SPAN_LITERAL("")) : CLIENT_DONE;
+    op.kv_commit.set_count = count;
+    int status = count > 0 ? put(m, op, "keys and values", SPAN_LITERAL("")) : CLIENT_DONE;
     mem_free(sets);
     return status;
 }

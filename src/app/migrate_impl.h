@@ -47,6 +47,12 @@ static inline uint64_t counts_jobs(const struct migrate_counts *c)
     return all;
 }
 
+/* Stays behind: a store in which it is 1970 shows it all the same. */
+static inline bool key_expired(const struct migrate *m, const struct kv_view *k)
+{
+    return k->expires_at.ms != 0 && k->expires_at.ms <= m->now.ms;
+}
+
 /* True once, for good: stop between two pages. Said by the caller. */
 bool migrate_interrupted(void);
 

@@ -51,7 +51,8 @@ static int queue_count(struct migrate *m, const struct queue_view *q)
 static int keys_count(struct migrate *m, const struct reply *page, void *ctx)
 {
     (void)ctx;
-    m->found.keys += page->kv_count;
+    for (uint32_t i = 0; i < page->kv_count; i++)
+        m->found.keys += !key_expired(m, &page->kvs[i]);
     return CLIENT_DONE;
 }
 

@@ -252,9 +252,10 @@ static int keys_page(struct migrate *m, const struct reply *page, void *ctx)
 {
     struct chain *c = ctx;
     int err = 0;
-    (void)m;
     for (uint32_t i = 0; i < page->kv_count && err == 0; i++) {
         const struct kv_view *k = &page->kvs[i];
+        if (key_expired(m, k))
+            continue;
         err = chain_text(c, k->key);
         if (err == 0)
             err = chain_number(c, k->expires_at.ms);
