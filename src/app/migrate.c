@@ -16,11 +16,10 @@
 
 #define SQLITE "sqlite:"
 
-const struct option migrate_options[6] = {
+const struct option migrate_options[5] = {
     {"from", 0, "URL", "the store to copy: sqlite:DIR, postgres://…, redis://…", OPTION_TEXT},
     {"to", 0, "URL", "the store to copy it to, which must be empty", OPTION_TEXT},
     {"resume", 0, NULL, "go on with a target that an interrupted migrate left", OPTION_FLAG},
-    {"leave_out", 0, NULL, "copy the rest when the target cannot keep something", OPTION_FLAG},
     {"dry_run", 0, NULL, "only count what the source has; the target is not opened", OPTION_FLAG},
     {"json", 'j', NULL, "print the outcome as JSON", OPTION_FLAG},
 };
@@ -133,18 +132,14 @@ static int end_say(const struct migrate *m, uint64_t copied)
     if (arguments_has(m->args, "json")) {
         fputs("{\"source\":{", stdout);
         found_json(m);
-        printf("},\"copied\":%" PRIu64 ",\"there\":%" PRIu64
-               ",\"ids_kept\":%s,\"verified\":true}\n",
-               copied, m->there, m->terms.whole ? "true" : "false");
+        printf("},\"copied\":%" PRIu64 ",\"there\":%" PRIu64 ",\"verified\":true}\n", copied,
+               m->there);
         return CLIENT_DONE;
     }
     fputs("the source has ", stdout);
     found_print(m);
     printf("; %" PRIu64 " jobs copied, %" PRIu64 " there already, and all of the target compared\n",
            copied, m->there);
-    if (!m->terms.whole)
-        puts("jobs have new ids in the target; the old ones are imported_from among their "
-             "attributes");
     return CLIENT_DONE;
 }
 
@@ -159,8 +154,6 @@ static int target_ready(struct migrate *m, uint64_t *ret_after)
         return client_complain(CLIENT_REFUSED,
                                "the target is not empty; name an empty one, or use --resume if an "
                                "interrupted migrate left it so");
-    if (status == CLIENT_DONE)
-        status = losses_allowed(m);
     return status == CLIENT_DONE && !empty ? resume_point(m, ret_after) : status;
 }
 
@@ -198,17 +191,14 @@ static int copy_and_compare(struct migrate *m, uint64_t after)
 static int migrate_run(struct migrate *m)
 {
     uint64_t after;
-    int status = migrate_open(&m->from, (struct wall_time){1}, m->terms.now);
+    int status = migrate_open(&m->from, (struct wall_time){1}, m->now);
     if (status == CLIENT_DONE)
         status = look_at_source(m);
     if (status != CLIENT_DONE || arguments_has(m->args, "dry_run"))
         return status == CLIENT_DONE ? dry_say(m) : status;
-    status = migrate_open(&m->to, m->terms.now, m->terms.now);
-    if (status != CLIENT_DONE)
-        return status;
-    m->terms.whole = m->to.whole;
-    m->terms.keys = m->to.keys;
-    status = target_ready(m, &after);
+    status = migrate_open(&m->to, m->now, m->now);
+    if (status == CLIENT_DONE)
+        status = target_ready(m, &after);
     return status == CLIENT_DONE ? copy_and_compare(m, after) : status;
 }
 
@@ -236,8 +226,8 @@ int migrate_command(const struct command *cmd, const struct arguments *args)
         return status;
     struct migrate m = {.args = args,
                         .from = {.role = "source", .url = from},
-                        .to = {.role = "target", .url = to},
-                        .terms = {.now = clock_now(&clock).wall}};
+                        .to = {.role = "target", .url = to, .needs = CAP_WHOLE_JOBS},
+                        .now = clock_now(&clock).wall};
     CHECK(uv_loop_init(&m.loop) == 0);
     m.from.loop = m.to.loop = &m.loop;
     arena_init(&m.arena);

@@ -4,5 +4,5 @@
 
 #include "app/commands.h"
 
-extern const struct option migrate_options[6];
+extern const struct option migrate_options[5];
 int migrate_command(const struct command *cmd, const struct arguments *args);

@@ -35,7 +35,6 @@ int each_keys(struct migrate *m, struct migrate_store *s, bool values, keys_fn f
     int status = CLIENT_DONE;
     op.kv_list.limit = PAGE_KEYS;
     op.kv_list.want_value = values;
-    op.kv_list.now = m->terms.now;
     while (status == CLIENT_DONE && (page = migrate_need(s, op, "keys", &status))) {
         mem_free(before);
         before = page;
@@ -205,9 +204,8 @@ static int job_broken(const struct job_view *v, int err)
     id_ulid(id_make(v->job.id_hi, v->job.seq), id);
     if (err == -ERR_NOMEM)
         return client_no_memory();
-    return client_complain(CLIENT_REFUSED, "job %s of queue %.*s has %s that cannot be read", id,
-                           (int)v->queue.len, v->queue.at,
-                           err == -ERR_SYNTAX ? "attributes" : "options");
+    return client_complain(CLIENT_REFUSED, "job %s of queue %.*s has options that cannot be read",
+                           id, (int)v->queue.len, v->queue.at);
 }
 
 static int batch_add(struct migrate *m, struct job_batch *b, const struct job_view *from)
@@ -218,9 +216,9 @@ static int batch_add(struct migrate *m, struct job_batch *b, const struct job_vi
     if (status != CLIENT_DONE)
         return status;
     struct job_view *v = &b->views[b->count];
-    int err = job_arrives(&m->terms, from, &m->arena, v);
+    int err = job_arrives(m->now, from, &m->arena, v);
     if (err == 0)
-        err = job_op(&m->terms, v, &m->arena, &b->moving[b->count], &b->ops[b->count]);
+        err = job_op(v, &b->moving[b->count], &b->ops[b->count]);
     if (err)
         return job_broken(from, err);
     b->ops[b->count].tag = b->count;
@@ -233,8 +231,7 @@ static int page_copy(struct migrate *m, struct job_batch *b, const struct job_pa
 {
     int status = CLIENT_DONE;
     for (uint32_t i = 0; i < page->count && status == CLIENT_DONE; i++)
-        if (!(job_losses(&m->terms, &page->jobs[i]) & LOSS_ENDED))
-            status = batch_add(m, b, &page->jobs[i]);
+        status = batch_add(m, b, &page->jobs[i]);
     if (status == CLIENT_DONE)
         status = batch_send(m, b); /* it points into the page */
     arena_reset(&m->arena);
@@ -245,11 +242,10 @@ int copy_jobs(struct migrate *m, uint64_t after)
 {
     struct job_page page;
     struct job_batch b;
-    enum page_with with = m->terms.whole ? PAGE_ATTEMPTS : PAGE_BODIES;
     int status = batch_init(&b);
     do {
         if (status == CLIENT_DONE)
-            status = job_page_read(&m->from, after, with, &page);
+            status = job_page_read(&m->from, after, PAGE_WHOLE, &page);
         if (status != CLIENT_DONE)
             break;
         status = page_copy(m, &b, &page);
@@ -272,24 +268,24 @@ static int keys_copy(struct migrate *m, const struct reply *page, void *ctx)
     (void)ctx;
     struct kv_set *sets = mem_array(page->kv_count + 1, sizeof *sets);
     struct op op = {.kind = OP_KV_COMMIT};
+    uint32_t count = 0;
     if (!sets)
         return client_no_memory();
-    for (uint32_t i = 0; i < page->kv_count; i++)
-        sets[i] = (struct kv_set){.key = page->kvs[i].key,
-                                  .expires_at = page->kvs[i].expires_at,
-                                  .kind = page->kvs[i].kind,
-                                  .value = page->kvs[i].value};
+    for (uint32_t i = 0; i < page->kv_count; i++) {
+        const struct kv_view *k = &page->kvs[i];
+        if (!key_expired(m, k))
+            sets[count++] = (struct kv_set){
+                .key = k->key, .expires_at = k->expires_at, .kind = k->kind, .value = k->value};
+    }
     op.kv_commit.sets = sets;
-    op.kv_commit.set_count = page->kv_count;
-    int status = page->kv_count > 0 ? put(m, op, "keys and values", SPAN_LITERAL("")) : CLIENT_DONE;
+    op.kv_commit.set_count = count;
+    int status = count > 0 ? put(m, op, "keys and values", SPAN_LITERAL("")) : CLIENT_DONE;
     mem_free(sets);
     return status;
 }
 
 int copy_keys(struct migrate *m)
 {
-    if (!m->from.keys || !m->to.keys)
-        return CLIENT_DONE;
     return each_keys(m, &m->from, true, keys_copy, NULL);
 }
 
@@ -320,16 +316,12 @@ static int schedules_copy(struct migrate *m, const struct reply *page, void *ctx
 
 int copy_schedules(struct migrate *m)
 {
-    if (!m->from.schedules || !m->to.schedules)
-        return CLIENT_DONE;
     return each_schedules(m, &m->from, schedules_copy, NULL);
 }
 
 int copy_alerts(struct migrate *m)
 {
-    int status = CLIENT_DONE;
-    if (!m->from.alerts || !m->to.alerts)
-        return status;
+    int status;
     struct reply *r = alerts_of(&m->from, &status);
     for (uint32_t i = 0; r && i < r->alert_count && status == CLIENT_DONE; i++) {
         struct op op = {.kind = OP_ALERT_PUT};

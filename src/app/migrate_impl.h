@@ -28,7 +28,7 @@ struct migrate {
     const struct arguments *args;
     uv_loop_t loop;
     struct migrate_store from, to;
-    struct migrate_terms terms;
+    struct wall_time now;        /* when it began */
     struct migrate_counts found; /* in the source */
     struct reply **queues;       /* pages of the source's queues */
     size_t queue_pages;
@@ -47,6 +47,12 @@ static inline uint64_t counts_jobs(const struct migrate_counts *c)
     return all;
 }
 
+/* Stays behind: a store in which it is 1970 shows it all the same. */
+static inline bool key_expired(const struct migrate *m, const struct kv_view *k)
+{
+    return k->expires_at.ms != 0 && k->expires_at.ms <= m->now.ms;
+}
+
 /* True once, for good: stop between two pages. Said by the caller. */
 bool migrate_interrupted(void);
 
@@ -62,8 +68,6 @@ int release_queues(struct migrate *m); /* their own policy, and pause */
 
 /* Counts what there is, and refuses what cannot be moved. */
 int look_at_source(struct migrate *m);
-/* Says what the target cannot keep; refused when there is such a thing, unless --leave-out. */
-int losses_allowed(struct migrate *m);
 int target_empty(struct migrate *m, bool *ret);
 /* Where a target that is not empty stands: the sequence in the source up to which it has all jobs,
  * and nothing else. Refuses any other. */

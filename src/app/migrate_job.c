@@ -1,37 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "app/migrate_job.h"
 
-#include <string.h>
-
 #include "core/policy.h"
-#include "doors/native/imported.h"
-
-static bool is_ended(const struct job_view *v)
-{
-    return v->job.state == STATE_DONE || v->job.state == STATE_CANCELLED;
-}
-
-static bool has_history(const struct job_view *v)
-{
-    for (uint32_t i = 0; i < v->attempt_count; i++)
-        if (v->attempts[i].outcome != ATTEMPT_RUNNING)
-            return true;
-    return false;
-}
-
-unsigned job_losses(const struct migrate_terms *t, const struct job_view *v)
-{
-    unsigned lost = 0;
-    if (!t->whole && is_ended(v))
-        return LOSS_ENDED;
-    if (!t->whole && v->result_kind != PAYLOAD_NONE)
-        lost |= LOSS_RESULT;
-    if (!t->whole && has_history(v))
-        lost |= LOSS_ATTEMPTS;
-    if (!t->keys && v->extra.undelivered.len > 0)
-        lost |= LOSS_KEYS;
-    return lost;
-}
 
 /* ---- as it arrives ---- */
 
@@ -56,68 +26,49 @@ static int attempts_over(const struct job_view *from, struct arena *arena, struc
     return 0;
 }
 
-static void come_back(const struct migrate_terms *t, struct job_view *v)
+static void come_back(struct wall_time now, struct job_view *v)
 {
     if (v->job.state != STATE_RUNNING)
         return;
     v->job.state = STATE_READY;
     v->job.reason = REASON_RESTARTED;
-    v->job.since = t->now;
-    if (v->job.run_at.ms > t->now.ms) /* it was seized before its time */
+    v->job.since = now;
+    if (v->job.run_at.ms > now.ms) /* it was seized before its time */
         v->job.run_at.ms = 0;
 }
 
-int job_arrives(const struct migrate_terms *t, const struct job_view *from, struct arena *arena,
+int job_arrives(struct wall_time now, const struct job_view *from, struct arena *arena,
                 struct job_view *ret)
 {
     *ret = *from;
-    come_back(t, ret);
-    if (!t->keys)
-        ret->extra.undelivered = (struct span){NULL, 0};
-    if (t->whole)
-        return attempts_over(from, arena, ret);
-    ret->result_kind = PAYLOAD_NONE;
-    ret->result = (struct span){NULL, 0};
-    ret->attempts = NULL;
-    ret->attempt_count = 0;
-    return imported_set(from->extra.attributes, (struct span){NULL, 0}, arena,
-                        &ret->extra.attributes);
+    come_back(now, ret);
+    return attempts_over(from, arena, ret);
 }
 
 /* ---- the operation ---- */
 
-static void fill_whole(const struct job_view *v, struct job_moving *m)
-{
-    m->past.state = v->job.state;
-    m->moved = (struct job_moved){
-        .seq = v->job.seq,
-        .id_hi = v->job.id_hi,
-        .since = v->job.since,
-        .result_kind = v->result_kind,
-        .result = v->result,
-        .attempts = v->attempts,
-        .attempt_count = v->attempt_count,
-    };
-}
-
-static int fill_imported(const struct job_view *v, struct arena *arena, struct op_enqueue *op)
-{
-    char id[ID_ULID_BYTES];
-    id_ulid(id_make(v->job.id_hi, v->job.seq), id);
-    return imported_set(v->extra.attributes, span_text(id), arena, &op->extra.attributes);
-}
-
-int job_op(const struct migrate_terms *t, const struct job_view *v, struct arena *arena,
-           struct job_moving *m, struct op *ret)
+static void fill_moving(const struct job_view *v, struct job_moving *m)
 {
     *m = (struct job_moving){
-        .past = {.state = v->job.state == STATE_DEAD ? STATE_DEAD : STATE_READY,
+        .past = {.state = v->job.state,
                  .reason = v->job.reason,
                  .failures = v->job.failures,
                  .crashes = v->job.crashes,
                  .error_kind = v->error_kind,
                  .error = v->error},
+        .moved = {.seq = v->job.seq,
+                  .id_hi = v->job.id_hi,
+                  .since = v->job.since,
+                  .result_kind = v->result_kind,
+                  .result = v->result,
+                  .attempts = v->attempts,
+                  .attempt_count = v->attempt_count},
     };
+}
+
+int job_op(const struct job_view *v, struct job_moving *m, struct op *ret)
+{
+    fill_moving(v, m);
     *ret = (struct op){.kind = OP_ENQUEUE};
     ret->enqueue = (struct op_enqueue){
         .queue = v->queue,
@@ -129,27 +80,12 @@ int job_op(const struct migrate_terms *t, const struct job_view *v, struct arena
         .payload = v->payload,
         .extra = v->extra,
         .past = &m->past,
+        .moved = &m->moved,
     };
-    if (v->extra.options.len > 0) {
-        if (options_decode(v->extra.options, &m->options) != 0)
-            return -ERR_CORRUPT;
-        ret->enqueue.options = &m->options;
-    }
-    if (!t->whole)
-        return fill_imported(v, arena, &ret->enqueue);
-    fill_whole(v, m);
-    ret->enqueue.moved = &m->moved;
-    return 0;
-}
-
-struct job_ref job_origin(const struct migrate_terms *t, const struct job_view *v,
-                          struct arena *arena)
-{
-    struct job_ref ref = {v->job.seq, v->job.id_hi};
-    if (t->whole)
-        return ref;
-    struct span id = imported_from(v->extra.attributes, arena);
-    return id.len > 0 && id_parse(id, &ref) == 0 ? ref : (struct job_ref){0, 0};
+    if (v->extra.options.len == 0)
+        return 0;
+    ret->enqueue.options = &m->options;
+    return options_decode(v->extra.options, &m->options) == 0 ? 0 : -ERR_CORRUPT;
 }
 
 /* ---- what must be the same ---- */
@@ -195,40 +131,39 @@ static int add_attempts(struct buf *out, const struct job_view *v)
 }
 
 /* A store in which time goes on may have done this already. */
-static enum job_state state_due(const struct migrate_terms *t, const struct job_view *v,
-                                uint8_t *ret_reason)
+static enum job_state state_due(struct wall_time now, const struct job_view *v, uint8_t *ret_reason)
 {
     const struct job *j = &v->job;
     bool waits = STATE_BIT(j->state) & STATES_WAITING;
     *ret_reason = j->reason;
-    if (waits && v->extra.expires_at.ms != 0 && v->extra.expires_at.ms <= t->now.ms) {
+    if (waits && v->extra.expires_at.ms != 0 && v->extra.expires_at.ms <= now.ms) {
         *ret_reason = REASON_EXPIRED;
         return STATE_DEAD;
     }
-    return j->state == STATE_SCHEDULED && j->run_at.ms <= t->now.ms ? STATE_READY
-                                                                    : (enum job_state)j->state;
+    return j->state == STATE_SCHEDULED && j->run_at.ms <= now.ms ? STATE_READY
+                                                                 : (enum job_state)j->state;
 }
 
 /* Of what expired, the moment is the store's own. */
-static int64_t ended_ms(const struct migrate_terms *t, const struct job *j, uint8_t reason)
+static int64_t ended_ms(const struct job *j, uint8_t reason)
 {
     bool live = STATE_BIT(j->state) & STATES_LIVE;
-    return live || !t->whole || reason == REASON_EXPIRED ? 0 : j->since.ms;
+    return live || reason == REASON_EXPIRED ? 0 : j->since.ms;
 }
 
-int job_essence(const struct migrate_terms *t, const struct job_view *from, struct job_ref id,
-                struct arena *arena, struct buf *out, enum job_state *ret_state)
+int job_essence(struct wall_time now, const struct job_view *from, struct arena *arena,
+                struct buf *out, enum job_state *ret_state)
 {
     struct job_view v;
     const struct job *j = &v.job;
     uint8_t reason;
-    int err = job_arrives(t, from, arena, &v);
+    int err = job_arrives(now, from, arena, &v);
     if (err)
         return err;
-    *ret_state = state_due(t, &v, &reason);
-    err = NUMBERS(out, (int64_t)id.seq, (int64_t)id.hi, *ret_state, reason, j->priority,
+    *ret_state = state_due(now, &v, &reason);
+    err = NUMBERS(out, (int64_t)j->seq, (int64_t)j->id_hi, *ret_state, reason, j->priority,
                   j->run_at.ms, j->failures, j->crashes, j->payload_kind,
-                  v.error.len > 0 ? v.error_kind : 0, v.result_kind, ended_ms(t, j, reason));
+                  v.error.len > 0 ? v.error_kind : 0, v.result_kind, ended_ms(j, reason));
     if (err == 0)
         err = add_text(out, v.payload);
     if (err == 0)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Before anything is copied: what the source has, what the target could not keep of it, and whether
- * the target is free for it. */
+/* Before anything is copied: what the source has, and whether the target is free for it. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -52,7 +51,8 @@ static int queue_count(struct migrate *m, const struct queue_view *q)
 static int keys_count(struct migrate *m, const struct reply *page, void *ctx)
 {
     (void)ctx;
-    m->found.keys += page->kv_count;
+    for (uint32_t i = 0; i < page->kv_count; i++)
+        m->found.keys += !key_expired(m, &page->kvs[i]);
     return CLIENT_DONE;
 }
 
@@ -120,71 +120,13 @@ int look_at_source(struct migrate *m)
     int status = queues_read(m);
     if (status == CLIENT_DONE)
         status = migrate_each_queue(m, queue_count);
-    if (status == CLIENT_DONE && m->from.keys)
+    if (status == CLIENT_DONE)
         status = each_keys(m, &m->from, false, keys_count, NULL);
-    if (status == CLIENT_DONE && m->from.schedules)
+    if (status == CLIENT_DONE)
         status = each_schedules(m, &m->from, schedules_count, NULL);
-    if (status == CLIENT_DONE && m->from.alerts)
+    if (status == CLIENT_DONE)
         status = alerts_count(m);
     return status == CLIENT_DONE ? held_none(m) : status;
-}
-
-/* ---- what would be lost ---- */
-
-struct losses {
-    uint64_t ended, results, attempts, keys;
-};
-
-static void losses_add(struct losses *l, unsigned lost)
-{
-    l->ended += (lost & LOSS_ENDED) != 0;
-    l->results += (lost & LOSS_RESULT) != 0;
-    l->attempts += (lost & LOSS_ATTEMPTS) != 0;
-    l->keys += (lost & LOSS_KEYS) != 0;
-}
-
-static int losses_count(struct migrate *m, struct losses *l)
-{
-    struct job_page page;
-    uint64_t after = 0;
-    if (m->terms.whole && m->terms.keys)
-        return CLIENT_DONE;
-    do {
-        int status = job_page_read(&m->from, after, PAGE_ATTEMPTS, &page);
-        if (status != CLIENT_DONE)
-            return status;
-        for (uint32_t i = 0; i < page.count; i++)
-            losses_add(l, job_losses(&m->terms, &page.jobs[i]));
-        after = page.next;
-        job_page_free(&page);
-    } while (after != 0);
-    return CLIENT_DONE;
-}
-
-static uint64_t loss_say(uint64_t count, const char *what)
-{
-    if (count > 0)
-        client_complain(CLIENT_REFUSED, "the target cannot keep %" PRIu64 " %s", count, what);
-    return count;
-}
-
-int losses_allowed(struct migrate *m)
-{
-    struct losses l = {0};
-    int status = losses_count(m, &l);
-    if (status != CLIENT_DONE)
-        return status;
-    uint64_t lost = loss_say(l.ended, "jobs that are done or cancelled");
-    lost += loss_say(l.results, "results of jobs");
-    lost += loss_say(l.attempts, "histories of attempts");
-    lost += loss_say(l.keys, "lists of keys_if_undelivered");
-    lost += loss_say(m->to.keys ? 0 : m->found.keys, "keys of the key-value store");
-    lost += loss_say(m->to.schedules ? 0 : m->found.schedules, "schedules");
-    lost += loss_say(m->to.alerts ? 0 : m->found.alerts, "alert rules");
-    if (lost == 0 || arguments_has(m->args, "leave_out"))
-        return CLIENT_DONE;
-    return client_complain(CLIENT_REFUSED,
-                           "nothing was copied; --leave-out copies the rest without them");
 }
 
 /* ---- the target ---- */
@@ -206,11 +148,11 @@ int target_empty(struct migrate *m, bool *ret)
     bool any = false;
     queues.queue.limit = keys.kv_list.limit = schedules.schedule.limit = 1;
     int status = has_any(&m->to, queues, "queues", &any);
-    if (status == CLIENT_DONE && m->to.keys)
+    if (status == CLIENT_DONE)
         status = has_any(&m->to, keys, "keys", &any);
-    if (status == CLIENT_DONE && m->to.schedules)
+    if (status == CLIENT_DONE)
         status = has_any(&m->to, schedules, "schedules", &any);
-    if (status == CLIENT_DONE && m->to.alerts)
+    if (status == CLIENT_DONE)
         status = has_any(&m->to, alerts, "alert rules", &any);
     *ret = !any;
     return status;
@@ -269,9 +211,9 @@ static int queues_known(struct migrate *m)
     return status;
 }
 
-/* How many jobs the store has up to this sequence, less those that are left out; *ret_id_hi is the
- * id's upper half of that very job. */
-static int jobs_upto(struct migrate *m, struct migrate_store *s, uint64_t last, uint64_t *ret_count,
+/* How many jobs the store has up to this sequence; *ret_id_hi is the id's upper half of that very
+ * job. */
+static int jobs_upto(struct migrate_store *s, uint64_t last, uint64_t *ret_count,
                      uint64_t *ret_id_hi)
 {
     struct job_page page;
@@ -283,7 +225,7 @@ static int jobs_upto(struct migrate *m, struct migrate_store *s, uint64_t last, 
             return status;
         for (uint32_t i = 0; i < page.count; i++) {
             const struct job *j = &page.jobs[i].job;
-            if (j->seq > last || (job_losses(&m->terms, &page.jobs[i]) & LOSS_ENDED))
+            if (j->seq > last)
                 continue;
             ++*ret_count;
             *ret_id_hi = j->seq == last ? j->id_hi : *ret_id_hi;
@@ -295,8 +237,8 @@ static int jobs_upto(struct migrate *m, struct migrate_store *s, uint64_t last, 
     return CLIENT_DONE;
 }
 
-/* The job of the source that the target got last; seq 0 = it has none. */
-static int newest_origin(struct migrate *m, struct job_ref *ret)
+/* The job that the target got last; seq 0 = it has none. */
+static int newest_job(struct migrate *m, struct job_ref *ret)
 {
     struct op op = {.kind = OP_LIST};
     struct reply *r;
@@ -304,15 +246,12 @@ static int newest_origin(struct migrate *m, struct job_ref *ret)
     *ret = (struct job_ref){0, 0};
     op.list.limit = 1;
     op.list.newest_first = true;
-    op.list.want_body = true;
     while ((r = migrate_need(&m->to, op, "its newest job", &status))) {
         bool found = r->job_count > 0;
         if (found)
-            *ret = job_origin(&m->terms, &r->jobs[0], &m->arena);
+            *ret = (struct job_ref){r->jobs[0].job.seq, r->jobs[0].job.id_hi};
         op.list.after = r->cursor;
         mem_free(r);
-        if (found && ret->seq == 0)
-            return foreign("jobs that no migrate brought there");
         if (found || op.list.after == 0)
             break;
     }
@@ -325,13 +264,13 @@ int resume_point(struct migrate *m, uint64_t *ret_after)
     uint64_t here, there, hi, unused;
     int status = queues_known(m);
     if (status == CLIENT_DONE)
-        status = newest_origin(m, &last);
+        status = newest_job(m, &last);
     *ret_after = 0;
     if (status != CLIENT_DONE || last.seq == 0)
         return status;
-    status = jobs_upto(m, &m->from, last.seq, &here, &hi);
+    status = jobs_upto(&m->from, last.seq, &here, &hi);
     if (status == CLIENT_DONE)
-        status = jobs_upto(m, &m->to, LIMIT_SEQ, &there, &unused);
+        status = jobs_upto(&m->to, LIMIT_SEQ, &there, &unused);
     if (status != CLIENT_DONE)
         return status;
     if (hi != last.hi || here != there)

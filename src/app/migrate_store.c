@@ -31,32 +31,28 @@ static int open_failed(const struct migrate_store *s, int err, const struct err_
                            note->text[0] ? note->text : err_text(err));
 }
 
-/* A store without a part refuses every question about it. */
-static int keeps(struct migrate_store *s, enum op_kind kind, bool *ret)
+static int able(const struct migrate_store *s)
 {
-    struct op op = {.kind = kind};
-    if (kind == OP_KV_LIST)
-        op.kv_list.limit = 1;
-    if (kind == OP_SCHEDULE_LIST)
-        op.schedule.limit = 1;
-    struct reply *r = migrate_ask(s, op);
-    if (!r)
-        return CLIENT_REFUSED;
-    *ret = r->outcome == OUT_OK;
-    int status =
-        *ret || r->outcome == OUT_INVALID ? CLIENT_DONE : migrate_refused(s, "what it keeps", r);
-    mem_free(r);
-    return status;
+    if ((backend_caps(s->backend) & s->needs) == s->needs)
+        return CLIENT_DONE;
+    return client_complain(CLIENT_USAGE,
+                           "the %s cannot be used: a store of this kind (%s) does not take jobs "
+                           "with their ids and history",
+                           s->role, backend_kind(s->backend));
 }
 
-static int look_over(struct migrate_store *s)
+/* Who uses a shared store is known with our own first sign of life, which goes before the first
+ * question. */
+static int nodes_heard(struct migrate_store *s, struct backend_cluster *ret)
 {
-    s->whole = backend_caps(s->backend) & CAP_WHOLE_JOBS;
-    int status = keeps(s, OP_KV_LIST, &s->keys);
-    if (status == CLIENT_DONE)
-        status = keeps(s, OP_SCHEDULE_LIST, &s->schedules);
-    if (status == CLIENT_DONE)
-        status = keeps(s, OP_ALERT_LIST, &s->alerts);
+    struct op op = {.kind = OP_QUEUE_LIST};
+    int status;
+    op.queue.limit = 1;
+    mem_free(migrate_need(s, op, "queues", &status));
+    backend_cluster(s->backend, ret);
+    if (status == CLIENT_DONE && ret->as_of.ms == 0)
+        return client_complain(CLIENT_UNREACHABLE, "the %s does not tell which nodes use it",
+                               s->role);
     return status;
 }
 
@@ -66,7 +62,9 @@ static int nodes_none(struct migrate_store *s, struct wall_time now)
     struct backend_cluster c;
     if (!(backend_caps(s->backend) & CAP_SHARED))
         return CLIENT_DONE;
-    backend_cluster(s->backend, &c);
+    int status = nodes_heard(s, &c);
+    if (status != CLIENT_DONE)
+        return status;
     for (size_t i = 0; i < c.node_count; i++) {
         const struct backend_node *n = &c.nodes[i];
         if (n->self || n->seen_at.ms < now.ms - SILENT_MS)
@@ -100,7 +98,7 @@ int migrate_open(struct migrate_store *s, struct wall_time at, struct wall_time 
         (void)uv_run(s->loop, UV_RUN_NOWAIT); /* handles it may have left to be closed */
         return open_failed(s, err, &note);
     }
-    int status = look_over(s);
+    int status = able(s);
     if (status == CLIENT_DONE)
         status = nodes_none(s, now);
     if (status != CLIENT_DONE)
@@ -250,7 +248,7 @@ int job_page_read(struct migrate_store *s, uint64_t after, enum page_with with,
     }
     if (ret->count > 0)
         memcpy(ret->jobs, ret->list->jobs, ret->count * sizeof *ret->jobs);
-    if (with == PAGE_ATTEMPTS && ret->count > 0)
+    if (with == PAGE_WHOLE && ret->count > 0)
         status = attempts_read(s, ret);
     if (status != CLIENT_DONE)
         job_page_free(ret);

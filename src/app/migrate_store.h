@@ -15,13 +15,12 @@ struct migrate_store {
     const char *url;
     uv_loop_t *loop;
     struct clock_manual clock;
-    struct backend *backend;      /* NULL = not open */
-    bool whole;                   /* CAP_WHOLE_JOBS */
-    bool keys, schedules, alerts; /* what it keeps at all */
+    unsigned needs;          /* enum backend_cap: what it must be able to do */
+    struct backend *backend; /* NULL = not open */
 };
 
-/* Opens, with the time that stands still in it, and finds out what it keeps; now: what time it is.
- * Refuses a store that other nodes use. CLIENT_DONE, or another status, and why is said. */
+/* Opens, with the time that stands still in it; now: what time it is. Refuses a store that lacks
+ * what it needs, and one that other nodes use. CLIENT_DONE, or another status, and why is said. */
 int migrate_open(struct migrate_store *s, struct wall_time at, struct wall_time now);
 void migrate_close(struct migrate_store *s); /* when it is open; turns the loop until it is done */
 
@@ -48,7 +47,7 @@ struct job_page {
     uint32_t count;
     uint64_t next; /* where the next page begins; 0 = this was the last */
 };
-enum page_with { PAGE_BARE, PAGE_BODIES, PAGE_ATTEMPTS /* and bodies */ };
+enum page_with { PAGE_BARE, PAGE_WHOLE /* bodies and attempts */ };
 /* CLIENT_DONE, or said. The page is to be given back. */
 int job_page_read(struct migrate_store *s, uint64_t after, enum page_with with,
                   struct job_page *ret);

@@ -83,18 +83,12 @@ static void sum_add(struct sum *s, struct span essence, enum job_state state)
 
 /* ---- jobs ---- */
 
-static int job_sum(struct migrate *m, const struct migrate_store *s, struct sums *sums,
-                   const struct job_view *v)
+static int job_sum(struct migrate *m, struct sums *sums, const struct job_view *v)
 {
-    struct job_ref id = {v->job.seq, v->job.id_hi};
     enum job_state state;
-    if (s == &m->from && (job_losses(&m->terms, v) & LOSS_ENDED))
-        return CLIENT_DONE;
-    if (s == &m->to)
-        id = job_origin(&m->terms, v, &m->arena);
     struct sum *sum = sum_of(sums, v->queue);
     buf_clear(&sums->essence);
-    if (!sum || job_essence(&m->terms, v, id, &m->arena, &sums->essence, &state) != 0)
+    if (!sum || job_essence(m->now, v, &m->arena, &sums->essence, &state) != 0)
         return client_no_memory();
     sum_add(sum, buf_span(&sums->essence), state);
     return CLIENT_DONE;
@@ -102,15 +96,14 @@ static int job_sum(struct migrate *m, const struct migrate_store *s, struct sums
 
 static int jobs_sum(struct migrate *m, struct migrate_store *s, struct sums *sums)
 {
-    enum page_with with = m->terms.whole ? PAGE_ATTEMPTS : PAGE_BODIES;
     struct job_page page;
     uint64_t after = 0;
     do {
-        int status = job_page_read(s, after, with, &page);
+        int status = job_page_read(s, after, PAGE_WHOLE, &page);
         if (status != CLIENT_DONE)
             return status;
         for (uint32_t i = 0; i < page.count && status == CLIENT_DONE; i++)
-            status = job_sum(m, s, sums, &page.jobs[i]);
+            status = job_sum(m, sums, &page.jobs[i]);
         m->done += page.count;
         after = page.next;
         job_page_free(&page);
@@ -240,11 +233,9 @@ static int chains_compare(const struct chain *from, const struct chain *to, cons
 
 typedef int (*chain_fn)(struct migrate *m, struct migrate_store *s, struct chain *c);
 
-static int verify_chain(struct migrate *m, bool both, chain_fn fn, const char *what)
+static int verify_chain(struct migrate *m, chain_fn fn, const char *what)
 {
     struct chain from = {0}, to = {0};
-    if (!both)
-        return CLIENT_DONE;
     buf_init(&from.text);
     buf_init(&to.text);
     int status = fn(m, &m->from, &from);
@@ -261,9 +252,10 @@ static int keys_page(struct migrate *m, const struct reply *page, void *ctx)
 {
     struct chain *c = ctx;
     int err = 0;
-    (void)m;
     for (uint32_t i = 0; i < page->kv_count && err == 0; i++) {
         const struct kv_view *k = &page->kvs[i];
+        if (key_expired(m, k))
+            continue;
         err = chain_text(c, k->key);
         if (err == 0)
             err = chain_number(c, k->expires_at.ms);
@@ -284,7 +276,7 @@ static int keys_chain(struct migrate *m, struct migrate_store *s, struct chain *
 
 int verify_keys(struct migrate *m)
 {
-    return verify_chain(m, m->from.keys && m->to.keys, keys_chain, "keys");
+    return verify_chain(m, keys_chain, "keys");
 }
 
 static int schedules_page(struct migrate *m, const struct reply *page, void *ctx)
@@ -314,7 +306,7 @@ static int schedules_chain(struct migrate *m, struct migrate_store *s, struct ch
 
 int verify_schedules(struct migrate *m)
 {
-    return verify_chain(m, m->from.schedules && m->to.schedules, schedules_chain, "schedules");
+    return verify_chain(m, schedules_chain, "schedules");
 }
 
 static int alert_link(struct chain *c, const struct alert_view *a)
@@ -344,7 +336,7 @@ static int alerts_chain(struct migrate *m, struct migrate_store *s, struct chain
 
 int verify_alerts(struct migrate *m)
 {
-    return verify_chain(m, m->from.alerts && m->to.alerts, alerts_chain, "alert rules");
+    return verify_chain(m, alerts_chain, "alert rules");
 }
 
 /* ---- queues ---- */

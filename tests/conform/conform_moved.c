@@ -74,6 +74,7 @@ static void expect_attempts(struct env *e, uint64_t seq, const struct attempt_vi
 {
     const struct job_view *v = with_attempts(e, seq);
     EXPECT_INT(v->attempt_count, count);
+    EXPECT_INT(v->started_at.ms, x[count - 1].started_at.ms);
     for (uint32_t i = 0; i < count; i++) {
         EXPECT_INT(v->attempts[i].number, x[i].number);
         EXPECT_INT(v->attempts[i].outcome, x[i].outcome);

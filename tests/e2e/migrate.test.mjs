@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// `holdfast migrate`: everything of one store arrives in another, once, and is compared; what cannot be kept is said
-// before anything is copied; a migration that was killed goes on. Runs itself below
-// scripts/with-postgres and scripts/with-redis.
+// `holdfast migrate`: everything of one store arrives in another, once, and is compared; a migration that was
+// interrupted goes on. Runs itself below scripts/with-postgres and scripts/with-redis.
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { createHmac } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -13,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { Client } from './lib/client.mjs';
 import { run } from './lib/program.mjs';
 import { Receiver } from './lib/receiver.mjs';
-import { startServer, stopServer, temporaryDirectory } from './lib/server.mjs';
+import { startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 
 for (const [name, script] of [['HF_POSTGRES', 'with-postgres'], ['HF_REDIS', 'with-redis']]) {
   if (process.env[name]) continue;
@@ -26,9 +25,10 @@ const DONE = 0, REFUSED = 1, USAGE = 2, UNREACHABLE = 3;
 const base = process.env.HF_POSTGRES;
 const socket = decodeURIComponent(base.replace(/.*host=/, ''));
 const postgres = (schema) => `${base}&schema=${schema}`;
-const sql = (text) => execFileSync('psql', ['-h', socket, '-U', 'holdfast', '-d', 'postgres', '-qAt', '-v', 'ON_ERROR_STOP=1', '-c', text], { encoding: 'utf8' }).trim();
+const psql = ['-h', socket, '-U', 'holdfast', '-d', 'postgres', '-qAt', '-v', 'ON_ERROR_STOP=1'];
+const sql = (text) => execFileSync('psql', [...psql, '-c', text], { encoding: 'utf8' }).trim();
 
-const migrate = (from, to, args = [], env = {}) => run(['migrate', '--from', from, '--to', to, ...args], { env });
+const migrate = (from, to, args = [], env = {}, spawned = undefined) => run(['migrate', '--from', from, '--to', to, ...args], { env, spawned });
 const ended = (result, code) => assert.equal(result.code, code, `${result.stdout}\n${result.stderr}`);
 const fresh = () => path.join(temporaryDirectory(), 'store');
 const linesOf = (text) => text.trimEnd().split('\n').map((line) => JSON.parse(line));
@@ -46,6 +46,8 @@ function comparable(lines) {
   const of = (kind) => plain.filter((line) => line[kind]).sort((a, b) => (name(a) < name(b) ? -1 : 1));
   return [...of('queue'), ...plain.filter((line) => line.job || line.kv), ...of('schedule'), ...plain.filter((line) => line.end)];
 }
+/** The same, and this job, which ran in one of them, as it arrives in the other. */
+const arrived = (lines, running) => comparable(lines).map((line) => (line.job?.id === running ? { job: { ...line.job, state: 'ready', reason: 'restarted', attempts: 0, since: undefined } } : line));
 /** A server for as long as fn runs. */
 async function serving(options, fn) {
   const server = await startServer(options);
@@ -72,7 +74,7 @@ async function claim(api, queue, more = {}) {
 }
 const put = async (api, queue, job) => (await ok(api.post(`/v1/queues/${queue}/jobs`, job), 201)).id;
 
-/** Jobs that wait, were tried, and are dead: all that any store keeps of them. */
+/** Queues, and jobs that wait. */
 async function fillPlain(api) {
   await ok(api.put('/v1/queues/mail', { max_attempts: 3, backoff_ms: [0], note: 'für Briefe', capacity: 40, keep_dead: 7, warn_depth: 3, unique_scope: 'live' }), 201);
   await ok(api.put('/v1/queues/still', { priority: 5 }), 201);
@@ -80,7 +82,7 @@ async function fillPlain(api) {
   await ok(api.put('/v1/queues/owned', { owner: 'tasks', attributes: { shade: 'blue' } }), 201);
   const whole = {
     payload: { deep: [1, 2], big: 12345678901234567890n.toString() }, priority: -5, run_at: '2099-01-31T12:00:00.000Z', expires_at: '2100-01-31T12:00:00.000Z', unique: 'k/ü', group: 'g', correlation_id: 'c-1',
-    label: 'blue', max_attempts: 3, max_crashes: 2, lease_ms: 1234, backoff: { kind: 'exponential', base_ms: 5, max_ms: 50, jitter_percent: 0 },
+    label: 'blue', max_attempts: 3, max_crashes: 2, lease_ms: 1234, backoff: { kind: 'exponential', base_ms: 5, max_ms: 50, jitter_percent: 0 }, keys_if_undelivered: [['lost', 1], ['lost', 'ü']],
   };
   const id = await put(api, 'mail', whole);
   await ok(api.patch(`/v1/jobs/${id}`, { attributes: { a: [1] } }));
@@ -93,6 +95,7 @@ async function fillPlain(api) {
 
 /** A job in every state, with a history. */
 async function fillHistory(api) {
+  const whole = (await ok(api.get('/v1/jobs?queue=mail&state=scheduled'))).jobs[0].id;
   await put(api, 'mail', { payload: 'tried', priority: 100 });
   let job = await claim(api, 'mail');
   await ok(api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'no such account', kind: 'business' }));
@@ -109,7 +112,7 @@ async function fillHistory(api) {
   await ok(api.post(`/v1/jobs/${job.id}/release`, { token: job.token }));
   await put(api, 'owned', { payload: 'runs' });
   const running = (await claim(api, 'owned', { lease_ms: 600_000 })).id;
-  return { done, dead, cancelled, again, running };
+  return { whole, done, dead, cancelled, again, running };
 }
 
 async function fillRest(api, receiver) {
@@ -122,11 +125,13 @@ async function fillRest(api, receiver) {
     ],
   }));
   await ok(api.put('/v1/schedules/nightly', { cron: '30 2 * * *', timezone: 'Europe/Berlin', queue: 'reports', note: 'n', job: { payload: { a: 1 }, max_attempts: 2 } }), 201);
+  await ok(api.put('/v1/schedules/later', { every_ms: 3_600_000, queue: 'reports' }), 201);
   await ok(api.put('/v1/schedules/batches', { source_queue: 'items', batch_size: 5, queue: 'sums', paused: true }), 201);
   await ok(api.put('/v1/alerts/deaths', { on: 'dead', queue: 'm*', webhook: { url: receiver.url, secret: 'top s3cret' } }), 201);
   await ok(api.put('/v1/alerts/deep', { on: 'deep', queue: 'mail', depth: 1000, enabled: false }), 201);
 }
 
+const kept = ['whole', 'done', 'dead', 'cancelled', 'again'];
 const names = ({ updated_at, created_at, ...rest }) => rest;
 /** What the API tells of a job, less what it is to lose. */
 const shown = async (api, id) => {
@@ -146,7 +151,7 @@ describe('between two embedded stores', { timeout: 120_000 }, () => {
       ids = await fillHistory(api);
       await fillRest(api, receiver);
       seen = {};
-      for (const name of ['done', 'dead', 'cancelled', 'again']) seen[name] = await shown(api, ids[name]);
+      for (const name of kept) seen[name] = await shown(api, ids[name]);
       told = {
         queues: await queues(api), schedules: (await api.get('/v1/schedules')).json.schedules.map(names), alerts: (await api.get('/v1/alerts')).json.alerts.map(names),
       };
@@ -160,30 +165,31 @@ describe('between two embedded stores', { timeout: 120_000 }, () => {
     const found = JSON.parse(result.stdout);
     assert.equal(found.dry_run, true);
     assert.deepEqual(found.source.jobs, { scheduled: 1, ready: 4, running: 1, done: 1, dead: 1, cancelled: 1 });
-    assert.deepEqual([found.source.queues, found.source.keys, found.source.schedules, found.source.alerts], [3, 4, 2, 2]);
+    assert.deepEqual([found.source.queues, found.source.keys, found.source.schedules, found.source.alerts], [3, 4, 3, 2]);
     assert.equal(existsSync(target), false);
   });
 
   test('all of it arrives, and the source stays as it is', async () => {
-    const before = await exported(source);
+    const before = await exported(source), made = new Date().toISOString();
     const result = await migrate(`sqlite:${source}`, `sqlite:${target}`);
     ended(result, DONE);
-    assert.match(result.stdout, /3 queues, 9 jobs .*4 keys, 2 schedules, 2 alert rules; 9 jobs copied, 0 there already/);
+    assert.match(result.stdout, /3 queues, 9 jobs .*4 keys, 3 schedules, 2 alert rules; 9 jobs copied, 0 there already/);
     assert.deepEqual((await exported(source)).slice(1), before.slice(1));
     assert.equal((await run(['check', source])).code, 0);
     assert.equal((await run(['check', target])).code, 0);
 
-    const there = comparable(await exported(target));
-    const here = comparable(before).map((line) => {
-      if (line.job?.id !== ids.running) return line;
-      assert.equal(line.job.state, 'running');
-      return { job: { ...line.job, state: 'ready', reason: 'restarted', attempts: 0, since: undefined } };
-    });
-    assert.deepEqual(there.map((line) => (line.job?.id === ids.running ? { job: { ...line.job, since: undefined } } : line)), here);
+    const there = await exported(target);
+    assert.equal(before.find((line) => line.job?.id === ids.running).job.state, 'running');
+    const { state, reason, attempts } = there.find((line) => line.job?.id === ids.running).job;
+    assert.deepEqual([state, reason, attempts], ['ready', 'restarted', 0]);
+    assert.deepEqual(arrived(there, ids.running), arrived(before, ids.running));
+    for (const line of there.filter(({ queue }) => queue)) assert.ok(line.queue.created_at >= made, 'queues are made now');
   });
 
   test('jobs, schedules, rules and their secrets are at work again', () => serving({ data: target, env }, async (api) => {
-    for (const name of ['done', 'dead', 'cancelled', 'again']) assert.deepEqual(await shown(api, ids[name]), seen[name], name);
+    for (const name of kept) assert.deepEqual(await shown(api, ids[name]), seen[name], name);
+    assert.deepEqual(seen.whole.keys_if_undelivered, [['lost', 1], ['lost', 'ü']]);
+    assert.deepEqual((await shown(api, ids.running)).history, []);
     assert.equal(seen.done.history.length, 2);
     assert.equal(seen.done.history[0].error, 'no such account');
     assert.equal(seen.done.history[1].worker, 'bert');
@@ -193,8 +199,7 @@ describe('between two embedded stores', { timeout: 120_000 }, () => {
     assert.deepEqual([owned.ready, owned.running], [1, 0]);
     const rest = (list) => list.map((q) => (q.name === 'owned' ? { ...q, counts: undefined } : q));
     assert.deepEqual(rest(now).map(({ counts, ...q }) => q), rest(told.queues).map(({ counts, ...q }) => q));
-    const when = ({ next_at, ...s }) => s;
-    assert.deepEqual((await api.get('/v1/schedules')).json.schedules.map(names).map(when), told.schedules.map(when));
+    assert.deepEqual((await api.get('/v1/schedules')).json.schedules.map(names), told.schedules);
     assert.deepEqual((await api.get('/v1/alerts')).json.alerts.map(names), told.alerts);
 
     const count = receiver.requests.length;
@@ -217,6 +222,60 @@ describe('between two embedded stores', { timeout: 120_000 }, () => {
     ended(resumed, REFUSED);
     assert.match(resumed.stderr, /not the first ones of the source|not alike/);
     assert.deepEqual((await exported(target)).slice(1), before.slice(1));
+  });
+});
+
+describe('what stays behind', { timeout: 60_000 }, () => {
+  const env = { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' };
+  const once = (api) => api.request('POST', '/v1/queues/mail/jobs', { body: '{"payload":1}', headers: { 'idempotency-key': 'k-1', 'content-type': 'application/json' } });
+  let receiver, first, held, version;
+  const source = fresh(), target = fresh();
+  before(async () => {
+    receiver = await new Receiver().listen();
+    receiver.answer = 500;
+    await serving({ data: source, env }, async (api) => {
+      for (const value of [1, 2, 3]) ({ version } = await ok(api.post('/v1/kv/commit', { sets: [{ key: ['n'], value }] })));
+      first = (await ok(once(api), 201)).id;
+      assert.equal((await ok(once(api))).id, first);
+      await ok(api.put('/v1/schedules/later', { every_ms: 3_600_000, queue: 'reports' }), 201);
+      await ok(api.post('/v1/schedules/later/run'));
+      await ok(api.put('/v1/alerts/deaths', { on: 'dead', queue: 'mail', webhook: { url: receiver.url } }), 201);
+      await ok(api.put('/v1/alerts/deep', { on: 'deep', queue: 'reports', depth: 1, webhook: { url: receiver.url } }), 201);
+      await put(api, 'mail', { payload: 'dies', priority: 9 });
+      const dying = await claim(api, 'mail');
+      await ok(api.post(`/v1/jobs/${dying.id}/fail`, { token: dying.token, error: 'x', retry: false }));
+      held = await claim(api, 'mail', { lease_ms: 600_000 });
+      assert.equal(held.id, first);
+      await until('both notices are told and wait', async () => receiver.requests.length >= 2 && (await ok(api.get('/v1/notices'))).notices.length === 2);
+      assert.equal((await ok(api.get('/v1/schedules/later'))).fired, 1);
+      assert.equal((await ok(api.get('/v1/queues/mail/stats'))).since_made.failed_app, 1);
+    });
+    // Time stands still: it has not expired here.
+    await serving({ data: source, env, args: ['--test-clock'] }, (api) => ok(api.post('/v1/kv/commit', { sets: [{ key: ['gone'], value: 1, expires_in_ms: 1 }] })));
+    receiver.answer = 200;
+  });
+  after(() => receiver.close());
+
+  test('keys that expired, versions, idempotency keys, tokens, figures, what schedules did, the outbox', async () => {
+    const result = await migrate(`sqlite:${source}`, `sqlite:${target}`);
+    ended(result, DONE);
+    assert.match(result.stdout, /3 jobs .*, 1 keys,/);
+    const count = receiver.requests.length, told = new Set(receiver.requests.map(({ json }) => json.id));
+    await serving({ data: target, env }, async (api) => {
+      const { keys } = await ok(api.get('/v1/kv'));
+      assert.deepEqual(keys.map(({ key, value }) => [key, value]), [[['n'], 3]]);
+      assert.notEqual(keys[0].version, version);
+      const late = await api.post(`/v1/jobs/${held.id}/ack`, { token: held.token });
+      assert.equal(late.status, 409, late.text);
+      assert.equal((await shown(api, held.id)).state, 'ready');
+      const again = await ok(once(api), 201);
+      assert.notEqual(again.id, first);
+      assert.equal((await ok(api.get('/v1/schedules/later'))).fired, 0);
+      assert.equal((await ok(api.get('/v1/queues/mail/stats'))).since_made.failed_app, 0);
+      // What was raised is found anew; the death is old news, and would have come first.
+      const notice = (await receiver.wait(count + 1)).at(-1).json;
+      assert.deepEqual([notice.alert, told.has(notice.id)], ['deep', false]);
+    });
   });
 });
 
@@ -266,6 +325,22 @@ describe('what cannot be', { timeout: 60_000 }, () => {
     ended(await migrate(`sqlite:${source}`, postgres('busy')), DONE);
   });
 
+  test('items that a trigger\'s job holds', async () => {
+    const held = fresh();
+    await serving({ data: held }, async (api) => {
+      await put(api, 'items', { payload: 1 });
+      await ok(api.put('/v1/schedules/batches', { source_queue: 'items', queue: 'sums', eager: true }), 201);
+      await until('the item is taken', async () => (await ok(api.get('/v1/queues/items'))).counts.running === 1);
+    });
+    await refused(`sqlite:${held}`, `sqlite:${fresh()}`, REFUSED, /queue items has items that a trigger's job holds; let such jobs end/);
+    await serving({ data: held }, async (api) => {
+      const job = await claim(api, 'sums');
+      await ok(api.post(`/v1/jobs/${job.id}/ack`, { token: job.token }));
+      await until('the item is ended', async () => (await ok(api.get('/v1/queues/items'))).counts.running === 0);
+    });
+    ended(await migrate(`sqlite:${held}`, `sqlite:${fresh()}`), DONE);
+  });
+
   test('a target of a newer version', async () => {
     sql('CREATE SCHEMA newer; CREATE TABLE newer.meta (version int); INSERT INTO newer.meta VALUES (99); CREATE TABLE newer.job ()');
     await refused(`sqlite:${source}`, postgres('newer'), USAGE, /the target cannot be opened: .*newer version/);
@@ -273,6 +348,19 @@ describe('what cannot be', { timeout: 60_000 }, () => {
     await serving({ data: newer }, () => {});
     execFileSync('sqlite3', [path.join(newer, 'holdfast.db'), 'PRAGMA user_version = 99']);
     await refused(`sqlite:${source}`, `sqlite:${newer}`, USAGE, /the target cannot be opened/);
+  });
+
+  test('a target with a key, a schedule or a rule alone', async () => {
+    const fills = [
+      (api) => ok(api.post('/v1/kv/commit', { sets: [{ key: ['a'], value: 1 }] })),
+      (api) => ok(api.put('/v1/schedules/s', { every_ms: 3_600_000, queue: 'q' }), 201),
+      (api) => ok(api.put('/v1/alerts/a', { on: 'dead', queue: 'q' }), 201),
+    ];
+    for (const fill of fills) {
+      const other = fresh();
+      await serving({ data: other }, fill);
+      await refused(`sqlite:${source}`, `sqlite:${other}`, REFUSED, /the target is not empty/);
+    }
   });
 
   test('a target with jobs of its own', async () => {
@@ -294,21 +382,25 @@ describe('by way of a shared store', { timeout: 120_000 }, () => {
   after(() => receiver.close());
   for (const [store, between] of [['PostgreSQL', postgres('there')], ['Redis', process.env.HF_REDIS]]) test(`${store} and back: what an export tells is the same`, async () => {
     const source = fresh(), back = fresh();
-    let rules;
+    const seen = {};
+    let rules, ids;
     await serving({ data: source, env }, async (api) => {
       await fillPlain(api);
+      ids = await fillHistory(api);
       await fillRest(api, receiver);
+      for (const name of kept) seen[name] = await shown(api, ids[name]);
       rules = (await api.get('/v1/alerts')).json.alerts.map(names);
     });
     const there = await migrate(`sqlite:${source}`, between);
     ended(there, DONE);
-    assert.match(there.stdout, /4 keys, 2 schedules, 2 alert rules/);
-    if (store === 'PostgreSQL') assert.equal(sql('SELECT count(*) FROM there.job'), '4');
+    assert.match(there.stdout, /9 jobs .*4 keys, 3 schedules, 2 alert rules; 9 jobs copied/);
+    if (store === 'PostgreSQL') assert.equal(sql('SELECT count(*) FROM there.job'), '9');
     ended(await migrate(between, `sqlite:${back}`), DONE);
     assert.equal((await run(['check', back])).code, 0);
     // Before anything in it moves on: the rules are at work where they came to, each notice signed with their secret.
     await serving({ backend: between, env }, async (api) => {
       assert.deepEqual((await api.get('/v1/alerts')).json.alerts.map(names), rules);
+      for (const name of kept) assert.deepEqual(await shown(api, ids[name]), seen[name], name);
       const count = receiver.requests.length;
       await put(api, 'mail', { payload: 'dies', priority: 100 });
       const job = await claim(api, 'mail');
@@ -318,42 +410,36 @@ describe('by way of a shared store', { timeout: 120_000 }, () => {
       const mac = createHmac('sha256', 'top s3cret').update(`${notice.headers['holdfast-timestamp']}.${notice.raw}`).digest('hex');
       assert.equal(notice.headers['holdfast-signature'], `v1=${mac}`);
     });
-    /** Ids are new where the store in between could not keep them; the old ones are told. */
-    const kept = /new ids/.test(there.stdout) === false;
-    const strip = (lines) => comparable(lines).map((line) => {
-      if (!line.job || kept) return line;
-      const { id, seq, since, created_at, attributes, ...job } = line.job;
-      const { imported_from, ...others } = attributes ?? {};
-      return { job: { ...job, attributes: others } };
-    });
-    const [a, b] = [await exported(source), await exported(back)];
-    assert.deepEqual(strip(b), strip(a));
-    if (!kept) {
-      const origins = b.filter((line) => line.job).map((line) => line.job.attributes.imported_from);
-      assert.deepEqual(origins, a.filter((line) => line.job).map((line) => line.job.id));
-    }
+    assert.deepEqual(arrived(await exported(back), ids.running), arrived(await exported(source), ids.running));
     await serving({ data: back, env }, async (api) => assert.deepEqual((await api.get('/v1/alerts')).json.alerts.map(names), rules));
   });
+});
 
-  test('what the target cannot keep is said first', async () => {
-    const receiver = await new Receiver().listen();
-    const source = fresh();
-    await serving({ data: source, env: { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' } }, async (api) => {
-      await fillPlain(api);
-      await fillHistory(api);
-      await fillRest(api, receiver);
-    });
-    await receiver.close();
-    const first = await migrate(`sqlite:${source}`, postgres('less'));
-    if (first.code === DONE) return; // it keeps all of it by now
-    ended(first, REFUSED);
-    assert.match(first.stderr, /the target cannot keep \d+ .*\n(.*\n)*.*nothing was copied; --leave-out/);
-    assert.equal(sql('SELECT count(*) FROM less.job'), '0');
-    assert.equal(sql('SELECT count(*) FROM less.queue'), '0');
-    const second = await migrate(`sqlite:${source}`, postgres('less'), ['--leave-out']);
-    ended(second, DONE);
-    assert.match(second.stderr, /the target cannot keep/);
-    await serving({ backend: postgres('less') }, async (api) => assert.equal((await claim(api, 'mail')).payload, 'again'));
+test('a server with routes is moved store by store: its ids stay', { timeout: 60_000 }, async () => {
+  const home = temporaryDirectory(), data = fresh(), moved = fresh(), mail = fresh();
+  const config = (backend) => {
+    const file = path.join(home, 'holdfast.yaml');
+    writeFileSync(file, JSON.stringify({ routes: [`mail.* number=3 backend=${backend}`] }));
+    return ['--config', file];
+  };
+  const seen = {};
+  await serving({ data, args: config(`sqlite:${mail}`) }, async (api) => {
+    await put(api, 'plain', { payload: 'here' });
+    await put(api, 'mail.in', { payload: 'there' });
+    const job = await claim(api, 'mail.in');
+    await ok(api.post(`/v1/jobs/${job.id}/ack`, { token: job.token, result: 1 }));
+    await put(api, 'mail.in', { payload: 'next' });
+    for (const { id } of (await ok(api.get('/v1/jobs'))).jobs) seen[id] = await shown(api, id);
+  });
+  assert.equal(Object.keys(seen).length, 3);
+  ended(await migrate(`sqlite:${data}`, `sqlite:${moved}`), DONE);
+  ended(await migrate(`sqlite:${mail}`, postgres('routed')), DONE);
+  await serving({ data: moved, args: config(postgres('routed')) }, async (api) => {
+    for (const id of Object.keys(seen)) assert.deepEqual(await shown(api, id), seen[id]);
+    const highest = Math.max(...Object.values(seen).map(({ seq }) => seq));
+    assert.ok(highest > 3 * 2 ** 47);
+    assert.ok((await shown(api, await put(api, 'mail.out', { payload: 1 }))).seq > highest);
+    assert.equal((await claim(api, 'mail.in')).payload, 'next');
   });
 });
 
@@ -383,8 +469,10 @@ describe('killed in the middle', { timeout: 120_000 }, () => {
     ended(await migrate(`sqlite:${source}`, to), REFUSED);
     const result = await migrate(`sqlite:${source}`, to, ['--resume', '--json']);
     ended(result, DONE);
-    const { copied, there } = JSON.parse(result.stdout);
+    const { source: found, copied, there, ...rest } = JSON.parse(result.stdout);
+    assert.equal(found.jobs.ready, COUNT);
     assert.equal(copied + there, COUNT);
+    assert.deepEqual(rest, { verified: true });
     return there;
   };
 
@@ -421,6 +509,49 @@ describe('killed in the middle', { timeout: 120_000 }, () => {
     ended(less, REFUSED);
     assert.match(less.stderr, /not the first ones of the source/);
     await serving({ data: dir }, async (api) => assert.equal((await ok(api.get('/v1/queues/q0'))).paused, true));
+  });
+
+  test('keys, schedules and rules that are not the same', async () => {
+    const dir = fresh(), to = `sqlite:${dir}`;
+    const differs = async (more, less, why) => {
+      await serving({ data: dir }, more);
+      const result = await migrate(`sqlite:${source}`, to, ['--resume']);
+      ended(result, REFUSED);
+      assert.match(result.stderr, why);
+      await serving({ data: dir }, less);
+    };
+    await died(to, 'migrate.release:1');
+    await differs((api) => ok(api.post('/v1/kv/commit', { sets: [{ key: ['a'], value: 1 }] })), (api) => ok(api.post('/v1/kv/commit', { deletes: [['a']] })), /the source has 0 keys, the target 1; the target is left as it is/);
+    await differs((api) => ok(api.put('/v1/schedules/s', { every_ms: 3_600_000, queue: 'q0' }), 201), (api) => api.delete('/v1/schedules/s'), /the source has 0 schedules, the target 1;/);
+    await differs((api) => ok(api.put('/v1/alerts/a', { on: 'dead', queue: 'q0' }), 201), (api) => api.delete('/v1/alerts/a'), /the source has 0 alert rules, the target 1;/);
+    assert.equal(await finished(to), COUNT);
+  });
+
+  /** Somebody holds the target's table of jobs until fn has done something to who waits for it. */
+  const stopped = async (args, fn) => {
+    const other = spawn('psql', psql, { stdio: ['pipe', 'pipe', 'inherit'] });
+    let said = '', child;
+    other.stdout.on('data', (chunk) => (said += chunk));
+    other.stdin.write("BEGIN; LOCK TABLE cut.job IN SHARE MODE; SELECT 'held';\n");
+    await until('the table is held', () => said.includes('held'));
+    const result = migrate(`sqlite:${source}`, postgres('cut'), args, {}, (one) => (child = one));
+    await until('it waits for the table', () => sql("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'cut.job'::regclass") !== '0');
+    fn(child);
+    other.stdin.end('ROLLBACK;\n');
+    return result;
+  };
+
+  test('Ctrl-C, and a connection that is lost', async () => {
+    await serving({ backend: postgres('cut') }, () => {});
+    const interrupted = await stopped([], (child) => child.kill('SIGINT'));
+    ended(interrupted, REFUSED);
+    assert.match(interrupted.stderr, /interrupted after 500 jobs; the same command with --resume goes on from there/);
+    assert.equal(sql('SELECT count(*) FROM cut.job'), '500');
+    const lost = await stopped(['--resume'], () => sql("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE NOT granted AND relation = 'cut.job'::regclass"));
+    ended(lost, UNREACHABLE);
+    sql('DELETE FROM cut.node');
+    assert.equal(await finished(postgres('cut')), 500);
+    assert.equal(sql('SELECT count(*), count(DISTINCT payload) FROM cut.job'), `${COUNT}|${COUNT}`);
   });
 
   test('before its queues go on', async () => {

@@ -249,6 +249,8 @@ static void fill_attempts(struct unit *u, const struct job_moved *m, struct row 
             r->worker = a->worker;
             return;
         }
+        if (r->job.state != STATE_DONE)
+            r->started_at = a->started_at;
         unit_ended_add(u, &(struct ended){.row = r,
                                           .number = a->number,
                                           .started_at = a->started_at,

@@ -10,7 +10,6 @@
 #include "doors/content.h"
 #include "doors/kv_keys.h"
 #include "doors/native/batch.h"
-#include "doors/native/imported.h"
 #include "doors/words.h"
 
 #define OLD_ID_BYTES_MAX 128
@@ -141,14 +140,47 @@ static int take_payload(struct import *im)
 
 /* ---- attributes ---- */
 
+static int attribute_copy(void *ctx, struct json_reader *r, struct span name,
+                          struct json_token value)
+{
+    struct json_writer *w = ctx;
+    struct span whole;
+    int err = json_skip(r, value, &whole);
+    if (err < 0 || span_equal(name, SPAN_LITERAL("imported_from")))
+        return err;
+    json_write_key_span(w, name);
+    json_write_raw(w, whole);
+    return 0;
+}
+
+static int attributes_write(const struct import *im, struct buf *text)
+{
+    struct json_writer w;
+    struct json_reader r;
+    int err = 0;
+    json_writer_init(&w, text);
+    json_write_object(&w);
+    write_span(&w, "imported_from", im->in.id);
+    if (im->in.attributes.len > 0) {
+        json_open(&r, im->in.attributes);
+        err = json_object(&r, im->reader.arena, attribute_copy, &w);
+    }
+    json_write_object_end(&w);
+    return err < 0 ? err : json_writer_finish(&w);
+}
+
 /* What it had, and where it comes from. */
 static int take_attributes(struct import *im)
 {
-    int err =
-        imported_set(im->in.attributes, im->in.id, im->reader.arena, &im->op->extra.attributes);
-    if (err == -ERR_SYNTAX)
+    struct buf text;
+    buf_init(&text);
+    int err = attributes_write(im, &text);
+    const char *copy = err == 0 ? arena_copy(im->reader.arena, text.data, text.len) : NULL;
+    im->op->extra.attributes = span_of(copy, copy ? text.len : 0);
+    buf_done(&text);
+    if (err < 0 && err != -ERR_NOMEM)
         return wrong(im, "attributes", "attributes must be an object without a name given twice");
-    return err < 0 ? no_memory(im) : 0;
+    return copy ? 0 : no_memory(im);
 }
 
 /* ---- the rest ---- */

@@ -4,8 +4,8 @@ import { spawn } from 'node:child_process';
 
 import { binary } from './server.mjs';
 
-/** Runs any program to its end: {code, stdout, stderr}. */
-export function execute(file, args, { env = {}, input = '' } = {}) {
+/** Runs any program to its end: {code, stdout, stderr}. `spawned` gets the process when it is there. */
+export function execute(file, args, { env = {}, input = '', spawned = () => {} } = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(file, args, { env: { ...process.env, ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
     const out = { stdout: '', stderr: '' };
@@ -15,6 +15,7 @@ export function execute(file, args, { env = {}, input = '' } = {}) {
     child.on('close', (code, signal) => resolve({ code: code ?? signal, ...out }));
     child.stdin.on('error', () => {}); // it may end without reading everything
     child.stdin.end(input);
+    spawned(child);
   });
 }
 
