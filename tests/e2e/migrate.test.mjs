@@ -363,6 +363,20 @@ describe('what cannot be', { timeout: 60_000 }, () => {
     }
   });
 
+  test('keys, schedules and rules that are not the same', async () => {
+    const dir = fresh(), to = `sqlite:${dir}`;
+    const differs = async (more, less, why) => {
+      await serving({ data: dir }, more);
+      await refused(`sqlite:${source}`, to, REFUSED, why, ['--resume']);
+      await serving({ data: dir }, less);
+    };
+    assert.equal((await migrate(`sqlite:${source}`, to, [], { HF_FAILPOINT: 'migrate.release:1' })).code, 'SIGKILL');
+    await differs((api) => ok(api.post('/v1/kv/commit', { sets: [{ key: ['a'], value: 1 }] })), (api) => ok(api.post('/v1/kv/commit', { deletes: [['a']] })), /the source has 0 keys, the target 1; the target is left as it is/);
+    await differs((api) => ok(api.put('/v1/schedules/s', { every_ms: 3_600_000, queue: 'q' }), 201), (api) => api.delete('/v1/schedules/s'), /the source has 0 schedules, the target 1;/);
+    await differs((api) => ok(api.put('/v1/alerts/a', { on: 'dead', queue: 'q' }), 201), (api) => api.delete('/v1/alerts/a'), /the source has 0 alert rules, the target 1;/);
+    ended(await migrate(`sqlite:${source}`, to, ['--resume']), DONE);
+  });
+
   test('a target with jobs of its own', async () => {
     const other = fresh();
     await serving({ data: other }, (api) => put(api, 'q', { payload: 'mine' }));
@@ -509,22 +523,6 @@ describe('killed in the middle', { timeout: 120_000 }, () => {
     ended(less, REFUSED);
     assert.match(less.stderr, /not the first ones of the source/);
     await serving({ data: dir }, async (api) => assert.equal((await ok(api.get('/v1/queues/q0'))).paused, true));
-  });
-
-  test('keys, schedules and rules that are not the same', async () => {
-    const dir = fresh(), to = `sqlite:${dir}`;
-    const differs = async (more, less, why) => {
-      await serving({ data: dir }, more);
-      const result = await migrate(`sqlite:${source}`, to, ['--resume']);
-      ended(result, REFUSED);
-      assert.match(result.stderr, why);
-      await serving({ data: dir }, less);
-    };
-    await died(to, 'migrate.release:1');
-    await differs((api) => ok(api.post('/v1/kv/commit', { sets: [{ key: ['a'], value: 1 }] })), (api) => ok(api.post('/v1/kv/commit', { deletes: [['a']] })), /the source has 0 keys, the target 1; the target is left as it is/);
-    await differs((api) => ok(api.put('/v1/schedules/s', { every_ms: 3_600_000, queue: 'q0' }), 201), (api) => api.delete('/v1/schedules/s'), /the source has 0 schedules, the target 1;/);
-    await differs((api) => ok(api.put('/v1/alerts/a', { on: 'dead', queue: 'q0' }), 201), (api) => api.delete('/v1/alerts/a'), /the source has 0 alert rules, the target 1;/);
-    assert.equal(await finished(to), COUNT);
   });
 
   /** Somebody holds the target's table of jobs until fn has done something to who waits for it. */
