@@ -66,7 +66,7 @@ export async function dueOnce(t, store, { restless, total = 600 }) {
   const nodes = await startNodes(t, store.url, 3);
   await leaderOf(nodes);
   const begin = Date.now() + 500;
-  const dueAt = (i) => begin + Math.floor((i * 2000) / total);
+  const dueAt = (i) => begin + Math.floor((i * 2 * times.ttl) / total); // long enough for several leaders
   for (let i = 0; i < total; i += 100) {
     const jobs = Array.from({ length: 100 }, (_, k) => ({ payload: i + k, run_at: new Date(dueAt(i + k)).toISOString() }));
     const { json } = await nodes[(i / 100) % 3].api.post('/v1/queues/due/jobs', jobs);
