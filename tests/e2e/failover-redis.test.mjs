@@ -2,36 +2,13 @@
 // PDQ-1, PDQ-6, PDQ-7 with a real Redis, chosen by the names of the priority-queue document: killed, started
 // again, and refusing us. Runs itself below scripts/with-redis. failover.test.mjs has the finer points.
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { after, describe, test } from 'node:test';
 
+import { killRedis, startRedis } from '../faults/lib/redis.mjs';
 import { Client } from './lib/client.mjs';
 import { killServer, startServer, stopServer, until } from './lib/server.mjs';
 
-if (!process.env.HF_REDIS) {
-  const wrapper = fileURLToPath(new URL('../../scripts/with-redis', import.meta.url));
-  const words = ['node', ...process.execArgv, fileURLToPath(import.meta.url)];
-  process.exit(spawnSync(wrapper, words, { stdio: 'inherit' }).status ?? 1);
-}
-
-const home = process.env.HF_REDIS_DIR;
-const socket = path.join(home, 'redis.sock');
-const redis = (...words) => spawnSync('redis-cli', ['-s', socket, ...words], { encoding: 'utf8' }).stdout.trim();
-const port = redis('CONFIG', 'GET', 'port').split('\n')[1];
-const url = `redis://127.0.0.1:${port}/3`;
-
-async function killRedis() {
-  process.kill(Number(readFileSync(path.join(home, 'redis.pid'), 'utf8')), 'SIGKILL');
-  await until('Redis is gone', () => redis('PING') !== 'PONG');
-}
-
-async function startRedis() {
-  assert.equal(spawnSync('redis-server', [path.join(home, 'redis.conf')], { stdio: 'ignore' }).status, 0);
-  await until('Redis answers', () => redis('PING') === 'PONG');
-}
+const url = process.env.HF_REDIS.replace(/\d+$/, '3');
 
 const state = async (api) => (await api.get('/v1/server')).json.failover;
 
