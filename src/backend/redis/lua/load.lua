@@ -6,7 +6,7 @@ local me, mode, token, hold_ms = arg(), arg(), arg(), count()
 local shared = mode == '1' -- 'keys': as well, but this call is about keys alone, and takes nothing
 local seqs_wanted, numbers_wanted, live_wanted = count(), count(), arg() == '1'
 local quiet_ms = count()
-if shared and must_wait(me, now, quiet_ms) then return { 'wait' } end
+if shared and must_wait(me, quiet_ms) then return { 'wait' } end
 local rows, seen, queues, queues_seen = {}, {}, {}, {}
 
 local function give_queue(n)
