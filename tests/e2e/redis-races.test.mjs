@@ -207,6 +207,17 @@ describe('questions that cross', () => {
     assert.equal(redis('HGET', 'x:meta', 'stop'), null);
   });
 
+  test('a claim that waits gets the job that stood behind many that expired', async () => {
+    const { api } = await start('y:', 1);
+    const at = Date.now() + 2500;
+    const soon = { payload: 1, priority: 9, expires_at: new Date(at).toISOString() };
+    for (let i = 0; i < 8; i++) status(await api.post('/v1/queues/q/jobs', Array(1000).fill(soon)), 200);
+    const { id } = status(await api.post('/v1/queues/q/jobs', { payload: 'last' }), 201);
+    await until('they expire', () => Date.now() > at + 2);
+    const got = status(await api.post('/v1/queues/q/claim', { wait_ms: 20_000 }), 200);
+    assert.deepEqual(got.jobs.map((job) => job.id), [id]);
+  });
+
   test('ORC-18 rules and notices that two servers change at once', async () => {
     const env = { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' };
     const [one, two] = [await start('r:', 1, env), await start('r:', 2, env)];
