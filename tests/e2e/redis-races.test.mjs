@@ -127,6 +127,17 @@ describe('questions that cross', () => {
     assert.deepEqual(got.jobs.map((job) => job.id), [id]);
   });
 
+  test('HF-2 a token is good though a job of the same queue is given back by the same question', async () => {
+    const [one, two] = [await start('g:', 1), await start('g:', 2)]; // the second knows of the first
+    status(await one.api.post('/v1/queues/q/jobs', [{ payload: 1 }, { payload: 2 }]), 200);
+    const [job] = status(await one.api.post('/v1/queues/q/claim', {}), 200).jobs;
+    const take = "local m = redis.call('ZPOPMIN', 'g:q:1:2')[1] redis.call('HSET', 'g:hold:999', 't', 1, m, 1) return redis.call('ZADD', 'g:holds', 1, 999)";
+    assert.equal(redis('EVAL', take, 0), 1); // by somebody who died long ago
+    assert.equal(status(await two.api.post(`/v1/jobs/${job.id}/ack`, { token: job.token }), 200).state, 'done');
+    assert.equal(redis('EXISTS', 'g:hold:999'), 0, 'it was given back');
+    assert.equal(status(await one.api.post('/v1/queues/q/claim', {}), 200).jobs[0]?.payload, 2);
+  });
+
   test('a queue is paused, resumed and changed while another server is busy', async () => {
     const [one, two] = [await start('b:', 1), await start('b:', 2)];
     status(await one.api.put('/v1/queues/mine', { note: 'first' }), 201);
