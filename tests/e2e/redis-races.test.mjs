@@ -74,10 +74,10 @@ describe('questions that cross', () => {
     for (const close of closing.reverse()) await Promise.resolve(close()).catch((problem) => problems.push(problem.message));
     assert.deepEqual(problems, []);
   });
-  const start = async (prefix, number, env = {}) => {
+  const start = async (prefix, number, env = {}, silent = '60s') => {
     const door = await new Door().open();
     // Signs of life are far apart: a server that has just come is not known to the other.
-    const args = ['--node', String(number), '--cluster-leader-ttl-ms', '60s', '--cluster-silent-ms', '60s'];
+    const args = ['--node', String(number), '--cluster-leader-ttl-ms', silent, '--cluster-silent-ms', silent];
     const server = await startServer({ backend: door.url(prefix), args, env });
     const api = new Client(server);
     closing.push(() => door.close(), () => server.exit || stopServer(server), () => api.close(), () => door.release());
@@ -127,6 +127,17 @@ describe('questions that cross', () => {
     assert.deepEqual(got.jobs.map((job) => job.id), [id]);
   });
 
+  test('HF-2 a token is good though a job of the same queue is given back by the same question', async () => {
+    const [one, two] = [await start('g:', 1), await start('g:', 2)]; // the second knows of the first
+    status(await one.api.post('/v1/queues/q/jobs', [{ payload: 1 }, { payload: 2 }]), 200);
+    const [job] = status(await one.api.post('/v1/queues/q/claim', {}), 200).jobs;
+    const take = "local m = redis.call('ZPOPMIN', 'g:q:1:2')[1] redis.call('HSET', 'g:hold:999', 't', 1, m, 1) return redis.call('ZADD', 'g:holds', 1, 999)";
+    assert.equal(redis('EVAL', take, 0), 1); // by somebody who died long ago
+    assert.equal(status(await two.api.post(`/v1/jobs/${job.id}/ack`, { token: job.token }), 200).state, 'done');
+    assert.equal(redis('EXISTS', 'g:hold:999'), 0, 'it was given back');
+    assert.equal(status(await one.api.post('/v1/queues/q/claim', {}), 200).jobs[0]?.payload, 2);
+  });
+
   test('a queue is paused, resumed and changed while another server is busy', async () => {
     const [one, two] = [await start('b:', 1), await start('b:', 2)];
     status(await one.api.put('/v1/queues/mine', { note: 'first' }), 201);
@@ -165,6 +176,57 @@ describe('questions that cross', () => {
     busy = false;
     await Promise.all(load);
     assert.equal(redis('HGET', 'q:meta', 'stop'), null);
+  });
+
+  test('TF-3 who waits for another server seems alive, and does not wait for a dead one for ever', async () => {
+    const [one, two] = [await start('w:', 1, {}, '2s'), await start('w:', 2, {}, '2s')];
+    await until('they know each other', async () => (await one.api.get('/v1/cluster')).json.nodes.length === 2);
+    const enqueue = () => one.api.post('/v1/queues/q/jobs', { payload: 1 });
+    status(await enqueue(), 201);
+    redis('HSET', 'w:meta', 'stop', `999 ${Date.now() + 60_000} 60000`); // somebody who died
+    let over = false;
+    const waits = enqueue().finally(() => (over = true));
+    const seen = Date.now();
+    await until('a sign of life of after the last lease', () => redis('ZSCORE', 'w:nodes', 1) > seen + 2000);
+    assert.equal(over, false, 'it waits');
+    assert.deepEqual(redis('HMGET', 'w:meta', 'leader', 'leader_epoch'), ['1', '1'], 'it leads all the time');
+    redis('HDEL', 'w:meta', 'stop');
+    status(await waits, 201);
+    redis('HSET', 'w:meta', 'stop', `999 ${Date.now() + 3_600_000} 10000`); // the clock was set back since
+    status(await enqueue(), 201);
+    assert.equal(redis('HGET', 'w:meta', 'stop'), null);
+    status(await two.api.post('/v1/queues/q/jobs', { payload: 1 }), 201);
+  });
+
+  test('nobody is made to wait by what was refused', async () => {
+    const [one, two] = [await start('x:', 1), await start('x:', 2)];
+    status(await two.api.put('/v1/queues/mine', {}), 201);
+    const meanwhile = [
+      async () => status(await two.api.post('/v1/queues/other/jobs', { payload: 1 }), 201),
+      async () => status(await two.api.post('/v1/queues/other/jobs', { payload: 2 }), 201),
+      async () => status(await two.api.delete('/v1/queues/mine'), 200),
+    ];
+    let kept = one.door.keep('mine', '15000'); // a load
+    const late = one.api.delete('/v1/queues/mine');
+    for (const store of meanwhile) {
+      await kept();
+      await store();
+      one.door.release();
+      if (store !== meanwhile.at(-1)) kept = one.door.keep('mine', '15000');
+    }
+    status(await late, 404);
+    assert.equal(redis('HGET', 'x:meta', 'stop'), null);
+  });
+
+  test('a claim that waits gets the job that stood behind many that expired', async () => {
+    const { api } = await start('y:', 1);
+    const at = Date.now() + 2500;
+    const soon = { payload: 1, priority: 9, expires_at: new Date(at).toISOString() };
+    for (let i = 0; i < 8; i++) status(await api.post('/v1/queues/q/jobs', Array(1000).fill(soon)), 200);
+    const { id } = status(await api.post('/v1/queues/q/jobs', { payload: 'last' }), 201);
+    await until('they expire', () => Date.now() > at + 2);
+    const got = status(await api.post('/v1/queues/q/claim', { wait_ms: 20_000 }), 200);
+    assert.deepEqual(got.jobs.map((job) => job.id), [id]);
   });
 
   test('ORC-18 rules and notices that two servers change at once', async () => {

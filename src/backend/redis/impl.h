@@ -101,7 +101,7 @@ struct rd_store {
     struct greeting greeting;
 
     struct rconn *lane, *ear;
-    struct item *line[LINE_ITEMS];
+    struct item *line[LINE_ITEMS + 1]; /* and a sign of life in front */
     size_t line_count;
     struct item *spare;
     uint64_t token_last; /* of holds */

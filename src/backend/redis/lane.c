@@ -75,11 +75,28 @@ static bool line_add(struct rd_store *s)
     return true;
 }
 
+/* Who tries again, or waits for another node, must not seem dead meanwhile, nor lose the lead. */
+static void beat_first(struct rd_store *s)
+{
+    if (s->line_count == 0 || s->line[0]->stage != STAGE_WAIT || !shared_beat_due(&s->sh) ||
+        rd_lane_has(s, ITEM_BEAT))
+        return;
+    struct item *it = rd_item_take(s);
+    if (!it)
+        return;
+    it->kind = ITEM_BEAT;
+    it->stage = STAGE_WAIT;
+    for (size_t i = s->line_count++; i > 0; i--)
+        s->line[i] = s->line[i - 1];
+    s->line[0] = it;
+}
+
 /* Who may ask next: whoever waits, and has nobody before it who will ask again. */
 void rd_lane_kick(struct rd_store *s)
 {
     if (!s->ready || !redis_conn_open_now(s->lane))
         return;
+    beat_first(s);
     for (size_t i = 0; i < LINE_ITEMS; i++) {
         if (i > 0 && s->line[i - 1]->stage != STAGE_LAST)
             return;

@@ -47,6 +47,7 @@ static void end_one(struct unit *u, struct row *r, size_t part)
         decide_expire(&r->job, u->now, &rec);
         unit_row_take(u, r, &rec);
         u->s->trim_wanted = true;
+        r->q->wake = true; /* a claim that found nothing but these may find what stood behind */
     } else if (part == DUE_BOUND) {
         unit_lease_restarted(u, r);
     } else {

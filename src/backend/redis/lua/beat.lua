@@ -13,6 +13,7 @@ end
 -- not those of a node that is left alone, or is asked for nothing.
 give_back(me)
 for _, late in ipairs(call('ZRANGEBYSCORE', P .. 'holds', '-inf', text(now))) do give_back(late) end
+end_wait(me) -- what needs it says so again with its next try
 call('ZADD', P .. 'nodes', text(now), me)
 call('HSET', P .. 'node', me, told)
 local others = call('ZCOUNT', P .. 'nodes', '(' .. text(now - alive_ms), '+inf') - 1

@@ -2,6 +2,7 @@
 call('DEL', P .. 'nothing')
 local me = arg()
 give_back(me)
+end_wait(me)
 call('ZREM', P .. 'nodes', me)
 call('HDEL', P .. 'node', me)
 if call('HGET', P .. 'meta', 'leader') == me then call('HDEL', P .. 'meta', 'leader', 'leader_until') end

@@ -90,18 +90,28 @@ end
 
 -- Whether somebody else wants to be alone for a moment; ms: how long we want it, 0 = we do not. Who needs that
 -- nobody stores anything between its load and its store would else be overtaken for ever. `stop` of meta:
--- epoch, until when.
-local function must_wait(me, now, ms)
+-- epoch, until when, how long that was. By the server's clock, since one that tests move may stand still; and
+-- whoever died must not be waited for longer though that clock was set back.
+local function must_wait(me, ms)
   local stop = call('HGET', P .. 'meta', 'stop')
-  local who, till = string.match(stop or '', '^(%d+) (%d+)$')
-  if who and who ~= me and tonumber(till) > now then return true end
+  if not stop and ms == 0 then return false end
+  local now = clock('')
+  local who, till, most = string.match(stop or '', '^(%d+) (%d+) (%d+)$')
+  local left = who and who ~= me and tonumber(till) - now or 0
+  if left > 0 and left <= tonumber(most) then return true end
   if ms > 0 then
     call('DEL', P .. 'nothing') -- needs no memory; what follows is then let through
-    call('HSET', P .. 'meta', 'stop', me .. ' ' .. text(now + ms))
-  elseif stop then
+    call('HSET', P .. 'meta', 'stop', me .. ' ' .. text(now + ms) .. ' ' .. text(ms))
+  else
     call('HDEL', P .. 'meta', 'stop')
   end
   return false
+end
+
+-- Nobody need wait for us: of who gave up, too.
+local function end_wait(me)
+  local who = string.match(call('HGET', P .. 'meta', 'stop') or '', '^(%d+) ')
+  if who == me then call('HDEL', P .. 'meta', 'stop') end
 end
 
 -- What a node had taken for claims goes back to where it was, if it still is what it was.

@@ -6,7 +6,7 @@ local me, mode, token, hold_ms = arg(), arg(), arg(), count()
 local shared = mode == '1' -- 'keys': as well, but this call is about keys alone, and takes nothing
 local seqs_wanted, numbers_wanted, live_wanted = count(), count(), arg() == '1'
 local quiet_ms = count()
-if shared and must_wait(me, now, quiet_ms) then return { 'wait' } end
+if shared and must_wait(me, quiet_ms) then return { 'wait' } end
 local rows, seen, queues, queues_seen = {}, {}, {}, {}
 
 local function give_queue(n)
@@ -77,7 +77,7 @@ end
 local named, named_count, first = {}, count(), at
 for k = 1, named_count do named[k] = A[first + 2 * k - 2] end
 at = first + 2 * named_count
-local words_of, row_count = {}, #rows
+local words_of, given, row_count = {}, {}, #rows
 local named_rows = mget('row', named)
 for k = 1, named_count do
   local seq, row, token = named[k], named_rows[k], A[first + 2 * k - 1]
@@ -86,7 +86,10 @@ for k = 1, named_count do
     rows[row_count + 1], rows[row_count + 2] = seq, row
     row_count = row_count + 2
     local q = sub(row, 8, 11)
-    if not numbers[q] then give_queue(queue_of(row)) end
+    if not given[q] then -- not numbers[q]: what was given back may have asked for it
+      given[q] = true
+      give_queue(queue_of(row))
+    end
   end
   if token ~= '' and (not row or sub(row, 36, 47) ~= token) then words_of[#words_of + 1] = token end
 end

@@ -2,7 +2,7 @@
 -- our epoch, for how long we want to be alone, names. Answers the time, how often something was stored, how many schedules there are, their last number
 -- and change, the schedules with whether their last job lives, and where triggers take from and put to.
 local now, me, quiet_ms = clock(arg()), arg(), count()
-if must_wait(me, now, quiet_ms) then return { 'wait' } end
+if must_wait(me, quiet_ms) then return { 'wait' } end
 local meta = call('HMGET', P .. 'meta', 'ver', 'schedule_number', 'schedule_change')
 local names, out = {}, {}
 while at <= #A do names[#names + 1] = arg() end
