@@ -268,6 +268,21 @@ describe('questions that cross', () => {
     for (const name of ['noticed', 'noticeh']) assert.equal(redis('EXISTS', `r:${name}`), 0, name);
   });
 
+  test('a server that has told of much goes on after Redis was emptied under it', async () => {
+    const { api } = await start('v:', 1);
+    const work = async () => {
+      status(await api.post('/v1/queues/q/jobs', Array(500).fill({ payload: 1 })), 200);
+      const { jobs } = status(await api.post('/v1/queues/q/claim', { count: 500 }), 200);
+      status(await api.post('/v1/ack', { jobs: jobs.map(({ id, token }) => ({ id, token })) }), 200);
+      return jobs.length;
+    };
+    assert.equal(await work(), 500);
+    for (const key of redis('KEYS', 'v:*')) redis('DEL', key);
+    await until('it has noticed', async () => (await api.post('/v1/queues/q/jobs', { payload: 0 })).status === 201);
+    assert.equal(await work(), 500);
+    assert.equal(status(await api.get('/v1/queues/q'), 200).counts.done, 500);
+  });
+
   test('PDQ-12 metrics are there while one of several stores is not', async () => {
     const door = await new Door().open();
     const server = await startServer({ env: { HOLDFAST_ROUTES: `away* number=1 backend=${door.url('m:')}` } });

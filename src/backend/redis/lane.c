@@ -187,6 +187,7 @@ static void data_lost(struct rd_store *s)
               LOG_TEXT("note", "the server has less than it had: jobs and "
                                "acknowledgements that were answered are missing"));
     knowns_free(&s->sh);
+    shared_events_gap(&s->sh); /* what they tell of is not there any more */
     s->stores = 0;
     s->went = false;
     /* Tokens of this boot may have been forgotten, and must not be given out again. */

@@ -65,7 +65,6 @@ static void push(struct shared *s, const struct happened *h)
     e->queue = keep(e->queue, h->queue);
     e->subject = keep(e->subject, h->subject);
     e->event = (struct backend_event){
-        .id = id_of(s, s->event_last),
         .kind = h->kind,
         .at = h->at,
         .seq = j.seq,
@@ -111,9 +110,12 @@ size_t shared_events(const struct backend *b, uint64_t after, uint64_t kinds,
     *ret_oldest = id_of(s, number);
     if (after >= *ret_oldest)
         number = after - id_of(s, 0) + 1;
-    for (; n < max && number <= s->event_last; number++)
-        if (!kinds || kinds >> slot(s, number)->event.kind & 1)
-            out[n++] = slot(s, number)->event;
+    for (; n < max && number <= s->event_last; number++) {
+        if (kinds && !(kinds >> slot(s, number)->event.kind & 1))
+            continue;
+        out[n] = slot(s, number)->event;
+        out[n++].id = id_of(s, number); /* not of the epoch it was pushed in, which may be over */
+    }
     return n;
 }
 
