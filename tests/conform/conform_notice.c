@@ -640,7 +640,7 @@ static const struct conform_case cases[] = {
          .flags = EXACT),
     CASE("ORC-18 notices: every way to die", every_death, .flags = EXACT),
     CASE("ORC-18 notices: a death right after the rule came", death_right_after_the_rule,
-         .flags = EXACT),
+         .flags = EXACT, .needs = NEEDS_KV),
     CASE("NOM-11 PDQ-5 alerts: both edges, once, and as events", edges, .flags = EXACT),
     CASE("NOM-11 alerts: a changed condition begins anew", changed_rule_begins_anew),
     CASE("ORC-18 notices: taken, held, failed, due again, delivered", deliveries, .flags = EXACT),

@@ -428,6 +428,21 @@ describe('a server that goes away', () => {
     await redis.kill();
   });
 
+  test('PDQ-12 one that refuses every write is not ready, and says why', async () => {
+    const redis = await startRedis();
+    const server = await startServer({ backend: redis.url, args: ['--cluster-leader-ttl-ms', '2s', '--cluster-silent-ms', '2s'] });
+    const api = new Client(server);
+    redis.cli('config', 'set', 'min-replicas-to-write', '1');
+    await until('it is told of', async () => (await api.get('/readyz')).status === 503);
+    assert.match((await api.get('/v1/cluster')).json.backend.last_error, /^NOREPLICAS /);
+    redis.cli('config', 'set', 'min-replicas-to-write', '0');
+    await until('it is ready again', async () => (await api.get('/readyz')).status === 200);
+    assert.equal((await api.post('/v1/queues/q/jobs', { payload: 1 })).status, 201);
+    api.close();
+    await stopServer(server);
+    await redis.kill();
+  });
+
   test('a frozen one is taken for gone, and nothing is done twice when it wakes', async () => {
     const redis = await startRedis();
     const server = await startServer({ backend: redis.url, env: { HOLDFAST_TIMEOUTS_BACKEND_MS: '1s' } });

@@ -16,8 +16,11 @@ if ! cmp -s tests/clients/package-lock.json "$modules/.holdfast-lock"; then
   fi
 fi
 
+tap_jobs=$(($(nproc) * 3 / 2))
 # The longest first, so that none is left over at the end.
-for file in tests/e2e/stream.test.mjs tests/e2e/*.test.mjs; do
+long=(postgres migrate redis postgres-nodes full cli tasks stream)
+long=("${long[@]/#/tests/e2e/}")
+for file in "${long[@]/%/.test.mjs}" tests/e2e/*.test.mjs; do
   name=${file#tests/}
   ! tap_wanted "${name%.test.mjs}" || [ -e "$tap_aside/$(tap_key node --test-reporter=tap "$file").out" ] ||
     tap_ahead node --test-reporter=tap "$file"

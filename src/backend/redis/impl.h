@@ -46,10 +46,11 @@
 #define WORDS_SPANS 13       /* … and for so many of these spans: an hour at least */
 #define HOLD_MS 15000        /* ready jobs are taken out of reach for so long at most, … */
 #define UNIT_TRIES_MAX 8
-#define ALONE_TRIES_MAX 200 /* of what needs that nobody else stores anything meanwhile … */
-#define QUIET_TRIES 3       /* … which after so many asks the others to wait … */
-#define QUIET_MS 10000      /* … for so long at most: a look at a million jobs takes seconds */
-#define WAIT_MS 2           /* between two tries of who waits */
+#define ALONE_TRIES_MAX 200  /* of what needs that nobody else stores anything meanwhile … */
+#define QUIET_TRIES 3        /* … which after so many asks the others to wait … */
+#define QUIET_MS 1000        /* … for so long at most, */
+#define QUIET_SCOPE_MS 10000 /* or where all jobs of a queue may have to be looked at first */
+#define WAIT_MS 2            /* between two tries of who waits */
 #define LINE_ITEMS 2
 #define REDIS_GONE "Redis cannot be reached"
 

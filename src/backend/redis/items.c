@@ -147,6 +147,8 @@ static void answered_badly(struct item *it, redisReply *r, bool storing)
         rd_lane_greet(s);
     if (!forgot && !full)
         log_refusal(it, r);
+    if (it->kind == ITEM_BEAT && !forgot)
+        shared_store_lost(&s->sh, r->str); /* it answers, but can be used for nothing */
     freeReplyObject(r);
     it->no_growth |= full;
     if (forgot || full)
@@ -202,7 +204,9 @@ static void step_back(struct item *it)
 
 int64_t rd_quiet_ms(const struct item *it)
 {
-    return it->unit.alone && it->tries >= QUIET_TRIES ? QUIET_MS : 0;
+    if (!it->unit.alone || it->tries < QUIET_TRIES)
+        return 0;
+    return it->unit.turns[0].op->kind == OP_QUEUE_PUT ? QUIET_SCOPE_MS : QUIET_MS;
 }
 
 bool rd_item_told_to_wait(struct item *it, const redisReply *r)
