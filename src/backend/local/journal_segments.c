@@ -306,6 +306,18 @@ static uint64_t size_wanted(const struct journal *j)
     return bytes_count(j) + size <= j->bytes_max || stuck ? size : 0;
 }
 
+/* A larger one has no place on a full disk while many of the common size lie idle: these go first.
+ * Else an entry larger than a segment would wait for ever, and all behind it. */
+static bool makes_place(struct journal *j, uint64_t size)
+{
+    uv_mutex_lock(&j->lock);
+    bool idle = size > j->segment_bytes && spare_count(j) > JOURNAL_SPARES;
+    if (idle)
+        j->busy_peak = busy_count(j);
+    uv_mutex_unlock(&j->lock);
+    return idle;
+}
+
 int journal_provide(struct journal *j, bool *more, struct err_note *note)
 {
     *more = false;
@@ -316,6 +328,8 @@ int journal_provide(struct journal *j, bool *more, struct err_note *note)
     int rc = victim ? segment_remove(j, victim, note) : 0;
     if (rc == 0 && size > 0)
         rc = segment_make(j, size, note);
+    if (rc == -ERR_NO_SPACE && makes_place(j, size))
+        rc = 0;
     uv_mutex_lock(&j->lock);
     for (size_t i = 0; rc == 0 && i < j->count && !*more; i++)
         *more = too_much(j, j->segments[i]);

@@ -546,6 +546,27 @@ static void test_a_full_disk_keeps_what_there_is(void **state)
     world_done(&w);
 }
 
+static void test_on_a_full_disk_idle_segments_make_place_for_a_large_entry(void **state)
+{
+    (void)state;
+    struct world w;
+    struct journal_figures idle;
+    bool more = true;
+    world_fill(&w, 2);
+    start(&w);
+    append(&w, 40);
+    journal_applied(w.j, w.config.applied = journal_position(w.j));
+    journal_figures(w.j, &idle);
+    assert_true(idle.free >= 6);
+    files_torn_capacity(w.disk, idle.bytes + 100);
+    add(&w, 3 * SEGMENT, 1);
+    assert_int_equal(append_last(&w), -ERR_NO_SPACE);
+    while (more)
+        must(&w, journal_provide(w.j, &more, &w.note));
+    must(&w, append_last(&w));
+    world_done(&w);
+}
+
 /* ---- memory that fails ---- */
 
 static void append_quietly(struct world *w, size_t bytes)
@@ -607,6 +628,7 @@ int main(void)
         cmocka_unit_test(test_a_failed_sync_is_final),
         cmocka_unit_test(test_no_space_inside_a_segment_is_final),
         cmocka_unit_test(test_a_full_disk_keeps_what_there_is),
+        cmocka_unit_test(test_on_a_full_disk_idle_segments_make_place_for_a_large_entry),
         cmocka_unit_test(test_every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
