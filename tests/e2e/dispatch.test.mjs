@@ -35,7 +35,7 @@ class Redis {
   }
   call(...words) {
     const run = spawnSync('redis-cli', ['-s', this.socket, '--json', ...words.map(String)], { encoding: 'utf8' });
-    return run.status === 0 ? JSON.parse(run.stdout) : null;
+    return run.status === 0 && !run.stdout.startsWith('error:') ? JSON.parse(run.stdout) : null; // it may still be loading
   }
   async start() {
     const words = ['--port', '0', '--unixsocket', this.socket, '--dir', this.directory, '--save', '', '--appendonly', 'no'];

@@ -22,7 +22,7 @@ const WAIT = 60_000;
 const file = (name) => path.join(process.env.HF_REDIS_DIR, name);
 const cli = (...words) => {
   const run = spawnSync('redis-cli', ['-s', file('redis.sock'), '--json', ...words.map(String)], { encoding: 'utf8' });
-  return run.status === 0 ? JSON.parse(run.stdout) : null;
+  return run.status === 0 && !run.stdout.startsWith('error:') ? JSON.parse(run.stdout) : null; // it may still be loading
 };
 const key = (name) => `{holdfast}:${name}`;
 
