@@ -4,12 +4,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { pause } from '../crash/lib/recorder.mjs';
 import { until } from '../e2e/lib/server.mjs';
 import { leaderOf, Node, startNodes } from './lib/cluster.mjs';
 import { dueOnce, stoppedLeader } from './lib/leading.mjs';
 import { sql, url } from './lib/postgres.mjs';
 
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const schemaOf = (name) => url(name);
 const epochOf = (schema) => Number(sql(`SELECT epoch FROM ${schema}.leader`));
 const storeIn = (schema) => ({

@@ -48,7 +48,7 @@ static void beat_cb(void *ctx, redisReply *r)
     struct rd_store *s = rd_of_unit(&it->unit);
     if (!rd_item_answered(it, r, false))
         return;
-    shared_store_opened(&s->sh);
+    shared_store_opened(&s->sh); /* it may have refused the last one */
     shared_clock_heard(&s->sh, rd_reply_int(reply_at(r, BEAT_NOW)));
     s->sh.node.others = (unsigned)rd_reply_int(reply_at(r, BEAT_OTHERS));
     s->contended = false;

@@ -187,6 +187,7 @@ static void data_lost(struct rd_store *s)
               LOG_TEXT("note", "the server has less than it had: jobs and "
                                "acknowledgements that were answered are missing"));
     knowns_free(&s->sh);
+    alerts_known_done(&s->sh);
     shared_events_gap(&s->sh); /* what they tell of is not there any more */
     s->stores = 0;
     s->went = false;

@@ -208,6 +208,8 @@ void shared_store_lost(struct shared *s, const char *why)
 
 void shared_store_opened(struct shared *s)
 {
+    if (s->node.cluster.up)
+        return;
     since_now(s, true);
     s->node.offset_at_ms = 0; /* it may be another server */
     /* One that crashed may have forgotten a change of rules, and gives its number again. */

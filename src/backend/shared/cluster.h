@@ -58,4 +58,4 @@ int64_t shared_next_wait(const struct shared *s);    /* until there is something
 /* --- how the store is --- */
 
 void shared_store_lost(struct shared *s, const char *why); /* empty: nothing new is known */
-void shared_store_opened(struct shared *s);
+void shared_store_opened(struct shared *s);                /* it answers; known already: nothing */

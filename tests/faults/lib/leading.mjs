@@ -3,10 +3,9 @@
 // tells the holder and the epoch of the lead; endLead(), after which anybody may take it; and jobs(), all rows as text.
 import assert from 'node:assert/strict';
 
+import { pause } from '../../crash/lib/recorder.mjs';
 import { until } from '../../e2e/lib/server.mjs';
 import { leaderOf, startNodes, times } from './cluster.mjs';
-
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** What the leader has to do while nobody leads: the lease of one job ends, another becomes due. */
 async function leaveWork(api) {

@@ -1,6 +1,7 @@
 -- The schedules a unit is about, by name, before anything else can be asked for. Arguments: the time or '',
--- our epoch, for how long we want to be alone, names. Answers the time, how often something was stored, how many schedules there are, their last number
--- and change, the schedules with whether their last job lives, and where triggers take from and put to.
+-- our epoch, for how long we want to be alone, names. Answers the time, how often something was stored, how
+-- many schedules there are, their last number and change, the schedules with whether their last job lives,
+-- and where triggers take from and put to.
 local now, me, quiet_ms = clock(arg()), arg(), count()
 if must_wait(me, quiet_ms) then return { 'wait' } end
 local meta = call('HMGET', P .. 'meta', 'ver', 'schedule_number', 'schedule_change')

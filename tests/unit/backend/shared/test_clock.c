@@ -82,11 +82,31 @@ static void test_another_server_has_another_clock(void **state)
     arena_done(&s.alerts.arena);
 }
 
+/* Signs of life say so again and again. */
+static void test_a_store_that_answers_still_is_no_other(void **state)
+{
+    (void)state;
+    struct shared s;
+    begin(&s);
+    shared_store_opened(&s);
+    hear(&s, 2);
+    s.alerts.version = 7;
+    shared_store_opened(&s);
+    hear(&s, 70);
+    assert_int_equal(behind(&s), 2);
+    assert_int_equal(s.alerts.version, 7);
+    shared_store_lost(&s, "gone");
+    shared_store_opened(&s);
+    assert_int_equal(s.alerts.version, 0); /* it may have forgotten a change */
+    arena_done(&s.alerts.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_late_answers_do_not_slow_it),
         cmocka_unit_test(test_another_server_has_another_clock),
+        cmocka_unit_test(test_a_store_that_answers_still_is_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
