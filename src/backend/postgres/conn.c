@@ -30,6 +30,8 @@ struct conn {
     bool late;         /* nothing came for too long, already when it was looked at last */
     round_fn fn;       /* of the round under way; NULL = none */
     void *ctx;
+    mark_fn mark;                    /* of that round; NULL = none, or it is past */
+    size_t mark_at;                  /* results before it */
     bool failed;                     /* a statement of the round to come could not be sent */
     bool stale;                      /* results are of the round before */
     size_t sent;                     /* statements */
@@ -88,6 +90,7 @@ static void lose(struct conn *c)
     round_fn fn = c->fn;
     hang_up(c);
     c->fn = NULL;
+    c->mark = NULL;
     c->stale = true; /* what came of the round goes before the next */
     c->sent = c->expected = c->got = 0;
     if (fn)
@@ -143,6 +146,7 @@ static void round_over(struct conn *c)
 {
     round_fn fn = c->fn;
     c->fn = NULL;
+    c->mark = NULL;
     c->heard_ns = 0;
     c->sent = 0;
     c->stale = true; /* for fn, and until the next round is sent */
@@ -171,6 +175,15 @@ static bool take_result(struct conn *c, PGresult *r)
     return false;
 }
 
+static void pass_mark(struct conn *c)
+{
+    mark_fn fn = c->mark;
+    if (!fn || c->got != c->mark_at || c->error.state[0])
+        return;
+    c->mark = NULL;
+    fn(c->ctx);
+}
+
 static void read_results(struct conn *c)
 {
     while (c->fn && !PQisBusy(c->pg)) {
@@ -181,6 +194,7 @@ static void read_results(struct conn *c)
             round_over(c);
             return;
         }
+        pass_mark(c);
     }
 }
 
@@ -419,6 +433,14 @@ void pg_conn_send(struct conn *c, enum sql_id id, struct args *a)
     pg_args_clear(a);
 }
 
+void pg_conn_mark(struct conn *c, mark_fn fn)
+{
+    if (c->failed || c->state != CONN_UP || PQsendFlushRequest(c->pg) != 1)
+        c->failed = true;
+    c->mark = fn;
+    c->mark_at = c->expected;
+}
+
 int pg_conn_round(struct conn *c, round_fn fn, void *ctx)
 {
     c->error = (struct round_error){.at = -1};
@@ -430,6 +452,7 @@ int pg_conn_round(struct conn *c, round_fn fn, void *ctx)
             c->fn = NULL;
             hang_up(c);
         }
+        c->mark = NULL;
         c->sent = 0;
         return -ERR_IO;
     }

@@ -18,7 +18,7 @@
 #include "backend/postgres/sql.h"
 #include "base/log.h"
 
-#define ROUND_MAX 64 /* statements */
+#define ROUND_MAX 96 /* statements */
 
 struct conn;
 
@@ -31,6 +31,8 @@ struct round_error {
 /* err: 0; -ERR_IO the connection is gone; -ERR_INVALID the server refused a statement (error says
  * which and why), and those behind it were not run. Results live until the next round begins. */
 typedef void (*round_fn)(void *ctx, int err, const struct round_error *error);
+/* All before the mark was done; the results of that are there, the rest of the round is to come. */
+typedef void (*mark_fn)(void *ctx);
 
 struct conn_config {
     uv_loop_t *loop;
@@ -62,7 +64,10 @@ const char *pg_conn_trouble(const struct conn *c); /* why it was lost last; "" =
 
 /* Adds a statement to the round to come; clears the arguments. */
 void pg_conn_send(struct conn *c, enum sql_id id, struct args *a);
-/* -ERR_IO, -ERR_NOMEM: nothing of it was sent, and fn is not called. */
+/* In the middle of a round, at most once: fn is called, with the round's context, as soon as all
+ * that was added so far is done; not at all if a statement before it is refused. */
+void pg_conn_mark(struct conn *c, mark_fn fn);
+/* -ERR_IO, -ERR_NOMEM: fn is not called. What stands before a mark may have been done. */
 MUST_CHECK int pg_conn_round(struct conn *c, round_fn fn, void *ctx);
 size_t pg_conn_sent(const struct conn *c); /* statements of this round, so far */
 const PGresult *pg_conn_result(const struct conn *c, size_t index);

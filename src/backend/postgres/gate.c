@@ -52,10 +52,12 @@ void pg_units_free(struct pg_store *s)
     }
     if (s->unit)
         unit_free(s->unit);
-    s->unit = NULL;
+    if (s->ahead)
+        unit_free(s->ahead);
+    s->unit = s->ahead = NULL;
 }
 
-static void unit_give(struct pg_store *s, struct unit *u)
+void pg_unit_give(struct pg_store *s, struct unit *u)
 {
     pg_unit_reset(u);
     u->count = 0;
@@ -74,11 +76,11 @@ bool pg_gate_watched(const struct pg_store *s)
 }
 
 /* Whether a job of this claim was changed by what is not known to be on the disk. */
-static bool depends(const struct pg_store *s, const struct turn *t)
+static bool depends(const struct pg_store *s, const struct unit *of, const struct turn *t)
 {
     for (uint32_t i = 0; i < t->reply.job_count; i++) {
         uint64_t seq = t->reply.jobs[i].job.seq;
-        const struct row *own = unit_row(s->unit, seq);
+        const struct row *own = unit_row(of, seq);
         if (!own || own->loaded_state != STATE_READY)
             return true;
         for (const struct unit *u = s->gate; u; u = u->next)
@@ -88,10 +90,10 @@ static bool depends(const struct pg_store *s, const struct turn *t)
     return false;
 }
 
-static bool may_leave(const struct pg_store *s, const struct turn *t)
+static bool may_leave(const struct pg_store *s, const struct unit *u, const struct turn *t)
 {
     if (t->op->kind == OP_CLAIM && t->reply.outcome == OUT_OK)
-        return t->op->claim.one.seq == 0 && !depends(s, t);
+        return t->op->claim.one.seq == 0 && !depends(s, u, t);
     return t->reply.relaxed;
 }
 
@@ -111,69 +113,83 @@ static void is_durable(struct pg_store *s, struct unit *u)
     pg_ear_tell_keys(s, u);
 }
 
-static void refuse_all(struct unit *u)
-{
-    for (size_t i = 0; i < u->count; i++)
-        u->turns[i].reply = (struct reply){.outcome = OUT_UNKNOWN, .note = "out of memory"};
-}
-
 /* A repeat changes nothing and tells of what was done before, perhaps by another node that has
  * still to wait for the disk. */
-static bool tells_of_others(const struct pg_store *s)
+static bool tells_of_others(const struct unit *u)
 {
-    const struct unit *u = s->unit;
-    for (size_t i = 0; i < u->count && s->doing == LANE_UNIT; i++)
-        if (u->turns[i].op->kind != OP_CLAIM && !u->turns[i].reply.relaxed &&
+    for (size_t i = 0; i < u->count; i++)
+        if (!op_is_query(u->turns[i].op->kind) && u->turns[i].op->kind != OP_CLAIM &&
+            !u->turns[i].reply.relaxed &&
             (u->turns[i].reply.outcome == OUT_OK || u->turns[i].reply.outcome == OUT_DUPLICATE))
             return true;
     return false;
 }
 
-void pg_gate_enter(struct pg_store *s, struct unit *next)
+/* False: nothing of it, or before it, is new; or nobody wants to wait. */
+static bool must_wait(const struct pg_store *s, const struct unit *u)
 {
-    struct unit *u = s->unit;
-    bool waits = pg_gate_needed(s) && (u->records || s->gate || tells_of_others(s));
-    if (waits && !next)
-        refuse_all(u);     /* without memory nothing can wait */
-    if (!waits || !next) { /* nothing of it, or before it, is new; or nobody wants to wait */
-        is_durable(s, u);
-        answer_rest(u);
-        if (next)
-            unit_give(s, next);
-        shared_events_call(&s->sh);
-        return;
-    }
-    for (size_t i = 0; i < u->count; i++) {
-        struct turn *t = &u->turns[i];
-        t->answered = !t->later && may_leave(s, t);
-        if (t->answered)
-            unit_turn_answer(t);
-    }
-    *s->gate_last = u;
-    s->gate_last = &u->next;
-    s->unit = next;
-    if (s->sent_under == 0 || s->sent_under != s->sync_number)
-        pg_gate_break(s);
-    else
-        pg_gate_kick(s);
+    return pg_gate_needed(s) && (u->records || s->gate || tells_of_others(u));
 }
 
-/* All up to `last` are on the disk. */
-static void open_for(struct pg_store *s, const struct unit *last)
+static void pass(struct pg_store *s, struct unit *u)
 {
-    struct unit *u;
-    do {
-        u = s->gate;
-        s->gate = u->next;
-        if (!s->gate)
-            s->gate_last = &s->gate;
+    is_durable(s, u);
+    answer_rest(u);
+    shared_events_call(&s->sh);
+}
+
+void pg_gate_refuse(struct pg_store *s)
+{
+    struct unit *u = s->unit;
+    bool unknown = must_wait(s, u);
+    for (size_t i = 0; i < u->count && unknown; i++)
+        u->turns[i].reply = (struct reply){.outcome = OUT_UNKNOWN, .note = "out of memory"};
+    pass(s, u);
+}
+
+/* The disk is put to work before anybody is answered. */
+void pg_gate_enter(struct pg_store *s, struct unit *u, uint64_t sent_under)
+{
+    if (!must_wait(s, u)) {
+        pass(s, u);
+        pg_unit_give(s, u);
+        return;
+    }
+    for (size_t i = 0; i < u->count; i++)
+        u->turns[i].answered = !u->turns[i].later && may_leave(s, u, &u->turns[i]);
+    *s->gate_last = u;
+    s->gate_last = &u->next;
+    bool watched = sent_under != 0 && sent_under == s->sync_number;
+    if (watched)
+        pg_gate_kick(s);
+    for (size_t i = 0; i < u->count; i++)
+        if (u->turns[i].answered)
+            unit_turn_answer(&u->turns[i]);
+    if (!watched)
+        pg_gate_break(s);
+}
+
+/* Takes all up to `last` out of the gate. */
+static struct unit *gate_take(struct pg_store *s, struct unit *last)
+{
+    struct unit *first = s->gate;
+    s->gate = last->next;
+    last->next = NULL;
+    if (!s->gate)
+        s->gate_last = &s->gate;
+    return first;
+}
+
+/* All of these are on the disk. */
+static void open_for(struct pg_store *s, struct unit *first)
+{
+    while (first) {
+        struct unit *u = first;
+        first = u->next;
         is_durable(s, u);
         answer_rest(u);
-        bool was_last = u == last;
-        unit_give(s, u);
-        if (was_last)
-            break;
-    } while (s->gate);
+        pg_unit_give(s, u);
+    }
     shared_events_call(&s->sh);
     pg_ear_kick(s);
 }
@@ -191,8 +207,9 @@ static void synced_cb(void *ctx, int err, const struct round_error *error)
         pg_lane_later(s);
         return;
     }
-    open_for(s, last);
+    struct unit *synced = gate_take(s, last);
     pg_gate_kick(s);
+    open_for(s, synced);
     pg_lane_after(s);
 }
 
@@ -240,7 +257,7 @@ void pg_gate_break(struct pg_store *s)
         }
         shared_events_take(&s->sh, u); /* they were seen by others, too */
         pg_ear_tell_keys(s, u);
-        unit_give(s, u);
+        pg_unit_give(s, u);
     }
 }
 

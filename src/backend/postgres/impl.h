@@ -45,7 +45,8 @@ struct pg_unit {
     size_t slots[24];          /* see load.c */
     size_t alerts_at;          /* where the rules are, in the round that asked for them */
     size_t trim_at, counts_at; /* of notices, in the round that stored; SIZE_MAX = not asked */
-    size_t keys_at;  /* where the answers about keys begin, in the round that asked for them */
+    size_t keys_at; /* where the answers about keys begin, in the round that asked for them */
+    uint64_t began_ns;
     PGresult **kept; /* what rows and answers point to */
     size_t kept_count, kept_room;
     bool sharers_asked, words_asked, keys_asked, alerts_asked; /* in a second round */
@@ -65,12 +66,12 @@ struct pg_store {
 
     struct conn *lane, *reader, *ear, *syncer;
     struct unit *unit;              /* the one under way; never NULL */
+    struct unit *ahead;             /* the one after it, begun or to be; NULL = none; transact.c */
     struct unit *spare;             /* done with, for the next */
     struct unit *gate, **gate_last; /* committed, but perhaps not on the disk; oldest first */
     struct unit *syncing;           /* up to this one, by the round under way; NULL = none is */
     struct args sync_args;
     const char *trouble; /* what is answered after the rollback, unless it is tried again */
-    uint64_t unit_began_ns;
     uint64_t sync_number, sent_under; /* of the syncer's connection: the present one, and the one
                                          that was there when the lane last sent; 0 = none */
 
@@ -148,19 +149,23 @@ void pg_begin_unit(struct pg_store *s); /* its turns are filled */
 void pg_begin_bulk(struct pg_store *s);
 void pg_begin_tick(struct pg_store *s);
 void pg_give_up(struct pg_store *s, enum outcome out, const char *note);
-void pg_over(struct pg_store *s);            /* what was under way; goes on with the next */
-void pg_go(struct pg_store *s, round_fn fn); /* sends the lane's round */
+void pg_over(struct pg_store *s);              /* what was under way; goes on with the next */
+void pg_over_with_answers(struct pg_store *s); /* the same of what has answers; results are kept */
+void pg_go(struct pg_store *s, round_fn fn);   /* sends the lane's round */
 void pg_keep_result(struct pg_store *s, size_t index);
 const char *pg_sentence(const struct round_error *e); /* for the client */
 
 /* gate.c */
 struct unit *pg_unit_take(struct pg_store *s); /* a fresh one; NULL = no memory */
+void pg_unit_give(struct pg_store *s, struct unit *u);
 void pg_units_free(struct pg_store *s);
 bool pg_gate_needed(const struct pg_store *s);
 bool pg_gate_watched(const struct pg_store *s); /* it can be told what is on the disk, if need be */
-/* The unit under way is committed: answers what may leave at once, and keeps the rest until the
- * disk has it. Another takes its place. */
-void pg_gate_enter(struct pg_store *s, struct unit *next);
+/* The unit is committed, and the lane has another: answers what may leave at once, and keeps the
+ * rest, and the unit, until the disk has it. sent_under: the syncer's connection when it was sent.
+ */
+void pg_gate_enter(struct pg_store *s, struct unit *u, uint64_t sent_under);
+void pg_gate_refuse(struct pg_store *s); /* the one under way is committed, but cannot wait */
 void pg_gate_kick(struct pg_store *s);
 void pg_send_sync(struct pg_store *s, struct conn *c, struct args *a);
 void pg_gate_break(struct pg_store *s); /* all that is kept becomes unknown */

@@ -13,11 +13,20 @@
 
 bool pg_lane_idle(const struct pg_store *s)
 {
-    return s->doing == LANE_NOTHING && !s->sh.first && !s->searches && !s->gate;
+    return s->doing == LANE_NOTHING && !s->ahead && !s->sh.first && !s->searches && !s->gate;
 }
 
 static void begin_look(struct pg_store *s);
 static void begin_beat(struct pg_store *s);
+
+/* The unit ahead had to wait: what was before it is settled. */
+static void begin_ahead(struct pg_store *s)
+{
+    pg_unit_give(s, s->unit);
+    s->unit = s->ahead;
+    s->ahead = NULL;
+    pg_begin_unit(s);
+}
 
 /* Slices of bulk work and what clients ask for take turns. */
 static bool bulk_turn(struct pg_store *s)
@@ -28,19 +37,20 @@ static bool bulk_turn(struct pg_store *s)
 
 void pg_lane_kick(struct pg_store *s)
 {
-    const struct op *op;
+    const struct op *op = NULL;
     if (s->doing != LANE_NOTHING || !pg_conn_usable(s->lane))
         return;
-    while ((op = shared_front(&s->sh)) && shared_class(op) == CLASS_SEARCH) {
+    while (!s->ahead && (op = shared_front(&s->sh)) && shared_class(op) == CLASS_SEARCH)
         pg_search_add(s, op, shared_take_front(&s->sh));
-    }
     pg_search_kick(s);
-    if (s->sh.closing && !s->sh.first && !s->sh.bulks)
+    if (s->sh.closing && !s->sh.first && !s->sh.bulks && !s->ahead)
         return;
     if (shared_beat_due(&s->sh))
         begin_beat(s);
     else if (!pg_gate_watched(s))
         return; /* nobody could say what is on the disk */
+    else if (s->ahead)
+        begin_ahead(s);
     else if (shared_tick_due(&s->sh))
         pg_begin_tick(s);
     else if (bulk_turn(s))
@@ -82,13 +92,13 @@ static void looked_cb(void *ctx, int err, const struct round_error *error)
     if (err) {
         unit_turns_refuse(s->unit, OUT_UNAVAILABLE,
                           err == -ERR_IO ? "the database cannot be reached" : pg_sentence(error));
-    } else {
-        pg_look_answer(s);
-        for (size_t i = 0; i < ROUND_MAX; i++)
-            pg_keep_result(s, i);
-        pg_gate_enter(s, pg_unit_take(s));
+        pg_over(s);
+        return;
     }
-    pg_over(s);
+    pg_look_answer(s);
+    for (size_t i = 0; i < ROUND_MAX; i++)
+        pg_keep_result(s, i);
+    pg_over_with_answers(s);
 }
 
 static void begin_look(struct pg_store *s)
@@ -109,10 +119,15 @@ void pg_later_cb(uv_timer_t *timer)
     if (s->broken) {
         s->broken = false;
         pg_lane_lost_cb(s);
-        pg_give_up(s, OUT_UNAVAILABLE, "the database cannot be reached");
+        pg_give_up(s, s->storing ? OUT_UNKNOWN : OUT_UNAVAILABLE, "the database cannot be reached");
     }
     bool unwatched = !pg_gate_watched(s) && pg_conn_down(s->syncer);
     if (s->doing == LANE_NOTHING && (!pg_conn_up(s->lane) || unwatched)) {
+        if (s->ahead)
+            unit_turns_refuse(s->ahead, OUT_UNAVAILABLE, "the database cannot be reached");
+        if (s->ahead)
+            pg_unit_give(s, s->ahead);
+        s->ahead = NULL;
         while (s->sh.first) {
             s->unit->count = 0;
             shared_turn_add(s->unit);

@@ -175,8 +175,8 @@ static void say_goodbye(struct pg_store *s)
 /* What time brings is the leader's: another node has nothing to do. */
 static bool work_left(const struct pg_store *s)
 {
-    if (s->sh.node.seen_at_ms == 0 || s->doing != LANE_NOTHING || s->sh.first || s->gate ||
-        s->sh.bulks)
+    if (s->sh.node.seen_at_ms == 0 || s->doing != LANE_NOTHING || s->ahead || s->sh.first ||
+        s->gate || s->sh.bulks)
         return true;
     return shared_tick_due(&s->sh);
 }

@@ -73,80 +73,95 @@ const struct sql_statement pg_sql_units[] = {
     {SQL_SEQ_RAISE,
      "SELECT setval('@job_seq', $1::int8) FROM @job_seq WHERE last_value < $1::int8"},
     {SQL_QUEUE_PUT,
-     "INSERT INTO @queue AS q (number, name, owner, note, attributes, policy,"
-     " generation, created_at, updated_at, paused_until, keep_done, keep_done_ms,"
-     " keep_dead, keep_dead_ms) SELECT * FROM unnest($1::int4[], $2::text[],"
-     " $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int4[], $8::int8[],"
-     " $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[]) ON"
-     " CONFLICT (number) DO UPDATE SET owner = excluded.owner, note = excluded.note,"
-     " attributes = excluded.attributes, policy = excluded.policy, generation ="
-     " excluded.generation, updated_at = excluded.updated_at, paused_until ="
-     " excluded.paused_until, keep_done = excluded.keep_done, keep_done_ms ="
-     " excluded.keep_done_ms, keep_dead = excluded.keep_dead, keep_dead_ms ="
-     " excluded.keep_dead_ms"},
+     "INSERT INTO @queue AS q (number, name, owner, note, attributes, policy, generation,"
+     " created_at, updated_at, paused_until, keep_done, keep_done_ms, keep_dead,"
+     " keep_dead_ms) SELECT unnest($1::int4[]), unnest($2::text[]), unnest($3::text[]),"
+     " unnest($4::text[]), unnest($5::text[]), unnest($6::bytea[]), unnest($7::int4[]),"
+     " unnest($8::int8[]), unnest($9::int8[]), unnest($10::int8[]), unnest($11::int8[]),"
+     " unnest($12::int8[]), unnest($13::int8[]), unnest($14::int8[]) ON CONFLICT (number)"
+     " DO UPDATE SET owner = excluded.owner, note = excluded.note, attributes ="
+     " excluded.attributes, policy = excluded.policy, generation = excluded.generation,"
+     " updated_at = excluded.updated_at, paused_until = excluded.paused_until, keep_done ="
+     " excluded.keep_done, keep_done_ms = excluded.keep_done_ms, keep_dead ="
+     " excluded.keep_dead, keep_dead_ms = excluded.keep_dead_ms"},
     {SQL_QUEUE_GONE,
      "UPDATE @queue SET gone = true, sweeping = true WHERE number = ANY ($1::int4[])"},
     {SQL_QUEUE_PURGED, "UPDATE @queue SET sweeping = true WHERE number = ANY ($1::int4[])"},
     {SQL_JOB_LETS_GO, "UPDATE @job SET held = false WHERE seq = ANY ($1::int8[])"},
-    {SQL_JOB_SET, "UPDATE @job j SET state = u.state, reason = u.reason, priority = u.priority,"
-                  " run_at = u.run_at, since = u.since, generation = u.generation, failures ="
-                  " u.failures, crashes = u.crashes, flags = u.flags, tok_epoch = u.tok_epoch,"
-                  " tok_counter = u.tok_counter, lease_ms = u.lease_ms, until = u.until, worker ="
-                  " u.worker, nonce = u.nonce, started_at = u.started_at, word = u.word, word_state"
-                  " = u.word_state, word_run_at = u.word_run_at, fate = u.fate, held = u.held, "
-                  "holder = u.holder, holder_hi = u.holder_hi FROM"
-                  " unnest($1::int8[], $2::int2[], $3::int2[], $4::int8[], $5::int8[], $6::int8[],"
-                  " $7::int4[], $8::int4[], $9::int4[], $10::int2[], $11::int4[], $12::int8[],"
-                  " $13::int4[], $14::int8[], $15::text[], $16::int8[], $17::int8[], $18::int2[],"
-                  " $19::int2[], $20::int8[], $21::int8[], $22::bool[], $23::int8[], $24::int8[]) "
-                  "u(seq, state, reason,"
-                  " priority, run_at, since, generation, failures, crashes, flags, tok_epoch,"
-                  " tok_counter, lease_ms, until, worker, nonce, started_at, word, word_state,"
-                  " word_run_at, fate, held, holder, holder_hi) WHERE j.seq = u.seq"},
-    {SQL_JOB_NEW, "INSERT INTO @job (seq, id_hi, queue, state, reason, priority, run_at, since,"
-                  " generation, failures, crashes, payload_kind, payload_bytes, flags, ukey, held,"
-                  " grp, correlation, label, attributes, expires_at, options, undelivered, payload,"
-                  " error_kind, error) SELECT * FROM unnest($1::int8[], $2::int8[], $3::int4[],"
-                  " $4::int2[], $5::int2[], $6::int8[], $7::int8[], $8::int8[], $9::int4[],"
-                  " $10::int4[], $11::int4[], $12::int2[], $13::int4[], $14::int2[], $15::text[],"
-                  " $16::bool[], $17::text[], $18::text[], $19::text[], $20::text[], $21::int8[],"
-                  " $22::bytea[], $23::bytea[], $24::bytea[], $25::int2[], $26::bytea[])"},
+    {SQL_JOB_SET,
+     "UPDATE @job j SET state = u.state, reason = u.reason, priority = u.priority, run_at ="
+     " u.run_at, since = u.since, generation = u.generation, failures = u.failures, crashes"
+     " = u.crashes, flags = u.flags, tok_epoch = u.tok_epoch, tok_counter = u.tok_counter,"
+     " lease_ms = u.lease_ms, until = u.until, worker = u.worker, nonce = u.nonce,"
+     " started_at = u.started_at, word = u.word, word_state = u.word_state, word_run_at ="
+     " u.word_run_at, fate = u.fate, held = u.held, holder = u.holder, holder_hi ="
+     " u.holder_hi FROM (SELECT unnest($1::int8[]) AS seq, unnest($2::int2[]) AS state,"
+     " unnest($3::int2[]) AS reason, unnest($4::int8[]) AS priority, unnest($5::int8[]) AS"
+     " run_at, unnest($6::int8[]) AS since, unnest($7::int4[]) AS generation,"
+     " unnest($8::int4[]) AS failures, unnest($9::int4[]) AS crashes, unnest($10::int2[])"
+     " AS flags, unnest($11::int4[]) AS tok_epoch, unnest($12::int8[]) AS tok_counter,"
+     " unnest($13::int4[]) AS lease_ms, unnest($14::int8[]) AS until, unnest($15::text[])"
+     " AS worker, unnest($16::int8[]) AS nonce, unnest($17::int8[]) AS started_at,"
+     " unnest($18::int2[]) AS word, unnest($19::int2[]) AS word_state, unnest($20::int8[])"
+     " AS word_run_at, unnest($21::int8[]) AS fate, unnest($22::bool[]) AS held,"
+     " unnest($23::int8[]) AS holder, unnest($24::int8[]) AS holder_hi) u WHERE j.seq ="
+     " u.seq"},
+    {SQL_JOB_NEW,
+     "INSERT INTO @job (seq, id_hi, queue, state, reason, priority, run_at, since,"
+     " generation, failures, crashes, payload_kind, payload_bytes, flags, ukey, held, grp,"
+     " correlation, label, attributes, expires_at, options, undelivered, payload,"
+     " error_kind, error) SELECT unnest($1::int8[]), unnest($2::int8[]),"
+     " unnest($3::int4[]), unnest($4::int2[]), unnest($5::int2[]), unnest($6::int8[]),"
+     " unnest($7::int8[]), unnest($8::int8[]), unnest($9::int4[]), unnest($10::int4[]),"
+     " unnest($11::int4[]), unnest($12::int2[]), unnest($13::int4[]), unnest($14::int2[]),"
+     " unnest($15::text[]), unnest($16::bool[]), unnest($17::text[]), unnest($18::text[]),"
+     " unnest($19::text[]), unnest($20::text[]), unnest($21::int8[]), unnest($22::bytea[]),"
+     " unnest($23::bytea[]), unnest($24::bytea[]), unnest($25::int2[]),"
+     " unnest($26::bytea[])"},
     {SQL_JOB_DEL, "DELETE FROM @job WHERE seq = ANY ($1::int8[])"},
     {SQL_JOB_PAYLOAD,
      "UPDATE @job SET payload_kind = $2::int4, payload = $3::bytea, payload_bytes ="
      " $4::int4 WHERE seq = $1::int8"},
     {SQL_JOB_RESULT,
-     "UPDATE @job j SET result_kind = u.kind, result = u.result FROM"
-     " unnest($1::int8[], $2::int2[], $3::bytea[]) u(seq, kind, result) WHERE j.seq ="
-     " u.seq"},
-    {SQL_JOB_ERROR, "UPDATE @job j SET error_kind = u.kind, error = u.error FROM unnest($1::int8[],"
-                    " $2::int2[], $3::bytea[]) u(seq, kind, error) WHERE j.seq = u.seq"},
-    {SQL_JOB_NOTE, "UPDATE @job j SET label = u.label, attributes = u.attributes FROM"
-                   " unnest($1::int8[], $2::text[], $3::text[]) u(seq, label, attributes) WHERE"
-                   " j.seq = u.seq"},
-    {SQL_ATTEMPT_NEW, "INSERT INTO @attempt (seq, queue, number, started_at, ended_at, outcome,"
-                      " error_kind, worker, error) SELECT * FROM unnest($1::int8[], $2::int4[],"
-                      " $3::int4[], $4::int8[], $5::int8[], $6::int2[], $7::int2[], $8::text[],"
-                      " $9::bytea[])"},
+     "UPDATE @job j SET result_kind = u.kind, result = u.result FROM (SELECT"
+     " unnest($1::int8[]) AS seq, unnest($2::int2[]) AS kind, unnest($3::bytea[]) AS"
+     " result) u WHERE j.seq = u.seq"},
+    {SQL_JOB_ERROR,
+     "UPDATE @job j SET error_kind = u.kind, error = u.error FROM (SELECT"
+     " unnest($1::int8[]) AS seq, unnest($2::int2[]) AS kind, unnest($3::bytea[]) AS error)"
+     " u WHERE j.seq = u.seq"},
+    {SQL_JOB_NOTE, "UPDATE @job j SET label = u.label, attributes = u.attributes FROM (SELECT"
+                   " unnest($1::int8[]) AS seq, unnest($2::text[]) AS label, unnest($3::text[]) AS"
+                   " attributes) u WHERE j.seq = u.seq"},
+    {SQL_ATTEMPT_NEW,
+     "INSERT INTO @attempt (seq, queue, number, started_at, ended_at, outcome, error_kind,"
+     " worker, error) SELECT unnest($1::int8[]), unnest($2::int4[]), unnest($3::int4[]),"
+     " unnest($4::int8[]), unnest($5::int8[]), unnest($6::int2[]), unnest($7::int2[]),"
+     " unnest($8::text[]), unnest($9::bytea[])"},
     {SQL_ATTEMPT_TRIM,
      "DELETE FROM @attempt a USING unnest($1::int8[]) w(seq) WHERE a.seq = w.seq AND"
      " a.n <= (SELECT b.n FROM @attempt b WHERE b.seq = w.seq ORDER BY b.n DESC OFFSET"
      " 20 LIMIT 1)"},
     {SQL_ATTEMPT_DEL, "DELETE FROM @attempt WHERE seq = ANY ($1::int8[])"},
-    {SQL_WORD_NEW, "INSERT INTO @word (epoch, counter, seq, kind, state, run_at, at) SELECT * FROM"
-                   " unnest($1::int4[], $2::int8[], $3::int8[], $4::int2[], $5::int2[], $6::int8[],"
-                   " $7::int8[]) ON CONFLICT (epoch, counter) DO NOTHING"},
+    {SQL_WORD_NEW,
+     "INSERT INTO @word (epoch, counter, seq, kind, state, run_at, at) SELECT"
+     " unnest($1::int4[]), unnest($2::int8[]), unnest($3::int8[]), unnest($4::int2[]),"
+     " unnest($5::int2[]), unnest($6::int8[]), unnest($7::int8[]) ON CONFLICT (epoch,"
+     " counter) DO NOTHING"},
     {SQL_IDEM_DEL, "DELETE FROM @idem i USING unnest($1::int8[], $2::int8[]) w(hi, lo) WHERE i.hi ="
                    " w.hi AND i.lo = w.lo AND i.expires_at <= $3::int8"},
     {SQL_IDEM_NEW,
-     "INSERT INTO @idem (hi, lo, fingerprint, seq, id_hi, expires_at) SELECT * FROM"
-     " unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[])"},
-    {SQL_DELTA, "INSERT INTO @delta (queue, hour, " SUMS_LIST
-                ") SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[],"
-                " $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::int8[], $10::int8[],"
-                " $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[], $16::int8[],"
-                " $17::int8[], $18::int8[], $19::int8[], $20::int8[], $21::int8[], $22::int8[],"
-                " $23::int8[])"},
+     "INSERT INTO @idem (hi, lo, fingerprint, seq, id_hi, expires_at) SELECT"
+     " unnest($1::int8[]), unnest($2::int8[]), unnest($3::int8[]), unnest($4::int8[]),"
+     " unnest($5::int8[]), unnest($6::int8[])"},
+    {SQL_DELTA,
+     "INSERT INTO @delta (queue, hour, " SUMS_LIST
+     ") SELECT unnest($1::int4[]), unnest($2::int4[]), unnest($3::int8[]),"
+     " unnest($4::int8[]), unnest($5::int8[]), unnest($6::int8[]), unnest($7::int8[]),"
+     " unnest($8::int8[]), unnest($9::int8[]), unnest($10::int8[]), unnest($11::int8[]),"
+     " unnest($12::int8[]), unnest($13::int8[]), unnest($14::int8[]), unnest($15::int8[]),"
+     " unnest($16::int8[]), unnest($17::int8[]), unnest($18::int8[]), unnest($19::int8[]),"
+     " unnest($20::int8[]), unnest($21::int8[]), unnest($22::int8[]), unnest($23::int8[])"},
     {SQL_BODIES, "SELECT j.seq, j.payload, j.result, j.error FROM @job j WHERE j.seq = ANY"
                  " ($1::int8[])"},
     {SQL_SHARED, "SELECT " JOB ", NULL::bytea, NULL::bytea, j.error, " QUEUE_SHOWN

@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One transaction on the lane, from begin to commit: a unit of operations, a slice of bulk work, or
- * what time brings. What does not end well is rolled back, and begun anew where that may help. */
+ * what time brings. What does not end well is rolled back, and begun anew where that may help.
+ *
+ * Where operations wait when a unit is stored, the unit ahead is made of them, and its begin and
+ * its questions follow the commit in the same round: the database goes from one to the other
+ * without a turn of ours. When the commit is through, the unit ahead is the one under way. If the
+ * store is refused, nothing behind it was run: the unit ahead waits until that is settled, and is
+ * the next. */
 #include "backend/postgres/impl.h"
+
+#define LOAD_STATEMENTS 32 /* no unit begins with more */
 
 /* --- when it is over --- */
 
@@ -25,14 +33,37 @@ static void wake_all(struct pg_store *s)
     }
 }
 
+static void lane_free(struct pg_store *s)
+{
+    s->doing = LANE_NOTHING;
+    s->storing = false;
+    s->tries = 0;
+}
+
 /* After everything: nothing of the unit is needed any more. */
 void pg_over(struct pg_store *s)
 {
     pg_unit_reset(s->unit);
     s->unit->count = 0;
-    s->doing = LANE_NOTHING;
-    s->storing = false;
-    s->tries = 0;
+    lane_free(s);
+    pg_ear_kick(s);
+    pg_lane_after(s);
+}
+
+/* The lane goes on with what waits before anybody is answered, so that the database need not. */
+void pg_over_with_answers(struct pg_store *s)
+{
+    struct unit *u = s->unit, *next = pg_unit_take(s);
+    uint64_t sent_under = s->sent_under;
+    if (!next) {
+        pg_gate_refuse(s); /* without memory nothing can wait */
+        pg_over(s);
+        return;
+    }
+    s->unit = next;
+    lane_free(s);
+    pg_lane_kick(s);
+    pg_gate_enter(s, u, sent_under);
     pg_ear_kick(s);
     pg_lane_after(s);
 }
@@ -43,7 +74,7 @@ static void committed(struct pg_store *s)
     const struct unit *u = s->unit;
     if (s->doing != LANE_TICK)
         s->sh.dirty |= u->records > 0;
-    unit_count_commit(s->unit, s->unit_began_ns);
+    unit_count_commit(s->unit, pg_unit(s->unit)->began_ns);
     wake_all(s);
 }
 
@@ -146,6 +177,7 @@ void pg_go(struct pg_store *s, round_fn fn)
 
 /* --- a unit --- */
 
+static void store_with_next(struct pg_store *s);
 static void stored_cb(void *ctx, int err, const struct round_error *error);
 
 static void fill_bodies(struct pg_store *s)
@@ -166,6 +198,23 @@ static void fill_bodies(struct pg_store *s)
         pg_keep_result(s, pg_unit(u)->slots[0]);
 }
 
+/* Whether operations wait that may follow the unit under way at once. */
+static bool may_go_ahead(struct pg_store *s)
+{
+    const struct op *op = shared_front(&s->sh);
+    if (pg_conn_sent(s->lane) + LOAD_STATEMENTS > ROUND_MAX)
+        return false;
+    if (s->doing != LANE_UNIT || s->url.pooled || s->sh.closing || s->sh.bulks || s->unit->bulk ||
+        shared_beat_due(&s->sh) || shared_tick_due(&s->sh) || !pg_gate_watched(s))
+        return false;
+    if (!s->ahead && op && shared_class(op) == CLASS_UNIT) {
+        s->ahead = pg_unit_take(s);
+        if (s->ahead)
+            shared_gather(s->ahead, CLASS_UNIT, UNIT_OPS_MAX);
+    }
+    return s->ahead && shared_class(s->ahead->turns[0].op) == CLASS_UNIT;
+}
+
 /* The end of every transaction: what was worked out, and the commit. */
 static void store(struct pg_store *s)
 {
@@ -181,17 +230,15 @@ static void store(struct pg_store *s)
     }
     pg_conn_send(s->lane, SQL_COMMIT, &pg_unit(u)->args);
     s->storing = unit_changed(u) || s->doing != LANE_UNIT;
-    pg_go(s, stored_cb);
+    if (may_go_ahead(s))
+        store_with_next(s);
+    else
+        pg_go(s, stored_cb);
 }
 
-static void stored_cb(void *ctx, int err, const struct round_error *error)
+/* What the round that stored it brought back. */
+static void take_stored(struct pg_store *s)
 {
-    struct pg_store *s = ctx;
-    if (err) {
-        round_failed(s, err, error);
-        return;
-    }
-    struct unit *next = pg_unit_take(s);
     if (s->doing == LANE_UNIT) {
         fill_bodies(s);
         unit_rates_take(s->unit);
@@ -204,8 +251,17 @@ static void stored_cb(void *ctx, int err, const struct round_error *error)
     committed(s);
     if (s->doing == LANE_BULK)
         shared_bulk_stored(s->unit);
-    pg_gate_enter(s, next);
-    pg_over(s);
+}
+
+static void stored_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    if (err) {
+        round_failed(s, err, error);
+        return;
+    }
+    take_stored(s);
+    pg_over_with_answers(s);
 }
 
 static void work(struct pg_store *s)
@@ -282,6 +338,56 @@ static void load(struct pg_store *s)
     pg_go(s, loaded_cb);
 }
 
+/* These have their unit to themselves, with their queue locked against everybody. */
+static bool wants_alone(const struct op *op)
+{
+    return op->kind == OP_QUEUE_PUT || op->kind == OP_QUEUE_DELETE || op->kind == OP_PAUSE ||
+           op->kind == OP_PURGE;
+}
+
+static void begin(struct pg_store *s, struct unit *u)
+{
+    pg_unit_reset(u);
+    for (size_t i = 0; i < u->count; i++)
+        u->turns[i] = (struct turn){.op = u->turns[i].op, .batch = u->turns[i].batch};
+    u->alone = wants_alone(u->turns[0].op);
+    pg_unit(u)->began_ns = clock_ns();
+    pg_conn_send(s->lane, SQL_BEGIN, &pg_unit(u)->args);
+}
+
+/* The commit is through: the unit ahead is the one under way, and its questions are asked. */
+static void went_ahead_cb(void *ctx)
+{
+    struct pg_store *s = ctx;
+    struct unit *u = s->unit;
+    take_stored(s);
+    s->unit = s->ahead;
+    s->ahead = NULL;
+    s->storing = false;
+    s->tries = 0;
+    pg_gate_enter(s, u, s->sent_under);
+    pg_ear_kick(s);
+}
+
+/* While there is one ahead, the commit did not get through. */
+static void ahead_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    if (s->ahead)
+        round_failed(s, err, error);
+    else
+        loaded_cb(s, err, error);
+}
+
+static void store_with_next(struct pg_store *s)
+{
+    pg_conn_mark(s->lane, went_ahead_cb);
+    begin(s, s->ahead);
+    unit_ask(s->ahead);
+    pg_unit_send_load(s->ahead);
+    pg_go(s, ahead_cb);
+}
+
 /* Now it is known what firings are about. */
 static void schedules_cb(void *ctx, int err, const struct round_error *error)
 {
@@ -314,24 +420,14 @@ static void alerts_cb(void *ctx, int err, const struct round_error *error)
         work(s);
 }
 
-/* These have their unit to themselves, with their queue locked against everybody. */
-static bool wants_alone(const struct op *op)
-{
-    return op->kind == OP_QUEUE_PUT || op->kind == OP_QUEUE_DELETE || op->kind == OP_PAUSE ||
-           op->kind == OP_PURGE;
-}
-
 void pg_begin_unit(struct pg_store *s)
 {
     struct unit *u = s->unit;
-    if (s->tries == 0)
-        s->unit_began_ns = clock_ns();
-    pg_unit_reset(u);
-    for (size_t i = 0; i < u->count; i++)
-        u->turns[i] = (struct turn){.op = u->turns[i].op, .batch = u->turns[i].batch};
+    uint64_t began_ns = pg_unit(u)->began_ns; /* of the first try */
     s->doing = LANE_UNIT;
-    u->alone = wants_alone(u->turns[0].op);
-    pg_conn_send(s->lane, SQL_BEGIN, &pg_unit(u)->args);
+    begin(s, u);
+    if (s->tries > 0)
+        pg_unit(u)->began_ns = began_ns;
     if (unit_about_schedules(u)) {
         pg_schedules_send_load(u);
         pg_go(s, schedules_cb);
@@ -361,7 +457,7 @@ void pg_begin_bulk(struct pg_store *s)
     pg_unit_reset(s->unit);
     s->unit->count = 0;
     s->doing = LANE_BULK;
-    s->unit_began_ns = clock_ns();
+    pg_unit(s->unit)->began_ns = clock_ns();
     pg_bulk_send(s);
     pg_go(s, slice_cb);
 }
@@ -425,7 +521,7 @@ void pg_begin_tick(struct pg_store *s)
     pg_unit_reset(s->unit);
     s->unit->count = 0;
     s->doing = LANE_TICK;
-    s->unit_began_ns = clock_ns();
+    pg_unit(s->unit)->began_ns = clock_ns();
     s->sh.node.tick_at_ms = shared_now(&s->sh);
     pg_tick_send(s);
     pg_go(s, tick_cb);
