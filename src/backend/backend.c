@@ -203,6 +203,28 @@ bool backend_store(const struct backend *b, unsigned index, struct backend_store
     return true;
 }
 
+static bool store_answers(const struct backend *b)
+{
+    struct backend_cluster cluster;
+    struct backend_figures figures;
+    backend_cluster(b, &cluster);
+    backend_figures(b, &figures);
+    return cluster.up && figures.journal_stuck_ms == 0;
+}
+
+bool backend_answers(const struct backend *b)
+{
+    const struct backend *part;
+    unsigned number;
+    if (!b->ops->part)
+        return store_answers(b);
+    for (unsigned i = 0; (part = b->ops->part(b, i, &number)); i++) {
+        if (backend_answers(part))
+            return true;
+    }
+    return false;
+}
+
 int64_t backend_clock_offset(const struct backend *b)
 {
     return b->ops->clock_offset ? b->ops->clock_offset(b) : 0;

@@ -216,6 +216,7 @@ struct op_queue {
     /* list */
     struct span after; /* names after this one */
     uint32_t limit;
+    bool partial; /* of several stores those that answer will do: reply.left_out names the others */
     /* delete: only if it has no jobs at all, and is `owner`'s if has_owner; else OUT_ILLEGAL */
     bool only_empty;
 };
@@ -316,6 +317,11 @@ struct op_alert_edge {
     struct span queue; /* empty = the whole server */
     bool raised;
     uint64_t value, mark;
+};
+
+/* list */
+struct op_breakers {
+    bool partial; /* as op_queue's */
 };
 
 /* Each notice that is given out is held back for hold_ms, in memory: if nobody says how it ended,
@@ -425,6 +431,7 @@ struct op {
         struct op_kv_list kv_list;
         struct op_alert alert;
         struct op_alert_edge alert_edge;
+        struct op_breakers breakers;
         struct op_notice_take notice_take;
         struct op_notice_end notice_end;
         struct op_notice notice;
@@ -651,6 +658,9 @@ struct reply {
     const struct notice_view *notices;   /* notice_take: by due time; notice_list: oldest first */
     const struct breaker_view *breakers; /* by target */
     uint32_t alert_count, notice_count, breaker_count;
+    /* queue_list, breaker_list: stores whose part is missing, 1 << number each; behind failover the
+     * shared one, while the spool answers for it */
+    uint64_t left_out;
     struct wall_time next_due; /* notice_take: when another take is worth its while; 0 = nothing */
     uint64_t version;          /* kv_commit: of what it changed */
     uint32_t failed;           /* kv_commit: index of the check or enqueue */

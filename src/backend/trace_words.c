@@ -166,7 +166,7 @@ static void put_op_queue(struct line *l, const struct op *op)
 
 static void put_op_queue_list(struct line *l, const struct op *op)
 {
-    line_put(l, " limit=%u", op->queue.limit);
+    line_put(l, " limit=%u%s", op->queue.limit, op->queue.partial ? " partial" : "");
 }
 
 static void put_op_pause(struct line *l, const struct op *op)
@@ -369,6 +369,7 @@ static void put_rest(struct line *l, const struct reply *r)
     put_number(l, "cursor", r->cursor);
     put_number(l, "version", r->version);
     put_number(l, "keys", r->kv_count);
+    put_number(l, "left_out", r->left_out);
 }
 
 void line_put_reply(struct line *l, const struct reply *r)

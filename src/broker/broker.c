@@ -393,6 +393,11 @@ bool broker_store(const struct broker *b, unsigned index, struct backend_store *
     return backend_store(b->config.backend, index, ret);
 }
 
+bool broker_answers(const struct broker *b)
+{
+    return backend_answers(b->config.backend);
+}
+
 void broker_backend_figures(const struct broker *b, struct backend_figures *ret)
 {
     backend_figures(b->config.backend, ret);

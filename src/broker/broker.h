@@ -170,6 +170,7 @@ void broker_backend_figures(const struct broker *b, struct backend_figures *ret)
 void broker_cluster(const struct broker *b, struct backend_cluster *ret);
 /* backend_store: of each store by itself, where there are several. */
 bool broker_store(const struct broker *b, unsigned index, struct backend_store *ret);
+bool broker_answers(const struct broker *b); /* backend_answers */
 unsigned broker_caps(const struct broker *b);
 const char *broker_backend_kind(const struct broker *b);
 /* Jobs are in Redis, or in the shared store behind failover, and it answers. */

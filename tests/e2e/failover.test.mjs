@@ -55,6 +55,7 @@ describe('failover', { concurrency: false }, () => {
     assert.equal((await api.get('/v1/snapshot')).json.redis_active, true);
     assert.deepEqual((await api.get('/readyz')).json, { status: 'ready' });
     assert.match((await api.get('/metrics')).text, /^holdfast_failover_active 0$/m);
+    assert.match((await api.get('/metrics')).text, /^holdfast_metrics_stores_left_out 0$/m);
     const upSince = (await api.get('/v1/cluster')).json.failover.since;
     await proxy.cut();
     await until('the server notices', () => away(api));
@@ -82,6 +83,9 @@ describe('failover', { concurrency: false }, () => {
     assert.match(metrics, /^holdfast_spool_jobs 3$/m);
     assert.match(metrics, /^holdfast_failover_active 1$/m);
     assert.match(metrics, /^holdfast_backend_up 1$/m);
+    // HF-12 The figures by queue are the spool's, and the page says what they lack.
+    assert.match(metrics, /^holdfast_queue_depth\{queue="q",state="ready"\} 2$/m);
+    assert.match(metrics, /^holdfast_metrics_stores_left_out 1$/m);
     // Requests are still to be sent here; what is wrong can be seen.
     const { primary_up, since, spool_jobs } = (await api.get('/v1/server')).json.failover;
     assert.deepEqual([primary_up, spool_jobs], [false, 3]);
@@ -101,6 +105,8 @@ describe('failover', { concurrency: false }, () => {
     await until('the jobs have flowed back', () => back(api), 30_000);
     assert.deepEqual((await api.get('/readyz')).json, { status: 'ready' });
     assert.match((await api.get('/metrics')).text, /^holdfast_failover_active 0$/m);
+    assert.match((await api.get('/metrics')).text, /^holdfast_metrics_stores_left_out 0$/m);
+    assert.match((await api.get('/metrics')).text, /^holdfast_metrics_queues_left_out 0$/m);
     assert.equal((await api.get('/v1/snapshot')).json.redis_active, true);
     assert.equal(sql(`SELECT count(*) FROM go.job WHERE seq IN (${[made[0], made[1], later].map((job) => job.seq)})`), '3');
     assert.equal((await api.get(`/v1/jobs/${later.id}`)).json.state, 'scheduled');

@@ -197,7 +197,7 @@ describe('a full disk', { timeout: 180_000, skip: whyNoDisk() }, () => {
     let unanswered;
     const stuck = until('it is stuck', async () => {
       disk.fill(); // the ballast's room, too
-      return (await metric('holdfast_journal_stuck_seconds')) > 1.5;
+      return (await metric('holdfast_journal_stuck_seconds')) > 1.5 && (await metric('holdfast_metrics_stores_left_out')) === 1;
     }, 60_000);
     for (const job of jobs) {
       disk.fill();

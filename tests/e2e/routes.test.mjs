@@ -90,7 +90,7 @@ test('queues of three stores behind one server', async () => {
   });
 });
 
-test('what operators see when one of the stores is away, and when all are', async () => {
+test('HF-12 what operators see when one of the stores is away, and when all are', async () => {
   const home = temporaryDirectory();
   const [near, far] = [new PostgresProxy(), new PostgresProxy()];
   await Promise.all([near.open(), far.open()]);
@@ -101,8 +101,20 @@ test('what operators see when one of the stores is away, and when all are', asyn
     const ups = async () => (await api.get('/v1/cluster')).json.backends.map((b) => b.up);
     const whole = async () => (await ready()).json.status === 'ready';
     const up = async (number) => (await api.get('/metrics')).text.match(new RegExp(`^holdfast_backend_up\\{backend="${number}",kind="postgres"\\} (\\d)$`, 'm'))[1];
+    /** Ready jobs by queue, and how many stores the page says it lacks. */
+    const figures = async () => {
+      const { text } = await api.get('/metrics');
+      const depths = [...text.matchAll(/^holdfast_queue_depth\{queue="(.*)",state="ready"\} (\d+)$/gm)].map(([, queue, n]) => `${queue} ${n}`);
+      return [...depths, Number(text.match(/^holdfast_metrics_stores_left_out (\d+)$/m)[1])];
+    };
+    /** What cannot be whole is refused; what is about one queue is its store's matter. */
+    const statuses = async () => {
+      const paths = ['/v1/queues', '/v1/jobs', '/v1/breakers', '/v1/exceptions', '/v1/workers', '/v1/snapshot', '/v1/snapshot?queue=mail.in', '/v1/snapshot?queue=plain', '/v1/queues/plain/stats'];
+      return Promise.all(paths.map(async (one) => (await api.get(one)).status));
+    };
     assert.deepEqual((await ready()).json, { status: 'ready' });
     assert.equal((await post('mail.in')).status, 201);
+    assert.deepEqual(await figures(), ['mail.in 1', 0]);
     const lead = async () => (await api.get('/v1/cluster')).json.backends.every((b) => b.leader?.self);
     await until('the server leads in both', lead);
     // The routed one goes.
@@ -126,22 +138,30 @@ test('what operators see when one of the stores is away, and when all are', asyn
     assert.deepEqual([seen.backend.kind, seen.backend.up, seen.leader.self], ['router+postgres', true, true]);
     assert.deepEqual(seen.nodes.map((n) => n.epoch), seen.backends[0].nodes.map((n) => n.epoch));
     assert.deepEqual([await up(0), await up(7)], ['1', '0']);
+    assert.equal((await post('plain')).status, 201);
+    assert.deepEqual(await figures(), ['plain 1', 1]);
+    assert.deepEqual(await statuses(), [503, 503, 503, 503, 503, 200, 503, 200, 200]);
     // The other one, too.
     await near.cut();
     await until('nothing can be served', async () => (await ready()).status === 503);
     const none = (await ready()).json;
     assert.deepEqual([none.status, none.away.map((b) => b.number)], ['backend_down', [0, 7]]);
     assert.deepEqual([await up(0), await up(7)], ['0', '0']);
+    assert.deepEqual(await figures(), [2]);
+    assert.deepEqual(await statuses(), [503, 503, 503, 503, 503, 200, 503, 503, 503]);
     // The routed one alone: its queues are served.
     await far.restore();
     await until('the routed one is back', async () => (await ups())[1], 30_000);
     assert.deepEqual([(await ready()).status, (await ready()).json.away.map((b) => b.number)], [200, [0]]);
     assert.equal((await post('mail.in')).status, 201);
     assert.equal((await post('plain')).status, 503);
+    assert.deepEqual(await figures(), ['mail.in 2', 1]);
     await near.restore();
     await until('all is well', whole, 30_000);
     assert.deepEqual([(await ready()).json, await ups(), await up(0), await up(7)], [{ status: 'ready' }, [true, true], '1', '1']);
     assert.equal((await post('plain')).status, 201);
+    assert.deepEqual(await figures(), ['mail.in 2', 'plain 2', 0]);
+    assert.deepEqual(await statuses(), [200, 200, 200, 200, 200, 200, 200, 200, 200]);
     // Which of them a line is about.
     for (const one of [0, 7])
       for (const event of ['postgres_lost', 'postgres_back', 'leader_taken'])
@@ -149,6 +169,26 @@ test('what operators see when one of the stores is away, and when all are', asyn
     assert.doesNotMatch(server.stderr, /s3cret/);
   });
   await Promise.all([near.cut(), far.cut()]);
+});
+
+test('HF-12 the metrics of a single store that is away', async () => {
+  const proxy = new PostgresProxy();
+  await proxy.open();
+  await withServer({ backend: proxy.url('single') }, async (api) => {
+    const figures = async () => {
+      const { status, text } = await api.get('/metrics');
+      return [status, text.includes('{queue="q"'), ...['backend_up', 'metrics_stores_left_out'].map((name) => text.match(new RegExp(`^holdfast_${name} (\\d)$`, 'm'))[1])];
+    };
+    assert.equal((await api.post('/v1/queues/q/jobs', { payload: 1 })).status, 201);
+    assert.deepEqual(await figures(), [200, true, '1', '0']);
+    await proxy.cut();
+    await until('the server notices', async () => (await api.get('/readyz')).status === 503);
+    assert.deepEqual(await figures(), [200, false, '0', '1']);
+    await proxy.restore();
+    await until('it is back', async () => (await api.get('/readyz')).status === 200, 30_000);
+    assert.deepEqual(await figures(), [200, true, '1', '0']);
+  });
+  await proxy.cut();
 });
 
 test('wrong routes are refused with a reason, and no password is shown', () => {

@@ -215,6 +215,7 @@ static void spool_answered(struct fo_call *c, const struct reply *reply)
                                        op_is_query(c->op->kind) ? OUT_UNAVAILABLE : OUT_UNKNOWN});
     else {
         outside.spooled = c->op->kind == OP_ENQUEUE && outside.outcome == OUT_OK;
+        outside.left_out = c->op->kind == OP_QUEUE_LIST || c->op->kind == OP_BREAKER_LIST;
         deliver(c, &outside);
     }
 }

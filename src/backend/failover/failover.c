@@ -188,8 +188,10 @@ static void fo_figures(const struct backend *b, struct backend_figures *ret)
     if (f->spool) {
         backend_figures(f->spool, &spool);
         uint64_t capacity = f->primary ? ret->capacity : spool.capacity;
+        uint64_t queues = ret->queues > spool.queues ? ret->queues : spool.queues;
         figures_add(ret, &spool);
         ret->capacity = capacity;
+        ret->queues = queues; /* the spool has those of the primary, too */
         ret->epoch = spool.epoch;
     }
     ret->has_spool = true;

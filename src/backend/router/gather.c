@@ -172,7 +172,38 @@ const struct gather gather_list = {list_next, NULL, merge_list};
 
 /* --- the rest --- */
 
-const struct gather gather_queues = {all_next, NULL, merge_queues};
+static bool is_partial(const struct op *op)
+{
+    return op->kind == OP_QUEUE_LIST ? op->queue.partial : op->breakers.partial;
+}
+
+/* For a partial list nobody waits for a child that would not answer. */
+static bool parts_next(struct call *c, const struct reply *last)
+{
+    struct child *before = c->child;
+    c->inner = *c->op;
+    while (next_in_turn(c)) {
+        const struct backend *b = c->child->backend;
+        if (!is_partial(c->op) || (b && backend_answers(b)))
+            return true;
+        c->passed_over |= router_bit(c->child);
+    }
+    c->child = last ? before : &router_of_call(c)->children[0]; /* none would: one says why */
+    return !last;
+}
+
+static bool queues_go_on(const struct call *c, enum outcome outcome)
+{
+    return outcome == OUT_UNAVAILABLE && is_partial(c->op);
+}
+
+static bool breakers_go_on(const struct call *c, enum outcome outcome)
+{
+    return queues_go_on(c, outcome) || on_without_part(c, outcome);
+}
+
+const struct gather gather_queues = {parts_next, queues_go_on, merge_queues};
+const struct gather gather_breakers = {parts_next, breakers_go_on, merge_breakers};
 const struct gather gather_workers = {all_next, NULL, merge_workers};
 const struct gather gather_exceptions = {all_next, NULL, merge_exceptions};
 const struct gather gather_accept_clock = {all_next, NULL, merge_accept_clock};
@@ -194,7 +225,6 @@ static bool alert_delete_goes_on(const struct call *c, enum outcome outcome)
 const struct gather gather_alert_put = {alert_put_next, on_without_part, merge_first};
 const struct gather gather_alert_delete = {all_next, alert_delete_goes_on, merge_any};
 const struct gather gather_alerts = {all_next, on_without_part, merge_alerts};
-const struct gather gather_breakers = {all_next, on_without_part, merge_breakers};
 
 static bool mine_of(struct call *c, const struct child *child)
 {

@@ -15,7 +15,9 @@
  * Order. Ops of one batch for the same queue or job go to the same child, in one submit, in order.
  *
  * Trouble. A claim over several children gives out what the reachable ones have; it is unavailable
- * when all are. Whatever else asks several children is answered with the first refusal.
+ * when all are. The same goes for lists of queues and breakers whose caller takes partial ones;
+ * they name the children left out. Whatever else asks several children is answered with the first
+ * refusal.
  *
  * Memory for an answer that cannot be had makes it OUT_UNKNOWN (of a query OUT_UNAVAILABLE). */
 #pragma once
@@ -59,6 +61,7 @@ struct call {
     struct child *only;          /* of a gather that asks one alone, for its cursors' sake */
     unsigned first, turns;       /* gather: the child to begin with, how many had their turn */
     uint64_t got, bytes;         /* gather: jobs or rows so far, bytes of their payloads */
+    uint64_t passed_over;        /* gather: children that were not asked, 1 << number */
     struct answer *answers, **answers_end;
     struct arena arena; /* of the answer */
     struct call *next;  /* among those to be answered in the next turn */
@@ -123,6 +126,7 @@ struct child *router_child_of(const struct router *r, struct span queue);
 struct child *router_child_by_number(const struct router *r, unsigned number); /* NULL = none */
 
 /* numbers.c */
+uint64_t router_bit(const struct child *child);                   /* 1 << its number */
 uint64_t router_seq_out(const struct child *child, uint64_t seq); /* 0 stays 0 */
 unsigned router_slot(uint64_t seq);
 uint64_t router_seq_in(uint64_t seq);

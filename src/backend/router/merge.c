@@ -56,6 +56,25 @@ int merge_worst(struct call *c, struct reply *out)
     return 0;
 }
 
+/* Who gave no part to a list that may be partial; false = nobody gave one, and *out is the first
+ * one's refusal. */
+static bool take_parts(const struct call *c, struct reply *out)
+{
+    const struct reply *first = c->answers->reply;
+    uint64_t left_out = c->passed_over;
+    bool any = false;
+    for (const struct answer *at = c->answers; at; at = at->next) {
+        bool gave = at->reply->outcome != OUT_UNAVAILABLE;
+        left_out &= ~router_bit(at->from);
+        left_out |= gave ? at->reply->left_out : router_bit(at->from);
+        any = any || gave;
+    }
+    if (!any)
+        *out = *first;
+    out->left_out = left_out;
+    return any;
+}
+
 /* --- jobs --- */
 
 static int join_jobs(struct call *c, struct reply *out)
@@ -134,6 +153,8 @@ int merge_queues(struct call *c, struct reply *out)
     size_t limit =
         c->op->queue.limit && c->op->queue.limit < LIMIT_BATCH ? c->op->queue.limit : LIMIT_BATCH;
     size_t count = 0, n = 0;
+    if (!take_parts(c, out))
+        return 0;
     for (const struct answer *at = c->answers; at; at = at->next)
         count += at->reply->queue_count;
     struct named_queue *found = arena_array(&c->arena, count, sizeof *found);
@@ -374,6 +395,8 @@ static int by_target(const void *a, const void *b)
 int merge_breakers(struct call *c, struct reply *out)
 {
     size_t count = 0, n = 0;
+    if (!take_parts(c, out))
+        return 0;
     for (const struct answer *at = c->answers; at; at = at->next)
         count += at->reply->breaker_count;
     struct breaker_view *all = arena_array(&c->arena, count, sizeof *all);

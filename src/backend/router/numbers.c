@@ -80,6 +80,11 @@ static int notices_out(const struct child *child, struct reply *r, struct arena 
     return 0;
 }
 
+uint64_t router_bit(const struct child *child)
+{
+    return UINT64_C(1) << child->number;
+}
+
 int router_reply_out(const struct child *child, struct reply *r, struct arena *a)
 {
     int err = 0;
@@ -88,6 +93,7 @@ int router_reply_out(const struct child *child, struct reply *r, struct arena *a
     r->seq = router_seq_out(child, r->seq);
     r->replaced_seq = router_seq_out(child, r->replaced_seq);
     r->cursor = router_seq_out(child, r->cursor);
+    r->left_out = r->left_out ? router_bit(child) : 0;
     if (r->job_count > 0)
         err = jobs_out(child, r, a);
     if (!err && r->queue_count > 0)

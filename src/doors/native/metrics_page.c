@@ -21,6 +21,7 @@ struct page {
     uint32_t queue_count;
     const struct breaker_view *breakers;
     uint32_t breaker_count;
+    uint64_t left_out; /* stores whose queues or breakers are not here, 1 << number */
     struct backend_figures backend;
     struct broker_figures broker;
     struct http_server_figures http;
@@ -172,10 +173,18 @@ static void sweep_seconds(struct page *p, const struct metric *family)
     metric_value(&p->m, family, NULL, (double)p->backend.sweep_ns_total / 1e9);
 }
 
+/* Stores may know a queue twice: what they know counts only where something must be missing. */
 static void queues_left_out(struct page *p, const struct metric *family)
 {
     uint64_t known = p->backend.queues;
-    metric_count(&p->m, family, NULL, known > p->queue_count ? known - p->queue_count : 0);
+    bool whole = p->queue_count < QUEUES_SHOWN && !p->left_out;
+    bool some = !whole && known > p->queue_count;
+    metric_count(&p->m, family, NULL, some ? known - p->queue_count : 0);
+}
+
+static void stores_left_out(struct page *p, const struct metric *family)
+{
+    metric_count(&p->m, family, NULL, (uint64_t)__builtin_popcountll(p->left_out));
 }
 
 static void redis_up(struct page *p, const struct metric *family)
@@ -361,8 +370,11 @@ static const struct row rows[] = {
      WRITTEN(processing)},
     {{"holdfast_queues", GAUGE, "Queues."}, NUMBER(backend.queues)},
     {{"holdfast_metrics_queues_left_out", GAUGE,
-      "Queues that this page leaves out; it shows the first 1,000 by name."},
+      "Queues that this page leaves out, as far as known; it shows the first 1,000 by name."},
      WRITTEN(queues_left_out)},
+    {{"holdfast_metrics_stores_left_out", GAUGE,
+      "Stores that did not answer for this page: figures by queue and breakers lack theirs."},
+     WRITTEN(stores_left_out)},
     {{"holdfast_jobs_live", GAUGE, "Jobs scheduled, ready or running."}, NUMBER(backend.live)},
     {{"holdfast_jobs_resident", GAUGE, "Jobs in memory, finished ones included."},
      NUMBER(backend.jobs)},
@@ -485,6 +497,12 @@ static const struct row rows[] = {
     {{"process_cpu_seconds_total", COUNTER, "User and system time."}, WRITTEN(cpu_seconds)},
 };
 
+struct breakers {
+    uint64_t left_out; /* as the page's */
+    uint32_t count;
+    struct breaker_view list[];
+};
+
 static void write_row(struct page *p, const struct row *row)
 {
     const char *at = (const char *)p + row->at;
@@ -496,12 +514,27 @@ static void write_row(struct page *p, const struct row *row)
                      row->flag ? *(const bool *)at : *(const uint64_t *)at);
 }
 
-static void page_take(struct page *p, const struct native *n, const struct reply *r)
+static uint64_t all_stores(const struct broker *b)
 {
-    *p = (struct page){.n = n};
+    struct backend_store s;
+    uint64_t all = 0;
+    for (unsigned i = 0; broker_store(b, i, &s); i++)
+        all |= UINT64_C(1) << s.number;
+    return all;
+}
+
+static void page_take(struct page *p, const struct native *n, const struct reply *r,
+                      const struct breakers *breakers)
+{
+    *p = (struct page){.n = n, .left_out = r ? r->left_out : all_stores(n->broker)};
     if (r) {
         p->queues = r->queues;
         p->queue_count = r->queue_count;
+    }
+    if (breakers) {
+        p->breakers = breakers->list;
+        p->breaker_count = breakers->count;
+        p->left_out |= breakers->left_out;
     }
     broker_backend_figures(n->broker, &p->backend);
     broker_figures(n->broker, &p->broker);
@@ -510,21 +543,12 @@ static void page_take(struct page *p, const struct native *n, const struct reply
     process_figures(&p->process);
 }
 
-struct breakers {
-    uint32_t count;
-    struct breaker_view list[];
-};
-
 /* r: the queues, or NULL; likewise the breakers. */
 static void page_answer(const struct native *n, struct http_exchange *x, const struct reply *r,
                         const struct breakers *breakers)
 {
     struct page p;
-    page_take(&p, n, r);
-    if (breakers) {
-        p.breakers = breakers->list;
-        p.breaker_count = breakers->count;
-    }
+    page_take(&p, n, r, breakers);
     p.m.out = http_answer_body(x);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         write_row(&p, &rows[i]);
@@ -541,7 +565,7 @@ static void metrics_listed(struct call *c, const struct reply *r)
     page_answer(c->door, c->x, r, c->more);
 }
 
-/* One of several stores may be gone while the first one is there. */
+/* No store had an answer. */
 static void metrics_refused(struct call *c, const struct reply *r)
 {
     (void)r;
@@ -564,35 +588,25 @@ static void metrics_breakers(struct call *c, const struct reply *r)
         return;
     }
     b->count = r->breaker_count;
+    b->left_out = r->left_out;
     c->more = b;
     c->done = metrics_listed;
-    c->op = (struct op){.kind = OP_QUEUE_LIST, .queue = {.limit = QUEUES_SHOWN}};
+    c->op = (struct op){.kind = OP_QUEUE_LIST, .queue = {.limit = QUEUES_SHOWN, .partial = true}};
     call_submit(c);
-}
-
-static bool one_is_away(const struct broker *b)
-{
-    struct backend_store s;
-    for (unsigned i = 0; broker_store(b, i, &s); i++) {
-        if (!s.cluster.up)
-            return true;
-    }
-    return false;
 }
 
 void metrics_handle(void *ctx, struct http_exchange *x)
 {
-    struct backend_figures f;
-    broker_backend_figures(broker_of(ctx), &f);
     /* What queues look like would wait for the disk, and nobody would hear that it is full; or
-     * could not be had, and nobody would hear that a store is gone. */
-    if (f.journal_stuck_ms > 0 || one_is_away(broker_of(ctx))) {
+     * could not be had, and nobody would hear that the store is gone. */
+    if (!broker_answers(broker_of(ctx))) {
         page_answer(ctx, x, NULL, NULL);
         return;
     }
     struct call *c = call_new(broker_of(ctx), ctx, x, OP_BREAKER_LIST, metrics_breakers);
     if (!c)
         return;
+    c->op.breakers.partial = true;
     c->refused = metrics_refused;
     http_alone(x);
     call_submit(c);

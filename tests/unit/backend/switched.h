@@ -8,6 +8,7 @@
 enum switched_mode {
     SWITCH_ON,
     SWITCH_OFF,     /* nothing is passed on; OUT_UNAVAILABLE */
+    SWITCH_DENYING, /* the same of a store that takes itself to be there */
     SWITCH_LOST,    /* done, but OUT_UNKNOWN; queries are answered */
     SWITCH_DROPPED, /* not done, and OUT_UNKNOWN; queries are answered */
     SWITCH_SILENT,  /* nothing is passed on, nothing answered until the mode changes; then OFF */

@@ -275,6 +275,33 @@ static void test_an_outage_is_told(void **state)
     end();
 }
 
+/* HF-12: the spool's lists say that the shared store's part is missing; a queue counts once. */
+static void test_lists_of_the_spool_say_so(void **state)
+{
+    static const enum op_kind kinds[] = {OP_QUEUE_LIST, OP_BREAKER_LIST};
+    (void)state;
+    begin();
+    put();
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(run((struct op){.kind = kinds[i]})->left_out, 0);
+    outage();
+    put();
+    assert_int_equal(figures().queues, 1);
+    for (size_t i = 0; i < 2; i++) {
+        const struct reply *r = run((struct op){.kind = kinds[i]});
+        assert_int_equal(r->outcome, OUT_OK);
+        assert_int_equal(r->left_out, 1);
+    }
+    assert_int_equal(
+        run((struct op){.kind = OP_QUEUE_LIST})->queues[0].counts.by_state[STATE_READY], 1);
+    switched_set(w.primary, SWITCH_ON);
+    until_flowed();
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(run((struct op){.kind = kinds[i]})->left_out, 0);
+    assert_int_equal(figures().queues, 1);
+    end();
+}
+
 static void test_no_enqueue_is_refused_when_it_goes(void **state)
 {
     (void)state;
@@ -657,6 +684,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_while_it_is_there),
         cmocka_unit_test(test_an_outage_is_told),
+        cmocka_unit_test(test_lists_of_the_spool_say_so),
         cmocka_unit_test(test_no_enqueue_is_refused_when_it_goes),
         cmocka_unit_test(test_jobs_flow_back_as_they_are),
         cmocka_unit_test(test_what_runs_ends_where_it_runs),

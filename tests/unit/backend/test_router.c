@@ -12,6 +12,7 @@
 #include "backend/reply_copy.h"
 #include "backend/router/router.h"
 #include "base/mem.h"
+#include "core/alert.h"
 #include "unit/backend/switched.h"
 
 #define MAIL 1u
@@ -245,6 +246,129 @@ static void test_others_work_while_one_is_down(void **state)
     end();
 }
 
+/* A notice of the queue's store that could not be delivered: its target has a breaker there. */
+static void fail_notice(const char *queue)
+{
+    static const struct breaker_rules rules = {
+        .failure_threshold = 2, .open_cooldown_seconds = 10, .half_open_probe_count = 1};
+    struct span from = span_text(queue);
+    put(queue);
+    const struct reply *r = run(
+        (struct op){.kind = OP_CLAIM, .claim = {.queues = &from, .queue_count = 1, .count = 1}});
+    assert_int_equal(r->job_count, 1);
+    struct op fail = {.kind = OP_FAIL,
+                      .lease = {.job = {r->jobs[0].job.seq, r->jobs[0].job.id_hi},
+                                .token = r->jobs[0].token,
+                                .no_retry = true}};
+    assert_int_equal(run(fail)->outcome, OUT_OK);
+    r = run((struct op){
+        .kind = OP_NOTICE_TAKE,
+        .notice_take = {.limit = 10, .hold_ms = 1000, .give_up_ms = 1000000, .breaker = rules}});
+    assert_int_equal(r->notice_count, 1);
+    struct op end = {.kind = OP_NOTICE_END,
+                     .notice_end = {.number = r->notices[0].notice.number,
+                                    .tries = r->notices[0].tried.tries,
+                                    .reached = true,
+                                    .give_up = true,
+                                    .breaker = rules}};
+    assert_int_equal(run(end)->outcome, OUT_OK);
+}
+
+static void rule_for(const char *name, const char *queue, const char *url)
+{
+    struct alert_rule rule;
+    alert_rule_default(ALERT_DEAD, &rule);
+    rule.queue = span_text(queue);
+    rule.url = span_text(url);
+    assert_int_equal(
+        run((struct op){.kind = OP_ALERT_PUT, .alert = {.name = span_text(name), .rule = &rule}})
+            ->outcome,
+        OUT_OK);
+}
+
+static uint64_t bit(unsigned number)
+{
+    return UINT64_C(1) << number;
+}
+
+/* Names are the first letters of what is expected, in order. */
+static void expect_queues(const char *names, uint64_t left_out)
+{
+    const struct reply *r =
+        run((struct op){.kind = OP_QUEUE_LIST, .queue = {.limit = 10, .partial = true}});
+    assert_int_equal(r->outcome, OUT_OK);
+    assert_int_equal(r->left_out, left_out);
+    assert_int_equal(r->queue_count, strlen(names));
+    for (uint32_t i = 0; i < r->queue_count; i++)
+        assert_int_equal(r->queues[i].name.at[0], names[i]);
+}
+
+static void expect_breakers(uint32_t count, const char *first, uint64_t left_out)
+{
+    const struct reply *r = run((struct op){.kind = OP_BREAKER_LIST, .breakers.partial = true});
+    assert_int_equal(r->outcome, OUT_OK);
+    assert_int_equal(r->left_out, left_out);
+    assert_int_equal(r->breaker_count, count);
+    assert_true(span_equal(r->breakers[0].target, span_text(first)));
+}
+
+/* HF-12: whoever takes what there is gets it, and hears whose part is missing. */
+static void test_partial_lists(void **state)
+{
+    (void)state;
+    begin();
+    rule_for("a", "q", "http://a.example/");
+    rule_for("b", "mail*", "http://b.example/");
+    fail_notice("q");
+    fail_notice("mail");
+    put("logs");
+    expect_queues("lmq", 0);
+    expect_breakers(2, "http://a.example:80", 0);
+    switched_set(w.parts[1], SWITCH_OFF); /* known to be away: not even asked */
+    size_t met = switched_met(w.parts[1], OP_QUEUE_LIST);
+    expect_queues("lq", bit(MAIL));
+    assert_int_equal(switched_met(w.parts[1], OP_QUEUE_LIST), met);
+    expect_breakers(1, "http://a.example:80", bit(MAIL));
+    assert_true(backend_answers(w.b));
+    switched_set(w.parts[1], SWITCH_SILENT); /* would never answer */
+    expect_queues("lq", bit(MAIL));
+    switched_set(w.parts[1], SWITCH_ON);
+    switched_set(w.parts[0], SWITCH_DENYING); /* found out by asking; the first and the last */
+    expect_queues("lm", bit(0));
+    expect_breakers(1, "http://b.example:80", bit(0));
+    switched_set(w.parts[2], SWITCH_DENYING);
+    expect_queues("m", bit(0) | bit(LOGS));
+    /* Others still take a whole list or none. */
+    assert_int_equal(run((struct op){.kind = OP_QUEUE_LIST})->outcome, OUT_UNAVAILABLE);
+    assert_int_equal(run((struct op){.kind = OP_BREAKER_LIST})->outcome, OUT_UNAVAILABLE);
+    switched_set(w.parts[0], SWITCH_ON);
+    switched_set(w.parts[2], SWITCH_ON);
+    expect_queues("lmq", 0);
+    end();
+}
+
+/* From nobody there is no part: that is a refusal, whether they were asked or not. */
+static void test_partial_lists_of_nobody(void **state)
+{
+    static const enum switched_mode modes[] = {SWITCH_OFF, SWITCH_DENYING};
+    static const struct op lists[] = {{.kind = OP_QUEUE_LIST, .queue.partial = true},
+                                      {.kind = OP_BREAKER_LIST, .breakers.partial = true}};
+    (void)state;
+    begin();
+    put("mail");
+    for (size_t m = 0; m < 2; m++) {
+        for (unsigned i = 0; i < 3; i++)
+            switched_set(w.parts[i], modes[m]);
+        assert_int_equal(backend_answers(w.b), modes[m] == SWITCH_DENYING);
+        for (size_t i = 0; i < 2; i++) {
+            const struct reply *r = run(lists[i]);
+            assert_int_equal(r->outcome, OUT_UNAVAILABLE);
+            assert_string_equal(r->note, "switched off");
+        }
+    }
+    end();
+}
+
 static void expect_pages(bool newest_first, uint32_t limit, const uint64_t *seqs, size_t count)
 {
     uint64_t after = 0;
@@ -439,7 +563,8 @@ static void test_without_memory(void **state)
         put("mail");
     }
     for (long nth = 1; nth < 40; nth++) {
-        struct op op = nth % 2 ? claim_op(10) : (struct op){.kind = OP_QUEUE_LIST};
+        struct op op = nth % 2 ? claim_op(10)
+                               : (struct op){.kind = OP_QUEUE_LIST, .queue.partial = nth % 4 == 0};
         unsigned answers = 0;
         mem_fail_at(nth, 0);
         int err = backend_submit(w.b, &op, 1, count_cb, &answers);
@@ -461,6 +586,8 @@ int main(void)
         cmocka_unit_test(test_claim_over_several),
         cmocka_unit_test(test_claim_with_one_down),
         cmocka_unit_test(test_others_work_while_one_is_down),
+        cmocka_unit_test(test_partial_lists),
+        cmocka_unit_test(test_partial_lists_of_nobody),
         cmocka_unit_test(test_lists_go_through_all),
         cmocka_unit_test(test_queues_by_name),
         cmocka_unit_test(test_what_needs_one_commit),

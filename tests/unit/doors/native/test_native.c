@@ -453,6 +453,8 @@ static void metrics(void **state)
         "\nholdfast_dequeued_total{queue=\"a\\\"b\"} 1\n",
         "\nholdfast_dequeue_latency_seconds_bucket{queue=\"a\\\"b\",le=\"+Inf\"} 1\n",
         "\nholdfast_job_failures_total{queue=\"a\\\"b\"} 0\n",
+        "\nholdfast_metrics_queues_left_out 0\n",
+        "\nholdfast_metrics_stores_left_out 0\n",
         "\nholdfast_redis_up 0\n",
         "\nholdfast_http_connections 1\n",
         "\nholdfast_build_info{version=\"1.2.3\",commit=\"abc\",backend=\"memory\"} 1\n",
