@@ -60,6 +60,7 @@ struct watched {
     struct hash128 key;
     struct backend_watch *watch;
     struct waiter_link *first, *last;
+    size_t parked;                         /* of them, CLAIM_PARKED */
     struct watched *idle_prev, *idle_next; /* among those nobody waits for */
     bool idle;
 };

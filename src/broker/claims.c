@@ -9,8 +9,9 @@
  *
  * Without memory to ask, a waiter keeps waiting, and a little later every line is asked anew.
  *
- * A newcomer that names only queues in whose lines somebody stands joins those lines without
- * asking: the chain that feeds the others reaches it, and it cannot overtake.
+ * A newcomer that names only queues in whose lines somebody is parked joins those lines without
+ * asking: the chain that feeds the others reaches it, and it cannot overtake. Those that are being
+ * asked for have their turn before it anyway.
  *
  * Deadlines are loop time: wait_ms is about the connection, not about the clock of the jobs. */
 #include <string.h>
@@ -185,8 +186,13 @@ static void deadline_drop(struct broker_claim *c)
 static void set_state(struct broker_claim *c, enum claim_state state)
 {
     struct claims *cs = &c->broker->claims;
-    cs->parked += (state == CLAIM_PARKED);
-    cs->parked -= (c->state == CLAIM_PARKED);
+    bool was = c->state == CLAIM_PARKED, is = state == CLAIM_PARKED;
+    cs->parked += is;
+    cs->parked -= was;
+    for (uint32_t i = 0; i < c->link_count; i++) {
+        c->links[i].watched->parked += is;
+        c->links[i].watched->parked -= was;
+    }
     c->state = state;
 }
 
@@ -381,7 +387,7 @@ static struct broker_claim *claim_new(const struct op_claim *want)
     return c;
 }
 
-/* Takes a place in each line. *ret_behind: somebody stands before it in every one of them. */
+/* Takes a place in each line. *ret_behind: somebody is parked in every one of them. */
 static int stand_in_line(struct broker_claim *c, bool *ret_behind)
 {
     bool behind = true;
@@ -389,7 +395,7 @@ static int stand_in_line(struct broker_claim *c, bool *ret_behind)
         struct watched *w = watched_get(c->broker, c->want.queues[i]);
         if (!w)
             return -ERR_NOMEM;
-        behind = behind && w->first && w->first->claim != c;
+        behind = behind && w->parked > 0;
         link_to(&c->links[i], w, c);
         c->link_count++;
     }

@@ -196,6 +196,25 @@ static void test_a_newcomer_does_not_overtake(void **state)
     broker_rig_done(&r);
 }
 
+/* Nobody is parked: whoever comes while others are asked for need not wait for their answers. */
+static void test_those_who_come_together_are_asked_together(void **state)
+{
+    enum { MANY = 8 };
+    (void)state;
+    struct broker_rig r;
+    broker_rig_init(&r, "memory:");
+    struct told told[MANY] = {0};
+    for (int i = 0; i < MANY; i++)
+        do_enqueue(&r, "q", "1");
+    for (int i = 0; i < MANY; i++)
+        do_claim_wait(&r, "q", 60000, &told[i]);
+    while (!told[0].yes)
+        broker_rig_turns(&r, 1);
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(told[i].job_count, 1);
+    broker_rig_done(&r);
+}
+
 static void test_the_wait_runs_out(void **state)
 {
     (void)state;
@@ -479,6 +498,7 @@ int main(void)
         cmocka_unit_test(test_no_memory_delays_a_wake_up),
         cmocka_unit_test(test_a_clock_that_cannot_be_moved_stands_still),
         cmocka_unit_test(test_a_newcomer_does_not_overtake),
+        cmocka_unit_test(test_those_who_come_together_are_asked_together),
         cmocka_unit_test(test_the_wait_runs_out),
         cmocka_unit_test(test_a_cancelled_claim_keeps_nothing),
         cmocka_unit_test(test_a_claim_in_a_hurry_takes_what_is_there),
