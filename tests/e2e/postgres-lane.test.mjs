@@ -2,13 +2,13 @@
 // Units of work that follow each other on one connection to PostgreSQL without waiting: what happens to the
 // next when the database refuses one. Runs itself below scripts/with-postgres.
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { after, before, describe, test } from 'node:test';
 
 import { Beanstalk, startDoor } from './lib/beanstalk.mjs';
 import { Client } from './lib/client.mjs';
-import { stopServer } from './lib/server.mjs';
+import { startServer, stopServer, until } from './lib/server.mjs';
 
 if (!process.env.HF_POSTGRES) {
   const wrapper = fileURLToPath(new URL('../../scripts/with-postgres', import.meta.url));
@@ -17,10 +17,10 @@ if (!process.env.HF_POSTGRES) {
 }
 
 const base = process.env.HF_POSTGRES;
+const words = ['-h', decodeURIComponent(base.replace(/.*host=/, '')), '-U', 'holdfast', '-d', 'postgres', '-qAt', '-v', 'ON_ERROR_STOP=1'];
 
 function sql(text) {
-  const words = ['-h', decodeURIComponent(base.replace(/.*host=/, '')), '-U', 'holdfast', '-d', 'postgres', '-qAt', '-v', 'ON_ERROR_STOP=1', '-c', text];
-  const run = spawnSync('psql', words, { encoding: 'utf8' });
+  const run = spawnSync('psql', [...words, '-c', text], { encoding: 'utf8' });
   assert.equal(run.status, 0, run.stderr);
   return run.stdout.trim();
 }
@@ -93,5 +93,105 @@ describe('units that follow each other', { concurrency: false }, () => {
       await Promise.all([never(round), ...Array.from({ length: 20 }, (_, i) => good(round * 20 + i))]);
     const stored = sql("SELECT encode(payload, 'escape') FROM lane.job j JOIN lane.queue q ON q.number = j.queue WHERE q.name = 'never'").split('\n');
     assert.deepEqual(stored.sort(), Array.from({ length: 200 }, (_, i) => `"good ${i}"`).sort());
+  });
+});
+
+/** Has the lock of a queue to itself, as a purge would; whoever wants something of the queue waits. */
+async function locked(queue) {
+  const psql = spawn('psql', words, { stdio: ['pipe', 'pipe', 'inherit'] });
+  let said = '';
+  psql.stdout.on('data', (bytes) => (said += bytes));
+  psql.stdin.write(`SELECT 'locked' || pg_advisory_lock(('ahead.queue'::regclass::oid::int8 & 2147483647)::int4, number) FROM ahead.queue WHERE name = '${queue}';\n`);
+  await until('the lock', () => said.includes('locked'));
+  return { release: () => new Promise((resolve) => psql.on('exit', resolve).stdin.end()) };
+}
+
+// What time brings comes between units; so another node leads.
+describe('a unit ahead', { concurrency: false }, () => {
+  let leader, theirs, server, api;
+  before(async () => {
+    leader = await startServer({ backend: `${base}&schema=ahead` });
+    await until('it leads', () => sql('SELECT holder FROM ahead.leader') !== '0');
+    theirs = sql("SELECT string_agg(pid::text, ',') FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()");
+    server = await startServer({ backend: `${base}&schema=ahead`, args: ['--node', '2'] });
+    api = new Client(server);
+    for (const queue of ['a', 'b']) assert.equal((await put(queue, 'first')).status, 201);
+    sql(`CREATE FUNCTION ahead.slow() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN
+        IF encode(NEW.payload, 'escape') LIKE '%slow%' THEN PERFORM pg_sleep(0.5); END IF;
+        RETURN NEW;
+      END $$;
+      CREATE TRIGGER slow BEFORE INSERT ON ahead.job FOR EACH ROW EXECUTE FUNCTION ahead.slow()`);
+  });
+  after(async () => {
+    api.close();
+    await stopServer(server);
+    await stopServer(leader);
+  });
+
+  const put = (queue, payload) => api.post(`/v1/queues/${queue}/jobs`, { payload });
+  /** Processes of the database that work for this node. */
+  const mine = (what) => sql(`SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name <> 'psql' AND pid NOT IN (${theirs}) AND ${what}`);
+  const end = (pid) => assert.equal(sql(`SELECT pg_terminate_backend(${pid})`), 't');
+  const stored = () => sql("SELECT string_agg(encode(payload, 'escape'), ' ' ORDER BY seq) FROM ahead.job WHERE encode(payload, 'escape') <> '\"first\"'");
+  const inStore = () => mine("query LIKE 'INSERT INTO ahead.job %' AND state = 'active'");
+
+  /** One that waits for the queue's lock, another that came meanwhile; then the first is stored, slowly. */
+  async function two(queueOfSecond, name) {
+    const lock = await locked('a');
+    const first = put('a', `slow ${name}`);
+    await until('it waits', () => mine("wait_event_type = 'Lock'"));
+    const second = put(queueOfSecond, `second ${name}`);
+    for (let i = 0; i < 10; i++) assert.equal((await api.get('/healthz')).status, 200); // by then it has read that
+    return { first, second, release: () => lock.release() };
+  }
+
+  test('the first is answered while the second waits for a lock', async () => {
+    const lock = await locked('b');
+    const { first, second, release } = await two('b', 'locked');
+    await release();
+    const pid = await until('it is asked for', () => mine("wait_event_type = 'Lock'"));
+    assert.equal((await first).status, 201, 'nobody waits for those behind');
+    assert.equal(mine("wait_event_type = 'Lock'"), pid, 'it went ahead');
+    await lock.release();
+    assert.equal((await second).status, 201);
+    assert.equal(stored(), '"slow locked" "second locked"');
+  });
+
+  test('a connection that ends after the commit of the first costs only the second', async () => {
+    sql("DELETE FROM ahead.job WHERE encode(payload, 'escape') <> '\"first\"'");
+    const { first, second, release } = await two('a', 'after');
+    await release();
+    await until('the first is being stored', inStore);
+    server.process.kill('SIGSTOP');
+    const pid = await until('the second was asked for', () => mine("state = 'idle in transaction'"));
+    end(pid);
+    server.process.kill('SIGCONT');
+    assert.equal((await first).status, 201);
+    assert.ok([503, 504].includes((await second).status));
+    assert.equal(stored(), '"slow after"');
+  });
+
+  test('one that ends before it makes the first unknown, and the second was not done', async () => {
+    await until('it goes on', async () => (await put('b', 'first')).status === 201);
+    sql("DELETE FROM ahead.job WHERE encode(payload, 'escape') <> '\"first\"'");
+    const { first, second, release } = await two('a', 'before');
+    await release();
+    end(await until('the first is being stored', inStore));
+    assert.equal((await first).status, 504);
+    assert.equal((await second).status, 503);
+    assert.equal(stored(), '');
+    await until('it goes on', async () => (await put('b', 'first')).status === 201);
+  });
+
+  test('a server that is to end does both', async () => {
+    const { first, second, release } = await two('a', 'end');
+    await release();
+    await until('the first is being stored', inStore);
+    server.process.kill('SIGTERM');
+    assert.equal((await first).status, 201);
+    assert.equal((await second).status, 201);
+    await server.exited;
+    assert.equal(stored(), '"slow end" "second end"');
   });
 });

@@ -54,7 +54,7 @@ void pg_bulk_adopt(struct pg_store *s, const PGresult *r)
 
 /* --- a slice --- */
 
-void pg_bulk_send(struct pg_store *s)
+static void bulk_send(struct pg_store *s)
 {
     struct unit *u = s->unit;
     const struct bulk *b = s->sh.bulks;
@@ -87,7 +87,7 @@ void pg_bulk_send(struct pg_store *s)
 }
 
 /* The slice's jobs come first among the rows, in their order; behind them those that hold keys. */
-int pg_bulk_work(struct pg_store *s)
+static int bulk_work(struct pg_store *s)
 {
     struct unit *u = s->unit;
     struct bulk *b = s->sh.bulks;
@@ -117,4 +117,27 @@ void pg_bulk_send_store(struct pg_store *s)
     pg_args_i8(a, (int64_t)(b->refused + b->slice_refused));
     pg_args_i4(a, (int32_t)s->sh.facts.epoch);
     pg_conn_send(s->lane, SQL_BULK_STEP, a);
+}
+
+/* --- a slice, from begin to commit --- */
+
+static void slice_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    if (err)
+        pg_round_failed(s, err, error);
+    else if (bulk_work(s) != 0)
+        pg_give_back(s, false, "out of memory");
+    else
+        pg_store_and_commit(s);
+}
+
+void pg_begin_bulk(struct pg_store *s)
+{
+    pg_unit_reset(s->unit);
+    s->unit->count = 0;
+    s->doing = LANE_BULK;
+    pg_unit(s->unit)->began_ns = clock_ns();
+    bulk_send(s);
+    pg_go(s, slice_cb);
 }

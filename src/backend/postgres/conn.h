@@ -67,7 +67,7 @@ void pg_conn_send(struct conn *c, enum sql_id id, struct args *a);
 /* In the middle of a round, at most once: fn is called, with the round's context, as soon as all
  * that was added so far is done; not at all if a statement before it is refused. */
 void pg_conn_mark(struct conn *c, mark_fn fn);
-/* -ERR_IO, -ERR_NOMEM: fn is not called. What stands before a mark may have been done. */
+/* -ERR_IO, -ERR_NOMEM: fn is not called, and any of it may have been done. */
 MUST_CHECK int pg_conn_round(struct conn *c, round_fn fn, void *ctx);
 size_t pg_conn_sent(const struct conn *c); /* statements of this round, so far */
 const PGresult *pg_conn_result(const struct conn *c, size_t index);

@@ -252,7 +252,8 @@ void pg_gate_break(struct pg_store *s)
             if (t->later || t->answered)
                 continue;
             t->reply =
-                (struct reply){.outcome = OUT_UNKNOWN, .note = "the database cannot be reached"};
+                (struct reply){.outcome = op_is_query(t->op->kind) ? OUT_UNAVAILABLE : OUT_UNKNOWN,
+                               .note = "the database cannot be reached"};
             unit_turn_answer(t);
         }
         shared_events_take(&s->sh, u); /* they were seen by others, too */
@@ -265,6 +266,7 @@ void pg_syncer_lost_cb(void *ctx)
 {
     struct pg_store *s = ctx;
     s->syncing = NULL;
+    s->sync_number++; /* what was sent before, and is not in the gate yet, is nobody's */
     pg_gate_break(s);
     pg_lane_later(s);
     pg_timer_set(s);

@@ -146,8 +146,13 @@ void pg_cluster(const struct backend *b, struct backend_cluster *ret);
 
 /* transact.c: one transaction from begin to commit */
 void pg_begin_unit(struct pg_store *s); /* its turns are filled */
-void pg_begin_bulk(struct pg_store *s);
-void pg_begin_tick(struct pg_store *s);
+void pg_store_and_commit(
+    struct pg_store *s); /* the end of every one: what was worked out, the commit */
+void pg_round_failed(struct pg_store *s, int err, const struct round_error *error);
+/* Rolls back, and begins anew if `again`, or refuses with this text. */
+void pg_give_back(struct pg_store *s, bool again, const char *trouble);
+/* The rules of alerts, if they were asked for, cannot be taken: it has been given back. */
+bool pg_rules_wrong(struct pg_store *s);
 void pg_give_up(struct pg_store *s, enum outcome out, const char *note);
 void pg_over(struct pg_store *s);              /* what was under way; goes on with the next */
 void pg_over_with_answers(struct pg_store *s); /* the same of what has answers; results are kept */
@@ -269,19 +274,14 @@ void pg_notices_answer(struct unit *u, struct turn *t, const PGresult *r);
 /* bulk.c */
 void pg_bulk_send_begin(struct unit *u); /* its intent, with the unit that asks for it */
 void pg_bulk_begun(struct pg_store *s, struct unit *u);
-void pg_bulk_send(struct pg_store *s); /* a slice of the first */
-int pg_bulk_work(struct pg_store *s);
+void pg_begin_bulk(struct pg_store *s); /* a slice of the first */
 void pg_bulk_send_store(struct pg_store *s);
 void pg_bulk_adopt(struct pg_store *s, const PGresult *r);
 
 /* tick.c */
-void pg_tick_send(struct pg_store *s);
-bool pg_tick_needs_queues(struct pg_store *s); /* sends the question if so */
-int pg_tick_load(struct pg_store *s, PGresult *queues);
-bool pg_tick_needs_more(struct pg_store *s); /* keys, rules: sends the question if so */
-int pg_tick_work(struct pg_store *s);
-void pg_tick_send_next(struct pg_store *s);
-void pg_tick_done(struct pg_store *s);
+void pg_begin_tick(struct pg_store *s);
+void pg_tick_send_next(struct pg_store *s); /* with its store: when to look again */
+void pg_tick_done(struct pg_store *s);      /* it is committed */
 
 /* ear.c */
 void pg_ear_free(struct pg_store *s);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lane: one thing after the other on one connection.
  *
- * A sign of life when it is time, then what time brings, then slices of bulk work between what
- * clients ask for. Operations go in the order they came; those of one class that stand together
- * make one unit. While one is under way the next gathers. */
+ * A sign of life when it is time, then a unit that waited behind another, then what time brings,
+ * then slices of bulk work between what clients ask for. Operations go in the order they came;
+ * those of one class that stand together make one unit. While one is under way the next gathers. */
 #include "backend/postgres/impl.h"
 #include "base/check.h"
 
@@ -98,7 +98,10 @@ static void looked_cb(void *ctx, int err, const struct round_error *error)
     pg_look_answer(s);
     for (size_t i = 0; i < ROUND_MAX; i++)
         pg_keep_result(s, i);
-    pg_over_with_answers(s);
+    if (s->unit->nomem) /* what the answers point to is not there any more */
+        pg_give_up(s, OUT_UNAVAILABLE, "out of memory");
+    else
+        pg_over_with_answers(s);
 }
 
 static void begin_look(struct pg_store *s)
@@ -112,6 +115,20 @@ static void begin_look(struct pg_store *s)
 
 /* --- connections that break --- */
 
+static void refuse_waiting(struct pg_store *s)
+{
+    if (s->ahead) {
+        unit_turns_refuse(s->ahead, OUT_UNAVAILABLE, "the database cannot be reached");
+        pg_unit_give(s, s->ahead);
+        s->ahead = NULL;
+    }
+    while (s->sh.first) {
+        s->unit->count = 0;
+        shared_turn_add(s->unit);
+        unit_turns_refuse(s->unit, OUT_UNAVAILABLE, "the database cannot be reached");
+    }
+}
+
 /* From the loop: here answers may be given. */
 void pg_later_cb(uv_timer_t *timer)
 {
@@ -123,16 +140,7 @@ void pg_later_cb(uv_timer_t *timer)
     }
     bool unwatched = !pg_gate_watched(s) && pg_conn_down(s->syncer);
     if (s->doing == LANE_NOTHING && (!pg_conn_up(s->lane) || unwatched)) {
-        if (s->ahead)
-            unit_turns_refuse(s->ahead, OUT_UNAVAILABLE, "the database cannot be reached");
-        if (s->ahead)
-            pg_unit_give(s, s->ahead);
-        s->ahead = NULL;
-        while (s->sh.first) {
-            s->unit->count = 0;
-            shared_turn_add(s->unit);
-            unit_turns_refuse(s->unit, OUT_UNAVAILABLE, "the database cannot be reached");
-        }
+        refuse_waiting(s);
         shared_bulks_answer(&s->sh);
     }
     if (pg_conn_down(s->reader))

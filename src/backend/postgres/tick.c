@@ -41,7 +41,7 @@ static void send_due(struct pg_store *s, enum sql_id id, int64_t now)
     pg_conn_send(s->lane, id, a);
 }
 
-void pg_tick_send(struct pg_store *s)
+static void tick_send(struct pg_store *s)
 {
     struct args *a = &pg_unit(s->unit)->args;
     int64_t now = shared_now(&s->sh);
@@ -101,7 +101,7 @@ static bool full(struct pg_store *s, enum tick_slot slot)
 }
 
 /* The rows of a slot, marked by which they came from: their queues are asked for next. */
-bool pg_tick_needs_queues(struct pg_store *s)
+static bool tick_needs_queues(struct pg_store *s)
 {
     struct unit *u = s->unit;
     static const enum tick_slot slots[] = {TICK_LEASES, TICK_JOBS, TICK_EXPIRY, TICK_BOUND,
@@ -172,7 +172,7 @@ static bool still(const struct row *r, size_t slot)
 }
 
 /* *queues: the answer to what tick_needs_queues asked. */
-int pg_tick_load(struct pg_store *s, PGresult *queues)
+static int tick_load(struct pg_store *s, PGresult *queues)
 {
     struct unit *u = s->unit;
     int err = pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
@@ -182,7 +182,7 @@ int pg_tick_load(struct pg_store *s, PGresult *queues)
     return err;
 }
 
-bool pg_tick_needs_more(struct pg_store *s)
+static bool tick_needs_more(struct pg_store *s)
 {
     struct unit *u = s->unit;
     bool keys = pg_keys_needed_by_rows(u, true);
@@ -207,7 +207,7 @@ static void end_rows(struct pg_store *s)
         }
 }
 
-int pg_tick_work(struct pg_store *s)
+static int tick_work(struct pg_store *s)
 {
     struct unit *u = s->unit;
     end_rows(s);
@@ -273,4 +273,69 @@ void pg_tick_done(struct pg_store *s)
     s->sh.node.tick_at_ms = s->resume_from_ms = s->unit->now.ms;
     s->sh.tick_wanted |= s->tick_more;
     take_figures(s);
+}
+
+/* --- from begin to commit --- */
+
+static void tick_store(struct pg_store *s)
+{
+    if (tick_work(s) != 0)
+        pg_give_back(s, false, "out of memory");
+    else
+        pg_store_and_commit(s);
+}
+
+static void tick_keys_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    if (err) {
+        pg_round_failed(s, err, error);
+        return;
+    }
+    if (pg_unit(s->unit)->keys_asked)
+        pg_keys_of_rows_loaded(s->unit);
+    if (!pg_rules_wrong(s))
+        tick_store(s);
+}
+
+static void tick_queues_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    if (err)
+        pg_round_failed(s, err, error);
+    else if (tick_load(s, pg_conn_take_result(s->lane, 1)) != 0)
+        pg_give_back(s, false, "out of memory");
+    else if (tick_needs_more(s))
+        pg_go(s, tick_keys_cb);
+    else
+        tick_store(s);
+}
+
+static void tick_cb(void *ctx, int err, const struct round_error *error)
+{
+    struct pg_store *s = ctx;
+    if (err) {
+        pg_round_failed(s, err, error);
+        return;
+    }
+    if (PQntuples(pg_conn_result(s->lane, 1)) == 0) { /* another leads */
+        shared_leader_lost(&s->sh, true);
+        pg_give_back(s, false, NULL);
+        return;
+    }
+    if (tick_needs_queues(s))
+        pg_go(s, tick_queues_cb);
+    else
+        tick_store(s);
+}
+
+void pg_begin_tick(struct pg_store *s)
+{
+    pg_unit_reset(s->unit);
+    s->unit->count = 0;
+    s->doing = LANE_TICK;
+    pg_unit(s->unit)->began_ns = clock_ns();
+    s->sh.node.tick_at_ms = shared_now(&s->sh);
+    tick_send(s);
+    pg_go(s, tick_cb);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One transaction on the lane, from begin to commit: a unit of operations, a slice of bulk work, or
- * what time brings. What does not end well is rolled back, and begun anew where that may help.
+/* A unit of operations on the lane, from begin to commit; and the end of every transaction there.
+ * What does not end well is rolled back, and begun anew where that may help.
  *
  * Where operations wait when a unit is stored, the unit ahead is made of them, and its begin and
  * its questions follow the commit in the same round: the database goes from one to the other
@@ -143,7 +143,7 @@ static void rolled_back_cb(void *ctx, int err, const struct round_error *error)
         pg_give_up(s, OUT_UNAVAILABLE, s->trouble);
 }
 
-static void give_back(struct pg_store *s, bool again, const char *trouble)
+void pg_give_back(struct pg_store *s, bool again, const char *trouble)
 {
     s->again = again;
     s->trouble = trouble;
@@ -151,7 +151,7 @@ static void give_back(struct pg_store *s, bool again, const char *trouble)
 }
 
 /* A round of a transaction did not end well. */
-static void round_failed(struct pg_store *s, int err, const struct round_error *error)
+void pg_round_failed(struct pg_store *s, int err, const struct round_error *error)
 {
     if (err == -ERR_IO) {
         /* A commit that was sent may have been done. */
@@ -163,7 +163,7 @@ static void round_failed(struct pg_store *s, int err, const struct round_error *
     if (!again)
         log_event(s->sh.config.log, LOG_WARN, "postgres_refused", LOG_TEXT("state", error->state),
                   LOG_TEXT("text", error->text));
-    give_back(s, again, words);
+    pg_give_back(s, again, words);
 }
 
 void pg_go(struct pg_store *s, round_fn fn)
@@ -180,12 +180,9 @@ void pg_go(struct pg_store *s, round_fn fn)
 static void store_with_next(struct pg_store *s);
 static void stored_cb(void *ctx, int err, const struct round_error *error);
 
-static void fill_bodies(struct pg_store *s)
+static void take_bodies(struct unit *u, const PGresult *r)
 {
-    struct unit *u = s->unit;
-    const PGresult *r =
-        pg_unit(u)->slots[0] == SIZE_MAX ? NULL : pg_conn_result(s->lane, pg_unit(u)->slots[0]);
-    for (int i = 0; r && i < PQntuples(r); i++) {
+    for (int i = 0; i < PQntuples(r); i++) {
         struct row *row = unit_row(u, (uint64_t)pg_col_i8(r, i, 0));
         if (!row)
             continue;
@@ -193,30 +190,53 @@ static void fill_bodies(struct pg_store *s)
         row->result = pg_col_bytes(r, i, 2);
         row->error = pg_col_bytes(r, i, 3);
     }
-    unit_fill_bodies(u);
-    if (r)
-        pg_keep_result(s, pg_unit(u)->slots[0]);
 }
 
-/* Whether operations wait that may follow the unit under way at once. */
-static bool may_go_ahead(struct pg_store *s)
+static void bodies_lost(struct unit *u)
+{
+    for (size_t i = 0; i < u->count; i++)
+        if (u->turns[i].bodies)
+            u->turns[i].reply = (struct reply){.outcome = OUT_UNKNOWN, .note = "out of memory"};
+}
+
+static void fill_bodies(struct pg_store *s)
+{
+    struct unit *u = s->unit;
+    size_t at = pg_unit(u)->slots[0];
+    PGresult *r = at == SIZE_MAX ? NULL : pg_conn_take_result(s->lane, at);
+    if (r && !pg_unit_keep(u, r)) {
+        bodies_lost(u);
+        return;
+    }
+    if (r)
+        take_bodies(u, r);
+    unit_fill_bodies(u);
+}
+
+/* Whether operations may follow the unit under way at once. */
+static bool may_go_ahead(const struct pg_store *s)
+{
+    return s->doing == LANE_UNIT && !s->url.pooled && !s->sh.closing && !s->sh.bulks &&
+           !s->unit->bulk && !shared_beat_due(&s->sh) && !shared_tick_due(&s->sh) &&
+           pg_gate_watched(s) && pg_conn_sent(s->lane) + LOAD_STATEMENTS <= ROUND_MAX;
+}
+
+/* The unit ahead is one that had to wait, or made of what does. False: there is none. */
+static bool gather_ahead(struct pg_store *s)
 {
     const struct op *op = shared_front(&s->sh);
-    if (pg_conn_sent(s->lane) + LOAD_STATEMENTS > ROUND_MAX)
+    if (s->ahead)
+        return true;
+    if (!op || shared_class(op) != CLASS_UNIT)
         return false;
-    if (s->doing != LANE_UNIT || s->url.pooled || s->sh.closing || s->sh.bulks || s->unit->bulk ||
-        shared_beat_due(&s->sh) || shared_tick_due(&s->sh) || !pg_gate_watched(s))
-        return false;
-    if (!s->ahead && op && shared_class(op) == CLASS_UNIT) {
-        s->ahead = pg_unit_take(s);
-        if (s->ahead)
-            shared_gather(s->ahead, CLASS_UNIT, UNIT_OPS_MAX);
-    }
-    return s->ahead && shared_class(s->ahead->turns[0].op) == CLASS_UNIT;
+    s->ahead = pg_unit_take(s);
+    if (s->ahead)
+        shared_gather(s->ahead, CLASS_UNIT, UNIT_OPS_MAX);
+    return s->ahead;
 }
 
 /* The end of every transaction: what was worked out, and the commit. */
-static void store(struct pg_store *s)
+void pg_store_and_commit(struct pg_store *s)
 {
     struct unit *u = s->unit;
     pg_unit_send_store(u);
@@ -225,12 +245,12 @@ static void store(struct pg_store *s)
     if (s->doing == LANE_TICK)
         pg_tick_send_next(s);
     if (u->nomem) {
-        give_back(s, false, "out of memory");
+        pg_give_back(s, false, "out of memory");
         return;
     }
     pg_conn_send(s->lane, SQL_COMMIT, &pg_unit(u)->args);
     s->storing = unit_changed(u) || s->doing != LANE_UNIT;
-    if (may_go_ahead(s))
+    if (may_go_ahead(s) && gather_ahead(s))
         store_with_next(s);
     else
         pg_go(s, stored_cb);
@@ -257,7 +277,7 @@ static void stored_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
     if (err) {
-        round_failed(s, err, error);
+        pg_round_failed(s, err, error);
         return;
     }
     take_stored(s);
@@ -271,20 +291,19 @@ static void work(struct pg_store *s)
     if (u->short_of_numbers) {
         for (size_t i = 0; i < u->name_count; i++)
             known_forget(&s->sh, u->names[i].name);
-        give_back(s, true, "its queue comes and goes");
+        pg_give_back(s, true, "its queue comes and goes");
     } else if (u->nomem) {
-        give_back(s, false, "out of memory");
+        pg_give_back(s, false, "out of memory");
     } else {
-        store(s);
+        pg_store_and_commit(s);
     }
 }
 
-/* The rules of alerts, if they were asked for, cannot be taken: it has been given back. */
-static bool rules_wrong(struct pg_store *s)
+bool pg_rules_wrong(struct pg_store *s)
 {
     int err = pg_unit(s->unit)->alerts_asked ? pg_alerts_loaded(s->unit) : 0;
     if (err)
-        give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "an alert's row is damaged");
+        pg_give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "an alert's row is damaged");
     return err != 0;
 }
 
@@ -293,7 +312,7 @@ static void second_cb(void *ctx, int err, const struct round_error *error)
     struct pg_store *s = ctx;
     struct unit *u = s->unit;
     if (err) {
-        round_failed(s, err, error);
+        pg_round_failed(s, err, error);
         return;
     }
     if (pg_unit(u)->sharers_asked)
@@ -302,7 +321,7 @@ static void second_cb(void *ctx, int err, const struct round_error *error)
         u->nomem = true;
     if (pg_unit(u)->keys_asked)
         pg_keys_of_rows_loaded(u);
-    if (rules_wrong(s))
+    if (pg_rules_wrong(s))
         return;
     work(s);
 }
@@ -311,12 +330,12 @@ static void loaded_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
     if (err) {
-        round_failed(s, err, error);
+        pg_round_failed(s, err, error);
         return;
     }
     err = pg_unit_loaded(s->unit);
     if (err) {
-        give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a queue's row is damaged");
+        pg_give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a queue's row is damaged");
         return;
     }
     /* What is sent first drops the answers of this round. */
@@ -365,6 +384,7 @@ static void went_ahead_cb(void *ctx)
     s->ahead = NULL;
     s->storing = false;
     s->tries = 0;
+    pg_unit(s->unit)->began_ns = clock_ns();
     pg_gate_enter(s, u, s->sent_under);
     pg_ear_kick(s);
 }
@@ -374,11 +394,13 @@ static void ahead_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
     if (s->ahead)
-        round_failed(s, err, error);
+        pg_round_failed(s, err, error);
     else
         loaded_cb(s, err, error);
 }
 
+/* Without memory for what follows the mark the connection ends, and the outcome of what stands
+ * before it is not known. */
 static void store_with_next(struct pg_store *s)
 {
     pg_conn_mark(s->lane, went_ahead_cb);
@@ -393,12 +415,12 @@ static void schedules_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
     if (err) {
-        round_failed(s, err, error);
+        pg_round_failed(s, err, error);
         return;
     }
     err = pg_schedules_loaded(s->unit);
     if (err)
-        give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a schedule's row is damaged");
+        pg_give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "a schedule's row is damaged");
     else if (shared_class(s->unit->turns[0].op) == CLASS_FIRE)
         load(s);
     else
@@ -410,12 +432,12 @@ static void alerts_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
     if (err) {
-        round_failed(s, err, error);
+        pg_round_failed(s, err, error);
         return;
     }
     err = pg_alerts_all_loaded(s->unit);
     if (err)
-        give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "an alert's row is damaged");
+        pg_give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "an alert's row is damaged");
     else
         work(s);
 }
@@ -437,92 +459,4 @@ void pg_begin_unit(struct pg_store *s)
     } else {
         load(s);
     }
-}
-
-/* --- bulk slices --- */
-
-static void slice_cb(void *ctx, int err, const struct round_error *error)
-{
-    struct pg_store *s = ctx;
-    if (err)
-        round_failed(s, err, error);
-    else if (pg_bulk_work(s) != 0)
-        give_back(s, false, "out of memory");
-    else
-        store(s);
-}
-
-void pg_begin_bulk(struct pg_store *s)
-{
-    pg_unit_reset(s->unit);
-    s->unit->count = 0;
-    s->doing = LANE_BULK;
-    pg_unit(s->unit)->began_ns = clock_ns();
-    pg_bulk_send(s);
-    pg_go(s, slice_cb);
-}
-
-/* --- what time brings --- */
-
-static void tick_store(struct pg_store *s)
-{
-    if (pg_tick_work(s) != 0)
-        give_back(s, false, "out of memory");
-    else
-        store(s);
-}
-
-static void tick_keys_cb(void *ctx, int err, const struct round_error *error)
-{
-    struct pg_store *s = ctx;
-    if (err) {
-        round_failed(s, err, error);
-        return;
-    }
-    if (pg_unit(s->unit)->keys_asked)
-        pg_keys_of_rows_loaded(s->unit);
-    if (!rules_wrong(s))
-        tick_store(s);
-}
-
-static void tick_queues_cb(void *ctx, int err, const struct round_error *error)
-{
-    struct pg_store *s = ctx;
-    if (err)
-        round_failed(s, err, error);
-    else if (pg_tick_load(s, pg_conn_take_result(s->lane, 1)) != 0)
-        give_back(s, false, "out of memory");
-    else if (pg_tick_needs_more(s))
-        pg_go(s, tick_keys_cb);
-    else
-        tick_store(s);
-}
-
-static void tick_cb(void *ctx, int err, const struct round_error *error)
-{
-    struct pg_store *s = ctx;
-    if (err) {
-        round_failed(s, err, error);
-        return;
-    }
-    if (PQntuples(pg_conn_result(s->lane, 1)) == 0) { /* another leads */
-        shared_leader_lost(&s->sh, true);
-        give_back(s, false, NULL);
-        return;
-    }
-    if (pg_tick_needs_queues(s))
-        pg_go(s, tick_queues_cb);
-    else
-        tick_store(s);
-}
-
-void pg_begin_tick(struct pg_store *s)
-{
-    pg_unit_reset(s->unit);
-    s->unit->count = 0;
-    s->doing = LANE_TICK;
-    pg_unit(s->unit)->began_ns = clock_ns();
-    s->sh.node.tick_at_ms = shared_now(&s->sh);
-    pg_tick_send(s);
-    pg_go(s, tick_cb);
 }
