@@ -225,6 +225,19 @@ bool backend_answers(const struct backend *b)
     return false;
 }
 
+bool backend_leads_any(const struct backend *b)
+{
+    const struct backend *part;
+    unsigned number;
+    if (!b->ops->part)
+        return backend_leads(b);
+    for (unsigned i = 0; (part = b->ops->part(b, i, &number)); i++) {
+        if (backend_leads_any(part))
+            return true;
+    }
+    return false;
+}
+
 int64_t backend_clock_offset(const struct backend *b)
 {
     return b->ops->clock_offset ? b->ops->clock_offset(b) : 0;

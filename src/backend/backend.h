@@ -174,6 +174,8 @@ bool backend_store(const struct backend *b, unsigned index, struct backend_store
 /* Whether a query would be answered now, by one of the stores at least: none while they are away,
  * or wait for their disk. Asking costs nothing and waits for nobody. */
 bool backend_answers(const struct backend *b);
+/* Whether this node leads on one of the stores at least, and so has notices to deliver. */
+bool backend_leads_any(const struct backend *b);
 /* The store's clock, which counts, minus this machine's, as far as known: what is to happen in so
  * and so long happens that long after the store's now. */
 int64_t backend_clock_offset(const struct backend *b);

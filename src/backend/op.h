@@ -304,6 +304,7 @@ struct op_kv_list {
 struct op_alert {
     struct span name;              /* list: empty = all */
     bool with_secrets;             /* list: for a copy of the store, never for a client */
+    bool partial;                  /* list: as op_queue's, but not without the default store */
     const struct alert_rule *rule; /* put: the whole rule */
     bool keep_secret;              /* put: the secret stays what it is; rule->secret is ignored */
     bool must_create;              /* put: OUT_EXISTS when it is there */
@@ -326,7 +327,8 @@ struct op_breakers {
 
 /* Each notice that is given out is held back for hold_ms, in memory: if nobody says how it ended,
  * it is due again then, or after a restart. Those whose target's breaker is open stay where they
- * are; one that is older than give_up_ms meanwhile is dead. */
+ * are; one that is older than give_up_ms meanwhile is dead. Of several stores those give that
+ * answer and that this node leads. */
 struct op_notice_take {
     uint32_t limit; /* 1 … LIMIT_BATCH */
     uint32_t hold_ms;
@@ -545,6 +547,9 @@ struct queue_view {
     struct wall_time created_at, updated_at, paused_until;
     struct queue_counts counts;
     struct tally totals; /* since it was made */
+    /* In a partial list: the store that keeps this queue is left out, and another, which has jobs
+     * under the same name, shown in its place. */
+    bool stand_in;
 };
 
 #define SHARED_SHOWN 100u
@@ -658,13 +663,15 @@ struct reply {
     const struct notice_view *notices;   /* notice_take: by due time; notice_list: oldest first */
     const struct breaker_view *breakers; /* by target */
     uint32_t alert_count, notice_count, breaker_count;
-    /* queue_list, breaker_list: stores whose part is missing, 1 << number each; behind failover the
-     * shared one, while the spool answers for it */
+    /* queue_list, breaker_list, alert_list, notice_take: stores whose part is missing, 1 << number
+     * each; behind failover the shared one, while the spool answers a list for it */
     uint64_t left_out;
-    struct wall_time next_due; /* notice_take: when another take is worth its while; 0 = nothing */
-    uint64_t version;          /* kv_commit: of what it changed */
-    uint32_t failed;           /* kv_commit: index of the check or enqueue */
-    bool failed_enqueue;       /* … which is an enqueue */
+    /* notice_take: when another take is worth its while, as far as those not left out know; 0 =
+     * nothing */
+    struct wall_time next_due;
+    uint64_t version;                     /* kv_commit: of what it changed */
+    uint32_t failed;                      /* kv_commit: index of the check or enqueue */
+    bool failed_enqueue;                  /* … which is an enqueue */
     const struct enqueued_view *enqueued; /* kv_commit: one an enqueue */
     uint32_t enqueued_count;
     const struct kv_view *kvs; /* kv_get: in the order of the keys; kv_list */

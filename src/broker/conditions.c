@@ -4,7 +4,10 @@
  *
  * A pass goes through the queues page by page. What the backend says is raised is not asked for:
  * telling it something that it knows changes nothing, so after a start each condition is told once,
- * whichever way it stands. */
+ * whichever way it stands.
+ *
+ * Of several stores those that answer are looked at. What a pass did not see because its store is
+ * away stays as it is, and is remembered: nothing is cleared for being unseen then. */
 #include <string.h>
 
 #include "base/check.h"
@@ -54,7 +57,8 @@ struct conditions {
     struct wall_time last_pass; /* begin of the one before this */
     struct now now;             /* of the pass under way */
     bool passing, again, closing;
-    struct op op;                       /* rules, then pages of queues */
+    bool left_out; /* the pass under way did not see the queues of all stores */
+    struct op op;  /* rules, then pages of queues */
     char after[LIMIT_QUEUE_NAME_BYTES]; /* the last queue of the page before */
     size_t edges;                       /* being told */
     struct waiter *waiters;
@@ -258,6 +262,15 @@ static void sweep(struct conditions *c)
     }
 }
 
+static void forget_unseen(struct conditions *c)
+{
+    for (size_t i = 0; i < c->rule_count; i++)
+        clear_unseen(c, &c->rules[i]);
+    for (size_t i = 0; i < c->rule_count; i++)
+        c->rules[i].view.raised_count = 0; /* once for each look at the rules */
+    sweep(c);
+}
+
 /* ---- a pass ---- */
 
 static void tell_waiters(struct conditions *c)
@@ -302,8 +315,11 @@ static void page_reply(void *ctx, const struct reply *r)
         pass_over(c);
         return;
     }
-    for (uint32_t i = 0; i < r->queue_count; i++)
-        look_at_queue(c, &r->queues[i]);
+    c->left_out = c->left_out || r->left_out;
+    for (uint32_t i = 0; i < r->queue_count; i++) {
+        if (!r->queues[i].stand_in)
+            look_at_queue(c, &r->queues[i]);
+    }
     if (r->queue_count == PAGE) {
         struct span last = r->queues[r->queue_count - 1].name;
         memcpy(c->after, last.at, last.len);
@@ -312,18 +328,16 @@ static void page_reply(void *ctx, const struct reply *r)
         return;
     }
     look_at_server(c);
-    for (size_t i = 0; i < c->rule_count; i++)
-        clear_unseen(c, &c->rules[i]);
-    for (size_t i = 0; i < c->rule_count; i++)
-        c->rules[i].view.raised_count = 0; /* once for each look at the rules */
-    sweep(c);
+    if (!c->left_out)
+        forget_unseen(c);
     pass_over(c);
 }
 
 static void page_ask(struct conditions *c)
 {
     struct span after = c->op.queue.after;
-    c->op = (struct op){.kind = OP_QUEUE_LIST, .queue = {.after = after, .limit = PAGE}};
+    c->op = (struct op){.kind = OP_QUEUE_LIST,
+                        .queue = {.after = after, .limit = PAGE, .partial = true}};
     if (broker_submit(c->broker, &c->op, 1, page_reply, c) != 0)
         pass_over(c);
 }
@@ -335,6 +349,7 @@ static void pages_begin(struct conditions *c)
         return;
     }
     c->passes++;
+    c->left_out = false;
     c->op = (struct op){.kind = OP_QUEUE_LIST};
     page_ask(c);
 }
@@ -387,13 +402,14 @@ static void rules_reply(void *ctx, const struct reply *r)
         else
             c->stale = true;
     }
+    c->stale = c->stale || r->left_out; /* what is raised there is not known */
     pages_begin(c);
 }
 
 static void rules_ask(struct conditions *c)
 {
     c->stale = false;
-    c->op = (struct op){.kind = OP_ALERT_LIST};
+    c->op = (struct op){.kind = OP_ALERT_LIST, .alert.partial = true};
     if (broker_submit(c->broker, &c->op, 1, rules_reply, c) == 0)
         return;
     c->stale = true;

@@ -45,7 +45,8 @@ struct courier {
     bool taking, take_again;
     bool take_lost; /* what the last take gave out is not known */
     bool draining, closing, timer_closed;
-    bool leads; /* of the nodes that share a store, this one delivers and looks at conditions */
+    bool leads;    /* of the nodes that share a store, this one looks at conditions */
+    bool delivers; /* … and this one delivers, of one of its stores at least */
     uv_timer_t timer;
     uint64_t delivered, failed, refused;
     uint64_t dropped; /* as last logged */
@@ -269,7 +270,8 @@ static void take_reply(void *ctx, const struct reply *r)
         maybe_closed(n);
         return;
     }
-    n->take_lost = r->outcome == OUT_UNKNOWN || (r->outcome != OUT_OK && n->take_lost);
+    bool all_heard = r->outcome == OUT_OK && !r->left_out;
+    n->take_lost = r->outcome == OUT_UNKNOWN || (!all_heard && n->take_lost);
     for (uint32_t i = 0; r->outcome == OUT_OK && i < r->notice_count; i++)
         deliver(n, &r->notices[i]);
     bool full = r->outcome == OUT_OK && r->notice_count == n->take.notice_take.limit;
@@ -280,7 +282,7 @@ static void take_reply(void *ctx, const struct reply *r)
 
 static void take_more(struct courier *n)
 {
-    if (n->draining || !n->leads || n->count >= n->config.concurrency)
+    if (n->draining || !n->delivers || n->count >= n->config.concurrency)
         return;
     if (n->taking) {
         n->take_again = true;
@@ -329,6 +331,7 @@ static void notice_leading(struct courier *n)
     if (leads && !n->leads)
         conditions_anew(n->conditions);
     n->leads = leads;
+    n->delivers = backend_leads_any(n->broker->config.backend);
 }
 
 static void timer_cb(uv_timer_t *timer)

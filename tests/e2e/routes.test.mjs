@@ -11,6 +11,7 @@ import { fileURLToPath } from 'node:url';
 
 import { Client } from './lib/client.mjs';
 import { PostgresProxy } from './lib/proxy.mjs';
+import { Receiver } from './lib/receiver.mjs';
 import { binary, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 
 if (!process.env.HF_POSTGRES) {
@@ -168,6 +169,58 @@ test('HF-12 what operators see when one of the stores is away, and when all are'
         assert.match(server.stderr, new RegExp(` ${event} backend=${one} `));
     assert.doesNotMatch(server.stderr, /s3cret/);
   });
+  await Promise.all([near.cut(), far.cut()]);
+});
+
+test('HF-12, PDQ-5, NOM-11 alerts of the stores that are there while another is away', async () => {
+  const home = temporaryDirectory();
+  const [near, far] = [new PostgresProxy(), new PostgresProxy()];
+  await Promise.all([near.open(), far.open()]);
+  const receiver = await new Receiver().listen();
+  const args = config(home, [`mail.* number=7 backend=${far.url('told_far')}`]);
+  await withServer({ backend: near.url('told_near'), args, env: { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' } }, async (api) => {
+    const webhook = { url: receiver.url };
+    const ups = async () => (await api.get('/v1/cluster')).json.backends.map((b) => b.up).join();
+    const raised = async () => (await api.get('/v1/alerts/deep')).json.raised.map((r) => r.queue).sort();
+    const of = (alert, queue) => (r) => r.json.alert === alert && r.json.queue === queue;
+    const edges = (queue) => receiver.requests.filter(of('deep', queue)).map((r) => r.json.edge);
+    const fill = async (queue) => {
+      for (let n = 0; n < 2; n++) assert.equal((await api.post(`/v1/queues/${queue}/jobs`, { payload: n })).status, 201);
+    };
+    const die = async (queue) => {
+      const { json: made } = await api.post(`/v1/queues/${queue}/jobs`, { payload: 1 });
+      const { json: got } = await api.post(`/v1/queues/${queue}/claim`, {});
+      assert.equal((await api.post(`/v1/jobs/${made.id}/fail`, { token: got.jobs[0].token, error: 'no', retry: false })).json.state, 'dead');
+      const [notice] = await receiver.wait(1, of('dead', queue), 30_000);
+      assert.equal(notice.json.job.id, made.id);
+    };
+    assert.equal((await api.put('/v1/alerts/dead', { on: 'dead', webhook })).status, 201);
+    assert.equal((await api.put('/v1/alerts/deep', { on: 'deep', depth: 2, webhook })).status, 201);
+    await fill('mail.deep');
+    await receiver.wait(1, of('deep', 'mail.deep'), 30_000);
+    // The routed store goes: deaths and conditions of the default one are told.
+    await far.cut();
+    await until('the routed one is away', async () => (await ups()) === 'true,false');
+    await die('plain');
+    await fill('plain.deep');
+    await receiver.wait(1, of('deep', 'plain.deep'), 30_000);
+    assert.equal((await api.get('/v1/alerts')).status, 503);
+    // What is raised in the one that was away still is; nobody was told anything else.
+    await far.restore();
+    await until('it is back', async () => (await ups()) === 'true,true', 30_000);
+    assert.deepEqual(await raised(), ['mail.deep', 'plain.deep']);
+    await fill('plain.again'); // the pass that raises this sees all
+    await receiver.wait(1, of('deep', 'plain.again'), 30_000);
+    assert.deepEqual([await raised(), edges('mail.deep')], [['mail.deep', 'plain.again', 'plain.deep'], ['raised']]);
+    assert.equal((await api.post('/v1/queues/mail.deep/claim', { count: 2 })).json.jobs.length, 2);
+    await receiver.wait(2, of('deep', 'mail.deep'), 30_000);
+    assert.deepEqual([await raised(), edges('mail.deep'), edges('plain.deep')], [['plain.again', 'plain.deep'], ['raised', 'cleared'], ['raised']]);
+    // The default one goes: the routed one's notices are delivered.
+    await near.cut();
+    await until('the default one is away', async () => (await ups()) === 'false,true');
+    await die('mail.in');
+  });
+  await receiver.close();
   await Promise.all([near.cut(), far.cut()]);
 });
 

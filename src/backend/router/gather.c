@@ -174,7 +174,14 @@ const struct gather gather_list = {list_next, NULL, merge_list};
 
 static bool is_partial(const struct op *op)
 {
-    return op->kind == OP_QUEUE_LIST ? op->queue.partial : op->breakers.partial;
+    return op->kind == OP_QUEUE_LIST   ? op->queue.partial
+           : op->kind == OP_ALERT_LIST ? op->alert.partial
+                                       : op->breakers.partial;
+}
+
+static bool would_answer(const struct child *child)
+{
+    return child->backend && backend_answers(child->backend);
 }
 
 /* For a partial list nobody waits for a child that would not answer. */
@@ -183,8 +190,7 @@ static bool parts_next(struct call *c, const struct reply *last)
     struct child *before = c->child;
     c->inner = *c->op;
     while (next_in_turn(c)) {
-        const struct backend *b = c->child->backend;
-        if (!is_partial(c->op) || (b && backend_answers(b)))
+        if (!is_partial(c->op) || would_answer(c->child))
             return true;
         c->passed_over |= router_bit(c->child);
     }
@@ -197,13 +203,13 @@ static bool queues_go_on(const struct call *c, enum outcome outcome)
     return outcome == OUT_UNAVAILABLE && is_partial(c->op);
 }
 
-static bool breakers_go_on(const struct call *c, enum outcome outcome)
+static bool parts_go_on(const struct call *c, enum outcome outcome)
 {
     return queues_go_on(c, outcome) || on_without_part(c, outcome);
 }
 
 const struct gather gather_queues = {parts_next, queues_go_on, merge_queues};
-const struct gather gather_breakers = {parts_next, breakers_go_on, merge_breakers};
+const struct gather gather_breakers = {parts_next, parts_go_on, merge_breakers};
 const struct gather gather_workers = {all_next, NULL, merge_workers};
 const struct gather gather_exceptions = {all_next, NULL, merge_exceptions};
 const struct gather gather_accept_clock = {all_next, NULL, merge_accept_clock};
@@ -224,7 +230,7 @@ static bool alert_delete_goes_on(const struct call *c, enum outcome outcome)
 
 const struct gather gather_alert_put = {alert_put_next, on_without_part, merge_first};
 const struct gather gather_alert_delete = {all_next, alert_delete_goes_on, merge_any};
-const struct gather gather_alerts = {all_next, on_without_part, merge_alerts};
+const struct gather gather_alerts = {parts_next, parts_go_on, merge_alerts};
 
 static bool mine_of(struct call *c, const struct child *child)
 {
@@ -243,25 +249,47 @@ static bool mine_of(struct call *c, const struct child *child)
     return true;
 }
 
+/* Each store's notices are delivered by the node that leads there. */
+static bool next_to_give(struct call *c)
+{
+    while (next_in_turn(c)) {
+        if (!would_answer(c->child))
+            c->passed_over |= router_bit(c->child);
+        else if (backend_leads(c->child->backend))
+            return true;
+    }
+    return false;
+}
+
 static bool notice_take_next(struct call *c, const struct reply *last)
 {
+    struct router *r = router_of_call(c);
+    struct child *before = c->child;
     if (!last)
-        c->first = router_of_call(c)->turn++ % router_of_call(c)->child_count;
+        c->first = r->turn++ % r->child_count;
     c->got += last ? last->notice_count : 0;
     if (c->got >= c->op->notice_take.limit && last)
         return false;
-    struct child *before = c->child;
+    bool more = next_to_give(c);
+    if (!more && !last) { /* none would: one says why */
+        c->child = &r->children[0];
+        more = true;
+    }
     c->inner = *c->op;
-    if (!next_in_turn(c))
-        return false;
     c->inner.notice_take.limit = c->op->notice_take.limit - (uint32_t)c->got;
-    if (mine_of(c, c->child))
+    if (more && mine_of(c, c->child))
         return true;
     c->child = before;
     return false;
 }
 
-const struct gather gather_notice_take = {notice_take_next, on_without_part, merge_notices_due};
+/* After OUT_UNKNOWN the caller has all that was given let go. */
+static bool notice_take_goes_on(const struct call *c, enum outcome outcome)
+{
+    return outcome == OUT_UNAVAILABLE || on_without_part(c, outcome);
+}
+
+const struct gather gather_notice_take = {notice_take_next, notice_take_goes_on, merge_notices_due};
 
 static bool notices_next(struct call *c, const struct reply *last)
 {

@@ -15,9 +15,10 @@
  * Order. Ops of one batch for the same queue or job go to the same child, in one submit, in order.
  *
  * Trouble. A claim over several children gives out what the reachable ones have; it is unavailable
- * when all are. The same goes for lists of queues and breakers whose caller takes partial ones;
- * they name the children left out. Whatever else asks several children is answered with the first
- * refusal.
+ * when all are. The same goes for notices that are taken, and for lists of queues, breakers and
+ * alerts whose caller takes partial ones; they name the children left out. Alerts are not listed
+ * without the default backend: a rule that was put or deleted while another was away is not what
+ * that one has. Whatever else asks several children is answered with the first refusal.
  *
  * Memory for an answer that cannot be had makes it OUT_UNKNOWN (of a query OUT_UNAVAILABLE). */
 #pragma once

@@ -56,7 +56,7 @@ int merge_worst(struct call *c, struct reply *out)
     return 0;
 }
 
-/* Who gave no part to a list that may be partial; false = nobody gave one, and *out is the first
+/* Who gave no part to what may be partial; false = nobody gave one, and *out is the first
  * one's refusal. */
 static bool take_parts(const struct call *c, struct reply *out)
 {
@@ -164,8 +164,12 @@ int merge_queues(struct call *c, struct reply *out)
     count = collect_queues(c, found);
     qsort(found, count, sizeof *found, by_queue_name);
     for (size_t i = 0; i < count && n < limit; i++) {
-        if (n == 0 || !span_equal(queues[n - 1].name, found[i].view->name))
-            queues[n++] = *found[i].view;
+        if (n > 0 && span_equal(queues[n - 1].name, found[i].view->name))
+            continue;
+        queues[n] = *found[i].view;
+        queues[n].stand_in =
+            (out->left_out & router_bit(router_child_of(c->batch->router, queues[n].name))) != 0;
+        n++;
     }
     out->queues = queues;
     out->queue_count = (uint32_t)n;
@@ -313,6 +317,13 @@ static int fold_alert(struct call *c, struct alert_view *v)
 int merge_alerts(struct call *c, struct reply *out)
 {
     const struct reply *first = c->answers->reply;
+    if (!take_parts(c, out))
+        return 0;
+    if (out->left_out & router_bit(&c->batch->router->children[0])) {
+        out->outcome = OUT_UNAVAILABLE;
+        out->note = "the default backend, whose alert rules count, does not answer";
+        return 0;
+    }
     struct alert_view *all = arena_copy(&c->arena, first->alerts, first->alert_count * sizeof *all);
     if (!all)
         return -ERR_NOMEM;
@@ -320,8 +331,8 @@ int merge_alerts(struct call *c, struct reply *out)
         if (fold_alert(c, &all[i]) != 0)
             return -ERR_NOMEM;
     }
-    *out = *first;
     out->alerts = all;
+    out->alert_count = first->alert_count;
     return 0;
 }
 
@@ -376,7 +387,7 @@ static int by_due(const void *a, const void *b)
 
 int merge_notices_due(struct call *c, struct reply *out)
 {
-    int err = join_notices(c, out);
+    int err = take_parts(c, out) ? join_notices(c, out) : 0;
     if (!err && out->notice_count > 0)
         qsort((void *)out->notices, out->notice_count, sizeof *out->notices, by_due);
     return err;

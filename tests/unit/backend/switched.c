@@ -20,6 +20,7 @@ struct switched {
     struct backend base;
     struct backend *inner;
     enum switched_mode mode;
+    bool follows;
     uv_idle_t idle;
     struct ask *waiting, **waiting_end;
     size_t passed[OP_KIND_COUNT], met[OP_KIND_COUNT];
@@ -133,6 +134,11 @@ static unsigned caps(const struct backend *b)
     return backend_caps(of(b)->inner);
 }
 
+static bool leads(const struct backend *b)
+{
+    return !of(b)->follows;
+}
+
 static void figures(const struct backend *b, struct backend_figures *ret)
 {
     if (!of(b)->inner_closed)
@@ -191,6 +197,7 @@ static const struct backend_ops switched_ops = {
     .watch = watch,
     .unwatch = unwatch,
     .caps = caps,
+    .leads = leads,
     .figures = figures,
     .cluster = cluster,
     .events = events,
@@ -222,6 +229,11 @@ void switched_set(struct switched *s, enum switched_mode mode)
     s->mode = mode;
     if (s->waiting && mode != SWITCH_SILENT)
         uv_idle_start(&s->idle, idle_cb);
+}
+
+void switched_lead(struct switched *s, bool leads)
+{
+    s->follows = !leads;
 }
 
 size_t switched_passed(const struct switched *s, enum op_kind kind)

@@ -18,6 +18,7 @@ struct switched;
 struct switched *switched_new(struct backend *inner, uv_loop_t *loop);
 struct backend *switched_backend(struct switched *s);
 void switched_set(struct switched *s, enum switched_mode mode);
+void switched_lead(struct switched *s, bool leads); /* at first it does */
 /* Ops that reached the inner backend, and all that came. */
 size_t switched_passed(const struct switched *s, enum op_kind kind);
 size_t switched_met(const struct switched *s, enum op_kind kind);

@@ -246,11 +246,21 @@ static void test_others_work_while_one_is_down(void **state)
     end();
 }
 
-/* A notice of the queue's store that could not be delivered: its target has a breaker there. */
-static void fail_notice(const char *queue)
+static const struct breaker_rules rules = {
+    .failure_threshold = 2, .open_cooldown_seconds = 10, .half_open_probe_count = 1};
+
+static const struct reply *take_notices(uint32_t limit, bool reset)
 {
-    static const struct breaker_rules rules = {
-        .failure_threshold = 2, .open_cooldown_seconds = 10, .half_open_probe_count = 1};
+    return run((struct op){.kind = OP_NOTICE_TAKE,
+                           .notice_take = {.limit = limit,
+                                           .hold_ms = 1000,
+                                           .give_up_ms = 1000000,
+                                           .reset = reset,
+                                           .breaker = rules}});
+}
+
+static void die(const char *queue)
+{
     struct span from = span_text(queue);
     put(queue);
     const struct reply *r = run(
@@ -261,9 +271,13 @@ static void fail_notice(const char *queue)
                                 .token = r->jobs[0].token,
                                 .no_retry = true}};
     assert_int_equal(run(fail)->outcome, OUT_OK);
-    r = run((struct op){
-        .kind = OP_NOTICE_TAKE,
-        .notice_take = {.limit = 10, .hold_ms = 1000, .give_up_ms = 1000000, .breaker = rules}});
+}
+
+/* A notice of the queue's store that could not be delivered: its target has a breaker there. */
+static void fail_notice(const char *queue)
+{
+    die(queue);
+    const struct reply *r = take_notices(10, false);
     assert_int_equal(r->notice_count, 1);
     struct op end = {.kind = OP_NOTICE_END,
                      .notice_end = {.number = r->notices[0].notice.number,
@@ -366,6 +380,146 @@ static void test_partial_lists_of_nobody(void **state)
             assert_string_equal(r->note, "switched off");
         }
     }
+    end();
+}
+
+/* Takes everything anew, and expects one notice of each of these queues (by their first letter). */
+static void expect_notices(const char *names, uint64_t left_out)
+{
+    const struct reply *r = take_notices(10, true);
+    size_t found = 0;
+    assert_int_equal(r->outcome, OUT_OK);
+    assert_int_equal(r->left_out, left_out);
+    assert_int_equal(r->notice_count, strlen(names));
+    for (uint32_t i = 0; i < r->notice_count; i++)
+        found += strchr(names, r->notices[i].notice.queue.at[0]) != NULL;
+    assert_int_equal(found, strlen(names));
+    assert_int_equal(r->next_due.ms != 0, *names != '\0');
+}
+
+/* HF-12, PDQ-5: a store that is away, refuses or is another node's keeps its notices, and no others
+ * wait for it. */
+static void test_notices_of_those_that_answer(void **state)
+{
+    (void)state;
+    begin();
+    rule_for("a", "*", "http://a.example/");
+    die("q");
+    die("mail");
+    die("logs");
+    expect_notices("qml", 0);
+    for (int i = 0; i < 3; i++) { /* another one is asked first each time */
+        switched_set(w.parts[i], SWITCH_OFF);
+        size_t met = switched_met(w.parts[i], OP_NOTICE_TAKE);
+        expect_notices(i == 0 ? "ml" : i == 1 ? "ql" : "qm", bit(i == 2 ? LOGS : (unsigned)i));
+        assert_int_equal(switched_met(w.parts[i], OP_NOTICE_TAKE), met);
+        switched_set(w.parts[i], SWITCH_DENYING); /* found out by asking */
+        expect_notices(i == 0 ? "ml" : i == 1 ? "ql" : "qm", bit(i == 2 ? LOGS : (unsigned)i));
+        switched_set(w.parts[i], SWITCH_ON);
+    }
+    switched_lead(w.parts[0], false);
+    assert_false(backend_leads(w.b));
+    assert_true(backend_leads_any(w.b));
+    expect_notices("ml", 0);
+    switched_lead(w.parts[1], false);
+    switched_lead(w.parts[2], false);
+    assert_false(backend_leads_any(w.b));
+    for (unsigned i = 0; i < 3; i++)
+        switched_lead(w.parts[i], true);
+    /* What may have been given by one is let go by all. */
+    switched_set(w.parts[1], SWITCH_LOST);
+    assert_int_equal(take_notices(10, true)->outcome, OUT_UNKNOWN);
+    switched_set(w.parts[1], SWITCH_ON);
+    expect_notices("qml", 0);
+    end();
+}
+
+/* From nobody: a refusal that names them all. */
+static void test_notices_of_nobody(void **state)
+{
+    static const enum switched_mode modes[] = {SWITCH_OFF, SWITCH_DENYING};
+    (void)state;
+    begin();
+    for (size_t m = 0; m < 2; m++) {
+        for (unsigned i = 0; i < 3; i++)
+            switched_set(w.parts[i], modes[m]);
+        const struct reply *r = take_notices(10, false);
+        assert_int_equal(r->outcome, OUT_UNAVAILABLE);
+        assert_string_equal(r->note, "switched off");
+        assert_int_equal(r->left_out, bit(0) | bit(MAIL) | bit(LOGS));
+    }
+    end();
+}
+
+static void expect_raised(const char *first, uint32_t count, uint64_t left_out)
+{
+    const struct reply *r = run((struct op){.kind = OP_ALERT_LIST, .alert.partial = true});
+    assert_int_equal(r->outcome, OUT_OK);
+    assert_int_equal(r->left_out, left_out);
+    assert_int_equal(r->alert_count, 1);
+    assert_int_equal(r->alerts[0].raised_count, count);
+    assert_true(span_equal(r->alerts[0].raised[0].queue, span_text(first)));
+}
+
+/* HF-12, NOM-11: the rules of the default store, with what is raised in those that answer. */
+static void test_alerts_of_those_that_answer(void **state)
+{
+    static const char *const queues[] = {"q", "mail"};
+    struct alert_rule rule;
+    (void)state;
+    begin();
+    alert_rule_default(ALERT_DEEP, &rule);
+    rule.queue = SPAN_LITERAL("*");
+    rule.depth = 1;
+    struct op op = {.kind = OP_ALERT_PUT, .alert = {.name = SPAN_LITERAL("deep"), .rule = &rule}};
+    assert_int_equal(run(op)->outcome, OUT_OK);
+    for (size_t i = 0; i < 2; i++) {
+        struct op edge = {.kind = OP_ALERT_EDGE,
+                          .alert_edge = {.alert = SPAN_LITERAL("deep"),
+                                         .queue = span_text(queues[i]),
+                                         .raised = true}};
+        put(queues[i]);
+        assert_int_equal(run(edge)->outcome, OUT_OK);
+        w.clock.at.wall.ms++;
+    }
+    expect_raised("q", 2, 0);
+    static const enum switched_mode modes[] = {SWITCH_OFF, SWITCH_SILENT, SWITCH_DENYING};
+    for (size_t m = 0; m < 3; m++) {
+        switched_set(w.parts[1], modes[m]);
+        expect_raised("q", 1, bit(MAIL));
+        if (modes[m] != SWITCH_SILENT) /* operators get all or nothing */
+            assert_int_equal(run((struct op){.kind = OP_ALERT_LIST})->outcome, OUT_UNAVAILABLE);
+        switched_set(w.parts[1], SWITCH_ON);
+        switched_set(w.parts[0], modes[m]);
+        const struct reply *r = run((struct op){.kind = OP_ALERT_LIST, .alert.partial = true});
+        assert_int_equal(r->outcome, OUT_UNAVAILABLE);
+        assert_non_null(strstr(r->note, "default backend"));
+        switched_set(w.parts[0], SWITCH_ON);
+    }
+    expect_raised("q", 2, 0);
+    end();
+}
+
+/* A queue that was routed elsewhere is not to be taken for the one that is there now. */
+static void test_stand_ins(void **state)
+{
+    struct op list = {.kind = OP_QUEUE_LIST, .queue = {.limit = 10, .partial = true}};
+    (void)state;
+    begin();
+    put("mail");
+    put("mail");
+    put("q");
+    run_behind(0, enqueue_op("mail"));
+    const struct reply *r = run(list);
+    assert_int_equal(r->queue_count, 2);
+    assert_int_equal(r->queues[0].counts.by_state[STATE_READY], 2);
+    assert_false(r->queues[0].stand_in || r->queues[1].stand_in);
+    switched_set(w.parts[1], SWITCH_OFF);
+    r = run(list);
+    assert_int_equal(r->queue_count, 2);
+    assert_int_equal(r->queues[0].counts.by_state[STATE_READY], 1);
+    assert_true(r->queues[0].stand_in);
+    assert_false(r->queues[1].stand_in);
     end();
 }
 
@@ -588,6 +742,10 @@ int main(void)
         cmocka_unit_test(test_others_work_while_one_is_down),
         cmocka_unit_test(test_partial_lists),
         cmocka_unit_test(test_partial_lists_of_nobody),
+        cmocka_unit_test(test_notices_of_those_that_answer),
+        cmocka_unit_test(test_notices_of_nobody),
+        cmocka_unit_test(test_alerts_of_those_that_answer),
+        cmocka_unit_test(test_stand_ins),
         cmocka_unit_test(test_lists_go_through_all),
         cmocka_unit_test(test_queues_by_name),
         cmocka_unit_test(test_what_needs_one_commit),
