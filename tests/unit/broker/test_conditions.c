@@ -118,6 +118,12 @@ static void pass_that_loses_mail(void)
     broker_rig_until(&w.rig, &ended);
 }
 
+static void delete_mail(void)
+{
+    struct op op = {.kind = OP_QUEUE_DELETE, .queue = {.name = SPAN_LITERAL("mail")}};
+    assert_int_equal(do_op(&w.rig, &op).outcome, OUT_OK);
+}
+
 /* HF-12, NOM-11 */
 static void test_unseen_stays(void **state)
 {
@@ -141,10 +147,28 @@ static void test_unseen_stays(void **state)
     assert_string_equal(raised(), "mail q ");
     assert_int_equal(edges(1), told);
     /* Seen, it is cleared; and so is what is gone. */
-    struct op op = {.kind = OP_QUEUE_DELETE, .queue = {.name = SPAN_LITERAL("mail")}};
-    assert_int_equal(do_op(&w.rig, &op).outcome, OUT_OK);
+    delete_mail();
     pass();
     assert_string_equal(raised(), "q ");
+    end();
+}
+
+/* Whoever begins to look while the store is away asks again what is raised there. */
+static void test_learnt_when_it_is_back(void **state)
+{
+    (void)state;
+    begin();
+    fill("mail", 2);
+    pass();
+    conditions_close(w.c);
+    assert_int_equal(conditions_open(w.rig.broker, &w.c), 0);
+    switched_set(w.parts[1], SWITCH_OFF);
+    pass();
+    switched_set(w.parts[1], SWITCH_ON);
+    assert_string_equal(raised(), "mail ");
+    delete_mail();
+    pass();
+    assert_string_equal(raised(), "");
     end();
 }
 
@@ -188,6 +212,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unseen_stays),
+        cmocka_unit_test(test_learnt_when_it_is_back),
         cmocka_unit_test(test_stand_in_is_not_looked_at),
         cmocka_unit_test(test_default_away),
     };
