@@ -2,7 +2,7 @@
 // Schedules over the real binary: cron in time zones, misfires, overlap, queue triggers, kill -9
 // (HF-8, HF-14, ORC-15, ORC-16, ORC-17, ORC-19, ORC-20).
 import assert from 'node:assert/strict';
-import { describe, test } from 'node:test';
+import { afterEach, describe, test } from 'node:test';
 
 import { has, only } from './lib/backend.mjs';
 import { Client, openStream } from './lib/client.mjs';
@@ -42,6 +42,10 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     return answer.json;
   };
   const get = async (name) => (await use.api.get(`/v1/schedules/${name}`)).json;
+  // What a test that failed left behind would fire, or fail to, through all the months that others move.
+  afterEach(async () => {
+    for (const { name } of (await use.api.get('/v1/schedules?limit=1000')).json.schedules) await use.api.delete(`/v1/schedules/${name}`);
+  });
 
   test('HF-8 a definition comes back with its defaults, and is listed', async () => {
     const name = freshQueue('s');
@@ -207,16 +211,18 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     await stream.opened;
     await put(name, { queue: q, every_ms: 24 * hour });
     await move(24 * hour);
+    // A firing whose answer is lost is tried again at once, and that failure counts too.
+    const exactly = !use.backend.startsWith('fault+');
     const failed = await get(name);
-    assert.equal(failed.consecutive_failures, 1);
+    assert.ok(failed.consecutive_failures === 1 || (!exactly && failed.consecutive_failures > 1), JSON.stringify(failed));
     assert.equal(failed.last_error, 'refused_new');
-    assert.equal(Date.parse(failed.retry_at), (await now()) + second);
+    if (exactly) assert.equal(Date.parse(failed.retry_at), (await now()) + second);
     await move(3 * second);
     const again = await get(name);
-    assert.equal(again.consecutive_failures, 3);
-    assert.equal(Date.parse(again.retry_at), (await now()) + 4 * second);
+    assert.ok(again.consecutive_failures === 3 || (!exactly && again.consecutive_failures > 3), JSON.stringify(again));
+    if (exactly) assert.equal(Date.parse(again.retry_at), (await now()) + 4 * second);
     await use.api.patch(`/v1/queues/${q}`, { refuse_new: false });
-    await move(4 * second);
+    await moveTo(again.retry_at);
     const well = await get(name);
     assert.equal(well.consecutive_failures, 0);
     assert.equal(well.fired, 1);
