@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { Client } from './lib/client.mjs';
 import { claimOne, enqueue, freshQueue, onStores, stores } from './lib/suite.mjs';
 
 const id26 = /^[0-9A-HJKMNP-TV-Z]{26}$/;
@@ -381,4 +382,26 @@ onStores('native API', stores, {}, (use) => {
     while (got.length < 2) got.push(...(await api.post('/v1/claim', { queues: [a, b], count: 2, wait_ms: 100 })).json.jobs);
     assert.deepEqual(inOrder(use, got.map((job) => [job.queue, job.payload])), inOrder(use, [[b, 'high'], [a, 'low']]));
   });
+});
+
+onStores('a store that forgets', ['fault+sqlite'], {}, (use) => {
+  const made = {
+    'a queue': (name) => ['PUT', `/v1/queues/${name}`, {}],
+    'an alert rule': (name) => ['PUT', `/v1/alerts/${name}`, { on: 'dead' }],
+    'a schedule': (name) => ['PUT', `/v1/schedules/${name}`, { every_ms: 86_400_000 }],
+  };
+  for (const [what, request] of Object.entries(made))
+    test(`503 says that ${what} was surely not made, whatever failed`, async () => {
+      const once = new Client(use.server, { retryUnavailable: false });
+      const seen = new Set();
+      for (let i = 0; i < 200 || seen.size < 3; i++) {
+        const [method, path, json] = request(freshQueue('sure'));
+        const { status, text } = await once.request(method, path, { json });
+        seen.add(status);
+        assert.ok([201, 503, 504].includes(status), text);
+        if (status !== 504) assert.equal((await use.api.get(path)).status, status === 503 ? 404 : 200, text);
+        await use.api.delete(path);
+      }
+      once.close();
+    });
 });
