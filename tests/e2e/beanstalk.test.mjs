@@ -8,8 +8,9 @@ import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
 import { has, only, storesOf } from './lib/backend.mjs';
-import { Beanstalk, freePort, listOf, listening, startDoor } from './lib/beanstalk.mjs';
+import { Beanstalk, listOf, listening, startDoor } from './lib/beanstalk.mjs';
 import { Client } from './lib/client.mjs';
+import { freePort } from './lib/ports.mjs';
 import { binary, killServer, leanSanitizer, residentMiB, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 
 let tubes = 0;
@@ -521,7 +522,7 @@ describe('a link named beanstalkd', () => {
       let [out, err] = ['', ''];
       child.stdout.on('data', (chunk) => (out += chunk));
       child.stderr.on('data', (chunk) => (err += chunk));
-      child.on('exit', (code) => resolve({ code, out, err }));
+      child.on('close', (code) => resolve({ code, out, err }));
     });
   const start = async (args) => {
     const port = await freePort();

@@ -141,7 +141,7 @@ describe('dispatch', () => {
     const failures = await metric(apis[0], 'holdfast_dispatch_push_failures_total');
     for (let i = 0; i < 10; i++) status(await apis[0].post('/v1/queues/spoiled/jobs', { payload: i }), 201);
     await until('all were refused', async () => (await metric(apis[0], 'holdfast_dispatch_push_failures_total')) >= failures + 40);
-    const told = nodes[0].stderr.slice(before).match(/dispatch_refused/g).length;
+    const told = (await until('it is told', () => nodes[0].stderr.slice(before).match(/dispatch_refused/g))).length;
     assert.ok(told >= 1 && told < 10, `${told} lines for ten jobs`); // one that is taken in between begins anew
     low.call('DEL', list);
     await until('they are listed after all', () => low.call('LLEN', list) >= 10);
