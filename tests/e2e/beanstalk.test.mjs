@@ -97,10 +97,10 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
     test('HF-4 a time to run that is over makes the job ready, and DEADLINE_SOON comes a second before', async () => {
       const [w, other] = [await worker(), await open()];
       const id = await w.put('x', { ttr: 2 });
-      assert.equal(ID((await w.ask('reserve')).line), id);
       const began = Date.now();
+      assert.equal(ID((await w.ask('reserve')).line), id);
       assert.equal(await w.line('reserve'), 'DEADLINE_SOON'); // it waits, then is told
-      assert.ok(Date.now() - began > 700, 'not at once');
+      assert.ok(Date.now() - began >= 990, 'not at once');
       assert.equal(await w.line('reserve-with-timeout 0'), 'DEADLINE_SOON');
       assert.equal(await w.line(`touch ${id}`), 'TOUCHED');
       assert.equal(await w.line('reserve-with-timeout 0'), 'TIMED_OUT');
@@ -148,7 +148,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       assert.equal(await w.line(`release ${id} 3 100`), 'RELEASED');
       let stats = await w.stats(`stats-job ${id}`);
       assert.deepEqual([stats.state, stats.pri, stats.delay, stats.releases], ['delayed', '3', '100', '1']);
-      assert.ok(Number(stats['time-left']) >= 98);
+      assert.ok(Number(stats['time-left']) >= 90);
       assert.equal((await job(id)).state, 'scheduled');
       assert.equal((await w.ask('peek-delayed')).line, `FOUND ${id} 1`);
       assert.equal(await w.line('kick 10'), 'KICKED 1');
@@ -184,14 +184,14 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
     test('HF-4 pause-tube holds reserves back for its time', async () => {
       const w = await worker();
       const id = await w.put('x');
-      assert.equal(await w.line(`pause-tube ${w.tube} 1`), 'PAUSED');
+      const began = Date.now();
+      assert.equal(await w.line(`pause-tube ${w.tube} 2`), 'PAUSED');
       const stats = await w.stats(`stats-tube ${w.tube}`);
-      assert.deepEqual([stats.pause, stats['cmd-pause-tube']], ['1', '1']);
+      assert.deepEqual([stats.pause, stats['cmd-pause-tube']], ['2', '1']);
       assert.equal(await w.line('reserve-with-timeout 0'), 'TIMED_OUT');
       assert.ok((await api.get(`/v1/queues/${w.tube}`)).json.paused_until);
-      const began = Date.now();
       assert.equal(ID((await w.ask('reserve')).line), id); // when the pause is over
-      assert.ok(Date.now() - began > 500);
+      assert.ok(Date.now() - began >= 1990);
       assert.equal((await w.stats(`stats-tube ${w.tube}`)).pause, '0');
       assert.equal(await w.line('pause-tube nobody-has-this 1'), 'NOT_FOUND');
       await w.close();

@@ -113,9 +113,10 @@ describe('dispatch', () => {
   });
 
   test('TF-2 a scheduled task is pushed when it is due, and another door sees the same job', async () => {
-    const { id } = await create(apis[0], { priority: 'low', scheduled_at: new Date(Date.now() + 700).toISOString() });
-    assert.equal(await word(id), 'SCHEDULED');
-    assert.deepEqual(low.ids('low', 'tasks.low'), []);
+    const at = Date.now() + 1500;
+    const { id } = await create(apis[0], { priority: 'low', scheduled_at: new Date(at).toISOString() });
+    const before = [await word(id), low.ids('low', 'tasks.low')];
+    if (Date.now() < at) assert.deepEqual(before, ['SCHEDULED', []]);
     await queued(id);
     assert.equal(low.pop('low', 'tasks.low'), id);
     assert.equal(status(await apis[1].get(`/v1/jobs/${id}`), 200).state, 'ready');

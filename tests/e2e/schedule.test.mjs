@@ -443,9 +443,13 @@ describe('schedules in real time', () => {
     for (let i = 0; i < 10_000; i += 100)
       await Promise.all(Array.from({ length: 100 }, (_, k) => api.put(`/v1/schedules/idle-${i + k}`, { cron: '0 0 1 1 *' })));
     await api.put('/v1/schedules/now', { queue: 'q', cron: '* * * * * *' });
-    await until('it fires', async () => (await api.get('/v1/schedules/now')).json.fired >= 3, 20_000);
-    const late = (await jobsOf(api, 'q')).map((job) => Date.parse(job.created_at) - Date.parse(job.attributes.fire_time));
-    assert.ok(Math.min(...late) >= 0 && Math.min(...late) < 50, `late by ${late} ms`);
+    // The machine may be busy: one of many must find it idle. A server that looked only now and then never would.
+    let late;
+    await until('a firing in time', async () => {
+      late = (await jobsOf(api, 'q')).map((job) => Date.parse(job.created_at) - Date.parse(job.attributes.fire_time));
+      return late.length >= 3 && Math.min(...late) < 50;
+    }, 30_000).catch((error) => assert.fail(`${error.message}: late by ${late} ms`));
+    assert.ok(Math.min(...late) >= 0, `late by ${late} ms`);
     await api.delete('/v1/schedules/now');
     const before = processorSeconds(server);
     await new Promise((resolve) => setTimeout(resolve, 2000)); /* the measurement itself takes time */
