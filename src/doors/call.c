@@ -65,8 +65,8 @@ static void refuse(struct call *c, const struct problem *p)
 {
     static const struct problem unseen = {
         .code = PROBLEM_UNKNOWN,
-        .detail =
-            "it was done, but what it is like now could not be read; look again, or repeat it"};
+        .detail = "it was done, all or in part, but the store did not answer what was asked then; "
+                  "look again, or repeat it"};
     bool undone = p->code == PROBLEM_UNAVAILABLE || p->code == PROBLEM_DRAINING;
     problem_answer(c->x, c->changed && undone ? &unseen : p);
 }
@@ -78,7 +78,7 @@ void call_refuse(struct call *c, const struct reply *reply)
     refuse(c, &p);
 }
 
-static void refuse_error(struct call *c, int error)
+void call_error(struct call *c, int error)
 {
     struct problem p;
     problem_of_error(&p, error);
@@ -107,7 +107,7 @@ void call_submit(struct call *c)
 {
     int err = broker_submit(c->broker, &c->op, 1, call_reply, c);
     if (err < 0)
-        refuse_error(c, err);
+        call_error(c, err);
 }
 
 static void line_reply(void *ctx, const struct reply *reply);
@@ -121,7 +121,7 @@ static void line_go(struct call_line *l)
         if (err == 0)
             return;
         l->first = c->next;
-        refuse_error(c, err);
+        call_error(c, err);
     }
 }
 

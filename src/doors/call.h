@@ -63,6 +63,8 @@ struct call *call_new(struct broker *b, void *door, struct http_exchange *x, enu
 void call_submit(struct call *c);
 /* Answers with the problem of a refusal; `unknown` where `unavailable` would deny what was done. */
 void call_refuse(struct call *c, const struct reply *reply);
+/* The same for an operating error. */
+void call_error(struct call *c, int error);
 
 /* ---- several operations, one call after the other ---- */
 
