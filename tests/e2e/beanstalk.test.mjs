@@ -401,6 +401,34 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
   });
 }
 
+test('HF-4 tubes come and go over a store whose answers are late, out of order, or lost', async (t) => {
+  const [backend] = storesOf(['fault+sqlite']);
+  const server = await startDoor({ backend });
+  t.after(() => server.exit || stopServer(server));
+  const c = await Beanstalk.connect(server.beanstalk);
+  /** Again, while the store does not answer; what was done already is found so. */
+  const insist = async (command, wanted) => {
+    const line = await until(command, async () => {
+      const said = await c.line(command);
+      return said === 'INTERNAL_ERROR' ? null : said;
+    });
+    assert.match(line, wanted);
+  };
+  for (let i = 0; i < 150; i++) {
+    await insist(`use brief-${i}`, /^USING/);
+    const id = await until('it is put', () => c.put('x').catch((error) => (/INTERNAL_ERROR/.test(error.message) ? null : Promise.reject(error))));
+    await insist(`delete ${id}`, /^(DELETED|NOT_FOUND)$/);
+  }
+  // One whose end the store did not take stays; most are gone.
+  await insist('use default', /^USING/);
+  const api = new Client(server);
+  const left = async () => (await api.get('/v1/queues?limit=1000')).json.queues.filter((one) => one.name.startsWith('brief-'));
+  await until('tubes are gone', async () => (await left()).length < 100);
+  api.close();
+  await c.close();
+  await stopServer(server);
+});
+
 test('HF-4 a client that does not read is not read from, and is dropped', async () => {
   const server = await startDoor({ backend: 'memory', args: ['--timeouts-write-ms', '500', '--limits-write-buffer-bytes', '64KiB'], env: leanSanitizer });
   const c = await Beanstalk.connect(server.beanstalk);
