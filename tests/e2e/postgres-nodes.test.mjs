@@ -31,7 +31,10 @@ const startNode = (schema, n, env = {}) => startServer({ backend: url(schema), a
 
 async function startNodes(schema, env = {}) {
   const nodes = await Promise.all([1, 2].map((n) => startNode(schema, n, env)));
-  return { nodes, apis: nodes.map((node) => new Client(node)) };
+  const apis = nodes.map((node) => new Client(node));
+  // A node that does not know of another one yet tells nobody what it does to keys.
+  await until('they know each other', async () => (await Promise.all(apis.map((api) => api.get('/v1/cluster')))).every(({ json }) => json.nodes.length === 2));
+  return { nodes, apis };
 }
 
 async function stopNodes({ nodes, apis }) {
