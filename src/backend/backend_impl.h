@@ -66,9 +66,6 @@ struct backend {
 /* Adds the figures of another backend; what is no sum (epoch, last commit) stays. */
 void figures_add(struct backend_figures *to, const struct backend_figures *from);
 
-/* Changes nothing, and so never has the outcome OUT_UNKNOWN. */
-bool op_is_query(enum op_kind kind);
-
 /* Constructors; url parts after the scheme. */
 MUST_CHECK int backend_open_local(const char *dir, const struct backend_config *config,
                                   struct backend **ret, struct err_note *note);

@@ -75,6 +75,8 @@ enum op_kind {
     OP_TICK,       /* internal: expire, promote, prune, a slice of bulk work */
     OP_KIND_COUNT
 };
+/* Changes nothing, and so never has the outcome OUT_UNKNOWN. */
+bool op_is_query(enum op_kind kind);
 
 struct attempt_view;
 

@@ -70,7 +70,7 @@ static bool keep(struct broker_listener *l, const struct backend_event *e)
     struct broker_event *mine = &l->events[l->count];
     *mine = (struct broker_event){.event = *e};
     if (!keep_name(l, &mine->event.queue) || !keep_name(l, &mine->event.key) ||
-        !keep_name(l, &mine->event.alert))
+        !keep_name(l, &mine->event.alert) || !keep_name(l, &mine->event.schedule))
         return false;
     l->count++;
     return true;

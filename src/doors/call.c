@@ -60,16 +60,41 @@ struct call *call_new(struct broker *b, void *door, struct http_exchange *x, enu
     return c;
 }
 
+/* "Unavailable" says that nothing was done. */
+static void refuse(struct call *c, const struct problem *p)
+{
+    static const struct problem unseen = {
+        .code = PROBLEM_UNKNOWN,
+        .detail = "it was done, all or in part, but the store did not answer what was asked then; "
+                  "look again, or repeat it"};
+    bool undone = p->code == PROBLEM_UNAVAILABLE || p->code == PROBLEM_DRAINING;
+    problem_answer(c->x, c->changed && undone ? &unseen : p);
+}
+
 void call_refuse(struct call *c, const struct reply *reply)
 {
     struct problem p;
     problem_of_reply(&p, c->arena, reply, broker_draining(c->broker));
-    problem_answer(c->x, &p);
+    refuse(c, &p);
+}
+
+void call_error(struct call *c, int error)
+{
+    struct problem p;
+    problem_of_error(&p, error);
+    refuse(c, &p);
+}
+
+static void note_change(struct call *c, const struct reply *reply)
+{
+    if (reply->outcome == OUT_OK && !op_is_query(reply->kind))
+        c->changed = true;
 }
 
 static void call_reply(void *ctx, const struct reply *reply)
 {
     struct call *c = ctx;
+    note_change(c, reply);
     if (reply->outcome == OUT_OK)
         c->done(c, reply);
     else if (c->refused)
@@ -82,7 +107,7 @@ void call_submit(struct call *c)
 {
     int err = broker_submit(c->broker, &c->op, 1, call_reply, c);
     if (err < 0)
-        answer_error(c->x, err);
+        call_error(c, err);
 }
 
 static void line_reply(void *ctx, const struct reply *reply);
@@ -96,7 +121,7 @@ static void line_go(struct call_line *l)
         if (err == 0)
             return;
         l->first = c->next;
-        answer_error(c->x, err);
+        call_error(c, err);
     }
 }
 
@@ -105,6 +130,7 @@ static void line_reply(void *ctx, const struct reply *reply)
     struct call *c = ctx;
     struct call_line *l = c->line;
     struct call *next = c->next; /* the call is gone once it has been answered */
+    note_change(c, reply);
     l->first = l->step(c, reply) ? c : next;
     line_go(l);
 }

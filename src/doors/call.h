@@ -47,19 +47,24 @@ struct call {
     struct http_exchange *x;
     struct arena *arena;
     struct op op;
-    call_fn done;           /* called with OUT_OK only; owes the answer */
-    call_fn refused;        /* likewise with any other outcome; NULL = its problem is answered */
-    void *more;             /* the handler's own */
+    call_fn done;    /* called with OUT_OK only; owes the answer */
+    call_fn refused; /* likewise with any other outcome; NULL = its problem is answered */
+    bool changed;    /* a step before this one changed something: it is not undone any more */
+    void *more;      /* the handler's own */
     struct call_line *line; /* in which it stands, if in any */
     struct call *next;
 };
 /* In the exchange's arena; NULL after answering that there is no memory. */
 struct call *call_new(struct broker *b, void *door, struct http_exchange *x, enum op_kind kind,
                       call_fn done);
-/* Any other outcome than OUT_OK is answered with its problem, unless the call says otherwise. */
+/* Any other outcome than OUT_OK is answered with its problem, unless the call says otherwise. A
+ * step that changed something is noted here and by a call_line; who submits one otherwise sets
+ * `changed`. */
 void call_submit(struct call *c);
-/* Answers with the problem of a refusal. */
+/* Answers with the problem of a refusal; `unknown` where `unavailable` would deny what was done. */
 void call_refuse(struct call *c, const struct reply *reply);
+/* The same for an operating error. */
+void call_error(struct call *c, int error);
 
 /* ---- several operations, one call after the other ---- */
 

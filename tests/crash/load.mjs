@@ -95,6 +95,11 @@ export class Load extends Recorder {
   async takeOrdered() {
     for (;;) {
       const answer = await this.call('POST', '/v1/queues/ordered/claim', { count: 100, lease_ms: 60_000 });
+      if (answer.status !== 200) {
+        // What it may have taken comes first, once it is given back.
+        while ((await this.read('/v1/queues/ordered')).counts.running > 0) await pause(20);
+        continue;
+      }
       if (answer.json.jobs.length === 0) return;
       for (const job of answer.json.jobs) {
         noteClaim(this, job, answer, { lease: 60_000 });

@@ -7,7 +7,7 @@ import { after, before, beforeEach, describe, test } from 'node:test';
 import { has } from './lib/backend.mjs';
 import { Client, openStream } from './lib/client.mjs';
 import { Receiver } from './lib/receiver.mjs';
-import { startServer, stopServer, until } from './lib/server.mjs';
+import { logged, startServer, stopServer, until } from './lib/server.mjs';
 import { claimOne, enqueue, freshQueue } from './lib/suite.mjs';
 
 const options = { backend: 'sqlite', args: ['--test-clock', '--capacity', '40'], env: { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' } };
@@ -104,7 +104,7 @@ describe('conditions (NOM-11)', () => {
     assert.deepEqual([event.event, event.alert, event.count], ['alert_raised', name, 3]);
     seen.push(name);
     await receiver.wait(1, (r) => r.json.alert === name);
-    assert.match(server.stderr, new RegExp(`queue_deep queue=${q}`)); // and logged
+    await logged(server, new RegExp(`queue_deep queue=${q}`));
     await expectNothing();
     await work(true);
     await expectEdge('cleared', 'deep', 2, 3);

@@ -8,8 +8,9 @@ import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
 import { has, only, storesOf } from './lib/backend.mjs';
-import { Beanstalk, freePort, listOf, listening, startDoor } from './lib/beanstalk.mjs';
+import { Beanstalk, listOf, listening, startDoor } from './lib/beanstalk.mjs';
 import { Client } from './lib/client.mjs';
+import { freePort } from './lib/ports.mjs';
 import { binary, killServer, leanSanitizer, residentMiB, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 
 let tubes = 0;
@@ -96,10 +97,10 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
     test('HF-4 a time to run that is over makes the job ready, and DEADLINE_SOON comes a second before', async () => {
       const [w, other] = [await worker(), await open()];
       const id = await w.put('x', { ttr: 2 });
-      assert.equal(ID((await w.ask('reserve')).line), id);
       const began = Date.now();
+      assert.equal(ID((await w.ask('reserve')).line), id);
       assert.equal(await w.line('reserve'), 'DEADLINE_SOON'); // it waits, then is told
-      assert.ok(Date.now() - began > 700, 'not at once');
+      assert.ok(Date.now() - began >= 990, 'not at once');
       assert.equal(await w.line('reserve-with-timeout 0'), 'DEADLINE_SOON');
       assert.equal(await w.line(`touch ${id}`), 'TOUCHED');
       assert.equal(await w.line('reserve-with-timeout 0'), 'TIMED_OUT');
@@ -147,7 +148,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       assert.equal(await w.line(`release ${id} 3 100`), 'RELEASED');
       let stats = await w.stats(`stats-job ${id}`);
       assert.deepEqual([stats.state, stats.pri, stats.delay, stats.releases], ['delayed', '3', '100', '1']);
-      assert.ok(Number(stats['time-left']) >= 98);
+      assert.ok(Number(stats['time-left']) >= 90);
       assert.equal((await job(id)).state, 'scheduled');
       assert.equal((await w.ask('peek-delayed')).line, `FOUND ${id} 1`);
       assert.equal(await w.line('kick 10'), 'KICKED 1');
@@ -183,14 +184,14 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
     test('HF-4 pause-tube holds reserves back for its time', async () => {
       const w = await worker();
       const id = await w.put('x');
-      assert.equal(await w.line(`pause-tube ${w.tube} 1`), 'PAUSED');
+      const began = Date.now();
+      assert.equal(await w.line(`pause-tube ${w.tube} 2`), 'PAUSED');
       const stats = await w.stats(`stats-tube ${w.tube}`);
-      assert.deepEqual([stats.pause, stats['cmd-pause-tube']], ['1', '1']);
+      assert.deepEqual([stats.pause, stats['cmd-pause-tube']], ['2', '1']);
       assert.equal(await w.line('reserve-with-timeout 0'), 'TIMED_OUT');
       assert.ok((await api.get(`/v1/queues/${w.tube}`)).json.paused_until);
-      const began = Date.now();
       assert.equal(ID((await w.ask('reserve')).line), id); // when the pause is over
-      assert.ok(Date.now() - began > 500);
+      assert.ok(Date.now() - began >= 1990);
       assert.equal((await w.stats(`stats-tube ${w.tube}`)).pause, '0');
       assert.equal(await w.line('pause-tube nobody-has-this 1'), 'NOT_FOUND');
       await w.close();
@@ -400,6 +401,34 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
   });
 }
 
+test('HF-4 tubes come and go over a store whose answers are late, out of order, or lost', async (t) => {
+  const [backend] = storesOf(['fault+sqlite']);
+  const server = await startDoor({ backend });
+  t.after(() => server.exit || stopServer(server));
+  const c = await Beanstalk.connect(server.beanstalk);
+  /** Again, while the store does not answer; what was done already is found so. */
+  const insist = async (command, wanted) => {
+    const line = await until(command, async () => {
+      const said = await c.line(command);
+      return said === 'INTERNAL_ERROR' ? null : said;
+    });
+    assert.match(line, wanted);
+  };
+  for (let i = 0; i < 150; i++) {
+    await insist(`use brief-${i}`, /^USING/);
+    const id = await until('it is put', () => c.put('x').catch((error) => (/INTERNAL_ERROR/.test(error.message) ? null : Promise.reject(error))));
+    await insist(`delete ${id}`, /^(DELETED|NOT_FOUND)$/);
+  }
+  // One whose end the store did not take stays; most are gone.
+  await insist('use default', /^USING/);
+  const api = new Client(server);
+  const left = async () => (await api.get('/v1/queues?limit=1000')).json.queues.filter((one) => one.name.startsWith('brief-'));
+  await until('tubes are gone', async () => (await left()).length < 100);
+  api.close();
+  await c.close();
+  await stopServer(server);
+});
+
 test('HF-4 a client that does not read is not read from, and is dropped', async () => {
   const server = await startDoor({ backend: 'memory', args: ['--timeouts-write-ms', '500', '--limits-write-buffer-bytes', '64KiB'], env: leanSanitizer });
   const c = await Beanstalk.connect(server.beanstalk);
@@ -410,6 +439,7 @@ test('HF-4 a client that does not read is not read from, and is dropped', async 
   slow.pause();
   const asked = 'peek-ready\r\n'.repeat(20_000); // 1.2 GB of answers
   slow.write(asked);
+  await until('it is here', async () => (await c.stats('stats'))['total-connections'] === '2');
   await until('it is dropped', async () => (await c.stats('stats'))['current-connections'] === '1', 20_000);
   assert.ok(residentMiB(server) - before < 40, `${residentMiB(server) - before} MiB more`);
   slow.destroy();
@@ -521,7 +551,7 @@ describe('a link named beanstalkd', () => {
       let [out, err] = ['', ''];
       child.stdout.on('data', (chunk) => (out += chunk));
       child.stderr.on('data', (chunk) => (err += chunk));
-      child.on('exit', (code) => resolve({ code, out, err }));
+      child.on('close', (code) => resolve({ code, out, err }));
     });
   const start = async (args) => {
     const port = await freePort();

@@ -9,7 +9,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { Client } from './lib/client.mjs';
 import { postgresDirectory, PostgresProxy } from './lib/proxy.mjs';
-import { binary, killServer, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+import { binary, killServer, logged, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 
 if (!process.env.HF_POSTGRES) {
   const wrapper = fileURLToPath(new URL('../../scripts/with-postgres', import.meta.url));
@@ -164,7 +164,7 @@ describe('failover', { concurrency: false }, () => {
     const api = new Client(server);
     const job = (await api.post('/v1/queues/q/jobs', { payload: 1 })).json;
     assert.equal(job.spooled, true);
-    assert.match(server.stderr, / warn primary_not_reached/);
+    await logged(server, / warn primary_not_reached/);
     const { status, json } = await api.get('/readyz');
     assert.deepEqual([status, json.status], [200, 'degraded']);
     assert.equal((await api.get('/v1/cluster')).json.backend.last_error, 'nobody listens at its address');

@@ -15,7 +15,7 @@ const host = 'Host: localhost\r\n';
 
 describe('HTTP/1.1', () => {
   before(async () => {
-    server = await startServer({ backend: 'memory', args: ['--timeouts-head-ms', '500', '--timeouts-body-ms', '700', '--limits-head-bytes', '4096', '--limits-uri-bytes', '1024', '--limits-body-bytes', '10000', '--limits-large-body-bytes', '20000'] });
+    server = await startServer({ backend: 'memory', args: ['--timeouts-head-ms', '2s', '--timeouts-body-ms', '2s', '--limits-head-bytes', '4096', '--limits-uri-bytes', '1024', '--limits-body-bytes', '10000', '--limits-large-body-bytes', '20000'] });
   });
   after(() => stopServer(server));
 

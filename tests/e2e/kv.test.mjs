@@ -50,7 +50,7 @@ onStores('keys', stores, {}, (use) => {
     assert.ok(page.as_of > 0);
     const gone = await commit(api, { deletes: [[t, 'b'], [t, 'none']] });
     assert.equal(gone.status, 200);
-    if (!use.backend.startsWith('fault+')) assert.equal(gone.json.deleted, 1); // a repeat finds nothing left
+    if (!gone.repeated) assert.equal(gone.json.deleted, 1, gone.text); // a repeat finds nothing left
     assert.equal((await list(api, { prefix: JSON.stringify([t]) })).keys.length, 1);
     assert.ok((await set(api, [t, 'b'], 1)) > second);
   });
@@ -102,7 +102,7 @@ onStores('keys', stores, {}, (use) => {
     await wrong([], /the body is an array/);
     const queue = freshQueue('rated');
     const rated = await api.put(`/v1/queues/${queue}`, { rate_limit: { per: 'queue', count: 1, window_ms: 86_400_000 } });
-    assert.equal(rated.status, 201, rated.text);
+    assert.ok(rated.status === 201 || (rated.repeated && rated.status === 200), rated.text);
     const t = fresh();
     const refusal = await commit(api, { sets: [{ key: [t], value: 1 }], enqueues: [{ queue }, { queue }] });
     assert.deepEqual([refusal.status, refusal.json.code, refusal.json.field], [429, 'rate_limited', 'enqueues'], refusal.text);

@@ -5,7 +5,7 @@ import net from 'node:net';
 import { describe, test } from 'node:test';
 
 import { Client, rawExchange } from './lib/client.mjs';
-import { leanSanitizer, processorSeconds, residentMiB, startServer, stopServer, until } from './lib/server.mjs';
+import { leanSanitizer, logged, processorSeconds, residentMiB, startServer, stopServer, until } from './lib/server.mjs';
 import { claimOne, enqueue, freshQueue, onStores } from './lib/suite.mjs';
 
 const PARKED = 2000;
@@ -192,7 +192,7 @@ describe('limits of connections', { timeout: 60_000 }, () => {
     const busy = (processorSeconds(server) - start.cpu) / ((Date.now() - start.at) / 1000);
     t.diagnostic(`${(busy * 100).toFixed(0)} % of a processor while there are no descriptors`);
     assert.ok(busy < 0.5, `${busy}`);
-    assert.match(server.stderr, /no_descriptors/);
+    await logged(server, /no_descriptors/);
     for (const one of [...crowd, ...late]) one.close();
     await until('it accepts again', async () => {
       const one = connection(server);

@@ -316,12 +316,18 @@ describe('what cannot be', { timeout: 60_000 }, () => {
       await refused(`sqlite:${source}`, `sqlite:${fresh()}`, USAGE, /the source cannot be opened: .* in use/);
       await refused(postgres('lockedto'), `sqlite:${source}`, USAGE, /the target cannot be opened: .* in use/);
     });
-    await serving({ backend: postgres('busy'), args: ['--node', '7'] }, async () => {
+    // Its first sign of life goes before its first question.
+    const lives = async (api) => ok(api.get('/v1/queues'));
+    await serving({ backend: postgres('busy'), args: ['--node', '7'] }, async (api) => {
+      await lives(api);
       await refused(postgres('busy'), `sqlite:${fresh()}`, USAGE, /the source is in use by node 7/);
       await refused(`sqlite:${source}`, postgres('busy'), USAGE, /the target is in use by node 7/);
     });
     const redis = `${process.env.HF_REDIS}?prefix=busy:`;
-    await serving({ backend: redis, args: ['--node', '8'] }, () => refused(redis, `sqlite:${fresh()}`, USAGE, /the source is in use by node 8/));
+    await serving({ backend: redis, args: ['--node', '8'] }, async (api) => {
+      await lives(api);
+      await refused(redis, `sqlite:${fresh()}`, USAGE, /the source is in use by node 8/);
+    });
     ended(await migrate(`sqlite:${source}`, postgres('busy')), DONE);
   });
 

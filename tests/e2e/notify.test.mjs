@@ -6,9 +6,10 @@ import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 
 import { Client } from './lib/client.mjs';
+import { freePort } from './lib/ports.mjs';
 import { refusalFault } from './lib/problem.mjs';
-import { freePort, Receiver } from './lib/receiver.mjs';
-import { killServer, startServer, stopServer, until } from './lib/server.mjs';
+import { Receiver } from './lib/receiver.mjs';
+import { killServer, logged, startServer, stopServer, until } from './lib/server.mjs';
 import { claimOne, enqueue, freshQueue, onStores, stores } from './lib/suite.mjs';
 
 const page = readFileSync(new URL('../../docs/notifications.md', import.meta.url), 'utf8');
@@ -323,7 +324,7 @@ describe('where notices must not go', () => {
       assert.equal(receiver.requests.length, 0);
       assert.ok((await metric(api, 'holdfast_notices_refused_total')) >= 1);
       assert.deepEqual((await api.get('/v1/breakers')).json.breakers, []); // nobody was called
-      assert.match(server.stderr, /notice_not_delivered/);
+      await logged(server, /notice_not_delivered/);
     });
     for (const env of [{ HOLDFAST_WEBHOOKS_ALLOW: 'LOCALHOST' }, { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.1,::1' }, { HOLDFAST_WEBHOOKS_ALLOW: '', HOLDFAST_WEBHOOKS_ALLOW_PRIVATE: 'true' }])
       await withServer({ backend: 'memory', env }, async ({ api, receiver, rule }) => {

@@ -9,20 +9,9 @@ import { describe, test } from 'node:test';
 
 import { only, storeKind } from './lib/backend.mjs';
 import { Client, openStream } from './lib/client.mjs';
-import { binary, killServer, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+import { run } from './lib/program.mjs';
+import { killServer, logged, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 import { claimOne, enqueue } from './lib/suite.mjs';
-
-/** Runs the program to its end: {code, stdout, stderr}. */
-function run(args, { env = {}, input } = {}) {
-  return new Promise((resolve) => {
-    const child = spawn(binary, args, { env: { ...process.env, ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
-    const out = { stdout: '', stderr: '' };
-    child.stdout.on('data', (chunk) => (out.stdout += chunk));
-    child.stderr.on('data', (chunk) => (out.stderr += chunk));
-    child.on('exit', (code) => resolve({ code, ...out }));
-    child.stdin.end(input);
-  });
-}
 
 /**
  * An enqueue of which the server has read the head, which keeps a drain going; `end()` sends the body. A
@@ -127,9 +116,7 @@ describe('running it', () => {
     const server = await startServer({ backend: 'memory', args: ['--config', file] });
     writeFileSync(file, 'log:\n  level: debug\nnode: 7\n');
     server.process.kill('SIGHUP');
-    await until('it says so', () => /settings_reloaded/.test(server.stderr));
-    assert.match(server.stderr, /setting_changed key=log\.level/);
-    assert.match(server.stderr, /setting_needs_restart key=node/);
+    for (const pattern of [/settings_reloaded/, /setting_changed key=log\.level/, /setting_needs_restart key=node/]) await logged(server, pattern);
     writeFileSync(file, 'nonsense: 1\n');
     server.process.kill('SIGHUP');
     await until('it says why not', () => /settings_not_reloaded/.test(server.stderr));

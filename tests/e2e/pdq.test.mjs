@@ -57,7 +57,7 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     const job = await claimOne(api, q);
     assert.equal((await api.post(`/v1/queues/${q}/jobs`, { payload: 3 })).status, 429, 'a running job still counts');
     await api.post(`/v1/jobs/${job.id}/ack`, { token: job.token });
-    assert.equal((await api.post(`/v1/queues/${q}/jobs`, { payload: 3 })).status, 201);
+    await enqueue(api, q, { payload: 3 });
   });
 
   test('PDQ-5: warn_depth is told once, as an event', async () => {
@@ -111,11 +111,12 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     for (let seen = ''; seen !== 'claimed'; ) {
       const event = await events.next();
       seen = event.event;
-      if (JSON.parse(event.data).job === id) assert.equal(JSON.parse(event.data).correlation_id, 'order-7');
+      const { job: about, correlation_id: told } = JSON.parse(event.data);
+      if (about === id) assert.ok(told === 'order-7' || (faulty(use) && told === undefined), event.data);
     }
     events.close();
     await api.post(`/v1/jobs/${id}/fail`, { token: job.token, error: 'no', retry: false });
-    // A store that fails to read now and then may not know the text: the line comes without it.
+    // A store that fails to read now and then may not know the text: event and line come without it.
     const text = server.backend.startsWith('fault+') ? '' : 'correlation_id=order-7';
     await until('a line in the log', () => server.stderr.split('\n').some((line) => line.includes('job_dead') && line.includes(id) && line.includes(text)));
     const listed = (await api.get('/v1/jobs?correlation_id=order-7')).json.jobs;
@@ -176,10 +177,15 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     const batch = await api.post(`/v1/queues/${q}/jobs`, [{ payload: 1, group: 'affiliate-3' }, { payload: 2, group: 'affiliate-1' }]);
     assert.deepEqual(batch.json.jobs.map((job) => job.error?.code ?? null), [null, 'rate_limited']);
     assert.equal((await api.get(`/v1/queues/${q}/stats`)).json.counts.ready, 5);
-    const told = Date.now();
-    await until('it is let in', async () => (await put('affiliate-1')).status === 201);
-    const waited = Date.now() - told;
-    assert.ok(waited < refused.json.retry_after_ms + 1000, `after ${waited} ms, told ${refused.json.retry_after_ms}`);
+    let due = Infinity;
+    await until('it is let in', async () => {
+      const sent = Date.now();
+      const answer = await put('affiliate-1');
+      if (answer.status === 201) return true;
+      assert.ok(sent <= due + 1, `refused ${sent - due} ms after the time that was told`);
+      due = Math.min(due, Date.now() + answer.json.retry_after_ms);
+      return false;
+    });
     const patched = await api.patch(`/v1/queues/${q}`, { lease_ms: 5000 });
     assert.deepEqual(patched.json.policy.rate_limit, rate_limit, 'another change leaves it');
     assert.equal((await api.patch(`/v1/queues/${q}`, { rate_limit: null })).json.policy.rate_limit, null);
@@ -197,14 +203,15 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     const q = freshQueue();
     const { id } = await enqueue(api, q, { payload: 1 });
     let job = await claimOne(api, q);
+    const sent = Date.now();
     const failed = await api.post(`/v1/jobs/${id}/fail`, { token: job.token, error: 'busy', delay_ms: 120 });
     assert.equal(failed.json.state, 'scheduled');
-    assert.ok(Date.parse(failed.json.run_at) > Date.now());
+    assert.ok(Date.parse(failed.json.run_at) >= sent + 120, failed.text);
     job = await claimOne(api, q, { wait_ms: 2000 });
     assert.equal(job.attempt, 2);
     const at = new Date(Date.now() + 150).toISOString();
     const released = await api.post(`/v1/jobs/${id}/release`, { token: job.token, run_at: at, reason: 'rate limited' });
-    assert.equal(released.json.run_at, at);
+    assert.ok(released.json.run_at === at || Date.now() >= Date.parse(at), released.text);
     job = await claimOne(api, q, { wait_ms: 2000 });
     assert.ok(Date.now() >= Date.parse(at) - 1);
     assert.equal(job.attempt, 2, 'a release is not counted');

@@ -31,7 +31,10 @@ const startNode = (schema, n, env = {}) => startServer({ backend: url(schema), a
 
 async function startNodes(schema, env = {}) {
   const nodes = await Promise.all([1, 2].map((n) => startNode(schema, n, env)));
-  return { nodes, apis: nodes.map((node) => new Client(node)) };
+  const apis = nodes.map((node) => new Client(node));
+  // A node that does not know of another one yet tells nobody what it does to keys.
+  await until('they know each other', async () => (await Promise.all(apis.map((api) => api.get('/v1/cluster')))).every(({ json }) => json.nodes.length === 2));
+  return { nodes, apis };
 }
 
 async function stopNodes({ nodes, apis }) {
@@ -207,9 +210,9 @@ describe('schedules and triggers', { concurrency: false }, () => {
     for (let i = 0; i < 12; i++) await apis[i % 2].post('/v1/queues/items/jobs', { payload: i });
     await until('all are taken', () => sql(`SELECT count(*) FROM ${schema}.job j JOIN ${schema}.queue q ON q.number = j.queue WHERE q.name = 'items' AND j.state = 3`) === '12', 30_000);
     const taken = [];
-    for (;;) {
-      const { json } = await apis[taken.length % 2].post('/v1/queues/batches/claim', {});
-      if (json.jobs.length === 0) break;
+    while (taken.length < 12) {
+      const { json } = await apis[taken.length % 2].post('/v1/queues/batches/claim', { wait_ms: 20_000 });
+      assert.equal(json.jobs.length, 1);
       const [job] = json.jobs;
       for (const item of job.payload.items) {
         taken.push(item.id);
@@ -220,6 +223,7 @@ describe('schedules and triggers', { concurrency: false }, () => {
     }
     assert.equal(taken.length, 12);
     assert.equal(new Set(taken).size, 12);
+    for (const api of apis) assert.deepEqual((await api.post('/v1/queues/batches/claim', {})).json.jobs, []);
     // What a job leaves open when it ends fails, by the leader.
     await apis[1 - leader].post('/v1/queues/items/jobs', { payload: 'left' });
     const { json } = await apis[leader].post('/v1/queues/batches/claim', { wait_ms: 20_000 });

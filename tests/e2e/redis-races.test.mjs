@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { after, describe, test } from 'node:test';
 
 import { Client } from './lib/client.mjs';
-import { freePort } from './lib/receiver.mjs';
+import { freePort } from './lib/ports.mjs';
 import { killServer, startServer, stopServer, until } from './lib/server.mjs';
 
 if (!process.env.HF_REDIS) {

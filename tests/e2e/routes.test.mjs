@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { Client } from './lib/client.mjs';
 import { PostgresProxy } from './lib/proxy.mjs';
 import { Receiver } from './lib/receiver.mjs';
-import { binary, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+import { binary, logged, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 
 if (!process.env.HF_POSTGRES) {
   const wrapper = fileURLToPath(new URL('../../scripts/with-postgres', import.meta.url));
@@ -166,7 +166,7 @@ test('HF-12 what operators see when one of the stores is away, and when all are'
     // Which of them a line is about.
     for (const one of [0, 7])
       for (const event of ['postgres_lost', 'postgres_back', 'leader_taken'])
-        assert.match(server.stderr, new RegExp(` ${event} backend=${one} `));
+        await logged(server, new RegExp(` ${event} backend=${one} `));
     assert.doesNotMatch(server.stderr, /s3cret/);
   });
   await Promise.all([near.cut(), far.cut()]);

@@ -303,10 +303,19 @@ test('TF-10 the share is a setting; none at all lets low tasks wait', async () =
   }
 });
 
-test('TF-10 with many low tasks waiting a high one starts as soon as in an empty system', only('figures'), async () => {
-  const server = await startServer({});
-  const api = new Client(server);
-  const start = async () => {
+test('TF-10 with many low tasks waiting a high one starts as soon as in an empty system', only('figures'), async (t) => {
+  const [empty, full] = await Promise.all([0, 1].map(async () => {
+    const server = await startServer({});
+    const api = new Client(server);
+    t.after(() => stopServer(server));
+    t.after(() => api.close());
+    await create(api, { priority: 'low' });
+    await drain(api);
+    return api;
+  }));
+  const many = Array.from({ length: 1000 }, () => ({ payload: 1, priority: 0 }));
+  for (let i = 0; i < 50; i++) status(await full.post('/v1/queues/tasks.low/jobs', many), 200);
+  const start = async (api) => {
     const { id } = await create(api, { priority: 'high' });
     const from = process.hrtime.bigint();
     for (;;) {
@@ -316,21 +325,15 @@ test('TF-10 with many low tasks waiting a high one starts as soon as in an empty
       if (task.id === id) return took;
     }
   };
-  const median = async () => {
-    const times = [];
-    for (let i = 0; i < 150; i++) times.push(await start());
-    return times.sort((a, b) => a - b)[75];
+  // By turns, so that whatever else the machine does disturbs both; one undisturbed measurement is enough.
+  const ratio = async () => {
+    const times = [[], []];
+    for (let i = 0; i < 150; i++) for (const [n, api] of [empty, full].entries()) times[n].push(await start(api));
+    const [without, having] = times.map((list) => list.sort((a, b) => a - b)[75]);
+    return having / without;
   };
-  await create(api, { priority: 'low' });
-  await drain(api);
-  await median();
-  const empty = await median();
-  const many = Array.from({ length: 1000 }, () => ({ payload: 1, priority: 0 }));
-  for (let i = 0; i < 50; i++) status(await api.post('/v1/queues/tasks.low/jobs', many), 200);
-  // Others use the machine, too: one undisturbed measurement is enough.
+  await ratio();
   let best = Infinity;
-  for (let tries = 0; tries < 6 && best > 1.2 * empty; tries++) best = Math.min(best, await median());
-  assert.ok(best <= 1.2 * empty, `${best / 1e6} ms with 50,000 low tasks, ${empty / 1e6} ms without`);
-  await stopServer(server);
-  api.close();
+  for (let tries = 0; tries < 8 && best > 1.2; tries++) best = Math.min(best, await ratio());
+  assert.ok(best <= 1.2, `with 50,000 low tasks it takes ${best.toFixed(2)} times as long`);
 });

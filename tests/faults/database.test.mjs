@@ -70,7 +70,7 @@ test('a node that was killed leaves what its connections held to others', async 
   }, 4 * (times.silent + times.ttl) + 10_000);
   assert.equal(job.attempt, 1);
   // What it tells is as of its last sign of life.
-  await until('it says so', async () => (await two.cluster()).nodes.find((node) => node.node === 1).silent);
+  await until('it says so', async () => (await two.cluster()).nodes.find((node) => node.node === 1)?.silent);
   assert.equal(await two.metric('holdfast_cluster_nodes'), 1);
   await two.stop();
 });

@@ -61,11 +61,8 @@ test('TF-3 a node whose clock is wrong neither takes the lead nor looks dead', a
     });
     assert.equal(view.leader.node, 1);
     assert.ok(Math.abs(view.backend.clock_offset_ms + ms) < 60_000, `offset ${view.backend.clock_offset_ms}`);
-    const seen = (await until('the leader has seen it', async () => {
-      const { nodes } = await node.cluster();
-      return nodes.length === 2 ? nodes : null;
-    })).find((one) => one.node === 2);
-    assert.equal(seen.silent, false);
+    // On a slow machine it may be silent for a moment, but with its clock it would be so for hours.
+    await until('the leader has seen it alive', async () => (await node.cluster()).nodes.find((one) => one.node === 2)?.silent === false);
     assert.equal(epochOf('clocks'), epoch);
     await other.stop();
   }

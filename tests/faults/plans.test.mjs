@@ -55,12 +55,12 @@ test(`TF-1 the plans of what is asked all the time, with three times ${rows} job
 
   const before = log().length;
   await post('/v1/queues/delayed/jobs', { payload: 'now' }, 201);
-  const { id } = await post('/v1/queues/delayed/jobs', { payload: 'soon', delay_ms: 300, unique: 'one' }, 201);
   for (const queue of ['delayed', 'ready']) {
-    const { jobs } = await post(`/v1/queues/${queue}/claim`, { count: 3, lease_ms: 1000 });
+    const { jobs } = await post(`/v1/queues/${queue}/claim`, { count: 3, lease_ms: 3000 });
     assert.equal(jobs.length, queue === 'delayed' ? 1 : 3);
     await post(`/v1/jobs/${jobs[0].id}/ack`, { token: jobs[0].token });
   }
+  const { id } = await post('/v1/queues/delayed/jobs', { payload: 'soon', delay_ms: 300, unique: 'one' }, 201);
   const { jobs } = await post('/v1/queues/delayed/claim', { wait_ms: 20_000 });
   assert.equal(jobs[0].id, id, 'the one that became due');
   await post(`/v1/jobs/${id}/fail`, { token: jobs[0].token });

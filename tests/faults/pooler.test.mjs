@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // PgBouncer between the nodes and the database, each transaction on any connection of few (`pooler=yes`).
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 
@@ -29,7 +29,7 @@ before(async () => {
   pooler = spawn(file, words, { stdio: 'ignore' });
   pooler.gone = new Promise((resolve) => pooler.on('exit', resolve));
   process.on('exit', () => pooler.kill('SIGKILL'));
-  await until('the pooler listens', () => existsSync(`${directory}/.s.PGSQL.${port}`));
+  await until('the pooler answers', () => spawnSync('psql', ['-qAt', '-h', directory, '-p', port, '-U', 'holdfast', '-d', 'postgres', '-c', 'SELECT 1']).status === 0);
 });
 after(async () => {
   pooler.kill('SIGINT');
@@ -38,7 +38,7 @@ after(async () => {
 });
 
 test('two nodes behind a pooler: enqueue, claim, ack, delay, leases that end, unique keys', async (t) => {
-  const nodes = await startNodes(t, backend, 2);
+  const nodes = await startNodes(t, backend, 2, { env: { HOLDFAST_TIMEOUTS_BACKEND_MS: '60s' } }); // however slow the machine
   await leaderOf(nodes);
   const [one, two] = nodes.map((node) => node.api);
   const made = await one.post('/v1/queues/q/jobs', Array.from({ length: 200 }, (_, i) => ({ payload: i })));

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { until } from '../e2e/lib/server.mjs';
+import { logged, until } from '../e2e/lib/server.mjs';
 import { leaderOf, Node, startNodes, times } from './lib/cluster.mjs';
 import { dueOnce, stoppedLeader } from './lib/leading.mjs';
 import { darkNetwork, noNamespaces } from './lib/namespaces.mjs';
@@ -98,7 +98,7 @@ const patient = { HOLDFAST_TIMEOUTS_BACKEND_MS: '60s' };
 
 test('TF-3 a leader that is stopped is overtaken, finds another epoch when it goes on, and does nothing', async (t) => {
   const { old, other } = await stoppedLeader(t, storeAt('frozen'), { env: patient });
-  assert.match(old.server.stderr, /leader_lost .*what this one was about to do as the leader was not done/);
+  await logged(old.server, /leader_lost .*what this one was about to do as the leader was not done/);
   assert.equal(await old.metric('holdfast_leader_overtaken_total'), 1);
   assert.equal(await other.metric('holdfast_leader_overtaken_total'), 0);
   for (const node of [old, other]) await node.stop();
@@ -130,7 +130,7 @@ test('TF-3 what a leader was about to write when it was overtaken is refused by 
   const rows = storeAt('fenced').jobs();
   release();
   await until('it finds that another leads', async () => (await node.metric('holdfast_leader_overtaken_total')) === 1);
-  assert.match(node.server.stderr, /leader_lost .*was not done/);
+  await logged(node.server, /leader_lost .*was not done/);
   assert.equal(storeAt('fenced').jobs(), rows);
   assert.equal((await node.api.post(`/v1/jobs/${claimed.id}/ack`, { token: claimed.token })).status, 200);
   for (const one of [node, next]) await one.stop();

@@ -226,20 +226,16 @@ struct ending {
     struct beanstalk *door;
     struct tube *tube;
     uint64_t jobs, timeouts;
+    enum outcome deleted;
+    unsigned waiting; /* answers to come, in any order */
 };
 
-static void ended_cb(void *ctx, const struct reply *r)
+static void ended(struct ending *n)
 {
-    struct ending *n = ctx;
     struct beanstalk *b = n->door;
     struct tube *t = n->tube;
-    if (r->kind == OP_QUEUE_GET) {
-        n->jobs = r->outcome == OUT_OK ? r->queues[0].counts.enqueued : 0;
-        n->timeouts = r->outcome == OUT_OK ? r->queues[0].counts.crashed : 0;
-        return;
-    }
-    bool gone = r->outcome == OUT_OK || r->outcome == OUT_NO_QUEUE;
-    if (r->outcome == OUT_OK) {
+    bool gone = n->deleted == OUT_OK || n->deleted == OUT_NO_QUEUE;
+    if (n->deleted == OUT_OK) {
         b->past_jobs += n->jobs;
         b->past_timeouts += n->timeouts;
     }
@@ -251,6 +247,19 @@ static void ended_cb(void *ctx, const struct reply *r)
     mem_free(n);
     if (b->closing)
         bs_rouse(b);
+}
+
+static void ended_cb(void *ctx, const struct reply *r)
+{
+    struct ending *n = ctx;
+    if (r->kind == OP_QUEUE_DELETE) {
+        n->deleted = r->outcome;
+    } else if (r->outcome == OUT_OK && r->queue_count == 1) {
+        n->jobs = r->queues[0].counts.enqueued;
+        n->timeouts = r->queues[0].counts.crashed;
+    }
+    if (--n->waiting == 0)
+        ended(n);
 }
 
 /* False: no memory now. */
@@ -266,6 +275,7 @@ static bool tube_end(struct beanstalk *b, struct tube *t)
         return false;
     n->door = b;
     n->tube = t;
+    n->waiting = 2;
     if (broker_submit(b->broker, ops, 2, ended_cb, n) != 0) {
         mem_free(n);
         return false;

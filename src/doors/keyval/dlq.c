@@ -27,13 +27,6 @@ static void write_entry(struct json_writer *w, const struct job_view *v)
     json_write_object_end(w);
 }
 
-static void refuse(struct call *c, const struct reply *r)
-{
-    struct problem p;
-    problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
-    problem_answer(c->x, &p);
-}
-
 /* ---- list ---- */
 
 struct list_in {
@@ -52,7 +45,7 @@ static void list_reply(void *ctx, const struct reply *r)
     struct call *c = ctx;
     struct json_writer w;
     if (r->outcome != OUT_OK && r->outcome != OUT_NO_QUEUE) {
-        refuse(c, r);
+        call_refuse(c, r);
         return;
     }
     answer_begin(c->x, &w);
@@ -134,7 +127,7 @@ static void entry_reply(void *ctx, const struct reply *r)
     else if (r->outcome == OUT_OK)
         problem_answer(e->call.x, &none);
     else
-        refuse(&e->call, r);
+        call_refuse(&e->call, r);
 }
 
 static void entry_find(struct entry *e)
@@ -200,7 +193,7 @@ static void old_removed(void *ctx, const struct reply *r)
     if (r->outcome == OUT_OK || r->outcome == OUT_NOT_FOUND)
         requeued_answer(e);
     else
-        refuse(&e->call, r);
+        call_refuse(&e->call, r);
 }
 
 static void enqueued_again(struct call *c, const struct reply *r)
@@ -208,10 +201,11 @@ static void enqueued_again(struct call *c, const struct reply *r)
     struct entry *e = (struct entry *)c;
     e->new_seq = r->seq;
     e->new_id_hi = r->id_hi;
+    c->changed = true;
     c->op = (struct op){.kind = OP_REMOVE, .job = {.job = e->id}};
     int err = broker_submit(c->broker, &c->op, 1, old_removed, e);
     if (err < 0)
-        answer_error(c->x, err);
+        call_error(c, err);
 }
 
 static bool copy_text(struct arena *arena, struct span *s)
@@ -281,7 +275,7 @@ static void purge_reply(void *ctx, const struct reply *r)
     struct call *c = ctx;
     struct json_writer w;
     if (r->outcome != OUT_OK && r->outcome != OUT_NO_QUEUE) {
-        refuse(c, r);
+        call_refuse(c, r);
         return;
     }
     answer_begin(c->x, &w);

@@ -52,9 +52,7 @@ static const struct field renew_rows[] = {HOLDER_ROWS};
 
 static void refuse(struct change *ch, const struct reply *r)
 {
-    struct problem p;
-    problem_of_reply(&p, ch->c->arena, r, broker_draining(ch->c->broker));
-    problem_answer(ch->c->x, &p);
+    call_refuse(ch->c, r);
 }
 
 /* From each status: where it may go. */
@@ -97,6 +95,7 @@ static void refuse_holder(struct change *ch, const char *detail)
 static void moved(void *ctx, const struct reply *r)
 {
     struct change *ch = ctx;
+    ch->c->changed |= r->outcome == OUT_OK;
     if (r->outcome != OUT_OK && ch->worst.outcome == OUT_OK)
         ch->worst = (struct reply_kept){r->outcome, r->state};
     if (--ch->waiting > 0)

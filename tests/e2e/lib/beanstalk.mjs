@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // beanstalkd's protocol as it goes over the wire, and the servers that speak it.
 import { spawn } from 'node:child_process';
-import { createServer } from 'node:net';
 import net from 'node:net';
 
+import { freePort } from './ports.mjs';
 import { startServer, until } from './server.mjs';
 
 /** One connection. Answers come whole: {line, data?} where data is what follows the line. */
@@ -104,17 +104,9 @@ export const listOf = (data) => data.toString('latin1').split('\n').filter((l) =
 /** Our server with the door open; server.beanstalk is its port. */
 export async function startDoor({ args = [], listen = '127.0.0.1:0', ...options } = {}) {
   const server = await startServer({ ...options, args: ['--beanstalk', listen, ...args] });
-  const ready = await until('the door listens', () => server.stdout.match(/^listening on beanstalk:\/\/127\.0\.0\.1:(\d+)$/m));
+  const ready = await until('the door listens', () => server.stdout.match(/^listening on beanstalk:\/\/127\.0\.0\.1:(\d+)\n/m));
   server.beanstalk = Number(ready[1]);
   return server;
-}
-
-export async function freePort() {
-  const probe = createServer();
-  await new Promise((resolve) => probe.listen(0, '127.0.0.1', resolve));
-  const { port } = probe.address();
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
 }
 
 /** Waits until somebody listens there. */

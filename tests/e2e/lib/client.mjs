@@ -41,11 +41,17 @@ export class Client {
     });
   }
 
-  /** Over a store that fails now and then, a 503 or 504 is tried again, as a client should. */
+  /**
+   * Over a store that fails now and then, a 503 or 504 is tried again, as a client should; where that makes nothing
+   * twice, also when it is the answer for one job of many. `repeated`: an earlier try may have done it, or a part.
+   */
   async request(method, path, options = {}) {
-    for (let tries = 0; ; tries++) {
-      const answer = await this.once(method, path, options);
-      if (!this.retry || tries > 200 || (answer.status !== 503 && answer.status !== 504)) return answer;
+    const parts = options.headers?.['idempotency-key'] !== undefined || /^\/v1\/(ack|fail|extend|release)$/.test(path);
+    for (let tries = 0, repeated = false; ; tries++) {
+      const answer = { ...(await this.once(method, path, options)), repeated };
+      const told = [answer.status, ...(parts ? (answer.json?.jobs ?? []).map((job) => job.error?.status) : [])];
+      if (!this.retry || tries > 200 || !(told.includes(503) || told.includes(504))) return answer;
+      repeated ||= told.length > 1 || answer.status === 504;
     }
   }
 

@@ -3,6 +3,8 @@
 import net from 'node:net';
 import path from 'node:path';
 
+import { freePort } from './ports.mjs';
+
 /** Where the server of scripts/with-postgres has its socket. */
 export const postgresDirectory = () => decodeURIComponent(process.env.HF_POSTGRES.replace(/.*host=/, '').replace(/&.*/, ''));
 
@@ -13,10 +15,10 @@ export class PostgresProxy {
     this.deaf = false;
   }
 
-  async open(port = 0) {
+  async open() {
+    this.port ??= await freePort();
     this.listener = net.createServer((near) => this.join(near));
-    await new Promise((resolve) => this.listener.listen(port, '127.0.0.1', resolve));
-    this.port = this.listener.address().port;
+    await new Promise((resolve, reject) => this.listener.once('error', reject).listen(this.port, '127.0.0.1', resolve));
   }
 
   join(near) {
@@ -43,7 +45,7 @@ export class PostgresProxy {
   }
 
   restore() {
-    return this.open(this.port);
+    return this.open();
   }
 
   url(schema) {

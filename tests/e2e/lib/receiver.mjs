@@ -53,11 +53,3 @@ export class Receiver {
     await new Promise((resolve) => this.server.close(resolve));
   }
 }
-
-/** A port that nobody listens on. */
-export async function freePort() {
-  const receiver = await new Receiver().listen();
-  const { port } = receiver;
-  await receiver.close();
-  return port;
-}

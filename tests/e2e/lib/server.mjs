@@ -64,13 +64,13 @@ export async function startServer({ backend = 'sqlite', args = [], env = {}, dat
   await new Promise((resolve, reject) => {
     child.stdout.on('data', (chunk) => {
       server.stdout += chunk;
-      const ready = server.stdout.match(/^listening on (\S+)$/m);
+      const ready = server.stdout.match(/^listening on (\S+)\n/m);
       if (ready) {
         server.url = ready[1];
         resolve();
       }
     });
-    server.exited.then(({ code, signal }) =>
+    server.closed.then(({ code, signal }) =>
       reject(new Error(`the server ended before it was ready (${code ?? signal})\n${server.stderr}`)),
     );
   });
@@ -82,12 +82,10 @@ export async function startServer({ backend = 'sqlite', args = [], env = {}, dat
   return server;
 }
 
-/** SIGTERM; fails when the server does not end cleanly. */
+/** SIGTERM; fails when the server does not end cleanly. All that it said is here then. */
 export async function stopServer(server) {
-  if (!server.exit) {
-    server.process.kill('SIGTERM');
-    await server.exited;
-  }
+  if (!server.exit) server.process.kill('SIGTERM');
+  await server.closed;
   if (server.ownsData) rmSync(server.data, { recursive: true, force: true });
   if (server.exit.code !== 0) {
     throw new Error(`exit ${server.exit.code ?? server.exit.signal}\n${server.stderr}`);
@@ -97,7 +95,7 @@ export async function stopServer(server) {
 /** SIGKILL, as a crash would; the data directory stays. */
 export async function killServer(server) {
   server.process.kill('SIGKILL');
-  await server.exited;
+  await server.closed;
 }
 
 // Freed memory that a sanitizer holds back would count as the server's.
@@ -120,3 +118,6 @@ export async function until(what, condition, limitMs = 10_000) {
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
+
+/** What its log has: a line may be here a moment later than the answer to what it tells of. */
+export const logged = (server, pattern) => until(`a line like ${pattern} in the log`, () => server.stderr.match(pattern));

@@ -13,7 +13,7 @@
 struct heard {
     uint64_t ids[20000];
     uint8_t kinds[20000];
-    char correlation[64];
+    char correlation[64], schedule[64];
     size_t count, gaps, room; /* room 0 = takes no more */
     bool ended;
 };
@@ -31,6 +31,9 @@ static bool event_cb(void *ctx, const struct broker_event *e)
     if (e->correlation.len)
         snprintf(h->correlation, sizeof h->correlation, "%.*s", (int)e->correlation.len,
                  e->correlation.at);
+    if (e->event.schedule.len)
+        snprintf(h->schedule, sizeof h->schedule, "%.*s", (int)e->event.schedule.len,
+                 e->event.schedule.at);
     return true;
 }
 
@@ -177,6 +180,36 @@ static void test_a_slow_client_misses_nothing(void **state)
     }
     assert_int_equal(h1.count, 151);
     assert_int_equal(h1.gaps, 0);
+    broker_listener_close(l);
+    broker_rig_done(&r);
+}
+
+/* What waits for a client with room is the listener's own, whatever goes meanwhile. */
+static void test_a_schedule_that_goes_has_its_name(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    setup(&r);
+    h1.room = 0;
+    struct broker_listener *l = listen_to(&r, &h1, NULL, UINT64_C(1) << EVENT_SCHEDULE_FIRED, NULL);
+    struct schedule_spec spec;
+    schedule_default(&spec, SCHEDULE_CRON);
+    spec.cron = SPAN_LITERAL("0 0 1 1 *");
+    spec.queue = SPAN_LITERAL("q");
+    struct op op = {
+        .kind = OP_SCHEDULE_PUT,
+        .schedule = {.name = SPAN_LITERAL("yearly"), .spec = &spec, .next_at = {LIMIT_WALL_MS}}};
+    assert_int_equal(do_op(&r, &op).outcome, OUT_OK);
+    op.kind = OP_FIRE;
+    op.schedule = (struct op_schedule){.name = SPAN_LITERAL("yearly"), .now = true};
+    assert_int_equal(do_op(&r, &op).outcome, OUT_OK);
+    broker_rig_turns(&r, 20);
+    op.kind = OP_SCHEDULE_DELETE;
+    assert_int_equal(do_op(&r, &op).outcome, OUT_OK);
+    h1.room = 1;
+    broker_listener_resume(l);
+    assert_int_equal(h1.count, 1);
+    assert_string_equal(h1.schedule, "yearly");
     broker_listener_close(l);
     broker_rig_done(&r);
 }
@@ -361,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_a_gap_is_told),
         cmocka_unit_test(test_a_slow_client_misses_nothing),
+        cmocka_unit_test(test_a_schedule_that_goes_has_its_name),
         cmocka_unit_test(test_nothing_durable_is_left),
         cmocka_unit_test(test_correlation),
         cmocka_unit_test(test_closing_with_texts_under_way),
