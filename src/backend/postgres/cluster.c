@@ -69,7 +69,9 @@ void pg_beat_take(struct pg_store *s)
 {
     int64_t given = shared_manual_now(&s->sh);
     shared_clock_heard(&s->sh, given ? given : pg_col_i8(pg_conn_result(s->lane, BEAT_NOW), 0, 0));
+    unsigned others_before = s->sh.node.others;
     s->sh.node.others = (unsigned)pg_col_i4(pg_conn_result(s->lane, BEAT_SEEN), 0, 0);
+    pg_ear_counted(s, others_before);
     const PGresult *led = pg_conn_result(s->lane, BEAT_LEADER);
     shared_leader_take(&s->sh, PQntuples(led) == 1 ? pg_col_i8(led, 0, 0) : 0);
     take_nodes(s, pg_conn_result(s->lane, BEAT_NODES));

@@ -96,11 +96,22 @@ static void tell_key(struct pg_store *s, const struct happened *h)
 
 void pg_ear_tell_keys(struct pg_store *s, const struct unit *u)
 {
-    if (s->sh.node.others == 0 || s->url.pooled)
+    if (s->url.pooled)
         return;
-    for (const struct happened *h = u->happened; h; h = h->next)
-        if (h->kind == EVENT_KV_SET || h->kind == EVENT_KV_DELETED)
+    for (const struct happened *h = u->happened; h; h = h->next) {
+        if (h->kind != EVENT_KV_SET && h->kind != EVENT_KV_DELETED)
+            continue;
+        if (s->sh.node.others > 0)
             tell_key(s, h);
+        else
+            s->keys_untold = true;
+    }
+}
+
+void pg_ear_counted(struct pg_store *s, unsigned others_before)
+{
+    s->keys_lost |= s->keys_untold && others_before == 0 && s->sh.node.others > 0;
+    s->keys_untold = false;
 }
 
 static void told_cb(void *ctx, int err, const struct round_error *error)

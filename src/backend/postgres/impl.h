@@ -87,6 +87,7 @@ struct pg_store {
     struct wake_name *keys_to_tell; /* keys likewise, oldest first */
     size_t keys_waiting;
     bool keys_lost;     /* some could not be told */
+    bool keys_untold;   /* some were not, since the last sign of life: nobody seemed to be there */
     bool keys_in_round; /* the round under way tells of keys */
     bool hello_due;     /* others shall hear that we listen */
     bool heard;         /* we have listened before */
@@ -287,6 +288,8 @@ void pg_tick_done(struct pg_store *s);      /* it is committed */
 void pg_ear_free(struct pg_store *s);
 void pg_ear_tell(struct pg_store *s, struct span queue);
 void pg_ear_tell_keys(struct pg_store *s, const struct unit *u); /* it is on the disk */
+/* How many others there are was asked anew. Who came unheard was not told of keys meanwhile. */
+void pg_ear_counted(struct pg_store *s, unsigned others_before);
 void pg_ear_kick(struct pg_store *s);
 void pg_ear_notified_cb(void *ctx, const char *payload);
 void pg_ear_lost_cb(void *ctx);
