@@ -84,6 +84,7 @@ void side_key(const struct side *s, struct span queue, struct rargs *a); /* the 
 bool side_up(const struct side *s);
 /* Unless it is on its way already. */
 void push_add(struct dispatch *d, struct span queue, struct job_ref job);
+void push_again(struct dispatch *d, struct span queue, struct job_ref job); /* … also then */
 void push_forget(struct dispatch *d, struct span queue); /* behind its pushes, its list goes */
 void pushes_kick(struct dispatch *d);
 bool pushes_idle(const struct dispatch *d);

@@ -140,7 +140,13 @@ static struct push *push_new(struct dispatch *d, struct span queue)
 
 void push_add(struct dispatch *d, struct span queue, struct job_ref job)
 {
-    struct push *p = map64_get(&d->busy, job.seq) ? NULL : push_new(d, queue);
+    if (!map64_get(&d->busy, job.seq))
+        push_again(d, queue, job);
+}
+
+void push_again(struct dispatch *d, struct span queue, struct job_ref job)
+{
+    struct push *p = push_new(d, queue);
     if (!p)
         return;
     if (map64_put(&d->busy, job.seq, 1) != 0) {

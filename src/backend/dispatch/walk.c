@@ -195,13 +195,22 @@ static void queues_cb(void *ctx, const struct reply *r)
 
 /* --- a list made anew --- */
 
+static void ask_ready(struct walk *w);
+
+/* Asked for now, not before: what others listed meanwhile went with the old list. */
 static void deleted_cb(void *ctx, redisReply *r)
 {
-    (void)ctx;
+    struct walk *w = ctx;
     if (r)
         freeReplyObject(r);
+    if (w->d->closing)
+        walk_end(w);
+    else
+        ask_ready(w);
 }
 
+/* Also those that are pending, or on their way: they may have been in the old list already. An id
+ * that is there twice does no harm. */
 static void rebuild_cb(void *ctx, const struct reply *r)
 {
     struct walk *w = ctx;
@@ -215,14 +224,14 @@ static void rebuild_cb(void *ctx, const struct reply *r)
     }
     for (uint32_t i = 0; i < r->job_count; i++) {
         const struct job *j = &r->jobs[i].job;
-        if (!(j->flags & JOB_PENDING)) /* those are pushed anyway */
-            push_add(d, span_of(l->name, l->len), (struct job_ref){.seq = j->seq, .hi = j->id_hi});
+        push_again(d, span_of(l->name, l->len), (struct job_ref){.seq = j->seq, .hi = j->id_hi});
     }
     w->after = r->cursor;
     pushes_kick(d);
     walk_on(w);
 }
 
+/* False: there is none. */
 static bool rebuild_begin(struct walk *w)
 {
     while (w->rebuild < w->look_count && w->looks[w->rebuild].len == 0)
@@ -235,7 +244,7 @@ static bool rebuild_begin(struct walk *w)
     redis_args_init(&a);
     redis_args_text(&a, "DEL");
     side_key(s, span_of(l->name, l->len), &a);
-    redis_conn_send(s->conn, &a, deleted_cb, NULL);
+    redis_conn_send(s->conn, &a, deleted_cb, w);
     redis_args_done(&a);
     return true;
 }
@@ -273,9 +282,9 @@ static void walk_rebuild(struct walk *w)
         return;
     }
     w->after = 0;
-    if (rebuild_begin(w)) {
-        ask_ready(w);
-    } else if (w->last) {
+    if (rebuild_begin(w))
+        return;
+    if (w->last) {
         struct dispatch *d = w->d;
         walk_end(w);
         dispatch_after(d);
