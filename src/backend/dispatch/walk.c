@@ -203,10 +203,7 @@ static void deleted_cb(void *ctx, redisReply *r)
     struct walk *w = ctx;
     if (r)
         freeReplyObject(r);
-    if (w->d->closing)
-        walk_end(w);
-    else
-        ask_ready(w);
+    ask_ready(w);
 }
 
 /* Also those that are pending, or on their way: they may have been in the old list already. An id
