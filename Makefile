@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The short names for everyday work; CMake does the building, scripts/ the rest.
-.PHONY: help run test build bench bench-peers fuzz soak format lint docs install clean
+.PHONY: help run test fresh build bench bench-peers fuzz soak format lint docs install clean
 .DEFAULT_GOAL := help
 
 PREFIX ?= /usr/local
 TESTS ?=
+FRESH ?=
 FUZZ_SECONDS ?= 60
 SEEDS ?= 100000
 SOAK ?= $(if $(filter command line,$(origin SEEDS)),sim)
@@ -18,6 +19,9 @@ run: build ## install what is missing, build, start on 127.0.0.1:8000 with ./hol
 
 test: ## install what is missing, build, run every check (TESTS='NAME …' for some)
 	@scripts/test $(TESTS)
+
+fresh: ## `make run` and `make test` in a bare Debian 12 (FRESH='run', FRESH='test' TESTS='NAME …', KEEP=1 keeps it)
+	@scripts/fresh $(if $(KEEP),--keep) $(if $(FRESH),$(FRESH),$(if $(TESTS),test)) -- $(TESTS)
 
 build: ## build/holdfast, optimised and hardened
 	@scripts/setup build
@@ -41,7 +45,7 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (60) with libFuzzer
 	@scripts/setup test
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-soak: ## hours of simulation, kills, power cuts, failing calls (SOAK='sim kill power failpoint faults faults-pg faults-redis')
+soak: ## hours of simulation, kills, power cuts, failing calls (SOAK='sim kill power failpoint flips rows faults faults-pg faults-redis')
 	@SEEDS=$(SEEDS) scripts/soak $(SOAK)
 
 format: ## let clang-format rewrite the sources

@@ -6,8 +6,9 @@ import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 
-const root = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), '..');
+const root = fileURLToPath(new URL('..', import.meta.url));
 const binary = process.env.HF_BIN ?? path.join(root, 'build/release/holdfast');
 const jobs = Number(process.argv[2] ?? 10_000);
 const data = mkdtempSync(path.join(root, 'build/webqueue-bench-'));

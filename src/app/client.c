@@ -5,6 +5,7 @@
 
 #include "app/bench.h"
 #include "app/client_commands.h"
+#include "app/client_confirm.h"
 #include "app/client_session.h"
 
 #define EXIT_STATUS                                                                                \
@@ -13,10 +14,16 @@
     "reached\n"                                                                                    \
     "or cannot answer."
 
+/* How a command with questions behaves; `show` and `ask` are verbs. */
+#define ASKS(show, ask)                                                                            \
+    "On a terminal, " show " how many jobs are concerned and " ask "; any answer\n"                \
+    "but y changes nothing (exit status 1). Without a terminal, --yes is required.\n"
+
 static const struct option queues_options[] = {
     CLIENT_OPTIONS,
-    {"until", 0, "TIME", "pause: until then (RFC 3339)", OPTION_TEXT},
-    {"for", 0, "DURATION", "pause: for so long", OPTION_DURATION},
+    CLIENT_YES_OPTION,
+    {"until", 0, "TIME", "pause: until this time (RFC 3339)", OPTION_TEXT},
+    {"for", 0, "DURATION", "pause: for this long", OPTION_DURATION},
     {"note", 0, "TEXT", "a note for people", OPTION_TEXT},
     {"lease_ms", 0, "DURATION", "how long a claim holds", OPTION_DURATION},
     {"max_attempts", 0, "N", "attempts before a job is dead", OPTION_NUMBER},
@@ -44,6 +51,7 @@ static const struct option queues_options[] = {
 
 static const struct option schedules_options[] = {
     CLIENT_OPTIONS,
+    CLIENT_YES_OPTION,
     {"count", 'n', "N", "preview: so many firings (5)", OPTION_NUMBER},
     {"after", 0, "TIME", "preview: firings after then (now)", OPTION_TEXT},
     {"queue", 'q', "QUEUE", "where the job goes (jobs)", OPTION_TEXT},
@@ -83,7 +91,7 @@ static const struct option kv_options[] = {
     {"expires_at", 0, "TIME", "set: gone from then on (RFC 3339)", OPTION_TEXT},
 };
 
-static const struct option alerts_options[] = {CLIENT_OPTIONS};
+static const struct option alerts_options[] = {CLIENT_OPTIONS, CLIENT_YES_OPTION};
 
 static const struct option enqueue_options[] = {
     CLIENT_OPTIONS,
@@ -152,25 +160,29 @@ static const struct option jobs_options[] = {
     {"all", 'a', NULL, "every page, not only the first", OPTION_FLAG},
 };
 
-static const struct option move_options[] = {
+#define FILTER_OPTIONS(states)                                                                     \
+    {"queue", 'q', "QUEUE", "jobs of this queue", OPTION_TEXT},                                    \
+        {"state", 0, "LIST", "with --queue: " states, OPTION_TEXT},                                \
+        {"group", 'g', "NAME", "with --queue: only jobs of this group", OPTION_TEXT},              \
+        {"dry_run", 0, NULL, "with --queue: print how many jobs match, and change nothing",        \
+         OPTION_FLAG},                                                                             \
+        CLIENT_YES_OPTION
+
+static const struct option cancel_options[] = {
     CLIENT_OPTIONS,
-    {"queue", 'q', "QUEUE", "all jobs of this queue", OPTION_TEXT},
-    {"state", 0, "LIST", "only those in these states", OPTION_TEXT},
-    {"group", 'g', "NAME", "only those of this group", OPTION_TEXT},
+    FILTER_OPTIONS("jobs in these states; required"),
 };
 
 static const struct option requeue_options[] = {
     CLIENT_OPTIONS,
-    {"queue", 'q', "QUEUE", "all jobs of this queue", OPTION_TEXT},
-    {"state", 0, "LIST", "only those in these states", OPTION_TEXT},
-    {"group", 'g', "NAME", "only those of this group", OPTION_TEXT},
-    {"delay", 'd', "DURATION", "with an ID: not before so much time has passed", OPTION_DURATION},
+    FILTER_OPTIONS("jobs in these states (dead)"),
+    {"delay", 'd', "DURATION", "with an ID: the job is ready after this time", OPTION_DURATION},
 };
 
 static const struct option stats_options[] = {
     CLIENT_OPTIONS,
     {"group", 'g', "NAME", "with QUEUE: only jobs of this group", OPTION_TEXT},
-    {"watch", 'w', NULL, "again each second until interrupted", OPTION_FLAG},
+    {"watch", 'w', NULL, "repeat every second until interrupted", OPTION_FLAG},
 };
 
 static const struct option export_options[] = {
@@ -224,28 +236,28 @@ static const struct option bench_options[] = {
 
 const struct command client_commands[] = {
     {"queues", "[[create|set|delete|pause|resume|purge] QUEUE]", "show or change queues",
-     "Without words, lists every queue; with QUEUE alone, shows that one. What can be done:\n"
-     "  create   make the queue; refused when it exists\n"
-     "  set      change what the options name and leave the rest\n"
-     "  delete   remove the queue with its jobs\n"
-     "  pause    hand out no jobs, for good or --until or --for\n"
+     "Without arguments, lists all queues; with QUEUE alone, shows that queue. The actions:\n"
+     "  create   create the queue; refused if it exists\n"
+     "  set      change the settings that the options name; the others stay\n"
+     "  delete   delete the queue and all its jobs\n"
+     "  pause    hand out no jobs until `resume`, or until --until, or as long as --for\n"
      "  resume   hand out jobs again\n"
-     "  purge    remove the jobs that wait\n"
-     "The options from --note on are the queue's policy. Durations: 500 (ms), 30s, "
-     "24h.\n" EXIT_STATUS "\n",
+     "  purge    remove the jobs that are ready or scheduled\n"
+     "The options from --note on are the settings of the queue. Durations: 500 (ms), 30s, "
+     "24h.\n" ASKS("delete and purge show", "ask") EXIT_STATUS "\n",
      COMMAND_OPTIONS(queues_options), 0, 2, client_queues},
     {"schedules", "[[create|set|delete|pause|resume|run|preview] NAME]", "show or change schedules",
-     "Without words, lists every schedule; with NAME alone, shows that one. What can be done:\n"
-     "  create   make the schedule; refused when it exists\n"
-     "  set      change what the options name and leave the rest\n"
-     "  delete   remove the schedule; its jobs stay\n"
-     "  pause    fire no more\n"
-     "  resume   fire again; what was due meanwhile is not made up for\n"
-     "  run      fire now, out of turn\n"
-     "  preview  show the next firings; without NAME, of what the options say\n"
-     "One of --cron, --every and --source-queue says when it is due; the options from --payload "
-     "on\n"
-     "say what is enqueued. Durations: 500 (ms), 30s, 24h.\n" EXIT_STATUS "\n",
+     "Without arguments, lists all schedules; with NAME alone, shows that schedule. The actions:\n"
+     "  create   create the schedule; refused if it exists\n"
+     "  set      change the settings that the options name; the others stay\n"
+     "  delete   delete the schedule; its jobs stay. On a terminal it asks, unless --yes is given\n"
+     "  pause    enqueue nothing until `resume`\n"
+     "  resume   enqueue again; the times that passed meanwhile are not made up for\n"
+     "  run      enqueue a job now, in addition\n"
+     "  preview  show the next times; without NAME, those of a schedule with these options\n"
+     "One of --cron, --every and --source-queue says when a job is due; the options from "
+     "--payload\n"
+     "on describe the job. Durations: 500 (ms), 30s, 24h.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(schedules_options), 0, 2, client_schedules},
     {"kv", "get|set|delete|list [KEY] [VALUE]", "keys of the key-value store",
      "  get KEY         print its value\n"
@@ -256,15 +268,15 @@ const struct command client_commands[] = {
      "A key is a text, or a JSON array of parts: '[\"user\",7]'.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(kv_options), 1, 3, client_kv},
     {"alerts", "[[delete] NAME]", "show alert rules and what they have raised",
-     "Without words, lists every rule; with NAME, shows that one. `delete` removes it with its\n"
-     "notices. Rules are made with PUT /v1/alerts/NAME.\n" EXIT_STATUS "\n",
+     "Without arguments, lists all rules; with NAME alone, shows that rule. `delete` deletes the\n"
+     "rule and its notices; on a terminal it asks, unless --yes is given. A rule is created with\n"
+     "PUT /v1/alerts/NAME.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(alerts_options), 0, 2, client_alerts},
     {"enqueue", "QUEUE [PAYLOAD]", "enqueue a job, or one for each line of input",
-     "PAYLOAD is JSON; `-` reads it from standard input, `@FILE` from a file, --raw takes bytes "
-     "as\n"
-     "they are. With --ndjson each line is a job object ({\"payload\":…,\"priority\":…}), read "
-     "from\n"
-     "standard input when no file is named.\n" EXIT_STATUS "\n",
+     "PAYLOAD is JSON, `-` for standard input, or `@FILE` for a file; `null` is a job without\n"
+     "data. With --raw the payload is bytes, and with --ndjson each line of the input is a job\n"
+     "object ({\"payload\":…,\"priority\":…}); both read standard input if PAYLOAD is left out.\n"
+     "Without them PAYLOAD is required.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(enqueue_options), 1, 2, client_enqueue},
     {"claim", "QUEUE...", "claim jobs",
      "Prints each claimed job with the token that ack, fail, extend and release want.\n" EXIT_STATUS
@@ -289,13 +301,19 @@ const struct command client_commands[] = {
      "whole).\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(jobs_options), 0, 1, client_jobs},
     {"requeue", "[ID...]", "make dead, cancelled or scheduled jobs ready again",
-     "Names jobs by ID, or all of a queue with --queue and --state.\n" EXIT_STATUS "\n",
+     "Give the IDs of the jobs, or a queue with --queue: then its dead jobs, or those in the "
+     "states\n"
+     "of --state (scheduled, dead, cancelled), become ready.\n" ASKS("--queue shows", "asks")
+         EXIT_STATUS "\n",
      COMMAND_OPTIONS(requeue_options), 0, COMMAND_WORDS_ANY, client_requeue},
     {"cancel", "[ID...]", "cancel jobs",
-     "Names jobs by ID, or all of a queue with --queue and --state.\n" EXIT_STATUS "\n",
-     COMMAND_OPTIONS(move_options), 0, COMMAND_WORDS_ANY, client_cancel},
+     "Give the IDs of the jobs, or a queue with --queue and the states of its jobs with --state\n"
+     "(scheduled, ready, running). A running job is taken from its worker.\n" ASKS(
+         "--queue shows", "asks") EXIT_STATUS "\n",
+     COMMAND_OPTIONS(cancel_options), 0, COMMAND_WORDS_ANY, client_cancel},
     {"stats", "[QUEUE]", "figures of the server, or of one queue",
-     "Counts by state, totals since the server started, and how long jobs waited and "
+     "For the server: how many jobs wait or run, and a line for each queue. For a queue: its\n"
+     "jobs by state, totals since the server started, and how long jobs waited and "
      "ran.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(stats_options), 0, 1, client_stats},
     {"export", "", "write queues and jobs out, one JSON line each",

@@ -5,6 +5,7 @@
 
 #include "app/client_answer.h"
 #include "app/client_commands.h"
+#include "app/client_confirm.h"
 #include "app/client_session.h"
 #include "app/client_show.h"
 
@@ -70,11 +71,16 @@ static int raised_show(struct client_session *s)
     return CLIENT_DONE;
 }
 
-static int one(struct client_session *s, const char *method, const char *name)
+static int one_ask(struct client_session *s, const char *method, const char *name)
 {
     client_path_add(&s->path, "/v1/alerts/");
     client_path_encode(&s->path, name);
-    int status = client_ask(s, method);
+    return client_ask(s, method);
+}
+
+static int one(struct client_session *s, const char *method, const char *name)
+{
+    int status = one_ask(s, method, name);
     if (status != CLIENT_DONE)
         return status;
     if (s->json)
@@ -83,9 +89,28 @@ static int one(struct client_session *s, const char *method, const char *name)
     return raised_show(s);
 }
 
+/* One rule is named: a script needs no --yes. */
+static int delete (struct client_session *s, const char *name)
+{
+    char pending[CLIENT_COUNT_BYTES], dead[CLIENT_COUNT_BYTES];
+    if (client_confirm_wanted(s)) {
+        int status = one_ask(s, "GET", name);
+        if (status == CLIENT_DONE)
+            status = client_confirm(
+                "Delete alert \"%s\" and its notices (%s pending, %s dead)?", name,
+                client_show_count(client_answer_int(client_answer(s), "pending", 0), pending),
+                client_show_count(client_answer_int(client_answer(s), "dead", 0), dead));
+        if (status != CLIENT_DONE)
+            return status;
+    }
+    return one(s, "DELETE", name);
+}
+
 static int alerts(struct client_session *s)
 {
     bool removes = s->args->word_count > 0 && strcmp(s->args->words[0], "delete") == 0;
+    if (arguments_has(s->args, "yes") && !removes)
+        return client_complain(CLIENT_USAGE, "--yes goes with `alerts delete NAME`");
     if (s->args->word_count == 0)
         return list(s);
     if (removes && s->args->word_count == 1)
@@ -94,7 +119,7 @@ static int alerts(struct client_session *s)
     if (s->args->word_count == 1)
         return one(s, "GET", s->args->words[0]);
     if (removes)
-        return one(s, "DELETE", s->args->words[1]);
+        return delete (s, s->args->words[1]);
     return client_complain(CLIENT_USAGE,
                            "'%s' is nothing that can be done to an alert; it must be delete",
                            s->args->words[0]);

@@ -115,8 +115,13 @@ static int payload_json(struct client_session *s, const char *word)
 static int one_as_json(struct client_session *s)
 {
     char key[KEY_HEADER_MAX];
+    if (s->args->word_count < 2)
+        return client_complain(CLIENT_USAGE,
+                               "the payload is missing; give JSON ('{\"to\":\"ann\"}'), - to read "
+                               "it from standard input, @FILE to read it from a file, or null for "
+                               "a job without data");
     client_body_begin(s);
-    int status = s->args->word_count > 1 ? payload_json(s, s->args->words[1]) : CLIENT_DONE;
+    int status = payload_json(s, s->args->words[1]);
     if (status == CLIENT_DONE)
         status = client_body_fields(s, job_fields, CLIENT_COUNT(job_fields));
     if (status == CLIENT_DONE)

@@ -5,6 +5,7 @@
 
 #include "app/client_answer.h"
 #include "app/client_commands.h"
+#include "app/client_confirm.h"
 #include "app/client_list.h"
 #include "app/client_queues.h"
 #include "app/client_session.h"
@@ -73,12 +74,11 @@ int client_queues_list(struct client_session *s)
     return client_list_print(s, &queues);
 }
 
-static int queue_path(struct client_session *s, const char *queue, const char *action)
+static void queue_path(struct client_session *s, const char *queue, const char *action)
 {
     client_path_add(&s->path, "/v1/queues/");
     client_path_encode(&s->path, queue);
     client_path_add(&s->path, action);
-    return CLIENT_DONE;
 }
 
 /* ---- actions ----------------------------------------------------------------------------------
@@ -109,19 +109,41 @@ static int pause_body(struct client_session *s)
     return status == CLIENT_DONE ? client_body_end(s) : status;
 }
 
+static int delete_confirm(struct client_session *s)
+{
+    const char *queue = s->args->words[1];
+    char shown[CLIENT_COUNT_BYTES];
+    int64_t jobs = client_confirm_counts(s, queue, "counts");
+    if (jobs == 0)
+        return client_confirm("Delete queue \"%s\", which has no jobs?", queue);
+    return client_confirm("Delete queue \"%s\" and its %s job%s?", queue,
+                          client_show_count(jobs, shown), jobs == 1 ? "" : "s");
+}
+
+static int purge_confirm(struct client_session *s)
+{
+    struct span queue = client_answer(s);
+    char shown[CLIENT_COUNT_BYTES];
+    int64_t jobs = client_answer_int(queue, "counts.ready", 0) +
+                   client_answer_int(queue, "counts.scheduled", 0);
+    return client_confirm("Remove %s waiting job%s from queue \"%s\"?",
+                          client_show_count(jobs, shown), jobs == 1 ? "" : "s", s->args->words[1]);
+}
+
 static const struct action {
     const char *word;
     const char *method;
     const char *path; /* behind the queue's name */
     const char *header;
     int (*body)(struct client_session *s);
+    int (*confirm)(struct client_session *s); /* asks; the queue is the last answer */
 } actions[] = {
-    {"create", "PUT", "", "If-None-Match: *", policy_body},
-    {"set", "PATCH", "", NULL, policy_body},
-    {"delete", "DELETE", "", NULL, NULL},
-    {"pause", "POST", "/pause", NULL, pause_body},
-    {"resume", "POST", "/resume", NULL, NULL},
-    {"purge", "POST", "/purge", NULL, NULL},
+    {"create", "PUT", "", "If-None-Match: *", policy_body, NULL},
+    {"set", "PATCH", "", NULL, policy_body, NULL},
+    {"delete", "DELETE", "", NULL, NULL, delete_confirm},
+    {"pause", "POST", "/pause", NULL, pause_body, NULL},
+    {"resume", "POST", "/resume", NULL, NULL, NULL},
+    {"purge", "POST", "/purge", NULL, NULL, purge_confirm},
 };
 
 /* An option that has no place in what is to be done (a == NULL: in showing) is not passed over. */
@@ -136,6 +158,8 @@ static int options_fit(const struct client_session *s, const struct action *a)
         if (!policy)
             policy = client_fields_given(s->args, backoff_fields, CLIENT_COUNT(backoff_fields));
     }
+    if (arguments_has(s->args, "yes") && (!a || !a->confirm))
+        return client_complain(CLIENT_USAGE, "--yes goes with `queues delete|purge QUEUE`");
     if (!pause && !policy)
         return CLIENT_DONE;
     struct option named = {.name = pause ? pause->option : policy->option};
@@ -143,10 +167,26 @@ static int options_fit(const struct client_session *s, const struct action *a)
                            option_name(&named, name), pause ? "pause" : "create|set");
 }
 
+/* Asks where the action wants that; CLIENT_DONE: go on. */
+static int action_confirm(struct client_session *s, const struct action *a)
+{
+    char command[32];
+    snprintf(command, sizeof command, "queues %s", a->word);
+    int status = client_confirm_possible(s, command);
+    if (status != CLIENT_DONE || !client_confirm_wanted(s))
+        return status;
+    queue_path(s, s->args->words[1], "");
+    status = client_ask(s, "GET");
+    return status == CLIENT_DONE ? a->confirm(s) : status;
+}
+
 static int action_run(struct client_session *s, const struct action *a)
 {
-    int status = queue_path(s, s->args->words[1], a->path);
-    if (status == CLIENT_DONE && a->body)
+    int status = a->confirm ? action_confirm(s, a) : CLIENT_DONE;
+    if (status != CLIENT_DONE)
+        return status;
+    queue_path(s, s->args->words[1], a->path);
+    if (a->body)
         status = a->body(s);
     if (status == CLIENT_DONE)
         status = client_ask_with(

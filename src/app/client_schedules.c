@@ -5,6 +5,7 @@
 
 #include "app/client_answer.h"
 #include "app/client_commands.h"
+#include "app/client_confirm.h"
 #include "app/client_input.h"
 #include "app/client_list.h"
 #include "app/client_session.h"
@@ -172,18 +173,18 @@ static const struct action {
     const char *method;
     const char *path; /* behind the schedule's name */
     const char *header;
-    bool defines, previews; /* which options it takes */
+    bool defines, previews, deletes; /* which options it takes */
 } actions[] = {
-    {"create", "PUT", "", "If-None-Match: *", true, false},
-    {"set", "PATCH", "", NULL, true, false},
-    {"delete", "DELETE", "", NULL, false, false},
-    {"pause", "POST", "/pause", NULL, false, false},
-    {"resume", "POST", "/resume", NULL, false, false},
-    {"run", "POST", "/run", NULL, false, false},
-    {"preview", "GET", "/preview", NULL, false, true},
+    {"create", "PUT", "", "If-None-Match: *", true, false, false},
+    {"set", "PATCH", "", NULL, true, false, false},
+    {"delete", "DELETE", "", NULL, false, false, true},
+    {"pause", "POST", "/pause", NULL, false, false, false},
+    {"resume", "POST", "/resume", NULL, false, false, false},
+    {"run", "POST", "/run", NULL, false, false, false},
+    {"preview", "GET", "/preview", NULL, false, true, false},
 };
 /* Of a definition that is not there yet: no name. */
-static const struct action preview_new = {"preview", "POST", "/preview", NULL, true, true};
+static const struct action preview_new = {"preview", "POST", "/preview", NULL, true, true, false};
 
 /* An option that has no place in what is to be done (a == NULL: in showing) is not passed over. */
 static int options_fit(const struct client_session *s, const struct action *a)
@@ -200,6 +201,8 @@ static int options_fit(const struct client_session *s, const struct action *a)
     bool preview = !odd && (!a || !a->previews);
     if (preview)
         odd = client_fields_given(s->args, preview_fields, CLIENT_COUNT(preview_fields));
+    if (!odd && arguments_has(s->args, "yes") && (!a || !a->deletes))
+        return client_complain(CLIENT_USAGE, "--yes goes with `schedules delete NAME`");
     if (!odd)
         return CLIENT_DONE;
     struct option named = {.name = odd->option};
@@ -207,9 +210,26 @@ static int options_fit(const struct client_session *s, const struct action *a)
                            preview ? "preview [NAME]" : "create|set NAME` or `schedules preview");
 }
 
+static int one_ask(struct client_session *s, const char *name)
+{
+    client_path_add(&s->path, "/v1/schedules/");
+    client_path_encode(&s->path, name);
+    return client_ask(s, "GET");
+}
+
+/* One schedule is named: a script needs no --yes. */
+static int delete_confirm(struct client_session *s)
+{
+    const char *name = s->args->words[1];
+    int status = one_ask(s, name);
+    return status == CLIENT_DONE ? client_confirm("Delete schedule \"%s\"?", name) : status;
+}
+
 static int action_run(struct client_session *s, const struct action *a)
 {
     int status = options_fit(s, a);
+    if (status == CLIENT_DONE && a->deletes && client_confirm_wanted(s))
+        status = delete_confirm(s);
     client_path_add(&s->path, "/v1/schedules");
     if (s->args->word_count == 2) {
         client_path_add(&s->path, "/");
@@ -226,14 +246,6 @@ static int action_run(struct client_session *s, const struct action *a)
     if (status != CLIENT_DONE)
         return status;
     return a->previews ? show_firings(s) : client_print_answer(s);
-}
-
-static int show_one(struct client_session *s)
-{
-    client_path_add(&s->path, "/v1/schedules/");
-    client_path_encode(&s->path, s->args->words[0]);
-    int status = client_ask(s, "GET");
-    return status == CLIENT_DONE ? client_print_answer(s) : status;
 }
 
 static const struct action *action_find(const char *word)
@@ -262,7 +274,10 @@ static int schedules(struct client_session *s)
     int status = options_fit(s, NULL);
     if (status != CLIENT_DONE)
         return status;
-    return s->args->word_count == 0 ? list(s) : show_one(s);
+    if (s->args->word_count == 0)
+        return list(s);
+    status = one_ask(s, s->args->words[0]);
+    return status == CLIENT_DONE ? client_print_answer(s) : status;
 }
 
 int client_schedules(const struct command *cmd, const struct arguments *args)

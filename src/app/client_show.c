@@ -29,6 +29,21 @@ void client_show_payload(struct client_table *t, struct span job, struct arena *
         client_table_add(t, head_of(client_answer_text(job, "payload_text", arena)));
 }
 
+const char *client_show_count(int64_t count, char out[CLIENT_COUNT_BYTES])
+{
+    char digits[CLIENT_COUNT_BYTES];
+    int len = snprintf(digits, sizeof digits, "%" PRId64, count);
+    char *to = out;
+    for (int i = 0; i < len; i++) {
+        *to++ = digits[i];
+        int left = len - 1 - i;
+        if (left > 0 && left % 3 == 0 && digits[i] != '-')
+            *to++ = ',';
+    }
+    *to = '\0';
+    return out;
+}
+
 const char *client_show_ms(int64_t ms, char out[CLIENT_SPAN_BYTES])
 {
     int64_t s = ms / 1000;

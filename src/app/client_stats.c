@@ -93,9 +93,11 @@ static int server_stats(struct client_session *s)
     if (s->json)
         return client_print_json(s);
     struct span a = client_answer(s);
-    printf("%" PRId64 " jobs: %" PRId64 " ready, %" PRId64 " scheduled, %" PRId64 " running%s\n\n",
-           client_answer_int(a, "depth", 0), client_answer_int(a, "ready", 0),
-           client_answer_int(a, "scheduled", 0), client_answer_int(a, "running", 0),
+    int64_t ready = client_answer_int(a, "ready", 0), running = client_answer_int(a, "running", 0);
+    int64_t scheduled = client_answer_int(a, "scheduled", 0);
+    printf("Jobs that wait or run: %" PRId64 " (%" PRId64 " ready, %" PRId64 " scheduled, %" PRId64
+           " running)%s\n\n",
+           ready + scheduled + running, ready, scheduled, running,
            client_answer_true(a, "shutdown") ? "; the server is shutting down" : "");
     return client_queues_list(s);
 }

@@ -47,7 +47,8 @@ static const struct command core_commands[] = {
      "texts are never printed.\n"
      "\n"
      "Exit status: 0 no problems found, 1 problems found, 2 not checked (DIR has no store, or one\n"
-     "that a server is using or that another version of holdfast made).\n",
+     "that a server is using or that another version of holdfast made), 3 no problems found, but\n"
+     "warnings: the last entry of the journal is or was incomplete, so that work may be missing.\n",
      COMMAND_NO_OPTIONS, 1, 1, check_command},
     {"restore", "BACKUP", "make a store out of a backup",
      "BACKUP is a directory that `holdfast backup` made, the holdfast.db in it, or the data\n"

@@ -308,6 +308,22 @@ static int hosts_check(const struct config *c, struct err_note *note)
     return 0;
 }
 
+/* A body that can never fit would be refused with "try again". */
+static int memory_check(const struct config *c, struct err_note *note)
+{
+    char first[UNITS_TEXT_MAX];
+    char second[UNITS_TEXT_MAX];
+    uint64_t least = c->limits.large_body_bytes + c->limits.large_body_bytes / 4 + (1 << 20);
+    if (c->limits.memory_bytes == 0 || c->limits.memory_bytes >= least)
+        return 0;
+    return err_note_set(
+        note, -ERR_INVALID,
+        "limits.memory_bytes is %s; it must be at least %s, so that a body of "
+        "limits.large_body_bytes fits: raise the one or lower the other, or set it to 0",
+        units_text((int64_t)c->limits.memory_bytes, UNIT_BYTES, first),
+        units_text((int64_t)least, UNIT_BYTES, second));
+}
+
 static int limits_check(const struct config *c, struct err_note *note)
 {
     char first[UNITS_TEXT_MAX];
@@ -325,7 +341,7 @@ static int limits_check(const struct config *c, struct err_note *note)
             "limits.head_bytes is %s; it must not be less than limits.uri_bytes, which is %s",
             units_text(c->limits.head_bytes, UNIT_BYTES, first),
             units_text(c->limits.uri_bytes, UNIT_BYTES, second));
-    return 0;
+    return memory_check(c, note);
 }
 
 static int defaults_check(const struct config *c, struct err_note *note)

@@ -39,8 +39,10 @@ struct config_list {
 struct config_limits {
     uint64_t body_bytes, large_body_bytes;
     uint32_t head_bytes, uri_bytes;
-    uint32_t connections, connections_per_address, pipeline;
+    uint32_t connections, connections_per_address; /* 0 = follow the descriptors: resources.h */
+    uint32_t pipeline;
     uint64_t write_buffer_bytes;
+    uint64_t memory_bytes; /* of all connections together; 0 = follows the machine */
 };
 
 struct config_timeouts {
@@ -125,6 +127,7 @@ struct config {
         uint32_t lock_ms, sweep_ms; /* as the keyval documents name them: queue.lockDuration … */
     } keyval;
     bool auto_create, test_clock;
+    uint32_t auto_queues; /* queue_limits.implied_max */
     uint32_t workers_silent_ms;
     struct config_webhooks webhooks;
     struct breaker_rules breaker;

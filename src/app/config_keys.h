@@ -80,19 +80,33 @@
       "request line and headers together; beyond it 431")                                          \
     X("limits.uri_bytes", SIZE, limits.uri_bytes, "8KiB", 256, 1 << 20, "BYTES", 0,                \
       "the address in the request line; beyond it 414")                                            \
-    X("limits.connections", NUMBER, limits.connections, "20000", 1, 10000000, "N", 0,              \
-      "open connections; beyond it 503")                                                           \
-    X("limits.connections_per_address", NUMBER, limits.connections_per_address, "20000", 1,        \
-      10000000, "N", 0, "open connections from one address")                                       \
+    X("limits.auto_queues", NUMBER, auto_queues, "10000", 1, LIMIT_QUEUES, "N", 0,                 \
+      "queues that may exist for an enqueue to create another; beyond it the enqueue is refused "  \
+      "(queues_full), and queues can still be defined, up to 100,000")                             \
+    X("limits.memory_bytes", SIZE, limits.memory_bytes, "0", 0, INT64_C(1) << 42, "BYTES", 0,      \
+      "memory that all connections together may hold: bodies of requests, replies and event "      \
+      "streams that are not read, and what waits. At the limit the connections that hold the "     \
+      "most and make the least progress are shed, and large requests get 503; an eighth is kept "  \
+      "for small ones. 0 means an eighth of the machine's memory or of its control group's "       \
+      "limit, at least 128MiB and two bodies of limits.large_body_bytes, at most 2GiB")            \
+    X("limits.connections", NUMBER, limits.connections, "0", 0, 10000000, "N", 0,                  \
+      "open connections of each protocol; beyond it 503, or closed. 0 means 256 fewer than the "   \
+      "limit of open files allows, at most 20000")                                                 \
+    X("limits.connections_per_address", NUMBER, limits.connections_per_address, "0", 0,            \
+      10000000, "N", 0,                                                                            \
+      "open connections from one address; beyond it 503, or closed. Unix sockets are not "         \
+      "counted. 0 means three quarters of limits.connections")                                     \
     X("limits.pipeline", NUMBER, limits.pipeline, "64", 1, 100000, "N", 0,                         \
       "requests of one connection that are worked on at once")                                     \
     X("limits.write_buffer_bytes", SIZE, limits.write_buffer_bytes, "1MiB", 1024,                  \
       INT64_C(1) << 30, "BYTES", 0,                                                                \
       "answers kept for a connection whose client does not read them")                             \
     X("timeouts.head_ms", MS, timeouts.head_ms, "10s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,           \
-      "until the whole head of a request has come; then 408")                                      \
+      "until the whole head of a request has come; then 408. A beanstalk command has this long "   \
+      "for its line; then the connection is closed")                                               \
     X("timeouts.body_ms", MS, timeouts.body_ms, "60s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,           \
-      "until the whole body of a request has come; then 408")                                      \
+      "until the whole body of a request has come; then 408. A beanstalk put has this long for "   \
+      "its body, or for the next 64 KiB of it; then the connection is closed")                     \
     X("timeouts.idle_ms", MS, timeouts.idle_ms, "75s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,           \
       "until a connection without a request is closed")                                            \
     X("timeouts.write_ms", MS, timeouts.write_ms, "30s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,         \

@@ -208,8 +208,20 @@ static int job_broken(const struct job_view *v, int err)
                            id, (int)v->queue.len, v->queue.at);
 }
 
+static int job_damaged(const struct job_view *v)
+{
+    char id[ID_ULID_BYTES];
+    id_ulid(id_make(v->job.id_hi, v->job.seq), id);
+    return client_complain(CLIENT_REFUSED,
+                           "job %s of queue %.*s is damaged in the source (`holdfast check` tells "
+                           "more): delete it there, then go on with --resume",
+                           id, (int)v->queue.len, v->queue.at);
+}
+
 static int batch_add(struct migrate *m, struct job_batch *b, const struct job_view *from)
 {
+    if (from->damage)
+        return job_damaged(from);
     uint64_t bytes = from->payload.len + from->result.len;
     bool full = b->count == BATCH_JOBS || (b->count > 0 && b->bytes + bytes > BATCH_BYTES);
     int status = full ? batch_send(m, b) : CLIENT_DONE;
@@ -273,6 +285,13 @@ static int keys_copy(struct migrate *m, const struct reply *page, void *ctx)
         return client_no_memory();
     for (uint32_t i = 0; i < page->kv_count; i++) {
         const struct kv_view *k = &page->kvs[i];
+        if (k->damaged) {
+            mem_free(sets);
+            return client_complain(CLIENT_REFUSED,
+                                   "the value of version %" PRIu64 " in the key-value store is "
+                                   "damaged in the source: set or delete its key there first",
+                                   k->version);
+        }
         if (!key_expired(m, k))
             sets[count++] = (struct kv_set){
                 .key = k->key, .expires_at = k->expires_at, .kind = k->kind, .value = k->value};

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "app/client_session.h"
+#include "app/fatal.h"
 #include "backend/reply_copy.h"
 #include "base/mem.h"
 #include "core/limits.h"
@@ -17,10 +18,10 @@
 /* ---- opening and closing ---- */
 
 /* Nothing it would say from here on can be trusted. */
-static void fatal_cb(void *ctx, const char *why)
+static void fatal_cb(void *ctx, int error, const char *why)
 {
     const struct migrate_store *s = ctx;
-    client_complain(CLIENT_REFUSED, "the %s failed: %s", s->role, why);
+    client_complain(CLIENT_REFUSED, "the %s failed: %s; %s", s->role, why, fatal_advice(error));
     _exit(CLIENT_REFUSED);
 }
 

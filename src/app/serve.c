@@ -15,15 +15,18 @@
 
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "app/config.h"
+#include "app/fatal.h"
 #include "app/notify.h"
+#include "app/resources.h"
 #include "app/stores.h"
 #include "app/version.h"
 #include "backend/backend.h"
+#include "base/budget.h"
 #include "base/check.h"
+#include "base/machine.h"
 #include "base/mem.h"
 #include "broker/broker.h"
 #include "doors/beanstalk/beanstalk.h"
@@ -44,6 +47,8 @@ struct serve {
     struct stores stores;
     struct clock_manual test_clock;
     struct clock clock;
+    struct resources resources;
+    struct budget budget; /* of both kinds of connections */
     struct http_server *http;
     struct backend *backend;
     struct broker *broker;
@@ -196,11 +201,11 @@ static void term_cb(uv_signal_t *handle, int number)
     _exit(EXIT_FAILED);
 }
 
-static void fatal_cb(void *ctx, const char *why)
+static void fatal_cb(void *ctx, int error, const char *why)
 {
     struct serve *s = ctx;
-    log_event(&s->log, LOG_ERROR, "fatal", LOG_TEXT("why", why),
-              LOG_TEXT("next", "start again: the store recovers by itself"));
+    log_event(&s->log, LOG_ERROR, "fatal", LOG_TEXT("why", why), LOG_TEXT("error", err_name(error)),
+              LOG_TEXT("next", fatal_advice(error)));
     _exit(EXIT_FAILED);
 }
 
@@ -262,17 +267,15 @@ static void complain(const struct err_note *note, int err)
 }
 
 /* As many descriptors as we may have: each connection takes one. */
-static void raise_descriptor_limit(const struct serve *s)
+static void take_resources(struct serve *s)
 {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
-        limit.rlim_cur < (rlim_t)s->config.limits.connections + 64)
-        log_event(&s->log, LOG_WARN, "few_descriptors", LOG_INT("limit", limit.rlim_cur),
-                  LOG_INT("connections", s->config.limits.connections));
+    uint64_t descriptors = resources_raise_descriptors();
+    resources_derive(&s->config.limits, descriptors, machine_memory_bytes(), &s->resources);
+    budget_init(&s->budget, s->resources.memory_bytes);
+    if (s->resources.few_descriptors)
+        log_event(&s->log, LOG_WARN, "few_descriptors", LOG_INT("limit", descriptors),
+                  LOG_INT("connections", s->config.limits.connections),
+                  LOG_TEXT("help", "raise the limit of open files or lower limits.connections"));
 }
 
 static int open_http(struct serve *s)
@@ -286,8 +289,9 @@ static int open_http(struct serve *s)
                                          .head_bytes = c->limits.head_bytes,
                                          .body_bytes = c->limits.body_bytes};
     config.large_body_bytes = c->limits.large_body_bytes;
-    config.connections_max = c->limits.connections;
-    config.connections_per_address = c->limits.connections_per_address;
+    config.budget = &s->budget;
+    config.connections_max = s->resources.connections;
+    config.connections_per_address = s->resources.connections_per_address;
     config.pipeline_max = c->limits.pipeline;
     config.write_buffer_bytes = c->limits.write_buffer_bytes;
     config.head_ms = c->timeouts.head_ms;
@@ -306,10 +310,14 @@ static int open_beanstalk(struct serve *s)
     struct beanstalk_config config = {
         .loop = &s->loop,
         .log = &s->log,
+        .budget = &s->budget,
         .policy = &c->queue_defaults,
         .version = version_number(),
         .max_job_bytes = c->beanstalk.max_job_bytes,
-        .connections_max = c->limits.connections,
+        .connections_max = s->resources.connections,
+        .connections_per_address = s->resources.connections_per_address,
+        .line_ms = c->timeouts.head_ms,
+        .body_ms = c->timeouts.body_ms,
         .write_ms = c->timeouts.write_ms,
         .write_buffer_bytes = c->limits.write_buffer_bytes,
         .journal_segment_bytes = c->journal_segment_bytes,
@@ -326,6 +334,7 @@ static int open_backend(struct serve *s, struct err_note *note)
         .log = &s->log,
         .policy = &c->queue_defaults,
         .no_auto_create = !c->auto_create,
+        .queue_limits = {.implied_max = c->auto_queues},
         .node = c->node,
         .capacity = c->capacity,
         .cache_bytes = c->cache_bytes,
@@ -353,7 +362,10 @@ static void http_figures_cb(void *ctx, struct http_server_figures *ret)
 
 static void door_metrics_cb(void *ctx, struct metrics *m)
 {
-    doors_metrics(((struct serve *)ctx)->doors, m);
+    struct serve *s = ctx;
+    doors_metrics(s->doors, m);
+    if (s->beanstalk)
+        beanstalk_metrics(s->beanstalk, m);
 }
 
 static void door_routes_cb(void *ctx, const struct door *door, void *door_ctx)
@@ -425,6 +437,7 @@ static int open_broker(struct serve *s)
         .commit = version_commit(),
         .node = c->node,
         .policy = &c->queue_defaults,
+        .budget = &s->budget,
         .http_figures = http_figures_cb,
         .door_metrics = door_metrics_cb,
         .http_ctx = s,
@@ -542,7 +555,7 @@ static int run(struct serve *s)
     signal(SIGPIPE, SIG_IGN);
     s->log = log_to_stream(stderr, s->config.log_format, s->config.log_level, clock_system());
     set_clock(s);
-    raise_descriptor_limit(s);
+    take_resources(s);
     if (uv_loop_init(&s->loop) != 0) {
         fputs("holdfast: no event loop\n", stderr);
         return EXIT_FAILED;

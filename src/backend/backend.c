@@ -332,6 +332,14 @@ const char *attempt_outcome_name(enum attempt_outcome o)
     return (unsigned)o < ATTEMPT_OUTCOME_COUNT ? attempt_outcomes[o] : "invalid_outcome";
 }
 
+const char *damage_name(unsigned bit)
+{
+    return bit == DAMAGE_PAYLOAD  ? "payload"
+           : bit == DAMAGE_RESULT ? "result"
+           : bit == DAMAGE_TEXTS  ? "keys"
+                                  : "history";
+}
+
 static const char *const outcomes[OUT_COUNT] = {
     [OUT_OK] = "ok",
     [OUT_DUPLICATE] = "duplicate",
@@ -342,6 +350,7 @@ static const char *const outcomes[OUT_COUNT] = {
     [OUT_ILLEGAL] = "illegal",
     [OUT_QUEUE_FULL] = "queue_full",
     [OUT_SERVER_FULL] = "server_full",
+    [OUT_QUEUES_FULL] = "queues_full",
     [OUT_REFUSED_NEW] = "refused_new",
     [OUT_TOO_BIG] = "too_big",
     [OUT_INVALID] = "invalid",
@@ -351,6 +360,7 @@ static const char *const outcomes[OUT_COUNT] = {
     [OUT_EXISTS] = "exists",
     [OUT_VERSION] = "version",
     [OUT_KV_FULL] = "kv_full",
+    [OUT_DAMAGED] = "damaged",
     [OUT_RATE_LIMIT] = "rate_limited",
     [OUT_NO_SCHEDULE] = "no_schedule",
     [OUT_NOT_DUE] = "not_due",

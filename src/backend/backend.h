@@ -14,6 +14,7 @@
 #include <uv.h>
 
 #include "backend/op.h"
+#include "backend/queue_rules.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/histogram.h"
@@ -38,6 +39,7 @@ struct backend_config {
     const struct log *log;             /* may be NULL */
     const struct queue_policy *policy; /* for queues made by the first enqueue; NULL = default */
     bool no_auto_create;
+    struct queue_limits queue_limits;
     /* A job that becomes ready is JOB_PENDING until OP_DISPATCHED; shared stores only. */
     bool dispatches;
     /* For tools that read a store, or fill one: what time brings waits for the next opening, as far
@@ -59,8 +61,9 @@ struct backend_config {
      * take to answer before its connection is given up (0 = 15,000). */
     int64_t leader_ttl_ms, silent_ms, answer_ms;
     const char *version; /* of this program, for the other nodes to see; NULL = not told */
-    /* The store failed for good; must not return to normal work. NULL = abort. */
-    void (*fatal)(void *ctx, const char *why);
+    /* The store failed for good, with this error (-ERR_…); must not return to normal work. NULL =
+     * abort. */
+    void (*fatal)(void *ctx, int error, const char *why);
     void *fatal_ctx;
 };
 
@@ -108,12 +111,16 @@ struct backend_figures {
     uint64_t stalls_ms;        /* time the process stood still, added to every lease */
     uint64_t restored_leases;  /* taken over from before the last start */
     uint64_t forgotten_claims; /* tokens of before it that no lease knew */
+    uint64_t jobs_damaged;     /* set aside since the start: their bodies could not be read */
+    uint64_t read_errors;      /* reads of the store that failed since the start */
     uint64_t applied;          /* records that queries of the store can see */
     bool has_journal;          /* else what follows is 0 */
     uint64_t journal_lag_ms, journal_lag_bytes; /* what is durable but not applied yet */
     uint64_t journal_bytes, journal_bytes_max;  /* of all segments */
     uint64_t journal_segments, journal_segments_free;
-    uint64_t journal_stuck_ms; /* how long records have waited for a free segment */
+    uint64_t journal_stuck_ms;   /* how long records have waited for a free segment */
+    uint64_t journal_torn_bytes; /* of the incomplete last entry that the start found; 0 = none */
+    uint64_t journal_torn_files; /* copies of such entries that were there at the start or made */
     uint64_t sweeps, sweep_ns_total;
     uint64_t store_bytes;                /* files of the store; 0 = it has none */
     uint64_t backup_pages, backup_total; /* of the backup under way, copied; total 0 = none, or not
@@ -143,6 +150,14 @@ struct backend_node {
     char version[24]; /* "" = it did not tell */
 };
 
+/* How the server of a store is reached. */
+enum backend_link {
+    LINK_NONE,  /* the store is no server */
+    LINK_LOCAL, /* without TLS, on this machine: a Unix socket or a loopback address */
+    LINK_PLAIN, /* without TLS, over a network */
+    LINK_TLS,
+};
+
 /* As of the last sign of life that this node gave; asking costs nothing and waits for nobody. An
  * embedded store has one node, which leads. */
 struct backend_cluster {
@@ -153,6 +168,8 @@ struct backend_cluster {
     int64_t offset_ms;       /* the store's clock minus ours */
     unsigned connections;    /* that this node has to it, and how many it wants; 0, 0 = it is no */
     unsigned connections_of; /* server */
+    enum backend_link link;  /* of the connection that writes, when it was last opened */
+    char sslmode[16];        /* PostgreSQL: what the URL asks for, or the default; else "" */
     uint64_t leader_epoch;   /* rises with each change of the leader; 0 = nobody ever led */
     int64_t lease_left_ms;   /* of the leader's lease; 0 = it has run out, or needs none */
     uint64_t overtaken;      /* times that this node led and found that another does */

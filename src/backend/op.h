@@ -150,8 +150,9 @@ struct op_lease {
     struct span error;
     uint8_t error_kind;
     bool no_retry;
-    bool lost;   /* OP_RELEASE: the bound connection is gone; counts as a crash */
-    bool unsaid; /* OP_RELEASE: not its holder's word, so it is not counted among its fates */
+    bool damaged; /* OP_FAIL, by a backend alone: its body cannot be read as it was written */
+    bool lost;    /* OP_RELEASE: the bound connection is gone; counts as a crash */
+    bool unsaid;  /* OP_RELEASE: not its holder's word, so it is not counted among its fates */
     /* fail and release: from now on */
     bool has_priority;
     int64_t priority;
@@ -207,6 +208,7 @@ struct op_queue {
     /* put */
     bool must_create;                  /* OUT_EXISTS when it is there */
     bool must_exist;                   /* OUT_NO_QUEUE when it is not */
+    bool implied;                      /* created because a producer named it: see queue_rules.h */
     const struct queue_policy *policy; /* NULL = default when created, unchanged when changed */
     bool has_owner, has_note, has_attributes;
     struct span owner, note, attributes;
@@ -226,7 +228,7 @@ struct op_queue {
 struct op_bulk {
     uint8_t action; /* enum bulk_action */
     struct span queue;
-    unsigned states; /* mask; 0 = every state the action may start from */
+    unsigned states; /* mask; 0 = none named: dead jobs for a requeue, else OUT_INVALID */
     struct span group;
 };
 
@@ -457,11 +459,12 @@ enum outcome {
     OUT_DUPLICATE,
     OUT_NOT_FOUND,   /* no such job */
     OUT_NO_QUEUE,    /* no such queue */
-    OUT_LEASE_LOST,  /* older token, or a claim that a crash forgot */
-    OUT_GONE,        /* finished too long ago to say how */
+    OUT_LEASE_LOST,  /* not the token of the current lease: older, another job's, never issued */
+    OUT_GONE,        /* ended, and no longer known how */
     OUT_ILLEGAL,     /* the move does not start from reply.state; state_legal_moves() lists */
     OUT_QUEUE_FULL,  /* capacity of the queue */
     OUT_SERVER_FULL, /* capacity of the server */
+    OUT_QUEUES_FULL, /* no room for another queue, see queue_rules.h */
     OUT_REFUSED_NEW, /* the queue takes no new jobs */
     OUT_TOO_BIG,     /* payload over the queue's limit */
     OUT_INVALID,     /* reply.note says which field */
@@ -473,6 +476,7 @@ enum outcome {
     OUT_KV_FULL,     /* no room for more in the key-value store */
     OUT_RATE_LIMIT,  /* the queue's; reply.retry_ms says when to come back */
     OUT_NO_SCHEDULE, /* no such schedule */
+    OUT_DAMAGED,     /* the store gave another body or value than it was given */
     OUT_NOT_DUE,     /* this time was fired before, or is not due yet; or the schedule is paused */
     /* trouble */
     OUT_UNAVAILABLE, /* surely not done */
@@ -502,6 +506,18 @@ struct job_fates {
 };
 
 /* A job as it is shown. */
+/* What of a job cannot be read as it was written: it is left out of the view. */
+enum job_damage {
+    DAMAGE_PAYLOAD = 1u << 0,
+    DAMAGE_RESULT = 1u << 1,
+    DAMAGE_TEXTS = 1u << 2,   /* keys, label, attributes, options */
+    DAMAGE_HISTORY = 1u << 3, /* the last error, attempts */
+};
+/* Such a job is not handed out. */
+#define DAMAGE_FATAL (DAMAGE_PAYLOAD | DAMAGE_TEXTS)
+/* "payload", "result", "keys", "history"; of one bit. */
+const char *damage_name(unsigned bit);
+
 struct job_view {
     struct job job;
     struct job_fates fates;
@@ -512,7 +528,7 @@ struct job_view {
     struct job_token token; /* running: of the current lease; after a claim: the claimer's */
     uint32_t lease_ms;      /* running */
     uint32_t own_lease_ms;  /* get, peek: what a claim gets that does not say */
-    int64_t lease_left_ms;  /* running: until it runs out, ≥ 0 */
+    int64_t lease_left_ms;  /* running: until it runs out, ≥ 0; -1 = not known */
     struct span worker;     /* running */
     int64_t waited_ms;      /* claim: how long it had been ready */
     uint64_t position;      /* the backend's own: of the last record its body depends on */
@@ -530,6 +546,7 @@ struct job_view {
     struct job_extra extra;
     struct span payload;
     uint8_t result_kind, error_kind;
+    uint8_t damage; /* enum job_damage */
     struct span result, error;
 };
 
@@ -570,6 +587,7 @@ struct kv_view {
     struct wall_time expires_at; /* 0 = never */
     uint8_t kind;
     bool has_value; /* only with want_value */
+    bool damaged;   /* the value cannot be read as it was written: it is left out */
     struct span value;
     uint64_t position; /* the backend's own: of the record that set it */
 };

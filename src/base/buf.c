@@ -49,6 +49,18 @@ int buf_reserve(struct buf *b, size_t more)
     return 0;
 }
 
+int buf_grow(struct buf *b, size_t cap)
+{
+    if (cap <= b->cap)
+        return 0;
+    char *data = mem_realloc(b->data, cap);
+    if (!data)
+        return -ERR_NOMEM;
+    b->data = data;
+    b->cap = cap;
+    return 0;
+}
+
 int buf_append(struct buf *b, const void *bytes, size_t len)
 {
     int r = buf_reserve(b, len);

@@ -22,6 +22,7 @@ void buf_init(struct buf *b);
 void buf_done(struct buf *b);
 void buf_clear(struct buf *b); /* keeps the memory */
 MUST_CHECK int buf_reserve(struct buf *b, size_t more);
+MUST_CHECK int buf_grow(struct buf *b, size_t cap); /* room for exactly cap bytes in all */
 MUST_CHECK int buf_append(struct buf *b, const void *bytes, size_t len);
 MUST_CHECK int buf_append_span(struct buf *b, struct span s);
 MUST_CHECK int buf_append_text(struct buf *b, const char *text);

@@ -57,12 +57,27 @@ void heap_init(struct heap *h)
     *h = (struct heap){0};
 }
 
+void heap_count_in(struct heap *h, uint64_t *account)
+{
+    CHECK(h->chunk_room == 0);
+    h->account = account;
+}
+
+/* The memory of the heap has changed from `before` bytes to what it is now. */
+static void resized(struct heap *h, size_t before)
+{
+    if (h->account)
+        *h->account += heap_bytes(h) - before;
+}
+
 void heap_done(struct heap *h)
 {
+    if (h->account)
+        *h->account -= heap_bytes(h);
     for (size_t i = 0; i < h->chunk_count; i++)
         mem_free(h->chunks[i]);
     mem_free(h->chunks);
-    heap_init(h);
+    *h = (struct heap){.account = h->account};
 }
 
 static int room_for_pointer(struct heap *h)
@@ -121,13 +136,12 @@ static int room_make(struct heap *h, size_t more)
 {
     if (more > SIZE_MAX / sizeof(struct heap_entry) - h->len - OFFSET)
         return -ERR_NOMEM;
-    size_t need = h->len + OFFSET + more;
-    while (h->room < need) {
-        int r = room_grow(h, need);
-        if (r != 0)
-            return r;
-    }
-    return 0;
+    size_t need = h->len + OFFSET + more, before = heap_bytes(h);
+    int r = 0;
+    while (r == 0 && h->room < need)
+        r = room_grow(h, need);
+    resized(h, before);
+    return r;
 }
 
 int heap_reserve(struct heap *h, size_t more)
@@ -141,11 +155,12 @@ int heap_reserve(struct heap *h, size_t more)
 /* Gives chunks back, but keeps one to spare, and keeps what heap_reserve promised. */
 static void room_trim(struct heap *h)
 {
-    size_t need = h->len > h->promised ? h->len : h->promised;
+    size_t need = h->len > h->promised ? h->len : h->promised, before = heap_bytes(h);
     while (h->chunk_count > 1 && h->room - CHUNK_SLOTS >= need + OFFSET + CHUNK_SLOTS) {
         mem_free(h->chunks[--h->chunk_count]);
         h->room -= CHUNK_SLOTS;
     }
+    resized(h, before);
 }
 
 /* Lets e rise from the hole at i; gives the index where it came to rest. */

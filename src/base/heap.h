@@ -37,10 +37,15 @@ struct heap {
     size_t promised;          /* the length up to which heap_reserve said that pushes cannot fail */
     size_t scrub_at;          /* next index heap_scrub looks at, going down */
     size_t trail[HEAP_TRAIL]; /* the last hole's way down, see heap_risen; 0 = not so deep */
+    uint64_t *account; /* has heap_bytes of this heap added to it; NULL = nothing is counted */
 };
 
 void heap_init(struct heap *h);
+/* Frees the memory; the heap is empty and still counted in the same sum. */
 void heap_done(struct heap *h);
+/* Keeps heap_bytes of several heaps in one sum, so that an owner of many need not add them up. The
+ * heap must be empty and have no memory; the sum must outlive it. */
+void heap_count_in(struct heap *h, uint64_t *account);
 MUST_CHECK int heap_reserve(struct heap *h, size_t more); /* the next `more` pushes cannot fail */
 MUST_CHECK int heap_push(struct heap *h, struct heap_entry e);
 /* The smallest entry, or false when empty. */

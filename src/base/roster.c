@@ -25,8 +25,22 @@ void roster_init(struct roster *r)
     *r = (struct roster){0};
 }
 
+void roster_count_in(struct roster *r, uint64_t *account)
+{
+    CHECK(r->slot_room == 0 && r->spare_count == 0);
+    r->account = account;
+}
+
+static void resized(struct roster *r, uint64_t before)
+{
+    if (r->account)
+        *r->account += roster_bytes(r) - before;
+}
+
 void roster_done(struct roster *r)
 {
+    if (r->account)
+        *r->account -= roster_bytes(r);
     for (size_t i = 0; i < r->slot_count; i++)
         mem_free(r->slots[i].chunk);
     while (r->spare) {
@@ -35,13 +49,15 @@ void roster_done(struct roster *r)
         r->spare = next;
     }
     mem_free(r->slots);
-    *r = (struct roster){0};
+    *r = (struct roster){.account = r->account};
 }
 
 static void chunk_give(struct roster *r, struct roster_chunk *c)
 {
     if (r->spare_count >= SPARE_KEPT) {
         mem_free(c);
+        if (r->account)
+            *r->account -= sizeof *c;
         return;
     }
     c->next = r->spare;
@@ -58,7 +74,7 @@ static struct roster_chunk *chunk_take(struct roster *r)
     return c;
 }
 
-int roster_reserve(struct roster *r, size_t more)
+static int reserve(struct roster *r, size_t more)
 {
     if (r->slot_count + more > r->slot_room) {
         size_t room = (r->slot_count + more) * 2;
@@ -77,6 +93,14 @@ int roster_reserve(struct roster *r, size_t more)
         r->spare_count++;
     }
     return 0;
+}
+
+int roster_reserve(struct roster *r, size_t more)
+{
+    uint64_t before = roster_bytes(r);
+    int err = reserve(r, more);
+    resized(r, before);
+    return err;
 }
 
 /* The last slot whose first key is not after this one; 0 when all are. */

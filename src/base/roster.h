@@ -32,6 +32,7 @@ struct roster {
     struct roster_chunk *spare; /* a chain of unused chunks */
     size_t spare_count;
     uint64_t count;
+    uint64_t *account; /* has roster_bytes of this roster added to it; NULL = nothing is counted */
 };
 
 /* Stands on a key, or past the last. Any change of the roster spoils it. */
@@ -41,7 +42,10 @@ struct roster_place {
 };
 
 void roster_init(struct roster *r);
+/* Frees the memory; the roster is empty and still counted in the same sum. */
 void roster_done(struct roster *r);
+/* As heap_count_in. */
+void roster_count_in(struct roster *r, uint64_t *account);
 /* After this, `more` keys can be added without memory. */
 MUST_CHECK int roster_reserve(struct roster *r, size_t more);
 /* Room must be there; a key that is there already is a programmer error. */

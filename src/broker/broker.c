@@ -87,6 +87,7 @@ static void batch_add(struct batch *t, const struct op *op, broker_reply_fn fn, 
     t->ops[i].tag = i;
     if (op->kind == OP_SCHEDULE_PUT || op->kind == OP_SCHEDULE_PAUSE)
         schedules_prepare(t->broker, &t->ops[i]);
+    t->broker->reads.weight += reads_weight(op);
     t->slots[i] = (struct slot){fn, ctx, op->tag};
 }
 
@@ -118,6 +119,9 @@ static void deliver(struct batch *t, const struct reply *reply)
     b->outstanding--;
     if (slot.fn)
         slot.fn(slot.ctx, &r);
+    unsigned weight = reads_weight(&t->ops[i]);
+    if (weight)
+        reads_ended(b, weight);
     if (t->left == 0)
         batch_give(t);
     broker_maybe_closed(b);
@@ -202,6 +206,14 @@ static int collect(struct broker *b, struct batch **which, size_t count)
     return 0;
 }
 
+int broker_collect(struct broker *b, const struct op *op, broker_reply_fn fn, void *ctx)
+{
+    int err = collect(b, &b->open, 1);
+    if (!err)
+        batch_add(b->open, op, fn, ctx);
+    return err;
+}
+
 int broker_submit(struct broker *b, const struct op *ops, size_t count, broker_reply_fn fn,
                   void *ctx)
 {
@@ -209,6 +221,11 @@ int broker_submit(struct broker *b, const struct op *ops, size_t count, broker_r
         return -ERR_CLOSED;
     if (count == 0)
         return 0;
+    if (count == 1 && reads_must_wait(b, ops)) {
+        int err = reads_wait(b, ops, fn, ctx);
+        b->outstanding += err == 0;
+        return err;
+    }
     bool refuse = false;
     for (size_t i = 0; i < count; i++)
         refuse = refuse || refuse_new(b, &ops[i]);
@@ -448,14 +465,27 @@ const char *broker_backend_kind(const struct broker *b)
     return backend_kind(b->config.backend);
 }
 
-bool broker_redis_active(const struct broker *b)
+/* Of the stores that are in Redis, each has to answer. */
+static bool redis_stores(const struct broker *b, bool *ret_up)
+{
+    struct backend_store s;
+    bool used = false;
+    *ret_up = true;
+    for (unsigned i = 0; backend_store(b->config.backend, i, &s); i++) {
+        if (!strstr(s.kind, "redis"))
+            continue;
+        used = true;
+        *ret_up = *ret_up && s.cluster.up;
+    }
+    return used;
+}
+
+bool broker_uses_redis(const struct broker *b, bool *ret_up)
 {
     struct backend_figures f;
-    struct backend_cluster c;
     backend_figures(b->config.backend, &f);
-    backend_cluster(b->config.backend, &c);
-    return f.has_spool ? f.primary_up
-                       : c.up && strstr(backend_kind(b->config.backend), "redis") != NULL;
+    *ret_up = f.has_spool ? f.primary_up : f.dispatch_up[0] && f.dispatch_up[1];
+    return f.has_spool || f.dispatches || redis_stores(b, ret_up);
 }
 
 bool broker_label_find(const struct broker *b, struct span name, int64_t *ret)

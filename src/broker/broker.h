@@ -127,18 +127,24 @@ struct broker_listener_config {
      */
     struct span prefix;
     bool values;
-    bool resume; /* begin behind `after`; else with what happens from now on */
+    bool no_texts; /* texts of jobs (correlation id) are not needed: none is read from the store */
+    bool resume;   /* begin behind `after`; else with what happens from now on */
     uint64_t after;
     /* false: no room now; the same event comes again after broker_listener_resume. */
     bool (*event)(void *ctx, const struct broker_event *event);
     /* Events between the last one and `oldest` are lost to this listener. Same return. */
     bool (*gap)(void *ctx, uint64_t oldest);
+    /* Everything that has happened so far was delivered, or was not wanted; NULL = nothing to do */
+    void (*caught_up)(void *ctx);
     void (*ended)(void *ctx); /* the broker drains: end the connection; NULL = nothing to do */
     void *ctx;
 };
 MUST_CHECK int broker_listen(struct broker *b, const struct broker_listener_config *config,
                              struct broker_listener **ret);
 void broker_listener_resume(struct broker_listener *l);
+/* Whether it has delivered what it knows of; *ret_after: the id of the last event it has seen. */
+bool broker_listener_at_rest(const struct broker_listener *l, uint64_t *ret_after);
+size_t broker_listener_bytes(void);                    /* memory that a listener takes */
 void broker_listener_close(struct broker_listener *l); /* NULL allowed */
 
 /* ---- figures ---- */
@@ -173,8 +179,9 @@ bool broker_store(const struct broker *b, unsigned index, struct backend_store *
 bool broker_answers(const struct broker *b); /* backend_answers */
 unsigned broker_caps(const struct broker *b);
 const char *broker_backend_kind(const struct broker *b);
-/* Jobs are in Redis, or in the shared store behind failover, and it answers. */
-bool broker_redis_active(const struct broker *b);
+/* Whether jobs are in Redis, are dispatched to it, or are in the shared store behind failover; and
+ * whether that answers. */
+bool broker_uses_redis(const struct broker *b, bool *ret_up);
 
 struct broker_worker {
     struct span name;

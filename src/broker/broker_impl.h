@@ -6,6 +6,7 @@
  * claims.c   claims, and those that wait
  * streams.c  claims that go on, bound to a connection
  * events.c   listeners
+ * reads.c    large reads, a few at a time
  * announce.c lines in the log
  * schedules.h, schedule*.c  what is fired when
  * figures.c  what each queue did, and workers.c who did it
@@ -158,6 +159,13 @@ struct workers {
     struct wall_time since; /* signs before this are not known */
 };
 
+/* ---- large reads ---- */
+
+struct reads {
+    size_t weight;                     /* of those under way */
+    struct waiting_read *first, *last; /* counted as outstanding */
+};
+
 struct broker {
     struct broker_config config;
     struct hash_key hash_key;
@@ -174,6 +182,7 @@ struct broker {
     uv_idle_t idle;       /* … and keeps the loop from sleeping on it */
     uv_timer_t again_timer;
     struct again *again; /* to be submitted when the timer fires */
+    struct reads reads;
     struct claims claims;
     struct streams streams;
     struct listeners listeners;
@@ -189,6 +198,14 @@ struct broker {
 void broker_again(struct broker *b, const struct op *op);
 void again_free(struct broker *b);
 void again_timer_cb(uv_timer_t *timer);
+
+unsigned reads_weight(const struct op *op); /* 0 = never waits */
+bool reads_must_wait(const struct broker *b, const struct op *op);
+MUST_CHECK int reads_wait(struct broker *b, const struct op *op, broker_reply_fn fn, void *ctx);
+/* One of them was answered: the next may go. */
+void reads_ended(struct broker *b, unsigned weight);
+/* Adds an op that is outstanding already to the batch of this turn; -ERR_NOMEM. */
+MUST_CHECK int broker_collect(struct broker *b, const struct op *op, broker_reply_fn fn, void *ctx);
 
 MUST_CHECK int claims_init(struct broker *b);
 void claims_done(struct broker *b);

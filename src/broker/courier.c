@@ -409,6 +409,7 @@ static int news_listen(struct courier *n)
         .kinds = UINT64_C(1) << EVENT_DEAD | UINT64_C(1) << EVENT_ALERT_RAISED |
                  UINT64_C(1) << EVENT_ALERT_CLEARED | UINT64_C(1) << EVENT_SCHEDULE_FAILED |
                  UINT64_C(1) << EVENT_QUEUE_DEEP,
+        .no_texts = true,
         .event = event_cb,
         .gap = gap_cb,
         .ctx = n,

@@ -11,7 +11,7 @@
 #include "broker/broker_impl.h"
 #include "core/kvkey.h"
 
-#define HANDFUL 32
+#define HANDFUL 16
 #define TOLD 64 /* keys of which is remembered what was told last */
 
 struct broker_listener {
@@ -21,6 +21,7 @@ struct broker_listener {
     uint64_t after;   /* everything up to here was delivered, or was not wanted */
     bool paused;      /* the client has no room */
     bool closed;      /* freed when the last answer came */
+    bool told_end;    /* that the broker drains */
     bool in_call;     /* inside event() or gap(); closing then frees later */
     uint64_t gap_to;  /* a gap still to be told; 0 = none */
     size_t count, at; /* the handful, and how far it is delivered */
@@ -183,7 +184,7 @@ static bool ask_texts(struct broker_listener *l)
             l->ops[n++] = (struct op){.kind = OP_KV_GET,
                                       .tag = i,
                                       .kv_get = {.keys = &e->key, .count = 1, .want_value = true}};
-        if (e->has_extra && e->seq)
+        if (e->has_extra && e->seq && !l->config.no_texts)
             l->ops[n++] = (struct op){
                 .kind = OP_GET, .tag = i, .job = {.job = {.seq = e->seq}, .want_texts = true}};
     }
@@ -213,6 +214,24 @@ static bool give(struct broker_listener *l)
     return true;
 }
 
+bool broker_listener_at_rest(const struct broker_listener *l, uint64_t *ret_after)
+{
+    *ret_after = l->after;
+    return !l->paused && l->asked == 0 && l->at == l->count && !l->gap_to;
+}
+
+static void caught_up(struct broker_listener *l)
+{
+    uint64_t after;
+    if (!l->config.caught_up || !broker_listener_at_rest(l, &after))
+        return;
+    l->in_call = true;
+    l->config.caught_up(l->config.ctx);
+    l->in_call = false;
+    if (l->closed)
+        listener_free(l);
+}
+
 static void deliver(struct broker_listener *l)
 {
     for (;;) {
@@ -223,7 +242,13 @@ static void deliver(struct broker_listener *l)
             listener_free(l);
             return;
         }
-        if (l->paused || !take(l) || ask_texts(l))
+        if (l->paused)
+            return;
+        if (!take(l)) {
+            caught_up(l);
+            return;
+        }
+        if (ask_texts(l))
             return;
     }
 }
@@ -249,6 +274,11 @@ void broker_listener_resume(struct broker_listener *l)
     l->paused = false;
     if (!l->in_call)
         advance(l);
+}
+
+size_t broker_listener_bytes(void)
+{
+    return sizeof(struct broker_listener);
 }
 
 /* ---- open and close ---- */
@@ -297,13 +327,20 @@ void broker_listener_close(struct broker_listener *l)
         listener_free(l);
 }
 
-void listeners_drain(struct broker *b)
+static struct broker_listener *not_told(struct broker *b)
 {
     struct broker_listener *l = b->listeners.first;
-    while (l) {
-        struct broker_listener *next = l->next;
-        if (l->config.ended)
-            l->config.ended(l->config.ctx);
-        l = next;
+    while (l && (l->told_end || !l->config.ended))
+        l = l->next;
+    return l;
+}
+
+/* Each may close others as well as itself. */
+void listeners_drain(struct broker *b)
+{
+    struct broker_listener *l;
+    while ((l = not_told(b)) != NULL) {
+        l->told_end = true;
+        l->config.ended(l->config.ctx);
     }
 }

@@ -46,7 +46,7 @@ static void put_base64(struct json_writer *w, struct span bytes)
 /* JSON as it stands, a text as a text, other bytes as base64. */
 static void put_payload(struct json_writer *w, const struct job_view *job)
 {
-    if (!job->has_body || job->payload.len > NOTICE_PAYLOAD_MAX) {
+    if (!job->has_body || (job->damage & DAMAGE_PAYLOAD) || job->payload.len > NOTICE_PAYLOAD_MAX) {
         json_write_key(w, "payload_omitted");
         json_write_bool(w, true);
     } else if (job->job.payload_kind == PAYLOAD_JSON) {

@@ -40,6 +40,12 @@ struct wall_time times_next(const struct times *t, struct wall_time after)
     return (struct wall_time){at < LIMIT_WALL_MS ? at : LIMIT_WALL_MS};
 }
 
+/* LIMIT_WALL_MS stands for never, also when that is what the clock says. */
+static bool has_passed(struct wall_time at, struct wall_time now)
+{
+    return at.ms <= now.ms && at.ms < LIMIT_WALL_MS;
+}
+
 /* The newest time that is not after `now`, given that `due` is one: looked for further and further
  * back, so that few times are walked through however long it was. */
 static struct wall_time newest(const struct times *t, struct wall_time due, struct wall_time now)
@@ -47,10 +53,11 @@ static struct wall_time newest(const struct times *t, struct wall_time due, stru
     struct wall_time at = due;
     for (int64_t back = 60000; at.ms == due.ms && now.ms - back > due.ms; back *= 16) {
         struct wall_time next = times_next(t, (struct wall_time){now.ms - back});
-        for (; next.ms <= now.ms; next = times_next(t, next))
+        for (; has_passed(next, now); next = times_next(t, next))
             at = next;
     }
-    for (struct wall_time next = times_next(t, at); next.ms <= now.ms; next = times_next(t, next))
+    for (struct wall_time next = times_next(t, at); has_passed(next, now);
+         next = times_next(t, next))
         at = next;
     return at;
 }

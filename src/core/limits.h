@@ -20,6 +20,7 @@
 #define LIMIT_QUEUES_PER_CLAIM 1000
 #define LIMIT_QUEUES_PER_REQUEST 100 /* of a claim in the native API */
 #define LIMIT_QUEUES 100000
+#define LIMIT_QUEUES_IMPLIED 10000 /* default: an enqueue creates a queue only below this many */
 #define LIMIT_BACKOFF_STEPS 32
 #define LIMIT_BACKOFF_MS (30u * 24 * 3600 * 1000)
 #define LIMIT_ATTEMPTS 60000

@@ -103,6 +103,11 @@ void decide_fail(const struct job *j, const struct job_rules *rules, const struc
         used += j->crashes;
     struct span error = validate_cut(f->error, LIMIT_ERROR_BYTES);
 
+    if (f->damaged) {
+        struct rec_job_dead *dead = dead_begin(j, REASON_DAMAGED, now, ret);
+        dead->error = error;
+        return;
+    }
     if (f->no_retry || used >= rules->max_attempts) {
         enum job_reason reason = f->no_retry ? REASON_REJECTED : REASON_FAILED;
         struct rec_job_dead *dead = dead_begin(j, reason, now, ret);

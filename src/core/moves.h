@@ -28,6 +28,7 @@ struct fail_request {
     struct span error;
     uint8_t error_kind;
     bool no_retry;           /* dead at once, reason rejected */
+    bool damaged;            /* dead at once, reason damaged: no worker has seen it, uncounted */
     bool has_run_at;         /* the worker says when: overrides the back-off, not max_attempts */
     struct wall_time run_at; /* absolute */
 };

@@ -378,10 +378,6 @@ const struct record_type record_job_done = {
 
 /* ---- dead ---- */
 
-#define DEAD_REASONS                                                                               \
-    (1u << REASON_FAILED | 1u << REASON_REJECTED | 1u << REASON_CRASH_LOOP |                       \
-     1u << REASON_TIMED_OUT | 1u << REASON_EXPIRED)
-
 static size_t dead_span_bytes(const struct record *r)
 {
     return r->job_dead.error.len;
@@ -390,8 +386,8 @@ static size_t dead_span_bytes(const struct record *r)
 static bool dead_fits(const struct record *r)
 {
     const struct rec_job_dead *d = &r->job_dead;
-    return seq_fits(d->seq) && d->reason < REASON_COUNT && (1u << d->reason & DEAD_REASONS) &&
-           wall_fits(d->at) && error_fits(d->error_kind, d->error);
+    return seq_fits(d->seq) && reason_fits(STATE_DEAD, d->reason) && wall_fits(d->at) &&
+           error_fits(d->error_kind, d->error);
 }
 
 static uint8_t *dead_encode(const struct record *r, uint8_t *at)

@@ -43,7 +43,7 @@ static const char *const reasons[REASON_COUNT] = {
     [REASON_TIMED_OUT] = "timed_out", [REASON_EXPIRED] = "expired",
     [REASON_CANCELLED] = "cancelled", [REASON_REPLACED] = "replaced",
     [REASON_RELEASED] = "released",   [REASON_RESTARTED] = "restarted",
-    [REASON_DISCARDED] = "discarded",
+    [REASON_DISCARDED] = "discarded", [REASON_DAMAGED] = "damaged",
 };
 
 #define R(reason) (1u << REASON_##reason)
@@ -53,7 +53,7 @@ static const unsigned reasons_of[STATE_COUNT] = {
     [STATE_READY] = REASONS_BACK,
     [STATE_RUNNING] = R(NONE),
     [STATE_DONE] = R(NONE),
-    [STATE_DEAD] = R(FAILED) | R(REJECTED) | R(CRASH_LOOP) | R(TIMED_OUT) | R(EXPIRED),
+    [STATE_DEAD] = R(FAILED) | R(REJECTED) | R(CRASH_LOOP) | R(TIMED_OUT) | R(EXPIRED) | R(DAMAGED),
     [STATE_CANCELLED] = R(CANCELLED) | R(REPLACED) | R(DISCARDED),
 };
 

@@ -58,6 +58,7 @@ enum job_reason {
     REASON_RELEASED = 8,
     REASON_RESTARTED = 9,  /* the server restarted and the lease's connection with it; uncounted */
     REASON_DISCARDED = 10, /* by request, also after its end */
+    REASON_DAMAGED = 11,   /* the store gave another body than it was given; uncounted */
     REASON_COUNT
 };
 

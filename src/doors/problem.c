@@ -50,15 +50,16 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
     [PROBLEM_DUPLICATE] = {"duplicate", 409, 0, "A job with this unique key exists",
                            "another job of this queue has this unique key; nothing was enqueued"},
     [PROBLEM_LEASE_LOST] = {"lease_lost", 409, 0, "The lease is lost",
-                            "the token is not that of the job's current lease; the job may be "
-                            "running elsewhere, so drop this work"},
+                            "the lease token is not that of the job's current lease; the job "
+                            "may be running elsewhere or have ended, so drop this work"},
     [PROBLEM_ILLEGAL_MOVE] = {"illegal_move", 409, 0, "Not possible in the job's state",
                               "the job's state does not allow this; legal_moves lists what it "
                               "allows"},
-    [PROBLEM_GONE] = {"gone", 410, 0, "Finished too long ago",
-                      "the job was finished too long ago to say how this lease ended"},
-    [PROBLEM_EXISTS] = {"exists", 409, 0, "The queue exists",
-                        "a queue with this name exists; leave out If-None-Match to change it"},
+    [PROBLEM_GONE] = {"gone", 410, 0, "The job has ended",
+                      "the job has ended, and the server no longer knows how this lease ended"},
+    [PROBLEM_EXISTS] = {"exists", 409, 0, "It exists already",
+                        "a queue or schedule with this name exists; leave out If-None-Match to "
+                        "change it"},
     [PROBLEM_NOT_DUE] = {"not_due", 409, 0, "The schedule is not due",
                          "this time was fired before, or the schedule is paused"},
     [PROBLEM_QUEUE_FULL] = {"queue_full", 429, 1, "The queue is full",
@@ -67,6 +68,11 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
     [PROBLEM_SERVER_FULL] = {"server_full", 429, 1, "The server is full",
                              "the server holds as many jobs as its capacity allows; try again when "
                              "some have been worked off"},
+    [PROBLEM_QUEUES_FULL] = {"queues_full", 429, 0, "No room for another queue",
+                             "the queue was not created: the server has as many queues as "
+                             "limits.auto_queues lets an enqueue create, or 100,000; delete unused "
+                             "queues, define the queue (PUT /v1/queues/{queue}), or raise "
+                             "limits.auto_queues"},
     [PROBLEM_KEYS_FULL] = {"keys_full", 429, 1, "No room for another idempotency key",
                            "the server remembers as many idempotency keys as it may; try again "
                            "later, or without a key"},
@@ -105,6 +111,9 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
     [PROBLEM_KV_FULL] = {"kv_full", 507, 0, "The key-value store is full",
                          "the key-value store holds as much as it may; delete keys, or raise "
                          "kv.keys or kv.bytes"},
+    [PROBLEM_DAMAGED] = {"damaged", 500, 0, "What is stored is damaged",
+                         "the store gave other bytes than it was given, so they are not shown; "
+                         "`holdfast check` tells what else is damaged"},
 };
 
 static const enum problem_code by_outcome[OUT_COUNT] = {
@@ -117,6 +126,7 @@ static const enum problem_code by_outcome[OUT_COUNT] = {
     [OUT_ILLEGAL] = PROBLEM_ILLEGAL_MOVE,
     [OUT_QUEUE_FULL] = PROBLEM_QUEUE_FULL,
     [OUT_SERVER_FULL] = PROBLEM_SERVER_FULL,
+    [OUT_QUEUES_FULL] = PROBLEM_QUEUES_FULL,
     [OUT_REFUSED_NEW] = PROBLEM_REFUSED_NEW,
     [OUT_TOO_BIG] = PROBLEM_TOO_BIG,
     [OUT_INVALID] = PROBLEM_INVALID_FIELD,
@@ -126,6 +136,7 @@ static const enum problem_code by_outcome[OUT_COUNT] = {
     [OUT_EXISTS] = PROBLEM_EXISTS,
     [OUT_VERSION] = PROBLEM_VERSION,
     [OUT_KV_FULL] = PROBLEM_KV_FULL,
+    [OUT_DAMAGED] = PROBLEM_DAMAGED,
     [OUT_RATE_LIMIT] = PROBLEM_RATE_LIMITED,
     [OUT_NO_SCHEDULE] = PROBLEM_NO_SCHEDULE,
     [OUT_NOT_DUE] = PROBLEM_NOT_DUE,

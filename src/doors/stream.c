@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "doors/event_feed.h"
 
 #define PING_MS 15000
 #define TICK_MS 1000
@@ -71,7 +72,9 @@ static void gone_cb(void *ctx)
 static void room_cb(void *ctx)
 {
     struct stream *s = ctx;
-    if (s->listener)
+    if (s->feed)
+        event_stream_room(s);
+    else if (s->listener)
         broker_listener_resume(s->listener);
     else
         broker_stream_resume(s->jobs);
@@ -80,6 +83,7 @@ static void room_cb(void *ctx)
 void stream_begin(struct stream *s)
 {
     list_add(s);
+    s->in->listening += !s->jobs;
     http_watch(s->x, gone_cb, NULL, s);
     http_stream(s->x);
     http_stream_on_room(s->x, room_cb, s);
@@ -88,24 +92,34 @@ void stream_begin(struct stream *s)
 void stream_end(struct stream *s, bool lost)
 {
     list_drop(s);
+    s->in->listening -= !s->jobs;
     buf_done(&s->frame);
-    if (s->listener)
+    if (s->feed)
+        event_stream_leave(s);
+    else if (s->listener)
         broker_listener_close(s->listener);
     else
         broker_stream_close(s->jobs, lost);
     http_watch(s->x, NULL, NULL, NULL);
     http_stream_on_room(s->x, NULL, NULL);
     http_stream_end(s->x);
+    if (s->feed)
+        event_stream_release(s);
 }
 
 /* ---- frames ---- */
 
+void sse_begin(struct buf *out, const char *event, const char *id, struct json_writer *w)
+{
+    buf_clear(out);
+    json_writer_init(w, out);
+    w->error = id ? buf_printf(out, "event: %s\nid: %s\ndata: ", event, id)
+                  : buf_printf(out, "event: %s\ndata: ", event);
+}
+
 void stream_frame_begin(struct stream *s, const char *event, const char *id, struct json_writer *w)
 {
-    buf_clear(&s->frame);
-    json_writer_init(w, &s->frame);
-    w->error = id ? buf_printf(&s->frame, "event: %s\nid: %s\ndata: ", event, id)
-                  : buf_printf(&s->frame, "event: %s\ndata: ", event);
+    sse_begin(&s->frame, event, id, w);
 }
 
 /* JSON has raw line breaks only between tokens, where a space means the same; a line break in the
@@ -125,17 +139,27 @@ static size_t data_begin(const struct buf *b)
     return (size_t)(at - b->data) + sizeof mark - 1;
 }
 
-bool stream_frame_send(struct stream *s, struct json_writer *w)
+int sse_end(struct buf *out, struct json_writer *w)
 {
     int err = json_writer_finish(w);
     if (err == 0) {
-        fold_lines(&s->frame, data_begin(&s->frame));
-        err = buf_append(&s->frame, "\n\n", 2);
+        fold_lines(out, data_begin(out));
+        err = buf_append(out, "\n\n", 2);
     }
-    if (err < 0) {
+    return err;
+}
+
+bool stream_frame_send(struct stream *s, struct json_writer *w)
+{
+    if (sse_end(&s->frame, w) < 0) {
         s->broken = true;
         return false;
     }
+    return stream_send(s);
+}
+
+bool stream_send(struct stream *s)
+{
     if (!http_stream_write(s->x, buf_span(&s->frame)))
         return false;
     s->written_ms = uv_now(s->in->loop);
@@ -146,8 +170,10 @@ bool stream_frame_send(struct stream *s, struct json_writer *w)
 
 static void ping(struct stream *s)
 {
-    uint64_t now = uv_now(s->in->loop);
-    if (now - s->written_ms < PING_MS)
+    uint64_t now = uv_now(s->in->loop), last = s->written_ms;
+    if (s->feed && event_stream_written_ms(s) > last)
+        last = event_stream_written_ms(s);
+    if (now - last < PING_MS || http_stream_waiting(s->x) > 0)
         return;
     if (http_stream_write(s->x, span_text(s->in->ping)))
         s->written_ms = now;
@@ -157,6 +183,7 @@ static void tick_cb(uv_timer_t *timer)
 {
     struct stream_list *ss = timer->data;
     struct stream *next;
+    event_feeds_tick(ss);
     for (struct stream *s = ss->first; s; s = next) {
         next = s->next;
         if (s->broken)
@@ -164,6 +191,12 @@ static void tick_cb(uv_timer_t *timer)
         else
             ping(s);
     }
+}
+
+/* After 1 ms: with 0 ms the loop would call it again before it writes anything. */
+void stream_list_soon(struct stream_list *ss)
+{
+    CHECK(uv_timer_start(&ss->tick, tick_cb, 1, TICK_MS) == 0);
 }
 
 void stream_list_drain(struct stream_list *ss)

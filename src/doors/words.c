@@ -124,6 +124,10 @@ void write_kv(struct json_writer *w, const struct kv_view *v)
     json_write_uint(w, v->version);
     if (v->has_value)
         write_bytes(w, "value", v->kind, v->value);
+    if (v->damaged) {
+        json_write_key(w, "damaged");
+        json_write_bool(w, true);
+    }
     write_time_if(w, "expires_at", v->expires_at);
 }
 

@@ -183,3 +183,39 @@ int listen_socket(const struct listen_address *a, const char *text, int *ret_fd,
     *ret_fd = fd;
     return 0;
 }
+
+/* ---- connections for each address ---- */
+
+uint64_t peer_key(const struct sockaddr_storage *peer)
+{
+    const void *any = peer;
+    if (peer->ss_family == AF_INET) {
+        const struct sockaddr_in *in = any;
+        return UINT64_C(1) << 32 | ntohl(in->sin_addr.s_addr);
+    }
+    if (peer->ss_family != AF_INET6)
+        return 0;
+    const struct sockaddr_in6 *in6 = any;
+    uint64_t network;
+    memcpy(&network, &in6->sin6_addr, sizeof network);
+    return network ? network : UINT64_C(1) << 33;
+}
+
+bool peer_count(struct map64 *counts, uint64_t key, uint32_t most)
+{
+    if (!key)
+        return true;
+    uint32_t n = map64_get(counts, key);
+    return n < most && map64_put(counts, key, n + 1) == 0;
+}
+
+void peer_uncount(struct map64 *counts, uint64_t key)
+{
+    if (!key)
+        return;
+    uint32_t n = map64_get(counts, key);
+    if (n <= 1)
+        map64_drop(counts, key);
+    else if (map64_put(counts, key, n - 1) != 0)
+        return; /* replacing a value takes no memory */
+}

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/check.h"
+#include "base/mem.h"
 #include "http/server_impl.h"
 
 #define FIRST_BYTES 1024 /* a small body and its head */
@@ -16,6 +17,18 @@ const struct span answer_out_of_memory = SPAN_LITERAL("HTTP/1.1 500 Internal Ser
                                                       "Connection: close\r\n\r\n");
 
 const struct span answer_continue = SPAN_LITERAL("HTTP/1.1 100 Continue\r\n\r\n");
+
+#define NO_ROOM                                                                                    \
+    "{\"type\":\"https://holdfast.dev/problems/unavailable\","                                     \
+    "\"title\":\"The server cannot do this now\",\"status\":503,"                                  \
+    "\"detail\":\"the memory budget of the server is used up; try again soon\","                   \
+    "\"code\":\"unavailable\"}\n"
+_Static_assert(sizeof NO_ROOM - 1 == 197, "Content-Length of answer_no_room");
+const struct span answer_no_room = SPAN_LITERAL("HTTP/1.1 503 Service Unavailable\r\n"
+                                                "Content-Type: application/problem+json\r\n"
+                                                "Content-Length: 197\r\n"
+                                                "Retry-After: 1\r\n"
+                                                "Connection: close\r\n\r\n" NO_ROOM);
 
 /* A problem like every other refusal, but ready-made: whoever is too many costs nothing. */
 #define CROWDED                                                                                    \
@@ -152,7 +165,7 @@ static void put_connection(struct buf *b, const struct http_exchange *x)
 static bool no_store(const struct http_exchange *x)
 {
     return x->state == EXCHANGE_STREAM ||
-           (x->request.route && x->request.route->flags & ROUTE_NO_STORE);
+           (x->request.route && x->request.route->flags & ROUTE_UNSAFE);
 }
 
 /* ---- the head -------------------------------------------------------------------------------- */
@@ -230,12 +243,14 @@ void http_answer_header(struct http_exchange *x, const char *name, struct span v
 }
 
 /* What is always there to be sent when the memory for the real answer is not. */
-static void answer_fixed(struct http_exchange *x)
+static void answer_fixed(struct http_exchange *x, unsigned status, struct span text)
 {
     buf_done(&x->out);
-    x->out_body = 0;
-    x->fixed = answer_out_of_memory;
-    x->status = 500;
+    http_shared_unref(x->shared);
+    x->shared = NULL;
+    x->out_body = x->out_skip = 0;
+    x->fixed = text;
+    x->status = (uint16_t)status;
     x->close = true;
 }
 
@@ -247,15 +262,27 @@ static bool has_length(unsigned status)
 static void answer_make(struct http_exchange *x, unsigned status, const char *type)
 {
     x->status = (uint16_t)status;
-    if (!type)
+    if (!type || x->shared)
         buf_clear(&x->out);
-    uint64_t length = has_length(status) ? x->out.len : LENGTH_NONE;
+    uint64_t body = x->shared ? x->shared->text.len : x->out.len;
+    uint64_t length = has_length(status) ? body : LENGTH_NONE;
     if (x->out_of_memory || answer_head(x, status, type, length) != 0) {
-        answer_fixed(x);
+        answer_fixed(x, 500, answer_out_of_memory);
         return;
     }
-    if (x->request.method == HTTP_HEAD || !has_length(status))
-        x->out_skip = x->out_body;
+    if (x->request.method != HTTP_HEAD && has_length(status))
+        return;
+    x->out_skip = x->out_body;
+    http_shared_unref(x->shared);
+    x->shared = NULL;
+}
+
+/* The budget has no room for the reply. Whoever only read may read again; of other requests the
+ * work is done. */
+static void answer_refuse(struct http_exchange *x)
+{
+    bool reads = x->request.method == HTTP_GET || x->request.method == HTTP_HEAD;
+    answer_fixed(x, reads ? 503 : 500, reads ? answer_no_room : answer_out_of_memory);
 }
 
 void http_answer(struct http_exchange *x, unsigned status, const char *type)
@@ -268,6 +295,9 @@ void http_answer(struct http_exchange *x, unsigned status, const char *type)
         return;
     }
     answer_make(x, status, type);
+    if (!account_reply(x))
+        answer_refuse(x);
+    account_out(x);
     x->server->figures.by_status[x->status / 100]++;
     c->out_bytes += exchange_waiting(x);
     if (x->close) {
@@ -276,4 +306,32 @@ void http_answer(struct http_exchange *x, unsigned status, const char *type)
     }
     if (c->first == x)
         connection_dirty(c);
+}
+
+/* ---- http.h: a body that answers share ------------------------------------------------------- */
+
+struct http_shared *http_shared_new(void)
+{
+    struct http_shared *s = mem_zalloc(sizeof *s);
+    if (!s)
+        return NULL;
+    buf_init(&s->text);
+    s->refs = 1;
+    return s;
+}
+
+void http_shared_unref(struct http_shared *s)
+{
+    if (!s || --s->refs > 0)
+        return;
+    buf_done(&s->text);
+    mem_free(s);
+}
+
+void http_answer_shared(struct http_exchange *x, unsigned status, const char *type,
+                        struct http_shared *body)
+{
+    x->shared = body;
+    body->refs++;
+    http_answer(x, status, type);
 }

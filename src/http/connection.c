@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "http/address.h"
 #include "http/server_impl.h"
 
 static const struct span PROBE_STREAM = SPAN_LITERAL(":\n\n");
@@ -69,8 +70,9 @@ void connection_close(struct connection *c)
     wait_stop(&c->writes);
     s->figures.connections--;
     s->lingering_refused -= c->refused;
-    address_uncount(s, c->address);
+    peer_uncount(&s->addresses, c->address);
     chain_loosen(c);
+    account_close(c);
     uv_close((uv_handle_t *)&c->poll, closed_cb);
     close(c->fd);
     server_rouse(s);
@@ -85,7 +87,7 @@ void connection_finish(struct connection *c)
         return;
     }
     c->lingering = true;
-    buf_done(&c->in);
+    connection_input_free(c);
     wait_start(c->server, &c->writes, WAIT_LINGER);
 }
 
@@ -94,7 +96,7 @@ void connection_late(struct connection *c, enum wait_kind kind)
     if (kind == WAIT_BODY) {
         intake_fault(c, 408, "The body of the request did not come in time.");
     } else if (kind == WAIT_HEAD && c->in.len > 0) {
-        buf_done(&c->in);
+        connection_input_free(c);
         c->seen = 0;
         intake_fault(c, 408, "The head of the request did not come in time.");
     } else {
@@ -102,6 +104,30 @@ void connection_late(struct connection *c, enum wait_kind kind)
         return;
     }
     connection_settle(c);
+}
+
+void connection_input_free(struct connection *c)
+{
+    buf_done(&c->in);
+    account_input_freed(c);
+}
+
+/* A request that is being read can be refused. A client that does not read cannot be told anything;
+ * nor can a connection whose requests are just being taken. */
+enum budget_shed connection_shed(void *ctx)
+{
+    struct connection *c = ctx;
+    const struct http_exchange *x = c->first;
+    bool streams = x && x->state == EXCHANGE_STREAM;
+    if (c->blocked || c->taking || streams) {
+        connection_close(c);
+        return streams ? BUDGET_SHED_STREAM : BUDGET_SHED_REPLY;
+    }
+    connection_input_free(c);
+    c->seen = 0;
+    intake_fault(c, 503, "The server needs the memory that this request holds; try again soon.");
+    connection_settle(c);
+    return BUDGET_SHED_BODY;
 }
 
 /* ---- what it waits for ----------------------------------------------------------------------- */
@@ -134,6 +160,7 @@ static void probe(struct connection *c)
         c->interim = answer_continue;
     } else if (x->state == EXCHANGE_STREAM && !x->sized &&
                buf_append_span(&x->out, PROBE_STREAM) == 0) {
+        account_out(x);
         c->out_bytes += PROBE_STREAM.len;
     } else {
         return;
@@ -160,6 +187,7 @@ void connection_settle(struct connection *c)
     if (c->closed)
         return;
     reads_settle(c);
+    account_settle(c);
     probe(c);
     int events = events_wanted(c);
     if (events == c->events)
@@ -174,14 +202,17 @@ void connection_settle(struct connection *c)
 
 static void keep(struct connection *c, struct span rest)
 {
-    if (rest.len > 0 && buf_append_span(&c->in, rest) != 0)
-        intake_out_of_memory(c);
+    if (rest.len == 0 || c->closed)
+        return;
+    if (!(account_input(c, rest.len) && buf_append_span(&c->in, rest) == 0))
+        intake_no_room(c);
 }
 
-static void front_drop(struct buf *b, size_t len)
+static void front_drop(struct connection *c, size_t len)
 {
+    struct buf *b = &c->in;
     if (len >= b->len) {
-        buf_done(b);
+        connection_input_free(c);
         return;
     }
     memmove(b->data, b->data + len, b->len - len);
@@ -198,9 +229,11 @@ void connection_take(struct connection *c, struct span fresh)
     keep(c, fresh);
     if (c->no_more)
         return;
+    c->taking = true;
     size_t used = intake(c, buf_span(&c->in));
-    if (used > 0)
-        front_drop(&c->in, used);
+    c->taking = false;
+    if (used > 0 && !c->closed)
+        front_drop(c, used);
 }
 
 static void end_of_input(struct connection *c)
@@ -230,6 +263,7 @@ static void readable(struct connection *c)
         return;
     }
     s->figures.bytes_in += (size_t)n;
+    budget_progress(&c->account, (size_t)n, server_now(s));
     if (!c->no_more && !c->lingering)
         connection_take(c, span_of(s->read_buf, (size_t)n));
 }
@@ -279,7 +313,7 @@ void connection_open(struct http_server *s, int fd, struct span peer, uint64_t a
     if (!c || uv_poll_init(s->config.loop, &c->poll, fd) != 0) {
         mem_free(c);
         close(fd);
-        address_uncount(s, address);
+        peer_uncount(&s->addresses, address);
         s->figures.refused++;
         return;
     }
@@ -293,6 +327,7 @@ void connection_open(struct http_server *s, int fd, struct span peer, uint64_t a
     link_init(&c->dirty);
     link_init(&c->reads.link);
     link_init(&c->writes.link);
+    account_open(c);
     s->handles++;
     s->figures.connections++;
     server_tick_start(s);

@@ -69,9 +69,14 @@ struct http_exchange *exchange_new(struct connection *c, const struct http_head 
 {
     const struct http_head *h = head ? head : &NO_HEAD;
     struct layout l = layout_of(c, h, text);
-    struct http_exchange *x = mem_alloc(sizeof *x + l.headers + l.text + l.peer + l.body);
-    if (!x)
+    size_t bytes = sizeof(struct http_exchange) + l.headers + l.text + l.peer + l.body;
+    if (!account_exchange(c, bytes))
         return NULL;
+    struct http_exchange *x = mem_alloc(bytes);
+    if (!x) {
+        budget_give(&c->account, BUDGET_CONNECTIONS, bytes);
+        return NULL;
+    }
     *x = (struct http_exchange){.server = c->server, .conn = c};
     struct http_header *headers = (struct http_header *)(x + 1);
     char *copy = (char *)headers + l.headers;
@@ -82,6 +87,7 @@ struct http_exchange *exchange_new(struct connection *c, const struct http_head 
     x->request.peer = span_of(copy + l.text, l.peer);
     x->request.arena = &x->arena;
     arena_init(&x->arena);
+    account_exchange_made(x, bytes);
     x->minor = h->minor;
     x->keep_alive = h->keep_alive;
     body_begin(x, h, copy + l.text + l.peer, l.body);
@@ -107,10 +113,13 @@ void exchange_unlink_last(struct connection *c, struct http_exchange *x)
 void exchange_free(struct http_exchange *x)
 {
     x->server->exchanges--;
+    feed_unlink(x);
+    account_free(x);
     if (!x->body_inline)
         buf_done(&x->body);
     buf_done(&x->fields);
     buf_done(&x->out);
+    http_shared_unref(x->shared);
     arena_done(&x->arena);
     mem_free(x);
 }
@@ -139,6 +148,12 @@ void exchange_queue_loose(struct http_exchange *x)
 
 void exchange_loosen(struct http_exchange *x)
 {
+    feed_unlink(x);
+    if (x->state == EXCHANGE_ANSWERED) { /* it will not be sent */
+        buf_done(&x->out);
+        account_out(x);
+    }
+    account_loosen(x);
     x->conn = NULL;
     exchange_queue_loose(x);
 }
@@ -170,12 +185,13 @@ void server_loose_run(struct http_server *s)
 
 static size_t out_total(const struct http_exchange *x)
 {
-    return x->fixed.len > 0 ? x->fixed.len : x->out.len - x->out_skip;
+    size_t shared = x->shared ? x->shared->text.len : 0;
+    return x->fixed.len > 0 ? x->fixed.len : x->out.len - x->out_skip + shared;
 }
 
 size_t exchange_waiting(const struct http_exchange *x)
 {
-    return out_total(x) - x->done;
+    return out_total(x) - x->done + (size_t)feed_pending(x);
 }
 
 /* ---- http.h: the request --------------------------------------------------------------------- */

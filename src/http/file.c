@@ -127,6 +127,7 @@ void http_answer_file(struct http_exchange *x, int fd, uint64_t bytes, const cha
     f->sent = x->sent;
     f->sent_ctx = x->watch_ctx;
     http_watch(x, gone_cb, sent_cb, f);
+    x->extra_bytes = sizeof *f;
     stream_open(x, type, bytes);
     http_stream_on_room(x, room_cb, f);
     read_next(f);

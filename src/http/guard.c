@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Safety without tokens: pages of other sites, opened in a browser on this machine, must not reach
  * the server, neither by its address (Origin, Sec-Fetch-Site) nor by a name of theirs that they let
- * point to it (Host). */
+ * point to it (Host).
+ *
+ * Browsers name the page that makes a request in Origin or Sec-Fetch-Site, but not always: GETs of
+ * old browsers have neither, and no browser sends Sec-Fetch-Site to a plain-http name other than a
+ * loopback one. For a GET that only reads this is harmless, since a page cannot see the answer. A
+ * route with ROUTE_UNSAFE changes something, so there a browser must show that a page of this
+ * server or of `origins` asks, and other signs of a browser are looked at (page_fault). */
 #include <string.h>
 #include <strings.h>
 
@@ -10,6 +16,19 @@
 static bool same_text(struct span s, const char *text)
 {
     return s.len == strlen(text) && strncasecmp(s.at, text, s.len) == 0;
+}
+
+static bool begins(struct span s, const char *text)
+{
+    return s.at && s.len >= strlen(text) && strncasecmp(s.at, text, strlen(text)) == 0;
+}
+
+static bool contains(struct span s, const char *text)
+{
+    for (; s.len > 0; s = span_of(s.at + 1, s.len - 1))
+        if (begins(s, text))
+            return true;
+    return false;
 }
 
 static bool listed(struct span s, const char *const *list)
@@ -85,7 +104,7 @@ static bool is_prefetch(const struct http_request *r)
     static const char *const names[] = {"sec-purpose", "purpose", "x-purpose", "x-moz"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct span value = http_request_header(r, names[i]);
-        if (value.len >= 8 && strncasecmp(value.at, "prefetch", 8) == 0)
+        if (begins(value, "prefetch") || begins(value, "preview"))
             return true;
     }
     return false;
@@ -122,6 +141,105 @@ static struct browser_words words_of(const struct http_request *r)
     return w;
 }
 
+/* ---- GETs that are not safe ------------------------------------------------------------------ */
+
+/* Signs of a browser that are not about the origin. */
+struct page_signs {
+    bool referer; /* there is one … */
+    bool foreign; /* … of another site */
+    bool element; /* a link, an image, a style sheet … */
+    bool sec;     /* a header that only browsers send */
+    bool mozilla, language;
+    bool java;
+};
+
+static bool referer_known(const struct http_server *s, const struct http_head *h, struct span url)
+{
+    const char *host = memmem(url.at, url.len, "://", 3);
+    size_t len = host ? (size_t)(host - url.at) + 3 : url.len;
+    while (len < url.len && url.at[len] != '/' && url.at[len] != '?' && url.at[len] != '#')
+        len++;
+    struct span origin = span_of(url.at, len);
+    return origin_is_own(origin, h->host) || listed(origin, s->config.origins);
+}
+
+/* fetch() and EventSource ask for any type, or for one of an API. */
+static bool accepts_element(struct span accept)
+{
+    static const char *const types[] = {"image/", "text/html", "text/css",
+                                        "video/", "audio/",    "application/xhtml+xml"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (contains(accept, types[i]))
+            return true;
+    return false;
+}
+
+/* Sec-Fetch-Site was looked at before. In the mode "cors" (which Node's fetch() sends, too) a
+ * browser always adds the Origin of another site. */
+static bool sec_harmless(const struct http_header *f)
+{
+    return http_name_equal(f->name, "sec-fetch-site") ||
+           (http_name_equal(f->name, "sec-fetch-mode") &&
+            (same_text(f->value, "cors") || same_text(f->value, "same-origin")));
+}
+
+static void sign_take(struct page_signs *g, const struct http_server *s, const struct http_head *h,
+                      const struct http_header *f)
+{
+    if (http_name_equal(f->name, "referer")) {
+        g->referer = true;
+        g->foreign |= !referer_known(s, h, f->value);
+    } else if (http_name_equal(f->name, "accept")) {
+        g->element |= accepts_element(f->value);
+    } else if (http_name_equal(f->name, "upgrade-insecure-requests")) {
+        g->element = true;
+    } else if (http_name_equal(f->name, "user-agent")) {
+        g->mozilla = begins(f->value, "Mozilla/");
+        g->java = begins(f->value, "Java/");
+    } else if (http_name_equal(f->name, "accept-language")) {
+        g->language = true;
+    } else if (begins(f->name, "sec-")) {
+        g->sec |= !sec_harmless(f);
+    }
+}
+
+/* Why the request must be refused, or NULL. Every browser calls itself Mozilla and sends
+ * Accept-Language; some programs do one of the two. Java's HttpURLConnection asks for text/html
+ * and images by default. */
+static const char *page_fault(const struct http_server *s, const struct http_head *h,
+                              const struct http_request *r)
+{
+    struct page_signs g = {0};
+    for (size_t i = 0; i < r->header_count; i++)
+        sign_take(&g, s, h, &r->headers[i]);
+    if (g.foreign)
+        return "This GET changes something or costs much, and its Referer is a page of another "
+               "site. Allow that site in the setting `origins` and use fetch() in the mode cors.";
+    if (g.element && !g.java)
+        return "This GET changes something or costs much, and a link, an image or the address bar "
+               "of a browser must not send it. Use a program that accepts any type, or fetch() or "
+               "EventSource in a page of this server.";
+    if (!g.referer && (g.sec || (g.mozilla && g.language)))
+        return "This GET changes something or costs much, and a browser sent it without saying "
+               "which page asks (Origin, Sec-Fetch-Site or Referer). Use a program, or a page of "
+               "this server that does not hide its Referer.";
+    return NULL;
+}
+
+static bool unsafe_pass(const struct http_server *s, const struct http_head *h,
+                        const struct http_request *r, const struct browser_words *w,
+                        struct http_fault *ret)
+{
+    if (is_prefetch(r))
+        return refused(
+            ret, 403,
+            "This request must not be made as a prefetch: it changes something, or costs much.");
+    /* An Origin is an allowed one here. */
+    bool page_known = w->origin.at || (w->site.at && same_text(w->site, "same-origin"));
+    const char *fault = page_known ? NULL : page_fault(s, h, r);
+    return !fault || refused(ret, 403, fault);
+}
+
 bool guard_pass(const struct http_server *s, const struct http_head *h, struct http_exchange *x,
                 struct http_fault *ret)
 {
@@ -141,9 +259,6 @@ bool guard_pass(const struct http_server *s, const struct http_head *h, struct h
         if (!fetch_site_own(w.site))
             return refused(ret, 403, "Requests that a page of another site makes are not allowed.");
     }
-    if (r->route && r->route->flags & ROUTE_NO_STORE && is_prefetch(r))
-        return refused(
-            ret, 403,
-            "This request must not be made as a prefetch: it changes something, or costs much.");
-    return true;
+    bool unsafe = r->route && r->route->flags & ROUTE_UNSAFE;
+    return !unsafe || unsafe_pass(s, h, r, &w, ret);
 }

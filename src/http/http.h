@@ -36,8 +36,9 @@ enum http_scope {
 
 enum http_route_flag {
     ROUTE_LARGE = 1u << 0, /* the body may have limits.large_body_bytes instead of body_bytes */
-    /* GET that claims or costs much: Cache-Control: no-store, no HEAD, no prefetch. */
-    ROUTE_NO_STORE = 1u << 1,
+    /* A GET that is not safe in the sense of HTTP: it claims, or costs much. Cache-Control:
+     * no-store, no HEAD, and refused when an element of a web page may have sent it (guard.c). */
+    ROUTE_UNSAFE = 1u << 1,
 };
 
 /* One row of a door's table. Patterns are "/v1/queues/{queue}/jobs": a {name} takes one segment,
@@ -87,6 +88,18 @@ void http_answer_header(struct http_exchange *x, const char *name, struct span v
  * body could not be built for lack of memory, answer 503 instead. */
 void http_answer(struct http_exchange *x, unsigned status, const char *type);
 
+/* A body that several answers share, so that it is in memory once however many clients are slow to
+ * read it. It is freed with the last reference. */
+struct http_shared {
+    struct buf text; /* not changed any more once it is part of an answer */
+    size_t refs;
+};
+struct http_shared *http_shared_new(void); /* one reference, the caller's; NULL: out of memory */
+void http_shared_unref(struct http_shared *s); /* s may be NULL */
+/* As http_answer, with this body; the exchange takes a reference of its own. */
+void http_answer_shared(struct http_exchange *x, unsigned status, const char *type,
+                        struct http_shared *body);
+
 /* Sends 200 with the first `bytes` bytes of a file, read piece by piece in other threads, as fast
  * as the client takes them; the connection closes at the end. The descriptor is the server's from
  * here on. When the file cannot be read so far the connection breaks off, so that the client sees
@@ -106,3 +119,23 @@ size_t http_stream_waiting(const struct http_exchange *x); /* bytes not handed t
  * what was refused would be taken. */
 void http_stream_on_room(struct http_exchange *x, void (*fn)(void *ctx), void *ctx);
 void http_stream_end(struct http_exchange *x);
+/* At most so many bytes wait, instead of the server's write buffer. */
+void http_stream_bound(struct http_exchange *x, uint64_t bytes);
+/* Bytes that the stream's source holds in memory, for the memory budget; false: they do not fit. */
+MUST_CHECK bool http_stream_hold(struct http_exchange *x, size_t bytes);
+
+/* ---- feeds: the same events for many streams, encoded and held once (feed.c) ---- */
+
+struct http_feed;
+/* A feed of the server that x belongs to; mark: of what came before its first piece. NULL: there is
+ * no memory. It must be freed before the server is closed. */
+struct http_feed *http_feed_new(struct http_exchange *x, uint64_t mark);
+void http_feed_free(struct http_feed *f); /* no stream follows it any more; NULL allowed */
+/* Adds a piece, whole events; marks rise. Streams that are too far behind leave the feed. */
+void http_feed_append(struct http_feed *f, struct span bytes, uint64_t mark);
+/* The stream sends what is appended from now on, behind what waits of its own. As long as it
+ * follows, http_stream_write may be used only while nothing waits. */
+void http_stream_follow(struct http_exchange *x, struct http_feed *f);
+/* Whether it still does. When it has left by itself, the room callback is called as after a refused
+ * write, and *ret_mark is that of the last piece it has sent, or will have sent. */
+bool http_stream_follows(const struct http_exchange *x, uint64_t *ret_mark);

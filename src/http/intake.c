@@ -19,9 +19,9 @@ bool intake_open(const struct connection *c)
 }
 
 /* No memory for as much as an exchange: the fixed text goes out behind the answers under way. */
-void intake_out_of_memory(struct connection *c)
+void intake_no_room(struct connection *c)
 {
-    c->last_words = answer_out_of_memory;
+    c->last_words = answer_no_room;
     c->no_more = true;
     c->linger = true;
     connection_dirty(c);
@@ -35,14 +35,25 @@ static void cut_short(struct http_exchange *x)
     x->conn->linger = true;
 }
 
+/* Of a request that will not be taken. */
+static void body_free(struct http_exchange *x)
+{
+    if (x->body_inline)
+        return;
+    buf_done(&x->body);
+    account_body_freed(x);
+}
+
 void intake_fault(struct connection *c, unsigned status, const char *text)
 {
     struct http_exchange *x = c->reading;
     c->reading = NULL;
-    if (!x)
+    if (x)
+        body_free(x);
+    else
         x = exchange_new(c, NULL, span_of(NULL, 0));
     if (!x) {
-        intake_out_of_memory(c);
+        intake_no_room(c);
         return;
     }
     c->server->figures.requests++;
@@ -53,7 +64,7 @@ void intake_fault(struct connection *c, unsigned status, const char *text)
 void intake_abandon(struct connection *c)
 {
     struct http_exchange *x = c->reading;
-    buf_done(&c->in);
+    connection_input_free(c);
     c->seen = 0;
     c->stalled = false;
     c->reading = NULL;
@@ -90,6 +101,7 @@ static void complete(struct http_exchange *x)
 {
     struct connection *c = x->conn;
     c->reading = NULL;
+    account_settle(c);
     c->server->figures.requests++;
     x->request.body = buf_span(&x->body);
     c->body_bytes += x->request.body.len;
@@ -193,7 +205,7 @@ static bool head_take(struct connection *c, struct span *in)
     struct http_exchange *x = exchange_new(c, &s->head, span_of(in->at, (size_t)len));
     *in = span_of(in->at + len, in->len - (size_t)len);
     if (!x) {
-        intake_out_of_memory(c);
+        intake_no_room(c);
         return false;
     }
     head_taken(x, &s->head);
@@ -202,12 +214,32 @@ static bool head_take(struct connection *c, struct span *in)
 
 /* ---- its body -------------------------------------------------------------------------------- */
 
+/* Room for what has come of the body: memory follows the bytes that came, not those announced. */
+static bool body_room(struct http_exchange *x, size_t fresh)
+{
+    struct buf *b = &x->body;
+    uint64_t left = x->body_state.chunked ? UINT64_MAX : x->body_state.left;
+    uint64_t need = fresh < left ? fresh : left;
+    if (b->cap - b->len >= need)
+        return true;
+    uint64_t cap = b->len + need;
+    if (cap < 2 * (uint64_t)b->cap)
+        cap = 2 * (uint64_t)b->cap;
+    if (cap - b->len > left)
+        cap = b->len + left;
+    return account_body(x, cap) && buf_grow(b, cap) == 0;
+}
+
 static bool body_take(struct connection *c, struct span *in)
 {
     struct http_exchange *x = c->reading;
     struct http_fault fault;
     bool done = false;
     x->expects = false; /* it did not wait for our word */
+    if (!body_room(x, in->len)) {
+        intake_fault(c, 503, "The server has no memory left for this body; try again soon.");
+        return false;
+    }
     int r = http_body_feed(&x->body_state, in, limits_of(x), &x->body, &done, &fault);
     if (x->refusal.status)
         buf_clear(&x->body);

@@ -23,44 +23,6 @@
 #define ACCEPTS_A_TURN 64
 #define SHED_LOG_MS 10000
 
-/* ---- connections for each address ------------------------------------------------------------ */
-
-/* IPv4 by address; IPv6 by its network of 64 bits, of which one host can use every address. */
-static uint64_t address_key(const struct sockaddr_storage *peer)
-{
-    const void *any = peer;
-    if (peer->ss_family == AF_INET) {
-        const struct sockaddr_in *in = any;
-        return UINT64_C(1) << 32 | ntohl(in->sin_addr.s_addr);
-    }
-    if (peer->ss_family != AF_INET6)
-        return 0;
-    const struct sockaddr_in6 *in6 = any;
-    uint64_t network;
-    memcpy(&network, &in6->sin6_addr, sizeof network);
-    return network ? network : UINT64_C(1) << 33;
-}
-
-/* false: it has as many as it may have, or there is no memory to count it. */
-static bool address_count(struct http_server *s, uint64_t address)
-{
-    if (!address)
-        return true;
-    uint32_t n = map64_get(&s->addresses, address);
-    return n < s->config.connections_per_address && map64_put(&s->addresses, address, n + 1) == 0;
-}
-
-void address_uncount(struct http_server *s, uint64_t address)
-{
-    if (!address)
-        return;
-    uint32_t n = map64_get(&s->addresses, address);
-    if (n <= 1)
-        map64_drop(&s->addresses, address);
-    else if (map64_put(&s->addresses, address, n - 1) != 0)
-        return; /* replacing a value takes no memory */
-}
-
 /* ---- accepting ------------------------------------------------------------------------------- */
 
 static struct span peer_text(const struct sockaddr_storage *peer, char out[PEER_BYTES])
@@ -79,10 +41,10 @@ static struct span peer_text(const struct sockaddr_storage *peer, char out[PEER_
 static void accepted(struct http_server *s, int fd, const struct sockaddr_storage *peer)
 {
     char text[PEER_BYTES];
-    uint64_t address = address_key(peer);
+    uint64_t address = peer_key(peer);
     uint64_t served = s->figures.connections - s->lingering_refused;
     bool room = served < s->config.connections_max;
-    if (room && address_count(s, address)) {
+    if (room && peer_count(&s->addresses, address, s->config.connections_per_address)) {
         s->figures.accepted++;
         connection_open(s, fd, peer_text(peer, text), address, false);
         return;

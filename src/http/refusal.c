@@ -54,6 +54,8 @@ void refusal_send(struct http_exchange *x, unsigned status, const char *detail)
     x->state = EXCHANGE_OPEN;
     if (status == 405)
         allow_header(x);
+    if (status == 503)
+        http_answer_header(x, "Retry-After", SPAN_LITERAL("1"));
     if (!x->server->config.problem) {
         plain_text(x, status, detail);
         return;

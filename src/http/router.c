@@ -61,6 +61,8 @@ static void pattern_check(const struct http_route *route)
     size_t params = 0;
     CHECK(route->method != HTTP_HEAD && route->method < HTTP_OPTIONS && route->handler);
     CHECK(path.len > 0 && path.at[0] == '/');
+    CHECK(!(route->method == HTTP_GET && route->scope == SCOPE_CONSUME) ||
+          route->flags & ROUTE_UNSAFE);
     while (path.len > 0) {
         struct span s = segment_take(&path);
         params += is_param(s);
@@ -152,7 +154,7 @@ int router_add(struct router *r, const struct http_route *route, void *ctx)
 static unsigned allow_of(const struct http_route *route)
 {
     unsigned bits = 1u << route->method | 1u << HTTP_OPTIONS;
-    if (route->method == HTTP_GET && !(route->flags & ROUTE_NO_STORE))
+    if (route->method == HTTP_GET && !(route->flags & ROUTE_UNSAFE))
         bits |= 1u << HTTP_HEAD;
     return bits;
 }

@@ -244,6 +244,10 @@ int http_server_new(const struct http_server_config *config, struct http_server 
         return -ERR_NOMEM;
     memset(s, 0, offsetof(struct http_server, head));
     s->config = *config;
+    budget_init(&s->unlimited, BUDGET_NO_LIMIT);
+    if (!config->budget)
+        s->config.budget = &s->unlimited;
+    budget_open(&s->loose, s->config.budget, NULL, NULL, 0);
     s->limits_large = config->limits;
     if (config->large_body_bytes > config->limits.body_bytes)
         s->limits_large.body_bytes = config->large_body_bytes;
@@ -303,6 +307,7 @@ void server_handle_closed(struct http_server *s)
         return;
     void (*fn)(void *ctx) = s->closed;
     void *ctx = s->closed_ctx;
+    budget_close(&s->loose);
     router_done(&s->router);
     map64_done(&s->addresses);
     if (s->spare_fd >= 0)

@@ -3,11 +3,13 @@
  *
  * Safety without tokens: it listens only on loopback addresses or a Unix socket; Host must be a
  * loopback name or one of `hosts` (421); a request with a foreign Origin, or a Sec-Fetch-Site other
- * than same-origin or none, is refused (403), GETs included; no CORS header unless configured. */
+ * than same-origin or none, is refused (403), GETs included; a GET of a route with ROUTE_UNSAFE
+ * also with other signs of a browser; no CORS header unless configured. */
 #pragma once
 
 #include <uv.h>
 
+#include "base/budget.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -19,6 +21,8 @@ struct http_server_config {
     uv_loop_t *loop;
     const struct log *log; /* may be NULL */
     struct clock clock;    /* for Date; deadlines follow the loop's time */
+    /* What all connections hold together; outlives the server. NULL = no limit. */
+    struct budget *budget;
     struct http_limits limits;
     uint64_t large_body_bytes;        /* for routes with ROUTE_LARGE */
     uint32_t connections_max;         /* beyond it new ones get 503 and are closed */

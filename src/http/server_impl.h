@@ -21,6 +21,7 @@
 #include <sys/uio.h>
 #include <uv.h>
 
+#include "base/budget.h"
 #include "base/link.h"
 #include "base/map.h"
 #include "http/router.h"
@@ -75,15 +76,29 @@ struct http_exchange {
     struct arena arena;
     struct buf body; /* of the request */
     struct http_body body_state;
-    struct http_fault refusal; /* status 0: a handler answers */
-    unsigned allow;            /* for 405 and OPTIONS */
-    struct span origin;        /* an allowed foreign origin, to be named in the answer */
-    struct buf fields;         /* what http_answer_header added */
-    struct buf out;            /* the body, then the head behind it; of a stream, all in order */
-    struct span fixed;         /* sent instead of `out` when there was no memory for it */
-    size_t out_body;           /* bytes of `out` that are body */
-    size_t out_skip;           /* body bytes that are not sent (HEAD) */
-    size_t done;               /* bytes handed to the kernel: of the head first, then of the body */
+    struct http_fault refusal;  /* status 0: a handler answers */
+    unsigned allow;             /* for 405 and OPTIONS */
+    struct span origin;         /* an allowed foreign origin, to be named in the answer */
+    struct buf fields;          /* what http_answer_header added */
+    struct buf out;             /* the body, then the head behind it; of a stream, all in order */
+    struct http_shared *shared; /* the body, instead of one in `out`; NULL = none */
+    struct span fixed;          /* sent instead of `out` when there was no memory for it */
+    size_t out_body;            /* bytes of `out` that are body */
+    size_t out_skip;            /* body bytes that are not sent (HEAD) */
+    size_t done;        /* bytes handed to the kernel: of the head first, then of the body */
+    size_t extra_bytes; /* held for the answer besides `out` */
+    uint64_t bound;     /* of a stream: bytes that may wait */
+    struct {
+        struct http_feed *feed;   /* NULL = none */
+        struct feed_chunk *chunk; /* NULL = everything is sent */
+        size_t at;                /* bytes of the chunk that are sent */
+        uint64_t mark;            /* of the last piece, when it follows no longer */
+        struct link link;         /* among the readers of the chunk, or the idle ones */
+    } follows;
+    struct {
+        size_t block, body, out; /* bytes charged to the budget */
+        enum budget_kind out_kind;
+    } charged;
     uint16_t status;
     enum exchange_state state : 8;
     uint8_t minor;
@@ -93,8 +108,9 @@ struct http_exchange {
     bool body_inline : 1; /* the body's memory is part of this block */
     bool queued : 1;      /* on the server's loose list */
     bool room_due : 1;    /* a write to the stream was refused */
-    bool sized : 1;       /* a stream with a length: nothing but its bytes may be sent */
-    bool alone : 1;       /* while it is the last, no other request is taken */
+    bool left_feed : 1; /* … or it left its feed: room is when its client has taken everything */
+    bool sized : 1;     /* a stream with a length: nothing but its bytes may be sent */
+    bool alone : 1;     /* while it is the last, no other request is taken */
     bool out_of_memory : 1;
 };
 
@@ -104,7 +120,9 @@ struct connection {
     struct link all, dirty;
     struct wait reads, writes;
     struct http_exchange *first, *last, *reading;
+    struct budget_account account;
     struct buf in;
+    size_t in_charged;      /* bytes of `in` that the budget knows of */
     size_t seen;            /* bytes of `in` that were looked at and hold no whole head */
     size_t out_bytes;       /* answered and not handed to the kernel */
     size_t body_bytes;      /* bodies of the requests in the chain that are whole */
@@ -125,6 +143,7 @@ struct connection {
     bool refused : 1;   /* beyond the limits: only told so */
     bool asked : 1;     /* a request has come since it was accepted */
     bool blocked : 1;   /* the kernel took less than there was */
+    bool taking : 1;    /* requests are being taken from `in` */
     bool closed : 1;    /* its memory goes in the close callback */
     uint8_t peer_len;
     char peer[PEER_BYTES];
@@ -156,7 +175,9 @@ struct http_server {
     struct link waits[WAIT_COUNT];
     uint64_t wait_ms[WAIT_COUNT];
     struct http_exchange *loose_first, *loose_last;
-    struct map64 addresses; /* connections for each peer address */
+    struct budget_account loose; /* what exchanges without a connection hold */
+    struct budget unlimited;     /* used when the configuration has no budget */
+    struct map64 addresses;      /* connections for each peer address */
     uint64_t lingering_refused;
     uint64_t exchanges; /* not freed yet */
     int spare_fd;       /* given up for a moment when the process has no descriptor left */
@@ -192,7 +213,6 @@ bool wait_is(const struct wait *w, enum wait_kind kind);
 
 /* listen.c */
 void listen_spare(struct http_server *s); /* takes the spare descriptor unless it is there */
-void address_uncount(struct http_server *s, uint64_t address);
 void listener_resume(struct listener *l);
 void listener_close(struct listener *l);
 
@@ -204,6 +224,7 @@ void connection_close(struct connection *c);
 void connection_dirty(struct connection *c);
 /* After anything that changes what it waits for: polls for the right events, sets deadlines. */
 void connection_settle(struct connection *c);
+void connection_input_free(struct connection *c); /* what it has kept of its input */
 void connection_late(struct connection *c, enum wait_kind kind);
 /* Neither a request under way nor a part of one, nor an answer that may not have been read. */
 bool connection_at_rest(const struct connection *c);
@@ -211,6 +232,30 @@ bool connection_at_rest(const struct connection *c);
 void connection_take(struct connection *c, struct span fresh);
 /* Its last answer is out. */
 void connection_finish(struct connection *c);
+/* For the budget: gives up the request that is being read, or closes. */
+enum budget_shed connection_shed(void *c);
+
+/* account.c */
+void account_open(struct connection *c);
+void account_close(struct connection *c);
+/* false: there is no room for `more` bytes of input to be kept. */
+bool account_input(struct connection *c, size_t more);
+void account_input_freed(struct connection *c);
+void account_settle(struct connection *c); /* tells whether it may be shed */
+/* false: there is no room for an exchange of so many bytes, or for a body of `cap` bytes. */
+bool account_exchange(struct connection *c, size_t bytes);
+void account_exchange_made(struct http_exchange *x, size_t bytes);
+bool account_body(struct http_exchange *x, size_t cap);
+void account_body_freed(struct http_exchange *x);
+/* false: there is no room for the reply in `out`, which is not small. */
+bool account_reply(struct http_exchange *x);
+void account_out(struct http_exchange *x);               /* `out` has grown or shrunk */
+bool account_hold(struct http_exchange *x, size_t more); /* false: there is no room for them */
+/* false: there is no room for more, and something waits: its end makes room. */
+bool account_stream(struct http_exchange *x, size_t more);
+void account_is_stream(struct http_exchange *x);
+void account_loosen(struct http_exchange *x); /* before conn becomes NULL */
+void account_free(struct http_exchange *x);
 
 /* intake.c */
 bool intake_open(const struct connection *c); /* it may take another request now */
@@ -218,7 +263,7 @@ bool intake_open(const struct connection *c); /* it may take another request now
 size_t intake(struct connection *c, struct span in);
 /* Puts a refusal behind what is under way; the connection ends with it. */
 void intake_fault(struct connection *c, unsigned status, const char *text);
-void intake_out_of_memory(struct connection *c);
+void intake_no_room(struct connection *c); /* nothing can be kept of the request */
 void intake_abandon(struct connection *c); /* what has come of an unfinished request */
 
 /* exchange.c */
@@ -242,6 +287,7 @@ void connection_flush(struct connection *c);
 extern const struct span answer_continue;
 extern const struct span answer_out_of_memory;
 extern const struct span answer_crowded; /* too many connections */
+extern const struct span answer_no_room; /* the memory budget is used up; nothing was done */
 #define LENGTH_NONE UINT64_MAX
 /* Puts the head for a body of `length` bytes behind what `out` holds; -ERR_NOMEM. */
 MUST_CHECK int answer_head(struct http_exchange *x, unsigned status, const char *type,
@@ -250,7 +296,16 @@ MUST_CHECK int answer_head(struct http_exchange *x, unsigned status, const char 
 /* stream.c */
 /* Sends the head of a body that comes with http_stream_write. */
 void stream_open(struct http_exchange *x, const char *type, uint64_t length);
+/* The client has taken so many bytes of what waits. */
+void stream_sent(struct http_exchange *x, size_t len);
 bool stream_room_for(const struct http_exchange *x, size_t more);
+
+/* feed.c */
+uint64_t feed_pending(const struct http_exchange *x); /* bytes of the feed still to be sent */
+size_t feed_gather(const struct http_exchange *x, struct iovec *out, size_t max, size_t *ret_bytes);
+void feed_sent(struct http_exchange *x, size_t len);
+void feed_unlink(struct http_exchange *x); /* the exchange loses its connection, or is freed */
+void feed_end(struct http_exchange *x);    /* the stream ends: what remains becomes its own */
 
 /* guard.c */
 /* false: the request must be refused, with *ret set. */

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers that grow until their end: server-sent events, which have no length, and files, which do.
  */
+#include <string.h>
+#include <sys/socket.h>
+
 #include "base/check.h"
 #include "http/server_impl.h"
+
+#define KERNEL_BYTES (128 << 10) /* of a stream of events; the kernel doubles it */
 
 /* Requests that came behind this one will not be answered on this connection any more. */
 static void followers_loosen(struct connection *c, struct http_exchange *x)
@@ -34,7 +39,7 @@ static void stream_fail(struct http_exchange *x)
     buf_done(&x->out);
     exchange_unlink_last(c, x);
     exchange_loosen(x);
-    intake_out_of_memory(c);
+    intake_no_room(c);
 }
 
 void stream_open(struct http_exchange *x, const char *type, uint64_t length)
@@ -47,6 +52,8 @@ void stream_open(struct http_exchange *x, const char *type, uint64_t length)
         return;
     buf_clear(&x->out);
     x->close = true;
+    x->bound = x->server->config.write_buffer_bytes;
+    account_is_stream(x);
     followers_loosen(c, x);
     if (x->out_of_memory || answer_head(x, 200, type, length) != 0) {
         stream_fail(x);
@@ -54,12 +61,22 @@ void stream_open(struct http_exchange *x, const char *type, uint64_t length)
     }
     x->status = 200;
     x->server->figures.by_status[2]++;
+    account_out(x);
     c->out_bytes += exchange_waiting(x);
     connection_dirty(c);
 }
 
+/* The kernel would take megabytes for a client that reads nothing, a copy for each stream. */
+static void kernel_bound(const struct connection *c)
+{
+    int bytes = KERNEL_BYTES;
+    (void)setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+}
+
 void http_stream(struct http_exchange *x)
 {
+    if (x->conn)
+        kernel_bound(x->conn);
     stream_open(x, "text/event-stream", LENGTH_NONE);
 }
 
@@ -68,8 +85,48 @@ void http_stream(struct http_exchange *x)
 bool stream_room_for(const struct http_exchange *x, size_t more)
 {
     size_t waiting = exchange_waiting(x);
-    uint64_t bound = x->server->config.write_buffer_bytes;
+    uint64_t bound = x->bound;
     return waiting == 0 || (waiting <= bound && more <= bound - waiting);
+}
+
+/* A stream's buffer is used from the front; what was sent is cut off when nothing else is left or
+ * when moving the rest is little work compared with what was sent. */
+static void trim(struct http_exchange *x)
+{
+    size_t left = x->out.len - x->done;
+    if (left == 0)
+        buf_done(&x->out);
+    else if (x->done > left)
+        memmove(x->out.data, x->out.data + x->done, left);
+    else
+        return;
+    x->out.len = left;
+    x->done = 0;
+    account_out(x);
+}
+
+void stream_sent(struct http_exchange *x, size_t len)
+{
+    size_t own = x->out.len - x->done;
+    own = own < len ? own : len;
+    x->done += own;
+    x->conn->out_bytes -= own;
+    trim(x);
+    feed_sent(x, len - own);
+}
+
+void http_stream_bound(struct http_exchange *x, uint64_t bytes)
+{
+    x->bound = bytes;
+}
+
+bool http_stream_hold(struct http_exchange *x, size_t bytes)
+{
+    if (bytes > x->extra_bytes && !account_hold(x, bytes - x->extra_bytes))
+        return false;
+    x->extra_bytes = bytes;
+    account_out(x);
+    return true;
 }
 
 bool http_stream_write(struct http_exchange *x, struct span bytes)
@@ -78,12 +135,14 @@ bool http_stream_write(struct http_exchange *x, struct span bytes)
     CHECK(x->state == EXCHANGE_STREAM);
     if (!c || x->request.method == HTTP_HEAD)
         return false;
-    if (!stream_room_for(x, bytes.len) || buf_append_span(&x->out, bytes) != 0) {
+    if (!stream_room_for(x, bytes.len) || !account_stream(x, bytes.len) ||
+        buf_append_span(&x->out, bytes) != 0) {
         x->room_due = true;
         x->room_need = bytes.len;
         connection_dirty(c);
         return false;
     }
+    account_out(x);
     c->out_bytes += bytes.len;
     connection_dirty(c);
     return true;
@@ -103,6 +162,7 @@ void http_stream_on_room(struct http_exchange *x, void (*fn)(void *ctx), void *c
 void http_stream_end(struct http_exchange *x)
 {
     CHECK(x->state == EXCHANGE_STREAM);
+    feed_end(x);
     x->state = EXCHANGE_ANSWERED;
     if (x->conn)
         connection_dirty(x->conn);

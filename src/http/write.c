@@ -13,7 +13,7 @@ static void piece_add(struct pieces *p, const char *at, size_t len)
     p->bytes += len;
 }
 
-/* The head lies behind the body (a stream has only the former). */
+/* The head lies behind the body (a stream has only the former); a shared body lies elsewhere. */
 static void exchange_gather(struct pieces *p, const struct http_exchange *x)
 {
     if (x->fixed.len > 0) {
@@ -21,12 +21,15 @@ static void exchange_gather(struct pieces *p, const struct http_exchange *x)
         return;
     }
     size_t head = x->out.len - x->out_body;
-    size_t body = x->out_body - x->out_skip;
+    const struct buf *from = x->shared ? &x->shared->text : &x->out;
+    size_t body = x->shared ? from->len : x->out_body - x->out_skip;
     if (x->done < head)
         piece_add(p, x->out.data + x->out_body + x->done, head - x->done);
     size_t body_done = x->done > head ? x->done - head : 0;
     if (body > body_done)
-        piece_add(p, x->out.data + body_done, body - body_done);
+        piece_add(p, from->data + body_done, body - body_done);
+    if (x->follows.chunk)
+        p->count += feed_gather(x, p->iov + p->count, WRITE_PIECES - p->count, &p->bytes);
 }
 
 static bool ready(const struct http_exchange *x)
@@ -66,36 +69,24 @@ static void first_finish(struct connection *c)
     exchange_finish(x, true);
 }
 
-/* A stream's buffer is used from the front; what was sent is cut off when nothing else is left or
- * when moving the rest is little work compared with what was sent. */
-static void stream_trim(struct http_exchange *x)
-{
-    size_t left = x->out.len - x->done;
-    if (left == 0)
-        buf_done(&x->out);
-    else if (x->done > left)
-        memmove(x->out.data, x->out.data + x->done, left);
-    else
-        return;
-    x->out.len = left;
-    x->done = 0;
-}
-
 /* Takes `len` sent bytes off what waits. Exchanges that are out are told so; they may answer
  * others, but never change this chain. */
 static void sent_bytes(struct connection *c, size_t len)
 {
     c->server->figures.bytes_out += len;
+    budget_progress(&c->account, len, server_now(c->server));
     len = span_advance(&c->interim, len);
     while (c->first && ready(c->first)) {
         struct http_exchange *x = c->first;
         size_t waiting = exchange_waiting(x);
         size_t n = waiting < len ? waiting : len;
-        x->done += n;
-        c->out_bytes -= n;
         len -= n;
-        if (x->state == EXCHANGE_STREAM)
-            stream_trim(x);
+        if (x->state == EXCHANGE_STREAM) {
+            stream_sent(x, n);
+        } else {
+            x->done += n;
+            c->out_bytes -= n;
+        }
         if (x->state == EXCHANGE_STREAM || n < waiting)
             return;
         first_finish(c);
@@ -123,9 +114,11 @@ static void room_tell(struct connection *c)
     if (!x || x->state != EXCHANGE_STREAM || !x->room_due)
         return;
     size_t waiting = exchange_waiting(x);
-    if (waiting > c->server->config.write_buffer_bytes / 2 || !stream_room_for(x, x->room_need))
+    if (x->left_feed && (c->blocked || waiting > 0))
         return;
-    x->room_due = false;
+    if (waiting > x->bound / 2 || !stream_room_for(x, x->room_need))
+        return;
+    x->room_due = x->left_feed = false;
     if (x->room)
         x->room(x->room_ctx);
 }

@@ -64,7 +64,7 @@ static void clear_completed_and_errors(struct env *e)
     EXPECT_COUNTS("q", .ready = 1, .running = 1, .dead = 1);
     expect_bulk(e, bulk_op(BULK_REMOVE, "q", STATE_BIT(STATE_DEAD)), 1, 0);
     EXPECT_STATE(dead, STATE_NONE);
-    expect_bulk(e, bulk_op(BULK_REMOVE, "q", 0), 1, 0); /* all it may: not the running one */
+    expect_bulk(e, bulk_op(BULK_REMOVE, "q", STATES_ALL), 1, 0); /* never the running one */
     EXPECT_STATE(ready, STATE_NONE);
     EXPECT_STATE(running, STATE_RUNNING);
     EXPECT_STATE(foreign, STATE_DONE);
@@ -109,7 +109,7 @@ static void cancel_all(struct env *e)
     EXPECT_STATE(ready, STATE_CANCELLED);
     EXPECT_STATE(scheduled, STATE_CANCELLED);
     EXPECT_INT(get(e, ready)->job.reason, REASON_CANCELLED);
-    expect_bulk(e, bulk_op(BULK_CANCEL, "q", 0), 1, 0);
+    expect_bulk(e, bulk_op(BULK_CANCEL, "q", STATES_LIVE), 1, 0);
     EXPECT_STATE(running, STATE_CANCELLED);
     EXPECT_INT(claim(e, "q", 5)->job_count, 0);
     EXPECT_COUNTS("q", .cancelled = 3);
@@ -122,6 +122,26 @@ static void wrong_asks(struct env *e)
     EXPECT_OUT(run(e, bulk_op((enum bulk_action)9, "q", 0)), OUT_INVALID);
     expect_bulk(e, bulk_op(BULK_REQUEUE, "q", STATE_BIT(STATE_DONE)), 0, 0); /* cannot start */
     EXPECT_COUNTS("q", .ready = 1);
+}
+
+/* A request that names no states must not change every job of the queue. */
+static void states_left_out(struct env *e)
+{
+    uint64_t dead = job_in(e, "q", STATE_DEAD, NULL), done = job_in(e, "q", STATE_DONE, NULL);
+    uint64_t cancelled = job_in(e, "q", STATE_CANCELLED, NULL);
+    uint64_t scheduled = put_delayed(e, "q", 5000);
+    static const enum bulk_action strict[] = {BULK_CANCEL, BULK_REMOVE};
+    for (size_t i = 0; i < sizeof strict / sizeof *strict; i++) {
+        const struct reply *r = run(e, bulk_op(strict[i], "q", 0));
+        EXPECT_OUT(r, OUT_INVALID);
+        EXPECT(r->note && strncmp(r->note, "states ", 7) == 0);
+    }
+    EXPECT_COUNTS("q", .scheduled = 1, .done = 1, .dead = 1, .cancelled = 1);
+    expect_bulk(e, bulk_op(BULK_REQUEUE, "q", 0), 1, 0);
+    EXPECT_STATE(dead, STATE_READY);
+    EXPECT_STATE(cancelled, STATE_CANCELLED);
+    EXPECT_STATE(scheduled, STATE_SCHEDULED);
+    EXPECT_STATE(done, STATE_DONE);
 }
 
 /* Jobs that come later are not meant, also in the same batch. */
@@ -189,6 +209,7 @@ static const struct conform_case cases[] = {
     CASE("NOM-7 NOM-14 by group", by_group),
     CASE("HF-7 cancel what waits, then what runs", cancel_all),
     CASE("bulk: unknown action, states it cannot start from", wrong_asks),
+    CASE("bulk: cancel and remove name their states, requeue means dead jobs", states_left_out),
     CASE("bulk has a horizon", horizon, .flags = EXACT),
     CASE("NOM-7 bulk over many jobs while others work", many, .flags = EXACT),
     CASE("NOM-7 bulk after the wall clock was set back", clock_set_back),

@@ -107,8 +107,9 @@ static void unknown_queue(struct env *e)
         EXPECT_OUT(run(e, queue_op(kinds[i], "nope")), OUT_NO_QUEUE);
     struct op op = {.kind = OP_PEEK, .peek = {.queue = SPAN_LITERAL("nope"), .state = STATE_READY}};
     EXPECT_OUT(run(e, op), OUT_NO_QUEUE);
-    op = (struct op){.kind = OP_BULK,
-                     .bulk = {.action = BULK_CANCEL, .queue = SPAN_LITERAL("nope")}};
+    op = (struct op){
+        .kind = OP_BULK,
+        .bulk = {.action = BULK_CANCEL, .queue = SPAN_LITERAL("nope"), .states = STATES_LIVE}};
     EXPECT_OUT(run(e, op), OUT_NO_QUEUE);
     EXPECT(queue_get(e, "nope") == NULL);
 }
@@ -240,6 +241,51 @@ static void server_capacity(struct env *e)
     EXPECT_OUT(run(e, enqueue_op("b")), OUT_SERVER_FULL);
 }
 
+static void configure_few_queues(struct backend_config *c)
+{
+    c->queue_limits = (struct queue_limits){.max = 4, .implied_max = 2};
+}
+
+static void queues_have_room(struct env *e)
+{
+    struct op implied = queue_op(OP_QUEUE_PUT, "c");
+    implied.queue.implied = true;
+    put(e, "a");
+    put(e, "b");
+    EXPECT_OUT(run(e, enqueue_op("c")), OUT_QUEUES_FULL);
+    EXPECT_OUT(run(e, implied), OUT_QUEUES_FULL);
+    EXPECT(queue_get(e, "c") == NULL);
+    put(e, "a");
+    /* Defining them goes on, up to the limit of the store. */
+    EXPECT_OUT(run(e, queue_op(OP_QUEUE_PUT, "c")), OUT_OK);
+    EXPECT_OUT(run(e, queue_op(OP_QUEUE_PUT, "d")), OUT_OK);
+    EXPECT_OUT(run(e, queue_op(OP_QUEUE_PUT, "e")), OUT_QUEUES_FULL);
+    EXPECT_OUT(run(e, queue_op(OP_QUEUE_PUT, "d")), OUT_OK);
+    EXPECT_OUT(run(e, implied), OUT_OK);
+    put(e, "c");
+    EXPECT_OUT(run(e, enqueue_op("f")), OUT_QUEUES_FULL);
+    /* A deleted one makes room. */
+    static const char *const gone[] = {"b", "c", "d"};
+    for (size_t i = 0; i < 3; i++)
+        EXPECT_OUT(run(e, queue_op(OP_QUEUE_DELETE, gone[i])), OUT_OK);
+    put(e, "f");
+    EXPECT_OUT(run(e, enqueue_op("g")), OUT_QUEUES_FULL);
+}
+
+/* Those that a batch creates count for the rest of it. */
+static void queues_have_room_in_a_batch(struct env *e)
+{
+    struct op ops[] = {enqueue_op("a"), enqueue_op("b"), enqueue_op("c"), enqueue_op("a")};
+    const struct reply *replies[4];
+    run_batch(e, ops, 4, replies);
+    EXPECT_OUT(replies[0], OUT_OK);
+    EXPECT_OUT(replies[1], OUT_OK);
+    EXPECT_OUT(replies[2], OUT_QUEUES_FULL);
+    EXPECT_OUT(replies[3], OUT_OK);
+    EXPECT_COUNTS("a", .ready = 2);
+    EXPECT(queue_get(e, "c") == NULL);
+}
+
 static void delete_queue(struct env *e)
 {
     uint64_t ready = put_unique(e, "q", "k"), scheduled = put_delayed(e, "q", 1000);
@@ -293,6 +339,10 @@ static const struct conform_case cases[] = {
     CASE("PDQ-5 capacity of a queue", queue_capacity),
     CASE("PDQ-5 capacity of the server", server_capacity, .configure = configure_small_server,
          .needs = NEEDS_ONE_STORE),
+    CASE("HF-19 enqueues leave room for queues that are defined", queues_have_room,
+         .configure = configure_few_queues, .needs = NEEDS_ONE_STORE),
+    CASE("HF-19 queues that a batch creates count", queues_have_room_in_a_batch, .flags = EXACT,
+         .configure = configure_few_queues, .needs = NEEDS_ONE_STORE),
     CASE("ORC-8 a deleted queue's jobs are gone, its name is free", delete_queue),
     CASE("delete and make again in one batch", delete_in_one_batch, .flags = EXACT),
 };

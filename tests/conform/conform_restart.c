@@ -117,6 +117,19 @@ static void words_repeated_after_a_restart(struct env *e)
     EXPECT_STATE(failed, STATE_SCHEDULED);
 }
 
+static void tokens_of_an_earlier_boot(struct env *e)
+{
+    struct held before, after;
+    job_in(e, "q", STATE_DONE, &before);
+    env_restart(e);
+    uint64_t seq = job_in(e, "q", STATE_DONE, &after);
+    struct held crossed = {after.seq, after.hi, before.token};
+    EXPECT_OUT(ack(e, crossed), OUT_LEASE_LOST);
+    EXPECT_OUT(fail(e, crossed), OUT_LEASE_LOST);
+    EXPECT_OUT(ack(e, after), OUT_OK);
+    EXPECT_STATE(seq, STATE_DONE);
+}
+
 static void tokens_are_never_reused(struct env *e)
 {
     struct job_token last = {0, 0};
@@ -304,7 +317,9 @@ static void delete_is_resumed(struct env *e)
 static void bulk_is_resumed(struct env *e)
 {
     enqueue_many(e, 5);
-    struct op op = {.kind = OP_BULK, .bulk = {.action = BULK_CANCEL, .queue = SPAN_LITERAL("q")}};
+    struct op op = {
+        .kind = OP_BULK,
+        .bulk = {.action = BULK_CANCEL, .queue = SPAN_LITERAL("q"), .states = STATES_LIVE}};
     const struct reply *r[1];
     submit(e, &op, 1, r);
     env_restart(e);
@@ -423,6 +438,8 @@ static const struct conform_case cases[] = {
     CASE("HF-2 a restored lease ends like any other", restored_lease_ends, .flags = RESTART),
     CASE("KV-3 bound leases come back, uncounted", bound_leases_come_back, .flags = RESTART),
     CASE("HF-2 ack and fail repeated after a restart", words_repeated_after_a_restart,
+         .flags = RESTART),
+    CASE("HF-2 a token of an earlier boot is not that of a newer job", tokens_of_an_earlier_boot,
          .flags = RESTART),
     CASE("HF-2 no token is issued twice", tokens_are_never_reused, .flags = RESTART),
     CASE("HF-1 no sequence is used twice", sequences_are_never_reused, .flags = RESTART),

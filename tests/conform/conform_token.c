@@ -52,6 +52,34 @@ static void foreign_tokens(struct env *e)
     EXPECT_OUT(ack(e, b), OUT_OK);
 }
 
+/* A done job is no reason to believe any token: only its own was ever the last word. */
+static void foreign_tokens_of_a_done_job(struct env *e)
+{
+    put(e, "q");
+    struct held late = take_for(e, "q", 1000);
+    advance(e, 1000);
+    struct held h = take(e, "q");
+    put(e, "q");
+    put(e, "q");
+    struct held ended = take(e, "q"), running = take(e, "q");
+    EXPECT_OUT(ack(e, ended), OUT_OK);
+    EXPECT_OUT(ack(e, h), OUT_OK);
+    struct job_token wrong[] = {
+        {h.token.counter + 1000, h.token.epoch},
+        {1, h.token.epoch + 1},
+        {0, 0},
+        ended.token,
+        running.token,
+        late.token,
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        expect_refused(e, (struct held){h.seq, h.hi, wrong[i]}, OUT_LEASE_LOST);
+    const struct reply *r = ack(e, h);
+    EXPECT_OUT(r, OUT_OK);
+    EXPECT(r->repeat);
+    EXPECT_OUT(ack(e, running), OUT_OK);
+}
+
 static void tokens_rise(struct env *e)
 {
     for (int i = 0; i < 10; i++)
@@ -279,6 +307,7 @@ static const struct conform_case cases[] = {
     CASE("HF-2 an older token is always refused", older_token_is_refused),
     CASE("HF-2 the token of a lease that ran out is refused", lost_lease_is_refused),
     CASE("HF-2 another job's token, an invented one, none", foreign_tokens),
+    CASE("HF-2 the same for a job that is done", foreign_tokens_of_a_done_job),
     CASE("HF-2 each claim has a newer token", tokens_rise),
     CASE("HF-2 ack is idempotent by job and token", ack_twice),
     CASE("HF-2 a repeated fail gives the first outcome", fail_twice),

@@ -4,7 +4,7 @@
 // A failpoint that was never reached is a failure. HF_POINTS=n goes n times as far, HF_SEED=n repeats.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 
@@ -31,10 +31,7 @@ const GIVE_UP_MS = 20_000;
 const LATER_MS = 3000;
 
 /** What an ordinary load never reaches, and what does: name → function (name) that makes the server die there. */
-const provoked = { 'upgrade.step': dieInUpgrade, 'upgrade.done': dieInUpgrade, 'journal.segment.make': dieInNewStore, 'clean.commit': dieInCleaning, 'clean.synced': dieInCleaning, 'backup.slice': inTest('backup'), 'restore.rename': inTest('backup'), 'migrate.batch': inTest('migrate'), 'migrate.release': inTest('migrate') };
-
-const LIVE = 14; // in the fixture
-const liveJobs = (queues) => queues.reduce((n, q) => n + q.counts.ready + q.counts.scheduled + q.counts.running, 0);
+const provoked = { 'journal.segment.make': dieInNewStore, 'journal.key.write': dieInNewStore, 'clean.commit': dieInCleaning, 'clean.synced': dieInCleaning, 'backup.slice': inTest('backup'), 'restore.rename': inTest('backup'), 'migrate.batch': inTest('migrate'), 'migrate.release': inTest('migrate') };
 
 /** A server of its own dies at the failpoint, be it before or after it is ready. */
 async function dies(data, failpoint) {
@@ -61,21 +58,6 @@ async function dieInNewStore(name) {
     await stopServer(server);
     execFileSync(binary, ['check', data]);
   }
-}
-
-/** A store of an older format; it dies on the way, then all that was in it must be there. */
-async function dieInUpgrade(name) {
-  const data = path.join(temporaryDirectory(), 'data');
-  mkdirSync(data, { mode: 0o700 });
-  execFileSync('sqlite3', [path.join(data, 'holdfast.db')], { input: readFileSync(path.join(here, 'fixtures/format-2.sql')) });
-  await dies(data, `${name}:1`);
-  const server = await startServer({ data });
-  const api = new Client(server);
-  assert.equal(liveJobs((await api.get('/v1/queues')).json.queues), LIVE);
-  assert.equal((await api.get('/v1/jobs/14')).json.payload, 'one');
-  api.close();
-  await stopServer(server);
-  execFileSync(binary, ['check', data]);
 }
 
 /** The rows of removed jobs stay for a while; it dies as they go, then neither they nor any other job may be back or gone. */

@@ -42,7 +42,7 @@ async function slowBackup(server) {
   return { socket, head: got.slice(0, got.indexOf('\r\n\r\n')) };
 }
 
-describe('backup and restore', { timeout: 120_000 }, () => {
+describe('backup and restore', () => {
   const work = temporaryDirectory();
 
   test('a backup under load has everything that was confirmed before it; the restored store repeats nothing', async () => {
@@ -261,7 +261,7 @@ describe('backup and restore', { timeout: 120_000 }, () => {
   });
 });
 
-describe('the commands', { timeout: 60_000 }, () => {
+describe('the commands', () => {
   const work = temporaryDirectory();
   const backup = path.join(work, 'backup');
   let server, api;

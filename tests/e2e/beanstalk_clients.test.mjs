@@ -14,7 +14,7 @@ const clients = path.resolve(path.dirname(new URL(import.meta.url).pathname), '.
 const require = createRequire(path.join(clients, 'package.json'));
 assert.ok(existsSync(path.join(clients, 'node_modules')), 'npm ci --prefix tests/clients has not run');
 
-describe("other people's clients", { timeout: 60_000 }, () => {
+describe("other people's clients", () => {
   let server, host, port;
   before(async () => {
     server = await startDoor({ backend: 'sqlite' });

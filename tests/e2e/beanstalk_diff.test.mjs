@@ -43,6 +43,8 @@ class Pair {
   }
   async open(i) {
     this.conns[i] = await Promise.all(this.ports.map((port) => Beanstalk.connect(port)));
+    // A connection that begins with an unknown command is closed here, and not there.
+    this.compare('list-tube-used', await Promise.all(this.conns[i].map((side) => side.ask('list-tube-used'))));
     this.conns[i].waiting = false;
     this.conns[i].reserved = [];
   }
@@ -157,7 +159,7 @@ class Pair {
 
   async answers(conn, text = '') {
     const late = Symbol('late');
-    const both = conn.map((side) => Promise.race([side.answer(), new Promise((resolve) => setTimeout(resolve, 10_000, late).unref())]));
+    const both = conn.map((side) => Promise.race([side.answer(), new Promise((resolve) => setTimeout(resolve, 60_000, late).unref())]));
     const got = await Promise.all(both);
     const silent = got.indexOf(late);
     assert.equal(silent, -1, `seed ${seed}: ${['they', 'we'][silent]} do not answer ${JSON.stringify(text.slice(0, 100))}\n${this.log.slice(-(process.env.HF_LOG ?? 25)).join('\n')}`);

@@ -21,7 +21,7 @@ const programs = path.join(path.dirname(binary), 'bench/peers');
 /** {status, figures, stderr} of a run of the load generator. */
 function peerload(...args) {
   return new Promise((resolve) => {
-    execFile(path.join(programs, 'peerload'), args.map(String), { timeout: 60_000 }, (problem, stdout, stderr) => {
+    execFile(path.join(programs, 'peerload'), args.map(String), { timeout: 600_000 }, (problem, stdout, stderr) => {
       resolve({ status: problem ? problem.code : 0, figures: problem ? null : JSON.parse(stdout), stderr });
     });
   });

@@ -36,7 +36,7 @@ function follow(args) {
   return one;
 }
 
-describe('client commands', { timeout: 120_000 }, () => {
+describe('client commands', () => {
   before(async () => {
     server = await startServer({ backend: 'memory' });
     api = new Client(server);
@@ -218,9 +218,12 @@ describe('client commands', { timeout: 120_000 }, () => {
     ended(await cli(['queues', 'resume', q]), DONE);
     assert.equal(json(await cli(['queues', q, '--json'])).paused, false);
     await cli(['enqueue', q, '1']);
-    ended(await cli(['queues', 'purge', q]), DONE);
+    ended(await cli(['queues', 'purge', q]), USAGE);
+    assert.equal(json(await cli(['queues', q, '--json'])).counts.ready, 1);
+    ended(await cli(['queues', 'purge', q, '--yes']), DONE);
     assert.equal(json(await cli(['queues', q, '--json'])).counts.ready, 0);
-    ended(await cli(['queues', 'delete', q]), DONE);
+    ended(await cli(['queues', 'delete', q]), USAGE);
+    ended(await cli(['queues', 'delete', q, '--yes']), DONE);
     const gone = await cli(['queues', q]);
     ended(gone, REFUSED);
     complaint(gone, /no queue/);
@@ -245,7 +248,12 @@ describe('client commands', { timeout: 120_000 }, () => {
     assert.deepEqual((await payloadOf([text])).payload, JSON.parse(text));
     assert.deepEqual((await payloadOf([`@${file}`])).payload, JSON.parse(text));
     assert.deepEqual((await payloadOf(['-'], { input: text })).payload, JSON.parse(text));
-    assert.equal((await payloadOf([])).payload, null);
+    assert.equal((await payloadOf(['null'])).payload, null);
+    for (const input of [undefined, text]) {
+      const none = await cli(['enqueue', q], { input });
+      ended(none, USAGE);
+      complaint(none, /payload is missing; .*standard input.*@FILE.*null/);
+    }
     assert.equal((await payloadOf(['--raw', 'plain\ttext'])).payload_text, 'plain\ttext');
     assert.equal((await payloadOf(['--raw', '-'], { input: Buffer.from([0, 255, 10]) })).payload_base64, Buffer.from([0, 255, 10]).toString('base64'));
     const large = `"${'x'.repeat(900_000)}"`;
@@ -394,9 +402,9 @@ describe('client commands', { timeout: 120_000 }, () => {
     assert.equal((await jobOf(ids[2])).state, 'cancelled', 'the others are done all the same');
     ended(await cli(['requeue', ids[0]]), DONE);
     assert.equal((await jobOf(ids[0])).state, 'ready');
-    ended(await cli(['cancel', '--queue', q, '--group', 'h']), DONE);
+    ended(await cli(['cancel', '--queue', q, '--group', 'h', '--state', 'ready', '--yes']), DONE);
     assert.equal(json(await cli(['jobs', '--queue', q, '--state', 'cancelled', '--json'])).jobs.length, 6);
-    const back = json(await cli(['requeue', '--queue', q, '--state', 'cancelled', '--json']));
+    const back = json(await cli(['requeue', '--queue', q, '--state', 'cancelled', '--yes', '--json']));
     assert.equal(back.changed, 6);
     for (const wrong of [['requeue'], ['cancel'], ['cancel', ids[0], '--queue', q], ['requeue', '--state', 'dead']]) ended(await cli(wrong), USAGE);
     const stats = await cli(['stats', q]);
@@ -409,7 +417,7 @@ describe('client commands', { timeout: 120_000 }, () => {
     ended(await cli(['stats', 'no-such-queue']), REFUSED);
     ended(await cli(['stats', '--group', 'g']), USAGE);
     const watch = follow(['stats', q, '--watch', '--json']);
-    await until('it printed twice', () => watch.stdout.split('\n').length > 2, 20_000);
+    await until('it printed twice', () => watch.stdout.split('\n').length > 2);
     watch.child.kill('SIGINT');
     assert.equal(await watch.ended, 0, watch.stderr);
   });
@@ -520,7 +528,7 @@ describe('client commands', { timeout: 120_000 }, () => {
   });
 });
 
-describe('over a Unix socket', { timeout: 30_000 }, () => {
+describe('over a Unix socket', () => {
   test('a whole life of a job, by option and by environment', async (t) => {
     const dir = temporaryDirectory();
     const socket = `unix:${dir}/holdfast.sock`;

@@ -181,7 +181,7 @@ describe('dispatch', () => {
     for (let i = 0; i < 20; i++) ids.push((await create(apis[i % 2])).id);
     for (const id of ids) await queued(id);
     low.call('FLUSHALL');
-    await until('the list is made anew', () => low.ids('low', 'tasks.low').length === 20, 30_000);
+    await until('the list is made anew', () => low.ids('low', 'tasks.low').length === 20);
     assert.deepEqual(low.ids('low', 'tasks.low').sort(), [...ids].sort());
     for (const id of ids) assert.ok(low.pop('low', 'tasks.low'), id);
     for (const id of ids) await finish(id);

@@ -45,7 +45,7 @@ describe('use_redis', { concurrency: false }, () => {
     await until('the jobs have flowed back', async () => {
       const { primary_up: up, spool_jobs: left } = await state(api);
       return up && left === 0;
-    }, 30_000);
+    });
     const { json } = await api.post('/v1/queues/q/claim', { count: 100 });
     assert.deepEqual(json.jobs.map((job) => job.payload), made.map((_, n) => n));
     assert.deepEqual(json.jobs.map((job) => job.id), made.map((job) => job.id));
@@ -69,7 +69,7 @@ describe('use_redis', { concurrency: false }, () => {
     const { json: job } = await api.post('/v1/queues/late/jobs', { payload: 1 });
     assert.equal(job.spooled, true);
     await startRedis();
-    await until('the job has flowed back', async () => (await state(api)).primary_up && (await state(api)).spool_jobs === 0, 30_000);
+    await until('the job has flowed back', async () => (await state(api)).primary_up && (await state(api)).spool_jobs === 0);
     assert.equal((await api.get(`/v1/jobs/${job.seq}`)).json.id, job.id);
     api.close();
     await stopServer(server);

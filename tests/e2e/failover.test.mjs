@@ -102,7 +102,7 @@ describe('failover', { concurrency: false }, () => {
     assert.equal(sql('SELECT count(*) FROM go.job'), '1');
     // Back: the same ids, in the shared store.
     await proxy.restore();
-    await until('the jobs have flowed back', () => back(api), 30_000);
+    await until('the jobs have flowed back', () => back(api));
     assert.deepEqual((await api.get('/readyz')).json, { status: 'ready' });
     assert.match((await api.get('/metrics')).text, /^holdfast_failover_active 0$/m);
     assert.match((await api.get('/metrics')).text, /^holdfast_metrics_stores_left_out 0$/m);
@@ -134,7 +134,7 @@ describe('failover', { concurrency: false }, () => {
     assert.ok(made.every((job) => job.spooled));
     // The first batches arrive; then the answers get lost, and the server is killed.
     await proxy.restore();
-    await until('some have flowed back', () => Number(sql('SELECT count(*) FROM kill.job')) > 0, 30_000);
+    await until('some have flowed back', () => Number(sql('SELECT count(*) FROM kill.job')) > 0);
     proxy.deaf = true;
     await killServer(server);
     api.close();
@@ -142,7 +142,7 @@ describe('failover', { concurrency: false }, () => {
     await proxy.restore();
     server = await start({ data, args });
     api = new Client(server);
-    await until('all have flowed back', () => back(api), 30_000);
+    await until('all have flowed back', () => back(api));
     assert.equal(sql('SELECT count(*) FROM kill.job'), '400');
     const ran = new Map();
     for (;;) {
@@ -169,7 +169,7 @@ describe('failover', { concurrency: false }, () => {
     assert.deepEqual([status, json.status], [200, 'degraded']);
     assert.equal((await api.get('/v1/cluster')).json.backend.last_error, 'nobody listens at its address');
     await proxy.restore();
-    await until('the job has flowed back', () => back(api), 30_000);
+    await until('the job has flowed back', () => back(api));
     assert.equal(sql('SELECT seq FROM late.job'), String(job.seq));
     api.close();
     await stopServer(server);

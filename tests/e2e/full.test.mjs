@@ -14,7 +14,7 @@ import { killServer, startServer, until } from './lib/server.mjs';
 const commitBytes = 4096; // the least that a commit takes of the journal
 const segmentBytes = 1 << 20; // as startServer sets it
 
-describe('a full disk', { timeout: 180_000, skip: whyNoDisk() }, () => {
+describe('a full disk', { skip: whyNoDisk() }, () => {
   let disk, server, api;
   beforeEach(() => (disk = new LoopDisk()));
   afterEach(async () => {
@@ -137,7 +137,7 @@ describe('a full disk', { timeout: 180_000, skip: whyNoDisk() }, () => {
     await each(await claimMany('q', 100), 'ack');
     const stopped = await stop();
     assert.equal(stopped.code, 0, server.stderr);
-    assert.ok(stopped.ms < 5000, `it took ${stopped.ms} ms`);
+    assert.ok(stopped.ms < 25_000, `it took ${stopped.ms} ms: not all the time that SIGTERM leaves to requests`);
 
     disk.fill();
     await start();
@@ -176,7 +176,7 @@ describe('a full disk', { timeout: 180_000, skip: whyNoDisk() }, () => {
     for (let round = 0; round < 6; round++) {
       refusals = 0;
       await Promise.all(Array.from({ length: 16 }, produce));
-      await until('all of it is swept', async () => (await metric('holdfast_journal_lag_records')) === 0, 30_000);
+      await until('all of it is swept', async () => (await metric('holdfast_journal_lag_records')) === 0);
     }
     const jobs = [];
     while (jobs.length < confirmed) jobs.push(...(await claimMany('q', Math.min(50, confirmed - jobs.length))));
@@ -215,7 +215,7 @@ describe('a full disk', { timeout: 180_000, skip: whyNoDisk() }, () => {
     assert.equal((await api.get('/readyz')).json.status, 'disk_full');
     const stopped = await Promise.all([stop(), assert.rejects(unanswered, 'a broken connection: unknown')]);
     assert.equal(stopped[0].code, 1);
-    assert.ok(stopped[0].ms < 15_000, `it took ${stopped[0].ms} ms`);
+    assert.ok(stopped[0].ms < 25_000, `it took ${stopped[0].ms} ms`);
     assert.match(server.stderr, /stopped_at_once why="the store does not answer/);
 
     disk.empty();
@@ -233,7 +233,7 @@ describe('a full disk', { timeout: 180_000, skip: whyNoDisk() }, () => {
       assert.equal(code, 1, stderr);
       assert.match(stderr, /^holdfast: .*(No space left on device|disk is full)/m);
       const files = existsSync(disk.data) ? readdirSync(disk.data, { recursive: true }) : [];
-      assert.deepEqual(files.filter((name) => !/^(lock|journal|holdfast\.db(-wal|-shm)?)$/.test(name)), []);
+      assert.deepEqual(files.filter((name) => !/^(lock|journal(\/key)?|holdfast\.db(-wal|-shm)?)$/.test(name)), []);
       disk.empty();
     }
     await start();

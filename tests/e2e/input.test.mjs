@@ -97,7 +97,7 @@ const bodies = [
   { route: 'PUT /v1/queues/{queue}', fields: f.policy, fresh: queueOf },
   { route: 'PATCH /v1/queues/{queue}', fields: f.policy, fresh: withQueue },
   { route: 'POST /v1/queues/{queue}/pause', fields: f.pause, fresh: withQueue },
-  ...['requeue', 'cancel', 'remove'].map((word) => ({ route: `POST /v1/queues/{queue}/${word}`, fields: f.bulk, fresh: withQueue })),
+  ...['requeue', 'cancel', 'remove'].map((word) => ({ route: `POST /v1/queues/{queue}/${word}`, fields: f.bulk, fresh: withQueue, base: () => ({ states: '["dead"]' }) })),
   { route: 'POST /v1/queues/{queue}/jobs', fields: f.job, fresh: queueOf },
   { route: 'POST /v1/queues/{queue}/claim', fields: f.claim, fresh: withJob },
   { route: 'POST /v1/claim', fields: { ...f.claim, queues: f.texts }, fresh: withJob, base: ({ queue }) => ({ queues: JSON.stringify([queue]) }) },

@@ -69,7 +69,7 @@ onStores('keys', stores, {}, (use) => {
     const { api } = use;
     const t = fresh();
     const keys = [[t, false], [t, -1], [t, 2], [t, 10], [t, 'a'], [t, 'a', 'b'], [t, 'b']];
-    await commit(api, { sets: keys.toReversed().map((key) => ({ key, value: 0 })) });
+    await commit(api, { sets: [...keys].reverse().map((key) => ({ key, value: 0 })) });
     for (const reverse of [false, true]) {
       const seen = [];
       for (let cursor = ''; cursor !== null; ) {
@@ -78,7 +78,7 @@ onStores('keys', stores, {}, (use) => {
         assert.ok(page.keys.every((k) => !('value' in k)));
         ({ cursor } = page);
       }
-      assert.deepEqual(seen, reverse ? keys.toReversed() : keys);
+      assert.deepEqual(seen, reverse ? [...keys].reverse() : keys);
     }
     const some = await list(api, { prefix: t, from: JSON.stringify([t, 2]), to: JSON.stringify([t, 'a', 'b']) });
     assert.deepEqual(some.keys.map((k) => k.key), [[t, 2], [t, 10], [t, 'a']]);

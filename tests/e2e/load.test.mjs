@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import net from 'node:net';
 import { describe, test } from 'node:test';
 
+import { startDoor } from './lib/beanstalk.mjs';
 import { Client, rawExchange } from './lib/client.mjs';
 import { leanSanitizer, logged, processorSeconds, residentMiB, startServer, stopServer, until } from './lib/server.mjs';
 import { claimOne, enqueue, freshQueue, onStores } from './lib/suite.mjs';
@@ -64,7 +65,7 @@ onStores('many that wait', ['memory', 'sqlite'], { env: leanSanitizer }, (use) =
     const waiting = Array.from({ length: PARKED }, () => connection(server));
     assert.ok((await Promise.all(waiting.map((one) => one.opened))).every(Boolean), 'the limit of open files must allow them');
     const answers = waiting.map((one) => one.ask('POST', `/v1/queues/${q}/claim`, '{"wait_ms":60000,"lease_ms":600000}'));
-    await until('all wait', async () => (await metric(api, 'holdfast_claims_waiting')) === PARKED, 30_000);
+    await until('all wait', async () => (await metric(api, 'holdfast_claims_waiting')) === PARKED);
     const each = ((residentMiB(server) - idle) * 1024) / PARKED;
     t.diagnostic(`${each.toFixed(1)} KiB for each connection that waits (sanitized build)`);
     assert.ok(each < 64, `${each.toFixed(1)} KiB each`);
@@ -134,7 +135,7 @@ onStores('many that wait', ['memory', 'sqlite'], { env: leanSanitizer }, (use) =
   });
 });
 
-describe('limits of connections', { timeout: 60_000 }, () => {
+describe('limits of connections', () => {
   const isRefusal = (answer) => {
     assert.equal(answer?.status, 503, JSON.stringify(answer));
     assert.match(answer.head, /^connection: close\r?$/im);
@@ -144,9 +145,9 @@ describe('limits of connections', { timeout: 60_000 }, () => {
     assert.ok(answer.json.detail.length > 10);
   };
 
-  for (const [name, option, others] of [['of the server', '--limits-connections', 503], ['of one address', '--limits-connections-per-address', 200]]) {
+  for (const [name, options, others] of [['of the server', ['--limits-connections', '20', '--limits-connections-per-address', '100'], 503], ['of one address', ['--limits-connections-per-address', '20'], 200]]) {
     test(`${name}: 503 and closed, those inside go on, room is used again`, async (t) => {
-      const server = await startServer({ backend: 'memory', args: [option, '20'] });
+      const server = await startServer({ backend: 'memory', args: options });
       t.after(() => stopServer(server));
       const inside = Array.from({ length: 20 }, () => connection(server));
       for (const one of inside) assert.equal((await one.ask('GET', '/healthz')).status, 200);
@@ -171,8 +172,9 @@ describe('limits of connections', { timeout: 60_000 }, () => {
   }
 
   test('no descriptors left: those inside are served, it does not spin, and it accepts again', async (t) => {
-    const server = await startServer({ via: ['bash', '-c', 'ulimit -n 40; exec "$@"', '-'] });
+    const server = await startServer({ args: ['--limits-connections', '1000'], via: ['bash', '-c', 'ulimit -n 40; exec "$@"', '-'] });
     t.after(() => stopServer(server));
+    await logged(server, /few_descriptors/);
     const first = connection(server);
     assert.equal((await first.ask('POST', '/v1/queues/q/jobs', '{"payload":0}')).status, 201);
     const crowd = Array.from({ length: 80 }, () => connection(server));
@@ -204,7 +206,64 @@ describe('limits of connections', { timeout: 60_000 }, () => {
   });
 });
 
-describe('large answers', { timeout: 60_000 }, () => {
+describe('descriptors and default limits', () => {
+  // [limits of open files, settings, warned]
+  for (const [ulimit, args, warned] of [
+    ['-S -n 256', [], false],
+    ['-n 400', [], false],
+    ['-n 400', ['--limits-connections', '1000'], true],
+    ['-n 400', ['--limits-connections', '100'], false],
+  ]) {
+    test(`ulimit ${ulimit}, ${args.join(' ') || 'defaults'}: ${warned ? 'a warning' : 'no warning'} at the start`, async (t) => {
+      const server = await startServer({ backend: 'memory', args, via: ['bash', '-c', `ulimit ${ulimit}; exec "$@"`, '-'] });
+      t.after(() => stopServer(server));
+      await logged(server, /ready/);
+      assert.equal(/few_descriptors/.test(server.stderr), warned, server.stderr);
+      assert.ok(warned || !/warn/i.test(server.stderr), server.stderr);
+    });
+  }
+
+  test('by default one address gets three quarters of the connections that the descriptors allow', async (t) => {
+    // 400 descriptors: 144 connections, 108 of one address.
+    const server = await startServer({ backend: 'memory', via: ['bash', '-c', 'ulimit -n 400; exec "$@"', '-'] });
+    t.after(() => stopServer(server));
+    const inside = Array.from({ length: 108 }, () => connection(server));
+    for (const one of inside) assert.equal((await one.ask('GET', '/healthz')).status, 200);
+    const beyond = connection(server);
+    assert.equal((await beyond.ask('GET', '/healthz')).status, 503);
+    const elsewhere = connection(server, { localAddress: '127.0.0.2' });
+    assert.equal((await elsewhere.ask('GET', '/healthz')).status, 200);
+    for (const one of [...inside, elsewhere]) one.close();
+  });
+});
+
+test('beanstalk: connections of one address are limited, others are served', async (t) => {
+  const server = await startDoor({ backend: 'memory', args: ['--limits-connections-per-address', '20'] });
+  t.after(() => stopServer(server));
+  const open = async (localAddress) => {
+    const socket = net.connect({ port: server.beanstalk, host: '127.0.0.1', localAddress });
+    const answer = await new Promise((resolve) => {
+      socket.once('data', (data) => resolve(data.toString()));
+      socket.on('close', () => resolve('closed')).on('error', () => {});
+      socket.write('use a\r\n');
+    });
+    return { socket, answer };
+  };
+  const inside = [];
+  for (let i = 0; i < 20; i++) inside.push(await open());
+  assert.ok(inside.every((one) => one.answer === 'USING a\r\n'), JSON.stringify(inside.map((one) => one.answer)));
+  assert.equal((await open()).answer, 'closed');
+  const elsewhere = await open('127.0.0.2');
+  assert.equal(elsewhere.answer, 'USING a\r\n');
+  inside[0].socket.destroy();
+  const again = await until('there is room again', async () => {
+    const one = await open();
+    return one.answer === 'closed' ? null : one;
+  });
+  for (const one of [...inside, elsewhere, again]) one.socket.destroy();
+});
+
+describe('large answers', () => {
   test('a claim or list of many large jobs ends at 16 MiB; the rest comes with the next', async (t) => {
     const server = await startServer({ backend: 'sqlite', args: ['--cache-bytes', '1MiB'], env: leanSanitizer });
     t.after(() => stopServer(server));

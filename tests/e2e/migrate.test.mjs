@@ -10,6 +10,7 @@ import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { Client } from './lib/client.mjs';
+import { runSql } from './lib/pages.mjs';
 import { run } from './lib/program.mjs';
 import { Receiver } from './lib/receiver.mjs';
 import { startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
@@ -139,7 +140,7 @@ const shown = async (api, id) => {
   return job;
 };
 
-describe('between two embedded stores', { timeout: 120_000 }, () => {
+describe('between two embedded stores', () => {
   const env = { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' };
   let receiver, source, ids, seen, told;
   const target = fresh();
@@ -225,7 +226,7 @@ describe('between two embedded stores', { timeout: 120_000 }, () => {
   });
 });
 
-describe('what stays behind', { timeout: 60_000 }, () => {
+describe('what stays behind', () => {
   const env = { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' };
   const once = (api) => api.request('POST', '/v1/queues/mail/jobs', { body: '{"payload":1}', headers: { 'idempotency-key': 'k-1', 'content-type': 'application/json' } });
   let receiver, first, held, version;
@@ -279,7 +280,7 @@ describe('what stays behind', { timeout: 60_000 }, () => {
   });
 });
 
-describe('what cannot be', { timeout: 60_000 }, () => {
+describe('what cannot be', () => {
   let source;
   before(async () => {
     source = fresh();
@@ -352,7 +353,7 @@ describe('what cannot be', { timeout: 60_000 }, () => {
     await refused(`sqlite:${source}`, postgres('newer'), USAGE, /the target cannot be opened: .*newer version/);
     const newer = fresh();
     await serving({ data: newer }, () => {});
-    execFileSync('sqlite3', [path.join(newer, 'holdfast.db'), 'PRAGMA user_version = 99']);
+    runSql(path.join(newer, 'holdfast.db'), 'PRAGMA user_version = 199');
     await refused(`sqlite:${source}`, `sqlite:${newer}`, USAGE, /the target cannot be opened/);
   });
 
@@ -393,7 +394,7 @@ describe('what cannot be', { timeout: 60_000 }, () => {
   });
 });
 
-describe('by way of a shared store', { timeout: 120_000 }, () => {
+describe('by way of a shared store', () => {
   const env = { HOLDFAST_WEBHOOKS_ALLOW: '127.0.0.0/8' };
   let receiver;
   before(async () => {
@@ -435,7 +436,7 @@ describe('by way of a shared store', { timeout: 120_000 }, () => {
   });
 });
 
-test('a server with routes is moved store by store: its ids stay', { timeout: 60_000 }, async () => {
+test('a server with routes is moved store by store: its ids stay', async () => {
   const home = temporaryDirectory(), data = fresh(), moved = fresh(), mail = fresh();
   const config = (backend) => {
     const file = path.join(home, 'holdfast.yaml');
@@ -463,7 +464,7 @@ test('a server with routes is moved store by store: its ids stay', { timeout: 60
   });
 });
 
-describe('killed in the middle', { timeout: 120_000 }, () => {
+describe('killed in the middle', () => {
   const COUNT = 2600;
   let source;
   before(async () => {
@@ -520,11 +521,11 @@ describe('killed in the middle', { timeout: 120_000 }, () => {
     const dir = fresh(), to = `sqlite:${dir}`;
     await died(to, 'migrate.release:1');
     await serving({ data: dir }, () => {}); // what the journal has is in the database then
-    execFileSync('sqlite3', [path.join(dir, 'holdfast.db'), `UPDATE payload SET body = CAST('{"n":9}' AS BLOB) WHERE body = CAST('{"n":7}' AS BLOB)`]);
+    runSql(path.join(dir, 'holdfast.db'), `UPDATE payload SET body = CAST('{"n":9}' AS BLOB) WHERE body = CAST('{"n":7}' AS BLOB)`);
     const changed = await migrate(`sqlite:${source}`, to, ['--resume']);
     ended(changed, REFUSED);
     assert.match(changed.stderr, /queue q0: as many jobs in both, but not with the same contents/);
-    execFileSync('sqlite3', [path.join(dir, 'holdfast.db'), `DELETE FROM jobs WHERE seq = 3; DELETE FROM payload WHERE seq = 3; DELETE FROM extra WHERE seq = 3`]);
+    runSql(path.join(dir, 'holdfast.db'), `DELETE FROM jobs WHERE seq = 3; DELETE FROM payload WHERE seq = 3; DELETE FROM extra WHERE seq = 3`);
     const less = await migrate(`sqlite:${source}`, to, ['--resume']);
     ended(less, REFUSED);
     assert.match(less.stderr, /not the first ones of the source/);

@@ -101,6 +101,19 @@ onStores('native API', stores, {}, (use) => {
     problem(await api.get(`/v1/queues/${freshQueue()}/history`), 404, 'no_queue');
   });
 
+  test('a list of running jobs says when their leases end', async () => {
+    const { api } = use;
+    const q = freshQueue();
+    const { id } = await enqueue(api, q, { payload: 1 });
+    const claimed = await api.post(`/v1/queues/${q}/claim`, { lease_ms: 3_600_000 });
+    assert.equal(claimed.json.jobs[0].id, id, claimed.text);
+    const listed = (await api.get(`/v1/jobs?queue=${q}&state=running`)).json.jobs;
+    assert.deepEqual(listed.map((job) => job.id), [id]);
+    const end = Date.parse(listed[0].lease_until);
+    assert.ok(end >= Date.parse(listed[0].since) + 3_599_000, `${listed[0].lease_until} is not an hour after ${listed[0].since}`);
+    assert.ok(end <= Date.parse((await api.get(`/v1/jobs/${id}`)).json.lease_until) + 1000);
+  });
+
   test('payloads come back byte for byte', async () => {
     const { api } = use;
     const q = freshQueue();
@@ -371,6 +384,42 @@ onStores('native API', stores, {}, (use) => {
     const back = await api.post(`/v1/queues/${q}/requeue`, { states: ['dead'] });
     assert.equal(back.status, 200, back.text);
     assert.equal((await api.get(`/v1/queues/${q}`)).json.counts.ready, 3);
+  });
+
+  test('bulk: cancel and remove name their states, a requeue means dead jobs, a dry run counts', async () => {
+    const { api } = use;
+    const q = freshQueue();
+    await enqueue(api, q, { payload: 1 });
+    await enqueue(api, q, { payload: 2, delay_ms: 3600_000, group: 'g' });
+    for (const [word, allowed] of [['cancel', ['scheduled', 'ready', 'running']], ['remove', ['scheduled', 'ready', 'done', 'dead', 'cancelled']]]) {
+      for (const body of [undefined, {}, { group: 'g' }, { dry_run: true }]) {
+        const refused = await api.post(`/v1/queues/${q}/${word}`, body);
+        problem(refused, 422, 'missing_field');
+        assert.deepEqual([refused.json.field, refused.json.allowed], ['states', allowed]);
+      }
+    }
+    const dry = await api.post(`/v1/queues/${q}/remove`, { states: ['ready', 'scheduled', 'dead'], dry_run: true });
+    assert.deepEqual(dry.json, { action: 'remove', dry_run: true, count: 2, by_queue: { [q]: 2 }, by_state: { scheduled: 1, ready: 1 } });
+    const group = await api.post(`/v1/queues/${q}/cancel`, { states: ['ready', 'scheduled'], group: 'g', dry_run: true });
+    assert.deepEqual([group.json.count, group.json.by_state], [1, { scheduled: 1 }]);
+    assert.equal((await api.post(`/v1/queues/${q}/requeue`, {})).json.changed, 0);
+    const { counts } = (await api.get(`/v1/queues/${q}`)).json;
+    assert.deepEqual([counts.ready, counts.scheduled], [1, 1]);
+  });
+
+  test('a done job: only the lease token that ended it is known', async () => {
+    const { api } = use;
+    const q = freshQueue();
+    await enqueue(api, q, { payload: 1 });
+    await enqueue(api, q, { payload: 2 });
+    const job = await claimOne(api, q);
+    const other = await claimOne(api, q);
+    const ack = (token) => api.post(`/v1/jobs/${job.id}/ack`, { token });
+    assert.equal((await ack(job.token)).json.state, 'done');
+    const [epoch] = job.token.split('-');
+    for (const token of [other.token, `${epoch}-zzzzzz`, `zzz-${job.token.split('-')[1]}`]) problem(await ack(token), 409, 'lease_lost');
+    problem(await ack('nonsense'), 422, 'invalid_field');
+    assert.equal((await ack(job.token)).json.state, 'done', 'a repeat');
   });
 
   test('claims over several queues go by priority', async () => {

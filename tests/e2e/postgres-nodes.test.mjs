@@ -126,7 +126,7 @@ describe('keys and values', () => {
     assert.ok(gone.version > json.version);
     // A node that cannot listen any more tells that something may have got lost.
     sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (query LIKE 'LISTEN keys_wake%' OR query LIKE '%pg_notify%')");
-    await until('there is a gap', async () => (await stream.next()).event === 'gap', 30_000);
+    await until('there is a gap', async () => (await stream.next()).event === 'gap');
     stream.close();
   });
 
@@ -183,7 +183,7 @@ describe('schedules and triggers', { concurrency: false }, () => {
         sql(`UPDATE ${schema}.leader SET epoch = epoch + 1, holder = (SELECT n.epoch FROM ${schema}.node n WHERE n.epoch <> holder)`);
       return jobsIn('ticks') >= 3;
     };
-    await until('it has fired three times', fired, 30_000);
+    await until('it has fired three times', fired);
     await apis[leader].post('/v1/schedules/often/pause', {});
     const { json } = await apis[1 - leader].get('/v1/schedules/often');
     const times = sql(`SELECT string_agg(j.attributes::json ->> 'fire_time', ',' ORDER BY j.seq) FROM ${schema}.job j JOIN ${schema}.queue q ON q.number = j.queue WHERE q.name = 'ticks'`).split(',');
@@ -208,7 +208,7 @@ describe('schedules and triggers', { concurrency: false }, () => {
     const spec = { source_queue: 'items', batch_size: 3, eager: true, queue: 'batches' };
     assert.equal((await apis[1 - leader].put('/v1/schedules/catcher', spec)).status, 201);
     for (let i = 0; i < 12; i++) await apis[i % 2].post('/v1/queues/items/jobs', { payload: i });
-    await until('all are taken', () => sql(`SELECT count(*) FROM ${schema}.job j JOIN ${schema}.queue q ON q.number = j.queue WHERE q.name = 'items' AND j.state = 3`) === '12', 30_000);
+    await until('all are taken', () => sql(`SELECT count(*) FROM ${schema}.job j JOIN ${schema}.queue q ON q.number = j.queue WHERE q.name = 'items' AND j.state = 3`) === '12');
     const taken = [];
     while (taken.length < 12) {
       const { json } = await apis[taken.length % 2].post('/v1/queues/batches/claim', { wait_ms: 20_000 });
@@ -241,12 +241,12 @@ describe('schedules and triggers', { concurrency: false }, () => {
     const leader = await leading();
     const spec = { every_ms: 1000, queue: 'after', misfire: 'skip' };
     assert.equal((await apis[leader].put('/v1/schedules/survivor', spec)).status, 201);
-    await until('it fires', () => jobsIn('after') > 0, 30_000);
+    await until('it fires', () => jobsIn('after') > 0);
     await killServer(nodes[leader]);
     // Its lease is brought to its end, so that the test need not wait for it.
     sql(`UPDATE ${schema}.leader SET until = 0`);
     const before = jobsIn('after');
-    await until('it fires again', () => jobsIn('after') > before + 1, 30_000);
+    await until('it fires again', () => jobsIn('after') > before + 1);
     const times = sql(`SELECT string_agg(j.attributes::json ->> 'fire_time', ',' ORDER BY j.seq) FROM ${schema}.job j JOIN ${schema}.queue q ON q.number = j.queue WHERE q.name = 'after'`).split(',');
     assert.equal(new Set(times).size, times.length, 'no time twice');
   });
@@ -286,7 +286,7 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
     const jobs = [];
     for (let n = 0; n < 8; n++) jobs.push(await die('mail', n));
     await receiver.wait(8, (r) => r.json.alert === 'ops', 30_000);
-    await until('the outbox is empty', () => pending('ops') === 0, 30_000);
+    await until('the outbox is empty', () => pending('ops') === 0);
     assert.deepEqual(told('ops').map((r) => r.json.job.id).sort(), jobs.sort());
     assert.equal(new Set(told('ops').map((r) => r.headers['holdfast-notice'])).size, 8);
     // A rule that was deleted on one node is heard of by none.
@@ -303,7 +303,7 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
     await apis[0].put('/v1/schedules/wants', { every_ms: 1000, queue: 'shut' });
     await receiver.wait(1, (r) => r.json.alert === 'late', 30_000);
     const failures = async () => Number(sql(`SELECT failures FROM ${schema}.schedule WHERE name = 'wants'`));
-    await until('it has failed again', async () => (await failures()) >= 2, 30_000);
+    await until('it has failed again', async () => (await failures()) >= 2);
     assert.equal(told('late').length, 1);
     await apis[1].delete('/v1/schedules/wants');
   });
@@ -331,16 +331,16 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
     for (let n = 0; n < 5; n++) await die('bad', n);
     const target = `http://127.0.0.1:${receiver.port}`;
     const breaker = async (api) => (await api.get('/v1/breakers')).json.breakers.find((b) => b.target === target);
-    await until('it opens', async () => (await breaker(apis[leader]))?.state === 'open', 30_000);
+    await until('it opens', async () => (await breaker(apis[leader]))?.state === 'open');
     assert.equal((await breaker(apis[other])).state, 'open');
     await killServer(nodes[leader]);
     // The other one leads soon and looks at all of them.
     sql(`UPDATE ${schema}.notice SET look_at = 0, holder = 0`);
     sql(`UPDATE ${schema}.leader SET until = 0`);
-    await until('the other leads', async () => (await leadingIn(schema)) === other, 30_000);
+    await until('the other leads', async () => (await leadingIn(schema)) === other);
     const calls = told('broken').length;
     const denied = () => sql(`SELECT count(*) FROM ${schema}.notice n, ${schema}.breaker b WHERE n.alert = 'broken' AND n.state = 0 AND n.look_at = b.until AND b.target = '${target}'`);
-    await until('all of them are denied', () => denied() === '5', 30_000);
+    await until('all of them are denied', () => denied() === '5');
     assert.equal(told('broken').length, calls, 'nobody was called');
     apis[other].close();
     await stopServer(nodes[other]);
@@ -351,7 +351,7 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
     // When its time is over one call probes; it answers, and all the others follow.
     receiver.answer = 200;
     sql(`UPDATE ${schema}.breaker SET until = 0; UPDATE ${schema}.notice SET look_at = 0, due = 0`);
-    await until('all are delivered', () => pending('broken') === 0, 30_000);
+    await until('all are delivered', () => pending('broken') === 0);
     assert.equal((await breaker(apis[other])).state, 'closed');
     assert.equal(new Set(told('broken').slice(calls).map((r) => r.headers['holdfast-notice'])).size, 5);
   });

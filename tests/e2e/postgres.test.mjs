@@ -3,12 +3,15 @@
 // what happens when it goes away. Runs itself below scripts/with-postgres.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import net from 'node:net';
+import path from 'node:path';
+import tls from 'node:tls';
 import { fileURLToPath } from 'node:url';
 import { after, before, describe, test } from 'node:test';
 
 import { Client } from './lib/client.mjs';
-import { killServer, startServer, stopServer, until } from './lib/server.mjs';
+import { killServer, logged, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 
 if (!process.env.HF_POSTGRES) {
   const wrapper = fileURLToPath(new URL('../../scripts/with-postgres', import.meta.url));
@@ -73,6 +76,55 @@ function oldServer(client, version, asked) {
     }
   });
 }
+
+/** TLS in front of the server's Unix socket, with a certificate of its own. */
+function encrypting(dir) {
+  const words = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2', '-subj', '/CN=db', '-keyout', 'key', '-out', 'pem'];
+  assert.equal(spawnSync('openssl', words, { cwd: dir }).status, 0);
+  const [key, cert] = ['key', 'pem'].map((name) => readFileSync(path.join(dir, name)));
+  return listening((client) => {
+    client.once('data', () => {
+      client.write('S');
+      const near = new tls.TLSSocket(client, { isServer: true, key, cert });
+      const far = net.connect(path.join(socket, '.s.PGSQL.5432'));
+      for (const one of [near, far]) one.on('error', () => {}).on('close', () => [near, far].forEach((other) => other.destroy()));
+      near.pipe(far).pipe(near);
+    });
+  });
+}
+
+describe('how the database is reached is told', { concurrency: false }, () => {
+  /** What /v1/server, /v1/cluster and the log say of it. */
+  async function told(backend) {
+    const server = await startServer({ backend });
+    const api = new Client(server);
+    const about = (await api.get('/v1/server')).json.postgres;
+    const { tls: encrypted, local, sslmode } = (await api.get('/v1/cluster')).json.backend;
+    assert.deepEqual({ tls: encrypted, local, sslmode }, about);
+    const [, level, note] = (await logged(server, /(info|warn) +store_connection .*note="([^"]*)"/)).slice(0, 3);
+    api.close();
+    await stopServer(server);
+    assert.equal(server.stderr.match(/store_connection/g).length, 1, 'once');
+    assert.doesNotMatch(server.stderr, /s3cret/);
+    return { about, level, note };
+  }
+  test('by a Unix socket', async () => {
+    const { about, level, note } = await told(url('linked'));
+    assert.deepEqual(about, { tls: false, local: true, sslmode: 'prefer' });
+    assert.equal(level, 'info');
+    assert.match(note, /does not leave this machine/);
+  });
+  test('with TLS, as sslmode=prefer takes it where it is offered, and without', async (t) => {
+    const proxy = await encrypting(temporaryDirectory());
+    t.after(() => proxy.close());
+    const at = (mode) => `postgres://holdfast:s3cret@127.0.0.1:${proxy.port}/postgres?schema=linked${mode}`;
+    const { about, level, note } = await told(at(''));
+    assert.deepEqual(about, { tls: true, local: false, sslmode: 'prefer' });
+    assert.equal(level, 'info');
+    assert.match(note, /certificate is not verified; use sslmode=verify-full/);
+    assert.deepEqual((await told(at('&sslmode=require'))).about, { tls: true, local: false, sslmode: 'require' });
+  });
+});
 
 describe('a start that cannot succeed says why', { concurrency: false }, () => {
   before(() => {
@@ -296,7 +348,7 @@ describe('a database that goes away', () => {
     await until('it says that the database is gone', async () => (await send('during')) >= 503);
     assert.ok(down > 0);
     control('start', '-l', `${process.env.HF_POSTGRES_DATA}/again.log`, '-s');
-    await until('it works again', async () => (await send('during')) < 300, 30_000);
+    await until('it works again', async () => (await send('during')) < 300);
     assert.equal(await send('before-3'), 200);
     assert.equal(sql('SELECT count(*) FROM outage.job'), String(sent.size));
     const claimed = await api.post('/v1/queues/q/claim', { count: 100 });
@@ -314,13 +366,13 @@ describe('a database that goes away', () => {
     t.after(() => other.kill('SIGKILL'));
     other.stdin.write('BEGIN; SELECT seq FROM bulk.job FOR UPDATE;\n');
     await new Promise((resolve) => other.stdout.once('data', resolve));
-    const answer = api.post('/v1/queues/q/cancel', {});
+    const answer = api.post('/v1/queues/q/cancel', { states: ['ready'] });
     const waiting = "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%bulk%'";
     await until('it waits for the job', () => sql(`SELECT count(*) ${waiting}`) !== '0');
     sql(`SELECT pg_terminate_backend(pid) ${waiting}`);
     assert.equal((await answer).status, 504);
     other.stdin.end('ROLLBACK;\n');
-    await until('it is done', async () => (await api.get(`/v1/jobs/${id}`)).json.state === 'cancelled', 30_000);
+    await until('it is done', async () => (await api.get(`/v1/jobs/${id}`)).json.state === 'cancelled');
     api.close();
     await stopServer(server);
   });
@@ -341,7 +393,7 @@ describe('a database that goes away', () => {
     // As if the rule had never come: another gets its number.
     sql('DELETE FROM rules.notice; DELETE FROM rules.alert');
     sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'");
-    await until('it is back', () => /postgres_back/.test(server.stderr), 30_000);
+    await until('it is back', () => /postgres_back/.test(server.stderr));
     await die();
     assert.equal(notices(), 1);
     api.close();

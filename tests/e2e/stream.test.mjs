@@ -165,7 +165,7 @@ onStores('jobs as they come', ['memory', 'sqlite'], {}, (use) => {
       }
     });
     await many(api, q, 400);
-    await until('all are done', async () => (await counts(api, q)).done === 400, 30_000);
+    await until('all are done', async () => (await counts(api, q)).done === 400);
     for (const stream of streams) stream.close();
     await Promise.allSettled(work);
     assert.equal(seen.size, 400);
@@ -200,7 +200,7 @@ onStores('jobs over a store that forgets', ['fault+sqlite'], {}, (use) => {
       }
     };
     const workers = Array.from({ length: 5 }, worker);
-    await until('all are done', async () => (await counts(api, q)).done === 100, 30_000);
+    await until('all are done', async () => (await counts(api, q)).done === 100);
     over = true;
     for (const stream of streams) stream.close();
     await Promise.all(workers);
@@ -208,7 +208,7 @@ onStores('jobs over a store that forgets', ['fault+sqlite'], {}, (use) => {
   });
 });
 
-describe('slow readers', { timeout: 60_000 }, () => {
+describe('slow readers', () => {
   let server, api;
   before(async () => {
     server = await startServer({ backend: 'memory', args: ['--timeouts-write-ms', '2s', '--cache-bytes', '1MiB', '--queue-defaults-payload-max', '4MiB'], env: leanSanitizer });
@@ -253,7 +253,7 @@ describe('slow readers', { timeout: 60_000 }, () => {
     await until('the server gives up on it', async () => {
       most = Math.max(most, residentMiB(server) - idle);
       return (await counts(api, q)).ready === 40;
-    }, 20_000);
+    });
     assert.ok(most < 48, `${most.toFixed(1)} MiB more for 20 MiB of payloads that nobody reads`);
     assert.equal(got.bytes, 0);
     socket.destroy();
@@ -275,7 +275,7 @@ describe('slow readers', { timeout: 60_000 }, () => {
       for (let k = 0; k < 1000; k++) assert.equal((await well.next()).event, 'enqueued');
       events += 1000;
       return (await listeners()) === 1;
-    }, 30_000);
+    });
     // Some 750 bytes each; kept for ten listeners they would be ten times as much.
     const all = (events * 750) / (1 << 20);
     const more = residentMiB(server) - idle;
@@ -288,7 +288,7 @@ describe('slow readers', { timeout: 60_000 }, () => {
   });
 });
 
-describe('streams and the end of the server', { timeout: 60_000 }, () => {
+describe('streams and the end of the server', () => {
   test('kill -9: what streams held is ready again after the restart, and nobody crashed', only('knows_its_death'), async (t) => {
     let server = await startServer({ data: temporaryDirectory() });
     t.after(() => stopServer(server));
@@ -325,12 +325,12 @@ describe('streams and the end of the server', { timeout: 60_000 }, () => {
     const start = Date.now();
     server.process.kill('SIGTERM');
     assert.equal((await server.exited).code, 0, server.stderr);
-    assert.ok(Date.now() - start < 10_000, `${Date.now() - start} ms`);
+    assert.ok(Date.now() - start < 25_000, `${Date.now() - start} ms: before the time to write is over`);
     for (const { socket } of deaf) socket.destroy();
   });
 });
 
-describe('events', { timeout: 60_000 }, () => {
+describe('events', () => {
   let server, api, idleStream;
   before(async () => {
     server = await startServer({ backend: 'memory' });
@@ -469,11 +469,11 @@ describe('events', { timeout: 60_000 }, () => {
   });
 
   test('an idle stream gets a comment now and then', only('long_silence'), async () => {
-    await until('a comment came', () => idleStream.comments > 0, 25_000);
+    await until('a comment came', () => idleStream.comments > 0);
   });
 });
 
-describe('events across a restart', { timeout: 30_000 }, () => {
+describe('events across a restart', () => {
   for (const [how, end] of [['SIGTERM', (server) => stopServer(server)], ['kill -9', killServer]]) {
     test(`${how}: a gap is told at once, then everything that follows`, async () => {
       let server = await startServer({ data: temporaryDirectory() });

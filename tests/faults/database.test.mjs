@@ -31,7 +31,7 @@ test('HF-1 a database that crashes forgets nothing that was confirmed, at the ed
   const confirmed = new Map();
   const rounds = countOf('HF_EDGES', 3);
   for (let round = 0; round < rounds; round++) {
-    await until('it serves', async () => (await node.api.post('/v1/queues/warm/jobs', { payload: 0 })).status === 201, 30_000);
+    await until('it serves', async () => (await node.api.post('/v1/queues/warm/jobs', { payload: 0 })).status === 201);
     let killed = false;
     const sender = async (n) => {
       for (let i = 0; !killed; i++) {
@@ -51,7 +51,7 @@ test('HF-1 a database that crashes forgets nothing that was confirmed, at the ed
   const kept = new Set(sql(`SELECT convert_from(payload, 'UTF8') FROM edge.job j JOIN edge.queue q ON q.number = j.queue WHERE q.name = 'edge'`).split('\n'));
   for (const key of confirmed.keys()) assert.ok(kept.has(JSON.stringify(key)), `${key} was confirmed and is lost`);
   assert.equal(Number(sql("SELECT count(*) FROM edge.job j JOIN edge.queue q ON q.number = j.queue WHERE q.name = 'edge'")), kept.size);
-  await until('it serves again', async () => (await node.api.get('/readyz')).status === 200, 30_000);
+  await until('it serves again', async () => (await node.api.get('/readyz')).status === 200);
   await node.stop();
 });
 

@@ -20,7 +20,7 @@ async function nodeBehindProxy(t, schema) {
     if (!node.server.exit) await node.kill();
     proxy.close();
   });
-  const ready = () => until('it serves', async () => (await node.api.post('/v1/queues/warm/jobs', { payload: 0 })).status === 201, 20_000);
+  const ready = () => until('it serves', async () => (await node.api.post('/v1/queues/warm/jobs', { payload: 0 })).status === 201);
   await ready();
   return { proxy, node, ready };
 }
@@ -60,7 +60,7 @@ test('HF-2 a connection that is cut between request and answer', async (t) => {
   const [job] = await until('the job is back', async () => {
     const again = await node.api.post('/v1/queues/claimed/claim', { lease_ms: 600_000, wait_ms: 1000 });
     return again.json.jobs?.length ? again.json.jobs : null;
-  }, 20_000);
+  });
   assert.equal(job.attempt, 1);
   await node.stop();
 });
@@ -75,11 +75,11 @@ test('HF-2 a database that stalls, or refuses: bounded answers, and it goes on b
     assert.ok([503, 504].includes(answer.status), `${mode}: ${answer.status}`);
     assert.match(answer.json.detail, /the database cannot be reached/);
     // Twice looked at, and a loaded machine.
-    assert.ok(took < times.answer + 4000, `${mode}: answered after ${took} ms`);
+    assert.ok(took < times.answer + 20_000, `${mode}: answered after ${took} ms`);
     const view = await until('it says so', async () => {
       const seen = await node.cluster();
       return seen.backend.up ? null : seen;
-    }, 20_000);
+    });
     assert.match(view.backend.last_error, mode === 'stall' ? /no answer within \d+ ms/ : /./);
     assert.ok(Date.parse(view.backend.since) >= began - 1000);
     const readiness = await node.api.get('/readyz');
@@ -95,7 +95,7 @@ test('HF-2 a database that stalls, or refuses: bounded answers, and it goes on b
     await until('all connections are back', async () => {
       const { backend } = await node.cluster();
       return backend.up && backend.connections === backend.connections_wanted;
-    }, 20_000);
+    });
     assert.ok((await send(node, mode)).status < 300);
     assert.equal(sql(`SELECT count(*) FROM stalls.job WHERE payload = '"payload ${mode}"'`), '1');
   }

@@ -3,8 +3,10 @@
  *
  * What must hold: the commands that come out do not depend on how the bytes are cut; every call
  * sees a copy of its size, so nothing outside is read; a parser that says it needs more has used
- * all but a bounded rest; numbers and names of a command are those of its line, written out again
- * the command reads the same. */
+ * all but a bounded rest, and what is incomplete is named (bs_part), so that it has a time limit;
+ * the first line decides the protocol, at its end or earlier and for good, and a line that the
+ * parser takes for a command is one there unless it has the version of HTTP in it; numbers and
+ * names of a command are those of its line, written out again the command reads the same. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,9 +114,12 @@ static void note(struct outcome *o, enum bs_result r, const struct bs_command *c
     again_holds(c);
 }
 
-/* What is kept between two calls must fit into one command. */
+/* What is kept between two calls must fit into one command, and has a time limit. */
 static void rest_holds(const struct bs_parser *p, size_t rest)
 {
+    enum bs_part part = bs_part(p, rest);
+    CHECK(part != BS_PART_NONE || (rest == 0 && p->skip == 0));
+    CHECK(part != BS_PART_BODY || p->skip > 0 || p->need > rest);
     CHECK(rest < BS_LINE_BYTES + BODY_MAX + 2);
     CHECK(p->need == 0 || p->need > rest);
 }
@@ -145,6 +150,45 @@ static void read_pieces(struct outcome *o, struct span text, const size_t *cuts,
     o->used = at;
 }
 
+static enum bs_protocol protocol_of(struct span in)
+{
+    char *copy = mem_copy(in.at, in.len);
+    CHECK(copy);
+    enum bs_protocol protocol = bs_protocol(span_of(copy, in.len));
+    mem_free(copy);
+    return protocol;
+}
+
+/* What the parser would do first with the same bytes. */
+static void first_line_holds(struct span text, enum bs_protocol protocol)
+{
+    struct bs_parser p = {.body_max = BODY_MAX};
+    struct bs_command c;
+    size_t used;
+    enum bs_result r = bs_parse(&p, text, &used, &c);
+    bool late = p.need > 0 || p.skip > 0; /* the line of a put */
+    if (protocol == BS_PROTOCOL_OPEN)
+        CHECK(r == BS_MORE && used == 0 && !late && text.len < BS_LINE_BYTES);
+    else if (protocol == BS_PROTOCOL_BEANSTALK)
+        CHECK(r != BS_UNKNOWN_COMMAND && (r != BS_MORE || late));
+    else if (protocol == BS_PROTOCOL_UNKNOWN)
+        CHECK(r != BS_COMMAND && r != BS_EXPECTED_CRLF && r != BS_JOB_TOO_BIG && !late);
+    else if (protocol == BS_PROTOCOL_HTTP && r == BS_COMMAND)
+        CHECK(text.len >= 5 && memmem(text.at, used, "/", 1));
+}
+
+static void protocol_holds(struct span text)
+{
+    size_t end = text.len < BS_LINE_BYTES + 8 ? text.len : BS_LINE_BYTES + 8;
+    enum bs_protocol all = protocol_of(text);
+    for (size_t len = 0; len <= end; len++) {
+        enum bs_protocol part = protocol_of(span_of(text.at, len));
+        CHECK(part == BS_PROTOCOL_OPEN || part == all);
+        CHECK(part != BS_PROTOCOL_OPEN || len < BS_LINE_BYTES);
+    }
+    first_line_holds(text, all);
+}
+
 static int compare(const void *a, const void *b)
 {
     size_t x = *(const size_t *)a, y = *(const size_t *)b;
@@ -164,6 +208,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t cuts[BYTEWISE_MAX];
     random_seed(&random, size ? data[0] + size : 1);
     read_pieces(&whole, text, NULL, 0);
+    protocol_holds(text);
     for (int round = 0; round < 3; round++) {
         size_t count = 1 + random_below(&random, 8);
         for (size_t i = 0; i < count; i++)

@@ -67,11 +67,11 @@ static void fill_queue(struct world *w, struct op *op)
 
 static void fill_bulk(struct world *w, struct op *op)
 {
-    static const unsigned states[] = {0, STATES_WAITING, STATE_BIT(STATE_DEAD),
+    static const unsigned states[] = {0, STATES_ALL, STATES_WAITING, STATE_BIT(STATE_DEAD),
                                       STATE_BIT(STATE_DEAD) | STATE_BIT(STATE_CANCELLED)};
     op->bulk.action = (uint8_t)between(w, BULK_REQUEUE, BULK_REMOVE);
     op->bulk.queue = any_queue(w);
-    op->bulk.states = states[between(w, 0, 3)];
+    op->bulk.states = states[between(w, 0, 4)];
     if (has(&w->plan, FEATURE_GROUPS) && chance(w, 50))
         op->bulk.group = pool_text(&w->pool, "g%lld", (long long)between(w, 1, 3));
 }

@@ -129,7 +129,7 @@ int disk_journal_open(struct disk *d, disk_frame_fn fn, void *ctx, struct disk_j
         j->journal = NULL;
         return rc;
     }
-    note->torn = journal_torn_bytes(j->journal) > 0;
+    note->torn = journal_torn(j->journal).bytes > 0;
     return given_check(d, &note->note);
 }
 

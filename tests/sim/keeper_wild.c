@@ -67,7 +67,7 @@ static void fill_bulk(struct world *w, struct op *op)
 {
     op->bulk.action = (uint8_t)between(w, BULK_REQUEUE, BULK_REMOVE);
     op->bulk.queue = any_of(w);
-    op->bulk.states = chance(w, 50) ? 0 : (unsigned)between(w, 1, 63) << 1;
+    op->bulk.states = chance(w, 20) ? 0 : (unsigned)between(w, 1, 63) << 1;
 }
 
 /* Whatever lease it has, or an older one. */

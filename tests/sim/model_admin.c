@@ -229,6 +229,10 @@ void model_op_peek(struct model *m, const struct op *o)
 
 void model_op_bulk(struct model *m, const struct op *o)
 {
+    if (o->bulk.states == 0 && o->bulk.action != BULK_REQUEUE) {
+        model_say(m, OUT_INVALID, NULL);
+        return;
+    }
     struct model_queue *q = queue_asked(m, o->bulk.queue);
     if (!q)
         return;

@@ -118,11 +118,12 @@ static struct model_job *holder_of(struct model *m, const struct op *o)
     const struct model_word *w = word_said(m, op);
     enum outcome forgotten = !j              ? model_ever(m, op->job.seq) ? OUT_GONE : OUT_NOT_FOUND
                              : op->any_token ? OUT_ILLEGAL
-                             : j->state == STATE_DONE ? OUT_GONE
-                                                      : OUT_LEASE_LOST;
+                                             : OUT_LEASE_LOST;
+    bool done = forgotten == OUT_LEASE_LOST && j->state == STATE_DONE;
     model_say(m, forgotten, j);
-    /* A restart leaves out sequences, which then count as given. */
-    m->reply->or_else = forgotten == OUT_NOT_FOUND && m->epoch > 1 ? OUT_GONE : forgotten;
+    /* A restart leaves out sequences, which then count as given; and it forgets some of the words.
+     */
+    m->reply->or_else = (forgotten == OUT_NOT_FOUND || done) && m->epoch > 1 ? OUT_GONE : forgotten;
     if (!w)
         return NULL;
     if (m->epoch == 1)

@@ -38,7 +38,8 @@ static void work_bulk(struct model *m, const struct model_bulk *b, struct model_
         [BULK_CANCEL] = STATES_LIVE,
         [BULK_REMOVE] = STATES_ALL & ~(1u << STATE_RUNNING),
     };
-    unsigned states = from[b->op->action] & (b->op->states ? b->op->states : STATES_ALL);
+    unsigned states = b->op->states ? b->op->states : STATE_BIT(STATE_DEAD);
+    states &= from[b->op->action];
     *r = (struct model_reply){.kind = OP_BULK, .tag = b->tag};
     m->reply = r;
     for (uint8_t s = STATE_SCHEDULED; s < STATE_COUNT; s++) {

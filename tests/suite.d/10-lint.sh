@@ -4,7 +4,7 @@
 # What can be said about the sources without running them, and the proof that the checks can fail.
 source "$(dirname "$0")/tap.bash"
 
-# A fixture is a small tree with src/ and a file `expect`: what the check prints about it, sorted.
+# A fixture is a small tree and a file `expect`: what the check prints about it, sorted.
 # An empty `expect` is a tree that must pass.
 fixture_check() {
   local check=$1 fixture=$2 said status=0 expected=0
@@ -19,8 +19,9 @@ format_check() {
 
 tap_check lint/layers scripts/check-layers
 tap_check lint/banned scripts/check-banned
+tap_check lint/node scripts/check-node
 export -f fixture_check format_check
-for check in layers banned; do
+for check in layers banned node; do
   for fixture in tests/lint/"$check"/*/; do
     fixture=${fixture%/}
     tap_check "lint/check-$check on ${fixture##*/}" \

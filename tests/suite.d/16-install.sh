@@ -49,7 +49,7 @@ bash_completes() {
 
 # The same from an interactive zsh on a terminal of its own: what the line becomes.
 zsh_completes() {
-  timeout 60 zsh -f -c '
+  timeout 600 zsh -f -c '
     zmodload zsh/zpty
     zpty shell zsh -f -i
     zpty -w shell "PS1=; fpath=($work/functions \$fpath); autoload -Uz compinit; compinit -u -D
@@ -86,6 +86,15 @@ unit_exposure() {
   [ -n "$level" ] && awk -v level="$level" 'BEGIN { exit !(level <= 2.0) }'
 }
 
+# The kernel may end it like any other service, and before the machine is out of memory.
+unit_memory() {
+  local unit=$work/holdfast.service
+  ! grep -n '^OOMScoreAdjust=-' "$unit" || return 1
+  grep -q '^MemoryHigh=[0-9]' "$unit" && grep -q '^MemoryMax=[0-9]' "$unit" || { echo 'no MemoryHigh or MemoryMax'; return 1; }
+  # More than the 20,000 connections that are the default at most.
+  [ "$(sed -n 's/^LimitNOFILE=//p' "$unit")" -ge 20256 ]
+}
+
 installed() {
   local root=$work/root file
   DESTDIR=$root cmake --install build/release --prefix /opt/holdfast || return 1
@@ -97,7 +106,22 @@ installed() {
   grep -q '^ExecStart=/opt/holdfast/bin/holdfast serve' "$root/opt/holdfast/lib/systemd/system/holdfast.service"
 }
 
-export -f man_check man_complete bash_completes zsh_completes zsh_registers unit_check unit_exposure installed
+# On x86-64 the program is marked for shadow stacks, and for branch tracking where the system's start files are;
+# the code itself, which the link step has compiled, is ready for both.
+cet() {
+  local file marked=0 want='x86 feature: SHSTK'
+  [ "$(uname -m)" = x86_64 ] || return 0
+  readelf -n build/release/holdfast | grep -F 'x86 feature:'
+  for file in Scrt1.o crti.o crtn.o; do
+    ! readelf -n "$(cc -print-file-name=$file)" | grep -Fq IBT || marked=$((marked + 1))
+  done
+  echo "$marked of 3 start files are marked for branch tracking"
+  [ "$marked" -lt 3 ] || want='x86 feature: IBT, SHSTK'
+  readelf -n build/release/holdfast | grep -Fq "$want" || { echo "wanted: $want"; return 1; }
+  objdump -d --no-show-raw-insn --disassemble=main build/release/holdfast | grep -A1 '<main>:' | grep -F endbr64
+}
+
+export -f man_check man_complete bash_completes zsh_completes zsh_registers unit_check unit_exposure unit_memory installed cet
 check() {
   local name=$1
   shift
@@ -120,5 +144,7 @@ check 'zsh completes an option' zsh_completes 'holdfast serve --print-config ' '
 check 'zsh completes a choice' zsh_completes 'holdfast serve --log-format=json ' 'holdfast serve --log-format=j'
 check 'systemd reads the unit' unit_check
 check 'the unit is locked up' unit_exposure
+check 'the unit bounds its memory' unit_memory
 check 'everything is installed' installed
+check 'the program is marked for control-flow enforcement' cet
 tap_done

@@ -45,6 +45,13 @@ check 'another scheme' 2 2 'scheme other than http and https; it is written' que
 check 'no password in the address' 2 2 'user name or password' queues -s http://u:p@127.0.0.1
 check 'no password in the complaint' 2 2 "address '…' cannot be read" queues -s 'http://u:p@local host'
 check 'payload must be JSON' 2 2 'the payload is not JSON .*--raw sends bytes' enqueue q text
+check 'a payload must be given' 2 2 'the payload is missing; give JSON .*- to read .*@FILE .*null' enqueue q
+check 'bulk needs states' 2 2 '`cancel --queue` needs --state, .*scheduled,ready,running' cancel --queue q
+check 'bulk requeue needs a confirmation' 2 2 '`requeue --queue` asks for confirmation, .*--yes' requeue --queue q
+check 'bulk cancel needs a confirmation' 2 2 '`cancel --queue` asks for confirmation, .*--yes' cancel --queue q --state ready
+check 'delete of a queue needs a confirmation' 2 2 '`queues delete` asks for confirmation, .*--yes' queues delete q
+check 'purge needs a confirmation' 2 2 '`queues purge` asks for confirmation, .*--yes' queues purge q
+check 'showing needs none' 2 2 '--yes goes with `queues delete\|purge QUEUE`' queues q --yes
 check 'payload file must be there' 2 2 "cannot read the file '/nonexistent'" enqueue q @/nonexistent
 check 'lines say their options' 2 2 'with --ndjson the lines say what --priority would' enqueue q --ndjson -p 5
 check 'lines name the member' 2 2 '"delay_ms":' enqueue q --ndjson --delay 5s
@@ -60,7 +67,7 @@ check 'a job has an id' 2 2 'is empty' ack '' 1-1
 check 'raw claims one' 2 2 'claims one job' claim q --raw -n 2
 check 'cancel needs jobs' 2 2 'name jobs by ID, or a queue with --queue' cancel
 check 'not by id and queue' 2 2 'but not both' requeue 5 --queue q
-check 'filters go with a queue' 2 2 'go with --queue' requeue 5 --state dead
+check 'filters go with a queue' 2 2 '--state goes with --queue' requeue 5 --state dead
 check 'lists have filters, a job has none' 2 2 '--queue is for lists' jobs 5 --queue q
 check 'lists have an order, a job has none' 2 2 '--newest is for lists' jobs 5 --newest
 check 'bench range' 2 2 '--connections is 0; it must be from 1 to' bench -c 0
@@ -145,7 +152,7 @@ life() {
   token=$(jq -r '.jobs[0].token' <<<"$job")
   client 0 1 "^$id  dead" fail "$id" "$token" --error $'bad\033[2J' --kind business --no-retry &&
     client 0 1 'bad\\x1b\[2J' jobs "$id" &&
-    client 0 1 '^1 changed, 0 refused$' requeue --queue mail --state dead || return
+    client 0 1 '^1 changed, 0 refused$' requeue --queue mail --yes || return
   job=$("$hf" claim mail --json) || return
   token=$(jq -r '.jobs[0].token' <<<"$job")
   client 0 1 "^$id  done" ack "$id" "$token" '{"ok":true}' &&
@@ -154,10 +161,21 @@ life() {
 }
 export -f life
 tap_check 'client/life of a job' bash -c life
-check 'cancel in bulk' 0 1 '^[1-9][0-9]* changed' cancel --queue mail --state ready,scheduled
+check 'what a cancel would change' 0 1 '^2 jobs of queue "mail" would be cancelled$' cancel --queue mail --state ready,scheduled --dry-run
+check 'cancel in bulk' 0 1 '^2 changed, 0 refused$' cancel --queue mail --state ready,scheduled --yes
 check 'requeue of no job' 1 2 '^holdfast: ' requeue 999999999
 
-check 'stats of the server' 0 1 '^[0-9]+ jobs: [0-9]+ ready' stats
+# The sum is that of the parts, and each part is the truth.
+sums() {
+  local hf=build/debug/holdfast line sum parts
+  "$hf" enqueue sums 1 --delay 1h && "$hf" enqueue sums 2 && "$hf" claim sums || return
+  line=$("$hf" stats | head -n 1)
+  echo "$line"
+  read -r sum parts < <(sed -nE 's/^Jobs that wait or run: ([0-9]+) \(([0-9]+) ready, ([0-9]+) scheduled, ([0-9]+) running\)$/\1 \2+\3+\4/p' <<<"$line")
+  [ -n "$parts" ] && [ "$sum" -eq $((parts)) ] && grep -Eq '[1-9][0-9]* scheduled, [1-9][0-9]* running' <<<"$line"
+}
+export -f sums
+tap_check 'client/the sum of the stats' bash -c sums
 check 'stats of a queue' 0 1 '^enqueued +[0-9]+$' stats mail
 watched() {
   local out=$work/watch
@@ -178,7 +196,7 @@ followed() {
   until grep -q ' seen ' "$out"; do
     kill -0 $pid || return
     build/debug/holdfast enqueue seen 1 >/dev/null
-    build/debug/holdfast cancel --queue seen >/dev/null
+    build/debug/holdfast cancel --queue seen --state ready --yes >/dev/null
   done
   head -n 3 "$out"
   kill -INT $pid
@@ -195,8 +213,53 @@ check 'import nothing' 2 2 'the input is empty' import
 check 'pause' 0 1 '^paused: +true$' queues pause lines --for 1h
 check 'a paused queue hands out nothing' 4 2 '' claim lines
 check 'resume' 0 1 '^paused: +false$' queues resume lines
-check 'purge' 0 1 '^purged: +2500$' queues purge lines
-check 'delete' 0 1 '^deleted: +true$' queues delete lines
+check 'purge' 0 1 '^purged: +2500$' queues purge lines --yes
+check 'delete' 0 1 '^deleted: +true$' queues delete lines --yes
+
+# ---- on a terminal -------------------------------------------------------------------------------
+
+# terminal KEYS STATUS PATTERN ARGUMENT…: types KEYS at the question; a line that is shown matches.
+terminal() {
+  local keys=$1 status=$2 pattern=$3 rc=0
+  shift 3
+  tests/support/on_terminal.py "$keys" build/debug/holdfast "$@" >"$work/shown" || rc=$?
+  cat "$work/shown"
+  echo "exit status $rc"
+  [ "$rc" -eq "$status" ] && grep -Eq -- "$pattern" "$work/shown"
+}
+export -f terminal
+asks() {
+  local name=$1
+  shift
+  tap_check "client/terminal: $name" bash -c 'terminal "$@"' - "$@"
+}
+for ((i = 1; i <= 1204; i++)); do echo "{\"payload\":$i,\"delay_ms\":$((i % 4 ? 0 : 3600000))}"; done >"$work/in"
+check 'jobs to ask about' 0 1 '^1204 enqueued' enqueue asked --ndjson
+: >"$work/in"
+check 'another queue' 0 1 '  ready$' enqueue 'other "q"' 1 --group g
+
+asks 'the counts are shown' 'n\n' 1 '^asked: 301 scheduled, 903 ready$' queues delete asked
+asks 'delete asks' 'n\n' 1 '^Delete queue "asked" and its 1,204 jobs\? \[y/N\] n$' queues delete asked
+asks 'n changes nothing' 'n\n' 1 '^holdfast: not confirmed; nothing was changed$' queues delete asked
+asks 'no answer changes nothing' '\n' 1 'not confirmed' queues delete asked
+asks 'another answer changes nothing' 'yeah\n' 1 'not confirmed' queues delete asked
+asks 'the end of the input changes nothing' '\x04' 1 'not confirmed' queues delete asked
+asks 'Ctrl-C changes nothing' '\x03' 130 'Delete queue' queues delete asked
+asks 'purge asks' 'n\n' 1 '^Remove 1,204 waiting jobs from queue "asked"\? \[y/N\] n$' queues purge asked
+asks 'cancel asks' 'n\n' 1 '^Cancel 301 jobs of queue "asked"\? \[y/N\] n$' cancel --queue asked --state scheduled
+asks 'a group is named' 'n\n' 1 '^Cancel 1 job of group "g" in queue "other "q""\? ' cancel --queue 'other "q"' --state ready,scheduled --group g
+asks 'requeue of no job asks nothing' '' 0 '^0 jobs of queue "asked" would be requeued$' requeue --queue asked
+check 'nothing was changed' 0 1 '^asked +903 +301 ' queues
+asks 'y does it' 'y\n' 0 '^301 changed, 0 refused$' cancel --queue asked --state scheduled
+asks 'requeue asks' 'Yes\n' 0 '^Requeue 301 jobs of queue "asked"\? ' requeue --queue asked --state cancelled
+check 'that was done' 0 1 '^asked +1204 +0 +0 +0 +0 +0 ' queues
+asks 'no such queue, no question' '' 1 '^holdfast: .*queue' queues delete nowhere
+asks '--yes asks nothing' '' 0 '^purged: +1204$' queues purge asked --yes
+asks 'a queue without jobs' 'y\n' 0 '^Delete queue "asked", which has no jobs\? ' queues delete asked
+check 'it is deleted' 1 2 '^holdfast: ' queues asked
+check 'a schedule' 0 1 '^name: +nightly$' schedules create nightly --cron '30 2 * * *' --queue reports
+asks 'delete of a schedule asks' 'n\n' 1 '^Delete schedule "nightly"\? \[y/N\] n$' schedules delete nightly
+check 'a script names the schedule' 0 1 '^deleted: +true$' schedules delete nightly
 
 check 'compact' 0 1 '^[0-9.]+ MiB before, [0-9.]+ MiB now$' compact
 check 'backup' 0 1 '^.*/copy/holdfast.db: [0-9]+ jobs? in [0-9]+ queues?, .*; checked$' backup "$work/copy"

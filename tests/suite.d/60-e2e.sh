@@ -4,17 +4,16 @@
 # The real binary over real sockets, driven by Node.
 source "$(dirname "$0")/tap.bash"
 
-[ -d tests/e2e/node_modules/playwright-core ] || npm ci --silent --no-audit --no-fund --prefix tests/e2e >&2
-
-# Clients of other people, as their lock file has them.
-modules=tests/clients/node_modules
-if ! cmp -s tests/clients/package-lock.json "$modules/.holdfast-lock"; then
-  if npm ci --prefix tests/clients >"$tap_aside/npm.log" 2>&1; then
-    cp tests/clients/package-lock.json "$modules/.holdfast-lock"
+# The driver of Chromium, and clients of other people, as their lock files have them.
+for packages in tests/e2e tests/clients; do
+  modules=$packages/node_modules
+  cmp -s "$packages/package-lock.json" "$modules/.holdfast-lock" && continue
+  if npm ci --no-audit --no-fund --prefix "$packages" >"$tap_aside/npm.log" 2>&1; then
+    cp "$packages/package-lock.json" "$modules/.holdfast-lock"
   else
     sed 's/^/# /' "$tap_aside/npm.log"
   fi
-fi
+done
 
 tap_jobs=$(($(nproc) * 3 / 2))
 # The longest first, so that none is left over at the end.

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# A database, or Redis, that several servers share, under faults: killed, frozen, cut off; leaders that are stopped.
+# A database, or Redis, that several servers share, under faults: killed, frozen, cut off; leaders that are stopped;
+# servers whose answers are changed on the way (hostile).
 # Times are short here; `make soak SOAK='faults-pg faults-redis'` takes the full ones.
 source "$(dirname "$0")/tap.bash"
 
 # The longest first, so that none is left over at the end.
-parts='redis database leader redis-links plans network sync pooler'
+parts='hostile-postgres redis database leader redis-links plans network sync hostile-redis pooler'
 for part in $parts; do
   ! tap_wanted "faults/$part" || tap_ahead node --test-reporter=tap "tests/faults/$part.test.mjs"
 done

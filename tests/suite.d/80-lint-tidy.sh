@@ -14,5 +14,5 @@ tidy_ended() {
 }
 
 export -f tidy_ended
-HF_TEST_TIMEOUT=600 tap_check lint/tidy bash -c tidy_ended
+tap_limit=7200 tap_check lint/tidy bash -c tidy_ended
 tap_done

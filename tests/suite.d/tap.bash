@@ -11,7 +11,8 @@
 #   tap_done                  the plan; the last line of every script
 #
 # HF_ONLY holds the patterns given to scripts/test: a name that none of them matches is left out.
-# HF_TEST_TIMEOUT is the time in seconds after which a program is killed and counts as failed.
+# HF_TEST_TIMEOUT is the time in seconds (1200) after which a program is killed and counts as failed. It ends programs
+# that hang, also on a machine that is busy with other things; the tests themselves have no such limit.
 # A program that crashes, is killed, exits with an error though all its cases passed (a leak, a
 # race), or does not run all the cases it promised, adds a failed case of its own.
 
@@ -23,6 +24,7 @@ tap_log=$(mktemp)
 tap_aside=$(mktemp -d) # what began ahead: output, exit status and time, by the words of the command
 trap 'rm -rf "$tap_log" "$tap_aside" ${tap_memory:+"$tap_memory"}' EXIT
 
+tap_limit=${HF_TEST_TIMEOUT:-1200}
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
@@ -86,7 +88,7 @@ tap_execute() {
   fi
   local start=${EPOCHREALTIME/[.,]/}
   # The outer redirection takes bash's own remark on a program that died of a signal.
-  { timeout --kill-after=10 "${HF_TEST_TIMEOUT:-300}" "$@" >"$tap_log" 2>&1 </dev/null; } 2>/dev/null
+  { timeout --kill-after=10 "$tap_limit" "$@" >"$tap_log" 2>&1 </dev/null; } 2>/dev/null
   tap_rc=$?
   local us=$((${EPOCHREALTIME/[.,]/} - start))
   tap_took=$(printf '%d.%02d' $((us / 1000000)) $((us % 1000000 / 10000)))
@@ -94,7 +96,7 @@ tap_execute() {
 
 tap_why() {
   if [ "$tap_rc" -eq 124 ] || [ "$tap_rc" -eq 137 ]; then
-    echo "killed after ${HF_TEST_TIMEOUT:-300} s"
+    echo "killed after $tap_limit s"
   elif [ "$tap_rc" -gt 128 ]; then
     echo "signal $(kill -l $((tap_rc - 128)))"
   else

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/local/journal_entry.h"
 #include "base/check.h"
+#include "base/hash.h"
+#include "base/hmac.h"
 
 struct image_file {
     char *bytes;
@@ -14,11 +15,45 @@ struct image_file {
 
 static const char image_store[16] = "the fuzzed store";
 
-/* Makes an entry right that almost is one; *crc becomes its own. */
-static void piece_mend(char *bytes, size_t len, unsigned mode, uint32_t *crc)
+const uint8_t image_key[JOURNAL_KEY_BYTES] = "thirty-two bytes, known to all.";
+
+void image_key_put(struct files_torn *disk, const uint8_t store_id[16])
+{
+    char pages[2 * JOURNAL_PAGE] = {0};
+    memcpy(pages, "HFk1", 4);
+    memcpy(pages + 8, store_id, 16);
+    memcpy(pages + 24, image_key, sizeof image_key);
+    uint32_t crc = crc32c(0, pages, 24 + sizeof image_key);
+    for (int i = 0; i < 4; i++)
+        pages[4 + i] = (char)(crc >> (8 * i));
+    memcpy(pages + JOURNAL_PAGE, pages, JOURNAL_PAGE);
+    files_torn_put(disk, "key", span_of(pages, sizeof pages));
+}
+
+void image_tag(struct journal_seal *seal, char header[JOURNAL_ENTRY_HEADER_BYTES])
+{
+    uint8_t code[HMAC_BYTES];
+    memcpy(header + 72, seal->mark, sizeof seal->mark);
+    CHECK(hmac_run(seal->mac, span_of(header, 72), code) == 0);
+    memcpy(header + 80, code, 16);
+}
+
+struct mending {
+    struct journal_seal seal;
+    unsigned mode;
+    uint32_t crc; /* of the piece before */
+};
+
+/* Makes an entry right that almost is one. */
+static void piece_mend(struct mending *m, char *bytes, size_t len, uint64_t at)
 {
     struct journal_entry e;
-    if (len < JOURNAL_ENTRY_HEADER_BYTES || memcmp(bytes, "HFj1", 4) != 0)
+    unsigned mode = m->mode;
+    if (len < JOURNAL_ENTRY_HEADER_BYTES || memcmp(bytes, "HFj", 3) != 0)
+        return;
+    if (mode & IMAGE_TAG)
+        image_tag(&m->seal, bytes);
+    if (bytes[3] != '1')
         return;
     if (mode & IMAGE_OURS)
         memcpy(bytes + 8, image_store, sizeof image_store);
@@ -27,16 +62,17 @@ static void piece_mend(char *bytes, size_t len, unsigned mode, uint32_t *crc)
         for (int i = 0; i < 4; i++)
             bytes[4 + i] = (char)(length >> (8 * i));
     }
-    if (journal_entry_header(span_of(bytes, len), &e) != 0)
+    if (!journal_entry_fields(span_of(bytes, len), &e))
         return;
     if (mode & IMAGE_CHAIN)
-        e.previous = *crc;
+        e.previous = m->crc;
+    e.at = at;
     if (mode & IMAGE_SEAL) {
         struct span body =
             span_of(bytes + JOURNAL_ENTRY_HEADER_BYTES, len - JOURNAL_ENTRY_HEADER_BYTES);
-        journal_entry_seal(&e, &body, 1, bytes);
+        CHECK(journal_entry_seal(&m->seal, &e, &body, 1, bytes) == 0);
     }
-    *crc = e.crc;
+    m->crc = e.crc;
 }
 
 static void file_put(struct image_file *f, size_t at, struct span bytes)
@@ -52,7 +88,7 @@ static void file_put(struct image_file *f, size_t at, struct span bytes)
         memcpy(f->bytes + at, bytes.at, bytes.len);
 }
 
-static bool piece_load(struct span *in, struct image_file *files, unsigned mode, uint32_t *crc)
+static bool piece_load(struct span *in, struct image_file *files, struct mending *m)
 {
     uint8_t file, page, low, high;
     struct span bytes;
@@ -66,9 +102,9 @@ static bool piece_load(struct span *in, struct image_file *files, unsigned mode,
     CHECK(copy);
     if (bytes.len > 0)
         memcpy(copy, bytes.at, bytes.len);
-    piece_mend(copy, bytes.len, mode, crc);
-    file_put(&files[file % IMAGE_FILES], (size_t)(page % IMAGE_PAGES) * JOURNAL_PAGE,
-             span_of(copy, bytes.len));
+    size_t at = (size_t)(page % IMAGE_PAGES) * JOURNAL_PAGE;
+    piece_mend(m, copy, bytes.len, at);
+    file_put(&files[file % IMAGE_FILES], at, span_of(copy, bytes.len));
     free(copy);
     return true;
 }
@@ -77,7 +113,8 @@ void image_load(struct span image, struct files_torn *disk, struct journal_confi
 {
     struct image_file files[IMAGE_FILES] = {{NULL, 0}};
     uint8_t mode = 0, from = 0, applied = 0;
-    uint32_t crc = 0;
+    struct mending m = {0};
+    CHECK(journal_seal_init(&m.seal, image_key) == 0);
     if (span_take_u8(&image, &mode) < 0 || span_take_u8(&image, &from) < 0 ||
         span_take_u8(&image, &applied) < 0)
         image.len = 0;
@@ -86,8 +123,11 @@ void image_load(struct span image, struct files_torn *disk, struct journal_confi
     config->bytes_max = 8 * IMAGE_SEGMENT;
     config->read_only = (mode & IMAGE_NO_BEGIN) != 0;
     memcpy(config->store_id, image_store, sizeof image_store);
-    while (piece_load(&image, files, mode, &crc))
+    image_key_put(disk, config->store_id);
+    m.mode = mode;
+    while (piece_load(&image, files, &m))
         ;
+    journal_seal_done(&m.seal);
     for (unsigned i = 0; i < IMAGE_FILES; i++) {
         char name[16];
         snprintf(name, sizeof name, "%u", i + 1);
@@ -104,7 +144,7 @@ void image_load(struct span image, struct files_torn *disk, struct journal_confi
 static size_t piece_bytes(struct span rest)
 {
     struct journal_entry e;
-    if (journal_entry_header(rest, &e) == 0 && e.length <= rest.len - JOURNAL_ENTRY_HEADER_BYTES)
+    if (journal_entry_fields(rest, &e) && e.length <= rest.len - JOURNAL_ENTRY_HEADER_BYTES)
         return JOURNAL_ENTRY_HEADER_BYTES + e.length;
     size_t len = rest.len < JOURNAL_PAGE ? rest.len : JOURNAL_PAGE;
     while (len > 0 && rest.at[len - 1] == 0)

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "backend/local/journal.h"
+#include "backend/local/journal_entry.h"
 #include "support/files_torn.h"
 
 #define IMAGE_SEGMENT (4 * JOURNAL_PAGE)
@@ -16,12 +17,21 @@
 #define IMAGE_PAGES 16 /* a piece begins below this one */
 
 enum image_mode {
-    IMAGE_SEAL = 1u << 0,  /* lengths and CRCs of entries fit their pieces */
+    IMAGE_SEAL = 1u << 0,  /* lengths, places, CRCs and tags of entries fit their pieces */
     IMAGE_OURS = 1u << 1,  /* so does the id of the store */
     IMAGE_CHAIN = 1u << 2, /* and the CRC of the entry before: that of the piece before */
     IMAGE_ODD = 1u << 3,   /* files are not made as long as a segment */
     IMAGE_NO_BEGIN = 1u << 4,
+    IMAGE_TAG = 1u << 5, /* headers have the mark and a correct tag, whatever else is in them */
 };
+
+/* The key of every image. */
+extern const uint8_t image_key[JOURNAL_KEY_BYTES];
+
+/* Puts journal/key of this store on a disk. */
+void image_key_put(struct files_torn *disk, const uint8_t store_id[16]);
+/* The mark and the tag of a header as it is. */
+void image_tag(struct journal_seal *seal, char header[JOURNAL_ENTRY_HEADER_BYTES]);
 
 /* Puts the files on a disk and fills the config, but for its files. What does not parse is left
  * out.

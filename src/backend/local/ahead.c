@@ -135,9 +135,12 @@ void ahead_filled(struct ahead *a, const struct stored_body *bodies)
     a->reading = false;
     for (size_t i = 0; bodies && i < a->count; i++) {
         const struct stored_body *b = &bodies[i];
+        /* What is damaged is set aside when it is claimed. */
+        bool sound = b->found && !b->damage && b->payload.len == a->wish[i].bytes &&
+                     (a->wish[i].kind != PAYLOAD_JSON || !b->not_json);
         /* Results and errors (of a job that was requeued) and attempts are not kept in a cache;
          * what was touched meanwhile may have another payload. */
-        if (!b->found || b->extra.undelivered.len > 0 || b->error.len > 0 || b->result_kind ||
+        if (!sound || b->extra.undelivered.len > 0 || b->error.len > 0 || b->result_kind ||
             b->started_at.ms || b->holder.seq ||
             !engine_ready_at(a->engine, a->wish[i].seq, a->wish[i].position))
             continue;

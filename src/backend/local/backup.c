@@ -6,11 +6,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backend/local/dbfile.h"
+#include "backend/local/dbpage_vfs.h"
 #include "backend/local/store_sqlite.h"
 #include "base/buf.h"
 #include "base/check.h"
@@ -72,8 +74,10 @@ static int target_open(struct backup *b)
     int rc = sql_open(b->temp_path, SQLITE_OPEN_READWRITE, BUSY_MS, &b->to, &b->note);
     if (unlink(b->temp_path) != 0 && rc == 0)
         rc = err_note_set(&b->note, -ERR_IO, "cannot remove %s: %s", b->temp_path, strerror(errno));
-    return rc ? rc
-              : sql_exec(b->to, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", &b->note);
+    if (rc != 0)
+        return rc;
+    sqlite3_db_config(b->to, SQLITE_DBCONFIG_DEFENSIVE, 0, NULL); /* for journal_mode = OFF */
+    return sql_exec(b->to, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", &b->note);
 }
 
 /* ---- the copy ---- */
@@ -83,6 +87,18 @@ static int look(struct backup *b)
 {
     (void)sync_file_range(b->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
     return dbfile_room(b->dir, 0, &b->note);
+}
+
+/* Which of the two connections failed, sqlite3_backup_step does not tell. */
+static int copy_failed(struct backup *b, int rc)
+{
+    char text[100];
+    struct dbpage_fault fault = dbpage_vfs_fault(b->from);
+    snprintf(text, sizeof text, "%s", sqlite3_errstr(rc));
+    if (rc == SQLITE_IOERR_DATA)
+        dbpage_fault_text(&fault, text, sizeof text);
+    return err_note_set(&b->note, sql_code(rc, sqlite3_system_errno(b->to)), "cannot copy %s: %s",
+                        b->db_path, text);
 }
 
 static int copy_pages(struct backup *b, sqlite3_backup *copy)
@@ -98,9 +114,7 @@ static int copy_pages(struct backup *b, sqlite3_backup *copy)
         if (err)
             return err;
     }
-    return rc == SQLITE_DONE ? 0
-                             : err_note_set(&b->note, sql_code(rc, sqlite3_system_errno(b->to)),
-                                            "cannot copy %s: %s", b->db_path, sqlite3_errstr(rc));
+    return rc == SQLITE_DONE ? 0 : copy_failed(b, rc);
 }
 
 static int copy_all(struct backup *b)

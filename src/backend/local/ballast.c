@@ -24,7 +24,8 @@ struct ballast {
 static bool whole(const struct ballast *b)
 {
     struct stat st;
-    return stat(b->path, &st) == 0 && (uint64_t)st.st_blocks * 512 >= b->bytes;
+    return lstat(b->path, &st) == 0 && S_ISREG(st.st_mode) &&
+           (uint64_t)st.st_blocks * 512 >= b->bytes;
 }
 
 uint64_t ballast_room(const struct ballast *b)
@@ -38,7 +39,7 @@ uint64_t ballast_room(const struct ballast *b)
 /* 0 or what errno would say. */
 static int make(const struct ballast *b)
 {
-    int fd = open(b->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = open(b->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0)
         return errno;
     int error = posix_fallocate(fd, 0, (off_t)b->bytes);

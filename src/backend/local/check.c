@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Offline verification of a SQLite store.
  *
- * In order: whose file it is, SQLite's own integrity check, the format, then every row. Rows of
+ * In order: whose file it is, the checksum of each page, SQLite's own integrity check, the format,
+ * then every row. Rows of
  * jobs are held against those of payload, extra, outcome, aside, links and gone in one pass: rising
  * scans, merged. What a row alone can get wrong is in check_job.c. Nothing is written, not even a
  * checkpoint; the lock of the directory is held meanwhile, so that no server starts underneath. */
@@ -11,6 +12,7 @@
 #include <stdarg.h>
 
 #include "backend/local/check_impl.h"
+#include "backend/local/store_sqlite_rules.h"
 #include "base/mem.h"
 #include "core/validate.h"
 
@@ -22,17 +24,31 @@
 static const char *const advice_text[ADVICE_COUNT] = {
     [ADVICE_FILE] =
         "The file is damaged: keep a copy of the directory, check the disk, and restore "
-        "the newest backup (holdfast restore BACKUP --data DIR).",
+        "the newest backup (holdfast restore BACKUP --data DIR), or save what can still be read "
+        "(holdfast export --data DIR).",
     [ADVICE_ROWS] =
         "Rows contradict each other: keep a copy of the directory and restore the newest "
         "backup; where only single jobs are named, the server may be started and these "
         "jobs deleted (DELETE /v1/jobs/ID).",
+    [ADVICE_JOB] =
+        "Single jobs are damaged: the server can be started; such a job becomes dead with the "
+        "reason damaged when it is claimed. Delete it (DELETE /v1/jobs/ID) and enqueue it "
+        "again.",
+    [ADVICE_VALUE] =
+        "Single values of the key-value store are damaged: the server can be started; reading "
+        "them fails, all else works. Set these keys again, or delete them.",
     [ADVICE_KEYS] = "A unique key is held twice: decide which job shall stay and cancel the other "
                     "(POST /v1/jobs/ID/cancel).",
     [ADVICE_JOURNAL] =
         "The journal is damaged or missing: keep a copy of the directory, check the disk, and "
         "restore the newest backup (holdfast restore), or save what can still be read (holdfast "
         "export --data DIR).",
+    [ADVICE_INCOMPLETE] =
+        "The last entry of the journal is or was incomplete. After a power cut or kill -9 this is "
+        "to be expected, and nothing confirmed is lost. If neither happened, confirmed work may be "
+        "missing: check the disk, and compare with what your clients know. The server starts in "
+        "either case. Remove the files journal/torn-N when you no longer need them.",
+    [ADVICE_KEY_FILE] = "Check the disk: a sector of journal/key was damaged.",
 };
 
 /* What is said in the same words is of one sort; when there is no room for another, the last takes
@@ -72,6 +88,19 @@ void check_problem(struct check *c, enum check_advice advice, const char *format
     line_print(c->out, text);
 }
 
+void check_warning(struct check *c, enum check_advice advice, const char *format, ...)
+{
+    va_list args;
+    char text[sizeof c->sorts[0].first];
+    c->advised[advice] = true;
+    c->warnings++;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fputs("warning: ", c->out);
+    line_print(c->out, text);
+}
+
 static enum check_result verdict(struct check *c)
 {
     for (size_t i = 0; i < CHECK_SORTS && c->sorts[i].format; i++) {
@@ -83,13 +112,20 @@ static enum check_result verdict(struct check *c)
     for (int i = 0; i < ADVICE_COUNT; i++)
         if (c->advised[i])
             fprintf(c->out, "to do: %s\n", advice_text[i]);
+    char warned[48] = "";
+    if (c->warnings > 0)
+        snprintf(warned, sizeof warned, ", %" PRIu64 " warning%s", c->warnings,
+                 c->warnings == 1 ? "" : "s");
     if (c->problems == 0)
-        fprintf(c->out, "%s: no problems found (%" PRIu64 " job%s in %zu queue%s)\n", c->dir,
-                c->jobs, c->jobs == 1 ? "" : "s", c->queue_count, c->queue_count == 1 ? "" : "s");
+        fprintf(c->out, "%s: no problems found%s (%" PRIu64 " job%s in %zu queue%s)\n", c->dir,
+                warned, c->jobs, c->jobs == 1 ? "" : "s", c->queue_count,
+                c->queue_count == 1 ? "" : "s");
     else
         fprintf(c->out, "%s: %" PRIu64 " problem%s found\n", c->dir, c->problems,
                 c->problems == 1 ? "" : "s");
-    return c->problems == 0 ? CHECK_GOOD : CHECK_PROBLEMS;
+    if (c->problems > 0)
+        return CHECK_PROBLEMS;
+    return c->warnings > 0 ? CHECK_WARNED : CHECK_GOOD;
 }
 
 static enum check_result not_done(struct check *c, const char *why)
@@ -143,14 +179,9 @@ static void check_meta(struct check *c)
         return;
     }
     fprintf(c->out, "%s: format %d, %" PRIu64 " records applied, boot %" PRIu32 "\n", c->dir,
-            schema_steps.count, c->meta.position, c->meta.epoch);
+            STORE_FORMAT, c->meta.position, c->meta.epoch);
     if (c->meta.epoch >= 1 && c->meta.position == 0)
         check_problem(c, ADVICE_ROWS, "the server has been started, but no record was applied");
-    if (c->meta.position > INT64_MAX)
-        check_problem(c, ADVICE_ROWS, "the number of applied records is negative");
-    if (c->meta.seq_upto > LIMIT_SEQ)
-        check_problem(c, ADVICE_ROWS, "the last reserved sequence, %" PRIu64 ", is out of range",
-                      c->meta.seq_upto);
 }
 
 /* ---- queues ---- */
@@ -183,22 +214,6 @@ struct check_queue *check_queue_of(struct check *c, uint32_t number)
     return low < c->queue_count && c->queues[low].number == number ? &c->queues[low] : NULL;
 }
 
-/* Times and texts. */
-static void check_queue_rest(struct check *c, sqlite3_stmt *st, int64_t number)
-{
-    bool good = true;
-    for (int at = 5; at < 8; at++)
-        good = good && sqlite3_column_int64(st, at) >= 0 &&
-               sqlite3_column_int64(st, at) <= LIMIT_WALL_MS;
-    if (!good)
-        check_problem(c, ADVICE_ROWS, "queue %" PRId64 ": a time is out of range", number);
-    if (validate_text("owner", column_span(st, 8), LIMIT_LABEL_BYTES, NULL) != 0 ||
-        validate_text("note", column_span(st, 9), LIMIT_NOTE_BYTES, NULL) != 0 ||
-        validate_text("attributes", column_span(st, 10), LIMIT_NOTE_BYTES, NULL) != 0)
-        check_problem(c, ADVICE_ROWS, "queue %" PRId64 ": a text is not one that a queue can have",
-                      number);
-}
-
 static int check_queue_row(struct check *c, sqlite3_stmt *st)
 {
     int64_t number = sqlite3_column_int64(st, 0), generation = sqlite3_column_int64(st, 2);
@@ -215,28 +230,16 @@ static int check_queue_row(struct check *c, sqlite3_stmt *st)
         return -ERR_NOMEM;
     q->generation = (uint32_t)generation;
     q->gone = gone != 0;
-    if (number < 1 || number > UINT32_MAX || generation < 0 || generation > UINT32_MAX ||
-        gone < 0 || gone > 1)
-        check_problem(c, ADVICE_ROWS,
-                      "queue %" PRId64 ": number, generation or gone is out of range", number);
-    if (!named)
-        check_problem(c, ADVICE_ROWS, "queue %" PRId64 ": its name cannot be the name of a queue",
-                      number);
     if (policy_decode(policy, &p) == 0)
         q->unique_scope = p.unique_scope;
-    else
-        check_problem(c, ADVICE_ROWS, "queue %" PRId64 " (%s): its policy cannot be read", number,
-                      q->name);
-    check_queue_rest(c, st, number);
     return 0;
 }
 
 static int check_queues(struct check *c)
 {
     int rc = 0;
-    sqlite3_stmt *st =
-        check_prepare(c, "SELECT number, name, generation, gone, policy, created_at, updated_at, "
-                         "paused_until, owner, note, attributes FROM queues ORDER BY number");
+    sqlite3_stmt *st = check_prepare(
+        c, "SELECT number, name, generation, gone, policy FROM queues ORDER BY number");
     while (rc == 0 && check_step(c, st))
         rc = check_queue_row(c, st);
     sqlite3_finalize(st);
@@ -275,10 +278,10 @@ static void print_queues(struct check *c)
 static const struct {
     const char *table, *sql;
 } sides[SIDE_COUNT] = {
-    [SIDE_PAYLOAD] = {"payload", "SELECT seq, length(body) FROM payload ORDER BY seq"},
+    [SIDE_PAYLOAD] = {"payload", "SELECT seq, body, crc FROM payload ORDER BY seq"},
     [SIDE_EXTRA] = {"extra", "SELECT " EXTRA_COLUMNS " FROM extra ORDER BY seq"},
-    [SIDE_OUTCOME] = {"outcome", "SELECT seq, result_kind, result IS NULL, error_kind, "
-                                 "length(CAST(error AS BLOB)) FROM outcome ORDER BY seq"},
+    [SIDE_OUTCOME] = {"outcome",
+                      "SELECT seq, result_kind, result, result_crc FROM outcome ORDER BY seq"},
     [SIDE_ASIDE] = {"aside", "SELECT seq, queue, state FROM aside ORDER BY seq"},
     [SIDE_LINK] = {"links", "SELECT item, job FROM links ORDER BY item"},
 };
@@ -302,6 +305,20 @@ static bool side_at(struct check *c, enum check_side_id id, int64_t seq)
     return s->seen;
 }
 
+static void check_bad_job(struct check *c, sqlite3_stmt *st)
+{
+    struct err_note note = {""};
+    int64_t v[JOB_COLUMN_COUNT];
+    for (int i = 0; i < JOB_COLUMN_COUNT; i++)
+        v[i] = i == JOB_WORKER ? 0 : sqlite3_column_int64(st, i);
+    int column = job_bad_number(v);
+    if (column >= 0)
+        (void)!job_refuse(v, column, &note);
+    else
+        (void)!row_refuse(TABLE_JOBS, st, 0, JOB_WORKER, &note);
+    check_problem(c, ADVICE_ROWS, "%s", note.text);
+}
+
 static int check_row(struct check *c, sqlite3_stmt *st)
 {
     struct check_row row = {.seq = sqlite3_column_int64(st, 0)};
@@ -313,7 +330,7 @@ static int check_row(struct check *c, sqlite3_stmt *st)
     }
     c->jobs++;
     if (row_job(st, 0, &row.stored) != 0) {
-        check_problem(c, ADVICE_ROWS, "job %" PRId64 ": its row has a value out of range", row.seq);
+        check_bad_job(c, st);
         return 0;
     }
     return check_job(c, &row);
@@ -347,15 +364,9 @@ static int check_jobs(struct check *c)
 
 static void check_bulks(struct check *c)
 {
-    sqlite3_stmt *st = check_prepare(
-        c, "SELECT bulk, action, queue, states, seq_max, cursor FROM bulks ORDER BY bulk");
+    sqlite3_stmt *st = check_prepare(c, "SELECT bulk, queue FROM bulks ORDER BY bulk");
     while (check_step(c, st)) {
-        int64_t bulk = sqlite3_column_int64(st, 0), action = sqlite3_column_int64(st, 1);
-        int64_t queue = sqlite3_column_int64(st, 2), states = sqlite3_column_int64(st, 3);
-        if (bulk < 1 || action < BULK_REQUEUE || action > BULK_REMOVE ||
-            (states & ~(int64_t)STATES_ALL) || sqlite3_column_int64(st, 4) < 0 ||
-            sqlite3_column_int64(st, 5) < 0)
-            check_problem(c, ADVICE_ROWS, "bulk action %" PRId64 ": a value is out of range", bulk);
+        int64_t bulk = sqlite3_column_int64(st, 0), queue = sqlite3_column_int64(st, 1);
         if (queue != 0 && !check_queue_of(c, (uint32_t)queue))
             check_problem(c, ADVICE_ROWS,
                           "bulk action %" PRId64 " is about queue %" PRId64
@@ -365,27 +376,13 @@ static void check_bulks(struct check *c)
     sqlite3_finalize(st);
 }
 
-static void check_schedules(struct check *c)
-{
-    sqlite3_stmt *st =
-        check_prepare(c, "SELECT " SCHEDULE_COLUMNS " FROM schedules ORDER BY number");
-    while (check_step(c, st)) {
-        struct rec_schedule_put put;
-        if (row_schedule(st, &put) != 0)
-            check_problem(c, ADVICE_ROWS, "schedule %lld: its row cannot be one",
-                          (long long)sqlite3_column_int64(st, 0));
-    }
-    sqlite3_finalize(st);
-}
-
 static void check_keys(struct check *c)
 {
-    sqlite3_stmt *st = check_prepare(c, "SELECT expires_at, seq, key_hi, key_lo FROM keys");
+    sqlite3_stmt *st = check_prepare(c, "SELECT seq, key_hi, key_lo FROM keys");
     while (check_step(c, st)) {
-        int64_t expires_at = sqlite3_column_int64(st, 0), seq = sqlite3_column_int64(st, 1);
-        if (expires_at < 0 || expires_at > LIMIT_WALL_MS || seq < 1 || seq > (int64_t)LIMIT_SEQ ||
-            (sqlite3_column_int64(st, 2) | sqlite3_column_int64(st, 3)) == 0)
-            check_problem(c, ADVICE_ROWS, "an idempotency key has a value out of range");
+        int64_t seq = sqlite3_column_int64(st, 0);
+        if ((sqlite3_column_int64(st, 1) | sqlite3_column_int64(st, 2)) == 0)
+            check_problem(c, ADVICE_ROWS, "an idempotency key is 0");
         else if ((uint64_t)seq > c->meta.seq_upto && !id_spooled((uint64_t)seq))
             check_problem(c, ADVICE_ROWS,
                           "an idempotency key names job %" PRId64 ", a sequence not reserved yet",
@@ -412,7 +409,9 @@ static void check_keys_twice(struct check *c)
 static enum check_result check_rows(struct check *c)
 {
     check_meta(c);
-    int rc = check_queues(c);
+    int rc = check_values(c);
+    if (rc == 0)
+        rc = check_queues(c);
     if (rc == 0)
         rc = check_jobs(c);
     if (rc != 0)
@@ -420,7 +419,6 @@ static enum check_result check_rows(struct check *c)
     check_gones(c);
     check_attempts(c);
     check_hours(c);
-    check_schedules(c);
     check_names(c);
     check_bulks(c);
     check_keys(c);
@@ -432,38 +430,53 @@ static enum check_result check_rows(struct check *c)
     return verdict(c);
 }
 
-static enum check_result check_version(struct check *c)
+/* Objects that are foreign, and indexes that are missing, do not keep the rows from being checked;
+ * tables other than ours do. */
+static int fault_cb(void *ctx, const char *type, const char *name, enum schema_fault fault,
+                    struct err_note *note)
+{
+    struct check *c = ctx;
+    if (!schema_matters(type, fault))
+        return 0;
+    int rc = schema_refuse(c->dir, type, name, fault, note);
+    check_problem(c, ADVICE_FILE, "%s", note->text);
+    bool readable =
+        fault == SCHEMA_FOREIGN || (fault == SCHEMA_MISSING && strcmp(type, "index") == 0);
+    return readable ? 0 : rc;
+}
+
+static enum check_result check_schema(struct check *c)
 {
     struct err_note note = {""};
-    int64_t version = 0;
-    int rc = sql_number(c->db, "PRAGMA user_version", &version, &note);
+    int rc = schema_format(c->db, c->dir, &note);
     if (rc == -ERR_CORRUPT) {
         check_problem(c, ADVICE_FILE, "%s", note.text);
         return verdict(c);
     }
     if (rc != 0)
         return not_done(c, note.text);
-    if (version == schema_steps.count)
-        return CHECK_GOOD;
-    (void)!err_note_set(&note, 0, "the store has format %lld, this holdfast reads format %d; %s",
-                        (long long)version, schema_steps.count,
-                        version > schema_steps.count ? "use the newer holdfast"
-                                                     : "start the server once to upgrade it");
-    return not_done(c, note.text);
+    uint64_t before = c->problems;
+    rc = schema_compare(c->db, fault_cb, c, &note);
+    if (rc != 0 && c->problems == before)
+        check_problem(c, ADVICE_FILE, "%s", note.text);
+    return rc == 0 ? CHECK_GOOD : verdict(c);
 }
 
 static enum check_result check_db(struct check *c, const char *path)
 {
     struct err_note note;
     enum check_result result = CHECK_GOOD;
-    if (sql_open(path, SQLITE_OPEN_READWRITE, BUSY_MS, &c->db, &note) != 0)
+    if (check_pages_read(c, path, &note) != 0 ||
+        sql_open(path, SQLITE_OPEN_READWRITE, BUSY_MS, &c->db, &note) != 0)
         result = not_done(c, note.text);
     else /* a database that could not be opened may be no object at all */
         sqlite3_db_config(c->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    if (result == CHECK_GOOD)
+        check_pages_tell(c, path);
     if (result == CHECK_GOOD && sql_exec(c->db, "PRAGMA query_only = ON", &note) != 0)
         result = not_done(c, note.text);
     if (result == CHECK_GOOD)
-        result = check_version(c);
+        result = check_schema(c);
     if (result == CHECK_GOOD) {
         check_file(c);
         result = check_rows(c);
@@ -500,6 +513,7 @@ int check_run(const char *dir, FILE *out)
     for (size_t i = 0; i < c.queue_count; i++)
         mem_free(c.queues[i].name);
     mem_free(c.queues);
+    mem_free(c.faults);
     map128_done(&c.uniques);
     return result;
 }

@@ -8,6 +8,7 @@ enum check_result {
     CHECK_GOOD = 0,
     CHECK_PROBLEMS = 1,
     CHECK_NOT_DONE = 2, /* no store there, in use, of another version, not readable */
+    CHECK_WARNED = 3,   /* no problem, but something that an operator should look into */
 };
 
 /* Looks at the store of a server that is not running, and changes nothing. Writes what it finds to

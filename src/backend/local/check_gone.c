@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "backend/local/check_impl.h"
+#include "backend/local/store_sqlite_rules.h"
 
 bool check_gone(struct check *c, int64_t seq)
 {
@@ -30,10 +31,10 @@ void check_gone_row(struct check *c, const struct check_row *row)
 
 static void check_block(struct check *c, sqlite3_stmt *rows, int64_t block, int64_t bits)
 {
-    if (bits == 0 || block < 0 || block > (int64_t)(LIMIT_SEQ >> 6)) {
-        check_problem(c, ADVICE_ROWS, "a row of table gone has a value out of range");
-        return;
-    }
+    if (bits == 0)
+        check_problem(c, ADVICE_ROWS, "table gone, row %" PRId64 ": column bits is 0", block);
+    if (block < 0 || block > STORE_SEQ_ANY >> 6)
+        return; /* told already */
     int64_t first = block << 6;
     int marked = __builtin_popcountll((uint64_t)bits);
     sqlite3_bind_int64(rows, 1, first);

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "backend/local/check_impl.h"
-#include "core/validate.h"
+#include "backend/local/store_sqlite_rules.h"
 
 /* ---- the row ---- */
 
@@ -19,8 +19,6 @@ static void check_lease(struct check *c, const struct check_row *row)
     if (!running && (s->lease_ms != 0 || named || (s->job.flags & JOB_BOUND)))
         check_problem(c, ADVICE_ROWS, "job %" PRId64 " is %s, but has a lease", row->seq,
                       state_name((enum job_state)s->job.state));
-    if (validate_text("worker", s->worker, LIMIT_WORKER_BYTES, NULL) != 0)
-        check_problem(c, ADVICE_ROWS, "job %" PRId64 ": its worker's name cannot be one", row->seq);
     if ((s->token.counter == 0) != (s->token.epoch == 0))
         check_problem(c, ADVICE_ROWS, "job %" PRId64 ": its token is half empty", row->seq);
     if (s->token.epoch > c->meta.epoch)
@@ -33,16 +31,10 @@ static void check_lease(struct check *c, const struct check_row *row)
 static void check_fields(struct check *c, const struct check_row *row)
 {
     const struct job *j = &row->stored.job;
-    const char *state = state_name((enum job_state)j->state);
     if (j->seq > c->meta.seq_upto && !id_spooled(j->seq))
         check_problem(c, ADVICE_ROWS,
                       "job %" PRId64 " is beyond the last reserved sequence, %" PRIu64, row->seq,
                       c->meta.seq_upto);
-    if (!reason_fits((enum job_state)j->state, (enum job_reason)j->reason))
-        check_problem(c, ADVICE_ROWS, "job %" PRId64 " is %s for a reason (%d) that cannot be",
-                      row->seq, state, j->reason);
-    if (j->payload_kind == PAYLOAD_NONE && j->payload_bytes != 0)
-        check_problem(c, ADVICE_ROWS, "job %" PRId64 " has a payload of no kind", row->seq);
 }
 
 /* ---- the other tables ---- */
@@ -50,42 +42,30 @@ static void check_fields(struct check *c, const struct check_row *row)
 static void check_payload(struct check *c, const struct check_row *row)
 {
     sqlite3_stmt *st = row->sides[SIDE_PAYLOAD];
-    int64_t has = st ? sqlite3_column_int64(st, 1) : 0, says = row->stored.job.payload_bytes;
-    if (!st && says != 0)
-        check_problem(c, ADVICE_ROWS, "job %" PRId64 ": its payload is missing", row->seq);
-    else if (has != says || (st && says == 0))
-        check_problem(c, ADVICE_ROWS,
-                      "job %" PRId64 ": its payload has %" PRId64
-                      " bytes where the job says %" PRId64,
-                      row->seq, has, says);
-}
-
-static bool texts_good(const struct job_extra *x)
-{
-    return validate_text("unique", x->unique, LIMIT_KEY_BYTES, NULL) == 0 &&
-           validate_text("group", x->group, LIMIT_KEY_BYTES, NULL) == 0 &&
-           validate_text("correlation", x->correlation, LIMIT_KEY_BYTES, NULL) == 0 &&
-           validate_text("label", x->label, LIMIT_LABEL_BYTES, NULL) == 0 &&
-           validate_text("attributes", x->attributes, LIMIT_ATTRIBUTES_BYTES, NULL) == 0;
+    struct span body = st ? column_span(st, 1) : span_of(NULL, 0);
+    const struct job *j = &row->stored.job;
+    if (!st && j->payload_bytes != 0)
+        check_problem(c, ADVICE_JOB, "job %" PRId64 ": its payload is missing", row->seq);
+    else if (body.len != j->payload_bytes || (st && j->payload_bytes == 0))
+        check_problem(c, ADVICE_JOB,
+                      "job %" PRId64 ": its payload has %zu bytes where the job says %" PRIu32,
+                      row->seq, body.len, j->payload_bytes);
+    else if (st && !body_good(body, sqlite3_column_int64(st, 2), j->payload_kind))
+        check_problem(c, ADVICE_JOB,
+                      "job %" PRId64 ": its payload is not what was written (checksum or JSON)",
+                      row->seq);
 }
 
 static void check_extra(struct check *c, struct check_row *row)
 {
     sqlite3_stmt *st = row->sides[SIDE_EXTRA];
     struct job_extra *x = &row->stored.extra;
-    struct job_options options;
     bool says = (row->stored.job.flags & JOB_HAS_EXTRA) != 0;
     if (says != (st != NULL))
-        check_problem(c, ADVICE_ROWS, "job %" PRId64 ": its row in table extra is %s", row->seq,
+        check_problem(c, ADVICE_JOB, "job %" PRId64 ": its row in table extra is %s", row->seq,
                       says ? "missing" : "one too many");
     else if (st && row_extra(st, 1, x) != 0)
-        check_problem(c, ADVICE_ROWS,
-                      "job %" PRId64 ": its row in table extra has a value out of range", row->seq);
-    else if (st && !texts_good(x))
-        check_problem(c, ADVICE_ROWS, "job %" PRId64 ": a text in table extra cannot be one",
-                      row->seq);
-    else if (st && x->options.len != 0 && options_decode(x->options, &options) != 0)
-        check_problem(c, ADVICE_ROWS, "job %" PRId64 ": its options cannot be read", row->seq);
+        *x = (struct job_extra){0}; /* told already: check_values.c */
 }
 
 static void check_outcome(struct check *c, const struct check_row *row)
@@ -93,15 +73,14 @@ static void check_outcome(struct check *c, const struct check_row *row)
     sqlite3_stmt *st = row->sides[SIDE_OUTCOME];
     if (!st)
         return;
-    int64_t result_kind = sqlite3_column_int64(st, 1), error_kind = sqlite3_column_int64(st, 3);
-    bool no_result = sqlite3_column_int64(st, 2) != 0;
-    if (result_kind < PAYLOAD_NONE || result_kind > PAYLOAD_BYTES || error_kind < ERROR_APP ||
-        error_kind > ERROR_BUSINESS || sqlite3_column_int64(st, 4) > LIMIT_ERROR_BYTES)
-        check_problem(c, ADVICE_ROWS,
-                      "job %" PRId64 ": its row in table outcome has a value out of range",
+    int64_t kind = sqlite3_column_int64(st, 1);
+    bool none = sqlite3_column_type(st, 2) == SQLITE_NULL;
+    if ((kind == PAYLOAD_NONE) != none)
+        check_problem(c, ADVICE_JOB, "job %" PRId64 ": its result and the kind of it disagree",
                       row->seq);
-    else if ((result_kind == PAYLOAD_NONE) != no_result)
-        check_problem(c, ADVICE_ROWS, "job %" PRId64 ": its result and the kind of it disagree",
+    else if (!none && !body_good(column_span(st, 2), sqlite3_column_int64(st, 3), (uint8_t)kind))
+        check_problem(c, ADVICE_JOB,
+                      "job %" PRId64 ": its result is not what was written (checksum or JSON)",
                       row->seq);
 }
 

@@ -72,6 +72,33 @@ static void check_state(struct check *c, const struct replayed *r)
                 figures.queues);
 }
 
+/* Neither keeps a server from starting. */
+static void check_end(struct check *c, const struct journal *journal)
+{
+    struct journal_torn torn = journal_torn(journal);
+    if (torn.bytes > 0)
+        check_warning(c, ADVICE_INCOMPLETE,
+                      "the last entry of the journal (journal/%" PRIu32 " at %" PRIu64 ", %" PRIu64
+                      " bytes, after record %" PRIu64 ", generation %" PRIu64
+                      ") is not whole; the next start leaves it out",
+                      torn.segment, torn.at, torn.bytes, torn.after, torn.generation);
+    if (journal_key_problem(journal))
+        check_warning(c, ADVICE_KEY_FILE, "%s", journal_key_problem(journal));
+}
+
+static void check_saved(struct check *c, struct files *files)
+{
+    unsigned saved = 0;
+    struct err_note note = {""};
+    if (journal_torn_count(files, &saved, &note) != 0)
+        check_problem(c, ADVICE_JOURNAL, "%s", note.text);
+    else if (saved > 0)
+        check_warning(c, ADVICE_INCOMPLETE,
+                      "earlier starts left out an incomplete last entry of the journal; %u cop%s "
+                      "kept: journal/" JOURNAL_TORN_NAME "N",
+                      saved, saved == 1 ? "y is" : "ies are");
+}
+
 static void check_frames(struct check *c, struct files *files)
 {
     struct journal *journal = NULL;
@@ -82,6 +109,7 @@ static void check_frames(struct check *c, struct files *files)
                                     .applied = c->meta.position,
                                     .read_only = true};
     memcpy(config.store_id, c->meta.store_id, sizeof config.store_id);
+    check_saved(c, files);
     int rc = journal_open(&config, frame_cb, &r, &journal, &note);
     fprintf(c->out, "journal: %" PRIu64 " record%s that the store has not applied yet\n", r.records,
             r.records == 1 ? "" : "s");
@@ -89,6 +117,8 @@ static void check_frames(struct check *c, struct files *files)
         check_problem(c, ADVICE_JOURNAL, "%s", note.text[0] ? note.text : err_text(rc));
     else
         check_state(c, &r);
+    if (rc == 0)
+        check_end(c, journal);
     journal_close(journal);
     engine_free(r.engine);
 }

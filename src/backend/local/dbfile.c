@@ -9,6 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "backend/local/dbpage.h"
 #include "backend/local/store_sqlite.h"
 
 #define RESERVE_BYTES (UINT64_C(64) << 20)
@@ -18,52 +19,76 @@
 /* ---- the header ---- */
 
 /* Places in SQLite's file format. */
-enum { AT_PAGE_BYTES = 16, AT_WRITE_VERSION = 18, AT_READ_VERSION = 19, AT_PAGES = 28, AT_ID = 68 };
+enum {
+    AT_PAGE_BYTES = 16,
+    AT_WRITE_VERSION = 18,
+    AT_READ_VERSION = 19,
+    AT_RESERVED = 20,
+    AT_PAGES = 28,
+    AT_ID = 68
+};
 
 static uint32_t big_endian(const unsigned char *at)
 {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-static int header_read(int fd, unsigned char header[DBFILE_HEADER_BYTES], const char *name,
+/* The first page; what is missing of it is zeros. */
+static int header_read(int fd, unsigned char page[DBPAGE_BYTES], const char *name,
                        uint64_t *ret_bytes, struct err_note *note)
 {
     struct stat st;
-    if (fstat(fd, &st) != 0 || pread(fd, header, DBFILE_HEADER_BYTES, 0) < 0)
+    memset(page, 0, DBPAGE_BYTES);
+    if (fstat(fd, &st) != 0 || pread(fd, page, DBPAGE_BYTES, 0) < 0)
         return err_note_set(note, -ERR_IO, "cannot read %s: %s", name, strerror(errno));
     *ret_bytes = (uint64_t)st.st_size;
     return 0;
 }
 
-int dbfile_header(int fd, const char *name, struct dbfile_facts *ret, struct err_note *note)
+static int header_check(const unsigned char *page, const char *name, struct err_note *note)
 {
-    unsigned char header[DBFILE_HEADER_BYTES] = {0};
-    *ret = (struct dbfile_facts){0};
-    int rc = header_read(fd, header, name, &ret->bytes, note);
-    if (rc != 0)
-        return rc;
-    if (memcmp(header, "SQLite format 3", 16) != 0)
+    if (memcmp(page, "SQLite format 3", 16) != 0)
         return err_note_set(note, -ERR_INVALID, "%s is not a holdfast store (not even a database)",
                             name);
-    if (big_endian(header + AT_ID) != STORE_APPLICATION_ID)
+    if (big_endian(page + AT_ID) != STORE_APPLICATION_ID)
         return err_note_set(note, -ERR_INVALID, "%s is the database of another program", name);
-    uint32_t size = (uint32_t)header[AT_PAGE_BYTES] << 8 | header[AT_PAGE_BYTES + 1];
-    ret->page_bytes = size == 1 ? 65536 : size;
-    ret->pages = big_endian(header + AT_PAGES);
-    ret->wal = header[AT_READ_VERSION] == 2;
-    if (!ret->wal && (uint64_t)ret->pages * ret->page_bytes != ret->bytes)
+    if ((page[AT_PAGE_BYTES] << 8 | page[AT_PAGE_BYTES + 1]) != DBPAGE_BYTES ||
+        page[AT_RESERVED] != DBPAGE_RESERVED)
+        return sql_draft(name, note);
+    return 0;
+}
+
+int dbfile_header(int fd, const char *name, struct dbfile_facts *ret, struct err_note *note)
+{
+    unsigned char page[DBPAGE_BYTES];
+    *ret = (struct dbfile_facts){0};
+    int rc = header_read(fd, page, name, &ret->bytes, note);
+    if (rc == 0)
+        rc = header_check(page, name, note);
+    if (rc != 0)
+        return rc;
+    ret->pages = big_endian(page + AT_PAGES);
+    ret->wal = page[AT_READ_VERSION] == 2;
+    ret->sound = dbpage_good(page, 1);
+    if (!ret->wal && (uint64_t)ret->pages * DBPAGE_BYTES != ret->bytes)
         return err_note_set(note, -ERR_CORRUPT,
                             "%s has %" PRIu64 " bytes where its header says %" PRIu64
                             ": it is not whole",
-                            name, ret->bytes, (uint64_t)ret->pages * ret->page_bytes);
+                            name, ret->bytes, (uint64_t)ret->pages * DBPAGE_BYTES);
     return 0;
 }
 
 int dbfile_set_alone(int fd, const char *name, struct err_note *note)
 {
-    static const unsigned char versions[2] = {1, 1};
-    _Static_assert(AT_READ_VERSION == AT_WRITE_VERSION + 1, "written together");
-    if (pwrite(fd, versions, sizeof versions, AT_WRITE_VERSION) != (ssize_t)sizeof versions)
+    static const struct dbpage_origin none;
+    unsigned char page[DBPAGE_BYTES];
+    struct dbpage_fault fault;
+    int rc = dbpage_read(fd, 1, page, &fault);
+    if (rc != 0 || fault.kind != DBPAGE_FINE)
+        return err_note_set(note, rc ? rc : -ERR_CORRUPT, "cannot read the first page of %s", name);
+    page[AT_WRITE_VERSION] = page[AT_READ_VERSION] = 1;
+    dbpage_seal(page, 1, &none);
+    if (pwrite(fd, page, sizeof page, 0) != (ssize_t)sizeof page)
         return err_note_set(note, -ERR_IO, "cannot write %s: %s", name, strerror(errno));
     return 0;
 }
@@ -72,7 +97,7 @@ bool dbfile_is_alone(const char *path)
 {
     struct dbfile_facts facts = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool alone = fd >= 0 && dbfile_header(fd, path, &facts, NULL) == 0 && !facts.wal;
+    bool alone = fd >= 0 && dbfile_header(fd, path, &facts, NULL) == 0 && facts.sound && !facts.wal;
     if (fd >= 0)
         close(fd);
     return alone;
@@ -118,18 +143,6 @@ static int check_quick(sqlite3 *db, const char *path, struct err_note *note)
     return rc;
 }
 
-static int check_version(sqlite3 *db, const char *path, struct err_note *note)
-{
-    int64_t version = 0;
-    int rc = sql_number(db, "PRAGMA user_version", &version, note);
-    if (rc == 0 && (version < 1 || version > schema_steps.count))
-        rc = err_note_set(note, -ERR_VERSION,
-                          "%s has format %" PRId64 "; this holdfast reads formats 1 to %d: use the "
-                          "one that made it",
-                          path, version, schema_steps.count);
-    return rc;
-}
-
 static int read_contents(sqlite3 *db, struct dbfile_contents *ret, struct err_note *note)
 {
     struct store_meta meta;
@@ -150,6 +163,34 @@ static int read_contents(sqlite3 *db, struct dbfile_contents *ret, struct err_no
     return rc;
 }
 
+struct page_count {
+    uint64_t bad;
+    struct dbpage_fault first;
+};
+
+static void page_bad(void *ctx, const struct dbpage_fault *fault)
+{
+    struct page_count *count = ctx;
+    if (count->bad++ == 0)
+        count->first = *fault;
+}
+
+static int check_pages(int fd, const char *path, uint32_t pages, struct err_note *note)
+{
+    char text[100];
+    struct page_count count = {0};
+    const struct dbpage_walk walk = {.ctx = &count, .bad = page_bad, .count = pages};
+    int rc = dbpage_walk(fd, &walk);
+    if (rc != 0)
+        return err_note_set(note, rc, "cannot read %s: %s", path, err_text(rc));
+    if (count.bad == 0)
+        return 0;
+    dbpage_fault_text(&count.first, text, sizeof text);
+    return err_note_set(note, -ERR_CORRUPT, "%s is damaged in %" PRIu64 " page%s; %s", path,
+                        count.bad, count.bad == 1 ? "" : "s", text);
+}
+
+/* Before SQLite opens the file: closing it here would give up SQLite's locks. */
 static int probe(const char *path, struct dbfile_contents *ret, struct err_note *note)
 {
     struct dbfile_facts facts;
@@ -158,6 +199,8 @@ static int probe(const char *path, struct dbfile_contents *ret, struct err_note 
         return err_note_set(note, errno == ENOENT ? -ERR_NOT_FOUND : -ERR_IO, "cannot open %s: %s",
                             path, strerror(errno));
     int rc = dbfile_header(fd, path, &facts, note);
+    if (rc == 0)
+        rc = check_pages(fd, path, facts.wal ? 0 : facts.pages, note);
     close(fd);
     ret->bytes = rc == 0 ? facts.bytes : 0;
     return rc;
@@ -173,7 +216,7 @@ int dbfile_verify(const char *path, struct dbfile_contents *ret, struct err_note
     if (rc == 0)
         rc = check_quick(db, path, note);
     if (rc == 0)
-        rc = check_version(db, path, note);
+        rc = schema_check(db, path, note);
     if (rc == 0)
         rc = read_contents(db, ret, note);
     sqlite3_close(db);

@@ -8,20 +8,20 @@
 
 #include "base/err.h"
 
-#define DBFILE_HEADER_BYTES 100
-
 struct dbfile_facts {
     uint64_t bytes; /* of the file */
-    uint32_t page_bytes, pages;
-    bool wal; /* a WAL beside it may hold more */
+    uint32_t pages;
+    bool wal;   /* a WAL beside it may hold more */
+    bool sound; /* the checksum of the first page matches; it need not where there is a WAL */
 };
 
-/* From the first bytes alone; `name` is for the notes. -ERR_INVALID: not a database, or one of
- * another program; -ERR_CORRUPT: shorter or longer than its header says (not asked of a file with
- * `wal`); -ERR_IO. */
+/* From the first page alone; `name` is for the notes. -ERR_INVALID: not a database, or one of
+ * another program; -ERR_VERSION: its pages have no checksums; -ERR_CORRUPT: shorter or longer than
+ * its header says (not asked of a file with `wal`); -ERR_IO. */
 MUST_CHECK int dbfile_header(int fd, const char *name, struct dbfile_facts *ret,
                              struct err_note *note);
-/* Says in the header that there is no WAL: what is in the file is all there is. */
+/* Says in the header that there is no WAL: what is in the file is all there is. -ERR_IO,
+ * -ERR_CORRUPT. */
 MUST_CHECK int dbfile_set_alone(int fd, const char *name, struct err_note *note);
 
 /* Whether its header says so: a backup's does, that of a store, where a journal belongs to it,
@@ -35,6 +35,7 @@ MUST_CHECK int dbfile_room(const char *dir, uint64_t bytes, struct err_note *not
 struct dbfile_contents {
     uint64_t bytes, jobs, queues, position;
 };
-/* Reads all of a file that nobody else uses and changes nothing: header, SQLite's own quick check,
- * format, and that a store's rows are there. The codes of dbfile_header, and -ERR_VERSION. */
+/* Reads all of a file that nobody else uses and changes nothing: header, the checksum of each page,
+ * SQLite's own quick check, format, and that a store's rows are there. The codes of dbfile_header.
+ */
 MUST_CHECK int dbfile_verify(const char *path, struct dbfile_contents *ret, struct err_note *note);

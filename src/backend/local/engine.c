@@ -117,7 +117,7 @@ void engine_free(struct engine *e)
 {
     if (!e)
         return;
-    for (size_t i = 0; i < e->queue_room; i++)
+    for (size_t i = 0; i < e->queue_total; i++)
         queues_free(e, e->queues[i]);
     bulk_free_all(e);
     struct slab *slabs[] = {&e->jobs,    &e->extras,  &e->mores, &e->leases, &e->groups,
@@ -146,6 +146,7 @@ void engine_free(struct engine *e)
     mem_free(e->ring);
     events_free(e);
     mem_free(e->queues);
+    mem_free(e->queue_slots);
     mem_free(e->by_name);
     mem_free(e->tallies);
     mem_free(e->trims);
@@ -272,6 +273,12 @@ int name_for_reply(struct engine *e, const struct queue *q, struct span *ret)
     return 0;
 }
 
+static int64_t lease_left_ms(const struct engine *e, const struct lease *lease, struct now now)
+{
+    int64_t left = lease->until == NEVER_MS ? lease->lease_ms : lease->until - lease_now(e, now);
+    return left < 0 ? 0 : left;
+}
+
 int view_of(struct engine *e, const struct live *l, struct job_view *ret)
 {
     struct span name;
@@ -308,11 +315,17 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
         ret->holder = (struct job_ref){lease->nonce, holder ? holder->job.id_hi : 0};
         return 0;
     }
-    ret->lease_left_ms =
-        lease->until == NEVER_MS ? lease->lease_ms : lease->until - lease_now(e, e->now);
-    if (ret->lease_left_ms < 0)
-        ret->lease_left_ms = 0;
+    ret->lease_left_ms = lease_left_ms(e, lease, e->now);
     return 0;
+}
+
+int64_t engine_lease_left_ms(struct engine *e, uint64_t seq, struct job_token token, struct now now)
+{
+    const struct live *l = jobs_by_seq(e, seq, NULL);
+    const struct lease *lease = l && l->lease ? lease_at(e, l->lease) : NULL;
+    if (!lease || lease->held || !token_equal(lease->token, token))
+        return -1;
+    return lease_left_ms(e, lease, now);
 }
 
 /* --- one step --- */
@@ -434,7 +447,7 @@ static void step_end(struct engine *e, struct engine_out *out)
     else
         buf_clear(&out->frame);
     for (size_t i = 0; i < out->wake_count; i++) {
-        struct queue *q = e->queues[out->wakes[i]];
+        struct queue *q = queue_at(e, out->wakes[i]);
         if (q)
             q->woken = false;
     }
@@ -479,7 +492,7 @@ void seqs_ahead(struct engine *e)
 /* Epoch, leases: what a start changes. */
 static void boot_leases(struct engine *e)
 {
-    for (size_t n = 0; n < e->queue_room; n++) {
+    for (size_t n = 0; n < e->queue_total; n++) {
         struct queue *q = e->queues[n];
         uint32_t next;
         for (uint32_t at = q && !q->gone ? q->lists[STATE_RUNNING].head : 0; at; at = next) {
@@ -514,7 +527,7 @@ static int boot_reserve(struct engine *e)
         err = heap_reserve(&e->expiries, running);
     if (!err)
         err = mapref_reserve(&e->uniques, running);
-    for (size_t n = 0; !err && n < e->queue_room; n++) {
+    for (size_t n = 0; !err && n < e->queue_total; n++) {
         struct queue *q = e->queues[n];
         size_t here = q ? q->lists[STATE_RUNNING].count : 0;
         if (here)
@@ -549,6 +562,7 @@ int engine_boot(struct engine *e, struct now now, struct engine_out *out)
     e->token_counter = 0;
     if (e->seq_next <= e->seq_upto)
         e->seq_next = e->seq_upto + 1;
+    e->seq_boot = e->seq_next;
     seqs_ahead(e);
     boot_leases(e);
     if (!e->config.still)
@@ -610,11 +624,7 @@ static uint64_t index_bytes(const struct engine *e)
                      heap_bytes(&e->expiries) + heap_bytes(&e->due_queues) +
                      heap_bytes(&e->prune_queues) + kv_index_bytes(e) + rates_bytes(e) +
                      slab_bytes(&e->fates) + map64_bytes(&e->fates_map);
-    for (size_t n = 0; n < e->queue_room; n++)
-        if (e->queues[n])
-            bytes += heap_bytes(&e->queues[n]->ready) + heap_bytes(&e->queues[n]->due) +
-                     roster_bytes(&e->queues[n]->by_state) + roster_bytes(&e->queues[n]->by_key);
-    return bytes;
+    return bytes + e->queue_bytes;
 }
 
 void engine_figures(const struct engine *e, struct engine_figures *ret)
@@ -634,7 +644,5 @@ void engine_figures(const struct engine *e, struct engine_figures *ret)
         .notices_dead = e->outbox.dead,
         .notices_dropped = e->outbox.dropped,
     };
-    for (size_t n = 0; n < e->queue_count; n++)
-        for (int s = 0; s < STATE_COUNT; s++)
-            ret->by_state[s] += e->by_name[n]->lists[s].count;
+    memcpy(ret->by_state, e->by_state, sizeof(ret->by_state));
 }

@@ -34,6 +34,7 @@ struct engine;
 struct engine_config {
     struct queue_policy policy; /* for queues made by the first enqueue */
     bool no_auto_create;
+    struct queue_limits queue_limits;
     unsigned node;
     uint64_t capacity;   /* live jobs in all; 0 = no limit */
     uint64_t key_ttl_ms; /* idempotency keys */
@@ -133,12 +134,16 @@ size_t engine_bulks_waiting(const struct engine *e);
 uint64_t engine_position(const struct engine *e);
 uint32_t engine_epoch(const struct engine *e);
 struct hash_key engine_hash_key(const struct engine *e);
+/* Until the lease of this token runs out, ≥ 0; -1 = it has ended, or no end is known. */
+int64_t engine_lease_left_ms(struct engine *e, uint64_t seq, struct job_token token,
+                             struct now now);
 enum job_state engine_job_state(struct engine *e, uint64_t seq); /* STATE_NONE = not there */
 /* The jobs of a queue that will be claimed next, in order, as far as they are near at hand; those
  * that failed or crashed before are left out. */
 struct next_ready {
     uint64_t seq, position; /* of its last record */
-    uint32_t bytes;         /* of its payload */
+    uint32_t bytes;         /* of its payload … */
+    uint8_t kind;           /* … and the kind of it */
 };
 size_t engine_next_ready(struct engine *e, uint32_t queue, struct arena *arena,
                          struct next_ready *out, size_t max);

@@ -158,8 +158,9 @@ static int take_job_new(struct engine *e, const struct record *r)
         e->ended_came = true;
     live_at(e, handle)->position = e->position;
     seqs_seen(e, r->job_new.job.seq);
-    e->queues[r->job_new.job.queue]->counts.enqueued++;
-    tally(e, e->queues[r->job_new.job.queue], TALLY_ENQUEUED, 1);
+    struct queue *q = queue_at(e, r->job_new.job.queue);
+    q->counts.enqueued++;
+    tally(e, q, TALLY_ENQUEUED, 1);
     return 0;
 }
 
@@ -367,7 +368,7 @@ static int take_job_attempt(struct engine *e, const struct record *r)
 static int take_tally(struct engine *e, const struct record *r)
 {
     uint32_t queue = r->tally.queue;
-    return queue < e->queue_room && e->queues[queue] ? 0 : -ERR_CORRUPT;
+    return queue_at(e, queue) ? 0 : -ERR_CORRUPT;
 }
 
 static int take_jobs_gone(struct engine *e, const struct record *r)

@@ -6,22 +6,9 @@
  * ended when the action was asked for leaves alone what comes later. A restart begins the walk anew
  * and goes by the times in the jobs instead. */
 #include "backend/local/engine_impl.h"
-#include "core/validate.h"
+#include "core/bulk.h"
 
 #define BULKS_MAX 64
-
-static const struct {
-    enum job_move move;
-} actions[] = {
-    [BULK_REQUEUE] = {MOVE_REQUEUE},
-    [BULK_CANCEL] = {MOVE_CANCEL},
-    [BULK_REMOVE] = {MOVE_REMOVE},
-};
-
-static bool action_known(uint8_t action)
-{
-    return action >= BULK_REQUEUE && action <= BULK_REMOVE;
-}
 
 int bulk_apply_begin(struct engine *e, const struct rec_bulk_begin *r)
 {
@@ -33,7 +20,7 @@ int bulk_apply_begin(struct engine *e, const struct rec_bulk_begin *r)
     if (r->group.len)
         b->group = hash128_scoped(e->hash_key, r->queue, r->group);
     b->restored = !e->out;
-    const struct queue *q = r->queue < e->queue_room ? e->queues[r->queue] : NULL;
+    const struct queue *q = queue_at(e, r->queue);
     for (int s = 0; q && s < STATE_COUNT; s++)
         b->stop[s] = q->lists[s].tail;
     struct bulk **link = &e->bulks;
@@ -118,27 +105,13 @@ static size_t bulk_count(const struct engine *e)
     return n;
 }
 
-static unsigned startable(enum job_move move)
-{
-    unsigned states = 0;
-    for (unsigned s = 0; s < STATE_COUNT; s++)
-        if (s != STATE_NONE && move_starts_from(move, (enum job_state)s))
-            states |= STATE_BIT(s);
-    return states;
-}
-
 void op_bulk(struct engine *e, const struct op *op)
 {
     const struct op_bulk *want = &op->bulk;
     struct queue *q = queues_find(e, want->queue);
-    struct err_note note;
-    const char *wrong = NULL;
-    if (!action_known(want->action))
-        wrong = "action must be requeue, cancel or remove";
-    else if (bulk_count(e) >= BULKS_MAX)
+    const char *wrong = bulk_refusal(want->action, want->states, want->group);
+    if (!wrong && bulk_count(e) >= BULKS_MAX)
         wrong = "64 bulk actions are under way; wait until one has ended";
-    else if (want->group.len && validate_text("group", want->group, LIMIT_KEY_BYTES, &note) != 0)
-        wrong = "group is too long or not valid UTF-8";
     struct record rec = {
         .kind = REC_BULK_BEGIN,
         .bulk_begin = {.bulk = e->bulk_next,
@@ -154,8 +127,7 @@ void op_bulk(struct engine *e, const struct op *op)
         r->reply.note = wrong;
         return;
     }
-    unsigned able = startable(actions[want->action].move);
-    rec.bulk_begin.states = want->states ? want->states & able : able;
+    rec.bulk_begin.states = bulk_states_meant((enum bulk_action)want->action, want->states);
     if (engine_apply(e, &rec) != 0) {
         struct engine_reply *r = reply_new(e, op);
         r->reply.outcome = OUT_UNAVAILABLE;
@@ -230,7 +202,7 @@ static bool next_state(struct bulk *b, const struct queue *q)
 /* Works on b until the budget is used; true when it is finished. */
 static bool bulk_work(struct engine *e, struct bulk *b, size_t budget, size_t *ret_done)
 {
-    struct queue *q = b->begin.queue < e->queue_room ? e->queues[b->begin.queue] : NULL;
+    struct queue *q = queue_at(e, b->begin.queue);
     size_t looked = 0;
     while (q && !q->gone && looked < budget) {
         if ((!b->placed || !b->next) && !next_state(b, q))

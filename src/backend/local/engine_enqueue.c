@@ -121,7 +121,9 @@ static bool queue_may_be_made(struct engine *e, const struct op_enqueue *want,
         return refuse(r, OUT_NO_QUEUE, NULL);
     if (want->payload.len > e->config.policy.payload_max)
         return refuse(r, OUT_TOO_BIG, NULL);
-    if (e->queue_count >= LIMIT_QUEUES || (e->config.capacity && e->live >= e->config.capacity))
+    if (!queue_may_be_added(e, true))
+        return refuse(r, OUT_QUEUES_FULL, NULL);
+    if (e->config.capacity && e->live >= e->config.capacity)
         return refuse(r, OUT_SERVER_FULL, NULL);
     if (want->idempotency_key.len && e->keys.used >= e->config.keys_max)
         return refuse(r, OUT_KEYS_FULL, NULL);
@@ -341,7 +343,7 @@ void enqueue_emit(struct engine *e, const struct enqueue_plan *p, struct engine_
 {
     const struct op_enqueue *want = p->want;
     struct record rec = {.kind = REC_JOB_NEW};
-    if (want->moved && want->moved->seq > e->seq_next)
+    if (want->moved && !id_spooled(want->moved->seq) && want->moved->seq > e->seq_next)
         e->seq_next = want->moved->seq;
     seqs_ahead(e);
     if (p->replace)
@@ -399,12 +401,34 @@ static bool is_there(struct engine *e, uint64_t seq, struct engine_reply *r)
     return true;
 }
 
+/* Sequences from ID_SPOOL_BIT on belong to spools: a store that has counted so far takes no more
+ * jobs. */
+static bool seqs_left(const struct engine *e, const struct op_enqueue *want, size_t ahead,
+                      struct engine_reply *r)
+{
+    uint64_t next = e->seq_next;
+    if (want->id.seq ||
+        (want->moved && id_spooled(want->moved->seq) && want->moved->seq < ID_SPOOL_BIT << 1))
+        return true;
+    if (want->moved && want->moved->seq > next)
+        next = want->moved->seq;
+    if (next + ahead + e->config.seq_block < ID_SPOOL_BIT)
+        return true;
+    if (want->moved && want->moved->seq == next)
+        return refuse(r, OUT_INVALID, "the job's sequence is above what this store can count to");
+    return refuse(r, OUT_SERVER_FULL,
+                  "the store has given all its sequences; move its jobs to a "
+                  "new store");
+}
+
 bool enqueue_plan(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
                   size_t here, size_t ahead, struct engine_reply *r)
 {
     const struct op_enqueue *want = p->want;
     struct queue *q = p->q;
     if (want->moved && is_there(e, want->moved->seq, r))
+        return false;
+    if (!seqs_left(e, want, ahead, r))
         return false;
     if (q->policy.refuse_new && !want->past)
         return refuse(r, OUT_REFUSED_NEW, NULL);

@@ -191,7 +191,7 @@ void events_record(struct engine *e, const struct record *r)
         j = &l->job;
     }
     push_job(e, kind, j);
-    struct queue *q = e->queues[j->queue];
+    struct queue *q = queue_at(e, j->queue);
     if (q->policy.warn_depth)
         events_depth(e, q);
 }
@@ -199,7 +199,7 @@ void events_record(struct engine *e, const struct record *r)
 void events_boot(struct engine *e)
 {
     e->event_last = e->event_durable = 0;
-    for (size_t n = 0; n < e->queue_room; n++) {
+    for (size_t n = 0; n < e->queue_total; n++) {
         struct queue *q = e->queues[n];
         uint64_t depth = q ? q->lists[STATE_READY].count + q->lists[STATE_SCHEDULED].count : 0;
         if (q)
@@ -229,7 +229,7 @@ void events_free(struct engine *e)
 
 static struct span name_of(const struct engine *e, uint32_t queue)
 {
-    if (queue < e->queue_room && e->queues[queue])
+    if (queue_at(e, queue))
         return engine_queue_name(e, queue);
     for (size_t i = 0; queue && i < GHOSTS; i++)
         if (e->ghosts[i].queue == queue)
@@ -274,8 +274,9 @@ static void tell(const struct engine *e, uint64_t number, struct backend_event *
         .count = v->id_hi ? 0 : v->subject,
         .alert = v->alert ? alert_name_of(e, v->alert) : (struct span){NULL, 0},
     };
-    if (v->schedule && v->schedule < e->schedule_room && e->schedules[v->schedule])
-        ret->schedule = schedule_name(e->schedules[v->schedule]);
+    const struct schedule *schedule = v->schedule ? schedule_at(e, v->schedule) : NULL;
+    if (schedule)
+        ret->schedule = schedule_name(schedule);
     if (v->kind != EVENT_KV_SET && v->kind != EVENT_KV_DELETED)
         return;
     const struct event_key *key = e->event_keys ? e->event_keys[number & e->event_mask] : NULL;

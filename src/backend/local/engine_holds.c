@@ -96,7 +96,7 @@ static bool holder_lives(struct engine *e, uint64_t seq)
 static void loose_find(struct engine *e)
 {
     e->loose_unknown = false;
-    for (size_t n = 0; n < e->queue_room; n++) {
+    for (size_t n = 0; n < e->queue_total; n++) {
         const struct queue *q = e->queues[n];
         uint32_t at = q && !q->gone ? q->lists[STATE_RUNNING].head : 0;
         for (; at; at = live_at(e, at)->next) {
@@ -111,7 +111,7 @@ static void loose_find(struct engine *e)
 /* A lease without end that nobody holds would last for ever. */
 static void adopt_orphans(struct engine *e)
 {
-    for (size_t n = 0; n < e->queue_room; n++) {
+    for (size_t n = 0; n < e->queue_total; n++) {
         const struct queue *q = e->queues[n];
         uint32_t at = q && !q->gone ? q->lists[STATE_RUNNING].head : 0;
         for (; at; at = live_at(e, at)->next) {
@@ -126,7 +126,7 @@ static void adopt_orphans(struct engine *e)
 
 static void defect_forget(struct engine *e)
 {
-    for (size_t n = 0; n < e->queue_room; n++) {
+    for (size_t n = 0; n < e->queue_total; n++) {
         uint32_t at = e->queues[n] ? e->queues[n]->lists[STATE_RUNNING].head : 0;
         for (; at; at = live_at(e, at)->next)
             if (lease_at(e, live_at(e, at)->lease)->held)

@@ -129,6 +129,9 @@ struct ended {
     struct wall_time run_at;
     uint8_t kind; /* enum op_kind: ack, fail, release */
     uint8_t state;
+    /* The newest boot in which an older lease ended after a newer one and replaced its entry here:
+     * what this slot lacks of that boot may have been forgotten. 0 = none. */
+    uint32_t overtaken;
 };
 
 /* Something that happened; see engine_events.c. */
@@ -294,6 +297,7 @@ struct engine {
     uint32_t epoch;
     uint64_t token_counter;
     uint64_t seq_next, seq_upto;
+    uint64_t seq_boot;       /* the first of this boot; those of spools are outside this order */
     uint64_t seq_top;        /* highest of all jobs so far, those of a spool included */
     uint64_t block_position; /* of the record that reserved up to seq_upto */
 
@@ -316,12 +320,14 @@ struct engine {
     uint32_t schedule_next; /* number of the next schedule */
     uint32_t worker_hand;   /* where the search for idle names goes on */
 
-    struct queue **queues; /* by number; NULL = none */
-    size_t queue_room;
-    uint32_t queue_next;     /* next number */
-    size_t queue_count;      /* not gone */
-    struct map128 queue_map; /* name → number */
-    struct queue **by_name;  /* sorted, not gone */
+    struct queue **queues; /* by rising number, those that are gone too */
+    size_t queue_total, queue_room;
+    struct queue **queue_slots; /* the same by a hash of the number, twice as many slots … */
+    size_t queue_mask;          /* … less one */
+    uint32_t queue_next;        /* next number */
+    size_t queue_count;         /* not gone */
+    struct map128 queue_map;    /* name → number */
+    struct queue **by_name;     /* sorted, not gone */
     size_t by_name_room;
     struct queue *last_named; /* found by the last look-up */
 
@@ -345,7 +351,7 @@ struct engine {
     struct bulk *bulks; /* first to be worked on first */
     uint64_t bulk_next;
 
-    struct schedule **schedules; /* by number; NULL = none */
+    struct schedule **schedules; /* by rising number */
     size_t schedule_room;
     struct schedule **schedules_by_name;
     size_t schedule_count, schedules_by_name_room;
@@ -355,7 +361,9 @@ struct engine {
     uint64_t *loose;    /* such jobs that have ended while they held items */
     size_t loose_count, loose_room;
 
-    uint64_t live; /* waiting or running, doomed ones left out */
+    uint64_t live;                  /* waiting or running, doomed ones left out */
+    uint64_t by_state[STATE_COUNT]; /* the same by state, all queues together */
+    uint64_t queue_bytes;           /* memory of the heaps and rosters of all queues */
     uint64_t restored_leases, forgotten_claims;
 
     bool stepped;
@@ -445,9 +453,31 @@ static inline struct more more_of(const struct engine *e, const struct live *l)
     return handle ? *(const struct more *)slab_at(&e->mores, handle) : (struct more){0};
 }
 
+static inline size_t queue_hash(uint32_t number)
+{
+    return (size_t)(number * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+}
+
+static inline struct queue *queue_at(const struct engine *e, uint32_t number) /* NULL = none */
+{
+    if (!e->queue_slots)
+        return NULL;
+    size_t at = queue_hash(number) & e->queue_mask;
+    while (e->queue_slots[at] && e->queue_slots[at]->number != number)
+        at = (at + 1) & e->queue_mask;
+    return e->queue_slots[at];
+}
+
+/* Whether there may be one queue more; numbers are not used again. */
+static inline bool queue_may_be_added(const struct engine *e, bool implied)
+{
+    return queue_has_room(&e->config.queue_limits, e->queue_count, implied) &&
+           e->queue_next < UINT32_MAX;
+}
+
 static inline struct queue *queue_of(const struct engine *e, const struct live *l)
 {
-    return e->queues[l->job.queue];
+    return queue_at(e, l->job.queue);
 }
 
 static inline int64_t lease_now(const struct engine *e, struct now now)
@@ -678,6 +708,7 @@ const char *holds_wrong(const struct engine *e, const struct live *l);
 
 /* --- engine_schedules.c --- */
 struct schedule *schedules_find(const struct engine *e, struct span name);
+struct schedule *schedule_at(const struct engine *e, uint32_t number); /* NULL = none */
 int schedules_apply_put(struct engine *e, const struct rec_schedule_put *r);
 int schedules_apply_gone(struct engine *e, uint32_t number);
 int schedules_apply_state(struct engine *e, const struct rec_schedule_state *r);

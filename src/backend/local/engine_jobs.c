@@ -252,6 +252,7 @@ static void enter_state(struct engine *e, uint32_t handle)
     struct queue *q = queue_of(e, l);
     uint8_t state = l->job.state;
     joblist_append(e, &q->lists[state], handle);
+    e->by_state[state]++;
     ranks_entered(q, &l->job);
     q->counts.urgent += urgent(&l->job);
     if (state_lives(state))
@@ -273,6 +274,7 @@ static void leave_state(struct engine *e, uint32_t handle, uint8_t state)
     struct live *l = live_at(e, handle);
     struct queue *q = queue_of(e, l);
     joblist_remove(e, &q->lists[state], handle, state);
+    e->by_state[state]--;
     ranks_left(q, &l->job, state);
     q->counts.urgent -= state == STATE_READY && l->job.priority > PRIORITY_URGENT;
     if (state_lives(state))
@@ -353,7 +355,7 @@ static void extra_drop(struct engine *e, uint32_t handle)
 int jobs_add(struct engine *e, const struct job *job, const struct job_extra *extra,
              uint32_t *ret_handle)
 {
-    if (job->queue >= e->queue_room || !e->queues[job->queue])
+    if (!queue_at(e, job->queue))
         return -ERR_CORRUPT;
     if (seqdir_get(&e->dir, job->seq))
         return -ERR_CORRUPT;
@@ -371,7 +373,7 @@ int jobs_add(struct engine *e, const struct job *job, const struct job_extra *ex
         slab_give(&e->jobs, handle);
         return err;
     }
-    struct queue *q = e->queues[job->queue];
+    struct queue *q = queue_at(e, job->queue);
     if (!q->gone)
         ranks_made(e, l);
     if (jobs_doomed(e, l)) {
@@ -493,7 +495,7 @@ static bool list_sorted(const struct engine *e, const struct joblist *list)
 
 void jobs_sort_lists(struct engine *e)
 {
-    for (size_t n = 0; n < e->queue_room; n++) {
+    for (size_t n = 0; n < e->queue_total; n++) {
         struct queue *q = e->queues[n];
         for (int s = 0; q && s < STATE_COUNT; s++)
             if (!list_sorted(e, &q->lists[s]))

@@ -97,7 +97,7 @@ void leases_end(struct engine *e, struct live *l, uint8_t kind)
     l->lease = 0;
 }
 
-/* A token's counter is its place in the ring: no index is needed, and the newest claims win. */
+/* A token's counter is its place in the ring: no index is needed, and what ended last stays. */
 static struct ended *ended_slot(const struct engine *e, struct job_token token)
 {
     return &e->ring[token.counter & (e->config.finished_ring - 1)];
@@ -106,8 +106,16 @@ static struct ended *ended_slot(const struct engine *e, struct job_token token)
 void ended_put(struct engine *e, uint64_t seq, struct job_token token, uint8_t kind, uint8_t state,
                struct wall_time run_at)
 {
-    *ended_slot(e, token) =
-        (struct ended){.token = token, .seq = seq, .run_at = run_at, .kind = kind, .state = state};
+    struct ended *slot = ended_slot(e, token);
+    uint32_t overtaken = slot->overtaken;
+    if (token_older(token, slot->token) && slot->token.epoch > overtaken)
+        overtaken = slot->token.epoch;
+    *slot = (struct ended){.token = token,
+                           .seq = seq,
+                           .run_at = run_at,
+                           .kind = kind,
+                           .state = state,
+                           .overtaken = overtaken};
 }
 
 const struct ended *ended_find(const struct engine *e, uint64_t seq, struct job_token token)
@@ -115,6 +123,21 @@ const struct ended *ended_find(const struct engine *e, uint64_t seq, struct job_
     const struct ended *slot = ended_slot(e, token);
     bool found = token.counter && slot->seq == seq && token_equal(slot->token, token);
     return found ? slot : NULL;
+}
+
+/* Whether a lease of the job may have ended under this token although ended_find has nothing. It
+ * cannot if the token was never issued, if a boot before the job issued it, or if the ring still
+ * has the place: then the lease ran out, or was another job's. */
+static bool ended_forgotten(const struct engine *e, uint64_t seq, struct job_token token)
+{
+    const struct ended *slot = ended_slot(e, token);
+    if (token.counter == 0 || token.epoch > e->epoch)
+        return false;
+    if (token.epoch < e->epoch)
+        return seq < e->seq_boot || id_spooled(seq);
+    if (token.counter > e->token_counter || token_equal(slot->token, token))
+        return false;
+    return token_older(token, slot->token) || slot->overtaken == e->epoch;
 }
 
 void engine_lease_started(struct engine *e, uint64_t seq, struct job_token token, struct now now)
@@ -165,7 +188,8 @@ static struct live *holder_check(struct engine *e, const struct op *op, struct e
         r->reply.outcome = existed ? OUT_GONE : OUT_NOT_FOUND;
     } else if (want->any_token) {
         r->reply.outcome = OUT_ILLEGAL;
-    } else if (l->job.state == STATE_DONE && !before) {
+    } else if (l->job.state == STATE_DONE && !before &&
+               ended_forgotten(e, l->job.seq, want->token)) {
         r->reply.outcome = OUT_GONE;
     } else {
         r->reply.outcome = OUT_LEASE_LOST;
@@ -269,8 +293,10 @@ void op_fail(struct engine *e, const struct op *op)
     if (!l)
         return;
     const struct op_lease *want = &op->lease;
-    struct fail_request f = {
-        .error = want->error, .error_kind = want->error_kind, .no_retry = want->no_retry};
+    struct fail_request f = {.error = want->error,
+                             .error_kind = want->error_kind,
+                             .no_retry = want->no_retry,
+                             .damaged = want->damaged};
     f.has_run_at = want->has_delay || want->run_at.ms != 0;
     if (!when_to_run(e, want, &f.run_at)) {
         refuse_when(r);

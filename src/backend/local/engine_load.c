@@ -79,7 +79,7 @@ static int load_lease(struct engine *e, uint32_t handle, const struct stored_job
 static int load_job(void *ctx, const struct stored_job *j)
 {
     struct engine *e = ctx;
-    struct queue *q = j->job.queue < e->queue_room ? e->queues[j->job.queue] : NULL;
+    struct queue *q = queue_at(e, j->job.queue);
     uint32_t handle;
     if (!q)
         return -ERR_CORRUPT;
@@ -180,7 +180,7 @@ int lists_by_age(struct engine *e)
 {
     int err = 0;
     jobs_sort_lists(e);
-    for (size_t n = 0; !err && n < e->queue_room; n++) {
+    for (size_t n = 0; !err && n < e->queue_total; n++) {
         if (e->queues[n] && !e->queues[n]->gone)
             err = heap_reserve(&e->prune_queues, 3);
         if (!err && e->queues[n] && !e->queues[n]->gone)
@@ -219,7 +219,7 @@ static int replay_reserve(struct engine *e, const struct record *r)
     const struct live *l = jobs_by_seq(e, seq_of(r), NULL);
     if (l)
         number = l->job.queue;
-    struct queue *q = number && number < e->queue_room ? e->queues[number] : NULL;
+    struct queue *q = queue_at(e, number);
     int err = q ? reserve_indexes(e, q) : 0;
     if (!err)
         err = names_reserve(e, 1);

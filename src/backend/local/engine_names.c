@@ -71,7 +71,8 @@ int names_group(struct engine *e, uint32_t queue, struct span text, uint32_t *re
         return -ERR_NOMEM;
     struct group *g = slab_at(&e->groups, handle);
     if (fresh)
-        *g = (struct group){.key = key, .queue = queue, .generation = e->queues[queue]->generation};
+        *g = (struct group){
+            .key = key, .queue = queue, .generation = queue_at(e, queue)->generation};
     g->refs++;
     *ret = handle;
     return 0;
@@ -89,7 +90,7 @@ void names_drop_group(struct engine *e, uint32_t handle)
 /* A purge takes a group's waiting jobs out of the counts without visiting it. */
 static bool group_purged(const struct engine *e, const struct group *g)
 {
-    return g->generation != e->queues[g->queue]->generation;
+    return g->generation != queue_at(e, g->queue)->generation;
 }
 
 uint64_t group_counted(const struct engine *e, const struct group *g, uint8_t state)
@@ -102,7 +103,7 @@ void group_count(struct engine *e, uint32_t handle, uint8_t state, int by)
     struct group *g = slab_at(&e->groups, handle);
     if (group_purged(e, g)) {
         g->by_state[STATE_SCHEDULED] = g->by_state[STATE_READY] = 0;
-        g->generation = e->queues[g->queue]->generation;
+        g->generation = queue_at(e, g->queue)->generation;
     }
     g->by_state[state] += (uint64_t)(int64_t)by;
 }

@@ -127,7 +127,7 @@ static uint32_t peek_heap(struct engine *e, const struct heap *h, heap_stale_fn 
 size_t engine_next_ready(struct engine *e, uint32_t queue, struct arena *arena,
                          struct next_ready *out, size_t max)
 {
-    struct queue *q = queue < e->queue_room ? e->queues[queue] : NULL;
+    struct queue *q = queue_at(e, queue);
     struct frontier f = {.arena = arena};
     uint64_t last = 0;
     size_t looks = 0, n = 0;
@@ -136,7 +136,8 @@ size_t engine_next_ready(struct engine *e, uint32_t queue, struct arena *arena,
         return 0;
     while (n < max && (l = frontier_next(e, &f, &q->ready, valid_ready, &last, &looks)) != NULL)
         if (!l->job.failures && !l->job.crashes)
-            out[n++] = (struct next_ready){l->job.seq, l->position, l->job.payload_bytes};
+            out[n++] = (struct next_ready){l->job.seq, l->position, l->job.payload_bytes,
+                                           l->job.payload_kind};
     return n;
 }
 

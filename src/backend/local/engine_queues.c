@@ -3,11 +3,6 @@
 #include "backend/local/engine_impl.h"
 #include "core/validate.h"
 
-static struct queue *queue_by_number(const struct engine *e, uint32_t number)
-{
-    return number < e->queue_room ? e->queues[number] : NULL;
-}
-
 static struct span queue_name(const struct queue *q)
 {
     return span_of(q->name, q->name_len);
@@ -22,7 +17,7 @@ struct queue *queues_find(struct engine *e, struct span name)
 {
     if (e->last_named && span_equal(queue_name(e->last_named), name))
         return e->last_named;
-    struct queue *q = queue_by_number(e, (uint32_t)map128_get(&e->queue_map, name_key(e, name)));
+    struct queue *q = queue_at(e, (uint32_t)map128_get(&e->queue_map, name_key(e, name)));
     if (q)
         e->last_named = q;
     return q;
@@ -35,7 +30,7 @@ uint32_t engine_queue_number(const struct engine *e, struct span name)
 
 struct span engine_queue_name(const struct engine *e, uint32_t number)
 {
-    const struct queue *q = queue_by_number(e, number);
+    const struct queue *q = queue_at(e, number);
     return q ? queue_name(q) : (struct span){NULL, 0};
 }
 
@@ -133,20 +128,90 @@ void queues_doom_later(struct engine *e, struct queue *q)
 
 /* --- the table of queues --- */
 
-static int room_by_number(struct engine *e, uint32_t number)
+/* Numbers rise for ever, with every queue that comes and goes, and a file may hold any: the tables
+ * are as large as there are queues, whatever their numbers. */
+static void slot_put(struct queue **slots, size_t mask, struct queue *q)
 {
-    if (number < e->queue_room)
-        return 0;
-    size_t room = e->queue_room ? e->queue_room : 64;
-    while (room <= number)
-        room *= 2;
-    struct queue **queues = mem_regrow(e->queues, room, sizeof(*queues));
-    if (!queues)
+    size_t at = queue_hash(q->number) & mask;
+    while (slots[at])
+        at = (at + 1) & mask;
+    slots[at] = q;
+}
+
+static int slots_grow(struct engine *e)
+{
+    size_t count = e->queue_slots ? (e->queue_mask + 1) * 2 : 128;
+    struct queue **slots = mem_array(count, sizeof(*slots));
+    if (!slots)
         return -ERR_NOMEM;
-    memset(queues + e->queue_room, 0, (room - e->queue_room) * sizeof(*queues));
-    e->queues = queues;
-    e->queue_room = room;
+    for (size_t n = 0; n < e->queue_total; n++)
+        slot_put(slots, count - 1, e->queues[n]);
+    mem_free(e->queue_slots);
+    e->queue_slots = slots;
+    e->queue_mask = count - 1;
     return 0;
+}
+
+/* For one queue more. */
+static int room_by_number(struct engine *e)
+{
+    if (e->queue_total == e->queue_room) {
+        size_t room = e->queue_room ? e->queue_room * 2 : 64;
+        struct queue **queues = mem_regrow(e->queues, room, sizeof(*queues));
+        if (!queues)
+            return -ERR_NOMEM;
+        e->queues = queues;
+        e->queue_room = room;
+    }
+    bool full = !e->queue_slots || (e->queue_total + 1) * 2 > e->queue_mask + 1;
+    return full ? slots_grow(e) : 0;
+}
+
+/* Where the number stands among the others, or would. */
+static size_t place_of(const struct engine *e, uint32_t number)
+{
+    size_t low = 0, high = e->queue_total;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (e->queues[middle]->number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void number_enter(struct engine *e, struct queue *q)
+{
+    size_t at = place_of(e, q->number);
+    memmove(e->queues + at + 1, e->queues + at, (e->queue_total - at) * sizeof(*e->queues));
+    e->queues[at] = q;
+    e->queue_total++;
+    slot_put(e->queue_slots, e->queue_mask, q);
+}
+
+/* Those that stand behind it in its chain move up, so that a search ends at the first free slot. */
+static void slot_drop(struct engine *e, uint32_t number)
+{
+    size_t mask = e->queue_mask, at = queue_hash(number) & mask;
+    while (e->queue_slots[at]->number != number)
+        at = (at + 1) & mask;
+    for (size_t next = (at + 1) & mask; e->queue_slots[next]; next = (next + 1) & mask) {
+        size_t home = queue_hash(e->queue_slots[next]->number) & mask;
+        if (((next - home) & mask) < ((next - at) & mask))
+            continue;
+        e->queue_slots[at] = e->queue_slots[next];
+        at = next;
+    }
+    e->queue_slots[at] = NULL;
+}
+
+static void number_leave(struct engine *e, const struct queue *q)
+{
+    size_t at = place_of(e, q->number);
+    e->queue_total--;
+    memmove(e->queues + at, e->queues + at + 1, (e->queue_total - at) * sizeof(*e->queues));
+    slot_drop(e, q->number);
 }
 
 static int grow_u32(uint32_t **array, size_t *room, size_t want)
@@ -163,10 +228,10 @@ static int grow_u32(uint32_t **array, size_t *room, size_t want)
 }
 
 /* Room for one more queue everywhere, so that entering it cannot fail. */
-static int room_for_queue(struct engine *e, uint32_t number)
+static int room_for_queue(struct engine *e)
 {
     size_t all = e->queue_count + e->doomed_count + 1;
-    int err = room_by_number(e, number);
+    int err = room_by_number(e);
     if (!err)
         err = map128_reserve(&e->queue_map, 1);
     if (!err)
@@ -255,7 +320,7 @@ static int set_texts(struct queue *q, const struct rec_queue_put *r)
 
 static int queue_new(struct engine *e, const struct rec_queue_put *r, struct queue **ret)
 {
-    int err = room_for_queue(e, r->queue);
+    int err = room_for_queue(e);
     if (err)
         return err;
     struct queue *q = mem_zalloc(sizeof(*q));
@@ -263,6 +328,10 @@ static int queue_new(struct engine *e, const struct rec_queue_put *r, struct que
         return -ERR_NOMEM;
     heap_init(&q->ready);
     heap_init(&q->due);
+    heap_count_in(&q->ready, &e->queue_bytes);
+    heap_count_in(&q->due, &e->queue_bytes);
+    roster_count_in(&q->by_state, &e->queue_bytes);
+    roster_count_in(&q->by_key, &e->queue_bytes);
     q->number = r->queue;
     q->due_armed = q->prune_armed = UINT64_MAX;
     q->name = mem_text(r->name.at, r->name.len);
@@ -278,7 +347,7 @@ static int queue_new(struct engine *e, const struct rec_queue_put *r, struct que
 
 static void queue_enter(struct engine *e, struct queue *q)
 {
-    e->queues[q->number] = q;
+    number_enter(e, q);
     by_name_insert(e, q);
     CHECK(map128_put(&e->queue_map, q->name_key, q->number) == 0);
     if (q->number >= e->queue_next)
@@ -289,7 +358,7 @@ int queues_apply_put(struct engine *e, const struct rec_queue_put *r)
 {
     struct queue_policy policy;
     int err = policy_decode(r->policy, &policy);
-    struct queue *q = err ? NULL : queue_by_number(e, r->queue);
+    struct queue *q = err ? NULL : queue_at(e, r->queue);
     bool fresh = !err && !q;
     if (fresh)
         err = queue_new(e, r, &q);
@@ -354,6 +423,7 @@ static void doom_states(struct engine *e, struct queue *q, unsigned states)
             continue;
         if (state_lives(s))
             e->live -= q->lists[s].count;
+        e->by_state[s] -= q->lists[s].count;
         ranks_doomed(q, s);
         if (s == STATE_READY)
             q->counts.urgent = 0;
@@ -361,8 +431,6 @@ static void doom_states(struct engine *e, struct queue *q, unsigned states)
     }
     heap_done(&q->ready);
     heap_done(&q->due);
-    heap_init(&q->ready);
-    heap_init(&q->due);
     if (q->doomed.head || q->gone)
         queues_doom_later(e, q);
     bulk_queue_changes(e, q->number, states);
@@ -370,7 +438,7 @@ static void doom_states(struct engine *e, struct queue *q, unsigned states)
 
 int queues_apply_purged(struct engine *e, const struct rec_purged *r)
 {
-    struct queue *q = queue_by_number(e, r->queue);
+    struct queue *q = queue_at(e, r->queue);
     if (!q || q->gone)
         return -ERR_CORRUPT;
     unique_purged(q);
@@ -381,7 +449,7 @@ int queues_apply_purged(struct engine *e, const struct rec_purged *r)
 
 int queues_apply_gone(struct engine *e, uint32_t number)
 {
-    struct queue *q = queue_by_number(e, number);
+    struct queue *q = queue_at(e, number);
     if (!q || q->gone)
         return -ERR_CORRUPT;
     by_name_remove(e, q);
@@ -396,7 +464,7 @@ int queues_apply_gone(struct engine *e, uint32_t number)
 
 int queues_apply_end(struct engine *e, uint32_t number)
 {
-    struct queue *q = queue_by_number(e, number);
+    struct queue *q = queue_at(e, number);
     if (!q || !q->gone || q->doomed.head)
         return -ERR_CORRUPT;
     for (size_t i = 0; i < e->doomed_count; i++)
@@ -410,7 +478,7 @@ int queues_apply_end(struct engine *e, uint32_t number)
             break;
         }
     tally_forget(e, q);
-    e->queues[number] = NULL;
+    number_leave(e, q);
     if (e->out)
         events_keep_name(e, q);
     queues_free(e, q);
@@ -445,7 +513,7 @@ static int emit_put(struct engine *e, struct rec_queue_put *put, const struct qu
         return err;
     put->policy = buf_span(&e->scratch);
     struct record rec = {.kind = REC_QUEUE_PUT, .queue_put = *put};
-    err = room_for_queue(e, put->queue);
+    err = room_for_queue(e);
     if (!err)
         err = heap_reserve(&e->prune_queues, 3);
     if (!err)
@@ -463,8 +531,8 @@ static int emit_put(struct engine *e, struct rec_queue_put *put, const struct qu
     }
     e->out->count++;
     e->position++;
-    events_queue(e, event, e->queues[put->queue], 0);
-    events_depth(e, e->queues[put->queue]);
+    events_queue(e, event, queue_at(e, put->queue), 0);
+    events_depth(e, queue_at(e, put->queue));
     return engine_out_wake_room(e->out, e->queue_count);
 }
 
@@ -478,7 +546,7 @@ int queues_create(struct engine *e, struct span name, struct queue **ret)
     };
     int err = emit_put(e, &put, &e->config.policy, EVENT_QUEUE_CREATED);
     if (!err)
-        *ret = e->queues[put.queue];
+        *ret = queue_at(e, put.queue);
     return err;
 }
 
@@ -509,8 +577,8 @@ static bool put_allowed(struct engine *e, const struct op_queue *want, const str
         return refuse(r, OUT_NO_QUEUE, NULL);
     if (!q && validate_queue_name(want->name, &note) != 0)
         return refuse_note(e, r, &note);
-    if (!q && e->queue_count >= LIMIT_QUEUES)
-        return refuse(r, OUT_SERVER_FULL, NULL);
+    if (!q && !queue_may_be_added(e, want->implied))
+        return refuse(r, OUT_QUEUES_FULL, NULL);
     if (want->policy && policy_check(want->policy, &note) != 0)
         return refuse_note(e, r, &note);
     if (want->has_until && (want->until.ms < 0 || want->until.ms > LIMIT_WALL_MS))
@@ -752,7 +820,7 @@ void op_queue_get(struct engine *e, const struct op *op)
 {
     struct engine_reply *r = reply_new(e, op);
     r->after = e->position;
-    struct queue *q = op->queue.number && !op->queue.name.len ? queue_by_number(e, op->queue.number)
+    struct queue *q = op->queue.number && !op->queue.name.len ? queue_at(e, op->queue.number)
                                                               : queues_find(e, op->queue.name);
     if (q && q->gone)
         q = NULL;

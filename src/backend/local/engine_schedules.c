@@ -32,10 +32,30 @@ static struct span attributes_text(const struct schedule *s)
     return span_of(note_text(s).at + s->note_len, s->attributes_len);
 }
 
+/* Where the number is, or would be. */
+static size_t number_place(const struct engine *e, uint32_t number)
+{
+    size_t low = 0, high = e->schedule_count;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (e->schedules[mid]->number < number)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+struct schedule *schedule_at(const struct engine *e, uint32_t number)
+{
+    size_t at = number_place(e, number);
+    bool there = at < e->schedule_count && e->schedules[at]->number == number;
+    return there ? e->schedules[at] : NULL;
+}
+
 struct schedule *schedules_find(const struct engine *e, struct span name)
 {
-    uint32_t number = (uint32_t)map128_get(&e->schedule_map, hash128_of(e->hash_key, name));
-    return number ? e->schedules[number] : NULL;
+    return schedule_at(e, (uint32_t)map128_get(&e->schedule_map, hash128_of(e->hash_key, name)));
 }
 
 /* --- the table --- */
@@ -55,38 +75,44 @@ static size_t name_place(const struct engine *e, struct span name, bool after)
     return low;
 }
 
-static int room_for(struct engine *e, uint32_t number)
+static int grow(struct schedule ***array, size_t count, size_t *room)
 {
-    if (number >= e->schedule_room) {
-        size_t room = e->schedule_room ? e->schedule_room : 64;
-        while (room <= number)
-            room *= 2;
-        struct schedule **grown = mem_regrow(e->schedules, room, sizeof(*grown));
-        if (!grown)
-            return -ERR_NOMEM;
-        memset(grown + e->schedule_room, 0, (room - e->schedule_room) * sizeof(*grown));
-        e->schedules = grown;
-        e->schedule_room = room;
-    }
-    if (e->schedule_count == e->schedules_by_name_room) {
-        size_t room = e->schedule_count ? e->schedule_count * 2 : 64;
-        struct schedule **grown = mem_regrow(e->schedules_by_name, room, sizeof(*grown));
-        if (!grown)
-            return -ERR_NOMEM;
-        e->schedules_by_name = grown;
-        e->schedules_by_name_room = room;
-    }
-    return map128_reserve(&e->schedule_map, 1);
+    if (count < *room)
+        return 0;
+    size_t more = count ? count * 2 : 64;
+    struct schedule **grown = mem_regrow(*array, more, sizeof(*grown));
+    if (!grown)
+        return -ERR_NOMEM;
+    *array = grown;
+    *room = more;
+    return 0;
+}
+
+static int room_for_one(struct engine *e)
+{
+    int err = grow(&e->schedules, e->schedule_count, &e->schedule_room);
+    if (!err)
+        err = grow(&e->schedules_by_name, e->schedule_count, &e->schedules_by_name_room);
+    return err ? err : map128_reserve(&e->schedule_map, 1);
+}
+
+static void insert(struct schedule **array, size_t count, size_t at, struct schedule *s)
+{
+    memmove(array + at + 1, array + at, (count - at) * sizeof(*array));
+    array[at] = s;
+}
+
+static void take_out(struct schedule **array, size_t count, size_t at)
+{
+    memmove(array + at, array + at + 1, (count - at - 1) * sizeof(*array));
 }
 
 static void enter(struct engine *e, struct schedule *s)
 {
-    size_t at = name_place(e, schedule_name(s), false);
-    memmove(e->schedules_by_name + at + 1, e->schedules_by_name + at,
-            (e->schedule_count - at) * sizeof(*e->schedules_by_name));
-    e->schedules_by_name[at] = s;
+    size_t count = e->schedule_count;
+    insert(e->schedules_by_name, count, name_place(e, schedule_name(s), false), s);
+    insert(e->schedules, count, number_place(e, s->number), s);
     e->schedule_count++;
-    e->schedules[s->number] = s;
     s->name_key = hash128_of(e->hash_key, schedule_name(s));
     CHECK(map128_put(&e->schedule_map, s->name_key, s->number) == 0);
     if (s->number >= e->schedule_next)
@@ -137,11 +163,11 @@ static int schedule_fill(struct schedule *s, const struct rec_schedule_put *r)
 
 int schedules_apply_put(struct engine *e, const struct rec_schedule_put *r)
 {
-    struct schedule *s = r->schedule < e->schedule_room ? e->schedules[r->schedule] : NULL;
+    struct schedule *s = schedule_at(e, r->schedule);
     const struct schedule *named = schedules_find(e, r->name);
     if (named != s) /* another one's name, or a change of it */
         return -ERR_CORRUPT;
-    int err = s ? 0 : room_for(e, r->schedule);
+    int err = s ? 0 : room_for_one(e);
     struct schedule *fresh = s || err ? NULL : mem_zalloc(sizeof(*s));
     if (!err && !s && !fresh)
         err = -ERR_NOMEM;
@@ -165,22 +191,20 @@ static void schedule_free(struct schedule *s)
 
 int schedules_apply_gone(struct engine *e, uint32_t number)
 {
-    struct schedule *s = number < e->schedule_room ? e->schedules[number] : NULL;
+    struct schedule *s = schedule_at(e, number);
     if (!s)
         return -ERR_CORRUPT;
-    size_t at = name_place(e, schedule_name(s), false);
+    take_out(e->schedules_by_name, e->schedule_count, name_place(e, schedule_name(s), false));
+    take_out(e->schedules, e->schedule_count, number_place(e, number));
     e->schedule_count--;
-    memmove(e->schedules_by_name + at, e->schedules_by_name + at + 1,
-            (e->schedule_count - at) * sizeof(*e->schedules_by_name));
     map128_drop(&e->schedule_map, s->name_key);
-    e->schedules[number] = NULL;
     schedule_free(s);
     return 0;
 }
 
 int schedules_apply_state(struct engine *e, const struct rec_schedule_state *r)
 {
-    struct schedule *s = r->schedule < e->schedule_room ? e->schedules[r->schedule] : NULL;
+    struct schedule *s = schedule_at(e, r->schedule);
     if (!s)
         return -ERR_CORRUPT;
     s->state = r->state;
@@ -235,9 +259,8 @@ void op_schedule_get(struct engine *e, const struct op *op)
 {
     struct engine_reply *r = reply_new(e, op);
     uint32_t number = op->schedule.number;
-    const struct schedule *s = number ? NULL : schedules_find(e, op->schedule.name);
-    if (number && number < e->schedule_room)
-        s = e->schedules[number];
+    const struct schedule *s =
+        number ? schedule_at(e, number) : schedules_find(e, op->schedule.name);
     if (!s) {
         refuse(r, OUT_NO_SCHEDULE, NULL);
         return;
@@ -385,6 +408,10 @@ void op_schedule_put(struct engine *e, const struct op *op)
         .schedule = e->schedule_next, .created_at = e->now.wall, .name = want->name};
     if (!put_allowed(e, want, s, r) || !ring_free(e, want, r))
         return;
+    if (!s && e->schedule_next == UINT32_MAX) { /* numbers are not used again */
+        refuse(r, OUT_SERVER_FULL, NULL);
+        return;
+    }
     if (s)
         fill_put(s, &put);
     put.updated_at = e->now.wall;
@@ -406,7 +433,7 @@ void op_schedule_put(struct engine *e, const struct op *op)
     }
     r->reply.created = !s;
     r->after = e->position;
-    schedule_show(e, e->schedules[put.schedule], r);
+    schedule_show(e, schedule_at(e, put.schedule), r);
 }
 
 void op_schedule_pause(struct engine *e, const struct op *op)

@@ -64,7 +64,7 @@ void tally_emit(struct engine *e)
 {
     for (size_t i = 0; i < e->tally_count; i++) {
         struct record rec = {.kind = REC_TALLY, .tally = e->tallies[i]};
-        struct queue *q = e->queues[rec.tally.queue];
+        struct queue *q = queue_at(e, rec.tally.queue);
         if (!q)
             continue;
         q->tally = 0;
@@ -76,9 +76,10 @@ void tally_emit(struct engine *e)
 
 int tally_load(struct engine *e, uint32_t queue, const struct tally *totals)
 {
-    if (queue >= e->queue_room || !e->queues[queue])
+    struct queue *q = queue_at(e, queue);
+    if (!q)
         return -ERR_CORRUPT;
-    e->queues[queue]->totals = *totals;
+    q->totals = *totals;
     return 0;
 }
 

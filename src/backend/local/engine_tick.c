@@ -82,7 +82,7 @@ static struct queue *queue_due(struct engine *e, struct heap *heap, int64_t now,
     struct heap_entry top;
     while (*looked < budget && heap_top(heap, &top) && order_ms(top.order) <= now) {
         heap_pop(heap, &top);
-        struct queue *q = top.seq < e->queue_room ? e->queues[top.seq] : NULL;
+        struct queue *q = queue_at(e, (uint32_t)top.seq);
         if (q && !q->gone) {
             if (heap == &e->due_queues && q->due_armed == top.order)
                 return q;
@@ -194,7 +194,7 @@ size_t tick_trim(struct engine *e, size_t budget)
 {
     size_t done = 0;
     while (e->trim_count > 0 && done < budget) {
-        struct queue *q = e->queues[e->trims[e->trim_count - 1]];
+        struct queue *q = queue_at(e, e->trims[e->trim_count - 1]);
         size_t n = q->gone ? 0 : prune_queue(e, q, budget - done);
         done += n;
         if (done >= budget)
@@ -251,7 +251,7 @@ static size_t tick_doomed(struct engine *e, size_t budget)
 {
     size_t done = 0;
     while (e->doomed_count > 0 && done < budget) {
-        struct queue *q = e->queues[e->doomed_queues[e->doomed_count - 1]];
+        struct queue *q = queue_at(e, e->doomed_queues[e->doomed_count - 1]);
         size_t n = remove_doomed(e, q, budget - done);
         done += n;
         if (q->doomed.head)

@@ -151,11 +151,11 @@ static int check_group(struct recount *c, uint32_t h)
 {
     const struct engine *e = c->e;
     const struct group *g = slab_at(&e->groups, h);
-    if (!e->queues[g->queue] || e->queues[g->queue]->gone)
+    if (!queue_at(e, g->queue) || queue_at(e, g->queue)->gone)
         return 0;
     for (uint8_t s = 0; s < (uint8_t)STATE_COUNT; s++) {
         uint64_t n = 0;
-        for (uint32_t at = e->queues[g->queue]->lists[s].head; at; at = live_at(e, at)->next)
+        for (uint32_t at = queue_at(e, g->queue)->lists[s].head; at; at = live_at(e, at)->next)
             n += more_of(e, live_at(e, at)).group == h;
         if (n != group_counted(e, g, s))
             return err_note_set(c->note, -ERR_CORRUPT, "a group of queue %u is miscounted",
@@ -227,19 +227,44 @@ static int check_kvs(struct recount *c)
     return err;
 }
 
+/* What engine_figures tells without a look at every queue. */
+static int check_sums(const struct engine *e, struct err_note *note)
+{
+    uint64_t bytes = 0;
+    for (size_t n = 0; n < e->queue_total; n++)
+        if (e->queues[n])
+            bytes += heap_bytes(&e->queues[n]->ready) + heap_bytes(&e->queues[n]->due) +
+                     roster_bytes(&e->queues[n]->by_state) + roster_bytes(&e->queues[n]->by_key);
+    if (bytes != e->queue_bytes)
+        return err_note_set(note, -ERR_CORRUPT, "queues have %llu bytes of indexes, counted %llu",
+                            (unsigned long long)bytes, (unsigned long long)e->queue_bytes);
+    for (int s = 0; s < STATE_COUNT; s++) {
+        uint64_t jobs = 0;
+        for (size_t n = 0; n < e->queue_count; n++)
+            jobs += e->by_name[n]->lists[s].count;
+        if (jobs != e->by_state[s])
+            return err_note_set(note, -ERR_CORRUPT, "queues have %llu %s jobs, counted %llu",
+                                (unsigned long long)jobs, state_name((enum job_state)s),
+                                (unsigned long long)e->by_state[s]);
+    }
+    return 0;
+}
+
 int engine_verify(const struct engine *e, struct err_note *note)
 {
     struct recount c = {.e = e, .note = note};
     map64_init(&c.in_ready);
     map64_init(&c.in_due);
     int err = 0;
-    for (size_t n = 0; !err && n < e->queue_room; n++)
+    for (size_t n = 0; !err && n < e->queue_total; n++)
         if (e->queues[n])
             err = check_queue(&c, e->queues[n]);
     if (!err)
         err = check_groups(&c);
     if (!err)
         err = check_totals(&c);
+    if (!err)
+        err = check_sums(e, note);
     if (!err)
         err = check_kvs(&c);
     if (!err)
@@ -367,7 +392,7 @@ static uint64_t hash_undelivered(const struct engine *e)
 uint64_t engine_state_hash(const struct engine *e)
 {
     uint64_t h = state_mix(state_mix(1, e->epoch), e->position);
-    for (size_t n = 0; n < e->queue_room; n++)
+    for (size_t n = 0; n < e->queue_total; n++)
         if (e->queues[n])
             h = state_mix(h, hash_queue(e, e->queues[n]));
     uint64_t keys = 0; /* those that expire at the same time are in no order */

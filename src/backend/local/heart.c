@@ -339,6 +339,7 @@ static void body_into(struct job_view *v, const struct stored_body *b)
     v->result = b->result;
     v->error_kind = b->error_kind;
     v->error = b->error;
+    v->damage = b->damage;
 }
 
 /* Copies all texts of a view's body, so that they last as long as the turn. */
@@ -533,6 +534,78 @@ static void reply_spoil(struct heart *h, struct turn *t, size_t index, int error
     reply_send(h, t, index, now);
 }
 
+/* --- jobs whose bodies are damaged --- */
+
+static struct op fail_damaged(const struct job_view *v)
+{
+    return (struct op){
+        .kind = OP_FAIL,
+        .lease = {.job = {.seq = v->job.seq},
+                  .token = v->token,
+                  .damaged = true,
+                  .error = v->damage & DAMAGE_PAYLOAD
+                               ? SPAN_LITERAL("the payload in the store is damaged")
+                               : SPAN_LITERAL("the job's keys in the store are damaged")}};
+}
+
+static bool any_damaged(const struct engine_reply *r)
+{
+    for (uint32_t i = 0; r->reply.kind == OP_CLAIM && i < r->reply.job_count; i++)
+        if (r->views[i].damage & DAMAGE_FATAL)
+            return true;
+    return false;
+}
+
+/* Ends the damaged ones among those that a claim took; the others move up. */
+static int damaged_end(struct heart *h, struct turn *t, struct engine_reply *r, struct now now)
+{
+    size_t count = 0;
+    uint32_t kept = 0;
+    struct op *ops = arena_array(&t->out.arena, r->reply.job_count, sizeof(*ops));
+    if (!ops || h->abandoned)
+        return ops ? -ERR_IO : -ERR_NOMEM;
+    for (uint32_t i = 0; i < r->reply.job_count; i++) {
+        struct job_view *v = &r->views[i];
+        if (!(v->damage & DAMAGE_FATAL)) {
+            r->views[kept++] = *v;
+            continue;
+        }
+        ops[count++] = fail_damaged(v);
+        if (h->config.calls.damaged)
+            h->config.calls.damaged(h->config.calls.ctx, v);
+    }
+    r->reply.job_count = kept;
+    return step(h, ops, count, now, true, NULL, NULL);
+}
+
+/* A claim that got nothing but damaged jobs is made again: each time there are fewer of them. One
+ * that named its job is told. */
+static void claim_goes_on(struct heart *h, struct turn *t, size_t index, struct now now)
+{
+    struct engine_reply *r = &t->out.replies[index];
+    if (r->op->claim.one.seq) {
+        r->reply.outcome = OUT_DAMAGED;
+        reply_send(h, t, index, now);
+    } else if (step(h, r->op, 1, now, t->own, t->fn, t->fn_ctx) != 0) {
+        reply_spoil(h, t, index, -ERR_NOMEM, now);
+    } else {
+        t->gates[index] = GATE_GONE;
+        t->open--;
+    }
+}
+
+static void damaged_aside(struct heart *h, struct turn *t, size_t index, struct now now)
+{
+    struct engine_reply *r = &t->out.replies[index];
+    int error = damaged_end(h, t, r, now);
+    if (error)
+        reply_spoil(h, t, index, error, now);
+    else if (r->reply.job_count > 0)
+        reply_send(h, t, index, now);
+    else
+        claim_goes_on(h, t, index, now);
+}
+
 static bool may_leave(const struct heart *h, const struct engine_reply *r)
 {
     if (DEFECT(&h->config.engine, DEFECT_REPLY_EARLY) && !r->want_body)
@@ -709,6 +782,20 @@ static int keep_bodies(struct turn *t, struct engine_reply *r, const struct fetc
     return 0;
 }
 
+/* The store does not know when a lease runs out: the engine does, of those that still run. */
+static const struct job_view *leases_into(struct heart *h, struct turn *t,
+                                          const struct heart_page *page, struct now now)
+{
+    if (page->count == 0)
+        return page->jobs;
+    struct job_view *jobs = arena_copy(&t->out.arena, page->jobs, page->count * sizeof(*jobs));
+    for (uint32_t i = 0; jobs && i < page->count; i++)
+        if (jobs[i].job.state == STATE_RUNNING)
+            jobs[i].lease_left_ms =
+                engine_lease_left_ms(h->engine, jobs[i].job.seq, jobs[i].token, now);
+    return jobs ? jobs : page->jobs;
+}
+
 void heart_bodies(struct heart *h, void *request, const struct stored_body *bodies,
                   const struct heart_page *page, int error, struct now now)
 {
@@ -722,7 +809,7 @@ void heart_bodies(struct heart *h, void *request, const struct stored_body *bodi
     struct engine_reply *r = &t->out.replies[f->reply];
     h->fetching--;
     if (!error && page) {
-        r->reply.jobs = page->jobs;
+        r->reply.jobs = leases_into(h, t, page, now);
         r->reply.job_count = page->count;
         r->reply.cursor = page->cursor;
         r->reply.as_of = page->as_of;
@@ -740,6 +827,8 @@ void heart_bodies(struct heart *h, void *request, const struct stored_body *bodi
     }
     if (error)
         reply_spoil(h, t, f->reply, error, now);
+    else if (any_damaged(r))
+        damaged_aside(h, t, f->reply, now);
     else
         reply_send(h, t, f->reply, now);
     retire(h);

@@ -27,6 +27,9 @@ struct heart_calls {
      * is durable. The query itself is valid only during the call. May call heart_bodies before it
      * returns. */
     void (*read)(void *ctx, void *request, const struct store_query *query);
+    /* The body of a job that was to be handed out is damaged: the job is set aside. NULL allowed.
+     */
+    void (*damaged)(void *ctx, const struct job_view *job);
 };
 
 struct heart_config {

@@ -15,11 +15,13 @@ static const char zero_page[JOURNAL_PAGE];
 
 /* ---- opening ---- */
 
-static struct journal *journal_new(const struct journal_config *config)
+struct journal *journal_new(const struct journal_config *config, struct err_note *note)
 {
     struct journal *j = mem_zalloc(sizeof *j);
     if (!j || uv_mutex_init(&j->lock) != 0) {
         mem_free(j);
+        config->files->ops->done(config->files);
+        (void)!err_note_set(note, -ERR_NOMEM, "cannot open the journal: out of memory");
         return NULL;
     }
     j->files = config->files;
@@ -38,6 +40,14 @@ static struct journal *journal_new(const struct journal_config *config)
     buf_init(&j->cursor.entry);
     j->cursor.last = config->applied;
     return j;
+}
+
+int journal_seals_open(struct journal *j, struct err_note *note)
+{
+    int rc = journal_seal_init(&j->reading, j->key.bytes);
+    if (rc == 0)
+        rc = journal_seal_init(&j->writing, j->key.bytes);
+    return rc == 0 ? 0 : err_note_set(note, rc, "cannot open the journal: out of memory");
 }
 
 static int batch_deliver(const struct journal_batch *b, journal_frame_fn fn, void *ctx,
@@ -75,11 +85,9 @@ static int frames_deliver(struct journal *j, journal_frame_fn fn, void *ctx, str
 int journal_open(const struct journal_config *config, journal_frame_fn fn, void *ctx,
                  struct journal **ret, struct err_note *note)
 {
-    struct journal *j = journal_new(config);
-    if (!j) {
-        config->files->ops->done(config->files);
-        return err_note_set(note, -ERR_NOMEM, "cannot open the journal: out of memory");
-    }
+    struct journal *j = journal_new(config, note);
+    if (!j)
+        return -ERR_NOMEM;
     int rc = journal_recover(j, note);
     if (rc == 0 && fn)
         rc = frames_deliver(j, fn, ctx, note);
@@ -99,6 +107,9 @@ void journal_close(struct journal *j)
     j->files->ops->done(j->files);
     buf_done(&j->cursor.entry);
     mem_free(j->parts);
+    journal_seal_done(&j->reading);
+    journal_seal_done(&j->writing);
+    explicit_bzero(&j->key, sizeof j->key);
     uv_mutex_destroy(&j->lock);
     mem_free(j);
 }
@@ -185,9 +196,12 @@ static int entry_write(struct journal *j, struct segment *s, struct journal_entr
     e->generation = s == j->current ? j->generation : generation_next(j);
     memcpy(e->store_id, j->store_id, sizeof e->store_id);
     e->segment_bytes = s->size;
-    journal_entry_seal(e, frames, count, header);
-    int rc = parts_make(j, header, frames, count,
-                        (size_t)(bytes - JOURNAL_ENTRY_HEADER_BYTES - e->length), note);
+    e->at = at;
+    int rc = journal_entry_seal(&j->writing, e, frames, count, header);
+    if (rc < 0)
+        return err_note_set(note, rc, "cannot tag a journal entry: out of memory");
+    rc = parts_make(j, header, frames, count,
+                    (size_t)(bytes - JOURNAL_ENTRY_HEADER_BYTES - e->length), note);
     if (rc < 0)
         return rc;
     if (at == 0 && s->generation > 0)
@@ -370,13 +384,15 @@ static int tail_repeat(struct journal *j, struct err_note *note)
 
 /* Older segments of which nothing counts now that the last entry is elsewhere. Their first page
  * goes, because the next process could not know that they are not the only copy that reached the
- * disk, and would need yet another file. */
+ * disk, and would need yet another file. So does that of a torn first entry, or it would be told at
+ * every start. */
 static int superseded_blank(struct journal *j, struct err_note *note)
 {
     struct span zeros = span_of(zero_page, sizeof zero_page);
     for (size_t i = 0; i < j->count; i++) {
         struct segment *s = j->segments[i];
-        if (s->state != SEGMENT_USED || segment_counts(s))
+        bool superseded = s->state == SEGMENT_USED && !segment_counts(s);
+        if (!superseded && !(s->state == SEGMENT_FREE && s->head_torn))
             continue;
         int rc = j->files->ops->write(j->files, s->file, 0, &zeros, 1, note);
         if (rc == 0)
@@ -385,6 +401,7 @@ static int superseded_blank(struct journal *j, struct err_note *note)
             return rc;
         s->generation = 0;
         s->state = SEGMENT_FREE;
+        s->head_torn = false;
     }
     return 0;
 }
@@ -407,10 +424,26 @@ static int tail_keep(struct journal *j, struct err_note *note)
     return rc ? rc : j->files->ops->sync(j->files, s->file, note);
 }
 
+/* The key is on the disk before the first entry that needs it. */
+static int key_begin(struct journal *j, struct err_note *note)
+{
+    bool usable = journal_key_usable(&j->key);
+    int rc = 0;
+    if (!j->current)
+        rc = journal_key_begin(j->files, j->store_id, &j->key, note);
+    else if (j->key.state == JOURNAL_KEY_HALF)
+        rc = journal_key_mend(j->files, j->store_id, &j->key, note);
+    if (j->current && rc == -ERR_NO_SPACE)
+        rc = 0; /* the other copy does; a full disk must not keep the server from starting */
+    return rc == 0 && !usable ? journal_seals_open(j, note) : rc;
+}
+
 int journal_begin(struct journal *j, struct err_note *note)
 {
     CHECK(!j->begun && !j->read_only);
-    int rc = blanks_settle(j, note);
+    int rc = key_begin(j, note);
+    if (rc == 0)
+        rc = blanks_settle(j, note);
     if (rc == 0 && j->current) {
         rc = tail_repeat(j, note);
         if (rc == -ERR_NO_SPACE)
@@ -422,6 +455,8 @@ int journal_begin(struct journal *j, struct err_note *note)
         rc = begin_take(j, j->segment_bytes, &s, note);
         if (rc == 0)
             s->state = SEGMENT_FREE; /* it waits for the first append */
+        if (rc == 0)
+            rc = superseded_blank(j, note);
     }
     if (rc < 0)
         return rc;
@@ -439,9 +474,17 @@ uint64_t journal_position(const struct journal *j)
     return atomic_load(&j->position);
 }
 
-uint64_t journal_torn_bytes(const struct journal *j)
+struct journal_torn journal_torn(const struct journal *j)
 {
-    return j->torn_bytes;
+    return j->torn;
+}
+
+const char *journal_key_problem(const struct journal *j)
+{
+    return j->key.state == JOURNAL_KEY_HALF
+               ? "journal/key: one of its two copies is damaged; the next start of the server "
+                 "writes it again"
+               : NULL;
 }
 
 void journal_figures(struct journal *j, struct journal_figures *ret)

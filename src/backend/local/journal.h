@@ -4,15 +4,17 @@
  * Segments of one size lie side by side ("1", "2", …), filled with zeros before their first use and
  * used again and again; a segment has a generation, one higher each time any is begun. An entry is
  * what one sync makes durable: one or more frames (core/frame.h), whole, behind a header
- * (journal_entry.h) with the store's id, generation, position and the CRC of the entry before.
+ * (journal_entry.h) with the store's id, generation, position and the CRC of the entry before, and
+ * with a tag made with the key of the store (journal_key.h), which bytes of clients cannot have.
  * Entries begin at multiples of 4 KiB, so no sector that was synced is ever written again. Entry
  * N+1 is not written before N is synced: only the last can be torn.
  *
  * Recovery walks the segments by generation. The first entry of a segment says behind which entry
  * it follows; it may repeat the last entry of the segment before, because a process that starts
  * does not trust an entry that it merely found: it writes it again, elsewhere, and syncs that. A
- * bad entry ends the journal only when nothing that is whole follows it; else it is damage, which
- * is refused and never repaired.
+ * bad entry ends the journal only when no header with a tag follows it; else it is damage, which is
+ * refused and never repaired. Whether the bad entry at the end was being written when the process
+ * ended, or was damaged later, cannot be told: journal_torn says that there is one.
  *
  * Threads: append belongs to the writer, provide to the helper, the cursor and journal_applied to
  * the sweeper; these may run at the same time. journal_position and journal_figures are for anybody
@@ -113,6 +115,38 @@ struct journal_figures {
     bool wanting;               /* an append found no segment free */
 };
 void journal_figures(struct journal *j, struct journal_figures *ret);
-/* Of the entry at the end that was being written when the process before ended; 0 when there was
- * none, or nothing of it can be told. For the log. */
-uint64_t journal_torn_bytes(const struct journal *j);
+
+/* The entry behind the last whole one, when there is one that is not whole: it was being written
+ * when the process before ended and was never confirmed, or it was damaged later and may have been
+ * confirmed. An entry whose first sector is lost altogether cannot be told from what an older use
+ * of the segment left; then there is none here. */
+struct journal_torn {
+    uint64_t bytes;      /* it takes up on the disk; 0: there is none */
+    uint32_t segment;    /* file with it … */
+    uint64_t at;         /* … and where it begins */
+    uint64_t generation; /* of the journal's last whole entry; 0: there is none */
+    uint64_t after;      /* position of the last whole record */
+    bool header_damaged; /* so that the bytes are only what it seems to take up */
+};
+struct journal_torn journal_torn(const struct journal *j);
+
+#define JOURNAL_TORN_NAME "torn-" /* the name of a saved one: this and a number */
+#define JOURNAL_TORN_KEPT 3
+#define JOURNAL_TORN_NAME_BYTES 32
+
+/* Copies the bytes of the torn entry to a file beside the segments and syncs it, before
+ * journal_begin; removes the oldest such files, so that JOURNAL_TORN_KEPT stay. On failure nothing
+ * is left of the copy. */
+MUST_CHECK int journal_torn_save(struct journal *j, char name[JOURNAL_TORN_NAME_BYTES],
+                                 struct err_note *note);
+/* How many such files there are. */
+MUST_CHECK int journal_torn_count(struct files *files, unsigned *ret, struct err_note *note);
+/* What is wrong with the file of the key, though it can be used: a sentence; NULL: nothing. */
+const char *journal_key_problem(const struct journal *j);
+
+/* Reads a journal that journal_open refuses, without its checks: every entry that is whole,
+ * wherever it lies, is found, and those that go on behind config.applied are given as far as they
+ * follow each other. Where the same records stand in two entries, the segment begun later counts.
+ * Without its key nothing can be read. Gives config.files back. -ERR_NOMEM, or what fn returned. */
+MUST_CHECK int journal_salvage(const struct journal_config *config, journal_frame_fn fn, void *ctx,
+                               struct err_note *note);

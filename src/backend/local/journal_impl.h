@@ -10,10 +10,12 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <string.h>
 #include <uv.h>
 
 #include "backend/local/journal.h"
 #include "backend/local/journal_entry.h"
+#include "backend/local/journal_key.h"
 
 /* What an operator can do about damage; ends a sentence. */
 #define JOURNAL_ADVICE                                                                             \
@@ -41,6 +43,7 @@ struct segment {
     uint64_t end;         /* where the next one would begin */
     uint64_t applied_end; /* where the first one begins that the store may lack */
     uint32_t previous;    /* CRC of the entry before its first */
+    bool head_torn;       /* blank: it begins with an entry of ours that is not whole */
 };
 
 /* Where the sweeper reads. */
@@ -71,8 +74,13 @@ struct journal {
     _Atomic uint64_t position; /* of the last synced record */
 
     bool begun; /* (lock to change) */
+    struct journal_key key;
+    struct journal_torn torn;
+
+    struct journal_seal reading; /* for recovery and then the sweeper; mac NULL: there is no key */
 
     /* The writer's alone. */
+    struct journal_seal writing;
     uint32_t crc;  /* of the last entry */
     uint64_t tail; /* where the last entry begins, in current; for journal_begin */
     int failed;    /* code; 0: not */
@@ -81,13 +89,24 @@ struct journal {
     size_t parts_room;
 
     struct journal_cursor cursor; /* the sweeper's alone */
-    uint64_t torn_bytes;
 };
 
 static inline bool segment_counts(const struct segment *s)
 {
     return s->state == SEGMENT_USED && s->last + 1 > s->first;
 }
+
+static inline bool journal_owns(const struct journal *j, const struct journal_entry *e)
+{
+    return memcmp(e->store_id, j->store_id, sizeof e->store_id) == 0;
+}
+
+/* ---- journal.c ---- */
+
+/* A journal without a key and segments yet. NULL: out of memory; the files are given back then. */
+struct journal *journal_new(const struct journal_config *config, struct err_note *note);
+/* Prepares the key that was loaded or drawn. */
+MUST_CHECK int journal_seals_open(struct journal *j, struct err_note *note);
 
 /* ---- journal_segments.c ---- */
 
@@ -106,8 +125,8 @@ void segments_release(struct journal *j);
 
 /* ---- journal_read.c ---- */
 
-/* Reads the header at `at`. `into` is for entry_load. -ERR_CORRUPT: there is none of ours (the note
- * is not filled); -ERR_VERSION: one of ours of a newer version, and its generation is filled. */
+/* Reads the header at `at`. `into` is for entry_load. -ERR_CORRUPT: there is none that this store
+ * wrote here (the note is not filled); -ERR_VERSION: one of a newer version, which is filled. */
 MUST_CHECK int entry_peek(struct journal *j, const struct segment *s, uint64_t at, struct buf *into,
                           struct journal_entry *ret, struct err_note *note);
 /* Reads the rest of the entry whose header entry_peek gave and checks all of it. -ERR_CORRUPT as
@@ -118,5 +137,39 @@ struct span entry_body(const struct buf *entry, const struct journal_entry *e);
 
 /* ---- journal_recover.c ---- */
 
+#define JOURNAL_STEPS 4 /* entries the walk can go back over */
+
+struct journal_step {
+    struct segment *segment;
+    uint64_t at;
+    struct journal_entry entry;
+};
+
+/* Recovery on its way through the segments. */
+struct journal_walk {
+    struct journal *j;
+    struct err_note *note;
+    struct buf buf;
+    char *pages;                              /* JOURNAL_SCAN_BYTES, from the first scan on */
+    struct journal_step steps[JOURNAL_STEPS]; /* the last entries walked, the newest last */
+    size_t count;
+    uint64_t position; /* after the last of them */
+    uint32_t crc;
+};
+
+/* Finds the files: fills the table and opens them. *key: there is one named key. */
+MUST_CHECK int journal_files_find(struct journal *j, bool *key, struct err_note *note);
+/* Loads the key and prepares it, if it can be used. */
+MUST_CHECK int journal_key_find(struct journal *j, bool there, struct err_note *note);
 /* Finds the segments and their entries and checks them: journal_open without giving frames. */
 MUST_CHECK int journal_recover(struct journal *j, struct err_note *note);
+
+/* ---- journal_end.c ---- */
+
+#define JOURNAL_SCAN_BYTES (256u << 10)
+
+/* What lies behind the last entry walked: nothing, an entry that is not whole (j->torn), or proof
+ * that something is missing, which is refused. newest: the segment with that entry, or NULL. */
+MUST_CHECK int journal_end_check(struct journal_walk *w, struct segment *newest);
+/* Whether the journal can be begun although it has no key: it was never used. */
+MUST_CHECK int journal_keyless_check(struct journal_walk *w);

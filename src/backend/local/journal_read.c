@@ -47,23 +47,26 @@ int entry_peek(struct journal *j, const struct segment *s, uint64_t at, struct b
     if (rc < 0)
         return rc;
     struct journal_entry e;
-    rc = journal_entry_header(buf_span(into), &e);
-    if (rc == -ERR_VERSION && memcmp(e.store_id, j->store_id, sizeof e.store_id) == 0) {
+    rc = journal_entry_header(&j->reading, buf_span(into), at, &e);
+    if (rc == -ERR_NOMEM)
+        return entry_nomem(s, at, note);
+    if (rc == -ERR_VERSION) {
         *ret = e;
         return err_note_set(note, -ERR_VERSION,
                             "journal/%" PRIu32 " at %" PRIu64
                             " was written by a newer version of holdfast; start that version",
                             s->number, at);
     }
-    if (rc < 0 || journal_entry_bytes(e.length) > left)
-        return -ERR_CORRUPT;
-    *ret = e;
-    return 0;
+    if (rc == 0)
+        *ret = e;
+    return rc;
 }
 
 int entry_load(struct journal *j, const struct segment *s, uint64_t at, struct buf *into,
                const struct journal_entry *e, struct err_note *note)
 {
+    if (journal_entry_bytes(e->length) > s->size - at)
+        return -ERR_CORRUPT;
     int rc = entry_fill(j, s, at, JOURNAL_ENTRY_HEADER_BYTES + (size_t)e->length, into, note);
     if (rc < 0)
         return rc;
@@ -114,8 +117,7 @@ static int cursor_damage(const struct journal *j, const struct segment *s, struc
 static bool cursor_fits(const struct journal *j, const struct segment *s,
                         const struct journal_entry *e)
 {
-    return memcmp(e->store_id, j->store_id, sizeof e->store_id) == 0 &&
-           e->generation == s->generation && e->first - 1 <= j->cursor.last;
+    return journal_owns(j, e) && e->generation == s->generation && e->first - 1 <= j->cursor.last;
 }
 
 /* Loads the entry at the cursor and moves the cursor behind it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the last process left: which segments count, where the journal ends, and whether that end is
- * a tail that was being written or damage.
+/* What the last process left: which segments count and where the journal ends. What lies behind
+ * that end is journal_end.c's.
  *
  * Segments are taken by generation. The walk begins with the newest whose first entry is not above
  * what the store lacks first; from there on every entry is checked, and each segment must follow
@@ -19,33 +19,14 @@
 #include "base/failpoint.h"
 #include "base/mem.h"
 
-#define STEPS 4             /* entries the walk can go back over */
-#define STEPS_BACK 2        /* and how many a segment may stand in for */
+#define STEPS_BACK 2        /* how many entries a segment may stand in for */
 #define NUMBER_DIGITS_MAX 9 /* of a file's name */
-#define SCAN_BYTES (256u << 10)
-#define GENERATIONS_TORN_MAX (UINT64_C(1) << 32)
-
-struct step {
-    struct segment *segment;
-    uint64_t at;
-    struct journal_entry entry;
-};
-
-struct walk {
-    struct journal *j;
-    struct err_note *note;
-    struct buf buf;
-    char *pages;              /* SCAN_BYTES, from the first scan on */
-    struct step steps[STEPS]; /* the last entries walked, the newest last */
-    size_t count;
-    uint64_t position; /* after the last of them */
-    uint32_t crc;
-};
 
 /* ---- finding the files ---- */
 
 struct finding {
     struct journal *j;
+    bool key;
     int rc;
 };
 
@@ -70,6 +51,7 @@ static void file_found_cb(void *ctx, const char *name, uint64_t size)
     struct finding *f = ctx;
     uint32_t number;
     struct segment *s;
+    f->key = f->key || strcmp(name, JOURNAL_KEY_NAME) == 0;
     if (f->rc != 0 || !number_parse(name, &number))
         return;
     f->rc = segment_add(f->j, number, size, SEGMENT_BLANK, &s);
@@ -77,9 +59,9 @@ static void file_found_cb(void *ctx, const char *name, uint64_t size)
         s->there = true;
 }
 
-static int files_find(struct journal *j, struct err_note *note)
+int journal_files_find(struct journal *j, bool *key, struct err_note *note)
 {
-    struct finding f = {j, 0};
+    struct finding f = {j, false, 0};
     int rc = j->files->ops->list(j->files, file_found_cb, &f, note);
     if (rc == 0 && f.rc < 0)
         rc = err_note_set(note, f.rc, "cannot list the journal: %s", err_text(f.rc));
@@ -88,15 +70,17 @@ static int files_find(struct journal *j, struct err_note *note)
         snprintf(name, sizeof name, "%" PRIu32, j->segments[i]->number);
         rc = j->files->ops->open(j->files, name, false, &j->segments[i]->file, note);
     }
+    *key = f.key;
     return rc;
 }
 
-/* ---- the first entry tells what a file holds ---- */
-
-static bool ours(const struct journal *j, const struct journal_entry *e)
+int journal_key_find(struct journal *j, bool there, struct err_note *note)
 {
-    return memcmp(e->store_id, j->store_id, sizeof e->store_id) == 0;
+    int rc = journal_key_load(j->files, there, j->store_id, &j->key, note);
+    return rc == 0 && journal_key_usable(&j->key) ? journal_seals_open(j, note) : rc;
 }
+
+/* ---- the first entry tells what a file holds ---- */
 
 static int stranger_note(const struct segment *s, const struct journal_entry *e,
                          struct err_note *note)
@@ -111,27 +95,51 @@ static int stranger_note(const struct segment *s, const struct journal_entry *e,
                         s->number, id);
 }
 
-static int segment_look(struct walk *w, struct segment *s)
+/* There is no whole entry at the beginning of the file: it is blank, or the entry is torn, of which
+ * journal_end.c tells. No client's bytes ever lie there, so what looks like a header and has a
+ * wrong tag and a wrong mark was written with another key. A header that was written in part has
+ * zeros for a tag, or the mark of the entry that was there before. */
+static int headless_look(struct journal_walk *w, const struct segment *s)
+{
+    struct journal_entry e;
+    struct span page = buf_span(&w->buf);
+    if (!journal_entry_tagged(page, &e) || journal_entry_marked(&w->j->reading, page, &e))
+        return 0;
+    if (!journal_owns(w->j, &e))
+        return stranger_note(s, &e, w->note);
+    return err_note_set(w->note, -ERR_CORRUPT,
+                        "journal/%" PRIu32
+                        " was not written with the key in journal/key: files of different copies "
+                        "of the store, or of a draft of its format, were mixed; put the right "
+                        "ones back" JOURNAL_ADVICE,
+                        s->number);
+}
+
+static int cut_note(const struct segment *s, const struct journal_entry *e, struct err_note *note)
+{
+    return err_note_set(note, -ERR_CORRUPT,
+                        "journal/%" PRIu32 " has %" PRIu64 " bytes and had %" PRIu64
+                        " when it was begun: it was cut" JOURNAL_ADVICE,
+                        s->number, s->size, e->segment_bytes);
+}
+
+static int segment_look(struct journal_walk *w, struct segment *s)
 {
     struct journal_entry e;
     int rc = entry_peek(w->j, s, 0, &w->buf, &e, w->note);
-    bool header = rc == 0;
-    if (header)
-        rc = entry_load(w->j, s, 0, &w->buf, &e, w->note);
-    if (rc == -ERR_CORRUPT) { /* blank, or torn: later_refuse tells */
-        if (header && ours(w->j, &e) && e.generation > w->j->torn_generation)
-            w->j->torn_generation = e.generation;
-        return 0;
-    }
+    if (rc == -ERR_CORRUPT)
+        return headless_look(w, s);
     if (rc < 0)
         return rc;
-    if (!ours(w->j, &e))
+    if (!journal_owns(w->j, &e))
         return stranger_note(s, &e, w->note);
     if (s->size != e.segment_bytes)
-        return err_note_set(w->note, -ERR_CORRUPT,
-                            "journal/%" PRIu32 " has %" PRIu64 " bytes and had %" PRIu64
-                            " when it was begun: it was cut" JOURNAL_ADVICE,
-                            s->number, s->size, e.segment_bytes);
+        return cut_note(s, &e, w->note);
+    rc = entry_load(w->j, s, 0, &w->buf, &e, w->note);
+    if (rc == -ERR_CORRUPT && e.generation > w->j->torn_generation)
+        w->j->torn_generation = e.generation;
+    if (rc < 0)
+        return rc == -ERR_CORRUPT ? 0 : rc;
     s->state = SEGMENT_USED;
     s->generation = e.generation;
     s->first = e.first;
@@ -153,7 +161,7 @@ static void segments_sort(struct journal *j)
 }
 
 /* How many have entries, once they are sorted. */
-static int segments_look(struct walk *w, size_t *used)
+static int segments_look(struct journal_walk *w, size_t *used)
 {
     struct journal *j = w->j;
     for (size_t i = 0; i < j->count; i++) {
@@ -177,28 +185,30 @@ static int segments_look(struct walk *w, size_t *used)
 
 /* ---- the walk ---- */
 
-static bool follows(const struct walk *w, const struct segment *s, const struct journal_entry *e)
+static bool follows(const struct journal_walk *w, const struct segment *s,
+                    const struct journal_entry *e)
 {
-    if (!ours(w->j, e))
+    if (!journal_owns(w->j, e))
         return false;
     if (w->j->defects & JOURNAL_DEFECT_ANY_GENERATION)
         return true;
     return e->generation == s->generation && e->first - 1 == w->position && e->previous == w->crc;
 }
 
-static void step_push(struct walk *w, struct segment *s, uint64_t at, const struct journal_entry *e)
+static void step_push(struct journal_walk *w, struct segment *s, uint64_t at,
+                      const struct journal_entry *e)
 {
-    if (w->count == STEPS)
+    if (w->count == JOURNAL_STEPS)
         memmove(w->steps, w->steps + 1, --w->count * sizeof *w->steps);
-    w->steps[w->count++] = (struct step){s, at, *e};
+    w->steps[w->count++] = (struct journal_step){s, at, *e};
     w->position = e->last;
     w->crc = e->crc;
 }
 
 /* Goes back to before the last entry, which no longer counts. */
-static void step_pop(struct walk *w)
+static void step_pop(struct journal_walk *w)
 {
-    const struct step *last = &w->steps[--w->count];
+    const struct journal_step *last = &w->steps[--w->count];
     last->segment->end = last->at;
     if (last->segment->applied_end > last->at)
         last->segment->applied_end = last->at;
@@ -207,7 +217,8 @@ static void step_pop(struct walk *w)
 }
 
 /* Reads the entry at `at` if it is the next one; -ERR_CORRUPT: it is not. */
-static int next_load(struct walk *w, struct segment *s, uint64_t at, struct journal_entry *ret)
+static int next_load(struct journal_walk *w, struct segment *s, uint64_t at,
+                     struct journal_entry *ret)
 {
     int rc = entry_peek(w->j, s, at, &w->buf, ret, w->note);
     if (rc == -ERR_VERSION && ret->generation != s->generation)
@@ -217,7 +228,7 @@ static int next_load(struct walk *w, struct segment *s, uint64_t at, struct jour
     return follows(w, s, ret) ? entry_load(w->j, s, at, &w->buf, ret, w->note) : -ERR_CORRUPT;
 }
 
-static int segment_walk(struct walk *w, struct segment *s)
+static int segment_walk(struct journal_walk *w, struct segment *s)
 {
     struct journal_entry e;
     int rc;
@@ -233,7 +244,8 @@ static int segment_walk(struct walk *w, struct segment *s)
 }
 
 /* The next segment must follow what was walked. */
-static int segment_connect(struct walk *w, const struct segment *before, struct segment *next)
+static int segment_connect(struct journal_walk *w, const struct segment *before,
+                           struct segment *next)
 {
     uint64_t end = before->end, position = w->position;
     for (unsigned back = 0;; back++) {
@@ -258,87 +270,10 @@ static int segment_connect(struct walk *w, const struct segment *before, struct 
                         before->number, end, position, next->number, next->first);
 }
 
-/* ---- entries where none should be ---- */
-
-struct scan {
-    struct segment *segment;
-    uint64_t generation, position; /* entries of this or a later one, above the position */
-    uint64_t found;                /* where one is; UINT64_MAX: nowhere */
-};
-
-static int page_scan(struct walk *w, struct scan *scan, uint64_t at, struct span page)
-{
-    struct journal_entry e;
-    int rc = journal_entry_header(page, &e);
-    if (rc == -ERR_CORRUPT || !ours(w->j, &e) || e.generation < scan->generation)
-        return 0;
-    if (rc == 0 && e.first <= scan->position)
-        return 0;
-    rc = entry_peek(w->j, scan->segment, at, &w->buf, &e, w->note);
-    if (rc == 0)
-        rc = entry_load(w->j, scan->segment, at, &w->buf, &e, w->note);
-    if (rc == 0)
-        scan->found = at;
-    return rc == -ERR_CORRUPT ? 0 : rc;
-}
-
-/* Looks at every page from `at` on. */
-static int segment_scan(struct walk *w, struct scan *scan, uint64_t at)
-{
-    struct files *files = w->j->files;
-    size_t got = SCAN_BYTES;
-    int rc = 0;
-    if (!w->pages && !(w->pages = mem_alloc(SCAN_BYTES)))
-        return err_note_set(w->note, -ERR_NOMEM, "cannot read the journal: out of memory");
-    scan->found = UINT64_MAX;
-    for (; rc == 0 && got == SCAN_BYTES && scan->found == UINT64_MAX; at += SCAN_BYTES) {
-        rc = files->ops->read(files, scan->segment->file, at, w->pages, SCAN_BYTES, &got, w->note);
-        for (size_t i = 0; rc == 0 && i < got && scan->found == UINT64_MAX; i += JOURNAL_PAGE)
-            rc = page_scan(w, scan, at + i,
-                           span_of(w->pages + i, got - i < JOURNAL_PAGE ? got - i : JOURNAL_PAGE));
-    }
-    return rc;
-}
-
-/* Behind the end of the newest segment nothing whole may follow. */
-static int tail_refuse(struct walk *w, struct segment *newest)
-{
-    struct scan scan = {newest, newest->generation, w->position, 0};
-    int rc = segment_scan(w, &scan, newest->end);
-    if (rc < 0 || scan.found == UINT64_MAX)
-        return rc;
-    return err_note_set(w->note, -ERR_CORRUPT,
-                        "journal/%" PRIu32 " is damaged at %" PRIu64 ", behind record %" PRIu64
-                        ": a later entry, at %" PRIu64 ", is whole" JOURNAL_ADVICE,
-                        newest->number, newest->end, w->position, scan.found);
-}
-
-/* The same for a segment whose first entry is damaged, so that its generation is not among those
- * found: its other entries tell. */
-static int later_refuse(struct walk *w, uint64_t newest)
-{
-    for (size_t i = 0; i < w->j->count; i++) {
-        struct segment *s = w->j->segments[i];
-        if (s->state != SEGMENT_BLANK)
-            continue;
-        struct scan scan = {s, newest + 1, 0, 0};
-        int rc = segment_scan(w, &scan, 0);
-        if (rc < 0)
-            return rc;
-        if (scan.found != UINT64_MAX)
-            return err_note_set(w->note, -ERR_CORRUPT,
-                                "journal/%" PRIu32
-                                " is damaged at its beginning: it has a later entry, at %" PRIu64
-                                ", of a newer generation than all others" JOURNAL_ADVICE,
-                                s->number, scan.found);
-    }
-    return 0;
-}
-
 /* ---- putting it together ---- */
 
 /* The newest segment that begins with something the store has, or with what comes next. */
-static int start_find(const struct walk *w, size_t used, size_t *ret)
+static int start_find(const struct journal_walk *w, size_t used, size_t *ret)
 {
     const struct journal *j = w->j;
     for (size_t i = used; i-- > 0;) {
@@ -354,7 +289,7 @@ static int start_find(const struct walk *w, size_t used, size_t *ret)
                         j->applied, j->segments[0]->first, j->segments[0]->number);
 }
 
-static int segments_walk(struct walk *w, size_t start, size_t used)
+static int segments_walk(struct journal_walk *w, size_t start, size_t used)
 {
     struct segment **segments = w->j->segments;
     w->position = segments[start]->first - 1;
@@ -370,7 +305,8 @@ static int segments_walk(struct walk *w, size_t start, size_t used)
 }
 
 /* Whether the first entry of a segment must have been synced: another was written behind it. */
-static int segment_sure(struct walk *w, struct segment *s, const struct segment *next, bool *ret)
+static int segment_sure(struct journal_walk *w, struct segment *s, const struct segment *next,
+                        bool *ret)
 {
     struct journal_entry e, behind;
     *ret = false;
@@ -391,7 +327,7 @@ static int segment_sure(struct walk *w, struct segment *s, const struct segment 
 
 /* Frees the segments older than the newest sure one at or before start. The others older than start
  * hold nothing that counts, but must stay until journal_begin has synced something newer. */
-static int older_free(struct walk *w, size_t start, size_t used)
+static int older_free(struct journal_walk *w, size_t start, size_t used)
 {
     struct segment **segments = w->j->segments;
     bool sure = false;
@@ -408,32 +344,20 @@ static int older_free(struct walk *w, size_t start, size_t used)
     return 0;
 }
 
-/* What the torn entry at the end would take, as far as its header tells. */
-static int torn_measure(struct walk *w, const struct segment *newest)
-{
-    struct journal_entry e;
-    int rc = entry_peek(w->j, newest, newest->end, &w->buf, &e, w->note);
-    if (rc == 0 && follows(w, newest, &e))
-        w->j->torn_bytes = journal_entry_bytes(e.length);
-    return rc == -ERR_CORRUPT || rc == -ERR_VERSION ? 0 : rc; /* the scan saw no newer entry */
-}
-
-static int end_check(struct walk *w, struct segment *newest)
+static int end_check(struct journal_walk *w, struct segment *newest)
 {
     struct journal *j = w->j;
-    int rc = tail_refuse(w, newest);
-    if (rc == 0)
-        rc = later_refuse(w, newest->generation);
+    int rc = journal_end_check(w, newest);
     if (rc == 0 && w->position < j->applied)
         rc = err_note_set(w->note, -ERR_CORRUPT,
                           "the store has the records up to %" PRIu64
                           ", but the journal ends with %" PRIu64 " (journal/%" PRIu32 " at %" PRIu64
                           ")" JOURNAL_ADVICE,
                           j->applied, w->position, newest->number, newest->end);
-    return rc == 0 ? torn_measure(w, newest) : rc;
+    return rc;
 }
 
-static int recover_used(struct walk *w, size_t used)
+static int recover_used(struct journal_walk *w, size_t used)
 {
     struct journal *j = w->j;
     struct segment *newest = j->segments[used - 1];
@@ -460,10 +384,11 @@ static int recover_used(struct walk *w, size_t used)
     return older_free(w, start, used);
 }
 
-static int recover_none(struct walk *w)
+static int recover_none(struct journal_walk *w)
 {
     struct journal *j = w->j;
-    int rc = later_refuse(w, 0);
+    w->position = j->applied;
+    int rc = journal_end_check(w, NULL);
     if (rc == 0 && j->applied > j->from)
         rc = err_note_set(w->note, -ERR_CORRUPT,
                           "the journal has no entry, though the store took the records %" PRIu64
@@ -473,18 +398,37 @@ static int recover_none(struct walk *w)
     return rc;
 }
 
+static int segments_recover(struct journal_walk *w)
+{
+    const struct journal *j = w->j;
+    size_t used = 0;
+    int rc = segments_look(w, &used);
+    if (rc == 0)
+        rc = used > 0 ? recover_used(w, used) : recover_none(w);
+    if (rc == 0 && (j->generation | j->torn_generation) > JOURNAL_GENERATION_MAX / 2)
+        rc = err_note_set(w->note, -ERR_CORRUPT,
+                          "the journal has a generation that no number of starts explains: %" PRIu64
+                          " or %" PRIu64 JOURNAL_ADVICE,
+                          j->generation, j->torn_generation);
+    return rc;
+}
+
+static int keyless_recover(struct journal_walk *w)
+{
+    atomic_store(&w->j->position, w->j->applied);
+    return journal_keyless_check(w);
+}
+
 int journal_recover(struct journal *j, struct err_note *note)
 {
-    struct walk w = {.j = j, .note = note};
-    size_t used;
+    struct journal_walk w = {.j = j, .note = note};
+    bool key = false;
     buf_init(&w.buf);
-    int rc = files_find(j, note);
+    int rc = journal_files_find(j, &key, note);
     if (rc == 0)
-        rc = segments_look(&w, &used);
+        rc = journal_key_find(j, key, note);
     if (rc == 0)
-        rc = used > 0 ? recover_used(&w, used) : recover_none(&w);
-    if (j->torn_generation > j->generation + GENERATIONS_TORN_MAX)
-        j->torn_generation = 0; /* a number that no run of failed starts explains */
+        rc = journal_key_usable(&j->key) ? segments_recover(&w) : keyless_recover(&w);
     mem_free(w.pages);
     buf_done(&w.buf);
     return rc;

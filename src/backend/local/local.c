@@ -34,11 +34,11 @@ struct now local_now(const struct local *l)
 }
 
 /* A commit failed: what memory says and what the disk holds can no longer be trusted to agree. */
-static void die(struct local *l, const char *why)
+static void die(struct local *l, int error, const char *why)
 {
     log_event(l->config.log, LOG_ERROR, "store_failed", LOG_TEXT("why", why));
     if (l->config.fatal) {
-        l->config.fatal(l->config.fatal_ctx, why);
+        l->config.fatal(l->config.fatal_ctx, error, why);
     } else {
         fprintf(stderr, "holdfast: the store failed: %s\n", why);
         abort();
@@ -73,7 +73,7 @@ void local_frame(void *ctx, struct span frame, uint64_t last)
         l->applied = last;
     }
     if (err)
-        die(l, note.text[0] ? note.text : err_text(err));
+        die(l, err, note.text[0] ? note.text : err_text(err));
 }
 
 void local_reply(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *reply)
@@ -117,7 +117,7 @@ static void report_clock(struct local *l)
 static void take_applied(struct local *l, const struct applier_state *state)
 {
     if (state->error)
-        die(l, state->why);
+        die(l, state->error, state->why);
     if (state->applied > l->applied) {
         l->applied = state->applied;
         heart_applied(l->heart, l->applied);
@@ -140,7 +140,7 @@ static void take_durable(struct local *l)
     applier_state(l->applier, &swept);
     engine_set_full(heart_engine(l->heart), written.full || swept.full);
     if (written.error)
-        die(l, written.why);
+        die(l, written.error, written.why);
     heart_durable(l->heart, written.durable, local_now(l));
     take_applied(l, &swept);
 }
@@ -174,7 +174,7 @@ static void commit_frames(struct local *l, bool answered)
         return;
     bool here = alone(l) && !answered && writer_commit_here(l->writer, l->frames, l->frame_count);
     if (!here && writer_push(l->writer, l->frames, l->frame_count) != 0)
-        die(l, err_text(-ERR_NOMEM));
+        die(l, -ERR_NOMEM, err_text(-ERR_NOMEM));
     l->frame_count = 0;
     if (!here)
         return;
@@ -445,6 +445,8 @@ static void journal_part(const struct local *l, struct backend_figures *ret)
     ret->journal_segments = journal.segments;
     ret->journal_segments_free = journal.free;
     ret->journal_stuck_ms = written.stuck_ms;
+    ret->journal_torn_bytes = journal_torn(l->journal).bytes;
+    ret->journal_torn_files = l->torn_files;
     ret->sweeps = swept.sweeps;
     ret->sweep_ns_total = swept.sweep_ns_total;
 }
@@ -457,6 +459,8 @@ static void local_figures(const struct backend *b, struct backend_figures *ret)
     ret->mark =
         hash128_of(engine_hash_key(heart_engine(l->heart)), SPAN_LITERAL("mark of the store")).lo;
     ret->applied = l->applied;
+    ret->jobs_damaged = l->jobs_damaged;
+    ret->read_errors = l->read_errors;
     if (!l->writer)
         return;
     journal_part(l, ret);
@@ -471,6 +475,10 @@ static void local_cluster(const struct backend *b, struct backend_cluster *ret)
     struct wall_time now = clock_now(&l->config.clock).wall;
     heart_figures(l->heart, &f);
     ret->since = l->opened_at;
+    if (l->read_trouble[0] != '\0') {
+        ret->up = false;
+        snprintf(ret->trouble, sizeof ret->trouble, "%s", l->read_trouble);
+    }
     ret->as_of = now;
     ret->leader_epoch = f.epoch;
     ret->node_count = 1;

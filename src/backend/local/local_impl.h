@@ -34,6 +34,7 @@ struct local {
     struct store *store;
     struct heart *heart;
     struct journal *journal; /* this and the threads: NULL for memory: */
+    unsigned torn_files;     /* saved copies of incomplete entries beside the journal */
     struct ballast *ballast;
     struct writer *writer;
     struct applier *applier;
@@ -46,6 +47,9 @@ struct local {
     struct store_reader *direct; /* memory: read on the spot */
     size_t crowd;                /* replies that waited for the last commits, averaged */
     bool clock_suspect;          /* as last logged */
+    uint64_t jobs_damaged;       /* set aside since the start */
+    uint64_t read_errors;        /* since the start */
+    char read_trouble[200];      /* why the last read failed; "" = it did not */
     struct watches watches;
     backend_news_fn news_fn;
     void *news_ctx;
@@ -90,6 +94,7 @@ void local_reads_go_on(struct local *l);
 /* When the next of them gives up waiting; INT64_MAX = none waits. */
 int64_t local_reads_wait_ms(const struct local *l);
 void local_answer(struct local *l, const struct reader_job *j);
+void local_damaged(void *ctx, const struct job_view *job);
 void local_reads_free(struct local *l);
 
 /* --- local_upkeep.c --- */

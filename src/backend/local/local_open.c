@@ -28,12 +28,14 @@ static int heart_config_of(struct local *l, bool cached, struct heart_config *re
                   .frame = local_frame,
                   .reply = local_reply,
                   .wake = local_wake,
-                  .read = local_read},
+                  .read = local_read,
+                  .damaged = local_damaged},
     };
     engine_config_default(&ret->engine);
     if (c->policy)
         ret->engine.policy = *c->policy;
     ret->engine.no_auto_create = c->no_auto_create;
+    ret->engine.queue_limits = c->queue_limits;
     ret->engine.node = c->node;
     ret->engine.still = c->still;
     ret->engine.capacity = c->capacity;
@@ -101,6 +103,45 @@ static int replay_cb(void *ctx, struct span frame, uint64_t first, uint64_t last
     return engine_replay(r->engine, frame, note);
 }
 
+/* The room that must be left besides the copy of a torn entry, as a multiple of its size. */
+#define TORN_ROOM_FACTOR 4
+#define TORN_BYTES_MAX (UINT64_C(64) << 20)
+
+/* Best effort: the server starts whether or not a copy can be made. name is empty if not. */
+static void torn_save(struct local *l, uint64_t bytes, char name[JOURNAL_TORN_NAME_BYTES],
+                      struct err_note *why)
+{
+    int err;
+    if (bytes > TORN_BYTES_MAX)
+        err = err_note_set(why, -ERR_TOO_BIG, "it has more than %" PRIu64 " bytes", TORN_BYTES_MAX);
+    else if (ballast_room(l->ballast) / TORN_ROOM_FACTOR < bytes)
+        err = err_note_set(why, -ERR_NO_SPACE, "too little room is left on the disk");
+    else
+        err = journal_torn_save(l->journal, name, why);
+    if (err)
+        name[0] = '\0';
+}
+
+/* Whether the entry was never confirmed or was damaged later cannot be told, so the operator hears
+ * of it. */
+static void torn_tell(struct local *l)
+{
+    struct journal_torn torn = journal_torn(l->journal);
+    struct err_note why = {""};
+    char name[JOURNAL_TORN_NAME_BYTES];
+    if (torn.bytes == 0)
+        return;
+    torn_save(l, torn.bytes, name, &why);
+    log_event(l->config.log, LOG_WARN, "journal_entry_incomplete", LOG_INT("segment", torn.segment),
+              LOG_INT("offset", torn.at), LOG_INT("generation", torn.generation),
+              LOG_INT("bytes", torn.bytes), LOG_INT("after_record", torn.after),
+              LOG_TEXT("meaning", "the last entry of the journal is not whole and is left out: it "
+                                  "was being written when the server ended, and nothing in it was "
+                                  "confirmed; or it was damaged later, and what it confirmed is "
+                                  "lost"),
+              LOG_TEXT(name[0] ? "saved_as" : "not_saved", name[0] ? name : why.text));
+}
+
 static int journal_recover(struct local *l, struct files *files, struct err_note *note)
 {
     const struct store_meta *meta = l->store->ops->meta(l->store);
@@ -118,6 +159,10 @@ static int journal_recover(struct local *l, struct files *files, struct err_note
     int err = journal_open(&config, replay_cb, &replay, &l->journal, note);
     if (!err && replay.records > 0)
         log_event(l->config.log, LOG_INFO, "journal_replayed", LOG_INT("records", replay.records));
+    if (!err)
+        torn_tell(l);
+    if (!err)
+        err = journal_torn_count(files, &l->torn_files, note);
     if (!err)
         err = journal_begin(l->journal, note);
     /* Before anything is in it: from here on a journal that is missing is a loss. */

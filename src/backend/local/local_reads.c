@@ -4,13 +4,45 @@
  * of others. A list waits a quarter of a second and is then answered as of what there is; a body
  * has to be there. */
 #include "backend/local/local_impl.h"
+#include <stdio.h>
+
 #include "base/mem.h"
 
 #define LIST_WAIT_MS 250
 #define BODY_WAIT_MS 5000
 
+void local_damaged(void *ctx, const struct job_view *v)
+{
+    struct local *l = ctx;
+    char id[ID_ULID_BYTES];
+    id_ulid(id_make(v->job.id_hi, v->job.seq), id);
+    l->jobs_damaged++;
+    log_event(l->config.log, LOG_ERROR, "job_damaged", LOG_TEXT("job", id),
+              LOG_SPAN("queue", v->queue),
+              LOG_TEXT("part", v->damage & DAMAGE_PAYLOAD ? "payload" : "keys"),
+              LOG_TEXT("effect", "it is dead, reason damaged; `holdfast check` tells more"));
+}
+
+/* A query that took too long, or found no memory, says nothing about the store. */
+static void note_reading(struct local *l, int error)
+{
+    if (error == -ERR_TIMEOUT || error == -ERR_NOMEM)
+        return;
+    if (error == 0) {
+        l->read_trouble[0] = '\0';
+        return;
+    }
+    l->read_errors++;
+    if (l->read_trouble[0] == '\0')
+        log_event(l->config.log, LOG_ERROR, "store_read_failed", LOG_TEXT("why", err_text(error)),
+                  LOG_TEXT("effect", "requests that need the store are answered 503"));
+    snprintf(l->read_trouble, sizeof l->read_trouble, "the store cannot be read: %s",
+             err_text(error));
+}
+
 void local_answer(struct local *l, const struct reader_job *j)
 {
+    note_reading(l, j->error);
     struct heart_page page = {.jobs = j->jobs,
                               .count = j->job_count,
                               .cursor = j->cursor,

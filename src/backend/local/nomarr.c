@@ -106,6 +106,11 @@ int nomarr_read(const char *file, const struct nomarr_sink *sink, struct err_not
     if (access(file, R_OK) != 0)
         return err_note_set(note, -ERR_NOT_FOUND, "%s is not there or cannot be read", file);
     int rc = sqlite3_open_v2(file, &r.db, SQLITE_OPEN_READONLY, NULL);
+    if (rc == SQLITE_OK) { /* anyone may have made the file */
+        sqlite3_db_config(r.db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+        sqlite3_db_config(r.db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+        sqlite3_exec(r.db, "PRAGMA cell_size_check = ON", NULL, NULL, NULL);
+    }
     int err = rc == SQLITE_OK && sqlite3_busy_timeout(r.db, 5000) == SQLITE_OK &&
                       sqlite3_exec(r.db, "BEGIN", NULL, NULL, NULL) == SQLITE_OK
                   ? 0

@@ -13,8 +13,9 @@
 #include <unistd.h>
 
 #include "backend/local/dbfile.h"
+#include "backend/local/dbpage_wal.h"
 #include "backend/local/journal.h"
-#include "backend/local/store_sqlite.h"
+#include "backend/local/store_sqlite_rules.h"
 #include "base/buf.h"
 #include "base/failpoint.h"
 #include "base/mem.h"
@@ -270,7 +271,7 @@ static int identity_draw(const struct store_meta *was, struct identity *ret, str
         return err_note_set(note, -ERR_IO, "the kernel has no random bytes to give");
     ret->epoch = was->epoch + RESTORE_EPOCHS + further;
     ret->seq_upto = was->seq_upto + RESTORE_SEQS;
-    if (ret->seq_upto <= LIMIT_SEQ && was->epoch + 2 * RESTORE_EPOCHS <= RESTORE_EPOCH_MAX)
+    if (ret->seq_upto <= STORE_SEQ_UPTO_MAX && was->epoch + 2 * RESTORE_EPOCHS <= RESTORE_EPOCH_MAX)
         return 0;
     return err_note_set(note, -ERR_RANGE,
                         "the store was restored from backups of itself so often that no numbers "
@@ -306,7 +307,11 @@ int store_restored(struct sqlite3 *db, struct err_note *note)
 static int fold_wal(struct restore *r)
 {
     sqlite3 *db = NULL;
-    int rc = sql_open(r->temp, SQLITE_OPEN_READWRITE, BUSY_MS, &db, r->note);
+    struct dbpage_wal wal;
+    int rc = dbpage_wal_check(r->temp, &wal, r->note);
+    dbpage_wal_done(&wal);
+    if (rc == 0)
+        rc = sql_open(r->temp, SQLITE_OPEN_READWRITE, BUSY_MS, &db, r->note);
     if (rc == 0)
         rc = sql_exec(db, "PRAGMA synchronous = FULL; PRAGMA journal_mode = DELETE", r->note);
     sqlite3_close(db);
@@ -375,8 +380,6 @@ static int become_another(struct restore *r)
     int rc = sql_open(r->temp, SQLITE_OPEN_READWRITE, BUSY_MS, &db, r->note);
     if (rc == 0)
         rc = sql_exec(db, "PRAGMA synchronous = FULL", r->note);
-    if (rc == 0)
-        rc = schema_upgrade(db, &schema_steps, r->note); /* also a backup of an older version */
     if (rc == 0)
         rc = source_applied(r, db);
     if (rc == 0)

@@ -16,6 +16,9 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "backend/local/dbpage_vfs.h"
+#include "backend/local/dbpage_wal.h"
+#include "backend/local/store_sqlite_rules.h"
 #include "base/check.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -31,9 +34,10 @@ static const char *const salvage_sql[SALVAGE_STMT_COUNT] = {
     [SALVAGE_JOBS] =
         "SELECT " JOB_COLUMNS " FROM jobs NOT INDEXED WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
     [SALVAGE_JOB] = "SELECT " JOB_COLUMNS " FROM jobs NOT INDEXED WHERE seq = ?1",
-    [SALVAGE_PAYLOAD] = "SELECT body FROM payload WHERE seq = ?1",
+    [SALVAGE_PAYLOAD] = "SELECT body, crc FROM payload WHERE seq = ?1",
     [SALVAGE_EXTRA] = "SELECT " EXTRA_COLUMNS " FROM extra WHERE seq = ?1",
-    [SALVAGE_OUTCOME] = "SELECT result_kind, result, error_kind, error FROM outcome WHERE seq = ?1",
+    [SALVAGE_OUTCOME] =
+        "SELECT result_kind, result, error_kind, error, result_crc FROM outcome WHERE seq = ?1",
 };
 
 void salvage_problem(struct salvage *s, const char *format, ...)
@@ -87,7 +91,8 @@ static int db_open(struct salvage *s)
     if (rc == 0)
         rc = uri_path(&uri, s->dir.db_path);
     if (rc == 0)
-        rc = buf_append_text(&uri, wal ? "?mode=ro&vfs=unix-none" : "?mode=ro&immutable=1");
+        rc =
+            buf_append_text(&uri, wal ? "?mode=ro&vfs=" DBPAGE_VFS_NOLOCK : "?mode=ro&immutable=1");
     if (rc == 0)
         rc = buf_append(&uri, "", 1);
     if (rc == 0)
@@ -98,21 +103,42 @@ static int db_open(struct salvage *s)
     sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     return sql_exec(s->db,
                     wal ? "PRAGMA locking_mode = EXCLUSIVE; PRAGMA query_only = ON;"
-                          "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
-                        : "PRAGMA query_only = ON; PRAGMA cell_size_check = ON;"
-                          "PRAGMA temp_store = MEMORY;",
+                          "PRAGMA temp_store = MEMORY;"
+                        : "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;",
                     s->note);
+}
+
+/* SQLite ends a damaged WAL at the damage and says nothing. */
+static void wal_look(struct salvage *s)
+{
+    struct err_note why = {""};
+    struct dbpage_wal wal;
+    if (dbpage_wal_check(s->dir.db_path, &wal, &why) != 0) {
+        salvage_problem(s, "%s", why.text);
+        s->report->wal = true;
+    }
+    dbpage_wal_done(&wal);
+}
+
+/* What someone else added is not read; a table of ours that is not as we create it could be
+ * anything, even a view that never ends. One that is missing is told of where it is read. */
+static int fault_cb(void *ctx, const char *type, const char *name, enum schema_fault fault,
+                    struct err_note *note)
+{
+    struct salvage *s = ctx;
+    if (!schema_matters(type, fault) || fault == SCHEMA_MISSING)
+        return 0;
+    int rc = schema_refuse(s->dir.db_path, type, name, fault, note);
+    if (fault != SCHEMA_FOREIGN)
+        return rc;
+    salvage_problem(s, "the %s \"%.60s\" was not created by Holdfast and is left out", type, name);
+    return 0;
 }
 
 static int version_check(struct salvage *s)
 {
-    int64_t version = 0;
-    int rc = sql_number(s->db, "PRAGMA user_version", &version, s->note);
-    if (rc == 0 && (version < 1 || version > schema_steps.count))
-        rc = err_note_set(s->note, -ERR_VERSION,
-                          "%s has format %" PRId64 "; this holdfast reads formats up to %d",
-                          s->dir.db_path, version, schema_steps.count);
-    return rc;
+    int rc = schema_format(s->db, s->dir.db_path, s->note);
+    return rc ? rc : schema_compare(s->db, fault_cb, s, s->note);
 }
 
 static int dir_open(struct salvage *s, const char *dir)
@@ -129,14 +155,16 @@ static int open_all(struct salvage *s, const char *dir)
 {
     struct err_note why;
     int rc = dir_open(s, dir);
-    if (rc == 0)
+    if (rc == 0) {
+        wal_look(s);
         rc = db_open(s);
+    }
     if (rc == 0)
         rc = version_check(s);
     for (int i = 0; i < SALVAGE_STMT_COUNT && rc == 0; i++)
         rc = sql_prepare(s->db, salvage_sql[i], &s->stmts[i], s->note);
     if (rc == 0 && sqlite_load_meta(s->db, &s->meta, &why) != 0) {
-        s->meta = (struct store_meta){.seq_upto = LIMIT_SEQ, .position = UINT64_MAX};
+        s->meta = (struct store_meta){.seq_upto = STORE_SEQ_ANY, .position = UINT64_MAX};
         salvage_problem(s, "%s; the journal cannot be used", why.text);
         s->report->journal = true;
     }
@@ -193,21 +221,23 @@ static void queues_lost(void *ctx, uint64_t from, uint64_t to)
                     from, to);
 }
 
+#define QUEUE_OWNER 8 /* the first of the columns that describe a queue */
+
 static int queue_row(void *ctx, sqlite3_stmt *st)
 {
     struct salvage *s = ctx;
-    struct queue_policy policy;
     bool gone;
     struct rec_queue_put put = row_queue(st, &gone);
-    if (validate_text("owner", put.owner, LIMIT_LABEL_BYTES, NULL) != 0)
-        put.owner = span_of(NULL, 0);
-    if (put.attributes.len > 0 && !json_good(put.attributes))
-        put.attributes = span_of(NULL, 0);
-    if (validate_queue_name(put.name, NULL) != 0 || policy_decode(put.policy, &policy) != 0 ||
-        validate_text("note", put.note, LIMIT_NOTE_BYTES, NULL) != 0) {
+    if (row_bad_among(TABLE_QUEUES, st, 0, 0, QUEUE_OWNER) >= 0) {
         queues_lost(s, put.queue, put.queue);
         return -ERR_CORRUPT;
     }
+    /* A queue is worth having without what it is described by. */
+    struct span *const texts[] = {&put.owner, &put.note, &put.attributes};
+    for (int i = 0; i < 3; i++)
+        if (row_bad_among(TABLE_QUEUES, st, QUEUE_OWNER + i, QUEUE_OWNER + i,
+                          QUEUE_OWNER + i + 1) >= 0)
+            *texts[i] = span_of(NULL, 0);
     return salvage_queue_set(s, &put, gone);
 }
 
@@ -284,9 +314,12 @@ static int side_row(struct salvage *s, enum salvage_stmt which, uint64_t seq)
 
 int salvage_payload(struct salvage *s, uint64_t seq, struct span *ret)
 {
+    sqlite3_stmt *st = s->stmts[SALVAGE_PAYLOAD];
     int rc = side_row(s, SALVAGE_PAYLOAD, seq);
     if (rc == 0)
-        *ret = column_span(s->stmts[SALVAGE_PAYLOAD], 0);
+        *ret = column_span(st, 0);
+    if (rc == 0 && !body_good(*ret, sqlite3_column_int64(st, 1), PAYLOAD_BYTES))
+        rc = -ERR_CORRUPT;
     return rc;
 }
 
@@ -296,12 +329,11 @@ static int payload_take(struct salvage *s, const struct salvage_job *over, struc
     if (over && over->has_payload)
         v->payload = over->payload;
     else if (j->payload_bytes > 0) {
-        int rc = side_row(s, SALVAGE_PAYLOAD, j->seq);
+        int rc = salvage_payload(s, j->seq, &v->payload);
         if (rc == -ERR_NOMEM)
             return rc;
         if (rc != 0)
             return job_damaged(s, j->seq, "its payload cannot be read");
-        v->payload = column_span(s->stmts[SALVAGE_PAYLOAD], 0);
     }
     bool good = v->payload.len == j->payload_bytes &&
                 (j->payload_kind != PAYLOAD_JSON || json_good(v->payload)) &&
@@ -351,9 +383,12 @@ static int outcome_take(struct salvage *s, const struct salvage_job *over, struc
     if (rc == -ERR_NOMEM)
         return rc;
     if (rc == 0) {
-        v->result_kind = (uint8_t)sqlite3_column_int64(st, 0);
-        v->result = column_span(st, 1);
-        v->error_kind = (uint8_t)sqlite3_column_int64(st, 2);
+        int64_t result = sqlite3_column_int64(st, 0), error = sqlite3_column_int64(st, 2);
+        bool good = result > PAYLOAD_NONE && result <= PAYLOAD_BYTES &&
+                    body_good(column_span(st, 1), sqlite3_column_int64(st, 4), (uint8_t)result);
+        v->result_kind = good ? (uint8_t)result : PAYLOAD_NONE;
+        v->result = good ? column_span(st, 1) : span_of(NULL, 0);
+        v->error_kind = error == ERROR_BUSINESS ? ERROR_BUSINESS : ERROR_APP;
         v->error = column_span(st, 3);
     }
     if (over && over->has_result) {
@@ -434,8 +469,8 @@ uint64_t salvage_seq_last(struct salvage *s)
     if (rc == 0 && there > 0 && (uint64_t)there > last)
         last = (uint64_t)there;
     if (rc != 0 && last == 0)
-        last = LIMIT_SEQ;
-    return last > LIMIT_SEQ ? LIMIT_SEQ : last;
+        last = STORE_SEQ_ANY;
+    return last > STORE_SEQ_ANY ? STORE_SEQ_ANY : last;
 }
 
 static int jobs_give(struct salvage *s)

@@ -43,16 +43,11 @@ static int record_cb(void *ctx, const struct record *r)
     return alert_set(ctx, &r->alert_put);
 }
 
-/* A store of an older format has no such table. */
 int salvage_alerts_read(struct salvage *s)
 {
     struct err_note ignored;
-    int64_t there = 0;
     const struct store_sink sink = {.ctx = s, .record = record_cb};
-    int rc = sql_number(s->db, "SELECT count(*) FROM sqlite_schema WHERE name = 'alerts'", &there,
-                        &ignored);
-    if (rc == 0 && there > 0)
-        rc = load_alert_records(s->db, &sink, &ignored);
+    int rc = load_alert_records(s->db, &sink, &ignored);
     if (rc == -ERR_CORRUPT || rc == -ERR_IO) {
         salvage_problem(s, "alert rules cannot be read");
         s->report->alerts++;

@@ -36,24 +36,19 @@ bool salvage_is_gone(const struct salvage *s, uint64_t seq)
     return place && (s->gone[place - 1] >> (seq & 63) & 1);
 }
 
-/* A store of an older format has no such table. */
 int salvage_gone_read(struct salvage *s)
 {
     struct err_note ignored;
-    int64_t there = 0;
     uint64_t last = (salvage_seq_last(s) >> 6) + 1;
     struct salvage_walk w = {.row = gone_row, .lost = lost, .ctx = s, .patience = PATIENCE};
-    int rc = sql_number(s->db, "SELECT count(*) FROM sqlite_schema WHERE name = 'gone'", &there,
-                        &ignored);
-    if (rc == 0 && there > 0)
-        rc = sql_prepare(s->db,
+    int rc = sql_prepare(s->db,
                          "SELECT block + 1, bits FROM gone WHERE block BETWEEN ?1 - 1 AND ?2 - 1 "
                          "ORDER BY block",
                          &w.st, &ignored);
     if (rc == -ERR_CORRUPT || rc == -ERR_IO) {
         lost(s, 1, last);
         rc = 0;
-    } else if (rc == 0 && w.st) {
+    } else if (rc == 0) {
         rc = salvage_walk(&w, 1, last, s->note);
     }
     sqlite3_finalize(w.st);

@@ -6,8 +6,7 @@
  *   salvage_schedules.c  schedules
  *   salvage_alerts.c   alert rules
  *   salvage_walk.c     a table by its key, around what cannot be read
- *   salvage_journal.c  what the journal has and the database lacks
- *   salvage_entries.c  the same of a journal that is damaged */
+ *   salvage_journal.c  what the journal has and the database lacks */
 #pragma once
 
 #include "backend/local/salvage.h"
@@ -156,9 +155,3 @@ const struct salvage_job *salvage_job_of(const struct salvage *s, uint64_t seq);
 /* Takes in a frame that follows, or one that is there already. -ERR_CORRUPT, -ERR_VERSION: it
  * cannot be read; -ERR_NOMEM. */
 MUST_CHECK int salvage_frame(struct salvage *s, struct span frame);
-
-/* ---- salvage_entries.c ---- */
-
-struct files;
-/* Takes in what follows of a damaged journal, which is given back. -ERR_NOMEM alone is an error. */
-MUST_CHECK int salvage_entries(struct salvage *s, struct files *files);

@@ -238,28 +238,52 @@ static int frame_cb(void *ctx, struct span frame, uint64_t first, uint64_t last,
     return rc == 0 ? 0 : err_note_set(note, rc, "the journal: %s", err_text(rc));
 }
 
-/* With all the checks of recovery, as a server reads it. */
-static int journal_whole(struct salvage *s, struct files *files, struct err_note *why)
+static struct journal_config config_of(const struct salvage *s, struct files *files)
 {
-    struct journal *journal = NULL;
     uint64_t begun = s->meta.journal_from < 0 ? s->meta.position : (uint64_t)s->meta.journal_from;
     struct journal_config config = {
         .files = files, .from = begun, .applied = s->meta.position, .read_only = true};
     memcpy(config.store_id, s->meta.store_id, sizeof config.store_id);
+    return config;
+}
+
+static void torn_tell(struct salvage *s, const struct journal_torn *torn)
+{
+    if (torn->bytes > 0)
+        salvage_problem(s,
+                        "the last entry of the journal (journal/%" PRIu32 " at %" PRIu64
+                        ", %" PRIu64 " bytes, after record %" PRIu64
+                        ") is not whole and is left out: either it was being written when the "
+                        "server ended, and nothing in it was confirmed, or it was damaged later",
+                        torn->segment, torn->at, torn->bytes, torn->after);
+}
+
+/* With all the checks of recovery, as a server reads it. */
+static int journal_whole(struct salvage *s, struct files *files, struct err_note *why)
+{
+    struct journal *journal = NULL;
+    struct journal_config config = config_of(s, files);
     int rc = journal_open(&config, frame_cb, s, &journal, why);
-    if (rc == 0)
+    if (rc == 0) {
+        struct journal_torn torn = journal_torn(journal);
+        torn_tell(s, &torn);
         journal_close(journal);
+    }
     return rc;
 }
 
 static int journal_parts(struct salvage *s, const char *path, const struct err_note *why)
 {
     struct files *files;
+    int rc = 0;
     s->report->journal = true;
     salvage_problem(s, "%s", why->text);
-    int rc = files_open_dir(path, false, true, &files, NULL) == 0 ? salvage_entries(s, files) : 0;
+    if (files_open_dir(path, false, true, &files, NULL) == 0) {
+        struct journal_config config = config_of(s, files);
+        rc = journal_salvage(&config, frame_cb, s, NULL);
+    }
     salvage_problem(s, "the journal was read up to record %" PRIu64, s->meta.position);
-    return rc;
+    return rc == -ERR_NOMEM ? rc : 0; /* whatever else: it ends there */
 }
 
 static int journal_read_all(struct salvage *s, const char *path)

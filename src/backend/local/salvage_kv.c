@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/local/salvage_impl.h"
+#include "backend/local/store_sqlite_rules.h"
 #include "base/json.h"
 #include "core/kvkey.h"
 
@@ -58,6 +59,8 @@ int salvage_key_record(struct salvage *s, const struct record *r)
                                            .kind = r->kv_set.kind,
                                            .value = r->kv_set.value});
 }
+
+#define ROW_VALUE 4 /* column of the value in ROWS; the checksum is in the next */
 
 /* ---- giving ---- */
 
@@ -116,10 +119,17 @@ static struct kv_view row_view(sqlite3_stmt *st)
 {
     return (struct kv_view){.key = column_span(st, 0),
                             .found = true,
-                            .expires_at = {sqlite3_column_int64(st, 1)},
-                            .kind = (uint8_t)sqlite3_column_int64(st, 2),
+                            .expires_at = {sqlite3_column_int64(st, 2)},
+                            .kind = (uint8_t)sqlite3_column_int64(st, 3),
                             .has_value = true,
-                            .value = column_span(st, 3)};
+                            .value = column_span(st, ROW_VALUE)};
+}
+
+static int row_give(struct salvage *s, sqlite3_stmt *st, const struct kv_view *v)
+{
+    bool sound = row_bad_among(TABLE_KV, st, 0, 0, ROW_VALUE) < 0 &&
+                 body_good(v->value, sqlite3_column_int64(st, ROW_VALUE + 1), v->kind);
+    return sound ? give(s, v) : lost(s, "a key's row is damaged");
 }
 
 static bool overlaid(const struct salvage *s, struct span key)
@@ -136,7 +146,7 @@ static int rows_rising(struct salvage *s, sqlite3_stmt *st, struct buf *last, bo
         struct kv_view v = row_view(st);
         rc = journal_upto(s, &at, &v.key);
         if (rc == 0 && !overlaid(s, v.key))
-            rc = give(s, &v);
+            rc = row_give(s, st, &v);
         buf_clear(last);
         if (rc == 0)
             rc = buf_append_span(last, v.key);
@@ -156,12 +166,12 @@ static int rows_falling(struct salvage *s, sqlite3_stmt *st, const struct buf *l
         if (last->len > 0 && span_order(v.key, buf_span(last)) <= 0)
             break;
         if (!overlaid(s, v.key))
-            rc = give(s, &v);
+            rc = row_give(s, st, &v);
     }
     return rc;
 }
 
-#define ROWS "SELECT key, expires_at, kind, value FROM kv ORDER BY key"
+#define ROWS "SELECT key, version, expires_at, kind, value, crc FROM kv ORDER BY key"
 
 static int rows_give(struct salvage *s)
 {
@@ -190,19 +200,9 @@ static int rows_give(struct salvage *s)
     return rc;
 }
 
-/* A store of an older format has no such table. */
 int salvage_keys_give(struct salvage *s)
 {
-    struct err_note ignored;
-    int64_t there = 0;
-    size_t at = 0;
     if (s->key_count > 0)
         qsort(s->keys, s->key_count, sizeof *s->keys, by_key);
-    int rc =
-        sql_number(s->db, "SELECT count(*) FROM sqlite_schema WHERE name = 'kv'", &there, &ignored);
-    if (rc == 0 && there > 0)
-        return rows_give(s);
-    if (rc == -ERR_CORRUPT || rc == -ERR_IO)
-        rc = lost(s, "the table of keys cannot be read");
-    return rc == 0 ? journal_upto(s, &at, NULL) : rc;
+    return rows_give(s);
 }

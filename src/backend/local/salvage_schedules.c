@@ -43,7 +43,7 @@ static int schedule_set(struct salvage *s, const struct rec_schedule_put *from)
 static void lost(void *ctx, uint64_t from, uint64_t to)
 {
     struct salvage *s = ctx;
-    s->report->schedules += to - from + 1;
+    s->report->schedules += to - from < LIMIT_SCHEDULES ? to - from + 1 : LIMIT_SCHEDULES;
     salvage_problem(s, "schedules with the numbers %" PRIu64 " to %" PRIu64 " cannot be read", from,
                     to);
 }
@@ -60,28 +60,23 @@ static int schedule_row(void *ctx, sqlite3_stmt *st)
     return schedule_set(s, &put);
 }
 
-/* A store of an older format has no such table. */
 int salvage_schedules_read(struct salvage *s)
 {
     struct err_note ignored;
-    int64_t there = 0, last = 0;
+    int64_t last = 0;
     struct salvage_walk w = {.row = schedule_row, .lost = lost, .ctx = s, .patience = PATIENCE};
-    int rc = sql_number(s->db, "SELECT count(*) FROM sqlite_schema WHERE name = 'schedules'",
-                        &there, &ignored);
-    if (rc == 0 && there > 0)
-        rc =
-            sql_prepare(s->db,
-                        "SELECT " SCHEDULE_COLUMNS " FROM schedules WHERE number BETWEEN ?1 AND ?2 "
-                        "ORDER BY number",
-                        &w.st, &ignored);
-    if (rc == 0 && w.st)
+    int rc = sql_prepare(s->db,
+                         "SELECT " SCHEDULE_COLUMNS
+                         " FROM schedules WHERE number BETWEEN ?1 AND ?2 ORDER BY number",
+                         &w.st, &ignored);
+    if (rc == 0)
         rc = sql_number(s->db, "SELECT max(number) FROM schedules", &last, &ignored);
     if (rc == -ERR_CORRUPT || rc == -ERR_IO) {
         salvage_problem(s, "the table of schedules cannot be read");
         s->report->schedules++;
         rc = 0;
     } else if (rc == 0 && last > 0) {
-        rc = salvage_walk(&w, 1, (uint64_t)last, s->note);
+        rc = salvage_walk(&w, 1, last < UINT32_MAX ? (uint64_t)last : UINT32_MAX, s->note);
     }
     sqlite3_finalize(w.st);
     return rc;

@@ -109,6 +109,8 @@ struct stored_body {
     struct job_extra extra;
     struct span payload;
     uint8_t result_kind, error_kind;
+    uint8_t damage; /* enum job_damage: what is not as it was written, and left out */
+    bool not_json;  /* with `ahead`: the payload is not JSON, whatever the job says */
     struct span result, error;
 };
 
@@ -154,7 +156,7 @@ struct store_reader_ops {
     int (*read)(struct store_reader *r, const struct store_query *query, struct arena *arena,
                 struct stored_body *bodies);
     /* A page of jobs by filter. Jobs of deleted queues and purged generations are left out. Views
-     * come without lease_left_ms. */
+     * of running jobs come without lease_left_ms (-1). */
     int (*list)(struct store_reader *r, const struct op_list *query, struct arena *arena,
                 struct job_view **ret_jobs, uint32_t *ret_count, uint64_t *ret_cursor,
                 uint64_t *ret_as_of);
@@ -183,7 +185,7 @@ struct random;
 MUST_CHECK int store_open_memory(uint64_t seed, struct store **ret);
 /* Memory alone, before load: the epoch of a last boot that it cannot remember. */
 void store_memory_set_epoch(struct store *s, uint32_t epoch);
-/* DIR/holdfast.db; takes DIR's lock (-ERR_LOCKED with a clear note), makes and upgrades the schema.
- */
+/* DIR/holdfast.db; takes DIR's lock (-ERR_LOCKED with a clear note), creates the schema in an
+ * empty directory; a store of another format, or with foreign objects, is refused. */
 MUST_CHECK int store_open_sqlite(const char *dir, struct wall_time now, struct store **ret,
                                  struct err_note *note);

@@ -71,10 +71,18 @@ static int locked_note(const struct store_dir *d, struct err_note *note)
                         d->path, digits ? " (pid " : "", pid, digits ? ")" : "");
 }
 
+/* What is written to the lock file must not end up in another file, and opening it must not wait:
+ * neither a link nor a pipe will do. */
 static int lock_open(struct store_dir *d, int flags, struct err_note *note)
 {
-    d->lock_fd = openat(d->fd, "lock", flags | O_CLOEXEC, 0600);
-    if (d->lock_fd < 0)
+    struct stat st;
+    d->lock_fd = openat(d->fd, "lock", flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    bool opened = d->lock_fd >= 0;
+    if (opened ? fstat(d->lock_fd, &st) == 0 && !S_ISREG(st.st_mode) : errno == ELOOP)
+        return err_note_set(note, -ERR_IO,
+                            "%s/lock is %s; Holdfast only uses a regular file: remove it", d->path,
+                            opened ? "not a regular file" : "a symbolic link");
+    if (!opened)
         return errno == ENOENT ? -ERR_NOT_FOUND
                                : io_note(note, "cannot open the lock file in", d->path);
     if (flock(d->lock_fd, LOCK_EX | LOCK_NB) != 0)

@@ -15,10 +15,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "backend/local/dbpage_wal.h"
 #include "base/check.h"
 #include "base/failpoint.h"
 #include "base/mem.h"
@@ -350,7 +352,7 @@ static int store_fill(const char *path, struct wall_time now, struct err_note *n
         rc = sql_exec(db, sql, note);
     }
     if (rc == 0)
-        rc = schema_upgrade(db, &schema_steps, note);
+        rc = schema_create(db, note);
     if (rc == 0)
         rc = meta_make(db, now, note);
     if (sqlite3_close(db) != SQLITE_OK && rc == 0)
@@ -454,14 +456,51 @@ static const char settings[] = "PRAGMA journal_mode = WAL;"
                                "PRAGMA foreign_keys = OFF;"
                                "PRAGMA secure_delete = OFF;";
 
+/* What SQLite would ignore without a word. */
+static int wal_sound(const char *db_path, struct err_note *note)
+{
+    struct dbpage_wal wal;
+    int rc = dbpage_wal_check(db_path, &wal, note);
+    dbpage_wal_done(&wal);
+    return rc;
+}
+
+/* SQLite takes this setting from the first page as it is in the file, even if a newer version of
+ * that page is in the WAL. */
+static int vacuum_sound(struct store_sqlite *q, struct err_note *note)
+{
+    int64_t mode = 0;
+    int rc = sql_number(q->db, "PRAGMA auto_vacuum", &mode, note);
+    if (rc == 0 && mode != 2)
+        rc = err_note_set(note, -ERR_CORRUPT, "%s: its header is damaged: auto_vacuum is off",
+                          q->dir.db_path);
+    return rc;
+}
+
+/* A start that is refused must say what can be done. */
+static int damage_advise(const struct store_sqlite *q, int rc, struct err_note *note)
+{
+    if (rc != -ERR_CORRUPT || !note || strstr(note->text, "holdfast export"))
+        return rc;
+    struct err_note why = *note;
+    return err_note_set(note, rc,
+                        "%.300s; keep a copy of the directory and restore the newest backup "
+                        "(holdfast restore), or save what can be read: holdfast export --data %s",
+                        why.text, q->dir.path);
+}
+
 static int db_ready(struct store_sqlite *q, struct err_note *note)
 {
-    int rc = sql_open(q->dir.db_path, SQLITE_OPEN_READWRITE, BUSY_MS, &q->db, note);
+    int rc = wal_sound(q->dir.db_path, note);
+    if (rc == 0)
+        rc = sql_open(q->dir.db_path, SQLITE_OPEN_READWRITE, BUSY_MS, &q->db, note);
     if (rc != 0)
         return rc;
     /* Until it is known to be ours to write: not even a checkpoint on close. */
     sqlite3_db_config(q->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    rc = schema_upgrade(q->db, &schema_steps, note);
+    rc = vacuum_sound(q, note);
+    if (rc == 0)
+        rc = schema_check(q->db, q->dir.db_path, note);
     if (rc == 0)
         rc = sql_exec(q->db, settings, note);
     if (rc == 0)
@@ -519,7 +558,7 @@ int store_open_sqlite(const char *dir, struct wall_time now, struct store **ret,
             rc = store_make(&q->dir, now, note);
     }
     if (rc == 0)
-        rc = db_ready(q, note);
+        rc = damage_advise(q, db_ready(q, note), note);
     if (rc != 0)
         sqlite_close(&q->base);
     else
@@ -546,7 +585,8 @@ static int sqlite_journal_begun(struct store *s, struct err_note *note)
 static int sqlite_load_slot(struct store *s, const struct store_sink *sink, struct err_note *note)
 {
     struct store_sqlite *q = store_sqlite_of(s);
-    return sqlite_load(q->db, &q->meta, sink, &q->figures.rows, note);
+    int rc = sqlite_load(q->db, &q->meta, sink, &q->figures.rows, note);
+    return damage_advise(q, rc, note);
 }
 
 static int sqlite_reader_slot(struct store *s, struct store_reader **ret, struct err_note *note)

@@ -2,8 +2,11 @@
 /* The inside of the SQLite store, shared by its own files, by check.c and by their tests.
  *
  *   store_sqlite.c         open, close, the transaction of an apply, tidy, compact
- *   store_sqlite_sql.c     errors, binding, rows ⇄ structs
- *   store_sqlite_schema.c  tables, versions, upgrades
+ *   store_sqlite_sql.c     connections, errors, binding
+ *   dbpage.c, dbpage_vfs.c, dbpage_wal.c  checksums of pages, and of frames of the WAL
+ *   store_sqlite_rules.c   what each column may hold
+ *   store_sqlite_rows.c    rows of jobs and queues as structs
+ *   store_sqlite_schema.c  tables, and whether a file has exactly these
  *   store_sqlite_views.c   what people see with `sqlite3 -readonly`
  *   store_sqlite_fold.c    records of a batch → one change a job
  *   store_sqlite_write.c   changes → rows
@@ -40,9 +43,13 @@ bool store_sqlite_version_good(void);
 
 /* The one place where SQLite's codes become ours. */
 int sql_code(int extended, int system_errno);
-/* Opens a connection for one thread, with what all have in common. *ret is set also on failure. */
+/* Opens a connection for one thread, with what all have in common: the VFS that checks every page
+ * (dbpage_vfs.h), limits, and no trust in what the file brings along. A file whose pages have no
+ * checksums is refused with -ERR_VERSION. *ret is set also on failure. */
 MUST_CHECK int sql_open(const char *path, int flags, int busy_ms, sqlite3 **ret,
                         struct err_note *note);
+/* The refusal of a file whose pages have no checksums: -ERR_VERSION with a note. */
+int sql_draft(const char *path, struct err_note *note);
 /* The connection's last error; the note names the file, what was being done, and SQLite's words. */
 int sql_error(sqlite3 *db, const char *doing, struct err_note *note);
 /* Steps to the end a statement that gives no rows, and resets it. */
@@ -112,7 +119,7 @@ MUST_CHECK int row_job(sqlite3_stmt *st, int first, struct stored_job *ret);
 #define QUEUE_COLUMNS                                                                              \
     "number, name, generation, created_at, updated_at, paused_until, gone, policy, owner, note, "  \
     "attributes"
-/* Spans are valid until the statement moves on; nothing is checked. */
+/* Spans are valid until the statement moves on; the row is as its rules say. */
 struct rec_queue_put row_queue(sqlite3_stmt *st, bool *ret_gone);
 /* EXTRA_COLUMNS without seq. */
 MUST_CHECK int row_extra(sqlite3_stmt *st, int first, struct job_extra *ret);
@@ -123,8 +130,7 @@ MUST_CHECK int row_extra(sqlite3_stmt *st, int first, struct job_extra *ret);
 #define SCHEDULE_COLUMNS                                                                           \
     "number, name, created_at, updated_at, paused, spec, owner, note, attributes, next_at, "       \
     "retry_at, last_at, fired_at, seq, id_hi, item, fired, missed, failures, error"
-/* Version 4's tables of this part. */
-#define SCHEMA_4_SCHEDULES                                                                         \
+#define SCHEMA_SCHEDULES                                                                           \
     "CREATE TABLE schedules ("                                                                     \
     " number INTEGER PRIMARY KEY,"                                                                 \
     " name TEXT NOT NULL UNIQUE,"                                                                  \
@@ -166,33 +172,50 @@ MUST_CHECK int sqlite_load_schedules(sqlite3 *db, const struct store_sink *sink,
 
 #define STORE_APPLICATION_ID 0x48664a71 /* "HfJq" */
 
-/* Of version 4; what each is for is in store_sqlite_kv.c. */
+/* What each is for is in store_sqlite_kv.c. */
 #define SCHEMA_KV                                                                                  \
     "CREATE TABLE kv ("                                                                            \
     " key BLOB NOT NULL PRIMARY KEY," /* encoded: core/kvkey.h */                                  \
     " version INTEGER NOT NULL,"                                                                   \
     " expires_at INTEGER NOT NULL,"                                                                \
     " kind INTEGER NOT NULL,"                                                                      \
-    " value BLOB NOT NULL"                                                                         \
+    " value BLOB NOT NULL,"                                                                        \
+    " crc INTEGER NOT NULL" /* CRC32C of the value */                                              \
     ") STRICT;"                                                                                    \
     "CREATE TABLE undelivered (" /* jobs that leave their payload at keys when they die */         \
     " seq INTEGER PRIMARY KEY,"                                                                    \
     " keys BLOB NOT NULL"                                                                          \
     ") STRICT;"
 
-/* From version `step` to `step + 1`, its index in the table being the version it starts from. */
-struct schema_steps {
-    const char *const *sql;
-    int count; /* also the version they lead to */
-};
-extern const struct schema_steps schema_steps;
+#define STORE_FORMAT 1
 
-/* Brings the database to the newest version, each step in a transaction of its own; the views are
- * made anew when any step was taken. -ERR_VERSION when the database is newer than the steps. */
-MUST_CHECK int schema_upgrade(sqlite3 *db, const struct schema_steps *steps, struct err_note *note);
-/* Makes the views anew unless they are what this program would make (store_sqlite_views.c). They
- * hold no data, so they need no version. */
+/* Creates the tables in an empty database, with the number of the format, in one transaction. */
+MUST_CHECK int schema_create(sqlite3 *db, struct err_note *note);
+/* Creates the views again unless they are what this program would create (store_sqlite_views.c).
+ * They hold no data, so they need no version. */
 MUST_CHECK int schema_views(sqlite3 *db, struct err_note *note);
+/* Whether the file says that it has this format; -ERR_VERSION (a draft, a newer one, none). */
+MUST_CHECK int schema_format(sqlite3 *db, const char *path, struct err_note *note);
+
+enum schema_fault {
+    SCHEMA_FOREIGN,   /* an object that Holdfast did not create */
+    SCHEMA_DIFFERENT, /* not as this version creates it */
+    SCHEMA_MISSING
+};
+/* A return other than 0 ends the comparison and is passed on. */
+typedef int (*schema_fault_fn)(void *ctx, const char *type, const char *name,
+                               enum schema_fault fault, struct err_note *note);
+/* Compares sqlite_schema with what this program creates; tells of every difference. */
+MUST_CHECK int schema_compare(sqlite3 *db, schema_fault_fn fn, void *ctx, struct err_note *note);
+/* Whether the file must not be used because of it: not for a view of ours, which is created again.
+ */
+bool schema_matters(const char *type, enum schema_fault fault);
+/* The error of such an object, with a note. */
+int schema_refuse(const char *path, const char *type, const char *name, enum schema_fault fault,
+                  struct err_note *note);
+/* 0 when format and schema are those of this program. Before anything else is read: what someone
+ * else put into a schema must not be run. */
+MUST_CHECK int schema_check(sqlite3 *db, const char *path, struct err_note *note);
 /* Looks at the file without SQLite: 0 ours, -ERR_NOT_FOUND none there, -ERR_INVALID (with a note)
  * something else, which nobody then touches. */
 MUST_CHECK int schema_probe(const char *path, struct err_note *note);
@@ -325,24 +348,27 @@ void fold_sort(struct fold *f); /* fills order */
     X(OUTCOMES_GONE, "DELETE FROM outcome WHERE seq BETWEEN ?1 AND ?2")                            \
     X(ASIDES_GONE, "DELETE FROM aside WHERE seq BETWEEN ?1 AND ?2")                                \
     X(ATTEMPTS_GONE, "DELETE FROM attempts WHERE seq BETWEEN ?1 AND ?2")                           \
-    X(ATTEMPT_NEW, "INSERT INTO attempts (seq, position, queue, number, started_at, ended_at, "    \
-                   "outcome, error_kind, worker, error) "                                          \
-                   "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                             \
+    X(ATTEMPT_NEW,                                                                                 \
+      "INSERT OR REPLACE INTO attempts (seq, position, queue, number, started_at, ended_at, "      \
+      "outcome, error_kind, worker, error) "                                                       \
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                                          \
     X(ATTEMPTS_OLD, "SELECT position FROM attempts WHERE seq = ?1 "                                \
                     "ORDER BY position DESC LIMIT 1 OFFSET ?2")                                    \
     X(ATTEMPTS_TRIM, "DELETE FROM attempts WHERE seq = ?1 AND position <= ?2")                     \
     X(ASIDE_PUT, "INSERT OR REPLACE INTO aside (seq, queue, state) VALUES (?1, ?2, ?3)")           \
-    X(PAYLOAD_NEW, "INSERT INTO payload (seq, body) VALUES (?, ?)")                                \
-    X(PAYLOADS_NEW, "INSERT OR FAIL INTO payload (seq, body) VALUES " GROUP_OF("(?, ?)"))          \
-    X(PAYLOAD_PUT, "INSERT OR REPLACE INTO payload (seq, body) VALUES (?1, ?2)")                   \
-    X(EXTRA_NEW, "INSERT INTO extra (" EXTRA_COLUMNS ") "                                          \
+    X(PAYLOAD_NEW, "INSERT OR REPLACE INTO payload (seq, body, crc) VALUES (?, ?, ?)")             \
+    X(PAYLOADS_NEW,                                                                                \
+      "INSERT OR REPLACE INTO payload (seq, body, crc) VALUES " GROUP_OF("(?, ?, ?)"))             \
+    X(PAYLOAD_PUT, "INSERT OR REPLACE INTO payload (seq, body, crc) VALUES (?1, ?2, ?3)")          \
+    X(EXTRA_NEW, "INSERT OR REPLACE INTO extra (" EXTRA_COLUMNS ") "                               \
                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                        \
     X(EXTRA_NOTE, "INSERT INTO extra (seq, label, attributes, expires_at) VALUES (?1, ?2, ?3, 0) " \
                   "ON CONFLICT (seq) DO UPDATE SET label = iif(?4, ?2, label), "                   \
                   "attributes = iif(?5, ?3, attributes)")                                          \
     HOUR_STMTS(X)                                                                                  \
-    X(RESULT_PUT, "INSERT INTO outcome (seq, result_kind, result) VALUES (?1, ?2, ?3) "            \
-                  "ON CONFLICT (seq) DO UPDATE SET result_kind = ?2, result = ?3")                 \
+    X(RESULT_PUT, "INSERT INTO outcome (seq, result_kind, result, result_crc) "                    \
+                  "VALUES (?1, ?2, ?3, ?4) ON CONFLICT (seq) DO UPDATE SET "                       \
+                  "result_kind = ?2, result = ?3, result_crc = ?4")                                \
     X(ERROR_PUT, "INSERT INTO outcome (seq, error_kind, error) VALUES (?1, ?2, ?3) "               \
                  "ON CONFLICT (seq) DO UPDATE SET error_kind = ?2, error = ?3")                    \
     X(QUEUE_PUT,                                                                                   \
@@ -364,15 +390,15 @@ void fold_sort(struct fold *f); /* fills order */
       "VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                                           \
     X(KEYS_EXPIRED, "DELETE FROM keys WHERE expires_at <= ?1")                                     \
     X(KEY_GONE, "DELETE FROM keys WHERE expires_at = ?1 AND key_hi = ?2 AND key_lo = ?3")          \
-    X(KV_PUT, "INSERT INTO kv (key, version, expires_at, kind, value) "                            \
-              "VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (key) DO UPDATE SET "                       \
-              "version = ?2, expires_at = ?3, kind = ?4, value = ?5")                              \
-    X(KV_FROM_JOB, "INSERT INTO kv (key, version, expires_at, kind, value) "                       \
-                   "SELECT ?1, ?2, ?3, ?4, body FROM payload WHERE seq = ?5 "                      \
-                   "ON CONFLICT (key) DO UPDATE SET "                                              \
-                   "version = ?2, expires_at = ?3, kind = ?4, value = excluded.value")             \
+    X(KV_PUT, "INSERT INTO kv (key, version, expires_at, kind, value, crc) "                       \
+              "VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (key) DO UPDATE SET "                   \
+              "version = ?2, expires_at = ?3, kind = ?4, value = ?5, crc = ?6")                    \
+    X(KV_FROM_JOB, "INSERT INTO kv (key, version, expires_at, kind, value, crc) "                  \
+                   "SELECT ?1, ?2, ?3, ?4, body, crc FROM payload WHERE seq = ?5 "                 \
+                   "ON CONFLICT (key) DO UPDATE SET version = ?2, expires_at = ?3, kind = ?4, "    \
+                   "value = excluded.value, crc = excluded.crc")                                   \
     X(KV_GONE, "DELETE FROM kv WHERE key = ?1")                                                    \
-    X(UNDELIVERED_NEW, "INSERT INTO undelivered (seq, keys) VALUES (?1, ?2)")                      \
+    X(UNDELIVERED_NEW, "INSERT OR REPLACE INTO undelivered (seq, keys) VALUES (?1, ?2)")           \
     X(UNDELIVERED_GONE, "DELETE FROM undelivered WHERE seq BETWEEN ?1 AND ?2")                     \
     X(ALERT_PUT,                                                                                   \
       "INSERT OR REPLACE INTO alerts (name, created_at, updated_at, kind, enabled, with_payload, " \
@@ -444,6 +470,8 @@ MUST_CHECK int fold_record(struct store_sqlite *q, const struct record *r, struc
 MUST_CHECK int write_changes(struct store_sqlite *q, struct err_note *note);
 /* Writes the attempts that ended, but for those of jobs that are gone (store_sqlite_history.c). */
 MUST_CHECK int write_attempts(struct store_sqlite *q, struct err_note *note);
+/* What comes of deleting payloads; see there. */
+MUST_CHECK int payloads_gone(int rc, const struct err_note *why, struct err_note *note);
 /* Runs a statement that must change exactly one row. */
 MUST_CHECK int write_one(struct store_sqlite *q, enum stmt_id id, const char *what, uint64_t number,
                          struct err_note *note);

@@ -177,17 +177,12 @@ int gone_none(struct store_sqlite *q, uint64_t first, uint64_t last, struct err_
     return rc;
 }
 
-/* A store of an older format has no such table. */
 int gone_count(sqlite3 *db, uint64_t *ret, struct err_note *note)
 {
     sqlite3_stmt *st = NULL;
-    int64_t there = 0;
     *ret = 0;
-    int step = SQLITE_DONE,
-        rc = sql_number(db, "SELECT count(*) FROM sqlite_schema WHERE name = 'gone'", &there, note);
-    if (rc == 0 && there > 0)
-        rc = sql_prepare(db, "SELECT bits FROM gone", &st, note);
-    while (rc == 0 && st && (step = sqlite3_step(st)) == SQLITE_ROW)
+    int step = SQLITE_DONE, rc = sql_prepare(db, "SELECT bits FROM gone", &st, note);
+    while (rc == 0 && (step = sqlite3_step(st)) == SQLITE_ROW)
         *ret += bits_count((uint64_t)sqlite3_column_int64(st, 0));
     if (rc == 0 && step != SQLITE_DONE)
         rc = sql_error(db, "read", note);
@@ -242,8 +237,9 @@ static int block_clean(struct store_sqlite *q, uint64_t block, uint64_t bits, st
         rc = err_note_set(note, -ERR_CORRUPT,
                           "of %u removed jobs from %" PRIu64 " to %" PRIu64 ", %d had a row", count,
                           first, last, sqlite3_changes(q->db));
+    struct err_note why = {""};
     if (rc == 0)
-        rc = block_delete(q, STMT_BLOCK_PAYLOADS, block, bits, note);
+        rc = payloads_gone(block_delete(q, STMT_BLOCK_PAYLOADS, block, bits, &why), &why, note);
     if (rc == 0 && bounds_meet(&q->extras, first, last))
         rc = block_delete(q, STMT_BLOCK_EXTRAS, block, bits, note);
     if (rc == 0 && bounds_meet(&q->outcomes, first, last))

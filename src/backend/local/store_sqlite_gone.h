@@ -15,7 +15,6 @@
 
 struct store_sqlite;
 
-/* Of version 4. */
 #define SCHEMA_GONE                                                                                \
     "CREATE TABLE gone ("                                                                          \
     " block INTEGER PRIMARY KEY," /* of 64 sequences, from 64 * block on */                        \

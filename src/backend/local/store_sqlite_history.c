@@ -2,6 +2,8 @@
 /* The history of attempts, as rows: written with the batch that ends them, read with their job. */
 #include "backend/local/store_sqlite_read.h"
 
+#include "backend/local/store_sqlite_rules.h"
+
 #include "core/limits.h"
 
 /* ---- writing ---- */
@@ -59,16 +61,20 @@ int write_attempts(struct store_sqlite *q, struct err_note *note)
 
 /* ---- reading ---- */
 
+#define AT_NUMBER 3 /* the column of `attempts` with which those of row_attempt begin */
+
+static bool attempt_good(sqlite3_stmt *st)
+{
+    return row_bad_among(TABLE_ATTEMPTS, st, 0, AT_NUMBER, table_rules[TABLE_ATTEMPTS].count) < 0;
+}
+
 /* From the columns number, started_at, ended_at, outcome, error_kind, worker, error. */
 static int row_attempt(sqlite3_stmt *st, struct arena *arena, struct attempt_view *ret)
 {
-    int64_t outcome = sqlite3_column_int64(st, 3);
-    if (outcome < ATTEMPT_DONE || outcome >= ATTEMPT_OUTCOME_COUNT)
-        return -ERR_CORRUPT;
     ret->number = (uint32_t)sqlite3_column_int64(st, 0);
     ret->started_at.ms = sqlite3_column_int64(st, 1);
     ret->ended_at.ms = sqlite3_column_int64(st, 2);
-    ret->outcome = (uint8_t)outcome;
+    ret->outcome = (uint8_t)sqlite3_column_int64(st, 3);
     ret->error_kind = (uint8_t)sqlite3_column_int64(st, 4);
     int rc = read_span(st, 5, arena, &ret->worker);
     return rc ? rc : read_span(st, 6, arena, &ret->error);
@@ -116,6 +122,10 @@ int read_attempts(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
     bind_number(st, 1, seq);
     bind_number(st, 2, at);
     while (rc == 0 && at > 0 && (rc = read_row(r, st)) == 0) {
+        if (!attempt_good(st)) {
+            ret->damage |= DAMAGE_HISTORY;
+            continue;
+        }
         views[--at] =
             (struct attempt_view){.seq = seq, .id_hi = newest.id_hi, .queue = newest.queue};
         rc = row_attempt(st, arena, &views[at]);
@@ -123,7 +133,9 @@ int read_attempts(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
     sqlite3_reset(st);
     ret->attempts = views + at;
     ret->attempt_count = LIMIT_ATTEMPTS_KEPT - at;
-    return rc == -ERR_NOT_FOUND ? 0 : rc;
+    if (rc == -ERR_CORRUPT) /* a page of theirs: what was read stays */
+        ret->damage |= DAMAGE_HISTORY;
+    return rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT ? 0 : rc;
 }
 
 /* ---- what went wrong ---- */
@@ -136,6 +148,8 @@ static int exception_rows(struct reader_sqlite *r, uint32_t queue, uint32_t limi
     bind_number(st, 1, queue);
     bind_number(st, 2, limit);
     while (rc == 0 && *ret_count < limit && (rc = read_row(r, st)) == 0) {
+        if (!attempt_good(st))
+            continue;
         struct attempt_view *v = &views[(*ret_count)++];
         v->seq = (uint64_t)sqlite3_column_int64(st, 7);
         v->id_hi = (uint64_t)sqlite3_column_int64(st, 8);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "backend/local/store_sqlite_read.h"
+#include "backend/local/store_sqlite_rules.h"
 #include "base/mem.h"
 
 #define TALLIES_MAX 8192u
@@ -123,27 +124,17 @@ static void row_tally(sqlite3_stmt *st, int first, struct tally *ret)
         ret->of[i] = (uint64_t)sqlite3_column_int64(st, first + i);
 }
 
+static int total_row(sqlite3_stmt *st, const struct store_sink *sink)
+{
+    struct tally totals;
+    row_tally(st, 2, &totals);
+    return sink->tally(sink->ctx, (uint32_t)sqlite3_column_int64(st, 0), &totals);
+}
+
 int sqlite_load_tallies(sqlite3 *db, const struct store_sink *sink, struct err_note *note)
 {
-    sqlite3_stmt *st = NULL;
-    int rc = sql_prepare(db,
-                         "SELECT q.number, " HOUR_COLUMNS " FROM queues q"
-                         " CROSS JOIN hour h ON h.queue = q.number AND h.hour = 0",
-                         &st, note);
-    while (rc == 0) {
-        struct tally totals;
-        int step = sqlite3_step(st);
-        if (step == SQLITE_DONE)
-            break;
-        if (step != SQLITE_ROW) {
-            rc = sql_error(db, "load", note);
-            break;
-        }
-        row_tally(st, 1, &totals);
-        rc = sink->tally(sink->ctx, (uint32_t)sqlite3_column_int64(st, 0), &totals);
-    }
-    sqlite3_finalize(st);
-    return rc;
+    return load_scan(db, TABLE_HOUR, "WHERE hour = 0 AND queue IN (SELECT number FROM queues)",
+                     total_row, sink, note);
 }
 
 static int hour_rows(struct reader_sqlite *r, uint32_t queue, const struct op_history *query,
@@ -156,9 +147,11 @@ static int hour_rows(struct reader_sqlite *r, uint32_t queue, const struct op_hi
     bind_number(st, 3, query->to);
     bind_number(st, 4, HISTORY_HOURS + 1);
     while ((rc = read_row(r, st)) == 0) {
+        if (row_bad_column(TABLE_HOUR, st, 0) >= 0)
+            continue; /* damaged: nothing is known of that hour */
         struct hour_view *h = &hours[(*ret_count)++];
-        h->hour = (uint32_t)sqlite3_column_int64(st, 0);
-        row_tally(st, 1, &h->tally);
+        h->hour = (uint32_t)sqlite3_column_int64(st, 1);
+        row_tally(st, 2, &h->tally);
     }
     sqlite3_reset(st);
     return rc == -ERR_NOT_FOUND ? 0 : rc;

@@ -18,15 +18,22 @@
                         HOUR_COLUMN(died_ms) " PRIMARY KEY (queue, hour)"                          \
                                              ") STRICT, WITHOUT ROWID;"
 
-#define HOUR_STMTS(X)                                                                              \
-    X(HOUR_ADD,                                                                                    \
-      "INSERT INTO hour (queue, hour, " HOUR_COLUMNS ") VALUES "                                   \
-      "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) "                        \
-      "ON CONFLICT (queue, hour) DO UPDATE SET enqueued = enqueued + ?3, claimed = claimed + ?4, " \
-      "acked = acked + ?5, failed_app = failed_app + ?6, "                                         \
-      "failed_business = failed_business + ?7, crashed = crashed + ?8, "                           \
-      "released = released + ?9, died = died + ?10, cancelled = cancelled + ?11, "                 \
-      "waited_ms = waited_ms + ?12, done_ms = done_ms + ?13, failed_ms = failed_ms + ?14, "        \
-      "died_ms = died_ms + ?15")                                                                   \
-    X(HOURS_OLD, "DELETE FROM hour WHERE queue = ?1 AND hour > 0 AND hour <= ?2")                  \
+/* A sum stops at what the column may hold (STORE_COUNT_MAX), whatever the row held before. */
+#define HOUR_SUM(column, at) #column " = min(" #column " + ?" #at ", 1152921504606846976)"
+#define HOUR_STMTS(X)                                                                                                                                                \
+    X(HOUR_ADD,                                                                                                                                                      \
+      "INSERT INTO hour (queue, hour, " HOUR_COLUMNS ") VALUES "                                                                                                     \
+      "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) "                                                                                          \
+      "ON CONFLICT (queue, hour) DO UPDATE SET " HOUR_SUM(enqueued, 3) ", " HOUR_SUM(claimed, 4) ", " HOUR_SUM(acked, 5) ", " HOUR_SUM(failed_app, 6) ", " HOUR_SUM( \
+          failed_business,                                                                                                                                           \
+          7) ", " HOUR_SUM(crashed,                                                                                                                                  \
+                           8) ", " HOUR_SUM(released,                                                                                                                \
+                                            9) ", " HOUR_SUM(died,                                                                                                   \
+                                                             10) ", " HOUR_SUM(cancelled,                                                                            \
+                                                                               11) ", " HOUR_SUM(waited_ms,                                                          \
+                                                                                                 12) ", " HOUR_SUM(done_ms,                                          \
+                                                                                                                   13) ", " HOUR_SUM(failed_ms,                      \
+                                                                                                                                     14) ", " HOUR_SUM(died_ms,      \
+                                                                                                                                                       15))          \
+    X(HOURS_OLD, "DELETE FROM hour WHERE queue = ?1 AND hour > 0 AND hour <= ?2")                                                                                    \
     X(HOURS_GONE, "DELETE FROM hour WHERE queue = ?1")

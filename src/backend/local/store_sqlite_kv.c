@@ -5,6 +5,7 @@
 
 #include "backend/kv_bounds.h"
 #include "backend/local/store_sqlite_read.h"
+#include "backend/local/store_sqlite_rules.h"
 #include "core/limits.h"
 
 /* ---- writing ---- */
@@ -22,7 +23,18 @@ static int put(struct store_sqlite *q, const struct rec_kv_set *r, struct err_no
 {
     sqlite3_stmt *st = q->stmts[STMT_KV_PUT];
     bind_kv(st, r->key, r->version, r->expires_at, r->kind);
-    bind_bytes(st, 5, r->value);
+    bind_body(st, 5, r->value);
+    return sql_run(st, "write", note);
+}
+
+/* A payload that cannot be read leaves a key whose value cannot be: a checksum that no empty value
+ * has tells readers so. */
+static int put_damaged(struct store_sqlite *q, const struct rec_kv_set *r, struct err_note *note)
+{
+    sqlite3_stmt *st = q->stmts[STMT_KV_PUT];
+    bind_kv(st, r->key, r->version, r->expires_at, r->kind);
+    bind_bytes(st, 5, span_of(NULL, 0));
+    bind_number(st, 6, 1);
     return sql_run(st, "write", note);
 }
 
@@ -41,12 +53,15 @@ static int from_job(struct store_sqlite *q, const struct rec_kv_from_job *r, str
     if (rc != 0)
         return rc;
     sqlite3_stmt *st = q->stmts[STMT_KV_FROM_JOB];
+    struct err_note ignored;
     bind_kv(st, r->key, r->version, set.expires_at, r->kind);
     bind_number(st, 5, r->seq);
-    rc = sql_run(st, "write", note);
-    if (rc == 0 && sqlite3_changes(q->db) != 1)
-        rc = err_note_set(note, -ERR_CORRUPT, "job %" PRIu64 " has no payload to be kept", r->seq);
-    return rc;
+    rc = sql_run(st, "write", &ignored);
+    if (rc == 0 && sqlite3_changes(q->db) == 1)
+        return 0;
+    if (rc != 0 && rc != -ERR_CORRUPT)
+        return err_note_set(note, rc, "%s", ignored.text);
+    return put_damaged(q, &set, note);
 }
 
 static int gone(struct store_sqlite *q, const struct rec_kv_gone *r, struct err_note *note)
@@ -107,35 +122,22 @@ static int undelivered_row(sqlite3_stmt *st, const struct store_sink *sink)
     return sink->undelivered(sink->ctx, (uint64_t)sqlite3_column_int64(st, 0), column_span(st, 1));
 }
 
-static int scan(sqlite3 *db, const char *sql, const char *what,
-                int (*row)(sqlite3_stmt *st, const struct store_sink *sink),
-                const struct store_sink *sink, struct err_note *note)
-{
-    sqlite3_stmt *st = NULL;
-    int rc = sql_prepare(db, sql, &st, note);
-    while (rc == 0) {
-        int step = sqlite3_step(st);
-        if (step == SQLITE_DONE)
-            break;
-        rc = step == SQLITE_ROW ? row(st, sink) : sql_error(db, "load", note);
-        if (rc == -ERR_CORRUPT && step == SQLITE_ROW)
-            rc = err_note_set(note, rc, "a row of %s is damaged; run: holdfast check", what);
-    }
-    sqlite3_finalize(st);
-    return rc;
-}
-
 int load_kv(sqlite3 *db, const struct store_sink *sink, struct err_note *note)
 {
-    int rc = scan(db, "SELECT key, version, expires_at, kind, length(value) FROM kv", "kv", kv_row,
-                  sink, note);
-    if (rc == 0)
-        rc = scan(db, "SELECT seq, keys FROM undelivered", "undelivered", undelivered_row, sink,
-                  note);
-    return rc;
+    int rc = load_scan(db, TABLE_KV, "", kv_row, sink, note);
+    return rc ? rc : load_scan(db, TABLE_UNDELIVERED, "", undelivered_row, sink, note);
 }
 
 /* ---- reading ---- */
+
+#define KV_VALUE 4 /* its column; the checksum is in the next */
+
+static bool value_good(sqlite3_stmt *st, uint8_t kind)
+{
+    struct span value = column_span(st, KV_VALUE);
+    return (kind != PAYLOAD_NONE || value.len == 0) &&
+           body_good(value, sqlite3_column_int64(st, KV_VALUE + 1), kind);
+}
 
 static int view_row(sqlite3_stmt *st, bool has_value, struct arena *arena, struct kv_view *ret)
 {
@@ -143,8 +145,12 @@ static int view_row(sqlite3_stmt *st, bool has_value, struct arena *arena, struc
     ret->version = (uint64_t)sqlite3_column_int64(st, 1);
     ret->expires_at.ms = sqlite3_column_int64(st, 2);
     ret->kind = (uint8_t)sqlite3_column_int64(st, 3);
-    ret->has_value = has_value;
-    return has_value ? read_span(st, 4, arena, &ret->value) : 0;
+    ret->damaged = row_bad_among(TABLE_KV, st, 0, 0, KV_VALUE) >= 0;
+    if (!has_value || ret->damaged)
+        return 0;
+    ret->damaged = !value_good(st, ret->kind);
+    ret->has_value = !ret->damaged;
+    return ret->has_value ? read_span(st, KV_VALUE, arena, &ret->value) : 0;
 }
 
 int sqlite_kv_get(struct store_reader *reader, struct kv_view *views, uint32_t count,
@@ -159,7 +165,9 @@ int sqlite_kv_get(struct store_reader *reader, struct kv_view *views, uint32_t c
         rc = read_row(r, st);
         if (rc == 0)
             rc = view_row(st, true, arena, &views[i]);
-        else if (rc == -ERR_NOT_FOUND)
+        else if (rc == -ERR_CORRUPT) /* a page of the value, or of some keys */
+            views[i].found = views[i].damaged = true;
+        if (rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT)
             rc = 0;
         sqlite3_reset(st);
     }

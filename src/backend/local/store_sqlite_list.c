@@ -99,10 +99,11 @@ static int view_expires_at(struct reader_sqlite *r, struct job_view *view)
     sqlite3_stmt *st = r->stmts[READ_EXPIRES_AT];
     bind_number(st, 1, view->job.seq);
     int rc = read_row(r, st);
-    if (rc == 0)
-        view->expires_at.ms = sqlite3_column_int64(st, 0);
+    int64_t expires_at = rc == 0 ? sqlite3_column_int64(st, 0) : 0;
+    if (expires_at >= 0 && expires_at <= LIMIT_WALL_MS)
+        view->expires_at.ms = expires_at;
     sqlite3_reset(st);
-    return rc == -ERR_NOT_FOUND ? -ERR_CORRUPT : rc;
+    return rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT ? 0 : rc; /* its body tells of the damage */
 }
 
 static int view_body(struct reader_sqlite *r, struct arena *arena, struct job_view *view)
@@ -117,6 +118,7 @@ static int view_body(struct reader_sqlite *r, struct arena *arena, struct job_vi
     view->error_kind = body.error_kind;
     view->result = body.result;
     view->error = body.error;
+    view->damage = body.damage;
     return rc;
 }
 
@@ -131,6 +133,7 @@ static int view_make(struct reader_sqlite *r, sqlite3_stmt *st, bool want_body, 
     if (rc == 0 && j.job.state == STATE_RUNNING) {
         ret->token = j.token;
         ret->lease_ms = j.lease_ms;
+        ret->lease_left_ms = -1; /* the engine knows */
         rc = read_span(st, JOB_WORKER, arena, &ret->worker);
     }
     if (rc == 0 && want_body)

@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "backend/local/store_sqlite_rules.h"
+
 /* ---- writing ---- */
 
 /* Runs a statement that may change any number of rows. */
@@ -169,7 +171,8 @@ static int alert_row(sqlite3_stmt *st, const struct store_sink *sink)
                                                 .after_ms = (uint32_t)sqlite3_column_int64(st, 11),
                                                 .url = column_span(st, 12),
                                                 .secret = column_span(st, 13)}}};
-    return sink->record(sink->ctx, &rec);
+    return alert_rule_check(&rec.alert_put.rule, NULL) == 0 ? sink->record(sink->ctx, &rec)
+                                                            : -ERR_CORRUPT;
 }
 
 static int raised_row(sqlite3_stmt *st, const struct store_sink *sink)
@@ -182,15 +185,6 @@ static int raised_row(sqlite3_stmt *st, const struct store_sink *sink)
                                         .value = (uint64_t)sqlite3_column_int64(st, 3),
                                         .mark = (uint64_t)sqlite3_column_int64(st, 4)}};
     return sink->record(sink->ctx, &rec);
-}
-
-/* A row that could not be one would be written past the end of what the engine keeps of it. */
-static bool notice_fits(const struct rec_notice_new *n, const struct rec_notice_tried *t)
-{
-    return n->alert.len <= LIMIT_ALERT_NAME_BYTES && n->queue.len <= LIMIT_QUEUE_NAME_BYTES &&
-           n->subject.len <= LIMIT_QUEUE_NAME_BYTES && n->text.len <= LIMIT_NOTICE_TEXT_BYTES &&
-           t->error.len <= LIMIT_NOTICE_ERROR_BYTES && n->edge < EDGE_COUNT &&
-           t->state < NOTICE_STATE_COUNT && n->number > 0;
 }
 
 static int notice_row(sqlite3_stmt *st, const struct store_sink *sink)
@@ -220,8 +214,6 @@ static int notice_row(sqlite3_stmt *st, const struct store_sink *sink)
                                             .due = column_time(st, 18),
                                             .status = (uint16_t)sqlite3_column_int64(st, 19),
                                             .error = column_span(st, 20)}};
-    if (!notice_fits(&rec.notice_new, &tried.notice_tried))
-        return -ERR_CORRUPT;
     int rc = sink->record(sink->ctx, &rec);
     return rc ? rc : sink->record(sink->ctx, &tried);
 }
@@ -236,64 +228,20 @@ static int breaker_row(sqlite3_stmt *st, const struct store_sink *sink)
                                     .probes = (uint32_t)sqlite3_column_int64(st, 3),
                                     .until = column_time(st, 4),
                                     .changed_at = column_time(st, 5)}}};
-    if (rec.breaker_put.breaker.state >= BREAKER_STATE_COUNT || !rec.breaker_put.target.len)
-        return -ERR_CORRUPT;
     return sink->record(sink->ctx, &rec);
-}
-
-struct table {
-    const char *name, *sql;
-    int (*row)(sqlite3_stmt *st, const struct store_sink *sink);
-};
-
-static const struct table tables[] = {
-    {"alerts",
-     "SELECT name, created_at, updated_at, kind, enabled, with_payload, queue, depth, percent, "
-     "window_ms, min_ends, after_ms, url, secret FROM alerts ORDER BY name",
-     alert_row},
-    {"raised", "SELECT alert, queue, since, value, mark FROM raised ORDER BY alert, queue",
-     raised_row},
-    {"notices",
-     "SELECT number, id_hi, kind, edge, at, alert, queue, job_seq, job_hi, reason, attempts, "
-     "value, mark, subject, text, state, tries, since, due, status, error FROM notices "
-     "ORDER BY number",
-     notice_row},
-    {"breakers",
-     "SELECT target, state, failures, probes, until, changed_at FROM breakers ORDER BY target",
-     breaker_row},
-};
-
-static int load_table(sqlite3 *db, const struct table *t, const struct store_sink *sink,
-                      struct err_note *note)
-{
-    sqlite3_stmt *st = NULL;
-    int rc = sql_prepare(db, t->sql, &st, note);
-    while (rc == 0) {
-        int step = sqlite3_step(st);
-        if (step == SQLITE_DONE)
-            break;
-        if (step != SQLITE_ROW) {
-            rc = sql_error(db, "load", note);
-            break;
-        }
-        rc = t->row(st, sink);
-        if (rc == -ERR_CORRUPT)
-            rc = err_note_set(note, rc, "a row of table %s is damaged; run: holdfast check",
-                              t->name);
-    }
-    sqlite3_finalize(st);
-    return rc;
 }
 
 int load_alert_records(sqlite3 *db, const struct store_sink *sink, struct err_note *note)
 {
-    return load_table(db, &tables[0], sink, note);
+    return load_scan(db, TABLE_ALERTS, "ORDER BY name", alert_row, sink, note);
 }
 
 int load_notice_records(sqlite3 *db, const struct store_sink *sink, struct err_note *note)
 {
-    int rc = 0;
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0] && rc == 0; i++)
-        rc = load_table(db, &tables[i], sink, note);
-    return rc;
+    int rc = load_alert_records(db, sink, note);
+    if (rc == 0)
+        rc = load_scan(db, TABLE_RAISED, "ORDER BY alert, queue", raised_row, sink, note);
+    if (rc == 0)
+        rc = load_scan(db, TABLE_NOTICES, "ORDER BY number", notice_row, sink, note);
+    return rc ? rc : load_scan(db, TABLE_BREAKERS, "ORDER BY target", breaker_row, sink, note);
 }

@@ -5,7 +5,6 @@
 
 #include "backend/local/store_sqlite.h"
 
-/* Their part of the schema's version 4; never changed once released. */
 #define SCHEMA_NOTICES                                                                             \
     "CREATE TABLE alerts ("                                                                        \
     " name TEXT PRIMARY KEY,"                                                                      \

@@ -6,9 +6,13 @@
  * has taken is not found, although its row may still be there. */
 #include "backend/local/store_sqlite_read.h"
 
+#include "backend/local/store_sqlite_rules.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/mem.h"
+#include "core/limits.h"
+#include "core/validate.h"
 
 #define BUSY_MS 1000
 #define LIMIT_MS 5000
@@ -16,7 +20,7 @@
 
 /* A page of keys; ?1 is the least key and ?2 that which it ends before. */
 #define READ_KV_LIST                                                                               \
-    "SELECT key, version, expires_at, kind, CASE ?4 WHEN 0 THEN NULL ELSE value END FROM kv"       \
+    "SELECT key, version, expires_at, kind, CASE ?4 WHEN 0 THEN NULL ELSE value END, crc FROM kv"  \
     " WHERE key >= ?1 AND key < ?2 AND (expires_at = 0 OR expires_at > ?3) ORDER BY key "
 
 static const char *const read_sql[READ_FIXED] = {
@@ -30,7 +34,8 @@ static const char *const read_sql[READ_FIXED] = {
         " o.error_kind, o.error,"
         " x.unique_key, x.group_key, x.correlation, x.label, x.attributes, x.expires_at,"
         " x.options, u.keys, " ROW_STARTED_AT
-        ", l.job, l.job_hi FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
+        ", l.job, l.job_hi, j.payload, p.crc, o.result_crc, j.marks >> 4 & 1, x.seq IS NOT NULL"
+        " FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
         " LEFT JOIN payload p ON p.seq = j.seq"
         " LEFT JOIN outcome o ON o.seq = j.seq"
         " LEFT JOIN extra x ON x.seq = j.seq"
@@ -39,13 +44,13 @@ static const char *const read_sql[READ_FIXED] = {
         " WHERE j.seq = ?1 AND " ROW_SHOWN,
     /* Each table that is not looked into spares a claim a page. That the job is there, and ready,
      * is known; that it was ever claimed is told by attempts. */
-    [READ_AHEAD] =
-        "SELECT p.body, x.unique_key, x.group_key, x.correlation, x.label, x.attributes,"
-        " x.expires_at, x.options, NULL FROM payload p LEFT JOIN extra x ON x.seq = p.seq"
-        " WHERE p.seq = ?1 AND NOT EXISTS (SELECT 1 FROM outcome WHERE seq = ?1)"
-        " AND NOT EXISTS (SELECT 1 FROM attempts WHERE seq = ?1)"
-        " AND NOT EXISTS (SELECT 1 FROM undelivered WHERE seq = ?1)"
-        " AND NOT EXISTS (SELECT 1 FROM links WHERE item = ?1)",
+    [READ_AHEAD] = "SELECT p.body, x.unique_key, x.group_key, x.correlation, x.label, x.attributes,"
+                   " x.expires_at, x.options, NULL, p.crc, x.seq IS NOT NULL FROM payload p LEFT "
+                   "JOIN extra x ON x.seq = p.seq"
+                   " WHERE p.seq = ?1 AND NOT EXISTS (SELECT 1 FROM outcome WHERE seq = ?1)"
+                   " AND NOT EXISTS (SELECT 1 FROM attempts WHERE seq = ?1)"
+                   " AND NOT EXISTS (SELECT 1 FROM undelivered WHERE seq = ?1)"
+                   " AND NOT EXISTS (SELECT 1 FROM links WHERE item = ?1)",
     [READ_NEWEST] =
         "SELECT j.state, j.counts, j.since, j.worker, " ROW_STARTED_AT ", j.id_hi, q.name"
         " FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
@@ -61,10 +66,10 @@ static const char *const read_sql[READ_FIXED] = {
                         " CROSS JOIN attempts a ON a.seq = i.seq AND a.position = i.position"
                         " WHERE i.outcome IN (2, 3) AND (?1 = 0 OR i.queue = ?1) AND " ROW_SHOWN
                         " ORDER BY i.position DESC LIMIT ?2",
-    [READ_KV] = "SELECT key, version, expires_at, kind, value FROM kv WHERE key = ?1",
+    [READ_KV] = "SELECT key, version, expires_at, kind, value, crc FROM kv WHERE key = ?1",
     [READ_KV_UP] = READ_KV_LIST "ASC",
     [READ_KV_DOWN] = READ_KV_LIST "DESC",
-    [READ_HOURS] = "SELECT hour, " HOUR_COLUMNS " FROM hour WHERE queue = ?1 AND hour >= ?2"
+    [READ_HOURS] = "SELECT queue, hour, " HOUR_COLUMNS " FROM hour WHERE queue = ?1 AND hour >= ?2"
                    " AND hour < ?3 ORDER BY hour LIMIT ?4",
 };
 
@@ -152,34 +157,145 @@ static int extra_read(sqlite3_stmt *st, int at, struct arena *arena, struct job_
     return rc ? rc : read_span(st, at + 7, arena, &ret->undelivered);
 }
 
-int read_body(struct reader_sqlite *r, uint64_t seq, bool texts_only, struct arena *arena,
-              struct stored_body *ret)
+static bool extra_good(sqlite3_stmt *st, int at)
+{
+    return row_bad_among(TABLE_EXTRA, st, at, 1, EXTRA_COLUMN_COUNT) < 0;
+}
+
+enum body_column {
+    BODY_PAYLOAD,
+    BODY_RESULT_KIND,
+    BODY_RESULT,
+    BODY_ERROR_KIND,
+    BODY_ERROR,
+    BODY_EXTRA,
+    BODY_KEYS = BODY_EXTRA + EXTRA_COLUMN_COUNT - 1,
+    BODY_STARTED_AT,
+    BODY_LINK,
+    BODY_SAYS = BODY_LINK + 2, /* jobs.payload */
+    BODY_CRC,
+    BODY_RESULT_CRC,
+    BODY_WANTS_EXTRA,
+    BODY_HAS_EXTRA,
+};
+
+static bool payload_good(sqlite3_stmt *st)
+{
+    int64_t says = sqlite3_column_int64(st, BODY_SAYS);
+    struct span body = column_span(st, BODY_PAYLOAD);
+    uint8_t kind = says & 3;
+    if ((uint64_t)says >> 2 != body.len)
+        return false;
+    return body.len == 0 ? kind != PAYLOAD_JSON
+                         : body_good(body, sqlite3_column_int64(st, BODY_CRC), kind);
+}
+
+static bool result_good(sqlite3_stmt *st)
+{
+    int64_t kind = sqlite3_column_int64(st, BODY_RESULT_KIND);
+    return kind == PAYLOAD_NONE ||
+           (kind > PAYLOAD_NONE && kind <= PAYLOAD_BYTES &&
+            body_good(column_span(st, BODY_RESULT), sqlite3_column_int64(st, BODY_RESULT_CRC),
+                      (uint8_t)kind));
+}
+
+static bool error_good(sqlite3_stmt *st)
+{
+    int64_t kind = sqlite3_column_int64(st, BODY_ERROR_KIND);
+    return kind >= ERROR_APP && kind <= ERROR_BUSINESS &&
+           validate_text("error", column_span(st, BODY_ERROR), LIMIT_ERROR_BYTES, NULL) == 0;
+}
+
+/* A job without rare fields has no row of them. */
+static bool texts_good(sqlite3_stmt *st)
+{
+    bool has = sqlite3_column_int64(st, BODY_HAS_EXTRA) != 0;
+    bool keys = sqlite3_column_type(st, BODY_KEYS) == SQLITE_NULL ||
+                row_bad_among(TABLE_UNDELIVERED, st, BODY_KEYS, 1, 2) < 0;
+    return keys && has == (sqlite3_column_int64(st, BODY_WANTS_EXTRA) != 0) &&
+           (!has || extra_good(st, BODY_EXTRA));
+}
+
+static uint8_t body_damage(sqlite3_stmt *st, bool texts_only)
+{
+    return (uint8_t)((texts_only || payload_good(st) ? 0 : DAMAGE_PAYLOAD) |
+                     (texts_only || result_good(st) ? 0 : DAMAGE_RESULT) |
+                     (texts_good(st) ? 0 : DAMAGE_TEXTS) | (error_good(st) ? 0 : DAMAGE_HISTORY));
+}
+
+/* Times and links are taken for unknown when they cannot be right. */
+static void body_past(sqlite3_stmt *st, struct stored_body *ret)
+{
+    int64_t started_at = sqlite3_column_int64(st, BODY_STARTED_AT);
+    ret->started_at.ms = started_at >= 0 && started_at <= LIMIT_WALL_MS ? started_at : 0;
+    if (sqlite3_column_type(st, BODY_LINK) == SQLITE_NULL ||
+        row_bad_among(TABLE_LINKS, st, BODY_LINK, 1, 3) >= 0)
+        return;
+    ret->holder.seq = (uint64_t)sqlite3_column_int64(st, BODY_LINK);
+    ret->holder.hi = (uint64_t)sqlite3_column_int64(st, BODY_LINK + 1);
+}
+
+static int body_take(sqlite3_stmt *st, bool texts_only, struct arena *arena,
+                     struct stored_body *ret)
+{
+    int rc = 0;
+    ret->found = true;
+    ret->damage = body_damage(st, texts_only);
+    body_past(st, ret);
+    if (!(ret->damage & DAMAGE_PAYLOAD))
+        rc = read_span(st, BODY_PAYLOAD, arena, &ret->payload);
+    if (rc == 0 && !(ret->damage & DAMAGE_RESULT)) {
+        int64_t kind = sqlite3_column_int64(st, BODY_RESULT_KIND);
+        ret->result_kind = kind >= 0 && kind <= PAYLOAD_BYTES ? (uint8_t)kind : PAYLOAD_NONE;
+        rc = read_span(st, BODY_RESULT, arena, &ret->result);
+    }
+    if (rc == 0 && !(ret->damage & DAMAGE_HISTORY)) {
+        ret->error_kind = (uint8_t)sqlite3_column_int64(st, BODY_ERROR_KIND);
+        rc = read_span(st, BODY_ERROR, arena, &ret->error);
+    }
+    if (rc == 0 && !(ret->damage & DAMAGE_TEXTS))
+        rc = extra_read(st, BODY_EXTRA, arena, &ret->extra);
+    return rc;
+}
+
+static int body_read(struct reader_sqlite *r, uint64_t seq, bool texts_only, struct arena *arena,
+                     struct stored_body *ret)
 {
     sqlite3_stmt *st = r->stmts[READ_BODY];
     *ret = (struct stored_body){0};
     bind_number(st, 1, seq);
     bind_number(st, 2, texts_only);
     int rc = read_row(r, st);
-    if (rc == 0) {
-        ret->found = true;
-        ret->result_kind = (uint8_t)sqlite3_column_int64(st, 1);
-        ret->error_kind = (uint8_t)sqlite3_column_int64(st, 3);
-        ret->started_at.ms = sqlite3_column_int64(st, 13);
-        ret->holder.seq = (uint64_t)sqlite3_column_int64(st, 14);
-        ret->holder.hi = (uint64_t)sqlite3_column_int64(st, 15);
-        rc = read_span(st, 0, arena, &ret->payload);
-        if (rc == 0)
-            rc = read_span(st, 2, arena, &ret->result);
-        if (rc == 0)
-            rc = read_span(st, 4, arena, &ret->error);
-        if (rc == 0)
-            rc = extra_read(st, 5, arena, &ret->extra);
-    }
+    if (rc == 0)
+        rc = body_take(st, texts_only, arena, ret);
     sqlite3_reset(st);
     return rc == -ERR_NOT_FOUND ? 0 : rc;
 }
 
-/* As read_body, of a job that is ready and has never been claimed. */
+/* A page that cannot be read concerns the job whose rows lie on it, no other: what lies elsewhere
+ * is still shown. */
+int read_body(struct reader_sqlite *r, uint64_t seq, bool texts_only, struct arena *arena,
+              struct stored_body *ret)
+{
+    int rc = body_read(r, seq, texts_only, arena, ret);
+    if (rc == -ERR_CORRUPT && !texts_only) {
+        rc = body_read(r, seq, true, arena, ret);
+        ret->damage |= DAMAGE_PAYLOAD | (ret->result_kind != PAYLOAD_NONE ? DAMAGE_RESULT : 0);
+        ret->result_kind = PAYLOAD_NONE;
+    }
+    if (rc == -ERR_CORRUPT) {
+        *ret = (struct stored_body){.found = true,
+                                    .damage = DAMAGE_PAYLOAD | DAMAGE_RESULT | DAMAGE_TEXTS |
+                                              DAMAGE_HISTORY};
+        rc = 0;
+    }
+    return rc;
+}
+
+enum ahead_column { AHEAD_PAYLOAD, AHEAD_EXTRA, AHEAD_CRC = 9, AHEAD_HAS_EXTRA };
+
+/* As read_body, of a job that is ready and has never been claimed. What is damaged is left to the
+ * claim. */
 static int read_ahead(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
                       struct stored_body *ret)
 {
@@ -187,14 +303,18 @@ static int read_ahead(struct reader_sqlite *r, uint64_t seq, struct arena *arena
     *ret = (struct stored_body){0};
     bind_number(st, 1, seq);
     int rc = read_row(r, st);
-    if (rc == 0) {
+    struct span body = rc == 0 ? column_span(st, AHEAD_PAYLOAD) : span_of(NULL, 0);
+    bool good = rc == 0 && body_good(body, sqlite3_column_int64(st, AHEAD_CRC), PAYLOAD_BYTES) &&
+                (!sqlite3_column_int64(st, AHEAD_HAS_EXTRA) || extra_good(st, AHEAD_EXTRA));
+    if (good) {
         ret->found = true;
-        rc = read_span(st, 0, arena, &ret->payload);
+        ret->not_json = json_check(body, NULL, NULL) != 0;
+        rc = read_span(st, AHEAD_PAYLOAD, arena, &ret->payload);
         if (rc == 0)
-            rc = extra_read(st, 1, arena, &ret->extra);
+            rc = extra_read(st, AHEAD_EXTRA, arena, &ret->extra);
     }
     sqlite3_reset(st);
-    return rc == -ERR_NOT_FOUND ? 0 : rc;
+    return rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT ? 0 : rc;
 }
 
 static int sqlite_read(struct store_reader *reader, const struct store_query *query,

@@ -2,8 +2,7 @@
 /* Schedules as rows, and which job a trigger gave an item to. */
 #include <inttypes.h>
 
-#include "backend/local/store_sqlite.h"
-#include "core/limits.h"
+#include "backend/local/store_sqlite_rules.h"
 
 enum { NUMBER, NAME, CREATED, UPDATED, PAUSED, SPEC, OWNER, NOTE, ATTRIBUTES, STATE };
 
@@ -44,14 +43,8 @@ static struct schedule_state row_state(sqlite3_stmt *st)
     };
 }
 
-static bool wall_good(struct wall_time t)
-{
-    return t.ms >= 0 && t.ms <= LIMIT_WALL_MS;
-}
-
 int row_schedule(sqlite3_stmt *st, struct rec_schedule_put *ret)
 {
-    struct schedule_spec spec;
     *ret = (struct rec_schedule_put){
         .schedule = (uint32_t)sqlite3_column_int64(st, NUMBER),
         .paused = sqlite3_column_int64(st, PAUSED) != 0,
@@ -64,14 +57,7 @@ int row_schedule(sqlite3_stmt *st, struct rec_schedule_put *ret)
         .note = column_span(st, NOTE),
         .attributes = column_span(st, ATTRIBUTES),
     };
-    int64_t number = sqlite3_column_int64(st, NUMBER);
-    bool good = number > 0 && number <= UINT32_MAX && wall_good(ret->created_at) &&
-                wall_good(ret->updated_at) && wall_good(ret->state.next_at) &&
-                wall_good(ret->state.retry_at) && wall_good(ret->state.last_at) &&
-                wall_good(ret->state.fired_at) && ret->state.error < SCHEDULE_ERROR_COUNT &&
-                ret->name.len > 0 && ret->name.len <= LIMIT_QUEUE_NAME_BYTES &&
-                schedule_decode(ret->spec, &spec) == 0;
-    return good ? 0 : -ERR_CORRUPT;
+    return row_bad_column(TABLE_SCHEDULES, st, 0) < 0 ? 0 : -ERR_CORRUPT;
 }
 
 static int write_put(struct store_sqlite *q, const struct rec_schedule_put *r,
@@ -145,46 +131,23 @@ int write_schedule_record(struct store_sqlite *q, const struct record *r, struct
 
 /* ---- loading ---- */
 
-static int schedule_row(sqlite3_stmt *st, const struct store_sink *sink, struct err_note *note)
+static int schedule_row(sqlite3_stmt *st, const struct store_sink *sink)
 {
     struct rec_schedule_put put;
-    if (row_schedule(st, &put) != 0)
-        return err_note_set(note, -ERR_CORRUPT,
-                            "the row of schedule %lld is damaged; run: holdfast check",
-                            (long long)sqlite3_column_int64(st, NUMBER));
-    return sink->schedule(sink->ctx, &put);
+    int rc = row_schedule(st, &put);
+    return rc ? rc : sink->schedule(sink->ctx, &put);
 }
 
-static int link_row(sqlite3_stmt *st, const struct store_sink *sink, struct err_note *note)
+static int link_row(sqlite3_stmt *st, const struct store_sink *sink)
 {
-    (void)note;
     struct stored_link link = {.item = (uint64_t)sqlite3_column_int64(st, 0),
                                .job = (uint64_t)sqlite3_column_int64(st, 1),
                                .job_hi = (uint64_t)sqlite3_column_int64(st, 2)};
     return sink->link(sink->ctx, &link);
 }
 
-static int each_row(sqlite3 *db, const char *sql,
-                    int (*row)(sqlite3_stmt *, const struct store_sink *, struct err_note *),
-                    const struct store_sink *sink, struct err_note *note)
-{
-    sqlite3_stmt *st = NULL;
-    int rc = sql_prepare(db, sql, &st, note);
-    while (rc == 0) {
-        int step = sqlite3_step(st);
-        if (step == SQLITE_DONE)
-            break;
-        rc = step == SQLITE_ROW ? row(st, sink, note) : sql_error(db, "load", note);
-    }
-    sqlite3_finalize(st);
-    return rc;
-}
-
 int sqlite_load_schedules(sqlite3 *db, const struct store_sink *sink, struct err_note *note)
 {
-    int rc = each_row(db, "SELECT " SCHEDULE_COLUMNS " FROM schedules ORDER BY number",
-                      schedule_row, sink, note);
-    return rc ? rc
-              : each_row(db, "SELECT item, job, job_hi FROM links ORDER BY item", link_row, sink,
-                         note);
+    int rc = load_scan(db, TABLE_SCHEDULES, "ORDER BY number", schedule_row, sink, note);
+    return rc ? rc : load_scan(db, TABLE_LINKS, "ORDER BY item", link_row, sink, note);
 }

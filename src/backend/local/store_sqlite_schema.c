@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables, their versions, and the views for people with a `sqlite3` shell.
+/* The tables, and whether a file has exactly these.
  *
  * `jobs` is narrow and has no secondary index, not even a partial one (7 % of a cycle's CPU,
  * measured): enqueue, claim, ack and removal touch its tree alone. What few jobs have, and which
  * few jobs are dead or cancelled, is in tables of their own, all keyed by the sequence, so that one
  * rising scan of each can be merged. Numbers are those of core (state.h, job.h, policy.h); times
  * are milliseconds since 1970; 64-bit values without sign are stored as SQLite's signed ones, bit
- * for bit.
+ * for bit. The range of each column is in store_sqlite_rules.c.
  *
- * Steps are never changed once released: a new version is a new step. Views hold no data and are
- * made anew after any step. */
+ * There is one format, version 1, and no upgrade code. Files of earlier drafts have the
+ * user_version 1 to 4; files of format N have FORMAT_BASE + N, so that no draft can be taken for a
+ * format. As format 1 may still change until the first release, the number alone proves nothing:
+ * sqlite_schema must also be what this program creates, object by object. That comparison finds
+ * triggers, views, tables and indexes that someone else added, too; none of them is ever used. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -17,11 +20,11 @@
 
 #include "backend/local/store_sqlite.h"
 #include "backend/local/store_sqlite_notices.h"
-#include "base/failpoint.h"
 
-/* ---- version 1 ---- */
+#define FORMAT_BASE 100
+#define DRAFT_LAST 4
 
-static const char step_1[] =
+static const char tables[] =
     "CREATE TABLE meta ("
     " id INTEGER PRIMARY KEY CHECK (id = 1),"
     " store_id BLOB NOT NULL,"
@@ -29,7 +32,9 @@ static const char step_1[] =
     " created_at INTEGER NOT NULL,"
     " epoch INTEGER NOT NULL,"    /* of the last boot */
     " seq_upto INTEGER NOT NULL," /* sequences up to this one may have been handed out */
-    " position INTEGER NOT NULL"  /* records applied */
+    " position INTEGER NOT NULL," /* records applied */
+    /* Where the journal began; what the store lacks is in there. -1: it has none yet. */
+    " journal_from INTEGER NOT NULL DEFAULT -1"
     ") STRICT;"
 
     "CREATE TABLE queues ("
@@ -73,7 +78,8 @@ static const char step_1[] =
 
     "CREATE TABLE payload (" /* jobs with payload_bytes > 0 */
     " seq INTEGER PRIMARY KEY,"
-    " body BLOB NOT NULL"
+    " body BLOB NOT NULL,"
+    " crc INTEGER NOT NULL" /* CRC32C of the body */
     ") STRICT;"
 
     "CREATE TABLE extra (" /* jobs with flag 1 */
@@ -92,6 +98,7 @@ static const char step_1[] =
     " seq INTEGER PRIMARY KEY,"
     " result_kind INTEGER NOT NULL DEFAULT 0,"
     " result BLOB,"
+    " result_crc INTEGER NOT NULL DEFAULT 0,"
     " error_kind INTEGER NOT NULL DEFAULT 0,"
     " error TEXT"
     ") STRICT;"
@@ -117,14 +124,12 @@ static const char step_1[] =
     " seq INTEGER NOT NULL,"
     " id_hi INTEGER NOT NULL,"
     " PRIMARY KEY (expires_at, key_hi, key_lo)"
-    ") STRICT, WITHOUT ROWID;";
+    ") STRICT, WITHOUT ROWID;"
 
-/* ---- version 2: attempt history ---- */
-
-/* An attempt that is under way or was acked is told by its job's row, so that a job which is done
- * at its first attempt costs no other. What an older version did not keep stays unknown. */
-static const char step_2[] =
-    "CREATE TABLE attempts (" /* ended, but not by an ack; the newest 20 of each job */
+    /* Attempts that ended, but not by an ack; the newest 20 of each job. An attempt that is under
+     * way or was acked is told by its job's row, so that a job which is done at its first attempt
+     * costs no other. */
+    "CREATE TABLE attempts ("
     " seq INTEGER NOT NULL,"
     " position INTEGER NOT NULL," /* of the record that ended it */
     " queue INTEGER NOT NULL,"
@@ -139,64 +144,185 @@ static const char step_2[] =
     ") STRICT, WITHOUT ROWID;"
     /* What went wrong last, and in which queue, without a look at the rows. */
     "CREATE INDEX attempts_by_position ON attempts (position, queue, outcome)"
-    " WHERE outcome IN (2, 3);";
+    " WHERE outcome IN (2, 3);"
 
-/* ---- version 3: a journal in front of it ---- */
-
-static const char step_3[] =
-    /* Where the journal began; what the store lacks is in there. -1: it has none yet. */
-    "ALTER TABLE meta ADD COLUMN journal_from INTEGER NOT NULL DEFAULT -1;";
-
-/* ---- version 4: what each part brings stands in its own file ---- */
-
-static const char step_4[] = SCHEMA_KV SCHEMA_NOTICES SCHEMA_HOUR SCHEMA_4_SCHEDULES SCHEMA_GONE
-    /* The highest ever given. */
-    "CREATE TABLE numbers ("
+    "CREATE TABLE numbers (" /* the highest ever given */
     " id INTEGER PRIMARY KEY CHECK (id = 1),"
     " queue INTEGER NOT NULL,"
     " schedule INTEGER NOT NULL"
     ") STRICT;"
-    "INSERT INTO numbers VALUES (1, (SELECT ifnull(max(number), 0) FROM queues), 0);";
+    "INSERT INTO numbers VALUES (1, 0, 0);"
 
-static const char *const steps[] = {step_1, step_2, step_3, step_4};
+    /* What each part needs is in its own file. */
+    SCHEMA_KV SCHEMA_NOTICES SCHEMA_HOUR SCHEMA_SCHEDULES SCHEMA_GONE;
 
-const struct schema_steps schema_steps = {steps, sizeof steps / sizeof steps[0]};
+/* ---- creating ---- */
 
-/* ---- versions ---- */
+static int tables_create(sqlite3 *db, struct err_note *note)
+{
+    return sql_exec(db, tables, note);
+}
 
-static int step_take(sqlite3 *db, const struct schema_steps *to, int64_t version,
-                     struct err_note *note)
+int schema_create(sqlite3 *db, struct err_note *note)
 {
     char set[48];
-    sqlite3_snprintf(sizeof set, set, "PRAGMA user_version = %lld", version + 1);
+    sqlite3_snprintf(sizeof set, set, "PRAGMA user_version = %d", FORMAT_BASE + STORE_FORMAT);
     int rc = sql_exec(db, "BEGIN IMMEDIATE", note);
     if (rc == 0)
-        rc = sql_exec(db, to->sql[version], note);
+        rc = tables_create(db, note);
     if (rc == 0)
         rc = sql_exec(db, set, note);
-    FAILPOINT("upgrade.step");
     if (rc == 0)
         rc = sql_exec(db, "COMMIT", note);
-    FAILPOINT("upgrade.done");
     if (rc != 0) /* the first error is the one to tell */
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     return rc;
 }
 
-int schema_upgrade(sqlite3 *db, const struct schema_steps *to, struct err_note *note)
+/* ---- comparing ---- */
+
+#define WAY_OUT                                                                                    \
+    "export its jobs with the version that wrote it (holdfast export) and import them here "       \
+    "(holdfast import), or start with an empty directory"
+
+int schema_format(sqlite3 *db, const char *path, struct err_note *note)
 {
     int64_t version = 0;
     int rc = sql_number(db, "PRAGMA user_version", &version, note);
-    if (rc != 0)
+    if (rc != 0 || version == FORMAT_BASE + STORE_FORMAT)
         return rc;
-    if (version < 0 || version > to->count)
+    if (version >= 1 && version <= DRAFT_LAST)
         return err_note_set(note, -ERR_VERSION,
-                            "%s has format %lld, made by a newer holdfast; this one reads formats "
-                            "up to %d: use the newer one",
-                            sqlite3_db_filename(db, "main"), (long long)version, to->count);
-    for (; version < to->count && rc == 0; version++)
-        rc = step_take(db, to, version, note);
+                            "%s has draft format %lld, which this version of Holdfast does not "
+                            "read: " WAY_OUT,
+                            path, (long long)version);
+    if (version > FORMAT_BASE + STORE_FORMAT)
+        return err_note_set(note, -ERR_VERSION,
+                            "%s has format %lld, written by a newer version of Holdfast; this one "
+                            "reads format %d: use the newer version",
+                            path, (long long)version - FORMAT_BASE, STORE_FORMAT);
+    return err_note_set(note, -ERR_VERSION,
+                        "%s does not say which format it has (its user_version is %lld, where %d "
+                        "is expected): restore the newest backup, or start with an empty directory",
+                        path, (long long)version, FORMAT_BASE + STORE_FORMAT);
+}
+
+int schema_refuse(const char *path, const char *type, const char *name, enum schema_fault fault,
+                  struct err_note *note)
+{
+    switch (fault) {
+    case SCHEMA_FOREIGN:
+        return err_note_set(
+            note, -ERR_INVALID,
+            "%s contains the %s \"%.60s\", which Holdfast did not create: restore the newest "
+            "backup, or save the jobs (holdfast export --data DIR) and import them into an empty "
+            "store",
+            path, type, name);
+    case SCHEMA_MISSING:
+        return err_note_set(
+            note, -ERR_CORRUPT,
+            "%s lacks the %s \"%.60s\": restore the newest backup, or save what can "
+            "still be read (holdfast export --data DIR)",
+            path, type, name);
+    case SCHEMA_DIFFERENT:
+        break;
+    }
+    return err_note_set(note, -ERR_VERSION,
+                        "the %s \"%.60s\" in %s is not as this version of Holdfast creates it: a "
+                        "draft of the format wrote it, or someone changed it; " WAY_OUT,
+                        type, name, path);
+}
+
+/* Tells for every object that one database has whether the other has the same one. */
+static int objects_compare(sqlite3 *of, sqlite3 *with, enum schema_fault absent, schema_fault_fn fn,
+                           void *ctx, struct err_note *note)
+{
+    sqlite3_stmt *each = NULL, *find = NULL;
+    int rc = sql_prepare(of, "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name",
+                         &each, note);
+    if (rc == 0)
+        rc = sql_prepare(with,
+                         "SELECT type IS ?2 AND tbl_name IS ?3 AND sql IS ?4 FROM sqlite_schema "
+                         "WHERE name = ?1",
+                         &find, note);
+    while (rc == 0) {
+        int step = sqlite3_step(each);
+        if (step == SQLITE_DONE)
+            break;
+        if (step != SQLITE_ROW) {
+            rc = sql_error(of, "read the schema", note);
+            break;
+        }
+        const char *type = (const char *)sqlite3_column_text(each, 0);
+        const char *name = (const char *)sqlite3_column_text(each, 1);
+        sqlite3_bind_value(find, 1, sqlite3_column_value(each, 1));
+        sqlite3_bind_value(find, 2, sqlite3_column_value(each, 0));
+        sqlite3_bind_value(find, 3, sqlite3_column_value(each, 2));
+        sqlite3_bind_value(find, 4, sqlite3_column_value(each, 3));
+        int found = sqlite3_step(find);
+        if (found == SQLITE_DONE)
+            rc = fn(ctx, type ? type : "object", name ? name : "?", absent, note);
+        else if (found != SQLITE_ROW)
+            rc = sql_error(with, "read the schema", note);
+        else if (!sqlite3_column_int(find, 0))
+            rc = fn(ctx, type ? type : "object", name ? name : "?", SCHEMA_DIFFERENT, note);
+        sqlite3_reset(find);
+    }
+    sqlite3_finalize(each);
+    sqlite3_finalize(find);
     return rc;
+}
+
+/* What differs is told when the file's objects are compared; here only what it lacks. */
+struct missing {
+    schema_fault_fn fn;
+    void *ctx;
+};
+
+static int missing_cb(void *ctx, const char *type, const char *name, enum schema_fault fault,
+                      struct err_note *note)
+{
+    const struct missing *m = ctx;
+    return fault == SCHEMA_MISSING ? m->fn(m->ctx, type, name, fault, note) : 0;
+}
+
+int schema_compare(sqlite3 *db, schema_fault_fn fn, void *ctx, struct err_note *note)
+{
+    sqlite3 *model = NULL;
+    struct missing missing = {fn, ctx};
+    /* It has no file, and so no pages with checksums: sql_open is not for it. */
+    int rc = sqlite3_open(":memory:", &model) == SQLITE_OK
+                 ? 0
+                 : err_note_set(note, -ERR_NOMEM, "out of memory");
+    if (rc == 0)
+        rc = tables_create(model, note);
+    if (rc == 0)
+        rc = schema_views(model, note);
+    if (rc == 0)
+        rc = objects_compare(db, model, SCHEMA_FOREIGN, fn, ctx, note);
+    if (rc == 0)
+        rc = objects_compare(model, db, SCHEMA_MISSING, missing_cb, &missing, note);
+    sqlite3_close(model);
+    return rc;
+}
+
+/* A view of ours, and what belongs to it, holds no data and is created again when it differs. */
+bool schema_matters(const char *type, enum schema_fault fault)
+{
+    bool data = strcmp(type, "view") != 0 && strcmp(type, "trigger") != 0;
+    return fault == SCHEMA_FOREIGN || data;
+}
+
+static int refuse_cb(void *ctx, const char *type, const char *name, enum schema_fault fault,
+                     struct err_note *note)
+{
+    return schema_matters(type, fault) ? schema_refuse(ctx, type, name, fault, note) : 0;
+}
+
+int schema_check(sqlite3 *db, const char *path, struct err_note *note)
+{
+    int rc = schema_format(db, path, note);
+    return rc ? rc : schema_compare(db, refuse_cb, (void *)path, note);
 }
 
 /* ---- whose file is it? ---- */

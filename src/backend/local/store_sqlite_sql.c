@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SQLite's codes, values and rows, in our words. */
+/* SQLite's codes and values, in our words. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "backend/local/dbpage_vfs.h"
 #include "backend/local/store_sqlite.h"
-#include "core/limits.h"
 
 const char *store_sqlite_version(void)
 {
@@ -36,6 +38,8 @@ int sql_code(int extended, int system_errno)
     case SQLITE_TOOBIG:
         return -ERR_TOO_BIG;
     case SQLITE_IOERR:
+        if (extended == SQLITE_IOERR_DATA) /* a checksum does not match (dbpage_vfs.h) */
+            return -ERR_CORRUPT;
         if (extended == SQLITE_IOERR_SHMSIZE) /* errno is not kept; nothing else fails there */
             return -ERR_NO_SPACE;
         if (extended == SQLITE_IOERR_FSYNC || extended == SQLITE_IOERR_DIR_FSYNC)
@@ -46,31 +50,105 @@ int sql_code(int extended, int system_errno)
     }
 }
 
+/* Which page it was, and of which table. */
+static void fault_text(sqlite3 *db, char *text, size_t bytes)
+{
+    char name[100];
+    struct dbpage_fault fault = dbpage_vfs_fault(db);
+    dbpage_fault_text(&fault, text, bytes);
+    size_t len = strlen(text);
+    if (fault.kind != DBPAGE_FRAME && dbpage_vfs_owner(db, fault.number, name, sizeof name))
+        snprintf(text + len, bytes - len, " (it belongs to %s)", name);
+}
+
 int sql_error(sqlite3 *db, const char *doing, struct err_note *note)
 {
+    char text[240] = "out of memory";
     const char *file = db ? sqlite3_db_filename(db, "main") : NULL;
-    int code = db ? sql_code(sqlite3_extended_errcode(db), sqlite3_system_errno(db)) : -ERR_NOMEM;
-    const char *why = db ? sqlite3_errmsg(db) : "out of memory";
-    if (code == -ERR_NO_SPACE)
-        why = sqlite3_errstr(SQLITE_FULL);
+    int extended = db ? sqlite3_extended_errcode(db) : SQLITE_NOMEM;
+    int code = sql_code(extended, db ? sqlite3_system_errno(db) : 0);
+    if (!note)
+        return code;
+    if (extended == SQLITE_IOERR_DATA)
+        fault_text(db, text, sizeof text);
+    else if (db)
+        snprintf(text, sizeof text, "%s",
+                 code == -ERR_NO_SPACE ? sqlite3_errstr(SQLITE_FULL) : sqlite3_errmsg(db));
     return err_note_set(note, code, "%s: cannot %s: %s", file && *file ? file : "holdfast.db",
-                        doing, why);
+                        doing, text);
 }
 
 /* ---- connections and statements ---- */
 
+/* What a file may make SQLite do: no more than our own statements and rows need. */
+static const struct {
+    int id, value;
+} limits[] = {
+    {SQLITE_LIMIT_LENGTH, 2 * (int)LIMIT_PAYLOAD_BYTES + (1 << 20)}, /* of a row */
+    {SQLITE_LIMIT_SQL_LENGTH, 200000},
+    {SQLITE_LIMIT_COLUMN, 100},
+    {SQLITE_LIMIT_EXPR_DEPTH, 100},
+    {SQLITE_LIMIT_COMPOUND_SELECT, 20},
+    {SQLITE_LIMIT_VDBE_OP, 100000},
+    {SQLITE_LIMIT_FUNCTION_ARG, 100},
+    {SQLITE_LIMIT_ATTACHED, 0},
+    {SQLITE_LIMIT_TRIGGER_DEPTH, 4},
+    {SQLITE_LIMIT_WORKER_THREADS, 0},
+};
+
+static int open_failed(const char *path, sqlite3 *db, int rc, struct err_note *note)
+{
+    int error = db ? sqlite3_system_errno(db) : 0;
+    if (rc == SQLITE_CANTOPEN && error == ELOOP)
+        return err_note_set(note, -ERR_IO,
+                            "cannot open %s: it is a symbolic link; put the file itself there, or "
+                            "make the data directory the link",
+                            path);
+    return err_note_set(note, sql_code(rc, error), "cannot open %s: %s%s%s", path,
+                        sqlite3_errstr(rc), error ? ": " : "", error ? strerror(error) : "");
+}
+
+int sql_draft(const char *path, struct err_note *note)
+{
+    return err_note_set(note, -ERR_VERSION,
+                        "%s was written by a development version of holdfast whose pages have no "
+                        "checksums, and this version cannot read it: export its jobs with the "
+                        "version that wrote it",
+                        path);
+}
+
+/* A new file gets room for checksums before its first page is written. */
+static int format_check(sqlite3 *db, const char *path, struct err_note *note)
+{
+    int reserved = DBPAGE_RESERVED;
+    enum dbpage_format format = DBPAGE_FORMAT_NONE;
+    if (dbpage_vfs_format(db, &format) != 0)
+        return err_note_set(note, -ERR_IO, "cannot read the header of %s", path);
+    if (format == DBPAGE_FORMAT_OTHER)
+        return sql_draft(path, note);
+    if (format == DBPAGE_FORMAT_NONE &&
+        sqlite3_file_control(db, "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved) != SQLITE_OK)
+        return err_note_set(note, -ERR_IO, "cannot reserve bytes for checksums in %s", path);
+    return 0;
+}
+
 int sql_open(const char *path, int flags, int busy_ms, sqlite3 **ret, struct err_note *note)
 {
-    int rc =
-        sqlite3_open_v2(path, ret, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, NULL);
+    if (dbpage_vfs_register() != 0)
+        return err_note_set(note, -ERR_IO, "this SQLite has no VFS for Unix");
+    int rc = sqlite3_open_v2(path, ret, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE,
+                             DBPAGE_VFS);
     if (rc != SQLITE_OK)
-        return err_note_set(note, sql_code(rc, *ret ? sqlite3_system_errno(*ret) : 0),
-                            "cannot open %s: %s", path, sqlite3_errstr(rc));
+        return open_failed(path, *ret, rc, note);
     sqlite3_extended_result_codes(*ret, 1);
     sqlite3_busy_timeout(*ret, busy_ms);
     /* Views and triggers come from the file: no function with effects for them. */
     sqlite3_db_config(*ret, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    return 0;
+    sqlite3_db_config(*ret, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        sqlite3_limit(*ret, limits[i].id, limits[i].value);
+    rc = sql_exec(*ret, "PRAGMA cell_size_check = ON", note);
+    return rc ? rc : format_check(*ret, path, note);
 }
 
 int sql_run(sqlite3_stmt *st, const char *doing, struct err_note *note)
@@ -143,103 +221,4 @@ struct span column_span(sqlite3_stmt *st, int at)
     /* column_blob first: it leaves text as it is, and column_bytes then counts those bytes. */
     const void *bytes = sqlite3_column_blob(st, at);
     return span_of(bytes, bytes ? (size_t)sqlite3_column_bytes(st, at) : 0);
-}
-
-/* ---- rows ---- */
-
-static bool fits(int64_t v, int64_t min, int64_t max)
-{
-    return v >= min && v <= max;
-}
-
-/* Of the newest attempt, as far as the row tells. Nothing a damaged file holds may overflow. */
-static int64_t started_at(const int64_t v[JOB_COLUMN_COUNT])
-{
-    int64_t since = v[JOB_SINCE], took = v[JOB_LEASE_MS];
-    if (v[JOB_STATE] == STATE_RUNNING)
-        return since;
-    if (v[JOB_STATE] != STATE_DONE || took == 0)
-        return 0;
-    bool sound = fits(since, 0, LIMIT_WALL_MS) && (took & 1) &&
-                 fits(took >> 1, -LIMIT_WALL_MS, LIMIT_WALL_MS);
-    return sound ? since - (took >> 1) : -1;
-}
-
-int job_from(const int64_t v[JOB_COLUMN_COUNT], struct span worker, struct stored_job *ret)
-{
-    bool done = v[JOB_STATE] == STATE_DONE;
-    int64_t marks = v[JOB_MARKS], counts = v[JOB_COUNTS], payload = v[JOB_PAYLOAD];
-    *ret = (struct stored_job){
-        .job = {.seq = (uint64_t)v[JOB_SEQ],
-                .id_hi = (uint64_t)v[JOB_ID_HI],
-                .priority = v[JOB_PRIORITY],
-                .run_at = {v[JOB_RUN_AT]},
-                .since = {v[JOB_SINCE]},
-                .queue = (uint32_t)v[JOB_QUEUE],
-                .payload_bytes = (uint32_t)(payload >> 2),
-                .failures = (uint16_t)counts,
-                .crashes = (uint16_t)(counts >> 16),
-                .generation = (uint32_t)(counts >> 32),
-                .state = (uint8_t)v[JOB_STATE],
-                .reason = (uint8_t)(marks & 15),
-                .payload_kind = (uint8_t)(payload & 3),
-                .flags = (uint8_t)(marks >> 4)},
-        .token = {.counter = (uint64_t)v[JOB_TOKEN_COUNTER], .epoch = (uint32_t)v[JOB_TOKEN_EPOCH]},
-        .lease_ms = done ? 0 : (uint32_t)v[JOB_LEASE_MS],
-        .worker = worker,
-        .started_at = {started_at(v)},
-    };
-    bool good =
-        fits(v[JOB_SEQ], 1, (int64_t)LIMIT_SEQ) && fits(v[JOB_QUEUE], 1, UINT32_MAX) &&
-        fits(v[JOB_STATE], STATE_SCHEDULED, STATE_COUNT - 1) && (marks & 15) < REASON_COUNT &&
-        fits(marks >> 4, 0, JOB_HAS_EXTRA | JOB_BOUND) && fits(v[JOB_SINCE], 0, LIMIT_WALL_MS) &&
-        fits(ret->started_at.ms, 0, LIMIT_WALL_MS) && fits(v[JOB_TOKEN_EPOCH], 0, UINT32_MAX) &&
-        (done || fits(v[JOB_LEASE_MS], 0, LIMIT_LEASE_MS)) &&
-        fits(v[JOB_RUN_AT], 0, LIMIT_WALL_MS) && (payload & 3) <= PAYLOAD_BYTES &&
-        fits(payload >> 2, 0, LIMIT_PAYLOAD_BYTES) && worker.len <= LIMIT_WORKER_BYTES;
-    return good ? 0 : -ERR_CORRUPT;
-}
-
-int row_job(sqlite3_stmt *st, int first, struct stored_job *ret)
-{
-    int64_t v[JOB_COLUMN_COUNT];
-    for (int i = 0; i < JOB_COLUMN_COUNT; i++)
-        v[i] = i == JOB_WORKER ? 0 : sqlite3_column_int64(st, first + i);
-    return job_from(v, column_span(st, first + JOB_WORKER), ret);
-}
-
-int row_extra(sqlite3_stmt *st, int first, struct job_extra *ret)
-{
-    *ret = (struct job_extra){
-        .unique = column_span(st, first),
-        .group = column_span(st, first + 1),
-        .correlation = column_span(st, first + 2),
-        .label = column_span(st, first + 3),
-        .attributes = column_span(st, first + 4),
-        .expires_at = {sqlite3_column_int64(st, first + 5)},
-        .options = column_span(st, first + 6),
-    };
-    bool good = ret->unique.len <= LIMIT_KEY_BYTES && ret->group.len <= LIMIT_KEY_BYTES &&
-                ret->correlation.len <= LIMIT_KEY_BYTES && ret->label.len <= LIMIT_LABEL_BYTES &&
-                ret->attributes.len <= LIMIT_ATTRIBUTES_BYTES &&
-                ret->options.len <= POLICY_BYTES_MAX && ret->expires_at.ms >= 0 &&
-                ret->expires_at.ms <= LIMIT_WALL_MS;
-    return good ? 0 : -ERR_CORRUPT;
-}
-
-struct rec_queue_put row_queue(sqlite3_stmt *st, bool *ret_gone)
-{
-    *ret_gone = sqlite3_column_int64(st, 6) != 0;
-    return (struct rec_queue_put){
-        .queue = (uint32_t)sqlite3_column_int64(st, 0),
-        .name = column_span(st, 1),
-        .generation = (uint32_t)sqlite3_column_int64(st, 2),
-        .created_at = {sqlite3_column_int64(st, 3)},
-        .updated_at = {sqlite3_column_int64(st, 4)},
-        .paused_until = {sqlite3_column_int64(st, 5)},
-        .policy = column_span(st, 7),
-        .owner = column_span(st, 8),
-        .note = column_span(st, 9),
-        .attributes = column_span(st, 10),
-    };
 }

@@ -24,7 +24,8 @@ static const struct view views[] = {
             " CASE j.marks & 15 WHEN 1 THEN 'failed' WHEN 2 THEN 'rejected'"
             "  WHEN 3 THEN 'crash_loop' WHEN 4 THEN 'timed_out' WHEN 5 THEN 'expired'"
             "  WHEN 6 THEN 'cancelled' WHEN 7 THEN 'replaced' WHEN 8 THEN 'released'"
-            "  WHEN 9 THEN 'restarted' WHEN 10 THEN 'discarded' END AS reason,"
+            "  WHEN 9 THEN 'restarted' WHEN 10 THEN 'discarded' WHEN 11 THEN 'damaged' END AS "
+            "reason,"
             " j.priority AS priority,"
             " (j.counts & 65535) + (j.counts >> 16 & 65535) + (j.state IN (3, 4)) AS attempts,"
             " j.counts & 65535 AS failures,"
@@ -103,7 +104,8 @@ static const struct view views[] = {
                " j.priority AS priority,"
                " CASE WHEN j.state <> 5 THEN NULL WHEN o.error IS NOT NULL THEN o.error"
                "  ELSE CASE j.marks & 15 WHEN 1 THEN 'failed' WHEN 2 THEN 'rejected'"
-               "   WHEN 3 THEN 'crash_loop' WHEN 4 THEN 'timed_out' WHEN 5 THEN 'expired' END END"
+               "   WHEN 3 THEN 'crash_loop' WHEN 4 THEN 'timed_out' WHEN 5 THEN 'expired' WHEN 11 "
+               "THEN 'damaged' END END"
                "  AS error,"
                " iif(j.state = 4, CAST(o.result AS TEXT), NULL) AS results_json,"
                " ifnull(json_extract(x.attributes, '$.enqueued_at'), (j.id_hi >> 16) / 1000)"
@@ -185,7 +187,7 @@ static int views_compare(sqlite3 *db, struct err_note *note)
 
 /* ---- making them ---- */
 
-/* Drops every view there is: those of older programs, too. Their triggers go with them. */
+/* Drops every view there is: only those of Holdfast can be there. Their triggers go with them. */
 static int views_drop(sqlite3 *db, struct err_note *note)
 {
     sqlite3_stmt *st = NULL;

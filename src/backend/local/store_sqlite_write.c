@@ -8,8 +8,8 @@
  * that does not exist, or is not in a state the record can start from, is damage. */
 #include <inttypes.h>
 
-#include "backend/local/store_sqlite.h"
 #include "backend/local/store_sqlite_notices.h"
+#include "backend/local/store_sqlite_rules.h"
 
 static int write_run(struct store_sqlite *q, enum stmt_id id, struct err_note *note)
 {
@@ -118,7 +118,7 @@ static int write_payload(struct store_sqlite *q, const struct change *c, struct 
     if (c->payload.len == 0)
         return write_range(q, STMT_PAYLOADS_GONE, c->seq, c->seq, note);
     bind_number(q->stmts[STMT_PAYLOAD_PUT], 1, c->seq);
-    bind_bytes(q->stmts[STMT_PAYLOAD_PUT], 2, c->payload);
+    bind_body(q->stmts[STMT_PAYLOAD_PUT], 2, c->payload);
     return write_run(q, STMT_PAYLOAD_PUT, note);
 }
 
@@ -127,7 +127,7 @@ static int write_result(struct store_sqlite *q, const struct change *c, struct e
     sqlite3_stmt *st = q->stmts[STMT_RESULT_PUT];
     bind_number(st, 1, c->seq);
     bind_number(st, 2, c->result_kind);
-    bind_bytes(st, 3, c->result);
+    bind_body(st, 3, c->result);
     bounds_add(&q->outcomes, c->seq);
     return write_run(q, STMT_RESULT_PUT, note);
 }
@@ -203,7 +203,7 @@ static void bind_new(sqlite3_stmt *st, int first, const struct change *c)
 static void bind_payload(sqlite3_stmt *st, int first, const struct change *c)
 {
     bind_number(st, first, c->seq);
-    bind_bytes(st, first + 1, c->payload);
+    bind_body(st, first + 1, c->payload);
 }
 
 /* One statement when the group is full, else one a row. */
@@ -240,7 +240,7 @@ static int group_end(struct store_sqlite *q, struct group *g, struct err_note *n
             rc = write_aside(q, c, note);
     }
     if (rc == 0)
-        rc = write_rows(q, &bodies, STMT_PAYLOADS_NEW, STMT_PAYLOAD_NEW, 2, bind_payload, note);
+        rc = write_rows(q, &bodies, STMT_PAYLOADS_NEW, STMT_PAYLOAD_NEW, 3, bind_payload, note);
     g->count = 0;
     return rc;
 }
@@ -309,9 +309,18 @@ static int write_rare_gone(struct store_sqlite *q, uint64_t first, uint64_t last
     return rc;
 }
 
+/* Payloads on a page that cannot be read stay where they are: no job has them any more, and check
+ * tells of them. */
+int payloads_gone(int rc, const struct err_note *why, struct err_note *note)
+{
+    return rc == 0 || rc == -ERR_CORRUPT ? 0 : err_note_set(note, rc, "%s", why->text);
+}
+
 static int write_gone(struct store_sqlite *q, uint64_t first, uint64_t last, struct err_note *note)
 {
-    int rc = write_range(q, STMT_PAYLOADS_GONE, first, last, note);
+    struct err_note why = {""};
+    int rc = write_range(q, STMT_PAYLOADS_GONE, first, last, &why);
+    rc = payloads_gone(rc, &why, note);
     q->next_figures.rows -= (int64_t)(last - first + 1);
     if (rc == 0 && bounds_meet(&q->extras, first, last))
         rc = write_range(q, STMT_EXTRAS_GONE, first, last, note);

@@ -3,6 +3,7 @@
 
 #include <endian.h>
 
+#include "backend/shared/sound.h"
 #include "base/check.h"
 #include "base/utf8.h"
 
@@ -165,12 +166,12 @@ void pg_array_end(struct args *a)
 
 /* --- results --- */
 
-/* A column of another width than the statement table promises is a fault of this program. */
+/* NULL: a row or column that is not there, no value, or one of another width than the statement
+ * has. The server may answer anything: none of this is asserted. */
 static const char *fixed(const PGresult *r, int row, int col, int width)
 {
-    if (PQgetisnull(r, row, col))
+    if (PQgetisnull(r, row, col) || PQgetlength(r, row, col) != width)
         return NULL;
-    CHECK(PQgetlength(r, row, col) == width);
     return PQgetvalue(r, row, col);
 }
 
@@ -199,6 +200,31 @@ int16_t pg_col_i2(const PGresult *r, int row, int col)
     if (at)
         memcpy(&v, at, sizeof v);
     return (int16_t)be16toh(v);
+}
+
+int64_t pg_col_time(const PGresult *r, int row, int col)
+{
+    return sound_time(pg_col_i8(r, row, col));
+}
+
+uint64_t pg_col_seq(const PGresult *r, int row, int col)
+{
+    return sound_seq((uint64_t)pg_col_i8(r, row, col));
+}
+
+int64_t pg_col_sum(const PGresult *r, int row, int col)
+{
+    return sound_sum(pg_col_i8(r, row, col));
+}
+
+uint64_t pg_col_count(const PGresult *r, int row, int col)
+{
+    return sound_count(pg_col_i8(r, row, col));
+}
+
+uint8_t pg_col_kind(const PGresult *r, int row, int col, unsigned count)
+{
+    return sound_kind(pg_col_i2(r, row, col), count);
 }
 
 bool pg_col_bool(const PGresult *r, int row, int col)

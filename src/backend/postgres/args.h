@@ -53,5 +53,11 @@ void pg_array_end(struct args *a);
 int64_t pg_col_i8(const PGresult *r, int row, int col);
 int32_t pg_col_i4(const PGresult *r, int row, int col);
 int16_t pg_col_i2(const PGresult *r, int row, int col);
+/* Within bounds, as backend/shared/sound.h says. */
+int64_t pg_col_time(const PGresult *r, int row, int col);
+uint64_t pg_col_seq(const PGresult *r, int row, int col);
+int64_t pg_col_sum(const PGresult *r, int row, int col);
+uint64_t pg_col_count(const PGresult *r, int row, int col);
+uint8_t pg_col_kind(const PGresult *r, int row, int col, unsigned count);
 bool pg_col_bool(const PGresult *r, int row, int col);
 struct span pg_col_bytes(const PGresult *r, int row, int col); /* lives as long as the result */

@@ -36,15 +36,16 @@ void pg_bulk_begun(struct pg_store *s, struct unit *u)
 void pg_bulk_adopt(struct pg_store *s, const PGresult *r)
 {
     for (int i = 0; i < PQntuples(r); i++) {
-        struct bulk *b = shared_bulk_new(pg_col_bytes(r, i, 4));
+        uint8_t action = pg_col_kind(r, i, 1, BULK_REMOVE + 1);
+        struct bulk *b = action ? shared_bulk_new(pg_col_bytes(r, i, 4)) : NULL;
         if (!b)
-            return;
+            continue;
         b->number = (uint64_t)pg_col_i8(r, i, 0);
-        b->action = (uint8_t)pg_col_i2(r, i, 1);
+        b->action = action;
         b->queue = (uint32_t)pg_col_i4(r, i, 2);
         b->states = (unsigned)pg_col_i4(r, i, 3);
         b->seq_max = (uint64_t)pg_col_i8(r, i, 5);
-        b->at.ms = pg_col_i8(r, i, 6);
+        b->at.ms = pg_col_time(r, i, 6);
         b->cursor = (uint64_t)pg_col_i8(r, i, 7);
         b->changed = (uint64_t)pg_col_i8(r, i, 8);
         b->refused = (uint64_t)pg_col_i8(r, i, 9);

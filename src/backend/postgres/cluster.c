@@ -46,10 +46,10 @@ void pg_beat_send(struct pg_store *s)
 static void take_nodes(struct pg_store *s, const PGresult *r)
 {
     struct backend_cluster *c = &s->sh.node.cluster;
-    int64_t now = pg_col_i8(r, 0, NODES_NOW);
+    int64_t now = pg_col_time(r, 0, NODES_NOW);
     uint32_t holder = (uint32_t)pg_col_i4(r, 0, NODES_HOLDER);
-    shared_cluster_heard(&s->sh, now, (uint64_t)pg_col_i8(r, 0, NODES_LEADER_EPOCH), holder,
-                         pg_col_i8(r, 0, NODES_UNTIL));
+    shared_cluster_heard(&s->sh, now, pg_col_count(r, 0, NODES_LEADER_EPOCH), holder,
+                         pg_col_time(r, 0, NODES_UNTIL));
     for (int i = 0; i < PQntuples(r) && c->node_count < BACKEND_NODES_MAX; i++) {
         struct backend_node *n = &c->nodes[c->node_count];
         struct span version = pg_col_bytes(r, i, NODES_VERSION);
@@ -57,9 +57,11 @@ static void take_nodes(struct pg_store *s, const PGresult *r)
             continue;
         *n = (struct backend_node){.epoch = (uint32_t)pg_col_i4(r, i, NODES_EPOCH),
                                    .number = (unsigned)pg_col_i4(r, i, NODES_NUMBER),
-                                   .seen_at = {pg_col_i8(r, i, NODES_SEEN_AT)}};
+                                   .seen_at = {pg_col_time(r, i, NODES_SEEN_AT)}};
         shared_node_heard(&s->sh, n, now, holder);
-        snprintf(n->version, sizeof n->version, "%.*s", (int)version.len, version.at);
+        snprintf(n->version, sizeof n->version, "%.*s",
+                 (int)(version.len < sizeof n->version ? version.len : sizeof n->version),
+                 version.at ? version.at : "");
         c->node_count++;
     }
     shared_warn_of_twin(&s->sh);
@@ -68,13 +70,21 @@ static void take_nodes(struct pg_store *s, const PGresult *r)
 void pg_beat_take(struct pg_store *s)
 {
     int64_t given = shared_manual_now(&s->sh);
-    shared_clock_heard(&s->sh, given ? given : pg_col_i8(pg_conn_result(s->lane, BEAT_NOW), 0, 0));
+    shared_clock_heard(&s->sh,
+                       given ? given : pg_col_time(pg_conn_result(s->lane, BEAT_NOW), 0, 0));
     unsigned others_before = s->sh.node.others;
     s->sh.node.others = (unsigned)pg_col_i4(pg_conn_result(s->lane, BEAT_SEEN), 0, 0);
     pg_ear_counted(s, others_before);
     const PGresult *led = pg_conn_result(s->lane, BEAT_LEADER);
-    shared_leader_take(&s->sh, PQntuples(led) == 1 ? pg_col_i8(led, 0, 0) : 0);
+    shared_leader_take(&s->sh, PQntuples(led) == 1 ? (int64_t)pg_col_count(led, 0, 0) : 0);
     take_nodes(s, pg_conn_result(s->lane, BEAT_NODES));
+}
+
+void pg_link_heard(struct pg_store *s)
+{
+    char sslmode[16];
+    enum backend_link link = pg_conn_link(s->lane, sslmode);
+    shared_link_heard(&s->sh, link, sslmode);
 }
 
 void pg_cluster(const struct backend *b, struct backend_cluster *ret)

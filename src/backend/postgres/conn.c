@@ -14,6 +14,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+#define ENDS_MAX 2 /* end marks that libpq may give without a result between them */
+
 enum conn_state { CONN_DOWN, CONN_CONNECTING, CONN_SETTING_UP, CONN_UP };
 
 struct conn {
@@ -153,26 +155,37 @@ static void round_over(struct conn *c)
     fn(c->ctx, c->error.state[0] ? -ERR_INVALID : 0, &c->error);
 }
 
-/* One result of the round. True: it was the sync point. */
-static bool take_result(struct conn *c, PGresult *r)
+/* The server does not keep to the protocol: what it says from here on would be taken for the answer
+ * to something else. */
+static void break_off(struct conn *c)
+{
+    error_of_conn(c);
+    snprintf(c->trouble, sizeof c->trouble, "its answers do not fit what it was asked");
+    lose(c);
+}
+
+enum taken { TAKEN_RESULT, TAKEN_SYNC, TAKEN_WRONG };
+
+/* One result of the round. */
+static enum taken take_result(struct conn *c, PGresult *r)
 {
     ExecStatusType status = PQresultStatus(r);
-    if (status == PGRES_PIPELINE_SYNC) {
+    bool sync = status == PGRES_PIPELINE_SYNC;
+    if (sync || c->got == c->expected) {
         PQclear(r);
-        return true;
+        return sync && c->got == c->expected ? TAKEN_SYNC : TAKEN_WRONG;
     }
-    CHECK(c->got < c->expected);
     int at = c->statement_of[c->got++];
     bool good = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
     if (!good && status != PGRES_PIPELINE_ABORTED)
         error_of_result(c, r, at);
     if (at >= 0) {
         c->results[at] = r;
-        return false;
+        return TAKEN_RESULT;
     }
     c->prepared[-1 - at] = good; /* it outlives the transaction it was made in */
     PQclear(r);
-    return false;
+    return TAKEN_RESULT;
 }
 
 static void pass_mark(struct conn *c)
@@ -186,15 +199,21 @@ static void pass_mark(struct conn *c)
 
 static void read_results(struct conn *c)
 {
+    unsigned ends = 0; /* one behind another */
     while (c->fn && !PQisBusy(c->pg)) {
         PGresult *r = PQgetResult(c->pg);
-        if (!r)
-            continue; /* the end mark of one statement */
-        if (take_result(c, r)) {
+        enum taken taken = r ? take_result(c, r) : TAKEN_RESULT;
+        ends = r ? 0 : ends + 1; /* the end mark of one statement */
+        if (taken == TAKEN_SYNC) {
             round_over(c);
             return;
         }
-        pass_mark(c);
+        if (taken == TAKEN_WRONG || ends > ENDS_MAX || PQstatus(c->pg) == CONNECTION_BAD) {
+            break_off(c);
+            return;
+        }
+        if (r)
+            pass_mark(c);
     }
 }
 
@@ -319,6 +338,26 @@ void pg_conn_hurry(struct conn *c, int64_t patience_ms)
     error_of_conn(c);
     snprintf(c->trouble, sizeof c->trouble, "no answer within %llu ms", (unsigned long long)ms);
     lose(c);
+}
+
+static void sslmode_copy(PGconn *pg, char out[16])
+{
+    PQconninfoOption *options = PQconninfo(pg);
+    out[0] = '\0';
+    for (const PQconninfoOption *o = options; o && o->keyword; o++)
+        if (strcmp(o->keyword, "sslmode") == 0 && o->val)
+            snprintf(out, 16, "%s", o->val);
+    PQconninfoFree(options);
+}
+
+enum backend_link pg_conn_link(const struct conn *c, char sslmode[16])
+{
+    const char *host = PQhost(c->pg), *address = PQhostaddr(c->pg);
+    sslmode_copy(c->pg, sslmode);
+    if (PQsslInUse(c->pg))
+        return LINK_TLS;
+    bool socket = host && (host[0] == '/' || host[0] == '@');
+    return shared_host_local(socket || !address ? host : address) ? LINK_LOCAL : LINK_PLAIN;
 }
 
 const char *pg_conn_trouble(const struct conn *c)

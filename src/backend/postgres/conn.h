@@ -16,6 +16,7 @@
 
 #include "backend/postgres/args.h"
 #include "backend/postgres/sql.h"
+#include "backend/shared/shared.h"
 #include "base/log.h"
 
 #define ROUND_MAX 96 /* statements */
@@ -60,6 +61,8 @@ void pg_conn_reopen(struct conn *c);
  * this is lost (to connect may take a third of it). A server that was stopped, or a network that
  * swallows everything, says nothing of it. */
 void pg_conn_hurry(struct conn *c, int64_t patience_ms);
+/* How the server is reached, and the sslmode that was asked for; while it is connected. */
+enum backend_link pg_conn_link(const struct conn *c, char sslmode[16]);
 const char *pg_conn_trouble(const struct conn *c); /* why it was lost last; "" = it never was */
 
 /* Adds a statement to the round to come; clears the arguments. */

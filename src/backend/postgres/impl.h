@@ -45,6 +45,7 @@ struct pg_unit {
     size_t slots[24];          /* see load.c */
     size_t alerts_at;          /* where the rules are, in the round that asked for them */
     size_t trim_at, counts_at; /* of notices, in the round that stored; SIZE_MAX = not asked */
+    size_t versions_asked;     /* in that round */
     size_t keys_at; /* where the answers about keys begin, in the round that asked for them */
     uint64_t began_ns;
     PGresult **kept; /* what rows and answers point to */
@@ -143,6 +144,7 @@ bool pg_lane_idle(const struct pg_store *s);
 int64_t pg_answer_ms(const struct pg_store *s);
 void pg_beat_send(struct pg_store *s);
 void pg_beat_take(struct pg_store *s);
+void pg_link_heard(struct pg_store *s); /* the lane was opened */
 void pg_cluster(const struct backend *b, struct backend_cluster *ret);
 
 /* transact.c: one transaction from begin to commit */

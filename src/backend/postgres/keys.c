@@ -37,6 +37,7 @@ static void send_load(struct unit *u, size_t from, size_t versions)
     struct args *a = &pg_unit(u)->args;
     send_locks(u, from);
     pg_unit(u)->keys_at = pg_conn_sent(lane(u));
+    pg_unit(u)->versions_asked = versions;
     pg_array_begin(a, ARRAY_BYTES);
     for (size_t i = from; i < u->wkey_count; i++)
         pg_array_blob(a, u->wkeys[i]->key);
@@ -54,18 +55,18 @@ static void take_load(struct unit *u)
     for (int i = 0; i < PQntuples(keys); i++) {
         struct wkey *k = unit_key(u, pg_col_bytes(keys, i, 0));
         if (k)
-            unit_key_loaded(u, k, (uint64_t)pg_col_i8(keys, i, 1),
-                            (struct wall_time){pg_col_i8(keys, i, 2)},
-                            (uint8_t)pg_col_i2(keys, i, 3), (uint32_t)pg_col_i4(keys, i, 4));
+            unit_key_loaded(
+                u, k, (uint64_t)pg_col_i8(keys, i, 1), (struct wall_time){pg_col_time(keys, i, 2)},
+                pg_col_kind(keys, i, 3, PAYLOAD_BYTES + 1), (uint32_t)pg_col_i4(keys, i, 4));
     }
     const PGresult *versions = pg_conn_result(lane(u), at + 1);
-    u->version_count = (size_t)PQntuples(versions);
+    u->version_count = pg_unit(u)->versions_asked;
     u->version_next = 0;
     u->versions = unit_alloc(u, (u->version_count + 1) * sizeof *u->versions);
     for (size_t i = 0; u->versions && i < u->version_count; i++)
         u->versions[i] = (uint64_t)pg_col_i8(versions, (int)i, 0);
-    int64_t n = pg_col_i8(pg_conn_result(lane(u), at + 2), 0, 0);
-    int64_t bytes = pg_col_i8(pg_conn_result(lane(u), at + 2), 0, 1);
+    int64_t n = pg_col_sum(pg_conn_result(lane(u), at + 2), 0, 0);
+    int64_t bytes = pg_col_sum(pg_conn_result(lane(u), at + 2), 0, 1);
     u->kv_keys = n > 0 ? (uint64_t)n : 0;
     u->kv_bytes = bytes > 0 ? (uint64_t)bytes : 0;
 }
@@ -208,8 +209,8 @@ static struct kv_view view_of(const PGresult *r, int at, bool value)
     return (struct kv_view){.key = pg_col_bytes(r, at, 0),
                             .found = true,
                             .version = (uint64_t)pg_col_i8(r, at, 1),
-                            .expires_at = {pg_col_i8(r, at, 2)},
-                            .kind = (uint8_t)pg_col_i2(r, at, 3),
+                            .expires_at = {pg_col_time(r, at, 2)},
+                            .kind = pg_col_kind(r, at, 3, PAYLOAD_BYTES + 1),
                             .has_value = value,
                             .value = pg_col_bytes(r, at, 4)};
 }
@@ -250,7 +251,7 @@ void pg_keys_answer_get(struct unit *u, struct turn *t, const PGresult *r)
     }
     for (uint32_t i = 0; i < want->count; i++) {
         int at = row_of(r, want->keys[i]);
-        int64_t expires = at < 0 ? 0 : pg_col_i8(r, at, 2);
+        int64_t expires = at < 0 ? 0 : pg_col_time(r, at, 2);
         if (at >= 0 && (!expires || expires > u->now.ms))
             views[i] = view_of(r, at, want->want_value);
         views[i].key = want->keys[i];

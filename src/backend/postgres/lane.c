@@ -179,6 +179,7 @@ void pg_lane_opened_cb(void *ctx)
         log_event(s->sh.config.log, LOG_INFO, "postgres_back",
                   LOG_TEXT("note", "connected to the database again"));
     s->down_told = false;
+    pg_link_heard(s);
     shared_store_opened(&s->sh);
     s->sh.node.seen_at_ms = 0;
     /* Nobody knows what happened meanwhile. */

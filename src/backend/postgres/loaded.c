@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What came back of what a unit asked for: rows, queues, keys, and the time. */
 #include "backend/postgres/impl.h"
+#include "backend/shared/sound.h"
 
 static struct conn *lane(const struct unit *u)
 {
@@ -14,7 +15,7 @@ static void load_extra(const PGresult *r, int at, struct job_extra *x)
     x->correlation = pg_col_bytes(r, at, JOB_CORRELATION);
     x->label = pg_col_bytes(r, at, JOB_LABEL);
     x->attributes = pg_col_bytes(r, at, JOB_ATTRIBUTES);
-    x->expires_at.ms = pg_col_i8(r, at, JOB_EXPIRES_AT);
+    x->expires_at.ms = pg_col_time(r, at, JOB_EXPIRES_AT);
     x->options = pg_col_bytes(r, at, JOB_OPTIONS);
     x->undelivered = pg_col_bytes(r, at, JOB_UNDELIVERED);
 }
@@ -28,45 +29,38 @@ static struct job_fates fates_unpack(uint64_t v)
 void pg_row_load(const PGresult *r, int at, struct row *ret)
 {
     ret->job = (struct job){
-        .seq = (uint64_t)pg_col_i8(r, at, JOB_SEQ),
+        .seq = pg_col_seq(r, at, JOB_SEQ),
         .id_hi = (uint64_t)pg_col_i8(r, at, JOB_ID_HI),
         .priority = pg_col_i8(r, at, JOB_PRIORITY),
-        .run_at = {pg_col_i8(r, at, JOB_RUN_AT)},
-        .since = {pg_col_i8(r, at, JOB_SINCE)},
+        .run_at = {pg_col_time(r, at, JOB_RUN_AT)},
+        .since = {pg_col_time(r, at, JOB_SINCE)},
         .queue = (uint32_t)pg_col_i4(r, at, JOB_QUEUE),
         .payload_bytes = (uint32_t)pg_col_i4(r, at, JOB_PAYLOAD_BYTES),
         .failures = (uint16_t)pg_col_i4(r, at, JOB_FAILURES),
         .crashes = (uint16_t)pg_col_i4(r, at, JOB_CRASHES),
         .generation = (uint32_t)pg_col_i4(r, at, JOB_GENERATION),
-        .state = (uint8_t)pg_col_i2(r, at, JOB_STATE),
-        .reason = (uint8_t)pg_col_i2(r, at, JOB_REASON),
-        .payload_kind = (uint8_t)pg_col_i2(r, at, JOB_PAYLOAD_KIND),
+        .state = pg_col_kind(r, at, JOB_STATE, STATE_COUNT),
+        .reason = pg_col_kind(r, at, JOB_REASON, REASON_COUNT),
+        .payload_kind = pg_col_kind(r, at, JOB_PAYLOAD_KIND, PAYLOAD_BYTES + 1),
         .flags = (uint8_t)pg_col_i2(r, at, JOB_FLAGS),
     };
     load_extra(r, at, &ret->extra);
     ret->token = (struct job_token){(uint64_t)pg_col_i8(r, at, JOB_TOK_COUNTER),
                                     (uint32_t)pg_col_i4(r, at, JOB_TOK_EPOCH)};
     ret->lease_ms = (uint32_t)pg_col_i4(r, at, JOB_LEASE_MS);
-    ret->until_ms = pg_col_i8(r, at, JOB_UNTIL);
+    ret->until_ms = pg_col_time(r, at, JOB_UNTIL);
     ret->worker = pg_col_bytes(r, at, JOB_WORKER);
     ret->nonce = (uint64_t)pg_col_i8(r, at, JOB_NONCE);
-    ret->started_at.ms = pg_col_i8(r, at, JOB_STARTED_AT);
-    ret->word = (uint8_t)pg_col_i2(r, at, JOB_WORD);
-    ret->word_state = (uint8_t)pg_col_i2(r, at, JOB_WORD_STATE);
-    ret->word_run_at.ms = pg_col_i8(r, at, JOB_WORD_RUN_AT);
+    ret->started_at.ms = pg_col_time(r, at, JOB_STARTED_AT);
+    ret->word = pg_col_kind(r, at, JOB_WORD, OP_KIND_COUNT + 1);
+    ret->word_state = pg_col_kind(r, at, JOB_WORD_STATE, STATE_COUNT);
+    ret->word_run_at.ms = pg_col_time(r, at, JOB_WORD_RUN_AT);
     ret->fates = fates_unpack((uint64_t)pg_col_i8(r, at, JOB_FATE));
     ret->held = ret->was_held = pg_col_bool(r, at, JOB_HELD);
-    ret->result_kind = (uint8_t)pg_col_i2(r, at, JOB_RESULT_KIND);
-    ret->error_kind = (uint8_t)pg_col_i2(r, at, JOB_ERROR_KIND);
-    ret->holder = (struct job_ref){(uint64_t)pg_col_i8(r, at, JOB_HOLDER),
-                                   (uint64_t)pg_col_i8(r, at, JOB_HOLDER_HI)};
-}
-
-/* A damaged row would break the rules' assumptions. */
-static bool row_sound(const struct row *r)
-{
-    return r->job.seq && r->job.state > STATE_NONE && r->job.state < STATE_COUNT &&
-           r->job.reason < REASON_COUNT;
+    ret->result_kind = pg_col_kind(r, at, JOB_RESULT_KIND, PAYLOAD_BYTES + 1);
+    ret->error_kind = pg_col_kind(r, at, JOB_ERROR_KIND, ERROR_BUSINESS + 1);
+    ret->holder =
+        (struct job_ref){pg_col_seq(r, at, JOB_HOLDER), (uint64_t)pg_col_i8(r, at, JOB_HOLDER_HI)};
 }
 
 /* Small bodies come along; larger ones are fetched once it is known who gets them. */
@@ -86,7 +80,7 @@ static void row_claimable(struct unit *u, struct row *r, const PGresult *res, in
 /* One row into the unit; one that is there already stays as it is. */
 struct row *pg_load_row(struct unit *u, const PGresult *r, int at)
 {
-    uint64_t seq = (uint64_t)pg_col_i8(r, at, JOB_SEQ);
+    uint64_t seq = pg_col_seq(r, at, JOB_SEQ);
     struct row *row = unit_row(u, seq);
     if (row)
         return row;
@@ -96,7 +90,7 @@ struct row *pg_load_row(struct unit *u, const PGresult *r, int at)
     pg_row_load(r, at, row);
     row->loaded_state = row->job.state;
     row->q = unit_queue(u, row->job.queue);
-    if (row->q && row_sound(row))
+    if (row->q && sound_row(row))
         return row;
     /* Of a queue that went in between: it is not there. */
     row->q = unit_queue_add(u, row->job.queue, (struct span){NULL, 0});
@@ -129,11 +123,12 @@ int pg_queue_read(const PGresult *r, int at, struct wqueue *ret)
     ret->note = pg_col_bytes(r, at, 3);
     ret->attributes = pg_col_bytes(r, at, 4);
     ret->generation = (uint32_t)pg_col_i4(r, at, 6);
-    ret->created_at.ms = pg_col_i8(r, at, 7);
-    ret->updated_at.ms = pg_col_i8(r, at, 8);
-    ret->paused_until.ms = pg_col_i8(r, at, 9);
+    ret->created_at.ms = pg_col_time(r, at, 7);
+    ret->updated_at.ms = pg_col_time(r, at, 8);
+    ret->paused_until.ms = pg_col_time(r, at, 9);
     ret->gone = pg_col_bool(r, at, 10);
-    return policy_decode(pg_col_bytes(r, at, 5), &ret->policy);
+    int err = policy_decode(pg_col_bytes(r, at, 5), &ret->policy);
+    return err || sound_queue(ret) ? err : -ERR_CORRUPT;
 }
 
 int pg_load_queues(struct unit *u, const PGresult *r)
@@ -164,7 +159,7 @@ static void load_counts(struct unit *u, const PGresult *r)
     for (int i = 0; i < PQntuples(r); i++) {
         struct wqueue *q = unit_queue(u, (uint32_t)pg_col_i4(r, i, 0));
         for (int c = 0; q && c < SUM_COUNT; c++)
-            q->sums[c] = pg_col_i8(r, i, 1 + c);
+            q->sums[c] = pg_col_sum(r, i, 1 + c);
     }
     for (size_t i = 0; i < u->queue_count; i++)
         if (u->queues[i]->counted)
@@ -179,15 +174,16 @@ static void load_idem(struct unit *u, const PGresult *r)
             return;
         k->key = (struct hash128){(uint64_t)pg_col_i8(r, i, 0), (uint64_t)pg_col_i8(r, i, 1)};
         k->fingerprint = (uint64_t)pg_col_i8(r, i, 2);
-        k->seq = (uint64_t)pg_col_i8(r, i, 3);
+        k->seq = pg_col_seq(r, i, 3);
         k->id_hi = (uint64_t)pg_col_i8(r, i, 4);
-        k->expires_at.ms = pg_col_i8(r, i, 5);
-        k->state = (uint8_t)pg_col_i2(r, i, 6);
+        k->expires_at.ms = pg_col_time(r, i, 5);
+        k->state = pg_col_kind(r, i, 6, STATE_COUNT);
         k->next = u->idems;
         u->idems = k;
     }
 }
 
+/* As many as were asked for; one that is not there is 0, which sound_drawn refuses. */
 static void load_numbers(struct unit *u)
 {
     const PGresult *seqs = pg_unit(u)->slots[LOAD_SEQS] == SIZE_MAX
@@ -196,20 +192,19 @@ static void load_numbers(struct unit *u)
     const PGresult *numbers = pg_unit(u)->slots[LOAD_NUMBERS] == SIZE_MAX
                                   ? NULL
                                   : pg_conn_result(lane(u), pg_unit(u)->slots[LOAD_NUMBERS]);
-    u->seq_count = seqs ? (size_t)PQntuples(seqs) : 0;
-    u->number_count = numbers ? (size_t)PQntuples(numbers) : 0;
     u->seqs = unit_alloc(u, (u->seq_count + 1) * sizeof *u->seqs);
     u->numbers = unit_alloc(u, (u->number_count + 1) * sizeof *u->numbers);
     for (size_t i = 0; u->seqs && i < u->seq_count; i++)
         u->seqs[i] = (uint64_t)pg_col_i8(seqs, (int)i, 0);
     for (size_t i = 0; u->numbers && i < u->number_count; i++)
         u->numbers[i] = (uint32_t)pg_col_i4(numbers, (int)i, 0);
+    u->queues_there = u->number_count ? pg_col_count(numbers, 0, 1) : 0;
 }
 
 static void load_time(struct unit *u)
 {
     int64_t given = shared_manual_now(u->s);
-    int64_t theirs = pg_col_i8(pg_conn_result(lane(u), pg_unit(u)->slots[LOAD_NOW]), 0, 0);
+    int64_t theirs = pg_col_time(pg_conn_result(lane(u), pg_unit(u)->slots[LOAD_NOW]), 0, 0);
     u->now.ms = given ? given : theirs;
     shared_clock_heard(u->s, u->now.ms);
 }
@@ -234,8 +229,8 @@ int pg_unit_loaded(struct unit *u)
         load_counts(u, pg_conn_result(lane(u), slot[LOAD_COUNTS]));
     if (slot[LOAD_LIVE] != SIZE_MAX) {
         const PGresult *r = pg_conn_result(lane(u), slot[LOAD_LIVE]);
-        u->live = (uint64_t)pg_col_i8(r, 0, 0);
-        u->keys = (uint64_t)pg_col_i8(r, 0, 1);
+        u->live = pg_col_count(r, 0, 0);
+        u->keys = pg_col_count(r, 0, 1);
     }
     if (slot[LOAD_IDEM] != SIZE_MAX)
         load_idem(u, pg_conn_result(lane(u), slot[LOAD_IDEM]));
@@ -290,16 +285,16 @@ bool pg_unit_needs_words(struct unit *u)
 int pg_unit_words_loaded(struct unit *u)
 {
     const PGresult *r = pg_conn_result(lane(u), 0);
-    u->seq_high = (uint64_t)pg_col_i8(pg_conn_result(lane(u), 1), 0, 0);
+    u->seq_high = pg_col_count(pg_conn_result(lane(u), 1), 0, 0);
     for (int i = 0; i < PQntuples(r); i++) {
         struct word *w = unit_alloc(u, sizeof *w);
         if (!w)
             return -ERR_NOMEM;
         *w = (struct word){.token = {(uint64_t)pg_col_i8(r, i, 1), (uint32_t)pg_col_i4(r, i, 0)},
-                           .seq = (uint64_t)pg_col_i8(r, i, 2),
-                           .kind = (uint8_t)pg_col_i2(r, i, 3),
-                           .state = (uint8_t)pg_col_i2(r, i, 4),
-                           .run_at = {pg_col_i8(r, i, 5)},
+                           .seq = pg_col_seq(r, i, 2),
+                           .kind = pg_col_kind(r, i, 3, OP_KIND_COUNT + 1),
+                           .state = pg_col_kind(r, i, 4, STATE_COUNT),
+                           .run_at = {pg_col_time(r, i, 5)},
                            .next = u->words};
         u->words = w;
     }

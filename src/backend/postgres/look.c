@@ -10,7 +10,7 @@ void pg_view_row(const PGresult *r, int at, struct wall_time now, bool body, str
     struct row row = {.gone = false};
     struct wqueue q = {.name = pg_col_bytes(r, at, JOB_QUEUE_NAME),
                        .owner = pg_col_bytes(r, at, JOB_QUEUE_OWNER),
-                       .paused_until = {pg_col_i8(r, at, JOB_QUEUE_PAUSED)}};
+                       .paused_until = {pg_col_time(r, at, JOB_QUEUE_PAUSED)}};
     if (policy_decode(pg_col_bytes(r, at, JOB_QUEUE_POLICY), &q.policy) != 0)
         policy_default(&q.policy);
     pg_row_load(r, at, &row);
@@ -39,10 +39,10 @@ static bool attempt_read(const void *result, size_t i, struct attempt_view *ret)
     int at = (int)i;
     *ret = (struct attempt_view){
         .number = (uint32_t)pg_col_i4(r, at, 0),
-        .started_at = {pg_col_i8(r, at, 1)},
-        .ended_at = {pg_col_i8(r, at, 2)},
-        .outcome = (uint8_t)pg_col_i2(r, at, 3),
-        .error_kind = (uint8_t)pg_col_i2(r, at, 4),
+        .started_at = {pg_col_time(r, at, 1)},
+        .ended_at = {pg_col_time(r, at, 2)},
+        .outcome = pg_col_kind(r, at, 3, ATTEMPT_OUTCOME_COUNT),
+        .error_kind = pg_col_kind(r, at, 4, ERROR_BUSINESS + 1),
         .worker = pg_col_bytes(r, at, 5),
         .error = pg_col_bytes(r, at, 6),
     };
@@ -161,8 +161,8 @@ static bool view_of_queue(struct unit *u, const PGresult *r, int at, struct queu
     if (!q || pg_queue_read(r, at, q) != 0)
         return false;
     for (int sum = 0; sum < SUM_COUNT; sum++)
-        q->sums[sum] = pg_col_i8(r, at, VIEW_SUMS + sum);
-    wqueue_view(q, u->now, pg_col_i8(r, at, VIEW_OLDEST), pg_col_i8(r, at, VIEW_DUE), v);
+        q->sums[sum] = pg_col_sum(r, at, VIEW_SUMS + sum);
+    wqueue_view(q, u->now, pg_col_time(r, at, VIEW_OLDEST), pg_col_time(r, at, VIEW_DUE), v);
     return true;
 }
 
@@ -172,7 +172,7 @@ static void group_counts(const PGresult *r, struct queue_counts *c)
     for (int i = 0; i < PQntuples(r); i++) {
         int state = pg_col_i2(r, i, 0);
         if (state > STATE_NONE && state < STATE_COUNT)
-            c->by_state[state] = (uint64_t)pg_col_i8(r, i, 1);
+            c->by_state[state] = pg_col_count(r, i, 1);
     }
 }
 
@@ -226,7 +226,7 @@ void pg_look_answer(struct pg_store *s)
     struct unit *u = s->unit;
     size_t at = 1;
     int64_t given = shared_manual_now(&s->sh);
-    u->now.ms = given ? given : pg_col_i8(pg_conn_result(s->lane, 0), 0, 0);
+    u->now.ms = given ? given : pg_col_time(pg_conn_result(s->lane, 0), 0, 0);
     for (size_t i = 0; i < u->count; i++) {
         struct turn *t = &u->turns[i];
         if (t->op->kind == OP_GET)

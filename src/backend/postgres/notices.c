@@ -37,29 +37,29 @@ static struct conn *lane(const struct unit *u)
 static struct wnotice row_of(const PGresult *r, int at)
 {
     return (struct wnotice){
-        .notice = {.number = (uint64_t)pg_col_i8(r, at, N_NUMBER),
+        .notice = {.number = pg_col_seq(r, at, N_NUMBER),
                    .id_hi = (uint64_t)pg_col_i8(r, at, N_ID_HI),
-                   .on = (uint8_t)pg_col_i2(r, at, N_KIND),
-                   .edge = (uint8_t)pg_col_i2(r, at, N_EDGE),
-                   .at = {pg_col_i8(r, at, N_AT)},
+                   .on = pg_col_kind(r, at, N_KIND, ALERT_ON_COUNT),
+                   .edge = pg_col_kind(r, at, N_EDGE, EDGE_COUNT),
+                   .at = {pg_col_time(r, at, N_AT)},
                    .alert = pg_col_bytes(r, at, N_ALERT),
                    .queue = pg_col_bytes(r, at, N_QUEUE),
-                   .job_seq = (uint64_t)pg_col_i8(r, at, N_JOB_SEQ),
+                   .job_seq = pg_col_seq(r, at, N_JOB_SEQ),
                    .job_hi = (uint64_t)pg_col_i8(r, at, N_JOB_HI),
-                   .reason = (uint8_t)pg_col_i2(r, at, N_REASON),
+                   .reason = pg_col_kind(r, at, N_REASON, REASON_COUNT),
                    .attempts = (uint32_t)pg_col_i8(r, at, N_ATTEMPTS),
                    .value = (uint64_t)pg_col_i8(r, at, N_VALUE),
                    .mark = (uint64_t)pg_col_i8(r, at, N_MARK),
                    .subject = pg_col_bytes(r, at, N_SUBJECT),
                    .text = pg_col_bytes(r, at, N_BODY)},
-        .tried = {.number = (uint64_t)pg_col_i8(r, at, N_NUMBER),
-                  .state = (uint8_t)pg_col_i2(r, at, N_STATE),
+        .tried = {.number = pg_col_seq(r, at, N_NUMBER),
+                  .state = pg_col_kind(r, at, N_STATE, NOTICE_STATE_COUNT),
                   .tries = (uint32_t)pg_col_i8(r, at, N_TRIES),
-                  .since = {pg_col_i8(r, at, N_SINCE)},
-                  .due = {pg_col_i8(r, at, N_DUE)},
+                  .since = {pg_col_time(r, at, N_SINCE)},
+                  .due = {pg_col_time(r, at, N_DUE)},
                   .status = (uint16_t)pg_col_i4(r, at, N_STATUS),
                   .error = pg_col_bytes(r, at, N_ERROR)},
-        .look_ms = pg_col_i8(r, at, N_LOOK_AT),
+        .look_ms = pg_col_time(r, at, N_LOOK_AT),
         .held = pg_col_i4(r, at, N_HOLDER) != 0,
     };
 }
@@ -117,18 +117,18 @@ void pg_notices_send_load(struct unit *u)
 
 static struct breaker breaker_of(const PGresult *r, int at)
 {
-    return (struct breaker){.state = (uint8_t)pg_col_i2(r, at, 1),
+    return (struct breaker){.state = pg_col_kind(r, at, 1, BREAKER_STATE_COUNT),
                             .failures = (uint32_t)pg_col_i8(r, at, 2),
                             .probes = (uint32_t)pg_col_i8(r, at, 3),
-                            .until = {pg_col_i8(r, at, 4)},
-                            .changed_at = {pg_col_i8(r, at, 5)}};
+                            .until = {pg_col_time(r, at, 4)},
+                            .changed_at = {pg_col_time(r, at, 5)}};
 }
 
 void pg_notices_loaded(struct unit *u, size_t at)
 {
     if (takes(u)) {
         at++; /* behind those that were let go */
-        u->alerts.next_look.ms = pg_col_i8(pg_conn_result(lane(u), at + 1), 0, 0);
+        u->alerts.next_look.ms = pg_col_time(pg_conn_result(lane(u), at + 1), 0, 0);
     }
     PGresult *r = pg_conn_take_result(lane(u), at);
     PGresult *breakers = pg_conn_take_result(lane(u), at + 1 + takes(u));
@@ -352,8 +352,8 @@ void pg_notices_stored(struct unit *u)
         f->notices_dropped += (uint64_t)PQntuples(pg_conn_result(lane(u), p->trim_at));
     if (p->counts_at == SIZE_MAX)
         return;
-    f->notices_pending = (uint64_t)pg_col_i8(pg_conn_result(lane(u), p->counts_at), 0, 0);
-    f->notices_dead = (uint64_t)pg_col_i8(pg_conn_result(lane(u), p->counts_at), 0, 1);
+    f->notices_pending = pg_col_count(pg_conn_result(lane(u), p->counts_at), 0, 0);
+    f->notices_dead = pg_col_count(pg_conn_result(lane(u), p->counts_at), 0, 1);
 }
 
 /* --- questions --- */

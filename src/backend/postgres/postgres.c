@@ -2,10 +2,12 @@
 /* Opening, closing, and the table of the backend. */
 #include "backend/postgres/postgres.h"
 
+#include "backend/postgres/exec.h"
 #include "backend/postgres/impl.h"
 #include "base/check.h"
 
-#define REOPEN_MS 500 /* between two tries to connect again */
+#define PATIENCE_FACTOR 4 /* at the start another node may hold the lock of the schema */
+#define REOPEN_MS 500     /* between two tries to connect again */
 
 /* A transaction that stands still is ended by the server, so that a node that was stopped holds no
  * row for long: the row of the leader not longer than it leads. */
@@ -245,9 +247,9 @@ static int reached(PGconn *pg, struct err_note *note)
     return err_note_set(note, -ERR_IO, "PostgreSQL cannot be used: %s", text);
 }
 
-static int set_session(PGconn *pg, const char *setup, struct err_note *note)
+static int set_session(PGconn *pg, const struct pg_store *s, struct err_note *note)
 {
-    PGresult *r = PQexec(pg, setup);
+    PGresult *r = pg_exec(pg, s->setup, s->url.patience_ms);
     ExecStatusType status = PQresultStatus(r);
     int err = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK
                   ? 0
@@ -326,7 +328,7 @@ static int open_lane(struct pg_store *s, PGconn *pg, struct err_note *note)
     struct conn_config lane = conn_config_of(s);
     lane.opened = pg_lane_opened_cb;
     lane.lost = pg_lane_lost_cb;
-    int err = set_session(pg, s->setup, note);
+    int err = set_session(pg, s, note);
     if (err) {
         PQfinish(pg);
         return err;
@@ -366,6 +368,7 @@ static int open_store(struct pg_store *s, const struct backend_config *config,
                       struct err_note *note)
 {
     PGconn *pg = PQconnectdb(s->url.conninfo);
+    s->url.patience_ms = PATIENCE_FACTOR * (config->answer_ms ? config->answer_ms : ANSWER_MS);
     int err = reached(pg, note);
     if (!err)
         err = pg_schema_prepare(pg, &s->url, &s->sh.facts, note);
@@ -402,6 +405,7 @@ int backend_open_postgres(const char *rest, const struct backend_config *config,
         take_down(s);
         return err;
     }
+    pg_link_heard(s);
     shared_store_opened(&s->sh);
     pg_timer_set(s);
     pg_lane_kick(s);

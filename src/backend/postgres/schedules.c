@@ -40,19 +40,19 @@ static struct wschedule row_of(const PGresult *r, int at)
         .attributes = pg_col_bytes(r, at, S_ATTRIBUTES),
         .text = pg_col_bytes(r, at, S_SPEC),
         .paused = pg_col_bool(r, at, S_PAUSED),
-        .created_at = {pg_col_i8(r, at, S_CREATED_AT)},
-        .updated_at = {pg_col_i8(r, at, S_UPDATED_AT)},
-        .state = {.next_at = {pg_col_i8(r, at, S_NEXT_AT)},
-                  .retry_at = {pg_col_i8(r, at, S_RETRY_AT)},
-                  .last_at = {pg_col_i8(r, at, S_LAST_AT)},
-                  .fired_at = {pg_col_i8(r, at, S_FIRED_AT)},
-                  .seq = (uint64_t)pg_col_i8(r, at, S_SEQ),
+        .created_at = {pg_col_time(r, at, S_CREATED_AT)},
+        .updated_at = {pg_col_time(r, at, S_UPDATED_AT)},
+        .state = {.next_at = {pg_col_time(r, at, S_NEXT_AT)},
+                  .retry_at = {pg_col_time(r, at, S_RETRY_AT)},
+                  .last_at = {pg_col_time(r, at, S_LAST_AT)},
+                  .fired_at = {pg_col_time(r, at, S_FIRED_AT)},
+                  .seq = pg_col_seq(r, at, S_SEQ),
                   .id_hi = (uint64_t)pg_col_i8(r, at, S_ID_HI),
-                  .item = (uint64_t)pg_col_i8(r, at, S_ITEM),
+                  .item = pg_col_seq(r, at, S_ITEM),
                   .fired = (uint64_t)pg_col_i8(r, at, S_FIRED),
                   .missed = (uint64_t)pg_col_i8(r, at, S_MISSED),
                   .failures = (uint32_t)pg_col_i8(r, at, S_FAILURES),
-                  .error = (uint8_t)pg_col_i2(r, at, S_ERROR)},
+                  .error = pg_col_kind(r, at, S_ERROR, SCHEDULE_ERROR_COUNT)},
         .last_live = pg_col_bool(r, at, S_LIVE),
     };
 }
@@ -105,7 +105,7 @@ int pg_schedules_loaded(struct unit *u)
 {
     size_t at = pg_unit(u)->slots[0];
     int64_t given = shared_manual_now(u->s);
-    u->now.ms = given ? given : pg_col_i8(pg_conn_result(lane(u), at), 0, 0);
+    u->now.ms = given ? given : pg_col_time(pg_conn_result(lane(u), at), 0, 0);
     PGresult *r = pg_conn_take_result(lane(u), at + 1);
     int err = pg_unit_keep(u, r) ? 0 : -ERR_NOMEM;
     for (int i = 0; !err && i < PQntuples(r); i++) {
@@ -115,7 +115,7 @@ int pg_schedules_loaded(struct unit *u)
     if (!err && is_put(u)) {
         const PGresult *n = pg_conn_result(lane(u), at + 2);
         u->schedule_number = (uint32_t)pg_col_i4(n, 0, 0);
-        u->schedules_there = (uint64_t)pg_col_i8(n, 0, 1);
+        u->schedules_there = pg_col_count(n, 0, 1);
         load_flows(u, pg_conn_take_result(lane(u), at + 3));
     }
     if (!err)

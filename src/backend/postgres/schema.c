@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/postgres/exec.h"
 #include "backend/postgres/sql.h"
 #include "base/mem.h"
 
@@ -144,18 +145,19 @@ static int refused(PGconn *pg, const PGresult *r, const char *what, struct err_n
 {
     char text[300];
     const char *primary = r ? PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY) : NULL;
-    snprintf(text, sizeof text, "%s", primary ? primary : PQerrorMessage(pg));
+    const char *words = primary ? primary : PQerrorMessage(pg);
+    snprintf(text, sizeof text, "%s", *words ? words : "the server did not answer");
     text[strcspn(text, "\n")] = '\0';
     return err_note_set(note, -ERR_IO, "PostgreSQL: %s: %s", what, text);
 }
 
-static int ask(PGconn *pg, const char *schema, const char *query, const char *what, PGresult **ret,
-               struct err_note *note)
+static int ask(PGconn *pg, const struct pg_url *url, const char *query, const char *what,
+               PGresult **ret, struct err_note *note)
 {
-    char *text = pg_sql_with_schema(query, schema);
+    char *text = pg_sql_with_schema(query, url->schema);
     if (!text)
         return -ERR_NOMEM;
-    PGresult *r = PQexec(pg, text);
+    PGresult *r = pg_exec(pg, text, url->patience_ms);
     mem_free(text);
     ExecStatusType status = PQresultStatus(r);
     int err = 0;
@@ -168,37 +170,37 @@ static int ask(PGconn *pg, const char *schema, const char *query, const char *wh
     return err;
 }
 
-static int run(PGconn *pg, const char *schema, const char *query, const char *what,
+static int run(PGconn *pg, const struct pg_url *url, const char *query, const char *what,
                struct err_note *note)
 {
-    return ask(pg, schema, query, what, NULL, note);
+    return ask(pg, url, query, what, NULL, note);
 }
 
 static bool is_true(const PGresult *r, int col)
 {
-    return strcmp(PQgetvalue(r, 0, col), "t") == 0;
+    return strcmp(pg_text_at(r, 0, col), "t") == 0;
 }
 
 /* --- is this a server and a database that keeps our promises? --- */
 
 static int check_settings(const PGresult *r, const struct pg_url *url, struct err_note *note)
 {
-    if (strcmp(PQgetvalue(r, 0, 0), "UTF8") != 0)
+    if (strcmp(pg_text_at(r, 0, 0), "UTF8") != 0)
         return err_note_set(note, -ERR_INVALID,
                             "the database has the encoding %s; Holdfast needs one with UTF8",
-                            PQgetvalue(r, 0, 0));
+                            pg_text_at(r, 0, 0));
     if (is_true(r, 1))
         return err_note_set(note, -ERR_INVALID,
                             "the PostgreSQL server is a standby that takes no writes; name the "
                             "primary");
-    bool synced = strcmp(PQgetvalue(r, 0, 2), "on") == 0 && strcmp(PQgetvalue(r, 0, 3), "off") != 0;
+    bool synced = strcmp(pg_text_at(r, 0, 2), "on") == 0 && strcmp(pg_text_at(r, 0, 3), "off") != 0;
     if (!synced && !url->relaxed)
         return err_note_set(note, -ERR_INVALID,
                             "the PostgreSQL server does not sync what it commits (fsync = %s, "
                             "synchronous_commit = %s), so a success would promise nothing; turn "
                             "both on, or say durability=relaxed in the URL of the backend",
-                            PQgetvalue(r, 0, 2), PQgetvalue(r, 0, 3));
-    if (strcmp(PQgetvalue(r, 0, 4), "on") != 0 && !url->relaxed)
+                            pg_text_at(r, 0, 2), pg_text_at(r, 0, 3));
+    if (strcmp(pg_text_at(r, 0, 4), "on") != 0 && !url->relaxed)
         return err_note_set(note, -ERR_INVALID,
                             "the PostgreSQL server has full_page_writes = off, so a power cut can "
                             "leave it with half-written pages; turn it on, or say "
@@ -214,7 +216,7 @@ static int check_server(PGconn *pg, const struct pg_url *url, struct err_note *n
         return err_note_set(note, -ERR_INVALID,
                             "the PostgreSQL server has version %s; Holdfast needs %d or newer",
                             PQparameterStatus(pg, "server_version"), SERVER_VERSION_MIN / 10000);
-    int err = ask(pg, url->schema,
+    int err = ask(pg, url,
                   "SELECT current_setting('server_encoding'), pg_is_in_recovery(),"
                   " current_setting('fsync'), current_setting('synchronous_commit'),"
                   " current_setting('full_page_writes')",
@@ -253,7 +255,7 @@ static int look(PGconn *pg, const struct pg_url *url, struct found *ret, struct 
              " FROM (SELECT 1) x LEFT JOIN pg_namespace n ON n.nspname = '%s'"
              " LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'meta'",
              url->schema);
-    int err = ask(pg, url->schema, query, "its catalogue cannot be read", &r, note);
+    int err = ask(pg, url, query, "its catalogue cannot be read", &r, note);
     if (err)
         return err;
     *ret = (struct found){.schema = is_true(r, 0),
@@ -270,11 +272,11 @@ static int look(PGconn *pg, const struct pg_url *url, struct found *ret, struct 
                             "owner, or grant it USAGE on the schema and all rights on its tables "
                             "and sequences",
                             PQuser(pg), url->schema);
-    err = ask(pg, url->schema, "SELECT version FROM @meta", "the schema's version cannot be read",
-              &r, note);
+    err =
+        ask(pg, url, "SELECT version FROM @meta", "the schema's version cannot be read", &r, note);
     if (err)
         return err;
-    ret->version = PQntuples(r) == 1 ? (int)strtol(PQgetvalue(r, 0, 0), NULL, 10) : -1;
+    ret->version = PQntuples(r) == 1 ? (int)strtol(pg_text_at(r, 0, 0), NULL, 10) : -1;
     PQclear(r);
     return 0;
 }
@@ -310,9 +312,9 @@ static int migrate(PGconn *pg, const struct pg_url *url, struct err_note *note)
     char lock[120], version[80];
     snprintf(lock, sizeof lock, "SELECT pg_advisory_xact_lock(hashtext('holdfast %s'))",
              url->schema);
-    int err = run(pg, url->schema, "BEGIN", "no transaction", note);
+    int err = run(pg, url, "BEGIN", "no transaction", note);
     if (!err)
-        err = run(pg, url->schema, lock, "the lock for the schema cannot be taken", note);
+        err = run(pg, url, lock, "the lock for the schema cannot be taken", note);
     if (!err)
         err = look(pg, url, &f, note);
     if (!err)
@@ -320,16 +322,16 @@ static int migrate(PGconn *pg, const struct pg_url *url, struct err_note *note)
     if (!err && !f.schema) {
         char create[120];
         snprintf(create, sizeof create, "CREATE SCHEMA %s", url->schema);
-        err = run(pg, url->schema, create, "the schema cannot be made", note);
+        err = run(pg, url, create, "the schema cannot be made", note);
     }
     for (int v = f.version > 0 ? f.version : 0; !err && v < SCHEMA_VERSION; v++)
-        err = run(pg, url->schema, steps[v], "the tables cannot be made", note);
+        err = run(pg, url, steps[v], "the tables cannot be made", note);
     snprintf(version, sizeof version, "UPDATE @meta SET version = %d", SCHEMA_VERSION);
     if (!err && f.version < SCHEMA_VERSION)
-        err = run(pg, url->schema, version, "the schema's version cannot be written", note);
+        err = run(pg, url, version, "the schema's version cannot be written", note);
     if (!err)
-        return run(pg, url->schema, "COMMIT", "the schema cannot be committed", note);
-    PQclear(PQexec(pg, "ROLLBACK"));
+        return run(pg, url, "COMMIT", "the schema cannot be committed", note);
+    PQclear(pg_exec(pg, "ROLLBACK", url->patience_ms));
     return err;
 }
 
@@ -337,17 +339,18 @@ static int read_facts(PGconn *pg, const struct pg_url *url, struct store_facts *
                       struct err_note *note)
 {
     PGresult *r;
-    int err = ask(pg, url->schema, "SELECT nextval('@epoch'), encode(hash_key, 'hex') FROM @meta",
+    int err = ask(pg, url, "SELECT nextval('@epoch'), encode(hash_key, 'hex') FROM @meta",
                   "its number of boots cannot be raised", &r, note);
     if (err)
         return err;
     char half[17] = "";
-    const char *hex = PQgetvalue(r, 0, 1);
-    if (PQntuples(r) != 1 || strlen(hex) != 32) {
+    const char *hex = pg_text_at(r, 0, 1);
+    unsigned long epoch = strtoul(pg_text_at(r, 0, 0), NULL, 10);
+    if (PQntuples(r) != 1 || strlen(hex) != 32 || epoch == 0 || epoch > INT32_MAX) {
         err = err_note_set(note, -ERR_CORRUPT, "the table meta of the schema %s is damaged",
                            url->schema);
     } else {
-        ret->epoch = (uint32_t)strtoul(PQgetvalue(r, 0, 0), NULL, 10);
+        ret->epoch = (uint32_t)epoch;
         memcpy(half, hex, 16);
         ret->hash_key.k0 = strtoull(half, NULL, 16);
         ret->hash_key.k1 = strtoull(hex + 16, NULL, 16);

@@ -118,10 +118,10 @@ static void answer_workers(struct pg_store *s, struct reply *reply)
     struct worker_view *views =
         arena_array(&s->search_unit.unit.arena, (size_t)n + 1, sizeof *views);
     for (int i = 0; views && i < n; i++)
-        views[i] = (struct worker_view){pg_col_bytes(r, i, 0), (uint64_t)pg_col_i8(r, i, 1)};
+        views[i] = (struct worker_view){pg_col_bytes(r, i, 0), pg_col_count(r, i, 1)};
     reply->workers = views;
     reply->worker_count = views ? (uint32_t)n : 0;
-    reply->count = n ? (uint64_t)pg_col_i8(r, 0, 2) : 0;
+    reply->count = n ? pg_col_count(r, 0, 2) : 0;
 }
 
 static void answer_exceptions(struct pg_store *s, struct reply *reply)
@@ -133,13 +133,13 @@ static void answer_exceptions(struct pg_store *s, struct reply *reply)
     for (int i = 0; views && i < n; i++)
         views[i] = (struct attempt_view){
             .number = (uint32_t)pg_col_i4(r, i, 0),
-            .started_at = {pg_col_i8(r, i, 1)},
-            .ended_at = {pg_col_i8(r, i, 2)},
-            .outcome = (uint8_t)pg_col_i2(r, i, 3),
-            .error_kind = (uint8_t)pg_col_i2(r, i, 4),
+            .started_at = {pg_col_time(r, i, 1)},
+            .ended_at = {pg_col_time(r, i, 2)},
+            .outcome = pg_col_kind(r, i, 3, ATTEMPT_OUTCOME_COUNT),
+            .error_kind = pg_col_kind(r, i, 4, ERROR_BUSINESS + 1),
             .worker = pg_col_bytes(r, i, 5),
             .error = pg_col_bytes(r, i, 6),
-            .seq = (uint64_t)pg_col_i8(r, i, 7),
+            .seq = pg_col_seq(r, i, 7),
             .id_hi = (uint64_t)pg_col_i8(r, i, 8),
             .queue = pg_col_bytes(r, i, 9),
         };
@@ -155,7 +155,7 @@ static void answer_history(struct pg_store *s, struct reply *reply)
     for (int i = 0; views && i < n; i++) {
         views[i].hour = (uint32_t)pg_col_i4(r, i, 0);
         for (int f = 0; f < TALLY_COUNT; f++)
-            views[i].tally.of[f] = (uint64_t)pg_col_i8(r, i, 1 + f);
+            views[i].tally.of[f] = pg_col_count(r, i, 1 + f);
     }
     reply->hours = views;
     reply->hour_count = views ? (uint32_t)n : 0;
@@ -185,7 +185,7 @@ static void answer_page(struct pg_store *s, const struct op_page *want, struct r
         reply->job_count++;
     }
     reply->jobs = views;
-    reply->count = (uint64_t)pg_col_i8(pg_conn_result(s->reader, 2), 0, 0);
+    reply->count = pg_col_count(pg_conn_result(s->reader, 2), 0, 0);
 }
 
 static void send_page(struct pg_store *s, const struct op_page *want, uint32_t queue)
@@ -308,7 +308,8 @@ static void answered_cb(void *ctx, int err, const struct round_error *error)
         round_failed(s, err, error);
     } else {
         int64_t given = shared_manual_now(&s->sh);
-        s->search_unit.unit.now.ms = given ? given : pg_col_i8(pg_conn_result(s->reader, 0), 0, 0);
+        s->search_unit.unit.now.ms =
+            given ? given : pg_col_time(pg_conn_result(s->reader, 0), 0, 0);
         answer(s, s->searches->op, &r);
         answer_first(s, &r);
     }

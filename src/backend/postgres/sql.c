@@ -22,7 +22,9 @@ const struct sql_statement pg_sql_units[] = {
      " AND NOT gone UNION SELECT queue FROM @job WHERE seq = ANY ($2::int8[]) ORDER BY"
      " 1) x"},
     {SQL_SEQS, "SELECT nextval('@job_seq') FROM generate_series(1, $1::int4)"},
-    {SQL_NUMBERS, "SELECT nextval('@queue_number')::int4 FROM generate_series(1, $1::int4)"},
+    {SQL_NUMBERS,
+     "SELECT nextval('@queue_number')::int4, (SELECT count(*) FROM @queue WHERE NOT gone)::int8"
+     " FROM generate_series(1, $1::int4)"},
     {SQL_QUEUES,
      "SELECT " QUEUE
      " FROM @queue q WHERE q.name = ANY ($1::text[]) AND NOT q.gone UNION ALL SELECT " QUEUE

@@ -91,7 +91,7 @@ static int64_t number_at(struct pg_store *s, enum tick_slot slot)
     const PGresult *r = pg_conn_result(s->lane, slot);
     int64_t n = 0;
     for (int i = 0; r && i < PQntuples(r); i++)
-        n += pg_col_i8(r, i, 0);
+        n += pg_col_sum(r, i, 0);
     return n;
 }
 
@@ -196,7 +196,7 @@ static void end_rows(struct pg_store *s)
     struct unit *u = s->unit;
     for (size_t slot = 0; slot < ROW_SLOTS; slot++)
         for (int i = 0; i < PQntuples(s->tick_rows[slot]); i++) {
-            struct row *r = unit_row(u, (uint64_t)pg_col_i8(s->tick_rows[slot], i, JOB_SEQ));
+            struct row *r = unit_row(u, pg_col_seq(s->tick_rows[slot], i, JOB_SEQ));
             if (!r)
                 continue; /* nothing was loaded: none is due */
             if (still(r, slot))
@@ -250,18 +250,18 @@ static void take_figures(struct pg_store *s)
     if (PQntuples(r) != 1)
         return;
     for (int state = STATE_SCHEDULED; state < STATE_COUNT; state++) {
-        int64_t n = pg_col_i8(r, 0, state - 1);
+        int64_t n = pg_col_sum(r, 0, state - 1);
         f->by_state[state] = n > 0 ? (uint64_t)n : 0;
         jobs += f->by_state[state];
     }
     f->jobs = jobs;
     f->live = f->by_state[STATE_SCHEDULED] + f->by_state[STATE_READY] + f->by_state[STATE_RUNNING];
-    f->keys = (uint64_t)pg_col_i8(r, 0, 6);
-    f->queues = (uint64_t)pg_col_i8(r, 0, 7);
-    f->kv_keys = (uint64_t)pg_col_i8(r, 0, 8);
-    f->kv_bytes = (uint64_t)pg_col_i8(r, 0, 9);
-    f->notices_pending = (uint64_t)pg_col_i8(r, 0, 10);
-    f->notices_dead = (uint64_t)pg_col_i8(r, 0, 11);
+    f->keys = pg_col_count(r, 0, 6);
+    f->queues = pg_col_count(r, 0, 7);
+    f->kv_keys = pg_col_count(r, 0, 8);
+    f->kv_bytes = pg_col_count(r, 0, 9);
+    f->notices_pending = pg_col_count(r, 0, 10);
+    f->notices_dead = pg_col_count(r, 0, 11);
 }
 
 void pg_tick_done(struct pg_store *s)
@@ -269,7 +269,7 @@ void pg_tick_done(struct pg_store *s)
     const PGresult *r = pg_conn_result(s->lane, pg_unit(s->unit)->slots[2]);
     s->sh.node.next_due_ms = 0;
     for (int i = 0; i < PQnfields(r); i++)
-        s->sh.node.next_due_ms = sooner(s->sh.node.next_due_ms, pg_col_i8(r, 0, i));
+        s->sh.node.next_due_ms = sooner(s->sh.node.next_due_ms, pg_col_time(r, 0, i));
     s->sh.node.tick_at_ms = s->resume_from_ms = s->unit->now.ms;
     s->sh.tick_wanted |= s->tick_more;
     take_figures(s);

@@ -8,6 +8,7 @@
  * store is refused, nothing behind it was run: the unit ahead waits until that is settled, and is
  * the next. */
 #include "backend/postgres/impl.h"
+#include "backend/shared/sound.h"
 
 #define LOAD_STATEMENTS 32 /* no unit begins with more */
 
@@ -287,6 +288,10 @@ static void stored_cb(void *ctx, int err, const struct round_error *error)
 static void work(struct pg_store *s)
 {
     struct unit *u = s->unit;
+    if (!sound_drawn(u)) {
+        pg_give_back(s, false, "the database gave a time or numbers that cannot be");
+        return;
+    }
     unit_work(s->unit);
     if (u->short_of_numbers) {
         for (size_t i = 0; i < u->name_count; i++)

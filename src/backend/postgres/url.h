@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -12,6 +13,7 @@ struct pg_url {
     char *conninfo;            /* for libpq, without our own parameters; holds the password */
     char schema[SCHEMA_BYTES]; /* a plain name: needs no quotes */
     bool relaxed, pooled;
+    int64_t patience_ms; /* how long the server may say nothing at the start; set by the opener */
 };
 
 /* rest: what follows "postgres:". Notes never repeat what was given, which may hold a password. */

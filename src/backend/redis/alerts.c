@@ -188,16 +188,16 @@ int rd_alerts_loaded(struct item *it, const redisReply *r)
         return err;
     struct span stores = reply_span(reply_at(r, IS_STORES));
     snprintf(it->stores, sizeof it->stores, "%.*s", (int)stores.len, stores.at ? stores.at : "");
-    u->now.ms = rd_reply_int(reply_at(r, IS_NOW));
+    u->now.ms = rd_reply_time(reply_at(r, IS_NOW));
     shared_clock_heard(u->s, u->now.ms);
     if (changes_rules(u->turns[0].op)) {
         u->alerts.put = unit_alloc(u, sizeof *u->alerts.put);
         if (u->alerts.put)
-            u->alerts.put->notices = (uint64_t)rd_reply_int(reply_at(r, IS_THERE));
+            u->alerts.put->notices = rd_reply_count(reply_at(r, IS_THERE));
         return u->nomem ? -ERR_NOMEM : 0;
     }
-    u->alerts.raised_there = (uint64_t)rd_reply_int(reply_at(r, IS_THERE));
-    u->alerts.next_look.ms = rd_reply_int(reply_at(r, IS_NEXT));
+    u->alerts.raised_there = rd_reply_count(reply_at(r, IS_THERE));
+    u->alerts.next_look.ms = rd_reply_time(reply_at(r, IS_NEXT));
     err = load_raised(u, reply_at(r, IS_RAISED));
     if (!err)
         rd_notices_loaded(it, reply_at(r, IS_NOTICES), reply_at(r, IS_BREAKERS));
@@ -302,9 +302,9 @@ void rd_alerts_stored(struct item *it, const redisReply *told)
         alerts_known_done(u->s); /* to be read anew by whoever needs them next */
     if (reply_count(told) != 3)
         return;
-    f->notices_dropped += (uint64_t)rd_reply_int(reply_at(told, 0));
-    f->notices_pending = (uint64_t)rd_reply_int(reply_at(told, 1));
-    f->notices_dead = (uint64_t)rd_reply_int(reply_at(told, 2));
+    f->notices_dropped += rd_reply_count(reply_at(told, 0));
+    f->notices_pending = rd_reply_count(reply_at(told, 1));
+    f->notices_dead = rd_reply_count(reply_at(told, 2));
 }
 
 /* --- questions --- */
@@ -346,9 +346,9 @@ static bool view_alert(struct unit *u, const redisReply *list, size_t at, bool s
                              .has_secret = rec.alert_put.rule.secret.len > 0,
                              .created_at = rec.alert_put.created_at,
                              .updated_at = rec.alert_put.updated_at,
-                             .pending = (uint64_t)rd_reply_int(reply_at(list, at + 2)),
-                             .dead = (uint64_t)rd_reply_int(reply_at(list, at + 3)),
-                             .raised_total = (uint64_t)rd_reply_int(reply_at(list, at + 4))};
+                             .pending = rd_reply_count(reply_at(list, at + 2)),
+                             .dead = rd_reply_count(reply_at(list, at + 3)),
+                             .raised_total = rd_reply_count(reply_at(list, at + 4))};
     if (!secret)
         v->rule.secret = (struct span){NULL, 0};
     return view_raised(u, reply_at(list, at + 5), v);

@@ -74,7 +74,7 @@ void rd_bulk_adopt(struct item *it, const redisReply *bulks, const redisReply *l
 {
     struct rd_store *s = rd_of_unit(&it->unit);
     for (size_t i = 0; i + 1 < reply_count(bulks); i += 2) {
-        struct bulk space = {.number = strtoull(reply_at(bulks, i)->str, NULL, 10)};
+        struct bulk space = {.number = strtoull(redis_text_at(bulks, i), NULL, 10)};
         struct span group;
         uint32_t epoch;
         if (redis_bulk_decode(reply_span(reply_at(bulks, i + 1)), &space, &group, &epoch) != 0 ||
@@ -107,7 +107,7 @@ static int load_slice(struct item *it, const redisReply *r, size_t *ret_slice)
     struct unit *u = &it->unit;
     const struct bulk *b = u->s->bulks;
     const redisReply *rows = reply_at(r, 2);
-    u->now.ms = rd_reply_int(reply_at(r, 0));
+    u->now.ms = rd_reply_time(reply_at(r, 0));
     int err = rd_load_queues(u, reply_at(r, 3));
     for (size_t i = 0; !err && i + 1 < reply_count(rows); i += 2) {
         struct row space = {.gone = false};
@@ -208,7 +208,7 @@ static void slice_cb(void *ctx, redisReply *r)
         return;
     }
     int err = load_slice(it, r, &slice);
-    it->search_at = (uint64_t)rd_reply_int(reply_at(r, 1));
+    it->search_at = rd_reply_count(reply_at(r, 1));
     if (it->search_at == 0 && counted(it->unit.s->bulks))
         it->search_at = ID_SPOOL_BIT - 1;
     it->search_count = slice;

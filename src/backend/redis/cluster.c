@@ -24,15 +24,15 @@ static void take_nodes(struct rd_store *s, const redisReply *r)
 {
     struct backend_cluster *c = &s->sh.node.cluster;
     const redisReply *leader = reply_at(r, BEAT_LEADER), *nodes = reply_at(r, BEAT_NODES);
-    int64_t now = rd_reply_int(reply_at(r, BEAT_NOW));
+    int64_t now = rd_reply_time(reply_at(r, BEAT_NOW));
     uint32_t holder = (uint32_t)rd_reply_int(reply_at(leader, 0));
-    shared_cluster_heard(&s->sh, now, (uint64_t)rd_reply_int(reply_at(leader, 2)), holder,
-                         rd_reply_int(reply_at(leader, 1)));
+    shared_cluster_heard(&s->sh, now, rd_reply_count(reply_at(leader, 2)), holder,
+                         rd_reply_time(reply_at(leader, 1)));
     for (size_t i = 0; i + 1 < reply_count(nodes) && c->node_count < BACKEND_NODES_MAX; i += 2) {
         struct backend_node *n = &c->nodes[c->node_count++];
         struct span told = reply_span(reply_at(reply_at(r, BEAT_TOLD), i / 2));
         *n = (struct backend_node){.epoch = (uint32_t)rd_reply_int(reply_at(nodes, i)),
-                                   .seen_at = {rd_reply_int(reply_at(nodes, i + 1))}};
+                                   .seen_at = {rd_reply_time(reply_at(nodes, i + 1))}};
         take_node(n, told.len ? told.at : "");
         shared_node_heard(&s->sh, n, now, holder);
     }

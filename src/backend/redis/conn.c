@@ -12,6 +12,10 @@
 
 #define ANSWER_MS 15000 /* where nobody says otherwise */
 #define READ_BYTES 65536
+/* No reply of ours is as large, or as deep: what goes beyond is no answer to anything we ask. */
+#define REPLY_BYTES_MAX ((size_t)512 << 20)
+#define REPLY_ELEMENTS_MAX (1u << 20)
+#define REPLY_DEPTH_MAX 8
 #define KEEPALIVE_S 15 /* for the ear, which waits without having asked */
 
 enum conn_state { CONN_DOWN, CONN_CONNECTING, CONN_SHAKING, CONN_OPEN };
@@ -49,7 +53,10 @@ struct rconn {
     struct addrinfo *addresses, *at;
     struct redis_tls *tls;
     redisReader *reader;
-    struct awaited *ring; /* commands that were sent, oldest first */
+    redisReplyObjectFunctions functions; /* the reader's, and those that it had first */
+    const redisReplyObjectFunctions *plain_functions;
+    size_t unanswered_bytes; /* that came since the last whole reply */
+    struct awaited *ring;    /* commands that were sent, oldest first */
     size_t ring_room, ring_from, ring_count;
     struct buf plain;
     redisReply *trouble; /* the first error of commands nobody waits for; NULL = none */
@@ -318,12 +325,49 @@ static void take_reply(struct rconn *c, redisReply *reply)
     a.fn(a.ctx, reply);
 }
 
+#if HIREDIS_MAJOR >= 1
+typedef size_t element_count;
+#else
+typedef int element_count;
+#endif
+
+/* A list is allocated as soon as its length is read; one that nests deeply would be freed by as
+ * deep a recursion. */
+static void *array_cb(const redisReadTask *task, element_count elements)
+{
+    struct rconn *c = task->privdata;
+    unsigned depth = 0;
+    for (const redisReadTask *t = task; t; t = t->parent)
+        depth++;
+    if ((size_t)elements > REPLY_ELEMENTS_MAX || depth > REPLY_DEPTH_MAX)
+        return NULL;
+    return c->plain_functions->createArray(task, elements);
+}
+
+static redisReader *reader_new(struct rconn *c)
+{
+    redisReader *r = redisReaderCreate();
+    if (!r)
+        return NULL;
+    c->plain_functions = r->fn;
+    c->functions = *r->fn;
+    c->functions.createArray = array_cb;
+    c->unanswered_bytes = 0;
+    r->fn = &c->functions;
+    r->privdata = c;
+    return r;
+}
+
 static int take_replies(struct rconn *c, struct span in)
 {
     void *reply = NULL;
+    c->unanswered_bytes += in.len;
+    if (c->unanswered_bytes > REPLY_BYTES_MAX)
+        return -ERR_CORRUPT;
     if (redisReaderFeed(c->reader, in.at, in.len) != REDIS_OK)
         return -ERR_NOMEM;
     while (c->reader && redisReaderGetReply(c->reader, &reply) == REDIS_OK && reply) {
+        c->unanswered_bytes = 0;
         if (c->listening) {
             c->config.message(c->config.ctx, reply);
             freeReplyObject(reply);
@@ -431,7 +475,7 @@ static void connected_cb(uv_connect_t *req, int status)
         uv_tcp_nodelay(&w->tcp, 1);
     if (!c->config.url->socket[0])
         uv_tcp_keepalive(&w->tcp, 1, KEEPALIVE_S);
-    c->reader = redisReaderCreate();
+    c->reader = reader_new(c);
     int err = c->reader && uv_read_start(&w->stream, alloc_cb, read_cb) == 0 ? 0 : -ERR_NOMEM;
     if (!err && c->config.tls)
         err = begin_tls(c);

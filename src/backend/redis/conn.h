@@ -14,6 +14,14 @@
 #include "backend/redis/tls.h"
 #include "backend/redis/url.h"
 
+/* The i-th text of a list; "" where there is none, whatever the server answered. */
+static inline const char *redis_text_at(const redisReply *r, size_t i)
+{
+    const redisReply *one =
+        r && r->type == REDIS_REPLY_ARRAY && i < r->elements ? r->element[i] : NULL;
+    return one && one->type == REDIS_REPLY_STRING ? one->str : "";
+}
+
 struct rconn;
 
 /* The reply is the receiver's from now on (freeReplyObject); NULL = the connection is gone. */

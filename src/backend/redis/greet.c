@@ -171,7 +171,7 @@ static bool config_value(const redisReply *r, char *out, size_t size)
     out[0] = '\0';
     if (r->type != REDIS_REPLY_ARRAY || r->elements < 2)
         return false;
-    snprintf(out, size, "%s", r->element[1]->str);
+    snprintf(out, size, "%s", redis_text_at(r, 1));
     return true;
 }
 
@@ -275,23 +275,27 @@ static int take_facts(struct greeting *g, const redisReply *r, struct err_note *
     if (r->type != REDIS_REPLY_ARRAY || r->elements < 2 ||
         r->element[0]->type != REDIS_REPLY_STRING)
         return refused(r, "the store cannot be opened", note);
-    if (strcmp(r->element[0]->str, "newer") == 0)
+    if (strcmp(redis_text_at(r, 0), "newer") == 0)
         return err_note_set(note, -ERR_VERSION,
                             "the keys with the prefix %s were made by a newer version of Holdfast "
                             "(their format is %s, this binary knows up to %d); use that one",
-                            g->url->prefix, r->element[1]->str, REDIS_FORMAT);
-    if (strcmp(r->element[0]->str, "denied") == 0)
+                            g->url->prefix, redis_text_at(r, 1), REDIS_FORMAT);
+    if (strcmp(redis_text_at(r, 0), "denied") == 0)
         return err_note_set(
             note, -ERR_INVALID,
             "the Redis user may not run %s on keys with the prefix %s; give it the "
             "commands @read, @write, @scripting, @pubsub, @transaction and TIME, and those keys",
-            r->element[1]->str, g->url->prefix);
-    if (r->elements != 5 || take_hash_key(r->element[3]->str, &g->facts->hash_key) != 0)
+            redis_text_at(r, 1), g->url->prefix);
+    long long epoch = r->elements == 5 ? r->element[2]->integer : 0;
+    bool right = r->elements == 5 && r->element[1]->type == REDIS_REPLY_INTEGER &&
+                 r->element[2]->type == REDIS_REPLY_INTEGER &&
+                 (!g->boot || (epoch > 0 && epoch <= INT32_MAX));
+    if (!right || take_hash_key(redis_text_at(r, 3), &g->facts->hash_key) != 0)
         return err_note_set(note, -ERR_CORRUPT, "the key %smeta is damaged", g->url->prefix);
     g->found.made = r->element[1]->integer != 0;
     if (g->boot)
-        g->facts->epoch = (uint32_t)r->element[2]->integer;
-    g->found.stores = strtoull(r->element[4]->str, NULL, 10);
+        g->facts->epoch = (uint32_t)epoch;
+    g->found.stores = strtoull(redis_text_at(r, 4), NULL, 10);
     return 0;
 }
 

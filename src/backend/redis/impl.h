@@ -167,7 +167,10 @@ static inline int64_t rd_hold_ms(const struct rd_store *s)
     return silent < HOLD_MS ? silent : HOLD_MS;
 }
 
-int64_t rd_reply_int(const redisReply *r); /* a number, or the text of one; 0 = neither */
+/* A number, or the text of one; 0 = neither. Within bounds, as backend/shared/sound.h says. */
+int64_t rd_reply_int(const redisReply *r);
+int64_t rd_reply_time(const redisReply *r);
+uint64_t rd_reply_count(const redisReply *r);
 
 /* lane.c */
 void rd_lane_kick(struct rd_store *s);  /* begins what can be begun; calls nobody back */

@@ -1,15 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The items of the line: their memory, their questions, and how they end. */
 #include "backend/redis/impl.h"
+#include "backend/shared/sound.h"
 #include "base/check.h"
 
+/* Scripts count in doubles: nothing of ours is beyond 2^53. */
 int64_t rd_reply_int(const redisReply *r)
 {
     if (!r)
         return 0;
     if (r->type == REDIS_REPLY_INTEGER)
-        return r->integer;
-    return r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
+        return sound_sum(r->integer);
+    return r->type == REDIS_REPLY_STRING ? sound_sum(strtoll(r->str, NULL, 10)) : 0;
+}
+
+int64_t rd_reply_time(const redisReply *r)
+{
+    return sound_time(rd_reply_int(r));
+}
+
+uint64_t rd_reply_count(const redisReply *r)
+{
+    return sound_count(rd_reply_int(r));
 }
 
 /* --- memory --- */

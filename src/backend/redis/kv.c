@@ -14,6 +14,7 @@
 #include "backend/kv_bounds.h"
 #include "backend/kv_rules.h"
 #include "backend/redis/impl.h"
+#include "backend/shared/sound.h"
 
 #define META_BYTES 21 /* version, expiry, kind, length of the value */
 
@@ -40,10 +41,10 @@ static bool meta_decode(struct span in, struct kv_view *ret, uint32_t *ret_bytes
     memcpy(&bytes, in.at + 17, 4);
     *ret = (struct kv_view){.found = true,
                             .version = be64toh(version),
-                            .expires_at = {(int64_t)be64toh(expires)},
+                            .expires_at = {sound_time((int64_t)be64toh(expires))},
                             .kind = (uint8_t)in.at[16]};
     *ret_bytes = be32toh(bytes);
-    return true;
+    return ret->kind <= PAYLOAD_BYTES && ret->version <= LIMIT_SEQ;
 }
 
 /* --- what a unit reads --- */
@@ -75,7 +76,7 @@ void rd_kv_loaded(struct item *it, const redisReply *r)
 {
     struct unit *u = &it->unit;
     const redisReply *keys = reply_at(r, 0);
-    uint64_t version = (uint64_t)rd_reply_int(reply_at(r, 2));
+    uint64_t version = rd_reply_count(reply_at(r, 2));
     for (size_t i = 0; i + 1 < reply_count(keys); i += 2) {
         struct wkey *k = unit_key(u, reply_span(reply_at(keys, i)));
         struct kv_view v;
@@ -88,7 +89,7 @@ void rd_kv_loaded(struct item *it, const redisReply *r)
     u->versions = unit_alloc(u, (u->version_count + 1) * sizeof *u->versions);
     for (size_t i = 0; u->versions && i < u->version_count; i++)
         u->versions[i] = version + i + 1;
-    u->kv_keys = (uint64_t)rd_reply_int(reply_at(r, 3));
+    u->kv_keys = rd_reply_count(reply_at(r, 3));
     int64_t bytes = rd_reply_int(reply_at(r, 4));
     u->kv_bytes = bytes > 0 ? (uint64_t)bytes : 0;
 }

@@ -21,6 +21,7 @@ enum answer {
     IS_KEYS_VALUES,
     IS_STORES_BEFORE, /* the load itself counts up when it draws numbers */
     IS_RULES,
+    IS_QUEUES_THERE,
     ANSWER_COUNT
 };
 
@@ -165,22 +166,23 @@ static void load_facts(struct item *it, const redisReply *r)
 {
     struct unit *u = &it->unit;
     struct span stores = reply_span(reply_at(r, IS_STORES));
-    u->now.ms = rd_reply_int(reply_at(r, IS_NOW));
+    u->now.ms = rd_reply_time(reply_at(r, IS_NOW));
     shared_clock_heard(&rd_of_unit(u)->sh, u->now.ms);
     /* What a call before this one has seen still holds if nobody stored anything in between. */
     if (!it->stores_known ||
         span_equal(reply_span(reply_at(r, IS_STORES_BEFORE)), span_text(it->stores)))
         snprintf(it->stores, sizeof it->stores, "%.*s", (int)stores.len,
                  stores.at ? stores.at : "");
-    u->seq_high = (uint64_t)rd_reply_int(reply_at(r, IS_SEQ_HIGH));
-    u->keys = (uint64_t)rd_reply_int(reply_at(r, IS_KEYS));
+    u->seq_high = rd_reply_count(reply_at(r, IS_SEQ_HIGH));
+    u->keys = rd_reply_count(reply_at(r, IS_KEYS));
     int64_t live = rd_reply_int(reply_at(r, IS_LIVE));
     u->live = live > 0 ? (uint64_t)live : 0;
+    int64_t queues = rd_reply_int(reply_at(r, IS_QUEUES_THERE));
+    u->queues_there = queues > 0 ? (uint64_t)queues : 0;
     it->held = rd_reply_int(reply_at(r, IS_HELD)) != 0;
     it->idems = reply_at(r, IS_IDEMS);
     it->rules = unit_may_notify(u) ? rd_rules_version(reply_at(r, IS_RULES)) : 0;
-    load_numbers(u, (uint64_t)rd_reply_int(reply_at(r, IS_SEQ)),
-                 (uint64_t)rd_reply_int(reply_at(r, IS_NUMBER)));
+    load_numbers(u, rd_reply_count(reply_at(r, IS_SEQ)), rd_reply_count(reply_at(r, IS_NUMBER)));
 }
 
 int rd_unit_loaded(struct item *it, const redisReply *r)
@@ -240,5 +242,5 @@ void rd_unit_sharers_loaded(struct item *it, const redisReply *r)
                                      reply_at(jobs, 3 * i + 2)};
         u->sharer_count += rd_view_row(u, five, q, true, &u->sharers[u->sharer_count]);
     }
-    u->sharers_beyond = (uint64_t)rd_reply_int(reply_at(r, 0));
+    u->sharers_beyond = rd_reply_count(reply_at(r, 0));
 }

@@ -133,8 +133,8 @@ static bool view_of_queue(struct unit *u, const redisReply *list, size_t at, str
         return false;
     for (int sum = 0; sum < SUM_COUNT; sum++)
         q->sums[sum] = rd_reply_int(reply_at(reply_at(list, at + 2), (size_t)sum));
-    wqueue_view(q, u->now, rd_reply_int(reply_at(list, at + 3)),
-                rd_reply_int(reply_at(list, at + 4)), v);
+    wqueue_view(q, u->now, rd_reply_time(reply_at(list, at + 3)),
+                rd_reply_time(reply_at(list, at + 4)), v);
     return true;
 }
 
@@ -167,7 +167,7 @@ static void looked_cb(void *ctx, redisReply *r)
     struct unit *u = &it->unit;
     if (!rd_item_answered(it, r, false))
         return;
-    u->now.ms = rd_reply_int(reply_at(r, 0));
+    u->now.ms = rd_reply_time(reply_at(r, 0));
     for (size_t i = 0; i < u->count; i++) {
         struct turn *t = &u->turns[i];
         const redisReply *answer = reply_at(reply_at(r, 1), i);

@@ -67,6 +67,8 @@ int redis_notice_decode(uint64_t number, struct span packed, struct wnotice *ret
     if (record_decode(&rest, &made) != 0 || made.kind != REC_NOTICE_NEW ||
         record_decode(&rest, &tried) != 0 || tried.kind != REC_NOTICE_TRIED || rest.len != 0)
         return -ERR_CORRUPT;
+    if (made.notice_new.job_seq > LIMIT_SEQ)
+        return -ERR_CORRUPT;
     *ret = (struct wnotice){.notice = made.notice_new, .tried = tried.notice_tried};
     ret->notice.number = ret->tried.number = number;
     ret->packed = packed;
@@ -130,7 +132,7 @@ static void load_notices(struct unit *u, const redisReply *list)
                       LOG_INT("number", number));
             continue;
         }
-        loaded.look_ms = rd_reply_int(reply_at(list, i + 2));
+        loaded.look_ms = rd_reply_time(reply_at(list, i + 2));
         loaded.held = rd_reply_int(reply_at(list, i + 3)) != 0;
         if (!unit_notice_add(u, &loaded))
             return;

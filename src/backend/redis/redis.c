@@ -334,6 +334,8 @@ static int open_store(const char *rest, bool tls, const struct backend_config *c
         return err;
     struct now now = clock_now(&config->clock);
     s->sh.node.offset_ms = now.wall.ms - now.mono.ms; /* until the server tells its own */
+    bool local = s->url.socket[0] || shared_host_local(s->url.host);
+    shared_link_heard(&s->sh, tls ? LINK_TLS : local ? LINK_LOCAL : LINK_PLAIN, "");
     shared_store_opened(&s->sh);
     return 0;
 }

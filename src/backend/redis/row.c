@@ -3,6 +3,7 @@
 
 #include <endian.h>
 
+#include "backend/shared/sound.h"
 #include "core/wire.h"
 
 #define ROW_HEAD 61 /* up to the unique key's bytes */
@@ -51,7 +52,7 @@ static uint8_t *put_head(uint8_t *at, struct span packed)
 
 uint64_t redis_seq_decode(struct span s)
 {
-    return s.len == 8 ? be64(s.at) : 0;
+    return s.len == 8 ? sound_seq(be64(s.at)) : 0;
 }
 
 void redis_seq_encode(uint64_t seq, char out[8])
@@ -271,10 +272,7 @@ int redis_row_decode(uint64_t seq, struct span packed, struct row *ret)
     take_lease(&in, ret);
     take_extra(&in, ret);
     ret->packed = packed;
-    /* A damaged row would break the rules' assumptions. */
-    bool sound = ret->job.state > STATE_NONE && ret->job.state < STATE_COUNT &&
-                 ret->job.reason < REASON_COUNT && seq_fits(seq);
-    return wire_ended(&in) && sound ? 0 : -ERR_CORRUPT;
+    return wire_ended(&in) && seq_fits(seq) && sound_row(ret) ? 0 : -ERR_CORRUPT;
 }
 
 /* --- queues --- */
@@ -338,9 +336,9 @@ int redis_queue_decode(struct span packed, struct wqueue *ret)
     ret->attributes = take_span(&in);
     struct span policy = take_span(&in);
     ret->packed = packed;
-    if (!wire_ended(&in))
+    if (!wire_ended(&in) || policy_decode(policy, &ret->policy) != 0 || !sound_queue(ret))
         return -ERR_CORRUPT;
-    return policy_decode(policy, &ret->policy);
+    return 0;
 }
 
 /* --- words, keys, attempts, bulk work --- */
@@ -366,7 +364,8 @@ int redis_word_decode(struct span packed, struct word *ret)
     ret->kind = take_u8(&in);
     ret->state = take_u8(&in);
     ret->run_at = take_wall(&in);
-    return wire_ended(&in) ? 0 : -ERR_CORRUPT;
+    bool right = ret->kind <= OP_KIND_COUNT && ret->state < STATE_COUNT && ret->seq <= LIMIT_SEQ;
+    return wire_ended(&in) && right ? 0 : -ERR_CORRUPT;
 }
 
 /* Its second eight bytes are the job: scripts look at them. */
@@ -386,7 +385,9 @@ int redis_idem_decode(struct span packed, struct idem *ret)
     ret->seq = be64(packed.at + 8);
     ret->id_hi = be64(packed.at + 16);
     ret->expires_at.ms = (int64_t)be64(packed.at + 24);
-    return 0;
+    bool right = ret->seq > 0 && ret->seq <= LIMIT_SEQ &&
+                 ret->expires_at.ms == sound_time(ret->expires_at.ms);
+    return right ? 0 : -ERR_CORRUPT;
 }
 
 /* Its first ATTEMPT_IDENT_BYTES tell it from the job's others. */
@@ -416,7 +417,10 @@ int redis_attempt_decode(struct span packed, struct attempt_view *ret)
     ret->error_kind = take_u8(&in);
     ret->worker = take_span(&in);
     ret->error = take_span(&in);
-    return wire_ended(&in) ? 0 : -ERR_CORRUPT;
+    bool right = ret->outcome < ATTEMPT_OUTCOME_COUNT && ret->error_kind <= ERROR_BUSINESS &&
+                 ret->started_at.ms == sound_time(ret->started_at.ms) &&
+                 ret->ended_at.ms == sound_time(ret->ended_at.ms);
+    return wire_ended(&in) && right ? 0 : -ERR_CORRUPT;
 }
 
 struct span redis_bulk_encode(struct unit *u, const struct bulk *b, uint32_t epoch)
@@ -454,7 +458,9 @@ int redis_bulk_decode(struct span packed, struct bulk *ret, struct span *ret_gro
     ret->changed = take_varint(&in);
     ret->refused = take_varint(&in);
     *ret_group = take_span(&in);
-    return wire_ended(&in) ? 0 : -ERR_CORRUPT;
+    return wire_ended(&in) && ret->action >= BULK_REQUEUE && ret->action <= BULK_REMOVE
+               ? 0
+               : -ERR_CORRUPT;
 }
 
 /* --- schedules --- */
@@ -524,5 +530,7 @@ int redis_schedule_decode(struct span packed, struct wschedule *ret)
     ret->note = take_span(&in);
     ret->attributes = take_span(&in);
     ret->text = take_span(&in);
-    return wire_ended(&in) ? 0 : -ERR_CORRUPT;
+    bool right = ret->state.error < SCHEDULE_ERROR_COUNT && ret->state.seq <= LIMIT_SEQ &&
+                 ret->state.item <= LIMIT_SEQ;
+    return wire_ended(&in) && right ? 0 : -ERR_CORRUPT;
 }

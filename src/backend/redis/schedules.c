@@ -46,12 +46,12 @@ int rd_schedules_loaded(struct item *it, const redisReply *r)
     const redisReply *list = reply_at(r, IS_SCHEDULES);
     struct span stores = reply_span(reply_at(r, IS_STORES));
     int err = 0;
-    u->now.ms = rd_reply_int(reply_at(r, IS_NOW));
+    u->now.ms = rd_reply_time(reply_at(r, IS_NOW));
     snprintf(it->stores, sizeof it->stores, "%.*s", (int)stores.len, stores.at ? stores.at : "");
     it->stores_known = true;
-    u->schedules_there = (uint64_t)rd_reply_int(reply_at(r, IS_THERE));
+    u->schedules_there = rd_reply_count(reply_at(r, IS_THERE));
     u->schedule_number = (uint32_t)rd_reply_int(reply_at(r, IS_NUMBER)) + 1;
-    it->schedule_change = (uint64_t)rd_reply_int(reply_at(r, IS_CHANGE));
+    it->schedule_change = rd_reply_count(reply_at(r, IS_CHANGE));
     for (size_t i = 0; !err && i + 1 < reply_count(list); i += 2) {
         struct wschedule loaded = {.number = 0};
         err = redis_schedule_decode(reply_span(reply_at(list, i)), &loaded);
@@ -187,7 +187,7 @@ void rd_schedules_answer(struct unit *u, struct turn *t, const redisReply *list)
             return;
         }
         if (all && want->by_change)
-            t->reply.count = (uint64_t)rd_reply_int(reply_at(list, 3 * shown + 2));
+            t->reply.count = rd_reply_count(reply_at(list, 3 * shown + 2));
         bytes += reply_span(reply_at(list, 3 * shown)).len;
         shown++;
     }

@@ -37,7 +37,7 @@ static void call_look(struct item *it)
 /* The one answer of a look. */
 static const redisReply *only(struct item *it, const redisReply *r)
 {
-    it->unit.now.ms = rd_reply_int(reply_at(r, 0));
+    it->unit.now.ms = rd_reply_time(reply_at(r, 0));
     return reply_at(reply_at(r, 1), 0);
 }
 
@@ -190,8 +190,8 @@ static void step_cb(void *ctx, redisReply *r)
     bool list = op_of(it)->kind == OP_LIST;
     if (!rd_item_answered(it, r, false))
         return;
-    it->unit.now.ms = rd_reply_int(reply_at(r, 0));
-    it->search_at = (uint64_t)rd_reply_int(reply_at(r, 1));
+    it->unit.now.ms = rd_reply_time(reply_at(r, 0));
+    it->search_at = rd_reply_count(reply_at(r, 1));
     if (rd_load_queues(&it->unit, reply_at(r, 3)) != 0) {
         answer(it, OUT_UNAVAILABLE, "out of memory, or a queue is damaged");
         return;
@@ -327,7 +327,7 @@ static bool answer_history(struct item *it, const redisReply *list)
         for (size_t k = 0; k + 1 < reply_count(of); k += 2) {
             int64_t field = rd_reply_int(reply_at(of, k));
             if (field >= 0 && field < TALLY_COUNT)
-                views[i].tally.of[field] = (uint64_t)rd_reply_int(reply_at(of, k + 1));
+                views[i].tally.of[field] = rd_reply_count(reply_at(of, k + 1));
         }
     }
     reply_of(it)->hours = views;

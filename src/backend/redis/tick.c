@@ -7,6 +7,7 @@
  * epoch to be its own, or nothing happens. Each part takes a bounded number of rows; what is left
  * makes the next tick due at once. */
 #include "backend/redis/impl.h"
+#include "backend/shared/sound.h"
 
 /* Places in the answer of lua/tick.lua. */
 enum due {
@@ -112,7 +113,7 @@ static uint8_t holder_state(const redisReply *states, size_t at)
 {
     for (size_t i = 0; i + 1 < reply_count(states); i += 2)
         if (at < (size_t)rd_reply_int(reply_at(states, i)))
-            return (uint8_t)rd_reply_int(reply_at(states, i + 1));
+            return sound_kind(rd_reply_int(reply_at(states, i + 1)), STATE_COUNT);
     return STATE_NONE;
 }
 
@@ -216,7 +217,7 @@ static void due_cb(void *ctx, redisReply *r)
         rd_item_over(it);
         return;
     }
-    u->now.ms = rd_reply_int(reply_at(r, DUE_NOW));
+    u->now.ms = rd_reply_time(reply_at(r, DUE_NOW));
     s->tick_more = rd_reply_int(reply_at(r, DUE_MORE)) != 0;
     load_due(it, r);
     it->rules = rd_rules_version(reply_at(r, DUE_RULES));
@@ -250,7 +251,7 @@ static void redue(struct rargs *a, const redisReply *touched)
 {
     for (size_t i = 0; i + 2 < reply_count(touched); i += 3) {
         char due[16], index[48];
-        const char *kind = reply_at(touched, i)->str, *queue = reply_at(touched, i + 1)->str;
+        const char *kind = redis_text_at(touched, i), *queue = redis_text_at(touched, i + 1);
         snprintf(due, sizeof due, "due:%.4s", kind);
         snprintf(index, sizeof index, "q:%.16s:%.4s", queue, kind);
         rd_change(a, "REDUE", due);
@@ -307,18 +308,18 @@ static void take_figures(struct rd_store *s, const redisReply *out)
     }
     f->jobs = jobs;
     f->live = f->by_state[STATE_SCHEDULED] + f->by_state[STATE_READY] + f->by_state[STATE_RUNNING];
-    f->keys = (uint64_t)rd_reply_int(reply_at(out, 2));
-    f->queues = (uint64_t)rd_reply_int(reply_at(out, 3));
-    f->kv_keys = (uint64_t)rd_reply_int(reply_at(out, 4));
-    f->kv_bytes = (uint64_t)rd_reply_int(reply_at(out, 5));
-    f->notices_pending = (uint64_t)rd_reply_int(reply_at(out, 6));
-    f->notices_dead = (uint64_t)rd_reply_int(reply_at(out, 7)) - f->notices_pending;
+    f->keys = rd_reply_count(reply_at(out, 2));
+    f->queues = rd_reply_count(reply_at(out, 3));
+    f->kv_keys = rd_reply_count(reply_at(out, 4));
+    f->kv_bytes = rd_reply_count(reply_at(out, 5));
+    f->notices_pending = rd_reply_count(reply_at(out, 6));
+    f->notices_dead = rd_reply_count(reply_at(out, 7)) - f->notices_pending;
 }
 
 void rd_tick_done(struct item *it, const redisReply *out)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
-    s->sh.node.next_due_ms = rd_reply_int(reply_at(out, 0));
+    s->sh.node.next_due_ms = rd_reply_time(reply_at(out, 0));
     s->sh.node.tick_at_ms = it->unit.now.ms;
     s->sh.tick_wanted |= s->tick_more;
     take_figures(s, out);

@@ -2,6 +2,7 @@
 /* A unit from its load to its store, and what is told and answered then. The stores of a tick and
  * of a slice of bulk work end here, too. */
 #include "backend/redis/impl.h"
+#include "backend/shared/sound.h"
 
 /* --- when it is stored --- */
 
@@ -85,7 +86,7 @@ static void stored_cb(void *ctx, redisReply *r)
     }
     struct span word = reply_span(reply_at(r, 0));
     if (span_equal(word, SPAN_LITERAL("ok"))) {
-        uint64_t stores = (uint64_t)rd_reply_int(reply_at(r, 1));
+        uint64_t stores = rd_reply_count(reply_at(r, 1));
         s->stores = stores > s->stores ? stores : s->stores;
         stored(it, reply_at(r, 2), reply_at(r, 3));
     } else if (span_equal(word, SPAN_LITERAL("led"))) {
@@ -122,6 +123,10 @@ static void work(struct item *it)
     struct unit *u = &it->unit;
     if (rd_rules_went(it)) {
         rd_item_again(it);
+        return;
+    }
+    if (!sound_drawn(u)) {
+        rd_item_give_up(it, OUT_UNAVAILABLE, "Redis gave a time or numbers that cannot be");
         return;
     }
     unit_work(u);

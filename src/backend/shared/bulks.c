@@ -3,26 +3,9 @@
  * and finds the jobs; whoever was asked answers when it is through. */
 #include "backend/shared/shared.h"
 #include "base/mem.h"
-#include "core/validate.h"
+#include "core/bulk.h"
 
 #define BULKS_MAX 64
-
-static const enum job_move moves[] = {
-    [BULK_REQUEUE] = MOVE_REQUEUE, [BULK_CANCEL] = MOVE_CANCEL, [BULK_REMOVE] = MOVE_REMOVE};
-
-static bool action_known(uint8_t action)
-{
-    return action >= BULK_REQUEUE && action <= BULK_REMOVE;
-}
-
-static unsigned startable(enum job_move move)
-{
-    unsigned states = 0;
-    for (unsigned s = STATE_SCHEDULED; s < STATE_COUNT; s++)
-        if (move_starts_from(move, (enum job_state)s))
-            states |= STATE_BIT(s);
-    return states;
-}
 
 static size_t bulk_count(const struct shared *s)
 {
@@ -63,13 +46,11 @@ void work_bulk(struct unit *u, struct turn *t)
 {
     const struct op_bulk *want = &t->op->bulk;
     struct wqueue *q = unit_queue_named(u, want->queue);
-    struct err_note note;
-    if (!action_known(want->action))
-        unit_refuse(t, OUT_INVALID, "action must be requeue, cancel or remove");
+    const char *wrong = bulk_refusal(want->action, want->states, want->group);
+    if (wrong)
+        unit_refuse(t, OUT_INVALID, wrong);
     else if (bulk_count(u->s) >= BULKS_MAX)
         unit_refuse(t, OUT_INVALID, "64 bulk actions are under way; wait until one has ended");
-    else if (want->group.len && validate_text("group", want->group, LIMIT_KEY_BYTES, &note) != 0)
-        unit_refuse(t, OUT_INVALID, "group is too long or not valid UTF-8");
     else if (!q)
         unit_refuse(t, OUT_NO_QUEUE, NULL);
     if (!q || t->reply.outcome != OUT_OK)
@@ -79,10 +60,9 @@ void work_bulk(struct unit *u, struct turn *t)
         u->nomem = true;
         return;
     }
-    unsigned able = startable(moves[want->action]);
     b->action = want->action;
     b->queue = q->number;
-    b->states = want->states ? want->states & able : able;
+    b->states = bulk_states_meant((enum bulk_action)want->action, want->states);
     b->seq_max = u->seq_high;
     b->at = u->now;
     b->op = t->op;

@@ -3,8 +3,10 @@
 #include "backend/shared/cluster.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "backend/shared/shared.h"
+#include "base/ip.h"
 
 /* Where the configuration says nothing: */
 #define LEADER_TTL_MS 10000
@@ -33,6 +35,8 @@ void shared_clock_heard(struct shared *s, int64_t theirs)
 {
     struct node_state *n = &s->node;
     struct now ours = clock_now(&s->config.clock);
+    if (theirs <= 0 || theirs > LIMIT_WALL_MS)
+        return; /* no time at all: it is as if nothing had been heard */
     int64_t offset = theirs - ours.mono.ms;
     if (n->offset_at_ms && offset < n->offset_ms && ours.mono.ms - n->offset_at_ms < OFFSET_KEPT_MS)
         return;
@@ -204,6 +208,42 @@ void shared_store_lost(struct shared *s, const char *why)
     for (; *at; at++)
         if ((unsigned char)*at < ' ')
             *at = at[1] ? ' ' : '\0';
+}
+
+bool shared_host_local(const char *host)
+{
+    struct ip_address address;
+    if (host[0] == '\0' || host[0] == '/' || host[0] == '@' || strcmp(host, "localhost") == 0)
+        return true;
+    if (ip_parse(span_text(host), &address) != 0)
+        return false;
+    const char *why = ip_not_public(&address);
+    return why && strcmp(why, "loopback") == 0;
+}
+
+static const char *link_note(enum backend_link link, const char *sslmode)
+{
+    if (link == LINK_PLAIN)
+        return "jobs and passwords cross the network unencrypted; use sslmode=verify-full in the "
+               "URL of a PostgreSQL store, or rediss:// for Redis";
+    if (link == LINK_LOCAL)
+        return "the connection is not encrypted and does not leave this machine";
+    if (sslmode[0] && strncmp(sslmode, "verify", 6) != 0)
+        return "the connection is encrypted, but the server's certificate is not verified; use "
+               "sslmode=verify-full to do so";
+    return "the connection is encrypted";
+}
+
+void shared_link_heard(struct shared *s, enum backend_link link, const char *sslmode)
+{
+    struct backend_cluster *c = &s->node.cluster;
+    if (c->link == link)
+        return;
+    c->link = link;
+    snprintf(c->sslmode, sizeof c->sslmode, "%s", sslmode);
+    log_event(s->config.log, link == LINK_PLAIN ? LOG_WARN : LOG_INFO, "store_connection",
+              LOG_BOOL("tls", link == LINK_TLS), LOG_TEXT("sslmode", sslmode),
+              LOG_TEXT("note", link_note(link, sslmode)));
 }
 
 void shared_store_opened(struct shared *s)

@@ -58,4 +58,9 @@ int64_t shared_next_wait(const struct shared *s);    /* until there is something
 /* --- how the store is --- */
 
 void shared_store_lost(struct shared *s, const char *why); /* empty: nothing new is known */
-void shared_store_opened(struct shared *s);                /* it answers; known already: nothing */
+/* How the server is reached; logged when it is new. An address is LINK_LOCAL by
+ * shared_host_local. sslmode: "" where there is none. */
+void shared_link_heard(struct shared *s, enum backend_link link, const char *sslmode);
+/* A Unix socket, "localhost" or a loopback address. */
+bool shared_host_local(const char *host);
+void shared_store_opened(struct shared *s); /* it answers; known already: nothing */

@@ -191,6 +191,8 @@ static bool queue_may_be_made(struct unit *u, const struct op_enqueue *want, str
         return unit_refuse(t, OUT_NO_QUEUE, NULL);
     if (want->payload.len > u->s->policy.payload_max)
         return unit_refuse(t, OUT_TOO_BIG, NULL);
+    if (!unit_queue_room(u, true))
+        return unit_refuse(t, OUT_QUEUES_FULL, NULL);
     if (u->s->config.capacity && u->live >= u->s->config.capacity)
         return unit_refuse(t, OUT_SERVER_FULL, NULL);
     if (want->idempotency_key.len && u->keys + (uint64_t)u->key_adds >= keys_max(u->s))

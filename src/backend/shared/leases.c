@@ -16,7 +16,6 @@ static bool word_known(const struct unit *u, const struct op *op, struct turn *t
         for (const struct word *x = said ? u->said : u->words; x && !w; x = x->next)
             if (x->seq == want->job.seq && token_equal(x->token, want->token))
                 w = x;
-    t->said_before = w != NULL;
     if (!w || w->kind != op->kind + 1)
         return false;
     t->reply.seq = want->job.seq;
@@ -49,12 +48,15 @@ static struct row *holder_check(struct unit *u, struct turn *t)
     if (!want->any_token && want->token.counter &&
         (!r || !want->job.hi || r->job.id_hi == want->job.hi) && word_known(u, t->op, t))
         return NULL;
+    /* The row of a job that ended here keeps the token of its last lease: no other can have ended
+     * it. One that came from another store has none. */
+    bool imported = r && r->token.counter == 0;
     if (!r)
         t->reply.outcome =
             want->job.seq > 0 && want->job.seq <= u->seq_high ? OUT_GONE : OUT_NOT_FOUND;
     else if (want->any_token)
         t->reply.outcome = OUT_ILLEGAL;
-    else if (r->job.state == STATE_DONE && !t->said_before)
+    else if (r->job.state == STATE_DONE && imported)
         t->reply.outcome = OUT_GONE;
     else
         t->reply.outcome = OUT_LEASE_LOST;

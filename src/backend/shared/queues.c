@@ -6,6 +6,11 @@
 
 #define UNTIL_WRONG "until must be a time before the year 10000, or nothing"
 
+bool unit_queue_room(const struct unit *u, bool implied)
+{
+    return queue_has_room(&u->s->config.queue_limits, u->queues_there + u->number_next, implied);
+}
+
 struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct queue_policy *policy)
 {
     if (u->number_next >= u->number_count) {
@@ -50,6 +55,8 @@ static bool put_allowed(struct unit *u, const struct op_queue *want, const struc
         return unit_refuse(t, OUT_NO_QUEUE, NULL);
     if (!q && validate_queue_name(want->name, &note) != 0)
         return unit_refuse_note(u, t, &note);
+    if (!q && !unit_queue_room(u, want->implied))
+        return unit_refuse(t, OUT_QUEUES_FULL, NULL);
     if (want->policy && policy_check(want->policy, &note) != 0)
         return unit_refuse_note(u, t, &note);
     if (want->has_until && (want->until.ms < 0 || want->until.ms > LIMIT_WALL_MS))

@@ -43,6 +43,7 @@ void unit_reset(struct unit *u)
     u->seq_high = u->seq_floor = 0;
     u->name_count = u->row_count = u->queue_count = 0;
     u->seq_count = u->seq_next = u->number_count = u->number_next = 0;
+    u->queues_there = 0;
     u->idems = NULL;
     u->words = u->said = NULL;
     u->ended = NULL;

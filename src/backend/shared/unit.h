@@ -117,7 +117,6 @@ struct turn {
     struct reply reply;
     struct row **bodies;   /* of reply.jobs: rows whose payload is still to be fetched */
     struct firing *firing; /* fire, trigger; NULL = there is no such schedule */
-    bool said_before;      /* a last word about this token is known */
     bool later;            /* answered when a bulk action has ended */
     bool answered;         /* it did not have to wait for the disk */
 };
@@ -210,9 +209,10 @@ struct unit {
     uint64_t *seqs;
     uint32_t *numbers;
     size_t seq_count, seq_next, number_count, number_next;
-    uint64_t live;      /* in all queues; only where the server has a capacity */
-    uint64_t seq_high;  /* at least this sequence was given out */
-    uint64_t seq_floor; /* a job that moved in has this sequence: those to come are above it */
+    uint64_t queues_there; /* in the store, before the unit; only where numbers were drawn */
+    uint64_t live;         /* in all queues; only where the server has a capacity */
+    uint64_t seq_high;     /* at least this sequence was given out */
+    uint64_t seq_floor;    /* a job that moved in has this sequence: those to come are above it */
     uint64_t keys;
     uint64_t body_bytes; /* that claims are to show */
     struct idem *idems;
@@ -301,6 +301,8 @@ bool unit_text_safe(struct span s);
 void unit_lease_ran_out(struct unit *u, struct row *r);
 void unit_lease_restarted(struct unit *u, struct row *r);
 struct row *unit_row_rival(const struct unit *u, const struct row *r); /* holds its key instead */
+/* Whether one more may be created. */
+bool unit_queue_room(const struct unit *u, bool implied);
 struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct queue_policy *policy);
 /* Whether a change of this queue has to know which jobs share a key (unit.sharers). */
 bool unit_queue_widens(const struct unit *u, const struct wqueue **ret_queue);

@@ -12,19 +12,24 @@
 #include <stdio.h>
 #include <uv.h>
 
+#include "base/budget.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "broker/broker.h"
 
 struct beanstalk;
+struct metrics;
 
 struct beanstalk_config {
     uv_loop_t *loop;
     const struct log *log;             /* may be NULL */
+    struct budget *budget;             /* of all connections; outlives the door; NULL = no limit */
     const struct queue_policy *policy; /* the server's defaults; copied; NULL = policy_default */
     const char *version;               /* borrowed */
     uint32_t max_job_bytes;            /* larger bodies are refused */
     uint32_t connections_max;          /* beyond it new ones are closed */
+    uint32_t connections_per_address;  /* likewise; Unix sockets are not counted here */
+    uint32_t line_ms, body_ms;         /* an incomplete command; guard.c says how they count */
     uint32_t write_ms;                 /* a write must make progress */
     uint64_t write_buffer_bytes;       /* per connection, beyond what the kernel took */
     uint32_t journal_segment_bytes;    /* shown as binlog-max-size */
@@ -39,6 +44,9 @@ void beanstalk_serve(struct beanstalk *b, struct broker *broker);
 MUST_CHECK int beanstalk_listen(struct beanstalk *b, const char *address, struct err_note *note);
 /* "beanstalk://127.0.0.1:11300" or "beanstalk+unix:/path" of listener i; NULL past the last. */
 const char *beanstalk_address(const struct beanstalk *b, size_t i);
+
+/* Adds its families to /metrics. */
+void beanstalk_metrics(const struct beanstalk *b, struct metrics *m);
 
 /* Drain mode, which has no end: puts are refused, all else goes on. */
 void beanstalk_refuse_puts(struct beanstalk *b);

@@ -75,7 +75,8 @@ BS_HANDLER(bs_put)
         return;
     }
     buf_clear(&k->out);
-    if (buf_append_span(&k->out, cmd->body) != 0) {
+    if (!bs_account_room(k, BUDGET_BODIES, cmd->body.len) ||
+        buf_append_span(&k->out, cmd->body) != 0) {
         ANSWER(k, "OUT_OF_MEMORY");
         return;
     }

@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "doors/beanstalk/impl.h"
+#include "http/address.h"
 
 bool conn_at_rest(const struct conn *c)
 {
@@ -45,6 +46,7 @@ static void chain_loosen(struct conn *c)
     struct order *k = c->first;
     while (k) {
         struct order *next = k->next;
+        bs_account_loosen(k);
         k->conn = NULL;
         k->next = NULL;
         if (k->ready)
@@ -66,12 +68,15 @@ void conn_close(struct conn *c)
     link_remove(&c->dirty);
     link_remove(&c->late);
     link_remove(&c->uneasy);
+    link_remove(&c->part.link);
+    peer_uncount(&b->addresses, c->address);
     b->conns_open--;
     b->producers -= c->producer;
     b->workers -= c->worker;
     chain_loosen(c);
     held_release_all(c);
     tubes_leave(c);
+    bs_account_close(c);
     uv_close((uv_handle_t *)&c->poll, closed_cb);
     close(c->fd);
     bs_rouse(b);
@@ -93,6 +98,8 @@ static void refuse(struct order *k, enum bs_result r)
         ANSWER(k, "EXPECTED_CRLF");
     else if (r == BS_JOB_TOO_BIG)
         ANSWER(k, "JOB_TOO_BIG");
+    else if (r == BS_NO_ROOM)
+        ANSWER(k, "OUT_OF_MEMORY");
     else
         ANSWER(k, "BAD_FORMAT");
 }
@@ -100,6 +107,7 @@ static void refuse(struct order *k, enum bs_result r)
 static void take(struct conn *c, enum bs_result r, const struct bs_command *cmd)
 {
     struct order *k = order_new(c);
+    guard_part(c, BS_PART_NONE);
     if (!k) { /* without memory for an answer there is nothing to be said */
         conn_close(c);
         return;
@@ -109,9 +117,10 @@ static void take(struct conn *c, enum bs_result r, const struct bs_command *cmd)
         bs_command_run(c, k, cmd);
         return;
     }
-    c->door->commands[BS_PUT] += r == BS_EXPECTED_CRLF || r == BS_JOB_TOO_BIG;
+    c->door->commands[BS_PUT] += r == BS_EXPECTED_CRLF || r == BS_JOB_TOO_BIG || r == BS_NO_ROOM;
     if (r == BS_EXPECTED_CRLF)
         conn_producer(c);
+    c->no_more = c->no_more || c->only_line;
     refuse(k, r);
 }
 
@@ -120,6 +129,8 @@ static size_t intake(struct conn *c, struct span in)
 {
     struct bs_command cmd;
     size_t done = 0;
+    if (!c->begun && !guard_first_line(c, in))
+        return 0;
     while (intake_open(c) && done < in.len) {
         size_t used;
         enum bs_result r = bs_parse(&c->parser, span_of(in.at + done, in.len - done), &used, &cmd);
@@ -135,24 +146,62 @@ static size_t intake(struct conn *c, struct span in)
     return c->no_more ? in.len : done;
 }
 
-static void front_drop(struct buf *b, size_t len)
+void conn_input_free(struct conn *c)
 {
+    buf_done(&c->in);
+    bs_account_input_freed(c);
+}
+
+static void front_drop(struct conn *c, size_t len)
+{
+    struct buf *b = &c->in;
     if (len >= b->len) {
-        buf_done(b);
+        conn_input_free(c);
         return;
     }
     memmove(b->data, b->data + len, b->len - len);
     b->len -= len;
 }
 
+/* The put that is being read is answered OUT_OF_MEMORY when its body has come. */
+static void put_give_up(struct conn *c, size_t have)
+{
+    bs_parser_skip(&c->parser, have);
+    conn_input_free(c);
+}
+
+/* Memory follows the bytes that came, not those that a put announces. */
+static size_t input_cap(const struct conn *c, size_t len)
+{
+    size_t cap = len > 2 * c->in.cap ? len : 2 * c->in.cap;
+    return c->parser.need > len && c->parser.need < cap ? c->parser.need : cap;
+}
+
 static void keep(struct conn *c, struct span rest)
 {
-    /* All of a body at once, so that the buffer does not grow by steps. */
-    size_t more = c->parser.need > c->in.len + rest.len ? c->parser.need - c->in.len : rest.len;
+    size_t len = c->in.len + rest.len;
     if (rest.len == 0)
         return;
-    if (buf_reserve(&c->in, more) != 0 || buf_append_span(&c->in, rest) != 0)
+    size_t cap = len > c->in.cap ? input_cap(c, len) : c->in.cap;
+    if (bs_account_input(c, cap) && buf_grow(&c->in, cap) == 0 &&
+        buf_append_span(&c->in, rest) == 0)
+        return;
+    if (c->parser.need > len)
+        put_give_up(c, len);
+    else
         conn_close(c);
+}
+
+enum budget_shed conn_shed(void *ctx)
+{
+    struct conn *c = ctx;
+    if (c->blocked || c->taking || c->parser.need <= c->in.len) {
+        enum budget_shed reason = c->blocked ? BUDGET_SHED_REPLY : BUDGET_SHED_BODY;
+        conn_close(c);
+        return reason;
+    }
+    put_give_up(c, c->in.len);
+    return BUDGET_SHED_BODY;
 }
 
 static void conn_take(struct conn *c, struct span fresh)
@@ -166,9 +215,11 @@ static void conn_take(struct conn *c, struct span fresh)
     keep(c, fresh);
     if (c->closed || c->parser.need > c->in.len)
         return;
+    c->taking = true;
     size_t used = intake(c, buf_span(&c->in));
+    c->taking = false;
     if (!c->closed && used > 0)
-        front_drop(&c->in, used);
+        front_drop(c, used);
 }
 
 static void end_of_input(struct conn *c)
@@ -188,6 +239,8 @@ static void readable(struct conn *c)
     } else if (n == 0) {
         end_of_input(c);
     } else if (!c->no_more) {
+        c->part.bytes += (size_t)n;
+        bs_account_moved(c, (size_t)n);
         conn_take(c, span_of(b->read_buf, (size_t)n));
     }
 }
@@ -208,6 +261,8 @@ static void settle(struct conn *c)
 {
     if (c->closed)
         return;
+    guard_part(c, intake_open(c) && !c->eof ? bs_part(&c->parser, c->in.len) : BS_PART_NONE);
+    budget_waits(&c->account, c->blocked || (c->in.len > 0 && intake_open(c)));
     int events = c->blocked ? UV_WRITABLE : 0;
     if (wants_input(c))
         events |= UV_READABLE;
@@ -257,6 +312,7 @@ static size_t gather(const struct conn *c, struct iovec *pieces, size_t *ret_byt
 static void sent(struct conn *c, size_t len)
 {
     c->out_bytes -= len;
+    bs_account_moved(c, len);
     while (c->first && c->first->ready) {
         struct order *k = c->first;
         size_t left = order_left(k);
@@ -337,15 +393,21 @@ void conn_flush(struct conn *c)
 
 /* ---- the beginning ---- */
 
-void conn_open(struct beanstalk *b, int fd)
+void conn_open(struct beanstalk *b, int fd, uint64_t address)
 {
-    bool room = b->conns_open < b->config.connections_max;
-    struct conn *c = room ? mem_zalloc(sizeof *c) : NULL;
-    if (!c || uv_poll_init(b->config.loop, &c->poll, fd) != 0) {
-        mem_free(c);
+    if (b->conns_open >= b->config.connections_max ||
+        !peer_count(&b->addresses, address, b->config.connections_per_address)) {
         close(fd);
         return;
     }
+    struct conn *c = mem_zalloc(sizeof *c);
+    if (!c || uv_poll_init(b->config.loop, &c->poll, fd) != 0) {
+        mem_free(c);
+        close(fd);
+        peer_uncount(&b->addresses, address);
+        return;
+    }
+    c->address = address;
     c->poll.data = c;
     c->door = b;
     c->fd = fd;
@@ -354,6 +416,8 @@ void conn_open(struct beanstalk *b, int fd)
     link_init(&c->dirty);
     link_init(&c->late);
     link_init(&c->uneasy);
+    link_init(&c->part.link);
+    bs_account_open(c);
     b->handles++;
     b->conns_open++;
     b->conns_total++;

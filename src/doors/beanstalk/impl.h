@@ -5,6 +5,8 @@
  * listen.c      listening sockets and those who come in
  * connection.c  one client's socket: reading, writing, how it ends
  * orders.c      commands under way, and their answers
+ * guard.c       other protocols, and commands that are never completed
+ * account.c     what connections and orders hold, for the memory budget
  * held.c        the jobs a connection has reserved
  * tubes.c       tubes: who refers to them, how they come and go
  * parse.c       bytes become commands
@@ -26,6 +28,7 @@
 
 #include <sys/uio.h>
 
+#include "base/budget.h"
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/link.h"
@@ -91,6 +94,8 @@ struct order {
     struct buf out;
     struct span fixed; /* sent instead of `out` when not empty */
     size_t sent;
+    size_t charged;                /* bytes of `out` that the budget knows of … */
+    enum budget_kind charged_kind; /* … and what they are */
     enum bs_word word;
     bool ready;   /* answered */
     bool waits;   /* a reserve that is not answered */
@@ -105,12 +110,21 @@ struct order {
     struct listing *listing;       /* stats, list-tubes: owned */
 };
 
+/* How long the client may take for the command that it has begun. */
+struct part_wait {
+    struct link link; /* in a list of the door, by kind */
+    enum bs_part kind;
+    uint64_t deadline; /* loop time, ms */
+    uint64_t bytes;    /* read since the deadline was set */
+};
+
 struct conn {
     uv_poll_t poll;
     struct beanstalk *door;
     struct link all, dirty;
     struct link late;   /* among those whose client takes nothing */
     struct link uneasy; /* among those that wait for a job and hold others */
+    struct part_wait part;
     struct order *first, *last;
     struct order *barrier;
     struct order *waiting;      /* the first reserve that is not answered … */
@@ -119,7 +133,9 @@ struct conn {
     struct broker_claim *claim; /* for them; NULL = none is under way */
     bool parked;                /* counted as waiting */
     struct bs_parser parser;
+    struct budget_account account;
     struct buf in;
+    size_t in_charged; /* bytes of `in` that the budget knows of */
     struct tube *used;
     struct tube **watched, *watched_one;
     uint32_t watched_count, watched_room;
@@ -131,13 +147,17 @@ struct conn {
     uint64_t write_deadline;
     size_t out_bytes; /* answered and not handed to the kernel */
     uint32_t count;   /* orders in the chain */
+    uint64_t address; /* key of the count for each address */
     int fd;
     int events;
     bool no_more : 1; /* no further command is taken */
     bool eof : 1;
     bool hung_up : 1;
     bool blocked : 1; /* the kernel took less than there was */
+    bool taking : 1;  /* commands are being taken from `in` */
     bool closed : 1;
+    bool begun : 1;     /* the first line has shown which protocol this is */
+    bool only_line : 1; /* it was an unknown one: nothing behind it is taken */
     bool producer : 1, worker : 1;
 };
 
@@ -163,14 +183,19 @@ struct beanstalk {
     char boot_after[LIMIT_QUEUE_NAME_BYTES]; /* … up to this name */
     size_t boot_after_len;
     struct link listeners, conns, dirty, late, uneasy;
+    struct map64 addresses;           /* connections for each client address */
+    struct link parts[BS_PART_COUNT]; /* connections with an incomplete command, by kind */
     struct order *spare;
     size_t spare_count;
-    size_t orders; /* in use */
+    size_t orders;               /* in use */
+    struct budget_account loose; /* what orders without a connection hold */
+    struct budget unlimited;     /* used when the configuration has no budget */
     uint64_t listings;
     unsigned handles;
     int spare_fd;
     bool idling, draining, refuses, closing, ending;
     uint64_t drain_deadline;
+    uint64_t ticked_ms; /* loop time of the last tick */
     uv_prepare_t prepare;
     uv_idle_t idle;
     uv_timer_t tick, deadline;
@@ -183,6 +208,8 @@ struct beanstalk {
     uint64_t commands[BS_WORD_COUNT];
     uint64_t past_jobs, past_timeouts; /* of tubes that are gone */
     uint64_t conns_total;
+    uint64_t foreign[BS_PROTOCOL_COUNT], foreign_logged_ms; /* connections of other protocols */
+    uint64_t incomplete; /* connections closed over a command that was not completed */
     uint32_t conns_open, producers, workers, waiting;
     char id[17];
     /* Scratch: too big to be zeroed on the stack for each command. */
@@ -211,11 +238,37 @@ void bs_listener_close(struct bs_listener *l);
 void bs_listen_spare(struct beanstalk *b);
 
 /* connection.c */
-void conn_open(struct beanstalk *b, int fd); /* takes the descriptor */
+/* Takes the descriptor. address: peer_key, counted when it is opened. */
+void conn_open(struct beanstalk *b, int fd, uint64_t address);
 void conn_close(struct conn *c);
 void conn_dirty(struct conn *c);
 void conn_flush(struct conn *c);
 bool conn_at_rest(const struct conn *c); /* nothing under way, nothing to be sent */
+void conn_input_free(struct conn *c);    /* what it has kept of its input */
+
+/* guard.c */
+/* Before the first command is taken. `in`: all that has come. False: more is needed, or the
+ * connection was closed. */
+bool guard_first_line(struct conn *c, struct span in);
+/* What is awaited of the client now; BS_PART_NONE when nothing is. */
+void guard_part(struct conn *c, enum bs_part part);
+void guard_expire(struct beanstalk *b);
+/* For the budget: gives up the put that is being read, or closes. */
+enum budget_shed conn_shed(void *c);
+
+/* account.c */
+void bs_account_open(struct conn *c);
+void bs_account_close(struct conn *c);
+void bs_account_moved(struct conn *c, size_t bytes); /* the client has sent or taken them */
+/* false: there is no room to keep `cap` bytes of input. */
+bool bs_account_input(struct conn *c, size_t cap);
+void bs_account_input_freed(struct conn *c);
+bool bs_account_order(struct conn *c); /* false: there is no room for another order */
+/* false: there is no room for so many bytes in the order's buffer. */
+bool bs_account_room(struct order *k, enum budget_kind kind, size_t bytes);
+void bs_account_reply(struct order *k);  /* the reply is complete */
+void bs_account_loosen(struct order *k); /* before conn becomes NULL */
+void bs_account_order_free(struct order *k);
 
 /* orders.c */
 struct order *order_new(struct conn *c); /* at the end of the chain; NULL when out of memory */

@@ -33,9 +33,11 @@ static void socket_prepare(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
-static int accept_one(const struct bs_listener *l)
+static int accept_one(const struct bs_listener *l, struct sockaddr_storage *peer)
 {
-    return accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    socklen_t len = sizeof *peer;
+    memset(peer, 0, sizeof *peer);
+    return accept4(l->fd, (struct sockaddr *)peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
 void bs_listen_spare(struct beanstalk *b)
@@ -47,11 +49,12 @@ void bs_listen_spare(struct beanstalk *b)
 static void shed(struct bs_listener *l)
 {
     struct beanstalk *b = l->door;
+    struct sockaddr_storage peer;
     uint32_t dropped = 0;
     int fd;
     if (b->spare_fd >= 0)
         close(b->spare_fd);
-    while (dropped < ACCEPTS_A_TURN && (fd = accept_one(l)) >= 0) {
+    while (dropped < ACCEPTS_A_TURN && (fd = accept_one(l, &peer)) >= 0) {
         close(fd);
         dropped++;
     }
@@ -78,13 +81,14 @@ static bool passing(int error)
 static void listen_cb(uv_poll_t *handle, int status, int events)
 {
     struct bs_listener *l = handle->data;
+    struct sockaddr_storage peer;
     (void)status;
     (void)events;
     for (int i = 0; i < ACCEPTS_A_TURN && !l->closed; i++) {
-        int fd = accept_one(l);
+        int fd = accept_one(l, &peer);
         if (fd >= 0) {
             socket_prepare(fd);
-            conn_open(l->door, fd);
+            conn_open(l->door, fd, peer_key(&peer));
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         } else if (errno == EMFILE || errno == ENFILE) {

@@ -14,6 +14,8 @@ struct order *order_new(struct conn *c)
 {
     struct beanstalk *b = c->door;
     struct order *k = b->spare;
+    if (!bs_account_order(c))
+        return NULL;
     if (k) {
         struct buf kept = k->out;
         b->spare = k->next;
@@ -22,8 +24,10 @@ struct order *order_new(struct conn *c)
         buf_clear(&k->out);
     } else {
         k = mem_zalloc(sizeof *k);
-        if (!k)
+        if (!k) {
+            budget_give(&c->account, BUDGET_CONNECTIONS, sizeof *k);
             return NULL;
+        }
     }
     k->conn = c;
     k->door = b;
@@ -42,6 +46,7 @@ void order_free(struct order *k)
     if (k->held.tube)
         tube_unref(b, k->held.tube);
     mem_free(k->listing);
+    bs_account_order_free(k);
     b->orders--;
     if (b->spare_count >= SPARE_MAX) {
         buf_done(&k->out);
@@ -95,6 +100,7 @@ static void answered(struct order *k)
         return;
     }
     k->ready = true;
+    bs_account_reply(k);
     c->out_bytes += order_left(k);
     if (c->barrier == k)
         c->barrier = NULL;
@@ -135,7 +141,7 @@ static void put_number(struct buf *b, uint64_t n)
 static bool out_begin(struct order *k, size_t more)
 {
     buf_clear(&k->out);
-    if (buf_reserve(&k->out, more) == 0)
+    if (bs_account_room(k, BUDGET_REPLIES, more) && buf_reserve(&k->out, more) == 0)
         return true;
     ANSWER(k, "OUT_OF_MEMORY");
     return false;
@@ -191,6 +197,7 @@ void bs_answer_refusal(struct order *k, const struct reply *r)
     switch ((int)r->outcome) {
     case OUT_QUEUE_FULL:
     case OUT_SERVER_FULL:
+    case OUT_QUEUES_FULL:
     case OUT_DISK_FULL:
         ANSWER(k, "OUT_OF_MEMORY");
         return;

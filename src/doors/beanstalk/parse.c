@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "doors/beanstalk/parse.h"
 
+#include <strings.h>
+
+#include "base/check.h"
+
 enum parse_state {
     PARSE_LINE, /* at the beginning of a command */
     PARSE_LONG, /* in a line that is too long */
@@ -240,6 +244,7 @@ static enum bs_result body_take(struct bs_parser *p, struct span in, size_t line
     if (bytes > p->body_max) {
         p->state = PARSE_SKIP;
         p->skip = (uint64_t)bytes + 2;
+        p->skip_as = BS_JOB_TOO_BIG;
         *ret_used = line;
         return BS_MORE;
     }
@@ -290,7 +295,7 @@ static enum bs_result skip_body(struct bs_parser *p, struct span in, size_t *ret
         return BS_MORE;
     p->state = PARSE_LINE;
     ret->word = BS_PUT;
-    return BS_JOB_TOO_BIG;
+    return (enum bs_result)p->skip_as;
 }
 
 /* The last byte may be the CR of the line's end, and stays. */
@@ -304,6 +309,15 @@ static enum bs_result skip_line(struct bs_parser *p, struct span in, size_t *ret
     p->state = PARSE_LINE;
     *ret_used = len;
     return BS_BAD_FORMAT;
+}
+
+void bs_parser_skip(struct bs_parser *p, size_t have)
+{
+    CHECK(p->state == PARSE_LINE && p->need > have);
+    p->state = PARSE_SKIP;
+    p->skip = p->need - have;
+    p->skip_as = BS_NO_ROOM;
+    p->need = 0;
 }
 
 enum bs_result bs_parse(struct bs_parser *p, struct span in, size_t *ret_used,
@@ -325,4 +339,75 @@ enum bs_result bs_parse(struct bs_parser *p, struct span in, size_t *ret_used,
         return BS_MORE;
     p->state = PARSE_LONG;
     return skip_line(p, in, ret_used);
+}
+
+enum bs_part bs_part(const struct bs_parser *p, size_t kept)
+{
+    if (p->state == PARSE_SKIP || p->need > 0)
+        return BS_PART_BODY;
+    return kept > 0 || p->state == PARSE_LONG ? BS_PART_LINE : BS_PART_NONE;
+}
+
+/* ---- the first line ---- */
+
+/* The next word of the line, empty at its end. A client may end lines with LF alone. */
+static struct span take_word(struct span *s)
+{
+    static const char blanks[] = " \t\r\n";
+    size_t from = 0, to;
+    while (from < s->len && memchr(blanks, s->at[from], sizeof blanks - 1))
+        from++;
+    for (to = from; to < s->len && !memchr(blanks, s->at[to], sizeof blanks - 1); to++)
+        ;
+    struct span word = span_of(s->at + from, to - from);
+    *s = span_of(s->at + to, s->len - to);
+    return word;
+}
+
+static bool is_version(struct span word)
+{
+    return word.len >= 5 && strncasecmp(word.at, "HTTP/", 5) == 0;
+}
+
+static bool has_version(struct span line)
+{
+    (void)take_word(&line); /* the method … */
+    (void)take_word(&line); /* … and the target */
+    for (struct span word = take_word(&line); word.len > 0; word = take_word(&line))
+        if (is_version(word))
+            return true;
+    return false;
+}
+
+/* "/path", "*" or "http://host/path" behind the first word. */
+static bool has_target(struct span line)
+{
+    (void)take_word(&line);
+    struct span target = take_word(&line);
+    return target.len > 0 &&
+           (target.at[0] == '/' || target.at[0] == '*' || memmem(target.at, target.len, "://", 3));
+}
+
+static bool is_text(unsigned char c)
+{
+    return (c >= ' ' && c <= '~') || c == '\t' || c == '\r' || c == '\n';
+}
+
+enum bs_protocol bs_protocol(struct span in)
+{
+    struct span line = span_of(in.at, in.len < BS_LINE_BYTES ? in.len : BS_LINE_BYTES);
+    if (line.len == 0)
+        return BS_PROTOCOL_OPEN;
+    if (!is_text((unsigned char)line.at[0]))
+        return BS_PROTOCOL_BINARY;
+    size_t len = line_length(line);
+    if (len == 0 && line.len < BS_LINE_BYTES)
+        return BS_PROTOCOL_OPEN;
+    if (len > 0)
+        line.len = len;
+    if (has_version(line))
+        return BS_PROTOCOL_HTTP;
+    if (len > 0 && word_find(line))
+        return BS_PROTOCOL_BEANSTALK;
+    return has_target(line) ? BS_PROTOCOL_HTTP : BS_PROTOCOL_UNKNOWN;
 }

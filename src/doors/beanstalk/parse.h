@@ -66,12 +66,14 @@ enum bs_result {
     BS_UNKNOWN_COMMAND,
     BS_EXPECTED_CRLF, /* of a put */
     BS_JOB_TOO_BIG,   /* of a put */
+    BS_NO_ROOM,       /* of a put that bs_parser_skip gave up */
 };
 
 struct bs_parser {
     uint32_t body_max; /* set it before the first call */
     uint8_t state;     /* the parser's own, 0 at first */
     uint64_t skip;     /* bytes of a body still to be thrown away */
+    uint8_t skip_as;   /* enum bs_result that is given behind them */
     size_t need;       /* fewer bytes than these cannot make a whole command: a hint */
 };
 
@@ -79,6 +81,37 @@ struct bs_parser {
  * needed; the rest must be given again, with what follows it. */
 enum bs_result bs_parse(struct bs_parser *p, struct span in, size_t *ret_used,
                         struct bs_command *ret);
+
+/* What the client has begun and not finished. `kept`: bytes that were given and not used. */
+enum bs_part {
+    BS_PART_NONE,
+    BS_PART_LINE,
+    BS_PART_BODY, /* of a put */
+    BS_PART_COUNT,
+};
+enum bs_part bs_part(const struct bs_parser *p, size_t kept);
+
+/* Which protocol the first line of a connection belongs to. A web page can make a browser send HTTP
+ * or TLS to any port, and it chooses the body, the method and the path. Nothing of such a request
+ * may be run, so the decision is made on the first line, before the parser sees it.
+ *
+ * A command never has "HTTP/" at the beginning of its third word or a later one, whereas every
+ * request line of a browser has, also where the method looks like a command ("use /x HTTP/1.1"). A
+ * first line that is too long is no command either: it may be a request line with a long path. */
+enum bs_protocol {
+    BS_PROTOCOL_OPEN,      /* not decided: the line has not come to its end */
+    BS_PROTOCOL_BEANSTALK, /* a known command, perhaps malformed */
+    BS_PROTOCOL_HTTP,
+    BS_PROTOCOL_BINARY,  /* begins with a byte that is no text: TLS, STUN … */
+    BS_PROTOCOL_UNKNOWN, /* text that is neither */
+    BS_PROTOCOL_COUNT,
+};
+/* `in`: all that has come since the connection was opened. The answer for longer input is the same
+ * once it is not BS_PROTOCOL_OPEN. */
+enum bs_protocol bs_protocol(struct span in);
+/* Gives up the put that `need` tells of: the rest of it is thrown away as it comes, and the result
+ * is BS_NO_ROOM. have: bytes of it that have come, all of which may be forgotten. */
+void bs_parser_skip(struct bs_parser *p, size_t have);
 
 /* Letters, digits and -+/;.$_(), not a hyphen first, 1 to BS_TUBE_BYTES of them. */
 bool bs_tube_valid(struct span name);

@@ -106,10 +106,20 @@ static void conns_close(struct beanstalk *b, bool only_at_rest)
     }
 }
 
+/* After a stop of the process or of the machine, what the clients sent meanwhile is read first. */
+static bool stood_still(struct beanstalk *b)
+{
+    uint64_t now = uv_now(b->config.loop), gap = now - b->ticked_ms;
+    b->ticked_ms = now;
+    return gap > TICK_MS + 1000;
+}
+
 static void tick_cb(uv_timer_t *timer)
 {
     struct beanstalk *b = timer->data;
     late_close(b);
+    if (!stood_still(b))
+        guard_expire(b);
     tubes_sweep(b);
     bs_listen_spare(b);
     for (struct link *l = b->listeners.next; l != &b->listeners; l = l->next)
@@ -175,11 +185,18 @@ int beanstalk_new(const struct beanstalk_config *config, struct beanstalk **ret)
     if (!b)
         return -ERR_NOMEM;
     b->config = *config;
+    budget_init(&b->unlimited, BUDGET_NO_LIMIT);
+    if (!config->budget)
+        b->config.budget = &b->unlimited;
+    budget_open(&b->loose, b->config.budget, NULL, NULL, 0);
+    map64_init(&b->addresses);
     link_init(&b->listeners);
     link_init(&b->conns);
     link_init(&b->dirty);
     link_init(&b->late);
     link_init(&b->uneasy);
+    for (int kind = 0; kind < BS_PART_COUNT; kind++)
+        link_init(&b->parts[kind]);
     int err = tubes_init(b);
     if (!err)
         err = run_id(b->id);
@@ -199,6 +216,7 @@ void beanstalk_serve(struct beanstalk *b, struct broker *broker)
 {
     b->broker = broker;
     b->started_at = broker_now(broker).wall;
+    b->ticked_ms = uv_now(b->config.loop);
     uv_timer_start(&b->tick, tick_cb, TICK_MS, TICK_MS);
 }
 
@@ -245,6 +263,8 @@ void bs_handle_closed(struct beanstalk *b)
         return;
     void (*fn)(void *ctx) = b->closed;
     void *ctx = b->closed_ctx;
+    budget_close(&b->loose);
+    map64_done(&b->addresses);
     tubes_done(b);
     order_pool_free(b);
     if (b->spare_fd >= 0)

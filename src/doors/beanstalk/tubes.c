@@ -195,6 +195,7 @@ struct op tube_put_op(const struct beanstalk *b, const struct tube *t)
     return (struct op){.kind = OP_QUEUE_PUT,
                        .queue = {.name = tube_name(t),
                                  .must_create = true,
+                                 .implied = true,
                                  .policy = &b->policy,
                                  .has_owner = true,
                                  .owner = BS_OWNER}};

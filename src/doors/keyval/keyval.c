@@ -69,6 +69,7 @@ static void make_queue(struct call *c)
     *put = (struct op){.kind = OP_QUEUE_PUT,
                        .queue = {.name = c->op.enqueue.queue,
                                  .must_create = true,
+                                 .implied = true,
                                  .policy = &k->policy,
                                  .has_owner = true,
                                  .owner = span_text(keyval_door.name)}};
@@ -117,10 +118,10 @@ static void write_base64(struct json_writer *w, struct span bytes)
 
 void keyval_write_value(struct json_writer *w, uint8_t kind, struct span payload)
 {
-    if (kind == PAYLOAD_JSON)
+    if (kind == PAYLOAD_NONE || (kind == PAYLOAD_JSON && payload.len == 0))
+        json_write_null(w); /* also what is damaged */
+    else if (kind == PAYLOAD_JSON)
         json_write_raw(w, payload);
-    else if (kind == PAYLOAD_NONE)
-        json_write_null(w);
     else if (utf8_valid(payload))
         json_write_text(w, payload);
     else
@@ -225,9 +226,9 @@ static void keyval_close(void *ctx, void (*fn)(void *fn_ctx), void *fn_ctx)
 static const struct http_route routes[] = {
     {HTTP_POST, API "/queue/enqueue", keyval_enqueue_handle, SCOPE_PRODUCE, ROUTE_LARGE,
      "Enqueue a message."},
-    {HTTP_GET, API "/queue/listen", keyval_listen_handle, SCOPE_CONSUME, ROUTE_NO_STORE,
+    {HTTP_GET, API "/queue/listen", keyval_listen_handle, SCOPE_CONSUME, ROUTE_UNSAFE,
      "Messages as they come (server-sent), locked for this connection."},
-    {HTTP_GET, API "/queue/poll", keyval_poll_handle, SCOPE_CONSUME, ROUTE_NO_STORE,
+    {HTTP_GET, API "/queue/poll", keyval_poll_handle, SCOPE_CONSUME, ROUTE_UNSAFE,
      "The next message, locked, or null."},
     {HTTP_POST, API "/queue/ack", keyval_ack_handle, SCOPE_CONSUME, 0,
      "A message was processed: remove it."},

@@ -53,6 +53,14 @@ static void write_leader(struct json_writer *w, const struct backend_cluster *c)
     json_write_object_end(w);
 }
 
+void link_write(struct json_writer *w, const struct backend_cluster *c)
+{
+    write_bool(w, "tls", c->link == LINK_TLS);
+    write_bool(w, "local", c->link == LINK_LOCAL);
+    if (c->sslmode[0])
+        write_text(w, "sslmode", c->sslmode);
+}
+
 /* Members of an object that is begun. */
 static void write_health(struct json_writer *w, const char *kind, unsigned caps,
                          const struct backend_cluster *c)
@@ -69,6 +77,8 @@ static void write_health(struct json_writer *w, const char *kind, unsigned caps,
     write_int(w, "clock_offset_ms", c->offset_ms);
     write_uint(w, "connections", c->connections);
     write_uint(w, "connections_wanted", c->connections_of);
+    if (c->link != LINK_NONE)
+        link_write(w, c);
 }
 
 static void write_store(struct json_writer *w, const struct backend_store *s)

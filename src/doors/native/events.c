@@ -7,6 +7,7 @@
 #include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/validate.h"
+#include "doors/event_feed.h"
 #include "doors/native/event_words.h"
 #include "doors/native/job_view.h"
 #include "doors/native/native_impl.h"
@@ -70,29 +71,12 @@ void event_write(struct json_writer *w, const struct broker_event *from)
     json_write_object_end(w);
 }
 
-static bool event_cb(void *ctx, const struct broker_event *event)
+static const char *name_of(const struct broker_event *e)
 {
-    struct stream *s = ctx;
-    struct json_writer w;
-    char id[NUMBER_TEXT_BYTES];
-    snprintf(id, sizeof id, "%" PRIu64, event->event.id);
-    stream_frame_begin(s, event_name(event->event.kind), id, &w);
-    event_write(&w, event);
-    return stream_frame_send(s, &w);
+    return event_name(e->event.kind);
 }
 
-static bool gap_cb(void *ctx, uint64_t oldest)
-{
-    struct stream *s = ctx;
-    struct json_writer w;
-    char id[NUMBER_TEXT_BYTES];
-    snprintf(id, sizeof id, "%" PRIu64, oldest);
-    stream_frame_begin(s, "gap", NULL, &w);
-    json_write_object(&w);
-    write_text(&w, "oldest", id);
-    json_write_object_end(&w);
-    return stream_frame_send(s, &w);
-}
+static const struct event_format format = {name_of, event_write};
 
 static void ended_cb(void *ctx)
 {
@@ -144,22 +128,8 @@ static void events_run(struct native *n, struct http_exchange *x, struct events_
         problem_answer(x, &p);
         return;
     }
-    struct stream *s = stream_new(&n->streams, x);
-    if (!s)
-        return;
-    struct broker_listener_config config = {.queue = in->queue,
-                                            .kinds = in->kinds,
-                                            .resume = resume,
-                                            .after = (uint64_t)in->after,
-                                            .event = event_cb,
-                                            .gap = gap_cb,
-                                            .ended = ended_cb,
-                                            .ctx = s};
-    int err = broker_listen(n->broker, &config, &s->listener);
-    if (err < 0)
-        answer_error(x, err);
-    else
-        stream_begin(s);
+    struct event_filter filter = {in->queue, in->kinds};
+    event_stream(&n->streams, x, &format, &filter, resume, (uint64_t)in->after);
 }
 
 void events_handle(void *ctx, struct http_exchange *x)

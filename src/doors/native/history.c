@@ -88,9 +88,6 @@ void queue_history_handle(void *ctx, struct http_exchange *x)
 
 /* ---- GET /v1/queues/{queue}/jobs ---- */
 
-static const char *const states[] = {"scheduled", "ready",     "running", "done",
-                                     "dead",      "cancelled", NULL};
-
 struct page_in {
     uint64_t states;
     struct span unique;
@@ -100,7 +97,7 @@ struct page_in {
 
 #define AT(member) offsetof(struct page_in, member)
 static const struct field page_rows[] = {
-    {"state", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, states, 0},
+    {"state", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, native_states, 0},
     {"unique", FIELD_TEXT, AT(unique), 0, LIMIT_KEY_BYTES, NULL, 0},
     {"offset", FIELD_INT, AT(offset), 0, INT64_MAX, NULL, 0},
     {"limit", FIELD_INT, AT(limit), 1, LIMIT_BATCH, NULL, 0},

@@ -31,17 +31,16 @@ struct import_in {
 };
 
 /* In the order of the enums, from 1. */
-static const char *const states[] = {"scheduled", "ready",     "running", "done",
-                                     "dead",      "cancelled", NULL};
-static const char *const reasons[] = {"failed",    "rejected", "crash_loop", "timed_out", "expired",
-                                      "cancelled", "replaced", "released",   "restarted", NULL};
+static const char *const reasons[] = {"failed",    "rejected",  "crash_loop", "timed_out",
+                                      "expired",   "cancelled", "replaced",   "released",
+                                      "restarted", "discarded", "damaged",    NULL};
 static const char *const error_kinds[] = {"app", "business", NULL};
 
 #define AT(member) offsetof(struct import_in, member)
 static const struct field rows[] = {
     {"id", FIELD_TEXT, AT(id), 0, OLD_ID_BYTES_MAX, NULL, FIELD_REQUIRED},
     {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, FIELD_REQUIRED},
-    {"state", FIELD_WORD, AT(state), STATE_SCHEDULED, 0, states, 0},
+    {"state", FIELD_WORD, AT(state), STATE_SCHEDULED, 0, native_states, 0},
     {"reason", FIELD_WORD, AT(reason), REASON_FAILED, 0, reasons, 0},
     {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
     {"label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},

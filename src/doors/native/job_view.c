@@ -52,7 +52,8 @@ static void write_times(struct json_writer *w, const struct job_view *v, struct 
     write_time_if(w, "run_at", v->job.run_at);
     write_time_if(w, "started_at", v->started_at);
     if (v->job.state == STATE_RUNNING) {
-        if (v->lease_ms != 0 || v->holder.seq == 0) /* else it has no end */
+        bool ends = v->lease_ms != 0 || v->holder.seq == 0;
+        if (ends && v->lease_left_ms >= 0)
             write_time(w, "lease_until", lease_until(v->lease_left_ms, now));
         write_span_if(w, "worker", v->worker);
     }
@@ -77,6 +78,19 @@ static void write_attributes(struct json_writer *w, const struct job_view *v)
     json_write_raw(w, v->extra.attributes);
 }
 
+/* What is not shown because the store gave other bytes than it was given. */
+static void write_damage(struct json_writer *w, unsigned damage)
+{
+    if (damage == 0)
+        return;
+    json_write_key(w, "damaged");
+    json_write_array(w);
+    for (unsigned bit = 1; bit <= damage; bit <<= 1)
+        if (damage & bit)
+            json_write_text(w, span_text(damage_name(bit)));
+    json_write_array_end(w);
+}
+
 static void write_result(struct json_writer *w, const struct job_view *v, unsigned flags)
 {
     if (v->has_body && (flags & VIEW_PAYLOAD)) {
@@ -88,6 +102,7 @@ static void write_result(struct json_writer *w, const struct job_view *v, unsign
         write_span(w, "error", v->error);
         write_text(w, "error_kind", error_kind_name(v->error_kind));
     }
+    write_damage(w, v->damage);
 }
 
 void attempt_write(struct json_writer *w, const struct attempt_view *a)

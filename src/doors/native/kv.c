@@ -423,9 +423,10 @@ static void etag(struct http_exchange *x, uint64_t version)
 static void one_got(struct call *c, const struct reply *r)
 {
     static const struct problem none = {.code = PROBLEM_NO_KEY};
+    static const struct problem damaged = {.code = PROBLEM_DAMAGED};
     struct json_writer w;
-    if (!r->kvs[0].found) {
-        problem_answer(c->x, &none);
+    if (!r->kvs[0].found || r->kvs[0].damaged) {
+        problem_answer(c->x, r->kvs[0].found ? &damaged : &none);
         return;
     }
     answer_begin(c->x, &w);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several jobs: GET /v1/jobs, peek, and the bulk moves of a queue. */
+/* Several jobs: GET /v1/jobs and peek. */
 #include "core/limits.h"
 #include "doors/cursor.h"
 #include "doors/native/job_view.h"
@@ -12,12 +12,12 @@
 /* A page ends early when its answer has grown to this: 1,000 jobs may have a MiB each. */
 #define PAGE_BYTES_MAX ((size_t)16 << 20)
 
-/* In the order of the enums, from 1. */
-static const char *const states[] = {"scheduled", "ready",     "running", "done",
+const char *const native_states[] = {"scheduled", "ready",     "running", "done",
                                      "dead",      "cancelled", NULL};
+/* In the order of the enum, from 1. */
 static const char *const reasons[] = {"failed",    "rejected",  "crash_loop", "timed_out",
                                       "expired",   "cancelled", "replaced",   "released",
-                                      "restarted", "discarded", NULL};
+                                      "restarted", "discarded", "damaged",    NULL};
 static const char *const orders[] = {"oldest", "newest", NULL};
 
 /* ---- GET /v1/jobs ---- */
@@ -34,7 +34,7 @@ struct list_in {
 #define AT(member) offsetof(struct list_in, member)
 static const struct field list_rows[] = {
     {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
-    {"state", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, states, 0},
+    {"state", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, native_states, 0},
     {"group", FIELD_TEXT, AT(group), 0, LIMIT_KEY_BYTES, NULL, 0},
     {"unique", FIELD_TEXT, AT(unique), 0, LIMIT_KEY_BYTES, NULL, 0},
     {"correlation_id", FIELD_TEXT, AT(correlation), 0, LIMIT_KEY_BYTES, NULL, 0},
@@ -142,7 +142,7 @@ struct peek_in {
 };
 
 static const struct field peek_rows[] = {
-    {"state", FIELD_WORD, offsetof(struct peek_in, state), STATE_SCHEDULED, 0, states, 0},
+    {"state", FIELD_WORD, offsetof(struct peek_in, state), STATE_SCHEDULED, 0, native_states, 0},
     {"limit", FIELD_INT, offsetof(struct peek_in, limit), 1, PEEK_LIMIT_MAX, NULL, 0},
     {"payload", FIELD_BOOL, offsetof(struct peek_in, payload), 0, 0, NULL, 0},
 };
@@ -176,75 +176,4 @@ void queue_peek_handle(void *ctx, struct http_exchange *x)
     c->op.peek = (struct op_peek){
         .queue = queue, .state = in.state, .limit = (uint32_t)in.limit, .want_body = in.payload};
     call_submit(c);
-}
-
-/* ---- bulk ---- */
-
-struct bulk_in {
-    uint64_t states;
-    struct span group;
-};
-
-static const struct field bulk_rows[] = {
-    {"states", FIELD_WORDS, offsetof(struct bulk_in, states), STATE_SCHEDULED, 0, states, 0},
-    {"group", FIELD_TEXT, offsetof(struct bulk_in, group), 0, LIMIT_KEY_BYTES, NULL, 0},
-};
-
-static void bulk_changed(struct call *c, const struct reply *r)
-{
-    struct json_writer w;
-    answer_begin(c->x, &w);
-    json_write_object(&w);
-    write_span(&w, "queue", c->op.bulk.queue);
-    write_uint(&w, "changed", r->count);
-    write_uint(&w, "refused", r->refused);
-    json_write_object_end(&w);
-    answer_end(c->x, &w, 200);
-}
-
-/* An empty list of states would mean every state below. */
-static int check_states(const struct field_reader *r, const struct bulk_in *in)
-{
-    if (!fields_has(r, "states") || in->states != 0)
-        return 0;
-    problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "states",
-                "states is empty; leave it out for every state the action may start from");
-    return -ERR_INVALID;
-}
-
-static void bulk_run(struct native *n, struct http_exchange *x, enum bulk_action action)
-{
-    struct bulk_in in = {0};
-    struct span queue;
-    struct problem p;
-    struct field_reader r = reader_of(n->broker, x, FIELDS(bulk_rows), &in, &p);
-    if (!query_none(n->broker, x) || !path_queue(x, &queue))
-        return;
-    if (fields_read_optional(&r, http_request(x)->body) < 0 || check_states(&r, &in) < 0) {
-        problem_answer(x, &p);
-        return;
-    }
-    struct call *c = call_new(n->broker, n, x, OP_BULK, bulk_changed);
-    if (!c)
-        return;
-    c->op.bulk = (struct op_bulk){.action = (uint8_t)action,
-                                  .queue = queue,
-                                  .states = (unsigned)in.states,
-                                  .group = in.group};
-    call_submit(c);
-}
-
-void bulk_requeue_handle(void *ctx, struct http_exchange *x)
-{
-    bulk_run(ctx, x, BULK_REQUEUE);
-}
-
-void bulk_cancel_handle(void *ctx, struct http_exchange *x)
-{
-    bulk_run(ctx, x, BULK_CANCEL);
-}
-
-void bulk_remove_handle(void *ctx, struct http_exchange *x)
-{
-    bulk_run(ctx, x, BULK_REMOVE);
 }

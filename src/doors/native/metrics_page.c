@@ -1,518 +1,111 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET /metrics: one table of families, each with the function that writes its samples. */
-#include <stdio.h>
+/* GET /metrics: how a page comes to be, and who gets it.
+ *
+ * One page is made at a time, for everyone who asks while it is being made. It asks the store for
+ * its breakers and, LIST_QUEUES at a time, for its queues; then it is written in slices of
+ * SLICE_BYTES, one an iteration of the loop. A page that took more than one slice is costly: it is
+ * kept and answers requests for FRESH_MS from its beginning on. One that did not is never kept, so
+ * that small servers always tell the present. */
+#include "doors/native/metrics_page.h"
 
-#include "base/process.h"
-#include "core/limits.h"
-#include "core/webhook.h"
-#include "doors/native/metrics.h"
-#include "doors/native/native_impl.h"
+#include <string.h>
 
-#define QUEUES_SHOWN 1000 /* by name; a metric says how many more there are */
+#include "base/check.h"
+#include "base/mem.h"
+
+#define LIST_QUEUES 250 /* in one operation: copying them takes part of a millisecond */
+#define SLICE_BYTES ((size_t)64 << 10) /* as does writing this much */
+#define FRESH_MS 1000
 #define PAGE_TYPE "text/plain; version=0.0.4; charset=utf-8"
-#define MS_PER_S 1000.0
-#define US 1e-6
 
-/* Everything a page shows. */
-struct page {
-    struct metrics m;
-    const struct native *n;
-    const struct queue_view *queues;
-    uint32_t queue_count;
-    const struct breaker_view *breakers;
-    uint32_t breaker_count;
-    uint64_t left_out; /* stores whose queues or breakers are not here, 1 << number */
-    struct backend_figures backend;
-    struct broker_figures broker;
-    struct http_server_figures http;
-    struct process_figures process;
+/* A request that waits for the page, in its exchange's arena. */
+struct page_waiter {
+    struct http_exchange *x;
+    struct page_waiter *next;
 };
 
-typedef void (*family_fn)(struct page *p, const struct metric *family);
+struct page_making {
+    struct page page;
+    struct http_shared *text;
+    struct op op;      /* under way */
+    uint64_t begun_ms; /* loop time */
+    struct now begun;
+    bool sliced; /* it took more than one */
+};
 
-#define QUEUE_LABEL_BYTES METRIC_LABEL_BYTES(LIMIT_QUEUE_NAME_BYTES, sizeof "queue")
+/* ---- its end ---- */
 
-static void queue_label(const struct queue_view *q, char out[QUEUE_LABEL_BYTES])
+static void making_free(struct page_making *g)
 {
-    struct span name = q->name;
-    if (name.len > LIMIT_QUEUE_NAME_BYTES)
-        name.len = LIMIT_QUEUE_NAME_BYTES;
-    metric_label(out, "queue", name);
-}
-
-/* ---- by queue ---- */
-
-static void depth(struct page *p, const struct metric *family)
-{
-    char queue[QUEUE_LABEL_BYTES], labels[QUEUE_LABEL_BYTES + 32];
-    for (uint32_t i = 0; i < p->queue_count; i++) {
-        queue_label(&p->queues[i], queue);
-        for (unsigned s = STATE_SCHEDULED; s < STATE_COUNT; s++) {
-            snprintf(labels, sizeof labels, "%s,state=\"%s\"", queue,
-                     state_name((enum job_state)s));
-            metric_count(&p->m, family, labels, p->queues[i].counts.by_state[s]);
-        }
-    }
-}
-
-static void oldest_ready(struct page *p, const struct metric *family)
-{
-    char label[QUEUE_LABEL_BYTES];
-    for (uint32_t i = 0; i < p->queue_count; i++) {
-        int64_t ms = p->queues[i].counts.oldest_ready_ms;
-        queue_label(&p->queues[i], label);
-        metric_value(&p->m, family, label, ms < 0 ? 0 : (double)ms / MS_PER_S);
-    }
-}
-
-static void each_count(struct page *p, const struct metric *family,
-                       uint64_t (*of)(const struct queue_counts *c))
-{
-    char label[QUEUE_LABEL_BYTES];
-    for (uint32_t i = 0; i < p->queue_count; i++) {
-        queue_label(&p->queues[i], label);
-        metric_count(&p->m, family, label, of(&p->queues[i].counts));
-    }
-}
-
-static uint64_t enqueued_of(const struct queue_counts *c)
-{
-    return c->enqueued;
-}
-
-static uint64_t dequeued_of(const struct queue_counts *c)
-{
-    return c->claimed;
-}
-
-static uint64_t failures_of(const struct queue_counts *c)
-{
-    return c->failed + c->crashed;
-}
-
-static void enqueued(struct page *p, const struct metric *family)
-{
-    each_count(p, family, enqueued_of);
-}
-
-static void dequeued(struct page *p, const struct metric *family)
-{
-    each_count(p, family, dequeued_of);
-}
-
-static void failures(struct page *p, const struct metric *family)
-{
-    each_count(p, family, failures_of);
-}
-
-/* 128 us to 9.5 hours, each four times the one before. */
-static const struct metric_scale spread_scale = {7, 35, 2, US};
-
-static void each_spread(struct page *p, const struct metric *family, bool ran)
-{
-    char label[QUEUE_LABEL_BYTES];
-    for (uint32_t i = 0; i < p->queue_count; i++) {
-        struct broker_queue_figures f;
-        if (!broker_queue_figures_of(p->n->broker, p->queues[i].name, &f))
-            continue;
-        queue_label(&p->queues[i], label);
-        metric_histogram(&p->m, family, label, ran ? &f.ran_us : &f.waited_us, &spread_scale);
-    }
-}
-
-static void latency(struct page *p, const struct metric *family)
-{
-    each_spread(p, family, false);
-}
-
-static void processing(struct page *p, const struct metric *family)
-{
-    each_spread(p, family, true);
-}
-
-/* ---- of the store ---- */
-
-static void commit_seconds(struct page *p, const struct metric *family)
-{
-    static const struct metric_scale scale = {4, 24, 1, US}; /* 16 us to 17 s */
-    metric_histogram(&p->m, family, NULL, &p->backend.commit_us, &scale);
-}
-
-static void commit_records(struct page *p, const struct metric *family)
-{
-    static const struct metric_scale scale = {0, 16, 1, 1};
-    metric_histogram(&p->m, family, NULL, &p->backend.commit_records, &scale);
-}
-
-static void journal_lag(struct page *p, const struct metric *family)
-{
-    uint64_t applied = p->backend.applied, durable = p->backend.durable;
-    metric_count(&p->m, family, NULL, durable > applied ? durable - applied : 0);
-}
-
-static void dispatch_up(struct page *p, const struct metric *family)
-{
-    if (!p->backend.dispatches)
+    if (!g)
         return;
-    metric_count(&p->m, family, "side=\"high\"", p->backend.dispatch_up[0]);
-    metric_count(&p->m, family, "side=\"low\"", p->backend.dispatch_up[1]);
+    arena_done(&g->page.arena);
+    http_shared_unref(g->text);
+    mem_free(g);
 }
 
-static void journal_lag_seconds(struct page *p, const struct metric *family)
+static void page_keep(struct page_maker *pm, struct page_making *g)
 {
-    metric_value(&p->m, family, NULL, (double)p->backend.journal_lag_ms / MS_PER_S);
+    http_shared_unref(pm->kept);
+    pm->kept = NULL;
+    if (!g->sliced)
+        return;
+    pm->kept = g->text;
+    pm->kept_ms = g->begun_ms;
+    pm->kept_at = g->begun;
+    g->text = NULL;
 }
 
-static void journal_stuck(struct page *p, const struct metric *family)
+/* Answers everyone who waits: with the page, or with the error. */
+static void page_end(struct page_maker *pm, int error)
 {
-    metric_value(&p->m, family, NULL, (double)p->backend.journal_stuck_ms / MS_PER_S);
-}
-
-static void sweep_seconds(struct page *p, const struct metric *family)
-{
-    metric_value(&p->m, family, NULL, (double)p->backend.sweep_ns_total / 1e9);
-}
-
-/* Stores may know a queue twice: what they know counts only where something must be missing. */
-static void queues_left_out(struct page *p, const struct metric *family)
-{
-    uint64_t known = p->backend.queues;
-    bool whole = p->queue_count < QUEUES_SHOWN && !p->left_out;
-    bool some = !whole && known > p->queue_count;
-    metric_count(&p->m, family, NULL, some ? known - p->queue_count : 0);
-}
-
-static void stores_left_out(struct page *p, const struct metric *family)
-{
-    metric_count(&p->m, family, NULL, (uint64_t)__builtin_popcountll(p->left_out));
-}
-
-static void redis_up(struct page *p, const struct metric *family)
-{
-    metric_count(&p->m, family, NULL, broker_redis_active(p->n->broker));
-}
-
-static void backups(struct page *p, const struct metric *family)
-{
-    static const char *const labels[BACKUP_OUTCOME_COUNT] = {
-        [BACKUP_DONE] = "outcome=\"done\"",
-        [BACKUP_FAILED] = "outcome=\"failed\"",
-        [BACKUP_CUT] = "outcome=\"cut_short\"",
-    };
-    for (unsigned i = 0; i < BACKUP_OUTCOME_COUNT; i++)
-        metric_count(&p->m, family, labels[i], p->n->backups.by_outcome[i]);
-}
-
-static void backup_last(struct page *p, const struct metric *family)
-{
-    metric_count(&p->m, family, NULL, (uint64_t)p->n->backups.last.ms / 1000);
-}
-
-static void backup_seconds(struct page *p, const struct metric *family)
-{
-    metric_value(&p->m, family, NULL, (double)p->n->backups.last_ms / MS_PER_S);
-}
-
-static void backup_bytes(struct page *p, const struct metric *family)
-{
-    metric_count(&p->m, family, NULL, p->n->backups.last_bytes);
-}
-
-/* 0 closed, 1 open, 2 half open. */
-static void breaker_state(struct page *p, const struct metric *family)
-{
-    char label[METRIC_LABEL_BYTES(WEBHOOK_TARGET_BYTES, sizeof "target")];
-    for (uint32_t i = 0; i < p->breaker_count; i++) {
-        metric_label(label, "target", p->breakers[i].target);
-        metric_count(&p->m, family, label, p->breakers[i].breaker.state);
+    struct page_making *g = pm->making;
+    struct page_waiter *next;
+    pm->making = NULL;
+    for (struct page_waiter *w = pm->waiters; w; w = next) {
+        next = w->next; /* it goes with the exchange */
+        if (error < 0)
+            answer_error(w->x, error);
+        else
+            http_answer_shared(w->x, 200, PAGE_TYPE, g->text);
     }
+    pm->waiters = NULL;
+    CHECK(uv_idle_stop(&pm->idle) == 0);
+    if (error == 0)
+        page_keep(pm, g);
+    making_free(g);
 }
 
-/* ---- of each store, and of those who share it ---- */
+/* ---- its text ---- */
 
-/* Labels only where there are several. */
-static void each_store(struct page *p, const struct metric *family,
-                       uint64_t (*of)(const struct backend_cluster *c))
+static void slice_cb(uv_idle_t *idle)
 {
-    char labels[128];
-    struct backend_store s;
-    bool several = broker_store(p->n->broker, 1, &s);
-    for (unsigned i = 0; broker_store(p->n->broker, i, &s); i++) {
-        snprintf(labels, sizeof labels, "backend=\"%u\",kind=\"%.60s\"", s.number, s.kind);
-        metric_count(&p->m, family, several ? labels : NULL, of(&s.cluster));
+    struct page_maker *pm = idle->data;
+    if (page_write(&pm->making->page, SLICE_BYTES))
+        page_end(pm, pm->making->page.m.error);
+}
+
+/* All that comes from the store is here. */
+static void page_begin_text(struct page_maker *pm)
+{
+    struct page *p = &pm->making->page;
+    const struct native *n = p->n;
+    broker_backend_figures(n->broker, &p->backend);
+    broker_figures(n->broker, &p->broker);
+    if (n->config.http_figures)
+        n->config.http_figures(n->config.http_ctx, &p->http);
+    if (n->config.budget)
+        p->memory = n->config.budget->figures;
+    process_figures(&p->process);
+    if (page_write(p, SLICE_BYTES)) {
+        page_end(pm, p->m.error);
+        return;
     }
+    pm->making->sliced = true;
+    CHECK(uv_idle_start(&pm->idle, slice_cb) == 0);
 }
 
-static uint64_t up_of(const struct backend_cluster *c)
-{
-    return c->up;
-}
-
-static uint64_t nodes_of(const struct backend_cluster *c)
-{
-    uint64_t n = 0;
-    for (size_t i = 0; i < c->node_count; i++)
-        n += !c->nodes[i].silent;
-    return n;
-}
-
-static uint64_t leads_of(const struct backend_cluster *c)
-{
-    bool leads = false;
-    for (size_t i = 0; i < c->node_count; i++)
-        leads |= c->nodes[i].self && c->nodes[i].leader;
-    return leads && c->up && !c->spooling;
-}
-
-static uint64_t leader_epoch_of(const struct backend_cluster *c)
-{
-    return c->leader_epoch;
-}
-
-static uint64_t overtaken_of(const struct backend_cluster *c)
-{
-    return c->overtaken;
-}
-
-static void backend_up(struct page *p, const struct metric *family)
-{
-    each_store(p, family, up_of);
-}
-
-static void cluster_nodes(struct page *p, const struct metric *family)
-{
-    each_store(p, family, nodes_of);
-}
-
-static void leader(struct page *p, const struct metric *family)
-{
-    each_store(p, family, leads_of);
-}
-
-static void leader_epoch(struct page *p, const struct metric *family)
-{
-    each_store(p, family, leader_epoch_of);
-}
-
-static void leader_overtaken(struct page *p, const struct metric *family)
-{
-    each_store(p, family, overtaken_of);
-}
-
-/* Where there is no failover, nothing: an alert on 0 or 1 must not mean such servers. */
-static void failover_active(struct page *p, const struct metric *family)
-{
-    if (p->backend.has_spool)
-        metric_count(&p->m, family, NULL, !p->backend.primary_up);
-}
-
-static void failover_since(struct page *p, const struct metric *family)
-{
-    struct backend_cluster c;
-    broker_cluster(p->n->broker, &c);
-    if (p->backend.has_spool)
-        metric_count(&p->m, family, NULL, (uint64_t)c.since.ms / 1000);
-}
-
-/* ---- of the program ---- */
-
-static void http_requests(struct page *p, const struct metric *family)
-{
-    char label[16];
-    for (unsigned i = 1; i < sizeof p->http.by_status / sizeof *p->http.by_status; i++) {
-        snprintf(label, sizeof label, "status=\"%uxx\"", i);
-        metric_count(&p->m, family, label, p->http.by_status[i]);
-    }
-}
-
-static void build_info(struct page *p, const struct metric *family)
-{
-    char labels[256];
-    snprintf(labels, sizeof labels, "version=\"%.60s\",commit=\"%.60s\",backend=\"%.60s\"",
-             p->n->config.version, p->n->config.commit, broker_backend_kind(p->n->broker));
-    metric_count(&p->m, family, labels, 1);
-}
-
-static void cpu_seconds(struct page *p, const struct metric *family)
-{
-    metric_value(&p->m, family, NULL, (double)p->process.cpu_us * US);
-}
-
-/* ---- the table ---- */
-
-/* A family with a function, or one number at an offset in the page. */
-struct row {
-    struct metric family;
-    family_fn fn;
-    size_t at;
-    bool flag; /* the number is a bool */
-};
-
-#define GAUGE "gauge"
-#define COUNTER "counter"
-#define HISTOGRAM "histogram"
-#define NUMBER(member) NULL, offsetof(struct page, member), false
-#define FLAG(member) NULL, offsetof(struct page, member), true
-#define WRITTEN(fn) fn, 0, false
-
-static const struct row rows[] = {
-    {{"holdfast_queue_depth", GAUGE, "Jobs by queue and state."}, WRITTEN(depth)},
-    {{"holdfast_queue_oldest_ready_seconds", GAUGE,
-      "Age of the job that has been ready longest; 0 when none is."},
-     WRITTEN(oldest_ready)},
-    {{"holdfast_enqueued_total", COUNTER, "Jobs enqueued since the start."}, WRITTEN(enqueued)},
-    {{"holdfast_dequeued_total", COUNTER, "Jobs claimed since the start."}, WRITTEN(dequeued)},
-    {{"holdfast_job_failures_total", COUNTER,
-      "Attempts that failed or whose lease was lost, since the start."},
-     WRITTEN(failures)},
-    {{"holdfast_dequeue_latency_seconds", HISTOGRAM, "From ready to claimed."}, WRITTEN(latency)},
-    {{"holdfast_job_processing_seconds", HISTOGRAM, "From claimed to acked or failed."},
-     WRITTEN(processing)},
-    {{"holdfast_queues", GAUGE, "Queues."}, NUMBER(backend.queues)},
-    {{"holdfast_metrics_queues_left_out", GAUGE,
-      "Queues that this page leaves out, as far as known; it shows the first 1,000 by name."},
-     WRITTEN(queues_left_out)},
-    {{"holdfast_metrics_stores_left_out", GAUGE,
-      "Stores that did not answer for this page: figures by queue and breakers lack theirs."},
-     WRITTEN(stores_left_out)},
-    {{"holdfast_jobs_live", GAUGE, "Jobs scheduled, ready or running."}, NUMBER(backend.live)},
-    {{"holdfast_jobs_resident", GAUGE, "Jobs in memory, finished ones included."},
-     NUMBER(backend.jobs)},
-    {{"holdfast_index_bytes", GAUGE, "Memory of the index of jobs."}, NUMBER(backend.bytes)},
-    {{"holdfast_idempotency_keys", GAUGE, "Idempotency keys remembered."}, NUMBER(backend.keys)},
-    {{"holdfast_cache_bytes", GAUGE, "Payloads kept in memory."}, NUMBER(backend.cache_bytes)},
-    {{"holdfast_cache_hits_total", COUNTER, "Payloads found in memory."},
-     NUMBER(backend.cache_hits)},
-    {{"holdfast_cache_misses_total", COUNTER, "Payloads read from the store."},
-     NUMBER(backend.cache_misses)},
-    {{"holdfast_commits_total", COUNTER, "Commits to stable storage."}, NUMBER(backend.commits)},
-    {{"holdfast_commit_seconds", HISTOGRAM, "Time a commit takes."}, WRITTEN(commit_seconds)},
-    {{"holdfast_commit_records", HISTOGRAM, "Records a commit covers."}, WRITTEN(commit_records)},
-    {{"holdfast_journal_lag_records", GAUGE, "Records that are durable but not in the store yet."},
-     WRITTEN(journal_lag)},
-    {{"holdfast_journal_lag_bytes", GAUGE, "The same in bytes of the journal."},
-     NUMBER(backend.journal_lag_bytes)},
-    {{"holdfast_journal_lag_seconds", GAUGE, "How long the oldest of them has waited."},
-     WRITTEN(journal_lag_seconds)},
-    {{"holdfast_journal_bytes", GAUGE, "Size of the journal's segments."},
-     NUMBER(backend.journal_bytes)},
-    {{"holdfast_journal_max_bytes", GAUGE,
-      "Size the segments may reach; then commits wait for the store."},
-     NUMBER(backend.journal_bytes_max)},
-    {{"holdfast_journal_segments", GAUGE, "Segments of the journal."},
-     NUMBER(backend.journal_segments)},
-    {{"holdfast_journal_segments_free", GAUGE, "Segments that can be used at once."},
-     NUMBER(backend.journal_segments_free)},
-    {{"holdfast_journal_stuck_seconds", GAUGE,
-      "How long commits have waited for a free segment; 0 when none does."},
-     WRITTEN(journal_stuck)},
-    {{"holdfast_sweeps_total", COUNTER, "Sweeps of the journal into the store."},
-     NUMBER(backend.sweeps)},
-    {{"holdfast_sweep_seconds_total", COUNTER, "Time they took."}, WRITTEN(sweep_seconds)},
-    {{"holdfast_leases_restored_total", COUNTER, "Leases taken over from before the start."},
-     NUMBER(backend.restored_leases)},
-    {{"holdfast_claims_forgotten_total", COUNTER,
-      "Tokens presented whose claim was lost with the process that gave them."},
-     NUMBER(backend.forgotten_claims)},
-    {{"holdfast_disk_full", GAUGE, "1 while enqueues are refused for lack of disk space."},
-     FLAG(backend.disk_full)},
-    {{"holdfast_store_bytes", GAUGE, "Files of the store."}, NUMBER(backend.store_bytes)},
-    {{"holdfast_backups_total", COUNTER,
-      "Backups since the start; cut_short: the client went away, or the server stopped."},
-     WRITTEN(backups)},
-    {{"holdfast_backup_last_success_timestamp_seconds", GAUGE,
-      "When the last whole backup had been sent; 0: none since the start."},
-     WRITTEN(backup_last)},
-    {{"holdfast_backup_last_seconds", GAUGE, "How long that took, sending it included."},
-     WRITTEN(backup_seconds)},
-    {{"holdfast_backup_last_bytes", GAUGE, "Its size."}, WRITTEN(backup_bytes)},
-    {{"holdfast_clock_suspect", GAUGE,
-      "1 after the wall clock leapt, until POST /v1/clock/accept."},
-     FLAG(backend.clock_suspect)},
-    {{"holdfast_notices_pending", GAUGE, "Notices that wait for their delivery."},
-     NUMBER(backend.notices_pending)},
-    {{"holdfast_notices_dead", GAUGE, "Notices given up, kept until delivered anew or discarded."},
-     NUMBER(backend.notices_dead)},
-    {{"holdfast_notices_dropped_total", COUNTER, "Notices that a full outbox pushed out."},
-     NUMBER(backend.notices_dropped)},
-    {{"holdfast_notices_delivered_total", COUNTER, "Notices delivered since the start."},
-     NUMBER(broker.notices_delivered)},
-    {{"holdfast_notices_failed_total", COUNTER, "Deliveries that failed, each attempt counted."},
-     NUMBER(broker.notices_failed)},
-    {{"holdfast_notices_refused_total", COUNTER,
-      "Those of them that were refused for the address of their webhook."},
-     NUMBER(broker.notices_refused)},
-    {{"holdfast_breaker_state", GAUGE,
-      "Circuit breaker of a target: 0 closed, 1 open, 2 half open."},
-     WRITTEN(breaker_state)},
-    {{"holdfast_backend_up", GAUGE,
-      "1 while the store answers; behind failover always, as the node works without it."},
-     WRITTEN(backend_up)},
-    {{"holdfast_cluster_nodes", GAUGE, "Servers that share the store and give signs of life."},
-     WRITTEN(cluster_nodes)},
-    {{"holdfast_leader", GAUGE, "1 on the server that leads."}, WRITTEN(leader)},
-    {{"holdfast_leader_epoch", GAUGE, "Rises each time that another server leads."},
-     WRITTEN(leader_epoch)},
-    {{"holdfast_leader_overtaken_total", COUNTER,
-      "Times that this server led and found that another does."},
-     WRITTEN(leader_overtaken)},
-    {{"holdfast_failover_active", GAUGE,
-      "1 while the shared store behind failover is away and the spool stands in for it."},
-     WRITTEN(failover_active)},
-    {{"holdfast_failover_changed_timestamp_seconds", GAUGE, "When that last began or ended."},
-     WRITTEN(failover_since)},
-    {{"holdfast_redis_up", GAUGE,
-      "1 while Redis, or the shared store behind failover, answers; 0 where there is none."},
-     WRITTEN(redis_up)},
-    {{"holdfast_spool_jobs", GAUGE, "Jobs that this node keeps until the shared store takes them."},
-     NUMBER(backend.spool_jobs)},
-    {{"holdfast_dispatch_up", GAUGE,
-      "1 while the Redis server that jobs are dispatched to answers."},
-     WRITTEN(dispatch_up)},
-    {{"holdfast_dispatch_pushed_total", COUNTER, "Ids of ready jobs that Redis has confirmed."},
-     NUMBER(backend.dispatch_pushed)},
-    {{"holdfast_dispatch_push_failures_total", COUNTER, "Pushes that failed, each try counted."},
-     NUMBER(backend.dispatch_failed)},
-    {{"holdfast_claims_waiting", GAUGE, "Claims parked for a job."}, NUMBER(broker.waiting)},
-    {{"holdfast_streams", GAUGE, "Connections that are fed jobs."}, NUMBER(broker.streams)},
-    {{"holdfast_listeners", GAUGE, "Connections that listen to events."}, NUMBER(broker.listeners)},
-    {{"holdfast_batches_total", COUNTER, "Batches given to the backend."}, NUMBER(broker.batches)},
-    {{"holdfast_operations_total", COUNTER, "Operations given to the backend."},
-     NUMBER(broker.ops)},
-    {{"holdfast_draining", GAUGE, "1 while the server is shutting down."}, FLAG(broker.draining)},
-    {{"holdfast_http_connections", GAUGE, "Open connections."}, NUMBER(http.connections)},
-    {{"holdfast_http_connections_accepted_total", COUNTER, "Connections accepted."},
-     NUMBER(http.accepted)},
-    {{"holdfast_http_connections_refused_total", COUNTER, "Connections refused over a limit."},
-     NUMBER(http.refused)},
-    {{"holdfast_http_requests_under_way", GAUGE, "Requests not answered yet."},
-     NUMBER(http.parked)},
-    {{"holdfast_http_requests_total", COUNTER, "Answers by class of status."},
-     WRITTEN(http_requests)},
-    {{"holdfast_http_received_bytes_total", COUNTER, "Bytes read."}, NUMBER(http.bytes_in)},
-    {{"holdfast_http_sent_bytes_total", COUNTER, "Bytes written."}, NUMBER(http.bytes_out)},
-    {{"holdfast_build_info", GAUGE, "Version, commit and backend."}, WRITTEN(build_info)},
-    {{"process_resident_memory_bytes", GAUGE, "Resident memory."}, NUMBER(process.resident_bytes)},
-    {{"process_open_fds", GAUGE, "Open descriptors."}, NUMBER(process.open_files)},
-    {{"process_cpu_seconds_total", COUNTER, "User and system time."}, WRITTEN(cpu_seconds)},
-};
-
-struct breakers {
-    uint64_t left_out; /* as the page's */
-    uint32_t count;
-    struct breaker_view list[];
-};
-
-static void write_row(struct page *p, const struct row *row)
-{
-    const char *at = (const char *)p + row->at;
-    metric_family(&p->m, &row->family);
-    if (row->fn)
-        row->fn(p, &row->family);
-    else
-        metric_count(&p->m, &row->family, NULL,
-                     row->flag ? *(const bool *)at : *(const uint64_t *)at);
-}
+/* ---- what it is about ---- */
 
 static uint64_t all_stores(const struct broker *b)
 {
@@ -523,91 +116,164 @@ static uint64_t all_stores(const struct broker *b)
     return all;
 }
 
-static void page_take(struct page *p, const struct native *n, const struct reply *r,
-                      const struct breakers *breakers)
+/* The store has no answer, or no more of it. */
+static void page_without_store(struct page_maker *pm)
 {
-    *p = (struct page){.n = n, .left_out = r ? r->left_out : all_stores(n->broker)};
-    if (r) {
-        p->queues = r->queues;
-        p->queue_count = r->queue_count;
-    }
-    if (breakers) {
-        p->breakers = breakers->list;
-        p->breaker_count = breakers->count;
-        p->left_out |= breakers->left_out;
-    }
-    broker_backend_figures(n->broker, &p->backend);
-    broker_figures(n->broker, &p->broker);
-    if (n->config.http_figures)
-        n->config.http_figures(n->config.http_ctx, &p->http);
-    process_figures(&p->process);
+    struct page *p = &pm->making->page;
+    p->left_out |= all_stores(p->n->broker);
+    page_begin_text(pm);
 }
 
-/* r: the queues, or NULL; likewise the breakers. */
-static void page_answer(const struct native *n, struct http_exchange *x, const struct reply *r,
-                        const struct breakers *breakers)
+static bool text_copy(struct arena *arena, struct span text, struct span *ret)
 {
-    struct page p;
-    page_take(&p, n, r, breakers);
-    p.m.out = http_answer_body(x);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        write_row(&p, &rows[i]);
-    if (n->config.door_metrics)
-        n->config.door_metrics(n->config.http_ctx, &p.m);
-    if (p.m.error < 0)
-        answer_error(x, p.m.error);
+    const char *copy = arena_copy(arena, text.at, text.len);
+    *ret = span_of(copy, text.len);
+    return copy != NULL;
+}
+
+static bool queues_take(struct page *p, const struct reply *r)
+{
+    for (uint32_t i = 0; i < r->queue_count && p->queue_count < PAGE_QUEUES; i++) {
+        struct page_queue *q = &p->queues[p->queue_count];
+        if (!text_copy(&p->arena, r->queues[i].name, &q->name))
+            return false;
+        q->counts = r->queues[i].counts;
+        p->queue_count++;
+    }
+    p->left_out |= r->left_out;
+    return true;
+}
+
+static void queues_ask(struct page_maker *pm);
+
+static void queues_cb(void *ctx, const struct reply *r)
+{
+    struct page_maker *pm = ctx;
+    struct page *p = &pm->making->page;
+    if (r->outcome != OUT_OK)
+        page_without_store(pm);
+    else if (!queues_take(p, r))
+        page_end(pm, -ERR_NOMEM);
+    else if (r->queue_count == LIST_QUEUES && p->queue_count < PAGE_QUEUES)
+        queues_ask(pm);
     else
-        http_answer(x, 200, PAGE_TYPE);
+        page_begin_text(pm);
 }
 
-static void metrics_listed(struct call *c, const struct reply *r)
+/* From behind the last queue that is known: each comes at most once, whatever happens meanwhile. */
+static void queues_ask(struct page_maker *pm)
 {
-    page_answer(c->door, c->x, r, c->more);
+    struct page *p = &pm->making->page;
+    struct span after = {NULL, 0};
+    if (p->queue_count > 0)
+        after = p->queues[p->queue_count - 1].name;
+    pm->making->op = (struct op){.kind = OP_QUEUE_LIST,
+                                 .queue = {.after = after, .limit = LIST_QUEUES, .partial = true}};
+    if (broker_submit(p->n->broker, &pm->making->op, 1, queues_cb, pm) != 0)
+        page_without_store(pm);
 }
 
-/* No store had an answer. */
-static void metrics_refused(struct call *c, const struct reply *r)
+static bool breakers_take(struct page *p, const struct reply *r)
 {
-    (void)r;
-    page_answer(c->door, c->x, NULL, c->more);
-}
-
-/* They are kept until the queues are here, too. */
-static void metrics_breakers(struct call *c, const struct reply *r)
-{
-    struct breakers *b = arena_alloc(c->arena, sizeof *b + r->breaker_count * sizeof b->list[0]);
-    for (uint32_t i = 0; b && i < r->breaker_count; i++) {
-        struct span target = r->breakers[i].target;
-        const char *copy = arena_copy(c->arena, target.at, target.len);
-        b->list[i] = (struct breaker_view){span_of(copy, target.len), r->breakers[i].breaker};
-        if (!copy)
-            b = NULL;
+    uint32_t count = r->breaker_count;
+    p->breakers = arena_array(&p->arena, count ? count : 1, sizeof *p->breakers);
+    for (uint32_t i = 0; p->breakers && i < count; i++) {
+        p->breakers[i].breaker = r->breakers[i].breaker;
+        if (!text_copy(&p->arena, r->breakers[i].target, &p->breakers[i].target))
+            return false;
+        p->breaker_count++;
     }
-    if (!b) {
-        answer_error(c->x, -ERR_NOMEM);
+    p->left_out |= r->left_out;
+    return p->breakers != NULL;
+}
+
+static void breakers_cb(void *ctx, const struct reply *r)
+{
+    struct page_maker *pm = ctx;
+    if (r->outcome != OUT_OK)
+        page_without_store(pm);
+    else if (!breakers_take(&pm->making->page, r))
+        page_end(pm, -ERR_NOMEM);
+    else
+        queues_ask(pm);
+}
+
+/* ---- its beginning ---- */
+
+static struct page_making *making_new(const struct native *n)
+{
+    struct page_making *g = mem_zalloc(sizeof *g);
+    if (!g)
+        return NULL;
+    arena_init(&g->page.arena);
+    g->page.n = n;
+    g->page.queues = arena_array(&g->page.arena, PAGE_QUEUES, sizeof *g->page.queues);
+    g->text = http_shared_new();
+    if (!g->page.queues || !g->text) {
+        making_free(g);
+        return NULL;
+    }
+    g->page.m.out = &g->text->text;
+    g->begun_ms = uv_now(n->config.loop);
+    g->begun = broker_now(n->broker);
+    return g;
+}
+
+static void page_begin(struct native *n)
+{
+    struct page_maker *pm = &n->pages;
+    pm->making = making_new(n);
+    if (!pm->making) {
+        page_end(pm, -ERR_NOMEM);
         return;
     }
-    b->count = r->breaker_count;
-    b->left_out = r->left_out;
-    c->more = b;
-    c->done = metrics_listed;
-    c->op = (struct op){.kind = OP_QUEUE_LIST, .queue = {.limit = QUEUES_SHOWN, .partial = true}};
-    call_submit(c);
+    /* What queues look like would wait for the disk, and nobody would hear that it is full; or
+     * could not be had, and nobody would hear that the store is gone. */
+    pm->making->op = (struct op){.kind = OP_BREAKER_LIST, .breakers = {.partial = true}};
+    if (!broker_answers(n->broker) ||
+        broker_submit(n->broker, &pm->making->op, 1, breakers_cb, pm) != 0)
+        page_without_store(pm);
+}
+
+/* By the loop's clock, which always runs, and by the broker's, which tests may move. */
+static bool kept_is_fresh(const struct native *n)
+{
+    const struct page_maker *pm = &n->pages;
+    return pm->kept && uv_now(n->config.loop) - pm->kept_ms < FRESH_MS &&
+           broker_now(n->broker).mono.ms - pm->kept_at.mono.ms < FRESH_MS &&
+           broker_now(n->broker).wall.ms - pm->kept_at.wall.ms < FRESH_MS;
 }
 
 void metrics_handle(void *ctx, struct http_exchange *x)
 {
-    /* What queues look like would wait for the disk, and nobody would hear that it is full; or
-     * could not be had, and nobody would hear that the store is gone. */
-    if (!broker_answers(broker_of(ctx))) {
-        page_answer(ctx, x, NULL, NULL);
+    struct native *n = ctx;
+    struct page_maker *pm = &n->pages;
+    http_alone(x);
+    if (kept_is_fresh(n)) {
+        http_answer_shared(x, 200, PAGE_TYPE, pm->kept);
         return;
     }
-    struct call *c = call_new(broker_of(ctx), ctx, x, OP_BREAKER_LIST, metrics_breakers);
-    if (!c)
+    struct page_waiter *w = arena_array(http_request(x)->arena, 1, sizeof *w);
+    if (!w) {
+        answer_error(x, -ERR_NOMEM);
         return;
-    c->op.breakers.partial = true;
-    c->refused = metrics_refused;
-    http_alone(x);
-    call_submit(c);
+    }
+    *w = (struct page_waiter){.x = x, .next = pm->waiters};
+    pm->waiters = w;
+    if (!pm->making)
+        page_begin(n);
+}
+
+void pages_init(struct native *n)
+{
+    CHECK(uv_idle_init(n->config.loop, &n->pages.idle) == 0);
+    n->pages.idle.data = &n->pages;
+}
+
+void pages_close(struct native *n, uv_close_cb closed)
+{
+    CHECK(!n->pages.making && !n->pages.waiters);
+    http_shared_unref(n->pages.kept);
+    n->pages.kept = NULL;
+    uv_close((uv_handle_t *)&n->pages.idle, closed);
 }

@@ -18,6 +18,7 @@ int native_open(const struct native_config *config, struct native **ret)
     else
         policy_default(&n->policy);
     stream_list_init(&n->streams, config->loop, n->broker, ": ping\n\n");
+    pages_init(n);
     *ret = n;
     return 0;
 }
@@ -29,13 +30,24 @@ void native_drain(struct native *n)
     maintenance_drain(n);
 }
 
-static void closed_cb(uv_handle_t *handle)
+static void handle_closed(struct native *n)
 {
-    struct native *n = (struct native *)((char *)handle->data - offsetof(struct native, streams));
+    if (--n->handles > 0)
+        return;
     void (*closed)(void *ctx) = n->closed;
     void *ctx = n->closed_ctx;
     mem_free(n);
     closed(ctx);
+}
+
+static void streams_closed_cb(uv_handle_t *handle)
+{
+    handle_closed((struct native *)((char *)handle->data - offsetof(struct native, streams)));
+}
+
+static void pages_closed_cb(uv_handle_t *handle)
+{
+    handle_closed((struct native *)((char *)handle->data - offsetof(struct native, pages)));
 }
 
 void native_close(struct native *n, void (*fn)(void *ctx), void *ctx)
@@ -47,5 +59,7 @@ void native_close(struct native *n, void (*fn)(void *ctx), void *ctx)
     CHECK(!n->streams.first && !n->backup && !n->compact);
     n->closed = fn;
     n->closed_ctx = ctx;
-    uv_close((uv_handle_t *)&n->streams.tick, closed_cb);
+    n->handles = 2;
+    uv_close((uv_handle_t *)&n->streams.tick, streams_closed_cb);
+    pages_close(n, pages_closed_cb);
 }

@@ -7,6 +7,7 @@
 
 #include <uv.h>
 
+#include "base/budget.h"
 #include "broker/broker.h"
 #include "http/http.h"
 #include "http/server.h"
@@ -21,6 +22,7 @@ struct native_config {
     unsigned node;
     const struct queue_policy *policy; /* what PUT gives members that are not named; copied; NULL =
                                           policy_default */
+    const struct budget *budget;       /* shown; NULL = none */
     /* Figures of the HTTP server for /metrics; NULL = none. */
     void (*http_figures)(void *ctx, struct http_server_figures *ret);
     /* Figures of the other doors for /metrics; NULL = none. */

@@ -7,6 +7,8 @@
 #include "doors/stream.h"
 
 struct errand;
+struct page_making;
+struct page_waiter;
 
 /* Backups since the start; a refused one is none. */
 enum backup_outcome { BACKUP_DONE, BACKUP_FAILED, BACKUP_CUT, BACKUP_OUTCOME_COUNT };
@@ -14,6 +16,17 @@ struct backup_figures {
     uint64_t by_outcome[BACKUP_OUTCOME_COUNT];
     struct wall_time last; /* when the last whole one was sent; 0 = none */
     uint64_t last_ms, last_bytes;
+};
+
+/* Pages of GET /metrics: the one being made, who waits for it, and the last that was costly
+ * (metrics_page.c). */
+struct page_maker {
+    uv_idle_t idle; /* active while a page is written */
+    struct page_making *making;
+    struct page_waiter *waiters; /* none unless one is made */
+    struct http_shared *kept;    /* NULL = none */
+    uint64_t kept_ms;            /* loop time at which it was begun, and the broker's */
+    struct now kept_at;
 };
 
 struct native {
@@ -25,6 +38,8 @@ struct native {
     struct stream_list streams;                      /* of events, of jobs, of keys */
     struct errand *backup, *compact;                 /* requests under way; NULL = none */
     struct backup_figures backups;
+    struct page_maker pages;
+    unsigned handles; /* to be closed */
     bool draining;
     void (*closed)(void *ctx);
     void *closed_ctx;
@@ -36,6 +51,9 @@ static inline struct broker *broker_of(const void *ctx)
     return ((const struct native *)ctx)->broker;
 }
 
+void pages_init(struct native *n);
+void pages_close(struct native *n, uv_close_cb closed);
+
 /* What cannot go on while the server shuts down is answered. */
 void maintenance_drain(struct native *n);
 
@@ -46,8 +64,13 @@ MUST_CHECK int enqueue_read(struct native *n, struct http_exchange *x, struct sp
 /* Its members, without braces (history.c). */
 void tally_write(struct json_writer *w, const struct tally *t);
 
+/* Members: whether the connection to a store's server is encrypted (cluster.c). */
+void link_write(struct json_writer *w, const struct backend_cluster *c);
 /* "failover", where there is one (cluster.c). */
 void failover_write_if(struct json_writer *w, const struct native *n);
+
+/* The names of the states, in the order of enum job_state from STATE_SCHEDULED; ends with NULL. */
+extern const char *const native_states[];
 
 /* ---- handlers ---- */
 

@@ -123,7 +123,7 @@ static const struct http_route routes[] = {
          "Deliver a notice now, as if it were new."),
     {HTTP_DELETE, "/v1/notices/{id}", notice_delete_handle, SCOPE_ADMIN, 0, "Discard a notice."},
     GET("/v1/breakers", breaker_list_handle, SCOPE_READ, "Circuit breakers of targets."),
-    {HTTP_GET, "/v1/backup", backup_handle, SCOPE_ADMIN, ROUTE_NO_STORE,
+    {HTTP_GET, "/v1/backup", backup_handle, SCOPE_ADMIN, ROUTE_UNSAFE,
      "The whole store, of one moment, as one SQLite file."},
     POST("/v1/compact", compact_handle, SCOPE_ADMIN,
          "Give the room of removed jobs back to the file system."),

@@ -39,6 +39,36 @@ static void write_store(struct json_writer *w, const struct backend_figures *f)
     write_uint(w, "backup_pages_total", f->backup_total);
     write_bool(w, "compacting", f->compacting);
     write_uint(w, "compact_pages_left", f->compact_left);
+    if (f->has_journal) {
+        write_uint(w, "journal_incomplete_bytes", f->journal_torn_bytes);
+        write_uint(w, "journal_incomplete_saved", f->journal_torn_files);
+    }
+    json_write_object_end(w);
+}
+
+static void write_memory(struct json_writer *w, const struct budget *b)
+{
+    if (!b)
+        return;
+    json_write_key(w, "memory");
+    json_write_object(w);
+    write_uint(w, "budget_bytes", b->figures.total);
+    write_uint(w, "held_bytes", b->figures.held);
+    write_uint(w, "peak_bytes", b->figures.peak);
+    json_write_object_end(w);
+}
+
+/* Only where the store is a server: how this node reaches it. */
+static void write_link(struct json_writer *w, const struct native *n)
+{
+    struct backend_cluster c;
+    const char *kind = broker_backend_kind(n->broker);
+    broker_cluster(n->broker, &c);
+    if (c.link == LINK_NONE)
+        return;
+    json_write_key(w, strstr(kind, "postgres") ? "postgres" : "redis");
+    json_write_object(w);
+    link_write(w, &c);
     json_write_object_end(w);
 }
 
@@ -67,7 +97,9 @@ void server_handle(void *ctx, struct http_exchange *x)
     write_bool(&w, "clock_suspect", f.clock_suspect);
     write_uint(&w, "routes", routes);
     failover_write_if(&w, n);
+    write_link(&w, n);
     write_store(&w, &f);
+    write_memory(&w, n->config.budget);
     json_write_object_end(&w);
     answer_end(x, &w, 200);
 }

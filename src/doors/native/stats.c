@@ -99,6 +99,7 @@ void queue_stats_handle(void *ctx, struct http_exchange *x)
 static void answer_snapshot(struct native *n, struct http_exchange *x, const uint64_t *by_state)
 {
     struct json_writer w;
+    bool up, redis = broker_uses_redis(n->broker, &up);
     answer_begin(x, &w);
     json_write_object(&w);
     write_uint(&w, "depth", by_state[STATE_READY] + by_state[STATE_SCHEDULED]);
@@ -106,7 +107,7 @@ static void answer_snapshot(struct native *n, struct http_exchange *x, const uin
     write_uint(&w, "scheduled", by_state[STATE_SCHEDULED]);
     write_uint(&w, "running", by_state[STATE_RUNNING]);
     write_bool(&w, "shutdown", broker_draining(n->broker));
-    write_bool(&w, "redis_active", broker_redis_active(n->broker));
+    write_bool(&w, "redis_active", redis && up);
     write_text(&w, "backend", broker_backend_kind(n->broker));
     json_write_object_end(&w);
     answer_end(x, &w, 200);

@@ -158,7 +158,8 @@ static void write_lease(struct json_writer *w, const struct job_view *v, struct 
     bool running = v->job.state == STATE_RUNNING;
     orc_write_number(w, "locked_by_robot_id", running ? orc_robot_id(v->worker) : -1);
     write_time(w, "locked_at", running ? v->job.since : v->started_at);
-    if (running && v->lease_ms) /* one that a trigger's job holds has no end of its own */
+    if (running && v->lease_ms &&
+        v->lease_left_ms >= 0) /* one that a trigger's job holds has no end of its own */
         write_time(w, "lease_until", (struct wall_time){now.ms + v->lease_left_ms});
     token_text(v->token, token);
     if (with_token)

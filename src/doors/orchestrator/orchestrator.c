@@ -21,7 +21,7 @@ static const struct http_route routes[] = {
      "Create an item by queue_name."},
     {HTTP_GET, "/api/queue-items", orc_item_list, SCOPE_READ, 0,
      "List items by queue_id, status and reference, from any offset."},
-    {HTTP_GET, "/api/queue-items/next", orc_item_next, SCOPE_CONSUME, ROUTE_NO_STORE,
+    {HTTP_GET, "/api/queue-items/next", orc_item_next, SCOPE_CONSUME, ROUTE_UNSAFE,
      "Claim the next NEW item of a queue; 204 when there is none."},
     {HTTP_GET, "/api/queue-items/{id}", orc_item_get, SCOPE_READ, 0, "An item."},
     {HTTP_PUT, "/api/queue-items/{id}", orc_item_status, SCOPE_CONSUME, ROUTE_LARGE,

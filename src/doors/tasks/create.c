@@ -125,6 +125,7 @@ static void make_queue(struct call *c)
     c->done = queue_made;
     c->op = (struct op){.kind = OP_QUEUE_PUT,
                         .queue = {.name = in->enqueue.queue,
+                                  .implied = true,
                                   .policy = &in->policy,
                                   .has_owner = true,
                                   .owner = TASKS_OWNER}};

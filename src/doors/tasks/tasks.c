@@ -74,6 +74,7 @@ void tasks_listen(struct tasks *t)
         .kinds = UINT64_C(1) << EVENT_READY | UINT64_C(1) << EVENT_RETRIED |
                  UINT64_C(1) << EVENT_CRASHED | UINT64_C(1) << EVENT_RELEASED |
                  UINT64_C(1) << EVENT_DEAD,
+        .no_texts = true,
         .event = event_cb,
         .gap = gap_cb,
         .ctx = t,

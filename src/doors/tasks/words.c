@@ -135,7 +135,7 @@ void task_write(struct json_writer *w, const struct job_view *v, struct wall_tim
     write_uint(w, "retry_count", retries_of(&v->job));
     write_uint(w, "max_retries", max_retries_of(v));
     write_text_or_null(w, "worker", running ? v->worker : (struct span){NULL, 0});
-    if (running)
+    if (running && v->lease_left_ms >= 0)
         write_time(w, "lease_until", (struct wall_time){now.ms + v->lease_left_ms});
     token_text(v->token, token);
     if (with_token)

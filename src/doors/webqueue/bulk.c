@@ -28,11 +28,12 @@ static const struct bulk_word word_clear_completed = {
     "cleared", NULL, 1, {{BULK_REMOVE, STATE_BIT(STATE_DONE)}}};
 static const struct bulk_word word_clear_errors = {
     "cleared", NULL, 1, {{BULK_REMOVE, STATE_BIT(STATE_DEAD)}}};
-static const struct bulk_word word_library = {
-    "removed",
-    NULL,
-    3,
-    {{BULK_CANCEL, STATES_WAITING}, {BULK_CANCEL, STATE_BIT(STATE_RUNNING)}, {BULK_REMOVE, 0}}};
+static const struct bulk_word word_library = {"removed",
+                                              NULL,
+                                              3,
+                                              {{BULK_CANCEL, STATES_WAITING},
+                                               {BULK_CANCEL, STATE_BIT(STATE_RUNNING)},
+                                               {BULK_REMOVE, STATES_ALL}}};
 
 struct bulk_run {
     struct webqueue *w;

@@ -128,7 +128,8 @@ static bool list_arrived(struct list *l)
 /* The lease says when the worker last gave a sign. */
 static bool silent(const struct list *l, const struct job_view *v)
 {
-    return (int64_t)v->lease_ms - v->lease_left_ms >= l->in.timeout_s * 1000;
+    return v->lease_left_ms >= 0 &&
+           (int64_t)v->lease_ms - v->lease_left_ms >= l->in.timeout_s * 1000;
 }
 
 static void group_show(struct list *l)

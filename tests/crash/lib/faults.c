@@ -302,19 +302,30 @@ POSIX_FALLOCATE(posix_fallocate64, off64_t)
 
 /* ---- descriptors ---- */
 
+/* The C library closes some descriptors without a call of close(), such as that of a directory. A
+ * new one with the same number must not be taken for the file that had it. */
 #define DESCRIPTOR(name, parameters, ...)                                                          \
     int name parameters                                                                            \
     {                                                                                              \
-        return refused(CALL_DESCRIPTOR, #name, -1, NULL) ? -1 : NEXT(name)(__VA_ARGS__);           \
+        return refused(CALL_DESCRIPTOR, #name, -1, NULL) ? -1 : opened(NEXT(name)(__VA_ARGS__));   \
     }
 DESCRIPTOR(socket, (int domain, int type, int protocol), domain, type, protocol)
 DESCRIPTOR(accept4, (int fd, struct sockaddr *name, socklen_t *len, int flags), fd, name, len,
            flags)
 DESCRIPTOR(eventfd, (unsigned value, int flags), value, flags)
 DESCRIPTOR(epoll_create1, (int flags), flags)
-DESCRIPTOR(pipe2, (int fds[2], int flags), fds, flags)
-DESCRIPTOR(socketpair, (int domain, int type, int protocol, int fds[2]), domain, type, protocol,
-           fds)
+
+#define DESCRIPTORS(name, parameters, ...)                                                         \
+    int name parameters                                                                            \
+    {                                                                                              \
+        int rc = refused(CALL_DESCRIPTOR, #name, -1, NULL) ? -1 : NEXT(name)(__VA_ARGS__);         \
+        for (int i = 0; i < 2 && rc == 0; i++)                                                     \
+            opened(fds[i]);                                                                        \
+        return rc;                                                                                 \
+    }
+DESCRIPTORS(pipe2, (int fds[2], int flags), fds, flags)
+DESCRIPTORS(socketpair, (int domain, int type, int protocol, int fds[2]), domain, type, protocol,
+            fds)
 
 /* ---- memory: dlsym itself allocates, so the C library's own names are used ---- */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One store, one load, many ends of its server; at the end every promise is checked.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 
 import { binary, killServer, startServer, stopServer } from '../../e2e/lib/server.mjs';
 import { check, stories } from '../checker.mjs';
@@ -11,6 +11,9 @@ import { now, pause } from './recorder.mjs';
 
 // Whatever is finished must still be there when it is looked for.
 const args = ['--queue-defaults-keep-done', '1000000'];
+
+// A server that ends while it writes leaves an incomplete last entry, which later checks warn of.
+const CHECK_GOOD = 0, CHECK_WARNED = 3;
 
 /** The seed of a run: HF_SEED repeats one. */
 export const seedOf = () => Number(process.env.HF_SEED ?? Date.now() % 1_000_000);
@@ -94,7 +97,8 @@ export class Trial {
     assert.ok(made >= confirmed, `too little happened to prove anything: ${made} jobs, not ${confirmed}`);
     if (final.keeps) checkKeepers(this.load);
     await stopServer(this.server);
-    execFileSync(binary, ['check', this.data]);
+    const looked = spawnSync(binary, ['check', this.data], { encoding: 'utf8' });
+    assert.ok(looked.status === CHECK_GOOD || looked.status === CHECK_WARNED, looked.stdout);
   }
 
   /** After a failure: ends what still runs, so that the test can end. */

@@ -73,7 +73,7 @@ export class Client {
 }
 
 /** Sends bytes on a fresh connection and collects what comes until the server closes or `done` holds. */
-export function rawExchange(server, bytes, { done = () => false, limitMs = 10_000 } = {}) {
+export function rawExchange(server, bytes, { done = () => false, limitMs = 60_000 } = {}) {
   return new Promise((resolve, reject) => {
     const socket = net.connect(server.port, server.host);
     let text = '';

@@ -53,7 +53,7 @@ export const release = { token, reason: cut, ...when };
 export const listen = { prefetch: int(1, 1000), lease_ms: lease, worker: text(128) };
 export const patch = { priority, ...when, payload: raw };
 export const pause = { until: time, for_ms: int(1, year9999) };
-export const bulk = { states: words(...states), group: text(512) };
+export const bulk = { states: words(...states), group: text(512), dry_run: bool };
 
 const kinds = words('enqueued', 'dead', 'queue_deep');
 export const queries = {

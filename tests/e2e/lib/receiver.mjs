@@ -41,7 +41,7 @@ export class Receiver {
   }
 
   /** The first `count` requests that `which` holds for. */
-  wait(count = 1, which = () => true, limitMs = 10_000) {
+  wait(count = 1, which = () => true, limitMs) {
     return until(`${count} deliveries`, () => {
       const found = this.requests.filter(which);
       return found.length >= count ? found : null;

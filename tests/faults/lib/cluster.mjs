@@ -61,7 +61,7 @@ export async function startNodes(t, backend, count, more) {
 }
 
 /** The node that leads, once exactly one says of itself that it does and all know it. */
-export const leaderOf = (nodes, limitMs = 30_000) =>
+export const leaderOf = (nodes, limitMs) =>
   until('one node leads', async () => {
     const views = await Promise.all(nodes.map((node) => node.cluster()));
     const leads = nodes.filter((_, i) => views[i].leader?.self);

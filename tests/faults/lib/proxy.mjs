@@ -2,6 +2,7 @@
 // A proxy between a node and its database that can stall, refuse, and cut a connection at one exact place:
 // after a request has gone through, before its answer does.
 import net from 'node:net';
+import { fileURLToPath } from 'node:url';
 
 export class Proxy {
   /** target: as for net.connect. */
@@ -112,7 +113,7 @@ export class Proxy {
 }
 
 // As a program of its own: node proxy.mjs HOST SOCKET prints its port, and ends with its standard input.
-if (process.argv[1] === import.meta.filename || process.argv[1]?.endsWith('/proxy.mjs')) {
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [, , host, path] = process.argv;
   const proxy = await new Proxy({ path }).listen(host);
   console.log(proxy.port);

@@ -47,7 +47,7 @@ export async function killRedis() {
 
 export async function startRedis() {
   assert.equal(spawnSync('redis-server', [file('redis.conf')], { stdio: 'ignore' }).status, 0);
-  await until('Redis answers', answers, 30_000);
+  await until('Redis answers', answers);
 }
 
 /** It says nothing, and its connections stay. */

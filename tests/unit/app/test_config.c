@@ -106,8 +106,8 @@ static void defaults_are_what_is_promised(void **state)
     assert_int_equal(c.limits.large_body_bytes, 64 << 20);
     assert_int_equal(c.limits.head_bytes, 32 << 10);
     assert_int_equal(c.limits.uri_bytes, 8 << 10);
-    assert_int_equal(c.limits.connections, 20000);
-    assert_int_equal(c.limits.connections_per_address, 20000);
+    assert_int_equal(c.limits.connections, 0);
+    assert_int_equal(c.limits.connections_per_address, 0);
     assert_int_equal(c.limits.pipeline, 64);
     assert_int_equal(c.limits.write_buffer_bytes, 1 << 20);
     assert_int_equal(c.timeouts.head_ms, 10000);

@@ -107,7 +107,14 @@ static bool process_begin(struct life *l)
     if (l->wrong)
         return false;
     l->h->reached.recovered += l->given - applied_frames(l);
-    l->h->reached.torn += journal_torn_bytes(l->j) > 0;
+    struct journal_torn torn = journal_torn(l->j);
+    if (torn.bytes > 0 && l->log.count == l->synced)
+        violated(l,
+                 "an incomplete entry was reported, and none was being written: %llu bytes%s at "
+                 "%llu in %u, after %llu",
+                 (unsigned long long)torn.bytes, torn.header_damaged ? ", damaged header," : "",
+                 (unsigned long long)torn.at, torn.segment, (unsigned long long)torn.after);
+    l->h->reached.torn += journal_torn(l->j).bytes > 0;
     rc = journal_begin(l->j, &note);
     if (rc != 0 && !files_torn_stopped(l->disk))
         violated(l, "refused to begin: %s", note.text);
@@ -300,13 +307,14 @@ struct place {
 
 /* Adds the whole entries of one file that the store lacks; of those at the same position the one of
  * the newest generation counts. */
-static void places_find(struct life *l, const char *name, struct place *places, size_t *count)
+static void places_find(struct life *l, struct journal_seal *seal, const char *name,
+                        struct place *places, size_t *count)
 {
     struct span content = files_torn_content(l->disk, name);
     for (uint64_t at = 0; at + JOURNAL_PAGE <= content.len; at += JOURNAL_PAGE) {
         struct journal_entry e;
         struct span rest = span_of(content.at + at, content.len - at);
-        if (journal_entry_header(rest, &e) != 0 ||
+        if (journal_entry_header(seal, rest, at, &e) != 0 ||
             e.length > rest.len - JOURNAL_ENTRY_HEADER_BYTES || e.last <= l->config.applied ||
             journal_entry_check(&e, span_of(rest.at + JOURNAL_ENTRY_HEADER_BYTES, e.length)) != 0)
             continue;
@@ -330,11 +338,14 @@ static void damage(struct life *l)
     size_t count = 0;
     for (uint64_t more = random_below(&l->random, 8); more > 0 && !l->wrong; more--)
         (void)append(l, false);
+    struct journal_seal seal;
+    journal_rig_seal(l->disk, &seal);
     for (unsigned n = 1; n < 64; n++) {
         char name[16];
         snprintf(name, sizeof name, "%u", n);
-        places_find(l, name, places, &count);
+        places_find(l, &seal, name, places, &count);
     }
+    journal_seal_done(&seal);
     size_t i = count ? (size_t)random_below(&l->random, count) : 0;
     if (l->wrong || count == 0 || places[i].entry.last == journal_position(l->j))
         return;

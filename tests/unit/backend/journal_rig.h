@@ -4,7 +4,9 @@
 #pragma once
 
 #include "backend/local/journal.h"
+#include "backend/local/journal_entry.h"
 #include "base/random.h"
+#include "support/files_torn.h"
 
 /* Appends a frame of `count` records and about `bytes` bytes (a multiple of nothing in particular).
  */
@@ -24,6 +26,11 @@ void journal_rig_log_done(struct journal_rig_log *log);
 /* Makes a frame that follows the last, and keeps it. */
 void journal_rig_log_add(struct journal_rig_log *log, uint64_t first, uint32_t count, size_t bytes,
                          uint64_t seed);
+/* The same with these bytes as its records. */
+void journal_rig_log_put(struct journal_rig_log *log, uint64_t first, uint32_t count,
+                         struct span body);
 struct span journal_rig_log_frame(const struct journal_rig_log *log, size_t i);
 /* Forgets the frames from the i-th on. */
 void journal_rig_log_cut(struct journal_rig_log *log, size_t i);
+/* The key of the journal on this disk, prepared. */
+void journal_rig_seal(struct files_torn *disk, struct journal_seal *ret);

@@ -782,7 +782,7 @@ static struct schedule_state schedule_state(struct history *h)
         .seq = h->seq,
         .id_hi = id_hi(h->now, 3),
         .item = random_below(&h->random, h->seq + 1),
-        .fired = random_next(&h->random) >> 1,
+        .fired = random_next(&h->random) >> 5,
         .missed = random_below(&h->random, 9),
         .failures = (uint32_t)random_below(&h->random, 9),
         .error = (uint8_t)random_below(&h->random, SCHEDULE_ERROR_COUNT),

@@ -22,6 +22,8 @@ struct store *rig_open(const char *path); /* SQLite; must succeed */
 void rig_apply(struct store *s, struct span frame);
 /* Runs SQL on the database of a store that is not open. */
 void rig_sql(const char *dir, const char *sql);
+/* Gives every page of its database the right checksum, whatever is in it. */
+void rig_seal(const char *dir);
 
 /* Bodies with their history. */
 MUST_CHECK int rig_read(struct store_reader *r, const uint64_t *seqs, size_t count,
@@ -30,6 +32,9 @@ MUST_CHECK int rig_read(struct store_reader *r, const uint64_t *seqs, size_t cou
 /* Everything that load gives, then every body with its history, every page and every exception that
  * a reader gives. Identity and hash key are left out. */
 void rig_dump(struct store *s, struct store_reader *r, struct buf *ret);
+/* The same of a store that may be damaged: the code of load, and how many later reads failed. */
+int rig_dump_some(struct store *s, struct store_reader *r, struct buf *ret, size_t *ret_damaged,
+                  struct err_note *note);
 /* The two hold the same. Prints the first line that differs. */
 void rig_same(struct store *a, struct store_reader *ra, struct store *b, struct store_reader *rb);
 /* One view as a line. */

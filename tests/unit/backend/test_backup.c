@@ -74,6 +74,7 @@ static void grow_big(struct store *s, unsigned jobs)
     static char body[4000];
     buf_init(&frames[frame_count]);
     history_begin(history);
+    history_add(history, &(struct record){.kind = REC_SEQ_BLOCK, .seq_block = {HISTORY_JOBS}});
     for (unsigned i = 0; i < jobs; i++)
         history_enqueue(history, 0, NULL, span_of(body, sizeof body));
     assert_int_equal(buf_append_span(&frames[frame_count], history_end(history)), 0);
@@ -330,9 +331,13 @@ static void test_verify(void **state)
     const char *path = in(&other, "holdfast.db");
     assert_int_equal(stat(path, &st), 0);
     overwrite(path, 60, newer, sizeof newer); /* user_version */
-    assert_int_equal(verify_fails("format 256"), -ERR_VERSION);
+    assert_int_equal(verify_fails("damaged in 1 page; page 1 is damaged"), -ERR_CORRUPT);
+    rig_seal(other.path);
+    assert_int_equal(verify_fails("format 156"), -ERR_VERSION);
     overwrite(path, 100 * 4096, rubbish, sizeof rubbish);
-    assert_int_equal(verify_fails("damaged"), -ERR_CORRUPT);
+    assert_int_equal(verify_fails("damaged in 40 pages; page 101 is damaged"), -ERR_CORRUPT);
+    rig_seal(other.path);
+    assert_int_equal(verify_fails("SQLite says"), -ERR_CORRUPT);
     assert_int_equal(truncate(path, st.st_size - 4096), 0);
     assert_int_equal(verify_fails("not whole"), -ERR_CORRUPT);
     overwrite(path, 68, newer, sizeof newer);
@@ -525,8 +530,8 @@ static void test_numbers_run_out(void **state)
         const char *sql;
         int rc;
     } cases[] = {
-        {"UPDATE meta SET seq_upto = 9007199254740991 - 4294967296", 0},
-        {"UPDATE meta SET seq_upto = 9007199254740991 - 4294967295", -ERR_RANGE},
+        {"UPDATE meta SET seq_upto = 70360154243071", 0},
+        {"UPDATE meta SET seq_upto = 70360154243072", -ERR_RANGE},
         {"UPDATE meta SET seq_upto = 1, epoch = 16777216 - 131072", 0},
         {"UPDATE meta SET seq_upto = 1, epoch = 16777217 - 131072", -ERR_RANGE},
     };

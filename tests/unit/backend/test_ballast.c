@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -50,6 +51,25 @@ static void test_there_and_back(void **state)
     rig_dir_remove(&dir);
 }
 
+/* Neither made nor taken for one through a link: the file that it names is not ours. */
+static void test_a_link_is_not_followed(void **state)
+{
+    (void)state;
+    struct rig_dir dir;
+    struct ballast *b;
+    char path[4096];
+    rig_dir_make(&dir);
+    snprintf(path, sizeof path, "%s/ballast", dir.base);
+    assert_int_equal(symlink("elsewhere", path), 0);
+    assert_int_equal(ballast_open(dir.base, BYTES, &b), 0);
+    ballast_refill(b);
+    assert_int_equal(on_disk(&dir), -1); /* what the link names */
+    assert_false(ballast_drop(b));
+    ballast_close(b);
+    assert_int_equal(unlink(path), 0);
+    rig_dir_remove(&dir);
+}
+
 static void test_no_room(void **state)
 {
     (void)state;
@@ -86,6 +106,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_there_and_back),
+        cmocka_unit_test(test_a_link_is_not_followed),
         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_other_obstacles),
     };

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "backend/local/check.h"
+#include "backend/local/dbpage_vfs.h"
 #include "backend/local/store_sqlite.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
@@ -242,7 +243,10 @@ static void damage(const struct rig *r, const char *sql)
     sqlite3 *db = NULL;
     char *why = NULL;
     path_in(r, "holdfast.db", path);
-    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(dbpage_vfs_register(), 0);
+    assert_int_equal(
+        sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, DBPAGE_VFS),
+        SQLITE_OK);
     if (sqlite3_exec(db, sql, NULL, NULL, &why) != SQLITE_OK)
         fail_msg("%s: %s", sql, why);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
@@ -298,35 +302,47 @@ static void new_store_is_called_good(void **state)
 static const struct {
     const char *sql, *said;
 } damages[] = {
-    {"UPDATE jobs SET state = 9 WHERE seq = 1", "job 1: its row has a value out of range"},
-    {"UPDATE jobs SET marks = marks | 15 WHERE seq = 1", "job 1: its row has a value out of range"},
-    {"UPDATE jobs SET marks = 64 WHERE seq = 11", "job 11: its row has a value out of range"},
-    {"UPDATE jobs SET since = -1 WHERE seq = 1", "job 1: its row has a value out of range"},
-    {"UPDATE jobs SET payload = 3 WHERE seq = 11", "job 11: its row has a value out of range"},
-    {"UPDATE jobs SET seq = -4 WHERE seq = 11", "job -4: its row has a value out of range"},
-    {"UPDATE jobs SET marks = 1 WHERE seq = 4", "job 4 is done for a reason"},
-    {"UPDATE jobs SET payload = payload & ~3 WHERE seq = 1", "job 1 has a payload of no kind"},
+    {"UPDATE jobs SET state = 9 WHERE seq = 1", "table jobs, row 1: column state is 9; it must be"},
+    {"UPDATE jobs SET marks = marks | 15 WHERE seq = 1", "table jobs, row 1: column marks is"},
+    {"UPDATE jobs SET marks = 64 WHERE seq = 11", "table jobs, row 11: column marks is 64"},
+    {"UPDATE jobs SET since = -1 WHERE seq = 1", "table jobs, row 1: column since is -1"},
+    {"UPDATE jobs SET payload = 3 WHERE seq = 11", "table jobs, row 11: column payload is 3"},
+    {"UPDATE jobs SET seq = -4 WHERE seq = 11", "table jobs, row -4: column seq is -4"},
+    {"UPDATE jobs SET marks = 1 WHERE seq = 4", "table jobs, row 4: column marks is 1"},
+    {"UPDATE jobs SET payload = payload & ~3 WHERE seq = 1",
+     "table jobs, row 1: column payload is"},
     {"DELETE FROM payload WHERE seq = 1", "job 1: its payload is missing"},
     {"UPDATE payload SET body = x'00' WHERE seq = 1", "job 1: its payload has 1 bytes"},
-    {"INSERT INTO payload VALUES (11, x'00')", "job 11: its payload has 1 bytes"},
-    {"INSERT INTO payload VALUES (11, x'')", "job 11: its payload has 0 bytes"},
-    {"INSERT INTO payload VALUES (77, x'00')", "table payload has a row for job 77"},
+    {"INSERT INTO payload VALUES (11, x'00', 0)", "job 11: its payload has 1 bytes"},
+    {"INSERT INTO payload VALUES (11, x'', 0)", "job 11: its payload has 0 bytes"},
+    {"INSERT INTO payload VALUES (77, x'00', 0)", "table payload has a row for job 77"},
+    {"UPDATE payload SET body = CAST(replace(CAST(body AS TEXT), substr(CAST(body AS TEXT), 1, 1), "
+     "'~') AS BLOB) WHERE seq = 1",
+     "job 1: its payload is not what was written"},
+    {"UPDATE payload SET crc = crc + 1 WHERE seq = 1",
+     "job 1: its payload is not what was written"},
+    {"UPDATE outcome SET result_crc = 0 WHERE seq = 4",
+     "job 4: its result is not what was written"},
     {"DELETE FROM extra WHERE seq = 2", "job 2: its row in table extra is missing"},
     {"INSERT INTO extra (seq, label, expires_at) VALUES (11, 'x', 0)",
      "job 11: its row in table extra is one too many"},
     {"INSERT INTO extra (seq, label, expires_at) VALUES (50, 'x', 0)",
      "table extra has a row for job 50"},
-    {"UPDATE extra SET expires_at = -1 WHERE seq = 2", "job 2: its row in table extra has a value"},
-    {"UPDATE extra SET label = CAST(x'ff' AS TEXT) WHERE seq = 2", "job 2: a text in table extra"},
-    {"UPDATE extra SET options = x'ffff' WHERE seq = 2", "job 2: its options cannot be read"},
+    {"UPDATE extra SET expires_at = -1 WHERE seq = 2",
+     "table extra, row 2: column expires_at is -1"},
+    {"UPDATE extra SET label = CAST(x'ff' AS TEXT) WHERE seq = 2",
+     "table extra, row 2: column label is 1 bytes"},
+    {"UPDATE extra SET options = x'ffff' WHERE seq = 2",
+     "table extra, row 2: column options is 2 bytes"},
     {"INSERT INTO outcome (seq) VALUES (50)", "table outcome has a row for job 50"},
-    {"UPDATE outcome SET result_kind = 9 WHERE seq = 4", "job 4: its row in table outcome"},
-    {"UPDATE outcome SET error_kind = 9 WHERE seq = 5", "job 5: its row in table outcome"},
+    {"UPDATE outcome SET result_kind = 9 WHERE seq = 4",
+     "table outcome, row 4: column result_kind"},
+    {"UPDATE outcome SET error_kind = 9 WHERE seq = 5", "table outcome, row 5: column error_kind"},
     {"UPDATE outcome SET result_kind = 0 WHERE seq = 4", "job 4: its result and the kind of it"},
     {"INSERT INTO hour VALUES (77, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0)",
      "table hour has a row for queue 77, which does not exist"},
     {"INSERT INTO hour VALUES (1, 9, 1, 1, 1, 0, 0, 0, -1, 0, 0, 1, 1, 0, 0)",
-     "queue 1: a row in table hour has a value out of range"},
+     "table hour, row 1: column released is -1"},
     {"DELETE FROM aside WHERE seq = 5", "job 5 is dead, but missing in table aside"},
     {"DELETE FROM aside WHERE seq = 6", "job 6 is cancelled, but missing in table aside"},
     {"INSERT INTO aside VALUES (1, 1, 5)", "job 1 is ready, which table aside says otherwise"},
@@ -337,64 +353,74 @@ static const struct {
     {"INSERT INTO links VALUES (50, 1, 1)", "table links has a row for job 50"},
     {"INSERT INTO schedules VALUES (1, 's', 0, 0, 0, x'00', NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, "
      "0, 0, 0, 0)",
-     "schedule 1: its row cannot be one"},
+     "table schedules, row 1: column spec is 1 bytes"},
     {"UPDATE jobs SET token_counter = 0, token_epoch = 0 WHERE seq = 3",
      "job 3 is running, but has no lease"},
     {"UPDATE jobs SET lease_ms = 30000 WHERE seq = 1", "job 1 is ready, but has a lease"},
     {"UPDATE jobs SET worker = 'w' WHERE seq = 5", "job 5 is dead, but has a lease"},
-    {"UPDATE jobs SET lease_ms = 30000 WHERE seq = 4", "job 4: its row has a value out of range"},
+    {"UPDATE jobs SET lease_ms = 30000 WHERE seq = 4",
+     "table jobs, row 4: column lease_ms is 30000"},
     {"UPDATE jobs SET lease_ms = 9223372036854775807 WHERE seq = 4",
-     "job 4: its row has a value out of range"},
+     "table jobs, row 4: column lease_ms is 9223372036854775807"},
     {"UPDATE attempts SET seq = 50", "table attempts has a row for job 50"},
-    {"UPDATE attempts SET position = 1 << 40", "a row in table attempts has a value out of range"},
-    {"UPDATE attempts SET outcome = 0", "a row in table attempts has a value out of range"},
-    {"UPDATE attempts SET number = 0", "a row in table attempts has a value out of range"},
-    {"UPDATE attempts SET ended_at = -1", "a row in table attempts has a value out of range"},
-    {"UPDATE attempts SET error_kind = 2", "a row in table attempts has a value out of range"},
+    {"UPDATE attempts SET position = 1 << 40",
+     "a row in table attempts is of a record not applied"},
+    {"UPDATE attempts SET outcome = 0", "table attempts, row 5: column outcome is 0"},
+    {"UPDATE attempts SET number = 0", "table attempts, row 5: column number is 0"},
+    {"UPDATE attempts SET ended_at = -1", "table attempts, row 5: column ended_at is -1"},
+    {"UPDATE attempts SET error_kind = 2", "table attempts, row 5: column error_kind is 2"},
     {"UPDATE attempts SET worker = CAST(x'ff' AS TEXT)",
-     "a row in table attempts has a value out of range"},
+     "table attempts, row 5: column worker is 1 bytes"},
     {"UPDATE attempts SET queue = 2", "a row in table attempts is of another queue"},
     {"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 21)"
      " INSERT OR REPLACE INTO attempts SELECT 5, i, 1, 1, 1, 1, 4, 0, NULL, NULL FROM n",
      "job 5 has more than 20 rows in table attempts"},
-    {"DROP TABLE attempts", "no such table: attempts"},
+    {"DROP TABLE attempts", "lacks the table \"attempts\""},
+    {"CREATE TRIGGER spy AFTER INSERT ON jobs BEGIN SELECT 1; END",
+     "the trigger \"spy\", which Holdfast did not create"},
     {"UPDATE jobs SET marks = marks | 32 WHERE seq = 1", "job 1 is ready, but has a lease"},
-    {"UPDATE jobs SET worker = CAST(x'ff' AS TEXT) WHERE seq = 3", "job 3: its worker's name"},
+    {"UPDATE jobs SET worker = CAST(x'ff' AS TEXT) WHERE seq = 3",
+     "table jobs, row 3: column worker is 1 bytes"},
     {"UPDATE jobs SET token_epoch = 2 WHERE seq = 3", "job 3: its token is of boot 2"},
     {"UPDATE jobs SET token_epoch = 0 WHERE seq = 3", "job 3: its token is half empty"},
     {"UPDATE jobs SET queue = 8 WHERE seq = 1", "job 1 is of queue 8, which does not exist"},
     {"UPDATE meta SET seq_upto = 10", "job 11 is beyond the last reserved sequence, 10"},
     {"UPDATE meta SET position = 0", "no record was applied"},
-    {"UPDATE meta SET position = -1", "the number of applied records is negative"},
-    {"UPDATE meta SET seq_upto = -1", "the last reserved sequence"},
-    {"UPDATE meta SET hash_key = x'00'", "the row that says whose store it is, is damaged"},
-    {"DELETE FROM meta", "the row that says whose store it is, is damaged"},
+    {"UPDATE meta SET position = -1", "table meta, row 1: column position is -1"},
+    {"UPDATE meta SET seq_upto = -1", "table meta, row 1: column seq_upto is -1"},
+    {"UPDATE meta SET hash_key = x'00'", "table meta, row 1: column hash_key is 1 bytes"},
+    {"DELETE FROM meta", "table meta, which says whose store it is, is empty"},
     {"UPDATE jobs SET state = 2 WHERE seq = 7", "have the same unique key"},
     {"UPDATE jobs SET counts = counts | 1 << 32 WHERE seq = 9",
      "job 9 and job 8 of queue kept have the same unique key"},
-    {"UPDATE keys SET expires_at = -1", "an idempotency key has a value out of range"},
-    {"UPDATE keys SET seq = 0", "an idempotency key has a value out of range"},
-    {"UPDATE keys SET key_hi = 0, key_lo = 0", "an idempotency key has a value out of range"},
+    {"UPDATE keys SET expires_at = -1", "table keys, row -1: column expires_at is -1"},
+    {"UPDATE keys SET seq = 0", "column seq is 0; it must be a number from 1"},
+    {"UPDATE keys SET key_hi = 0, key_lo = 0", "an idempotency key is 0"},
     {"UPDATE keys SET seq = 101", "an idempotency key names job 101"},
     {"INSERT INTO keys VALUES (5, 1, 2, 0, 2, 0)", "job 1 and job 2 have the same idempotency key"},
-    {"UPDATE queues SET name = '' WHERE number = 1", "queue 1: its name cannot be"},
-    {"UPDATE queues SET name = '-x' WHERE number = 1", "queue 1: its name cannot be"},
-    {"UPDATE queues SET name = char(27) || '[2J' WHERE number = 1", "queue 1: its name cannot be"},
-    {"UPDATE queues SET policy = x'00' WHERE number = 2", "queue 2 (kept): its policy cannot"},
+    {"UPDATE queues SET name = '' WHERE number = 1", "table queues, row 1: column name is 0 bytes"},
+    {"UPDATE queues SET name = '-x' WHERE number = 1",
+     "table queues, row 1: column name is 2 bytes"},
+    {"UPDATE queues SET name = char(27) || '[2J' WHERE number = 1",
+     "table queues, row 1: column name is 4 bytes"},
+    {"UPDATE queues SET policy = x'00' WHERE number = 2",
+     "table queues, row 2: column policy is 1 bytes"},
     {"UPDATE queues SET generation = 1 << 32 WHERE number = 2",
-     "queue 2: number, generation or gone"},
-    {"UPDATE queues SET gone = 2 WHERE number = 3", "queue 3: number, generation or gone"},
-    {"UPDATE queues SET paused_until = -1 WHERE number = 1", "queue 1: a time is out of range"},
-    {"UPDATE queues SET note = CAST(x'ff' AS TEXT) WHERE number = 1", "queue 1: a text is not one"},
+     "table queues, row 2: column generation is 4294967296"},
+    {"UPDATE queues SET gone = 2 WHERE number = 3", "table queues, row 3: column gone is 2"},
+    {"UPDATE queues SET paused_until = -1 WHERE number = 1",
+     "table queues, row 1: column paused_until is -1"},
+    {"UPDATE queues SET note = CAST(x'ff' AS TEXT) WHERE number = 1",
+     "table queues, row 1: column note is 1 bytes"},
     {"DROP INDEX queues_by_name; UPDATE queues SET name = 'mail' WHERE number = 2",
      "queue 1 and queue 2 have the same name"},
     {"UPDATE bulks SET queue = 9", "bulk action 1 is about queue 9, which does not exist"},
-    {"UPDATE bulks SET action = 9", "bulk action 1: a value is out of range"},
-    {"UPDATE bulks SET states = 1", "bulk action 1: a value is out of range"},
-    {"DROP TABLE outcome", "no such table: outcome"},
-    {"DROP TABLE gone", "no such table: gone"},
-    {"INSERT INTO gone VALUES (0, 0)", "a row of table gone has a value out of range"},
-    {"INSERT INTO gone VALUES (-1, 1)", "a row of table gone has a value out of range"},
+    {"UPDATE bulks SET action = 9", "table bulks, row 1: column action is 9"},
+    {"UPDATE bulks SET states = 128", "table bulks, row 1: column states is 128"},
+    {"DROP TABLE outcome", "lacks the table \"outcome\""},
+    {"DROP TABLE gone", "lacks the table \"gone\""},
+    {"INSERT INTO gone VALUES (0, 0)", "table gone, row 0: column bits is 0"},
+    {"INSERT INTO gone VALUES (-1, 1)", "table gone, row -1: column block is -1"},
     {"INSERT INTO gone VALUES (1, 6)", "table gone names 2 jobs from 64 to 127, of which 0 have"},
     {"INSERT INTO gone VALUES (0, 1 << 5)", "aside has a row for job 5, which has been removed"},
     /* An index that has lost a row: only integrity_check sees it. */
@@ -431,7 +457,7 @@ static void many_of_one_sort_are_counted(void **state)
     struct rig r;
     rig_open(&r);
     damage(&r, "WITH RECURSIVE n(i) AS (SELECT 20 UNION ALL SELECT i + 1 FROM n WHERE i < 59) "
-               "INSERT INTO payload SELECT i, x'00' FROM n; DELETE FROM aside WHERE seq = 5");
+               "INSERT INTO payload SELECT i, x'00', 0 FROM n; DELETE FROM aside WHERE seq = 5");
     assert_int_equal(run(&r), CHECK_PROBLEMS);
     must_say(&r, "a row for job 39, ");
     assert_null(strstr(r.said, "a row for job 40, "));
@@ -561,8 +587,11 @@ static void other_versions_are_not_checked(void **state)
     rig_open(&r);
     damage(&r, "PRAGMA user_version = 4711");
     assert_int_equal(run(&r), CHECK_NOT_DONE);
-    must_say(&r, "format 4711");
-    must_say(&r, "use the newer holdfast");
+    must_say(&r, "format 4611");
+    must_say(&r, "use the newer version");
+    damage(&r, "PRAGMA user_version = 3");
+    assert_int_equal(run(&r), CHECK_NOT_DONE);
+    must_say(&r, "draft format 3");
     damage(&r, "PRAGMA user_version = 0");
     assert_int_equal(run(&r), CHECK_NOT_DONE);
     rig_close(&r);

@@ -615,6 +615,49 @@ static void idle_time_ends_leases(void **state)
 }
 
 /* Purging more often than a small counter could tell apart, while nothing is removed yet. */
+static enum outcome ack_by(struct rig *r, uint64_t seq, struct job_token token)
+{
+    struct op op = {.kind = OP_ACK};
+    op.lease.job.seq = seq;
+    op.lease.token = token;
+    return step(r, &op)->reply.outcome;
+}
+
+static struct job_view claim_new(struct rig *r)
+{
+    struct op put = enqueue_op("q0"), get = claim_op(&q0);
+    step(r, &put);
+    return step(r, &get)->reply.jobs[0];
+}
+
+/* "Gone" is only said of a token whose lease may have ended without leaving an entry in the ring.
+ */
+static void the_ring_knows_what_it_forgot(void **state)
+{
+    (void)state;
+    struct engine_config config;
+    struct rig r;
+    engine_config_default(&config);
+    config.finished_ring = 4;
+    rig_open(&r, &config);
+    struct job_view old = claim_new(&r), first = claim_new(&r), jobs[4];
+    assert_int_equal(ack_by(&r, first.job.seq, first.token), OUT_OK);
+    for (size_t i = 0; i < 4; i++) {
+        jobs[i] = claim_new(&r);
+        assert_int_equal(ack_by(&r, jobs[i].job.seq, jobs[i].token), OUT_OK);
+    }
+    assert_int_equal(ack_by(&r, jobs[3].job.seq, jobs[3].token), OUT_OK); /* a repeat */
+    assert_int_equal(ack_by(&r, first.job.seq, first.token), OUT_GONE);   /* overwritten */
+    struct job_token never = {jobs[3].token.counter + 1, jobs[3].token.epoch};
+    assert_int_equal(ack_by(&r, first.job.seq, never), OUT_LEASE_LOST);
+    assert_int_equal(ack_by(&r, first.job.seq, jobs[3].token), OUT_LEASE_LOST);
+    /* A lease older than a whole ring ends, and takes the place of one that ended before. */
+    assert_int_equal(ack_by(&r, old.job.seq, old.token), OUT_OK);
+    assert_int_equal(ack_by(&r, jobs[2].job.seq, jobs[2].token), OUT_GONE);
+    assert_int_equal(ack_by(&r, jobs[1].job.seq, jobs[1].token), OUT_OK);
+    rig_close(&r);
+}
+
 static void many_purges_stay_apart(void **state)
 {
     (void)state;
@@ -657,6 +700,7 @@ int main(void)
         cmocka_unit_test(huge_batches_are_refused),
         cmocka_unit_test(claims_do_bounded_work),
         cmocka_unit_test(idle_time_ends_leases),
+        cmocka_unit_test(the_ring_knows_what_it_forgot),
         cmocka_unit_test(many_purges_stay_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

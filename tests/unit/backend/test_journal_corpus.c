@@ -4,7 +4,8 @@
  *
  *   HF_WRITE_CORPUS=1 build/debug/tests/unit/backend/test_journal_corpus
  *
- * writes the files that are not there yet; files of the past are never rewritten. */
+ * writes the files that are not there yet; from the first release on files of the past are never
+ * rewritten. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -96,13 +97,33 @@ static void make_large(struct maker *m)
 static void make_torn(struct maker *m)
 {
     append(m, 3, 30);
-    flip(m, "1", 2 * JOURNAL_PAGE + 60);
+    flip(m, "1", 2 * JOURNAL_PAGE + 110);
 }
 
 static void make_damaged(struct maker *m)
 {
     append(m, 3, 30);
-    flip(m, "1", JOURNAL_PAGE + 60);
+    flip(m, "1", JOURNAL_PAGE + 110);
+}
+
+static void make_header_damaged(struct maker *m)
+{
+    append(m, 3, 30);
+    flip(m, "1", 2 * JOURNAL_PAGE + 27);
+}
+
+/* A header of a newer version in a file without other entries. */
+static void make_newer(struct maker *m)
+{
+    struct journal_seal seal;
+    char header[JOURNAL_ENTRY_HEADER_BYTES];
+    append(m, 5, 30);
+    assert_int_equal(journal_seal_init(&seal, image_key), 0);
+    memcpy(header, files_torn_content(m->disk, "2").at, sizeof header);
+    header[3] = '2';
+    image_tag(&seal, header);
+    files_torn_poke(m->disk, "2", 0, span_of(header, sizeof header));
+    journal_seal_done(&seal);
 }
 
 static void make_gap(struct maker *m)
@@ -124,6 +145,8 @@ static const struct {
     {"large", make_large, 0, 4},
     {"torn", make_torn, 0, 4},
     {"damaged", make_damaged, -ERR_CORRUPT, 0},
+    {"header-damaged", make_header_damaged, 0, 4},
+    {"newer", make_newer, -ERR_VERSION, 0},
     {"gap", make_gap, -ERR_CORRUPT, 0},
 };
 
@@ -141,7 +164,7 @@ static void file_write(const char *path, struct span bytes)
     close(fd);
 }
 
-/* As it is, and with a mode that mends it, so that mutations get deep. */
+/* As it is, and with modes that mend it or its tags, so that mutations get deep. */
 static void kind_write(size_t k)
 {
     struct maker m = {.disk = files_torn_new(1)};
@@ -156,6 +179,9 @@ static void kind_write(size_t k)
     file_write(path, buf_span(&out));
     out.data[0] = IMAGE_SEAL | IMAGE_OURS | IMAGE_CHAIN;
     path_of(path, kinds[k].name, "-mended");
+    file_write(path, buf_span(&out));
+    out.data[0] = IMAGE_TAG;
+    path_of(path, kinds[k].name, "-tagged");
     file_write(path, buf_span(&out));
     journal_close(m.j);
     files_torn_free(m.disk);

@@ -310,7 +310,7 @@ static void newer_format(void **state)
     struct rig r;
     rig_init(&r, 13);
     rig_shut(&r);
-    rig_sql(r.dir.path, "PRAGMA user_version = 99");
+    rig_sql(r.dir.path, "PRAGMA user_version = 199");
     found_free(look_for(r.dir.path, -ERR_VERSION));
     rig_done(&r);
 }
@@ -615,7 +615,7 @@ static void anything(void **state)
     rig_fill(&r, 600, 300);
     random_seed(&random, 46);
     size_t damaged = 0;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < 16; round++) {
         struct rig_dir copy;
         struct stat st;
         char path[200];
@@ -643,7 +643,7 @@ static void anything(void **state)
         found_free(f);
         rig_dir_remove(&copy);
     }
-    assert_true(damaged > 20);
+    assert_int_equal(damaged, 16); /* no damage passes the checksums */
     rig_done(&r);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a store promises beside holding the right things (test_store_history.c) and being a file of
  * its own (test_store_sqlite.c): which frames it takes, a full disk, readers beside the applier. */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -172,15 +173,20 @@ static bool fill_up(const char *path)
     return close(fd) == 0;
 }
 
-/* In a child with mounts of its own; its exit status says how far it came. */
+/* In a child with mounts of its own; its exit status says how far it came. Below chroot "/" may not
+ * be a mount point, and then it cannot be made private: the parent unmounts what may have reached
+ * it. */
 static int disk_child(const char *disk, const char *copy, const struct span frames[2])
 {
     char path[256], filler[256];
     struct store *s;
     struct err_note note = {""};
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("none", disk, "tmpfs", 0, "size=" DISK_BYTES) != 0)
+    if (unshare(CLONE_NEWNS) != 0 ||
+        (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 && errno != EINVAL) ||
+        mount("none", disk, "tmpfs", 0, "size=" DISK_BYTES) != 0) {
+        fprintf(stderr, "# needs root and CAP_SYS_ADMIN, to mount a tmpfs: %s\n", strerror(errno));
         return CANNOT_MOUNT;
+    }
     snprintf(path, sizeof path, "%s/store", disk);
     snprintf(filler, sizeof filler, "%s/filler", disk);
     if (store_open_sqlite(path, RIG_NOW, &s, &note) != 0 ||
@@ -231,6 +237,7 @@ static void full_disk_can_be_tried_again(void **state)
         _exit(disk_child(disk, copy, frames));
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
+    (void)umount2(disk, MNT_DETACH);
     bool mounted = WEXITSTATUS(status) != CANNOT_MOUNT;
     if (mounted) {
         assert_int_equal(WEXITSTATUS(status), 0);
@@ -241,10 +248,8 @@ static void full_disk_can_be_tried_again(void **state)
     buf_done(&first);
     buf_done(&second);
     one_close(&o);
-    if (!mounted) {
-        fprintf(stderr, "# a small file system cannot be mounted here\n");
+    if (!mounted)
         skip();
-    }
 }
 
 /* ---- a reader beside the applier ---- */

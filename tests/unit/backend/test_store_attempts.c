@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "backend/local/check.h"
+#include "backend/local/dbpage_vfs.h"
 #include "backend/local/store_sqlite.h"
 #include "core/frame.h"
 #include "core/limits.h"
@@ -474,87 +475,6 @@ static void test_list_over_a_far_hole(void **state)
     arena_done(&arena);
 }
 
-/* ---- version 1 ---- */
-
-/* What version 1 wrote: all but the history, and no worker once a job was done. */
-static void make_version_1(const char *path)
-{
-    const struct schema_steps first = {schema_steps.sql, 1};
-    static const char copy[] = "INSERT INTO meta SELECT id, store_id, hash_key, created_at, epoch, "
-                               "seq_upto, position FROM new.meta;"
-                               "INSERT INTO queues SELECT * FROM new.queues;"
-                               "INSERT INTO jobs SELECT * FROM new.jobs;"
-                               "UPDATE jobs SET lease_ms = 0, worker = NULL WHERE state <> 3;"
-                               "INSERT INTO aside SELECT * FROM new.aside;"
-                               "INSERT INTO payload SELECT * FROM new.payload;"
-                               "INSERT INTO extra SELECT * FROM new.extra;"
-                               "INSERT INTO outcome SELECT * FROM new.outcome;"
-                               "PRAGMA application_id = 1214663281;"; /* STORE_APPLICATION_ID */
-    char attach[256], old[256];
-    sqlite3 *db;
-    snprintf(old, sizeof old, "%s.old", path);
-    snprintf(attach, sizeof attach, "ATTACH '%s' AS new", path);
-    assert_int_equal(sqlite3_open(old, &db), SQLITE_OK);
-    assert_int_equal(schema_upgrade(db, &first, NULL), 0);
-    assert_int_equal(sql_exec(db, attach, NULL), 0);
-    assert_int_equal(sql_exec(db, copy, NULL), 0);
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
-    assert_int_equal(rename(old, path), 0);
-}
-
-static void test_from_version_1(void **state)
-{
-    (void)state;
-    char path[200];
-    struct seen s;
-    int64_t version = 0;
-    assert_int_equal(STORE_APPLICATION_ID, 1214663281);
-    snprintf(path, sizeof path, "%s/holdfast.db", dir.path);
-    one_by_one = true;
-    history_begin(history);
-    uint64_t done = put_job(), running = put_job(), dead = put_job();
-    put_claim(done, "anna");
-    history_ack(history, done, SPAN_LITERAL("fine"));
-    cut();
-    put_claim(running, "bert");
-    int64_t began = history->now.ms;
-    put_claim(dead, "carl");
-    history_bury(history, dead, SPAN_LITERAL("broken"));
-    frame_end_both();
-    stores[1]->ops->close(stores[1]);
-    stores[1] = NULL;
-    make_version_1(path);
-
-    stores[1] = rig_open(dir.path);
-    sqlite3 *db = store_sqlite_of(stores[1])->db;
-    assert_int_equal(sql_number(db, "PRAGMA user_version", &version, NULL), 0);
-    assert_int_equal(version, schema_steps.count);
-    arena_init(&s.arena);
-    assert_int_equal(stores[1]->ops->reader_open(stores[1], &s.readers[1], NULL), 0);
-    /* What was not kept is not invented … */
-    assert_int_equal(seen_body(&s, 1, done).attempt_count, 0);
-    assert_int_equal(seen_body(&s, 1, done).started_at.ms, 0);
-    assert_int_equal(seen_body(&s, 1, dead).attempt_count, 0);
-    assert_int_equal(seen_body(&s, 1, dead).started_at.ms, 0);
-    assert_true(span_equal(seen_body(&s, 1, done).result, SPAN_LITERAL("fine")));
-    /* … and what is under way is known, and goes on. */
-    assert_int_equal(seen_body(&s, 1, running).attempt_count, 1);
-    history_begin(history);
-    put_back(running, REASON_FAILED, "no");
-    put_claim(running, "dora");
-    history_ack(history, running, SPAN_LITERAL(""));
-    frame_end_both();
-    struct stored_body b = seen_body(&s, 1, running);
-    assert_int_equal(b.attempt_count, 2);
-    assert_int_equal(b.attempts[0].outcome, ATTEMPT_FAILED);
-    assert_int_equal(b.attempts[0].started_at.ms, began);
-    assert_true(span_equal(b.attempts[0].worker, SPAN_LITERAL("bert")));
-    assert_int_equal(b.attempts[1].outcome, ATTEMPT_DONE);
-    s.readers[1]->ops->close(s.readers[1]);
-    arena_done(&s.arena);
-    assert_good();
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -568,7 +488,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_list_in_steps, setup, teardown),
         cmocka_unit_test_setup_teardown(test_list_over_holes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_list_over_a_far_hole, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_from_version_1, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -165,7 +165,9 @@ static void across_chunks(void **state)
     struct heap h;
     struct heap_entry *all = calloc(N, sizeof *all);
     seeded(&r, "across chunks");
+    uint64_t counted = 7;
     heap_init(&h);
+    heap_count_in(&h, &counted);
     for (size_t i = 0; i < N; i++) {
         all[i] = (struct heap_entry){random_below(&r, 1000), i};
         EXPECT(heap_push(&h, all[i]) == 0);
@@ -173,12 +175,15 @@ static void across_chunks(void **state)
     assert_is_heap(&h);
     qsort(all, N, sizeof *all, compare);
     size_t full = heap_bytes(&h);
+    assert_int_equal(counted, full + 7);
     for (size_t i = 0; i < N; i++) {
         struct heap_entry e;
         EXPECT(heap_pop(&h, &e) && same(e, all[i]));
     }
     assert_true(heap_bytes(&h) < full / 2 + sizeof(struct heap_entry *) * 8);
+    assert_int_equal(counted, heap_bytes(&h) + 7);
     heap_done(&h);
+    assert_int_equal(counted, 7);
     free(all);
 }
 

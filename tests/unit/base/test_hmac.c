@@ -51,11 +51,42 @@ static void parts(void **state)
     assert_string_equal(hex, "ea0570822069d356bb9d7b6b61a7d73919b5180dafe95ed3540a1216deb5c79a");
 }
 
+/* A prepared key gives the same codes as a key that is used once, however often it is used. */
+static void prepared(void **state)
+{
+    (void)state;
+    static const char digits[] = "0123456789abcdef";
+    char expected[HMAC_HEX_BYTES], hex[HMAC_HEX_BYTES], data[200];
+    uint8_t code[HMAC_BYTES];
+    struct hmac *h = NULL;
+    assert_int_equal(hmac_new(SPAN_LITERAL("Jefe"), &h), 0);
+    for (size_t len = 0; len < sizeof data; len++) {
+        memset(data, (int)len, sizeof data);
+        struct span bytes = span_of(data, len);
+        assert_int_equal(hmac_run(h, bytes, code), 0);
+        assert_int_equal(hmac_sha256_hex(SPAN_LITERAL("Jefe"), &bytes, 1, expected), 0);
+        for (size_t i = 0; i < HMAC_BYTES; i++) {
+            hex[2 * i] = digits[code[i] >> 4];
+            hex[2 * i + 1] = digits[code[i] & 15];
+        }
+        hex[HMAC_HEX_BYTES - 1] = '\0';
+        assert_string_equal(hex, expected);
+    }
+    assert_true(hmac_equal(code, code, sizeof code));
+    uint8_t other[HMAC_BYTES];
+    memcpy(other, code, sizeof other);
+    other[HMAC_BYTES - 1] ^= 1;
+    assert_false(hmac_equal(code, other, sizeof other));
+    hmac_free(h);
+    hmac_free(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors),
         cmocka_unit_test(parts),
+        cmocka_unit_test(prepared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,14 +113,20 @@ static void full_in_order(void **state)
 {
     (void)state;
     struct roster r;
+    uint64_t counted = 7;
     roster_init(&r);
+    roster_count_in(&r, &counted);
     for (uint64_t i = 0; i < 255 * 40; i++) {
         assert_int_equal(roster_reserve(&r, 1), 0);
         roster_add(&r, (struct roster_key){1, i});
     }
     assert_int_equal(r.slot_count, 40); /* no chunk half empty */
     assert_true(roster_bytes(&r) > 255 * 40 * sizeof(struct roster_key));
+    assert_int_equal(counted, roster_bytes(&r) + 7);
+    roster_remove_range(&r, (struct roster_key){1, 9}, (struct roster_key){2, 0});
+    assert_int_equal(counted, roster_bytes(&r) + 7);
     roster_done(&r);
+    assert_int_equal(counted, 7);
 }
 
 static void no_memory(void **state)

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "broker/broker_impl.h"
+#include "core/limits.h"
 #include "core/schedule.h"
 #include "unit/backend/fake_backend.h"
 #include "unit/broker/broker_rig.h"
@@ -72,10 +74,27 @@ static void test_a_change_while_it_is_fired(void **state)
     assert_true(gone);
 }
 
+/* LIMIT_WALL_MS is never: a store whose clock says so must not make the search for the last time
+ * that passed go on for ever. */
+static void test_a_clock_at_its_end(void **state)
+{
+    (void)state;
+    struct schedule_spec spec;
+    schedule_default(&spec, SCHEDULE_INTERVAL);
+    spec.every_ms = 1000;
+    spec.start_at.ms = 1800000000000;
+    struct times t = {.spec = &spec};
+    struct wall_time due = {LIMIT_WALL_MS - 60999}, end = {LIMIT_WALL_MS};
+    struct plan plan = times_plan(&t, due, end);
+    assert_true(plan.at.ms >= due.ms && plan.at.ms < LIMIT_WALL_MS);
+    assert_int_equal(plan.next_at.ms, LIMIT_WALL_MS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_change_while_it_is_fired),
+        cmocka_unit_test(test_a_clock_at_its_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

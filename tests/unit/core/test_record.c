@@ -415,7 +415,7 @@ static void test_reasons_fit_their_records(void **state)
 {
     (void)state;
     /* by number; b: back, d: dead, r: back or dead, c: cancelled */
-    static const char kinds[REASON_COUNT + 1] = "brddrdccbbc";
+    static const char kinds[REASON_COUNT + 1] = "brddrdccbbcd";
     for (unsigned v = 0; v < 256; v++) {
         char kind = v < REASON_COUNT ? kinds[v] : '?';
         char b[] = {1, STATE_READY, (char)v, 0, 0, 0, 0, 0, 0, 0};

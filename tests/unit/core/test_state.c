@@ -167,7 +167,7 @@ static void test_names(void **state)
                                          "done", "dead",      "cancelled"};
     static const char *const reasons[] = {"none",      "failed",    "rejected",  "crash_loop",
                                           "timed_out", "expired",   "cancelled", "replaced",
-                                          "released",  "restarted", "discarded"};
+                                          "released",  "restarted", "discarded", "damaged"};
     for (unsigned s = 0; s < STATE_COUNT; s++)
         assert_string_equal(state_name(s), states[s]);
     for (unsigned r = 0; r < REASON_COUNT; r++)

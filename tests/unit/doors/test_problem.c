@@ -48,8 +48,9 @@ static const struct {
     {"unavailable", 503},    {"unknown", 504},          {"draining", 503},
     {"busy", 409},           {"not_supported", 409},    {"store_failed", 500},
     {"no_key", 404},         {"version_mismatch", 412}, {"kv_full", 507},
-    {"rate_limited", 429},   {"no_alert", 404},         {"no_notice", 404},
-    {"no_schedule", 404},    {"not_due", 409},
+    {"damaged", 500},        {"rate_limited", 429},     {"no_alert", 404},
+    {"no_notice", 404},      {"no_schedule", 404},      {"not_due", 409},
+    {"queues_full", 429},
 };
 
 static void every_code_has_its_row(void **state)

@@ -132,7 +132,7 @@ static const struct http_route routes[] = {
     {HTTP_GET, "/now", now_handler, SCOPE_OPEN, 0, ""},
     {HTTP_POST, "/echo", echo_handler, SCOPE_OPEN, 0, ""},
     {HTTP_PUT, "/large", echo_handler, SCOPE_OPEN, ROUTE_LARGE, ""},
-    {HTTP_GET, "/claim", now_handler, SCOPE_OPEN, ROUTE_NO_STORE, ""},
+    {HTTP_GET, "/claim", now_handler, SCOPE_OPEN, ROUTE_UNSAFE, ""},
     {HTTP_GET, "/park/{n}", park_handler, SCOPE_OPEN, 0, ""},
     {HTTP_POST, "/park/{n}", park_handler, SCOPE_OPEN, 0, ""},
     {HTTP_GET, "/alone/{n}", alone_handler, SCOPE_OPEN, 0, ""},

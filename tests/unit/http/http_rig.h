@@ -6,7 +6,7 @@
  *   GET /now            200 "now"
  *   POST /echo          200 with the body of the request
  *   PUT /large          the same with ROUTE_LARGE
- *   GET /claim          200 with ROUTE_NO_STORE
+ *   GET /claim          200 with ROUTE_UNSAFE
  *   GET, POST /park/{n} kept in parked[n] until the test answers
  *   GET /alone/{n}      the same with http_alone
  *   GET /size/{n}       200 with n bytes

@@ -28,7 +28,7 @@ static const struct http_route rows[] = {
     ROW(HTTP_DELETE, "/v1/queues/{queue}/jobs/{id}", 0),
     ROW(HTTP_GET, "/v1/queues/{queue}/jobs", 0),
     ROW(HTTP_PATCH, "/a/{b}/{c}/{d}/{e}", 0),
-    ROW(HTTP_GET, "/claim", ROUTE_NO_STORE),
+    ROW(HTTP_GET, "/claim", ROUTE_UNSAFE),
 };
 
 static void fill(struct router *r)
@@ -130,9 +130,9 @@ static void overlap_of_methods(void **state)
 static void fixed_goes_first(void **state)
 {
     (void)state;
-    static const struct http_route rows_in_both_orders[] = {
-        ROW(HTTP_GET, "/q/{x}", 0), ROW(HTTP_GET, "/q/next", ROUTE_NO_STORE),
-        ROW(HTTP_DELETE, "/q/{x}", 0)};
+    static const struct http_route rows_in_both_orders[] = {ROW(HTTP_GET, "/q/{x}", 0),
+                                                            ROW(HTTP_GET, "/q/next", ROUTE_UNSAFE),
+                                                            ROW(HTTP_DELETE, "/q/{x}", 0)};
     for (int turned = 0; turned < 2; turned++) {
         struct router r;
         struct route_match m;

@@ -173,6 +173,101 @@ static void prefetch(void **state)
     http_rig_done(&r);
 }
 
+/* Signs of a browser on a GET that changes something, and on one that reads. */
+static void unsafe_gets(void **state)
+{
+    (void)state;
+#define CHROME "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\r\n"
+#define LANGUAGE "Accept-Language: en\r\n"
+#define OWN "Referer: http://localhost:8000/page?a=b\r\n"
+#define ALLOWED "Origin: https://app.example\r\n"
+#define IMAGE "Accept: image/avif,image/webp,image/apng,*/*;q=0.8\r\n"
+    static const struct {
+        const char *headers; /* Host is localhost:8000 */
+        unsigned status;
+    } rows[] = {
+        /* programs */
+        {"", 200},
+        {"User-Agent: curl/8.5.0\r\nAccept: */*\r\n", 200},
+        {"Accept: application/json, text/plain, */*\r\n", 200},
+        {"Accept: text/event-stream\r\n", 200},
+        /* Node's fetch(), PowerShell, Java */
+        {"User-Agent: node\r\nAccept: */*\r\n" LANGUAGE "Sec-Fetch-Mode: cors\r\n", 200},
+        {"User-Agent: Mozilla/5.0 (Windows NT; en-US) WindowsPowerShell/5.1\r\n", 200},
+        {"User-Agent: Java/17.0.9\r\nAccept: text/html, image/gif, image/jpeg, */*; q=.2\r\n", 200},
+        /* own pages and allowed origins */
+        {CHROME LANGUAGE "Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: cors\r\nSec-Fetch-Dest: "
+                         "empty\r\nsec-ch-ua-mobile: ?0\r\n" OWN,
+         200},
+        {CHROME LANGUAGE "Accept: */*\r\n" OWN, 200},
+        {CHROME LANGUAGE "Accept: */*\r\nSec-GPC: 1\r\n" OWN, 200},
+        {CHROME LANGUAGE "Accept: text/event-stream\r\nReferer: http://localhost:8000\r\n", 200},
+        {CHROME LANGUAGE "Referer: https://LOCALHOST:8000/\r\n", 200},
+        {CHROME LANGUAGE "Referer: https://app.example/\r\n", 200},
+        {CHROME LANGUAGE "Referer: http://dev.example:3000#x\r\n", 200},
+        {CHROME LANGUAGE ALLOWED "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: cors\r\n", 200},
+        {CHROME LANGUAGE ALLOWED "Referer: https://app.example/\r\n", 200},
+        {CHROME LANGUAGE "Origin: http://localhost:8000\r\n", 200},
+        {"Sec-Fetch-Site: none\r\n", 200},
+        /* a foreign Referer */
+        {"Referer: https://evil.example/\r\n", 403},
+        {"Referer: http://localhost:8001/\r\n", 403},
+        {"Referer: http://localhost/\r\n", 403},
+        {"Referer: http://localhost:8000.evil.example/\r\n", 403},
+        {"Referer: http://localhost:8000@evil.example/\r\n", 403},
+        {"Referer: https://evil.example/?http://localhost:8000/\r\n", 403},
+        {"Referer: https://evil.example#http://localhost:8000/\r\n", 403},
+        {"Referer: ftp://localhost:8000/\r\n", 403},
+        {"Referer: about:blank\r\n", 403},
+        {"Referer:\r\n", 403},
+        {OWN "Referer: https://evil.example/\r\n", 403},
+        {"REFERER: https://evil.example/\r\nUser-Agent: curl/8.5.0\r\n", 403},
+        /* elements and navigations */
+        {IMAGE, 403},
+        {"accept: IMAGE/*\r\n", 403},
+        {IMAGE OWN, 403},
+        {"Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n", 403},
+        {"Accept: application/xml,application/xhtml+xml\r\n", 403},
+        {"Accept: text/css,*/*;q=0.1\r\n", 403},
+        {"Accept: video/webm,video/ogg;q=0.9\r\n", 403},
+        {"Accept: audio/*\r\n", 403},
+        {"Accept: */*\r\nAccept: image/png\r\n", 403},
+        {"Upgrade-Insecure-Requests: 1\r\n", 403},
+        /* other headers of browsers, without a page that is known */
+        {"Sec-CH-UA: \"Chromium\";v=\"120\"\r\n", 403},
+        {"Sec-Fetch-Mode: no-cors\r\n", 403},
+        {"Sec-Fetch-Mode: navigate\r\n", 403},
+        {"Sec-Fetch-Dest: image\r\n", 403},
+        {"Sec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-User: ?1\r\n", 403},
+        {"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n", 403},
+        {"Sec-GPC: 1\r\n", 403},
+        {"SEC-Anything: 1\r\n", 403},
+        {CHROME LANGUAGE "Accept: */*\r\n", 403},
+        {"X-Purpose: preview\r\n" OWN, 403},
+        {ALLOWED "Sec-Purpose: prefetch;prerender\r\n", 403},
+        {"X-Moz: prefetch\r\n", 403},
+    };
+    struct http_rig r;
+    struct peer c;
+    char request[1024];
+    unsigned handled = 0;
+    guarded(&r);
+    peer_open(&r, &c);
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        snprintf(request, sizeof request, "GET /claim HTTP/1.1\r\nHost: localhost:8000\r\n%s\r\n",
+                 rows[i].headers);
+        expect_status(&r, &c, request, rows[i].status);
+        handled += rows[i].status == 200;
+        assert_int_equal(r.handled, handled);
+        snprintf(request, sizeof request, "GET /now HTTP/1.1\r\nHost: localhost:8000\r\n%s\r\n",
+                 rows[i].headers);
+        expect_status(&r, &c, request, 200);
+        assert_int_equal(r.handled, ++handled);
+    }
+    peer_close(&c);
+    http_rig_done(&r);
+}
+
 /* ---- listening ------------------------------------------------------------------------------- */
 
 static void addresses(void **state)
@@ -350,6 +445,7 @@ int main(void)
         cmocka_unit_test(origins_and_sites),
         cmocka_unit_test(cors),
         cmocka_unit_test(prefetch),
+        cmocka_unit_test(unsafe_gets),
         cmocka_unit_test(addresses),
         cmocka_unit_test(port_in_use),
         cmocka_unit_test(unix_socket),

@@ -246,11 +246,12 @@ if arg() == '1' then
   for k = 1, #queues, 2 do give_sums(queues[k]) end
 end
 
-local keys, live = 0, 0
+local keys, live, queues_there = 0, 0, 0
+if numbers_wanted > 0 then queues_there = call('HLEN', P .. 'names') end
 if live_wanted then
   keys = call('HLEN', P .. 'idem')
   local t = call('HMGET', P .. 'total', '0', '1', '2')
   live = (t[1] or 0) + (t[2] or 0) + (t[3] or 0)
 end
 return { text(now), meta[3] or '', text(seq_before), text(number_before), text(seq_high), keys, live, #hold > 0 and 1 or 0,
-  queues, counted, rows, idems, words, taken, { kvm, kvb, text(version_before), kv_count, kv_bytes }, stores_before, meta[4] or '' }
+  queues, counted, rows, idems, words, taken, { kvm, kvb, text(version_before), kv_count, kv_bytes }, stores_before, meta[4] or '', queues_there }

@@ -10,8 +10,40 @@
 #include <cmocka.h>
 
 #include "backend/redis/row.h"
+#include "core/kvkey.h"
 
 static struct shared store;
+
+static char encoded[2][64];
+
+/* Options that a job has, and keys at which it leaves its payload, as jobs have them. */
+static struct span real_options(void)
+{
+    struct buf b;
+    buf_init(&b);
+    assert_int_equal(options_encode(&(struct job_options){.max_attempts = 3}, &b), 0);
+    assert_true(b.len <= sizeof encoded[0]);
+    memcpy(encoded[0], b.data, b.len);
+    struct span s = span_of(encoded[0], b.len);
+    buf_done(&b);
+    return s;
+}
+
+static struct span real_keys(void)
+{
+    struct buf list, key;
+    struct kv_part part = {.kind = KV_TEXT, .text = SPAN_LITERAL("k")};
+    buf_init(&list);
+    buf_init(&key);
+    assert_int_equal(kvkey_append(&key, &part), 0);
+    assert_int_equal(record_span_append(&list, buf_span(&key)), 0);
+    assert_true(list.len <= sizeof encoded[1]);
+    memcpy(encoded[1], list.data, list.len);
+    struct span s = span_of(encoded[1], list.len);
+    buf_done(&list);
+    buf_done(&key);
+    return s;
+}
 
 static struct row full_row(void)
 {
@@ -36,8 +68,8 @@ static struct row full_row(void)
                   .label = SPAN_LITERAL("l"),
                   .attributes = SPAN_LITERAL("{}"),
                   .expires_at = {3},
-                  .options = SPAN_LITERAL("o"),
-                  .undelivered = SPAN_LITERAL("u")},
+                  .options = real_options(),
+                  .undelivered = real_keys()},
         .token = {UINT64_MAX, 4000000000u},
         .lease_ms = 30000,
         .until_ms = LIMIT_WALL_MS,

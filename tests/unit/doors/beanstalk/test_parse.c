@@ -222,13 +222,134 @@ static void test_in_pieces(void **state)
     }
 }
 
+/* ---- the first line ---- */
+
+#define A20 "aaaaaaaaaaaaaaaaaaaa"
+#define A100 A20 A20 A20 A20 A20
+#define A200 A100 A100
+
+static const struct {
+    struct span text;
+    enum bs_protocol protocol;
+} first_lines[] = {
+    {SPAN_LITERAL("GET / HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("get /a?b=c http/1.0\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("PoSt /x HtTp/1.1\r\nput 0 0 1 1\r\nx\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("GET /x\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("GET http://h/ HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("CONNECT h:1 HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("OPTIONS * HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("PRI * HTTP/2.0\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("X  /  HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("X\t/\tHTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("\tX / HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("X / HTTP/1.1\nHost: a\n\nput 0 0 1 1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("X /" A200 A200 " HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    /* methods that are commands */
+    {SPAN_LITERAL("use /x HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("put /x HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("quit /x HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("reserve / HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("stats-tube /x HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("pause-tube /x HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("kick 1 HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("use /x HTTP/1.1\nHost: a\n\nput 0 0 1 1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("use /" A200 A200 " HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("use /" A200 "aaaaaa HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("use /" A200 "aaaaaaa HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    {SPAN_LITERAL("use http://" A200 A200 " HTTP/1.1\r\n"), BS_PROTOCOL_HTTP},
+    /* no text */
+    {SPAN_LITERAL("\x16\x03\x01\x02"), BS_PROTOCOL_BINARY},
+    {SPAN_LITERAL("\x80\x2e\x01"), BS_PROTOCOL_BINARY},
+    {SPAN_LITERAL("\0\x01\0\0\x21\x12\xa4\x42"), BS_PROTOCOL_BINARY},
+    {SPAN_LITERAL("\x7f\r\n"), BS_PROTOCOL_BINARY},
+    /* neither */
+    {SPAN_LITERAL("\r\n"), BS_PROTOCOL_UNKNOWN},
+    {SPAN_LITERAL("hello\r\n"), BS_PROTOCOL_UNKNOWN},
+    {SPAN_LITERAL("PUT 1 1 1 1\r\n"), BS_PROTOCOL_UNKNOWN},
+    {SPAN_LITERAL("use\r\n"), BS_PROTOCOL_UNKNOWN},
+    {SPAN_LITERAL(" stats\r\n"), BS_PROTOCOL_UNKNOWN},
+    {SPAN_LITERAL("*1\r\n$4\r\nPING\r\n"), BS_PROTOCOL_UNKNOWN},
+    {SPAN_LITERAL("\nuse a\r\n"), BS_PROTOCOL_UNKNOWN},
+    {SPAN_LITERAL("use " A200 A200 "\r\n"), BS_PROTOCOL_UNKNOWN},
+    /* commands */
+    {SPAN_LITERAL("stats\r\nGET / HTTP/1.1\r\n"), BS_PROTOCOL_BEANSTALK},
+    {SPAN_LITERAL("put 1 2 3 4\r\nabcd\r\n"), BS_PROTOCOL_BEANSTALK},
+    {SPAN_LITERAL("put 1\r\n"), BS_PROTOCOL_BEANSTALK},
+    {SPAN_LITERAL("use /x\r\n"), BS_PROTOCOL_BEANSTALK},
+    {SPAN_LITERAL("use HTTP/1.1\r\n"), BS_PROTOCOL_BEANSTALK},
+    {SPAN_LITERAL("pause-tube HTTP/1.1 5\r\n"), BS_PROTOCOL_BEANSTALK},
+    {SPAN_LITERAL("stats\0\r\n"), BS_PROTOCOL_BEANSTALK},
+    {SPAN_LITERAL("reservex\r\n"), BS_PROTOCOL_BEANSTALK},
+    {SPAN_LITERAL("pause-tube " A200 " 4294967295\r\n"), BS_PROTOCOL_BEANSTALK},
+};
+
+/* Whatever part of the input is there, the answer is the final one or that more is needed; and it
+ * comes no later than with the end of the line. */
+static void test_protocols(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof first_lines / sizeof *first_lines; i++) {
+        const char *text = first_lines[i].text.at;
+        size_t decided = 0, end = 0;
+        for (size_t len = 0; len <= first_lines[i].text.len; len++) {
+            enum bs_protocol got = bs_protocol(span_of(text, len));
+            if (end == 0 && len >= 2 && memcmp(text + len - 2, "\r\n", 2) == 0)
+                end = len;
+            if (decided == 0 && got != BS_PROTOCOL_OPEN)
+                decided = len;
+            if (got != (decided ? first_lines[i].protocol : BS_PROTOCOL_OPEN))
+                fail_msg("row %zu, \"%.40s\": %d after %zu bytes", i, text, (int)got, len);
+        }
+        assert_true(decided > 0 && decided <= BS_LINE_BYTES);
+        assert_true(end == 0 || decided <= end);
+        if (first_lines[i].protocol == BS_PROTOCOL_BINARY)
+            assert_int_equal(decided, 1);
+    }
+}
+
+static void test_parts(void **state)
+{
+    static const struct {
+        const char *text;
+        enum bs_part part;
+    } rows[] = {
+        {"", BS_PART_NONE},
+        {"stats\r\n", BS_PART_NONE},
+        {"put 0 0 1 1\r\nx\r\n", BS_PART_NONE},
+        {"s", BS_PART_LINE},
+        {"stats\r\nsta", BS_PART_LINE},
+        {"use " A200 A200, BS_PART_LINE},
+        {"use " A200 A200 "\r\n", BS_PART_NONE},
+        {"put 0 0 1 1", BS_PART_LINE},
+        {"put 0 0 1 1\r\n", BS_PART_BODY},
+        {"put 0 0 1 1\r\nx\r", BS_PART_BODY},
+        {"put 0 0 1 11\r\n", BS_PART_BODY}, /* too big */
+        {"put 0 0 1 11\r\n12345678901\r", BS_PART_BODY},
+        {"put 0 0 1 11\r\n12345678901\r\n", BS_PART_NONE},
+        {"put 0 0 1 11\r\n12345678901\r\nx", BS_PART_LINE},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct bs_parser p = {.body_max = BODY_MAX};
+        struct bs_command c;
+        struct span in = span_text(rows[i].text);
+        size_t used;
+        while (bs_parse(&p, in, &used, &c) != BS_MORE || used > 0)
+            in = span_of(in.at + used, in.len - used);
+        if (bs_part(&p, in.len) != rows[i].part)
+            fail_msg("row %zu, \"%.40s\": %d", i, rows[i].text, (int)bs_part(&p, in.len));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arguments),  cmocka_unit_test(test_words),
         cmocka_unit_test(test_refusals),   cmocka_unit_test(test_tube_names),
         cmocka_unit_test(test_long_lines), cmocka_unit_test(test_too_big_is_skipped),
-        cmocka_unit_test(test_in_pieces),
+        cmocka_unit_test(test_in_pieces),  cmocka_unit_test(test_protocols),
+        cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

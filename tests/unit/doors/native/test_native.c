@@ -429,6 +429,42 @@ static void pages(void **state)
     expect(&rig, "GET /v1/server", "", 200, "{\"version\":\"1.2.3\",\"commit\":\"abc\"");
 }
 
+/* Nothing that is left out may mean "every job". */
+static void bulk_actions_name_their_states(void **state)
+{
+    (void)state;
+    ask(&rig, "POST /v1/queues/q/jobs", "[{},{\"group\":\"g\"},{\"delay_ms\":5}]");
+    static const char *const bodies[] = {"", "{}", "{\"group\":\"g\"}", "{\"dry_run\":true}"};
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        expect(&rig, "POST /v1/queues/q/remove", bodies[i], 422, "\"code\":\"missing_field\"");
+        expect(&rig, "POST /v1/queues/q/remove", bodies[i], 422, "\"field\":\"states\"");
+        expect(&rig, "POST /v1/queues/q/cancel", bodies[i], 422,
+               "\"allowed\":[\"scheduled\",\"ready\",\"running\"]");
+    }
+    expect(&rig, "POST /v1/queues/q/remove", "{\"states\":[]}", 422, "invalid_field");
+    assert_int_equal(in_state("q", STATE_READY), 2);
+    assert_int_equal(in_state("q", STATE_SCHEDULED), 1);
+    expect(&rig, "POST /v1/queues/q/requeue", "", 200, "\"changed\":0,\"refused\":0}");
+    assert_int_equal(in_state("q", STATE_SCHEDULED), 1);
+}
+
+static void a_dry_run_counts(void **state)
+{
+    (void)state;
+    ask(&rig, "POST /v1/queues/q/jobs", "[{},{\"group\":\"g\"},{\"delay_ms\":5}]");
+    expect(&rig, "POST /v1/queues/q/cancel",
+           "{\"states\":[\"ready\",\"scheduled\",\"done\"],\"dry_run\":true}", 200,
+           "{\"action\":\"cancel\",\"dry_run\":true,\"count\":3,\"by_queue\":{\"q\":3},"
+           "\"by_state\":{\"scheduled\":1,\"ready\":2}}");
+    expect(&rig, "POST /v1/queues/q/remove",
+           "{\"states\":[\"ready\"],\"group\":\"g\",\"dry_run\":true}", 200, "\"count\":1,");
+    expect(&rig, "POST /v1/queues/q/requeue", "{\"dry_run\":true}", 200, "\"count\":0,");
+    expect(&rig, "POST /v1/queues/nix/requeue", "{\"dry_run\":true}", 404, "no_queue");
+    assert_int_equal(in_state("q", STATE_READY), 2);
+    expect(&rig, "POST /v1/queues/q/cancel", "{\"states\":[\"ready\"],\"dry_run\":false}", 200,
+           "\"changed\":2,");
+}
+
 static void the_clock_moves_when_told(void **state)
 {
     (void)state;
@@ -455,7 +491,7 @@ static void metrics(void **state)
         "\nholdfast_job_failures_total{queue=\"a\\\"b\"} 0\n",
         "\nholdfast_metrics_queues_left_out 0\n",
         "\nholdfast_metrics_stores_left_out 0\n",
-        "\nholdfast_redis_up 0\n",
+        "\n# TYPE holdfast_redis_up gauge\n#",
         "\nholdfast_http_connections 1\n",
         "\nholdfast_build_info{version=\"1.2.3\",commit=\"abc\",backend=\"memory\"} 1\n",
         "\n# TYPE holdfast_job_processing_seconds histogram\n",
@@ -574,6 +610,8 @@ int main(void)
         TEST(queues_change),
         TEST(changes_at_once_are_all_kept),
         TEST(pages),
+        TEST(bulk_actions_name_their_states),
+        TEST(a_dry_run_counts),
         TEST(the_clock_moves_when_told),
         TEST(metrics),
         cmocka_unit_test_setup_teardown(memory_runs_out, begin_on_disk, end_on_disk),

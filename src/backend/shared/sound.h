@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a shared store answers is believed only within the bounds that this program itself keeps:
+ * the store may be damaged, changed by hand, or no store of ours at all. A job's row that is not
+ * sound counts as one that is not there; a queue, a time or a number to be given out that is not
+ * ends the unit. Values whose wrongness can do no more than show are brought into their bounds. */
+#pragma once
+
+#include "backend/shared/unit.h"
+
+bool sound_row(const struct row *r);
+bool sound_queue(const struct wqueue *q);
+/* The time of a unit, and the sequences, numbers of queues and versions it was given. */
+bool sound_drawn(const struct unit *u);
+
+int64_t sound_time(int64_t ms);   /* 0 … LIMIT_WALL_MS */
+int64_t sound_sum(int64_t n);     /* may be below zero; sums of several cannot overflow */
+uint64_t sound_count(int64_t n);  /* not below zero */
+uint64_t sound_seq(uint64_t seq); /* 0, as of no job, where it is beyond LIMIT_SEQ */
+/* One of an enum's, which has so many; 0 instead of any other. */
+uint8_t sound_kind(int64_t value, unsigned count);

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/budget.h"
+
+#include "base/check.h"
+
+#define RESERVE_SHARE 8       /* the part of the budget that is kept for small accounts */
+#define PROGRESS_SHARE 64     /* the part of what an account holds that counts as progress */
+#define DISPLACE_FACTOR 4     /* an account displaces those that hold this many times as much */
+#define IDLE_MS_MAX (1 << 20) /* so that the product with the bytes held cannot overflow */
+#define MACHINE_SHARE 8
+#define DEFAULT_BYTES_MAX (UINT64_C(2) << 30)
+
+const char *budget_kind_name(enum budget_kind kind)
+{
+    static const char *const names[] = {
+#define BUDGET_NAME(name, word) [BUDGET_##name] = (word),
+        BUDGET_KIND_TABLE(BUDGET_NAME)
+#undef BUDGET_NAME
+    };
+    return names[kind];
+}
+
+const char *budget_shed_name(enum budget_shed reason)
+{
+    static const char *const names[] = {
+#define BUDGET_NAME(name, word) [BUDGET_SHED_##name] = (word),
+        BUDGET_SHED_TABLE(BUDGET_NAME)
+#undef BUDGET_NAME
+    };
+    return names[reason];
+}
+
+void budget_init(struct budget *b, uint64_t total)
+{
+    *b = (struct budget){.figures.total = total, .large_limit = total};
+    if (total != BUDGET_NO_LIMIT)
+        b->large_limit = total - total / RESERVE_SHARE;
+    for (unsigned i = 0; i < BUDGET_CLASSES; i++)
+        link_init(&b->waiting[i]);
+}
+
+uint64_t budget_default(uint64_t machine_bytes, uint64_t least)
+{
+    uint64_t share = machine_bytes / MACHINE_SHARE;
+    if (share > DEFAULT_BYTES_MAX)
+        share = DEFAULT_BYTES_MAX;
+    return share > least ? share : least;
+}
+
+/* ---- the lists of those that wait ---- */
+
+static unsigned class_of(uint64_t held)
+{
+    return held ? 63u - (unsigned)__builtin_clzll(held) : 0;
+}
+
+static void enlist(struct budget_account *a)
+{
+    unsigned class = class_of(a->held);
+    link_append(&a->budget->waiting[class], &a->link);
+    a->budget->classes |= UINT64_C(1) << class;
+}
+
+static void held_set(struct budget_account *a, uint64_t held)
+{
+    bool moves = a->waits && class_of(held) != class_of(a->held);
+    a->held = held;
+    if (!moves)
+        return;
+    link_remove(&a->link);
+    enlist(a);
+}
+
+void budget_waits(struct budget_account *a, bool waits)
+{
+    if (a->waits == waits)
+        return;
+    a->waits = waits;
+    link_remove(&a->link);
+    if (waits)
+        enlist(a);
+}
+
+void budget_progress(struct budget_account *a, uint64_t bytes, uint64_t now_ms)
+{
+    a->moved += bytes;
+    if (a->moved < a->held / PROGRESS_SHARE)
+        return;
+    a->moved = 0;
+    a->progress_ms = now_ms;
+    if (!a->waits)
+        return;
+    link_remove(&a->link);
+    enlist(a);
+}
+
+/* ---- shedding ---- */
+
+/* The account of this magnitude that has gone longest without progress, other than `self`. */
+static struct budget_account *front_of(struct budget *b, unsigned class,
+                                       const struct budget_account *self)
+{
+    struct link *head = &b->waiting[class], *l = head->next;
+    if (l == head) {
+        b->classes &= ~(UINT64_C(1) << class);
+        return NULL;
+    }
+    if (l == &self->link)
+        l = l->next;
+    return l == head ? NULL : LINK_OWNER(l, struct budget_account, link);
+}
+
+static uint64_t idle_ms(const struct budget_account *a, uint64_t now_ms)
+{
+    uint64_t idle = now_ms > a->progress_ms ? now_ms - a->progress_ms : 0;
+    return idle < IDLE_MS_MAX ? idle : IDLE_MS_MAX;
+}
+
+/* after: what the account that asks will hold. */
+static bool may_displace(uint64_t after, const struct budget_account *victim, uint64_t now_ms)
+{
+    return idle_ms(victim, now_ms) >= BUDGET_IDLE_MS || victim->held / DISPLACE_FACTOR >= after;
+}
+
+static struct budget_account *victim_for(const struct budget_account *self, uint64_t after,
+                                         uint64_t now_ms)
+{
+    struct budget *b = self->budget;
+    struct budget_account *best = NULL;
+    uint64_t best_score = 0;
+    for (uint64_t left = b->classes; left; left &= left - 1) {
+        struct budget_account *a = front_of(b, (unsigned)__builtin_ctzll(left), self);
+        uint64_t score = a ? a->held * (idle_ms(a, now_ms) + 1) : 0;
+        if (score <= best_score || !may_displace(after, a, now_ms))
+            continue;
+        best = a;
+        best_score = score;
+    }
+    return best;
+}
+
+/* A victim that gives nothing back at once is not chosen again: it waits no longer. */
+static void shed(struct budget_account *victim)
+{
+    struct budget *b = victim->budget;
+    budget_waits(victim, false);
+    b->shedding = true;
+    b->figures.shed[victim->shed(victim->ctx)]++;
+    b->shedding = false;
+}
+
+static bool fits(const struct budget *b, uint64_t after, uint64_t more)
+{
+    uint64_t limit = after <= BUDGET_SMALL_BYTES ? b->figures.total : b->large_limit;
+    return more <= limit && b->figures.held <= limit - more;
+}
+
+/* ---- charging ---- */
+
+void budget_add(struct budget_account *a, enum budget_kind kind, uint64_t bytes)
+{
+    struct budget_figures *f = &a->budget->figures;
+    f->held += bytes;
+    f->by_kind[kind] += bytes;
+    if (f->held > f->peak)
+        f->peak = f->held;
+    held_set(a, a->held + bytes);
+}
+
+bool budget_take(struct budget_account *a, enum budget_kind kind, uint64_t bytes, uint64_t now_ms)
+{
+    struct budget *b = a->budget;
+    uint64_t after = a->held + bytes;
+    while (!fits(b, after, bytes)) {
+        struct budget_account *victim = b->shedding ? NULL : victim_for(a, after, now_ms);
+        if (!victim) {
+            b->figures.refused++;
+            return false;
+        }
+        shed(victim);
+    }
+    budget_add(a, kind, bytes);
+    return true;
+}
+
+void budget_give(struct budget_account *a, enum budget_kind kind, uint64_t bytes)
+{
+    struct budget_figures *f = &a->budget->figures;
+    CHECK(a->held >= bytes && f->by_kind[kind] >= bytes);
+    f->held -= bytes;
+    f->by_kind[kind] -= bytes;
+    held_set(a, a->held - bytes);
+}
+
+void budget_move(struct budget_account *from, struct budget_account *to, uint64_t bytes)
+{
+    CHECK(from->budget == to->budget && from->held >= bytes);
+    held_set(from, from->held - bytes);
+    held_set(to, to->held + bytes);
+}
+
+/* ---- accounts ---- */
+
+void budget_open(struct budget_account *a, struct budget *b, budget_shed_fn shed_fn, void *ctx,
+                 uint64_t now_ms)
+{
+    *a = (struct budget_account){.budget = b, .shed = shed_fn, .ctx = ctx, .progress_ms = now_ms};
+    link_init(&a->link);
+}
+
+void budget_close(struct budget_account *a)
+{
+    CHECK(a->held == 0);
+    budget_waits(a, false);
+}

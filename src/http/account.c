@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What connections hold, told to the memory budget.
+ *
+ * Each exchange knows how much of it was charged, and to which kind; the functions here compare
+ * that with the buffers it has and charge or give back the difference. An exchange that lost its
+ * connection keeps its charge in the account of the server, which is never shed, until its handler
+ * has answered.
+ *
+ * Bodies and large replies are refused when they do not fit. Small replies are not: the work that
+ * they tell of is done. */
+#include "base/check.h"
+#include "http/server_impl.h"
+
+static struct budget_account *account_of(const struct http_exchange *x)
+{
+    return x->conn ? &x->conn->account : &x->server->loose;
+}
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
+void account_open(struct connection *c)
+{
+    struct http_server *s = c->server;
+    budget_open(&c->account, s->config.budget, connection_shed, c, server_now(s));
+    budget_add(&c->account, BUDGET_CONNECTIONS, sizeof *c);
+}
+
+void account_close(struct connection *c)
+{
+    budget_give(&c->account, BUDGET_CONNECTIONS, sizeof *c + c->in_charged);
+    c->in_charged = 0;
+    budget_close(&c->account);
+}
+
+bool account_input(struct connection *c, size_t more)
+{
+    size_t cap = c->in.len + more;
+    if (cap <= c->in_charged)
+        return true;
+    if (!budget_take(&c->account, BUDGET_CONNECTIONS, cap - c->in_charged, server_now(c->server)))
+        return false;
+    c->in_charged = cap;
+    return true;
+}
+
+void account_input_freed(struct connection *c)
+{
+    budget_give(&c->account, BUDGET_CONNECTIONS, c->in_charged);
+    c->in_charged = 0;
+}
+
+/* The client has to act next: it has sent a part of a request, or does not read what we send. A
+ * stream of events that are rare can be opened again, too. */
+void account_settle(struct connection *c)
+{
+    bool part = c->reading || (c->in.len > 0 && !c->stalled);
+    bool streams = c->first && c->first->state == EXCHANGE_STREAM && !c->first->sized;
+    budget_waits(&c->account, c->blocked || streams || (part && !c->no_more));
+}
+
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+bool account_exchange(struct connection *c, size_t bytes)
+{
+    return budget_take(&c->account, BUDGET_CONNECTIONS, bytes, server_now(c->server));
+}
+
+void account_exchange_made(struct http_exchange *x, size_t bytes)
+{
+    x->charged.block = bytes;
+    x->charged.out_kind = BUDGET_REPLIES;
+}
+
+bool account_body(struct http_exchange *x, size_t cap)
+{
+    if (cap <= x->charged.body)
+        return true;
+    if (!budget_take(account_of(x), BUDGET_BODIES, cap - x->charged.body, server_now(x->server)))
+        return false;
+    x->charged.body = cap;
+    return true;
+}
+
+void account_body_freed(struct http_exchange *x)
+{
+    budget_give(account_of(x), BUDGET_BODIES, x->charged.body);
+    x->charged.body = 0;
+}
+
+static size_t out_bytes(const struct http_exchange *x)
+{
+    return x->out.len + x->fields.len + x->extra_bytes;
+}
+
+bool account_reply(struct http_exchange *x)
+{
+    struct budget_account *a = account_of(x);
+    size_t want = out_bytes(x);
+    if (want <= x->charged.out)
+        return true;
+    size_t more = want - x->charged.out;
+    if (!budget_take(a, x->charged.out_kind, more, server_now(x->server))) {
+        if (a->held + more > BUDGET_SMALL_BYTES)
+            return false;
+        budget_add(a, x->charged.out_kind, more);
+    }
+    x->charged.out = want;
+    return true;
+}
+
+void account_out(struct http_exchange *x)
+{
+    struct budget_account *a = account_of(x);
+    size_t want = out_bytes(x);
+    if (want > x->charged.out)
+        budget_add(a, x->charged.out_kind, want - x->charged.out);
+    else
+        budget_give(a, x->charged.out_kind, x->charged.out - want);
+    x->charged.out = want;
+}
+
+bool account_hold(struct http_exchange *x, size_t more)
+{
+    if (!budget_take(account_of(x), x->charged.out_kind, more, server_now(x->server)))
+        return false;
+    x->charged.out += more;
+    return true;
+}
+
+bool account_stream(struct http_exchange *x, size_t more)
+{
+    return account_hold(x, more) || exchange_waiting(x) == 0;
+}
+
+void account_is_stream(struct http_exchange *x)
+{
+    budget_give(account_of(x), x->charged.out_kind, x->charged.out);
+    x->charged.out = 0;
+    x->charged.out_kind = BUDGET_STREAMS;
+}
+
+static size_t charged_in_all(const struct http_exchange *x)
+{
+    return x->charged.block + x->charged.body + x->charged.out;
+}
+
+void account_loosen(struct http_exchange *x)
+{
+    budget_move(&x->conn->account, &x->server->loose, charged_in_all(x));
+}
+
+void account_free(struct http_exchange *x)
+{
+    struct budget_account *a = account_of(x);
+    budget_give(a, BUDGET_CONNECTIONS, x->charged.block);
+    budget_give(a, BUDGET_BODIES, x->charged.body);
+    budget_give(a, x->charged.out_kind, x->charged.out);
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// HF-19: one memory budget for everything that connections hold. Clients that send half of a request or do not read
+// what they asked for cannot make the server grow, and the server still works for everyone else.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import net from 'node:net';
+import { describe, test } from 'node:test';
+
+import { Beanstalk, startDoor } from './lib/beanstalk.mjs';
+import { Client } from './lib/client.mjs';
+import { leanSanitizer, residentMiB, startServer, stopServer, until } from './lib/server.mjs';
+import { claimOne, enqueue } from './lib/suite.mjs';
+
+const MIB = 1 << 20;
+const JOB_BYTES = 512 << 10;
+const BUDGET_MIB = 32;
+// What the process may have beside the budget: buffers of the loop and of the allocator, the store, a reply being built.
+const MARGIN_MIB = 128;
+// Long times: nobody may be disconnected for being slow before the memory is needed.
+const settings = ['--limits-memory-bytes', `${BUDGET_MIB}MiB`, '--limits-large-body-bytes', '16MiB', '--limits-body-bytes', '8MiB', '--timeouts-drain-ms', '2s', '--timeouts-body-ms', '10m', '--timeouts-write-ms', '10m'];
+
+const peakMiB = (server) => Number(readFileSync(`/proc/${server.pid}/status`, 'utf8').match(/^VmHWM:\s+(\d+)/m)[1]) / 1024;
+const sample = (text, name) => Number(text.match(new RegExp(`^${name.replace(/[{}]/g, '\\$&')} (\\d+)`, 'm'))?.[1]);
+/** Replies since the start. */
+const answers = (text) => [...text.matchAll(/^holdfast_http_requests_total\{.*?\} (\d+)/gm)].reduce((sum, [, n]) => sum + Number(n), 0);
+const figures = async (api) => {
+  const { text } = await api.get('/metrics');
+  const held = [...text.matchAll(/^holdfast_memory_held_bytes\{.*?\} (\d+)/gm)].reduce((sum, [, n]) => sum + Number(n), 0);
+  const shed = Object.fromEntries([...text.matchAll(/^holdfast_connections_shed_total\{reason="(\w+)"\} (\d+)/gm)].map(([, reason, n]) => [reason, Number(n)]));
+  return { text, held, shed, budget: sample(text, 'holdfast_memory_budget_bytes'), refused: sample(text, 'holdfast_memory_refused_total') };
+};
+
+/** A connection that sends `pieces` one after the other, as the server takes them, and reads nothing of what comes. */
+function silent(server, pieces, port = server.port) {
+  const socket = net.connect({ port, host: '127.0.0.1' });
+  const one = { socket, sent: 0, closed: false, ended: false };
+  socket.on('error', () => {});
+  socket.on('close', () => (one.closed = true));
+  one.opened = new Promise((resolve) => socket.on('connect', resolve).on('close', resolve));
+  const next = () => {
+    if (one.closed || one.sent === pieces.length) return;
+    const full = !socket.write(pieces[one.sent++]);
+    if (full) socket.once('drain', next);
+    else next();
+  };
+  socket.on('connect', next);
+  /** Everything was handed to the kernel, or the server has closed. */
+  one.done = () => one.closed || (one.sent === pieces.length && socket.writableLength === 0);
+  /** Reads what the server sent until it closes. */
+  one.read = () =>
+    new Promise((resolve) => {
+      let text = '';
+      socket.on('data', (chunk) => (text += chunk.toString('latin1')));
+      socket.on('close', () => resolve(text));
+      if (one.closed) resolve(text);
+      socket.resume();
+    });
+  return one;
+}
+
+const piece = Buffer.alloc(64 << 10, 'x');
+const head = (path, length) => `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`;
+/** A body of which `come` bytes are sent and one is missing. */
+const halfSent = (path, come, length = come + 1) => [head(path, length), ...Array(Math.floor(come / piece.length)).fill(piece), piece.subarray(0, come % piece.length)];
+
+/** What must work while the budget is used up. */
+async function worksAtTheLimit(server, api, job) {
+  for (const path of ['/healthz', '/readyz', '/metrics', '/v1/server']) assert.equal((await api.get(path)).status, 200, path);
+  const extended = await api.post(`/v1/jobs/${job.id}/extend`, { token: job.token, lease_ms: 600_000 });
+  assert.equal(extended.status, 200, extended.text);
+  const acked = await api.post(`/v1/jobs/${job.id}/ack`, { token: job.token });
+  assert.equal(acked.json.state, 'done', acked.text);
+  const small = await enqueue(api, 'honest', { payload: 1 });
+  const next = await claimOne(api, 'honest');
+  assert.equal(next.id, small.id);
+  assert.equal((await api.post(`/v1/jobs/${next.id}/fail`, { token: next.token, error: 'no' })).status, 200);
+}
+
+/** A larger request is served as soon as there is room; a 503 names when to try again. */
+async function largeIsServed(api, path, bytes) {
+  await until('a large request is served', async () => {
+    const answer = await api.once('POST', path, { json: Array.from({ length: bytes / JOB_BYTES }, () => ({ payload: 'y'.repeat(JOB_BYTES) })) });
+    if (answer.status === 503) assert.match(answer.headers['retry-after'], /^\d+$/);
+    else assert.equal(answer.status, 200, answer.text);
+    return answer.status === 200;
+  });
+}
+
+async function started(t, options = {}) {
+  const server = await startServer({ backend: 'memory', args: [...settings, ...(options.args ?? [])], env: leanSanitizer });
+  const api = new Client(server);
+  t.after(async () => {
+    api.close();
+    await stopServer(server); // a drain at the limit ends cleanly
+  });
+  await enqueue(api, 'work', { payload: 'w' });
+  return { server, api, job: await claimOne(api, 'work', { lease_ms: 600_000 }), idle: residentMiB(server) };
+}
+
+function isBounded(t, server, idle, peak = peakMiB(server)) {
+  t.diagnostic(`${idle.toFixed(0)} MiB at first, at most ${peak.toFixed(0)} MiB`);
+  assert.ok(peak < idle + BUDGET_MIB + MARGIN_MIB, `${peak} MiB, ${idle} MiB at first`);
+}
+
+describe('HF-19 the memory budget over HTTP', () => {
+  test('bodies of which a part is sent: the memory is bounded, others are served', async (t) => {
+    const { server, api, job, idle } = await started(t);
+    const half = Array.from({ length: 64 }, () => silent(server, halfSent('/v1/queues/q/jobs', 4 * MIB, 8 * MIB)));
+    await until('all have sent their part', () => half.every((one) => one.done()));
+    const full = await figures(api);
+    assert.equal(full.budget, BUDGET_MIB * MIB);
+    assert.ok(full.held <= full.budget, `${full.held} of ${full.budget}`);
+    assert.ok(full.refused > 0, full.text);
+    await worksAtTheLimit(server, api, job);
+    await largeIsServed(api, '/v1/queues/q/jobs', MIB);
+    await largeIsServed(api, '/v1/queues/q/jobs', 7 * MIB);
+    isBounded(t, server, idle);
+    assert.ok((await figures(api)).shed.body > 0);
+    const told = await Promise.all(half.map((one) => (one.closed ? '' : (one.socket.end(), one.read()))));
+    assert.ok(told.some((text) => /^HTTP\/1\.1 503 .*\r\n(?:.*\r\n)*Retry-After: \d+\r\n/.test(text)), told[0]);
+    await until('all is given back', async () => (await figures(api)).held < MIB);
+  });
+
+  test('four thousand small bodies of which a part is sent', async (t) => {
+    const { server, api, job, idle } = await started(t);
+    const half = Array.from({ length: 4000 }, () => silent(server, halfSent('/v1/queues/q/jobs', 60 << 10)));
+    await until('all have sent their part', () => half.every((one) => one.done()));
+    const full = await figures(api);
+    assert.ok(full.held <= full.budget, `${full.held} of ${full.budget}`);
+    await worksAtTheLimit(server, api, job);
+    await largeIsServed(api, '/v1/queues/q/jobs', MIB);
+    isBounded(t, server, idle);
+    for (const one of half) one.socket.destroy();
+    await until('all is given back', async () => (await figures(api)).held < MIB);
+  });
+
+  test('replies that are not read: the memory is bounded, others are served', async (t) => {
+    const { server, api, job } = await started(t);
+    for (let i = 0; i < 16; i++) await enqueue(api, 'big', { payload: 'z'.repeat(JOB_BYTES) });
+    const idle = residentMiB(server);
+    const get = (path) => `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
+    const before = answers((await figures(api)).text);
+    const unread = Array.from({ length: 40 }, () => silent(server, [get('/v1/queues/big/peek?limit=100')]));
+    await until('all are answered or refused', async () => answers((await figures(api)).text) >= before + unread.length);
+    const full = await figures(api);
+    assert.ok(full.held <= full.budget, `${full.held} of ${full.budget}`);
+    assert.ok(full.refused > 0, full.text);
+    await worksAtTheLimit(server, api, job);
+    await largeIsServed(api, '/v1/queues/q/jobs', 7 * MIB);
+    await until('a peek is answered', async () => (await api.once('GET', '/v1/queues/big/peek?limit=100')).status === 200);
+    isBounded(t, server, idle);
+    assert.ok((await figures(api)).shed.reply > 0);
+    for (const one of unread) one.socket.destroy();
+    await until('all is given back', async () => (await figures(api)).held < MIB);
+  });
+
+  test('a server with half-sent bodies and unread replies drains at once when asked to', async (t) => {
+    const { server, api } = await started(t);
+    for (let i = 0; i < 16; i++) await enqueue(api, 'big', { payload: 'z'.repeat(JOB_BYTES) });
+    const half = Array.from({ length: 30 }, (_, i) => silent(server, i % 2 ? halfSent('/v1/queues/q/jobs', 4 * MIB) : [`GET /v1/queues/big/peek?limit=100 HTTP/1.1\r\nHost: localhost\r\n\r\n`]));
+    await until('all have sent their part', () => half.every((one) => one.done()));
+    server.process.kill('SIGTERM');
+    assert.deepEqual(await server.closed, { code: 0, signal: null });
+    assert.ok(half.length > 0);
+  });
+});
+
+describe('HF-19 event streams that are not read', () => {
+  const stream = (path) => [`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`];
+  const flood = async (api, batches) => {
+    for (let i = 0; i < batches; i++) assert.equal((await api.post('/v1/queues/flood/jobs', Array.from({ length: 100 }, (_, k) => ({ payload: k })))).status, 200);
+  };
+  /** Ids of the events in the text of a stream, and whether it tells of a gap. */
+  const told = (text) => ({ ids: [...text.matchAll(/^id: (\d+)$/gm)].map(([, id]) => BigInt(id)), gap: /^event: gap$/m.test(text) });
+
+  for (const [name, path] of [['from now on', '/v1/events'], ['from the past', '/v1/events?after=0'], ['each with a filter of its own', (i) => `/v1/events?queue=flood&kinds=enqueued,${['ready', 'claimed', 'done', 'dead'][i % 4]}`]]) {
+    test(`a thousand ${name}: the memory is bounded, others are served`, async (t) => {
+      const { server, api, job } = await started(t);
+      const idle = residentMiB(server);
+      if (path === '/v1/events?after=0') await flood(api, 100);
+      const before = answers((await figures(api)).text);
+      const unread = Array.from({ length: 1000 }, (_, i) => silent(server, stream(typeof path === 'string' ? path : path(i))));
+      await until('all are answered', async () => answers((await figures(api)).text) >= before + unread.length);
+      await flood(api, 200);
+      const full = await figures(api);
+      assert.ok(full.held <= full.budget, `${full.held} of ${full.budget}`);
+      await worksAtTheLimit(server, api, job);
+      await largeIsServed(api, '/v1/queues/q/jobs', 7 * MIB);
+      isBounded(t, server, idle);
+      for (const one of unread) one.socket.destroy();
+      await until('all is given back', async () => (await figures(api)).held < MIB);
+    });
+  }
+
+  test('one that reads late hears everything or of a gap, in order, and then what follows', async (t) => {
+    const { server, api } = await started(t);
+    for (const batches of [20, 60, 200]) {
+      const late = silent(server, stream('/v1/events?kinds=enqueued'));
+      const eager = silent(server, stream('/v1/events?kinds=enqueued'));
+      let all = '';
+      eager.socket.on('data', (chunk) => (all += chunk.toString('latin1')));
+      await until('they listen', async () => sample((await figures(api)).text, 'holdfast_listeners') === 2);
+      await flood(api, batches);
+      await until('the eager one has heard everything', () => told(all).ids.length === batches * 100);
+      const ids = told(all).ids;
+      let text = '';
+      late.socket.on('data', (chunk) => (text += chunk.toString('latin1')));
+      await until('the late one has come to the end', () => told(text).ids.at(-1) === ids.at(-1));
+      const heard = told(text);
+      assert.ok(heard.ids.every((id, i) => i === 0 || id > heard.ids[i - 1]), 'ids rise');
+      assert.equal(heard.gap, heard.ids.length < ids.length, `${heard.ids.length} of ${ids.length}`);
+      await flood(api, 1);
+      await until('both hear what follows', () => told(text).ids.length === heard.ids.length + 100 && told(all).ids.length === ids.length + 100);
+      assert.equal(told(text).ids.at(-1), told(all).ids.at(-1));
+      t.diagnostic(`${heard.ids.length} of ${ids.length} events heard late, ${heard.gap ? 'with a gap' : 'no gap'}`);
+      late.socket.destroy();
+      eager.socket.destroy();
+      await until('both are gone', async () => sample((await figures(api)).text, 'holdfast_listeners') === 0);
+    }
+  });
+});
+
+describe('HF-19 the memory budget over beanstalk', () => {
+  const JOB = 900 << 10;
+  const startedDoor = async (t) => {
+    const server = await startDoor({ backend: 'memory', args: [...settings, '--beanstalk-max-job-bytes', '1MiB'], env: leanSanitizer });
+    const api = new Client(server);
+    t.after(async () => {
+      api.close();
+      await stopServer(server);
+    });
+    await enqueue(api, 'work', { payload: 'w' });
+    return { server, api, job: await claimOne(api, 'work', { lease_ms: 600_000 }), idle: residentMiB(server) };
+  };
+  const put = (body, missing = 0) => [`put 0 0 60 ${body.length + missing}\r\n`, body, ...(missing ? [] : ['\r\n'])];
+
+  test('puts of which a part is sent: the memory is bounded, others are served, both protocols share the budget', async (t) => {
+    const { server, api, job, idle } = await startedDoor(t);
+    const body = Buffer.alloc(JOB, 'b');
+    const half = Array.from({ length: 400 }, () => silent(server, put(body, 10), server.beanstalk));
+    await until('all have sent their part', () => half.every((one) => one.done()));
+    const full = await figures(api);
+    assert.ok(full.held <= full.budget, `${full.held} of ${full.budget}`);
+    assert.ok(full.refused > 0, full.text);
+    await worksAtTheLimit(server, api, job);
+    const c = await Beanstalk.connect(server.beanstalk);
+    assert.match(await c.line('put 0 0 60 5\r\nhello'), /^INSERTED /);
+    const reserved = await c.ask('reserve');
+    assert.equal(await c.line(`delete ${reserved.line.split(' ')[1]}`), 'DELETED');
+    await until('a large put is taken', async () => /^INSERTED/.test(await c.line(`put 0 0 60 ${JOB}\r\n${'c'.repeat(JOB)}`)));
+    await largeIsServed(api, '/v1/queues/q/jobs', 7 * MIB);
+    isBounded(t, server, idle);
+    const finished = await Promise.all(
+      half.slice(0, 50).map((one) => {
+        const said = one.read();
+        one.socket.end('0123456789\r\nquit\r\n');
+        return said;
+      }),
+    );
+    assert.ok(finished.some((text) => text === 'OUT_OF_MEMORY\r\n'), JSON.stringify(finished.slice(0, 3)));
+    assert.ok(finished.every((text) => ['', 'OUT_OF_MEMORY\r\n'].includes(text) || /^INSERTED \d+\r\n$/.test(text)), JSON.stringify(finished));
+    await c.close();
+    for (const one of half) one.socket.destroy();
+    await until('all is given back', async () => (await figures(api)).held < MIB);
+  });
+
+  test('replies that are not read: the memory is bounded, others are served', async (t) => {
+    const { server, api, job } = await startedDoor(t);
+    const c = await Beanstalk.connect(server.beanstalk);
+    const id = (await c.line(`put 0 0 60 ${JOB}\r\n${'c'.repeat(JOB)}`)).split(' ')[1];
+    const idle = residentMiB(server);
+    const unread = Array.from({ length: 100 }, () => silent(server, [`peek ${id}\r\n`.repeat(16)], server.beanstalk));
+    await until('the budget has been used up', async () => (await figures(api)).refused > 0);
+    await worksAtTheLimit(server, api, job);
+    assert.ok((await figures(api)).held <= BUDGET_MIB * MIB);
+    await largeIsServed(api, '/v1/queues/q/jobs', 7 * MIB);
+    assert.ok((await figures(api)).shed.reply > 0);
+    await until('a peek is answered', async () => (await c.ask(`peek ${id}`)).data?.length === JOB);
+    isBounded(t, server, idle);
+    await c.close();
+    for (const one of unread) one.socket.destroy();
+    await until('all is given back', async () => (await figures(api)).held < MIB);
+  });
+});

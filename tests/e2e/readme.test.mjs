@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every curl and holdfast line of README.md, in its order, against a fresh server: each succeeds, and the server says
+// what is printed below it. Runs itself below scripts/with-postgres, which stands for the database of the README.
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdirSync, readFileSync, symlinkSync } from 'node:fs';
+import path from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { Client } from './lib/client.mjs';
+import { execute } from './lib/program.mjs';
+import { binary, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+
+if (!process.env.HF_POSTGRES) {
+  const wrapper = fileURLToPath(new URL('../../scripts/with-postgres', import.meta.url));
+  const words = ['node', ...process.execArgv, fileURLToPath(import.meta.url)];
+  process.exit(spawnSync(wrapper, words, { stdio: 'inherit' }).status ?? 1);
+}
+
+const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+
+/** The commands of the text, in order: {line, printed}. Those in prose have nothing printed below them. */
+function commandsOf(text) {
+  const found = [];
+  let last = null;
+  for (const line of text.split('\n')) {
+    const block = /^ {4}(.*)$/.exec(line)?.[1];
+    const command = /^\$ (.*)$/.exec(block ?? '')?.[1];
+    if (command) found.push((last = { line: command, printed: '' }));
+    else if (block !== undefined && last) last.printed += `${block}\n`;
+    else {
+      last = null;
+      for (const [, inline] of line.matchAll(/`((?:curl|holdfast) -[^`]*)`/g)) found.push({ line: inline, printed: '' });
+    }
+  }
+  return found;
+}
+
+const escaped = (text) => text.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&');
+/** What may differ from run to run: ids, times, and what the text leaves out ("…"). White space is not compared. */
+function patternOf(printed) {
+  const parts = printed.replaceAll(/\s+/g, '').split(/(…|01[0-9A-Z]{24}|\d{4}-\d\d-\d\dT[\d:.]+Z)/);
+  return new RegExp(`^${parts.map((part, i) => (i % 2 === 0 ? escaped(part) : part === '…' ? '.*' : part.includes('T') && part.includes(':') ? '[-0-9T:.]+Z' : '[0-9A-Z]{26}')).join('')}$`, 's');
+}
+
+describe('README.md', () => {
+  const commands = commandsOf(readme);
+  const home = temporaryDirectory();
+  let server, other, api;
+
+  before(async () => {
+    mkdirSync(path.join(home, 'bin'));
+    symlinkSync(binary, path.join(home, 'bin/holdfast'));
+    server = await startServer({ data: path.join(home, 'holdfast-data'), backend: '' });
+    other = await startServer();
+    api = new Client(server);
+  });
+  after(async () => {
+    api.close();
+    for (const one of [server, other]) if (!one.exit) await stopServer(one);
+  });
+
+  /** The machines of the text are servers of this test. */
+  const here = (line) =>
+    line
+      .replaceAll('http://other:8000', other.url)
+      .replaceAll('localhost:8000', `${server.host}:${server.port}`)
+      .replaceAll('postgres://holdfast@db/jobs', `'${process.env.HF_POSTGRES}&schema=readme'`);
+  const env = () => ({
+    PATH: `${home}/bin:${process.env.PATH}`, HOLDFAST_SERVER: server.url, HOLDFAST_LISTEN: '127.0.0.1:0', HOLDFAST_DATA: path.join(home, 'node'),
+  });
+  const shell = (line, options = '') => ['-c', `cd '${home}'\ncurl() { command curl -sS ${options} "$@"; }\n${here(line)}`];
+
+  /** One that goes on until interrupted: it must have begun to say something, which `nudge` may bring about. */
+  async function interrupted(line, begun = /./, nudge = () => {}) {
+    const child = spawn('bash', shell(line.replace(/^holdfast/, 'exec holdfast').replace(/^curl/, 'exec curl -v')), {
+      env: { ...process.env, ...env() }, stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let [said, errors] = ['', ''];
+    child.stdout.setEncoding('utf8').on('data', (chunk) => (said += chunk));
+    child.stderr.setEncoding('utf8').on('data', (chunk) => (errors += chunk));
+    const ended = new Promise((resolve) => child.on('close', (code, signal) => resolve(code ?? signal)));
+    const over = () => begun.test(said) || begun.test(errors) || child.exitCode !== null;
+    await until(`output of ${line}`, async () => over() || nudge(), 60_000);
+    child.kill('SIGINT');
+    return { code: await ended, said, errors };
+  }
+
+  async function curl({ line, printed }) {
+    const { code, stdout, stderr } = await execute('bash', shell(line, String.raw`-w '\n%{http_code}'`), { env: env() });
+    const [, body, status] = /^(.*)\n(\d+)$/s.exec(stdout) ?? assert.fail(`${stdout}\n${stderr}`);
+    assert.equal(code, 0, stderr);
+    assert.equal(Number(status), Number(/"status":(\d+)/.exec(printed)?.[1] ?? (status[0] === '2' ? status : 200)), body);
+    if (printed) assert.match(body.replaceAll(/\s+/g, ''), patternOf(printed));
+  }
+
+  async function holdfast({ line, printed }) {
+    const { code, stdout, stderr } = await execute('bash', shell(line), { env: env() });
+    assert.equal(code, 0, `${stdout}\n${stderr}`);
+    const said = stdout.split('\n').map((text) => text.replaceAll(/\s+/g, ''));
+    for (const row of printed.split('\n').filter(Boolean)) assert.ok(said.some((text) => patternOf(row).test(text)), `${row}\n${stdout}`);
+  }
+
+  async function serves(line) {
+    const { code, said, errors } = await interrupted(line, /^listening on .*\n/m);
+    assert.match(said, /^listening on /, errors);
+    assert.equal(code, 0, errors);
+  }
+
+  const enqueues = async () => void (await api.post('/v1/queues/seen/jobs', { payload: 1 }));
+  async function one(command) {
+    const { line } = command;
+    if (/^holdfast serve/.test(line)) return serves(line);
+    if (/with the server stopped/.test(line)) await stopServer(server);
+    if (/^curl -N/.test(line)) {
+      const { errors } = await interrupted(line, /^< HTTP\/1\.1 \d{3}/m); // what -v says of the answer
+      return assert.match(errors, /^< HTTP\/1\.1 200 /m);
+    }
+    if (/--watch|^holdfast events/.test(line)) {
+      const { code, said, errors } = await interrupted(line, /./, /events/.test(line) ? enqueues : undefined);
+      assert.equal(code, 0, errors);
+      return assert.ok(said);
+    }
+    return line.startsWith('curl') ? curl(command) : holdfast(command);
+  }
+
+  test('it has the commands that this test was made for', () => {
+    const of = (word) => commands.filter(({ line }) => line.startsWith(word)).length;
+    assert.ok(of('curl ') >= 15 && of('holdfast ') >= 10, JSON.stringify(commands, null, 1));
+    assert.equal(of('curl ') + of('holdfast '), commands.length, 'others are not tried');
+  });
+  for (const command of commands) test(command.line, () => one(command));
+});

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory budget (HF-19): what is counted, who is refused, and who is shed first. */
+#include "unit/base/support.h"
+
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/budget.h"
+#include "base/machine.h"
+#include "base/mem.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define TOTAL (64 * MIB)
+#define LARGE (TOTAL - TOTAL / 8)
+
+/* A connection of a kind: what it holds is in one buffer. */
+struct client {
+    struct budget_account account;
+    enum budget_kind kind;
+    uint64_t holds;
+    unsigned sheds;
+    struct client *asks; /* when shed it charges this one */
+};
+
+static enum budget_shed client_shed(void *ctx)
+{
+    struct client *c = ctx;
+    c->sheds++;
+    budget_give(&c->account, c->kind, c->holds);
+    c->holds = 0;
+    if (c->asks)
+        assert_false(budget_take(&c->asks->account, BUDGET_BODIES, TOTAL, 0));
+    return BUDGET_SHED_BODY;
+}
+
+static void client_open(struct client *c, struct budget *b, uint64_t now)
+{
+    *c = (struct client){.kind = BUDGET_BODIES};
+    budget_open(&c->account, b, client_shed, c, now);
+}
+
+static bool client_take(struct client *c, uint64_t bytes, uint64_t now)
+{
+    if (!budget_take(&c->account, c->kind, bytes, now))
+        return false;
+    c->holds += bytes;
+    return true;
+}
+
+static void client_close(struct client *c)
+{
+    budget_give(&c->account, c->kind, c->holds);
+    budget_close(&c->account);
+}
+
+static void counted_by_kind(void **state)
+{
+    (void)state;
+    struct budget b;
+    struct budget_account one, two;
+    budget_init(&b, TOTAL);
+    budget_open(&one, &b, NULL, NULL, 0);
+    budget_open(&two, &b, NULL, NULL, 0);
+    assert_true(budget_take(&one, BUDGET_BODIES, 1000, 0));
+    budget_add(&one, BUDGET_REPLIES, 200);
+    budget_add(&two, BUDGET_STREAMS, 30);
+    assert_int_equal(b.figures.held, 1230);
+    budget_move(&one, &two, 1000);
+    assert_int_equal(one.held, 200);
+    assert_int_equal(two.held, 1030);
+    budget_give(&two, BUDGET_BODIES, 1000);
+    budget_give(&one, BUDGET_REPLIES, 200);
+    assert_int_equal(b.figures.by_kind[BUDGET_BODIES], 0);
+    assert_int_equal(b.figures.by_kind[BUDGET_STREAMS], 30);
+    budget_give(&two, BUDGET_STREAMS, 30);
+    assert_int_equal(b.figures.held, 0);
+    assert_int_equal(b.figures.peak, 1230);
+    budget_close(&one);
+    budget_close(&two);
+}
+
+static void reserve_is_for_small_accounts(void **state)
+{
+    (void)state;
+    struct budget b;
+    struct client large, other, small;
+    budget_init(&b, TOTAL);
+    client_open(&large, &b, 0);
+    client_open(&other, &b, 0);
+    client_open(&small, &b, 0);
+    assert_true(client_take(&large, LARGE, 0));
+    assert_false(client_take(&other, BUDGET_SMALL_BYTES + 1, 0));
+    assert_false(client_take(&large, 1, 0));
+    assert_true(client_take(&other, BUDGET_SMALL_BYTES, 0));
+    assert_false(client_take(&other, 1, 0)); /* it is not small any more */
+    assert_int_equal(b.figures.refused, 3);
+    assert_true(client_take(&small, 100, 0));
+    budget_add(&small.account, BUDGET_BODIES, TOTAL); /* never refused */
+    small.holds += TOTAL;
+    assert_false(client_take(&other, 1, 0));
+    client_close(&large);
+    client_close(&other);
+    client_close(&small);
+    assert_int_equal(b.figures.held, 0);
+}
+
+static void without_a_limit_nothing_is_refused(void **state)
+{
+    (void)state;
+    struct budget b;
+    struct client c;
+    budget_init(&b, BUDGET_NO_LIMIT);
+    client_open(&c, &b, 0);
+    assert_true(client_take(&c, UINT64_C(1) << 50, 0));
+    client_close(&c);
+}
+
+static void largest_product_is_shed_first(void **state)
+{
+    (void)state;
+    /* Bytes and when it last made progress; at 10 s the products are 80, 90, 70 and 8. */
+    static const struct {
+        uint64_t mib, progress_ms;
+    } rows[] = {{16, 5000}, {9, 0}, {14, 5000}, {8, 9000}};
+    struct budget b;
+    struct client c[4], asks;
+    budget_init(&b, TOTAL);
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        client_open(&c[i], &b, rows[i].progress_ms);
+        assert_true(client_take(&c[i], rows[i].mib * MIB, rows[i].progress_ms));
+        budget_waits(&c[i].account, true);
+    }
+    client_open(&asks, &b, 10000);
+    assert_true(client_take(&asks, 10 * MIB, 10000)); /* 47 of 56 are held */
+    assert_int_equal(c[1].sheds, 1);
+    assert_int_equal(c[0].sheds + c[2].sheds + c[3].sheds, 0);
+    assert_true(client_take(&asks, 10 * MIB, 10000));
+    assert_int_equal(c[0].sheds, 1);
+    assert_int_equal(c[2].sheds + c[3].sheds, 0);
+    assert_int_equal(b.figures.shed[BUDGET_SHED_BODY], 2);
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        client_close(&c[i]);
+    client_close(&asks);
+}
+
+static void only_those_that_wait_are_shed(void **state)
+{
+    (void)state;
+    struct budget b;
+    struct client busy, asks;
+    budget_init(&b, TOTAL);
+    client_open(&busy, &b, 0);
+    client_open(&asks, &b, 0);
+    assert_true(client_take(&busy, LARGE, 0));
+    assert_false(client_take(&asks, MIB, 100000));
+    budget_waits(&busy.account, true);
+    budget_waits(&busy.account, false);
+    assert_false(client_take(&asks, MIB, 100000));
+    budget_waits(&busy.account, true);
+    budget_waits(&asks.account, true); /* the account that asks is never its own victim */
+    assert_true(client_take(&asks, MIB, 100000));
+    assert_int_equal(busy.sheds, 1);
+    assert_false(client_take(&asks, TOTAL, 200000));
+    assert_int_equal(asks.sheds, 0);
+    client_close(&busy);
+    client_close(&asks);
+}
+
+/* Of two uploads that make progress neither displaces the other; a smaller one displaces. */
+static void progress_protects(void **state)
+{
+    (void)state;
+    struct budget b;
+    struct client one, two, smaller;
+    budget_init(&b, TOTAL);
+    client_open(&one, &b, 0);
+    client_open(&two, &b, 0);
+    client_open(&smaller, &b, 0);
+    assert_true(client_take(&one, 30 * MIB, 0) && client_take(&two, 26 * MIB, 0));
+    budget_waits(&one.account, true);
+    budget_waits(&two.account, true);
+    budget_progress(&one.account, 30 * MIB / 64, 5000);
+    assert_false(client_take(&two, MIB, 5000 + BUDGET_IDLE_MS - 1));
+    budget_progress(&two.account, 26 * MIB / 64, 5500);
+    assert_true(client_take(&smaller, 7 * MIB, 5500));
+    assert_int_equal(one.sheds, 1);
+    assert_int_equal(two.sheds, 0);
+    client_close(&one);
+    client_close(&two);
+    client_close(&smaller);
+}
+
+static void a_trickle_is_no_progress(void **state)
+{
+    (void)state;
+    struct budget b;
+    struct client trickles, asks;
+    budget_init(&b, TOTAL);
+    client_open(&trickles, &b, 0);
+    client_open(&asks, &b, 0);
+    assert_true(client_take(&trickles, 28 * MIB, 0) && client_take(&asks, 28 * MIB, 0));
+    budget_waits(&trickles.account, true);
+    for (uint64_t now = 0; now <= BUDGET_IDLE_MS; now++)
+        budget_progress(&trickles.account, 100, now);
+    assert_true(client_take(&asks, 1, BUDGET_IDLE_MS));
+    assert_int_equal(trickles.sheds, 1);
+    client_close(&trickles);
+    client_close(&asks);
+}
+
+/* A refusal that is written while a connection is shed must not shed the next one. */
+static void shedding_does_not_nest(void **state)
+{
+    (void)state;
+    struct budget b;
+    struct client victim, bystander, asks;
+    budget_init(&b, TOTAL);
+    client_open(&victim, &b, 0);
+    client_open(&bystander, &b, 0);
+    client_open(&asks, &b, 0);
+    assert_true(client_take(&victim, 40 * MIB, 0) && client_take(&bystander, 16 * MIB, 0));
+    victim.asks = &asks;
+    budget_waits(&victim.account, true);
+    budget_waits(&bystander.account, true);
+    assert_true(client_take(&asks, 30 * MIB, 5000));
+    assert_int_equal(victim.sheds, 1);
+    assert_int_equal(bystander.sheds, 0);
+    client_close(&victim);
+    client_close(&bystander);
+    client_close(&asks);
+}
+
+#define MANY 2000
+
+/* Random charges of many: the sums are right, the limits hold, and whoever is shed may be. */
+static void sums_hold_at_random(void **state)
+{
+    (void)state;
+    struct random r;
+    struct budget b;
+    seeded(&r, "sums_hold_at_random");
+    budget_init(&b, TOTAL);
+    struct client *all = mem_array(MANY, sizeof *all);
+    assert_non_null(all);
+    for (size_t i = 0; i < MANY; i++)
+        client_open(&all[i], &b, 0);
+    for (uint64_t now = 0; now < 100000; now++) {
+        struct client *c = &all[random_below(&r, MANY)];
+        uint64_t bytes = UINT64_C(1) << random_below(&r, 24);
+        switch (random_below(&r, 4)) {
+        case 0:
+            budget_waits(&c->account, !c->account.waits);
+            break;
+        case 1:
+            budget_progress(&c->account, bytes, now);
+            break;
+        case 2:
+            bytes = bytes < c->holds ? bytes : c->holds;
+            budget_give(&c->account, c->kind, bytes);
+            c->holds -= bytes;
+            break;
+        default:
+            (void)client_take(c, bytes, now);
+        }
+        EXPECT(b.figures.held <= TOTAL && b.figures.held == b.figures.by_kind[BUDGET_BODIES]);
+    }
+    uint64_t held = 0;
+    for (size_t i = 0; i < MANY; i++) {
+        held += all[i].holds;
+        assert_int_equal(all[i].holds, all[i].account.held);
+    }
+    assert_int_equal(held, b.figures.held);
+    assert_true(b.figures.shed[BUDGET_SHED_BODY] > 0 && b.figures.refused > 0);
+    for (size_t i = 0; i < MANY; i++)
+        client_close(&all[i]);
+    assert_int_equal(b.figures.held, 0);
+    mem_free(all);
+}
+
+static void default_follows_the_machine(void **state)
+{
+    (void)state;
+    assert_int_equal(budget_default(4096 * MIB, 128 * MIB), 512 * MIB);
+    assert_int_equal(budget_default(256 * MIB, 128 * MIB), 128 * MIB);
+    assert_int_equal(budget_default(1024 * 1024 * MIB, 128 * MIB), 2048 * MIB);
+    assert_int_equal(budget_default(UINT64_MAX, 128 * MIB), 2048 * MIB);
+    assert_in_range(machine_memory_bytes(), 64 * MIB, UINT64_MAX - 1);
+}
+
+static void file_write(const char *root, const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    FILE *f = fopen(path, "we");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int entry_remove(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+static void folder_make(const char *root, const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    assert_int_equal(mkdir(path, 0700), 0);
+}
+
+/* The smallest limit of all enclosing groups counts, in both versions. */
+static void limits_of_control_groups(void **state)
+{
+    (void)state;
+    char root[] = "/tmp/holdfast-cgroup-XXXXXX", membership[512], missing[512];
+    assert_non_null(mkdtemp(root));
+    folder_make(root, "a");
+    folder_make(root, "a/b");
+    folder_make(root, "memory");
+    folder_make(root, "memory/old");
+    snprintf(membership, sizeof membership, "%s/self", root);
+
+    file_write(root, "self", "3:cpu:/a/b\n0::/a/b\n");
+    assert_int_equal(machine_cgroup_bytes(membership, root), UINT64_MAX);
+    file_write(root, "a/b/memory.max", "max\n");
+    assert_int_equal(machine_cgroup_bytes(membership, root), UINT64_MAX);
+    file_write(root, "a/memory.max", "268435456\n");
+    assert_int_equal(machine_cgroup_bytes(membership, root), 256 * MIB);
+    file_write(root, "a/b/memory.max", "1048576\n");
+    assert_int_equal(machine_cgroup_bytes(membership, root), MIB);
+    file_write(root, "self", "0::/seen/from/outside\n");
+    file_write(root, "memory.max", "2097152\n");
+    assert_int_equal(machine_cgroup_bytes(membership, root), 2 * MIB);
+
+    file_write(root, "self", "4:cpu,memory:/old\n");
+    file_write(root, "memory/old/memory.limit_in_bytes", "4194304\n");
+    assert_int_equal(machine_cgroup_bytes(membership, root), 4 * MIB);
+    file_write(root, "self", "nonsense\n");
+    assert_int_equal(machine_cgroup_bytes(membership, root), UINT64_MAX);
+    snprintf(missing, sizeof missing, "%s/missing", root);
+    assert_int_equal(machine_cgroup_bytes(missing, root), UINT64_MAX);
+    assert_int_equal(nftw(root, entry_remove, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counted_by_kind),
+        cmocka_unit_test(reserve_is_for_small_accounts),
+        cmocka_unit_test(without_a_limit_nothing_is_refused),
+        cmocka_unit_test(largest_product_is_shed_first),
+        cmocka_unit_test(only_those_that_wait_are_shed),
+        cmocka_unit_test(progress_protects),
+        cmocka_unit_test(a_trickle_is_no_progress),
+        cmocka_unit_test(shedding_does_not_nest),
+        cmocka_unit_test(sums_hold_at_random),
+        cmocka_unit_test(default_follows_the_machine),
+        cmocka_unit_test(limits_of_control_groups),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HF-19: what the server does at the limit of its memory budget, and feeds that many streams
+ * share. The rig checks at its end that everything was given back. */
+#include "unit/http/http_rig.h"
+
+#define PIECE 1000
+#define MIB (UINT64_C(1) << 20)
+
+static void rig_start(struct http_rig *r, struct budget *b, uint64_t total)
+{
+    budget_init(b, total);
+    http_rig_init(r);
+    r->config.budget = b;
+    r->config.limits.body_bytes = 64 * MIB;
+    r->config.write_buffer_bytes = 50000;
+    http_rig_start(r);
+}
+
+static void body_send(struct http_rig *r, struct peer *c, size_t announced, size_t come)
+{
+    char head[128], *body = malloc(come);
+    assert_non_null(body);
+    memset(body, 'b', come);
+    snprintf(head, sizeof head,
+             "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n", announced);
+    peer_send(r, c, head);
+    peer_send_bytes(r, c, body, come);
+    free(body);
+}
+
+/* Memory follows the bytes that came, not the length that was announced. */
+static void announced_length_costs_nothing(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct budget b;
+    struct peer c;
+    rig_start(&r, &b, 16 * MIB);
+    peer_open(&r, &c);
+    body_send(&r, &c, 60 * MIB, 1000);
+    RIG_UNTIL(&r, http_rig_figures(&r).bytes_in > 1000);
+    assert_in_range(b.figures.held, 1, 8192);
+    peer_close(&c);
+    RIG_UNTIL(&r, http_rig_figures(&r).connections == 0);
+    assert_int_equal(b.figures.held, 0);
+    http_rig_done(&r);
+}
+
+/* A body that does not fit is refused with 503 and Retry-After, and all others are served. */
+static void body_beyond_the_budget(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct budget b;
+    struct peer c, other;
+    char head[1024];
+    rig_start(&r, &b, 4 * MIB);
+    peer_open(&r, &c);
+    peer_open(&r, &other);
+    body_send(&r, &c, 8 * MIB, 4 * MIB);
+    assert_int_equal(peer_head(&r, &c, head, sizeof head), 503);
+    assert_non_null(strstr(head, "Retry-After: 1\r\n"));
+    assert_non_null(strstr(head, "Connection: close\r\n"));
+    assert_true(b.figures.peak <= 4 * MIB && b.figures.refused == 1);
+    expect_status(&r, &other, GET("/now"), 200);
+    peer_close(&c);
+    peer_close(&other);
+    http_rig_done(&r);
+}
+
+/* A smaller request displaces a body of which a part has come; its client is told. */
+static void half_a_body_is_shed(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct budget b;
+    struct peer half, c;
+    char *body = malloc(MIB);
+    assert_non_null(body);
+    rig_start(&r, &b, 4 * MIB);
+    peer_open(&r, &half);
+    peer_open(&r, &c);
+    body_send(&r, &half, 3 * MIB, 3 * MIB - 1);
+    RIG_UNTIL(&r, b.figures.by_kind[BUDGET_BODIES] == 3 * MIB);
+    body_send(&r, &c, MIB / 2 + 1000, MIB / 2 + 1000);
+    assert_int_equal(peer_answer(&r, &c, body, MIB), 200);
+    assert_int_equal(b.figures.shed[BUDGET_SHED_BODY], 1);
+    assert_int_equal(peer_head(&r, &half, body, MIB), 503);
+    free(body);
+    peer_close(&half);
+    peer_close(&c);
+    http_rig_done(&r);
+}
+
+/* ---- feeds ----------------------------------------------------------------------------------- */
+
+static void piece_append(struct http_feed *f, uint64_t mark)
+{
+    char text[PIECE + 1];
+    memset(text, 'a' + (int)(mark % 26), PIECE);
+    snprintf(text, 32, "id: %020llu\n", (unsigned long long)mark);
+    text[25] = 'x'; /* not the end */
+    text[PIECE - 1] = '\n';
+    http_feed_append(f, span_of(text, PIECE), mark);
+}
+
+static struct http_exchange *stream_open_at(struct http_rig *r, struct peer *c, size_t index)
+{
+    char request[128];
+    peer_open(r, c);
+    snprintf(request, sizeof request, "GET /stream/%zu HTTP/1.1\r\nHost: localhost\r\n\r\n", index);
+    peer_send(r, c, request);
+    RIG_UNTIL(r, r->parked[index].taken == 1);
+    peer_until(r, c, "\r\n\r\n");
+    return r->parked[index].x;
+}
+
+static const char *body_of(const struct peer *c)
+{
+    return strstr(c->data, "\r\n\r\n") + 4;
+}
+
+/* Whole pieces with the marks 1, 2, …; gives how many. */
+static uint64_t pieces_check(const struct peer *c)
+{
+    const char *at = body_of(c);
+    uint64_t n = 0;
+    for (; strlen(at) >= PIECE; at += PIECE)
+        assert_int_equal(strtoull(at + 4, NULL, 10), ++n);
+    assert_int_equal(strlen(at), 0);
+    return n;
+}
+
+static void many_follow_one_feed(void **state)
+{
+    (void)state;
+    enum { STREAMS = 20, PIECES = 20 };
+    struct http_rig r;
+    struct budget b;
+    struct peer c[STREAMS];
+    struct http_exchange *x[STREAMS];
+    rig_start(&r, &b, BUDGET_NO_LIMIT);
+    for (size_t i = 0; i < STREAMS; i++)
+        x[i] = stream_open_at(&r, &c[i], i);
+    struct http_feed *f = http_feed_new(x[0], 0);
+    assert_non_null(f);
+    for (size_t i = 0; i < STREAMS; i++)
+        http_stream_follow(x[i], f);
+    uint64_t before = b.figures.held;
+    for (uint64_t mark = 1; mark <= PIECES; mark++)
+        piece_append(f, mark);
+    assert_true(b.figures.held - before < 3 * PIECES * PIECE); /* once, not for each */
+    for (size_t i = 0; i < STREAMS; i++)
+        RIG_UNTIL(&r, peer_poll(&c[i]) && strlen(body_of(&c[i])) == PIECES * PIECE);
+    for (size_t i = 0; i < STREAMS; i++)
+        assert_int_equal(pieces_check(&c[i]), PIECES);
+    assert_int_equal(b.figures.held, before); /* what all have sent is not kept */
+    for (size_t i = 0; i < STREAMS; i++) {
+        if (i % 2)
+            http_rig_stream_end(&r, i);
+        peer_close(&c[i]);
+    }
+    RIG_UNTIL(&r, http_rig_figures(&r).connections == 0);
+    http_feed_free(f);
+    http_rig_done(&r);
+}
+
+/* The slow one leaves with whole pieces up to its mark, and hears of room when it has read them. */
+static void slow_one_leaves(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct budget b;
+    struct peer slow, fast;
+    uint64_t mark = 0, left;
+    rig_start(&r, &b, BUDGET_NO_LIMIT);
+    struct http_exchange *x = stream_open_at(&r, &slow, 0), *y = stream_open_at(&r, &fast, 1);
+    struct http_feed *f = http_feed_new(x, 0);
+    assert_non_null(f);
+    http_stream_follow(x, f);
+    http_stream_follow(y, f);
+    while (http_stream_follows(x, &left)) {
+        piece_append(f, ++mark);
+        RIG_UNTIL(&r, peer_poll(&fast) && strlen(body_of(&fast)) == mark * PIECE);
+        assert_true(b.figures.by_kind[BUDGET_STREAMS] < 250000);
+    }
+    assert_in_range(left, 1, mark - 1);
+    assert_int_equal(r.parked[0].room, 0); /* its client has read nothing yet */
+    RIG_UNTIL(&r, peer_poll(&slow) && r.parked[0].room == 1);
+    RIG_UNTIL(&r, peer_poll(&slow) && strlen(body_of(&slow)) == left * PIECE);
+    assert_int_equal(pieces_check(&slow), left);
+    assert_true(http_stream_follows(y, &left));
+    size_t had = strlen(body_of(&slow));
+    http_stream_follow(x, f); /* again, from now on */
+    piece_append(f, ++mark);
+    RIG_UNTIL(&r, peer_poll(&slow) && strlen(body_of(&slow)) == had + PIECE);
+    assert_int_equal(strtoull(body_of(&slow) + had + 4, NULL, 10), mark);
+    peer_close(&slow);
+    peer_close(&fast);
+    RIG_UNTIL(&r, http_rig_figures(&r).connections == 0);
+    http_feed_free(f);
+    http_rig_done(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(announced_length_costs_nothing),
+        cmocka_unit_test(body_beyond_the_budget),
+        cmocka_unit_test(half_a_body_is_shed),
+        cmocka_unit_test(many_follow_one_feed),
+        cmocka_unit_test(slow_one_leaves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
