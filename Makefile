@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The short names for everyday work; CMake does the building, scripts/ the rest.
-.PHONY: help run test fresh build bench bench-peers fuzz soak format lint docs install clean
+.PHONY: help run test fresh build bench bench-peers bench-builds fuzz soak format lint docs install clean
 .DEFAULT_GOAL := help
 
 PREFIX ?= /usr/local
@@ -40,6 +40,11 @@ bench-peers: ## compare with other queue servers (PEERS='holdfast redis' WORKS='
 	@scripts/build release holdfast peerload peernull
 	@node bench/peers/run.mjs --peers '$(PEERS)' --works '$(WORKS)' --rounds '$(ROUNDS)' --seconds '$(SECONDS)' \
 	  --jobs '$(JOBS)' --dir '$(DIR)' --docs '$(DOCS)'
+
+bench-builds: ## compare the build OLD=PATH with this one, by turns (WORKS='w1 w3' ROUNDS=9 SECONDS=2)
+	@scripts/setup peers
+	@scripts/build release holdfast peerload
+	@node bench/builds.mjs '$(OLD)' build/release/holdfast --works '$(WORKS)' --rounds '$(ROUNDS)' --seconds '$(SECONDS)'
 
 fuzz: ## fuzz each target for FUZZ_SECONDS (60) with libFuzzer
 	@scripts/setup test

@@ -25,12 +25,12 @@ async function startNull(mode, directory) {
 }
 
 /** Both doors; `port` is that of the one which is measured. */
-const startHoldfast = (door, settings = {}) => async (mode, directory) => {
+export const startHoldfast = (door, settings = {}, binary = holdfastBinary) => async (mode, directory) => {
   const [http, beanstalk] = [await freePort(), await freePort()];
   const server = startProcess(
     'holdfast',
     directory,
-    [holdfastBinary, 'serve', '--listen', `127.0.0.1:${http}`, '--beanstalk', `127.0.0.1:${beanstalk}`, '--data', path.join(directory, 'data')],
+    [binary, 'serve', '--listen', `127.0.0.1:${http}`, '--beanstalk', `127.0.0.1:${beanstalk}`, '--data', path.join(directory, 'data')],
     { env: { ...(mode === 'relaxed' ? { HOLDFAST_QUEUE_DEFAULTS_DURABILITY: 'relaxed' } : {}), ...settings } },
   );
   await untilAnswers(server, http);
