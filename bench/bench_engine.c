@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/local/engine.h"
+#include "backend/local/engine/engine.h"
+#include "base/digest/random.h"
 #include "base/mem.h"
-#include "base/random.h"
 #include "bench.h"
 
 #define BATCH 64

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/arena.h"
 #include "base/buf.h"
+#include "base/containers/arena.h"
 #include "bench.h"
 #include "http/parse.h"
 #include "http/url.h"

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "bench.h"
 
 #define BATCH_MAX 3000

@@ -15,20 +15,20 @@ import { closeInstance, loadBinary, openInstance, root, startHoldfast } from './
 import { makeDirectory, runProgram as run } from './peers/processes.mjs';
 import { cells } from './peers/works.mjs';
 
-const ofPeers = (id, door = 'beanstalk') => ({ id: door === 'http' ? `${id}-http` : id, door, load: cells.find((cell) => cell.id === id).load });
+const ofPeers = (id, api = 'beanstalk') => ({ id: api === 'http' ? `${id}-http` : id, api, load: cells.find((cell) => cell.id === id).load });
 const works = [
   ofPeers('w1'), ofPeers('w1-one'), ofPeers('w2'), ofPeers('w3'), ofPeers('w1', 'http'), ofPeers('w3', 'http'),
-  { id: 'w7-1', door: 'beanstalk', load: ['--producers', '1', '--consumers', '1', '--backlog', '100'] },
-  { id: 'w7-4', door: 'beanstalk', load: ['--producers', '4', '--consumers', '4', '--backlog', '400'] },
+  { id: 'w7-1', api: 'beanstalk', load: ['--producers', '1', '--consumers', '1', '--backlog', '100'] },
+  { id: 'w7-4', api: 'beanstalk', load: ['--producers', '4', '--consumers', '4', '--backlog', '400'] },
 ];
 
 const median = (values) => values.slice().sort((a, b) => a - b)[Math.floor(values.length / 2)];
 
 async function measure(binary, work, seconds, base) {
-  const peer = { name: work.id, start: startHoldfast(work.door, {}, binary) };
+  const peer = { name: work.id, start: startHoldfast(work.api, {}, binary) };
   const instance = await openInstance(peer, 'durable', base);
   try {
-    const options = ['--protocol', work.door, '--port', String(instance.port), '--pids', instance.pids, '--seconds', String(seconds), '--warmup', '0.5', '--queue', 'q'];
+    const options = ['--protocol', work.api, '--port', String(instance.port), '--pids', instance.pids, '--seconds', String(seconds), '--warmup', '0.5', '--queue', 'q'];
     return JSON.parse((await run(loadBinary, [...options, ...work.load], { timeout: 120_000 })).stdout);
   } finally {
     await closeInstance(instance);

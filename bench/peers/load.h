@@ -17,9 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "app/bench_histogram.h"
 #include "base/buf.h"
-#include "base/random.h"
+#include "base/digest/random.h"
+#include "cli/bench/histogram.h"
 
 enum load_role { LOAD_PRODUCER, LOAD_CONSUMER };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* beanstalkd's text protocol: for beanstalkd, for Holdfast's door, and for the null server. */
+/* beanstalkd's text protocol: for beanstalkd, for Holdfast's API, and for the null server. */
 #include <stdlib.h>
 
 #include "load.h"

@@ -24,8 +24,8 @@ async function startNull(mode, directory) {
   return { port, servers: [server] };
 }
 
-/** Both doors; `port` is that of the one which is measured. */
-export const startHoldfast = (door, settings = {}, binary = holdfastBinary) => async (mode, directory) => {
+/** Both APIs; `port` is that of the one which is measured. */
+export const startHoldfast = (api, settings = {}, binary = holdfastBinary) => async (mode, directory) => {
   const [http, beanstalk] = [await freePort(), await freePort()];
   const server = startProcess(
     'holdfast',
@@ -35,7 +35,7 @@ export const startHoldfast = (door, settings = {}, binary = holdfastBinary) => a
   );
   await untilAnswers(server, http);
   await untilAnswers(server, beanstalk);
-  return { port: door === 'http' ? http : beanstalk, servers: [server] };
+  return { port: api === 'http' ? http : beanstalk, servers: [server] };
 };
 
 async function startRedis(mode, directory) {
@@ -174,7 +174,7 @@ const versions = {
   },
 };
 
-const doors = { beanstalk: 'beanstalk port', http: 'HTTP' };
+const apis = { beanstalk: 'beanstalk port', http: 'HTTP' };
 const both = { durable: 'fsync', relaxed: 'durability relaxed' };
 const redisModes = { durable: 'appendfsync always', relaxed: 'appendfsync everysec' };
 const allHistory = { HOLDFAST_QUEUE_DEFAULTS_KEEP_DONE: 'all', HOLDFAST_QUEUE_DEFAULTS_KEEP_DONE_MS: 'all' };
@@ -187,11 +187,11 @@ const allHistory = { HOLDFAST_QUEUE_DEFAULTS_KEEP_DONE: 'all', HOLDFAST_QUEUE_DE
  */
 export const peers = [
   { name: 'null', label: 'null server (ceiling)', version: () => '', protocol: 'beanstalk', start: startNull, modes: { durable: 'does nothing', relaxed: 'does nothing' }, retention: 'nothing' },
-  { name: 'holdfast', label: `Holdfast, ${doors.beanstalk}`, version: versions.holdfast, protocol: 'beanstalk', start: startHoldfast('beanstalk'), modes: both, standing: 'priorities and delays', memory: true, retention: 'nothing (the door keeps no done jobs)' },
-  { name: 'holdfast-http', label: `Holdfast, ${doors.http}`, version: versions.holdfast, protocol: 'http', start: startHoldfast('http'), modes: both, standing: 'priorities and delays', retention: 'default: 10,000 done jobs, 24 h' },
-  { name: 'holdfast-history', label: `Holdfast, ${doors.http}, all history`, version: versions.holdfast, protocol: 'http', start: startHoldfast('http', allHistory), modes: { durable: 'fsync' }, cells: ['w2', 'w3'], retention: 'every done job' },
-  { name: 'holdfast-postgres', label: 'Holdfast on PostgreSQL, beanstalk port', version: versions.holdfast, protocol: 'beanstalk', start: startOn(startPostgres, (port) => `postgres://postgres@127.0.0.1:${port}/postgres`), modes: { durable: 'synchronous_commit on' }, cells: ['w1', 'w2', 'w3'], retention: 'nothing (the door keeps no done jobs)' },
-  { name: 'holdfast-redis', label: 'Holdfast on Redis, beanstalk port', version: versions.holdfast, protocol: 'beanstalk', start: startOn(startRedis, (port) => `redis://127.0.0.1:${port}`), modes: { durable: 'appendfsync always' }, cells: ['w1', 'w2', 'w3'], retention: 'nothing (the door keeps no done jobs)' },
+  { name: 'holdfast', label: `Holdfast, ${apis.beanstalk}`, version: versions.holdfast, protocol: 'beanstalk', start: startHoldfast('beanstalk'), modes: both, standing: 'priorities and delays', memory: true, retention: 'nothing (the API keeps no done jobs)' },
+  { name: 'holdfast-http', label: `Holdfast, ${apis.http}`, version: versions.holdfast, protocol: 'http', start: startHoldfast('http'), modes: both, standing: 'priorities and delays', retention: 'default: 10,000 done jobs, 24 h' },
+  { name: 'holdfast-history', label: `Holdfast, ${apis.http}, all history`, version: versions.holdfast, protocol: 'http', start: startHoldfast('http', allHistory), modes: { durable: 'fsync' }, cells: ['w2', 'w3'], retention: 'every done job' },
+  { name: 'holdfast-postgres', label: 'Holdfast on PostgreSQL, beanstalk port', version: versions.holdfast, protocol: 'beanstalk', start: startOn(startPostgres, (port) => `postgres://postgres@127.0.0.1:${port}/postgres`), modes: { durable: 'synchronous_commit on' }, cells: ['w1', 'w2', 'w3'], retention: 'nothing (the API keeps no done jobs)' },
+  { name: 'holdfast-redis', label: 'Holdfast on Redis, beanstalk port', version: versions.holdfast, protocol: 'beanstalk', start: startOn(startRedis, (port) => `redis://127.0.0.1:${port}`), modes: { durable: 'appendfsync always' }, cells: ['w1', 'w2', 'w3'], retention: 'nothing (the API keeps no done jobs)' },
   { name: 'redis-list', label: 'Redis list', version: versions.redis, protocol: 'redis-list', start: startRedis, modes: redisModes, standing: 'ready jobs', memory: true, retention: 'nothing; no lease, no priority, no delay' },
   { name: 'redis-stream', label: 'Redis stream', version: versions.redis, protocol: 'redis-stream', start: startRedis, modes: redisModes, standing: 'ready jobs', memory: true, retention: 'nothing (XDEL); no priority, no delay' },
   { name: 'beanstalkd', label: 'beanstalkd', version: versions.beanstalkd, protocol: 'beanstalk', start: startBeanstalkd, modes: { durable: '-f 0', relaxed: '-f 1000 (each second)' }, standing: 'priorities and delays', fill: 'relaxed', memory: true, retention: 'nothing' },

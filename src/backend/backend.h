@@ -15,10 +15,10 @@
 
 #include "backend/op.h"
 #include "backend/queue_rules.h"
-#include "base/clock.h"
+#include "base/containers/histogram.h"
 #include "base/err.h"
-#include "base/histogram.h"
 #include "base/log.h"
+#include "base/system/clock.h"
 
 struct backend;
 struct backend_watch;

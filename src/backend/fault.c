@@ -29,8 +29,8 @@
 #include "backend/reply_copy.h"
 #include "backend/settles.h"
 #include "base/check.h"
+#include "base/digest/random.h"
 #include "base/mem.h"
-#include "base/random.h"
 
 enum fate { FATE_PASS, FATE_LOST, FATE_DROPPED, FATE_DENIED };
 /* What an op in the inner submit is to the caller's op; the low bits of its tag. */

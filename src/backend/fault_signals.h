@@ -4,7 +4,7 @@
 #pragma once
 
 #include "backend/backend_impl.h"
-#include "base/random.h"
+#include "base/digest/random.h"
 
 struct fault_watch;
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "backend/op.h"
-#include "base/arena.h"
+#include "base/containers/arena.h"
 #include "base/err.h"
 
 struct kv_bounds {

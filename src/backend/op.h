@@ -12,13 +12,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/clock.h"
-#include "base/hash.h"
+#include "base/digest/hash.h"
 #include "base/span.h"
+#include "base/system/clock.h"
 #include "core/filter.h"
 #include "core/job.h"
 #include "core/policy.h"
-#include "core/record.h"
+#include "core/records/record.h"
 
 enum op_kind {
     OP_ENQUEUE,

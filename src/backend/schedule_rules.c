@@ -2,8 +2,8 @@
 #include "backend/schedule_rules.h"
 
 #include "base/check.h"
-#include "base/json.h"
-#include "base/map.h"
+#include "base/containers/map.h"
+#include "base/json/json.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -222,7 +222,7 @@ static void write_origin(struct json_writer *w, const struct schedule_origin *o)
     wall_text(o->at, time);
     write_text(w, "source", SPAN_LITERAL("TRIGGER"));
     write_text(w, "schedule", o->name);
-    if (o->owner.len > 0) { /* a door's, which knows it by its number */
+    if (o->owner.len > 0) { /* an API's, which knows it by its number */
         write_text(w, "owner", o->owner);
         json_write_key(w, "number");
         json_write_uint(w, o->number);

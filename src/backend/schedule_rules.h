@@ -4,8 +4,8 @@
 #pragma once
 
 #include "backend/op.h"
-#include "base/arena.h"
 #include "base/buf.h"
+#include "base/containers/arena.h"
 
 /* --- put, pause --- */
 

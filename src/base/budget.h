@@ -26,8 +26,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/containers/link.h"
 #include "base/err.h"
-#include "base/link.h"
 
 #define BUDGET_SMALL_BYTES ((uint64_t)64 << 10)
 #define BUDGET_IDLE_MS 1000

@@ -10,7 +10,7 @@
 #include <inttypes.h>
 
 #include "base/err.h"
-#include "base/json_escape.h"
+#include "base/json/json_escape.h"
 #include "base/utf8.h"
 
 #define LINE_BYTES ((size_t)4096)

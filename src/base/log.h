@@ -10,8 +10,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/span.h"
+#include "base/system/clock.h"
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 enum log_format { LOG_AS_TEXT, LOG_AS_JSON };

@@ -10,11 +10,11 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/digest/random.h"
 #include "base/mem.h"
-#include "base/random.h"
 #include "broker/broker_impl.h"
 #include "broker/courier.h"
-#include "core/webhook.h"
+#include "core/alerts/webhook.h"
 
 #define BATCH_ROOM_FIRST 64
 #define BATCH_ROOM_KEPT 4096 /* larger ones are freed after use */

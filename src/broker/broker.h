@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The broker: the use cases, for doors.
+/* The broker: the use cases, for APIs.
  *
  * Requests and answers are those of backend/op.h: an op and all it points to stays with the caller
  * and unchanged until its reply; a reply is valid only during the call that delivers it. The broker
@@ -16,9 +16,9 @@
 
 #include "backend/backend.h"
 #include "backend/op.h"
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/system/clock.h"
 #include "broker/webhook.h"
 
 struct broker;
@@ -214,7 +214,7 @@ MUST_CHECK int broker_schedule_fill(struct broker *b, struct schedule_spec *spec
 struct broker_firing {
     struct wall_time at;
     int32_t offset_s; /* of the local time, seconds east of UTC */
-    const char *note; /* "near", "moved", "first", "second" (core/cron.h); NULL = none */
+    const char *note; /* "near", "moved", "first", "second" (core/schedules/cron.h); NULL = none */
 };
 MUST_CHECK int broker_schedule_preview(struct broker *b, const struct schedule_spec *spec,
                                        struct wall_time after, struct broker_firing *out,

@@ -15,10 +15,10 @@
  * A batch lives until its last reply, because the backend reads its ops until then. */
 #pragma once
 
-#include "base/arena.h"
-#include "base/hash.h"
-#include "base/heap.h"
-#include "base/map.h"
+#include "base/containers/arena.h"
+#include "base/containers/heap.h"
+#include "base/containers/map.h"
+#include "base/digest/hash.h"
 #include "broker/broker.h"
 #include "broker/schedules.h"
 

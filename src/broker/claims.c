@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/digest/random.h"
 #include "base/mem.h"
-#include "base/random.h"
 #include "broker/broker_impl.h"
 
 #define WATCHES_IDLE_MAX 1024

@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "broker/broker_impl.h"
 #include "broker/courier.h"
-#include "core/condition.h"
+#include "core/alerts/condition.h"
 
 #define PAGE 500
 #define WATCHES_MAX 50000

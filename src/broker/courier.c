@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "base/digest/random.h"
 #include "base/mem.h"
-#include "base/random.h"
 #include "broker/broker_impl.h"
 #include "broker/notice_text.h"
 #include "broker/webhook.h"

@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-#include "base/base64.h"
-#include "base/hmac.h"
-#include "base/json.h"
+#include "base/digest/base64.h"
+#include "base/digest/hmac.h"
+#include "base/json/json.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "core/id.h"

@@ -90,7 +90,7 @@ struct plan times_plan(const struct times *t, struct wall_time due, struct wall_
     return plan;
 }
 
-/* ---- for doors ---- */
+/* ---- for APIs ---- */
 
 int broker_schedule_fill(struct broker *b, struct schedule_spec *spec, bool has_gap, bool has_fold,
                          struct err_note *note)

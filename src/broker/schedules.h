@@ -7,11 +7,11 @@
  * schedule_clock.c   moving the test clock through everything that becomes due */
 #pragma once
 
-#include "base/heap.h"
-#include "base/map.h"
-#include "base/zone.h"
+#include "base/containers/heap.h"
+#include "base/containers/map.h"
+#include "base/system/zone.h"
 #include "broker/broker.h"
-#include "core/cron.h"
+#include "core/schedules/cron.h"
 
 /* When a definition is due: its cron text parsed, its zone opened. */
 struct times {

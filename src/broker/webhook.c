@@ -15,7 +15,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "core/webhook.h"
+#include "core/alerts/webhook.h"
 
 #define ANSWER_BYTES_MAX ((size_t)1 << 20) /* nobody reads it */
 #define HOST_BYTES 256

@@ -11,8 +11,8 @@
 #include <uv.h>
 
 #include "base/err.h"
-#include "base/ip.h"
 #include "base/span.h"
+#include "base/system/ip.h"
 
 /* Somebody who may be called although the address is not public: a block, or a host by its name. */
 struct webhook_allow {

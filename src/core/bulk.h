@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/span.h"
-#include "core/record.h"
+#include "core/records/record.h"
 
 /* NULL, or a sentence that says why the request is refused. It begins with the name of the member
  * that is wrong. `states` is a mask; 0 = none are named. */

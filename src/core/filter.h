@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/clock.h"
 #include "base/span.h"
+#include "base/system/clock.h"
 #include "core/job.h"
 
 struct job_filter {

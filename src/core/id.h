@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/span.h"
+#include "base/system/clock.h"
 
 #define ID_ULID_BYTES 27 /* with the NUL */
 #define ID_UUID_BYTES 37

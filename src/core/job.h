@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "core/id.h"
 #include "core/state.h"
 
@@ -78,7 +78,7 @@ struct job_extra {
     struct span group;
     struct span correlation;
     struct span label;
-    struct span attributes;      /* a door's own fields, JSON */
+    struct span attributes;      /* an API's own fields, JSON */
     struct wall_time expires_at; /* 0 = never */
     struct span options;         /* encoded struct job_options; empty = the queue's policy */
     /* Keys of the key-value store at which it leaves its payload when it dies, as

@@ -13,10 +13,10 @@
 
 #include <stdbool.h>
 
-#include "base/arena.h"
 #include "base/buf.h"
+#include "base/containers/arena.h"
 #include "base/err.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/span.h"
 
 enum kv_part_kind { KV_BOOL, KV_NUMBER, KV_TEXT };

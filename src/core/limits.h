@@ -10,8 +10,8 @@
 #define LIMIT_LABEL_BYTES 64 /* priority label, status label */
 #define LIMIT_WORKER_BYTES 128
 #define LIMIT_ERROR_BYTES 8192             /* longer error texts are cut at a character boundary */
-#define LIMIT_NOTE_BYTES 4096              /* queue description and a door's own queue attributes */
-#define LIMIT_ATTRIBUTES_BYTES (64u << 10) /* a door's own fields of one job, JSON */
+#define LIMIT_NOTE_BYTES 4096              /* queue description and an API's own queue attributes */
+#define LIMIT_ATTRIBUTES_BYTES (64u << 10) /* an API's own fields of one job, JSON */
 #define LIMIT_PAYLOAD_BYTES (64u << 20)
 #define LIMIT_BATCH 1000 /* jobs in one request, jobs in one claim */
 /* Payload bytes in one answer: a claim, a peek or a page of a list with bodies ends early behind
@@ -45,7 +45,7 @@
 #define LIMIT_NOTICE_TEXT_BYTES 512  /* a job's error in a notice; longer ones are cut */
 #define LIMIT_NOTICE_ERROR_BYTES 200 /* why the last delivery failed */
 #define LIMIT_BREAKERS 1000          /* targets whose breaker is remembered */
-#define PRIORITY_URGENT (-1024) /* ready jobs above this one are counted, for doors that tell */
+#define PRIORITY_URGENT (-1024)      /* ready jobs above this one are counted, for APIs that tell */
 #define LIMIT_SEQ ((UINT64_C(1) << 53) - 1)
 #define LIMIT_WALL_MS INT64_C(253402300799999) /* 9999-12-31T23:59:59.999Z */
 /* schedules */

@@ -9,7 +9,7 @@
 
 #include "core/job.h"
 #include "core/policy.h"
-#include "core/record.h"
+#include "core/records/record.h"
 
 /* The queue's policy with the job's own options laid over it. */
 struct job_rules {

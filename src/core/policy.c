@@ -9,7 +9,7 @@
 #include <inttypes.h>
 
 #include "base/check.h"
-#include "core/wire.h"
+#include "core/records/wire.h"
 
 #define POLICY_PLAIN 1 /* neither ranked nor with a rate limit */
 #define POLICY_VERSION 2

@@ -7,10 +7,10 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
+#include "base/digest/random.h"
 #include "base/err.h"
-#include "base/random.h"
 #include "base/span.h"
+#include "base/system/clock.h"
 #include "core/limits.h"
 
 enum backoff_kind { BACKOFF_EXPONENTIAL = 0, BACKOFF_LIST = 1 };
@@ -46,7 +46,7 @@ enum unique_mode {
 enum unique_scope { UNIQUE_LIVE = 0, UNIQUE_KEPT = 1, UNIQUE_NONE = 2 };
 enum durability { DURABILITY_FSYNC = 0, DURABILITY_RELAXED = 1 };
 
-/* At most so many new jobs a window for each key, see engine_rates.c; jobs without the key share
+/* At most so many new jobs a window for each key, see engine/rates.c; jobs without the key share
  * one. */
 enum rate_per { RATE_QUEUE = 0, RATE_GROUP = 1, RATE_CORRELATION = 2 };
 struct rate_limit {
@@ -64,7 +64,7 @@ struct queue_policy {
     uint8_t unique_mode;  /* default for jobs that do not say; not QUEUE_DEFAULT */
     uint8_t unique_scope; /* enum unique_scope */
     uint8_t durability;   /* enum durability */
-    bool require_token;   /* doors: never act on the current lease by id alone */
+    bool require_token;   /* APIs: never act on the current lease by id alone */
     bool refuse_new;      /* enqueues are refused; what is there goes on */
     bool ranked;          /* its jobs are counted through, so that a page may begin anywhere */
     int64_t priority;     /* for jobs that do not say */

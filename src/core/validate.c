@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
-#include "core/record.h"
+#include "core/records/record.h"
 
 /* Bytes of valid UTF-8 at the start of text. */
 static size_t valid_prefix(struct span text)

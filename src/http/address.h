@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
+#include "base/containers/map.h"
 #include "base/err.h"
-#include "base/map.h"
 
 struct listen_address {
     struct sockaddr_storage at;

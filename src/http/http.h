@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP for doors: a route, a request, its answer.
+/* HTTP for APIs: a route, a request, its answer.
  *
  * A handler gets an exchange and owes it exactly one answer, at once or later: http_answer,
  * http_answer_file, or http_stream followed by http_stream_end. Until then the exchange, its
@@ -14,8 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/arena.h"
 #include "base/buf.h"
+#include "base/containers/arena.h"
 #include "base/span.h"
 #include "http/parse.h"
 #include "http/url.h"
@@ -41,7 +41,7 @@ enum http_route_flag {
     ROUTE_UNSAFE = 1u << 1,
 };
 
-/* One row of a door's table. Patterns are "/v1/queues/{queue}/jobs": a {name} takes one segment,
+/* One row of an API's table. Patterns are "/v1/queues/{queue}/jobs": a {name} takes one segment,
  * percent-decoded, never empty. HEAD is answered by GET's handler without the body, OPTIONS and 405
  * by the server from the same table. */
 struct http_route {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which row of the doors' tables a request means: a tree of path segments.
+/* Which row of the APIs' tables a request means: a tree of path segments.
  *
  * A {name} takes one segment that is not empty; where a fixed segment fits as well, that row is
  * meant. Fixed segments are compared as they were sent: an

@@ -10,9 +10,9 @@
 #include <uv.h>
 
 #include "base/budget.h"
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/system/clock.h"
 #include "http/http.h"
 
 struct http_server;
@@ -47,7 +47,7 @@ void http_server_config_default(struct http_server_config *c);
  * from a prepare handle of its own should start that one after this call (the loop runs them last
  * first), which saves a turn of the loop. */
 MUST_CHECK int http_server_new(const struct http_server_config *config, struct http_server **ret);
-/* Adds a door's table; the rows must outlive the server. Two rows that could match the same request
+/* Adds an API's table; the rows must outlive the server. Two rows that could match the same request
  * are a programmer error, as are rows for HEAD and OPTIONS. ctx is given to its handlers. If there
  * is no memory for them, http_server_listen says so. */
 void http_server_routes(struct http_server *s, const struct http_route *routes, size_t count,
@@ -63,7 +63,7 @@ MUST_CHECK int http_server_listen(struct http_server *s, const char *address,
 const char *http_server_address(const struct http_server *s, size_t i);
 
 /* Stops listening, closes idle connections, lets requests under way finish (the last answer of each
- * connection carries Connection: close). Streams and parked requests are the doors' to end. Calls
+ * connection carries Connection: close). Streams and parked requests are the APIs' to end. Calls
  * fn once, later, when the last connection is closed, or after limit_ms, when it closes the rest.
  */
 void http_server_drain(struct http_server *s, uint32_t limit_ms, void (*fn)(void *ctx), void *ctx);

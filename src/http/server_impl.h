@@ -8,7 +8,7 @@
  * ready of each with one call.
  *
  * Who calls whom back: handlers run while input is taken (intake.c); gone, sent and room run at the
- * end of the turn. So no function that a door may call ever calls back, and a connection that is
+ * end of the turn. So no function that an API may call ever calls back, and a connection that is
  * closed in the middle of anything lives on, marked, until the loop's close callback.
  *
  * An exchange whose connection closed has conn = NULL ("loose"). It is told so at the end of the
@@ -22,8 +22,8 @@
 #include <uv.h>
 
 #include "base/budget.h"
-#include "base/link.h"
-#include "base/map.h"
+#include "base/containers/link.h"
+#include "base/containers/map.h"
 #include "http/router.h"
 #include "http/server.h"
 

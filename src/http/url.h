@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "base/arena.h"
+#include "base/containers/arena.h"
 #include "base/err.h"
 #include "base/span.h"
 

@@ -18,7 +18,7 @@
 #include "backend/backend.h"
 #include "backend/backend_impl.h"
 #include "backend/router/router.h"
-#include "base/arena.h"
+#include "base/containers/arena.h"
 
 /* What a case needs beyond an empty backend. */
 #define EXACT 1u   /* not under a profile that loses answers */
@@ -101,7 +101,7 @@ extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic
     topic_retry, topic_move, topic_unique, topic_key, topic_queue, topic_purge, topic_bulk,
     topic_retention, topic_query, topic_list, topic_batch, topic_watch, topic_restart, topic_fault,
     topic_events, topic_settle, topic_workers, topic_history, topic_import, topic_kv,
-    topic_undelivered, topic_rate, topic_notice, topic_door, topic_schedule, topic_trigger,
+    topic_undelivered, topic_rate, topic_notice, topic_api, topic_schedule, topic_trigger,
     topic_beanstalk, topic_moved, topic_dispatch;
 
 /* --- env.c: opening, closing, time --- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only some doors ask for: a new priority with the last word of a lease, what has happened to
+/* What only some APIs ask for: a new priority with the last word of a lease, what has happened to
  * a job, how many urgent jobs are ready, and the end of a queue that nobody needs. */
 #include "conform/conform.h"
 #include "core/limits.h"

@@ -417,7 +417,7 @@ static void set_back_while_down(struct env *e)
     EXPECT_INT(get(e, running)->job.crashes, 1);
 }
 
-/* Doors show them to people as ids. */
+/* APIs show them to people as ids. */
 static void numbers_are_never_reused(struct env *e)
 {
     EXPECT_OUT(run(e, queue_op(OP_QUEUE_PUT, "first")), OUT_OK);

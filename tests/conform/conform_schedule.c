@@ -25,7 +25,7 @@ static void made_and_shown(struct env *e)
     op.schedule.next_at = minute(1);
     op.schedule.has_note = op.schedule.has_owner = op.schedule.has_attributes = true;
     op.schedule.note = SPAN_LITERAL("what for");
-    op.schedule.owner = SPAN_LITERAL("door");
+    op.schedule.owner = SPAN_LITERAL("api");
     op.schedule.attributes = SPAN_LITERAL("{\"id\":4}");
     const struct reply *r = run(e, op);
     EXPECT_OUT(r, OUT_OK);
@@ -34,7 +34,7 @@ static void made_and_shown(struct env *e)
     EXPECT(v != NULL);
     EXPECT_TEXT(v->name, "nightly ü");
     EXPECT_TEXT(v->note, "what for");
-    EXPECT_TEXT(v->owner, "door");
+    EXPECT_TEXT(v->owner, "api");
     EXPECT_TEXT(v->attributes, "{\"id\":4}");
     EXPECT_TEXT(v->spec.cron, "* * * * *");
     EXPECT_TEXT(v->spec.zone, "Europe/Berlin");
@@ -59,7 +59,7 @@ static void made_and_shown(struct env *e)
     EXPECT_OUT(run(e, op), OUT_NO_SCHEDULE);
 }
 
-/* A door finds what its schedules made by their owner and number. */
+/* An API finds what its schedules made by their owner and number. */
 static void owner_in_the_job(struct env *e)
 {
     struct schedule_spec spec = cron_spec("a");
@@ -67,7 +67,7 @@ static void owner_in_the_job(struct env *e)
     op.schedule.spec = &spec;
     op.schedule.next_at = minute(1);
     op.schedule.has_owner = true;
-    op.schedule.owner = SPAN_LITERAL("door");
+    op.schedule.owner = SPAN_LITERAL("api");
     EXPECT_OUT(run(e, op), OUT_OK);
     uint32_t number = schedule_get(e, "s")->number;
     advance(e, MINUTE);
@@ -75,7 +75,7 @@ static void owner_in_the_job(struct env *e)
     EXPECT_OUT(r, OUT_OK);
     char wanted[120];
     snprintf(wanted, sizeof wanted,
-             "{\"source\":\"TRIGGER\",\"schedule\":\"s\",\"owner\":\"door\",\"number\":%u,"
+             "{\"source\":\"TRIGGER\",\"schedule\":\"s\",\"owner\":\"API\",\"number\":%u,"
              "\"fire_time\":",
              number);
     const struct job_view *job = get(e, schedule_get(e, "s")->state.seq);
@@ -352,7 +352,7 @@ static void unique_key_passes(struct env *e)
     EXPECT_COUNTS("q", .ready = 1);
 }
 
-/* A door shows it as a trigger's id. */
+/* An API shows it as a trigger's id. */
 static void number_is_never_reused(struct env *e)
 {
     struct schedule_spec spec = cron_spec("q");

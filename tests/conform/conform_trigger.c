@@ -318,20 +318,20 @@ static void owner_of_queue(struct env *e, const char *owner)
     EXPECT_OUT(run(e, op), OUT_OK);
 }
 
-/* HF-16: the queue of a door's trigger was deleted and another made one of that name. */
-static void only_from_its_own_door(struct env *e)
+/* HF-16: the queue of an API's trigger was deleted and another made one of that name. */
+static void only_from_its_own_api(struct env *e)
 {
     trigger_make(e, 1);
     struct op op = schedule_op(OP_SCHEDULE_PUT, "t");
     op.schedule.has_owner = true;
-    op.schedule.owner = SPAN_LITERAL("door");
+    op.schedule.owner = SPAN_LITERAL("api");
     EXPECT_OUT(run(e, op), OUT_OK);
     uint64_t item = put(e, "items");
     EXPECT_INT(trigger(e, 1)->count, 0);
     owner_of_queue(e, "window");
     EXPECT_INT(trigger(e, 1)->count, 0);
     EXPECT_STATE(item, STATE_READY);
-    owner_of_queue(e, "door");
+    owner_of_queue(e, "api");
     EXPECT_INT(trigger(e, 1)->count, 1);
     EXPECT_STATE(item, STATE_RUNNING);
 }
@@ -366,8 +366,7 @@ static const struct conform_case cases[] = {
     CASE("ORC-20 a failing trigger takes nothing", failing_takes_nothing, EXACT),
     CASE("ORC-19 the schedule's payload is inside", own_payload_is_inside, EXACT),
     CASE("ORC-15 an eager trigger needs no time", eager_needs_no_time, EXACT),
-    CASE("ORC-16 HF-16 a door's trigger takes from the door's queues", only_from_its_own_door,
-         EXACT),
+    CASE("ORC-16 HF-16 an API's trigger takes from the API's queues", only_from_its_own_api, EXACT),
     CASE("ORC-15 rings of triggers are refused", rings_are_refused, EXACT,
          .needs = NEEDS_ONE_STORE),
 };

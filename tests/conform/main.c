@@ -46,7 +46,7 @@ static const struct conform_topic *const topics[] = {
     &topic_purge,       &topic_bulk,      &topic_retention, &topic_query,    &topic_list,
     &topic_batch,       &topic_watch,     &topic_restart,   &topic_fault,    &topic_events,
     &topic_settle,      &topic_workers,   &topic_history,   &topic_import,   &topic_kv,
-    &topic_undelivered, &topic_rate,      &topic_notice,    &topic_door,     &topic_schedule,
+    &topic_undelivered, &topic_rate,      &topic_notice,    &topic_api,      &topic_schedule,
     &topic_trigger,     &topic_beanstalk, &topic_moved,     &topic_dispatch,
 };
 

@@ -8,7 +8,7 @@ import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
 import { has, only, storesOf } from './lib/backend.mjs';
-import { Beanstalk, listOf, listening, startDoor } from './lib/beanstalk.mjs';
+import { Beanstalk, listOf, listening, startBeanstalk } from './lib/beanstalk.mjs';
 import { Client } from './lib/client.mjs';
 import { freePort } from './lib/ports.mjs';
 import { binary, killServer, leanSanitizer, residentMiB, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
@@ -18,7 +18,7 @@ const freshTube = () => `t${process.pid}-${++tubes}`;
 const ID = (line) => Number(line.match(/^(?:RESERVED|FOUND|INSERTED) (\d+)/)?.[1]);
 
 for (const backend of storesOf(['memory', 'sqlite'])) {
-  describe(`the door on ${backend}`, () => {
+  describe(`the API on ${backend}`, () => {
     let server, api, c;
     const open = () => Beanstalk.connect(server.beanstalk);
     /** A connection that uses and watches a tube of its own only. */
@@ -32,7 +32,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
     };
     const job = async (id) => (await api.get(`/v1/jobs/${id}`)).json;
     before(async () => {
-      server = await startDoor({ backend, args: ['--auto-create=false'] });
+      server = await startBeanstalk({ backend, args: ['--auto-create=false'] });
       api = new Client(server);
       c = await open();
     });
@@ -239,7 +239,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
       await w.close();
     });
 
-    test('HF-4 a waiting reserve gets the next job, from whichever door', async () => {
+    test('HF-4 a waiting reserve gets the next job, from whichever API', async () => {
       const w = await worker();
       w.write('reserve\r\n');
       await until('it waits', async () => (await c.stats(`stats-tube ${w.tube}`))['current-waiting'] === '1');
@@ -403,7 +403,7 @@ for (const backend of storesOf(['memory', 'sqlite'])) {
 
 test('HF-4 tubes come and go over a store whose answers are late, out of order, or lost', async (t) => {
   const [backend] = storesOf(['fault+sqlite']);
-  const server = await startDoor({ backend });
+  const server = await startBeanstalk({ backend });
   t.after(() => server.exit || stopServer(server));
   const c = await Beanstalk.connect(server.beanstalk);
   /** Again, while the store does not answer; what was done already is found so. */
@@ -430,7 +430,7 @@ test('HF-4 tubes come and go over a store whose answers are late, out of order, 
 });
 
 test('HF-4 a client that does not read is not read from, and is dropped', async () => {
-  const server = await startDoor({ backend: 'memory', args: ['--timeouts-write-ms', '500', '--limits-write-buffer-bytes', '64KiB'], env: leanSanitizer });
+  const server = await startBeanstalk({ backend: 'memory', args: ['--timeouts-write-ms', '500', '--limits-write-buffer-bytes', '64KiB'], env: leanSanitizer });
   const c = await Beanstalk.connect(server.beanstalk);
   await c.put('z'.repeat(60_000));
   const before = residentMiB(server);
@@ -448,7 +448,7 @@ test('HF-4 a client that does not read is not read from, and is dropped', async 
 });
 
 test('HF-4 10,000 connections wait; each put wakes exactly one', async () => {
-  const server = await startDoor({ backend: 'memory', env: leanSanitizer });
+  const server = await startBeanstalk({ backend: 'memory', env: leanSanitizer });
   const c = await Beanstalk.connect(server.beanstalk);
   const count = 10_000;
   let answers = 0;
@@ -475,7 +475,7 @@ test('HF-4 10,000 connections wait; each put wakes exactly one', async () => {
 });
 
 test('HF-4 SIGTERM: puts are refused, answers are given, those who wait are let go', async () => {
-  const server = await startDoor({ backend: 'sqlite' });
+  const server = await startBeanstalk({ backend: 'sqlite' });
   const [c, idle, w] = [await Beanstalk.connect(server.beanstalk), await Beanstalk.connect(server.beanstalk), await Beanstalk.connect(server.beanstalk)];
   await c.put('x');
   await w.ask('watch other');
@@ -489,7 +489,7 @@ test('HF-4 SIGTERM: puts are refused, answers are given, those who wait are let 
 });
 
 test('HF-4 SIGUSR1 is drain mode: no puts, everything else', async () => {
-  const server = await startDoor({ backend: 'memory' });
+  const server = await startBeanstalk({ backend: 'memory' });
   const c = await Beanstalk.connect(server.beanstalk);
   const id = await c.put('x');
   assert.equal((await c.stats('stats')).draining, 'false');
@@ -521,7 +521,7 @@ test('HF-4 a Unix socket, and no HTTP at all', async () => {
 });
 
 test('HF-4 what is put survives a crash, and what was reserved is ready at once', only('knows_its_death'), async () => {
-  const server = await startDoor({ backend: 'sqlite' });
+  const server = await startBeanstalk({ backend: 'sqlite' });
   let c = await Beanstalk.connect(server.beanstalk);
   await c.ask('use t');
   await c.ask('watch t');
@@ -530,7 +530,7 @@ test('HF-4 what is put survives a crash, and what was reserved is ready at once'
   assert.equal(await c.line(`bury ${ids[2]} 12`), 'BURIED');
   assert.equal(ID((await c.ask('reserve')).line), ids[0]);
   await killServer(server);
-  const again = await startDoor({ backend: 'sqlite', data: server.data });
+  const again = await startBeanstalk({ backend: 'sqlite', data: server.data });
   c = await Beanstalk.connect(again.beanstalk);
   const stats = await c.stats(`stats-job ${ids[0]}`);
   assert.deepEqual([stats.state, stats.pri, stats.ttr, stats.tube], ['ready', '4', '77', 't']);

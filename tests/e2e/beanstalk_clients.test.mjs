@@ -7,7 +7,7 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
-import { startDoor } from './lib/beanstalk.mjs';
+import { startBeanstalk } from './lib/beanstalk.mjs';
 import { stopServer } from './lib/server.mjs';
 
 const clients = path.resolve(path.dirname(new URL(import.meta.url).pathname), '../clients');
@@ -17,7 +17,7 @@ assert.ok(existsSync(path.join(clients, 'node_modules')), 'npm ci --prefix tests
 describe("other people's clients", () => {
   let server, host, port;
   before(async () => {
-    server = await startDoor({ backend: 'sqlite' });
+    server = await startBeanstalk({ backend: 'sqlite' });
     [host, port] = ['127.0.0.1', server.beanstalk];
   });
   after(() => stopServer(server));

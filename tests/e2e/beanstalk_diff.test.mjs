@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // HF-4: the same commands to beanstalkd and to us, with the same answers. Seeded: HF_SEED repeats a
-// run, HF_BEANSTALK_COMMANDS makes it longer. What differs on purpose is in docs/doors/beanstalk.md;
+// run, HF_BEANSTALK_COMMANDS makes it longer. What differs on purpose is in docs/apis/beanstalk.md;
 // here each of those differences is one line of `same`.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { Beanstalk, fieldsOf, listOf, startBeanstalkd, startDoor } from './lib/beanstalk.mjs';
+import { Beanstalk, fieldsOf, listOf, startBeanstalkd, startBeanstalk } from './lib/beanstalk.mjs';
 import { stopServer, until } from './lib/server.mjs';
 
 const seed = Number(process.env.HF_SEED ?? Date.now() % 1_000_000_000);
@@ -211,7 +211,7 @@ describe(`beanstalkd and us (seed ${seed})`, () => {
   let theirs, ours;
   before(async () => {
     console.log(`# seed ${seed}`);
-    [theirs, ours] = await Promise.all([startBeanstalkd(), startDoor({ backend: 'memory' })]);
+    [theirs, ours] = await Promise.all([startBeanstalkd(), startBeanstalk({ backend: 'memory' })]);
   });
   after(async () => {
     await theirs?.stop();

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
 
-import { Beanstalk, startDoor } from './lib/beanstalk.mjs';
+import { Beanstalk, startBeanstalk } from './lib/beanstalk.mjs';
 import { Client } from './lib/client.mjs';
 import { logged, stopServer, until } from './lib/server.mjs';
 
@@ -90,7 +90,7 @@ describe('other protocols on the port of beanstalk', () => {
     assert.deepEqual(jobs.map((job) => [job.seq, job.state]), [[victim, 'ready']]);
   };
   before(async () => {
-    server = await startDoor({ backend: 'memory' });
+    server = await startBeanstalk({ backend: 'memory' });
     api = new Client(server);
     control = await Beanstalk.connect(server.beanstalk);
     victim = await control.put('victim');
@@ -158,7 +158,7 @@ describe('other protocols on the port of beanstalk', () => {
 describe('other protocols on the port of HTTP', () => {
   let server, api;
   before(async () => {
-    server = await startDoor({ backend: 'memory' });
+    server = await startBeanstalk({ backend: 'memory' });
     api = new Client(server);
     assert.equal((await api.post('/v1/queues/default/jobs', { payload: 1 })).status, 201);
   });
@@ -205,7 +205,7 @@ describe('incomplete commands', () => {
     return w;
   };
   before(async () => {
-    server = await startDoor({ backend: 'memory', args: ['--beanstalk-max-job-bytes', '8MiB'], env: { HOLDFAST_TIMEOUTS_HEAD_MS: String(headMs), HOLDFAST_TIMEOUTS_BODY_MS: String(bodyMs) } });
+    server = await startBeanstalk({ backend: 'memory', args: ['--beanstalk-max-job-bytes', '8MiB'], env: { HOLDFAST_TIMEOUTS_HEAD_MS: String(headMs), HOLDFAST_TIMEOUTS_BODY_MS: String(bodyMs) } });
     api = new Client(server);
     control = await Beanstalk.connect(server.beanstalk);
   });

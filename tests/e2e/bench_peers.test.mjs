@@ -13,7 +13,7 @@ import { choosePeers, peers } from '../../bench/peers/peers.mjs';
 import { replaceBetween, reportText, writeReport } from '../../bench/peers/report.mjs';
 import { barChart } from '../../bench/peers/svg.mjs';
 import { cells, chooseWorks, has } from '../../bench/peers/works.mjs';
-import { Beanstalk, startBeanstalkd, startDoor } from './lib/beanstalk.mjs';
+import { Beanstalk, startBeanstalkd, startBeanstalk } from './lib/beanstalk.mjs';
 import { binary, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 
 const programs = path.join(path.dirname(binary), 'bench/peers');
@@ -39,7 +39,7 @@ async function cycle(count, backlog, ...args) {
 describe('the load generator', () => {
   let server, theirs, nothing;
   before(async () => {
-    server = await startDoor();
+    server = await startBeanstalk();
     theirs = await startBeanstalkd();
     nothing = spawn(path.join(programs, 'peernull'), ['0'], { stdio: ['ignore', 'pipe', 'inherit'] });
     nothing.port = await new Promise((resolve) => nothing.stdout.once('data', (text) => resolve(Number(/^listening on (\d+)$/m.exec(text)[1]))));
@@ -72,7 +72,7 @@ describe('the load generator', () => {
       test(`${name}: put, reserve, delete, ${depth} at a time`, async () => {
         const queue = `${name}-cycle-${depth}`;
         const { jobs } = await cycle(400, 100, '--protocol', protocol, '--port', port(), '--queue', queue, '--producers', 2, '--consumers', 2, '--depth', depth);
-        const left = await counts(queue); // the door removes a queue of its own that is empty
+        const left = await counts(queue); // the API removes a queue of its own that is empty
         assert.ok((left?.ready ?? 0) + (left?.running ?? 0) <= 400 - jobs, JSON.stringify(left));
       });
   }

@@ -8,7 +8,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { chromium } from 'playwright-core';
 
-import { Beanstalk, startDoor } from './lib/beanstalk.mjs';
+import { Beanstalk, startBeanstalk } from './lib/beanstalk.mjs';
 import { Client } from './lib/client.mjs';
 import { startServer, stopServer, until } from './lib/server.mjs';
 
@@ -162,7 +162,7 @@ describe('Chromium against every port', () => {
       response.end('<!doctype html><title>another site</title><body>');
     });
     await new Promise((resolve) => strangers.listen(0, '127.0.0.1', resolve));
-    server = await startDoor({ backend: 'sqlite', args: ['--hosts', 'jobs.example'] });
+    server = await startBeanstalk({ backend: 'sqlite', args: ['--hosts', 'jobs.example'] });
     api = new Client(server);
     control = await Beanstalk.connect(server.beanstalk);
     assert.equal(await control.put('victim'), 1);

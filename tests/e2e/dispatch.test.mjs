@@ -112,7 +112,7 @@ describe('dispatch', () => {
     low.call('DEL', '{holdfast}:dispatch:low:tasks.low');
   });
 
-  test('TF-2 a scheduled task is pushed when it is due, and another door sees the same job', async () => {
+  test('TF-2 a scheduled task is pushed when it is due, and another API sees the same job', async () => {
     const at = Date.now() + 1500;
     const { id } = await create(apis[0], { priority: 'low', scheduled_at: new Date(at).toISOString() });
     const before = [await word(id), low.ids('low', 'tasks.low')];

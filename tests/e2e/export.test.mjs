@@ -125,14 +125,14 @@ describe('export and import', () => {
     for (const [name, value] of Object.entries(job)) assert.deepEqual(jb[name], value, name);
   });
 
-  test('KV-10 HF-16 keys, owners and what doors keep about their queues come over; from a server and from its store', async (t) => {
+  test('KV-10 HF-16 keys, owners and what APIs keep about their queues come over; from a server and from its store', async (t) => {
     const source = await startServer();
     const target = await startServer({ backend: 'memory' });
     const [one, two] = [new Client(source), new Client(target)];
     t.after(() => [one, two].forEach((api) => api.close()));
     t.after(() => stopServer(target));
     t.after(() => killServer(source).catch(() => {}));
-    // Queues of doors, a trigger, and keys of every kind of part and value.
+    // Queues of APIs, a trigger, and keys of every kind of part and value.
     const orc = (await one.post('/api/queues', { name: 'orders', description: 'd', max_retries: 2 })).json;
     await one.post('/keyval/api/queue/enqueue', { value: 1, options: { queue: 'messages' } });
     const trigger = (await one.post('/api/triggers', { name: 'take', type: 'QUEUE', queue_id: orc.id, target_queue: 'work' })).json;
@@ -179,7 +179,7 @@ describe('export and import', () => {
       assert.deepEqual([is.owner, is.attributes, is.note], [was.owner, was.attributes, was.note]);
     }
     const moved = (await two.get('/api/queues')).json.find((queue) => queue.name === 'orders');
-    assert.deepEqual([moved.external_id, moved.max_retries, moved.description], [orc.external_id, 2, 'd'], 'the door knows its queue again');
+    assert.deepEqual([moved.external_id, moved.max_retries, moved.description], [orc.external_id, 2, 'd'], 'the API knows its queue again');
     const triggers = (await two.get('/api/triggers')).json;
     assert.deepEqual(triggers.map((other) => [other.name, other.queue_id, other.target_queue]), [[trigger.name, moved.id, 'work']]);
     assert.equal((await two.get('/v1/queues/messages')).json.owner, 'keyval');

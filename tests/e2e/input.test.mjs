@@ -14,7 +14,7 @@ import { routes, run } from './lib/program.mjs';
 import { startServer, stopServer, temporaryDirectory } from './lib/server.mjs';
 import { claimOne, enqueue, freshQueue } from './lib/suite.mjs';
 
-// The native ones; doors have their own members, words and ids, and tests of their own.
+// The native ones; APIs have their own members, words and ids, and tests of their own.
 // So have keys, alerts and schedules (kv, notify, schedule).
 const table = (await routes()).filter(({ pattern }) => !/^\/(api|keyval|v1\/(kv|alerts|notices|breakers|schedules))\b/.test(pattern));
 let server, api, world;
@@ -135,7 +135,7 @@ describe('input', () => {
   const place = (route) => ({ queue: world.queue, id: /PATCH|requeue|cancel/.test(route) ? world.waiting.id : world.held.id, token: world.held.token });
   const post = (route, text, headers) => send(methodOf(route), pathOf(route, place(route)), text, headers);
 
-  // The doors of other systems have their own tables in their own tests.
+  // The APIs of other systems have their own tables in their own tests.
   test('the tables here know every route with a body', () => {
     const known = new Set([...bodies.map((body) => body.route), ...noBody, ...many]);
     const unknown = table.filter(({ method, pattern }) => pattern.startsWith('/v1/') && ['POST', 'PUT', 'PATCH'].includes(method)).map(({ method, pattern }) => `${method} ${pattern}`).filter((route) => !known.has(route));

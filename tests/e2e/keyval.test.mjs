@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keyval door (KV-1 … KV-12): every example of its document as it is printed there, and what the
-// door mends; states are checked through /v1.
+// The keyval API (KV-1 … KV-12): every example of its document as it is printed there, and what the
+// API mends; states are checked through /v1.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -423,7 +423,7 @@ describe('streams', () => {
     stream.close();
   });
 
-  test('HF-16 ack and nack act on the queues of the door, or the one named', async () => {
+  test('HF-16 ack and nack act on the queues of the API, or the one named', async () => {
     const native = freshQueue('native');
     const held = [];
     for (let i = 0; i < 3; i++) {
@@ -438,7 +438,7 @@ describe('streams', () => {
         assert.equal(answer.json.code, 'not_found');
         assert.equal((await api.post(`${API}/queue/${way}?queue=${freshQueue('kv')}`, body)).status, 404);
       }
-    assert.equal(await state(held[0]), 'running', 'another door\'s job is left alone');
+    assert.equal(await state(held[0]), 'running', 'another API\'s job is left alone');
     assert.equal((await api.post(`${API}/queue/ack?queue=${native}`, { id: held[0].id })).status, 200);
     assert.equal((await api.post(`${API}/queue/nack?queue=${native}`, { id: held[1].id, token: held[1].token })).status, 200);
     assert.deepEqual([await state(held[0]), await state(held[1]), await state(held[2])], ['done', 'scheduled', 'running']);
@@ -478,8 +478,8 @@ test('KV-11 the YAML blocks of the document are settings as printed; 0 turns the
   }
 });
 
-test('HF-16 the door can be left out', async () => {
-  const server = await startServer({ backend: 'memory', args: ['--doors', ''] });
+test('HF-16 the API can be left out', async () => {
+  const server = await startServer({ backend: 'memory', args: ['--apis', ''] });
   const api = new Client(server);
   assert.equal((await api.get(`${API}/queue/stats`)).status, 404);
   api.close();

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import net from 'node:net';
 import { describe, test } from 'node:test';
 
-import { startDoor } from './lib/beanstalk.mjs';
+import { startBeanstalk } from './lib/beanstalk.mjs';
 import { Client, rawExchange } from './lib/client.mjs';
 import { leanSanitizer, logged, processorSeconds, residentMiB, startServer, stopServer, until } from './lib/server.mjs';
 import { claimOne, enqueue, freshQueue, onStores } from './lib/suite.mjs';
@@ -238,7 +238,7 @@ describe('descriptors and default limits', () => {
 });
 
 test('beanstalk: connections of one address are limited, others are served', async (t) => {
-  const server = await startDoor({ backend: 'memory', args: ['--limits-connections-per-address', '20'] });
+  const server = await startBeanstalk({ backend: 'memory', args: ['--limits-connections-per-address', '20'] });
   t.after(() => stopServer(server));
   const open = async (localAddress) => {
     const socket = net.connect({ port: server.beanstalk, host: '127.0.0.1', localAddress });

@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import net from 'node:net';
 import { describe, test } from 'node:test';
 
-import { Beanstalk, startDoor } from './lib/beanstalk.mjs';
+import { Beanstalk, startBeanstalk } from './lib/beanstalk.mjs';
 import { Client } from './lib/client.mjs';
 import { leanSanitizer, residentMiB, startServer, stopServer, until } from './lib/server.mjs';
 import { claimOne, enqueue } from './lib/suite.mjs';
@@ -222,8 +222,8 @@ describe('HF-19 event streams that are not read', () => {
 
 describe('HF-19 the memory budget over beanstalk', () => {
   const JOB = 900 << 10;
-  const startedDoor = async (t) => {
-    const server = await startDoor({ backend: 'memory', args: [...settings, '--beanstalk-max-job-bytes', '1MiB'], env: leanSanitizer });
+  const startedBeanstalk = async (t) => {
+    const server = await startBeanstalk({ backend: 'memory', args: [...settings, '--beanstalk-max-job-bytes', '1MiB'], env: leanSanitizer });
     const api = new Client(server);
     t.after(async () => {
       api.close();
@@ -235,7 +235,7 @@ describe('HF-19 the memory budget over beanstalk', () => {
   const put = (body, missing = 0) => [`put 0 0 60 ${body.length + missing}\r\n`, body, ...(missing ? [] : ['\r\n'])];
 
   test('puts of which a part is sent: the memory is bounded, others are served, both protocols share the budget', async (t) => {
-    const { server, api, job, idle } = await startedDoor(t);
+    const { server, api, job, idle } = await startedBeanstalk(t);
     const body = Buffer.alloc(JOB, 'b');
     const half = Array.from({ length: 400 }, () => silent(server, put(body, 10), server.beanstalk));
     await until('all have sent their part', () => half.every((one) => one.done()));
@@ -265,7 +265,7 @@ describe('HF-19 the memory budget over beanstalk', () => {
   });
 
   test('replies that are not read: the memory is bounded, others are served', async (t) => {
-    const { server, api, job } = await startedDoor(t);
+    const { server, api, job } = await startedBeanstalk(t);
     const c = await Beanstalk.connect(server.beanstalk);
     const id = (await c.line(`put 0 0 60 ${JOB}\r\n${'c'.repeat(JOB)}`)).split(' ')[1];
     const idle = residentMiB(server);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The orchestrator's triggers and their jobs: every clause of ORC-15 … ORC-20 over its door, and what is true of it through /v1.
+// The orchestrator's triggers and their jobs: every clause of ORC-15 … ORC-20 over its API, and what is true of it through /v1.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -259,7 +259,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     await remove(api, made.id);
   });
 
-  test('HF-16 the door sees and touches its own triggers and their jobs alone', async () => {
+  test('HF-16 the API sees and touches its own triggers and their jobs alone', async () => {
     const { api } = use;
     const name = freshQueue('native');
     const work = freshQueue('work');
@@ -355,7 +355,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     }
     const broken = await api.request('POST', '/api/triggers', { body: '{"type":', headers: { 'content-type': 'application/json' } });
     assert.equal(refusalFault(broken, 'malformed_json'), null);
-    // A ring over two triggers, told in the door's words.
+    // A ring over two triggers, told in the API's words.
     const far = await makeQueue(api);
     const there = await make(api, { type: 'QUEUE', queue_id: queue.id, target_queue: far.name });
     const ring = await api.post('/api/triggers', { type: 'QUEUE', queue_id: far.id, target_queue: queue.name });

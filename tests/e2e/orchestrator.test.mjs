@@ -427,7 +427,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     status(await put(api, strict.id, { status: 'DONE', token: strict.token }), 200);
   });
 
-  test('HF-16 the door sees and touches its own queues alone', async () => {
+  test('HF-16 the API sees and touches its own queues alone', async () => {
     const { api } = use;
     const q = freshQueue('native');
     const job = status(await api.post(`/v1/queues/${q}/jobs`, { payload: 1 }), 201);

@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { after, before, describe, test } from 'node:test';
 
-import { Beanstalk, startDoor } from './lib/beanstalk.mjs';
+import { Beanstalk, startBeanstalk } from './lib/beanstalk.mjs';
 import { Client } from './lib/client.mjs';
 import { startServer, stopServer, until } from './lib/server.mjs';
 
@@ -44,7 +44,7 @@ const refusing = `
 describe('units that follow each other', { concurrency: false }, () => {
   let server, api;
   before(async () => {
-    server = await startDoor({ backend: `${base}&schema=lane` });
+    server = await startBeanstalk({ backend: `${base}&schema=lane` });
     api = new Client(server);
     sql(refusing);
   });

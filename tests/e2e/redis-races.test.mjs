@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two servers on one Redis server, and what happens when their questions cross (PDQ-6: no job is lost). Each server reaches Redis
-// through a door of its own that can keep answers back. Runs itself below scripts/with-redis.
+// through a proxy that can hold replies back. Runs itself below scripts/with-redis.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import net from 'node:net';
@@ -30,7 +30,7 @@ const status = (answer, wanted) => {
 };
 
 /** Between a server and Redis. Once a question with the given words has passed, no answer does, until release(). */
-class Door {
+class HeldProxy {
   async open() {
     this.links = new Set();
     this.server = net.createServer((near) => this.link(near));
@@ -75,13 +75,13 @@ describe('questions that cross', () => {
     assert.deepEqual(problems, []);
   });
   const start = async (prefix, number, env = {}, silent = '60s') => {
-    const door = await new Door().open();
+    const proxy = await new HeldProxy().open();
     // Signs of life are far apart: a server that has just come is not known to the other.
     const args = ['--node', String(number), '--cluster-leader-ttl-ms', silent, '--cluster-silent-ms', silent];
-    const server = await startServer({ backend: door.url(prefix), args, env });
+    const server = await startServer({ backend: proxy.url(prefix), args, env });
     const api = new Client(server);
-    closing.push(() => door.close(), () => server.exit || stopServer(server), () => api.close(), () => door.release());
-    return { door, server, api };
+    closing.push(() => proxy.close(), () => server.exit || stopServer(server), () => api.close(), () => proxy.release());
+    return { proxy, server, api };
   };
 
   test('a server that was alone and one that has just come never give out the same number', async () => {
@@ -91,13 +91,13 @@ describe('questions that cross', () => {
     // the first has read how far numbers go, the second takes some, the first stores, then the second
     const asked = [];
     for (const [node, name] of [[one, 'mine-one'], [two, 'mine-two']]) {
-      const kept = node.door.keep(name);
+      const kept = node.proxy.keep(name);
       asked.push(node.api.post(`/v1/queues/${name}/jobs`, { payload: name }));
       await kept();
     }
-    one.door.release();
+    one.proxy.release();
     const first = status(await asked[0], 201);
-    two.door.release();
+    two.proxy.release();
     const second = status(await asked[1], 201);
     assert.notEqual(first.id, second.id);
     for (const [job, name] of [[first, 'mine-one'], [second, 'mine-two']]) {
@@ -112,7 +112,7 @@ describe('questions that cross', () => {
     const one = await start('h:', 1);
     const id = status(await one.api.post('/v1/queues/left/jobs', { payload: 1 }), 201).id;
     const two = await start('h:', 2);
-    const kept = two.door.keep('left', '15000'); // how long it is taken for
+    const kept = two.proxy.keep('left', '15000'); // how long it is taken for
     const claim = two.api.post('/v1/queues/left/claim', {}).catch(() => null);
     await kept();
     await until('the job is out of reach', () => redis('ZCARD', 'h:holds') === 1);
@@ -206,13 +206,13 @@ describe('questions that cross', () => {
       async () => status(await two.api.post('/v1/queues/other/jobs', { payload: 2 }), 201),
       async () => status(await two.api.delete('/v1/queues/mine'), 200),
     ];
-    let kept = one.door.keep('mine', '15000'); // a load
+    let kept = one.proxy.keep('mine', '15000'); // a load
     const late = one.api.delete('/v1/queues/mine');
     for (const store of meanwhile) {
       await kept();
       await store();
-      one.door.release();
-      if (store !== meanwhile.at(-1)) kept = one.door.keep('mine', '15000');
+      one.proxy.release();
+      if (store !== meanwhile.at(-1)) kept = one.proxy.keep('mine', '15000');
     }
     status(await late, 404);
     assert.equal(redis('HGET', 'x:meta', 'stop'), null);
@@ -242,11 +242,11 @@ describe('questions that cross', () => {
       const { seq } = status(await one.api.get(`/v1/jobs/${made.id}`), 200);
       const wire = Buffer.alloc(8);
       wire.writeBigUInt64BE(BigInt(seq));
-      const kept = two.door.keep(wire);
+      const kept = two.proxy.keep(wire);
       const failed = two.api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'no', retry: false });
       await kept();
       await meanwhile();
-      two.door.release();
+      two.proxy.release();
       assert.equal(status(await failed, 200).state, 'dead');
     };
     status(await one.api.put('/v1/alerts/ops', rule), 201);
@@ -258,11 +258,11 @@ describe('questions that cross', () => {
     assert.deepEqual(outbox(), [1, 1, 1], 'a rule that came first is minded');
     // One notice is discarded twice, and the second has read it before the first was done.
     const [notice] = status(await one.api.get('/v1/notices'), 200).notices;
-    const kept = two.door.keep('some', 'EVALSHA');
+    const kept = two.proxy.keep('some', 'EVALSHA');
     const late = two.api.delete(`/v1/notices/${notice.id}`);
     await kept();
     status(await one.api.delete(`/v1/notices/${notice.id}`), 200);
-    two.door.release();
+    two.proxy.release();
     status(await late, 404);
     assert.deepEqual(outbox(), [0, 0, 0]);
     for (const name of ['noticed', 'noticeh']) assert.equal(redis('EXISTS', `r:${name}`), 0, name);
@@ -284,13 +284,13 @@ describe('questions that cross', () => {
   });
 
   test('PDQ-12 metrics are there while one of several stores is not', async () => {
-    const door = await new Door().open();
-    const server = await startServer({ env: { HOLDFAST_ROUTES: `away* number=1 backend=${door.url('m:')}` } });
+    const proxy = await new HeldProxy().open();
+    const server = await startServer({ env: { HOLDFAST_ROUTES: `away* number=1 backend=${proxy.url('m:')}` } });
     const api = new Client(server);
     closing.push(() => stopServer(server), () => api.close());
     for (const queue of ['here', 'away']) status(await api.post(`/v1/queues/${queue}/jobs`, { payload: 1 }), 201);
     assert.match((await api.get('/metrics')).text, /queue="away"/);
-    door.close();
+    proxy.close();
     await until('its queues are refused', async () => (await api.get('/v1/queues')).status === 503);
     const page = await api.get('/metrics');
     assert.equal(page.status, 200, page.text);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // HF-18: rows of the embedded store that no Holdfast has written, over the real programs. A damaged body concerns its own
 // job, whichever way it is asked for; state out of range is refused with a sentence by all commands, and none of them dies
-// of it. (tests/unit/backend/test_rows.c has every column and value.)
+// of it. (tests/unit/backend/local/sqlite/test_rows.c has every column and value.)
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { cpSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
-import { Beanstalk, startDoor } from './lib/beanstalk.mjs';
+import { Beanstalk, startBeanstalk } from './lib/beanstalk.mjs';
 import { Client, openStream } from './lib/client.mjs';
 import { runSql } from './lib/pages.mjs';
 import { run } from './lib/program.mjs';
@@ -47,7 +47,7 @@ describe('a damaged body concerns one job', () => {
   const queues = ['claimed', 'listened', 'tube', 'messages'];
   before(async () => {
     ({ data, firsts } = await spoiled(queues));
-    server = await startDoor({ data });
+    server = await startBeanstalk({ data });
     api = new Client(server);
   });
   after(async () => {

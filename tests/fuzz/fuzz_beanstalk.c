@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/beanstalk/parse.h"
 #include "base/check.h"
-#include "base/hash.h"
+#include "base/digest/hash.h"
+#include "base/digest/random.h"
 #include "base/mem.h"
-#include "base/random.h"
-#include "doors/beanstalk/parse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

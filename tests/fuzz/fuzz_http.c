@@ -10,9 +10,9 @@
 
 #include "base/buf.h"
 #include "base/check.h"
-#include "base/hash.h"
+#include "base/digest/hash.h"
+#include "base/digest/random.h"
 #include "base/mem.h"
-#include "base/random.h"
 #include "http/parse.h"
 #include "unit/http/parse_rig.h"
 

@@ -2,9 +2,9 @@
 /* Any bytes as the files of a journal (tests/support/journal_image.h): opening them ends well or
  * with a clean error, and what opens well can be gone on with, and opens well again. */
 #include "base/check.h"
-#include "core/frame.h"
+#include "core/records/frame.h"
 #include "support/journal_image.h"
-#include "unit/backend/journal_rig.h"
+#include "unit/backend/local/journal/journal_rig.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

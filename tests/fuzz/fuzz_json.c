@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/utf8.h"
 
 #define VALUES_MAX 200 /* whose ranges are read again: each costs its length */

@@ -5,9 +5,9 @@
  * An input is a frame, or (since no mutation survives its CRC) the records of one. */
 #include "base/buf.h"
 #include "base/check.h"
-#include "core/frame.h"
 #include "core/policy.h"
-#include "core/record.h"
+#include "core/records/frame.h"
+#include "core/records/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

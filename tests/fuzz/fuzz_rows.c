@@ -7,11 +7,11 @@
  * missing at the end is NULL. */
 #include <string.h>
 
-#include "backend/local/store_sqlite_rules.h"
+#include "api/v1/jobs/job_view.h"
+#include "backend/local/sqlite/rules.h"
 #include "base/check.h"
-#include "base/json.h"
-#include "core/schedule.h"
-#include "doors/native/job_view.h"
+#include "base/json/json.h"
+#include "core/schedules/schedule.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

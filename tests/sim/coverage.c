@@ -2,8 +2,8 @@
 #include "sim/coverage.h"
 
 #include "base/check.h"
-#include "core/frame.h"
-#include "core/record.h"
+#include "core/records/frame.h"
+#include "core/records/record.h"
 #include "sim/history.h"
 
 static const char *const fault_names[FAULT_COUNT] = {

@@ -10,7 +10,7 @@
  * read but not applied is forgotten by a crash. */
 #pragma once
 
-#include "backend/local/journal.h"
+#include "backend/local/journal/journal.h"
 #include "sim/disk.h"
 #include "support/files_torn.h"
 

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/local/engine.h"
+#include "backend/local/engine/engine.h"
 #include "base/check.h"
-#include "base/map.h"
-#include "base/slab.h"
+#include "base/containers/map.h"
+#include "base/containers/slab.h"
 #include "sim/history.h"
 #include "sim/lockstep_ops.h"
 #include "sim/model.h"
@@ -267,7 +267,7 @@ static void tick(struct lockstep *l)
     }
 }
 
-/* Every job there ever was, through the front door. */
+/* Every job there ever was, through the front API. */
 static void compare_all(struct lockstep *l)
 {
     struct model *m = l->model;

@@ -3,8 +3,8 @@
  * sizes it uses. */
 #pragma once
 
-#include "backend/local/engine.h"
-#include "base/random.h"
+#include "backend/local/engine/engine.h"
+#include "base/digest/random.h"
 #include "sim/plan.h"
 #include "sim/pool.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "sim/lockstep.h"
 #include "sim/run.h"
 #include "sim/suite.h"

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "backend/local/journal.h"
+#include "backend/local/journal/journal.h"
 #include "base/check.h"
 
 _Static_assert(FEATURE_COUNT <= 64, "features are one mask");

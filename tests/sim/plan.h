@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/random.h"
+#include "base/digest/random.h"
 #include "core/policy.h"
 
 /* name, per cent of the seeds that have it */

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-#include "backend/local/defects.h"
-#include "core/record.h"
+#include "backend/local/engine/defects.h"
+#include "core/records/record.h"
 #include "sim/disk_journal.h"
 #include "sim/run.h"
 

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/clock.h"
-#include "base/slab.h"
+#include "base/containers/slab.h"
+#include "base/system/clock.h"
 #include "sim/world.h"
 
 #define JOBS_MAX 64

@@ -2,8 +2,8 @@
 /* A planted defect of the disk: a frame that is not all or nothing. */
 #include "base/check.h"
 #include "base/mem.h"
-#include "core/frame.h"
-#include "core/record.h"
+#include "core/records/frame.h"
+#include "core/records/record.h"
 #include "sim/disk.h"
 
 static void add_part(struct disk *d, struct span records, uint64_t first, uint32_t count)

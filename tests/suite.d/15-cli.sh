@@ -38,7 +38,7 @@ export -f full_disk
 # The page promises that codes are stable; none may be missing there.
 codes_are_told() {
   local code told=0
-  for code in $(sed -nE 's/.*\[PROBLEM_[A-Z_]+\] = \{"([a-z_]+)".*/\1/p' src/doors/problem.c) \
+  for code in $(sed -nE 's/.*\[PROBLEM_[A-Z_]+\] = \{"([a-z_]+)".*/\1/p' src/api/problem.c) \
     $(sed -nE 's/^ +\{[45][0-9]+, "([a-z_]+)".*/\1/p' src/http/refusal.c); do
     case $code in none | body_too_large) continue ;; esac # no problem; told as too_big
     grep -q "^|.*\`$code\`" docs/api.md || { echo "not in docs/api.md: $code"; return 1; }

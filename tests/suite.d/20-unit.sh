@@ -5,8 +5,8 @@
 # threads under the thread sanitizer too.
 source "$(dirname "$0")/tap.bash"
 
-threads='backend/test_applier backend/test_backup backend/test_failover backend/test_journal backend/test_local
-  backend/test_store backend/test_store_read app/test_bench_run'
+threads='backend/local/test_applier backend/local/test_backup backend/failover/test_failover backend/local/journal/test_journal
+  backend/local/test_local backend/local/sqlite/test_store backend/local/sqlite/test_store_read cli/bench/test_bench_run'
 
 # unit HOW PRESET NAME COMMAND…: HOW is ahead (begin it) or cases (count it). The names come from the
 # sources, so a program that was not built fails.

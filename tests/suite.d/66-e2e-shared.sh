@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The end-to-end suites of the API and its doors once more, on stores that nodes share: one PostgreSQL and one
+# The end-to-end suites of all APIs once more, on stores that nodes share: one PostgreSQL and one
 # Redis server for all of them, each Holdfast with a schema or a prefix of its own. tests/e2e/lib/backend.mjs says
 # what is left out where.
 [ -n "${HF_REDIS:-}" ] || exec "$(dirname "$0")/../../scripts/with-redis" "$0" "$@"

@@ -10,8 +10,8 @@
  * All chance comes from the seed. Calls may come from several threads. */
 #pragma once
 
-#include "backend/local/files.h"
-#include "base/random.h"
+#include "backend/local/journal/files.h"
+#include "base/digest/random.h"
 
 struct files_torn;
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "base/hash.h"
-#include "base/hmac.h"
+#include "base/digest/hash.h"
+#include "base/digest/hmac.h"
 
 struct image_file {
     char *bytes;

@@ -8,8 +8,8 @@
  * mend what no mutation can get right by chance. */
 #pragma once
 
-#include "backend/local/journal.h"
-#include "backend/local/journal_entry.h"
+#include "backend/local/journal/entry.h"
+#include "backend/local/journal/journal.h"
 #include "support/files_torn.h"
 
 #define IMAGE_SEGMENT (4 * JOURNAL_PAGE)

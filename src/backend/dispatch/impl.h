@@ -9,7 +9,7 @@
 #include "backend/dispatch/dispatch.h"
 #include "backend/redis/conn.h"
 #include "backend/settles.h"
-#include "base/map.h"
+#include "base/containers/map.h"
 #include "core/id.h"
 #include "core/limits.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "core/alert.h"
+#include "core/alerts/alert.h"
 
 /* --- lists --- */
 

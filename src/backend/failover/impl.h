@@ -32,8 +32,8 @@
 #include "backend/backend_impl.h"
 #include "backend/event_merge.h"
 #include "backend/failover/failover.h"
-#include "base/arena.h"
-#include "base/map.h"
+#include "base/containers/arena.h"
+#include "base/containers/map.h"
 #include "core/limits.h"
 
 #define FLOW_WORKER "holdfast: flowing back"

@@ -6,7 +6,7 @@
  * A body is good for a job as long as no record has touched it since the reading was asked for. */
 #pragma once
 
-#include "backend/local/engine.h"
+#include "backend/local/engine/engine.h"
 
 struct ahead;
 

@@ -8,9 +8,9 @@
 
 #include "backend/local/ballast.h"
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/mem.h"
+#include "base/system/clock.h"
 
 /* The views are about a second behind: this leaves the sweep the rest of it. Sweeps that take long
  * come less often, so that three quarters of the time are left to others: fewer and larger ones

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend/local/journal.h"
+#include "backend/local/journal/journal.h"
 #include "backend/local/store.h"
 #include "base/log.h"
 

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/local/dbfile.h"
-#include "backend/local/dbpage_vfs.h"
-#include "backend/local/store_sqlite.h"
+#include "backend/local/pages/dbfile.h"
+#include "backend/local/pages/vfs.h"
+#include "backend/local/sqlite/store_sqlite.h"
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/failpoint.h"

@@ -3,9 +3,9 @@
  */
 #include "backend/local/cache.h"
 
-#include "base/map.h"
+#include "base/containers/map.h"
+#include "base/containers/slab.h"
 #include "base/mem.h"
-#include "base/slab.h"
 
 #define TEXTS 7 /* unique, group, correlation, label, attributes, options, payload */
 

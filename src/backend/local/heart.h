@@ -11,7 +11,7 @@
  * What is durable can be recovered; what is applied can be read from the store, which may lag. */
 #pragma once
 
-#include "backend/local/engine.h"
+#include "backend/local/engine/engine.h"
 
 struct heart;
 

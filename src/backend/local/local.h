@@ -4,7 +4,7 @@
 #pragma once
 
 #include "backend/backend.h"
-#include "backend/local/files.h"
+#include "backend/local/journal/files.h"
 #include "backend/local/store.h"
 
 struct ballast;

@@ -12,11 +12,11 @@
 #include "backend/local/backup.h"
 #include "backend/local/ballast.h"
 #include "backend/local/heart.h"
-#include "backend/local/journal.h"
+#include "backend/local/journal/journal.h"
+#include "backend/local/journal/writer.h"
 #include "backend/local/knock.h"
 #include "backend/local/reader.h"
 #include "backend/local/watches.h"
-#include "backend/local/writer.h"
 #include "backend/settles.h"
 
 /* A query whose records are not all applied yet. */

@@ -9,8 +9,8 @@
 
 #include "backend/local/local.h"
 #include "backend/local/local_impl.h"
+#include "base/digest/random.h"
 #include "base/mem.h"
-#include "base/random.h"
 
 #define DEFAULT_CACHE_BYTES (UINT64_C(64) << 20)
 

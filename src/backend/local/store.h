@@ -13,11 +13,11 @@
 #include <stdint.h>
 
 #include "backend/op.h"
-#include "base/arena.h"
+#include "base/containers/arena.h"
+#include "base/digest/hash.h"
 #include "base/err.h"
-#include "base/hash.h"
-#include "core/frame.h"
-#include "core/record.h"
+#include "core/records/frame.h"
+#include "core/records/record.h"
 
 struct store_meta {
     uint8_t store_id[16];

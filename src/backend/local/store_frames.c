@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-#include "core/frame.h"
+#include "core/records/frame.h"
 
 static int walk_records(const struct frame *f, frames_record_fn fn, void *ctx,
                         struct err_note *note)

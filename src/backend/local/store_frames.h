@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 #include "base/span.h"
-#include "core/record.h"
+#include "core/records/record.h"
 
 /* The job that a record changes, for those that change exactly one which is there; else 0. Their
  * structs all begin with the sequence. */

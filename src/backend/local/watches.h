@@ -3,7 +3,7 @@
 #pragma once
 
 #include "backend/backend.h"
-#include "base/map.h"
+#include "base/containers/map.h"
 
 struct watches {
     struct map128 by_name;         /* → one of those who watch it */

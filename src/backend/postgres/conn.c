@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/system/clock.h"
 
 #define ENDS_MAX 2 /* end marks that libpq may give without a result between them */
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 
-#include "base/clock.h"
+#include "base/system/clock.h"
 
 /* Waits until a result can be read. False: in vain. */
 static bool await(PGconn *pg, int64_t patience_ms)

@@ -4,7 +4,7 @@
 #include <endian.h>
 
 #include "backend/shared/sound.h"
-#include "core/wire.h"
+#include "core/records/wire.h"
 
 #define ROW_HEAD 61 /* up to the unique key's bytes */
 #define ROW_FIELDS 200

@@ -26,7 +26,7 @@
 #include "backend/backend_impl.h"
 #include "backend/event_merge.h"
 #include "backend/router/router.h"
-#include "base/arena.h"
+#include "base/containers/arena.h"
 
 #define SLOT_SHIFT 47 /* of sequences: 6 bits for the number of the backend */
 #define SEQ_INNER_MAX ((UINT64_C(1) << SLOT_SHIFT) - 1)

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "backend/router/impl.h"
-#include "core/alert.h"
+#include "core/alerts/alert.h"
 
 /* One row an op. Offsets into struct op; 0 = not that way. */
 struct way {

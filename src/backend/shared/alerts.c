@@ -3,8 +3,8 @@
 #include "backend/shared/alerts.h"
 
 #include "backend/shared/shared.h"
+#include "core/alerts/webhook.h"
 #include "core/validate.h"
-#include "core/webhook.h"
 
 void unit_alerts_reset(struct unit *u)
 {

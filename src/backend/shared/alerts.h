@@ -8,7 +8,7 @@
 #pragma once
 
 #include "backend/op.h"
-#include "base/arena.h"
+#include "base/containers/arena.h"
 
 struct shared;
 struct unit;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "backend/shared/shared.h"
-#include "base/ip.h"
+#include "base/system/ip.h"
 
 /* Where the configuration says nothing: */
 #define LEADER_TTL_MS 10000

@@ -160,7 +160,7 @@ struct catch
     uint32_t count;
 };
 
-/* Where the items come from. A door's trigger takes from that door's queues: one of the same name
+/* Where the items come from. An API's trigger takes from that API's queues: one of the same name
  * that another has made since is not meant. */
 static struct wqueue *source_of(const struct unit *u, const struct wschedule *s)
 {

@@ -24,8 +24,8 @@
 #include "backend/settles.h"
 #include "backend/shared/cluster.h"
 #include "backend/shared/unit.h"
+#include "base/digest/random.h"
 #include "base/mem.h"
-#include "base/random.h"
 #include "core/limits.h"
 
 #define EVENT_RING 16384u

@@ -16,9 +16,9 @@
 #include "backend/op.h"
 #include "backend/schedule_rules.h"
 #include "backend/shared/alerts.h"
-#include "base/arena.h"
-#include "base/heap.h"
-#include "base/map.h"
+#include "base/containers/arena.h"
+#include "base/containers/heap.h"
+#include "base/containers/map.h"
 #include "core/moves.h"
 
 struct shared;

@@ -101,10 +101,10 @@ export function fieldsOf(data) {
 }
 export const listOf = (data) => data.toString('latin1').split('\n').filter((l) => l.startsWith('- ')).map((l) => l.slice(2));
 
-/** Our server with the door open; server.beanstalk is its port. */
-export async function startDoor({ args = [], listen = '127.0.0.1:0', ...options } = {}) {
+/** Our server with the API open; server.beanstalk is its port. */
+export async function startBeanstalk({ args = [], listen = '127.0.0.1:0', ...options } = {}) {
   const server = await startServer({ ...options, args: ['--beanstalk', listen, ...args] });
-  const ready = await until('the door listens', () => server.stdout.match(/^listening on beanstalk:\/\/127\.0\.0\.1:(\d+)\n/m));
+  const ready = await until('the API listens', () => server.stdout.match(/^listening on beanstalk:\/\/127\.0\.0\.1:(\d+)\n/m));
   server.beanstalk = Number(ready[1]);
   return server;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checksums of the pages of holdfast.db (src/backend/local/dbpage.h), for tests that change the file.
+// The checksums of the pages of holdfast.db (src/backend/local/pages/dbpage.h), for tests that change the file.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';
 

@@ -53,11 +53,11 @@ export async function darkNetwork(t, { socket, urlOf, send }) {
   t.after(() => far.stdin.end());
   const port = Number(await new Promise((resolve) => far.stdout.once('data', (text) => resolve(String(text)))));
 
-  const door = path.join(temporaryDirectory(), 'door');
-  const node = new Node(urlOf(`10.99.0.2:${port}`), 1, { via: near.inside, listen: `unix:${door}` });
+  const listening = path.join(temporaryDirectory(), 'node.sock');
+  const node = new Node(urlOf(`10.99.0.2:${port}`), 1, { via: near.inside, listen: `unix:${listening}` });
   await node.start();
   t.after(() => (node.server.exit ? null : node.kill()));
-  node.api = new Client({ socketPath: door });
+  node.api = new Client({ socketPath: listening });
   const ready = () => until('it serves', async () => (await send(node, 'warm')).status < 300);
   await ready();
   link('down');

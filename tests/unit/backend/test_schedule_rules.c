@@ -91,7 +91,7 @@ static void test_what_a_job_says(void **state)
                                         "\"1970-01-01T00:00:00.000Z\"}");
     assert_true(split == b.len && span_equal(buf_span(&b), expected));
     buf_clear(&b);
-    origin.owner = SPAN_LITERAL("door");
+    origin.owner = SPAN_LITERAL("api");
     origin.number = 3;
     assert_int_equal(schedule_job_text(&origin, &spec, &item, 1, &b, &split), 0);
     assert_true(split > 0 && split < b.len);
@@ -99,7 +99,7 @@ static void test_what_a_job_says(void **state)
     struct span end = SPAN_LITERAL("\"}],\"payload\":[7]}");
     assert_memory_equal(payload.at + payload.len - end.len, end.at, end.len);
     struct span start =
-        SPAN_LITERAL("{\"source\":\"TRIGGER\",\"schedule\":\"n\",\"owner\":\"door\",\"number\":3,");
+        SPAN_LITERAL("{\"source\":\"TRIGGER\",\"schedule\":\"n\",\"owner\":\"API\",\"number\":3,");
     assert_memory_equal(payload.at, start.at, start.len);
     assert_memory_equal(b.data, start.at, start.len);
     buf_done(&b);

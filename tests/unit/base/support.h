@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
+#include "base/digest/random.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 

@@ -4,14 +4,14 @@
  * (the sanitizer sees to that). */
 #include "unit/base/support.h"
 
-#include "base/arena.h"
 #include "base/buf.h"
-#include "base/heap.h"
-#include "base/json.h"
-#include "base/map.h"
+#include "base/containers/arena.h"
+#include "base/containers/heap.h"
+#include "base/containers/map.h"
+#include "base/containers/seqdir.h"
+#include "base/containers/slab.h"
+#include "base/json/json.h"
 #include "base/mem.h"
-#include "base/seqdir.h"
-#include "base/slab.h"
 
 /* One run of a scenario: which allocation fails, and whether that has happened. */
 struct fault {

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/budget.h"
-#include "base/machine.h"
 #include "base/mem.h"
+#include "base/system/machine.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define TOTAL (64 * MIB)

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/heap.h"
-#include "base/json.h"
-#include "base/map.h"
-#include "base/slab.h"
+#include "base/containers/heap.h"
+#include "base/containers/map.h"
+#include "base/containers/slab.h"
+#include "base/json/json.h"
 
 static void assert_aborts(void (*mistake)(void))
 {

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "base/err.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "base/utf8.h"
 

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
+#include "base/digest/random.h"
 #include "base/mem.h"
-#include "base/random.h"
 #include "unit/backend/fake_backend.h"
 #include "unit/broker/broker_rig.h"
 

@@ -10,7 +10,7 @@
 
 #include "backend/router/router.h"
 #include "broker/courier.h"
-#include "core/alert.h"
+#include "core/alerts/alert.h"
 #include "unit/backend/switched.h"
 #include "unit/broker/broker_rig.h"
 

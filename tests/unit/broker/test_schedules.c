@@ -9,7 +9,7 @@
 
 #include "broker/broker_impl.h"
 #include "core/limits.h"
-#include "core/schedule.h"
+#include "core/schedules/schedule.h"
 #include "unit/backend/fake_backend.h"
 #include "unit/broker/broker_rig.h"
 

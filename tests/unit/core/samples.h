@@ -4,10 +4,10 @@
 
 #include <stdbool.h>
 
-#include "base/arena.h"
-#include "base/random.h"
+#include "base/containers/arena.h"
+#include "base/digest/random.h"
 #include "core/policy.h"
-#include "core/record.h"
+#include "core/records/record.h"
 
 extern const enum record_kind sample_kinds[];
 extern const size_t sample_kind_count;

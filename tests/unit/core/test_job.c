@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
+#include "base/digest/random.h"
 
 #define SEED 66001
 

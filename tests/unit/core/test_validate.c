@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
+#include "base/digest/random.h"
 #include "base/utf8.h"
 #include "core/limits.h"
 

@@ -38,7 +38,7 @@ struct http_rig {
     uint64_t sent_ns; /* when the last came */
     unsigned handled;
     unsigned drained, closed;
-    bool park_answers_when_gone; /* the usual door; otherwise the test does it */
+    bool park_answers_when_gone; /* the usual API; otherwise the test does it */
     char last_peer[64];
     struct span last_param;
     char param_text[256];

@@ -1,1 +1,1 @@
-#include "backend/local/engine.h"
+#include "backend/local/engine/engine.h"

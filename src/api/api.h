@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Front APIs: APIs of other systems over the same broker, one folder each.
+ *
+ * An API translates URLs, members, words, ids and times; the rules stay in core and broker. It acts
+ * only on queues whose owner it is (its name), unless one is named. To add one: a folder with a
+ * `const struct API`, and its row in api/apis.c. */
+#pragma once
+
+#include <stdio.h>
+#include <uv.h>
+
+#include "base/log.h"
+#include "broker/broker.h"
+#include "http/http.h"
+
+struct metrics;
+struct webqueue_type;
+
+struct api_config {
+    uv_loop_t *loop;
+    struct broker *broker;             /* not owned; outlives the APIs */
+    const struct log *log;             /* may be NULL */
+    const struct queue_policy *policy; /* the server's defaults; lives as long as the APIs */
+    uint32_t keyval_lock_ms;           /* keyval: lockDuration; 0 = 30 s */
+    uint32_t keyval_sweep_ms;          /* keyval: cleanupInterval; 0 = never */
+    const struct webqueue_type *webqueue_types; /* at least one; copied */
+    size_t webqueue_type_count;
+    unsigned tasks_low_share; /* of the API `tasks`, percent */
+};
+
+struct api {
+    const char *name; /* in the setting `apis`; owner of its queues */
+    const char *doc;  /* one line for the route reference */
+    const struct http_route *routes;
+    size_t route_count;
+    /* The ctx of its handlers. */
+    int (*open)(const struct api_config *config, void **ret);
+    /* Ends what would never end by itself (streams); NULL = nothing does. */
+    void (*drain)(void *ctx);
+    /* Adds to /metrics; NULL = it has no figures of its own. */
+    void (*metrics)(void *ctx, struct metrics *m);
+    /* All exchanges were answered. Calls fn when ctx is gone, perhaps before it returns. */
+    void (*close)(void *ctx, void (*fn)(void *fn_ctx), void *fn_ctx);
+};
+
+struct apis;
+
+/* API i of all there are, or NULL past the last. */
+const struct api *api_at(size_t i);
+/* NULL = no API has this name. */
+const struct api *api_find(const char *name);
+
+/* Opens the APIs with these names; unknown ones are programmer errors. */
+MUST_CHECK int apis_open(const struct api_config *config, const char *const *names, size_t count,
+                         struct apis **ret);
+/* Calls fn with the table of each open API. */
+void apis_routes(const struct apis *d, void (*fn)(void *ctx, const struct api *api, void *api_ctx),
+                 void *ctx);
+void apis_drain(struct apis *d);                            /* NULL allowed */
+void apis_metrics(const struct apis *d, struct metrics *m); /* NULL allowed */
+/* Calls fn when all are gone. d may be NULL: calls fn at once. */
+void apis_close(struct apis *d, void (*fn)(void *ctx), void *ctx);
+
+/* The rows of a route reference, Markdown. */
+void api_routes_print(FILE *out, const struct http_route *routes, size_t count);

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/beanstalk/parse.h"
+
+#include <strings.h>
+
+#include "base/check.h"
+
+enum parse_state {
+    PARSE_LINE, /* at the beginning of a command */
+    PARSE_LONG, /* in a line that is too long */
+    PARSE_SKIP, /* in a body that is too long */
+};
+
+/* What stands behind the word. p: priority, d: delay, t: time to run, b: bytes of the body, i: id,
+ * u: tube, n: count, w: seconds to wait; "" = nothing, "*" = whatever. Of words that begin alike
+ * the longest comes first; those of every job come before the others. */
+static const struct word {
+    const char *text;
+    uint8_t len;
+    uint8_t word;
+    const char *args;
+} words[] = {
+#define WORD(text, word, args)                                                                     \
+    {                                                                                              \
+        text, sizeof(text) - 1, word, args                                                         \
+    }
+    WORD("put ", BS_PUT, "pdtb"),
+    WORD("delete ", BS_DELETE, "i"),
+    WORD("reserve-with-timeout ", BS_RESERVE_TIMEOUT, "w"),
+    WORD("reserve-job ", BS_RESERVE_JOB, "i"),
+    WORD("reserve", BS_RESERVE, ""),
+    WORD("release ", BS_RELEASE, "ipd"),
+    WORD("bury ", BS_BURY, "ip"),
+    WORD("touch ", BS_TOUCH, "i"),
+    WORD("use ", BS_USE, "u"),
+    WORD("watch ", BS_WATCH, "u"),
+    WORD("ignore ", BS_IGNORE, "u"),
+    WORD("peek ", BS_PEEK, "i"),
+    WORD("peek-ready", BS_PEEK_READY, ""),
+    WORD("peek-delayed", BS_PEEK_DELAYED, ""),
+    WORD("peek-buried", BS_PEEK_BURIED, ""),
+    WORD("kick-job ", BS_KICK_JOB, "i"),
+    WORD("kick ", BS_KICK, "n"),
+    WORD("stats-job ", BS_STATS_JOB, "i"),
+    WORD("stats-tube ", BS_STATS_TUBE, "u"),
+    WORD("stats", BS_STATS, ""),
+    WORD("list-tubes-watched", BS_LIST_TUBES_WATCHED, ""),
+    WORD("list-tube-used", BS_LIST_TUBE_USED, ""),
+    WORD("list-tubes", BS_LIST_TUBES, ""),
+    WORD("pause-tube", BS_PAUSE_TUBE, " ud"),
+    WORD("quit", BS_QUIT, "*"),
+#undef WORD
+};
+
+const char *bs_word_name(enum bs_word w)
+{
+    static const char *const names[BS_WORD_COUNT] = {
+        [BS_PUT] = "put",
+        [BS_RESERVE] = "reserve",
+        [BS_RESERVE_TIMEOUT] = "reserve-with-timeout",
+        [BS_RESERVE_JOB] = "reserve-job",
+        [BS_DELETE] = "delete",
+        [BS_RELEASE] = "release",
+        [BS_BURY] = "bury",
+        [BS_TOUCH] = "touch",
+        [BS_USE] = "use",
+        [BS_WATCH] = "watch",
+        [BS_IGNORE] = "ignore",
+        [BS_PEEK] = "peek",
+        [BS_PEEK_READY] = "peek-ready",
+        [BS_PEEK_DELAYED] = "peek-delayed",
+        [BS_PEEK_BURIED] = "peek-buried",
+        [BS_KICK] = "kick",
+        [BS_KICK_JOB] = "kick-job",
+        [BS_STATS] = "stats",
+        [BS_STATS_JOB] = "stats-job",
+        [BS_STATS_TUBE] = "stats-tube",
+        [BS_LIST_TUBES] = "list-tubes",
+        [BS_LIST_TUBE_USED] = "list-tube-used",
+        [BS_LIST_TUBES_WATCHED] = "list-tubes-watched",
+        [BS_PAUSE_TUBE] = "pause-tube",
+        [BS_QUIT] = "quit",
+    };
+    return w < BS_WORD_COUNT ? names[w] : NULL;
+}
+
+/* ---- characters ---- */
+
+static bool digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool tube_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || digit(c) || c == '-' || c == '+' ||
+           c == '/' || c == ';' || c == '.' || c == '$' || c == '_' || c == '(' || c == ')';
+}
+
+static void blanks_drop(struct span *s)
+{
+    while (s->len > 0 && s->at[0] == ' ')
+        *s = span_of(s->at + 1, s->len - 1);
+}
+
+/* ---- arguments ---- */
+
+/* Digits, blanks before them allowed; false: none, or more than max. */
+static bool take_number(struct span *s, uint64_t max, uint64_t *ret)
+{
+    uint64_t v = 0;
+    size_t i = 0;
+    blanks_drop(s);
+    for (; i < s->len && digit(s->at[i]); i++) {
+        unsigned d = (unsigned)(s->at[i] - '0');
+        if (v > (max - d) / 10)
+            return false;
+        v = v * 10 + d;
+    }
+    if (i == 0)
+        return false;
+    *s = span_of(s->at + i, s->len - i);
+    *ret = v;
+    return true;
+}
+
+static bool take_u32(struct span *s, uint32_t *ret)
+{
+    uint64_t v;
+    if (!take_number(s, UINT32_MAX, &v))
+        return false;
+    *ret = (uint32_t)v;
+    return true;
+}
+
+/* A number with a sign, perhaps, and whatever behind it: some clients send such. */
+static bool take_loose(struct span *s, int64_t *ret)
+{
+    blanks_drop(s);
+    bool minus = s->len > 0 && s->at[0] == '-';
+    if (minus || (s->len > 0 && s->at[0] == '+'))
+        *s = span_of(s->at + 1, s->len - 1);
+    uint64_t v;
+    if (s->len == 0 || !digit(s->at[0]) || !take_number(s, INT64_MAX, &v))
+        return false;
+    *ret = minus ? -(int64_t)v : (int64_t)v;
+    *s = span_of(s->at, 0);
+    return true;
+}
+
+static bool take_count(struct span *s, uint32_t *ret)
+{
+    int64_t v;
+    if (!take_loose(s, &v))
+        return false;
+    *ret = v < 0 || v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
+    return true;
+}
+
+bool bs_tube_valid(struct span name)
+{
+    if (name.len == 0 || name.len > BS_TUBE_BYTES || name.at[0] == '-')
+        return false;
+    for (size_t i = 0; i < name.len; i++)
+        if (!tube_char(name.at[i]))
+            return false;
+    return true;
+}
+
+static bool take_tube(struct span *s, struct span *ret)
+{
+    size_t len = 0;
+    while (len < s->len && s->at[len] != ' ')
+        len++;
+    *ret = span_of(s->at, len);
+    *s = span_of(s->at + len, s->len - len);
+    return bs_tube_valid(*ret);
+}
+
+static bool take_argument(char kind, struct span *s, struct bs_command *c, uint32_t *bytes)
+{
+    switch (kind) {
+    case 'p':
+        return take_u32(s, &c->priority);
+    case 'd':
+        return take_u32(s, &c->delay_s);
+    case 't':
+        return take_u32(s, &c->ttr_s);
+    case 'b':
+        return take_u32(s, bytes);
+    case 'i':
+        return take_number(s, UINT64_MAX, &c->id);
+    case 'n':
+        return take_count(s, &c->count);
+    case 'w':
+        return take_loose(s, &c->timeout_s);
+    case ' ':
+        blanks_drop(s);
+        return true;
+    case 'u':
+        return take_tube(s, &c->tube);
+    default: /* '*' */
+        *s = span_of(s->at, 0);
+        return true;
+    }
+}
+
+/* False: malformed. *ret_rest: what stands behind the arguments. */
+static bool take_arguments(const char *kinds, struct span *rest, struct bs_command *c,
+                           uint32_t *bytes)
+{
+    for (; *kinds; kinds++)
+        if (!take_argument(*kinds, rest, c, bytes))
+            return false;
+    return true;
+}
+
+/* ---- lines ---- */
+
+static const struct word *word_find(struct span line)
+{
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (line.len >= words[i].len && memcmp(line.at, words[i].text, words[i].len) == 0)
+            return &words[i];
+    return NULL;
+}
+
+/* Bytes of the line, its end included; 0 = it has not come to its end. */
+static size_t line_length(struct span in)
+{
+    const char *from = in.at, *end = in.at + in.len, *lf;
+    while (from < end && (lf = memchr(from, '\n', (size_t)(end - from))) != NULL) {
+        if (lf > in.at && lf[-1] == '\r')
+            return (size_t)(lf - in.at) + 1;
+        from = lf + 1;
+    }
+    return 0;
+}
+
+/* A put's line is there; is its body? */
+static enum bs_result body_take(struct bs_parser *p, struct span in, size_t line, uint32_t bytes,
+                                bool rest, size_t *ret_used, struct bs_command *ret)
+{
+    if (bytes > p->body_max) {
+        p->state = PARSE_SKIP;
+        p->skip = (uint64_t)bytes + 2;
+        p->skip_as = BS_JOB_TOO_BIG;
+        *ret_used = line;
+        return BS_MORE;
+    }
+    if (rest) {
+        *ret_used = line;
+        return BS_BAD_FORMAT;
+    }
+    if (in.len - line < (size_t)bytes + 2) {
+        p->need = line + bytes + 2;
+        return BS_MORE;
+    }
+    *ret_used = line + bytes + 2;
+    ret->body = span_of(in.at + line, bytes);
+    const char *end = in.at + line + bytes;
+    return end[0] == '\r' && end[1] == '\n' ? BS_COMMAND : BS_EXPECTED_CRLF;
+}
+
+static enum bs_result line_take(struct bs_parser *p, struct span in, size_t len, size_t *ret_used,
+                                struct bs_command *ret)
+{
+    struct span line = span_of(in.at, len - 2);
+    uint32_t bytes = 0;
+    *ret_used = len;
+    if (memchr(line.at, 0, line.len))
+        return BS_BAD_FORMAT;
+    const struct word *w = word_find(line);
+    if (!w)
+        return BS_UNKNOWN_COMMAND;
+    *ret = (struct bs_command){.word = w->word};
+    struct span rest = span_of(line.at + w->len, line.len - w->len);
+    if (!take_arguments(w->args, &rest, ret, &bytes))
+        return BS_BAD_FORMAT;
+    if (w->word == BS_PUT) {
+        *ret_used = 0;
+        return body_take(p, in, len, bytes, rest.len > 0, ret_used, ret);
+    }
+    return rest.len == 0 ? BS_COMMAND : BS_BAD_FORMAT;
+}
+
+/* ---- what is thrown away ---- */
+
+static enum bs_result skip_body(struct bs_parser *p, struct span in, size_t *ret_used,
+                                struct bs_command *ret)
+{
+    *ret_used = in.len < p->skip ? in.len : (size_t)p->skip;
+    p->skip -= *ret_used;
+    if (p->skip > 0)
+        return BS_MORE;
+    p->state = PARSE_LINE;
+    ret->word = BS_PUT;
+    return (enum bs_result)p->skip_as;
+}
+
+/* The last byte may be the CR of the line's end, and stays. */
+static enum bs_result skip_line(struct bs_parser *p, struct span in, size_t *ret_used)
+{
+    size_t len = line_length(in);
+    if (len == 0) {
+        *ret_used = in.len > 0 && in.at[in.len - 1] == '\r' ? in.len - 1 : in.len;
+        return BS_MORE;
+    }
+    p->state = PARSE_LINE;
+    *ret_used = len;
+    return BS_BAD_FORMAT;
+}
+
+void bs_parser_skip(struct bs_parser *p, size_t have)
+{
+    CHECK(p->state == PARSE_LINE && p->need > have);
+    p->state = PARSE_SKIP;
+    p->skip = p->need - have;
+    p->skip_as = BS_NO_ROOM;
+    p->need = 0;
+}
+
+enum bs_result bs_parse(struct bs_parser *p, struct span in, size_t *ret_used,
+                        struct bs_command *ret)
+{
+    *ret_used = 0;
+    ret->word = BS_WORD_COUNT;
+    p->need = 0;
+    if (in.len == 0)
+        return BS_MORE;
+    if (p->state == PARSE_SKIP)
+        return skip_body(p, in, ret_used, ret);
+    if (p->state == PARSE_LONG)
+        return skip_line(p, in, ret_used);
+    size_t len = line_length(span_of(in.at, in.len < BS_LINE_BYTES ? in.len : BS_LINE_BYTES));
+    if (len > 0)
+        return line_take(p, in, len, ret_used, ret);
+    if (in.len < BS_LINE_BYTES)
+        return BS_MORE;
+    p->state = PARSE_LONG;
+    return skip_line(p, in, ret_used);
+}
+
+enum bs_part bs_part(const struct bs_parser *p, size_t kept)
+{
+    if (p->state == PARSE_SKIP || p->need > 0)
+        return BS_PART_BODY;
+    return kept > 0 || p->state == PARSE_LONG ? BS_PART_LINE : BS_PART_NONE;
+}
+
+/* ---- the first line ---- */
+
+/* The next word of the line, empty at its end. A client may end lines with LF alone. */
+static struct span take_word(struct span *s)
+{
+    static const char blanks[] = " \t\r\n";
+    size_t from = 0, to;
+    while (from < s->len && memchr(blanks, s->at[from], sizeof blanks - 1))
+        from++;
+    for (to = from; to < s->len && !memchr(blanks, s->at[to], sizeof blanks - 1); to++)
+        ;
+    struct span word = span_of(s->at + from, to - from);
+    *s = span_of(s->at + to, s->len - to);
+    return word;
+}
+
+static bool is_version(struct span word)
+{
+    return word.len >= 5 && strncasecmp(word.at, "HTTP/", 5) == 0;
+}
+
+static bool has_version(struct span line)
+{
+    (void)take_word(&line); /* the method … */
+    (void)take_word(&line); /* … and the target */
+    for (struct span word = take_word(&line); word.len > 0; word = take_word(&line))
+        if (is_version(word))
+            return true;
+    return false;
+}
+
+/* "/path", "*" or "http://host/path" behind the first word. */
+static bool has_target(struct span line)
+{
+    (void)take_word(&line);
+    struct span target = take_word(&line);
+    return target.len > 0 &&
+           (target.at[0] == '/' || target.at[0] == '*' || memmem(target.at, target.len, "://", 3));
+}
+
+static bool is_text(unsigned char c)
+{
+    return (c >= ' ' && c <= '~') || c == '\t' || c == '\r' || c == '\n';
+}
+
+enum bs_protocol bs_protocol(struct span in)
+{
+    struct span line = span_of(in.at, in.len < BS_LINE_BYTES ? in.len : BS_LINE_BYTES);
+    if (line.len == 0)
+        return BS_PROTOCOL_OPEN;
+    if (!is_text((unsigned char)line.at[0]))
+        return BS_PROTOCOL_BINARY;
+    size_t len = line_length(line);
+    if (len == 0 && line.len < BS_LINE_BYTES)
+        return BS_PROTOCOL_OPEN;
+    if (len > 0)
+        line.len = len;
+    if (has_version(line))
+        return BS_PROTOCOL_HTTP;
+    if (len > 0 && word_find(line))
+        return BS_PROTOCOL_BEANSTALK;
+    return has_target(line) ? BS_PROTOCOL_HTTP : BS_PROTOCOL_UNKNOWN;
+}

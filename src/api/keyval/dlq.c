@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dead letters: the dead jobs of one queue. An entry's id is its message's, and so is originalId.
+ */
+#include <stdio.h>
+
+#include "api/keyval/keyval_impl.h"
+#include "api/words.h"
+#include "core/limits.h"
+
+#define LIST_LIMIT 50
+
+static void write_entry(struct json_writer *w, const struct job_view *v)
+{
+    json_write_object(w);
+    write_id(w, "id", v->job.id_hi, v->job.seq);
+    write_id(w, "originalId", v->job.id_hi, v->job.seq);
+    json_write_key(w, "value");
+    keyval_write_value(w, v->job.payload_kind, v->payload);
+    write_uint(w, "attempts", job_attempts(&v->job));
+    json_write_key(w, "errorMessage");
+    if (v->error.len > 0)
+        json_write_text(w, v->error);
+    else
+        json_write_text(w, span_text(reason_name((enum job_reason)v->job.reason)));
+    write_int(w, "originalCreatedAt", id_time(v->job.id_hi).ms);
+    write_int(w, "failedAt", v->job.since.ms);
+    json_write_object_end(w);
+}
+
+/* ---- list ---- */
+
+struct list_in {
+    struct queue_in in;
+    int64_t limit, offset;
+};
+
+static const struct field list_rows[] = {
+    {"limit", FIELD_INT, offsetof(struct list_in, limit), 1, LIMIT_BATCH, NULL, 0},
+    {"offset", FIELD_INT, offsetof(struct list_in, offset), 0, INT64_MAX, NULL, 0},
+    QUEUE_ROW,
+};
+
+static void list_reply(void *ctx, const struct reply *r)
+{
+    struct call *c = ctx;
+    struct json_writer w;
+    if (r->outcome != OUT_OK && r->outcome != OUT_NO_QUEUE) {
+        call_refuse(c, r);
+        return;
+    }
+    answer_begin(c->x, &w);
+    json_write_array(&w);
+    for (uint32_t i = 0; i < r->job_count; i++)
+        write_entry(&w, &r->jobs[i]);
+    json_write_array_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void keyval_dlq_list_handle(void *ctx, struct http_exchange *x)
+{
+    struct keyval *k = ctx;
+    struct list_in in = {.limit = LIST_LIMIT};
+    if (!keyval_query(k, x, FIELDS(list_rows), &in.in))
+        return;
+    struct call *c = call_new(k->broker, k, x, OP_PEEK, NULL);
+    if (!c)
+        return;
+    http_alone(x);
+    c->op.peek = (struct op_peek){.queue = in.in.queue,
+                                  .state = STATE_DEAD,
+                                  .limit = (uint32_t)in.limit,
+                                  .want_body = true,
+                                  .newest_first = true,
+                                  .skip = (uint64_t)in.offset};
+    int err = broker_submit(k->broker, &c->op, 1, list_reply, c);
+    if (err < 0)
+        answer_error(x, err);
+}
+
+/* ---- one entry ---- */
+
+static const struct field queue_rows[] = {QUEUE_ROW};
+
+/* What is to be done once the entry is there. */
+struct entry {
+    struct call call;
+    struct queue_in in;
+    struct job_ref id;
+    uint64_t new_seq, new_id_hi;
+    char key[64];
+};
+
+static struct entry *entry_new(struct keyval *k, struct http_exchange *x, call_fn done)
+{
+    struct entry *e = arena_array(http_request(x)->arena, 1, sizeof *e);
+    if (!e) {
+        answer_error(x, -ERR_NOMEM);
+        return NULL;
+    }
+    if (!keyval_query(k, x, FIELDS(queue_rows), &e->in) ||
+        !keyval_id(x, http_request(x)->params[0], &e->id))
+        return NULL;
+    e->call = (struct call){.broker = k->broker,
+                            .api = k,
+                            .x = x,
+                            .arena = http_request(x)->arena,
+                            .done = done,
+                            .op = {.kind = OP_GET, .job = {.job = e->id, .want_body = true}}};
+    return e;
+}
+
+/* A job that is not dead, or of another queue, is no dead letter of this one. */
+static bool is_entry(const struct entry *e, const struct reply *r)
+{
+    return r->outcome == OUT_OK && r->job_count == 1 && r->jobs[0].job.state == STATE_DEAD &&
+           span_equal(r->jobs[0].queue, e->in.queue);
+}
+
+static void entry_reply(void *ctx, const struct reply *r)
+{
+    static const struct problem none = {
+        .code = PROBLEM_NOT_FOUND,
+        .detail = "the dead letter queue has no such message; `queue` names another queue"};
+    struct entry *e = ctx;
+    if (is_entry(e, r))
+        e->call.done(&e->call, r);
+    else if (r->outcome == OUT_OK)
+        problem_answer(e->call.x, &none);
+    else
+        call_refuse(&e->call, r);
+}
+
+static void entry_find(struct entry *e)
+{
+    int err = broker_submit(e->call.broker, &e->call.op, 1, entry_reply, e);
+    if (err < 0)
+        answer_error(e->call.x, err);
+}
+
+static void entry_got(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    answer_begin(c->x, &w);
+    write_entry(&w, &r->jobs[0]);
+    answer_end(c->x, &w, 200);
+}
+
+void keyval_dlq_get_handle(void *ctx, struct http_exchange *x)
+{
+    struct entry *e = entry_new(ctx, x, entry_got);
+    if (e)
+        entry_find(e);
+}
+
+static void entry_removed(struct call *c, const struct reply *r)
+{
+    (void)r;
+    keyval_ok(c->x);
+}
+
+static void entry_remove(struct call *c, const struct reply *r)
+{
+    struct job_ref id = {r->jobs[0].job.seq, r->jobs[0].job.id_hi};
+    c->op = (struct op){.kind = OP_REMOVE, .job = {.job = id}};
+    c->done = entry_removed;
+    call_submit(c);
+}
+
+void keyval_dlq_delete_handle(void *ctx, struct http_exchange *x)
+{
+    struct entry *e = entry_new(ctx, x, entry_remove);
+    if (e)
+        entry_find(e);
+}
+
+/* ---- again ---- */
+
+static void requeued_answer(struct entry *e)
+{
+    struct json_writer w;
+    answer_begin(e->call.x, &w);
+    json_write_object(&w);
+    write_bool(&w, "ok", true);
+    write_id(&w, "newId", e->new_id_hi, e->new_seq);
+    json_write_object_end(&w);
+    answer_end(e->call.x, &w, 200);
+}
+
+/* The new message is there; whether this request or another took the old one away is no matter. */
+static void old_removed(void *ctx, const struct reply *r)
+{
+    struct entry *e = ctx;
+    if (r->outcome == OUT_OK || r->outcome == OUT_NOT_FOUND)
+        requeued_answer(e);
+    else
+        call_refuse(&e->call, r);
+}
+
+static void enqueued_again(struct call *c, const struct reply *r)
+{
+    struct entry *e = (struct entry *)c;
+    e->new_seq = r->seq;
+    e->new_id_hi = r->id_hi;
+    c->changed = true;
+    c->op = (struct op){.kind = OP_REMOVE, .job = {.job = e->id}};
+    int err = broker_submit(c->broker, &c->op, 1, old_removed, e);
+    if (err < 0)
+        call_error(c, err);
+}
+
+static bool copy_text(struct arena *arena, struct span *s)
+{
+    if (s->len == 0)
+        return true;
+    s->at = arena_copy(arena, s->at, s->len);
+    return s->at != NULL;
+}
+
+/* Everything the message was enqueued with, but for when it was to expire. */
+static bool copy_job(struct entry *e, const struct job_view *v, struct op_enqueue *op)
+{
+    struct arena *arena = e->call.arena;
+    *op = (struct op_enqueue){.queue = e->in.queue,
+                              .payload_kind = v->job.payload_kind,
+                              .has_priority = true,
+                              .priority = v->job.priority,
+                              .payload = v->payload,
+                              .extra = v->extra};
+    struct span *texts[] = {&op->payload,           &op->extra.unique, &op->extra.group,
+                            &op->extra.correlation, &op->extra.label,  &op->extra.attributes,
+                            &op->extra.undelivered};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (!copy_text(arena, texts[i]))
+            return false;
+    op->extra.expires_at.ms = 0;
+    if (v->extra.options.len == 0)
+        return true;
+    struct job_options *o = arena_array(arena, 1, sizeof *o);
+    if (!o || options_decode(v->extra.options, o) < 0)
+        return false;
+    op->options = o;
+    return true;
+}
+
+/* Under a key of its own, so that asking twice makes one message. */
+static void entry_again(struct call *c, const struct reply *r)
+{
+    struct entry *e = (struct entry *)c;
+    const struct job_view *v = &r->jobs[0];
+    struct op again = {.kind = OP_ENQUEUE};
+    if (!copy_job(e, v, &again.enqueue)) {
+        answer_error(c->x, -ERR_NOMEM);
+        return;
+    }
+    int len = snprintf(e->key, sizeof e->key, "keyval/requeue/%llu/%lld",
+                       (unsigned long long)v->job.seq, (long long)v->job.since.ms);
+    again.enqueue.idempotency_key = span_of(e->key, (size_t)len);
+    c->op = again;
+    c->done = enqueued_again;
+    keyval_enqueue(c);
+}
+
+void keyval_dlq_requeue_handle(void *ctx, struct http_exchange *x)
+{
+    struct keyval *k = ctx;
+    struct entry *e = body_none(k->broker, x) ? entry_new(k, x, entry_again) : NULL;
+    if (e)
+        entry_find(e);
+}
+
+/* ---- purge ---- */
+
+static void purge_reply(void *ctx, const struct reply *r)
+{
+    struct call *c = ctx;
+    struct json_writer w;
+    if (r->outcome != OUT_OK && r->outcome != OUT_NO_QUEUE) {
+        call_refuse(c, r);
+        return;
+    }
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    write_uint(&w, "deletedCount", r->count);
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void keyval_dlq_purge_handle(void *ctx, struct http_exchange *x)
+{
+    struct keyval *k = ctx;
+    struct queue_in in;
+    if (!keyval_query(k, x, FIELDS(queue_rows), &in))
+        return;
+    struct call *c = call_new(k->broker, k, x, OP_BULK, NULL);
+    if (!c)
+        return;
+    c->op.bulk =
+        (struct op_bulk){.action = BULK_REMOVE, .queue = in.queue, .states = STATE_BIT(STATE_DEAD)};
+    int err = broker_submit(k->broker, &c->op, 1, purge_reply, c);
+    if (err < 0)
+        answer_error(x, err);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* /api/queue-items: create by queue id or name, look, soft delete. */
+#include "api/orchestrator/orchestrator_impl.h"
+#include "api/words.h"
+#include "core/limits.h"
+
+static void no_item(struct http_exchange *x)
+{
+    struct problem p = {.code = PROBLEM_NOT_FOUND,
+                        .detail = "there is no item with this id; it may have been removed after "
+                                  "its retention"};
+    problem_answer(x, &p);
+}
+
+bool orc_owned(struct call *c, const struct reply *r)
+{
+    if (r->job_count == 1 && span_equal(r->jobs[0].owner, ORC_OWNER))
+        return true;
+    no_item(c->x);
+    return false;
+}
+
+bool orc_path_item(struct http_exchange *x, struct job_ref *ret)
+{
+    struct problem p = {.code = PROBLEM_INVALID_ID,
+                        .field = "id",
+                        .detail = "the id of an item is a UUID, as it came"};
+    int err = id_parse(http_request(x)->params[0], ret);
+    if (err == -ERR_RANGE) /* a UUID, but of nothing here */
+        no_item(x);
+    else if (err < 0)
+        problem_answer(x, &p);
+    return err == 0;
+}
+
+/* ---- looking ---- */
+
+static void show(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    if (!orc_owned(c, r))
+        return;
+    answer_begin(c->x, &w);
+    orc_item_write(&w, &r->jobs[0], broker_now(c->broker).wall, false);
+    answer_end(c->x, &w, 200);
+}
+
+static void show_new(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    if (!orc_owned(c, r))
+        return;
+    answer_begin(c->x, &w);
+    orc_item_write(&w, &r->jobs[0], broker_now(c->broker).wall, false);
+    answer_end(c->x, &w, 201);
+}
+
+/* After a change. */
+static void look(struct call *c, struct job_ref job, call_fn done)
+{
+    c->changed = true;
+    c->done = done;
+    c->op = (struct op){.kind = OP_GET, .job = {.job = job, .want_body = true}};
+    call_submit(c);
+}
+
+void orc_item_show(struct call *c, struct job_ref job)
+{
+    look(c, job, show);
+}
+
+void orc_item_get(void *ctx, struct http_exchange *x)
+{
+    struct job_ref job;
+    bool plain = query_none(orc_broker(ctx), x) && orc_path_item(x, &job);
+    struct call *c = plain ? call_new(orc_broker(ctx), ctx, x, OP_GET, show) : NULL;
+    if (!c)
+        return;
+    http_alone(x);
+    look(c, job, show);
+}
+
+/* ---- creating ---- */
+
+struct item_in {
+    int64_t queue_id;
+    struct span queue_name, reference, payload;
+    int64_t priority;
+};
+
+#define AT(member) offsetof(struct item_in, member)
+#define ITEM_ROWS                                                                                  \
+    {"payload", FIELD_RAW, AT(payload), 0, 0, NULL, FIELD_OPTIONAL},                               \
+        {"reference", FIELD_TEXT, AT(reference), 0, LIMIT_KEY_BYTES, NULL, FIELD_OPTIONAL},        \
+    {                                                                                              \
+        "priority", FIELD_INT, AT(priority), INT64_MIN, INT64_MAX, NULL, FIELD_OPTIONAL            \
+    }
+static const struct field by_id_rows[] = {
+    {"queue_id", FIELD_INT, AT(queue_id), INT64_MIN, INT64_MAX, NULL, FIELD_REQUIRED},
+    ITEM_ROWS,
+};
+static const struct field by_name_rows[] = {
+    {"queue_name", FIELD_TEXT, AT(queue_name), 0, LIMIT_QUEUE_NAME_BYTES, NULL, FIELD_REQUIRED},
+    ITEM_ROWS,
+};
+
+/* The words of the refusal that a queue which is not active gives. */
+static void created(void *ctx, const struct reply *r)
+{
+    struct call *c = ctx;
+    struct problem p;
+    if (r->outcome == OUT_OK) {
+        look(c, (struct job_ref){.seq = r->seq, .hi = r->id_hi}, show_new);
+        return;
+    }
+    problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+    if (r->outcome == OUT_REFUSED_NEW)
+        p.detail = "the queue is not active (is_active is false); nothing was created";
+    if (r->outcome == OUT_DUPLICATE) {
+        p.field = "reference";
+        p.detail = "another item of this queue has this reference; nothing was created";
+    }
+    if (r->outcome == OUT_NO_QUEUE)
+        orc_no_queue(c->x, NULL);
+    else
+        problem_answer(c->x, &p);
+}
+
+/* The queue may be gone by then; it is not made again. */
+static void create_found(struct call *c, const struct queue_view *q)
+{
+    const struct item_in *in = c->more;
+    char *name = arena_copy(c->arena, q->name.at, q->name.len);
+    if (!name) {
+        answer_error(c->x, -ERR_NOMEM);
+        return;
+    }
+    c->op = (struct op){.kind = OP_ENQUEUE,
+                        .enqueue = {.queue = span_of(name, q->name.len),
+                                    .no_create = true,
+                                    .payload_kind = in->payload.len ? PAYLOAD_JSON : PAYLOAD_NONE,
+                                    .payload = in->payload,
+                                    .has_priority = true,
+                                    .priority = in->priority,
+                                    .extra = {.unique = in->reference}}};
+    int err = broker_submit(c->broker, &c->op, 1, created, c);
+    if (err < 0)
+        answer_error(c->x, err);
+}
+
+static void create(void *ctx, struct http_exchange *x, struct fields table, const char *field)
+{
+    struct problem p;
+    struct call *c =
+        query_none(orc_broker(ctx), x) ? call_new(orc_broker(ctx), ctx, x, OP_ENQUEUE, NULL) : NULL;
+    struct item_in *in = c ? arena_array(c->arena, 1, sizeof *in) : NULL;
+    if (!in) {
+        if (c)
+            answer_error(x, -ERR_NOMEM);
+        return;
+    }
+    struct field_reader r = reader_of(c->broker, x, table, in, &p);
+    if (fields_read(&r, http_request(x)->body) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    orc_queue_find(c, &(struct orc_lookup){.id = in->queue_id,
+                                           .name = in->queue_name,
+                                           .found = create_found,
+                                           .field = field,
+                                           .more = in});
+}
+
+void orc_item_create(void *ctx, struct http_exchange *x)
+{
+    create(ctx, x, FIELDS(by_id_rows), "queue_id");
+}
+
+void orc_item_add(void *ctx, struct http_exchange *x)
+{
+    create(ctx, x, FIELDS(by_name_rows), "queue_name");
+}
+
+/* ---- soft delete ---- */
+
+static void discarded(void *ctx, const struct reply *r)
+{
+    struct call *c = ctx;
+    struct problem p;
+    /* Twice is once. */
+    bool was = r->outcome == OUT_ILLEGAL && r->state == STATE_CANCELLED;
+    if (r->outcome == OUT_OK || was) {
+        orc_item_show(c, c->op.job.job);
+        return;
+    }
+    problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+    problem_answer(c->x, &p);
+}
+
+static void delete_found(struct call *c, const struct reply *r)
+{
+    struct job_ref job = c->op.job.job;
+    if (!orc_owned(c, r))
+        return;
+    c->op = (struct op){.kind = OP_CANCEL, .job = {.job = job, .discard = true}};
+    int err = broker_submit(c->broker, &c->op, 1, discarded, c);
+    if (err < 0)
+        answer_error(c->x, err);
+}
+
+void orc_item_delete(void *ctx, struct http_exchange *x)
+{
+    struct job_ref job;
+    struct broker *b = orc_broker(ctx);
+    bool plain = query_none(b, x) && body_none(b, x) && orc_path_item(x, &job);
+    struct call *c = plain ? call_new(b, ctx, x, OP_GET, delete_found) : NULL;
+    if (!c)
+        return;
+    c->op.job.job = job;
+    call_submit(c);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A queue in the document's words. Its id is the engine's queue number; what has no place in a
+ * policy (external_id) is in the queue's attributes. */
+#include "api/orchestrator/orchestrator_impl.h"
+#include "api/words.h"
+#include "base/digest/random.h"
+#include "core/limits.h"
+
+#define DAY_MS (INT64_C(24) * 3600 * 1000)
+#define LEASE_SECONDS 300
+#define RETENTION_DAYS 30
+#define MAX_CRASHES 5
+
+#define AT(member) offsetof(struct orc_queue, member)
+static const struct field rows[] = {
+    {"name", FIELD_TEXT, AT(name), 0, LIMIT_QUEUE_NAME_BYTES, NULL, FIELD_OPTIONAL},
+    {"description", FIELD_TEXT, AT(description), 0, LIMIT_NOTE_BYTES, NULL, FIELD_OPTIONAL},
+    {"max_retries", FIELD_INT, AT(max_retries), 0, LIMIT_ATTEMPTS - 1, NULL, FIELD_OPTIONAL},
+    {"enforce_unique_reference", FIELD_BOOL, AT(unique), 0, 0, NULL, FIELD_OPTIONAL},
+    {"is_active", FIELD_BOOL, AT(active), 0, 0, NULL, FIELD_OPTIONAL},
+    {"lease_seconds", FIELD_INT, AT(lease_seconds), 1, LIMIT_LEASE_MS / 1000, NULL, FIELD_OPTIONAL},
+    {"retention_days", FIELD_INT, AT(retention_days), 0, 36500, NULL, FIELD_OPTIONAL},
+};
+
+struct fields orc_queue_fields(void)
+{
+    return FIELDS(rows);
+}
+
+void orc_queue_default(struct orc_queue *q)
+{
+    *q = (struct orc_queue){
+        .lease_seconds = LEASE_SECONDS, .retention_days = RETENTION_DAYS, .active = true};
+}
+
+/* Through /v1 a policy may be set that these words cannot say; then they come near. */
+static int64_t days_of(int64_t keep_ms)
+{
+    int64_t days = keep_ms / DAY_MS;
+    return keep_ms == INT64_MAX ? 0 : days > 0 ? days : 1;
+}
+
+void orc_queue_from(struct orc_queue *q, const struct queue_view *view)
+{
+    const struct queue_policy *p = view->policy;
+    *q = (struct orc_queue){
+        .name = view->name,
+        .description = view->note,
+        .max_retries = p->max_attempts - 1,
+        .lease_seconds = p->lease_ms / 1000 ? p->lease_ms / 1000 : 1,
+        .retention_days = days_of(p->keep_done_ms),
+        .unique = p->unique_scope == UNIQUE_KEPT,
+        .active = !p->refuse_new,
+    };
+}
+
+void orc_queue_policy(const struct orc_queue *q, const struct queue_policy *base,
+                      struct queue_policy *ret)
+{
+    int64_t keep_ms = q->retention_days ? q->retention_days * DAY_MS : INT64_MAX;
+    *ret = *base;
+    ret->max_attempts = (uint16_t)(q->max_retries + 1);
+    ret->max_crashes = MAX_CRASHES;
+    ret->lease_ms = (uint32_t)q->lease_seconds * 1000;
+    ret->lease_end = LEASE_END_REQUEUE;
+    ret->unique_mode = UNIQUE_REJECT;
+    ret->unique_scope = q->unique ? UNIQUE_KEPT : UNIQUE_NONE;
+    ret->refuse_new = !q->active;
+    ret->ranked = true;
+    ret->priority = 0;
+    ret->keep_done_ms = ret->keep_dead_ms = keep_ms;
+    ret->keep_done = ret->keep_dead = UINT64_MAX;
+}
+
+/* The one member; empty when there is none. */
+static int external_id(void *ctx, struct json_reader *r, struct span name, struct json_token value)
+{
+    struct span *ret = ctx, whole;
+    int err = json_skip(r, value, &whole);
+    if (err == 0 && value.kind == JSON_STRING && span_equal(name, SPAN_LITERAL("external_id")))
+        *ret = whole;
+    return err;
+}
+
+static void write_external_id(struct json_writer *w, const struct queue_view *view)
+{
+    struct json_reader r;
+    struct arena arena;
+    struct span raw = {NULL, 0};
+    arena_init(&arena);
+    json_open(&r, view->attributes);
+    int err = view->attributes.len ? json_object(&r, &arena, external_id, &raw) : -ERR_NOT_FOUND;
+    json_write_key(w, "external_id");
+    if (err == 0 && raw.len)
+        json_write_raw(w, raw);
+    else
+        json_write_null(w);
+    arena_done(&arena);
+}
+
+void orc_queue_write(struct json_writer *w, const struct queue_view *view)
+{
+    struct orc_queue q;
+    orc_queue_from(&q, view);
+    json_write_object(w);
+    write_uint(w, "id", view->number);
+    write_span(w, "name", view->name);
+    json_write_key(w, "description");
+    if (view->note.len)
+        json_write_text(w, view->note);
+    else
+        json_write_null(w);
+    write_int(w, "max_retries", q.max_retries);
+    write_bool(w, "enforce_unique_reference", q.unique);
+    write_bool(w, "is_active", q.active);
+    write_int(w, "lease_seconds", q.lease_seconds);
+    write_int(w, "retention_days", q.retention_days);
+    write_time(w, "created_at", view->created_at);
+    write_time(w, "updated_at", view->updated_at);
+    write_external_id(w, view);
+    json_write_object_end(w);
+}
+
+bool orc_queue_attributes(struct arena *arena, struct span *ret)
+{
+    uint64_t drawn[2];
+    char uuid[ID_UUID_BYTES];
+    struct buf text;
+    struct json_writer w;
+    if (random_bytes(drawn, sizeof drawn) != 0)
+        return false;
+    drawn[0] = (drawn[0] & ~UINT64_C(0xf000)) | 0x4000; /* version 4 */
+    drawn[1] = drawn[1] >> 2 | UINT64_C(1) << 63;       /* its variant */
+    id_uuid((struct job_id){drawn[0], drawn[1]}, uuid);
+    buf_init(&text);
+    json_writer_init(&w, &text);
+    json_write_object(&w);
+    write_text(&w, "external_id", uuid);
+    json_write_object_end(&w);
+    char *copy = json_writer_finish(&w) == 0 ? arena_copy(arena, text.data, text.len) : NULL;
+    *ret = span_of(copy, copy ? text.len : 0);
+    buf_done(&text);
+    return copy != NULL;
+}

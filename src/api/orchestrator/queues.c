@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* /api/queues. A change reads the queue first and puts what it read with the members changed; so
+ * that none is lost between the two, the API works on one change at a time. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "api/orchestrator/orchestrator_impl.h"
+#include "api/words.h"
+#include "core/limits.h"
+#include "core/validate.h"
+
+#define LIST_LIMIT 100
+
+void orc_no_queue(struct http_exchange *x, const char *field)
+{
+    struct problem p = {.code = PROBLEM_NO_QUEUE,
+                        .field = field,
+                        .detail = "there is no such queue here; POST /api/queues creates one"};
+    problem_answer(x, &p);
+}
+
+/* ---- finding one ---- */
+
+static bool owned(const struct reply *r)
+{
+    return r->queue_count == 1 && span_equal(r->queues[0].owner, ORC_OWNER);
+}
+
+static void found_cb(void *ctx, const struct reply *r)
+{
+    struct call *c = ctx;
+    const struct orc_lookup *lookup = c->more;
+    struct problem p;
+    if (r->outcome == OUT_NO_QUEUE || (r->outcome == OUT_OK && !owned(r))) {
+        orc_no_queue(c->x, lookup->field);
+    } else if (r->outcome != OUT_OK) {
+        problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+        problem_answer(c->x, &p);
+    } else {
+        c->more = lookup->more;
+        lookup->found(c, &r->queues[0]);
+    }
+}
+
+void orc_queue_find(struct call *c, const struct orc_lookup *lookup)
+{
+    struct orc_lookup *own = arena_copy(c->arena, lookup, sizeof *lookup);
+    if (lookup->id > UINT32_MAX || (lookup->id <= 0 && lookup->name.len == 0)) {
+        orc_no_queue(c->x, lookup->field);
+        return;
+    }
+    c->more = own;
+    c->op = (struct op){.kind = OP_QUEUE_GET,
+                        .queue = {.name = lookup->name, .number = (uint32_t)lookup->id}};
+    int err = own ? broker_submit(c->broker, &c->op, 1, found_cb, c) : -ERR_NOMEM;
+    if (err < 0)
+        answer_error(c->x, err);
+}
+
+int64_t orc_path_number(struct http_exchange *x, const char *what)
+{
+    struct span text = http_request(x)->params[0];
+    struct problem p;
+    int64_t id = 0;
+    for (size_t i = 0; i < text.len && id >= 0 && id <= UINT32_MAX; i++)
+        id = text.at[i] >= '0' && text.at[i] <= '9' ? id * 10 + (text.at[i] - '0') : -1;
+    if (id > 0)
+        return id;
+    problem_set(&p, http_request(x)->arena, PROBLEM_INVALID_FIELD, "id",
+                "the id of a %s is a whole number, 1 or more", what);
+    problem_answer(x, &p);
+    return 0;
+}
+
+/* A call on the queue of the path; nothing after a problem was answered. */
+static void queue_call(void *ctx, struct http_exchange *x, orc_queue_fn fn)
+{
+    int64_t id = query_none(orc_broker(ctx), x) ? orc_path_number(x, "queue") : 0;
+    struct call *c = id ? call_new(orc_broker(ctx), ctx, x, OP_QUEUE_GET, NULL) : NULL;
+    if (c)
+        orc_queue_find(c, &(struct orc_lookup){.id = id, .found = fn, .field = "id"});
+}
+
+/* ---- looking ---- */
+
+static void answer_queue(struct call *c, const struct queue_view *q, unsigned status)
+{
+    struct json_writer w;
+    answer_begin(c->x, &w);
+    orc_queue_write(&w, q);
+    answer_end(c->x, &w, status);
+}
+
+static void show(struct call *c, const struct queue_view *q)
+{
+    answer_queue(c, q, 200);
+}
+
+static void show_new(struct call *c, const struct queue_view *q)
+{
+    answer_queue(c, q, 201);
+}
+
+void orc_queue_get(void *ctx, struct http_exchange *x)
+{
+    queue_call(ctx, x, show);
+}
+
+static void show_stats(struct call *c, const struct queue_view *q)
+{
+    static const struct {
+        const char *name;
+        enum orc_status status;
+    } counts[] = {{"new", ORC_NEW},
+                  {"inProgress", ORC_IN_PROGRESS},
+                  {"done", ORC_DONE},
+                  {"failed", ORC_FAILED}};
+    const uint64_t *t = q->totals.of;
+    uint64_t ended = t[TALLY_ACKED] + t[TALLY_DIED];
+    struct json_writer w;
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        uint64_t n = 0;
+        for (int s = 0; s < STATE_COUNT; s++)
+            n += orc_states_of(counts[i].status) >> s & 1 ? q->counts.by_state[s] : 0;
+        write_uint(&w, counts[i].name, n);
+    }
+    write_uint(&w, "appExceptions", t[TALLY_FAILED_APP]);
+    write_uint(&w, "bizExceptions", t[TALLY_FAILED_BUSINESS]);
+    json_write_key(&w, "avgProcessingMs");
+    if (ended)
+        json_write_uint(&w, (t[TALLY_DONE_MS] + t[TALLY_DIED_MS] + ended / 2) / ended);
+    else
+        json_write_null(&w);
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void orc_queue_stats(void *ctx, struct http_exchange *x)
+{
+    queue_call(ctx, x, show_stats);
+}
+
+/* ---- listing ---- */
+
+struct list {
+    int64_t limit, offset;
+    struct json_writer w;
+    struct span after; /* the last name seen */
+};
+
+static const struct field list_rows[] = {
+    {"limit", FIELD_INT, offsetof(struct list, limit), 1, LIMIT_BATCH, NULL, 0},
+    {"offset", FIELD_INT, offsetof(struct list, offset), 0, INT64_MAX, NULL, 0},
+};
+
+static void list_write(struct list *l, const struct queue_view *q)
+{
+    if (!span_equal(q->owner, ORC_OWNER) || l->limit == 0)
+        return;
+    if (l->offset > 0) {
+        l->offset--;
+        return;
+    }
+    l->limit--;
+    orc_queue_write(&l->w, q);
+}
+
+/* Page by page through all queues of the server; few of them are others'. */
+static void listed(struct call *c, const struct reply *r)
+{
+    struct list *l = c->more;
+    for (uint32_t i = 0; i < r->queue_count; i++)
+        list_write(l, &r->queues[i]);
+    struct span last = r->queue_count ? r->queues[r->queue_count - 1].name : (struct span){NULL, 0};
+    char *copy = arena_copy(c->arena, last.at, last.len);
+    if (r->queue_count < c->op.queue.limit || l->limit == 0) {
+        json_write_array_end(&l->w);
+        answer_end(c->x, &l->w, 200);
+    } else if (!copy) {
+        answer_error(c->x, -ERR_NOMEM);
+    } else {
+        c->op.queue.after = span_of(copy, last.len);
+        call_submit(c);
+    }
+}
+
+void orc_queue_list(void *ctx, struct http_exchange *x)
+{
+    struct problem p;
+    struct call *c = call_new(orc_broker(ctx), ctx, x, OP_QUEUE_LIST, listed);
+    struct list *l = c ? arena_array(c->arena, 1, sizeof *l) : NULL;
+    if (!l) {
+        if (c)
+            answer_error(x, -ERR_NOMEM);
+        return;
+    }
+    l->limit = LIST_LIMIT;
+    struct field_reader r = reader_of(c->broker, x, FIELDS(list_rows), l, &p);
+    if (fields_read_query(&r, http_request(x)->query) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    http_alone(x);
+    answer_begin(x, &l->w);
+    json_write_array(&l->w);
+    c->more = l;
+    c->op.queue.limit = LIMIT_BATCH;
+    call_submit(c);
+}
+
+/* ---- defining ---- */
+
+/* Reads the body over what *q is. false: the problem was answered. */
+static bool take_members(struct call *c, struct orc_queue *q, bool fresh)
+{
+    struct problem p;
+    struct err_note note;
+    struct span name = q->name;
+    struct field_reader r = reader_of(c->broker, c->x, orc_queue_fields(), q, &p);
+    int err = fields_read(&r, http_request(c->x)->body);
+    if (err == 0 && fresh && !fields_has(&r, "name")) {
+        problem_set(&p, c->arena, PROBLEM_MISSING_FIELD, "name", "name is missing");
+        err = -ERR_INVALID;
+    } else if (err == 0 && fresh && validate_queue_name(q->name, &note) != 0) {
+        problem_set(&p, c->arena, PROBLEM_INVALID_FIELD, "name", "%s", note.text);
+        err = -ERR_INVALID;
+    } else if (err == 0 && !fresh && !span_equal(q->name, name)) {
+        problem_set(&p, c->arena, PROBLEM_INVALID_FIELD, "name",
+                    "name cannot be changed; create another queue");
+        err = -ERR_INVALID;
+    }
+    if (err < 0)
+        problem_answer(c->x, &p);
+    return err == 0;
+}
+
+/* false: the problem was answered. */
+static bool fill_put(struct call *c, const struct orc_queue *q, const struct queue_policy *base)
+{
+    struct queue_policy *policy = arena_array(c->arena, 1, sizeof *policy);
+    char *name = arena_copy(c->arena, q->name.at, q->name.len);
+    char *note = arena_copy(c->arena, q->description.at, q->description.len);
+    if (!policy || !name || !note) {
+        answer_error(c->x, -ERR_NOMEM);
+        return false;
+    }
+    orc_queue_policy(q, base, policy);
+    c->op = (struct op){.kind = OP_QUEUE_PUT,
+                        .queue = {.name = span_of(name, q->name.len),
+                                  .policy = policy,
+                                  .has_note = true,
+                                  .note = span_of(note, q->description.len),
+                                  .has_until = true,
+                                  .until = {q->active ? 0 : LIMIT_WALL_MS}}};
+    return true;
+}
+
+/* A wish for unique references that some items stand against: all that are known are named. */
+static void answer_shared(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    char uuid[ID_UUID_BYTES], detail[200];
+    snprintf(detail, sizeof detail,
+             "%" PRIu64 " items have the reference of an earlier one; duplicates lists them with "
+             "those that they repeat. Delete what is too much first; nothing was changed",
+             r->count);
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    write_text(&w, "type", "https://holdfast.dev/problems/duplicate");
+    write_text(&w, "title", "References are not unique");
+    write_uint(&w, "status", 409);
+    write_text(&w, "detail", detail);
+    write_text(&w, "code", "duplicate");
+    write_text(&w, "field", "enforce_unique_reference");
+    json_write_key(&w, "duplicates");
+    json_write_array(&w);
+    for (uint32_t i = 0; i < r->job_count; i++) {
+        id_uuid(id_make(r->jobs[i].job.id_hi, r->jobs[i].job.seq), uuid);
+        json_write_object(&w);
+        write_text(&w, "id", uuid);
+        write_span(&w, "reference", r->jobs[i].extra.unique);
+        json_write_object_end(&w);
+    }
+    json_write_array_end(&w);
+    json_write_object_end(&w);
+    if (answer_close(c->x, &w) < 0)
+        answer_error(c->x, -ERR_NOMEM);
+    else
+        http_answer(c->x, 409, "application/problem+json");
+}
+
+static void answer_refusal(struct call *c, const struct reply *r)
+{
+    struct problem p;
+    problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+    if (r->outcome == OUT_EXISTS) {
+        p.field = "name";
+        p.detail = "a queue with this name exists";
+    }
+    if (r->outcome == OUT_DUPLICATE)
+        answer_shared(c, r);
+    else
+        problem_answer(c->x, &p);
+}
+
+/* The queue as it is becomes the operation that changes it. false: answered. */
+static bool change_take(struct call *c, const struct reply *r)
+{
+    struct orc_queue q;
+    if (!owned(r)) {
+        orc_no_queue(c->x, "id");
+        return false;
+    }
+    orc_queue_from(&q, &r->queues[0]);
+    if (!take_members(c, &q, false) || !fill_put(c, &q, r->queues[0].policy))
+        return false;
+    c->op.queue.must_exist = true;
+    return true;
+}
+
+static bool definition_step(struct call *c, const struct reply *r)
+{
+    if (r->outcome == OUT_NO_QUEUE)
+        orc_no_queue(c->x, "id");
+    else if (r->outcome != OUT_OK)
+        answer_refusal(c, r);
+    else if (r->kind == OP_QUEUE_PUT)
+        orc_queue_find(c, &(struct orc_lookup){.name = c->op.queue.name,
+                                               .found = r->created ? show_new : show});
+    else
+        return change_take(c, r);
+    return false;
+}
+
+static void define(struct call *c)
+{
+    call_line_add(&((struct orchestrator *)c->api)->defining, c, definition_step);
+}
+
+void orc_queue_create(void *ctx, struct http_exchange *x)
+{
+    struct orchestrator *o = ctx;
+    struct orc_queue q;
+    struct span attributes;
+    struct call *c =
+        query_none(o->broker, x) ? call_new(o->broker, o, x, OP_QUEUE_PUT, NULL) : NULL;
+    if (!c)
+        return;
+    orc_queue_default(&q);
+    if (!take_members(c, &q, true) || !fill_put(c, &q, o->config.policy))
+        return;
+    if (!orc_queue_attributes(c->arena, &attributes)) {
+        answer_error(x, -ERR_NOMEM);
+        return;
+    }
+    c->op.queue.must_create = true;
+    c->op.queue.has_owner = c->op.queue.has_attributes = true;
+    c->op.queue.owner = ORC_OWNER;
+    c->op.queue.attributes = attributes;
+    define(c);
+}
+
+void orc_queue_update(void *ctx, struct http_exchange *x)
+{
+    struct orchestrator *o = ctx;
+    int64_t id = query_none(o->broker, x) ? orc_path_number(x, "queue") : 0;
+    struct call *c = id ? call_new(o->broker, o, x, OP_QUEUE_GET, NULL) : NULL;
+    if (!c)
+        return;
+    c->op.queue.number = id <= UINT32_MAX ? (uint32_t)id : UINT32_MAX;
+    define(c);
+}
+
+/* ---- deleting ---- */
+
+static void deleted(struct call *c, const struct reply *r)
+{
+    (void)r;
+    http_answer(c->x, 204, NULL);
+}
+
+static void delete_found(struct call *c, const struct queue_view *q)
+{
+    char *name = arena_copy(c->arena, q->name.at, q->name.len);
+    if (!name) {
+        answer_error(c->x, -ERR_NOMEM);
+        return;
+    }
+    c->done = deleted;
+    c->op = (struct op){.kind = OP_QUEUE_DELETE, .queue = {.name = span_of(name, q->name.len)}};
+    call_submit(c);
+}
+
+void orc_queue_delete(void *ctx, struct http_exchange *x)
+{
+    if (body_none(orc_broker(ctx), x))
+        queue_call(ctx, x, delete_found);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Problems (RFC 9457): the one file that knows which HTTP status a refusal has.
+ *
+ * A problem is a code out of one table (name, status, title, how long to wait before trying again)
+ * and a sentence for this case. The code's name is stable; clients branch on it. Texts of a problem
+ * are borrowed: they live in the request's arena or are static. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/containers/arena.h"
+#include "base/json/json.h"
+#include "broker/broker.h"
+#include "http/http.h"
+
+enum problem_code {
+    PROBLEM_NONE,
+    PROBLEM_MALFORMED_JSON,
+    PROBLEM_INVALID_FIELD,
+    PROBLEM_UNKNOWN_FIELD,
+    PROBLEM_MISSING_FIELD,
+    PROBLEM_INVALID_ID,
+    PROBLEM_NOT_FOUND,
+    PROBLEM_NO_QUEUE,
+    PROBLEM_NO_ALERT,
+    PROBLEM_NO_NOTICE,
+    PROBLEM_NO_SCHEDULE,
+    PROBLEM_NO_ROUTE,
+    PROBLEM_METHOD_NOT_ALLOWED,
+    PROBLEM_DUPLICATE,
+    PROBLEM_LEASE_LOST,
+    PROBLEM_ILLEGAL_MOVE,
+    PROBLEM_GONE,
+    PROBLEM_EXISTS,
+    PROBLEM_NOT_DUE,
+    PROBLEM_QUEUE_FULL,
+    PROBLEM_SERVER_FULL,
+    PROBLEM_QUEUES_FULL,
+    PROBLEM_KEYS_FULL,
+    PROBLEM_RATE_LIMITED,
+    PROBLEM_REFUSED_NEW,
+    PROBLEM_TOO_BIG,
+    PROBLEM_KEY_REUSED,
+    PROBLEM_DISK_FULL,
+    PROBLEM_BUSY,
+    PROBLEM_NOT_SUPPORTED,
+    PROBLEM_STORE_FAILED,
+    PROBLEM_UNAVAILABLE,
+    PROBLEM_UNKNOWN,
+    PROBLEM_DRAINING,
+    PROBLEM_NO_KEY,
+    PROBLEM_VERSION,
+    PROBLEM_KV_FULL,
+    PROBLEM_DAMAGED,
+    PROBLEM_CODE_COUNT
+};
+
+struct problem {
+    enum problem_code code;
+    const char *detail;         /* a sentence; NULL = the code's own */
+    const char *field;          /* NULL = none */
+    const char *const *allowed; /* what would be right; with ILLEGAL_MOVE an API's own moves */
+    size_t allowed_count;
+    uint64_t seq, id_hi;  /* seq ≠ 0: the job concerned, or the one that holds the unique key */
+    enum job_state state; /* NONE = not said; with ILLEGAL_MOVE the legal moves are listed */
+    int64_t retry_ms;     /* when to come back, where that is known; 0 = as the code says */
+    bool seq_only; /* an API whose ids are sequences: the job is named as job_id, by it alone */
+};
+
+const char *problem_name(enum problem_code code);
+unsigned problem_status(enum problem_code code);
+const char *problem_sentence(const struct problem *p); /* its detail, or the code's own */
+
+/* Sets code, field and a formatted sentence, and clears the rest. `field` must outlive the problem.
+ * Without memory for the sentence the code's own is used. */
+void problem_set(struct problem *p, struct arena *arena, enum problem_code code, const char *field,
+                 const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* For an operating error of our own (-ERR_NOMEM, -ERR_CLOSED …): surely not done. */
+void problem_of_error(struct problem *p, int error);
+/* The problem an outcome other than OUT_OK is; the note is copied. */
+void problem_of_reply(struct problem *p, struct arena *arena, const struct reply *reply,
+                      bool draining);
+/* The code of an outcome; PROBLEM_NONE for OUT_OK. */
+enum problem_code problem_of_outcome(enum outcome o);
+/* The field a note of core/ or the backend speaks of ("lease_ms is 5; …"), copied into the arena;
+ * NULL when it names none. */
+const char *problem_note_field(struct arena *arena, const char *note);
+
+/* One object. */
+void problem_write(struct json_writer *w, const struct problem *p);
+/* The answer of an exchange. Nothing may have been answered before; a body begun is thrown away. */
+void problem_answer(struct http_exchange *x, const struct problem *p);
+/* For http_server_config.problem: the body of a refusal that is the server's own. */
+void problem_of_server(struct http_exchange *x, unsigned status, const char *type,
+                       const char *title, const char *detail);

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Heartbeat, complete, fail: by the token of the claim, or, where none is given, on the lease as it
+ * is. The task is read first, and what is asked goes under the token that was read. */
+#include "api/tasks/tasks_impl.h"
+#include "api/words.h"
+#include "core/limits.h"
+
+struct change {
+    enum op_kind kind;
+    struct job_ref job;
+    struct job_token token;
+    struct span worker, result, error;
+    bool has_token, has_worker, retry;
+};
+
+#define AT(member) offsetof(struct change, member)
+#define HOLDER_ROWS                                                                                \
+    {"token", FIELD_TOKEN, AT(token), 0, 0, NULL, FIELD_OPTIONAL},                                 \
+    {                                                                                              \
+        "worker", FIELD_TEXT, AT(worker), 0, LIMIT_WORKER_BYTES, NULL, FIELD_OPTIONAL              \
+    }
+static const struct field heartbeat_rows[] = {HOLDER_ROWS};
+static const struct field complete_rows[] = {
+    HOLDER_ROWS,
+    {"result", FIELD_RAW, AT(result), 0, 0, NULL, FIELD_OPTIONAL},
+};
+static const struct field fail_rows[] = {
+    HOLDER_ROWS,
+    {"error", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, FIELD_OPTIONAL},
+    {"retry", FIELD_BOOL, AT(retry), 0, 0, NULL, FIELD_OPTIONAL},
+};
+
+static void changed(struct call *c, const struct reply *r)
+{
+    const struct change *ch = c->more;
+    (void)r;
+    task_show(c, ch->job);
+}
+
+static void refuse(struct call *c, enum problem_code code, const char *detail)
+{
+    struct problem p = {.code = code, .detail = detail};
+    problem_answer(c->x, &p);
+}
+
+static void refuse_state(struct call *c, const struct job_view *v)
+{
+    static const char *const none[] = {"claim"};
+    struct problem p;
+    problem_set(&p, c->arena, PROBLEM_ILLEGAL_MOVE, NULL, "the task is %s; nobody holds it",
+                task_words[task_status_of(&v->job, broker_now(c->broker).wall)]);
+    p.allowed = none;
+    p.allowed_count = v->job.state == STATE_READY;
+    problem_answer(c->x, &p);
+}
+
+static void submit(struct call *c, struct job_token token)
+{
+    const struct change *ch = c->more;
+    c->done = changed;
+    c->op = (struct op){.kind = ch->kind,
+                        .lease = {.job = ch->job,
+                                  .token = token,
+                                  .result_kind = ch->result.len ? PAYLOAD_JSON : PAYLOAD_NONE,
+                                  .result = ch->result,
+                                  .error = ch->error,
+                                  .no_retry = !ch->retry}};
+    call_submit(c);
+}
+
+/* A token that is not the lease's may be that of a word said before, which the engine knows. */
+static void task_read(struct call *c, const struct reply *r)
+{
+    struct change *ch = c->more;
+    if (!task_owned(c, r))
+        return;
+    const struct job_view *v = &r->jobs[0];
+    ch->job = (struct job_ref){.seq = v->job.seq, .hi = v->job.id_hi};
+    if (ch->has_token)
+        submit(c, ch->token);
+    else if (v->job.state != STATE_RUNNING)
+        refuse_state(c, v);
+    else if (v->require_token)
+        refuse(c, PROBLEM_LEASE_LOST, "this queue wants the token of the claim (require_token)");
+    else if (ch->has_worker && v->worker.len && !span_equal(v->worker, ch->worker))
+        refuse(c, PROBLEM_LEASE_LOST, "the task is with another worker");
+    else
+        submit(c, v->token);
+}
+
+static void change_run(void *ctx, struct http_exchange *x, struct fields table, enum op_kind kind)
+{
+    struct job_ref job;
+    struct problem p;
+    struct broker *b = tasks_broker(ctx);
+    bool plain = query_none(b, x) && task_path(x, &job);
+    struct call *c = plain ? call_new(b, ctx, x, OP_GET, task_read) : NULL;
+    struct change *ch = c ? arena_array(c->arena, 1, sizeof *ch) : NULL;
+    if (!ch) {
+        if (c)
+            answer_error(x, -ERR_NOMEM);
+        return;
+    }
+    *ch = (struct change){.kind = kind, .retry = true};
+    struct field_reader r = reader_of(b, x, table, ch, &p);
+    if (fields_read_optional(&r, http_request(x)->body) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    ch->has_token = fields_has(&r, "token");
+    ch->has_worker = fields_has(&r, "worker");
+    c->more = ch;
+    c->op.job.job = job;
+    call_submit(c);
+}
+
+void task_heartbeat_handle(void *ctx, struct http_exchange *x)
+{
+    change_run(ctx, x, FIELDS(heartbeat_rows), OP_EXTEND);
+}
+
+void task_complete_handle(void *ctx, struct http_exchange *x)
+{
+    change_run(ctx, x, FIELDS(complete_rows), OP_ACK);
+}
+
+void task_fail_handle(void *ctx, struct http_exchange *x)
+{
+    change_run(ctx, x, FIELDS(fail_rows), OP_FAIL);
+}

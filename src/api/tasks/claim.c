@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* POST /api/tasks/claim: high before low, low with its share.
+ *
+ * Of every hundred tasks that are handed out while both kinds wait, low ones get at least
+ * tasks.low_share. What they are owed is kept in hundredths of a task; a claim takes as many low
+ * tasks as are due first, then high ones, then low ones. Only when there is nothing at all does it
+ * wait, for either. A queue of the right name that is not this API's is looked at first, and left
+ * alone: its jobs are no tasks. */
+#include "api/tasks/tasks_impl.h"
+#include "api/words.h"
+#include "core/limits.h"
+
+#define COUNT_MAX 100
+#define WAIT_MS_MAX 60000
+#define WHOLE 100u
+
+struct claim {
+    struct tasks *t;
+    struct http_exchange *x;
+    struct json_writer w;
+    struct broker_claim *parked; /* NULL once it was answered or cancelled */
+    struct broker_held held[COUNT_MAX];
+    size_t held_count;
+    size_t handed[RANK_COUNT];
+    size_t step;
+    /* the request */
+    struct span worker;
+    int64_t count, wait_ms;
+    uint8_t rank;
+    bool one_rank;
+    size_t low_first; /* low tasks that are due */
+    /* the queues */
+    size_t looking;
+    bool foreign[RANK_COUNT];
+    struct span open[RANK_COUNT]; /* to wait at */
+    struct problem problem;       /* code NONE = they could be looked at */
+    bool left;                    /* the client is gone */
+};
+
+#define AT(member) offsetof(struct claim, member)
+static const struct field rows[] = {
+    {"worker", FIELD_TEXT, AT(worker), 0, LIMIT_WORKER_BYTES, NULL, FIELD_OPTIONAL},
+    {"count", FIELD_INT, AT(count), 1, COUNT_MAX, NULL, FIELD_OPTIONAL},
+    {"wait_ms", FIELD_INT, AT(wait_ms), 0, WAIT_MS_MAX, NULL, FIELD_OPTIONAL},
+    {"priority", FIELD_WORD, AT(rank), RANK_HIGH, 0, task_ranks, FIELD_OPTIONAL},
+};
+
+static void claim_next(struct claim *c);
+
+/* ---- the answer ---- */
+
+static void give_back(struct claim *c)
+{
+    if (c->held_count > 0)
+        broker_give_back(c->t->broker, c->held, c->held_count);
+    c->held_count = 0;
+}
+
+/* What low tasks are owed after this claim; never more than one, so that a time without any does
+ * not come back as a burst. */
+static void settle_share(struct claim *c)
+{
+    struct tasks *t = c->t;
+    size_t all = c->handed[RANK_HIGH] + c->handed[RANK_LOW];
+    size_t owed = t->credit + t->config.tasks_low_share * all;
+    size_t paid = WHOLE * c->handed[RANK_LOW];
+    owed = owed > paid ? owed - paid : 0;
+    t->credit = owed < WHOLE ? (unsigned)owed : WHOLE;
+}
+
+static void claim_end(struct claim *c)
+{
+    settle_share(c);
+    json_write_array_end(&c->w);
+    json_write_object_end(&c->w);
+    int err = answer_close(c->x, &c->w);
+    if (err < 0) {
+        give_back(c);
+        answer_error(c->x, err);
+        return;
+    }
+    http_answer(c->x, 200, JSON_TYPE);
+}
+
+static void take_tasks(struct claim *c, const struct reply *r)
+{
+    struct wall_time now = broker_now(c->t->broker).wall;
+    for (uint32_t i = 0; i < r->job_count; i++) {
+        const struct job_view *v = &r->jobs[i];
+        c->held[c->held_count++] = (struct broker_held){v->job.seq, v->token};
+        c->handed[span_equal(v->queue, task_queues[RANK_LOW])]++;
+        task_write(&c->w, v, now, true);
+    }
+}
+
+static void claimed(void *ctx, const struct reply *r)
+{
+    struct claim *c = ctx;
+    struct problem p;
+    c->parked = NULL;
+    if (r->outcome != OUT_OK && c->held_count == 0) {
+        problem_of_reply(&p, http_request(c->x)->arena, r, broker_draining(c->t->broker));
+        problem_answer(c->x, &p);
+        return;
+    }
+    take_tasks(c, r);
+    claim_next(c);
+}
+
+static void gone(void *ctx)
+{
+    struct claim *c = ctx;
+    c->left = true;
+    if (!c->parked)
+        return;
+    broker_claim_cancel(c->t->broker, c->parked);
+    c->parked = NULL;
+    give_back(c);
+    http_answer(c->x, 204, NULL);
+}
+
+static void sent(void *ctx, bool whole)
+{
+    if (!whole)
+        give_back(ctx);
+}
+
+/* ---- the steps ---- */
+
+static void ask(struct claim *c, const struct span *queues, uint32_t queue_count, size_t count,
+                uint32_t wait_ms)
+{
+    struct op_claim want = {.queues = queues,
+                            .queue_count = queue_count,
+                            .count = (uint32_t)count,
+                            .worker = c->worker,
+                            .want_body = true};
+    int err = broker_claim(c->t->broker, &want, wait_ms, claimed, c, &c->parked);
+    if (err < 0) {
+        give_back(c);
+        answer_error(c->x, err);
+    }
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool skipped(const struct claim *c, enum task_rank rank)
+{
+    return c->foreign[rank] || (c->one_rank && rank != c->rank);
+}
+
+/* Nobody waits for a client that is gone. */
+static bool wait_for_any(struct claim *c)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < RANK_COUNT; i++)
+        if (!skipped(c, (enum task_rank)i))
+            c->open[count++] = task_queues[i];
+    if (c->held_count > 0 || c->wait_ms == 0 || count == 0 || c->left)
+        return false;
+    ask(c, c->open, count, 1, (uint32_t)c->wait_ms);
+    return true;
+}
+
+/* Low tasks that are due; high ones; low ones; and, when nothing came of it, a wait for either. */
+static void claim_next(struct claim *c)
+{
+    size_t left = (size_t)c->count - c->held_count;
+    while (c->step < 3 && left > 0) {
+        size_t step = c->step++;
+        enum task_rank rank = step == 1 ? RANK_HIGH : RANK_LOW;
+        size_t count = step == 0 ? smaller(c->low_first, left) : left;
+        if (count > 0 && !skipped(c, rank)) {
+            ask(c, &task_queues[rank], 1, count, 0);
+            return;
+        }
+    }
+    if (c->step++ > 3 || !wait_for_any(c))
+        claim_end(c);
+}
+
+static void looked(void *ctx, const struct reply *r)
+{
+    struct claim *c = ctx;
+    if (r->outcome == OUT_OK)
+        c->foreign[r->tag] = r->queue_count != 1 || !span_equal(r->queues[0].owner, TASKS_OWNER);
+    else if (r->outcome != OUT_NO_QUEUE)
+        problem_of_reply(&c->problem, http_request(c->x)->arena, r, broker_draining(c->t->broker));
+    if (--c->looking > 0)
+        return;
+    if (c->problem.code != PROBLEM_NONE)
+        problem_answer(c->x, &c->problem);
+    else
+        claim_next(c);
+}
+
+static void look(struct claim *c)
+{
+    struct op *ops = arena_array(http_request(c->x)->arena, RANK_COUNT, sizeof *ops);
+    for (size_t i = 0; ops && i < RANK_COUNT; i++)
+        ops[i] = (struct op){.kind = OP_QUEUE_GET, .tag = i, .queue = {.name = task_queues[i]}};
+    c->looking = RANK_COUNT;
+    int err = ops ? broker_submit(c->t->broker, ops, RANK_COUNT, looked, c) : -ERR_NOMEM;
+    if (err < 0)
+        answer_error(c->x, err);
+}
+
+void task_claim_handle(void *ctx, struct http_exchange *x)
+{
+    struct tasks *t = ctx;
+    struct problem p;
+    struct arena *arena = http_request(x)->arena;
+    if (!query_none(t->broker, x))
+        return;
+    struct claim *c = arena_array(arena, 1, sizeof *c);
+    if (!c) {
+        answer_error(x, -ERR_NOMEM);
+        return;
+    }
+    *c = (struct claim){.t = t, .x = x, .count = 1};
+    struct field_reader r = reader_of(t->broker, x, FIELDS(rows), c, &p);
+    if (fields_read_optional(&r, http_request(x)->body) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    c->one_rank = fields_has(&r, "priority");
+    c->low_first = (t->credit + t->config.tasks_low_share * (size_t)c->count) / WHOLE;
+    if (c->count > 1)
+        http_alone(x);
+    answer_begin(x, &c->w);
+    json_write_object(&c->w);
+    json_write_key(&c->w, "tasks");
+    json_write_array(&c->w);
+    http_watch(x, gone, sent, c);
+    look(c);
+}
+
+/* ---- one task, by its id ---- */
+
+struct claim_one {
+    struct call *c;
+    struct span worker;
+    struct job_ref job;
+    struct broker_claim *parked; /* NULL once it was answered or cancelled */
+    struct broker_held held;
+    bool has;
+};
+
+#undef AT
+#define AT(member) offsetof(struct claim_one, member)
+static const struct field one_rows[] = {
+    {"worker", FIELD_TEXT, AT(worker), 0, LIMIT_WORKER_BYTES, NULL, FIELD_OPTIONAL},
+};
+
+static void one_give_back(struct claim_one *one)
+{
+    if (one->has)
+        broker_give_back(one->c->broker, &one->held, 1);
+    one->has = false;
+}
+
+static void one_claimed(void *ctx, const struct reply *r)
+{
+    struct claim_one *one = ctx;
+    struct json_writer w;
+    one->parked = NULL;
+    if (r->outcome != OUT_OK || r->job_count == 0) {
+        call_refuse(one->c, r);
+        return;
+    }
+    one->held = (struct broker_held){r->jobs[0].job.seq, r->jobs[0].token};
+    one->has = true;
+    answer_begin(one->c->x, &w);
+    task_write(&w, &r->jobs[0], broker_now(one->c->broker).wall, true);
+    int err = answer_close(one->c->x, &w);
+    if (err < 0) {
+        one_give_back(one);
+        answer_error(one->c->x, err);
+        return;
+    }
+    http_answer(one->c->x, 200, JSON_TYPE);
+}
+
+static void one_gone(void *ctx)
+{
+    struct claim_one *one = ctx;
+    if (!one->parked)
+        return;
+    broker_claim_cancel(one->c->broker, one->parked);
+    one->parked = NULL;
+    http_answer(one->c->x, 204, NULL);
+}
+
+static void one_sent(void *ctx, bool whole)
+{
+    if (!whole)
+        one_give_back(ctx);
+}
+
+static void one_read(struct call *c, const struct reply *r)
+{
+    struct claim_one *one = c->more;
+    if (!task_owned(c, r))
+        return;
+    struct op_claim want = {
+        .one = one->job, .only_ready = true, .worker = one->worker, .want_body = true};
+    int err = broker_claim(c->broker, &want, 0, one_claimed, one, &one->parked);
+    if (err < 0)
+        answer_error(c->x, err);
+    else
+        http_watch(c->x, one_gone, one_sent, one);
+}
+
+void task_claim_one_handle(void *ctx, struct http_exchange *x)
+{
+    struct problem p;
+    struct job_ref job;
+    struct broker *b = tasks_broker(ctx);
+    bool plain = query_none(b, x) && task_path(x, &job);
+    struct call *c = plain ? call_new(b, ctx, x, OP_GET, one_read) : NULL;
+    struct claim_one *one = c ? arena_array(c->arena, 1, sizeof *one) : NULL;
+    if (!one) {
+        if (c)
+            answer_error(x, -ERR_NOMEM);
+        return;
+    }
+    *one = (struct claim_one){.c = c, .job = job};
+    struct field_reader r = reader_of(b, x, FIELDS(one_rows), one, &p);
+    if (fields_read_optional(&r, http_request(x)->body) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    c->more = one;
+    c->op.job.job = job;
+    call_submit(c);
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Create, get, list. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "api/tasks/tasks_impl.h"
+#include "api/words.h"
+#include "core/limits.h"
+
+#define LIMIT_DEFAULT 100
+#define NAME_BYTES_MAX 200
+
+static void no_task(struct http_exchange *x)
+{
+    struct problem p = {.code = PROBLEM_NOT_FOUND,
+                        .detail = "there is no task with this id; it may have been removed after "
+                                  "its retention"};
+    problem_answer(x, &p);
+}
+
+bool task_owned(struct call *c, const struct reply *r)
+{
+    if (r->job_count == 1 && span_equal(r->jobs[0].owner, TASKS_OWNER))
+        return true;
+    no_task(c->x);
+    return false;
+}
+
+bool task_path(struct http_exchange *x, struct job_ref *ret)
+{
+    struct problem p = {.code = PROBLEM_INVALID_ID,
+                        .field = "id",
+                        .detail = "the id of a task is a UUID, as it came"};
+    int err = id_parse(http_request(x)->params[0], ret);
+    if (err == -ERR_RANGE) /* a UUID, but of nothing here */
+        no_task(x);
+    else if (err < 0)
+        problem_answer(x, &p);
+    return err == 0;
+}
+
+/* ---- looking ---- */
+
+static void answer_task(struct call *c, const struct reply *r, unsigned status)
+{
+    struct json_writer w;
+    if (!task_owned(c, r))
+        return;
+    answer_begin(c->x, &w);
+    task_write(&w, &r->jobs[0], broker_now(c->broker).wall, false);
+    answer_end(c->x, &w, status);
+}
+
+static void show(struct call *c, const struct reply *r)
+{
+    answer_task(c, r, 200);
+}
+
+static void show_new(struct call *c, const struct reply *r)
+{
+    answer_task(c, r, 201);
+}
+
+/* After a change. */
+static void look(struct call *c, struct job_ref job, call_fn done)
+{
+    c->changed = true;
+    c->done = done;
+    c->op = (struct op){.kind = OP_GET, .job = {.job = job, .want_body = true}};
+    call_submit(c);
+}
+
+void task_show(struct call *c, struct job_ref job)
+{
+    look(c, job, show);
+}
+
+void task_get_handle(void *ctx, struct http_exchange *x)
+{
+    struct job_ref job;
+    bool plain = query_none(tasks_broker(ctx), x) && task_path(x, &job);
+    struct call *c = plain ? call_new(tasks_broker(ctx), ctx, x, OP_GET, show) : NULL;
+    if (!c)
+        return;
+    http_alone(x);
+    look(c, job, show);
+}
+
+/* ---- creating ---- */
+
+struct task_in {
+    struct span name, payload;
+    uint8_t rank;
+    struct wall_time scheduled_at;
+    int64_t max_retries;
+    /* for the operations */
+    struct op_enqueue enqueue;
+    struct job_options options;
+    struct queue_policy policy;
+};
+
+#define AT(member) offsetof(struct task_in, member)
+static const struct field create_rows[] = {
+    {"name", FIELD_TEXT, AT(name), 0, NAME_BYTES_MAX, NULL, FIELD_REQUIRED},
+    {"payload", FIELD_RAW, AT(payload), 0, 0, NULL, FIELD_OPTIONAL},
+    {"priority", FIELD_WORD, AT(rank), RANK_HIGH, 0, task_ranks, FIELD_OPTIONAL},
+    {"scheduled_at", FIELD_TIME, AT(scheduled_at), 0, 0, NULL, FIELD_OPTIONAL},
+    {"max_retries", FIELD_INT, AT(max_retries), 0, LIMIT_ATTEMPTS - 1, NULL, FIELD_OPTIONAL},
+};
+
+static void enqueue(struct call *c);
+
+static void queue_made(struct call *c, const struct reply *r)
+{
+    (void)r;
+    enqueue(c);
+}
+
+/* The first task makes its queue. */
+static void make_queue(struct call *c)
+{
+    struct task_in *in = c->more;
+    const struct tasks *t = c->api;
+    task_policy(t->config.policy, &in->policy);
+    c->done = queue_made;
+    c->op = (struct op){.kind = OP_QUEUE_PUT,
+                        .queue = {.name = in->enqueue.queue,
+                                  .implied = true,
+                                  .policy = &in->policy,
+                                  .has_owner = true,
+                                  .owner = TASKS_OWNER}};
+    call_submit(c);
+}
+
+static void created(void *ctx, const struct reply *r)
+{
+    struct call *c = ctx;
+    struct tasks *t = c->api;
+    struct problem p;
+    if (r->outcome == OUT_OK) {
+        t->queued += r->state == STATE_READY;
+        look(c, (struct job_ref){.seq = r->seq, .hi = r->id_hi}, show_new);
+    } else if (r->outcome == OUT_NO_QUEUE) {
+        make_queue(c);
+    } else {
+        problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+        problem_answer(c->x, &p);
+    }
+}
+
+static void enqueue(struct call *c)
+{
+    const struct task_in *in = c->more;
+    tasks_listen(c->api);
+    c->op = (struct op){.kind = OP_ENQUEUE, .enqueue = in->enqueue};
+    int err = broker_submit(c->broker, &c->op, 1, created, c);
+    if (err < 0)
+        answer_error(c->x, err);
+}
+
+/* Not a word before it is known whose queue it is. */
+static void queue_looked(void *ctx, const struct reply *r)
+{
+    struct call *c = ctx;
+    struct problem p = {.code = PROBLEM_EXISTS,
+                        .detail = "the queue for tasks of this priority is not this API's (owner "
+                                  "tasks); nothing was created"};
+    if (r->outcome == OUT_NO_QUEUE) {
+        make_queue(c);
+    } else if (r->outcome != OUT_OK) {
+        problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+        problem_answer(c->x, &p);
+    } else if (r->queue_count != 1 || !span_equal(r->queues[0].owner, TASKS_OWNER)) {
+        problem_answer(c->x, &p);
+    } else {
+        enqueue(c);
+    }
+}
+
+/* false: the problem was answered. */
+static bool take_task(struct call *c, const struct field_reader *r, struct task_in *in)
+{
+    struct wall_time now = broker_now(c->broker).wall;
+    struct problem p;
+    if (in->name.len == 0) {
+        problem_set(&p, c->arena, PROBLEM_INVALID_FIELD, "name", "name is empty; say what to run");
+        problem_answer(c->x, &p);
+        return false;
+    }
+    in->enqueue = (struct op_enqueue){
+        .queue = task_queues[in->rank],
+        .no_create = true,
+        .payload_kind = in->payload.len ? PAYLOAD_JSON : PAYLOAD_NONE,
+        .payload = in->payload,
+        .has_priority = true,
+        .priority = task_order(in->scheduled_at.ms ? in->scheduled_at : now),
+        .run_at = in->scheduled_at,
+    };
+    if (fields_has(r, "max_retries")) {
+        in->options.max_attempts = (uint16_t)(in->max_retries + 1);
+        in->enqueue.options = &in->options;
+    }
+    if (task_attributes(c->arena, in->name, &in->enqueue.extra.attributes) == 0)
+        return true;
+    answer_error(c->x, -ERR_NOMEM);
+    return false;
+}
+
+void task_create_handle(void *ctx, struct http_exchange *x)
+{
+    struct problem p;
+    struct broker *b = tasks_broker(ctx);
+    struct call *c = query_none(b, x) ? call_new(b, ctx, x, OP_QUEUE_GET, NULL) : NULL;
+    struct task_in *in = c ? arena_array(c->arena, 1, sizeof *in) : NULL;
+    if (!in) {
+        if (c)
+            answer_error(x, -ERR_NOMEM);
+        return;
+    }
+    in->rank = RANK_LOW;
+    struct field_reader r = reader_of(b, x, FIELDS(create_rows), in, &p);
+    if (fields_read(&r, http_request(x)->body) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    if (!take_task(c, &r, in))
+        return;
+    c->more = in;
+    c->op.queue.name = in->enqueue.queue;
+    int err = broker_submit(b, &c->op, 1, queue_looked, c);
+    if (err < 0)
+        answer_error(x, err);
+}
+
+/* ---- listing ---- */
+
+struct list {
+    uint8_t status, rank, pending;
+    int64_t limit, offset;
+    unsigned states, ranks; /* masks */
+    size_t next;            /* rank to ask */
+    struct json_writer w;
+    uint64_t total;
+};
+
+#undef AT
+#define AT(member) offsetof(struct list, member)
+static const struct field list_rows[] = {
+    {"status", FIELD_WORD, AT(status), TASK_SCHEDULED, 0, task_words, 0},
+    {"priority", FIELD_WORD, AT(rank), RANK_HIGH, 0, task_ranks, 0},
+    {"limit", FIELD_INT, AT(limit), 1, LIMIT_BATCH, NULL, 0},
+    {"offset", FIELD_INT, AT(offset), 0, INT64_MAX, NULL, 0},
+};
+
+static void list_next(struct call *c);
+
+static void list_end(struct call *c)
+{
+    struct list *l = c->more;
+    char total[24];
+    int len = snprintf(total, sizeof total, "%" PRIu64, l->total);
+    json_write_array_end(&l->w);
+    http_answer_header(c->x, "X-Total-Count", span_of(total, (size_t)len));
+    answer_end(c->x, &l->w, 200);
+}
+
+static void list_take(struct call *c, const struct reply *r)
+{
+    struct list *l = c->more;
+    struct wall_time now = broker_now(c->broker).wall;
+    for (uint32_t i = 0; i < r->job_count && l->limit > 0; i++, l->limit--)
+        task_write(&l->w, &r->jobs[i], now, false);
+    l->total += r->count;
+    l->offset -= (int64_t)(r->count < (uint64_t)l->offset ? r->count : (uint64_t)l->offset);
+    list_next(c);
+}
+
+/* A queue that nobody made, or made for something else, has no tasks. */
+static void list_read(void *ctx, const struct reply *r)
+{
+    struct call *c = ctx;
+    struct problem p;
+    bool none = r->outcome == OUT_NO_QUEUE || r->outcome == OUT_INVALID;
+    if (r->outcome == OUT_OK && (r->job_count == 0 || span_equal(r->jobs[0].owner, TASKS_OWNER))) {
+        list_take(c, r);
+    } else if (r->outcome == OUT_OK || none) {
+        list_next(c);
+    } else {
+        problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+        problem_answer(c->x, &p);
+    }
+}
+
+/* High, then low; each in the order of creation. */
+static void list_next(struct call *c)
+{
+    struct list *l = c->more;
+    while (l->next < RANK_COUNT && !(l->ranks >> l->next & 1))
+        l->next++;
+    if (l->next == RANK_COUNT) {
+        list_end(c);
+        return;
+    }
+    c->op = (struct op){.kind = OP_PAGE,
+                        .page = {.queue = task_queues[l->next++],
+                                 .states = l->states,
+                                 .pending = l->pending,
+                                 .offset = (uint64_t)l->offset,
+                                 .limit = l->limit ? (uint32_t)l->limit : 1,
+                                 .want_body = l->limit > 0}};
+    int err = broker_submit(c->broker, &c->op, 1, list_read, c);
+    if (err < 0)
+        answer_error(c->x, err);
+}
+
+void task_list_handle(void *ctx, struct http_exchange *x)
+{
+    struct problem p;
+    struct call *c = call_new(tasks_broker(ctx), ctx, x, OP_PAGE, NULL);
+    struct list *l = c ? arena_array(c->arena, 1, sizeof *l) : NULL;
+    if (!l) {
+        if (c)
+            answer_error(x, -ERR_NOMEM);
+        return;
+    }
+    l->limit = LIMIT_DEFAULT;
+    struct field_reader r = reader_of(c->broker, x, FIELDS(list_rows), l, &p);
+    if (fields_read_query(&r, http_request(x)->query) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    bool all = !fields_has(&r, "status");
+    l->states = all ? STATES_ALL : task_states_of((enum task_status)l->status);
+    l->pending = all ? PAGE_ALL : l->status == TASK_PENDING ? PAGE_PENDING : PAGE_DISPATCHED;
+    l->ranks = fields_has(&r, "priority") ? 1u << l->rank : (1u << RANK_COUNT) - 1;
+    http_alone(x);
+    answer_begin(x, &l->w);
+    json_write_array(&l->w);
+    c->more = l;
+    list_next(c);
+}

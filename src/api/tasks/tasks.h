@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tasks with a high and a low priority, /api/tasks: created, scheduled, claimed, kept alive by
+ * heartbeats, completed or failed. docs/apis/tasks.md maps them. */
+#pragma once
+
+#include "api/api.h"
+
+extern const struct api tasks_api;

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The outbox of notices (look, deliver anew, discard) and the breakers of their targets. */
+#include "api/v1/v1_impl.h"
+#include "api/words.h"
+#include "core/limits.h"
+
+#define LIST_LIMIT 100
+
+static void write_notice(struct json_writer *w, const struct notice_view *v)
+{
+    const struct rec_notice_new *n = &v->notice;
+    json_write_object(w);
+    write_id(w, "id", n->id_hi, n->number);
+    write_time(w, "at", n->at);
+    write_text(w, "kind", alert_on_name(n->on));
+    write_span(w, "alert", n->alert);
+    if (n->edge != EDGE_NONE) {
+        write_text(w, "edge", notice_edge_name(n->edge));
+        write_uint(w, "value", n->value);
+        write_uint(w, "limit", n->mark);
+    }
+    write_span_if(w, "queue", n->queue);
+    write_span_if(w, "schedule", n->subject);
+    if (n->job_seq)
+        write_id(w, "job", n->job_hi, n->job_seq);
+    write_text(w, "state", notice_state_name(v->tried.state));
+    write_uint(w, "attempts", v->tried.tries);
+    if (v->tried.state == NOTICE_PENDING)
+        write_time(w, "next_at", v->tried.due);
+    if (v->tried.status)
+        write_uint(w, "status", v->tried.status);
+    write_span_if(w, "error", v->tried.error);
+    write_span(w, "url", v->url);
+    json_write_object_end(w);
+}
+
+static struct call *notice_call(struct native *n, struct http_exchange *x, enum op_kind kind,
+                                call_fn done)
+{
+    struct job_ref id;
+    struct call *c =
+        query_none(n->broker, x) && path_job(x, &id) ? call_new(n->broker, n, x, kind, done) : NULL;
+    if (c)
+        c->op.notice.id = id;
+    return c;
+}
+
+static void notice_got(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    answer_begin(c->x, &w);
+    write_notice(&w, &r->notices[0]);
+    answer_end(c->x, &w, 200);
+}
+
+void notice_get_handle(void *ctx, struct http_exchange *x)
+{
+    struct call *c = notice_call(ctx, x, OP_NOTICE_LIST, notice_got);
+    if (c)
+        call_submit(c);
+}
+
+/* Perhaps delivered before it can be shown: then there is nothing but the word. */
+static void notice_again(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    (void)r;
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    write_span(&w, "id", http_request(c->x)->params[0]);
+    write_text(&w, "state", notice_state_name(NOTICE_PENDING));
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void notice_redeliver_handle(void *ctx, struct http_exchange *x)
+{
+    struct call *c =
+        body_none(broker_of(ctx), x) ? notice_call(ctx, x, OP_NOTICE_AGAIN, notice_again) : NULL;
+    if (c)
+        call_submit(c);
+}
+
+static void notice_discarded(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    (void)r;
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    write_span(&w, "id", http_request(c->x)->params[0]);
+    write_bool(&w, "discarded", true);
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void notice_delete_handle(void *ctx, struct http_exchange *x)
+{
+    struct call *c = body_none(broker_of(ctx), x)
+                         ? notice_call(ctx, x, OP_NOTICE_DISCARD, notice_discarded)
+                         : NULL;
+    if (c)
+        call_submit(c);
+}
+
+/* ---- lists ---- */
+
+struct list_in {
+    struct job_ref after;
+    int64_t limit;
+};
+
+static const struct field list_rows[] = {
+    {"after", FIELD_JOB, offsetof(struct list_in, after), 0, 0, NULL, 0},
+    {"limit", FIELD_INT, offsetof(struct list_in, limit), 1, LIMIT_BATCH, NULL, 0},
+};
+
+static void notices_listed(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    json_write_key(&w, "notices");
+    json_write_array(&w);
+    for (uint32_t i = 0; i < r->notice_count; i++)
+        write_notice(&w, &r->notices[i]);
+    json_write_array_end(&w);
+    if (r->cursor) {
+        const struct rec_notice_new *last = &r->notices[r->notice_count - 1].notice;
+        write_id(&w, "next", last->id_hi, last->number);
+    } else {
+        json_write_key(&w, "next");
+        json_write_null(&w);
+    }
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void notice_list_handle(void *ctx, struct http_exchange *x)
+{
+    struct list_in in = {.limit = LIST_LIMIT};
+    struct problem p;
+    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(list_rows), &in, &p);
+    if (fields_read_query(&r, http_request(x)->query) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    struct call *c = call_new(broker_of(ctx), ctx, x, OP_NOTICE_LIST, notices_listed);
+    if (!c)
+        return;
+    http_alone(x);
+    c->op.notice = (struct op_notice){.after = in.after.seq, .limit = (uint32_t)in.limit};
+    call_submit(c);
+}
+
+static void breakers_listed(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    json_write_key(&w, "breakers");
+    json_write_array(&w);
+    for (uint32_t i = 0; i < r->breaker_count; i++) {
+        const struct breaker *b = &r->breakers[i].breaker;
+        json_write_object(&w);
+        write_span(&w, "target", r->breakers[i].target);
+        write_text(&w, "state", breaker_state_name(b->state));
+        write_uint(&w, "failures", b->failures);
+        write_time(&w, "changed_at", b->changed_at);
+        write_time(&w, "until", b->until);
+        json_write_object_end(&w);
+    }
+    json_write_array_end(&w);
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void breaker_list_handle(void *ctx, struct http_exchange *x)
+{
+    struct call *c = query_none(broker_of(ctx), x)
+                         ? call_new(broker_of(ctx), ctx, x, OP_BREAKER_LIST, breakers_listed)
+                         : NULL;
+    if (!c)
+        return;
+    http_alone(x);
+    call_submit(c);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Server-sent events: what happens to jobs and queues, and jobs themselves for a worker that
+ * listens. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "api/event_feed.h"
+#include "api/stream.h"
+#include "api/v1/event_words.h"
+#include "api/v1/jobs/job_view.h"
+#include "api/v1/v1_impl.h"
+#include "api/words.h"
+#include "core/kvkey.h"
+#include "core/limits.h"
+#include "core/validate.h"
+
+#define NUMBER_TEXT_BYTES 24
+#define PREFETCH 10
+
+/* In the order of the enum; a test compares. */
+const char *const event_words[] = {"enqueued",       "ready",
+                                   "claimed",        "retried",
+                                   "crashed",        "released",
+                                   "done",           "dead",
+                                   "cancelled",      "requeued",
+                                   "patched",        "queue_created",
+                                   "queue_changed",  "queue_deleted",
+                                   "queue_paused",   "queue_resumed",
+                                   "queue_purged",   "queue_deep",
+                                   "clock_suspect",  "kv_set",
+                                   "kv_deleted",     "alert_raised",
+                                   "alert_cleared",  "schedule_failed",
+                                   "schedule_fired", NULL};
+_Static_assert(sizeof event_words / sizeof *event_words == EVENT_KIND_COUNT + 1,
+               "every kind of event has its word");
+
+/* ---- events ---- */
+
+void event_write(struct json_writer *w, const struct broker_event *from)
+{
+    const struct backend_event *e = &from->event;
+    char id[NUMBER_TEXT_BYTES];
+    snprintf(id, sizeof id, "%" PRIu64, e->id);
+    json_write_object(w);
+    write_text(w, "id", id);
+    write_text(w, "event", event_name(e->kind));
+    write_time(w, "at", e->at);
+    write_span_if(w, "queue", e->queue);
+    write_span_if(w, "schedule", e->schedule);
+    if (e->seq != 0) {
+        write_id(w, "job", e->id_hi, e->seq);
+        write_uint(w, "seq", e->seq);
+        write_text(w, "state", state_name(e->state));
+        json_write_key(w, "reason");
+        if (e->reason == REASON_NONE)
+            json_write_null(w);
+        else
+            json_write_text(w, span_text(reason_name(e->reason)));
+        write_uint(w, "attempts", e->attempts);
+    }
+    write_span_if(w, "alert", e->alert);
+    if (e->count != 0)
+        write_uint(w, "count", e->count);
+    if (e->key.len != 0) {
+        json_write_key(w, "key");
+        kvkey_write(w, e->key);
+    }
+    if (e->version != 0)
+        write_uint(w, "version", e->version);
+    write_span_if(w, "correlation_id", from->correlation);
+    json_write_object_end(w);
+}
+
+static const char *name_of(const struct broker_event *e)
+{
+    return event_name(e->event.kind);
+}
+
+static const struct event_format format = {name_of, event_write};
+
+static void ended_cb(void *ctx)
+{
+    stream_end(ctx, false);
+}
+
+/* ---- the request ---- */
+
+struct events_in {
+    struct span queue;
+    uint64_t kinds;
+    int64_t after;
+};
+
+/* The queue comes last: of one queue it stands in the path. */
+static const struct field event_rows[] = {
+    {"kinds", FIELD_WORDS, offsetof(struct events_in, kinds), 0, 0, event_words, 0},
+    {"after", FIELD_INT, offsetof(struct events_in, after), 0, INT64_MAX, NULL, 0},
+    {"queue", FIELD_TEXT, offsetof(struct events_in, queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
+};
+
+static const struct field last_id_row[] = {
+    {"Last-Event-ID", FIELD_INT, 0, 0, INT64_MAX, NULL, 0},
+};
+
+/* The header wins: it is what a client that reconnects by itself sends. */
+static int take_last_id(struct field_reader *r, struct http_exchange *x, int64_t *after,
+                        bool *ret_given)
+{
+    struct span text = http_request_header(http_request(x), "last-event-id");
+    struct field_reader header = *r;
+    *ret_given = fields_has(r, "after");
+    if (text.len == 0)
+        return 0;
+    header.table = FIELDS(last_id_row);
+    header.into = after;
+    *ret_given = true;
+    return fields_read_one(&header, 0, text);
+}
+
+static void events_run(struct native *n, struct http_exchange *x, struct events_in *in,
+                       struct fields table)
+{
+    struct problem p;
+    bool resume;
+    struct field_reader r = reader_of(n->broker, x, table, in, &p);
+    if (fields_read_query(&r, http_request(x)->query) < 0 ||
+        take_last_id(&r, x, &in->after, &resume) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    struct event_filter filter = {in->queue, in->kinds};
+    event_stream(&n->streams, x, &format, &filter, resume, (uint64_t)in->after);
+}
+
+void events_handle(void *ctx, struct http_exchange *x)
+{
+    struct events_in in = {0};
+    events_run(ctx, x, &in, FIELDS(event_rows));
+}
+
+void queue_events_handle(void *ctx, struct http_exchange *x)
+{
+    struct events_in in = {0};
+    struct fields table = FIELDS(event_rows);
+    table.count--;
+    if (path_queue(x, &in.queue))
+        events_run(ctx, x, &in, table);
+}
+
+/* ---- jobs ---- */
+
+struct listen_in {
+    int64_t prefetch, lease_ms;
+    struct span worker;
+};
+
+#define AT(member) offsetof(struct listen_in, member)
+static const struct field listen_rows[] = {
+    {"prefetch", FIELD_INT, AT(prefetch), 1, LIMIT_BATCH, NULL, 0},
+    {"lease_ms", FIELD_INT, AT(lease_ms), LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, NULL, 0},
+    {"worker", FIELD_TEXT, AT(worker), 0, LIMIT_WORKER_BYTES, NULL, 0},
+};
+
+static bool job_cb(void *ctx, const struct job_view *job)
+{
+    struct stream *s = ctx;
+    struct json_writer w;
+    char id[NUMBER_TEXT_BYTES];
+    snprintf(id, sizeof id, "%" PRIu64, job->job.seq);
+    stream_frame_begin(s, "job", id, &w);
+    job_claim_write(&w, job, broker_now(s->in->broker).wall);
+    return stream_frame_send(s, &w);
+}
+
+void listen_handle(void *ctx, struct http_exchange *x)
+{
+    struct native *n = ctx;
+    struct listen_in in = {.prefetch = PREFETCH};
+    struct problem p;
+    struct span queue;
+    struct field_reader r = reader_of(n->broker, x, FIELDS(listen_rows), &in, &p);
+    if (!query_none(n->broker, x) || !path_queue(x, &queue))
+        return;
+    if (fields_read_optional(&r, http_request(x)->body) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    struct stream *s = stream_new(&n->streams, x);
+    if (!s)
+        return;
+    struct broker_stream_config config = {.queue = queue,
+                                          .worker = in.worker,
+                                          .lease_ms = (uint32_t)in.lease_ms,
+                                          .prefetch = (uint32_t)in.prefetch,
+                                          .job = job_cb,
+                                          .ended = ended_cb,
+                                          .ctx = s};
+    int err = broker_stream_open(n->broker, &config, &s->jobs);
+    if (err < 0)
+        answer_error(x, err);
+    else
+        stream_begin(s);
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/v1/jobs/batch.h"
+
+#include "api/words.h"
+#include "base/check.h"
+
+#define OPS_PER_ITEM 2
+
+struct batch *batch_new(struct native *n, struct http_exchange *x, size_t count, bool many,
+                        batch_write_fn write)
+{
+    struct arena *arena = http_request(x)->arena;
+    struct batch *b = arena_array(arena, 1, sizeof *b);
+    struct batch_item *items = b ? arena_array(arena, count, sizeof *items) : NULL;
+    struct op *ops = items ? arena_array(arena, count * OPS_PER_ITEM, sizeof *ops) : NULL;
+    if (!ops) {
+        answer_error(x, -ERR_NOMEM);
+        return NULL;
+    }
+    *b = (struct batch){.n = n,
+                        .x = x,
+                        .arena = arena,
+                        .many = many,
+                        .write = write,
+                        .count = count,
+                        .items = items,
+                        .ops = ops};
+    return b;
+}
+
+struct op *batch_op(struct batch *b, size_t item, enum op_kind kind)
+{
+    CHECK(item < b->count && b->op_count < b->count * OPS_PER_ITEM);
+    struct op *op = &b->ops[b->op_count++];
+    *op = (struct op){.kind = kind, .tag = item};
+    return op;
+}
+
+void batch_refuse(struct batch *b, size_t item, const struct problem *p)
+{
+    b->items[item].problem = *p;
+    while (b->op_count > 0 && b->ops[b->op_count - 1].tag == item)
+        b->op_count--;
+}
+
+/* ---- the answer ---- */
+
+/* 201 when the one job is new; a list is always 200. */
+static unsigned batch_status(const struct batch *b)
+{
+    return !b->many && b->items[0].created ? 201 : 200;
+}
+
+static void write_item(const struct batch *b, struct json_writer *w, const struct batch_item *item)
+{
+    json_write_object(w);
+    if (item->problem.code != PROBLEM_NONE) {
+        json_write_key(w, "error");
+        problem_write(w, &item->problem);
+    } else {
+        b->write(b, w, item);
+        if (item->relaxed)
+            write_text(w, "durability", "relaxed");
+        if (item->spooled)
+            write_bool(w, "spooled", true);
+    }
+    json_write_object_end(w);
+}
+
+static void batch_answer(struct batch *b)
+{
+    struct json_writer w;
+    if (!b->many && b->items[0].problem.code != PROBLEM_NONE) {
+        problem_answer(b->x, &b->items[0].problem);
+        return;
+    }
+    answer_begin(b->x, &w);
+    if (b->many) {
+        json_write_object(&w);
+        json_write_key(&w, "jobs");
+        json_write_array(&w);
+    }
+    for (size_t i = 0; i < b->count; i++)
+        write_item(b, &w, &b->items[i]);
+    if (b->many) {
+        json_write_array_end(&w);
+        json_write_object_end(&w);
+    }
+    answer_end(b->x, &w, batch_status(b));
+}
+
+/* ---- replies ---- */
+
+static void item_take(struct batch_item *item, const struct reply *r)
+{
+    item->seq = r->seq;
+    item->id_hi = r->id_hi;
+    item->replaced_seq = r->replaced_seq;
+    item->state = r->state;
+    item->created = r->created && !r->repeat;
+    item->repeat = r->repeat;
+    item->relaxed = r->relaxed;
+    item->spooled = r->spooled;
+    item->run_at = r->run_at;
+}
+
+/* The lease as it is after an extend that did not say for how long. */
+static void item_take_view(struct batch_item *item, const struct reply *r)
+{
+    if (r->outcome == OUT_OK && r->job_count == 1)
+        item->lease_ms = r->jobs[0].lease_left_ms;
+}
+
+static void batch_reply(void *ctx, const struct reply *r)
+{
+    struct batch *b = ctx;
+    struct batch_item *item = &b->items[r->tag];
+    if (r->kind == OP_GET) {
+        item_take_view(item, r);
+    } else if (r->outcome == OUT_OK) {
+        item_take(item, r);
+    } else {
+        problem_of_reply(&item->problem, b->arena, r, broker_draining(b->n->broker));
+    }
+    if (--b->waiting == 0)
+        batch_answer(b);
+}
+
+void batch_submit(struct batch *b)
+{
+    b->waiting = b->op_count;
+    if (b->op_count == 0) {
+        batch_answer(b);
+        return;
+    }
+    int err = broker_submit(b->n->broker, b->ops, b->op_count, batch_reply, b);
+    if (err < 0)
+        answer_error(b->x, err);
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* POST /v1/import: jobs as an export has them, an array or NDJSON, one outcome each.
+ *
+ * A job gets a new id here. The old one makes the import repeatable (the idempotency key is made of
+ * it) and stays visible as imported_from among the job's attributes. Members that only describe how
+ * the job stood over there (seq, since, attempts) are read and left aside. */
+#include "api/content.h"
+#include "api/kv_keys.h"
+#include "api/v1/jobs/batch.h"
+#include "api/words.h"
+#include "base/digest/base64.h"
+#include "core/limits.h"
+#include "core/validate.h"
+
+#define OLD_ID_BYTES_MAX 128
+#define BASE64_MAX ((LIMIT_PAYLOAD_BYTES + 2) / 3 * 4)
+
+struct import_in {
+    struct span id, queue, label, unique, group, correlation, attributes;
+    uint8_t state, reason, error_kind;
+    struct priority_in priority;
+    int64_t failures, crashes;
+    int64_t max_attempts, max_crashes, lease_ms;
+    struct backoff backoff;
+    struct wall_time run_at, expires_at;
+    struct span payload, payload_json, payload_text, payload_base64;
+    struct span error;
+    struct texts_in undelivered;
+    int64_t seq, attempts;              /* left aside, as … */
+    struct wall_time since, created_at; /* … these; the old id tells the latter */
+};
+
+/* In the order of the enums, from 1. */
+static const char *const reasons[] = {"failed",    "rejected",  "crash_loop", "timed_out",
+                                      "expired",   "cancelled", "replaced",   "released",
+                                      "restarted", "discarded", "damaged",    NULL};
+static const char *const error_kinds[] = {"app", "business", NULL};
+
+#define AT(member) offsetof(struct import_in, member)
+static const struct field rows[] = {
+    {"id", FIELD_TEXT, AT(id), 0, OLD_ID_BYTES_MAX, NULL, FIELD_REQUIRED},
+    {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, FIELD_REQUIRED},
+    {"state", FIELD_WORD, AT(state), STATE_SCHEDULED, 0, native_states, 0},
+    {"reason", FIELD_WORD, AT(reason), REASON_FAILED, 0, reasons, 0},
+    {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
+    {"label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},
+    {"failures", FIELD_INT, AT(failures), 0, UINT16_MAX, NULL, 0},
+    {"crashes", FIELD_INT, AT(crashes), 0, UINT16_MAX, NULL, 0},
+    {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
+    {"max_crashes", FIELD_INT, AT(max_crashes), 1, LIMIT_ATTEMPTS, NULL, 0},
+    {"lease_ms", FIELD_INT, AT(lease_ms), LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, NULL, 0},
+    {"backoff", FIELD_BACKOFF, AT(backoff), 0, 0, NULL, 0},
+    {"created_at", FIELD_TIME, AT(created_at), 0, 0, NULL, 0},
+    {"run_at", FIELD_TIME, AT(run_at), 0, 0, NULL, 0},
+    {"expires_at", FIELD_TIME, AT(expires_at), 0, 0, NULL, 0},
+    {"unique", FIELD_TEXT, AT(unique), 0, LIMIT_KEY_BYTES, NULL, 0},
+    {"group", FIELD_TEXT, AT(group), 0, LIMIT_KEY_BYTES, NULL, 0},
+    {"correlation_id", FIELD_TEXT, AT(correlation), 0, LIMIT_KEY_BYTES, NULL, 0},
+    {"attributes", FIELD_RAW, AT(attributes), 0, 0, NULL, 0},
+    {"payload", FIELD_RAW, AT(payload), 0, 0, NULL, 0},
+    {"payload_json", FIELD_TEXT, AT(payload_json), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
+    {"payload_text", FIELD_TEXT, AT(payload_text), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
+    {"payload_base64", FIELD_TEXT, AT(payload_base64), 0, BASE64_MAX, NULL, 0},
+    {"error", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
+    {"error_kind", FIELD_WORD, AT(error_kind), ERROR_APP, 0, error_kinds, 0},
+    {"keys_if_undelivered", FIELD_KV_KEYS, AT(undelivered), 0, LIMIT_KV_UNDELIVERED, NULL, 0},
+    {"seq", FIELD_INT, AT(seq), 0, INT64_MAX, NULL, 0},
+    {"attempts", FIELD_INT, AT(attempts), 0, INT64_MAX, NULL, 0},
+    {"since", FIELD_TIME, AT(since), 0, 0, NULL, 0},
+};
+
+/* One job on its way into the batch. */
+struct import {
+    struct native *n;
+    struct http_exchange *x;
+    struct field_reader reader;
+    struct problem problem;
+    struct import_in in;
+    struct op_enqueue *op;
+};
+
+#define wrong(im, field, ...)                                                                      \
+    (problem_set(&(im)->problem, (im)->reader.arena, PROBLEM_INVALID_FIELD, field, __VA_ARGS__),   \
+     -ERR_INVALID)
+
+static int no_memory(struct import *im)
+{
+    problem_of_error(&im->problem, -ERR_NOMEM);
+    return -ERR_INVALID;
+}
+
+/* ---- payload ---- */
+
+static int take_base64(struct import *im)
+{
+    struct span text = im->in.payload_base64;
+    char *bytes = arena_alloc(im->reader.arena, base64_decoded_max(text.len) + 1);
+    size_t len;
+    if (!bytes)
+        return no_memory(im);
+    if (base64_decode(text, bytes, &len) < 0)
+        return wrong(im, "payload_base64", "payload_base64 is not base 64 with padding (RFC 4648)");
+    im->op->payload = span_of(bytes, len);
+    return 0;
+}
+
+static int take_json(struct import *im)
+{
+    const char *error;
+    size_t at;
+    if (json_check(im->in.payload_json, &error, &at) < 0)
+        return wrong(im, "payload_json", "payload_json is a text that is not JSON at byte %zu: %s",
+                     at, error);
+    im->op->payload = im->in.payload_json;
+    return 0;
+}
+
+/* How a payload can be spelled: JSON as it stands, JSON as a text (for what has line breaks), text,
+ * bytes. Without any the job has none. */
+static int take_payload(struct import *im)
+{
+    static const char *const forms[] = {"payload", "payload_json", "payload_text",
+                                        "payload_base64"};
+    const char *given = NULL;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (!fields_has(&im->reader, forms[i]))
+            continue;
+        if (given)
+            return wrong(im, forms[i], "both %s and %s are given; give one of them", given,
+                         forms[i]);
+        given = forms[i];
+        im->op->payload_kind = i < 2 ? PAYLOAD_JSON : PAYLOAD_BYTES;
+    }
+    im->op->payload = im->in.payload.len > 0 ? im->in.payload : im->in.payload_text;
+    if (given == forms[1])
+        return take_json(im);
+    return given == forms[3] ? take_base64(im) : 0;
+}
+
+/* ---- attributes ---- */
+
+static int attribute_copy(void *ctx, struct json_reader *r, struct span name,
+                          struct json_token value)
+{
+    struct json_writer *w = ctx;
+    struct span whole;
+    int err = json_skip(r, value, &whole);
+    if (err < 0 || span_equal(name, SPAN_LITERAL("imported_from")))
+        return err;
+    json_write_key_span(w, name);
+    json_write_raw(w, whole);
+    return 0;
+}
+
+static int attributes_write(const struct import *im, struct buf *text)
+{
+    struct json_writer w;
+    struct json_reader r;
+    int err = 0;
+    json_writer_init(&w, text);
+    json_write_object(&w);
+    write_span(&w, "imported_from", im->in.id);
+    if (im->in.attributes.len > 0) {
+        json_open(&r, im->in.attributes);
+        err = json_object(&r, im->reader.arena, attribute_copy, &w);
+    }
+    json_write_object_end(&w);
+    return err < 0 ? err : json_writer_finish(&w);
+}
+
+/* What it had, and where it comes from. */
+static int take_attributes(struct import *im)
+{
+    struct buf text;
+    buf_init(&text);
+    int err = attributes_write(im, &text);
+    const char *copy = err == 0 ? arena_copy(im->reader.arena, text.data, text.len) : NULL;
+    im->op->extra.attributes = span_of(copy, copy ? text.len : 0);
+    buf_done(&text);
+    if (err < 0 && err != -ERR_NOMEM)
+        return wrong(im, "attributes", "attributes must be an object without a name given twice");
+    return copy ? 0 : no_memory(im);
+}
+
+/* ---- the rest ---- */
+
+static int take_past(struct import *im)
+{
+    const struct import_in *in = &im->in;
+    bool dead = in->state == STATE_DEAD;
+    if (in->state == STATE_DONE || in->state == STATE_CANCELLED)
+        return wrong(im, "state",
+                     "the job is %s; only jobs that wait, run or are dead can be imported",
+                     state_name((enum job_state)in->state));
+    struct job_past past = {
+        .state = dead ? STATE_DEAD : STATE_READY,
+        .reason = fields_has(&im->reader, "reason") ? in->reason
+                  : dead                            ? REASON_FAILED
+                                                    : REASON_NONE,
+        .failures = (uint16_t)in->failures,
+        .crashes = (uint16_t)in->crashes,
+        .error_kind = in->error_kind,
+        .error = in->error,
+    };
+    im->op->past = arena_copy(im->reader.arena, &past, sizeof past);
+    return im->op->past ? 0 : no_memory(im);
+}
+
+static int take_options(struct import *im)
+{
+    const struct import_in *in = &im->in;
+    struct job_options o = {
+        .max_attempts = (uint16_t)in->max_attempts,
+        .max_crashes = (uint16_t)in->max_crashes,
+        .lease_ms = (uint32_t)in->lease_ms,
+        .has_backoff = fields_has(&im->reader, "backoff"),
+        .backoff = in->backoff,
+    };
+    if (options_empty(&o))
+        return 0;
+    im->op->options = arena_copy(im->reader.arena, &o, sizeof o);
+    return im->op->options ? 0 : no_memory(im);
+}
+
+/* Fixed: a repeat after a restart must find its key. What stays the same however the job fares is
+ * in it, so that a newer export of the same job is still the same job. */
+static const struct hash_key fingerprint_key = {0x686f6c6466617374, 0x696d706f72746564};
+
+static int take_key(struct import *im)
+{
+    static const char prefix[] = "import/";
+    size_t len = sizeof prefix - 1;
+    char *key = arena_alloc(im->reader.arena, len + im->in.id.len);
+    if (!key)
+        return no_memory(im);
+    memcpy(key, prefix, len);
+    memcpy(key + len, im->in.id.at, im->in.id.len);
+    im->op->idempotency_key = span_of(key, len + im->in.id.len);
+    uint64_t scope = hash128_of(fingerprint_key, im->in.queue).lo;
+    im->op->fingerprint = hash128_scoped(fingerprint_key, scope, im->op->payload).lo;
+    return 0;
+}
+
+static int take_names(struct import *im)
+{
+    struct err_note note;
+    if (im->in.id.len == 0)
+        return wrong(im, "id", "id is empty; it must be what the job was called, 1 to %d bytes",
+                     OLD_ID_BYTES_MAX);
+    if (validate_queue_name(im->in.queue, &note) < 0)
+        return wrong(im, "queue", "%s", note.text);
+    return 0;
+}
+
+static int take_job(struct import *im)
+{
+    const struct import_in *in = &im->in;
+    struct op_enqueue *op = im->op;
+    op->queue = in->queue;
+    op->has_priority = fields_has(&im->reader, "priority");
+    op->priority = in->priority.value;
+    op->run_at = in->run_at;
+    op->extra = (struct job_extra){
+        .unique = in->unique,
+        .group = in->group,
+        .correlation = in->correlation,
+        .label = in->label.len > 0 ? in->label : in->priority.label,
+        .expires_at = in->expires_at,
+    };
+    if (in->undelivered.count > 0 &&
+        kv_keys_pack(im->reader.arena, in->undelivered, &op->extra.undelivered) < 0)
+        return no_memory(im);
+    static int (*const steps[])(struct import *) = {take_names,      take_past,    take_options,
+                                                    take_attributes, take_payload, take_key};
+    int err = 0;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && err == 0; i++)
+        err = steps[i](im);
+    return err;
+}
+
+static void add_job(struct native *n, struct http_exchange *x, struct batch *b, size_t index,
+                    struct span text)
+{
+    struct import im = {.n = n, .x = x, .in = {.state = STATE_READY}};
+    im.op = &batch_op(b, index, OP_ENQUEUE)->enqueue;
+    im.reader = reader_of(n->broker, x, FIELDS(rows), &im.in, &im.problem);
+    int err = fields_read(&im.reader, text);
+    if (err == 0)
+        err = take_job(&im);
+    if (err < 0)
+        batch_refuse(b, index, &im.problem);
+}
+
+/* ---- the answer ---- */
+
+static void write_imported(const struct batch *b, struct json_writer *w,
+                           const struct batch_item *item)
+{
+    (void)b;
+    write_job_name(w, item->id_hi, item->seq);
+    write_text(w, "state", state_name(item->state));
+    write_bool(w, "created", item->created);
+}
+
+void import_handle(void *ctx, struct http_exchange *x)
+{
+    struct native *n = ctx;
+    const struct http_request *request = http_request(x);
+    struct pieces pieces = {0};
+    struct problem p;
+    enum content_form form = content_form(request);
+    if (!query_none(n->broker, x))
+        return;
+    if (form != CONTENT_LINES && form != CONTENT_ARRAY) {
+        problem_set(&p, request->arena, PROBLEM_INVALID_FIELD, NULL,
+                    "an import is an array of jobs (application/json) or one job a line "
+                    "(application/x-ndjson)");
+        problem_answer(x, &p);
+        return;
+    }
+    if (content_pieces(request, form, LIMIT_BATCH, &pieces, &p) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    struct batch *b = batch_new(n, x, pieces.count, true, write_imported);
+    for (size_t i = 0; b && i < pieces.count; i++)
+        add_job(n, x, b, i, pieces.list[i]);
+    if (b)
+        batch_submit(b);
+}

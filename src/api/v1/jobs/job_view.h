@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs as answers show them. */
+#pragma once
+
+#include "base/json/json.h"
+#include "broker/broker.h"
+
+enum job_view_flag {
+    VIEW_PAYLOAD = 1u << 0, /* payload and result */
+    VIEW_HISTORY = 1u << 1, /* the attempts */
+};
+
+/* The job view of GET and of lists, one object. Never shows a token. */
+void job_view_write(struct json_writer *w, const struct job_view *v, struct wall_time now,
+                    unsigned flags);
+/* What a claim hands out, one object with the token. */
+void job_claim_write(struct json_writer *w, const struct job_view *v, struct wall_time now);
+/* One attempt of the history. */
+void attempt_write(struct json_writer *w, const struct attempt_view *a);
+const char *error_kind_name(uint8_t kind);

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ack, fail, extend, release: of one job by its path, or of many with an outcome each. */
+#include "api/v1/jobs/batch.h"
+#include "api/words.h"
+#include "core/limits.h"
+
+struct lease_in {
+    struct job_ref job;
+    struct job_token token;
+    struct span result;
+    struct span error;
+    uint8_t kind;
+    bool retry;
+    int64_t delay_ms, lease_ms;
+    struct wall_time run_at;
+};
+
+static const char *const error_kinds[] = {"app", "business", NULL};
+
+#define AT(member) offsetof(struct lease_in, member)
+/* Each table ends with the id, which a path gives instead when there is one. */
+#define ID_ROW                                                                                     \
+    {                                                                                              \
+        "id", FIELD_JOB, AT(job), 0, 0, NULL, FIELD_REQUIRED                                       \
+    }
+#define TOKEN_ROW                                                                                  \
+    {                                                                                              \
+        "token", FIELD_TOKEN, AT(token), 0, 0, NULL, FIELD_REQUIRED                                \
+    }
+#define WHEN_ROWS                                                                                  \
+    {"delay_ms", FIELD_INT, AT(delay_ms), 0, LIMIT_WALL_MS, NULL, 0},                              \
+    {                                                                                              \
+        "run_at", FIELD_TIME, AT(run_at), 0, 0, NULL, 0                                            \
+    }
+static const struct field ack_rows[] = {
+    TOKEN_ROW,
+    {"result", FIELD_RAW, AT(result), 0, 0, NULL, 0},
+    ID_ROW,
+};
+static const struct field fail_rows[] = {
+    TOKEN_ROW,
+    {"error", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
+    {"kind", FIELD_WORD, AT(kind), ERROR_APP, 0, error_kinds, 0},
+    {"result", FIELD_RAW, AT(result), 0, 0, NULL, 0},
+    {"retry", FIELD_BOOL, AT(retry), 0, 0, NULL, 0},
+    WHEN_ROWS,
+    ID_ROW,
+};
+static const struct field extend_rows[] = {
+    TOKEN_ROW,
+    {"lease_ms", FIELD_INT, AT(lease_ms), LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, NULL, 0},
+    ID_ROW,
+};
+static const struct field release_rows[] = {
+    TOKEN_ROW,
+    {"reason", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
+    WHEN_ROWS,
+    ID_ROW,
+};
+
+/* One of the four words. */
+struct word {
+    enum op_kind kind;
+    struct fields table;
+    bool when; /* has delay_ms and run_at */
+};
+#define WORD(kind, rows, when)                                                                     \
+    {                                                                                              \
+        kind, {rows, sizeof(rows) / sizeof *(rows)}, when                                          \
+    }
+static const struct word word_ack = WORD(OP_ACK, ack_rows, false);
+static const struct word word_fail = WORD(OP_FAIL, fail_rows, true);
+static const struct word word_extend = WORD(OP_EXTEND, extend_rows, false);
+static const struct word word_release = WORD(OP_RELEASE, release_rows, true);
+
+/* ---- the answer ---- */
+
+static void write_lease(const struct batch *b, struct json_writer *w, const struct batch_item *item)
+{
+    write_job_name(w, item->id_hi, item->seq);
+    write_text(w, "state", state_name(item->state));
+    if (item->state == STATE_SCHEDULED)
+        write_time(w, "run_at", item->run_at);
+    if (item->lease_ms > 0) {
+        struct wall_time now = broker_now(b->n->broker).wall;
+        write_time(w, "lease_until", (struct wall_time){now.ms + item->lease_ms});
+    }
+    if (item->repeat)
+        write_bool(w, "repeat", true);
+}
+
+/* ---- the request ---- */
+
+static void take_lease(const struct word *word, const struct field_reader *r,
+                       const struct lease_in *in, struct op_lease *op)
+{
+    *op = (struct op_lease){
+        .job = in->job,
+        .token = in->token,
+        .error = in->error,
+        .error_kind = in->kind,
+        .no_retry = !in->retry,
+        .has_delay = word->when && (fields_has(r, "delay_ms") || fields_has(r, "run_at")),
+        .delay_ms = in->delay_ms,
+        .run_at = in->run_at,
+        .lease_ms = (uint32_t)in->lease_ms,
+    };
+    if (in->result.len > 0) {
+        op->result_kind = PAYLOAD_JSON;
+        op->result = in->result;
+    }
+}
+
+/* An extend that does not say for how long is followed by a look at the lease it made. */
+static void extend_look(struct batch *b, size_t index, const struct lease_in *in)
+{
+    b->items[index].lease_ms = in->lease_ms;
+    if (in->lease_ms == 0)
+        batch_op(b, index, OP_GET)->job.job = in->job;
+}
+
+static void add_lease(struct batch *b, const struct word *word, size_t index, struct span text,
+                      const struct job_ref *path)
+{
+    struct lease_in in = {.retry = true};
+    struct problem p;
+    struct fields table = word->table;
+    struct op_lease *op = &batch_op(b, index, word->kind)->lease;
+    if (path) {
+        in.job = *path;
+        table.count--;
+    }
+    struct field_reader r = reader_of(b->n->broker, b->x, table, &in, &p);
+    int err = fields_read_optional(&r, text);
+    if (err == 0 && word->when)
+        err = fields_exclude(&r, "delay_ms", "run_at");
+    if (err < 0) {
+        batch_refuse(b, index, &p);
+        return;
+    }
+    take_lease(word, &r, &in, op);
+    if (word->kind == OP_EXTEND)
+        extend_look(b, index, &in);
+}
+
+static void lease_one(struct native *n, struct http_exchange *x, const struct word *word)
+{
+    struct job_ref job;
+    if (!query_none(n->broker, x) || !path_job(x, &job))
+        return;
+    struct batch *b = batch_new(n, x, 1, false, write_lease);
+    if (!b)
+        return;
+    add_lease(b, word, 0, http_request(x)->body, &job);
+    batch_submit(b);
+}
+
+static const struct field many_rows[] = {
+    {"jobs", FIELD_OBJECTS, 0, 0, LIMIT_BATCH, NULL, FIELD_REQUIRED},
+};
+
+static void lease_many(struct native *n, struct http_exchange *x, const struct word *word)
+{
+    struct texts_in jobs = {0};
+    struct problem p;
+    struct field_reader r = reader_of(n->broker, x, FIELDS(many_rows), &jobs, &p);
+    if (!query_none(n->broker, x))
+        return;
+    if (fields_read(&r, http_request(x)->body) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    struct batch *b = batch_new(n, x, jobs.count, true, write_lease);
+    if (!b)
+        return;
+    for (size_t i = 0; i < jobs.count; i++)
+        add_lease(b, word, i, jobs.list[i], NULL);
+    batch_submit(b);
+}
+
+void ack_handle(void *ctx, struct http_exchange *x)
+{
+    lease_one(ctx, x, &word_ack);
+}
+
+void fail_handle(void *ctx, struct http_exchange *x)
+{
+    lease_one(ctx, x, &word_fail);
+}
+
+void extend_handle(void *ctx, struct http_exchange *x)
+{
+    lease_one(ctx, x, &word_extend);
+}
+
+void release_handle(void *ctx, struct http_exchange *x)
+{
+    lease_one(ctx, x, &word_release);
+}
+
+void ack_many_handle(void *ctx, struct http_exchange *x)
+{
+    lease_many(ctx, x, &word_ack);
+}
+
+void fail_many_handle(void *ctx, struct http_exchange *x)
+{
+    lease_many(ctx, x, &word_fail);
+}
+
+void extend_many_handle(void *ctx, struct http_exchange *x)
+{
+    lease_many(ctx, x, &word_extend);
+}
+
+void release_many_handle(void *ctx, struct http_exchange *x)
+{
+    lease_many(ctx, x, &word_release);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Several jobs: GET /v1/jobs and peek. */
+#include "api/cursor.h"
+#include "api/v1/jobs/job_view.h"
+#include "api/v1/v1_impl.h"
+#include "api/words.h"
+#include "core/limits.h"
+
+#define LIST_LIMIT 50
+#define PEEK_LIMIT 10
+#define PEEK_LIMIT_MAX 100
+/* A page ends early when its answer has grown to this: 1,000 jobs may have a MiB each. */
+#define PAGE_BYTES_MAX ((size_t)16 << 20)
+
+const char *const native_states[] = {"scheduled", "ready",     "running", "done",
+                                     "dead",      "cancelled", NULL};
+/* In the order of the enum, from 1. */
+static const char *const reasons[] = {"failed",    "rejected",  "crash_loop", "timed_out",
+                                      "expired",   "cancelled", "replaced",   "released",
+                                      "restarted", "discarded", "damaged",    NULL};
+static const char *const orders[] = {"oldest", "newest", NULL};
+
+/* ---- GET /v1/jobs ---- */
+
+struct list_in {
+    struct span queue, group, unique, correlation, cursor;
+    uint64_t states, reasons;
+    int64_t priority_min, priority_max, limit;
+    struct wall_time created_from, created_to;
+    uint8_t newest;
+    bool payload;
+};
+
+#define AT(member) offsetof(struct list_in, member)
+static const struct field list_rows[] = {
+    {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
+    {"state", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, native_states, 0},
+    {"group", FIELD_TEXT, AT(group), 0, LIMIT_KEY_BYTES, NULL, 0},
+    {"unique", FIELD_TEXT, AT(unique), 0, LIMIT_KEY_BYTES, NULL, 0},
+    {"correlation_id", FIELD_TEXT, AT(correlation), 0, LIMIT_KEY_BYTES, NULL, 0},
+    {"priority_min", FIELD_INT, AT(priority_min), INT64_MIN, INT64_MAX, NULL, 0},
+    {"priority_max", FIELD_INT, AT(priority_max), INT64_MIN, INT64_MAX, NULL, 0},
+    {"created_from", FIELD_TIME, AT(created_from), 0, 0, NULL, 0},
+    {"created_to", FIELD_TIME, AT(created_to), 0, 0, NULL, 0},
+    {"reason", FIELD_WORDS, AT(reasons), REASON_FAILED, 0, reasons, 0},
+    {"order", FIELD_WORD, AT(newest), 0, 0, orders, 0},
+    {"limit", FIELD_INT, AT(limit), 1, LIMIT_BATCH, NULL, 0},
+    {"cursor", FIELD_TEXT, AT(cursor), 0, CURSOR_TEXT_BYTES, NULL, 0},
+    {"payload", FIELD_BOOL, AT(payload), 0, 0, NULL, 0},
+};
+
+static int take_list(const struct field_reader *r, const struct list_in *in, struct op_list *op)
+{
+    *op = (struct op_list){
+        .filter = {.states = (unsigned)in->states,
+                   .group = in->group,
+                   .unique = in->unique,
+                   .correlation = in->correlation,
+                   .has_priority = fields_has(r, "priority_min") || fields_has(r, "priority_max"),
+                   .priority_min = in->priority_min,
+                   .priority_max = in->priority_max,
+                   .created_from = in->created_from,
+                   .created_to = in->created_to,
+                   .reasons = (unsigned)in->reasons},
+        .queue = in->queue,
+        .limit = (uint32_t)in->limit,
+        .newest_first = in->newest != 0,
+        .want_body = in->payload,
+    };
+    if (!fields_has(r, "cursor") || cursor_parse(in->cursor, op->newest_first, &op->after) == 0)
+        return 0;
+    problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "cursor",
+                "cursor must be the cursor of an earlier answer to the same list");
+    return -ERR_INVALID;
+}
+
+static void write_cursor(struct json_writer *w, uint64_t seq, bool newest_first)
+{
+    char text[CURSOR_TEXT_BYTES];
+    json_write_key(w, "cursor");
+    if (seq == 0) {
+        json_write_null(w);
+        return;
+    }
+    cursor_text(seq, newest_first, text);
+    json_write_text(w, span_text(text));
+}
+
+/* Writes "jobs"; gives the cursor for what follows. */
+static uint64_t write_page(struct call *c, struct json_writer *w, const struct reply *r)
+{
+    struct wall_time now = broker_now(c->broker).wall;
+    const struct buf *body = http_answer_body(c->x);
+    uint64_t cursor = r->cursor;
+    json_write_key(w, "jobs");
+    json_write_array(w);
+    for (uint32_t i = 0; i < r->job_count; i++) {
+        job_view_write(w, &r->jobs[i], now, VIEW_PAYLOAD);
+        if (body->len > PAGE_BYTES_MAX && i + 1 < r->job_count) {
+            cursor = r->jobs[i].job.seq;
+            break;
+        }
+    }
+    json_write_array_end(w);
+    return cursor;
+}
+
+static void jobs_listed(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    uint64_t cursor = write_page(c, &w, r);
+    write_cursor(&w, cursor, c->op.list.newest_first);
+    write_uint(&w, "as_of", r->as_of);
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void job_list_handle(void *ctx, struct http_exchange *x)
+{
+    struct list_in in = {
+        .priority_min = INT64_MIN, .priority_max = INT64_MAX, .limit = LIST_LIMIT, .payload = true};
+    struct problem p;
+    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(list_rows), &in, &p);
+    struct call *c = call_new(broker_of(ctx), ctx, x, OP_LIST, jobs_listed);
+    if (!c)
+        return;
+    http_alone(x);
+    if (fields_read_query(&r, http_request(x)->query) < 0 || take_list(&r, &in, &c->op.list) < 0)
+        problem_answer(x, &p);
+    else
+        call_submit(c);
+}
+
+/* ---- peek ---- */
+
+struct peek_in {
+    uint8_t state;
+    int64_t limit;
+    bool payload;
+};
+
+static const struct field peek_rows[] = {
+    {"state", FIELD_WORD, offsetof(struct peek_in, state), STATE_SCHEDULED, 0, native_states, 0},
+    {"limit", FIELD_INT, offsetof(struct peek_in, limit), 1, PEEK_LIMIT_MAX, NULL, 0},
+    {"payload", FIELD_BOOL, offsetof(struct peek_in, payload), 0, 0, NULL, 0},
+};
+
+static void jobs_peeked(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    write_page(c, &w, r);
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void queue_peek_handle(void *ctx, struct http_exchange *x)
+{
+    struct peek_in in = {.state = STATE_READY, .limit = PEEK_LIMIT, .payload = true};
+    struct span queue;
+    struct problem p;
+    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(peek_rows), &in, &p);
+    if (!path_queue(x, &queue))
+        return;
+    if (fields_read_query(&r, http_request(x)->query) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    struct call *c = call_new(broker_of(ctx), ctx, x, OP_PEEK, jobs_peeked);
+    if (!c)
+        return;
+    http_alone(x);
+    c->op.peek = (struct op_peek){
+        .queue = queue, .state = in.state, .limit = (uint32_t)in.limit, .want_body = in.payload};
+    call_submit(c);
+}

@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The key-value store: commits, reads, lists, and single keys that are one text. */
+#include <stdio.h>
+
+#include "api/kv_keys.h"
+#include "api/v1/v1_impl.h"
+#include "api/words.h"
+#include "base/digest/base64.h"
+#include "core/kvkey.h"
+#include "core/limits.h"
+
+#define LIST_LIMIT 100
+#define VERSION_MAX ((INT64_C(1) << 53) - 1)
+#define BASE64_MAX ((LIMIT_PAYLOAD_BYTES + 2) / 3 * 4)
+
+/* ---- a commit ---- */
+
+struct set_in {
+    struct span key, value, text, base64;
+    struct wall_time expires_at;
+    int64_t expires_in_ms;
+};
+
+struct check_in {
+    struct span key;
+    int64_t version; /* VERSION_MAX + 1: null, it must not be there */
+};
+
+struct commit_in {
+    struct texts_in checks, sets, deletes, enqueues;
+};
+
+#define SET_AT(member) offsetof(struct set_in, member)
+static const struct field set_rows[] = {
+    {"key", FIELD_KV_KEY, SET_AT(key), 1, 0, NULL, FIELD_REQUIRED},
+    {"value", FIELD_RAW, SET_AT(value), 0, 0, NULL, 0},
+    {"value_text", FIELD_TEXT, SET_AT(text), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
+    {"value_base64", FIELD_TEXT, SET_AT(base64), 0, BASE64_MAX, NULL, 0},
+    {"expires_at", FIELD_TIME, SET_AT(expires_at), 0, 0, NULL, 0},
+    {"expires_in_ms", FIELD_INT, SET_AT(expires_in_ms), 1, LIMIT_WALL_MS, NULL, 0},
+};
+
+static const struct field check_rows[] = {
+    {"key", FIELD_KV_KEY, offsetof(struct check_in, key), 1, 0, NULL, FIELD_REQUIRED},
+    {"version", FIELD_INT, offsetof(struct check_in, version), 1, VERSION_MAX + 1, NULL,
+     FIELD_REQUIRED | FIELD_NULLABLE},
+};
+
+#define COMMIT_AT(member) offsetof(struct commit_in, member)
+static const struct field commit_rows[] = {
+    {"checks", FIELD_OBJECTS, COMMIT_AT(checks), 0, LIMIT_KV_KEYS, NULL, 0},
+    {"sets", FIELD_OBJECTS, COMMIT_AT(sets), 0, LIMIT_KV_KEYS, NULL, 0},
+    {"deletes", FIELD_KV_KEYS, COMMIT_AT(deletes), 0, LIMIT_KV_KEYS, NULL, 0},
+    {"enqueues", FIELD_OBJECTS, COMMIT_AT(enqueues), 0, LIMIT_KV_ENQUEUES, NULL, 0},
+};
+
+/* A commit on its way from text to operation. */
+struct commit {
+    struct native *n;
+    struct http_exchange *x;
+    struct arena *arena;
+    struct problem problem;
+    struct op_kv_commit *op;
+};
+
+static int no_memory(struct commit *c)
+{
+    problem_of_error(&c->problem, -ERR_NOMEM);
+    return -ERR_INVALID;
+}
+
+static struct wall_time later(struct wall_time now, int64_t ms)
+{
+    int64_t left = LIMIT_WALL_MS - 1 - now.ms;
+    return (struct wall_time){now.ms + (ms < left ? ms : left)};
+}
+
+/* JSON as it stands, or bytes, as a view shows them. */
+static int take_value(struct field_reader *r, const struct set_in *in, struct kv_set *ret)
+{
+    bool json = fields_has(r, "value"), text = fields_has(r, "value_text");
+    size_t len = 0;
+    if (fields_exclude(r, "value", "value_text") < 0 ||
+        fields_exclude(r, "value", "value_base64") < 0 ||
+        fields_exclude(r, "value_text", "value_base64") < 0)
+        return -ERR_INVALID;
+    ret->kind = json ? PAYLOAD_JSON : PAYLOAD_BYTES;
+    ret->value = json ? in->value : in->text;
+    if (json || text)
+        return 0;
+    if (!fields_has(r, "value_base64")) {
+        problem_set(r->problem, r->arena, PROBLEM_MISSING_FIELD, "value", "value is missing");
+        return -ERR_INVALID;
+    }
+    char *bytes = arena_alloc(r->arena, base64_decoded_max(in->base64.len) + 1);
+    if (!bytes) {
+        problem_of_error(r->problem, -ERR_NOMEM);
+        return -ERR_INVALID;
+    }
+    ret->value = span_of(bytes, 0);
+    if (base64_decode(in->base64, bytes, &len) < 0) {
+        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "value_base64",
+                    "value_base64 is not base 64 with padding (RFC 4648)");
+        return -ERR_INVALID;
+    }
+    ret->value.len = len;
+    return 0;
+}
+
+static int take_set(struct commit *c, struct span text, struct kv_set *ret)
+{
+    struct set_in in = {0};
+    struct field_reader r = reader_of(c->n->broker, c->x, FIELDS(set_rows), &in, &c->problem);
+    int err = fields_read(&r, text);
+    if (err == 0)
+        err = fields_exclude(&r, "expires_at", "expires_in_ms");
+    *ret = (struct kv_set){.key = in.key, .expires_at = in.expires_at};
+    if (err == 0)
+        err = take_value(&r, &in, ret);
+    if (err == 0 && in.expires_in_ms > 0)
+        ret->expires_at = later(broker_now(c->n->broker).wall, in.expires_in_ms);
+    return err;
+}
+
+static int take_check(struct commit *c, struct span text, struct kv_check *ret)
+{
+    struct check_in in = {0};
+    struct field_reader r = reader_of(c->n->broker, c->x, FIELDS(check_rows), &in, &c->problem);
+    int err = fields_read(&r, text);
+    *ret = (struct kv_check){.key = in.key,
+                             .version = in.version > VERSION_MAX ? 0 : (uint64_t)in.version};
+    return err;
+}
+
+static int take_sets(struct commit *c, struct texts_in from)
+{
+    struct kv_set *sets = arena_array(c->arena, from.count + 1, sizeof *sets);
+    int err = sets ? 0 : no_memory(c);
+    for (size_t i = 0; err == 0 && i < from.count; i++)
+        err = take_set(c, from.list[i], &sets[i]);
+    c->op->sets = sets;
+    c->op->set_count = (uint32_t)from.count;
+    return err;
+}
+
+static int take_checks(struct commit *c, struct texts_in from)
+{
+    struct kv_check *checks = arena_array(c->arena, from.count + 1, sizeof *checks);
+    int err = checks ? 0 : no_memory(c);
+    for (size_t i = 0; err == 0 && i < from.count; i++)
+        err = take_check(c, from.list[i], &checks[i]);
+    c->op->checks = checks;
+    c->op->check_count = (uint32_t)from.count;
+    return err;
+}
+
+static int take_enqueues(struct commit *c, struct texts_in from)
+{
+    struct op_enqueue *jobs = arena_array(c->arena, from.count + 1, sizeof *jobs);
+    int err = jobs ? 0 : no_memory(c);
+    for (size_t i = 0; err == 0 && i < from.count; i++)
+        err = enqueue_read(c->n, c->x, from.list[i], &jobs[i], &c->problem);
+    c->op->enqueues = jobs;
+    c->op->enqueue_count = (uint32_t)from.count;
+    return err;
+}
+
+static int take_commit(struct commit *c, struct span text)
+{
+    struct commit_in in = {0};
+    struct field_reader r = reader_of(c->n->broker, c->x, FIELDS(commit_rows), &in, &c->problem);
+    int err = fields_read(&r, text);
+    if (err == 0 && r.seen == 0) {
+        problem_set(&c->problem, c->arena, PROBLEM_MISSING_FIELD, NULL,
+                    "a commit needs at least one of checks, sets, deletes and enqueues");
+        err = -ERR_INVALID;
+    }
+    if (err == 0)
+        err = take_checks(c, in.checks);
+    if (err == 0)
+        err = take_sets(c, in.sets);
+    if (err == 0)
+        err = take_enqueues(c, in.enqueues);
+    c->op->deletes = in.deletes.list;
+    c->op->delete_count = (uint32_t)in.deletes.count;
+    return err;
+}
+
+static void write_enqueued(struct json_writer *w, const struct enqueued_view *v)
+{
+    bool created = v->created && !v->repeat;
+    json_write_object(w);
+    write_job_name(w, v->id_hi, v->seq);
+    write_text(w, "state", state_name(v->state));
+    write_bool(w, "created", created);
+    if (!created)
+        write_id(w, "duplicate_of", v->id_hi, v->seq);
+    if (v->replaced_seq != 0)
+        write_uint(w, "replaced", v->replaced_seq);
+    write_time_if(w, "run_at", v->run_at);
+    json_write_object_end(w);
+}
+
+static void committed(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    json_write_key(&w, "version");
+    if (r->version)
+        json_write_uint(&w, r->version);
+    else
+        json_write_null(&w);
+    write_uint(&w, "deleted", r->count);
+    if (r->enqueued_count > 0) {
+        json_write_key(&w, "jobs");
+        json_write_array(&w);
+        for (uint32_t i = 0; i < r->enqueued_count; i++)
+            write_enqueued(&w, &r->enqueued[i]);
+        json_write_array_end(&w);
+    }
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+/* Which check or enqueue it was goes before the sentence; what else is known stays. */
+static void commit_refused(struct call *c, const struct reply *r)
+{
+    struct problem p, named = {0};
+    problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+    if (r->outcome == OUT_VERSION)
+        problem_set(&named, c->arena, p.code, "checks",
+                    "checks[%u]: the key has %s%.0llu; nothing was changed", r->failed,
+                    r->version ? "version " : "no value", (unsigned long long)r->version);
+    else if (r->failed_enqueue)
+        problem_set(&named, c->arena, p.code, "enqueues", "enqueues[%u]: %s", r->failed,
+                    problem_sentence(&p));
+    if (named.field) {
+        p.field = named.field;
+        p.detail = named.detail;
+    }
+    problem_answer(c->x, &p);
+}
+
+static void commit_reply(void *ctx, const struct reply *r)
+{
+    struct call *c = ctx;
+    if (r->outcome == OUT_OK)
+        c->done(c, r);
+    else
+        commit_refused(c, r);
+}
+
+static void commit_submit(struct call *c)
+{
+    int err = broker_submit(c->broker, &c->op, 1, commit_reply, c);
+    if (err < 0)
+        answer_error(c->x, err);
+}
+
+void kv_commit_handle(void *ctx, struct http_exchange *x)
+{
+    struct native *n = ctx;
+    if (!query_none(n->broker, x))
+        return;
+    struct call *c = call_new(n->broker, n, x, OP_KV_COMMIT, committed);
+    if (!c)
+        return;
+    struct commit commit = {.n = n, .x = x, .arena = c->arena, .op = &c->op.kv_commit};
+    if (take_commit(&commit, http_request(x)->body) < 0)
+        problem_answer(x, &commit.problem);
+    else
+        commit_submit(c);
+}
+
+/* ---- some keys ---- */
+
+struct get_in {
+    struct texts_in keys;
+    bool values;
+};
+
+static const struct field get_rows[] = {
+    {"keys", FIELD_KV_KEYS, offsetof(struct get_in, keys), 0, LIMIT_KV_KEYS, NULL, FIELD_REQUIRED},
+    {"values", FIELD_BOOL, offsetof(struct get_in, values), 0, 0, NULL, 0},
+};
+
+static void write_views(struct json_writer *w, const struct reply *r)
+{
+    json_write_key(w, "keys");
+    json_write_array(w);
+    for (uint32_t i = 0; i < r->kv_count; i++) {
+        json_write_object(w);
+        write_kv(w, &r->kvs[i]);
+        json_write_object_end(w);
+    }
+    json_write_array_end(w);
+}
+
+static void kv_got(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    write_views(&w, r);
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void kv_get_handle(void *ctx, struct http_exchange *x)
+{
+    struct get_in in = {.values = true};
+    struct problem p;
+    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(get_rows), &in, &p);
+    if (!query_none(broker_of(ctx), x))
+        return;
+    if (fields_read(&r, http_request(x)->body) < 0) {
+        problem_answer(x, &p);
+        return;
+    }
+    struct call *c = call_new(broker_of(ctx), ctx, x, OP_KV_GET, kv_got);
+    if (!c)
+        return;
+    http_alone(x);
+    c->op.kv_get = (struct op_kv_get){
+        .keys = in.keys.list, .count = (uint32_t)in.keys.count, .want_value = in.values};
+    call_submit(c);
+}
+
+/* ---- lists ---- */
+
+struct list_in {
+    struct span prefix, from, to, cursor;
+    int64_t limit;
+    bool reverse, values;
+};
+
+#define LIST_AT(member) offsetof(struct list_in, member)
+static const struct field list_rows[] = {
+    {"prefix", FIELD_KV_KEY, LIST_AT(prefix), 0, 0, NULL, 0},
+    {"from", FIELD_KV_KEY, LIST_AT(from), 1, 0, NULL, 0},
+    {"to", FIELD_KV_KEY, LIST_AT(to), 1, 0, NULL, 0},
+    {"limit", FIELD_INT, LIST_AT(limit), 1, LIMIT_BATCH, NULL, 0},
+    {"cursor", FIELD_TEXT, LIST_AT(cursor), 0, 2 * LIMIT_KV_KEY_BYTES + 1, NULL, 0},
+    {"reverse", FIELD_BOOL, LIST_AT(reverse), 0, 0, NULL, 0},
+    {"values", FIELD_BOOL, LIST_AT(values), 0, 0, NULL, 0},
+};
+
+static void kv_listed(struct call *c, const struct reply *r)
+{
+    struct json_writer w;
+    const char *cursor =
+        r->kv_cursor.len ? kv_cursor_text(c->arena, r->kv_cursor, c->op.kv_list.reverse) : NULL;
+    if (r->kv_cursor.len && !cursor) {
+        answer_error(c->x, -ERR_NOMEM);
+        return;
+    }
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    write_views(&w, r);
+    json_write_key(&w, "cursor");
+    if (cursor)
+        json_write_text(&w, span_text(cursor));
+    else
+        json_write_null(&w);
+    write_uint(&w, "as_of", r->as_of);
+    json_write_object_end(&w);
+    answer_end(c->x, &w, 200);
+}
+
+void kv_list_handle(void *ctx, struct http_exchange *x)
+{
+    struct list_in in = {.limit = LIST_LIMIT, .values = true};
+    struct problem p;
+    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(list_rows), &in, &p);
+    struct call *c = call_new(broker_of(ctx), ctx, x, OP_KV_LIST, kv_listed);
+    if (!c)
+        return;
+    http_alone(x);
+    int err = fields_read_query(&r, http_request(x)->query);
+    struct op_kv_list *op = &c->op.kv_list;
+    *op = (struct op_kv_list){.prefix = in.prefix,
+                              .from = in.from,
+                              .to = in.to,
+                              .limit = (uint32_t)in.limit,
+                              .reverse = in.reverse,
+                              .want_value = in.values};
+    if (err == 0 && in.cursor.len &&
+        kv_cursor_parse(c->arena, in.cursor, in.reverse, &op->after) < 0) {
+        problem_set(&p, c->arena, PROBLEM_INVALID_FIELD, "cursor",
+                    "cursor must be the cursor of an earlier answer to the same list");
+        err = -ERR_INVALID;
+    }
+    if (err < 0)
+        problem_answer(x, &p);
+    else
+        call_submit(c);
+}
+
+/* ---- one key that is one text ---- */
+
+static bool path_key(struct http_exchange *x, struct span *ret)
+{
+    struct err_note note = {""};
+    struct problem p;
+    struct arena *arena = http_request(x)->arena;
+    int err = kvkey_from_text(http_request(x)->params[0], arena, ret, &note);
+    if (err == 0)
+        return true;
+    problem_set(&p, arena, PROBLEM_INVALID_FIELD, "key", "%s",
+                note.text[0] ? note.text : err_text(err));
+    problem_answer(x, &p);
+    return false;
+}
+
+static void etag(struct http_exchange *x, uint64_t version)
+{
+    char text[28];
+    int len = snprintf(text, sizeof text, "\"%llu\"", (unsigned long long)version);
+    http_answer_header(x, "ETag", span_of(text, (size_t)len));
+}
+
+static void one_got(struct call *c, const struct reply *r)
+{
+    static const struct problem none = {.code = PROBLEM_NO_KEY};
+    static const struct problem damaged = {.code = PROBLEM_DAMAGED};
+    struct json_writer w;
+    if (!r->kvs[0].found || r->kvs[0].damaged) {
+        problem_answer(c->x, r->kvs[0].found ? &damaged : &none);
+        return;
+    }
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    write_kv(&w, &r->kvs[0]);
+    json_write_object_end(&w);
+    etag(c->x, r->kvs[0].version);
+    answer_end(c->x, &w, 200);
+}
+
+void kv_one_get_handle(void *ctx, struct http_exchange *x)
+{
+    struct span *key = arena_alloc(http_request(x)->arena, sizeof *key);
+    if (!key) {
+        answer_error(x, -ERR_NOMEM);
+        return;
+    }
+    if (!query_none(broker_of(ctx), x) || !path_key(x, key))
+        return;
+    struct call *c = call_new(broker_of(ctx), ctx, x, OP_KV_GET, one_got);
+    if (!c)
+        return;
+    c->op.kv_get = (struct op_kv_get){.keys = key, .count = 1, .want_value = true};
+    call_submit(c);
+}
+
+struct one_in {
+    int64_t version, expires_in_ms;
+    struct wall_time expires_at;
+};
+
+#define ONE_AT(member) offsetof(struct one_in, member)
+static const struct field one_rows[] = {
+    {"version", FIELD_INT, ONE_AT(version), 0, VERSION_MAX, NULL, 0},
+    {"expires_at", FIELD_TIME, ONE_AT(expires_at), 0, 0, NULL, 0},
+    {"expires_in_ms", FIELD_INT, ONE_AT(expires_in_ms), 1, LIMIT_WALL_MS, NULL, 0},
+};
+
+/* If-Match: "VERSION", If-None-Match: *, or ?version=, where 0 is "not there". */
+static int take_condition(struct field_reader *r, struct http_exchange *x, struct one_in *in,
+                          bool *ret_given)
+{
+    struct span match = http_request_header(http_request(x), "if-match");
+    struct span none = http_request_header(http_request(x), "if-none-match");
+    static const struct field row[] = {{"If-Match", FIELD_INT, 0, 1, VERSION_MAX, NULL, 0}};
+    *ret_given = fields_has(r, "version");
+    if (match.len + none.len == 0)
+        return 0;
+    if (*ret_given || (match.len && none.len)) {
+        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "version",
+                    "give one of version, If-Match and If-None-Match");
+        return -ERR_INVALID;
+    }
+    *ret_given = true;
+    if (none.len) {
+        if (span_equal(none, SPAN_LITERAL("*")))
+            return 0;
+        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "If-None-Match",
+                    "If-None-Match must be *: the key must not be there");
+        return -ERR_INVALID;
+    }
+    if (match.len > 2 && match.at[0] == '"' && match.at[match.len - 1] == '"')
+        match = span_of(match.at + 1, match.len - 2);
+    struct field_reader header = *r;
+    header.table = FIELDS(row);
+    header.into = &in->version;
+    return fields_read_one(&header, 0, match);
+}
+
+static void one_changed(struct call *c, const struct reply *r)
+{
+    static const struct problem none = {.code = PROBLEM_NO_KEY};
+    struct json_writer w;
+    bool put = c->op.kv_commit.set_count > 0;
+    if (!put && r->count == 0) {
+        problem_answer(c->x, &none);
+        return;
+    }
+    answer_begin(c->x, &w);
+    json_write_object(&w);
+    json_write_key(&w, "key");
+    kvkey_write(&w, put ? c->op.kv_commit.sets[0].key : c->op.kv_commit.deletes[0]);
+    write_uint(&w, "version", r->version);
+    if (!put)
+        write_bool(&w, "deleted", true);
+    json_write_object_end(&w);
+    if (put)
+        etag(c->x, r->version);
+    answer_end(c->x, &w, 200);
+}
+
+static bool body_json(struct http_exchange *x, struct problem *p)
+{
+    const char *error;
+    size_t at;
+    if (json_check(http_request(x)->body, &error, &at) == 0)
+        return true;
+    problem_set(p, http_request(x)->arena, PROBLEM_MALFORMED_JSON, NULL,
+                "the body must be one JSON value, the key's; at byte %zu: %s", at, error);
+    return false;
+}
+
+/* What a single change needs, in the exchange's arena. */
+struct one {
+    struct kv_set set;
+    struct kv_check check;
+};
+
+static void one_change(struct native *n, struct http_exchange *x, bool put)
+{
+    struct one_in in = {0};
+    struct problem p;
+    bool given;
+    struct fields table = FIELDS(one_rows);
+    table.count = put ? table.count : 1;
+    struct field_reader r = reader_of(n->broker, x, table, &in, &p);
+    struct one *one = arena_array(http_request(x)->arena, 1, sizeof *one);
+    struct call *c = one ? call_new(n->broker, n, x, OP_KV_COMMIT, one_changed) : NULL;
+    if (!one)
+        answer_error(x, -ERR_NOMEM);
+    if (!c || !path_key(x, &one->set.key))
+        return;
+    if (fields_read_query(&r, http_request(x)->query) < 0 ||
+        (put && fields_exclude(&r, "expires_at", "expires_in_ms") < 0) ||
+        take_condition(&r, x, &in, &given) < 0 || (put && !body_json(x, &p))) {
+        problem_answer(x, &p);
+        return;
+    }
+    one->check = (struct kv_check){.key = one->set.key, .version = (uint64_t)in.version};
+    one->set.kind = PAYLOAD_JSON;
+    one->set.value = http_request(x)->body;
+    one->set.expires_at = in.expires_at;
+    if (in.expires_in_ms)
+        one->set.expires_at = later(broker_now(n->broker).wall, in.expires_in_ms);
+    c->op.kv_commit = (struct op_kv_commit){.checks = &one->check,
+                                            .check_count = given,
+                                            .sets = &one->set,
+                                            .set_count = put,
+                                            .deletes = &one->set.key,
+                                            .delete_count = !put};
+    commit_submit(c);
+}
+
+void kv_one_put_handle(void *ctx, struct http_exchange *x)
+{
+    one_change(ctx, x, true);
+}
+
+void kv_one_delete_handle(void *ctx, struct http_exchange *x)
+{
+    if (body_none(broker_of(ctx), x))
+        one_change(ctx, x, false);
+}

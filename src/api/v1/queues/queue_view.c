@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/v1/queues/queue_view.h"
+
+#include "api/v1/queues/policy_fields.h"
+#include "api/words.h"
+#include "core/limits.h"
+
+void queue_counts_write(struct json_writer *w, const struct queue_counts *c)
+{
+    json_write_key(w, "counts");
+    json_write_object(w);
+    for (unsigned s = STATE_SCHEDULED; s < STATE_COUNT; s++)
+        write_uint(w, state_name((enum job_state)s), c->by_state[s]);
+    json_write_object_end(w);
+    json_write_key(w, "oldest_ready_ms");
+    if (c->oldest_ready_ms < 0)
+        json_write_null(w);
+    else
+        json_write_int(w, c->oldest_ready_ms);
+    write_time(w, "next_due", c->next_due);
+}
+
+static void write_pause(struct json_writer *w, struct wall_time until, struct wall_time now)
+{
+    bool paused = until.ms > now.ms;
+    bool open = !paused || until.ms >= LIMIT_WALL_MS;
+    write_bool(w, "paused", paused);
+    write_time(w, "paused_until", open ? (struct wall_time){0} : until);
+}
+
+void queue_view_write(struct json_writer *w, const struct queue_view *q, struct wall_time now)
+{
+    json_write_object(w);
+    write_span(w, "name", q->name);
+    write_span_if(w, "owner", q->owner);
+    write_pause(w, q->paused_until, now);
+    write_time(w, "created_at", q->created_at);
+    write_time(w, "updated_at", q->updated_at);
+    write_span(w, "note", q->note);
+    if (q->attributes.len > 0) {
+        json_write_key(w, "attributes");
+        json_write_raw(w, q->attributes);
+    }
+    json_write_key(w, "policy");
+    policy_write(w, q->policy);
+    queue_counts_write(w, &q->counts);
+    json_write_object_end(w);
+}

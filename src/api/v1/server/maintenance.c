@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET /v1/backup and POST /v1/compact.
+ *
+ * One backup is under way at a time, from the request to the last byte sent: until then its copy
+ * takes room on the disk. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "api/v1/v1_impl.h"
+#include "api/words.h"
+
+#define FILE_TYPE "application/vnd.sqlite3"
+
+/* One request; lives in its exchange's arena. */
+struct errand {
+    struct native *n;
+    struct http_exchange *x;
+    struct now began;
+    uint64_t bytes;
+};
+
+static struct errand *errand_new(struct native *n, struct http_exchange *x)
+{
+    struct errand *e = arena_array(http_request(x)->arena, 1, sizeof *e);
+    if (e)
+        *e = (struct errand){.n = n, .x = x, .began = broker_now(n->broker)};
+    else
+        answer_error(x, -ERR_NOMEM);
+    return e;
+}
+
+static void answer_failed(struct http_exchange *x, int error, const char *note)
+{
+    static const struct {
+        int error;
+        enum problem_code code;
+    } codes[] = {
+        {-ERR_LOCKED, PROBLEM_BUSY},       {-ERR_INVALID, PROBLEM_NOT_SUPPORTED},
+        {-ERR_CLOSED, PROBLEM_DRAINING},   {-ERR_NO_SPACE, PROBLEM_DISK_FULL},
+        {-ERR_NOMEM, PROBLEM_UNAVAILABLE},
+    };
+    enum problem_code code = PROBLEM_STORE_FAILED;
+    struct problem p;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        if (codes[i].error == error)
+            code = codes[i].code;
+    }
+    problem_set(&p, http_request(x)->arena, code, NULL, "%s",
+                note && *note ? note : err_text(error));
+    problem_answer(x, &p);
+}
+
+/* ---- backup ---- */
+
+static void backup_count(struct errand *e, enum backup_outcome outcome)
+{
+    struct native *n = e->n;
+    struct now now = broker_now(n->broker);
+    n->backups.by_outcome[outcome]++;
+    n->backup = NULL;
+    if (outcome != BACKUP_DONE)
+        return;
+    n->backups.last = now.wall;
+    n->backups.last_ms = (uint64_t)(now.mono.ms - e->began.mono.ms);
+    n->backups.last_bytes = e->bytes;
+}
+
+static void backup_sent(void *ctx, bool whole)
+{
+    backup_count(ctx, whole ? BACKUP_DONE : BACKUP_CUT);
+}
+
+/* "holdfast-20260131-120000.db": the time the backup was asked for, from "2026-01-31T12:00:00…". */
+static void backup_headers(const struct errand *e, uint64_t position)
+{
+    char t[WALL_TEXT_BYTES], text[96];
+    wall_text(e->began.wall, t);
+    snprintf(text, sizeof text, "attachment; filename=\"holdfast-%.4s%.2s%.2s-%.2s%.2s%.2s.db\"", t,
+             t + 5, t + 8, t + 11, t + 14, t + 17);
+    http_answer_header(e->x, "Content-Disposition", span_text(text));
+    snprintf(text, sizeof text, "%" PRIu64, position);
+    http_answer_header(e->x, "Holdfast-Position", span_text(text));
+}
+
+static void backup_made(void *ctx, const struct backup_result *r)
+{
+    struct errand *e = ctx;
+    if (r->error) {
+        backup_count(e, r->error == -ERR_CLOSED ? BACKUP_CUT : BACKUP_FAILED);
+        http_watch(e->x, NULL, NULL, NULL);
+        answer_failed(e->x, r->error, r->note);
+        return;
+    }
+    e->bytes = r->bytes;
+    backup_headers(e, r->position);
+    http_watch(e->x, NULL, backup_sent, e);
+    http_answer_file(e->x, r->fd, r->bytes, FILE_TYPE);
+}
+
+static void backup_gone(void *ctx)
+{
+    struct errand *e = ctx;
+    broker_backup_cancel(e->n->broker);
+    backup_count(e, BACKUP_CUT);
+    answer_error(e->x, -ERR_CLOSED);
+}
+
+void backup_handle(void *ctx, struct http_exchange *x)
+{
+    struct native *n = ctx;
+    struct err_note note = {"another backup is being made or sent; try again after it"};
+    if (!query_none(n->broker, x))
+        return;
+    if (n->backup) {
+        answer_failed(x, -ERR_LOCKED, note.text);
+        return;
+    }
+    struct errand *e = errand_new(n, x);
+    if (!e)
+        return;
+    struct backup_request request = {.done = backup_made, .ctx = e};
+    int err = broker_backup(n->broker, &request, &note);
+    if (err < 0) {
+        answer_failed(x, err, note.text);
+        return;
+    }
+    http_alone(x);
+    n->backup = e;
+    http_watch(x, backup_gone, NULL, e);
+}
+
+/* ---- compacting ---- */
+
+static void compacted(void *ctx, const struct compact_result *r)
+{
+    struct errand *e = ctx;
+    struct json_writer w;
+    e->n->compact = NULL;
+    http_watch(e->x, NULL, NULL, NULL);
+    if (r->error) {
+        answer_failed(e->x, r->error, r->note);
+        return;
+    }
+    answer_begin(e->x, &w);
+    json_write_object(&w);
+    write_uint(&w, "bytes_before", r->bytes_before);
+    write_uint(&w, "bytes_after", r->bytes_after);
+    json_write_object_end(&w);
+    answer_end(e->x, &w, 200);
+}
+
+static void compact_cut(struct errand *e)
+{
+    broker_compact_cancel(e->n->broker);
+    e->n->compact = NULL;
+    http_watch(e->x, NULL, NULL, NULL);
+    answer_failed(e->x, -ERR_CLOSED, "the server is shutting down; compact again soon");
+}
+
+static void compact_gone(void *ctx)
+{
+    compact_cut(ctx);
+}
+
+void compact_handle(void *ctx, struct http_exchange *x)
+{
+    struct native *n = ctx;
+    struct err_note note = {""};
+    struct errand *e =
+        query_none(n->broker, x) && body_none(n->broker, x) ? errand_new(n, x) : NULL;
+    if (!e)
+        return;
+    struct compact_request request = {.done = compacted, .ctx = e};
+    int err = broker_compact(n->broker, &request, &note);
+    if (err < 0) {
+        answer_failed(x, err, note.text);
+        return;
+    }
+    n->compact = e;
+    http_watch(x, compact_gone, NULL, e);
+}
+
+void maintenance_drain(struct native *n)
+{
+    if (n->compact)
+        compact_cut(n->compact);
+}

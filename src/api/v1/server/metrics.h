@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prometheus text (0.0.4): families, samples, labels. For /metrics and the APIs that add to it. */
+#pragma once
+
+#include "base/buf.h"
+#include "base/containers/histogram.h"
+
+struct metrics {
+    struct buf *out;
+    int error; /* first failure; later calls do nothing */
+};
+
+struct metric {
+    const char *name, *type, *help;
+};
+
+/* HELP and TYPE lines. */
+void metric_family(struct metrics *m, const struct metric *family);
+/* One sample; labels are ready text without braces (`queue="a"`), NULL = none. */
+void metric_value(struct metrics *m, const struct metric *family, const char *labels, double value);
+void metric_count(struct metrics *m, const struct metric *family, const char *labels,
+                  uint64_t value);
+/* Which of a histogram's powers of two become buckets, and what one unit is. */
+struct metric_scale {
+    unsigned from, to, step; /* exponents */
+    double unit;
+};
+void metric_histogram(struct metrics *m, const struct metric *family, const char *labels,
+                      const struct histogram *h, const struct metric_scale *scale);
+
+/* NAME="VALUE" with backslash, quote and line break escaped, NUL-terminated. The room must hold
+ * METRIC_LABEL_BYTES(value.len, strlen(name)). */
+#define METRIC_LABEL_BYTES(value, name) ((value)*2 + (name) + 4)
+void metric_label(char *out, const char *name, struct span value);

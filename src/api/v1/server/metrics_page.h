@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of GET /metrics: what it shows, and the table of families that writes it.
+ *
+ * With a thousand queues it is megabytes. A page is therefore written in slices, between which the
+ * loop does its other work: page_write goes on where the slice before it ended. Figures by queue
+ * are copies that were taken before the first slice, so queues may come and go meanwhile;
+ * histograms are the broker's own and left out for a queue that is gone by then. */
+#pragma once
+
+#include "api/v1/server/metrics.h"
+#include "api/v1/v1_impl.h"
+#include "base/containers/arena.h"
+#include "base/system/process.h"
+
+#define PAGE_QUEUES                                                                                \
+    1000 /* queues shown, the first by name; a metric says how many more there are */
+
+struct page_queue {
+    struct span name;
+    struct queue_counts counts;
+};
+
+struct page {
+    struct metrics m;
+    const struct native *n;
+    struct arena arena;        /* has the lists and their texts */
+    struct page_queue *queues; /* room for PAGE_QUEUES */
+    uint32_t queue_count;
+    struct breaker_view *breakers;
+    uint32_t breaker_count;
+    uint64_t left_out; /* stores whose queues or breakers are not here, 1 << number */
+    struct backend_figures backend;
+    struct broker_figures broker;
+    struct http_server_figures http;
+    struct process_figures process;
+    struct budget_figures memory;
+    /* where the next slice begins */
+    size_t row;
+    uint32_t queue;
+};
+
+/* Writes about `bytes` more bytes (what belongs to one queue or one family is written at once).
+ * True once the page is whole, or p->m.error is set. */
+bool page_write(struct page *p, size_t bytes);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The API of the normalised queue: /api/web/queue/, one queue a queue type.
+ *
+ * The queue of type T is called webqueue.T. A job's path is its payload (a JSON string) and its
+ * unique key, its library_id the group; ids are sequences, times are Unix seconds. */
+#pragma once
+
+#include "api/api.h"
+
+#define WEBQUEUE_PREFIX "webqueue." /* of its queues; the view `queue` of the store cuts it off */
+#define WEBQUEUE_TYPES_MAX 32
+#define WEBQUEUE_TYPE_BYTES_MAX 64
+#define WEBQUEUE_PATH_BYTES_MAX 4096
+#define WEBQUEUE_TIMEOUT_MS 300000
+#define WEBQUEUE_KEEP_MS (INT64_C(30) * 24 * 3600 * 1000)
+
+/* A queue type, as the setting webqueue.types has it. */
+struct webqueue_type {
+    const char *name;    /* letters, digits, '-', '_' */
+    uint32_t timeout_ms; /* a running job is failed so long after its last renewal */
+    int64_t keep_ms;     /* completed jobs; INT64_MAX = for ever */
+    uint16_t retries;    /* of a failed job, by itself */
+};
+
+extern const struct api webqueue_api;
+
+/* The unique key of a path: itself, or when it is too long for one, its beginning and a hash. at =
+ * NULL: no memory. */
+struct span webqueue_path_key(struct arena *arena, struct span path);

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* `holdfast serve`: the server, from its settings to a clean end. */
-#pragma once
-
-#include "app/commands.h"
-
-/* The row's function. Returns when the server has stopped. */
-int serve_command(const struct command *cmd, const struct arguments *args);

@@ -1,0 +1,648 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's frame: making it, one step, the table of operations, what goes out. */
+#include "backend/kv_rules.h"
+#include "backend/local/engine/engine_impl.h"
+#include "core/records/frame.h"
+
+/* One commit has to swallow a step's frame. Room for the largest payload there is, and then some.
+ */
+#define STEP_FRAME_BYTES ((size_t)LIMIT_PAYLOAD_BYTES * 2)
+#define DEFAULT_RING 65536u
+#define DEFAULT_SEQ_BLOCK 4096u
+#define DEFAULT_EVENT_RING 16384u
+#define DEFAULT_STALL_MS 1000
+#define DEFAULT_JUMP_MS (3600 * 1000)
+#define DEFAULT_KEY_TTL_MS (UINT64_C(24) * 3600 * 1000)
+#define DEFAULT_KEYS_MAX UINT64_C(4000000)
+#define DEFAULT_KV_KEYS_MAX UINT64_C(1000000)
+#define DEFAULT_KV_BYTES_MAX (UINT64_C(1) << 30)
+
+void engine_config_default(struct engine_config *c)
+{
+    *c = (struct engine_config){
+        .key_ttl_ms = DEFAULT_KEY_TTL_MS,
+        .keys_max = DEFAULT_KEYS_MAX,
+        .kv_keys_max = DEFAULT_KV_KEYS_MAX,
+        .kv_bytes_max = DEFAULT_KV_BYTES_MAX,
+        .finished_ring = DEFAULT_RING,
+        .seq_block = DEFAULT_SEQ_BLOCK,
+        .slice = LIMIT_SLICE,
+        .stall_ms = DEFAULT_STALL_MS,
+        .jump_ms = DEFAULT_JUMP_MS,
+    };
+    policy_default(&c->policy);
+}
+
+static uint32_t power_of_two(uint32_t at_least)
+{
+    uint32_t n = 1;
+    while (n < at_least)
+        n *= 2;
+    return n;
+}
+
+static void config_fill(struct engine_config *c)
+{
+    c->finished_ring = power_of_two(c->finished_ring ? c->finished_ring : DEFAULT_RING);
+    c->event_ring = power_of_two(c->event_ring ? c->event_ring : DEFAULT_EVENT_RING);
+    c->seq_block = c->seq_block ? c->seq_block : DEFAULT_SEQ_BLOCK;
+    c->slice = c->slice ? c->slice : LIMIT_SLICE;
+    c->stall_ms = c->stall_ms ? c->stall_ms : DEFAULT_STALL_MS;
+    c->jump_ms = c->jump_ms ? c->jump_ms : DEFAULT_JUMP_MS;
+    c->key_ttl_ms = c->key_ttl_ms ? c->key_ttl_ms : DEFAULT_KEY_TTL_MS;
+    c->keys_max = c->keys_max ? c->keys_max : DEFAULT_KEYS_MAX;
+    c->kv_keys_max = c->kv_keys_max ? c->kv_keys_max : DEFAULT_KV_KEYS_MAX;
+    c->kv_bytes_max = c->kv_bytes_max ? c->kv_bytes_max : DEFAULT_KV_BYTES_MAX;
+}
+
+static void init_indexes(struct engine *e)
+{
+    slab_init(&e->jobs, sizeof(struct live));
+    slab_init(&e->extras, sizeof(struct extra));
+    slab_init(&e->mores, sizeof(struct more));
+    slab_init(&e->leases, sizeof(struct lease));
+    slab_init(&e->groups, sizeof(struct group));
+    slab_init(&e->options, sizeof(struct options));
+    slab_init(&e->workers, sizeof(struct worker));
+    slab_init(&e->keys, sizeof(struct key));
+    slab_init(&e->rates, sizeof(struct rate));
+    seqdir_init(&e->dir);
+    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map,  &e->key_map,
+                             &e->rate_map,  &e->queue_map,   &e->schedule_map};
+    for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
+        map128_init(maps[i]);
+    map64_init(&e->holds);
+    mapref_init(&e->uniques);
+    e->uniques.same = jobs_unique_same;
+    e->uniques.same_ctx = e;
+    map64_init(&e->nonces);
+    fates_init(e);
+    struct heap *heaps[] = {&e->leases_end, &e->expiries, &e->due_queues, &e->prune_queues,
+                            &e->resume_queues};
+    for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++)
+        heap_init(heaps[i]);
+    e->leases_end.moved = leases_moved;
+    e->leases_end.moved_ctx = e;
+    alerts_init(e);
+    buf_init(&e->scratch);
+    kv_init(e);
+    undelivered_init(e);
+}
+
+int engine_new(const struct engine_config *config, struct engine **ret)
+{
+    struct engine *e = mem_zalloc(sizeof(*e));
+    if (!e)
+        return -ERR_NOMEM;
+    e->config = *config;
+    config_fill(&e->config);
+    init_indexes(e);
+    random_seed(&e->random, config->seed);
+    e->seq_next = 1;
+    e->queue_next = 1;
+    e->bulk_next = 1;
+    e->schedule_next = 1;
+    e->ring = mem_array(e->config.finished_ring, sizeof(*e->ring));
+    e->event_mask = e->config.event_ring - 1;
+    e->events = mem_array(e->config.event_ring, sizeof(*e->events));
+    if (!e->ring || !e->events) {
+        engine_free(e);
+        return -ERR_NOMEM;
+    }
+    *ret = e;
+    return 0;
+}
+
+void engine_free(struct engine *e)
+{
+    if (!e)
+        return;
+    for (size_t i = 0; i < e->queue_total; i++)
+        queues_free(e, e->queues[i]);
+    bulk_free_all(e);
+    struct slab *slabs[] = {&e->jobs,    &e->extras,  &e->mores, &e->leases, &e->groups,
+                            &e->options, &e->workers, &e->keys,  &e->rates};
+    for (size_t i = 0; i < sizeof(slabs) / sizeof(slabs[0]); i++)
+        slab_done(slabs[i]);
+    seqdir_done(&e->dir);
+    struct map128 *maps[] = {&e->group_map, &e->options_map, &e->worker_map,  &e->key_map,
+                             &e->rate_map,  &e->queue_map,   &e->schedule_map};
+    for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
+        map128_done(maps[i]);
+    map64_done(&e->holds);
+    mem_free(e->loose);
+    schedules_free(e);
+    mapref_done(&e->uniques);
+    map64_done(&e->nonces);
+    fates_done(e);
+    struct heap *heaps[] = {&e->leases_end, &e->expiries, &e->due_queues, &e->prune_queues,
+                            &e->resume_queues};
+    for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++)
+        heap_done(heaps[i]);
+    buf_done(&e->scratch);
+    kv_done(e);
+    undelivered_done(e);
+    alerts_free(e);
+    mem_free(e->ring);
+    events_free(e);
+    mem_free(e->queues);
+    mem_free(e->queue_slots);
+    mem_free(e->by_name);
+    mem_free(e->tallies);
+    mem_free(e->trims);
+    mem_free(e->doomed_queues);
+    mem_free(e);
+}
+
+/* --- output --- */
+
+void engine_out_init(struct engine_out *out)
+{
+    *out = (struct engine_out){0};
+    buf_init(&out->frame);
+    arena_init(&out->arena);
+}
+
+void engine_out_done(struct engine_out *out)
+{
+    buf_done(&out->frame);
+    arena_done(&out->arena);
+    mem_free(out->replies);
+    mem_free(out->wakes);
+    *out = (struct engine_out){0};
+}
+
+void engine_out_reset(struct engine_out *out)
+{
+    buf_clear(&out->frame);
+    arena_reset(&out->arena);
+    out->first = 0;
+    out->count = 0;
+    out->reply_count = 0;
+    out->wake_count = 0;
+}
+
+int engine_out_wake_room(struct engine_out *out, size_t queues)
+{
+    if (out->wake_room >= queues)
+        return 0;
+    uint32_t *grown = mem_regrow(out->wakes, queues + 64, sizeof(*grown));
+    if (!grown)
+        return -ERR_NOMEM;
+    out->wakes = grown;
+    out->wake_room = queues + 64;
+    return 0;
+}
+
+static int reply_room(struct engine_out *out, size_t more)
+{
+    if (out->reply_count + more <= out->reply_room)
+        return 0;
+    size_t room = (out->reply_count + more) * 2;
+    struct engine_reply *grown = mem_regrow(out->replies, room, sizeof(*grown));
+    if (!grown)
+        return -ERR_NOMEM;
+    out->replies = grown;
+    out->reply_room = room;
+    return 0;
+}
+
+struct engine_reply *reply_new(struct engine *e, const struct op *op)
+{
+    CHECK(e->out->reply_count < e->out->reply_room);
+    struct engine_reply *r = &e->out->replies[e->out->reply_count++];
+    memset(r, 0, sizeof(*r));
+    r->reply.kind = op->kind;
+    r->reply.tag = op->tag;
+    r->after = e->position;
+    r->op = op;
+    return r;
+}
+
+void reply_job(struct engine_reply *r, const struct live *l)
+{
+    r->reply.seq = l->job.seq;
+    r->reply.id_hi = l->job.id_hi;
+    r->reply.state = l->job.state;
+}
+
+void reply_relaxed(struct engine *e, struct engine_reply *r, const struct queue *q)
+{
+    if (q->policy.durability == DURABILITY_RELAXED) {
+        /* Even if the job is lost its id must never be given to another. */
+        r->after = r->reply.kind == OP_ENQUEUE ? e->block_position : 0;
+        r->reply.relaxed = true;
+    }
+}
+
+bool refuse(struct engine_reply *r, enum outcome outcome, const char *note)
+{
+    r->reply.outcome = outcome;
+    r->reply.note = note;
+    return false;
+}
+
+bool refuse_nomem(struct engine_reply *r)
+{
+    return refuse(r, OUT_UNAVAILABLE, NO_ROOM);
+}
+
+bool refuse_note(struct engine *e, struct engine_reply *r, const struct err_note *note)
+{
+    return refuse(r, OUT_INVALID, arena_text(&e->out->arena, span_text(note->text)));
+}
+
+bool body_right(struct engine_reply *r, uint8_t kind, struct span body, uint32_t max)
+{
+    const char *note = NULL;
+    enum outcome out = kv_body_right(kind, body, max, &note);
+    return out == OUT_OK || refuse(r, out, note);
+}
+
+/* Most ops of a batch are about one queue: its name is copied once. */
+int name_for_reply(struct engine *e, const struct queue *q, struct span *ret)
+{
+    if (e->named != q) {
+        const char *copy = arena_copy(&e->out->arena, q->name, q->name_len);
+        if (!copy)
+            return -ERR_NOMEM;
+        e->named = q;
+        e->named_as = span_of(copy, q->name_len);
+    }
+    *ret = e->named_as;
+    return 0;
+}
+
+static int64_t lease_left_ms(const struct engine *e, const struct lease *lease, struct now now)
+{
+    int64_t left = lease->until == NEVER_MS ? lease->lease_ms : lease->until - lease_now(e, now);
+    return left < 0 ? 0 : left;
+}
+
+int view_of(struct engine *e, const struct live *l, struct job_view *ret)
+{
+    struct span name;
+    if (name_for_reply(e, queue_of(e, l), &name) != 0)
+        return -ERR_NOMEM;
+    struct span owner = queue_owner(queue_of(e, l));
+    const char *owner_copy = arena_copy(&e->out->arena, owner.at, owner.len);
+    if (!owner_copy)
+        return -ERR_NOMEM;
+    struct job_rules rules;
+    jobs_rules(e, l, &rules);
+    *ret = (struct job_view){.job = l->job,
+                             .fates = fates_of(e, l),
+                             .own_lease_ms = rules.lease_ms,
+                             .queue = name,
+                             .owner = span_of(owner_copy, owner.len),
+                             .require_token = queue_of(e, l)->policy.require_token,
+                             .paused = queue_paused(queue_of(e, l), e->now.wall),
+                             .position = l->position};
+    ret->expires_at = more_of(e, l).expires_at;
+    if (!l->lease)
+        return 0;
+    const struct lease *lease = lease_at(e, l->lease);
+    struct span worker = worker_name(e, lease->worker);
+    const char *copy = arena_copy(&e->out->arena, worker.at, worker.len);
+    if (!copy)
+        return -ERR_NOMEM;
+    ret->worker = span_of(copy, worker.len);
+    ret->started_at = l->job.since;
+    ret->token = lease->token;
+    ret->lease_ms = lease->lease_ms;
+    if (lease->held) {
+        const struct live *holder = jobs_by_seq(e, lease->nonce, NULL);
+        ret->holder = (struct job_ref){lease->nonce, holder ? holder->job.id_hi : 0};
+        return 0;
+    }
+    ret->lease_left_ms = lease_left_ms(e, lease, e->now);
+    return 0;
+}
+
+int64_t engine_lease_left_ms(struct engine *e, uint64_t seq, struct job_token token, struct now now)
+{
+    const struct live *l = jobs_by_seq(e, seq, NULL);
+    const struct lease *lease = l && l->lease ? lease_at(e, l->lease) : NULL;
+    if (!lease || lease->held || !token_equal(lease->token, token))
+        return -1;
+    return lease_left_ms(e, lease, now);
+}
+
+/* --- one step --- */
+
+static void op_not_dispatching(struct engine *e, const struct op *op)
+{
+    refuse(reply_new(e, op), OUT_INVALID, "this store dispatches no jobs");
+}
+
+static const op_fn op_table[OP_KIND_COUNT] = {
+    [OP_ENQUEUE] = op_enqueue,
+    [OP_CLAIM] = op_claim,
+    [OP_ACK] = op_ack,
+    [OP_FAIL] = op_fail,
+    [OP_EXTEND] = op_extend,
+    [OP_RELEASE] = op_release,
+    [OP_RELEASE_CLAIM] = op_release_claim,
+    [OP_CANCEL] = op_cancel,
+    [OP_REQUEUE] = op_requeue,
+    [OP_PATCH] = op_patch,
+    [OP_REMOVE] = op_remove,
+    [OP_QUEUE_PUT] = op_queue_put,
+    [OP_QUEUE_DELETE] = op_queue_delete,
+    [OP_QUEUE_GET] = op_queue_get,
+    [OP_QUEUE_LIST] = op_queue_list,
+    [OP_PAUSE] = op_pause,
+    [OP_PURGE] = op_purge,
+    [OP_BULK] = op_bulk,
+    [OP_GET] = op_get,
+    [OP_PEEK] = op_peek,
+    [OP_LIST] = op_list,
+    [OP_WORKERS] = op_workers,
+    [OP_ACCEPT_CLOCK] = op_accept_clock,
+    [OP_EXCEPTIONS] = op_exceptions,
+    [OP_KV_COMMIT] = op_kv_commit,
+    [OP_KV_GET] = op_kv_get,
+    [OP_KV_LIST] = op_kv_list,
+    [OP_ALERT_PUT] = op_alert_put,
+    [OP_ALERT_DELETE] = op_alert_delete,
+    [OP_ALERT_LIST] = op_alert_list,
+    [OP_ALERT_EDGE] = op_alert_edge,
+    [OP_NOTICE_TAKE] = op_notice_take,
+    [OP_NOTICE_END] = op_notice_end,
+    [OP_NOTICE_LIST] = op_notice_list,
+    [OP_NOTICE_AGAIN] = op_notice_again,
+    [OP_NOTICE_DISCARD] = op_notice_discard,
+    [OP_BREAKER_LIST] = op_breaker_list,
+    [OP_NOTE] = op_note,
+    [OP_PAGE] = op_page,
+    [OP_HISTORY] = op_history,
+    [OP_SCHEDULE_PUT] = op_schedule_put,
+    [OP_SCHEDULE_DELETE] = op_schedule_delete,
+    [OP_SCHEDULE_GET] = op_schedule_get,
+    [OP_SCHEDULE_LIST] = op_schedule_list,
+    [OP_SCHEDULE_PAUSE] = op_schedule_pause,
+    [OP_FIRE] = op_fire,
+    [OP_TRIGGER] = op_trigger,
+    [OP_PENDING] = op_not_dispatching,
+    [OP_DISPATCHED] = op_not_dispatching,
+    [OP_TICK] = op_tick,
+};
+
+/* A process that stood still owes its workers the time; a wall clock that leapt is not believed. */
+static void watch_clocks(struct engine *e, struct now now)
+{
+    bool leapt = false;
+    if (e->stepped) {
+        int64_t mono = now.mono.ms - e->last.mono.ms;
+        int64_t wall = now.wall.ms - e->last.wall.ms;
+        if (mono > e->config.stall_ms)
+            e->skipped_ms += mono;
+        leapt = wall - mono > e->config.jump_ms && !e->clock_suspect;
+    }
+    e->stepped = true;
+    e->last = now;
+    e->now = now;
+    if (leapt) {
+        e->clock_suspect = true;
+        events_queue(e, EVENT_CLOCK_SUSPECT, NULL, 0);
+    }
+}
+
+void engine_look(struct engine *e, struct now now)
+{
+    watch_clocks(e, now);
+}
+
+size_t engine_bulks_waiting(const struct engine *e)
+{
+    size_t n = 0;
+    for (const struct bulk *b = e->bulks; b; b = b->after)
+        n += b->has_op;
+    return n;
+}
+
+static int step_begin(struct engine *e, struct now now, struct engine_out *out, size_t replies)
+{
+    engine_out_reset(out);
+    int err = reply_room(out, replies + engine_bulks_waiting(e));
+    if (!err)
+        err = engine_out_wake_room(out, e->queue_count);
+    if (err)
+        return err;
+    watch_clocks(e, now);
+    e->out = out;
+    e->named = NULL;
+    e->frame_max = STEP_FRAME_BYTES;
+    out->first = e->position + 1;
+    return 0;
+}
+
+static void step_end(struct engine *e, struct engine_out *out)
+{
+    if (e->trim_count)
+        tick_trim(e, e->config.slice);
+    tally_emit(e);
+    if (out->count > 0)
+        frame_end(&out->frame, out->first, out->count);
+    else
+        buf_clear(&out->frame);
+    for (size_t i = 0; i < out->wake_count; i++) {
+        struct queue *q = queue_at(e, out->wakes[i]);
+        if (q)
+            q->woken = false;
+    }
+    e->out = NULL;
+}
+
+int engine_step(struct engine *e, const struct op *ops, size_t count, struct now now,
+                struct engine_out *out)
+{
+    int err = step_begin(e, now, out, count);
+    if (err)
+        return err;
+    for (size_t i = 0; i < count; i++)
+        op_table[ops[i].kind](e, &ops[i]);
+    step_end(e, out);
+    return 0;
+}
+
+/* Those of a spool are counted elsewhere. */
+void seqs_seen(struct engine *e, uint64_t seq)
+{
+    if (seq > e->seq_top)
+        e->seq_top = seq;
+    if (seq >= e->seq_next && !id_spooled(seq))
+        e->seq_next = seq + 1;
+}
+
+/* Sequences come from blocks; the next one is reserved while half of the last is left, so that it
+ * is durable before it is needed. */
+void seqs_ahead(struct engine *e)
+{
+    if (e->seq_next + e->config.seq_block / 2 <= e->seq_upto)
+        return;
+    struct record rec = {
+        .kind = REC_SEQ_BLOCK,
+        .seq_block = {.upto = e->seq_next - 1 + e->config.seq_block},
+    };
+    engine_emit(e, &rec);
+    e->block_position = e->position;
+}
+
+/* Epoch, leases: what a start changes. */
+static void boot_leases(struct engine *e)
+{
+    for (size_t n = 0; n < e->queue_total; n++) {
+        struct queue *q = e->queues[n];
+        uint32_t next;
+        for (uint32_t at = q && !q->gone ? q->lists[STATE_RUNNING].head : 0; at; at = next) {
+            struct live *l = live_at(e, at);
+            next = l->next;
+            if ((l->job.flags & JOB_BOUND) && !e->config.still) {
+                struct record rec;
+                decide_release(&l->job, (struct wall_time){0}, q->generation, e->now.wall, &rec);
+                rec.job_back.reason = REASON_RESTARTED;
+                engine_emit(e, &rec);
+            } else {
+                if (lease_at(e, l->lease)->lease_ms != 0) /* else a job holds it */
+                    leases_arm(e, lease_at(e, l->lease));
+                e->restored_leases++;
+            }
+        }
+    }
+}
+
+static int boot_reserve(struct engine *e)
+{
+    size_t running = e->leases.used;
+    int err = tally_reserve(e, e->queue_count);
+    if (!err)
+        err = emit_reserve(e, 256 + running * 128 + tally_bytes(e, e->queue_count));
+    if (!err)
+        err = heap_reserve(&e->leases_end, running);
+    /* Shared heaps need room for all of them at once. */
+    if (!err)
+        err = heap_reserve(&e->due_queues, running + 1);
+    if (!err)
+        err = heap_reserve(&e->expiries, running);
+    if (!err)
+        err = mapref_reserve(&e->uniques, running);
+    for (size_t n = 0; !err && n < e->queue_total; n++) {
+        struct queue *q = e->queues[n];
+        size_t here = q ? q->lists[STATE_RUNNING].count : 0;
+        if (here)
+            err = heap_reserve(&q->ready, here);
+        if (!err && here)
+            err = heap_reserve(&q->due, here);
+        if (!err && here)
+            err = ranks_reserve(q, 0, here);
+    }
+    return err;
+}
+
+int engine_boot(struct engine *e, struct now now, struct engine_out *out)
+{
+    int err = step_begin(e, now, out, 0);
+    e->frame_max = FRAME_BYTES_MAX; /* every bound lease gives a record */
+    if (!err)
+        err = boot_reserve(e);
+    if (!err && e->ended_came) /* by the journal */
+        err = lists_by_age(e);
+    if (err) {
+        e->out = NULL;
+        return err;
+    }
+    bool raise = e->epoch == 0 || !DEFECT(&e->config, DEFECT_EPOCH_KEPT);
+    struct record rec = {
+        .kind = REC_EPOCH,
+        .epoch = {.epoch = raise ? e->epoch + 1 : e->epoch, .at = now.wall},
+    };
+    engine_emit(e, &rec);
+    events_boot(e);
+    e->token_counter = 0;
+    if (e->seq_next <= e->seq_upto)
+        e->seq_next = e->seq_upto + 1;
+    e->seq_boot = e->seq_next;
+    seqs_ahead(e);
+    boot_leases(e);
+    if (!e->config.still)
+        holds_boot(e);
+    notices_boot(e);
+    step_end(e, out);
+    return 0;
+}
+
+void engine_set_full(struct engine *e, bool full)
+{
+    e->full = full;
+}
+
+void engine_accept_clock(struct engine *e)
+{
+    e->clock_suspect = false;
+}
+
+bool engine_clock_suspect(const struct engine *e)
+{
+    return e->clock_suspect;
+}
+
+enum job_state engine_job_state(struct engine *e, uint64_t seq)
+{
+    const struct live *l = jobs_find(e, (struct job_ref){seq, 0}, NULL);
+    return l ? (enum job_state)l->job.state : STATE_NONE;
+}
+
+bool engine_ready_at(struct engine *e, uint64_t seq, uint64_t position)
+{
+    const struct live *l = jobs_by_seq(e, seq, NULL);
+    return l && l->job.state == STATE_READY && l->position == position;
+}
+
+uint64_t engine_position(const struct engine *e)
+{
+    return e->position;
+}
+
+uint32_t engine_epoch(const struct engine *e)
+{
+    return e->epoch;
+}
+
+struct hash_key engine_hash_key(const struct engine *e)
+{
+    return e->hash_key;
+}
+
+static uint64_t index_bytes(const struct engine *e)
+{
+    uint64_t bytes = slab_bytes(&e->jobs) + slab_bytes(&e->extras) + slab_bytes(&e->mores) +
+                     slab_bytes(&e->leases) + slab_bytes(&e->groups) + slab_bytes(&e->options) +
+                     slab_bytes(&e->workers) + slab_bytes(&e->keys) + seqdir_bytes(&e->dir) +
+                     mapref_bytes(&e->uniques) + map128_bytes(&e->group_map) +
+                     map128_bytes(&e->key_map) + heap_bytes(&e->leases_end) +
+                     heap_bytes(&e->expiries) + heap_bytes(&e->due_queues) +
+                     heap_bytes(&e->prune_queues) + kv_index_bytes(e) + rates_bytes(e) +
+                     slab_bytes(&e->fates) + map64_bytes(&e->fates_map);
+    return bytes + e->queue_bytes;
+}
+
+void engine_figures(const struct engine *e, struct engine_figures *ret)
+{
+    *ret = (struct engine_figures){
+        .jobs = e->jobs.used,
+        .live = e->live,
+        .bytes = index_bytes(e),
+        .keys = e->keys.used,
+        .kv_keys = e->kvs.used,
+        .kv_bytes = e->kv_bytes,
+        .queues = e->queue_count,
+        .restored_leases = e->restored_leases,
+        .forgotten_claims = e->forgotten_claims,
+        .stalls_ms = (uint64_t)e->skipped_ms,
+        .notices_pending = e->outbox.notices.used - e->outbox.dead,
+        .notices_dead = e->outbox.dead,
+        .notices_dropped = e->outbox.dropped,
+    };
+    memcpy(ret->by_state, e->by_state, sizeof(ret->by_state));
+}

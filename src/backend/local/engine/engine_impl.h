@@ -1,0 +1,927 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's inside: what each resident job costs and how the indexes hang together. Only the
+ * engine_*.c files include this.
+ *
+ *   seq ──seqdir──► struct live ──► struct queue      lists by (queue, state), oldest first
+ *                     │   └─extra─► struct extra       unique key, group; more: expiry, own options
+ *                     └─lease─────► struct lease       while running
+ *
+ *   queue.ready  (priority desc, seq)     queue.due  (run_at, seq)      per queue
+ *   leases_end   (until, lease handle)    expiries   (expires_at, seq)  for all
+ *   due_queues, prune_queues, resume_queues: (time, queue number), at most one valid entry a queue
+ *
+ * All heaps but leases_end are lazy: an entry counts only if it still says what its job says; see
+ * the valid_ functions.
+ *
+ * Doomed jobs. A purge or the delete of a queue takes effect at once: the queue's lists are moved
+ * to its `doomed` list in one step, its generation moves on (or it is marked gone), and from then
+ * on the jobs do not exist for any operation. Ticks remove them in slices. */
+#pragma once
+
+#include "base/check.h"
+
+#include "backend/local/engine/engine.h"
+#include "base/containers/heap.h"
+#include "base/containers/map.h"
+#include "base/containers/roster.h"
+#include "base/containers/seqdir.h"
+#include "base/containers/slab.h"
+#include "base/digest/hash.h"
+#include "base/digest/random.h"
+#include "base/mem.h"
+#include "core/limits.h"
+#include "core/moves.h"
+
+#define WORKERS_IDLE_MAX 4096
+#define NEVER_MS INT64_MAX
+/* The note of OUT_UNAVAILABLE. */
+#define NO_ROOM "out of memory, or too much in one batch; nothing was changed, try again"
+
+/* A resident job. Everything but `job` is rebuilt at start. */
+struct live {
+    struct job job;
+    uint64_t position;   /* of the last record that touched it */
+    uint32_t extra;      /* handle; 0 = none */
+    uint32_t lease;      /* handle; 0 unless running */
+    uint32_t prev, next; /* neighbours in its list */
+};
+
+struct extra {
+    uint32_t unique[4]; /* struct hash128 by halves, so that 28 bytes are 28; 0 = no key */
+    uint32_t more;      /* handle; 0 = none of what struct more has */
+    uint32_t twin_prev, twin_next; /* jobs with the same key, see engine/unique.c */
+};
+
+struct more {
+    struct wall_time expires_at; /* 0 = never */
+    uint32_t options;            /* handle */
+    uint32_t group;              /* handle */
+};
+
+static inline struct hash128 extra_unique(const struct extra *x)
+{
+    struct hash128 h;
+    memcpy(&h, x->unique, sizeof h);
+    return h;
+}
+
+struct lease {
+    struct job_token token;
+    int64_t until;  /* lease time, ms, see lease_now(); NEVER_MS = has not begun */
+    size_t place;   /* its index in leases_end; SIZE_MAX = not there */
+    uint64_t nonce; /* 0 = none */
+    uint32_t nonce_prev, nonce_next;
+    uint32_t lease_ms; /* 0 = no end: a job holds it */
+    uint32_t worker;   /* handle; 0 = no name */
+    uint32_t job;      /* handle */
+    bool held;         /* nonce is the sequence of the job that holds it, see engine/holds.c */
+};
+
+struct group {
+    struct hash128 key; /* scoped by queue */
+    uint32_t queue;
+    uint32_t refs;       /* resident jobs */
+    uint32_t generation; /* waiting counts are those of this generation of the queue */
+    uint64_t by_state[STATE_COUNT];
+};
+
+struct options {
+    struct hash128 key;
+    uint32_t refs;
+    struct job_options value;
+};
+
+struct worker {
+    struct hash128 key;
+    uint32_t refs;       /* leases */
+    uint32_t prev, next; /* neighbours among the busy ones */
+    uint32_t len;
+    char name[LIMIT_WORKER_BYTES];
+};
+
+struct key {
+    struct hash128 key;
+    uint64_t fingerprint;
+    uint64_t seq, id_hi;
+    struct wall_time expires_at;
+    uint32_t prev, next; /* the ones that expire before and after it */
+};
+
+/* A bucket of a rate limit, see engine/rates.c. */
+#define RATES_MAX 100000u
+struct rate {
+    struct hash128 key;
+    int64_t full_us;     /* monotonic: when it is full again */
+    uint32_t prev, next; /* the ones used before and after it */
+};
+
+/* What an enqueue takes out of a bucket. */
+struct rate_claim {
+    struct hash128 key; /* none = there is no limit */
+    int64_t share_us;   /* one token */
+    int64_t window_us;
+};
+
+/* How a lease ended by its holder's word: answers the same word said again. */
+struct ended {
+    struct job_token token; /* counter 0 = free slot */
+    uint64_t seq;
+    struct wall_time run_at;
+    uint8_t kind; /* enum op_kind: ack, fail, release */
+    uint8_t state;
+    /* The newest boot in which an older lease ended after a newer one and replaced its entry here:
+     * what this slot lacks of that boot may have been forgotten. 0 = none. */
+    uint32_t overtaken;
+};
+
+/* Something that happened; see engine/events.c. */
+struct event {
+    uint64_t position; /* durable with this record */
+    int64_t at_ms;
+    uint64_t subject; /* the job's sequence; without a job: how many */
+    uint64_t id_hi;   /* 0 = about no job */
+    int64_t run_at_ms;
+    uint32_t queue;    /* number; 0 = none */
+    uint32_t schedule; /* likewise */
+    /* The job's, in the order of struct job, so that they are copied together. */
+    uint16_t failures, crashes;
+    uint8_t state, reason, payload_kind, flags;
+    uint8_t kind;
+    uint32_t alert; /* number of the rule; 0 = none */
+};
+_Static_assert(sizeof(struct event) <= 64, "16,384 of them stay resident");
+
+/* The name of a queue that has come to its end, for the events that were about it. */
+#define GHOSTS 256
+struct ghost {
+    uint32_t queue; /* 0 = free */
+    char *name;
+    size_t len;
+};
+
+/* --- alerts, notices, breakers: engine/alerts.c, engine/notices.c, engine/breakers.c --- */
+
+/* A condition that holds. */
+struct raised {
+    struct raised *prev, *next; /* of the same rule, oldest first */
+    struct alert *alert;
+    struct wall_time since;
+    uint64_t value, mark;
+    size_t queue_len;
+    char queue[];
+};
+
+struct alert {
+    uint32_t number; /* of this boot, for events */
+    struct wall_time created_at, updated_at;
+    struct alert_rule rule; /* spans point to texts */
+    char *texts;            /* name, queue, url, secret, target, one after the other */
+    size_t name_len;
+    struct span target; /* empty = no webhook */
+    struct raised *first, *last;
+    uint64_t raised;
+    uint64_t notices, dead; /* in the outbox, and given up of them */
+};
+
+struct alerts {
+    struct alert **list; /* by name */
+    size_t count, room;
+    uint32_t next_number;
+    uint32_t version;     /* changes with every rule */
+    struct map128 raised; /* (rule, queue) → struct raised * */
+};
+
+/* A notice in the outbox. Inline texts: applying its record cannot fail for lack of memory. */
+struct notice {
+    uint64_t number, id_hi, job_seq, job_hi, value, mark;
+    struct wall_time at, since, due;
+    struct alert *alert; /* has a webhook */
+    size_t place;        /* in outbox.due; SIZE_MAX = not there: it is dead */
+    uint32_t prev, next; /* by number */
+    uint32_t attempts, tries;
+    uint16_t status, queue_len, subject_len, text_len, error_len;
+    uint8_t on, edge, reason, state;
+    bool held; /* given out; nobody has said yet how it ended */
+    char queue[LIMIT_QUEUE_NAME_BYTES], subject[LIMIT_QUEUE_NAME_BYTES];
+    char text[LIMIT_NOTICE_TEXT_BYTES], error[LIMIT_NOTICE_ERROR_BYTES];
+};
+
+struct outbox {
+    struct slab notices;
+    struct map64 by_number; /* → handle */
+    struct heap due;        /* pending ones: (when to look at it, handle) */
+    uint32_t first, last;
+    uint64_t dead, dropped;
+};
+
+struct target {
+    struct breaker breaker;
+    size_t len;
+    char name[]; /* scheme://host:port */
+};
+
+struct targets {
+    struct target **list; /* by name */
+    size_t count, room;
+};
+
+struct joblist {
+    uint32_t head, tail;
+    uint64_t count;
+    uint32_t scout;   /* a job near the head, see joblist_scout; 0 = begin at the head */
+    uint32_t scouted; /* about how many lie before it */
+};
+
+struct queue {
+    uint32_t number;
+    uint32_t generation;
+    bool gone;     /* deleted, slices still to remove */
+    bool woken;    /* already in out->wakes of this step */
+    bool trimming; /* in engine.trims */
+    bool dooming;  /* in engine.doomed_queues */
+    bool deep;     /* reached warn_depth and has not fallen below 90 % of it since */
+    struct hash128 name_key;
+    char *name;
+    size_t name_len;
+    char *texts; /* owner, note, attributes, one after the other */
+    size_t owner_len, note_len, attributes_len;
+    struct queue_policy policy;
+    struct wall_time created_at, updated_at, paused_until;
+    struct heap ready, due;
+    struct joblist lists[STATE_COUNT];
+    struct joblist doomed;
+    uint64_t shared, shared_waiting;     /* jobs with the same unique key, see engine/unique.c */
+    uint64_t shared_seq;                 /* one that was among them */
+    uint32_t alerts_version, dead_rules; /* how many rules hear of dead jobs, as of that version */
+    struct roster by_state, by_key;      /* ranked queues alone, see engine/ranks.c */
+    struct tally totals;                 /* since it was made */
+    uint32_t tally;                      /* its place in engine.tallies, one up; 0 = none */
+    uint64_t due_armed, prune_armed;     /* order of the valid entry in due_queues / prune_queues */
+    struct queue_counts counts;          /* by_state is derived from lists */
+};
+
+struct bulk {
+    struct rec_bulk_begin begin; /* its group span is not kept */
+    struct hash128 group;
+    uint64_t changed, refused;
+    uint8_t state;              /* the list it is in */
+    bool placed;                /* `next` is set for this state */
+    uint32_t next;              /* the job to look at next */
+    uint32_t stop[STATE_COUNT]; /* the last job of each list when it was asked for; 0 = none */
+    bool restored;              /* after a restart: goes by the jobs' times instead */
+    bool has_op;                /* someone waits for the reply */
+    uint64_t tag;
+    const struct op *op;
+    struct bulk *after;
+};
+
+/* A schedule; its spec points into `texts`. */
+struct schedule {
+    uint32_t number;
+    bool paused;
+    struct hash128 name_key;
+    char *texts; /* name, encoded spec, owner, note, attributes, one after the other */
+    size_t name_len, spec_len, owner_len, note_len, attributes_len;
+    struct wall_time created_at, updated_at;
+    struct schedule_spec spec;
+    struct schedule_state state;
+    uint64_t position; /* of the last record about it */
+};
+
+struct engine {
+    struct engine_config config;
+    struct hash_key hash_key;
+    struct random random;
+
+    uint64_t position;
+    uint32_t epoch;
+    uint64_t token_counter;
+    uint64_t seq_next, seq_upto;
+    uint64_t seq_boot;       /* the first of this boot; those of spools are outside this order */
+    uint64_t seq_top;        /* highest of all jobs so far, those of a spool included */
+    uint64_t block_position; /* of the record that reserved up to seq_upto */
+
+    struct slab jobs, extras, mores, leases, groups, options, workers, keys, rates;
+    struct seqdir dir;
+    bool ended_came;   /* imports brought ended jobs: lists of these are by arrival, not by age */
+    uint64_t memo_seq; /* the last one found, or 0 */
+    uint32_t memo_handle;
+    struct mapref uniques;                                               /* → job handle */
+    struct map128 group_map, options_map, worker_map, key_map, rate_map; /* → handle */
+    struct map64 nonces;                                                 /* → lease handle */
+    struct map64 fates_map;                                              /* sequence → handle */
+    struct slab fates;
+    struct heap leases_end, expiries;
+    struct heap due_queues, prune_queues, resume_queues;
+    uint32_t key_first, key_last;
+    uint32_t rate_first, rate_last; /* used least and most lately */
+    uint32_t busy_first, busy_last; /* workers that hold leases, by when they began to */
+    size_t busy_count;
+    uint32_t schedule_next; /* number of the next schedule */
+    uint32_t worker_hand;   /* where the search for idle names goes on */
+
+    struct queue **queues; /* by rising number, those that are gone too */
+    size_t queue_total, queue_room;
+    struct queue **queue_slots; /* the same by a hash of the number, twice as many slots … */
+    size_t queue_mask;          /* … less one */
+    uint32_t queue_next;        /* next number */
+    size_t queue_count;         /* not gone */
+    struct map128 queue_map;    /* name → number */
+    struct queue **by_name;     /* sorted, not gone */
+    size_t by_name_room;
+    struct queue *last_named; /* found by the last look-up */
+
+    struct ended *ring; /* by token counter */
+
+    struct event *events;               /* ring, by number */
+    uint64_t event_mask;                /* its size less one */
+    uint64_t event_last, event_durable; /* numbers in this boot; 0 = none yet */
+    struct ghost ghosts[GHOSTS];
+    size_t ghost_next;
+
+    struct rec_tally *tallies; /* of the step under way, one a queue */
+    size_t tally_count, tally_room;
+    uint32_t *trims; /* queues over their retention count */
+    size_t trim_count, trim_room;
+    uint32_t *doomed_queues;
+    size_t doomed_count, doomed_room;
+    struct alerts alerts;
+    struct outbox outbox;
+    struct targets targets;
+    struct bulk *bulks; /* first to be worked on first */
+    uint64_t bulk_next;
+
+    struct schedule **schedules; /* by rising number */
+    size_t schedule_room;
+    struct schedule **schedules_by_name;
+    size_t schedule_count, schedules_by_name_room;
+    struct map128 schedule_map; /* name → number */
+    struct map64 holds; /* sequence of a trigger's job → first lease handle of its items */
+    uint64_t held;      /* leases in them */
+    uint64_t *loose;    /* such jobs that have ended while they held items */
+    size_t loose_count, loose_room;
+
+    uint64_t live;                  /* waiting or running, doomed ones left out */
+    uint64_t by_state[STATE_COUNT]; /* the same by state, all queues together */
+    uint64_t queue_bytes;           /* memory of the heaps and rosters of all queues */
+    uint64_t restored_leases, forgotten_claims;
+
+    bool stepped;
+    struct now last;
+    int64_t skipped_ms; /* time the process stood still */
+    bool loose_unknown; /* there may be more jobs that ended while they held items */
+    bool clock_suspect;
+    bool full; /* no room for new jobs on the disk */
+
+    struct engine_out *out; /* of the step under way; NULL while loading */
+    size_t frame_max;       /* bytes its frame may have; an op that needs more is refused */
+    struct now now;
+    const struct queue *named; /* the queue whose name this step copied last; NULL = none */
+    struct span named_as;      /* that copy */
+    struct queue *claim_from[LIMIT_QUEUES_PER_CLAIM]; /* of the claim under way */
+    struct buf scratch; /* policy and options encodings, sequence lists */
+
+    /* The key-value store, see engine/kv.c; keys of jobs, see engine/undelivered.c. */
+    struct slab kvs;
+    struct mapref kv_map;    /* → handle in kvs */
+    struct heap kv_expiries; /* (expires_at, handle), exact */
+    uint64_t kv_bytes;       /* of keys and values */
+    char **kv_texts;         /* room for keys to come, taken in order … */
+    size_t kv_text_at, kv_text_count, kv_text_room;
+    struct slab undelivered;
+    struct map64 undelivered_map;  /* sequence → handle in undelivered */
+    struct event_key **event_keys; /* beside the ring of events; NULL until the first of a key */
+};
+
+/* A resident key; its value is in the store. */
+struct kv {
+    struct hash128 key;
+    char *text; /* the key, encoded; NULL = this record is free */
+    uint32_t len;
+    uint32_t bytes; /* of the value */
+    uint64_t version;
+    uint64_t position; /* of the record that set it; 0 = it was loaded */
+    struct wall_time expires_at;
+    uint32_t place; /* in kv_expiries, + 1; 0 = it never expires */
+    uint8_t kind;
+};
+
+struct undelivered {
+    uint64_t seq;
+    char *keys; /* as record_span_append writes them */
+    uint32_t len;
+};
+
+struct event_key {
+    uint32_t len;
+    char text[];
+};
+
+static inline struct kv *kv_at(const struct engine *e, uint32_t handle)
+{
+    return slab_at(&e->kvs, handle);
+}
+
+static inline struct live *live_at(const struct engine *e, uint32_t handle)
+{
+    return slab_at(&e->jobs, handle);
+}
+
+/* mem_ask for a whole record, which lies on two cache lines, or three. */
+static inline void live_ask(const struct engine *e, uint32_t handle)
+{
+    const char *l = slab_at(&e->jobs, handle);
+    mem_ask(l);
+    mem_ask(l + 64);
+    mem_ask(l + sizeof(struct live) - 1);
+}
+
+static inline struct lease *lease_at(const struct engine *e, uint32_t handle)
+{
+    return slab_at(&e->leases, handle);
+}
+
+static inline struct extra *extra_at(const struct engine *e, uint32_t handle)
+{
+    return slab_at(&e->extras, handle);
+}
+
+/* What an extra's `more` says; all zero when it has none. */
+static inline struct more more_of(const struct engine *e, const struct live *l)
+{
+    uint32_t handle = l->extra ? extra_at(e, l->extra)->more : 0;
+    return handle ? *(const struct more *)slab_at(&e->mores, handle) : (struct more){0};
+}
+
+static inline size_t queue_hash(uint32_t number)
+{
+    return (size_t)(number * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+}
+
+static inline struct queue *queue_at(const struct engine *e, uint32_t number) /* NULL = none */
+{
+    if (!e->queue_slots)
+        return NULL;
+    size_t at = queue_hash(number) & e->queue_mask;
+    while (e->queue_slots[at] && e->queue_slots[at]->number != number)
+        at = (at + 1) & e->queue_mask;
+    return e->queue_slots[at];
+}
+
+/* Whether there may be one queue more; numbers are not used again. */
+static inline bool queue_may_be_added(const struct engine *e, bool implied)
+{
+    return queue_has_room(&e->config.queue_limits, e->queue_count, implied) &&
+           e->queue_next < UINT32_MAX;
+}
+
+static inline struct queue *queue_of(const struct engine *e, const struct live *l)
+{
+    return queue_at(e, l->job.queue);
+}
+
+static inline int64_t lease_now(const struct engine *e, struct now now)
+{
+    if (DEFECT(&e->config, DEFECT_LEASE_ON_WALL))
+        return now.wall.ms;
+    return now.mono.ms - e->skipped_ms;
+}
+
+/* For fingerprints of the state. */
+static inline uint64_t state_mix(uint64_t h, uint64_t v)
+{
+    h ^= v + UINT64_C(0x9E3779B97F4A7C15) + (h << 12) + (h >> 4);
+    h *= UINT64_C(0xFF51AFD7ED558CCD);
+    return h ^ (h >> 32);
+}
+
+static inline uint64_t state_mix_span(uint64_t h, struct span s)
+{
+    return state_mix(state_mix(h, s.len), s.len ? crc32c(0, s.at, s.len) : 0);
+}
+
+static inline bool state_waits(uint8_t state)
+{
+    return (STATE_BIT(state) & STATES_WAITING) != 0;
+}
+
+static inline bool state_lives(uint8_t state)
+{
+    return (STATE_BIT(state) & STATES_LIVE) != 0;
+}
+
+/* --- engine/jobs.c: resident jobs and their indexes --- */
+
+/* Room for what follows, so that the records of one operation cannot fail half-way: `fresh` new
+ * jobs and `moves` changes of state in q, and `bytes` of records. */
+int jobs_reserve(struct engine *e, struct queue *q, size_t fresh, size_t moves, size_t bytes);
+/* NULL when there is no such job, or only a doomed one. */
+struct live *jobs_find(struct engine *e, struct job_ref ref, uint32_t *ret_handle);
+struct live *jobs_by_seq(struct engine *e, uint64_t seq, uint32_t *ret_handle);
+bool jobs_doomed(const struct engine *e, const struct live *l);
+/* An extra that has nothing yet, for a job without one; room for it must be there. */
+void jobs_add_extra(struct engine *e, struct live *l);
+int jobs_add(struct engine *e, const struct job *job, const struct job_extra *extra,
+             uint32_t *ret_handle);
+/* Moves the job from the list, counters and keys of its old state to those of the new one. */
+void jobs_moved(struct engine *e, uint32_t handle, uint8_t old_state);
+/* A waiting job's order changed: enters it in the heap of its state. */
+void jobs_order(struct engine *e, uint32_t handle);
+/* A waiting job's priority may have changed; before it moves to another list. */
+void jobs_ranked(struct engine *e, const struct live *l, const struct job *before);
+void jobs_drop(struct engine *e, uint32_t handle);
+void jobs_rules(const struct engine *e, const struct live *l, struct job_rules *ret);
+bool jobs_expired(const struct engine *e, const struct live *l, struct wall_time now);
+/* Whether the job behind this handle has this key; the engine's mapref_same_fn. */
+bool jobs_unique_same(void *engine, uint32_t handle, struct hash128 unique);
+void joblist_append(struct engine *e, struct joblist *list, uint32_t handle);
+void joblist_remove(struct engine *e, struct joblist *list, uint32_t handle, uint8_t state);
+
+/* The jobs that retention removes next are the coldest of all: asks the memory for one more of
+ * them, and for its place in the directory, a while before its turn. */
+void joblist_scout(const struct engine *e, struct joblist *list);
+
+/* Whether a heap entry still stands for what its job says. */
+bool valid_ready(void *engine, struct heap_entry entry);
+bool valid_due(void *engine, struct heap_entry entry);
+bool valid_expiry(void *engine, struct heap_entry entry);
+/* Sorts each list of each queue by the time its jobs came in; after a load. */
+void jobs_sort_lists(struct engine *e);
+/* The same, and retention looks at them anew (engine/load.c). */
+int lists_by_age(struct engine *e);
+uint64_t ready_order(const struct job *j);
+
+/* --- engine/unique.c: unique keys --- */
+/* The live (or, by policy, kept) job that holds this key, doomed ones left out; NULL = free. */
+struct live *jobs_unique_holder(struct engine *e, struct hash128 unique);
+bool jobs_unique_holds(const struct queue *q, uint8_t state);
+void unique_init(struct extra *x);
+/* Before and after it stands in the list of its new state; room for one more key must be there. */
+void unique_state_left(struct engine *e, uint32_t handle, uint8_t state);
+void unique_state_entered(struct engine *e, uint32_t handle);
+void unique_gone(struct engine *e, uint32_t handle);
+void unique_purged(
+    struct queue *q); /* its waiting jobs, all at once; before its generation moves */
+void unique_rescoped(struct queue *q); /* its policy's scope has changed */
+/* A job whose key another has too; NULL = there is none (q->shared is 0), or none is at hand. */
+struct live *unique_shared(struct engine *e, struct queue *q);
+bool unique_shares(const struct engine *e, const struct live *l);
+struct unique_recount {
+    uint64_t shared, shared_waiting;
+};
+/* What is wrong with a listed job's place in its chain; NULL = nothing, and it is counted. */
+const char *unique_wrong(const struct engine *e, uint32_t handle, struct unique_recount *count);
+
+/* --- engine/ranks.c: pages of ranked queues; for others nothing happens --- */
+int ranks_reserve(struct queue *q, size_t fresh, size_t moves);
+void ranks_made(struct engine *e, const struct live *l);
+void ranks_gone(struct engine *e, const struct live *l);
+void ranks_entered(struct queue *q, const struct job *j);
+void ranks_left(struct queue *q, const struct job *j, uint8_t state);
+void ranks_doomed(struct queue *q, uint8_t state); /* all jobs of the state, at once */
+void ranks_free(struct queue *q);
+/* From now on it is ranked; -ERR_NOMEM: it is not. */
+int ranks_begin(struct engine *e, struct queue *q);
+
+/* --- engine/tally.c: what happened in each queue --- */
+/* Room for this many queues that have nothing pending yet, and the bytes of all records. */
+int tally_reserve(struct engine *e, size_t queues);
+size_t tally_bytes(const struct engine *e, size_t queues);
+void tally(struct engine *e, struct queue *q, enum tally_field field, uint64_t n);
+void tally_span(struct engine *e, struct queue *q, enum tally_field field, struct wall_time from,
+                struct wall_time to);
+void tally_forget(struct engine *e, struct queue *q); /* it comes to its end */
+void tally_emit(struct engine *e);
+int tally_load(struct engine *e, uint32_t queue, const struct tally *totals);
+
+/* --- engine/names.c: texts held once: options, groups, workers --- */
+int names_reserve(struct engine *e, size_t jobs); /* for the texts of so many */
+int names_options(struct engine *e, struct span encoded, uint32_t *ret);
+int names_group(struct engine *e, uint32_t queue, struct span text, uint32_t *ret);
+int names_worker(struct engine *e, struct span text, uint32_t *ret);
+void names_drop_options(struct engine *e, uint32_t handle);
+void names_drop_group(struct engine *e, uint32_t handle);
+void names_drop_worker(struct engine *e, uint32_t handle);
+void group_count(struct engine *e, uint32_t handle, uint8_t state, int by);
+uint64_t group_counted(const struct engine *e, const struct group *g, uint8_t state);
+struct span worker_name(const struct engine *e, uint32_t handle);
+
+/* --- engine/apply.c: records become state --- */
+int engine_apply(struct engine *e, const struct record *r);
+/* Encodes the record into the step's frame and applies it. Room must have been reserved. */
+void engine_emit(struct engine *e, const struct record *r);
+/* The same, of which nobody hears. */
+void engine_emit_silent(struct engine *e, const struct record *r);
+int emit_reserve(struct engine *e, size_t bytes);
+/* For records about more than two queues. */
+int emit_reserve_for(struct engine *e, size_t queues, size_t bytes);
+/* The same for records whose applying may lack memory: nothing is left behind then. */
+MUST_CHECK int engine_emit_or_not(struct engine *e, const struct record *r);
+/* --- engine.c --- */
+void seqs_ahead(struct engine *e);
+/* A job has this sequence: it is not given to another. */
+void seqs_seen(struct engine *e, uint64_t seq); /* room for one small record must be there */
+
+/* --- engine/events.c --- */
+void events_record(struct engine *e, const struct record *r); /* a step has applied it */
+/* q may be NULL: about the whole engine. */
+void events_queue(struct engine *e, enum event_kind kind, const struct queue *q, uint64_t count);
+void events_schedule(struct engine *e, enum event_kind kind, const struct schedule *s,
+                     const struct live *job);
+void events_depth(struct engine *e, struct queue *q);
+void events_alert(struct engine *e, const struct alert *a, struct span queue, bool raised,
+                  uint64_t value);
+void events_boot(struct engine *e);
+void events_keep_name(struct engine *e, struct queue *q); /* takes q's name, which ends */
+void events_free(struct engine *e);
+
+/* --- engine/queues.c --- */
+struct queue *queues_find(struct engine *e, struct span name);
+int queues_create(struct engine *e, struct span name,
+                  struct queue **ret); /* by the first enqueue */
+int queues_apply_put(struct engine *e, const struct rec_queue_put *r);
+int queues_apply_gone(struct engine *e, uint32_t number);
+int queues_apply_end(struct engine *e, uint32_t number);
+int queues_apply_purged(struct engine *e, const struct rec_purged *r);
+void queues_free(struct engine *e, struct queue *q);
+void queues_wake(struct engine *e, struct queue *q);
+/* Keeps at most one valid entry for q in the heap; an earlier time replaces a later one. */
+void queues_arm(struct heap *heap, uint64_t *armed, uint32_t number, int64_t at_ms);
+void queues_arm_prune(struct engine *e, struct queue *q);
+void queues_finished(struct engine *e, struct queue *q, uint8_t state); /* one more of these */
+void queues_trim_later(struct engine *e, struct queue *q);
+void queues_doom_later(struct engine *e, struct queue *q);
+static inline struct span queue_owner(const struct queue *q)
+{
+    return span_of(q->texts, q->owner_len);
+}
+bool queue_paused(const struct queue *q, struct wall_time now);
+int queue_view_of(struct engine *e, struct queue *q, struct queue_view *ret);
+
+/* --- engine/keys.c: idempotency keys --- */
+int keys_reserve(struct engine *e, size_t keys);
+struct key *keys_find(const struct engine *e, struct hash128 key);
+int keys_apply_new(struct engine *e, const struct rec_key_new *r);
+void keys_apply_expired(struct engine *e, struct wall_time upto);
+int keys_apply_gone(struct engine *e, const struct rec_keys_gone *r);
+/* Takes this key and those that expire next, `count` in all, out with one record. False: memory is
+ * short, nothing changed. */
+bool keys_emit_gone(struct engine *e, const struct key *first, size_t count);
+
+/* --- engine/rates.c: rate limits at enqueue --- */
+struct enqueue_plan;
+/* False: the reply says when to come back. True: p->rate is what rates_take is to take, for which
+ * there is room, also after the `ahead` plans from `first` on. */
+bool rates_allow(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
+                 size_t ahead, struct engine_reply *r);
+void rates_take(struct engine *e, const struct rate_claim *claim);
+uint64_t rates_bytes(const struct engine *e);
+
+/* --- engine/leases.c: leases, tokens, how they ended --- */
+int leases_start(struct engine *e, uint32_t job, const struct rec_job_claimed *r);
+/* From now on. */
+void leases_arm(struct engine *e, struct lease *l);
+void leases_moved(void *engine, struct heap_entry entry, size_t index);
+/* Enters it to be looked at then; room must be there unless it stands there already. */
+void leases_enter(struct engine *e, struct lease *l, int64_t at);
+void lease_set_nonce(struct engine *e, uint32_t handle, uint64_t nonce);
+void leases_end(struct engine *e, struct live *l,
+                uint8_t kind); /* kind: op that ended it; OP_TICK = none */
+const struct ended *ended_find(const struct engine *e, uint64_t seq, struct job_token token);
+void ended_put(struct engine *e, uint64_t seq, struct job_token token, uint8_t kind, uint8_t state,
+               struct wall_time run_at);
+
+/* --- engine/holds.c: leases that jobs hold --- */
+/* Room for one more job that holds items. */
+int holds_reserve(struct engine *e);
+/* The lease of an item, which has just been claimed without end, is held by this job. */
+int holds_link(struct engine *e, uint64_t item, uint64_t job);
+int holds_apply_linked(struct engine *e, const struct rec_job_linked *r);
+void holds_unlink(struct engine *e, uint32_t lease); /* before it ends */
+/* A job has ended, or is gone: what it held becomes loose. */
+void holds_job_ended(struct engine *e, uint64_t seq);
+void holds_boot(struct engine *e); /* finds what ended before a crash could tell */
+/* Ends the leases of loose items by the policy of their queue. */
+size_t tick_holds(struct engine *e, size_t budget);
+/* For checks: NULL, or what is wrong. */
+const char *holds_wrong(const struct engine *e, const struct live *l);
+
+/* --- engine/schedules.c --- */
+struct schedule *schedules_find(const struct engine *e, struct span name);
+struct schedule *schedule_at(const struct engine *e, uint32_t number); /* NULL = none */
+int schedules_apply_put(struct engine *e, const struct rec_schedule_put *r);
+int schedules_apply_gone(struct engine *e, uint32_t number);
+int schedules_apply_state(struct engine *e, const struct rec_schedule_state *r);
+struct span schedule_name(const struct schedule *s);
+struct span schedule_owner(const struct schedule *s); /* empty = nobody's */
+int schedule_view_of(struct engine *e, const struct schedule *s, struct schedule_view *ret);
+/* Puts the schedule as it is into the reply; without memory for that the reply has none. */
+void schedule_show(struct engine *e, const struct schedule *s, struct engine_reply *r);
+uint64_t schedules_hash(const struct engine *e);
+void schedules_free(struct engine *e);
+
+/* --- engine/enqueue.c --- */
+/* What op_enqueue does, with room for `more` bytes of records that follow. Fills the reply. */
+void enqueue_do(struct engine *e, const struct op_enqueue *want, size_t more,
+                struct engine_reply *r);
+
+/* --- engine/claim.c --- */
+/* The job q would hand out next, stale entries cleared on the way; NULL = none, or memory is short
+ * (*err is set then). */
+struct live *claim_top(struct engine *e, struct queue *q, struct heap_entry *ret, int *err);
+
+/* --- engine/fates.c: what happened to jobs --- */
+void fates_init(struct engine *e);
+void fates_done(struct engine *e);
+enum fate { FATE_NONE, FATE_RELEASED, FATE_TIMED_OUT, FATE_REJECTED };
+/* A lease has ended and the job is still there; and how, as far as it is counted. */
+void fates_lease(struct engine *e, uint64_t seq, enum fate word);
+void fates_requeue(struct engine *e, uint64_t seq);
+void fates_drop(struct engine *e, uint64_t seq);
+struct job_fates fates_of(const struct engine *e, const struct live *l);
+
+/* --- engine/bulk.c --- */
+int bulk_apply_begin(struct engine *e, const struct rec_bulk_begin *r);
+int bulk_apply_step(struct engine *e, const struct rec_bulk_step *r);
+int bulk_apply_end(struct engine *e, const struct rec_bulk_step *r);
+void bulk_list_changes(struct engine *e, uint32_t handle, uint8_t state); /* before a removal */
+/* These states of this queue were emptied in one step. */
+void bulk_queue_changes(struct engine *e, uint32_t queue, unsigned states);
+size_t bulk_tick(struct engine *e, size_t budget);
+void bulk_free_all(struct engine *e);
+
+/* --- engine/alerts.c: rules, and what they have raised --- */
+void alerts_init(struct engine *e);
+void alerts_free(struct engine *e);
+struct alert *alerts_find(const struct engine *e, struct span name);
+struct span alert_name(const struct alert *a);
+struct span alert_name_of(const struct engine *e, uint32_t number); /* empty = gone */
+int alerts_apply_put(struct engine *e, const struct rec_alert_put *r);
+int alerts_apply_gone(struct engine *e, const struct rec_alert_gone *r);
+int alerts_apply_edge(struct engine *e, const struct rec_alert_edge *r);
+/* Adds to *bytes what the notices of a dead job take, and makes room for them. */
+int alerts_dead_reserve(struct engine *e, struct queue *q, size_t *bytes);
+void alerts_job_dead(struct engine *e, const struct rec_job_dead *r);
+/* Something happened that no job's record tells of: notices for the rules that match the queue.
+ * Makes room itself; what finds none is counted as dropped. */
+void alerts_happened(struct engine *e, enum alert_on on, struct span queue, struct span subject,
+                     struct span text);
+MUST_CHECK int alerts_verify(const struct engine *e, struct err_note *note);
+uint64_t alerts_hash(const struct engine *e);
+
+/* --- engine/notices.c: the outbox --- */
+void notices_moved(void *engine, struct heap_entry entry, size_t index);
+/* Room for `count` more; *bytes grows by what their records take, and those that push out others.
+ */
+int notices_reserve(struct engine *e, size_t count, size_t *bytes);
+/* Fills in number, id and time, and emits it. Room must have been reserved. */
+void notices_emit(struct engine *e, struct rec_notice_new *n);
+int notices_apply_new(struct engine *e, const struct rec_notice_new *r);
+int notices_apply_tried(struct engine *e, const struct rec_notice_tried *r);
+int notices_apply_gone(struct engine *e, const struct rec_notice_gone *r);
+void notices_boot(struct engine *e);
+void notices_drop_of(struct engine *e, struct alert *a); /* all of this rule */
+MUST_CHECK int notices_verify(const struct engine *e, struct err_note *note);
+uint64_t notices_hash(const struct engine *e);
+
+/* --- engine/breakers.c --- */
+/* Whether the target may be called now; lack of memory is a no. */
+bool breakers_ask(struct engine *e, struct span target, const struct breaker_rules *rules,
+                  struct wall_time *ret_until);
+/* True: it was open or half open, and is closed now. */
+bool breakers_tell(struct engine *e, struct span target, const struct breaker_rules *rules,
+                   bool success);
+int breakers_apply_put(struct engine *e, const struct rec_breaker_put *r);
+int breakers_apply_gone(struct engine *e, const struct rec_breaker_gone *r);
+void breakers_free(struct engine *e);
+uint64_t breakers_hash(const struct engine *e);
+
+/* --- engine/change.c --- */
+struct live *change_conflict(struct engine *e, const struct live *l);
+void note_fill(const struct op_note *want, uint64_t seq, struct record *ret);
+
+/* --- engine/kv.c: the key-value store --- */
+void kv_init(struct engine *e);
+void kv_done(struct engine *e);
+size_t kv_index_bytes(const struct engine *e);
+/* Whether or not it has expired; NULL = not there. */
+struct kv *kv_find(const struct engine *e, struct span key, uint32_t *ret_handle);
+/* The same, but what has expired is not there. */
+const struct kv *kv_seen(const struct engine *e, struct span key);
+/* Room for `fresh` more keys and as many expiries; then for the text of each that is not there yet,
+ * in the order in which they will be set. kv_texts_drop gives back what was not used. */
+int kv_reserve(struct engine *e, size_t fresh);
+int kv_reserve_text(struct engine *e, struct span key);
+int kv_reserve_bytes(struct engine *e, size_t bytes); /* for a list of keys among them */
+void kv_texts_drop(struct engine *e);
+/* All keys, in no order. */
+typedef int (*kv_each_fn)(void *ctx, const struct engine *e, const struct kv *k);
+int kv_each(const struct engine *e, kv_each_fn fn, void *ctx);
+bool valid_kv_expiry(void *engine, struct heap_entry entry);
+int kv_apply_set(struct engine *e, const struct rec_kv_set *r);
+int kv_apply_from_job(struct engine *e, const struct rec_kv_from_job *r);
+int kv_load(struct engine *e, const struct rec_kv_from_job *r, struct wall_time expires_at);
+int kv_apply_gone(struct engine *e, const struct rec_kv_gone *r);
+size_t tick_kv(struct engine *e, size_t budget);
+
+/* --- engine/undelivered.c: payloads that dead jobs leave behind --- */
+void undelivered_init(struct engine *e);
+void undelivered_done(struct engine *e);
+int undelivered_reserve(struct engine *e, size_t jobs);
+int undelivered_apply(struct engine *e, uint64_t seq, struct span keys);
+struct span undelivered_of(const struct engine *e, uint64_t seq); /* empty = none */
+void undelivered_gone(struct engine *e, uint64_t seq);
+/* jobs_reserve for one record about a job, and for what it brings with it: a job that dies leaves
+ * its payload at its keys, in the same commit. `more` bytes of records go before. */
+int end_reserve(struct engine *e, struct live *l, const struct record *rec, size_t more);
+void end_emit(struct engine *e, const struct live *l, const struct record *rec);
+
+/* --- engine/enqueue.c, for commits --- */
+struct enqueue_plan {
+    const struct op_enqueue *want;
+    struct queue *q; /* NULL: it is to be made */
+    struct hash128 key, unique;
+    struct live *replace; /* the waiting job it takes the place of */
+    bool answered;        /* an earlier enqueue's answer is its own: nothing is to be done */
+    struct rate_claim rate;
+};
+/* What can be said before any queue is made. false: the reply says why not. */
+bool enqueue_look(struct engine *e, const struct op_enqueue *want, struct engine_reply *r,
+                  struct enqueue_plan *ret);
+/* Its queue is there; `ahead` new jobs of the same commit come before it, `here` of them in its
+ * queue; their plans are those from `first` to p. */
+bool enqueue_plan(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
+                  size_t here, size_t ahead, struct engine_reply *r);
+/* Room for these, all at once, and `bytes` of other records. */
+int enqueues_reserve(struct engine *e, const struct enqueue_plan *plans, size_t count,
+                     size_t bytes);
+void enqueue_emit(struct engine *e, const struct enqueue_plan *p, struct engine_reply *r);
+
+/* --- replies --- */
+int engine_out_wake_room(struct engine_out *out, size_t queues);
+struct engine_reply *reply_new(struct engine *e, const struct op *op);
+void reply_job(struct engine_reply *r, const struct live *l);
+void reply_relaxed(struct engine *e, struct engine_reply *r, const struct queue *q);
+/* Each gives false, so that a check can end with it. */
+bool refuse(struct engine_reply *r, enum outcome outcome, const char *note);
+bool refuse_nomem(struct engine_reply *r);
+bool refuse_note(struct engine *e, struct engine_reply *r, const struct err_note *note);
+/* False: the reply says what is wrong with a payload or result. */
+bool body_right(struct engine_reply *r, uint8_t kind, struct span body, uint32_t max);
+int view_of(struct engine *e, const struct live *l, struct job_view *ret);
+/* A name that outlives its queue; at NULL with len > 0 never happens: -ERR_NOMEM instead. */
+int name_for_reply(struct engine *e, const struct queue *q, struct span *ret);
+
+/* --- one function an operation; each makes exactly one reply (op_bulk: perhaps later) --- */
+typedef void (*op_fn)(struct engine *e, const struct op *op);
+void op_enqueue(struct engine *e, const struct op *op);
+void op_claim(struct engine *e, const struct op *op);
+void op_ack(struct engine *e, const struct op *op);
+void op_fail(struct engine *e, const struct op *op);
+void op_extend(struct engine *e, const struct op *op);
+void op_release(struct engine *e, const struct op *op);
+void op_release_claim(struct engine *e, const struct op *op);
+void op_cancel(struct engine *e, const struct op *op);
+void op_requeue(struct engine *e, const struct op *op);
+void op_patch(struct engine *e, const struct op *op);
+void op_remove(struct engine *e, const struct op *op);
+void op_queue_put(struct engine *e, const struct op *op);
+void op_queue_delete(struct engine *e, const struct op *op);
+void op_queue_get(struct engine *e, const struct op *op);
+void op_queue_list(struct engine *e, const struct op *op);
+void op_pause(struct engine *e, const struct op *op);
+void op_purge(struct engine *e, const struct op *op);
+void op_bulk(struct engine *e, const struct op *op);
+void op_get(struct engine *e, const struct op *op);
+void op_peek(struct engine *e, const struct op *op);
+void op_list(struct engine *e, const struct op *op);
+void op_workers(struct engine *e, const struct op *op);
+void op_accept_clock(struct engine *e, const struct op *op);
+void op_exceptions(struct engine *e, const struct op *op);
+void op_kv_commit(struct engine *e, const struct op *op);
+void op_kv_get(struct engine *e, const struct op *op);
+void op_kv_list(struct engine *e, const struct op *op);
+void op_alert_put(struct engine *e, const struct op *op);
+void op_alert_delete(struct engine *e, const struct op *op);
+void op_alert_list(struct engine *e, const struct op *op);
+void op_alert_edge(struct engine *e, const struct op *op);
+void op_notice_take(struct engine *e, const struct op *op);
+void op_notice_end(struct engine *e, const struct op *op);
+void op_notice_list(struct engine *e, const struct op *op);
+void op_notice_again(struct engine *e, const struct op *op);
+void op_notice_discard(struct engine *e, const struct op *op);
+void op_breaker_list(struct engine *e, const struct op *op);
+void op_note(struct engine *e, const struct op *op);
+void op_page(struct engine *e, const struct op *op);
+void op_history(struct engine *e, const struct op *op);
+void op_schedule_put(struct engine *e, const struct op *op);
+void op_schedule_delete(struct engine *e, const struct op *op);
+void op_schedule_get(struct engine *e, const struct op *op);
+void op_schedule_list(struct engine *e, const struct op *op);
+void op_schedule_pause(struct engine *e, const struct op *op);
+void op_fire(struct engine *e, const struct op *op);
+void op_trigger(struct engine *e, const struct op *op);
+void op_tick(struct engine *e, const struct op *op);
+
+/* The trimming that a step's own changes made due. */
+size_t tick_trim(struct engine *e, size_t budget);

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Leases that jobs hold. The items that a queue's trigger takes are leased to the job it makes:
+ * without end, while that job is scheduled, ready or running. A worker may end them one by one with
+ * their tokens. When the job has ended, in whatever way, what is still open fails by the policy of
+ * its own queue, in the slices of the ticks that follow; a start finds what a crash left undone.
+ *
+ * A held lease uses the chain of nonces, but in a map of its own: its nonce is the job's sequence.
+ * It never stands in the heap of leases that end. */
+#include "backend/local/engine/engine_impl.h"
+
+#define NO_HOLDER_MS 30000 /* the lease of an item whose link is lost: a damaged store */
+
+int holds_reserve(struct engine *e)
+{
+    size_t need = map64_count(&e->holds) + 1;
+    if (e->loose_room < need) {
+        uint64_t *grown = mem_regrow(e->loose, need * 2, sizeof(*grown));
+        if (!grown)
+            return -ERR_NOMEM;
+        e->loose = grown;
+        e->loose_room = need * 2;
+    }
+    return map64_reserve(&e->holds, 1);
+}
+
+int holds_link(struct engine *e, uint64_t item, uint64_t job)
+{
+    const struct live *l = jobs_by_seq(e, item, NULL);
+    if (!l || !l->lease || lease_at(e, l->lease)->lease_ms != 0 || lease_at(e, l->lease)->nonce)
+        return -ERR_CORRUPT;
+    int err = holds_reserve(e);
+    if (err)
+        return err;
+    struct lease *lease = lease_at(e, l->lease);
+    uint32_t head = map64_get(&e->holds, job);
+    lease->held = true;
+    lease->nonce = job;
+    lease->nonce_prev = 0;
+    lease->nonce_next = head;
+    if (head)
+        lease_at(e, head)->nonce_prev = l->lease;
+    e->held++;
+    return map64_put(&e->holds, job, l->lease);
+}
+
+int holds_apply_linked(struct engine *e, const struct rec_job_linked *r)
+{
+    struct span list = r->items;
+    uint64_t previous = 0, item;
+    int err = 0;
+    for (uint32_t i = 0; !err && i < r->count; i++) {
+        err = record_seq_next(&list, &previous, &item);
+        if (!err)
+            err = holds_link(e, item, r->seq);
+    }
+    return err;
+}
+
+void holds_unlink(struct engine *e, uint32_t handle)
+{
+    struct lease *l = lease_at(e, handle);
+    if (l->nonce_next)
+        lease_at(e, l->nonce_next)->nonce_prev = l->nonce_prev;
+    if (l->nonce_prev)
+        lease_at(e, l->nonce_prev)->nonce_next = l->nonce_next;
+    else if (l->nonce_next)
+        CHECK(map64_put(&e->holds, l->nonce, l->nonce_next) == 0);
+    else
+        map64_drop(&e->holds, l->nonce);
+    l->held = false;
+    l->nonce = 0;
+    l->nonce_prev = l->nonce_next = 0;
+    e->held--;
+}
+
+/* There is room for every job that holds something. One that ended twice fills it before its time:
+ * then the next tick looks for itself. */
+void holds_job_ended(struct engine *e, uint64_t seq)
+{
+    if (!map64_get(&e->holds, seq))
+        return;
+    if (e->loose_count == e->loose_room)
+        e->loose_unknown = true;
+    else
+        e->loose[e->loose_count++] = seq;
+}
+
+static bool holder_lives(struct engine *e, uint64_t seq)
+{
+    const struct live *holder = jobs_find(e, (struct job_ref){seq, 0}, NULL);
+    return holder && state_lives(holder->job.state);
+}
+
+/* All jobs that hold items and have ended. A job with many items comes up once for each of them,
+ * unless they stand side by side, and is found empty-handed the second time. */
+static void loose_find(struct engine *e)
+{
+    e->loose_unknown = false;
+    for (size_t n = 0; n < e->queue_total; n++) {
+        const struct queue *q = e->queues[n];
+        uint32_t at = q && !q->gone ? q->lists[STATE_RUNNING].head : 0;
+        for (; at; at = live_at(e, at)->next) {
+            const struct lease *lease = lease_at(e, live_at(e, at)->lease);
+            bool told = e->loose_count > 0 && e->loose[e->loose_count - 1] == lease->nonce;
+            if (lease->held && !told && !holder_lives(e, lease->nonce))
+                holds_job_ended(e, lease->nonce);
+        }
+    }
+}
+
+/* A lease without end that nobody holds would last for ever. */
+static void adopt_orphans(struct engine *e)
+{
+    for (size_t n = 0; n < e->queue_total; n++) {
+        const struct queue *q = e->queues[n];
+        uint32_t at = q && !q->gone ? q->lists[STATE_RUNNING].head : 0;
+        for (; at; at = live_at(e, at)->next) {
+            struct lease *lease = lease_at(e, live_at(e, at)->lease);
+            if (lease->lease_ms != 0 || lease->held)
+                continue;
+            lease->until = lease_now(e, e->now) + NO_HOLDER_MS;
+            leases_enter(e, lease, lease->until);
+        }
+    }
+}
+
+static void defect_forget(struct engine *e)
+{
+    for (size_t n = 0; n < e->queue_total; n++) {
+        uint32_t at = e->queues[n] ? e->queues[n]->lists[STATE_RUNNING].head : 0;
+        for (; at; at = live_at(e, at)->next)
+            if (lease_at(e, live_at(e, at)->lease)->held)
+                holds_unlink(e, live_at(e, at)->lease);
+    }
+}
+
+void holds_boot(struct engine *e)
+{
+    if (DEFECT(&e->config, DEFECT_HOLDS_FORGOTTEN))
+        defect_forget(e);
+    adopt_orphans(e);
+    if (e->held)
+        loose_find(e);
+}
+
+/* --- ending them --- */
+
+/* False: memory is short. */
+static bool item_left(struct engine *e, struct live *l, const struct live *holder)
+{
+    struct queue *q = queue_of(e, l);
+    struct random before = e->random;
+    struct job_ref ref = {holder ? holder->job.seq : 0, holder ? holder->job.id_hi : 0};
+    enum job_state ended = holder ? (enum job_state)holder->job.state : STATE_NONE;
+    char text[LEFT_TEXT_BYTES];
+    struct job_rules rules;
+    struct record rec;
+    jobs_rules(e, l, &rules);
+    decide_left(&l->job, &rules, ref, ended, q->generation, e->now.wall, &e->random, text, &rec);
+    if (end_reserve(e, l, &rec, 0) != 0) {
+        e->random = before;
+        return false;
+    }
+    end_emit(e, l, &rec);
+    return true;
+}
+
+/* Items of one ended job. False: memory is short, or the budget is used up. */
+static bool let_go(struct engine *e, uint64_t seq, size_t budget, size_t *done)
+{
+    const struct live *holder = jobs_find(e, (struct job_ref){seq, 0}, NULL);
+    uint32_t handle;
+    if (holder && state_lives(holder->job.state))
+        return true; /* requeued meanwhile */
+    while ((handle = map64_get(&e->holds, seq)) != 0) {
+        struct live *l = live_at(e, lease_at(e, handle)->job);
+        if (*done >= budget)
+            return false;
+        ++*done;
+        if (jobs_doomed(e, l))
+            holds_unlink(e, handle); /* the slice that removes the item ends its lease */
+        else if (!item_left(e, l, holder))
+            return false;
+    }
+    return true;
+}
+
+size_t tick_holds(struct engine *e, size_t budget)
+{
+    size_t done = 0;
+    while (e->loose_count > 0) {
+        uint64_t seq =
+            e->loose[--e->loose_count]; /* an item may be a job with items, and join in */
+        if (!let_go(e, seq, budget, &done)) {
+            holds_job_ended(e, seq);
+            break;
+        }
+    }
+    if (e->loose_count == 0 && e->loose_unknown)
+        loose_find(e);
+    return done;
+}
+
+const char *holds_wrong(const struct engine *e, const struct live *l)
+{
+    const struct lease *lease = lease_at(e, l->lease);
+    if (lease->held && lease->lease_ms != 0)
+        return "is held by a job, but its lease has an end";
+    if (lease->held && (lease->place != SIZE_MAX || lease->until != NEVER_MS))
+        return "is held by a job, but its lease would run out";
+    if (lease->held && !map64_get(&e->holds, lease->nonce))
+        return "is held by a job that does not know of it";
+    return NULL;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Payloads that are not lost with their jobs: a job may name keys of the key-value store at which
+ * it leaves its payload when it dies, whichever way. The record that says so names the job and the
+ * key; whoever applies it copies the payload. The key-value store's limits do not hold here: nobody
+ * is left who could be told. */
+#include "backend/local/engine/engine_impl.h"
+
+static struct undelivered *at(const struct engine *e, uint32_t handle)
+{
+    return slab_at(&e->undelivered, handle);
+}
+
+void undelivered_init(struct engine *e)
+{
+    slab_init(&e->undelivered, sizeof(struct undelivered));
+    map64_init(&e->undelivered_map);
+}
+
+void undelivered_done(struct engine *e)
+{
+    const struct map64_table *tables[] = {&e->undelivered_map.now, &e->undelivered_map.old};
+    for (size_t t = 0; t < 2; t++)
+        for (size_t i = 0; tables[t]->slots && i <= tables[t]->mask; i++)
+            if (tables[t]->slots[i].value)
+                mem_free(at(e, tables[t]->slots[i].value)->keys);
+    slab_done(&e->undelivered);
+    map64_done(&e->undelivered_map);
+}
+
+int undelivered_reserve(struct engine *e, size_t jobs)
+{
+    int err = slab_reserve(&e->undelivered, jobs);
+    return err ? err : map64_reserve(&e->undelivered_map, jobs);
+}
+
+int undelivered_apply(struct engine *e, uint64_t seq, struct span keys)
+{
+    if (map64_get(&e->undelivered_map, seq))
+        return -ERR_CORRUPT;
+    bool ready = e->kv_text_at < e->kv_text_count;
+    char *copy = ready ? e->kv_texts[e->kv_text_at++] : mem_alloc(keys.len);
+    uint32_t handle = copy ? slab_take(&e->undelivered) : 0;
+    if (!handle || map64_put(&e->undelivered_map, seq, handle) != 0) {
+        if (handle)
+            slab_give(&e->undelivered, handle);
+        mem_free(copy);
+        return -ERR_NOMEM;
+    }
+    memcpy(copy, keys.at, keys.len);
+    *at(e, handle) = (struct undelivered){.seq = seq, .keys = copy, .len = (uint32_t)keys.len};
+    return 0;
+}
+
+struct span undelivered_of(const struct engine *e, uint64_t seq)
+{
+    uint32_t handle = map64_get(&e->undelivered_map, seq);
+    return handle ? span_of(at(e, handle)->keys, at(e, handle)->len) : (struct span){NULL, 0};
+}
+
+void undelivered_gone(struct engine *e, uint64_t seq)
+{
+    uint32_t handle = map64_get(&e->undelivered_map, seq);
+    if (!handle)
+        return;
+    mem_free(at(e, handle)->keys);
+    map64_drop(&e->undelivered_map, seq);
+    slab_give(&e->undelivered, handle);
+}
+
+/* ---- the end of a job ---- */
+
+static struct span keys_left(const struct engine *e, const struct record *rec)
+{
+    if (rec->kind != REC_JOB_DEAD || map64_count(&e->undelivered_map) == 0)
+        return (struct span){NULL, 0};
+    return undelivered_of(e, rec->job_dead.seq);
+}
+
+static struct record left_at(const struct engine *e, const struct live *l, struct span key,
+                             uint64_t version)
+{
+    (void)e;
+    return (struct record){.kind = REC_KV_FROM_JOB,
+                           .kv_from_job = {.seq = l->job.seq,
+                                           .key = key,
+                                           .version = version,
+                                           .kind = l->job.payload_kind,
+                                           .bytes = l->job.payload_bytes}};
+}
+
+int end_reserve(struct engine *e, struct live *l, const struct record *rec, size_t more)
+{
+    struct span keys = keys_left(e, rec), key;
+    size_t bytes = record_bytes_max(rec) + more;
+    size_t count = 0;
+    int err = 0;
+    for (struct span rest = keys; !err && rest.len > 0; count++) {
+        CHECK(record_span_next(&rest, &key) == 0);
+        struct record left = left_at(e, l, key, 1);
+        bytes += record_bytes_max(&left);
+        err = kv_reserve_text(e, key);
+    }
+    if (!err && count > 0)
+        err = kv_reserve(e, count);
+    if (!err && rec->kind == REC_JOB_DEAD)
+        err = alerts_dead_reserve(e, queue_of(e, l), &bytes);
+    if (!err)
+        err = jobs_reserve(e, queue_of(e, l), 0, 1, bytes);
+    if (err)
+        kv_texts_drop(e);
+    return err;
+}
+
+void end_emit(struct engine *e, const struct live *l, const struct record *rec)
+{
+    struct span keys = keys_left(e, rec), key;
+    engine_emit(e, rec);
+    uint64_t version = e->position + 1;
+    while (keys.len > 0) {
+        CHECK(record_span_next(&keys, &key) == 0);
+        struct record left = left_at(e, l, key, version);
+        engine_emit(e, &left);
+    }
+    kv_texts_drop(e);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The journal of a store: is it whole, does it go on where the store ends, and do both together
+ * make a state that the engine accepts? Rows that were found damaged before make the last question
+ * moot.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "backend/local/engine/engine.h"
+#include "backend/local/journal/journal.h"
+#include "backend/local/offline/check_impl.h"
+#include "backend/local/pages/dbfile.h"
+
+/* What the engine loads from: the connection of the check. */
+struct check_store {
+    struct store base;
+    struct check *check;
+};
+
+struct replayed {
+    struct engine *engine; /* NULL = frames are only counted */
+    uint64_t records;
+};
+
+static int load_slot(struct store *s, const struct store_sink *sink, struct err_note *note)
+{
+    const struct check *c = ((struct check_store *)s)->check;
+    int64_t rows;
+    return sqlite_load(c->db, &c->meta, sink, &rows, note);
+}
+
+static const struct store_ops check_store_ops = {.kind = "check", .load = load_slot};
+
+/* NULL when the rows cannot be loaded; the finding says why. */
+static struct engine *engine_of(struct check *c)
+{
+    struct engine_config config;
+    struct engine *e = NULL;
+    struct err_note note = {""};
+    struct check_store store = {{&check_store_ops}, c};
+    engine_config_default(&config);
+    int rc = engine_new(&config, &e);
+    if (rc == 0)
+        rc = engine_load(e, &store.base, &note);
+    if (rc == 0)
+        return e;
+    check_problem(c, ADVICE_ROWS, "a server could not load the store: %s",
+                  note.text[0] ? note.text : err_text(rc));
+    engine_free(e);
+    return NULL;
+}
+
+static int frame_cb(void *ctx, struct span frame, uint64_t first, uint64_t last,
+                    struct err_note *note)
+{
+    struct replayed *r = ctx;
+    r->records += last - first + 1;
+    return r->engine ? engine_replay(r->engine, frame, note) : 0;
+}
+
+static void check_state(struct check *c, const struct replayed *r)
+{
+    struct err_note note = {""};
+    struct engine_figures figures;
+    if (!r->engine)
+        return;
+    if (engine_verify(r->engine, &note) != 0)
+        check_problem(c, ADVICE_ROWS, "store and journal together make no sense: %s", note.text);
+    engine_figures(r->engine, &figures);
+    if (r->records > 0)
+        fprintf(c->out, "with them %" PRIu64 " jobs in %" PRIu64 " queues\n", figures.jobs,
+                figures.queues);
+}
+
+/* Neither keeps a server from starting. */
+static void check_end(struct check *c, const struct journal *journal)
+{
+    struct journal_torn torn = journal_torn(journal);
+    if (torn.bytes > 0)
+        check_warning(c, ADVICE_INCOMPLETE,
+                      "the last entry of the journal (journal/%" PRIu32 " at %" PRIu64 ", %" PRIu64
+                      " bytes, after record %" PRIu64 ", generation %" PRIu64
+                      ") is not whole; the next start leaves it out",
+                      torn.segment, torn.at, torn.bytes, torn.after, torn.generation);
+    if (journal_key_problem(journal))
+        check_warning(c, ADVICE_KEY_FILE, "%s", journal_key_problem(journal));
+}
+
+static void check_saved(struct check *c, struct files *files)
+{
+    unsigned saved = 0;
+    struct err_note note = {""};
+    if (journal_torn_count(files, &saved, &note) != 0)
+        check_problem(c, ADVICE_JOURNAL, "%s", note.text);
+    else if (saved > 0)
+        check_warning(c, ADVICE_INCOMPLETE,
+                      "earlier starts left out an incomplete last entry of the journal; %u cop%s "
+                      "kept: journal/" JOURNAL_TORN_NAME "N",
+                      saved, saved == 1 ? "y is" : "ies are");
+}
+
+static void check_frames(struct check *c, struct files *files)
+{
+    struct journal *journal = NULL;
+    struct err_note note = {""};
+    struct replayed r = {.engine = c->problems == 0 ? engine_of(c) : NULL};
+    struct journal_config config = {.files = files,
+                                    .from = (uint64_t)c->meta.journal_from,
+                                    .applied = c->meta.position,
+                                    .read_only = true};
+    memcpy(config.store_id, c->meta.store_id, sizeof config.store_id);
+    check_saved(c, files);
+    int rc = journal_open(&config, frame_cb, &r, &journal, &note);
+    fprintf(c->out, "journal: %" PRIu64 " record%s that the store has not applied yet\n", r.records,
+            r.records == 1 ? "" : "s");
+    if (rc != 0)
+        check_problem(c, ADVICE_JOURNAL, "%s", note.text[0] ? note.text : err_text(rc));
+    else
+        check_state(c, &r);
+    if (rc == 0)
+        check_end(c, journal);
+    journal_close(journal);
+    engine_free(r.engine);
+}
+
+static bool is_backup(const struct check *c)
+{
+    char *path = sqlite3_mprintf("%s/holdfast.db", c->dir);
+    bool alone = path && dbfile_is_alone(path);
+    sqlite3_free(path);
+    return alone;
+}
+
+static void check_backup(struct check *c)
+{
+    struct replayed r = {.engine = c->problems == 0 ? engine_of(c) : NULL};
+    fputs("a backup: no journal belongs to it; `holdfast restore` makes a store of it\n", c->out);
+    check_state(c, &r);
+    engine_free(r.engine);
+}
+
+static void check_missing(struct check *c)
+{
+    if (is_backup(c))
+        check_backup(c);
+    else
+        check_problem(c, ADVICE_JOURNAL,
+                      "the directory journal is missing; it holds what happened after record "
+                      "%" PRIu64,
+                      c->meta.position);
+}
+
+void check_journal(struct check *c)
+{
+    struct err_note note = {""};
+    struct files *files;
+    if (c->meta.journal_from < 0)
+        return;
+    char *path = sqlite3_mprintf("%s/journal", c->dir);
+    int rc = path ? files_open_dir(path, false, true, &files, &note) : -ERR_NOMEM;
+    sqlite3_free(path);
+    if (rc == -ERR_NOT_FOUND)
+        check_missing(c);
+    else if (rc != 0)
+        check_problem(c, ADVICE_JOURNAL, "%s", note.text[0] ? note.text : err_text(rc));
+    else
+        check_frames(c, files);
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the salvage.
+ *
+ *   salvage.c          opening, queues, jobs
+ *   salvage_gone.c     removed jobs whose rows are still there
+ *   salvage_schedules.c  schedules
+ *   salvage_alerts.c   alert rules
+ *   salvage_walk.c     a table by its key, around what cannot be read
+ *   salvage_journal.c  what the journal has and the database lacks */
+#pragma once
+
+#include "backend/local/offline/salvage.h"
+#include "backend/local/sqlite/store_sqlite.h"
+#include "base/containers/arena.h"
+#include "base/containers/map.h"
+
+/* ---- salvage_walk.c ---- */
+
+/* One pass over the rows of a table, by rising key. A range that cannot be read is halved until the
+ * unreadable part is single keys; when that takes too long, until it is parts of `grain` keys,
+ * which grows. */
+struct salvage_walk {
+    sqlite3_stmt *st; /* ?1 … ?2 are the bounds of the key, which is column 0 */
+    /* 0, or -ERR_CORRUPT when the row cannot be what it should; anything else ends the walk. */
+    int (*row)(void *ctx, sqlite3_stmt *st);
+    void (*lost)(void *ctx, uint64_t from, uint64_t to); /* nothing there can be read */
+    void *ctx;
+    uint32_t patience; /* failures after which the grain grows */
+    uint64_t grain;    /* filled by the walk, as are … */
+    uint32_t failures;
+    uint64_t lost_from, lost_to; /* … neighbouring keys not told yet; 0 = none */
+};
+MUST_CHECK int salvage_walk(struct salvage_walk *w, uint64_t from, uint64_t to,
+                            struct err_note *note);
+
+/* ---- salvage.c ---- */
+
+struct salvage_queue {
+    struct rec_queue_put put; /* texts in the arena */
+    bool gone;
+    bool guessed; /* its row could not be read; only the number is true */
+};
+
+/* A job as the journal leaves it. Spans point into its frames, kept in the arena. */
+struct salvage_job {
+    uint64_t seq;
+    struct job job;
+    bool fresh;  /* made there: the database has no row */
+    bool gone;   /* removed */
+    bool broken; /* what it was before cannot be read */
+    bool has_payload, has_result, has_error, has_label, has_attributes;
+    uint8_t result_kind, error_kind;
+    struct span payload, result, error;
+    struct job_extra extra; /* fresh ones; of others label and attributes, where noted */
+};
+
+enum salvage_stmt {
+    SALVAGE_QUEUES,
+    SALVAGE_JOBS,
+    SALVAGE_JOB,
+    SALVAGE_PAYLOAD,
+    SALVAGE_EXTRA,
+    SALVAGE_OUTCOME,
+    SALVAGE_STMT_COUNT
+};
+
+struct salvage {
+    struct store_dir dir;
+    sqlite3 *db;
+    sqlite3_stmt *stmts[SALVAGE_STMT_COUNT];
+    struct store_meta meta;
+    const struct salvage_sink *sink;
+    struct salvage_report *report;
+    struct err_note *note;
+    struct arena arena;
+    struct salvage_queue *queues;
+    size_t queue_count, queue_room;
+    struct map64 queue_places; /* number → index + 1 */
+    struct salvage_job *jobs;  /* of the journal, in the order they turn up */
+    size_t job_count, job_room;
+    struct map64 job_places; /* sequence → index + 1 */
+    uint64_t *gone;          /* marks of removed jobs, 64 sequences each */
+    size_t gone_count, gone_room;
+    struct map64 gone_places;           /* sequence >> 6, plus 1 → index + 1 */
+    struct rec_schedule_put *schedules; /* texts in the arena; number 0 = deleted */
+    size_t schedule_count, schedule_room;
+    struct rec_alert_put *alerts; /* texts in the arena; an empty name = deleted */
+    size_t alert_count, alert_room;
+    struct salvage_key *keys; /* of the journal; sorted before they are given */
+    size_t key_count, key_room;
+    struct map128 key_places; /* hash → index + 1 */
+};
+
+/* What the journal says about a key of the key-value store. */
+struct salvage_key {
+    struct span key;
+    struct wall_time expires_at;
+    struct span value;
+    uint64_t seq;   /* ≠ 0: the value is this job's payload … */
+    uint32_t bytes; /* … and so long */
+    uint8_t kind;
+    bool gone;
+};
+
+/* ---- salvage_kv.c ---- */
+
+/* A record of the journal about keys. */
+MUST_CHECK int salvage_key_record(struct salvage *s, const struct record *r);
+/* All of them, in their order. Damage is told and counted. */
+MUST_CHECK int salvage_keys_give(struct salvage *s);
+/* The payload of a job as the database has it, until the statement is reset; -ERR_NOT_FOUND … */
+MUST_CHECK int salvage_payload(struct salvage *s, uint64_t seq, struct span *ret);
+
+/* The last sequence there can be: what was reserved, or, should that be damaged, what is there. */
+uint64_t salvage_seq_last(struct salvage *s);
+
+/* ---- salvage_gone.c ---- */
+
+/* Which jobs have been removed, although their rows are there. Damage is told and counted. */
+MUST_CHECK int salvage_gone_read(struct salvage *s);
+bool salvage_is_gone(const struct salvage *s, uint64_t seq);
+
+/* ---- salvage_schedules.c ---- */
+
+/* Those that the database has. Damage is told and counted. */
+MUST_CHECK int salvage_schedules_read(struct salvage *s);
+/* A record of the journal about schedules. */
+MUST_CHECK int salvage_schedule_record(struct salvage *s, const struct record *r);
+MUST_CHECK int salvage_schedules_give(struct salvage *s);
+
+/* ---- salvage_alerts.c: the same of alert rules ---- */
+
+MUST_CHECK int salvage_alerts_read(struct salvage *s);
+MUST_CHECK int salvage_alert_record(struct salvage *s, const struct record *r);
+MUST_CHECK int salvage_alerts_give(struct salvage *s);
+
+/* One line for the user. */
+void salvage_problem(struct salvage *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Copies the definition; replaces what it was. */
+/* The text, copied to where it lasts as long as s. */
+MUST_CHECK int salvage_text_keep(struct salvage *s, struct span *text);
+MUST_CHECK int salvage_queue_set(struct salvage *s, const struct rec_queue_put *put, bool gone);
+struct salvage_queue *salvage_queue_of(const struct salvage *s, uint32_t number); /* NULL = none */
+/* The array with room for one more, or NULL. */
+void *salvage_room(void *array, size_t count, size_t *room, size_t size);
+
+/* ---- salvage_journal.c ---- */
+
+/* Reads DIR/journal, if it is there, over what the database has. Damage is told and counted, not
+ * returned. */
+MUST_CHECK int salvage_journal(struct salvage *s);
+/* What the journal says about a job; NULL = nothing. */
+const struct salvage_job *salvage_job_of(const struct salvage *s, uint64_t seq);
+/* Takes in a frame that follows, or one that is there already. -ERR_CORRUPT, -ERR_VERSION: it
+ * cannot be read; -ERR_NOMEM. */
+MUST_CHECK int salvage_frame(struct salvage *s, struct span frame);

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Netting out a batch: the records about one job become one change, written once or not at all.
+ *
+ * Most records need no look at the row. A claim, an ack and a lease extension say all that they
+ * change (state, reason, since, JOB_BOUND, the lease), so they are applied to a job of which
+ * nothing but the state they may start from is assumed; the UPDATE then checks that assumption. Any
+ * other record reads the row first (unless the job was made in this batch) and is applied by the
+ * same rules to the whole job. */
+#include <inttypes.h>
+
+#include "backend/local/sqlite/store_sqlite.h"
+#include "base/check.h"
+#include "base/mem.h"
+#include "core/moves.h"
+
+#define SLOTS_MIN 1024u
+
+/* ---- the table of changes ---- */
+
+void fold_init(struct fold *f)
+{
+    *f = (struct fold){.max = FOLD_CHANGES_MAX};
+    arena_init(&f->texts);
+}
+
+void fold_done(struct fold *f)
+{
+    mem_free(f->changes);
+    mem_free(f->slots);
+    mem_free(f->order);
+    mem_free(f->merge);
+    mem_free(f->ended);
+    mem_free(f->tallies);
+    arena_done(&f->texts);
+    *f = (struct fold){0};
+}
+
+/* Where the sequence is, or the free slot where it belongs. */
+static uint32_t *slot_of(const struct fold *f, uint64_t seq)
+{
+    uint64_t hash = seq * UINT64_C(0x9e3779b97f4a7c15);
+    uint32_t at = (uint32_t)(hash >> 32) & f->slot_mask;
+    while (f->slots[at] && f->changes[f->slots[at] - 1].seq != seq)
+        at = (at + 1) & f->slot_mask;
+    return &f->slots[at];
+}
+
+void fold_clear(struct fold *f)
+{
+    if (f->slots)
+        memset(f->slots, 0, ((size_t)f->slot_mask + 1) * sizeof *f->slots);
+    f->count = 0;
+    f->ended_count = 0;
+    f->tally_count = 0;
+    arena_reset(&f->texts);
+}
+
+void fold_trim(struct fold *f)
+{
+    if (f->room > FOLD_CHANGES_KEPT) {
+        uint32_t max = f->max;
+        fold_done(f);
+        fold_init(f);
+        f->max = max;
+    }
+}
+
+/* Twice as many slots as changes, so that probes stay short. */
+static int fold_grow(struct fold *f)
+{
+    uint32_t slots = f->slots ? (f->slot_mask + 1) * 2 : SLOTS_MIN;
+    uint32_t *fresh = mem_array(slots, sizeof *fresh);
+    struct change *changes = mem_regrow(f->changes, slots / 2, sizeof *changes);
+    if (changes)
+        f->changes = changes;
+    uint32_t *order = mem_regrow(f->order, slots / 2, sizeof *order);
+    if (order)
+        f->order = order;
+    uint32_t *merge = mem_regrow(f->merge, slots / 2, sizeof *merge);
+    if (merge)
+        f->merge = merge;
+    if (!fresh || !changes || !order || !merge) {
+        mem_free(fresh);
+        return -ERR_NOMEM;
+    }
+    mem_free(f->slots);
+    f->slots = fresh;
+    f->slot_mask = slots - 1;
+    f->room = slots / 2;
+    for (uint32_t i = 0; i < f->count; i++)
+        *slot_of(f, f->changes[i].seq) = i + 1;
+    return 0;
+}
+
+int fold_change(struct fold *f, uint64_t seq, struct change **ret)
+{
+    if (f->count == f->room) {
+        int rc = fold_grow(f);
+        if (rc != 0)
+            return rc;
+    }
+    uint32_t *slot = slot_of(f, seq);
+    if (*slot == 0) {
+        f->changes[f->count] = (struct change){.seq = seq};
+        *slot = ++f->count;
+    }
+    *ret = &f->changes[*slot - 1];
+    return 0;
+}
+
+const struct change *fold_find(const struct fold *f, uint64_t seq)
+{
+    uint32_t at = f->count ? *slot_of(f, seq) : 0;
+    return at ? &f->changes[at - 1] : NULL;
+}
+
+int fold_ended(struct fold *f, const struct change *c, const struct attempt_end *end,
+               uint64_t position)
+{
+    if (f->ended_count == f->ended_room) {
+        uint32_t room = f->ended_room ? f->ended_room * 2 : 64;
+        struct ended_attempt *ended = mem_regrow(f->ended, room, sizeof *ended);
+        if (!ended)
+            return -ERR_NOMEM;
+        f->ended = ended;
+        f->ended_room = room;
+    }
+    f->ended[f->ended_count++] = (struct ended_attempt){.change = (uint32_t)(c - f->changes),
+                                                        .position = position,
+                                                        .end = *end,
+                                                        .started_at = c->started_at,
+                                                        .worker = c->worker};
+    return 0;
+}
+
+/* Records of one kind come by rising sequence more often than not, so the order is a few rising
+ * runs: neighbouring runs are merged until one is left. */
+static uint32_t run_end(const struct fold *f, const uint32_t *order, uint32_t at)
+{
+    while (++at < f->count && f->changes[order[at]].seq > f->changes[order[at - 1]].seq)
+        ;
+    return at;
+}
+
+static void runs_merge(const struct fold *f, const uint32_t *from, uint32_t a, uint32_t b,
+                       uint32_t end, uint32_t *to)
+{
+    uint32_t mid = b;
+    for (uint32_t i = a; i < end; i++) {
+        bool left = b == end || (a < mid && f->changes[from[a]].seq < f->changes[from[b]].seq);
+        to[i] = left ? from[a++] : from[b++];
+    }
+}
+
+void fold_sort(struct fold *f)
+{
+    for (uint32_t i = 0; i < f->count; i++)
+        f->order[i] = i;
+    uint32_t runs;
+    do {
+        runs = 0;
+        for (uint32_t a = 0; a < f->count; runs++) {
+            uint32_t b = run_end(f, f->order, a);
+            uint32_t end = b < f->count ? run_end(f, f->order, b) : b;
+            runs_merge(f, f->order, a, b, end, f->merge);
+            a = end;
+        }
+        uint32_t *sorted = f->merge;
+        f->merge = f->order;
+        f->order = sorted;
+    } while (runs > 1);
+}
+
+/* ---- records about one job ---- */
+
+/* The name of who works on it, or did it, kept until the batch is written. */
+static int worker_keep(struct store_sqlite *q, const struct stored_job *row, struct change *c)
+{
+    if ((c->flags & CHANGE_WORKER) || row->worker.len == 0)
+        return 0;
+    char *copy = arena_copy(&q->fold.texts, row->worker.at, row->worker.len);
+    c->worker = span_of(copy, copy ? row->worker.len : 0);
+    return copy ? 0 : -ERR_NOMEM;
+}
+
+/* Reads the row, and lays over it what the batch has already changed. */
+static int change_complete(struct store_sqlite *q, struct change *c, struct err_note *note)
+{
+    if (c->flags & CHANGE_FULL)
+        return 0;
+    int rc = gone_none(q, c->seq, c->seq, note);
+    if (rc != 0)
+        return rc;
+    struct job touched = c->job;
+    struct stored_job row;
+    sqlite3_stmt *st = q->stmts[STMT_JOB_GET];
+    bind_number(st, 1, c->seq);
+    rc = sqlite3_step(st);
+    if (rc != SQLITE_ROW) {
+        rc = rc == SQLITE_DONE
+                 ? err_note_set(note, -ERR_CORRUPT,
+                                "a record names job %" PRIu64 ", which does not exist", c->seq)
+                 : sql_error(q->db, "read a job", note);
+        sqlite3_reset(st);
+        return rc;
+    }
+    rc = row_job(st, 0, &row);
+    int kept = rc == 0 ? worker_keep(q, &row, c) : 0;
+    sqlite3_reset(st);
+    if (kept != 0)
+        return kept;
+    if (rc != 0 || (c->from && !(c->from & STATE_BIT(row.job.state))))
+        return err_note_set(note, -ERR_CORRUPT, "the row of job %" PRIu64 " is damaged", c->seq);
+    c->job = row.job;
+    if (c->flags & CHANGE_STATE) {
+        c->job.state = touched.state;
+        c->job.reason = touched.reason;
+        c->job.since = touched.since;
+        c->job.flags = (uint8_t)((row.job.flags & JOB_HAS_EXTRA) | (touched.flags & JOB_BOUND));
+    }
+    if (!(c->flags & CHANGE_TOKEN)) {
+        c->token = row.token;
+        c->started_at = row.started_at;
+    }
+    if (!(c->flags & CHANGE_LEASE))
+        c->lease_ms = row.lease_ms;
+    c->from = 0;
+    c->flags |= CHANGE_FULL;
+    return 0;
+}
+
+/* For a record that says all it changes: the job is taken to be in a state it may start from. */
+static void change_assume(struct change *c, enum job_move move)
+{
+    if (c->flags != 0)
+        return;
+    for (unsigned state = STATE_COUNT - 1; state > STATE_NONE; state--) {
+        if (!move_starts_from(move, (enum job_state)state))
+            continue;
+        c->from |= STATE_BIT(state);
+        c->job.state = (uint8_t)state;
+    }
+}
+
+static void lease_drop(struct change *c)
+{
+    c->lease_ms = 0;
+    c->worker = (struct span){NULL, 0};
+    c->flags |= CHANGE_STATE | CHANGE_LEASE | CHANGE_WORKER;
+}
+
+static void error_set(struct change *c, uint8_t kind, struct span error)
+{
+    if (error.len == 0)
+        return;
+    c->error_kind = kind;
+    c->error = error;
+    c->flags |= CHANGE_ERROR;
+}
+
+static int fold_claimed(struct change *c, const struct rec_job_claimed *r)
+{
+    change_assume(c, MOVE_SEIZE);
+    int rc = apply_claimed(&c->job, r);
+    if (rc != 0)
+        return rc;
+    c->token = r->token;
+    c->lease_ms = r->lease_ms;
+    c->worker = r->worker;
+    c->started_at = r->at;
+    c->flags |= CHANGE_STATE | CHANGE_TOKEN | CHANGE_LEASE | CHANGE_WORKER;
+    return 0;
+}
+
+static int fold_extended(struct change *c, const struct rec_job_extended *r)
+{
+    change_assume(c, MOVE_EXTEND);
+    int rc = apply_extended(&c->job, r);
+    if (rc != 0)
+        return rc;
+    c->lease_ms = r->lease_ms;
+    c->flags |= CHANGE_LEASE;
+    return 0;
+}
+
+static int fold_acked(struct change *c, const struct rec_job_done *r)
+{
+    change_assume(c, MOVE_ACK);
+    int rc = apply_done(&c->job, r);
+    if (rc != 0)
+        return rc;
+    c->lease_ms = 0; /* who did it stays */
+    c->flags |= CHANGE_STATE | CHANGE_LEASE;
+    if (r->result_kind == PAYLOAD_NONE)
+        return 0;
+    c->result_kind = r->result_kind;
+    c->result = r->result;
+    c->flags |= CHANGE_RESULT;
+    return 0;
+}
+
+static int fold_back(struct change *c, const struct rec_job_back *r)
+{
+    int rc = apply_back(&c->job, r);
+    if (rc != 0)
+        return rc;
+    lease_drop(c);
+    error_set(c, r->error_kind, r->error);
+    return 0;
+}
+
+static int fold_dead(struct change *c, const struct rec_job_dead *r)
+{
+    int rc = apply_dead(&c->job, r);
+    if (rc != 0)
+        return rc;
+    lease_drop(c);
+    error_set(c, r->error_kind, r->error);
+    return 0;
+}
+
+static int fold_cancelled(struct change *c, const struct rec_job_cancelled *r)
+{
+    int rc = apply_cancelled(&c->job, r);
+    if (rc == 0)
+        lease_drop(c);
+    return rc;
+}
+
+static int fold_patched(struct change *c, const struct rec_job_patched *r)
+{
+    int rc = apply_patched(&c->job, r);
+    if (rc != 0 || !r->has_payload)
+        return rc;
+    c->payload = r->payload;
+    c->flags |= CHANGE_PAYLOAD;
+    return 0;
+}
+
+static void fold_noted_extra(struct change *c, const struct rec_job_noted *r)
+{
+    if (r->has_label) {
+        c->extra.label = r->label;
+        c->flags |= CHANGE_LABEL;
+    }
+    if (r->has_attributes) {
+        c->extra.attributes = r->attributes;
+        c->flags |= CHANGE_ATTRIBUTES;
+    }
+}
+
+static int fold_noted(struct change *c, const struct rec_job_noted *r)
+{
+    int rc = apply_noted(&c->job, r);
+    if (rc != 0)
+        return rc;
+    fold_noted_extra(c, r);
+    if (r->has_error) {
+        c->error_kind = r->error_kind;
+        c->error = r->error;
+        c->flags |= CHANGE_ERROR;
+    }
+    if (r->has_result) {
+        c->result_kind = r->result_kind;
+        c->result = r->result;
+        c->flags |= CHANGE_RESULT;
+    }
+    return 0;
+}
+
+/* It did not happen here; what the job itself tells of a last attempt that ended well is set, for
+ * any other there is a row. That there is any is told by a token, as with every job that was
+ * claimed; nobody holds this one. */
+static int fold_attempt(struct store_sqlite *q, struct change *c, const struct rec_job_attempt *r)
+{
+    struct fold *f = &q->fold;
+    struct attempt_end end;
+    struct wall_time started_at;
+    c->token = (struct job_token){.counter = 1, .epoch = 1};
+    if (attempt_comes(&c->job, r, &end, &started_at)) {
+        c->started_at = started_at;
+        c->worker = r->worker;
+        c->flags |= CHANGE_WORKER;
+        return 0;
+    }
+    int rc = fold_ended(f, c, &end, q->at);
+    if (rc == 0) {
+        f->ended[f->ended_count - 1].started_at = r->started_at;
+        f->ended[f->ended_count - 1].worker = r->worker;
+    }
+    return rc;
+}
+
+/* These say all they change. */
+static bool says_all(enum record_kind kind)
+{
+    return kind == REC_JOB_CLAIMED || kind == REC_JOB_DONE || kind == REC_JOB_EXTENDED;
+}
+
+/* Any other reads the row first, and may end an attempt. */
+static int fold_whole(struct store_sqlite *q, const struct record *r, struct change *c,
+                      struct err_note *note)
+{
+    struct attempt_end end;
+    int rc = change_complete(q, c, note);
+    if (rc == 0 && attempt_ends(&c->job, r, &end))
+        rc = fold_ended(&q->fold, c, &end, q->at);
+    c->flags |= CHANGE_STATE | CHANGE_REST;
+    return rc;
+}
+
+static int fold_job(struct store_sqlite *q, const struct record *r, struct change *c,
+                    struct err_note *note)
+{
+    int rc = says_all(r->kind) ? 0 : fold_whole(q, r, c, note);
+    if (rc != 0)
+        return rc;
+    switch ((int)r->kind) {
+    case REC_JOB_CLAIMED:
+        return fold_claimed(c, &r->job_claimed);
+    case REC_JOB_DONE:
+        return fold_acked(c, &r->job_done);
+    case REC_JOB_EXTENDED:
+        return fold_extended(c, &r->job_extended);
+    case REC_JOB_READY:
+        return apply_ready(&c->job, &r->job_ready);
+    case REC_JOB_BACK:
+        return fold_back(c, &r->job_back);
+    case REC_JOB_DEAD:
+        return fold_dead(c, &r->job_dead);
+    case REC_JOB_CANCELLED:
+        return fold_cancelled(c, &r->job_cancelled);
+    case REC_JOB_REQUEUED:
+        return apply_requeued(&c->job, &r->job_requeued);
+    case REC_JOB_PATCHED:
+        return fold_patched(c, &r->job_patched);
+    case REC_JOB_NOTED:
+        return fold_noted(c, &r->job_noted);
+    case REC_JOB_PRIORITY:
+        return apply_priority(&c->job, &r->job_priority);
+    case REC_JOB_ATTEMPT:
+        return fold_attempt(q, c, &r->job_attempt);
+    default:
+        return -ERR_VERSION;
+    }
+}
+
+static int fold_one(struct store_sqlite *q, const struct record *r, uint64_t seq,
+                    struct err_note *note)
+{
+    struct change *c;
+    int rc = fold_change(&q->fold, seq, &c);
+    if (rc != 0)
+        return rc;
+    if (c->flags & CHANGE_GONE)
+        return err_note_set(note, -ERR_CORRUPT, "job %" PRIu64 " has been removed", seq);
+    return fold_job(q, r, c, note);
+}
+
+/* ---- records about many jobs ---- */
+
+static int fold_new(struct store_sqlite *q, const struct rec_job_new *r, struct err_note *note)
+{
+    struct change *c;
+    int rc = fold_change(&q->fold, r->job.seq, &c);
+    if (rc != 0)
+        return rc;
+    if (c->flags != 0)
+        return err_note_set(note, -ERR_CORRUPT, "job %" PRIu64 " is made twice", c->seq);
+    c->flags = CHANGE_NEW | CHANGE_FULL | (r->payload.len ? CHANGE_PAYLOAD : 0);
+    c->job = r->job;
+    c->payload = r->payload;
+    if (r->job.flags & JOB_HAS_EXTRA)
+        c->extra = r->extra;
+    return 0;
+}
+
+static int fold_gone(struct store_sqlite *q, const struct rec_jobs_gone *r, struct err_note *note)
+{
+    struct span list = r->seqs;
+    uint64_t previous = 0, seq;
+    for (uint32_t i = 0; i < r->count; i++) {
+        struct change *c;
+        int rc = record_seq_next(&list, &previous, &seq);
+        if (rc == 0)
+            rc = fold_change(&q->fold, seq, &c);
+        if (rc != 0)
+            return rc;
+        if (c->flags & CHANGE_GONE)
+            return err_note_set(note, -ERR_CORRUPT, "job %" PRIu64 " is removed twice", seq);
+        c->flags |= CHANGE_GONE;
+    }
+    return 0;
+}
+
+int fold_record(struct store_sqlite *q, const struct record *r, struct err_note *note)
+{
+    uint64_t seq = record_job_seq(r);
+    int rc = 0;
+    if (q->fold.count >= q->fold.max || q->fold.ended_count >= q->fold.max)
+        rc = write_changes(q, note);
+    if (rc != 0)
+        return rc;
+    if (seq != 0)
+        return fold_one(q, r, seq, note);
+    if (r->kind == REC_JOB_NEW)
+        return fold_new(q, &r->job_new, note);
+    if (r->kind == REC_JOBS_GONE)
+        return fold_gone(q, &r->jobs_gone, note);
+    if (r->kind >= REC_KV_SET && r->kind <= REC_KV_KEYS)
+        return write_kv_record(q, r, note);
+    if (r->kind == REC_TALLY)
+        return fold_tally(q, &r->tally, note);
+    return write_record(q, r, note);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Removed jobs whose rows are still there (sqlite/gone.c; docs/decisions/017-gone.md).
+ *
+ * Jobs are claimed by priority, so those that end are spread over all of a large table, and to
+ * delete each row at once is to write several pages a job. Such a job is only marked, one bit in
+ * table `gone`; its rows in jobs, payload, extra and outcome are deleted later, together with
+ * others of the same pages. For everybody who reads, a marked job does not exist. */
+#pragma once
+
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct store_sqlite;
+
+#define SCHEMA_GONE                                                                                \
+    "CREATE TABLE gone ("                                                                          \
+    " block INTEGER PRIMARY KEY," /* of 64 sequences, from 64 * block on */                        \
+    " bits INTEGER NOT NULL"      /* 1 << n: that of 64 * block + n is removed */                  \
+    ") STRICT;"
+
+/* Whether the job of row j has not been removed. */
+#define ROW_NOT_GONE                                                                               \
+    "NOT EXISTS (SELECT 1 FROM gone g WHERE g.block = j.seq >> 6 AND g.bits >> (j.seq & 63) & 1)"
+
+#define GONE_GROUP 16 /* rows in one statement */
+
+#define STMT_TABLE_GONE(X)                                                                         \
+    X(GONE_PUT, "INSERT INTO gone (block, bits) VALUES (?, ?) "                                    \
+                "ON CONFLICT (block) DO UPDATE SET bits = bits | excluded.bits "                   \
+                "WHERE bits & excluded.bits = 0")                                                  \
+    X(GONES_PUT, "INSERT OR FAIL INTO gone (block, bits) VALUES " GROUP_OF(                        \
+                     "(?, ?)") " "                                                                 \
+                               "ON CONFLICT (block) DO UPDATE SET bits = bits | excluded.bits "    \
+                               "WHERE bits & excluded.bits = 0")                                   \
+    X(GONE_FROM, "SELECT block, bits FROM gone WHERE block >= ?1 ORDER BY block LIMIT ?2")         \
+    X(GONE_WITHIN, "SELECT block, bits FROM gone WHERE block BETWEEN ?1 AND ?2")                   \
+    X(GONE_END, "DELETE FROM gone WHERE block BETWEEN ?1 AND ?2")                                  \
+    X(BLOCK_JOBS, "DELETE FROM jobs " GONE_BLOCK)                                                  \
+    X(BLOCK_PAYLOADS, "DELETE FROM payload " GONE_BLOCK)                                           \
+    X(BLOCK_EXTRAS, "DELETE FROM extra " GONE_BLOCK)                                               \
+    X(BLOCK_OUTCOMES, "DELETE FROM outcome " GONE_BLOCK)
+
+/* ?1 the first sequence of a block, ?2 its bits. */
+#define GONE_BLOCK "WHERE seq BETWEEN ?1 AND ?1 + 63 AND ?2 >> (seq - ?1) & 1"
+
+/* Which removals are only marked, and how many may be. Tests set others. */
+struct gone_rules {
+    uint32_t few;         /* a batch with fewer such removals deletes the rows */
+    unsigned dense;       /* so many removals within a block are deleted at once */
+    uint64_t recent;      /* as are those of the newest sequences, whose pages are written anyway */
+    uint64_t kept_min;    /* so many marks may stand under load, or … */
+    unsigned kept_one_in; /* … one in so many rows, if that is more */
+};
+struct gone_rules gone_rules(void);
+
+struct gone_figures {
+    uint64_t marks;
+    int64_t rows; /* of jobs, marked ones as well; less when the store has not been loaded */
+};
+
+/* Marks that are not written yet. */
+struct gone_group {
+    uint64_t blocks[GONE_GROUP], bits[GONE_GROUP];
+    int count;
+};
+
+/* The number of marks. *ret is 0 in a store of a format that has none. */
+MUST_CHECK int gone_count(sqlite3 *db, uint64_t *ret, struct err_note *note);
+/* Chooses those of the fold's removals, which are sorted, that shall only be marked. */
+void gone_choose(struct store_sqlite *q);
+/* Marks a job; -ERR_CORRUPT when it is marked already. gone_group_end writes what is left. */
+MUST_CHECK int gone_add(struct store_sqlite *q, struct gone_group *g, uint64_t seq,
+                        struct err_note *note);
+MUST_CHECK int gone_group_end(struct store_sqlite *q, struct gone_group *g, struct err_note *note);
+/* -ERR_CORRUPT when a job between these has been marked: a record may not name it. */
+MUST_CHECK int gone_none(struct store_sqlite *q, uint64_t first, uint64_t last,
+                         struct err_note *note);
+
+/* Deletes the rows of marked jobs, with their marks, of at most so many blocks: one transaction. */
+MUST_CHECK int gone_clean(struct store_sqlite *q, uint64_t blocks, struct err_note *note);
+/* The same, as long as there are more marks than may stand, for one batch's worth. */
+MUST_CHECK int gone_clean_surplus(struct store_sqlite *q, struct err_note *note);
+
+/* A rising scan of the marks beside one of jobs. */
+struct gone_scan {
+    sqlite3_stmt *st;
+    int64_t block; /* it stands on; INT64_MAX = past the end */
+    uint64_t bits;
+};
+MUST_CHECK int gone_scan_begin(struct gone_scan *g, sqlite3 *db, struct err_note *note);
+/* Moves on to the sequence; *ret says whether its job has been removed. */
+MUST_CHECK int gone_scan_at(struct gone_scan *g, int64_t seq, bool *ret, struct err_note *note);
+void gone_scan_end(struct gone_scan *g);

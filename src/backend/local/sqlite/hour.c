@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tallies by the hour, as rows.
+ *
+ * A frame brings one record a queue; they are added up and written with the batch, one row for the
+ * hour and one for all time. A queue that is written to loses its hours of more than 30 days ago;
+ * one that sleeps keeps them, which is a bounded number, and readers ask for newer ones. */
+#include <stdlib.h>
+
+#include "backend/local/sqlite/read.h"
+#include "backend/local/sqlite/rules.h"
+#include "base/mem.h"
+
+#define TALLIES_MAX 8192u
+
+static int by_queue(const void *a, const void *b)
+{
+    const struct rec_tally *x = a, *y = b;
+    if (x->queue != y->queue)
+        return x->queue < y->queue ? -1 : 1;
+    return x->hour < y->hour ? -1 : x->hour > y->hour;
+}
+
+static void add_into(struct tally *to, const struct tally *add)
+{
+    for (int i = 0; i < TALLY_COUNT; i++)
+        to->of[i] += add->of[i];
+}
+
+/* Those of the same queue and hour become one. */
+static void tallies_merge(struct fold *f)
+{
+    uint32_t n = 0;
+    if (f->tally_count == 0)
+        return;
+    qsort(f->tallies, f->tally_count, sizeof *f->tallies, by_queue);
+    for (uint32_t i = 1; i < f->tally_count; i++) {
+        if (by_queue(&f->tallies[n], &f->tallies[i]) == 0)
+            add_into(&f->tallies[n].add, &f->tallies[i].add);
+        else
+            f->tallies[++n] = f->tallies[i];
+    }
+    f->tally_count = n + 1;
+}
+
+static int tally_room(struct fold *f)
+{
+    if (f->tally_count < f->tally_room)
+        return 0;
+    uint32_t room = f->tally_room ? f->tally_room * 2 : 64;
+    struct rec_tally *grown = mem_regrow(f->tallies, room, sizeof *grown);
+    if (!grown)
+        return -ERR_NOMEM;
+    f->tallies = grown;
+    f->tally_room = room;
+    return 0;
+}
+
+int fold_tally(struct store_sqlite *q, const struct rec_tally *r, struct err_note *note)
+{
+    struct fold *f = &q->fold;
+    int rc = 0;
+    /* A busy queue comes with every frame. */
+    for (uint32_t back = 1; back <= 4 && back <= f->tally_count; back++) {
+        struct rec_tally *t = &f->tallies[f->tally_count - back];
+        if (t->queue != r->queue || t->hour != r->hour)
+            continue;
+        add_into(&t->add, &r->add);
+        return 0;
+    }
+    if (f->tally_count == TALLIES_MAX)
+        tallies_merge(f);
+    if (f->tally_count > TALLIES_MAX / 2)
+        rc = write_tallies(q, note);
+    if (rc == 0)
+        rc = tally_room(f);
+    if (rc == 0)
+        f->tallies[f->tally_count++] = *r;
+    return rc;
+}
+
+/* ---- writing ---- */
+
+static int write_hour(struct store_sqlite *q, uint32_t queue, uint32_t hour, const struct tally *t,
+                      struct err_note *note)
+{
+    sqlite3_stmt *st = q->stmts[STMT_HOUR_ADD];
+    bind_number(st, 1, queue);
+    bind_number(st, 2, hour);
+    for (int i = 0; i < TALLY_COUNT; i++)
+        bind_number(st, 3 + i, t->of[i]);
+    return sql_run(st, "write", note);
+}
+
+static int write_tally(struct store_sqlite *q, const struct rec_tally *t, struct err_note *note)
+{
+    sqlite3_stmt *old = q->stmts[STMT_HOURS_OLD];
+    int rc = write_hour(q, t->queue, t->hour, &t->add, note);
+    if (rc == 0)
+        rc = write_hour(q, t->queue, 0, &t->add, note);
+    if (rc != 0 || t->hour <= HISTORY_HOURS)
+        return rc;
+    bind_number(old, 1, t->queue);
+    bind_number(old, 2, t->hour - HISTORY_HOURS);
+    return sql_run(old, "write", note);
+}
+
+int write_tallies(struct store_sqlite *q, struct err_note *note)
+{
+    struct fold *f = &q->fold;
+    int rc = 0;
+    tallies_merge(f);
+    for (uint32_t i = 0; i < f->tally_count && rc == 0; i++)
+        rc = write_tally(q, &f->tallies[i], note);
+    f->tally_count = 0;
+    return rc;
+}
+
+/* ---- reading ---- */
+
+/* From the columns of HOUR_COLUMNS, of which the first is `first`. */
+static void row_tally(sqlite3_stmt *st, int first, struct tally *ret)
+{
+    for (int i = 0; i < TALLY_COUNT; i++)
+        ret->of[i] = (uint64_t)sqlite3_column_int64(st, first + i);
+}
+
+static int total_row(sqlite3_stmt *st, const struct store_sink *sink)
+{
+    struct tally totals;
+    row_tally(st, 2, &totals);
+    return sink->tally(sink->ctx, (uint32_t)sqlite3_column_int64(st, 0), &totals);
+}
+
+int sqlite_load_tallies(sqlite3 *db, const struct store_sink *sink, struct err_note *note)
+{
+    return load_scan(db, TABLE_HOUR, "WHERE hour = 0 AND queue IN (SELECT number FROM queues)",
+                     total_row, sink, note);
+}
+
+static int hour_rows(struct reader_sqlite *r, uint32_t queue, const struct op_history *query,
+                     struct hour_view *hours, uint32_t *ret_count)
+{
+    sqlite3_stmt *st = r->stmts[READ_HOURS];
+    int rc;
+    bind_number(st, 1, queue);
+    bind_number(st, 2, query->from ? query->from : 1);
+    bind_number(st, 3, query->to);
+    bind_number(st, 4, HISTORY_HOURS + 1);
+    while ((rc = read_row(r, st)) == 0) {
+        if (row_bad_column(TABLE_HOUR, st, 0) >= 0)
+            continue; /* damaged: nothing is known of that hour */
+        struct hour_view *h = &hours[(*ret_count)++];
+        h->hour = (uint32_t)sqlite3_column_int64(st, 1);
+        row_tally(st, 2, &h->tally);
+    }
+    sqlite3_reset(st);
+    return rc == -ERR_NOT_FOUND ? 0 : rc;
+}
+
+int sqlite_history(struct store_reader *reader, const struct op_history *query, struct arena *arena,
+                   struct hour_view **ret, uint32_t *ret_count)
+{
+    struct reader_sqlite *r = reader_sqlite_of(reader);
+    uint32_t queue = 0, count = 0;
+    struct hour_view *hours = arena_array(arena, HISTORY_HOURS + 1, sizeof *hours);
+    if (!hours)
+        return -ERR_NOMEM;
+    int rc = read_begin(r);
+    if (rc == 0)
+        rc = read_queue(r, query->queue, &queue);
+    if (rc == 0 && queue != 0)
+        rc = hour_rows(r, queue, query, hours, &count);
+    rc = read_end(r, rc);
+    *ret = hours;
+    *ret_count = count;
+    return rc;
+}

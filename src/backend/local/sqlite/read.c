@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies by sequence, on a connection that can only read.
+ *
+ * Each call is one short read transaction, begun and ended inside it: a reader that sleeps on an
+ * old snapshot would keep the WAL from starting over. A job that a purge or the delete of its queue
+ * has taken is not found, although its row may still be there. */
+#include "backend/local/sqlite/read.h"
+
+#include "backend/local/sqlite/rules.h"
+#include "base/check.h"
+#include "base/json/json.h"
+#include "base/mem.h"
+#include "base/system/clock.h"
+#include "core/limits.h"
+#include "core/validate.h"
+
+#define BUSY_MS 1000
+#define LIMIT_MS 5000
+#define OPS_BETWEEN_LOOKS 20000 /* of SQLite's machine, some 0.3 ms, between looks at the clock */
+
+/* A page of keys; ?1 is the least key and ?2 that which it ends before. */
+#define READ_KV_LIST                                                                               \
+    "SELECT key, version, expires_at, kind, CASE ?4 WHEN 0 THEN NULL ELSE value END, crc FROM kv"  \
+    " WHERE key >= ?1 AND key < ?2 AND (expires_at = 0 OR expires_at > ?3) ORDER BY key "
+
+static const char *const read_sql[READ_FIXED] = {
+    [READ_BEGIN] = "BEGIN",
+    [READ_END] = "COMMIT",
+    [READ_POSITION] = "SELECT position FROM meta WHERE id = 1",
+    [READ_QUEUE] = "SELECT number FROM queues WHERE name = ?1 AND gone = 0",
+    [READ_EXPIRES_AT] = "SELECT expires_at FROM extra WHERE seq = ?1",
+    [READ_BODY] =
+        "SELECT CASE ?2 WHEN 0 THEN p.body END, o.result_kind, CASE ?2 WHEN 0 THEN o.result END,"
+        " o.error_kind, o.error,"
+        " x.unique_key, x.group_key, x.correlation, x.label, x.attributes, x.expires_at,"
+        " x.options, u.keys, " ROW_STARTED_AT
+        ", l.job, l.job_hi, j.payload, p.crc, o.result_crc, j.marks >> 4 & 1, x.seq IS NOT NULL"
+        " FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
+        " LEFT JOIN payload p ON p.seq = j.seq"
+        " LEFT JOIN outcome o ON o.seq = j.seq"
+        " LEFT JOIN extra x ON x.seq = j.seq"
+        " LEFT JOIN undelivered u ON u.seq = j.seq"
+        " LEFT JOIN links l ON l.item = j.seq"
+        " WHERE j.seq = ?1 AND " ROW_SHOWN,
+    /* Each table that is not looked into spares a claim a page. That the job is there, and ready,
+     * is known; that it was ever claimed is told by attempts. */
+    [READ_AHEAD] = "SELECT p.body, x.unique_key, x.group_key, x.correlation, x.label, x.attributes,"
+                   " x.expires_at, x.options, NULL, p.crc, x.seq IS NOT NULL FROM payload p LEFT "
+                   "JOIN extra x ON x.seq = p.seq"
+                   " WHERE p.seq = ?1 AND NOT EXISTS (SELECT 1 FROM outcome WHERE seq = ?1)"
+                   " AND NOT EXISTS (SELECT 1 FROM attempts WHERE seq = ?1)"
+                   " AND NOT EXISTS (SELECT 1 FROM undelivered WHERE seq = ?1)"
+                   " AND NOT EXISTS (SELECT 1 FROM links WHERE item = ?1)",
+    [READ_NEWEST] =
+        "SELECT j.state, j.counts, j.since, j.worker, " ROW_STARTED_AT ", j.id_hi, q.name"
+        " FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
+        " WHERE j.seq = ?1 AND " ROW_SHOWN,
+    [READ_ATTEMPTS] = "SELECT number, started_at, ended_at, outcome, error_kind, worker, error"
+                      " FROM attempts WHERE seq = ?1 ORDER BY position DESC LIMIT ?2",
+    /* i is the index alone; the row is looked at once the attempt is known to be shown. */
+    [READ_EXCEPTIONS] = "SELECT a.number, a.started_at, a.ended_at, a.outcome, a.error_kind,"
+                        " a.worker, a.error, a.seq, j.id_hi, q.name"
+                        " FROM attempts i INDEXED BY attempts_by_position"
+                        " CROSS JOIN jobs j ON j.seq = i.seq"
+                        " CROSS JOIN queues q ON q.number = j.queue"
+                        " CROSS JOIN attempts a ON a.seq = i.seq AND a.position = i.position"
+                        " WHERE i.outcome IN (2, 3) AND (?1 = 0 OR i.queue = ?1) AND " ROW_SHOWN
+                        " ORDER BY i.position DESC LIMIT ?2",
+    [READ_KV] = "SELECT key, version, expires_at, kind, value, crc FROM kv WHERE key = ?1",
+    [READ_KV_UP] = READ_KV_LIST "ASC",
+    [READ_KV_DOWN] = READ_KV_LIST "DESC",
+    [READ_HOURS] = "SELECT queue, hour, " HOUR_COLUMNS " FROM hour WHERE queue = ?1 AND hour >= ?2"
+                   " AND hour < ?3 ORDER BY hour LIMIT ?4",
+};
+
+struct reader_sqlite *reader_sqlite_of(struct store_reader *r)
+{
+    CHECK(r->ops == &sqlite_reader_ops);
+    return (struct reader_sqlite *)r;
+}
+
+void sqlite_reader_limit(struct store_reader *r, uint64_t ms)
+{
+    reader_sqlite_of(r)->limit_ms = ms;
+}
+
+/* ---- a transaction ---- */
+
+static int late_cb(void *ctx)
+{
+    const struct reader_sqlite *r = ctx;
+    return clock_ns() > r->deadline_ns;
+}
+
+int read_begin(struct reader_sqlite *r)
+{
+    r->deadline_ns = clock_ns() + r->limit_ms * 1000000;
+    return sql_run(r->stmts[READ_BEGIN], "read", NULL);
+}
+
+int read_end(struct reader_sqlite *r, int rc)
+{
+    r->deadline_ns = UINT64_MAX;
+    for (int i = 0; i < READ_COUNT; i++)
+        sqlite3_reset(r->stmts[i]);
+    int end = sqlite3_get_autocommit(r->db) ? 0 : sql_run(r->stmts[READ_END], "read", NULL);
+    return rc ? rc : end;
+}
+
+int read_row(struct reader_sqlite *r, sqlite3_stmt *st)
+{
+    switch (sqlite3_step(st)) {
+    case SQLITE_ROW:
+        return 0;
+    case SQLITE_DONE:
+        return -ERR_NOT_FOUND;
+    default:
+        return sql_error(r->db, "read", NULL);
+    }
+}
+
+int read_span(sqlite3_stmt *st, int at, struct arena *arena, struct span *ret)
+{
+    struct span s = column_span(st, at);
+    *ret = (struct span){NULL, 0};
+    if (s.len == 0)
+        return 0;
+    void *copy = arena_copy(arena, s.at, s.len);
+    if (!copy)
+        return -ERR_NOMEM;
+    *ret = span_of(copy, s.len);
+    return 0;
+}
+
+int read_queue(struct reader_sqlite *r, struct span name, uint32_t *ret)
+{
+    sqlite3_stmt *st = r->stmts[READ_QUEUE];
+    bind_text(st, 1, name);
+    int rc = read_row(r, st);
+    *ret = rc == 0 ? (uint32_t)sqlite3_column_int64(st, 0) : 0;
+    sqlite3_reset(st);
+    return rc == -ERR_NOT_FOUND ? 0 : rc;
+}
+
+/* ---- bodies ---- */
+
+static int extra_read(sqlite3_stmt *st, int at, struct arena *arena, struct job_extra *ret)
+{
+    struct span *texts[] = {&ret->unique, &ret->group, &ret->correlation, &ret->label,
+                            &ret->attributes};
+    int rc = 0;
+    for (int i = 0; i < 5 && rc == 0; i++)
+        rc = read_span(st, at + i, arena, texts[i]);
+    ret->expires_at.ms = sqlite3_column_int64(st, at + 5);
+    if (rc == 0)
+        rc = read_span(st, at + 6, arena, &ret->options);
+    return rc ? rc : read_span(st, at + 7, arena, &ret->undelivered);
+}
+
+static bool extra_good(sqlite3_stmt *st, int at)
+{
+    return row_bad_among(TABLE_EXTRA, st, at, 1, EXTRA_COLUMN_COUNT) < 0;
+}
+
+enum body_column {
+    BODY_PAYLOAD,
+    BODY_RESULT_KIND,
+    BODY_RESULT,
+    BODY_ERROR_KIND,
+    BODY_ERROR,
+    BODY_EXTRA,
+    BODY_KEYS = BODY_EXTRA + EXTRA_COLUMN_COUNT - 1,
+    BODY_STARTED_AT,
+    BODY_LINK,
+    BODY_SAYS = BODY_LINK + 2, /* jobs.payload */
+    BODY_CRC,
+    BODY_RESULT_CRC,
+    BODY_WANTS_EXTRA,
+    BODY_HAS_EXTRA,
+};
+
+static bool payload_good(sqlite3_stmt *st)
+{
+    int64_t says = sqlite3_column_int64(st, BODY_SAYS);
+    struct span body = column_span(st, BODY_PAYLOAD);
+    uint8_t kind = says & 3;
+    if ((uint64_t)says >> 2 != body.len)
+        return false;
+    return body.len == 0 ? kind != PAYLOAD_JSON
+                         : body_good(body, sqlite3_column_int64(st, BODY_CRC), kind);
+}
+
+static bool result_good(sqlite3_stmt *st)
+{
+    int64_t kind = sqlite3_column_int64(st, BODY_RESULT_KIND);
+    return kind == PAYLOAD_NONE ||
+           (kind > PAYLOAD_NONE && kind <= PAYLOAD_BYTES &&
+            body_good(column_span(st, BODY_RESULT), sqlite3_column_int64(st, BODY_RESULT_CRC),
+                      (uint8_t)kind));
+}
+
+static bool error_good(sqlite3_stmt *st)
+{
+    int64_t kind = sqlite3_column_int64(st, BODY_ERROR_KIND);
+    return kind >= ERROR_APP && kind <= ERROR_BUSINESS &&
+           validate_text("error", column_span(st, BODY_ERROR), LIMIT_ERROR_BYTES, NULL) == 0;
+}
+
+/* A job without rare fields has no row of them. */
+static bool texts_good(sqlite3_stmt *st)
+{
+    bool has = sqlite3_column_int64(st, BODY_HAS_EXTRA) != 0;
+    bool keys = sqlite3_column_type(st, BODY_KEYS) == SQLITE_NULL ||
+                row_bad_among(TABLE_UNDELIVERED, st, BODY_KEYS, 1, 2) < 0;
+    return keys && has == (sqlite3_column_int64(st, BODY_WANTS_EXTRA) != 0) &&
+           (!has || extra_good(st, BODY_EXTRA));
+}
+
+static uint8_t body_damage(sqlite3_stmt *st, bool texts_only)
+{
+    return (uint8_t)((texts_only || payload_good(st) ? 0 : DAMAGE_PAYLOAD) |
+                     (texts_only || result_good(st) ? 0 : DAMAGE_RESULT) |
+                     (texts_good(st) ? 0 : DAMAGE_TEXTS) | (error_good(st) ? 0 : DAMAGE_HISTORY));
+}
+
+/* Times and links are taken for unknown when they cannot be right. */
+static void body_past(sqlite3_stmt *st, struct stored_body *ret)
+{
+    int64_t started_at = sqlite3_column_int64(st, BODY_STARTED_AT);
+    ret->started_at.ms = started_at >= 0 && started_at <= LIMIT_WALL_MS ? started_at : 0;
+    if (sqlite3_column_type(st, BODY_LINK) == SQLITE_NULL ||
+        row_bad_among(TABLE_LINKS, st, BODY_LINK, 1, 3) >= 0)
+        return;
+    ret->holder.seq = (uint64_t)sqlite3_column_int64(st, BODY_LINK);
+    ret->holder.hi = (uint64_t)sqlite3_column_int64(st, BODY_LINK + 1);
+}
+
+static int body_take(sqlite3_stmt *st, bool texts_only, struct arena *arena,
+                     struct stored_body *ret)
+{
+    int rc = 0;
+    ret->found = true;
+    ret->damage = body_damage(st, texts_only);
+    body_past(st, ret);
+    if (!(ret->damage & DAMAGE_PAYLOAD))
+        rc = read_span(st, BODY_PAYLOAD, arena, &ret->payload);
+    if (rc == 0 && !(ret->damage & DAMAGE_RESULT)) {
+        int64_t kind = sqlite3_column_int64(st, BODY_RESULT_KIND);
+        ret->result_kind = kind >= 0 && kind <= PAYLOAD_BYTES ? (uint8_t)kind : PAYLOAD_NONE;
+        rc = read_span(st, BODY_RESULT, arena, &ret->result);
+    }
+    if (rc == 0 && !(ret->damage & DAMAGE_HISTORY)) {
+        ret->error_kind = (uint8_t)sqlite3_column_int64(st, BODY_ERROR_KIND);
+        rc = read_span(st, BODY_ERROR, arena, &ret->error);
+    }
+    if (rc == 0 && !(ret->damage & DAMAGE_TEXTS))
+        rc = extra_read(st, BODY_EXTRA, arena, &ret->extra);
+    return rc;
+}
+
+static int body_read(struct reader_sqlite *r, uint64_t seq, bool texts_only, struct arena *arena,
+                     struct stored_body *ret)
+{
+    sqlite3_stmt *st = r->stmts[READ_BODY];
+    *ret = (struct stored_body){0};
+    bind_number(st, 1, seq);
+    bind_number(st, 2, texts_only);
+    int rc = read_row(r, st);
+    if (rc == 0)
+        rc = body_take(st, texts_only, arena, ret);
+    sqlite3_reset(st);
+    return rc == -ERR_NOT_FOUND ? 0 : rc;
+}
+
+/* A page that cannot be read concerns the job whose rows lie on it, no other: what lies elsewhere
+ * is still shown. */
+int read_body(struct reader_sqlite *r, uint64_t seq, bool texts_only, struct arena *arena,
+              struct stored_body *ret)
+{
+    int rc = body_read(r, seq, texts_only, arena, ret);
+    if (rc == -ERR_CORRUPT && !texts_only) {
+        rc = body_read(r, seq, true, arena, ret);
+        ret->damage |= DAMAGE_PAYLOAD | (ret->result_kind != PAYLOAD_NONE ? DAMAGE_RESULT : 0);
+        ret->result_kind = PAYLOAD_NONE;
+    }
+    if (rc == -ERR_CORRUPT) {
+        *ret = (struct stored_body){.found = true,
+                                    .damage = DAMAGE_PAYLOAD | DAMAGE_RESULT | DAMAGE_TEXTS |
+                                              DAMAGE_HISTORY};
+        rc = 0;
+    }
+    return rc;
+}
+
+enum ahead_column { AHEAD_PAYLOAD, AHEAD_EXTRA, AHEAD_CRC = 9, AHEAD_HAS_EXTRA };
+
+/* As read_body, of a job that is ready and has never been claimed. What is damaged is left to the
+ * claim. */
+static int read_ahead(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
+                      struct stored_body *ret)
+{
+    sqlite3_stmt *st = r->stmts[READ_AHEAD];
+    *ret = (struct stored_body){0};
+    bind_number(st, 1, seq);
+    int rc = read_row(r, st);
+    struct span body = rc == 0 ? column_span(st, AHEAD_PAYLOAD) : span_of(NULL, 0);
+    bool good = rc == 0 && body_good(body, sqlite3_column_int64(st, AHEAD_CRC), PAYLOAD_BYTES) &&
+                (!sqlite3_column_int64(st, AHEAD_HAS_EXTRA) || extra_good(st, AHEAD_EXTRA));
+    if (good) {
+        ret->found = true;
+        ret->not_json = json_check(body, NULL, NULL) != 0;
+        rc = read_span(st, AHEAD_PAYLOAD, arena, &ret->payload);
+        if (rc == 0)
+            rc = extra_read(st, AHEAD_EXTRA, arena, &ret->extra);
+    }
+    sqlite3_reset(st);
+    return rc == -ERR_NOT_FOUND || rc == -ERR_CORRUPT ? 0 : rc;
+}
+
+static int sqlite_read(struct store_reader *reader, const struct store_query *query,
+                       struct arena *arena, struct stored_body *bodies)
+{
+    struct reader_sqlite *r = reader_sqlite_of(reader);
+    int rc = read_begin(r);
+    for (size_t i = 0; i < query->count && rc == 0; i++) {
+        rc = query->ahead ? read_ahead(r, query->seqs[i], arena, &bodies[i])
+                          : read_body(r, query->seqs[i], query->texts_only, arena, &bodies[i]);
+        if (rc == 0 && query->attempts && bodies[i].found)
+            rc = read_attempts(r, query->seqs[i], arena, &bodies[i]);
+    }
+    return read_end(r, rc);
+}
+
+/* ---- opening ---- */
+
+static void sqlite_reader_close(struct store_reader *reader)
+{
+    struct reader_sqlite *r = reader_sqlite_of(reader);
+    for (int i = 0; i < READ_COUNT; i++)
+        sqlite3_finalize(r->stmts[i]);
+    sqlite3_close(r->db);
+    mem_free(r);
+}
+
+const struct store_reader_ops sqlite_reader_ops = {
+    .read = sqlite_read,
+    .list = sqlite_list,
+    .exceptions = sqlite_exceptions,
+    .kv_list = sqlite_kv_list,
+    .kv_get = sqlite_kv_get,
+    .history = sqlite_history,
+    .close = sqlite_reader_close,
+};
+
+static int reader_ready(struct reader_sqlite *r, const char *path, struct err_note *note)
+{
+    int rc = sql_open(path, SQLITE_OPEN_READONLY, BUSY_MS, &r->db, note);
+    if (rc != 0)
+        return rc;
+    sqlite3_db_config(r->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    sqlite3_progress_handler(r->db, OPS_BETWEEN_LOOKS, late_cb, r);
+    rc = sql_exec(r->db,
+                  "PRAGMA query_only = ON; PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY;",
+                  note);
+    for (int i = 0; i < READ_FIXED && rc == 0; i++)
+        rc = sql_prepare(r->db, read_sql[i], &r->stmts[i], note);
+    return rc;
+}
+
+int sqlite_reader_open(const char *path, struct store_reader **ret, struct err_note *note)
+{
+    struct reader_sqlite *r = mem_zalloc(sizeof *r);
+    if (!r)
+        return err_note_set(note, -ERR_NOMEM, "out of memory");
+    r->base.ops = &sqlite_reader_ops;
+    r->limit_ms = LIMIT_MS;
+    r->deadline_ns = UINT64_MAX;
+    int rc = reader_ready(r, path, note);
+    if (rc != 0)
+        sqlite_reader_close(&r->base);
+    else
+        *ret = &r->base;
+    return rc;
+}

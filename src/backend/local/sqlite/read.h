@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A reader of the SQLite store: bodies (sqlite/read.c), lists (sqlite/list.c), history
+ * (sqlite/history.c). */
+#pragma once
+
+#include "backend/local/sqlite/store_sqlite.h"
+
+/* Whether the job of row j exists for readers, q being the row of its queue. */
+#define ROW_SHOWN                                                                                  \
+    "q.gone = 0 AND (j.state > 2 OR (j.counts >> 32) & 4294967295 = q.generation)"                 \
+    " AND " ROW_NOT_GONE
+
+/* When the newest attempt at the job of row j began; 0 = never claimed, or not known. */
+#define ROW_STARTED_AT                                                                             \
+    "CASE WHEN j.token_counter = 0 THEN 0 WHEN j.state = 3 THEN j.since"                           \
+    " WHEN j.state = 4 THEN iif(j.lease_ms = 0, 0, j.since - (j.lease_ms >> 1))"                   \
+    " ELSE ifnull((SELECT n.started_at FROM attempts n WHERE n.seq = j.seq"                        \
+    "  ORDER BY n.position DESC LIMIT 1), 0) END"
+
+/* Where a list finds its rows; see sqlite/list.c. Each comes in two directions. */
+enum list_plan { PLAN_JOBS, PLAN_ASIDE, PLAN_ASIDE_QUEUE, PLAN_EXTRA, PLAN_COUNT };
+
+enum read_stmt {
+    READ_BEGIN,
+    READ_END,
+    READ_POSITION,
+    READ_QUEUE,
+    READ_EXPIRES_AT,
+    READ_BODY,
+    READ_AHEAD,
+    READ_NEWEST,
+    READ_ATTEMPTS,
+    READ_EXCEPTIONS,
+    READ_KV,
+    READ_KV_UP,
+    READ_KV_DOWN,
+    READ_HOURS,
+    READ_FIXED,
+    READ_LIST = READ_FIXED, /* + 2 * plan + newest_first; prepared when first wanted */
+    READ_COUNT = READ_LIST + 2 * PLAN_COUNT
+};
+
+struct reader_sqlite {
+    struct store_reader base;
+    sqlite3 *db;
+    sqlite3_stmt *stmts[READ_COUNT];
+    uint64_t limit_ms;
+    uint64_t deadline_ns; /* of the call under way, by clock_ns */
+};
+
+extern const struct store_reader_ops sqlite_reader_ops;
+struct reader_sqlite *reader_sqlite_of(struct store_reader *r);
+
+/* One snapshot for all that is read between them. read_end takes what the caller has come to and
+ * gives it back, or its own failure. */
+MUST_CHECK int read_begin(struct reader_sqlite *r);
+MUST_CHECK int read_end(struct reader_sqlite *r, int rc);
+/* Steps; -ERR_NOT_FOUND at the end of the rows. */
+MUST_CHECK int read_row(struct reader_sqlite *r, sqlite3_stmt *st);
+/* Copies a column; NULL becomes empty. */
+MUST_CHECK int read_span(sqlite3_stmt *st, int at, struct arena *arena, struct span *ret);
+MUST_CHECK int read_body(struct reader_sqlite *r, uint64_t seq, bool texts_only,
+                         struct arena *arena, struct stored_body *ret);
+
+/* A queue's number by its name; 0 = there is no such queue. */
+MUST_CHECK int read_queue(struct reader_sqlite *r, struct span name, uint32_t *ret);
+/* Adds the job's history to its body. */
+MUST_CHECK int read_attempts(struct reader_sqlite *r, uint64_t seq, struct arena *arena,
+                             struct stored_body *ret);
+/* The position the store has, in the transaction under way. */
+MUST_CHECK int list_position(struct reader_sqlite *r, uint64_t *ret);
+int sqlite_kv_get(struct store_reader *reader, struct kv_view *views, uint32_t count,
+                  struct arena *arena);
+int sqlite_kv_list(struct store_reader *reader, const struct op_kv_list *query, struct arena *arena,
+                   struct kv_view **ret, uint32_t *ret_count, struct span *ret_cursor,
+                   uint64_t *ret_as_of);
+int sqlite_exceptions(struct store_reader *reader, const struct op_exceptions *query,
+                      struct arena *arena, struct attempt_view **ret, uint32_t *ret_count);
+int sqlite_history(struct store_reader *reader, const struct op_history *query, struct arena *arena,
+                   struct hour_view **ret, uint32_t *ret_count);
+int sqlite_list(struct store_reader *reader, const struct op_list *query, struct arena *arena,
+                struct job_view **ret_jobs, uint32_t *ret_count, uint64_t *ret_cursor,
+                uint64_t *ret_as_of);

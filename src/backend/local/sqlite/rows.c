@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of jobs and queues as structs. Values are compared with their rules first. */
+#include "backend/local/sqlite/rules.h"
+#include "core/limits.h"
+#include "core/validate.h"
+
+/* Of the newest attempt, as far as the row tells. */
+static int64_t started_at(const int64_t v[JOB_COLUMN_COUNT])
+{
+    if (v[JOB_STATE] == STATE_RUNNING)
+        return v[JOB_SINCE];
+    bool known = v[JOB_STATE] == STATE_DONE && v[JOB_LEASE_MS] != 0;
+    return known ? v[JOB_SINCE] - (v[JOB_LEASE_MS] >> 1) : 0;
+}
+
+int job_from(const int64_t v[JOB_COLUMN_COUNT], struct span worker, struct stored_job *ret)
+{
+    bool done = v[JOB_STATE] == STATE_DONE;
+    int64_t marks = v[JOB_MARKS], counts = v[JOB_COUNTS], payload = v[JOB_PAYLOAD];
+    *ret = (struct stored_job){.job = {.seq = (uint64_t)v[JOB_SEQ]}};
+    if (job_bad_number(v) >= 0 || validate_text("worker", worker, LIMIT_WORKER_BYTES, NULL) != 0)
+        return -ERR_CORRUPT;
+    *ret = (struct stored_job){
+        .job = {.seq = (uint64_t)v[JOB_SEQ],
+                .id_hi = (uint64_t)v[JOB_ID_HI],
+                .priority = v[JOB_PRIORITY],
+                .run_at = {v[JOB_RUN_AT]},
+                .since = {v[JOB_SINCE]},
+                .queue = (uint32_t)v[JOB_QUEUE],
+                .payload_bytes = (uint32_t)(payload >> 2),
+                .failures = (uint16_t)counts,
+                .crashes = (uint16_t)(counts >> 16),
+                .generation = (uint32_t)(counts >> 32),
+                .state = (uint8_t)v[JOB_STATE],
+                .reason = (uint8_t)(marks & 15),
+                .payload_kind = (uint8_t)(payload & 3),
+                .flags = (uint8_t)(marks >> 4)},
+        .token = {.counter = (uint64_t)v[JOB_TOKEN_COUNTER], .epoch = (uint32_t)v[JOB_TOKEN_EPOCH]},
+        .lease_ms = done ? 0 : (uint32_t)v[JOB_LEASE_MS],
+        .worker = worker,
+        .started_at = {started_at(v)},
+    };
+    return 0;
+}
+
+int row_job(sqlite3_stmt *st, int first, struct stored_job *ret)
+{
+    int64_t v[JOB_COLUMN_COUNT];
+    for (int i = 0; i < JOB_COLUMN_COUNT; i++)
+        v[i] = i == JOB_WORKER ? 0 : sqlite3_column_int64(st, first + i);
+    return job_from(v, column_span(st, first + JOB_WORKER), ret);
+}
+
+int row_extra(sqlite3_stmt *st, int first, struct job_extra *ret)
+{
+    *ret = (struct job_extra){
+        .unique = column_span(st, first),
+        .group = column_span(st, first + 1),
+        .correlation = column_span(st, first + 2),
+        .label = column_span(st, first + 3),
+        .attributes = column_span(st, first + 4),
+        .expires_at = {sqlite3_column_int64(st, first + 5)},
+        .options = column_span(st, first + 6),
+    };
+    return row_bad_among(TABLE_EXTRA, st, first, 1, EXTRA_COLUMN_COUNT) < 0 ? 0 : -ERR_CORRUPT;
+}
+
+struct rec_queue_put row_queue(sqlite3_stmt *st, bool *ret_gone)
+{
+    *ret_gone = sqlite3_column_int64(st, 6) != 0;
+    return (struct rec_queue_put){
+        .queue = (uint32_t)sqlite3_column_int64(st, 0),
+        .name = column_span(st, 1),
+        .generation = (uint32_t)sqlite3_column_int64(st, 2),
+        .created_at = {sqlite3_column_int64(st, 3)},
+        .updated_at = {sqlite3_column_int64(st, 4)},
+        .paused_until = {sqlite3_column_int64(st, 5)},
+        .policy = column_span(st, 7),
+        .owner = column_span(st, 8),
+        .note = column_span(st, 9),
+        .attributes = column_span(st, 10),
+    };
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables, and whether a file has exactly these.
+ *
+ * `jobs` is narrow and has no secondary index, not even a partial one (7 % of a cycle's CPU,
+ * measured): enqueue, claim, ack and removal touch its tree alone. What few jobs have, and which
+ * few jobs are dead or cancelled, is in tables of their own, all keyed by the sequence, so that one
+ * rising scan of each can be merged. Numbers are those of core (state.h, job.h, policy.h); times
+ * are milliseconds since 1970; 64-bit values without sign are stored as SQLite's signed ones, bit
+ * for bit. The range of each column is in sqlite/rules.c.
+ *
+ * There is one format, version 1, and no upgrade code. Files of earlier drafts have the
+ * user_version 1 to 4; files of format N have FORMAT_BASE + N, so that no draft can be taken for a
+ * format. As format 1 may still change until the first release, the number alone proves nothing:
+ * sqlite_schema must also be what this program creates, object by object. That comparison finds
+ * triggers, views, tables and indexes that someone else added, too; none of them is ever used. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/local/sqlite/notices.h"
+#include "backend/local/sqlite/store_sqlite.h"
+
+#define FORMAT_BASE 100
+#define DRAFT_LAST 4
+
+static const char tables[] =
+    "CREATE TABLE meta ("
+    " id INTEGER PRIMARY KEY CHECK (id = 1),"
+    " store_id BLOB NOT NULL,"
+    " hash_key BLOB NOT NULL,"
+    " created_at INTEGER NOT NULL,"
+    " epoch INTEGER NOT NULL,"    /* of the last boot */
+    " seq_upto INTEGER NOT NULL," /* sequences up to this one may have been handed out */
+    " position INTEGER NOT NULL," /* records applied */
+    /* Where the journal began; what the store lacks is in there. -1: it has none yet. */
+    " journal_from INTEGER NOT NULL DEFAULT -1"
+    ") STRICT;"
+
+    "CREATE TABLE queues ("
+    " number INTEGER PRIMARY KEY,"
+    " name TEXT NOT NULL,"
+    " generation INTEGER NOT NULL," /* waiting jobs of another one are purged */
+    " created_at INTEGER NOT NULL,"
+    " updated_at INTEGER NOT NULL,"
+    " paused_until INTEGER NOT NULL,"
+    " gone INTEGER NOT NULL," /* deleted; its jobs are being removed */
+    " policy BLOB NOT NULL,"
+    " owner TEXT,"
+    " note TEXT,"
+    " attributes TEXT"
+    ") STRICT;"
+    "CREATE UNIQUE INDEX queues_by_name ON queues (name) WHERE gone = 0;"
+
+    "CREATE TABLE jobs ("
+    " seq INTEGER PRIMARY KEY,"
+    " queue INTEGER NOT NULL,"
+    " state INTEGER NOT NULL,"
+    " marks INTEGER NOT NULL,"
+    " since INTEGER NOT NULL,"
+    " token_epoch INTEGER NOT NULL," /* of the newest claim … */
+    " token_counter INTEGER NOT NULL,"
+    " lease_ms INTEGER NOT NULL," /* … which is under way: else 0 and NULL */
+    " worker TEXT,"
+    " run_at INTEGER NOT NULL,"
+    " priority INTEGER NOT NULL,"
+    " counts INTEGER NOT NULL,"
+    " payload INTEGER NOT NULL,"
+    " id_hi INTEGER NOT NULL"
+    ") STRICT;"
+
+    "CREATE TABLE aside (" /* dead and cancelled jobs: what lists of them look up */
+    " seq INTEGER PRIMARY KEY,"
+    " queue INTEGER NOT NULL,"
+    " state INTEGER NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX aside_by_queue ON aside (queue, state);"
+
+    "CREATE TABLE payload (" /* jobs with payload_bytes > 0 */
+    " seq INTEGER PRIMARY KEY,"
+    " body BLOB NOT NULL,"
+    " crc INTEGER NOT NULL" /* CRC32C of the body */
+    ") STRICT;"
+
+    "CREATE TABLE extra (" /* jobs with flag 1 */
+    " seq INTEGER PRIMARY KEY,"
+    " unique_key TEXT,"
+    " group_key TEXT,"
+    " correlation TEXT,"
+    " label TEXT,"
+    " attributes TEXT,"
+    " expires_at INTEGER NOT NULL,"
+    " options BLOB"
+    ") STRICT;"
+
+    "CREATE TABLE outcome (" /* jobs that ended with a result, or failed at least once with a text
+                              */
+    " seq INTEGER PRIMARY KEY,"
+    " result_kind INTEGER NOT NULL DEFAULT 0,"
+    " result BLOB,"
+    " result_crc INTEGER NOT NULL DEFAULT 0,"
+    " error_kind INTEGER NOT NULL DEFAULT 0,"
+    " error TEXT"
+    ") STRICT;"
+
+    "CREATE TABLE bulks ("
+    " bulk INTEGER PRIMARY KEY,"
+    " action INTEGER NOT NULL,"
+    " at INTEGER NOT NULL,"
+    " queue INTEGER NOT NULL,"
+    " states INTEGER NOT NULL,"
+    " group_key TEXT,"
+    " seq_max INTEGER NOT NULL,"
+    " cursor INTEGER NOT NULL DEFAULT 0,"
+    " changed INTEGER NOT NULL DEFAULT 0,"
+    " refused INTEGER NOT NULL DEFAULT 0"
+    ") STRICT;"
+
+    "CREATE TABLE keys (" /* by expiry: keys come and go at the two ends, and load in this order */
+    " expires_at INTEGER NOT NULL,"
+    " key_hi INTEGER NOT NULL,"
+    " key_lo INTEGER NOT NULL,"
+    " fingerprint INTEGER NOT NULL,"
+    " seq INTEGER NOT NULL,"
+    " id_hi INTEGER NOT NULL,"
+    " PRIMARY KEY (expires_at, key_hi, key_lo)"
+    ") STRICT, WITHOUT ROWID;"
+
+    /* Attempts that ended, but not by an ack; the newest 20 of each job. An attempt that is under
+     * way or was acked is told by its job's row, so that a job which is done at its first attempt
+     * costs no other. */
+    "CREATE TABLE attempts ("
+    " seq INTEGER NOT NULL,"
+    " position INTEGER NOT NULL," /* of the record that ended it */
+    " queue INTEGER NOT NULL,"
+    " number INTEGER NOT NULL,"
+    " started_at INTEGER NOT NULL,"
+    " ended_at INTEGER NOT NULL,"
+    " outcome INTEGER NOT NULL,"
+    " error_kind INTEGER NOT NULL,"
+    " worker TEXT,"
+    " error TEXT,"
+    " PRIMARY KEY (seq, position)"
+    ") STRICT, WITHOUT ROWID;"
+    /* What went wrong last, and in which queue, without a look at the rows. */
+    "CREATE INDEX attempts_by_position ON attempts (position, queue, outcome)"
+    " WHERE outcome IN (2, 3);"
+
+    "CREATE TABLE numbers (" /* the highest ever given */
+    " id INTEGER PRIMARY KEY CHECK (id = 1),"
+    " queue INTEGER NOT NULL,"
+    " schedule INTEGER NOT NULL"
+    ") STRICT;"
+    "INSERT INTO numbers VALUES (1, 0, 0);"
+
+    /* What each part needs is in its own file. */
+    SCHEMA_KV SCHEMA_NOTICES SCHEMA_HOUR SCHEMA_SCHEDULES SCHEMA_GONE;
+
+/* ---- creating ---- */
+
+static int tables_create(sqlite3 *db, struct err_note *note)
+{
+    return sql_exec(db, tables, note);
+}
+
+int schema_create(sqlite3 *db, struct err_note *note)
+{
+    char set[48];
+    sqlite3_snprintf(sizeof set, set, "PRAGMA user_version = %d", FORMAT_BASE + STORE_FORMAT);
+    int rc = sql_exec(db, "BEGIN IMMEDIATE", note);
+    if (rc == 0)
+        rc = tables_create(db, note);
+    if (rc == 0)
+        rc = sql_exec(db, set, note);
+    if (rc == 0)
+        rc = sql_exec(db, "COMMIT", note);
+    if (rc != 0) /* the first error is the one to tell */
+        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    return rc;
+}
+
+/* ---- comparing ---- */
+
+#define WAY_OUT                                                                                    \
+    "export its jobs with the version that wrote it (holdfast export) and import them here "       \
+    "(holdfast import), or start with an empty directory"
+
+int schema_format(sqlite3 *db, const char *path, struct err_note *note)
+{
+    int64_t version = 0;
+    int rc = sql_number(db, "PRAGMA user_version", &version, note);
+    if (rc != 0 || version == FORMAT_BASE + STORE_FORMAT)
+        return rc;
+    if (version >= 1 && version <= DRAFT_LAST)
+        return err_note_set(note, -ERR_VERSION,
+                            "%s has draft format %lld, which this version of Holdfast does not "
+                            "read: " WAY_OUT,
+                            path, (long long)version);
+    if (version > FORMAT_BASE + STORE_FORMAT)
+        return err_note_set(note, -ERR_VERSION,
+                            "%s has format %lld, written by a newer version of Holdfast; this one "
+                            "reads format %d: use the newer version",
+                            path, (long long)version - FORMAT_BASE, STORE_FORMAT);
+    return err_note_set(note, -ERR_VERSION,
+                        "%s does not say which format it has (its user_version is %lld, where %d "
+                        "is expected): restore the newest backup, or start with an empty directory",
+                        path, (long long)version, FORMAT_BASE + STORE_FORMAT);
+}
+
+int schema_refuse(const char *path, const char *type, const char *name, enum schema_fault fault,
+                  struct err_note *note)
+{
+    switch (fault) {
+    case SCHEMA_FOREIGN:
+        return err_note_set(
+            note, -ERR_INVALID,
+            "%s contains the %s \"%.60s\", which Holdfast did not create: restore the newest "
+            "backup, or save the jobs (holdfast export --data DIR) and import them into an empty "
+            "store",
+            path, type, name);
+    case SCHEMA_MISSING:
+        return err_note_set(
+            note, -ERR_CORRUPT,
+            "%s lacks the %s \"%.60s\": restore the newest backup, or save what can "
+            "still be read (holdfast export --data DIR)",
+            path, type, name);
+    case SCHEMA_DIFFERENT:
+        break;
+    }
+    return err_note_set(note, -ERR_VERSION,
+                        "the %s \"%.60s\" in %s is not as this version of Holdfast creates it: a "
+                        "draft of the format wrote it, or someone changed it; " WAY_OUT,
+                        type, name, path);
+}
+
+/* Tells for every object that one database has whether the other has the same one. */
+static int objects_compare(sqlite3 *of, sqlite3 *with, enum schema_fault absent, schema_fault_fn fn,
+                           void *ctx, struct err_note *note)
+{
+    sqlite3_stmt *each = NULL, *find = NULL;
+    int rc = sql_prepare(of, "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name",
+                         &each, note);
+    if (rc == 0)
+        rc = sql_prepare(with,
+                         "SELECT type IS ?2 AND tbl_name IS ?3 AND sql IS ?4 FROM sqlite_schema "
+                         "WHERE name = ?1",
+                         &find, note);
+    while (rc == 0) {
+        int step = sqlite3_step(each);
+        if (step == SQLITE_DONE)
+            break;
+        if (step != SQLITE_ROW) {
+            rc = sql_error(of, "read the schema", note);
+            break;
+        }
+        const char *type = (const char *)sqlite3_column_text(each, 0);
+        const char *name = (const char *)sqlite3_column_text(each, 1);
+        sqlite3_bind_value(find, 1, sqlite3_column_value(each, 1));
+        sqlite3_bind_value(find, 2, sqlite3_column_value(each, 0));
+        sqlite3_bind_value(find, 3, sqlite3_column_value(each, 2));
+        sqlite3_bind_value(find, 4, sqlite3_column_value(each, 3));
+        int found = sqlite3_step(find);
+        if (found == SQLITE_DONE)
+            rc = fn(ctx, type ? type : "object", name ? name : "?", absent, note);
+        else if (found != SQLITE_ROW)
+            rc = sql_error(with, "read the schema", note);
+        else if (!sqlite3_column_int(find, 0))
+            rc = fn(ctx, type ? type : "object", name ? name : "?", SCHEMA_DIFFERENT, note);
+        sqlite3_reset(find);
+    }
+    sqlite3_finalize(each);
+    sqlite3_finalize(find);
+    return rc;
+}
+
+/* What differs is told when the file's objects are compared; here only what it lacks. */
+struct missing {
+    schema_fault_fn fn;
+    void *ctx;
+};
+
+static int missing_cb(void *ctx, const char *type, const char *name, enum schema_fault fault,
+                      struct err_note *note)
+{
+    const struct missing *m = ctx;
+    return fault == SCHEMA_MISSING ? m->fn(m->ctx, type, name, fault, note) : 0;
+}
+
+int schema_compare(sqlite3 *db, schema_fault_fn fn, void *ctx, struct err_note *note)
+{
+    sqlite3 *model = NULL;
+    struct missing missing = {fn, ctx};
+    /* It has no file, and so no pages with checksums: sql_open is not for it. */
+    int rc = sqlite3_open(":memory:", &model) == SQLITE_OK
+                 ? 0
+                 : err_note_set(note, -ERR_NOMEM, "out of memory");
+    if (rc == 0)
+        rc = tables_create(model, note);
+    if (rc == 0)
+        rc = schema_views(model, note);
+    if (rc == 0)
+        rc = objects_compare(db, model, SCHEMA_FOREIGN, fn, ctx, note);
+    if (rc == 0)
+        rc = objects_compare(model, db, SCHEMA_MISSING, missing_cb, &missing, note);
+    sqlite3_close(model);
+    return rc;
+}
+
+/* A view of ours, and what belongs to it, holds no data and is created again when it differs. */
+bool schema_matters(const char *type, enum schema_fault fault)
+{
+    bool data = strcmp(type, "view") != 0 && strcmp(type, "trigger") != 0;
+    return fault == SCHEMA_FOREIGN || data;
+}
+
+static int refuse_cb(void *ctx, const char *type, const char *name, enum schema_fault fault,
+                     struct err_note *note)
+{
+    return schema_matters(type, fault) ? schema_refuse(ctx, type, name, fault, note) : 0;
+}
+
+int schema_check(sqlite3 *db, const char *path, struct err_note *note)
+{
+    int rc = schema_format(db, path, note);
+    return rc ? rc : schema_compare(db, refuse_cb, (void *)path, note);
+}
+
+/* ---- whose file is it? ---- */
+
+static uint32_t big_endian(const unsigned char *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* The header of SQLite's file format: a magic text, and at 68 the application id. A store gets its
+ * id before it gets its name, so a file without it is not one. */
+int schema_probe(const char *path, struct err_note *note)
+{
+    unsigned char header[100] = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return -ERR_NOT_FOUND;
+    if (fd < 0)
+        return err_note_set(note, -ERR_IO, "cannot open %s: %s", path, strerror(errno));
+    ssize_t n = read(fd, header, sizeof header);
+    int error = errno;
+    close(fd);
+    if (n < 0)
+        return err_note_set(note, -ERR_IO, "cannot read %s: %s", path, strerror(error));
+    if (memcmp(header, "SQLite format 3", 16) != 0)
+        return err_note_set(note, -ERR_INVALID,
+                            "%s is not a holdfast store (not even a database); it is left as it "
+                            "is: choose another --data directory",
+                            path);
+    if (big_endian(header + 68) != STORE_APPLICATION_ID)
+        return err_note_set(note, -ERR_INVALID,
+                            "%s is the database of another program; it is left as it is: choose "
+                            "another --data directory",
+                            path);
+    return 0;
+}

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the SQLite store, shared by its own files, by check.c and by their tests.
+ *
+ *   store_sqlite.c         open, close, the transaction of an apply, tidy, compact
+ *   sqlite/sql.c     connections, errors, binding
+ *   dbpage.c, pages/vfs.c, pages/wal.c  checksums of pages, and of frames of the WAL
+ *   sqlite/rules.c   what each column may hold
+ *   sqlite/rows.c    rows of jobs and queues as structs
+ *   sqlite/schema.c  tables, and whether a file has exactly these
+ *   sqlite/views.c   what people see with `sqlite3 -readonly`
+ *   sqlite/fold.c    records of a batch → one change a job
+ *   sqlite/write.c   changes → rows
+ *   sqlite/gone.c    removed jobs whose rows are still there
+ *   sqlite/load.c    rows → engine
+ *   sqlite/read.c    bodies, on a connection of their own
+ *   sqlite/list.c    lists, on the same
+ *   sqlite/history.c attempts: writing and reading them
+ *   sqlite/kv.c      the key-value store: all of it
+ *   sqlite/notices.c alert rules, notices, breakers: tables, writing, loading
+ *   sqlite/hour.c    tallies by the hour: writing, loading and reading them
+ *   sqlite/schedules.c  schedules and links: writing and loading them
+ *
+ * One connection writes and checkpoints (the applier's); readers never write. Nothing keeps a
+ * transaction open between calls, so that the WAL can start over. */
+#pragma once
+
+#include <sqlite3.h>
+
+#include "backend/local/sqlite/gone.h"
+#include "backend/local/sqlite/hour.h"
+#include "backend/local/store.h"
+#include "backend/local/store_attempts.h"
+#include "backend/local/store_dir.h"
+#include "backend/local/store_frames.h"
+
+/* The text of the SQLite library in use, and whether it is one in which a checkpoint cannot harm a
+ * WAL that another connection is writing (3.51.3 or later). The server warns when it is not; the
+ * store then still holds, since only one connection writes and checkpoints. */
+const char *store_sqlite_version(void);
+bool store_sqlite_version_good(void);
+
+/* ---- SQL helpers (sqlite/sql.c) ---- */
+
+/* The one place where SQLite's codes become ours. */
+int sql_code(int extended, int system_errno);
+/* Opens a connection for one thread, with what all have in common: the VFS that checks every page
+ * (pages/vfs.h), limits, and no trust in what the file brings along. A file whose pages have no
+ * checksums is refused with -ERR_VERSION. *ret is set also on failure. */
+MUST_CHECK int sql_open(const char *path, int flags, int busy_ms, sqlite3 **ret,
+                        struct err_note *note);
+/* The refusal of a file whose pages have no checksums: -ERR_VERSION with a note. */
+int sql_draft(const char *path, struct err_note *note);
+/* The connection's last error; the note names the file, what was being done, and SQLite's words. */
+int sql_error(sqlite3 *db, const char *doing, struct err_note *note);
+/* Steps to the end a statement that gives no rows, and resets it. */
+MUST_CHECK int sql_run(sqlite3_stmt *st, const char *doing, struct err_note *note);
+MUST_CHECK int sql_exec(sqlite3 *db, const char *sql, struct err_note *note);
+/* The first column of the first row; -ERR_NOT_FOUND when there is none. */
+MUST_CHECK int sql_number(sqlite3 *db, const char *sql, int64_t *ret, struct err_note *note);
+MUST_CHECK int sql_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret, struct err_note *note);
+
+/* Binding borrows the bytes until the statement is run again. Empty text becomes NULL. */
+void bind_number(sqlite3_stmt *st, int at, uint64_t v);
+void bind_text(sqlite3_stmt *st, int at, struct span s);
+void bind_bytes(sqlite3_stmt *st, int at, struct span s);
+/* Valid until the statement moves on. */
+struct span column_span(sqlite3_stmt *st, int at);
+
+/* The columns of `jobs` in the order row_job reads and write binds them. Small fields share a
+ * column, since every column costs each row that is read or changed:
+ *   marks    reason · flags << 4
+ *   counts   failures · crashes << 16 · generation << 32
+ *   payload  payload_kind · payload_bytes << 2
+ *   lease_ms running: the lease; done: how long the attempt took << 1 | 1 (0 = not known); else 0
+ */
+#define JOB_COLUMNS                                                                                \
+    "seq, queue, state, marks, since, token_epoch, token_counter, lease_ms, worker, run_at, "      \
+    "priority, counts, payload, id_hi"
+#define JOB_COLUMN_COUNT 14
+enum job_column {
+    JOB_SEQ,
+    JOB_QUEUE,
+    JOB_STATE,
+    JOB_MARKS,
+    JOB_SINCE,
+    JOB_TOKEN_EPOCH,
+    JOB_TOKEN_COUNTER,
+    JOB_LEASE_MS,
+    JOB_WORKER,
+    JOB_RUN_AT,
+    JOB_PRIORITY,
+    JOB_COUNTS,
+    JOB_PAYLOAD,
+    JOB_ID_HI,
+};
+static inline uint64_t job_marks(const struct job *j)
+{
+    return (uint64_t)j->reason | (uint64_t)j->flags << 4;
+}
+static inline uint64_t job_counts(const struct job *j)
+{
+    return (uint64_t)j->failures | (uint64_t)j->crashes << 16 | (uint64_t)j->generation << 32;
+}
+static inline uint64_t job_payload(const struct job *j)
+{
+    return (uint64_t)j->payload_kind | (uint64_t)j->payload_bytes << 2;
+}
+#define EXTRA_COLUMNS                                                                              \
+    "seq, unique_key, group_key, correlation, label, attributes, expires_at, options"
+#define EXTRA_COLUMN_COUNT 8
+
+/* From the values of JOB_COLUMNS (that of JOB_WORKER is not looked at); ret->extra is left empty.
+ * -ERR_CORRUPT when a value cannot be one of a job. */
+MUST_CHECK int job_from(const int64_t values[JOB_COLUMN_COUNT], struct span worker,
+                        struct stored_job *ret);
+/* The same from columns `first` … of a row. */
+MUST_CHECK int row_job(sqlite3_stmt *st, int first, struct stored_job *ret);
+/* The columns of `queues` in the order row_queue reads them. */
+#define QUEUE_COLUMNS                                                                              \
+    "number, name, generation, created_at, updated_at, paused_until, gone, policy, owner, note, "  \
+    "attributes"
+/* Spans are valid until the statement moves on; the row is as its rules say. */
+struct rec_queue_put row_queue(sqlite3_stmt *st, bool *ret_gone);
+/* EXTRA_COLUMNS without seq. */
+MUST_CHECK int row_extra(sqlite3_stmt *st, int first, struct job_extra *ret);
+
+/* ---- schedules (sqlite/schedules.c) ---- */
+
+/* The columns of `schedules` in the order they are bound and read. */
+#define SCHEDULE_COLUMNS                                                                           \
+    "number, name, created_at, updated_at, paused, spec, owner, note, attributes, next_at, "       \
+    "retry_at, last_at, fired_at, seq, id_hi, item, fired, missed, failures, error"
+#define SCHEMA_SCHEDULES                                                                           \
+    "CREATE TABLE schedules ("                                                                     \
+    " number INTEGER PRIMARY KEY,"                                                                 \
+    " name TEXT NOT NULL UNIQUE,"                                                                  \
+    " created_at INTEGER NOT NULL,"                                                                \
+    " updated_at INTEGER NOT NULL,"                                                                \
+    " paused INTEGER NOT NULL,"                                                                    \
+    " spec BLOB NOT NULL,"                                                                         \
+    " owner TEXT,"                                                                                 \
+    " note TEXT,"                                                                                  \
+    " attributes TEXT,"                                                                            \
+    " next_at INTEGER NOT NULL,"                                                                   \
+    " retry_at INTEGER NOT NULL,"                                                                  \
+    " last_at INTEGER NOT NULL,"                                                                   \
+    " fired_at INTEGER NOT NULL,"                                                                  \
+    " seq INTEGER NOT NULL,"                                                                       \
+    " id_hi INTEGER NOT NULL,"                                                                     \
+    " item INTEGER NOT NULL,"                                                                      \
+    " fired INTEGER NOT NULL,"                                                                     \
+    " missed INTEGER NOT NULL,"                                                                    \
+    " failures INTEGER NOT NULL,"                                                                  \
+    " error INTEGER NOT NULL"                                                                      \
+    ") STRICT;"                                                                                    \
+    "CREATE TABLE links (" /* items that a trigger took, and the newest job that got them */       \
+    " item INTEGER PRIMARY KEY,"                                                                   \
+    " job INTEGER NOT NULL,"                                                                       \
+    " job_hi INTEGER NOT NULL"                                                                     \
+    ") STRICT;"
+
+struct store_sqlite;
+/* Spans are valid until the statement moves on. -ERR_CORRUPT when it cannot be one. */
+MUST_CHECK int row_schedule(sqlite3_stmt *st, struct rec_schedule_put *ret);
+/* Records about schedules, and links; -ERR_VERSION for any other. */
+MUST_CHECK int write_schedule_record(struct store_sqlite *q, const struct record *r,
+                                     struct err_note *note);
+MUST_CHECK int sqlite_load_schedules(sqlite3 *db, const struct store_sink *sink,
+                                     struct err_note *note);
+
+/* ---- schema (sqlite/schema.c) ---- */
+
+#define STORE_APPLICATION_ID 0x48664a71 /* "HfJq" */
+
+/* What each is for is in sqlite/kv.c. */
+#define SCHEMA_KV                                                                                  \
+    "CREATE TABLE kv ("                                                                            \
+    " key BLOB NOT NULL PRIMARY KEY," /* encoded: core/kvkey.h */                                  \
+    " version INTEGER NOT NULL,"                                                                   \
+    " expires_at INTEGER NOT NULL,"                                                                \
+    " kind INTEGER NOT NULL,"                                                                      \
+    " value BLOB NOT NULL,"                                                                        \
+    " crc INTEGER NOT NULL" /* CRC32C of the value */                                              \
+    ") STRICT;"                                                                                    \
+    "CREATE TABLE undelivered (" /* jobs that leave their payload at keys when they die */         \
+    " seq INTEGER PRIMARY KEY,"                                                                    \
+    " keys BLOB NOT NULL"                                                                          \
+    ") STRICT;"
+
+#define STORE_FORMAT 1
+
+/* Creates the tables in an empty database, with the number of the format, in one transaction. */
+MUST_CHECK int schema_create(sqlite3 *db, struct err_note *note);
+/* Creates the views again unless they are what this program would create (sqlite/views.c).
+ * They hold no data, so they need no version. */
+MUST_CHECK int schema_views(sqlite3 *db, struct err_note *note);
+/* Whether the file says that it has this format; -ERR_VERSION (a draft, a newer one, none). */
+MUST_CHECK int schema_format(sqlite3 *db, const char *path, struct err_note *note);
+
+enum schema_fault {
+    SCHEMA_FOREIGN,   /* an object that Holdfast did not create */
+    SCHEMA_DIFFERENT, /* not as this version creates it */
+    SCHEMA_MISSING
+};
+/* A return other than 0 ends the comparison and is passed on. */
+typedef int (*schema_fault_fn)(void *ctx, const char *type, const char *name,
+                               enum schema_fault fault, struct err_note *note);
+/* Compares sqlite_schema with what this program creates; tells of every difference. */
+MUST_CHECK int schema_compare(sqlite3 *db, schema_fault_fn fn, void *ctx, struct err_note *note);
+/* Whether the file must not be used because of it: not for a view of ours, which is created again.
+ */
+bool schema_matters(const char *type, enum schema_fault fault);
+/* The error of such an object, with a note. */
+int schema_refuse(const char *path, const char *type, const char *name, enum schema_fault fault,
+                  struct err_note *note);
+/* 0 when format and schema are those of this program. Before anything else is read: what someone
+ * else put into a schema must not be run. */
+MUST_CHECK int schema_check(sqlite3 *db, const char *path, struct err_note *note);
+/* Looks at the file without SQLite: 0 ours, -ERR_NOT_FOUND none there, -ERR_INVALID (with a note)
+ * something else, which nobody then touches. */
+MUST_CHECK int schema_probe(const char *path, struct err_note *note);
+
+/* ---- changes (sqlite/fold.c) ---- */
+
+#define STATES_ASIDE                                                                               \
+    (STATE_BIT(STATE_DEAD) | STATE_BIT(STATE_CANCELLED)) /* have a row in aside                    \
+                                                          */
+
+enum change_flag {
+    CHANGE_NEW = 1u << 0,   /* made in this batch: there is no row yet */
+    CHANGE_FULL = 1u << 1,  /* job holds every field: made here, or read from its row */
+    CHANGE_GONE = 1u << 2,  /* removed in this batch */
+    CHANGE_STATE = 1u << 3, /* what a plain claim or ack changes: state, reason, since, JOB_BOUND */
+    CHANGE_REST = 1u << 4,  /* other fields of job, too (only with FULL) */
+    CHANGE_TOKEN = 1u << 5,
+    CHANGE_LEASE = 1u << 6, /* lease_ms */
+    CHANGE_WORKER = 1u << 7,
+    CHANGE_PAYLOAD = 1u << 8,
+    CHANGE_RESULT = 1u << 9,
+    CHANGE_ERROR = 1u << 10,
+    CHANGE_LABEL = 1u << 11,
+    CHANGE_ATTRIBUTES = 1u << 12,
+    CHANGE_MARKED = 1u << 13, /* GONE, but its rows stay for now (sqlite/gone.h) */
+};
+
+/* What a batch does to one job. Spans point into the frames. */
+struct change {
+    uint64_t seq;
+    unsigned flags;
+    unsigned
+        from; /* states (mask) the row must be in for the first record to be legal; 0 = checked */
+    uint32_t lease_ms;
+    uint8_t result_kind, error_kind;
+    struct job job;
+    struct job_token token;
+    struct span worker;          /* of the newest attempt, when running or done */
+    struct wall_time started_at; /* of the newest attempt */
+    struct span payload, result, error;
+    struct job_extra extra; /* NEW with JOB_HAS_EXTRA; else what the flags LABEL … say */
+};
+
+/* An attempt that ended in the batch, otherwise than by an ack. */
+struct ended_attempt {
+    uint32_t change;   /* index of its job's */
+    uint64_t position; /* of the record that ended it */
+    struct attempt_end end;
+    struct wall_time started_at;
+    struct span worker;
+};
+
+/* A bigger batch is written in parts, in one transaction. What comes and goes within a part costs
+ * nothing, so parts are as large as memory allows (about 40 MB; given back when all is quiet). */
+#define FOLD_CHANGES_MAX 131072u
+#define FOLD_CHANGES_KEPT 8192u
+
+struct fold {
+    uint32_t max; /* changes it takes before they are written */
+    struct change *changes;
+    uint32_t count, room;
+    uint32_t *slots; /* by hash of the sequence: index + 1 */
+    uint32_t slot_mask;
+    uint32_t *order;             /* indexes by rising sequence, when sorted … */
+    uint32_t *merge;             /* … and room for the sorting */
+    struct ended_attempt *ended; /* in the order of their records */
+    uint32_t ended_count, ended_room;
+    struct rec_tally *tallies; /* in no order; some may be of the same queue and hour */
+    uint32_t tally_count, tally_room;
+    struct arena texts; /* names of workers, from rows */
+};
+
+void fold_init(struct fold *f);
+void fold_done(struct fold *f);
+void fold_clear(struct fold *f);
+void fold_trim(struct fold *f); /* gives back memory that only a large batch needs; it is clear */
+/* The change of this job, or NULL. */
+const struct change *fold_find(const struct fold *f, uint64_t seq);
+/* The change of this job, made when it is not there yet (then flags are 0). */
+MUST_CHECK int fold_change(struct fold *f, uint64_t seq, struct change **ret);
+/* The job's attempt ends with the record at this position. */
+MUST_CHECK int fold_ended(struct fold *f, const struct change *c, const struct attempt_end *end,
+                          uint64_t position);
+void fold_sort(struct fold *f); /* fills order */
+
+/* ---- the store ---- */
+
+/* New rows are inserted GROUP at a time where there are so many: half the cost of a row is in
+ * starting the statement. */
+#define GROUP 16
+#define GROUP_OF(row) FOUR_OF(row) ", " FOUR_OF(row) ", " FOUR_OF(row) ", " FOUR_OF(row)
+#define FOUR_OF(row) row ", " row ", " row ", " row
+#define JOB_VALUES "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+#define STMT_TABLE_SCHEDULES(X)                                                                    \
+    X(SCHEDULE_PUT, "INSERT OR REPLACE INTO schedules (" SCHEDULE_COLUMNS ") VALUES "              \
+                    "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, "     \
+                    "?17, ?18, ?19, ?20)")                                                         \
+    X(SCHEDULE_SET, "UPDATE schedules SET next_at = ?10, retry_at = ?11, last_at = ?12, "          \
+                    "fired_at = ?13, seq = ?14, id_hi = ?15, item = ?16, fired = ?17, "            \
+                    "missed = ?18, failures = ?19, error = ?20 WHERE number = ?1")                 \
+    X(SCHEDULE_GONE, "DELETE FROM schedules WHERE number = ?1")                                    \
+    X(LINK_PUT, "INSERT OR REPLACE INTO links (item, job, job_hi) VALUES (?1, ?2, ?3)")            \
+    X(LINKS_GONE, "DELETE FROM links WHERE item BETWEEN ?1 AND ?2")
+
+#define STMT_TABLE(X)                                                                              \
+    X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
+    X(COMMIT, "COMMIT")                                                                            \
+    X(ROLLBACK, "ROLLBACK")                                                                        \
+    X(META, "UPDATE meta SET epoch = ?1, seq_upto = ?2, position = ?3")                            \
+    X(JOURNAL_BEGUN, "UPDATE meta SET journal_from = ?1")                                          \
+    X(JOB_GET, "SELECT " JOB_COLUMNS " FROM jobs WHERE seq = ?1")                                  \
+    X(JOB_NEW, "INSERT INTO jobs (" JOB_COLUMNS ") VALUES " JOB_VALUES)                            \
+    X(JOBS_NEW, "INSERT OR FAIL INTO jobs (" JOB_COLUMNS ") VALUES " GROUP_OF(JOB_VALUES))         \
+    X(JOB_SET, "UPDATE jobs SET state = ?3, marks = ?4, since = ?5, token_epoch = ?6, "            \
+               "token_counter = ?7, lease_ms = ?8, worker = ?9, run_at = ?10, priority = ?11, "    \
+               "counts = ?12, payload = ?13 WHERE seq = ?1")                                       \
+    X(JOBS_CLAIMED, "UPDATE OR FAIL jobs SET state = ?3, marks = marks & 16 | ?4, since = ?5, "    \
+                    "token_epoch = ?6, token_counter = ?7 + (seq - ?1), lease_ms = ?8, "           \
+                    "worker = ?9 "                                                                 \
+                    "WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1")                            \
+    X(JOBS_DONE,                                                                                   \
+      "UPDATE OR FAIL jobs SET state = ?3, marks = marks & 16 | ?4, since = ?5, "                  \
+      "lease_ms = ?5 - since << 1 | 1 WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1")           \
+    X(JOBS_EXTENDED, "UPDATE OR FAIL jobs SET lease_ms = ?8 "                                      \
+                     "WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1")                           \
+    X(JOBS_GONE, "DELETE FROM jobs WHERE seq BETWEEN ?1 AND ?2")                                   \
+    X(PAYLOADS_GONE, "DELETE FROM payload WHERE seq BETWEEN ?1 AND ?2")                            \
+    X(EXTRAS_GONE, "DELETE FROM extra WHERE seq BETWEEN ?1 AND ?2")                                \
+    X(OUTCOMES_GONE, "DELETE FROM outcome WHERE seq BETWEEN ?1 AND ?2")                            \
+    X(ASIDES_GONE, "DELETE FROM aside WHERE seq BETWEEN ?1 AND ?2")                                \
+    X(ATTEMPTS_GONE, "DELETE FROM attempts WHERE seq BETWEEN ?1 AND ?2")                           \
+    X(ATTEMPT_NEW,                                                                                 \
+      "INSERT OR REPLACE INTO attempts (seq, position, queue, number, started_at, ended_at, "      \
+      "outcome, error_kind, worker, error) "                                                       \
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                                          \
+    X(ATTEMPTS_OLD, "SELECT position FROM attempts WHERE seq = ?1 "                                \
+                    "ORDER BY position DESC LIMIT 1 OFFSET ?2")                                    \
+    X(ATTEMPTS_TRIM, "DELETE FROM attempts WHERE seq = ?1 AND position <= ?2")                     \
+    X(ASIDE_PUT, "INSERT OR REPLACE INTO aside (seq, queue, state) VALUES (?1, ?2, ?3)")           \
+    X(PAYLOAD_NEW, "INSERT OR REPLACE INTO payload (seq, body, crc) VALUES (?, ?, ?)")             \
+    X(PAYLOADS_NEW,                                                                                \
+      "INSERT OR REPLACE INTO payload (seq, body, crc) VALUES " GROUP_OF("(?, ?, ?)"))             \
+    X(PAYLOAD_PUT, "INSERT OR REPLACE INTO payload (seq, body, crc) VALUES (?1, ?2, ?3)")          \
+    X(EXTRA_NEW, "INSERT OR REPLACE INTO extra (" EXTRA_COLUMNS ") "                               \
+                 "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                        \
+    X(EXTRA_NOTE, "INSERT INTO extra (seq, label, attributes, expires_at) VALUES (?1, ?2, ?3, 0) " \
+                  "ON CONFLICT (seq) DO UPDATE SET label = iif(?4, ?2, label), "                   \
+                  "attributes = iif(?5, ?3, attributes)")                                          \
+    HOUR_STMTS(X)                                                                                  \
+    X(RESULT_PUT, "INSERT INTO outcome (seq, result_kind, result, result_crc) "                    \
+                  "VALUES (?1, ?2, ?3, ?4) ON CONFLICT (seq) DO UPDATE SET "                       \
+                  "result_kind = ?2, result = ?3, result_crc = ?4")                                \
+    X(ERROR_PUT, "INSERT INTO outcome (seq, error_kind, error) VALUES (?1, ?2, ?3) "               \
+                 "ON CONFLICT (seq) DO UPDATE SET error_kind = ?2, error = ?3")                    \
+    X(QUEUE_PUT,                                                                                   \
+      "INSERT INTO queues (number, name, generation, created_at, updated_at, paused_until, gone, " \
+      "policy, owner, note, attributes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10) "      \
+      "ON CONFLICT (number) DO UPDATE SET name = ?2, generation = ?3, created_at = ?4, "           \
+      "updated_at = ?5, paused_until = ?6, policy = ?7, owner = ?8, note = ?9, attributes = ?10 "  \
+      "WHERE gone = 0")                                                                            \
+    X(NUMBERS, "UPDATE numbers SET queue = max(queue, ?1), schedule = max(schedule, ?2)")          \
+    X(QUEUE_GONE, "UPDATE queues SET gone = 1 WHERE number = ?1")                                  \
+    X(QUEUE_END, "DELETE FROM queues WHERE number = ?1")                                           \
+    X(QUEUE_PURGED, "UPDATE queues SET generation = ?2 WHERE number = ?1")                         \
+    X(BULK_BEGIN, "INSERT INTO bulks (bulk, action, at, queue, states, group_key, seq_max) "       \
+                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                           \
+    X(BULK_STEP, "UPDATE bulks SET cursor = ?2, changed = ?3, refused = ?4 WHERE bulk = ?1")       \
+    X(BULK_END, "DELETE FROM bulks WHERE bulk = ?1")                                               \
+    X(KEY_NEW,                                                                                     \
+      "INSERT OR REPLACE INTO keys (expires_at, key_hi, key_lo, fingerprint, seq, id_hi) "         \
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                                           \
+    X(KEYS_EXPIRED, "DELETE FROM keys WHERE expires_at <= ?1")                                     \
+    X(KEY_GONE, "DELETE FROM keys WHERE expires_at = ?1 AND key_hi = ?2 AND key_lo = ?3")          \
+    X(KV_PUT, "INSERT INTO kv (key, version, expires_at, kind, value, crc) "                       \
+              "VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (key) DO UPDATE SET "                   \
+              "version = ?2, expires_at = ?3, kind = ?4, value = ?5, crc = ?6")                    \
+    X(KV_FROM_JOB, "INSERT INTO kv (key, version, expires_at, kind, value, crc) "                  \
+                   "SELECT ?1, ?2, ?3, ?4, body, crc FROM payload WHERE seq = ?5 "                 \
+                   "ON CONFLICT (key) DO UPDATE SET version = ?2, expires_at = ?3, kind = ?4, "    \
+                   "value = excluded.value, crc = excluded.crc")                                   \
+    X(KV_GONE, "DELETE FROM kv WHERE key = ?1")                                                    \
+    X(UNDELIVERED_NEW, "INSERT OR REPLACE INTO undelivered (seq, keys) VALUES (?1, ?2)")           \
+    X(UNDELIVERED_GONE, "DELETE FROM undelivered WHERE seq BETWEEN ?1 AND ?2")                     \
+    X(ALERT_PUT,                                                                                   \
+      "INSERT OR REPLACE INTO alerts (name, created_at, updated_at, kind, enabled, with_payload, " \
+      "queue, depth, percent, window_ms, min_ends, after_ms, url, secret) "                        \
+      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)")                      \
+    X(ALERT_GONE, "DELETE FROM alerts WHERE name = ?1")                                            \
+    X(RAISED_NEW, "INSERT INTO raised (alert, queue, since, value, mark) "                         \
+                  "VALUES (?1, coalesce(?2, ''), ?3, ?4, ?5)")                                     \
+    X(RAISED_GONE, "DELETE FROM raised WHERE alert = ?1 AND queue = coalesce(?2, '')")             \
+    X(RAISED_OF, "DELETE FROM raised WHERE alert = ?1")                                            \
+    X(NOTICE_NEW, "INSERT INTO notices (number, id_hi, kind, edge, at, alert, queue, job_seq, "    \
+                  "job_hi, reason, attempts, value, mark, subject, text, since, due) "             \
+                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "     \
+                  "?5, ?5)")                                                                       \
+    X(NOTICE_TRIED, "UPDATE notices SET state = ?2, tries = ?3, since = ?4, due = ?5, "            \
+                    "status = ?6, error = ?7 WHERE number = ?1")                                   \
+    X(NOTICE_GONE, "DELETE FROM notices WHERE number = ?1")                                        \
+    X(NOTICES_OF, "DELETE FROM notices WHERE alert = ?1")                                          \
+    X(BREAKER_PUT, "INSERT OR REPLACE INTO breakers (target, state, failures, probes, until, "     \
+                   "changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                  \
+    X(BREAKER_GONE, "DELETE FROM breakers WHERE target = ?1")                                      \
+    STMT_TABLE_SCHEDULES(X)                                                                        \
+    STMT_TABLE_GONE(X)                                                                             \
+    X(FREE_PAGES, "PRAGMA freelist_count")
+
+enum stmt_id {
+#define STMT_ENUM(name, sql) STMT_##name,
+    STMT_TABLE(STMT_ENUM)
+#undef STMT_ENUM
+        STMT_COUNT
+};
+
+/* Between these lie all sequences that have a row in a table; most stores have few such rows, and
+ * what is outside need not be looked for. */
+struct seq_bounds {
+    uint64_t min, max; /* min > max: none */
+};
+
+struct store_sqlite {
+    struct store base;
+    struct store_dir dir;
+    sqlite3 *db;
+    sqlite3_stmt *stmts[STMT_COUNT];
+    struct store_meta meta; /* as committed */
+    struct store_meta next; /* as it will be with the batch being applied */
+    struct fold fold;
+    struct seq_bounds jobs, extras, outcomes, asides, attempts, undelivered, links;
+    struct seq_bounds gones; /* blocks with marks */
+    struct gone_rules gone_rules;
+    struct gone_figures figures;      /* as committed */
+    struct gone_figures next_figures; /* as they will be with the transaction under way */
+    uint64_t clean_from;              /* block at which the next cleaning begins */
+    uint64_t at;                      /* position of the record being taken in */
+    int failed;          /* an error after which nothing more may be written; 0 = none */
+    int wal_pages;       /* in the WAL after the last commit … */
+    int wal_pages_tried; /* … of which a checkpoint could not move all … */
+    int wal_pages_peak;  /* … and the most there were since the file was cut */
+};
+
+struct store_sqlite *store_sqlite_of(struct store *s);
+
+/* So that what is outside the bounds need not be looked for. */
+void bounds_add(struct seq_bounds *b, uint64_t seq);
+bool bounds_meet(const struct seq_bounds *b, uint64_t first, uint64_t last);
+
+/* Takes a record into the fold, or writes it at once when it is not about a job. */
+MUST_CHECK int fold_record(struct store_sqlite *q, const struct record *r, struct err_note *note);
+/* Writes all changes and clears the fold. */
+MUST_CHECK int write_changes(struct store_sqlite *q, struct err_note *note);
+/* Writes the attempts that ended, but for those of jobs that are gone (sqlite/history.c). */
+MUST_CHECK int write_attempts(struct store_sqlite *q, struct err_note *note);
+/* What comes of deleting payloads; see there. */
+MUST_CHECK int payloads_gone(int rc, const struct err_note *why, struct err_note *note);
+/* Runs a statement that must change exactly one row. */
+MUST_CHECK int write_one(struct store_sqlite *q, enum stmt_id id, const char *what, uint64_t number,
+                         struct err_note *note);
+/* Adds to what will be written of a queue's hour; writes when there is much of it. */
+MUST_CHECK int fold_tally(struct store_sqlite *q, const struct rec_tally *r, struct err_note *note);
+MUST_CHECK int write_tallies(struct store_sqlite *q, struct err_note *note);
+MUST_CHECK int sqlite_load_tallies(sqlite3 *db, const struct store_sink *sink,
+                                   struct err_note *note);
+/* Writes a record that is not about a job. */
+/* These numbers have been given; 0 = none of that kind. */
+MUST_CHECK int write_numbers(struct store_sqlite *q, uint32_t queue, uint32_t schedule,
+                             struct err_note *note);
+MUST_CHECK int write_record(struct store_sqlite *q, const struct record *r, struct err_note *note);
+
+/* ---- the key-value store (sqlite/kv.c) ---- */
+
+/* Writes one of its records, at once: what it holds is not netted out. */
+MUST_CHECK int write_kv_record(struct store_sqlite *q, const struct record *r,
+                               struct err_note *note);
+MUST_CHECK int load_kv(sqlite3 *db, const struct store_sink *sink, struct err_note *note);
+
+MUST_CHECK int sqlite_load_meta(sqlite3 *db, struct store_meta *ret, struct err_note *note);
+/* *ret_rows: of jobs, also of those that have been removed. */
+MUST_CHECK int sqlite_load(sqlite3 *db, const struct store_meta *meta,
+                           const struct store_sink *sink, int64_t *ret_rows, struct err_note *note);
+MUST_CHECK int sqlite_reader_open(const char *path, struct store_reader **ret,
+                                  struct err_note *note);
+/* Lists that take longer are cut with -ERR_TIMEOUT; 5,000 until changed. */
+void sqlite_reader_limit(struct store_reader *r, uint64_t ms);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the things of the API look to a person: jobs, spans of time, the members of an object. */
+#pragma once
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/containers/arena.h"
+#include "base/span.h"
+#include "cli/client/table.h"
+
+/* Adds what the job carries to the table, in short: JSON and text as they are, bytes as "base64:…".
+ */
+void client_show_payload(struct client_table *t, struct span job, struct arena *arena);
+/* "450 ms", "12.3 s", "5m 10s", "3h 20m", "2d 4h"; "-" when negative. */
+#define CLIENT_SPAN_BYTES 32
+const char *client_show_ms(int64_t ms, char out[CLIENT_SPAN_BYTES]);
+/* "1,204". */
+#define CLIENT_COUNT_BYTES 32
+const char *client_show_count(int64_t count, char out[CLIENT_COUNT_BYTES]);
+/* Prints each member on a line of its own, "name: value", the members of inner objects as
+ * "outer.name". Lists of objects are left out (the caller shows them as a table). */
+void client_show_object(FILE *out, struct span object, struct arena *arena);

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The groups of commands, the rows of the program itself, and how a command is found and run. */
+#include "cli/commands.h"
+
+#include <string.h>
+
+#include "backend/local/offline/check.h"
+#include "base/mem.h"
+#include "base/suggest.h"
+#include "cli/client/client.h"
+#include "cli/completion.h"
+#include "cli/help.h"
+#include "cli/man.h"
+#include "cli/transfer/migrate.h"
+#include "cli/transfer/restore.h"
+#include "config/config.h"
+#include "config/units.h"
+#include "server/serve.h"
+#include "server/version.h"
+
+/* ---- the commands of the program itself ---- */
+
+static int check_command(const struct command *cmd, const struct arguments *args)
+{
+    (void)cmd;
+    return check_run(args->words[0], stdout);
+}
+
+static int version_command(const struct command *cmd, const struct arguments *args)
+{
+    (void)cmd;
+    (void)args;
+    version_print(stdout);
+    return EXIT_DONE;
+}
+
+static const struct command core_commands[] = {
+    {"serve", "", "run the server",
+     "Runs until SIGTERM or SIGINT, then lets requests under way finish. Prints one line\n"
+     "`listening on http://HOST:PORT` for each address when it is ready. SIGHUP reads the\n"
+     "settings again. `holdfast help config` explains each setting; every one is an option here,\n"
+     "a variable HOLDFAST_... in the environment and a key in the file of --config.\n",
+     COMMAND_OPTIONS(config_flags), 0, 0, serve_command},
+    {"check", "DIR", "look over the store in DIR while no server uses it",
+     "Reads the whole store and changes nothing. Prints a sentence for each problem, the jobs of\n"
+     "each queue by state, what to do, and in the last line the verdict. Payloads, keys and error\n"
+     "texts are never printed.\n"
+     "\n"
+     "Exit status: 0 no problems found, 1 problems found, 2 not checked (DIR has no store, or one\n"
+     "that a server is using or that another version of holdfast made), 3 no problems found, but\n"
+     "warnings: the last entry of the journal is or was incomplete, so that work may be missing.\n",
+     COMMAND_NO_OPTIONS, 1, 1, check_command},
+    {"restore", "BACKUP", "make a store out of a backup",
+     "BACKUP is a directory that `holdfast backup` made, the holdfast.db in it, or the data\n"
+     "directory of a server that is not running. --data DIR names the data directory to make; one\n"
+     "that has a store already is left as it is. The backup is checked and not changed.\n"
+     "\n"
+     "The new store never gives out an id or a token that the old one may have given out since "
+     "the\n"
+     "backup. Jobs that were running in it are still held by their workers, whose tokens count.\n"
+     "\n"
+     "Exit status: 0 restored, 1 it failed, and DIR has no store, 2 wrong usage, or BACKUP or DIR "
+     "is\n"
+     "not fit for it.\n",
+     COMMAND_OPTIONS(restore_options), 1, 1, restore_command},
+    {"migrate", "", "copy everything of one store into another",
+     "--from and --to name the stores as `serve --backend` does: sqlite:DIR, postgres://…,\n"
+     "redis://…. No server may use either of them. The source is not changed. The target must be "
+     "empty; its\n"
+     "queues stay paused until all that was copied has been read back and compared.\n"
+     "\n"
+     "Queues, jobs of every state with their ids and history, keys, schedules and alert rules are\n"
+     "copied. Running jobs become ready, uncounted. An interrupted migrate is finished by the\n"
+     "same command with --resume.\n"
+     "\n"
+     "Exit status: 0 copied, and the same in both; 1 refused, interrupted, or not the same; 2 "
+     "wrong\n"
+     "usage, or a store cannot be used; 3 a store cannot be reached.\n",
+     COMMAND_OPTIONS(migrate_options), 0, 0, migrate_command},
+    {"completion", "bash|zsh", "print the completion for a shell",
+     "For one session: `source <(holdfast completion bash)`, and the same for zsh. `make install`\n"
+     "puts both where the shells look for them.\n",
+     COMMAND_NO_OPTIONS, 1, 1, completion_command},
+    {"help", "[COMMAND|config|routes]", "list the commands, or explain one, or the settings",
+     "Without COMMAND, lists every command with one line each. `holdfast help config` explains\n"
+     "every setting of the server; `holdfast help routes` lists what it answers over HTTP.\n",
+     COMMAND_OPTIONS(help_options), 0, 1, help_command},
+    {"man", "", "print the man page",
+     "Prints holdfast(1) as roff: `holdfast man | man -l -` shows it. `make install` installs "
+     "it.\n",
+     COMMAND_NO_OPTIONS, 0, 0, man_command},
+    {"version", "", "print version and commit",
+     "Prints one line: `holdfast VERSION`, followed by the commit in brackets when the build\n"
+     "knew it; a + behind the commit says that the sources had been changed since.\n",
+     COMMAND_NO_OPTIONS, 0, 0, version_command},
+};
+static const size_t core_command_count = sizeof(core_commands) / sizeof(core_commands[0]);
+
+static const struct command_group groups[] = {
+    {"Commands", core_commands, &core_command_count},
+    {"Commands that speak to a server", client_commands, &client_command_count},
+    {NULL, NULL, NULL},
+};
+
+/* ---- looking them up ---- */
+
+const struct command_group *command_groups(void)
+{
+    return groups;
+}
+
+const struct command *command_at(size_t i)
+{
+    for (const struct command_group *g = groups; g->title; g++) {
+        if (i < *g->count)
+            return &g->rows[i];
+        i -= *g->count;
+    }
+    return NULL;
+}
+
+const struct command *command_find(const char *name)
+{
+    const struct command *cmd;
+    for (size_t i = 0; (cmd = command_at(i)); i++) {
+        if (strcmp(cmd->name, name) == 0)
+            return cmd;
+    }
+    return NULL;
+}
+
+/* Without memory for the list there is no proposal. */
+static const char *command_near(const char *name)
+{
+    size_t count = 0;
+    while (command_at(count))
+        count++;
+    const char **names = mem_array(count, sizeof *names);
+    if (!names)
+        return NULL;
+    for (size_t i = 0; i < count; i++)
+        names[i] = command_at(i)->name;
+    const char *near = suggest_nearest(name, names, count);
+    mem_free(names);
+    return near;
+}
+
+int command_unknown(const char *name)
+{
+    char shown[QUOTED_MAX];
+    const char *near = command_near(name);
+    fprintf(stderr, "holdfast: unknown command %s", quoted(span_text(name), shown));
+    if (near)
+        fprintf(stderr, "; did you mean '%s'?\n", near);
+    else
+        fputs("; `holdfast help` lists the commands\n", stderr);
+    return EXIT_USAGE;
+}
+
+/* ---- running one ---- */
+
+void command_synopsis(const struct command *cmd, FILE *out)
+{
+    fprintf(out, "holdfast %s%s%s%s", cmd->name, cmd->option_count ? " [OPTION]..." : "",
+            *cmd->args ? " " : "", cmd->args);
+}
+
+int command_usage(const struct command *cmd)
+{
+    fputs("usage: ", stderr);
+    command_synopsis(cmd, stderr);
+    fputc('\n', stderr);
+    return EXIT_USAGE;
+}
+
+static int command_run(const struct command *cmd, int argc, char **argv)
+{
+    struct arguments args;
+    struct err_note note;
+    if (options_parse(cmd->options, cmd->option_count, argc, argv, &args, &note) < 0) {
+        fprintf(stderr, "holdfast: %s\n", note.text);
+        return EXIT_USAGE;
+    }
+    int status = EXIT_DONE;
+    if (args.help)
+        help_print(cmd, stdout);
+    else if (args.word_count < cmd->words_min || args.word_count > cmd->words_max)
+        status = command_usage(cmd);
+    else
+        status = cmd->run(cmd, &args);
+    arguments_done(&args);
+    return status;
+}
+
+/* The spellings people try first, whatever the program. */
+static const char *command_alias(const char *word)
+{
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+        return "help";
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
+        return "version";
+    return word;
+}
+
+int command_line(int argc, char **argv)
+{
+    if (argc < 2) {
+        help_list(stderr);
+        return EXIT_USAGE;
+    }
+    const struct command *cmd = command_find(command_alias(argv[1]));
+    return cmd ? command_run(cmd, argc - 1, argv + 1) : command_unknown(argv[1]);
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* holdfast export: the queues and jobs of a running server, page by page, or (--data, see
+ * export_store.c) of a store that no server uses.
+ *
+ * Pages follow the sequence of jobs, which never changes: none comes twice, none is passed over
+ * that was in one of the states when its page was read. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/client/answer.h"
+#include "cli/client/client_commands.h"
+#include "cli/client/session.h"
+#include "cli/transfer/export_file.h"
+#include "cli/transfer/export_store.h"
+#include "core/limits.h"
+
+#define PAGE_JOBS "500"
+#define PAGE_QUEUES "500"
+#define STATES_USUAL "scheduled,ready,running,dead"
+
+static int cannot(const struct err_note *note)
+{
+    return client_complain(CLIENT_USAGE, "%s", note->text);
+}
+
+/* ---- queues ---- */
+
+static bool next_of(struct client_session *s, const char *member, char *into, size_t room)
+{
+    struct span next = client_answer_text(client_answer(s), member, &s->arena);
+    if (next.len == 0 || next.len >= room)
+        return false;
+    memcpy(into, next.at, next.len);
+    into[next.len] = '\0';
+    return true;
+}
+
+static int queues_page(struct client_session *s, struct export_file *f)
+{
+    struct client_items items;
+    struct span queue;
+    client_items_of(&items, client_answer(s), "queues");
+    while (client_items_next(&items, &queue))
+        if (export_queue(f, queue, &s->note) < 0)
+            return cannot(&s->note);
+    return CLIENT_DONE;
+}
+
+static int queues_all(struct client_session *s, struct export_file *f)
+{
+    char after[1024] = "";
+    bool more = true;
+    while (more) {
+        client_path_add(&s->path, "/v1/queues");
+        client_path_query(&s->path, "limit", PAGE_QUEUES);
+        client_path_query(&s->path, "after", *after ? after : NULL);
+        int status = client_ask(s, "GET");
+        if (status == CLIENT_DONE)
+            status = queues_page(s, f);
+        if (status != CLIENT_DONE)
+            return status;
+        more = next_of(s, "next", after, sizeof after);
+        arena_reset(&s->arena);
+    }
+    return CLIENT_DONE;
+}
+
+static int queues_named(struct client_session *s, struct export_file *f)
+{
+    size_t at = 0;
+    const char *name;
+    while ((name = arguments_next(s->args, "queue", &at))) {
+        client_path_add(&s->path, "/v1/queues/");
+        client_path_encode(&s->path, name);
+        int status = client_ask(s, "GET");
+        if (status != CLIENT_DONE)
+            return status;
+        if (export_queue(f, client_answer(s), &s->note) < 0)
+            return cannot(&s->note);
+    }
+    return CLIENT_DONE;
+}
+
+/* ---- jobs ---- */
+
+static int jobs_page(struct client_session *s, struct export_file *f)
+{
+    struct client_items items;
+    struct span job;
+    client_items_of(&items, client_answer(s), "jobs");
+    while (client_items_next(&items, &job))
+        if (export_job(f, job, &s->note) < 0)
+            return cannot(&s->note);
+    return CLIENT_DONE;
+}
+
+/* Of one queue, or (NULL) of all. */
+static int jobs_of(struct client_session *s, struct export_file *f, const char *queue)
+{
+    char cursor[256] = "";
+    const char *states =
+        arguments_has(s->args, "all") ? NULL : arguments_text(s->args, "state", STATES_USUAL);
+    bool more = true;
+    while (more) {
+        client_path_add(&s->path, "/v1/jobs");
+        client_path_query(&s->path, "limit", PAGE_JOBS);
+        client_path_query(&s->path, "state", states);
+        client_path_query(&s->path, "queue", queue);
+        client_path_query(&s->path, "cursor", *cursor ? cursor : NULL);
+        int status = client_ask(s, "GET");
+        if (status == CLIENT_DONE)
+            status = jobs_page(s, f);
+        if (status != CLIENT_DONE)
+            return status;
+        more = next_of(s, "cursor", cursor, sizeof cursor);
+        arena_reset(&s->arena);
+    }
+    return CLIENT_DONE;
+}
+
+static int jobs_all(struct client_session *s, struct export_file *f)
+{
+    size_t at = 0;
+    int status = CLIENT_DONE;
+    if (!arguments_has(s->args, "queue"))
+        return jobs_of(s, f, NULL);
+    const char *name;
+    while (status == CLIENT_DONE && (name = arguments_next(s->args, "queue", &at)))
+        status = jobs_of(s, f, name);
+    return status;
+}
+
+/* ---- keys ---- */
+
+static int keys_page(struct client_session *s, struct export_file *f)
+{
+    struct client_items items;
+    struct span key;
+    client_items_of(&items, client_answer(s), "keys");
+    while (client_items_next(&items, &key))
+        if (export_key(f, key, &s->note) < 0)
+            return cannot(&s->note);
+    return CLIENT_DONE;
+}
+
+static int keys_all(struct client_session *s, struct export_file *f)
+{
+    char cursor[2 * LIMIT_KV_KEY_BYTES + 2] = "";
+    bool more = true;
+    while (more) {
+        client_path_add(&s->path, "/v1/kv");
+        client_path_query(&s->path, "limit", PAGE_JOBS);
+        client_path_query(&s->path, "cursor", *cursor ? cursor : NULL);
+        int status = client_ask(s, "GET");
+        if (status == CLIENT_DONE)
+            status = keys_page(s, f);
+        if (status != CLIENT_DONE)
+            return status;
+        more = next_of(s, "cursor", cursor, sizeof cursor);
+        arena_reset(&s->arena);
+    }
+    return CLIENT_DONE;
+}
+
+/* ---- schedules ---- */
+
+static int schedules_page(struct client_session *s, struct export_file *f)
+{
+    struct client_items items;
+    struct span schedule;
+    client_items_of(&items, client_answer(s), "schedules");
+    while (client_items_next(&items, &schedule))
+        if (export_schedule(f, schedule, &s->note) < 0)
+            return cannot(&s->note);
+    return CLIENT_DONE;
+}
+
+static int schedules_all(struct client_session *s, struct export_file *f)
+{
+    char after[1024] = "";
+    bool more = true;
+    while (more) {
+        client_path_add(&s->path, "/v1/schedules");
+        client_path_query(&s->path, "limit", PAGE_QUEUES);
+        client_path_query(&s->path, "after", *after ? after : NULL);
+        int status = client_ask(s, "GET");
+        if (status == CLIENT_DONE)
+            status = schedules_page(s, f);
+        if (status != CLIENT_DONE)
+            return status;
+        more = next_of(s, "next", after, sizeof after);
+        arena_reset(&s->arena);
+    }
+    return CLIENT_DONE;
+}
+
+/* ---- alert rules ---- */
+
+static int alerts_all(struct client_session *s, struct export_file *f)
+{
+    struct client_items items;
+    struct span alert;
+    client_path_add(&s->path, "/v1/alerts");
+    int status = client_ask(s, "GET");
+    if (status != CLIENT_DONE)
+        return status;
+    client_items_of(&items, client_answer(s), "alerts");
+    while (client_items_next(&items, &alert))
+        if (export_alert(f, alert, &s->note) < 0)
+            return cannot(&s->note);
+    return CLIENT_DONE;
+}
+
+/* ---- the command ---- */
+
+static int write_all(struct client_session *s, struct export_file *f)
+{
+    struct clock clock = clock_system();
+    if (export_begin(f, client_server(s->client), clock_now(&clock).wall, &s->note) < 0)
+        return cannot(&s->note);
+    int status = arguments_has(s->args, "queue") ? queues_named(s, f) : queues_all(s, f);
+    /* Keys, schedules and rules belong to no queue: they are in an export of everything. */
+    bool everything = !arguments_has(s->args, "queue");
+    if (status == CLIENT_DONE && everything)
+        status = keys_all(s, f);
+    if (status == CLIENT_DONE)
+        status = jobs_all(s, f);
+    if (status == CLIENT_DONE && everything)
+        status = schedules_all(s, f);
+    if (status == CLIENT_DONE && everything)
+        status = alerts_all(s, f);
+    if (status == CLIENT_DONE && export_end(f, 0, &s->note) < 0)
+        status = cannot(&s->note);
+    return status;
+}
+
+static int export(struct client_session *s)
+{
+    struct export_file f;
+    if (export_open(&f, arguments_text(s->args, "output", NULL), arguments_has(s->args, "force"),
+                    &s->note) < 0)
+        return cannot(&s->note);
+    int status = write_all(s, &f);
+    if (status == CLIENT_DONE && f.name)
+        fprintf(stderr, "%" PRIu64 " jobs and %" PRIu64 " queues exported\n", f.jobs, f.queues);
+    export_close(&f);
+    return status;
+}
+
+int client_export(const struct command *cmd, const struct arguments *args)
+{
+    if (arguments_has(args, "all") && arguments_has(args, "state"))
+        return client_complain(CLIENT_USAGE, "--all and --state exclude each other");
+    if (arguments_has(args, "data") && arguments_has(args, "server"))
+        return client_complain(CLIENT_USAGE, "--data reads a store that no server uses; it goes "
+                                             "without --server");
+    return arguments_has(args, "data") ? export_store(args) : client_run(cmd, args, export);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/help.h"
+
+#include <string.h>
+
+#include "api/api.h"
+#include "api/beanstalk/beanstalk.h"
+#include "api/v1/v1.h"
+#include "config/config.h"
+
+void help_list(FILE *out)
+{
+    fputs("Holdfast, a durable job queue in one binary.\n"
+          "\n"
+          "Usage: holdfast COMMAND [OPTION]... [ARGUMENT]...\n",
+          out);
+    for (const struct command_group *g = command_groups(); g->title; g++) {
+        fprintf(out, "\n%s:\n", g->title);
+        for (size_t i = 0; i < *g->count; i++) {
+            char left[64];
+            int width = snprintf(left, sizeof(left), "%s %s", g->rows[i].name, g->rows[i].args);
+            /* What does not fit its column has the next line for its text. */
+            if (width > 28)
+                fprintf(out, "  %s\n  %28s %s\n", left, "", g->rows[i].summary);
+            else
+                fprintf(out, "  %-28s %s\n", left, g->rows[i].summary);
+        }
+    }
+    fputs("\n`holdfast help COMMAND` says more about one of them.\n", out);
+}
+
+enum { HELP_COLUMN = 36 }; /* where the texts of options begin */
+
+static void option_print(const struct option *o, FILE *out)
+{
+    char name[OPTION_NAME_MAX];
+    char left[OPTION_NAME_MAX + 64];
+    char indent[HELP_COLUMN + 1];
+    char letter[] = {'-', o->letter, ',', ' ', '\0'};
+    const char *before = o->kind == OPTION_SWITCH ? "[=" : o->argument ? " " : "";
+    snprintf(left, sizeof(left), "%s--%s%s%s%s", o->letter ? letter : "    ", option_name(o, name),
+             before, o->argument ? o->argument : "", o->kind == OPTION_SWITCH ? "]" : "");
+    snprintf(indent, sizeof(indent), "%*s", HELP_COLUMN, "");
+    fprintf(out, "  %-*s", HELP_COLUMN - 2, left);
+    if (strlen(left) > HELP_COLUMN - 3) /* no room: the text begins in the next line */
+        fprintf(out, "\n%s", indent);
+    help_wrap(out, indent, o->doc);
+}
+
+void help_print(const struct command *cmd, FILE *out)
+{
+    command_synopsis(cmd, out);
+    fprintf(out, ": %s\n\n%s", cmd->summary, cmd->detail);
+    if (cmd->option_count > 0)
+        fputs("\nOptions:\n", out);
+    for (size_t i = 0; i < cmd->option_count; i++)
+        option_print(&cmd->options[i], out);
+}
+
+const struct option help_options[1] = {
+    {"markdown", 0, NULL, "with `config`: the reference page docs/config.md", OPTION_FLAG},
+};
+
+static int help_config(bool markdown)
+{
+    int err = markdown ? config_markdown(stdout) : config_help(stdout);
+    if (err < 0)
+        fprintf(stderr, "holdfast: %s\n", err_text(err));
+    return err < 0 ? EXIT_FAILED : EXIT_DONE;
+}
+
+static void help_routes(void)
+{
+    size_t count;
+    const struct http_route *routes = native_routes(&count);
+    api_routes_print(stdout, routes, count);
+    for (size_t i = 0; api_at(i); i++) {
+        printf("\n%s: %s\n\n", api_at(i)->name, api_at(i)->doc);
+        api_routes_print(stdout, api_at(i)->routes, api_at(i)->route_count);
+    }
+    puts("\nbeanstalk: beanstalkd's protocol on a port of its own (beanstalk.listen)\n");
+    beanstalk_commands_print(stdout);
+}
+
+int help_command(const struct command *cmd, const struct arguments *args)
+{
+    (void)cmd;
+    if (args->word_count == 0) {
+        help_list(stdout);
+        return EXIT_DONE;
+    }
+    if (strcmp(args->words[0], "config") == 0)
+        return help_config(arguments_has(args, "markdown"));
+    if (strcmp(args->words[0], "routes") == 0) {
+        help_routes();
+        return EXIT_DONE;
+    }
+    const struct command *topic = command_find(args->words[0]);
+    if (!topic)
+        return command_unknown(args->words[0]);
+    help_print(topic, stdout);
+    return EXIT_DONE;
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The man page holdfast(1), made from the tables of commands and settings. */
+#pragma once
+
+#include "cli/commands.h"
+
+int man_command(const struct command *cmd, const struct arguments *args); /* `holdfast man` */
+/* Writes the page as roff. -ERR_NOMEM. */
+MUST_CHECK int man_print(FILE *out);

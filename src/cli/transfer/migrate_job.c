@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/transfer/migrate_job.h"
+
+#include "core/policy.h"
+
+/* ---- as it arrives ---- */
+
+/* Attempts that are over; a last one that ended well never began after its end. */
+static int attempts_over(const struct job_view *from, struct arena *arena, struct job_view *ret)
+{
+    struct attempt_view *list = arena_array(arena, from->attempt_count + 1, sizeof *list);
+    uint32_t count = 0;
+    if (!list)
+        return -ERR_NOMEM;
+    for (uint32_t i = 0; i < from->attempt_count; i++) {
+        if (from->attempts[i].outcome == ATTEMPT_RUNNING)
+            continue;
+        list[count] = from->attempts[i];
+        if (list[count].outcome == ATTEMPT_DONE && from->job.state == STATE_DONE &&
+            list[count].started_at.ms > from->job.since.ms)
+            list[count].started_at = from->job.since;
+        count++;
+    }
+    ret->attempts = list;
+    ret->attempt_count = count;
+    return 0;
+}
+
+static void come_back(struct wall_time now, struct job_view *v)
+{
+    if (v->job.state != STATE_RUNNING)
+        return;
+    v->job.state = STATE_READY;
+    v->job.reason = REASON_RESTARTED;
+    v->job.since = now;
+    if (v->job.run_at.ms > now.ms) /* it was seized before its time */
+        v->job.run_at.ms = 0;
+}
+
+int job_arrives(struct wall_time now, const struct job_view *from, struct arena *arena,
+                struct job_view *ret)
+{
+    *ret = *from;
+    come_back(now, ret);
+    return attempts_over(from, arena, ret);
+}
+
+/* ---- the operation ---- */
+
+static void fill_moving(const struct job_view *v, struct job_moving *m)
+{
+    *m = (struct job_moving){
+        .past = {.state = v->job.state,
+                 .reason = v->job.reason,
+                 .failures = v->job.failures,
+                 .crashes = v->job.crashes,
+                 .error_kind = v->error_kind,
+                 .error = v->error},
+        .moved = {.seq = v->job.seq,
+                  .id_hi = v->job.id_hi,
+                  .since = v->job.since,
+                  .result_kind = v->result_kind,
+                  .result = v->result,
+                  .attempts = v->attempts,
+                  .attempt_count = v->attempt_count},
+    };
+}
+
+int job_op(const struct job_view *v, struct job_moving *m, struct op *ret)
+{
+    fill_moving(v, m);
+    *ret = (struct op){.kind = OP_ENQUEUE};
+    ret->enqueue = (struct op_enqueue){
+        .queue = v->queue,
+        .no_create = true,
+        .payload_kind = v->job.payload_kind,
+        .has_priority = true,
+        .priority = v->job.priority,
+        .run_at = v->job.run_at,
+        .payload = v->payload,
+        .extra = v->extra,
+        .past = &m->past,
+        .moved = &m->moved,
+    };
+    if (v->extra.options.len == 0)
+        return 0;
+    ret->enqueue.options = &m->options;
+    return options_decode(v->extra.options, &m->options) == 0 ? 0 : -ERR_CORRUPT;
+}
+
+/* ---- what must be the same ---- */
+
+/* No text can be mistaken for the end of another: each has its length in front. */
+static int add_text(struct buf *out, struct span s)
+{
+    uint64_t len = s.len;
+    int err = buf_append(out, (const char *)&len, sizeof len);
+    return err == 0 && s.len > 0 ? buf_append_span(out, s) : err;
+}
+
+static int add_numbers(struct buf *out, const int64_t *numbers, size_t count)
+{
+    return buf_append(out, (const char *)numbers, count * sizeof *numbers);
+}
+#define NUMBERS(out, ...)                                                                          \
+    add_numbers(out, (const int64_t[]){__VA_ARGS__},                                               \
+                sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+
+static int add_extra(struct buf *out, const struct job_extra *x)
+{
+    const struct span texts[] = {x->unique,  x->group,      x->correlation, x->label,
+                                 x->options, x->attributes, x->undelivered};
+    int err = NUMBERS(out, x->expires_at.ms);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts && err == 0; i++)
+        err = add_text(out, texts[i]);
+    return err;
+}
+
+static int add_attempts(struct buf *out, const struct job_view *v)
+{
+    int err = NUMBERS(out, v->attempt_count);
+    for (uint32_t i = 0; i < v->attempt_count && err == 0; i++) {
+        const struct attempt_view *a = &v->attempts[i];
+        err = NUMBERS(out, a->number, a->outcome, a->error_kind, a->started_at.ms, a->ended_at.ms);
+        if (err == 0)
+            err = add_text(out, a->worker);
+        if (err == 0)
+            err = add_text(out, a->error);
+    }
+    return err;
+}
+
+/* A store in which time goes on may have done this already. */
+static enum job_state state_due(struct wall_time now, const struct job_view *v, uint8_t *ret_reason)
+{
+    const struct job *j = &v->job;
+    bool waits = STATE_BIT(j->state) & STATES_WAITING;
+    *ret_reason = j->reason;
+    if (waits && v->extra.expires_at.ms != 0 && v->extra.expires_at.ms <= now.ms) {
+        *ret_reason = REASON_EXPIRED;
+        return STATE_DEAD;
+    }
+    return j->state == STATE_SCHEDULED && j->run_at.ms <= now.ms ? STATE_READY
+                                                                 : (enum job_state)j->state;
+}
+
+/* Of what expired, the moment is the store's own. */
+static int64_t ended_ms(const struct job *j, uint8_t reason)
+{
+    bool live = STATE_BIT(j->state) & STATES_LIVE;
+    return live || reason == REASON_EXPIRED ? 0 : j->since.ms;
+}
+
+int job_essence(struct wall_time now, const struct job_view *from, struct arena *arena,
+                struct buf *out, enum job_state *ret_state)
+{
+    struct job_view v;
+    const struct job *j = &v.job;
+    uint8_t reason;
+    int err = job_arrives(now, from, arena, &v);
+    if (err)
+        return err;
+    *ret_state = state_due(now, &v, &reason);
+    err = NUMBERS(out, (int64_t)j->seq, (int64_t)j->id_hi, *ret_state, reason, j->priority,
+                  j->run_at.ms, j->failures, j->crashes, j->payload_kind,
+                  v.error.len > 0 ? v.error_kind : 0, v.result_kind, ended_ms(j, reason));
+    if (err == 0)
+        err = add_text(out, v.payload);
+    if (err == 0)
+        err = add_text(out, v.result);
+    if (err == 0)
+        err = add_text(out, v.error);
+    if (err == 0)
+        err = add_extra(out, &v.extra);
+    return err ? err : add_attempts(out, &v);
+}

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `holdfast restore`: a store out of a backup, without a server. */
+#pragma once
+
+#include "cli/commands.h"
+
+extern const struct option restore_options[1];
+int restore_command(const struct command *cmd, const struct arguments *args);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Alert rules: on what, in which queues, and where the notices go.
+ *
+ * Two sorts. Events (a job dies, a schedule fails) give one notice each. Conditions hold or do not
+ * hold in a queue: they are raised once and clear themselves, with a notice at both edges. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/span.h"
+#include "base/system/clock.h"
+
+/* Numbers are on disk: never renumber. A new one: a row in the table of alert.c; an event needs the
+ * call of alerts_happened (engine/alerts.c), a condition a function in broker/conditions.c. */
+enum alert_on {
+    ALERT_DEAD = 1,
+    ALERT_SCHEDULE_FAILED = 2,
+    ALERT_DEEP = 3,
+    ALERT_ERROR_SHARE = 4,
+    ALERT_NO_CLAIM = 5,
+    ALERT_CAPACITY = 6,
+    ALERT_ON_COUNT
+};
+
+/* Members that a kind of rule has; others must be 0. */
+enum alert_member {
+    ALERT_HAS_DEPTH = 1u << 0,
+    ALERT_HAS_PERCENT = 1u << 1,
+    ALERT_HAS_WINDOW = 1u << 2,
+    ALERT_HAS_MIN_ENDS = 1u << 3,
+    ALERT_HAS_AFTER = 1u << 4,
+    ALERT_HAS_PAYLOAD = 1u << 5,
+};
+
+struct alert_rule {
+    uint8_t on; /* enum alert_on */
+    bool enabled;
+    bool with_payload;  /* dead: the notice carries the job's payload */
+    struct span queue;  /* a name, or a pattern in which * stands for anything */
+    uint64_t depth;     /* deep: waiting jobs; 0 = the queue's warn_depth */
+    uint32_t percent;   /* error_share: more than; capacity: at least */
+    uint32_t window_ms; /* error_share */
+    uint32_t min_ends;  /* error_share: fewer attempts say nothing */
+    uint32_t after_ms;  /* no_claim */
+    struct span url;    /* of the webhook; empty = none */
+    struct span secret; /* that deliveries are signed with; empty = unsigned */
+};
+
+const char *alert_on_name(enum alert_on on); /* "dead", …; NULL when unknown */
+bool alert_is_condition(enum alert_on on);
+unsigned alert_members(enum alert_on on); /* mask of enum alert_member */
+
+/* A rule of this kind that says nothing else: enabled, every queue, the defaults. */
+void alert_rule_default(enum alert_on on, struct alert_rule *ret);
+/* 0, or -ERR_INVALID with a note that begins with the member's name. */
+MUST_CHECK int alert_rule_check(const struct alert_rule *rule, struct err_note *note);
+MUST_CHECK int alert_name_check(struct span name, struct err_note *note);
+/* Does the pattern match the whole name? */
+bool alert_matches(struct span pattern, struct span name);
+/* Would the two hold at the same times in the same queues? */
+bool alert_same_condition(const struct alert_rule *a, const struct alert_rule *b);
+
+/* What happened to a condition. Numbers are on disk. */
+enum notice_edge { EDGE_NONE, EDGE_RAISED, EDGE_CLEARED, EDGE_COUNT };
+const char *notice_edge_name(enum notice_edge e); /* NULL, "raised", "cleared" */
+
+/* Where a notice stands. Numbers are on disk. */
+enum notice_state { NOTICE_PENDING, NOTICE_DEAD, NOTICE_STATE_COUNT };
+const char *notice_state_name(enum notice_state s); /* "pending", "dead" */
+
+/* Why a notice left the outbox. Numbers are on disk. */
+enum notice_end { NOTICE_DELIVERED, NOTICE_DROPPED, NOTICE_DISCARDED, NOTICE_END_COUNT };
+
+/* The wait before attempt number `tries` + 1: 1 s doubling to 1 h, ±10 %. */
+struct random;
+int64_t notice_backoff_ms(uint32_t tries, struct random *random);

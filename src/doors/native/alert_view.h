@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* An alert rule as the API shows it, with what it has raised; never its secret. */
-#pragma once
-
-#include "base/json.h"
-#include "broker/broker.h"
-
-void alert_view_write(struct json_writer *w, const struct alert_view *v);

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `holdfast serve`: the server, from its settings to a clean end. */
+#pragma once
+
+struct arguments;
+struct command;
+
+/* The row's function. Returns when the server has stopped. */
+int serve_command(const struct command *cmd, const struct arguments *args);

@@ -1,2 +1,0 @@
-#include "backend/local/local.h"
-#include "doors/native/jobs.h"

@@ -1,0 +1,2 @@
+#include "backend/local/local.h"
+#include "api/v1/jobs.h"

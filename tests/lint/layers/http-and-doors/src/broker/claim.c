@@ -1,3 +1,0 @@
-#include "backend/backend_impl.h"
-#include "backend/local/engine.h"
-#include "http/router.h"

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ballast: made when there is room, dropped, made again; lack of room is told from other
+ * obstacles. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "backend/local/ballast.h"
+#include "unit/backend/local/sqlite/store_rig.h"
+
+#define BYTES (UINT64_C(64) << 10)
+#define MORE_THAN_ANY_DISK (UINT64_C(1) << 60)
+
+/* Bytes on the disk; -1: it is not there. */
+static int64_t on_disk(const struct rig_dir *dir)
+{
+    char path[4096];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/ballast", dir->base);
+    return stat(path, &st) == 0 ? (int64_t)st.st_blocks * 512 : -1;
+}
+
+static void test_there_and_back(void **state)
+{
+    (void)state;
+    struct rig_dir dir;
+    struct ballast *b;
+    rig_dir_make(&dir);
+    assert_int_equal(ballast_open(dir.base, BYTES, &b), 0);
+    assert_int_equal(on_disk(&dir), -1);
+    assert_false(ballast_drop(b));
+    ballast_refill(b);
+    assert_false(ballast_lacks_room(b));
+    assert_true(on_disk(&dir) >= (int64_t)BYTES);
+    ballast_close(b);
+
+    assert_int_equal(ballast_open(dir.base, BYTES, &b), 0); /* found again */
+    assert_true(ballast_drop(b));
+    assert_int_equal(on_disk(&dir), -1);
+    assert_true(ballast_lacks_room(b)); /* until somebody looks */
+    ballast_refill(b);
+    assert_false(ballast_lacks_room(b));
+    assert_true(on_disk(&dir) >= (int64_t)BYTES);
+    ballast_close(b);
+    rig_dir_remove(&dir);
+}
+
+/* Neither made nor taken for one through a link: the file that it names is not ours. */
+static void test_a_link_is_not_followed(void **state)
+{
+    (void)state;
+    struct rig_dir dir;
+    struct ballast *b;
+    char path[4096];
+    rig_dir_make(&dir);
+    snprintf(path, sizeof path, "%s/ballast", dir.base);
+    assert_int_equal(symlink("elsewhere", path), 0);
+    assert_int_equal(ballast_open(dir.base, BYTES, &b), 0);
+    ballast_refill(b);
+    assert_int_equal(on_disk(&dir), -1); /* what the link names */
+    assert_false(ballast_drop(b));
+    ballast_close(b);
+    assert_int_equal(unlink(path), 0);
+    rig_dir_remove(&dir);
+}
+
+static void test_no_room(void **state)
+{
+    (void)state;
+    struct rig_dir dir;
+    struct ballast *b;
+    rig_dir_make(&dir);
+    assert_int_equal(ballast_open(dir.base, MORE_THAN_ANY_DISK, &b), 0);
+    assert_false(ballast_lacks_room(b)); /* nobody has looked */
+    ballast_refill(b);
+    assert_true(ballast_lacks_room(b));
+    assert_true(ballast_room(b) < MORE_THAN_ANY_DISK);
+    assert_int_equal(on_disk(&dir), -1);
+    ballast_close(b);
+    rig_dir_remove(&dir);
+}
+
+/* A directory that is gone says nothing about room. */
+static void test_other_obstacles(void **state)
+{
+    (void)state;
+    struct ballast *b;
+    assert_int_equal(ballast_open("/nonexistent", BYTES, &b), 0);
+    ballast_refill(b);
+    assert_false(ballast_lacks_room(b));
+    assert_true(ballast_room(b) == UINT64_MAX);
+    ballast_close(b);
+    ballast_refill(NULL);
+    assert_false(ballast_drop(NULL) || ballast_lacks_room(NULL));
+    assert_true(ballast_room(NULL) == UINT64_MAX);
+    ballast_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_there_and_back),
+        cmocka_unit_test(test_a_link_is_not_followed),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_other_obstacles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
