@@ -319,6 +319,8 @@ static int store_open(const char *dir, const struct backend_config *config, stru
     int err = store_open_sqlite(dir, now, ret, note);
     if (err == -ERR_NO_SPACE && ballast_drop(ballast))
         err = store_open_sqlite(dir, now, ret, note);
+    if (!err)
+        (*ret)->log = config->log;
     return err;
 }
 

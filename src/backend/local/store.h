@@ -16,6 +16,7 @@
 #include "base/containers/arena.h"
 #include "base/digest/hash.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "core/records/frame.h"
 #include "core/records/record.h"
 
@@ -146,6 +147,7 @@ struct store_ops {
 
 struct store {
     const struct store_ops *ops;
+    const struct log *log; /* set after opening; may be NULL */
 };
 
 struct store_reader_ops {

@@ -37,7 +37,7 @@ static struct engine *engine_of(struct check *c)
     struct engine_config config;
     struct engine *e = NULL;
     struct err_note note = {""};
-    struct check_store store = {{&check_store_ops}, c};
+    struct check_store store = {{.ops = &check_store_ops}, c};
     engine_config_default(&config);
     int rc = engine_new(&config, &e);
     if (rc == 0)

@@ -8,12 +8,16 @@
  *
  * The rows go block by block by rising sequence: all marked ones while nobody needs the thread,
  * else no more than are needed to keep the marks below a quarter of the rows, when every page that
- * is written loses several rows. That as many rows of jobs go as there were marks is checked. */
+ * is written loses several rows. That as many rows of jobs go as there were marks is checked.
+ *
+ * A row on a damaged page cannot be deleted. Once a batch has met one (sqlite/damage.h), every
+ * removal is only marked, and no rows are deleted until the server has started again. */
 #include "backend/local/sqlite/gone.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "backend/local/sqlite/damage.h"
 #include "backend/local/sqlite/store_sqlite.h"
 #include "base/failpoint.h"
 
@@ -92,8 +96,18 @@ static uint32_t choose(struct store_sqlite *q, bool mark)
     return chosen;
 }
 
+static void mark_all(struct fold *f)
+{
+    for (uint32_t i = 0; i < f->count; i++)
+        f->changes[i].flags |= removes_rows(&f->changes[i]) ? CHANGE_MARKED : 0;
+}
+
 void gone_choose(struct store_sqlite *q)
 {
+    if (q->damaged) {
+        mark_all(&q->fold);
+        return;
+    }
     uint32_t chosen = choose(q, false);
     if (chosen > 0 && chosen >= q->gone_rules.few)
         (void)choose(q, true);
@@ -237,9 +251,8 @@ static int block_clean(struct store_sqlite *q, uint64_t block, uint64_t bits, st
         rc = err_note_set(note, -ERR_CORRUPT,
                           "of %u removed jobs from %" PRIu64 " to %" PRIu64 ", %d had a row", count,
                           first, last, sqlite3_changes(q->db));
-    struct err_note why = {""};
     if (rc == 0)
-        rc = payloads_gone(block_delete(q, STMT_BLOCK_PAYLOADS, block, bits, &why), &why, note);
+        rc = block_delete(q, STMT_BLOCK_PAYLOADS, block, bits, note);
     if (rc == 0 && bounds_meet(&q->extras, first, last))
         rc = block_delete(q, STMT_BLOCK_EXTRAS, block, bits, note);
     if (rc == 0 && bounds_meet(&q->outcomes, first, last))
@@ -299,18 +312,25 @@ static int clean(struct store_sqlite *q, uint64_t blocks, bool all, struct err_n
     if (!sqlite3_get_autocommit(q->db)) { /* the first error is the one to tell */
         sqlite3_step(q->stmts[STMT_ROLLBACK]);
         sqlite3_reset(q->stmts[STMT_ROLLBACK]);
+        return rc;
     }
-    return rc;
+    return damage_met(q, rc, note);
+}
+
+uint64_t gone_cleanable(const struct store_sqlite *q)
+{
+    return q->damaged ? 0 : q->figures.marks;
 }
 
 int gone_clean(struct store_sqlite *q, uint64_t blocks, struct err_note *note)
 {
-    return q->figures.marks > 0 ? clean(q, blocks, true, note) : 0;
+    return gone_cleanable(q) > 0 ? clean(q, blocks, true, note) : 0;
 }
 
 int gone_clean_surplus(struct store_sqlite *q, struct err_note *note)
 {
-    return surplus(q, &q->figures) ? clean(q, SURPLUS_BLOCKS, false, note) : 0;
+    bool wanted = gone_cleanable(q) > 0 && surplus(q, &q->figures);
+    return wanted ? clean(q, SURPLUS_BLOCKS, false, note) : 0;
 }
 
 /* ---- beside a scan of jobs ---- */

@@ -79,6 +79,8 @@ MUST_CHECK int gone_group_end(struct store_sqlite *q, struct gone_group *g, stru
 MUST_CHECK int gone_none(struct store_sqlite *q, uint64_t first, uint64_t last,
                          struct err_note *note);
 
+/* Marks whose rows can be deleted. */
+uint64_t gone_cleanable(const struct store_sqlite *q);
 /* Deletes the rows of marked jobs, with their marks, of at most so many blocks: one transaction. */
 MUST_CHECK int gone_clean(struct store_sqlite *q, uint64_t blocks, struct err_note *note);
 /* The same, as long as there are more marks than may stand, for one batch's worth. */

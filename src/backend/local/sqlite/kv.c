@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "backend/kv_bounds.h"
+#include "backend/local/sqlite/damage.h"
 #include "backend/local/sqlite/read.h"
 #include "backend/local/sqlite/rules.h"
 #include "core/limits.h"
@@ -52,15 +53,16 @@ static int from_job(struct store_sqlite *q, const struct rec_kv_from_job *r, str
     int rc = gone_none(q, r->seq, r->seq, note);
     if (rc != 0)
         return rc;
+    bool unreadable;
+    rc = damage_payload(q, r->seq, &unreadable, note);
+    if (rc != 0 || unreadable)
+        return rc ? rc : put_damaged(q, &set, note);
     sqlite3_stmt *st = q->stmts[STMT_KV_FROM_JOB];
-    struct err_note ignored;
     bind_kv(st, r->key, r->version, set.expires_at, r->kind);
     bind_number(st, 5, r->seq);
-    rc = sql_run(st, "write", &ignored);
-    if (rc == 0 && sqlite3_changes(q->db) == 1)
-        return 0;
-    if (rc != 0 && rc != -ERR_CORRUPT)
-        return err_note_set(note, rc, "%s", ignored.text);
+    rc = sql_run(st, "write", note);
+    if (rc != 0 || sqlite3_changes(q->db) == 1)
+        return rc;
     return put_damaged(q, &set, note);
 }
 

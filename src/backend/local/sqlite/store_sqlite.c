@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "backend/local/pages/wal.h"
+#include "backend/local/sqlite/damage.h"
 #include "base/check.h"
 #include "base/digest/random.h"
 #include "base/failpoint.h"
@@ -109,6 +110,9 @@ static int write_frames(struct store_sqlite *q, const struct span *frames, size_
     int rc = frames_walk(frames, count, &q->next.position, record_cb, q, note);
     if (rc == 0)
         rc = write_changes(q, note);
+    /* Without a transaction each statement would commit by itself, the new position included. */
+    if (rc == 0 && sqlite3_get_autocommit(q->db))
+        rc = err_note_set(note, -ERR_CORRUPT, "%s: SQLite ended the transaction", q->dir.db_path);
     return rc ? rc : write_meta(q, note);
 }
 
@@ -145,8 +149,9 @@ static void committed(struct store_sqlite *q)
     q->figures = q->next_figures;
 }
 
-static int commit_frames(struct store_sqlite *q, const struct span *frames, size_t count,
-                         struct err_note *note)
+/* *again: a damaged page was in the way, and the batch can be applied without it. */
+static int commit_try(struct store_sqlite *q, const struct span *frames, size_t count, bool *again,
+                      struct err_note *note)
 {
     int rc = sql_run(q->stmts[STMT_BEGIN], "begin a transaction", note);
     if (rc == 0)
@@ -155,11 +160,22 @@ static int commit_frames(struct store_sqlite *q, const struct span *frames, size
     if (rc == 0 && q->next.position != q->meta.position)
         rc = sql_run(q->stmts[STMT_COMMIT], "commit", note);
     FAILPOINT("sweep.synced");
-    if (rc != 0 || q->next.position == q->meta.position)
-        roll_back(q);
-    else
+    if (rc == 0 && q->next.position != q->meta.position) {
         committed(q);
+        return 0;
+    }
+    *again = rc != 0 && damage_met(q, rc, note) == 0;
+    roll_back(q);
     return rc;
+}
+
+/* One that met a damaged page is repeated without it. */
+static int commit_frames(struct store_sqlite *q, const struct span *frames, size_t count,
+                         struct err_note *note)
+{
+    bool again = false;
+    int rc = commit_try(q, frames, count, &again, note);
+    return again ? commit_try(q, frames, count, &again, note) : rc;
 }
 
 /* A WAL that is moved into the database file is written again from its beginning: what comes next
@@ -260,7 +276,7 @@ static int sqlite_tidy(struct store *s, bool *more, struct err_note *note)
         rc = cut_wal(q, CUT_BUSY_MS, note);
     else if (rc == 0 && !*more && q->wal_pages > 0)
         rc = checkpoint(q, SQLITE_CHECKPOINT_PASSIVE, note);
-    *more = rc == 0 && (*more || (cleaned && q->figures.marks > 0));
+    *more = rc == 0 && (*more || (cleaned && gone_cleanable(q) > 0));
     return keep_failure(q, rc);
 }
 
@@ -280,7 +296,7 @@ static int sqlite_compact(struct store *s, uint64_t *left, struct err_note *note
         return err_note_set(note, q->failed, "%s: an earlier write failed", q->dir.db_path);
     int64_t count = 0;
     int rc = free_pages(q, &count, note);
-    uint64_t marks = q->figures.marks;
+    uint64_t marks = gone_cleanable(q);
     if (rc == 0 && count == 0 && marks == 0)
         rc = cut_wal(q, COMPACT_BUSY_MS, note);
     else if (rc == 0 && q->wal_pages - q->wal_pages_tried >= COMPACT_WAL_PAGES)
@@ -535,6 +551,7 @@ static void sqlite_close(struct store *s)
     keep_files_if_short(q);
     for (int i = 0; i < STMT_COUNT; i++)
         sqlite3_finalize(q->stmts[i]);
+    damage_done(q);
     sqlite3_close(q->db);
     fold_done(&q->fold);
     store_dir_close(&q->dir);

@@ -451,7 +451,10 @@ struct store_sqlite {
     struct gone_figures figures;      /* as committed */
     struct gone_figures next_figures; /* as they will be with the transaction under way */
     uint64_t clean_from;              /* block at which the next cleaning begins */
-    uint64_t at;                      /* position of the record being taken in */
+    bool damaged;                     /* a batch has met a damaged page (sqlite/damage.h) */
+    sqlite3 *probe; /* with `damaged`: which payloads can be read; NULL = not opened yet */
+    sqlite3_stmt *probe_payload;
+    uint64_t at;         /* position of the record being taken in */
     int failed;          /* an error after which nothing more may be written; 0 = none */
     int wal_pages;       /* in the WAL after the last commit … */
     int wal_pages_tried; /* … of which a checkpoint could not move all … */
@@ -470,8 +473,6 @@ MUST_CHECK int fold_record(struct store_sqlite *q, const struct record *r, struc
 MUST_CHECK int write_changes(struct store_sqlite *q, struct err_note *note);
 /* Writes the attempts that ended, but for those of jobs that are gone (sqlite/history.c). */
 MUST_CHECK int write_attempts(struct store_sqlite *q, struct err_note *note);
-/* What comes of deleting payloads; see there. */
-MUST_CHECK int payloads_gone(int rc, const struct err_note *why, struct err_note *note);
 /* Runs a statement that must change exactly one row. */
 MUST_CHECK int write_one(struct store_sqlite *q, enum stmt_id id, const char *what, uint64_t number,
                          struct err_note *note);

@@ -8,6 +8,7 @@
  * that does not exist, or is not in a state the record can start from, is damage. */
 #include <inttypes.h>
 
+#include "backend/local/sqlite/damage.h"
 #include "backend/local/sqlite/notices.h"
 #include "backend/local/sqlite/rules.h"
 
@@ -115,6 +116,12 @@ static int write_noted(struct store_sqlite *q, const struct change *c, struct er
 /* A payload that replaces another. */
 static int write_payload(struct store_sqlite *q, const struct change *c, struct err_note *note)
 {
+    bool unreadable;
+    int rc = damage_payload(q, c->seq, &unreadable, note);
+    if (rc == 0 && unreadable)
+        damage_dropped(q, c->seq);
+    if (rc != 0 || unreadable)
+        return rc;
     if (c->payload.len == 0)
         return write_range(q, STMT_PAYLOADS_GONE, c->seq, c->seq, note);
     bind_number(q->stmts[STMT_PAYLOAD_PUT], 1, c->seq);
@@ -309,18 +316,9 @@ static int write_rare_gone(struct store_sqlite *q, uint64_t first, uint64_t last
     return rc;
 }
 
-/* Payloads on a page that cannot be read stay where they are: no job has them any more, and check
- * tells of them. */
-int payloads_gone(int rc, const struct err_note *why, struct err_note *note)
-{
-    return rc == 0 || rc == -ERR_CORRUPT ? 0 : err_note_set(note, rc, "%s", why->text);
-}
-
 static int write_gone(struct store_sqlite *q, uint64_t first, uint64_t last, struct err_note *note)
 {
-    struct err_note why = {""};
-    int rc = write_range(q, STMT_PAYLOADS_GONE, first, last, &why);
-    rc = payloads_gone(rc, &why, note);
+    int rc = write_range(q, STMT_PAYLOADS_GONE, first, last, note);
     q->next_figures.rows -= (int64_t)(last - first + 1);
     if (rc == 0 && bounds_meet(&q->extras, first, last))
         rc = write_range(q, STMT_EXTRAS_GONE, first, last, note);
