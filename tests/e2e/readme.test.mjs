@@ -3,7 +3,7 @@
 // what is printed below it. Runs itself below scripts/with-postgres, which stands for the database of the README.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -131,4 +131,39 @@ describe('README.md', () => {
     assert.equal(of('curl ') + of('holdfast '), commands.length, 'others are not tried');
   });
   for (const command of commands) test(command.line, () => one(command));
+});
+
+/** The indented block of the text that begins with this line. */
+const blockOf = (text, first) => text.split('\n\n').find((part) => part.startsWith(`    ${first}`))?.replaceAll(/^ {4}/gm, '');
+
+describe('the worker in a shell', () => {
+  const quickstart = readFileSync(new URL('../../docs/quickstart.md', import.meta.url), 'utf8');
+  const worker = blockOf(quickstart, 'while ');
+  test('README.md and the quick start have the same one', () => assert.equal(blockOf(readme, 'while '), worker));
+
+  test('it acknowledges what its program did, and fails the rest', async () => {
+    const home = temporaryDirectory();
+    const server = await startServer();
+    const api = new Client(server);
+    const enqueues = quickstart.split('\n').filter((line) => /^ {4}curl .*\/jobs -d/.test(line)).join('\n');
+    writeFileSync(path.join(home, 'send-mail'), blockOf(quickstart, '#!/bin/sh'), { mode: 0o755 });
+    const child = spawn('bash', ['-c', `${enqueues}\n${worker}`.replaceAll('localhost:8000', `${server.host}:${server.port}`)], {
+      cwd: home, detached: true, stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    let said = '';
+    child.stdout.setEncoding('utf8').on('data', (chunk) => (said += chunk));
+    const ended = new Promise((resolve) => child.on('close', resolve));
+    const job = async (seq) => (await api.get(`/v1/jobs/${seq}`)).json;
+    try {
+      for (const seq of [1, 2]) await until(`job ${seq} is done`, async () => (await job(seq)).state === 'done');
+      const failed = await until('job 3 has failed', async () => ((await job(3)).history ?? []).find(({ outcome }) => outcome === 'failed'));
+      assert.equal(failed.number, 1);
+      assert.match(said, /^ann@example.org$/m);
+    } finally {
+      process.kill(-child.pid, 'SIGKILL');
+      await ended;
+      api.close();
+      await stopServer(server);
+    }
+  });
 });
