@@ -48,6 +48,9 @@ static const char *const advice_text[ADVICE_COUNT] = {
         "to be expected, and nothing confirmed is lost. If neither happened, confirmed work may be "
         "missing: check the disk, and compare with what your clients know. The server starts in "
         "either case. Remove the files journal/torn-N when you no longer need them.",
+    [ADVICE_LOST] =
+        "Keep a copy of the directory. The journal alone is no store: it lacks what was already in "
+        "holdfast.db.",
     [ADVICE_KEY_FILE] = "Check the disk: a sector of journal/key was damaged.",
 };
 
@@ -494,6 +497,11 @@ static enum check_result check_dir(struct check *c)
     char *path = sqlite3_mprintf("%s/holdfast.db", c->dir);
     int rc = path ? schema_probe(path, &note) : -ERR_NOMEM;
     sqlite3_free(path);
+    if (rc == -ERR_NOT_FOUND && store_dir_journaled(c->dir)) {
+        (void)!store_dir_lost(c->dir, &note);
+        check_problem(c, ADVICE_LOST, "%s", note.text);
+        return verdict(c);
+    }
     if (rc == -ERR_NOT_FOUND)
         return not_done(c, "there is no store here: no file holdfast.db");
     if (rc == 0)

@@ -20,6 +20,7 @@ enum check_advice {
     ADVICE_KEYS,
     ADVICE_JOURNAL,
     ADVICE_INCOMPLETE,
+    ADVICE_LOST,
     ADVICE_KEY_FILE,
     ADVICE_COUNT
 };

@@ -146,7 +146,9 @@ static int dir_open(struct salvage *s, const char *dir)
     int rc = store_dir_open_read(dir, &s->dir, s->note);
     if (rc == 0)
         rc = schema_probe(s->dir.db_path, s->note);
-    if (rc == -ERR_NOT_FOUND && s->dir.path)
+    if (rc == -ERR_NOT_FOUND && s->dir.path && store_dir_journaled(dir))
+        rc = store_dir_lost(dir, s->note);
+    else if (rc == -ERR_NOT_FOUND && s->dir.path)
         rc = err_note_set(s->note, rc, "there is no store in %s (no holdfast.db)", dir);
     return rc;
 }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data directories that are damaged, or lack a part: serve, check, export and restore say what is wrong, and what can be
+// done about it is possible.
+import assert from 'node:assert/strict';
+import { cpSync, existsSync, readdirSync, renameSync } from 'node:fs';
+import path from 'node:path';
+import { before, describe, test } from 'node:test';
+
+import { Client } from './lib/client.mjs';
+import { run } from './lib/program.mjs';
+import { killServer, startServer, temporaryDirectory } from './lib/server.mjs';
+
+const GOOD = 0, PROBLEMS = 1;
+const JOBS = 40;
+const database = (data) => path.join(data, 'holdfast.db');
+
+/** A server that was killed with these jobs in its journal, none of which is in holdfast.db yet. */
+async function killedStore() {
+  const data = path.join(temporaryDirectory(), 'data');
+  const server = await startServer({ data });
+  const api = new Client(server);
+  const jobs = Array.from({ length: JOBS }, (_, n) => ({ payload: { n } }));
+  assert.equal((await api.post('/v1/queues/q/jobs', jobs)).status, 200);
+  api.close();
+  await killServer(server);
+  return data;
+}
+
+function copyOf(data) {
+  const copy = path.join(temporaryDirectory(), 'data');
+  cpSync(data, copy, { recursive: true, verbatimSymlinks: true });
+  return copy;
+}
+
+async function mustCheck(data, code, pattern) {
+  const result = await run(['check', data]);
+  assert.equal(result.code, code, result.stdout);
+  assert.match(result.stdout, pattern);
+  return result.stdout;
+}
+
+/** The server does not start; all that it said. */
+async function refusal(data) {
+  let server;
+  await startServer({ data, spawned: (s) => (server = s) }).then(() => assert.fail('it starts'), () => {});
+  assert.equal(server.exit.signal, null, server.stderr);
+  return server.stderr;
+}
+
+/** What the export of a directory said, and its lines about jobs. */
+async function exportOf(data) {
+  const result = await run(['export', '--data', data]);
+  const jobs = result.stdout.split('\n').filter((line) => line && JSON.parse(line).payload).map((line) => JSON.parse(line).payload.n);
+  return { ...result, jobs };
+}
+
+describe('a data directory of which a part is missing', () => {
+  let killed;
+  before(async () => (killed = await killedStore()));
+
+  test('holdfast.db: no empty store is created in its place', async () => {
+    const data = copyOf(killed), aside = path.join(temporaryDirectory(), 'aside');
+    renameSync(database(data), aside);
+    const sentence = /holdfast\.db is missing, but its journal is there: put the file back, or restore the newest backup into another directory; to start with an empty store, move .*\/journal away/;
+    for (let i = 0; i < 2; i++) {
+      assert.match(await refusal(data), sentence);
+      await mustCheck(data, PROBLEMS, sentence);
+      assert.match((await exportOf(data)).stderr, sentence);
+      assert.ok(!existsSync(database(data)), readdirSync(data).join());
+    }
+    renameSync(aside, database(data));
+    await mustCheck(data, GOOD, /no problems found/);
+  });
+});
