@@ -2,28 +2,32 @@
 // Data directories that are damaged, or lack a part: serve, check, export and restore say what is wrong, and what can be
 // done about it is possible.
 import assert from 'node:assert/strict';
-import { cpSync, existsSync, readdirSync, renameSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { before, describe, test } from 'node:test';
 
 import { Client } from './lib/client.mjs';
 import { run } from './lib/program.mjs';
-import { killServer, startServer, temporaryDirectory } from './lib/server.mjs';
+import { killServer, startServer, stopServer, temporaryDirectory } from './lib/server.mjs';
 
 const GOOD = 0, PROBLEMS = 1;
 const JOBS = 40;
 const database = (data) => path.join(data, 'holdfast.db');
 
-/** A server that was killed with these jobs in its journal, none of which is in holdfast.db yet. */
+/** A server that was killed with these jobs in its journal, and perhaps in its WAL, but not in holdfast.db: it ends at its
+ * first checkpoint. If that comes before the jobs are confirmed, another server tries. */
 async function killedStore() {
-  const data = path.join(temporaryDirectory(), 'data');
-  const server = await startServer({ data });
-  const api = new Client(server);
-  const jobs = Array.from({ length: JOBS }, (_, n) => ({ payload: { n } }));
-  assert.equal((await api.post('/v1/queues/q/jobs', jobs)).status, 200);
-  api.close();
-  await killServer(server);
-  return data;
+  for (;;) {
+    const data = path.join(temporaryDirectory(), 'data');
+    const server = await startServer({ data, env: { HF_FAILPOINT: 'checkpoint:1' } }).catch(() => null);
+    if (!server) continue;
+    const api = new Client(server);
+    const jobs = Array.from({ length: JOBS }, (_, n) => ({ payload: { n } }));
+    const answer = await api.post('/v1/queues/q/jobs', jobs).catch(() => null);
+    api.close();
+    await killServer(server);
+    if (answer?.status === 200) return data;
+  }
 }
 
 function copyOf(data) {
@@ -70,5 +74,19 @@ describe('a data directory of which a part is missing', () => {
     }
     renameSync(aside, database(data));
     await mustCheck(data, GOOD, /no problems found/);
+  });
+
+  test('the WAL, which alone says that there is a journal: it is read all the same', async () => {
+    const data = copyOf(killed), target = path.join(temporaryDirectory(), 'restored');
+    rmSync(`${database(data)}-wal`);
+    await mustCheck(data, GOOD, new RegExp(`^with them ${JOBS} jobs in 1 queue`, 'm'));
+    const restored = await run(['restore', data, '--data', target]);
+    assert.notEqual(restored.code, GOOD, restored.stdout);
+    assert.match(restored.stderr, /holds \d+ records that its database lacks/);
+    const server = await startServer({ data });
+    const api = new Client(server);
+    assert.equal((await api.get('/v1/queues/q')).json.counts.ready, JOBS);
+    api.close();
+    await stopServer(server);
   });
 });

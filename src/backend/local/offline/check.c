@@ -181,6 +181,7 @@ static void check_meta(struct check *c)
         check_problem(c, ADVICE_FILE, "%s", note.text);
         return;
     }
+    c->has_meta = true;
     fprintf(c->out, "%s: format %d, %" PRIu64 " records applied, boot %" PRIu32 "\n", c->dir,
             STORE_FORMAT, c->meta.position, c->meta.epoch);
     if (c->meta.epoch >= 1 && c->meta.position == 0)

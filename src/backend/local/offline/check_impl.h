@@ -58,6 +58,7 @@ struct check {
     FILE *out;
     sqlite3 *db;
     struct store_meta meta;
+    bool has_meta;              /* it could be read */
     struct check_queue *queues; /* by rising number */
     size_t queue_count, queue_room;
     struct check_side sides[SIDE_COUNT];

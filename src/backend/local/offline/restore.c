@@ -330,10 +330,9 @@ static int journal_count(struct restore *r, const struct store_meta *meta, struc
                          uint64_t *ret)
 {
     struct journal *journal = NULL;
-    struct journal_config config = {.files = files,
-                                    .from = (uint64_t)meta->journal_from,
-                                    .applied = meta->position,
-                                    .read_only = true};
+    uint64_t begun = meta->journal_from < 0 ? meta->position : (uint64_t)meta->journal_from;
+    struct journal_config config = {
+        .files = files, .from = begun, .applied = meta->position, .read_only = true};
     memcpy(config.store_id, meta->store_id, sizeof config.store_id);
     int rc = journal_open(&config, frame_count, ret, &journal, r->note);
     journal_close(journal);
@@ -350,9 +349,7 @@ static int source_applied(struct restore *r, sqlite3 *db)
     if (!path)
         return no_memory(r->note);
     int rc = sqlite_load_meta(db, &meta, r->note);
-    int found = rc == 0 && meta.journal_from >= 0
-                    ? files_open_dir(path, false, true, &files, r->note)
-                    : -ERR_NOT_FOUND;
+    int found = rc == 0 ? files_open_dir(path, false, true, &files, r->note) : -ERR_NOT_FOUND;
     mem_free(path);
     if (found == -ERR_NOT_FOUND && (rc != 0 || meta.journal_from < 0 || r->alone))
         return rc;
