@@ -79,7 +79,8 @@ describe('a data directory of which a part is missing', () => {
   test('the WAL, which alone says that there is a journal: it is read all the same', async () => {
     const data = copyOf(killed), target = path.join(temporaryDirectory(), 'restored');
     rmSync(`${database(data)}-wal`);
-    await mustCheck(data, GOOD, new RegExp(`^with them ${JOBS} jobs in 1 queue`, 'm'));
+    const said = await mustCheck(data, GOOD, new RegExp(`^with them ${JOBS} jobs in 1 queue\n`, 'm'));
+    assert.match(said, new RegExp(`no problems found \\(${JOBS} jobs in 1 queue\\)\n$`));
     const restored = await run(['restore', data, '--data', target]);
     assert.notEqual(restored.code, GOOD, restored.stdout);
     assert.match(restored.stderr, /holds \d+ records that its database lacks/);

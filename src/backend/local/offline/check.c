@@ -120,9 +120,9 @@ static enum check_result verdict(struct check *c)
         snprintf(warned, sizeof warned, ", %" PRIu64 " warning%s", c->warnings,
                  c->warnings == 1 ? "" : "s");
     if (c->problems == 0)
-        fprintf(c->out, "%s: no problems found%s (%" PRIu64 " job%s in %zu queue%s)\n", c->dir,
-                warned, c->jobs, c->jobs == 1 ? "" : "s", c->queue_count,
-                c->queue_count == 1 ? "" : "s");
+        fprintf(c->out, "%s: no problems found%s (%" PRIu64 " job%s in %" PRIu64 " queue%s)\n",
+                c->dir, warned, c->jobs, c->jobs == 1 ? "" : "s", c->queues_told,
+                c->queues_told == 1 ? "" : "s");
     else
         fprintf(c->out, "%s: %" PRIu64 " problem%s found\n", c->dir, c->problems,
                 c->problems == 1 ? "" : "s");
@@ -430,6 +430,7 @@ static enum check_result check_rows(struct check *c)
     check_kv(c);
     check_notices(c);
     print_queues(c);
+    c->queues_told = c->queue_count;
     check_journal(c);
     return verdict(c);
 }

@@ -64,7 +64,9 @@ struct check {
     struct check_side sides[SIDE_COUNT];
     struct gone_scan gone; /* beside the scan of jobs; st NULL = it cannot be read */
     struct map128 uniques; /* (queue, unique key) → the job that holds it */
-    uint64_t jobs, problems, warnings;
+    uint64_t jobs;         /* with those of the journal, once it is read */
+    uint64_t queues_told;  /* likewise */
+    uint64_t problems, warnings;
     bool advised[ADVICE_COUNT];
     struct check_sort sorts[CHECK_SORTS];
     struct dbpage_fault *faults; /* between check_pages_read and check_pages_tell; owned */

@@ -67,9 +67,12 @@ static void check_state(struct check *c, const struct replayed *r)
     if (engine_verify(r->engine, &note) != 0)
         check_problem(c, ADVICE_ROWS, "store and journal together make no sense: %s", note.text);
     engine_figures(r->engine, &figures);
-    if (r->records > 0)
-        fprintf(c->out, "with them %" PRIu64 " jobs in %" PRIu64 " queues\n", figures.jobs,
-                figures.queues);
+    if (r->records == 0)
+        return;
+    c->jobs = figures.jobs;
+    c->queues_told = figures.queues;
+    fprintf(c->out, "with them %" PRIu64 " job%s in %" PRIu64 " queue%s\n", c->jobs,
+            c->jobs == 1 ? "" : "s", c->queues_told, c->queues_told == 1 ? "" : "s");
 }
 
 /* Neither keeps a server from starting. */
