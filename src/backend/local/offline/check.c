@@ -27,9 +27,10 @@ static const char *const advice_text[ADVICE_COUNT] = {
         "the newest backup (holdfast restore BACKUP --data DIR), or save what can still be read "
         "(holdfast export --data DIR).",
     [ADVICE_ROWS] =
-        "Rows contradict each other: keep a copy of the directory and restore the newest "
-        "backup; where only single jobs are named, the server may be started and these "
-        "jobs deleted (DELETE /v1/jobs/ID).",
+        "Rows contradict each other, or hold values out of range: keep a copy of the directory and "
+        "restore the newest backup, or save what can still be read (holdfast export --data DIR). "
+        "The server may refuse to start on them; if it starts, the jobs that are named can be "
+        "deleted (DELETE /v1/jobs/ID).",
     [ADVICE_JOB] =
         "Single jobs are damaged: the server can be started; such a job becomes dead with the "
         "reason damaged when it is claimed. Delete it (DELETE /v1/jobs/ID) and enqueue it "
