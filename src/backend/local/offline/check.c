@@ -162,6 +162,21 @@ bool check_step(struct check *c, sqlite3_stmt *st)
     return false;
 }
 
+/* The same for a scan by rising job, of which `last` was the one before. */
+static bool scan_step(struct check *c, sqlite3_stmt *st, const char *table, int64_t last,
+                      bool *ret_failed)
+{
+    struct err_note note;
+    int rc = st ? sqlite3_step(st) : SQLITE_DONE;
+    *ret_failed = !st || (rc != SQLITE_ROW && rc != SQLITE_DONE);
+    if (st && *ret_failed) {
+        (void)!sql_error(c->db, "read", &note);
+        check_problem(c, ADVICE_FILE, "table %s could not be read beyond job %" PRId64 ": %s",
+                      table, last, note.text);
+    }
+    return rc == SQLITE_ROW;
+}
+
 /* ---- the store itself ---- */
 
 static void check_file(struct check *c)
@@ -291,9 +306,11 @@ static const struct {
     [SIDE_LINK] = {"links", "SELECT item, job FROM links ORDER BY item"},
 };
 
-static void side_next(struct check *c, struct check_side *s)
+static void side_next(struct check *c, enum check_side_id id)
 {
-    s->seq = check_step(c, s->st) ? sqlite3_column_int64(s->st, 0) : INT64_MAX;
+    struct check_side *s = &c->sides[id];
+    bool row = scan_step(c, s->st, sides[id].table, s->seq, &s->failed);
+    s->seq = row ? sqlite3_column_int64(s->st, 0) : INT64_MAX;
 }
 
 /* Moves the scan up to the job; rows before it belong to no job. */
@@ -301,8 +318,8 @@ static bool side_at(struct check *c, enum check_side_id id, int64_t seq)
 {
     struct check_side *s = &c->sides[id];
     if (s->seen)
-        side_next(c, s);
-    for (s->seen = false; s->seq < seq; side_next(c, s))
+        side_next(c, id);
+    for (s->seen = false; s->seq < seq; side_next(c, id))
         check_problem(c, ADVICE_ROWS,
                       "table %s has a row for job %" PRId64 ", which does not exist",
                       sides[id].table, s->seq);
@@ -341,24 +358,38 @@ static int check_row(struct check *c, sqlite3_stmt *st)
     return check_job(c, &row);
 }
 
-static int check_jobs(struct check *c)
+/* *ret_all: each row of the table could be read. */
+static int check_each_job(struct check *c, bool *ret_all)
 {
     int rc = 0;
-    for (int i = 0; i < SIDE_COUNT; i++) {
-        c->sides[i].st = check_prepare(c, sides[i].sql);
-        side_next(c, &c->sides[i]);
-    }
-    struct err_note note;
-    if (gone_scan_begin(&c->gone, c->db, &note) != 0)
-        check_problem(c, ADVICE_FILE, "%s", note.text);
+    int64_t last = 0;
+    bool failed = false;
     sqlite3_stmt *st =
         check_prepare(c, "SELECT " JOB_COLUMNS " FROM jobs NOT INDEXED ORDER BY seq");
-    while (rc == 0 && check_step(c, st))
+    while (rc == 0 && scan_step(c, st, "jobs", last, &failed)) {
+        last = sqlite3_column_int64(st, JOB_SEQ);
         rc = check_row(c, st);
+    }
     sqlite3_finalize(st);
+    *ret_all = rc == 0 && !failed;
+    return rc;
+}
+
+/* The rows of the other tables that are left in the end are of no job, if all jobs are known. */
+static int check_jobs(struct check *c)
+{
+    struct err_note note;
+    bool all = false;
+    for (int i = 0; i < SIDE_COUNT; i++) {
+        c->sides[i].st = check_prepare(c, sides[i].sql);
+        side_next(c, (enum check_side_id)i);
+    }
+    if (gone_scan_begin(&c->gone, c->db, &note) != 0)
+        check_problem(c, ADVICE_FILE, "%s", note.text);
+    int rc = check_each_job(c, &all);
     gone_scan_end(&c->gone);
     for (int i = 0; i < SIDE_COUNT; i++) {
-        if (rc == 0)
+        if (all)
             (void)side_at(c, (enum check_side_id)i, INT64_MAX);
         sqlite3_finalize(c->sides[i].st);
     }

@@ -42,6 +42,7 @@ struct check_side {
     sqlite3_stmt *st;
     int64_t seq; /* of the row it stands on; INT64_MAX = past the end */
     bool seen;   /* that row belongs to the job just looked at */
+    bool failed; /* it cannot be read any further: nothing is known of the jobs that follow */
 };
 
 #define CHECK_SORTS 64
