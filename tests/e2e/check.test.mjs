@@ -2,7 +2,7 @@
 // Data directories that are damaged, or lack a part: serve, check, export and restore say what is wrong, and what can be
 // done about it is possible.
 import assert from 'node:assert/strict';
-import { cpSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import path from 'node:path';
 import { before, describe, test } from 'node:test';
 
@@ -10,7 +10,7 @@ import { Client } from './lib/client.mjs';
 import { run } from './lib/program.mjs';
 import { killServer, startServer, stopServer, temporaryDirectory } from './lib/server.mjs';
 
-const GOOD = 0, PROBLEMS = 1;
+const GOOD = 0, PROBLEMS = 1, NOT_DONE = 2;
 const JOBS = 40;
 const database = (data) => path.join(data, 'holdfast.db');
 
@@ -89,5 +89,45 @@ describe('a data directory of which a part is missing', () => {
     assert.equal((await api.get('/v1/queues/q')).json.counts.ready, JOBS);
     api.close();
     await stopServer(server);
+  });
+});
+
+describe('symbolic links in a data directory', () => {
+  let killed;
+  before(async () => (killed = await killedStore()));
+
+  for (const name of ['holdfast.db', 'holdfast.db-wal', 'journal', 'journal/1', 'journal/key'])
+    test(`${name}: no command follows it, and each says what it is`, async () => {
+      const data = copyOf(killed), place = path.join(data, name);
+      const aside = path.join(temporaryDirectory(), 'aside'), restored = path.join(temporaryDirectory(), 'restored');
+      renameSync(place, aside);
+      symlinkSync(aside, place);
+      const sentence = new RegExp(`cannot open \\S*/${name}: it is a symbolic link; put the file or directory itself there`);
+      assert.match(await refusal(data), sentence);
+      const checked = await run(['check', data]);
+      assert.ok(checked.code === PROBLEMS || checked.code === NOT_DONE, checked.stdout);
+      assert.match(checked.stdout, sentence);
+      for (const args of [['export', '--data', data], ['restore', data, '--data', restored]]) {
+        const result = await run(args);
+        assert.notEqual(result.code, GOOD, result.stdout);
+        assert.match(result.stderr, sentence);
+      }
+      assert.ok(!existsSync(path.join(restored, 'holdfast.db')));
+    });
+
+  test('a link to a backup is refused, a link to its directory is not', async () => {
+    const backup = temporaryDirectory(), link = path.join(temporaryDirectory(), 'link'), target = path.join(temporaryDirectory(), 'target');
+    const data = copyOf(killed);
+    const server = await startServer({ data });
+    const made = await run(['backup', path.join(backup, 'one'), '--server', server.url]);
+    assert.equal(made.code, GOOD, made.stderr);
+    await stopServer(server);
+    symlinkSync(path.join(backup, 'one', 'holdfast.db'), link);
+    const refused = await run(['restore', link, '--data', target]);
+    assert.match(refused.stderr, /it is a symbolic link/);
+    rmSync(link);
+    symlinkSync(path.join(backup, 'one'), link);
+    const restored = await run(['restore', link, '--data', target]);
+    assert.equal(restored.code, GOOD, restored.stderr);
   });
 });

@@ -159,6 +159,16 @@ int store_dir_sync(const struct store_dir *d, struct err_note *note)
     return fsync(d->fd) == 0 ? 0 : io_note(note, "cannot sync the directory", d->path);
 }
 
+/* ---- links ---- */
+
+int store_link_refuse(const char *path, struct err_note *note)
+{
+    return err_note_set(note, -ERR_IO,
+                        "cannot open %s: it is a symbolic link; put the file or directory itself "
+                        "there (the data directory may be a link)",
+                        path);
+}
+
 /* ---- the journal ---- */
 
 /* Segments have numbers for names. */

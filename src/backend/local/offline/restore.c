@@ -45,6 +45,8 @@ static int no_memory(struct err_note *note)
 static int io_error(struct err_note *note, const char *doing, const char *path)
 {
     int code = errno == ENOSPC || errno == EDQUOT ? -ERR_NO_SPACE : -ERR_IO;
+    if (errno == ELOOP)
+        return store_link_refuse(path, note);
     return err_note_set(note, code, "cannot %s %s: %s", doing, path, strerror(errno));
 }
 
@@ -128,7 +130,7 @@ static int source_lock(struct restore *r)
 static int source_probe(struct restore *r)
 {
     struct dbfile_facts facts;
-    int fd = open(r->path, O_RDONLY | O_CLOEXEC);
+    int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 && errno == ENOENT)
         return err_note_set(r->note, -ERR_NOT_FOUND,
                             "there is no backup in %s: no file holdfast.db", r->dir);
@@ -226,7 +228,7 @@ static int copy_bytes(struct restore *r, int in, int out, const char *from, cons
 
 static int copy_file(struct restore *r, const char *from, const char *to)
 {
-    int out = -1, in = open(from, O_RDONLY | O_CLOEXEC);
+    int out = -1, in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (in < 0)
         return io_error(r->note, "open", from);
     int rc = 0;

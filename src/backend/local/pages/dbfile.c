@@ -96,7 +96,7 @@ int dbfile_set_alone(int fd, const char *name, struct err_note *note)
 bool dbfile_is_alone(const char *path)
 {
     struct dbfile_facts facts = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     bool alone = fd >= 0 && dbfile_header(fd, path, &facts, NULL) == 0 && facts.sound && !facts.wal;
     if (fd >= 0)
         close(fd);
@@ -194,7 +194,9 @@ static int check_pages(int fd, const char *path, uint32_t pages, struct err_note
 static int probe(const char *path, struct dbfile_contents *ret, struct err_note *note)
 {
     struct dbfile_facts facts;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ELOOP)
+        return store_link_refuse(path, note);
     if (fd < 0)
         return err_note_set(note, errno == ENOENT ? -ERR_NOT_FOUND : -ERR_IO, "cannot open %s: %s",
                             path, strerror(errno));

@@ -337,9 +337,11 @@ static uint32_t big_endian(const unsigned char *at)
 int schema_probe(const char *path, struct err_note *note)
 {
     unsigned char header[100] = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 && errno == ENOENT)
         return -ERR_NOT_FOUND;
+    if (fd < 0 && errno == ELOOP)
+        return store_link_refuse(path, note);
     if (fd < 0)
         return err_note_set(note, -ERR_IO, "cannot open %s: %s", path, strerror(errno));
     ssize_t n = read(fd, header, sizeof header);

@@ -100,10 +100,7 @@ static int open_failed(const char *path, sqlite3 *db, int rc, struct err_note *n
 {
     int error = db ? sqlite3_system_errno(db) : 0;
     if (rc == SQLITE_CANTOPEN && error == ELOOP)
-        return err_note_set(note, -ERR_IO,
-                            "cannot open %s: it is a symbolic link; put the file itself there, or "
-                            "make the data directory the link",
-                            path);
+        return store_link_refuse(path, note);
     return err_note_set(note, sql_code(rc, error), "cannot open %s: %s%s%s", path,
                         sqlite3_errstr(rc), error ? ": " : "", error ? strerror(error) : "");
 }
