@@ -2,7 +2,7 @@
 // Data directories that are damaged, or lack a part: serve, check, export and restore say what is wrong, and what can be
 // done about it is possible.
 import assert from 'node:assert/strict';
-import { cpSync, existsSync, readdirSync, renameSync, rmSync, symlinkSync } from 'node:fs';
+import { closeSync, cpSync, existsSync, openSync, readSync, readdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeSync } from 'node:fs';
 import path from 'node:path';
 import { before, describe, test } from 'node:test';
 
@@ -34,6 +34,15 @@ function copyOf(data) {
   const copy = path.join(temporaryDirectory(), 'data');
   cpSync(data, copy, { recursive: true, verbatimSymlinks: true });
   return copy;
+}
+
+function flip(file, at) {
+  const fd = openSync(file, 'r+');
+  const byte = Buffer.alloc(1);
+  readSync(fd, byte, 0, 1, at);
+  byte[0] ^= 0x10;
+  writeSync(fd, byte, 0, 1, at);
+  closeSync(fd);
 }
 
 async function mustCheck(data, code, pattern) {
@@ -90,6 +99,33 @@ describe('a data directory of which a part is missing', () => {
     api.close();
     await stopServer(server);
   });
+});
+
+describe('a damaged header of holdfast.db', () => {
+  let killed;
+  before(async () => (killed = await killedStore()));
+  const spoils = [3, 17, 20, 70].map((at) => [`byte ${at}`, (file) => flip(file, at)]);
+
+  for (const [what, spoil] of [...spoils, ['empty', (file) => truncateSync(file, 0)]])
+    test(`${what}: where the journal is, it is called damaged`, async () => {
+      const data = copyOf(killed);
+      spoil(database(data));
+      const said = await refusal(data);
+      assert.match(said, /holdfast\.db is damaged: its header cannot be read; keep a copy of the directory and restore the newest backup .*holdfast export --data/);
+      const checked = await mustCheck(data, PROBLEMS, /^problem: .*holdfast\.db is damaged: its header cannot be read$/m);
+      assert.match(checked, /^to do: The file is damaged/m);
+      const restored = await run(['restore', data, '--data', path.join(temporaryDirectory(), 'restored')]);
+      assert.match(restored.stderr, /holdfast\.db is damaged: its header cannot be read/);
+    });
+
+  for (const [at, words] of [[3, /not even a database/], [17, /whose pages have no checksums/], [20, /whose pages have no checksums/], [70, /another program/]])
+    test(`byte ${at}: without a journal it may be anything`, async () => {
+      const data = copyOf(killed);
+      rmSync(path.join(data, 'journal'), { recursive: true });
+      flip(database(data), at);
+      assert.match(await refusal(data), words);
+      await mustCheck(data, NOT_DONE, words);
+    });
 });
 
 describe('symbolic links in a data directory', () => {

@@ -522,27 +522,31 @@ static enum check_result check_db(struct check *c, const char *path)
     return result;
 }
 
-/* The file is looked at before the lock is taken: a directory without a store is left as it is. A
- * backup has no lock, and gets none. */
+/* What is wrong with the file as a whole; `rc` is that of schema_probe. */
+static enum check_result check_unreadable(struct check *c, int rc, struct err_note *note)
+{
+    if (rc == -ERR_NOT_FOUND && !store_dir_journaled(c->dir))
+        return not_done(c, "there is no store here: no file holdfast.db");
+    if (rc != -ERR_NOT_FOUND && rc != -ERR_CORRUPT)
+        return not_done(c, note->text[0] ? note->text : err_text(rc));
+    if (rc == -ERR_NOT_FOUND)
+        (void)!store_dir_lost(c->dir, note);
+    check_problem(c, rc == -ERR_NOT_FOUND ? ADVICE_LOST : ADVICE_FILE, "%s", note->text);
+    return verdict(c);
+}
+
+/* A directory without a store is left as it is. A backup has no lock, and gets none. */
 static enum check_result check_dir(struct check *c)
 {
     struct store_dir dir = STORE_DIR_NONE;
     struct err_note note = {""};
-    char *path = sqlite3_mprintf("%s/holdfast.db", c->dir);
-    int rc = path ? schema_probe(path, &note) : -ERR_NOMEM;
-    sqlite3_free(path);
-    if (rc == -ERR_NOT_FOUND && store_dir_journaled(c->dir)) {
-        (void)!store_dir_lost(c->dir, &note);
-        check_problem(c, ADVICE_LOST, "%s", note.text);
-        return verdict(c);
-    }
+    int rc = store_dir_open_read(c->dir, &dir, &note);
     if (rc == -ERR_NOT_FOUND)
-        return not_done(c, "there is no store here: no file holdfast.db");
-    if (rc == 0)
-        rc = store_dir_open_read(c->dir, &dir, &note);
+        return not_done(c, "there is no store here: no such directory");
     if (rc != 0)
         return not_done(c, note.text[0] ? note.text : err_text(rc));
-    enum check_result result = check_db(c, dir.db_path);
+    rc = schema_probe(&dir, &note);
+    enum check_result result = rc == 0 ? check_db(c, dir.db_path) : check_unreadable(c, rc, &note);
     store_dir_close(&dir);
     return result;
 }

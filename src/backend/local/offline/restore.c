@@ -129,14 +129,21 @@ static int source_lock(struct restore *r)
 
 static int source_probe(struct restore *r)
 {
-    struct dbfile_facts facts;
+    struct dbfile_facts facts = {0};
     int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 && errno == ENOENT)
         return err_note_set(r->note, -ERR_NOT_FOUND,
                             "there is no backup in %s: no file holdfast.db", r->dir);
     if (fd < 0)
         return io_error(r->note, "open", r->path);
-    int rc = dbfile_header(fd, r->path, &facts, r->note);
+    enum dbfile_kind kind = DBFILE_OURS;
+    int rc = dbfile_kind(fd, r->dir, &kind);
+    if (rc != 0)
+        rc = io_error(r->note, "read", r->path);
+    else if (kind == DBFILE_DAMAGED)
+        rc = schema_headless(r->path, r->note);
+    else
+        rc = dbfile_header(fd, r->path, &facts, r->note);
     close(fd);
     if (rc == 0 && size_of(r->journal) > 0)
         rc = err_note_set(r->note, -ERR_INVALID,

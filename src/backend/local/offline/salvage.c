@@ -145,7 +145,7 @@ static int dir_open(struct salvage *s, const char *dir)
 {
     int rc = store_dir_open_read(dir, &s->dir, s->note);
     if (rc == 0)
-        rc = schema_probe(s->dir.db_path, s->note);
+        rc = schema_probe(&s->dir, s->note);
     if (rc == -ERR_NOT_FOUND && s->dir.path && store_dir_journaled(dir))
         rc = store_dir_lost(dir, s->note);
     else if (rc == -ERR_NOT_FOUND && s->dir.path)

@@ -556,7 +556,7 @@ int store_open_sqlite(const char *dir, struct wall_time now, struct store **ret,
     fold_init(&q->fold);
     int rc = store_dir_open(dir, true, &q->dir, note);
     if (rc == 0) {
-        rc = schema_probe(q->dir.db_path, note);
+        rc = damage_advise(q, schema_probe(&q->dir, note), note);
         if (rc == -ERR_NOT_FOUND)
             rc = store_make(&q->dir, now, note);
     }

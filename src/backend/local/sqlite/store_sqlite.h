@@ -216,9 +216,12 @@ int schema_refuse(const char *path, const char *type, const char *name, enum sch
 /* 0 when format and schema are those of this program. Before anything else is read: what someone
  * else put into a schema must not be run. */
 MUST_CHECK int schema_check(sqlite3 *db, const char *path, struct err_note *note);
-/* Looks at the file without SQLite: 0 ours, -ERR_NOT_FOUND none there, -ERR_INVALID (with a note)
- * something else, which nobody then touches. */
-MUST_CHECK int schema_probe(const char *path, struct err_note *note);
+/* Looks at the file without SQLite: 0 ours, -ERR_NOT_FOUND none there; with a note: -ERR_CORRUPT
+ * ours, but its header cannot be read; -ERR_VERSION of a draft; -ERR_INVALID something else, which
+ * is then left alone; -ERR_IO. */
+MUST_CHECK int schema_probe(const struct store_dir *dir, struct err_note *note);
+/* The refusal of a store whose header cannot be read: -ERR_CORRUPT. */
+int schema_headless(const char *path, struct err_note *note);
 
 /* ---- changes (sqlite/fold.c) ---- */
 

@@ -600,6 +600,11 @@ static void draft_format(void **state)
     assert_int_equal(status, CHECK_NOT_DONE);
     assert_non_null(strstr(text, words));
     free(text);
+    /* A draft had a journal, too, and is not damaged for that. */
+    assert_int_equal(mkdir(in_dir(dir.path, "journal"), 0700), 0);
+    close(open(in_dir(dir.path, "journal/1"), O_WRONLY | O_CREAT, 0600));
+    assert_int_equal(open_fails(&note), -ERR_VERSION);
+    must_say(&note, words);
 }
 
 static void symbolic_link(void **state)
