@@ -4,20 +4,21 @@
  * In order: whose file it is, the checksum of each page, SQLite's own integrity check, the format,
  * then every row. Rows of
  * jobs are held against those of payload, extra, outcome, aside, links and gone in one pass: rising
- * scans, merged. What a row alone can get wrong is in check_job.c. Nothing is written, not even a
- * checkpoint; the lock of the directory is held meanwhile, so that no server starts underneath. */
+ * scans, merged. What a row alone can get wrong is in check_job.c. Nothing is written and no file
+ * is created (offline/reading.h), so a directory on a read-only mount can be checked; the lock of
+ * the directory is held meanwhile, so that no server starts underneath. */
 #include "backend/local/offline/check.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 
 #include "backend/local/offline/check_impl.h"
+#include "backend/local/offline/reading.h"
 #include "backend/local/sqlite/rules.h"
 #include "base/mem.h"
 #include "core/validate.h"
 
 #define PROBLEMS_SHOWN 20 /* of one sort */
-#define BUSY_MS 5000
 
 /* ---- findings ---- */
 
@@ -499,19 +500,14 @@ static enum check_result check_schema(struct check *c)
     return rc == 0 ? CHECK_GOOD : verdict(c);
 }
 
-static enum check_result check_db(struct check *c, const char *path)
+static enum check_result check_db(struct check *c, const struct store_dir *dir)
 {
     struct err_note note;
     enum check_result result = CHECK_GOOD;
-    if (check_pages_read(c, path, &note) != 0 ||
-        sql_open(path, SQLITE_OPEN_READWRITE, BUSY_MS, &c->db, &note) != 0)
+    if (check_pages_read(c, dir->db_path, &note) != 0 || reading_open(dir, &c->db, &note) != 0)
         result = not_done(c, note.text);
-    else /* a database that could not be opened may be no object at all */
-        sqlite3_db_config(c->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (result == CHECK_GOOD)
-        check_pages_tell(c, path);
-    if (result == CHECK_GOOD && sql_exec(c->db, "PRAGMA query_only = ON", &note) != 0)
-        result = not_done(c, note.text);
+        check_pages_tell(c, dir->db_path);
     if (result == CHECK_GOOD)
         result = check_schema(c);
     if (result == CHECK_GOOD) {
@@ -546,7 +542,7 @@ static enum check_result check_dir(struct check *c)
     if (rc != 0)
         return not_done(c, note.text[0] ? note.text : err_text(rc));
     rc = schema_probe(&dir, &note);
-    enum check_result result = rc == 0 ? check_db(c, dir.db_path) : check_unreadable(c, rc, &note);
+    enum check_result result = rc == 0 ? check_db(c, &dir) : check_unreadable(c, rc, &note);
     store_dir_close(&dir);
     return result;
 }

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading a store that may be damaged.
  *
- * Opening writes nothing. A database whose WAL is empty or missing is opened as immutable. One with
- * a WAL needs an index of it, which SQLite keeps in a file beside it or, for a connection that
- * excludes all others, in memory: so the connection says it does, with a VFS that takes no locks
- * (the lock of the directory is held) and a file that is open for reading alone.
- *
  * A page that is damaged without being malformed goes unnoticed by SQLite. What a job consists of
  * is therefore held against itself (numbers in range, payload as long as the job says, JSON that is
  * JSON), and left out when it cannot be. */
@@ -14,9 +9,8 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
-#include "backend/local/pages/vfs.h"
+#include "backend/local/offline/reading.h"
 #include "backend/local/pages/wal.h"
 #include "backend/local/sqlite/rules.h"
 #include "base/check.h"
@@ -62,51 +56,6 @@ void *salvage_room(void *array, size_t count, size_t *room, size_t size)
 }
 
 /* ---- opening ---- */
-
-/* A path may have signs that mean something in a URI. */
-static int uri_path(struct buf *uri, const char *path)
-{
-    int rc = 0;
-    for (; *path && rc == 0; path++) {
-        unsigned char c = (unsigned char)*path;
-        bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-                     c == '/' || c == '.' || c == '-' || c == '_';
-        rc = plain ? buf_append(uri, path, 1) : buf_printf(uri, "%%%02X", c);
-    }
-    return rc;
-}
-
-static bool has_wal(const struct salvage *s)
-{
-    struct stat st;
-    return fstatat(s->dir.fd, "holdfast.db-wal", &st, 0) == 0 && st.st_size > 0;
-}
-
-static int db_open(struct salvage *s)
-{
-    struct buf uri;
-    bool wal = has_wal(s);
-    buf_init(&uri);
-    int rc = buf_append_text(&uri, "file:");
-    if (rc == 0)
-        rc = uri_path(&uri, s->dir.db_path);
-    if (rc == 0)
-        rc =
-            buf_append_text(&uri, wal ? "?mode=ro&vfs=" DBPAGE_VFS_NOLOCK : "?mode=ro&immutable=1");
-    if (rc == 0)
-        rc = buf_append(&uri, "", 1);
-    if (rc == 0)
-        rc = sql_open(uri.data, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, 0, &s->db, s->note);
-    buf_done(&uri);
-    if (rc != 0)
-        return rc;
-    sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    return sql_exec(s->db,
-                    wal ? "PRAGMA locking_mode = EXCLUSIVE; PRAGMA query_only = ON;"
-                          "PRAGMA temp_store = MEMORY;"
-                        : "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;",
-                    s->note);
-}
 
 /* SQLite ends a damaged WAL at the damage and says nothing. */
 static void wal_look(struct salvage *s)
@@ -159,7 +108,7 @@ static int open_all(struct salvage *s, const char *dir)
     int rc = dir_open(s, dir);
     if (rc == 0) {
         wal_look(s);
-        rc = db_open(s);
+        rc = reading_open(&s->dir, &s->db, s->note);
     }
     if (rc == 0)
         rc = version_check(s);

@@ -48,6 +48,9 @@ int sql_code(int extended, int system_errno);
  * checksums is refused with -ERR_VERSION. *ret is set also on failure. */
 MUST_CHECK int sql_open(const char *path, int flags, int busy_ms, sqlite3 **ret,
                         struct err_note *note);
+/* The same for reading alone, with a URI; notes name the path. */
+MUST_CHECK int sql_open_uri(const char *uri, const char *path, sqlite3 **ret,
+                            struct err_note *note);
 /* The refusal of a file whose pages have no checksums: -ERR_VERSION with a note. */
 int sql_draft(const char *path, struct err_note *note);
 /* The connection's last error; the note names the file, what was being done, and SQLite's words. */

@@ -610,6 +610,8 @@ static void wal_is_read_and_left(void **state)
     }
     assert_int_equal(run(&r), CHECK_GOOD);
     must_say(&r, "no problems found (11 jobs in 3 queues)");
+    path_in(&r, "holdfast.db-shm", path);
+    assert_int_not_equal(access(path, F_OK), 0);
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         size_t before_len, after_len;
         char *before = bytes_of(&live, names[i], &before_len);
@@ -638,6 +640,12 @@ static void check_writes_nothing(void **state)
     assert_memory_equal(before, after, before_len);
     free(before);
     free(after);
+    static const char *const beside[] = {"holdfast.db-wal", "holdfast.db-shm"};
+    for (size_t i = 0; i < COUNT_OF(beside); i++) {
+        char path[128];
+        path_in(&r, beside[i], path);
+        assert_int_not_equal(access(path, F_OK), 0);
+    }
     rig_close(&r);
 }
 
