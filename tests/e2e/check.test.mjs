@@ -2,6 +2,7 @@
 // Data directories that are damaged, or lack a part: serve, check, export and restore say what is wrong, and what can be
 // done about it is possible.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { closeSync, cpSync, existsSync, openSync, readSync, readdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeSync } from 'node:fs';
 import path from 'node:path';
 import { before, describe, test } from 'node:test';
@@ -12,14 +13,17 @@ import { killServer, startServer, stopServer, temporaryDirectory } from './lib/s
 
 const GOOD = 0, PROBLEMS = 1, NOT_DONE = 2;
 const JOBS = 40;
+const numbers = Array.from({ length: JOBS }, (_, n) => n);
+const byNumber = (a, b) => a - b;
 const database = (data) => path.join(data, 'holdfast.db');
 
-/** A server that was killed with these jobs in its journal, and perhaps in its WAL, but not in holdfast.db: it ends at its
- * first checkpoint. If that comes before the jobs are confirmed, another server tries. */
-async function killedStore() {
+/** A server that was killed with these jobs in its journal, but not in holdfast.db: it ends at its first checkpoint. They may
+ * be in its WAL, too, unless it ends before that is written ('sweep.commit:1'). If it ends before the jobs are confirmed,
+ * another server tries. */
+async function killedStore(point = 'checkpoint:1') {
   for (;;) {
     const data = path.join(temporaryDirectory(), 'data');
-    const server = await startServer({ data, env: { HF_FAILPOINT: 'checkpoint:1' } }).catch(() => null);
+    const server = await startServer({ data, env: { HF_FAILPOINT: point } }).catch(() => null);
     if (!server) continue;
     const api = new Client(server);
     const jobs = Array.from({ length: JOBS }, (_, n) => ({ payload: { n } }));
@@ -60,10 +64,11 @@ async function refusal(data) {
   return server.stderr;
 }
 
-/** What the export of a directory said, and its lines about jobs. */
+/** What the export of a directory said, and the payloads in it. */
 async function exportOf(data) {
   const result = await run(['export', '--data', data]);
-  const jobs = result.stdout.split('\n').filter((line) => line && JSON.parse(line).payload).map((line) => JSON.parse(line).payload.n);
+  const lines = result.stdout.split('\n').filter((line) => line).map((line) => JSON.parse(line));
+  const jobs = lines.filter((line) => line.job).map((line) => line.job.payload.n);
   return { ...result, jobs };
 }
 
@@ -116,6 +121,16 @@ describe('a damaged header of holdfast.db', () => {
       assert.match(checked, /^to do: The file is damaged/m);
       const restored = await run(['restore', data, '--data', path.join(temporaryDirectory(), 'restored')]);
       assert.match(restored.stderr, /holdfast\.db is damaged: its header cannot be read/);
+      rmSync(`${database(data)}-wal`); // or page 1 would be read there
+      const exported = await exportOf(data);
+      if (what === 'empty') {
+        assert.equal(exported.code, NOT_DONE, exported.stderr);
+        assert.match(exported.stderr, /its header cannot be read\n.*nothing can be read; restore the newest backup/);
+        return;
+      }
+      assert.equal(exported.code, PROBLEMS, exported.stderr);
+      assert.match(exported.stderr, /page 1 is damaged: its checksum does not match; it describes the store and is used as it is/);
+      assert.deepEqual(exported.jobs.sort(byNumber), numbers);
     });
 
   for (const [at, words] of [[3, /not even a database/], [17, /whose pages have no checksums/], [20, /whose pages have no checksums/], [70, /another program/]])
@@ -126,6 +141,18 @@ describe('a damaged header of holdfast.db', () => {
       assert.match(await refusal(data), words);
       await mustCheck(data, NOT_DONE, words);
     });
+});
+
+describe('a program other than Holdfast', () => {
+  test('sqlite3 without -readonly after kill -9: pages lose their checksums, and export saves the jobs', async () => {
+    const data = await killedStore('sweep.commit:1');
+    execFileSync('sqlite3', [database(data), 'SELECT count(*) FROM jobs']);
+    await mustCheck(data, PROBLEMS, /page 1 is damaged: its checksum does not match/);
+    const exported = await exportOf(data);
+    assert.equal(exported.code, PROBLEMS, exported.stderr);
+    assert.match(exported.stderr, /it describes the store and is used as it is/);
+    assert.deepEqual(exported.jobs.sort(byNumber), numbers);
+  });
 });
 
 describe('symbolic links in a data directory', () => {

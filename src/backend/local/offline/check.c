@@ -504,7 +504,8 @@ static enum check_result check_db(struct check *c, const struct store_dir *dir)
 {
     struct err_note note;
     enum check_result result = CHECK_GOOD;
-    if (check_pages_read(c, dir->db_path, &note) != 0 || reading_open(dir, &c->db, &note) != 0)
+    if (check_pages_read(c, dir->db_path, &note) != 0 ||
+        reading_open(dir, false, &c->db, &note) != 0)
         result = not_done(c, note.text);
     if (result == CHECK_GOOD)
         check_pages_tell(c, dir->db_path);

@@ -27,22 +27,24 @@ static bool has_wal(const struct store_dir *dir)
     return fstatat(dir->fd, "holdfast.db-wal", &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size > 0;
 }
 
-static int uri_make(struct buf *uri, const struct store_dir *dir, bool wal)
+static int uri_make(struct buf *uri, const struct store_dir *dir, bool wal, bool trust)
 {
     int rc = buf_append_text(uri, "file:");
     if (rc == 0)
         rc = uri_path(uri, dir->db_path);
     if (rc == 0)
         rc = buf_append_text(uri, wal ? "?mode=ro&vfs=" DBPAGE_VFS_NOLOCK : "?mode=ro&immutable=1");
+    if (rc == 0 && trust)
+        rc = buf_append_text(uri, "&" DBPAGE_VFS_TRUST "=1");
     return rc ? rc : buf_append(uri, "", 1);
 }
 
-int reading_open(const struct store_dir *dir, sqlite3 **ret, struct err_note *note)
+int reading_open(const struct store_dir *dir, bool trust, sqlite3 **ret, struct err_note *note)
 {
     struct buf uri;
     bool wal = has_wal(dir);
     buf_init(&uri);
-    int rc = uri_make(&uri, dir, wal);
+    int rc = uri_make(&uri, dir, wal, trust);
     rc = rc == 0 ? sql_open_uri(uri.data, dir->db_path, ret, note)
                  : err_note_set(note, rc, "out of memory");
     buf_done(&uri);

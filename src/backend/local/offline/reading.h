@@ -12,5 +12,7 @@
 
 #include "backend/local/store_dir.h"
 
-/* *ret is set also on failure. The codes of sql_open. */
-MUST_CHECK int reading_open(const struct store_dir *dir, sqlite3 **ret, struct err_note *note);
+/* `trust`: pages that do not match their checksums are given, until dbpage_vfs_trust_end
+ * (pages/vfs.h). *ret is set also on failure. The codes of sql_open. */
+MUST_CHECK int reading_open(const struct store_dir *dir, bool trust, sqlite3 **ret,
+                            struct err_note *note);
