@@ -433,6 +433,7 @@ static int open_broker(struct serve *s)
     struct native_config native = {
         .loop = &s->loop,
         .broker = s->broker,
+        .log = &s->log,
         .version = version_number(),
         .commit = version_commit(),
         .node = c->node,
