@@ -2,7 +2,7 @@
 // Backup of a server at work, restore, compact: what is in it, what is refused, what is left behind (NOM-10).
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
 import path from 'node:path';
@@ -318,6 +318,22 @@ describe('the commands', () => {
     const [, line] = await logged(other, /(backup_failed .*)\n/);
     assert.match(line, /why=.*page \d+ is damaged.* error=CORRUPT/);
     await stopServer(other);
+  });
+
+  test('a damaged backup is named by its own name, and what to do is said', async () => {
+    const damaged = path.join(work, 'spoiled'), target = path.join(work, 'not-restored');
+    mkdirSync(damaged);
+    const bytes = readFileSync(path.join(backup, 'holdfast.db'));
+    for (const [at, words] of [[bytes.length - 100, 'page \\d+ is damaged'], [60, 'page 1 is damaged']]) {
+      const copy = Buffer.from(bytes);
+      copy[at] ^= 1;
+      writeFileSync(path.join(damaged, 'holdfast.db'), copy);
+      await refuses(['restore', damaged, '--data', target], 1, new RegExp(`${damaged}/holdfast\\.db.* ${words}.*; nothing was restored: restore an older backup, or save what can be read: holdfast export --data ${damaged}\n`));
+    }
+    const other = path.join(work, 'other-name.db');
+    renameSync(path.join(damaged, 'holdfast.db'), other);
+    await refuses(['restore', other, '--data', target], 1, new RegExp(`${other}.* page 1 is damaged.*; nothing was restored: restore an older backup\n`));
+    assert.ok(!existsSync(path.join(target, 'holdfast.db')));
   });
 
   test('restore refuses what is no backup, and leaves a store alone', async () => {

@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -107,14 +109,19 @@ static int source_names(struct restore *r)
     return r->dir && r->wal && r->journal ? 0 : no_memory(r->note);
 }
 
+static bool is_named_store(const struct restore *r)
+{
+    const char *name = strrchr(r->path, '/');
+    return strcmp(name ? name + 1 : r->path, "holdfast.db") == 0;
+}
+
 /* A backup has no lock file. Where there is one, a server might be running. */
 static int source_lock(struct restore *r)
 {
     char *lock = joined(r->dir, "/lock");
     if (!lock)
         return no_memory(r->note);
-    const char *name = strrchr(r->path, '/');
-    bool guarded = strcmp(name ? name + 1 : r->path, "holdfast.db") == 0 && access(lock, F_OK) == 0;
+    bool guarded = is_named_store(r) && access(lock, F_OK) == 0;
     mem_free(lock);
     if (!guarded)
         return 0;
@@ -422,6 +429,47 @@ static int adopt(struct restore *r, struct restore_result *ret)
     return rc;
 }
 
+/* ---- what to do about damage ---- */
+
+/* Replaces the first `was` in the note. */
+static void note_rename(struct err_note *note, const char *was, const char *is)
+{
+    struct err_note whole = *note;
+    const char *at = was ? strstr(whole.text, was) : NULL;
+    if (at)
+        (void)!err_note_set(note, 0, "%.*s%s%s", (int)(at - whole.text), whole.text, is,
+                            at + strlen(was));
+}
+
+/* The copy is as damaged as what it was made of, and is gone when the note is read. SQLite names it
+ * by the real name of its directory. */
+static void source_name(const struct restore *r)
+{
+    char dir[PATH_MAX];
+    bool known = r->to.path && realpath(r->to.path, dir);
+    char *real = known ? joined(dir, "/holdfast.db" NEW_SUFFIX) : NULL;
+    note_rename(r->note, real, r->path);
+    note_rename(r->note, r->temp, r->path);
+    mem_free(real);
+}
+
+static int damage_advise(struct restore *r, int rc)
+{
+    if (rc != -ERR_CORRUPT || !r->note || !r->path)
+        return rc;
+    source_name(r);
+    if (strstr(r->note->text, "holdfast export"))
+        return rc;
+    struct err_note why = *r->note;
+    if (!is_named_store(r))
+        return err_note_set(r->note, rc, "%.400s; nothing was restored: restore an older backup",
+                            why.text);
+    return err_note_set(r->note, rc,
+                        "%.300s; nothing was restored: restore an older backup, or save what can "
+                        "be read: holdfast export --data %s",
+                        why.text, r->dir);
+}
+
 static void restore_done(struct restore *r)
 {
     temp_remove(r);
@@ -450,6 +498,7 @@ int restore_run(const struct restore_config *config, struct restore_result *ret,
         rc = copy_all(&r);
     if (rc == 0)
         rc = adopt(&r, ret);
+    rc = damage_advise(&r, rc);
     restore_done(&r);
     return rc;
 }
