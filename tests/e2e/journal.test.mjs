@@ -254,6 +254,22 @@ describe('the key of the journal', () => {
   });
 });
 
+describe('a damaged copy of the key', () => {
+  for (const copy of [0, 1])
+    test(`${copy}: check warns, and a start repairs it and says so`, async (t) => {
+      const { data } = await killedStore(t);
+      flip(path.join(data, 'journal', 'key'), copy * PAGE + 30);
+      await mustCheck(data, WARNED, /^warning: journal\/key: one of its two copies is damaged; the next start/m);
+      let { server } = await started(t, { data });
+      await logged(server, /journal_key_repaired .*\n/);
+      await stopServer(server);
+      await mustCheck(data, GOOD);
+      ({ server } = await started(t, { data }));
+      await stopServer(server);
+      assert.doesNotMatch(server.stderr, /journal_key_repaired/);
+    });
+});
+
 describe('links in the data directory', () => {
   for (const name of ['lock', 'ballast'])
     test(`${name} is not followed`, async (t) => {
