@@ -70,7 +70,7 @@ static void shed_log(struct http_server *s)
         return;
     s->shed_logged_ms = now ? now : 1;
     log_event(s->config.log, LOG_ERROR, "no_descriptors", LOG_INT("dropped", s->shed),
-              LOG_TEXT("help", "raise the limit of open files or lower connections_max"));
+              LOG_TEXT("help", "raise the limit of open files or lower limits.connections"));
 }
 
 void listen_spare(struct http_server *s)

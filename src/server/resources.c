@@ -11,6 +11,7 @@
 #define LEAST_OTHERS 64 /* with fewer than these beside the connections the store cannot work */
 #define CONNECTIONS_MAX 20000
 #define CONNECTIONS_MIN 16
+#define CONNECTIONS_FEW 64 /* a default below it is worth a warning */
 #define MEMORY_LEAST (UINT64_C(128) << 20)
 
 uint64_t resources_raise_descriptors(void)
@@ -53,10 +54,11 @@ void resources_derive(const struct config_limits *limits, uint64_t descriptors,
     uint32_t per_address = limits->connections_per_address;
     *ret = (struct resources){
         .memory_bytes = limits->memory_bytes,
-        .few_descriptors = connections && descriptors < (uint64_t)connections + LEAST_OTHERS,
     };
     if (!ret->memory_bytes)
         ret->memory_bytes = memory_for(limits, machine_bytes);
     ret->connections = connections ? connections : connections_for(descriptors);
+    ret->few_descriptors = connections ? descriptors < (uint64_t)connections + LEAST_OTHERS
+                                       : ret->connections < CONNECTIONS_FEW;
     ret->connections_per_address = per_address ? per_address : per_address_for(ret->connections);
 }

@@ -11,7 +11,7 @@
 struct resources {
     uint64_t memory_bytes; /* of the budget */
     uint32_t connections, connections_per_address;
-    bool few_descriptors; /* limits.connections is set to more than the descriptors allow */
+    bool few_descriptors; /* fewer than limits.connections asks for, or than most clients expect */
 };
 
 /* Raises the limit of open files as far as the process may; gives how many there can be. */

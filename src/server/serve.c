@@ -274,8 +274,11 @@ static void take_resources(struct serve *s)
     budget_init(&s->budget, s->resources.memory_bytes);
     if (s->resources.few_descriptors)
         log_event(&s->log, LOG_WARN, "few_descriptors", LOG_INT("limit", descriptors),
-                  LOG_INT("connections", s->config.limits.connections),
-                  LOG_TEXT("help", "raise the limit of open files or lower limits.connections"));
+                  LOG_INT("connections", s->resources.connections),
+                  LOG_TEXT("help", s->config.limits.connections
+                                       ? "raise the limit of open files or lower limits.connections"
+                                       : "raise the limit of open files (ulimit -n, LimitNOFILE); "
+                                         "the number of connections follows it"));
 }
 
 static int open_http(struct serve *s)
@@ -433,6 +436,7 @@ static int open_broker(struct serve *s)
     struct native_config native = {
         .loop = &s->loop,
         .broker = s->broker,
+        .log = &s->log,
         .version = version_number(),
         .commit = version_commit(),
         .node = c->node,
@@ -528,7 +532,8 @@ static void say_ready(struct serve *s)
         printf("listening on %s\n", address);
     fflush(stdout);
     log_event(&s->log, LOG_INFO, "ready", LOG_TEXT("backend", backend_kind(s->backend)),
-              LOG_BOOL("test_clock", s->config.test_clock));
+              LOG_BOOL("test_clock", s->config.test_clock),
+              LOG_INT("connections", s->resources.connections));
     address = http_server_address(s->http, 0);
     tell(s, NOTIFY_READY, address ? address : beanstalk_address(s->beanstalk, 0));
 }

@@ -2,7 +2,7 @@
 // Backup of a server at work, restore, compact: what is in it, what is refused, what is left behind (NOM-10).
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
 import path from 'node:path';
@@ -10,7 +10,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { Client } from './lib/client.mjs';
 import { run } from './lib/program.mjs';
-import { binary, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
+import { binary, logged, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 import { claimOne, enqueue } from './lib/suite.mjs';
 
 const temporary = (dir) => readdirSync(dir).filter((name) => /tmp|part|restoring/.test(name));
@@ -23,6 +23,15 @@ async function fill(api, queue, count, bytes) {
     const jobs = Array.from({ length: Math.min(50, count - done) }, () => ({ payload }));
     assert.equal((await api.post(`/v1/queues/${queue}/jobs`, jobs)).status, 200);
   }
+}
+
+/** Changes a byte of the page that has this text. */
+function spoil(file, text) {
+  const bytes = readFileSync(file);
+  const at = bytes.indexOf(text);
+  assert.ok(at > 0, `${text} is not in ${file}`);
+  bytes[at] ^= 1;
+  writeFileSync(file, bytes);
 }
 
 /** A GET of the backup whose client reads only the head until it is told to go on. */
@@ -293,6 +302,38 @@ describe('the commands', () => {
     mkdirSync(path.join(work, 'empty'));
     const { code } = await run(['backup', path.join(work, 'empty'), '--server', server.url]);
     assert.equal(code, 0);
+  });
+
+  test('of a store with a damaged page: the command and the log say so', async () => {
+    const data = path.join(work, 'damaged'), target = path.join(work, 'damaged-backup');
+    let other = await startServer({ data });
+    let client = new Client(other);
+    await client.post('/v1/queues/q/jobs', Array.from({ length: 200 }, (_, n) => ({ payload: `needle-${n}-${'x'.repeat(300)}`, delay_ms: 3_600_000 })));
+    client.close();
+    await stopServer(other);
+    spoil(path.join(data, 'holdfast.db'), 'needle-150-');
+    other = await startServer({ data });
+    await refuses(['backup', target, '--server', other.url], 3, /cannot copy .*holdfast\.db: page \d+ is damaged/);
+    assert.ok(!existsSync(target));
+    const [, line] = await logged(other, /(backup_failed .*)\n/);
+    assert.match(line, /why=.*page \d+ is damaged.* error=CORRUPT/);
+    await stopServer(other);
+  });
+
+  test('a damaged backup is named by its own name, and what to do is said', async () => {
+    const damaged = path.join(work, 'spoiled'), target = path.join(work, 'not-restored');
+    mkdirSync(damaged);
+    const bytes = readFileSync(path.join(backup, 'holdfast.db'));
+    for (const [at, words] of [[bytes.length - 100, 'page \\d+ is damaged'], [60, 'page 1 is damaged']]) {
+      const copy = Buffer.from(bytes);
+      copy[at] ^= 1;
+      writeFileSync(path.join(damaged, 'holdfast.db'), copy);
+      await refuses(['restore', damaged, '--data', target], 1, new RegExp(`${damaged}/holdfast\\.db.* ${words}.*; nothing was restored: restore an older backup, or save what can be read: holdfast export --data ${damaged}\n`));
+    }
+    const other = path.join(work, 'other-name.db');
+    renameSync(path.join(damaged, 'holdfast.db'), other);
+    await refuses(['restore', other, '--data', target], 1, new RegExp(`${other}.* page 1 is damaged.*; nothing was restored: restore an older backup\n`));
+    assert.ok(!existsSync(path.join(target, 'holdfast.db')));
   });
 
   test('restore refuses what is no backup, and leaves a store alone', async () => {

@@ -212,7 +212,8 @@ describe('the last entry of the journal', () => {
     const entry = lastEntry(data);
     assert.ok(entry.at >= PAGE);
     flip(entry.file, entry.at - PAGE + HEADER + 30);
-    await mustCheck(data, PROBLEMS, /a later entry begins at/);
+    const { stdout } = await mustCheck(data, PROBLEMS, /a later entry begins at/);
+    assert.doesNotMatch(stdout, /holdfast check/);
     await assert.rejects(started(t, { data }), /a later entry begins at/);
   });
 });
@@ -251,6 +252,22 @@ describe('the key of the journal', () => {
     assert.equal((await api.get('/v1/queues/q')).json.counts.ready, ids.length + 1);
     await stopServer(server);
   });
+});
+
+describe('a damaged copy of the key', () => {
+  for (const copy of [0, 1])
+    test(`${copy}: check warns, and a start repairs it and says so`, async (t) => {
+      const { data } = await killedStore(t);
+      flip(path.join(data, 'journal', 'key'), copy * PAGE + 30);
+      await mustCheck(data, WARNED, /^warning: journal\/key: one of its two copies is damaged; the next start/m);
+      let { server } = await started(t, { data });
+      await logged(server, /journal_key_repaired .*\n/);
+      await stopServer(server);
+      await mustCheck(data, GOOD);
+      ({ server } = await started(t, { data }));
+      await stopServer(server);
+      assert.doesNotMatch(server.stderr, /journal_key_repaired/);
+    });
 });
 
 describe('links in the data directory', () => {

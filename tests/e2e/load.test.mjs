@@ -194,7 +194,7 @@ describe('limits of connections', () => {
     const busy = (processorSeconds(server) - start.cpu) / ((Date.now() - start.at) / 1000);
     t.diagnostic(`${(busy * 100).toFixed(0)} % of a processor while there are no descriptors`);
     assert.ok(busy < 0.5, `${busy}`);
-    await logged(server, /no_descriptors/);
+    await logged(server, /no_descriptors .*lower limits\.connections/);
     for (const one of [...crowd, ...late]) one.close();
     await until('it accepts again', async () => {
       const one = connection(server);
@@ -207,17 +207,18 @@ describe('limits of connections', () => {
 });
 
 describe('descriptors and default limits', () => {
-  // [limits of open files, settings, warned]
-  for (const [ulimit, args, warned] of [
-    ['-S -n 256', [], false],
-    ['-n 400', [], false],
-    ['-n 400', ['--limits-connections', '1000'], true],
-    ['-n 400', ['--limits-connections', '100'], false],
+  // [limits of open files, settings, warned, connections]
+  for (const [ulimit, args, warned, connections] of [
+    ['-S -n 256', [], false, '\\d+'],
+    ['-n 400', [], false, 144],
+    ['-n 64', [], true, 16],
+    ['-n 400', ['--limits-connections', '1000'], true, 1000],
+    ['-n 400', ['--limits-connections', '100'], false, 100],
   ]) {
     test(`ulimit ${ulimit}, ${args.join(' ') || 'defaults'}: ${warned ? 'a warning' : 'no warning'} at the start`, async (t) => {
       const server = await startServer({ backend: 'memory', args, via: ['bash', '-c', `ulimit ${ulimit}; exec "$@"`, '-'] });
       t.after(() => stopServer(server));
-      await logged(server, /ready/);
+      await logged(server, new RegExp(`info ready .*connections=${connections}\n`));
       assert.equal(/few_descriptors/.test(server.stderr), warned, server.stderr);
       assert.ok(warned || !/warn/i.test(server.stderr), server.stderr);
     });

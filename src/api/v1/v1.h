@@ -8,6 +8,7 @@
 #include <uv.h>
 
 #include "base/budget.h"
+#include "base/log.h"
 #include "broker/broker.h"
 #include "http/http.h"
 #include "http/server.h"
@@ -18,6 +19,7 @@ struct metrics;
 struct native_config {
     uv_loop_t *loop;
     struct broker *broker;        /* not owned; outlives the API */
+    const struct log *log;        /* may be NULL */
     const char *version, *commit; /* borrowed */
     unsigned node;
     const struct queue_policy *policy; /* what PUT gives members that are not named; copied; NULL =

@@ -142,6 +142,20 @@ static void torn_tell(struct local *l)
               LOG_TEXT(name[0] ? "saved_as" : "not_saved", name[0] ? name : why.text));
 }
 
+/* journal_begin writes a damaged copy of the key again. A sector that was damaged once may be the
+ * first of several, so the operator hears of it. */
+static int journal_start(struct local *l, struct err_note *note)
+{
+    bool damaged = journal_key_problem(l->journal) != NULL;
+    int err = journal_begin(l->journal, note);
+    if (!err && damaged && !journal_key_problem(l->journal))
+        log_event(l->config.log, LOG_WARN, "journal_key_repaired",
+                  LOG_TEXT("meaning", "one of the two copies in journal/key was damaged and has "
+                                      "been written again from the other"),
+                  LOG_TEXT("next", "check the disk"));
+    return err;
+}
+
 static int journal_recover(struct local *l, struct files *files, struct err_note *note)
 {
     const struct store_meta *meta = l->store->ops->meta(l->store);
@@ -164,7 +178,7 @@ static int journal_recover(struct local *l, struct files *files, struct err_note
     if (!err)
         err = journal_torn_count(files, &l->torn_files, note);
     if (!err)
-        err = journal_begin(l->journal, note);
+        err = journal_start(l, note);
     /* Before anything is in it: from here on a journal that is missing is a loss. */
     if (!err && fresh)
         err = l->store->ops->journal_begun(l->store, note);

@@ -3,14 +3,17 @@
  * stays; the process id inside is only for the message that another process prints. */
 #include "backend/local/store_dir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backend/local/journal/key.h"
 #include "base/buf.h"
 #include "base/mem.h"
 
@@ -154,4 +157,47 @@ void store_dir_close(struct store_dir *d)
 int store_dir_sync(const struct store_dir *d, struct err_note *note)
 {
     return fsync(d->fd) == 0 ? 0 : io_note(note, "cannot sync the directory", d->path);
+}
+
+/* ---- links ---- */
+
+int store_link_refuse(const char *path, struct err_note *note)
+{
+    return err_note_set(note, -ERR_IO,
+                        "cannot open %s: it is a symbolic link; put the file or directory itself "
+                        "there (the data directory may be a link)",
+                        path);
+}
+
+/* ---- the journal ---- */
+
+/* Segments have numbers for names. */
+static bool is_of_journal(const char *name)
+{
+    size_t digits = strspn(name, "0123456789");
+    return strcmp(name, JOURNAL_KEY_NAME) == 0 || (digits > 0 && name[digits] == '\0');
+}
+
+bool store_dir_journaled(const char *path)
+{
+    char name[PATH_MAX + sizeof "/journal"];
+    const struct dirent *entry;
+    bool found = false;
+    snprintf(name, sizeof name, "%s/journal", path);
+    DIR *d = opendir(name);
+    while (d && !found && (entry = readdir(d)) != NULL)
+        found = is_of_journal(entry->d_name);
+    if (d)
+        closedir(d);
+    return found;
+}
+
+int store_dir_lost(const char *path, struct err_note *note)
+{
+    return err_note_set(
+        note, -ERR_CORRUPT,
+        "%s/holdfast.db is missing, but its journal is there: put the file back, or "
+        "restore the newest backup into another directory; to start with an empty "
+        "store, move %s/journal away",
+        path, path);
 }

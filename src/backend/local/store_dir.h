@@ -25,4 +25,12 @@ void store_dir_close(struct store_dir *d);
 /* Makes new names in the directory durable. */
 MUST_CHECK int store_dir_sync(const struct store_dir *d, struct err_note *note);
 
+/* The refusal of a symbolic link where a file or the journal of a store must be: -ERR_IO. */
+int store_link_refuse(const char *path, struct err_note *note);
+/* Whether DIR/journal has a key or a segment in it. Both are created after holdfast.db, so they
+ * belong to a store. */
+bool store_dir_journaled(const char *path);
+/* The refusal of a directory whose journal is there and whose holdfast.db is not: -ERR_CORRUPT. */
+int store_dir_lost(const char *path, struct err_note *note);
+
 #define STORE_DIR_NONE ((struct store_dir){.fd = -1, .lock_fd = -1})

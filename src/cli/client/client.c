@@ -350,7 +350,11 @@ const struct command client_commands[] = {
      "synced\n"
      "and checked; `holdfast restore` makes a store of it. The server needs room on its disk for "
      "a\n"
-     "second copy meanwhile.\n" EXIT_STATUS "\n",
+     "second copy meanwhile.\n"
+     "\n"
+     "Exit status: 0 a good backup, 1 refused by the server, or what it sent is no good backup, 2\n"
+     "wrong usage, 3 the server cannot be reached or could not copy its store (it is damaged, or\n"
+     "the disk is full).\n",
      COMMAND_OPTIONS(backup_options), 1, 1, client_backup},
     {"compact", "", "give the room of removed jobs back to the file system",
      "The server does it in small steps while it goes on working; a quiet server does most of it "

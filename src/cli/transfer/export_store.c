@@ -192,13 +192,15 @@ static int verdict(const struct export_run *run, const struct salvage_report *r)
         fputs("; alert rules are missing", stderr);
     if (r->removals > 0)
         fputs("; jobs that were removed may be among them", stderr);
+    if (r->description)
+        fputs("; the pages that describe the store are damaged", stderr);
     if (r->wal)
         fputs("; what the WAL has is missing, or the end of it", stderr);
     if (r->journal)
         fputs("; what the journal has is missing, or the end of it", stderr);
     fputc('\n', stderr);
     bool whole = missing(r) == 0 && r->queues == 0 && r->schedules == 0 && r->keys == 0 &&
-                 r->alerts == 0 && r->removals == 0 && !r->wal && !r->journal;
+                 r->alerts == 0 && r->removals == 0 && !r->description && !r->wal && !r->journal;
     return whole ? CLIENT_DONE : CLIENT_REFUSED;
 }
 

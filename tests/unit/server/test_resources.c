@@ -29,13 +29,14 @@ static void connections_follow_descriptors(void **state)
         uint32_t connections, per_address;
     } rows[] = {
         {1024, 768, 576}, {20000, 19744, 14808}, {20256, 20000, 15000}, {UINT64_MAX, 20000, 15000},
-        {300, 44, 33},    {272, 16, 12},         {0, 16, 12},
+        {300, 44, 33},    {272, 16, 12},         {0, 16, 12},           {319, 63, 48},
+        {320, 64, 48},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct resources r = derived(0, 0, 0, rows[i].descriptors, GIB);
         assert_int_equal(r.connections, rows[i].connections);
         assert_int_equal(r.connections_per_address, rows[i].per_address);
-        assert_false(r.few_descriptors); /* never for defaults */
+        assert_int_equal(r.few_descriptors, r.connections < 64); /* for defaults only then */
     }
 }
 

@@ -82,13 +82,24 @@ static void backup_headers(const struct errand *e, uint64_t position)
     http_answer_header(e->x, "Holdfast-Position", span_text(text));
 }
 
+/* The client may be a script whose output is read by no one: the log has it, too. */
+static void backup_failed(struct errand *e, const struct backup_result *r)
+{
+    bool cut = r->error == -ERR_CLOSED;
+    const char *why = r->note && *r->note ? r->note : err_text(r->error);
+    if (!cut)
+        log_event(e->n->config.log, LOG_ERROR, "backup_failed", LOG_TEXT("why", why),
+                  LOG_TEXT("error", err_name(r->error)));
+    backup_count(e, cut ? BACKUP_CUT : BACKUP_FAILED);
+    http_watch(e->x, NULL, NULL, NULL);
+    answer_failed(e->x, r->error, r->note);
+}
+
 static void backup_made(void *ctx, const struct backup_result *r)
 {
     struct errand *e = ctx;
     if (r->error) {
-        backup_count(e, r->error == -ERR_CLOSED ? BACKUP_CUT : BACKUP_FAILED);
-        http_watch(e->x, NULL, NULL, NULL);
-        answer_failed(e->x, r->error, r->note);
+        backup_failed(e, r);
         return;
     }
     e->bytes = r->bytes;

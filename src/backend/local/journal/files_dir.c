@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "backend/local/store_dir.h"
 #include "base/mem.h"
 
 #define PARTS_AT_ONCE 512 /* of one pwritev; below IOV_MAX */
@@ -39,8 +40,12 @@ static int code_of(int error)
 static int change_note(const struct dir *d, const char *doing, const char *name,
                        struct err_note *note)
 {
-    return err_note_set(note, code_of(errno), "cannot %s %s/%s: %s", doing, d->path, name,
-                        strerror(errno));
+    char path[PATH_MAX];
+    int error = errno;
+    snprintf(path, sizeof path, "%s/%s", d->path, name);
+    if (error == ELOOP)
+        return store_link_refuse(path, note);
+    return err_note_set(note, code_of(error), "cannot %s %s: %s", doing, path, strerror(error));
 }
 
 /* As above where only the handle is known. */
@@ -66,7 +71,9 @@ static int entry_tell(const struct dir *d, const char *name, files_name_fn fn, v
     if (fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return err_note_set(note, -ERR_IO, "cannot look at %s/%s: %s", d->path, name,
                             strerror(errno));
-    if (S_ISREG(st.st_mode))
+    /* A link in the place of a file must not look as if that file were missing: opening it says
+     * what it is. */
+    if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
         fn(ctx, name, (uint64_t)st.st_size);
     return 0;
 }
@@ -237,15 +244,27 @@ static int parent_sync(const struct dir *d, struct err_note *note)
     return rc;
 }
 
+/* Does not change errno. */
+static bool is_link(const char *path)
+{
+    struct stat st;
+    int error = errno;
+    bool link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+    errno = error;
+    return link;
+}
+
 static int directory_open(struct dir *d, bool make, struct err_note *note)
 {
     bool made = make && mkdir(d->path, 0700) == 0;
     if (make && !made && errno != EEXIST)
         return err_note_set(note, errno == ENOSPC || errno == EDQUOT ? -ERR_NO_SPACE : -ERR_IO,
                             "cannot make the directory %s: %s", d->path, strerror(errno));
-    d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (d->fd < 0 && errno == ENOENT)
         return err_note_set(note, -ERR_NOT_FOUND, "there is no directory %s", d->path);
+    if (d->fd < 0 && is_link(d->path))
+        return store_link_refuse(d->path, note);
     if (d->fd < 0)
         return err_note_set(note, -ERR_IO, "cannot open the directory %s: %s", d->path,
                             strerror(errno));

@@ -19,8 +19,8 @@
 
 /* What an operator can do about damage; ends a sentence. */
 #define JOURNAL_ADVICE                                                                             \
-    "; nothing was changed: `holdfast check DIR` explains; restore the newest backup, or "         \
-    "`holdfast export --data DIR` what can still be read"
+    "; nothing was changed: restore the newest backup, or save what can still be read (holdfast "  \
+    "export --data DIR)"
 
 enum segment_state {
     SEGMENT_BLANK,  /* found without an entry; nothing is known of it until journal_begin */

@@ -4,20 +4,21 @@
  * In order: whose file it is, the checksum of each page, SQLite's own integrity check, the format,
  * then every row. Rows of
  * jobs are held against those of payload, extra, outcome, aside, links and gone in one pass: rising
- * scans, merged. What a row alone can get wrong is in check_job.c. Nothing is written, not even a
- * checkpoint; the lock of the directory is held meanwhile, so that no server starts underneath. */
+ * scans, merged. What a row alone can get wrong is in check_job.c. Nothing is written and no file
+ * is created (offline/reading.h), so a directory on a read-only mount can be checked; the lock of
+ * the directory is held meanwhile, so that no server starts underneath. */
 #include "backend/local/offline/check.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 
 #include "backend/local/offline/check_impl.h"
+#include "backend/local/offline/reading.h"
 #include "backend/local/sqlite/rules.h"
 #include "base/mem.h"
 #include "core/validate.h"
 
 #define PROBLEMS_SHOWN 20 /* of one sort */
-#define BUSY_MS 5000
 
 /* ---- findings ---- */
 
@@ -27,9 +28,10 @@ static const char *const advice_text[ADVICE_COUNT] = {
         "the newest backup (holdfast restore BACKUP --data DIR), or save what can still be read "
         "(holdfast export --data DIR).",
     [ADVICE_ROWS] =
-        "Rows contradict each other: keep a copy of the directory and restore the newest "
-        "backup; where only single jobs are named, the server may be started and these "
-        "jobs deleted (DELETE /v1/jobs/ID).",
+        "Rows contradict each other, or hold values out of range: keep a copy of the directory and "
+        "restore the newest backup, or save what can still be read (holdfast export --data DIR). "
+        "The server may refuse to start on them; if it starts, the jobs that are named can be "
+        "deleted (DELETE /v1/jobs/ID).",
     [ADVICE_JOB] =
         "Single jobs are damaged: the server can be started; such a job becomes dead with the "
         "reason damaged when it is claimed. Delete it (DELETE /v1/jobs/ID) and enqueue it "
@@ -48,6 +50,9 @@ static const char *const advice_text[ADVICE_COUNT] = {
         "to be expected, and nothing confirmed is lost. If neither happened, confirmed work may be "
         "missing: check the disk, and compare with what your clients know. The server starts in "
         "either case. Remove the files journal/torn-N when you no longer need them.",
+    [ADVICE_LOST] =
+        "Keep a copy of the directory. The journal alone is no store: it lacks what was already in "
+        "holdfast.db.",
     [ADVICE_KEY_FILE] = "Check the disk: a sector of journal/key was damaged.",
 };
 
@@ -117,9 +122,9 @@ static enum check_result verdict(struct check *c)
         snprintf(warned, sizeof warned, ", %" PRIu64 " warning%s", c->warnings,
                  c->warnings == 1 ? "" : "s");
     if (c->problems == 0)
-        fprintf(c->out, "%s: no problems found%s (%" PRIu64 " job%s in %zu queue%s)\n", c->dir,
-                warned, c->jobs, c->jobs == 1 ? "" : "s", c->queue_count,
-                c->queue_count == 1 ? "" : "s");
+        fprintf(c->out, "%s: no problems found%s (%" PRIu64 " job%s in %" PRIu64 " queue%s)\n",
+                c->dir, warned, c->jobs, c->jobs == 1 ? "" : "s", c->queues_told,
+                c->queues_told == 1 ? "" : "s");
     else
         fprintf(c->out, "%s: %" PRIu64 " problem%s found\n", c->dir, c->problems,
                 c->problems == 1 ? "" : "s");
@@ -158,6 +163,21 @@ bool check_step(struct check *c, sqlite3_stmt *st)
     return false;
 }
 
+/* The same for a scan by rising job, of which `last` was the one before. */
+static bool scan_step(struct check *c, sqlite3_stmt *st, const char *table, int64_t last,
+                      bool *ret_failed)
+{
+    struct err_note note;
+    int rc = st ? sqlite3_step(st) : SQLITE_DONE;
+    *ret_failed = !st || (rc != SQLITE_ROW && rc != SQLITE_DONE);
+    if (st && *ret_failed) {
+        (void)!sql_error(c->db, "read", &note);
+        check_problem(c, ADVICE_FILE, "table %s could not be read beyond job %" PRId64 ": %s",
+                      table, last, note.text);
+    }
+    return rc == SQLITE_ROW;
+}
+
 /* ---- the store itself ---- */
 
 static void check_file(struct check *c)
@@ -178,6 +198,7 @@ static void check_meta(struct check *c)
         check_problem(c, ADVICE_FILE, "%s", note.text);
         return;
     }
+    c->has_meta = true;
     fprintf(c->out, "%s: format %d, %" PRIu64 " records applied, boot %" PRIu32 "\n", c->dir,
             STORE_FORMAT, c->meta.position, c->meta.epoch);
     if (c->meta.epoch >= 1 && c->meta.position == 0)
@@ -286,9 +307,11 @@ static const struct {
     [SIDE_LINK] = {"links", "SELECT item, job FROM links ORDER BY item"},
 };
 
-static void side_next(struct check *c, struct check_side *s)
+static void side_next(struct check *c, enum check_side_id id)
 {
-    s->seq = check_step(c, s->st) ? sqlite3_column_int64(s->st, 0) : INT64_MAX;
+    struct check_side *s = &c->sides[id];
+    bool row = scan_step(c, s->st, sides[id].table, s->seq, &s->failed);
+    s->seq = row ? sqlite3_column_int64(s->st, 0) : INT64_MAX;
 }
 
 /* Moves the scan up to the job; rows before it belong to no job. */
@@ -296,8 +319,8 @@ static bool side_at(struct check *c, enum check_side_id id, int64_t seq)
 {
     struct check_side *s = &c->sides[id];
     if (s->seen)
-        side_next(c, s);
-    for (s->seen = false; s->seq < seq; side_next(c, s))
+        side_next(c, id);
+    for (s->seen = false; s->seq < seq; side_next(c, id))
         check_problem(c, ADVICE_ROWS,
                       "table %s has a row for job %" PRId64 ", which does not exist",
                       sides[id].table, s->seq);
@@ -336,24 +359,38 @@ static int check_row(struct check *c, sqlite3_stmt *st)
     return check_job(c, &row);
 }
 
-static int check_jobs(struct check *c)
+/* *ret_all: each row of the table could be read. */
+static int check_each_job(struct check *c, bool *ret_all)
 {
     int rc = 0;
-    for (int i = 0; i < SIDE_COUNT; i++) {
-        c->sides[i].st = check_prepare(c, sides[i].sql);
-        side_next(c, &c->sides[i]);
-    }
-    struct err_note note;
-    if (gone_scan_begin(&c->gone, c->db, &note) != 0)
-        check_problem(c, ADVICE_FILE, "%s", note.text);
+    int64_t last = 0;
+    bool failed = false;
     sqlite3_stmt *st =
         check_prepare(c, "SELECT " JOB_COLUMNS " FROM jobs NOT INDEXED ORDER BY seq");
-    while (rc == 0 && check_step(c, st))
+    while (rc == 0 && scan_step(c, st, "jobs", last, &failed)) {
+        last = sqlite3_column_int64(st, JOB_SEQ);
         rc = check_row(c, st);
+    }
     sqlite3_finalize(st);
+    *ret_all = rc == 0 && !failed;
+    return rc;
+}
+
+/* The rows of the other tables that are left in the end are of no job, if all jobs are known. */
+static int check_jobs(struct check *c)
+{
+    struct err_note note;
+    bool all = false;
+    for (int i = 0; i < SIDE_COUNT; i++) {
+        c->sides[i].st = check_prepare(c, sides[i].sql);
+        side_next(c, (enum check_side_id)i);
+    }
+    if (gone_scan_begin(&c->gone, c->db, &note) != 0)
+        check_problem(c, ADVICE_FILE, "%s", note.text);
+    int rc = check_each_job(c, &all);
     gone_scan_end(&c->gone);
     for (int i = 0; i < SIDE_COUNT; i++) {
-        if (rc == 0)
+        if (all)
             (void)side_at(c, (enum check_side_id)i, INT64_MAX);
         sqlite3_finalize(c->sides[i].st);
     }
@@ -426,6 +463,7 @@ static enum check_result check_rows(struct check *c)
     check_kv(c);
     check_notices(c);
     print_queues(c);
+    c->queues_told = c->queue_count;
     check_journal(c);
     return verdict(c);
 }
@@ -462,19 +500,15 @@ static enum check_result check_schema(struct check *c)
     return rc == 0 ? CHECK_GOOD : verdict(c);
 }
 
-static enum check_result check_db(struct check *c, const char *path)
+static enum check_result check_db(struct check *c, const struct store_dir *dir)
 {
     struct err_note note;
     enum check_result result = CHECK_GOOD;
-    if (check_pages_read(c, path, &note) != 0 ||
-        sql_open(path, SQLITE_OPEN_READWRITE, BUSY_MS, &c->db, &note) != 0)
+    if (check_pages_read(c, dir->db_path, &note) != 0 ||
+        reading_open(dir, false, &c->db, &note) != 0)
         result = not_done(c, note.text);
-    else /* a database that could not be opened may be no object at all */
-        sqlite3_db_config(c->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (result == CHECK_GOOD)
-        check_pages_tell(c, path);
-    if (result == CHECK_GOOD && sql_exec(c->db, "PRAGMA query_only = ON", &note) != 0)
-        result = not_done(c, note.text);
+        check_pages_tell(c, dir->db_path);
     if (result == CHECK_GOOD)
         result = check_schema(c);
     if (result == CHECK_GOOD) {
@@ -485,22 +519,31 @@ static enum check_result check_db(struct check *c, const char *path)
     return result;
 }
 
-/* The file is looked at before the lock is taken: a directory without a store is left as it is. A
- * backup has no lock, and gets none. */
+/* What is wrong with the file as a whole; `rc` is that of schema_probe. */
+static enum check_result check_unreadable(struct check *c, int rc, struct err_note *note)
+{
+    if (rc == -ERR_NOT_FOUND && !store_dir_journaled(c->dir))
+        return not_done(c, "there is no store here: no file holdfast.db");
+    if (rc != -ERR_NOT_FOUND && rc != -ERR_CORRUPT)
+        return not_done(c, note->text[0] ? note->text : err_text(rc));
+    if (rc == -ERR_NOT_FOUND)
+        (void)!store_dir_lost(c->dir, note);
+    check_problem(c, rc == -ERR_NOT_FOUND ? ADVICE_LOST : ADVICE_FILE, "%s", note->text);
+    return verdict(c);
+}
+
+/* A directory without a store is left as it is. A backup has no lock, and gets none. */
 static enum check_result check_dir(struct check *c)
 {
     struct store_dir dir = STORE_DIR_NONE;
     struct err_note note = {""};
-    char *path = sqlite3_mprintf("%s/holdfast.db", c->dir);
-    int rc = path ? schema_probe(path, &note) : -ERR_NOMEM;
-    sqlite3_free(path);
+    int rc = store_dir_open_read(c->dir, &dir, &note);
     if (rc == -ERR_NOT_FOUND)
-        return not_done(c, "there is no store here: no file holdfast.db");
-    if (rc == 0)
-        rc = store_dir_open_read(c->dir, &dir, &note);
+        return not_done(c, "there is no store here: no such directory");
     if (rc != 0)
         return not_done(c, note.text[0] ? note.text : err_text(rc));
-    enum check_result result = check_db(c, dir.db_path);
+    rc = schema_probe(&dir, &note);
+    enum check_result result = rc == 0 ? check_db(c, &dir) : check_unreadable(c, rc, &note);
     store_dir_close(&dir);
     return result;
 }

@@ -20,6 +20,7 @@ enum check_advice {
     ADVICE_KEYS,
     ADVICE_JOURNAL,
     ADVICE_INCOMPLETE,
+    ADVICE_LOST,
     ADVICE_KEY_FILE,
     ADVICE_COUNT
 };
@@ -41,6 +42,7 @@ struct check_side {
     sqlite3_stmt *st;
     int64_t seq; /* of the row it stands on; INT64_MAX = past the end */
     bool seen;   /* that row belongs to the job just looked at */
+    bool failed; /* it cannot be read any further: nothing is known of the jobs that follow */
 };
 
 #define CHECK_SORTS 64
@@ -57,12 +59,15 @@ struct check {
     FILE *out;
     sqlite3 *db;
     struct store_meta meta;
+    bool has_meta;              /* it could be read */
     struct check_queue *queues; /* by rising number */
     size_t queue_count, queue_room;
     struct check_side sides[SIDE_COUNT];
     struct gone_scan gone; /* beside the scan of jobs; st NULL = it cannot be read */
     struct map128 uniques; /* (queue, unique key) → the job that holds it */
-    uint64_t jobs, problems, warnings;
+    uint64_t jobs;         /* with those of the journal, once it is read */
+    uint64_t queues_told;  /* likewise */
+    uint64_t problems, warnings;
     bool advised[ADVICE_COUNT];
     struct check_sort sorts[CHECK_SORTS];
     struct dbpage_fault *faults; /* between check_pages_read and check_pages_tell; owned */

@@ -5,6 +5,12 @@
 #include "backend/local/offline/check_impl.h"
 #include "backend/local/sqlite/rules.h"
 
+/* Its row in that table may be among those that cannot be read. */
+static bool is_unknown(const struct check *c, const struct check_row *row, enum check_side_id id)
+{
+    return !row->sides[id] && c->sides[id].failed;
+}
+
 /* ---- the row ---- */
 
 static void check_lease(struct check *c, const struct check_row *row)
@@ -12,7 +18,8 @@ static void check_lease(struct check *c, const struct check_row *row)
     const struct stored_job *s = &row->stored;
     bool running = s->job.state == STATE_RUNNING;
     /* A lease without end is one that a trigger's job holds. */
-    bool leased = s->lease_ms >= LIMIT_LEASE_MS_MIN || (s->lease_ms == 0 && row->sides[SIDE_LINK]);
+    bool linked = row->sides[SIDE_LINK] || is_unknown(c, row, SIDE_LINK);
+    bool leased = s->lease_ms >= LIMIT_LEASE_MS_MIN || (s->lease_ms == 0 && linked);
     if (running && (!leased || s->token.counter == 0))
         check_problem(c, ADVICE_ROWS, "job %" PRId64 " is running, but has no lease", row->seq);
     bool named = s->worker.len != 0 && s->job.state != STATE_DONE; /* who did it stays */
@@ -146,9 +153,12 @@ int check_job(struct check *c, struct check_row *row)
 {
     check_fields(c, row);
     check_lease(c, row);
-    check_payload(c, row);
-    check_extra(c, row);
+    if (!is_unknown(c, row, SIDE_PAYLOAD))
+        check_payload(c, row);
+    if (!is_unknown(c, row, SIDE_EXTRA))
+        check_extra(c, row);
     check_outcome(c, row);
-    check_aside(c, row);
+    if (!is_unknown(c, row, SIDE_ASIDE))
+        check_aside(c, row);
     return check_queue(c, row);
 }

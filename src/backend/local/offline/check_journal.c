@@ -67,9 +67,12 @@ static void check_state(struct check *c, const struct replayed *r)
     if (engine_verify(r->engine, &note) != 0)
         check_problem(c, ADVICE_ROWS, "store and journal together make no sense: %s", note.text);
     engine_figures(r->engine, &figures);
-    if (r->records > 0)
-        fprintf(c->out, "with them %" PRIu64 " jobs in %" PRIu64 " queues\n", figures.jobs,
-                figures.queues);
+    if (r->records == 0)
+        return;
+    c->jobs = figures.jobs;
+    c->queues_told = figures.queues;
+    fprintf(c->out, "with them %" PRIu64 " job%s in %" PRIu64 " queue%s\n", c->jobs,
+            c->jobs == 1 ? "" : "s", c->queues_told, c->queues_told == 1 ? "" : "s");
 }
 
 /* Neither keeps a server from starting. */
@@ -104,10 +107,11 @@ static void check_frames(struct check *c, struct files *files)
     struct journal *journal = NULL;
     struct err_note note = {""};
     struct replayed r = {.engine = c->problems == 0 ? engine_of(c) : NULL};
-    struct journal_config config = {.files = files,
-                                    .from = (uint64_t)c->meta.journal_from,
-                                    .applied = c->meta.position,
-                                    .read_only = true};
+    /* A server that was killed early may have left the note of its journal in a WAL that is gone;
+     * the next start goes on from the position, too. */
+    uint64_t begun = c->meta.journal_from < 0 ? c->meta.position : (uint64_t)c->meta.journal_from;
+    struct journal_config config = {
+        .files = files, .from = begun, .applied = c->meta.position, .read_only = true};
     memcpy(config.store_id, c->meta.store_id, sizeof config.store_id);
     check_saved(c, files);
     int rc = journal_open(&config, frame_cb, &r, &journal, &note);
@@ -141,6 +145,8 @@ static void check_backup(struct check *c)
 
 static void check_missing(struct check *c)
 {
+    if (c->meta.journal_from < 0)
+        return; /* no server has begun one */
     if (is_backup(c))
         check_backup(c);
     else
@@ -154,8 +160,8 @@ void check_journal(struct check *c)
 {
     struct err_note note = {""};
     struct files *files;
-    if (c->meta.journal_from < 0)
-        return;
+    if (!c->has_meta)
+        return; /* it cannot be told which journal belongs to the store, and that was told */
     char *path = sqlite3_mprintf("%s/journal", c->dir);
     int rc = path ? files_open_dir(path, false, true, &files, &note) : -ERR_NOMEM;
     sqlite3_free(path);

@@ -52,6 +52,8 @@ int check_pages_read(struct check *c, const char *path, struct err_note *note)
     int fd = rc == 0 ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
     if (rc != 0) {
         *note = why;
+    } else if (fd < 0 && errno == ELOOP) {
+        rc = store_link_refuse(path, note);
     } else if (fd < 0) {
         rc = err_note_set(note, -ERR_IO, "cannot open %s: %s", path, strerror(errno));
     } else {

@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,6 +47,8 @@ static int no_memory(struct err_note *note)
 static int io_error(struct err_note *note, const char *doing, const char *path)
 {
     int code = errno == ENOSPC || errno == EDQUOT ? -ERR_NO_SPACE : -ERR_IO;
+    if (errno == ELOOP)
+        return store_link_refuse(path, note);
     return err_note_set(note, code, "cannot %s %s: %s", doing, path, strerror(errno));
 }
 
@@ -105,14 +109,19 @@ static int source_names(struct restore *r)
     return r->dir && r->wal && r->journal ? 0 : no_memory(r->note);
 }
 
+static bool is_named_store(const struct restore *r)
+{
+    const char *name = strrchr(r->path, '/');
+    return strcmp(name ? name + 1 : r->path, "holdfast.db") == 0;
+}
+
 /* A backup has no lock file. Where there is one, a server might be running. */
 static int source_lock(struct restore *r)
 {
     char *lock = joined(r->dir, "/lock");
     if (!lock)
         return no_memory(r->note);
-    const char *name = strrchr(r->path, '/');
-    bool guarded = strcmp(name ? name + 1 : r->path, "holdfast.db") == 0 && access(lock, F_OK) == 0;
+    bool guarded = is_named_store(r) && access(lock, F_OK) == 0;
     mem_free(lock);
     if (!guarded)
         return 0;
@@ -127,14 +136,21 @@ static int source_lock(struct restore *r)
 
 static int source_probe(struct restore *r)
 {
-    struct dbfile_facts facts;
-    int fd = open(r->path, O_RDONLY | O_CLOEXEC);
+    struct dbfile_facts facts = {0};
+    int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 && errno == ENOENT)
         return err_note_set(r->note, -ERR_NOT_FOUND,
                             "there is no backup in %s: no file holdfast.db", r->dir);
     if (fd < 0)
         return io_error(r->note, "open", r->path);
-    int rc = dbfile_header(fd, r->path, &facts, r->note);
+    enum dbfile_kind kind = DBFILE_OURS;
+    int rc = dbfile_kind(fd, r->dir, &kind);
+    if (rc != 0)
+        rc = io_error(r->note, "read", r->path);
+    else if (kind == DBFILE_DAMAGED)
+        rc = schema_headless(r->path, r->note);
+    else
+        rc = dbfile_header(fd, r->path, &facts, r->note);
     close(fd);
     if (rc == 0 && size_of(r->journal) > 0)
         rc = err_note_set(r->note, -ERR_INVALID,
@@ -226,7 +242,7 @@ static int copy_bytes(struct restore *r, int in, int out, const char *from, cons
 
 static int copy_file(struct restore *r, const char *from, const char *to)
 {
-    int out = -1, in = open(from, O_RDONLY | O_CLOEXEC);
+    int out = -1, in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (in < 0)
         return io_error(r->note, "open", from);
     int rc = 0;
@@ -330,10 +346,9 @@ static int journal_count(struct restore *r, const struct store_meta *meta, struc
                          uint64_t *ret)
 {
     struct journal *journal = NULL;
-    struct journal_config config = {.files = files,
-                                    .from = (uint64_t)meta->journal_from,
-                                    .applied = meta->position,
-                                    .read_only = true};
+    uint64_t begun = meta->journal_from < 0 ? meta->position : (uint64_t)meta->journal_from;
+    struct journal_config config = {
+        .files = files, .from = begun, .applied = meta->position, .read_only = true};
     memcpy(config.store_id, meta->store_id, sizeof config.store_id);
     int rc = journal_open(&config, frame_count, ret, &journal, r->note);
     journal_close(journal);
@@ -350,9 +365,7 @@ static int source_applied(struct restore *r, sqlite3 *db)
     if (!path)
         return no_memory(r->note);
     int rc = sqlite_load_meta(db, &meta, r->note);
-    int found = rc == 0 && meta.journal_from >= 0
-                    ? files_open_dir(path, false, true, &files, r->note)
-                    : -ERR_NOT_FOUND;
+    int found = rc == 0 ? files_open_dir(path, false, true, &files, r->note) : -ERR_NOT_FOUND;
     mem_free(path);
     if (found == -ERR_NOT_FOUND && (rc != 0 || meta.journal_from < 0 || r->alone))
         return rc;
@@ -416,6 +429,47 @@ static int adopt(struct restore *r, struct restore_result *ret)
     return rc;
 }
 
+/* ---- what to do about damage ---- */
+
+/* Replaces the first `was` in the note. */
+static void note_rename(struct err_note *note, const char *was, const char *is)
+{
+    struct err_note whole = *note;
+    const char *at = was ? strstr(whole.text, was) : NULL;
+    if (at)
+        (void)!err_note_set(note, 0, "%.*s%s%s", (int)(at - whole.text), whole.text, is,
+                            at + strlen(was));
+}
+
+/* The copy is as damaged as what it was made of, and is gone when the note is read. SQLite names it
+ * by the real name of its directory. */
+static void source_name(const struct restore *r)
+{
+    char dir[PATH_MAX];
+    bool known = r->to.path && realpath(r->to.path, dir);
+    char *real = known ? joined(dir, "/holdfast.db" NEW_SUFFIX) : NULL;
+    note_rename(r->note, real, r->path);
+    note_rename(r->note, r->temp, r->path);
+    mem_free(real);
+}
+
+static int damage_advise(struct restore *r, int rc)
+{
+    if (rc != -ERR_CORRUPT || !r->note || !r->path)
+        return rc;
+    source_name(r);
+    if (strstr(r->note->text, "holdfast export"))
+        return rc;
+    struct err_note why = *r->note;
+    if (!is_named_store(r))
+        return err_note_set(r->note, rc, "%.400s; nothing was restored: restore an older backup",
+                            why.text);
+    return err_note_set(r->note, rc,
+                        "%.300s; nothing was restored: restore an older backup, or save what can "
+                        "be read: holdfast export --data %s",
+                        why.text, r->dir);
+}
+
 static void restore_done(struct restore *r)
 {
     temp_remove(r);
@@ -444,6 +498,7 @@ int restore_run(const struct restore_config *config, struct restore_result *ret,
         rc = copy_all(&r);
     if (rc == 0)
         rc = adopt(&r, ret);
+    rc = damage_advise(&r, rc);
     restore_done(&r);
     return rc;
 }

@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading a store that may be damaged.
  *
- * Opening writes nothing. A database whose WAL is empty or missing is opened as immutable. One with
- * a WAL needs an index of it, which SQLite keeps in a file beside it or, for a connection that
- * excludes all others, in memory: so the connection says it does, with a VFS that takes no locks
- * (the lock of the directory is held) and a file that is open for reading alone.
- *
  * A page that is damaged without being malformed goes unnoticed by SQLite. What a job consists of
  * is therefore held against itself (numbers in range, payload as long as the job says, JSON that is
  * JSON), and left out when it cannot be. */
 #include "backend/local/offline/salvage_impl.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "backend/local/offline/reading.h"
 #include "backend/local/pages/vfs.h"
 #include "backend/local/pages/wal.h"
 #include "backend/local/sqlite/rules.h"
@@ -63,51 +60,6 @@ void *salvage_room(void *array, size_t count, size_t *room, size_t size)
 
 /* ---- opening ---- */
 
-/* A path may have signs that mean something in a URI. */
-static int uri_path(struct buf *uri, const char *path)
-{
-    int rc = 0;
-    for (; *path && rc == 0; path++) {
-        unsigned char c = (unsigned char)*path;
-        bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-                     c == '/' || c == '.' || c == '-' || c == '_';
-        rc = plain ? buf_append(uri, path, 1) : buf_printf(uri, "%%%02X", c);
-    }
-    return rc;
-}
-
-static bool has_wal(const struct salvage *s)
-{
-    struct stat st;
-    return fstatat(s->dir.fd, "holdfast.db-wal", &st, 0) == 0 && st.st_size > 0;
-}
-
-static int db_open(struct salvage *s)
-{
-    struct buf uri;
-    bool wal = has_wal(s);
-    buf_init(&uri);
-    int rc = buf_append_text(&uri, "file:");
-    if (rc == 0)
-        rc = uri_path(&uri, s->dir.db_path);
-    if (rc == 0)
-        rc =
-            buf_append_text(&uri, wal ? "?mode=ro&vfs=" DBPAGE_VFS_NOLOCK : "?mode=ro&immutable=1");
-    if (rc == 0)
-        rc = buf_append(&uri, "", 1);
-    if (rc == 0)
-        rc = sql_open(uri.data, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, 0, &s->db, s->note);
-    buf_done(&uri);
-    if (rc != 0)
-        return rc;
-    sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    return sql_exec(s->db,
-                    wal ? "PRAGMA locking_mode = EXCLUSIVE; PRAGMA query_only = ON;"
-                          "PRAGMA temp_store = MEMORY;"
-                        : "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;",
-                    s->note);
-}
-
 /* SQLite ends a damaged WAL at the damage and says nothing. */
 static void wal_look(struct salvage *s)
 {
@@ -135,39 +87,88 @@ static int fault_cb(void *ctx, const char *type, const char *name, enum schema_f
     return 0;
 }
 
+/* The number of the format is on page 1. Where that is not to be trusted, the tables tell. */
 static int version_check(struct salvage *s)
 {
     int rc = schema_format(s->db, s->dir.db_path, s->note);
-    return rc ? rc : schema_compare(s->db, fault_cb, s, s->note);
+    if (rc != 0 && dbpage_vfs_trusted(s->db).kind == DBPAGE_FINE)
+        return rc;
+    return schema_compare(s->db, fault_cb, s, s->note);
+}
+
+/* Of a file with a damaged header the rest may be whole. */
+static bool has_page(const struct salvage *s)
+{
+    struct stat st;
+    return fstatat(s->dir.fd, "holdfast.db", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           st.st_size >= DBPAGE_BYTES;
 }
 
 static int dir_open(struct salvage *s, const char *dir)
 {
     int rc = store_dir_open_read(dir, &s->dir, s->note);
     if (rc == 0)
-        rc = schema_probe(s->dir.db_path, s->note);
-    if (rc == -ERR_NOT_FOUND && s->dir.path)
+        rc = schema_probe(&s->dir, s->note);
+    if (rc == -ERR_CORRUPT && has_page(s))
+        return 0;
+    if (rc == -ERR_NOT_FOUND && s->dir.path && store_dir_journaled(dir))
+        rc = store_dir_lost(dir, s->note);
+    else if (rc == -ERR_NOT_FOUND && s->dir.path)
         rc = err_note_set(s->note, rc, "there is no store in %s (no holdfast.db)", dir);
     return rc;
 }
 
-static int open_all(struct salvage *s, const char *dir)
+static int meta_read(struct salvage *s)
 {
     struct err_note why;
-    int rc = dir_open(s, dir);
-    if (rc == 0) {
-        wal_look(s);
-        rc = db_open(s);
-    }
-    if (rc == 0)
-        rc = version_check(s);
+    if (sqlite_load_meta(s->db, &s->meta, &why) == 0)
+        return 0;
+    s->meta = (struct store_meta){.seq_upto = STORE_SEQ_ANY, .position = UINT64_MAX};
+    salvage_problem(s, "%s; the journal cannot be used", why.text);
+    s->report->journal = true;
+    return 0;
+}
+
+/* What describes the store: the header of the file, the schema, table meta. It is read even where
+ * checksums do not match, since nothing can be read without it; tables that are not exactly ours
+ * are refused, and meta must fit the journal. */
+static int description_read(struct salvage *s)
+{
+    int rc = version_check(s);
     for (int i = 0; i < SALVAGE_STMT_COUNT && rc == 0; i++)
         rc = sql_prepare(s->db, salvage_sql[i], &s->stmts[i], s->note);
-    if (rc == 0 && sqlite_load_meta(s->db, &s->meta, &why) != 0) {
-        s->meta = (struct store_meta){.seq_upto = STORE_SEQ_ANY, .position = UINT64_MAX};
-        salvage_problem(s, "%s; the journal cannot be used", why.text);
-        s->report->journal = true;
-    }
+    return rc ? rc : meta_read(s);
+}
+
+/* Says what was trusted; where that was in vain, it is the reason. */
+static int trust_tell(struct salvage *s, int rc)
+{
+    char text[100];
+    struct dbpage_fault fault = dbpage_vfs_trusted(s->db);
+    if (fault.kind == DBPAGE_FINE || rc == -ERR_NOMEM)
+        return rc;
+    dbpage_fault_text(&fault, text, sizeof text);
+    if (rc != 0)
+        return err_note_set(s->note, -ERR_CORRUPT, "%s: %s", s->dir.db_path, text);
+    s->report->description = true;
+    salvage_problem(s,
+                    "%s: %s; it describes the store and is used as it is, because nothing could be "
+                    "read without it: compare what is exported with what you know",
+                    s->dir.db_path, text);
+    return 0;
+}
+
+static int open_all(struct salvage *s, const char *dir)
+{
+    int rc = dir_open(s, dir);
+    if (rc != 0)
+        return rc;
+    wal_look(s);
+    rc = reading_open(&s->dir, true, &s->db, s->note);
+    if (rc != 0)
+        return rc;
+    rc = trust_tell(s, description_read(s));
+    dbpage_vfs_trust_end(s->db);
     return rc;
 }
 
@@ -443,7 +444,10 @@ static int job_row(void *ctx, sqlite3_stmt *st)
     struct salvage *s = ctx;
     struct stored_job row;
     const struct salvage_job *over = salvage_job_of(s, (uint64_t)sqlite3_column_int64(st, JOB_SEQ));
-    if ((over && over->gone) || salvage_is_gone(s, (uint64_t)sqlite3_column_int64(st, JOB_SEQ)))
+    /* One that the journal created is given afterwards. If the position in meta, which may be
+     * damaged, is too low, the database has it, too. */
+    if ((over && (over->gone || over->fresh)) ||
+        salvage_is_gone(s, (uint64_t)sqlite3_column_int64(st, JOB_SEQ)))
         return 0;
     if ((over && over->broken) || row_job(st, 0, &row) != 0)
         return job_damaged(s, (uint64_t)sqlite3_column_int64(st, JOB_SEQ), "its row is damaged");

@@ -36,6 +36,7 @@ struct salvage_report {
     uint64_t alerts;       /* likewise; 1 when some cannot be read */
     uint64_t keys;         /* likewise; 1 at least when some cannot be read */
     uint64_t removals;     /* ranges in which it cannot be read which jobs have been removed */
+    bool description;      /* of the store was used although its checksums do not match */
     bool wal;              /* of the database is damaged: transactions in it are missing */
     bool journal;          /* damaged: records behind the damage are missing */
 };

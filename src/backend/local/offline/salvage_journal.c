@@ -3,6 +3,7 @@
  * of the journal, since the server folds it into the database all the time. A job that is changed
  * there is read from the database when its first record turns up; the rules are those of
  * core/moves. */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <sys/stat.h>
 
@@ -314,7 +315,7 @@ int salvage_journal(struct salvage *s)
     struct stat st;
     if (s->report->journal)
         return 0;
-    if (fstatat(s->dir.fd, "journal", &st, 0) != 0) {
+    if (fstatat(s->dir.fd, "journal", &st, AT_SYMLINK_NOFOLLOW) != 0) {
         journal_missing(s);
         return 0;
     }

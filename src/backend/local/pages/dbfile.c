@@ -23,10 +23,13 @@ enum {
     AT_PAGE_BYTES = 16,
     AT_WRITE_VERSION = 18,
     AT_READ_VERSION = 19,
-    AT_RESERVED = 20,
+    AT_RESERVED = 20, /* and three numbers that never change */
     AT_PAGES = 28,
+    AT_SCHEMA_FORMAT = 44,
+    AT_ENCODING = 56,
     AT_ID = 68
 };
+#define MAGIC "SQLite format 3" /* with its last zero */
 
 static uint32_t big_endian(const unsigned char *at)
 {
@@ -45,16 +48,75 @@ static int header_read(int fd, unsigned char page[DBPAGE_BYTES], const char *nam
     return 0;
 }
 
+static uint32_t page_bytes_of(const unsigned char *page)
+{
+    return (uint32_t)page[AT_PAGE_BYTES] << 8 | page[AT_PAGE_BYTES + 1];
+}
+
+static enum dbfile_kind kind_of(const unsigned char *page)
+{
+    if (memcmp(page, MAGIC, sizeof MAGIC) != 0)
+        return DBFILE_NO_DATABASE;
+    if (big_endian(page + AT_ID) != STORE_APPLICATION_ID)
+        return DBFILE_FOREIGN;
+    bool ours = page_bytes_of(page) == DBPAGE_BYTES && page[AT_RESERVED] == DBPAGE_RESERVED;
+    return ours ? DBFILE_OURS : DBFILE_DRAFT;
+}
+
 static int header_check(const unsigned char *page, const char *name, struct err_note *note)
 {
-    if (memcmp(page, "SQLite format 3", 16) != 0)
+    switch (kind_of(page)) {
+    case DBFILE_NO_DATABASE:
         return err_note_set(note, -ERR_INVALID, "%s is not a holdfast store (not even a database)",
                             name);
-    if (big_endian(page + AT_ID) != STORE_APPLICATION_ID)
+    case DBFILE_FOREIGN:
         return err_note_set(note, -ERR_INVALID, "%s is the database of another program", name);
-    if ((page[AT_PAGE_BYTES] << 8 | page[AT_PAGE_BYTES + 1]) != DBPAGE_BYTES ||
-        page[AT_RESERVED] != DBPAGE_RESERVED)
+    case DBFILE_DRAFT:
         return sql_draft(name, note);
+    case DBFILE_DAMAGED:
+    case DBFILE_OURS:
+        break;
+    }
+    return 0;
+}
+
+static void big_endian_put(unsigned char *at, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        at[i] = (unsigned char)(v >> (24 - 8 * i));
+}
+
+void dbfile_mend(unsigned char *page)
+{
+    static const unsigned char fixed[] = {DBPAGE_RESERVED, 64, 32, 32};
+    memcpy(page, MAGIC, sizeof MAGIC);
+    page[AT_PAGE_BYTES] = DBPAGE_BYTES >> 8;
+    page[AT_PAGE_BYTES + 1] = DBPAGE_BYTES & 0xff;
+    memcpy(page + AT_RESERVED, fixed, sizeof fixed);
+    big_endian_put(page + AT_SCHEMA_FORMAT, 4);
+    big_endian_put(page + AT_ENCODING, 1); /* UTF-8 */
+    big_endian_put(page + AT_ID, STORE_APPLICATION_ID);
+}
+
+/* A draft had pages of this size and nothing reserved. One flipped bit makes that of our header,
+ * too; then the checksum matches when it is put right. */
+static bool is_draft(const unsigned char *page)
+{
+    unsigned char mended[DBPAGE_BYTES];
+    memcpy(mended, page, sizeof mended);
+    dbfile_mend(mended);
+    return kind_of(page) == DBFILE_DRAFT && page_bytes_of(page) == DBPAGE_BYTES &&
+           page[AT_RESERVED] == 0 && !dbpage_good(mended, 1);
+}
+
+int dbfile_kind(int fd, const char *dir, enum dbfile_kind *ret)
+{
+    unsigned char page[DBPAGE_BYTES] = {0};
+    if (pread(fd, page, sizeof page, 0) < 0)
+        return -ERR_IO;
+    *ret = kind_of(page);
+    if (*ret != DBFILE_OURS && !is_draft(page) && store_dir_journaled(dir))
+        *ret = DBFILE_DAMAGED;
     return 0;
 }
 
@@ -96,7 +158,7 @@ int dbfile_set_alone(int fd, const char *name, struct err_note *note)
 bool dbfile_is_alone(const char *path)
 {
     struct dbfile_facts facts = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     bool alone = fd >= 0 && dbfile_header(fd, path, &facts, NULL) == 0 && facts.sound && !facts.wal;
     if (fd >= 0)
         close(fd);
@@ -194,7 +256,9 @@ static int check_pages(int fd, const char *path, uint32_t pages, struct err_note
 static int probe(const char *path, struct dbfile_contents *ret, struct err_note *note)
 {
     struct dbfile_facts facts;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ELOOP)
+        return store_link_refuse(path, note);
     if (fd < 0)
         return err_note_set(note, errno == ENOENT ? -ERR_NOT_FOUND : -ERR_IO, "cannot open %s: %s",
                             path, strerror(errno));

@@ -15,6 +15,18 @@ struct dbfile_facts {
     bool sound; /* the checksum of the first page matches; it need not where there is a WAL */
 };
 
+enum dbfile_kind {
+    DBFILE_OURS,
+    DBFILE_DAMAGED,     /* its header is not ours, but a journal beside it says that it was */
+    DBFILE_NO_DATABASE, /* not one of SQLite */
+    DBFILE_FOREIGN,     /* of another program */
+    DBFILE_DRAFT,       /* its pages have no checksums */
+};
+/* Whose file it is, from its first page; `dir` is where it lies. -ERR_IO. */
+MUST_CHECK int dbfile_kind(int fd, const char *dir, enum dbfile_kind *ret);
+/* Puts right what is the same in the first page of every store. */
+void dbfile_mend(unsigned char *page);
+
 /* From the first page alone; `name` is for the notes. -ERR_INVALID: not a database, or one of
  * another program; -ERR_VERSION: its pages have no checksums; -ERR_CORRUPT: shorter or longer than
  * its header says (not asked of a file with `wal`); -ERR_IO. */

@@ -21,6 +21,10 @@
 #define DBPAGE_VFS "holdfast"
 /* The same without locks and shared memory: for reading a store whose directory is locked. */
 #define DBPAGE_VFS_NOLOCK "holdfast-nolock"
+/* In a URI: for saving what can be read of a damaged store. Pages of the database that do not match
+ * their checksums are given all the same, with the header of the file put right, until
+ * dbpage_vfs_trust_end: without those that describe the store nothing can be read. */
+#define DBPAGE_VFS_TRUST "holdfast_trust"
 
 /* Makes both known to SQLite; any number of times, from any thread. -ERR_IO when SQLite has no VFS
  * for Unix. */
@@ -28,6 +32,10 @@ MUST_CHECK int dbpage_vfs_register(void);
 /* What the last read that gave SQLITE_IOERR_DATA found; DBPAGE_FINE when there was none, or when
  * the connection does not use this VFS. */
 struct dbpage_fault dbpage_vfs_fault(sqlite3 *db);
+/* The first page that was given although it does not match; DBPAGE_FINE when there was none. */
+struct dbpage_fault dbpage_vfs_trusted(sqlite3 *db);
+/* From now on only page 1, which SQLite may read again at any time. */
+void dbpage_vfs_trust_end(sqlite3 *db);
 /* The name of the table or index to which a page belongs; false when it cannot be told. Runs a
  * statement, so the connection's last error is another one afterwards. */
 bool dbpage_vfs_owner(sqlite3 *db, uint32_t page, char *name, size_t bytes);

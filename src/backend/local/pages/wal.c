@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/local/store_dir.h"
 #include "base/buf.h"
 #include "base/mem.h"
 
@@ -254,6 +255,8 @@ int dbpage_wal_check(const char *db_path, struct dbpage_wal *ret, struct err_not
     s.db = s.fd >= 0 ? open(db_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
     if (s.fd >= 0)
         rc = scan_all(&s);
+    else if (error == ELOOP)
+        rc = store_link_refuse(s.path, note);
     else if (error != ENOENT)
         rc = err_note_set(note, -ERR_IO, "cannot open %s: %s", s.path, strerror(error));
     if (s.db >= 0)

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/local/pages/dbfile.h"
 #include "backend/local/sqlite/notices.h"
 #include "backend/local/sqlite/store_sqlite.h"
 
@@ -327,35 +328,50 @@ int schema_check(sqlite3 *db, const char *path, struct err_note *note)
 
 /* ---- whose file is it? ---- */
 
-static uint32_t big_endian(const unsigned char *at)
+int schema_headless(const char *path, struct err_note *note)
 {
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+    return err_note_set(note, -ERR_CORRUPT, "%s is damaged: its header cannot be read", path);
 }
 
-/* The header of SQLite's file format: a magic text, and at 68 the application id. A store gets its
- * id before it gets its name, so a file without it is not one. */
-int schema_probe(const char *path, struct err_note *note)
+/* A store gets its header before it gets its name, so a file without it is not one, unless it was
+ * damaged later. */
+static int kind_judge(enum dbfile_kind kind, const char *path, struct err_note *note)
 {
-    unsigned char header[100] = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT)
-        return -ERR_NOT_FOUND;
-    if (fd < 0)
-        return err_note_set(note, -ERR_IO, "cannot open %s: %s", path, strerror(errno));
-    ssize_t n = read(fd, header, sizeof header);
-    int error = errno;
-    close(fd);
-    if (n < 0)
-        return err_note_set(note, -ERR_IO, "cannot read %s: %s", path, strerror(error));
-    if (memcmp(header, "SQLite format 3", 16) != 0)
+    switch (kind) {
+    case DBFILE_DAMAGED:
+        return schema_headless(path, note);
+    case DBFILE_NO_DATABASE:
         return err_note_set(note, -ERR_INVALID,
                             "%s is not a holdfast store (not even a database); it is left as it "
                             "is: choose another --data directory",
                             path);
-    if (big_endian(header + 68) != STORE_APPLICATION_ID)
+    case DBFILE_FOREIGN:
         return err_note_set(note, -ERR_INVALID,
                             "%s is the database of another program; it is left as it is: choose "
                             "another --data directory",
                             path);
+    case DBFILE_DRAFT:
+        return sql_draft(path, note);
+    case DBFILE_OURS:
+        break;
+    }
     return 0;
+}
+
+int schema_probe(const struct store_dir *dir, struct err_note *note)
+{
+    enum dbfile_kind kind = DBFILE_OURS;
+    const char *path = dir->db_path;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT)
+        return -ERR_NOT_FOUND;
+    if (fd < 0 && errno == ELOOP)
+        return store_link_refuse(path, note);
+    if (fd < 0)
+        return err_note_set(note, -ERR_IO, "cannot open %s: %s", path, strerror(errno));
+    int rc = dbfile_kind(fd, dir->path, &kind);
+    if (rc != 0)
+        (void)!err_note_set(note, rc, "cannot read %s: %s", path, strerror(errno));
+    close(fd);
+    return rc ? rc : kind_judge(kind, path, note);
 }

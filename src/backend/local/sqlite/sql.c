@@ -100,10 +100,7 @@ static int open_failed(const char *path, sqlite3 *db, int rc, struct err_note *n
 {
     int error = db ? sqlite3_system_errno(db) : 0;
     if (rc == SQLITE_CANTOPEN && error == ELOOP)
-        return err_note_set(note, -ERR_IO,
-                            "cannot open %s: it is a symbolic link; put the file itself there, or "
-                            "make the data directory the link",
-                            path);
+        return store_link_refuse(path, note);
     return err_note_set(note, sql_code(rc, error), "cannot open %s: %s%s%s", path,
                         sqlite3_errstr(rc), error ? ": " : "", error ? strerror(error) : "");
 }
@@ -132,11 +129,12 @@ static int format_check(sqlite3 *db, const char *path, struct err_note *note)
     return 0;
 }
 
-int sql_open(const char *path, int flags, int busy_ms, sqlite3 **ret, struct err_note *note)
+static int connection_open(const char *name, const char *path, int flags, int busy_ms,
+                           sqlite3 **ret, struct err_note *note)
 {
     if (dbpage_vfs_register() != 0)
         return err_note_set(note, -ERR_IO, "this SQLite has no VFS for Unix");
-    int rc = sqlite3_open_v2(path, ret, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE,
+    int rc = sqlite3_open_v2(name, ret, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE,
                              DBPAGE_VFS);
     if (rc != SQLITE_OK)
         return open_failed(path, *ret, rc, note);
@@ -149,6 +147,16 @@ int sql_open(const char *path, int flags, int busy_ms, sqlite3 **ret, struct err
         sqlite3_limit(*ret, limits[i].id, limits[i].value);
     rc = sql_exec(*ret, "PRAGMA cell_size_check = ON", note);
     return rc ? rc : format_check(*ret, path, note);
+}
+
+int sql_open(const char *path, int flags, int busy_ms, sqlite3 **ret, struct err_note *note)
+{
+    return connection_open(path, path, flags, busy_ms, ret, note);
+}
+
+int sql_open_uri(const char *uri, const char *path, sqlite3 **ret, struct err_note *note)
+{
+    return connection_open(uri, path, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, 0, ret, note);
 }
 
 int sql_run(sqlite3_stmt *st, const char *doing, struct err_note *note)

@@ -388,16 +388,19 @@ static int file_make(const char *path, struct err_note *note)
     return 0;
 }
 
-/* SQLite would take the WAL of a store that is gone for one of the new store, and apply it. */
-static int no_orphans(const char *db_path, const char *wal_path, struct err_note *note)
+/* A new store would refuse the journal of the store that is gone, and hide that something is
+ * missing. SQLite would take its WAL for one of the new store, and apply it. */
+static int no_orphans(const struct store_dir *dir, const char *wal_path, struct err_note *note)
 {
+    if (store_dir_journaled(dir->path))
+        return store_dir_lost(dir->path, note);
     if (access(wal_path, F_OK) != 0)
         return 0;
     return err_note_set(
         note, -ERR_CORRUPT,
         "%s is missing, but its WAL is there; put the file back, or move %s away to "
         "start with an empty store",
-        db_path, wal_path);
+        dir->db_path, wal_path);
 }
 
 static void store_unmake(const char *path, const char *journal)
@@ -411,7 +414,7 @@ static int store_make(const struct store_dir *dir, struct wall_time now, struct 
     char *path = sqlite3_mprintf("%s" NEW_SUFFIX, dir->db_path);
     char *journal = sqlite3_mprintf("%s" NEW_SUFFIX "-journal", dir->db_path);
     char *wal = sqlite3_mprintf("%s-wal", dir->db_path);
-    int rc = path && journal && wal ? no_orphans(dir->db_path, wal, note)
+    int rc = path && journal && wal ? no_orphans(dir, wal, note)
                                     : err_note_set(note, -ERR_NOMEM, "out of memory");
     if (rc == 0 && path && journal) {
         store_unmake(path, journal); /* left by a process that died here */
@@ -570,7 +573,7 @@ int store_open_sqlite(const char *dir, struct wall_time now, struct store **ret,
     fold_init(&q->fold);
     int rc = store_dir_open(dir, true, &q->dir, note);
     if (rc == 0) {
-        rc = schema_probe(q->dir.db_path, note);
+        rc = damage_advise(q, schema_probe(&q->dir, note), note);
         if (rc == -ERR_NOT_FOUND)
             rc = store_make(&q->dir, now, note);
     }

@@ -48,6 +48,9 @@ int sql_code(int extended, int system_errno);
  * checksums is refused with -ERR_VERSION. *ret is set also on failure. */
 MUST_CHECK int sql_open(const char *path, int flags, int busy_ms, sqlite3 **ret,
                         struct err_note *note);
+/* The same for reading alone, with a URI; notes name the path. */
+MUST_CHECK int sql_open_uri(const char *uri, const char *path, sqlite3 **ret,
+                            struct err_note *note);
 /* The refusal of a file whose pages have no checksums: -ERR_VERSION with a note. */
 int sql_draft(const char *path, struct err_note *note);
 /* The connection's last error; the note names the file, what was being done, and SQLite's words. */
@@ -216,9 +219,12 @@ int schema_refuse(const char *path, const char *type, const char *name, enum sch
 /* 0 when format and schema are those of this program. Before anything else is read: what someone
  * else put into a schema must not be run. */
 MUST_CHECK int schema_check(sqlite3 *db, const char *path, struct err_note *note);
-/* Looks at the file without SQLite: 0 ours, -ERR_NOT_FOUND none there, -ERR_INVALID (with a note)
- * something else, which nobody then touches. */
-MUST_CHECK int schema_probe(const char *path, struct err_note *note);
+/* Looks at the file without SQLite: 0 ours, -ERR_NOT_FOUND none there; with a note: -ERR_CORRUPT
+ * ours, but its header cannot be read; -ERR_VERSION of a draft; -ERR_INVALID something else, which
+ * is then left alone; -ERR_IO. */
+MUST_CHECK int schema_probe(const struct store_dir *dir, struct err_note *note);
+/* The refusal of a store whose header cannot be read: -ERR_CORRUPT. */
+int schema_headless(const char *path, struct err_note *note);
 
 /* ---- changes (sqlite/fold.c) ---- */
 

@@ -139,7 +139,8 @@ static void must_refuse(struct world *w, int code, const char *words)
         fail_msg("%s instead of %s: %s", err_name(rc), err_name(code), w->note.text);
     if (!strstr(w->note.text, words))
         fail_msg("'%s' has no '%s'", w->note.text, words);
-    if (code == -ERR_CORRUPT && !strstr(w->note.text, "`holdfast check DIR` explains"))
+    if (code == -ERR_CORRUPT &&
+        !strstr(w->note.text, "save what can still be read (holdfast export --data DIR)"))
         fail_msg("'%s' gives no advice", w->note.text);
 }
 

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "backend/local/engine/engine.h"
 #include "backend/local/offline/check.h"
 #include "backend/local/pages/vfs.h"
 #include "backend/local/sqlite/store_sqlite.h"
@@ -252,6 +253,18 @@ static void damage(const struct rig *r, const char *sql)
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
+static int64_t number_of(const struct rig *r, const char *sql)
+{
+    char path[128];
+    sqlite3 *db = NULL;
+    int64_t number = 0;
+    path_in(r, "holdfast.db", path);
+    assert_int_equal(sql_open(path, SQLITE_OPEN_READONLY, 0, &db, NULL), 0);
+    assert_int_equal(sql_number(db, sql, &number, NULL), 0);
+    sqlite3_close(db);
+    return number;
+}
+
 /* The bytes of a file; for free. */
 static char *bytes_of(const struct rig *r, const char *name, size_t *ret_len)
 {
@@ -266,6 +279,23 @@ static char *bytes_of(const struct rig *r, const char *name, size_t *ret_len)
     return bytes;
 }
 
+/* Whether a server would start on it. */
+static bool loads(const struct rig *r)
+{
+    struct store *store;
+    struct engine_config config;
+    struct engine *e = NULL;
+    struct err_note note = {""};
+    if (store_open_sqlite(r->dir, (struct wall_time){AT}, &store, &note) != 0)
+        return false;
+    engine_config_default(&config);
+    assert_int_equal(engine_new(&config, &e), 0);
+    int rc = engine_load(e, store, &note);
+    engine_free(e);
+    store->ops->close(store);
+    return rc == 0;
+}
+
 /* ---- tests ---- */
 
 static void good_store_is_called_good(void **state)
@@ -277,6 +307,7 @@ static void good_store_is_called_good(void **state)
     int status = run(&r);
     if (status != CHECK_GOOD)
         fail_msg("%s", r.said);
+    assert_true(loads(&r));
     must_say(&r, "queue mail: 0 scheduled, 3 ready, 1 running, 2 done, 1 dead, 1 cancelled");
     must_say(&r, "queue kept: 0 scheduled, 0 ready, 0 running, 1 done, 0 dead, 0 cancelled");
     snprintf(end, sizeof end, "%s: no problems found (11 jobs in 3 queues)\n", r.dir);
@@ -433,6 +464,15 @@ static const struct {
      "SQLite says: "},
 };
 
+/* Where the advice does not say that a server may refuse to start, it starts. */
+static void advice_must_be_true(const struct rig *r, const char *sql)
+{
+    bool sure = !strstr(r->said, "to do: The file is damaged") &&
+                !strstr(r->said, "The server may refuse to start");
+    if (sure && !loads(r))
+        fail_msg("after \"%s\" no server starts, but check says:\n%s", sql, r->said);
+}
+
 static void each_damage_is_told(void **state)
 {
     (void)state;
@@ -445,6 +485,7 @@ static void each_damage_is_told(void **state)
             fail_msg("after \"%s\": status %d, \"%s\" wanted in:\n%s", damages[i].sql, status,
                      damages[i].said, r.said);
         must_say(&r, "to do: ");
+        advice_must_be_true(&r, damages[i].sql);
         assert_true(ends_with(r.said, "found\n"));
         assert_null(strchr(r.said, 27));
         rig_close(&r);
@@ -490,6 +531,62 @@ static void damaged_page_is_told(void **state)
     rig_close(&r);
 }
 
+/* A store of so many jobs, whose rows in jobs and payload fill several pages each. */
+static void rig_open_large(struct rig *r, int count)
+{
+    char sql[600];
+    rig_open(r);
+    snprintf(
+        sql, sizeof sql,
+        "WITH RECURSIVE n(i) AS (SELECT 12 UNION ALL SELECT i + 1 FROM n WHERE i < %d) "
+        "INSERT INTO jobs SELECT i, %s FROM n, jobs WHERE seq = 1; UPDATE meta SET seq_upto = %d;"
+        "INSERT INTO payload SELECT j.seq, p.body, p.crc FROM jobs j, payload p"
+        " WHERE p.seq = 1 AND j.seq > 11",
+        count, JOB_COLUMNS + strlen("seq, "), count);
+    damage(r, sql);
+}
+
+/* Of a tree with more than one level. */
+static uint32_t second_leaf(const struct rig *r, const char *table)
+{
+    char *sql = sqlite3_mprintf("SELECT rootpage FROM sqlite_schema WHERE name = %Q", table);
+    size_t len;
+    unsigned char *bytes = (unsigned char *)bytes_of(r, "holdfast.db", &len);
+    const unsigned char *top = bytes + (size_t)(number_of(r, sql) - 1) * 4096;
+    assert_int_equal(top[0], 5);
+    const unsigned char *cell = top + (top[14] << 8 | top[15]);
+    uint32_t leaf =
+        (uint32_t)cell[0] << 24 | (uint32_t)cell[1] << 16 | (uint32_t)cell[2] << 8 | cell[3];
+    free(bytes);
+    sqlite3_free(sql);
+    return leaf;
+}
+
+/* One page of a table is damaged: the jobs of the others are not called damaged. */
+static void what_cannot_be_read_is_not_missing(void **state)
+{
+    (void)state;
+    static const char *const tables[] = {"payload", "jobs"};
+    for (size_t i = 0; i < COUNT_OF(tables); i++) {
+        struct rig r;
+        char path[128], words[80];
+        rig_open_large(&r, 3000);
+        assert_int_equal(run(&r), CHECK_GOOD);
+        path_in(&r, "holdfast.db", path);
+        FILE *f = fopen(path, "r+b");
+        assert_non_null(f);
+        fseek(f, (long)(second_leaf(&r, tables[i]) - 1) * 4096 + 2000, SEEK_SET);
+        assert_int_equal(fwrite("damage", 6, 1, f), 1);
+        fclose(f);
+        assert_int_equal(run(&r), CHECK_PROBLEMS);
+        snprintf(words, sizeof words, "problem: table %s could not be read beyond job ", tables[i]);
+        must_say(&r, words);
+        if (strstr(r.said, "is missing") || strstr(r.said, "does not exist"))
+            fail_msg("too much: %s", r.said);
+        rig_close(&r);
+    }
+}
+
 /* The files of a server that was killed: the WAL is read, and is the same afterwards. */
 static void wal_is_read_and_left(void **state)
 {
@@ -513,6 +610,8 @@ static void wal_is_read_and_left(void **state)
     }
     assert_int_equal(run(&r), CHECK_GOOD);
     must_say(&r, "no problems found (11 jobs in 3 queues)");
+    path_in(&r, "holdfast.db-shm", path);
+    assert_int_not_equal(access(path, F_OK), 0);
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         size_t before_len, after_len;
         char *before = bytes_of(&live, names[i], &before_len);
@@ -541,6 +640,12 @@ static void check_writes_nothing(void **state)
     assert_memory_equal(before, after, before_len);
     free(before);
     free(after);
+    static const char *const beside[] = {"holdfast.db-wal", "holdfast.db-shm"};
+    for (size_t i = 0; i < COUNT_OF(beside); i++) {
+        char path[128];
+        path_in(&r, beside[i], path);
+        assert_int_not_equal(access(path, F_OK), 0);
+    }
     rig_close(&r);
 }
 
@@ -641,6 +746,7 @@ int main(void)
         cmocka_unit_test(each_damage_is_told),
         cmocka_unit_test(many_of_one_sort_are_counted),
         cmocka_unit_test(damaged_page_is_told),
+        cmocka_unit_test(what_cannot_be_read_is_not_missing),
         cmocka_unit_test(wal_is_read_and_left),
         cmocka_unit_test(check_writes_nothing),
         cmocka_unit_test(locked_store_is_not_checked),

@@ -537,6 +537,56 @@ static void jobs_root(void **state)
     rig_done(&r);
 }
 
+/* Page 1, and what else describes the store, is read although its checksum does not match: the jobs
+ * are whole. */
+static void first_page(void **state)
+{
+    (void)state;
+    static const size_t places[] = {18, 19, 21, 29, 45, 57, 62, 1000, 4085, 4095};
+    struct rig r;
+    rig_init(&r, 48);
+    rig_fill(&r, 300, 300);
+    struct found *all = look(r.dir.path);
+    uint64_t meta = page_of(r.dir.path, "SELECT rootpage FROM sqlite_schema WHERE name = 'meta'");
+    uint64_t pages[] = {1, meta};
+    for (size_t i = 0; i < 2 * sizeof places / sizeof *places; i++) {
+        size_t at = places[i / 2];
+        uint64_t page = pages[i % 2];
+        struct rig_dir copy;
+        rig_dir_make(&copy);
+        rig_dir_copy(r.dir.path, copy.path);
+        if (page == meta && at < 1000)
+            at += 2000; /* its row is at the end, its header at the beginning */
+        page_write(copy.path, page, at, "\x77", 1);
+        uint64_t before = prints_of(copy.path);
+        struct found *f = look(copy.path);
+        assert_true(f->report.description);
+        assert_non_null(strstr(f->problems.data, "it describes the store and is used as it is"));
+        expect_same(f, all);
+        assert_int_equal(prints_of(copy.path), before);
+        found_free(f);
+        rig_dir_remove(&copy);
+    }
+    found_free(all);
+    rig_done(&r);
+}
+
+/* Where it cannot be made out, that is said, and not that another version wrote it. */
+static void first_page_lost(void **state)
+{
+    (void)state;
+    static char junk[PAGE - 100];
+    struct rig r;
+    rig_init(&r, 49);
+    rig_fill(&r, 10, 40);
+    memset(junk, 0x5a, sizeof junk);
+    page_write(r.dir.path, 1, 100, junk, sizeof junk);
+    struct found *f = look_for(r.dir.path, -ERR_CORRUPT);
+    assert_non_null(strstr(f->note.text, "page 1 is damaged: its checksum does not match"));
+    found_free(f);
+    rig_done(&r);
+}
+
 /* Jobs without their queue are still worth something. */
 static void queues_root(void **state)
 {
@@ -655,7 +705,8 @@ int main(void)
         cmocka_unit_test(journal_damaged), cmocka_unit_test(payload_leaf),
         cmocka_unit_test(jobs_leaf),       cmocka_unit_test(jobs_root),
         cmocka_unit_test(queues_root),     cmocka_unit_test(values_out_of_range),
-        cmocka_unit_test(removed_jobs),    cmocka_unit_test(anything),
+        cmocka_unit_test(removed_jobs),    cmocka_unit_test(first_page),
+        cmocka_unit_test(first_page_lost), cmocka_unit_test(anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -600,6 +600,24 @@ static void draft_format(void **state)
     assert_int_equal(status, CHECK_NOT_DONE);
     assert_non_null(strstr(text, words));
     free(text);
+    /* A draft had a journal, too, and is not damaged for that. */
+    assert_int_equal(mkdir(in_dir(dir.path, "journal"), 0700), 0);
+    close(open(in_dir(dir.path, "journal/1"), O_WRONLY | O_CREAT, 0600));
+    assert_int_equal(open_fails(&note), -ERR_VERSION);
+    must_say(&note, words);
+}
+
+/* Someone who reads the note knows the path, not the URI that was made of it. */
+static void uri_is_not_told(void **state)
+{
+    (void)state;
+    struct err_note note = {""};
+    sqlite3 *db = NULL;
+    assert_true(sql_open_uri("file:/no/where.db?mode=ro&immutable=1", "/no/where.db", &db, &note) <
+                0);
+    sqlite3_close(db);
+    must_say(&note, "cannot open /no/where.db: ");
+    assert_null(strstr(note.text, "file:/"));
 }
 
 static void symbolic_link(void **state)
@@ -665,6 +683,7 @@ int main(void)
         IN_STORE(spilled_transaction),
         IN_STORE(plain_sqlite),
         IN_STORE(draft_format),
+        IN_STORE(uri_is_not_told),
         IN_STORE(symbolic_link),
         IN_STORE(two_stores),
     };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The SQLite store as a file: created, locked, recognised, looked at with sqlite3. */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -146,6 +147,30 @@ static void test_orphaned_wal(void **state)
     assert_non_null(strstr(note.text, "holdfast.db-wal away"));
     assert_int_equal(access(path, F_OK), -1);
     dir = real;
+}
+
+/* Nor is a new, empty store created in front of the journal of a lost one. */
+static void test_orphaned_journal(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"key", "1", "27"};
+    char journal[200], path[220];
+    struct err_note note;
+    assert_int_equal(mkdir(dir.path, 0700), 0);
+    snprintf(journal, sizeof journal, "%s/journal", dir.path);
+    assert_int_equal(mkdir(journal, 0700), 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", journal, names[i]);
+        close(open(path, O_WRONLY | O_CREAT, 0600));
+        assert_int_equal(open_fails(&note), -ERR_CORRUPT);
+        assert_non_null(
+            strstr(note.text, "holdfast.db is missing, but its journal is there: put "));
+        assert_int_equal(unlink(path), 0);
+        snprintf(path, sizeof path, "%s/holdfast.db", dir.path);
+        assert_int_equal(access(path, F_OK), -1);
+    }
+    struct store *s = rig_open(dir.path); /* an empty directory is no journal */
+    s->ops->close(s);
 }
 
 /* ---- locked ---- */
@@ -519,6 +544,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_no_parent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_made_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_orphaned_wal, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_orphaned_journal, setup, teardown),
         cmocka_unit_test_setup_teardown(test_locked_here, setup, teardown),
         cmocka_unit_test_setup_teardown(test_locked_elsewhere, setup, teardown),
         cmocka_unit_test_setup_teardown(test_foreign, setup, teardown),
