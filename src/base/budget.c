@@ -7,6 +7,7 @@
 #define PROGRESS_SHARE 64     /* the part of what an account holds that counts as progress */
 #define DISPLACE_FACTOR 4     /* an account displaces those that hold this many times as much */
 #define IDLE_MS_MAX (1 << 20) /* so that the product with the bytes held cannot overflow */
+#define ENLIST_STEPS 16       /* how far an account looks for its place in a list */
 #define MACHINE_SHARE 8
 #define DEFAULT_BYTES_MAX (UINT64_C(2) << 30)
 
@@ -54,11 +55,53 @@ static unsigned class_of(uint64_t held)
     return held ? 63u - (unsigned)__builtin_clzll(held) : 0;
 }
 
+static uint64_t idle_ms(const struct budget_account *a, uint64_t now_ms)
+{
+    uint64_t idle = now_ms > a->progress_ms ? now_ms - a->progress_ms : 0;
+    return idle < IDLE_MS_MAX ? idle : IDLE_MS_MAX;
+}
+
+static uint64_t progress_of(struct link *l)
+{
+    return LINK_OWNER(l, struct budget_account, link)->progress_ms;
+}
+
+/* Behind those that have gone longer without progress. */
+static struct link *place_from_front(struct link *head, uint64_t progress_ms)
+{
+    struct link *at = head->next;
+    for (int i = 0; i < ENLIST_STEPS && at != head && progress_of(at) <= progress_ms; i++)
+        at = at->next;
+    return at;
+}
+
+/* Before those that have made progress since. */
+static struct link *place_from_end(struct link *head, uint64_t progress_ms)
+{
+    struct link *at = head;
+    for (int i = 0; i < ENLIST_STEPS && at->prev != head && progress_of(at->prev) > progress_ms;
+         i++)
+        at = at->prev;
+    return at;
+}
+
+/* Nearly always the progress was just now, and the place is at the end. An account that comes with
+ * an older progress (it began to wait or changed its magnitude without any) looks for its place at
+ * a few accounts only, so the order can be wrong. An idle account looks from the front, which
+ * ensures that no account that is not idle is before it, now or later: those that come later are
+ * put behind it. One that becomes idle in the list can be behind accounts whose last progress is
+ * later, but not for longer than BUDGET_IDLE_MS: then they are idle, too, or have made progress and
+ * have been moved to the end. */
 static void enlist(struct budget_account *a)
 {
+    struct budget *b = a->budget;
     unsigned class = class_of(a->held);
-    link_append(&a->budget->waiting[class], &a->link);
-    a->budget->classes |= UINT64_C(1) << class;
+    struct link *head = &b->waiting[class];
+    struct link *before = idle_ms(a, b->now_ms) >= BUDGET_IDLE_MS
+                              ? place_from_front(head, a->progress_ms)
+                              : place_from_end(head, a->progress_ms);
+    link_append(before, &a->link);
+    b->classes |= UINT64_C(1) << class;
 }
 
 static void held_set(struct budget_account *a, uint64_t held)
@@ -83,6 +126,7 @@ void budget_waits(struct budget_account *a, bool waits)
 
 void budget_progress(struct budget_account *a, uint64_t bytes, uint64_t now_ms)
 {
+    a->budget->now_ms = now_ms;
     a->moved += bytes;
     if (a->moved < a->held / PROGRESS_SHARE)
         return;
@@ -96,7 +140,7 @@ void budget_progress(struct budget_account *a, uint64_t bytes, uint64_t now_ms)
 
 /* ---- shedding ---- */
 
-/* The account of this magnitude that has gone longest without progress, other than `self`. */
+/* The first account of this magnitude, other than `self`. */
 static struct budget_account *front_of(struct budget *b, unsigned class,
                                        const struct budget_account *self)
 {
@@ -108,12 +152,6 @@ static struct budget_account *front_of(struct budget *b, unsigned class,
     if (l == &self->link)
         l = l->next;
     return l == head ? NULL : LINK_OWNER(l, struct budget_account, link);
-}
-
-static uint64_t idle_ms(const struct budget_account *a, uint64_t now_ms)
-{
-    uint64_t idle = now_ms > a->progress_ms ? now_ms - a->progress_ms : 0;
-    return idle < IDLE_MS_MAX ? idle : IDLE_MS_MAX;
 }
 
 /* after: what the account that asks will hold. */
@@ -128,6 +166,7 @@ static struct budget_account *victim_for(const struct budget_account *self, uint
     struct budget *b = self->budget;
     struct budget_account *best = NULL;
     uint64_t best_score = 0;
+    b->now_ms = now_ms;
     for (uint64_t left = b->classes; left; left &= left - 1) {
         struct budget_account *a = front_of(b, (unsigned)__builtin_ctzll(left), self);
         uint64_t score = a ? a->held * (idle_ms(a, now_ms) + 1) : 0;

@@ -10,11 +10,16 @@
  * A charge that does not fit sheds other connections first: those that hold the most and have made
  * the least progress. Candidates are the accounts whose owner says that it waits for its client
  * (budget_waits): a body that is half sent, a reply that is not read. They are kept in lists by the
- * magnitude of what they hold, each list in the order of the last progress, so that a charge never
- * looks at more than one account of each magnitude. Of these the one with the largest product of
- * bytes held and time without progress is shed, if it has made no progress for BUDGET_IDLE_MS or
- * holds at least four times as much as the account that asks. So small requests are never kept out
- * by large ones, and of two large uploads that both make progress neither displaces the other.
+ * magnitude of what they hold, and a charge looks only at the first account of each list. Of these
+ * the one with the largest product of bytes held and time without progress is shed, if it has made
+ * no progress for BUDGET_IDLE_MS or holds at least four times as much as the account that asks. So
+ * small requests are never kept out by large ones, and of two large uploads that both make progress
+ * neither displaces the other.
+ *
+ * Each list is in the order of the last progress, but for this: the work of a call is bounded, so
+ * an account whose last progress was a while ago takes its place after a look at a few others. What
+ * is ensured is that if any account of a list has made no progress for twice BUDGET_IDLE_MS, the
+ * first one has made none for BUDGET_IDLE_MS and can be shed.
  *
  * Progress means that a 64th of what the account holds was moved since the last progress: a client
  * that sends a byte now and then makes none.
@@ -74,6 +79,7 @@ struct budget {
     uint64_t large_limit;                /* for accounts that are not small */
     struct link waiting[BUDGET_CLASSES]; /* accounts that wait for their client, by magnitude */
     uint64_t classes;                    /* bit n: waiting[n] may have members */
+    uint64_t now_ms;                     /* as told last, for calls that are not told */
     bool shedding;                       /* a connection is being shed: no other one is */
 };
 

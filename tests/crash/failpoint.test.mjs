@@ -26,7 +26,7 @@ function failpoints(folder = path.join(here, '../../src')) {
 
 /** Large payloads come after so long, if the failpoint was not reached until then; it is given up after so long. */
 const HEAVY_AFTER_MS = 1500;
-const GIVE_UP_MS = 20_000;
+const GIVE_UP_MS = 300_000;
 /** How long a later passing is waited for: there may be none, at what happens once a start. */
 const LATER_MS = 3000;
 
@@ -135,7 +135,6 @@ describe(`failpoints, seed ${seed}`, () => {
 
   test('every promise was kept', async () => {
     over = true;
-    await until('load', () => load.confirmed() > 0);
     await trial.finish({ confirmed: 100 });
   });
 });

@@ -36,9 +36,6 @@ const sweeps = [
   { name: 'its own memory is short for a while', call: 'ownMemory', fault: 'ENOMEM', every: 7, then: 'either', running: 6, starting: 3 },
 ];
 
-/** On a machine that is busy with other tests. */
-const AT_ONCE_MS = 3000;
-
 /** What a server cannot help, or need not mind. */
 const excused = [
   { what: /^fdatasync \S+\/data$/, then: 'either', why: 'SQLite ignores it when the directory of its log cannot be synced' },
@@ -95,7 +92,7 @@ describe(`calls that fail, seed ${seed}`, () => {
     const { firedMs, what } = faults.seen();
     const then = excuse(what, sweep.fault)?.then ?? sweep.then;
     const wentOn = () => entries.slice(from).some((e) => confirms(e) && e.t0 > firedMs + 1);
-    await until(`it ends or goes on after ${what}`, () => server.exit || (then !== 'ends' && wentOn()), then === 'ends' ? AT_ONCE_MS : undefined);
+    await until(`it ends or goes on after ${what}`, () => server.exit || (then !== 'ends' && wentOn()));
     faults.disarm();
     if (!server.exit) return 'went on';
     trial.noteEnd();
@@ -131,7 +128,7 @@ describe(`calls that fail, seed ${seed}`, () => {
 
   /** A thread may meet the failure when others already say that all is ready. */
   async function endsSoon(server) {
-    await until(`it ends because of ${faults.seen().what}`, () => server.exit, AT_ONCE_MS);
+    await until(`it ends because of ${faults.seen().what}`, () => server.exit);
     trial.noteEnd();
     load.down();
     await checkEnded(server);

@@ -28,6 +28,7 @@ test(`${kills} kills, seed ${seed}`, async (t) => {
   await trial.start();
   for (let i = 0; i < kills; i++) {
     await pause(50 + random.below(500));
+    await trial.load.hasConfirmed(20 * i); // also on a slow machine each kill meets a load
     await trial.kill();
     for (; i + 1 < kills && random.chance(AGAIN_PERCENT); i++) early += (await trial.startAndStrike(killEarly)) ? 0 : 1;
     await trial.start();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clients that write down everything they see: eight producers, eight workers, an administrator. They go
 // on through crashes. In the end the queues are drained and everything is read once more.
+import { until } from '../e2e/lib/server.mjs';
 import { administrator, OWN_QUEUES } from './lib/administrator.mjs';
 import { Keepers } from './lib/keepers.mjs';
 import { markerOf, startProducers, WORK_QUEUES } from './lib/producers.mjs';
@@ -51,7 +52,7 @@ export class Load extends Recorder {
 
   /** Goes on until so many jobs are confirmed. */
   async hasConfirmed(count) {
-    while (this.confirmed() < count) await pause(10);
+    await until(`${count} jobs are confirmed`, () => this.confirmed() >= count, 600_000);
   }
 
   // ---- the end ----
@@ -77,7 +78,7 @@ export class Load extends Recorder {
   }
 
   /** Lets the workers finish everything. */
-  async drain(limitMs = 60_000) {
+  async drain(limitMs = 600_000) {
     const limit = Date.now() + limitMs;
     for (;;) {
       const { queues } = await this.read('/v1/queues');

@@ -51,6 +51,7 @@ test(`${cuts} power cuts, seed ${seed}`, { skip }, async (t) => {
   await trial.start();
   for (let i = 0; i < cuts; i++) {
     await pause(50 + random.below(600));
+    await trial.load.hasConfirmed(20 * i); // also on a slow machine each cut meets a load
     await trial.kill(() => disk.cut(random.of(FLAGS)), random.chance(30) ? 100 : 0);
     await checkEnd(trial.server, counts);
     disk.restore();

@@ -171,7 +171,7 @@ describe('Chromium against every port', () => {
     assert.equal(queue.status, 201, queue.text);
     const item = await api.post('/api/queue-items/add', { queue_name: 'invoices', payload: 1 });
     assert.equal(item.status, 201, item.text);
-    browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: flags, chromiumSandbox: false });
+    browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: flags, chromiumSandbox: false, timeout: 120_000 });
   });
   after(async () => {
     await browser?.close();
@@ -253,7 +253,7 @@ describe('Chromium on pages of the server itself', () => {
   before(async () => {
     server = await startServer({ backend: 'memory', args: ['--hosts', 'jobs.example'] });
     api = new Client(server);
-    browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: flags, chromiumSandbox: false });
+    browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: flags, chromiumSandbox: false, timeout: 120_000 });
   });
   after(async () => {
     await browser?.close();

@@ -33,8 +33,11 @@ const back = async (api) => {
 describe('failover', { concurrency: false }, () => {
   const proxy = new PostgresProxy();
   const servers = [];
+  // The proxy is part of this process, which may have to wait for its turn: only a connection that is cut is a sign that
+  // the store is away, not an answer that is late.
+  const patient = { HOLDFAST_FAILOVER_HEALTH_CHECK_MS: '5m', HOLDFAST_TIMEOUTS_BACKEND_MS: '5m' };
   const start = async (options) => {
-    const server = await startServer({ backend: '', ...options });
+    const server = await startServer({ backend: '', ...options, env: patient });
     servers.push(server);
     return server;
   };

@@ -30,10 +30,8 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
   };
   const stop = async () => {
     api.close();
-    const began = Date.now();
     server.process.kill('SIGTERM');
-    const { code } = await server.exited;
-    return { code, ms: Date.now() - began };
+    return (await until('it ends', () => server.exit)).code;
   };
   /** A scrape that came right before answers began to wait waits with them: the next one does not. */
   const metric = async (name) => {
@@ -130,14 +128,12 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
     await killServer(server);
     api.close();
     disk.fill();
-    await start();
+    await start(['--timeouts-drain-ms', '10m']); // which it must not use up
     assert.ok(await refused(), 'before the first sweep, too');
     assert.equal(await metric('holdfast_disk_full'), 1);
     await each(jobs.slice(750, 800), 'ack');
     await each(await claimMany('q', 100), 'ack');
-    const stopped = await stop();
-    assert.equal(stopped.code, 0, server.stderr);
-    assert.ok(stopped.ms < 25_000, `it took ${stopped.ms} ms: not all the time that SIGTERM leaves to requests`);
+    assert.equal(await stop(), 0, server.stderr);
 
     disk.fill();
     await start();
@@ -156,7 +152,7 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
     assert.deepEqual((await api.post('/v1/queues/more/claim', {})).json.jobs, []);
     await each(rest, 'ack');
     assert.deepEqual(await states(late), late.length ? { done: late.length } : {});
-    assert.equal((await stop()).code, 0, server.stderr);
+    assert.equal(await stop(), 0, server.stderr);
     await checkStore();
   });
 
@@ -182,7 +178,7 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
     while (jobs.length < confirmed) jobs.push(...(await claimMany('q', Math.min(50, confirmed - jobs.length))));
     await each(jobs, 'ack');
     assert.deepEqual((await api.post('/v1/queues/q/claim', {})).json.jobs, []);
-    assert.equal((await stop()).code, 0, server.stderr);
+    assert.equal(await stop(), 0, server.stderr);
     await checkStore();
   });
 
@@ -213,16 +209,16 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
     assert.ok(unanswered && acked.length > 0);
     assert.equal((await api.get('/healthz')).status, 200);
     assert.equal((await api.get('/readyz')).json.status, 'disk_full');
-    const stopped = await Promise.all([stop(), assert.rejects(unanswered, 'a broken connection: unknown')]);
-    assert.equal(stopped[0].code, 1);
-    assert.ok(stopped[0].ms < 25_000, `it took ${stopped[0].ms} ms`);
+    const [code] = await Promise.all([stop(), assert.rejects(unanswered, 'a broken connection: unknown')]);
+    assert.equal(code, 1);
+    await server.closed;
     assert.match(server.stderr, /stopped_at_once why="the store does not answer/);
 
     disk.empty();
     await start();
     assert.deepEqual(await states(acked), { done: acked.length });
     assert.equal((await api.get(`/v1/jobs/${acked.at(-1)}`)).json.result.length, 300_000);
-    assert.equal((await stop()).code, 0, server.stderr);
+    assert.equal(await stop(), 0, server.stderr);
     await checkStore();
   });
 
@@ -239,7 +235,7 @@ describe('a full disk', { skip: whyNoDisk() }, () => {
     await start();
     const ids = await enqueueMany('q', 10);
     assert.deepEqual(await states(ids), { ready: 10 });
-    assert.equal((await stop()).code, 0, server.stderr);
+    assert.equal(await stop(), 0, server.stderr);
     await checkStore();
   });
 });

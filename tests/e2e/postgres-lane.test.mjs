@@ -44,7 +44,8 @@ const refusing = `
 describe('units that follow each other', { concurrency: false }, () => {
   let server, api;
   before(async () => {
-    server = await startBeanstalk({ backend: `${base}&schema=lane` });
+    // However slow the database is: what is late would be answered 504.
+    server = await startBeanstalk({ backend: `${base}&schema=lane`, env: { HOLDFAST_TIMEOUTS_BACKEND_MS: '10m' } });
     api = new Client(server);
     sql(refusing);
   });
@@ -117,7 +118,7 @@ const locked = (t, queue) => holding(t, `SELECT ('ahead.queue'::regclass::oid::i
 const closedGate = (t) => holding(t, 'SELECT -1, -1');
 
 // What time brings, and signs of life, come between units: so another node leads, and signs are rare.
-const calm = { HOLDFAST_CLUSTER_LEADER_TTL_MS: '10m', HOLDFAST_CLUSTER_SILENT_MS: '10m', HOLDFAST_TIMEOUTS_BACKEND_MS: '10m' };
+const calm = { HOLDFAST_CLUSTER_LEADER_TTL_MS: '10m', HOLDFAST_CLUSTER_SILENT_MS: '10m', HOLDFAST_TIMEOUTS_BACKEND_MS: '10m', HOLDFAST_TIMEOUTS_DRAIN_MS: '10m' };
 describe('a unit ahead', { concurrency: false }, () => {
   let leader, theirs, server, api;
   before(async () => {
@@ -172,7 +173,7 @@ describe('a unit ahead', { concurrency: false }, () => {
     await release();
     const pid = await until('it is asked for', () => mine("wait_event_type = 'Lock'"));
     assert.equal((await first).status, 201, 'nobody waits for those behind');
-    assert.equal(mine("wait_event_type = 'Lock'"), pid, 'it went ahead');
+    await until('the second waits for its lock on the same connection', () => mine("wait_event_type = 'Lock'") === pid);
     await lock.release();
     assert.equal((await second).status, 201);
     assert.equal(stored(), '"slow" "second"');
@@ -180,7 +181,7 @@ describe('a unit ahead', { concurrency: false }, () => {
 
   test('a connection that ends after the commit of the first costs only the second', async (t) => {
     t.after(() => server.process.kill('SIGCONT'));
-    for (;;) {
+    for (let tries = 1; ; tries++) {
       sql("DELETE FROM ahead.job WHERE encode(payload, 'escape') <> '\"first\"'");
       const gate = await closedGate(t);
       const { first, second, release } = await two(t, 'a', 'gated');
@@ -194,6 +195,7 @@ describe('a unit ahead', { concurrency: false }, () => {
       server.process.kill('SIGCONT');
       assert.equal((await first).status, 201);
       const { status } = await second;
+      assert.ok(wentAhead || tries < 10, 'the second never goes ahead');
       if (!wentAhead) continue; // something else of the server's own came between the two
       assert.ok([503, 504].includes(status), String(status));
       assert.equal(stored(), '"gated"');
@@ -203,18 +205,22 @@ describe('a unit ahead', { concurrency: false }, () => {
 
   test('one that ends before it makes the first unknown, and the second was not done', async (t) => {
     await until('it goes on', async () => (await put('b', 'first')).status === 201);
-    sql("DELETE FROM ahead.job WHERE encode(payload, 'escape') <> '\"first\"'");
-    const gate = await closedGate(t);
-    const { first, second, release } = await two(t, 'a', 'gated');
-    await release();
-    const pid = await until('the first is being stored', inStore);
-    await breath();
-    end(pid);
-    assert.equal((await first).status, 504);
-    assert.equal((await second).status, 503);
-    assert.equal(stored(), '');
-    await gate.release();
-    await until('it goes on', async () => (await put('b', 'first')).status === 201);
+    for (let tries = 1, status; status !== 503; tries++) {
+      sql("DELETE FROM ahead.job WHERE encode(payload, 'escape') <> '\"first\"'");
+      const gate = await closedGate(t);
+      const { first, second, release } = await two(t, 'a', 'gated');
+      await release();
+      const pid = await until('the first is being stored', inStore);
+      await breath();
+      end(pid);
+      assert.equal((await first).status, 504);
+      ({ status } = await second);
+      // Something else of the server's own may come between the two; then the second is done on another connection.
+      assert.ok(status === 503 || (status === 201 && tries < 10), String(status));
+      assert.equal(stored(), status === 503 ? '' : '"second"');
+      await gate.release();
+      await until('it goes on', async () => (await put('b', 'first')).status === 201);
+    }
   });
 
   test('a server that is to end does both', async (t) => {

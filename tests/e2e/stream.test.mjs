@@ -209,17 +209,20 @@ onStores('jobs over a store that forgets', ['fault+sqlite'], {}, (use) => {
 });
 
 describe('slow readers', () => {
-  let server, api;
-  before(async () => {
-    server = await startServer({ backend: 'memory', args: ['--timeouts-write-ms', '2s', '--cache-bytes', '1MiB', '--queue-defaults-payload-max', '4MiB'], env: leanSanitizer });
-    api = new Client(server);
-  });
-  after(async () => {
-    api.close();
-    await stopServer(server);
-  });
+  /** writeMs: after so long a client that reads nothing is cut off. This process may not be scheduled for seconds: where
+   * there is a client that must not be cut off, the time is long. */
+  const started = async (t, writeMs) => {
+    const server = await startServer({ backend: 'memory', args: ['--timeouts-write-ms', writeMs, '--cache-bytes', '1MiB', '--queue-defaults-payload-max', '4MiB'], env: leanSanitizer });
+    const api = new Client(server);
+    t.after(async () => {
+      api.close();
+      await stopServer(server);
+    });
+    return { server, api };
+  };
 
-  test('large payloads wait in the queue, not in memory; then all of them arrive', async () => {
+  test('large payloads wait in the queue, not in memory; then all of them arrive', async (t) => {
+    const { server, api } = await started(t, '10m');
     const q = freshQueue('slow');
     const text = 'x'.repeat(512 << 10);
     for (let i = 0; i < 60; i++) assert.equal((await api.post(`/v1/queues/${q}/jobs`, { payload: { i, text } })).status, 201);
@@ -236,19 +239,21 @@ describe('slow readers', () => {
     assert.deepEqual([...seen].sort((a, b) => a - b), Array.from({ length: 60 }, (_, i) => i));
     assert.equal(new Set(seen).size, 60);
     const { totals } = (await api.get(`/v1/queues/${q}/stats`)).json;
+    t.diagnostic(`${totals.claimed} claims, at most ${most.toFixed(1)} MiB more`);
     assert.ok(totals.claimed <= 4 * 60, `60 jobs took ${totals.claimed} claims`);
     assert.ok(most < 48, `${most.toFixed(1)} MiB more while 30 MiB of payloads went through`);
     stream.close();
     await until('all are back', async () => (await counts(api, q)).running === 0);
   });
 
-  test('a worker that reads nothing holds little, is cut off, and its jobs go back', async () => {
+  test('a worker that reads nothing holds little, is cut off, and its jobs go back', async (t) => {
+    const { server, api } = await started(t, '2s');
     const q = freshQueue('deaf');
     const text = 'x'.repeat(512 << 10);
     for (let i = 0; i < 40; i++) assert.equal((await api.post(`/v1/queues/${q}/jobs`, { payload: text })).status, 201);
     const idle = residentMiB(server);
     const { socket, got } = deafStream(server, 'POST', `/v1/queues/${q}/listen`, '{"prefetch":1000}');
-    await until('some are held', async () => (await counts(api, q)).running > 0);
+    await until('some were handed out', async () => (await api.get(`/v1/queues/${q}/stats`)).json.totals.claimed > 0);
     let most = 0;
     await until('the server gives up on it', async () => {
       most = Math.max(most, residentMiB(server) - idle);
@@ -257,10 +262,11 @@ describe('slow readers', () => {
     assert.ok(most < 48, `${most.toFixed(1)} MiB more for 20 MiB of payloads that nobody reads`);
     assert.equal(got.bytes, 0);
     socket.destroy();
-    assert.equal((await claimOne(api, q)).attempt >= 1, true);
+    assert.equal((await claimOne(api, q)).payload, text);
   });
 
-  test('a listener that never reads costs a bounded amount and disturbs nobody', async () => {
+  test('a listener that never reads costs a bounded amount and disturbs nobody', async (t) => {
+    const { server, api } = await started(t, '10s');
     const deaf = Array.from({ length: 10 }, () => deafStream(server, 'GET', '/v1/events'));
     const well = await openStream(server, '/v1/events?kinds=enqueued').opened;
     const listeners = async () => Number((await api.get('/metrics')).text.match(/^holdfast_listeners (\d+)/m)[1]);
@@ -270,12 +276,13 @@ describe('slow readers', () => {
     // Until the kernel's buffers are full and the server has waited long enough for each of them.
     let events = 0;
     await until('they are cut off', async () => {
-      const batch = await many(api, q, 1000, () => ({ correlation_id: 'c'.repeat(500), expires_in_ms: 1 }));
+      const count = events < 30_000 ? 1000 : 50; // soon they are full, then it is only a matter of time
+      const batch = await many(api, q, count, () => ({ correlation_id: 'c'.repeat(500), expires_in_ms: 1 }));
       assert.equal(batch.status, 200);
-      for (let k = 0; k < 1000; k++) assert.equal((await well.next()).event, 'enqueued');
-      events += 1000;
+      for (let k = 0; k < count; k++) assert.equal((await well.next()).event, 'enqueued');
+      events += count;
       return (await listeners()) === 1;
-    });
+    }, 120_000);
     // Some 750 bytes each; kept for ten listeners they would be ten times as much.
     const all = (events * 750) / (1 << 20);
     const more = residentMiB(server) - idle;
@@ -314,7 +321,7 @@ describe('streams and the end of the server', () => {
   });
 
   test('SIGTERM: clients that read nothing do not hold the server up', async (t) => {
-    const server = await startServer({ backend: 'memory', args: ['--timeouts-drain-ms', '500'] });
+    const server = await startServer({ backend: 'memory', args: ['--timeouts-drain-ms', '500', '--timeouts-write-ms', '10m'] });
     t.after(() => stopServer(server));
     const api = new Client(server);
     const text = 'x'.repeat(512 << 10);
@@ -322,10 +329,9 @@ describe('streams and the end of the server', () => {
     const deaf = [deafStream(server, 'POST', '/v1/queues/q/listen', '{"prefetch":100}'), deafStream(server, 'GET', '/v1/events'), deafStream(server, 'POST', '/v1/queues/q/claim', '{"count":5}')];
     await until('jobs are held', async () => (await counts(api, 'q')).running > 5);
     api.close();
-    const start = Date.now();
     server.process.kill('SIGTERM');
-    assert.equal((await server.exited).code, 0, server.stderr);
-    assert.ok(Date.now() - start < 25_000, `${Date.now() - start} ms: before the time to write is over`);
+    const { code } = await until('it ends before the time to write is over', () => server.exit);
+    assert.equal(code, 0, server.stderr);
     for (const { socket } of deaf) socket.destroy();
   });
 });

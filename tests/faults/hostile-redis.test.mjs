@@ -5,6 +5,7 @@
 import net from 'node:net';
 import { test } from 'node:test';
 
+import { until } from '../e2e/lib/server.mjs';
 import { HostileProxy, liedTo, Random, startedOn } from './lib/hostile.mjs';
 import { redisLies } from './lib/hostile_redis.mjs';
 import { socket, url } from './lib/redis.mjs';
@@ -36,13 +37,15 @@ test('HF-18 a Redis server that lies while the node starts', async (t) => {
 test('HF-18 a Redis server that says random bytes', async (t) => {
   for (let seed = first; seed < first + rounds; seed++) {
     const random = new Random(seed);
+    let said = 0; // to how many connections
     const server = net.createServer((client) => {
       client.on('error', () => {});
       client.on('data', () => client.write(random.bytes(1 + random.below(2000))));
-      setTimeout(() => client.destroy(), 300).unref();
+      client.once('data', () => ++said && setTimeout(() => client.destroy(), 300).unref());
     });
     await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
     t.after(() => server.close());
     await startedOn({ url: url(`random${seed}`, server.address().port), seed });
+    await until(`seed ${seed}: it was asked something`, () => said > 0);
   }
 });

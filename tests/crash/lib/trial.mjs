@@ -87,6 +87,8 @@ export class Trial {
 
   /** Drains, checks what the clients saw, stops the server and lets it check its store. */
   async finish({ confirmed = 0 } = {}) {
+    await this.load.hasConfirmed(confirmed); // a slow machine takes longer to do enough
+    await this.load.keepers?.haveDoneAll();
     await this.load.finish();
     const { entries, crashes, final } = this.load.history;
     const made = this.load.confirmed();
