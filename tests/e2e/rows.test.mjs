@@ -4,7 +4,7 @@
 // of it. (tests/unit/backend/local/sqlite/test_rows.c has every column and value.)
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { cpSync } from 'node:fs';
+import { cpSync, existsSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
@@ -155,6 +155,7 @@ describe('state out of range', () => {
       for (const args of others) {
         const result = await run(args);
         assert.ok(typeof result.code === 'number' && result.code < 90, `${args}: ${result.code} ${result.stderr}`);
+        if (args[0] === 'restore') assert.ok(result.code !== 0 && !existsSync(`${target}2`), `restored: ${result.stdout}${result.stderr}`);
       }
     });
 

@@ -130,6 +130,8 @@ static enum check_result verdict(struct check *c)
 
 static enum check_result not_done(struct check *c, const char *why)
 {
+    if (c->problems == 0)
+        snprintf(c->sorts[0].first, sizeof c->sorts[0].first, "%s", why);
     fprintf(c->out, "%s\n%s: could not be checked\n", why, c->dir);
     return CHECK_NOT_DONE;
 }
@@ -414,6 +416,7 @@ static enum check_result check_rows(struct check *c)
         rc = check_queues(c);
     if (rc == 0)
         rc = check_jobs(c);
+    c->error = rc;
     if (rc != 0)
         return not_done(c, err_text(rc));
     check_gones(c);
@@ -466,8 +469,10 @@ static enum check_result check_db(struct check *c, const char *path)
 {
     struct err_note note;
     enum check_result result = CHECK_GOOD;
-    if (check_pages_read(c, path, &note) != 0 ||
-        sql_open(path, SQLITE_OPEN_READWRITE, BUSY_MS, &c->db, &note) != 0)
+    c->error = check_pages_read(c, path, &note);
+    if (c->error == 0)
+        c->error = sql_open(path, SQLITE_OPEN_READWRITE, BUSY_MS, &c->db, &note);
+    if (c->error != 0)
         result = not_done(c, note.text);
     else /* a database that could not be opened may be no object at all */
         sqlite3_db_config(c->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
@@ -505,15 +510,38 @@ static enum check_result check_dir(struct check *c)
     return result;
 }
 
+static void check_done(struct check *c)
+{
+    for (size_t i = 0; i < c->queue_count; i++)
+        mem_free(c->queues[i].name);
+    mem_free(c->queues);
+    mem_free(c->faults);
+    map128_done(&c->uniques);
+}
+
 int check_run(const char *dir, FILE *out)
 {
     struct check c = {.dir = dir, .out = out};
     map128_init(&c.uniques);
     enum check_result result = check_dir(&c);
-    for (size_t i = 0; i < c.queue_count; i++)
-        mem_free(c.queues[i].name);
-    mem_free(c.queues);
-    mem_free(c.faults);
-    map128_done(&c.uniques);
+    check_done(&c);
+    return result;
+}
+
+int check_file_run(const char *dir, const char *path, struct check_findings *ret)
+{
+    struct check c = {.dir = dir, .out = fopen("/dev/null", "we"), .alone = true};
+    enum check_result result = CHECK_NOT_DONE;
+    map128_init(&c.uniques);
+    if (c.out) {
+        result = check_db(&c, path);
+        fclose(c.out);
+    } else {
+        snprintf(c.sorts[0].first, sizeof c.sorts[0].first, "cannot open /dev/null");
+    }
+    ret->problems = c.problems;
+    ret->error = c.error ? c.error : -ERR_IO;
+    memcpy(ret->first, c.sorts[0].first, sizeof ret->first);
+    check_done(&c);
     return result;
 }

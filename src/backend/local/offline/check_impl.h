@@ -63,6 +63,8 @@ struct check {
     struct gone_scan gone; /* beside the scan of jobs; st NULL = it cannot be read */
     struct map128 uniques; /* (queue, unique key) → the job that holds it */
     uint64_t jobs, problems, warnings;
+    bool alone; /* the file is a copy: no journal belongs to it */
+    int error;  /* why the check could not be done; 0 = it could, or the words say it */
     bool advised[ADVICE_COUNT];
     struct check_sort sorts[CHECK_SORTS];
     struct dbpage_fault *faults; /* between check_pages_read and check_pages_tell; owned */
