@@ -66,6 +66,33 @@ describe('a damaged body concerns one job', () => {
     assert.deepEqual(list.map((job) => [job.payload, job.damaged]), [[null, ['payload']], ['whole 1', undefined], ['whole 2', undefined]]);
   });
 
+  test('an export names it and ends with 1; an import refuses its line and takes the rest', async () => {
+    const exported = await run(['export', '--server', server.url]);
+    assert.equal(exported.code, 1, exported.stderr);
+    for (const job of firsts) assert.match(exported.stderr, new RegExp(`job ${job.id} is damaged: .*: payload\n`));
+    assert.match(exported.stderr, /key \["a"\] is damaged: .*value/);
+    assert.match(exported.stderr, /12 jobs and 4 queues exported; 5 lines are marked as damaged/);
+    const lines = exported.stdout.trim().split('\n').map((line) => JSON.parse(line));
+    assert.deepEqual(lines.at(-1).end, { queues: 4, jobs: 12, keys: 2, damaged: 5 });
+    const damaged = lines.filter((line) => line.job?.damaged).map((line) => line.job);
+    assert.deepEqual(damaged.map((job) => [job.id, job.damaged, 'payload' in job]), firsts.map((job) => [job.id, ['payload'], false]));
+    const other = await startServer();
+    const imported = await run(['import', '--server', other.url, '-'], { input: exported.stdout });
+    assert.equal(imported.code, 1, imported.stderr);
+    assert.equal(imported.stderr.match(/line \d+: the job was damaged where it was exported: its payload could not be read/g)?.length, 4, imported.stderr);
+    assert.match(imported.stderr, /line \d+: the key was damaged where it was exported/);
+    assert.match(imported.stdout, /^8 imported, 0 there already, 0 skipped .*, 5 lines refused/);
+    await stopServer(other);
+  });
+
+  test('what an import does not take over may be damaged', async () => {
+    const job = (id, damaged) => ({ id, queue: 'partial', payload: 1, damaged });
+    const answer = ok(await api.post('/v1/import', [job('r', ['result', 'history']), job('k', ['keys'])]));
+    assert.equal(answer.jobs[0].created, true, JSON.stringify(answer));
+    assert.match(answer.jobs[1].error.detail, /damaged where it was exported: its keys or options could not be read/);
+    ok(await api.delete('/v1/queues/partial'));
+  });
+
   test('a claim goes on with the next job', async () => {
     assert.equal(ok(await api.post('/v1/queues/claimed/claim', {})).jobs[0].payload, 'whole 1');
     await isAside(firsts[0]);
