@@ -313,5 +313,9 @@ int client_export(const struct command *cmd, const struct arguments *args)
     if (arguments_has(args, "data") && arguments_has(args, "server"))
         return client_complain(CLIENT_USAGE, "--data reads a store that no server uses; it goes "
                                              "without --server");
+    static const char *const filters[] = {"queue", "state"};
+    int status = client_filters_check(args, filters, CLIENT_COUNT(filters));
+    if (status != CLIENT_DONE)
+        return status;
     return arguments_has(args, "data") ? export_store(args) : client_run(cmd, args, export);
 }
