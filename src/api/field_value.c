@@ -61,6 +61,9 @@ int conv_text_of(struct conv *c, const char *right, struct span *ret)
 static int check_text(struct conv *c, struct span text)
 {
     struct err_note note;
+    if ((int64_t)text.len < c->f->min)
+        return conv_fail(c, "%s is empty; give a value, or leave %s out to select all", c->f->name,
+                         c->f->name);
     if (validate_text(c->f->name, text, (size_t)c->f->max, &note) == 0)
         return 0;
     return conv_fail(c, "%s", note.text);

@@ -14,7 +14,7 @@
 #include "api/problem.h"
 
 enum field_type {
-    FIELD_TEXT,     /* struct span; at most max bytes, no U+0000 */
+    FIELD_TEXT,     /* struct span; min to max bytes, no U+0000. A filter has min 1 (FILTER_MIN) */
     FIELD_CUT,      /* struct span; a longer text is cut */
     FIELD_INT,      /* int64_t from min to max */
     FIELD_BOOL,     /* bool */
@@ -50,6 +50,9 @@ struct field {
     const char *const *words; /* NULL-terminated */
     unsigned flags;
 };
+
+/* In a filter an empty text would select everything, whoever wrote it. */
+#define FILTER_MIN 1
 
 struct priority_in {
     int64_t value;

@@ -17,6 +17,17 @@ let tubes = 0;
 const freshTube = () => `t${process.pid}-${++tubes}`;
 const ID = (line) => Number(line.match(/^(?:RESERVED|FOUND|INSERTED) (\d+)/)?.[1]);
 
+test('a put that finds no room for another queue is OUT_OF_MEMORY', async () => {
+  const server = await startBeanstalk({ args: ['--limits-auto-queues', '2'] });
+  const w = await Beanstalk.connect(server.beanstalk);
+  for (const [tube, answer] of [['one', 'INSERTED'], ['two', 'INSERTED'], ['three', 'OUT_OF_MEMORY'], ['three', 'OUT_OF_MEMORY'], ['two', 'INSERTED']]) {
+    assert.equal(await w.line(`use ${tube}`), `USING ${tube}`);
+    assert.match(await w.line('put 0 0 60 1\r\nx'), new RegExp(`^${answer}`), tube);
+  }
+  await w.close();
+  await stopServer(server);
+});
+
 for (const backend of storesOf(['memory', 'sqlite'])) {
   describe(`the API on ${backend}`, () => {
     let server, api, c;

@@ -48,6 +48,11 @@ const UNKNOWN = {
   'a line of Redis': ['*1', 'UNKNOWN_COMMAND'],
   'a line that is too long': ['z'.repeat(300), 'BAD_FORMAT'],
   'a known command that is too long': [`use ${'a'.repeat(300)}`, 'BAD_FORMAT'],
+  'a line of RTSP': ['use rtsp://x RTSP/1.0', 'BAD_FORMAT'],
+  'a put without its numbers': ['put 1', 'BAD_FORMAT'],
+  'two spaces': ['use  a', 'BAD_FORMAT'],
+  'no number': ['reserve-job x', 'BAD_FORMAT'],
+  'a zero byte': ['stats\0', 'BAD_FORMAT'],
 };
 
 /** All that the server answers until it closes. Pieces are given to the socket one by one. */
@@ -139,15 +144,12 @@ describe('other protocols on the port of beanstalk', () => {
       ['use HTTP/1.1', 'USING HTTP/1.1'],
       ['watch HTTP/2.0', 'WATCHING 2'],
       ['list-tube-used', 'USING default'],
-      ['put 1', 'BAD_FORMAT'],
-      ['use  a', 'BAD_FORMAT'],
-      ['reserve-job x', 'BAD_FORMAT'],
-      ['stats\0', 'BAD_FORMAT'],
       [`ignore ${'a'.repeat(200)}`, 'WATCHING 1'],
     ]) {
       const w = await Beanstalk.connect(server.beanstalk);
       assert.equal(await w.line(line), answer, line);
-      // Later unknown commands are answered, even if they look like HTTP.
+      // Later malformed and unknown commands are answered, even if they look like HTTP.
+      for (const later of ['put 1', 'use rtsp://x RTSP/1.0', 'stats\0']) assert.equal(await w.line(later), 'BAD_FORMAT', later);
       for (const later of ['hello', 'GET / HTTP/1.1', '\x16\x03\x01', '']) assert.equal(await w.line(later), 'UNKNOWN_COMMAND', later);
       assert.match(await w.line('list-tube-used'), /^USING /);
       await w.close();

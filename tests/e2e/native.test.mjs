@@ -402,9 +402,28 @@ onStores('native API', stores, {}, (use) => {
     assert.deepEqual(dry.json, { action: 'remove', dry_run: true, count: 2, by_queue: { [q]: 2 }, by_state: { scheduled: 1, ready: 1 } });
     const group = await api.post(`/v1/queues/${q}/cancel`, { states: ['ready', 'scheduled'], group: 'g', dry_run: true });
     assert.deepEqual([group.json.count, group.json.by_state], [1, { scheduled: 1 }]);
+    for (const word of ['requeue', 'cancel', 'remove']) {
+      for (const dry_run of [true, false]) {
+        const refused = await api.post(`/v1/queues/${q}/${word}`, { states: ['ready', 'scheduled'], group: '', dry_run });
+        problem(refused, 422, 'invalid_field');
+        assert.deepEqual([refused.json.field, refused.json.detail], ['group', 'group is empty; give a value, or leave group out to select all']);
+      }
+    }
     assert.equal((await api.post(`/v1/queues/${q}/requeue`, {})).json.changed, 0);
     const { counts } = (await api.get(`/v1/queues/${q}`)).json;
     assert.deepEqual([counts.ready, counts.scheduled], [1, 1]);
+  });
+
+  test('an empty filter does not select everything', async () => {
+    const { api } = use;
+    const q = freshQueue();
+    await enqueue(api, q, { payload: 1, group: 'g', unique: 'u' });
+    const lists = ['queue', 'group', 'unique', 'correlation_id', 'state', 'reason'].map((name) => ['/v1/jobs', name]);
+    for (const [path, name] of [...lists, [`/v1/queues/${q}/stats`, 'group'], [`/v1/queues/${q}/jobs`, 'unique'], ['/v1/exceptions', 'queue'], ['/v1/snapshot', 'queue'], ['/v1/events', 'queue']]) {
+      const refused = await api.get(`${path}?${name}=`);
+      problem(refused, 422, 'invalid_field');
+      assert.equal(refused.json.field, name, refused.text);
+    }
   });
 
   test('a done job: only the lease token that ended it is known', async () => {

@@ -4,7 +4,7 @@
 // of it. (tests/unit/backend/local/sqlite/test_rows.c has every column and value.)
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { cpSync } from 'node:fs';
+import { cpSync, existsSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
@@ -64,6 +64,33 @@ describe('a damaged body concerns one job', () => {
     assert.deepEqual([view.state, view.payload, view.damaged], ['ready', null, ['payload']]);
     const list = ok(await api.get('/v1/jobs?queue=claimed')).jobs;
     assert.deepEqual(list.map((job) => [job.payload, job.damaged]), [[null, ['payload']], ['whole 1', undefined], ['whole 2', undefined]]);
+  });
+
+  test('an export names it and ends with 1; an import refuses its line and takes the rest', async () => {
+    const exported = await run(['export', '--server', server.url]);
+    assert.equal(exported.code, 1, exported.stderr);
+    for (const job of firsts) assert.match(exported.stderr, new RegExp(`job ${job.id} is damaged: .*: payload\n`));
+    assert.match(exported.stderr, /key \["a"\] is damaged: .*value/);
+    assert.match(exported.stderr, /12 jobs and 4 queues exported; 5 lines are marked as damaged/);
+    const lines = exported.stdout.trim().split('\n').map((line) => JSON.parse(line));
+    assert.deepEqual(lines.at(-1).end, { queues: 4, jobs: 12, keys: 2, damaged: 5 });
+    const damaged = lines.filter((line) => line.job?.damaged).map((line) => line.job);
+    assert.deepEqual(damaged.map((job) => [job.id, job.damaged, 'payload' in job]), firsts.map((job) => [job.id, ['payload'], false]));
+    const other = await startServer();
+    const imported = await run(['import', '--server', other.url, '-'], { input: exported.stdout });
+    assert.equal(imported.code, 1, imported.stderr);
+    assert.equal(imported.stderr.match(/line \d+: the job was damaged where it was exported: its payload could not be read/g)?.length, 4, imported.stderr);
+    assert.match(imported.stderr, /line \d+: the key was damaged where it was exported/);
+    assert.match(imported.stdout, /^8 imported, 0 there already, 0 skipped .*, 5 lines refused/);
+    await stopServer(other);
+  });
+
+  test('what an import does not take over may be damaged', async () => {
+    const job = (id, damaged) => ({ id, queue: 'partial', payload: 1, damaged });
+    const answer = ok(await api.post('/v1/import', [job('r', ['result', 'history']), job('k', ['keys'])]));
+    assert.equal(answer.jobs[0].created, true, JSON.stringify(answer));
+    assert.match(answer.jobs[1].error.detail, /damaged where it was exported: its keys or options could not be read/);
+    ok(await api.delete('/v1/queues/partial'));
   });
 
   test('a claim goes on with the next job', async () => {
@@ -158,6 +185,7 @@ describe('state out of range', () => {
         const result = await run(args);
         assert.ok([0, 1].includes(result.code), `${args}: ${result.code} ${result.stderr}`);
         if (result.code === 1) assert.match(result.stderr, /is damaged|cannot be read/, `${args}`);
+        if (args[0] === 'restore') assert.ok(result.code !== 0 && !existsSync(`${target}2`), `restored: ${result.stdout}${result.stderr}`);
       }
     });
 

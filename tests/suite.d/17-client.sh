@@ -48,6 +48,11 @@ check 'payload must be JSON' 2 2 'the payload is not JSON .*--raw sends bytes' e
 check 'a payload must be given' 2 2 'the payload is missing; give JSON .*- to read .*@FILE .*null' enqueue q
 check 'bulk needs states' 2 2 '`cancel --queue` needs --state, .*scheduled,ready,running' cancel --queue q
 check 'bulk requeue needs a confirmation' 2 2 '`requeue --queue` asks for confirmation, .*--yes' requeue --queue q
+check 'an empty group is no group' 2 2 '^holdfast: --group is empty; give a value, or leave the option out' cancel --queue q --state ready --group '' --yes
+check 'an empty queue is no queue' 2 2 '^holdfast: --queue is empty' requeue --queue '' --yes
+check 'a list has no empty filter' 2 2 '^holdfast: --correlation-id is empty' jobs --correlation-id ''
+check 'an export has no empty filter' 2 2 '^holdfast: --queue is empty' export --queue ''
+check 'events have no empty filter' 2 2 '^holdfast: --queue is empty' events --queue ''
 check 'bulk cancel needs a confirmation' 2 2 '`cancel --queue` asks for confirmation, .*--yes' cancel --queue q --state ready
 check 'delete of a queue needs a confirmation' 2 2 '`queues delete` asks for confirmation, .*--yes' queues delete q
 check 'purge needs a confirmation' 2 2 '`queues purge` asks for confirmation, .*--yes' queues purge q
@@ -243,6 +248,8 @@ asks 'delete asks' 'n\n' 1 '^Delete queue "asked" and its 1,204 jobs\? \[y/N\] n
 asks 'n changes nothing' 'n\n' 1 '^holdfast: not confirmed; nothing was changed$' queues delete asked
 asks 'no answer changes nothing' '\n' 1 'not confirmed' queues delete asked
 asks 'another answer changes nothing' 'yeah\n' 1 'not confirmed' queues delete asked
+asks 'an answer with another word changes nothing' 'yes please\n' 1 'not confirmed' queues delete asked
+asks 'neither does y with more behind it' 'y n\n' 1 'not confirmed' queues delete asked
 asks 'the end of the input changes nothing' '\x04' 1 'not confirmed' queues delete asked
 asks 'Ctrl-C changes nothing' '\x03' 130 'Delete queue' queues delete asked
 asks 'purge asks' 'n\n' 1 '^Remove 1,204 waiting jobs from queue "asked"\? \[y/N\] n$' queues purge asked

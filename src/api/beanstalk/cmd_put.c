@@ -15,6 +15,8 @@ static void put_cb(void *ctx, const struct reply *r)
     } else if (r->outcome == OUT_NO_QUEUE && k->tries < TRIES_MAX) {
         k->tube->made = false;
         put_submit(k);
+    } else if (r->outcome == OUT_NO_QUEUE) { /* limits.auto_queues leaves no room for it */
+        ANSWER(k, "OUT_OF_MEMORY");
     } else if (r->outcome == OUT_UNAVAILABLE && broker_draining(k->api->broker)) {
         ANSWER(k, "DRAINING");
     } else {
@@ -22,7 +24,7 @@ static void put_cb(void *ctx, const struct reply *r)
     }
 }
 
-/* What comes of it shows with the enqueue. */
+/* What comes of it shows with the enqueue: without its queue that is OUT_NO_QUEUE. */
 static void made_cb(void *ctx, const struct reply *r)
 {
     struct beanstalk *b = ctx;

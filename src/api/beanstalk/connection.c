@@ -107,6 +107,8 @@ static void refuse(struct order *k, enum bs_result r)
 static void take(struct conn *c, enum bs_result r, const struct bs_command *cmd)
 {
     struct order *k = order_new(c);
+    bool first = !c->answered;
+    c->answered = true;
     guard_part(c, BS_PART_NONE);
     if (!k) { /* without memory for an answer there is nothing to be said */
         conn_close(c);
@@ -120,6 +122,8 @@ static void take(struct conn *c, enum bs_result r, const struct bs_command *cmd)
     c->api->commands[BS_PUT] += r == BS_EXPECTED_CRLF || r == BS_JOB_TOO_BIG || r == BS_NO_ROOM;
     if (r == BS_EXPECTED_CRLF)
         conn_producer(c);
+    if (first && r == BS_BAD_FORMAT)
+        guard_bad_first(c);
     c->no_more = c->no_more || c->only_line;
     refuse(k, r);
 }

@@ -5,7 +5,12 @@
  * The first line of a connection decides its protocol (bs_protocol). HTTP and binary protocols are
  * closed without an answer. An unknown command on the first line gets beanstalkd's answer, and then
  * the connection is closed, too: no client of beanstalkd begins with one, and whatever other text
- * protocol this is, nothing behind its first line may be run.
+ * protocol this is, nothing behind its first line may be run. The same holds for a known command
+ * that is BAD_FORMAT ("use rtsp://x RTSP/1.0"). A client of beanstalkd sends a malformed command
+ * only if it is given a tube name or a number that is none; if that is the very first command of
+ * a connection, the client gets its answer and has to connect again for the next one. This is rare,
+ * and in return no line of another protocol is tried as a command. Later malformed commands are
+ * answered, and the connection goes on.
  *
  * A line must be complete within line_ms. Within body_ms a body must be complete or
  * PART_PROGRESS_BYTES of it must have come, so that a large put over a slow link is not cut off.
@@ -52,6 +57,13 @@ bool guard_first_line(struct conn *c, struct span in)
     if (!c->only_line)
         conn_close(c);
     return c->only_line;
+}
+
+void guard_bad_first(struct conn *c)
+{
+    if (!c->only_line) /* an unknown command has been counted */
+        foreign_log(c->api, BS_PROTOCOL_UNKNOWN);
+    c->only_line = true;
 }
 
 /* ---- incomplete commands ---- */
@@ -102,7 +114,8 @@ void beanstalk_metrics(const struct beanstalk *b, struct metrics *m)
 {
     static const struct metric foreign = {
         "holdfast_beanstalk_cross_protocol_total", "counter",
-        "Beanstalk connections closed because the first line was HTTP, binary (TLS) or unknown."};
+        "Beanstalk connections closed because the first line was HTTP, binary (TLS), unknown "
+        "or malformed."};
     static const struct metric incomplete = {
         "holdfast_beanstalk_incomplete_total", "counter",
         "Beanstalk connections closed because a command was not complete in time."};

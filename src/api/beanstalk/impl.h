@@ -157,6 +157,7 @@ struct conn {
     bool taking : 1;  /* commands are being taken from `in` */
     bool closed : 1;
     bool begun : 1;     /* the first line has shown which protocol this is */
+    bool answered : 1;  /* the first line has been taken */
     bool only_line : 1; /* it was an unknown one: nothing behind it is taken */
     bool producer : 1, worker : 1;
 };
@@ -250,6 +251,8 @@ void conn_input_free(struct conn *c);    /* what it has kept of its input */
 /* Before the first command is taken. `in`: all that has come. False: more is needed, or the
  * connection was closed. */
 bool guard_first_line(struct conn *c, struct span in);
+/* The first command is malformed: it is answered, and nothing behind it is taken. */
+void guard_bad_first(struct conn *c);
 /* What is awaited of the client now; BS_PART_NONE when nothing is. */
 void guard_part(struct conn *c, enum bs_part part);
 void guard_expire(struct beanstalk *b);

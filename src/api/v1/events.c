@@ -95,7 +95,8 @@ struct events_in {
 static const struct field event_rows[] = {
     {"kinds", FIELD_WORDS, offsetof(struct events_in, kinds), 0, 0, event_words, 0},
     {"after", FIELD_INT, offsetof(struct events_in, after), 0, INT64_MAX, NULL, 0},
-    {"queue", FIELD_TEXT, offsetof(struct events_in, queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
+    {"queue", FIELD_TEXT, offsetof(struct events_in, queue), FILTER_MIN, LIMIT_QUEUE_NAME_BYTES,
+     NULL, 0},
 };
 
 static const struct field last_id_row[] = {

@@ -51,15 +51,15 @@ static int parent_sync(int fd, const char *path, struct err_note *note)
 
 static int directory_open(struct store_dir *d, bool create, struct err_note *note)
 {
-    bool made = create && mkdir(d->path, 0700) == 0;
-    if (create && !made && errno != EEXIST)
+    d->created = create && mkdir(d->path, 0700) == 0;
+    if (create && !d->created && errno != EEXIST)
         return io_note(note, "cannot make the directory", d->path);
     d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (d->fd < 0 && errno == ENOENT)
         return err_note_set(note, -ERR_NOT_FOUND, "there is no directory %s", d->path);
     if (d->fd < 0)
         return io_note(note, "cannot open the directory", d->path);
-    return made ? parent_sync(d->fd, d->path, note) : 0;
+    return d->created ? parent_sync(d->fd, d->path, note) : 0;
 }
 
 static int locked_note(const struct store_dir *d, struct err_note *note)
@@ -152,6 +152,15 @@ void store_dir_close(struct store_dir *d)
     mem_free(d->path);
     mem_free(d->db_path);
     *d = STORE_DIR_NONE;
+}
+
+/* The lock is held meanwhile: a process that comes now is refused, and one that comes later finds
+ * no directory. */
+void store_dir_uncreate(struct store_dir *d)
+{
+    if (d->created && unlinkat(d->fd, "lock", 0) == 0)
+        (void)rmdir(d->path);
+    store_dir_close(d);
 }
 
 int store_dir_sync(const struct store_dir *d, struct err_note *note)

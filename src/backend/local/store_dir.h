@@ -11,6 +11,7 @@ struct store_dir {
     char *db_path; /* DIR/holdfast.db */
     int fd;        /* of the directory; -1 = none */
     int lock_fd;   /* -1 = none; the lock lasts as long as this is open */
+    bool created;  /* the directory did not exist before */
 };
 
 /* Takes the lock of DIR; with `create`, a missing DIR is made first (mode 0700, parents not).
@@ -22,6 +23,9 @@ MUST_CHECK int store_dir_open(const char *path, bool create, struct store_dir *r
 MUST_CHECK int store_dir_open_read(const char *path, struct store_dir *ret, struct err_note *note);
 /* Gives the lock back. Accepts one that was never opened but set to STORE_DIR_NONE. */
 void store_dir_close(struct store_dir *d);
+/* Removes a directory that store_dir_open has created, with its lock file, and closes it. It stays
+ * if there is anything else in it. A directory that existed before is only closed. */
+void store_dir_uncreate(struct store_dir *d);
 /* Makes new names in the directory durable. */
 MUST_CHECK int store_dir_sync(const struct store_dir *d, struct err_note *note);
 

@@ -54,9 +54,13 @@ int64_t client_confirm_counts(struct client_session *s, const char *name, const 
     return sum;
 }
 
+/* The whole line, apart from spaces behind it: who adds a word has something else in mind. */
 static bool is_yes(char *line)
 {
-    line[strcspn(line, " \t\r\n")] = '\0';
+    size_t len = strlen(line);
+    while (len > 0 && strchr(" \t\r\n", line[len - 1]))
+        len--;
+    line[len] = '\0';
     return strcasecmp(line, "y") == 0 || strcasecmp(line, "yes") == 0;
 }
 
@@ -73,7 +77,8 @@ int client_confirm(const char *format, ...)
     bool answered = fgets(line, sizeof line, stdin) != NULL;
     if (!answered)
         fputc('\n', stderr);
-    if (answered && is_yes(line))
+    bool whole = answered && strlen(line) + 1 < sizeof line; /* a longer line is cut off */
+    if (whole && is_yes(line))
         return CLIENT_DONE;
     return client_complain(CLIENT_REFUSED, "not confirmed; nothing was changed");
 }

@@ -23,6 +23,19 @@ int client_complain(int status, const char *format, ...)
     return status;
 }
 
+int client_filters_check(const struct arguments *args, const char *const *names, size_t count)
+{
+    char name[OPTION_NAME_MAX];
+    for (size_t i = 0; i < count; i++) {
+        const char *value = arguments_text(args, names[i], NULL);
+        if (value && *value == '\0')
+            return client_complain(CLIENT_USAGE,
+                                   "--%s is empty; give a value, or leave the option out",
+                                   option_name(&(struct option){.name = names[i]}, name));
+    }
+    return CLIENT_DONE;
+}
+
 int client_no_memory(void)
 {
     fputs("holdfast: out of memory\n", stderr);

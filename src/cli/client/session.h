@@ -36,6 +36,9 @@ int client_ask(struct client_session *s, const char *method);
 int client_ask_with(struct client_session *s, struct client_request request);
 /* What the status of s->reply means; says so when it is not 2xx. */
 int client_outcome(struct client_session *s);
+/* Options that select: CLIENT_USAGE, with a sentence, when one was given without a value. An empty
+ * variable of a script must not turn a selection into everything. */
+int client_filters_check(const struct arguments *args, const char *const *names, size_t count);
 /* Begins s->body as a JSON object; client_body_end closes it. Returns CLIENT_DONE or, when an
  * option's value was wrong, CLIENT_USAGE after saying so. */
 void client_body_begin(struct client_session *s);

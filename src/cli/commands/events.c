@@ -143,10 +143,14 @@ static int follow(struct follow *f)
 
 static int events(struct client_session *s)
 {
+    static const char *const filters[] = {"queue", "kinds"};
     struct follow f = {.s = s};
+    int status = client_filters_check(s->args, filters, CLIENT_COUNT(filters));
+    if (status != CLIENT_DONE)
+        return status;
     client_interrupt_hold();
     client_sse_init(&f.sse, event_cb, &f);
-    int status = follow(&f);
+    status = follow(&f);
     client_sse_done(&f.sse);
     return status;
 }

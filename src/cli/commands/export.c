@@ -17,10 +17,46 @@
 #define PAGE_JOBS "500"
 #define PAGE_QUEUES "500"
 #define STATES_USUAL "scheduled,ready,running,dead"
+#define DAMAGE_TOLD 20 /* lines that are named */
 
 static int cannot(const struct err_note *note)
 {
     return client_complain(CLIENT_USAGE, "%s", note->text);
+}
+
+/* ---- damage ---- */
+
+/* Whether the line just written is damaged and shall be named. Lines stay in the file: who the job
+ * was is worth knowing. */
+static bool damage_told(const struct export_file *f, uint64_t before)
+{
+    if (f->damaged > before && before == DAMAGE_TOLD)
+        client_complain(CLIENT_REFUSED, "more lines are damaged; these are only counted");
+    return f->damaged > before && before < DAMAGE_TOLD;
+}
+
+static void job_tell(struct client_session *s, struct span job)
+{
+    struct client_items items;
+    struct span item, id = client_answer_text(job, "id", &s->arena);
+    char parts[80] = "";
+    size_t len = 0;
+    client_items_of(&items, job, "damaged");
+    while (client_items_next(&items, &item) && item.len > 2 && len + item.len < sizeof parts)
+        len += (size_t)snprintf(parts + len, sizeof parts - len, "%s%.*s", len ? ", " : "",
+                                (int)item.len - 2, item.at + 1);
+    client_complain(CLIENT_REFUSED,
+                    "job %.*s is damaged: the server cannot read this of it as it was written: %s",
+                    (int)id.len, id.at, parts);
+}
+
+static void key_tell(struct span view)
+{
+    struct span key = {NULL, 0};
+    (void)client_answer_find(view, "key", &key);
+    client_complain(CLIENT_REFUSED,
+                    "key %.*s is damaged: the server cannot read its value as it was written",
+                    (int)key.len, key.at);
 }
 
 /* ---- queues ---- */
@@ -88,9 +124,13 @@ static int jobs_page(struct client_session *s, struct export_file *f)
     struct client_items items;
     struct span job;
     client_items_of(&items, client_answer(s), "jobs");
-    while (client_items_next(&items, &job))
+    while (client_items_next(&items, &job)) {
+        uint64_t before = f->damaged;
         if (export_job(f, job, &s->note) < 0)
             return cannot(&s->note);
+        if (damage_told(f, before))
+            job_tell(s, job);
+    }
     return CLIENT_DONE;
 }
 
@@ -137,9 +177,13 @@ static int keys_page(struct client_session *s, struct export_file *f)
     struct client_items items;
     struct span key;
     client_items_of(&items, client_answer(s), "keys");
-    while (client_items_next(&items, &key))
+    while (client_items_next(&items, &key)) {
+        uint64_t before = f->damaged;
         if (export_key(f, key, &s->note) < 0)
             return cannot(&s->note);
+        if (damage_told(f, before))
+            key_tell(key);
+    }
     return CLIENT_DONE;
 }
 
@@ -234,6 +278,21 @@ static int write_all(struct client_session *s, struct export_file *f)
     return status;
 }
 
+/* The status is that of an export of a damaged store, so that scripts need to know only one. */
+static int verdict(const struct export_file *f)
+{
+    if (f->name || f->damaged > 0)
+        fprintf(stderr, "%" PRIu64 " jobs and %" PRIu64 " queues exported", f->jobs, f->queues);
+    if (f->damaged > 0)
+        fprintf(stderr,
+                "; %" PRIu64 " lines are marked as damaged, and an import refuses those without a "
+                "payload, keys or value",
+                f->damaged);
+    if (f->name || f->damaged > 0)
+        fputc('\n', stderr);
+    return f->damaged > 0 ? CLIENT_REFUSED : CLIENT_DONE;
+}
+
 static int export(struct client_session *s)
 {
     struct export_file f;
@@ -241,8 +300,8 @@ static int export(struct client_session *s)
                     &s->note) < 0)
         return cannot(&s->note);
     int status = write_all(s, &f);
-    if (status == CLIENT_DONE && f.name)
-        fprintf(stderr, "%" PRIu64 " jobs and %" PRIu64 " queues exported\n", f.jobs, f.queues);
+    if (status == CLIENT_DONE)
+        status = verdict(&f);
     export_close(&f);
     return status;
 }
@@ -254,5 +313,9 @@ int client_export(const struct command *cmd, const struct arguments *args)
     if (arguments_has(args, "data") && arguments_has(args, "server"))
         return client_complain(CLIENT_USAGE, "--data reads a store that no server uses; it goes "
                                              "without --server");
+    static const char *const filters[] = {"queue", "state"};
+    int status = client_filters_check(args, filters, CLIENT_COUNT(filters));
+    if (status != CLIENT_DONE)
+        return status;
     return arguments_has(args, "data") ? export_store(args) : client_run(cmd, args, export);
 }

@@ -144,7 +144,11 @@ static const char *list_option(const struct arguments *args)
 
 static int jobs(struct client_session *s)
 {
+    static const char *const filters[] = {"queue", "state", "group", "unique", "correlation_id"};
     char name[OPTION_NAME_MAX];
+    int status = client_filters_check(s->args, filters, CLIENT_COUNT(filters));
+    if (status != CLIENT_DONE)
+        return status;
     if (s->args->word_count == 0)
         return list(s);
     const char *option = list_option(s->args);

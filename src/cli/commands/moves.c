@@ -187,6 +187,10 @@ static int move(struct client_session *s, const struct move *m)
                                "`%s --queue` needs --state, the states of the jobs to %s: one or "
                                "more of %s",
                                m->name, m->name, m->states);
+    static const char *const filters[] = {"queue", "state", "group"};
+    int status = client_filters_check(s->args, filters, CLIENT_COUNT(filters));
+    if (status != CLIENT_DONE)
+        return status;
     return by_queue ? move_many(s, m) : move_each(s, m);
 }
 

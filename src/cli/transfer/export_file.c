@@ -170,6 +170,20 @@ static bool is_null(struct span value)
     return span_equal(value, SPAN_LITERAL("null"));
 }
 
+/* Whether the server could not read this part of the job as it was written. */
+static bool is_damaged(struct span view, const char *part)
+{
+    struct client_items items;
+    struct span item, list = {NULL, 0};
+    if (!client_answer_find(view, "damaged", &list))
+        return false;
+    client_items_open(&items, list);
+    while (client_items_next(&items, &item))
+        if (!part || (item.len == strlen(part) + 2 && memcmp(item.at + 1, part, item.len - 2) == 0))
+            return true;
+    return false;
+}
+
 /* What holds only while the job is where it is, can be told from the rest, or is left out where it
  * is null, a payload apart: that may be null itself. */
 static bool job_member(struct span name, struct span value, bool no_payload)
@@ -189,7 +203,9 @@ int export_job(struct export_file *f, struct span view, struct err_note *note)
     struct json_writer w;
     struct client_members members;
     struct span name, value;
-    bool no_payload = client_answer_int(view, "payload_bytes", 1) == 0;
+    /* The null of a payload that cannot be read must not pass for one that is null. */
+    bool no_payload =
+        client_answer_int(view, "payload_bytes", 1) == 0 || is_damaged(view, "payload");
     int rc = 0;
     line_begin(f, &w);
     json_write_key(&w, "job");
@@ -202,6 +218,7 @@ int export_job(struct export_file *f, struct span view, struct err_note *note)
     if (rc < 0)
         return no_memory(note);
     f->jobs++;
+    f->damaged += is_damaged(view, NULL);
     progress_show(f);
     return line_end(f, &w, note);
 }
@@ -265,8 +282,9 @@ int export_schedule(struct export_file *f, struct span view, struct err_note *no
 /* A null is a value like any other. Versions are the server's own. */
 int export_key(struct export_file *f, struct span view, struct err_note *note)
 {
-    static const char *const kept[] = {"key",          "value",      "value_text",
+    static const char *const kept[] = {"key",          "value",      "value_text", "damaged",
                                        "value_base64", "expires_at", NULL};
+    f->damaged += client_answer_true(view, "damaged");
     return members_write(f, "kv", view, kept, &f->keys, note);
 }
 
@@ -384,6 +402,10 @@ int export_end(struct export_file *f, uint64_t skipped, struct err_note *note)
     if (f->alerts > 0) {
         json_write_key(&w, "alerts");
         json_write_uint(&w, f->alerts);
+    }
+    if (f->damaged > 0) {
+        json_write_key(&w, "damaged");
+        json_write_uint(&w, f->damaged);
     }
     if (skipped > 0) {
         json_write_key(&w, "skipped");

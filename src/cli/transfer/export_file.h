@@ -7,7 +7,7 @@
  *   {"job":{…}}           one line a job
  *   {"schedule":{…}}      one line a schedule, behind the jobs: it fires from when it is there
  *   {"alert":{…}}         one line an alert rule, without its secret
- *   {"end":{"queues":n,"jobs":n,"schedules":n,"keys":n,"alerts":n}}
+ *   {"end":{"queues":n,"jobs":n,"schedules":n,"keys":n,"alerts":n,"damaged":n,"skipped":n}}
  *
  * Queues and jobs are taken as the API shows them and written in the words of the format, so that a
  * server's answer and a store that is read directly give the same lines. A file is written as
@@ -33,7 +33,8 @@ struct export_file {
     struct buf line;
     struct arena arena; /* of the line being made */
     uint64_t queues, jobs, schedules, keys, alerts;
-    bool progress; /* standard error is a terminal */
+    uint64_t damaged; /* jobs and keys that the server could not read as they were written */
+    bool progress;    /* standard error is a terminal */
 };
 
 /* name NULL = standard output. force: a file of that name may be there already. -ERR_INVALID with a

@@ -172,18 +172,30 @@ static uint64_t missing(const struct salvage_report *r)
     return r->jobs_damaged + r->sequences;
 }
 
+static bool whole(const struct salvage_report *r)
+{
+    return missing(r) == 0 && r->jobs_partial == 0 && r->queues == 0 && r->queues_partial == 0 &&
+           r->schedules == 0 && r->keys == 0 && r->alerts == 0 && r->removals == 0 &&
+           !r->description && !r->wal && !r->journal;
+}
+
 static int verdict(const struct export_run *run, const struct salvage_report *r)
 {
     fprintf(stderr, "%" PRIu64 " jobs and %" PRIu64 " queues exported", run->file.jobs,
             run->file.queues);
     if (r->jobs_damaged > 0)
         fprintf(stderr, "; %" PRIu64 " damaged jobs skipped", r->jobs_damaged);
+    if (r->jobs_partial > 0)
+        fprintf(stderr, "; %" PRIu64 " job%s without the result or error text", r->jobs_partial,
+                r->jobs_partial == 1 ? "" : "s");
     if (r->ranges > 0)
         fprintf(stderr,
                 "; %" PRIu64 " unreadable range%s skipped, with up to %" PRIu64 " jobs in %s",
                 r->ranges, r->ranges == 1 ? "" : "s", r->sequences, r->ranges == 1 ? "it" : "them");
     if (r->queues > 0)
         fputs("; queues are missing", stderr);
+    if (r->queues_partial > 0)
+        fputs("; queues are without their owner, note or attributes", stderr);
     if (r->schedules > 0)
         fputs("; schedules are missing", stderr);
     if (r->keys > 0)
@@ -199,9 +211,7 @@ static int verdict(const struct export_run *run, const struct salvage_report *r)
     if (r->journal)
         fputs("; what the journal has is missing, or the end of it", stderr);
     fputc('\n', stderr);
-    bool whole = missing(r) == 0 && r->queues == 0 && r->schedules == 0 && r->keys == 0 &&
-                 r->alerts == 0 && r->removals == 0 && !r->description && !r->wal && !r->journal;
-    return whole ? CLIENT_DONE : CLIENT_REFUSED;
+    return whole(r) ? CLIENT_DONE : CLIENT_REFUSED;
 }
 
 static int failed(struct export_run *run, int rc)

@@ -176,6 +176,12 @@ int import_keys_add(struct import_keys *k, uint64_t number, struct span key)
         k->refuse(k->ctx, number, SPAN_LITERAL("the key is missing"));
         return CLIENT_DONE;
     }
+    if (client_answer_true(key, "damaged")) {
+        k->refuse(k->ctx, number,
+                  SPAN_LITERAL("the key was damaged where it was exported: its value could not be "
+                               "read, so it is not imported; set it again from its source"));
+        return CLIENT_DONE;
+    }
     int status = full ? import_keys_flush(k) : CLIENT_DONE;
     if (status != CLIENT_DONE)
         return status;

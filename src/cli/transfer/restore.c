@@ -63,5 +63,11 @@ int restore_command(const struct command *cmd, const struct arguments *args)
                "serve --data %s`\n",
                config.to, result.jobs, result.jobs == 1 ? "" : "s", result.queues,
                result.queues == 1 ? "" : "s", config.to);
+    if (!err && result.problems > 0)
+        fprintf(stderr,
+                "holdfast: warning: the store has %" PRIu64 " problem%s that a server starts with; "
+                "`holdfast check %s` lists %s. The first: %s\n",
+                result.problems, result.problems == 1 ? "" : "s", config.to,
+                result.problems == 1 ? "it" : "them", result.problem);
     return status_of(err);
 }

@@ -18,7 +18,7 @@ struct bulk_in {
 #define AT(member) offsetof(struct bulk_in, member)
 static const struct field bulk_rows[] = {
     {"states", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, native_states, 0},
-    {"group", FIELD_TEXT, AT(group), 0, LIMIT_KEY_BYTES, NULL, 0},
+    {"group", FIELD_TEXT, AT(group), FILTER_MIN, LIMIT_KEY_BYTES, NULL, 0},
     {"dry_run", FIELD_BOOL, AT(dry_run), 0, 0, NULL, 0},
 };
 

@@ -26,6 +26,7 @@ struct import_in {
     struct span payload, payload_json, payload_text, payload_base64;
     struct span error;
     struct texts_in undelivered;
+    uint64_t damaged;                   /* enum job_damage */
     int64_t seq, attempts;              /* left aside, as … */
     struct wall_time since, created_at; /* … these; the old id tells the latter */
 };
@@ -35,6 +36,8 @@ static const char *const reasons[] = {"failed",    "rejected",  "crash_loop", "t
                                       "expired",   "cancelled", "replaced",   "released",
                                       "restarted", "discarded", "damaged",    NULL};
 static const char *const error_kinds[] = {"app", "business", NULL};
+/* In the order of enum job_damage. */
+static const char *const damages[] = {"payload", "result", "keys", "history", NULL};
 
 #define AT(member) offsetof(struct import_in, member)
 static const struct field rows[] = {
@@ -64,6 +67,7 @@ static const struct field rows[] = {
     {"error", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
     {"error_kind", FIELD_WORD, AT(error_kind), ERROR_APP, 0, error_kinds, 0},
     {"keys_if_undelivered", FIELD_KV_KEYS, AT(undelivered), 0, LIMIT_KV_UNDELIVERED, NULL, 0},
+    {"damaged", FIELD_WORDS, AT(damaged), 0, 0, damages, 0},
     {"seq", FIELD_INT, AT(seq), 0, INT64_MAX, NULL, 0},
     {"attempts", FIELD_INT, AT(attempts), 0, INT64_MAX, NULL, 0},
     {"since", FIELD_TIME, AT(since), 0, 0, NULL, 0},
@@ -184,6 +188,18 @@ static int take_attributes(struct import *im)
 
 /* ---- the rest ---- */
 
+/* A job without its payload or its keys would be another job. What else can be damaged, an import
+ * does not take over anyway, except for the text of an error. */
+static int take_damage(struct import *im)
+{
+    if (!(im->in.damaged & DAMAGE_FATAL))
+        return 0;
+    return wrong(im, "damaged",
+                 "the job was damaged where it was exported: its %s could not be read, so it is "
+                 "not imported; enqueue it again from its source",
+                 im->in.damaged & DAMAGE_PAYLOAD ? "payload" : "keys or options");
+}
+
 static int take_past(struct import *im)
 {
     const struct import_in *in = &im->in;
@@ -270,8 +286,8 @@ static int take_job(struct import *im)
     if (in->undelivered.count > 0 &&
         kv_keys_pack(im->reader.arena, in->undelivered, &op->extra.undelivered) < 0)
         return no_memory(im);
-    static int (*const steps[])(struct import *) = {take_names,      take_past,    take_options,
-                                                    take_attributes, take_payload, take_key};
+    static int (*const steps[])(struct import *) = {
+        take_names, take_damage, take_past, take_options, take_attributes, take_payload, take_key};
     int err = 0;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && err == 0; i++)
         err = steps[i](im);

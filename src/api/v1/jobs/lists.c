@@ -33,11 +33,11 @@ struct list_in {
 
 #define AT(member) offsetof(struct list_in, member)
 static const struct field list_rows[] = {
-    {"queue", FIELD_TEXT, AT(queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
+    {"queue", FIELD_TEXT, AT(queue), FILTER_MIN, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
     {"state", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, native_states, 0},
-    {"group", FIELD_TEXT, AT(group), 0, LIMIT_KEY_BYTES, NULL, 0},
-    {"unique", FIELD_TEXT, AT(unique), 0, LIMIT_KEY_BYTES, NULL, 0},
-    {"correlation_id", FIELD_TEXT, AT(correlation), 0, LIMIT_KEY_BYTES, NULL, 0},
+    {"group", FIELD_TEXT, AT(group), FILTER_MIN, LIMIT_KEY_BYTES, NULL, 0},
+    {"unique", FIELD_TEXT, AT(unique), FILTER_MIN, LIMIT_KEY_BYTES, NULL, 0},
+    {"correlation_id", FIELD_TEXT, AT(correlation), FILTER_MIN, LIMIT_KEY_BYTES, NULL, 0},
     {"priority_min", FIELD_INT, AT(priority_min), INT64_MIN, INT64_MAX, NULL, 0},
     {"priority_max", FIELD_INT, AT(priority_max), INT64_MIN, INT64_MAX, NULL, 0},
     {"created_from", FIELD_TIME, AT(created_from), 0, 0, NULL, 0},

@@ -98,7 +98,7 @@ struct page_in {
 #define AT(member) offsetof(struct page_in, member)
 static const struct field page_rows[] = {
     {"state", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, native_states, 0},
-    {"unique", FIELD_TEXT, AT(unique), 0, LIMIT_KEY_BYTES, NULL, 0},
+    {"unique", FIELD_TEXT, AT(unique), FILTER_MIN, LIMIT_KEY_BYTES, NULL, 0},
     {"offset", FIELD_INT, AT(offset), 0, INT64_MAX, NULL, 0},
     {"limit", FIELD_INT, AT(limit), 1, LIMIT_BATCH, NULL, 0},
     {"payload", FIELD_BOOL, AT(payload), 0, 0, NULL, 0},

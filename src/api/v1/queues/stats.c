@@ -72,7 +72,7 @@ static void queue_counted(struct call *c, const struct reply *r)
 }
 
 static const struct field stats_rows[] = {
-    {"group", FIELD_TEXT, 0, 0, LIMIT_KEY_BYTES, NULL, 0},
+    {"group", FIELD_TEXT, 0, FILTER_MIN, LIMIT_KEY_BYTES, NULL, 0},
 };
 
 void queue_stats_handle(void *ctx, struct http_exchange *x)
@@ -123,7 +123,7 @@ static void queue_snapshot(struct call *c, const struct reply *r)
 }
 
 static const struct field snapshot_rows[] = {
-    {"queue", FIELD_TEXT, 0, 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
+    {"queue", FIELD_TEXT, 0, FILTER_MIN, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
 };
 
 void snapshot_handle(void *ctx, struct http_exchange *x)

@@ -58,8 +58,8 @@ struct exceptions_in {
 };
 
 static const struct field exception_rows[] = {
-    {"queue", FIELD_TEXT, offsetof(struct exceptions_in, queue), 0, LIMIT_QUEUE_NAME_BYTES, NULL,
-     0},
+    {"queue", FIELD_TEXT, offsetof(struct exceptions_in, queue), FILTER_MIN, LIMIT_QUEUE_NAME_BYTES,
+     NULL, 0},
     {"limit", FIELD_INT, offsetof(struct exceptions_in, limit), 1, EXCEPTIONS_MAX, NULL, 0},
 };
 

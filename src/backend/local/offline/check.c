@@ -135,6 +135,8 @@ static enum check_result verdict(struct check *c)
 
 static enum check_result not_done(struct check *c, const char *why)
 {
+    if (c->problems == 0)
+        snprintf(c->sorts[0].first, sizeof c->sorts[0].first, "%s", why);
     fprintf(c->out, "%s\n%s: could not be checked\n", why, c->dir);
     return CHECK_NOT_DONE;
 }
@@ -451,6 +453,7 @@ static enum check_result check_rows(struct check *c)
         rc = check_queues(c);
     if (rc == 0)
         rc = check_jobs(c);
+    c->error = rc;
     if (rc != 0)
         return not_done(c, err_text(rc));
     check_gones(c);
@@ -504,8 +507,10 @@ static enum check_result check_db(struct check *c, const struct store_dir *dir)
 {
     struct err_note note;
     enum check_result result = CHECK_GOOD;
-    if (check_pages_read(c, dir->db_path, &note) != 0 ||
-        reading_open(dir, false, &c->db, &note) != 0)
+    c->error = check_pages_read(c, dir->db_path, &note);
+    if (c->error == 0)
+        c->error = reading_open(dir, false, &c->db, &note);
+    if (c->error != 0)
         result = not_done(c, note.text);
     if (result == CHECK_GOOD)
         check_pages_tell(c, dir->db_path);
@@ -548,15 +553,40 @@ static enum check_result check_dir(struct check *c)
     return result;
 }
 
+static void check_done(struct check *c)
+{
+    for (size_t i = 0; i < c->queue_count; i++)
+        mem_free(c->queues[i].name);
+    mem_free(c->queues);
+    mem_free(c->faults);
+    map128_done(&c->uniques);
+}
+
 int check_run(const char *dir, FILE *out)
 {
     struct check c = {.dir = dir, .out = out};
     map128_init(&c.uniques);
     enum check_result result = check_dir(&c);
-    for (size_t i = 0; i < c.queue_count; i++)
-        mem_free(c.queues[i].name);
-    mem_free(c.queues);
-    mem_free(c.faults);
-    map128_done(&c.uniques);
+    check_done(&c);
+    return result;
+}
+
+int check_file_run(const char *dir, const char *path, struct check_findings *ret)
+{
+    struct check c = {.dir = dir, .out = fopen("/dev/null", "we"), .alone = true};
+    enum check_result result = CHECK_NOT_DONE;
+    map128_init(&c.uniques);
+    if (c.out) {
+        /* No WAL belongs to the copy, so it is opened without one. */
+        struct store_dir at = {.path = (char *)dir, .db_path = (char *)path, .fd = -1};
+        result = check_db(&c, &at);
+        fclose(c.out);
+    } else {
+        snprintf(c.sorts[0].first, sizeof c.sorts[0].first, "cannot open /dev/null");
+    }
+    ret->problems = c.problems;
+    ret->error = c.error ? c.error : -ERR_IO;
+    memcpy(ret->first, c.sorts[0].first, sizeof ret->first);
+    check_done(&c);
     return result;
 }

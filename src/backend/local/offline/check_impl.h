@@ -68,6 +68,8 @@ struct check {
     uint64_t jobs;         /* with those of the journal, once it is read */
     uint64_t queues_told;  /* likewise */
     uint64_t problems, warnings;
+    bool alone; /* the file is a copy: no journal belongs to it */
+    int error;  /* why the check could not be done; 0 = it could, or the words say it */
     bool advised[ADVICE_COUNT];
     struct check_sort sorts[CHECK_SORTS];
     struct dbpage_fault *faults; /* between check_pages_read and check_pages_tell; owned */

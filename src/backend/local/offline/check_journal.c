@@ -6,47 +6,24 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "backend/local/engine/engine.h"
 #include "backend/local/journal/journal.h"
 #include "backend/local/offline/check_impl.h"
+#include "backend/local/offline/start.h"
 #include "backend/local/pages/dbfile.h"
-
-/* What the engine loads from: the connection of the check. */
-struct check_store {
-    struct store base;
-    struct check *check;
-};
 
 struct replayed {
     struct engine *engine; /* NULL = frames are only counted */
     uint64_t records;
 };
 
-static int load_slot(struct store *s, const struct store_sink *sink, struct err_note *note)
-{
-    const struct check *c = ((struct check_store *)s)->check;
-    int64_t rows;
-    return sqlite_load(c->db, &c->meta, sink, &rows, note);
-}
-
-static const struct store_ops check_store_ops = {.kind = "check", .load = load_slot};
-
 /* NULL when the rows cannot be loaded; the finding says why. */
 static struct engine *engine_of(struct check *c)
 {
-    struct engine_config config;
     struct engine *e = NULL;
     struct err_note note = {""};
-    struct check_store store = {{.ops = &check_store_ops}, c};
-    engine_config_default(&config);
-    int rc = engine_new(&config, &e);
-    if (rc == 0)
-        rc = engine_load(e, &store.base, &note);
-    if (rc == 0)
+    if (start_load(c->db, &c->meta, &e, &note) == 0)
         return e;
-    check_problem(c, ADVICE_ROWS, "a server could not load the store: %s",
-                  note.text[0] ? note.text : err_text(rc));
-    engine_free(e);
+    check_problem(c, ADVICE_ROWS, "a server could not load the store: %s", note.text);
     return NULL;
 }
 
@@ -135,25 +112,27 @@ static bool is_backup(const struct check *c)
     return alone;
 }
 
-static void check_backup(struct check *c)
+static void check_alone(struct check *c)
 {
     struct replayed r = {.engine = c->problems == 0 ? engine_of(c) : NULL};
-    fputs("a backup: no journal belongs to it; `holdfast restore` makes a store of it\n", c->out);
     check_state(c, &r);
     engine_free(r.engine);
 }
 
 static void check_missing(struct check *c)
 {
-    if (c->meta.journal_from < 0)
-        return; /* no server has begun one */
-    if (is_backup(c))
-        check_backup(c);
-    else
+    if (c->meta.journal_from < 0) { /* no server has been started on it */
+        check_alone(c);
+    } else if (is_backup(c)) {
+        fputs("a backup: no journal belongs to it; `holdfast restore` makes a store of it\n",
+              c->out);
+        check_alone(c);
+    } else {
         check_problem(c, ADVICE_JOURNAL,
                       "the directory journal is missing; it holds what happened after record "
                       "%" PRIu64,
                       c->meta.position);
+    }
 }
 
 void check_journal(struct check *c)
@@ -162,6 +141,10 @@ void check_journal(struct check *c)
     struct files *files;
     if (!c->has_meta)
         return; /* it cannot be told which journal belongs to the store, and that was told */
+    if (c->alone) {
+        check_alone(c);
+        return;
+    }
     char *path = sqlite3_mprintf("%s/journal", c->dir);
     int rc = path ? files_open_dir(path, false, true, &files, &note) : -ERR_NOMEM;
     sqlite3_free(path);

@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include "backend/local/journal/journal.h"
+#include "backend/local/offline/check.h"
+#include "backend/local/offline/start.h"
 #include "backend/local/pages/dbfile.h"
 #include "backend/local/pages/wal.h"
 #include "backend/local/sqlite/rules.h"
@@ -316,7 +318,7 @@ int store_restored(struct sqlite3 *db, struct err_note *note)
     bind_number(st, 4, RESTORE_POSITIONS);
     rc = sql_run(st, "write", note);
     sqlite3_finalize(st);
-    return rc;
+    return rc ? rc : sqlite_load_meta(db, &meta, note); /* a start must accept them, too */
 }
 
 /* One file is left: a WAL that came along goes into it. */
@@ -405,6 +407,43 @@ static int become_another(struct restore *r)
     return rc;
 }
 
+/* ---- whether a server starts on it ---- */
+
+#define WHY_MAX 180 /* bytes of a reason, so that there is room for what to do */
+
+/* What a start would say, with advice for someone who has a backup and no store. The copy that the
+ * words are about has no name that would help. */
+static int not_startable(struct restore *r, int code, struct err_note *why)
+{
+    char *advice = strstr(why->text, "; " ROW_WAY_OUT);
+    const char *row = strstr(why->text, "table ");
+    if (advice)
+        *advice = '\0';
+    return err_note_set(r->note, code,
+                        "%.100s was not restored: a server would not start on it: %.*s; restore "
+                        "another backup, or save what can be read with holdfast export --data "
+                        "%.100s",
+                        r->config->from, WHY_MAX, row ? row : why->text, r->dir);
+}
+
+/* Problems that a server starts with are for the operator to know: a store with a damaged job is
+ * better than none. */
+static int verify_rows(struct restore *r, struct restore_result *ret)
+{
+    struct check_findings found = {0};
+    struct err_note why = {""};
+    int result = check_file_run(r->to.path, r->temp, &found);
+    if (result == CHECK_NOT_DONE)
+        return err_note_set(r->note, found.error, "the copy cannot be checked: %.300s",
+                            found.first);
+    int rc = result == CHECK_PROBLEMS ? start_possible(r->temp, &why) : 0;
+    if (rc != 0)
+        return not_startable(r, rc, &why);
+    ret->problems = found.problems;
+    memcpy(ret->problem, found.first, sizeof ret->problem);
+    return 0;
+}
+
 static int give_name(struct restore *r)
 {
     FAILPOINT("restore.rename");
@@ -419,14 +458,13 @@ static int adopt(struct restore *r, struct restore_result *ret)
     int rc = fold_wal(r);
     if (rc == 0)
         rc = dbfile_verify(r->temp, &contents, r->note);
+    *ret = (struct restore_result){
+        .bytes = contents.bytes, .jobs = contents.jobs, .queues = contents.queues};
+    if (rc == 0)
+        rc = verify_rows(r, ret); /* before its numbers are raised: that could hide a job's */
     if (rc == 0)
         rc = become_another(r);
-    if (rc == 0)
-        rc = give_name(r);
-    if (rc == 0)
-        *ret = (struct restore_result){
-            .bytes = contents.bytes, .jobs = contents.jobs, .queues = contents.queues};
-    return rc;
+    return rc ? rc : give_name(r);
 }
 
 /* ---- what to do about damage ---- */
@@ -470,10 +508,12 @@ static int damage_advise(struct restore *r, int rc)
                         why.text, r->dir);
 }
 
-static void restore_done(struct restore *r)
+static void restore_done(struct restore *r, int rc)
 {
     temp_remove(r);
     store_dir_close(&r->from);
+    if (rc != 0)
+        store_dir_uncreate(&r->to);
     store_dir_close(&r->to);
     mem_free(r->dir);
     mem_free(r->path);
@@ -499,6 +539,6 @@ int restore_run(const struct restore_config *config, struct restore_result *ret,
     if (rc == 0)
         rc = adopt(&r, ret);
     rc = damage_advise(&r, rc);
-    restore_done(&r);
+    restore_done(&r, rc);
     return rc;
 }

@@ -24,11 +24,14 @@ struct restore_config {
 
 struct restore_result {
     uint64_t bytes, jobs, queues;
+    uint64_t problems; /* that `holdfast check` finds and a server starts with: damaged jobs, say */
+    char problem[600]; /* the first of them, in a sentence */
 };
 
-/* 0: the store is there, whole and durable. Otherwise there is none, and the note says why and what
- * to do: -ERR_NOT_FOUND, -ERR_INVALID, -ERR_VERSION, -ERR_LOCKED, -ERR_RANGE refused;
- * -ERR_CORRUPT, -ERR_NO_SPACE, -ERR_IO, -ERR_NOMEM failed; -ERR_CLOSED stopped. */
+/* 0: the store is there, whole and durable, and a server starts on it. Otherwise there is none, a
+ * directory that was created for it is removed, and the note says why and what to do:
+ * -ERR_NOT_FOUND, -ERR_INVALID, -ERR_VERSION, -ERR_LOCKED, -ERR_RANGE refused; -ERR_CORRUPT,
+ * -ERR_NO_SPACE, -ERR_IO, -ERR_NOMEM failed; -ERR_CLOSED stopped. */
 MUST_CHECK int restore_run(const struct restore_config *config, struct restore_result *ret,
                            struct err_note *note);
 

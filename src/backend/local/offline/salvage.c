@@ -23,7 +23,7 @@
 
 #define JOBS_PATIENCE 200000u
 #define QUEUES_PATIENCE 4096u
-#define JOBS_TOLD 20 /* damaged jobs that are named */
+#define JOBS_TOLD 20 /* damaged jobs that are named, and as many that are given in part */
 
 static const char *const salvage_sql[SALVAGE_STMT_COUNT] = {
     [SALVAGE_QUEUES] = "SELECT " QUEUE_COLUMNS " FROM queues NOT INDEXED"
@@ -224,6 +224,24 @@ static void queues_lost(void *ctx, uint64_t from, uint64_t to)
 
 #define QUEUE_OWNER 8 /* the first of the columns that describe a queue */
 
+/* A queue is worth having without what it is described by. */
+static void queue_describe(struct salvage *s, sqlite3_stmt *st, struct rec_queue_put *put)
+{
+    static const char *const names[] = {"owner", "note", "attributes"};
+    struct span *const texts[] = {&put->owner, &put->note, &put->attributes};
+    bool whole = true;
+    for (int i = 0; i < 3; i++) {
+        int at = QUEUE_OWNER + i;
+        if (row_bad_among(TABLE_QUEUES, st, at, at, at + 1) < 0)
+            continue;
+        *texts[i] = span_of(NULL, 0);
+        whole = false;
+        salvage_problem(s, "queue %.*s: its %s cannot be read; the queue is given without it",
+                        (int)put->name.len, put->name.at, names[i]);
+    }
+    s->report->queues_partial += !whole;
+}
+
 static int queue_row(void *ctx, sqlite3_stmt *st)
 {
     struct salvage *s = ctx;
@@ -233,12 +251,7 @@ static int queue_row(void *ctx, sqlite3_stmt *st)
         queues_lost(s, put.queue, put.queue);
         return -ERR_CORRUPT;
     }
-    /* A queue is worth having without what it is described by. */
-    struct span *const texts[] = {&put.owner, &put.note, &put.attributes};
-    for (int i = 0; i < 3; i++)
-        if (row_bad_among(TABLE_QUEUES, st, QUEUE_OWNER + i, QUEUE_OWNER + i,
-                          QUEUE_OWNER + i + 1) >= 0)
-            *texts[i] = span_of(NULL, 0);
+    queue_describe(s, st, &put);
     return salvage_queue_set(s, &put, gone);
 }
 
@@ -258,8 +271,14 @@ static int queues_give(struct salvage *s)
     for (size_t i = 0; i < s->queue_count && rc == 0; i++) {
         const struct salvage_queue *q = &s->queues[i];
         struct queue_policy policy;
-        if (q->gone || q->guessed || policy_decode(q->put.policy, &policy) != 0)
+        if (q->gone || q->guessed)
             continue;
+        if (policy_decode(q->put.policy, &policy) != 0) {
+            s->report->queues++;
+            salvage_problem(s, "queue %.*s: its policy cannot be read; its jobs are given",
+                            (int)q->put.name.len, q->put.name.at);
+            continue;
+        }
         struct queue_view view = {.number = q->put.queue,
                                   .name = q->put.name,
                                   .owner = q->put.owner,
@@ -376,33 +395,73 @@ static int extra_take(struct salvage *s, const struct salvage_job *over, struct 
                                  : job_damaged(s, v->job.seq, "its keys or options are damaged");
 }
 
-/* A job is worth having without the text of its last error, or its result. */
+/* What of a job's outcome cannot be given. */
+enum { LOST_RESULT = 1, LOST_ERROR = 2 };
+
+static void outcome_lost(struct salvage *s, uint64_t seq, unsigned lost)
+{
+    static const char *const what[] = {[LOST_RESULT] = "result",
+                                       [LOST_ERROR] = "error text",
+                                       [LOST_RESULT | LOST_ERROR] = "result and error text"};
+    if (lost != 0 && s->report->jobs_partial++ < JOBS_TOLD)
+        salvage_problem(s, "job %" PRIu64 ": its %s cannot be read; the job is given without", seq,
+                        what[lost]);
+}
+
+/* Returns what is lost of the row. */
+static unsigned outcome_row(sqlite3_stmt *st, struct job_view *v)
+{
+    int64_t result = sqlite3_column_int64(st, 0), error = sqlite3_column_int64(st, 2);
+    struct span text = column_span(st, 3);
+    unsigned lost = 0;
+    if (result < PAYLOAD_NONE || result > PAYLOAD_BYTES ||
+        (result != PAYLOAD_NONE &&
+         !body_good(column_span(st, 1), sqlite3_column_int64(st, 4), (uint8_t)result)))
+        lost |= LOST_RESULT;
+    if (error < ERROR_APP || error > ERROR_BUSINESS ||
+        validate_text("error", text, LIMIT_ERROR_BYTES, NULL) != 0)
+        lost |= LOST_ERROR;
+    if (!(lost & LOST_RESULT) && result != PAYLOAD_NONE) {
+        v->result_kind = (uint8_t)result;
+        v->result = column_span(st, 1);
+    }
+    v->error_kind = error == ERROR_BUSINESS ? ERROR_BUSINESS : ERROR_APP;
+    v->error = validate_cut(text, LIMIT_ERROR_BYTES);
+    return lost;
+}
+
+/* What the journal says replaces what the row said, or could not say. */
+static unsigned outcome_over(const struct salvage_job *over, struct job_view *v, unsigned lost)
+{
+    if (over->has_result) {
+        v->result_kind = over->result_kind;
+        v->result = over->result;
+        lost &= ~(unsigned)LOST_RESULT;
+    }
+    if (over->has_error) {
+        v->error_kind = over->error_kind;
+        v->error = validate_cut(over->error, LIMIT_ERROR_BYTES);
+        lost &= ~(unsigned)LOST_ERROR;
+    }
+    if (v->result_kind <= PAYLOAD_BYTES && (v->result_kind != PAYLOAD_JSON || json_good(v->result)))
+        return lost;
+    v->result_kind = PAYLOAD_NONE;
+    return lost | LOST_RESULT;
+}
+
+/* A job is worth having without the text of its last error, or its result, but not without a word
+ * about it. Whether a job has such a row is known only from the row itself. */
 static int outcome_take(struct salvage *s, const struct salvage_job *over, struct job_view *v)
 {
-    sqlite3_stmt *st = s->stmts[SALVAGE_OUTCOME];
     int rc = over && over->fresh ? -ERR_NOT_FOUND : side_row(s, SALVAGE_OUTCOME, v->job.seq);
     if (rc == -ERR_NOMEM)
         return rc;
-    if (rc == 0) {
-        int64_t result = sqlite3_column_int64(st, 0), error = sqlite3_column_int64(st, 2);
-        bool good = result > PAYLOAD_NONE && result <= PAYLOAD_BYTES &&
-                    body_good(column_span(st, 1), sqlite3_column_int64(st, 4), (uint8_t)result);
-        v->result_kind = good ? (uint8_t)result : PAYLOAD_NONE;
-        v->result = good ? column_span(st, 1) : span_of(NULL, 0);
-        v->error_kind = error == ERROR_BUSINESS ? ERROR_BUSINESS : ERROR_APP;
-        v->error = column_span(st, 3);
-    }
-    if (over && over->has_result) {
-        v->result_kind = over->result_kind;
-        v->result = over->result;
-    }
-    if (over && over->has_error) {
-        v->error_kind = over->error_kind;
-        v->error = over->error;
-    }
-    v->error = validate_cut(v->error, LIMIT_ERROR_BYTES);
-    if (v->result_kind > PAYLOAD_BYTES || (v->result_kind == PAYLOAD_JSON && !json_good(v->result)))
-        v->result_kind = PAYLOAD_NONE;
+    unsigned lost = rc == -ERR_NOT_FOUND ? 0 : LOST_RESULT | LOST_ERROR;
+    if (rc == 0)
+        lost = outcome_row(s->stmts[SALVAGE_OUTCOME], v);
+    if (over)
+        lost = outcome_over(over, v, lost);
+    outcome_lost(s, v->job.seq, lost);
     return 0;
 }
 

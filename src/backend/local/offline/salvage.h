@@ -28,17 +28,19 @@ struct salvage_sink {
 };
 
 struct salvage_report {
-    uint64_t jobs_damaged; /* rows, payloads or texts that cannot be a job's */
-    uint64_t ranges;       /* of sequences in which nothing can be read … */
-    uint64_t sequences;    /* … and how many these are: so many jobs at most */
-    uint64_t queues;       /* that could not be read */
-    uint64_t schedules;    /* likewise */
-    uint64_t alerts;       /* likewise; 1 when some cannot be read */
-    uint64_t keys;         /* likewise; 1 at least when some cannot be read */
-    uint64_t removals;     /* ranges in which it cannot be read which jobs have been removed */
-    bool description;      /* of the store was used although its checksums do not match */
-    bool wal;              /* of the database is damaged: transactions in it are missing */
-    bool journal;          /* damaged: records behind the damage are missing */
+    uint64_t jobs_damaged;   /* rows, payloads or texts that cannot be a job's */
+    uint64_t jobs_partial;   /* given without their result or error text, which cannot be read */
+    uint64_t ranges;         /* of sequences in which nothing can be read … */
+    uint64_t sequences;      /* … and how many these are: so many jobs at most */
+    uint64_t queues;         /* that could not be read */
+    uint64_t queues_partial; /* given without their owner, note or attributes */
+    uint64_t schedules;      /* likewise */
+    uint64_t alerts;         /* likewise; 1 when some cannot be read */
+    uint64_t keys;           /* likewise; 1 at least when some cannot be read */
+    uint64_t removals;       /* ranges in which it cannot be read which jobs have been removed */
+    bool description;        /* of the store was used although its checksums do not match */
+    bool wal;                /* of the database is damaged: transactions in it are missing */
+    bool journal;            /* damaged: records behind the damage are missing */
 };
 
 /* 0 also when parts are damaged: the report says so. -ERR_NOT_FOUND (no such directory, no store in

@@ -105,8 +105,12 @@ int salvage_schedules_give(struct salvage *s)
                                      .created_at = p->created_at,
                                      .updated_at = p->updated_at,
                                      .state = p->state};
-        if (p->schedule != 0 && schedule_decode(p->spec, &view.spec) == 0)
+        if (p->schedule == 0)
+            continue;
+        if (schedule_decode(p->spec, &view.spec) == 0)
             rc = s->sink->schedule(s->sink->ctx, &view);
+        else
+            lost(s, p->schedule, p->schedule);
     }
     return rc;
 }

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "backend/local/sqlite/damage.h"
+#include "backend/local/sqlite/rules.h"
 #include "backend/local/sqlite/store_sqlite.h"
 #include "base/failpoint.h"
 
@@ -282,12 +283,26 @@ static bool surplus(const struct store_sqlite *q, const struct gone_figures *f)
     return f->marks > (kept > q->gone_rules.kept_min ? kept : q->gone_rules.kept_min);
 }
 
+/* Whoever cleans goes on until there are no marks. Marks that are counted but cannot be found would
+ * keep it going forever. */
+static int chunk_found(const struct store_sqlite *q, const struct chunk *c, struct err_note *note)
+{
+    if (c->count > 0 || q->next_figures.marks == 0)
+        return 0;
+    return err_note_set(note, -ERR_CORRUPT,
+                        "%" PRIu64 " jobs are marked as removed, but table gone has no block that "
+                        "names them",
+                        q->next_figures.marks);
+}
+
 static int clean_blocks(struct store_sqlite *q, uint64_t blocks, bool all, struct err_note *note)
 {
     struct chunk c = {.count = 1};
     int rc = 0;
     while (rc == 0 && c.count > 0 && blocks > 0 && (all || surplus(q, &q->next_figures))) {
         rc = chunk_read(q, blocks, &c, note);
+        if (rc == 0)
+            rc = chunk_found(q, &c, note);
         if (rc == 0)
             rc = chunk_clean(q, &c, note);
         blocks -= c.count;
@@ -335,13 +350,39 @@ int gone_clean_surplus(struct store_sqlite *q, struct err_note *note)
 
 /* ---- beside a scan of jobs ---- */
 
+/* Marks of which the row was not there are left when the scan leaves their block. */
+static int scan_met(const struct gone_scan *g, struct err_note *note)
+{
+    if (!g->strict || g->unmet == 0)
+        return 0;
+    return row_misfit(TABLE_GONE, "bits", g->block, "names jobs that have no row in table jobs",
+                      note);
+}
+
+static int scan_row(struct gone_scan *g, struct err_note *note)
+{
+    g->block = sqlite3_column_int64(g->st, 0);
+    g->bits = g->unmet = (uint64_t)sqlite3_column_int64(g->st, 1);
+    if (!g->strict)
+        return 0;
+    int rc = row_check(TABLE_GONE, g->st, note);
+    if (rc == 0 && g->bits == 0)
+        rc = row_misfit(TABLE_GONE, "bits", g->block, "is 0", note);
+    return rc;
+}
+
 static int scan_next(struct gone_scan *g, struct err_note *note)
 {
+    int rc = scan_met(g, note);
+    if (rc != 0)
+        return rc;
     int step = sqlite3_step(g->st);
-    if (step != SQLITE_ROW && step != SQLITE_DONE)
+    if (step == SQLITE_ROW)
+        return scan_row(g, note);
+    if (step != SQLITE_DONE)
         return sql_error(sqlite3_db_handle(g->st), "read", note);
-    g->block = step == SQLITE_ROW ? sqlite3_column_int64(g->st, 0) : INT64_MAX;
-    g->bits = step == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(g->st, 1) : 0;
+    g->block = INT64_MAX;
+    g->bits = g->unmet = 0;
     return 0;
 }
 
@@ -357,6 +398,16 @@ int gone_scan_at(struct gone_scan *g, int64_t seq, bool *ret, struct err_note *n
     while (rc == 0 && g->block < seq >> BLOCK_BITS)
         rc = scan_next(g, note);
     *ret = rc == 0 && g->block == seq >> BLOCK_BITS && (g->bits & bit_of((uint64_t)seq));
+    if (*ret)
+        g->unmet &= ~bit_of((uint64_t)seq);
+    return rc;
+}
+
+int gone_scan_rest(struct gone_scan *g, struct err_note *note)
+{
+    int rc = 0;
+    while (rc == 0 && g->block != INT64_MAX)
+        rc = scan_next(g, note);
     return rc;
 }
 

@@ -91,8 +91,12 @@ struct gone_scan {
     sqlite3_stmt *st;
     int64_t block; /* it stands on; INT64_MAX = past the end */
     uint64_t bits;
+    uint64_t unmet; /* those of the bits whose row of jobs has not come yet */
+    bool strict;    /* set before gone_scan_begin: a mark without its row is -ERR_CORRUPT */
 };
 MUST_CHECK int gone_scan_begin(struct gone_scan *g, sqlite3 *db, struct err_note *note);
-/* Moves on to the sequence; *ret says whether its job has been removed. */
+/* Moves on to the sequence of a row of jobs; *ret says whether the job has been removed. */
 MUST_CHECK int gone_scan_at(struct gone_scan *g, int64_t seq, bool *ret, struct err_note *note);
+/* Reads the marks behind the last row of jobs, of which a strict scan allows none. */
+MUST_CHECK int gone_scan_rest(struct gone_scan *g, struct err_note *note);
 void gone_scan_end(struct gone_scan *g);

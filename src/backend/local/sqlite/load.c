@@ -245,7 +245,7 @@ static void job_rows_end(sqlite3_context *sql)
 static int load_jobs(sqlite3 *db, const struct store_meta *meta, const struct store_sink *sink,
                      int64_t *ret_rows, struct err_note *note)
 {
-    struct job_load load = {.sink = sink, .meta = meta, .note = note};
+    struct job_load load = {.sink = sink, .meta = meta, .gone = {.strict = true}, .note = note};
     sqlite3_stmt *st = NULL;
     int rc =
         sql_prepare(db, "SELECT " EXTRA_COLUMNS " FROM extra ORDER BY seq", &load.extra.st, note);
@@ -259,6 +259,8 @@ static int load_jobs(sqlite3 *db, const struct store_meta *meta, const struct st
         rc = sql_prepare(db, "SELECT load_job(" JOB_COLUMNS ") FROM jobs NOT INDEXED", &st, note);
     if (rc == 0 && sqlite3_step(st) != SQLITE_ROW)
         rc = load.rc ? load.rc : sql_error(db, "load", note);
+    if (rc == 0)
+        rc = gone_scan_rest(&load.gone, note);
     sqlite3_finalize(st);
     sqlite3_finalize(load.extra.st);
     gone_scan_end(&load.gone);

@@ -320,9 +320,23 @@ static int refuse_cb(void *ctx, const char *type, const char *name, enum schema_
     return schema_matters(type, fault) ? schema_refuse(ctx, type, name, fault, note) : 0;
 }
 
+/* SQLite takes this setting from the first page as it is in the file, even if a newer version of
+ * that page is in the WAL. */
+static int vacuum_sound(sqlite3 *db, const char *path, struct err_note *note)
+{
+    int64_t mode = 0;
+    int rc = sql_number(db, "PRAGMA auto_vacuum", &mode, note);
+    if (rc == 0 && mode != 2)
+        rc =
+            err_note_set(note, -ERR_CORRUPT, "%s: its header is damaged: auto_vacuum is off", path);
+    return rc;
+}
+
 int schema_check(sqlite3 *db, const char *path, struct err_note *note)
 {
     int rc = schema_format(db, path, note);
+    if (rc == 0)
+        rc = vacuum_sound(db, path, note);
     return rc ? rc : schema_compare(db, refuse_cb, (void *)path, note);
 }
 

@@ -484,18 +484,6 @@ static int wal_sound(const char *db_path, struct err_note *note)
     return rc;
 }
 
-/* SQLite takes this setting from the first page as it is in the file, even if a newer version of
- * that page is in the WAL. */
-static int vacuum_sound(struct store_sqlite *q, struct err_note *note)
-{
-    int64_t mode = 0;
-    int rc = sql_number(q->db, "PRAGMA auto_vacuum", &mode, note);
-    if (rc == 0 && mode != 2)
-        rc = err_note_set(note, -ERR_CORRUPT, "%s: its header is damaged: auto_vacuum is off",
-                          q->dir.db_path);
-    return rc;
-}
-
 /* A start that is refused must say what can be done. */
 static int damage_advise(const struct store_sqlite *q, int rc, struct err_note *note)
 {
@@ -517,9 +505,7 @@ static int db_ready(struct store_sqlite *q, struct err_note *note)
         return rc;
     /* Until it is known to be ours to write: not even a checkpoint on close. */
     sqlite3_db_config(q->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    rc = vacuum_sound(q, note);
-    if (rc == 0)
-        rc = schema_check(q->db, q->dir.db_path, note);
+    rc = schema_check(q->db, q->dir.db_path, note);
     if (rc == 0)
         rc = sql_exec(q->db, settings, note);
     if (rc == 0)

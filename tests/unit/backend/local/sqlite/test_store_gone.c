@@ -306,6 +306,23 @@ static void test_missing_row(void **state)
     assert_int_equal(number("SELECT count(*) FROM jobs"), JOBS - 1);
 }
 
+/* Marks that are counted but not found must not keep the cleaning going forever. */
+static void test_lost_marks(void **state)
+{
+    (void)state;
+    bool more;
+    uint64_t left;
+    struct err_note note = {""};
+    remove_every(1, 1500, 15);
+    rig_sql(dir.path, "UPDATE gone SET block = -1 - block");
+    assert_int_equal(stores[1]->ops->compact(stores[1], &left, &note), -ERR_CORRUPT);
+    assert_non_null(strstr(note.text, "100 jobs are marked as removed, but table gone has no"));
+    stores[1]->ops->close(stores[1]);
+    open_sqlite();
+    assert_int_equal(stores[1]->ops->tidy(stores[1], &more, &note), -ERR_CORRUPT);
+    assert_int_equal(number("SELECT count(*) FROM jobs"), JOBS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +333,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_surplus, setup, teardown),
         cmocka_unit_test_setup_teardown(test_contradictions, setup, teardown),
         cmocka_unit_test_setup_teardown(test_missing_row, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lost_marks, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
