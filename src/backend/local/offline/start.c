@@ -24,7 +24,7 @@ int start_load(sqlite3 *db, const struct store_meta *meta, struct engine **ret,
 {
     struct engine_config config;
     struct engine *e = NULL;
-    struct start_store store = {{&start_store_ops}, db, meta};
+    struct start_store store = {{.ops = &start_store_ops}, db, meta};
     engine_config_default(&config);
     int rc = engine_new(&config, &e);
     if (rc == 0)
