@@ -51,7 +51,7 @@ struct field {
     unsigned flags;
 };
 
-/* In a filter an empty text would select everything, whoever wrote it. */
+/* In a filter an empty text would select everything. */
 #define FILTER_MIN 1
 
 struct priority_in {

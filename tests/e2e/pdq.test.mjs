@@ -165,7 +165,7 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     if (faulty(use)) return; // an answer that is lost may have made a job
     const { api } = use;
     const q = freshQueue();
-    const rate_limit = { per: 'group', count: 2, window_ms: 600_000 }; // nobody is let in while this test waits for its turn
+    const rate_limit = { per: 'group', count: 2, window_ms: 600_000 }; // no token is added while this test waits for the processor
     const made = await api.put(`/v1/queues/${q}`, { rate_limit });
     assert.deepEqual(made.json.policy.rate_limit, rate_limit);
     const put = (group, queue = q) => api.post(`/v1/queues/${queue}/jobs`, { payload: 1, group });

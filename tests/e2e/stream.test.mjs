@@ -209,7 +209,7 @@ onStores('jobs over a store that forgets', ['fault+sqlite'], {}, (use) => {
 });
 
 describe('slow readers', () => {
-  /** writeMs: after so long a client that reads nothing is cut off. This process may not be scheduled for seconds: where
+  /** writeMs: a client that reads nothing for this long is disconnected. This process may not be scheduled for seconds: where
    * there is a client that must not be cut off, the time is long. */
   const started = async (t, writeMs) => {
     const server = await startServer({ backend: 'memory', args: ['--timeouts-write-ms', writeMs, '--cache-bytes', '1MiB', '--queue-defaults-payload-max', '4MiB'], env: leanSanitizer });
@@ -265,7 +265,7 @@ describe('slow readers', () => {
     assert.equal((await claimOne(api, q)).payload, text);
   });
 
-  test('a listener that never reads costs a bounded amount and disturbs nobody', async (t) => {
+  test('a listener that never reads costs a bounded amount and disturbs no other client', async (t) => {
     const { server, api } = await started(t, '10s');
     const deaf = Array.from({ length: 10 }, () => deafStream(server, 'GET', '/v1/events'));
     const well = await openStream(server, '/v1/events?kinds=enqueued').opened;

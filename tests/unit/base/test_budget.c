@@ -316,8 +316,8 @@ static bool overlooked(const struct client *all, const struct client *asks, uint
     return false;
 }
 
-/* Random charges of many: the sums are right, the limits hold, and nobody is refused while there is
- * one to be shed. */
+/* Random charges of many: the sums are right, the limits hold, and no charge is refused while there
+ * is one to be shed. */
 static void sums_hold_at_random(void **state)
 {
     (void)state;

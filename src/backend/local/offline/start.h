@@ -9,5 +9,5 @@
  * start would refuse, and why), -ERR_IO, -ERR_NOMEM. */
 MUST_CHECK int start_load(sqlite3 *db, const struct store_meta *meta, struct engine **ret,
                           struct err_note *note);
-/* The same for the database in a file, which nobody else uses; nothing is kept. */
+/* The same for the database in a file that no other process uses; nothing is kept. */
 MUST_CHECK int start_possible(const char *path, struct err_note *note);

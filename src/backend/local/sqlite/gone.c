@@ -283,7 +283,7 @@ static bool surplus(const struct store_sqlite *q, const struct gone_figures *f)
     return f->marks > (kept > q->gone_rules.kept_min ? kept : q->gone_rules.kept_min);
 }
 
-/* Whoever cleans goes on until there are no marks. Marks that are counted but cannot be found would
+/* Cleaning goes on until there are no marks. Marks that are counted but cannot be found would
  * keep it going forever. */
 static int chunk_found(const struct store_sqlite *q, const struct chunk *c, struct err_note *note)
 {

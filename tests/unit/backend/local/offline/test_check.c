@@ -531,7 +531,7 @@ static void damaged_page_is_told(void **state)
     rig_close(&r);
 }
 
-/* A store of so many jobs, whose rows in jobs and payload fill several pages each. */
+/* A store with this many jobs, whose rows in jobs and payload fill several pages each. */
 static void rig_open_large(struct rig *r, int count)
 {
     char sql[600];

@@ -531,7 +531,7 @@ struct memory_use {
     long now_kb, peak_kb;
 };
 
-/* Lets the peak of the process begin anew, so that it is that of one case and not of all before. A
+/* Resets the peak of the process, so that it is that of one case and not of all before. A
  * kernel that cannot do that leaves the old peak; then only a case that exceeds it is noticed. */
 static struct memory_use memory_before(void)
 {
