@@ -284,10 +284,10 @@ static int apis_check(const struct config *c, struct err_note *note)
         const char *near = suggest_nearest(name, names, count);
         for (size_t j = 0; j < i; j++)
             if (strcmp(name, c->apis.items[j]) == 0)
-                return err_note_set(note, -ERR_INVALID, "APIs has %s twice",
+                return err_note_set(note, -ERR_INVALID, "apis has %s twice",
                                     quoted(span_text(name), shown));
         if (!api_find(name))
-            return err_note_set(note, -ERR_INVALID, "APIs has %s; there is no such API%s%s%s",
+            return err_note_set(note, -ERR_INVALID, "apis has %s; there is no such API%s%s%s",
                                 quoted(span_text(name), shown), near ? "; did you mean " : "",
                                 near ? near : "", near ? "?" : "");
     }

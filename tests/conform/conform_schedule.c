@@ -75,7 +75,7 @@ static void owner_in_the_job(struct env *e)
     EXPECT_OUT(r, OUT_OK);
     char wanted[120];
     snprintf(wanted, sizeof wanted,
-             "{\"source\":\"TRIGGER\",\"schedule\":\"s\",\"owner\":\"API\",\"number\":%u,"
+             "{\"source\":\"TRIGGER\",\"schedule\":\"s\",\"owner\":\"api\",\"number\":%u,"
              "\"fire_time\":",
              number);
     const struct job_view *job = get(e, schedule_get(e, "s")->state.seq);

@@ -99,7 +99,7 @@ static void test_what_a_job_says(void **state)
     struct span end = SPAN_LITERAL("\"}],\"payload\":[7]}");
     assert_memory_equal(payload.at + payload.len - end.len, end.at, end.len);
     struct span start =
-        SPAN_LITERAL("{\"source\":\"TRIGGER\",\"schedule\":\"n\",\"owner\":\"API\",\"number\":3,");
+        SPAN_LITERAL("{\"source\":\"TRIGGER\",\"schedule\":\"n\",\"owner\":\"api\",\"number\":3,");
     assert_memory_equal(payload.at, start.at, start.len);
     assert_memory_equal(b.data, start.at, start.len);
     buf_done(&b);
