@@ -127,9 +127,10 @@ bool account_hold(struct http_exchange *x, size_t more)
     return true;
 }
 
+/* A file is read in pieces of bounded size, and must not come to a halt. */
 bool account_stream(struct http_exchange *x, size_t more)
 {
-    return account_hold(x, more) || exchange_waiting(x) == 0;
+    return account_hold(x, more) || (x->sized && exchange_waiting(x) == 0);
 }
 
 void account_is_stream(struct http_exchange *x)

@@ -149,8 +149,9 @@ void exchange_queue_loose(struct http_exchange *x)
 void exchange_loosen(struct http_exchange *x)
 {
     feed_unlink(x);
-    if (x->state == EXCHANGE_ANSWERED) { /* it will not be sent */
+    if (x->state == EXCHANGE_ANSWERED || x->state == EXCHANGE_STREAM) { /* it will not be sent */
         buf_done(&x->out);
+        x->done = 0;
         account_out(x);
     }
     account_loosen(x);

@@ -114,9 +114,15 @@ void http_stream(struct http_exchange *x);
  * would wait, or there is no memory; then nothing was taken. A single piece that is larger than the
  * whole write buffer is taken when nothing else waits. */
 bool http_stream_write(struct http_exchange *x, struct span bytes);
+/* The same, and the buffer is empty afterwards. Its memory becomes the stream's where that saves a
+ * copy. */
+bool http_stream_take(struct http_exchange *x, struct buf *bytes);
+/* Whether a piece of at least so many bytes would be taken now. false counts as a refused write:
+ * whoever asks before a large piece is made does not make it in vain. */
+bool http_stream_room(struct http_exchange *x, size_t bytes);
 size_t http_stream_waiting(const struct http_exchange *x); /* bytes not handed to the kernel yet */
 /* Called after a refused write, when the waiting bytes have fallen to half of the bound or less and
- * what was refused would be taken. */
+ * what was refused would be taken. If memory was short, that is looked at a few times a second. */
 void http_stream_on_room(struct http_exchange *x, void (*fn)(void *ctx), void *ctx);
 void http_stream_end(struct http_exchange *x);
 /* At most so many bytes wait, instead of the server's write buffer. */

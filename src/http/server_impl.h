@@ -111,6 +111,8 @@ struct http_exchange {
     bool left_feed : 1; /* … or it left its feed: room is when its client has taken everything */
     bool sized : 1;     /* a stream with a length: nothing but its bytes may be sent */
     bool alone : 1;     /* while it is the last, no other request is taken */
+    bool parked : 1;    /* its handler waits for a job, and needs the body no more */
+    bool starved : 1;   /* a write to the stream was refused for want of memory */
     bool out_of_memory : 1;
 };
 
@@ -180,6 +182,7 @@ struct http_server {
     struct map64 addresses;      /* connections for each peer address */
     uint64_t lingering_refused;
     uint64_t exchanges; /* not freed yet */
+    bool starved;       /* there may be streams that wait for memory */
     int spare_fd;       /* given up for a moment when the process has no descriptor left */
     uint64_t shed, shed_logged_ms; /* connections dropped for want of a descriptor */
     uv_prepare_t prepare;
@@ -251,7 +254,7 @@ void account_body_freed(struct http_exchange *x);
 bool account_reply(struct http_exchange *x);
 void account_out(struct http_exchange *x);               /* `out` has grown or shrunk */
 bool account_hold(struct http_exchange *x, size_t more); /* false: there is no room for them */
-/* false: there is no room for more, and something waits: its end makes room. */
+/* false: there is no room for more bytes of a stream. */
 bool account_stream(struct http_exchange *x, size_t more);
 void account_is_stream(struct http_exchange *x);
 void account_loosen(struct http_exchange *x); /* before conn becomes NULL */
@@ -299,6 +302,10 @@ void stream_open(struct http_exchange *x, const char *type, uint64_t length);
 /* The client has taken so many bytes of what waits. */
 void stream_sent(struct http_exchange *x, size_t len);
 bool stream_room_for(const struct http_exchange *x, size_t more);
+/* What waits is little enough for the write that was refused. */
+bool stream_room_due(const struct http_exchange *x);
+/* After a tick: a stream that was refused memory is told of room when there is enough. */
+void stream_retry(struct http_exchange *x);
 
 /* feed.c */
 uint64_t feed_pending(const struct http_exchange *x); /* bytes of the feed still to be sent */

@@ -59,6 +59,8 @@ function silent(server, pieces, port = server.port) {
 }
 
 const piece = Buffer.alloc(64 << 10, 'x');
+const queueFor = async (api, queue, bytes) => assert.equal((await api.put(`/v1/queues/${queue}`, { payload_max: bytes })).status, 201);
+const enqueueBytes = async (api, queue, body) => assert.equal((await api.once('POST', `/v1/queues/${queue}/jobs`, { body, headers: { 'content-type': 'application/octet-stream' } })).status, 201);
 const head = (path, length) => `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`;
 /** A body of which `come` bytes are sent and one is missing. */
 const halfSent = (path, come, length = come + 1) => [head(path, length), ...Array(Math.floor(come / piece.length)).fill(piece), piece.subarray(0, come % piece.length)];
@@ -191,6 +193,26 @@ describe('HF-19 event streams that are not read', () => {
       await until('all is given back', async () => (await figures(api)).held < MIB);
     });
   }
+
+  for (const [name, path, method] of [['jobs', '/v1/queues/big/listen', 'POST'], ['values', '/v1/kv/watch?after=0', 'GET']])
+    test(`streams of ${name} that are six times as long in JSON: the memory is bounded, others are served`, async (t) => {
+      const { server, api, job } = await started(t);
+      await queueFor(api, 'big', 4 * MIB);
+      for (let i = 0; i < 8; i++)
+        if (name === 'jobs') await enqueueBytes(api, 'big', Buffer.alloc(4 * MIB, 1));
+        else assert.equal((await api.put(`/v1/kv/keys/k${i}`, '\u0001'.repeat(60 << 10))).status, 200);
+      const idle = residentMiB(server);
+      const before = answers((await figures(api)).text);
+      const unread = Array.from({ length: name === 'jobs' ? 10 : 200 }, () => silent(server, [`${method} ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n`]));
+      await until('all are answered', async () => answers((await figures(api)).text) >= before + unread.length);
+      await until('the budget has been used up', async () => (await figures(api)).refused > 0);
+      await worksAtTheLimit(server, api, job);
+      const full = await figures(api);
+      assert.ok(sample(full.text, 'holdfast_memory_held_peak_bytes') <= full.budget, full.text);
+      isBounded(t, server, idle);
+      for (const one of unread) one.socket.destroy();
+      await until('all is given back', async () => (await figures(api)).held < MIB);
+    });
 
   test('one that reads late hears everything or of a gap, in order, and then what follows', async (t) => {
     const { server, api } = await started(t);
