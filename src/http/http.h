@@ -4,11 +4,11 @@
  * A handler gets an exchange and owes it exactly one answer, at once or later: http_answer,
  * http_answer_file, or http_stream followed by http_stream_end. Until then the exchange, its
  * request and its arena are the handler's. When the client goes away first, `gone` is called (never
- * from inside a function of this header) and the answer is still owed; it is then thrown away.
- * After the answer, `sent` says whether every byte of it was handed to the kernel; the exchange is
- * gone when it returns. `sent` comes exactly once for each answer, `gone` at most once and never
- * after the answer. No function of this header calls back before it returns. Everything happens on
- * the loop thread. */
+ * from inside a function of this header, but see http_park) and the answer is still owed; it is
+ * then thrown away. After the answer, `sent` says whether every byte of it was handed to the
+ * kernel; the exchange is gone when it returns. `sent` comes exactly once for each answer, `gone`
+ * at most once and never after the answer. No function of this header calls back before it returns.
+ * Everything happens on the loop thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -78,6 +78,13 @@ void http_watch(struct http_exchange *x, http_gone_fn gone, http_sent_fn sent, v
  * answer is out, so that one client cannot ask for many of them at once. For the handler, before it
  * returns. */
 void http_alone(struct http_exchange *x);
+
+/* The handler now waits for something that may take long, a job for example, and needs the body of
+ * the request no more: its memory is given back. When memory is short the server may end a request
+ * that waits so; then the client gets 503, and `gone` is called as if it had gone away. This call
+ * alone may come from inside a function that answers or writes for another exchange; it should
+ * answer, and must not do so for any other. */
+void http_park(struct http_exchange *x);
 
 /* The answer's body, to be written before http_answer. Empty at first. */
 struct buf *http_answer_body(struct http_exchange *x);

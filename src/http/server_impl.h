@@ -244,13 +244,14 @@ void account_close(struct connection *c);
 /* false: there is no room for `more` bytes of input to be kept. */
 bool account_input(struct connection *c, size_t more);
 void account_input_freed(struct connection *c);
-void account_settle(struct connection *c); /* tells whether it may be shed */
+void account_moved(struct connection *c, size_t bytes); /* the client has sent or taken them */
+void account_settle(struct connection *c);              /* tells whether it may be shed */
 /* false: there is no room for an exchange of so many bytes, or for a body of `cap` bytes. */
 bool account_exchange(struct connection *c, size_t bytes);
 void account_exchange_made(struct http_exchange *x, size_t bytes);
 bool account_body(struct http_exchange *x, size_t cap);
 void account_body_freed(struct http_exchange *x);
-/* false: there is no room for the reply in `out`, which is not small. */
+/* false: there is no room for the reply in `out`. */
 bool account_reply(struct http_exchange *x);
 void account_out(struct http_exchange *x);               /* `out` has grown or shrunk */
 bool account_hold(struct http_exchange *x, size_t more); /* false: there is no room for them */
@@ -276,8 +277,14 @@ struct http_exchange *exchange_new(struct connection *c, const struct http_head 
                                    struct span text);
 void exchange_unlink_last(struct connection *c, struct http_exchange *x);
 void exchange_loosen(struct http_exchange *x); /* its connection is gone */
+/* The same of one that is parked: its handler hears it now, and its memory goes when it has
+ * answered. */
+void exchange_give_up(struct http_exchange *x);
 void exchange_queue_loose(struct http_exchange *x);
 void exchange_free(struct http_exchange *x);
+void exchange_body_free(struct http_exchange *x);    /* unless it is part of the block */
+bool exchange_parked(const struct http_exchange *x); /* NULL allowed */
+bool exchange_only_reads(const struct http_exchange *x);
 /* Tells `sent` and frees. */
 void exchange_finish(struct http_exchange *x, bool whole);
 size_t exchange_waiting(const struct http_exchange *x); /* bytes not handed to the kernel */

@@ -74,7 +74,7 @@ static void first_finish(struct connection *c)
 static void sent_bytes(struct connection *c, size_t len)
 {
     c->server->figures.bytes_out += len;
-    budget_progress(&c->account, len, server_now(c->server));
+    account_moved(c, len);
     len = span_advance(&c->interim, len);
     while (c->first && ready(c->first)) {
         struct http_exchange *x = c->first;

@@ -8,7 +8,7 @@ import { describe, test } from 'node:test';
 
 import { Beanstalk, startBeanstalk } from './lib/beanstalk.mjs';
 import { Client } from './lib/client.mjs';
-import { leanSanitizer, residentMiB, startServer, stopServer, until } from './lib/server.mjs';
+import { leanSanitizer, residentMiB, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 import { claimOne, enqueue } from './lib/suite.mjs';
 
 const MIB = 1 << 20;
@@ -89,7 +89,7 @@ async function largeIsServed(api, path, bytes) {
 }
 
 async function started(t, options = {}) {
-  const server = await startServer({ backend: 'memory', args: [...settings, ...(options.args ?? [])], env: leanSanitizer });
+  const server = await startServer({ backend: options.backend ?? 'memory', data: options.data ?? null, args: settings, env: leanSanitizer });
   const api = new Client(server);
   t.after(async () => {
     api.close();
@@ -154,6 +154,58 @@ describe('HF-19 the memory budget over HTTP', () => {
     assert.ok((await figures(api)).shed.reply > 0);
     for (const one of unread) one.socket.destroy();
     await until('all is given back', async () => (await figures(api)).held < MIB);
+  });
+
+  const claim = (bodyBytes, fields = {}, headers = '') => {
+    const body = JSON.stringify(fields);
+    const padded = body.padEnd(bodyBytes);
+    return `POST /v1/queues/none/claim HTTP/1.1\r\nHost: localhost\r\n${headers}Content-Type: application/json\r\nContent-Length: ${padded.length}\r\n\r\n${padded}`;
+  };
+  const waiting = async (api) => sample((await figures(api)).text, 'holdfast_claims_waiting');
+
+  for (const [name, request, each] of [
+    ['with long bodies', () => claim(60 << 10, { wait_ms: 60_000 }), 1],
+    ['with long headers', () => claim(2, { wait_ms: 60_000 }, `X-Padding: ${'h'.repeat(20 << 10)}\r\n`), 1],
+    ['many on each connection', () => claim(15 << 10, { wait_ms: 60_000 }), 4],
+    ['with more requests behind them', () => claim(2, { wait_ms: 60_000, count: 2 }) + 'GET /v1/server HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(1000), 1],
+  ])
+    test(`claims that wait, ${name}: others are served`, async (t) => {
+      const { server, api, job, idle } = await started(t);
+      const count = 2000;
+      const waits = Array.from({ length: count }, () => silent(server, Array.from({ length: each }, request)));
+      await until('all have sent their claims', () => waits.every((one) => one.done()));
+      // What the large ones have left over.
+      for (const bytes of [8000, 3000, 2]) waits.push(...Array.from({ length: 300 }, () => silent(server, [claim(bytes, { wait_ms: 60_000 })])));
+      await until('all have sent their claims', () => waits.every((one) => one.done()));
+      const full = await figures(api);
+      assert.ok(full.held <= full.budget, `${full.held} of ${full.budget}`);
+      await worksAtTheLimit(server, api, job);
+      await largeIsServed(api, '/v1/queues/q/jobs', 7 * MIB);
+      isBounded(t, server, idle);
+      t.diagnostic(`${await waiting(api)} wait, ${(await figures(api)).shed.wait} were shed`);
+      for (const one of waits) one.socket.destroy();
+      await until('all is given back', async () => (await figures(api)).held < MIB);
+    });
+
+  test('many claims of large jobs in one turn: their payloads are not all in memory at the same time', async (t) => {
+    const [count, bytes] = [24, 7 * MIB];
+    // Another process enqueues, so that this one has no memory from before.
+    const data = temporaryDirectory();
+    const first = await startServer({ data, args: settings, env: leanSanitizer });
+    const producer = new Client(first);
+    await queueFor(producer, 'none', bytes);
+    for (let i = 0; i < count; i++) await enqueueBytes(producer, 'none', Buffer.alloc(bytes, 'z'));
+    producer.close();
+    await stopServer(first);
+    const { server, api } = await started(t, { backend: 'sqlite', data });
+    const idle = residentMiB(server);
+    const before = answers((await figures(api)).text);
+    const one = silent(server, [claim(2).repeat(count)]);
+    await until('all are answered', async () => answers((await figures(api)).text) >= before + count);
+    isBounded(t, server, idle);
+    one.socket.destroy();
+    const { json } = await api.get('/v1/queues/none');
+    assert.equal(json.counts.ready + json.counts.running, count);
   });
 
   test('a server with half-sent bodies and unread replies drains at once when asked to', async (t) => {
@@ -285,6 +337,26 @@ describe('HF-19 the memory budget over beanstalk', () => {
     for (const one of half) one.socket.destroy();
     await until('all is given back', async () => (await figures(api)).held < MIB);
   });
+
+  for (const [name, commands] of [['with commands behind them', `reserve\r\n${'delete 99999999\r\n'.repeat(3500)}`], ['many on each connection', 'reserve\r\n'.repeat(100)]])
+    test(`reserves that wait, ${name}: others are served`, async (t) => {
+      const { server, api, job, idle } = await startedBeanstalk(t);
+      const waits = Array.from({ length: 1500 }, () => silent(server, [`watch none\r\nignore default\r\n${commands}`], server.beanstalk));
+      await until('all have sent their commands', () => waits.every((one) => one.done()));
+      const full = await figures(api);
+      assert.ok(full.held <= full.budget, `${full.held} of ${full.budget}`);
+      await worksAtTheLimit(server, api, job);
+      const c = await Beanstalk.connect(server.beanstalk);
+      assert.match(await c.line('put 0 0 60 5\r\nhello'), /^INSERTED /);
+      const reserved = await c.ask('reserve');
+      assert.equal(await c.line(`delete ${reserved.line.split(' ')[1]}`), 'DELETED');
+      await largeIsServed(api, '/v1/queues/q/jobs', 7 * MIB);
+      assert.ok((await figures(api)).shed.wait > 0);
+      isBounded(t, server, idle);
+      await c.close();
+      for (const one of waits) one.socket.destroy();
+      await until('all is given back', async () => (await figures(api)).held < MIB);
+    });
 
   test('replies that are not read: the memory is bounded, others are served', async (t) => {
     const { server, api, job } = await startedBeanstalk(t);

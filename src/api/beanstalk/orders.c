@@ -24,10 +24,8 @@ struct order *order_new(struct conn *c)
         buf_clear(&k->out);
     } else {
         k = mem_zalloc(sizeof *k);
-        if (!k) {
-            budget_give(&c->account, BUDGET_CONNECTIONS, sizeof *k);
+        if (!k)
             return NULL;
-        }
     }
     k->conn = c;
     k->api = b;
