@@ -160,7 +160,7 @@ bool stream_frame_send(struct stream *s, struct json_writer *w)
 
 bool stream_send(struct stream *s)
 {
-    if (!http_stream_write(s->x, buf_span(&s->frame)))
+    if (!http_stream_take(s->x, &s->frame))
         return false;
     s->written_ms = uv_now(s->in->loop);
     return true;

@@ -49,7 +49,7 @@ void stream_end(struct stream *s, bool lost);
 /* The same in a buffer, without a stream; sse_end gives 0, or the error of the writer. */
 void sse_begin(struct buf *out, const char *event, const char *id, struct json_writer *w);
 MUST_CHECK int sse_end(struct buf *out, struct json_writer *w);
-/* Writes what s->frame holds. */
+/* Writes what s->frame holds, which is empty afterwards. */
 bool stream_send(struct stream *s);
 
 /* A frame in three steps: begin gives a writer for the data; send folds line breaks between JSON

@@ -3,7 +3,8 @@
 
 #include "base/check.h"
 
-#define RESERVE_SHARE 8       /* the part of the budget that is kept for small accounts */
+#define RESERVE_SHARE 8       /* the part of the budget that is left for the own shares */
+#define SHARED_SHARE 2        /* the part that is always there for what is beyond them */
 #define PROGRESS_SHARE 64     /* the part of what an account holds that counts as progress */
 #define DISPLACE_FACTOR 4     /* an account displaces those that hold this many times as much */
 #define IDLE_MS_MAX (1 << 20) /* so that the product with the bytes held cannot overflow */
@@ -166,8 +167,9 @@ static struct budget_account *victim_for(const struct budget_account *self, uint
     struct budget *b = self->budget;
     struct budget_account *best = NULL;
     uint64_t best_score = 0;
+    uint64_t small = (UINT64_C(1) << class_of(BUDGET_OWN_BYTES)) - 1; /* nothing would be gained */
     b->now_ms = now_ms;
-    for (uint64_t left = b->classes; left; left &= left - 1) {
+    for (uint64_t left = b->classes & ~small; left; left &= left - 1) {
         struct budget_account *a = front_of(b, (unsigned)__builtin_ctzll(left), self);
         uint64_t score = a ? a->held * (idle_ms(a, now_ms) + 1) : 0;
         if (score <= best_score || !may_displace(after, a, now_ms))
@@ -188,13 +190,46 @@ static void shed(struct budget_account *victim)
     b->shedding = false;
 }
 
-static bool fits(const struct budget *b, uint64_t after, uint64_t more)
+/* What an account that holds so much has beyond its own share. */
+static uint64_t beyond_own(uint64_t held)
 {
-    uint64_t limit = after <= BUDGET_SMALL_BYTES ? b->figures.total : b->large_limit;
-    return more <= limit && b->figures.held <= limit - more;
+    return held > BUDGET_OWN_BYTES ? held - BUDGET_OWN_BYTES : 0;
+}
+
+static bool within(uint64_t limit, uint64_t held, uint64_t more)
+{
+    return more <= limit && held <= limit - more;
+}
+
+static bool fits(const struct budget_account *a, uint64_t more)
+{
+    const struct budget *b = a->budget;
+    uint64_t after = a->held + more, shared = beyond_own(after) - beyond_own(a->held);
+    if (after <= BUDGET_OWN_BYTES)
+        return within(b->figures.total, b->figures.held, more);
+    return within(b->large_limit, b->figures.held, more) ||
+           within(b->figures.total / SHARED_SHARE, b->shared, shared);
+}
+
+static bool room_make(const struct budget_account *a, uint64_t more, uint64_t now_ms)
+{
+    while (!fits(a, more)) {
+        struct budget_account *victim =
+            a->budget->shedding ? NULL : victim_for(a, a->held + more, now_ms);
+        if (!victim)
+            return false;
+        shed(victim);
+    }
+    return true;
 }
 
 /* ---- charging ---- */
+
+/* Before what the account holds changes. */
+static void shared_set(const struct budget_account *a, uint64_t held)
+{
+    a->budget->shared += beyond_own(held) - beyond_own(a->held);
+}
 
 void budget_add(struct budget_account *a, enum budget_kind kind, uint64_t bytes)
 {
@@ -203,20 +238,20 @@ void budget_add(struct budget_account *a, enum budget_kind kind, uint64_t bytes)
     f->by_kind[kind] += bytes;
     if (f->held > f->peak)
         f->peak = f->held;
+    shared_set(a, a->held + bytes);
     held_set(a, a->held + bytes);
 }
 
 bool budget_take(struct budget_account *a, enum budget_kind kind, uint64_t bytes, uint64_t now_ms)
 {
-    struct budget *b = a->budget;
-    uint64_t after = a->held + bytes;
-    while (!fits(b, after, bytes)) {
-        struct budget_account *victim = b->shedding ? NULL : victim_for(a, after, now_ms);
-        if (!victim) {
-            b->figures.refused++;
-            return false;
-        }
-        shed(victim);
+    bool was_small = a->held <= BUDGET_OWN_BYTES, small = a->held + bytes <= BUDGET_OWN_BYTES;
+    if (!fits(a, bytes) && !room_make(a, bytes, now_ms) && !small) {
+        a->budget->figures.refused++;
+        return false;
+    }
+    if (was_small && !small) { /* its owner need not have told of its progress so far */
+        a->moved = 0;
+        a->progress_ms = now_ms;
     }
     budget_add(a, kind, bytes);
     return true;
@@ -228,12 +263,15 @@ void budget_give(struct budget_account *a, enum budget_kind kind, uint64_t bytes
     CHECK(a->held >= bytes && f->by_kind[kind] >= bytes);
     f->held -= bytes;
     f->by_kind[kind] -= bytes;
+    shared_set(a, a->held - bytes);
     held_set(a, a->held - bytes);
 }
 
 void budget_move(struct budget_account *from, struct budget_account *to, uint64_t bytes)
 {
     CHECK(from->budget == to->budget && from->held >= bytes);
+    shared_set(from, from->held - bytes);
+    shared_set(to, to->held + bytes);
     held_set(from, from->held - bytes);
     held_set(to, to->held + bytes);
 }

@@ -2,18 +2,22 @@
 /* One memory budget for everything that connections hold, whatever protocol they speak.
  *
  * Each connection has an account. Its owner charges the account when a buffer grows and gives the
- * bytes back when the buffer shrinks or is freed; the budget only counts. The budget has two
- * limits: accounts that hold more than BUDGET_SMALL_BYTES share all but an eighth of it, and the
- * last eighth is kept for small requests and small replies, so that health checks, acks and a drain
- * work while large requests are refused.
+ * bytes back when the buffer shrinks or is freed; the budget only counts.
+ *
+ * The first BUDGET_OWN_BYTES of each account are its own share. They are never refused, so that
+ * health checks, acks, claims and a drain work whatever others hold; the limits of the number of
+ * connections bound their sum. What accounts hold beyond that may fill the budget but for its last
+ * eighth, which is left for the own shares. If very many connections have used up more than that,
+ * the others may still hold half of the budget beyond their own shares.
  *
  * A charge that does not fit sheds other connections first: those that hold the most and have made
- * the least progress. Candidates are the accounts whose owner says that it waits for its client
- * (budget_waits): a body that is half sent, a reply that is not read. They are kept in lists by the
- * magnitude of what they hold, and a charge looks only at the first account of each list. Of these
- * the one with the largest product of bytes held and time without progress is shed, if it has made
- * no progress for BUDGET_IDLE_MS or holds at least four times as much as the account that asks. So
- * small requests are never kept out by large ones, and of two large uploads that both make progress
+ * the least progress. Candidates are the accounts that hold more than their own share and whose
+ * owner says that it waits (budget_waits): for its client, which has sent half of a body or does
+ * not read a reply, or for a job, which may never come. They are kept in lists by the magnitude of
+ * what they hold, and a charge looks only at the first account of each list. Of these the one with
+ * the largest product of bytes held and time without progress is shed, if it has made no progress
+ * for BUDGET_IDLE_MS or holds at least four times as much as the account that asks. So small
+ * requests are never kept out by large ones, and of two large uploads that both make progress
  * neither displaces the other.
  *
  * Each list is in the order of the last progress, but for this: the work of a call is bounded, so
@@ -34,7 +38,7 @@
 #include "base/containers/link.h"
 #include "base/err.h"
 
-#define BUDGET_SMALL_BYTES ((uint64_t)64 << 10)
+#define BUDGET_OWN_BYTES ((uint64_t)8 << 10)
 #define BUDGET_IDLE_MS 1000
 #define BUDGET_CLASSES 64
 #define BUDGET_NO_LIMIT UINT64_MAX
@@ -57,7 +61,8 @@ const char *budget_kind_name(enum budget_kind kind);
 #define BUDGET_SHED_TABLE(X)                                                                       \
     X(BODY, "body")     /* its request was not complete: answered 503 or OUT_OF_MEMORY */          \
     X(REPLY, "reply")   /* its client did not read its replies: closed */                          \
-    X(STREAM, "stream") /* its client did not read its stream: closed */
+    X(STREAM, "stream") /* its client did not read its stream: closed */                           \
+    X(WAIT, "wait")     /* it waited for a job: answered 503, or closed */
 enum budget_shed {
 #define BUDGET_ENUM(name, word) BUDGET_SHED_##name,
     BUDGET_SHED_TABLE(BUDGET_ENUM)
@@ -76,7 +81,8 @@ struct budget_figures {
 
 struct budget {
     struct budget_figures figures;
-    uint64_t large_limit;                /* for accounts that are not small */
+    uint64_t large_limit;                /* for accounts that hold more than their own share */
+    uint64_t shared;                     /* held by all accounts beyond their own shares */
     struct link waiting[BUDGET_CLASSES]; /* accounts that wait for their client, by magnitude */
     uint64_t classes;                    /* bit n: waiting[n] may have members */
     uint64_t now_ms;                     /* as told last, for calls that are not told */
@@ -106,7 +112,8 @@ void budget_open(struct budget_account *a, struct budget *b, budget_shed_fn shed
 /* Whatever it still holds must have been given back or moved: that is checked. */
 void budget_close(struct budget_account *a);
 
-/* Charges, after shedding others if need be; false: it does not fit, and nothing was charged. May
+/* Charges, after shedding others if need be; false: it does not fit, and nothing was charged. That
+ * never happens while the account holds no more than its own share. May
  * call the shed functions of other accounts, never that of this one, before it returns. */
 MUST_CHECK bool budget_take(struct budget_account *a, enum budget_kind kind, uint64_t bytes,
                             uint64_t now_ms);
@@ -116,7 +123,8 @@ void budget_give(struct budget_account *a, enum budget_kind kind, uint64_t bytes
 /* The bytes now belong to another account of the same budget. */
 void budget_move(struct budget_account *from, struct budget_account *to, uint64_t bytes);
 
-/* Whether the owner waits for its client, and may therefore be shed. */
+/* Whether the owner waits for its client or for a job, and may therefore be shed. For an account
+ * that holds no more than its own share this need not be told. */
 void budget_waits(struct budget_account *a, bool waits);
 /* The client has sent or taken so many bytes. */
 void budget_progress(struct budget_account *a, uint64_t bytes, uint64_t now_ms);

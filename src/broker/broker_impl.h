@@ -89,6 +89,7 @@ struct broker_claim {
 
 struct claims {
     struct broker_claim *first;
+    struct broker_claim *drained_next; /* of a drain under way */
     size_t count, parked;
     uint64_t next_nonce;
     struct map128 watched;                  /* queue name → struct watched * */

@@ -200,6 +200,8 @@ static void set_state(struct broker_claim *c, enum claim_state state)
 static void claim_leave(struct broker_claim *c)
 {
     struct claims *cs = &c->broker->claims;
+    if (cs->drained_next == c)
+        cs->drained_next = c->next;
     set_state(c, CLAIM_ASKED);
     unlink_all(c);
     deadline_drop(c);
@@ -470,14 +472,16 @@ void broker_claim_hurry(struct broker *b, struct broker_claim *c)
         finish_empty(c);
 }
 
+/* Whoever is told may cancel other claims: to write an answer may take memory from connections. */
 void claims_drain(struct broker *b)
 {
-    struct broker_claim *c = b->claims.first;
-    while (c) {
-        struct broker_claim *next = c->next;
+    struct claims *cs = &b->claims;
+    cs->drained_next = cs->first;
+    while (cs->drained_next) {
+        struct broker_claim *c = cs->drained_next;
+        cs->drained_next = c->next;
         if (c->state == CLAIM_PARKED)
             finish_empty(c);
-        c = next;
     }
 }
 

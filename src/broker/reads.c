@@ -2,8 +2,8 @@
 /* Reads whose reply has payloads: a store has the replies of a batch in memory at the same time, so
  * only some of these reads are under way and the others wait for their turn, first come, first
  * served. A list may have LIMIT_ANSWER_BYTES of payloads and weighs as many MiB; a single job
- * weighs one. Claims are not among them: those of one turn belong into one batch, and what a claim
- * takes is bounded by the jobs that are ready. */
+ * weighs one. Claims are not among them: those of one turn belong into one batch. The embedded
+ * store does not have the payloads of all of them in memory (backend/local/reader.h). */
 #include "base/mem.h"
 #include "broker/broker_impl.h"
 #include "core/limits.h"

@@ -86,8 +86,8 @@
     X("limits.memory_bytes", SIZE, limits.memory_bytes, "0", 0, INT64_C(1) << 42, "BYTES", 0,      \
       "memory that all connections together may hold: bodies of requests, replies and event "      \
       "streams that are not read, and what waits. At the limit the connections that hold the "     \
-      "most and make the least progress are shed, and large requests get 503; an eighth is kept "  \
-      "for small ones. 0 means an eighth of the machine's memory or of its control group's "       \
+      "most and make the least progress are shed, and large requests get 503; the first 8KiB of "  \
+      "each connection are never refused. 0 means an eighth of the machine's memory or of its control group's "       \
       "limit, at least 128MiB and two bodies of limits.large_body_bytes, at most 2GiB")            \
     X("limits.connections", NUMBER, limits.connections, "0", 0, 10000000, "N", 0,                  \
       "open connections of each protocol; beyond it 503, or closed. 0 means 256 fewer than the "   \

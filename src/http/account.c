@@ -6,10 +6,12 @@
  * connection keeps its charge in the account of the server, which is never shed, until its handler
  * has answered.
  *
- * Bodies and large replies are refused when they do not fit. Small replies are not: the work that
- * they tell of is done. */
+ * Bodies and replies are refused when they do not fit. Only a short reply to a request that may
+ * have changed something is not: the work that it tells of is done. */
 #include "base/check.h"
 #include "http/server_impl.h"
+
+#define SHORT_REPLY_BYTES ((uint64_t)64 << 10)
 
 static struct budget_account *account_of(const struct http_exchange *x)
 {
@@ -49,13 +51,28 @@ void account_input_freed(struct connection *c)
     c->in_charged = 0;
 }
 
-/* The client has to act next: it has sent a part of a request, or does not read what we send. A
- * stream of events that are rare can be opened again, too. */
+void account_moved(struct connection *c, size_t bytes)
+{
+    if (c->account.held > BUDGET_OWN_BYTES)
+        budget_progress(&c->account, bytes, server_now(c->server));
+}
+
+/* The client has to act next (it has sent a part of a request, or does not read what we send), or
+ * requests wait for those before them, or the first one waits for a job. A stream of events that
+ * are rare can be opened again, too. */
+static bool may_be_shed(const struct connection *c)
+{
+    const struct http_exchange *x = c->first;
+    bool part = c->reading || c->in.len > 0;
+    bool streams = x && x->state == EXCHANGE_STREAM && !x->sized;
+    return c->blocked || streams || exchange_parked(x) || (part && !c->no_more);
+}
+
 void account_settle(struct connection *c)
 {
-    bool part = c->reading || (c->in.len > 0 && !c->stalled);
-    bool streams = c->first && c->first->state == EXCHANGE_STREAM && !c->first->sized;
-    budget_waits(&c->account, c->blocked || streams || (part && !c->no_more));
+    bool waits = c->account.held > BUDGET_OWN_BYTES && may_be_shed(c);
+    if (waits != c->account.waits)
+        budget_waits(&c->account, waits);
 }
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
@@ -100,7 +117,7 @@ bool account_reply(struct http_exchange *x)
         return true;
     size_t more = want - x->charged.out;
     if (!budget_take(a, x->charged.out_kind, more, server_now(x->server))) {
-        if (a->held + more > BUDGET_SMALL_BYTES)
+        if (exchange_only_reads(x) || a->held + more > SHORT_REPLY_BYTES)
             return false;
         budget_add(a, x->charged.out_kind, more);
     }
@@ -127,9 +144,10 @@ bool account_hold(struct http_exchange *x, size_t more)
     return true;
 }
 
+/* A file is read in pieces of bounded size, and must not come to a halt. */
 bool account_stream(struct http_exchange *x, size_t more)
 {
-    return account_hold(x, more) || exchange_waiting(x) == 0;
+    return account_hold(x, more) || (x->sized && exchange_waiting(x) == 0);
 }
 
 void account_is_stream(struct http_exchange *x)

@@ -281,7 +281,7 @@ static void answer_make(struct http_exchange *x, unsigned status, const char *ty
  * work is done. */
 static void answer_refuse(struct http_exchange *x)
 {
-    bool reads = x->request.method == HTTP_GET || x->request.method == HTTP_HEAD;
+    bool reads = exchange_only_reads(x);
     answer_fixed(x, reads ? 503 : 500, reads ? answer_no_room : answer_out_of_memory);
 }
 
@@ -298,6 +298,7 @@ void http_answer(struct http_exchange *x, unsigned status, const char *type)
     if (!account_reply(x))
         answer_refuse(x);
     account_out(x);
+    account_settle(c); /* it may lie behind one that waits, and will not be sent soon */
     x->server->figures.by_status[x->status / 100]++;
     c->out_bytes += exchange_waiting(x);
     if (x->close) {

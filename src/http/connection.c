@@ -72,6 +72,8 @@ void connection_close(struct connection *c)
     s->lingering_refused -= c->refused;
     peer_uncount(&s->addresses, c->address);
     chain_loosen(c);
+    if (!c->taking) /* else requests are just being read from it */
+        connection_input_free(c);
     account_close(c);
     uv_close((uv_handle_t *)&c->poll, closed_cb);
     close(c->fd);
@@ -112,19 +114,42 @@ void connection_input_free(struct connection *c)
     account_input_freed(c);
 }
 
-/* A request that is being read can be refused. A client that does not read cannot be told anything;
- * nor can a connection whose requests are just being taken. */
+/* At once: what one turn sheds must not stay in memory until its end. */
+static void parked_give_up(struct connection *c)
+{
+    struct http_exchange **link = &c->first, *x;
+    while ((x = *link)) {
+        if (!exchange_parked(x)) {
+            link = &x->next;
+            continue;
+        }
+        *link = x->next;
+        exchange_give_up(x);
+    }
+    chain_loosen(c);
+    c->body_bytes = c->out_bytes = 0;
+    intake_no_room(c);
+}
+
+/* A request that is being read, or that waits for a job, can be refused. A client that does not
+ * read cannot be told anything; nor can a connection whose requests are just being taken. */
 enum budget_shed connection_shed(void *ctx)
 {
     struct connection *c = ctx;
     const struct http_exchange *x = c->first;
-    bool streams = x && x->state == EXCHANGE_STREAM;
+    bool streams = x && x->state == EXCHANGE_STREAM, parked = exchange_parked(x);
     if (c->blocked || c->taking || streams) {
         connection_close(c);
         return streams ? BUDGET_SHED_STREAM : BUDGET_SHED_REPLY;
     }
     connection_input_free(c);
     c->seen = 0;
+    c->stalled = false;
+    if (parked) {
+        parked_give_up(c);
+        connection_settle(c);
+        return BUDGET_SHED_WAIT;
+    }
     intake_fault(c, 503, "The server needs the memory that this request holds; try again soon.");
     connection_settle(c);
     return BUDGET_SHED_BODY;
@@ -263,7 +288,7 @@ static void readable(struct connection *c)
         return;
     }
     s->figures.bytes_in += (size_t)n;
-    budget_progress(&c->account, (size_t)n, server_now(s));
+    account_moved(c, (size_t)n);
     if (!c->no_more && !c->lingering)
         connection_take(c, span_of(s->read_buf, (size_t)n));
 }

@@ -110,13 +110,20 @@ void exchange_unlink_last(struct connection *c, struct http_exchange *x)
     c->body_bytes -= x->request.body.len;
 }
 
+void exchange_body_free(struct http_exchange *x)
+{
+    if (x->body_inline)
+        return;
+    buf_done(&x->body);
+    account_body_freed(x);
+}
+
 void exchange_free(struct http_exchange *x)
 {
     x->server->exchanges--;
     feed_unlink(x);
+    exchange_body_free(x);
     account_free(x);
-    if (!x->body_inline)
-        buf_done(&x->body);
     buf_done(&x->fields);
     buf_done(&x->out);
     http_shared_unref(x->shared);
@@ -149,13 +156,26 @@ void exchange_queue_loose(struct http_exchange *x)
 void exchange_loosen(struct http_exchange *x)
 {
     feed_unlink(x);
-    if (x->state == EXCHANGE_ANSWERED) { /* it will not be sent */
+    if (x->state == EXCHANGE_ANSWERED || x->state == EXCHANGE_STREAM) { /* it will not be sent */
         buf_done(&x->out);
+        x->done = 0;
         account_out(x);
     }
     account_loosen(x);
     x->conn = NULL;
     exchange_queue_loose(x);
+}
+
+void exchange_give_up(struct http_exchange *x)
+{
+    account_loosen(x);
+    x->conn = NULL;
+    x->queued = true; /* not to be told again when its handler answers */
+    if (x->gone)
+        x->gone(x->watch_ctx);
+    x->queued = false;
+    if (x->state == EXCHANGE_ANSWERED)
+        exchange_finish(x, false);
 }
 
 static struct http_exchange *loose_take(struct http_server *s)
@@ -194,6 +214,16 @@ size_t exchange_waiting(const struct http_exchange *x)
     return out_total(x) - x->done + (size_t)feed_pending(x);
 }
 
+bool exchange_parked(const struct http_exchange *x)
+{
+    return x && x->parked && x->state == EXCHANGE_OPEN;
+}
+
+bool exchange_only_reads(const struct http_exchange *x)
+{
+    return x->request.method == HTTP_GET || x->request.method == HTTP_HEAD;
+}
+
 /* ---- http.h: the request --------------------------------------------------------------------- */
 
 const struct http_request *http_request(const struct http_exchange *x)
@@ -212,6 +242,15 @@ struct span http_request_header(const struct http_request *r, const char *name)
 void http_alone(struct http_exchange *x)
 {
     x->alone = true;
+}
+
+void http_park(struct http_exchange *x)
+{
+    x->parked = true;
+    if (x->conn)
+        x->conn->body_bytes -= x->request.body.len;
+    x->request.body = span_of(NULL, 0);
+    exchange_body_free(x);
 }
 
 void http_watch(struct http_exchange *x, http_gone_fn gone, http_sent_fn sent, void *ctx)

@@ -178,6 +178,7 @@ static bool keep_own(struct http_exchange *x, struct span bytes)
     if (buf_append_span(&x->out, bytes) != 0)
         return false;
     account_out(x);
+    account_settle(x->conn);
     x->conn->out_bytes += bytes.len;
     return true;
 }

@@ -4,11 +4,11 @@
  * A handler gets an exchange and owes it exactly one answer, at once or later: http_answer,
  * http_answer_file, or http_stream followed by http_stream_end. Until then the exchange, its
  * request and its arena are the handler's. When the client goes away first, `gone` is called (never
- * from inside a function of this header) and the answer is still owed; it is then thrown away.
- * After the answer, `sent` says whether every byte of it was handed to the kernel; the exchange is
- * gone when it returns. `sent` comes exactly once for each answer, `gone` at most once and never
- * after the answer. No function of this header calls back before it returns. Everything happens on
- * the loop thread. */
+ * from inside a function of this header, but see http_park) and the answer is still owed; it is
+ * then thrown away. After the answer, `sent` says whether every byte of it was handed to the
+ * kernel; the exchange is gone when it returns. `sent` comes exactly once for each answer, `gone`
+ * at most once and never after the answer. No function of this header calls back before it returns.
+ * Everything happens on the loop thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -79,6 +79,13 @@ void http_watch(struct http_exchange *x, http_gone_fn gone, http_sent_fn sent, v
  * returns. */
 void http_alone(struct http_exchange *x);
 
+/* The handler now waits for something that may take long, a job for example, and needs the body of
+ * the request no more: its memory is given back. When memory is short the server may end a request
+ * that waits so; then the client gets 503, and `gone` is called as if it had gone away. This call
+ * alone may come from inside a function that answers or writes for another exchange; it should
+ * answer, and must not do so for any other. */
+void http_park(struct http_exchange *x);
+
 /* The answer's body, to be written before http_answer. Empty at first. */
 struct buf *http_answer_body(struct http_exchange *x);
 /* Adds a header to the answer; name and value are copied; no CR, LF or NUL (asserted: values from
@@ -114,9 +121,15 @@ void http_stream(struct http_exchange *x);
  * would wait, or there is no memory; then nothing was taken. A single piece that is larger than the
  * whole write buffer is taken when nothing else waits. */
 bool http_stream_write(struct http_exchange *x, struct span bytes);
+/* The same, and the buffer is empty afterwards. Its memory becomes the stream's where that saves a
+ * copy. */
+bool http_stream_take(struct http_exchange *x, struct buf *bytes);
+/* Whether a piece of at least so many bytes would be taken now. false counts as a refused write:
+ * whoever asks before a large piece is made does not make it in vain. */
+bool http_stream_room(struct http_exchange *x, size_t bytes);
 size_t http_stream_waiting(const struct http_exchange *x); /* bytes not handed to the kernel yet */
 /* Called after a refused write, when the waiting bytes have fallen to half of the bound or less and
- * what was refused would be taken. */
+ * what was refused would be taken. If memory was short, that is looked at a few times a second. */
 void http_stream_on_room(struct http_exchange *x, void (*fn)(void *ctx), void *ctx);
 void http_stream_end(struct http_exchange *x);
 /* At most so many bytes wait, instead of the server's write buffer. */

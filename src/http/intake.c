@@ -35,21 +35,12 @@ static void cut_short(struct http_exchange *x)
     x->conn->linger = true;
 }
 
-/* Of a request that will not be taken. */
-static void body_free(struct http_exchange *x)
-{
-    if (x->body_inline)
-        return;
-    buf_done(&x->body);
-    account_body_freed(x);
-}
-
 void intake_fault(struct connection *c, unsigned status, const char *text)
 {
     struct http_exchange *x = c->reading;
     c->reading = NULL;
     if (x)
-        body_free(x);
+        exchange_body_free(x);
     else
         x = exchange_new(c, NULL, span_of(NULL, 0));
     if (!x) {

@@ -108,9 +108,22 @@ static bool stood_still(struct http_server *s)
     return gap > TICK_MS_MAX + 1000;
 }
 
+/* A retry may shed other connections: the next one is looked up when it has returned. */
+static void starved_retry(struct http_server *s)
+{
+    s->starved = false;
+    for (struct link *l = s->connections.next; l != &s->connections; l = l->next) {
+        struct http_exchange *x = LINK_OWNER(l, struct connection, all)->first;
+        if (x && x->state == EXCHANGE_STREAM && x->starved)
+            stream_retry(x);
+    }
+}
+
 static void tick_cb(uv_timer_t *timer)
 {
     struct http_server *s = timer->data;
+    if (s->starved)
+        starved_retry(s);
     if (stood_still(s))
         return;
     for (int kind = 0; kind < WAIT_COUNT; kind++)

@@ -111,6 +111,8 @@ struct http_exchange {
     bool left_feed : 1; /* … or it left its feed: room is when its client has taken everything */
     bool sized : 1;     /* a stream with a length: nothing but its bytes may be sent */
     bool alone : 1;     /* while it is the last, no other request is taken */
+    bool parked : 1;    /* its handler waits for a job, and needs the body no more */
+    bool starved : 1;   /* a write to the stream was refused for want of memory */
     bool out_of_memory : 1;
 };
 
@@ -180,6 +182,7 @@ struct http_server {
     struct map64 addresses;      /* connections for each peer address */
     uint64_t lingering_refused;
     uint64_t exchanges; /* not freed yet */
+    bool starved;       /* there may be streams that wait for memory */
     int spare_fd;       /* given up for a moment when the process has no descriptor left */
     uint64_t shed, shed_logged_ms; /* connections dropped for want of a descriptor */
     uv_prepare_t prepare;
@@ -241,17 +244,18 @@ void account_close(struct connection *c);
 /* false: there is no room for `more` bytes of input to be kept. */
 bool account_input(struct connection *c, size_t more);
 void account_input_freed(struct connection *c);
-void account_settle(struct connection *c); /* tells whether it may be shed */
+void account_moved(struct connection *c, size_t bytes); /* the client has sent or taken them */
+void account_settle(struct connection *c);              /* tells whether it may be shed */
 /* false: there is no room for an exchange of so many bytes, or for a body of `cap` bytes. */
 bool account_exchange(struct connection *c, size_t bytes);
 void account_exchange_made(struct http_exchange *x, size_t bytes);
 bool account_body(struct http_exchange *x, size_t cap);
 void account_body_freed(struct http_exchange *x);
-/* false: there is no room for the reply in `out`, which is not small. */
+/* false: there is no room for the reply in `out`. */
 bool account_reply(struct http_exchange *x);
 void account_out(struct http_exchange *x);               /* `out` has grown or shrunk */
 bool account_hold(struct http_exchange *x, size_t more); /* false: there is no room for them */
-/* false: there is no room for more, and something waits: its end makes room. */
+/* false: there is no room for more bytes of a stream. */
 bool account_stream(struct http_exchange *x, size_t more);
 void account_is_stream(struct http_exchange *x);
 void account_loosen(struct http_exchange *x); /* before conn becomes NULL */
@@ -273,8 +277,14 @@ struct http_exchange *exchange_new(struct connection *c, const struct http_head 
                                    struct span text);
 void exchange_unlink_last(struct connection *c, struct http_exchange *x);
 void exchange_loosen(struct http_exchange *x); /* its connection is gone */
+/* The same of one that is parked: its handler hears it now, and its memory goes when it has
+ * answered. */
+void exchange_give_up(struct http_exchange *x);
 void exchange_queue_loose(struct http_exchange *x);
 void exchange_free(struct http_exchange *x);
+void exchange_body_free(struct http_exchange *x);    /* unless it is part of the block */
+bool exchange_parked(const struct http_exchange *x); /* NULL allowed */
+bool exchange_only_reads(const struct http_exchange *x);
 /* Tells `sent` and frees. */
 void exchange_finish(struct http_exchange *x, bool whole);
 size_t exchange_waiting(const struct http_exchange *x); /* bytes not handed to the kernel */
@@ -299,6 +309,10 @@ void stream_open(struct http_exchange *x, const char *type, uint64_t length);
 /* The client has taken so many bytes of what waits. */
 void stream_sent(struct http_exchange *x, size_t len);
 bool stream_room_for(const struct http_exchange *x, size_t more);
+/* What waits is little enough for the write that was refused. */
+bool stream_room_due(const struct http_exchange *x);
+/* After a tick: a stream that was refused memory is told of room when there is enough. */
+void stream_retry(struct http_exchange *x);
 
 /* feed.c */
 uint64_t feed_pending(const struct http_exchange *x); /* bytes of the feed still to be sent */

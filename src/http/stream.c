@@ -7,7 +7,8 @@
 #include "base/check.h"
 #include "http/server_impl.h"
 
-#define KERNEL_BYTES (128 << 10) /* of a stream of events; the kernel doubles it */
+#define KERNEL_BYTES (128 << 10)       /* of a stream of events; the kernel doubles it */
+#define PIECE_LARGE ((size_t)64 << 10) /* it is not copied, and its buffer not kept */
 
 /* Requests that came behind this one will not be answered on this connection any more. */
 static void followers_loosen(struct connection *c, struct http_exchange *x)
@@ -129,23 +130,87 @@ bool http_stream_hold(struct http_exchange *x, size_t bytes)
     return true;
 }
 
+/* Its client makes room by reading, and is looked at with every write; memory is looked at with the
+ * ticks, or a stream that is refused it would try again without a pause. */
+static bool refused(struct http_exchange *x, size_t bytes, bool for_memory)
+{
+    x->room_due = true;
+    x->room_need = bytes;
+    x->starved = for_memory;
+    x->server->starved = x->server->starved || for_memory;
+    if (!for_memory)
+        connection_dirty(x->conn);
+    return false;
+}
+
+/* Charges them as well. */
+static bool admit(struct http_exchange *x, size_t bytes)
+{
+    CHECK(x->state == EXCHANGE_STREAM);
+    if (!x->conn || x->request.method == HTTP_HEAD)
+        return false;
+    if (!stream_room_for(x, bytes))
+        return refused(x, bytes, false);
+    return account_stream(x, bytes) || refused(x, bytes, true);
+}
+
+static bool appended(struct http_exchange *x, size_t bytes, int err)
+{
+    account_out(x);
+    if (err)
+        return refused(x, bytes, true);
+    x->conn->out_bytes += bytes;
+    connection_dirty(x->conn);
+    return true;
+}
+
 bool http_stream_write(struct http_exchange *x, struct span bytes)
 {
-    struct connection *c = x->conn;
-    CHECK(x->state == EXCHANGE_STREAM);
-    if (!c || x->request.method == HTTP_HEAD)
-        return false;
-    if (!stream_room_for(x, bytes.len) || !account_stream(x, bytes.len) ||
-        buf_append_span(&x->out, bytes) != 0) {
-        x->room_due = true;
-        x->room_need = bytes.len;
-        connection_dirty(c);
-        return false;
+    return admit(x, bytes.len) && appended(x, bytes.len, buf_append_span(&x->out, bytes));
+}
+
+bool http_stream_take(struct http_exchange *x, struct buf *bytes)
+{
+    bool taken;
+    if (x->out.len > 0 || bytes->len < PIECE_LARGE) {
+        taken = http_stream_write(x, buf_span(bytes));
+    } else if ((taken = admit(x, bytes->len))) {
+        struct buf empty = x->out;
+        x->out = *bytes;
+        *bytes = empty;
+        taken = appended(x, x->out.len, 0);
     }
+    if (bytes->cap > PIECE_LARGE)
+        buf_done(bytes);
+    else
+        buf_clear(bytes);
+    return taken;
+}
+
+bool http_stream_room(struct http_exchange *x, size_t bytes)
+{
+    bool room = admit(x, bytes);
     account_out(x);
-    c->out_bytes += bytes.len;
-    connection_dirty(c);
-    return true;
+    return room;
+}
+
+bool stream_room_due(const struct http_exchange *x)
+{
+    return exchange_waiting(x) <= x->bound / 2 && stream_room_for(x, x->room_need);
+}
+
+/* Of many streams only those are told for which there is memory: what each needs is set aside until
+ * it has been told. */
+void stream_retry(struct http_exchange *x)
+{
+    bool now = stream_room_due(x);
+    if (now && !account_hold(x, x->room_need)) {
+        x->server->starved = true;
+        return;
+    }
+    x->starved = false; /* else its client has to read first */
+    if (now)
+        connection_dirty(x->conn);
 }
 
 size_t http_stream_waiting(const struct http_exchange *x)

@@ -74,7 +74,7 @@ static void first_finish(struct connection *c)
 static void sent_bytes(struct connection *c, size_t len)
 {
     c->server->figures.bytes_out += len;
-    budget_progress(&c->account, len, server_now(c->server));
+    account_moved(c, len);
     len = span_advance(&c->interim, len);
     while (c->first && ready(c->first)) {
         struct http_exchange *x = c->first;
@@ -111,14 +111,14 @@ static ssize_t pieces_send(int fd, struct pieces *p)
 static void room_tell(struct connection *c)
 {
     struct http_exchange *x = c->first;
-    if (!x || x->state != EXCHANGE_STREAM || !x->room_due)
+    if (!x || x->state != EXCHANGE_STREAM || !x->room_due || x->starved)
         return;
-    size_t waiting = exchange_waiting(x);
-    if (x->left_feed && (c->blocked || waiting > 0))
+    if (x->left_feed && (c->blocked || exchange_waiting(x) > 0))
         return;
-    if (waiting > x->bound / 2 || !stream_room_for(x, x->room_need))
+    if (!stream_room_due(x))
         return;
     x->room_due = x->left_feed = false;
+    account_out(x); /* what stream_retry has set aside */
     if (x->room)
         x->room(x->room_ctx);
 }

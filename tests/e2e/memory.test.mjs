@@ -8,7 +8,7 @@ import { describe, test } from 'node:test';
 
 import { Beanstalk, startBeanstalk } from './lib/beanstalk.mjs';
 import { Client } from './lib/client.mjs';
-import { leanSanitizer, residentMiB, startServer, stopServer, until } from './lib/server.mjs';
+import { leanSanitizer, residentMiB, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
 import { claimOne, enqueue } from './lib/suite.mjs';
 
 const MIB = 1 << 20;
@@ -21,6 +21,7 @@ const settings = ['--limits-memory-bytes', `${BUDGET_MIB}MiB`, '--limits-large-b
 
 const peakMiB = (server) => Number(readFileSync(`/proc/${server.pid}/status`, 'utf8').match(/^VmHWM:\s+(\d+)/m)[1]) / 1024;
 const sample = (text, name) => Number(text.match(new RegExp(`^${name.replace(/[{}]/g, '\\$&')} (\\d+)`, 'm'))?.[1]);
+const answers = (text) => [...text.matchAll(/^holdfast_http_requests_total\{.*?\} (\d+)/gm)].reduce((sum, [, n]) => sum + Number(n), 0);
 const figures = async (api) => {
   const { text } = await api.get('/metrics');
   const held = [...text.matchAll(/^holdfast_memory_held_bytes\{.*?\} (\d+)/gm)].reduce((sum, [, n]) => sum + Number(n), 0);
@@ -66,6 +67,8 @@ function connection(server, pieces, { port = server.port, reads = 'nothing' } = 
 }
 
 const piece = Buffer.alloc(64 << 10, 'x');
+const queueFor = async (api, queue, bytes) => assert.equal((await api.put(`/v1/queues/${queue}`, { payload_max: bytes })).status, 201);
+const enqueueBytes = async (api, queue, body) => assert.equal((await api.once('POST', `/v1/queues/${queue}/jobs`, { body, headers: { 'content-type': 'application/octet-stream' } })).status, 201);
 const head = (path, length) => `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`;
 /** A body of which `come` bytes are sent and one is missing. */
 const halfSent = (path, come, length = come + 1) => [head(path, length), ...Array(Math.floor(come / piece.length)).fill(piece), piece.subarray(0, come % piece.length)];
@@ -94,7 +97,7 @@ async function largeIsServed(api, path, bytes) {
 }
 
 async function started(t, options = {}) {
-  const server = await startServer({ backend: 'memory', args: [...settings, ...(options.args ?? [])], env: leanSanitizer });
+  const server = await startServer({ backend: options.backend ?? 'memory', data: options.data ?? null, args: settings, env: leanSanitizer });
   const api = new Client(server);
   t.after(async () => {
     api.close();
@@ -174,6 +177,58 @@ describe('HF-19 the memory budget over HTTP', () => {
     await until('all is given back', async () => (await figures(api)).held < MIB);
   });
 
+  const claim = (bodyBytes, fields = {}, headers = '') => {
+    const body = JSON.stringify(fields);
+    const padded = body.padEnd(bodyBytes);
+    return `POST /v1/queues/none/claim HTTP/1.1\r\nHost: localhost\r\n${headers}Content-Type: application/json\r\nContent-Length: ${padded.length}\r\n\r\n${padded}`;
+  };
+  const waiting = async (api) => sample((await figures(api)).text, 'holdfast_claims_waiting');
+
+  for (const [name, request, each] of [
+    ['with long bodies', () => claim(60 << 10, { wait_ms: 60_000 }), 1],
+    ['with long headers', () => claim(2, { wait_ms: 60_000 }, `X-Padding: ${'h'.repeat(20 << 10)}\r\n`), 1],
+    ['many on each connection', () => claim(15 << 10, { wait_ms: 60_000 }), 4],
+    ['with more requests behind them', () => claim(2, { wait_ms: 60_000, count: 2 }) + 'GET /v1/server HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(1000), 1],
+  ])
+    test(`claims that wait, ${name}: others are served`, async (t) => {
+      const { server, api, job, idle } = await started(t);
+      const count = 2000;
+      const waits = Array.from({ length: count }, () => connection(server, Array.from({ length: each }, request)));
+      await until('all have sent their claims', () => waits.every((one) => one.done()));
+      // What the large ones have left over.
+      for (const bytes of [8000, 3000, 2]) waits.push(...Array.from({ length: 300 }, () => connection(server, [claim(bytes, { wait_ms: 60_000 })])));
+      await until('all have sent their claims', () => waits.every((one) => one.done()));
+      const full = await figures(api);
+      assert.ok(full.held <= full.budget, `${full.held} of ${full.budget}`);
+      await worksAtTheLimit(server, api, job);
+      await largeIsServed(api, '/v1/queues/q/jobs', 7 * MIB);
+      isBounded(t, server, idle);
+      t.diagnostic(`${await waiting(api)} wait, ${(await figures(api)).shed.wait} were shed`);
+      for (const one of waits) one.socket.destroy();
+      await until('all is given back', async () => (await figures(api)).held < MIB);
+    });
+
+  test('many claims of large jobs in one turn: their payloads are not all in memory at the same time', async (t) => {
+    const [count, bytes] = [24, 7 * MIB];
+    // Another process enqueues, so that this one has no memory from before.
+    const data = temporaryDirectory();
+    const first = await startServer({ data, args: settings, env: leanSanitizer });
+    const producer = new Client(first);
+    await queueFor(producer, 'none', bytes);
+    for (let i = 0; i < count; i++) await enqueueBytes(producer, 'none', Buffer.alloc(bytes, 'z'));
+    producer.close();
+    await stopServer(first);
+    const { server, api } = await started(t, { backend: 'sqlite', data });
+    const idle = residentMiB(server);
+    const before = answers((await figures(api)).text);
+    const one = connection(server, [claim(2).repeat(count)]);
+    await until('all are answered', async () => answers((await figures(api)).text) >= before + count);
+    isBounded(t, server, idle);
+    one.socket.destroy();
+    const { json } = await api.get('/v1/queues/none');
+    assert.equal(json.counts.ready + json.counts.running, count);
+  });
+
   test('a server with half-sent bodies and unread replies ends when its time to drain is over, not theirs', async (t) => {
     const { server, api } = await started(t);
     await bigJobs(api);
@@ -215,6 +270,26 @@ describe('HF-19 event streams that are not read', () => {
       await until('all is given back', async () => (await figures(api)).held < MIB);
     });
   }
+
+  for (const [name, path, method] of [['jobs', '/v1/queues/big/listen', 'POST'], ['values', '/v1/kv/watch?after=0', 'GET']])
+    test(`streams of ${name} that are six times as long in JSON: the memory is bounded, others are served`, async (t) => {
+      const { server, api, job } = await started(t);
+      await queueFor(api, 'big', 4 * MIB);
+      for (let i = 0; i < 8; i++)
+        if (name === 'jobs') await enqueueBytes(api, 'big', Buffer.alloc(4 * MIB, 1));
+        else assert.equal((await api.put(`/v1/kv/keys/k${i}`, '\u0001'.repeat(60 << 10))).status, 200);
+      const idle = residentMiB(server);
+      const before = answers((await figures(api)).text);
+      const unread = Array.from({ length: name === 'jobs' ? 10 : 200 }, () => connection(server, [`${method} ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n`]));
+      await until('all are answered', async () => answers((await figures(api)).text) >= before + unread.length);
+      await until('the budget has been used up', async () => (await figures(api)).refused > 0);
+      await worksAtTheLimit(server, api, job);
+      const full = await figures(api);
+      assert.ok(sample(full.text, 'holdfast_memory_held_peak_bytes') <= full.budget, full.text);
+      isBounded(t, server, idle);
+      for (const one of unread) one.socket.destroy();
+      await until('all is given back', async () => (await figures(api)).held < MIB);
+    });
 
   test('one that reads late hears everything or of a gap, in order, and then what follows', async (t) => {
     const { server, api } = await started(t);
@@ -282,6 +357,26 @@ describe('HF-19 the memory budget over beanstalk', () => {
     await c.close();
     await until('all is given back', async () => (await figures(api)).held < MIB);
   });
+
+  for (const [name, commands] of [['with commands behind them', `reserve\r\n${'delete 99999999\r\n'.repeat(3500)}`], ['many on each connection', 'reserve\r\n'.repeat(100)]])
+    test(`reserves that wait, ${name}: others are served`, async (t) => {
+      const { server, api, job, idle } = await startedBeanstalk(t);
+      const waits = Array.from({ length: 1500 }, () => connection(server, [`watch none\r\nignore default\r\n${commands}`], { port: server.beanstalk }));
+      await until('all have sent their commands', () => waits.every((one) => one.done()));
+      const full = await figures(api);
+      assert.ok(full.held <= full.budget, `${full.held} of ${full.budget}`);
+      await worksAtTheLimit(server, api, job);
+      const c = await Beanstalk.connect(server.beanstalk);
+      assert.match(await c.line('put 0 0 60 5\r\nhello'), /^INSERTED /);
+      const reserved = await c.ask('reserve');
+      assert.equal(await c.line(`delete ${reserved.line.split(' ')[1]}`), 'DELETED');
+      await largeIsServed(api, '/v1/queues/q/jobs', 7 * MIB);
+      assert.ok((await figures(api)).shed.wait > 0);
+      isBounded(t, server, idle);
+      await c.close();
+      for (const one of waits) one.socket.destroy();
+      await until('all is given back', async () => (await figures(api)).held < MIB);
+    });
 
   test('replies that are not read: the memory is bounded, others are served', async (t) => {
     const { server, api, job } = await startedBeanstalk(t);

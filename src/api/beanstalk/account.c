@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What beanstalk connections hold, told to the memory budget that they share with HTTP.
  *
- * A connection is charged for itself and for the input it keeps, an order for itself and for the
- * body or the reply in its buffer. An order whose connection is gone keeps its charge in the
- * account of the API until its op is answered. A body or a reply that does not fit is answered
- * OUT_OF_MEMORY; small replies always fit. */
+ * A connection is charged for itself, for the input it keeps, and for as many orders as it had
+ * under way at the same time since it was last at rest. An order is charged as ORDER_BYTES, which
+ * include a short body or reply in its buffer; what is longer is charged beside that. So an
+ * ordinary command of a connection changes no account. An order whose connection is gone is charged
+ * to the account of the API until its op is answered. A body or a reply that does not fit is
+ * answered OUT_OF_MEMORY. */
 #include "api/beanstalk/impl.h"
+
+#define SHORT_BYTES ((size_t)512)
+#define ORDER_BYTES (sizeof(struct order) + SHORT_BYTES)
+#define ORDERS_KEPT 4 /* charged orders that a connection keeps when it is at rest */
 
 static uint64_t now_ms(const struct beanstalk *b)
 {
@@ -24,13 +30,21 @@ void bs_account_open(struct conn *c)
 void bs_account_close(struct conn *c)
 {
     bs_account_input_freed(c);
-    budget_give(&c->account, BUDGET_CONNECTIONS, sizeof *c);
+    budget_give(&c->account, BUDGET_CONNECTIONS, sizeof *c + c->orders_charged * ORDER_BYTES);
     budget_close(&c->account);
 }
 
 void bs_account_moved(struct conn *c, size_t bytes)
 {
-    budget_progress(&c->account, bytes, now_ms(c->api));
+    if (c->account.held > BUDGET_OWN_BYTES)
+        budget_progress(&c->account, bytes, now_ms(c->api));
+}
+
+void bs_account_settle(struct conn *c, bool waits)
+{
+    waits = waits && c->account.held > BUDGET_OWN_BYTES;
+    if (waits != c->account.waits)
+        budget_waits(&c->account, waits);
 }
 
 bool bs_account_input(struct conn *c, size_t cap)
@@ -58,42 +72,65 @@ static struct budget_account *account_of(const struct order *k)
 
 bool bs_account_order(struct conn *c)
 {
-    return budget_take(&c->account, BUDGET_CONNECTIONS, sizeof(struct order), now_ms(c->api));
+    if (c->count < c->orders_charged)
+        return true;
+    if (!budget_take(&c->account, BUDGET_CONNECTIONS, ORDER_BYTES, now_ms(c->api)))
+        return false;
+    c->orders_charged++;
+    return true;
+}
+
+void bs_account_rest(struct conn *c)
+{
+    if (c->orders_charged <= ORDERS_KEPT)
+        return;
+    budget_give(&c->account, BUDGET_CONNECTIONS, (c->orders_charged - ORDERS_KEPT) * ORDER_BYTES);
+    c->orders_charged = ORDERS_KEPT;
+}
+
+/* A short body or reply is charged with its order. */
+static size_t charge_of(size_t bytes)
+{
+    return bytes > SHORT_BYTES ? bytes : 0;
+}
+
+static void charge_give(struct order *k)
+{
+    if (k->charged)
+        budget_give(account_of(k), k->charged_kind, k->charged);
+    k->charged = 0;
 }
 
 bool bs_account_room(struct order *k, enum budget_kind kind, size_t bytes)
 {
-    struct budget_account *a = account_of(k);
-    budget_give(a, k->charged_kind, k->charged);
-    k->charged = 0;
+    size_t more = charge_of(bytes);
+    charge_give(k);
+    if (more && !budget_take(account_of(k), kind, more, now_ms(k->api)))
+        return false;
+    k->charged = more;
     k->charged_kind = kind;
-    if (!budget_take(a, kind, bytes, now_ms(k->api))) {
-        if (kind == BUDGET_BODIES || a->held + bytes > BUDGET_SMALL_BYTES)
-            return false;
-        budget_add(a, kind, bytes);
-    }
-    k->charged = bytes;
     return true;
 }
 
 void bs_account_reply(struct order *k)
 {
-    struct budget_account *a = account_of(k);
-    budget_give(a, k->charged_kind, k->charged);
-    k->charged = k->fixed.len ? 0 : k->out.len;
+    size_t more = k->fixed.len ? 0 : charge_of(k->out.len);
+    charge_give(k);
+    if (more)
+        budget_add(account_of(k), BUDGET_REPLIES, more);
+    k->charged = more;
     k->charged_kind = BUDGET_REPLIES;
-    budget_add(a, BUDGET_REPLIES, k->charged);
 }
 
 void bs_account_loosen(struct order *k)
 {
-    budget_move(&k->conn->account, &k->api->loose, sizeof *k + k->charged);
+    budget_move(&k->conn->account, &k->api->loose, ORDER_BYTES + k->charged);
+    k->conn->orders_charged--;
 }
 
 void bs_account_order_free(struct order *k)
 {
-    struct budget_account *a = account_of(k);
-    budget_give(a, k->charged_kind, k->charged);
-    budget_give(a, BUDGET_CONNECTIONS, sizeof *k);
-    k->charged = 0;
+    charge_give(k);
+    if (!k->conn)
+        budget_give(&k->api->loose, BUDGET_CONNECTIONS, ORDER_BYTES);
 }

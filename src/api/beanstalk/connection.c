@@ -76,6 +76,8 @@ void conn_close(struct conn *c)
     chain_loosen(c);
     held_release_all(c);
     tubes_leave(c);
+    if (!c->taking) /* else commands are just being read from it */
+        conn_input_free(c);
     bs_account_close(c);
     uv_close((uv_handle_t *)&c->poll, closed_cb);
     close(c->fd);
@@ -196,16 +198,23 @@ static void keep(struct conn *c, struct span rest)
         conn_close(c);
 }
 
+/* A reserve has no answer that says so; the jobs that its connection holds are given back. */
+static enum budget_shed shed_reason(const struct conn *c)
+{
+    if (c->blocked)
+        return BUDGET_SHED_REPLY;
+    return c->claim ? BUDGET_SHED_WAIT : BUDGET_SHED_BODY;
+}
+
 enum budget_shed conn_shed(void *ctx)
 {
     struct conn *c = ctx;
-    if (c->blocked || c->taking || c->parser.need <= c->in.len) {
-        enum budget_shed reason = c->blocked ? BUDGET_SHED_REPLY : BUDGET_SHED_BODY;
+    enum budget_shed reason = shed_reason(c);
+    if (reason != BUDGET_SHED_BODY || c->taking || c->parser.need <= c->in.len)
         conn_close(c);
-        return reason;
-    }
-    put_give_up(c, c->in.len);
-    return BUDGET_SHED_BODY;
+    else
+        put_give_up(c, c->in.len);
+    return reason;
 }
 
 static void conn_take(struct conn *c, struct span fresh)
@@ -266,7 +275,7 @@ static void settle(struct conn *c)
     if (c->closed)
         return;
     guard_part(c, intake_open(c) && !c->eof ? bs_part(&c->parser, c->in.len) : BS_PART_NONE);
-    budget_waits(&c->account, c->blocked || (c->in.len > 0 && intake_open(c)));
+    bs_account_settle(c, c->blocked || c->claim || (c->in.len > 0 && intake_open(c)));
     int events = c->blocked ? UV_WRITABLE : 0;
     if (wants_input(c))
         events |= UV_READABLE;
@@ -392,6 +401,8 @@ void conn_flush(struct conn *c)
         conn_close(c);
         return;
     }
+    if (c->count == 0)
+        bs_account_rest(c);
     settle(c);
 }
 

@@ -94,7 +94,7 @@ struct order {
     struct buf out;
     struct span fixed; /* sent instead of `out` when not empty */
     size_t sent;
-    size_t charged;                /* bytes of `out` that the budget knows of … */
+    size_t charged;                /* bytes of `out` that are charged beside the order … */
     enum budget_kind charged_kind; /* … and what they are */
     enum bs_word word;
     bool ready;   /* answered */
@@ -145,9 +145,10 @@ struct conn {
     bool indexed;
     int64_t soonest_ms; /* no lease ends before; exact only where it matters */
     uint64_t write_deadline;
-    size_t out_bytes; /* answered and not handed to the kernel */
-    uint32_t count;   /* orders in the chain */
-    uint64_t address; /* key of the count for each address */
+    size_t out_bytes;        /* answered and not handed to the kernel */
+    uint32_t count;          /* orders in the chain */
+    uint32_t orders_charged; /* orders that the budget knows of */
+    uint64_t address;        /* key of the count for each address */
     int fd;
     int events;
     bool no_more : 1; /* no further command is taken */
@@ -266,7 +267,9 @@ void bs_account_moved(struct conn *c, size_t bytes); /* the client has sent or t
 /* false: there is no room to keep `cap` bytes of input. */
 bool bs_account_input(struct conn *c, size_t cap);
 void bs_account_input_freed(struct conn *c);
-bool bs_account_order(struct conn *c); /* false: there is no room for another order */
+void bs_account_settle(struct conn *c, bool waits); /* tells whether it may be shed */
+bool bs_account_order(struct conn *c);              /* false: there is no room for another order */
+void bs_account_rest(struct conn *c);               /* no order is under way */
 /* false: there is no room for so many bytes in the order's buffer. */
 bool bs_account_room(struct order *k, enum budget_kind kind, size_t bytes);
 void bs_account_reply(struct order *k);  /* the reply is complete */

@@ -13,9 +13,9 @@
 struct order *order_new(struct conn *c)
 {
     struct beanstalk *b = c->api;
-    struct order *k = b->spare;
-    if (!bs_account_order(c))
+    if (!bs_account_order(c)) /* it may close other connections, whose orders become spare */
         return NULL;
+    struct order *k = b->spare;
     if (k) {
         struct buf kept = k->out;
         b->spare = k->next;
@@ -24,10 +24,8 @@ struct order *order_new(struct conn *c)
         buf_clear(&k->out);
     } else {
         k = mem_zalloc(sizeof *k);
-        if (!k) {
-            budget_give(&c->account, BUDGET_CONNECTIONS, sizeof *k);
+        if (!k)
             return NULL;
-        }
     }
     k->conn = c;
     k->api = b;

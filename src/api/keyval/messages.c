@@ -179,6 +179,8 @@ static bool message_cb(void *ctx, const struct job_view *job)
     struct stream *s = ctx;
     struct json_writer w;
     char id[ID_ULID_BYTES];
+    if (!http_stream_room(s->x, job->payload.len))
+        return false;
     id_ulid(id_make(job->job.id_hi, job->job.seq), id);
     stream_frame_begin(s, "message", id, &w);
     write_message(&w, job);

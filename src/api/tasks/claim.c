@@ -139,6 +139,8 @@ static void ask(struct claim *c, const struct span *queues, uint32_t queue_count
     if (err < 0) {
         give_back(c);
         answer_error(c->x, err);
+    } else if (wait_ms > 0) {
+        http_park(c->x);
     }
 }
 

@@ -167,6 +167,8 @@ static bool job_cb(void *ctx, const struct job_view *job)
     struct stream *s = ctx;
     struct json_writer w;
     char id[NUMBER_TEXT_BYTES];
+    if (!http_stream_room(s->x, job->payload.len))
+        return false;
     snprintf(id, sizeof id, "%" PRIu64, job->job.seq);
     stream_frame_begin(s, "job", id, &w);
     job_claim_write(&w, job, broker_now(s->in->broker).wall);

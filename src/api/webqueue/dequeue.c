@@ -99,10 +99,13 @@ static void dequeue_run(struct webqueue *w, struct http_exchange *x, const struc
     }
     *d = (struct dequeue){.broker = w->broker, .x = x};
     int err = broker_claim(w->broker, &want, (uint32_t)in->wait_ms, dequeue_reply, d, &d->parked);
-    if (err < 0)
+    if (err < 0) {
         answer_error(x, err);
-    else
-        http_watch(x, dequeue_gone, dequeue_sent, d);
+        return;
+    }
+    http_watch(x, dequeue_gone, dequeue_sent, d);
+    if (in->wait_ms > 0)
+        http_park(x);
 }
 
 void web_dequeue_handle(void *ctx, struct http_exchange *x)

@@ -318,8 +318,7 @@ int heart_boot(struct heart *h, struct now now)
 
 /* --- bodies --- */
 
-/* Attempts are not copied: the reply leaves while they are there. The engine knows the start of an
- * attempt under way, whose record the store may not have yet. */
+/* The engine knows the start of an attempt under way, whose record the store may not have yet. */
 static void history_into(struct job_view *v, const struct stored_body *b)
 {
     if (v->started_at.ms == 0)
@@ -761,8 +760,10 @@ size_t heart_abandon(struct heart *h, struct now now)
     return n;
 }
 
-static int keep_bodies(struct turn *t, struct engine_reply *r, const struct fetch *f,
-                       const struct stored_body *bodies)
+/* Bodies are not copied: the reply leaves while they are there. A turn lasts until its last reply
+ * has left, so copies would be in memory for all claims of a turn at the same time. */
+static void bodies_into(struct engine_reply *r, const struct fetch *f,
+                        const struct stored_body *bodies)
 {
     for (uint32_t i = 0; i < r->reply.job_count; i++) {
         struct job_view *v = &r->views[i];
@@ -772,14 +773,9 @@ static int keep_bodies(struct turn *t, struct engine_reply *r, const struct fetc
         if (!at)
             continue;
         history_into(v, &bodies[at - f->seqs]);
-        if (!r->want_body)
-            continue;
-        body_into(v, &bodies[at - f->seqs]);
-        int err = texts_keep(&t->out.arena, v);
-        if (err)
-            return err;
+        if (r->want_body)
+            body_into(v, &bodies[at - f->seqs]);
     }
-    return 0;
 }
 
 /* The store does not know when a lease runs out: the engine does, of those that still run. */
@@ -823,7 +819,7 @@ void heart_bodies(struct heart *h, void *request, const struct stored_body *bodi
         r->reply.hours = page->hours;
         r->reply.hour_count = page->hour_count;
     } else if (!error) {
-        error = keep_bodies(t, r, f, bodies);
+        bodies_into(r, f, bodies);
     }
     if (error)
         reply_spoil(h, t, f->reply, error, now);

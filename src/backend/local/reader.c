@@ -21,6 +21,7 @@ struct reader {
     uv_cond_t wake;
     struct job_chain asked, answered; /* under lock */
     size_t asked_count;
+    size_t answered_bytes;
     bool stopping;
 };
 
@@ -88,7 +89,7 @@ static void run(void *arg)
     struct reader *r = arg;
     uv_mutex_lock(&r->lock);
     while (!r->stopping) {
-        struct reader_job *j = chain_take(&r->asked);
+        struct reader_job *j = r->answered_bytes < READER_BYTES_MAX ? chain_take(&r->asked) : NULL;
         if (!j) {
             uv_cond_wait(&r->wake, &r->lock);
             continue;
@@ -96,8 +97,10 @@ static void run(void *arg)
         r->asked_count--;
         uv_mutex_unlock(&r->lock);
         reader_work(r->from, j);
+        j->bytes = arena_bytes(&j->arena);
         uv_mutex_lock(&r->lock);
         chain_add(&r->answered, j);
+        r->answered_bytes += j->bytes;
         r->notify(r->ctx);
     }
     uv_mutex_unlock(&r->lock);
@@ -149,6 +152,9 @@ struct reader_job *reader_done(struct reader *r)
 {
     uv_mutex_lock(&r->lock);
     struct reader_job *j = chain_take(&r->answered);
+    if (j && r->answered_bytes >= READER_BYTES_MAX)
+        uv_cond_signal(&r->wake);
+    r->answered_bytes -= j ? j->bytes : 0;
     uv_mutex_unlock(&r->lock);
     return j;
 }

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread that reads the store for the loop: bodies that are not in memory, history, lists. */
+/* The thread that reads the store for the loop: bodies that are not in memory, history, lists.
+ *
+ * While answers with READER_BYTES_MAX wait for the loop, nothing is read: many claims of large jobs
+ * would otherwise have all of their payloads in memory when the loop is busy. */
 #pragma once
 
 #include "backend/local/store.h"
+
+#define READER_BYTES_MAX ((size_t)64 << 20)
 
 struct reader;
 
@@ -24,6 +29,7 @@ struct reader_job {
     struct span kv_cursor;
     struct hour_view *hours;
     uint32_t hour_count;
+    size_t bytes; /* memory of the answer */
     struct reader_job *next;
 };
 

@@ -69,6 +69,14 @@ void arena_reset(struct arena *a)
     a->used = 0;
 }
 
+size_t arena_bytes(const struct arena *a)
+{
+    size_t bytes = 0;
+    for (const struct arena_chunk *c = a->first; c; c = c->next)
+        bytes += c->size;
+    return bytes;
+}
+
 static size_t next_size(const struct arena *a, size_t need)
 {
     size_t size = a->current ? a->current->size * 2 : FIRST_BYTES;

@@ -20,6 +20,7 @@ struct arena {
 void arena_init(struct arena *a);
 void arena_done(struct arena *a);
 void arena_reset(struct arena *a);
+size_t arena_bytes(const struct arena *a);       /* of all chunks */
 void *arena_alloc(struct arena *a, size_t size); /* 16-byte aligned, uninitialised, or NULL */
 void *arena_array(struct arena *a, size_t count, size_t size); /* zero-filled, overflow checked */
 void *arena_copy(struct arena *a, const void *from, size_t size);

@@ -80,7 +80,7 @@ static void counted_by_kind(void **state)
     budget_close(&two);
 }
 
-static void reserve_is_for_small_accounts(void **state)
+static void reserve_is_for_own_shares(void **state)
 {
     (void)state;
     struct budget b;
@@ -90,9 +90,9 @@ static void reserve_is_for_small_accounts(void **state)
     client_open(&other, &b, 0);
     client_open(&small, &b, 0);
     assert_true(client_take(&large, LARGE, 0));
-    assert_false(client_take(&other, BUDGET_SMALL_BYTES + 1, 0));
+    assert_false(client_take(&other, BUDGET_OWN_BYTES + 1, 0));
     assert_false(client_take(&large, 1, 0));
-    assert_true(client_take(&other, BUDGET_SMALL_BYTES, 0));
+    assert_true(client_take(&other, BUDGET_OWN_BYTES, 0));
     assert_false(client_take(&other, 1, 0)); /* it is not small any more */
     assert_int_equal(b.figures.refused, 3);
     assert_true(client_take(&small, 100, 0));
@@ -103,6 +103,61 @@ static void reserve_is_for_small_accounts(void **state)
     client_close(&other);
     client_close(&small);
     assert_int_equal(b.figures.held, 0);
+}
+
+/* However many small accounts there are and whatever they hold, the next one has its share, and the
+ * others may hold half of the budget beyond theirs. */
+static void own_share_is_never_refused(void **state)
+{
+    (void)state;
+    enum { CROWD = 3 * TOTAL / BUDGET_OWN_BYTES };
+    struct budget b;
+    struct client large;
+    budget_init(&b, TOTAL);
+    struct client *crowd = mem_array(CROWD, sizeof *crowd);
+    assert_non_null(crowd);
+    for (size_t i = 0; i < CROWD; i++) {
+        client_open(&crowd[i], &b, 0);
+        EXPECT(client_take(&crowd[i], BUDGET_OWN_BYTES, 0));
+    }
+    assert_int_equal(b.figures.held, 3 * TOTAL);
+    assert_false(client_take(&crowd[0], TOTAL / 2 + 1, 0));
+    client_open(&large, &b, 0);
+    assert_true(client_take(&large, TOTAL / 2 + BUDGET_OWN_BYTES, 0));
+    assert_int_equal(b.shared, TOTAL / 2);
+    assert_false(client_take(&large, 1, 0));
+    assert_false(client_take(&crowd[0], 1, 0));
+    budget_move(&large.account, &crowd[0].account, TOTAL / 2);
+    large.holds -= TOTAL / 2;
+    crowd[0].holds += TOTAL / 2;
+    assert_int_equal(b.shared, TOTAL / 2);
+    client_close(&large);
+    for (size_t i = 0; i < CROWD; i++)
+        client_close(&crowd[i]);
+    assert_int_equal(b.shared, 0);
+    mem_free(crowd);
+}
+
+/* To shed a connection that holds no more than its own share would gain nothing for others. */
+static void own_share_is_never_shed(void **state)
+{
+    (void)state;
+    struct budget b;
+    struct client small, large, asks;
+    budget_init(&b, TOTAL);
+    client_open(&small, &b, 0);
+    client_open(&large, &b, 0);
+    client_open(&asks, &b, 0);
+    assert_true(client_take(&small, BUDGET_OWN_BYTES - 1, 0));
+    assert_true(client_take(&large, 2 * BUDGET_OWN_BYTES, 0));
+    budget_waits(&small.account, true);
+    budget_waits(&large.account, true);
+    assert_false(client_take(&asks, LARGE, 100000));
+    assert_int_equal(large.sheds, 1);
+    assert_int_equal(small.sheds, 0);
+    client_close(&small);
+    client_close(&large);
+    client_close(&asks);
 }
 
 static void without_a_limit_nothing_is_refused(void **state)
@@ -348,14 +403,18 @@ static void sums_hold_at_random(void **state)
             if (!client_take(c, bytes, now))
                 EXPECT(!overlooked(all, c, now));
         }
-        EXPECT(b.figures.held <= TOTAL && b.figures.held == b.figures.by_kind[BUDGET_BODIES]);
+        EXPECT(b.figures.held <= TOTAL + MANY * BUDGET_OWN_BYTES);
+        EXPECT(b.shared <= LARGE && b.figures.held == b.figures.by_kind[BUDGET_BODIES]);
     }
-    uint64_t held = 0;
+    uint64_t held = 0, shared = 0;
     for (size_t i = 0; i < MANY; i++) {
-        held += all[i].holds;
+        uint64_t holds = all[i].holds;
+        held += holds;
+        shared += holds > BUDGET_OWN_BYTES ? holds - BUDGET_OWN_BYTES : 0;
         assert_int_equal(all[i].holds, all[i].account.held);
     }
     assert_int_equal(held, b.figures.held);
+    assert_int_equal(shared, b.shared);
     assert_true(b.figures.shed[BUDGET_SHED_BODY] > 0 && b.figures.refused > 0);
     for (size_t i = 0; i < MANY; i++)
         client_close(&all[i]);
@@ -436,7 +495,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counted_by_kind),
-        cmocka_unit_test(reserve_is_for_small_accounts),
+        cmocka_unit_test(reserve_is_for_own_shares),
+        cmocka_unit_test(own_share_is_never_refused),
+        cmocka_unit_test(own_share_is_never_shed),
         cmocka_unit_test(without_a_limit_nothing_is_refused),
         cmocka_unit_test(largest_product_is_shed_first),
         cmocka_unit_test(only_those_that_wait_are_shed),

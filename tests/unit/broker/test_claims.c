@@ -319,6 +319,44 @@ static void test_a_scheduled_job_wakes_when_due(void **state)
     broker_rig_done(&r);
 }
 
+struct pair {
+    struct broker *broker;
+    struct broker_claim *other;
+    unsigned times;
+};
+
+static void cancel_other_cb(void *ctx, const struct reply *reply)
+{
+    struct pair *p = ctx;
+    (void)reply;
+    p->times++;
+    if (p->other)
+        broker_claim_cancel(p->broker, p->other);
+    p->other = NULL;
+}
+
+/* An answer may cost another connection its memory, and with it its claim. */
+static void test_one_that_drains_cancels_another(void **state)
+{
+    (void)state;
+    struct broker_rig r;
+    struct span q = SPAN_LITERAL("q");
+    struct op_claim want = {.queues = &q, .queue_count = 1, .count = 1};
+    broker_rig_init(&r, "memory:");
+    struct pair pairs[2] = {{.broker = r.broker}, {.broker = r.broker}};
+    struct broker_claim *claims[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(broker_claim(r.broker, &want, BROKER_WAIT_FOREVER, cancel_other_cb,
+                                      &pairs[i], &claims[i]),
+                         0);
+    broker_rig_turns(&r, 5);
+    pairs[0].other = claims[1];
+    pairs[1].other = claims[0];
+    broker_drain(r.broker);
+    assert_int_equal(pairs[0].times + pairs[1].times, 1);
+    broker_rig_done(&r);
+}
+
 /* PDQ-5: enqueue while draining is refused; what waits is answered; what drains goes on. */
 static void test_draining(void **state)
 {
@@ -504,6 +542,7 @@ int main(void)
         cmocka_unit_test(test_a_claim_in_a_hurry_takes_what_is_there),
         cmocka_unit_test(test_several_queues),
         cmocka_unit_test(test_a_scheduled_job_wakes_when_due),
+        cmocka_unit_test(test_one_that_drains_cancels_another),
         cmocka_unit_test(test_draining),
         cmocka_unit_test(test_an_unknown_claim_is_given_back),
         cmocka_unit_test(test_storm),

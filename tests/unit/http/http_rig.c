@@ -114,6 +114,12 @@ static void alone_handler(void *ctx, struct http_exchange *x)
     http_alone(x);
 }
 
+static void wait_handler(void *ctx, struct http_exchange *x)
+{
+    park(ctx, x);
+    http_park(x);
+}
+
 static void room_cb(void *ctx)
 {
     struct http_rig_parked *p = ctx;
@@ -136,6 +142,7 @@ static const struct http_route routes[] = {
     {HTTP_GET, "/park/{n}", park_handler, SCOPE_OPEN, 0, ""},
     {HTTP_POST, "/park/{n}", park_handler, SCOPE_OPEN, 0, ""},
     {HTTP_GET, "/alone/{n}", alone_handler, SCOPE_OPEN, 0, ""},
+    {HTTP_POST, "/wait/{n}", wait_handler, SCOPE_OPEN, 0, ""},
     {HTTP_GET, "/size/{n}", size_handler, SCOPE_OPEN, 0, ""},
     {HTTP_GET, "/stream/{n}", stream_handler, SCOPE_OPEN, 0, ""},
     {HTTP_GET, "/name/{name}", now_handler, SCOPE_OPEN, 0, ""},

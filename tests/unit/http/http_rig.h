@@ -9,6 +9,7 @@
  *   GET /claim          200 with ROUTE_UNSAFE
  *   GET, POST /park/{n} kept in parked[n] until the test answers
  *   GET /alone/{n}      the same with http_alone
+ *   POST /wait/{n}      the same with http_park
  *   GET /size/{n}       200 with n bytes
  *   GET /stream/{n}     http_stream, kept in parked[n] */
 #pragma once

@@ -16,16 +16,22 @@ static void rig_start(struct http_rig *r, struct budget *b, uint64_t total)
     http_rig_start(r);
 }
 
-static void body_send(struct http_rig *r, struct peer *c, size_t announced, size_t come)
+static void body_send_to(struct http_rig *r, struct peer *c, const char *path, size_t announced,
+                         size_t come)
 {
     char head[128], *body = malloc(come);
     assert_non_null(body);
     memset(body, 'b', come);
     snprintf(head, sizeof head,
-             "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n", announced);
+             "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n", path, announced);
     peer_send(r, c, head);
     peer_send_bytes(r, c, body, come);
     free(body);
+}
+
+static void body_send(struct http_rig *r, struct peer *c, size_t announced, size_t come)
+{
+    body_send_to(r, c, "/echo", announced, come);
 }
 
 /* Memory follows the bytes that came, not the length that was announced. */
@@ -89,6 +95,205 @@ static void half_a_body_is_shed(void **state)
     free(body);
     peer_close(&half);
     peer_close(&c);
+    http_rig_done(&r);
+}
+
+/* ---- requests that wait for a job ------------------------------------------------------------ */
+
+static void wait_gives_its_body_back(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct budget b;
+    struct peer c;
+    rig_start(&r, &b, 4 * MIB);
+    peer_open(&r, &c);
+    body_send_to(&r, &c, "/wait/0", MIB, MIB);
+    RIG_UNTIL(&r, r.parked[0].taken == 1);
+    assert_in_range(b.figures.held, 1, BUDGET_OWN_BYTES);
+    http_rig_answer(&r, 0, "late");
+    peer_until(&r, &c, "late");
+    assert_true(r.parked[0].sent == 1 && r.parked[0].whole);
+    peer_close(&c);
+    http_rig_done(&r);
+}
+
+#define WAITS 100
+#define WAIT_BODY 15000 /* so short that it is part of the exchange */
+
+/* Many that wait on one connection hold much; when it is needed they are refused, and their
+ * handlers hear it. */
+static void waits_are_shed(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct budget b;
+    struct peer waits, c;
+    char text[1024];
+    rig_start(&r, &b, 2 * MIB);
+    peer_open(&r, &waits);
+    peer_open(&r, &c);
+    for (int i = 0; i < WAITS; i++) {
+        snprintf(text, sizeof text, "/wait/%d", i);
+        body_send_to(&r, &waits, text, WAIT_BODY, WAIT_BODY);
+    }
+    RIG_UNTIL(&r, r.parked[WAITS - 1].taken == 1);
+    body_send_to(&r, &c, "/park/200", 300000, 300000);
+    RIG_UNTIL(&r, r.parked[200].taken == 1);
+    assert_int_equal(b.figures.shed[BUDGET_SHED_WAIT], 1);
+    assert_int_equal(b.figures.refused, 0);
+    assert_int_equal(peer_head(&r, &waits, text, sizeof text), 503);
+    peer_until_eof(&r, &waits);
+    for (int i = 0; i < WAITS; i++)
+        assert_true(r.parked[i].gone == 1 && r.parked[i].sent == 1 && !r.parked[i].whole);
+    http_rig_answer(&r, 200, "taken");
+    peer_until(&r, &c, "taken");
+    peer_close(&waits);
+    peer_close(&c);
+    http_rig_done(&r);
+}
+
+/* A reply behind one that waits is not sent, so that its client need not even refuse to read it. */
+static void replies_behind_a_wait_are_shed(void **state)
+{
+    (void)state;
+    struct http_rig r;
+    struct budget b;
+    struct budget_account others;
+    struct peer c;
+    rig_start(&r, &b, MIB);
+    budget_open(&others, &b, NULL, NULL, 0);
+    peer_open(&r, &c);
+    body_send_to(&r, &c, "/wait/0", 2, 2);
+    peer_send(&r, &c, GET("/park/1"));
+    RIG_UNTIL(&r, r.parked[1].taken == 1);
+    struct buf *reply = http_answer_body(r.parked[1].x);
+    assert_int_equal(buf_reserve(reply, MIB / 2), 0);
+    memset(reply->data, 'r', MIB / 2);
+    reply->len = MIB / 2;
+    http_rig_answer(&r, 1, "");
+    assert_true(b.figures.held > MIB / 2);
+    uint64_t later = uv_now(&r.loop) + 2 * BUDGET_IDLE_MS;
+    assert_true(budget_take(&others, BUDGET_BODIES, b.large_limit / 2, later));
+    assert_int_equal(b.figures.shed[BUDGET_SHED_WAIT], 1);
+    assert_true(r.parked[0].gone == 1 && r.parked[0].sent == 1); /* its memory is free already */
+    peer_until_eof(&r, &c);
+    assert_non_null(strstr(c.data, "HTTP/1.1 503 "));
+    assert_true(r.parked[0].gone == 1 && r.parked[1].gone == 0 && !r.parked[1].whole);
+    budget_give(&others, BUDGET_BODIES, others.held);
+    budget_close(&others);
+    peer_close(&c);
+    http_rig_done(&r);
+}
+
+/* Requests behind one that waits can be refused; the one that waits is still answered. */
+static void input_behind_a_wait_is_shed(void **state)
+{
+    (void)state;
+    enum { KEPT = 40000 };
+    static const char first[] = GET("/alone/0");
+    struct http_rig r;
+    struct budget b;
+    struct budget_account others;
+    struct peer c;
+    char *input = malloc(KEPT);
+    assert_non_null(input);
+    memset(input, '\n', KEPT); /* empty lines before a request */
+    memcpy(input, first, sizeof first - 1);
+    rig_start(&r, &b, MIB);
+    budget_open(&others, &b, NULL, NULL, 0);
+    peer_open(&r, &c);
+    peer_send_bytes(&r, &c, input, KEPT);
+    RIG_UNTIL(&r, r.parked[0].taken == 1);
+    assert_true(b.figures.held > BUDGET_OWN_BYTES);
+    uint64_t later = uv_now(&r.loop) + 2 * BUDGET_IDLE_MS;
+    assert_true(budget_take(&others, BUDGET_BODIES, b.large_limit - BUDGET_OWN_BYTES, later));
+    assert_int_equal(b.figures.shed[BUDGET_SHED_BODY], 1);
+    budget_give(&others, BUDGET_BODIES, others.held);
+    budget_close(&others);
+    http_rig_answer(&r, 0, "first");
+    peer_until_eof(&r, &c);
+    assert_non_null(strstr(c.data, "first"));
+    assert_non_null(strstr(c.data, "HTTP/1.1 503 "));
+    assert_true(r.parked[0].whole);
+    free(input);
+    peer_close(&c);
+    http_rig_done(&r);
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+static struct http_exchange *stream_open_at(struct http_rig *r, struct peer *c, size_t index);
+static const char *body_of(const struct peer *c);
+
+/* A piece that does not fit is refused also when nothing else waits; room is told when there is
+ * memory for it. */
+static void stream_waits_for_memory(void **state)
+{
+    (void)state;
+    enum { PIECE_BYTES = 200000, TURNS = 100 };
+    struct http_rig r;
+    struct budget b;
+    struct budget_account others;
+    struct buf piece;
+    struct peer c;
+    rig_start(&r, &b, MIB);
+    budget_open(&others, &b, NULL, NULL, 0);
+    struct http_exchange *x = stream_open_at(&r, &c, 0);
+    budget_add(&others, BUDGET_BODIES, MIB - PIECE_BYTES / 2);
+    uint64_t held = b.figures.held;
+    buf_init(&piece);
+    assert_false(http_stream_room(x, PIECE_BYTES));
+    assert_int_equal(buf_grow(&piece, PIECE_BYTES), 0);
+    piece.len = PIECE_BYTES;
+    memset(piece.data, 'p', PIECE_BYTES);
+    assert_false(http_stream_write(x, buf_span(&piece)));
+    assert_true(b.figures.held == held && b.figures.peak == held && b.figures.refused == 2);
+    for (int i = 0; i < TURNS; i++)
+        http_rig_turn(&r);
+    assert_int_equal(r.parked[0].room, 0); /* or it would be written in vain again and again */
+    budget_give(&others, BUDGET_BODIES, others.held);
+    RIG_UNTIL(&r, r.parked[0].room == 1);
+    assert_true(http_stream_room(x, PIECE_BYTES));
+    assert_true(http_stream_take(x, &piece));
+    assert_true(piece.len == 0 && piece.cap == 0);
+    RIG_UNTIL(&r, peer_poll(&c) && strlen(body_of(&c)) == PIECE_BYTES);
+    assert_true(b.figures.by_kind[BUDGET_STREAMS] == 0);
+    budget_close(&others);
+    http_rig_stream_end(&r, 0);
+    peer_until_eof(&r, &c);
+    peer_close(&c);
+    http_rig_done(&r);
+}
+
+/* What an unread stream holds is free as soon as it is shed, so no other one need be. */
+static void one_stream_is_shed_at_a_time(void **state)
+{
+    (void)state;
+    enum { STREAMS = 4 };
+    struct http_rig r;
+    struct budget b;
+    struct budget_account others;
+    struct peer c[STREAMS];
+    char *piece = malloc(4 * MIB);
+    assert_non_null(piece);
+    memset(piece, 'p', 4 * MIB);
+    rig_start(&r, &b, 32 * MIB);
+    budget_open(&others, &b, NULL, NULL, 0);
+    for (size_t i = 0; i < STREAMS; i++)
+        assert_true(
+            http_stream_write(stream_open_at(&r, &c[i], i), span_of(piece, (size_t)(4 * MIB))));
+    uint64_t later = uv_now(&r.loop) + 2 * BUDGET_IDLE_MS;
+    for (int i = 0; i < 5; i++)
+        http_rig_turn(&r);
+    uint64_t room = b.large_limit - b.figures.held;
+    assert_true(budget_take(&others, BUDGET_BODIES, room + 1000, later));
+    assert_int_equal(b.figures.shed[BUDGET_SHED_STREAM], 1);
+    budget_give(&others, BUDGET_BODIES, others.held);
+    budget_close(&others);
+    for (size_t i = 0; i < STREAMS; i++)
+        peer_close(&c[i]);
+    free(piece);
     http_rig_done(&r);
 }
 
@@ -208,6 +413,12 @@ int main(void)
         cmocka_unit_test(announced_length_costs_nothing),
         cmocka_unit_test(body_beyond_the_budget),
         cmocka_unit_test(half_a_body_is_shed),
+        cmocka_unit_test(wait_gives_its_body_back),
+        cmocka_unit_test(waits_are_shed),
+        cmocka_unit_test(replies_behind_a_wait_are_shed),
+        cmocka_unit_test(input_behind_a_wait_is_shed),
+        cmocka_unit_test(stream_waits_for_memory),
+        cmocka_unit_test(one_stream_is_shed_at_a_time),
         cmocka_unit_test(many_follow_one_feed),
         cmocka_unit_test(slow_one_leaves),
     };

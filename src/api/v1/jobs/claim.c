@@ -223,10 +223,13 @@ static void claim_submit(struct claim *c, const struct claim_in *in)
     if (in->count > 1)
         http_alone(c->x);
     int err = broker_claim(c->n->broker, &want, (uint32_t)in->wait_ms, claim_reply, c, &c->parked);
-    if (err < 0)
+    if (err < 0) {
         answer_error(c->x, err);
-    else
-        http_watch(c->x, claim_gone, claim_sent, c);
+        return;
+    }
+    http_watch(c->x, claim_gone, claim_sent, c);
+    if (in->wait_ms > 0)
+        http_park(c->x);
 }
 
 static void claim_run(struct native *n, struct http_exchange *x, struct fields table,

@@ -33,7 +33,8 @@ struct rig {
     struct job_token token;
     char payload[32], error[32];
     struct job_options options;
-    bool unapplied; /* what is submitted stays away from the store's readers */
+    bool unapplied;                   /* what is submitted stays away from the store's readers */
+    const char *read_at, *replied_at; /* the payload of the last reading, and of the last reply */
 };
 
 static void frame_cb(void *ctx, struct span frame, uint64_t last)
@@ -62,6 +63,7 @@ static void reply_cb(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct 
         return;
     r->seq = reply->jobs[0].job.seq;
     r->token = reply->jobs[0].token;
+    r->replied_at = reply->jobs[0].payload.at;
     keep(r->payload, reply->jobs[0].payload);
     keep(r->error, reply->jobs[0].error);
     r->options = (struct job_options){0};
@@ -83,6 +85,7 @@ static void read_cb(void *ctx, void *request, const struct store_query *query)
     assert_non_null(bodies);
     assert_int_equal(r->reader->ops->read(r->reader, query, &arena, bodies), 0);
     r->reads++;
+    r->read_at = bodies[0].payload.at;
     if (r->defer && query->count > 1) {
         r->late_request = request;
         r->late = bodies;
@@ -275,9 +278,21 @@ static void test_patched_while_read_after_a_restart(void **state)
     assert_string_equal(r->payload, "4711");
 }
 
+/* Copies would be there for all claims of a turn at the same time. */
+static void test_bodies_are_not_copied(void **state)
+{
+    struct rig *r = *state;
+    struct op get = {.kind = OP_GET, .job = {.job = {.seq = JOBS}, .want_body = true}};
+    ask(r, &get);
+    assert_string_equal(r->payload, "600");
+    assert_int_equal(r->reads, 1);
+    assert_ptr_equal(r->read_at, r->replied_at);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_bodies_are_not_copied, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(test_claims_find_bodies, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(test_options_stay_at_hand, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(test_patched_payload, open_rig, close_rig),
