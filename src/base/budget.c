@@ -249,11 +249,16 @@ bool budget_take(struct budget_account *a, enum budget_kind kind, uint64_t bytes
         a->budget->figures.refused++;
         return false;
     }
-    if (was_small && !small) { /* its owner need not have told of its progress so far */
+    bool grown = was_small && !small; /* its owner need not have told of its progress so far */
+    if (grown) {
         a->moved = 0;
-        a->progress_ms = now_ms;
+        a->progress_ms = a->budget->now_ms = now_ms;
     }
     budget_add(a, kind, bytes);
+    if (grown && a->waits) {
+        link_remove(&a->link);
+        enlist(a);
+    }
     return true;
 }
 

@@ -358,14 +358,14 @@ static void later_progress_is_behind(void **state)
 #define MANY 2000
 
 /* After a refusal: whether there was one to be shed that must have been found (see budget.h). One
- * that holds nothing is not worth it, and may be first in the list of those that hold a byte. */
+ * that holds no more than its own share is not shed. */
 static bool overlooked(const struct client *all, const struct client *asks, uint64_t now)
 {
     for (size_t i = 0; i < MANY; i++) {
         const struct budget_account *a = &all[i].account;
         /* The 100: calls that are not told the time rely on the last one that was. */
         bool idle = now >= a->progress_ms + UINT64_C(2) * BUDGET_IDLE_MS + 100;
-        if (&all[i] != asks && a->waits && a->held > 1 && idle)
+        if (&all[i] != asks && a->waits && a->held >= BUDGET_OWN_BYTES && idle)
             return true;
     }
     return false;
