@@ -32,7 +32,7 @@ const refused = (answer, status, code, field) => {
   return answer.json;
 };
 /** The API in the document's words. */
-const api = (api) => ({
+const webqueue = (api) => ({
   enqueue: async (body) => ok(await api.post(at('enqueue'), body), 201).job_id,
   dequeue: async (body = {}) => ok(await api.post(at('dequeue'), body)),
   complete: async (job_id, results) => ok(await api.post(at('complete'), { job_id, results })),
@@ -51,7 +51,7 @@ const empty = async (api, type = 'processing') => {
 onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
   test('NOM-4 NOM-5 NOM-6 NOM-8: the flow of the document, with a JobDict at each step', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     await empty(api);
     const before = Math.floor(Date.now() / 1000);
     const id = await d.enqueue({ library_id: 1, path: '/music/track.flac', queue_type: 'processing' });
@@ -102,7 +102,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('NOM-5: priority DESC, then enqueued_at ASC; a retried job keeps its place', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     await empty(api, 'calibration');
     const put = (name, priority) => d.enqueue({ library_id: 5, path: `/order/${name}`, queue_type: 'calibration', priority });
     const first = await put('a', 0);
@@ -123,7 +123,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('NOM-2: only the moves of the machine, each other one is 409 and changes nothing', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     const library_id = freshLibrary();
     const post = (word, job_id) => api.post(at(word), word === 'fail' ? { job_id, error: 'x' } : { job_id });
     const make = async (name) => {
@@ -169,7 +169,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('NOM-2: a job that waits for its time is pending, and cannot be requeued', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     await empty(api);
     const later = ok(await api.post('/v1/queues/webqueue.processing/jobs', { payload: '/later.flac', unique: '/later.flac', group: '9', delay_ms: 3_600_000 }), 201);
     assert.equal((await d.job(later.seq)).status, 'pending');
@@ -182,7 +182,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('NOM-3: no second live job for a path, pending or running; another type and after the end are fine', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     await empty(api);
     const body = { library_id: 2, path: '/music/one.flac' };
     const id = await d.enqueue(body);
@@ -203,7 +203,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('NOM-3: a path of any length has one live job, told apart to the last byte', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     await empty(api);
     const long = '/' + 'ä'.repeat(2000) + '/';
     const a = await d.enqueue({ library_id: 2, path: long + '1' });
@@ -215,7 +215,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('NOM-3: 32 producers at once, one live job; NOM-5: 32 workers at once, nothing twice', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     await empty(api);
     const producers = await Promise.all(Array.from({ length: 32 }, () => api.post(at('enqueue'), { library_id: 3, path: '/race.flac' })));
     const made = producers.filter((answer) => answer.status === 201);
@@ -238,7 +238,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('NOM-4: a batch reports per item', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     await empty(api);
     const there = await d.enqueue({ library_id: 4, path: '/batch/b' });
     const answer = ok(await api.post(at('enqueue'), { library_id: 4, paths: ['/batch/a', '/batch/b', '/batch/a', '', '/batch/c'], priority: 7 }));
@@ -255,7 +255,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('NOM-6: lists by status, type and library, newest first, with limit and offset', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     await empty(api);
     await empty(api, 'calibration');
     const library_id = freshLibrary();
@@ -288,7 +288,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('NOM-7 HF-16: clear and retry by type and library; a conflict is reported and the rest is done', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     const [one, two] = [freshLibrary(), freshLibrary()];
     const end = async (body, error) => {
       const id = await d.enqueue(body);
@@ -331,7 +331,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('NOM-8: queue-depth is exactly the four numbers, of a type and of a library', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     const library_id = freshLibrary();
     for (let i = 0; i < 4; i++) await d.enqueue({ library_id, path: `/depth/${library_id}/${i}`, queue_type: 'calibration', priority: 100 });
     await d.complete((await d.dequeue({ queue_type: 'calibration' })).id);
@@ -350,7 +350,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('NOM-14: deleting a library removes its jobs and cancels running ones', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     const [gone, stays] = [freshLibrary(), freshLibrary()];
     const ids = [];
     for (let i = 0; i < 4; i++) ids.push(await d.enqueue({ library_id: gone, path: `/lib/${gone}/${i}`, priority: 1000 }));
@@ -369,7 +369,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('NOM-6: a token is checked when it is given; require_token asks for it', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     await empty(api);
     const id = await d.enqueue({ library_id: 6, path: '/token.flac' });
     const first = await d.dequeue();
@@ -387,7 +387,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('a dequeue can wait, and is woken', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     await empty(api);
     const waiting = d.dequeue({ wait_ms: 20000 });
     const id = await d.enqueue({ library_id: 6, path: '/wait.flac' });
@@ -396,7 +396,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('a queue that is deleted is made again as it was', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     await d.enqueue({ library_id: 6, path: '/anew.flac', queue_type: 'calibration' });
     ok(await api.delete('/v1/queues/webqueue.calibration'));
     assert.deepEqual(await d.depth('?queue_type=calibration'), { pending: 0, running: 0, completed: 0, errors: 0 });
@@ -410,7 +410,7 @@ onStores('webqueue', ['memory', 'sqlite'], {}, (use) => {
 
   test('bad input: a clear problem, nothing changed', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     const before = await d.depth();
     const body = { library_id: 1, path: '/x' };
     const cases = [
@@ -472,7 +472,7 @@ onStores('webqueue over time', ['memory', 'sqlite'], { args: ['--test-clock'] },
 
   test('NOM-9: 300 s after the last renewal, not before; who renews is never failed', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     const dead = await d.enqueue({ library_id: 1, path: '/crashed.flac' });
     const live = await d.enqueue({ library_id: 1, path: '/alive.flac' });
     await d.dequeue();
@@ -503,7 +503,7 @@ onStores('webqueue over time', ['memory', 'sqlite'], { args: ['--test-clock'] },
 
   test('NOM-11: the alerts of the document see the queues of this API, and clear themselves', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     await empty(api);
     ok(await api.put('/v1/alerts/web-depth', { on: 'deep', queue: 'webqueue.*', depth: 5 }), 201);
     ok(await api.put('/v1/alerts/web-errors', { on: 'error_share', queue: 'webqueue.*' }), 201);
@@ -531,7 +531,7 @@ onStores('webqueue over time', ['memory', 'sqlite'], { args: ['--test-clock'] },
 
   test('NOM-10: completed jobs go after 30 days, errors stay until they are cleared', async () => {
     const { api } = use;
-    const d = api(api);
+    const d = webqueue(api);
     await empty(api);
     const done = await d.enqueue({ library_id: 1, path: '/old.flac' });
     await d.dequeue();
@@ -559,7 +559,7 @@ describe('webqueue: settings, restarts, SQL', () => {
     let server = await start(null);
     server.ownsData = false;
     let api = new Client(server);
-    let d = api(api);
+    let d = webqueue(api);
     const advance = async (ms) => ok(await api.post('/v1/test/clock', { advance_ms: ms }));
     assert.deepEqual(ok(await api.get(at('types'))).types, [
       { queue_type: 'processing', queue: 'webqueue.processing', timeout_ms: 300000, keep_completed_ms: 30 * day, retries: 0 },
@@ -589,7 +589,7 @@ describe('webqueue: settings, restarts, SQL', () => {
     write(['calibration timeout=30s']);
     server = await start(server.data);
     api = new Client(server);
-    d = api(api);
+    d = webqueue(api);
     const { policy } = await until('the new timeout', async () => {
       const queue = ok(await api.get('/v1/queues/webqueue.calibration'));
       return queue.policy.lease_ms === 30000 && queue;
@@ -621,7 +621,7 @@ describe('webqueue: settings, restarts, SQL', () => {
   test('a queue that somebody else made becomes the API\'s', async () => {
     const server = await startServer({ backend: 'memory' });
     const api = new Client(server);
-    const d = api(api);
+    const d = webqueue(api);
     const job = ok(await api.post('/v1/queues/webqueue.processing/jobs', { payload: '/by/hand', unique: '/by/hand', group: '3' }), 201);
     assert.equal((await d.depth('?library_id=3')).pending, 1);
     await until('its policy', async () => ok(await api.get('/v1/queues/webqueue.processing')).policy.lease_end === 'fail');
@@ -634,7 +634,7 @@ describe('webqueue: settings, restarts, SQL', () => {
   test('NOM-1: the SELECTs of the document beside the running server, at most 1 s behind; writes are refused', only('files'), async () => {
     const server = await startServer();
     const api = new Client(server);
-    const d = api(api);
+    const d = webqueue(api);
     const db = path.join(server.data, 'holdfast.db');
     const sql = (text) => execFileSync('sqlite3', [db, text], { encoding: 'utf8' }).trim();
     // The machine may be busy: one of several changes must find it with time for us, all of them come.
@@ -725,7 +725,7 @@ describe('webqueue: settings, restarts, SQL', () => {
     const before = readFileSync(file);
     const server = await startServer();
     const api = new Client(server);
-    const d = api(api);
+    const d = webqueue(api);
     const take = (...args) => run(['import', '--server', server.url, ...args]);
     const first = await take('--nomarr', file);
     assert.equal(first.code, 0, first.stderr);
@@ -769,7 +769,7 @@ describe('webqueue: settings, restarts, SQL', () => {
     const server = await startServer();
     server.ownsData = false;
     let api = new Client(server);
-    let d = api(api);
+    let d = webqueue(api);
     const pending = await d.enqueue({ library_id: 1, path: '/p' });
     const running = await d.enqueue({ library_id: 1, path: '/r', priority: 1 });
     const job = await d.dequeue();
@@ -778,7 +778,7 @@ describe('webqueue: settings, restarts, SQL', () => {
     await stopServer(server);
     const again = await startServer({ data: server.data });
     api = new Client(again);
-    d = api(api);
+    d = webqueue(api);
     assert.equal((await d.job(pending)).status, 'pending');
     assert.equal((await d.job(running)).status, 'running');
     assert.equal(ok(await api.post(at('complete'), { job_id: running, token: job.token })).status, 'completed');
@@ -820,7 +820,7 @@ test('NOM-15 the document\'s figures are a floor: 10,000 jobs, durable', only('f
   t.after(() => stopServer(server));
   t.after(() => api.close());
   for (let i = 0; i < 10; i++) ok(await api.post(at('enqueue'), { library_id: 1, paths: Array.from({ length: 1000 }, (_, n) => `/music/${i}/${n}.flac`) }));
-  assert.equal((await api(api).depth()).pending, 10_000);
+  assert.equal((await webqueue(api).depth()).pending, 10_000);
   const best = async (times, call) => {
     let least = Infinity;
     for (let i = 0; i < times; i++) {
@@ -839,6 +839,6 @@ test('NOM-15 the document\'s figures are a floor: 10,000 jobs, durable', only('f
   };
   t.diagnostic(Object.entries(figures).map(([name, [, ms]]) => `${name} ${ms.toFixed(2)} ms`).join(', '));
   for (const [name, [most, ms]] of Object.entries(figures)) assert.ok(ms <= most, `${name}: ${ms} ms at best, ${most} ms at most`);
-  const depth = await api(api).depth();
+  const depth = await webqueue(api).depth();
   assert.deepEqual([depth.pending, depth.running], [10_000 + 150 + 1500 - 300, 300]);
 });
