@@ -10,7 +10,6 @@ import { after, afterEach, before, describe, test } from 'node:test';
 
 import { Client } from '../e2e/lib/client.mjs';
 import { binary, startServer, stopServer, temporaryDirectory, until } from '../e2e/lib/server.mjs';
-import { pause } from './lib/recorder.mjs';
 import { countOf, seedOf, Trial } from './lib/trial.mjs';
 
 const further = countOf('HF_POINTS', 1);
@@ -108,7 +107,8 @@ describe(`failpoints, seed ${seed}`, () => {
     let server;
     const ready = await trial.start({ env: { HF_FAILPOINT: `${name}:${nth}` }, spawned: (s) => (server = s) }).catch(() => null);
     const heavy = setTimeout(() => (load.heavy = true), HEAVY_AFTER_MS);
-    await Promise.race([server.exited, pause(limitMs)]);
+    // The timer of a server that has ended must not keep this process.
+    await Promise.race([server.exited, new Promise((resolve) => setTimeout(resolve, limitMs).unref())]);
     clearTimeout(heavy);
     load.heavy = false;
     if (!server.exit) return null;
