@@ -198,7 +198,7 @@ static int job_fits(const struct job_load *load, const struct stored_job *j)
 
 static int load_job(struct job_load *load, const int64_t v[JOB_COLUMN_COUNT], struct span worker)
 {
-    struct stored_job j = {0};
+    struct stored_job j;
     if (job_from(v, worker, &j) != 0)
         return job_explain(load, v);
     int rc = job_fits(load, &j);

@@ -17,9 +17,11 @@ int job_from(const int64_t v[JOB_COLUMN_COUNT], struct span worker, struct store
 {
     bool done = v[JOB_STATE] == STATE_DONE;
     int64_t marks = v[JOB_MARKS], counts = v[JOB_COUNTS], payload = v[JOB_PAYLOAD];
-    *ret = (struct stored_job){.job = {.seq = (uint64_t)v[JOB_SEQ]}};
-    if (job_bad_number(v) >= 0 || validate_text("worker", worker, LIMIT_WORKER_BYTES, NULL) != 0)
+    if (job_bad_number(v) >= 0 ||
+        (worker.len > 0 && validate_text("worker", worker, LIMIT_WORKER_BYTES, NULL) != 0)) {
+        *ret = (struct stored_job){.job = {.seq = (uint64_t)v[JOB_SEQ]}};
         return -ERR_CORRUPT;
+    }
     *ret = (struct stored_job){
         .job = {.seq = (uint64_t)v[JOB_SEQ],
                 .id_hi = (uint64_t)v[JOB_ID_HI],

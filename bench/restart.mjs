@@ -1,0 +1,64 @@
+#!/usr/bin/env node
+// SPDX-License-Identifier: Apache-2.0
+// restart.mjs BUILD...: how long a start takes with many waiting jobs, for one or more builds of Holdfast by turns.
+// Each build fills its own store and is stopped cleanly. A measurement is the time from the start of the process to
+// the line that says that it listens; every page is then in the page cache, so it shows the work of the processor.
+//
+//   --jobs N     (1000000) jobs of 200 bytes that wait
+//   --rounds N   (5) starts of each build; the table has the medians
+import { spawn } from 'node:child_process';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+import { parseArgs } from 'node:util';
+
+import { root } from './peers/peers.mjs';
+import { makeDirectory, removeDirectory, runProgram as run } from './peers/processes.mjs';
+
+const median = (values) => values.slice().sort((a, b) => a - b)[Math.floor(values.length / 2)];
+
+/** Starts a server on its store; `ms` is how long it took until it listened. */
+async function start(binary, directory) {
+  const began = process.hrtime.bigint();
+  const child = spawn(binary, ['serve', '--listen', '127.0.0.1:0', '--data', directory], { stdio: ['ignore', 'pipe', 'ignore'] });
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  for await (const line of createInterface({ input: child.stdout })) {
+    const match = /^listening on (\S+)/.exec(line);
+    if (match) return { child, ended, url: match[1], ms: Number(process.hrtime.bigint() - began) / 1e6 };
+  }
+  throw new Error(`${binary} ended before it listened`);
+}
+
+async function stop({ child, ended }) {
+  child.kill('SIGTERM');
+  if ((await ended) !== 0) throw new Error('the server did not end cleanly');
+}
+
+async function fill(binary, directory, jobs) {
+  const server = await start(binary, directory);
+  await run(binary, ['bench', '--server', server.url, '--mode', 'enqueue', '--batch', '1000', '--connections', '4', '--jobs', String(jobs), '--queue', 'q'], { timeout: 600_000 });
+  await stop(server);
+}
+
+const { values, positionals: builds } = parseArgs({ allowPositionals: true, options: { jobs: { type: 'string' }, rounds: { type: 'string' } } });
+const [jobs, rounds] = [Number(values.jobs || 1_000_000), Number(values.rounds || 5)];
+if (builds.length === 0 || !(jobs >= 1) || !(rounds >= 1)) {
+  console.error('usage: restart.mjs BUILD... [--jobs N] [--rounds N]');
+  process.exit(2);
+}
+const stores = builds.map((build) => ({ build: path.resolve(build), directory: makeDirectory(path.join(root, 'build/bench-restart'), 'run'), times: [] }));
+try {
+  for (const { build, directory } of stores) await fill(build, directory, jobs);
+  for (let round = 0; round <= rounds; round++)
+    for (const store of round % 2 ? stores.slice().reverse() : stores) {
+      const server = await start(store.build, store.directory);
+      await stop(server);
+      if (round > 0) store.times.push(server.ms); // the first start fills the page cache
+    }
+  console.log(`start with ${jobs} waiting jobs: medians of ${rounds} rounds`);
+  for (const { build, times } of stores) {
+    const ratio = median(times) / median(stores[0].times);
+    console.log(`${median(times).toFixed(0)} ms (${Math.min(...times).toFixed(0)} to ${Math.max(...times).toFixed(0)}), ${ratio.toFixed(3)} of the first  ${build}`);
+  }
+} finally {
+  for (const { directory } of stores) removeDirectory(directory);
+}
