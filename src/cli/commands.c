@@ -79,7 +79,7 @@ static const struct command core_commands[] = {
      "For one session: `source <(holdfast completion bash)`, and the same for zsh. `make install`\n"
      "installs both where the shells look for them.\n",
      COMMAND_NO_OPTIONS, 1, 1, completion_command},
-    {"help", "[COMMAND|TOPIC]", "explain a command or a topic",
+    {"help", "[COMMAND|commands|config|events|metrics|routes]", "explain a command or a topic",
      "Without arguments, lists every command. The topics:\n"
      "  commands  every command\n"
      "  config    every setting of the server\n"
