@@ -60,8 +60,10 @@ format: ## let clang-format rewrite the sources
 lint: ## the checks that need no test run
 	@scripts/test lint
 
-docs: build ## write the pages that the program's tables make
-	@build/holdfast help config --markdown >docs/config.md
+docs: build ## write docs/reference from the tables of the program
+	@for page in commands:commands config:settings events:events metrics:metrics; do \
+	  build/holdfast help "$${page%:*}" --markdown >"docs/reference/$${page#*:}.md" || exit; \
+	done
 
 install: build ## into PREFIX (/usr/local), below DESTDIR
 	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"

@@ -13,6 +13,7 @@
 #include "broker/broker.h"
 #include "http/http.h"
 
+struct metric;
 struct metrics;
 struct webqueue_type;
 
@@ -39,6 +40,8 @@ struct api {
     void (*drain)(void *ctx);
     /* Adds to /metrics; NULL = it has no figures of its own. */
     void (*metrics)(void *ctx, struct metrics *m);
+    const struct metric *families; /* those that it adds; NULL = none */
+    size_t family_count;
     /* All exchanges were answered. Calls fn when ctx is gone, perhaps before it returns. */
     void (*close)(void *ctx, void (*fn)(void *fn_ctx), void *fn_ctx);
 };

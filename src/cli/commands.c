@@ -36,69 +36,72 @@ static int version_command(const struct command *cmd, const struct arguments *ar
 
 static const struct command core_commands[] = {
     {"serve", "", "run the server",
-     "Runs until SIGTERM or SIGINT, then lets requests under way finish. Prints one line\n"
-     "`listening on http://HOST:PORT` for each address when it is ready. SIGHUP reads the\n"
-     "settings again. `holdfast help config` explains each setting; every one is an option here,\n"
-     "a variable HOLDFAST_... in the environment and a key in the file of --config.\n",
+     "Runs until SIGTERM or SIGINT, and then finishes the requests that are being processed. When\n"
+     "it is ready, prints one line `listening on http://HOST:PORT` for each address. SIGHUP reads\n"
+     "the settings again. `holdfast help config` explains the settings; each of them is an option\n"
+     "here, a variable HOLDFAST_... in the environment and a key in the file of --config.\n",
      COMMAND_OPTIONS(config_flags), 0, 0, serve_command},
-    {"check", "DIR", "look over the store in DIR while no server uses it",
+    {"check", "DIR", "check the store in DIR while no server is using it",
      "Reads the whole store and changes nothing. Prints a sentence for each problem, the jobs of\n"
-     "each queue by state, what to do, and in the last line the verdict. Payloads, keys and error\n"
+     "each queue by state, what to do, and in the last line the result. Payloads, keys and error\n"
      "texts are never printed.\n"
      "\n"
-     "Exit status: 0 no problems found, 1 problems found, 2 not checked (DIR has no store, or one\n"
-     "that a server is using or that another version of holdfast made), 3 no problems found, but\n"
+     "Exit status: 0 no problems found, 1 problems found, 2 not checked (DIR has no store, or a\n"
+     "server is using it, or another version of holdfast created it), 3 no problems found, but\n"
      "warnings: the last entry of the journal is or was incomplete, so that work may be missing.\n",
      COMMAND_NO_OPTIONS, 1, 1, check_command},
-    {"restore", "BACKUP", "make a store out of a backup",
-     "BACKUP is a directory that `holdfast backup` made, the holdfast.db in it, or the data\n"
-     "directory of a server that is not running. --data DIR names the data directory to make; one\n"
-     "that has a store already is left as it is. The backup is checked and not changed.\n"
+    {"restore", "BACKUP", "create a store from a backup",
+     "BACKUP is a directory that `holdfast backup` created, the holdfast.db in it, or the data\n"
+     "directory of a stopped server. --data DIR names the data directory to create; a directory\n"
+     "that already has a store is not changed. The backup is checked and not changed.\n"
      "\n"
-     "The new store never gives out an id or a token that the old one may have given out since "
-     "the\n"
-     "backup. Jobs that were running in it are still held by their workers, whose tokens count.\n"
+     "The new store never issues an id or a lease token that the old one may have issued since\n"
+     "the backup. Jobs that were running in the backup are still held by their workers, whose\n"
+     "lease tokens are accepted.\n"
      "\n"
-     "Exit status: 0 restored, 1 it failed, and DIR has no store, 2 wrong usage, or BACKUP or DIR "
-     "is\n"
-     "not fit for it.\n",
+     "Exit status: 0 restored, 1 failed, and DIR has no store, 2 wrong usage, or BACKUP or DIR\n"
+     "cannot be used.\n",
      COMMAND_OPTIONS(restore_options), 1, 1, restore_command},
-    {"migrate", "", "copy everything of one store into another",
+    {"migrate", "", "copy a whole store into another",
      "--from and --to name the stores as `serve --backend` does: sqlite:DIR, postgres://…,\n"
-     "redis://…. No server may use either of them. The source is not changed. The target must be "
-     "empty; its\n"
-     "queues stay paused until all that was copied has been read back and compared.\n"
+     "redis://…. No server may be using either of them. The source is not changed. The target\n"
+     "must be empty; its queues stay paused until everything that was copied has been read back\n"
+     "and compared.\n"
      "\n"
-     "Queues, jobs of every state with their ids and history, keys, schedules and alert rules are\n"
-     "copied. Running jobs become ready, uncounted. An interrupted migrate is finished by the\n"
-     "same command with --resume.\n"
+     "Copies queues, jobs in every state with their ids and history, keys, schedules and alert\n"
+     "rules. Running jobs become ready, uncounted. If the command is interrupted, run it again\n"
+     "with --resume.\n"
      "\n"
-     "Exit status: 0 copied, and the same in both; 1 refused, interrupted, or not the same; 2 "
-     "wrong\n"
-     "usage, or a store cannot be used; 3 a store cannot be reached.\n",
+     "Exit status: 0 copied, and equal in both stores; 1 refused, interrupted, or not equal; 2\n"
+     "wrong usage, or a store cannot be used; 3 a store cannot be reached.\n",
      COMMAND_OPTIONS(migrate_options), 0, 0, migrate_command},
-    {"completion", "bash|zsh", "print the completion for a shell",
+    {"completion", "bash|zsh", "print the completion script for a shell",
      "For one session: `source <(holdfast completion bash)`, and the same for zsh. `make install`\n"
-     "puts both where the shells look for them.\n",
+     "installs both where the shells look for them.\n",
      COMMAND_NO_OPTIONS, 1, 1, completion_command},
-    {"help", "[COMMAND|config|routes]", "list the commands, or explain one, or the settings",
-     "Without COMMAND, lists every command with one line each. `holdfast help config` explains\n"
-     "every setting of the server; `holdfast help routes` lists what it answers over HTTP.\n",
+    {"help", "[COMMAND|commands|config|events|metrics|routes]", "explain a command or a topic",
+     "Without arguments, lists every command. The topics:\n"
+     "  commands  every command\n"
+     "  config    every setting of the server\n"
+     "  events    every event of GET /v1/events\n"
+     "  metrics   every metric of GET /metrics\n"
+     "  routes    every route of the HTTP APIs\n",
      COMMAND_OPTIONS(help_options), 0, 1, help_command},
     {"man", "", "print the man page",
      "Prints holdfast(1) as roff: `holdfast man | man -l -` shows it. `make install` installs "
      "it.\n",
      COMMAND_NO_OPTIONS, 0, 0, man_command},
     {"version", "", "print version and commit",
-     "Prints one line: `holdfast VERSION`, followed by the commit in brackets when the build\n"
-     "knew it; a + behind the commit says that the sources had been changed since.\n",
+     "Prints one line: `holdfast VERSION`, followed by the commit in brackets if it was known "
+     "when\n"
+     "the program was built; a + after the commit means that the sources had been changed.\n",
      COMMAND_NO_OPTIONS, 0, 0, version_command},
 };
 static const size_t core_command_count = sizeof(core_commands) / sizeof(core_commands[0]);
 
 static const struct command_group groups[] = {
     {"Commands", core_commands, &core_command_count},
-    {"Commands that speak to a server", client_commands, &client_command_count},
+    {"Commands that connect to a server", client_commands, &client_command_count},
     {NULL, NULL, NULL},
 };
 

@@ -45,7 +45,7 @@ struct command_group {
 const struct command_group *command_groups(void);
 /* The row i over all groups, in order; NULL behind the last. */
 const struct command *command_at(size_t i);
-const struct command *command_find(const char *name); /* NULL: there is none */
+const struct command *command_find(const char *name); /* NULL: not found */
 
 /* Says on standard error that there is no such command and which is near; EXIT_USAGE. */
 int command_unknown(const char *name);

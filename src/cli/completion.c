@@ -193,7 +193,7 @@ static void zsh_action(const struct option *o, FILE *out)
     } else if (o->kind == OPTION_DIR) {
         fputs("_files -/", out);
     } else {
-        fputc(' ', out); /* something is expected, but nobody knows what */
+        fputc(' ', out); /* something is expected, but it is unknown what */
     }
 }
 

@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "api/beanstalk/beanstalk.h"
 #include "api/v1/v1.h"
+#include "cli/reference.h"
 #include "config/config.h"
 
 void help_list(FILE *out)
@@ -58,8 +59,20 @@ void help_print(const struct command *cmd, FILE *out)
 }
 
 const struct option help_options[1] = {
-    {"markdown", 0, NULL, "with `config`: the reference page docs/config.md", OPTION_FLAG},
+    {"markdown", 0, NULL, "print the reference page of commands, config, events or metrics",
+     OPTION_FLAG},
 };
+
+/* ---- topics ---- */
+
+static int help_commands(bool markdown)
+{
+    if (markdown)
+        reference_commands(stdout);
+    else
+        help_list(stdout);
+    return EXIT_DONE;
+}
 
 static int help_config(bool markdown)
 {
@@ -69,8 +82,23 @@ static int help_config(bool markdown)
     return err < 0 ? EXIT_FAILED : EXIT_DONE;
 }
 
-static void help_routes(void)
+static int help_events(bool markdown)
 {
+    (void)markdown;
+    reference_events(stdout);
+    return EXIT_DONE;
+}
+
+static int help_metrics(bool markdown)
+{
+    (void)markdown;
+    reference_metrics(stdout);
+    return EXIT_DONE;
+}
+
+static int help_routes(bool markdown)
+{
+    (void)markdown;
     size_t count;
     const struct http_route *routes = native_routes(&count);
     api_routes_print(stdout, routes, count);
@@ -80,7 +108,16 @@ static void help_routes(void)
     }
     puts("\nbeanstalk: beanstalkd's protocol on a port of its own (beanstalk.listen)\n");
     beanstalk_commands_print(stdout);
+    return EXIT_DONE;
 }
+
+static const struct help_topic {
+    const char *name;
+    int (*print)(bool markdown);
+} topics[] = {
+    {"commands", help_commands}, {"config", help_config}, {"events", help_events},
+    {"metrics", help_metrics},   {"routes", help_routes},
+};
 
 int help_command(const struct command *cmd, const struct arguments *args)
 {
@@ -89,11 +126,9 @@ int help_command(const struct command *cmd, const struct arguments *args)
         help_list(stdout);
         return EXIT_DONE;
     }
-    if (strcmp(args->words[0], "config") == 0)
-        return help_config(arguments_has(args, "markdown"));
-    if (strcmp(args->words[0], "routes") == 0) {
-        help_routes();
-        return EXIT_DONE;
+    for (size_t i = 0; i < sizeof topics / sizeof *topics; i++) {
+        if (strcmp(args->words[0], topics[i].name) == 0)
+            return topics[i].print(arguments_has(args, "markdown"));
     }
     const struct command *topic = command_find(args->words[0]);
     if (!topic)

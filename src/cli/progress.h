@@ -12,8 +12,8 @@ struct progress {
 };
 
 void progress_begin(struct progress *p, const char *what);
-/* Draws the bar, a few times a second. total 0: nobody knows how much there is. Whatever both count
- * is shown as bytes when `bytes` is true, else only as a share. */
+/* Draws the bar, a few times a second. total 0: it is not known. Both numbers are shown as bytes if
+ * `bytes` is true, otherwise only as a share. */
 void progress_show(struct progress *p, uint64_t done, uint64_t total, bool bytes);
 void progress_end(struct progress *p); /* takes the line away */
 

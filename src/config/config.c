@@ -233,7 +233,7 @@ static int flags_set(struct config *c, const struct arguments *flags, struct err
 
 /* ---- the whole ---- */
 
-/* Here rather than when the sockets are opened: by then a store has been made and recovered. */
+/* Here rather than when the sockets are opened: by then a store has been created and recovered. */
 static int listen_check(const struct config *c, struct err_note *note)
 {
     struct listen_address address;
@@ -245,8 +245,8 @@ static int listen_check(const struct config *c, struct err_note *note)
         err = listen_address_parse(bs->items[i], &address, note);
     if (err == 0 && config_no_http(c) && bs->count == 0)
         return err_note_set(note, -ERR_INVALID,
-                            "listen is none and beanstalk.listen is empty: nobody could reach the "
-                            "server");
+                            "listen is none and beanstalk.listen is empty: no client could reach "
+                            "the server");
     return err;
 }
 

@@ -196,6 +196,6 @@ typedef void (*config_row_fn)(void *ctx, const struct config_row *row);
 /* Calls for every row in order, before it returns. -ERR_NOMEM. */
 MUST_CHECK int config_describe(config_row_fn fn, void *ctx);
 
-/* The settings explained, for a terminal; and the page docs/config.md. */
+/* The settings explained, for a terminal; and the page docs/reference/settings.md. */
 MUST_CHECK int config_help(FILE *out);
 MUST_CHECK int config_markdown(FILE *out);

@@ -78,8 +78,8 @@ static int route_fits(const struct config *c, const struct config_route *routes,
     bool known = route->number == 0;
     if (route->url && (route->number == 0 || strcmp(route->url, c->backend) == 0))
         return err_note_set(note, -ERR_INVALID,
-                            SUBJECT " has a backend of its own for %s, which is to be the default "
-                                    "one; write number=0 and leave backend= out",
+                            SUBJECT " has backend= for %s, which belongs to the default backend; "
+                                    "write number=0 and leave backend= out",
                             route->pattern);
     for (size_t k = 0; k < i; k++) {
         const struct config_route *other = &routes[k];

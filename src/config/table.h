@@ -43,7 +43,7 @@ struct config_key {
 
 extern const struct config_key config_keys[CONFIG_KEYS];
 
-/* NULL: there is none. */
+/* NULL: not found. */
 const struct config_key *config_key_find(struct span key);
 size_t config_key_index(const struct config_key *k);
 /* The first row whose key begins with "name.", a map in the file; NULL: no such section. */

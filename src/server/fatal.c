@@ -16,7 +16,7 @@ static const struct {
     {-ERR_IO, "look for the cause in the kernel's log and check the disk, then start again: what "
               "was confirmed is in the journal or the database, and the start fails if it cannot "
               "be read"},
-    {-ERR_NO_SPACE, "make room on the disk, then start again"},
+    {-ERR_NO_SPACE, "free disk space, then start again"},
     {-ERR_NOMEM, "give the process more memory, then start again: what was confirmed is in the "
                  "journal or the database"},
 };

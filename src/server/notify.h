@@ -13,7 +13,7 @@
 #include "base/err.h"
 
 struct notifier {
-    int fd; /* -1: nobody to tell */
+    int fd; /* -1: no service manager */
     struct sockaddr_un to;
     socklen_t to_len;
 };
@@ -27,7 +27,7 @@ enum notify_event {
 };
 
 /* name: the value of NOTIFY_SOCKET, NULL or "" when it is not set. -ERR_INVALID with a note for a
- * name that cannot be a socket's, -ERR_IO; *ret then tells nobody, and may be used all the same. */
+ * name that cannot be a socket's, -ERR_IO; *ret can still be used, and sends nothing. */
 MUST_CHECK int notifier_open(struct notifier *ret, const char *name, struct err_note *note);
 void notifier_close(struct notifier *n);
 

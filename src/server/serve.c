@@ -142,12 +142,13 @@ static void http_closed(void *ctx)
     beanstalk_close(s->beanstalk, beanstalk_closed, s);
 }
 
-/* Nobody is connected any more, so whoever asked knows that the outcome is unknown. */
+/* All connections are closed, so every client knows that its outcome is unknown. */
 static void overdue_cb(uv_timer_t *timer)
 {
     struct serve *s = timer->data;
-    log_event(&s->log, LOG_ERROR, "stopped_at_once",
-              LOG_TEXT("why", "the store does not answer; what was asked of it last is unknown"));
+    log_event(
+        &s->log, LOG_ERROR, "stopped_at_once",
+        LOG_TEXT("why", "the store does not answer; the outcome of the last requests is unknown"));
     _exit(EXIT_FAILED);
 }
 
@@ -196,7 +197,8 @@ static void term_cb(uv_signal_t *handle, int number)
         begin_end(s);
         return;
     }
-    /* Whoever asks twice means it. Nothing is lost: answers that left are durable. */
+    /* A second signal ends the process at once. Nothing is lost: replies that were sent are
+     * durable. */
     log_event(&s->log, LOG_WARN, "stopped_at_once", LOG_INT("signal", number));
     _exit(EXIT_FAILED);
 }

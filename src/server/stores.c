@@ -15,7 +15,7 @@ struct opening {
     struct err_note *note;
 };
 
-static void forsaken_cb(void *ctx)
+static void closed_cb(void *ctx)
 {
     (void)ctx;
 }
@@ -134,6 +134,6 @@ int stores_open(struct stores *s, const struct config *c, const struct backend_c
     if (!err)
         return open_router(&o, ret);
     for (unsigned i = 0; i < o.count; i++)
-        backend_close(o.children[i].backend, forsaken_cb, NULL);
+        backend_close(o.children[i].backend, closed_cb, NULL);
     return err;
 }

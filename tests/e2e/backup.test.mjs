@@ -150,7 +150,7 @@ describe('backup and restore', () => {
       assert.ok(second.headers['retry-after']);
       const refused = await run(['backup', path.join(work, 'second'), '--server', server.url]);
       assert.equal(refused.code, 1);
-      assert.match(refused.stderr, /another backup is being made or sent/);
+      assert.match(refused.stderr, /another backup is being created or sent/);
       assert.ok(!existsSync(path.join(work, 'second')));
 
       const wal = path.join(server.data, 'holdfast.db-wal');

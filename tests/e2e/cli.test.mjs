@@ -48,7 +48,7 @@ describe('client commands', () => {
 
   test('every client command of the help is tried here', async () => {
     const { stdout } = await run(['help']);
-    const listed = [...stdout.split('Commands that speak to a server:')[1].matchAll(/^  (\w+)/gm)].map((m) => m[1]);
+    const listed = [...stdout.split('Commands that connect to a server:')[1].matchAll(/^  (\w+)/gm)].map((m) => m[1]);
     const here = readFileSync(new URL(import.meta.url), 'utf8');
     const missing = listed.filter((name) => !here.includes(`['${name}'`));
     assert.ok(listed.length > 10);

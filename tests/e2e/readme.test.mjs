@@ -8,6 +8,7 @@ import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
+import { blockOf, commandsOf, patternOf } from './lib/blocks.mjs';
 import { Client } from './lib/client.mjs';
 import { execute } from './lib/program.mjs';
 import { binary, startServer, stopServer, temporaryDirectory, until } from './lib/server.mjs';
@@ -19,30 +20,6 @@ if (!process.env.HF_POSTGRES) {
 }
 
 const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
-
-/** The commands of the text, in order: {line, printed}. Those in prose have nothing printed below them. */
-function commandsOf(text) {
-  const found = [];
-  let last = null;
-  for (const line of text.split('\n')) {
-    const block = /^ {4}(.*)$/.exec(line)?.[1];
-    const command = /^\$ (.*)$/.exec(block ?? '')?.[1];
-    if (command) found.push((last = { line: command, printed: '' }));
-    else if (block !== undefined && last) last.printed += `${block}\n`;
-    else {
-      last = null;
-      for (const [, inline] of line.matchAll(/`((?:curl|holdfast) -[^`]*)`/g)) found.push({ line: inline, printed: '' });
-    }
-  }
-  return found;
-}
-
-const escaped = (text) => text.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&');
-/** What may differ from run to run: ids, times, and what the text leaves out ("…"). White space is not compared. */
-function patternOf(printed) {
-  const parts = printed.replaceAll(/\s+/g, '').split(/(…|01[0-9A-Z]{24}|\d{4}-\d\d-\d\dT[\d:.]+Z)/);
-  return new RegExp(`^${parts.map((part, i) => (i % 2 === 0 ? escaped(part) : part === '…' ? '.*' : part.includes('T') && part.includes(':') ? '[-0-9T:.]+Z' : '[0-9A-Z]{26}')).join('')}$`, 's');
-}
 
 describe('README.md', () => {
   const commands = commandsOf(readme);
@@ -132,9 +109,6 @@ describe('README.md', () => {
   });
   for (const command of commands) test(command.line, () => one(command));
 });
-
-/** The indented block of the text that begins with this line. */
-const blockOf = (text, first) => text.split('\n\n').find((part) => part.startsWith(`    ${first}`))?.replaceAll(/^ {4}/gm, '');
 
 describe('the worker in a shell', () => {
   const quickstart = readFileSync(new URL('../../docs/quickstart.md', import.meta.url), 'utf8');

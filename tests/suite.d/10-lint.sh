@@ -20,8 +20,9 @@ format_check() {
 tap_check lint/layers scripts/check-layers
 tap_check lint/banned scripts/check-banned
 tap_check lint/node scripts/check-node
+tap_check lint/words scripts/check-words
 export -f fixture_check format_check
-for check in layers banned node; do
+for check in layers banned node words; do
   for fixture in tests/lint/"$check"/*/; do
     fixture=${fixture%/}
     tap_check "lint/check-$check on ${fixture##*/}" \

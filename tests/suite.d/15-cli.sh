@@ -84,8 +84,11 @@ cli_check 'serve with a typing slip' 2 2 "unknown option '--lisen'; did you mean
 cli_check 'serve needs a value' 2 2 '^holdfast: --data needs a value: --data DIR$' serve --data
 HOLDFAST_NODE=9 cli_check 'the environment counts' 0 1 '^node: 9 +# environment$' serve --print-config
 HOLDFAST_NOD=9 cli_check 'an unknown variable' 2 2 "'HOLDFAST_NOD'.*did you mean 'HOLDFAST_NODE'" serve --print-config
-tap_check 'cli/docs/config.md is what the table says' \
-  bash -c 'build/debug/holdfast help config --markdown | diff docs/config.md -'
+# The pages that `make docs` writes are what the tables say.
+for page in commands:commands config:settings events:events metrics:metrics; do
+  tap_check "cli/docs/reference/${page#*:}.md is what the table says" \
+    bash -c 'build/debug/holdfast help "${1%:*}" --markdown | diff "docs/reference/${1#*:}.md" -' - "$page"
+done
 cli_check 'queues create needs a name' 2 2 'needs the name of a queue' queues create
 tap_check 'cli/lost output is a failure' bash -c full_disk
 tap_check 'cli/docs: every problem code' bash -c codes_are_told

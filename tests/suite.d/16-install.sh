@@ -98,7 +98,7 @@ unit_memory() {
 installed() {
   local root=$work/root file
   DESTDIR=$root cmake --install build/release --prefix /opt/holdfast || return 1
-  for file in bin/holdfast share/man/man1/holdfast.1 share/doc/holdfast/config.md \
+  for file in bin/holdfast share/man/man1/holdfast.1 share/doc/holdfast/reference/settings.md \
     share/bash-completion/completions/holdfast share/zsh/site-functions/_holdfast \
     lib/systemd/system/holdfast.service; do
     [ -s "$root/opt/holdfast/$file" ] || { echo "not installed: $file"; return 1; }

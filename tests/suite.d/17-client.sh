@@ -270,7 +270,7 @@ check 'a script names the schedule' 0 1 '^deleted: +true$' schedules delete nigh
 
 check 'compact' 0 1 '^[0-9.]+ MiB before, [0-9.]+ MiB now$' compact
 check 'backup' 0 1 '^.*/copy/holdfast.db: [0-9]+ jobs? in [0-9]+ queues?, .*; checked$' backup "$work/copy"
-check 'backup has a directory of its own' 2 2 'is not empty; a backup goes into' backup "$work"
+check 'backup needs an empty directory' 2 2 'is not empty; a backup needs an empty directory' backup "$work"
 check 'restore' 0 1 'start it with `holdfast serve --data' restore "$work/copy" --data "$work/store"
 check 'what was restored is sound' 0 1 'no problems found' check "$work/store"
 check 'restore over a store' 2 2 'already has a store' restore "$work/copy" --data "$work/store"

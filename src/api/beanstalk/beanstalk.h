@@ -47,6 +47,8 @@ const char *beanstalk_address(const struct beanstalk *b, size_t i);
 
 /* Adds its families to /metrics. */
 void beanstalk_metrics(const struct beanstalk *b, struct metrics *m);
+/* The rows of these families for docs/reference/metrics.md. */
+void beanstalk_metrics_reference(FILE *out);
 
 /* Drain mode, which has no end: puts are refused, all else goes on. */
 void beanstalk_refuse_puts(struct beanstalk *b);

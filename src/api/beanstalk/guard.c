@@ -110,21 +110,29 @@ void guard_expire(struct beanstalk *b)
 
 /* ---- figures ---- */
 
+enum { FAMILY_FOREIGN, FAMILY_INCOMPLETE, FAMILY_COUNT };
+static const struct metric families[FAMILY_COUNT] = {
+    [FAMILY_FOREIGN] = {"holdfast_beanstalk_cross_protocol_total", "counter", "protocol",
+                        "Beanstalk connections closed because the first line was HTTP, binary "
+                        "(TLS), unknown or malformed."},
+    [FAMILY_INCOMPLETE] = {"holdfast_beanstalk_incomplete_total", "counter", NULL,
+                           "Beanstalk connections closed because a command was not complete in "
+                           "time."},
+};
+
+void beanstalk_metrics_reference(FILE *out)
+{
+    metric_reference(out, families, FAMILY_COUNT);
+}
+
 void beanstalk_metrics(const struct beanstalk *b, struct metrics *m)
 {
-    static const struct metric foreign = {
-        "holdfast_beanstalk_cross_protocol_total", "counter",
-        "Beanstalk connections closed because the first line was HTTP, binary (TLS), unknown "
-        "or malformed."};
-    static const struct metric incomplete = {
-        "holdfast_beanstalk_incomplete_total", "counter",
-        "Beanstalk connections closed because a command was not complete in time."};
     char label[32];
-    metric_family(m, &foreign);
+    metric_family(m, &families[FAMILY_FOREIGN]);
     for (int i = BS_PROTOCOL_HTTP; i < BS_PROTOCOL_COUNT; i++) {
         metric_label(label, "protocol", span_text(protocol_names[i]));
-        metric_count(m, &foreign, label, b->foreign[i]);
+        metric_count(m, &families[FAMILY_FOREIGN], label, b->foreign[i]);
     }
-    metric_family(m, &incomplete);
-    metric_count(m, &incomplete, NULL, b->incomplete);
+    metric_family(m, &families[FAMILY_INCOMPLETE]);
+    metric_count(m, &families[FAMILY_INCOMPLETE], NULL, b->incomplete);
 }

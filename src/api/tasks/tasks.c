@@ -83,32 +83,34 @@ void tasks_listen(struct tasks *t)
         t->listener = NULL; /* the next request tries again */
 }
 
-/* On the embedded store a task is dispatched when it becomes ready: nothing is pushed, so nothing
- * can fail to be. */
+enum { FAMILY_SCANNED, FAMILY_QUEUED, FAMILY_FAILURES, FAMILY_LAG, FAMILY_COUNT };
+static const struct metric families[FAMILY_COUNT] = {
+    [FAMILY_SCANNED] = {"holdfast_tasks_scanned_total", "counter", NULL,
+                        "Scheduled tasks that became due."},
+    [FAMILY_QUEUED] = {"holdfast_tasks_queued_total", "counter", NULL,
+                       "Tasks dispatched: created due, become due, or returned for another run."},
+    [FAMILY_FAILURES] = {"holdfast_tasks_push_failures_total", "counter", NULL,
+                         "Failed pushes to Redis; every retry is counted; 0 without dispatch."},
+    [FAMILY_LAG] = {"holdfast_tasks_schedule_lag_seconds", "histogram", NULL,
+                    "Time from scheduled_at until the task was dispatched."},
+};
+
+/* On the embedded store a task is dispatched when it becomes ready: nothing is pushed, so no push
+ * can fail. */
 static void tasks_metrics(void *ctx, struct metrics *m)
 {
-    static const struct metric scanned = {"holdfast_tasks_scanned_total", "counter",
-                                          "Scheduled tasks found due."};
-    static const struct metric queued = {
-        "holdfast_tasks_queued_total", "counter",
-        "Tasks dispatched: created due, become due, or returned for another run."};
-    static const struct metric failures = {
-        "holdfast_tasks_push_failures_total", "counter",
-        "Pushes to Redis that failed, each try counted; without dispatch none."};
-    static const struct metric lag = {"holdfast_tasks_schedule_lag_seconds", "histogram",
-                                      "From scheduled_at until dispatched."};
     static const struct metric_scale scale = {.from = 0, .to = 16, .step = 2, .unit = 0.001};
     const struct tasks *t = ctx;
-    metric_family(m, &scanned);
-    metric_count(m, &scanned, NULL, t->scanned);
-    metric_family(m, &queued);
-    metric_count(m, &queued, NULL, t->queued);
+    metric_family(m, &families[FAMILY_SCANNED]);
+    metric_count(m, &families[FAMILY_SCANNED], NULL, t->scanned);
+    metric_family(m, &families[FAMILY_QUEUED]);
+    metric_count(m, &families[FAMILY_QUEUED], NULL, t->queued);
     struct backend_figures store;
     broker_backend_figures(t->broker, &store);
-    metric_family(m, &failures);
-    metric_count(m, &failures, NULL, store.dispatch_failed);
-    metric_family(m, &lag);
-    metric_histogram(m, &lag, NULL, &t->lag_ms, &scale);
+    metric_family(m, &families[FAMILY_FAILURES]);
+    metric_count(m, &families[FAMILY_FAILURES], NULL, store.dispatch_failed);
+    metric_family(m, &families[FAMILY_LAG]);
+    metric_histogram(m, &families[FAMILY_LAG], NULL, &t->lag_ms, &scale);
 }
 
 /* ---- the API ---- */
@@ -171,4 +173,6 @@ const struct api tasks_api = {
     .open = tasks_open,
     .close = tasks_close,
     .metrics = tasks_metrics,
+    .families = families,
+    .family_count = FAMILY_COUNT,
 };

@@ -10,14 +10,13 @@
 
 #define EXIT_STATUS                                                                                \
     "\n"                                                                                           \
-    "Exit status: 0 done, 1 refused by the server, 2 wrong usage, 3 the server cannot be "         \
-    "reached\n"                                                                                    \
-    "or cannot answer."
+    "Exit status: 0 success, 1 refused by the server, 2 wrong usage, 3 the server cannot be\n"     \
+    "reached or cannot answer."
 
 /* How a command with questions behaves; `show` and `ask` are verbs. */
 #define ASKS(show, ask)                                                                            \
-    "On a terminal, " show " how many jobs are concerned and " ask "; any answer\n"                \
-    "but y changes nothing (exit status 1). Without a terminal, --yes is required.\n"
+    "On a terminal, " show " the number of jobs and " ask " for confirmation; any answer\n"        \
+    "other than y changes nothing (exit status 1). Without a terminal, --yes is required.\n"
 
 static const struct option queues_options[] = {
     CLIENT_OPTIONS,
@@ -52,74 +51,81 @@ static const struct option queues_options[] = {
 static const struct option schedules_options[] = {
     CLIENT_OPTIONS,
     CLIENT_YES_OPTION,
-    {"count", 'n', "N", "preview: so many firings (5)", OPTION_NUMBER},
-    {"after", 0, "TIME", "preview: firings after then (now)", OPTION_TEXT},
-    {"queue", 'q', "QUEUE", "where the job goes (jobs)", OPTION_TEXT},
-    {"cron", 0, "TEXT", "due at these times: \"30 2 * * *\"", OPTION_TEXT},
-    {"timezone", 0, "ZONE", "of the cron times: Europe/Berlin (UTC)", OPTION_TEXT},
-    {"dst_gap", 0, "skip|run_after", "a time that the clock leaps over", OPTION_CHOICE},
-    {"dst_fold", 0, "once|twice", "a time that comes twice", OPTION_CHOICE},
-    {"every", 0, "DURATION", "due every so often", OPTION_DURATION},
-    {"start_at", 0, "TIME", "intervals count from then (now)", OPTION_TEXT},
-    {"misfire", 0, "skip|once|all", "times that passed while nobody could fire (once)",
-     OPTION_CHOICE},
-    {"misfire_window", 0, "DURATION", "misfire all: how far back (1h)", OPTION_DURATION},
-    {"overlap", 0, "allow|skip", "skip: no new job while the last one lives", OPTION_CHOICE},
-    {"source_queue", 0, "QUEUE", "due when this queue has items, which the job gets", OPTION_TEXT},
+    {"count", 'n', "N", "preview: number of firings (5)", OPTION_NUMBER},
+    {"after", 0, "TIME", "preview: firings after this time (now)", OPTION_TEXT},
+    {"queue", 'q', "QUEUE", "queue of the job (jobs)", OPTION_TEXT},
+    {"cron", 0, "TEXT", "cron expression: \"30 2 * * *\"", OPTION_TEXT},
+    {"timezone", 0, "ZONE", "time zone of the cron expression: Europe/Berlin (UTC)", OPTION_TEXT},
+    {"dst_gap", 0, "skip|run_after", "what to do with a time that the clock skips", OPTION_CHOICE},
+    {"dst_fold", 0, "once|twice", "what to do with a time that occurs twice", OPTION_CHOICE},
+    {"every", 0, "DURATION", "interval between firings", OPTION_DURATION},
+    {"start_at", 0, "TIME", "start of the first interval (now)", OPTION_TEXT},
+    {"misfire", 0, "skip|once|all", "what to do with times that were missed (once)", OPTION_CHOICE},
+    {"misfire_window", 0, "DURATION", "misfire all: how far back to go (1h)", OPTION_DURATION},
+    {"overlap", 0, "allow|skip", "skip: no new job while the last one is live", OPTION_CHOICE},
+    {"source_queue", 0, "QUEUE", "fire when this queue has items; the job gets them", OPTION_TEXT},
     {"batch_size", 0, "N", "items for one job (1)", OPTION_NUMBER},
-    {"interval", 0, "DURATION", "between two looks at the source (30s)", OPTION_DURATION},
-    {"eager", 0, "yes|no", "look as soon as items arrive", OPTION_CHOICE},
-    {"paused", 0, "yes|no", "not due while it is", OPTION_CHOICE},
+    {"interval", 0, "DURATION", "time between two checks of the source (30s)", OPTION_DURATION},
+    {"eager", 0, "yes|no", "check as soon as items arrive", OPTION_CHOICE},
+    {"paused", 0, "yes|no", "whether the schedule is paused", OPTION_CHOICE},
     {"note", 0, "TEXT", "a note for people", OPTION_TEXT},
-    {"payload", 0, "JSON", "of the job; `-` is standard input, `@FILE` a file", OPTION_TEXT},
-    {"priority", 'p', "N|LABEL", "of the job", OPTION_TEXT},
-    {"delay", 'd', "DURATION", "the job runs so much later", OPTION_DURATION},
-    {"expires_in", 0, "DURATION", "the job is given up if not begun within", OPTION_DURATION},
-    {"unique", 'u', "KEY", "at most one job of this key", OPTION_TEXT},
-    {"unique_mode", 0, "reject|return|replace", "what happens to a second one", OPTION_CHOICE},
+    {"payload", 0, "JSON", "payload of the job; `-` reads standard input, `@FILE` a file",
+     OPTION_TEXT},
+    {"priority", 'p', "N|LABEL", "priority of the job", OPTION_TEXT},
+    {"delay", 'd', "DURATION", "delay of the job", OPTION_DURATION},
+    {"expires_in", 0, "DURATION", "the job becomes dead if it is not started within this time",
+     OPTION_DURATION},
+    {"unique", 'u', "KEY", "at most one live job with this key", OPTION_TEXT},
+    {"unique_mode", 0, "reject|return|replace", "what happens to a second job with this key",
+     OPTION_CHOICE},
     {"max_attempts", 0, "N", "attempts before the job is dead", OPTION_NUMBER},
-    {"group", 'g', "NAME", "the group the job belongs to", OPTION_TEXT},
-    {"correlation_id", 0, "ID", "travels along to the worker, logs and events", OPTION_TEXT},
+    {"group", 'g', "NAME", "group of the job", OPTION_TEXT},
+    {"correlation_id", 0, "ID", "is passed to the worker and shown in events", OPTION_TEXT},
     {"label", 0, "TEXT", "a label for people", OPTION_TEXT},
 };
 
 static const struct option kv_options[] = {
     CLIENT_OPTIONS,
-    {"version", 0, "N", "set, delete: only if the key has this version; 0: if it is not there",
+    {"version", 0, "N", "set, delete: only if the key has this version; 0: if it does not exist",
      OPTION_NUMBER},
-    {"expires_in", 0, "DURATION", "set: gone after so much time", OPTION_DURATION},
-    {"expires_at", 0, "TIME", "set: gone from then on (RFC 3339)", OPTION_TEXT},
+    {"expires_in", 0, "DURATION", "set: the key expires after this time", OPTION_DURATION},
+    {"expires_at", 0, "TIME", "set: the key expires at this time (RFC 3339)", OPTION_TEXT},
 };
 
 static const struct option alerts_options[] = {CLIENT_OPTIONS, CLIENT_YES_OPTION};
 
 static const struct option enqueue_options[] = {
     CLIENT_OPTIONS,
-    {"priority", 'p', "N|LABEL", "higher is claimed first", OPTION_TEXT},
-    {"delay", 'd', "DURATION", "not before so much time has passed", OPTION_DURATION},
-    {"run_at", 0, "TIME", "not before then (RFC 3339)", OPTION_TEXT},
-    {"unique", 'u', "KEY", "at most one job of this key", OPTION_TEXT},
-    {"unique_mode", 0, "reject|return|replace", "what happens to a second one", OPTION_CHOICE},
-    {"group", 'g', "NAME", "the group it belongs to", OPTION_TEXT},
-    {"correlation_id", 0, "ID", "travels along to the worker, logs and events", OPTION_TEXT},
+    {"priority", 'p', "N|LABEL", "jobs with a higher priority are claimed first", OPTION_TEXT},
+    {"delay", 'd', "DURATION", "the job becomes ready after this time", OPTION_DURATION},
+    {"run_at", 0, "TIME", "the job becomes ready at this time (RFC 3339)", OPTION_TEXT},
+    {"unique", 'u', "KEY", "at most one live job with this key", OPTION_TEXT},
+    {"unique_mode", 0, "reject|return|replace", "what happens to a second job with this key",
+     OPTION_CHOICE},
+    {"group", 'g', "NAME", "group of the job", OPTION_TEXT},
+    {"correlation_id", 0, "ID", "is passed to the worker and shown in events", OPTION_TEXT},
     {"label", 0, "TEXT", "a label for people", OPTION_TEXT},
-    {"max_attempts", 0, "N", "attempts before it is dead", OPTION_NUMBER},
-    {"lease", 0, "DURATION", "how long a claim of it holds", OPTION_DURATION},
+    {"max_attempts", 0, "N", "attempts before the job is dead", OPTION_NUMBER},
+    {"lease", 0, "DURATION", "how long a claim holds the job", OPTION_DURATION},
     {"backoff", 0, "LIST", "the wait before each retry: 1s,30s,5m", OPTION_TEXT},
-    {"expires_at", 0, "TIME", "given up if not begun by then", OPTION_TEXT},
-    {"expires_in", 0, "DURATION", "given up if not begun within", OPTION_DURATION},
-    {"key", 'k', "KEY", "idempotency key: a repeat enqueues nothing", OPTION_TEXT},
-    {"ndjson", 0, NULL, "the input is one job object a line; 1000 are sent at a time", OPTION_FLAG},
+    {"expires_at", 0, "TIME", "the job becomes dead if it is not started by this time",
+     OPTION_TEXT},
+    {"expires_in", 0, "DURATION", "the job becomes dead if it is not started within this time",
+     OPTION_DURATION},
+    {"key", 'k', "KEY", "idempotency key: a repeated request enqueues nothing", OPTION_TEXT},
+    {"ndjson", 0, NULL, "each line of the input is a job object; 1000 are sent at a time",
+     OPTION_FLAG},
     {"raw", 'r', NULL, "the payload is bytes, not JSON", OPTION_FLAG},
 };
 
 static const struct option claim_options[] = {
     CLIENT_OPTIONS,
-    {"count", 'n', "N", "jobs at most (1)", OPTION_NUMBER},
-    {"wait", 'w', "DURATION", "how long to wait for one (0)", OPTION_DURATION},
+    {"count", 'n', "N", "maximum number of jobs (1)", OPTION_NUMBER},
+    {"wait", 'w', "DURATION", "how long to wait for a job (0)", OPTION_DURATION},
     {"lease", 'l', "DURATION", "how long the claim holds", OPTION_DURATION},
-    {"worker", 0, "NAME", "who claims", OPTION_TEXT},
-    {"raw", 'r', NULL, "the payload alone on standard output, id and token on standard error",
+    {"worker", 0, "NAME", "name of the worker", OPTION_TEXT},
+    {"raw", 'r', NULL,
+     "print only the payload on standard output, and id and lease token on standard error",
      OPTION_FLAG},
 };
 
@@ -128,36 +134,36 @@ static const struct option ack_options[] = {CLIENT_OPTIONS};
 static const struct option fail_options[] = {
     CLIENT_OPTIONS,
     {"error", 'e', "TEXT", "what went wrong", OPTION_TEXT},
-    {"kind", 0, "app|business", "whose fault", OPTION_CHOICE},
-    {"no_retry", 0, NULL, "the job is dead at once", OPTION_FLAG},
-    {"delay", 'd', "DURATION", "retry after so much time", OPTION_DURATION},
-    {"run_at", 0, "TIME", "retry then (RFC 3339)", OPTION_TEXT},
+    {"kind", 0, "app|business", "kind of error", OPTION_CHOICE},
+    {"no_retry", 0, NULL, "the job becomes dead at once", OPTION_FLAG},
+    {"delay", 'd', "DURATION", "retry after this time", OPTION_DURATION},
+    {"run_at", 0, "TIME", "retry at this time (RFC 3339)", OPTION_TEXT},
 };
 
 static const struct option extend_options[] = {
     CLIENT_OPTIONS,
-    {"lease", 'l', "DURATION", "how long from now; without it as long as at first",
+    {"lease", 'l', "DURATION", "lease from now on (the length of the first lease)",
      OPTION_DURATION},
 };
 
 static const struct option release_options[] = {
     CLIENT_OPTIONS,
-    {"reason", 0, "TEXT", "why", OPTION_TEXT},
-    {"delay", 'd', "DURATION", "not before so much time has passed", OPTION_DURATION},
-    {"run_at", 0, "TIME", "not before then (RFC 3339)", OPTION_TEXT},
+    {"reason", 0, "TEXT", "reason for the release", OPTION_TEXT},
+    {"delay", 'd', "DURATION", "the job becomes ready after this time", OPTION_DURATION},
+    {"run_at", 0, "TIME", "the job becomes ready at this time (RFC 3339)", OPTION_TEXT},
 };
 
 static const struct option jobs_options[] = {
     CLIENT_OPTIONS,
-    {"queue", 'q', "QUEUE", "of this queue", OPTION_TEXT},
-    {"state", 0, "LIST", "in these states: ready,dead", OPTION_TEXT},
-    {"group", 'g', "NAME", "of this group", OPTION_TEXT},
-    {"unique", 'u', "KEY", "of this unique key", OPTION_TEXT},
-    {"correlation_id", 0, "ID", "of this correlation id", OPTION_TEXT},
-    {"limit", 'n', "N", "jobs at most a page (50)", OPTION_NUMBER},
+    {"queue", 'q', "QUEUE", "only this queue", OPTION_TEXT},
+    {"state", 0, "LIST", "only jobs in these states: ready,dead", OPTION_TEXT},
+    {"group", 'g', "NAME", "only jobs of this group", OPTION_TEXT},
+    {"unique", 'u', "KEY", "only jobs with this unique key", OPTION_TEXT},
+    {"correlation_id", 0, "ID", "only jobs with this correlation id", OPTION_TEXT},
+    {"limit", 'n', "N", "jobs per page (50)", OPTION_NUMBER},
     {"newest", 0, NULL, "newest first", OPTION_FLAG},
-    {"cursor", 0, "CURSOR", "go on where a page ended", OPTION_TEXT},
-    {"all", 'a', NULL, "every page, not only the first", OPTION_FLAG},
+    {"cursor", 0, "CURSOR", "continue where a page ended", OPTION_TEXT},
+    {"all", 'a', NULL, "print every page, not only the first", OPTION_FLAG},
 };
 
 #define FILTER_OPTIONS(states)                                                                     \
@@ -187,26 +193,26 @@ static const struct option stats_options[] = {
 
 static const struct option export_options[] = {
     CLIENT_OPTIONS,
-    {"data", 0, "DIR", "read the store in DIR, which no server uses, instead of a server's",
-     OPTION_DIR},
-    {"output", 'o', "FILE", "write to FILE, which appears when it is whole", OPTION_FILE},
-    {"force", 'f', NULL, "replace FILE if it is there", OPTION_FLAG},
+    {"data", 0, "DIR",
+     "read the store in DIR, which no server is using, instead of asking a server", OPTION_DIR},
+    {"output", 'o', "FILE", "write to FILE, which appears when it is complete", OPTION_FILE},
+    {"force", 'f', NULL, "replace FILE if it exists", OPTION_FLAG},
     {"queue", 'q', "QUEUE", "only this queue; may be repeated", OPTION_LIST},
     {"state", 0, "LIST", "only jobs in these states (scheduled,ready,running,dead)", OPTION_TEXT},
-    {"all", 'a', NULL, "also jobs that are done or cancelled", OPTION_FLAG},
+    {"all", 'a', NULL, "include jobs that are done or cancelled", OPTION_FLAG},
 };
 
 static const struct option import_options[] = {
     CLIENT_OPTIONS,
-    {"update_queues", 0, NULL, "give queues that exist the policy of the export", OPTION_FLAG},
+    {"update_queues", 0, NULL, "give existing queues the policy of the export", OPTION_FLAG},
     {"nomarr", 0, "FILE", "read Nomarr's SQLite database instead of an export", OPTION_FILE},
 };
 
 static const struct option events_options[] = {
     CLIENT_OPTIONS,
-    {"queue", 'q', "QUEUE", "of this queue", OPTION_TEXT},
-    {"kinds", 0, "LIST", "of these kinds: dead,done", OPTION_TEXT},
-    {"after", 0, "ID", "first those behind this event", OPTION_TEXT},
+    {"queue", 'q', "QUEUE", "only this queue", OPTION_TEXT},
+    {"kinds", 0, "LIST", "only these events: dead,done", OPTION_TEXT},
+    {"after", 0, "ID", "begin after the event with this id", OPTION_TEXT},
 };
 
 static const struct option backup_options[] = {CLIENT_OPTIONS};
@@ -220,16 +226,16 @@ static const struct option bench_options[] = {
     {"threads", 't', "N", "threads of the generator (1)", OPTION_NUMBER},
     {"producers", 0, "N", "mixed: connections that enqueue (half)", OPTION_NUMBER},
     {"consumers", 0, "N", "mixed: connections that claim and ack (half)", OPTION_NUMBER},
-    {"batch", 'b', "N", "jobs a request (1)", OPTION_NUMBER},
-    {"pipeline", 0, "N", "requests under way on each connection (1)", OPTION_NUMBER},
-    {"payload", 0, "SIZE", "bytes of each payload (200)", OPTION_SIZE},
-    {"priorities", 0, "N", "different priorities (1)", OPTION_NUMBER},
+    {"batch", 'b', "N", "jobs per request (1)", OPTION_NUMBER},
+    {"pipeline", 0, "N", "concurrent requests on each connection (1)", OPTION_NUMBER},
+    {"payload", 0, "SIZE", "size of each payload (200)", OPTION_SIZE},
+    {"priorities", 0, "N", "number of different priorities (1)", OPTION_NUMBER},
     {"delay_ms", 0, "DURATION", "delay of each job (0)", OPTION_DURATION},
     {"backlog", 0, "N", "jobs to enqueue first, not measured (0)", OPTION_NUMBER},
-    {"duration", 0, "DURATION", "how long (10s)", OPTION_DURATION},
-    {"jobs", 'n', "N", "so many jobs instead of a duration; healthz: requests", OPTION_NUMBER},
-    {"queue", 'q', "QUEUE", "an own queue, which is kept; otherwise bench-RANDOM, deleted after",
-     OPTION_TEXT},
+    {"duration", 0, "DURATION", "duration of the measurement (10s)", OPTION_DURATION},
+    {"jobs", 'n', "N", "number of jobs, instead of a duration; healthz: requests", OPTION_NUMBER},
+    {"queue", 'q', "QUEUE",
+     "use this queue and keep it (default: bench-RANDOM, deleted afterwards)", OPTION_TEXT},
     {"server_pid", 0, "PID", "measure the processor time of this server per job", OPTION_NUMBER},
     {"fsync_dir", 0, "DIR", "measure fdatasync in DIR for a second first", OPTION_DIR},
 };
@@ -252,19 +258,18 @@ const struct command client_commands[] = {
      "  set      change the settings that the options name; the others stay\n"
      "  delete   delete the schedule; its jobs stay. On a terminal it asks, unless --yes is given\n"
      "  pause    enqueue nothing until `resume`\n"
-     "  resume   enqueue again; the times that passed meanwhile are not made up for\n"
+     "  resume   enqueue again; the times that have passed are skipped\n"
      "  run      enqueue a job now, in addition\n"
      "  preview  show the next times; without NAME, those of a schedule with these options\n"
-     "One of --cron, --every and --source-queue says when a job is due; the options from "
-     "--payload\n"
-     "on describe the job. Durations: 500 (ms), 30s, 24h.\n" EXIT_STATUS "\n",
+     "One of --cron, --every and --source-queue says when the schedule fires; the options from\n"
+     "--payload on describe the job. Durations: 500 (ms), 30s, 24h.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(schedules_options), 0, 2, client_schedules},
-    {"kv", "get|set|delete|list [KEY] [VALUE]", "keys of the key-value store",
+    {"kv", "get|set|delete|list [KEY] [VALUE]", "show or change keys of the key-value store",
      "  get KEY         print its value\n"
      "  set KEY VALUE   set it; VALUE is JSON (`-` reads it from standard input, `@FILE` from a "
      "file)\n"
-     "  delete KEY      delete it; one that is not there is no error\n"
-     "  list [PREFIX]   the keys that begin with PREFIX, in their order\n"
+     "  delete KEY      delete it; a key that does not exist is no error\n"
+     "  list [PREFIX]   list the keys that begin with PREFIX, in order\n"
      "A key is a text, or a JSON array of parts: '[\"user\",7]'.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(kv_options), 1, 3, client_kv},
     {"alerts", "[[delete] NAME]", "show alert rules and what they have raised",
@@ -279,26 +284,26 @@ const struct command client_commands[] = {
      "Without them PAYLOAD is required.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(enqueue_options), 1, 2, client_enqueue},
     {"claim", "QUEUE...", "claim jobs",
-     "Prints each claimed job with the token that ack, fail, extend and release want.\n" EXIT_STATUS
-     "\n4 there was no job.\n",
+     "Prints each claimed job with the lease token that ack, fail, extend and release "
+     "need.\n" EXIT_STATUS "\n4 no job was ready.\n",
      COMMAND_OPTIONS(claim_options), 1, COMMAND_WORDS_ANY, client_claim},
-    {"ack", "ID TOKEN [RESULT]", "say that a claimed job is done",
+    {"ack", "ID TOKEN [RESULT]", "acknowledge a claimed job as done",
      "RESULT is JSON (`-` reads it from standard input, `@FILE` from a file) and is kept with the\n"
      "job.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(ack_options), 2, 3, client_ack},
-    {"fail", "ID TOKEN", "say that a claimed job failed",
-     "The job is tried again after its back-off, or is dead after its last attempt.\n" EXIT_STATUS
+    {"fail", "ID TOKEN", "report that a claimed job failed",
+     "The job is retried after its back-off; after its last attempt it becomes dead.\n" EXIT_STATUS
      "\n",
      COMMAND_OPTIONS(fail_options), 2, 2, client_fail},
-    {"extend", "ID TOKEN", "hold a claimed job longer",
-     "Prints until when the claim now holds.\n" EXIT_STATUS "\n", COMMAND_OPTIONS(extend_options),
-     2, 2, client_extend},
+    {"extend", "ID TOKEN", "extend the lease of a claimed job",
+     "Prints when the lease now ends.\n" EXIT_STATUS "\n", COMMAND_OPTIONS(extend_options), 2, 2,
+     client_extend},
     {"release", "ID TOKEN", "give a claimed job back, uncounted",
      "The attempt does not count.\n" EXIT_STATUS "\n", COMMAND_OPTIONS(release_options), 2, 2,
      client_release},
     {"jobs", "[ID]", "list jobs, or show one",
-     "With ID, everything about one job and its attempts; payloads are shortened (--json has them\n"
-     "whole).\n" EXIT_STATUS "\n",
+     "With ID, shows one job and its attempts. Payloads are shortened; --json prints them\n"
+     "completely.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(jobs_options), 0, 1, client_jobs},
     {"requeue", "[ID...]", "make dead, cancelled or scheduled jobs ready again",
      "Give the IDs of the jobs, or a queue with --queue: then its dead jobs, or those in the "
@@ -311,61 +316,59 @@ const struct command client_commands[] = {
      "(scheduled, ready, running). A running job is taken from its worker.\n" ASKS(
          "--queue shows", "asks") EXIT_STATUS "\n",
      COMMAND_OPTIONS(cancel_options), 0, COMMAND_WORDS_ANY, client_cancel},
-    {"stats", "[QUEUE]", "figures of the server, or of one queue",
-     "For the server: how many jobs wait or run, and a line for each queue. For a queue: its\n"
-     "jobs by state, totals since the server started, and how long jobs waited and "
+    {"stats", "[QUEUE]", "show statistics of the server or of one queue",
+     "For the server: the number of waiting and running jobs, and a line for each queue. For a\n"
+     "queue: its jobs by state, totals since the server started, and how long jobs waited and\n"
      "ran.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(stats_options), 0, 1, client_stats},
-    {"export", "", "write queues and jobs out, one JSON line each",
-     "To standard output, or to the file of --output. Jobs that are done or cancelled are left "
-     "out\n"
-     "unless --all or --state asks for them. With --data the store of a stopped server is read,\n"
-     "without changing a byte, even when it is damaged: what cannot be read is skipped and "
+    {"export", "", "export queues and jobs as JSON lines",
+     "Writes to standard output, or to the file of --output. Jobs that are done or cancelled are\n"
+     "left out unless --all or --state selects them. With --data the store of a stopped server is\n"
+     "read without changing a byte, even if it is damaged: what cannot be read is skipped and\n"
      "counted.\n"
      "\n"
      "Exit status: 0 everything was written, 1 refused by the server, or parts of the store could\n"
-     "not be read, 2 wrong usage, or the output cannot be written or the store not be read at "
-     "all,\n"
-     "3 the server cannot be reached or cannot answer.\n",
+     "not be read, 2 wrong usage, or the output cannot be written, or nothing of the store can be\n"
+     "read, 3 the server cannot be reached or cannot answer.\n",
      COMMAND_OPTIONS(export_options), 0, 0, client_export},
-    {"import", "[FILE]", "take over the queues and jobs of an export",
+    {"import", "[FILE]", "import the queues and jobs of an export",
      "Reads FILE or standard input. Queues that exist keep their policy unless --update-queues\n"
-     "says otherwise. Jobs get new ids; each old one is taken once, so the same file can be\n"
-     "imported again after an interruption. Dead jobs stay dead, running ones become ready, done\n"
-     "and cancelled ones are skipped. With --nomarr the rows of its table `queue` become jobs of\n"
-     "the queues webqueue.TYPE, as the API webqueue has them.\n"
+     "is given. Jobs get new ids; each old id is imported once, so the same file can be imported\n"
+     "again after an interruption. Dead jobs stay dead, running ones become ready, done and\n"
+     "cancelled ones are skipped. With --nomarr the rows of the table `queue` of that database\n"
+     "become jobs of the queues webqueue.TYPE of the API webqueue.\n"
      "\n"
-     "Exit status: 0 all of it is there, 1 lines were refused (each is named) or the file is cut\n"
-     "off, 2 wrong usage, or the file cannot be read, 3 the server cannot be reached or cannot\n"
-     "answer.\n",
+     "Exit status: 0 everything was imported, 1 lines were refused (each is named) or the file is\n"
+     "truncated, 2 wrong usage, or the file cannot be read, 3 the server cannot be reached or\n"
+     "cannot answer.\n",
      COMMAND_OPTIONS(import_options), 0, 1, client_import},
-    {"events", "", "follow what happens, one line an event",
-     "Goes on until interrupted. A lost connection is taken up again where it ended, for half a\n"
-     "minute.\n" EXIT_STATUS "\n",
+    {"events", "", "print events as they happen, one per line",
+     "Runs until interrupted. If the connection is lost, the command reconnects for half a minute\n"
+     "and continues after the last event.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(events_options), 0, 0, client_events},
-    {"backup", "DIR", "copy the server's store into DIR, while it is in use",
-     "Makes DIR/holdfast.db, of one moment: everything that was confirmed when the command began "
-     "is\n"
-     "in it. DIR must be empty or not be there yet. The file gets its name when it is whole, "
-     "synced\n"
-     "and checked; `holdfast restore` makes a store of it. The server needs room on its disk for "
-     "a\n"
-     "second copy meanwhile.\n"
+    {"backup", "DIR", "copy the store of a running server into DIR",
+     "Creates DIR/holdfast.db, a copy of one moment: it contains everything that was confirmed\n"
+     "when the command began. DIR must be empty or not exist. The file gets its name when it is\n"
+     "complete, synced and checked; `holdfast restore` creates a store from it. While the backup\n"
+     "runs, the server needs disk space for a second copy of the store.\n"
      "\n"
-     "Exit status: 0 a good backup, 1 refused by the server, or what it sent is no good backup, 2\n"
-     "wrong usage, 3 the server cannot be reached or could not copy its store (it is damaged, or\n"
+     "Exit status: 0 a good backup, 1 refused by the server, or what it sent is not a good "
+     "backup,\n"
+     "2 wrong usage, 3 the server cannot be reached or could not copy its store (it is damaged, "
+     "or\n"
      "the disk is full).\n",
      COMMAND_OPTIONS(backup_options), 1, 1, client_backup},
-    {"compact", "", "give the room of removed jobs back to the file system",
-     "The server does it in small steps while it goes on working; a quiet server does most of it "
-     "by\n"
-     "itself.\n" EXIT_STATUS "\n",
+    {"compact", "", "return the disk space of removed jobs to the file system",
+     "The server compacts in small steps and continues to serve requests; an idle server does "
+     "most\n"
+     "of it without this command.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(compact_options), 0, 0, client_compact},
-    {"bench", "", "load a server and measure it",
-     "Modes: enqueue (a request is --batch jobs), cycle (enqueue, claim, ack), claim (claim and\n"
-     "ack what is there), healthz (requests that touch no store), mixed (producers and consumers\n"
-     "side by side). Every answer is checked; any error makes the exit status 1.\n" EXIT_STATUS
-     "\n",
+    {"bench", "", "generate load and measure a server",
+     "Modes: enqueue (--batch jobs per request), cycle (enqueue, claim, ack), claim (claim and "
+     "ack\n"
+     "existing jobs), healthz (requests that do not use the store), mixed (producers and "
+     "consumers\n"
+     "together). Every reply is checked; any error makes the exit status 1.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(bench_options), 0, 0, bench_command},
 };
 

@@ -63,7 +63,7 @@ int client_no_memory(void);
 #define CLIENT_OPTIONS                                                                             \
     {"server", 's', "URL", "the server: http://HOST:PORT, https://… or unix:/PATH", OPTION_TEXT},  \
     {                                                                                              \
-        "json", 'j', NULL, "print the server's JSON, one line an answer", OPTION_FLAG              \
+        "json", 'j', NULL, "print the server's JSON, one line per reply", OPTION_FLAG              \
     }
 
 #define CLIENT_COUNT(table) (sizeof(table) / sizeof((table)[0]))

@@ -77,8 +77,8 @@ static int directory_take(struct backup *b)
         return cannot(CLIENT_USAGE, "open the directory", b->dir);
     if (!b->made && !is_empty(b->dir_fd))
         return client_complain(CLIENT_USAGE,
-                               "%s is not empty; a backup goes into a directory of its own: name "
-                               "one that is not there yet",
+                               "%s is not empty; a backup needs an empty directory: name one that "
+                               "does not exist yet",
                                b->dir);
     b->part = name_in(b, "holdfast.db.part");
     b->path = name_in(b, "holdfast.db");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* holdfast import: an export's queues and jobs into a running server.
  *
- * Queues are made as their lines come; jobs go in batches to POST /v1/import, which takes each old
- * id once, so that the same file can be sent again after whatever interrupted it. A line that is
- * wrong or refused is named by its number, and the rest goes on. */
+ * Queues are created as their lines are read; jobs are sent in batches to POST /v1/import, which
+ * accepts each old id once, so that the same file can be sent again after an interruption. A line
+ * that is invalid or refused is named by its number, and the import continues. */
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>

@@ -60,7 +60,7 @@ static int page_show(struct client_session *s)
     return client_print_table(&table);
 }
 
-/* Each page is a table of its own: a list of millions never stands in memory. */
+/* Each page is a separate table: a list of millions is never in memory at once. */
 static int list(struct client_session *s)
 {
     char cursor[1024];

@@ -19,9 +19,9 @@
 const struct option migrate_options[5] = {
     {"from", 0, "URL", "the store to copy: sqlite:DIR, postgres://…, redis://…", OPTION_TEXT},
     {"to", 0, "URL", "the store to copy it to, which must be empty", OPTION_TEXT},
-    {"resume", 0, NULL, "go on with a target that an interrupted migrate left", OPTION_FLAG},
+    {"resume", 0, NULL, "continue with a target that an interrupted migrate left", OPTION_FLAG},
     {"dry_run", 0, NULL, "only count what the source has; the target is not opened", OPTION_FLAG},
-    {"json", 'j', NULL, "print the outcome as JSON", OPTION_FLAG},
+    {"json", 'j', NULL, "print the result as JSON", OPTION_FLAG},
 };
 
 bool migrate_interrupted(void)

@@ -8,7 +8,7 @@
 #include "cli/progress.h"
 
 const struct option restore_options[1] = {
-    {"data", 0, "DIR", "the data directory to make; it must not have a store", OPTION_DIR},
+    {"data", 0, "DIR", "the data directory to create; it must not contain a store", OPTION_DIR},
 };
 
 static void progress_cb(void *ctx, uint64_t done, uint64_t total)

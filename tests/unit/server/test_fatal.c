@@ -26,7 +26,7 @@ static void each_error_has_advice(void **state)
     for (int error = 0; error < ERR_COUNT; error++)
         assert_true(strlen(fatal_advice(-error)) > 20);
     assert_non_null(strstr(fatal_advice(-ERR_IO), "kernel's log"));
-    assert_non_null(strstr(fatal_advice(-ERR_NO_SPACE), "make room"));
+    assert_non_null(strstr(fatal_advice(-ERR_NO_SPACE), "free disk space"));
 }
 
 int main(void)

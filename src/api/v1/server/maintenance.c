@@ -119,7 +119,7 @@ static void backup_gone(void *ctx)
 void backup_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
-    struct err_note note = {"another backup is being made or sent; try again after it"};
+    struct err_note note = {"another backup is being created or sent; try again later"};
     if (!query_none(n->broker, x))
         return;
     if (n->backup) {

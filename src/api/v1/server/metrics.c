@@ -15,6 +15,13 @@ void metric_family(struct metrics *m, const struct metric *family)
     put(m, "# HELP %s %s\n# TYPE %s %s\n", family->name, family->help, family->name, family->type);
 }
 
+void metric_reference(FILE *out, const struct metric *families, size_t count)
+{
+    for (const struct metric *f = families; f < families + count; f++)
+        fprintf(out, "| `%s` | %s | %s | %s |\n", f->name, f->type, f->labels ? f->labels : "",
+                f->help);
+}
+
 static void put_name(struct metrics *m, const char *name, const char *suffix, const char *labels)
 {
     if (labels)

@@ -2,6 +2,8 @@
 /* Prometheus text (0.0.4): families, samples, labels. For /metrics and the APIs that add to it. */
 #pragma once
 
+#include <stdio.h>
+
 #include "base/buf.h"
 #include "base/containers/histogram.h"
 
@@ -11,8 +13,15 @@ struct metrics {
 };
 
 struct metric {
-    const char *name, *type, *help;
+    const char *name, *type;
+    const char *labels; /* the names of its labels, for the reference page; NULL = none */
+    const char *help;   /* a sentence */
 };
+
+/* Rows of the reference page docs/reference/metrics.md. */
+void metric_reference(FILE *out, const struct metric *families, size_t count);
+/* The rows of the families that GET /metrics always has. */
+void metrics_page_reference(FILE *out);
 
 /* HELP and TYPE lines. */
 void metric_family(struct metrics *m, const struct metric *family);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET /metrics: how a page comes to be, and who gets it.
+/* GET /metrics: how a page is created, and which requests get it.
  *
- * One page is made at a time, for everyone who asks while it is being made. It asks the store for
- * its breakers and, LIST_QUEUES at a time, for its queues; then it is written in slices of
- * SLICE_BYTES, one an iteration of the loop. A page that took more than one slice is costly: it is
- * kept and answers requests for FRESH_MS from its beginning on. One that did not is never kept, so
- * that small servers always tell the present. */
+ * One page is created at a time, for all requests that arrive in the meantime. The store is asked
+ * for its breakers and, LIST_QUEUES at a time, for its queues; then the page is written in slices
+ * of SLICE_BYTES, one per iteration of the loop. A page that took more than one slice is expensive:
+ * it is kept and answers requests for FRESH_MS after its beginning. Other pages are never kept, so
+ * that small servers always show current figures. */
 #include "api/v1/server/metrics_page.h"
 
 #include <string.h>
@@ -227,8 +227,8 @@ static void page_begin(struct native *n)
         page_end(pm, -ERR_NOMEM);
         return;
     }
-    /* What queues look like would wait for the disk, and nobody would hear that it is full; or
-     * could not be had, and nobody would hear that the store is gone. */
+    /* The list of queues would wait for a full disk, or would fail with a store that is
+     * unavailable, and then no page would report either of them. */
     pm->making->op = (struct op){.kind = OP_BREAKER_LIST, .breakers = {.partial = true}};
     if (!broker_answers(n->broker) ||
         broker_submit(n->broker, &pm->making->op, 1, breakers_cb, pm) != 0)

@@ -4,7 +4,7 @@
 
 #include "api/v1/server/metrics.h"
 
-static const struct metric family = {"x_seconds", "histogram", "Help."};
+static const struct metric family = {"x_seconds", "histogram", NULL, "Help."};
 
 static void expect_text(struct buf *b, const char *text)
 {

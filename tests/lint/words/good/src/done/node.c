@@ -1,0 +1,2 @@
+/* The heartbeat of a node. */
+int heartbeats;

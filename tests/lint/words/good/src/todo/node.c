@@ -1,0 +1,2 @@
+/* The heart knocks. */
+int doomed;

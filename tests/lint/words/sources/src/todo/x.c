@@ -1,0 +1,1 @@
+int heart_new(void);
