@@ -472,7 +472,7 @@ static bool redis_stores(const struct broker *b, bool *ret_up)
     bool used = false;
     *ret_up = true;
     for (unsigned i = 0; backend_store(b->config.backend, i, &s); i++) {
-        if (!strstr(s.kind, "redis"))
+        if (s.cluster.server != SERVER_REDIS)
             continue;
         used = true;
         *ret_up = *ret_up && s.cluster.up;
