@@ -49,14 +49,10 @@ static void die(struct local *l, int error, const char *why)
 
 static int keep_frame(struct local *l, struct span frame)
 {
-    if (l->frame_count == l->frame_room) {
-        size_t room = l->frame_room ? l->frame_room * 2 : 64;
-        struct span *grown = mem_regrow(l->frames, room, sizeof(*grown));
-        if (!grown)
-            return -ERR_NOMEM;
-        l->frames = grown;
-        l->frame_room = room;
-    }
+    struct span *frames = mem_more(l->frames, l->frame_count, &l->frame_room, sizeof *frames);
+    if (!frames)
+        return -ERR_NOMEM;
+    l->frames = frames;
     l->frames[l->frame_count++] = frame;
     return 0;
 }
