@@ -254,13 +254,6 @@ static int keys_gone(struct store_memory *m, const struct rec_keys_gone *r, stru
     return 0;
 }
 
-static void keys_expired(struct store_memory *m, const struct rec_keys_expired *r)
-{
-    struct heap_entry e;
-    while (heap_top(&m->keys_by_expiry, &e) && e.order <= heap_order_of(r->upto.ms))
-        key_drop(m, (size_t)e.seq);
-}
-
 /* ---- applying ---- */
 
 static int apply_record(struct store_memory *m, const struct record *r, struct err_note *note)
@@ -295,9 +288,6 @@ static int apply_record(struct store_memory *m, const struct record *r, struct e
         return jobs_gone(m, &r->jobs_gone, note);
     case REC_KEY_NEW:
         return key_new(m, &r->key_new);
-    case REC_KEYS_EXPIRED:
-        keys_expired(m, &r->keys_expired);
-        return 0;
     case REC_KEYS_GONE:
         return keys_gone(m, &r->keys_gone, note);
     case REC_KV_SET:
