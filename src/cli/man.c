@@ -191,7 +191,8 @@ static void endings_roff(FILE *out)
     }
 }
 
-int man_print(FILE *out)
+/* Writes the page as roff. -ERR_NOMEM. */
+static int man_print(FILE *out)
 {
     fprintf(out, ".\\\" Made by `holdfast man` from the tables in the program.\n");
     fprintf(out, ".TH HOLDFAST 1 \"\" \"holdfast %s\" \"Holdfast\"\n", version_number());

@@ -114,7 +114,6 @@ uint64_t router_bit(const struct child *child);                   /* 1 << its nu
 uint64_t router_seq_out(const struct child *child, uint64_t seq); /* 0 stays 0 */
 unsigned router_slot(uint64_t seq);
 uint64_t router_seq_in(uint64_t seq);
-uint32_t router_queue_out(const struct child *child, uint32_t number);
 /* An answer of the child, in outside numbers; arrays that change are copied into the arena. 0 or
  * -ERR_NOMEM. */
 MUST_CHECK int router_reply_out(const struct child *child, struct reply *reply, struct arena *a);

@@ -19,8 +19,9 @@ uint64_t router_seq_in(uint64_t seq)
 }
 
 /* One that has no room beside the backend's number is not told. */
-uint32_t router_queue_out(const struct child *child, uint32_t number)
+static uint32_t queue_out(const void *ctx, uint32_t number)
 {
+    const struct child *child = ctx;
     if (number == 0 || number > QUEUE_INNER_MAX)
         return child->number == 0 ? number : 0;
     return (uint32_t)child->number << QUEUE_SHIFT | number;
@@ -34,11 +35,6 @@ uint64_t router_bit(const struct child *child)
 static uint64_t seq_out(const void *child, uint64_t seq)
 {
     return router_seq_out(child, seq);
-}
-
-static uint32_t queue_out(const void *child, uint32_t number)
-{
-    return router_queue_out(child, number);
 }
 
 int router_reply_out(const struct child *child, struct reply *r, struct arena *a)

@@ -132,6 +132,3 @@ struct salvage_queue *salvage_queue_of(const struct salvage *s, uint32_t number)
 MUST_CHECK int salvage_journal(struct salvage *s);
 /* What the journal says about a job; NULL = nothing. */
 const struct salvage_job *salvage_job_of(const struct salvage *s, uint64_t seq);
-/* Takes in a frame that follows, or one that is there already. -ERR_CORRUPT, -ERR_VERSION: it
- * cannot be read; -ERR_NOMEM. */
-MUST_CHECK int salvage_frame(struct salvage *s, struct span frame);

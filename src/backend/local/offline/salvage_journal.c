@@ -218,22 +218,16 @@ static int record_cb(void *ctx, const struct record *r, uint64_t position, struc
     }
 }
 
-int salvage_frame(struct salvage *s, struct span frame)
-{
-    void *copy = arena_copy(&s->arena, frame.at, frame.len);
-    if (!copy)
-        return -ERR_NOMEM;
-    frame = span_of(copy, frame.len);
-    return frames_walk(&frame, 1, &s->meta.position, record_cb, s, NULL);
-}
-
 /* ---- the journal ---- */
 
 static int frame_cb(void *ctx, struct span frame, uint64_t first, uint64_t last,
                     struct err_note *note)
 {
+    struct salvage *s = ctx;
     (void)first, (void)last;
-    int rc = salvage_frame(ctx, frame);
+    void *copy = arena_copy(&s->arena, frame.at, frame.len);
+    frame = span_of(copy, frame.len);
+    int rc = copy ? frames_walk(&frame, 1, &s->meta.position, record_cb, s, NULL) : -ERR_NOMEM;
     return rc == 0 ? 0 : err_note_set(note, rc, "the journal: %s", err_text(rc));
 }
 
