@@ -707,21 +707,12 @@ void heart_applied(struct heart *h, uint64_t position)
 
 /* --- the end of a server whose disk is full --- */
 
-static bool is_query(enum op_kind kind)
-{
-    return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
-           kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
-           kind == OP_KV_GET || kind == OP_KV_LIST || kind == OP_ALERT_LIST ||
-           kind == OP_NOTICE_LIST || kind == OP_BREAKER_LIST || kind == OP_PAGE ||
-           kind == OP_HISTORY || kind == OP_SCHEDULE_GET || kind == OP_SCHEDULE_LIST;
-}
-
 static struct reply abandoned_reply(enum op_kind kind, uint64_t tag)
 {
     return (struct reply){
         .kind = kind,
         .tag = tag,
-        .outcome = is_query(kind) ? OUT_UNAVAILABLE : OUT_UNKNOWN,
+        .outcome = op_is_query(kind) ? OUT_UNAVAILABLE : OUT_UNKNOWN,
         .note = "the server stops while its disk is full; what was asked may or may not have been "
                 "done",
     };

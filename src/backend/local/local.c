@@ -517,39 +517,22 @@ static int local_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     return 0;
 }
 
+#define LOCAL_SLOTS                                                                                \
+    .submit = local_submit, .watch = local_watch, .unwatch = local_unwatch, .caps = local_caps,    \
+    .figures = local_figures, .cluster = local_cluster, .events = local_events,                    \
+    .events_last = local_events_last, .on_news = local_on_news, .settle = local_settle,            \
+    .close = local_close
+
 const struct backend_ops local_ops = {
     .kind = "sqlite",
-    .submit = local_submit,
-    .watch = local_watch,
-    .unwatch = local_unwatch,
-    .caps = local_caps,
-    .figures = local_figures,
-    .cluster = local_cluster,
-    .events = local_events,
-    .events_last = local_events_last,
-    .on_news = local_on_news,
-    .settle = local_settle,
+    LOCAL_SLOTS,
     .backup = local_backup,
     .backup_cancel = local_backup_cancel,
     .compact = local_compact,
     .compact_cancel = local_compact_cancel,
-    .close = local_close,
 };
 
-const struct backend_ops memory_ops = {
-    .kind = "memory",
-    .submit = local_submit,
-    .watch = local_watch,
-    .unwatch = local_unwatch,
-    .caps = local_caps,
-    .figures = local_figures,
-    .cluster = local_cluster,
-    .events = local_events,
-    .events_last = local_events_last,
-    .on_news = local_on_news,
-    .settle = local_settle,
-    .close = local_close,
-};
+const struct backend_ops memory_ops = {.kind = "memory", LOCAL_SLOTS};
 
 /* --- handles --- */
 
