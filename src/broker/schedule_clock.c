@@ -111,13 +111,6 @@ void moving_cut(struct broker *b)
         moving_end(b);
 }
 
-/* Of a store that nodes share it is known after a circle whether this one leads, and what is due;
- * before that a move would leap over all of it. */
-static int begin(struct broker *b, struct moving *m)
-{
-    return b->schedules.shared ? settle(b) : step(b, m);
-}
-
 static int move(struct broker *b, int64_t ms, bool jump, void (*fn)(void *ctx), void *ctx)
 {
     struct schedules *s = &b->schedules;
@@ -131,7 +124,9 @@ static int move(struct broker *b, int64_t ms, bool jump, void (*fn)(void *ctx), 
         link = &(*link)->next;
     bool first = link == &s->moving;
     *link = m;
-    int err = first ? begin(b, m) : 0;
+    /* Of a store that nodes share it is known after a circle whether this one leads, and what is
+     * due; before that a move would leap over all of it. */
+    int err = !first ? 0 : b->schedules.shared ? settle(b) : step(b, m);
     if (err) {
         *link = NULL;
         mem_free(m);

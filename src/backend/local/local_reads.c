@@ -79,11 +79,6 @@ static void read_here(struct local *l, void *request, const struct store_query *
     arena_done(&j.arena);
 }
 
-static int64_t list_wait(const struct local *l)
-{
-    return l->config.list_wait_ms ? l->config.list_wait_ms : LIST_WAIT_MS;
-}
-
 static void wait_for_sweep(struct local *l, void *request, const struct store_query *query)
 {
     struct read_wait *w = mem_alloc(sizeof(*w));
@@ -91,7 +86,8 @@ static void wait_for_sweep(struct local *l, void *request, const struct store_qu
         heart_bodies(l->heart, request, NULL, NULL, -ERR_NOMEM, local_now(l));
         return;
     }
-    int64_t most = is_list(query) ? list_wait(l) : BODY_WAIT_MS;
+    int64_t list_ms = l->config.list_wait_ms ? l->config.list_wait_ms : LIST_WAIT_MS;
+    int64_t most = is_list(query) ? list_ms : BODY_WAIT_MS;
     *w = (struct read_wait){.request = request,
                             .query = *query,
                             .until = (int64_t)(clock_ns() / 1000000) + most,
