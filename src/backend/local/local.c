@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The local backend: the heart on a loop, with a journal and a store behind it.
+/* The local backend: the commit gate on a loop, with a journal and a store behind it.
  *
  * sqlite:  frames go to the writer's thread, which makes them durable in the journal; the applier's
  *          thread sweeps them into the store; bodies and lists come from the readers' threads. All
@@ -45,7 +45,7 @@ static void die(struct local *l, int error, const char *why)
     }
 }
 
-/* --- what the heart asks for --- */
+/* --- what the commit gate asks for --- */
 
 static int keep_frame(struct local *l, struct span frame)
 {
@@ -82,7 +82,7 @@ void local_reply(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct repl
 void local_wake(void *ctx, uint32_t queue)
 {
     struct local *l = ctx;
-    struct engine *e = heart_engine(l->heart);
+    struct engine *e = gate_engine(l->gate);
     struct span name = engine_queue_name(e, queue);
     if (l->watches.first && name.len)
         watches_signal(&l->watches, hash128_of(engine_hash_key(e), name));
@@ -102,7 +102,7 @@ static void take_answers(struct local *l, struct reader *from)
 /* Says so when the wall clock has leapt and expiry stopped. */
 static void report_clock(struct local *l)
 {
-    bool suspect = engine_clock_suspect(heart_engine(l->heart));
+    bool suspect = engine_clock_suspect(gate_engine(l->gate));
     if (suspect && !l->clock_suspect)
         log_event(l->config.log, LOG_ERROR, "clock_leapt",
                   LOG_TEXT("effect", "jobs do not expire and history is not pruned"),
@@ -116,7 +116,7 @@ static void take_applied(struct local *l, const struct applier_state *state)
         die(l, state->error, state->why);
     if (state->applied > l->applied) {
         l->applied = state->applied;
-        heart_applied(l->heart, l->applied);
+        gate_applied(l->gate, l->applied);
         writer_retry(l->writer);
         if (state->full)
             writer_economize(l->writer);
@@ -127,17 +127,17 @@ static void take_applied(struct local *l, const struct applier_state *state)
 static void take_durable(struct local *l)
 {
     if (!l->writer) {
-        heart_durable(l->heart, l->applied, local_now(l));
+        gate_durable(l->gate, l->applied, local_now(l));
         return;
     }
     struct writer_state written;
     struct applier_state swept;
     writer_state(l->writer, &written);
     applier_state(l->applier, &swept);
-    engine_set_full(heart_engine(l->heart), written.full || swept.full);
+    engine_set_full(gate_engine(l->gate), written.full || swept.full);
     if (written.error)
         die(l, written.error, written.why);
-    heart_durable(l->heart, written.durable, local_now(l));
+    gate_durable(l->gate, written.durable, local_now(l));
     take_applied(l, &swept);
 }
 
@@ -157,7 +157,7 @@ static void stir(struct local *l)
  * loop's thread would only hold up the next request. */
 static bool alone(struct local *l)
 {
-    size_t waiting = heart_waiting(l->heart);
+    size_t waiting = gate_waiting(l->gate);
     l->crowd = (l->crowd * 7 + waiting * CROWD) / 8;
     return waiting > 0 && waiting <= ALONE && l->crowd <= ALONE * CROWD;
 }
@@ -183,17 +183,17 @@ static void run_ticks(struct local *l)
     struct now now = local_now(l);
     if (l->config.still)
         return;
-    engine_look(heart_engine(l->heart), now);
-    if (l->closing && (l->gave_up || !engine_bulks_waiting(heart_engine(l->heart))))
+    engine_look(gate_engine(l->gate), now);
+    if (l->closing && (l->gave_up || !engine_bulks_waiting(gate_engine(l->gate))))
         return; /* what is not finished goes on after the next start */
-    for (int i = 0; i < TICKS_A_TURN && engine_next_tick_ms(heart_engine(l->heart), now) <= 0; i++)
-        if (heart_tick(l->heart, now) != 0)
+    for (int i = 0; i < TICKS_A_TURN && engine_next_tick_ms(gate_engine(l->gate), now) <= 0; i++)
+        if (gate_tick(l->gate, now) != 0)
             return; /* no memory: the timer tries again */
 }
 
 static void tell_news(struct local *l)
 {
-    uint64_t last = engine_events_last(heart_engine(l->heart));
+    uint64_t last = engine_events_last(gate_engine(l->gate));
     if (last == l->news_told)
         return;
     l->news_told = last;
@@ -204,7 +204,7 @@ static void tell_news(struct local *l)
 /* After the signals of this turn have been given. */
 static void settle_further(struct local *l)
 {
-    struct engine *e = heart_engine(l->heart);
+    struct engine *e = gate_engine(l->gate);
     if (!l->settles.first)
         return;
     bool due = !l->config.still && engine_next_tick_ms(e, local_now(l)) <= 0;
@@ -213,7 +213,7 @@ static void settle_further(struct local *l)
             s->position = engine_position(e);
         s->worked = true;
     }
-    settles_end(&l->settles, heart_durable_position(l->heart));
+    settles_end(&l->settles, gate_durable_position(l->gate));
 }
 
 static void arm_timer(struct local *l);
@@ -226,7 +226,7 @@ static void turn(struct local *l)
     take_answers(l, l->reader);
     take_answers(l, l->lister);
     report_clock(l);
-    heart_flush(l->heart, local_now(l));
+    gate_flush(l->gate, local_now(l));
     if (!l->writer)
         take_durable(l); /* what the callbacks submitted meanwhile */
     tell_news(l);
@@ -239,10 +239,10 @@ static void turn(struct local *l)
 static void prepare_cb(uv_prepare_t *handle)
 {
     struct local *l = handle->data;
-    uint64_t sent = heart_sent(l->heart);
+    uint64_t sent = gate_sent(l->gate);
     uv_idle_stop(&l->stir);
     turn(l);
-    commit_frames(l, heart_sent(l->heart) != sent);
+    commit_frames(l, gate_sent(l->gate) != sent);
 }
 
 static void timer_cb(uv_timer_t *handle)
@@ -258,8 +258,8 @@ static void knock_cb(void *ctx)
 static void arm_timer(struct local *l)
 {
     int64_t wait =
-        l->config.still ? INT64_MAX : engine_next_tick_ms(heart_engine(l->heart), local_now(l));
-    if (!l->writer && !heart_idle(l->heart))
+        l->config.still ? INT64_MAX : engine_next_tick_ms(gate_engine(l->gate), local_now(l));
+    if (!l->writer && !gate_idle(l->gate))
         wait = 0;
     int64_t reads = local_reads_wait_ms(l);
     if (reads < wait)
@@ -303,7 +303,7 @@ void local_free(struct local *l)
     if (l->direct)
         l->direct->ops->close(l->direct);
     local_reads_free(l);
-    heart_free(l->heart);
+    gate_free(l->gate);
     journal_close(l->journal);
     ballast_close(l->ballast);
     if (l->store)
@@ -344,11 +344,11 @@ static void give_up_if_full(struct local *l)
     if (!state.stuck || clock_ns() - l->closing_since < CLOSE_FULL_NS)
         return;
     l->gave_up = true;
-    writer_end(l->writer); /* it has the frames that the heart now lets go of */
+    writer_end(l->writer); /* it has the frames that the commit gate now lets go of */
     writer_state(l->writer, &state);
-    heart_durable(l->heart, state.durable, local_now(l));
-    uint64_t lost = engine_position(heart_engine(l->heart)) - state.durable;
-    size_t told = heart_abandon(l->heart, local_now(l));
+    gate_durable(l->gate, state.durable, local_now(l));
+    uint64_t lost = engine_position(gate_engine(l->gate)) - state.durable;
+    size_t told = gate_abandon(l->gate, local_now(l));
     log_event(l->config.log, LOG_ERROR, "closed_with_full_disk", LOG_TEXT("why", state.why),
               LOG_INT("records_lost", lost), LOG_INT("answered_unknown", told));
 }
@@ -357,8 +357,8 @@ static void give_up_if_full(struct local *l)
 static void maybe_closed(struct local *l)
 {
     give_up_if_full(l);
-    if (!l->closing || !heart_idle(l->heart) || uv_is_closing((uv_handle_t *)&l->prepare) ||
-        (engine_bulks_waiting(heart_engine(l->heart)) && !l->gave_up))
+    if (!l->closing || !gate_idle(l->gate) || uv_is_closing((uv_handle_t *)&l->prepare) ||
+        (engine_bulks_waiting(gate_engine(l->gate)) && !l->gave_up))
         return;
     settles_end_all(&l->settles);
     local_upkeep_end(l);
@@ -395,7 +395,7 @@ static int local_submit(struct backend *b, const struct op *ops, size_t count, b
     struct local *l = local_of(b);
     if (l->closing)
         return -ERR_CLOSED;
-    int err = heart_submit(l->heart, ops, count, local_now(l), fn, ctx);
+    int err = gate_submit(l->gate, ops, count, local_now(l), fn, ctx);
     if (!err)
         stir(l);
     return err;
@@ -405,7 +405,7 @@ static int local_watch(struct backend *b, struct span queue, backend_signal_fn f
                        struct backend_watch **ret)
 {
     struct local *l = local_of(b);
-    struct hash128 name = hash128_of(engine_hash_key(heart_engine(l->heart)), queue);
+    struct hash128 name = hash128_of(engine_hash_key(gate_engine(l->gate)), queue);
     return watches_add(&l->watches, name, fn, ctx, ret);
 }
 
@@ -451,9 +451,9 @@ static void local_figures(const struct backend *b, struct backend_figures *ret)
 {
     const struct local *l = (const struct local *)b;
     *ret = (struct backend_figures){0};
-    heart_figures(l->heart, ret);
+    gate_figures(l->gate, ret);
     ret->mark =
-        hash128_of(engine_hash_key(heart_engine(l->heart)), SPAN_LITERAL("mark of the store")).lo;
+        hash128_of(engine_hash_key(gate_engine(l->gate)), SPAN_LITERAL("mark of the store")).lo;
     ret->applied = l->applied;
     ret->jobs_damaged = l->jobs_damaged;
     ret->read_errors = l->read_errors;
@@ -469,7 +469,7 @@ static void local_cluster(const struct backend *b, struct backend_cluster *ret)
     const struct local *l = (const struct local *)b;
     struct backend_figures f = {0};
     struct wall_time now = clock_now(&l->config.clock).wall;
-    heart_figures(l->heart, &f);
+    gate_figures(l->gate, &f);
     ret->since = l->opened_at;
     if (l->read_trouble[0] != '\0') {
         ret->up = false;
@@ -488,13 +488,13 @@ static size_t local_events(const struct backend *b, uint64_t after, uint64_t kin
                            struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
     const struct local *l = (const struct local *)b;
-    return engine_events(heart_engine(l->heart), after, kinds, out, max, ret_oldest);
+    return engine_events(gate_engine(l->gate), after, kinds, out, max, ret_oldest);
 }
 
 static uint64_t local_events_last(const struct backend *b)
 {
     const struct local *l = (const struct local *)b;
-    return engine_events_last(heart_engine(l->heart));
+    return engine_events_last(gate_engine(l->gate));
 }
 
 static void local_on_news(struct backend *b, backend_news_fn fn, void *ctx)

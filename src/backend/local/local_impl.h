@@ -11,7 +11,7 @@
 #include "backend/local/applier.h"
 #include "backend/local/backup.h"
 #include "backend/local/ballast.h"
-#include "backend/local/heart.h"
+#include "backend/local/commit_gate.h"
 #include "backend/local/journal/journal.h"
 #include "backend/local/journal/writer.h"
 #include "backend/local/knock.h"
@@ -32,7 +32,7 @@ struct local {
     struct backend_config config;
     struct wall_time opened_at;
     struct store *store;
-    struct heart *heart;
+    struct commit_gate *gate;
     struct journal *journal; /* this and the threads: NULL for memory: */
     unsigned torn_files;     /* saved copies of incomplete entries beside the journal */
     struct ballast *ballast;
@@ -76,7 +76,7 @@ extern const struct backend_ops local_ops;
 extern const struct backend_ops memory_ops;
 
 struct now local_now(const struct local *l);
-/* What the heart asks for. */
+/* What the commit gate asks for. */
 void local_frame(void *ctx, struct span frame, uint64_t last);
 void local_reply(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *reply);
 void local_wake(void *ctx, uint32_t queue);

@@ -25,7 +25,7 @@ int local_backup(struct backend *b, const struct backup_request *request, struct
     if (backup_new(l->store->ops->dir(l->store), local_knock, l, &l->backup) != 0)
         return err_note_set(note, -ERR_NOMEM, "out of memory");
     l->backup_for = *request;
-    l->backup_need = engine_position(heart_engine(l->heart));
+    l->backup_need = engine_position(gate_engine(l->gate));
     applier_want(l->applier, l->backup_need);
     local_knock(l);
     return 0;
