@@ -3,7 +3,7 @@
  *
  * sqlite:  frames go to the writer's thread, which makes them durable in the journal; the applier's
  *          thread sweeps them into the store; bodies and lists come from the readers' threads. All
- *          knock (knock.h).
+ *          wake the loop (loop_wake.h).
  * memory:  the store lives on the loop's thread; what is applied is as durable as it gets.
  *
  * Once a turn of the loop, right before it would wait for input, due work is done, replies leave,
@@ -141,16 +141,16 @@ static void take_durable(struct local *l)
     take_applied(l, &swept);
 }
 
-static void stir_cb(uv_idle_t *handle)
+static void no_sleep_cb(uv_idle_t *handle)
 {
     (void)handle;
 }
 
-/* A turn must come soon. Costs no system call, unlike a knock. */
-static void stir(struct local *l)
+/* A turn must come soon. Costs no system call, unlike loop_wake_send. */
+static void wake_soon(struct local *l)
 {
-    if (!uv_is_active((uv_handle_t *)&l->stir))
-        uv_idle_start(&l->stir, stir_cb);
+    if (!uv_is_active((uv_handle_t *)&l->no_sleep))
+        uv_idle_start(&l->no_sleep, no_sleep_cb);
 }
 
 /* Few wait for this commit, and few did for those before it. When nobody waits, a sync on the
@@ -175,7 +175,8 @@ static void commit_frames(struct local *l, bool answered)
     if (!here)
         return;
     take_durable(l);
-    stir(l); /* nobody knocks: news, and whoever waits to settle or to close, hear of it so */
+    wake_soon(l); /* no thread wakes the loop: news, and whoever waits to settle or to close, hear
+                     of it so */
 }
 
 static void run_ticks(struct local *l)
@@ -240,7 +241,7 @@ static void prepare_cb(uv_prepare_t *handle)
 {
     struct local *l = handle->data;
     uint64_t sent = gate_sent(l->gate);
-    uv_idle_stop(&l->stir);
+    uv_idle_stop(&l->no_sleep);
     turn(l);
     commit_frames(l, gate_sent(l->gate) != sent);
 }
@@ -250,7 +251,7 @@ static void timer_cb(uv_timer_t *handle)
     turn(handle->data);
 }
 
-static void knock_cb(void *ctx)
+static void wake_cb(void *ctx)
 {
     turn(ctx);
 }
@@ -274,10 +275,10 @@ static void arm_timer(struct local *l)
         uv_timer_start(&l->timer, timer_cb, (uint64_t)wait, 0);
 }
 
-void local_knock(void *ctx)
+void local_wake_loop(void *ctx)
 {
     struct local *l = ctx;
-    knock_send(&l->knock);
+    loop_wake_send(&l->wake);
 }
 
 /* --- close --- */
@@ -299,7 +300,7 @@ void local_free(struct local *l)
 {
     backup_free(l->backup);
     threads_stop(l);
-    knock_done(&l->knock);
+    loop_wake_done(&l->wake);
     if (l->direct)
         l->direct->ops->close(l->direct);
     local_reads_free(l);
@@ -317,8 +318,8 @@ static void handles_close(struct local *l, uv_close_cb fn)
 {
     uv_close((uv_handle_t *)&l->prepare, fn);
     uv_close((uv_handle_t *)&l->timer, fn);
-    knock_close(&l->knock, fn);
-    uv_close((uv_handle_t *)&l->stir, fn);
+    loop_wake_close(&l->wake, fn);
+    uv_close((uv_handle_t *)&l->no_sleep, fn);
 }
 
 static void handle_closed_cb(uv_handle_t *handle)
@@ -384,7 +385,7 @@ static void local_close(struct backend *b, backend_closed_fn fn, void *ctx)
     l->closing_since = clock_ns();
     l->closed_fn = fn;
     l->closed_ctx = ctx;
-    stir(l);
+    wake_soon(l);
 }
 
 /* --- the other slots --- */
@@ -397,7 +398,7 @@ static int local_submit(struct backend *b, const struct op *ops, size_t count, b
         return -ERR_CLOSED;
     int err = gate_submit(l->gate, ops, count, local_now(l), fn, ctx);
     if (!err)
-        stir(l);
+        wake_soon(l);
     return err;
 }
 
@@ -513,7 +514,7 @@ static int local_settle(struct backend *b, backend_closed_fn fn, void *ctx)
         return -ERR_CLOSED;
     if (!settles_add(&l->settles, l, fn, ctx))
         return -ERR_NOMEM;
-    stir(l);
+    wake_soon(l);
     return 0;
 }
 
@@ -539,11 +540,11 @@ const struct backend_ops memory_ops = {.kind = "memory", LOCAL_SLOTS};
 int local_handles_open(struct local *l)
 {
     uv_loop_t *loop = l->config.loop;
-    if (knock_open(&l->knock, loop, knock_cb, l) != 0)
+    if (loop_wake_open(&l->wake, loop, wake_cb, l) != 0)
         return -ERR_IO;
     CHECK(uv_prepare_init(loop, &l->prepare) == 0 && uv_timer_init(loop, &l->timer) == 0 &&
-          uv_idle_init(loop, &l->stir) == 0);
-    l->prepare.data = l->timer.data = l->knock.poll.data = l->stir.data = l;
+          uv_idle_init(loop, &l->no_sleep) == 0);
+    l->prepare.data = l->timer.data = l->wake.poll.data = l->no_sleep.data = l;
     CHECK(uv_prepare_start(&l->prepare, prepare_cb) == 0);
     l->open_handles = 4;
     return 0;

@@ -14,7 +14,7 @@
 #include "backend/local/commit_gate.h"
 #include "backend/local/journal/journal.h"
 #include "backend/local/journal/writer.h"
-#include "backend/local/knock.h"
+#include "backend/local/loop_wake.h"
 #include "backend/local/reader.h"
 #include "backend/local/watches.h"
 #include "backend/settles.h"
@@ -68,8 +68,8 @@ struct local {
     unsigned open_handles;
     uv_prepare_t prepare;
     uv_timer_t timer;
-    struct knock knock; /* for the threads */
-    uv_idle_t stir;     /* active: the loop does not sleep before the next turn */
+    struct loop_wake wake; /* for the threads */
+    uv_idle_t no_sleep;    /* active: the loop does not sleep before the next turn */
 };
 
 extern const struct backend_ops local_ops;
@@ -81,7 +81,7 @@ void local_frame(void *ctx, struct span frame, uint64_t last);
 void local_reply(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *reply);
 void local_wake(void *ctx, uint32_t queue);
 /* For the threads. */
-void local_knock(void *ctx);
+void local_wake_loop(void *ctx);
 MUST_CHECK int local_handles_open(struct local *l);
 void local_free(struct local *l);
 /* The same for one that did not open: when handles are open it is freed once the loop has run. */

@@ -220,7 +220,7 @@ static int reader_begin(struct local *l, struct reader **ret, struct err_note *n
     int err = l->store->ops->reader_open(l->store, &from, note);
     if (err)
         return err;
-    err = reader_start(from, local_knock, l, ret);
+    err = reader_start(from, local_wake_loop, l, ret);
     if (err)
         from->ops->close(from);
     return err;
@@ -237,7 +237,7 @@ static uint64_t room_cb(void *ctx)
     return ballast_room(((struct local *)ctx)->ballast);
 }
 
-/* They knock only once they have been given work. */
+/* They wake the loop only once they have been given work. */
 static int threads_start(struct local *l, struct err_note *note)
 {
     struct applier_config applier = {.store = l->store,
@@ -245,11 +245,11 @@ static int threads_start(struct local *l, struct err_note *note)
                                      .ballast = l->ballast,
                                      .log = l->config.log,
                                      .ctx = l,
-                                     .notify = local_knock};
+                                     .notify = local_wake_loop};
     struct writer_config writer = {.journal = l->journal,
                                    .log = l->config.log,
                                    .ctx = l,
-                                   .notify = local_knock,
+                                   .notify = local_wake_loop,
                                    .synced = synced_cb,
                                    .room = room_cb,
                                    .segment_bytes = l->config.journal_segment_bytes
