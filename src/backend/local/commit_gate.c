@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/local/ahead.h"
 #include "backend/local/cache.h"
+#include "backend/local/prefetch.h"
 #include "base/check.h"
 #include "base/mem.h"
 
@@ -49,9 +49,9 @@ struct gate_step {
 struct commit_gate {
     struct gate_config config;
     struct engine *engine;
-    struct cache *cache; /* NULL = none, nor ahead */
-    struct ahead *ahead;
-    struct fetch ahead_fetch; /* stands for what is read ahead */
+    struct cache *cache; /* NULL = none, nor prefetch */
+    struct prefetch *prefetch;
+    struct fetch prefetch_read; /* stands for what is read ahead */
     struct gate_step *first, *last;
     struct gate_step *spare;
     size_t spares;
@@ -78,7 +78,7 @@ int gate_new(const struct gate_config *config, struct commit_gate **ret)
     if (!err && config->cache_bytes)
         err = cache_new(config->cache_bytes, &g->cache);
     if (!err && config->cache_bytes)
-        err = ahead_new(g->engine, g->cache, &g->ahead);
+        err = prefetch_new(g->engine, g->cache, &g->prefetch);
     if (err) {
         gate_free(g);
         return err;
@@ -111,7 +111,7 @@ void gate_free(struct commit_gate *g)
     }
     buf_done(&g->scratch);
     cache_free(g->cache);
-    ahead_free(g->ahead);
+    prefetch_free(g->prefetch);
     engine_free(g->engine);
     mem_free(g);
 }
@@ -180,7 +180,7 @@ static void step_enter(struct commit_gate *g, struct gate_step *t)
 static void body_drop(struct commit_gate *g, uint64_t seq)
 {
     cache_drop(g->cache, seq);
-    ahead_drop(g->ahead, seq);
+    prefetch_drop(g->prefetch, seq);
 }
 
 static void cache_job(struct commit_gate *g, const struct op_enqueue *e, uint64_t seq,
@@ -366,7 +366,7 @@ static bool body_cached(struct commit_gate *g, struct job_view *v)
     if (!g->cache || !fresh)
         return false;
     return cache_get(g->cache, v->job.seq, &v->extra, &v->payload) ||
-           ahead_get(g->ahead, v->job.seq, &v->extra, &v->payload);
+           prefetch_get(g->prefetch, v->job.seq, &v->extra, &v->payload);
 }
 
 /* Values are all taken from memory, or else all from the store: they have to be of one moment. */
@@ -473,7 +473,7 @@ static void bodies_hold(struct commit_gate *g, bool hold)
     if (!g->cache)
         return;
     (hold ? cache_hold : cache_release)(g->cache);
-    (hold ? ahead_hold : ahead_release)(g->ahead);
+    (hold ? prefetch_hold : prefetch_release)(g->prefetch);
 }
 
 static void reply_send(struct commit_gate *g, struct gate_step *t, size_t index, struct now now)
@@ -622,14 +622,14 @@ static bool may_leave(const struct commit_gate *g, const struct engine_reply *r)
  */
 static void read_ahead(struct commit_gate *g, const struct engine_reply *r, bool missed)
 {
-    struct ahead_wish wish;
+    struct prefetch_wish wish;
     if (!g->cache || r->reply.kind != OP_CLAIM || !r->want_body || r->reply.job_count == 0 ||
-        !ahead_claimed(g->ahead, r->views[0].job.queue, r->reply.job_count, missed, g->applied,
-                       &wish))
+        !prefetch_claimed(g->prefetch, r->views[0].job.queue, r->reply.job_count, missed,
+                          g->applied, &wish))
         return;
     struct store_query query = {.seqs = wish.seqs, .count = wish.count, .ahead = true};
     g->fetching++;
-    g->config.calls.read(g->config.calls.ctx, &g->ahead_fetch, &query);
+    g->config.calls.read(g->config.calls.ctx, &g->prefetch_read, &query);
 }
 
 /* Steps that callbacks add meanwhile wait for the next call: the loop must go on, too. */
@@ -793,9 +793,9 @@ void gate_bodies(struct commit_gate *g, void *request, const struct stored_body 
                  const struct gate_page *page, int error, struct now now)
 {
     struct fetch *f = request;
-    if (f == &g->ahead_fetch) {
+    if (f == &g->prefetch_read) {
         g->fetching--;
-        ahead_filled(g->ahead, error ? NULL : bodies);
+        prefetch_filled(g->prefetch, error ? NULL : bodies);
         return;
     }
     struct gate_step *t = f->step;
