@@ -7,7 +7,7 @@
  * goes on. A move that would take more than ROUNDS_MAX circles jumps for the rest. */
 #include "base/mem.h"
 #include "broker/broker_impl.h"
-#include "broker/courier.h"
+#include "broker/webhook_delivery.h"
 
 #define ROUNDS_MAX 100000
 
@@ -32,8 +32,8 @@ static void moving_end(struct broker *b)
     struct schedules *s = &b->schedules;
     struct moving *m = s->moving;
     s->moving = m->next;
-    if (b->courier)
-        courier_settle(b->courier, moved_cb, m); /* what is to be told about all that */
+    if (b->deliveries)
+        deliveries_settle(b->deliveries, moved_cb, m); /* what is to be told about all that */
     else
         moved_cb(m);
 }
