@@ -311,7 +311,7 @@ static void find(struct failover *f)
         rest(f);
 }
 
-void fo_flow_kick(struct failover *f)
+void fo_flow_wake(struct failover *f)
 {
     struct flow *w = &f->flow;
     if (w->phase != FLOW_IDLE || !f->up || f->fanout.closing)

@@ -77,8 +77,8 @@ static void probe_reply_cb(void *ctx, const struct reply *reply)
         up(f);
     f->slow = false;
     if (f->up) {
-        fo_mirror_kick(f);
-        fo_flow_kick(f);
+        fo_mirror_wake(f);
+        fo_flow_wake(f);
     }
     fo_close_further(f);
 }
@@ -135,7 +135,7 @@ static void tick_cb(uv_timer_t *timer)
     else if (!f->reaching)
         f->reaching = uv_queue_work(f->config.loop, &f->reach, reach_cb, reached_cb) == 0;
     if (f->up)
-        fo_flow_kick(f);
+        fo_flow_wake(f);
     tick_after(f, f->up ? ASK_UP_MS : ASK_DOWN_MS);
 }
 

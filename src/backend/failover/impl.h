@@ -161,12 +161,12 @@ void fo_down(struct failover *f, const char *why); /* the primary did not do som
 uint64_t fo_spool_jobs(const struct failover *f);
 
 /* flow.c */
-void fo_flow_kick(struct failover *f);
+void fo_flow_wake(struct failover *f);
 void fo_flow_done(struct failover *f);
 enum flow_fate fo_flow_fate(const struct failover *f, uint64_t inner_seq);
 
 /* mirror.c */
-void fo_mirror_kick(struct failover *f);
+void fo_mirror_wake(struct failover *f);
 void fo_mirror_done(struct failover *f);
 
 /* reach.c */

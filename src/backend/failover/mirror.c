@@ -112,7 +112,7 @@ static void ask_page(struct failover *f)
     m->busy = backend_submit(f->primary, &m->list, 1, page_cb, f) == 0;
 }
 
-void fo_mirror_kick(struct failover *f)
+void fo_mirror_wake(struct failover *f)
 {
     struct mirror *m = &f->mirror;
     uint64_t now = uv_now(f->config.loop);

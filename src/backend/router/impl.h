@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the router.
  *
- *   router.c   answering, watching, opening and closing; fanout.h takes batches apart
- *   ways.c     the table: which op goes where, and which cannot be done across backends
- *   numbers.c  sequences and numbers of the children ↔ those outside
- *   gather.c   ops over all children: which is asked next
- *   merge.c    … and one answer made of theirs
+ *   router.c         answering, watching, opening and closing; fanout.h takes batches apart
+ *   routing_table.c  the table: which op goes where, and which cannot be done across backends
+ *   id_map.c         sequences and numbers of the children ↔ those outside
+ *   gather.c         ops over all children: which is asked next
+ *   merge.c          … and one answer made of theirs
  *
  * An op becomes a call. Most go to one child, and the answer comes back with its numbers changed.
  * The others ask one child after the other (struct gather); the first of these steps rides in its
@@ -103,13 +103,13 @@ static inline struct router *router_of_call(const struct router_call *c)
     return fanout_ctx(&c->base);
 }
 
-/* ways.c */
+/* routing_table.c */
 /* Fills child and inner, or note, or gather. */
 void router_plan(struct router *r, struct router_call *c);
 struct child *router_child_of(const struct router *r, struct span queue);
 struct child *router_child_by_number(const struct router *r, unsigned number); /* NULL = none */
 
-/* numbers.c */
+/* id_map.c */
 uint64_t router_bit(const struct child *child);                   /* 1 << its number */
 uint64_t router_seq_out(const struct child *child, uint64_t seq); /* 0 stays 0 */
 unsigned router_slot(uint64_t seq);
