@@ -172,11 +172,11 @@ struct backend_cluster {
     unsigned connections;    /* that this node has to it, and how many it wants; 0, 0 = it is no */
     unsigned connections_of; /* server */
     enum backend_server server;
-    enum backend_link link;  /* of the connection that writes, when it was last opened */
-    char sslmode[16];        /* PostgreSQL: what the URL asks for, or the default; else "" */
-    uint64_t leader_epoch;   /* rises with each change of the leader; 0 = nobody ever led */
-    int64_t lease_left_ms;   /* of the leader's lease; 0 = it has run out, or needs none */
-    uint64_t overtaken;      /* times that this node led and found that another does */
+    enum backend_link link; /* of the connection that writes, when it was last opened */
+    char sslmode[16];       /* PostgreSQL: what the URL asks for, or the default; else "" */
+    uint64_t leader_epoch;  /* rises with each change of the leader; 0 = nobody ever led */
+    int64_t lease_left_ms;  /* of the leader's lease; 0 = it has run out, or needs none */
+    uint64_t overtaken;     /* times that this node led and found that another does */
     struct wall_time as_of;
     size_t node_count;                            /* the leader among them, unless it is gone */
     struct backend_node nodes[BACKEND_NODES_MAX]; /* by epoch; with more the oldest are left out */
