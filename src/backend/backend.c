@@ -4,7 +4,6 @@
  * Notes name the scheme only, never the rest of a url: it may hold a password. */
 #include "backend/backend.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/backend_impl.h"
@@ -82,50 +81,15 @@ static int scheme_unknown(const char *url, struct err_note *note)
                         len > 40 ? 40 : (int)len, url, forms);
 }
 
-#ifdef HF_TEST_HOOKS
-#define FAULT_PREFIX "fault+"
-#define FAULT_SEED "HF_FAULT_SEED"
-
-static int fault_seed(uint64_t *ret, struct err_note *note)
-{
-    const char *text = getenv(FAULT_SEED);
-    char *end = NULL;
-    *ret = text ? strtoull(text, &end, 0) : 1;
-    if (text && (end == text || *end != '\0'))
-        return err_note_set(note, -ERR_INVALID, FAULT_SEED " must be a whole number");
-    return 0;
-}
-
-/* For whole-system tests: nothing here harms a caller that keeps to backend.h. */
-static int open_faulty(const char *url, const struct backend_config *config, struct backend **ret,
-                       struct err_note *note)
-{
-    struct fault_config faults = {
-        .late_percent = 20,
-        .late_turns = 4,
-        .reorder_percent = 30,
-        .unknown_done_percent = 2,
-        .unknown_undone_percent = 2,
-        .unavailable_percent = 2,
-        .meddle_percent = 5,
-        .meddling = MEDDLE_HARMLESS,
-        .spurious_percent = 5,
-    };
-    struct backend *inner = NULL;
-    int err = fault_seed(&faults.seed, note);
-    if (!err)
-        err = backend_open(url, config, &inner, note);
-    return err ? err : backend_open_fault(inner, config, &faults, ret);
-}
-#endif
-
 int backend_open(const char *url, const struct backend_config *config, struct backend **ret,
                  struct err_note *note)
 {
     CHECK(config->loop && config->clock.read);
 #ifdef HF_TEST_HOOKS
-    if (strncmp(url, FAULT_PREFIX, strlen(FAULT_PREFIX)) == 0)
-        return open_faulty(url + strlen(FAULT_PREFIX), config, ret, note);
+    bool wrapped;
+    int err = backend_open_wrapped(url, config, &wrapped, ret, note);
+    if (wrapped)
+        return err;
 #endif
     const struct scheme *scheme = scheme_find(url);
     if (!scheme)

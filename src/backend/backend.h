@@ -150,6 +150,9 @@ struct backend_node {
     char version[24]; /* "" = it did not tell */
 };
 
+/* Which server keeps a store. */
+enum backend_server { SERVER_NONE, SERVER_POSTGRES, SERVER_REDIS };
+
 /* How the server of a store is reached. */
 enum backend_link {
     LINK_NONE,  /* the store is no server */
@@ -168,11 +171,12 @@ struct backend_cluster {
     int64_t offset_ms;       /* the store's clock minus ours */
     unsigned connections;    /* that this node has to it, and how many it wants; 0, 0 = it is no */
     unsigned connections_of; /* server */
-    enum backend_link link;  /* of the connection that writes, when it was last opened */
-    char sslmode[16];        /* PostgreSQL: what the URL asks for, or the default; else "" */
-    uint64_t leader_epoch;   /* rises with each change of the leader; 0 = nobody ever led */
-    int64_t lease_left_ms;   /* of the leader's lease; 0 = it has run out, or needs none */
-    uint64_t overtaken;      /* times that this node led and found that another does */
+    enum backend_server server;
+    enum backend_link link; /* of the connection that writes, when it was last opened */
+    char sslmode[16];       /* PostgreSQL: what the URL asks for, or the default; else "" */
+    uint64_t leader_epoch;  /* rises with each change of the leader; 0 = nobody ever led */
+    int64_t lease_left_ms;  /* of the leader's lease; 0 = it has run out, or needs none */
+    uint64_t overtaken;     /* times that this node led and found that another does */
     struct wall_time as_of;
     size_t node_count;                            /* the leader among them, unless it is gone */
     struct backend_node nodes[BACKEND_NODES_MAX]; /* by epoch; with more the oldest are left out */

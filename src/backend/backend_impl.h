@@ -2,7 +2,7 @@
 /* The backend interface, for implementers: one const table a store, the contract on each slot.
  *
  * A backend embeds struct backend as its first member and downcasts with its own checked function.
- * A wrapper (trace, fault, router …) is a backend that owns another one. */
+ * A wrapper (router, failover, dispatch) is a backend that owns another one. */
 #pragma once
 
 #include "backend/backend.h"
@@ -72,42 +72,9 @@ MUST_CHECK int backend_open_local(const char *dir, const struct backend_config *
 MUST_CHECK int backend_open_memory(const struct backend_config *config, struct backend **ret,
                                    struct err_note *note);
 
-/* Writes one line an op and one a reply (kinds, tags, sequences, outcomes; never payloads). Owns
- * inner, also on failure. */
-MUST_CHECK int backend_open_trace(struct backend *inner, const struct backend_config *config,
-                                  FILE *out, struct backend **ret);
-
-/* What "another node" may do around an op; all of it on the loop thread, through inner. The first
- * three are harmless to a caller that keeps to backend.h; MEDDLE_CANCEL is for tests that expect
- * it.
- */
-enum fault_meddling {
-    /* Before a claim of queues another node claims a job and gives it back, uncounted. */
-    MEDDLE_TOUCH = 1u << 0,
-    /* The same, but it gives the job back only after the claim, which so misses it (and may find
-     * nothing). It is back, and signalled, before the claim's reply is delivered. */
-    MEDDLE_HOLD = 1u << 1,
-    /* The op has been here before by another way: ack, fail, extend, release by token, enqueue
-     * under an idempotency key, release_claim. The caller's own is then the repeat. */
-    MEDDLE_TWICE = 1u << 2,
-    /* Before an op on one job (ack … remove; not get) another node cancels that job. */
-    MEDDLE_CANCEL = 1u << 3,
-};
-#define MEDDLE_HARMLESS (MEDDLE_TOUCH | MEDDLE_HOLD | MEDDLE_TWICE)
-
-/* A backend that misbehaves within the contract: see fault.c. Percentages; all 0 = transparent. */
-struct fault_config {
-    uint64_t seed;
-    unsigned late_percent;    /* reply or signal held back … */
-    unsigned late_turns;      /* … for 1 to late_turns turns of the loop (0 counts as 1) */
-    unsigned reorder_percent; /* of the late replies: later ones, of later batches too, go past */
-    unsigned unknown_done_percent;   /* done, but answered OUT_UNKNOWN; not for queries */
-    unsigned unknown_undone_percent; /* not done, answered OUT_UNKNOWN; not for queries */
-    unsigned unavailable_percent;    /* not done, OUT_UNAVAILABLE */
-    unsigned meddle_percent;         /* another node gets in between: */
-    unsigned meddling;               /* mask of enum fault_meddling; 0 = MEDDLE_HARMLESS */
-    unsigned spurious_percent;       /* signal without a job, with a submit */
-};
-/* Owns inner, also on failure. */
-MUST_CHECK int backend_open_fault(struct backend *inner, const struct backend_config *config,
-                                  const struct fault_config *faults, struct backend **ret);
+#ifdef HF_TEST_HOOKS
+/* Test builds: opens a URL that starts with the prefix of a wrapper (tests/wrappers/open.c).
+ * *ret_known says whether it does; otherwise nothing else is done. */
+MUST_CHECK int backend_open_wrapped(const char *url, const struct backend_config *config,
+                                    bool *ret_known, struct backend **ret, struct err_note *note);
+#endif

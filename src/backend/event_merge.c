@@ -7,9 +7,10 @@
 #define EPOCH_SHIFT 40
 #define AT_ONCE 64
 
-int event_merge_init(struct event_merge *m, unsigned source_count, uint32_t epoch)
+int event_merge_init(struct event_merge *m, unsigned source_count, uint32_t epoch,
+                     event_seq_fn seq_out, const void *ctx)
 {
-    *m = (struct event_merge){.source_count = source_count};
+    *m = (struct event_merge){.source_count = source_count, .seq_out = seq_out, .ctx = ctx};
     m->sources = mem_array(source_count, sizeof *m->sources);
     m->ring = mem_array(RING, sizeof *m->ring);
     m->oldest = m->next = ((uint64_t)epoch << EPOCH_SHIFT) + 1;
@@ -117,8 +118,7 @@ static size_t fetch(const struct event_merge *m, uint64_t id, struct backend_eve
 }
 
 size_t event_merge_read(struct event_merge *m, uint64_t after, uint64_t kinds,
-                        struct backend_event *out, unsigned *ret_source, size_t max,
-                        uint64_t *ret_oldest)
+                        struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
     size_t n = 0;
     event_merge_pull(m);
@@ -132,8 +132,9 @@ size_t event_merge_read(struct event_merge *m, uint64_t after, uint64_t kinds,
         for (size_t i = 0; i < count; i++) {
             if (kinds && !(kinds & UINT64_C(1) << out[first + i].kind))
                 continue;
-            ret_source[n] = source;
-            out[n++] = out[first + i];
+            out[n] = out[first + i];
+            out[n].seq = m->seq_out(m->ctx, source, out[n].seq);
+            n++;
         }
     }
     return n;

@@ -18,24 +18,29 @@ struct event_ref {
     unsigned source;
 };
 
+/* The sequence of a source's job (0 = none) as callers know it. */
+typedef uint64_t (*event_seq_fn)(const void *ctx, unsigned source, uint64_t seq);
+
 struct event_merge {
     struct event_source *sources;
     unsigned source_count;
     struct event_ref *ring;
     uint64_t oldest, next; /* ids of the oldest event kept, and of the next to come */
+    event_seq_fn seq_out;
+    const void *ctx;
 };
 
-/* -ERR_NOMEM. `epoch` must rise from boot to boot
- * as that of a store does. */
-MUST_CHECK int event_merge_init(struct event_merge *m, unsigned source_count, uint32_t epoch);
+/* -ERR_NOMEM. `epoch` must rise from boot to boot as that of a store does; seq_out says how callers
+ * know the job that an event of a source is about. */
+MUST_CHECK int event_merge_init(struct event_merge *m, unsigned source_count, uint32_t epoch,
+                                event_seq_fn seq_out, const void *ctx);
 void event_merge_done(struct event_merge *m);
 /* A backend takes the place, with the events of its present boot. NULL: no more of this one; those
  * it told are forgotten with all older ones. */
 void event_merge_source(struct event_merge *m, unsigned source, struct backend *backend);
 /* Takes over what is new. */
 void event_merge_pull(struct event_merge *m);
-/* As backend_events, after a pull; ret_source, as long as out, says whose each is. */
+/* As backend_events, after a pull. */
 size_t event_merge_read(struct event_merge *m, uint64_t after, uint64_t kinds,
-                        struct backend_event *out, unsigned *ret_source, size_t max,
-                        uint64_t *ret_oldest);
+                        struct backend_event *out, size_t max, uint64_t *ret_oldest);
 uint64_t event_merge_last(struct event_merge *m);

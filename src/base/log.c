@@ -212,14 +212,3 @@ struct log log_marked(const struct log *inner, struct log_field mark)
 {
     return (struct log){.inner = inner, .mark = mark};
 }
-
-int log_level_parse(struct span text, enum log_level *ret)
-{
-    for (size_t i = 0; i < sizeof level_names / sizeof *level_names; i++) {
-        if (span_equal(text, span_text(level_names[i]))) {
-            *ret = (enum log_level)i;
-            return 0;
-        }
-    }
-    return -ERR_INVALID;
-}

@@ -66,4 +66,3 @@ struct log log_to_stream(FILE *stream, enum log_format format, enum log_level le
 /* A log whose lines go to inner, which must outlive it and have no mark itself, each with this
  * field before its own. Level and format are inner's, also when they change. */
 struct log log_marked(const struct log *inner, struct log_field mark);
-int log_level_parse(struct span text, enum log_level *ret); /* error, warn, info, debug */

@@ -95,6 +95,17 @@ void *mem_regrow(void *old, size_t count, size_t size)
     return mem_realloc(old, bytes);
 }
 
+void *mem_more(void *array, size_t count, size_t *room, size_t size)
+{
+    if (count < *room)
+        return array;
+    size_t more = *room ? *room * 2 : 16;
+    void *grown = mem_regrow(array, more, size);
+    if (grown)
+        *room = more;
+    return grown;
+}
+
 void *mem_copy(const void *from, size_t size)
 {
     void *p = mem_alloc(size);

@@ -11,6 +11,9 @@ void *mem_zalloc(size_t size);              /* zero-filled */
 void *mem_array(size_t count, size_t size); /* zero-filled; NULL when count * size overflows */
 void *mem_realloc(void *old, size_t size);  /* old stays valid on failure */
 void *mem_regrow(void *old, size_t count, size_t size); /* realloc of an array, overflow checked */
+/* A growing array with room for one more than `count`: itself, or twice as large. NULL: it stays
+ * valid, and *room as it is. */
+void *mem_more(void *array, size_t count, size_t *room, size_t size);
 void *mem_copy(const void *from, size_t size);
 char *mem_text(const char *from, size_t len); /* NUL-terminated copy */
 void *mem_pages(size_t size);                 /* zero-filled, 2 MiB aligned, huge pages asked for */

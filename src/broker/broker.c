@@ -13,7 +13,7 @@
 #include "base/digest/random.h"
 #include "base/mem.h"
 #include "broker/broker_impl.h"
-#include "broker/courier.h"
+#include "broker/webhook_delivery.h"
 #include "core/alerts/webhook.h"
 
 #define BATCH_ROOM_FIRST 64
@@ -24,7 +24,7 @@ static const struct broker_label default_labels[] = {{"high", 10}, {"normal", 0}
 
 /* ---- the memory of batches ---- */
 
-static void batch_free(struct batch *t)
+static void batch_free(struct broker_batch *t)
 {
     if (!t)
         return;
@@ -33,9 +33,9 @@ static void batch_free(struct batch *t)
     mem_free(t);
 }
 
-static struct batch *batch_take(struct broker *b)
+static struct broker_batch *batch_take(struct broker *b)
 {
-    struct batch *t = b->spare;
+    struct broker_batch *t = b->spare;
     if (t) {
         b->spare = t->next;
         b->spare_count--;
@@ -49,7 +49,7 @@ static struct batch *batch_take(struct broker *b)
     return t;
 }
 
-static void batch_give(struct batch *t)
+static void batch_give(struct broker_batch *t)
 {
     struct broker *b = t->broker;
     if (t->room > BATCH_ROOM_KEPT || b->spare_count >= BATCHES_KEPT) {
@@ -61,7 +61,7 @@ static void batch_give(struct batch *t)
     b->spare_count++;
 }
 
-static int batch_reserve(struct batch *t, size_t more)
+static int batch_reserve(struct broker_batch *t, size_t more)
 {
     if (t->room - t->count >= more)
         return 0;
@@ -72,7 +72,7 @@ static int batch_reserve(struct batch *t, size_t more)
     if (!ops)
         return -ERR_NOMEM;
     t->ops = ops;
-    struct slot *slots = mem_regrow(t->slots, room, sizeof(*slots));
+    struct broker_slot *slots = mem_regrow(t->slots, room, sizeof(*slots));
     if (!slots)
         return -ERR_NOMEM;
     t->slots = slots;
@@ -80,7 +80,7 @@ static int batch_reserve(struct batch *t, size_t more)
     return 0;
 }
 
-static void batch_add(struct batch *t, const struct op *op, broker_reply_fn fn, void *ctx)
+static void batch_add(struct broker_batch *t, const struct op *op, broker_reply_fn fn, void *ctx)
 {
     size_t i = t->count++;
     t->ops[i] = *op;
@@ -88,7 +88,7 @@ static void batch_add(struct batch *t, const struct op *op, broker_reply_fn fn, 
     if (op->kind == OP_SCHEDULE_PUT || op->kind == OP_SCHEDULE_PAUSE)
         schedules_prepare(t->broker, &t->ops[i]);
     t->broker->reads.weight += reads_weight(op);
-    t->slots[i] = (struct slot){fn, ctx, op->tag};
+    t->slots[i] = (struct broker_slot){fn, ctx, op->tag};
 }
 
 /* ---- replies ---- */
@@ -102,16 +102,16 @@ static void observe(struct broker *b, const struct op *op, const struct reply *r
                 op->kind == OP_CANCEL;
     if (ends && r->outcome == OUT_OK && b->streams.count > 0)
         streams_lease_ended(b, r->seq);
-    if (b->courier)
-        courier_observe(b->courier, op, r);
+    if (b->deliveries)
+        deliveries_observe(b->deliveries, op, r);
 }
 
-static void deliver(struct batch *t, const struct reply *reply)
+static void deliver(struct broker_batch *t, const struct reply *reply)
 {
     struct broker *b = t->broker;
     size_t i = (size_t)reply->tag;
     CHECK(i < t->count && t->left > 0);
-    struct slot slot = t->slots[i];
+    struct broker_slot slot = t->slots[i];
     observe(b, &t->ops[i], reply);
     struct reply r = *reply;
     r.tag = slot.tag;
@@ -133,7 +133,7 @@ static void reply_cb(void *ctx, const struct reply *reply)
 }
 
 /* Answers made here, without the backend. */
-static void answer_all(struct batch *t, enum outcome outcome, const char *note)
+static void answer_all(struct broker_batch *t, enum outcome outcome, const char *note)
 {
     size_t count = t->count;
     t->left = count;
@@ -147,7 +147,7 @@ static void answer_all(struct batch *t, enum outcome outcome, const char *note)
 
 void broker_submit_open(struct broker *b)
 {
-    struct batch *t = b->open;
+    struct broker_batch *t = b->open;
     if (!t)
         return;
     b->open = NULL;
@@ -166,7 +166,7 @@ void broker_submit_open(struct broker *b)
 static void prepare_cb(uv_prepare_t *handle)
 {
     struct broker *b = handle->data;
-    struct batch *refused = b->refused;
+    struct broker_batch *refused = b->refused;
     b->refused = NULL;
     uv_idle_stop(&b->idle);
     if (b->listeners.fresh) {
@@ -189,20 +189,20 @@ static bool refuse_new(const struct broker *b, const struct op *op)
                            (op->kind == OP_KV_COMMIT && op->kv_commit.enqueue_count > 0));
 }
 
-void broker_stir(struct broker *b)
+void broker_wake(struct broker *b)
 {
     if (!uv_is_active((uv_handle_t *)&b->idle))
         uv_idle_start(&b->idle, idle_cb);
 }
 
 /* Makes room in the batch of this turn, and sees to it that the turn ends. */
-static int collect(struct broker *b, struct batch **which, size_t count)
+static int collect(struct broker *b, struct broker_batch **which, size_t count)
 {
     if (!*which)
         *which = batch_take(b);
     if (!*which || batch_reserve(*which, count) != 0)
         return -ERR_NOMEM;
-    broker_stir(b);
+    broker_wake(b);
     return 0;
 }
 
@@ -259,8 +259,8 @@ static void handles_init(struct broker *b)
     uv_loop_t *loop = b->config.loop;
     /* These cannot fail: they only fill memory. */
     CHECK(uv_prepare_init(loop, &b->prepare) == 0 && uv_idle_init(loop, &b->idle) == 0);
-    CHECK(uv_timer_init(loop, &b->again_timer) == 0 && uv_timer_init(loop, &b->claims.timer) == 0);
-    b->prepare.data = b->idle.data = b->again_timer.data = b->claims.timer.data = b;
+    CHECK(uv_timer_init(loop, &b->retry_timer) == 0 && uv_timer_init(loop, &b->claims.timer) == 0);
+    b->prepare.data = b->idle.data = b->retry_timer.data = b->claims.timer.data = b;
     schedules_handles(b);
     b->open_handles = 7;
     uv_prepare_start(&b->prepare, prepare_cb);
@@ -295,8 +295,8 @@ int broker_open(const struct broker_config *config, struct broker **ret)
     if (announce_open(b) != 0)
         log_event(config->log, LOG_WARN, "no_announcements", LOG_TEXT("why", "out of memory"));
     if (config->webhooks) {
-        if (courier_open(b, config->webhooks, &b->courier) == 0)
-            courier_begin(b->courier);
+        if (deliveries_open(b, config->webhooks, &b->deliveries) == 0)
+            deliveries_begin(b->deliveries);
         else
             log_event(config->log, LOG_ERROR, "no_notices", LOG_TEXT("why", "out of memory"));
     }
@@ -311,9 +311,9 @@ static void broker_free(struct broker *b)
     figures_done(b);
     workers_done(b);
     schedules_done(b);
-    again_free(b);
+    retries_free(b);
     while (b->spare) {
-        struct batch *t = b->spare;
+        struct broker_batch *t = b->spare;
         b->spare = t->next;
         batch_free(t);
     }
@@ -333,15 +333,15 @@ static void handle_closed_cb(uv_handle_t *handle)
 
 void broker_maybe_closed(struct broker *b)
 {
-    bool busy = b->outstanding > 0 || b->claims.count > 0 || b->streams.count > 0 || b->again ||
-                b->courier || b->schedules.settling;
+    bool busy = b->outstanding > 0 || b->claims.count > 0 || b->streams.count > 0 || b->retries ||
+                b->deliveries || b->schedules.settling;
     if (!b->closing || busy || uv_is_closing((uv_handle_t *)&b->prepare))
         return;
     announce_close(b);
     backend_on_news(b->config.backend, NULL, NULL);
     uv_close((uv_handle_t *)&b->prepare, handle_closed_cb);
     uv_close((uv_handle_t *)&b->idle, handle_closed_cb);
-    uv_close((uv_handle_t *)&b->again_timer, handle_closed_cb);
+    uv_close((uv_handle_t *)&b->retry_timer, handle_closed_cb);
     uv_close((uv_handle_t *)&b->claims.timer, handle_closed_cb);
     uv_close((uv_handle_t *)&b->schedules.timer, handle_closed_cb);
     uv_close((uv_handle_t *)&b->schedules.trouble_timer, handle_closed_cb);
@@ -356,8 +356,8 @@ void broker_drain(struct broker *b)
     claims_drain(b);
     streams_drain(b);
     listeners_drain(b);
-    if (b->courier)
-        courier_drain(b->courier);
+    if (b->deliveries)
+        deliveries_drain(b->deliveries);
     schedules_drain(b);
 }
 
@@ -366,10 +366,10 @@ bool broker_draining(const struct broker *b)
     return b->draining;
 }
 
-static void courier_closed(void *ctx)
+static void deliveries_closed(void *ctx)
 {
     struct broker *b = ctx;
-    b->courier = NULL;
+    b->deliveries = NULL;
     broker_maybe_closed(b);
 }
 
@@ -379,8 +379,8 @@ void broker_close(struct broker *b, void (*fn)(void *ctx), void *ctx)
     b->closing = true;
     b->closed_fn = fn;
     b->closed_ctx = ctx;
-    if (b->courier)
-        courier_close(b->courier, courier_closed, b);
+    if (b->deliveries)
+        deliveries_close(b->deliveries, deliveries_closed, b);
     broker_maybe_closed(b);
 }
 
@@ -396,8 +396,8 @@ void broker_figures(const struct broker *b, struct broker_figures *ret)
         .ops = b->ops,
         .draining = b->draining,
     };
-    if (b->courier)
-        courier_figures(b->courier, ret);
+    if (b->deliveries)
+        deliveries_figures(b->deliveries, ret);
 }
 
 void broker_cluster(const struct broker *b, struct backend_cluster *ret)
@@ -472,7 +472,7 @@ static bool redis_stores(const struct broker *b, bool *ret_up)
     bool used = false;
     *ret_up = true;
     for (unsigned i = 0; backend_store(b->config.backend, i, &s); i++) {
-        if (!strstr(s.kind, "redis"))
+        if (s.cluster.server != SERVER_REDIS)
             continue;
         used = true;
         *ret_up = *ret_up && s.cluster.up;

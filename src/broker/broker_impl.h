@@ -2,7 +2,7 @@
 /* What the broker's files share. Included by src/broker only.
  *
  * broker.c   open, close, drain; batches: ops collected in one turn, replies routed back
- * again.c    ops that must be repeated until the backend answered for certain
+ * retry_release.c  ops that must be repeated until the backend answered for certain
  * claims.c   claims, and those that wait
  * streams.c  claims that go on, bound to a connection
  * events.c   listeners
@@ -10,7 +10,7 @@
  * announce.c lines in the log
  * schedules.h, schedule*.c  what is fired when
  * figures.c  what each queue did, and workers.c who did it
- * courier.c notices to webhooks (webhook.c), and conditions.c when alerts are raised
+ * webhook_delivery.c  notices to webhooks (webhook.c), and conditions.c when alerts are raised
  *
  * A batch lives until its last reply, because the backend reads its ops until then. */
 #pragma once
@@ -24,25 +24,25 @@
 
 /* ---- batches ---- */
 
-struct slot {
+struct broker_slot {
     broker_reply_fn fn;
     void *ctx;
     uint64_t tag; /* the caller's */
 };
 
-struct batch {
+struct broker_batch {
     struct broker *broker;
-    struct batch *next; /* of the free ones */
+    struct broker_batch *next; /* of the free ones */
     struct op *ops;
-    struct slot *slots;
+    struct broker_slot *slots;
     size_t count, room;
     size_t left; /* replies still to come */
 };
 
 /* ---- repeating ---- */
 
-struct again {
-    struct again *next;
+struct release_retry {
+    struct release_retry *next;
     struct broker *broker;
     struct op op; /* points to nothing */
 };
@@ -170,8 +170,8 @@ struct reads {
 struct broker {
     struct broker_config config;
     struct hash_key hash_key;
-    struct batch *open, *refused; /* being filled in this turn */
-    struct batch *spare;
+    struct broker_batch *open, *refused; /* being filled in this turn */
+    struct broker_batch *spare;
     size_t spare_count;
     size_t outstanding; /* replies still to come */
     uint64_t batches, ops;
@@ -181,8 +181,8 @@ struct broker {
     unsigned open_handles;
     uv_prepare_t prepare; /* submits what the turn collected … */
     uv_idle_t idle;       /* … and keeps the loop from sleeping on it */
-    uv_timer_t again_timer;
-    struct again *again; /* to be submitted when the timer fires */
+    uv_timer_t retry_timer;
+    struct release_retry *retries; /* to be submitted when the timer fires */
     struct reads reads;
     struct claims claims;
     struct streams streams;
@@ -190,15 +190,14 @@ struct broker {
     struct broker_listener *announcer; /* NULL = there is no log */
     struct figures figures;
     struct workers workers;
-    struct courier *courier; /* NULL = none */
+    struct webhook_deliveries *deliveries; /* NULL = none */
     struct schedules schedules;
 };
 
 /* A reply to be had until the backend is certain: OP_RELEASE, OP_RELEASE_CLAIM. Lack of memory
  * leaves the job to its lease. */
-void broker_again(struct broker *b, const struct op *op);
-void again_free(struct broker *b);
-void again_timer_cb(uv_timer_t *timer);
+void broker_retry_release(struct broker *b, const struct op *op);
+void retries_free(struct broker *b);
 
 unsigned reads_weight(const struct op *op); /* 0 = never waits */
 bool reads_must_wait(const struct broker *b, const struct op *op);
@@ -224,7 +223,7 @@ void listeners_drain(struct broker *b);
 /* Ends the closing once nothing is outstanding. */
 void broker_maybe_closed(struct broker *b);
 /* Makes the turn end soon, although nothing was submitted. */
-void broker_stir(struct broker *b);
+void broker_wake(struct broker *b);
 /* What this turn has brought so far goes to the backend now, not at the end of the turn. */
 void broker_submit_open(struct broker *b);
 /* Asks the backend for news exactly while somebody wants them. */

@@ -270,7 +270,7 @@ static void give_back_all(struct broker *b, const struct reply *r)
 static void give_back_nonce(struct broker *b, uint64_t nonce)
 {
     struct op op = {.kind = OP_RELEASE_CLAIM, .release_claim = {.nonce = nonce}};
-    broker_again(b, &op);
+    broker_retry_release(b, &op);
 }
 
 /* Passes the wake-up on to those it stands in line with. */

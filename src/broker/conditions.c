@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "broker/broker_impl.h"
-#include "broker/courier.h"
+#include "broker/webhook_delivery.h"
 #include "core/alerts/condition.h"
 
 #define PAGE 500

@@ -306,7 +306,7 @@ int broker_listen(struct broker *b, const struct broker_listener_config *config,
     b->listeners.first = l;
     b->listeners.count++;
     b->listeners.fresh = true;
-    broker_stir(b);
+    broker_wake(b);
     broker_want_news(b);
     *ret = l;
     return 0;

@@ -7,7 +7,7 @@
  * goes on. A move that would take more than ROUNDS_MAX circles jumps for the rest. */
 #include "base/mem.h"
 #include "broker/broker_impl.h"
-#include "broker/courier.h"
+#include "broker/webhook_delivery.h"
 
 #define ROUNDS_MAX 100000
 
@@ -32,8 +32,8 @@ static void moving_end(struct broker *b)
     struct schedules *s = &b->schedules;
     struct moving *m = s->moving;
     s->moving = m->next;
-    if (b->courier)
-        courier_settle(b->courier, moved_cb, m); /* what is to be told about all that */
+    if (b->deliveries)
+        deliveries_settle(b->deliveries, moved_cb, m); /* what is to be told about all that */
     else
         moved_cb(m);
 }
@@ -111,13 +111,6 @@ void moving_cut(struct broker *b)
         moving_end(b);
 }
 
-/* Of a store that nodes share it is known after a circle whether this one leads, and what is due;
- * before that a move would leap over all of it. */
-static int begin(struct broker *b, struct moving *m)
-{
-    return b->schedules.shared ? settle(b) : step(b, m);
-}
-
 static int move(struct broker *b, int64_t ms, bool jump, void (*fn)(void *ctx), void *ctx)
 {
     struct schedules *s = &b->schedules;
@@ -131,7 +124,9 @@ static int move(struct broker *b, int64_t ms, bool jump, void (*fn)(void *ctx), 
         link = &(*link)->next;
     bool first = link == &s->moving;
     *link = m;
-    int err = first ? begin(b, m) : 0;
+    /* Of a store that nodes share it is known after a circle whether this one leads, and what is
+     * due; before that a move would leap over all of it. */
+    int err = !first ? 0 : b->schedules.shared ? settle(b) : step(b, m);
     if (err) {
         *link = NULL;
         mem_free(m);

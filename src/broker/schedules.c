@@ -213,12 +213,6 @@ static int keep_spec(struct planned *p, const struct schedule_view *v)
     return 0;
 }
 
-static void tell_wrong(const struct planned *p, const char *why)
-{
-    log_event(p->broker->config.log, LOG_WARN, "schedule_not_understood",
-              LOG_SPAN("schedule", p->name), LOG_TEXT("why", why));
-}
-
 /* A new or changed definition. */
 static void planned_define(struct broker *b, const struct schedule_view *v)
 {
@@ -236,8 +230,9 @@ static void planned_define(struct broker *b, const struct schedule_view *v)
     p->last_live = v->last_live;
     p->parked = false;
     p->known = times_init(&p->times, b->schedules.zones, &p->spec, &note) == 0;
-    if (!p->known)
-        tell_wrong(p, note.text); /* a zone that this machine does not know any more */
+    if (!p->known) /* a zone that this machine does not know any more */
+        log_event(p->broker->config.log, LOG_WARN, "schedule_not_understood",
+                  LOG_SPAN("schedule", p->name), LOG_TEXT("why", note.text));
     watch_source(p);
     enter(p);
 }

@@ -289,7 +289,7 @@ static void hand_back(struct broker_stream *s, bool lost)
         struct broker_held *held = &s->held[0];
         struct op op = {.kind = OP_RELEASE,
                         .lease = {.job = {.seq = held->seq}, .token = held->token, .lost = lost}};
-        broker_again(s->broker, &op);
+        broker_retry_release(s->broker, &op);
         held_drop(s, held);
     }
 }

@@ -161,11 +161,6 @@ static void address_text(const struct wish *w, char *out, size_t room)
         snprintf(out, room, "%s:%s", address, port);
 }
 
-static const char *level_of(const struct wish *w)
-{
-    return w->verbose == 0 ? "warn" : w->verbose == 1 ? "info" : "debug";
-}
-
 static int serve(const struct wish *w)
 {
     char program[] = "holdfast", word[] = "serve", level_flag[] = "--log-level",
@@ -177,7 +172,10 @@ static int serve(const struct wish *w)
                               address, level_flag, level,     store_flag};
     int count = 9;
     address_text(w, address, sizeof address);
-    snprintf(level, sizeof level, "%s", level_of(w));
+    snprintf(level, sizeof level, "%s",
+             w->verbose == 0   ? "warn"
+             : w->verbose == 1 ? "info"
+                               : "debug");
     snprintf(store, sizeof store, "sqlite:%s", w->dir ? w->dir : "");
     words[count++] = w->dir ? store : memory;
     if (w->job_bytes > 0) {

@@ -111,7 +111,7 @@ static void bash_command(const struct command *cmd, FILE *out)
     fputs("            ;;\n", out);
 }
 
-void completion_bash(FILE *out)
+static void completion_bash(FILE *out)
 {
     const struct command *cmd;
     fputs("# bash completion for holdfast; made by `holdfast completion bash`.\n"
@@ -246,7 +246,7 @@ static void zsh_command(const struct command *cmd, FILE *out)
     fputs("'\n            ;;\n", out);
 }
 
-void completion_zsh(FILE *out)
+static void completion_zsh(FILE *out)
 {
     const struct command *cmd;
     fputs("#compdef holdfast\n"

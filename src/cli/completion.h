@@ -6,5 +6,3 @@
 #include "cli/commands.h"
 
 int completion_command(const struct command *cmd, const struct arguments *args);
-void completion_bash(FILE *out);
-void completion_zsh(FILE *out);

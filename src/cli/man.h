@@ -5,5 +5,3 @@
 #include "cli/commands.h"
 
 int man_command(const struct command *cmd, const struct arguments *args); /* `holdfast man` */
-/* Writes the page as roff. -ERR_NOMEM. */
-MUST_CHECK int man_print(FILE *out);

@@ -19,6 +19,7 @@
 #include "backend/backend_impl.h"
 #include "backend/router/router.h"
 #include "base/containers/arena.h"
+#include "wrappers/fault.h"
 
 /* What a case needs beyond an empty backend. */
 #define EXACT 1u   /* not under a profile that loses answers */

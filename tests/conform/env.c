@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "wrappers/trace.h"
 
 #define STEP_MS 500 /* the engine takes a gap of more than a second for a stall */
 

@@ -44,7 +44,7 @@ static void stop_faults(struct world *w)
         ;
     if (w->bad.check != CHECK_NONE)
         return;
-    engine_accept_clock(heart_engine(w->server.heart));
+    engine_accept_clock(gate_engine(w->server.gate));
     server_full(w, false);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server under test: a heart on the virtual disk, that starts, serves and crashes. */
+/* The server under test: a commit gate on the virtual disk, that starts, serves and crashes. */
 #include "sim/server_impl.h"
 
 #include <string.h>
@@ -18,10 +18,11 @@ struct now server_now(const struct world *w)
 
 struct engine *engine_of(struct world *w)
 {
-    return heart_engine(w->server.heart);
+    return gate_engine(w->server.gate);
 }
 
-/* ---- what the heart calls -------------------------------------------------------------------- */
+/* ---- what the commit gate calls
+ * -------------------------------------------------------------------- */
 
 static void frame_cb(void *ctx, struct span frame, uint64_t last)
 {
@@ -69,7 +70,7 @@ static void read_cb(void *ctx, void *request, const struct store_query *query)
 }
 
 static int read_store(struct world *w, const struct store_query *query, struct arena *arena,
-                      struct stored_body **ret_bodies, struct heart_page *page)
+                      struct stored_body **ret_bodies, struct gate_page *page)
 {
     struct store_reader *reader;
     struct err_note note;
@@ -121,7 +122,7 @@ void server_read(struct world *w, size_t number)
         return;
     struct arena arena;
     struct stored_body *bodies = NULL;
-    struct heart_page page = {0};
+    struct gate_page page = {0};
     arena_init(&arena);
     int rc = -ERR_IO;
     if (has(&w->plan, FEATURE_READ_ERRORS) && !w->draining && chance(w, 5)) {
@@ -131,7 +132,7 @@ void server_read(struct world *w, size_t number)
         if (rc < 0)
             world_blame(w, CHECK_DRIVER, "reading the store: %s", err_text(rc));
     }
-    heart_bodies(w->server.heart, read.request, bodies, bodies ? NULL : &page, rc, server_now(w));
+    gate_bodies(w->server.gate, read.request, bodies, bodies ? NULL : &page, rc, server_now(w));
     arena_done(&arena);
 }
 
@@ -189,15 +190,15 @@ void server_start(struct world *w)
 {
     struct server *s = &w->server;
     struct err_note note = {""};
-    struct heart_config config = {.cache_bytes = w->plan.cache_bytes,
-                                  .calls = {w, frame_cb, reply_cb, wake_cb, read_cb}};
+    struct gate_config config = {.cache_bytes = w->plan.cache_bytes,
+                                 .calls = {w, frame_cb, reply_cb, wake_cb, read_cb}};
     s->boot++;
     s->mono_base = between(w, 0, 1000000000);
     configure(w, &config.engine);
     start_shadow(w, &config.engine);
     int rc = s->boot > 1 ? disk_reopen(&s->disk, world_now(w).wall, &note) : 0;
     if (rc == 0)
-        rc = heart_new(&config, &s->heart);
+        rc = gate_new(&config, &s->gate);
     if (rc < 0) {
         world_blame(w, CHECK_DRIVER, "start: %s: %s", err_text(rc), note.text);
         return;
@@ -208,10 +209,10 @@ void server_start(struct world *w)
     verify(w, engine_of(w), "after recovery");
     if (s->shadow)
         same_state(w, engine_of(w), s->shadow, "recovered and lived");
-    if ((rc = heart_boot(s->heart, server_now(w))) < 0)
+    if ((rc = gate_boot(s->gate, server_now(w))) < 0)
         world_blame(w, CHECK_DRIVER, "boot: %s", err_text(rc));
     history_event(&w->history, HIST_BOOT, engine_position(engine_of(w)), world_now(w));
-    heart_flush(s->heart, server_now(w));
+    gate_flush(s->gate, server_now(w));
     start_commit(w);
 }
 
@@ -244,7 +245,7 @@ static void set_timer(struct world *w)
 
 static void after_step(struct world *w)
 {
-    heart_flush(w->server.heart, server_now(w));
+    gate_flush(w->server.gate, server_now(w));
     start_commit(w);
     set_timer(w);
 }
@@ -327,7 +328,7 @@ static bool submit(struct world *w, const struct op *ops, size_t count)
     bool failing = has(&w->plan, FEATURE_NO_MEMORY) && chance(w, 20);
     uint64_t hash = failing ? engine_state_hash(engine_of(w)) : 0;
     failing = failing && memory_fails(w);
-    int rc = heart_submit(s->heart, ops, count, server_now(w), NULL, NULL);
+    int rc = gate_submit(s->gate, ops, count, server_now(w), NULL, NULL);
     memory_works();
     if (failing) {
         w->coverage->faults[FAULT_NO_MEMORY]++;
@@ -364,7 +365,7 @@ void server_turn(struct world *w)
 void server_tick(struct world *w)
 {
     bool failing = memory_fails(w);
-    int rc = heart_tick(w->server.heart, server_now(w));
+    int rc = gate_tick(w->server.gate, server_now(w));
     memory_works();
     if (rc < 0 && !(failing && rc == -ERR_NOMEM))
         world_blame(w, CHECK_DRIVER, "tick: %s", err_text(rc));
@@ -386,8 +387,8 @@ void server_go_on(struct world *w)
 void drop_process(struct world *w)
 {
     struct server *s = &w->server;
-    heart_free(s->heart);
-    s->heart = NULL;
+    gate_free(s->gate);
+    s->gate = NULL;
     s->state = SERVER_DOWN;
     s->inbox_count = s->read_count = 0;
     s->turn_due = s->provide_due = false;
@@ -408,8 +409,8 @@ void server_crash(struct world *w)
 void server_stop(struct world *w)
 {
     struct server *s = &w->server;
-    if (s->heart)
-        heart_free(s->heart);
+    if (s->gate)
+        gate_free(s->gate);
     if (s->shadow)
         engine_free(s->shadow);
     vec_free(s->inbox);
@@ -421,7 +422,7 @@ void server_stop(struct world *w)
 bool server_idle(struct world *w)
 {
     const struct server *s = &w->server;
-    return s->state == SERVER_UP && s->inbox_count == 0 && heart_idle(s->heart) &&
+    return s->state == SERVER_UP && s->inbox_count == 0 && gate_idle(s->gate) &&
            s->disk.durable == s->disk.count;
 }
 

@@ -31,8 +31,8 @@ static void count_note(struct world *w, const struct disk_journal_note *n)
 void server_applied(struct world *w)
 {
     const struct disk *d = &w->server.disk;
-    if (w->server.heart && d->applied > 0)
-        heart_applied(w->server.heart, d->frames[d->applied - 1].last);
+    if (w->server.gate && d->applied > 0)
+        gate_applied(w->server.gate, d->frames[d->applied - 1].last);
 }
 
 void became_durable(struct world *w, size_t before)
@@ -207,7 +207,7 @@ void server_commit(struct world *w)
         server_crash(w);
         return;
     }
-    heart_durable(s->heart, position, server_now(w));
+    gate_durable(s->gate, position, server_now(w));
     server_applied(w);
     server_go_on(w);
 }

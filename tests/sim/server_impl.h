@@ -17,7 +17,7 @@ void server_go_on(struct world *w); /* after a commit: timers and turns */
 void blame_disk(struct world *w, const char *what, const struct err_note *note);
 /* Begins to write what waits, unless something is being written. */
 void start_commit(struct world *w);
-/* Tells the heart what the store has. */
+/* Tells the commit gate what the store has. */
 void server_applied(struct world *w);
 /* Frames past the first `before` have become durable. */
 void became_durable(struct world *w, size_t before);

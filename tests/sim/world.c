@@ -118,7 +118,7 @@ static void fault_jump(struct world *w)
 static void accept_clock(struct world *w)
 {
     if (w->server.state != SERVER_DOWN)
-        engine_accept_clock(heart_engine(w->server.heart));
+        engine_accept_clock(gate_engine(w->server.gate));
 }
 
 static void fault_full(struct world *w, bool full)

@@ -5,7 +5,7 @@
  * every choice comes from one random generator, so a seed decides everything. */
 #pragma once
 
-#include "backend/local/heart.h"
+#include "backend/local/commit_gate.h"
 #include "sim/checker.h"
 #include "sim/coverage.h"
 #include "sim/disk.h"
@@ -80,7 +80,7 @@ struct server_read {
 
 struct server {
     enum server_state state;
-    struct heart *heart;
+    struct commit_gate *gate;
     struct engine *shadow; /* lives through exactly the durable frames; NULL = none */
     size_t shadowed;       /* frames it has seen */
     struct disk disk;

@@ -51,7 +51,7 @@ static void take_events(struct dispatch *d)
         }
     } while (n == EVENTS_AT_ONCE);
     d->seen = backend_events_last(d->inner);
-    pushes_kick(d);
+    pushes_wake(d);
 }
 
 static void news_cb(void *ctx)
@@ -72,8 +72,8 @@ void dispatch_after(struct dispatch *d)
 {
     if (d->closing)
         return;
-    pushes_kick(d);
-    walk_kick(d);
+    pushes_wake(d);
+    walk_wake(d);
     end_settles(d);
 }
 

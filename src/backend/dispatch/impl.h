@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The dispatching wrapper, inside.
  *
- *   dispatch.c  the table of the backend; opening and closing
- *   side.c      a Redis server, and the pushes on their way to it
- *   walk.c      the leader's loop: what is pending, what was lost */
+ *   dispatch.c     the table of the backend; opening and closing
+ *   list_server.c  a Redis server, and the pushes on their way to it
+ *   relist.c       the leader's loop: what is pending, what was lost */
 #pragma once
 
 #include "backend/dispatch/dispatch.h"
@@ -64,7 +64,7 @@ struct dispatch {
     struct push_list marks;
     struct marking *marking; /* under way; NULL = none */
     struct walk *walk;       /* the same */
-    struct map64 suspects;   /* queues whose lists had too few ids or too many (walk.c) */
+    struct map64 suspects;   /* queues whose lists had too few ids or too many (relist.c) */
     bool walk_now;           /* not in its turn: Redis is back, or events were missed */
     int64_t walked_ms;
     uint64_t pushed, failed;
@@ -76,7 +76,7 @@ struct dispatch {
     void *closed_ctx;
 };
 
-/* side.c */
+/* list_server.c */
 MUST_CHECK int side_open(struct side *s, const char *url, struct err_note *note);
 void side_close(struct side *s);
 struct side *side_of(struct dispatch *d, struct span queue);
@@ -86,12 +86,12 @@ bool side_up(const struct side *s);
 void push_add(struct dispatch *d, struct span queue, struct job_ref job);
 void push_again(struct dispatch *d, struct span queue, struct job_ref job); /* … also then */
 void push_forget(struct dispatch *d, struct span queue); /* behind its pushes, its list goes */
-void pushes_kick(struct dispatch *d);
+void pushes_wake(struct dispatch *d);
 bool pushes_idle(const struct dispatch *d);
 bool pushes_full(const struct dispatch *d); /* nobody should add many */
 
-/* walk.c */
-void walk_kick(struct dispatch *d); /* when it is time */
+/* relist.c */
+void walk_wake(struct dispatch *d); /* when it is time */
 void walk_forget(struct dispatch *d);
 
 /* dispatch.c */

@@ -6,11 +6,6 @@
 #include <stddef.h>
 
 #include "backend/failover/impl.h"
-#include "base/check.h"
-#include "base/mem.h"
-
-static void primary_reply_cb(void *ctx, const struct reply *reply);
-static void spool_reply_cb(void *ctx, const struct reply *reply);
 
 static const char note_keyed[] = "the shared store does not answer, and only it can keep a unique "
                                  "or idempotency key: try again, "
@@ -100,222 +95,131 @@ static void list_in(const struct failover *f, struct op_list *list)
 
 static void for_spool(struct fo_call *c)
 {
-    const struct failover *f = c->batch->f;
-    size_t offset = job_offset(c->op);
+    const struct failover *f = fanout_ctx(&c->base);
+    size_t offset = job_offset(c->base.op);
     struct job_ref ref;
-    c->inner = *c->op;
-    c->at_spool = true;
+    c->base.inner = *c->base.op;
+    c->base.store = SOURCE_SPOOL;
     if (offset) {
-        memcpy(&ref, (const char *)c->op + offset, sizeof ref);
+        memcpy(&ref, (const char *)c->base.op + offset, sizeof ref);
         ref.seq = fo_seq_in(f, ref.seq);
-        memcpy((char *)&c->inner + offset, &ref, sizeof ref);
-    } else if (c->op->kind == OP_LIST) {
-        list_in(f, &c->inner.list);
+        memcpy((char *)&c->base.inner + offset, &ref, sizeof ref);
+    } else if (c->base.op->kind == OP_LIST) {
+        list_in(f, &c->base.inner.list);
     }
 }
 
-/* Fills inner and at_spool, or note. */
-static void plan(struct fo_call *c)
+static void for_primary(struct fo_call *c)
 {
-    struct failover *f = c->batch->f;
-    size_t offset = job_offset(c->op);
+    c->base.inner = *c->base.op;
+    c->base.store = SOURCE_PRIMARY;
+}
+
+static unsigned plan(struct fanout_call *base)
+{
+    struct fo_call *c = (struct fo_call *)base;
+    struct failover *f = fanout_ctx(&c->base);
+    size_t offset = job_offset(c->base.op);
     struct job_ref ref = {0, 0};
     if (offset)
-        memcpy(&ref, (const char *)c->op + offset, sizeof ref);
+        memcpy(&ref, (const char *)c->base.op + offset, sizeof ref);
     bool own = fo_own(f, ref.seq);
     enum flow_fate fate = own ? fo_flow_fate(f, fo_seq_in(f, ref.seq)) : FATE_NONE;
-    bool there = (own && fate != FATE_MOVED) || ways[c->op->kind].way == WAY_BOTH;
-    if (fate != FATE_NONE && fate != FATE_MOVED && c->op->kind != OP_GET)
+    bool there = (own && fate != FATE_MOVED) || ways[c->base.op->kind].way == WAY_BOTH;
+    base->store = FANOUT_NO_STORE;
+    if (fate != FATE_NONE && fate != FATE_MOVED && c->base.op->kind != OP_GET)
         c->note = note_moving;
-    else if (there || (!f->up && spool_may(c->op)))
+    else if (there || (!f->up && spool_may(c->base.op)))
         for_spool(c);
     else if (f->up)
-        c->inner = *c->op;
+        for_primary(c);
     else
-        c->note = offset ? note_held : c->op->kind == OP_ENQUEUE ? note_keyed : note_away;
+        c->note = offset ? note_held : c->base.op->kind == OP_ENQUEUE ? note_keyed : note_away;
+    return base->store;
 }
 
 /* --- answering --- */
 
-static void deliver(struct fo_call *c, const struct reply *answer)
-{
-    struct fo_batch *batch = c->batch;
-    struct reply reply = *answer;
-    reply.kind = c->op->kind;
-    reply.tag = c->op->tag;
-    batch->fn(batch->ctx, &reply);
-    arena_done(&c->arena);
-    if (--batch->unanswered == 0) {
-        mem_free(batch->ops);
-        mem_free(batch);
-    }
-}
-
 static void deliver_unavailable(struct fo_call *c, const char *note)
 {
-    deliver(c, &(struct reply){.outcome = OUT_UNAVAILABLE, .note = note});
-}
-
-static void ask_again(struct fo_call *c, struct backend *whom, backend_reply_fn fn)
-{
-    c->inner.tag = (uint64_t)(c - c->batch->calls);
-    if (!whom || c->batch->f->closing || backend_submit(whom, &c->inner, 1, fn, c->batch) != 0)
-        deliver_unavailable(c, note_away);
+    fanout_deliver(&c->base, &(struct reply){.outcome = OUT_UNAVAILABLE, .note = note});
 }
 
 static void ask_spool(struct fo_call *c)
 {
     for_spool(c);
-    ask_again(c, c->batch->f->spool, spool_reply_cb);
+    if (fanout_ask(&c->base) != 0)
+        deliver_unavailable(c, note_away);
 }
 
 static void ask_primary(struct fo_call *c)
 {
-    c->inner = *c->op;
-    c->at_spool = false;
-    ask_again(c, c->batch->f->primary, primary_reply_cb);
+    for_primary(c);
+    if (fanout_ask(&c->base) != 0)
+        deliver_unavailable(c, note_away);
 }
 
 static void primary_answered(struct fo_call *c, const struct reply *reply)
 {
-    struct failover *f = c->batch->f;
+    struct failover *f = fanout_ctx(&c->base);
     c->been_at_primary = true;
     if (reply->outcome == OUT_UNAVAILABLE)
         fo_down(f, reply->note ? reply->note : "unavailable");
-    if (reply->outcome == OUT_UNAVAILABLE && spool_may(c->op))
+    if (reply->outcome == OUT_UNAVAILABLE && spool_may(c->base.op))
         ask_spool(c);
     else
-        deliver(c, reply);
-}
-
-static void primary_reply_cb(void *ctx, const struct reply *reply)
-{
-    struct fo_batch *batch = ctx;
-    primary_answered(&batch->calls[reply->tag], reply);
+        fanout_deliver(&c->base, reply);
 }
 
 /* Not in the spool: it has flowed back, or was never there. */
 static bool look_further(const struct fo_call *c, const struct reply *reply)
 {
-    return job_offset(c->op) && !c->been_at_primary &&
+    return job_offset(c->base.op) && !c->been_at_primary &&
            (reply->outcome == OUT_NOT_FOUND || reply->outcome == OUT_GONE);
 }
 
 static void spool_answered(struct fo_call *c, const struct reply *reply)
 {
-    struct failover *f = c->batch->f;
+    struct failover *f = fanout_ctx(&c->base);
     struct reply outside = *reply;
-    bool further = look_further(c, reply) || c->op->kind == OP_RELEASE_CLAIM;
+    bool further = look_further(c, reply) || c->base.op->kind == OP_RELEASE_CLAIM;
     if (further && f->up)
         ask_primary(c);
-    else if (further && (f->primary || job_offset(c->op)))
+    else if (further && (f->primary || job_offset(c->base.op)))
         deliver_unavailable(c, note_held);
-    else if (fo_reply_out(f, &outside, &c->arena) != 0)
-        deliver(c, &(struct reply){.outcome =
-                                       op_is_query(c->op->kind) ? OUT_UNAVAILABLE : OUT_UNKNOWN});
+    else if (fo_reply_out(f, &outside, &c->base.arena) != 0)
+        fanout_deliver_lost(&c->base);
     else {
-        outside.spooled = c->op->kind == OP_ENQUEUE && outside.outcome == OUT_OK;
-        outside.left_out = c->op->kind == OP_QUEUE_LIST || c->op->kind == OP_BREAKER_LIST;
-        deliver(c, &outside);
+        outside.spooled = c->base.op->kind == OP_ENQUEUE && outside.outcome == OUT_OK;
+        outside.left_out = c->base.op->kind == OP_QUEUE_LIST || c->base.op->kind == OP_BREAKER_LIST;
+        fanout_deliver(&c->base, &outside);
     }
 }
 
-static void spool_reply_cb(void *ctx, const struct reply *reply)
+static void replied(struct fanout_call *base, const struct reply *reply)
 {
-    struct fo_batch *batch = ctx;
-    spool_answered(&batch->calls[reply->tag], reply);
+    struct fo_call *c = (struct fo_call *)base;
+    if (base->store == SOURCE_SPOOL)
+        spool_answered(c, reply);
+    else
+        primary_answered(c, reply);
 }
 
-/* --- taking a batch --- */
-
-static void answer_later(struct fo_call *c)
+static void not_taken(struct fanout_call *base)
 {
-    struct failover *f = c->batch->f;
-    c->next = NULL;
-    *f->later_end = c;
-    f->later_end = &c->next;
-    fo_turn_wanted(f);
+    struct fo_call *c = (struct fo_call *)base;
+    deliver_unavailable(c, c->note ? c->note : note_away);
 }
 
-void fo_answer_later(struct failover *f)
+static struct backend *store_at(const struct fanout *fanout, unsigned index)
 {
-    struct fo_call *going = f->later;
-    f->later = NULL;
-    f->later_end = &f->later;
-    while (going) {
-        struct fo_call *c = going;
-        going = c->next;
-        deliver_unavailable(c, c->note ? c->note : note_away);
-    }
+    const struct failover *f = fanout->ctx;
+    return index == SOURCE_SPOOL ? f->spool : f->primary;
 }
 
-static struct fo_batch *batch_new(struct failover *f, size_t count, backend_reply_fn fn, void *ctx)
-{
-    size_t bytes;
-    if (__builtin_mul_overflow(count, sizeof(struct fo_call), &bytes) ||
-        __builtin_add_overflow(bytes, sizeof(struct fo_batch), &bytes))
-        return NULL;
-    struct fo_batch *batch = mem_zalloc(bytes);
-    struct op *ops = mem_array(count, sizeof *ops);
-    if (!batch || !ops) {
-        mem_free(batch);
-        mem_free(ops);
-        return NULL;
-    }
-    batch->f = f;
-    batch->fn = fn;
-    batch->ctx = ctx;
-    batch->unanswered = count;
-    batch->ops = ops;
-    return batch;
-}
-
-/* The ops for one of the two, in order, from `to` on. */
-static size_t fill_for(struct fo_batch *batch, size_t count, bool spool, struct op *to)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct fo_call *c = &batch->calls[i];
-        if (c->note || c->at_spool != spool)
-            continue;
-        to[n] = c->inner;
-        to[n++].tag = i;
-    }
-    return n;
-}
-
-static void hand_over(struct fo_batch *batch, struct backend *whom, backend_reply_fn fn,
-                      struct op *ops, size_t count)
-{
-    if (backend_submit(whom, ops, count, fn, batch) == 0)
-        return;
-    for (size_t i = 0; i < count; i++)
-        answer_later(&batch->calls[ops[i].tag]);
-}
-
-int fo_submit(struct backend *b, const struct op *ops, size_t count, backend_reply_fn fn, void *ctx)
-{
-    struct failover *f = (struct failover *)b;
-    if (f->closing)
-        return -ERR_CLOSED;
-    struct fo_batch *batch = batch_new(f, count, fn, ctx);
-    if (!batch)
-        return -ERR_NOMEM;
-    for (size_t i = 0; i < count; i++) {
-        batch->calls[i].batch = batch;
-        batch->calls[i].op = &ops[i];
-        arena_init(&batch->calls[i].arena);
-        plan(&batch->calls[i]);
-        if (batch->calls[i].note)
-            answer_later(&batch->calls[i]);
-    }
-    struct op *to = batch->ops;
-    size_t n = fill_for(batch, count, true, to);
-    if (n > 0)
-        hand_over(batch, f->spool, spool_reply_cb, to, n);
-    to += n;
-    n = fill_for(batch, count, false, to);
-    if (n > 0)
-        hand_over(batch, f->primary, primary_reply_cb, to, n);
-    return 0;
-}
+const struct fanout_owner fo_calls = {.call_bytes = sizeof(struct fo_call),
+                                      .store = store_at,
+                                      .plan = plan,
+                                      .replied = replied,
+                                      .not_taken = not_taken,
+                                      .iteration = fo_iteration};

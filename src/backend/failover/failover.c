@@ -8,9 +8,9 @@
 #include "base/mem.h"
 
 #define EPOCH_SHIFT 40
-#define EVENTS_AT_ONCE 64
 
-static void idle_cb(uv_idle_t *idle);
+static int fo_submit(struct backend *b, const struct op *ops, size_t count, backend_reply_fn fn,
+                     void *ctx);
 
 static struct failover *failover_of(const struct backend *b)
 {
@@ -18,13 +18,13 @@ static struct failover *failover_of(const struct backend *b)
     return (struct failover *)b;
 }
 
-/* --- turns --- */
-
-void fo_turn_wanted(struct failover *f)
+static int fo_submit(struct backend *b, const struct op *ops, size_t count, backend_reply_fn fn,
+                     void *ctx)
 {
-    if (!f->finished)
-        uv_idle_start(&f->idle, idle_cb);
+    return fanout_submit(&failover_of(b)->fanout, ops, count, fn, ctx);
 }
+
+/* --- iterations --- */
 
 static void signal_watches(struct failover *f)
 {
@@ -35,12 +35,10 @@ static void signal_watches(struct failover *f)
     }
 }
 
-static void idle_cb(uv_idle_t *idle)
+void fo_iteration(struct fanout *fanout)
 {
-    struct failover *f = idle->data;
-    uv_idle_stop(idle);
-    fo_answer_later(f);
-    if (f->signal_all && !f->closing)
+    struct failover *f = fanout->ctx;
+    if (f->signal_all && !fanout->closing)
         signal_watches(f);
     fo_close_further(f);
 }
@@ -86,9 +84,9 @@ static int fo_watch(struct backend *b, struct span queue, backend_signal_fn fn, 
                     struct backend_watch **ret)
 {
     struct failover *f = failover_of(b);
-    struct fo_watch *w = f->closing ? NULL : mem_zalloc(sizeof *w);
+    struct fo_watch *w = f->fanout.closing ? NULL : mem_zalloc(sizeof *w);
     if (!w)
-        return f->closing ? -ERR_CLOSED : -ERR_NOMEM;
+        return f->fanout.closing ? -ERR_CLOSED : -ERR_NOMEM;
     *w = (struct fo_watch){.f = f, .fn = fn, .ctx = ctx, .next = f->watches};
     int err = watch_both(w, queue);
     if (err) {
@@ -114,25 +112,15 @@ static void fo_unwatch(struct backend *b, struct backend_watch *handle)
 
 /* --- events --- */
 
+static uint64_t event_seq(const void *ctx, unsigned source, uint64_t seq)
+{
+    return source == SOURCE_SPOOL ? fo_seq_out(ctx, seq) : seq;
+}
+
 static size_t fo_events(const struct backend *b, uint64_t after, uint64_t kinds,
                         struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
-    struct failover *f = failover_of(b);
-    unsigned from[EVENTS_AT_ONCE];
-    size_t n = 0, got, wanted;
-    if (!out)
-        return event_merge_read(&f->events, after, kinds, NULL, NULL, 0, ret_oldest);
-    do {
-        wanted = max - n < EVENTS_AT_ONCE ? max - n : EVENTS_AT_ONCE;
-        got = event_merge_read(&f->events, after, kinds, &out[n], from, wanted, ret_oldest);
-        for (size_t i = 0; i < got; i++) {
-            if (from[i] == SOURCE_SPOOL)
-                out[n + i].seq = fo_seq_out(f, out[n + i].seq);
-        }
-        n += got;
-        after = n > 0 ? out[n - 1].id : after;
-    } while (n < max && got == wanted);
-    return n;
+    return event_merge_read(&failover_of(b)->events, after, kinds, out, max, ret_oldest);
 }
 
 static uint64_t fo_events_last(const struct backend *b)
@@ -227,37 +215,12 @@ static int64_t fo_clock_offset(const struct backend *b)
     return f->primary && f->up ? backend_clock_offset(f->primary) : 0;
 }
 
-struct settle_both {
-    backend_closed_fn fn;
-    void *ctx;
-    unsigned left;
-};
-
-static void settled_cb(void *ctx)
-{
-    struct settle_both *s = ctx;
-    if (--s->left > 0)
-        return;
-    s->fn(s->ctx);
-    mem_free(s);
-}
-
 /* A primary that is away cannot say when it has settled. */
 static int fo_settle(struct backend *b, backend_closed_fn fn, void *ctx)
 {
     struct failover *f = failover_of(b);
-    struct settle_both *s = f->closing ? NULL : mem_zalloc(sizeof *s);
-    if (!s)
-        return f->closing ? -ERR_CLOSED : -ERR_NOMEM;
-    *s = (struct settle_both){.fn = fn, .ctx = ctx};
-    int err = backend_settle(f->spool, settled_cb, s);
-    s->left = err ? 0 : 1;
-    if (f->up && backend_settle(f->primary, settled_cb, s) == 0)
-        s->left++;
-    if (s->left > 0)
-        return 0;
-    mem_free(s);
-    return err;
+    return fanout_settle(&f->fanout, 1u << SOURCE_SPOOL | (unsigned)f->up << SOURCE_PRIMARY, fn,
+                         ctx);
 }
 
 /* --- closing --- */
@@ -291,11 +254,12 @@ static void handle_closed_cb(uv_handle_t *handle)
 
 void fo_close_further(struct failover *f)
 {
-    if (!f->closing || f->finished || f->open > 0 || f->reaching || f->later)
+    if (f->finished || f->reaching || !fanout_is_done(&f->fanout))
         return;
     f->finished = true;
     f->handles = 2;
-    uv_close((uv_handle_t *)&f->idle, handle_closed_cb);
+    f->fanout.idle.data = f;
+    uv_close((uv_handle_t *)&f->fanout.idle, handle_closed_cb);
     uv_close((uv_handle_t *)&f->timer, handle_closed_cb);
 }
 
@@ -303,7 +267,7 @@ static void primary_closed_cb(void *ctx)
 {
     struct failover *f = ctx;
     f->primary = NULL;
-    f->open--;
+    f->fanout.open--;
     fo_close_further(f);
 }
 
@@ -311,15 +275,15 @@ static void spool_closed_cb(void *ctx)
 {
     struct failover *f = ctx;
     f->spool = NULL;
-    f->open--;
+    f->fanout.open--;
     fo_close_further(f);
 }
 
 static void fo_close(struct backend *b, backend_closed_fn fn, void *ctx)
 {
     struct failover *f = failover_of(b);
-    CHECK(!f->closing);
-    f->closing = true;
+    CHECK(!f->fanout.closing);
+    f->fanout.closing = true;
     f->closed_fn = fn;
     f->closed_ctx = ctx;
     uv_timer_stop(&f->timer);
@@ -353,15 +317,11 @@ static void fill_ops(struct failover *f)
     f->base.ops = &f->ops;
 }
 
-static void forsaken_cb(void *ctx)
-{
-    (void)ctx;
-}
-
 static int open_both(struct failover *f, struct backend *spool, struct err_note *note)
 {
     uint64_t last = backend_events_last(spool);
-    int err = event_merge_init(&f->events, SOURCE_COUNT, (uint32_t)(last >> EPOCH_SHIFT));
+    int err =
+        event_merge_init(&f->events, SOURCE_COUNT, (uint32_t)(last >> EPOCH_SHIFT), event_seq, f);
     if (!err && f->setup.reachable(f->setup.ctx))
         err = f->setup.open(f->setup.ctx, &f->primary, note);
     return err;
@@ -388,7 +348,7 @@ int backend_open_failover(struct backend *spool, const struct failover_setup *se
         err = open_both(f, spool, note);
     }
     if (err) {
-        backend_close(spool, forsaken_cb, NULL);
+        backend_close(spool, fanout_ignore_closed_cb, NULL);
         if (f)
             failover_free(f);
         else if (setup->done)
@@ -398,11 +358,10 @@ int backend_open_failover(struct backend *spool, const struct failover_setup *se
     fill_ops(f);
     f->spool = spool;
     f->first = first_of(spool);
-    f->open = f->primary ? 2 : 1;
-    f->later_end = &f->later;
-    uv_idle_init(config->loop, &f->idle);
+    f->fanout.open = f->primary ? 2 : 1;
+    fanout_init(&f->fanout, &fo_calls, f, SOURCE_COUNT, config->loop);
     uv_timer_init(config->loop, &f->timer);
-    f->idle.data = f->timer.data = f;
+    f->timer.data = f;
     event_merge_source(&f->events, SOURCE_SPOOL, spool);
     if (f->primary)
         fo_primary_opened(f);

@@ -44,7 +44,7 @@ static void rest(struct failover *f)
 /* Submits w->ops to one of the two; false: it took nothing. */
 static bool ask(struct failover *f, struct backend *whom, size_t count, backend_reply_fn fn)
 {
-    if (f->closing || !whom || backend_submit(whom, f->flow.ops, count, fn, f) != 0)
+    if (f->fanout.closing || !whom || backend_submit(whom, f->flow.ops, count, fn, f) != 0)
         return false;
     f->flow.waiting = count;
     return true;
@@ -67,7 +67,7 @@ static void next_round(struct failover *f)
         }
     }
     w->count = kept;
-    if (f->up && !f->closing && kept == 0 && w->after != 0)
+    if (f->up && !f->fanout.closing && kept == 0 && w->after != 0)
         find(f);
     else
         rest(f);
@@ -311,10 +311,10 @@ static void find(struct failover *f)
         rest(f);
 }
 
-void fo_flow_kick(struct failover *f)
+void fo_flow_wake(struct failover *f)
 {
     struct flow *w = &f->flow;
-    if (w->phase != FLOW_IDLE || !f->up || f->closing)
+    if (w->phase != FLOW_IDLE || !f->up || f->fanout.closing)
         return;
     if (w->count > 0) {
         move(f);

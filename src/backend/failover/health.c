@@ -23,7 +23,7 @@ uint64_t fo_spool_jobs(const struct failover *f)
 static void tick_after(struct failover *f, uint64_t ms)
 {
     uint64_t half = f->setup.health_ms / 2;
-    if (!f->closing)
+    if (!f->fanout.closing)
         uv_timer_start(&f->timer, tick_cb, ms < half || half == 0 ? ms : half, 0);
 }
 
@@ -31,7 +31,7 @@ static void tick_after(struct failover *f, uint64_t ms)
 static void changed(struct failover *f)
 {
     f->signal_all = true;
-    fo_turn_wanted(f);
+    fanout_wake(&f->fanout);
 }
 
 static void away_because(struct failover *f, const char *why)
@@ -41,7 +41,7 @@ static void away_because(struct failover *f, const char *why)
 
 void fo_down(struct failover *f, const char *why)
 {
-    if (!f->up || f->closing)
+    if (!f->up || f->fanout.closing)
         return;
     f->up = false;
     f->since = clock_now(&f->config.clock).wall;
@@ -55,7 +55,7 @@ void fo_down(struct failover *f, const char *why)
 
 static void up(struct failover *f)
 {
-    if (f->up || f->closing)
+    if (f->up || f->fanout.closing)
         return;
     f->up = true;
     f->since = clock_now(&f->config.clock).wall;
@@ -77,8 +77,8 @@ static void probe_reply_cb(void *ctx, const struct reply *reply)
         up(f);
     f->slow = false;
     if (f->up) {
-        fo_mirror_kick(f);
-        fo_flow_kick(f);
+        fo_mirror_wake(f);
+        fo_flow_wake(f);
     }
     fo_close_further(f);
 }
@@ -108,7 +108,7 @@ static void open_now(struct failover *f)
     struct err_note note = {""};
     int err = f->setup.open(f->setup.ctx, &f->primary, &note);
     if (!err) {
-        f->open++;
+        f->fanout.open++;
         fo_primary_opened(f);
         probe(f);
     } else {
@@ -122,7 +122,7 @@ static void reached_cb(uv_work_t *work, int status)
 {
     struct failover *f = work->data;
     f->reaching = false;
-    if (status == 0 && f->reached && !f->closing)
+    if (status == 0 && f->reached && !f->fanout.closing)
         open_now(f);
     fo_close_further(f);
 }
@@ -135,7 +135,7 @@ static void tick_cb(uv_timer_t *timer)
     else if (!f->reaching)
         f->reaching = uv_queue_work(f->config.loop, &f->reach, reach_cb, reached_cb) == 0;
     if (f->up)
-        fo_flow_kick(f);
+        fo_flow_wake(f);
     tick_after(f, f->up ? ASK_UP_MS : ASK_DOWN_MS);
 }
 

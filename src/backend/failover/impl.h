@@ -32,7 +32,7 @@
 #include "backend/backend_impl.h"
 #include "backend/event_merge.h"
 #include "backend/failover/failover.h"
-#include "base/containers/arena.h"
+#include "backend/fanout.h"
 #include "base/containers/map.h"
 #include "core/limits.h"
 
@@ -42,26 +42,11 @@
 enum { SOURCE_PRIMARY, SOURCE_SPOOL, SOURCE_COUNT };
 
 struct failover;
-struct fo_batch;
 
 struct fo_call {
-    struct fo_batch *batch;
-    const struct op *op; /* the caller's */
-    struct op inner;     /* as the spool is given it */
-    bool at_spool;       /* who has it; else the primary */
+    struct fanout_call base;
     bool been_at_primary;
     const char *note; /* refused: why */
-    struct arena arena;
-    struct fo_call *next; /* among those to be answered in the next turn */
-};
-
-struct fo_batch {
-    struct failover *f;
-    backend_reply_fn fn;
-    void *ctx;
-    size_t unanswered;
-    struct op *ops; /* what the two were given */
-    struct fo_call calls[];
 };
 
 struct fo_watch {
@@ -123,6 +108,7 @@ struct mirror {
 
 struct failover {
     struct backend base;
+    struct fanout fanout;   /* store index: SOURCE_… */
     struct backend_ops ops; /* an own copy: the kind names the primary */
     char kind[64];
     struct failover_setup setup;
@@ -148,12 +134,9 @@ struct failover {
     struct flow flow;
     struct mirror mirror;
 
-    uv_idle_t idle; /* runs while something is to be done in the next turn */
-    struct fo_call *later, **later_end;
     bool signal_all;
-    unsigned open; /* backends that are not closed */
     unsigned handles;
-    bool closing, finished;
+    bool finished; /* the handles are being closed */
     backend_closed_fn closed_fn;
     void *closed_ctx;
 };
@@ -165,12 +148,10 @@ uint64_t fo_seq_in(const struct failover *f, uint64_t seq); /* of one that is fo
 MUST_CHECK int fo_reply_out(const struct failover *f, struct reply *reply, struct arena *a);
 
 /* calls.c */
-int fo_submit(struct backend *b, const struct op *ops, size_t count, backend_reply_fn fn,
-              void *ctx);
-void fo_answer_later(struct failover *f); /* what waits for the next turn */
+extern const struct fanout_owner fo_calls;
 
 /* failover.c */
-void fo_turn_wanted(struct failover *f);
+void fo_iteration(struct fanout *fanout);
 void fo_primary_opened(struct failover *f); /* watches and events of it count from now on */
 void fo_close_further(struct failover *f);
 
@@ -180,12 +161,12 @@ void fo_down(struct failover *f, const char *why); /* the primary did not do som
 uint64_t fo_spool_jobs(const struct failover *f);
 
 /* flow.c */
-void fo_flow_kick(struct failover *f);
+void fo_flow_wake(struct failover *f);
 void fo_flow_done(struct failover *f);
 enum flow_fate fo_flow_fate(const struct failover *f, uint64_t inner_seq);
 
 /* mirror.c */
-void fo_mirror_kick(struct failover *f);
+void fo_mirror_wake(struct failover *f);
 void fo_mirror_done(struct failover *f);
 
 /* reach.c */

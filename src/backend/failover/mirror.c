@@ -64,7 +64,7 @@ static void next_page(struct failover *f)
         memcpy(m->after, last.at, m->after_len);
     }
     rest(f);
-    if (more && f->up && !f->closing)
+    if (more && f->up && !f->fanout.closing)
         ask_page(f);
 }
 
@@ -81,7 +81,7 @@ static void page_cb(void *ctx, const struct reply *reply)
     struct failover *f = ctx;
     struct mirror *m = &f->mirror;
     size_t n = 0;
-    m->page = reply->outcome == OUT_OK && !f->closing ? reply_copy(reply) : NULL;
+    m->page = reply->outcome == OUT_OK && !f->fanout.closing ? reply_copy(reply) : NULL;
     for (uint32_t i = 0; m->page && i < m->page->queue_count && i < MIRROR_PAGE; i++) {
         const struct queue_view *v = &m->page->queues[i];
         if (!v->policy || !is_new(f, v))
@@ -112,11 +112,11 @@ static void ask_page(struct failover *f)
     m->busy = backend_submit(f->primary, &m->list, 1, page_cb, f) == 0;
 }
 
-void fo_mirror_kick(struct failover *f)
+void fo_mirror_wake(struct failover *f)
 {
     struct mirror *m = &f->mirror;
     uint64_t now = uv_now(f->config.loop);
-    if (m->busy || !f->up || f->closing || (m->looked_ms && now - m->looked_ms < MIRROR_MS))
+    if (m->busy || !f->up || f->fanout.closing || (m->looked_ms && now - m->looked_ms < MIRROR_MS))
         return;
     m->looked_ms = now;
     m->after_len = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The local backend: the heart on a loop, with a journal and a store behind it.
+/* The local backend: the commit gate on a loop, with a journal and a store behind it.
  *
  * sqlite:  frames go to the writer's thread, which makes them durable in the journal; the applier's
  *          thread sweeps them into the store; bodies and lists come from the readers' threads. All
- *          knock (knock.h).
+ *          wake the loop (loop_wake.h).
  * memory:  the store lives on the loop's thread; what is applied is as durable as it gets.
  *
  * Once a turn of the loop, right before it would wait for input, due work is done, replies leave,
@@ -45,18 +45,14 @@ static void die(struct local *l, int error, const char *why)
     }
 }
 
-/* --- what the heart asks for --- */
+/* --- what the commit gate asks for --- */
 
 static int keep_frame(struct local *l, struct span frame)
 {
-    if (l->frame_count == l->frame_room) {
-        size_t room = l->frame_room ? l->frame_room * 2 : 64;
-        struct span *grown = mem_regrow(l->frames, room, sizeof(*grown));
-        if (!grown)
-            return -ERR_NOMEM;
-        l->frames = grown;
-        l->frame_room = room;
-    }
+    struct span *frames = mem_more(l->frames, l->frame_count, &l->frame_room, sizeof *frames);
+    if (!frames)
+        return -ERR_NOMEM;
+    l->frames = frames;
     l->frames[l->frame_count++] = frame;
     return 0;
 }
@@ -86,7 +82,7 @@ void local_reply(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct repl
 void local_wake(void *ctx, uint32_t queue)
 {
     struct local *l = ctx;
-    struct engine *e = heart_engine(l->heart);
+    struct engine *e = gate_engine(l->gate);
     struct span name = engine_queue_name(e, queue);
     if (l->watches.first && name.len)
         watches_signal(&l->watches, hash128_of(engine_hash_key(e), name));
@@ -106,7 +102,7 @@ static void take_answers(struct local *l, struct reader *from)
 /* Says so when the wall clock has leapt and expiry stopped. */
 static void report_clock(struct local *l)
 {
-    bool suspect = engine_clock_suspect(heart_engine(l->heart));
+    bool suspect = engine_clock_suspect(gate_engine(l->gate));
     if (suspect && !l->clock_suspect)
         log_event(l->config.log, LOG_ERROR, "clock_leapt",
                   LOG_TEXT("effect", "jobs do not expire and history is not pruned"),
@@ -120,7 +116,7 @@ static void take_applied(struct local *l, const struct applier_state *state)
         die(l, state->error, state->why);
     if (state->applied > l->applied) {
         l->applied = state->applied;
-        heart_applied(l->heart, l->applied);
+        gate_applied(l->gate, l->applied);
         writer_retry(l->writer);
         if (state->full)
             writer_economize(l->writer);
@@ -131,37 +127,37 @@ static void take_applied(struct local *l, const struct applier_state *state)
 static void take_durable(struct local *l)
 {
     if (!l->writer) {
-        heart_durable(l->heart, l->applied, local_now(l));
+        gate_durable(l->gate, l->applied, local_now(l));
         return;
     }
     struct writer_state written;
     struct applier_state swept;
     writer_state(l->writer, &written);
     applier_state(l->applier, &swept);
-    engine_set_full(heart_engine(l->heart), written.full || swept.full);
+    engine_set_full(gate_engine(l->gate), written.full || swept.full);
     if (written.error)
         die(l, written.error, written.why);
-    heart_durable(l->heart, written.durable, local_now(l));
+    gate_durable(l->gate, written.durable, local_now(l));
     take_applied(l, &swept);
 }
 
-static void stir_cb(uv_idle_t *handle)
+static void no_sleep_cb(uv_idle_t *handle)
 {
     (void)handle;
 }
 
-/* A turn must come soon. Costs no system call, unlike a knock. */
-static void stir(struct local *l)
+/* A turn must come soon. Costs no system call, unlike loop_wake_send. */
+static void wake_soon(struct local *l)
 {
-    if (!uv_is_active((uv_handle_t *)&l->stir))
-        uv_idle_start(&l->stir, stir_cb);
+    if (!uv_is_active((uv_handle_t *)&l->no_sleep))
+        uv_idle_start(&l->no_sleep, no_sleep_cb);
 }
 
 /* Few wait for this commit, and few did for those before it. When nobody waits, a sync on the
  * loop's thread would only hold up the next request. */
 static bool alone(struct local *l)
 {
-    size_t waiting = heart_waiting(l->heart);
+    size_t waiting = gate_waiting(l->gate);
     l->crowd = (l->crowd * 7 + waiting * CROWD) / 8;
     return waiting > 0 && waiting <= ALONE && l->crowd <= ALONE * CROWD;
 }
@@ -179,7 +175,8 @@ static void commit_frames(struct local *l, bool answered)
     if (!here)
         return;
     take_durable(l);
-    stir(l); /* nobody knocks: news, and whoever waits to settle or to close, hear of it so */
+    wake_soon(l); /* no thread wakes the loop: news, and whoever waits to settle or to close, hear
+                     of it so */
 }
 
 static void run_ticks(struct local *l)
@@ -187,17 +184,17 @@ static void run_ticks(struct local *l)
     struct now now = local_now(l);
     if (l->config.still)
         return;
-    engine_look(heart_engine(l->heart), now);
-    if (l->closing && (l->gave_up || !engine_bulks_waiting(heart_engine(l->heart))))
+    engine_look(gate_engine(l->gate), now);
+    if (l->closing && (l->gave_up || !engine_bulks_waiting(gate_engine(l->gate))))
         return; /* what is not finished goes on after the next start */
-    for (int i = 0; i < TICKS_A_TURN && engine_next_tick_ms(heart_engine(l->heart), now) <= 0; i++)
-        if (heart_tick(l->heart, now) != 0)
+    for (int i = 0; i < TICKS_A_TURN && engine_next_tick_ms(gate_engine(l->gate), now) <= 0; i++)
+        if (gate_tick(l->gate, now) != 0)
             return; /* no memory: the timer tries again */
 }
 
 static void tell_news(struct local *l)
 {
-    uint64_t last = engine_events_last(heart_engine(l->heart));
+    uint64_t last = engine_events_last(gate_engine(l->gate));
     if (last == l->news_told)
         return;
     l->news_told = last;
@@ -208,7 +205,7 @@ static void tell_news(struct local *l)
 /* After the signals of this turn have been given. */
 static void settle_further(struct local *l)
 {
-    struct engine *e = heart_engine(l->heart);
+    struct engine *e = gate_engine(l->gate);
     if (!l->settles.first)
         return;
     bool due = !l->config.still && engine_next_tick_ms(e, local_now(l)) <= 0;
@@ -217,7 +214,7 @@ static void settle_further(struct local *l)
             s->position = engine_position(e);
         s->worked = true;
     }
-    settles_end(&l->settles, heart_durable_position(l->heart));
+    settles_end(&l->settles, gate_durable_position(l->gate));
 }
 
 static void arm_timer(struct local *l);
@@ -230,7 +227,7 @@ static void turn(struct local *l)
     take_answers(l, l->reader);
     take_answers(l, l->lister);
     report_clock(l);
-    heart_flush(l->heart, local_now(l));
+    gate_flush(l->gate, local_now(l));
     if (!l->writer)
         take_durable(l); /* what the callbacks submitted meanwhile */
     tell_news(l);
@@ -243,10 +240,10 @@ static void turn(struct local *l)
 static void prepare_cb(uv_prepare_t *handle)
 {
     struct local *l = handle->data;
-    uint64_t sent = heart_sent(l->heart);
-    uv_idle_stop(&l->stir);
+    uint64_t sent = gate_sent(l->gate);
+    uv_idle_stop(&l->no_sleep);
     turn(l);
-    commit_frames(l, heart_sent(l->heart) != sent);
+    commit_frames(l, gate_sent(l->gate) != sent);
 }
 
 static void timer_cb(uv_timer_t *handle)
@@ -254,7 +251,7 @@ static void timer_cb(uv_timer_t *handle)
     turn(handle->data);
 }
 
-static void knock_cb(void *ctx)
+static void wake_cb(void *ctx)
 {
     turn(ctx);
 }
@@ -262,8 +259,8 @@ static void knock_cb(void *ctx)
 static void arm_timer(struct local *l)
 {
     int64_t wait =
-        l->config.still ? INT64_MAX : engine_next_tick_ms(heart_engine(l->heart), local_now(l));
-    if (!l->writer && !heart_idle(l->heart))
+        l->config.still ? INT64_MAX : engine_next_tick_ms(gate_engine(l->gate), local_now(l));
+    if (!l->writer && !gate_idle(l->gate))
         wait = 0;
     int64_t reads = local_reads_wait_ms(l);
     if (reads < wait)
@@ -278,10 +275,10 @@ static void arm_timer(struct local *l)
         uv_timer_start(&l->timer, timer_cb, (uint64_t)wait, 0);
 }
 
-void local_knock(void *ctx)
+void local_wake_loop(void *ctx)
 {
     struct local *l = ctx;
-    knock_send(&l->knock);
+    loop_wake_send(&l->wake);
 }
 
 /* --- close --- */
@@ -303,11 +300,11 @@ void local_free(struct local *l)
 {
     backup_free(l->backup);
     threads_stop(l);
-    knock_done(&l->knock);
+    loop_wake_done(&l->wake);
     if (l->direct)
         l->direct->ops->close(l->direct);
     local_reads_free(l);
-    heart_free(l->heart);
+    gate_free(l->gate);
     journal_close(l->journal);
     ballast_close(l->ballast);
     if (l->store)
@@ -321,8 +318,8 @@ static void handles_close(struct local *l, uv_close_cb fn)
 {
     uv_close((uv_handle_t *)&l->prepare, fn);
     uv_close((uv_handle_t *)&l->timer, fn);
-    knock_close(&l->knock, fn);
-    uv_close((uv_handle_t *)&l->stir, fn);
+    loop_wake_close(&l->wake, fn);
+    uv_close((uv_handle_t *)&l->no_sleep, fn);
 }
 
 static void handle_closed_cb(uv_handle_t *handle)
@@ -348,11 +345,11 @@ static void give_up_if_full(struct local *l)
     if (!state.stuck || clock_ns() - l->closing_since < CLOSE_FULL_NS)
         return;
     l->gave_up = true;
-    writer_end(l->writer); /* it has the frames that the heart now lets go of */
+    writer_end(l->writer); /* it has the frames that the commit gate now lets go of */
     writer_state(l->writer, &state);
-    heart_durable(l->heart, state.durable, local_now(l));
-    uint64_t lost = engine_position(heart_engine(l->heart)) - state.durable;
-    size_t told = heart_abandon(l->heart, local_now(l));
+    gate_durable(l->gate, state.durable, local_now(l));
+    uint64_t lost = engine_position(gate_engine(l->gate)) - state.durable;
+    size_t told = gate_abandon(l->gate, local_now(l));
     log_event(l->config.log, LOG_ERROR, "closed_with_full_disk", LOG_TEXT("why", state.why),
               LOG_INT("records_lost", lost), LOG_INT("answered_unknown", told));
 }
@@ -361,8 +358,8 @@ static void give_up_if_full(struct local *l)
 static void maybe_closed(struct local *l)
 {
     give_up_if_full(l);
-    if (!l->closing || !heart_idle(l->heart) || uv_is_closing((uv_handle_t *)&l->prepare) ||
-        (engine_bulks_waiting(heart_engine(l->heart)) && !l->gave_up))
+    if (!l->closing || !gate_idle(l->gate) || uv_is_closing((uv_handle_t *)&l->prepare) ||
+        (engine_bulks_waiting(gate_engine(l->gate)) && !l->gave_up))
         return;
     settles_end_all(&l->settles);
     local_upkeep_end(l);
@@ -388,7 +385,7 @@ static void local_close(struct backend *b, backend_closed_fn fn, void *ctx)
     l->closing_since = clock_ns();
     l->closed_fn = fn;
     l->closed_ctx = ctx;
-    stir(l);
+    wake_soon(l);
 }
 
 /* --- the other slots --- */
@@ -399,9 +396,9 @@ static int local_submit(struct backend *b, const struct op *ops, size_t count, b
     struct local *l = local_of(b);
     if (l->closing)
         return -ERR_CLOSED;
-    int err = heart_submit(l->heart, ops, count, local_now(l), fn, ctx);
+    int err = gate_submit(l->gate, ops, count, local_now(l), fn, ctx);
     if (!err)
-        stir(l);
+        wake_soon(l);
     return err;
 }
 
@@ -409,7 +406,7 @@ static int local_watch(struct backend *b, struct span queue, backend_signal_fn f
                        struct backend_watch **ret)
 {
     struct local *l = local_of(b);
-    struct hash128 name = hash128_of(engine_hash_key(heart_engine(l->heart)), queue);
+    struct hash128 name = hash128_of(engine_hash_key(gate_engine(l->gate)), queue);
     return watches_add(&l->watches, name, fn, ctx, ret);
 }
 
@@ -455,9 +452,9 @@ static void local_figures(const struct backend *b, struct backend_figures *ret)
 {
     const struct local *l = (const struct local *)b;
     *ret = (struct backend_figures){0};
-    heart_figures(l->heart, ret);
+    gate_figures(l->gate, ret);
     ret->mark =
-        hash128_of(engine_hash_key(heart_engine(l->heart)), SPAN_LITERAL("mark of the store")).lo;
+        hash128_of(engine_hash_key(gate_engine(l->gate)), SPAN_LITERAL("mark of the store")).lo;
     ret->applied = l->applied;
     ret->jobs_damaged = l->jobs_damaged;
     ret->read_errors = l->read_errors;
@@ -473,7 +470,7 @@ static void local_cluster(const struct backend *b, struct backend_cluster *ret)
     const struct local *l = (const struct local *)b;
     struct backend_figures f = {0};
     struct wall_time now = clock_now(&l->config.clock).wall;
-    heart_figures(l->heart, &f);
+    gate_figures(l->gate, &f);
     ret->since = l->opened_at;
     if (l->read_trouble[0] != '\0') {
         ret->up = false;
@@ -492,13 +489,13 @@ static size_t local_events(const struct backend *b, uint64_t after, uint64_t kin
                            struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
     const struct local *l = (const struct local *)b;
-    return engine_events(heart_engine(l->heart), after, kinds, out, max, ret_oldest);
+    return engine_events(gate_engine(l->gate), after, kinds, out, max, ret_oldest);
 }
 
 static uint64_t local_events_last(const struct backend *b)
 {
     const struct local *l = (const struct local *)b;
-    return engine_events_last(heart_engine(l->heart));
+    return engine_events_last(gate_engine(l->gate));
 }
 
 static void local_on_news(struct backend *b, backend_news_fn fn, void *ctx)
@@ -517,54 +514,37 @@ static int local_settle(struct backend *b, backend_closed_fn fn, void *ctx)
         return -ERR_CLOSED;
     if (!settles_add(&l->settles, l, fn, ctx))
         return -ERR_NOMEM;
-    stir(l);
+    wake_soon(l);
     return 0;
 }
 
+#define LOCAL_SLOTS                                                                                \
+    .submit = local_submit, .watch = local_watch, .unwatch = local_unwatch, .caps = local_caps,    \
+    .figures = local_figures, .cluster = local_cluster, .events = local_events,                    \
+    .events_last = local_events_last, .on_news = local_on_news, .settle = local_settle,            \
+    .close = local_close
+
 const struct backend_ops local_ops = {
     .kind = "sqlite",
-    .submit = local_submit,
-    .watch = local_watch,
-    .unwatch = local_unwatch,
-    .caps = local_caps,
-    .figures = local_figures,
-    .cluster = local_cluster,
-    .events = local_events,
-    .events_last = local_events_last,
-    .on_news = local_on_news,
-    .settle = local_settle,
+    LOCAL_SLOTS,
     .backup = local_backup,
     .backup_cancel = local_backup_cancel,
     .compact = local_compact,
     .compact_cancel = local_compact_cancel,
-    .close = local_close,
 };
 
-const struct backend_ops memory_ops = {
-    .kind = "memory",
-    .submit = local_submit,
-    .watch = local_watch,
-    .unwatch = local_unwatch,
-    .caps = local_caps,
-    .figures = local_figures,
-    .cluster = local_cluster,
-    .events = local_events,
-    .events_last = local_events_last,
-    .on_news = local_on_news,
-    .settle = local_settle,
-    .close = local_close,
-};
+const struct backend_ops memory_ops = {.kind = "memory", LOCAL_SLOTS};
 
 /* --- handles --- */
 
 int local_handles_open(struct local *l)
 {
     uv_loop_t *loop = l->config.loop;
-    if (knock_open(&l->knock, loop, knock_cb, l) != 0)
+    if (loop_wake_open(&l->wake, loop, wake_cb, l) != 0)
         return -ERR_IO;
     CHECK(uv_prepare_init(loop, &l->prepare) == 0 && uv_timer_init(loop, &l->timer) == 0 &&
-          uv_idle_init(loop, &l->stir) == 0);
-    l->prepare.data = l->timer.data = l->knock.poll.data = l->stir.data = l;
+          uv_idle_init(loop, &l->no_sleep) == 0);
+    l->prepare.data = l->timer.data = l->wake.poll.data = l->no_sleep.data = l;
     CHECK(uv_prepare_start(&l->prepare, prepare_cb) == 0);
     l->open_handles = 4;
     return 0;

@@ -11,10 +11,10 @@
 #include "backend/local/applier.h"
 #include "backend/local/backup.h"
 #include "backend/local/ballast.h"
-#include "backend/local/heart.h"
+#include "backend/local/commit_gate.h"
 #include "backend/local/journal/journal.h"
 #include "backend/local/journal/writer.h"
-#include "backend/local/knock.h"
+#include "backend/local/loop_wake.h"
 #include "backend/local/reader.h"
 #include "backend/local/watches.h"
 #include "backend/settles.h"
@@ -32,7 +32,7 @@ struct local {
     struct backend_config config;
     struct wall_time opened_at;
     struct store *store;
-    struct heart *heart;
+    struct commit_gate *gate;
     struct journal *journal; /* this and the threads: NULL for memory: */
     unsigned torn_files;     /* saved copies of incomplete entries beside the journal */
     struct ballast *ballast;
@@ -68,20 +68,20 @@ struct local {
     unsigned open_handles;
     uv_prepare_t prepare;
     uv_timer_t timer;
-    struct knock knock; /* for the threads */
-    uv_idle_t stir;     /* active: the loop does not sleep before the next turn */
+    struct loop_wake wake; /* for the threads */
+    uv_idle_t no_sleep;    /* active: the loop does not sleep before the next turn */
 };
 
 extern const struct backend_ops local_ops;
 extern const struct backend_ops memory_ops;
 
 struct now local_now(const struct local *l);
-/* What the heart asks for. */
+/* What the commit gate asks for. */
 void local_frame(void *ctx, struct span frame, uint64_t last);
 void local_reply(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *reply);
 void local_wake(void *ctx, uint32_t queue);
 /* For the threads. */
-void local_knock(void *ctx);
+void local_wake_loop(void *ctx);
 MUST_CHECK int local_handles_open(struct local *l);
 void local_free(struct local *l);
 /* The same for one that did not open: when handles are open it is freed once the loop has run. */

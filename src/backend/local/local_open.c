@@ -20,10 +20,10 @@ static int seed_of(const struct backend_config *config, uint64_t *ret)
     return config->seed ? 0 : random_bytes(ret, sizeof(*ret));
 }
 
-static int heart_config_of(struct local *l, bool cached, struct heart_config *ret)
+static int gate_config_of(struct local *l, bool cached, struct gate_config *ret)
 {
     const struct backend_config *c = &l->config;
-    *ret = (struct heart_config){
+    *ret = (struct gate_config){
         .calls = {.ctx = l,
                   .frame = local_frame,
                   .reply = local_reply,
@@ -68,11 +68,11 @@ static int local_new(const struct backend_config *config, const struct backend_o
 
 static int engine_fill(struct local *l, bool cached, struct err_note *note)
 {
-    struct heart_config config;
-    int err = heart_config_of(l, cached, &config);
+    struct gate_config config;
+    int err = gate_config_of(l, cached, &config);
     if (!err)
-        err = heart_new(&config, &l->heart);
-    return err ? err : engine_load(heart_engine(l->heart), l->store, note);
+        err = gate_new(&config, &l->gate);
+    return err ? err : engine_load(gate_engine(l->gate), l->store, note);
 }
 
 /* --- the journal --- */
@@ -168,7 +168,7 @@ static int journal_recover(struct local *l, struct files *files, struct err_note
         .bytes_max = l->config.journal_bytes_max,
     };
     struct replay replay = {
-        .engine = heart_engine(l->heart), .config = &l->config, .told_ns = clock_ns()};
+        .engine = gate_engine(l->gate), .config = &l->config, .told_ns = clock_ns()};
     memcpy(config.store_id, meta->store_id, sizeof(config.store_id));
     int err = journal_open(&config, replay_cb, &replay, &l->journal, note);
     if (!err && replay.records > 0)
@@ -202,13 +202,13 @@ static int boot_append(struct local *l, struct err_note *note)
 /* The frame that raises the epoch, on this thread. */
 static int journal_boot(struct local *l, struct err_note *note)
 {
-    int err = heart_boot(l->heart, local_now(l));
+    int err = gate_boot(l->gate, local_now(l));
     if (!err)
         err = boot_append(l, note);
     l->frame_count = 0;
     if (err)
         return err;
-    heart_durable(l->heart, journal_position(l->journal), local_now(l));
+    gate_durable(l->gate, journal_position(l->journal), local_now(l));
     return 0;
 }
 
@@ -220,7 +220,7 @@ static int reader_begin(struct local *l, struct reader **ret, struct err_note *n
     int err = l->store->ops->reader_open(l->store, &from, note);
     if (err)
         return err;
-    err = reader_start(from, local_knock, l, ret);
+    err = reader_start(from, local_wake_loop, l, ret);
     if (err)
         from->ops->close(from);
     return err;
@@ -237,7 +237,7 @@ static uint64_t room_cb(void *ctx)
     return ballast_room(((struct local *)ctx)->ballast);
 }
 
-/* They knock only once they have been given work. */
+/* They wake the loop only once they have been given work. */
 static int threads_start(struct local *l, struct err_note *note)
 {
     struct applier_config applier = {.store = l->store,
@@ -245,11 +245,11 @@ static int threads_start(struct local *l, struct err_note *note)
                                      .ballast = l->ballast,
                                      .log = l->config.log,
                                      .ctx = l,
-                                     .notify = local_knock};
+                                     .notify = local_wake_loop};
     struct writer_config writer = {.journal = l->journal,
                                    .log = l->config.log,
                                    .ctx = l,
-                                   .notify = local_knock,
+                                   .notify = local_wake_loop,
                                    .synced = synced_cb,
                                    .room = room_cb,
                                    .segment_bytes = l->config.journal_segment_bytes
@@ -271,7 +271,7 @@ static int open_all(struct local *l, struct files *files, struct err_note *note)
         return err;
     }
     l->applied = l->store->ops->meta(l->store)->position;
-    heart_applied(l->heart, l->applied);
+    gate_applied(l->gate, l->applied);
     err = journal_recover(l, files, note);
     if (!err)
         err = journal_boot(l, note);
@@ -378,9 +378,9 @@ static int memory_start(struct local *l, struct err_note *note)
 {
     int err = engine_fill(l, false, note);
     if (!err)
-        err = heart_boot(l->heart, local_now(l));
+        err = gate_boot(l->gate, local_now(l));
     if (!err)
-        heart_durable(l->heart, l->applied, local_now(l));
+        gate_durable(l->gate, l->applied, local_now(l));
     return err ? err : local_handles_open(l);
 }
 

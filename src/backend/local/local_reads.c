@@ -43,18 +43,18 @@ static void note_reading(struct local *l, int error)
 void local_answer(struct local *l, const struct reader_job *j)
 {
     note_reading(l, j->error);
-    struct heart_page page = {.jobs = j->jobs,
-                              .count = j->job_count,
-                              .cursor = j->cursor,
-                              .as_of = j->as_of,
-                              .attempts = j->attempts,
-                              .attempt_count = j->attempt_count,
-                              .kvs = j->kvs,
-                              .kv_count = j->kv_count,
-                              .kv_cursor = j->kv_cursor,
-                              .hours = j->hours,
-                              .hour_count = j->hour_count};
-    heart_bodies(l->heart, j->request, j->bodies, j->bodies ? NULL : &page, j->error, local_now(l));
+    struct gate_page page = {.jobs = j->jobs,
+                             .count = j->job_count,
+                             .cursor = j->cursor,
+                             .as_of = j->as_of,
+                             .attempts = j->attempts,
+                             .attempt_count = j->attempt_count,
+                             .kvs = j->kvs,
+                             .kv_count = j->kv_count,
+                             .kv_cursor = j->kv_cursor,
+                             .hours = j->hours,
+                             .hour_count = j->hour_count};
+    gate_bodies(l->gate, j->request, j->bodies, j->bodies ? NULL : &page, j->error, local_now(l));
 }
 
 static bool is_list(const struct store_query *q)
@@ -67,7 +67,7 @@ static void ask(struct local *l, void *request, const struct store_query *query)
 {
     int err = reader_ask(is_list(query) ? l->lister : l->reader, request, query);
     if (err)
-        heart_bodies(l->heart, request, NULL, NULL, err, local_now(l));
+        gate_bodies(l->gate, request, NULL, NULL, err, local_now(l));
 }
 
 static void read_here(struct local *l, void *request, const struct store_query *query)
@@ -79,19 +79,15 @@ static void read_here(struct local *l, void *request, const struct store_query *
     arena_done(&j.arena);
 }
 
-static int64_t list_wait(const struct local *l)
-{
-    return l->config.list_wait_ms ? l->config.list_wait_ms : LIST_WAIT_MS;
-}
-
 static void wait_for_sweep(struct local *l, void *request, const struct store_query *query)
 {
     struct read_wait *w = mem_alloc(sizeof(*w));
     if (!w) {
-        heart_bodies(l->heart, request, NULL, NULL, -ERR_NOMEM, local_now(l));
+        gate_bodies(l->gate, request, NULL, NULL, -ERR_NOMEM, local_now(l));
         return;
     }
-    int64_t most = is_list(query) ? list_wait(l) : BODY_WAIT_MS;
+    int64_t list_ms = l->config.list_wait_ms ? l->config.list_wait_ms : LIST_WAIT_MS;
+    int64_t most = is_list(query) ? list_ms : BODY_WAIT_MS;
     *w = (struct read_wait){.request = request,
                             .query = *query,
                             .until = (int64_t)(clock_ns() / 1000000) + most,
@@ -116,7 +112,7 @@ static void end_wait(struct local *l, const struct read_wait *w)
     if (w->query.need <= l->applied || is_list(&w->query))
         ask(l, w->request, &w->query);
     else
-        heart_bodies(l->heart, w->request, NULL, NULL, -ERR_TIMEOUT, local_now(l));
+        gate_bodies(l->gate, w->request, NULL, NULL, -ERR_TIMEOUT, local_now(l));
 }
 
 void local_reads_go_on(struct local *l)

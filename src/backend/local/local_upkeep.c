@@ -22,12 +22,12 @@ int local_backup(struct backend *b, const struct backup_request *request, struct
         return err_note_set(note, -ERR_LOCKED, "another backup is under way; try again after it");
     if (!l->store->ops->dir)
         return err_note_set(note, -ERR_INVALID, "this store keeps no files");
-    if (backup_new(l->store->ops->dir(l->store), local_knock, l, &l->backup) != 0)
+    if (backup_new(l->store->ops->dir(l->store), local_wake_loop, l, &l->backup) != 0)
         return err_note_set(note, -ERR_NOMEM, "out of memory");
     l->backup_for = *request;
-    l->backup_need = engine_position(heart_engine(l->heart));
+    l->backup_need = engine_position(gate_engine(l->gate));
     applier_want(l->applier, l->backup_need);
-    local_knock(l);
+    local_wake_loop(l);
     return 0;
 }
 

@@ -92,6 +92,7 @@ void pg_cluster(const struct backend *b, struct backend_cluster *ret)
     const struct pg_store *s = (const struct pg_store *)(const void *)b;
     const struct conn *all[] = {s->lane, s->reader, s->ear, s->syncer};
     *ret = s->sh.node.cluster;
+    ret->server = SERVER_POSTGRES;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         ret->connections_of += all[i] != NULL;
         ret->connections += all[i] && pg_conn_up(all[i]);

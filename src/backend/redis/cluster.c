@@ -79,6 +79,7 @@ void rd_cluster(const struct backend *b, struct backend_cluster *ret)
 {
     const struct rd_store *s = (const struct rd_store *)(const void *)b;
     *ret = s->sh.node.cluster;
+    ret->server = SERVER_REDIS;
     ret->connections_of = 2;
     ret->connections =
         (unsigned)redis_conn_open_now(s->lane) + (unsigned)redis_conn_open_now(s->ear);

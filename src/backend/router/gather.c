@@ -3,13 +3,8 @@
 #include "backend/router/impl.h"
 #include "core/limits.h"
 
-static struct router *router_of_call(const struct call *c)
-{
-    return c->batch->router;
-}
-
 /* The children in their order from c->first on, once each. */
-static bool next_in_turn(struct call *c)
+static bool next_in_turn(struct router_call *c)
 {
     struct router *r = router_of_call(c);
     if (c->turns >= r->child_count)
@@ -18,21 +13,21 @@ static bool next_in_turn(struct call *c)
     return true;
 }
 
-static bool all_next(struct call *c, const struct reply *last)
+static bool all_next(struct router_call *c, const struct reply *last)
 {
     (void)last;
-    c->inner = *c->op;
+    c->base.inner = *c->base.op;
     return next_in_turn(c);
 }
 
-static bool on_anyway(const struct call *c, enum outcome outcome)
+static bool on_anyway(const struct router_call *c, enum outcome outcome)
 {
     (void)c, (void)outcome;
     return true;
 }
 
 /* A store without this part of the interface has nothing to add. */
-static bool on_without_part(const struct call *c, enum outcome outcome)
+static bool on_without_part(const struct router_call *c, enum outcome outcome)
 {
     return outcome == OUT_INVALID && c->child->number != 0;
 }
@@ -40,9 +35,9 @@ static bool on_without_part(const struct call *c, enum outcome outcome)
 /* --- claims --- */
 
 /* The queues of the claim that are the child's; 0 = none, or no memory. */
-static uint32_t queues_of(struct call *c, const struct child *child)
+static uint32_t queues_of(struct router_call *c, const struct child *child)
 {
-    const struct op_claim *want = &c->op->claim;
+    const struct op_claim *want = &c->base.op->claim;
     struct router *r = router_of_call(c);
     struct span *queues = NULL;
     uint32_t n = 0;
@@ -50,26 +45,26 @@ static uint32_t queues_of(struct call *c, const struct child *child)
         if (router_child_of(r, want->queues[i]) != child)
             continue;
         if (!queues)
-            queues = arena_array(&c->arena, want->queue_count, sizeof *queues);
+            queues = arena_array(&c->base.arena, want->queue_count, sizeof *queues);
         if (!queues)
             return 0;
         queues[n++] = want->queues[i];
     }
-    c->inner = *c->op;
-    c->inner.claim.queues = queues;
-    c->inner.claim.queue_count = n;
-    c->inner.claim.count = want->count - (uint32_t)c->got;
+    c->base.inner = *c->base.op;
+    c->base.inner.claim.queues = queues;
+    c->base.inner.claim.queue_count = n;
+    c->base.inner.claim.count = want->count - (uint32_t)c->got;
     return n;
 }
 
 /* Within a child by (priority, sequence); among children in turn, and the rest from the others. */
-static bool claim_next(struct call *c, const struct reply *last)
+static bool claim_next(struct router_call *c, const struct reply *last)
 {
     struct child *before = c->child;
     for (uint32_t i = 0; last && i < last->job_count; i++)
         c->bytes += last->jobs[i].has_body ? last->jobs[i].payload.len : 0;
     c->got += last ? last->job_count : 0;
-    if (last && (c->got >= c->op->claim.count || c->bytes >= LIMIT_ANSWER_BYTES))
+    if (last && (c->got >= c->base.op->claim.count || c->bytes >= LIMIT_ANSWER_BYTES))
         return false;
     while (next_in_turn(c)) {
         if (queues_of(c, c->child) > 0)
@@ -80,7 +75,7 @@ static bool claim_next(struct call *c, const struct reply *last)
 }
 
 /* After OUT_UNKNOWN the caller gives the whole claim back, so nothing more is taken for it. */
-static bool claim_goes_on(const struct call *c, enum outcome outcome)
+static bool claim_goes_on(const struct router_call *c, enum outcome outcome)
 {
     (void)c;
     return outcome != OUT_UNKNOWN;
@@ -115,21 +110,22 @@ static bool cursor_in(const struct child *child, uint64_t after, bool newest_fir
     return newest_first ? slot >= child->number : slot <= child->number;
 }
 
-static bool list_wants(const struct call *c, const struct child *child, struct op_list *ret)
+static bool list_wants(const struct router_call *c, const struct child *child, struct op_list *ret)
 {
-    *ret = c->op->list;
+    *ret = c->base.op->list;
     if (c->only && child != c->only)
         return false;
     if (c->only && ret->filter.queue >> QUEUE_SHIFT == child->number)
         ret->filter.queue &= QUEUE_INNER_MAX;
     return window_in(child, &ret->filter.seq_min, &ret->filter.seq_max) &&
-           cursor_in(child, c->op->list.after, ret->newest_first, &ret->after);
+           cursor_in(child, c->base.op->list.after, ret->newest_first, &ret->after);
 }
 
-struct child *router_list_child(const struct call *c, const struct child *from, struct op_list *ret)
+struct child *router_list_child(const struct router_call *c, const struct child *from,
+                                struct op_list *ret)
 {
     struct router *r = router_of_call(c);
-    bool down = c->op->list.newest_first;
+    bool down = c->base.op->list.newest_first;
     struct op_list wants;
     for (unsigned i = 0; i < r->child_count; i++) {
         struct child *child = &r->children[down ? r->child_count - 1 - i : i];
@@ -142,13 +138,13 @@ struct child *router_list_child(const struct call *c, const struct child *from, 
     return NULL;
 }
 
-static uint32_t list_limit(const struct call *c)
+static uint32_t list_limit(const struct router_call *c)
 {
-    uint32_t limit = c->op->list.limit;
+    uint32_t limit = c->base.op->list.limit;
     return limit > 0 && limit < LIMIT_BATCH ? limit : LIMIT_BATCH;
 }
 
-static bool list_next(struct call *c, const struct reply *last)
+static bool list_next(struct router_call *c, const struct reply *last)
 {
     struct op_list wants;
     c->got += last ? last->job_count : 0;
@@ -157,13 +153,13 @@ static bool list_next(struct call *c, const struct reply *last)
     struct child *child = router_list_child(c, last ? c->child : NULL, &wants);
     if (!child && last)
         return false;
-    c->inner = *c->op;
+    c->base.inner = *c->base.op;
     if (child)
-        c->inner.list = wants;
+        c->base.inner.list = wants;
     else /* nobody can have what is asked for: the filter finds nothing in any of them */
         child = &router_of_call(c)->children[0];
     if (last)
-        c->inner.list.limit = list_limit(c) - (uint32_t)c->got;
+        c->base.inner.list.limit = list_limit(c) - (uint32_t)c->got;
     c->child = child;
     return true;
 }
@@ -185,12 +181,12 @@ static bool would_answer(const struct child *child)
 }
 
 /* For a partial list nobody waits for a child that would not answer. */
-static bool parts_next(struct call *c, const struct reply *last)
+static bool parts_next(struct router_call *c, const struct reply *last)
 {
     struct child *before = c->child;
-    c->inner = *c->op;
+    c->base.inner = *c->base.op;
     while (next_in_turn(c)) {
-        if (!is_partial(c->op) || would_answer(c->child))
+        if (!is_partial(c->base.op) || would_answer(c->child))
             return true;
         c->passed_over |= router_bit(c->child);
     }
@@ -198,12 +194,12 @@ static bool parts_next(struct call *c, const struct reply *last)
     return !last;
 }
 
-static bool queues_go_on(const struct call *c, enum outcome outcome)
+static bool queues_go_on(const struct router_call *c, enum outcome outcome)
 {
-    return outcome == OUT_UNAVAILABLE && is_partial(c->op);
+    return outcome == OUT_UNAVAILABLE && is_partial(c->base.op);
 }
 
-static bool parts_go_on(const struct call *c, enum outcome outcome)
+static bool parts_go_on(const struct router_call *c, enum outcome outcome)
 {
     return queues_go_on(c, outcome) || on_without_part(c, outcome);
 }
@@ -215,15 +211,15 @@ const struct gather gather_exceptions = {all_next, NULL, merge_exceptions};
 const struct gather gather_accept_clock = {all_next, NULL, merge_accept_clock};
 
 /* The default backend decides whether the rule may be put; the others follow. */
-static bool alert_put_next(struct call *c, const struct reply *last)
+static bool alert_put_next(struct router_call *c, const struct reply *last)
 {
-    c->inner = *c->op;
+    c->base.inner = *c->base.op;
     if (last)
-        c->inner.alert.must_create = c->inner.alert.must_exist = false;
+        c->base.inner.alert.must_create = c->base.inner.alert.must_exist = false;
     return next_in_turn(c);
 }
 
-static bool alert_delete_goes_on(const struct call *c, enum outcome outcome)
+static bool alert_delete_goes_on(const struct router_call *c, enum outcome outcome)
 {
     return outcome == OUT_NOT_FOUND || on_without_part(c, outcome);
 }
@@ -232,11 +228,11 @@ const struct gather gather_alert_put = {alert_put_next, on_without_part, merge_f
 const struct gather gather_alert_delete = {all_next, alert_delete_goes_on, merge_any};
 const struct gather gather_alerts = {parts_next, parts_go_on, merge_alerts};
 
-static bool mine_of(struct call *c, const struct child *child)
+static bool mine_of(struct router_call *c, const struct child *child)
 {
-    const struct op_notice_take *want = &c->op->notice_take;
+    const struct op_notice_take *want = &c->base.op->notice_take;
     uint64_t *mine =
-        want->mine_count > 0 ? arena_array(&c->arena, want->mine_count, sizeof *mine) : NULL;
+        want->mine_count > 0 ? arena_array(&c->base.arena, want->mine_count, sizeof *mine) : NULL;
     uint32_t n = 0;
     if (want->mine_count > 0 && !mine)
         return false;
@@ -244,13 +240,13 @@ static bool mine_of(struct call *c, const struct child *child)
         if (router_slot(want->mine[i]) == child->number)
             mine[n++] = router_seq_in(want->mine[i]);
     }
-    c->inner.notice_take.mine = mine;
-    c->inner.notice_take.mine_count = n;
+    c->base.inner.notice_take.mine = mine;
+    c->base.inner.notice_take.mine_count = n;
     return true;
 }
 
 /* Each store's notices are delivered by the node that leads there. */
-static bool next_to_give(struct call *c)
+static bool next_to_give(struct router_call *c)
 {
     while (next_in_turn(c)) {
         if (!would_answer(c->child))
@@ -261,22 +257,22 @@ static bool next_to_give(struct call *c)
     return false;
 }
 
-static bool notice_take_next(struct call *c, const struct reply *last)
+static bool notice_take_next(struct router_call *c, const struct reply *last)
 {
     struct router *r = router_of_call(c);
     struct child *before = c->child;
     if (!last)
         c->first = r->turn++ % r->child_count;
     c->got += last ? last->notice_count : 0;
-    if (c->got >= c->op->notice_take.limit && last)
+    if (c->got >= c->base.op->notice_take.limit && last)
         return false;
     bool more = next_to_give(c);
     if (!more && !last) { /* none would: one says why */
         c->child = &r->children[0];
         more = true;
     }
-    c->inner = *c->op;
-    c->inner.notice_take.limit = c->op->notice_take.limit - (uint32_t)c->got;
+    c->base.inner = *c->base.op;
+    c->base.inner.notice_take.limit = c->base.op->notice_take.limit - (uint32_t)c->got;
     if (more && mine_of(c, c->child))
         return true;
     c->child = before;
@@ -284,24 +280,24 @@ static bool notice_take_next(struct call *c, const struct reply *last)
 }
 
 /* After OUT_UNKNOWN the caller has all that was given let go. */
-static bool notice_take_goes_on(const struct call *c, enum outcome outcome)
+static bool notice_take_goes_on(const struct router_call *c, enum outcome outcome)
 {
     return outcome == OUT_UNAVAILABLE || on_without_part(c, outcome);
 }
 
 const struct gather gather_notice_take = {notice_take_next, notice_take_goes_on, merge_notices_due};
 
-static bool notices_next(struct call *c, const struct reply *last)
+static bool notices_next(struct router_call *c, const struct reply *last)
 {
-    uint32_t limit = c->op->notice.limit > 0 ? c->op->notice.limit : LIMIT_BATCH;
+    uint32_t limit = c->base.op->notice.limit > 0 ? c->base.op->notice.limit : LIMIT_BATCH;
     struct child *before = c->child;
     c->got += last ? last->notice_count : 0;
     if (last && (last->cursor || c->got >= limit))
         return false;
-    c->inner = *c->op;
-    c->inner.notice.limit = limit - (uint32_t)c->got;
+    c->base.inner = *c->base.op;
+    c->base.inner.notice.limit = limit - (uint32_t)c->got;
     while (next_in_turn(c)) {
-        if (cursor_in(c->child, c->op->notice.after, false, &c->inner.notice.after))
+        if (cursor_in(c->child, c->base.op->notice.after, false, &c->base.inner.notice.after))
             return true;
     }
     c->child = before;
@@ -315,14 +311,14 @@ const struct gather gather_notices = {notices_next, on_without_part, merge_notic
 
 /* A schedule's queue may have been routed elsewhere since it was put: its job would lie where
  * nobody claims it. */
-static bool fire_next(struct call *c, const struct reply *last)
+static bool fire_next(struct router_call *c, const struct reply *last)
 {
     struct router *r = router_of_call(c);
     c->child = &r->children[0];
     if (c->turns++ == 0) {
-        c->inner = (struct op){
+        c->base.inner = (struct op){
             .kind = OP_SCHEDULE_GET,
-            .schedule = {.name = c->op->schedule.name, .number = c->op->schedule.number}};
+            .schedule = {.name = c->base.op->schedule.name, .number = c->base.op->schedule.number}};
         return true;
     }
     if (c->turns > 2)
@@ -335,7 +331,7 @@ static bool fire_next(struct call *c, const struct reply *last)
                   "schedule";
         return false;
     }
-    c->inner = *c->op;
+    c->base.inner = *c->base.op;
     return true;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the router.
  *
- *   router.c   taking batches, answering, opening and closing
- *   ways.c     the table: which op goes where, and which cannot be done across backends
- *   numbers.c  sequences and numbers of the children ↔ those outside
- *   gather.c   ops over all children: which is asked next
- *   merge.c    … and one answer made of theirs
+ *   router.c         answering, watching, opening and closing; fanout.h takes batches apart
+ *   routing_table.c  the table: which op goes where, and which cannot be done across backends
+ *   id_map.c         sequences and numbers of the children ↔ those outside
+ *   gather.c         ops over all children: which is asked next
+ *   merge.c          … and one answer made of theirs
  *
  * An op becomes a call. Most go to one child, and the answer comes back with its numbers changed.
  * The others ask one child after the other (struct gather); the first of these steps rides in its
@@ -25,8 +25,8 @@
 
 #include "backend/backend_impl.h"
 #include "backend/event_merge.h"
+#include "backend/fanout.h"
 #include "backend/router/router.h"
-#include "base/containers/arena.h"
 
 #define SLOT_SHIFT 47 /* of sequences: 6 bits for the number of the backend */
 #define SEQ_INNER_MAX ((UINT64_C(1) << SLOT_SHIFT) - 1)
@@ -49,13 +49,10 @@ struct answer {
     struct answer *next;
 };
 
-struct batch;
 struct gather;
 
-struct call {
-    struct batch *batch;
-    const struct op *op;         /* the caller's */
-    struct op inner;             /* as the child is given it */
+struct router_call {
+    struct fanout_call base;
     struct child *child;         /* that is asked; NULL = there was no memory to ask */
     const char *note;            /* refused: why */
     const struct gather *gather; /* NULL = one child, one answer */
@@ -64,33 +61,16 @@ struct call {
     uint64_t got, bytes;         /* gather: jobs or rows so far, bytes of their payloads */
     uint64_t passed_over;        /* gather: children that were not asked, 1 << number */
     struct answer *answers, **answers_end;
-    struct arena arena; /* of the answer */
-    struct call *next;  /* among those to be answered in the next turn */
-};
-
-struct batch {
-    struct router *router;
-    backend_reply_fn fn;
-    void *ctx;
-    size_t unanswered;
-    struct op *ops; /* what the children were given, those of one child together */
-    struct call calls[];
 };
 
 struct gather {
     /* Fills inner and child for the next step; false = there is none. last is NULL at first, else
      * the answer to the step before, in outside numbers. */
-    bool (*next)(struct call *c, const struct reply *last);
+    bool (*next)(struct router_call *c, const struct reply *last);
     /* Goes on though a child answered so; NULL = never. OUT_OK always does. */
-    bool (*goes_on)(const struct call *c, enum outcome outcome);
+    bool (*goes_on)(const struct router_call *c, enum outcome outcome);
     /* One answer of c->answers (at least one). 0 or -ERR_NOMEM. */
-    int (*merge)(struct call *c, struct reply *out);
-};
-
-struct settle_all {
-    backend_closed_fn fn;
-    void *ctx;
-    unsigned left;
+    int (*merge)(struct router_call *c, struct reply *out);
 };
 
 struct router_watch {
@@ -101,6 +81,7 @@ struct router_watch {
 
 struct router {
     struct backend base;
+    struct fanout fanout;   /* store index = index of the child */
     struct backend_ops ops; /* an own copy: the kind names the default backend */
     char kind[64];
     struct child *children; /* by number */
@@ -112,36 +93,37 @@ struct router {
     struct event_merge events;
     backend_news_fn news;
     void *news_ctx;
-    uv_idle_t idle; /* runs while something is in `later` */
-    struct call *later, **later_end;
-    unsigned open; /* children that are not closed */
-    bool closing, finished;
+    bool finished; /* the fan-out is being closed */
     backend_closed_fn closed_fn;
     void *closed_ctx;
 };
 
-/* ways.c */
+static inline struct router *router_of_call(const struct router_call *c)
+{
+    return fanout_ctx(&c->base);
+}
+
+/* routing_table.c */
 /* Fills child and inner, or note, or gather. */
-void router_plan(struct router *r, struct call *c);
+void router_plan(struct router *r, struct router_call *c);
 struct child *router_child_of(const struct router *r, struct span queue);
 struct child *router_child_by_number(const struct router *r, unsigned number); /* NULL = none */
 
-/* numbers.c */
+/* id_map.c */
 uint64_t router_bit(const struct child *child);                   /* 1 << its number */
 uint64_t router_seq_out(const struct child *child, uint64_t seq); /* 0 stays 0 */
 unsigned router_slot(uint64_t seq);
 uint64_t router_seq_in(uint64_t seq);
-uint32_t router_queue_out(const struct child *child, uint32_t number);
 /* An answer of the child, in outside numbers; arrays that change are copied into the arena. 0 or
  * -ERR_NOMEM. */
 MUST_CHECK int router_reply_out(const struct child *child, struct reply *reply, struct arena *a);
 /* Σ positions of all children but those asked. */
-uint64_t router_position_besides(const struct call *c);
+uint64_t router_position_besides(const struct router_call *c);
 
 /* gather.c */
 /* The child whose jobs come behind those of `from` (NULL: the first) in a list, with what is asked
  * of it in *ret (may be NULL); NULL = none. */
-struct child *router_list_child(const struct call *c, const struct child *from,
+struct child *router_list_child(const struct router_call *c, const struct child *from,
                                 struct op_list *ret);
 extern const struct gather gather_claim, gather_list, gather_queues, gather_workers,
     gather_exceptions, gather_release_claim, gather_accept_clock, gather_alert_put,
@@ -149,17 +131,17 @@ extern const struct gather gather_claim, gather_list, gather_queues, gather_work
     gather_fire;
 
 /* merge.c */
-int merge_claim(struct call *c, struct reply *out);
-int merge_list(struct call *c, struct reply *out);
-int merge_queues(struct call *c, struct reply *out);
-int merge_workers(struct call *c, struct reply *out);
-int merge_exceptions(struct call *c, struct reply *out);
-int merge_worst(struct call *c, struct reply *out);
-int merge_accept_clock(struct call *c, struct reply *out);
-int merge_first(struct call *c, struct reply *out);
-int merge_last(struct call *c, struct reply *out);
-int merge_any(struct call *c, struct reply *out);
-int merge_alerts(struct call *c, struct reply *out);
-int merge_notices_due(struct call *c, struct reply *out);
-int merge_notices(struct call *c, struct reply *out);
-int merge_breakers(struct call *c, struct reply *out);
+int merge_claim(struct router_call *c, struct reply *out);
+int merge_list(struct router_call *c, struct reply *out);
+int merge_queues(struct router_call *c, struct reply *out);
+int merge_workers(struct router_call *c, struct reply *out);
+int merge_exceptions(struct router_call *c, struct reply *out);
+int merge_worst(struct router_call *c, struct reply *out);
+int merge_accept_clock(struct router_call *c, struct reply *out);
+int merge_first(struct router_call *c, struct reply *out);
+int merge_last(struct router_call *c, struct reply *out);
+int merge_any(struct router_call *c, struct reply *out);
+int merge_alerts(struct router_call *c, struct reply *out);
+int merge_notices_due(struct router_call *c, struct reply *out);
+int merge_notices(struct router_call *c, struct reply *out);
+int merge_breakers(struct router_call *c, struct reply *out);

@@ -8,13 +8,13 @@
 
 /* --- the simple ones --- */
 
-int merge_first(struct call *c, struct reply *out)
+int merge_first(struct router_call *c, struct reply *out)
 {
     *out = *c->answers->reply;
     return 0;
 }
 
-int merge_last(struct call *c, struct reply *out)
+int merge_last(struct router_call *c, struct reply *out)
 {
     const struct answer *at = c->answers;
     while (at->next)
@@ -24,7 +24,7 @@ int merge_last(struct call *c, struct reply *out)
 }
 
 /* OUT_OK when one of them says so. */
-int merge_any(struct call *c, struct reply *out)
+int merge_any(struct router_call *c, struct reply *out)
 {
     *out = *c->answers->reply;
     for (const struct answer *at = c->answers; at; at = at->next) {
@@ -35,7 +35,7 @@ int merge_any(struct call *c, struct reply *out)
 }
 
 /* 1 = one of them had suspected the clock. */
-int merge_accept_clock(struct call *c, struct reply *out)
+int merge_accept_clock(struct router_call *c, struct reply *out)
 {
     int err = merge_worst(c, out);
     out->count = out->count > 0;
@@ -43,7 +43,7 @@ int merge_accept_clock(struct call *c, struct reply *out)
 }
 
 /* OUT_OK only when all say so; what they changed is added up. */
-int merge_worst(struct call *c, struct reply *out)
+int merge_worst(struct router_call *c, struct reply *out)
 {
     uint64_t count = 0;
     *out = *c->answers->reply;
@@ -58,7 +58,7 @@ int merge_worst(struct call *c, struct reply *out)
 
 /* Who gave no part to what may be partial; false = nobody gave one, and *out is the first
  * one's refusal. */
-static bool take_parts(const struct call *c, struct reply *out)
+static bool take_parts(const struct router_call *c, struct reply *out)
 {
     const struct reply *first = c->answers->reply;
     uint64_t left_out = c->passed_over;
@@ -77,12 +77,12 @@ static bool take_parts(const struct call *c, struct reply *out)
 
 /* --- jobs --- */
 
-static int join_jobs(struct call *c, struct reply *out)
+static int join_jobs(struct router_call *c, struct reply *out)
 {
     size_t count = 0;
     for (const struct answer *at = c->answers; at; at = at->next)
         count += at->reply->job_count;
-    struct job_view *jobs = arena_array(&c->arena, count, sizeof *jobs);
+    struct job_view *jobs = arena_array(&c->base.arena, count, sizeof *jobs);
     if (!jobs)
         return -ERR_NOMEM;
     out->jobs = jobs;
@@ -96,7 +96,7 @@ static int join_jobs(struct call *c, struct reply *out)
 }
 
 /* What the reachable ones gave is given out; nothing from nobody is the first one's refusal. */
-int merge_claim(struct call *c, struct reply *out)
+int merge_claim(struct router_call *c, struct reply *out)
 {
     *out = *c->answers->reply;
     for (const struct answer *at = c->answers; at && out->outcome != OUT_OK; at = at->next) {
@@ -107,7 +107,7 @@ int merge_claim(struct call *c, struct reply *out)
 }
 
 /* Where a page that is full ends between two children, the cursor is the border. */
-int merge_list(struct call *c, struct reply *out)
+int merge_list(struct router_call *c, struct reply *out)
 {
     uint64_t as_of = router_position_besides(c);
     for (const struct answer *at = c->answers; at; at = at->next) {
@@ -117,7 +117,7 @@ int merge_list(struct call *c, struct reply *out)
     out->as_of = as_of;
     struct child *beyond = out->cursor ? NULL : router_list_child(c, c->child, NULL);
     if (beyond)
-        out->cursor = ((uint64_t)beyond->number + c->op->list.newest_first) << SLOT_SHIFT;
+        out->cursor = ((uint64_t)beyond->number + c->base.op->list.newest_first) << SLOT_SHIFT;
     return join_jobs(c, out);
 }
 
@@ -135,30 +135,31 @@ static int by_queue_name(const void *a, const void *b)
     return order ? order : x->stray - y->stray;
 }
 
-static size_t collect_queues(struct call *c, struct named_queue *found)
+static size_t collect_queues(struct router_call *c, struct named_queue *found)
 {
     size_t n = 0;
     for (const struct answer *at = c->answers; at; at = at->next) {
         for (uint32_t i = 0; i < at->reply->queue_count; i++) {
             const struct queue_view *view = &at->reply->queues[i];
-            bool stray = router_child_of(c->batch->router, view->name) != at->from;
+            bool stray = router_child_of(router_of_call(c), view->name) != at->from;
             found[n++] = (struct named_queue){view, stray};
         }
     }
     return n;
 }
 
-int merge_queues(struct call *c, struct reply *out)
+int merge_queues(struct router_call *c, struct reply *out)
 {
-    size_t limit =
-        c->op->queue.limit && c->op->queue.limit < LIMIT_BATCH ? c->op->queue.limit : LIMIT_BATCH;
+    size_t limit = c->base.op->queue.limit && c->base.op->queue.limit < LIMIT_BATCH
+                       ? c->base.op->queue.limit
+                       : LIMIT_BATCH;
     size_t count = 0, n = 0;
     if (!take_parts(c, out))
         return 0;
     for (const struct answer *at = c->answers; at; at = at->next)
         count += at->reply->queue_count;
-    struct named_queue *found = arena_array(&c->arena, count, sizeof *found);
-    struct queue_view *queues = arena_array(&c->arena, count, sizeof *queues);
+    struct named_queue *found = arena_array(&c->base.arena, count, sizeof *found);
+    struct queue_view *queues = arena_array(&c->base.arena, count, sizeof *queues);
     if (!found || !queues)
         return -ERR_NOMEM;
     count = collect_queues(c, found);
@@ -168,7 +169,7 @@ int merge_queues(struct call *c, struct reply *out)
             continue;
         queues[n] = *found[i].view;
         queues[n].stand_in =
-            (out->left_out & router_bit(router_child_of(c->batch->router, queues[n].name))) != 0;
+            (out->left_out & router_bit(router_child_of(router_of_call(c), queues[n].name))) != 0;
         n++;
     }
     out->queues = queues;
@@ -213,13 +214,13 @@ static size_t fold_workers(struct ranked_worker *all, size_t count)
     return n;
 }
 
-int merge_workers(struct call *c, struct reply *out)
+int merge_workers(struct router_call *c, struct reply *out)
 {
     size_t count = 0;
     for (const struct answer *at = c->answers; at; at = at->next)
         count += at->reply->worker_count;
-    struct ranked_worker *all = arena_array(&c->arena, count, sizeof *all);
-    struct worker_view *workers = arena_array(&c->arena, count, sizeof *workers);
+    struct ranked_worker *all = arena_array(&c->base.arena, count, sizeof *all);
+    struct worker_view *workers = arena_array(&c->base.arena, count, sizeof *workers);
     if (!all || !workers)
         return -ERR_NOMEM;
     count = 0;
@@ -246,14 +247,14 @@ static int newest_attempt(const void *a, const void *b)
     return (x->ended_at.ms < y->ended_at.ms) - (x->ended_at.ms > y->ended_at.ms);
 }
 
-int merge_exceptions(struct call *c, struct reply *out)
+int merge_exceptions(struct router_call *c, struct reply *out)
 {
-    uint32_t asked = c->op->exceptions.limit;
+    uint32_t asked = c->base.op->exceptions.limit;
     size_t limit = asked > 0 && asked < LIMIT_EXCEPTIONS ? asked : LIMIT_EXCEPTIONS;
     size_t count = 0;
     for (const struct answer *at = c->answers; at; at = at->next)
         count += at->reply->attempt_count;
-    struct attempt_view *all = arena_array(&c->arena, count, sizeof *all);
+    struct attempt_view *all = arena_array(&c->base.arena, count, sizeof *all);
     if (!all)
         return -ERR_NOMEM;
     count = 0;
@@ -287,14 +288,14 @@ static int by_since(const void *a, const void *b)
 }
 
 /* Adds what the other children know of the rule. */
-static int fold_alert(struct call *c, struct alert_view *v)
+static int fold_alert(struct router_call *c, struct alert_view *v)
 {
     size_t room = v->raised_count;
     for (const struct answer *at = c->answers->next; at; at = at->next) {
         const struct alert_view *other = rule_in(at->reply, v->name);
         room += other ? other->raised_count : 0;
     }
-    struct raised_view *raised = arena_array(&c->arena, room, sizeof *raised);
+    struct raised_view *raised = arena_array(&c->base.arena, room, sizeof *raised);
     size_t n = v->raised_count;
     if (!raised)
         return -ERR_NOMEM;
@@ -314,17 +315,18 @@ static int fold_alert(struct call *c, struct alert_view *v)
     return 0;
 }
 
-int merge_alerts(struct call *c, struct reply *out)
+int merge_alerts(struct router_call *c, struct reply *out)
 {
     const struct reply *first = c->answers->reply;
     if (!take_parts(c, out))
         return 0;
-    if (out->left_out & router_bit(&c->batch->router->children[0])) {
+    if (out->left_out & router_bit(&router_of_call(c)->children[0])) {
         out->outcome = OUT_UNAVAILABLE;
         out->note = "the default backend, whose alert rules count, does not answer";
         return 0;
     }
-    struct alert_view *all = arena_copy(&c->arena, first->alerts, first->alert_count * sizeof *all);
+    struct alert_view *all =
+        arena_copy(&c->base.arena, first->alerts, first->alert_count * sizeof *all);
     if (!all)
         return -ERR_NOMEM;
     for (uint32_t i = 0; i < first->alert_count; i++) {
@@ -339,25 +341,25 @@ int merge_alerts(struct call *c, struct reply *out)
 /* --- notices and breakers --- */
 
 /* A full page that ends with one child's goes on with the next one's. */
-static uint64_t notices_cursor(const struct call *c)
+static uint64_t notices_cursor(const struct router_call *c)
 {
-    const struct router *r = c->batch->router;
+    const struct router *r = router_of_call(c);
     const struct answer *last = c->answers;
     while (last->next)
         last = last->next;
-    uint32_t limit = c->op->notice.limit > 0 ? c->op->notice.limit : LIMIT_BATCH;
+    uint32_t limit = c->base.op->notice.limit > 0 ? c->base.op->notice.limit : LIMIT_BATCH;
     unsigned beyond = last->from->index + 1;
     if (last->reply->cursor || c->got < limit || beyond >= r->child_count)
         return last->reply->cursor;
     return (uint64_t)r->children[beyond].number << SLOT_SHIFT;
 }
 
-static int join_notices(struct call *c, struct reply *out)
+static int join_notices(struct router_call *c, struct reply *out)
 {
     size_t count = 0;
     for (const struct answer *at = c->answers; at; at = at->next)
         count += at->reply->notice_count;
-    struct notice_view *all = arena_array(&c->arena, count, sizeof *all);
+    struct notice_view *all = arena_array(&c->base.arena, count, sizeof *all);
     if (!all)
         return -ERR_NOMEM;
     count = 0;
@@ -373,7 +375,7 @@ static int join_notices(struct call *c, struct reply *out)
     return 0;
 }
 
-int merge_notices(struct call *c, struct reply *out)
+int merge_notices(struct router_call *c, struct reply *out)
 {
     out->cursor = notices_cursor(c);
     return join_notices(c, out);
@@ -385,7 +387,7 @@ static int by_due(const void *a, const void *b)
     return (x->tried.due.ms > y->tried.due.ms) - (x->tried.due.ms < y->tried.due.ms);
 }
 
-int merge_notices_due(struct call *c, struct reply *out)
+int merge_notices_due(struct router_call *c, struct reply *out)
 {
     int err = take_parts(c, out) ? join_notices(c, out) : 0;
     if (!err && out->notice_count > 0)
@@ -403,14 +405,14 @@ static int by_target(const void *a, const void *b)
     return order ? order : closedness[x->breaker.state] - closedness[y->breaker.state];
 }
 
-int merge_breakers(struct call *c, struct reply *out)
+int merge_breakers(struct router_call *c, struct reply *out)
 {
     size_t count = 0, n = 0;
     if (!take_parts(c, out))
         return 0;
     for (const struct answer *at = c->answers; at; at = at->next)
         count += at->reply->breaker_count;
-    struct breaker_view *all = arena_array(&c->arena, count, sizeof *all);
+    struct breaker_view *all = arena_array(&c->base.arena, count, sizeof *all);
     if (!all)
         return -ERR_NOMEM;
     count = 0;

@@ -10,12 +10,10 @@
 #include "base/mem.h"
 
 #define EPOCH_SHIFT 40
-#define EVENTS_AT_ONCE 64
 
 static int router_submit(struct backend *b, const struct op *ops, size_t count, backend_reply_fn fn,
                          void *ctx);
-static void idle_cb(uv_idle_t *idle);
-static void take_answer(struct call *c, const struct reply *reply);
+static void take_answer(struct router_call *c, const struct reply *reply);
 static void close_further(struct router *r);
 
 static struct router *router_of(const struct backend *b)
@@ -26,100 +24,57 @@ static struct router *router_of(const struct backend *b)
 
 /* --- answering --- */
 
-static void call_done(struct call *c)
+static struct router_call *call_of(struct fanout_call *c)
 {
-    for (struct answer *at = c->answers; at; at = at->next)
+    return (struct router_call *)c;
+}
+
+static void call_done(struct fanout_call *base)
+{
+    for (struct answer *at = call_of(base)->answers; at; at = at->next)
         mem_free(at->own);
-    arena_done(&c->arena);
 }
 
-/* Calls back; the batch may be gone afterwards. */
-static void deliver(struct call *c, const struct reply *answer)
-{
-    struct batch *batch = c->batch;
-    struct reply reply = *answer;
-    reply.kind = c->op->kind;
-    reply.tag = c->op->tag;
-    batch->fn(batch->ctx, &reply);
-    call_done(c);
-    if (--batch->unanswered == 0) {
-        mem_free(batch->ops);
-        mem_free(batch);
-    }
-}
-
-/* The answer cannot be told for want of memory, whatever it was. */
-static void deliver_lost(struct call *c)
-{
-    struct reply lost = {.outcome = OUT_UNKNOWN};
-    if (op_is_query(c->op->kind)) {
-        lost.outcome = OUT_UNAVAILABLE;
-        lost.note = "no memory for the answer";
-    }
-    deliver(c, &lost);
-}
-
-static void deliver_refused(struct call *c)
+static void deliver_refused(struct router_call *c)
 {
     struct reply refused = {.outcome = OUT_INVALID, .note = c->note};
     if (!c->note) {
         refused.outcome = OUT_UNAVAILABLE;
         refused.note = "no memory for the request";
     }
-    deliver(c, &refused);
+    fanout_deliver(&c->base, &refused);
 }
 
-static void answer_later(struct router *r, struct call *c)
+static void not_taken(struct fanout_call *base)
 {
-    c->next = NULL;
-    *r->later_end = c;
-    r->later_end = &c->next;
-    uv_idle_start(&r->idle, idle_cb);
-}
-
-/* What was refused, or not taken by its child, is answered in the next turn. */
-static void idle_cb(uv_idle_t *idle)
-{
-    struct router *r = idle->data;
-    struct call *going = r->later;
-    r->later = NULL;
-    r->later_end = &r->later;
-    uv_idle_stop(&r->idle);
-    while (going) {
-        struct call *c = going;
-        struct reply reply = {.outcome = OUT_UNAVAILABLE, .note = "the backend took nothing"};
-        going = c->next;
-        if (c->note || !c->child)
-            deliver_refused(c);
-        else
-            take_answer(c, &reply);
-    }
-    close_further(r);
+    struct router_call *c = call_of(base);
+    struct reply reply = {.outcome = OUT_UNAVAILABLE, .note = "the backend took nothing"};
+    if (base->store == FANOUT_NO_STORE)
+        deliver_refused(c);
+    else
+        take_answer(c, &reply);
 }
 
 /* --- answers of the children --- */
 
-static void inner_reply_cb(void *ctx, const struct reply *reply)
+static void replied(struct fanout_call *base, const struct reply *reply)
 {
-    struct batch *batch = ctx;
-    take_answer(&batch->calls[reply->tag], reply);
+    take_answer(call_of(base), reply);
 }
 
-static void ask_next(struct call *c)
+static void ask_next(struct router_call *c)
 {
     struct reply reply = {.outcome = OUT_UNAVAILABLE, .note = "the backend is closing"};
-    c->inner.tag = (uint64_t)(c - c->batch->calls);
-    int err = c->batch->router->closing
-                  ? -ERR_CLOSED
-                  : backend_submit(c->child->backend, &c->inner, 1, inner_reply_cb, c->batch);
-    if (err)
+    c->base.store = c->child->index;
+    if (fanout_ask(&c->base) != 0)
         take_answer(c, &reply);
 }
 
 /* Keeps the answer for the merge; a copy when others are still to come. */
-static int keep_answer(struct call *c, struct child *from, const struct reply *reply, bool copy)
+static int keep_answer(struct router_call *c, struct child *from, const struct reply *reply,
+                       bool copy)
 {
-    struct answer *a = arena_array(&c->arena, 1, sizeof *a);
+    struct answer *a = arena_array(&c->base.arena, 1, sizeof *a);
     if (!a)
         return -ERR_NOMEM;
     *a = (struct answer){.reply = reply, .from = from};
@@ -134,127 +89,81 @@ static int keep_answer(struct call *c, struct child *from, const struct reply *r
     return 0;
 }
 
-static void finish(struct call *c)
+static void finish(struct router_call *c)
 {
     struct reply merged = {.outcome = OUT_OK};
     if (c->note)
         deliver_refused(c);
     else if (c->gather->merge(c, &merged) != 0)
-        deliver_lost(c);
+        fanout_deliver_lost(&c->base);
     else
-        deliver(c, &merged);
+        fanout_deliver(&c->base, &merged);
 }
 
-static void gather_answer(struct call *c, const struct reply *reply)
+static void gather_answer(struct router_call *c, const struct reply *reply)
 {
     struct child *from = c->child;
     bool on =
         reply->outcome == OUT_OK || (c->gather->goes_on && c->gather->goes_on(c, reply->outcome));
     if (!on) {
-        deliver(c, reply);
+        fanout_deliver(&c->base, reply);
         return;
     }
     bool more = c->gather->next(c, reply);
     if (keep_answer(c, from, reply, more) != 0)
-        deliver_lost(c);
+        fanout_deliver_lost(&c->base);
     else if (more)
         ask_next(c);
     else
         finish(c);
 }
 
-static void take_answer(struct call *c, const struct reply *reply)
+static void take_answer(struct router_call *c, const struct reply *reply)
 {
     struct reply outside = *reply;
-    if (router_reply_out(c->child, &outside, &c->arena) != 0) {
-        deliver_lost(c);
+    if (router_reply_out(c->child, &outside, &c->base.arena) != 0) {
+        fanout_deliver_lost(&c->base);
     } else if (c->gather) {
         gather_answer(c, &outside);
     } else {
-        if (c->op->kind == OP_KV_LIST)
+        if (c->base.op->kind == OP_KV_LIST)
             outside.as_of += router_position_besides(c);
-        deliver(c, &outside);
+        fanout_deliver(&c->base, &outside);
     }
 }
 
 /* --- taking a batch --- */
 
-static struct batch *batch_new(struct router *r, size_t count, backend_reply_fn fn, void *ctx)
+static unsigned plan(struct fanout_call *base)
 {
-    size_t bytes;
-    if (__builtin_mul_overflow(count, sizeof(struct call), &bytes) ||
-        __builtin_add_overflow(bytes, sizeof(struct batch), &bytes))
-        return NULL;
-    struct batch *batch = mem_zalloc(bytes);
-    struct op *ops = mem_array(count, sizeof *ops);
-    if (!batch || !ops) {
-        mem_free(batch);
-        mem_free(ops);
-        return NULL;
-    }
-    batch->router = r;
-    batch->fn = fn;
-    batch->ctx = ctx;
-    batch->unanswered = count;
-    batch->ops = ops;
-    return batch;
+    struct router_call *c = call_of(base);
+    router_plan(fanout_ctx(base), c);
+    return c->note || !c->child ? FANOUT_NO_STORE : c->child->index;
 }
 
-static void plan_batch(struct batch *batch, const struct op *ops, size_t count)
+static struct backend *store_at(const struct fanout *f, unsigned index)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct call *c = &batch->calls[i];
-        c->batch = batch;
-        c->op = &ops[i];
-        arena_init(&c->arena);
-        router_plan(batch->router, c);
-    }
+    const struct router *r = f->ctx;
+    return r->children[index].backend;
 }
 
-/* The ops for one child, in order, from `to` on. */
-static size_t fill_for(struct batch *batch, size_t count, const struct child *child, struct op *to)
+static void iteration(struct fanout *f)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct call *c = &batch->calls[i];
-        if (c->note || c->child != child)
-            continue;
-        to[n] = c->inner;
-        to[n++].tag = i;
-    }
-    return n;
+    close_further(f->ctx);
 }
 
-static void forsake(struct batch *batch, const struct op *ops, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        answer_later(batch->router, &batch->calls[ops[i].tag]);
-}
+static const struct fanout_owner owner = {.call_bytes = sizeof(struct router_call),
+                                          .store = store_at,
+                                          .plan = plan,
+                                          .replied = replied,
+                                          .not_taken = not_taken,
+                                          .call_done = call_done,
+                                          .iteration = iteration};
 
-/* Once one child has taken its part there is no way back: what another does not take is answered
- * OUT_UNAVAILABLE, later. */
 static int router_submit(struct backend *b, const struct op *ops, size_t count, backend_reply_fn fn,
                          void *ctx)
 {
-    struct router *r = router_of(b);
-    if (r->closing)
-        return -ERR_CLOSED;
-    struct batch *batch = batch_new(r, count, fn, ctx);
-    if (!batch)
-        return -ERR_NOMEM;
-    plan_batch(batch, ops, count);
-    struct op *to = batch->ops;
-    for (unsigned i = 0; i < r->child_count; i++) {
-        size_t n = fill_for(batch, count, &r->children[i], to);
-        if (backend_submit(r->children[i].backend, to, n, inner_reply_cb, batch) != 0)
-            forsake(batch, to, n);
-        to += n;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (batch->calls[i].note || !batch->calls[i].child)
-            answer_later(r, &batch->calls[i]);
-    }
-    return 0;
+    return fanout_submit(&router_of(b)->fanout, ops, count, fn, ctx);
 }
 
 /* --- watching --- */
@@ -263,9 +172,9 @@ static int router_watch(struct backend *b, struct span queue, backend_signal_fn 
                         struct backend_watch **ret)
 {
     struct router *r = router_of(b);
-    struct router_watch *w = r->closing ? NULL : mem_zalloc(sizeof *w);
+    struct router_watch *w = r->fanout.closing ? NULL : mem_zalloc(sizeof *w);
     if (!w)
-        return r->closing ? -ERR_CLOSED : -ERR_NOMEM;
+        return r->fanout.closing ? -ERR_CLOSED : -ERR_NOMEM;
     w->child = router_child_of(r, queue);
     int err = backend_watch(w->child->backend, queue, fn, ctx, &w->inner);
     if (err) {
@@ -294,23 +203,16 @@ static void router_unwatch(struct backend *b, struct backend_watch *handle)
 
 /* --- events --- */
 
+static uint64_t event_seq(const void *ctx, unsigned source, uint64_t seq)
+{
+    const struct router *r = ctx;
+    return router_seq_out(&r->children[source], seq);
+}
+
 static size_t router_events(const struct backend *b, uint64_t after, uint64_t kinds,
                             struct backend_event *out, size_t max, uint64_t *ret_oldest)
 {
-    struct router *r = router_of(b);
-    unsigned from[EVENTS_AT_ONCE];
-    size_t n = 0, got, wanted;
-    if (!out)
-        return event_merge_read(&r->events, after, kinds, NULL, NULL, 0, ret_oldest);
-    do {
-        wanted = max - n < EVENTS_AT_ONCE ? max - n : EVENTS_AT_ONCE;
-        got = event_merge_read(&r->events, after, kinds, &out[n], from, wanted, ret_oldest);
-        for (size_t i = 0; i < got; i++)
-            out[n + i].seq = router_seq_out(&r->children[from[i]], out[n + i].seq);
-        n += got;
-        after = n > 0 ? out[n - 1].id : after;
-    } while (n < max && got == wanted);
-    return n;
+    return event_merge_read(&router_of(b)->events, after, kinds, out, max, ret_oldest);
 }
 
 static uint64_t router_events_last(const struct backend *b)
@@ -397,32 +299,9 @@ static int64_t router_clock_offset(const struct backend *b)
     return r->children[0].backend ? backend_clock_offset(r->children[0].backend) : 0;
 }
 
-static void settled_cb(void *ctx)
-{
-    struct settle_all *s = ctx;
-    if (--s->left > 0)
-        return;
-    s->fn(s->ctx);
-    mem_free(s);
-}
-
 static int router_settle(struct backend *b, backend_closed_fn fn, void *ctx)
 {
-    struct router *r = router_of(b);
-    struct settle_all *s = r->closing ? NULL : mem_zalloc(sizeof *s);
-    int err = 0, failed = 0;
-    if (!s)
-        return r->closing ? -ERR_CLOSED : -ERR_NOMEM;
-    *s = (struct settle_all){.fn = fn, .ctx = ctx};
-    for (unsigned i = 0; i < r->child_count; i++) {
-        err = backend_settle(r->children[i].backend, settled_cb, s);
-        failed = err ? err : failed;
-        s->left += !err;
-    }
-    if (s->left > 0)
-        return 0;
-    mem_free(s);
-    return failed;
+    return fanout_settle(&router_of(b)->fanout, UINT64_MAX, fn, ctx);
 }
 
 /* --- maintenance: of each store by itself --- */
@@ -469,7 +348,8 @@ static void router_free(struct router *r)
 
 static void idle_closed_cb(uv_handle_t *handle)
 {
-    struct router *r = handle->data;
+    struct fanout *f = handle->data;
+    struct router *r = f->ctx;
     backend_closed_fn fn = r->closed_fn;
     void *ctx = r->closed_ctx;
     router_free(r);
@@ -479,25 +359,25 @@ static void idle_closed_cb(uv_handle_t *handle)
 /* The children have answered all they had; what waits for the next turn is answered then. */
 static void close_further(struct router *r)
 {
-    if (!r->closing || r->finished || r->open > 0 || r->later)
+    if (r->finished || !fanout_is_done(&r->fanout))
         return;
     r->finished = true;
-    uv_close((uv_handle_t *)&r->idle, idle_closed_cb);
+    uv_close((uv_handle_t *)&r->fanout.idle, idle_closed_cb);
 }
 
 static void child_closed_cb(void *ctx)
 {
     struct child *child = ctx;
     child->backend = NULL;
-    child->router->open--;
+    child->router->fanout.open--;
     close_further(child->router);
 }
 
 static void router_close(struct backend *b, backend_closed_fn fn, void *ctx)
 {
     struct router *r = router_of(b);
-    CHECK(!r->closing);
-    r->closing = true;
+    CHECK(!r->fanout.closing);
+    r->fanout.closing = true;
     r->closed_fn = fn;
     r->closed_ctx = ctx;
     for (unsigned i = 0; i < r->child_count; i++) {
@@ -528,7 +408,7 @@ static int take_children(struct router *r, const struct router_child *children, 
         CHECK(i == 0 ? sorted[i].number == 0 : sorted[i].number > sorted[i - 1].number);
         r->children[i] = (struct child){r, sorted[i].backend, sorted[i].number, i};
     }
-    r->child_count = r->open = count;
+    r->child_count = r->fanout.open = count;
     mem_free(sorted);
     return 0;
 }
@@ -552,7 +432,8 @@ static int take_routes(struct router *r, const struct router_route *routes, unsi
 static int take_events(struct router *r)
 {
     uint64_t last = backend_events_last(r->children[0].backend);
-    int err = event_merge_init(&r->events, r->child_count, (uint32_t)(last >> EPOCH_SHIFT));
+    int err =
+        event_merge_init(&r->events, r->child_count, (uint32_t)(last >> EPOCH_SHIFT), event_seq, r);
     for (unsigned i = 0; !err && i < r->child_count; i++)
         event_merge_source(&r->events, i, r->children[i].backend);
     return err;
@@ -583,11 +464,6 @@ static void fill_ops(struct router *r)
     r->base.ops = &r->ops;
 }
 
-static void forsaken_cb(void *ctx)
-{
-    (void)ctx;
-}
-
 int backend_open_router(const struct router_child *children, unsigned child_count,
                         const struct router_route *routes, unsigned route_count,
                         const struct backend_config *config, struct backend **ret)
@@ -600,15 +476,13 @@ int backend_open_router(const struct router_child *children, unsigned child_coun
         err = take_events(r);
     if (err) {
         for (unsigned i = 0; i < child_count; i++)
-            backend_close(children[i].backend, forsaken_cb, NULL);
+            backend_close(children[i].backend, fanout_ignore_closed_cb, NULL);
         if (r)
             router_free(r);
         return err;
     }
     fill_ops(r);
-    r->later_end = &r->later;
-    uv_idle_init(config->loop, &r->idle);
-    r->idle.data = r;
+    fanout_init(&r->fanout, &owner, r, child_count, config->loop);
     *ret = &r->base;
     return 0;
 }

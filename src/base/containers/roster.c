@@ -20,11 +20,6 @@ static bool before(struct roster_key a, struct roster_key b)
     return a.hi != b.hi ? a.hi < b.hi : a.lo < b.lo;
 }
 
-void roster_init(struct roster *r)
-{
-    *r = (struct roster){0};
-}
-
 void roster_count_in(struct roster *r, uint64_t *account)
 {
     CHECK(r->slot_room == 0 && r->spare_count == 0);

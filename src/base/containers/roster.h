@@ -25,6 +25,7 @@ struct roster_slot {
     uint64_t before; /* keys in the slots before it; see roster.summed */
 };
 
+/* One that is all zero is empty. */
 struct roster {
     struct roster_slot *slots;
     size_t slot_count, slot_room;
@@ -41,7 +42,6 @@ struct roster_place {
     uint32_t index;
 };
 
-void roster_init(struct roster *r);
 /* Frees the memory; the roster is empty and still counted in the same sum. */
 void roster_done(struct roster *r);
 /* As heap_count_in. */

@@ -17,15 +17,11 @@
 
 #define PROGRESS_EVERY 1000
 
-static const char *shown_name(const struct export_file *f)
-{
-    return f->part ? f->part : "standard output";
-}
-
 static int failed(const struct export_file *f, struct err_note *note)
 {
     int code = errno == ENOSPC || errno == EDQUOT ? -ERR_NO_SPACE : -ERR_IO;
-    return err_note_set(note, code, "cannot write %s: %s", shown_name(f), strerror(errno));
+    return err_note_set(note, code, "cannot write %s: %s", f->part ? f->part : "standard output",
+                        strerror(errno));
 }
 
 static int no_memory(struct err_note *note)

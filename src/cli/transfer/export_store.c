@@ -84,6 +84,12 @@ static int begin(struct export_run *run)
     return rc;
 }
 
+static void view_begin(struct export_run *run, struct json_writer *w)
+{
+    buf_clear(&run->view);
+    json_writer_init(w, &run->view);
+}
+
 static int view_write(struct export_run *run, struct json_writer *w,
                       int (*fn)(struct export_file *f, struct span view, struct err_note *note))
 {
@@ -102,8 +108,7 @@ static int queue_take(void *ctx, const struct queue_view *queue)
     struct json_writer w;
     if (!queue_wanted(run, queue->name))
         return 0;
-    buf_clear(&run->view);
-    json_writer_init(&w, &run->view);
+    view_begin(run, &w);
     queue_view_write(&w, queue, run->now);
     return view_write(run, &w, export_queue);
 }
@@ -116,8 +121,7 @@ static int key_take(void *ctx, const struct kv_view *key)
     if (arguments_has(run->args, "queue") ||
         (key->expires_at.ms > 0 && key->expires_at.ms <= run->now.ms))
         return 0;
-    buf_clear(&run->view);
-    json_writer_init(&w, &run->view);
+    view_begin(run, &w);
     json_write_object(&w);
     write_kv(&w, key);
     json_write_object_end(&w);
@@ -128,8 +132,7 @@ static int job_take(void *ctx, const struct job_view *job)
 {
     struct export_run *run = ctx;
     struct json_writer w;
-    buf_clear(&run->view);
-    json_writer_init(&w, &run->view);
+    view_begin(run, &w);
     job_view_write(&w, job, run->now, VIEW_PAYLOAD);
     return view_write(run, &w, export_job);
 }
@@ -140,8 +143,7 @@ static int schedule_take(void *ctx, const struct schedule_view *schedule)
     struct json_writer w;
     if (arguments_has(run->args, "queue"))
         return 0;
-    buf_clear(&run->view);
-    json_writer_init(&w, &run->view);
+    view_begin(run, &w);
     schedule_view_write(&w, schedule, run->now);
     return view_write(run, &w, export_schedule);
 }
@@ -152,8 +154,7 @@ static int alert_take(void *ctx, const struct alert_view *alert)
     struct json_writer w;
     if (arguments_has(run->args, "queue"))
         return 0;
-    buf_clear(&run->view);
-    json_writer_init(&w, &run->view);
+    view_begin(run, &w);
     alert_view_write(&w, alert);
     return view_write(run, &w, export_alert);
 }

@@ -15,12 +15,6 @@ const char *breaker_state_name(enum breaker_state s)
     return (unsigned)s < BREAKER_STATE_COUNT ? names[s] : NULL;
 }
 
-void breaker_rules_default(struct breaker_rules *r)
-{
-    *r = (struct breaker_rules){
-        .failure_threshold = 5, .open_cooldown_seconds = 30, .half_open_probe_count = 1};
-}
-
 static int64_t cooldown_ms(const struct breaker_rules *rules)
 {
     return (int64_t)rules->open_cooldown_seconds * 1000;

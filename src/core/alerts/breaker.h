@@ -24,7 +24,6 @@ struct breaker_rules {
     uint32_t open_cooldown_seconds; /* ≥ 1 */
     uint32_t half_open_probe_count; /* calls let through while HALF_OPEN; ≥ 1 */
 };
-void breaker_rules_default(struct breaker_rules *r); /* 5, 30, 1 */
 
 /* All zero = a target of which nothing is known. */
 struct breaker {

@@ -32,7 +32,6 @@ static const struct record_type *const record_types[] = {
     [REC_JOB_PRIORITY] = &record_job_priority,
     [REC_JOB_ATTEMPT] = &record_job_attempt,
     [REC_KEY_NEW] = &record_key_new,
-    [REC_KEYS_EXPIRED] = &record_keys_expired,
     [REC_KEYS_GONE] = &record_keys_gone,
     [REC_KV_SET] = &record_kv_set,
     [REC_KV_GONE] = &record_kv_gone,

@@ -54,8 +54,8 @@ enum record_kind {
     REC_JOB_ATTEMPT = 45,  /* behind JOB_NEW: an attempt that the job has brought along */
     /* idempotency keys: 48 … 55 */
     REC_KEY_NEW = 48,
-    REC_KEYS_EXPIRED = 49, /* all up to a moment; read, but no longer written: it has no bound */
-    REC_KEYS_GONE = 50,    /* these keys have expired: a slice */
+    /* 49 was a kind that is not written any more. */
+    REC_KEYS_GONE = 50, /* these keys have expired: a slice */
     /* key-value store: 64 … 79 */
     REC_KV_SET = 64,
     REC_KV_GONE = 65,     /* deleted, or expired: a slice */
@@ -282,10 +282,6 @@ struct rec_key_new {
     struct wall_time expires_at;
 };
 
-struct rec_keys_expired {
-    struct wall_time upto; /* keys that expire at or before this moment are gone */
-};
-
 struct rec_keys_gone {
     uint32_t count;
     struct span keys; /* by rising expiry; see record_key_* */
@@ -438,7 +434,6 @@ struct record {
         struct rec_job_noted job_noted;
         struct rec_job_attempt job_attempt;
         struct rec_key_new key_new;
-        struct rec_keys_expired keys_expired;
         struct rec_keys_gone keys_gone;
         struct rec_kv_set kv_set;
         struct rec_kv_gone kv_gone;

@@ -341,29 +341,6 @@ const struct record_type record_key_new = {
     .fits = key_new_fits,
 };
 
-static bool keys_expired_fits(const struct record *r)
-{
-    return wall_fits(r->keys_expired.upto);
-}
-
-static uint8_t *keys_expired_encode(const struct record *r, uint8_t *at)
-{
-    return put_wall(at, r->keys_expired.upto);
-}
-
-static void keys_expired_decode(struct wire_in *in, struct record *ret)
-{
-    ret->keys_expired.upto = take_wall(in);
-}
-
-const struct record_type record_keys_expired = {
-    .name = "keys_expired",
-    .body_max = WIRE_WALL,
-    .encode = keys_expired_encode,
-    .decode = keys_expired_decode,
-    .fits = keys_expired_fits,
-};
-
 int record_key_append(struct buf *list, struct wall_time *previous, const struct record_key *key)
 {
     CHECK(key->expires_at.ms >= previous->ms);

@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "unit/backend/wrapper_rig.h"
+#include "wrappers/trace.h"
 
 static struct rig rig;
 static char *lines;

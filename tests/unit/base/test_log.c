@@ -110,24 +110,6 @@ static void levels(void **state)
     assert_string_equal(s.last, HEAD "error no_site\n");
 }
 
-static void level_names(void **state)
-{
-    (void)state;
-    enum log_level level = LOG_INFO;
-    assert_int_equal(log_level_parse(SPAN_LITERAL("error"), &level), 0);
-    assert_int_equal(level, LOG_ERROR);
-    assert_int_equal(log_level_parse(SPAN_LITERAL("warn"), &level), 0);
-    assert_int_equal(level, LOG_WARN);
-    assert_int_equal(log_level_parse(SPAN_LITERAL("info"), &level), 0);
-    assert_int_equal(level, LOG_INFO);
-    assert_int_equal(log_level_parse(SPAN_LITERAL("debug"), &level), 0);
-    assert_int_equal(level, LOG_DEBUG);
-    assert_int_equal(log_level_parse(SPAN_LITERAL("Debug"), &level), -ERR_INVALID);
-    assert_int_equal(log_level_parse(SPAN_LITERAL("warning"), &level), -ERR_INVALID);
-    assert_int_equal(log_level_parse(span_of(NULL, 0), &level), -ERR_INVALID);
-    assert_int_equal(level, LOG_DEBUG);
-}
-
 static void values_cannot_forge(void **state)
 {
     (void)state;
@@ -317,11 +299,15 @@ static void to_a_stream(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_form),      cmocka_unit_test(json_form),
-        cmocka_unit_test(marked),         cmocka_unit_test(levels),
-        cmocka_unit_test(level_names),    cmocka_unit_test(values_cannot_forge),
-        cmocka_unit_test(any_bytes),      cmocka_unit_test(long_lines_are_cut),
-        cmocka_unit_test(limit_per_site), cmocka_unit_test(threads_share_a_site),
+        cmocka_unit_test(text_form),
+        cmocka_unit_test(json_form),
+        cmocka_unit_test(marked),
+        cmocka_unit_test(levels),
+        cmocka_unit_test(values_cannot_forge),
+        cmocka_unit_test(any_bytes),
+        cmocka_unit_test(long_lines_are_cut),
+        cmocka_unit_test(limit_per_site),
+        cmocka_unit_test(threads_share_a_site),
         cmocka_unit_test(to_a_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,6 +35,28 @@ static void pages_and_lines_are_zero(void **state)
     }
 }
 
+static void growing_arrays(void **state)
+{
+    (void)state;
+    uint32_t *array = NULL;
+    size_t room = 0;
+    for (uint32_t i = 0; i < 1000; i++) {
+        array = mem_more(array, i, &room, sizeof *array);
+        assert_non_null(array);
+        assert_true(room > i);
+        array[i] = i;
+    }
+    for (uint32_t i = 0; i < 1000; i++)
+        assert_int_equal(array[i], i);
+    size_t before = room;
+    mem_fail_at(1, 1);
+    assert_ptr_equal(mem_more(array, room - 1, &room, sizeof *array), array);
+    assert_null(mem_more(array, room, &room, sizeof *array));
+    mem_fail_at(0, 0);
+    assert_int_equal(room, before);
+    mem_free(array);
+}
+
 static void arrays_and_copies(void **state)
 {
     (void)state;
@@ -149,6 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_and_lines_are_zero),
         cmocka_unit_test(arrays_and_copies),
+        cmocka_unit_test(growing_arrays),
         cmocka_unit_test(size_zero_is_a_pointer),
         cmocka_unit_test(the_nth_fails),
         cmocka_unit_test(every_function_can_fail),

@@ -13,18 +13,17 @@
 #include "core/limits.h"
 
 const enum record_kind sample_kinds[] = {
-    REC_EPOCH,           REC_SEQ_BLOCK,       REC_QUEUE_PUT,     REC_QUEUE_GONE,
-    REC_QUEUE_END,       REC_PURGED,          REC_BULK_BEGIN,    REC_BULK_STEP,
-    REC_BULK_END,        REC_JOB_NEW,         REC_JOB_READY,     REC_JOB_CLAIMED,
-    REC_JOB_EXTENDED,    REC_JOB_BACK,        REC_JOB_DONE,      REC_JOB_DEAD,
-    REC_JOB_CANCELLED,   REC_JOB_REQUEUED,    REC_JOB_PATCHED,   REC_JOBS_GONE,
-    REC_KEY_NEW,         REC_KEYS_EXPIRED,    REC_KEYS_GONE,     REC_KV_SET,
-    REC_KV_GONE,         REC_KV_FROM_JOB,     REC_KV_KEYS,       REC_ALERT_PUT,
-    REC_ALERT_GONE,      REC_ALERT_EDGE,      REC_NOTICE_NEW,    REC_NOTICE_TRIED,
-    REC_NOTICE_GONE,     REC_BREAKER_PUT,     REC_BREAKER_GONE,  REC_TALLY,
-    REC_JOB_NOTED,       REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE, REC_SCHEDULE_FIRED,
-    REC_SCHEDULE_PASSED, REC_SCHEDULE_FAILED, REC_JOB_LINKED,    REC_JOB_PRIORITY,
-    REC_JOB_ATTEMPT,
+    REC_EPOCH,           REC_SEQ_BLOCK,     REC_QUEUE_PUT,      REC_QUEUE_GONE,
+    REC_QUEUE_END,       REC_PURGED,        REC_BULK_BEGIN,     REC_BULK_STEP,
+    REC_BULK_END,        REC_JOB_NEW,       REC_JOB_READY,      REC_JOB_CLAIMED,
+    REC_JOB_EXTENDED,    REC_JOB_BACK,      REC_JOB_DONE,       REC_JOB_DEAD,
+    REC_JOB_CANCELLED,   REC_JOB_REQUEUED,  REC_JOB_PATCHED,    REC_JOBS_GONE,
+    REC_KEY_NEW,         REC_KEYS_GONE,     REC_KV_SET,         REC_KV_GONE,
+    REC_KV_FROM_JOB,     REC_KV_KEYS,       REC_ALERT_PUT,      REC_ALERT_GONE,
+    REC_ALERT_EDGE,      REC_NOTICE_NEW,    REC_NOTICE_TRIED,   REC_NOTICE_GONE,
+    REC_BREAKER_PUT,     REC_BREAKER_GONE,  REC_TALLY,          REC_JOB_NOTED,
+    REC_SCHEDULE_PUT,    REC_SCHEDULE_GONE, REC_SCHEDULE_FIRED, REC_SCHEDULE_PASSED,
+    REC_SCHEDULE_FAILED, REC_JOB_LINKED,    REC_JOB_PRIORITY,   REC_JOB_ATTEMPT,
 };
 const size_t sample_kind_count = sizeof sample_kinds / sizeof sample_kinds[0];
 
@@ -621,11 +620,8 @@ static void sample_store_record(struct random *random, struct arena *arena, stru
     case REC_KEYS_GONE:
         sample_keys_gone(random, arena, ret);
         break;
-    case REC_TALLY:
-        sample_tally(random, ret);
-        break;
     default:
-        ret->keys_expired.upto = wall(random);
+        sample_tally(random, ret);
         break;
     }
 }
@@ -1021,7 +1017,6 @@ static const struct field fields[] = {
     F(REC_KEY_NEW, key_new.seq),
     F(REC_KEY_NEW, key_new.id_hi),
     F(REC_KEY_NEW, key_new.expires_at),
-    F(REC_KEYS_EXPIRED, keys_expired.upto),
     F(REC_KEYS_GONE, keys_gone.count),
     S(REC_KEYS_GONE, keys_gone.keys),
     S(REC_KV_SET, kv_set.key),

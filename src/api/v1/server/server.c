@@ -62,11 +62,10 @@ static void write_memory(struct json_writer *w, const struct budget *b)
 static void write_link(struct json_writer *w, const struct native *n)
 {
     struct backend_cluster c;
-    const char *kind = broker_backend_kind(n->broker);
     broker_cluster(n->broker, &c);
     if (c.link == LINK_NONE)
         return;
-    json_write_key(w, strstr(kind, "postgres") ? "postgres" : "redis");
+    json_write_key(w, c.server == SERVER_POSTGRES ? "postgres" : "redis");
     json_write_object(w);
     link_write(w, &c);
     json_write_object_end(w);

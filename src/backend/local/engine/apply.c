@@ -393,12 +393,6 @@ static int take_key_new(struct engine *e, const struct record *r)
     return keys_apply_new(e, &r->key_new);
 }
 
-static int take_keys_expired(struct engine *e, const struct record *r)
-{
-    keys_apply_expired(e, r->keys_expired.upto);
-    return 0;
-}
-
 static int take_keys_gone(struct engine *e, const struct record *r)
 {
     return keys_apply_gone(e, &r->keys_gone);
@@ -514,7 +508,6 @@ static const take_fn takes[] = {
     [REC_JOB_PRIORITY] = take_job_priority,
     [REC_JOB_ATTEMPT] = take_job_attempt,
     [REC_KEY_NEW] = take_key_new,
-    [REC_KEYS_EXPIRED] = take_keys_expired,
     [REC_KEYS_GONE] = take_keys_gone,
     [REC_KV_SET] = take_kv_set,
     [REC_KV_GONE] = take_kv_gone,

@@ -61,7 +61,7 @@ void engine_config_default(struct engine_config *c);
 struct engine_reply {
     struct reply reply;
     uint64_t after; /* position that must be durable before it leaves; 0 = leaves at once */
-    /* The bodies the reply still needs, one per job view: filled by heart.c. */
+    /* The bodies the reply still needs, one per job view: filled by commit_gate.c. */
     struct job_view *views; /* the same as reply.jobs, writable; NULL = none */
     bool want_body;
     bool texts_only; /* … without payload and result */

@@ -662,7 +662,6 @@ int queue_view_of(struct engine *e, struct queue *q, struct queue_view *ret);
 int keys_reserve(struct engine *e, size_t keys);
 struct key *keys_find(const struct engine *e, struct hash128 key);
 int keys_apply_new(struct engine *e, const struct rec_key_new *r);
-void keys_apply_expired(struct engine *e, struct wall_time upto);
 int keys_apply_gone(struct engine *e, const struct rec_keys_gone *r);
 /* Takes this key and those that expire next, `count` in all, out with one record. False: memory is
  * short, nothing changed. */

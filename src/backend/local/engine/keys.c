@@ -62,14 +62,6 @@ static void key_drop(struct engine *e, uint32_t handle)
     slab_give(&e->keys, handle);
 }
 
-/* New keys never expire before older ones (op_enqueue sees to that, also when wall time goes back),
- * so the chain is in the order of expiry. */
-void keys_apply_expired(struct engine *e, struct wall_time upto)
-{
-    while (e->key_first && key_at(e, e->key_first)->expires_at.ms <= upto.ms)
-        key_drop(e, e->key_first);
-}
-
 int keys_apply_gone(struct engine *e, const struct rec_keys_gone *r)
 {
     struct span list = r->keys;
@@ -86,6 +78,8 @@ int keys_apply_gone(struct engine *e, const struct rec_keys_gone *r)
     return 0;
 }
 
+/* New keys never expire before older ones (op_enqueue sees to that, also when wall time goes back),
+ * so the chain is in the order of expiry. */
 bool keys_emit_gone(struct engine *e, const struct key *first, size_t count)
 {
     struct wall_time previous = {0};

@@ -193,24 +193,12 @@ void journal_batch_done(struct journal_batch *b)
     *b = (struct journal_batch){0};
 }
 
-static int batch_room(struct journal_batch *b)
-{
-    if (b->count < b->room)
-        return 0;
-    size_t room = b->room ? b->room * 2 : 64;
-    struct span *frames = mem_regrow(b->frames, room, sizeof *frames);
-    if (!frames)
-        return -ERR_NOMEM;
-    b->frames = frames;
-    b->room = room;
-    return 0;
-}
-
 static int batch_add(struct journal_batch *b, struct span frame, struct err_note *note)
 {
-    int rc = batch_room(b);
-    if (rc == 0)
-        rc = buf_append_span(&b->bytes, frame);
+    struct span *frames = mem_more(b->frames, b->count, &b->room, sizeof *frames);
+    int rc = frames ? buf_append_span(&b->bytes, frame) : -ERR_NOMEM;
+    if (frames)
+        b->frames = frames;
     if (rc < 0)
         return err_note_set(note, rc, "cannot read the journal: %s", err_text(rc));
     b->frames[b->count++] = span_of(NULL, frame.len); /* where it lies is settled at the end */

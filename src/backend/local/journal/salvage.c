@@ -40,14 +40,10 @@ static int entry_read(struct search *q, const struct segment *s, uint64_t at,
 
 static int place_add(struct search *q, const struct place *p)
 {
-    if (q->count == q->room) {
-        size_t room = q->room ? 2 * q->room : 64;
-        struct place *places = mem_regrow(q->places, room, sizeof *places);
-        if (!places)
-            return -ERR_NOMEM;
-        q->places = places;
-        q->room = room;
-    }
+    struct place *places = mem_more(q->places, q->count, &q->room, sizeof *places);
+    if (!places)
+        return -ERR_NOMEM;
+    q->places = places;
     q->places[q->count++] = *p;
     return 0;
 }

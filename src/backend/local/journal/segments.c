@@ -23,19 +23,6 @@ static struct name segment_name(const struct segment *s)
 
 /* ---- the table ---- */
 
-static int table_room(struct journal *j)
-{
-    if (j->count < j->room)
-        return 0;
-    size_t room = j->room ? j->room * 2 : 16;
-    struct segment **segments = mem_regrow(j->segments, room, sizeof *segments);
-    if (!segments)
-        return -ERR_NOMEM;
-    j->segments = segments;
-    j->room = room;
-    return 0;
-}
-
 int segment_add(struct journal *j, uint32_t number, uint64_t size, enum segment_state state,
                 struct segment **ret)
 {
@@ -44,9 +31,12 @@ int segment_add(struct journal *j, uint32_t number, uint64_t size, enum segment_
         return -ERR_NOMEM;
     *s = (struct segment){.state = state, .number = number, .size = size, .file = -1};
     uv_mutex_lock(&j->lock);
-    int rc = table_room(j);
-    if (rc == 0)
+    struct segment **segments = mem_more(j->segments, j->count, &j->room, sizeof *segments);
+    int rc = segments ? 0 : -ERR_NOMEM;
+    if (rc == 0) {
+        j->segments = segments;
         j->segments[j->count++] = s;
+    }
     uv_mutex_unlock(&j->lock);
     if (rc < 0)
         mem_free(s);

@@ -9,18 +9,6 @@
 #include "backend/local/store_frames.h"
 #include "base/mem.h"
 
-/* The array with room for one more than its `count` items, or NULL. */
-static void *array_room(void *array, size_t count, size_t *room, size_t size)
-{
-    if (count < *room)
-        return array;
-    size_t more = *room ? *room * 2 : 8;
-    void *grown = mem_regrow(array, more, size);
-    if (grown)
-        *room = more;
-    return grown;
-}
-
 /* ---- queues ---- */
 
 /* Where the queue is, or would be. */
@@ -60,8 +48,7 @@ static int queue_put(struct store_memory *m, const struct rec_queue_put *put, st
     if (!is_new && m->queues[at].gone)
         return err_note_set(note, -ERR_CORRUPT,
                             "a record changes queue %" PRIu32 ", which is deleted", put->queue);
-    struct kept_queue *queues =
-        array_room(m->queues, m->queue_count, &m->queue_room, sizeof *queues);
+    struct kept_queue *queues = mem_more(m->queues, m->queue_count, &m->queue_room, sizeof *queues);
     if (!queues)
         return -ERR_NOMEM;
     m->queues = queues;
@@ -180,7 +167,7 @@ static int bulk_begin(struct store_memory *m, const struct rec_bulk_begin *r, st
     if (bulk_of(m, r->bulk))
         return err_note_set(note, -ERR_CORRUPT, "bulk action %" PRIu64 " begins twice", r->bulk);
     struct kept_bulk b = {.bulk = {.begin = *r}};
-    struct kept_bulk *bulks = array_room(m->bulks, m->bulk_count, &m->bulk_room, sizeof *bulks);
+    struct kept_bulk *bulks = mem_more(m->bulks, m->bulk_count, &m->bulk_room, sizeof *bulks);
     if (!bulks)
         return -ERR_NOMEM;
     m->bulks = bulks;
@@ -218,7 +205,7 @@ static int bulk_step(struct store_memory *m, const struct rec_bulk_step *r, bool
 static int key_new(struct store_memory *m, const struct rec_key_new *r)
 {
     size_t slot = m->key_free ? m->key_free - 1 : m->key_slots;
-    struct kept_key *keys = array_room(m->keys, m->key_slots, &m->key_room, sizeof *keys);
+    struct kept_key *keys = mem_more(m->keys, m->key_slots, &m->key_room, sizeof *keys);
     if (!keys)
         return -ERR_NOMEM;
     m->keys = keys;
@@ -267,13 +254,6 @@ static int keys_gone(struct store_memory *m, const struct rec_keys_gone *r, stru
     return 0;
 }
 
-static void keys_expired(struct store_memory *m, const struct rec_keys_expired *r)
-{
-    struct heap_entry e;
-    while (heap_top(&m->keys_by_expiry, &e) && e.order <= heap_order_of(r->upto.ms))
-        key_drop(m, (size_t)e.seq);
-}
-
 /* ---- applying ---- */
 
 static int apply_record(struct store_memory *m, const struct record *r, struct err_note *note)
@@ -308,9 +288,6 @@ static int apply_record(struct store_memory *m, const struct record *r, struct e
         return jobs_gone(m, &r->jobs_gone, note);
     case REC_KEY_NEW:
         return key_new(m, &r->key_new);
-    case REC_KEYS_EXPIRED:
-        keys_expired(m, &r->keys_expired);
-        return 0;
     case REC_KEYS_GONE:
         return keys_gone(m, &r->keys_gone, note);
     case REC_KV_SET:

@@ -56,14 +56,11 @@ static struct place find(const struct store_memory *m, struct span key)
 
 static int block_insert(struct store_memory *m, size_t at)
 {
-    if (m->kv_block_count == m->kv_block_room) {
-        size_t room = m->kv_block_room ? m->kv_block_room * 2 : 8;
-        struct kv_block **grown = mem_regrow(m->kv_blocks, room, sizeof *grown);
-        if (!grown)
-            return -ERR_NOMEM;
-        m->kv_blocks = grown;
-        m->kv_block_room = room;
-    }
+    struct kv_block **grown =
+        mem_more(m->kv_blocks, m->kv_block_count, &m->kv_block_room, sizeof *grown);
+    if (!grown)
+        return -ERR_NOMEM;
+    m->kv_blocks = grown;
     struct kv_block *b = mem_zalloc(sizeof *b);
     if (!b)
         return -ERR_NOMEM;

@@ -91,14 +91,11 @@ static int put(struct kept_records *all, const struct record *r)
     size_t count = spans_of(&copy, spans), bytes = 0;
     for (size_t i = 0; i < count; i++)
         bytes += spans[i]->len;
-    if (all->count == all->room) {
-        size_t room = all->room * 2 + 8;
-        struct kept_record **grown = mem_regrow(all->list, room, sizeof(struct kept_record *));
-        if (!grown)
-            return -ERR_NOMEM;
-        all->list = grown;
-        all->room = room;
-    }
+    struct kept_record **grown =
+        mem_more(all->list, all->count, &all->room, sizeof(struct kept_record *));
+    if (!grown)
+        return -ERR_NOMEM;
+    all->list = grown;
     struct kept_record *k = mem_zalloc(sizeof *k + bytes);
     if (!k)
         return -ERR_NOMEM;

@@ -67,12 +67,6 @@ static int extra_read(struct arena *arena, const struct job_extra *from, struct 
     return span_copy(arena, from->options, &ret->options);
 }
 
-/* The keys hang off the job itself, not its extra. */
-static int undelivered_read(struct arena *arena, const struct kept_job *k, struct job_extra *ret)
-{
-    return span_copy(arena, span_of(k->undelivered, k->undelivered_len), &ret->undelivered);
-}
-
 /* ---- bodies ---- */
 
 static int attempt_copy(const struct kept_job *k, struct span queue, struct arena *arena,
@@ -117,8 +111,8 @@ static int body_read(const struct kept_job *k, bool texts_only, struct arena *ar
     int rc = span_copy(arena, span_of(k->payload, payload), &ret->payload);
     if (rc == 0 && k->extra)
         rc = extra_read(arena, k->extra, &ret->extra);
-    if (rc == 0)
-        rc = undelivered_read(arena, k, &ret->extra);
+    if (rc == 0) /* the keys hang off the job itself, not its extra */
+        rc = span_copy(arena, span_of(k->undelivered, k->undelivered_len), &ret->extra.undelivered);
     if (rc != 0 || !o)
         return rc;
     ret->result_kind = o->result_kind;

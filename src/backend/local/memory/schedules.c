@@ -35,14 +35,11 @@ static int put(struct store_memory *m, const struct rec_schedule_put *r)
 {
     size_t at = place(m, r->schedule);
     bool is_new = at == m->schedule_count || m->schedules[at].put.schedule != r->schedule;
-    if (m->schedule_count == m->schedule_room) {
-        size_t room = m->schedule_room ? m->schedule_room * 2 : 8;
-        struct kept_schedule *grown = mem_regrow(m->schedules, room, sizeof *grown);
-        if (!grown)
-            return -ERR_NOMEM;
-        m->schedules = grown;
-        m->schedule_room = room;
-    }
+    struct kept_schedule *grown =
+        mem_more(m->schedules, m->schedule_count, &m->schedule_room, sizeof *grown);
+    if (!grown)
+        return -ERR_NOMEM;
+    m->schedules = grown;
     char *texts =
         mem_alloc(r->name.len + r->spec.len + r->owner.len + r->note.len + r->attributes.len);
     if (!texts)

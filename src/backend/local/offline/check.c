@@ -14,11 +14,13 @@
 
 #include "backend/local/offline/check_impl.h"
 #include "backend/local/offline/reading.h"
+#include "backend/local/offline/row_walk.h"
 #include "backend/local/sqlite/rules.h"
 #include "base/mem.h"
 #include "core/validate.h"
 
 #define PROBLEMS_SHOWN 20 /* of one sort */
+#define JOBS_PATIENCE 4096
 
 /* ---- findings ---- */
 
@@ -211,14 +213,11 @@ static void check_meta(struct check *c)
 
 static int queue_add(struct check *c, uint32_t number, struct check_queue **ret)
 {
-    if (c->queue_count == c->queue_room) {
-        size_t room = c->queue_room ? c->queue_room * 2 : 64;
-        struct check_queue *queues = mem_regrow(c->queues, room, sizeof *queues);
-        if (!queues)
-            return -ERR_NOMEM;
-        c->queues = queues;
-        c->queue_room = room;
-    }
+    struct check_queue *queues =
+        mem_more(c->queues, c->queue_count, &c->queue_room, sizeof *queues);
+    if (!queues)
+        return -ERR_NOMEM;
+    c->queues = queues;
     *ret = &c->queues[c->queue_count++];
     **ret = (struct check_queue){.number = number};
     return 0;
@@ -316,16 +315,17 @@ static void side_next(struct check *c, enum check_side_id id)
     s->seq = row ? sqlite3_column_int64(s->st, 0) : INT64_MAX;
 }
 
-/* Moves the scan up to the job; rows before it belong to no job. */
+/* Moves the scan up to the job; rows before it belong to no job, or to one that cannot be read. */
 static bool side_at(struct check *c, enum check_side_id id, int64_t seq)
 {
     struct check_side *s = &c->sides[id];
     if (s->seen)
         side_next(c, id);
     for (s->seen = false; s->seq < seq; side_next(c, id))
-        check_problem(c, ADVICE_ROWS,
-                      "table %s has a row for job %" PRId64 ", which does not exist",
-                      sides[id].table, s->seq);
+        if (!c->jobs_lost)
+            check_problem(c, ADVICE_ROWS,
+                          "table %s has a row for job %" PRId64 ", which does not exist",
+                          sides[id].table, s->seq);
     s->seen = s->seq == seq && seq != INT64_MAX;
     return s->seen;
 }
@@ -361,20 +361,43 @@ static int check_row(struct check *c, sqlite3_stmt *st)
     return check_job(c, &row);
 }
 
-/* *ret_all: each row of the table could be read. */
-static int check_each_job(struct check *c, bool *ret_all)
+static int job_row_cb(void *ctx, sqlite3_stmt *st)
 {
+    struct check *c = ctx;
+    c->job_last = sqlite3_column_int64(st, JOB_SEQ);
+    return check_row(c, st);
+}
+
+static void jobs_lost_cb(void *ctx, uint64_t from, uint64_t to)
+{
+    struct check *c = ctx;
+    (void)from, (void)to;
+    c->jobs_lost = true;
+    check_problem(c, ADVICE_FILE, "table jobs could not be read beyond job %" PRId64 ": %s",
+                  c->job_last, c->lost_why.text);
+}
+
+/* Rows whose sequence cannot be one come first. */
+static int check_each_job(struct check *c)
+{
+    struct err_note note = {""};
     int rc = 0;
-    int64_t last = 0;
-    bool failed = false;
-    sqlite3_stmt *st =
-        check_prepare(c, "SELECT " JOB_COLUMNS " FROM jobs NOT INDEXED ORDER BY seq");
-    while (rc == 0 && scan_step(c, st, "jobs", last, &failed)) {
-        last = sqlite3_column_int64(st, JOB_SEQ);
-        rc = check_row(c, st);
-    }
+    sqlite3_stmt *st = check_prepare(c, JOB_ROWS);
+    struct row_walk walk = {.st = st,
+                            .row = job_row_cb,
+                            .lost = jobs_lost_cb,
+                            .ctx = c,
+                            .patience = JOBS_PATIENCE,
+                            .why = &c->lost_why};
+    c->jobs_lost = !st;
+    sqlite3_bind_int64(st, 1, INT64_MIN);
+    sqlite3_bind_int64(st, 2, 0);
+    while (rc == 0 && st && sqlite3_step(st) == SQLITE_ROW) /* the walk reports what is damaged */
+        rc = job_row_cb(c, st);
+    sqlite3_reset(st);
+    if (rc == 0 && st)
+        rc = row_walk(&walk, 1, INT64_MAX, &note);
     sqlite3_finalize(st);
-    *ret_all = rc == 0 && !failed;
     return rc;
 }
 
@@ -382,17 +405,16 @@ static int check_each_job(struct check *c, bool *ret_all)
 static int check_jobs(struct check *c)
 {
     struct err_note note;
-    bool all = false;
     for (int i = 0; i < SIDE_COUNT; i++) {
         c->sides[i].st = check_prepare(c, sides[i].sql);
         side_next(c, (enum check_side_id)i);
     }
     if (gone_scan_begin(&c->gone, c->db, &note) != 0)
         check_problem(c, ADVICE_FILE, "%s", note.text);
-    int rc = check_each_job(c, &all);
+    int rc = check_each_job(c);
     gone_scan_end(&c->gone);
     for (int i = 0; i < SIDE_COUNT; i++) {
-        if (all)
+        if (rc == 0 && !c->jobs_lost)
             (void)side_at(c, (enum check_side_id)i, INT64_MAX);
         sqlite3_finalize(c->sides[i].st);
     }
@@ -507,6 +529,7 @@ static enum check_result check_db(struct check *c, const struct store_dir *dir)
 {
     struct err_note note;
     enum check_result result = CHECK_GOOD;
+    c->db_path = dir->db_path;
     c->error = check_pages_read(c, dir->db_path, &note);
     if (c->error == 0)
         c->error = reading_open(dir, false, &c->db, &note);

@@ -55,7 +55,7 @@ struct check_sort {
 };
 
 struct check {
-    const char *dir;
+    const char *dir, *db_path;
     FILE *out;
     sqlite3 *db;
     struct store_meta meta;
@@ -65,8 +65,11 @@ struct check {
     struct check_side sides[SIDE_COUNT];
     struct gone_scan gone; /* beside the scan of jobs; st NULL = it cannot be read */
     struct map128 uniques; /* (queue, unique key) → the job that holds it */
-    uint64_t jobs;         /* with those of the journal, once it is read */
-    uint64_t queues_told;  /* likewise */
+    int64_t job_last;      /* the last whose row could be read */
+    bool jobs_lost;        /* some rows of jobs could not be read */
+    struct err_note lost_why;
+    uint64_t jobs;        /* with those of the journal, once it is read */
+    uint64_t queues_told; /* likewise */
     uint64_t problems, warnings;
     bool alone; /* the file is a copy: no journal belongs to it */
     int error;  /* why the check could not be done; 0 = it could, or the words say it */

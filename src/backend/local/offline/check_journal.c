@@ -4,10 +4,9 @@
  * moot.
  */
 #include <inttypes.h>
-#include <string.h>
 
-#include "backend/local/journal/journal.h"
 #include "backend/local/offline/check_impl.h"
+#include "backend/local/offline/reading.h"
 #include "backend/local/offline/start.h"
 #include "backend/local/pages/dbfile.h"
 
@@ -84,12 +83,7 @@ static void check_frames(struct check *c, struct files *files)
     struct journal *journal = NULL;
     struct err_note note = {""};
     struct replayed r = {.engine = c->problems == 0 ? engine_of(c) : NULL};
-    /* A server that was killed early may have left the note of its journal in a WAL that is gone;
-     * the next start goes on from the position, too. */
-    uint64_t begun = c->meta.journal_from < 0 ? c->meta.position : (uint64_t)c->meta.journal_from;
-    struct journal_config config = {
-        .files = files, .from = begun, .applied = c->meta.position, .read_only = true};
-    memcpy(config.store_id, c->meta.store_id, sizeof config.store_id);
+    struct journal_config config = reading_journal_config(&c->meta, files);
     check_saved(c, files);
     int rc = journal_open(&config, frame_cb, &r, &journal, &note);
     fprintf(c->out, "journal: %" PRIu64 " record%s that the store has not applied yet\n", r.records,
@@ -104,14 +98,6 @@ static void check_frames(struct check *c, struct files *files)
     engine_free(r.engine);
 }
 
-static bool is_backup(const struct check *c)
-{
-    char *path = sqlite3_mprintf("%s/holdfast.db", c->dir);
-    bool alone = path && dbfile_is_alone(path);
-    sqlite3_free(path);
-    return alone;
-}
-
 static void check_alone(struct check *c)
 {
     struct replayed r = {.engine = c->problems == 0 ? engine_of(c) : NULL};
@@ -123,7 +109,7 @@ static void check_missing(struct check *c)
 {
     if (c->meta.journal_from < 0) { /* no server has been started on it */
         check_alone(c);
-    } else if (is_backup(c)) {
+    } else if (dbfile_is_alone(c->db_path)) {
         fputs("a backup: no journal belongs to it; `holdfast restore` makes a store of it\n",
               c->out);
         check_alone(c);
@@ -145,9 +131,7 @@ void check_journal(struct check *c)
         check_alone(c);
         return;
     }
-    char *path = sqlite3_mprintf("%s/journal", c->dir);
-    int rc = path ? files_open_dir(path, false, true, &files, &note) : -ERR_NOMEM;
-    sqlite3_free(path);
+    int rc = reading_journal_files(c->dir, &files, &note);
     if (rc == -ERR_NOT_FOUND)
         check_missing(c);
     else if (rc != 0)

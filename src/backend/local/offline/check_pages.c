@@ -28,15 +28,12 @@ static void bad_cb(void *ctx, const struct dbpage_fault *fault)
 {
     struct pages_look *look = ctx;
     struct check *c = look->c;
-    if (c->fault_count == c->fault_room) {
-        size_t room = c->fault_room ? c->fault_room * 2 : 64;
-        struct dbpage_fault *grown = mem_regrow(c->faults, room, sizeof *grown);
-        look->nomem = look->nomem || !grown;
-        if (!grown)
-            return;
-        c->faults = grown;
-        c->fault_room = room;
-    }
+    struct dbpage_fault *faults =
+        mem_more(c->faults, c->fault_count, &c->fault_room, sizeof *faults);
+    look->nomem = look->nomem || !faults;
+    if (!faults)
+        return;
+    c->faults = faults;
     c->faults[c->fault_count++] = *fault;
 }
 

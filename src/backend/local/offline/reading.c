@@ -2,10 +2,10 @@
 #include "backend/local/offline/reading.h"
 
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "backend/local/pages/vfs.h"
-#include "backend/local/sqlite/store_sqlite.h"
 #include "base/buf.h"
 
 /* A path may have signs that mean something in a URI. */
@@ -56,4 +56,28 @@ int reading_open(const struct store_dir *dir, bool trust, sqlite3 **ret, struct 
                           "PRAGMA temp_store = MEMORY;"
                         : "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;",
                     note);
+}
+
+int reading_journal_files(const char *dir, struct files **ret, struct err_note *note)
+{
+    struct buf path;
+    buf_init(&path);
+    int rc = buf_printf(&path, "%s/journal", dir);
+    if (rc == 0)
+        rc = buf_append(&path, "", 1);
+    if (rc == 0)
+        rc = files_open_dir(path.data, false, true, ret, note);
+    buf_done(&path);
+    return rc;
+}
+
+/* A server that was killed early may have left the note of its journal in a WAL that is lost; the
+ * next start goes on from the position, too. */
+struct journal_config reading_journal_config(const struct store_meta *meta, struct files *files)
+{
+    uint64_t from = meta->journal_from < 0 ? meta->position : (uint64_t)meta->journal_from;
+    struct journal_config config = {
+        .files = files, .from = from, .applied = meta->position, .read_only = true};
+    memcpy(config.store_id, meta->store_id, sizeof config.store_id);
+    return config;
 }

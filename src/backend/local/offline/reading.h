@@ -10,9 +10,16 @@
 
 #include <sqlite3.h>
 
+#include "backend/local/journal/journal.h"
+#include "backend/local/sqlite/store_sqlite.h"
 #include "backend/local/store_dir.h"
 
 /* `trust`: pages that do not match their checksums are given, until dbpage_vfs_trust_end
  * (pages/vfs.h). *ret is set also on failure. The codes of sql_open. */
 MUST_CHECK int reading_open(const struct store_dir *dir, bool trust, sqlite3 **ret,
                             struct err_note *note);
+
+/* The files of DIR/journal, for reading. -ERR_NOT_FOUND: there is no such directory. */
+MUST_CHECK int reading_journal_files(const char *dir, struct files **ret, struct err_note *note);
+/* How to read what the journal has beyond the store, and change nothing. */
+struct journal_config reading_journal_config(const struct store_meta *meta, struct files *files);

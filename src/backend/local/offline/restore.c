@@ -296,7 +296,9 @@ static int identity_draw(const struct store_meta *was, struct identity *ret, str
                         "are left for its jobs; move its jobs to a new store");
 }
 
-int store_restored(struct sqlite3 *db, struct err_note *note)
+/* Makes the open database another store, inside the caller's transaction. -ERR_RANGE: it was
+ * restored so often that there are no numbers left. */
+static int store_restored(sqlite3 *db, struct err_note *note)
 {
     struct store_meta meta;
     struct identity another;

@@ -12,8 +12,6 @@
 
 #include "base/err.h"
 
-struct sqlite3;
-
 struct restore_config {
     const char *from; /* a backup, its holdfast.db, or the data directory of a stopped server */
     const char *to;   /* a data directory without a store; made if it is not there */
@@ -42,7 +40,3 @@ MUST_CHECK int restore_run(const struct restore_config *config, struct restore_r
 /* Records that it may still have written: positions are versions of the key-value store. */
 #define RESTORE_POSITIONS (UINT64_C(1) << 32)
 #define RESTORE_EPOCH_MAX (UINT64_C(1) << 24) /* what ids of events have room for */
-
-/* Makes the open database another store, inside the caller's transaction. -ERR_RANGE: it was
- * restored so often that there are no numbers left. */
-MUST_CHECK int store_restored(struct sqlite3 *db, struct err_note *note);

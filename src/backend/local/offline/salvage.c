@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "backend/local/offline/reading.h"
 #include "backend/local/pages/vfs.h"
 #include "backend/local/pages/wal.h"
 #include "backend/local/sqlite/rules.h"
@@ -28,8 +27,7 @@
 static const char *const salvage_sql[SALVAGE_STMT_COUNT] = {
     [SALVAGE_QUEUES] = "SELECT " QUEUE_COLUMNS " FROM queues NOT INDEXED"
                        " WHERE number BETWEEN ?1 AND ?2 ORDER BY number",
-    [SALVAGE_JOBS] =
-        "SELECT " JOB_COLUMNS " FROM jobs NOT INDEXED WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
+    [SALVAGE_JOBS] = JOB_ROWS,
     [SALVAGE_JOB] = "SELECT " JOB_COLUMNS " FROM jobs NOT INDEXED WHERE seq = ?1",
     [SALVAGE_PAYLOAD] = "SELECT body, crc FROM payload WHERE seq = ?1",
     [SALVAGE_EXTRA] = "SELECT " EXTRA_COLUMNS " FROM extra WHERE seq = ?1",
@@ -45,17 +43,6 @@ void salvage_problem(struct salvage *s, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     s->sink->problem(s->sink->ctx, text);
-}
-
-void *salvage_room(void *array, size_t count, size_t *room, size_t size)
-{
-    if (count < *room)
-        return array;
-    size_t more = *room ? *room * 2 : 64;
-    void *grown = mem_regrow(array, more, size);
-    if (grown)
-        *room = more;
-    return grown;
 }
 
 /* ---- opening ---- */
@@ -192,7 +179,7 @@ int salvage_queue_set(struct salvage *s, const struct rec_queue_put *put, bool g
     struct salvage_queue *q = salvage_queue_of(s, put->queue);
     if (!q) {
         struct salvage_queue *queues =
-            salvage_room(s->queues, s->queue_count, &s->queue_room, sizeof *queues);
+            mem_more(s->queues, s->queue_count, &s->queue_room, sizeof *queues);
         if (!queues)
             return -ERR_NOMEM;
         s->queues = queues;
@@ -257,12 +244,12 @@ static int queue_row(void *ctx, sqlite3_stmt *st)
 
 static int queues_read(struct salvage *s)
 {
-    struct salvage_walk w = {.st = s->stmts[SALVAGE_QUEUES],
-                             .row = queue_row,
-                             .lost = queues_lost,
-                             .ctx = s,
-                             .patience = QUEUES_PATIENCE};
-    return salvage_walk(&w, 1, UINT32_MAX, s->note);
+    struct row_walk w = {.st = s->stmts[SALVAGE_QUEUES],
+                         .row = queue_row,
+                         .lost = queues_lost,
+                         .ctx = s,
+                         .patience = QUEUES_PATIENCE};
+    return row_walk(&w, 1, UINT32_MAX, s->note);
 }
 
 static int queues_give(struct salvage *s)
@@ -538,13 +525,13 @@ uint64_t salvage_seq_last(struct salvage *s)
 
 static int jobs_give(struct salvage *s)
 {
-    struct salvage_walk w = {.st = s->stmts[SALVAGE_JOBS],
-                             .row = job_row,
-                             .lost = jobs_lost,
-                             .ctx = s,
-                             .patience = JOBS_PATIENCE};
+    struct row_walk w = {.st = s->stmts[SALVAGE_JOBS],
+                         .row = job_row,
+                         .lost = jobs_lost,
+                         .ctx = s,
+                         .patience = JOBS_PATIENCE};
     uint64_t last = salvage_seq_last(s);
-    int rc = last > 0 ? salvage_walk(&w, 1, last, s->note) : 0;
+    int rc = last > 0 ? row_walk(&w, 1, last, s->note) : 0;
     for (size_t i = 0; i < s->job_count && rc == 0; i++) {
         const struct salvage_job *over = &s->jobs[i];
         if (over->fresh && !over->gone)

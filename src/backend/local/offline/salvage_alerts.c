@@ -3,6 +3,7 @@
  */
 #include "backend/local/offline/salvage_impl.h"
 #include "backend/local/sqlite/notices.h"
+#include "base/mem.h"
 
 static struct rec_alert_put *alert_of(const struct salvage *s, struct span name)
 {
@@ -24,7 +25,7 @@ static int alert_set(struct salvage *s, const struct rec_alert_put *from)
         return rc;
     if (!there) {
         struct rec_alert_put *grown =
-            salvage_room(s->alerts, s->alert_count, &s->alert_room, sizeof *grown);
+            mem_more(s->alerts, s->alert_count, &s->alert_room, sizeof *grown);
         if (!grown)
             return -ERR_NOMEM;
         s->alerts = grown;

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "backend/local/offline/salvage_impl.h"
+#include "base/mem.h"
 
 #define PATIENCE 4096u
 
@@ -21,7 +22,7 @@ static void lost(void *ctx, uint64_t from, uint64_t to)
 static int gone_row(void *ctx, sqlite3_stmt *st)
 {
     struct salvage *s = ctx;
-    uint64_t *gone = salvage_room(s->gone, s->gone_count, &s->gone_room, sizeof *gone);
+    uint64_t *gone = mem_more(s->gone, s->gone_count, &s->gone_room, sizeof *gone);
     if (!gone)
         return -ERR_NOMEM;
     s->gone = gone;
@@ -40,7 +41,7 @@ int salvage_gone_read(struct salvage *s)
 {
     struct err_note ignored;
     uint64_t last = (salvage_seq_last(s) >> 6) + 1;
-    struct salvage_walk w = {.row = gone_row, .lost = lost, .ctx = s, .patience = PATIENCE};
+    struct row_walk w = {.row = gone_row, .lost = lost, .ctx = s, .patience = PATIENCE};
     int rc = sql_prepare(s->db,
                          "SELECT block + 1, bits FROM gone WHERE block BETWEEN ?1 - 1 AND ?2 - 1 "
                          "ORDER BY block",
@@ -49,7 +50,7 @@ int salvage_gone_read(struct salvage *s)
         lost(s, 1, last);
         rc = 0;
     } else if (rc == 0) {
-        rc = salvage_walk(&w, 1, last, s->note);
+        rc = row_walk(&w, 1, last, s->note);
     }
     sqlite3_finalize(w.st);
     return rc;

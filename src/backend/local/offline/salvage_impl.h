@@ -5,33 +5,15 @@
  *   salvage_gone.c     removed jobs whose rows are still there
  *   salvage_schedules.c  schedules
  *   salvage_alerts.c   alert rules
- *   salvage_walk.c     a table by its key, around what cannot be read
  *   salvage_journal.c  what the journal has and the database lacks */
 #pragma once
 
+#include "backend/local/offline/reading.h"
+#include "backend/local/offline/row_walk.h"
 #include "backend/local/offline/salvage.h"
 #include "backend/local/sqlite/store_sqlite.h"
 #include "base/containers/arena.h"
 #include "base/containers/map.h"
-
-/* ---- salvage_walk.c ---- */
-
-/* One pass over the rows of a table, by rising key. A range that cannot be read is halved until the
- * unreadable part is single keys; when that takes too long, until it is parts of `grain` keys,
- * which grows. */
-struct salvage_walk {
-    sqlite3_stmt *st; /* ?1 … ?2 are the bounds of the key, which is column 0 */
-    /* 0, or -ERR_CORRUPT when the row cannot be what it should; anything else ends the walk. */
-    int (*row)(void *ctx, sqlite3_stmt *st);
-    void (*lost)(void *ctx, uint64_t from, uint64_t to); /* nothing there can be read */
-    void *ctx;
-    uint32_t patience; /* failures after which the grain grows */
-    uint64_t grain;    /* filled by the walk, as are … */
-    uint32_t failures;
-    uint64_t lost_from, lost_to; /* … neighbouring keys not told yet; 0 = none */
-};
-MUST_CHECK int salvage_walk(struct salvage_walk *w, uint64_t from, uint64_t to,
-                            struct err_note *note);
 
 /* ---- salvage.c ---- */
 
@@ -137,13 +119,11 @@ MUST_CHECK int salvage_alerts_give(struct salvage *s);
 /* One line for the user. */
 void salvage_problem(struct salvage *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Copies the definition; replaces what it was. */
 /* The text, copied to where it lasts as long as s. */
 MUST_CHECK int salvage_text_keep(struct salvage *s, struct span *text);
+/* Copies the definition; replaces what it was. */
 MUST_CHECK int salvage_queue_set(struct salvage *s, const struct rec_queue_put *put, bool gone);
 struct salvage_queue *salvage_queue_of(const struct salvage *s, uint32_t number); /* NULL = none */
-/* The array with room for one more, or NULL. */
-void *salvage_room(void *array, size_t count, size_t *room, size_t size);
 
 /* ---- salvage_journal.c ---- */
 
@@ -152,6 +132,3 @@ void *salvage_room(void *array, size_t count, size_t *room, size_t size);
 MUST_CHECK int salvage_journal(struct salvage *s);
 /* What the journal says about a job; NULL = nothing. */
 const struct salvage_job *salvage_job_of(const struct salvage *s, uint64_t seq);
-/* Takes in a frame that follows, or one that is there already. -ERR_CORRUPT, -ERR_VERSION: it
- * cannot be read; -ERR_NOMEM. */
-MUST_CHECK int salvage_frame(struct salvage *s, struct span frame);

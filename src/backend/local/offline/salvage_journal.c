@@ -3,13 +3,11 @@
  * of the journal, since the server folds it into the database all the time. A job that is changed
  * there is read from the database when its first record turns up; the rules are those of
  * core/moves. */
-#include <fcntl.h>
 #include <inttypes.h>
-#include <sys/stat.h>
 
-#include "backend/local/journal/journal.h"
 #include "backend/local/offline/salvage_impl.h"
 #include "backend/local/pages/dbfile.h"
+#include "base/mem.h"
 #include "core/moves.h"
 
 const struct salvage_job *salvage_job_of(const struct salvage *s, uint64_t seq)
@@ -22,7 +20,7 @@ const struct salvage_job *salvage_job_of(const struct salvage *s, uint64_t seq)
 
 static int job_add(struct salvage *s, uint64_t seq, struct salvage_job **ret)
 {
-    struct salvage_job *jobs = salvage_room(s->jobs, s->job_count, &s->job_room, sizeof *jobs);
+    struct salvage_job *jobs = mem_more(s->jobs, s->job_count, &s->job_room, sizeof *jobs);
     if (!jobs)
         return -ERR_NOMEM;
     s->jobs = jobs;
@@ -220,32 +218,17 @@ static int record_cb(void *ctx, const struct record *r, uint64_t position, struc
     }
 }
 
-int salvage_frame(struct salvage *s, struct span frame)
-{
-    void *copy = arena_copy(&s->arena, frame.at, frame.len);
-    if (!copy)
-        return -ERR_NOMEM;
-    frame = span_of(copy, frame.len);
-    return frames_walk(&frame, 1, &s->meta.position, record_cb, s, NULL);
-}
-
 /* ---- the journal ---- */
 
 static int frame_cb(void *ctx, struct span frame, uint64_t first, uint64_t last,
                     struct err_note *note)
 {
+    struct salvage *s = ctx;
     (void)first, (void)last;
-    int rc = salvage_frame(ctx, frame);
+    void *copy = arena_copy(&s->arena, frame.at, frame.len);
+    frame = span_of(copy, frame.len);
+    int rc = copy ? frames_walk(&frame, 1, &s->meta.position, record_cb, s, NULL) : -ERR_NOMEM;
     return rc == 0 ? 0 : err_note_set(note, rc, "the journal: %s", err_text(rc));
-}
-
-static struct journal_config config_of(const struct salvage *s, struct files *files)
-{
-    uint64_t begun = s->meta.journal_from < 0 ? s->meta.position : (uint64_t)s->meta.journal_from;
-    struct journal_config config = {
-        .files = files, .from = begun, .applied = s->meta.position, .read_only = true};
-    memcpy(config.store_id, s->meta.store_id, sizeof config.store_id);
-    return config;
 }
 
 static void torn_tell(struct salvage *s, const struct journal_torn *torn)
@@ -263,7 +246,7 @@ static void torn_tell(struct salvage *s, const struct journal_torn *torn)
 static int journal_whole(struct salvage *s, struct files *files, struct err_note *why)
 {
     struct journal *journal = NULL;
-    struct journal_config config = config_of(s, files);
+    struct journal_config config = reading_journal_config(&s->meta, files);
     int rc = journal_open(&config, frame_cb, s, &journal, why);
     if (rc == 0) {
         struct journal_torn torn = journal_torn(journal);
@@ -273,28 +256,18 @@ static int journal_whole(struct salvage *s, struct files *files, struct err_note
     return rc;
 }
 
-static int journal_parts(struct salvage *s, const char *path, const struct err_note *why)
+static int journal_parts(struct salvage *s, const struct err_note *why)
 {
     struct files *files;
     int rc = 0;
     s->report->journal = true;
     salvage_problem(s, "%s", why->text);
-    if (files_open_dir(path, false, true, &files, NULL) == 0) {
-        struct journal_config config = config_of(s, files);
+    if (reading_journal_files(s->dir.path, &files, NULL) == 0) {
+        struct journal_config config = reading_journal_config(&s->meta, files);
         rc = journal_salvage(&config, frame_cb, s, NULL);
     }
     salvage_problem(s, "the journal was read up to record %" PRIu64, s->meta.position);
     return rc == -ERR_NOMEM ? rc : 0; /* whatever else: it ends there */
-}
-
-static int journal_read_all(struct salvage *s, const char *path)
-{
-    struct files *files;
-    struct err_note why = {""};
-    int rc = files_open_dir(path, false, true, &files, &why);
-    if (rc == 0)
-        rc = journal_whole(s, files, &why);
-    return rc == 0 || rc == -ERR_NOMEM ? rc : journal_parts(s, path, &why);
 }
 
 /* Without it what a store has is old; a backup has all of it. */
@@ -311,20 +284,16 @@ static void journal_missing(struct salvage *s)
 
 int salvage_journal(struct salvage *s)
 {
-    struct buf path;
-    struct stat st;
+    struct files *files;
+    struct err_note why = {""};
     if (s->report->journal)
         return 0;
-    if (fstatat(s->dir.fd, "journal", &st, AT_SYMLINK_NOFOLLOW) != 0) {
+    int rc = reading_journal_files(s->dir.path, &files, &why);
+    if (rc == -ERR_NOT_FOUND) {
         journal_missing(s);
         return 0;
     }
-    buf_init(&path);
-    int rc = buf_printf(&path, "%s/journal", s->dir.path);
     if (rc == 0)
-        rc = buf_append(&path, "", 1);
-    if (rc == 0)
-        rc = journal_read_all(s, path.data);
-    buf_done(&path);
-    return rc;
+        rc = journal_whole(s, files, &why);
+    return rc == 0 || rc == -ERR_NOMEM ? rc : journal_parts(s, &why);
 }

@@ -7,6 +7,7 @@
 #include "backend/local/offline/salvage_impl.h"
 #include "backend/local/sqlite/rules.h"
 #include "base/json/json.h"
+#include "base/mem.h"
 #include "core/kvkey.h"
 
 static int by_key(const void *a, const void *b)
@@ -25,7 +26,7 @@ static int key_set(struct salvage *s, struct salvage_key key)
         s->keys[place - 1] = key;
         return 0;
     }
-    struct salvage_key *grown = salvage_room(s->keys, s->key_count, &s->key_room, sizeof *grown);
+    struct salvage_key *grown = mem_more(s->keys, s->key_count, &s->key_room, sizeof *grown);
     if (!grown)
         return -ERR_NOMEM;
     s->keys = grown;

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "backend/local/offline/salvage_impl.h"
+#include "base/mem.h"
 
 #define PATIENCE 200
 
@@ -29,7 +30,7 @@ static int schedule_set(struct salvage *s, const struct rec_schedule_put *from)
         return rc;
     if (!there) {
         struct rec_schedule_put *grown =
-            salvage_room(s->schedules, s->schedule_count, &s->schedule_room, sizeof *grown);
+            mem_more(s->schedules, s->schedule_count, &s->schedule_room, sizeof *grown);
         if (!grown)
             return -ERR_NOMEM;
         s->schedules = grown;
@@ -64,7 +65,7 @@ int salvage_schedules_read(struct salvage *s)
 {
     struct err_note ignored;
     int64_t last = 0;
-    struct salvage_walk w = {.row = schedule_row, .lost = lost, .ctx = s, .patience = PATIENCE};
+    struct row_walk w = {.row = schedule_row, .lost = lost, .ctx = s, .patience = PATIENCE};
     int rc = sql_prepare(s->db,
                          "SELECT " SCHEDULE_COLUMNS
                          " FROM schedules WHERE number BETWEEN ?1 AND ?2 ORDER BY number",
@@ -76,7 +77,7 @@ int salvage_schedules_read(struct salvage *s)
         s->report->schedules++;
         rc = 0;
     } else if (rc == 0 && last > 0) {
-        rc = salvage_walk(&w, 1, last < UINT32_MAX ? (uint64_t)last : UINT32_MAX, s->note);
+        rc = row_walk(&w, 1, last < UINT32_MAX ? (uint64_t)last : UINT32_MAX, s->note);
     }
     sqlite3_finalize(w.st);
     return rc;

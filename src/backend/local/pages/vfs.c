@@ -358,21 +358,18 @@ static int db_shm_unmap(sqlite3_file *file, int remove)
     return f->real->pMethods->xShmUnmap ? f->real->pMethods->xShmUnmap(f->real, remove) : SQLITE_OK;
 }
 
+#define ANY_METHODS                                                                                \
+    .xClose = any_close, .xSync = any_sync, .xFileSize = any_size, .xLock = any_lock,              \
+    .xUnlock = any_unlock, .xCheckReservedLock = any_reserved, .xFileControl = any_control,        \
+    .xSectorSize = any_sector, .xDeviceCharacteristics = any_device
+
 /* Version 2 has no xFetch, so that SQLite never maps the file. */
 static const sqlite3_io_methods db_methods = {
     .iVersion = 2,
-    .xClose = any_close,
+    ANY_METHODS,
     .xRead = db_read,
     .xWrite = db_write,
     .xTruncate = db_truncate,
-    .xSync = any_sync,
-    .xFileSize = any_size,
-    .xLock = any_lock,
-    .xUnlock = any_unlock,
-    .xCheckReservedLock = any_reserved,
-    .xFileControl = any_control,
-    .xSectorSize = any_sector,
-    .xDeviceCharacteristics = any_device,
     .xShmMap = db_shm_map,
     .xShmLock = db_shm_lock,
     .xShmBarrier = db_shm_barrier,
@@ -381,18 +378,10 @@ static const sqlite3_io_methods db_methods = {
 
 static const sqlite3_io_methods wal_methods = {
     .iVersion = 1,
-    .xClose = any_close,
+    ANY_METHODS,
     .xRead = wal_read,
     .xWrite = wal_write,
     .xTruncate = wal_truncate,
-    .xSync = any_sync,
-    .xFileSize = any_size,
-    .xLock = any_lock,
-    .xUnlock = any_unlock,
-    .xCheckReservedLock = any_reserved,
-    .xFileControl = any_control,
-    .xSectorSize = any_sector,
-    .xDeviceCharacteristics = any_device,
 };
 
 /* ---- the VFS ---- */

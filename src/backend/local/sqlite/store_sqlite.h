@@ -394,7 +394,6 @@ void fold_sort(struct fold *f); /* fills order */
     X(KEY_NEW,                                                                                     \
       "INSERT OR REPLACE INTO keys (expires_at, key_hi, key_lo, fingerprint, seq, id_hi) "         \
       "VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                                           \
-    X(KEYS_EXPIRED, "DELETE FROM keys WHERE expires_at <= ?1")                                     \
     X(KEY_GONE, "DELETE FROM keys WHERE expires_at = ?1 AND key_hi = ?2 AND key_lo = ?3")          \
     X(KV_PUT, "INSERT INTO kv (key, version, expires_at, kind, value, crc) "                       \
               "VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (key) DO UPDATE SET "                   \

@@ -572,9 +572,6 @@ int write_record(struct store_sqlite *q, const struct record *r, struct err_note
         return write_bulk_end(q, &r->bulk_step, note);
     case REC_KEY_NEW:
         return write_key_new(q, &r->key_new, note);
-    case REC_KEYS_EXPIRED:
-        bind_number(q->stmts[STMT_KEYS_EXPIRED], 1, (uint64_t)r->keys_expired.upto.ms);
-        return write_run(q, STMT_KEYS_EXPIRED, note);
     case REC_KEYS_GONE:
         return write_keys_gone(q, &r->keys_gone, note);
     default:

@@ -704,7 +704,7 @@ static void test_backup_while_full(void **state)
 }
 
 /* Whether the loop's own thread has made a commit or the writer's: the turn that answers brings the
- * news, or the next does, without anybody's knock. */
+ * news, or the next does, although no thread wakes the loop. */
 static void test_news_come_with_the_answer(void **state)
 {
     (void)state;

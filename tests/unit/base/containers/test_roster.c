@@ -77,7 +77,7 @@ static void compare(struct model *m, struct random *random)
 static void run(struct random *random, unsigned adding, bool in_order)
 {
     struct model *m = calloc(1, sizeof *m);
-    roster_init(&m->r);
+    m->r = (struct roster){0};
     uint64_t next = 0;
     for (int i = 0; i < 40000; i++) {
         struct roster_key key = {random_below(random, 4), random_below(random, 3 * KEYS)};
@@ -114,7 +114,7 @@ static void full_in_order(void **state)
     (void)state;
     struct roster r;
     uint64_t counted = 7;
-    roster_init(&r);
+    r = (struct roster){0};
     roster_count_in(&r, &counted);
     for (uint64_t i = 0; i < 255 * 40; i++) {
         assert_int_equal(roster_reserve(&r, 1), 0);
@@ -133,7 +133,7 @@ static void no_memory(void **state)
 {
     (void)state;
     struct roster r;
-    roster_init(&r);
+    r = (struct roster){0};
     for (int nth = 1; nth < 3; nth++) {
         mem_fail_at(nth, 0);
         assert_int_equal(roster_reserve(&r, 4), -ERR_NOMEM);

@@ -27,16 +27,6 @@ static struct breaker opened(int64_t ms)
     return b;
 }
 
-static void defaults(void **state)
-{
-    (void)state;
-    struct breaker_rules r;
-    breaker_rules_default(&r);
-    assert_int_equal(r.failure_threshold, 5);
-    assert_int_equal(r.open_cooldown_seconds, 30);
-    assert_int_equal(r.half_open_probe_count, 1);
-}
-
 static void failures_in_a_row_open_it(void **state)
 {
     (void)state;
@@ -138,7 +128,6 @@ static void names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),
         cmocka_unit_test(failures_in_a_row_open_it),
         cmocka_unit_test(open_denies_until_the_cooldown_is_over),
         cmocka_unit_test(half_open_lets_its_probes_through),

@@ -165,15 +165,15 @@ static void test_names(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "epoch",           "seq_block",       "queue_put",    "queue_gone",    "queue_end",
-        "purged",          "bulk_begin",      "bulk_step",    "bulk_end",      "job_new",
-        "job_ready",       "job_claimed",     "job_extended", "job_back",      "job_done",
-        "job_dead",        "job_cancelled",   "job_requeued", "job_patched",   "jobs_gone",
-        "key_new",         "keys_expired",    "keys_gone",    "kv_set",        "kv_gone",
-        "kv_from_job",     "kv_keys",         "alert_put",    "alert_gone",    "alert_edge",
-        "notice_new",      "notice_tried",    "notice_gone",  "breaker_put",   "breaker_gone",
-        "tally",           "job_noted",       "schedule_put", "schedule_gone", "schedule_fired",
-        "schedule_passed", "schedule_failed", "job_linked",   "job_priority",  "job_attempt",
+        "epoch",           "seq_block",     "queue_put",     "queue_gone",     "queue_end",
+        "purged",          "bulk_begin",    "bulk_step",     "bulk_end",       "job_new",
+        "job_ready",       "job_claimed",   "job_extended",  "job_back",       "job_done",
+        "job_dead",        "job_cancelled", "job_requeued",  "job_patched",    "jobs_gone",
+        "key_new",         "keys_gone",     "kv_set",        "kv_gone",        "kv_from_job",
+        "kv_keys",         "alert_put",     "alert_gone",    "alert_edge",     "notice_new",
+        "notice_tried",    "notice_gone",   "breaker_put",   "breaker_gone",   "tally",
+        "job_noted",       "schedule_put",  "schedule_gone", "schedule_fired", "schedule_passed",
+        "schedule_failed", "job_linked",    "job_priority",  "job_attempt",
     };
     for (size_t k = 0; k < sample_kind_count; k++)
         assert_string_equal(record_name(sample_kinds[k]), names[k]);
@@ -391,7 +391,7 @@ static void test_sequences_and_times_are_checked(void **state)
     assert_int_equal(decode(&r), 0);
     out.data[out.len - 7]++; /* one millisecond past the last */
     assert_int_equal(decode(&r), -ERR_CORRUPT);
-    assert_int_equal(BODY(REC_KEYS_EXPIRED, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+    assert_int_equal(BODY(REC_JOB_READY, "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
                      -ERR_CORRUPT); /* -1 */
 }
 
@@ -838,8 +838,6 @@ static void test_bytes_of_other_records_are_pinned(void **state)
     r = (struct record){.kind = REC_KEY_NEW, .key_new = {{1, 2}, 3, 4, 5, {6}}};
     BYTES(&r, "\x30\x22\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04"
               "\x05\0\0\0\0\0\0\0\x06");
-    r = (struct record){.kind = REC_KEYS_EXPIRED, .keys_expired = {{1}}};
-    BYTES(&r, "\x31\x01\x01");
     r = (struct record){.kind = REC_KEYS_GONE,
                         .keys_gone = {1, SPAN_LITERAL("\x07\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0")}};
     BYTES(&r, "\x32\x13\x01\x11\x07\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0");

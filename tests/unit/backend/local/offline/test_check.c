@@ -562,6 +562,17 @@ static uint32_t second_leaf(const struct rig *r, const char *table)
     return leaf;
 }
 
+static void second_leaf_damage(const struct rig *r, const char *table)
+{
+    char path[128];
+    path_in(r, "holdfast.db", path);
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    fseek(f, (long)(second_leaf(r, table) - 1) * 4096 + 2000, SEEK_SET);
+    assert_int_equal(fwrite("damage", 6, 1, f), 1);
+    fclose(f);
+}
+
 /* One page of a table is damaged: the jobs of the others are not called damaged. */
 static void what_cannot_be_read_is_not_missing(void **state)
 {
@@ -569,15 +580,10 @@ static void what_cannot_be_read_is_not_missing(void **state)
     static const char *const tables[] = {"payload", "jobs"};
     for (size_t i = 0; i < COUNT_OF(tables); i++) {
         struct rig r;
-        char path[128], words[80];
+        char words[80];
         rig_open_large(&r, 3000);
         assert_int_equal(run(&r), CHECK_GOOD);
-        path_in(&r, "holdfast.db", path);
-        FILE *f = fopen(path, "r+b");
-        assert_non_null(f);
-        fseek(f, (long)(second_leaf(&r, tables[i]) - 1) * 4096 + 2000, SEEK_SET);
-        assert_int_equal(fwrite("damage", 6, 1, f), 1);
-        fclose(f);
+        second_leaf_damage(&r, tables[i]);
         assert_int_equal(run(&r), CHECK_PROBLEMS);
         snprintf(words, sizeof words, "problem: table %s could not be read beyond job ", tables[i]);
         must_say(&r, words);
@@ -585,6 +591,20 @@ static void what_cannot_be_read_is_not_missing(void **state)
             fail_msg("too much: %s", r.said);
         rig_close(&r);
     }
+}
+
+/* The jobs behind a page that cannot be read are checked as well. */
+static void jobs_behind_damage_are_checked(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_open_large(&r, 3000);
+    damage(&r, "DELETE FROM payload WHERE seq = 2990");
+    second_leaf_damage(&r, "jobs");
+    assert_int_equal(run(&r), CHECK_PROBLEMS);
+    must_say(&r, "problem: table jobs could not be read beyond job ");
+    must_say(&r, "job 2990: its payload is missing");
+    rig_close(&r);
 }
 
 /* The files of a server that was killed: the WAL is read, and is the same afterwards. */
@@ -747,6 +767,7 @@ int main(void)
         cmocka_unit_test(many_of_one_sort_are_counted),
         cmocka_unit_test(damaged_page_is_told),
         cmocka_unit_test(what_cannot_be_read_is_not_missing),
+        cmocka_unit_test(jobs_behind_damage_are_checked),
         cmocka_unit_test(wal_is_read_and_left),
         cmocka_unit_test(check_writes_nothing),
         cmocka_unit_test(locked_store_is_not_checked),

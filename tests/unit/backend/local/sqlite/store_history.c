@@ -643,15 +643,6 @@ static void key_new(struct history *h)
     history_add(h, &r);
 }
 
-static void keys_expired(struct history *h)
-{
-    struct record r = {.kind = REC_KEYS_EXPIRED, .keys_expired = {h->now}};
-    for (unsigned i = h->key_count; i-- > 0;)
-        if (h->keys[i].expires_at.ms <= h->now.ms)
-            h->keys[i] = h->keys[--h->key_count];
-    history_add(h, &r);
-}
-
 /* Some of them, soonest first, whether or not their time has come: a record is an outcome. */
 static void keys_gone(struct history *h)
 {
@@ -678,10 +669,8 @@ static void key_step(struct history *h)
     uint64_t dice = random_below(&h->random, 100);
     if (h->seq > 0 && h->key_count < HISTORY_KEYS && dice < 75)
         key_new(h);
-    else if (h->key_count > 0 && dice < 90)
+    else if (h->key_count > 0)
         keys_gone(h);
-    else
-        keys_expired(h);
 }
 
 /* ---- the key-value store ---- */

@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "api/v1/jobs/job_view.h"
-#include "backend/local/heart.h"
+#include "backend/local/commit_gate.h"
 #include "backend/local/offline/check.h"
 #include "backend/local/offline/restore.h"
 #include "backend/local/offline/salvage.h"
@@ -309,7 +309,7 @@ static void salvage(void)
 }
 
 struct server {
-    struct heart *heart;
+    struct commit_gate *gate;
     struct store *store;
     struct store_reader *reader;
     struct now now;
@@ -357,7 +357,7 @@ static void read_cb(void *ctx, void *request, const struct store_query *q)
 {
     struct server *s = ctx;
     struct store_reader *r = s->reader;
-    struct heart_page page = {0};
+    struct gate_page page = {0};
     struct arena arena;
     int error;
     arena_init(&arena);
@@ -380,7 +380,7 @@ static void read_cb(void *ctx, void *request, const struct store_query *q)
         bodies = arena_array(&arena, q->count, sizeof *bodies);
         error = r->ops->read(r, q, &arena, bodies);
     }
-    heart_bodies(s->heart, request, bodies, bodies ? NULL : &page, error, s->now);
+    gate_bodies(s->gate, request, bodies, bodies ? NULL : &page, error, s->now);
     arena_done(&arena);
 }
 
@@ -388,10 +388,10 @@ static void ask(struct server *s, const struct op *op)
 {
     unsigned before = s->replies;
     s->now.mono.ms++, s->now.wall.ms++;
-    assert_int_equal(heart_submit(s->heart, op, 1, s->now, NULL, NULL), 0);
+    assert_int_equal(gate_submit(s->gate, op, 1, s->now, NULL, NULL), 0);
     for (int i = 0; i < 20 && s->replies == before; i++) {
-        heart_applied(s->heart, s->due);
-        heart_durable(s->heart, s->due, s->now);
+        gate_applied(s->gate, s->due);
+        gate_durable(s->gate, s->due, s->now);
     }
     assert_int_equal(s->replies, before + 1);
 }
@@ -426,16 +426,16 @@ static void use(struct server *s)
                    .kind = OP_CLAIM,
                    .claim = {.queues = queues, .queue_count = 2, .count = 2, .want_body = true}});
     for (int i = 0; i < 30; i++) {
-        assert_int_equal(heart_tick(s->heart, s->now), 0);
+        assert_int_equal(gate_tick(s->gate, s->now), 0);
         s->now.mono.ms += 3600000, s->now.wall.ms += 3600000;
-        heart_applied(s->heart, s->due);
-        heart_durable(s->heart, s->due, s->now);
+        gate_applied(s->gate, s->due);
+        gate_durable(s->gate, s->due, s->now);
     }
 }
 
 static void server_close(struct server *s)
 {
-    heart_free(s->heart);
+    gate_free(s->gate);
     if (s->reader)
         s->reader->ops->close(s->reader);
     if (s->store)
@@ -446,23 +446,23 @@ static void server_close(struct server *s)
 static int server_open(struct server *s, const char *path, struct err_note *note)
 {
     *s = (struct server){.now = {{.ms = 1000}, RIG_NOW}};
-    struct heart_config config = {.cache_bytes = 1,
-                                  .calls = {s, frame_cb, reply_cb, wake_cb, read_cb, damaged_cb}};
+    struct gate_config config = {.cache_bytes = 1,
+                                 .calls = {s, frame_cb, reply_cb, wake_cb, read_cb, damaged_cb}};
     engine_config_default(&config.engine);
     config.engine.stall_ms = config.engine.jump_ms = INT64_MAX;
     int rc = store_open_sqlite(path, RIG_NOW, &s->store, note);
     if (rc == 0)
         rc = s->store->ops->reader_open(s->store, &s->reader, note);
     if (rc == 0)
-        rc = heart_new(&config, &s->heart);
+        rc = gate_new(&config, &s->gate);
     if (rc == 0)
-        rc = engine_load(heart_engine(s->heart), s->store, note);
+        rc = engine_load(gate_engine(s->gate), s->store, note);
     if (rc != 0)
         return rc;
     s->due = s->store->ops->meta(s->store)->position;
-    assert_int_equal(heart_boot(s->heart, s->now), 0);
-    heart_applied(s->heart, s->due);
-    heart_durable(s->heart, s->due, s->now);
+    assert_int_equal(gate_boot(s->gate, s->now), 0);
+    gate_applied(s->gate, s->due);
+    gate_durable(s->gate, s->due, s->now);
     return 0;
 }
 
@@ -729,7 +729,7 @@ static void damaged_job_is_set_aside(void **state)
         claim_two(&s); /* empty, and not in doubt */
         assert_int_equal(s.outcome, OUT_OK);
         assert_int_equal(s.claimed, 0);
-        assert_int_equal(engine_job_state(heart_engine(s.heart), 1), STATE_DEAD);
+        assert_int_equal(engine_job_state(gate_engine(s.gate), 1), STATE_DEAD);
         /* Requeued, it is set aside again. */
         ask(&s, &(struct op){.kind = OP_REQUEUE, .job = {.job = {.seq = 1}}});
         assert_int_equal(s.outcome, OUT_OK);

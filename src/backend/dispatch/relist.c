@@ -84,7 +84,7 @@ static void pending_cb(void *ctx, const struct reply *r)
     }
     if (r->job_count < PENDING_PAGE || ++w->pages >= PENDING_PAGES)
         w->step = WALK_QUEUES;
-    pushes_kick(d);
+    pushes_wake(d);
     walk_on(w);
 }
 
@@ -224,7 +224,7 @@ static void rebuild_cb(void *ctx, const struct reply *r)
         push_again(d, span_of(l->name, l->len), (struct job_ref){.seq = j->seq, .hi = j->id_hi});
     }
     w->after = r->cursor;
-    pushes_kick(d);
+    pushes_wake(d);
     walk_on(w);
 }
 
@@ -301,7 +301,7 @@ static void walk_on(struct walk *w)
     }
     w->resting = pushes_full(d);
     if (w->resting)
-        return; /* walk_kick comes back */
+        return; /* walk_wake comes back */
     if (w->step == WALK_PENDING) {
         ask_pending(w);
     } else if (w->step == WALK_QUEUES) {
@@ -326,7 +326,7 @@ static void walk_begin(struct dispatch *d)
     walk_on(w);
 }
 
-void walk_kick(struct dispatch *d)
+void walk_wake(struct dispatch *d)
 {
     bool due = d->walk_now || dispatch_ms() - d->walked_ms >= d->interval_ms;
     bool up = side_up(&d->sides[SIDE_HIGH]) || side_up(&d->sides[SIDE_LOW]);

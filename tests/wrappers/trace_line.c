@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said of each kind of operation, and of a reply. */
-#include "backend/trace_words.h"
+/* What the trace prints of each kind of operation, and of a reply. */
+#include "wrappers/trace_line.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -8,10 +8,10 @@
 
 #include "backend/local/engine/engine.h"
 
-struct ahead;
+struct prefetch;
 
 /* What to read: jobs by rising sequence, whose records are all applied. */
-struct ahead_wish {
+struct prefetch_wish {
     uint64_t *seqs;
     size_t count;
 };
@@ -19,16 +19,17 @@ struct ahead_wish {
 struct cache;
 
 /* What `first` has is not read. */
-MUST_CHECK int ahead_new(struct engine *e, const struct cache *first, struct ahead **ret);
-void ahead_free(struct ahead *a); /* NULL allowed */
-bool ahead_get(const struct ahead *a, uint64_t seq, struct job_extra *extra, struct span *payload);
-void ahead_drop(struct ahead *a, uint64_t seq);
-void ahead_hold(struct ahead *a); /* as cache_hold */
-void ahead_release(struct ahead *a);
+MUST_CHECK int prefetch_new(struct engine *e, const struct cache *first, struct prefetch **ret);
+void prefetch_free(struct prefetch *a); /* NULL allowed */
+bool prefetch_get(const struct prefetch *a, uint64_t seq, struct job_extra *extra,
+                  struct span *payload);
+void prefetch_drop(struct prefetch *a, uint64_t seq);
+void prefetch_hold(struct prefetch *a); /* as cache_hold */
+void prefetch_release(struct prefetch *a);
 /* A claim took so many jobs of the queue; `missed`: of one the body was not at hand; `applied`: the
- * position that the store has. True: *ret says what to read; it stays valid until ahead_filled,
+ * position that the store has. True: *ret says what to read; it stays valid until prefetch_filled,
  * which must be called. One at a time. */
-bool ahead_claimed(struct ahead *a, uint32_t queue, uint32_t count, bool missed, uint64_t applied,
-                   struct ahead_wish *ret);
+bool prefetch_claimed(struct prefetch *a, uint32_t queue, uint32_t count, bool missed,
+                      uint64_t applied, struct prefetch_wish *ret);
 /* What was read; NULL = it could not be. */
-void ahead_filled(struct ahead *a, const struct stored_body *bodies);
+void prefetch_filled(struct prefetch *a, const struct stored_body *bodies);

@@ -8,12 +8,13 @@
  * whole. Payloads, results, errors, keys, labels and notes are never written, only how long a
  * payload was. Queue names are escaped and cut, so no name can forge a line. A line that does not
  * fit is cut; nothing else can go wrong with it: tracing never changes an answer. */
+#include "wrappers/trace.h"
+
 #include <inttypes.h>
 
-#include "backend/backend_impl.h"
-#include "backend/trace_words.h"
 #include "base/check.h"
 #include "base/mem.h"
+#include "wrappers/trace_line.h"
 
 struct trace {
     struct backend base;
@@ -202,7 +203,7 @@ static void trace_close(struct backend *b, backend_closed_fn fn, void *ctx)
     backend_close(t->inner, trace_closed_cb, t);
 }
 
-static void forsaken_cb(void *ctx)
+static void closed_early_cb(void *ctx)
 {
     (void)ctx;
 }
@@ -212,7 +213,7 @@ int backend_open_trace(struct backend *inner, const struct backend_config *confi
 {
     struct trace *t = mem_zalloc(sizeof *t);
     if (!t) {
-        backend_close(inner, forsaken_cb, NULL);
+        backend_close(inner, closed_early_cb, NULL);
         return -ERR_NOMEM;
     }
     snprintf(t->kind, sizeof t->kind, "trace+%s", backend_kind(inner));

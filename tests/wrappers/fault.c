@@ -24,13 +24,14 @@
  *
  * Close: what is held goes out with the next turn; the inner backend is closed as soon as no other
  * node holds a job, and answers the rest. */
-#include "backend/backend_impl.h"
-#include "backend/fault_signals.h"
+#include "wrappers/fault.h"
+
 #include "backend/reply_copy.h"
 #include "backend/settles.h"
 #include "base/check.h"
 #include "base/digest/random.h"
 #include "base/mem.h"
+#include "wrappers/fault_signals.h"
 
 enum fate { FATE_PASS, FATE_LOST, FATE_DROPPED, FATE_DENIED };
 /* What an op in the inner submit is to the caller's op; the low bits of its tag. */
@@ -40,7 +41,7 @@ enum role { ROLE_OWN, ROLE_OTHER, ROLE_HOLDER };
 
 /* One op of the caller. */
 struct slot {
-    struct batch *batch;
+    struct fault_batch *batch;
     uint64_t tag;
     enum op_kind kind;
     enum fate fate;
@@ -53,7 +54,7 @@ struct slot {
     struct op give_back;  /* MEDDLE_HOLD: the release */
 };
 
-struct batch {
+struct fault_batch {
     struct fault *fault;
     backend_reply_fn fn;
     void *ctx;
@@ -107,7 +108,7 @@ static void turns_wanted(void *ctx)
 /* Calls back; the batch may be gone afterwards, the fault is not. */
 static void deliver(struct slot *slot, const struct reply *answer)
 {
-    struct batch *batch = slot->batch;
+    struct fault_batch *batch = slot->batch;
     struct reply reply = {.kind = slot->kind, .outcome = OUT_UNKNOWN};
     if (answer) {
         reply = *answer;
@@ -209,7 +210,7 @@ static bool give_back(struct slot *slot, const struct reply *reply)
 
 static void inner_reply_cb(void *ctx, const struct reply *reply)
 {
-    struct batch *batch = ctx;
+    struct fault_batch *batch = ctx;
     struct fault *f = batch->fault;
     struct slot *slot = &batch->slots[reply->tag >> ROLE_BITS];
     enum role role = reply->tag & ((1u << ROLE_BITS) - 1);
@@ -340,25 +341,25 @@ static void slot_draw(struct fault *f, struct slot *slot, const struct op *op)
     slot->loose = late && loose;
 }
 
-static struct batch *batch_new(struct fault *f, size_t count, backend_reply_fn fn, void *ctx)
+static struct fault_batch *batch_new(struct fault *f, size_t count, backend_reply_fn fn, void *ctx)
 {
     size_t bytes;
     if (__builtin_mul_overflow(count, sizeof(struct slot), &bytes) ||
-        __builtin_add_overflow(bytes, sizeof(struct batch), &bytes))
+        __builtin_add_overflow(bytes, sizeof(struct fault_batch), &bytes))
         return NULL;
-    struct batch *batch = mem_zalloc(bytes);
+    struct fault_batch *batch = mem_zalloc(bytes);
     struct op *ops = mem_array(count, OPS_PER_SLOT * sizeof(struct op));
     if (!batch || !ops) {
         mem_free(batch);
         mem_free(ops);
         return NULL;
     }
-    *batch = (struct batch){f, fn, ctx, count, ops};
+    *batch = (struct fault_batch){f, fn, ctx, count, ops};
     return batch;
 }
 
 /* Draws all fates and writes what is passed on to batch->ops; returns how many that is. */
-static size_t batch_fill(struct batch *batch, const struct op *ops, size_t count)
+static size_t batch_fill(struct fault_batch *batch, const struct op *ops, size_t count)
 {
     struct fault *f = batch->fault;
     struct op *to = batch->ops;
@@ -376,7 +377,7 @@ static size_t batch_fill(struct batch *batch, const struct op *ops, size_t count
 }
 
 /* The inner backend took the batch: nothing can go back from here. */
-static void batch_taken(struct batch *batch, size_t count, size_t passed)
+static void batch_taken(struct fault_batch *batch, size_t count, size_t passed)
 {
     struct fault *f = batch->fault;
     f->unanswered += count;
@@ -400,7 +401,7 @@ static int fault_submit(struct backend *b, const struct op *ops, size_t count, b
     struct fault *f = fault_of(b);
     if (f->closing)
         return -ERR_CLOSED;
-    struct batch *batch = batch_new(f, count, fn, ctx);
+    struct fault_batch *batch = batch_new(f, count, fn, ctx);
     if (!batch)
         return -ERR_NOMEM;
     size_t passed = batch_fill(batch, ops, count);
@@ -596,7 +597,7 @@ static void fault_close(struct backend *b, backend_closed_fn fn, void *ctx)
     close_further(f);
 }
 
-static void forsaken_cb(void *ctx)
+static void closed_early_cb(void *ctx)
 {
     (void)ctx;
 }
@@ -606,7 +607,7 @@ int backend_open_fault(struct backend *inner, const struct backend_config *confi
 {
     struct fault *f = mem_zalloc(sizeof *f);
     if (!f) {
-        backend_close(inner, forsaken_cb, NULL);
+        backend_close(inner, closed_early_cb, NULL);
         return -ERR_NOMEM;
     }
     snprintf(f->kind, sizeof f->kind, "fault+%s", backend_kind(inner));

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 
-struct knock {
+struct loop_wake {
     uv_poll_t poll; /* its data is the owner's */
     int fd;
     bool open;
@@ -20,12 +20,14 @@ struct knock {
     void *ctx;
 };
 
-/* fn is called on the loop's thread after knocks, once for many. -ERR_IO: no descriptor. */
-MUST_CHECK int knock_open(struct knock *k, uv_loop_t *loop, void (*fn)(void *ctx), void *ctx);
+/* fn is called on the loop's thread after loop_wake_send, once for many calls. -ERR_IO: no
+ * descriptor. */
+MUST_CHECK int loop_wake_open(struct loop_wake *w, uv_loop_t *loop, void (*fn)(void *ctx),
+                              void *ctx);
 /* From any thread. */
-void knock_send(struct knock *k);
-/* Nobody listens any more; closed is called with the poll's handle. Knocks still do no harm until…
- */
-void knock_close(struct knock *k, uv_close_cb closed);
+void loop_wake_send(struct loop_wake *w);
+/* No one listens any more; closed is called with the poll's handle. Sending still does no harm
+ * until… */
+void loop_wake_close(struct loop_wake *w, uv_close_cb closed);
 /* …here. One that is all zero, or did not open, is allowed. */
-void knock_done(struct knock *k);
+void loop_wake_done(struct loop_wake *w);

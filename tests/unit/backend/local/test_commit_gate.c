@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies that the heart reads before they are asked for: that claims find them, and that nobody
- * gets a body that is no longer the job's. The store is applied and read on the spot. */
+/* Bodies that the commit gate reads before they are asked for: that claims find them, and that
+ * nobody gets a body that is no longer the job's. The store is applied and read on the spot. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,14 +10,14 @@
 
 #include <cmocka.h>
 
-#include "backend/local/heart.h"
+#include "backend/local/commit_gate.h"
 #include "base/check.h"
 #include "core/state.h"
 
 #define JOBS 600
 
 struct rig {
-    struct heart *heart;
+    struct commit_gate *gate;
     struct store *store;
     struct store_reader *reader;
     struct now now;
@@ -92,7 +92,7 @@ static void read_cb(void *ctx, void *request, const struct store_query *query)
         r->late_arena = arena;
         return;
     }
-    heart_bodies(r->heart, request, bodies, NULL, 0, r->now);
+    gate_bodies(r->gate, request, bodies, NULL, 0, r->now);
     arena_done(&arena);
 }
 
@@ -102,23 +102,23 @@ static void ask(struct rig *r, struct op *op)
     memset(r->payload, 0, sizeof r->payload);
     memset(r->error, 0, sizeof r->error);
     r->now.mono.ms++, r->now.wall.ms++;
-    assert_int_equal(heart_submit(r->heart, op, 1, r->now, NULL, NULL), 0);
+    assert_int_equal(gate_submit(r->gate, op, 1, r->now, NULL, NULL), 0);
     if (!r->unapplied)
-        heart_applied(r->heart, r->due);
-    heart_durable(r->heart, r->due, r->now);
+        gate_applied(r->gate, r->due);
+    gate_durable(r->gate, r->due, r->now);
 }
 
-static void start_heart(struct rig *r)
+static void start_gate(struct rig *r)
 {
     struct err_note note = {""};
-    struct heart_config config = {.cache_bytes = 1, /* nothing stays longer than it must */
-                                  .calls = {r, frame_cb, reply_cb, wake_cb, read_cb}};
+    struct gate_config config = {.cache_bytes = 1, /* nothing stays longer than it must */
+                                 .calls = {r, frame_cb, reply_cb, wake_cb, read_cb}};
     engine_config_default(&config.engine);
-    assert_int_equal(heart_new(&config, &r->heart), 0);
-    assert_int_equal(engine_load(heart_engine(r->heart), r->store, &note), 0);
-    assert_int_equal(heart_boot(r->heart, r->now), 0);
-    heart_applied(r->heart, r->due);
-    heart_durable(r->heart, r->due, r->now);
+    assert_int_equal(gate_new(&config, &r->gate), 0);
+    assert_int_equal(engine_load(gate_engine(r->gate), r->store, &note), 0);
+    assert_int_equal(gate_boot(r->gate, r->now), 0);
+    gate_applied(r->gate, r->due);
+    gate_durable(r->gate, r->due, r->now);
 }
 
 static int open_rig(void **state)
@@ -128,7 +128,7 @@ static int open_rig(void **state)
     rig = (struct rig){.now = {{.ms = 1000}, {.ms = 1700000000000}}};
     assert_int_equal(store_open_memory(7, &rig.store), 0);
     assert_int_equal(rig.store->ops->reader_open(rig.store, &rig.reader, &note), 0);
-    start_heart(&rig);
+    start_gate(&rig);
     for (unsigned i = 1; i <= JOBS; i++) {
         char payload[16];
         int len = snprintf(payload, sizeof payload, "%u", i);
@@ -147,7 +147,7 @@ static int open_rig(void **state)
 static int close_rig(void **state)
 {
     struct rig *r = *state;
-    heart_free(r->heart);
+    gate_free(r->gate);
     r->reader->ops->close(r->reader);
     r->store->ops->close(r->store);
     return 0;
@@ -251,8 +251,8 @@ static void test_error_of_a_requeued_job(void **state)
 static void test_patched_while_read_after_a_restart(void **state)
 {
     struct rig *r = *state;
-    heart_free(r->heart);
-    start_heart(r);
+    gate_free(r->gate);
+    start_gate(r);
     r->defer = true;
     claim(r);
     assert_string_equal(r->payload, "1");
@@ -266,13 +266,13 @@ static void test_patched_while_read_after_a_restart(void **state)
                                  .run_at = {r->now.wall.ms + 50}}};
     ask(r, &patch);
     assert_int_equal(r->outcome, OUT_OK);
-    heart_bodies(r->heart, r->late_request, r->late, NULL, 0, r->now);
+    gate_bodies(r->gate, r->late_request, r->late, NULL, 0, r->now);
     arena_done(&r->late_arena);
     r->defer = false;
     r->now.mono.ms += 100, r->now.wall.ms += 100;
-    assert_int_equal(heart_tick(r->heart, r->now), 0);
-    heart_applied(r->heart, r->due);
-    heart_durable(r->heart, r->due, r->now);
+    assert_int_equal(gate_tick(r->gate, r->now), 0);
+    gate_applied(r->gate, r->due);
+    gate_durable(r->gate, r->due, r->now);
     claim(r);
     assert_int_equal(r->seq, 2);
     assert_string_equal(r->payload, "4711");

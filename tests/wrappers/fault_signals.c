@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A late signal is a turn number on its watch. A second one while the first is held needs nothing
  * of its own: what the caller finds after the held one covers both. */
-#include "backend/fault_signals.h"
+#include "wrappers/fault_signals.h"
 
 #include "base/mem.h"
 

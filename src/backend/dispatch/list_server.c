@@ -70,7 +70,7 @@ struct marking {
     struct op ops[MARKS_AT_ONCE];
 };
 
-static void marks_kick(struct dispatch *d);
+static void marks_wake(struct dispatch *d);
 
 /* What was not marked is pending still, and pushed once more: that does no harm. */
 static void marked_cb(void *ctx, const struct reply *reply)
@@ -84,7 +84,7 @@ static void marked_cb(void *ctx, const struct reply *reply)
         push_drop(d, m->pushes[i]);
     mem_free(m);
     d->marking = NULL;
-    marks_kick(d);
+    marks_wake(d);
     dispatch_after(d);
 }
 
@@ -95,7 +95,7 @@ static void marks_drop(struct dispatch *d)
         push_drop(d, p);
 }
 
-static void marks_kick(struct dispatch *d)
+static void marks_wake(struct dispatch *d)
 {
     if (d->marking || !d->marks.first)
         return;
@@ -174,7 +174,7 @@ static void pushed(struct push *p)
     }
     d->pushed++;
     list_add(&d->marks, p);
-    marks_kick(d);
+    marks_wake(d);
 }
 
 static void refused(struct push *p)
@@ -233,7 +233,7 @@ static void push_send(struct push *p)
     redis_args_done(&a);
 }
 
-static void side_kick(struct side *s)
+static void side_wake(struct side *s)
 {
     if (s->resume_ms > dispatch_ms() && !s->d->closing)
         return;
@@ -244,10 +244,10 @@ static void side_kick(struct side *s)
         push_send(list_take(&s->waiting));
 }
 
-void pushes_kick(struct dispatch *d)
+void pushes_wake(struct dispatch *d)
 {
     for (size_t i = 0; i < SIDE_COUNT; i++)
-        side_kick(&d->sides[i]);
+        side_wake(&d->sides[i]);
 }
 
 bool pushes_idle(const struct dispatch *d)
@@ -279,7 +279,7 @@ static void lost_cb(void *ctx, const char *why)
     struct side *s = ctx;
     s->greeted = false;
     told_down(s, why);
-    side_kick(s);
+    side_wake(s);
 }
 
 static void greeted_cb(void *ctx, redisReply *r)

@@ -3,8 +3,8 @@
  * fault*.c include this. */
 #pragma once
 
-#include "backend/backend_impl.h"
 #include "base/digest/random.h"
+#include "wrappers/fault.h"
 
 struct fault_watch;
 

@@ -5,22 +5,22 @@
 
 #include "broker/broker.h"
 
-struct courier;
+struct webhook_deliveries;
 struct conditions;
 
-/* Needs the broker's loop and backend. Nothing is looked at before courier_begin. */
-MUST_CHECK int courier_open(struct broker *b, const struct broker_webhooks *config,
-                            struct courier **ret);
-void courier_begin(struct courier *n);
+/* Needs the broker's loop and backend. Nothing is looked at before deliveries_begin. */
+MUST_CHECK int deliveries_open(struct broker *b, const struct broker_webhooks *config,
+                               struct webhook_deliveries **ret);
+void deliveries_begin(struct webhook_deliveries *n);
 /* An operation of somebody else's has been answered: rules may have changed, notices come. */
-void courier_observe(struct courier *n, const struct op *op, const struct reply *r);
+void deliveries_observe(struct webhook_deliveries *n, const struct op *op, const struct reply *r);
 /* Takes what is due and looks at every condition, then calls fn, perhaps before it returns. */
-void courier_settle(struct courier *n, void (*fn)(void *ctx), void *ctx);
+void deliveries_settle(struct webhook_deliveries *n, void (*fn)(void *ctx), void *ctx);
 /* No more deliveries are begun. */
-void courier_drain(struct courier *n);
+void deliveries_drain(struct webhook_deliveries *n);
 /* Cuts off what is under way (it will be delivered again), then calls fn; n is gone then. */
-void courier_close(struct courier *n, void (*fn)(void *ctx), void *ctx);
-void courier_figures(const struct courier *n, struct broker_figures *ret);
+void deliveries_close(struct webhook_deliveries *n, void (*fn)(void *ctx), void *ctx);
+void deliveries_figures(const struct webhook_deliveries *n, struct broker_figures *ret);
 
 /* ---- conditions.c ---- */
 

@@ -13,7 +13,7 @@ struct way {
     const struct gather *gather;
     /* A sentence when it cannot be done across backends. May be NULL, and return NULL. */
     const char *(*refuse)(const struct router *r, const struct op *op);
-    void (*plan)(struct router *r, struct call *c); /* instead of all the others */
+    void (*plan)(struct router *r, struct router_call *c); /* instead of all the others */
 };
 
 struct child *router_child_by_number(const struct router *r, unsigned number)
@@ -73,13 +73,13 @@ static const char *refuse_schedule(const struct router *r, const struct op *op)
 
 /* --- plans --- */
 
-static void give_to(struct call *c, struct child *child)
+static void give_to(struct router_call *c, struct child *child)
 {
-    c->inner = *c->op;
+    c->base.inner = *c->base.op;
     c->child = child;
 }
 
-static void gather_by(struct call *c, const struct gather *how)
+static void gather_by(struct router_call *c, const struct gather *how)
 {
     c->gather = how;
     c->answers_end = &c->answers;
@@ -89,20 +89,20 @@ static void gather_by(struct call *c, const struct gather *how)
 
 /* A number that names no backend names no job: the default backend, which has none of so high a
  * sequence, says so. */
-static void by_job(struct router *r, struct call *c, size_t offset)
+static void by_job(struct router *r, struct router_call *c, size_t offset)
 {
     struct job_ref ref;
-    memcpy(&ref, (const char *)c->op + offset, sizeof ref);
+    memcpy(&ref, (const char *)c->base.op + offset, sizeof ref);
     struct child *child = router_child_by_number(r, router_slot(ref.seq));
     give_to(c, child ? child : &r->children[0]);
     if (child)
         ref.seq = router_seq_in(ref.seq);
-    memcpy((char *)&c->inner + offset, &ref, sizeof ref);
+    memcpy((char *)&c->base.inner + offset, &ref, sizeof ref);
 }
 
-static void plan_claim(struct router *r, struct call *c)
+static void plan_claim(struct router *r, struct router_call *c)
 {
-    const struct op_claim *want = &c->op->claim;
+    const struct op_claim *want = &c->base.op->claim;
     if (want->one.seq) {
         by_job(r, c, offsetof(struct op, claim.one));
         return;
@@ -120,22 +120,22 @@ static void plan_claim(struct router *r, struct call *c)
     give_to(c, only);
 }
 
-static void plan_queue_get(struct router *r, struct call *c)
+static void plan_queue_get(struct router *r, struct router_call *c)
 {
-    uint32_t number = c->op->queue.number;
-    if (c->op->queue.name.len > 0) {
-        give_to(c, router_child_of(r, c->op->queue.name));
+    uint32_t number = c->base.op->queue.number;
+    if (c->base.op->queue.name.len > 0) {
+        give_to(c, router_child_of(r, c->base.op->queue.name));
         return;
     }
     struct child *child = router_child_by_number(r, number >> QUEUE_SHIFT);
     give_to(c, child ? child : &r->children[0]);
     if (child)
-        c->inner.queue.number = number & QUEUE_INNER_MAX;
+        c->base.inner.queue.number = number & QUEUE_INNER_MAX;
 }
 
-static void plan_list(struct router *r, struct call *c)
+static void plan_list(struct router *r, struct router_call *c)
 {
-    const struct op_list *want = &c->op->list;
+    const struct op_list *want = &c->base.op->list;
     if (want->queue.len > 0)
         c->only = router_child_of(r, want->queue);
     else if (want->filter.queue)
@@ -145,31 +145,31 @@ static void plan_list(struct router *r, struct call *c)
     gather_by(c, &gather_list);
 }
 
-static void plan_exceptions(struct router *r, struct call *c)
+static void plan_exceptions(struct router *r, struct router_call *c)
 {
-    if (c->op->exceptions.queue.len > 0)
-        give_to(c, router_child_of(r, c->op->exceptions.queue));
+    if (c->base.op->exceptions.queue.len > 0)
+        give_to(c, router_child_of(r, c->base.op->exceptions.queue));
     else
         gather_by(c, &gather_exceptions);
 }
 
-static void plan_notice_end(struct router *r, struct call *c)
+static void plan_notice_end(struct router *r, struct router_call *c)
 {
-    struct child *child = router_child_by_number(r, router_slot(c->op->notice_end.number));
+    struct child *child = router_child_by_number(r, router_slot(c->base.op->notice_end.number));
     give_to(c, child ? child : &r->children[0]);
     if (child)
-        c->inner.notice_end.number = router_seq_in(c->op->notice_end.number);
+        c->base.inner.notice_end.number = router_seq_in(c->base.op->notice_end.number);
 }
 
-static void plan_notice_list(struct router *r, struct call *c)
+static void plan_notice_list(struct router *r, struct router_call *c)
 {
-    if (c->op->notice.id.seq)
+    if (c->base.op->notice.id.seq)
         by_job(r, c, offsetof(struct op, notice.id));
     else
         gather_by(c, &gather_notices);
 }
 
-static void plan_tick(struct router *r, struct call *c)
+static void plan_tick(struct router *r, struct router_call *c)
 {
     (void)r;
     c->note = "a tick is a backend's own";
@@ -230,11 +230,11 @@ static const struct way ways[OP_KIND_COUNT] = {
     [OP_TICK] = {.plan = plan_tick},
 };
 
-void router_plan(struct router *r, struct call *c)
+void router_plan(struct router *r, struct router_call *c)
 {
-    const struct way *way = &ways[c->op->kind];
+    const struct way *way = &ways[c->base.op->kind];
     struct span queue = {NULL, 0};
-    c->note = way->refuse ? way->refuse(r, c->op) : NULL;
+    c->note = way->refuse ? way->refuse(r, c->base.op) : NULL;
     if (c->note)
         return;
     if (way->plan) {
@@ -245,7 +245,7 @@ void router_plan(struct router *r, struct call *c)
         by_job(r, c, way->job);
     } else {
         if (way->queue)
-            memcpy(&queue, (const char *)c->op + way->queue, sizeof queue);
+            memcpy(&queue, (const char *)c->base.op + way->queue, sizeof queue);
         give_to(c, router_child_of(r, queue));
     }
 }

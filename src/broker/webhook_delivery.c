@@ -3,7 +3,7 @@
  * rule wants it), signed, sent; then the outbox is told how it ended. What is not told for certain
  * is told again; what a crash leaves untold is delivered again. So a receiver may see a notice
  * twice, under the same id, but misses none. */
-#include "broker/courier.h"
+#include "broker/webhook_delivery.h"
 
 #include <stdio.h>
 
@@ -20,7 +20,7 @@
     60000 /* a delivery that is not ended so long after its timeout never will be */
 
 struct delivery {
-    struct courier *owner;
+    struct webhook_deliveries *owner;
     struct delivery *prev, *next;
     struct notice_view view; /* texts in the arena */
     struct arena arena;
@@ -31,7 +31,7 @@ struct delivery {
     bool sending;
 };
 
-struct courier {
+struct webhook_deliveries {
     struct broker *broker;
     struct broker_webhooks config;
     struct webhooks *webhooks;
@@ -54,14 +54,14 @@ struct courier {
     void *closed_ctx;
 };
 
-static void take_more(struct courier *n);
-static void maybe_closed(struct courier *n);
+static void take_more(struct webhook_deliveries *n);
+static void maybe_closed(struct webhook_deliveries *n);
 
 /* ---- one delivery ---- */
 
 static void delivery_free(struct delivery *d)
 {
-    struct courier *n = d->owner;
+    struct webhook_deliveries *n = d->owner;
     *(d->prev ? &d->prev->next : &n->first) = d->next;
     if (d->next)
         d->next->prev = d->prev;
@@ -73,7 +73,7 @@ static void delivery_free(struct delivery *d)
 static void end_reply(void *ctx, const struct reply *r)
 {
     struct delivery *d = ctx;
-    struct courier *n = d->owner;
+    struct webhook_deliveries *n = d->owner;
     d->asked = false;
     if (!n->closing && (r->outcome == OUT_UNKNOWN || r->outcome == OUT_UNAVAILABLE)) {
         d->unsaid = true; /* the timer says it again */
@@ -90,7 +90,7 @@ static void say_end(struct delivery *d)
     d->asked = !d->unsaid;
 }
 
-static void log_failure(const struct courier *n, const struct delivery *d,
+static void log_failure(const struct webhook_deliveries *n, const struct delivery *d,
                         const struct webhook_result *result, bool give_up)
 {
     char id[ID_ULID_BYTES];
@@ -103,7 +103,7 @@ static void log_failure(const struct courier *n, const struct delivery *d,
 
 static void ended(struct delivery *d, const struct webhook_result *result)
 {
-    struct courier *n = d->owner;
+    struct webhook_deliveries *n = d->owner;
     bool delivered = result->status >= 200 && result->status <= 299;
     struct wall_time now = clock_now(&n->broker->config.clock).wall;
     bool give_up = !delivered && now.ms - d->view.tried.since.ms >= (int64_t)n->config.give_up_ms;
@@ -144,7 +144,7 @@ static void not_sent(struct delivery *d, const char *why)
 
 static int post(struct delivery *d, struct span body)
 {
-    struct courier *n = d->owner;
+    struct webhook_deliveries *n = d->owner;
     char id[ID_ULID_BYTES], timestamp[24], signature[NOTICE_SIGNATURE_BYTES] = "";
     id_ulid(id_make(d->view.notice.id_hi, d->view.notice.number), id);
     snprintf(timestamp, sizeof timestamp, "%lld",
@@ -184,7 +184,7 @@ static void job_reply(void *ctx, const struct reply *r)
     struct delivery *d = ctx;
     d->asked = false;
     if (d->owner->closing) {
-        struct courier *n = d->owner;
+        struct webhook_deliveries *n = d->owner;
         delivery_free(d);
         maybe_closed(n);
         return;
@@ -229,7 +229,7 @@ static bool view_keep(struct delivery *d, const struct notice_view *v)
 }
 
 /* Without memory it stays held, and is due again later. */
-static void deliver(struct courier *n, const struct notice_view *v)
+static void deliver(struct webhook_deliveries *n, const struct notice_view *v)
 {
     for (const struct delivery *other = n->first; other; other = other->next)
         if (other->view.notice.number == v->notice.number)
@@ -255,7 +255,7 @@ static void deliver(struct courier *n, const struct notice_view *v)
 static void timer_cb(uv_timer_t *timer);
 
 /* Real time, also under a test clock: whoever moves that settles. */
-static void timer_set(struct courier *n, struct wall_time due)
+static void timer_set(struct webhook_deliveries *n, struct wall_time due)
 {
     int64_t now = clock_now(&n->broker->config.clock).wall.ms;
     int64_t wait = due.ms == 0 || due.ms - now > LOOK_MS ? LOOK_MS : due.ms - now;
@@ -264,7 +264,7 @@ static void timer_set(struct courier *n, struct wall_time due)
 
 static void take_reply(void *ctx, const struct reply *r)
 {
-    struct courier *n = ctx;
+    struct webhook_deliveries *n = ctx;
     n->taking = false;
     if (n->closing) {
         maybe_closed(n);
@@ -280,7 +280,7 @@ static void take_reply(void *ctx, const struct reply *r)
         take_more(n);
 }
 
-static void take_more(struct courier *n)
+static void take_more(struct webhook_deliveries *n)
 {
     if (n->draining || !n->delivers || n->count >= n->config.concurrency)
         return;
@@ -304,7 +304,7 @@ static void take_more(struct courier *n)
     n->taking = broker_submit(n->broker, &n->take, 1, take_reply, n) == 0;
 }
 
-static void log_dropped(struct courier *n)
+static void log_dropped(struct webhook_deliveries *n)
 {
     struct backend_figures f;
     backend_figures(n->broker->config.backend, &f);
@@ -316,7 +316,7 @@ static void log_dropped(struct courier *n)
 }
 
 /* Has conditions looked at, if that is this node's to do. */
-static void look(struct courier *n, void (*fn)(void *ctx), void *ctx)
+static void look(struct webhook_deliveries *n, void (*fn)(void *ctx), void *ctx)
 {
     if (n->leads)
         conditions_pass(n->conditions, fn, ctx);
@@ -325,7 +325,7 @@ static void look(struct courier *n, void (*fn)(void *ctx), void *ctx)
 }
 
 /* What another has told meanwhile is not known here. */
-static void notice_leading(struct courier *n)
+static void notice_leading(struct webhook_deliveries *n)
 {
     bool leads = backend_leads(n->broker->config.backend);
     if (leads && !n->leads)
@@ -336,7 +336,7 @@ static void notice_leading(struct courier *n)
 
 static void timer_cb(uv_timer_t *timer)
 {
-    struct courier *n = timer->data;
+    struct webhook_deliveries *n = timer->data;
     struct backend_figures f;
     notice_leading(n);
     for (struct delivery *d = n->first; d; d = d->next) {
@@ -362,7 +362,7 @@ static void timer_cb(uv_timer_t *timer)
 
 static bool event_cb(void *ctx, const struct broker_event *e)
 {
-    struct courier *n = ctx;
+    struct webhook_deliveries *n = ctx;
     if (e->event.kind != EVENT_QUEUE_DEEP)
         take_more(n);
     else if (n->leads)
@@ -377,7 +377,7 @@ static bool gap_cb(void *ctx, uint64_t oldest)
     return true;
 }
 
-void courier_observe(struct courier *n, const struct op *op, const struct reply *r)
+void deliveries_observe(struct webhook_deliveries *n, const struct op *op, const struct reply *r)
 {
     if (n->draining)
         return;
@@ -390,7 +390,7 @@ void courier_observe(struct courier *n, const struct op *op, const struct reply 
     }
 }
 
-void courier_settle(struct courier *n, void (*fn)(void *ctx), void *ctx)
+void deliveries_settle(struct webhook_deliveries *n, void (*fn)(void *ctx), void *ctx)
 {
     if (n->draining) {
         fn(ctx);
@@ -403,7 +403,7 @@ void courier_settle(struct courier *n, void (*fn)(void *ctx), void *ctx)
 
 /* ---- open and close ---- */
 
-static int news_listen(struct courier *n)
+static int news_listen(struct webhook_deliveries *n)
 {
     struct broker_listener_config config = {
         .kinds = UINT64_C(1) << EVENT_DEAD | UINT64_C(1) << EVENT_ALERT_RAISED |
@@ -417,10 +417,11 @@ static int news_listen(struct courier *n)
     return broker_listen(n->broker, &config, &n->listener);
 }
 
-int courier_open(struct broker *b, const struct broker_webhooks *config, struct courier **ret)
+int deliveries_open(struct broker *b, const struct broker_webhooks *config,
+                    struct webhook_deliveries **ret)
 {
     uint64_t seed;
-    struct courier *n = mem_zalloc(sizeof *n);
+    struct webhook_deliveries *n = mem_zalloc(sizeof *n);
     int err = n ? random_bytes(&seed, sizeof seed) : -ERR_NOMEM;
     if (!err) {
         n->broker = b;
@@ -445,7 +446,7 @@ int courier_open(struct broker *b, const struct broker_webhooks *config, struct 
     return 0;
 }
 
-void courier_begin(struct courier *n)
+void deliveries_begin(struct webhook_deliveries *n)
 {
     if (news_listen(n) != 0)
         log_event(n->broker->config.log, LOG_WARN, "notices_may_be_late",
@@ -457,12 +458,12 @@ void courier_begin(struct courier *n)
     timer_set(n, (struct wall_time){0});
 }
 
-void courier_drain(struct courier *n)
+void deliveries_drain(struct webhook_deliveries *n)
 {
     n->draining = true;
 }
 
-static void closed_now(struct courier *n)
+static void closed_now(struct webhook_deliveries *n)
 {
     void (*closed)(void *ctx) = n->closed;
     void *ctx = n->closed_ctx;
@@ -472,7 +473,7 @@ static void closed_now(struct courier *n)
     closed(ctx);
 }
 
-static void maybe_closed(struct courier *n)
+static void maybe_closed(struct webhook_deliveries *n)
 {
     if (n->closing && n->timer_closed && !n->webhooks && !n->taking && !n->first &&
         conditions_idle(n->conditions))
@@ -481,14 +482,14 @@ static void maybe_closed(struct courier *n)
 
 static void webhooks_closed_cb(void *ctx)
 {
-    struct courier *n = ctx;
+    struct webhook_deliveries *n = ctx;
     n->webhooks = NULL;
     maybe_closed(n);
 }
 
 static void timer_closed_cb(uv_handle_t *handle)
 {
-    struct courier *n = handle->data;
+    struct webhook_deliveries *n = handle->data;
     n->timer_closed = true;
     maybe_closed(n);
 }
@@ -498,7 +499,7 @@ static void conditions_ended_cb(void *ctx)
     maybe_closed(ctx);
 }
 
-void courier_close(struct courier *n, void (*fn)(void *ctx), void *ctx)
+void deliveries_close(struct webhook_deliveries *n, void (*fn)(void *ctx), void *ctx)
 {
     n->draining = n->closing = true;
     n->closed = fn;
@@ -516,7 +517,7 @@ void courier_close(struct courier *n, void (*fn)(void *ctx), void *ctx)
         conditions_pass(n->conditions, conditions_ended_cb, n);
 }
 
-void courier_figures(const struct courier *n, struct broker_figures *ret)
+void deliveries_figures(const struct webhook_deliveries *n, struct broker_figures *ret)
 {
     ret->listeners -= n->listener != NULL;
     ret->notices_delivered = n->delivered;

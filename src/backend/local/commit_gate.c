@@ -1,64 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Engine, gate and payload cache.
  *
- * A turn is the output of one engine step: its frame, its replies, what they point to. Turns wait
- * in order; a reply leaves when the position it depends on is durable and its bodies are there; a
- * turn is reused when all its replies have left and its frame is durable.
+ * A gate_step is the output of one step of the engine: its frame, its replies, what they point to.
+ * Steps wait in order. A reply leaves when the position that it depends on is durable and its
+ * bodies are there. A step is reused when all its replies have left and its frame is durable.
  *
- *   reply: HELD (until durable) → FETCHING (bodies asked for) → GONE */
-#include "backend/local/heart.h"
+ *   reply: HELD (until durable) → FETCHING (bodies asked for) → SENT */
+#include "backend/local/commit_gate.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/local/ahead.h"
 #include "backend/local/cache.h"
+#include "backend/local/prefetch.h"
 #include "base/check.h"
 #include "base/mem.h"
 
-enum gate { GATE_HELD, GATE_FETCHING, GATE_GONE };
+enum reply_state { REPLY_HELD, REPLY_FETCHING, REPLY_SENT };
 
 /* A reply whose bodies are being read. */
 struct fetch {
-    struct turn *turn;
+    struct gate_step *step;
     size_t reply;
     uint64_t *seqs; /* sorted */
     size_t count;
 };
 
-/* A bulk action answers in a later turn than its own. */
-struct late {
+/* A bulk action answers in a later step than its own. */
+struct deferred_reply {
     const struct op *op;
     backend_reply_fn fn;
     void *fn_ctx;
-    struct late *next;
+    struct deferred_reply *next;
 };
 
-struct turn {
+struct gate_step {
     struct engine_out out;
     uint64_t last; /* position of its last record; 0 = no frame */
     size_t open;   /* replies that have not left */
-    uint8_t *gates;
-    size_t gate_room;
-    bool own; /* the heart's own operations: nobody waits for their replies */
+    uint8_t *states;
+    size_t state_room;
+    bool own; /* the gate's own operations: nobody waits for their replies */
     backend_reply_fn fn;
     void *fn_ctx;
-    struct turn *next;
+    struct gate_step *next;
 };
 
-struct heart {
-    struct heart_config config;
+struct commit_gate {
+    struct gate_config config;
     struct engine *engine;
-    struct cache *cache; /* NULL = none, nor ahead */
-    struct ahead *ahead;
-    struct fetch ahead_fetch; /* stands for what is read ahead */
-    struct turn *first, *last;
-    struct turn *spare;
+    struct cache *cache; /* NULL = none, nor prefetch */
+    struct prefetch *prefetch;
+    struct fetch prefetch_read; /* stands for what is read ahead */
+    struct gate_step *first, *last;
+    struct gate_step *spare;
     size_t spares;
     uint64_t durable, applied;
     size_t fetching;
-    struct late *lates;
-    unsigned releasing; /* depth: turns must not be reused meanwhile */
+    struct deferred_reply *deferred;
+    unsigned releasing; /* depth: steps must not be reused meanwhile */
     bool abandoned;     /* nothing more becomes durable */
     uint64_t hits, misses, sent;
     struct buf scratch;
@@ -66,67 +66,67 @@ struct heart {
 
 #define SPARES_MAX 64
 
-int heart_new(const struct heart_config *config, struct heart **ret)
+int gate_new(const struct gate_config *config, struct commit_gate **ret)
 {
-    struct heart *h = mem_zalloc(sizeof(*h));
-    if (!h)
+    struct commit_gate *g = mem_zalloc(sizeof(*g));
+    if (!g)
         return -ERR_NOMEM;
-    h->config = *config;
-    buf_init(&h->scratch);
-    h->config.engine.leases_wait = true;
-    int err = engine_new(&h->config.engine, &h->engine);
+    g->config = *config;
+    buf_init(&g->scratch);
+    g->config.engine.leases_wait = true;
+    int err = engine_new(&g->config.engine, &g->engine);
     if (!err && config->cache_bytes)
-        err = cache_new(config->cache_bytes, &h->cache);
+        err = cache_new(config->cache_bytes, &g->cache);
     if (!err && config->cache_bytes)
-        err = ahead_new(h->engine, h->cache, &h->ahead);
+        err = prefetch_new(g->engine, g->cache, &g->prefetch);
     if (err) {
-        heart_free(h);
+        gate_free(g);
         return err;
     }
-    *ret = h;
+    *ret = g;
     return 0;
 }
 
-static void turn_free(struct turn *t)
+static void step_free(struct gate_step *t)
 {
     engine_out_done(&t->out);
-    mem_free(t->gates);
+    mem_free(t->states);
     mem_free(t);
 }
 
-void heart_free(struct heart *h)
+void gate_free(struct commit_gate *g)
 {
-    if (!h)
+    if (!g)
         return;
-    struct turn *chains[] = {h->first, h->spare};
+    struct gate_step *chains[] = {g->first, g->spare};
     for (size_t i = 0; i < 2; i++)
-        for (struct turn *t = chains[i], *next; t; t = next) {
+        for (struct gate_step *t = chains[i], *next; t; t = next) {
             next = t->next;
-            turn_free(t);
+            step_free(t);
         }
-    while (h->lates) {
-        struct late *l = h->lates;
-        h->lates = l->next;
+    while (g->deferred) {
+        struct deferred_reply *l = g->deferred;
+        g->deferred = l->next;
         mem_free(l);
     }
-    buf_done(&h->scratch);
-    cache_free(h->cache);
-    ahead_free(h->ahead);
-    engine_free(h->engine);
-    mem_free(h);
+    buf_done(&g->scratch);
+    cache_free(g->cache);
+    prefetch_free(g->prefetch);
+    engine_free(g->engine);
+    mem_free(g);
 }
 
-struct engine *heart_engine(struct heart *h)
+struct engine *gate_engine(struct commit_gate *g)
 {
-    return h->engine;
+    return g->engine;
 }
 
-static struct turn *turn_new(struct heart *h)
+static struct gate_step *step_new(struct commit_gate *g)
 {
-    struct turn *t = h->spare;
+    struct gate_step *t = g->spare;
     if (t) {
-        h->spare = t->next;
-        h->spares--;
+        g->spare = t->next;
+        g->spares--;
     } else {
         t = mem_zalloc(sizeof(*t));
         if (!t)
@@ -139,136 +139,138 @@ static struct turn *turn_new(struct heart *h)
     return t;
 }
 
-static void turn_give(struct heart *h, struct turn *t)
+static void step_give(struct commit_gate *g, struct gate_step *t)
 {
-    if (h->spares >= SPARES_MAX) {
-        turn_free(t);
+    if (g->spares >= SPARES_MAX) {
+        step_free(t);
         return;
     }
-    t->next = h->spare;
-    h->spare = t;
-    h->spares++;
+    t->next = g->spare;
+    g->spare = t;
+    g->spares++;
 }
 
-static int gates_room(struct turn *t, size_t count)
+static int states_room(struct gate_step *t, size_t count)
 {
-    if (t->gate_room >= count)
+    if (t->state_room >= count)
         return 0;
-    uint8_t *grown = mem_regrow(t->gates, count * 2, 1);
+    uint8_t *grown = mem_regrow(t->states, count * 2, 1);
     if (!grown)
         return -ERR_NOMEM;
-    t->gates = grown;
-    t->gate_room = count * 2;
+    t->states = grown;
+    t->state_room = count * 2;
     return 0;
 }
 
-static void turn_enter(struct heart *h, struct turn *t)
+static void step_enter(struct commit_gate *g, struct gate_step *t)
 {
-    if (h->last)
-        h->last->next = t;
+    if (g->last)
+        g->last->next = t;
     else
-        h->first = t;
-    h->last = t;
+        g->first = t;
+    g->last = t;
     t->open = t->out.reply_count;
-    memset(t->gates, GATE_HELD, t->out.reply_count);
+    memset(t->states, REPLY_HELD, t->out.reply_count);
     if (t->out.count) {
         t->last = t->out.first + t->out.count - 1;
-        h->config.calls.frame(h->config.calls.ctx, buf_span(&t->out.frame), t->last);
+        g->config.calls.frame(g->config.calls.ctx, buf_span(&t->out.frame), t->last);
     }
 }
 
-static void body_drop(struct heart *h, uint64_t seq)
+static void body_drop(struct commit_gate *g, uint64_t seq)
 {
-    cache_drop(h->cache, seq);
-    ahead_drop(h->ahead, seq);
+    cache_drop(g->cache, seq);
+    prefetch_drop(g->prefetch, seq);
 }
 
-static void cache_job(struct heart *h, const struct op_enqueue *e, uint64_t seq, uint64_t position)
+static void cache_job(struct commit_gate *g, const struct op_enqueue *e, uint64_t seq,
+                      uint64_t position)
 {
     struct job_extra extra = e->extra;
     extra.options = (struct span){NULL, 0};
     if (e->past || extra.undelivered.len) /* an error and the keys of a job are only in the store */
         return;
     if (e->options && !options_empty(e->options)) {
-        buf_clear(&h->scratch);
-        if (options_encode(e->options, &h->scratch) != 0)
+        buf_clear(&g->scratch);
+        if (options_encode(e->options, &g->scratch) != 0)
             return;
-        extra.options = buf_span(&h->scratch);
+        extra.options = buf_span(&g->scratch);
     }
-    cache_put(h->cache, seq, position, &extra, e->payload);
+    cache_put(g->cache, seq, position, &extra, e->payload);
 }
 
 /* The bodies of new jobs stay at hand for the claims to come. */
-static void cache_new_jobs(struct heart *h, const struct turn *t)
+static void cache_new_jobs(struct commit_gate *g, const struct gate_step *t)
 {
-    for (size_t i = 0; h->cache && i < t->out.reply_count; i++) {
+    for (size_t i = 0; g->cache && i < t->out.reply_count; i++) {
         const struct engine_reply *r = &t->out.replies[i];
         if (r->reply.kind == OP_PATCH && r->reply.outcome == OUT_OK && r->op->patch.has_payload)
-            body_drop(h, r->reply.seq);
+            body_drop(g, r->reply.seq);
         if (r->reply.kind == OP_NOTE && r->reply.outcome == OUT_OK)
-            body_drop(h, r->reply.seq);
+            body_drop(g, r->reply.seq);
         if (r->reply.kind != OP_ENQUEUE || r->reply.outcome != OUT_OK || !r->reply.created ||
             r->reply.repeat)
             continue;
-        cache_job(h, &r->op->enqueue, r->reply.seq, t->last);
+        cache_job(g, &r->op->enqueue, r->reply.seq, t->last);
     }
 }
 
 /* Values of keys stay at hand under the position of their record, which no sequence can be. */
 #define KV_BODY (UINT64_C(1) << 63)
 
-static void cache_values(struct heart *h, const struct turn *t)
+static void cache_values(struct commit_gate *g, const struct gate_step *t)
 {
     static const struct job_extra none;
-    for (size_t i = 0; h->cache && i < t->out.reply_count; i++) {
+    for (size_t i = 0; g->cache && i < t->out.reply_count; i++) {
         const struct engine_reply *r = &t->out.replies[i];
         if (r->reply.kind != OP_KV_COMMIT || r->reply.outcome != OUT_OK)
             continue;
         const struct op_kv_commit *c = &r->op->kv_commit;
         for (uint32_t k = 0; k < c->set_count; k++)
-            cache_put(h->cache, KV_BODY | (r->reply.version + k), t->last, &none, c->sets[k].value);
+            cache_put(g->cache, KV_BODY | (r->reply.version + k), t->last, &none, c->sets[k].value);
     }
 }
 
-static int step(struct heart *h, const struct op *ops, size_t count, struct now now, bool own,
-                backend_reply_fn fn, void *fn_ctx)
+static int step_run(struct commit_gate *g, const struct op *ops, size_t count, struct now now,
+                    bool own, backend_reply_fn fn, void *fn_ctx)
 {
-    struct turn *t = turn_new(h);
+    struct gate_step *t = step_new(g);
     if (!t)
         return -ERR_NOMEM;
     /* Bulk actions may answer beside the ops. */
-    int err = gates_room(t, count + engine_bulks_waiting(h->engine) + 1);
+    int err = states_room(t, count + engine_bulks_waiting(g->engine) + 1);
     if (!err)
-        err = engine_step(h->engine, ops, count, now, &t->out);
+        err = engine_step(g->engine, ops, count, now, &t->out);
     if (err) {
-        turn_give(h, t);
+        step_give(g, t);
         return err;
     }
-    CHECK(t->gate_room >= t->out.reply_count);
+    CHECK(t->state_room >= t->out.reply_count);
     t->own = own;
     t->fn = fn;
     t->fn_ctx = fn_ctx;
-    turn_enter(h, t);
-    cache_new_jobs(h, t);
-    cache_values(h, t);
+    step_enter(g, t);
+    cache_new_jobs(g, t);
+    cache_values(g, t);
     return 0;
 }
 
-static int late_add(struct heart *h, const struct op *op, backend_reply_fn fn, void *fn_ctx)
+static int deferred_add(struct commit_gate *g, const struct op *op, backend_reply_fn fn,
+                        void *fn_ctx)
 {
-    struct late *l = mem_alloc(sizeof(*l));
+    struct deferred_reply *l = mem_alloc(sizeof(*l));
     if (!l)
         return -ERR_NOMEM;
-    *l = (struct late){.op = op, .fn = fn, .fn_ctx = fn_ctx, .next = h->lates};
-    h->lates = l;
+    *l = (struct deferred_reply){.op = op, .fn = fn, .fn_ctx = fn_ctx, .next = g->deferred};
+    g->deferred = l;
     return 0;
 }
 
-static bool late_take(struct heart *h, const struct op *op, struct late *ret)
+static bool deferred_take(struct commit_gate *g, const struct op *op, struct deferred_reply *ret)
 {
-    for (struct late **link = &h->lates; *link; link = &(*link)->next)
+    for (struct deferred_reply **link = &g->deferred; *link; link = &(*link)->next)
         if ((*link)->op == op) {
-            struct late *l = *link;
+            struct deferred_reply *l = *link;
             *ret = *l;
             *link = l->next;
             mem_free(l);
@@ -277,42 +279,42 @@ static bool late_take(struct heart *h, const struct op *op, struct late *ret)
     return false;
 }
 
-int heart_submit(struct heart *h, const struct op *ops, size_t count, struct now now,
-                 backend_reply_fn fn, void *fn_ctx)
+int gate_submit(struct commit_gate *g, const struct op *ops, size_t count, struct now now,
+                backend_reply_fn fn, void *fn_ctx)
 {
-    struct late ignored;
+    struct deferred_reply ignored;
     int err = 0;
     for (size_t i = 0; !err && i < count; i++)
         if (ops[i].kind == OP_BULK)
-            err = late_add(h, &ops[i], fn, fn_ctx);
+            err = deferred_add(g, &ops[i], fn, fn_ctx);
     if (!err)
-        err = step(h, ops, count, now, false, fn, fn_ctx);
+        err = step_run(g, ops, count, now, false, fn, fn_ctx);
     for (size_t i = 0; err && i < count; i++)
-        late_take(h, &ops[i], &ignored);
+        deferred_take(g, &ops[i], &ignored);
     return err;
 }
 
-int heart_tick(struct heart *h, struct now now)
+int gate_tick(struct commit_gate *g, struct now now)
 {
     static const struct op tick = {.kind = OP_TICK};
-    return step(h, &tick, 1, now, true, NULL, NULL);
+    return step_run(g, &tick, 1, now, true, NULL, NULL);
 }
 
-int heart_boot(struct heart *h, struct now now)
+int gate_boot(struct commit_gate *g, struct now now)
 {
-    struct turn *t = turn_new(h);
+    struct gate_step *t = step_new(g);
     if (!t)
         return -ERR_NOMEM;
-    int err = gates_room(t, 1);
+    int err = states_room(t, 1);
     if (!err)
-        err = engine_boot(h->engine, now, &t->out);
+        err = engine_boot(g->engine, now, &t->out);
     if (err) {
-        turn_give(h, t);
+        step_give(g, t);
         return err;
     }
-    h->durable = t->out.first - 1;
+    g->durable = t->out.first - 1;
     t->fn = NULL;
-    turn_enter(h, t);
+    step_enter(g, t);
     return 0;
 }
 
@@ -341,7 +343,7 @@ static void body_into(struct job_view *v, const struct stored_body *b)
     v->damage = b->damage;
 }
 
-/* Copies all texts of a view's body, so that they last as long as the turn. */
+/* Copies all texts of a view's body, so that they last as long as the step. */
 static int texts_keep(struct arena *arena, struct job_view *v)
 {
     struct span *texts[] = {&v->extra.unique,     &v->extra.group,      &v->extra.correlation,
@@ -358,17 +360,17 @@ static int texts_keep(struct arena *arena, struct job_view *v)
 }
 
 /* Up to its first delivery a job has neither result nor error, so a cached body is the whole. */
-static bool body_cached(struct heart *h, struct job_view *v)
+static bool body_cached(struct commit_gate *g, struct job_view *v)
 {
     bool fresh = STATE_BIT(v->job.state) & STATES_LIVE && !v->job.failures && !v->job.crashes;
-    if (!h->cache || !fresh)
+    if (!g->cache || !fresh)
         return false;
-    return cache_get(h->cache, v->job.seq, &v->extra, &v->payload) ||
-           ahead_get(h->ahead, v->job.seq, &v->extra, &v->payload);
+    return cache_get(g->cache, v->job.seq, &v->extra, &v->payload) ||
+           prefetch_get(g->prefetch, v->job.seq, &v->extra, &v->payload);
 }
 
 /* Values are all taken from memory, or else all from the store: they have to be of one moment. */
-static bool values_ready(struct heart *h, struct engine_reply *r)
+static bool values_ready(struct commit_gate *g, struct engine_reply *r)
 {
     struct job_extra none;
     bool all = true;
@@ -377,32 +379,32 @@ static bool values_ready(struct heart *h, struct engine_reply *r)
         if (!v->found)
             continue;
         v->has_value =
-            v->position && h->cache && cache_get(h->cache, KV_BODY | v->position, &none, &v->value);
+            v->position && g->cache && cache_get(g->cache, KV_BODY | v->position, &none, &v->value);
         all = all && v->has_value;
-        h->hits += v->has_value;
-        h->misses += !v->has_value;
+        g->hits += v->has_value;
+        g->misses += !v->has_value;
     }
     return all;
 }
 
 /* False when bodies are missing; they have been asked for then. */
-static bool bodies_ready(struct heart *h, struct turn *t, size_t index)
+static bool bodies_ready(struct commit_gate *g, struct gate_step *t, size_t index)
 {
     struct engine_reply *r = &t->out.replies[index];
     size_t missing = 0;
     if (r->kv_views && r->want_values)
-        return values_ready(h, r);
+        return values_ready(g, r);
     if (r->list || r->exceptions || r->kv_list || r->history) {
-        t->gates[index] = GATE_FETCHING;
+        t->states[index] = REPLY_FETCHING;
         return false;
     }
     if (r->want_attempts && r->reply.job_count > 0) /* no cache has them */
         return false;
     for (uint32_t i = 0; r->want_body && i < r->reply.job_count; i++) {
-        r->views[i].has_body = body_cached(h, &r->views[i]);
+        r->views[i].has_body = body_cached(g, &r->views[i]);
         missing += !r->views[i].has_body;
-        h->hits += r->views[i].has_body;
-        h->misses += !r->views[i].has_body;
+        g->hits += r->views[i].has_body;
+        g->misses += !r->views[i].has_body;
     }
     return missing == 0;
 }
@@ -413,11 +415,12 @@ static int compare_seqs(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void reply_send(struct heart *h, struct turn *t, size_t index, struct now now);
-static void reply_spoil(struct heart *h, struct turn *t, size_t index, int error, struct now now);
+static void reply_send(struct commit_gate *g, struct gate_step *t, size_t index, struct now now);
+static void reply_spoil(struct commit_gate *g, struct gate_step *t, size_t index, int error,
+                        struct now now);
 
 /* Asks for what a reply lacks. A reply that cannot be completed becomes OUT_UNAVAILABLE. */
-static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
+static void fetch(struct commit_gate *g, struct gate_step *t, size_t index, struct now now)
 {
     struct engine_reply *r = &t->out.replies[index];
     struct arena *arena = &t->out.arena;
@@ -425,12 +428,12 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
     bool jobs = !r->list && !r->exceptions && !r->kv_list && !r->kv_views && !r->history;
     size_t room = jobs ? r->reply.job_count : 1;
     uint64_t *seqs = f ? arena_array(arena, room, sizeof(*seqs)) : NULL;
-    t->gates[index] = GATE_FETCHING;
+    t->states[index] = REPLY_FETCHING;
     if (!seqs) {
-        reply_spoil(h, t, index, -ERR_NOMEM, now);
+        reply_spoil(g, t, index, -ERR_NOMEM, now);
         return;
     }
-    *f = (struct fetch){.turn = t, .reply = index, .seqs = seqs};
+    *f = (struct fetch){.step = t, .reply = index, .seqs = seqs};
     /* Of several keys one may be missing because of a record that is the newest of all. */
     uint64_t need = jobs ? 0 : r->after;
     for (uint32_t i = 0; jobs && i < r->reply.job_count; i++) {
@@ -444,7 +447,7 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
             need = r->views[i].position;
     }
     qsort(seqs, f->count, sizeof(*seqs), compare_seqs);
-    h->fetching++;
+    g->fetching++;
     struct store_query query = {.need = need,
                                 .seqs = seqs,
                                 .count = f->count,
@@ -456,50 +459,51 @@ static void fetch(struct heart *h, struct turn *t, size_t index, struct now now)
                                 .kvs = r->kv_views,
                                 .kv_count = r->reply.kv_count,
                                 .history = r->history};
-    h->config.calls.read(h->config.calls.ctx, f, &query);
+    g->config.calls.read(g->config.calls.ctx, f, &query);
 }
 
-static void start_leases(struct heart *h, const struct engine_reply *r, struct now now)
+static void start_leases(struct commit_gate *g, const struct engine_reply *r, struct now now)
 {
     for (uint32_t i = 0; i < r->reply.job_count; i++)
-        engine_lease_started(h->engine, r->views[i].job.seq, r->views[i].token, now);
+        engine_lease_started(g->engine, r->views[i].job.seq, r->views[i].token, now);
 }
 
-static void bodies_hold(struct heart *h, bool hold)
+static void bodies_hold(struct commit_gate *g, bool hold)
 {
-    if (!h->cache)
+    if (!g->cache)
         return;
-    (hold ? cache_hold : cache_release)(h->cache);
-    (hold ? ahead_hold : ahead_release)(h->ahead);
+    (hold ? cache_hold : cache_release)(g->cache);
+    (hold ? prefetch_hold : prefetch_release)(g->prefetch);
 }
 
-static void reply_send(struct heart *h, struct turn *t, size_t index, struct now now)
+static void reply_send(struct commit_gate *g, struct gate_step *t, size_t index, struct now now)
 {
     struct engine_reply *r = &t->out.replies[index];
-    t->gates[index] = GATE_GONE;
+    t->states[index] = REPLY_SENT;
     t->open--;
     if (r->reply.kind == OP_CLAIM)
-        start_leases(h, r, now);
-    struct late to = {.fn = t->fn, .fn_ctx = t->fn_ctx};
+        start_leases(g, r, now);
+    struct deferred_reply to = {.fn = t->fn, .fn_ctx = t->fn_ctx};
     bool asked = !t->own;
     if (r->reply.kind == OP_BULK)
-        asked = late_take(h, r->op, &to);
+        asked = deferred_take(g, r->op, &to);
     /* The callback may submit what drops the very bodies it is looking at. */
-    bodies_hold(h, true);
-    h->sent += asked;
+    bodies_hold(g, true);
+    g->sent += asked;
     if (asked)
-        h->config.calls.reply(h->config.calls.ctx, to.fn, to.fn_ctx, &r->reply);
-    bodies_hold(h, false);
+        g->config.calls.reply(g->config.calls.ctx, to.fn, to.fn_ctx, &r->reply);
+    bodies_hold(g, false);
     /* A body that has been handed out is hardly needed again. */
-    for (uint32_t i = 0; r->reply.kind == OP_CLAIM && h->cache && i < r->reply.job_count; i++)
-        body_drop(h, r->views[i].job.seq);
+    for (uint32_t i = 0; r->reply.kind == OP_CLAIM && g->cache && i < r->reply.job_count; i++)
+        body_drop(g, r->views[i].job.seq);
 }
 
 /* Hands back what a claim took whose bodies cannot be read; nobody has seen its tokens. */
-static int unclaim(struct heart *h, struct turn *t, const struct engine_reply *r, struct now now)
+static int unclaim(struct commit_gate *g, struct gate_step *t, const struct engine_reply *r,
+                   struct now now)
 {
     uint32_t count = r->reply.job_count;
-    if (h->abandoned)
+    if (g->abandoned)
         return 0; /* it would wait for ever to be durable; the next start gives them back */
     struct op *ops = arena_array(&t->out.arena, count ? count : 1, sizeof(*ops));
     if (!ops)
@@ -509,19 +513,20 @@ static int unclaim(struct heart *h, struct turn *t, const struct engine_reply *r
         ops[i].lease.job.seq = r->views[i].job.seq;
         ops[i].lease.token = r->views[i].token;
     }
-    return count ? step(h, ops, count, now, true, NULL, NULL) : 0;
+    return count ? step_run(g, ops, count, now, true, NULL, NULL) : 0;
 }
 
 /* The bodies cannot be had: the reply says so instead. */
-static void reply_spoil(struct heart *h, struct turn *t, size_t index, int error, struct now now)
+static void reply_spoil(struct commit_gate *g, struct gate_step *t, size_t index, int error,
+                        struct now now)
 {
     struct engine_reply *r = &t->out.replies[index];
     r->reply.outcome = OUT_UNAVAILABLE;
     if (r->reply.kind == OP_CLAIM) {
         /* The jobs were away for a while, and stay away if this fails too. */
         r->reply.outcome = OUT_UNKNOWN;
-        if (unclaim(h, t, r, now) != 0)
-            start_leases(h, r, now); /* then at least time gives them back */
+        if (unclaim(g, t, r, now) != 0)
+            start_leases(g, r, now); /* then at least time gives them back */
     }
     r->reply.note = error == -ERR_TIMEOUT ? "the query took longer than 5 s; narrow the filter"
                     : error == -ERR_NOMEM ? "out of memory"
@@ -530,7 +535,7 @@ static void reply_spoil(struct heart *h, struct turn *t, size_t index, int error
     r->reply.job_count = 0;
     r->reply.kvs = NULL;
     r->reply.kv_count = 0;
-    reply_send(h, t, index, now);
+    reply_send(g, t, index, now);
 }
 
 /* --- jobs whose bodies are damaged --- */
@@ -556,12 +561,13 @@ static bool any_damaged(const struct engine_reply *r)
 }
 
 /* Ends the damaged ones among those that a claim took; the others move up. */
-static int damaged_end(struct heart *h, struct turn *t, struct engine_reply *r, struct now now)
+static int damaged_end(struct commit_gate *g, struct gate_step *t, struct engine_reply *r,
+                       struct now now)
 {
     size_t count = 0;
     uint32_t kept = 0;
     struct op *ops = arena_array(&t->out.arena, r->reply.job_count, sizeof(*ops));
-    if (!ops || h->abandoned)
+    if (!ops || g->abandoned)
         return ops ? -ERR_IO : -ERR_NOMEM;
     for (uint32_t i = 0; i < r->reply.job_count; i++) {
         struct job_view *v = &r->views[i];
@@ -570,116 +576,116 @@ static int damaged_end(struct heart *h, struct turn *t, struct engine_reply *r, 
             continue;
         }
         ops[count++] = fail_damaged(v);
-        if (h->config.calls.damaged)
-            h->config.calls.damaged(h->config.calls.ctx, v);
+        if (g->config.calls.damaged)
+            g->config.calls.damaged(g->config.calls.ctx, v);
     }
     r->reply.job_count = kept;
-    return step(h, ops, count, now, true, NULL, NULL);
+    return step_run(g, ops, count, now, true, NULL, NULL);
 }
 
 /* A claim that got nothing but damaged jobs is made again: each time there are fewer of them. One
  * that named its job is told. */
-static void claim_goes_on(struct heart *h, struct turn *t, size_t index, struct now now)
+static void claim_goes_on(struct commit_gate *g, struct gate_step *t, size_t index, struct now now)
 {
     struct engine_reply *r = &t->out.replies[index];
     if (r->op->claim.one.seq) {
         r->reply.outcome = OUT_DAMAGED;
-        reply_send(h, t, index, now);
-    } else if (step(h, r->op, 1, now, t->own, t->fn, t->fn_ctx) != 0) {
-        reply_spoil(h, t, index, -ERR_NOMEM, now);
+        reply_send(g, t, index, now);
+    } else if (step_run(g, r->op, 1, now, t->own, t->fn, t->fn_ctx) != 0) {
+        reply_spoil(g, t, index, -ERR_NOMEM, now);
     } else {
-        t->gates[index] = GATE_GONE;
+        t->states[index] = REPLY_SENT;
         t->open--;
     }
 }
 
-static void damaged_aside(struct heart *h, struct turn *t, size_t index, struct now now)
+static void damaged_aside(struct commit_gate *g, struct gate_step *t, size_t index, struct now now)
 {
     struct engine_reply *r = &t->out.replies[index];
-    int error = damaged_end(h, t, r, now);
+    int error = damaged_end(g, t, r, now);
     if (error)
-        reply_spoil(h, t, index, error, now);
+        reply_spoil(g, t, index, error, now);
     else if (r->reply.job_count > 0)
-        reply_send(h, t, index, now);
+        reply_send(g, t, index, now);
     else
-        claim_goes_on(h, t, index, now);
+        claim_goes_on(g, t, index, now);
 }
 
-static bool may_leave(const struct heart *h, const struct engine_reply *r)
+static bool may_leave(const struct commit_gate *g, const struct engine_reply *r)
 {
-    if (DEFECT(&h->config.engine, DEFECT_REPLY_EARLY) && !r->want_body)
+    if (DEFECT(&g->config.engine, DEFECT_REPLY_EARLY) && !r->want_body)
         return true;
-    return r->after <= h->durable;
+    return r->after <= g->durable;
 }
 
 /* What the claims to come will ask for. A claim of several queues counts for that of its first job.
  */
-static void read_ahead(struct heart *h, const struct engine_reply *r, bool missed)
+static void read_ahead(struct commit_gate *g, const struct engine_reply *r, bool missed)
 {
-    struct ahead_wish wish;
-    if (!h->cache || r->reply.kind != OP_CLAIM || !r->want_body || r->reply.job_count == 0 ||
-        !ahead_claimed(h->ahead, r->views[0].job.queue, r->reply.job_count, missed, h->applied,
-                       &wish))
+    struct prefetch_wish wish;
+    if (!g->cache || r->reply.kind != OP_CLAIM || !r->want_body || r->reply.job_count == 0 ||
+        !prefetch_claimed(g->prefetch, r->views[0].job.queue, r->reply.job_count, missed,
+                          g->applied, &wish))
         return;
     struct store_query query = {.seqs = wish.seqs, .count = wish.count, .ahead = true};
-    h->fetching++;
-    h->config.calls.read(h->config.calls.ctx, &h->ahead_fetch, &query);
+    g->fetching++;
+    g->config.calls.read(g->config.calls.ctx, &g->prefetch_read, &query);
 }
 
-/* Turns that callbacks submit meanwhile wait for the next call: the loop must get its turn, too. */
-static void release(struct heart *h, struct now now)
+/* Steps that callbacks add meanwhile wait for the next call: the loop must go on, too. */
+static void release(struct commit_gate *g, struct now now)
 {
-    const struct turn *last = h->last;
-    h->releasing++;
-    for (struct turn *t = h->first; t; t = t == last ? NULL : t->next)
+    const struct gate_step *last = g->last;
+    g->releasing++;
+    for (struct gate_step *t = g->first; t; t = t == last ? NULL : t->next)
         for (size_t i = 0; t->open && i < t->out.reply_count; i++) {
-            if (t->gates[i] != GATE_HELD || !may_leave(h, &t->out.replies[i]))
+            if (t->states[i] != REPLY_HELD || !may_leave(g, &t->out.replies[i]))
                 continue;
-            bool ready = bodies_ready(h, t, i);
+            bool ready = bodies_ready(g, t, i);
             if (ready)
-                reply_send(h, t, i, now);
+                reply_send(g, t, i, now);
             else
-                fetch(h, t, i, now);
+                fetch(g, t, i, now);
             /* Not before: reading may empty the caches that a reply points into. */
-            read_ahead(h, &t->out.replies[i], !ready);
+            read_ahead(g, &t->out.replies[i], !ready);
         }
-    h->releasing--;
+    g->releasing--;
 }
 
-/* Gives back every turn that has nothing left to wait for; a slow list must not hold up the rest.
+/* Gives back every step that has nothing left to wait for; a slow list must not hold up the rest.
  */
-static void retire(struct heart *h)
+static void retire(struct commit_gate *g)
 {
-    if (h->releasing)
+    if (g->releasing)
         return;
-    struct turn **link = &h->first;
-    h->last = NULL;
+    struct gate_step **link = &g->first;
+    g->last = NULL;
     while (*link) {
-        struct turn *t = *link;
-        if (t->open == 0 && (t->last <= h->durable || h->abandoned)) {
+        struct gate_step *t = *link;
+        if (t->open == 0 && (t->last <= g->durable || g->abandoned)) {
             *link = t->next;
-            turn_give(h, t);
+            step_give(g, t);
         } else {
-            h->last = t;
+            g->last = t;
             link = &t->next;
         }
     }
 }
 
-static void wake(struct heart *h)
+static void wake(struct commit_gate *g)
 {
-    for (struct turn *t = h->first; t; t = t->next) {
+    for (struct gate_step *t = g->first; t; t = t->next) {
         for (size_t i = 0; i < t->out.wake_count; i++)
-            h->config.calls.wake(h->config.calls.ctx, t->out.wakes[i]);
+            g->config.calls.wake(g->config.calls.ctx, t->out.wakes[i]);
         t->out.wake_count = 0;
     }
 }
 
-void heart_flush(struct heart *h, struct now now)
+void gate_flush(struct commit_gate *g, struct now now)
 {
-    wake(h);
-    release(h, now);
-    retire(h);
+    wake(g);
+    release(g, now);
+    retire(g);
 }
 
 static bool job_wanted(void *engine, uint64_t seq)
@@ -689,79 +695,70 @@ static bool job_wanted(void *engine, uint64_t seq)
     return engine_job_state(engine, seq) == STATE_READY;
 }
 
-void heart_durable(struct heart *h, uint64_t position, struct now now)
+void gate_durable(struct commit_gate *g, uint64_t position, struct now now)
 {
-    if (position > h->durable)
-        h->durable = position;
-    engine_events_durable(h->engine, h->durable);
-    heart_flush(h, now);
+    if (position > g->durable)
+        g->durable = position;
+    engine_events_durable(g->engine, g->durable);
+    gate_flush(g, now);
 }
 
-void heart_applied(struct heart *h, uint64_t position)
+void gate_applied(struct commit_gate *g, uint64_t position)
 {
-    if (position > h->applied)
-        h->applied = position;
-    if (h->cache)
-        cache_applied(h->cache, position, job_wanted, h->engine);
+    if (position > g->applied)
+        g->applied = position;
+    if (g->cache)
+        cache_applied(g->cache, position, job_wanted, g->engine);
 }
 
 /* --- the end of a server whose disk is full --- */
-
-static bool is_query(enum op_kind kind)
-{
-    return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
-           kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
-           kind == OP_KV_GET || kind == OP_KV_LIST || kind == OP_ALERT_LIST ||
-           kind == OP_NOTICE_LIST || kind == OP_BREAKER_LIST || kind == OP_PAGE ||
-           kind == OP_HISTORY || kind == OP_SCHEDULE_GET || kind == OP_SCHEDULE_LIST;
-}
 
 static struct reply abandoned_reply(enum op_kind kind, uint64_t tag)
 {
     return (struct reply){
         .kind = kind,
         .tag = tag,
-        .outcome = is_query(kind) ? OUT_UNAVAILABLE : OUT_UNKNOWN,
+        .outcome = op_is_query(kind) ? OUT_UNAVAILABLE : OUT_UNKNOWN,
         .note = "the server stops while its disk is full; what was asked may or may not have been "
                 "done",
     };
 }
 
-static size_t abandon_turn(struct heart *h, struct turn *t, struct now now)
+static size_t abandon_step(struct commit_gate *g, struct gate_step *t, struct now now)
 {
     size_t n = 0;
     for (size_t i = 0; i < t->out.reply_count; i++) {
         struct engine_reply *r = &t->out.replies[i];
-        if (t->gates[i] != GATE_HELD || may_leave(h, r))
+        if (t->states[i] != REPLY_HELD || may_leave(g, r))
             continue;
         r->reply = abandoned_reply(r->reply.kind, r->reply.tag);
         n += !t->own;
-        reply_send(h, t, i, now);
+        reply_send(g, t, i, now);
     }
     return n;
 }
 
-size_t heart_abandon(struct heart *h, struct now now)
+size_t gate_abandon(struct commit_gate *g, struct now now)
 {
     size_t n = 0;
-    struct late late;
-    h->abandoned = true;
-    h->releasing++;
-    for (struct turn *t = h->first; t; t = t->next)
-        n += abandon_turn(h, t, now);
-    h->releasing--;
+    struct deferred_reply deferred;
+    g->abandoned = true;
+    g->releasing++;
+    for (struct gate_step *t = g->first; t; t = t->next)
+        n += abandon_step(g, t, now);
+    g->releasing--;
     /* Bulk actions that were not finished. */
-    while (h->lates && late_take(h, h->lates->op, &late)) {
-        struct reply reply = abandoned_reply(OP_BULK, late.op->tag);
+    while (g->deferred && deferred_take(g, g->deferred->op, &deferred)) {
+        struct reply reply = abandoned_reply(OP_BULK, deferred.op->tag);
         n++;
-        h->config.calls.reply(h->config.calls.ctx, late.fn, late.fn_ctx, &reply);
+        g->config.calls.reply(g->config.calls.ctx, deferred.fn, deferred.fn_ctx, &reply);
     }
-    heart_flush(h, now);
+    gate_flush(g, now);
     return n;
 }
 
-/* Bodies are not copied: the reply leaves while they are there. A turn lasts until its last reply
- * has left, so copies would be in memory for all claims of a turn at the same time. */
+/* Bodies are not copied: the reply leaves while they are there. A step lasts until its last reply
+ * has left, so copies would be in memory for all claims of a step at the same time. */
 static void bodies_into(struct engine_reply *r, const struct fetch *f,
                         const struct stored_body *bodies)
 {
@@ -779,8 +776,8 @@ static void bodies_into(struct engine_reply *r, const struct fetch *f,
 }
 
 /* The store does not know when a lease runs out: the engine does, of those that still run. */
-static const struct job_view *leases_into(struct heart *h, struct turn *t,
-                                          const struct heart_page *page, struct now now)
+static const struct job_view *leases_into(struct commit_gate *g, struct gate_step *t,
+                                          const struct gate_page *page, struct now now)
 {
     if (page->count == 0)
         return page->jobs;
@@ -788,24 +785,24 @@ static const struct job_view *leases_into(struct heart *h, struct turn *t,
     for (uint32_t i = 0; jobs && i < page->count; i++)
         if (jobs[i].job.state == STATE_RUNNING)
             jobs[i].lease_left_ms =
-                engine_lease_left_ms(h->engine, jobs[i].job.seq, jobs[i].token, now);
+                engine_lease_left_ms(g->engine, jobs[i].job.seq, jobs[i].token, now);
     return jobs ? jobs : page->jobs;
 }
 
-void heart_bodies(struct heart *h, void *request, const struct stored_body *bodies,
-                  const struct heart_page *page, int error, struct now now)
+void gate_bodies(struct commit_gate *g, void *request, const struct stored_body *bodies,
+                 const struct gate_page *page, int error, struct now now)
 {
     struct fetch *f = request;
-    if (f == &h->ahead_fetch) {
-        h->fetching--;
-        ahead_filled(h->ahead, error ? NULL : bodies);
+    if (f == &g->prefetch_read) {
+        g->fetching--;
+        prefetch_filled(g->prefetch, error ? NULL : bodies);
         return;
     }
-    struct turn *t = f->turn;
+    struct gate_step *t = f->step;
     struct engine_reply *r = &t->out.replies[f->reply];
-    h->fetching--;
+    g->fetching--;
     if (!error && page) {
-        r->reply.jobs = leases_into(h, t, page, now);
+        r->reply.jobs = leases_into(g, t, page, now);
         r->reply.job_count = page->count;
         r->reply.cursor = page->cursor;
         r->reply.as_of = page->as_of;
@@ -822,43 +819,43 @@ void heart_bodies(struct heart *h, void *request, const struct stored_body *bodi
         bodies_into(r, f, bodies);
     }
     if (error)
-        reply_spoil(h, t, f->reply, error, now);
+        reply_spoil(g, t, f->reply, error, now);
     else if (any_damaged(r))
-        damaged_aside(h, t, f->reply, now);
+        damaged_aside(g, t, f->reply, now);
     else
-        reply_send(h, t, f->reply, now);
-    retire(h);
+        reply_send(g, t, f->reply, now);
+    retire(g);
 }
 
-bool heart_idle(const struct heart *h)
+bool gate_idle(const struct commit_gate *g)
 {
-    return h->first == NULL && h->fetching == 0;
+    return g->first == NULL && g->fetching == 0;
 }
 
-size_t heart_waiting(const struct heart *h)
+size_t gate_waiting(const struct commit_gate *g)
 {
     size_t n = 0;
-    for (const struct turn *t = h->first; t; t = t->next)
+    for (const struct gate_step *t = g->first; t; t = t->next)
         n += t->own ? 0 : t->open;
     return n;
 }
 
-uint64_t heart_sent(const struct heart *h)
+uint64_t gate_sent(const struct commit_gate *g)
 {
-    return h->sent;
+    return g->sent;
 }
 
-uint64_t heart_durable_position(const struct heart *h)
+uint64_t gate_durable_position(const struct commit_gate *g)
 {
-    return h->durable;
+    return g->durable;
 }
 
-void heart_figures(const struct heart *h, struct backend_figures *ret)
+void gate_figures(const struct commit_gate *g, struct backend_figures *ret)
 {
     struct engine_figures e;
-    engine_figures(h->engine, &e);
-    ret->position = engine_position(h->engine);
-    ret->durable = h->durable;
+    engine_figures(g->engine, &e);
+    ret->position = engine_position(g->engine);
+    ret->durable = g->durable;
     ret->jobs = e.jobs;
     ret->bytes = e.bytes;
     ret->keys = e.keys;
@@ -866,17 +863,17 @@ void heart_figures(const struct heart *h, struct backend_figures *ret)
     ret->kv_bytes = e.kv_bytes;
     ret->queues = e.queues;
     ret->live = e.live;
-    ret->capacity = h->config.engine.capacity;
+    ret->capacity = g->config.engine.capacity;
     memcpy(ret->by_state, e.by_state, sizeof(ret->by_state));
-    ret->clock_suspect = engine_clock_suspect(h->engine);
-    ret->epoch = engine_epoch(h->engine);
+    ret->clock_suspect = engine_clock_suspect(g->engine);
+    ret->epoch = engine_epoch(g->engine);
     ret->stalls_ms = e.stalls_ms;
     ret->notices_pending = e.notices_pending;
     ret->notices_dead = e.notices_dead;
     ret->notices_dropped = e.notices_dropped;
     ret->restored_leases = e.restored_leases;
     ret->forgotten_claims = e.forgotten_claims;
-    ret->cache_bytes = h->cache ? cache_bytes(h->cache) : 0;
-    ret->cache_hits = h->hits;
-    ret->cache_misses = h->misses;
+    ret->cache_bytes = g->cache ? cache_bytes(g->cache) : 0;
+    ret->cache_hits = g->hits;
+    ret->cache_misses = g->misses;
 }

@@ -5,26 +5,26 @@
  * that are not applied yet and, within its bound, of others; missing ones are asked for in one
  * sorted batch. local.c drives this with an applier thread, the simulator with a virtual disk.
  *
- *   heart_submit → frame to commit (heart_frame_fn) → … → heart_durable → replies (reply_fn)
- *                                                   ↘ bodies wanted (read_fn) → heart_bodies ↗
+ *   gate_submit → frame to commit (gate_frame_fn) → … → gate_durable → replies (reply_fn)
+ *                                                   ↘ bodies wanted (read_fn) → gate_bodies ↗
  *
  * What is durable can be recovered; what is applied can be read from the store, which may lag. */
 #pragma once
 
 #include "backend/local/engine/engine.h"
 
-struct heart;
+struct commit_gate;
 
-struct heart_calls {
+struct gate_calls {
     void *ctx;
-    /* A frame to be committed, in order; valid until heart_durable passes its last position. */
+    /* A frame to be committed, in order; valid until gate_durable passes its last position. */
     void (*frame)(void *ctx, struct span frame, uint64_t last);
-    /* An answer. fn and fn_ctx are those of heart_submit. */
+    /* An answer. fn and fn_ctx are those of gate_submit. */
     void (*reply)(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *reply);
     /* A job became ready in this queue. */
     void (*wake)(void *ctx, uint32_t queue);
-    /* Please read, once query->need is applied: `request` goes back with heart_bodies. All it needs
-     * is durable. The query itself is valid only during the call. May call heart_bodies before it
+    /* Please read, once query->need is applied: `request` goes back with gate_bodies. All it needs
+     * is durable. The query itself is valid only during the call. May call gate_bodies before it
      * returns. */
     void (*read)(void *ctx, void *request, const struct store_query *query);
     /* The body of a job that was to be handed out is damaged: the job is set aside. NULL allowed.
@@ -32,32 +32,32 @@ struct heart_calls {
     void (*damaged)(void *ctx, const struct job_view *job);
 };
 
-struct heart_config {
+struct gate_config {
     struct engine_config engine;
     uint64_t cache_bytes; /* 0 = no cache: every body is read */
-    struct heart_calls calls;
+    struct gate_calls calls;
 };
 
-MUST_CHECK int heart_new(const struct heart_config *config, struct heart **ret);
-void heart_free(struct heart *h); /* drops whatever is outstanding, without replies */
-struct engine *heart_engine(struct heart *h);
+MUST_CHECK int gate_new(const struct gate_config *config, struct commit_gate **ret);
+void gate_free(struct commit_gate *g); /* drops whatever is outstanding, without replies */
+struct engine *gate_engine(struct commit_gate *g);
 
 /* Boot after engine_load and engine_replay: gives out the first frame. */
-MUST_CHECK int heart_boot(struct heart *h, struct now now);
+MUST_CHECK int gate_boot(struct commit_gate *g, struct now now);
 /* Takes a batch; replies come through calls.reply, never before this returns… */
-MUST_CHECK int heart_submit(struct heart *h, const struct op *ops, size_t count, struct now now,
-                            backend_reply_fn fn, void *fn_ctx);
-MUST_CHECK int heart_tick(struct heart *h, struct now now);
-/* …but from heart_flush (what need not wait, and all wake-ups) or heart_durable. */
-void heart_flush(struct heart *h, struct now now);
-void heart_durable(struct heart *h, uint64_t position, struct now now);
+MUST_CHECK int gate_submit(struct commit_gate *g, const struct op *ops, size_t count,
+                           struct now now, backend_reply_fn fn, void *fn_ctx);
+MUST_CHECK int gate_tick(struct commit_gate *g, struct now now);
+/* …but from gate_flush (what need not wait, and all wake-ups) or gate_durable. */
+void gate_flush(struct commit_gate *g, struct now now);
+void gate_durable(struct commit_gate *g, uint64_t position, struct now now);
 /* The store has records up to this position: bodies that only memory held may go. */
-void heart_applied(struct heart *h, uint64_t position);
+void gate_applied(struct commit_gate *g, uint64_t position);
 /* The answer to calls.read; error ≠ 0 turns the reply into OUT_UNAVAILABLE. What is given need not
  * outlast the call. For bodies there is no page; for a list, jobs, count, cursor and as_of are the
  * page, for exceptions the attempts, for a history the hours, for a list of keys kvs; keys asked
  * for are in the query. */
-struct heart_page {
+struct gate_page {
     const struct job_view *jobs;
     uint32_t count;
     uint64_t cursor, as_of;
@@ -69,15 +69,15 @@ struct heart_page {
     const struct hour_view *hours;
     uint32_t hour_count;
 };
-void heart_bodies(struct heart *h, void *request, const struct stored_body *bodies,
-                  const struct heart_page *page, int error, struct now now);
+void gate_bodies(struct commit_gate *g, void *request, const struct stored_body *bodies,
+                 const struct gate_page *page, int error, struct now now);
 /* Nothing more will become durable (the disk is full and the server must go): answers all that
  * waits for it OUT_UNKNOWN, queries OUT_UNAVAILABLE, and lets go of the frames. What is being read
- * is still to come through heart_bodies. Nothing may be submitted afterwards. Returns how many were
+ * is still to come through gate_bodies. Nothing may be submitted afterwards. Returns how many were
  * answered so. */
-size_t heart_abandon(struct heart *h, struct now now);
-bool heart_idle(const struct heart *h);      /* nothing outstanding */
-size_t heart_waiting(const struct heart *h); /* replies that somebody waits for */
-uint64_t heart_sent(const struct heart *h);  /* replies so far */
-uint64_t heart_durable_position(const struct heart *h);
-void heart_figures(const struct heart *h, struct backend_figures *ret);
+size_t gate_abandon(struct commit_gate *g, struct now now);
+bool gate_idle(const struct commit_gate *g);      /* nothing outstanding */
+size_t gate_waiting(const struct commit_gate *g); /* replies that somebody waits for */
+uint64_t gate_sent(const struct commit_gate *g);  /* replies so far */
+uint64_t gate_durable_position(const struct commit_gate *g);
+void gate_figures(const struct commit_gate *g, struct backend_figures *ret);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See ahead.h. Which queues are read ahead for is remembered in a small table; a queue that finds
- * its place taken takes it over. */
-#include "backend/local/ahead.h"
+/* See prefetch.h. Which queues are read ahead for is remembered in a small table; a queue that
+ * finds its place taken takes it over. */
+#include "backend/local/prefetch.h"
 
 #include <stdlib.h>
 
@@ -14,16 +14,16 @@
 #define READ_BYTES_MAX (UINT64_C(4) << 20)
 #define BODY_BYTES_MAX (64u << 10) /* a larger one is read when it is claimed */
 
-struct ahead_queue {
+struct prefetch_queue {
     uint32_t number; /* 0 = none */
     uint32_t left;   /* claims until the next reading */
 };
 
-struct ahead {
+struct prefetch {
     struct engine *engine;
     const struct cache *first;
     struct cache *cache;
-    struct ahead_queue queues[QUEUES];
+    struct prefetch_queue queues[QUEUES];
     bool reading;
     struct next_ready wish[AHEAD]; /* by sequence */
     uint64_t seqs[AHEAD];
@@ -31,9 +31,9 @@ struct ahead {
     struct arena arena; /* of one look at the order */
 };
 
-int ahead_new(struct engine *e, const struct cache *first, struct ahead **ret)
+int prefetch_new(struct engine *e, const struct cache *first, struct prefetch **ret)
 {
-    struct ahead *a = mem_zalloc(sizeof(*a));
+    struct prefetch *a = mem_zalloc(sizeof(*a));
     if (!a || cache_new(BYTES_MAX, &a->cache) != 0) {
         mem_free(a);
         return -ERR_NOMEM;
@@ -45,7 +45,7 @@ int ahead_new(struct engine *e, const struct cache *first, struct ahead **ret)
     return 0;
 }
 
-void ahead_free(struct ahead *a)
+void prefetch_free(struct prefetch *a)
 {
     if (!a)
         return;
@@ -54,22 +54,23 @@ void ahead_free(struct ahead *a)
     mem_free(a);
 }
 
-bool ahead_get(const struct ahead *a, uint64_t seq, struct job_extra *extra, struct span *payload)
+bool prefetch_get(const struct prefetch *a, uint64_t seq, struct job_extra *extra,
+                  struct span *payload)
 {
     return cache_get(a->cache, seq, extra, payload);
 }
 
-void ahead_drop(struct ahead *a, uint64_t seq)
+void prefetch_drop(struct prefetch *a, uint64_t seq)
 {
     cache_drop(a->cache, seq);
 }
 
-void ahead_hold(struct ahead *a)
+void prefetch_hold(struct prefetch *a)
 {
     cache_hold(a->cache);
 }
 
-void ahead_release(struct ahead *a)
+void prefetch_release(struct prefetch *a)
 {
     cache_release(a->cache);
 }
@@ -80,7 +81,7 @@ static int by_seq(const void *a, const void *b)
     return x->seq < y->seq ? -1 : x->seq > y->seq;
 }
 
-static bool at_hand(const struct ahead *a, uint64_t seq)
+static bool at_hand(const struct prefetch *a, uint64_t seq)
 {
     struct job_extra extra;
     struct span payload;
@@ -88,7 +89,8 @@ static bool at_hand(const struct ahead *a, uint64_t seq)
 }
 
 /* Those that are not here already. Returns how many jobs it looked at. */
-static uint32_t wish_make(struct ahead *a, uint32_t queue, uint64_t applied, struct ahead_wish *ret)
+static uint32_t wish_make(struct prefetch *a, uint32_t queue, uint64_t applied,
+                          struct prefetch_wish *ret)
 {
     size_t found = engine_next_ready(a->engine, queue, &a->arena, a->wish, AHEAD), i = 0;
     uint64_t bytes = 0;
@@ -102,20 +104,20 @@ static uint32_t wish_make(struct ahead *a, uint32_t queue, uint64_t applied, str
     }
     arena_reset(&a->arena);
     qsort(a->wish, a->count, sizeof(*a->wish), by_seq);
-    *ret = (struct ahead_wish){.seqs = a->seqs, .count = a->count};
+    *ret = (struct prefetch_wish){.seqs = a->seqs, .count = a->count};
     for (size_t n = 0; n < a->count; n++)
         a->seqs[n] = a->wish[n].seq;
     return (uint32_t)i;
 }
 
-bool ahead_claimed(struct ahead *a, uint32_t queue, uint32_t count, bool missed, uint64_t applied,
-                   struct ahead_wish *ret)
+bool prefetch_claimed(struct prefetch *a, uint32_t queue, uint32_t count, bool missed,
+                      uint64_t applied, struct prefetch_wish *ret)
 {
-    struct ahead_queue *q = &a->queues[queue % QUEUES];
+    struct prefetch_queue *q = &a->queues[queue % QUEUES];
     if (q->number != queue && !missed)
         return false;
     if (q->number != queue)
-        *q = (struct ahead_queue){.number = queue};
+        *q = (struct prefetch_queue){.number = queue};
     q->left = q->left > count ? q->left - count : 0;
     if (q->left > 0 || a->reading)
         return false;
@@ -130,7 +132,7 @@ static bool job_wanted(void *engine, uint64_t seq)
     return engine_job_state(engine, seq) == STATE_READY;
 }
 
-void ahead_filled(struct ahead *a, const struct stored_body *bodies)
+void prefetch_filled(struct prefetch *a, const struct stored_body *bodies)
 {
     a->reading = false;
     for (size_t i = 0; bodies && i < a->count; i++) {

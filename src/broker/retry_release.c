@@ -4,49 +4,49 @@
 #include "base/mem.h"
 #include "broker/broker_impl.h"
 
-#define AGAIN_MS 50
+#define RETRY_MS 50
 
-static void submit_again(struct again *a);
+static void retry_timer_cb(uv_timer_t *timer);
 
-static void later(struct again *a)
+static void later(struct release_retry *a)
 {
     struct broker *b = a->broker;
-    a->next = b->again;
-    b->again = a;
-    if (!uv_is_active((uv_handle_t *)&b->again_timer))
-        uv_timer_start(&b->again_timer, again_timer_cb, AGAIN_MS, 0);
+    a->next = b->retries;
+    b->retries = a;
+    if (!uv_is_active((uv_handle_t *)&b->retry_timer))
+        uv_timer_start(&b->retry_timer, retry_timer_cb, RETRY_MS, 0);
 }
 
 static void answered_cb(void *ctx, const struct reply *reply)
 {
-    struct again *a = ctx;
+    struct release_retry *a = ctx;
     if (reply->outcome == OUT_UNKNOWN || reply->outcome == OUT_UNAVAILABLE)
         later(a);
     else
         mem_free(a);
 }
 
-static void submit_again(struct again *a)
+static void submit_retry(struct release_retry *a)
 {
     if (broker_submit(a->broker, &a->op, 1, answered_cb, a) != 0)
         later(a);
 }
 
-void again_timer_cb(uv_timer_t *timer)
+static void retry_timer_cb(uv_timer_t *timer)
 {
     struct broker *b = timer->data;
-    struct again *list = b->again;
-    b->again = NULL;
+    struct release_retry *list = b->retries;
+    b->retries = NULL;
     while (list) {
-        struct again *a = list;
+        struct release_retry *a = list;
         list = a->next;
-        submit_again(a);
+        submit_retry(a);
     }
 }
 
-void broker_again(struct broker *b, const struct op *op)
+void broker_retry_release(struct broker *b, const struct op *op)
 {
-    struct again *a = mem_zalloc(sizeof(*a));
+    struct release_retry *a = mem_zalloc(sizeof(*a));
     if (!a) {
         log_event(b->config.log, LOG_WARN, "give_back_left_to_lease",
                   LOG_TEXT("why", "out of memory"));
@@ -54,14 +54,14 @@ void broker_again(struct broker *b, const struct op *op)
     }
     a->broker = b;
     a->op = *op;
-    submit_again(a);
+    submit_retry(a);
 }
 
-void again_free(struct broker *b)
+void retries_free(struct broker *b)
 {
-    while (b->again) {
-        struct again *a = b->again;
-        b->again = a->next;
+    while (b->retries) {
+        struct release_retry *a = b->retries;
+        b->retries = a->next;
         mem_free(a);
     }
 }
@@ -72,6 +72,6 @@ void broker_give_back(struct broker *b, const struct broker_held *jobs, size_t c
         struct op op = {
             .kind = OP_RELEASE,
             .lease = {.job = {.seq = jobs[i].seq}, .token = jobs[i].token, .unsaid = true}};
-        broker_again(b, &op);
+        broker_retry_release(b, &op);
     }
 }
