@@ -3,10 +3,10 @@
  *
  * An enqueue is planned, which changes nothing but that it may make the queue, and then made; of
  * several that belong together all are planned before the first is made. */
-#include "backend/enqueue_rules.h"
 #include "backend/shared/shared.h"
 #include "base/check.h"
 #include "core/validate.h"
+#include "ops/enqueue_check.h"
 
 static bool values_right(struct unit *u, const struct op_enqueue *want, struct turn *t)
 {

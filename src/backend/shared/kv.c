@@ -4,10 +4,10 @@
  * The store has locked every key that the unit is about, also those that are not there, before the
  * versions were drawn; so a version is newer than any that the key ever had, whichever node set it.
  */
-#include "backend/kv_rules.h"
 #include "backend/shared/shared.h"
 #include "base/check.h"
 #include "core/validate.h"
+#include "ops/kv_check.h"
 
 /* --- the keys of a unit --- */
 

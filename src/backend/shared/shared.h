@@ -8,7 +8,8 @@
  *   batches.c   operations that were submitted, in their order; which of them make a unit
  *   wants.c     what a unit is about
  *   unit.c, unit_rows.c    the memory of a unit, and what a record does to a job in it
- *   enqueue.c, claim.c, leases.c, change.c, queues.c, bulks.c    the operations
+ *   state.c     loaded rows as the state on which the operations of src/ops work
+ *   enqueue.c, queues.c, bulks.c    operations
  *   kv.c        keys and values; payloads that dead jobs leave behind
  *   schedules.c, fire.c    schedules, and what they make
  *   alerts.c, notices.c    alert rules, notices, breakers; see alerts.h
@@ -132,10 +133,6 @@ size_t op_enqueues(const struct op *op, const struct op_enqueue **ret);
 /* Whether the unit needs schedules before anything else can be asked for. */
 bool unit_about_schedules(const struct unit *u);
 
-/* How an operation is answered: with others in one unit; in a unit of its own, with its queue
- * locked against everybody; with other firings; with others about notices; by looking, in its turn;
- * by a search beside the units. */
-enum op_class { CLASS_UNIT, CLASS_ALONE, CLASS_FIRE, CLASS_NOTICE, CLASS_LOOK, CLASS_SEARCH };
 enum op_class shared_class(const struct op *op);
 
 MUST_CHECK int shared_batch_add(struct shared *s, const struct op *ops, size_t count,
@@ -185,17 +182,6 @@ struct row *unit_enqueue_make(struct unit *u, const struct enqueue_plan *p, stru
 /* The operations: each answers its turn. */
 typedef void (*work_fn)(struct unit *u, struct turn *t);
 void work_enqueue(struct unit *u, struct turn *t);
-void work_claim(struct unit *u, struct turn *t);
-void work_ack(struct unit *u, struct turn *t);
-void work_fail(struct unit *u, struct turn *t);
-void work_extend(struct unit *u, struct turn *t);
-void work_release(struct unit *u, struct turn *t);
-void work_release_claim(struct unit *u, struct turn *t);
-void work_cancel(struct unit *u, struct turn *t);
-void work_requeue(struct unit *u, struct turn *t);
-void work_patch(struct unit *u, struct turn *t);
-void work_remove(struct unit *u, struct turn *t);
-void work_note(struct unit *u, struct turn *t);
 void work_dispatched(struct unit *u, struct turn *t);
 void work_queue_put(struct unit *u, struct turn *t);
 void work_queue_delete(struct unit *u, struct turn *t);

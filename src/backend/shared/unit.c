@@ -2,14 +2,17 @@
 /* The memory of a unit: its rows, its queues, and who is who. */
 #include "backend/shared/unit.h"
 
-#include "backend/kv_rules.h"
 #include "backend/shared/shared.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "ops/kv_check.h"
 
 int unit_init(struct unit *u, struct shared *s)
 {
     *u = (struct unit){.s = s};
+    u->store = &unit_ops_store;
+    u->random = &s->random;
+    u->memory = &u->arena;
     arena_init(&u->arena);
     map128_init(&u->name_map);
     map64_init(&u->by_seq);

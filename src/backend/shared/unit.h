@@ -13,13 +13,13 @@
  * hold until the unit is over, or into the operations. */
 #pragma once
 
-#include "backend/op.h"
-#include "backend/schedule_rules.h"
 #include "backend/shared/alerts.h"
 #include "base/containers/arena.h"
 #include "base/containers/heap.h"
 #include "base/containers/map.h"
 #include "core/moves.h"
+#include "ops/ops.h"
+#include "ops/schedule_rules.h"
 
 struct shared;
 struct batch;
@@ -33,10 +33,8 @@ struct bulk;
 
 /* A queue, as it was loaded, with what the unit changes about it. */
 struct wqueue {
-    uint32_t number, generation;
+    struct queue_state; /* its members are members of this struct */
     struct span name, owner, note, attributes;
-    struct queue_policy policy;
-    struct wall_time created_at, updated_at, paused_until;
     bool gone;               /* before, or in this unit */
     bool put;                /* to be written */
     bool purged, ended;      /* to be marked so */
@@ -181,13 +179,13 @@ struct wanted_name {
 
 /* A store that needs more of a unit embeds this as its first member. */
 struct unit {
+    struct ops; /* its members are members of this struct: now, nomem, … */
     struct shared *s;
     struct arena arena;
     struct turn *turns; /* UNIT_OPS_MAX of them */
+    struct turn *turn;  /* the one under way */
     size_t count;
     struct unit *next; /* behind the gate, or spare */
-    struct wall_time now;
-    bool nomem; /* something could not be allocated: nothing is stored */
     /* what is asked for */
     struct wanted_name *names;
     size_t name_count, name_room;
@@ -214,7 +212,6 @@ struct unit {
     uint64_t seq_high;     /* at least this sequence was given out */
     uint64_t seq_floor;    /* a job that moved in has this sequence: those to come are above it */
     uint64_t keys;
-    uint64_t body_bytes; /* that claims are to show */
     struct idem *idems;
     struct word *words;  /* that were loaded */
     struct wkey **wkeys; /* of the key-value store */
@@ -241,6 +238,13 @@ struct unit {
     uint64_t records;         /* changes, for figures */
     uint64_t position;        /* of the last of them */
 };
+
+/* The context of the operations, which is the unit's beginning. */
+static inline struct ops *unit_ops(struct unit *u)
+{
+    return (struct ops *)u;
+}
+extern const struct ops_store unit_ops_store; /* state.c */
 
 int unit_init(struct unit *u, struct shared *s);
 void unit_reset(struct unit *u); /* for the next unit, or the same again */
@@ -273,8 +277,8 @@ void unit_row_before(struct row *r);
 void unit_row_after(struct unit *u, struct row *r);
 void unit_row_remove(struct unit *u,
                      struct row *r); /* the job ceases to exist; counted as removed */
-/* What the rules say a record of the given kind does to this job, with its sums, attempt, word and
- * event. */
+/* What the rules say a record of the given kind does to this job, with its sums, attempt, report,
+ * event, and what a dead job leaves. */
 void unit_row_take(struct unit *u, struct row *r, const struct record *rec);
 void unit_row_rules(const struct row *r, struct job_options *room, struct job_rules *ret);
 void unit_ended_add(struct unit *u, const struct ended *e); /* copied */
@@ -297,10 +301,11 @@ bool unit_body_right(struct turn *t, uint8_t kind, struct span body, uint64_t ma
 
 /* Whether the text can be a name or key at all: UTF-8 without a NUL. */
 bool unit_text_safe(struct span s);
-/* The lease's time is over; or the node it was bound to is gone. */
+/* For the leader: the lease's time is over; the node to which it was bound is gone; the job that
+ * holds it has ended in this state (none = it was removed). */
 void unit_lease_ran_out(struct unit *u, struct row *r);
 void unit_lease_restarted(struct unit *u, struct row *r);
-struct row *unit_row_rival(const struct unit *u, const struct row *r); /* holds its key instead */
+void unit_item_left(struct unit *u, struct row *r, uint8_t holder_state);
 /* Whether one more may be created. */
 bool unit_queue_room(const struct unit *u, bool implied);
 struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct queue_policy *policy);
@@ -328,9 +333,6 @@ void unit_tell_alert(struct unit *u, uint8_t kind, struct span alert, struct spa
                      uint64_t value);
 void unit_tell_schedule(struct unit *u, uint8_t kind, const struct wschedule *s,
                         const struct row *r);
-/* The job that holds it has ended in this state (none = it is gone). */
-void unit_item_left(struct unit *u, struct row *r, uint8_t holder_state);
-
 /* --- keys and values (kv.c) --- */
 
 /* One a key, however often it was asked for; the store fills it in. NULL: no memory. */

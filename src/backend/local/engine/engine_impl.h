@@ -31,11 +31,10 @@
 #include "base/mem.h"
 #include "core/limits.h"
 #include "core/moves.h"
+#include "ops/replies.h"
 
 #define WORKERS_IDLE_MAX 4096
 #define NEVER_MS INT64_MAX
-/* The note of OUT_UNAVAILABLE. */
-#define NO_ROOM "out of memory, or too much in one batch; nothing was changed, try again"
 
 /* A resident job. Everything but `job` is rebuilt at start. */
 struct live {
@@ -233,20 +232,17 @@ struct joblist {
 };
 
 struct queue {
-    uint32_t number;
-    uint32_t generation;
-    bool gone;     /* deleted, slices still to remove */
-    bool woken;    /* already in out->wakes of this step */
-    bool trimming; /* in engine.trims */
-    bool dooming;  /* in engine.doomed_queues */
-    bool deep;     /* reached warn_depth and has not fallen below 90 % of it since */
+    struct queue_state; /* its members are members of this struct */
+    bool gone;          /* deleted, slices still to remove */
+    bool woken;         /* already in out->wakes of this step */
+    bool trimming;      /* in engine.trims */
+    bool dooming;       /* in engine.doomed_queues */
+    bool deep;          /* reached warn_depth and has not fallen below 90 % of it since */
     struct hash128 name_key;
     char *name;
     size_t name_len;
     char *texts; /* owner, note, attributes, one after the other */
     size_t owner_len, note_len, attributes_len;
-    struct queue_policy policy;
-    struct wall_time created_at, updated_at, paused_until;
     struct heap ready, due;
     struct joblist lists[STATE_COUNT];
     struct joblist doomed;
@@ -289,9 +285,12 @@ struct schedule {
 };
 
 struct engine {
+    struct ops ops; /* see engine/state.c */
     struct engine_config config;
     struct hash_key hash_key;
     struct random random;
+    struct engine_reply *reply; /* of the operation under way */
+    uint64_t claimed_after;     /* position of the last record of the job that is being claimed */
 
     uint64_t position;
     uint32_t epoch;
@@ -378,8 +377,7 @@ struct engine {
     struct now now;
     const struct queue *named; /* the queue whose name this step copied last; NULL = none */
     struct span named_as;      /* that copy */
-    struct queue *claim_from[LIMIT_QUEUES_PER_CLAIM]; /* of the claim under way */
-    struct buf scratch; /* policy and options encodings, sequence lists */
+    struct buf scratch;        /* policy and options encodings, sequence lists */
 
     /* The key-value store, see engine/kv.c; keys of jobs, see engine/undelivered.c. */
     struct slab kvs;
@@ -498,16 +496,6 @@ static inline uint64_t state_mix(uint64_t h, uint64_t v)
 static inline uint64_t state_mix_span(uint64_t h, struct span s)
 {
     return state_mix(state_mix(h, s.len), s.len ? crc32c(0, s.at, s.len) : 0);
-}
-
-static inline bool state_waits(uint8_t state)
-{
-    return (STATE_BIT(state) & STATES_WAITING) != 0;
-}
-
-static inline bool state_lives(uint8_t state)
-{
-    return (STATE_BIT(state) & STATES_LIVE) != 0;
 }
 
 /* --- engine/jobs.c: resident jobs and their indexes --- */
@@ -687,6 +675,12 @@ void leases_enter(struct engine *e, struct lease *l, int64_t at);
 void lease_set_nonce(struct engine *e, uint32_t handle, uint64_t nonce);
 void leases_end(struct engine *e, struct live *l,
                 uint8_t kind); /* kind: op that ended it; OP_TICK = none */
+/* A longer or shorter lease, from now on. */
+void leases_extended(struct engine *e, struct lease *l);
+/* A job that a claim with this nonce has leased; NULL = none is left. */
+struct live *leases_by_nonce(struct engine *e, uint64_t nonce);
+/* Whether a lease of the job may have ended under this token although ended_find has nothing. */
+bool ended_forgotten(const struct engine *e, uint64_t seq, struct job_token token);
 const struct ended *ended_find(const struct engine *e, uint64_t seq, struct job_token token);
 void ended_put(struct engine *e, uint64_t seq, struct job_token token, uint8_t kind, uint8_t state,
                struct wall_time run_at);
@@ -729,13 +723,18 @@ void enqueue_do(struct engine *e, const struct op_enqueue *want, size_t more,
 /* The job q would hand out next, stale entries cleared on the way; NULL = none, or memory is short
  * (*err is set then). */
 struct live *claim_top(struct engine *e, struct queue *q, struct heap_entry *ret, int *err);
+/* Room for the lease and the record of a claim. */
+int claim_reserve(struct engine *e, const struct live *l, const struct op_claim *want,
+                  const struct record *rec);
+/* The job has been claimed: arms its lease and fills in the view. */
+void claim_finish(struct engine *e, struct live *l, const struct op_claim *want,
+                  struct job_view *view);
 
 /* --- engine/fates.c: what happened to jobs --- */
 void fates_init(struct engine *e);
 void fates_done(struct engine *e);
-enum fate { FATE_NONE, FATE_RELEASED, FATE_TIMED_OUT, FATE_REJECTED };
-/* A lease has ended and the job is still there; and how, as far as it is counted. */
-void fates_lease(struct engine *e, uint64_t seq, enum fate word);
+/* A lease has ended and the job still exists. */
+void fates_lease(struct engine *e, uint64_t seq, enum lease_ending how);
 void fates_requeue(struct engine *e, uint64_t seq);
 void fates_drop(struct engine *e, uint64_t seq);
 struct job_fates fates_of(const struct engine *e, const struct live *l);
@@ -796,10 +795,6 @@ int breakers_apply_gone(struct engine *e, const struct rec_breaker_gone *r);
 void breakers_free(struct engine *e);
 uint64_t breakers_hash(const struct engine *e);
 
-/* --- engine/change.c --- */
-struct live *change_conflict(struct engine *e, const struct live *l);
-void note_fill(const struct op_note *want, uint64_t seq, struct record *ret);
-
 /* --- engine/kv.c: the key-value store --- */
 void kv_init(struct engine *e);
 void kv_done(struct engine *e);
@@ -831,10 +826,11 @@ int undelivered_reserve(struct engine *e, size_t jobs);
 int undelivered_apply(struct engine *e, uint64_t seq, struct span keys);
 struct span undelivered_of(const struct engine *e, uint64_t seq); /* empty = none */
 void undelivered_gone(struct engine *e, uint64_t seq);
-/* jobs_reserve for one record about a job, and for what it brings with it: a job that dies leaves
- * its payload at its keys, in the same commit. `more` bytes of records go before. */
-int end_reserve(struct engine *e, struct live *l, const struct record *rec, size_t more);
-void end_emit(struct engine *e, const struct live *l, const struct record *rec);
+
+/* --- engine/state.c: the engine as the state on which operations work --- */
+extern const struct ops_store engine_ops_store;
+/* The key of this job, if another job holds it; NULL = none does. */
+struct live *key_rival(struct engine *e, const struct live *l);
 
 /* --- engine/enqueue.c, for commits --- */
 struct enqueue_plan {
@@ -875,16 +871,6 @@ int name_for_reply(struct engine *e, const struct queue *q, struct span *ret);
 /* --- one function an operation; each makes exactly one reply (op_bulk: perhaps later) --- */
 typedef void (*op_fn)(struct engine *e, const struct op *op);
 void op_enqueue(struct engine *e, const struct op *op);
-void op_claim(struct engine *e, const struct op *op);
-void op_ack(struct engine *e, const struct op *op);
-void op_fail(struct engine *e, const struct op *op);
-void op_extend(struct engine *e, const struct op *op);
-void op_release(struct engine *e, const struct op *op);
-void op_release_claim(struct engine *e, const struct op *op);
-void op_cancel(struct engine *e, const struct op *op);
-void op_requeue(struct engine *e, const struct op *op);
-void op_patch(struct engine *e, const struct op *op);
-void op_remove(struct engine *e, const struct op *op);
 void op_queue_put(struct engine *e, const struct op *op);
 void op_queue_delete(struct engine *e, const struct op *op);
 void op_queue_get(struct engine *e, const struct op *op);
@@ -911,7 +897,6 @@ void op_notice_list(struct engine *e, const struct op *op);
 void op_notice_again(struct engine *e, const struct op *op);
 void op_notice_discard(struct engine *e, const struct op *op);
 void op_breaker_list(struct engine *e, const struct op *op);
-void op_note(struct engine *e, const struct op *op);
 void op_page(struct engine *e, const struct op *op);
 void op_history(struct engine *e, const struct op *op);
 void op_schedule_put(struct engine *e, const struct op *op);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Enqueue and import: idempotency key, unique key, limits, then the new job. */
-#include "backend/enqueue_rules.h"
 #include "backend/local/engine/engine_impl.h"
-#include "backend/moved.h"
 #include "core/validate.h"
+#include "ops/enqueue_check.h"
+#include "ops/moved.h"
 
 static bool values_right(struct engine *e, const struct op_enqueue *want, struct engine_reply *r)
 {

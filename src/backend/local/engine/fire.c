@@ -6,7 +6,7 @@
  * it is not due. A time that should make a job and cannot (the queue is full, takes no new jobs)
  * stays due; the failure is counted and says when to try again. */
 #include "backend/local/engine/engine_impl.h"
-#include "backend/schedule_rules.h"
+#include "ops/schedule_rules.h"
 
 /* One firing under way. */
 struct firing {

@@ -4,8 +4,8 @@
  * First everything is looked at, then queues are made that enqueues bring along (one that stays
  * behind empty, because memory then ran short, is the only trace a refused commit can leave), then
  * room is reserved for all records; from there on nothing can fail, and one frame holds them. */
-#include "backend/kv_rules.h"
 #include "backend/local/engine/engine_impl.h"
+#include "ops/kv_check.h"
 
 static bool values_right(struct engine *e, const struct op_kv_commit *want, struct engine_reply *r)
 {
