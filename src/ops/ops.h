@@ -10,6 +10,9 @@
  *
  *   op.h, op.c        what can be asked and answered, and one descriptor for each operation
  *   ops.h             this interface; replies.h has what all operations write into a reply
+ *   enqueue.c, rates.c    enqueues, which commits and schedules use, too (enqueue.h)
+ *   kv.c              commits of the key-value store
+ *   fire.c            the jobs that schedules create
  *   leases.c          ack, fail, extend, release; leases that end without a report
  *   claim.c           claims
  *   change.c          cancel, requeue, patch, remove, annotate; bulk actions on one job
@@ -20,8 +23,10 @@
  * valid until the operation ends. */
 #pragma once
 
+#include "base/buf.h"
 #include "base/containers/arena.h"
 #include "base/containers/heap.h"
+#include "base/digest/hash.h"
 #include "base/digest/random.h"
 #include "core/bulk.h"
 #include "core/moves.h"
@@ -53,7 +58,48 @@ struct lease_report {
 /* How a lease ended, as far as it is counted for a job (struct job_fates). */
 enum lease_ending { ENDED_OTHERWISE, ENDED_RELEASED, ENDED_TIMED_OUT, ENDED_REJECTED };
 
+/* What the rules read of a schedule. */
+struct schedule_base {
+    uint32_t number;
+    bool paused;
+    struct wall_time created_at, updated_at;
+    struct schedule_spec spec;
+    struct schedule_state state;
+};
+
+/* The first enqueue with an idempotency key, which answers repeats. */
+struct idempotency_state {
+    uint64_t fingerprint, seq, id_hi;
+    uint8_t state; /* of its job; STATE_NONE = it is gone */
+};
+
+/* A key of the key-value store. */
+struct kv_state {
+    bool stored;      /* the store has it, be it expired … */
+    uint64_t bytes;   /* … with a value of this size */
+    uint64_t version; /* 0 = it does not exist, or has expired */
+};
+
+struct kv_usage {
+    uint64_t keys, bytes;
+};
+
+/* What the settings of the server limit. */
+struct ops_limits {
+    struct queue_policy policy; /* of queues that are created by an enqueue */
+    bool no_auto_create;
+    unsigned node;
+    uint64_t capacity;  /* live jobs of all queues; 0 = no limit */
+    struct kv_usage kv; /* of the key-value store */
+};
+#define DEFAULT_KV_KEYS_MAX 1000000u
+#define DEFAULT_KV_BYTES_MAX (UINT64_C(1) << 30)
+#define DEFAULT_KEYS_MAX 4000000u
+#define DEFAULT_KEY_TTL_MS (24u * 3600 * 1000)
+
 struct ops;
+struct enqueue_plan;
+struct rate_share;
 
 /* What a store provides. Functions that return bool and speak of memory return false when there is
  * none; nothing has changed then. */
@@ -111,6 +157,74 @@ struct ops_store {
     bool (*claim_reply)(struct ops *o, struct reply *r, struct job_view *views, struct job **jobs,
                         uint32_t count, bool want_body);
 
+    /* --- enqueues --- */
+
+    /* The job of this sequence, also one that was purged and awaits its removal. */
+    struct job *(*job_by_seq)(struct ops *o, uint64_t seq);
+    /* The job that holds this unique key in the queue; NULL = none does. */
+    struct job *(*key_holder)(struct ops *o, struct queue_state *q, struct span key);
+    /* Live jobs of the queue, and of all. */
+    uint64_t (*queue_live)(struct ops *o, const struct queue_state *q);
+    uint64_t (*live)(struct ops *o);
+    /* Whether one more queue may be created, with `ahead` others; see queue_limits.h. */
+    bool (*queue_room)(struct ops *o, size_t ahead, bool implied);
+    /* Creates it with the default policy. NULL: no memory. */
+    struct queue_state *(*queue_create)(struct ops *o, struct span name);
+    /* False: there is no such key, or it has expired. */
+    bool (*idempotency_find)(struct ops *o, struct hash128 key, struct idempotency_state *ret);
+    /* OUT_OK, OUT_KEYS_FULL or OUT_UNAVAILABLE; `ahead` others are kept before it. */
+    enum outcome (*idempotency_room)(struct ops *o, struct hash128 key, size_t ahead);
+    void (*idempotency_keep)(struct ops *o, struct hash128 key, uint64_t fingerprint,
+                             const struct job *j);
+    /* Whether there is a sequence for the job, with `ahead` others; else a refusal. */
+    enum outcome (*seq_room)(struct ops *o, const struct op_enqueue *want, size_t ahead,
+                             const char **note);
+    /* When the bucket of a rate limit is full again, µs; and one job takes its share of it. */
+    int64_t (*rate_full_us)(struct ops *o, const struct rate_share *share);
+    void (*rate_take)(struct ops *o, const struct rate_share *share);
+    /* Room for what was planned, for changes of keys (or NULL) and for `more` bytes of records.
+     * False: no memory. */
+    bool (*enqueues_prepare)(struct ops *o, const struct enqueue_plan *plans, size_t count,
+                             const struct op_kv_commit *keys, size_t more);
+    /* Creates the planned job, with what it went through elsewhere. NULL: no memory. */
+    struct job *(*job_create)(struct ops *o, struct enqueue_plan *p);
+
+    /* --- keys of the key-value store --- */
+
+    struct kv_state (*kv_find)(struct ops *o, struct span key);
+    struct kv_usage (*kv_used)(struct ops *o);
+    uint64_t (*kv_version)(struct ops *o); /* for the changes of one commit */
+    void (*kv_set)(struct ops *o, const struct kv_set *set, uint64_t version);
+    /* How many of them existed. */
+    uint32_t (*kv_delete)(struct ops *o, const struct span *keys, uint32_t count, uint64_t version);
+
+    /* --- schedules --- */
+
+    struct schedule_base *(*schedule_find)(struct ops *o, struct span name); /* NULL = none */
+    /* An empty owner: no API's. */
+    void (*schedule_names)(struct ops *o, const struct schedule_base *s, struct span *ret_name,
+                           struct span *ret_owner);
+    /* Whether its last job is still waiting or running. */
+    bool (*schedule_last_live)(struct ops *o, const struct schedule_base *s);
+    /* The reply shows the schedule as it is now. */
+    void (*schedule_show)(struct ops *o, const struct schedule_base *s, struct reply *r);
+    /* Room for the record of a step. False: no memory. */
+    bool (*schedule_prepare)(struct ops *o, const struct record *rec);
+    /* The step takes effect, with its events; job: what it has created, or NULL. */
+    void (*schedule_step)(struct ops *o, struct schedule_base *s, const struct record *rec,
+                          const struct job *job);
+
+    struct span (*queue_owner)(struct ops *o, const struct queue_state *q);
+    /* The job that ready_next has just named leaves the order; or comes back into it. */
+    void (*item_take)(struct ops *o, const struct queue_state *q);
+    void (*item_return)(struct ops *o, struct job *j);
+    /* The token that token_next will give after `index` others. */
+    struct job_token (*token_ahead)(struct ops *o, uint32_t index);
+    /* Room for the leases of so many items; *more grows by the bytes of their records. */
+    bool (*items_prepare)(struct ops *o, const struct queue_state *q, uint32_t count, size_t *more);
+    /* The leases of these items, which have just begun, have no end: this job holds them. */
+    void (*items_link)(struct ops *o, const struct job *holder, struct job **items, uint32_t count);
+
     /* --- changes --- */
 
     /* Makes sure that the records, which are committed next and in this order, and all that follows
@@ -130,7 +244,12 @@ struct ops {
     struct random *random;
     struct arena *memory; /* for what replies and records point to */
     struct wall_time now;
-    bool nomem; /* set when memory was short; the operation's reply says so */
+    int64_t rate_now_us; /* the time that rate limits count in */
+    const struct ops_limits *limits;
+    struct hash_key hash_key; /* for idempotency and unique keys */
+    struct buf scratch;
+    bool disk_full; /* new jobs and keys are refused */
+    bool nomem;     /* set when memory was short; the operation's reply says so */
     /* Bytes of bodies that the claims of this commit have got so far; a store that answers each
      * claim by itself sets it to 0 before each. */
     uint64_t body_bytes;
@@ -147,6 +266,10 @@ void ops_ack(struct ops *o, const struct op *op, struct reply *r);
 void ops_fail(struct ops *o, const struct op *op, struct reply *r);
 void ops_extend(struct ops *o, const struct op *op, struct reply *r);
 void ops_release(struct ops *o, const struct op *op, struct reply *r);
+void ops_enqueue(struct ops *o, const struct op *op, struct reply *r);
+void ops_kv_commit(struct ops *o, const struct op *op, struct reply *r);
+void ops_fire(struct ops *o, const struct op *op, struct reply *r);
+void ops_trigger(struct ops *o, const struct op *op, struct reply *r);
 void ops_release_claim(struct ops *o, const struct op *op, struct reply *r);
 void ops_claim(struct ops *o, const struct op *op, struct reply *r);
 void ops_cancel(struct ops *o, const struct op *op, struct reply *r);

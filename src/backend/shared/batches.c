@@ -5,7 +5,6 @@
 
 /* Operations that are not decided in src/ops. */
 static const work_fn works[OP_KIND_COUNT] = {
-    [OP_ENQUEUE] = work_enqueue,
     [OP_QUEUE_PUT] = work_queue_put,
     [OP_QUEUE_DELETE] = work_queue_delete,
     [OP_PAUSE] = work_pause,
@@ -14,8 +13,6 @@ static const work_fn works[OP_KIND_COUNT] = {
     [OP_SCHEDULE_PUT] = work_schedule_put,
     [OP_SCHEDULE_PAUSE] = work_schedule_pause,
     [OP_SCHEDULE_DELETE] = work_schedule_delete,
-    [OP_FIRE] = work_fire,
-    [OP_TRIGGER] = work_trigger,
     [OP_ALERT_PUT] = work_alert_put,
     [OP_ALERT_DELETE] = work_alert_delete,
     [OP_ALERT_EDGE] = work_alert_edge,
@@ -23,7 +20,6 @@ static const work_fn works[OP_KIND_COUNT] = {
     [OP_NOTICE_END] = work_notice_end,
     [OP_NOTICE_AGAIN] = work_notice_again,
     [OP_NOTICE_DISCARD] = work_notice_discard,
-    [OP_KV_COMMIT] = work_kv_commit,
     [OP_ACCEPT_CLOCK] = work_accept_clock,
     [OP_DISPATCHED] = work_dispatched,
 };
@@ -166,6 +162,8 @@ void unit_turns_refuse(struct unit *u, enum outcome out, const char *note)
 
 void unit_work(struct unit *u)
 {
+    u->hash_key = u->s->facts.hash_key;
+    u->rate_now_us = u->now.ms * 1000;
     for (size_t i = 0; i < u->count && !u->nomem; i++) {
         struct turn *t = &u->turns[i];
         ops_fn fn = ops_function(t->op->kind);
@@ -267,10 +265,17 @@ int shared_init(struct shared *s, const struct backend_ops *table,
 {
     s->base.ops = table;
     s->config = *config;
+    s->limits = (struct ops_limits){
+        .no_auto_create = config->no_auto_create,
+        .node = config->node,
+        .capacity = config->capacity,
+        .kv = {.keys = config->kv_keys_max ? config->kv_keys_max : DEFAULT_KV_KEYS_MAX,
+               .bytes = config->kv_bytes_max ? config->kv_bytes_max : DEFAULT_KV_BYTES_MAX},
+    };
     if (config->policy)
-        s->policy = *config->policy;
+        s->limits.policy = *config->policy;
     else
-        policy_default(&s->policy);
+        policy_default(&s->limits.policy);
     s->tick_wanted = true;
     map128_init(&s->known_map);
     map128_init(&s->rates);

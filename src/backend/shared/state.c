@@ -230,6 +230,216 @@ static bool claim_reply(struct ops *o, struct reply *r, struct job_view *views, 
     return true;
 }
 
+/* --- enqueues --- */
+
+static struct job *job_by_seq(struct ops *o, uint64_t seq)
+{
+    struct row *r = unit_row(unit_of(o), seq);
+    return r ? &r->job : NULL;
+}
+
+static struct job *key_holder(struct ops *o, struct queue_state *q, struct span key)
+{
+    struct row *r = unit_holder(unit_of(o), queue_from(q), key);
+    if (!r || unit_row_there(r))
+        return r ? &r->job : NULL;
+    /* A purge has ended it, and has counted it; its row goes now, since it has the key. */
+    r->gone = r->changed = true;
+    r->held = false;
+    return NULL;
+}
+
+static uint64_t queue_live(struct ops *o, const struct queue_state *state)
+{
+    const struct wqueue *q = queue_from(state);
+    const struct known *k = known_find(unit_of(o)->s, q->name);
+    return q->counted || !k ? unit_queue_live(q) : k->live;
+}
+
+static uint64_t live(struct ops *o)
+{
+    return unit_of(o)->live;
+}
+
+static bool queue_room(struct ops *o, size_t ahead, bool implied)
+{
+    return unit_queue_room(unit_of(o), ahead, implied);
+}
+
+static struct queue_state *queue_create(struct ops *o, struct span name)
+{
+    return state_of(unit_queue_make(unit_of(o), name, &o->limits->policy));
+}
+
+static bool idempotency_find(struct ops *o, struct hash128 key, struct idempotency_state *ret)
+{
+    return unit_idempotency_find(unit_of(o), key, ret);
+}
+
+static enum outcome idempotency_room(struct ops *o, struct hash128 key, size_t ahead)
+{
+    return unit_idempotency_room(unit_of(o), key, ahead);
+}
+
+static void idempotency_keep(struct ops *o, struct hash128 key, uint64_t fingerprint,
+                             const struct job *j)
+{
+    unit_idempotency_keep(unit_of(o), key, fingerprint, j);
+}
+
+static enum outcome seq_room(struct ops *o, const struct op_enqueue *want, size_t ahead,
+                             const char **note)
+{
+    (void)o, (void)want, (void)ahead, (void)note;
+    return OUT_OK;
+}
+
+static int64_t rate_full(struct ops *o, const struct rate_share *share)
+{
+    return unit_rate_full_us(unit_of(o), share);
+}
+
+static void rate_take(struct ops *o, const struct rate_share *share)
+{
+    unit_rate_take(unit_of(o), share);
+}
+
+static bool enqueues_ready(struct ops *o, const struct enqueue_plan *plans, size_t count,
+                           const struct op_kv_commit *keys, size_t more)
+{
+    (void)plans, (void)count, (void)keys, (void)more;
+    return !o->nomem;
+}
+
+static struct job *job_create(struct ops *o, struct enqueue_plan *p)
+{
+    struct row *r = unit_job_create(unit_of(o), p);
+    return r ? &r->job : NULL;
+}
+
+/* --- keys of the key-value store --- */
+
+static struct kv_state kv_find(struct ops *o, struct span key)
+{
+    return unit_kv_find(unit_of(o), key);
+}
+
+static struct kv_usage kv_used(struct ops *o)
+{
+    const struct unit *u = unit_of(o);
+    return (struct kv_usage){u->kv_keys + (uint64_t)u->kv_key_adds,
+                             u->kv_bytes + (uint64_t)u->kv_byte_adds};
+}
+
+static uint64_t kv_version(struct ops *o)
+{
+    return unit_kv_version(unit_of(o));
+}
+
+static void kv_set(struct ops *o, const struct kv_set *set, uint64_t version)
+{
+    unit_kv_set(unit_of(o), set, version);
+}
+
+static uint32_t kv_delete(struct ops *o, const struct span *keys, uint32_t count, uint64_t version)
+{
+    return unit_kv_delete(unit_of(o), keys, count, version);
+}
+
+/* --- schedules --- */
+
+static struct wschedule *schedule_from(const struct schedule_base *s)
+{
+    return (struct wschedule *)(uintptr_t)s;
+}
+
+static struct schedule_base *schedule_find(struct ops *o, struct span name)
+{
+    return (struct schedule_base *)unit_schedule(unit_of(o), name);
+}
+
+static void schedule_names(struct ops *o, const struct schedule_base *s, struct span *ret_name,
+                           struct span *ret_owner)
+{
+    (void)o;
+    *ret_name = schedule_from(s)->name;
+    *ret_owner = schedule_from(s)->owner;
+}
+
+static bool schedule_last_live(struct ops *o, const struct schedule_base *s)
+{
+    return unit_schedule_view(unit_of(o), schedule_from(s)).last_live;
+}
+
+static void schedule_shown(struct ops *o, const struct schedule_base *s, struct reply *r)
+{
+    (void)r;
+    unit_schedule_show(unit_of(o), schedule_from(s), unit_of(o)->turn);
+}
+
+static bool schedule_prepare(struct ops *o, const struct record *rec)
+{
+    (void)rec;
+    return !o->nomem;
+}
+
+static void schedule_step(struct ops *o, struct schedule_base *base, const struct record *rec,
+                          const struct job *job)
+{
+    struct unit *u = unit_of(o);
+    struct wschedule *s = schedule_from(base);
+    s->state = rec->schedule_state.state;
+    s->moved = true;
+    u->records++;
+    if (rec->kind == REC_SCHEDULE_FIRED) {
+        unit_tell_schedule(u, EVENT_SCHEDULE_FIRED, s, row_of(job));
+    } else if (rec->kind == REC_SCHEDULE_FAILED && s->state.failures == 1) {
+        unit_tell_schedule(u, EVENT_SCHEDULE_FAILED, s, NULL);
+        unit_alert_failed(u, s);
+    }
+}
+
+static struct span owner_of(struct ops *o, const struct queue_state *q)
+{
+    (void)o;
+    return queue_from(q)->owner;
+}
+
+static void item_take(struct ops *o, const struct queue_state *q)
+{
+    struct heap_entry top;
+    (void)o;
+    heap_pop(&queue_from(q)->ready, &top);
+}
+
+static void item_return(struct ops *o, struct job *j)
+{
+    struct heap_entry e = {heap_order_desc(j->priority), j->seq};
+    o->nomem |= heap_push(&row_of(j)->q->ready, e) != 0;
+}
+
+static struct job_token token_ahead(struct ops *o, uint32_t index)
+{
+    const struct shared *s = unit_of(o)->s;
+    return (struct job_token){.counter = s->token_counter + 1 + index, .epoch = s->facts.epoch};
+}
+
+static bool items_prepare(struct ops *o, const struct queue_state *q, uint32_t count, size_t *more)
+{
+    (void)q, (void)count, (void)more;
+    return !o->nomem;
+}
+
+static void items_link(struct ops *o, const struct job *holder, struct job **items, uint32_t count)
+{
+    (void)o;
+    for (uint32_t i = 0; i < count; i++) {
+        struct row *r = row_of(items[i]);
+        r->until_ms = LIMIT_WALL_MS;
+        r->holder = (struct job_ref){holder->seq, holder->id_hi};
+    }
+}
+
 /* --- changes --- */
 
 static bool job_prepare(struct ops *o, struct job *j, const struct record *recs, size_t count)
@@ -295,6 +505,37 @@ const struct ops_store unit_ops_store = {
     .claim_prepare = claim_prepare,
     .claim_done = claim_done,
     .claim_reply = claim_reply,
+    .job_by_seq = job_by_seq,
+    .key_holder = key_holder,
+    .queue_live = queue_live,
+    .live = live,
+    .queue_room = queue_room,
+    .queue_create = queue_create,
+    .idempotency_find = idempotency_find,
+    .idempotency_room = idempotency_room,
+    .idempotency_keep = idempotency_keep,
+    .seq_room = seq_room,
+    .rate_full_us = rate_full,
+    .rate_take = rate_take,
+    .enqueues_prepare = enqueues_ready,
+    .job_create = job_create,
+    .kv_find = kv_find,
+    .kv_used = kv_used,
+    .kv_version = kv_version,
+    .kv_set = kv_set,
+    .kv_delete = kv_delete,
+    .schedule_find = schedule_find,
+    .schedule_names = schedule_names,
+    .schedule_last_live = schedule_last_live,
+    .schedule_show = schedule_shown,
+    .schedule_prepare = schedule_prepare,
+    .schedule_step = schedule_step,
+    .queue_owner = owner_of,
+    .item_take = item_take,
+    .item_return = item_return,
+    .token_ahead = token_ahead,
+    .items_prepare = items_prepare,
+    .items_link = items_link,
     .prepare = job_prepare,
     .commit = job_commit,
     .remove = job_remove,

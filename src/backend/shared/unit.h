@@ -18,6 +18,7 @@
 #include "base/containers/heap.h"
 #include "base/containers/map.h"
 #include "core/moves.h"
+#include "ops/enqueue.h"
 #include "ops/ops.h"
 #include "ops/schedule_rules.h"
 
@@ -77,27 +78,22 @@ struct row {
     bool attempted;     /* an attempt of it was ended by this unit */
 };
 
-/* What an enqueue takes from the bucket of a rate limit. */
-struct rate_claim {
-    struct hash128 key;
-    int64_t share_us, window_us; /* share_us 0 = none */
-    struct rate_claim *next;
+/* A rate limit's share that an enqueue of the unit takes once it is committed. */
+struct rate_taken {
+    struct rate_share share;
+    struct rate_taken *next;
 };
 
 /* A schedule, as it was loaded, with what the unit changes about it. */
 struct wschedule {
-    uint32_t number;
+    struct schedule_base; /* its members are members of this struct */
     struct span name, owner, note, attributes;
-    struct span text; /* the definition, encoded … */
-    struct schedule_spec spec;
-    struct wall_time created_at, updated_at;
-    struct schedule_state state;
+    struct span text;  /* the definition, encoded */
     uint64_t last_seq; /* the last job, when it was loaded … */
     bool last_live;    /* … and whether it still waited or ran */
-    bool paused;
-    bool put;   /* to be written as a whole */
-    bool moved; /* its state is to be written */
-    bool gone;  /* to be deleted */
+    bool put;          /* to be written as a whole */
+    bool moved;        /* its state is to be written */
+    bool gone;         /* to be deleted */
 };
 
 /* What a schedule's job is like, known before anything else is loaded. */
@@ -233,7 +229,7 @@ struct unit {
     struct happened *happened, **happened_last;
     int64_t key_adds;
     int64_t kv_key_adds, kv_byte_adds;
-    struct rate_claim *rates; /* of what it enqueues */
+    struct rate_taken *rates; /* of what it enqueues */
     bool idem_replaced;       /* a key that had expired */
     uint64_t records;         /* changes, for figures */
     uint64_t position;        /* of the last of them */
@@ -286,8 +282,6 @@ void unit_tell(struct unit *u, uint8_t kind, const struct row *r);
 void unit_tell_queue(struct unit *u, uint8_t kind, const struct wqueue *q, uint64_t count);
 void unit_depth(struct unit *u, struct wqueue *q);
 
-/* Whether a job in this state holds its unique key. */
-bool unit_scope_holds(const struct queue_policy *p, uint8_t state);
 int64_t unit_queue_sum(const struct wqueue *q, int column); /* before and by the unit */
 uint64_t unit_queue_state_count(const struct wqueue *q, uint8_t state);
 uint64_t unit_queue_live(const struct wqueue *q);
@@ -306,15 +300,11 @@ bool unit_text_safe(struct span s);
 void unit_lease_ran_out(struct unit *u, struct row *r);
 void unit_lease_restarted(struct unit *u, struct row *r);
 void unit_item_left(struct unit *u, struct row *r, uint8_t holder_state);
-/* Whether one more may be created. */
-bool unit_queue_room(const struct unit *u, bool implied);
+/* Whether one more may be created, with `ahead` others. */
+bool unit_queue_room(const struct unit *u, size_t ahead, bool implied);
 struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct queue_policy *policy);
 /* Whether a change of this queue has to know which jobs share a key (unit.sharers). */
 bool unit_queue_widens(const struct unit *u, const struct wqueue **ret_queue);
-/* *ret: what the enqueue takes from its bucket, once unit_rates_add was called with it. */
-bool unit_rates_allow(struct unit *u, const struct wqueue *q, const struct op_enqueue *want,
-                      struct turn *t, struct rate_claim *ret);
-void unit_rates_add(struct unit *u, const struct rate_claim *claim);
 void unit_rates_take(struct unit *u); /* after the commit */
 
 /* --- schedules (schedules.c, fire.c) --- */
@@ -348,6 +338,10 @@ size_t unit_keys_of_commits(struct unit *u);
  * die, else those that an operation of the unit may kill. */
 size_t unit_keys_of_rows(struct unit *u, bool every);
 void unit_leave_payload(struct unit *u, struct row *r); /* it has just died */
+uint64_t unit_kv_version(struct unit *u);               /* for the changes of one commit */
+struct kv_state unit_kv_find(const struct unit *u, struct span key);
+void unit_kv_set(struct unit *u, const struct kv_set *set, uint64_t version);
+uint32_t unit_kv_delete(struct unit *u, const struct span *keys, uint32_t count, uint64_t version);
 void unit_tell_key(struct unit *u, uint8_t kind, struct span key, uint64_t version);
 /* Keys fall into so many buckets, by which a store locks them: also those that are not there. */
 #define KEY_BUCKETS 64u

@@ -12,10 +12,6 @@
 #define DEFAULT_EVENT_RING 16384u
 #define DEFAULT_STALL_MS 1000
 #define DEFAULT_JUMP_MS (3600 * 1000)
-#define DEFAULT_KEY_TTL_MS (UINT64_C(24) * 3600 * 1000)
-#define DEFAULT_KEYS_MAX UINT64_C(4000000)
-#define DEFAULT_KV_KEYS_MAX UINT64_C(1000000)
-#define DEFAULT_KV_BYTES_MAX (UINT64_C(1) << 30)
 
 void engine_config_default(struct engine_config *c)
 {
@@ -100,6 +96,15 @@ int engine_new(const struct engine_config *config, struct engine **ret)
     random_seed(&e->random, config->seed);
     e->ops.store = &engine_ops_store;
     e->ops.random = &e->random;
+    e->ops.limits = &e->limits;
+    buf_init(&e->ops.scratch);
+    e->limits = (struct ops_limits){
+        .policy = e->config.policy,
+        .no_auto_create = e->config.no_auto_create,
+        .node = e->config.node,
+        .capacity = e->config.capacity,
+        .kv = {.keys = e->config.kv_keys_max, .bytes = e->config.kv_bytes_max},
+    };
 #ifdef HF_TEST_HOOKS
     e->ops.defects = config->defects;
 #endif
@@ -145,6 +150,7 @@ void engine_free(struct engine *e)
     for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++)
         heap_done(heaps[i]);
     buf_done(&e->scratch);
+    buf_done(&e->ops.scratch);
     kv_done(e);
     undelivered_done(e);
     alerts_free(e);
@@ -342,7 +348,6 @@ static void op_not_dispatching(struct engine *e, const struct op *op)
 
 /* Operations that are not decided in src/ops. */
 static const op_fn op_table[OP_KIND_COUNT] = {
-    [OP_ENQUEUE] = op_enqueue,
     [OP_QUEUE_PUT] = op_queue_put,
     [OP_QUEUE_DELETE] = op_queue_delete,
     [OP_QUEUE_GET] = op_queue_get,
@@ -356,7 +361,6 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_WORKERS] = op_workers,
     [OP_ACCEPT_CLOCK] = op_accept_clock,
     [OP_EXCEPTIONS] = op_exceptions,
-    [OP_KV_COMMIT] = op_kv_commit,
     [OP_KV_GET] = op_kv_get,
     [OP_KV_LIST] = op_kv_list,
     [OP_ALERT_PUT] = op_alert_put,
@@ -376,8 +380,6 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_SCHEDULE_GET] = op_schedule_get,
     [OP_SCHEDULE_LIST] = op_schedule_list,
     [OP_SCHEDULE_PAUSE] = op_schedule_pause,
-    [OP_FIRE] = op_fire,
-    [OP_TRIGGER] = op_trigger,
     [OP_PENDING] = op_not_dispatching,
     [OP_DISPATCHED] = op_not_dispatching,
     [OP_TICK] = op_tick,
@@ -398,6 +400,7 @@ static void watch_clocks(struct engine *e, struct now now)
     e->last = now;
     e->now = now;
     e->ops.now = now.wall;
+    e->ops.rate_now_us = now.mono.ms * 1000;
     if (leapt) {
         e->clock_suspect = true;
         events_queue(e, EVENT_CLOCK_SUSPECT, NULL, 0);
@@ -470,6 +473,10 @@ static void step_op(struct engine *e, const struct op *op)
     fn(&e->ops, op, &r->reply);
     if (op->kind != OP_CLAIM)
         r->after = e->position;
+    if (r->reply.outcome == OUT_DISK_FULL)
+        r->after = 0; /* what it would else wait for has to wait for room */
+    if (DEFECT(&e->config, DEFECT_DUPLICATE_EARLY) && op->kind == OP_ENQUEUE && !r->reply.created)
+        r->after = 0;
     if (r->reply.relaxed)
         r->after = op->kind == OP_ENQUEUE ? e->block_position : 0;
 }
@@ -594,7 +601,7 @@ int engine_boot(struct engine *e, struct now now, struct engine_out *out)
 
 void engine_set_full(struct engine *e, bool full)
 {
-    e->full = full;
+    e->ops.disk_full = full;
 }
 
 void engine_accept_clock(struct engine *e)

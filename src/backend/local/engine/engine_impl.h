@@ -31,6 +31,7 @@
 #include "base/mem.h"
 #include "core/limits.h"
 #include "core/moves.h"
+#include "ops/enqueue.h"
 #include "ops/replies.h"
 
 #define WORKERS_IDLE_MAX 4096
@@ -112,13 +113,6 @@ struct rate {
     struct hash128 key;
     int64_t full_us;     /* monotonic: when it is full again */
     uint32_t prev, next; /* the ones used before and after it */
-};
-
-/* What an enqueue takes out of a bucket. */
-struct rate_claim {
-    struct hash128 key; /* none = there is no limit */
-    int64_t share_us;   /* one token */
-    int64_t window_us;
 };
 
 /* How a lease ended by its holder's word: answers the same word said again. */
@@ -273,19 +267,16 @@ struct bulk {
 
 /* A schedule; its spec points into `texts`. */
 struct schedule {
-    uint32_t number;
-    bool paused;
+    struct schedule_base; /* its members are members of this struct */
     struct hash128 name_key;
     char *texts; /* name, encoded spec, owner, note, attributes, one after the other */
     size_t name_len, spec_len, owner_len, note_len, attributes_len;
-    struct wall_time created_at, updated_at;
-    struct schedule_spec spec;
-    struct schedule_state state;
     uint64_t position; /* of the last record about it */
 };
 
 struct engine {
     struct ops ops; /* see engine/state.c */
+    struct ops_limits limits;
     struct engine_config config;
     struct hash_key hash_key;
     struct random random;
@@ -370,7 +361,6 @@ struct engine {
     int64_t skipped_ms; /* time the process stood still */
     bool loose_unknown; /* there may be more jobs that ended while they held items */
     bool clock_suspect;
-    bool full; /* no room for new jobs on the disk */
 
     struct engine_out *out; /* of the step under way; NULL while loading */
     size_t frame_max;       /* bytes its frame may have; an op that needs more is refused */
@@ -467,9 +457,9 @@ static inline struct queue *queue_at(const struct engine *e, uint32_t number) /*
 }
 
 /* Whether there may be one queue more; numbers are not used again. */
-static inline bool queue_may_be_added(const struct engine *e, bool implied)
+static inline bool queue_may_be_added(const struct engine *e, size_t ahead, bool implied)
 {
-    return queue_has_room(&e->config.queue_limits, e->queue_count, implied) &&
+    return queue_has_room(&e->config.queue_limits, e->queue_count + ahead, implied) &&
            e->queue_next < UINT32_MAX;
 }
 
@@ -538,6 +528,8 @@ void jobs_sort_lists(struct engine *e);
 /* The same, and retention looks at them anew (engine/load.c). */
 int lists_by_age(struct engine *e);
 uint64_t ready_order(const struct job *j);
+/* The sequence by which a ready job is ordered among those of its priority. */
+uint64_t ready_seq(const struct engine *e, const struct job *j);
 
 /* --- engine/unique.c: unique keys --- */
 /* The live (or, by policy, kept) job that holds this key, doomed ones left out; NULL = free. */
@@ -657,12 +649,9 @@ int keys_apply_gone(struct engine *e, const struct rec_keys_gone *r);
 bool keys_emit_gone(struct engine *e, const struct key *first, size_t count);
 
 /* --- engine/rates.c: rate limits at enqueue --- */
-struct enqueue_plan;
-/* False: the reply says when to come back. True: p->rate is what rates_take is to take, for which
- * there is room, also after the `ahead` plans from `first` on. */
-bool rates_allow(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
-                 size_t ahead, struct engine_reply *r);
-void rates_take(struct engine *e, const struct rate_claim *claim);
+int64_t rates_full_us(const struct engine *e, const struct rate_share *share); /* 0 = no bucket */
+int rates_reserve(struct engine *e, size_t count);
+void rates_take(struct engine *e, const struct rate_share *share); /* room must be there */
 uint64_t rates_bytes(const struct engine *e);
 
 /* --- engine/leases.c: leases, tokens, how they ended --- */
@@ -713,11 +702,6 @@ int schedule_view_of(struct engine *e, const struct schedule *s, struct schedule
 void schedule_show(struct engine *e, const struct schedule *s, struct engine_reply *r);
 uint64_t schedules_hash(const struct engine *e);
 void schedules_free(struct engine *e);
-
-/* --- engine/enqueue.c --- */
-/* What op_enqueue does, with room for `more` bytes of records that follow. Fills the reply. */
-void enqueue_do(struct engine *e, const struct op_enqueue *want, size_t more,
-                struct engine_reply *r);
 
 /* --- engine/claim.c --- */
 /* The job q would hand out next, stale entries cleared on the way; NULL = none, or memory is short
@@ -832,26 +816,23 @@ extern const struct ops_store engine_ops_store;
 /* The key of this job, if another job holds it; NULL = none does. */
 struct live *key_rival(struct engine *e, const struct live *l);
 
-/* --- engine/enqueue.c, for commits --- */
-struct enqueue_plan {
-    const struct op_enqueue *want;
-    struct queue *q; /* NULL: it is to be made */
-    struct hash128 key, unique;
-    struct live *replace; /* the waiting job it takes the place of */
-    bool answered;        /* an earlier enqueue's answer is its own: nothing is to be done */
-    struct rate_claim rate;
-};
-/* What can be said before any queue is made. false: the reply says why not. */
-bool enqueue_look(struct engine *e, const struct op_enqueue *want, struct engine_reply *r,
-                  struct enqueue_plan *ret);
-/* Its queue is there; `ahead` new jobs of the same commit come before it, `here` of them in its
- * queue; their plans are those from `first` to p. */
-bool enqueue_plan(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
-                  size_t here, size_t ahead, struct engine_reply *r);
+/* --- engine/enqueue.c --- */
+enum outcome seqs_room(const struct engine *e, const struct op_enqueue *want, size_t ahead,
+                       const char **note);
+bool enqueue_key_find(struct engine *e, struct hash128 key, struct idempotency_state *ret);
+enum outcome enqueue_key_room(struct engine *e, struct hash128 key, size_t ahead);
+void enqueue_key_keep(struct engine *e, struct hash128 key, uint64_t fingerprint,
+                      const struct job *j);
 /* Room for these, all at once, and `bytes` of other records. */
 int enqueues_reserve(struct engine *e, const struct enqueue_plan *plans, size_t count,
                      size_t bytes);
-void enqueue_emit(struct engine *e, const struct enqueue_plan *p, struct engine_reply *r);
+struct live *enqueue_emit(struct engine *e, struct enqueue_plan *p);
+
+/* --- engine/kv_commit.c --- */
+int kv_commit_reserve(struct engine *e, const struct op_kv_commit *want, size_t *bytes);
+void kv_emit_set(struct engine *e, const struct kv_set *set, uint64_t version);
+/* How many of the keys existed. */
+uint32_t kv_emit_gone(struct engine *e, const struct span *keys, uint32_t count, uint64_t version);
 
 /* --- replies --- */
 int engine_out_wake_room(struct engine_out *out, size_t queues);
@@ -870,7 +851,6 @@ int name_for_reply(struct engine *e, const struct queue *q, struct span *ret);
 
 /* --- one function an operation; each makes exactly one reply (op_bulk: perhaps later) --- */
 typedef void (*op_fn)(struct engine *e, const struct op *op);
-void op_enqueue(struct engine *e, const struct op *op);
 void op_queue_put(struct engine *e, const struct op *op);
 void op_queue_delete(struct engine *e, const struct op *op);
 void op_queue_get(struct engine *e, const struct op *op);
@@ -884,7 +864,6 @@ void op_list(struct engine *e, const struct op *op);
 void op_workers(struct engine *e, const struct op *op);
 void op_accept_clock(struct engine *e, const struct op *op);
 void op_exceptions(struct engine *e, const struct op *op);
-void op_kv_commit(struct engine *e, const struct op *op);
 void op_kv_get(struct engine *e, const struct op *op);
 void op_kv_list(struct engine *e, const struct op *op);
 void op_alert_put(struct engine *e, const struct op *op);
@@ -904,8 +883,6 @@ void op_schedule_delete(struct engine *e, const struct op *op);
 void op_schedule_get(struct engine *e, const struct op *op);
 void op_schedule_list(struct engine *e, const struct op *op);
 void op_schedule_pause(struct engine *e, const struct op *op);
-void op_fire(struct engine *e, const struct op *op);
-void op_trigger(struct engine *e, const struct op *op);
 void op_tick(struct engine *e, const struct op *op);
 
 /* The trimming that a step's own changes made due. */

@@ -182,6 +182,230 @@ static bool claim_reply(struct ops *o, struct reply *r, struct job_view *views, 
     return true;
 }
 
+/* --- enqueues --- */
+
+static struct job *job_by_seq(struct ops *o, uint64_t seq)
+{
+    struct live *l = jobs_by_seq(engine_of(o), seq, NULL);
+    return l ? &l->job : NULL;
+}
+
+static struct job *key_holder(struct ops *o, struct queue_state *q, struct span key)
+{
+    struct engine *e = engine_of(o);
+    struct live *l = jobs_unique_holder(e, hash128_scoped(e->hash_key, q->number, key));
+    return l ? &l->job : NULL;
+}
+
+static uint64_t queue_live(struct ops *o, const struct queue_state *state)
+{
+    const struct queue *q = queue_from(state);
+    (void)o;
+    return q->lists[STATE_SCHEDULED].count + q->lists[STATE_READY].count +
+           q->lists[STATE_RUNNING].count;
+}
+
+static uint64_t live(struct ops *o)
+{
+    return engine_of(o)->live;
+}
+
+static bool queue_room(struct ops *o, size_t ahead, bool implied)
+{
+    return queue_may_be_added(engine_of(o), ahead, implied);
+}
+
+static struct queue_state *queue_create(struct ops *o, struct span name)
+{
+    struct queue *q;
+    return queues_create(engine_of(o), name, &q) == 0 ? state_of(q) : NULL;
+}
+
+static bool idempotency_find(struct ops *o, struct hash128 key, struct idempotency_state *ret)
+{
+    return enqueue_key_find(engine_of(o), key, ret);
+}
+
+static enum outcome idempotency_room(struct ops *o, struct hash128 key, size_t ahead)
+{
+    return enqueue_key_room(engine_of(o), key, ahead);
+}
+
+static void idempotency_keep(struct ops *o, struct hash128 key, uint64_t fingerprint,
+                             const struct job *j)
+{
+    enqueue_key_keep(engine_of(o), key, fingerprint, j);
+}
+
+static enum outcome seq_room(struct ops *o, const struct op_enqueue *want, size_t ahead,
+                             const char **note)
+{
+    return seqs_room(engine_of(o), want, ahead, note);
+}
+
+static int64_t rate_full(struct ops *o, const struct rate_share *share)
+{
+    return rates_full_us(engine_of(o), share);
+}
+
+static void rate_take(struct ops *o, const struct rate_share *share)
+{
+    rates_take(engine_of(o), share);
+}
+
+static bool enqueues_ready(struct ops *o, const struct enqueue_plan *plans, size_t count,
+                           const struct op_kv_commit *keys, size_t more)
+{
+    struct engine *e = engine_of(o);
+    int err = keys ? kv_commit_reserve(e, keys, &more) : 0;
+    if (!err)
+        err = enqueues_reserve(e, plans, count, more);
+    if (err)
+        kv_texts_drop(e);
+    return err == 0;
+}
+
+static struct job *job_create(struct ops *o, struct enqueue_plan *p)
+{
+    return &enqueue_emit(engine_of(o), p)->job;
+}
+
+/* --- keys of the key-value store --- */
+
+static struct kv_state key_find(struct ops *o, struct span key)
+{
+    const struct engine *e = engine_of(o);
+    const struct kv *k = kv_find(e, key, NULL), *seen = k ? kv_seen(e, key) : NULL;
+    return (struct kv_state){
+        .stored = k != NULL, .bytes = k ? k->bytes : 0, .version = seen ? seen->version : 0};
+}
+
+static struct kv_usage keys_used(struct ops *o)
+{
+    return (struct kv_usage){engine_of(o)->kvs.used, engine_of(o)->kv_bytes};
+}
+
+static uint64_t keys_version(struct ops *o)
+{
+    return engine_of(o)->position + 1;
+}
+
+static void key_set(struct ops *o, const struct kv_set *set, uint64_t version)
+{
+    kv_emit_set(engine_of(o), set, version);
+}
+
+static uint32_t keys_delete(struct ops *o, const struct span *keys, uint32_t count,
+                            uint64_t version)
+{
+    return kv_emit_gone(engine_of(o), keys, count, version);
+}
+
+/* --- schedules --- */
+
+static struct schedule *schedule_from(const struct schedule_base *s)
+{
+    return (struct schedule *)(uintptr_t)s;
+}
+
+static struct schedule_base *schedule_find(struct ops *o, struct span name)
+{
+    return (struct schedule_base *)schedules_find(engine_of(o), name);
+}
+
+static void schedule_names(struct ops *o, const struct schedule_base *s, struct span *ret_name,
+                           struct span *ret_owner)
+{
+    (void)o;
+    *ret_name = schedule_name(schedule_from(s));
+    *ret_owner = schedule_owner(schedule_from(s));
+}
+
+static bool schedule_last_live(struct ops *o, const struct schedule_base *s)
+{
+    const struct live *l =
+        jobs_find(engine_of(o), (struct job_ref){s->state.seq, s->state.id_hi}, NULL);
+    return l && state_lives(l->job.state);
+}
+
+static void schedule_shown(struct ops *o, const struct schedule_base *s, struct reply *r)
+{
+    (void)r;
+    schedule_show(engine_of(o), schedule_from(s), engine_of(o)->reply);
+}
+
+static bool schedule_prepare(struct ops *o, const struct record *rec)
+{
+    return emit_reserve(engine_of(o), record_bytes_max(rec)) == 0;
+}
+
+static void schedule_step(struct ops *o, struct schedule_base *s, const struct record *rec,
+                          const struct job *job)
+{
+    struct engine *e = engine_of(o);
+    engine_emit(e, rec);
+    if (rec->kind == REC_SCHEDULE_FIRED)
+        events_schedule(e, EVENT_SCHEDULE_FIRED, schedule_from(s), live_of(job));
+    else if (rec->kind == REC_SCHEDULE_FAILED && rec->schedule_state.state.failures == 1)
+        events_schedule(e, EVENT_SCHEDULE_FAILED, schedule_from(s), NULL);
+}
+
+static struct span owner_of(struct ops *o, const struct queue_state *q)
+{
+    (void)o;
+    return queue_owner(queue_from(q));
+}
+
+static void item_take(struct ops *o, const struct queue_state *q)
+{
+    struct heap_entry top;
+    (void)o;
+    heap_pop(&queue_from(q)->ready, &top);
+}
+
+static void item_return(struct ops *o, struct job *j)
+{
+    struct engine *e = engine_of(o);
+    struct heap_entry entry = {ready_order(j), ready_seq(e, j)};
+    CHECK(heap_push(&queue_at(e, j->queue)->ready, entry) == 0); /* it has just left it */
+}
+
+static struct job_token token_ahead(struct ops *o, uint32_t index)
+{
+    const struct engine *e = engine_of(o);
+    return (struct job_token){.counter = e->token_counter + 1 + index, .epoch = e->epoch};
+}
+
+/* A claim without a worker has at most CLAIM_BYTES; the link has a list of the items. */
+#define CLAIM_BYTES 64
+
+static bool items_prepare(struct ops *o, const struct queue_state *q, uint32_t count, size_t *more)
+{
+    struct engine *e = engine_of(o);
+    *more += (size_t)count * (CLAIM_BYTES + BUF_VARINT_MAX) + 128;
+    buf_clear(&e->scratch);
+    return jobs_reserve(e, queue_from(q), 0, (size_t)count + 4, 0) == 0 &&
+           slab_reserve(&e->leases, count) == 0 && holds_reserve(e) == 0 &&
+           buf_reserve(&e->scratch, (size_t)count * BUF_VARINT_MAX + POLICY_BYTES_MAX) == 0;
+}
+
+static void items_link(struct ops *o, const struct job *holder, struct job **items, uint32_t count)
+{
+    struct engine *e = engine_of(o);
+    uint64_t previous = 0;
+    buf_clear(&e->scratch);
+    for (uint32_t i = 0; i < count; i++)
+        CHECK(record_seq_append(&e->scratch, &previous, items[i]->seq) == 0);
+    struct record rec = {
+        .kind = REC_JOB_LINKED,
+        .job_linked = {.seq = holder->seq,
+                       .id_hi = holder->id_hi,
+                       .count = count,
+                       .items = buf_span(&e->scratch)},
+    };
+    engine_emit(e, &rec);
+}
+
 /* --- changes --- */
 
 /* The keys at which a job that dies leaves its payload; empty = none. */
@@ -315,6 +539,37 @@ const struct ops_store engine_ops_store = {
     .claim_prepare = claim_prepare,
     .claim_done = claim_done,
     .claim_reply = claim_reply,
+    .job_by_seq = job_by_seq,
+    .key_holder = key_holder,
+    .queue_live = queue_live,
+    .live = live,
+    .queue_room = queue_room,
+    .queue_create = queue_create,
+    .idempotency_find = idempotency_find,
+    .idempotency_room = idempotency_room,
+    .idempotency_keep = idempotency_keep,
+    .seq_room = seq_room,
+    .rate_full_us = rate_full,
+    .rate_take = rate_take,
+    .enqueues_prepare = enqueues_ready,
+    .job_create = job_create,
+    .kv_find = key_find,
+    .kv_used = keys_used,
+    .kv_version = keys_version,
+    .kv_set = key_set,
+    .kv_delete = keys_delete,
+    .schedule_find = schedule_find,
+    .schedule_names = schedule_names,
+    .schedule_last_live = schedule_last_live,
+    .schedule_show = schedule_shown,
+    .schedule_prepare = schedule_prepare,
+    .schedule_step = schedule_step,
+    .queue_owner = owner_of,
+    .item_take = item_take,
+    .item_return = item_return,
+    .token_ahead = token_ahead,
+    .items_prepare = items_prepare,
+    .items_link = items_link,
     .prepare = job_prepare,
     .commit = job_commit,
     .remove = job_remove,
