@@ -8,14 +8,14 @@
 
 /* The job, if it exists and the move starts from its state; else the reply says why not. */
 static struct job *job_for(struct ops *o, struct job_ref ref, unsigned states, enum job_move move,
-                           struct reply *r)
+                           const struct queue_state **ret_queue, struct reply *r)
 {
-    struct job *j = o->store->job_find(o, ref);
+    struct job *j = o->store->job_find(o, ref, ret_queue);
     if (!j) {
         reply_refuse(r, OUT_NOT_FOUND, NULL);
         return NULL;
     }
-    if (!o->store->queue_name(o, o->store->job_queue(o, j), &r->queue)) {
+    if (!o->store->queue_name(o, *ret_queue, &r->queue)) {
         reply_nomem(o, r);
         return NULL;
     }
@@ -28,12 +28,13 @@ static struct job *job_for(struct ops *o, struct job_ref ref, unsigned states, e
     return j;
 }
 
-static bool change(struct ops *o, struct job *j, const struct record *rec, struct reply *r)
+static bool change(struct ops *o, struct job *j, const struct queue_state *q,
+                   const struct record *rec, struct reply *r)
 {
     if (!o->store->prepare(o, j, rec, 1))
         return reply_nomem(o, r);
     o->store->commit(o, j, rec);
-    reply_changed(r, j, o->store->job_queue(o, j));
+    reply_changed(r, j, q);
     return true;
 }
 
@@ -48,18 +49,20 @@ static struct record cancel_record(const struct ops *o, const struct job *j, enu
 void ops_cancel(struct ops *o, const struct op *op, struct reply *r)
 {
     const struct op_job *want = &op->job;
-    struct job *j =
-        job_for(o, want->job, want->states, want->discard ? MOVE_DISCARD : MOVE_CANCEL, r);
+    const struct queue_state *q;
+    enum job_move move = want->discard ? MOVE_DISCARD : MOVE_CANCEL;
+    struct job *j = job_for(o, want->job, want->states, move, &q, r);
     if (!j)
         return;
     struct record rec = cancel_record(o, j, want->discard ? REASON_DISCARDED : REASON_CANCELLED);
-    (void)change(o, j, &rec, r);
+    (void)change(o, j, q, &rec, r);
 }
 
 void ops_requeue(struct ops *o, const struct op *op, struct reply *r)
 {
     const struct op_job *want = &op->job;
-    struct job *j = job_for(o, want->job, want->states, MOVE_REQUEUE, r);
+    const struct queue_state *q;
+    struct job *j = job_for(o, want->job, want->states, MOVE_REQUEUE, &q, r);
     struct job *rival = j ? o->store->key_rival(o, j) : NULL;
     if (!j)
         return;
@@ -76,8 +79,8 @@ void ops_requeue(struct ops *o, const struct op *op, struct reply *r)
     if (want->delay_ms > 0)
         run_at = time_after(o->now, want->delay_ms);
     struct record rec;
-    decide_requeue(j, run_at, o->store->job_queue(o, j)->generation, o->now, &rec);
-    if (!change(o, j, &rec, r))
+    decide_requeue(j, run_at, q->generation, o->now, &rec);
+    if (!change(o, j, q, &rec, r))
         return;
     o->store->count_requeue(o, j);
     r->run_at = j->run_at;
@@ -117,21 +120,21 @@ static struct record patch_record(const struct ops *o, const struct job *j, uint
 void ops_patch(struct ops *o, const struct op *op, struct reply *r)
 {
     const struct op_patch *want = &op->patch;
-    struct job *j = job_for(o, want->job, 0, MOVE_PATCH, r);
-    const struct queue_state *q = j ? o->store->job_queue(o, j) : NULL;
+    const struct queue_state *q;
+    struct job *j = job_for(o, want->job, 0, MOVE_PATCH, &q, r);
     if (!j || !patch_valid(q, want, r))
         return;
     struct record rec = patch_record(o, j, q->generation, want);
-    if (change(o, j, &rec, r))
+    if (change(o, j, q, &rec, r))
         r->run_at = j->run_at;
 }
 
 void ops_remove(struct ops *o, const struct op *op, struct reply *r)
 {
-    struct job *j = job_for(o, op->job.job, op->job.states, MOVE_REMOVE, r);
+    const struct queue_state *q;
+    struct job *j = job_for(o, op->job.job, op->job.states, MOVE_REMOVE, &q, r);
     if (!j)
         return;
-    const struct queue_state *q = o->store->job_queue(o, j);
     if (!o->store->remove(o, j)) {
         reply_nomem(o, r);
         return;
@@ -208,14 +211,15 @@ void note_record(const struct op_note *want, uint64_t seq, struct record *ret)
 void ops_note(struct ops *o, const struct op *op, struct reply *r)
 {
     const struct op_note *want = &op->note;
-    struct job *j = o->store->job_find(o, want->job);
+    const struct queue_state *q;
+    struct job *j = o->store->job_find(o, want->job, &q);
     struct lease_state lease;
     struct record rec;
     if (!j) {
         reply_refuse(r, OUT_NOT_FOUND, NULL);
         return;
     }
-    if (!o->store->queue_name(o, o->store->job_queue(o, j), &r->queue)) {
+    if (!o->store->queue_name(o, q, &r->queue)) {
         reply_nomem(o, r);
         return;
     }
@@ -228,5 +232,5 @@ void ops_note(struct ops *o, const struct op *op, struct reply *r)
         return;
     }
     note_record(want, j->seq, &rec);
-    (void)change(o, j, &rec, r);
+    (void)change(o, j, q, &rec, r);
 }

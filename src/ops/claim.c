@@ -4,6 +4,9 @@
 #include "core/validate.h"
 #include "ops/replies.h"
 
+/* For so few jobs it does not pay to find out how many there are. */
+#define FEW 4
+
 /* The queues of a claim that can hand out something: unknown and paused ones cannot, and one that
  * is named twice counts once. NULL: no memory. */
 static const struct queue_state **claim_queues(struct ops *o, const struct op_claim *want,
@@ -20,7 +23,8 @@ static const struct queue_state **claim_queues(struct ops *o, const struct op_cl
         if (skip)
             continue;
         queues[count++] = q;
-        *ret_ready += o->store->ready_count(o, q);
+        if (want->count > FEW)
+            *ret_ready += o->store->ready_count(o, q);
     }
     *ret_count = count;
     return queues;
@@ -49,46 +53,44 @@ static struct job *pick(struct ops *o, const struct queue_state **queues, size_t
     return best;
 }
 
+static uint32_t lease_length(const struct ops *o, const struct job *j)
+{
+    struct job_options room;
+    struct job_rules rules;
+    o->store->job_rules(o, j, &room, &rules);
+    return rules.lease_ms;
+}
+
 /* Leases the job to the claimer and fills in its view. False: no memory. */
 static bool hand_out(struct ops *o, struct job *j, const struct op_claim *want,
                      struct job_view *view)
 {
-    struct job_options room;
-    struct job_rules rules = {.lease_ms = want->lease_ms};
-    if (!want->lease_ms)
-        o->store->job_rules(o, j, &room, &rules);
+    int64_t waited = j->state == STATE_READY ? o->now.ms - j->since.ms : 0;
     struct record rec = {
         .kind = REC_JOB_CLAIMED,
         .job_claimed = {.seq = j->seq,
-                        .lease_ms = rules.lease_ms,
+                        .lease_ms = want->lease_ms ? want->lease_ms : lease_length(o, j),
                         .bound = want->bound,
                         .at = o->now,
                         .worker = want->worker},
     };
-    if (!o->store->claim_prepare(o, j, want, &rec))
+    *view = (struct job_view){.worker = want->worker, .waited_ms = waited > 0 ? waited : 0};
+    if (!o->store->lease_start(o, j, want, &rec, view))
         return false;
-    rec.job_claimed.token = o->store->token_next(o);
-    int64_t waited = j->state == STATE_READY ? o->now.ms - j->since.ms : 0;
-    o->store->commit(o, j, &rec);
-    *view = (struct job_view){
-        .job = *j,
-        .token = rec.job_claimed.token,
-        .lease_ms = rules.lease_ms,
-        .lease_left_ms = rules.lease_ms,
-        .worker = want->worker,
-        .waited_ms = waited > 0 ? waited : 0,
-    };
-    o->store->claim_done(o, j, want, view);
+    view->job = *j;
+    view->token = rec.job_claimed.token;
+    view->lease_ms = rec.job_claimed.lease_ms;
+    view->lease_left_ms = rec.job_claimed.lease_ms;
     return true;
 }
 
 static void claim_next(struct ops *o, const struct op_claim *want, struct reply *r)
 {
     size_t queues;
-    uint64_t ready = 0;
+    uint64_t ready = want->count > FEW ? 0 : FEW;
     const struct queue_state **from = claim_queues(o, want, &queues, &ready);
     uint32_t most = want->count < ready ? want->count : (uint32_t)ready;
-    if (from && most == 0)
+    if (from && (most == 0 || queues == 0))
         return;
     struct job_view *views = from ? arena_alloc(o->memory, most * sizeof(*views)) : NULL;
     struct job **jobs = views ? arena_alloc(o->memory, most * sizeof(*jobs)) : NULL;
@@ -117,13 +119,14 @@ static void claim_next(struct ops *o, const struct op_claim *want, struct reply 
 
 static void claim_one(struct ops *o, const struct op_claim *want, struct reply *r)
 {
-    struct job *j = o->store->job_find(o, want->one);
+    const struct queue_state *q;
+    struct job *j = o->store->job_find(o, want->one, &q);
     if (!j) {
         reply_refuse(r, OUT_NOT_FOUND, NULL);
         return;
     }
     reply_about(r, j);
-    bool waits = j->state == STATE_READY && !queue_is_paused(o->store->job_queue(o, j), o->now);
+    bool waits = j->state == STATE_READY && !queue_is_paused(q, o->now);
     if (!move_starts_from(MOVE_SEIZE, (enum job_state)j->state) || (want->only_ready && !waits)) {
         reply_refuse(r, OUT_ILLEGAL, NULL);
         return;

@@ -70,7 +70,8 @@ static bool key_answers(struct ops *o, const struct enqueue_plan *p)
 static bool id_answers(struct ops *o, const struct enqueue_plan *p)
 {
     struct job_ref ref = {p->want->id.seq, 0};
-    const struct job *j = ref.seq ? o->store->job_find(o, ref) : NULL;
+    const struct queue_state *q;
+    const struct job *j = ref.seq ? o->store->job_find(o, ref, &q) : NULL;
     if (!j)
         return false;
     reply_about(p->reply, j);

@@ -43,27 +43,32 @@ static enum outcome refusal(struct ops *o, const struct op_lease *want, const st
     return forgotten && j->state == STATE_DONE ? OUT_GONE : OUT_LEASE_LOST;
 }
 
+/* The lease that a report is about. */
+struct held {
+    struct job *j;
+    const struct queue_state *q;
+    struct lease_state lease;
+};
+
 /* The job whose lease the operation names. NULL: the reply says why not, or repeats an earlier one.
  */
-static struct job *held_job(struct ops *o, const struct op *op, struct lease_state *lease,
-                            struct reply *r)
+static struct job *held_job(struct ops *o, const struct op *op, struct held *h, struct reply *r)
 {
     const struct op_lease *want = &op->lease;
-    struct job *j = o->store->job_find(o, want->job);
+    struct job *j = h->j = o->store->job_find(o, want->job, &h->q);
     if (j) {
-        const struct queue_state *q = o->store->job_queue(o, j);
-        if (!o->store->queue_name(o, q, &r->queue)) {
+        if (!o->store->queue_name(o, h->q, &r->queue)) {
             reply_nomem(o, r);
             return NULL;
         }
-        if (want->any_token && q->policy.require_token) {
+        if (want->any_token && h->q->policy.require_token) {
             reply_refuse(r, OUT_INVALID,
                          "token is required: the queue's policy (require_token) does not allow "
                          "changes of a job by its id alone");
             return NULL;
         }
         reply_about(r, j);
-        if (o->store->lease(o, j, lease) && token_fits(o, op, lease))
+        if (o->store->lease(o, j, &h->lease) && token_fits(o, op, &h->lease))
             return j;
     }
     bool known;
@@ -73,28 +78,27 @@ static struct job *held_job(struct ops *o, const struct op *op, struct lease_sta
 }
 
 /* Who held the lease, and for how long. */
-static bool name_holder(struct ops *o, const struct job *j, const struct lease_state *lease,
-                        struct reply *r)
+static bool name_holder(struct ops *o, const struct held *h, struct reply *r)
 {
-    int64_t ran = o->now.ms - j->since.ms;
+    int64_t ran = o->now.ms - h->j->since.ms;
     r->ran_ms = ran > 0 && r->kind != OP_EXTEND ? ran : 0;
-    r->worker = text_keep(o, lease->worker);
+    r->worker = text_keep(o, h->lease.worker);
     return r->worker.at || r->worker.len == 0 || reply_nomem(o, r);
 }
 
-static void finish(struct ops *o, const struct job *j, struct reply *r)
+static void finish(const struct held *h, struct reply *r)
 {
-    reply_changed(r, j, o->store->job_queue(o, j));
-    r->run_at = j->run_at;
+    reply_changed(r, h->j, h->q);
+    r->run_at = h->j->run_at;
 }
 
 void ops_ack(struct ops *o, const struct op *op, struct reply *r)
 {
     const struct op_lease *want = &op->lease;
-    struct lease_state lease;
-    struct job *j = held_job(o, op, &lease, r);
+    struct held h;
+    struct job *j = held_job(o, op, &h, r);
     if (!j || !reply_body_valid(r, want->result_kind, want->result, LIMIT_PAYLOAD_BYTES) ||
-        !name_holder(o, j, &lease, r))
+        !name_holder(o, &h, r))
         return;
     struct record rec = {
         .kind = REC_JOB_DONE,
@@ -108,7 +112,7 @@ void ops_ack(struct ops *o, const struct op *op, struct reply *r)
         return;
     }
     o->store->commit(o, j, &rec);
-    finish(o, j, r);
+    finish(&h, r);
 }
 
 /* When the job may run again, from `delay_ms` or `run_at`. */
@@ -149,23 +153,22 @@ static bool end_lease(struct ops *o, struct job *j, const struct op_lease *want,
     return true;
 }
 
-static bool report_end(struct ops *o, struct job *j, const struct op *op,
-                       const struct lease_state *lease, const struct record *end,
-                       enum lease_ending how, struct reply *r)
+static bool report_end(struct ops *o, const struct held *h, const struct op *op,
+                       const struct record *end, enum lease_ending how, struct reply *r)
 {
-    if (!name_holder(o, j, lease, r))
+    if (!name_holder(o, h, r))
         return false;
-    if (!end_lease(o, j, &op->lease, end, how))
+    if (!end_lease(o, h->j, &op->lease, end, how))
         return reply_nomem(o, r);
-    finish(o, j, r);
+    finish(h, r);
     return true;
 }
 
 void ops_fail(struct ops *o, const struct op *op, struct reply *r)
 {
     const struct op_lease *want = &op->lease;
-    struct lease_state lease;
-    struct job *j = held_job(o, op, &lease, r);
+    struct held h;
+    struct job *j = held_job(o, op, &h, r);
     struct fail_request f = {.error = want->error,
                              .error_kind = want->error_kind,
                              .no_retry = want->no_retry,
@@ -182,8 +185,8 @@ void ops_fail(struct ops *o, const struct op *op, struct reply *r)
     struct job_rules rules;
     struct record rec;
     o->store->job_rules(o, j, &room, &rules);
-    decide_fail(j, &rules, &f, o->store->job_queue(o, j)->generation, o->now, o->random, &rec);
-    report_end(o, j, op, &lease, &rec, want->no_retry ? ENDED_REJECTED : ENDED_OTHERWISE, r);
+    decide_fail(j, &rules, &f, h.q->generation, o->now, o->random, &rec);
+    report_end(o, &h, op, &rec, want->no_retry ? ENDED_REJECTED : ENDED_OTHERWISE, r);
 }
 
 /* The record of a lease that ran out or whose connection broke; its text lives in the arena. The
@@ -207,15 +210,15 @@ static bool decide_end(struct ops *o, const struct job *j, bool lost, uint32_t l
 void ops_release(struct ops *o, const struct op *op, struct reply *r)
 {
     const struct op_lease *want = &op->lease;
-    struct lease_state lease;
+    struct held h;
     struct wall_time run_at;
     struct record rec;
-    struct job *j = held_job(o, op, &lease, r);
+    struct job *j = held_job(o, op, &h, r);
     if (!j || !when_to_run(o, want, &run_at, r))
         return;
     if (!want->lost) {
-        decide_release(j, run_at, o->store->job_queue(o, j)->generation, o->now, &rec);
-        report_end(o, j, op, &lease, &rec, want->unsaid ? ENDED_OTHERWISE : ENDED_RELEASED, r);
+        decide_release(j, run_at, h.q->generation, o->now, &rec);
+        report_end(o, &h, op, &rec, want->unsaid ? ENDED_OTHERWISE : ENDED_RELEASED, r);
         return;
     }
     if (!decide_end(o, j, true, 0, &rec)) {
@@ -223,17 +226,17 @@ void ops_release(struct ops *o, const struct op *op, struct reply *r)
         return;
     }
     /* The record counts as a crash, for which no report is kept; this one was made. */
-    if (report_end(o, j, op, &lease, &rec, ENDED_TIMED_OUT, r))
-        o->store->report_keep(o, j, lease.token, OP_RELEASE);
+    if (report_end(o, &h, op, &rec, ENDED_TIMED_OUT, r))
+        o->store->report_keep(o, j, h.lease.token, OP_RELEASE);
 }
 
 void ops_extend(struct ops *o, const struct op *op, struct reply *r)
 {
-    struct lease_state lease;
-    struct job *j = held_job(o, op, &lease, r);
-    if (!j || lease.lease_ms == 0) /* it has no end: there is nothing to extend */
+    struct held h;
+    struct job *j = held_job(o, op, &h, r);
+    if (!j || h.lease.lease_ms == 0) /* it has no end: there is nothing to extend */
         return;
-    uint32_t lease_ms = op->lease.lease_ms ? op->lease.lease_ms : lease.lease_ms;
+    uint32_t lease_ms = op->lease.lease_ms ? op->lease.lease_ms : h.lease.lease_ms;
     if (lease_ms < LIMIT_LEASE_MS_MIN || lease_ms > LIMIT_LEASE_MS) {
         reply_refuse(r, OUT_INVALID, "lease_ms must be between 100 and 86400000");
         return;
@@ -242,14 +245,14 @@ void ops_extend(struct ops *o, const struct op *op, struct reply *r)
         .kind = REC_JOB_EXTENDED,
         .job_extended = {.seq = j->seq, .lease_ms = lease_ms},
     };
-    if (!name_holder(o, j, &lease, r))
+    if (!name_holder(o, &h, r))
         return;
     if (!o->store->prepare(o, j, &rec, 1)) {
         reply_nomem(o, r);
         return;
     }
     o->store->commit(o, j, &rec);
-    finish(o, j, r);
+    finish(&h, r);
 }
 
 void ops_release_claim(struct ops *o, const struct op *op, struct reply *r)

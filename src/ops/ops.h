@@ -106,8 +106,9 @@ struct rate_share;
 struct ops_store {
     /* --- jobs and queues --- */
 
-    /* The job, unless it does not exist, was purged, or has another id. */
-    struct job *(*job_find)(struct ops *o, struct job_ref ref);
+    /* The job and its queue, unless it does not exist, was purged, or has another id. */
+    struct job *(*job_find)(struct ops *o, struct job_ref ref,
+                            const struct queue_state **ret_queue);
     /* Whether a job ever had this sequence. */
     bool (*seq_issued)(const struct ops *o, uint64_t seq);
     const struct queue_state *(*job_queue)(const struct ops *o, const struct job *j);
@@ -147,12 +148,11 @@ struct ops_store {
     bool (*ready_next)(struct ops *o, const struct queue_state *q, struct heap_entry *ret_order,
                        struct job **ret);
     struct job_token (*token_next)(struct ops *o);
-    /* The job is about to be claimed by this record, then has been claimed: fills what the store
-     * knows of it into the view. */
-    bool (*claim_prepare)(struct ops *o, struct job *j, const struct op_claim *want,
-                          const struct record *rec);
-    void (*claim_done)(struct ops *o, struct job *j, const struct op_claim *want,
-                       struct job_view *view);
+    /* Commits the claim that this record describes, all but its token, which the store gives;
+     * begins the lease and fills what the store knows into the view, which is empty. False: no
+     * memory. */
+    bool (*lease_start)(struct ops *o, struct job *j, const struct op_claim *want,
+                        struct record *rec, struct job_view *view);
     /* The views of these jobs are the reply's; their bodies are still to be filled in. */
     bool (*claim_reply)(struct ops *o, struct reply *r, struct job_view *views, struct job **jobs,
                         uint32_t count, bool want_body);

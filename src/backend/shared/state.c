@@ -28,10 +28,13 @@ static struct queue_state *state_of(struct wqueue *q)
 
 /* --- jobs and queues --- */
 
-static struct job *job_find(struct ops *o, struct job_ref ref)
+static struct job *job_find(struct ops *o, struct job_ref ref, const struct queue_state **ret_queue)
 {
     struct row *r = unit_find(unit_of(o), ref);
-    return r ? &r->job : NULL;
+    if (!r)
+        return NULL;
+    *ret_queue = state_of(r->q);
+    return &r->job;
 }
 
 static bool seq_issued(const struct ops *o, uint64_t seq)
@@ -196,23 +199,18 @@ static struct job_token token_next(struct ops *o)
     return (struct job_token){.counter = ++s->token_counter, .epoch = s->facts.epoch};
 }
 
-static bool claim_prepare(struct ops *o, struct job *j, const struct op_claim *want,
-                          const struct record *rec)
-{
-    (void)o, (void)j, (void)want, (void)rec;
-    return true;
-}
-
-static void claim_done(struct ops *o, struct job *j, const struct op_claim *want,
-                       struct job_view *view)
+static bool lease_start(struct ops *o, struct job *j, const struct op_claim *want,
+                        struct record *rec, struct job_view *view)
 {
     struct row *r = row_of(j);
-    (void)o;
+    rec->job_claimed.token = token_next(o);
+    unit_row_take(unit_of(o), r, rec);
     r->nonce = want->nonce;
     view->queue = r->q->name;
     view->expires_at = r->extra.expires_at;
     view->fates = r->fates;
     counts_add_claim(&view->fates); /* the one under way */
+    return !o->nomem;
 }
 
 static bool claim_reply(struct ops *o, struct reply *r, struct job_view *views, struct job **jobs,
@@ -502,8 +500,7 @@ const struct ops_store unit_ops_store = {
     .ready_count = ready_count,
     .ready_next = ready_next,
     .token_next = token_next,
-    .claim_prepare = claim_prepare,
-    .claim_done = claim_done,
+    .lease_start = lease_start,
     .claim_reply = claim_reply,
     .job_by_seq = job_by_seq,
     .key_holder = key_holder,

@@ -281,7 +281,6 @@ struct engine {
     struct hash_key hash_key;
     struct random random;
     struct engine_reply *reply; /* of the operation under way */
-    uint64_t claimed_after;     /* position of the last record of the job that is being claimed */
 
     uint64_t position;
     uint32_t epoch;

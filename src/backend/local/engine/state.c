@@ -28,10 +28,14 @@ static struct queue_state *state_of(struct queue *q)
 
 /* --- jobs and queues --- */
 
-static struct job *job_find(struct ops *o, struct job_ref ref)
+static struct job *job_find(struct ops *o, struct job_ref ref, const struct queue_state **ret_queue)
 {
-    struct live *l = jobs_find(engine_of(o), ref, NULL);
-    return l ? &l->job : NULL;
+    struct engine *e = engine_of(o);
+    struct live *l = jobs_find(e, ref, NULL);
+    if (!l)
+        return NULL;
+    *ret_queue = state_of(queue_of(e, l));
+    return &l->job;
 }
 
 static bool seq_issued(const struct ops *o, uint64_t seq)
@@ -153,22 +157,20 @@ static struct job_token token_next(struct ops *o)
     return (struct job_token){.counter = ++e->token_counter, .epoch = e->epoch};
 }
 
-static bool claim_prepare(struct ops *o, struct job *j, const struct op_claim *want,
-                          const struct record *rec)
+static bool lease_start(struct ops *o, struct job *j, const struct op_claim *want,
+                        struct record *rec, struct job_view *view)
 {
     struct engine *e = engine_of(o);
-    e->claimed_after = live_of(j)->position;
-    return claim_reserve(e, live_of(j), want, rec) == 0;
-}
-
-static void claim_done(struct ops *o, struct job *j, const struct op_claim *want,
-                       struct job_view *view)
-{
-    struct engine *e = engine_of(o);
-    claim_finish(e, live_of(j), want, view);
-    view->position = e->claimed_after;
-    if (e->claimed_after > e->reply->after)
-        e->reply->after = e->claimed_after;
+    struct live *l = live_of(j);
+    view->position = l->position; /* the claim's reply waits for what it depends on */
+    if (claim_reserve(e, l, want, rec) != 0)
+        return false;
+    if (view->position > e->reply->after)
+        e->reply->after = view->position;
+    rec->job_claimed.token = token_next(o);
+    engine_emit(e, rec);
+    claim_finish(e, l, want, view);
+    return true;
 }
 
 static bool claim_reply(struct ops *o, struct reply *r, struct job_view *views, struct job **jobs,
@@ -536,8 +538,7 @@ const struct ops_store engine_ops_store = {
     .ready_count = ready_count,
     .ready_next = ready_next,
     .token_next = token_next,
-    .claim_prepare = claim_prepare,
-    .claim_done = claim_done,
+    .lease_start = lease_start,
     .claim_reply = claim_reply,
     .job_by_seq = job_by_seq,
     .key_holder = key_holder,
