@@ -275,68 +275,6 @@ void backend_close(struct backend *b, backend_closed_fn fn, void *ctx)
     b->ops->close(b, fn, ctx);
 }
 
-bool op_is_query(enum op_kind kind)
-{
-    return kind == OP_GET || kind == OP_PEEK || kind == OP_LIST || kind == OP_QUEUE_GET ||
-           kind == OP_QUEUE_LIST || kind == OP_WORKERS || kind == OP_EXCEPTIONS ||
-           kind == OP_KV_GET || kind == OP_KV_LIST || kind == OP_ALERT_LIST ||
-           kind == OP_NOTICE_LIST || kind == OP_BREAKER_LIST || kind == OP_PAGE ||
-           kind == OP_HISTORY || kind == OP_PENDING || kind == OP_SCHEDULE_GET ||
-           kind == OP_SCHEDULE_LIST;
-}
-
-static const char *const attempt_outcomes[ATTEMPT_OUTCOME_COUNT] = {
-    [ATTEMPT_RUNNING] = "running",   [ATTEMPT_DONE] = "done",
-    [ATTEMPT_FAILED] = "failed",     [ATTEMPT_CRASHED] = "crashed",
-    [ATTEMPT_RELEASED] = "released", [ATTEMPT_CANCELLED] = "cancelled",
-};
-
-const char *attempt_outcome_name(enum attempt_outcome o)
-{
-    return (unsigned)o < ATTEMPT_OUTCOME_COUNT ? attempt_outcomes[o] : "invalid_outcome";
-}
-
-const char *damage_name(unsigned bit)
-{
-    return bit == DAMAGE_PAYLOAD  ? "payload"
-           : bit == DAMAGE_RESULT ? "result"
-           : bit == DAMAGE_TEXTS  ? "keys"
-                                  : "history";
-}
-
-static const char *const outcomes[OUT_COUNT] = {
-    [OUT_OK] = "ok",
-    [OUT_DUPLICATE] = "duplicate",
-    [OUT_NOT_FOUND] = "not_found",
-    [OUT_NO_QUEUE] = "no_queue",
-    [OUT_LEASE_LOST] = "lease_lost",
-    [OUT_GONE] = "gone",
-    [OUT_ILLEGAL] = "illegal",
-    [OUT_QUEUE_FULL] = "queue_full",
-    [OUT_SERVER_FULL] = "server_full",
-    [OUT_QUEUES_FULL] = "queues_full",
-    [OUT_REFUSED_NEW] = "refused_new",
-    [OUT_TOO_BIG] = "too_big",
-    [OUT_INVALID] = "invalid",
-    [OUT_KEY_REUSED] = "key_reused",
-    [OUT_KEYS_FULL] = "keys_full",
-    [OUT_DISK_FULL] = "disk_full",
-    [OUT_EXISTS] = "exists",
-    [OUT_VERSION] = "version",
-    [OUT_KV_FULL] = "kv_full",
-    [OUT_DAMAGED] = "damaged",
-    [OUT_RATE_LIMIT] = "rate_limited",
-    [OUT_NO_SCHEDULE] = "no_schedule",
-    [OUT_NOT_DUE] = "not_due",
-    [OUT_UNAVAILABLE] = "unavailable",
-    [OUT_UNKNOWN] = "unknown",
-};
-
-const char *outcome_name(enum outcome o)
-{
-    return (unsigned)o < OUT_COUNT ? outcomes[o] : "invalid_outcome";
-}
-
 static const char *const events[EVENT_KIND_COUNT] = {
     [EVENT_ENQUEUED] = "enqueued",
     [EVENT_READY] = "ready",

@@ -13,12 +13,12 @@
 
 #include <uv.h>
 
-#include "backend/op.h"
-#include "backend/queue_rules.h"
 #include "base/containers/histogram.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/system/clock.h"
+#include "ops/op.h"
+#include "ops/queue_limits.h"
 
 struct backend;
 struct backend_watch;

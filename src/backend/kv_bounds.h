@@ -2,9 +2,9 @@
 /* What a list of keys asks for, as one range of bytes: the same for every store. */
 #pragma once
 
-#include "backend/op.h"
 #include "base/containers/arena.h"
 #include "base/err.h"
+#include "ops/op.h"
 
 struct kv_bounds {
     struct span low; /* the least key … */

@@ -2,7 +2,7 @@
 /* A reply that outlives the callback which delivered it. */
 #pragma once
 
-#include "backend/op.h"
+#include "ops/op.h"
 
 /* The reply and everything it points to, in one block; NULL when there is no memory. Give it back
  * with mem_free. */

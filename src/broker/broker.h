@@ -15,11 +15,11 @@
 #include <uv.h>
 
 #include "backend/backend.h"
-#include "backend/op.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/system/clock.h"
 #include "broker/webhook.h"
+#include "ops/op.h"
 
 struct broker;
 

@@ -2,9 +2,9 @@
 /* What a receiver gets: the JSON of a notice and its signature. */
 #pragma once
 
-#include "backend/op.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "ops/op.h"
 
 #define NOTICE_PAYLOAD_MAX ((size_t)1 << 20) /* a larger payload is left out */
 #define NOTICE_SIGNATURE_BYTES 72            /* "v1=" and 64 digits, with the NUL */

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "backend/op.h"
+#include "ops/op.h"
 #include "sim/plan.h"
 
 #define COVERAGE_RECORDS 128

@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "backend/op.h"
+#include "ops/op.h"
 #include "sim/pool.h"
 
 enum hist_kind {

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend/op.h"
+#include "ops/op.h"
 
 #define MODEL_QUEUES 8
 #define MODEL_JOBS 4096

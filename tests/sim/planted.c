@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-#include "backend/local/engine/defects.h"
 #include "core/records/record.h"
+#include "ops/defects.h"
 #include "sim/disk_journal.h"
 #include "sim/run.h"
 

@@ -3,7 +3,7 @@
  * keys, labels, notes, urls or secrets. What does not fit is cut; names are escaped. */
 #pragma once
 
-#include "backend/op.h"
+#include "ops/op.h"
 
 #define TRACE_LINE_BYTES 1024
 

@@ -12,13 +12,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend/op.h"
 #include "base/containers/arena.h"
 #include "base/digest/hash.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "core/records/frame.h"
 #include "core/records/record.h"
+#include "ops/op.h"
 
 struct store_meta {
     uint8_t store_id[16];

@@ -6,7 +6,7 @@
  * by its job (worker, started_at, since); a store keeps a row of its own only for the others. */
 #pragma once
 
-#include "backend/op.h"
+#include "ops/op.h"
 
 struct attempt_end {
     uint8_t outcome, error_kind;

@@ -5,8 +5,8 @@
  * payloads at is known only when the jobs are loaded: these are asked for in a second round, and
  * all versions are then drawn anew, after the last lock. */
 #include "backend/kv_bounds.h"
-#include "backend/kv_rules.h"
 #include "backend/postgres/impl.h"
+#include "ops/kv_check.h"
 
 #define HOUR_MS INT64_C(3600000)
 

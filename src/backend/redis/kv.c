@@ -12,9 +12,9 @@
 #include <endian.h>
 
 #include "backend/kv_bounds.h"
-#include "backend/kv_rules.h"
 #include "backend/redis/impl.h"
 #include "backend/shared/sound.h"
+#include "ops/kv_check.h"
 
 #define META_BYTES 21 /* version, expiry, kind, length of the value */
 

@@ -7,8 +7,8 @@
  * locked. Notices go into the store with what they tell of. */
 #pragma once
 
-#include "backend/op.h"
 #include "base/containers/arena.h"
+#include "ops/op.h"
 
 struct shared;
 struct unit;

@@ -3,66 +3,32 @@
 #include "backend/shared/shared.h"
 #include "base/check.h"
 
-static const struct {
-    uint8_t class;
-    work_fn work;
-} ops[OP_KIND_COUNT] = {
-    [OP_ENQUEUE] = {CLASS_UNIT, work_enqueue},
-    [OP_CLAIM] = {CLASS_UNIT, work_claim},
-    [OP_ACK] = {CLASS_UNIT, work_ack},
-    [OP_FAIL] = {CLASS_UNIT, work_fail},
-    [OP_EXTEND] = {CLASS_UNIT, work_extend},
-    [OP_RELEASE] = {CLASS_UNIT, work_release},
-    [OP_RELEASE_CLAIM] = {CLASS_UNIT, work_release_claim},
-    [OP_CANCEL] = {CLASS_UNIT, work_cancel},
-    [OP_REQUEUE] = {CLASS_UNIT, work_requeue},
-    [OP_PATCH] = {CLASS_UNIT, work_patch},
-    [OP_REMOVE] = {CLASS_UNIT, work_remove},
-    [OP_NOTE] = {CLASS_UNIT, work_note},
-    [OP_QUEUE_PUT] = {CLASS_ALONE, work_queue_put},
-    [OP_QUEUE_DELETE] = {CLASS_ALONE, work_queue_delete},
-    [OP_PAUSE] = {CLASS_ALONE, work_pause},
-    [OP_PURGE] = {CLASS_ALONE, work_purge},
-    [OP_BULK] = {CLASS_ALONE, work_bulk},
-    [OP_SCHEDULE_PUT] = {CLASS_ALONE, work_schedule_put},
-    [OP_SCHEDULE_PAUSE] = {CLASS_ALONE, work_schedule_pause},
-    [OP_SCHEDULE_DELETE] = {CLASS_ALONE, work_schedule_delete},
-    [OP_SCHEDULE_GET] = {CLASS_LOOK, NULL},
-    [OP_SCHEDULE_LIST] = {CLASS_LOOK, NULL},
-    [OP_FIRE] = {CLASS_FIRE, work_fire},
-    [OP_TRIGGER] = {CLASS_FIRE, work_trigger},
-    [OP_ALERT_PUT] = {CLASS_ALONE, work_alert_put},
-    [OP_ALERT_DELETE] = {CLASS_ALONE, work_alert_delete},
-    [OP_ALERT_LIST] = {CLASS_LOOK, NULL},
-    [OP_ALERT_EDGE] = {CLASS_NOTICE, work_alert_edge},
-    [OP_NOTICE_TAKE] = {CLASS_ALONE, work_notice_take},
-    [OP_NOTICE_END] = {CLASS_NOTICE, work_notice_end},
-    [OP_NOTICE_LIST] = {CLASS_LOOK, NULL},
-    [OP_NOTICE_AGAIN] = {CLASS_NOTICE, work_notice_again},
-    [OP_NOTICE_DISCARD] = {CLASS_NOTICE, work_notice_discard},
-    [OP_BREAKER_LIST] = {CLASS_LOOK, NULL},
-    [OP_KV_COMMIT] = {CLASS_UNIT, work_kv_commit},
-    [OP_ACCEPT_CLOCK] = {CLASS_UNIT, work_accept_clock},
-    [OP_GET] = {CLASS_LOOK, NULL},
-    [OP_PEEK] = {CLASS_LOOK, NULL},
-    [OP_QUEUE_GET] = {CLASS_LOOK, NULL},
-    [OP_QUEUE_LIST] = {CLASS_LOOK, NULL},
-    [OP_KV_GET] = {CLASS_LOOK, NULL},
-    [OP_LIST] = {CLASS_SEARCH, NULL},
-    [OP_WORKERS] = {CLASS_SEARCH, NULL},
-    [OP_EXCEPTIONS] = {CLASS_SEARCH, NULL},
-    [OP_HISTORY] = {CLASS_SEARCH, NULL},
-    [OP_PAGE] = {CLASS_SEARCH, NULL},
-    [OP_PENDING] = {CLASS_SEARCH, NULL},
-    [OP_DISPATCHED] = {CLASS_UNIT, work_dispatched},
-    [OP_KV_LIST] = {CLASS_SEARCH, NULL},
+/* Operations that are not decided in src/ops. */
+static const work_fn works[OP_KIND_COUNT] = {
+    [OP_QUEUE_PUT] = work_queue_put,
+    [OP_QUEUE_DELETE] = work_queue_delete,
+    [OP_PAUSE] = work_pause,
+    [OP_PURGE] = work_purge,
+    [OP_BULK] = work_bulk,
+    [OP_SCHEDULE_PUT] = work_schedule_put,
+    [OP_SCHEDULE_PAUSE] = work_schedule_pause,
+    [OP_SCHEDULE_DELETE] = work_schedule_delete,
+    [OP_ALERT_PUT] = work_alert_put,
+    [OP_ALERT_DELETE] = work_alert_delete,
+    [OP_ALERT_EDGE] = work_alert_edge,
+    [OP_NOTICE_TAKE] = work_notice_take,
+    [OP_NOTICE_END] = work_notice_end,
+    [OP_NOTICE_AGAIN] = work_notice_again,
+    [OP_NOTICE_DISCARD] = work_notice_discard,
+    [OP_ACCEPT_CLOCK] = work_accept_clock,
+    [OP_DISPATCHED] = work_dispatched,
 };
 
 #define WIDE_MAX 12 /* operations of one unit that are a question of their own */
 
 enum op_class shared_class(const struct op *op)
 {
-    return (enum op_class)ops[op->kind].class;
+    return (enum op_class)op_info(op->kind)->class;
 }
 
 /* --- what waits --- */
@@ -196,9 +162,17 @@ void unit_turns_refuse(struct unit *u, enum outcome out, const char *note)
 
 void unit_work(struct unit *u)
 {
+    u->hash_key = u->s->facts.hash_key;
+    u->rate_now_us = u->now.ms * 1000;
     for (size_t i = 0; i < u->count && !u->nomem; i++) {
         struct turn *t = &u->turns[i];
-        ops[t->op->kind].work(u, t);
+        ops_fn fn = ops_function(t->op->kind);
+        t->reply.kind = t->op->kind;
+        u->turn = t;
+        if (fn)
+            fn(unit_ops(u), t->op, &t->reply);
+        else
+            works[t->op->kind](u, t);
         t->later = t->op->kind == OP_BULK && t->reply.outcome == OUT_OK;
     }
 }
@@ -291,10 +265,17 @@ int shared_init(struct shared *s, const struct backend_ops *table,
 {
     s->base.ops = table;
     s->config = *config;
+    s->limits = (struct ops_limits){
+        .no_auto_create = config->no_auto_create,
+        .node = config->node,
+        .capacity = config->capacity,
+        .kv = {.keys = config->kv_keys_max ? config->kv_keys_max : DEFAULT_KV_KEYS_MAX,
+               .bytes = config->kv_bytes_max ? config->kv_bytes_max : DEFAULT_KV_BYTES_MAX},
+    };
     if (config->policy)
-        s->policy = *config->policy;
+        s->limits.policy = *config->policy;
     else
-        policy_default(&s->policy);
+        policy_default(&s->limits.policy);
     s->tick_wanted = true;
     map128_init(&s->known_map);
     map128_init(&s->rates);

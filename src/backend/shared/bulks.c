@@ -86,30 +86,6 @@ void shared_bulk_forget(struct unit *u)
     u->bulk = NULL;
 }
 
-static void change_one(struct unit *u, struct bulk *b, struct row *r)
-{
-    struct record rec;
-    if (b->action == BULK_REMOVE) {
-        unit_row_remove(u, r);
-        b->slice_changed++;
-        return;
-    }
-    if (b->action == BULK_REQUEUE && unit_row_rival(u, r)) {
-        b->slice_refused++;
-        return;
-    }
-    if (b->action == BULK_REQUEUE) {
-        decide_requeue(&r->job, (struct wall_time){0}, r->q->generation, u->now, &rec);
-        r->fates.requeues = (uint8_t)(r->fates.requeues + (r->fates.requeues < UINT8_MAX));
-    } else {
-        rec.kind = REC_JOB_CANCELLED;
-        rec.job_cancelled =
-            (struct rec_job_cancelled){.seq = r->job.seq, .reason = REASON_CANCELLED, .at = u->now};
-    }
-    unit_row_take(u, r, &rec);
-    b->slice_changed++;
-}
-
 int shared_bulk_work(struct unit *u, struct bulk *b, size_t slice, bool last)
 {
     b->slice_changed = b->slice_refused = 0;
@@ -117,8 +93,12 @@ int shared_bulk_work(struct unit *u, struct bulk *b, size_t slice, bool last)
     for (size_t i = 0; i < slice && !u->nomem; i++) {
         struct row *r = u->rows[i];
         b->slice_cursor = r->job.seq;
-        if (unit_row_there(r))
-            change_one(u, b, r);
+        bool changed = true;
+        if (!unit_row_there(r))
+            continue;
+        u->nomem |= !ops_bulk_change(unit_ops(u), &r->job, (enum bulk_action)b->action, &changed);
+        b->slice_changed += changed;
+        b->slice_refused += !changed;
     }
     b->slice_last = last;
     u->s->trim_wanted = true;

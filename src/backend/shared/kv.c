@@ -4,10 +4,10 @@
  * The store has locked every key that the unit is about, also those that are not there, before the
  * versions were drawn; so a version is newer than any that the key ever had, whichever node set it.
  */
-#include "backend/kv_rules.h"
 #include "backend/shared/shared.h"
 #include "base/check.h"
 #include "core/validate.h"
+#include "ops/kv_check.h"
 
 /* --- the keys of a unit --- */
 
@@ -142,7 +142,7 @@ size_t unit_keys_of_rows(struct unit *u, bool every)
 
 /* --- changes --- */
 
-static uint64_t version_draw(struct unit *u)
+uint64_t unit_kv_version(struct unit *u)
 {
     CHECK(u->version_next < u->version_count);
     return u->versions[u->version_next++];
@@ -195,7 +195,7 @@ void unit_leave_payload(struct unit *u, struct row *r)
     if (rest.len == 0)
         return;
     struct wkey to = {
-        .version = version_draw(u), .kind = r->job.payload_kind, .bytes = r->job.payload_bytes};
+        .version = unit_kv_version(u), .kind = r->job.payload_kind, .bytes = r->job.payload_bytes};
     if (r->has_payload)
         to.value = r->payload;
     else
@@ -216,185 +216,33 @@ static struct wkey *key_of(const struct unit *u, struct span key)
     return k;
 }
 
-static bool checks_hold(const struct unit *u, const struct op_kv_commit *want, struct turn *t)
+struct kv_state unit_kv_find(const struct unit *u, struct span key)
 {
-    for (uint32_t i = 0; i < want->check_count; i++) {
-        const struct wkey *k = key_of(u, want->checks[i].key);
-        uint64_t version = is_seen(u, k) ? k->version : 0;
-        if (version == want->checks[i].version)
-            continue;
-        t->reply.failed = i;
-        t->reply.version = version;
-        return unit_refuse(t, OUT_VERSION, NULL);
-    }
-    return true;
+    const struct wkey *k = key_of(u, key);
+    return (struct kv_state){.stored = k->changed ? k->there : k->stored,
+                             .bytes = k->bytes,
+                             .version = is_seen(u, k) ? k->version : 0};
 }
 
-static uint64_t limit_of(uint64_t configured, uint64_t otherwise)
+void unit_kv_set(struct unit *u, const struct kv_set *set, uint64_t version)
 {
-    return configured ? configured : otherwise;
+    struct wkey to = {.version = version,
+                      .expires_at = set->expires_at,
+                      .kind = set->kind,
+                      .bytes = (uint32_t)set->value.len,
+                      .value = set->value};
+    key_set(u, key_of(u, set->key), &to);
 }
 
-/* What deletes give back does not count, as on the embedded store. */
-static bool room_left(const struct unit *u, const struct op_kv_commit *want, struct turn *t)
+uint32_t unit_kv_delete(struct unit *u, const struct span *keys, uint32_t count, uint64_t version)
 {
-    const struct backend_config *c = &u->s->config;
-    uint64_t used = u->kv_keys + (uint64_t)u->kv_key_adds, keys = used;
-    uint64_t used_bytes = u->kv_bytes + (uint64_t)u->kv_byte_adds, bytes = used_bytes;
-    for (uint32_t i = 0; i < want->set_count; i++) {
-        const struct wkey *k = key_of(u, want->sets[i].key);
-        bool kept = k->changed ? k->there : k->stored;
-        keys += !kept;
-        bytes += want->sets[i].value.len + (kept ? 0 : want->sets[i].key.len);
-        bytes -= kept ? k->bytes : 0;
-    }
-    if (keys > limit_of(c->kv_keys_max, 1000000) && keys > used)
-        return unit_refuse(t, OUT_KV_FULL, "the key-value store holds as many keys as it may");
-    if (bytes > limit_of(c->kv_bytes_max, UINT64_C(1) << 30) && bytes > used_bytes)
-        return unit_refuse(t, OUT_KV_FULL, "the key-value store holds as many bytes as it may");
-    return true;
-}
-
-static void refused(struct turn *t, const struct reply *why, uint32_t index)
-{
-    t->reply = (struct reply){.outcome = why->outcome,
-                              .note = why->note,
-                              .seq = why->seq,
-                              .id_hi = why->id_hi,
-                              .state = why->state,
-                              .retry_ms = why->retry_ms,
-                              .failed = index,
-                              .failed_enqueue = true};
-}
-
-/* Two enqueues under one key would have to be answered with each other. */
-static bool same_key(const struct enqueue_plan *a, const struct enqueue_plan *b)
-{
-    const struct span *x = &a->want->extra.unique, *y = &b->want->extra.unique;
-    return (!hash128_none(a->key) && hash128_equal(a->key, b->key)) ||
-           (a->q && a->q == b->q && x->len && span_equal(*x, *y));
-}
-
-static bool keys_apart(const struct enqueue_plan *plans, uint32_t count, struct turn *t)
-{
-    for (uint32_t i = 1; i < count; i++)
-        for (uint32_t k = 0; k < i; k++)
-            if (same_key(&plans[i], &plans[k])) {
-                t->reply = (struct reply){.failed = i, .failed_enqueue = true};
-                return unit_refuse(t, OUT_INVALID,
-                                   "two enqueues of a commit must not share an idempotency key or "
-                                   "a unique key");
-            }
-    return true;
-}
-
-/* Queues that a refused commit would have made, and what it would have taken of rate limits. */
-struct mark {
-    size_t queues, numbers;
-    uint64_t records;
-    struct happened **happened;
-    struct rate_claim *rates;
-};
-
-static struct mark mark_of(const struct unit *u)
-{
-    return (struct mark){u->queue_count, u->number_next, u->records, u->happened_last, u->rates};
-}
-
-static void undo(struct unit *u, const struct mark *m)
-{
-    while (u->queue_count > m->queues) {
-        struct wqueue *q = u->queues[--u->queue_count];
-        known_forget(u->s, q->name);
-        heap_done(&q->ready);
-    }
-    u->number_next = m->numbers;
-    u->records = m->records;
-    u->happened_last = m->happened;
-    *u->happened_last = NULL;
-    u->rates = m->rates;
-}
-
-static bool enqueues_planned(struct unit *u, const struct op_kv_commit *want,
-                             struct enqueue_plan *plans, struct turn *each, struct turn *t)
-{
-    struct mark before = mark_of(u);
-    bool good = true;
-    for (uint32_t i = 0; good && i < want->enqueue_count; i++) {
-        good = unit_enqueue_plan(u, &want->enqueues[i], plans, i, &each[i], &plans[i]);
-        if (!good)
-            refused(t, &each[i].reply, i);
-    }
-    good = good && keys_apart(plans, want->enqueue_count, t);
-    if (!good)
-        undo(u, &before);
-    return good;
-}
-
-static void enqueues_make(struct unit *u, const struct op_kv_commit *want,
-                          const struct enqueue_plan *plans, struct turn *each, struct turn *t)
-{
-    struct enqueued_view *views =
-        arena_array(&u->arena, want->enqueue_count ? want->enqueue_count : 1, sizeof *views);
-    u->nomem |= !views;
-    for (uint32_t i = 0; views && i < want->enqueue_count; i++) {
-        (void)unit_enqueue_make(u, &plans[i], &each[i]);
-        const struct reply *from = &each[i].reply;
-        views[i] = (struct enqueued_view){.seq = from->seq,
-                                          .id_hi = from->id_hi,
-                                          .replaced_seq = from->replaced_seq,
-                                          .state = from->state,
-                                          .created = from->created,
-                                          .repeat = from->repeat,
-                                          .run_at = from->run_at};
-    }
-    t->reply.enqueued = views;
-    t->reply.enqueued_count = want->enqueue_count;
-}
-
-static void keys_change(struct unit *u, const struct op_kv_commit *want, struct turn *t)
-{
-    uint64_t version = version_draw(u);
-    bool any = want->set_count > 0;
-    for (uint32_t i = 0; i < want->set_count; i++) {
-        const struct kv_set *s = &want->sets[i];
-        struct wkey to = {.version = version,
-                          .expires_at = s->expires_at,
-                          .kind = s->kind,
-                          .bytes = (uint32_t)s->value.len,
-                          .value = s->value};
-        key_set(u, key_of(u, s->key), &to);
-    }
-    for (uint32_t i = 0; i < want->delete_count; i++) {
-        struct wkey *k = key_of(u, want->deletes[i]);
+    uint32_t deleted = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct wkey *k = key_of(u, keys[i]);
         if (!(k->changed ? k->there : k->stored))
             continue;
         key_delete(u, k, version);
-        t->reply.count++;
-        any = true;
+        deleted++;
     }
-    t->reply.version = any ? version : 0;
-}
-
-void work_kv_commit(struct unit *u, struct turn *t)
-{
-    const struct op_kv_commit *want = &t->op->kv_commit;
-    const char *note;
-    enum outcome out = kv_commit_right(want, &u->arena, &note);
-    if (out != OUT_OK) {
-        unit_refuse(t, out, note);
-        return;
-    }
-    size_t n = want->enqueue_count ? want->enqueue_count : 1;
-    struct enqueue_plan *plans = arena_array(&u->arena, n, sizeof *plans);
-    struct turn *each = arena_array(&u->arena, n, sizeof *each);
-    if (!plans || !each) {
-        u->nomem = true;
-        return;
-    }
-    if (!checks_hold(u, want, t) || !room_left(u, want, t) ||
-        !enqueues_planned(u, want, plans, each, t))
-        return;
-    keys_change(u, want, t);
-    enqueues_make(u, want, plans, each, t);
+    return deleted;
 }

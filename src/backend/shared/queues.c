@@ -6,9 +6,10 @@
 
 #define UNTIL_WRONG "until must be a time before the year 10000, or nothing"
 
-bool unit_queue_room(const struct unit *u, bool implied)
+bool unit_queue_room(const struct unit *u, size_t ahead, bool implied)
 {
-    return queue_has_room(&u->s->config.queue_limits, u->queues_there + u->number_next, implied);
+    return queue_has_room(&u->s->config.queue_limits, u->queues_there + u->number_next + ahead,
+                          implied);
 }
 
 struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct queue_policy *policy)
@@ -55,7 +56,7 @@ static bool put_allowed(struct unit *u, const struct op_queue *want, const struc
         return unit_refuse(t, OUT_NO_QUEUE, NULL);
     if (!q && validate_queue_name(want->name, &note) != 0)
         return unit_refuse_note(u, t, &note);
-    if (!q && !unit_queue_room(u, want->implied))
+    if (!q && !unit_queue_room(u, 0, want->implied))
         return unit_refuse(t, OUT_QUEUES_FULL, NULL);
     if (want->policy && policy_check(want->policy, &note) != 0)
         return unit_refuse_note(u, t, &note);
@@ -108,7 +109,7 @@ void work_queue_put(struct unit *u, struct turn *t)
         return;
     uint8_t scope = q ? q->policy.unique_scope : 0;
     if (!q)
-        q = unit_queue_make(u, want->name, want->policy ? want->policy : &u->s->policy);
+        q = unit_queue_make(u, want->name, want->policy ? want->policy : &u->s->limits.policy);
     else
         unit_tell_queue(u, EVENT_QUEUE_CHANGED, q, 0);
     if (!q)

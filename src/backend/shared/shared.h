@@ -8,7 +8,8 @@
  *   batches.c   operations that were submitted, in their order; which of them make a unit
  *   wants.c     what a unit is about
  *   unit.c, unit_rows.c    the memory of a unit, and what a record does to a job in it
- *   enqueue.c, claim.c, leases.c, change.c, queues.c, bulks.c    the operations
+ *   state.c     loaded rows as the state on which the operations of src/ops work
+ *   enqueue.c, queues.c, bulks.c    operations
  *   kv.c        keys and values; payloads that dead jobs leave behind
  *   schedules.c, fire.c    schedules, and what they make
  *   alerts.c, notices.c    alert rules, notices, breakers; see alerts.h
@@ -83,7 +84,7 @@ struct bulk {
 struct shared {
     struct backend base;
     struct backend_config config;
-    struct queue_policy policy; /* for queues made by an enqueue */
+    struct ops_limits limits;
     struct store_facts facts;
     struct random random;
     uint64_t token_counter;
@@ -132,10 +133,6 @@ size_t op_enqueues(const struct op *op, const struct op_enqueue **ret);
 /* Whether the unit needs schedules before anything else can be asked for. */
 bool unit_about_schedules(const struct unit *u);
 
-/* How an operation is answered: with others in one unit; in a unit of its own, with its queue
- * locked against everybody; with other firings; with others about notices; by looking, in its turn;
- * by a search beside the units. */
-enum op_class { CLASS_UNIT, CLASS_ALONE, CLASS_FIRE, CLASS_NOTICE, CLASS_LOOK, CLASS_SEARCH };
 enum op_class shared_class(const struct op *op);
 
 MUST_CHECK int shared_batch_add(struct shared *s, const struct op *ops, size_t count,
@@ -167,35 +164,17 @@ void known_learn(struct shared *s, const struct wqueue *q);
 void known_forget(struct shared *s, struct span name);
 void knowns_free(struct shared *s);
 
-/* enqueue.c: an enqueue is planned, then made. Those `before` it belong together with it. */
-struct enqueue_plan {
-    const struct op_enqueue *want;
-    struct hash128 key; /* its idempotency key; 0, 0 = none */
-    struct wqueue *q;
-    struct row *old; /* whose place it takes */
-    bool answered;   /* nothing is to be made: the turn's reply says what there is */
-};
-/* False: the turn's reply says why not. */
-bool unit_enqueue_plan(struct unit *u, const struct op_enqueue *want,
-                       const struct enqueue_plan *before, size_t count, struct turn *t,
-                       struct enqueue_plan *ret);
-/* The new job; NULL: it was answered, or there is no memory. */
-struct row *unit_enqueue_make(struct unit *u, const struct enqueue_plan *p, struct turn *t);
+/* enqueue.c: what the state of a unit (state.c) does for enqueues and commits of keys */
+bool unit_idempotency_find(const struct unit *u, struct hash128 key, struct idempotency_state *ret);
+enum outcome unit_idempotency_room(const struct unit *u, struct hash128 key, size_t ahead);
+void unit_idempotency_keep(struct unit *u, struct hash128 key, uint64_t fingerprint,
+                           const struct job *j);
+struct row *unit_job_create(struct unit *u, const struct enqueue_plan *p); /* NULL = no memory */
+int64_t unit_rate_full_us(const struct unit *u, const struct rate_share *share);
+void unit_rate_take(struct unit *u, const struct rate_share *share);
 
 /* The operations: each answers its turn. */
 typedef void (*work_fn)(struct unit *u, struct turn *t);
-void work_enqueue(struct unit *u, struct turn *t);
-void work_claim(struct unit *u, struct turn *t);
-void work_ack(struct unit *u, struct turn *t);
-void work_fail(struct unit *u, struct turn *t);
-void work_extend(struct unit *u, struct turn *t);
-void work_release(struct unit *u, struct turn *t);
-void work_release_claim(struct unit *u, struct turn *t);
-void work_cancel(struct unit *u, struct turn *t);
-void work_requeue(struct unit *u, struct turn *t);
-void work_patch(struct unit *u, struct turn *t);
-void work_remove(struct unit *u, struct turn *t);
-void work_note(struct unit *u, struct turn *t);
 void work_dispatched(struct unit *u, struct turn *t);
 void work_queue_put(struct unit *u, struct turn *t);
 void work_queue_delete(struct unit *u, struct turn *t);
@@ -205,9 +184,6 @@ void work_bulk(struct unit *u, struct turn *t);
 void work_schedule_put(struct unit *u, struct turn *t);
 void work_schedule_pause(struct unit *u, struct turn *t);
 void work_schedule_delete(struct unit *u, struct turn *t);
-void work_fire(struct unit *u, struct turn *t);
-void work_trigger(struct unit *u, struct turn *t);
-void work_kv_commit(struct unit *u, struct turn *t);
 void work_accept_clock(struct unit *u, struct turn *t);
 
 /* bulks.c */

@@ -2,14 +2,20 @@
 /* The memory of a unit: its rows, its queues, and who is who. */
 #include "backend/shared/unit.h"
 
-#include "backend/kv_rules.h"
 #include "backend/shared/shared.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "ops/kv_check.h"
 
 int unit_init(struct unit *u, struct shared *s)
 {
     *u = (struct unit){.s = s};
+    u->store = &unit_ops_store;
+    u->random = &s->random;
+    u->memory = &u->arena;
+    u->limits = &s->limits;
+    u->hash_key = s->facts.hash_key;
+    buf_init(&u->scratch);
     arena_init(&u->arena);
     map128_init(&u->name_map);
     map64_init(&u->by_seq);
@@ -71,6 +77,7 @@ void unit_done(struct unit *u)
     map128_done(&u->name_map);
     map64_done(&u->by_seq);
     map128_done(&u->wkey_map);
+    buf_done(&u->scratch);
     arena_done(&u->arena);
     mem_free(u->names);
     mem_free(u->rows);
@@ -198,13 +205,6 @@ struct row *unit_holder(const struct unit *u, const struct wqueue *q, struct spa
             return r;
     }
     return NULL;
-}
-
-bool unit_scope_holds(const struct queue_policy *p, uint8_t state)
-{
-    if (p->unique_scope == UNIQUE_KEPT)
-        return state != STATE_CANCELLED && state != STATE_NONE;
-    return p->unique_scope == UNIQUE_LIVE && (STATE_BIT(state) & STATES_LIVE);
 }
 
 int64_t unit_queue_sum(const struct wqueue *q, int column)

@@ -13,13 +13,14 @@
  * hold until the unit is over, or into the operations. */
 #pragma once
 
-#include "backend/op.h"
-#include "backend/schedule_rules.h"
 #include "backend/shared/alerts.h"
 #include "base/containers/arena.h"
 #include "base/containers/heap.h"
 #include "base/containers/map.h"
 #include "core/moves.h"
+#include "ops/enqueue.h"
+#include "ops/ops.h"
+#include "ops/schedule_rules.h"
 
 struct shared;
 struct batch;
@@ -33,10 +34,8 @@ struct bulk;
 
 /* A queue, as it was loaded, with what the unit changes about it. */
 struct wqueue {
-    uint32_t number, generation;
+    struct queue_state; /* its members are members of this struct */
     struct span name, owner, note, attributes;
-    struct queue_policy policy;
-    struct wall_time created_at, updated_at, paused_until;
     bool gone;               /* before, or in this unit */
     bool put;                /* to be written */
     bool purged, ended;      /* to be marked so */
@@ -79,27 +78,22 @@ struct row {
     bool attempted;     /* an attempt of it was ended by this unit */
 };
 
-/* What an enqueue takes from the bucket of a rate limit. */
-struct rate_claim {
-    struct hash128 key;
-    int64_t share_us, window_us; /* share_us 0 = none */
-    struct rate_claim *next;
+/* A rate limit's share that an enqueue of the unit takes once it is committed. */
+struct rate_taken {
+    struct rate_share share;
+    struct rate_taken *next;
 };
 
 /* A schedule, as it was loaded, with what the unit changes about it. */
 struct wschedule {
-    uint32_t number;
+    struct schedule_base; /* its members are members of this struct */
     struct span name, owner, note, attributes;
-    struct span text; /* the definition, encoded … */
-    struct schedule_spec spec;
-    struct wall_time created_at, updated_at;
-    struct schedule_state state;
+    struct span text;  /* the definition, encoded */
     uint64_t last_seq; /* the last job, when it was loaded … */
     bool last_live;    /* … and whether it still waited or ran */
-    bool paused;
-    bool put;   /* to be written as a whole */
-    bool moved; /* its state is to be written */
-    bool gone;  /* to be deleted */
+    bool put;          /* to be written as a whole */
+    bool moved;        /* its state is to be written */
+    bool gone;         /* to be deleted */
 };
 
 /* What a schedule's job is like, known before anything else is loaded. */
@@ -181,13 +175,13 @@ struct wanted_name {
 
 /* A store that needs more of a unit embeds this as its first member. */
 struct unit {
+    struct ops; /* its members are members of this struct: now, nomem, … */
     struct shared *s;
     struct arena arena;
     struct turn *turns; /* UNIT_OPS_MAX of them */
+    struct turn *turn;  /* the one under way */
     size_t count;
     struct unit *next; /* behind the gate, or spare */
-    struct wall_time now;
-    bool nomem; /* something could not be allocated: nothing is stored */
     /* what is asked for */
     struct wanted_name *names;
     size_t name_count, name_room;
@@ -214,7 +208,6 @@ struct unit {
     uint64_t seq_high;     /* at least this sequence was given out */
     uint64_t seq_floor;    /* a job that moved in has this sequence: those to come are above it */
     uint64_t keys;
-    uint64_t body_bytes; /* that claims are to show */
     struct idem *idems;
     struct word *words;  /* that were loaded */
     struct wkey **wkeys; /* of the key-value store */
@@ -236,11 +229,18 @@ struct unit {
     struct happened *happened, **happened_last;
     int64_t key_adds;
     int64_t kv_key_adds, kv_byte_adds;
-    struct rate_claim *rates; /* of what it enqueues */
+    struct rate_taken *rates; /* of what it enqueues */
     bool idem_replaced;       /* a key that had expired */
     uint64_t records;         /* changes, for figures */
     uint64_t position;        /* of the last of them */
 };
+
+/* The context of the operations, which is the unit's beginning. */
+static inline struct ops *unit_ops(struct unit *u)
+{
+    return (struct ops *)u;
+}
+extern const struct ops_store unit_ops_store; /* state.c */
 
 int unit_init(struct unit *u, struct shared *s);
 void unit_reset(struct unit *u); /* for the next unit, or the same again */
@@ -273,8 +273,8 @@ void unit_row_before(struct row *r);
 void unit_row_after(struct unit *u, struct row *r);
 void unit_row_remove(struct unit *u,
                      struct row *r); /* the job ceases to exist; counted as removed */
-/* What the rules say a record of the given kind does to this job, with its sums, attempt, word and
- * event. */
+/* What the rules say a record of the given kind does to this job, with its sums, attempt, report,
+ * event, and what a dead job leaves. */
 void unit_row_take(struct unit *u, struct row *r, const struct record *rec);
 void unit_row_rules(const struct row *r, struct job_options *room, struct job_rules *ret);
 void unit_ended_add(struct unit *u, const struct ended *e); /* copied */
@@ -282,8 +282,6 @@ void unit_tell(struct unit *u, uint8_t kind, const struct row *r);
 void unit_tell_queue(struct unit *u, uint8_t kind, const struct wqueue *q, uint64_t count);
 void unit_depth(struct unit *u, struct wqueue *q);
 
-/* Whether a job in this state holds its unique key. */
-bool unit_scope_holds(const struct queue_policy *p, uint8_t state);
 int64_t unit_queue_sum(const struct wqueue *q, int column); /* before and by the unit */
 uint64_t unit_queue_state_count(const struct wqueue *q, uint8_t state);
 uint64_t unit_queue_live(const struct wqueue *q);
@@ -297,19 +295,16 @@ bool unit_body_right(struct turn *t, uint8_t kind, struct span body, uint64_t ma
 
 /* Whether the text can be a name or key at all: UTF-8 without a NUL. */
 bool unit_text_safe(struct span s);
-/* The lease's time is over; or the node it was bound to is gone. */
+/* For the leader: the lease's time is over; the node to which it was bound is gone; the job that
+ * holds it has ended in this state (none = it was removed). */
 void unit_lease_ran_out(struct unit *u, struct row *r);
 void unit_lease_restarted(struct unit *u, struct row *r);
-struct row *unit_row_rival(const struct unit *u, const struct row *r); /* holds its key instead */
-/* Whether one more may be created. */
-bool unit_queue_room(const struct unit *u, bool implied);
+void unit_item_left(struct unit *u, struct row *r, uint8_t holder_state);
+/* Whether one more may be created, with `ahead` others. */
+bool unit_queue_room(const struct unit *u, size_t ahead, bool implied);
 struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct queue_policy *policy);
 /* Whether a change of this queue has to know which jobs share a key (unit.sharers). */
 bool unit_queue_widens(const struct unit *u, const struct wqueue **ret_queue);
-/* *ret: what the enqueue takes from its bucket, once unit_rates_add was called with it. */
-bool unit_rates_allow(struct unit *u, const struct wqueue *q, const struct op_enqueue *want,
-                      struct turn *t, struct rate_claim *ret);
-void unit_rates_add(struct unit *u, const struct rate_claim *claim);
 void unit_rates_take(struct unit *u); /* after the commit */
 
 /* --- schedules (schedules.c, fire.c) --- */
@@ -328,9 +323,6 @@ void unit_tell_alert(struct unit *u, uint8_t kind, struct span alert, struct spa
                      uint64_t value);
 void unit_tell_schedule(struct unit *u, uint8_t kind, const struct wschedule *s,
                         const struct row *r);
-/* The job that holds it has ended in this state (none = it is gone). */
-void unit_item_left(struct unit *u, struct row *r, uint8_t holder_state);
-
 /* --- keys and values (kv.c) --- */
 
 /* One a key, however often it was asked for; the store fills it in. NULL: no memory. */
@@ -346,6 +338,10 @@ size_t unit_keys_of_commits(struct unit *u);
  * die, else those that an operation of the unit may kill. */
 size_t unit_keys_of_rows(struct unit *u, bool every);
 void unit_leave_payload(struct unit *u, struct row *r); /* it has just died */
+uint64_t unit_kv_version(struct unit *u);               /* for the changes of one commit */
+struct kv_state unit_kv_find(const struct unit *u, struct span key);
+void unit_kv_set(struct unit *u, const struct kv_set *set, uint64_t version);
+uint32_t unit_kv_delete(struct unit *u, const struct span *keys, uint32_t count, uint64_t version);
 void unit_tell_key(struct unit *u, uint8_t kind, struct span key, uint64_t version);
 /* Keys fall into so many buckets, by which a store locks them: also those that are not there. */
 #define KEY_BUCKETS 64u

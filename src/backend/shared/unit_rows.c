@@ -44,7 +44,7 @@ void unit_row_after(struct unit *u, struct row *r)
     count(q, &r->job, 1);
     r->changed = true;
     u->records++;
-    r->held = r->extra.unique.len && unit_scope_holds(&q->policy, r->job.state);
+    r->held = r->extra.unique.len && unique_key_held(&q->policy, r->job.state);
     mark_pending(u, r);
     if (r->job.state != STATE_READY)
         return;
@@ -345,6 +345,59 @@ static void take_claimed(struct unit *u, struct row *r, const struct job *before
     r->started_at = c->at;
 }
 
+/* --- records that leave the job where it is --- */
+
+static void take_extended(struct unit *u, struct row *r, const struct job *before,
+                          const struct record *rec)
+{
+    (void)before;
+    CHECK(apply_extended(&r->job, &rec->job_extended) == 0);
+    r->lease_ms = rec->job_extended.lease_ms;
+    r->until_ms = u->now.ms + r->lease_ms;
+    r->changed = true;
+}
+
+static void take_priority(struct unit *u, struct row *r, const struct job *before,
+                          const struct record *rec)
+{
+    (void)u, (void)before;
+    CHECK(apply_priority(&r->job, &rec->job_priority) == 0);
+    r->changed = true;
+}
+
+static void take_noted(struct unit *u, struct row *r, const struct job *before,
+                       const struct record *rec)
+{
+    const struct rec_job_noted *n = &rec->job_noted;
+    (void)u, (void)before;
+    CHECK(apply_noted(&r->job, n) == 0);
+    if (n->has_label)
+        r->extra.label = n->label;
+    if (n->has_attributes)
+        r->extra.attributes = n->attributes;
+    if (n->has_label || n->has_attributes)
+        r->set_note = r->changed = true;
+    if (n->has_result) {
+        r->result_kind = n->result_kind;
+        r->result = n->result;
+        r->set_result = true;
+    }
+    if (n->has_error)
+        keep_error(r, n->error_kind, n->error);
+}
+
+/* A queue that keeps none of its finished jobs: they go with the record that ends them. */
+static void drop_unkept(struct unit *u, struct row *r)
+{
+    const struct queue_policy *p = &r->q->policy;
+    if (STATE_BIT(r->job.state) & STATES_LIVE)
+        return;
+    if (r->job.state == STATE_DONE && (p->keep_done == 0 || p->keep_done_ms == 0))
+        unit_row_remove(u, r);
+    else
+        u->s->trim_wanted = true;
+}
+
 static const struct {
     take_fn take;
     uint8_t event;
@@ -357,12 +410,20 @@ static const struct {
     [REC_JOB_CANCELLED] = {take_cancelled, EVENT_CANCELLED},
     [REC_JOB_REQUEUED] = {take_requeued, EVENT_REQUEUED},
     [REC_JOB_PATCHED] = {take_patched, EVENT_PATCHED},
+    [REC_JOB_EXTENDED] = {take_extended, EVENT_KIND_COUNT},
+    [REC_JOB_PRIORITY] = {take_priority, EVENT_KIND_COUNT},
+    [REC_JOB_NOTED] = {take_noted, EVENT_KIND_COUNT},
 };
 
 void unit_row_take(struct unit *u, struct row *r, const struct record *rec)
 {
     CHECK((size_t)rec->kind < sizeof takes / sizeof takes[0] && takes[rec->kind].take);
     struct job before = r->job;
+    if (takes[rec->kind].event == EVENT_KIND_COUNT) {
+        takes[rec->kind].take(u, r, &before, rec);
+        u->records++;
+        return;
+    }
     unit_row_before(r);
     takes[rec->kind].take(u, r, &before, rec);
     unit_row_after(u, r);
@@ -373,4 +434,5 @@ void unit_row_take(struct unit *u, struct row *r, const struct record *rec)
         unit_leave_payload(u, r);
         unit_alert_dead(u, r, &rec->job_dead);
     }
+    drop_unkept(u, r);
 }

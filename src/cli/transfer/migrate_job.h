@@ -2,9 +2,9 @@
 /* What becomes of a job that moves: the same words for copying it and for comparing it. */
 #pragma once
 
-#include "backend/op.h"
 #include "base/buf.h"
 #include "base/containers/arena.h"
+#include "ops/op.h"
 
 /* The job as it arrives: a running one is ready again, uncounted, and its attempt, which nobody
  * ended, is left out. Texts stay where they are, attempts are in the arena. 0, -ERR_NOMEM. */

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "backend/schedule_rules.h"
 #include "core/limits.h"
+#include "ops/schedule_rules.h"
 
 #define NOW ((struct wall_time){1000000})
 

@@ -155,34 +155,14 @@ static bool matches(const struct engine *e, const struct bulk *b, const struct l
     return g && hash128_equal(g->key, b->group);
 }
 
-static int change_one(struct engine *e, struct bulk *b, struct live *l)
+static bool change_one(struct engine *e, struct bulk *b, struct live *l)
 {
-    struct queue *q = queue_of(e, l);
-    struct record rec = {.kind = REC_JOBS_GONE};
-    if (b->begin.action == BULK_REQUEUE && change_conflict(e, l)) {
-        b->refused++;
-        return 0;
-    }
-    if (b->begin.action == BULK_REQUEUE) {
-        decide_requeue(&l->job, (struct wall_time){0}, q->generation, e->now.wall, &rec);
-    } else if (b->begin.action == BULK_CANCEL) {
-        rec.kind = REC_JOB_CANCELLED;
-        rec.job_cancelled = (struct rec_job_cancelled){
-            .seq = l->job.seq, .reason = REASON_CANCELLED, .at = e->now.wall};
-    } else {
-        uint64_t previous = 0;
-        buf_clear(&e->scratch);
-        int err = record_seq_append(&e->scratch, &previous, l->job.seq);
-        if (err)
-            return err;
-        rec.jobs_gone = (struct rec_jobs_gone){.count = 1, .seqs = buf_span(&e->scratch)};
-    }
-    int err = jobs_reserve(e, q, 0, 1, record_bytes_max(&rec));
-    if (err)
-        return err;
-    engine_emit(e, &rec);
-    b->changed++;
-    return 0;
+    bool changed;
+    if (!ops_bulk_change(&e->ops, &l->job, (enum bulk_action)b->begin.action, &changed))
+        return false;
+    b->changed += changed;
+    b->refused += !changed;
+    return true;
 }
 
 /* Moves on to the next state of the mask whose list has jobs; false when there is none left. */
@@ -210,7 +190,7 @@ static bool bulk_work(struct engine *e, struct bulk *b, size_t budget, size_t *r
         uint32_t here = b->next;
         struct live *l = live_at(e, here);
         bool last = !b->restored && here == b->stop[b->state];
-        if (matches(e, b, l) && change_one(e, b, l) != 0)
+        if (matches(e, b, l) && !change_one(e, b, l))
             break;
         if (b->next == here)
             b->next = last ? 0 : l->next; /* it stayed where it was */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's frame: making it, one step, the table of operations, what goes out. */
-#include "backend/kv_rules.h"
 #include "backend/local/engine/engine_impl.h"
 #include "core/records/frame.h"
+#include "ops/kv_check.h"
 
 /* One commit has to swallow a step's frame. Room for the largest payload there is, and then some.
  */
@@ -12,10 +12,6 @@
 #define DEFAULT_EVENT_RING 16384u
 #define DEFAULT_STALL_MS 1000
 #define DEFAULT_JUMP_MS (3600 * 1000)
-#define DEFAULT_KEY_TTL_MS (UINT64_C(24) * 3600 * 1000)
-#define DEFAULT_KEYS_MAX UINT64_C(4000000)
-#define DEFAULT_KV_KEYS_MAX UINT64_C(1000000)
-#define DEFAULT_KV_BYTES_MAX (UINT64_C(1) << 30)
 
 void engine_config_default(struct engine_config *c)
 {
@@ -98,6 +94,20 @@ int engine_new(const struct engine_config *config, struct engine **ret)
     config_fill(&e->config);
     init_indexes(e);
     random_seed(&e->random, config->seed);
+    e->ops.store = &engine_ops_store;
+    e->ops.random = &e->random;
+    e->ops.limits = &e->limits;
+    buf_init(&e->ops.scratch);
+    e->limits = (struct ops_limits){
+        .policy = e->config.policy,
+        .no_auto_create = e->config.no_auto_create,
+        .node = e->config.node,
+        .capacity = e->config.capacity,
+        .kv = {.keys = e->config.kv_keys_max, .bytes = e->config.kv_bytes_max},
+    };
+#ifdef HF_TEST_HOOKS
+    e->ops.defects = config->defects;
+#endif
     e->seq_next = 1;
     e->queue_next = 1;
     e->bulk_next = 1;
@@ -140,6 +150,7 @@ void engine_free(struct engine *e)
     for (size_t i = 0; i < sizeof(heaps) / sizeof(heaps[0]); i++)
         heap_done(heaps[i]);
     buf_done(&e->scratch);
+    buf_done(&e->ops.scratch);
     kv_done(e);
     undelivered_done(e);
     alerts_free(e);
@@ -335,18 +346,8 @@ static void op_not_dispatching(struct engine *e, const struct op *op)
     refuse(reply_new(e, op), OUT_INVALID, "this store dispatches no jobs");
 }
 
+/* Operations that are not decided in src/ops. */
 static const op_fn op_table[OP_KIND_COUNT] = {
-    [OP_ENQUEUE] = op_enqueue,
-    [OP_CLAIM] = op_claim,
-    [OP_ACK] = op_ack,
-    [OP_FAIL] = op_fail,
-    [OP_EXTEND] = op_extend,
-    [OP_RELEASE] = op_release,
-    [OP_RELEASE_CLAIM] = op_release_claim,
-    [OP_CANCEL] = op_cancel,
-    [OP_REQUEUE] = op_requeue,
-    [OP_PATCH] = op_patch,
-    [OP_REMOVE] = op_remove,
     [OP_QUEUE_PUT] = op_queue_put,
     [OP_QUEUE_DELETE] = op_queue_delete,
     [OP_QUEUE_GET] = op_queue_get,
@@ -360,7 +361,6 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_WORKERS] = op_workers,
     [OP_ACCEPT_CLOCK] = op_accept_clock,
     [OP_EXCEPTIONS] = op_exceptions,
-    [OP_KV_COMMIT] = op_kv_commit,
     [OP_KV_GET] = op_kv_get,
     [OP_KV_LIST] = op_kv_list,
     [OP_ALERT_PUT] = op_alert_put,
@@ -373,7 +373,6 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_NOTICE_AGAIN] = op_notice_again,
     [OP_NOTICE_DISCARD] = op_notice_discard,
     [OP_BREAKER_LIST] = op_breaker_list,
-    [OP_NOTE] = op_note,
     [OP_PAGE] = op_page,
     [OP_HISTORY] = op_history,
     [OP_SCHEDULE_PUT] = op_schedule_put,
@@ -381,8 +380,6 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_SCHEDULE_GET] = op_schedule_get,
     [OP_SCHEDULE_LIST] = op_schedule_list,
     [OP_SCHEDULE_PAUSE] = op_schedule_pause,
-    [OP_FIRE] = op_fire,
-    [OP_TRIGGER] = op_trigger,
     [OP_PENDING] = op_not_dispatching,
     [OP_DISPATCHED] = op_not_dispatching,
     [OP_TICK] = op_tick,
@@ -402,6 +399,8 @@ static void watch_clocks(struct engine *e, struct now now)
     e->stepped = true;
     e->last = now;
     e->now = now;
+    e->ops.now = now.wall;
+    e->ops.rate_now_us = now.mono.ms * 1000;
     if (leapt) {
         e->clock_suspect = true;
         events_queue(e, EVENT_CLOCK_SUSPECT, NULL, 0);
@@ -431,6 +430,7 @@ static int step_begin(struct engine *e, struct now now, struct engine_out *out, 
         return err;
     watch_clocks(e, now);
     e->out = out;
+    e->ops.memory = &out->arena;
     e->named = NULL;
     e->frame_max = STEP_FRAME_BYTES;
     out->first = e->position + 1;
@@ -454,6 +454,33 @@ static void step_end(struct engine *e, struct engine_out *out)
     e->out = NULL;
 }
 
+/* A reply leaves when all records so far are durable. A claim waits only for those of the jobs that
+ * it hands out, and the reply of a relaxed queue for none; but even if a relaxed job is lost, its
+ * id must never be given to another. */
+static void step_op(struct engine *e, const struct op *op)
+{
+    ops_fn fn = ops_function(op->kind);
+    if (!fn) {
+        op_table[op->kind](e, op);
+        return;
+    }
+    struct engine_reply *r = reply_new(e, op);
+    e->reply = r;
+    e->ops.nomem = false;
+    e->ops.body_bytes = 0;
+    if (op->kind == OP_CLAIM && !op->claim.one.seq)
+        r->after = 0;
+    fn(&e->ops, op, &r->reply);
+    if (op->kind != OP_CLAIM)
+        r->after = e->position;
+    if (r->reply.outcome == OUT_DISK_FULL)
+        r->after = 0; /* what it would else wait for has to wait for room */
+    if (DEFECT(&e->config, DEFECT_DUPLICATE_EARLY) && op->kind == OP_ENQUEUE && !r->reply.created)
+        r->after = 0;
+    if (r->reply.relaxed)
+        r->after = op->kind == OP_ENQUEUE ? e->block_position : 0;
+}
+
 int engine_step(struct engine *e, const struct op *ops, size_t count, struct now now,
                 struct engine_out *out)
 {
@@ -461,7 +488,7 @@ int engine_step(struct engine *e, const struct op *ops, size_t count, struct now
     if (err)
         return err;
     for (size_t i = 0; i < count; i++)
-        op_table[ops[i].kind](e, &ops[i]);
+        step_op(e, &ops[i]);
     step_end(e, out);
     return 0;
 }
@@ -574,7 +601,7 @@ int engine_boot(struct engine *e, struct now now, struct engine_out *out)
 
 void engine_set_full(struct engine *e, bool full)
 {
-    e->full = full;
+    e->ops.disk_full = full;
 }
 
 void engine_accept_clock(struct engine *e)

@@ -22,12 +22,12 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
-#include "backend/local/engine/defects.h"
 #include "backend/local/store.h"
-#include "backend/op.h"
 #include "base/buf.h"
 #include "base/containers/arena.h"
 #include "base/system/clock.h"
+#include "ops/defects.h"
+#include "ops/op.h"
 
 struct engine;
 

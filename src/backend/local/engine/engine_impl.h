@@ -31,11 +31,11 @@
 #include "base/mem.h"
 #include "core/limits.h"
 #include "core/moves.h"
+#include "ops/enqueue.h"
+#include "ops/replies.h"
 
 #define WORKERS_IDLE_MAX 4096
 #define NEVER_MS INT64_MAX
-/* The note of OUT_UNAVAILABLE. */
-#define NO_ROOM "out of memory, or too much in one batch; nothing was changed, try again"
 
 /* A resident job. Everything but `job` is rebuilt at start. */
 struct live {
@@ -113,13 +113,6 @@ struct rate {
     struct hash128 key;
     int64_t full_us;     /* monotonic: when it is full again */
     uint32_t prev, next; /* the ones used before and after it */
-};
-
-/* What an enqueue takes out of a bucket. */
-struct rate_claim {
-    struct hash128 key; /* none = there is no limit */
-    int64_t share_us;   /* one token */
-    int64_t window_us;
 };
 
 /* How a lease ended by its holder's word: answers the same word said again. */
@@ -233,20 +226,17 @@ struct joblist {
 };
 
 struct queue {
-    uint32_t number;
-    uint32_t generation;
-    bool gone;     /* deleted, slices still to remove */
-    bool woken;    /* already in out->wakes of this step */
-    bool trimming; /* in engine.trims */
-    bool dooming;  /* in engine.doomed_queues */
-    bool deep;     /* reached warn_depth and has not fallen below 90 % of it since */
+    struct queue_state; /* its members are members of this struct */
+    bool gone;          /* deleted, slices still to remove */
+    bool woken;         /* already in out->wakes of this step */
+    bool trimming;      /* in engine.trims */
+    bool dooming;       /* in engine.doomed_queues */
+    bool deep;          /* reached warn_depth and has not fallen below 90 % of it since */
     struct hash128 name_key;
     char *name;
     size_t name_len;
     char *texts; /* owner, note, attributes, one after the other */
     size_t owner_len, note_len, attributes_len;
-    struct queue_policy policy;
-    struct wall_time created_at, updated_at, paused_until;
     struct heap ready, due;
     struct joblist lists[STATE_COUNT];
     struct joblist doomed;
@@ -277,21 +267,20 @@ struct bulk {
 
 /* A schedule; its spec points into `texts`. */
 struct schedule {
-    uint32_t number;
-    bool paused;
+    struct schedule_base; /* its members are members of this struct */
     struct hash128 name_key;
     char *texts; /* name, encoded spec, owner, note, attributes, one after the other */
     size_t name_len, spec_len, owner_len, note_len, attributes_len;
-    struct wall_time created_at, updated_at;
-    struct schedule_spec spec;
-    struct schedule_state state;
     uint64_t position; /* of the last record about it */
 };
 
 struct engine {
+    struct ops ops; /* see engine/state.c */
+    struct ops_limits limits;
     struct engine_config config;
     struct hash_key hash_key;
     struct random random;
+    struct engine_reply *reply; /* of the operation under way */
 
     uint64_t position;
     uint32_t epoch;
@@ -371,15 +360,13 @@ struct engine {
     int64_t skipped_ms; /* time the process stood still */
     bool loose_unknown; /* there may be more jobs that ended while they held items */
     bool clock_suspect;
-    bool full; /* no room for new jobs on the disk */
 
     struct engine_out *out; /* of the step under way; NULL while loading */
     size_t frame_max;       /* bytes its frame may have; an op that needs more is refused */
     struct now now;
     const struct queue *named; /* the queue whose name this step copied last; NULL = none */
     struct span named_as;      /* that copy */
-    struct queue *claim_from[LIMIT_QUEUES_PER_CLAIM]; /* of the claim under way */
-    struct buf scratch; /* policy and options encodings, sequence lists */
+    struct buf scratch;        /* policy and options encodings, sequence lists */
 
     /* The key-value store, see engine/kv.c; keys of jobs, see engine/undelivered.c. */
     struct slab kvs;
@@ -469,9 +456,9 @@ static inline struct queue *queue_at(const struct engine *e, uint32_t number) /*
 }
 
 /* Whether there may be one queue more; numbers are not used again. */
-static inline bool queue_may_be_added(const struct engine *e, bool implied)
+static inline bool queue_may_be_added(const struct engine *e, size_t ahead, bool implied)
 {
-    return queue_has_room(&e->config.queue_limits, e->queue_count, implied) &&
+    return queue_has_room(&e->config.queue_limits, e->queue_count + ahead, implied) &&
            e->queue_next < UINT32_MAX;
 }
 
@@ -498,16 +485,6 @@ static inline uint64_t state_mix(uint64_t h, uint64_t v)
 static inline uint64_t state_mix_span(uint64_t h, struct span s)
 {
     return state_mix(state_mix(h, s.len), s.len ? crc32c(0, s.at, s.len) : 0);
-}
-
-static inline bool state_waits(uint8_t state)
-{
-    return (STATE_BIT(state) & STATES_WAITING) != 0;
-}
-
-static inline bool state_lives(uint8_t state)
-{
-    return (STATE_BIT(state) & STATES_LIVE) != 0;
 }
 
 /* --- engine/jobs.c: resident jobs and their indexes --- */
@@ -550,6 +527,8 @@ void jobs_sort_lists(struct engine *e);
 /* The same, and retention looks at them anew (engine/load.c). */
 int lists_by_age(struct engine *e);
 uint64_t ready_order(const struct job *j);
+/* The sequence by which a ready job is ordered among those of its priority. */
+uint64_t ready_seq(const struct engine *e, const struct job *j);
 
 /* --- engine/unique.c: unique keys --- */
 /* The live (or, by policy, kept) job that holds this key, doomed ones left out; NULL = free. */
@@ -668,12 +647,9 @@ int keys_apply_gone(struct engine *e, const struct rec_keys_gone *r);
 bool keys_emit_gone(struct engine *e, const struct key *first, size_t count);
 
 /* --- engine/rates.c: rate limits at enqueue --- */
-struct enqueue_plan;
-/* False: the reply says when to come back. True: p->rate is what rates_take is to take, for which
- * there is room, also after the `ahead` plans from `first` on. */
-bool rates_allow(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
-                 size_t ahead, struct engine_reply *r);
-void rates_take(struct engine *e, const struct rate_claim *claim);
+int64_t rates_full_us(const struct engine *e, const struct rate_share *share); /* 0 = no bucket */
+int rates_reserve(struct engine *e, size_t count);
+void rates_take(struct engine *e, const struct rate_share *share); /* room must be there */
 uint64_t rates_bytes(const struct engine *e);
 
 /* --- engine/leases.c: leases, tokens, how they ended --- */
@@ -686,6 +662,12 @@ void leases_enter(struct engine *e, struct lease *l, int64_t at);
 void lease_set_nonce(struct engine *e, uint32_t handle, uint64_t nonce);
 void leases_end(struct engine *e, struct live *l,
                 uint8_t kind); /* kind: op that ended it; OP_TICK = none */
+/* A longer or shorter lease, from now on. */
+void leases_extended(struct engine *e, struct lease *l);
+/* A job that a claim with this nonce has leased; NULL = none is left. */
+struct live *leases_by_nonce(struct engine *e, uint64_t nonce);
+/* Whether a lease of the job may have ended under this token although ended_find has nothing. */
+bool ended_forgotten(const struct engine *e, uint64_t seq, struct job_token token);
 const struct ended *ended_find(const struct engine *e, uint64_t seq, struct job_token token);
 void ended_put(struct engine *e, uint64_t seq, struct job_token token, uint8_t kind, uint8_t state,
                struct wall_time run_at);
@@ -719,22 +701,22 @@ void schedule_show(struct engine *e, const struct schedule *s, struct engine_rep
 uint64_t schedules_hash(const struct engine *e);
 void schedules_free(struct engine *e);
 
-/* --- engine/enqueue.c --- */
-/* What op_enqueue does, with room for `more` bytes of records that follow. Fills the reply. */
-void enqueue_do(struct engine *e, const struct op_enqueue *want, size_t more,
-                struct engine_reply *r);
-
 /* --- engine/claim.c --- */
 /* The job q would hand out next, stale entries cleared on the way; NULL = none, or memory is short
  * (*err is set then). */
 struct live *claim_top(struct engine *e, struct queue *q, struct heap_entry *ret, int *err);
+/* Room for the lease and the record of a claim. */
+int claim_reserve(struct engine *e, const struct live *l, const struct op_claim *want,
+                  const struct record *rec);
+/* The job has been claimed: arms its lease and fills in the view. */
+void claim_finish(struct engine *e, struct live *l, const struct op_claim *want,
+                  struct job_view *view);
 
 /* --- engine/fates.c: what happened to jobs --- */
 void fates_init(struct engine *e);
 void fates_done(struct engine *e);
-enum fate { FATE_NONE, FATE_RELEASED, FATE_TIMED_OUT, FATE_REJECTED };
-/* A lease has ended and the job is still there; and how, as far as it is counted. */
-void fates_lease(struct engine *e, uint64_t seq, enum fate word);
+/* A lease has ended and the job still exists. */
+void fates_lease(struct engine *e, uint64_t seq, enum lease_ending how);
 void fates_requeue(struct engine *e, uint64_t seq);
 void fates_drop(struct engine *e, uint64_t seq);
 struct job_fates fates_of(const struct engine *e, const struct live *l);
@@ -795,10 +777,6 @@ int breakers_apply_gone(struct engine *e, const struct rec_breaker_gone *r);
 void breakers_free(struct engine *e);
 uint64_t breakers_hash(const struct engine *e);
 
-/* --- engine/change.c --- */
-struct live *change_conflict(struct engine *e, const struct live *l);
-void note_fill(const struct op_note *want, uint64_t seq, struct record *ret);
-
 /* --- engine/kv.c: the key-value store --- */
 void kv_init(struct engine *e);
 void kv_done(struct engine *e);
@@ -830,31 +808,29 @@ int undelivered_reserve(struct engine *e, size_t jobs);
 int undelivered_apply(struct engine *e, uint64_t seq, struct span keys);
 struct span undelivered_of(const struct engine *e, uint64_t seq); /* empty = none */
 void undelivered_gone(struct engine *e, uint64_t seq);
-/* jobs_reserve for one record about a job, and for what it brings with it: a job that dies leaves
- * its payload at its keys, in the same commit. `more` bytes of records go before. */
-int end_reserve(struct engine *e, struct live *l, const struct record *rec, size_t more);
-void end_emit(struct engine *e, const struct live *l, const struct record *rec);
 
-/* --- engine/enqueue.c, for commits --- */
-struct enqueue_plan {
-    const struct op_enqueue *want;
-    struct queue *q; /* NULL: it is to be made */
-    struct hash128 key, unique;
-    struct live *replace; /* the waiting job it takes the place of */
-    bool answered;        /* an earlier enqueue's answer is its own: nothing is to be done */
-    struct rate_claim rate;
-};
-/* What can be said before any queue is made. false: the reply says why not. */
-bool enqueue_look(struct engine *e, const struct op_enqueue *want, struct engine_reply *r,
-                  struct enqueue_plan *ret);
-/* Its queue is there; `ahead` new jobs of the same commit come before it, `here` of them in its
- * queue; their plans are those from `first` to p. */
-bool enqueue_plan(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
-                  size_t here, size_t ahead, struct engine_reply *r);
+/* --- engine/state.c: the engine as the state on which operations work --- */
+extern const struct ops_store engine_ops_store;
+/* The key of this job, if another job holds it; NULL = none does. */
+struct live *key_rival(struct engine *e, const struct live *l);
+
+/* --- engine/enqueue.c --- */
+enum outcome seqs_room(const struct engine *e, const struct op_enqueue *want, size_t ahead,
+                       const char **note);
+bool enqueue_key_find(struct engine *e, struct hash128 key, struct idempotency_state *ret);
+enum outcome enqueue_key_room(struct engine *e, struct hash128 key, size_t ahead);
+void enqueue_key_keep(struct engine *e, struct hash128 key, uint64_t fingerprint,
+                      const struct job *j);
 /* Room for these, all at once, and `bytes` of other records. */
 int enqueues_reserve(struct engine *e, const struct enqueue_plan *plans, size_t count,
                      size_t bytes);
-void enqueue_emit(struct engine *e, const struct enqueue_plan *p, struct engine_reply *r);
+struct live *enqueue_emit(struct engine *e, struct enqueue_plan *p);
+
+/* --- engine/kv_commit.c --- */
+int kv_commit_reserve(struct engine *e, const struct op_kv_commit *want, size_t *bytes);
+void kv_emit_set(struct engine *e, const struct kv_set *set, uint64_t version);
+/* How many of the keys existed. */
+uint32_t kv_emit_gone(struct engine *e, const struct span *keys, uint32_t count, uint64_t version);
 
 /* --- replies --- */
 int engine_out_wake_room(struct engine_out *out, size_t queues);
@@ -873,17 +849,6 @@ int name_for_reply(struct engine *e, const struct queue *q, struct span *ret);
 
 /* --- one function an operation; each makes exactly one reply (op_bulk: perhaps later) --- */
 typedef void (*op_fn)(struct engine *e, const struct op *op);
-void op_enqueue(struct engine *e, const struct op *op);
-void op_claim(struct engine *e, const struct op *op);
-void op_ack(struct engine *e, const struct op *op);
-void op_fail(struct engine *e, const struct op *op);
-void op_extend(struct engine *e, const struct op *op);
-void op_release(struct engine *e, const struct op *op);
-void op_release_claim(struct engine *e, const struct op *op);
-void op_cancel(struct engine *e, const struct op *op);
-void op_requeue(struct engine *e, const struct op *op);
-void op_patch(struct engine *e, const struct op *op);
-void op_remove(struct engine *e, const struct op *op);
 void op_queue_put(struct engine *e, const struct op *op);
 void op_queue_delete(struct engine *e, const struct op *op);
 void op_queue_get(struct engine *e, const struct op *op);
@@ -897,7 +862,6 @@ void op_list(struct engine *e, const struct op *op);
 void op_workers(struct engine *e, const struct op *op);
 void op_accept_clock(struct engine *e, const struct op *op);
 void op_exceptions(struct engine *e, const struct op *op);
-void op_kv_commit(struct engine *e, const struct op *op);
 void op_kv_get(struct engine *e, const struct op *op);
 void op_kv_list(struct engine *e, const struct op *op);
 void op_alert_put(struct engine *e, const struct op *op);
@@ -910,7 +874,6 @@ void op_notice_list(struct engine *e, const struct op *op);
 void op_notice_again(struct engine *e, const struct op *op);
 void op_notice_discard(struct engine *e, const struct op *op);
 void op_breaker_list(struct engine *e, const struct op *op);
-void op_note(struct engine *e, const struct op *op);
 void op_page(struct engine *e, const struct op *op);
 void op_history(struct engine *e, const struct op *op);
 void op_schedule_put(struct engine *e, const struct op *op);
@@ -918,8 +881,6 @@ void op_schedule_delete(struct engine *e, const struct op *op);
 void op_schedule_get(struct engine *e, const struct op *op);
 void op_schedule_list(struct engine *e, const struct op *op);
 void op_schedule_pause(struct engine *e, const struct op *op);
-void op_fire(struct engine *e, const struct op *op);
-void op_trigger(struct engine *e, const struct op *op);
 void op_tick(struct engine *e, const struct op *op);
 
 /* The trimming that a step's own changes made due. */

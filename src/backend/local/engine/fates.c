@@ -29,35 +29,18 @@ static struct job_fates *fates_for(struct engine *e, uint64_t seq)
     return handle ? slab_at(&e->fates, handle) : NULL;
 }
 
-static void count_16(uint16_t *n)
-{
-    *n = (uint16_t)(*n + (*n < UINT16_MAX));
-}
-
-static void count_8(uint8_t *n)
-{
-    *n = (uint8_t)(*n + (*n < UINT8_MAX));
-}
-
-void fates_lease(struct engine *e, uint64_t seq, enum fate word)
+void fates_lease(struct engine *e, uint64_t seq, enum lease_ending how)
 {
     struct job_fates *t = fates_for(e, seq);
-    if (!t)
-        return;
-    count_16(&t->claims);
-    if (word == FATE_RELEASED)
-        count_16(&t->releases);
-    else if (word == FATE_TIMED_OUT)
-        count_16(&t->timeouts);
-    else if (word == FATE_REJECTED)
-        count_8(&t->rejections);
+    if (t)
+        counts_add_ending(t, how);
 }
 
 void fates_requeue(struct engine *e, uint64_t seq)
 {
     struct job_fates *t = fates_for(e, seq);
     if (t)
-        count_8(&t->requeues);
+        counts_add_requeue(t);
 }
 
 void fates_drop(struct engine *e, uint64_t seq)
@@ -76,6 +59,6 @@ struct job_fates fates_of(const struct engine *e, const struct live *l)
     if (handle)
         t = *(const struct job_fates *)slab_at(&e->fates, handle);
     if (l->lease)
-        count_16(&t.claims); /* the one under way */
+        counts_add_claim(&t); /* the one under way */
     return t;
 }

@@ -145,24 +145,10 @@ void holds_boot(struct engine *e)
 
 /* --- ending them --- */
 
-/* False: memory is short. */
 static bool item_left(struct engine *e, struct live *l, const struct live *holder)
 {
-    struct queue *q = queue_of(e, l);
-    struct random before = e->random;
     struct job_ref ref = {holder ? holder->job.seq : 0, holder ? holder->job.id_hi : 0};
-    enum job_state ended = holder ? (enum job_state)holder->job.state : STATE_NONE;
-    char text[LEFT_TEXT_BYTES];
-    struct job_rules rules;
-    struct record rec;
-    jobs_rules(e, l, &rules);
-    decide_left(&l->job, &rules, ref, ended, q->generation, e->now.wall, &e->random, text, &rec);
-    if (end_reserve(e, l, &rec, 0) != 0) {
-        e->random = before;
-        return false;
-    }
-    end_emit(e, l, &rec);
-    return true;
+    return ops_item_left(&e->ops, &l->job, ref, holder ? holder->job.state : STATE_NONE);
 }
 
 /* Items of one ended job. False: memory is short, or the budget is used up. */

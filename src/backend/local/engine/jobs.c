@@ -7,8 +7,7 @@ uint64_t ready_order(const struct job *j)
     return heap_order_desc(j->priority);
 }
 
-/* The sequence a ready job is ordered by among its equals. */
-static uint64_t ready_seq(const struct engine *e, const struct job *j)
+uint64_t ready_seq(const struct engine *e, const struct job *j)
 {
     return DEFECT(&e->config, DEFECT_NEWEST_FIRST) ? LIMIT_SEQ - j->seq : j->seq;
 }

@@ -5,8 +5,8 @@
  * position of the first record of its commit: it rises with every change of the store, and no key
  * ever has the same one twice, deleted or not. A key that has expired is not there for anybody from
  * that moment on; a tick takes it out. */
-#include "backend/kv_rules.h"
 #include "backend/local/engine/engine_impl.h"
+#include "ops/kv_check.h"
 
 static bool kv_same(void *engine, uint32_t handle, struct hash128 key)
 {

@@ -8,7 +8,7 @@
 static int load_meta(void *ctx, const struct store_meta *meta)
 {
     struct engine *e = ctx;
-    e->hash_key = meta->hash_key;
+    e->hash_key = e->ops.hash_key = meta->hash_key;
     e->epoch = meta->epoch;
     e->seq_upto = meta->seq_upto;
     e->position = meta->position;

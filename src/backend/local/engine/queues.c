@@ -577,7 +577,7 @@ static bool put_allowed(struct engine *e, const struct op_queue *want, const str
         return refuse(r, OUT_NO_QUEUE, NULL);
     if (!q && validate_queue_name(want->name, &note) != 0)
         return refuse_note(e, r, &note);
-    if (!q && !queue_may_be_added(e, want->implied))
+    if (!q && !queue_may_be_added(e, 0, want->implied))
         return refuse(r, OUT_QUEUES_FULL, NULL);
     if (want->policy && policy_check(want->policy, &note) != 0)
         return refuse_note(e, r, &note);

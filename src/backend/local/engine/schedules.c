@@ -2,8 +2,8 @@
 /* Schedules: the table of them, put, pause, delete, get, list. What a firing does is in
  * engine/fire.c. */
 #include "backend/local/engine/engine_impl.h"
-#include "backend/schedule_rules.h"
 #include "base/digest/crc32c.h"
+#include "ops/schedule_rules.h"
 
 #define LIST_MAX 1000u
 

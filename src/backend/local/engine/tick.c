@@ -10,27 +10,6 @@ static int64_t order_ms(uint64_t order)
     return (int64_t)(order ^ (UINT64_C(1) << 63));
 }
 
-/* The lease has run out: what its queue's policy says happens. False: memory is short. */
-static bool end_lease(struct engine *e, const struct lease *lease)
-{
-    struct live *l = live_at(e, lease->job);
-    struct queue *q = queue_of(e, l);
-    struct random before = e->random;
-    char text[LEASE_END_TEXT_BYTES];
-    struct job_rules rules;
-    struct record rec;
-    jobs_rules(e, l, &rules);
-    rules.lease_ms = lease->lease_ms;
-    decide_lease_end(&l->job, &rules, false, q->generation, e->now.wall, &e->random, text, &rec);
-    if (end_reserve(e, l, &rec, 0) != 0) {
-        e->random = before;
-        return false;
-    }
-    end_emit(e, l, &rec);
-    fates_lease(e, l->job.seq, FATE_TIMED_OUT);
-    return true;
-}
-
 static size_t tick_leases(struct engine *e, size_t budget)
 {
     int64_t now = lease_now(e, e->now);
@@ -44,7 +23,7 @@ static size_t tick_leases(struct engine *e, size_t budget)
         } else if (jobs_doomed(e, live_at(e, lease->job))) {
             heap_remove(&e->leases_end, lease->place); /* the slice that removes the job ends it */
             lease->place = SIZE_MAX;
-        } else if (!end_lease(e, lease)) {
+        } else if (!ops_lease_timed_out(&e->ops, &live_at(e, lease->job)->job)) {
             break;
         }
     }
@@ -123,13 +102,8 @@ static size_t tick_expire(struct engine *e, size_t budget)
            order_ms(top.order) <= e->now.wall.ms;
          done++) {
         struct live *l = valid_expiry(e, top) ? jobs_by_seq(e, top.seq, NULL) : NULL;
-        if (l) {
-            struct record rec;
-            decide_expire(&l->job, e->now.wall, &rec);
-            if (end_reserve(e, l, &rec, 0) != 0)
-                break;
-            end_emit(e, l, &rec);
-        }
+        if (l && !ops_job_expired(&e->ops, &l->job))
+            break;
         heap_pop(&e->expiries, &top);
     }
     return done;

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend/op.h"
 #include "base/err.h"
+#include "ops/op.h"
 
 /* The order: every queue by number, every key, every job by rising sequence, every schedule,
  * every alert rule. A return other than 0 ends the reading and is passed on. What is given lives

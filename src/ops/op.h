@@ -75,8 +75,40 @@ enum op_kind {
     OP_TICK,       /* internal: expire, promote, prune, a slice of bulk work */
     OP_KIND_COUNT
 };
-/* Changes nothing, and so never has the outcome OUT_UNKNOWN. */
-bool op_is_query(enum op_kind kind);
+
+/* How a store that several nodes share executes an operation: in a unit with others of the same
+ * class that were submitted next to it; in a unit by itself, with its queue locked; by reading, in
+ * its turn; by a search beside the units. */
+enum op_class {
+    CLASS_UNIT,
+    CLASS_ALONE,
+    CLASS_FIRE,   /* in a unit of firings */
+    CLASS_NOTICE, /* in a unit about notices */
+    CLASS_LOOK,
+    CLASS_SEARCH,
+    CLASS_INTERNAL /* never submitted */
+};
+
+/* What a node does with an operation while the shared store does not answer: it refuses it; its own
+ * spool answers; the store that has the job answers; both are asked. */
+enum op_away { AWAY_REFUSED, AWAY_SPOOLED, AWAY_BY_JOB, AWAY_BOTH };
+
+/* What is known of each kind of operation. */
+struct op_info {
+    const char *name; /* as in trace output */
+    uint8_t class;    /* enum op_class */
+    bool query;       /* changes nothing, and so never has the outcome OUT_UNKNOWN */
+    uint8_t away;     /* enum op_away */
+    /* Offsets in struct op; 0 = none: the name of its queue (a span), the id of its job or notice
+     * (a job_ref). They say which of several stores it is for. */
+    uint16_t queue, id;
+};
+const struct op_info *op_info(enum op_kind kind);
+
+static inline bool op_is_query(enum op_kind kind)
+{
+    return op_info(kind)->query;
+}
 
 struct attempt_view;
 

@@ -2,8 +2,8 @@
 /* Jobs that move in from another store whole (op_enqueue.moved): what every store checks first. */
 #pragma once
 
-#include "backend/op.h"
 #include "base/err.h"
+#include "ops/op.h"
 
 /* 0, or -ERR_INVALID with a note that says which part cannot be. Payload, options and the texts
  * that any job may have are not looked at. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/enqueue_rules.h"
+#include "ops/enqueue_check.h"
 
-#include "backend/moved.h"
 #include "core/limits.h"
 #include "core/validate.h"
+#include "ops/moved.h"
 
 static int wrong(struct err_note *note, const char *what)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/queue_rules.h"
+#include "ops/queue_limits.h"
 
 #include "core/limits.h"
 

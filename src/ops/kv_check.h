@@ -3,8 +3,8 @@
  * is looked up. */
 #pragma once
 
-#include "backend/op.h"
 #include "base/containers/arena.h"
+#include "ops/op.h"
 
 /* OUT_OK, or why not; *note is then the sentence, or NULL. OUT_UNAVAILABLE: no memory. */
 enum outcome kv_commit_right(const struct op_kv_commit *want, struct arena *arena,

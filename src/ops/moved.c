@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/moved.h"
+#include "ops/moved.h"
 
 #include "core/limits.h"
 #include "core/state.h"

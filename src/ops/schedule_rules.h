@@ -3,9 +3,9 @@
  * Nothing here looks anything up. */
 #pragma once
 
-#include "backend/op.h"
 #include "base/buf.h"
 #include "base/containers/arena.h"
+#include "ops/op.h"
 
 /* --- put, pause --- */
 

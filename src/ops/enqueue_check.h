@@ -2,8 +2,8 @@
 /* What every store checks of an enqueue before it looks at the queue. */
 #pragma once
 
-#include "backend/op.h"
 #include "base/err.h"
+#include "ops/op.h"
 
 /* 0, or -ERR_INVALID with a note that says what would be right. The payload is not looked at:
  * kv_body_right says what it may be. */

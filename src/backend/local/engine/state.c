@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine as the state on which operations work: struct ops_store on the engine's tables.
+ *
+ * Memory is reserved before the first record of an operation (prepare), so that the records of one
+ * operation take effect together or not at all. A job that dies also leaves its payload at the keys
+ * that it names, and raises notices: the records of these follow its own. */
+#include "backend/local/engine/engine_impl.h"
+
+static struct engine *engine_of(const struct ops *o)
+{
+    return (struct engine *)(uintptr_t)o;
+}
+
+static struct live *live_of(const struct job *j)
+{
+    return (struct live *)(uintptr_t)j;
+}
+
+static struct queue *queue_from(const struct queue_state *q)
+{
+    return (struct queue *)(uintptr_t)q;
+}
+
+static struct queue_state *state_of(struct queue *q)
+{
+    return (struct queue_state *)q;
+}
+
+/* --- jobs and queues --- */
+
+static struct job *job_find(struct ops *o, struct job_ref ref, const struct queue_state **ret_queue)
+{
+    struct engine *e = engine_of(o);
+    struct live *l = jobs_find(e, ref, NULL);
+    if (!l)
+        return NULL;
+    *ret_queue = state_of(queue_of(e, l));
+    return &l->job;
+}
+
+static bool seq_issued(const struct ops *o, uint64_t seq)
+{
+    return seq > 0 && seq < engine_of(o)->seq_next;
+}
+
+static const struct queue_state *job_queue(const struct ops *o, const struct job *j)
+{
+    return state_of(queue_at(engine_of(o), j->queue));
+}
+
+static bool queue_name(struct ops *o, const struct queue_state *q, struct span *ret)
+{
+    return name_for_reply(engine_of(o), queue_from(q), ret) == 0;
+}
+
+static void job_rules(const struct ops *o, const struct job *j, struct job_options *room,
+                      struct job_rules *ret)
+{
+    (void)room;
+    jobs_rules(engine_of(o), live_of(j), ret);
+}
+
+struct live *key_rival(struct engine *e, const struct live *l)
+{
+    if (!l->extra || hash128_none(extra_unique(extra_at(e, l->extra))))
+        return NULL;
+    struct live *holder = jobs_unique_holder(e, extra_unique(extra_at(e, l->extra)));
+    return holder && holder != l ? holder : NULL;
+}
+
+static struct job *job_key_rival(struct ops *o, const struct job *j)
+{
+    struct live *l = key_rival(engine_of(o), live_of(j));
+    return l ? &l->job : NULL;
+}
+
+/* --- leases --- */
+
+static bool job_lease(const struct ops *o, const struct job *j, struct lease_state *ret)
+{
+    const struct engine *e = engine_of(o);
+    const struct live *l = live_of(j);
+    if (!l->lease)
+        return false;
+    const struct lease *lease = lease_at(e, l->lease);
+    *ret = (struct lease_state){.token = lease->token,
+                                .lease_ms = lease->held ? 0 : lease->lease_ms,
+                                .worker = worker_name(e, lease->worker)};
+    return true;
+}
+
+static bool report_find(const struct ops *o, uint64_t seq, struct job_token token,
+                        struct lease_report *ret)
+{
+    const struct ended *ended = ended_find(engine_of(o), seq, token);
+    if (!ended)
+        return false;
+    *ret = (struct lease_report){ended->kind, ended->state, ended->run_at};
+    return true;
+}
+
+static bool report_forgotten(struct ops *o, const struct job *j, struct job_token token)
+{
+    struct engine *e = engine_of(o);
+    /* A waiting job has had no later claim: that of this token was lost with its batch. */
+    e->forgotten_claims += token.epoch < e->epoch && state_waits(j->state);
+    return ended_forgotten(e, j->seq, token);
+}
+
+static void report_keep(struct ops *o, const struct job *j, struct job_token token, uint8_t kind)
+{
+    ended_put(engine_of(o), j->seq, token, kind, j->state, j->run_at);
+}
+
+static void count_ending(struct ops *o, struct job *j, enum lease_ending how)
+{
+    fates_lease(engine_of(o), j->seq, how);
+}
+
+static void count_requeue(struct ops *o, struct job *j)
+{
+    fates_requeue(engine_of(o), j->seq);
+}
+
+static struct job *claimed_by(struct ops *o, uint64_t nonce)
+{
+    struct live *l = leases_by_nonce(engine_of(o), nonce);
+    return l ? &l->job : NULL;
+}
+
+/* --- claims --- */
+
+static const struct queue_state *queue_find(struct ops *o, struct span name)
+{
+    return state_of(queues_find(engine_of(o), name));
+}
+
+static uint64_t ready_count(const struct ops *o, const struct queue_state *q)
+{
+    (void)o;
+    return queue_from(q)->lists[STATE_READY].count;
+}
+
+static bool ready_next(struct ops *o, const struct queue_state *q, struct heap_entry *ret_order,
+                       struct job **ret)
+{
+    int err = 0;
+    struct live *l = claim_top(engine_of(o), queue_from(q), ret_order, &err);
+    *ret = l ? &l->job : NULL;
+    o->nomem |= err != 0;
+    return err == 0;
+}
+
+static struct job_token token_next(struct ops *o)
+{
+    struct engine *e = engine_of(o);
+    return (struct job_token){.counter = ++e->token_counter, .epoch = e->epoch};
+}
+
+static bool lease_start(struct ops *o, struct job *j, const struct op_claim *want,
+                        struct record *rec, struct job_view *view)
+{
+    struct engine *e = engine_of(o);
+    struct live *l = live_of(j);
+    view->position = l->position; /* the claim's reply waits for what it depends on */
+    if (claim_reserve(e, l, want, rec) != 0)
+        return false;
+    if (view->position > e->reply->after)
+        e->reply->after = view->position;
+    rec->job_claimed.token = token_next(o);
+    engine_emit(e, rec);
+    claim_finish(e, l, want, view);
+    return true;
+}
+
+static bool claim_reply(struct ops *o, struct reply *r, struct job_view *views, struct job **jobs,
+                        uint32_t count, bool want_body)
+{
+    struct engine *e = engine_of(o);
+    (void)jobs;
+    r->jobs = e->reply->views = views;
+    r->job_count = count;
+    e->reply->want_body = want_body;
+    return true;
+}
+
+/* --- enqueues --- */
+
+static struct job *job_by_seq(struct ops *o, uint64_t seq)
+{
+    struct live *l = jobs_by_seq(engine_of(o), seq, NULL);
+    return l ? &l->job : NULL;
+}
+
+static struct job *key_holder(struct ops *o, struct queue_state *q, struct span key)
+{
+    struct engine *e = engine_of(o);
+    struct live *l = jobs_unique_holder(e, hash128_scoped(e->hash_key, q->number, key));
+    return l ? &l->job : NULL;
+}
+
+static uint64_t queue_live(struct ops *o, const struct queue_state *state)
+{
+    const struct queue *q = queue_from(state);
+    (void)o;
+    return q->lists[STATE_SCHEDULED].count + q->lists[STATE_READY].count +
+           q->lists[STATE_RUNNING].count;
+}
+
+static uint64_t live(struct ops *o)
+{
+    return engine_of(o)->live;
+}
+
+static bool queue_room(struct ops *o, size_t ahead, bool implied)
+{
+    return queue_may_be_added(engine_of(o), ahead, implied);
+}
+
+static struct queue_state *queue_create(struct ops *o, struct span name)
+{
+    struct queue *q;
+    return queues_create(engine_of(o), name, &q) == 0 ? state_of(q) : NULL;
+}
+
+static bool idempotency_find(struct ops *o, struct hash128 key, struct idempotency_state *ret)
+{
+    return enqueue_key_find(engine_of(o), key, ret);
+}
+
+static enum outcome idempotency_room(struct ops *o, struct hash128 key, size_t ahead)
+{
+    return enqueue_key_room(engine_of(o), key, ahead);
+}
+
+static void idempotency_keep(struct ops *o, struct hash128 key, uint64_t fingerprint,
+                             const struct job *j)
+{
+    enqueue_key_keep(engine_of(o), key, fingerprint, j);
+}
+
+static enum outcome seq_room(struct ops *o, const struct op_enqueue *want, size_t ahead,
+                             const char **note)
+{
+    return seqs_room(engine_of(o), want, ahead, note);
+}
+
+static int64_t rate_full(struct ops *o, const struct rate_share *share)
+{
+    return rates_full_us(engine_of(o), share);
+}
+
+static void rate_take(struct ops *o, const struct rate_share *share)
+{
+    rates_take(engine_of(o), share);
+}
+
+static bool enqueues_ready(struct ops *o, const struct enqueue_plan *plans, size_t count,
+                           const struct op_kv_commit *keys, size_t more)
+{
+    struct engine *e = engine_of(o);
+    int err = keys ? kv_commit_reserve(e, keys, &more) : 0;
+    if (!err)
+        err = enqueues_reserve(e, plans, count, more);
+    if (err)
+        kv_texts_drop(e);
+    return err == 0;
+}
+
+static struct job *job_create(struct ops *o, struct enqueue_plan *p)
+{
+    return &enqueue_emit(engine_of(o), p)->job;
+}
+
+/* --- keys of the key-value store --- */
+
+static struct kv_state key_find(struct ops *o, struct span key)
+{
+    const struct engine *e = engine_of(o);
+    const struct kv *k = kv_find(e, key, NULL), *seen = k ? kv_seen(e, key) : NULL;
+    return (struct kv_state){
+        .stored = k != NULL, .bytes = k ? k->bytes : 0, .version = seen ? seen->version : 0};
+}
+
+static struct kv_usage keys_used(struct ops *o)
+{
+    return (struct kv_usage){engine_of(o)->kvs.used, engine_of(o)->kv_bytes};
+}
+
+static uint64_t keys_version(struct ops *o)
+{
+    return engine_of(o)->position + 1;
+}
+
+static void key_set(struct ops *o, const struct kv_set *set, uint64_t version)
+{
+    kv_emit_set(engine_of(o), set, version);
+}
+
+static uint32_t keys_delete(struct ops *o, const struct span *keys, uint32_t count,
+                            uint64_t version)
+{
+    return kv_emit_gone(engine_of(o), keys, count, version);
+}
+
+/* --- schedules --- */
+
+static struct schedule *schedule_from(const struct schedule_base *s)
+{
+    return (struct schedule *)(uintptr_t)s;
+}
+
+static struct schedule_base *schedule_find(struct ops *o, struct span name)
+{
+    return (struct schedule_base *)schedules_find(engine_of(o), name);
+}
+
+static void schedule_names(struct ops *o, const struct schedule_base *s, struct span *ret_name,
+                           struct span *ret_owner)
+{
+    (void)o;
+    *ret_name = schedule_name(schedule_from(s));
+    *ret_owner = schedule_owner(schedule_from(s));
+}
+
+static bool schedule_last_live(struct ops *o, const struct schedule_base *s)
+{
+    const struct live *l =
+        jobs_find(engine_of(o), (struct job_ref){s->state.seq, s->state.id_hi}, NULL);
+    return l && state_lives(l->job.state);
+}
+
+static void schedule_shown(struct ops *o, const struct schedule_base *s, struct reply *r)
+{
+    (void)r;
+    schedule_show(engine_of(o), schedule_from(s), engine_of(o)->reply);
+}
+
+static bool schedule_prepare(struct ops *o, const struct record *rec)
+{
+    return emit_reserve(engine_of(o), record_bytes_max(rec)) == 0;
+}
+
+static void schedule_step(struct ops *o, struct schedule_base *s, const struct record *rec,
+                          const struct job *job)
+{
+    struct engine *e = engine_of(o);
+    engine_emit(e, rec);
+    if (rec->kind == REC_SCHEDULE_FIRED)
+        events_schedule(e, EVENT_SCHEDULE_FIRED, schedule_from(s), live_of(job));
+    else if (rec->kind == REC_SCHEDULE_FAILED && rec->schedule_state.state.failures == 1)
+        events_schedule(e, EVENT_SCHEDULE_FAILED, schedule_from(s), NULL);
+}
+
+static struct span owner_of(struct ops *o, const struct queue_state *q)
+{
+    (void)o;
+    return queue_owner(queue_from(q));
+}
+
+static void item_take(struct ops *o, const struct queue_state *q)
+{
+    struct heap_entry top;
+    (void)o;
+    heap_pop(&queue_from(q)->ready, &top);
+}
+
+static void item_return(struct ops *o, struct job *j)
+{
+    struct engine *e = engine_of(o);
+    struct heap_entry entry = {ready_order(j), ready_seq(e, j)};
+    CHECK(heap_push(&queue_at(e, j->queue)->ready, entry) == 0); /* it has just left it */
+}
+
+static struct job_token token_ahead(struct ops *o, uint32_t index)
+{
+    const struct engine *e = engine_of(o);
+    return (struct job_token){.counter = e->token_counter + 1 + index, .epoch = e->epoch};
+}
+
+/* A claim without a worker has at most CLAIM_BYTES; the link has a list of the items. */
+#define CLAIM_BYTES 64
+
+static bool items_prepare(struct ops *o, const struct queue_state *q, uint32_t count, size_t *more)
+{
+    struct engine *e = engine_of(o);
+    *more += (size_t)count * (CLAIM_BYTES + BUF_VARINT_MAX) + 128;
+    buf_clear(&e->scratch);
+    return jobs_reserve(e, queue_from(q), 0, (size_t)count + 4, 0) == 0 &&
+           slab_reserve(&e->leases, count) == 0 && holds_reserve(e) == 0 &&
+           buf_reserve(&e->scratch, (size_t)count * BUF_VARINT_MAX + POLICY_BYTES_MAX) == 0;
+}
+
+static void items_link(struct ops *o, const struct job *holder, struct job **items, uint32_t count)
+{
+    struct engine *e = engine_of(o);
+    uint64_t previous = 0;
+    buf_clear(&e->scratch);
+    for (uint32_t i = 0; i < count; i++)
+        CHECK(record_seq_append(&e->scratch, &previous, items[i]->seq) == 0);
+    struct record rec = {
+        .kind = REC_JOB_LINKED,
+        .job_linked = {.seq = holder->seq,
+                       .id_hi = holder->id_hi,
+                       .count = count,
+                       .items = buf_span(&e->scratch)},
+    };
+    engine_emit(e, &rec);
+}
+
+/* --- changes --- */
+
+/* The keys at which a job that dies leaves its payload; empty = none. */
+static struct span keys_left(const struct engine *e, const struct record *rec)
+{
+    if (rec->kind != REC_JOB_DEAD || map64_count(&e->undelivered_map) == 0)
+        return (struct span){NULL, 0};
+    return undelivered_of(e, rec->job_dead.seq);
+}
+
+static struct record left_at(const struct job *j, struct span key, uint64_t version)
+{
+    return (struct record){.kind = REC_KV_FROM_JOB,
+                           .kv_from_job = {.seq = j->seq,
+                                           .key = key,
+                                           .version = version,
+                                           .kind = j->payload_kind,
+                                           .bytes = j->payload_bytes}};
+}
+
+static int reserve_keys_left(struct engine *e, const struct job *j, struct span keys, size_t *bytes)
+{
+    struct span key;
+    size_t count = 0;
+    int err = 0;
+    for (; !err && keys.len > 0; count++) {
+        CHECK(record_span_next(&keys, &key) == 0);
+        struct record left = left_at(j, key, 1);
+        *bytes += record_bytes_max(&left);
+        err = kv_reserve_text(e, key);
+    }
+    return err || count == 0 ? err : kv_reserve(e, count);
+}
+
+static int reserve_end(struct engine *e, struct live *l, const struct record *rec, size_t bytes)
+{
+    struct queue *q = queue_of(e, l);
+    int err = reserve_keys_left(e, &l->job, keys_left(e, rec), &bytes);
+    if (!err && rec->kind == REC_JOB_DEAD)
+        err = alerts_dead_reserve(e, q, &bytes);
+    if (!err)
+        err = jobs_reserve(e, q, 0, 1, bytes);
+    if (err)
+        kv_texts_drop(e);
+    return err;
+}
+
+/* An annotation may give texts to a job that had none. */
+static int reserve_texts(struct engine *e, const struct record *rec)
+{
+    if (rec->kind != REC_JOB_NOTED || !(rec->job_noted.has_label || rec->job_noted.has_attributes))
+        return 0;
+    int err = slab_reserve(&e->extras, 1);
+    return err ? err : names_reserve(e, 1);
+}
+
+static bool job_prepare(struct ops *o, struct job *j, const struct record *recs, size_t count)
+{
+    struct engine *e = engine_of(o);
+    size_t bytes = 0;
+    int err = 0;
+    for (size_t i = 0; i < count && !err; i++) {
+        bytes += record_bytes_max(&recs[i]);
+        err = reserve_texts(e, &recs[i]);
+    }
+    return err == 0 && reserve_end(e, live_of(j), &recs[count - 1], bytes) == 0;
+}
+
+static void commit_dead(struct engine *e, const struct job *j, const struct record *rec)
+{
+    struct span keys = keys_left(e, rec), key;
+    engine_emit(e, rec);
+    uint64_t version = e->position + 1;
+    while (keys.len > 0) {
+        CHECK(record_span_next(&keys, &key) == 0);
+        struct record left = left_at(j, key, version);
+        engine_emit(e, &left);
+    }
+    kv_texts_drop(e);
+}
+
+static void job_commit(struct ops *o, struct job *j, const struct record *rec)
+{
+    struct engine *e = engine_of(o);
+    if (rec->kind == REC_JOB_DEAD) {
+        commit_dead(e, j, rec);
+        return;
+    }
+    engine_emit(e, rec);
+    if (rec->kind == REC_JOB_DONE)
+        queue_at(e, j->queue)->counts.acked++;
+    else if (rec->kind == REC_JOB_EXTENDED)
+        leases_extended(e, lease_at(e, live_of(j)->lease));
+}
+
+static bool job_remove(struct ops *o, struct job *j)
+{
+    struct engine *e = engine_of(o);
+    uint64_t previous = 0;
+    buf_clear(&e->scratch);
+    if (record_seq_append(&e->scratch, &previous, j->seq) != 0)
+        return false;
+    struct record rec = {
+        .kind = REC_JOBS_GONE,
+        .jobs_gone = {.count = 1, .seqs = buf_span(&e->scratch)},
+    };
+    if (jobs_reserve(e, queue_at(e, j->queue), 0, 1, record_bytes_max(&rec)) != 0)
+        return false;
+    engine_emit(e, &rec);
+    return true;
+}
+
+const struct ops_store engine_ops_store = {
+    .job_find = job_find,
+    .seq_issued = seq_issued,
+    .job_queue = job_queue,
+    .queue_name = queue_name,
+    .job_rules = job_rules,
+    .key_rival = job_key_rival,
+    .lease = job_lease,
+    .report_find = report_find,
+    .report_forgotten = report_forgotten,
+    .report_keep = report_keep,
+    .count_ending = count_ending,
+    .count_requeue = count_requeue,
+    .claimed_by = claimed_by,
+    .queue_find = queue_find,
+    .ready_count = ready_count,
+    .ready_next = ready_next,
+    .token_next = token_next,
+    .lease_start = lease_start,
+    .claim_reply = claim_reply,
+    .job_by_seq = job_by_seq,
+    .key_holder = key_holder,
+    .queue_live = queue_live,
+    .live = live,
+    .queue_room = queue_room,
+    .queue_create = queue_create,
+    .idempotency_find = idempotency_find,
+    .idempotency_room = idempotency_room,
+    .idempotency_keep = idempotency_keep,
+    .seq_room = seq_room,
+    .rate_full_us = rate_full,
+    .rate_take = rate_take,
+    .enqueues_prepare = enqueues_ready,
+    .job_create = job_create,
+    .kv_find = key_find,
+    .kv_used = keys_used,
+    .kv_version = keys_version,
+    .kv_set = key_set,
+    .kv_delete = keys_delete,
+    .schedule_find = schedule_find,
+    .schedule_names = schedule_names,
+    .schedule_last_live = schedule_last_live,
+    .schedule_show = schedule_shown,
+    .schedule_prepare = schedule_prepare,
+    .schedule_step = schedule_step,
+    .queue_owner = owner_of,
+    .item_take = item_take,
+    .item_return = item_return,
+    .token_ahead = token_ahead,
+    .items_prepare = items_prepare,
+    .items_link = items_link,
+    .prepare = job_prepare,
+    .commit = job_commit,
+    .remove = job_remove,
+};

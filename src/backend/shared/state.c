@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A unit's loaded rows as the state on which the operations of src/ops work (struct ops_store).
+ *
+ * Everything that the operations of a unit can ask for has been loaded before (wants.c). Memory is
+ * not reserved: when there is none, the unit is marked (nomem) and nothing of it is stored. */
+#include "backend/shared/shared.h"
+#include "base/check.h"
+
+static struct unit *unit_of(const struct ops *o)
+{
+    return (struct unit *)(uintptr_t)o;
+}
+
+static struct row *row_of(const struct job *j)
+{
+    return (struct row *)(uintptr_t)j;
+}
+
+static struct wqueue *queue_from(const struct queue_state *q)
+{
+    return (struct wqueue *)(uintptr_t)q;
+}
+
+static struct queue_state *state_of(struct wqueue *q)
+{
+    return (struct queue_state *)q;
+}
+
+/* --- jobs and queues --- */
+
+static struct job *job_find(struct ops *o, struct job_ref ref, const struct queue_state **ret_queue)
+{
+    struct row *r = unit_find(unit_of(o), ref);
+    if (!r)
+        return NULL;
+    *ret_queue = state_of(r->q);
+    return &r->job;
+}
+
+static bool seq_issued(const struct ops *o, uint64_t seq)
+{
+    return seq > 0 && seq <= unit_of(o)->seq_high;
+}
+
+static const struct queue_state *job_queue(const struct ops *o, const struct job *j)
+{
+    (void)o;
+    return state_of(row_of(j)->q);
+}
+
+static bool queue_name(struct ops *o, const struct queue_state *q, struct span *ret)
+{
+    (void)o;
+    *ret = queue_from(q)->name;
+    return true;
+}
+
+static void job_rules(const struct ops *o, const struct job *j, struct job_options *room,
+                      struct job_rules *ret)
+{
+    (void)o;
+    unit_row_rules(row_of(j), room, ret);
+}
+
+static struct job *key_rival(struct ops *o, const struct job *j)
+{
+    const struct row *r = row_of(j);
+    struct row *holder =
+        r->extra.unique.len ? unit_holder(unit_of(o), r->q, r->extra.unique) : NULL;
+    return holder && holder != r && unit_row_there(holder) ? &holder->job : NULL;
+}
+
+/* --- leases --- */
+
+static bool job_lease(const struct ops *o, const struct job *j, struct lease_state *ret)
+{
+    const struct row *r = row_of(j);
+    (void)o;
+    *ret = (struct lease_state){r->token, r->lease_ms, r->worker};
+    return j->state == STATE_RUNNING;
+}
+
+/* The row has the report about its newest token; those about older ones were loaded, or replaced by
+ * a claim of this unit. */
+static bool report_find(const struct ops *o, uint64_t seq, struct job_token token,
+                        struct lease_report *ret)
+{
+    const struct unit *u = unit_of(o);
+    const struct row *r = unit_row(u, seq);
+    if (r && r->word && token_equal(r->token, token)) {
+        *ret = (struct lease_report){(uint8_t)(r->word - 1), r->word_state, r->word_run_at};
+        return true;
+    }
+    const struct word *lists[] = {u->words, u->said};
+    for (size_t i = 0; i < 2; i++)
+        for (const struct word *w = lists[i]; w; w = w->next)
+            if (w->seq == seq && token_equal(w->token, token)) {
+                *ret = (struct lease_report){(uint8_t)(w->kind - 1), w->state, w->run_at};
+                return true;
+            }
+    return false;
+}
+
+/* The row of a job that ended here keeps the token of its last lease: no other can have ended it.
+ * One that came from another store has none. */
+static bool report_forgotten(struct ops *o, const struct job *j, struct job_token token)
+{
+    (void)o, (void)token;
+    return row_of(j)->token.counter == 0;
+}
+
+static void report_keep(struct ops *o, const struct job *j, struct job_token token, uint8_t kind)
+{
+    struct row *r = row_of(j);
+    (void)o, (void)token;
+    r->word = (uint8_t)(kind + 1);
+    r->word_state = j->state;
+    r->word_run_at = j->run_at;
+}
+
+static void count_ending(struct ops *o, struct job *j, enum lease_ending how)
+{
+    (void)o;
+    counts_add_ending(&row_of(j)->fates, how);
+}
+
+static void count_requeue(struct ops *o, struct job *j)
+{
+    (void)o;
+    counts_add_requeue(&row_of(j)->fates);
+}
+
+static struct job *claimed_by(struct ops *o, uint64_t nonce)
+{
+    const struct unit *u = unit_of(o);
+    for (size_t i = 0; nonce && i < u->row_count; i++) {
+        struct row *r = u->rows[i];
+        if (r->nonce == nonce && r->job.state == STATE_RUNNING && unit_row_there(r))
+            return &r->job;
+    }
+    return NULL;
+}
+
+/* --- claims --- */
+
+struct row *unit_claim_top(struct unit *u, struct wqueue *q, struct heap_entry *ret)
+{
+    while (heap_top(&q->ready, ret)) {
+        struct row *r = unit_row(u, ret->seq);
+        bool there = r && unit_row_there(r) && r->job.state == STATE_READY &&
+                     heap_order_desc(r->job.priority) == ret->order;
+        if (there && !(r->extra.expires_at.ms && r->extra.expires_at.ms <= u->now.ms))
+            return r;
+        heap_pop(&q->ready, ret);
+    }
+    return NULL;
+}
+
+void unit_claimable(struct unit *u, struct row *r)
+{
+    struct heap_entry e = {heap_order_desc(r->job.priority), r->job.seq};
+    if (r->job.state != STATE_READY)
+        return;
+    if (heap_push(&r->q->ready, e) != 0)
+        u->nomem = true;
+    r->q->ready_loaded++;
+}
+
+/* Whether the queue may have more ready jobs than were loaded of it. */
+static bool has_more(struct unit *u, const struct wqueue *q)
+{
+    const struct wanted_name *n = unit_want_name(u, q->name);
+    return n && n->claims > 0 && q->ready_loaded >= n->claims;
+}
+
+static const struct queue_state *queue_find(struct ops *o, struct span name)
+{
+    return state_of(unit_queue_named(unit_of(o), name));
+}
+
+static uint64_t ready_count(const struct ops *o, const struct queue_state *q)
+{
+    (void)o;
+    return queue_from(q)->ready.len;
+}
+
+static bool ready_next(struct ops *o, const struct queue_state *q, struct heap_entry *ret_order,
+                       struct job **ret)
+{
+    struct unit *u = unit_of(o);
+    struct row *r = unit_claim_top(u, queue_from(q), ret_order);
+    *ret = r ? &r->job : NULL;
+    return r || !has_more(u, queue_from(q));
+}
+
+static struct job_token token_next(struct ops *o)
+{
+    struct shared *s = unit_of(o)->s;
+    return (struct job_token){.counter = ++s->token_counter, .epoch = s->facts.epoch};
+}
+
+static bool lease_start(struct ops *o, struct job *j, const struct op_claim *want,
+                        struct record *rec, struct job_view *view)
+{
+    struct row *r = row_of(j);
+    rec->job_claimed.token = token_next(o);
+    unit_row_take(unit_of(o), r, rec);
+    r->nonce = want->nonce;
+    view->queue = r->q->name;
+    view->expires_at = r->extra.expires_at;
+    view->fates = r->fates;
+    counts_add_claim(&view->fates); /* the one under way */
+    return !o->nomem;
+}
+
+static bool claim_reply(struct ops *o, struct reply *r, struct job_view *views, struct job **jobs,
+                        uint32_t count, bool want_body)
+{
+    struct unit *u = unit_of(o);
+    struct row **rows = unit_alloc(u, (count ? count : 1) * sizeof(struct row *));
+    if (!rows)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        rows[i] = row_of(jobs[i]);
+    r->jobs = views;
+    r->job_count = count;
+    u->turn->bodies = want_body ? rows : NULL;
+    return true;
+}
+
+/* --- enqueues --- */
+
+static struct job *job_by_seq(struct ops *o, uint64_t seq)
+{
+    struct row *r = unit_row(unit_of(o), seq);
+    return r ? &r->job : NULL;
+}
+
+static struct job *key_holder(struct ops *o, struct queue_state *q, struct span key)
+{
+    struct row *r = unit_holder(unit_of(o), queue_from(q), key);
+    if (!r || unit_row_there(r))
+        return r ? &r->job : NULL;
+    /* A purge has ended it, and has counted it; its row goes now, since it has the key. */
+    r->gone = r->changed = true;
+    r->held = false;
+    return NULL;
+}
+
+static uint64_t queue_live(struct ops *o, const struct queue_state *state)
+{
+    const struct wqueue *q = queue_from(state);
+    const struct known *k = known_find(unit_of(o)->s, q->name);
+    return q->counted || !k ? unit_queue_live(q) : k->live;
+}
+
+static uint64_t live(struct ops *o)
+{
+    return unit_of(o)->live;
+}
+
+static bool queue_room(struct ops *o, size_t ahead, bool implied)
+{
+    return unit_queue_room(unit_of(o), ahead, implied);
+}
+
+static struct queue_state *queue_create(struct ops *o, struct span name)
+{
+    return state_of(unit_queue_make(unit_of(o), name, &o->limits->policy));
+}
+
+static bool idempotency_find(struct ops *o, struct hash128 key, struct idempotency_state *ret)
+{
+    return unit_idempotency_find(unit_of(o), key, ret);
+}
+
+static enum outcome idempotency_room(struct ops *o, struct hash128 key, size_t ahead)
+{
+    return unit_idempotency_room(unit_of(o), key, ahead);
+}
+
+static void idempotency_keep(struct ops *o, struct hash128 key, uint64_t fingerprint,
+                             const struct job *j)
+{
+    unit_idempotency_keep(unit_of(o), key, fingerprint, j);
+}
+
+static enum outcome seq_room(struct ops *o, const struct op_enqueue *want, size_t ahead,
+                             const char **note)
+{
+    (void)o, (void)want, (void)ahead, (void)note;
+    return OUT_OK;
+}
+
+static int64_t rate_full(struct ops *o, const struct rate_share *share)
+{
+    return unit_rate_full_us(unit_of(o), share);
+}
+
+static void rate_take(struct ops *o, const struct rate_share *share)
+{
+    unit_rate_take(unit_of(o), share);
+}
+
+static bool enqueues_ready(struct ops *o, const struct enqueue_plan *plans, size_t count,
+                           const struct op_kv_commit *keys, size_t more)
+{
+    (void)plans, (void)count, (void)keys, (void)more;
+    return !o->nomem;
+}
+
+static struct job *job_create(struct ops *o, struct enqueue_plan *p)
+{
+    struct row *r = unit_job_create(unit_of(o), p);
+    return r ? &r->job : NULL;
+}
+
+/* --- keys of the key-value store --- */
+
+static struct kv_state kv_find(struct ops *o, struct span key)
+{
+    return unit_kv_find(unit_of(o), key);
+}
+
+static struct kv_usage kv_used(struct ops *o)
+{
+    const struct unit *u = unit_of(o);
+    return (struct kv_usage){u->kv_keys + (uint64_t)u->kv_key_adds,
+                             u->kv_bytes + (uint64_t)u->kv_byte_adds};
+}
+
+static uint64_t kv_version(struct ops *o)
+{
+    return unit_kv_version(unit_of(o));
+}
+
+static void kv_set(struct ops *o, const struct kv_set *set, uint64_t version)
+{
+    unit_kv_set(unit_of(o), set, version);
+}
+
+static uint32_t kv_delete(struct ops *o, const struct span *keys, uint32_t count, uint64_t version)
+{
+    return unit_kv_delete(unit_of(o), keys, count, version);
+}
+
+/* --- schedules --- */
+
+static struct wschedule *schedule_from(const struct schedule_base *s)
+{
+    return (struct wschedule *)(uintptr_t)s;
+}
+
+static struct schedule_base *schedule_find(struct ops *o, struct span name)
+{
+    return (struct schedule_base *)unit_schedule(unit_of(o), name);
+}
+
+static void schedule_names(struct ops *o, const struct schedule_base *s, struct span *ret_name,
+                           struct span *ret_owner)
+{
+    (void)o;
+    *ret_name = schedule_from(s)->name;
+    *ret_owner = schedule_from(s)->owner;
+}
+
+static bool schedule_last_live(struct ops *o, const struct schedule_base *s)
+{
+    return unit_schedule_view(unit_of(o), schedule_from(s)).last_live;
+}
+
+static void schedule_shown(struct ops *o, const struct schedule_base *s, struct reply *r)
+{
+    (void)r;
+    unit_schedule_show(unit_of(o), schedule_from(s), unit_of(o)->turn);
+}
+
+static bool schedule_prepare(struct ops *o, const struct record *rec)
+{
+    (void)rec;
+    return !o->nomem;
+}
+
+static void schedule_step(struct ops *o, struct schedule_base *base, const struct record *rec,
+                          const struct job *job)
+{
+    struct unit *u = unit_of(o);
+    struct wschedule *s = schedule_from(base);
+    s->state = rec->schedule_state.state;
+    s->moved = true;
+    u->records++;
+    if (rec->kind == REC_SCHEDULE_FIRED) {
+        unit_tell_schedule(u, EVENT_SCHEDULE_FIRED, s, row_of(job));
+    } else if (rec->kind == REC_SCHEDULE_FAILED && s->state.failures == 1) {
+        unit_tell_schedule(u, EVENT_SCHEDULE_FAILED, s, NULL);
+        unit_alert_failed(u, s);
+    }
+}
+
+static struct span owner_of(struct ops *o, const struct queue_state *q)
+{
+    (void)o;
+    return queue_from(q)->owner;
+}
+
+static void item_take(struct ops *o, const struct queue_state *q)
+{
+    struct heap_entry top;
+    (void)o;
+    heap_pop(&queue_from(q)->ready, &top);
+}
+
+static void item_return(struct ops *o, struct job *j)
+{
+    struct heap_entry e = {heap_order_desc(j->priority), j->seq};
+    o->nomem |= heap_push(&row_of(j)->q->ready, e) != 0;
+}
+
+static struct job_token token_ahead(struct ops *o, uint32_t index)
+{
+    const struct shared *s = unit_of(o)->s;
+    return (struct job_token){.counter = s->token_counter + 1 + index, .epoch = s->facts.epoch};
+}
+
+static bool items_prepare(struct ops *o, const struct queue_state *q, uint32_t count, size_t *more)
+{
+    (void)q, (void)count, (void)more;
+    return !o->nomem;
+}
+
+static void items_link(struct ops *o, const struct job *holder, struct job **items, uint32_t count)
+{
+    (void)o;
+    for (uint32_t i = 0; i < count; i++) {
+        struct row *r = row_of(items[i]);
+        r->until_ms = LIMIT_WALL_MS;
+        r->holder = (struct job_ref){holder->seq, holder->id_hi};
+    }
+}
+
+/* --- changes --- */
+
+static bool job_prepare(struct ops *o, struct job *j, const struct record *recs, size_t count)
+{
+    (void)j, (void)recs, (void)count;
+    return !o->nomem;
+}
+
+static void job_commit(struct ops *o, struct job *j, const struct record *rec)
+{
+    unit_row_take(unit_of(o), row_of(j), rec);
+}
+
+static bool job_remove(struct ops *o, struct job *j)
+{
+    unit_row_remove(unit_of(o), row_of(j));
+    return true;
+}
+
+void unit_lease_ran_out(struct unit *u, struct row *r)
+{
+    u->nomem |= !ops_lease_timed_out(unit_ops(u), &r->job);
+}
+
+void unit_lease_restarted(struct unit *u, struct row *r)
+{
+    u->nomem |= !ops_lease_taken_back(unit_ops(u), &r->job, REASON_RESTARTED);
+}
+
+void unit_item_left(struct unit *u, struct row *r, uint8_t holder_state)
+{
+    u->nomem |= !ops_item_left(unit_ops(u), &r->job, r->holder, holder_state);
+}
+
+void work_dispatched(struct unit *u, struct turn *t)
+{
+    struct row *r = unit_find(u, t->op->job.job);
+    if (!r || !(r->job.flags & JOB_PENDING))
+        return;
+    r->job.flags &= (uint8_t)~JOB_PENDING;
+    r->changed = true;
+    u->records++;
+}
+
+const struct ops_store unit_ops_store = {
+    .job_find = job_find,
+    .seq_issued = seq_issued,
+    .job_queue = job_queue,
+    .queue_name = queue_name,
+    .job_rules = job_rules,
+    .key_rival = key_rival,
+    .lease = job_lease,
+    .report_find = report_find,
+    .report_forgotten = report_forgotten,
+    .report_keep = report_keep,
+    .count_ending = count_ending,
+    .count_requeue = count_requeue,
+    .claimed_by = claimed_by,
+    .queue_find = queue_find,
+    .ready_count = ready_count,
+    .ready_next = ready_next,
+    .token_next = token_next,
+    .lease_start = lease_start,
+    .claim_reply = claim_reply,
+    .job_by_seq = job_by_seq,
+    .key_holder = key_holder,
+    .queue_live = queue_live,
+    .live = live,
+    .queue_room = queue_room,
+    .queue_create = queue_create,
+    .idempotency_find = idempotency_find,
+    .idempotency_room = idempotency_room,
+    .idempotency_keep = idempotency_keep,
+    .seq_room = seq_room,
+    .rate_full_us = rate_full,
+    .rate_take = rate_take,
+    .enqueues_prepare = enqueues_ready,
+    .job_create = job_create,
+    .kv_find = kv_find,
+    .kv_used = kv_used,
+    .kv_version = kv_version,
+    .kv_set = kv_set,
+    .kv_delete = kv_delete,
+    .schedule_find = schedule_find,
+    .schedule_names = schedule_names,
+    .schedule_last_live = schedule_last_live,
+    .schedule_show = schedule_shown,
+    .schedule_prepare = schedule_prepare,
+    .schedule_step = schedule_step,
+    .queue_owner = owner_of,
+    .item_take = item_take,
+    .item_return = item_return,
+    .token_ahead = token_ahead,
+    .items_prepare = items_prepare,
+    .items_link = items_link,
+    .prepare = job_prepare,
+    .commit = job_commit,
+    .remove = job_remove,
+};

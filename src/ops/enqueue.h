@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Enqueues, one or several that belong together: first all of them are planned, which changes
+ * nothing, then their jobs are created in one commit. */
+#pragma once
+
+#include "ops/ops.h"
+
+/* A job's part of a rate limit, see rates.c. */
+struct rate_share {
+    struct hash128 key; /* of the bucket */
+    int64_t share_us;   /* 0 = there is no limit */
+    int64_t window_us;
+};
+
+struct enqueue_plan {
+    const struct op_enqueue *want;
+    struct reply *reply;   /* of this enqueue */
+    struct queue_state *q; /* NULL: it is to be created */
+    const struct queue_policy *policy;
+    struct hash128 key;   /* of its idempotency key; none = it has none */
+    struct job *replaced; /* the waiting job whose place it takes */
+    bool answered;        /* the reply is that of an earlier job: nothing is created */
+    struct rate_share rate;
+    struct record rec; /* the job, once it is planned; the store gives the sequence */
+    struct job *job;   /* once it is created */
+};
+
+/* Plans the enqueue at `index`; those before it belong to the same commit and are planned. False:
+ * its reply says why not. */
+bool enqueue_plan(struct ops *o, struct enqueue_plan *plans, size_t index);
+/* Creates the queues that are missing and makes room for the jobs, for `more` bytes of records, and
+ * for changes of keys (or NULL) that the caller commits with them. False: no memory, or the store
+ * must begin again. */
+bool enqueues_prepare(struct ops *o, struct enqueue_plan *plans, size_t count,
+                      const struct op_kv_commit *keys, size_t more);
+/* Creates the jobs and fills in their replies. */
+void enqueues_commit(struct ops *o, struct enqueue_plan *plans, size_t count);
+
+/* Whether the job comes from another store in a state that has ended. */
+bool enqueue_comes_ended(const struct op_enqueue *want);
+
+/* --- rates.c --- */
+bool rate_allows(struct ops *o, struct enqueue_plan *plans, size_t index);
+void rate_use(struct ops *o, struct enqueue_plan *p);
+/* When a bucket is full again, µs: never before now, nor later than a limit that was changed
+ * meanwhile allows. */
+int64_t rate_full_us(int64_t kept_us, int64_t now_us, int64_t window_us);

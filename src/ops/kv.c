@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A commit of the key-value store: checks, sets, deletes and enqueues, all or nothing.
+ *
+ * First everything is checked and planned; then queues are created that enqueues bring along, and
+ * room is made for all records (a queue that stays behind empty, because memory then ran short, is
+ * the only trace that a refused commit can leave); from there on nothing can fail. */
+#include "base/containers/arena.h"
+#include "ops/enqueue.h"
+#include "ops/kv_check.h"
+#include "ops/replies.h"
+
+static bool values_valid(struct ops *o, const struct op_kv_commit *want, struct reply *r)
+{
+    const char *note;
+    enum outcome out = kv_commit_right(want, o->memory, &note);
+    if (out == OUT_UNAVAILABLE)
+        return reply_nomem(o, r);
+    return out == OUT_OK || reply_refuse(r, out, note);
+}
+
+static bool checks_hold(struct ops *o, const struct op_kv_commit *want, struct reply *r)
+{
+    for (uint32_t i = 0; i < want->check_count; i++) {
+        struct kv_state k = o->store->kv_find(o, want->checks[i].key);
+        if (k.version == want->checks[i].version)
+            continue;
+        r->failed = i;
+        r->version = k.version;
+        return reply_refuse(r, OUT_VERSION, NULL);
+    }
+    return true;
+}
+
+/* What deletes give back does not count: it is on the disk until the store has written it. */
+static bool room_left(struct ops *o, const struct op_kv_commit *want, struct reply *r)
+{
+    struct kv_usage used = o->store->kv_used(o), then = used;
+    for (uint32_t i = 0; i < want->set_count; i++) {
+        const struct kv_set *s = &want->sets[i];
+        struct kv_state k = o->store->kv_find(o, s->key);
+        then.keys += !k.stored;
+        then.bytes += s->value.len + (k.stored ? 0 : s->key.len);
+        then.bytes -= k.stored ? k.bytes : 0;
+    }
+    if (then.keys > o->limits->kv.keys && then.keys > used.keys)
+        return reply_refuse(r, OUT_KV_FULL, "the key-value store holds as many keys as it may");
+    if (then.bytes > o->limits->kv.bytes && then.bytes > used.bytes)
+        return reply_refuse(r, OUT_KV_FULL, "the key-value store holds as many bytes as it may");
+    return true;
+}
+
+/* --- enqueues --- */
+
+/* The refusal of one enqueue is that of the commit. */
+static bool refused(struct reply *r, const struct reply *why, uint32_t index)
+{
+    r->outcome = why->outcome;
+    r->note = why->note;
+    r->seq = why->seq;
+    r->id_hi = why->id_hi;
+    r->state = why->state;
+    r->retry_ms = why->retry_ms;
+    r->failed = index;
+    r->failed_enqueue = true;
+    return false;
+}
+
+/* Two enqueues with one key would have to be answered with each other. */
+static bool share_key(const struct enqueue_plan *a, const struct enqueue_plan *b)
+{
+    struct span x = a->want->extra.unique, y = b->want->extra.unique;
+    return (!hash128_none(a->key) && hash128_equal(a->key, b->key)) ||
+           (x.len && span_equal(x, y) && span_equal(a->want->queue, b->want->queue));
+}
+
+static bool keys_apart(const struct enqueue_plan *plans, uint32_t count, struct reply *r)
+{
+    for (uint32_t i = 1; i < count; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (share_key(&plans[i], &plans[k])) {
+                r->failed = i;
+                r->failed_enqueue = true;
+                return reply_refuse(r, OUT_INVALID,
+                                    "two enqueues of a commit must not share an idempotency key or "
+                                    "a unique key");
+            }
+    return true;
+}
+
+static bool enqueues_planned(struct ops *o, const struct op_kv_commit *want,
+                             struct enqueue_plan *plans, struct reply *each, struct reply *r)
+{
+    for (uint32_t i = 0; i < want->enqueue_count; i++) {
+        plans[i].want = &want->enqueues[i];
+        plans[i].reply = &each[i];
+        if (!enqueue_plan(o, plans, i))
+            return refused(r, &each[i], i);
+    }
+    return keys_apart(plans, want->enqueue_count, r);
+}
+
+static void show_enqueued(const struct op_kv_commit *want, const struct reply *each,
+                          struct enqueued_view *views, struct reply *r)
+{
+    for (uint32_t i = 0; i < want->enqueue_count; i++)
+        views[i] = (struct enqueued_view){.seq = each[i].seq,
+                                          .id_hi = each[i].id_hi,
+                                          .replaced_seq = each[i].replaced_seq,
+                                          .state = each[i].state,
+                                          .created = each[i].created,
+                                          .repeat = each[i].repeat,
+                                          .run_at = each[i].run_at};
+    r->enqueued = views;
+    r->enqueued_count = want->enqueue_count;
+}
+
+/* --- the commit --- */
+
+static void change_keys(struct ops *o, const struct op_kv_commit *want, struct reply *r)
+{
+    uint64_t version = o->store->kv_version(o);
+    for (uint32_t i = 0; i < want->set_count; i++)
+        o->store->kv_set(o, &want->sets[i], version);
+    r->count = o->store->kv_delete(o, want->deletes, want->delete_count, version);
+    r->version = want->set_count || r->count ? version : 0;
+}
+
+void ops_kv_commit(struct ops *o, const struct op *op, struct reply *r)
+{
+    const struct op_kv_commit *want = &op->kv_commit;
+    if (!values_valid(o, want, r) || !checks_hold(o, want, r))
+        return;
+    if (o->disk_full && want->set_count > 0) {
+        reply_refuse(r, OUT_DISK_FULL, NULL);
+        return;
+    }
+    size_t n = want->enqueue_count ? want->enqueue_count : 1;
+    struct enqueue_plan *plans = arena_array(o->memory, n, sizeof(*plans));
+    struct reply *each = arena_array(o->memory, n, sizeof(*each));
+    struct enqueued_view *views = arena_array(o->memory, n, sizeof(*views));
+    if (!plans || !each || !views) {
+        reply_nomem(o, r);
+        return;
+    }
+    if (!room_left(o, want, r) || !enqueues_planned(o, want, plans, each, r))
+        return;
+    if (!enqueues_prepare(o, plans, want->enqueue_count, want, 0)) {
+        reply_refuse(r, OUT_UNAVAILABLE, NO_ROOM);
+        return;
+    }
+    change_keys(o, want, r);
+    enqueues_commit(o, plans, want->enqueue_count);
+    show_enqueued(want, each, views, r);
+}
