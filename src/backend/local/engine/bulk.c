@@ -181,6 +181,8 @@ static int change_one(struct engine *e, struct bulk *b, struct live *l)
     if (err)
         return err;
     engine_emit(e, &rec);
+    if (b->begin.action == BULK_REQUEUE)
+        fates_requeue(e, l->job.seq);
     b->changed++;
     return 0;
 }
