@@ -848,8 +848,11 @@ struct enqueue_plan {
 /* What can be said before any queue is made. false: the reply says why not. */
 bool enqueue_look(struct engine *e, const struct op_enqueue *want, struct engine_reply *r,
                   struct enqueue_plan *ret);
-/* Its queue is there; `ahead` new jobs of the same commit come before it, `here` of them in its
- * queue; their plans are those from `first` to p. */
+/* Of a queue that is to be made, behind `after` others: its number and policy, to plan by. NULL: no
+ * memory. */
+struct queue *enqueue_stand_in(struct engine *e, size_t after);
+/* Its queue, or a stand-in, is there; `ahead` new jobs of the same commit come before it, `here` of
+ * them in its queue; their plans are those from `first` to p. */
 bool enqueue_plan(struct engine *e, const struct enqueue_plan *first, struct enqueue_plan *p,
                   size_t here, size_t ahead, struct engine_reply *r);
 /* Room for these, all at once, and `bytes` of other records. */

@@ -444,6 +444,16 @@ bool enqueue_plan(struct engine *e, const struct enqueue_plan *first, struct enq
            rates_allow(e, first, p, ahead, r) && key_room(e, p->key, ahead, r);
 }
 
+struct queue *enqueue_stand_in(struct engine *e, size_t after)
+{
+    struct queue *q = arena_array(&e->out->arena, 1, sizeof(*q));
+    if (q) {
+        q->number = e->queue_next + (uint32_t)after;
+        q->policy = e->config.policy;
+    }
+    return q;
+}
+
 void op_enqueue(struct engine *e, const struct op *op)
 {
     enqueue_do(e, &op->enqueue, 0, reply_new(e, op));
@@ -455,13 +465,20 @@ void enqueue_do(struct engine *e, const struct op_enqueue *want, size_t more,
     struct enqueue_plan p;
     if (!enqueue_look(e, want, r, &p) || p.answered)
         return;
-    if (!p.q && queues_create(e, want->queue, &p.q) != 0) {
+    bool fresh = !p.q; /* a refusal must not leave a queue behind */
+    if (fresh)
+        p.q = enqueue_stand_in(e, 0);
+    r->after = e->position;
+    if (!p.q) {
         refuse_nomem(r);
         return;
     }
-    r->after = e->position;
     if (!enqueue_plan(e, &p, &p, 0, 0, r) || p.answered)
         return;
+    if (fresh && queues_create(e, want->queue, &p.q) != 0) {
+        refuse_nomem(r);
+        return;
+    }
     if (enqueues_reserve(e, &p, 1, more) != 0) {
         kv_texts_drop(e);
         refuse_nomem(r);

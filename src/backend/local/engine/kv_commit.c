@@ -89,16 +89,50 @@ static bool keys_apart(const struct enqueue_plan *plans, uint32_t count, struct 
     return true;
 }
 
+/* The stand-in that an enqueue before this one has for the same name. */
+static struct queue *stand_in_of(const struct enqueue_plan *plans, uint32_t index)
+{
+    for (uint32_t i = 0; i < index; i++)
+        if (!plans[i].answered && span_equal(plans[i].want->queue, plans[index].want->queue))
+            return plans[i].q;
+    return NULL;
+}
+
+/* Plans go by stand-ins for queues that are to be made: a commit that is refused makes none. */
+static bool stand_ins(struct engine *e, struct enqueue_plan *plans, uint32_t count,
+                      struct engine_reply *each, struct engine_reply *r)
+{
+    size_t fresh = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct enqueue_plan *p = &plans[i];
+        if (p->answered || p->q)
+            continue;
+        p->q = stand_in_of(plans, i);
+        if (p->q)
+            continue;
+        if (!queue_has_room(&e->config.queue_limits, e->queue_count + fresh, true)) {
+            refuse(&each[i], OUT_QUEUES_FULL, NULL);
+            return refused(r, &each[i], i);
+        }
+        p->q = enqueue_stand_in(e, fresh++);
+        if (!p->q)
+            return refuse_nomem(r);
+    }
+    return true;
+}
+
 static bool make_queues(struct engine *e, struct enqueue_plan *plans, uint32_t count,
                         struct engine_reply *r)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct enqueue_plan *p = &plans[i];
-        if (p->answered || p->q)
+        if (p->answered || p->q->name)
             continue;
+        uint32_t number = p->q->number;
         p->q = queues_find(e, p->want->queue); /* an enqueue before it may have brought it */
         if (!p->q && queues_create(e, p->want->queue, &p->q) != 0)
             return refuse_nomem(r);
+        CHECK(p->q->number == number); /* what was planned goes by it */
     }
     return true;
 }
@@ -119,7 +153,7 @@ static bool look_at_enqueues(struct engine *e, const struct op_kv_commit *want,
     for (uint32_t i = 0; i < want->enqueue_count; i++)
         if (!enqueue_look(e, &want->enqueues[i], &each[i], &plans[i]))
             return refused(r, &each[i], i);
-    if (!make_queues(e, plans, want->enqueue_count, r))
+    if (!stand_ins(e, plans, want->enqueue_count, each, r))
         return false;
     for (uint32_t i = 0; i < want->enqueue_count; i++) {
         struct enqueue_plan *p = &plans[i];
@@ -127,7 +161,8 @@ static bool look_at_enqueues(struct engine *e, const struct op_kv_commit *want,
                                           ahead_of(plans, i, NULL), &each[i]))
             return refused(r, &each[i], i);
     }
-    return keys_apart(plans, want->enqueue_count, r);
+    return keys_apart(plans, want->enqueue_count, r) &&
+           make_queues(e, plans, want->enqueue_count, r);
 }
 
 /* ---- records ---- */
