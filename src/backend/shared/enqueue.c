@@ -351,22 +351,24 @@ static void made(struct unit *u, struct turn *t, const struct row *r)
 static bool queue_found(struct unit *u, struct enqueue_plan *p, struct turn *t)
 {
     const struct op_enqueue *want = p->want;
-    p->q = unit_queue_named(u, want->queue);
-    if (!p->q && queue_may_be_made(u, want, t))
-        p->q = unit_queue_make(u, want->queue, &u->s->policy);
-    if (!p->q) {
-        /* Without a number for it the unit begins anew, whatever is said here. */
-        return t->reply.outcome == OUT_OK ? unit_refuse(t, OUT_UNAVAILABLE, NULL) : false;
-    }
-    if (p->q->policy.refuse_new && !want->past)
+    if (!p->q)
+        p->q = unit_queue_named(u, want->queue); /* an enqueue before it may have brought it */
+    const struct queue_policy *policy = p->q ? &p->q->policy : &u->s->policy;
+    if (place_taken(u, want, t))
+        return false;
+    if (policy->refuse_new && !want->past)
         return unit_refuse(t, OUT_REFUSED_NEW, NULL);
-    if (want->payload.len > p->q->policy.payload_max)
+    if (want->payload.len > policy->payload_max)
         return unit_refuse(t, OUT_TOO_BIG, NULL);
-    return true;
+    if (!p->q && !unit_queue_room(u, true))
+        return unit_refuse(t, OUT_QUEUES_FULL, NULL);
+    if (!p->q)
+        p->q = unit_queue_make(u, want->queue, &u->s->policy);
+    /* Without a number for it the unit begins anew, whatever is said here. */
+    return p->q || unit_refuse(t, OUT_UNAVAILABLE, NULL);
 }
 
-bool unit_enqueue_plan(struct unit *u, const struct op_enqueue *want,
-                       const struct enqueue_plan *before, size_t count, struct turn *t,
+bool unit_enqueue_look(struct unit *u, const struct op_enqueue *want, struct turn *t,
                        struct enqueue_plan *ret)
 {
     *ret = (struct enqueue_plan){.want = want};
@@ -377,16 +379,26 @@ bool unit_enqueue_plan(struct unit *u, const struct op_enqueue *want,
     ret->answered = key_answers(u, want, ret->key, t) || id_answers(u, want, t);
     if (ret->answered)
         return t->reply.outcome == OUT_OK;
-    if (!queue_found(u, ret, t) || place_taken(u, want, t))
+    ret->q = unit_queue_named(u, want->queue);
+    return ret->q || queue_may_be_made(u, want, t);
+}
+
+bool unit_enqueue_plan(struct unit *u, const struct enqueue_plan *before, size_t count,
+                       struct turn *t, struct enqueue_plan *p)
+{
+    const struct op_enqueue *want = p->want;
+    if (p->answered)
+        return true;
+    if (!queue_found(u, p, t))
         return false;
-    if (!unique_allows(u, ret->q, want, t, &ret->old)) {
-        ret->answered = t->reply.outcome == OUT_OK;
-        return ret->answered;
+    if (!unique_allows(u, p->q, want, t, &p->old)) {
+        p->answered = t->reply.outcome == OUT_OK;
+        return p->answered;
     }
-    struct plans ahead = plans_sum(before, count, ret->q);
+    struct plans ahead = plans_sum(before, count, p->q);
     struct rate_claim rate;
-    if (!room_left(u, ret->q, ret->old || comes_ended(want), &ahead, t) ||
-        !unit_rates_allow(u, ret->q, want, t, &rate) || !key_room(u, ret->key, &ahead, t))
+    if (!room_left(u, p->q, p->old || comes_ended(want), &ahead, t) ||
+        !unit_rates_allow(u, p->q, want, t, &rate) || !key_room(u, p->key, &ahead, t))
         return false;
     unit_rates_add(u, &rate);
     return true;
@@ -410,6 +422,6 @@ struct row *unit_enqueue_make(struct unit *u, const struct enqueue_plan *p, stru
 void work_enqueue(struct unit *u, struct turn *t)
 {
     struct enqueue_plan p;
-    if (unit_enqueue_plan(u, &t->op->enqueue, NULL, 0, t, &p))
+    if (unit_enqueue_look(u, &t->op->enqueue, t, &p) && unit_enqueue_plan(u, NULL, 0, t, &p))
         (void)unit_enqueue_make(u, &p, t);
 }

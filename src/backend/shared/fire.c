@@ -101,7 +101,9 @@ static struct row *make(struct unit *u, struct turn *t, const struct wschedule *
         want.payload_kind = PAYLOAD_JSON;
         want.payload = span_of(text + split, len - split);
     }
-    return unit_enqueue_plan(u, &want, NULL, 0, t, &plan) ? unit_enqueue_make(u, &plan, t) : NULL;
+    return unit_enqueue_look(u, &want, t, &plan) && unit_enqueue_plan(u, NULL, 0, t, &plan)
+               ? unit_enqueue_make(u, &plan, t)
+               : NULL;
 }
 
 /* Whether the time may be fired, and what the schedule then is; else the reply says why not. */

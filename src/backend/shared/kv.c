@@ -321,7 +321,12 @@ static bool enqueues_planned(struct unit *u, const struct op_kv_commit *want,
     struct mark before = mark_of(u);
     bool good = true;
     for (uint32_t i = 0; good && i < want->enqueue_count; i++) {
-        good = unit_enqueue_plan(u, &want->enqueues[i], plans, i, &each[i], &plans[i]);
+        good = unit_enqueue_look(u, &want->enqueues[i], &each[i], &plans[i]);
+        if (!good)
+            refused(t, &each[i].reply, i);
+    }
+    for (uint32_t i = 0; good && i < want->enqueue_count; i++) {
+        good = unit_enqueue_plan(u, plans, i, &each[i], &plans[i]);
         if (!good)
             refused(t, &each[i].reply, i);
     }

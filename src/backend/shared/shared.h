@@ -175,10 +175,11 @@ struct enqueue_plan {
     struct row *old; /* whose place it takes */
     bool answered;   /* nothing is to be made: the turn's reply says what there is */
 };
-/* False: the turn's reply says why not. */
-bool unit_enqueue_plan(struct unit *u, const struct op_enqueue *want,
-                       const struct enqueue_plan *before, size_t count, struct turn *t,
+/* What can be said before any of them is planned. False: the turn's reply says why not. */
+bool unit_enqueue_look(struct unit *u, const struct op_enqueue *want, struct turn *t,
                        struct enqueue_plan *ret);
+bool unit_enqueue_plan(struct unit *u, const struct enqueue_plan *before, size_t count,
+                       struct turn *t, struct enqueue_plan *p);
 /* The new job; NULL: it was answered, or there is no memory. */
 struct row *unit_enqueue_make(struct unit *u, const struct enqueue_plan *p, struct turn *t);
 
