@@ -51,9 +51,9 @@ static struct row *holder_check(struct unit *u, struct turn *t)
     /* The row of a job that ended here keeps the token of its last lease: no other can have ended
      * it. One that came from another store has none. */
     bool imported = r && r->token.counter == 0;
+    bool existed = unit_row(u, want->job.seq) || want->job.seq <= u->seq_high;
     if (!r)
-        t->reply.outcome =
-            want->job.seq > 0 && want->job.seq <= u->seq_high ? OUT_GONE : OUT_NOT_FOUND;
+        t->reply.outcome = want->job.seq > 0 && existed ? OUT_GONE : OUT_NOT_FOUND;
     else if (want->any_token)
         t->reply.outcome = OUT_ILLEGAL;
     else if (r->job.state == STATE_DONE && imported)
@@ -156,6 +156,7 @@ void work_fail(struct unit *u, struct turn *t)
     struct fail_request f = {.error = want->error,
                              .error_kind = want->error_kind,
                              .no_retry = want->no_retry,
+                             .damaged = want->damaged,
                              .has_run_at = want->has_delay || want->run_at.ms != 0};
     if (!r || !when_to_run(u, t, &f.run_at) ||
         !unit_body_right(t, want->result_kind, want->result, LIMIT_PAYLOAD_BYTES))
