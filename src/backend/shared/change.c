@@ -120,7 +120,9 @@ void work_remove(struct unit *u, struct turn *t)
 void work_dispatched(struct unit *u, struct turn *t)
 {
     struct row *r = unit_find(u, t->op->job.job);
-    if (!r || !(r->job.flags & JOB_PENDING))
+    if (!u->s->config.dispatches)
+        unit_refuse(t, OUT_INVALID, "this store dispatches no jobs");
+    if (!u->s->config.dispatches || !r || !(r->job.flags & JOB_PENDING))
         return;
     r->job.flags &= (uint8_t)~JOB_PENDING;
     r->changed = true;
