@@ -106,6 +106,9 @@ struct span validate_cut(struct span text, size_t max)
     struct span kept = span_of(text.at, text.len < max ? text.len : max);
     if (!utf8_valid(kept))
         kept.len = valid_prefix(kept);
+    const char *nul = kept.len ? memchr(kept.at, 0, kept.len) : NULL;
+    if (nul)
+        kept.len = (size_t)(nul - kept.at);
     return kept;
 }
 

@@ -19,6 +19,6 @@ MUST_CHECK int validate_past(const struct job_past *past, struct err_note *note)
 /* The keys at which a job leaves its payload: 1 … LIMIT_KV_UNDELIVERED, each once; as
  * record_span_append writes them. */
 MUST_CHECK int validate_undelivered(struct span keys, uint32_t *ret_count);
-/* Cuts at max bytes without splitting a character; invalid UTF-8 is cut before the first bad byte.
- */
+/* Cuts at max bytes without splitting a character; what validate_text would refuse, invalid UTF-8
+ * and U+0000, is cut before its first byte. */
 struct span validate_cut(struct span text, size_t max);

@@ -232,7 +232,7 @@ static bool fill_job(struct ops *o, struct enqueue_plan *p)
 
 /* --- plans --- */
 
-bool enqueue_plan(struct ops *o, struct enqueue_plan *plans, size_t index)
+bool enqueue_look(struct ops *o, struct enqueue_plan *plans, size_t index)
 {
     struct enqueue_plan *p = &plans[index];
     if (p->want->idempotency_key.len)
@@ -246,9 +246,16 @@ bool enqueue_plan(struct ops *o, struct enqueue_plan *plans, size_t index)
         return reply_refuse(p->reply, OUT_DISK_FULL, NULL);
     p->q = (struct queue_state *)(uintptr_t)o->store->queue_find(o, p->want->queue);
     p->policy = p->q ? &p->q->policy : &o->limits->policy;
+    return p->q || queue_may_be_created(o, p, ahead_of(plans, index));
+}
+
+bool enqueue_plan(struct ops *o, struct enqueue_plan *plans, size_t index)
+{
+    struct enqueue_plan *p = &plans[index];
     struct ahead ahead = ahead_of(plans, index);
-    if ((!p->q && !queue_may_be_created(o, p, ahead)) || !place_is_free(o, p) ||
-        !takes_new(o, p, ahead.jobs))
+    if (p->answered)
+        return true;
+    if (!place_is_free(o, p) || !takes_new(o, p, ahead.jobs))
         return false;
     if (!unique_allows(o, p)) {
         p->answered = p->reply->outcome == OUT_OK;
@@ -319,7 +326,7 @@ void enqueues_commit(struct ops *o, struct enqueue_plan *plans, size_t count)
 void ops_enqueue(struct ops *o, const struct op *op, struct reply *r)
 {
     struct enqueue_plan p = {.want = &op->enqueue, .reply = r};
-    if (!enqueue_plan(o, &p, 0) || p.answered)
+    if (!enqueue_look(o, &p, 0) || !enqueue_plan(o, &p, 0) || p.answered)
         return;
     if (enqueues_prepare(o, &p, 1, NULL, 0))
         enqueues_commit(o, &p, 1);

@@ -25,8 +25,10 @@ struct enqueue_plan {
     struct job *job;   /* once it is created */
 };
 
-/* Plans the enqueue at `index`; those before it belong to the same commit and are planned. False:
- * its reply says why not. */
+/* Checks the enqueue at `index` as far as that needs no plan: values, repeats, whether its queue
+ * may be created. Those before it belong to the same commit. False: its reply says why not. */
+bool enqueue_look(struct ops *o, struct enqueue_plan *plans, size_t index);
+/* Plans it; those before it are planned, and all of the commit have been looked at. */
 bool enqueue_plan(struct ops *o, struct enqueue_plan *plans, size_t index);
 /* Creates the queues that are missing and makes room for the jobs, for `more` bytes of records, and
  * for changes of keys (or NULL) that the caller commits with them. False: no memory, or the store

@@ -124,7 +124,7 @@ static bool create_job(struct ops *o, struct firing *f, const struct schedule_it
     if (!fill_enqueue(o, f, items, count))
         return reply_nomem(o, f->r);
     f->plan = (struct enqueue_plan){.want = &f->enqueue, .reply = f->r};
-    if (!enqueue_plan(o, &f->plan, 0) || f->plan.answered)
+    if (!enqueue_look(o, &f->plan, 0) || !enqueue_plan(o, &f->plan, 0) || f->plan.answered)
         return false;
     if (!enqueues_prepare(o, &f->plan, 1, NULL, more + record_bytes_max(&rec)))
         return reply_refuse(f->r, OUT_UNAVAILABLE, NO_ROOM);

@@ -93,9 +93,12 @@ static bool enqueues_planned(struct ops *o, const struct op_kv_commit *want,
     for (uint32_t i = 0; i < want->enqueue_count; i++) {
         plans[i].want = &want->enqueues[i];
         plans[i].reply = &each[i];
-        if (!enqueue_plan(o, plans, i))
+        if (!enqueue_look(o, plans, i))
             return refused(r, &each[i], i);
     }
+    for (uint32_t i = 0; i < want->enqueue_count; i++)
+        if (!enqueue_plan(o, plans, i))
+            return refused(r, &each[i], i);
     return keys_apart(plans, want->enqueue_count, r);
 }
 

@@ -69,6 +69,12 @@ struct env {
     struct kept_reply *kept;
     uint64_t next_tag, next_nonce, next_key;
     unsigned settled; /* answers of backend_settle */
+    struct {
+        const char *name;
+        uint64_t seq;
+    } named[64]; /* jobs, see tell.h */
+    size_t named_count;
+    const char *differs; /* the known difference that was told last */
     jmp_buf leave;
     const char *file; /* of the last EXPECT that was passed */
     int line;
@@ -103,7 +109,9 @@ extern const struct conform_topic topic_enqueue, topic_order, topic_claim, topic
     topic_retention, topic_query, topic_list, topic_batch, topic_watch, topic_restart, topic_fault,
     topic_events, topic_settle, topic_workers, topic_history, topic_import, topic_kv,
     topic_undelivered, topic_rate, topic_notice, topic_api, topic_schedule, topic_trigger,
-    topic_beanstalk, topic_moved, topic_dispatch;
+    topic_beanstalk, topic_moved, topic_dispatch, topic_refuse_enqueue, topic_refuse_lease,
+    topic_refuse_unique, topic_refuse_change, topic_refuse_queue, topic_refuse_kv,
+    topic_refuse_batch, topic_refuse_alerts, topic_refuse_schedules;
 
 /* --- env.c: opening, closing, time --- */
 

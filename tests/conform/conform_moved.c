@@ -173,6 +173,16 @@ static void there_already(struct env *e)
     EXPECT_INT(r->id_hi, OLD_HI);
     EXPECT_COUNTS("q", .done = 1);
     expect_done(e, 12);
+    struct op op = moving_op(moving_done(e, 12)); /* into a queue that is not there: it stays so */
+    op.enqueue.queue = SPAN_LITERAL("another");
+    EXPECT_OUT(run(e, op), OUT_EXISTS);
+    EXPECT(!queue_get(e, "another"));
+    struct queue_policy small = test_policy(); /* and before its size is looked at */
+    small.payload_max = 0;
+    queue_make(e, "small", &small);
+    op.enqueue.queue = SPAN_LITERAL("small");
+    EXPECT_OUT(run(e, op), OUT_EXISTS);
+    EXPECT_COUNTS("small", .done = 0);
 }
 
 static void keys(struct env *e)

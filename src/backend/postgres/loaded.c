@@ -250,7 +250,7 @@ static bool word_missing(const struct unit *u, const struct op *op)
     if (!op_about_lease(op))
         return false;
     const struct row *r = unit_row(u, op->lease.job.seq);
-    return !r || !unit_row_there(r) ||
+    return !unit_find(u, op->lease.job) ||
            (!op->lease.any_token && !token_equal(r->token, op->lease.token));
 }
 

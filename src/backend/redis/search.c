@@ -392,6 +392,10 @@ static void named_cb(void *ctx, redisReply *r)
     struct wqueue q = {.number = 0};
     if (!rd_item_answered(it, r, false))
         return;
+    if (op_of(it)->kind == OP_PENDING) { /* not from inside the submit */
+        answer(it, OUT_INVALID, "this store dispatches no jobs");
+        return;
+    }
     if (redis_queue_decode(reply_span(reply_at(only(it, r), 1)), &q) != 0) {
         answer(it, OUT_NO_QUEUE, NULL);
         return;
@@ -408,14 +412,10 @@ static void named_cb(void *ctx, redisReply *r)
 void rd_search_begin(struct item *it)
 {
     const struct op *op = op_of(it);
-    if (op->kind == OP_PENDING) {
-        answer(it, OUT_INVALID, "this store has no list of jobs that are to be dispatched");
-        return;
-    }
     struct span name = op->kind == OP_LIST   ? op->list.queue
                        : op->kind == OP_PAGE ? op->page.queue
                                              : (struct span){NULL, 0};
-    if (op->kind != OP_LIST && op->kind != OP_PAGE) {
+    if (op->kind != OP_LIST && op->kind != OP_PAGE && op->kind != OP_PENDING) {
         send_other(it);
         return;
     }

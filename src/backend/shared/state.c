@@ -39,7 +39,7 @@ static struct job *job_find(struct ops *o, struct job_ref ref, const struct queu
 
 static bool seq_issued(const struct ops *o, uint64_t seq)
 {
-    return seq > 0 && seq <= unit_of(o)->seq_high;
+    return seq > 0 && (seq <= unit_of(o)->seq_high || unit_row(unit_of(o), seq));
 }
 
 static const struct queue_state *job_queue(const struct ops *o, const struct job *j)
@@ -475,7 +475,9 @@ void unit_item_left(struct unit *u, struct row *r, uint8_t holder_state)
 void work_dispatched(struct unit *u, struct turn *t)
 {
     struct row *r = unit_find(u, t->op->job.job);
-    if (!r || !(r->job.flags & JOB_PENDING))
+    if (!u->s->config.dispatches)
+        unit_refuse(t, OUT_INVALID, "this store dispatches no jobs");
+    if (!u->s->config.dispatches || !r || !(r->job.flags & JOB_PENDING))
         return;
     r->job.flags &= (uint8_t)~JOB_PENDING;
     r->changed = true;

@@ -181,17 +181,20 @@ static struct kept_outcome *outcome_of(struct kept_job *k)
     return k->outcome;
 }
 
-/* An empty error leaves the last one. */
 static int error_set(struct kept_job *k, uint8_t kind, struct span error)
 {
-    if (error.len == 0)
-        return 0;
     struct kept_outcome *o = outcome_of(k);
     if (!o || bytes_replace(&o->error, error) != 0)
         return -ERR_NOMEM;
     o->error_kind = kind;
     o->error_len = error.len;
     return 0;
+}
+
+/* An attempt that ends without an error leaves the last one. */
+static int error_ended(struct kept_job *k, uint8_t kind, struct span error)
+{
+    return error.len ? error_set(k, kind, error) : 0;
 }
 
 static int result_set(struct kept_job *k, uint8_t kind, struct span result)
@@ -284,7 +287,7 @@ static int job_back(struct kept_job *k, const struct rec_job_back *r)
     int rc = apply_back(&k->job, r);
     if (rc == 0)
         rc = lease_drop(k);
-    return rc ? rc : error_set(k, r->error_kind, r->error);
+    return rc ? rc : error_ended(k, r->error_kind, r->error);
 }
 
 static int job_done(struct kept_job *k, const struct rec_job_done *r)
@@ -299,7 +302,7 @@ static int job_dead(struct kept_job *k, const struct rec_job_dead *r)
     int rc = apply_dead(&k->job, r);
     if (rc == 0)
         rc = lease_drop(k);
-    return rc ? rc : error_set(k, r->error_kind, r->error);
+    return rc ? rc : error_ended(k, r->error_kind, r->error);
 }
 
 static int job_cancelled(struct kept_job *k, const struct rec_job_cancelled *r)
