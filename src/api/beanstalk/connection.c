@@ -14,7 +14,7 @@
 #include "api/beanstalk/impl.h"
 #include "base/check.h"
 #include "base/mem.h"
-#include "http/address.h"
+#include "net/address.h"
 
 bool conn_at_rest(const struct conn *c)
 {

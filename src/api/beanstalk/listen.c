@@ -17,7 +17,7 @@
 
 #include "api/beanstalk/impl.h"
 #include "base/mem.h"
-#include "http/address.h"
+#include "net/address.h"
 
 #define ACCEPTS_A_TURN 64
 #define UNIX_PREFIX "beanstalk+unix:"

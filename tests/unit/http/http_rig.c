@@ -170,8 +170,8 @@ void http_rig_init(struct http_rig *r)
                           .level = LOG_INFO};
     r->park_answers_when_gone = true;
     http_server_config_default(&r->config);
-    r->config.loop = &r->loop;
-    r->config.log = &r->log;
+    r->config.net.loop = &r->loop;
+    r->config.net.log = &r->log;
 }
 
 void http_rig_start(struct http_rig *r)

@@ -10,9 +10,9 @@ static void rig_start(struct http_rig *r, struct budget *b, uint64_t total)
 {
     budget_init(b, total);
     http_rig_init(r);
-    r->config.budget = b;
+    r->config.net.budget = b;
     r->config.limits.body_bytes = 64 * MIB;
-    r->config.write_buffer_bytes = 50000;
+    r->config.net.write_buffer_bytes = 50000;
     http_rig_start(r);
 }
 

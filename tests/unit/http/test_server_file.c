@@ -90,7 +90,7 @@ static void slow(void **state)
     char head[2048];
     int small = 65536;
     http_rig_init(&r);
-    r.config.write_buffer_bytes = 64 << 10;
+    r.config.net.write_buffer_bytes = 64 << 10;
     http_rig_start(&r);
     peer_open(&r, &c);
     assert_int_equal(setsockopt(c.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);

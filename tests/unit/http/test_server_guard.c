@@ -362,7 +362,7 @@ static void unix_socket(void **state)
     struct err_note note = {""};
     folder_make(&f);
     http_rig_init(&r);
-    r.config.connections_per_address = 0; /* does not count these */
+    r.config.net.connections_per_address = 0; /* does not count these */
     http_rig_start(&r);
     assert_int_equal(http_server_listen(r.server, f.address, &note), 0);
     assert_string_equal(http_server_address(r.server, 1), f.address);

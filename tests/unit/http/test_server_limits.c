@@ -121,7 +121,7 @@ static void bodies(void **state)
 static void short_times(struct http_rig *r)
 {
     http_rig_init(r);
-    r->config.head_ms = r->config.body_ms = r->config.idle_ms = r->config.write_ms = 60000;
+    r->config.head_ms = r->config.body_ms = r->config.idle_ms = r->config.net.write_ms = 60000;
 }
 
 static void slow_head(void **state)
@@ -260,8 +260,8 @@ static void stuck_writer(void **state)
     struct http_rig r;
     struct peer c;
     short_times(&r);
-    r.config.write_ms = 60;
-    r.config.write_buffer_bytes = 1 << 30;
+    r.config.net.write_ms = 60;
+    r.config.net.write_buffer_bytes = 1 << 30;
     http_rig_start(&r);
     peer_open(&r, &c);
     peer_send(&r, &c, GET("/size/30000000") GET("/park/0"));
@@ -277,7 +277,7 @@ static void write_buffer(void **state)
     struct http_rig r;
     struct peer c;
     http_rig_init(&r);
-    r.config.write_buffer_bytes = 100000;
+    r.config.net.write_buffer_bytes = 100000;
     r.config.pipeline_max = 1000;
     http_rig_start(&r);
     peer_open(&r, &c);
@@ -361,8 +361,8 @@ static void connections(uint32_t max, uint32_t per_address, size_t allowed)
     struct http_rig r;
     struct peer c[8], extra;
     http_rig_init(&r);
-    r.config.connections_max = max;
-    r.config.connections_per_address = per_address;
+    r.config.net.connections_max = max;
+    r.config.net.connections_per_address = per_address;
     http_rig_start(&r);
     for (size_t i = 0; i < allowed; i++) {
         peer_open(&r, &c[i]);

@@ -165,10 +165,10 @@ static void soak(void **state)
     seeded(&s->random, "soak");
     http_rig_init(&s->rig);
     s->rig.config.pipeline_max = 1 + (uint32_t)random_below(&s->random, 8);
-    s->rig.config.write_buffer_bytes = 20000;
+    s->rig.config.net.write_buffer_bytes = 20000;
     s->rig.config.head_ms = s->rig.config.body_ms = 100;
     s->rig.config.idle_ms = 150;
-    s->rig.config.write_ms = 50;
+    s->rig.config.net.write_ms = 50;
     http_rig_start(&s->rig);
     http_server_routes(s->rig.server, routes, COUNT_OF(routes), s);
     for (size_t i = 0; i < CLIENTS; i++)

@@ -71,7 +71,7 @@ static void back_pressure(void **state)
     memcpy(event, "data:", 5);
     memcpy(event + 998, "\n\n", 3);
     http_rig_init(&r);
-    r.config.write_buffer_bytes = 50000;
+    r.config.net.write_buffer_bytes = 50000;
     http_rig_start(&r);
     peer_open(&r, &c);
     peer_send(&r, &c, GET("/stream/0"));
@@ -115,7 +115,7 @@ static void one_large_event(void **state)
     assert_non_null(event);
     memset(event, 'L', 300000);
     http_rig_init(&r);
-    r.config.write_buffer_bytes = 1000;
+    r.config.net.write_buffer_bytes = 1000;
     http_rig_start(&r);
     peer_open(&r, &c);
     peer_send(&r, &c, GET("/stream/0"));
@@ -143,7 +143,7 @@ static void room_for_what_was_refused(void **state)
     assert_non_null(event);
     memset(event, 'L', 100000);
     http_rig_init(&r);
-    r.config.write_buffer_bytes = 100000;
+    r.config.net.write_buffer_bytes = 100000;
     http_rig_start(&r);
     peer_open(&r, &c);
     peer_send(&r, &c, GET("/stream/0"));
