@@ -117,7 +117,6 @@ static void continue_due(struct connection *c)
 void write_gather(struct net_conn *n, struct net_pieces *p)
 {
     struct connection *c = connection_of(n);
-    sent_bytes(c, 0); /* a stream may have ended with nothing left to send */
     continue_due(c);
     gather(c, p);
 }

@@ -18,8 +18,7 @@
 #include "net/impl.h"
 
 #define ACCEPTS_AT_ONCE 64  /* of one listener in one loop iteration */
-#define REFUSED_OPEN_MAX 64 /* connections beyond the limits that are sent a reply before the end  \
-                             */
+#define REFUSED_OPEN_MAX 64 /* connections beyond the limits that are sent a reply */
 #define DROPPED_LOG_MS 10000
 
 /* ---- accepting ---- */

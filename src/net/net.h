@@ -126,7 +126,8 @@ struct net_protocol {
 
     /* Adds what is ready to be sent, in order: net_piece_add, at most NET_WRITE_PIECES. */
     void (*gather)(struct net_conn *c, struct net_pieces *p);
-    /* So many bytes of what was gathered were handed to the kernel. May close. */
+    /* So many bytes of what was gathered were handed to the kernel. Called with 0 before the first
+     * gather of an iteration, for replies that have no bytes left to be sent. May close. */
     void (*sent)(struct net_conn *c, size_t len);
     /* All that is ready was written, or the client takes no more now (`blocked`). Goes on with what
      * waited for that, perhaps with kept input (net_conn_resume). true: the connection ends. */

@@ -3,7 +3,7 @@
  *
  * A stream stands between a connection and its socket. Today there is one kind, which passes bytes
  * through (net_stream_plain). TLS will be a second one, and the tests have one that splits and
- * delays bytes (tests/support/split_stream.h). A kind of stream is a const table of functions;
+ * delays bytes (tests/unit/net/split_stream.h). A kind of stream is a const table of functions;
  * net_config names the one that a server's connections use.
  *
  * The network layer owns the socket: it accepts, polls and closes it. The socket does not block.

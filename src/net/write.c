@@ -64,6 +64,7 @@ static void ready_write(struct net_conn *c)
 {
     struct net_pieces *p = &c->server->pieces;
     c->blocked = false;
+    c->server->protocol->sent(c, 0);
     do {
         p->count = p->bytes = 0;
         c->server->protocol->gather(c, p);

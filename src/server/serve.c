@@ -319,18 +319,12 @@ static int open_beanstalk(struct serve *s)
 {
     const struct config *c = &s->config;
     struct beanstalk_config config = {
-        .loop = &s->loop,
-        .log = &s->log,
-        .budget = &s->budget,
+        .net = net_config_of(s),
         .policy = &c->queue_defaults,
         .version = version_number(),
         .max_job_bytes = c->beanstalk.max_job_bytes,
-        .connections_max = s->resources.connections,
-        .connections_per_address = s->resources.connections_per_address,
         .line_ms = c->timeouts.head_ms,
         .body_ms = c->timeouts.body_ms,
-        .write_ms = c->timeouts.write_ms,
-        .write_buffer_bytes = c->limits.write_buffer_bytes,
         .journal_segment_bytes = c->journal_segment_bytes,
     };
     return c->beanstalk.listen.count ? beanstalk_new(&config, &s->beanstalk) : 0;

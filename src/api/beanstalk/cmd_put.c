@@ -29,9 +29,7 @@ static void made_cb(void *ctx, const struct reply *r)
 {
     struct beanstalk *b = ctx;
     (void)r;
-    b->orders--;
-    if (b->closing)
-        bs_rouse(b);
+    net_work_done(&b->net);
 }
 
 static struct op put_op(struct order *k)
@@ -54,7 +52,7 @@ static void put_submit(struct order *k)
     if (!k->tube->made) {
         struct op make = tube_put_op(b, k->tube);
         if (broker_submit(b->broker, &make, 1, made_cb, b) == 0) {
-            b->orders++;
+            b->net.under_way++;
             k->tube->made = true;
         }
     }

@@ -52,7 +52,7 @@ BS_HANDLER(bs_ignore)
 BS_HANDLER(bs_quit)
 {
     (void)cmd;
-    c->no_more = true;
+    c->net.no_more = true;
     /* What it asked for before is answered; this has no answer. */
     bs_answer_out(k);
 }
@@ -207,9 +207,7 @@ static void made_cb(void *ctx, const struct reply *r)
 {
     (void)r; /* the pause finds out */
     struct beanstalk *b = ctx;
-    b->orders--;
-    if (b->closing)
-        bs_rouse(b);
+    net_work_done(&b->net);
 }
 
 static void pause_cb(void *ctx, const struct reply *r)
@@ -223,7 +221,7 @@ static void pause_cb(void *ctx, const struct reply *r)
     }
     struct op make = tube_put_op(b, k->tube);
     if (!v && broker_submit(b->broker, &make, 1, made_cb, b) == 0) {
-        b->orders++;
+        b->net.under_way++;
         k->tube->made = true;
     }
     int64_t ms = (int64_t)k->args.delay_s * 1000;
