@@ -62,7 +62,7 @@ void api_rig_turn(struct api_rig *r)
 
 void api_open(struct api_rig *r, struct api_client *c)
 {
-    *c = (struct api_client){.fd = http_rig_connect(http_server_address(r->http, 0))};
+    *c = (struct api_client){.fd = client_connect(http_server_address(r->http, 0))};
     assert_true(c->fd >= 0);
 }
 
