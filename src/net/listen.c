@@ -199,9 +199,9 @@ static void unix_address(struct net_listener *l, const struct sockaddr_un *un)
     }
 }
 
-static void tcp_address(struct net_listener *l)
+static void tcp_address(struct net_listener *l, const struct listen_address *a)
 {
-    struct sockaddr_storage at = {0};
+    struct sockaddr_storage at = a->at; /* with the port that the system has chosen */
     socklen_t len = sizeof at;
     const void *any = &at;
     char host[NET_PEER_BYTES];
@@ -227,7 +227,7 @@ static int listener_new(struct net_server *s, int fd, const struct listen_addres
     if (a->unix_socket)
         unix_address(l, (const void *)&a->at);
     else
-        tcp_address(l);
+        tcp_address(l, a);
     link_append(&s->listeners, &l->link);
     s->handles++;
     resume(l);

@@ -203,13 +203,6 @@ static void paused_cb(void *ctx, const struct reply *r)
     ANSWER(k, "PAUSED");
 }
 
-static void made_cb(void *ctx, const struct reply *r)
-{
-    (void)r; /* the pause finds out */
-    struct beanstalk *b = ctx;
-    net_work_done(&b->net);
-}
-
 static void pause_cb(void *ctx, const struct reply *r)
 {
     struct order *k = ctx;
@@ -219,11 +212,8 @@ static void pause_cb(void *ctx, const struct reply *r)
         ANSWER(k, "NOT_FOUND");
         return;
     }
-    struct op make = tube_put_op(b, k->tube);
-    if (!v && broker_submit(b->broker, &make, 1, made_cb, b) == 0) {
-        b->net.under_way++;
-        k->tube->made = true;
-    }
+    if (!v)
+        tube_make(b, k->tube); /* when it fails, so does the pause */
     int64_t ms = (int64_t)k->args.delay_s * 1000;
     struct op op = {.kind = OP_PAUSE,
                     .queue = {.name = tube_name(k->tube),

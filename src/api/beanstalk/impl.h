@@ -269,8 +269,9 @@ void tubes_parked(struct conn *c, bool waits);
 /* Whether beanstalkd would have this tube: somebody refers to it, it has jobs, or its queue is not
  * one of ours. v may be NULL: it has no queue. */
 bool tube_exists(const struct beanstalk *b, const struct tube *t, const struct queue_view *v);
-/* The op that makes its queue, if it is not there. */
-struct op tube_put_op(const struct beanstalk *b, const struct tube *t);
+/* Submits the op that creates its queue, if it is not there; the next op on it shows whether that
+ * succeeded. */
+void tube_make(struct beanstalk *b, struct tube *t);
 
 /* cmd_reserve.c */
 /* Asks for the jobs of the reserves that were taken, unless that is under way. */

@@ -190,15 +190,26 @@ bool tube_exists(const struct beanstalk *b, const struct tube *t, const struct q
     return v && (jobs_of(&v->counts) > 0 || !span_equal(v->owner, BS_OWNER));
 }
 
-struct op tube_put_op(const struct beanstalk *b, const struct tube *t)
+static void made_cb(void *ctx, const struct reply *r)
 {
-    return (struct op){.kind = OP_QUEUE_PUT,
-                       .queue = {.name = tube_name(t),
-                                 .must_create = true,
-                                 .implied = true,
-                                 .policy = &b->policy,
-                                 .has_owner = true,
-                                 .owner = BS_OWNER}};
+    struct beanstalk *b = ctx;
+    (void)r;
+    net_work_done(&b->net);
+}
+
+void tube_make(struct beanstalk *b, struct tube *t)
+{
+    struct op op = {.kind = OP_QUEUE_PUT,
+                    .queue = {.name = tube_name(t),
+                              .must_create = true,
+                              .implied = true,
+                              .policy = &b->policy,
+                              .has_owner = true,
+                              .owner = BS_OWNER}};
+    if (broker_submit(b->broker, &op, 1, made_cb, b) != 0)
+        return;
+    b->net.under_way++;
+    t->made = true;
 }
 
 /* A job is tried until somebody deletes or buries it, and a deleted one leaves nothing behind. */
