@@ -147,7 +147,7 @@ static void run(struct bench *b, double *ret_user, double *ret_sys, double *ret_
     uv_loop_t loop;
     bench_must(uv_loop_init(&loop) == 0, "make a loop");
     http_server_config_default(&config);
-    config.loop = &loop;
+    config.net.loop = &loop;
     bench_must(http_server_new(&config, &b->server) == 0, "make a server");
     http_server_routes(b->server, &route, 1, NULL);
     bench_must(http_server_listen(b->server, "127.0.0.1:0", NULL) == 0, "listen");

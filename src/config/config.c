@@ -7,7 +7,7 @@
 #include "api/api.h"
 #include "base/suggest.h"
 #include "config/table.h"
-#include "http/address.h"
+#include "net/net.h"
 
 /* ---- values as one text: defaults, environment, flags ---- */
 
@@ -236,13 +236,12 @@ static int flags_set(struct config *c, const struct arguments *flags, struct err
 /* Here rather than when the sockets are opened: by then a store has been created and recovered. */
 static int listen_check(const struct config *c, struct err_note *note)
 {
-    struct listen_address address;
     const struct config_list *bs = &c->beanstalk.listen;
     int err = 0;
     for (size_t i = 0; i < c->listen.count && err == 0 && !config_no_http(c); i++)
-        err = listen_address_parse(c->listen.items[i], &address, note);
+        err = net_address_check(c->listen.items[i], note);
     for (size_t i = 0; i < bs->count && err == 0; i++)
-        err = listen_address_parse(bs->items[i], &address, note);
+        err = net_address_check(bs->items[i], note);
     if (err == 0 && config_no_http(c) && bs->count == 0)
         return err_note_set(note, -ERR_INVALID,
                             "listen is none and beanstalk.listen is empty: no client could reach "

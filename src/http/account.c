@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What connections hold, told to the memory budget.
+/* What exchanges hold, told to the memory budget; src/net does the same for connections.
  *
  * Each exchange knows how much of it was charged, and to which kind; the functions here compare
  * that with the buffers it has and charge or give back the difference. An exchange that lost its
@@ -15,71 +15,12 @@
 
 static struct budget_account *account_of(const struct http_exchange *x)
 {
-    return x->conn ? &x->conn->account : &x->server->loose;
+    return x->conn ? &x->conn->net.account : &x->server->net.loose;
 }
-
-/* ---- connections ----------------------------------------------------------------------------- */
-
-void account_open(struct connection *c)
-{
-    struct http_server *s = c->server;
-    budget_open(&c->account, s->config.budget, connection_shed, c, server_now(s));
-    budget_add(&c->account, BUDGET_CONNECTIONS, sizeof *c);
-}
-
-void account_close(struct connection *c)
-{
-    budget_give(&c->account, BUDGET_CONNECTIONS, sizeof *c + c->in_charged);
-    c->in_charged = 0;
-    budget_close(&c->account);
-}
-
-bool account_input(struct connection *c, size_t more)
-{
-    size_t cap = c->in.len + more;
-    if (cap <= c->in_charged)
-        return true;
-    if (!budget_take(&c->account, BUDGET_CONNECTIONS, cap - c->in_charged, server_now(c->server)))
-        return false;
-    c->in_charged = cap;
-    return true;
-}
-
-void account_input_freed(struct connection *c)
-{
-    budget_give(&c->account, BUDGET_CONNECTIONS, c->in_charged);
-    c->in_charged = 0;
-}
-
-void account_moved(struct connection *c, size_t bytes)
-{
-    if (c->account.held > BUDGET_OWN_BYTES)
-        budget_progress(&c->account, bytes, server_now(c->server));
-}
-
-/* The client has to act next (it has sent a part of a request, or does not read what we send), or
- * requests wait for those before them, or the first one waits for a job. A stream of events that
- * are rare can be opened again, too. */
-static bool may_be_shed(const struct connection *c)
-{
-    const struct http_exchange *x = c->first;
-    bool part = c->reading || c->in.len > 0;
-    bool streams = x && x->state == EXCHANGE_STREAM && !x->sized;
-    return c->blocked || streams || exchange_parked(x) || (part && !c->no_more);
-}
-
-void account_settle(struct connection *c)
-{
-    bool waits = c->account.held > BUDGET_OWN_BYTES && may_be_shed(c);
-    if (waits != c->account.waits)
-        budget_waits(&c->account, waits);
-}
-
-/* ---- exchanges ------------------------------------------------------------------------------- */
 
 bool account_exchange(struct connection *c, size_t bytes)
 {
-    return budget_take(&c->account, BUDGET_CONNECTIONS, bytes, server_now(c->server));
+    return budget_take(&c->net.account, BUDGET_CONNECTIONS, bytes, net_now(c->net.server));
 }
 
 void account_exchange_made(struct http_exchange *x, size_t bytes)
@@ -92,7 +33,7 @@ bool account_body(struct http_exchange *x, size_t cap)
 {
     if (cap <= x->charged.body)
         return true;
-    if (!budget_take(account_of(x), BUDGET_BODIES, cap - x->charged.body, server_now(x->server)))
+    if (!budget_take(account_of(x), BUDGET_BODIES, cap - x->charged.body, net_now(&x->server->net)))
         return false;
     x->charged.body = cap;
     return true;
@@ -116,7 +57,7 @@ bool account_reply(struct http_exchange *x)
     if (want <= x->charged.out)
         return true;
     size_t more = want - x->charged.out;
-    if (!budget_take(a, x->charged.out_kind, more, server_now(x->server))) {
+    if (!budget_take(a, x->charged.out_kind, more, net_now(&x->server->net))) {
         if (exchange_only_reads(x) || a->held + more > SHORT_REPLY_BYTES)
             return false;
         budget_add(a, x->charged.out_kind, more);
@@ -138,7 +79,7 @@ void account_out(struct http_exchange *x)
 
 bool account_hold(struct http_exchange *x, size_t more)
 {
-    if (!budget_take(account_of(x), x->charged.out_kind, more, server_now(x->server)))
+    if (!budget_take(account_of(x), x->charged.out_kind, more, net_now(&x->server->net)))
         return false;
     x->charged.out += more;
     return true;
@@ -164,7 +105,7 @@ static size_t charged_in_all(const struct http_exchange *x)
 
 void account_loosen(struct http_exchange *x)
 {
-    budget_move(&x->conn->account, &x->server->loose, charged_in_all(x));
+    budget_move(&x->conn->net.account, &x->server->net.loose, charged_in_all(x));
 }
 
 void account_free(struct http_exchange *x)

@@ -136,7 +136,7 @@ static void date_format(struct wall_time wall, char *out)
 
 static void put_date(struct buf *b, struct http_server *s)
 {
-    uint64_t now = server_now(s);
+    uint64_t now = net_now(&s->net);
     if (now >= s->date_until) {
         struct wall_time wall = clock_now(&s->config.clock).wall;
         date_format(wall, s->date);
@@ -175,7 +175,7 @@ static bool no_store(const struct http_exchange *x)
 static bool must_close(const struct http_exchange *x)
 {
     bool last = x->conn->last == x;
-    return x->close || !x->keep_alive || (x->server->draining && last);
+    return x->close || !x->keep_alive || (x->server->net.draining && last);
 }
 
 int answer_head(struct http_exchange *x, unsigned status, const char *type, uint64_t length)
@@ -298,15 +298,15 @@ void http_answer(struct http_exchange *x, unsigned status, const char *type)
     if (!account_reply(x))
         answer_refuse(x);
     account_out(x);
-    account_settle(c); /* it may lie behind one that waits, and will not be sent soon */
-    x->server->figures.by_status[x->status / 100]++;
-    c->out_bytes += exchange_waiting(x);
+    net_conn_account(&c->net); /* it may lie behind one that waits, and will not be sent soon */
+    x->server->by_status[x->status / 100]++;
+    c->net.out_bytes += exchange_waiting(x);
     if (x->close) {
-        c->no_more = true;
-        c->linger = c->linger || x->keep_alive; /* it may have sent more already */
+        c->net.no_more = true;
+        c->net.linger = c->net.linger || x->keep_alive; /* it may have sent more already */
     }
     if (c->first == x)
-        connection_dirty(c);
+        net_conn_schedule(&c->net);
 }
 
 /* ---- http.h: a body that answers share ------------------------------------------------------- */

@@ -21,7 +21,7 @@ static struct layout layout_of(const struct connection *c, const struct http_hea
     return (struct layout){
         .headers = h->header_count * sizeof(struct http_header),
         .text = text.len,
-        .peer = c->peer_len,
+        .peer = c->net.peer_len,
         .body = small ? (size_t)h->length : 0,
     };
 }
@@ -74,15 +74,15 @@ struct http_exchange *exchange_new(struct connection *c, const struct http_head 
         return NULL;
     struct http_exchange *x = mem_alloc(bytes);
     if (!x) {
-        budget_give(&c->account, BUDGET_CONNECTIONS, bytes);
+        budget_give(&c->net.account, BUDGET_CONNECTIONS, bytes);
         return NULL;
     }
-    *x = (struct http_exchange){.server = c->server, .conn = c};
+    *x = (struct http_exchange){.server = server_of(c), .conn = c};
     struct http_header *headers = (struct http_header *)(x + 1);
     char *copy = (char *)headers + l.headers;
     if (l.text > 0)
         memcpy(copy, text.at, l.text);
-    memcpy(copy + l.text, c->peer, l.peer);
+    memcpy(copy + l.text, c->net.peer, l.peer);
     request_fill(&x->request, h, headers, text, copy);
     x->request.peer = span_of(copy + l.text, l.peer);
     x->request.arena = &x->arena;
@@ -92,7 +92,7 @@ struct http_exchange *exchange_new(struct connection *c, const struct http_head 
     x->keep_alive = h->keep_alive;
     body_begin(x, h, copy + l.text + l.peer, l.body);
     chain_append(c, x);
-    c->server->exchanges++;
+    x->server->net.under_way++;
     return x;
 }
 
@@ -120,7 +120,7 @@ void exchange_body_free(struct http_exchange *x)
 
 void exchange_free(struct http_exchange *x)
 {
-    x->server->exchanges--;
+    x->server->net.under_way--;
     feed_unlink(x);
     exchange_body_free(x);
     account_free(x);
@@ -150,7 +150,7 @@ void exchange_queue_loose(struct http_exchange *x)
     else
         s->loose_first = x;
     s->loose_last = x;
-    server_rouse(s);
+    net_wake(&s->net);
 }
 
 void exchange_loosen(struct http_exchange *x)

@@ -46,7 +46,7 @@ struct http_feed {
 
 static uint64_t now_ms(const struct http_feed *f)
 {
-    return server_now(f->server);
+    return net_now(&f->server->net);
 }
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
@@ -130,16 +130,11 @@ uint64_t feed_pending(const struct http_exchange *x)
     return k ? x->follows.feed->end - (k->base + x->follows.at) : 0;
 }
 
-size_t feed_gather(const struct http_exchange *x, struct iovec *out, size_t max, size_t *ret_bytes)
+void feed_gather(const struct http_exchange *x, struct net_pieces *p)
 {
-    size_t n = 0, at = x->follows.at;
-    for (const struct feed_chunk *k = x->follows.chunk; k && n < max; k = k->next, at = 0) {
-        if (k->bytes.len == at)
-            continue;
-        out[n++] = (struct iovec){.iov_base = k->bytes.data + at, .iov_len = k->bytes.len - at};
-        *ret_bytes += k->bytes.len - at;
-    }
-    return n;
+    const struct feed_chunk *k = x->follows.chunk;
+    for (size_t at = x->follows.at; k && p->count < NET_WRITE_PIECES; k = k->next, at = 0)
+        net_piece_add(p, k->bytes.data + at, k->bytes.len - at);
 }
 
 void feed_sent(struct http_exchange *x, size_t len)
@@ -178,8 +173,8 @@ static bool keep_own(struct http_exchange *x, struct span bytes)
     if (buf_append_span(&x->out, bytes) != 0)
         return false;
     account_out(x);
-    account_settle(x->conn);
-    x->conn->out_bytes += bytes.len;
+    net_conn_account(&x->conn->net);
+    x->conn->net.out_bytes += bytes.len;
     return true;
 }
 
@@ -210,9 +205,9 @@ static void leave(struct http_exchange *x)
     x->room_due = x->left_feed = true;
     x->room_need = 0;
     if (!kept)
-        connection_close(x->conn);
-    else if (!x->conn->blocked) /* else when the kernel takes something again */
-        connection_dirty(x->conn);
+        net_conn_close(&x->conn->net);
+    else if (!x->conn->net.blocked) /* else when the kernel takes something again */
+        net_conn_schedule(&x->conn->net);
 }
 
 static void leave_all(struct link *readers)
@@ -249,7 +244,7 @@ struct http_feed *http_feed_new(struct http_exchange *x, uint64_t mark)
     f->server = x->server;
     f->mark = mark;
     link_init(&f->idle);
-    budget_open(&f->account, x->server->config.budget, NULL, NULL, now_ms(f));
+    budget_open(&f->account, x->server->net.config.budget, NULL, NULL, now_ms(f));
     budget_add(&f->account, BUDGET_STREAMS, sizeof *f);
     return f;
 }
@@ -273,7 +268,7 @@ static void idle_wake(struct http_feed *f, struct feed_chunk *k, size_t at)
     while (!link_alone(&f->idle)) {
         struct http_exchange *x = reader_of(f->idle.next);
         place_at(x, k, at);
-        connection_dirty(x->conn);
+        net_conn_schedule(&x->conn->net);
     }
 }
 
@@ -304,7 +299,7 @@ void http_feed_append(struct http_feed *f, struct span bytes, uint64_t mark)
             leave_all(&k->readers);
         leave_all(&f->idle);
     }
-    while (f->first && f->first != f->last && f->held > f->server->config.write_buffer_bytes) {
+    while (f->first && f->first != f->last && f->held > f->server->net.config.write_buffer_bytes) {
         leave_all(&f->first->readers);
         first_drop(f);
     }

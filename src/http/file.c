@@ -36,7 +36,7 @@ static void closed_cb(uv_fs_t *request)
 static void finish(struct file_answer *f)
 {
     f->busy = true;
-    if (uv_fs_close(f->x->server->config.loop, &f->request, f->fd, closed_cb) == 0)
+    if (uv_fs_close(f->x->server->net.config.loop, &f->request, f->fd, closed_cb) == 0)
         return;
     close(f->fd);
     closed_cb(&f->request);
@@ -53,7 +53,7 @@ static void read_next(struct file_answer *f)
     }
     uv_buf_t into = uv_buf_init(f->piece, (unsigned)(left < PIECE_BYTES ? left : PIECE_BYTES));
     f->busy = true;
-    if (uv_fs_read(f->x->server->config.loop, &f->request, f->fd, &into, 1, (int64_t)f->at,
+    if (uv_fs_read(f->x->server->net.config.loop, &f->request, f->fd, &into, 1, (int64_t)f->at,
                    read_cb) == 0)
         return;
     f->over = true;

@@ -9,8 +9,8 @@
 
 bool intake_open(const struct connection *c)
 {
-    const struct http_server_config *config = &c->server->config;
-    if (c->closed || c->no_more || c->lingering || c->out_bytes > config->write_buffer_bytes)
+    const struct http_server_config *config = &server_of(c)->config;
+    if (c->net.closed || c->net.no_more || c->net.lingering || net_conn_full(&c->net))
         return false;
     if (c->reading)
         return true;
@@ -18,21 +18,39 @@ bool intake_open(const struct connection *c)
            c->body_bytes <= config->limits.body_bytes;
 }
 
-/* No memory for as much as an exchange: the fixed text goes out behind the answers under way. */
-void intake_no_room(struct connection *c)
+bool intake_wanted(const struct net_conn *n)
+{
+    return intake_open(LINK_OWNER(n, const struct connection, net));
+}
+
+/* The fixed text goes out behind the answers under way. */
+void intake_give_up(struct connection *c)
 {
     c->last_words = answer_no_room;
-    c->no_more = true;
-    c->linger = true;
-    connection_dirty(c);
+    c->net.no_more = true;
+    c->net.linger = true;
+    net_conn_schedule(&c->net);
+}
+
+void intake_no_room(struct net_conn *n, size_t len)
+{
+    (void)len;
+    intake_give_up(connection_of(n));
+}
+
+void intake_discard(struct connection *c)
+{
+    net_conn_input_free(&c->net);
+    c->seen = 0;
+    c->stalled = false;
 }
 
 /* The connection ends with this exchange's answer, and the client may still be sending. */
 static void cut_short(struct http_exchange *x)
 {
     x->close = true;
-    x->conn->no_more = true;
-    x->conn->linger = true;
+    x->conn->net.no_more = true;
+    x->conn->net.linger = true;
 }
 
 void intake_fault(struct connection *c, unsigned status, const char *text)
@@ -44,10 +62,10 @@ void intake_fault(struct connection *c, unsigned status, const char *text)
     else
         x = exchange_new(c, NULL, span_of(NULL, 0));
     if (!x) {
-        intake_no_room(c);
+        intake_give_up(c);
         return;
     }
-    c->server->figures.requests++;
+    server_of(c)->requests++;
     cut_short(x);
     refusal_send(x, status, text);
 }
@@ -55,9 +73,7 @@ void intake_fault(struct connection *c, unsigned status, const char *text)
 void intake_abandon(struct connection *c)
 {
     struct http_exchange *x = c->reading;
-    connection_input_free(c);
-    c->seen = 0;
-    c->stalled = false;
+    intake_discard(c);
     c->reading = NULL;
     if (!x)
         return;
@@ -92,12 +108,12 @@ static void complete(struct http_exchange *x)
 {
     struct connection *c = x->conn;
     c->reading = NULL;
-    account_settle(c);
-    c->server->figures.requests++;
+    net_conn_account(&c->net);
+    x->server->requests++;
     x->request.body = buf_span(&x->body);
     c->body_bytes += x->request.body.len;
     if (!x->keep_alive)
-        c->no_more = true;
+        c->net.no_more = true;
     if (x->refusal.status)
         refusal_send(x, x->refusal.status, x->refusal.text);
     else if (x->request.method == HTTP_OPTIONS)
@@ -172,15 +188,15 @@ static void head_taken(struct http_exchange *x, const struct http_head *h)
     c->reading = x;
     if (!body_admit(x, h))
         return;
-    wait_start(x->server, &c->reads, WAIT_BODY);
+    net_wait_start(&c->net, WAIT_BODY);
     if (x->expects && c->first == x)
-        connection_dirty(c);
+        net_conn_schedule(&c->net);
 }
 
 /* true: something was taken and there may be more. */
 static bool head_take(struct connection *c, struct span *in)
 {
-    struct http_server *s = c->server;
+    struct http_server *s = server_of(c);
     struct http_fault fault;
     ssize_t len = http_head_parse(*in, c->seen, &s->limits_large, &s->head, &fault);
     if (len == 0) {
@@ -188,7 +204,7 @@ static bool head_take(struct connection *c, struct span *in)
         return false;
     }
     c->seen = 0;
-    wait_stop(&c->reads);
+    net_wait_stop(&c->net);
     if (len < 0) {
         intake_fault(c, fault.status, fault.text);
         return false;
@@ -196,7 +212,7 @@ static bool head_take(struct connection *c, struct span *in)
     struct http_exchange *x = exchange_new(c, &s->head, span_of(in->at, (size_t)len));
     *in = span_of(in->at + len, in->len - (size_t)len);
     if (!x) {
-        intake_no_room(c);
+        intake_give_up(c);
         return false;
     }
     head_taken(x, &s->head);
@@ -244,17 +260,18 @@ static bool body_take(struct connection *c, struct span *in)
     }
     if (!done)
         return false;
-    wait_stop(&c->reads);
+    net_wait_stop(&c->net);
     complete(x);
     return true;
 }
 
-size_t intake(struct connection *c, struct span in)
+size_t intake_input(struct net_conn *n, struct span in)
 {
+    struct connection *c = connection_of(n);
     size_t before = in.len;
     bool more = true;
     while (more && in.len > 0 && intake_open(c))
         more = c->reading ? body_take(c, &in) : head_take(c, &in);
-    c->stalled = in.len > 0 && !c->no_more && !intake_open(c);
-    return c->no_more ? before : before - in.len;
+    c->stalled = in.len > 0 && !n->no_more && !intake_open(c);
+    return n->no_more ? before : before - in.len;
 }

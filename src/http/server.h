@@ -7,31 +7,20 @@
  * also with other signs of a browser; no CORS header unless configured. */
 #pragma once
 
-#include <uv.h>
-
-#include "base/budget.h"
-#include "base/err.h"
-#include "base/log.h"
 #include "base/system/clock.h"
 #include "http/http.h"
+#include "net/net.h"
 
 struct http_server;
 
 struct http_server_config {
-    uv_loop_t *loop;
-    const struct log *log; /* may be NULL */
+    struct net_config net; /* a connection beyond its limits gets 503 */
     struct clock clock;    /* for Date; deadlines follow the loop's time */
-    /* What all connections hold together; outlives the server. NULL = no limit. */
-    struct budget *budget;
     struct http_limits limits;
-    uint64_t large_body_bytes;        /* for routes with ROUTE_LARGE */
-    uint32_t connections_max;         /* beyond it new ones get 503 and are closed */
-    uint32_t connections_per_address; /* Unix sockets are not counted here */
-    uint32_t head_ms, body_ms;        /* a whole head, a whole body must have come: 408 */
-    uint32_t idle_ms;                 /* between requests */
-    uint32_t write_ms;                /* a write must make progress */
-    uint64_t write_buffer_bytes;      /* per connection, beyond what the kernel took */
-    uint32_t pipeline_max;            /* requests of one connection worked on at once */
+    uint64_t large_body_bytes;  /* for routes with ROUTE_LARGE */
+    uint32_t head_ms, body_ms;  /* a whole head, a whole body must have come: 408 */
+    uint32_t idle_ms;           /* between requests */
+    uint32_t pipeline_max;      /* requests of one connection worked on at once */
     const char *const *hosts;   /* additional Host names, without port; NULL-terminated or NULL */
     const char *const *origins; /* allowed foreign origins ("https://a.example"), likewise */
     /* Answers x with a problem document for one of the server's own refusals (404, 405, 413 …), at
@@ -43,19 +32,14 @@ struct http_server_config {
 void http_server_config_default(struct http_server_config *c);
 
 /* The configuration is copied; loop, log and lists must outlive the server. -ERR_NOMEM. It ends
- * with http_server_close. Answers are written in a prepare handle of the loop: whatever answers
- * from a prepare handle of its own should start that one after this call (the loop runs them last
- * first), which saves a turn of the loop. */
+ * with http_server_close. For the order of prepare handles see net_server_init. */
 MUST_CHECK int http_server_new(const struct http_server_config *config, struct http_server **ret);
 /* Adds an API's table; the rows must outlive the server. Two rows that could match the same request
  * are a programmer error, as are rows for HEAD and OPTIONS. ctx is given to its handlers. If there
  * is no memory for them, http_server_listen says so. */
 void http_server_routes(struct http_server *s, const struct http_route *routes, size_t count,
                         void *ctx);
-/* "127.0.0.1:8000", "[::1]:0", "localhost:80", "unix:/path". Port 0 takes a free one. An address
- * that is not loopback is refused (-ERR_INVALID) with a note. A left-over socket file nobody
- * listens on is removed; one in use is -ERR_LOCKED, as is a port in use. A socket file is for its
- * owner alone (0600). Otherwise -ERR_IO or -ERR_NOMEM, with a note. */
+/* As net_listen. */
 MUST_CHECK int http_server_listen(struct http_server *s, const char *address,
                                   struct err_note *note);
 /* "http://127.0.0.1:41234" or "unix:/path" of listener i; NULL past the last. The server's, until

@@ -1,58 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the HTTP server: for the files of src/http and nobody else.
+/* The inside of the HTTP server: for the files of src/http only.
  *
- * A connection is a socket with a poll handle. Its requests become exchanges, chained in the order
- * they came (first … last); the last of them may still be waiting for its body (`reading`). Answers
- * leave from the front of the chain. Nothing is written when an answer is given: its connection is
- * put on the server's dirty list, and the end of the turn of the loop (server_turn) writes what is
- * ready of each with one call.
+ * server.c      the server: configuration, routes, the table for src/net
+ * connection.c  one client: what it waits for, and how it ends
+ * intake.c      from bytes to handlers
+ * parse*.c      heads and bodies; url.c decodes paths and queries
+ * router.c      finds the route
+ * guard.c       requests that pages of other sites may have sent
+ * exchange.c    the life of an exchange
+ * answer.c      replies; refusal.c those of the server itself
+ * stream.c      replies that grow; feed.c the same events for many of them; file.c a file
+ * write.c       what is ready of a connection's replies
+ * account.c     what exchanges hold, for the memory budget
  *
- * Who calls whom back: handlers run while input is taken (intake.c); gone, sent and room run at the
- * end of the turn. So no function that an API may call ever calls back, and a connection that is
- * closed in the middle of anything lives on, marked, until the loop's close callback.
+ * A connection (struct net_conn with what HTTP adds) is read, polled and written by src/net. Its
+ * requests become exchanges, chained in the order in which they came (first … last); the last of
+ * them may still be waiting for its body (`reading`). Answers leave from the front of the chain.
+ * Nothing is written when an answer is given: its connection is scheduled, and at the end of the
+ * loop iteration src/net asks for what is ready.
  *
- * An exchange whose connection closed has conn = NULL ("loose"). It is told so at the end of the
- * turn and freed when the answer it still owes has come.
+ * Handlers run while input is taken (intake.c); gone, sent and room run at the end of the
+ * iteration. So no function that an API may call ever calls back, and a connection that is closed
+ * in the middle of anything stays in memory, marked, until the loop's close callback.
  *
- * Input: one read buffer for the server. A connection keeps bytes of its own (`in`) only for a head
- * that has come in part, or for requests that must wait because pipeline_max are under way. */
+ * An exchange whose connection closed has conn = NULL ("loose"). Its handler is told at the end of
+ * the iteration, and it is freed when the answer that it still owes has come. */
 #pragma once
 
-#include <sys/uio.h>
-#include <uv.h>
-
-#include "base/budget.h"
-#include "base/containers/link.h"
-#include "base/containers/map.h"
 #include "http/router.h"
 #include "http/server.h"
 
-#define READ_BYTES ((size_t)64 << 10)
-#define PEER_BYTES 46 /* the longest IPv6 address as text */
 #define DATE_BYTES 37 /* "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n" */
 #define ANSWER_FIELDS_MAX 2048
 #define BODY_INLINE_BYTES ((uint64_t)16 << 10) /* longer bodies have memory of their own */
-#define WRITE_PIECES 256                       /* of one call */
-#define LINGER_MS 2000 /* how long a refused client may go on sending before it is cut off */
-#define LINGER_REFUSED_MAX                                                                         \
-    64 /* connections beyond the limit that are told 503, not just closed                          \
-        */
 
-/* What a connection has only so long for. Each kind has one length, so each has a list in order of
- * deadlines, and a look at its front tells who is late. */
+/* What a client has only a limited time for. */
 enum wait_kind {
-    WAIT_IDLE,   /* for the next request */
-    WAIT_HEAD,   /* for the rest of a head */
-    WAIT_BODY,   /* for the rest of a body */
-    WAIT_WRITE,  /* for the client to take something */
-    WAIT_LINGER, /* for the client to read our last answer and close */
+    WAIT_IDLE = NET_WAIT_PROTOCOL, /* the next request */
+    WAIT_HEAD,                     /* the rest of a head */
+    WAIT_BODY,                     /* the rest of a body */
     WAIT_COUNT,
 };
-struct wait {
-    struct link link;
-    uint64_t deadline;   /* loop time, ms */
-    enum wait_kind kind; /* as long as link is in a list */
-};
+_Static_assert((int)WAIT_COUNT <= (int)NET_WAITS, "src/net has a list for each kind of wait");
 
 enum exchange_state {
     EXCHANGE_READING,  /* its body has not come yet */
@@ -117,135 +106,52 @@ struct http_exchange {
 };
 
 struct connection {
-    uv_poll_t poll;
-    struct http_server *server;
-    struct link all, dirty;
-    struct wait reads, writes;
+    struct net_conn net; /* first: see connection_of */
     struct http_exchange *first, *last, *reading;
-    struct budget_account account;
-    struct buf in;
-    size_t in_charged;      /* bytes of `in` that the budget knows of */
-    size_t seen;            /* bytes of `in` that were looked at and hold no whole head */
-    size_t out_bytes;       /* answered and not handed to the kernel */
+    size_t seen;            /* bytes of kept input that were looked at and hold no whole head */
     size_t body_bytes;      /* bodies of the requests in the chain that are whole */
     struct span interim;    /* "100 Continue": to be sent before anything of `first` */
     struct span last_words; /* to be sent behind all answers */
-    uint64_t address;       /* key of the per-address count; 0 = not counted */
     uint32_t count;         /* exchanges in the chain */
-    int fd;
-    int events;         /* polled for now */
-    bool stalled : 1;   /* `in` may hold whole requests that were not taken yet */
-    bool no_more : 1;   /* no further request is taken; what comes is thrown away */
-    bool eof : 1;       /* the client has sent everything it will send */
-    bool hung_up : 1;   /* so it seems, but not all of it was read yet */
-    bool probed : 1;    /* a byte was sent to find out whether it still listens */
-    bool urgent : 1;    /* urgent data came: that event tells nothing any more */
-    bool linger : 1;    /* ends with a wait for the client to close */
-    bool lingering : 1; /* in that wait */
-    bool refused : 1;   /* beyond the limits: only told so */
-    bool asked : 1;     /* a request has come since it was accepted */
-    bool blocked : 1;   /* the kernel took less than there was */
-    bool taking : 1;    /* requests are being taken from `in` */
-    bool closed : 1;    /* its memory goes in the close callback */
-    uint8_t peer_len;
-    char peer[PEER_BYTES];
-};
-
-struct pieces {
-    struct iovec iov[WRITE_PIECES];
-    size_t count, bytes;
-};
-
-struct listener {
-    uv_poll_t poll;
-    struct http_server *server;
-    struct link link;
-    int fd;
-    bool unix_socket;
-    bool paused; /* no descriptor was free: until the next tick */
-    bool closed;
-    uint64_t device, inode; /* of the socket file, so that no other one is removed */
-    char address[160];
+    bool stalled : 1;       /* kept input may hold whole requests that were not taken yet */
+    bool probed : 1;        /* a byte was sent to find out whether it still listens */
+    bool asked : 1;         /* a request has come since it was accepted */
 };
 
 struct http_server {
+    struct net_server net; /* first: see server_of */
     struct http_server_config config;
     struct http_limits limits_large; /* for routes with ROUTE_LARGE */
     struct router router;
     bool routes_failed; /* out of memory while routes were added */
-    struct link listeners, connections, dirty;
-    struct link waits[WAIT_COUNT];
-    uint64_t wait_ms[WAIT_COUNT];
     struct http_exchange *loose_first, *loose_last;
-    struct budget_account loose; /* what exchanges without a connection hold */
-    struct budget unlimited;     /* used when the configuration has no budget */
-    struct map64 addresses;      /* connections for each peer address */
-    uint64_t lingering_refused;
-    uint64_t exchanges; /* not freed yet */
-    bool starved;       /* there may be streams that wait for memory */
-    int spare_fd;       /* given up for a moment when the process has no descriptor left */
-    uint64_t shed, shed_logged_ms; /* connections dropped for want of a descriptor */
-    uv_prepare_t prepare;
-    uv_idle_t idle;
-    uv_timer_t timer;
-    unsigned handles; /* open, listeners' and connections' included */
-    bool ticking, idling, draining, closing, ending;
-    uint64_t drain_deadline;
-    uint64_t ticked_ms; /* loop time of the last tick */
-    void (*drained)(void *ctx);
-    void *drained_ctx;
-    void (*closed)(void *ctx);
-    void *closed_ctx;
-    struct http_server_figures figures;
+    bool starved; /* there may be streams that wait for memory */
+    uint64_t requests, by_status[6];
     uint64_t date_until; /* loop time, ms */
     char date[DATE_BYTES + 1];
-    /* Scratch: too big to be zeroed on the stack for each request. */
-    struct http_head head;
-    struct pieces pieces;
-    char read_buf[READ_BYTES];
+    struct http_head head; /* scratch: too big to be zeroed on the stack for each request */
 };
 
-/* server.c */
-void server_rouse(struct http_server *s); /* the turn's end must be reached without waiting */
-void server_tick_start(struct http_server *s);
-void server_handle_closed(struct http_server *s);
-uint64_t server_now(const struct http_server *s);
-void wait_start(struct http_server *s, struct wait *w, enum wait_kind kind);
-void wait_stop(struct wait *w);
-bool wait_is(const struct wait *w, enum wait_kind kind);
+static inline struct connection *connection_of(struct net_conn *c)
+{
+    return LINK_OWNER(c, struct connection, net);
+}
+static inline struct http_server *server_of(const struct connection *c)
+{
+    return LINK_OWNER(c->net.server, struct http_server, net);
+}
 
-/* listen.c */
-void listen_spare(struct http_server *s); /* takes the spare descriptor unless it is there */
-void listener_resume(struct listener *l);
-void listener_close(struct listener *l);
-
-/* connection.c */
-/* Takes the descriptor, whatever happens. */
-void connection_open(struct http_server *s, int fd, struct span peer, uint64_t address,
-                     bool refused);
-void connection_close(struct connection *c);
-void connection_dirty(struct connection *c);
-/* After anything that changes what it waits for: polls for the right events, sets deadlines. */
-void connection_settle(struct connection *c);
-void connection_input_free(struct connection *c); /* what it has kept of its input */
-void connection_late(struct connection *c, enum wait_kind kind);
-/* Neither a request under way nor a part of one, nor an answer that may not have been read. */
-bool connection_at_rest(const struct connection *c);
-/* Takes requests from the bytes it kept and then these. */
-void connection_take(struct connection *c, struct span fresh);
-/* Its last answer is out. */
-void connection_finish(struct connection *c);
-/* For the budget: gives up the request that is being read, or closes. */
-enum budget_shed connection_shed(void *c);
+/* connection.c: slots of the protocol (net.h) */
+void connection_refused(struct net_conn *n);
+void connection_input_ended(struct net_conn *n);
+void connection_settle(struct net_conn *n);
+void connection_late(struct net_conn *n, unsigned kind);
+bool connection_may_shed(const struct net_conn *n);
+enum budget_shed connection_shed(void *net_conn);
+bool connection_at_rest(const struct net_conn *n);
+void connection_closed(struct net_conn *n);
 
 /* account.c */
-void account_open(struct connection *c);
-void account_close(struct connection *c);
-/* false: there is no room for `more` bytes of input to be kept. */
-bool account_input(struct connection *c, size_t more);
-void account_input_freed(struct connection *c);
-void account_moved(struct connection *c, size_t bytes); /* the client has sent or taken them */
-void account_settle(struct connection *c);              /* tells whether it may be shed */
 /* false: there is no room for an exchange of so many bytes, or for a body of `cap` bytes. */
 bool account_exchange(struct connection *c, size_t bytes);
 void account_exchange_made(struct http_exchange *x, size_t bytes);
@@ -263,12 +169,18 @@ void account_free(struct http_exchange *x);
 
 /* intake.c */
 bool intake_open(const struct connection *c); /* it may take another request now */
-/* Takes requests off the front of `in`; returns how many bytes were used. */
-size_t intake(struct connection *c, struct span in);
+/* Slots of the protocol: takes requests off the front of `in`; nothing can be kept of the request;
+ * whether another request may be taken. */
+size_t intake_input(struct net_conn *n, struct span in);
+void intake_no_room(struct net_conn *n, size_t len);
+bool intake_wanted(const struct net_conn *n);
 /* Puts a refusal behind what is under way; the connection ends with it. */
 void intake_fault(struct connection *c, unsigned status, const char *text);
-void intake_no_room(struct connection *c); /* nothing can be kept of the request */
+/* The same with the fixed text, when there is no memory for as much as an exchange. */
+void intake_give_up(struct connection *c);
 void intake_abandon(struct connection *c); /* what has come of an unfinished request */
+/* Discards the kept input, of which nothing was taken. */
+void intake_discard(struct connection *c);
 
 /* exchange.c */
 /* A copy of the head (NULL: none could be read) with the text it was read from, at the end of the
@@ -290,8 +202,10 @@ void exchange_finish(struct http_exchange *x, bool whole);
 size_t exchange_waiting(const struct http_exchange *x); /* bytes not handed to the kernel */
 void server_loose_run(struct http_server *s);
 
-/* write.c */
-void connection_flush(struct connection *c);
+/* write.c: slots of the protocol */
+void write_gather(struct net_conn *n, struct net_pieces *p);
+void write_sent(struct net_conn *n, size_t len);
+bool write_flushed(struct net_conn *n);
 
 /* answer.c */
 extern const struct span answer_continue;
@@ -316,7 +230,7 @@ void stream_retry(struct http_exchange *x);
 
 /* feed.c */
 uint64_t feed_pending(const struct http_exchange *x); /* bytes of the feed still to be sent */
-size_t feed_gather(const struct http_exchange *x, struct iovec *out, size_t max, size_t *ret_bytes);
+void feed_gather(const struct http_exchange *x, struct net_pieces *p);
 void feed_sent(struct http_exchange *x, size_t len);
 void feed_unlink(struct http_exchange *x); /* the exchange loses its connection, or is freed */
 void feed_end(struct http_exchange *x);    /* the stream ends: what remains becomes its own */

@@ -2,12 +2,11 @@
 /* Answers that grow until their end: server-sent events, which have no length, and files, which do.
  */
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/check.h"
 #include "http/server_impl.h"
 
-#define KERNEL_BYTES (128 << 10)       /* of a stream of events; the kernel doubles it */
+#define KERNEL_BYTES (256 << 10)       /* of a stream of events */
 #define PIECE_LARGE ((size_t)64 << 10) /* it is not copied, and its buffer not kept */
 
 /* Requests that came behind this one will not be answered on this connection any more. */
@@ -19,7 +18,7 @@ static void followers_loosen(struct connection *c, struct http_exchange *x)
     while (y) {
         struct http_exchange *next = y->next;
         if (y->state == EXCHANGE_ANSWERED)
-            c->out_bytes -= exchange_waiting(y);
+            c->net.out_bytes -= exchange_waiting(y);
         c->count--;
         c->body_bytes -= y->request.body.len;
         if (y == c->reading)
@@ -29,7 +28,7 @@ static void followers_loosen(struct connection *c, struct http_exchange *x)
         y = next;
     }
     c->reading = NULL;
-    c->no_more = true;
+    c->net.no_more = true;
 }
 
 /* Without memory for the head the client gets the fixed refusal and its handler hears that it is
@@ -40,7 +39,7 @@ static void stream_fail(struct http_exchange *x)
     buf_done(&x->out);
     exchange_unlink_last(c, x);
     exchange_loosen(x);
-    intake_no_room(c);
+    intake_give_up(c);
 }
 
 void stream_open(struct http_exchange *x, const char *type, uint64_t length)
@@ -53,7 +52,7 @@ void stream_open(struct http_exchange *x, const char *type, uint64_t length)
         return;
     buf_clear(&x->out);
     x->close = true;
-    x->bound = x->server->config.write_buffer_bytes;
+    x->bound = x->server->net.config.write_buffer_bytes;
     account_is_stream(x);
     followers_loosen(c, x);
     if (x->out_of_memory || answer_head(x, 200, type, length) != 0) {
@@ -61,23 +60,17 @@ void stream_open(struct http_exchange *x, const char *type, uint64_t length)
         return;
     }
     x->status = 200;
-    x->server->figures.by_status[2]++;
+    x->server->by_status[2]++;
     account_out(x);
-    c->out_bytes += exchange_waiting(x);
-    connection_dirty(c);
+    c->net.out_bytes += exchange_waiting(x);
+    net_conn_schedule(&c->net);
 }
 
 /* The kernel would take megabytes for a client that reads nothing, a copy for each stream. */
-static void kernel_bound(const struct connection *c)
-{
-    int bytes = KERNEL_BYTES;
-    (void)setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-}
-
 void http_stream(struct http_exchange *x)
 {
     if (x->conn)
-        kernel_bound(x->conn);
+        net_conn_kernel_bytes(&x->conn->net, KERNEL_BYTES);
     stream_open(x, "text/event-stream", LENGTH_NONE);
 }
 
@@ -111,7 +104,7 @@ void stream_sent(struct http_exchange *x, size_t len)
     size_t own = x->out.len - x->done;
     own = own < len ? own : len;
     x->done += own;
-    x->conn->out_bytes -= own;
+    x->conn->net.out_bytes -= own;
     trim(x);
     feed_sent(x, len - own);
 }
@@ -139,7 +132,7 @@ static bool refused(struct http_exchange *x, size_t bytes, bool for_memory)
     x->starved = for_memory;
     x->server->starved = x->server->starved || for_memory;
     if (!for_memory)
-        connection_dirty(x->conn);
+        net_conn_schedule(&x->conn->net);
     return false;
 }
 
@@ -159,8 +152,8 @@ static bool appended(struct http_exchange *x, size_t bytes, int err)
     account_out(x);
     if (err)
         return refused(x, bytes, true);
-    x->conn->out_bytes += bytes;
-    connection_dirty(x->conn);
+    x->conn->net.out_bytes += bytes;
+    net_conn_schedule(&x->conn->net);
     return true;
 }
 
@@ -210,7 +203,7 @@ void stream_retry(struct http_exchange *x)
     }
     x->starved = false; /* else its client has to read first */
     if (now)
-        connection_dirty(x->conn);
+        net_conn_schedule(&x->conn->net);
 }
 
 size_t http_stream_waiting(const struct http_exchange *x)
@@ -230,7 +223,7 @@ void http_stream_end(struct http_exchange *x)
     feed_end(x);
     x->state = EXCHANGE_ANSWERED;
     if (x->conn)
-        connection_dirty(x->conn);
+        net_conn_schedule(&x->conn->net);
     else
         exchange_queue_loose(x);
 }

@@ -283,26 +283,34 @@ static void take_resources(struct serve *s)
                                          "the number of connections follows it"));
 }
 
+/* The same limits hold for the connections of both protocols. */
+static struct net_config net_config_of(struct serve *s)
+{
+    return (struct net_config){
+        .loop = &s->loop,
+        .log = &s->log,
+        .budget = &s->budget,
+        .connections_max = s->resources.connections,
+        .connections_per_address = s->resources.connections_per_address,
+        .write_ms = s->config.timeouts.write_ms,
+        .write_buffer_bytes = s->config.limits.write_buffer_bytes,
+    };
+}
+
 static int open_http(struct serve *s)
 {
     const struct config *c = &s->config;
     struct http_server_config config;
     http_server_config_default(&config);
-    config.loop = &s->loop;
-    config.log = &s->log;
+    config.net = net_config_of(s);
     config.limits = (struct http_limits){.uri_bytes = c->limits.uri_bytes,
                                          .head_bytes = c->limits.head_bytes,
                                          .body_bytes = c->limits.body_bytes};
     config.large_body_bytes = c->limits.large_body_bytes;
-    config.budget = &s->budget;
-    config.connections_max = s->resources.connections;
-    config.connections_per_address = s->resources.connections_per_address;
     config.pipeline_max = c->limits.pipeline;
-    config.write_buffer_bytes = c->limits.write_buffer_bytes;
     config.head_ms = c->timeouts.head_ms;
     config.body_ms = c->timeouts.body_ms;
     config.idle_ms = c->timeouts.idle_ms;
-    config.write_ms = c->timeouts.write_ms;
     config.hosts = c->hosts.items;
     config.origins = c->origins.items;
     config.problem = problem_of_server;
@@ -313,18 +321,12 @@ static int open_beanstalk(struct serve *s)
 {
     const struct config *c = &s->config;
     struct beanstalk_config config = {
-        .loop = &s->loop,
-        .log = &s->log,
-        .budget = &s->budget,
+        .net = net_config_of(s),
         .policy = &c->queue_defaults,
         .version = version_number(),
         .max_job_bytes = c->beanstalk.max_job_bytes,
-        .connections_max = s->resources.connections,
-        .connections_per_address = s->resources.connections_per_address,
         .line_ms = c->timeouts.head_ms,
         .body_ms = c->timeouts.body_ms,
-        .write_ms = c->timeouts.write_ms,
-        .write_buffer_bytes = c->limits.write_buffer_bytes,
         .journal_segment_bytes = c->journal_segment_bytes,
     };
     return c->beanstalk.listen.count ? beanstalk_new(&config, &s->beanstalk) : 0;

@@ -219,7 +219,8 @@ static void repeats(struct env *e)
 /* --- require_token --- */
 
 #define TOKEN_WANTED                                                                               \
-    "invalid: token is required: the queue's policy (require_token) lets nobody act on a job by "  \
+    "invalid: token is required: the queue's policy (require_token) does not allow changes of a "  \
+    "job by "                                                                                      \
     "its id alone; queue=q"
 
 static void require_token(struct env *e)

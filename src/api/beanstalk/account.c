@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What beanstalk connections hold, told to the memory budget that they share with HTTP.
+/* What orders hold, told to the memory budget; src/net does the same for connections and the input
+ * that they keep.
  *
- * A connection is charged for itself, for the input it keeps, and for as many orders as it had
- * under way at the same time since it was last at rest. An order is charged as ORDER_BYTES, which
+ * A connection is charged for as many orders as it had under way at the same time since it was last
+ * at rest. An order is charged as ORDER_BYTES, which
  * include a short body or reply in its buffer; what is longer is charged beside that. So an
  * ordinary command of a connection changes no account. An order whose connection is gone is charged
  * to the account of the API until its op is answered. A body or a reply that does not fit is
@@ -13,68 +14,16 @@
 #define ORDER_BYTES (sizeof(struct order) + SHORT_BYTES)
 #define ORDERS_KEPT 4 /* charged orders that a connection keeps when it is at rest */
 
-static uint64_t now_ms(const struct beanstalk *b)
-{
-    return uv_now(b->config.loop);
-}
-
-/* ---- connections ---- */
-
-void bs_account_open(struct conn *c)
-{
-    struct beanstalk *b = c->api;
-    budget_open(&c->account, b->config.budget, conn_shed, c, now_ms(b));
-    budget_add(&c->account, BUDGET_CONNECTIONS, sizeof *c);
-}
-
-void bs_account_close(struct conn *c)
-{
-    bs_account_input_freed(c);
-    budget_give(&c->account, BUDGET_CONNECTIONS, sizeof *c + c->orders_charged * ORDER_BYTES);
-    budget_close(&c->account);
-}
-
-void bs_account_moved(struct conn *c, size_t bytes)
-{
-    if (c->account.held > BUDGET_OWN_BYTES)
-        budget_progress(&c->account, bytes, now_ms(c->api));
-}
-
-void bs_account_settle(struct conn *c, bool waits)
-{
-    waits = waits && c->account.held > BUDGET_OWN_BYTES;
-    if (waits != c->account.waits)
-        budget_waits(&c->account, waits);
-}
-
-bool bs_account_input(struct conn *c, size_t cap)
-{
-    if (cap <= c->in_charged)
-        return true;
-    if (!budget_take(&c->account, BUDGET_BODIES, cap - c->in_charged, now_ms(c->api)))
-        return false;
-    c->in_charged = cap;
-    return true;
-}
-
-void bs_account_input_freed(struct conn *c)
-{
-    budget_give(&c->account, BUDGET_BODIES, c->in_charged);
-    c->in_charged = 0;
-}
-
-/* ---- orders ---- */
-
 static struct budget_account *account_of(const struct order *k)
 {
-    return k->conn ? &k->conn->account : &k->api->loose;
+    return k->conn ? &k->conn->net.account : &k->api->net.loose;
 }
 
 bool bs_account_order(struct conn *c)
 {
     if (c->count < c->orders_charged)
         return true;
-    if (!budget_take(&c->account, BUDGET_CONNECTIONS, ORDER_BYTES, now_ms(c->api)))
+    if (!budget_take(&c->net.account, BUDGET_CONNECTIONS, ORDER_BYTES, net_now(&c->api->net)))
         return false;
     c->orders_charged++;
     return true;
@@ -84,8 +33,15 @@ void bs_account_rest(struct conn *c)
 {
     if (c->orders_charged <= ORDERS_KEPT)
         return;
-    budget_give(&c->account, BUDGET_CONNECTIONS, (c->orders_charged - ORDERS_KEPT) * ORDER_BYTES);
+    budget_give(&c->net.account, BUDGET_CONNECTIONS,
+                (c->orders_charged - ORDERS_KEPT) * ORDER_BYTES);
     c->orders_charged = ORDERS_KEPT;
+}
+
+void bs_account_closed(struct conn *c)
+{
+    budget_give(&c->net.account, BUDGET_CONNECTIONS, c->orders_charged * ORDER_BYTES);
+    c->orders_charged = 0;
 }
 
 /* A short body or reply is charged with its order. */
@@ -105,7 +61,7 @@ bool bs_account_room(struct order *k, enum budget_kind kind, size_t bytes)
 {
     size_t more = charge_of(bytes);
     charge_give(k);
-    if (more && !budget_take(account_of(k), kind, more, now_ms(k->api)))
+    if (more && !budget_take(account_of(k), kind, more, net_now(&k->api->net)))
         return false;
     k->charged = more;
     k->charged_kind = kind;
@@ -124,7 +80,7 @@ void bs_account_reply(struct order *k)
 
 void bs_account_loosen(struct order *k)
 {
-    budget_move(&k->conn->account, &k->api->loose, ORDER_BYTES + k->charged);
+    budget_move(&k->conn->net.account, &k->api->net.loose, ORDER_BYTES + k->charged);
     k->conn->orders_charged--;
 }
 
@@ -132,5 +88,5 @@ void bs_account_order_free(struct order *k)
 {
     charge_give(k);
     if (!k->conn)
-        budget_give(&k->api->loose, BUDGET_CONNECTIONS, ORDER_BYTES);
+        budget_give(&k->api->net.loose, BUDGET_CONNECTIONS, ORDER_BYTES);
 }

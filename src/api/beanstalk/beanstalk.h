@@ -10,37 +10,28 @@
 #pragma once
 
 #include <stdio.h>
-#include <uv.h>
 
-#include "base/budget.h"
-#include "base/err.h"
-#include "base/log.h"
 #include "broker/broker.h"
+#include "net/net.h"
 
 struct beanstalk;
 struct metrics;
 
 struct beanstalk_config {
-    uv_loop_t *loop;
-    const struct log *log;             /* may be NULL */
-    struct budget *budget;             /* of all connections; outlives the API; NULL = no limit */
+    struct net_config net;             /* a connection beyond its limits is closed */
     const struct queue_policy *policy; /* the server's defaults; copied; NULL = policy_default */
     const char *version;               /* borrowed */
     uint32_t max_job_bytes;            /* larger bodies are refused */
-    uint32_t connections_max;          /* beyond it new ones are closed */
-    uint32_t connections_per_address;  /* likewise; Unix sockets are not counted here */
     uint32_t line_ms, body_ms;         /* an incomplete command; guard.c says how they count */
-    uint32_t write_ms;                 /* a write must make progress */
-    uint64_t write_buffer_bytes;       /* per connection, beyond what the kernel took */
     uint32_t journal_segment_bytes;    /* shown as binlog-max-size */
 };
 
-/* Answers are written in a prepare handle of the loop: make it before backend and broker, which
- * start theirs later and so run first. -ERR_NOMEM. It ends with beanstalk_close. */
+/* Create it before backend and broker, whose prepare handles must run first (net_server_init).
+ * -ERR_NOMEM. It ends with beanstalk_close. */
 MUST_CHECK int beanstalk_new(const struct beanstalk_config *config, struct beanstalk **ret);
 /* Before the first beanstalk_listen. The broker outlives the API. */
 void beanstalk_serve(struct beanstalk *b, struct broker *broker);
-/* As http_server_listen. */
+/* As net_listen. */
 MUST_CHECK int beanstalk_listen(struct beanstalk *b, const char *address, struct err_note *note);
 /* "beanstalk://127.0.0.1:11300" or "beanstalk+unix:/path" of listener i; NULL past the last. */
 const char *beanstalk_address(const struct beanstalk *b, size_t i);

@@ -24,16 +24,6 @@ static void put_cb(void *ctx, const struct reply *r)
     }
 }
 
-/* What comes of it shows with the enqueue: without its queue that is OUT_NO_QUEUE. */
-static void made_cb(void *ctx, const struct reply *r)
-{
-    struct beanstalk *b = ctx;
-    (void)r;
-    b->orders--;
-    if (b->closing)
-        bs_rouse(b);
-}
-
 static struct op put_op(struct order *k)
 {
     return (struct op){.kind = OP_ENQUEUE,
@@ -49,15 +39,9 @@ static struct op put_op(struct order *k)
 
 static void put_submit(struct order *k)
 {
-    struct beanstalk *b = k->api;
     struct op op = put_op(k);
-    if (!k->tube->made) {
-        struct op make = tube_put_op(b, k->tube);
-        if (broker_submit(b->broker, &make, 1, made_cb, b) == 0) {
-            b->orders++;
-            k->tube->made = true;
-        }
-    }
+    if (!k->tube->made)
+        tube_make(k->api, k->tube); /* when it fails, the enqueue is OUT_NO_QUEUE */
     k->tries++;
     order_submit(k, &op, put_cb);
 }

@@ -100,7 +100,7 @@ static void claim(struct conn *c, const struct op_claim *want, uint32_t wait_ms)
 
 static uint32_t wait_of(const struct conn *c, const struct bs_command *cmd)
 {
-    if (c->eof || c->hung_up)
+    if (c->net.eof || c->net.hung_up)
         return 0;
     if (cmd->word == BS_RESERVE || cmd->timeout_s < 0)
         return BROKER_WAIT_FOREVER;
@@ -117,7 +117,7 @@ void reserve_run(struct conn *c)
                             .count = c->wants,
                             .bound = true,
                             .want_body = true};
-    if (c->wants == 0 || c->claim || c->closed)
+    if (c->wants == 0 || c->claim || c->net.closed)
         return;
     for (uint32_t i = 0; i < c->watched_count; i++)
         names[i] = tube_name(c->watched[i]);

@@ -239,14 +239,14 @@ static int conns_text(struct order *k)
                       "total-jobs: %" PRIu64 "\n"
                       "max-job-size: %" PRIu32 "\n"
                       "current-tubes: %" PRIu64 "\n"
-                      "current-connections: %" PRIu32 "\n"
+                      "current-connections: %" PRIu64 "\n"
                       "current-producers: %" PRIu32 "\n"
                       "current-workers: %" PRIu32 "\n"
                       "current-waiting: %" PRIu32 "\n"
                       "total-connections: %" PRIu64 "\n",
                       s->timeouts + b->past_timeouts, s->jobs + b->past_jobs,
-                      b->config.max_job_bytes, s->tubes, b->conns_open, b->producers, b->workers,
-                      b->waiting, b->conns_total);
+                      b->config.max_job_bytes, s->tubes, b->net.figures.connections, b->producers,
+                      b->workers, b->waiting, b->net.figures.accepted);
 }
 
 static int process_text(struct order *k)

@@ -52,7 +52,7 @@ BS_HANDLER(bs_ignore)
 BS_HANDLER(bs_quit)
 {
     (void)cmd;
-    c->no_more = true;
+    c->net.no_more = true;
     /* What it asked for before is answered; this has no answer. */
     bs_answer_out(k);
 }
@@ -203,15 +203,6 @@ static void paused_cb(void *ctx, const struct reply *r)
     ANSWER(k, "PAUSED");
 }
 
-static void made_cb(void *ctx, const struct reply *r)
-{
-    (void)r; /* the pause finds out */
-    struct beanstalk *b = ctx;
-    b->orders--;
-    if (b->closing)
-        bs_rouse(b);
-}
-
 static void pause_cb(void *ctx, const struct reply *r)
 {
     struct order *k = ctx;
@@ -221,11 +212,8 @@ static void pause_cb(void *ctx, const struct reply *r)
         ANSWER(k, "NOT_FOUND");
         return;
     }
-    struct op make = tube_put_op(b, k->tube);
-    if (!v && broker_submit(b->broker, &make, 1, made_cb, b) == 0) {
-        b->orders++;
-        k->tube->made = true;
-    }
+    if (!v)
+        tube_make(b, k->tube); /* when it fails, so does the pause */
     int64_t ms = (int64_t)k->args.delay_s * 1000;
     struct op op = {.kind = OP_PAUSE,
                     .queue = {.name = tube_name(k->tube),

@@ -32,12 +32,12 @@ static const char *const protocol_names[BS_PROTOCOL_COUNT] = {
 /* At most once a minute, and nothing of what the client sent. */
 static void foreign_log(struct beanstalk *b, enum bs_protocol protocol)
 {
-    uint64_t now = uv_now(b->config.loop);
+    uint64_t now = net_now(&b->net);
     b->foreign[protocol]++;
     if (b->foreign_logged_ms && now - b->foreign_logged_ms < FOREIGN_LOG_MS)
         return;
     b->foreign_logged_ms = now ? now : 1;
-    log_event(b->config.log, LOG_WARN, "beanstalk_cross_protocol",
+    log_event(b->net.config.log, LOG_WARN, "beanstalk_cross_protocol",
               LOG_TEXT("protocol", protocol_names[protocol]),
               LOG_TEXT("help", "a client that does not speak beanstalkd's protocol was "
                                "disconnected and nothing it sent was run; a web page may have made "
@@ -55,7 +55,7 @@ bool guard_first_line(struct conn *c, struct span in)
     foreign_log(c->api, protocol);
     c->only_line = protocol == BS_PROTOCOL_UNKNOWN;
     if (!c->only_line)
-        conn_close(c);
+        net_conn_close(&c->net);
     return c->only_line;
 }
 
@@ -70,42 +70,27 @@ void guard_bad_first(struct conn *c)
 
 void guard_part(struct conn *c, enum bs_part part)
 {
-    struct beanstalk *b = c->api;
-    bool waits = !link_alone(&c->part.link) && c->part.kind == part;
-    bool progress = part == BS_PART_BODY && c->part.bytes >= PART_PROGRESS_BYTES;
-    if (waits && !progress)
+    struct net_conn *n = &c->net;
+    if (part == BS_PART_NONE) {
+        net_wait_stop(n);
         return;
-    link_remove(&c->part.link);
-    if (part == BS_PART_NONE)
+    }
+    unsigned kind = part == BS_PART_LINE ? BS_WAIT_LINE : BS_WAIT_BODY;
+    bool progress = part == BS_PART_BODY && n->bytes_in - c->part_from >= PART_PROGRESS_BYTES;
+    if (net_wait_is(n, kind) && !progress)
         return;
-    uint32_t limit_ms = part == BS_PART_LINE ? b->config.line_ms : b->config.body_ms;
-    c->part.kind = part;
-    c->part.bytes = 0;
-    c->part.deadline = uv_now(b->config.loop) + limit_ms;
-    link_append(&b->parts[part], &c->part.link);
+    c->part_from = n->bytes_in;
+    net_wait_start(n, kind);
 }
 
 /* Commands under way are still answered. */
-static void part_late(struct conn *c)
+void guard_late(struct net_conn *n, unsigned kind)
 {
-    link_remove(&c->part.link);
-    c->api->incomplete++;
-    c->no_more = true;
-    conn_input_free(c);
-    conn_dirty(c);
-}
-
-/* Each kind has one limit, so each list is in the order of deadlines. */
-void guard_expire(struct beanstalk *b)
-{
-    uint64_t now = uv_now(b->config.loop);
-    for (int kind = BS_PART_LINE; kind < BS_PART_COUNT; kind++)
-        while (!link_alone(&b->parts[kind])) {
-            struct conn *c = LINK_OWNER(b->parts[kind].next, struct conn, part.link);
-            if (c->part.deadline > now)
-                break;
-            part_late(c);
-        }
+    (void)kind;
+    conn_of(n)->api->incomplete++;
+    n->no_more = true;
+    net_conn_input_free(n);
+    net_conn_schedule(n);
 }
 
 /* ---- figures ---- */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the beanstalk API share.
  *
- * server.c      the API as a whole: its turn of the loop, its end
- * listen.c      listening sockets and those who come in
- * connection.c  one client's socket: reading, writing, how it ends
+ * server.c      the API as a whole, and beanstalk as a protocol of src/net
+ * connection.c  one client: taking its commands, sending its replies, how it ends
  * orders.c      commands under way, and their answers
  * guard.c       other protocols, and commands that are never completed
  * account.c     what connections and orders hold, for the memory budget
@@ -22,23 +21,15 @@
  * answered and the answer from then on. An order whose connection is gone lives until its op is
  * answered (conn = NULL). Tubes that an op names are referenced by its order.
  *
- * Nothing is written when an answer is given: the connection is put on the dirty list, and the end
- * of the turn writes what is ready of each with one system call. */
+ * Nothing is written when an answer is given: the connection is scheduled, and at the end of the
+ * loop iteration src/net asks for what is ready of it. */
 #pragma once
-
-#include <sys/uio.h>
 
 #include "api/beanstalk/beanstalk.h"
 #include "api/beanstalk/parse.h"
-#include "base/budget.h"
-#include "base/buf.h"
-#include "base/containers/link.h"
-#include "base/containers/map.h"
 #include "base/digest/hash.h"
 #include "core/limits.h"
 
-#define BS_READ_BYTES ((size_t)64 << 10)
-#define BS_WRITE_PIECES 256
 #define BS_ORDERS_MAX 1024 /* commands of one connection that are worked on at once */
 #define BS_SAFETY_MS 1000  /* DEADLINE_SOON: so long before a lease ends */
 #define BS_OWNER SPAN_LITERAL("beanstalk")
@@ -110,21 +101,17 @@ struct order {
     struct listing *listing;       /* stats, list-tubes: owned */
 };
 
-/* How long the client may take for the command that it has begun. */
-struct part_wait {
-    struct link link; /* in a list of the API, by kind */
-    enum bs_part kind;
-    uint64_t deadline; /* loop time, ms */
-    uint64_t bytes;    /* read since the deadline was set */
+/* What a client has only a limited time for. */
+enum bs_wait {
+    BS_WAIT_LINE = NET_WAIT_PROTOCOL, /* the rest of a line */
+    BS_WAIT_BODY,                     /* the rest of the body of a put */
 };
 
 struct conn {
-    uv_poll_t poll;
+    struct net_conn net; /* first: see conn_of */
     struct beanstalk *api;
-    struct link all, dirty;
-    struct link late;   /* among those whose client takes nothing */
     struct link uneasy; /* among those that wait for a job and hold others */
-    struct part_wait part;
+    uint64_t part_from; /* net.bytes_in when the wait for the rest of a command began */
     struct order *first, *last;
     struct order *barrier;
     struct order *waiting;      /* the first reserve that is not answered … */
@@ -133,9 +120,6 @@ struct conn {
     struct broker_claim *claim; /* for them; NULL = none is under way */
     bool parked;                /* counted as waiting */
     struct bs_parser parser;
-    struct budget_account account;
-    struct buf in;
-    size_t in_charged; /* bytes of `in` that the budget knows of */
     struct tube *used;
     struct tube **watched, *watched_one;
     uint32_t watched_count, watched_room;
@@ -143,37 +127,22 @@ struct conn {
     uint32_t held_count, held_room;
     struct map64 held_index; /* when there are many: sequence → place + 1 */
     bool indexed;
-    int64_t soonest_ms; /* no lease ends before; exact only where it matters */
-    uint64_t write_deadline;
-    size_t out_bytes;        /* answered and not handed to the kernel */
+    int64_t soonest_ms;      /* no lease ends before; exact only where it matters */
     uint32_t count;          /* orders in the chain */
     uint32_t orders_charged; /* orders that the budget knows of */
-    uint64_t address;        /* key of the count for each address */
-    int fd;
-    int events;
-    bool no_more : 1; /* no further command is taken */
-    bool eof : 1;
-    bool hung_up : 1;
-    bool blocked : 1; /* the kernel took less than there was */
-    bool taking : 1;  /* commands are being taken from `in` */
-    bool closed : 1;
-    bool begun : 1;     /* the first line has shown which protocol this is */
-    bool answered : 1;  /* the first line has been taken */
-    bool only_line : 1; /* it was an unknown one: nothing behind it is taken */
+    bool begun : 1;          /* the first line has shown which protocol this is */
+    bool answered : 1;       /* the first line has been taken */
+    bool only_line : 1;      /* it was an unknown one: nothing behind it is taken */
     bool producer : 1, worker : 1;
 };
 
-struct bs_listener {
-    uv_poll_t poll;
-    struct beanstalk *api;
-    struct link link;
-    int fd;
-    bool unix_socket, paused, closed;
-    uint64_t device, inode; /* of the socket file */
-    char address[160];
-};
+static inline struct conn *conn_of(const struct net_conn *n)
+{
+    return LINK_OWNER(n, struct conn, net);
+}
 
 struct beanstalk {
+    struct net_server net; /* first: see server.c */
     struct beanstalk_config config;
     struct broker *broker;
     struct queue_policy policy; /* of the tubes it makes */
@@ -184,45 +153,25 @@ struct beanstalk {
     bool boot_listed; /* tubes that an earlier run left behind were looked at … */
     char boot_after[LIMIT_QUEUE_NAME_BYTES]; /* … up to this name */
     size_t boot_after_len;
-    struct link listeners, conns, dirty, late, uneasy;
-    struct map64 addresses;           /* connections for each client address */
-    struct link parts[BS_PART_COUNT]; /* connections with an incomplete command, by kind */
+    struct link uneasy;
     struct order *spare;
     size_t spare_count;
-    size_t orders;               /* in use */
-    struct budget_account loose; /* what orders without a connection hold */
-    struct budget unlimited;     /* used when the configuration has no budget */
     uint64_t listings;
-    unsigned handles;
-    int spare_fd;
-    bool idling, draining, refuses, closing, ending;
-    uint64_t drain_deadline;
-    uint64_t ticked_ms; /* loop time of the last tick */
-    uv_prepare_t prepare;
-    uv_idle_t idle;
-    uv_timer_t tick, deadline;
-    void (*drained)(void *ctx);
-    void *drained_ctx;
-    void (*closed)(void *ctx);
-    void *closed_ctx;
+    bool refuses; /* puts */
+    uv_timer_t deadline;
     struct wall_time started_at;
     /* figures */
     uint64_t commands[BS_WORD_COUNT];
-    uint64_t past_jobs, past_timeouts; /* of tubes that are gone */
-    uint64_t conns_total;
+    uint64_t past_jobs, past_timeouts;                      /* of tubes that are gone */
     uint64_t foreign[BS_PROTOCOL_COUNT], foreign_logged_ms; /* connections of other protocols */
     uint64_t incomplete; /* connections closed over a command that was not completed */
-    uint32_t conns_open, producers, workers, waiting;
+    uint32_t producers, workers, waiting;
     char id[17];
     /* Scratch: too big to be zeroed on the stack for each command. */
     struct span names[LIMIT_QUEUES_PER_CLAIM];
-    struct iovec pieces[BS_WRITE_PIECES];
-    char read_buf[BS_READ_BYTES];
 };
 
 /* server.c */
-void bs_rouse(struct beanstalk *b); /* the turn's end must be reached without waiting */
-void bs_handle_closed(struct beanstalk *b);
 void bs_uneasy(struct conn *c); /* waits with jobs in hand: DEADLINE_SOON when it is time */
 static inline void conn_producer(struct conn *c)
 {
@@ -234,19 +183,21 @@ static inline int64_t bs_now_ms(const struct beanstalk *b)
     return broker_now(b->broker).mono.ms;
 }
 
-/* listen.c */
-void bs_listener_resume(struct bs_listener *l);
-void bs_listener_close(struct bs_listener *l);
-void bs_listen_spare(struct beanstalk *b);
-
-/* connection.c */
-/* Takes the descriptor. address: peer_key, counted when it is opened. */
-void conn_open(struct beanstalk *b, int fd, uint64_t address);
-void conn_close(struct conn *c);
-void conn_dirty(struct conn *c);
-void conn_flush(struct conn *c);
-bool conn_at_rest(const struct conn *c); /* nothing under way, nothing to be sent */
-void conn_input_free(struct conn *c);    /* what it has kept of its input */
+/* connection.c: slots of the protocol (net.h) */
+void conn_opened(struct net_conn *n);
+size_t conn_input(struct net_conn *n, struct span in);
+void conn_no_room(struct net_conn *n, size_t len);
+void conn_input_ended(struct net_conn *n);
+void conn_hung_up(struct net_conn *n);
+bool conn_wants_input(const struct net_conn *n);
+void conn_settle(struct net_conn *n);
+bool conn_may_shed(const struct net_conn *n);
+enum budget_shed conn_shed(void *net_conn);
+void conn_gather(struct net_conn *n, struct net_pieces *p);
+void conn_sent(struct net_conn *n, size_t len);
+bool conn_flushed(struct net_conn *n);
+bool conn_at_rest(const struct net_conn *n);
+void conn_closed(struct net_conn *n);
 
 /* guard.c */
 /* Before the first command is taken. `in`: all that has come. False: more is needed, or the
@@ -256,20 +207,12 @@ bool guard_first_line(struct conn *c, struct span in);
 void guard_bad_first(struct conn *c);
 /* What is awaited of the client now; BS_PART_NONE when nothing is. */
 void guard_part(struct conn *c, enum bs_part part);
-void guard_expire(struct beanstalk *b);
-/* For the budget: gives up the put that is being read, or closes. */
-enum budget_shed conn_shed(void *c);
+void guard_late(struct net_conn *n, unsigned kind); /* a slot of the protocol */
 
 /* account.c */
-void bs_account_open(struct conn *c);
-void bs_account_close(struct conn *c);
-void bs_account_moved(struct conn *c, size_t bytes); /* the client has sent or taken them */
-/* false: there is no room to keep `cap` bytes of input. */
-bool bs_account_input(struct conn *c, size_t cap);
-void bs_account_input_freed(struct conn *c);
-void bs_account_settle(struct conn *c, bool waits); /* tells whether it may be shed */
-bool bs_account_order(struct conn *c);              /* false: there is no room for another order */
-void bs_account_rest(struct conn *c);               /* no order is under way */
+bool bs_account_order(struct conn *c); /* false: there is no room for another order */
+void bs_account_rest(struct conn *c);  /* no order is under way */
+void bs_account_closed(struct conn *c);
 /* false: there is no room for so many bytes in the order's buffer. */
 bool bs_account_room(struct order *k, enum budget_kind kind, size_t bytes);
 void bs_account_reply(struct order *k);  /* the reply is complete */
@@ -326,8 +269,9 @@ void tubes_parked(struct conn *c, bool waits);
 /* Whether beanstalkd would have this tube: somebody refers to it, it has jobs, or its queue is not
  * one of ours. v may be NULL: it has no queue. */
 bool tube_exists(const struct beanstalk *b, const struct tube *t, const struct queue_view *v);
-/* The op that makes its queue, if it is not there. */
-struct op tube_put_op(const struct beanstalk *b, const struct tube *t);
+/* Submits the op that creates its queue, if it is not there; the next op on it shows whether that
+ * succeeded. */
+void tube_make(struct beanstalk *b, struct tube *t);
 
 /* cmd_reserve.c */
 /* Asks for the jobs of the reserves that were taken, unless that is under way. */

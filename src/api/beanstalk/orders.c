@@ -32,7 +32,7 @@ struct order *order_new(struct conn *c)
     *(c->last ? &c->last->next : &c->first) = k;
     c->last = k;
     c->count++;
-    b->orders++;
+    b->net.under_way++;
     return k;
 }
 
@@ -45,7 +45,7 @@ void order_free(struct order *k)
         tube_unref(b, k->held.tube);
     mem_free(k->listing);
     bs_account_order_free(k);
-    b->orders--;
+    b->net.under_way--;
     if (b->spare_count >= SPARE_MAX) {
         buf_done(&k->out);
         mem_free(k);
@@ -93,16 +93,16 @@ static void answered(struct order *k)
     if (!c) {
         struct beanstalk *b = k->api;
         order_free(k);
-        if (b->closing)
-            bs_rouse(b);
+        if (b->net.closing)
+            net_wake(&b->net);
         return;
     }
     k->ready = true;
     bs_account_reply(k);
-    c->out_bytes += order_left(k);
+    c->net.out_bytes += order_left(k);
     if (c->barrier == k)
         c->barrier = NULL;
-    conn_dirty(c);
+    net_conn_schedule(&c->net);
 }
 
 void bs_answer_fixed(struct order *k, struct span text)
@@ -214,7 +214,7 @@ void bs_answer_refusal(struct order *k, const struct reply *r)
         ANSWER(k, "NOT_FOUND");
         return;
     default:
-        log_event(k->api->config.log, LOG_WARN, "beanstalk_internal_error",
+        log_event(k->api->net.config.log, LOG_WARN, "beanstalk_internal_error",
                   LOG_TEXT("command", bs_word_name(k->word)),
                   LOG_TEXT("outcome", outcome_name(r->outcome)),
                   LOG_TEXT("why", r->note ? r->note : ""));

@@ -60,7 +60,7 @@ void tube_emptied(struct beanstalk *b, struct tube *t)
     if (t == b->default_tube || referred(t) || !link_alone(&t->emptied))
         return;
     link_append(&b->emptied, &t->emptied);
-    bs_rouse(b);
+    net_wake(&b->net);
 }
 
 void tube_emptied_name(struct beanstalk *b, struct span name)
@@ -190,15 +190,26 @@ bool tube_exists(const struct beanstalk *b, const struct tube *t, const struct q
     return v && (jobs_of(&v->counts) > 0 || !span_equal(v->owner, BS_OWNER));
 }
 
-struct op tube_put_op(const struct beanstalk *b, const struct tube *t)
+static void made_cb(void *ctx, const struct reply *r)
 {
-    return (struct op){.kind = OP_QUEUE_PUT,
-                       .queue = {.name = tube_name(t),
-                                 .must_create = true,
-                                 .implied = true,
-                                 .policy = &b->policy,
-                                 .has_owner = true,
-                                 .owner = BS_OWNER}};
+    struct beanstalk *b = ctx;
+    (void)r;
+    net_work_done(&b->net);
+}
+
+void tube_make(struct beanstalk *b, struct tube *t)
+{
+    struct op op = {.kind = OP_QUEUE_PUT,
+                    .queue = {.name = tube_name(t),
+                              .must_create = true,
+                              .implied = true,
+                              .policy = &b->policy,
+                              .has_owner = true,
+                              .owner = BS_OWNER}};
+    if (broker_submit(b->broker, &op, 1, made_cb, b) != 0)
+        return;
+    b->net.under_way++;
+    t->made = true;
 }
 
 /* A job is tried until somebody deletes or buries it, and a deleted one leaves nothing behind. */
@@ -244,10 +255,8 @@ static void ended(struct ending *n)
     t->refs--;
     if (gone && !referred(t))
         tube_free(b, t);
-    b->orders--;
     mem_free(n);
-    if (b->closing)
-        bs_rouse(b);
+    net_work_done(&b->net);
 }
 
 static void ended_cb(void *ctx, const struct reply *r)
@@ -284,7 +293,7 @@ static bool tube_end(struct beanstalk *b, struct tube *t)
     t->made = false;
     t->ending = true;
     t->refs++;
-    b->orders++;
+    b->net.under_way++;
     return true;
 }
 
@@ -296,19 +305,17 @@ static void boot_cb(void *ctx, const struct reply *r)
 {
     struct beanstalk *b = ctx;
     uint32_t count = r->outcome == OUT_OK ? r->queue_count : 0;
-    b->orders--;
+    net_work_done(&b->net);
     for (uint32_t i = 0; i < count; i++) {
         const struct queue_view *v = &r->queues[i];
         if (span_equal(v->owner, BS_OWNER) && jobs_of(&v->counts) == 0)
             tube_emptied_name(b, v->name);
     }
-    if (count == LIMIT_BATCH && !b->closing) {
+    if (count == LIMIT_BATCH && !b->net.closing) {
         struct span last = r->queues[count - 1].name;
         memcpy(b->boot_after, last.at, last.len);
         b->boot_after_len = last.len;
         boot_list(b);
-    } else if (b->closing) {
-        bs_rouse(b);
     }
 }
 
@@ -318,12 +325,12 @@ static void boot_list(struct beanstalk *b)
                     .queue = {.after = span_of(b->boot_after, b->boot_after_len)}};
     b->boot_listed = true;
     if (broker_submit(b->broker, &op, 1, boot_cb, b) == 0)
-        b->orders++;
+        b->net.under_way++;
 }
 
 void tubes_sweep(struct beanstalk *b)
 {
-    if (!b->broker || b->closing || b->draining)
+    if (!b->broker || b->net.closing || b->net.draining)
         return;
     if (!b->boot_listed)
         boot_list(b);
@@ -334,9 +341,11 @@ void tubes_sweep(struct beanstalk *b)
             continue;
         if (!tube_end(b, t)) {
             link_append(&b->emptied, &t->emptied);
-            return;
+            break;
         }
     }
+    if (!link_alone(&b->emptied))
+        net_tick_start(&b->net);
 }
 
 /* ---- beginning and end ---- */

@@ -22,7 +22,7 @@ void api_rig_init(struct api_rig *r, const char *url)
     *r = (struct api_rig){0};
     broker_rig_init(&r->broker, url);
     http_server_config_default(&http);
-    http.loop = &r->broker.loop;
+    http.net.loop = &r->broker.loop;
     http.problem = problem_of_server;
     assert_int_equal(http_server_new(&http, &r->http), 0);
     struct native_config native = {.loop = &r->broker.loop,
@@ -62,7 +62,7 @@ void api_rig_turn(struct api_rig *r)
 
 void api_open(struct api_rig *r, struct api_client *c)
 {
-    *c = (struct api_client){.fd = http_rig_connect(http_server_address(r->http, 0))};
+    *c = (struct api_client){.fd = client_connect(http_server_address(r->http, 0))};
     assert_true(c->fd >= 0);
 }
 

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit/http/http_rig.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
-
 /* ---- handlers -------------------------------------------------------------------------------- */
 
 static void remember(struct http_rig *r, struct http_exchange *x)
@@ -170,8 +162,9 @@ void http_rig_init(struct http_rig *r)
                           .level = LOG_INFO};
     r->park_answers_when_gone = true;
     http_server_config_default(&r->config);
-    r->config.loop = &r->loop;
-    r->config.log = &r->log;
+    r->config.net.loop = &r->loop;
+    r->config.net.log = &r->log;
+    r->config.net.stream = stream_under_test(&r->config.net.stream_ctx);
 }
 
 void http_rig_start(struct http_rig *r)
@@ -231,152 +224,41 @@ struct http_server_figures http_rig_figures(const struct http_rig *r)
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
-int http_rig_connect(const char *address)
+void peer_open(struct http_rig *r, struct client *c)
 {
-    struct sockaddr_un un = {.sun_family = AF_UNIX};
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-    bool local = strncmp(address, "unix:", 5) == 0, v6 = strstr(address, "[::1]") != NULL;
-    const struct sockaddr *at = (struct sockaddr *)&in;
-    socklen_t len = sizeof in;
-    if (local) {
-        snprintf(un.sun_path, sizeof un.sun_path, "%.100s", address + 5);
-        at = (struct sockaddr *)&un;
-        len = sizeof un;
-    } else {
-        in.sin_port = in6.sin6_port = htons((uint16_t)strtoul(strrchr(address, ':') + 1, NULL, 10));
-    }
-    if (v6) {
-        at = (struct sockaddr *)&in6;
-        len = sizeof in6;
-    }
-    int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -1;
-    if (connect(fd, at, len) != 0) {
-        int error = errno;
-        close(fd);
-        errno = error;
-        return -1;
-    }
-    fcntl(fd, F_SETFL, O_NONBLOCK);
-    return fd;
+    client_open(c, http_server_address(r->server, 0));
 }
 
-void peer_open_at(struct peer *c, const char *address)
-{
-    *c = (struct peer){.fd = http_rig_connect(address)};
-    assert_true(c->fd >= 0);
-}
-
-void peer_open(struct http_rig *r, struct peer *c)
-{
-    peer_open_at(c, http_server_address(r->server, 0));
-}
-
-void peer_close(struct peer *c)
-{
-    if (c->fd >= 0)
-        close(c->fd);
-    free(c->data);
-    *c = (struct peer){.fd = -1};
-}
-
-void peer_reset(struct peer *c)
-{
-    struct linger hard = {.l_onoff = 1};
-    assert_int_equal(setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard), 0);
-    peer_close(c);
-}
-
-void peer_send_bytes(struct http_rig *r, struct peer *c, const char *at, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = send(c->fd, at, len, MSG_NOSIGNAL);
-        if (n < 0 && errno != EAGAIN)
-            return; /* the server has closed: the test sees it when it reads */
-        if (n > 0) {
-            at += n;
-            len -= (size_t)n;
-        }
-        http_rig_turn(r);
-    }
-}
-
-void peer_send(struct http_rig *r, struct peer *c, const char *text)
-{
-    peer_send_bytes(r, c, text, strlen(text));
-}
-
-bool peer_poll(struct peer *c)
-{
-    for (;;) {
-        if (c->room - c->len < 65536) {
-            c->room = c->room * 2 + 131072;
-            c->data = realloc(c->data, c->room);
-            assert_non_null(c->data);
-            c->data[c->len] = '\0';
-        }
-        ssize_t n = c->eof || c->error ? -1 : recv(c->fd, c->data + c->len, 65535, 0);
-        if (n < 0 && !c->eof && !c->error && errno != EAGAIN)
-            c->error = errno;
-        if (n == 0)
-            c->eof = true;
-        if (n <= 0)
-            return true;
-        c->len += (size_t)n;
-        c->data[c->len] = '\0';
-    }
-}
-
-void peer_until(struct http_rig *r, struct peer *c, const char *needle)
-{
-    RIG_UNTIL(r, peer_poll(c) && (strstr(c->data, needle) || c->eof || c->error));
-    if (!strstr(c->data, needle))
-        fail_msg("expected \"%s\", got \"%.300s\"", needle, c->data);
-}
-
-void peer_until_eof(struct http_rig *r, struct peer *c)
-{
-    RIG_UNTIL(r, peer_poll(c) && (c->eof || c->error));
-}
-
-static void front_drop(struct peer *c, size_t len)
-{
-    memmove(c->data, c->data + len, c->len - len + 1);
-    c->len -= len;
-}
-
-unsigned peer_head(struct http_rig *r, struct peer *c, char *head, size_t room)
+unsigned peer_head(struct http_rig *r, struct client *c, char *head, size_t room)
 {
     peer_until(r, c, "\r\n\r\n");
     size_t len = (size_t)(strstr(c->data, "\r\n\r\n") - c->data) + 4;
     assert_true(len < room);
     memcpy(head, c->data, len);
     head[len] = '\0';
-    front_drop(c, len);
+    client_drop(c, len);
     assert_memory_equal(head, "HTTP/1.1 ", 9);
     return (unsigned)strtoul(head + 9, NULL, 10);
 }
 
-unsigned peer_answer(struct http_rig *r, struct peer *c, char *body, size_t room)
+unsigned peer_answer(struct http_rig *r, struct client *c, char *body, size_t room)
 {
     char head[4096];
     unsigned status = peer_head(r, c, head, sizeof head);
     const char *length = strstr(head, "Content-Length: ");
     size_t len = length ? strtoul(length + 16, NULL, 10) : 0;
-    RIG_UNTIL(r, peer_poll(c) && (c->len >= len || c->eof || c->error));
+    RIG_UNTIL(r, client_poll(c) && (c->len >= len || c->eof || c->error));
     assert_true(c->len >= len);
     if (body) {
         assert_true(len < room);
         memcpy(body, c->data, len);
         body[len] = '\0';
     }
-    front_drop(c, len);
+    client_drop(c, len);
     return status;
 }
 
-void expect_status(struct http_rig *r, struct peer *c, const char *request, unsigned status)
+void expect_status(struct http_rig *r, struct client *c, const char *request, unsigned status)
 {
     peer_send(r, c, request);
     unsigned got = peer_answer(r, c, NULL, 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A real server on a loop with real sockets, and clients that never block: whoever waits turns the
- * loop meanwhile. Every wait ends with a failure after some seconds.
+ * loop meanwhile. Every wait ends with a failure after some seconds. The tests run over plain and
+ * over split streams (RUN_OVER_STREAMS).
  *
  * Routes of every rig:
  *   GET /now            200 "now"
@@ -17,6 +18,8 @@
 #include "unit/base/support.h"
 
 #include "http/server.h"
+#include "unit/net/client.h"
+#include "unit/net/split_stream.h"
 
 #define RIG_PARKED 256
 
@@ -57,39 +60,31 @@ void http_rig_stream_end(struct http_rig *r, size_t parked);
 struct http_server_figures http_rig_figures(const struct http_rig *r);
 
 /* Turns the loop until the condition holds. */
-#define RIG_UNTIL(rig, condition)                                                                  \
-    do {                                                                                           \
-        uint64_t rig_deadline = clock_ns() + UINT64_C(20000000000);                                \
-        while (!(condition)) {                                                                     \
-            if (clock_ns() > rig_deadline)                                                         \
-                fail_msg("never became true: %s", #condition);                                     \
-            http_rig_turn(rig);                                                                    \
-        }                                                                                          \
-    } while (0)
+#define RIG_UNTIL(rig, condition) LOOP_UNTIL(&(rig)->loop, condition)
 
-struct peer {
-    int fd;
-    char *data; /* what came so far, NUL-terminated */
-    size_t len, room;
-    bool eof;
-    int error;
-};
-
-int http_rig_connect(const char *address); /* a connected socket, not blocking */
-void peer_open(struct http_rig *r, struct peer *c);
-void peer_open_at(struct peer *c, const char *address);
-void peer_close(struct peer *c);
-void peer_reset(struct peer *c); /* closes with a reset */
-void peer_send(struct http_rig *r, struct peer *c, const char *text);
-void peer_send_bytes(struct http_rig *r, struct peer *c, const char *at, size_t len);
-bool peer_poll(struct peer *c); /* takes what is there; always true */
-void peer_until(struct http_rig *r, struct peer *c, const char *needle);
-void peer_until_eof(struct http_rig *r, struct peer *c);
+/* The clients of unit/net/client.h, with the loop of this rig. */
+void peer_open(struct http_rig *r, struct client *c);
+static inline void peer_send_bytes(struct http_rig *r, struct client *c, const char *at, size_t len)
+{
+    client_send(&r->loop, c, at, len);
+}
+static inline void peer_send(struct http_rig *r, struct client *c, const char *text)
+{
+    client_send(&r->loop, c, text, strlen(text));
+}
+static inline void peer_until(struct http_rig *r, struct client *c, const char *needle)
+{
+    client_until(&r->loop, c, needle);
+}
+static inline void peer_until_eof(struct http_rig *r, struct client *c)
+{
+    client_until_eof(&r->loop, c);
+}
 /* Takes one whole answer off the front (head and Content-Length body): its status; body copied. */
-unsigned peer_answer(struct http_rig *r, struct peer *c, char *body, size_t room);
-unsigned peer_head(struct http_rig *r, struct peer *c, char *head, size_t room); /* head only */
+unsigned peer_answer(struct http_rig *r, struct client *c, char *body, size_t room);
+unsigned peer_head(struct http_rig *r, struct client *c, char *head, size_t room); /* head only */
 
 /* Sends, and expects one answer with this status. */
-void expect_status(struct http_rig *r, struct peer *c, const char *request, unsigned status);
+void expect_status(struct http_rig *r, struct client *c, const char *request, unsigned status);
 
 #define GET(path) "GET " path " HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -21,7 +21,7 @@ static void drained_cb(void *ctx)
 /* Why a connection is not made. */
 static int rig_refused(const char *address)
 {
-    int fd = http_rig_connect(address);
+    int fd = client_connect(address);
     int error = errno;
     if (fd >= 0)
         close(fd);
@@ -32,7 +32,7 @@ static void drain(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer idle, parked, pipelined;
+    struct client idle, parked, pipelined;
     char head[2048];
     http_rig_init(&r);
     http_rig_start(&r);
@@ -63,9 +63,9 @@ static void drain(void **state)
     assert_non_null(strstr(head, "Connection: close\r\n"));
     RIG_UNTIL(&r, r.drained == 1);
     assert_int_equal(http_rig_figures(&r).connections, 0);
-    peer_close(&idle);
-    peer_close(&parked);
-    peer_close(&pipelined);
+    client_close(&idle);
+    client_close(&parked);
+    client_close(&pipelined);
     free(address);
     http_rig_done(&r);
     assert_int_equal(r.drained, 1);
@@ -76,7 +76,7 @@ static void drain_with_requests_unread(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     http_rig_init(&r);
     r.config.pipeline_max = 1;
     http_rig_start(&r);
@@ -90,7 +90,7 @@ static void drain_with_requests_unread(void **state)
     peer_until_eof(&r, &c);
     assert_int_equal(c.error, 0);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
-    peer_close(&c);
+    client_close(&c);
     RIG_UNTIL(&r, r.drained == 1);
     http_rig_done(&r);
 }
@@ -99,7 +99,7 @@ static void drain_limit(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer parked, partial;
+    struct client parked, partial;
     http_rig_init(&r);
     http_rig_start(&r);
     peer_open(&r, &parked);
@@ -112,8 +112,8 @@ static void drain_limit(void **state)
     RIG_UNTIL(&r, r.parked[0].gone == 1);
     peer_until_eof(&r, &parked);
     peer_until_eof(&r, &partial);
-    peer_close(&parked);
-    peer_close(&partial);
+    client_close(&parked);
+    client_close(&partial);
     http_rig_done(&r);
 }
 
@@ -133,7 +133,7 @@ static void request_under_way_while_draining(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     http_rig_init(&r);
     http_rig_start(&r);
     peer_open(&r, &c);
@@ -146,7 +146,7 @@ static void request_under_way_while_draining(void **state)
     peer_until_eof(&r, &c);
     assert_non_null(strstr(c.data, "\r\n\r\nabcd"));
     RIG_UNTIL(&r, r.drained == 1);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -160,7 +160,7 @@ static void close_with_parked(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     unsigned closed = 0;
     http_rig_init(&r);
     r.park_answers_when_gone = false;
@@ -179,7 +179,7 @@ static void close_with_parked(void **state)
     RIG_UNTIL(&r, closed == 1);
     assert_int_equal(r.parked[0].sent + r.parked[1].sent, 2);
     r.server = NULL;
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -202,7 +202,7 @@ static void close_from_handler(void **state)
     (void)state;
     static const struct http_route route = {HTTP_POST, "/close", close_handler, SCOPE_ADMIN, 0, ""};
     struct http_rig r;
-    struct peer c;
+    struct client c;
     struct closer closer = {&r, 0};
     http_rig_init(&r);
     http_rig_start(&r);
@@ -214,7 +214,7 @@ static void close_from_handler(void **state)
     assert_int_equal(r.parked[0].sent, 1);
     assert_int_equal(r.parked[1].taken, 0);
     peer_until_eof(&r, &c);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -222,7 +222,7 @@ static void two_servers(void **state)
 {
     (void)state;
     struct http_rig a, b;
-    struct peer x, y;
+    struct client x, y;
     unsigned closed = 0;
     struct http_server *second;
     http_rig_init(&a);
@@ -236,15 +236,15 @@ static void two_servers(void **state)
     expect_status(&a, &x, GET("/now"), 200);
     expect_status(&b, &y, GET("/now"), 200);
     assert_int_equal(a.handled + b.handled, 2);
-    peer_close(&x);
-    peer_open_at(&x, http_server_address(second, 0));
+    client_close(&x);
+    client_open(&x, http_server_address(second, 0));
     expect_status(&a, &x, GET("/now"), 404);
     http_server_close(second, count_cb, &closed);
     RIG_UNTIL(&a, closed == 1);
-    peer_close(&x);
+    client_close(&x);
     http_rig_done(&a);
     expect_status(&b, &y, GET("/now"), 200);
-    peer_close(&y);
+    client_close(&y);
     http_rig_done(&b);
 }
 
@@ -279,13 +279,13 @@ static void finish_parked(struct http_rig *r)
 static bool starve(const char *requests, long nth, int lasting)
 {
     struct http_rig r;
-    struct peer c;
+    struct client c;
     http_rig_init(&r);
     r.park_answers_when_gone = false;
     r.config.pipeline_max = 2;
     http_rig_start(&r);
     peer_open(&r, &c);
-    peer_poll(&c);
+    client_poll(&c);
     mem_fail_at(nth, lasting);
     for (const char *at = requests; *at; at++) { /* in pieces, so that some are kept */
         ssize_t n = send(c.fd, at, 1, MSG_NOSIGNAL);
@@ -294,14 +294,14 @@ static bool starve(const char *requests, long nth, int lasting)
             http_rig_turn(&r);
     }
     shutdown(c.fd, SHUT_WR);
-    RIG_UNTIL(&r, (finish_parked(&r), peer_poll(&c)) && (c.eof || c.error));
+    RIG_UNTIL(&r, (finish_parked(&r), client_poll(&c)) && (c.eof || c.error));
     bool reached = mem_calls() >= nth;
     mem_fail_at(0, 0);
     RIG_UNTIL(&r, (finish_parked(&r), true) && http_rig_figures(&r).parked == 0);
-    peer_close(&c);
+    client_close(&c);
     peer_open(&r, &c);
     expect_status(&r, &c, GET("/now"), 200); /* nobody else has suffered */
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
     return reached;
 }
@@ -390,7 +390,7 @@ static void crowd_connect(const char *address, size_t count, int until)
 {
     char byte;
     for (size_t i = 0; i < count; i++) {
-        int fd = http_rig_connect(address);
+        int fd = client_connect(address);
         if (fd < 0 || send(fd, POLL, sizeof POLL - 1, MSG_NOSIGNAL) != sizeof POLL - 1)
             _exit(1);
     }
@@ -447,5 +447,5 @@ int main(void)
         cmocka_unit_test(out_of_memory_at_start),
         cmocka_unit_test(parked_memory),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_OVER_STREAMS(tests);
 }

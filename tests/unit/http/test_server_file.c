@@ -30,7 +30,7 @@ static int file_of(size_t bytes)
     return fd;
 }
 
-static void open_parked(struct http_rig *r, struct peer *c)
+static void open_parked(struct http_rig *r, struct client *c)
 {
     http_rig_init(r);
     http_rig_start(r);
@@ -58,7 +58,7 @@ static void whole(void **state)
     static const size_t sizes[] = {0, 1, 131072, 131073, BYTES};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         struct http_rig r;
-        struct peer c;
+        struct client c;
         char head[2048], length[64];
         int fd = file_of(sizes[s]);
         open_parked(&r, &c);
@@ -75,7 +75,7 @@ static void whole(void **state)
         RIG_UNTIL(&r, r.parked[0].sent == 1);
         assert_true(r.parked[0].whole && r.parked[0].gone == 0);
         assert_false(is_open(fd));
-        peer_close(&c);
+        client_close(&c);
         http_rig_done(&r);
     }
 }
@@ -86,11 +86,11 @@ static void slow(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     char head[2048];
     int small = 65536;
     http_rig_init(&r);
-    r.config.write_buffer_bytes = 64 << 10;
+    r.config.net.write_buffer_bytes = 64 << 10;
     http_rig_start(&r);
     peer_open(&r, &c);
     assert_int_equal(setsockopt(c.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
@@ -112,7 +112,7 @@ static void slow(void **state)
         assert_int_equal(c.data[i], byte_at(i));
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_true(r.parked[0].whole);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -121,7 +121,7 @@ static void shorter_than_promised(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     char head[2048];
     int fd = file_of(200000);
     open_parked(&r, &c);
@@ -132,7 +132,7 @@ static void shorter_than_promised(void **state)
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_false(r.parked[0].whole);
     assert_false(is_open(fd));
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -140,12 +140,12 @@ static void client_gone(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     int fd = file_of(8 * BYTES);
     open_parked(&r, &c);
     answer(&r, fd, 8 * BYTES);
     peer_until(&r, &c, "\r\n\r\n");
-    peer_reset(&c);
+    client_reset(&c);
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_false(r.parked[0].whole);
     assert_false(is_open(fd));
@@ -157,7 +157,7 @@ static void gone_before(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     int fd = file_of(BYTES);
     http_rig_init(&r);
     r.park_answers_when_gone = false;
@@ -165,7 +165,7 @@ static void gone_before(void **state)
     peer_open(&r, &c);
     peer_send(&r, &c, GET("/park/0"));
     RIG_UNTIL(&r, r.parked[0].x != NULL);
-    peer_reset(&c);
+    client_reset(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1);
     answer(&r, fd, BYTES);
     RIG_UNTIL(&r, r.parked[0].sent == 1);
@@ -179,7 +179,7 @@ static void server_ends(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     int fd = file_of(8 * BYTES);
     open_parked(&r, &c);
     answer(&r, fd, 8 * BYTES);
@@ -188,7 +188,7 @@ static void server_ends(void **state)
     assert_int_equal(r.parked[0].sent, 1);
     assert_false(r.parked[0].whole);
     assert_false(is_open(fd));
-    peer_close(&c);
+    client_close(&c);
 }
 
 int main(void)
@@ -198,5 +198,5 @@ int main(void)
         cmocka_unit_test(client_gone), cmocka_unit_test(shorter_than_promised),
         cmocka_unit_test(gone_before), cmocka_unit_test(server_ends),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_OVER_STREAMS(tests);
 }

@@ -9,7 +9,7 @@ static void half_close(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     char body[64];
     http_rig_init(&r);
     http_rig_start(&r);
@@ -27,7 +27,7 @@ static void half_close(void **state)
     peer_until_eof(&r, &c);
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_true(r.parked[0].whole);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -35,7 +35,7 @@ static void half_close_answered_at_once(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     char body[64];
     http_rig_init(&r);
     http_rig_start(&r);
@@ -45,7 +45,7 @@ static void half_close_answered_at_once(void **state)
     assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
     assert_string_equal(body, "now");
     peer_until_eof(&r, &c);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -54,7 +54,7 @@ enum leaving { LEAVE_CLOSE, LEAVE_RESET };
 static void leave_while_parked(enum leaving how, uint32_t pipeline_max, unsigned behind)
 {
     struct http_rig r;
-    struct peer c;
+    struct client c;
     http_rig_init(&r);
     r.park_answers_when_gone = false;
     r.config.pipeline_max = pipeline_max;
@@ -65,9 +65,9 @@ static void leave_while_parked(enum leaving how, uint32_t pipeline_max, unsigned
         peer_send(&r, &c, GET("/now"));
     RIG_UNTIL(&r, r.parked[1].taken == 1);
     if (how == LEAVE_CLOSE)
-        peer_close(&c);
+        client_close(&c);
     else
-        peer_reset(&c);
+        client_reset(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[1].gone == 1);
     assert_int_equal(r.parked[0].sent, 0);
     assert_int_equal(http_rig_figures(&r).connections, 0);
@@ -114,7 +114,7 @@ static void reset_after_half_close(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     http_rig_init(&r);
     http_rig_start(&r);
     peer_open(&r, &c);
@@ -122,7 +122,7 @@ static void reset_after_half_close(void **state)
     shutdown(c.fd, SHUT_WR);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 100);
     assert_int_equal(r.parked[0].gone, 0);
-    peer_reset(&c);
+    client_reset(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[0].sent == 1);
     http_rig_done(&r);
 }
@@ -132,7 +132,7 @@ static void gone_while_writing(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     char *big = malloc(32 << 20);
     assert_non_null(big);
     memset(big, 'x', (32 << 20) - 1);
@@ -146,7 +146,7 @@ static void gone_while_writing(void **state)
     http_rig_answer(&r, 0, big);
     peer_until(&r, &c, "xxxx");
     assert_int_equal(r.parked[0].sent, 0);
-    peer_reset(&c);
+    client_reset(&c);
     RIG_UNTIL(&r, r.parked[0].sent == 1 && r.parked[1].sent == 1);
     assert_false(r.parked[0].whole);
     assert_false(r.parked[1].whole);
@@ -167,5 +167,5 @@ int main(void)
         cmocka_unit_test(reset_after_half_close),
         cmocka_unit_test(gone_while_writing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_OVER_STREAMS(tests);
 }

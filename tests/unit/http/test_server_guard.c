@@ -50,7 +50,7 @@ static void host_names(void **state)
         {"[::ffff:127.0.0.1]", 421},
     };
     struct http_rig r;
-    struct peer c;
+    struct client c;
     char request[256];
     guarded(&r);
     peer_open(&r, &c);
@@ -63,7 +63,7 @@ static void host_names(void **state)
     expect_status(&r, &c, "GET http://localhost/now HTTP/1.1\r\nHost: localhost\r\n\r\n", 200);
     expect_status(&r, &c,
                   "GET /now HTTP/1.0\r\nHost: evil.example\r\nConnection: keep-alive\r\n\r\n", 421);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -102,7 +102,7 @@ static void origins_and_sites(void **state)
         {"Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n", 403},
     };
     struct http_rig r;
-    struct peer c;
+    struct client c;
     char request[512];
     guarded(&r);
     peer_open(&r, &c);
@@ -115,7 +115,7 @@ static void origins_and_sites(void **state)
                  rows[i].headers);
         expect_status(&r, &c, request, rows[i].status);
     }
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -123,7 +123,7 @@ static void cors(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     char head[2048];
     guarded(&r);
     peer_open(&r, &c);
@@ -144,7 +144,7 @@ static void cors(void **state)
               "Origin: https://evil.example\r\n\r\n");
     assert_int_equal(peer_head(&r, &c, head, sizeof head), 403);
     assert_null(strstr(head, "Access-Control"));
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -152,7 +152,7 @@ static void prefetch(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     char head[2048];
     guarded(&r);
     peer_open(&r, &c);
@@ -169,7 +169,7 @@ static void prefetch(void **state)
     expect_status(&r, &c, "GET /now HTTP/1.1\r\nHost: localhost\r\nSec-Purpose: prefetch\r\n\r\n",
                   200);
     assert_int_equal(r.handled, 2);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -248,7 +248,7 @@ static void unsafe_gets(void **state)
         {"X-Moz: prefetch\r\n", 403},
     };
     struct http_rig r;
-    struct peer c;
+    struct client c;
     char request[1024];
     unsigned handled = 0;
     guarded(&r);
@@ -264,7 +264,7 @@ static void unsafe_gets(void **state)
         expect_status(&r, &c, request, 200);
         assert_int_equal(r.handled, ++handled);
     }
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -316,12 +316,12 @@ static void addresses(void **state)
     }
     assert_null(http_server_address(r.server, listeners));
     for (size_t i = 0; i < listeners; i++) {
-        struct peer c;
+        struct client c;
         if (strstr(http_server_address(r.server, i), "127.0.0.2"))
             continue;
-        peer_open_at(&c, http_server_address(r.server, i));
+        client_open(&c, http_server_address(r.server, i));
         expect_status(&r, &c, GET("/now"), 200);
-        peer_close(&c);
+        client_close(&c);
     }
     assert_string_equal(r.last_peer, "::1");
     http_rig_done(&r);
@@ -357,30 +357,30 @@ static void unix_socket(void **state)
     (void)state;
     struct http_rig r;
     struct folder f;
-    struct peer c;
+    struct client c;
     struct stat st;
     struct err_note note = {""};
     folder_make(&f);
     http_rig_init(&r);
-    r.config.connections_per_address = 0; /* does not count these */
+    r.config.net.connections_per_address = 0; /* does not count these */
     http_rig_start(&r);
     assert_int_equal(http_server_listen(r.server, f.address, &note), 0);
     assert_string_equal(http_server_address(r.server, 1), f.address);
     assert_int_equal(stat(f.socket, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    peer_open_at(&c, f.address);
+    client_open(&c, f.address);
     expect_status(&r, &c, GET("/now"), 200);
     assert_string_equal(r.last_peer, "unix");
     peer_send(&r, &c, GET("/park/0"));
     RIG_UNTIL(&r, r.parked[0].taken == 1);
-    peer_close(&c);
+    client_close(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1);
-    peer_open_at(&c, f.address);
+    client_open(&c, f.address);
     peer_send(&r, &c, GET("/park/1"));
     shutdown(c.fd, SHUT_WR);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 100);
     assert_int_equal(r.parked[1].gone, 0);
-    peer_close(&c); /* after the probe: a Unix socket tells by itself */
+    client_close(&c); /* after the probe: a Unix socket tells by itself */
     RIG_UNTIL(&r, r.parked[1].gone == 1);
     http_rig_done(&r);
     assert_int_equal(stat(f.socket, &st), -1); /* tidied up */
@@ -392,7 +392,7 @@ static void unix_socket_left_over(void **state)
     (void)state;
     struct http_rig r;
     struct folder f;
-    struct peer c;
+    struct client c;
     struct err_note note = {""};
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     folder_make(&f);
@@ -406,9 +406,9 @@ static void unix_socket_left_over(void **state)
     close(fd); /* its owner is no more, the file is */
     assert_int_equal(http_server_listen(r.server, f.address, &note), 0);
     assert_int_equal(http_server_listen(r.server, f.address, &note), -ERR_LOCKED);
-    peer_open_at(&c, f.address);
+    client_open(&c, f.address);
     expect_status(&r, &c, GET("/now"), 200);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
     rmdir(f.path);
 }
@@ -452,5 +452,5 @@ int main(void)
         cmocka_unit_test(unix_socket_left_over),
         cmocka_unit_test(unix_socket_foreign),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_OVER_STREAMS(tests);
 }

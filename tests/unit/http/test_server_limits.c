@@ -35,14 +35,14 @@ static char *request_of(size_t uri, size_t head)
 
 static void expect_new(struct http_rig *r, const char *request, unsigned status)
 {
-    struct peer c;
+    struct client c;
     peer_open(r, &c);
     expect_status(r, &c, request, status);
     if (status != 200) {
         peer_until_eof(r, &c);
         assert_true(c.eof); /* not a reset: the answer must not be lost */
     }
-    peer_close(&c);
+    client_close(&c);
 }
 
 static void uri_and_head(void **state)
@@ -70,7 +70,7 @@ static void uri_and_head(void **state)
 static void expect_body(struct http_rig *r, const char *method, const char *path, size_t n,
                         bool chunked, unsigned status)
 {
-    struct peer c;
+    struct client c;
     char head[256], *body = malloc(n + 1);
     assert_non_null(body);
     memset(body, 'b', n);
@@ -92,7 +92,7 @@ static void expect_body(struct http_rig *r, const char *method, const char *path
         fail_msg("%s of %zu bytes: %u instead of %u", path, n, got, status);
     if (status == 200)
         expect_status(r, &c, GET("/now"), 200); /* nothing of the body is left over */
-    peer_close(&c);
+    client_close(&c);
     free(body);
 }
 
@@ -121,14 +121,14 @@ static void bodies(void **state)
 static void short_times(struct http_rig *r)
 {
     http_rig_init(r);
-    r->config.head_ms = r->config.body_ms = r->config.idle_ms = r->config.write_ms = 60000;
+    r->config.head_ms = r->config.body_ms = r->config.idle_ms = r->config.net.write_ms = 60000;
 }
 
 static void slow_head(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c, silent;
+    struct client c, silent;
     short_times(&r);
     r.config.head_ms = 40;
     http_rig_start(&r);
@@ -141,8 +141,8 @@ static void slow_head(void **state)
     assert_true(c.eof);
     peer_until_eof(&r, &silent); /* never said a word: closed without one */
     assert_int_equal(silent.len, 0);
-    peer_close(&c);
-    peer_close(&silent);
+    client_close(&c);
+    client_close(&silent);
     http_rig_done(&r);
 }
 
@@ -151,14 +151,14 @@ static void trickled_head(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     short_times(&r);
     r.config.head_ms = 60;
     http_rig_start(&r);
     peer_open(&r, &c);
     peer_send(&r, &c, "GET /now HTTP/1.1\r\nX: ");
     uint64_t last = uv_now(&r.loop);
-    while (peer_poll(&c) && c.len == 0 && !c.eof && !c.error) {
+    while (client_poll(&c) && c.len == 0 && !c.eof && !c.error) {
         http_rig_turn(&r);
         if (uv_now(&r.loop) - last < 10)
             continue;
@@ -166,7 +166,7 @@ static void trickled_head(void **state)
         peer_send(&r, &c, "x");
     }
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 408);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -174,7 +174,7 @@ static void slow_body(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     short_times(&r);
     r.config.body_ms = 40;
     http_rig_start(&r);
@@ -183,7 +183,7 @@ static void slow_body(void **state)
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 408);
     peer_until_eof(&r, &c);
     assert_int_equal(r.handled, 0);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -192,20 +192,20 @@ static void slow_behind_parked(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     short_times(&r);
     r.config.head_ms = r.config.idle_ms = 40;
     http_rig_start(&r);
     peer_open(&r, &c);
     peer_send(&r, &c, GET("/park/0") "GET /");
     RIG_UNTIL(&r, http_rig_figures(&r).by_status[4] == 1);
-    peer_poll(&c);
+    client_poll(&c);
     assert_int_equal(c.len, 0);
     http_rig_answer(&r, 0, "first");
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 408);
     peer_until_eof(&r, &c);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -214,7 +214,7 @@ static void waiting_for_continue(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     short_times(&r);
     r.config.body_ms = 40;
     http_rig_start(&r);
@@ -228,7 +228,7 @@ static void waiting_for_continue(void **state)
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 100);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 408); /* from here on the time counts */
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -236,7 +236,7 @@ static void idle(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c, parked;
+    struct client c, parked;
     short_times(&r);
     r.config.idle_ms = 40;
     http_rig_start(&r);
@@ -249,8 +249,8 @@ static void idle(void **state)
     assert_int_equal(r.parked[0].gone, 0); /* not idle */
     http_rig_answer(&r, 0, "x");
     assert_int_equal(peer_answer(&r, &parked, NULL, 0), 200);
-    peer_close(&c);
-    peer_close(&parked);
+    client_close(&c);
+    client_close(&parked);
     http_rig_done(&r);
 }
 
@@ -258,15 +258,15 @@ static void stuck_writer(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     short_times(&r);
-    r.config.write_ms = 60;
-    r.config.write_buffer_bytes = 1 << 30;
+    r.config.net.write_ms = 500; /* /park/0 must have been read before */
+    r.config.net.write_buffer_bytes = 1 << 30;
     http_rig_start(&r);
     peer_open(&r, &c);
     peer_send(&r, &c, GET("/size/30000000") GET("/park/0"));
     RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[0].sent == 1);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -275,9 +275,9 @@ static void write_buffer(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     http_rig_init(&r);
-    r.config.write_buffer_bytes = 100000;
+    r.config.net.write_buffer_bytes = 100000;
     r.config.pipeline_max = 1000;
     http_rig_start(&r);
     peer_open(&r, &c);
@@ -289,7 +289,7 @@ static void write_buffer(void **state)
     assert_int_equal(r.handled, 1);
     for (int i = 0; i < 3; i++)
         assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -304,7 +304,7 @@ static void large_answers_one_by_one(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     http_rig_init(&r);
     r.park_answers_when_gone = true;
     http_rig_start(&r);
@@ -319,7 +319,7 @@ static void large_answers_one_by_one(void **state)
     RIG_UNTIL(&r, r.handled == 3);
     turns(&r, 50);
     assert_int_equal(r.handled, 3);
-    peer_close(&c);
+    client_close(&c);
     RIG_UNTIL(&r, r.parked[1].gone == 1);
     http_rig_done(&r);
 }
@@ -330,7 +330,7 @@ static void bodies_under_way(void **state)
     (void)state;
     static char body[1000001];
     struct http_rig r;
-    struct peer c;
+    struct client c;
     memset(body, 'b', sizeof body - 1);
     http_rig_init(&r);
     r.config.limits.body_bytes = 1500000;
@@ -350,7 +350,7 @@ static void bodies_under_way(void **state)
     http_rig_answer(&r, 1, "x");
     for (int i = 0; i < 3; i++)
         assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -359,10 +359,10 @@ static void bodies_under_way(void **state)
 static void connections(uint32_t max, uint32_t per_address, size_t allowed)
 {
     struct http_rig r;
-    struct peer c[8], extra;
+    struct client c[8], extra;
     http_rig_init(&r);
-    r.config.connections_max = max;
-    r.config.connections_per_address = per_address;
+    r.config.net.connections_max = max;
+    r.config.net.connections_per_address = per_address;
     http_rig_start(&r);
     for (size_t i = 0; i < allowed; i++) {
         peer_open(&r, &c[i]);
@@ -373,15 +373,15 @@ static void connections(uint32_t max, uint32_t per_address, size_t allowed)
         expect_status(&r, &extra, GET("/now"), 503);
         peer_until_eof(&r, &extra);
         assert_true(extra.eof);
-        peer_close(&extra);
+        client_close(&extra);
     }
     assert_int_equal(http_rig_figures(&r).refused, 3);
-    peer_close(&c[0]);
+    client_close(&c[0]);
     RIG_UNTIL(&r, http_rig_figures(&r).connections == allowed - 1);
     peer_open(&r, &c[0]);
     for (size_t i = 0; i < allowed; i++) {
         expect_status(&r, &c[i], GET("/now"), 200);
-        peer_close(&c[i]);
+        client_close(&c[i]);
     }
     http_rig_done(&r);
 }
@@ -414,7 +414,7 @@ static void use_up_descriptors(void)
 static int without_descriptors(void)
 {
     struct http_rig r;
-    struct peer c[6], first;
+    struct client c[6], first;
     http_rig_init(&r);
     http_rig_start(&r);
     peer_open(&r, &first);
@@ -429,11 +429,11 @@ static int without_descriptors(void)
         return 1;
     expect_status(&r, &first, GET("/now"), 200); /* who is in is served */
     for (size_t i = 0; i < COUNT_OF(c); i++)
-        peer_close(&c[i]);
+        client_close(&c[i]);
     peer_open(&r, &c[0]); /* there is room again */
     expect_status(&r, &c[0], GET("/now"), 200);
-    peer_close(&c[0]);
-    peer_close(&first);
+    client_close(&c[0]);
+    client_close(&first);
     return r.log_lines == 1 ? 0 : 2;
 }
 
@@ -441,7 +441,7 @@ static int without_descriptors(void)
 static int without_any_descriptor(void)
 {
     struct http_rig r;
-    struct peer c;
+    struct client c;
     struct rlimit limit, none;
     unsigned turns = 0;
     http_rig_init(&r);
@@ -460,7 +460,7 @@ static int without_any_descriptor(void)
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 4;
     expect_status(&r, &c, GET("/now"), 200);
-    peer_close(&c);
+    client_close(&c);
     return 0;
 }
 
@@ -508,5 +508,5 @@ int main(void)
         cmocka_unit_test(descriptors),
         cmocka_unit_test(not_even_a_spare),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_OVER_STREAMS(tests);
 }

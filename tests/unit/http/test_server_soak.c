@@ -19,7 +19,7 @@ struct pending {
 struct soak {
     struct http_rig rig;
     struct random random;
-    struct peer clients[CLIENTS];
+    struct client clients[CLIENTS];
     size_t sent_len[CLIENTS]; /* of `script` */
     char script[CLIENTS][4096];
     size_t script_len[CLIENTS];
@@ -100,9 +100,9 @@ static void peer_restart(struct soak *s, size_t i)
 {
     if (s->clients[i].fd > 0) {
         if (random_below(&s->random, 2))
-            peer_close(&s->clients[i]);
+            client_close(&s->clients[i]);
         else
-            peer_reset(&s->clients[i]);
+            client_reset(&s->clients[i]);
     }
     peer_open(&s->rig, &s->clients[i]);
     s->reads[i] = random_below(&s->random, 4) > 0;
@@ -111,7 +111,7 @@ static void peer_restart(struct soak *s, size_t i)
 
 static void peer_step(struct soak *s, size_t i)
 {
-    struct peer *c = &s->clients[i];
+    struct client *c = &s->clients[i];
     size_t left = s->script_len[i] - s->sent_len[i];
     uint64_t dice = random_below(&s->random, 100);
     if (dice == 0 || c->eof || c->error) {
@@ -124,7 +124,7 @@ static void peer_step(struct soak *s, size_t i)
         ssize_t took = send(c->fd, s->script[i] + s->sent_len[i], n, MSG_NOSIGNAL | MSG_DONTWAIT);
         s->sent_len[i] += took > 0 ? (size_t)took : 0;
     } else if (s->reads[i]) {
-        peer_poll(c);
+        client_poll(c);
         c->len = 0;
     }
 }
@@ -165,10 +165,10 @@ static void soak(void **state)
     seeded(&s->random, "soak");
     http_rig_init(&s->rig);
     s->rig.config.pipeline_max = 1 + (uint32_t)random_below(&s->random, 8);
-    s->rig.config.write_buffer_bytes = 20000;
+    s->rig.config.net.write_buffer_bytes = 20000;
     s->rig.config.head_ms = s->rig.config.body_ms = 100;
     s->rig.config.idle_ms = 150;
-    s->rig.config.write_ms = 50;
+    s->rig.config.net.write_ms = 50;
     http_rig_start(&s->rig);
     http_server_routes(s->rig.server, routes, COUNT_OF(routes), s);
     for (size_t i = 0; i < CLIENTS; i++)
@@ -181,7 +181,7 @@ static void soak(void **state)
             http_rig_turn(&s->rig);
     }
     for (size_t i = 0; i < CLIENTS; i++)
-        peer_close(&s->clients[i]);
+        client_close(&s->clients[i]);
     RIG_UNTIL(&s->rig, (answer_one(s), http_rig_figures(&s->rig).connections == 0));
     RIG_UNTIL(&s->rig, (answer_one(s), s->pending_count == 0));
     RIG_UNTIL(&s->rig, s->told == s->taken);
@@ -194,5 +194,5 @@ static void soak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(soak)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_OVER_STREAMS(tests);
 }

@@ -10,7 +10,7 @@ static void events(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     char head[2048];
     http_rig_init(&r);
     http_rig_start(&r);
@@ -27,6 +27,7 @@ static void events(void **state)
     peer_until(&r, &c, EVENT);
     assert_int_equal(http_stream_waiting(x), 0);
     peer_send(&r, &c, GET("/now")); /* used for nothing else */
+    RIG_UNTIL(&r, http_rig_figures(&r).bytes_in == strlen(GET("/stream/0") GET("/now")));
     assert_true(http_stream_write(x, SPAN_LITERAL("data: 2\n\n")));
     assert_true(http_stream_write(x, SPAN_LITERAL("data: 3\n\n")));
     http_rig_stream_end(&r, 0);
@@ -35,7 +36,7 @@ static void events(void **state)
     assert_string_equal(c.data, EVENT "data: 2\n\ndata: 3\n\n");
     assert_int_equal(r.handled, 1);
     assert_true(r.parked[0].sent == 1 && r.parked[0].whole && r.parked[0].gone == 0);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -44,7 +45,7 @@ static void end_with_nothing_left(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     http_rig_init(&r);
     http_rig_start(&r);
     peer_open(&r, &c);
@@ -54,7 +55,7 @@ static void end_with_nothing_left(void **state)
     peer_until_eof(&r, &c);
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_true(r.parked[0].whole);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -64,14 +65,14 @@ static void back_pressure(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     char event[1001];
     size_t taken = 0, refusals = 0;
     memset(event, 'e', sizeof event);
     memcpy(event, "data:", 5);
     memcpy(event + 998, "\n\n", 3);
     http_rig_init(&r);
-    r.config.write_buffer_bytes = 50000;
+    r.config.net.write_buffer_bytes = 50000;
     http_rig_start(&r);
     peer_open(&r, &c);
     peer_send(&r, &c, GET("/stream/0"));
@@ -93,7 +94,7 @@ static void back_pressure(void **state)
         for (int turn = 0; turn < 5; turn++)
             http_rig_turn(&r);
         assert_true(r.parked[0].room == told || http_stream_waiting(x) <= 25000);
-        RIG_UNTIL(&r, peer_poll(&c) && r.parked[0].room == told + 1);
+        RIG_UNTIL(&r, client_poll(&c) && r.parked[0].room == told + 1);
         assert_true(http_stream_waiting(x) <= 25000);
     }
     http_rig_stream_end(&r, 0);
@@ -101,7 +102,7 @@ static void back_pressure(void **state)
     assert_int_equal(c.len - head, taken);
     for (size_t i = 0; i < taken; i += 1000)
         assert_memory_equal(c.data + head + i, event, 1000);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -110,12 +111,12 @@ static void one_large_event(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     char *event = malloc(300000);
     assert_non_null(event);
     memset(event, 'L', 300000);
     http_rig_init(&r);
-    r.config.write_buffer_bytes = 1000;
+    r.config.net.write_buffer_bytes = 1000;
     http_rig_start(&r);
     peer_open(&r, &c);
     peer_send(&r, &c, GET("/stream/0"));
@@ -124,9 +125,9 @@ static void one_large_event(void **state)
     struct http_exchange *x = r.parked[0].x;
     assert_true(http_stream_write(x, span_of(event, 300000)));
     assert_false(http_stream_write(x, SPAN_LITERAL("x")));
-    RIG_UNTIL(&r, peer_poll(&c) && c.len == head + 300000);
+    RIG_UNTIL(&r, client_poll(&c) && c.len == head + 300000);
     RIG_UNTIL(&r, r.parked[0].room == 1);
-    peer_close(&c);
+    client_close(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1);
     free(event);
     http_rig_done(&r);
@@ -138,12 +139,12 @@ static void room_for_what_was_refused(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     char *event = malloc(100000);
     assert_non_null(event);
     memset(event, 'L', 100000);
     http_rig_init(&r);
-    r.config.write_buffer_bytes = 100000;
+    r.config.net.write_buffer_bytes = 100000;
     http_rig_start(&r);
     peer_open(&r, &c);
     peer_send(&r, &c, GET("/stream/0"));
@@ -160,9 +161,9 @@ static void room_for_what_was_refused(void **state)
     for (int turn = 0; turn < 20; turn++)
         http_rig_turn(&r);
     assert_int_equal(r.parked[0].room, told);
-    RIG_UNTIL(&r, peer_poll(&c) && r.parked[0].room == told + 1);
+    RIG_UNTIL(&r, client_poll(&c) && r.parked[0].room == told + 1);
     assert_true(http_stream_write(x, span_of(event, 100000)));
-    peer_close(&c);
+    client_close(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1);
     free(event);
     http_rig_done(&r);
@@ -172,7 +173,7 @@ static void peer_leaves(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     http_rig_init(&r);
     r.park_answers_when_gone = false;
     http_rig_start(&r);
@@ -181,9 +182,9 @@ static void peer_leaves(void **state)
         peer_send(&r, &c, i == 0 ? GET("/stream/0") : GET("/stream/1"));
         peer_until(&r, &c, "\r\n\r\n");
         if (i == 0)
-            peer_close(&c);
+            client_close(&c);
         else
-            peer_reset(&c);
+            client_reset(&c);
         RIG_UNTIL(&r, r.parked[i].gone == 1);
         assert_false(http_stream_write(r.parked[i].x, SPAN_LITERAL(EVENT)));
         assert_int_equal(http_stream_waiting(r.parked[i].x), 0);
@@ -199,7 +200,7 @@ static void half_closed(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     http_rig_init(&r);
     http_rig_start(&r);
     peer_open(&r, &c);
@@ -210,7 +211,7 @@ static void half_closed(void **state)
     assert_true(http_stream_write(r.parked[0].x, SPAN_LITERAL(EVENT)));
     peer_until(&r, &c, EVENT);
     assert_int_equal(r.parked[0].gone, 0);
-    peer_close(&c);
+    client_close(&c);
     assert_true(http_stream_write(r.parked[0].x, SPAN_LITERAL(EVENT)));
     RIG_UNTIL(&r, r.parked[0].gone == 1);
     http_rig_done(&r);
@@ -221,7 +222,7 @@ static void followers(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     http_rig_init(&r);
     http_rig_start(&r);
     peer_open(&r, &c);
@@ -233,14 +234,14 @@ static void followers(void **state)
     assert_true(http_stream_write(r.parked[1].x, SPAN_LITERAL(EVENT)));
     RIG_UNTIL(&r, r.parked[2].sent == 1);
     assert_false(r.parked[2].whole);
-    peer_poll(&c);
+    client_poll(&c);
     assert_int_equal(c.len, 0);
     http_rig_answer(&r, 0, "first");
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
     peer_until(&r, &c, EVENT);
     http_rig_stream_end(&r, 1);
     peer_until_eof(&r, &c);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -248,7 +249,7 @@ static void head_of_a_stream(void **state)
 {
     (void)state;
     struct http_rig r;
-    struct peer c;
+    struct client c;
     http_rig_init(&r);
     http_rig_start(&r);
     peer_open(&r, &c);
@@ -257,7 +258,7 @@ static void head_of_a_stream(void **state)
     assert_non_null(strstr(c.data, "text/event-stream"));
     assert_string_equal(strstr(c.data, "\r\n\r\n"), "\r\n\r\n");
     RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[0].sent == 1);
-    peer_close(&c);
+    client_close(&c);
     http_rig_done(&r);
 }
 
@@ -274,5 +275,5 @@ int main(void)
         cmocka_unit_test(followers),
         cmocka_unit_test(head_of_a_stream),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_OVER_STREAMS(tests);
 }

@@ -1,1 +1,2 @@
 #include "base/buf.h"
+#include "net/net.h"

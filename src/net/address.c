@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Listening addresses: from text to a socket. */
-#include "http/address.h"
+#include "net/address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -135,7 +135,7 @@ static void tcp_options(int fd, int family)
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
 }
 
-/* Whether the socket file is left over from a process that is no more. */
+/* Whether the socket file is left over from a process that has ended. */
 static bool is_left_over(const struct listen_address *a)
 {
     const struct sockaddr_un *un = (const void *)&a->at;
@@ -170,7 +170,7 @@ int listen_socket(const struct listen_address *a, const char *text, int *ret_fd,
     if (fd < 0)
         return io_error(note, text, errno);
     if (a->unix_socket)
-        (void)fchmod(fd, 0600); /* before it has a name, so that nobody slips in */
+        (void)fchmod(fd, 0600); /* before it has a name, so that no one connects before */
     else
         tcp_options(fd, a->at.ss_family);
     int error = bind_to(fd, a);

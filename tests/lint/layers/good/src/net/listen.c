@@ -1,0 +1,4 @@
+#include <uv.h>
+
+#include "base/buf.h"
+#include "net/net.h"

@@ -1,0 +1,2 @@
+#include "http/router.h"
+#include "core/job.h"
