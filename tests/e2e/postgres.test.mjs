@@ -253,7 +253,7 @@ describe('nodes that share a database', () => {
     );
     assert.equal(answers.filter((a) => a.status === 201).length, 1);
     assert.equal(answers.filter((a) => a.status === 409).length, 23);
-    assert.equal(sql(`SELECT count(*) FROM ${schema}.job WHERE ukey = 'same'`), '1');
+    assert.equal(sql(`SELECT count(*) FROM ${schema}.job WHERE unique_key = 'same'`), '1');
   });
 
   test('HF-2 an idempotency key holds across nodes', async () => {

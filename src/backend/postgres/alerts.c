@@ -151,9 +151,9 @@ static void send_rule(struct unit *u, const struct walert_put *p)
     }
     pg_conn_send(lane(u), SQL_ALERTS_CHANGED, &pg_unit(u)->args);
     if (p->forget)
-        send_named(u, SQL_RAISED_FORGET, p->name);
+        send_named(u, SQL_RAISED_DEL_ALL, p->name);
     if (p->drop)
-        send_named(u, SQL_NOTICE_DROP, p->name);
+        send_named(u, SQL_NOTICE_DEL_ALL, p->name);
 }
 
 /* Two nodes that raise the same at once: the second insert fails, and its unit begins anew. */

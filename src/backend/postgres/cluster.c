@@ -33,7 +33,7 @@ void pg_beat_send(struct pg_store *s)
     pg_args_i4(a, (int32_t)s->sh.config.node);
     pg_args_i8(a, shared_manual_now(&s->sh));
     pg_args_bytes(a, span_text(version));
-    pg_conn_send(s->lane, SQL_NODE_SEEN, a);
+    pg_conn_send(s->lane, SQL_NODE_HEARTBEAT, a);
     pg_args_i4(a, (int32_t)s->sh.facts.epoch);
     pg_args_i8(a, shared_leader_ttl_ms(&s->sh));
     pg_args_i8(a, shared_manual_now(&s->sh));

@@ -219,7 +219,7 @@ void pg_send_sync(struct pg_store *s, struct conn *c, struct args *a)
     pg_args_i4(a, (int32_t)s->sh.facts.epoch);
     pg_args_i4(a, (int32_t)s->sh.config.node);
     pg_args_i8(a, shared_manual_now(&s->sh));
-    pg_conn_send(c, SQL_SYNC, a);
+    pg_conn_send(c, SQL_COMMIT_MARKER, a);
 }
 
 void pg_gate_kick(struct pg_store *s)

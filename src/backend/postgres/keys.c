@@ -45,7 +45,7 @@ static void send_load(struct unit *u, size_t from, size_t versions)
     pg_conn_send(lane(u), SQL_KV_LOAD, a);
     pg_args_i4(a, (int32_t)versions);
     pg_conn_send(lane(u), SQL_KV_VERSIONS, a);
-    pg_conn_send(lane(u), SQL_KV_SUMS, a);
+    pg_conn_send(lane(u), SQL_KV_TOTALS, a);
 }
 
 static void take_load(struct unit *u)
@@ -189,7 +189,6 @@ void pg_keys_send_expired(struct pg_store *s, int64_t now)
     struct args *a = &pg_unit(s->unit)->args;
     pg_args_i8(a, now);
     pg_args_i4(a, LIMIT_SLICE);
-    pg_args_i4(a, (int32_t)(now / HOUR_MS));
     pg_conn_send(s->lane, SQL_KV_EXPIRED, a);
 }
 

@@ -182,11 +182,11 @@ static void send_idem(struct unit *u)
     each_enqueue(u, add_idem_low);
     pg_array_end(&pg_unit(u)->args);
     if (n)
-        send_as(u, LOAD_IDEM, SQL_IDEM);
+        send_as(u, LOAD_IDEM, SQL_IDEMPOTENCY_KEYS);
     else
         pg_args_clear(&pg_unit(u)->args);
     if (n || (u->s->config.capacity && u->seq_count))
-        send_as(u, LOAD_LIVE, SQL_LIVE);
+        send_as(u, LOAD_LIVE, SQL_LIVE_TOTALS);
 }
 
 static size_t nonces_array(struct unit *u)

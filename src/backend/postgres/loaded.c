@@ -10,8 +10,8 @@ static struct conn *lane(const struct unit *u)
 
 static void load_extra(const PGresult *r, int at, struct job_extra *x)
 {
-    x->unique = pg_col_bytes(r, at, JOB_UKEY);
-    x->group = pg_col_bytes(r, at, JOB_GRP);
+    x->unique = pg_col_bytes(r, at, JOB_UNIQUE_KEY);
+    x->group = pg_col_bytes(r, at, JOB_GROUP_KEY);
     x->correlation = pg_col_bytes(r, at, JOB_CORRELATION);
     x->label = pg_col_bytes(r, at, JOB_LABEL);
     x->attributes = pg_col_bytes(r, at, JOB_ATTRIBUTES);
@@ -45,18 +45,18 @@ void pg_row_load(const PGresult *r, int at, struct row *ret)
         .flags = (uint8_t)pg_col_i2(r, at, JOB_FLAGS),
     };
     load_extra(r, at, &ret->extra);
-    ret->token = (struct job_token){(uint64_t)pg_col_i8(r, at, JOB_TOK_COUNTER),
-                                    (uint32_t)pg_col_i4(r, at, JOB_TOK_EPOCH)};
+    ret->token = (struct job_token){(uint64_t)pg_col_i8(r, at, JOB_TOKEN_COUNTER),
+                                    (uint32_t)pg_col_i4(r, at, JOB_TOKEN_EPOCH)};
     ret->lease_ms = (uint32_t)pg_col_i4(r, at, JOB_LEASE_MS);
     ret->until_ms = pg_col_time(r, at, JOB_UNTIL);
     ret->worker = pg_col_bytes(r, at, JOB_WORKER);
     ret->nonce = (uint64_t)pg_col_i8(r, at, JOB_NONCE);
     ret->started_at.ms = pg_col_time(r, at, JOB_STARTED_AT);
-    ret->word = pg_col_kind(r, at, JOB_WORD, OP_KIND_COUNT + 1);
-    ret->word_state = pg_col_kind(r, at, JOB_WORD_STATE, STATE_COUNT);
-    ret->word_run_at.ms = pg_col_time(r, at, JOB_WORD_RUN_AT);
-    ret->fates = fates_unpack((uint64_t)pg_col_i8(r, at, JOB_FATE));
-    ret->held = ret->was_held = pg_col_bool(r, at, JOB_HELD);
+    ret->word = pg_col_kind(r, at, JOB_REPLY, OP_KIND_COUNT + 1);
+    ret->word_state = pg_col_kind(r, at, JOB_REPLY_STATE, STATE_COUNT);
+    ret->word_run_at.ms = pg_col_time(r, at, JOB_REPLY_RUN_AT);
+    ret->fates = fates_unpack((uint64_t)pg_col_i8(r, at, JOB_OUTCOME_COUNTS));
+    ret->held = ret->was_held = pg_col_bool(r, at, JOB_HOLDS_KEY);
     ret->result_kind = pg_col_kind(r, at, JOB_RESULT_KIND, PAYLOAD_BYTES + 1);
     ret->error_kind = pg_col_kind(r, at, JOB_ERROR_KIND, ERROR_BUSINESS + 1);
     ret->holder =
@@ -277,7 +277,7 @@ bool pg_unit_needs_words(struct unit *u)
         return false;
     }
     pg_unit(u)->words_asked = true;
-    pg_conn_send(lane(u), SQL_WORDS, &pg_unit(u)->args);
+    pg_conn_send(lane(u), SQL_LEASE_REPLIES, &pg_unit(u)->args);
     pg_conn_send(lane(u), SQL_SEQ_HIGH, &pg_unit(u)->args);
     return true;
 }
@@ -311,7 +311,7 @@ bool pg_unit_needs_sharers(struct unit *u)
     pg_unit(u)->sharers_asked = true;
     pg_args_i4(&pg_unit(u)->args, (int32_t)q->number);
     pg_args_i4(&pg_unit(u)->args, (int32_t)q->generation);
-    pg_conn_send(lane(u), SQL_SHARED, &pg_unit(u)->args);
+    pg_conn_send(lane(u), SQL_KEY_SHARERS, &pg_unit(u)->args);
     return true;
 }
 

@@ -28,7 +28,7 @@ static void send_get(struct unit *u, const struct op_job *want)
 {
     pg_args_i8(&pg_unit(u)->args, (int64_t)want->job.seq);
     pg_args_bool(&pg_unit(u)->args, want->want_body);
-    pg_conn_send(pg_of_unit(u)->lane, SQL_GET, &pg_unit(u)->args);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_GET_JOB, &pg_unit(u)->args);
     pg_args_i8(&pg_unit(u)->args, want->want_attempts ? (int64_t)want->job.seq : 0);
     pg_conn_send(pg_of_unit(u)->lane, SQL_ATTEMPTS, &pg_unit(u)->args);
 }
@@ -146,7 +146,7 @@ static void send_views(struct unit *u, const struct op *op)
         pg_args_text(&pg_unit(u)->args, want->name);
         pg_args_i4(&pg_unit(u)->args, (int32_t)want->number);
         pg_args_text(&pg_unit(u)->args, want->group);
-        pg_conn_send(pg_of_unit(u)->lane, SQL_GROUP, &pg_unit(u)->args);
+        pg_conn_send(pg_of_unit(u)->lane, SQL_GROUP_COUNTS, &pg_unit(u)->args);
     }
 }
 

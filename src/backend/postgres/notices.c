@@ -84,12 +84,12 @@ static void send_take(struct unit *u)
         pg_array_i8(a, (int64_t)want->mine[i]);
     pg_array_end(a);
     pg_args_i8(a, shared_silent_ms(u->s));
-    pg_conn_send(lane(u), SQL_NOTICE_FREE, a);
+    pg_conn_send(lane(u), SQL_NOTICE_RELEASE_LOST, a);
     pg_args_i8(a, now);
     pg_args_i4(a, NOTICE_LOOKS);
     pg_conn_send(lane(u), SQL_NOTICES_DUE, a);
     pg_args_i8(a, now);
-    pg_conn_send(lane(u), SQL_NOTICE_BEYOND, a);
+    pg_conn_send(lane(u), SQL_NOTICE_NEXT, a);
 }
 
 static uint64_t number_of(const struct op *op)
@@ -314,7 +314,7 @@ static void send_let_go(struct unit *u)
     for (size_t i = 0; i < u->alerts.let_go_count; i++)
         pg_array_blob(a, u->alerts.let_go[i]);
     pg_array_end(a);
-    pg_conn_send(lane(u), SQL_NOTICE_LET_GO, a);
+    pg_conn_send(lane(u), SQL_NOTICE_RELEASE, a);
 }
 
 void pg_notices_send_store(struct unit *u)

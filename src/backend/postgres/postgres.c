@@ -167,7 +167,7 @@ static void say_goodbye(struct pg_store *s)
     shared_bulks_answer(&s->sh);
     if (pg_conn_usable(s->lane)) {
         pg_args_i4(a, (int32_t)s->sh.facts.epoch);
-        pg_conn_send(s->lane, SQL_NODE_GONE, a);
+        pg_conn_send(s->lane, SQL_NODE_LEAVE, a);
         if (pg_conn_round(s->lane, goodbye_cb, s) == 0)
             return;
     }

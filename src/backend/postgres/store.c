@@ -219,14 +219,14 @@ static void send_jobs(struct unit *u)
     send_rows(u, SQL_JOB_DEL, is_gone, COLUMNS(seq_column));
     send_rows(u, SQL_ATTEMPT_DEL, is_gone, COLUMNS(seq_column));
     if (how_many(u, takes_key))
-        send_rows(u, SQL_JOB_LETS_GO, lets_go, COLUMNS(seq_column));
+        send_rows(u, SQL_JOB_RELEASE_KEY, lets_go, COLUMNS(seq_column));
     send_rows(u, SQL_JOB_SET, is_set_there, COLUMNS(set_columns));
     send_rows(u, SQL_JOB_NEW, is_new, COLUMNS(new_columns));
     send_rows(u, SQL_JOB_SET, is_set_fresh, COLUMNS(set_columns));
     send_payloads(u);
     send_rows(u, SQL_JOB_RESULT, has_result, COLUMNS(result_columns));
     send_rows(u, SQL_JOB_ERROR, has_error, COLUMNS(error_columns));
-    send_rows(u, SQL_JOB_NOTE, has_note, COLUMNS(note_columns));
+    send_rows(u, SQL_JOB_DESCRIBE, has_note, COLUMNS(note_columns));
 }
 
 /* --- the other tables --- */
@@ -298,7 +298,7 @@ static void send_words(struct unit *u)
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, x->run_at.ms));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, u->now.ms));
 #undef EACH
-    pg_conn_send(pg_of_unit(u)->lane, SQL_WORD_NEW, &pg_unit(u)->args);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_LEASE_REPLY_NEW, &pg_unit(u)->args);
 }
 
 static void send_idems(struct unit *u)
@@ -318,7 +318,7 @@ static void send_idems(struct unit *u)
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->key.lo));
     pg_args_i8(&pg_unit(u)->args, u->now.ms);
     if (u->idem_replaced)
-        pg_conn_send(pg_of_unit(u)->lane, SQL_IDEM_DEL, &pg_unit(u)->args);
+        pg_conn_send(pg_of_unit(u)->lane, SQL_IDEMPOTENCY_KEY_DEL, &pg_unit(u)->args);
     else
         pg_args_clear(&pg_unit(u)->args);
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->key.hi));
@@ -328,7 +328,7 @@ static void send_idems(struct unit *u)
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->id_hi));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, x->expires_at.ms));
 #undef EACH
-    pg_conn_send(pg_of_unit(u)->lane, SQL_IDEM_NEW, &pg_unit(u)->args);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_IDEMPOTENCY_KEY_NEW, &pg_unit(u)->args);
 }
 
 static int64_t bounded(uint64_t v)
@@ -415,9 +415,9 @@ static void send_queues(struct unit *u)
     if (any_queue(u, is_put))
         send_puts(u);
     if (any_queue(u, is_purged))
-        send_marks(u, is_purged, SQL_QUEUE_PURGED);
+        send_marks(u, is_purged, SQL_QUEUE_PURGE);
     if (any_queue(u, is_ended))
-        send_marks(u, is_ended, SQL_QUEUE_GONE);
+        send_marks(u, is_ended, SQL_QUEUE_DELETE);
 }
 
 static bool adds_any(const struct wqueue *q)
@@ -428,33 +428,30 @@ static bool adds_any(const struct wqueue *q)
     return false;
 }
 
-/* Queue 0 counts keys: idempotency keys as if they were removed jobs; those of the key-value store
- * and their bytes where other queues have the first two of their tally. */
-static void send_sums(struct unit *u)
+static void send_queue_sums(struct unit *u)
 {
-    struct wqueue keys = {.adds = {[SUM_REMOVED] = u->key_adds,
-                                   [SUM_TALLY] = u->kv_key_adds,
-                                   [SUM_TALLY + 1] = u->kv_byte_adds}};
-    size_t n = adds_any(&keys);
+    struct args *a = &pg_unit(u)->args;
+    size_t n = 0;
     for (size_t i = 0; i < u->queue_count; i++)
         n += adds_any(u->queues[i]);
     if (n == 0)
         return;
-    for (int c = -2; c < SUM_COUNT; c++) {
-        pg_array_begin(&pg_unit(u)->args, c < 0 ? ARRAY_I4 : ARRAY_I8);
-        for (size_t i = 0; i <= u->queue_count; i++) {
-            const struct wqueue *q = i < u->queue_count ? u->queues[i] : &keys;
-            if (!adds_any(q))
-                continue;
-            if (c < 0)
-                pg_array_i4(&pg_unit(u)->args,
-                            (int32_t)(c == -2 ? q->number : u->now.ms / HOUR_MS));
-            else
-                pg_array_i8(&pg_unit(u)->args, q->adds[c]);
-        }
-        pg_array_end(&pg_unit(u)->args);
-    }
-    pg_conn_send(pg_of_unit(u)->lane, SQL_DELTA, &pg_unit(u)->args);
+    QUEUE_COLUMN(adds_any, ARRAY_I4, pg_array_i4(a, (int32_t)q->number));
+    QUEUE_COLUMN(adds_any, ARRAY_I4, pg_array_i4(a, (int32_t)(u->now.ms / HOUR_MS)));
+    for (int sum = 0; sum < SUM_COUNT; sum++)
+        QUEUE_COLUMN(adds_any, ARRAY_I8, pg_array_i8(a, q->adds[sum]));
+    pg_conn_send(pg_of_unit(u)->lane, SQL_DELTA_ADD, a);
+}
+
+static void send_key_sums(struct unit *u)
+{
+    struct args *a = &pg_unit(u)->args;
+    if (u->key_adds == 0 && u->kv_key_adds == 0 && u->kv_byte_adds == 0)
+        return;
+    pg_args_i8(a, u->key_adds);
+    pg_args_i8(a, u->kv_key_adds);
+    pg_args_i8(a, u->kv_byte_adds);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_KEY_DELTA_ADD, a);
 }
 
 bool unit_changed(const struct unit *u)
@@ -501,7 +498,7 @@ static void send_rescope(struct unit *u)
     pg_args_i4(&pg_unit(u)->args, (int32_t)u->rescoped->number);
     pg_args_i4(&pg_unit(u)->args, u->rescoped->policy.unique_scope);
     pg_args_i4(&pg_unit(u)->args, (int32_t)u->rescoped->generation);
-    pg_conn_send(pg_of_unit(u)->lane, SQL_HOLD, &pg_unit(u)->args);
+    pg_conn_send(pg_of_unit(u)->lane, SQL_RESCOPE, &pg_unit(u)->args);
 }
 
 /* Before the jobs: their sequences must never be given out again. */
@@ -525,7 +522,8 @@ void pg_unit_send_store(struct unit *u)
     send_attempts(u);
     send_words(u);
     send_idems(u);
-    send_sums(u);
+    send_queue_sums(u);
+    send_key_sums(u);
     pg_bulk_send_begin(u);
     send_bodies(u);
 }

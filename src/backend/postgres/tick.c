@@ -66,22 +66,21 @@ static void tick_send(struct pg_store *s)
     pg_args_i8(a, now - shared_silent_ms(&s->sh));
     pg_conn_send(s->lane, SQL_BULK_ORPHANS, a);
     pg_args_i4(a, LIMIT_SLICE);
-    pg_conn_send(s->lane, SQL_DUE_DOOMED, a);
-    pg_conn_send(s->lane, SQL_DOOMED_END, a);
+    pg_conn_send(s->lane, SQL_DUE_PURGING, a);
+    pg_conn_send(s->lane, SQL_PURGING_END, a);
     pg_args_i8(a, now);
     pg_args_i4(a, LIMIT_SLICE);
     pg_args_i4(a, (int32_t)(now / HOUR_MS));
-    pg_conn_send(s->lane, SQL_DUE_TRIM, a);
+    pg_conn_send(s->lane, SQL_DUE_RETENTION, a);
     pg_args_i8(a, now);
     pg_args_i4(a, LIMIT_SLICE);
-    pg_args_i4(a, (int32_t)(now / HOUR_MS));
-    pg_conn_send(s->lane, SQL_DUE_KEYS, a);
-    send_due(s, SQL_DUE_WORDS, now - WORDS_KEPT_MS);
+    pg_conn_send(s->lane, SQL_DUE_IDEMPOTENCY_KEYS, a);
+    send_due(s, SQL_DUE_LEASE_REPLIES, now - WORDS_KEPT_MS);
     pg_args_i4(a, (int32_t)(now / HOUR_MS) - (int32_t)HISTORY_HOURS + 1);
     pg_conn_send(s->lane, SQL_DUE_HOURS, a);
     pg_keys_send_expired(s, now);
     pg_args_i4(a, LIMIT_SLICE);
-    pg_conn_send(s->lane, SQL_DUE_HELD, a);
+    pg_conn_send(s->lane, SQL_DUE_ITEMS, a);
     pg_alerts_send_version(s->unit);
 }
 
@@ -232,7 +231,7 @@ void pg_tick_send_next(struct pg_store *s)
     pg_args_i8(&pg_unit(u)->args, u->now.ms);
     pg_args_bool(&pg_unit(u)->args, s->sh.config.clock.manual);
     pg_unit(u)->slots[2] = pg_conn_sent(s->lane);
-    pg_conn_send(s->lane, SQL_NEXT, &pg_unit(u)->args);
+    pg_conn_send(s->lane, SQL_NEXT_DUE, &pg_unit(u)->args);
     pg_unit(u)->slots[3] = pg_conn_sent(s->lane);
     pg_conn_send(s->lane, SQL_FIGURES, &pg_unit(u)->args);
 }

@@ -213,7 +213,7 @@ static bool same_place(const struct row *r)
 {
     char now[READY_MEMBER_BYTES];
     redis_ready_member(r->job.priority, r->job.seq, now);
-    return memcmp(now, r->packed.at + ROW_ORDER_AT, ROW_ORDER_BYTES) == 0;
+    return ROW_GET(now, ready, order) == ROW_GET(r->packed.at, job, order);
 }
 
 static void ready_del(struct rargs *a, const struct row *r)
@@ -221,8 +221,8 @@ static void ready_del(struct rargs *a, const struct row *r)
     char member[READY_MEMBER_BYTES];
     if (was(r) != STATE_READY || (is(r) == STATE_READY && same_place(r)))
         return;
-    memcpy(member, r->packed.at + ROW_ORDER_AT, ROW_ORDER_BYTES);
-    redis_seq_encode(r->job.seq, member + ROW_ORDER_BYTES);
+    ROW_PUT(member, ready, order, ROW_GET(r->packed.at, job, order));
+    ROW_PUT(member, ready, seq, r->job.seq);
     redis_args_bytes(a, span_of(member, sizeof member));
 }
 
@@ -368,7 +368,7 @@ static void change_due(struct unit *u, struct rargs *a, const struct wqueue *q,
 static bool was_bound(const struct row *r, uint32_t *ret_epoch)
 {
     bool had = was(r) == STATE_RUNNING && was_bit(r, ROW_BOUND);
-    *ret_epoch = had ? redis_token_decode(r->packed.at + 35).epoch : 0;
+    *ret_epoch = had ? (uint32_t)ROW_GET(r->packed.at, job, token_epoch) : 0;
     return had;
 }
 
@@ -496,9 +496,9 @@ static void change_attempts(struct item *it)
         if (packed.len < ATTEMPT_IDENT_BYTES ||
             (x->outcome != ATTEMPT_FAILED && x->outcome != ATTEMPT_CRASHED))
             continue;
-        char entry[8 + ATTEMPT_IDENT_BYTES];
-        redis_seq_encode(x->row->job.seq, entry);
-        memcpy(entry + 8, packed.at, ATTEMPT_IDENT_BYTES);
+        char entry[ROW_HEAD(wrong) + ATTEMPT_IDENT_BYTES];
+        ROW_PUT(entry, wrong, seq, x->row->job.seq);
+        memcpy(entry + ROW_HEAD(wrong), packed.at, ATTEMPT_IDENT_BYTES);
         rd_change(a, "LPUSH", "wrong");
         redis_args_bytes(a, span_of(entry, sizeof entry));
         rd_change_end(a);

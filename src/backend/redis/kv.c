@@ -9,41 +9,34 @@
  * at is known only when the jobs are loaded: these are asked for by a second call. A store finds
  * the buckets of all of them as they were, or begins anew; so a version is newer than any that the
  * key ever had, also of one that came and went meanwhile. */
-#include <endian.h>
-
 #include "backend/kv_bounds.h"
 #include "backend/kv_rules.h"
 #include "backend/redis/impl.h"
 #include "backend/shared/sound.h"
 
-#define META_BYTES 21 /* version, expiry, kind, length of the value */
+#define META_BYTES ROW_HEAD(kv)
 
 /* --- how a key is kept --- */
 
 static void meta_encode(const struct wkey *k, char out[META_BYTES])
 {
-    uint64_t version = htobe64(k->version), expires = htobe64((uint64_t)k->expires_at.ms);
-    uint32_t bytes = htobe32(k->bytes);
-    memcpy(out, &version, 8);
-    memcpy(out + 8, &expires, 8);
-    out[16] = (char)k->kind;
-    memcpy(out + 17, &bytes, 4);
+    ROW_PUT(out, kv, version, k->version);
+    ROW_PUT(out, kv, expires_at, k->expires_at.ms);
+    ROW_PUT(out, kv, kind, k->kind);
+    ROW_PUT(out, kv, value_bytes, k->bytes);
 }
 
 static bool meta_decode(struct span in, struct kv_view *ret, uint32_t *ret_bytes)
 {
-    uint64_t version, expires;
-    uint32_t bytes;
     if (in.len != META_BYTES)
         return false;
-    memcpy(&version, in.at, 8);
-    memcpy(&expires, in.at + 8, 8);
-    memcpy(&bytes, in.at + 17, 4);
-    *ret = (struct kv_view){.found = true,
-                            .version = be64toh(version),
-                            .expires_at = {sound_time((int64_t)be64toh(expires))},
-                            .kind = (uint8_t)in.at[16]};
-    *ret_bytes = be32toh(bytes);
+    *ret = (struct kv_view){
+        .found = true,
+        .version = ROW_GET(in.at, kv, version),
+        .expires_at = {sound_time((int64_t)ROW_GET(in.at, kv, expires_at))},
+        .kind = (uint8_t)ROW_GET(in.at, kv, kind),
+    };
+    *ret_bytes = (uint32_t)ROW_GET(in.at, kv, value_bytes);
     return ret->kind <= PAYLOAD_BYTES && ret->version <= LIMIT_SEQ;
 }
 

@@ -221,7 +221,7 @@ bool rd_unit_needs_sharers(struct item *it)
     it->sharers_asked = true;
     rd_item_call(it, SCRIPT_SHARERS);
     redis_args_int(&it->args, q->number);
-    redis_args_bytes(&it->args, span_of(q->packed.at + 5, 4)); /* its generation, as rows have it */
+    redis_args_bytes(&it->args, ROW_SPAN(q->packed.at, queue, generation));
     redis_args_int(&it->args, SHARED_SHOWN);
     return true;
 }

@@ -11,38 +11,25 @@
  * A new one is numbered by the store. A change names the notice's revision, and a breaker as it
  * was: of two nodes that take the same notice, or count one target's failures at once, the second
  * begins anew. What a node has whose signs of life ceased is given out again by the next take. */
-#include <endian.h>
-
 #include "backend/redis/impl.h"
 
-#define DUE_AT ROW_REVISION_BYTES
-#define ALERT_AT (DUE_AT + 8)
 #define RECORD_NUMBER 1 /* in the records, where one must stand */
 
 /* --- how a notice is kept --- */
 
-static uint32_t revision_of(struct span packed)
+static void head_encode(const struct wnotice *n, char head[ROW_HEAD(notice)])
 {
-    uint32_t revision = 0;
-    if (packed.len >= ROW_REVISION_BYTES)
-        memcpy(&revision, packed.at + 1, sizeof revision);
-    return be32toh(revision);
-}
-
-static void head_encode(const struct wnotice *n, char head[ALERT_AT + 1])
-{
-    uint32_t revision = htobe32(revision_of(n->packed) + 1);
-    head[0] = ROW_VERSION;
-    memcpy(head + 1, &revision, sizeof revision);
-    redis_seq_encode((uint64_t)n->tried.due.ms, head + DUE_AT);
-    head[ALERT_AT] = (char)(uint8_t)n->notice.alert.len;
+    ROW_PUT(head, notice, version, ROW_VERSION);
+    ROW_PUT(head, notice, revision, redis_revision(n->packed) + 1);
+    ROW_PUT(head, notice, due, n->tried.due.ms);
+    ROW_PUT(head, notice, alert_bytes, n->notice.alert.len);
 }
 
 struct span redis_notice_encode(struct unit *u, const struct wnotice *n)
 {
     struct record made = {.kind = REC_NOTICE_NEW, .notice_new = n->notice};
     struct record tried = {.kind = REC_NOTICE_TRIED, .notice_tried = n->tried};
-    char head[ALERT_AT + 1];
+    char head[ROW_HEAD(notice)];
     struct buf b;
     made.notice_new.number = tried.notice_tried.number = RECORD_NUMBER;
     head_encode(n, head);
@@ -60,8 +47,11 @@ struct span redis_notice_encode(struct unit *u, const struct wnotice *n)
 int redis_notice_decode(uint64_t number, struct span packed, struct wnotice *ret)
 {
     struct record made, tried;
-    size_t head = packed.len > ALERT_AT ? ALERT_AT + 1 + (size_t)(uint8_t)packed.at[ALERT_AT] : 0;
-    if (number == 0 || head == 0 || packed.len < head || packed.at[0] != ROW_VERSION)
+    if (number == 0 || packed.len < ROW_HEAD(notice) ||
+        ROW_GET(packed.at, notice, version) != ROW_VERSION)
+        return -ERR_CORRUPT;
+    size_t head = ROW_HEAD(notice) + ROW_GET(packed.at, notice, alert_bytes);
+    if (packed.len < head)
         return -ERR_CORRUPT;
     struct span rest = span_of(packed.at + head, packed.len - head);
     if (record_decode(&rest, &made) != 0 || made.kind != REC_NOTICE_NEW ||

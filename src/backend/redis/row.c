@@ -1,78 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/redis/row.h"
 
-#include <endian.h>
-
 #include "backend/shared/sound.h"
 #include "core/records/wire.h"
 
-#define ROW_HEAD 61 /* up to the unique key's bytes */
-#define ROW_FIELDS 200
-#define SCHEDULE_FIELDS 200 /* without its texts */
-#define QUEUE_HEAD 50
-#define QUEUE_FIELDS 64
+#define JOB_REST 200                /* what follows the fixed places of a job, without its texts */
+#define SCHEDULE_REST 200           /* of a schedule */
+#define QUEUE_REST 64               /* of a queue, without its policy */
 #define KEEP_MAX (INT64_C(1) << 52) /* scripts count in doubles */
+
+_Static_assert(ROW_AT(job, revision) == ROW_AT(queue, revision), "one way to check revisions");
+_Static_assert(ROW_AT(job, revision) == ROW_AT(notice, revision), "one way to check revisions");
 
 /* --- fixed places --- */
 
-static uint8_t *put_be32(uint8_t *at, uint32_t v)
+uint32_t redis_revision(struct span packed)
 {
-    v = htobe32(v);
-    memcpy(at, &v, sizeof v);
-    return at + sizeof v;
-}
-
-static uint8_t *put_be64(uint8_t *at, uint64_t v)
-{
-    v = htobe64(v);
-    memcpy(at, &v, sizeof v);
-    return at + sizeof v;
-}
-
-static uint32_t be32(const char *at)
-{
-    uint32_t v;
-    memcpy(&v, at, sizeof v);
-    return be32toh(v);
-}
-
-static uint64_t be64(const char *at)
-{
-    uint64_t v;
-    memcpy(&v, at, sizeof v);
-    return be64toh(v);
-}
-
-static uint8_t *put_head(uint8_t *at, struct span packed)
-{
-    uint32_t revision = packed.len >= ROW_REVISION_BYTES ? be32(packed.at + 1) : 0;
-    at = put_u8(at, ROW_VERSION);
-    return put_be32(at, revision + 1);
+    return packed.len >= ROW_REVISION_BYTES ? (uint32_t)ROW_GET(packed.at, job, revision) : 0;
 }
 
 uint64_t redis_seq_decode(struct span s)
 {
-    return s.len == 8 ? sound_seq(be64(s.at)) : 0;
+    return s.len == ROW_HEAD(seq) ? sound_seq(ROW_GET(s.at, seq, number)) : 0;
 }
 
 void redis_seq_encode(uint64_t seq, char out[8])
 {
-    put_be64((uint8_t *)out, seq);
+    ROW_PUT(out, seq, number, seq);
 }
 
 void redis_token_encode(struct job_token t, char out[TOKEN_BYTES])
 {
-    put_be64(put_be32((uint8_t *)out, t.epoch), t.counter);
+    struct job_layout row;
+    ROW_PUT(&row, job, token_epoch, t.epoch);
+    ROW_PUT(&row, job, token_counter, t.counter);
+    memcpy(out, row.token_epoch, TOKEN_BYTES);
 }
 
 struct job_token redis_token_decode(const char in[TOKEN_BYTES])
 {
-    return (struct job_token){.counter = be64(in + 4), .epoch = be32(in)};
+    struct job_layout row;
+    memcpy(row.token_epoch, in, TOKEN_BYTES);
+    return (struct job_token){.counter = ROW_GET(&row, job, token_counter),
+                              .epoch = (uint32_t)ROW_GET(&row, job, token_epoch)};
 }
 
 void redis_ready_member(int64_t priority, uint64_t seq, char out[READY_MEMBER_BYTES])
 {
-    put_be64(put_be64((uint8_t *)out, heap_order_desc(priority)), seq);
+    ROW_PUT(out, ready, order, heap_order_desc(priority));
+    ROW_PUT(out, ready, seq, seq);
 }
 
 static struct span done(struct unit *u, const uint8_t *from, const uint8_t *to)
@@ -93,7 +69,7 @@ static uint8_t *room(struct unit *u, size_t bytes)
 
 uint8_t redis_packed_bits(struct span packed)
 {
-    return packed.len > ROW_REVISION_BYTES ? (uint8_t)packed.at[ROW_REVISION_BYTES] : 0;
+    return packed.len >= ROW_HEAD(job) ? (uint8_t)ROW_GET(packed.at, job, has) : 0;
 }
 
 uint8_t redis_row_bits(const struct row *r)
@@ -113,7 +89,7 @@ uint8_t redis_row_bits(const struct row *r)
         bits |= ROW_BOUND;
     if (r->job.state == STATE_RUNNING && r->lease_ms == 0 && r->holder.seq)
         bits |= ROW_ITEM;
-    return (uint8_t)(bits | (r->job.payload_bytes <= ROW_SMALL_PAYLOAD ? ROW_SMALL : 0));
+    return (uint8_t)(bits | (r->job.payload_bytes <= SMALL_PAYLOAD_BYTES ? ROW_SMALL : 0));
 }
 
 static size_t texts_len(const struct row *r)
@@ -168,24 +144,31 @@ static uint8_t *put_extra(uint8_t *at, const struct row *r)
     return put_fixed64(at, r->holder.hi);
 }
 
-struct span redis_row_encode(struct unit *u, const struct row *r)
+static void put_job_fields(uint8_t *row, const struct row *r)
 {
     const struct job *j = &r->job;
-    uint8_t *from = room(u, ROW_HEAD + ROW_FIELDS + texts_len(r));
+    ROW_PUT(row, job, version, ROW_VERSION);
+    ROW_PUT(row, job, revision, redis_revision(r->packed) + 1);
+    ROW_PUT(row, job, has, redis_row_bits(r));
+    ROW_PUT(row, job, state, j->state);
+    ROW_PUT(row, job, queue, j->queue);
+    ROW_PUT(row, job, order, heap_order_desc(j->priority));
+    ROW_PUT(row, job, expires_at, r->extra.expires_at.ms);
+    ROW_PUT(row, job, since, j->since.ms);
+    ROW_PUT(row, job, token_epoch, r->token.epoch);
+    ROW_PUT(row, job, token_counter, r->token.counter);
+    ROW_PUT(row, job, nonce, r->nonce);
+    ROW_PUT(row, job, generation, j->generation);
+    ROW_PUT(row, job, unique_bytes, r->extra.unique.len);
+}
+
+struct span redis_row_encode(struct unit *u, const struct row *r)
+{
+    uint8_t *from = room(u, ROW_HEAD(job) + JOB_REST + texts_len(r));
     if (!from)
         return (struct span){NULL, 0};
-    uint8_t *at = put_head(from, r->packed);
-    at = put_u8(at, redis_row_bits(r));
-    at = put_u8(at, j->state);
-    at = put_be32(at, j->queue);
-    at = put_be64(at, heap_order_desc(j->priority));
-    at = put_be64(at, (uint64_t)r->extra.expires_at.ms);
-    at = put_be64(at, (uint64_t)j->since.ms);
-    redis_token_encode(r->token, (char *)at);
-    at = put_be64(at + TOKEN_BYTES, r->nonce);
-    at = put_be32(at, j->generation);
-    at = put_u8(at, (uint8_t)(r->extra.unique.len >> 8));
-    at = put_u8(at, (uint8_t)r->extra.unique.len);
+    put_job_fields(from, r);
+    uint8_t *at = from + ROW_HEAD(job);
     if (r->extra.unique.len)
         memcpy(at, r->extra.unique.at, r->extra.unique.len);
     at += r->extra.unique.len;
@@ -243,31 +226,31 @@ static int64_t priority_of(uint64_t order)
     return (int64_t)(~order ^ (UINT64_C(1) << 63));
 }
 
-static void take_head(const char *at, struct row *r)
+static void take_job_fields(const char *row, struct row *r)
 {
     struct job *j = &r->job;
-    j->state = (uint8_t)at[6];
-    j->queue = be32(at + 7);
-    j->priority = priority_of(be64(at + ROW_ORDER_AT));
-    r->extra.expires_at.ms = (int64_t)be64(at + 19);
-    j->since.ms = (int64_t)be64(at + 27);
-    r->token = redis_token_decode(at + 35);
-    r->nonce = be64(at + 47);
-    j->generation = be32(at + 55);
+    j->state = (uint8_t)ROW_GET(row, job, state);
+    j->queue = (uint32_t)ROW_GET(row, job, queue);
+    j->priority = priority_of(ROW_GET(row, job, order));
+    r->extra.expires_at.ms = (int64_t)ROW_GET(row, job, expires_at);
+    j->since.ms = (int64_t)ROW_GET(row, job, since);
+    r->token.epoch = (uint32_t)ROW_GET(row, job, token_epoch);
+    r->token.counter = ROW_GET(row, job, token_counter);
+    r->nonce = ROW_GET(row, job, nonce);
+    j->generation = (uint32_t)ROW_GET(row, job, generation);
 }
 
 int redis_row_decode(uint64_t seq, struct span packed, struct row *ret)
 {
-    if (packed.len < ROW_HEAD || packed.at[0] != ROW_VERSION)
+    if (packed.len < ROW_HEAD(job) || ROW_GET(packed.at, job, version) != ROW_VERSION)
         return -ERR_CORRUPT;
-    size_t unique = (size_t)(uint8_t)packed.at[59] << 8 | (uint8_t)packed.at[60];
-    if (packed.len < ROW_HEAD + unique)
+    size_t unique = ROW_GET(packed.at, job, unique_bytes), head = ROW_HEAD(job) + unique;
+    if (packed.len < head)
         return -ERR_CORRUPT;
-    struct wire_in in = {
-        .rest = span_of(packed.at + ROW_HEAD + unique, packed.len - ROW_HEAD - unique)};
-    take_head(packed.at, ret);
+    struct wire_in in = {.rest = span_of(packed.at + head, packed.len - head)};
+    take_job_fields(packed.at, ret);
     ret->job.seq = seq;
-    ret->extra.unique = span_of(packed.at + ROW_HEAD, unique);
+    ret->extra.unique = span_of(packed.at + ROW_HEAD(job), unique);
     take_job(&in, &ret->job);
     take_lease(&in, ret);
     take_extra(&in, ret);
@@ -282,17 +265,18 @@ static uint64_t kept(uint64_t v)
     return v > (uint64_t)KEEP_MAX ? (uint64_t)KEEP_MAX : v;
 }
 
-static uint8_t *put_queue_head(uint8_t *at, const struct wqueue *q)
+static void put_queue_fields(uint8_t *row, const struct wqueue *q)
 {
     const struct queue_policy *p = &q->policy;
-    at = put_head(at, q->packed);
-    at = put_be32(at, q->generation);
-    at = put_be64(at, (uint64_t)q->paused_until.ms);
-    at = put_u8(at, p->unique_scope);
-    at = put_be64(at, kept(p->keep_done));
-    at = put_be64(at, kept((uint64_t)p->keep_done_ms));
-    at = put_be64(at, kept(p->keep_dead));
-    return put_be64(at, kept((uint64_t)p->keep_dead_ms));
+    ROW_PUT(row, queue, version, ROW_VERSION);
+    ROW_PUT(row, queue, revision, redis_revision(q->packed) + 1);
+    ROW_PUT(row, queue, generation, q->generation);
+    ROW_PUT(row, queue, paused_until, q->paused_until.ms);
+    ROW_PUT(row, queue, unique_scope, p->unique_scope);
+    ROW_PUT(row, queue, keep_done, kept(p->keep_done));
+    ROW_PUT(row, queue, keep_done_ms, kept((uint64_t)p->keep_done_ms));
+    ROW_PUT(row, queue, keep_dead, kept(p->keep_dead));
+    ROW_PUT(row, queue, keep_dead_ms, kept((uint64_t)p->keep_dead_ms));
 }
 
 struct span redis_queue_encode(struct unit *u, const struct wqueue *q)
@@ -302,11 +286,11 @@ struct span redis_queue_encode(struct unit *u, const struct wqueue *q)
     buf_init(&policy);
     size_t texts = q->name.len + q->owner.len + q->note.len + q->attributes.len;
     uint8_t *from = policy_encode(&q->policy, &policy) == 0
-                        ? room(u, QUEUE_HEAD + QUEUE_FIELDS + texts + policy.len)
+                        ? room(u, ROW_HEAD(queue) + QUEUE_REST + texts + policy.len)
                         : NULL;
     if (from) {
-        uint8_t *at = put_queue_head(from, q);
-        at = put_varint(at, q->number);
+        put_queue_fields(from, q);
+        uint8_t *at = put_varint(from + ROW_HEAD(queue), q->number);
         at = put_wall(at, q->created_at);
         at = put_wall(at, q->updated_at);
         at = put_span(at, q->name);
@@ -322,11 +306,12 @@ struct span redis_queue_encode(struct unit *u, const struct wqueue *q)
 
 int redis_queue_decode(struct span packed, struct wqueue *ret)
 {
-    if (packed.len < QUEUE_HEAD || packed.at[0] != ROW_VERSION)
+    size_t head = ROW_HEAD(queue);
+    if (packed.len < head || ROW_GET(packed.at, queue, version) != ROW_VERSION)
         return -ERR_CORRUPT;
-    struct wire_in in = {.rest = span_of(packed.at + QUEUE_HEAD, packed.len - QUEUE_HEAD)};
-    ret->generation = be32(packed.at + 5);
-    ret->paused_until.ms = (int64_t)be64(packed.at + 9);
+    struct wire_in in = {.rest = span_of(packed.at + head, packed.len - head)};
+    ret->generation = (uint32_t)ROW_GET(packed.at, queue, generation);
+    ret->paused_until.ms = (int64_t)ROW_GET(packed.at, queue, paused_until);
     ret->number = take_u32(&in);
     ret->created_at = take_wall(&in);
     ret->updated_at = take_wall(&in);
@@ -368,51 +353,49 @@ int redis_word_decode(struct span packed, struct word *ret)
     return wire_ended(&in) && right ? 0 : -ERR_CORRUPT;
 }
 
-/* Its second eight bytes are the job: scripts look at them. */
 void redis_idem_encode(const struct idem *k, char out[IDEM_BYTES])
 {
-    uint8_t *at = put_be64((uint8_t *)out, k->fingerprint);
-    at = put_be64(at, k->seq);
-    at = put_be64(at, k->id_hi);
-    put_be64(at, (uint64_t)k->expires_at.ms);
+    ROW_PUT(out, idem, fingerprint, k->fingerprint);
+    ROW_PUT(out, idem, seq, k->seq);
+    ROW_PUT(out, idem, id_hi, k->id_hi);
+    ROW_PUT(out, idem, expires_at, k->expires_at.ms);
 }
 
 int redis_idem_decode(struct span packed, struct idem *ret)
 {
     if (packed.len != IDEM_BYTES)
         return -ERR_CORRUPT;
-    ret->fingerprint = be64(packed.at);
-    ret->seq = be64(packed.at + 8);
-    ret->id_hi = be64(packed.at + 16);
-    ret->expires_at.ms = (int64_t)be64(packed.at + 24);
+    ret->fingerprint = ROW_GET(packed.at, idem, fingerprint);
+    ret->seq = ROW_GET(packed.at, idem, seq);
+    ret->id_hi = ROW_GET(packed.at, idem, id_hi);
+    ret->expires_at.ms = (int64_t)ROW_GET(packed.at, idem, expires_at);
     bool right = ret->seq > 0 && ret->seq <= LIMIT_SEQ &&
                  ret->expires_at.ms == sound_time(ret->expires_at.ms);
     return right ? 0 : -ERR_CORRUPT;
 }
 
-/* Its first ATTEMPT_IDENT_BYTES tell it from the job's others. */
 struct span redis_attempt_encode(struct unit *u, const struct ended *a)
 {
-    uint8_t *from = room(u, ATTEMPT_IDENT_BYTES + 16 + a->worker.len + a->error.len), *at = from;
+    uint8_t *from = room(u, ROW_HEAD(attempt) + 16 + a->worker.len + a->error.len);
     if (!from)
         return (struct span){NULL, 0};
-    at = put_be64(at, (uint64_t)a->started_at.ms);
-    at = put_be64(at, (uint64_t)a->at.ms);
-    at = put_be32(at, a->number);
-    at = put_u8(at, a->outcome);
+    ROW_PUT(from, attempt, started_at, a->started_at.ms);
+    ROW_PUT(from, attempt, ended_at, a->at.ms);
+    ROW_PUT(from, attempt, number, a->number);
+    uint8_t *at = put_u8(from + ROW_HEAD(attempt), a->outcome);
     at = put_u8(at, a->error_kind);
     return done(u, from, put_span(put_span(at, a->worker), a->error));
 }
 
 int redis_attempt_decode(struct span packed, struct attempt_view *ret)
 {
-    if (packed.len < ATTEMPT_IDENT_BYTES)
+    size_t head = ROW_HEAD(attempt);
+    if (packed.len < head)
         return -ERR_CORRUPT;
-    struct wire_in in = {
-        .rest = span_of(packed.at + ATTEMPT_IDENT_BYTES, packed.len - ATTEMPT_IDENT_BYTES)};
-    ret->started_at.ms = (int64_t)be64(packed.at);
-    ret->ended_at.ms = (int64_t)be64(packed.at + 8);
-    ret->number = be32(packed.at + 16);
+    struct wire_in in = {.rest = span_of(packed.at + head, packed.len - head)};
+    ret->started_at.ms = (int64_t)ROW_GET(packed.at, attempt, started_at);
+    ret->ended_at.ms = (int64_t)ROW_GET(packed.at, attempt, ended_at);
+    ret->number = (uint32_t)ROW_GET(packed.at, attempt, number);
     ret->outcome = take_u8(&in);
     ret->error_kind = take_u8(&in);
     ret->worker = take_span(&in);
@@ -482,12 +465,13 @@ static uint8_t *put_schedule_state(uint8_t *at, const struct schedule_state *s)
 struct span redis_schedule_encode(struct unit *u, const struct wschedule *s)
 {
     size_t texts = s->name.len + s->owner.len + s->note.len + s->attributes.len + s->text.len;
-    uint8_t *from = room(u, SCHEDULE_FIELDS + texts), *at = from;
+    uint8_t *from = room(u, ROW_HEAD(schedule) + SCHEDULE_REST + texts);
     if (!from)
         return (struct span){NULL, 0};
-    at = put_be32(put_u8(at, ROW_VERSION), 0);
-    at = put_be64(at, s->state.seq);
-    at = put_schedule_state(at, &s->state);
+    ROW_PUT(from, schedule, version, ROW_VERSION);
+    ROW_PUT(from, schedule, revision, 0);
+    ROW_PUT(from, schedule, last_seq, s->state.seq);
+    uint8_t *at = put_schedule_state(from + ROW_HEAD(schedule), &s->state);
     at = put_varint(at, s->number);
     at = put_u8(at, s->paused);
     at = put_wall(at, s->created_at);
@@ -515,11 +499,11 @@ static void take_schedule_state(struct wire_in *in, struct schedule_state *s)
 
 int redis_schedule_decode(struct span packed, struct wschedule *ret)
 {
-    size_t head = ROW_REVISION_BYTES + 8;
-    if (packed.len < head || packed.at[0] != ROW_VERSION)
+    size_t head = ROW_HEAD(schedule);
+    if (packed.len < head || ROW_GET(packed.at, schedule, version) != ROW_VERSION)
         return -ERR_CORRUPT;
     struct wire_in in = {.rest = span_of(packed.at + head, packed.len - head)};
-    ret->state.seq = be64(packed.at + ROW_REVISION_BYTES);
+    ret->state.seq = ROW_GET(packed.at, schedule, last_seq);
     take_schedule_state(&in, &ret->state);
     ret->number = take_u32(&in);
     ret->paused = take_bool(&in);

@@ -5,34 +5,23 @@
 
 /* Stores that are about jobs alone go without what notices need: some of them carry their text. */
 static const struct {
-    const char *name, *text, *before;
+    enum lua_id text, before; /* before: LUA_COUNT = nothing but what all of them share */
 } scripts[SCRIPT_COUNT] = {
-    [SCRIPT_OPEN] = {"open", lua_open},
-    [SCRIPT_BEAT] = {"beat", lua_beat},
-    [SCRIPT_LOAD] = {"load", lua_load},
-    [SCRIPT_STORE] = {"store", lua_store},
-    [SCRIPT_TICK] = {"tick", lua_tick},
-    [SCRIPT_LOOK] = {"look", lua_look},
-    [SCRIPT_SCAN] = {"scan", lua_scan},
-    [SCRIPT_SCHEDULES] = {"schedules", lua_schedules},
-    [SCRIPT_SHARERS] = {"sharers", lua_sharers},
-    [SCRIPT_BYE] = {"bye", lua_bye},
-    [SCRIPT_ALERTS] = {"alerts", lua_alerts},
-    [SCRIPT_NOTICES] = {"notices", lua_store, lua_notices},
+    [SCRIPT_OPEN] = {LUA_OPEN, LUA_COUNT},       [SCRIPT_BEAT] = {LUA_BEAT, LUA_COUNT},
+    [SCRIPT_LOAD] = {LUA_LOAD, LUA_COUNT},       [SCRIPT_STORE] = {LUA_STORE, LUA_COUNT},
+    [SCRIPT_TICK] = {LUA_TICK, LUA_COUNT},       [SCRIPT_LOOK] = {LUA_LOOK, LUA_COUNT},
+    [SCRIPT_SCAN] = {LUA_SCAN, LUA_COUNT},       [SCRIPT_SCHEDULES] = {LUA_SCHEDULES, LUA_COUNT},
+    [SCRIPT_SHARERS] = {LUA_SHARERS, LUA_COUNT}, [SCRIPT_BYE] = {LUA_BYE, LUA_COUNT},
+    [SCRIPT_ALERTS] = {LUA_ALERTS, LUA_COUNT},   [SCRIPT_NOTICES] = {LUA_STORE, LUA_NOTICES},
 };
-
-const char *redis_script_name(enum script_id id)
-{
-    return scripts[id].name;
-}
 
 static void put_text(enum script_id id, struct rargs *a)
 {
     struct buf text;
     buf_init(&text);
-    const char *before = scripts[id].before ? scripts[id].before : "";
-    if (buf_append_text(&text, lua_common) || buf_append_text(&text, before) ||
-        buf_append_text(&text, scripts[id].text))
+    const char *before = scripts[id].before < LUA_COUNT ? redis_lua[scripts[id].before] : "";
+    if (buf_append_text(&text, redis_lua[LUA_COMMON]) || buf_append_text(&text, before) ||
+        buf_append_text(&text, redis_lua[scripts[id].text]))
         a->failed = true;
     redis_args_bytes(a, buf_span(&text));
     buf_done(&text);

@@ -28,7 +28,6 @@ struct script_names {
     char sha[SCRIPT_COUNT][SCRIPT_SHA_BYTES];
 };
 
-const char *redis_script_name(enum script_id id); /* "load", for notes */
 /* Adds the words of the command that loads the script: its text, behind what all of them share. */
 void redis_script_load(enum script_id id, struct rargs *a);
 /* The same with its whole text, for where a script that was forgotten must not matter. */

@@ -223,7 +223,7 @@ static void change_scope(struct item *it)
     if (!q)
         return;
     snprintf(number, sizeof number, "%u", q->number);
-    two(&it->args, "RESCOPE", number, span_of(q->packed.at + 5, 4),
+    two(&it->args, "RESCOPE", number, ROW_SPAN(q->packed.at, queue, generation),
         span_text(scopes[q->policy.unique_scope]));
 }
 

@@ -8,15 +8,15 @@ local function shown(seqs, body)
   for k = 1, #seqs do
     local seq, row = seqs[k], rows[k]
     if row then
-      local bits = byte(row, 6)
+      local bits = ${job.has(row)}
       local base = #out
       out[base + 1], out[base + 2], out[base + 3], out[base + 4], out[base + 5] = seq, row, false, false, false
       if body and bytes < bytes_max then
-        if bits % 8 >= 4 then out[base + 3] = call('HGET', P .. 'pay', seq) end
-        if bits % 16 >= 8 then out[base + 4] = call('HGET', P .. 'res', seq) end
+        if bits % (2 * ${has_payload}) >= ${has_payload} then out[base + 3] = call('HGET', P .. 'pay', seq) end
+        if bits % (2 * ${has_result}) >= ${has_result} then out[base + 4] = call('HGET', P .. 'res', seq) end
         bytes = bytes + #(out[base + 3] or '') + #(out[base + 4] or '')
       end
-      if body and bits % 32 >= 16 then out[base + 5] = call('HGET', P .. 'err', seq) end
+      if body and bits % (2 * ${has_error}) >= ${has_error} then out[base + 5] = call('HGET', P .. 'err', seq) end
     end
   end
   return out
@@ -30,17 +30,17 @@ function ask.G()
   local row = call('HGET', P .. 'row', seq)
   if not row then return { false } end
   local got = shown({ seq }, body)
-  if not body and byte(row, 6) % 32 >= 16 then got[5] = call('HGET', P .. 'err', seq) end
-  return { got, queue(queue_of(row)), attempts and call('LRANGE', P .. 'a:' .. text(big(seq, 1)), 0, -1) or {} }
+  if not body and ${job.has(row)} % (2 * ${has_error}) >= ${has_error} then got[5] = call('HGET', P .. 'err', seq) end
+  return { got, queue(queue_of(row)), attempts and call('LRANGE', P .. 'a:' .. text(${seq.number(seq)}), 0, -1) or {} }
 end
 
 -- Running jobs by the time since which they run.
 local function by_since(n, newest)
   local list = {}
-  for _, seq in ipairs(call('ZRANGE', P .. 'q:' .. n .. ':3', 0, -1)) do
+  for _, seq in ipairs(call('ZRANGE', P .. 'q:' .. n .. ':${running}', 0, -1)) do
     local row = call('HGET', P .. 'row', seq)
     if row then
-      list[#list + 1] = { big(row, 28), struct.unpack('>I4', sub(row, 36, 39)), big(row, 40), big(seq, 1), seq }
+      list[#list + 1] = { ${job.since(row)}, ${job.token_epoch(row)}, ${job.token_counter(row)}, ${seq.number(seq)}, seq }
     end
   end
   table.sort(list, function(a, b)
@@ -58,9 +58,9 @@ function ask.P()
   local n = call('HGET', P .. 'names', name)
   if not n then return { false } end
   local seqs = {}
-  if state == '2' then
-    for k, member in ipairs(call('ZRANGE', P .. 'q:' .. n .. ':2', 0, limit - 1)) do seqs[k] = sub(member, 9) end
-  elseif state == '3' then
+  if state == '${ready}' then
+    for k, member in ipairs(call('ZRANGE', P .. 'q:' .. n .. ':${ready}', 0, limit - 1)) do seqs[k] = ${ready.seq(member)} end
+  elseif state == '${running}' then
     local list = by_since(n, newest)
     for k = skip + 1, min(#list, skip + limit) do seqs[#seqs + 1] = list[k][5] end
   elseif newest then
@@ -73,16 +73,16 @@ end
 
 -- The time since which the first twenty of each priority have been ready; of many priorities the highest.
 local function oldest_since(n)
-  local key, from, since = P .. 'q:' .. n .. ':2', '-', 0
+  local key, from, since = P .. 'q:' .. n .. ':${ready}', '-', 0
   for _ = 1, 100 do
     local members = call('ZRANGEBYLEX', key, from, '+', 'LIMIT', 0, 20)
     if #members == 0 then break end
-    local order, seqs = sub(members[1], 1, 8), {}
+    local order, seqs = ${ready.order(members[1])}, {}
     for _, member in ipairs(members) do
-      if sub(member, 1, 8) == order then seqs[#seqs + 1] = sub(member, 9) end
+      if ${ready.order(member)} == order then seqs[#seqs + 1] = ${ready.seq(member)} end
     end
     for _, row in ipairs(mget('row', seqs)) do
-      local s = row and big(row, 28) or 0
+      local s = row and ${job.since(row)} or 0
       if s > 0 and (since == 0 or s < since) then since = s end
     end
     from = '(' .. order .. '\255\255\255\255\255\255\255\255'
@@ -91,11 +91,11 @@ local function oldest_since(n)
 end
 
 local fields = {}
-for f = 0, 20 do fields[f + 1] = f end
+for f = 0, ${sum_count} - 1 do fields[f + 1] = f end
 local function view(out, n)
   local def = n and queue(n)
   if not def then return end
-  local first = call('ZRANGE', P .. 'q:' .. n .. ':1', 0, 0, 'WITHSCORES')
+  local first = call('ZRANGE', P .. 'q:' .. n .. ':${scheduled}', 0, 0, 'WITHSCORES')
   out[#out + 1] = n
   out[#out + 1] = def
   out[#out + 1] = call('HMGET', P .. 'q:' .. n .. ':sum', unpack(fields))
@@ -110,7 +110,7 @@ function ask.Q()
   if name ~= '' then n = call('HGET', P .. 'names', name) end
   view(out, n)
   if n and group ~= '' then
-    for state = 1, 6 do counts[state] = call('HGET', P .. 'q:' .. n .. ':g', state .. group) end
+    for state = ${scheduled}, ${cancelled} do counts[state] = call('HGET', P .. 'q:' .. n .. ':g', state .. group) end
   end
   return { out, counts }
 end
@@ -127,8 +127,8 @@ end
 -- leases of all queues
 function ask.W()
   local out = {}
-  for _, n in ipairs(call('ZRANGE', P .. 'due:3', 0, -1)) do
-    local seqs = queue(n) and call('ZRANGE', P .. 'q:' .. n .. ':3', 0, -1) or {}
+  for _, n in ipairs(call('ZRANGE', P .. 'due:${running}', 0, -1)) do
+    local seqs = queue(n) and call('ZRANGE', P .. 'q:' .. n .. ':${running}', 0, -1) or {}
     local rows = mget('row', seqs)
     for k = 1, #seqs do
       if rows[k] and #out < 40000 then
@@ -149,14 +149,14 @@ function ask.X()
   for start = 0, 9999, 500 do
     local list = call('LRANGE', P .. 'wrong', start, start + 499)
     for _, entry in ipairs(list) do
-      local seq = sub(entry, 1, 8)
+      local seq = ${wrong.seq(entry)}
       local row = call('HGET', P .. 'row', seq)
       local def = row and (not only or queue_of(row) == only) and queue(queue_of(row))
-      if def and (byte(row, 7) > 2 or sub(row, 56, 59) == sub(def, 6, 9)) then
-        local of = attempts[seq] or call('LRANGE', P .. 'a:' .. text(big(seq, 1)), 0, -1)
+      if def and (${job.state(row)} > ${ready} or ${job.generation(row)} == ${queue.generation(def)}) then
+        local of = attempts[seq] or call('LRANGE', P .. 'a:' .. text(${seq.number(seq)}), 0, -1)
         attempts[seq] = of
         for _, attempt in ipairs(of) do
-          if sub(attempt, 1, #entry - 8) == sub(entry, 9) and #out < limit * 4 then
+          if ${attempt.identity(attempt)} == sub(entry, ${wrong_bytes} + 1) and #out < limit * 4 then
             out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4] = seq, row, def, attempt
             break
           end
@@ -194,7 +194,7 @@ function ask.S()
   local name, n = arg(), arg()
   if name ~= '' then n = call('HGET', P .. 'schedn', name) end
   local packed = n and call('HGET', P .. 'sched', n)
-  return packed and { packed, lives(sub(packed, 6, 13)) and 1 or 0, '0' } or {}
+  return packed and { packed, lives(${schedule.last_seq(packed)}) and 1 or 0, '0' } or {}
 end
 
 -- schedules: by name after one, or by their last change; how many
@@ -211,7 +211,7 @@ function ask.T()
     local packed = found[k] and call('HGET', P .. 'sched', found[k])
     if packed then
       out[#out + 1] = packed
-      out[#out + 1] = lives(sub(packed, 6, 13)) and 1 or 0
+      out[#out + 1] = lives(${schedule.last_seq(packed)}) and 1 or 0
       out[#out + 1] = text(tonumber(found[k + 1]))
     end
   end
@@ -240,7 +240,7 @@ function ask.I()
         or call('ZRANGEBYLEX', P .. 'kvl', low, high, 'LIMIT', 0, limit)
     local metas = mget('kvm', keys)
     for k = 1, #keys do
-      local expires = metas[k] and big(metas[k], 9)
+      local expires = metas[k] and ${kv.expires_at(metas[k])}
       if expires and (expires == 0 or expires > now) and #out < 3 * limit then
         out[#out + 1] = keys[k]
         out[#out + 1] = metas[k]
@@ -269,8 +269,8 @@ function ask.A()
     for j, queue in ipairs(call('ZRANGE', P .. raised, 0, 99)) do fields[j] = rules[k] .. '\0' .. queue end
     out[#out + 1] = rules[k]
     out[#out + 1] = rules[k + 1]
-    out[#out + 1] = call('ZCOUNT', notices, 0, 0)
-    out[#out + 1] = call('ZCOUNT', notices, 1, 1)
+    out[#out + 1] = call('ZCOUNT', notices, ${notice_pending}, ${notice_pending})
+    out[#out + 1] = call('ZCOUNT', notices, ${notice_dead}, ${notice_dead})
     out[#out + 1] = call('ZCARD', P .. raised)
     out[#out + 1] = mget('raised', fields)
   end
@@ -284,7 +284,7 @@ function ask.N()
   if number == '' then numbers = call('ZRANGEBYLEX', P .. 'noticel', '(' .. after, '+', 'LIMIT', 0, limit) end
   local packed = mget('notice', numbers)
   for k = 1, #numbers do
-    local rule = packed[k] and call('HGET', P .. 'alert', sub(packed[k], 15, 14 + byte(packed[k], 14)))
+    local rule = packed[k] and call('HGET', P .. 'alert', alert_of(packed[k]))
     if rule then
       out[#out + 1] = numbers[k]
       out[#out + 1] = packed[k]
