@@ -27,7 +27,7 @@ bool pg_alerts_stale(const struct unit *u, size_t version_at)
 
 void pg_alerts_ask(struct unit *u)
 {
-    pg_unit(u)->alerts_asked = true;
+    pg_unit(u)->asked |= ASKED_ALERTS;
     pg_unit(u)->alerts_at = pg_conn_sent(lane(u));
     pg_conn_send(lane(u), SQL_ALERTS, &pg_unit(u)->args);
 }

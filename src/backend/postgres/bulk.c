@@ -137,7 +137,7 @@ void pg_begin_bulk(struct pg_store *s)
 {
     pg_unit_reset(s->unit);
     s->unit->count = 0;
-    s->doing = LANE_BULK;
+    work_begin(&s->progress, WORK_BULK);
     pg_unit(s->unit)->began_ns = clock_ns();
     bulk_send(s);
     pg_go(s, slice_cb);

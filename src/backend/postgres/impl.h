@@ -32,11 +32,20 @@
 #include "backend/postgres/conn.h"
 #include "backend/postgres/schema.h"
 #include "backend/postgres/sql.h"
+#include "backend/postgres/work_state.h"
 #include "backend/shared/shared.h"
 
 /* Where the configuration says nothing: */
 #define ANSWER_MS 15000 /* the database may take so long to answer */
 #define UNIT_TRIES_MAX 8
+
+/* What the first round may show to be needed, too. */
+enum second_question {
+    ASKED_SHARERS = 1, /* jobs that share a unique key */
+    ASKED_REPLIES = 2, /* the last replies about leases that are over */
+    ASKED_KEYS = 4,    /* keys at which jobs leave their payloads */
+    ASKED_ALERTS = 8   /* the rules */
+};
 
 /* A unit with what it sends and what came back. */
 struct pg_unit {
@@ -50,7 +59,7 @@ struct pg_unit {
     uint64_t began_ns;
     PGresult **kept; /* what rows and answers point to */
     size_t kept_count, kept_room;
-    bool sharers_asked, words_asked, keys_asked, alerts_asked; /* in a second round */
+    unsigned asked; /* in a second round: bits, enum second_question */
 };
 
 struct search {
@@ -58,8 +67,6 @@ struct search {
     struct batch *batch;
     struct search *next;
 };
-
-enum lane_job { LANE_NOTHING, LANE_UNIT, LANE_TICK, LANE_LOOK, LANE_BULK, LANE_BEAT, LANE_GOODBYE };
 
 struct pg_store {
     struct shared sh;
@@ -72,7 +79,6 @@ struct pg_store {
     struct unit *gate, **gate_last; /* committed, but perhaps not on the disk; oldest first */
     struct unit *syncing;           /* up to this one, by the round under way; NULL = none is */
     struct args sync_args;
-    const char *trouble; /* what is answered after the rollback, unless it is tried again */
     uint64_t sync_number, sent_under; /* of the syncer's connection: the present one, and the one
                                          that was there when the lane last sent; 0 = none */
 
@@ -98,12 +104,8 @@ struct pg_store {
     backend_closed_fn closed;
     void *closed_ctx;
 
-    enum lane_job doing;
-    unsigned tries;   /* of the unit under way, before this one */
+    struct work_progress progress;
     unsigned handles; /* not closed yet */
-    bool storing;     /* a commit is on its way: an end without an answer is unknown from here on */
-    bool again;       /* after the rollback: the same once more */
-    bool broken;      /* the round could not be sent */
     bool bulk_last;   /* the last thing done was a slice of bulk work */
     bool down_told;   /* the log knows that the database is gone */
     bool tick_more;   /* the tick under way left something */
@@ -157,6 +159,8 @@ void pg_give_back(struct pg_store *s, bool again, const char *trouble);
 /* The rules of alerts, if they were asked for, cannot be taken: it has been given back. */
 bool pg_rules_wrong(struct pg_store *s);
 void pg_give_up(struct pg_store *s, enum outcome out, const char *note);
+/* What the operations under way are told when the connection is lost. */
+enum outcome pg_lost_outcome(const struct pg_store *s);
 void pg_over(struct pg_store *s);              /* what was under way; goes on with the next */
 void pg_over_with_answers(struct pg_store *s); /* the same of what has answers; results are kept */
 void pg_go(struct pg_store *s, round_fn fn);   /* sends the lane's round */

@@ -91,7 +91,7 @@ bool pg_keys_needed_by_rows(struct unit *u, bool every)
     size_t from = u->wkey_count, versions = unit_keys_of_rows(u, every);
     if (versions == 0)
         return false;
-    pg_unit(u)->keys_asked = true;
+    pg_unit(u)->asked |= ASKED_KEYS;
     send_load(u, from, versions + u->version_count);
     return true;
 }

@@ -13,7 +13,7 @@
 
 bool pg_lane_idle(const struct pg_store *s)
 {
-    return s->doing == LANE_NOTHING && !s->ahead && !s->sh.first && !s->searches && !s->gate;
+    return work_idle(&s->progress) && !s->ahead && !s->sh.first && !s->searches && !s->gate;
 }
 
 static void begin_look(struct pg_store *s);
@@ -38,7 +38,7 @@ static bool bulk_turn(struct pg_store *s)
 void pg_lane_kick(struct pg_store *s)
 {
     const struct op *op = NULL;
-    if (s->doing != LANE_NOTHING || !pg_conn_usable(s->lane))
+    if (!work_idle(&s->progress) || !pg_conn_usable(s->lane))
         return;
     while (!s->ahead && (op = shared_front(&s->sh)) && shared_class(op) == CLASS_SEARCH)
         pg_search_add(s, op, shared_take_front(&s->sh));
@@ -78,7 +78,7 @@ static void begin_beat(struct pg_store *s)
 {
     pg_unit_reset(s->unit);
     s->unit->count = 0;
-    s->doing = LANE_BEAT;
+    work_begin(&s->progress, WORK_HEARTBEAT);
     shared_beat_begun(&s->sh);
     pg_beat_send(s);
     pg_go(s, beat_cb);
@@ -108,7 +108,7 @@ static void begin_look(struct pg_store *s)
 {
     shared_gather(s->unit, CLASS_LOOK, LOOKS_MAX);
     pg_unit_reset(s->unit);
-    s->doing = LANE_LOOK;
+    work_begin(&s->progress, WORK_VIEW);
     pg_look_send(s);
     pg_go(s, looked_cb);
 }
@@ -133,13 +133,12 @@ static void refuse_waiting(struct pg_store *s)
 void pg_later_cb(uv_timer_t *timer)
 {
     struct pg_store *s = timer->data;
-    if (s->broken) {
-        s->broken = false;
+    if (work_unsent(&s->progress)) {
         pg_lane_lost_cb(s);
-        pg_give_up(s, s->storing ? OUT_UNKNOWN : OUT_UNAVAILABLE, "the database cannot be reached");
+        pg_give_up(s, pg_lost_outcome(s), "the database cannot be reached");
     }
     bool unwatched = !pg_gate_watched(s) && pg_conn_down(s->syncer);
-    if (s->doing == LANE_NOTHING && (!pg_conn_up(s->lane) || unwatched)) {
+    if (work_idle(&s->progress) && (!pg_conn_up(s->lane) || unwatched)) {
         refuse_waiting(s);
         shared_bulks_answer(&s->sh);
     }
@@ -154,7 +153,7 @@ void pg_later_cb(uv_timer_t *timer)
 
 void pg_lane_later(struct pg_store *s)
 {
-    if (s->doing == LANE_GOODBYE)
+    if (s->progress.state == WORK_STATE_LEAVING)
         return; /* the timer has its last errand */
     if (!uv_is_closing((uv_handle_t *)&s->later))
         uv_timer_start(&s->later, pg_later_cb, 0, 0);

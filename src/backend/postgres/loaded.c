@@ -276,7 +276,7 @@ bool pg_unit_needs_words(struct unit *u)
         pg_args_clear(&pg_unit(u)->args);
         return false;
     }
-    pg_unit(u)->words_asked = true;
+    pg_unit(u)->asked |= ASKED_REPLIES;
     pg_conn_send(lane(u), SQL_LEASE_REPLIES, &pg_unit(u)->args);
     pg_conn_send(lane(u), SQL_SEQ_HIGH, &pg_unit(u)->args);
     return true;
@@ -308,7 +308,7 @@ bool pg_unit_needs_sharers(struct unit *u)
     const struct wqueue *q;
     if (!unit_queue_widens(u, &q))
         return false;
-    pg_unit(u)->sharers_asked = true;
+    pg_unit(u)->asked |= ASKED_SHARERS;
     pg_args_i4(&pg_unit(u)->args, (int32_t)q->number);
     pg_args_i4(&pg_unit(u)->args, (int32_t)q->generation);
     pg_conn_send(lane(u), SQL_KEY_SHARERS, &pg_unit(u)->args);
@@ -363,7 +363,7 @@ void pg_unit_reset(struct unit *u)
     for (size_t i = 0; i < p->kept_count; i++)
         PQclear(p->kept[i]);
     p->kept_count = 0;
-    p->sharers_asked = p->words_asked = p->keys_asked = p->alerts_asked = false;
+    p->asked = 0;
     pg_args_clear(&p->args);
     unit_reset(u);
 }

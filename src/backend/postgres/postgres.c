@@ -163,7 +163,7 @@ static void goodbye_cb(void *ctx, int err, const struct round_error *error)
 static void say_goodbye(struct pg_store *s)
 {
     struct args *a = &pg_unit(s->unit)->args;
-    s->doing = LANE_GOODBYE;
+    work_begin(&s->progress, WORK_LEAVE);
     shared_bulks_answer(&s->sh);
     if (pg_conn_usable(s->lane)) {
         pg_args_i4(a, (int32_t)s->sh.facts.epoch);
@@ -177,7 +177,7 @@ static void say_goodbye(struct pg_store *s)
 /* What time brings is the leader's: another node has nothing to do. */
 static bool work_left(const struct pg_store *s)
 {
-    if (s->sh.node.seen_at_ms == 0 || s->doing != LANE_NOTHING || s->ahead || s->sh.first ||
+    if (s->sh.node.seen_at_ms == 0 || !work_idle(&s->progress) || s->ahead || s->sh.first ||
         s->gate || s->sh.bulks)
         return true;
     return shared_tick_due(&s->sh);
@@ -194,7 +194,7 @@ static void end_settles(struct pg_store *s)
 
 void pg_lane_after(struct pg_store *s)
 {
-    if (s->doing == LANE_GOODBYE)
+    if (s->progress.state == WORK_STATE_LEAVING)
         return;
     end_settles(s);
     if (s->sh.closing && pg_lane_idle(s) && !s->searching) {
@@ -202,7 +202,7 @@ void pg_lane_after(struct pg_store *s)
         return;
     }
     pg_lane_kick(s);
-    if (s->doing == LANE_NOTHING)
+    if (work_idle(&s->progress))
         pg_timer_set(s);
 }
 

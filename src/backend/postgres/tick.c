@@ -291,7 +291,7 @@ static void tick_keys_cb(void *ctx, int err, const struct round_error *error)
         pg_round_failed(s, err, error);
         return;
     }
-    if (pg_unit(s->unit)->keys_asked)
+    if (pg_unit(s->unit)->asked & ASKED_KEYS)
         pg_keys_of_rows_loaded(s->unit);
     if (!pg_rules_wrong(s))
         tick_store(s);
@@ -332,7 +332,7 @@ void pg_begin_tick(struct pg_store *s)
 {
     pg_unit_reset(s->unit);
     s->unit->count = 0;
-    s->doing = LANE_TICK;
+    work_begin(&s->progress, WORK_TICK);
     pg_unit(s->unit)->began_ns = clock_ns();
     s->sh.node.tick_at_ms = shared_now(&s->sh);
     tick_send(s);

@@ -34,19 +34,12 @@ static void wake_all(struct pg_store *s)
     }
 }
 
-static void lane_free(struct pg_store *s)
-{
-    s->doing = LANE_NOTHING;
-    s->storing = false;
-    s->tries = 0;
-}
-
 /* After everything: nothing of the unit is needed any more. */
 void pg_over(struct pg_store *s)
 {
     pg_unit_reset(s->unit);
     s->unit->count = 0;
-    lane_free(s);
+    work_end(&s->progress);
     pg_ear_kick(s);
     pg_lane_after(s);
 }
@@ -62,7 +55,7 @@ void pg_over_with_answers(struct pg_store *s)
         return;
     }
     s->unit = next;
-    lane_free(s);
+    work_end(&s->progress);
     pg_lane_kick(s);
     pg_gate_enter(s, u, sent_under);
     pg_ear_kick(s);
@@ -73,7 +66,7 @@ void pg_over_with_answers(struct pg_store *s)
 static void committed(struct pg_store *s)
 {
     const struct unit *u = s->unit;
-    if (s->doing != LANE_TICK)
+    if (s->progress.work != WORK_TICK)
         s->sh.dirty |= u->records > 0;
     unit_count_commit(s->unit, pg_unit(s->unit)->began_ns);
     wake_all(s);
@@ -105,7 +98,7 @@ const char *pg_sentence(const struct round_error *e)
 void pg_give_up(struct pg_store *s, enum outcome out, const char *note)
 {
     shared_bulk_forget(s->unit);
-    if (s->doing == LANE_BULK)
+    if (s->progress.work == WORK_BULK)
         shared_bulks_answer(&s->sh);
     unit_turns_refuse(s->unit, out, note);
     pg_over(s);
@@ -113,7 +106,6 @@ void pg_give_up(struct pg_store *s, enum outcome out, const char *note)
 
 static void roll_back(struct pg_store *s)
 {
-    s->storing = false;
     pg_conn_send(s->lane, SQL_ROLLBACK, &pg_unit(s->unit)->args);
     if (pg_conn_round(s->lane, rolled_back_cb, s) != 0)
         pg_give_up(s, OUT_UNAVAILABLE, "the database cannot be reached");
@@ -121,12 +113,10 @@ static void roll_back(struct pg_store *s)
 
 static void begin_again(struct pg_store *s)
 {
-    enum lane_job doing = s->doing;
     shared_bulk_forget(s->unit);
-    s->doing = LANE_NOTHING;
-    if (doing == LANE_UNIT)
+    if (s->progress.work == WORK_UNIT)
         pg_begin_unit(s);
-    else if (doing == LANE_BULK)
+    else if (s->progress.work == WORK_BULK)
         pg_begin_bulk(s);
     else
         pg_over(s); /* what time brings comes again by itself */
@@ -138,25 +128,30 @@ static void rolled_back_cb(void *ctx, int err, const struct round_error *error)
     (void)error;
     if (err)
         pg_give_up(s, OUT_UNAVAILABLE, "the database cannot be reached");
-    else if (s->again && ++s->tries < UNIT_TRIES_MAX)
+    else if (s->progress.state == WORK_STATE_RETRYING && ++s->progress.tries < UNIT_TRIES_MAX)
         begin_again(s);
     else
-        pg_give_up(s, OUT_UNAVAILABLE, s->trouble);
+        pg_give_up(s, OUT_UNAVAILABLE, s->progress.trouble);
 }
 
 void pg_give_back(struct pg_store *s, bool again, const char *trouble)
 {
-    s->again = again;
-    s->trouble = trouble;
+    work_move(&s->progress, again ? WORK_STATE_RETRYING : WORK_STATE_REFUSING);
+    s->progress.trouble = trouble;
     roll_back(s);
+}
+
+/* A commit that was sent may have taken effect. */
+enum outcome pg_lost_outcome(const struct pg_store *s)
+{
+    return work_outcome_unknown(&s->progress) ? OUT_UNKNOWN : OUT_UNAVAILABLE;
 }
 
 /* A round of a transaction did not end well. */
 void pg_round_failed(struct pg_store *s, int err, const struct round_error *error)
 {
     if (err == -ERR_IO) {
-        /* A commit that was sent may have been done. */
-        pg_give_up(s, s->storing ? OUT_UNKNOWN : OUT_UNAVAILABLE, "the database cannot be reached");
+        pg_give_up(s, pg_lost_outcome(s), "the database cannot be reached");
         return;
     }
     bool again = worth_repeating(error);
@@ -171,7 +166,8 @@ void pg_go(struct pg_store *s, round_fn fn)
 {
     s->sent_under = pg_conn_up(s->syncer) ? s->sync_number : 0;
     if (pg_conn_round(s->lane, fn, s) != 0) {
-        s->broken = true; /* answered from the loop */
+        work_move(&s->progress, work_outcome_unknown(&s->progress) ? WORK_STATE_COMMIT_UNSENT
+                                                                   : WORK_STATE_READ_UNSENT);
         uv_timer_start(&s->later, pg_later_cb, 0, 0);
     }
 }
@@ -217,7 +213,7 @@ static void fill_bodies(struct pg_store *s)
 /* Whether operations may follow the unit under way at once. */
 static bool may_go_ahead(const struct pg_store *s)
 {
-    return s->doing == LANE_UNIT && !s->url.pooled && !s->sh.closing && !s->sh.bulks &&
+    return s->progress.work == WORK_UNIT && !s->url.pooled && !s->sh.closing && !s->sh.bulks &&
            !s->unit->bulk && !shared_beat_due(&s->sh) && !shared_tick_due(&s->sh) &&
            pg_gate_watched(s) && pg_conn_sent(s->lane) + LOAD_STATEMENTS <= ROUND_MAX;
 }
@@ -241,16 +237,17 @@ void pg_store_and_commit(struct pg_store *s)
 {
     struct unit *u = s->unit;
     pg_unit_send_store(u);
-    if (s->doing == LANE_BULK)
+    if (s->progress.work == WORK_BULK)
         pg_bulk_send_store(s);
-    if (s->doing == LANE_TICK)
+    if (s->progress.work == WORK_TICK)
         pg_tick_send_next(s);
     if (u->nomem) {
         pg_give_back(s, false, "out of memory");
         return;
     }
     pg_conn_send(s->lane, SQL_COMMIT, &pg_unit(u)->args);
-    s->storing = unit_changed(u) || s->doing != LANE_UNIT;
+    if (unit_changed(u) || s->progress.work != WORK_UNIT)
+        work_move(&s->progress, WORK_STATE_COMMITTING);
     if (may_go_ahead(s) && gather_ahead(s))
         store_with_next(s);
     else
@@ -260,17 +257,17 @@ void pg_store_and_commit(struct pg_store *s)
 /* What the round that stored it brought back. */
 static void take_stored(struct pg_store *s)
 {
-    if (s->doing == LANE_UNIT) {
+    if (s->progress.work == WORK_UNIT) {
         fill_bodies(s);
         unit_rates_take(s->unit);
         pg_bulk_begun(s, s->unit);
         pg_alerts_stored(s->unit);
-    } else if (s->doing == LANE_TICK) {
+    } else if (s->progress.work == WORK_TICK) {
         pg_tick_done(s);
         pg_alerts_stored(s->unit);
     }
     committed(s);
-    if (s->doing == LANE_BULK)
+    if (s->progress.work == WORK_BULK)
         shared_bulk_stored(s->unit);
 }
 
@@ -306,7 +303,7 @@ static void work(struct pg_store *s)
 
 bool pg_rules_wrong(struct pg_store *s)
 {
-    int err = pg_unit(s->unit)->alerts_asked ? pg_alerts_loaded(s->unit) : 0;
+    int err = pg_unit(s->unit)->asked & ASKED_ALERTS ? pg_alerts_loaded(s->unit) : 0;
     if (err)
         pg_give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "an alert's row is damaged");
     return err != 0;
@@ -320,11 +317,11 @@ static void second_cb(void *ctx, int err, const struct round_error *error)
         pg_round_failed(s, err, error);
         return;
     }
-    if (pg_unit(u)->sharers_asked)
+    if (pg_unit(u)->asked & ASKED_SHARERS)
         pg_unit_sharers_loaded(u);
-    if (pg_unit(u)->words_asked && pg_unit_words_loaded(u) != 0)
+    if (pg_unit(u)->asked & ASKED_REPLIES && pg_unit_words_loaded(u) != 0)
         u->nomem = true;
-    if (pg_unit(u)->keys_asked)
+    if (pg_unit(u)->asked & ASKED_KEYS)
         pg_keys_of_rows_loaded(u);
     if (pg_rules_wrong(s))
         return;
@@ -387,8 +384,7 @@ static void went_ahead_cb(void *ctx)
     take_stored(s);
     s->unit = s->ahead;
     s->ahead = NULL;
-    s->storing = false;
-    s->tries = 0;
+    work_pass_on(&s->progress);
     pg_unit(s->unit)->began_ns = clock_ns();
     pg_gate_enter(s, u, s->sent_under);
     pg_ear_kick(s);
@@ -451,9 +447,9 @@ void pg_begin_unit(struct pg_store *s)
 {
     struct unit *u = s->unit;
     uint64_t began_ns = pg_unit(u)->began_ns; /* of the first try */
-    s->doing = LANE_UNIT;
+    work_begin(&s->progress, WORK_UNIT);
     begin(s, u);
-    if (s->tries > 0)
+    if (s->progress.tries > 0)
         pg_unit(u)->began_ns = began_ns;
     if (unit_about_schedules(u)) {
         pg_schedules_send_load(u);
