@@ -35,11 +35,7 @@
 #include "backend/local/store_dir.h"
 #include "backend/local/store_frames.h"
 
-/* The text of the SQLite library in use, and whether it is one in which a checkpoint cannot harm a
- * WAL that another connection is writing (3.51.3 or later). The server warns when it is not; the
- * store then still holds, since only one connection writes and checkpoints. */
-const char *store_sqlite_version(void);
-bool store_sqlite_version_good(void);
+const char *store_sqlite_version(void); /* of the library in use */
 
 /* ---- SQL helpers (sqlite/sql.c) ---- */
 
