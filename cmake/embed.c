@@ -415,10 +415,12 @@ static void expand(struct text *to, const char *from, const struct scope *scope)
 
 /* --- writing --- */
 
-static void upper(char *name)
+static void upper(const char *name, char out[NAME_MAX_BYTES])
 {
-    for (; *name; name++)
-        *name = (char)(*name == '-' ? '_' : toupper((unsigned char)*name));
+    size_t n = 0;
+    for (; name[n] && n < NAME_MAX_BYTES - 1; n++)
+        out[n] = (char)toupper((unsigned char)name[n]);
+    out[n] = '\0';
 }
 
 static void write_literal(FILE *f, const char *text)
@@ -455,8 +457,7 @@ static void write_macros(FILE *f)
         if (!sections[i].macro)
             continue;
         char *text = expanded(&sections[i]);
-        snprintf(name, sizeof name, "%s", sections[i].name);
-        upper(name);
+        upper(sections[i].name, name);
         fprintf(f, "\n#define %s \"%s\"\n", name, text);
         free(text);
     }
@@ -472,8 +473,7 @@ static void write_header(const char *path, const char *tag, const char *prefix, 
         char name[NAME_MAX_BYTES];
         if (sections[i].part)
             continue;
-        snprintf(name, sizeof name, "%s", sections[i].name);
-        upper(name);
+        upper(sections[i].name, name);
         fprintf(f, "    %s_%s,\n", prefix, name);
     }
     fprintf(f, "    %s_COUNT\n};\n\nextern const char *const %s[%s_COUNT];\n", prefix, array,
@@ -496,8 +496,7 @@ static void write_source(const char *path, const char *header, const char *prefi
         if (sections[i].part)
             continue;
         char *text = expanded(&sections[i]);
-        snprintf(name, sizeof name, "%s", sections[i].name);
-        upper(name);
+        upper(sections[i].name, name);
         fprintf(f, "    [%s_%s] =", prefix, name);
         write_literal(f, text);
         free(text);
