@@ -5,8 +5,8 @@
 
 #include "backend/local/sqlite/bounds.h"
 #include "backend/op.h"
-#include "backend/postgres/version.h"
-#include "backend/redis/row_fields.h"
+#include "backend/postgres/sql/version.h"
+#include "backend/redis/unit/row_fields.h"
 #include "backend/shared/unit.h"
 #include "core/alerts/alert.h"
 #include "core/id.h"

@@ -52,9 +52,9 @@ void pg_units_free(struct pg_store *s)
     }
     if (s->unit)
         unit_free(s->unit);
-    if (s->ahead)
-        unit_free(s->ahead);
-    s->unit = s->ahead = NULL;
+    if (s->next_unit)
+        unit_free(s->next_unit);
+    s->unit = s->next_unit = NULL;
 }
 
 void pg_unit_give(struct pg_store *s, struct unit *u)
@@ -110,7 +110,7 @@ static void is_durable(struct pg_store *s, struct unit *u)
     if (u->position > s->sh.figures.durable)
         s->sh.figures.durable = u->position;
     shared_events_take(&s->sh, u);
-    pg_ear_tell_keys(s, u);
+    pg_notify_keys(s, u);
 }
 
 /* A repeat changes nothing and tells of what was done before, perhaps by another node that has
@@ -161,7 +161,7 @@ void pg_gate_enter(struct pg_store *s, struct unit *u, uint64_t sent_under)
     s->gate_last = &u->next;
     bool watched = sent_under != 0 && sent_under == s->sync_number;
     if (watched)
-        pg_gate_kick(s);
+        pg_gate_wake(s);
     for (size_t i = 0; i < u->count; i++)
         if (u->turns[i].answered)
             unit_turn_answer(&u->turns[i]);
@@ -191,7 +191,7 @@ static void open_for(struct pg_store *s, struct unit *first)
         pg_unit_give(s, u);
     }
     shared_events_call(&s->sh);
-    pg_ear_kick(s);
+    pg_notify_wake(s);
 }
 
 static void synced_cb(void *ctx, int err, const struct round_error *error)
@@ -204,13 +204,13 @@ static void synced_cb(void *ctx, int err, const struct round_error *error)
                   LOG_TEXT("text", error->text));
     if (err) {
         pg_gate_break(s);
-        pg_lane_later(s);
+        pg_pipeline_later(s);
         return;
     }
     struct unit *synced = gate_take(s, last);
-    pg_gate_kick(s);
+    pg_gate_wake(s);
     open_for(s, synced);
-    pg_lane_after(s);
+    pg_pipeline_after(s);
 }
 
 /* Writes something, so that the commit has to wait. */
@@ -222,11 +222,11 @@ void pg_send_sync(struct pg_store *s, struct conn *c, struct args *a)
     pg_conn_send(c, SQL_COMMIT_MARKER, a);
 }
 
-void pg_gate_kick(struct pg_store *s)
+void pg_gate_wake(struct pg_store *s)
 {
     if (!s->gate || s->syncing || !pg_conn_usable(s->syncer)) {
         if (s->gate && !s->syncing && pg_conn_down(s->syncer))
-            pg_lane_later(s);
+            pg_pipeline_later(s);
         return;
     }
     struct unit *last = s->gate;
@@ -236,7 +236,7 @@ void pg_gate_kick(struct pg_store *s)
     if (pg_conn_round(s->syncer, synced_cb, s) == 0)
         s->syncing = last;
     else
-        pg_lane_later(s);
+        pg_pipeline_later(s);
 }
 
 /* Nobody knows any more what the disk has: perhaps all of it. */
@@ -257,7 +257,7 @@ void pg_gate_break(struct pg_store *s)
             unit_turn_answer(t);
         }
         shared_events_take(&s->sh, u); /* they were seen by others, too */
-        pg_ear_tell_keys(s, u);
+        pg_notify_keys(s, u);
         pg_unit_give(s, u);
     }
 }
@@ -268,7 +268,7 @@ void pg_syncer_lost_cb(void *ctx)
     s->syncing = NULL;
     s->sync_number++; /* what was sent before, and is not in the gate yet, is nobody's */
     pg_gate_break(s);
-    pg_lane_later(s);
+    pg_pipeline_later(s);
     pg_timer_set(s);
 }
 
@@ -276,5 +276,5 @@ void pg_syncer_opened_cb(void *ctx)
 {
     struct pg_store *s = ctx;
     s->sync_number++;
-    pg_lane_later(s);
+    pg_pipeline_later(s);
 }

@@ -17,7 +17,7 @@
 /* What an answer points to must last as long as it waits for the disk. */
 void pg_keep_result(struct pg_store *s, size_t index)
 {
-    PGresult *r = pg_conn_take_result(s->lane, index);
+    PGresult *r = pg_conn_take_result(s->pipeline, index);
     if (r)
         pg_unit_keep(s->unit, r);
 }
@@ -29,7 +29,7 @@ static void wake_all(struct pg_store *s)
         const struct wqueue *q = u->queues[i];
         if (!q->wake || q->gone)
             continue;
-        pg_ear_tell(s, q->name);
+        pg_notify_queue(s, q->name);
         shared_watches_wake(&s->sh, q->name);
     }
 }
@@ -40,8 +40,8 @@ void pg_over(struct pg_store *s)
     pg_unit_reset(s->unit);
     s->unit->count = 0;
     work_end(&s->progress);
-    pg_ear_kick(s);
-    pg_lane_after(s);
+    pg_notify_wake(s);
+    pg_pipeline_after(s);
 }
 
 /* The lane goes on with what waits before anybody is answered, so that the database need not. */
@@ -56,10 +56,10 @@ void pg_over_with_answers(struct pg_store *s)
     }
     s->unit = next;
     work_end(&s->progress);
-    pg_lane_kick(s);
+    pg_pipeline_wake(s);
     pg_gate_enter(s, u, sent_under);
-    pg_ear_kick(s);
-    pg_lane_after(s);
+    pg_notify_wake(s);
+    pg_pipeline_after(s);
 }
 
 /* Committed: others may see it. What it says happened is told when the disk has it. */
@@ -106,8 +106,8 @@ void pg_give_up(struct pg_store *s, enum outcome out, const char *note)
 
 static void roll_back(struct pg_store *s)
 {
-    pg_conn_send(s->lane, SQL_ROLLBACK, &pg_unit(s->unit)->args);
-    if (pg_conn_round(s->lane, rolled_back_cb, s) != 0)
+    pg_conn_send(s->pipeline, SQL_ROLLBACK, &pg_unit(s->unit)->args);
+    if (pg_conn_round(s->pipeline, rolled_back_cb, s) != 0)
         pg_give_up(s, OUT_UNAVAILABLE, "the database cannot be reached");
 }
 
@@ -165,7 +165,7 @@ void pg_round_failed(struct pg_store *s, int err, const struct round_error *erro
 void pg_go(struct pg_store *s, round_fn fn)
 {
     s->sent_under = pg_conn_up(s->syncer) ? s->sync_number : 0;
-    if (pg_conn_round(s->lane, fn, s) != 0) {
+    if (pg_conn_round(s->pipeline, fn, s) != 0) {
         work_move(&s->progress, work_outcome_unknown(&s->progress) ? WORK_STATE_COMMIT_UNSENT
                                                                    : WORK_STATE_READ_UNSENT);
         uv_timer_start(&s->later, pg_later_cb, 0, 0);
@@ -200,7 +200,7 @@ static void fill_bodies(struct pg_store *s)
 {
     struct unit *u = s->unit;
     size_t at = pg_unit(u)->slots[0];
-    PGresult *r = at == SIZE_MAX ? NULL : pg_conn_take_result(s->lane, at);
+    PGresult *r = at == SIZE_MAX ? NULL : pg_conn_take_result(s->pipeline, at);
     if (r && !pg_unit_keep(u, r)) {
         bodies_lost(u);
         return;
@@ -211,25 +211,25 @@ static void fill_bodies(struct pg_store *s)
 }
 
 /* Whether operations may follow the unit under way at once. */
-static bool may_go_ahead(const struct pg_store *s)
+static bool may_pipeline(const struct pg_store *s)
 {
     return s->progress.work == WORK_UNIT && !s->url.pooled && !s->sh.closing && !s->sh.bulks &&
            !s->unit->bulk && !shared_beat_due(&s->sh) && !shared_tick_due(&s->sh) &&
-           pg_gate_watched(s) && pg_conn_sent(s->lane) + LOAD_STATEMENTS <= ROUND_MAX;
+           pg_gate_watched(s) && pg_conn_sent(s->pipeline) + LOAD_STATEMENTS <= ROUND_MAX;
 }
 
 /* The unit ahead is one that had to wait, or made of what does. False: there is none. */
-static bool gather_ahead(struct pg_store *s)
+static bool gather_next_unit(struct pg_store *s)
 {
     const struct op *op = shared_front(&s->sh);
-    if (s->ahead)
+    if (s->next_unit)
         return true;
     if (!op || shared_class(op) != CLASS_UNIT)
         return false;
-    s->ahead = pg_unit_take(s);
-    if (s->ahead)
-        shared_gather(s->ahead, CLASS_UNIT, UNIT_OPS_MAX);
-    return s->ahead;
+    s->next_unit = pg_unit_take(s);
+    if (s->next_unit)
+        shared_gather(s->next_unit, CLASS_UNIT, UNIT_OPS_MAX);
+    return s->next_unit;
 }
 
 /* The end of every transaction: what was worked out, and the commit. */
@@ -245,10 +245,10 @@ void pg_store_and_commit(struct pg_store *s)
         pg_give_back(s, false, "out of memory");
         return;
     }
-    pg_conn_send(s->lane, SQL_COMMIT, &pg_unit(u)->args);
+    pg_conn_send(s->pipeline, SQL_COMMIT, &pg_unit(u)->args);
     if (unit_changed(u) || s->progress.work != WORK_UNIT)
         work_move(&s->progress, WORK_STATE_COMMITTING);
-    if (may_go_ahead(s) && gather_ahead(s))
+    if (may_pipeline(s) && gather_next_unit(s))
         store_with_next(s);
     else
         pg_go(s, stored_cb);
@@ -319,7 +319,7 @@ static void second_cb(void *ctx, int err, const struct round_error *error)
     }
     if (pg_unit(u)->asked & ASKED_SHARERS)
         pg_unit_sharers_loaded(u);
-    if (pg_unit(u)->asked & ASKED_REPLIES && pg_unit_words_loaded(u) != 0)
+    if (pg_unit(u)->asked & ASKED_REPLIES && pg_unit_replies_loaded(u) != 0)
         u->nomem = true;
     if (pg_unit(u)->asked & ASKED_KEYS)
         pg_keys_of_rows_loaded(u);
@@ -342,7 +342,7 @@ static void loaded_cb(void *ctx, int err, const struct round_error *error)
     }
     /* What is sent first drops the answers of this round. */
     bool stale = pg_alerts_stale(s->unit, pg_unit(s->unit)->slots[LOAD_ALERTS]);
-    bool second = pg_unit_needs_words(s->unit) || pg_unit_needs_sharers(s->unit);
+    bool second = pg_unit_needs_replies(s->unit) || pg_unit_needs_sharers(s->unit);
     second |= pg_keys_needed_by_rows(s->unit, false);
     if (stale)
         pg_alerts_ask(s->unit);
@@ -373,28 +373,28 @@ static void begin(struct pg_store *s, struct unit *u)
         u->turns[i] = (struct turn){.op = u->turns[i].op, .batch = u->turns[i].batch};
     u->alone = wants_alone(u->turns[0].op);
     pg_unit(u)->began_ns = clock_ns();
-    pg_conn_send(s->lane, SQL_BEGIN, &pg_unit(u)->args);
+    pg_conn_send(s->pipeline, SQL_BEGIN, &pg_unit(u)->args);
 }
 
 /* The commit is through: the unit ahead is the one under way, and its questions are asked. */
-static void went_ahead_cb(void *ctx)
+static void passed_on_cb(void *ctx)
 {
     struct pg_store *s = ctx;
     struct unit *u = s->unit;
     take_stored(s);
-    s->unit = s->ahead;
-    s->ahead = NULL;
+    s->unit = s->next_unit;
+    s->next_unit = NULL;
     work_pass_on(&s->progress);
     pg_unit(s->unit)->began_ns = clock_ns();
     pg_gate_enter(s, u, s->sent_under);
-    pg_ear_kick(s);
+    pg_notify_wake(s);
 }
 
 /* While there is one ahead, the commit did not get through. */
-static void ahead_cb(void *ctx, int err, const struct round_error *error)
+static void pipelined_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
-    if (s->ahead)
+    if (s->next_unit)
         pg_round_failed(s, err, error);
     else
         loaded_cb(s, err, error);
@@ -404,11 +404,11 @@ static void ahead_cb(void *ctx, int err, const struct round_error *error)
  * before it is not known. */
 static void store_with_next(struct pg_store *s)
 {
-    pg_conn_mark(s->lane, went_ahead_cb);
-    begin(s, s->ahead);
-    unit_ask(s->ahead);
-    pg_unit_send_load(s->ahead);
-    pg_go(s, ahead_cb);
+    pg_conn_mark(s->pipeline, passed_on_cb);
+    begin(s, s->next_unit);
+    unit_ask(s->next_unit);
+    pg_unit_send_load(s->next_unit);
+    pg_go(s, pipelined_cb);
 }
 
 /* Now it is known what firings are about. */

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Heartbeats, the lease of the leader, and what the leader does as time passes (cluster.c, tick.c).
+-- Heartbeats, the lease of the leader, and what the leader does as time passes (heartbeat.c, tick.c).
 
 -- name: leader_take
 -- Takes or renews the lease of the leader. Takes the epoch of this node ($1), the duration in ms ($2) and
