@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gate: answers that wait for the disk.
+/* The gate: replies that wait until what they report is durable.
  *
- * The lane commits with synchronous_commit off: its changes are there for everybody at once, and on
- * the disk a little later. The syncer's commits wait for the disk; one that begins after a unit's
- * commit has come back ends after that unit is on it, for the log of the database has one order.
- * Then the unit's answers leave, its events are told, its memory is free. So while the disk works
- * the lane goes on, and all units that came meanwhile share the next sync.
+ * Why there is one. With synchronous_commit on, each commit waits for a sync of the disk, and the
+ * next unit could not begin before that. The write connection therefore commits with
+ * synchronous_commit off: PostgreSQL makes the changes visible at once and writes them to the disk
+ * a little later. A second connection, the syncer, makes commits that do wait. PostgreSQL's log has
+ * one order, so when a commit of the syncer that began after a unit's commit had returned comes
+ * back, that unit is on the disk as well. Then its replies are sent, its events are published and
+ * its memory is reused. While the disk works, the write connection goes on, and all units that
+ * commit meanwhile share the next sync (group commit).
  *
- * That holds only as long as the server lives: one that crashed and came back has forgotten commits
- * and syncs all the same. So the syncer's connection must have been there before the unit's commit
- * was sent, and is the one that syncs; when it breaks, nobody knows. Without it nothing is begun.
+ * The invariant. A reply that promises durability is never sent on the word of a server that may
+ * have restarted: a server that crashed has forgotten commits, and would still answer a new sync.
+ * So the connection of the syncer must have been open before the unit's commit was sent
+ * (sent_under), and must be the one that confirms the sync (sync_number). If it breaks in between,
+ * the outcome of the units in the gate is unknown. Without it no unit is begun.
  *
- * A claim of jobs that were durably ready may be answered before it is durable itself (its token is
- * refused after a crash that forgot it), and so may everything in a queue with relaxed durability.
- */
+ * What need not wait. A claim of jobs that were durably ready is answered before the claim itself
+ * is durable: a crash that forgets it makes the job ready again, and the token is then refused. The
+ * same holds for everything in a queue with relaxed durability. */
 #include "backend/postgres/impl.h"
 
 struct unit *pg_unit_take(struct pg_store *s)
@@ -125,7 +130,7 @@ static bool tells_of_others(const struct unit *u)
     return false;
 }
 
-/* False: nothing of it, or before it, is new; or nobody wants to wait. */
+/* False: neither the unit nor one before it changed anything, or no reply has to wait. */
 static bool must_wait(const struct pg_store *s, const struct unit *u)
 {
     return pg_gate_needed(s) && (u->records || s->gate || tells_of_others(u));
@@ -266,7 +271,8 @@ void pg_syncer_lost_cb(void *ctx)
 {
     struct pg_store *s = ctx;
     s->syncing = NULL;
-    s->sync_number++; /* what was sent before, and is not in the gate yet, is nobody's */
+    s->sync_number++; /* units that were sent before, and have not entered the gate yet, cannot be
+                         confirmed */
     pg_gate_break(s);
     pg_pipeline_later(s);
     pg_timer_set(s);

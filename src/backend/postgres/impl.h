@@ -41,7 +41,7 @@
 #include "backend/shared/shared.h"
 
 /* Where the configuration says nothing: */
-#define ANSWER_MS 15000 /* the database may take so long to answer */
+#define ANSWER_MS 15000 /* the database may take this long to answer */
 #define UNIT_TRIES_MAX 8
 
 /* What the first round may show to be needed, too. */
@@ -85,7 +85,7 @@ struct pg_store {
     struct unit *syncing;           /* up to this one, by the round under way; NULL = none is */
     struct args sync_args;
     uint64_t sync_number, sent_under; /* of the syncer's connection: the present one, and the one
-                                         that was there when the lane last sent; 0 = none */
+                                         that was open when the pipeline last sent; 0 = none */
 
     /* the leader's */
     int64_t resume_from_ms; /* pauses that ended after this are still to be told */
@@ -99,7 +99,8 @@ struct pg_store {
     struct wake_name *keys_to_tell; /* keys likewise, oldest first */
     size_t keys_waiting;
     bool keys_lost;     /* some could not be told */
-    bool keys_untold;   /* some were not, since the last sign of life: nobody seemed to be there */
+    bool keys_untold;   /* some were not sent since the last heartbeat: no other node seemed to be
+                           alive */
     bool keys_in_round; /* the round under way tells of keys */
     bool hello_due;     /* others shall hear that we listen */
     bool heard;         /* we have listened before */
@@ -132,13 +133,18 @@ static inline struct pg_store *pg_of_unit(const struct unit *u)
     return (struct pg_store *)(void *)u->s;
 }
 
+static inline struct conn *pg_pipeline_of(const struct unit *u)
+{
+    return pg_of_unit(u)->pipeline;
+}
+
 static inline struct pg_unit *pg_unit(struct unit *u)
 {
     return (struct pg_unit *)(void *)u;
 }
 
 /* pipeline.c */
-void pg_pipeline_wake(struct pg_store *s);  /* begins what can be begun; calls nobody back */
+void pg_pipeline_wake(struct pg_store *s);  /* begins what can be begun; makes no callbacks */
 void pg_pipeline_later(struct pg_store *s); /* the same from the loop, where answers may be given */
 void pg_later_cb(uv_timer_t *timer);
 void pg_pipeline_after(struct pg_store *s); /* something is over: what waited for it goes on */
@@ -151,7 +157,7 @@ bool pg_pipeline_idle(const struct pg_store *s);
 int64_t pg_answer_ms(const struct pg_store *s);
 void pg_heartbeat_send(struct pg_store *s);
 void pg_heartbeat_take(struct pg_store *s);
-void pg_link_heard(struct pg_store *s); /* the lane was opened */
+void pg_link_heard(struct pg_store *s); /* the write connection was opened */
 void pg_cluster(const struct backend *b, struct backend_cluster *ret);
 
 /* transact.c: one transaction from begin to commit */
@@ -159,7 +165,7 @@ void pg_begin_unit(struct pg_store *s); /* its turns are filled */
 void pg_store_and_commit(
     struct pg_store *s); /* the end of every one: what was worked out, the commit */
 void pg_round_failed(struct pg_store *s, int err, const struct round_error *error);
-/* Rolls back, and begins anew if `again`, or refuses with this text. */
+/* Rolls back, and begins again if `again`, or refuses with this text. */
 void pg_give_back(struct pg_store *s, bool again, const char *trouble);
 /* The rules of alerts, if they were asked for, cannot be taken: it has been given back. */
 bool pg_rules_wrong(struct pg_store *s);
@@ -168,7 +174,7 @@ void pg_give_up(struct pg_store *s, enum outcome out, const char *note);
 enum outcome pg_lost_outcome(const struct pg_store *s);
 void pg_over(struct pg_store *s);              /* what was under way; goes on with the next */
 void pg_over_with_answers(struct pg_store *s); /* the same of what has answers; results are kept */
-void pg_go(struct pg_store *s, round_fn fn);   /* sends the lane's round */
+void pg_go(struct pg_store *s, round_fn fn);   /* sends the round */
 void pg_keep_result(struct pg_store *s, size_t index);
 const char *pg_sentence(const struct round_error *e); /* for the client */
 
@@ -178,8 +184,9 @@ void pg_unit_give(struct pg_store *s, struct unit *u);
 void pg_units_free(struct pg_store *s);
 bool pg_gate_needed(const struct pg_store *s);
 bool pg_gate_watched(const struct pg_store *s); /* it can be told what is on the disk, if need be */
-/* The unit is committed, and the lane has another: answers what may leave at once, and keeps the
- * rest, and the unit, until the disk has it. sent_under: the syncer's connection when it was sent.
+/* The unit is committed, and the pipeline has another: answers what may leave at once, and keeps
+ * the rest, and the unit, until the disk has it. sent_under: the syncer's connection when it was
+ * sent.
  */
 void pg_gate_enter(struct pg_store *s, struct unit *u, uint64_t sent_under);
 void pg_gate_refuse(struct pg_store *s); /* the one under way is committed, but cannot wait */
@@ -299,7 +306,8 @@ void pg_tick_done(struct pg_store *s);      /* it is committed */
 void pg_notify_free(struct pg_store *s);
 void pg_notify_queue(struct pg_store *s, struct span queue);
 void pg_notify_keys(struct pg_store *s, const struct unit *u); /* it is on the disk */
-/* How many others there are was asked anew. Who came unheard was not told of keys meanwhile. */
+/* Other nodes were counted again. One that had not been known was not sent changes of keys
+ * meanwhile. */
 void pg_notify_nodes_counted(struct pg_store *s, unsigned others_before);
 void pg_notify_wake(struct pg_store *s);
 void pg_notify_received_cb(void *ctx, const char *payload);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Other nodes are told that a queue has a job, and which keys were changed, by NOTIFY on a
- * connection of its own. A round of notifications names every queue once, however many jobs came
- * since the last; with no other node alive there is none. What gets lost of queues is found by the
- * slow poll (pipeline.c); where keys may have got lost there is a gap in the events.
+/* Notifications between nodes: which queues have ready jobs, and which keys were changed, by NOTIFY
+ * on a connection of its own. A round names every queue once, however many jobs came since the last
+ * one; while no other node is alive, none is sent. A queue that was not announced is found by the
+ * slow poll (pipeline.c). If changes of keys may have been lost, their listeners get a gap event.
  *
- * A word is the epoch of whoever tells, a space, and the name of a queue, or one of the signs
- * below, which no name begins with. */
+ * A message is the epoch of the sender, a space, and the name of a queue or one of the signs below,
+ * with which no name begins. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -25,7 +25,7 @@ struct wake_name {
     char name[];
 };
 
-#define TELL_ALL_BEYOND 64 /* so many queues in one round: one word for all of them */
+#define TELL_ALL_BEYOND 64 /* more queues than this in one round: one message for all of them */
 
 static void free_all(struct wake_name **list)
 {
@@ -133,7 +133,7 @@ static void send_word(struct pg_store *s, struct args *a, struct span word)
     pg_conn_send(s->listener, SQL_NOTIFY, a);
 }
 
-/* At most so many; how many it was. */
+/* Sends at most this many; returns how many it sent. */
 static size_t send_list(struct pg_store *s, struct args *a, struct wake_name **list, size_t most)
 {
     size_t n = 0;
@@ -175,7 +175,7 @@ static int digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* What cannot be read is a gap: nobody but us writes here, but anybody may. */
+/* A message that cannot be read is a gap: every role of the database may write to the channel. */
 static void hear_key(struct pg_store *s, uint8_t kind, const char *word)
 {
     char key[LIMIT_KV_KEY_BYTES], *end;

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lane: one thing after the other on one connection.
+/* The pipeline: what the write connection does next, and what happens when it breaks.
  *
- * A sign of life when it is time, then a unit that waited behind another, then what time brings,
- * then slices of bulk work between what clients ask for. Operations go in the order they came;
- * those of one class that stand together make one unit. While one is under way the next gathers. */
+ * The connection does one piece of work at a time (work_state.h). When it is idle it takes, in this
+ * order: a heartbeat that is due; a unit that had to wait behind another one (transact.c); the work
+ * of the leader that is due; and then, in turns, a slice of a bulk action and the oldest operations
+ * of clients. Operations are taken in the order in which they were submitted. Neighbours of one
+ * class (shared_class) form one unit: while a unit is under way the next operations gather, so that
+ * a larger load leads to larger units, not to more round trips.
+ *
+ * When the connection is lost, the work under way ends as pg_lost_outcome says, and what waits is
+ * refused with OUT_UNAVAILABLE. Replies may be sent only from the loop, never from inside a call of
+ * the broker: pg_pipeline_wake therefore sends none, and pg_pipeline_later continues from a timer.
+ */
 #include "backend/postgres/impl.h"
 #include "base/check.h"
 
@@ -19,7 +27,7 @@ bool pg_pipeline_idle(const struct pg_store *s)
 static void begin_view(struct pg_store *s);
 static void begin_heartbeat(struct pg_store *s);
 
-/* The unit ahead had to wait: what was before it is settled. */
+/* The next unit had to wait until the outcome of the one before it was known. */
 static void begin_next_unit(struct pg_store *s)
 {
     pg_unit_give(s, s->unit);
@@ -48,7 +56,7 @@ void pg_pipeline_wake(struct pg_store *s)
     if (shared_beat_due(&s->sh))
         begin_heartbeat(s);
     else if (!pg_gate_watched(s))
-        return; /* nobody could say what is on the disk */
+        return; /* without the syncer nothing can be confirmed */
     else if (s->next_unit)
         begin_next_unit(s);
     else if (shared_tick_due(&s->sh))
@@ -63,7 +71,7 @@ void pg_pipeline_wake(struct pg_store *s)
     }
 }
 
-/* --- signs of life --- */
+/* --- heartbeats --- */
 
 static void heartbeat_cb(void *ctx, int err, const struct round_error *error)
 {
@@ -181,7 +189,7 @@ void pg_pipeline_opened_cb(void *ctx)
     pg_link_heard(s);
     shared_store_opened(&s->sh);
     s->sh.node.seen_at_ms = 0;
-    /* Nobody knows what happened meanwhile. */
+    /* What happened meanwhile is not known. */
     shared_watches_wake(&s->sh, (struct span){NULL, 0});
     pg_pipeline_later(s);
 }

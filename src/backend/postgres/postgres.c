@@ -94,14 +94,14 @@ static void timer_cb(uv_timer_t *timer)
         if (all[i] && pg_conn_down(all[i]) && !s->sh.closing)
             pg_conn_reopen(all[i]);
     }
-    /* The slow poll: what others did is heard of here where nobody tells it. */
+    /* The slow poll: it finds what other nodes did and did not announce. */
     if (s->sh.node.others || s->url.pooled)
         shared_watches_wake(&s->sh, (struct span){NULL, 0});
     pg_pipeline_later(s);
     pg_timer_set(s);
 }
 
-/* Never later than it is set already: whoever asks often must not put it off. */
+/* Never later than it is set already: frequent calls must not put it off. */
 void pg_timer_set(struct pg_store *s)
 {
     uint64_t wait = (uint64_t)(pg_conn_up(s->pipeline) ? shared_next_wait(&s->sh) : REOPEN_MS);
@@ -259,7 +259,7 @@ static int set_session(PGconn *pg, const struct pg_store *s, struct err_note *no
     return err;
 }
 
-/* Behind a pooler a session is nobody's: what is set there would reach others. */
+/* Behind a pooler sessions are shared: a setting would reach other clients. */
 static void fill_setup(struct pg_store *s)
 {
     int idle = (int)(shared_leader_ttl_ms(&s->sh) < IDLE_MS_MAX ? shared_leader_ttl_ms(&s->sh)
@@ -297,7 +297,7 @@ static struct conn_config conn_config_of(struct pg_store *s)
 
 static int open_others(struct pg_store *s)
 {
-    struct conn_config reader = conn_config_of(s), ear = conn_config_of(s);
+    struct conn_config reader = conn_config_of(s), listener = conn_config_of(s);
     struct conn_config syncer = conn_config_of(s);
     syncer.setup = s->sync_setup;
     syncer.opened = pg_syncer_opened_cb;
@@ -305,15 +305,15 @@ static int open_others(struct pg_store *s)
     reader.setup = s->read_setup;
     reader.opened = pg_reader_opened_cb;
     reader.lost = pg_reader_lost_cb;
-    ear.setup = s->notify_setup;
-    ear.opened = pg_notify_opened_cb;
-    ear.lost = pg_notify_lost_cb;
-    ear.notified = pg_notify_received_cb;
+    listener.setup = s->notify_setup;
+    listener.opened = pg_notify_opened_cb;
+    listener.lost = pg_notify_lost_cb;
+    listener.notified = pg_notify_received_cb;
     int err = pg_conn_new_closed(&reader, &s->reader);
     if (!err)
         err = pg_conn_new_closed(&syncer, &s->syncer);
     if (!err && !s->url.pooled)
-        err = pg_conn_new_closed(&ear, &s->listener);
+        err = pg_conn_new_closed(&listener, &s->listener);
     if (err)
         return err;
     pg_conn_reopen(s->reader);
@@ -325,15 +325,15 @@ static int open_others(struct pg_store *s)
 
 static int open_lane(struct pg_store *s, PGconn *pg, struct err_note *note)
 {
-    struct conn_config lane = conn_config_of(s);
-    lane.opened = pg_pipeline_opened_cb;
-    lane.lost = pg_pipeline_lost_cb;
+    struct conn_config pipeline = conn_config_of(s);
+    pipeline.opened = pg_pipeline_opened_cb;
+    pipeline.lost = pg_pipeline_lost_cb;
     int err = set_session(pg, s, note);
     if (err) {
         PQfinish(pg);
         return err;
     }
-    return pg_conn_new(&lane, pg, &s->pipeline);
+    return pg_conn_new(&pipeline, pg, &s->pipeline);
 }
 
 static int store_init(struct pg_store *s, const struct backend_config *config)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quick questions, answered on the lane between two units: get, peek, queues and their counts. */
+/* Quick questions, which the write connection answers between two units: get, peek, queues and
+ * their counts. */
 #include "backend/postgres/impl.h"
 
 /* --- views --- */
 
-/* A row of JOB, bodies and QUEUE_SHOWN. */
+/* A row of job_columns, bodies and queue_shown (sql/parts.sql). */
 void pg_view_row(const PGresult *r, int at, struct wall_time now, bool body, struct job_view *ret)
 {
     struct row row = {.gone = false};
@@ -28,9 +29,9 @@ static void send_get(struct unit *u, const struct op_job *want)
 {
     pg_args_i8(&pg_unit(u)->args, (int64_t)want->job.seq);
     pg_args_bool(&pg_unit(u)->args, want->want_body);
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_GET_JOB, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_GET_JOB, &pg_unit(u)->args);
     pg_args_i8(&pg_unit(u)->args, want->want_attempts ? (int64_t)want->job.seq : 0);
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_ATTEMPTS, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_ATTEMPTS, &pg_unit(u)->args);
 }
 
 static bool attempt_read(const void *result, size_t i, struct attempt_view *ret)
@@ -60,7 +61,7 @@ static void view_attempts(struct unit *u, const PGresult *job, const PGresult *r
 static size_t answer_get(struct unit *u, struct turn *t, size_t at)
 {
     const struct op_job *want = &t->op->job;
-    const PGresult *r = pg_conn_result(pg_of_unit(u)->pipeline, at);
+    const PGresult *r = pg_conn_result(pg_pipeline_of(u), at);
     struct job_view *v = arena_array(&u->arena, 1, sizeof *v);
     bool found = PQntuples(r) == 1 &&
                  (!want->job.hi || (uint64_t)pg_col_i8(r, 0, JOB_ID_HI) == want->job.hi);
@@ -71,7 +72,7 @@ static size_t answer_get(struct unit *u, struct turn *t, size_t at)
     pg_view_row(r, 0, u->now, want->want_body || want->want_texts, v);
     turn_show_job(t, v);
     if (want->want_attempts)
-        view_attempts(u, r, pg_conn_result(pg_of_unit(u)->pipeline, at + 1), v);
+        view_attempts(u, r, pg_conn_result(pg_pipeline_of(u), at + 1), v);
     return 2;
 }
 
@@ -88,7 +89,7 @@ static void send_peek(struct unit *u, const struct op_peek *want)
     pg_array_end(&pg_unit(u)->args);
     pg_args_i4(&pg_unit(u)->args, 0);
     pg_args_bytes(&pg_unit(u)->args, SPAN_LITERAL(""));
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_QUEUE_VIEWS, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_QUEUE_VIEWS, &pg_unit(u)->args);
     pg_args_text(&pg_unit(u)->args, want->queue);
     pg_args_i4(&pg_unit(u)->args, (int32_t)peek_limit(want));
     pg_args_bool(&pg_unit(u)->args, want->want_body);
@@ -96,7 +97,7 @@ static void send_peek(struct unit *u, const struct op_peek *want)
         pg_args_i4(&pg_unit(u)->args, want->state);
     if (back)
         pg_args_i8(&pg_unit(u)->args, (int64_t)want->skip);
-    pg_conn_send(pg_of_unit(u)->pipeline,
+    pg_conn_send(pg_pipeline_of(u),
                  back                             ? SQL_PEEK_NEWEST
                  : want->state == STATE_READY     ? SQL_PEEK_READY
                  : want->state == STATE_SCHEDULED ? SQL_PEEK_SCHEDULED
@@ -109,9 +110,9 @@ static void send_peek(struct unit *u, const struct op_peek *want)
 static size_t answer_peek(struct unit *u, struct turn *t, size_t at)
 {
     const struct op_peek *want = &t->op->peek;
-    const PGresult *r = pg_conn_result(pg_of_unit(u)->pipeline, at + 1);
+    const PGresult *r = pg_conn_result(pg_pipeline_of(u), at + 1);
     uint64_t bytes = 0;
-    if (!turn_peek_allowed(t, PQntuples(pg_conn_result(pg_of_unit(u)->pipeline, at)) > 0))
+    if (!turn_peek_allowed(t, PQntuples(pg_conn_result(pg_pipeline_of(u), at)) > 0))
         return 2;
     int n = PQntuples(r);
     struct job_view *views = arena_array(&u->arena, (size_t)n + 1, sizeof *views);
@@ -141,12 +142,12 @@ static void send_views(struct unit *u, const struct op *op)
     uint32_t limit = want->limit && want->limit < LIMIT_BATCH ? want->limit : LIMIT_BATCH;
     pg_args_i4(&pg_unit(u)->args, list ? (int32_t)limit : 0);
     pg_args_text(&pg_unit(u)->args, list ? want->after : SPAN_LITERAL(""));
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_QUEUE_VIEWS, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_QUEUE_VIEWS, &pg_unit(u)->args);
     if (!list && want->group.len) {
         pg_args_text(&pg_unit(u)->args, want->name);
         pg_args_i4(&pg_unit(u)->args, (int32_t)want->number);
         pg_args_text(&pg_unit(u)->args, want->group);
-        pg_conn_send(pg_of_unit(u)->pipeline, SQL_GROUP_COUNTS, &pg_unit(u)->args);
+        pg_conn_send(pg_pipeline_of(u), SQL_GROUP_COUNTS, &pg_unit(u)->args);
     }
 }
 
@@ -178,7 +179,7 @@ static void group_counts(const PGresult *r, struct queue_counts *c)
 
 static size_t answer_views(struct unit *u, struct turn *t, size_t at)
 {
-    const PGresult *r = pg_conn_result(pg_of_unit(u)->pipeline, at);
+    const PGresult *r = pg_conn_result(pg_pipeline_of(u), at);
     bool group = t->op->kind == OP_QUEUE_GET && t->op->queue.group.len;
     int n = PQntuples(r);
     struct queue_view *views = arena_array(&u->arena, (size_t)n + 1, sizeof *views);
@@ -192,7 +193,7 @@ static size_t answer_views(struct unit *u, struct turn *t, size_t at)
     if (t->op->kind == OP_QUEUE_GET && n == 0)
         unit_refuse(t, OUT_NO_QUEUE, NULL);
     else if (group)
-        group_counts(pg_conn_result(pg_of_unit(u)->pipeline, at + 1), &views[0].counts);
+        group_counts(pg_conn_result(pg_pipeline_of(u), at + 1), &views[0].counts);
     return group ? 2 : 1;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What time brings, done by the leader alone: leases that end, jobs that become due or expire,
- * leases of connections whose node has died, the slices of purges and deletes, retention, sums.
+/* What the leader does as time passes: leases that end, jobs that become due or expire, leases of
+ * connections whose node has died, the slices of purges and deletes, retention, and the folding of
+ * sums.
  *
- * A tick is one transaction that locks the leader's row and finds its epoch there; a leader that
- * was paused and overtaken finds another and does nothing. Each part takes a bounded number of
- * rows; what is left makes the next tick due at once. */
+ * A tick is one transaction that locks the row of the leader and finds its own epoch there; a
+ * leader that was paused and replaced finds another epoch and does nothing. Each part takes a
+ * bounded number of rows; if rows are left, the next tick is due at once. */
 #include "backend/postgres/impl.h"
 
 #define HOUR_MS INT64_C(3600000)

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A unit of operations on the lane, from begin to commit; and the end of every transaction there.
- * What does not end well is rolled back, and begun anew where that may help.
+/* A unit of operations from begin to commit, and the end of every transaction of the write
+ * connection (a tick and a slice of a bulk action end here, too).
  *
- * Where operations wait when a unit is stored, the unit ahead is made of them, and its begin and
- * its questions follow the commit in the same round: the database goes from one to the other
- * without a turn of ours. When the commit is through, the unit ahead is the one under way. If the
- * store is refused, nothing behind it was run: the unit ahead waits until that is settled, and is
- * the next. */
+ * A unit needs two or three round trips: begin and load; a second load, if the first one showed
+ * that more is needed (enum second_question); store and commit. Between them the operations are
+ * executed in memory by shared/. The state (work_state.h) says what an error means: a refusal by
+ * the database is rolled back, and the unit begins again where another try may succeed
+ * (worth_repeating), at most UNIT_TRIES_MAX times; a connection that breaks before the commit was
+ * sent leaves nothing, one that breaks after it leaves an unknown outcome.
+ *
+ * Pipelining. If operations wait when a unit is stored, they form the next unit, and its begin and
+ * its load are sent behind the commit in the same round: the database goes from one unit to the
+ * next without waiting for us. When the commit is confirmed (passed_on_cb), the next unit is the
+ * one under way. If the commit is refused, the statements behind it were not executed: the next
+ * unit waits until the outcome of the first is settled, and is then begun by pipeline.c. */
 #include "backend/postgres/impl.h"
 #include "backend/shared/sound.h"
 
@@ -44,7 +51,7 @@ void pg_over(struct pg_store *s)
     pg_pipeline_after(s);
 }
 
-/* The lane goes on with what waits before anybody is answered, so that the database need not. */
+/* The next work is sent before the replies are, so that the database does not wait for us. */
 void pg_over_with_answers(struct pg_store *s)
 {
     struct unit *u = s->unit, *next = pg_unit_take(s);
@@ -119,7 +126,7 @@ static void begin_again(struct pg_store *s)
     else if (s->progress.work == WORK_BULK)
         pg_begin_bulk(s);
     else
-        pg_over(s); /* what time brings comes again by itself */
+        pg_over(s); /* a tick comes again by itself */
 }
 
 static void rolled_back_cb(void *ctx, int err, const struct round_error *error)
@@ -218,7 +225,8 @@ static bool may_pipeline(const struct pg_store *s)
            pg_gate_watched(s) && pg_conn_sent(s->pipeline) + LOAD_STATEMENTS <= ROUND_MAX;
 }
 
-/* The unit ahead is one that had to wait, or made of what does. False: there is none. */
+/* The next unit is one that had to wait, or is formed of the operations that wait. False: none do.
+ */
 static bool gather_next_unit(struct pg_store *s)
 {
     const struct op *op = shared_front(&s->sh);
@@ -376,7 +384,7 @@ static void begin(struct pg_store *s, struct unit *u)
     pg_conn_send(s->pipeline, SQL_BEGIN, &pg_unit(u)->args);
 }
 
-/* The commit is through: the unit ahead is the one under way, and its questions are asked. */
+/* The commit is confirmed: the next unit, whose load is on its way, is now under way. */
 static void passed_on_cb(void *ctx)
 {
     struct pg_store *s = ctx;
@@ -390,7 +398,7 @@ static void passed_on_cb(void *ctx)
     pg_notify_wake(s);
 }
 
-/* While there is one ahead, the commit did not get through. */
+/* As long as there is a next unit, the commit was not confirmed. */
 static void pipelined_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;

@@ -10,7 +10,7 @@
 enum pg_work {
     WORK_NONE,
     WORK_UNIT,      /* operations of clients */
-    WORK_TICK,      /* what time brings, of the leader */
+    WORK_TICK,      /* the work of the leader */
     WORK_VIEW,      /* questions that are answered at once */
     WORK_BULK,      /* a slice of a bulk action */
     WORK_HEARTBEAT, /* this node lives; who leads */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signs of life: a time for each node, a lease for the one that leads, and what this node knows of
- * both and of the server, kept for whoever asks. */
+/* Heartbeats: a time for each node, the lease of the leader, and what this node knows of both and
+ * of the server, which backend_cluster returns. */
 #include "backend/redis/impl.h"
 
 /* Places in the answer of lua/heartbeat.lua. */

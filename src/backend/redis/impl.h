@@ -44,13 +44,14 @@
 
 /* Where the configuration says nothing: */
 #define NODE_OTHER_MS 60000  /* a node that was heard of since is reckoned with */
-#define REPLY_SPAN_MS 300000 /* last words about leases are kept together by the time … */
-#define REPLY_SPANS 13       /* … and for so many of these spans: an hour at least */
-#define HOLD_MS 15000        /* ready jobs are taken out of reach for so long at most, … */
+#define REPLY_SPAN_MS 300000 /* the last replies about leases are kept together by time … */
+#define REPLY_SPANS 13       /* … and for this many of these spans: at least an hour */
+#define HOLD_MS 15000        /* ready jobs are taken out of reach for at most this long, … */
 #define UNIT_TRIES_MAX 8
-#define ALONE_TRIES_MAX 200  /* of what needs that nobody else stores anything meanwhile … */
-#define QUIET_TRIES 3        /* … which after so many asks the others to wait … */
-#define QUIET_MS 1000        /* … for so long at most, */
+#define ALONE_TRIES_MAX                                                                            \
+    200 /* of a unit which requires that no other node stores anything meanwhile … */
+#define QUIET_TRIES 3        /* … after this many it asks the other nodes to wait … */
+#define QUIET_MS 1000        /* … for at most this long, */
 #define QUIET_SCOPE_MS 10000 /* or where all jobs of a queue may have to be looked at first */
 #define WAIT_MS 2            /* between two tries of who waits */
 #define PIPELINE_ITEMS 2
@@ -61,7 +62,7 @@ enum item_kind { ITEM_UNIT, ITEM_VIEW, ITEM_SEARCH, ITEM_TICK, ITEM_BULK, ITEM_H
 /* LAST: its last question is on the way, so that the next item's may follow. */
 enum item_stage { STAGE_WAIT, STAGE_ASKING, STAGE_LAST };
 
-/* What stands in the line: a unit, with what it sends and what came back. */
+/* An item of the pipeline: a unit, with what it sends and what came back. */
 struct item {
     struct unit unit;
     struct rargs args;
@@ -86,7 +87,7 @@ struct item {
     struct job_view *views;
     uint32_t view_count;
     uint32_t search_queue;
-    bool stale;     /* the answer on its way is to a question that must be asked anew */
+    bool stale;     /* the answer on its way belongs to a question that must be asked again */
     bool shared;    /* others lived: numbers are taken, ready jobs held */
     bool held;      /* ready jobs are */
     bool watched;   /* the server tells if anybody came in between */
@@ -104,14 +105,14 @@ struct rd_store {
     struct handshake handshake;
 
     struct rconn *pipeline, *listener;
-    struct item *line[PIPELINE_ITEMS + 1]; /* and a sign of life in front */
+    struct item *line[PIPELINE_ITEMS + 1]; /* and a heartbeat in front */
     size_t line_count;
     struct item *spare;
     uint64_t token_last; /* of holds */
     uint64_t stores;     /* the highest number seen: a smaller one means lost data */
     uint64_t bulk_last;  /* number of the last bulk action begun here */
-    bool contended;      /* a store found another node since the last sign of life */
-    bool ready;          /* the lane is connected, and was greeted */
+    bool contended;      /* a store found another node since the last heartbeat */
+    bool ready;          /* the write connection is open, and the handshake is complete */
     bool ready_once;     /* … now or before */
     bool handshaking;
     bool went;           /* data was lost under an open connection */
@@ -124,7 +125,7 @@ struct rd_store {
     uv_timer_t timer; /* ticks, life signs, reconnecting */
     uv_timer_t later; /* answers that must not come from inside a call */
     unsigned handles;
-    bool leaving; /* the goodbye is said */
+    bool leaving; /* the node has left the cluster */
     struct rargs leave_args;
     backend_closed_fn closed;
     void *closed_ctx;
@@ -175,12 +176,12 @@ int64_t rd_reply_time(const redisReply *r);
 uint64_t rd_reply_count(const redisReply *r);
 
 /* pipeline.c */
-void rd_pipeline_wake(struct rd_store *s);  /* begins what can be begun; calls nobody back */
+void rd_pipeline_wake(struct rd_store *s);  /* begins what can be begun; makes no callbacks */
 void rd_pipeline_later(struct rd_store *s); /* the same from the loop, where answers may be given */
 void rd_pipeline_after(struct rd_store *s); /* something is over: what waited for it goes on */
 void rd_later_cb(uv_timer_t *timer);
-void rd_pipeline_handshake(struct rd_store *s); /* anew, on the connection that is open */
-/* Whether the store has seen less than we know of, though nobody hung up; it is then greeted. */
+void rd_pipeline_handshake(struct rd_store *s); /* again, on the connection that is open */
+/* Whether the store has lost data under an open connection; then the handshake is repeated. */
 bool rd_data_went(struct rd_store *s, const char *stores);
 void rd_pipeline_opened_cb(void *ctx);
 void rd_pipeline_lost_cb(void *ctx, const char *why);
@@ -198,7 +199,7 @@ void rd_item_send(struct item *it, enum item_stage stage, redis_reply_fn fn);
  * it is over. */
 bool rd_item_answered(struct item *it, redisReply *r, bool storing);
 void rd_item_begin(struct item *it); /* its first question */
-void rd_item_again(struct item *it); /* from the start, and whoever stands behind it, too */
+void rd_item_again(struct item *it); /* from the start, and the items behind it, too */
 void rd_item_over(struct item *it);
 void rd_item_give_up(struct item *it, enum outcome out, const char *note);
 /* Whether the answer says that another node wants to be alone: then the item tries again soon. */
@@ -265,7 +266,7 @@ void rd_schedules_answer(struct unit *u, struct turn *t, const redisReply *list)
 bool rd_rules_needed(const struct item *it); /* the node's are of another version … */
 void rd_rules_ask(struct item *it);          /* … begins a command … */
 int rd_rules_loaded(struct item *it, const redisReply *r); /* … -ERR_NOMEM, -ERR_CORRUPT */
-bool rd_rules_went(const struct item *it); /* they were forgotten since: to be begun anew */
+bool rd_rules_went(const struct item *it); /* they were forgotten since: the unit begins again */
 uint64_t rd_rules_version(const redisReply *r);
 void rd_alerts_ask(struct item *it); /* of a unit about them: everything */
 int rd_alerts_loaded(struct item *it, const redisReply *r);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The items of the line: their memory, their questions, and how they end. */
+/* The items of the pipeline: their memory, their questions, and how they end. */
 #include "backend/redis/impl.h"
 #include "backend/shared/sound.h"
 #include "base/check.h"
@@ -141,7 +141,7 @@ static bool surely_undone(const redisReply *r)
     return false;
 }
 
-/* The server forgot the scripts, or became somebody else: it is greeted afresh. */
+/* The server forgot the scripts, or another one took its place: the handshake is repeated. */
 static bool to_be_greeted(const redisReply *r)
 {
     return redis_is_error(r, "NOSCRIPT") || redis_is_error(r, "READONLY") ||
@@ -205,7 +205,7 @@ static size_t place_of(const struct rd_store *s, const struct item *it)
     return i;
 }
 
-/* What was asked behind it must be asked anew. */
+/* The questions behind it must be asked again. */
 static void step_back(struct item *it)
 {
     struct rd_store *s = rd_of_unit(&it->unit);

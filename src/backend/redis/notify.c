@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ear hears on a channel which queues have jobs; stores tell it there (store.c). What gets lost
- * is found by the slow poll. */
+/* The notification connection hears on a channel which queues have ready jobs; stores announce them
+ * there (unit/store.c). A message that is lost is made up for by the slow poll. */
 #include "backend/redis/impl.h"
 
 void rd_notify_opened_cb(void *ctx)
@@ -28,11 +28,11 @@ void rd_notify_opened_cb(void *ctx)
 
 void rd_notify_lost_cb(void *ctx, const char *why)
 {
-    (void)why; /* the lane says it */
+    (void)why; /* the write connection logs it */
     rd_timer_set(ctx);
 }
 
-/* Messages carry the epoch of whoever tells, so that nobody listens to himself. */
+/* Messages carry the epoch of the sender, so that a node ignores its own. */
 void rd_notify_received_cb(void *ctx, const redisReply *r)
 {
     struct rd_store *s = ctx;

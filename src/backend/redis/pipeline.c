@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lane: what stands in the line, and the connection it goes over.
+/* The pipeline: which items are under way, what the write connection does next, and what happens
+ * when it breaks.
  *
- * A sign of life when it is time, then what time brings, then slices of bulk work between what
- * clients ask for. Operations go in the order they came; those of one class that stand together
- * make one item. */
+ * An item is a unit, a set of quick questions, a search, a tick, a slice of a bulk action or a
+ * heartbeat. At most PIPELINE_ITEMS are under way. The second item sends its first question when
+ * the last question of the first one is on its way (STAGE_LAST); Redis executes them in this order,
+ * so the second sees what the first has stored. If the first has to begin again, because another
+ * node stored something in between, what the second has loaded is stale and it begins again, too.
+ *
+ * The next item is, in this order: a heartbeat that is due, the work of the leader that is due, and
+ * then, in turns, a slice of a bulk action and the oldest operations of clients. Operations are
+ * taken in the order in which they were submitted; neighbours of one class form one item. */
 #include "backend/redis/impl.h"
 
 #define VIEWS_MAX 64 /* questions of one item */
@@ -91,7 +98,7 @@ static void beat_first(struct rd_store *s)
     s->line[0] = it;
 }
 
-/* Who may ask next: whoever waits, and has nobody before it who will ask again. */
+/* The item that may ask next: one that waits, if no item before it will ask again. */
 void rd_pipeline_wake(struct rd_store *s)
 {
     if (!s->ready || !redis_conn_open_now(s->pipeline))
@@ -151,7 +158,7 @@ void rd_later_cb(uv_timer_t *timer)
     rd_timer_set(s);
 }
 
-/* After the goodbye the same timer takes everything down: nothing may come before that. */
+/* After leaving, the same timer closes everything: nothing may be sent in between. */
 void rd_pipeline_later(struct rd_store *s)
 {
     if (!s->leaving && !uv_is_closing((uv_handle_t *)&s->later))

@@ -6,7 +6,7 @@
 #include "base/check.h"
 
 #define REOPEN_MS 500         /* between two tries to connect again */
-#define LOADING_WAIT_MS 60000 /* a start waits so long for a server that reads its data */
+#define LOADING_WAIT_MS 60000 /* a start waits this long for a server that is loading its data */
 
 static int rd_submit(struct backend *b, const struct op *list, size_t count, backend_reply_fn fn,
                      void *ctx)
@@ -67,14 +67,14 @@ static void timer_cb(uv_timer_t *timer)
         redis_conn_open(s->pipeline);
     if (redis_conn_down(s->listener) && !s->sh.closing && s->ready)
         redis_conn_open(s->listener);
-    /* The slow poll: what others did is heard of here where nobody tells it. */
+    /* The slow poll: it finds what other nodes did and did not announce. */
     if (s->sh.node.others)
         shared_watches_wake(&s->sh, (struct span){NULL, 0});
     rd_pipeline_later(s);
     rd_timer_set(s);
 }
 
-/* Never later than it is set already: whoever asks often must not put it off. */
+/* Never later than it is set already: frequent calls must not put it off. */
 void rd_timer_set(struct rd_store *s)
 {
     bool down = !s->ready || redis_conn_down(s->listener);
@@ -208,7 +208,7 @@ static const struct backend_ops rd_ops = {
     .close = rd_close,
 };
 
-/* --- opening: on a loop of its own, while nobody waits for the other --- */
+/* --- opening: on a loop of its own, before the other one runs --- */
 
 struct opening {
     uv_loop_t loop;
@@ -287,20 +287,20 @@ static int open_first(struct rd_store *s, struct err_note *note)
 
 static int open_connections(struct rd_store *s)
 {
-    struct rconn_config lane = {.loop = s->sh.config.loop,
-                                .url = &s->url,
-                                .tls = s->tls,
-                                .answer_ms = (uint32_t)s->sh.config.answer_ms,
-                                .opened = rd_pipeline_opened_cb,
-                                .lost = rd_pipeline_lost_cb,
-                                .ctx = s};
-    struct rconn_config ear = lane;
-    ear.opened = rd_notify_opened_cb;
-    ear.lost = rd_notify_lost_cb;
-    ear.message = rd_notify_received_cb;
-    int err = redis_conn_new(&lane, &s->pipeline);
+    struct rconn_config pipeline = {.loop = s->sh.config.loop,
+                                    .url = &s->url,
+                                    .tls = s->tls,
+                                    .answer_ms = (uint32_t)s->sh.config.answer_ms,
+                                    .opened = rd_pipeline_opened_cb,
+                                    .lost = rd_pipeline_lost_cb,
+                                    .ctx = s};
+    struct rconn_config listener = pipeline;
+    listener.opened = rd_notify_opened_cb;
+    listener.lost = rd_notify_lost_cb;
+    listener.message = rd_notify_received_cb;
+    int err = redis_conn_new(&pipeline, &s->pipeline);
     if (!err)
-        err = redis_conn_new(&ear, &s->listener);
+        err = redis_conn_new(&listener, &s->listener);
     if (err)
         return err;
     redis_conn_open(s->pipeline);

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A unit from its load to its store, and what is told and answered then. The stores of a tick and
- * of a slice of bulk work end here, too. */
+/* A unit from its load to its store, and the replies and notifications after that. The stores of a
+ * tick and of a slice of a bulk action end here, too.
+ *
+ * There is no lock between load and store. A store is refused ("conflict") if something that the
+ * unit has read was changed by another node meanwhile; then the unit begins again with a new load,
+ * at most UNIT_TRIES_MAX times. Operations that depend on more than they read (a change of a queue,
+ * a schedule) require that nothing at all was stored in between; after QUIET_TRIES failures such a
+ * unit asks the other nodes to pause for QUIET_MS (must_wait in lua/common.lua), so that it is not
+ * overtaken for ever. A store without an answer has an unknown outcome. */
 #include "backend/redis/impl.h"
 #include "backend/shared/sound.h"
 
@@ -90,7 +97,7 @@ static void stored_cb(void *ctx, redisReply *r)
         s->stores = stores > s->stores ? stores : s->stores;
         stored(it, reply_at(r, 2), reply_at(r, 3));
     } else if (span_equal(word, SPAN_LITERAL("led"))) {
-        shared_leader_lost(&s->sh, true); /* what time brings is the other's business */
+        shared_leader_lost(&s->sh, true); /* another node does the work of the leader now */
         rd_item_give_up(it, OUT_UNAVAILABLE, NULL);
     } else {
         s->contended = true;
@@ -266,7 +273,7 @@ static void alerts_cb(void *ctx, redisReply *r)
         work(it);
 }
 
-/* These have their unit to themselves, and nobody else may store anything meanwhile. */
+/* These have a unit of their own, and no other node may store anything meanwhile. */
 static bool wants_alone(const struct op *op)
 {
     return op->kind == OP_QUEUE_PUT || op->kind == OP_QUEUE_DELETE || op->kind == OP_PAUSE ||

@@ -7,7 +7,7 @@
  * between, which may give each transaction to another server process.
  *
  * A connection that is lost ends its round with -ERR_IO and calls `lost` of its owner, who opens
- * another with conn_reopen; that takes its time on the loop and blocks nobody. */
+ * another with conn_reopen; that happens on the loop and does not block. */
 #pragma once
 
 #include <libpq-fe.h>
@@ -55,7 +55,7 @@ MUST_CHECK int pg_conn_new(const struct conn_config *config, PGconn *pg, struct 
 MUST_CHECK int pg_conn_new_closed(const struct conn_config *config, struct conn **ret);
 bool pg_conn_usable(const struct conn *c); /* connected, and no round under way */
 bool pg_conn_up(const struct conn *c);     /* connected */
-bool pg_conn_down(const struct conn *c);   /* … and nobody is about to */
+bool pg_conn_down(const struct conn *c);   /* … and is not being opened */
 void pg_conn_reopen(struct conn *c);
 /* From time to time: a connection on which an answer is awaited and nothing came for longer than
  * this is lost (to connect may take a third of it). A server that was stopped, or a network that

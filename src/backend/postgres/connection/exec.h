@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queries at the start, one after the other, while nobody waits for the loop. */
+/* Queries at the start, one after the other, blocking: the loop does not run yet. */
 #pragma once
 
 #include <libpq-fe.h>

@@ -11,7 +11,7 @@
 
 #define SERVER_VERSION_MIN 130000
 
-/* --- one question after the other, while nobody waits for the loop --- */
+/* --- one query after the other, blocking: the loop does not run yet --- */
 
 /* The words of the server, on one line. */
 static int refused(PGconn *pg, const PGresult *r, const char *what, struct err_note *note)

@@ -3,23 +3,18 @@
 #include "backend/postgres/impl.h"
 #include "base/check.h"
 
-static struct conn *lane(const struct unit *u)
-{
-    return pg_of_unit(u)->pipeline;
-}
-
 /* --- the rules that this node knows --- */
 
 void pg_alerts_send_version(struct unit *u)
 {
-    pg_conn_send(lane(u), SQL_ALERTS_VERSION, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_ALERTS_VERSION, &pg_unit(u)->args);
 }
 
 bool pg_alerts_stale(const struct unit *u, size_t version_at)
 {
     if (version_at == SIZE_MAX)
         return false;
-    const PGresult *version = pg_conn_result(lane(u), version_at);
+    const PGresult *version = pg_conn_result(pg_pipeline_of(u), version_at);
     if (!version)
         return true;
     return (uint64_t)pg_col_i8(version, 0, 0) != u->s->alerts.version;
@@ -28,14 +23,14 @@ bool pg_alerts_stale(const struct unit *u, size_t version_at)
 void pg_alerts_ask(struct unit *u)
 {
     pg_unit(u)->asked |= ASKED_ALERTS;
-    pg_unit(u)->alerts_at = pg_conn_sent(lane(u));
-    pg_conn_send(lane(u), SQL_ALERTS, &pg_unit(u)->args);
+    pg_unit(u)->alerts_at = pg_conn_sent(pg_pipeline_of(u));
+    pg_conn_send(pg_pipeline_of(u), SQL_ALERTS, &pg_unit(u)->args);
 }
 
 /* Rows of (number of the last change, rule); one without a rule where there is none. */
 int pg_alerts_loaded(struct unit *u)
 {
-    const PGresult *r = pg_conn_result(lane(u), pg_unit(u)->alerts_at);
+    const PGresult *r = pg_conn_result(pg_pipeline_of(u), pg_unit(u)->alerts_at);
     size_t n = PQntuples(r) > 0 && !PQgetisnull(r, 0, 1) ? (size_t)PQntuples(r) : 0;
     struct span *records = unit_alloc(u, (n + 1) * sizeof *records);
     if (!records || PQntuples(r) == 0)
@@ -69,8 +64,8 @@ static void send_raised(struct unit *u)
                                       : u->turns[i].op->alert_edge.alert);
         pg_array_end(a);
     }
-    pg_conn_send(lane(u), SQL_RAISED, a);
-    pg_conn_send(lane(u), SQL_RAISED_COUNT, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_RAISED, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_RAISED_COUNT, a);
 }
 
 void pg_alerts_send_load(struct unit *u)
@@ -78,14 +73,14 @@ void pg_alerts_send_load(struct unit *u)
     struct args *a = &pg_unit(u)->args;
     const struct op *op = u->turns[0].op;
     if (changes_rules(op))
-        pg_conn_send(lane(u), SQL_ALERTS_LOCK, a);
-    pg_unit(u)->slots[0] = pg_conn_sent(lane(u));
-    pg_conn_send(lane(u), SQL_NOW, a);
-    pg_unit(u)->alerts_at = pg_conn_sent(lane(u));
-    pg_conn_send(lane(u), SQL_ALERTS, a);
+        pg_conn_send(pg_pipeline_of(u), SQL_ALERTS_LOCK, a);
+    pg_unit(u)->slots[0] = pg_conn_sent(pg_pipeline_of(u));
+    pg_conn_send(pg_pipeline_of(u), SQL_NOW, a);
+    pg_unit(u)->alerts_at = pg_conn_sent(pg_pipeline_of(u));
+    pg_conn_send(pg_pipeline_of(u), SQL_ALERTS, a);
     if (changes_rules(op)) {
         pg_args_text(a, op->alert.name);
-        pg_conn_send(lane(u), SQL_ALERT_NOTICES, a);
+        pg_conn_send(pg_pipeline_of(u), SQL_ALERT_NOTICES, a);
         return;
     }
     send_raised(u);
@@ -94,7 +89,7 @@ void pg_alerts_send_load(struct unit *u)
 
 static void load_raised(struct unit *u, size_t at)
 {
-    PGresult *r = pg_conn_take_result(lane(u), at);
+    PGresult *r = pg_conn_take_result(pg_pipeline_of(u), at);
     if (!pg_unit_keep(u, r))
         return;
     for (int i = 0; i < PQntuples(r); i++) {
@@ -106,14 +101,14 @@ static void load_raised(struct unit *u, size_t at)
         w->value = (uint64_t)pg_col_i8(r, i, 3);
         w->mark = (uint64_t)pg_col_i8(r, i, 4);
     }
-    u->alerts.raised_there = (uint64_t)pg_col_i8(pg_conn_result(lane(u), at + 1), 0, 0);
+    u->alerts.raised_there = (uint64_t)pg_col_i8(pg_conn_result(pg_pipeline_of(u), at + 1), 0, 0);
 }
 
 int pg_alerts_all_loaded(struct unit *u)
 {
     size_t at = pg_unit(u)->slots[0];
     int64_t given = shared_manual_now(u->s);
-    u->now.ms = given ? given : pg_col_time(pg_conn_result(lane(u), at), 0, 0);
+    u->now.ms = given ? given : pg_col_time(pg_conn_result(pg_pipeline_of(u), at), 0, 0);
     int err = pg_alerts_loaded(u);
     if (err)
         return err;
@@ -126,7 +121,7 @@ int pg_alerts_all_loaded(struct unit *u)
     u->alerts.put = unit_alloc(u, sizeof *u->alerts.put);
     if (!u->alerts.put)
         return -ERR_NOMEM;
-    u->alerts.put->notices = (uint64_t)pg_col_i8(pg_conn_result(lane(u), at), 0, 0);
+    u->alerts.put->notices = (uint64_t)pg_col_i8(pg_conn_result(pg_pipeline_of(u), at), 0, 0);
     return 0;
 }
 
@@ -135,7 +130,7 @@ int pg_alerts_all_loaded(struct unit *u)
 static void send_named(struct unit *u, enum sql_id id, struct span name)
 {
     pg_args_bytes(&pg_unit(u)->args, name);
-    pg_conn_send(lane(u), id, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), id, &pg_unit(u)->args);
 }
 
 static void send_rule(struct unit *u, const struct walert_put *p)
@@ -147,16 +142,16 @@ static void send_rule(struct unit *u, const struct walert_put *p)
     } else {
         pg_args_bytes(&pg_unit(u)->args, p->name);
         pg_args_bytes(&pg_unit(u)->args, p->record);
-        pg_conn_send(lane(u), SQL_ALERT_PUT, &pg_unit(u)->args);
+        pg_conn_send(pg_pipeline_of(u), SQL_ALERT_PUT, &pg_unit(u)->args);
     }
-    pg_conn_send(lane(u), SQL_ALERTS_CHANGED, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_ALERTS_CHANGED, &pg_unit(u)->args);
     if (p->forget)
         send_named(u, SQL_RAISED_DEL_ALL, p->name);
     if (p->drop)
         send_named(u, SQL_NOTICE_DEL_ALL, p->name);
 }
 
-/* Two nodes that raise the same at once: the second insert fails, and its unit begins anew. */
+/* Two nodes that raise the same at once: the second insert fails, and its unit begins again. */
 static void send_edges(struct unit *u, bool fresh)
 {
     struct args *a = &pg_unit(u)->args;
@@ -177,7 +172,7 @@ static void send_edges(struct unit *u, bool fresh)
         pg_array_end(a);
     }
     if (n)
-        pg_conn_send(lane(u), fresh ? SQL_RAISED_NEW : SQL_RAISED_DEL, a);
+        pg_conn_send(pg_pipeline_of(u), fresh ? SQL_RAISED_NEW : SQL_RAISED_DEL, a);
     else
         pg_args_clear(a);
 }
@@ -196,7 +191,7 @@ void pg_alerts_send_store(struct unit *u)
 void pg_alerts_stored(struct unit *u)
 {
     if (u->alerts.put && u->alerts.put->name.len)
-        alerts_known_done(u->s); /* to be read anew by whoever needs them next */
+        alerts_known_done(u->s); /* the next unit that needs them reads them again */
     pg_notices_stored(u);
 }
 
@@ -206,7 +201,7 @@ void pg_alerts_send_view(struct unit *u, const struct op *op)
 {
     for (int part = 0; part < 2; part++) {
         pg_args_text(&pg_unit(u)->args, op->alert.name);
-        pg_conn_send(lane(u), part ? SQL_RAISED_LIST : SQL_ALERT_LIST, &pg_unit(u)->args);
+        pg_conn_send(pg_pipeline_of(u), part ? SQL_RAISED_LIST : SQL_ALERT_LIST, &pg_unit(u)->args);
     }
 }
 
@@ -260,7 +255,8 @@ static bool view_alert(struct unit *u, const PGresult *rules, int at, const PGre
 
 void pg_alerts_answer(struct unit *u, struct turn *t, size_t at)
 {
-    const PGresult *rules = pg_conn_result(lane(u), at), *raised = pg_conn_result(lane(u), at + 1);
+    const PGresult *rules = pg_conn_result(pg_pipeline_of(u), at),
+                   *raised = pg_conn_result(pg_pipeline_of(u), at + 1);
     int n = PQntuples(rules), place = 0;
     struct alert_view *views = arena_array(&u->arena, (size_t)n + 1, sizeof *views);
     if (t->op->alert.name.len && n == 0) {

@@ -19,8 +19,8 @@ void pg_bulk_send_begin(struct unit *u)
     pg_args_i8(a, (int64_t)b->seq_max);
     pg_args_i8(a, b->at.ms);
     pg_args_i4(a, (int32_t)u->s->facts.epoch);
-    pg_unit(u)->slots[1] = pg_conn_sent(pg_of_unit(u)->pipeline);
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_BULK_NEW, a);
+    pg_unit(u)->slots[1] = pg_conn_sent(pg_pipeline_of(u));
+    pg_conn_send(pg_pipeline_of(u), SQL_BULK_NEW, a);
 }
 
 void pg_bulk_begun(struct pg_store *s, struct unit *u)

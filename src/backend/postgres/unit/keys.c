@@ -3,17 +3,12 @@
  *
  * Commits have their keys locked and loaded with everything else. Which keys dying jobs leave their
  * payloads at is known only when the jobs are loaded: these are asked for in a second round, and
- * all versions are then drawn anew, after the last lock. */
+ * all versions are then drawn again, after the last lock. */
 #include "backend/kv_bounds.h"
 #include "backend/kv_rules.h"
 #include "backend/postgres/impl.h"
 
 #define HOUR_MS INT64_C(3600000)
-
-static struct conn *lane(const struct unit *u)
-{
-    return pg_of_unit(u)->pipeline;
-}
 
 /* --- what a unit reads --- */
 
@@ -24,11 +19,12 @@ static void send_locks(struct unit *u, size_t from)
     for (size_t i = from; i < u->wkey_count; i++)
         wanted[unit_key_bucket(u, u->wkeys[i]->key)] = true;
     pg_array_begin(a, ARRAY_I4);
-    for (uint32_t b = 0; b < KEY_BUCKETS; b++) /* in their order: nobody waits in a ring */
+    for (uint32_t b = 0; b < KEY_BUCKETS;
+         b++) /* in ascending order, so that two units never wait for each other */
         if (wanted[b])
             pg_array_i4(a, (int32_t)b);
     pg_array_end(a);
-    pg_conn_send(lane(u), SQL_KV_LOCK, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_KV_LOCK, a);
 }
 
 /* Locks, loads and counts the keys from this one on, and draws versions. */
@@ -36,22 +32,22 @@ static void send_load(struct unit *u, size_t from, size_t versions)
 {
     struct args *a = &pg_unit(u)->args;
     send_locks(u, from);
-    pg_unit(u)->keys_at = pg_conn_sent(lane(u));
+    pg_unit(u)->keys_at = pg_conn_sent(pg_pipeline_of(u));
     pg_unit(u)->versions_asked = versions;
     pg_array_begin(a, ARRAY_BYTES);
     for (size_t i = from; i < u->wkey_count; i++)
         pg_array_blob(a, u->wkeys[i]->key);
     pg_array_end(a);
-    pg_conn_send(lane(u), SQL_KV_LOAD, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_KV_LOAD, a);
     pg_args_i4(a, (int32_t)versions);
-    pg_conn_send(lane(u), SQL_KV_VERSIONS, a);
-    pg_conn_send(lane(u), SQL_KV_TOTALS, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_KV_VERSIONS, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_KV_TOTALS, a);
 }
 
 static void take_load(struct unit *u)
 {
     size_t at = pg_unit(u)->keys_at;
-    const PGresult *keys = pg_conn_result(lane(u), at);
+    const PGresult *keys = pg_conn_result(pg_pipeline_of(u), at);
     for (int i = 0; i < PQntuples(keys); i++) {
         struct wkey *k = unit_key(u, pg_col_bytes(keys, i, 0));
         if (k)
@@ -59,14 +55,14 @@ static void take_load(struct unit *u)
                 u, k, (uint64_t)pg_col_i8(keys, i, 1), (struct wall_time){pg_col_time(keys, i, 2)},
                 pg_col_kind(keys, i, 3, PAYLOAD_BYTES + 1), (uint32_t)pg_col_i4(keys, i, 4));
     }
-    const PGresult *versions = pg_conn_result(lane(u), at + 1);
+    const PGresult *versions = pg_conn_result(pg_pipeline_of(u), at + 1);
     u->version_count = pg_unit(u)->versions_asked;
     u->version_next = 0;
     u->versions = unit_alloc(u, (u->version_count + 1) * sizeof *u->versions);
     for (size_t i = 0; u->versions && i < u->version_count; i++)
         u->versions[i] = (uint64_t)pg_col_i8(versions, (int)i, 0);
-    int64_t n = pg_col_sum(pg_conn_result(lane(u), at + 2), 0, 0);
-    int64_t bytes = pg_col_sum(pg_conn_result(lane(u), at + 2), 0, 1);
+    int64_t n = pg_col_sum(pg_conn_result(pg_pipeline_of(u), at + 2), 0, 0);
+    int64_t bytes = pg_col_sum(pg_conn_result(pg_pipeline_of(u), at + 2), 0, 1);
     u->kv_keys = n > 0 ? (uint64_t)n : 0;
     u->kv_bytes = bytes > 0 ? (uint64_t)bytes : 0;
 }
@@ -76,7 +72,7 @@ void pg_keys_send_commits(struct unit *u)
     size_t versions = unit_keys_of_commits(u);
     if (versions == 0)
         return;
-    pg_unit(u)->slots[LOAD_KEYS] = pg_conn_sent(lane(u));
+    pg_unit(u)->slots[LOAD_KEYS] = pg_conn_sent(pg_pipeline_of(u));
     send_load(u, 0, versions);
 }
 
@@ -172,7 +168,7 @@ static void send_sort(struct unit *u, enum sort sort, enum sql_id id)
         column(u, sort, ARRAY_BYTES, c_value);
     if (sort == SORT_FROM_JOB)
         column(u, sort, ARRAY_I8, c_from);
-    pg_conn_send(lane(u), id, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), id, &pg_unit(u)->args);
 }
 
 void pg_keys_send_store(struct unit *u)
@@ -222,7 +218,7 @@ void pg_keys_send_get(struct unit *u, const struct op_kv_get *want)
         pg_array_blob(a, want->keys[i]);
     pg_array_end(a);
     pg_args_bool(a, want->want_value);
-    pg_conn_send(lane(u), SQL_KV_GET, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_KV_GET, a);
 }
 
 static int row_of(const PGresult *r, struct span key)

@@ -5,15 +5,10 @@
 
 /* --- the statements --- */
 
-static struct conn *lane(struct unit *u)
-{
-    return pg_of_unit(u)->pipeline;
-}
-
 static void send_as(struct unit *u, enum load_slot slot, enum sql_id id)
 {
-    pg_unit(u)->slots[slot] = pg_conn_sent(lane(u));
-    pg_conn_send(lane(u), id, &pg_unit(u)->args);
+    pg_unit(u)->slots[slot] = pg_conn_sent(pg_pipeline_of(u));
+    pg_conn_send(pg_pipeline_of(u), id, &pg_unit(u)->args);
 }
 
 static void names_array(struct unit *u, bool counts_only)
@@ -49,7 +44,7 @@ static void send_queues(struct unit *u)
 {
     names_array(u, false);
     seqs_array(u, any_job);
-    pg_conn_send(lane(u), u->alone ? SQL_LOCK_ALONE : SQL_LOCK_SHARED, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), u->alone ? SQL_LOCK_ALONE : SQL_LOCK_SHARED, &pg_unit(u)->args);
     send_as(u, LOAD_NOW, SQL_NOW);
     names_array(u, false);
     seqs_array(u, any_job);
@@ -120,7 +115,7 @@ static void each_enqueue(struct unit *u, enqueue_fn fn)
     }
 }
 
-/* What is no text can be nobody's key; the enqueue is refused. */
+/* Bytes that are not a text cannot be a key of any job; the enqueue is refused. */
 static bool has_key(const struct op_enqueue *want)
 {
     return want->extra.unique.len && unit_text_safe(want->extra.unique) &&
@@ -209,7 +204,7 @@ static void send_nonces(struct unit *u)
         pg_args_clear(&pg_unit(u)->args);
         return;
     }
-    pg_conn_send(lane(u), SQL_NONCE_LOCK, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_NONCE_LOCK, &pg_unit(u)->args);
     nonces_array(u);
     send_as(u, LOAD_NONCE_QUEUES, SQL_NONCE_QUEUES);
     nonces_array(u);
@@ -231,7 +226,7 @@ bool pg_unit_send_load(struct unit *u)
     send_idem(u);
     pg_keys_send_commits(u);
     if (unit_may_notify(u)) {
-        pg_unit(u)->slots[LOAD_ALERTS] = pg_conn_sent(lane(u));
+        pg_unit(u)->slots[LOAD_ALERTS] = pg_conn_sent(pg_pipeline_of(u));
         pg_alerts_send_version(u);
     }
     return !u->nomem;

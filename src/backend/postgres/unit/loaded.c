@@ -3,11 +3,6 @@
 #include "backend/postgres/impl.h"
 #include "backend/shared/sound.h"
 
-static struct conn *lane(const struct unit *u)
-{
-    return pg_of_unit(u)->pipeline;
-}
-
 static void load_extra(const PGresult *r, int at, struct job_extra *x)
 {
     x->unique = pg_col_bytes(r, at, JOB_UNIQUE_KEY);
@@ -102,7 +97,7 @@ struct row *pg_load_row(struct unit *u, const PGresult *r, int at)
 
 void pg_load_rows(struct unit *u, size_t result, bool claimable)
 {
-    PGresult *r = result == SIZE_MAX ? NULL : pg_conn_take_result(lane(u), result);
+    PGresult *r = result == SIZE_MAX ? NULL : pg_conn_take_result(pg_pipeline_of(u), result);
     if (!r || !pg_unit_keep(u, r))
         return;
     for (int i = 0; i < PQntuples(r); i++) {
@@ -188,10 +183,11 @@ static void load_numbers(struct unit *u)
 {
     const PGresult *seqs = pg_unit(u)->slots[LOAD_SEQS] == SIZE_MAX
                                ? NULL
-                               : pg_conn_result(lane(u), pg_unit(u)->slots[LOAD_SEQS]);
-    const PGresult *numbers = pg_unit(u)->slots[LOAD_NUMBERS] == SIZE_MAX
-                                  ? NULL
-                                  : pg_conn_result(lane(u), pg_unit(u)->slots[LOAD_NUMBERS]);
+                               : pg_conn_result(pg_pipeline_of(u), pg_unit(u)->slots[LOAD_SEQS]);
+    const PGresult *numbers =
+        pg_unit(u)->slots[LOAD_NUMBERS] == SIZE_MAX
+            ? NULL
+            : pg_conn_result(pg_pipeline_of(u), pg_unit(u)->slots[LOAD_NUMBERS]);
     u->seqs = unit_alloc(u, (u->seq_count + 1) * sizeof *u->seqs);
     u->numbers = unit_alloc(u, (u->number_count + 1) * sizeof *u->numbers);
     for (size_t i = 0; u->seqs && i < u->seq_count; i++)
@@ -204,7 +200,8 @@ static void load_numbers(struct unit *u)
 static void load_time(struct unit *u)
 {
     int64_t given = shared_manual_now(u->s);
-    int64_t theirs = pg_col_time(pg_conn_result(lane(u), pg_unit(u)->slots[LOAD_NOW]), 0, 0);
+    int64_t theirs =
+        pg_col_time(pg_conn_result(pg_pipeline_of(u), pg_unit(u)->slots[LOAD_NOW]), 0, 0);
     u->now.ms = given ? given : theirs;
     shared_clock_heard(u->s, u->now.ms);
 }
@@ -213,27 +210,27 @@ int pg_unit_loaded(struct unit *u)
 {
     const size_t *slot = pg_unit(u)->slots;
     load_time(u);
-    PGresult *queues = pg_conn_take_result(lane(u), slot[LOAD_QUEUES]);
+    PGresult *queues = pg_conn_take_result(pg_pipeline_of(u), slot[LOAD_QUEUES]);
     int err = queues && pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
     if (err)
         return err;
     queues = slot[LOAD_NONCE_QUEUES] == SIZE_MAX
                  ? NULL
-                 : pg_conn_take_result(lane(u), slot[LOAD_NONCE_QUEUES]);
+                 : pg_conn_take_result(pg_pipeline_of(u), slot[LOAD_NONCE_QUEUES]);
     if (queues)
         err = pg_unit_keep(u, queues) ? pg_load_queues(u, queues) : -ERR_NOMEM;
     if (err)
         return err;
     load_numbers(u);
     if (slot[LOAD_COUNTS] != SIZE_MAX)
-        load_counts(u, pg_conn_result(lane(u), slot[LOAD_COUNTS]));
+        load_counts(u, pg_conn_result(pg_pipeline_of(u), slot[LOAD_COUNTS]));
     if (slot[LOAD_LIVE] != SIZE_MAX) {
-        const PGresult *r = pg_conn_result(lane(u), slot[LOAD_LIVE]);
+        const PGresult *r = pg_conn_result(pg_pipeline_of(u), slot[LOAD_LIVE]);
         u->live = pg_col_count(r, 0, 0);
         u->keys = pg_col_count(r, 0, 1);
     }
     if (slot[LOAD_IDEM] != SIZE_MAX)
-        load_idem(u, pg_conn_result(lane(u), slot[LOAD_IDEM]));
+        load_idem(u, pg_conn_result(pg_pipeline_of(u), slot[LOAD_IDEM]));
     pg_load_rows(u, slot[LOAD_JOBS], false);
     pg_load_rows(u, slot[LOAD_RIVALS], false);
     pg_load_rows(u, slot[LOAD_HOLDERS], false);
@@ -277,15 +274,15 @@ bool pg_unit_needs_replies(struct unit *u)
         return false;
     }
     pg_unit(u)->asked |= ASKED_REPLIES;
-    pg_conn_send(lane(u), SQL_LEASE_REPLIES, &pg_unit(u)->args);
-    pg_conn_send(lane(u), SQL_SEQ_HIGH, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_LEASE_REPLIES, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_SEQ_HIGH, &pg_unit(u)->args);
     return true;
 }
 
 int pg_unit_replies_loaded(struct unit *u)
 {
-    const PGresult *r = pg_conn_result(lane(u), 0);
-    u->seq_high = pg_col_count(pg_conn_result(lane(u), 1), 0, 0);
+    const PGresult *r = pg_conn_result(pg_pipeline_of(u), 0);
+    u->seq_high = pg_col_count(pg_conn_result(pg_pipeline_of(u), 1), 0, 0);
     for (int i = 0; i < PQntuples(r); i++) {
         struct word *w = unit_alloc(u, sizeof *w);
         if (!w)
@@ -311,14 +308,14 @@ bool pg_unit_needs_sharers(struct unit *u)
     pg_unit(u)->asked |= ASKED_SHARERS;
     pg_args_i4(&pg_unit(u)->args, (int32_t)q->number);
     pg_args_i4(&pg_unit(u)->args, (int32_t)q->generation);
-    pg_conn_send(lane(u), SQL_KEY_SHARERS, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_KEY_SHARERS, &pg_unit(u)->args);
     return true;
 }
 
 /* Rows of (job with its queue, how many but for the first). */
 void pg_unit_sharers_loaded(struct unit *u)
 {
-    PGresult *r = pg_conn_take_result(lane(u), 0);
+    PGresult *r = pg_conn_take_result(pg_pipeline_of(u), 0);
     if (!pg_unit_keep(u, r) || PQntuples(r) == 0)
         return;
     u->sharers = arena_array(&u->arena, (size_t)PQntuples(r), sizeof *u->sharers);

@@ -29,11 +29,6 @@ enum notice_column {
     N_RULE, /* NOTICE_LIST */
 };
 
-static struct conn *lane(const struct unit *u)
-{
-    return pg_of_unit(u)->pipeline;
-}
-
 static struct wnotice row_of(const PGresult *r, int at)
 {
     return (struct wnotice){
@@ -84,12 +79,12 @@ static void send_take(struct unit *u)
         pg_array_i8(a, (int64_t)want->mine[i]);
     pg_array_end(a);
     pg_args_i8(a, shared_silent_ms(u->s));
-    pg_conn_send(lane(u), SQL_NOTICE_RELEASE_LOST, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_NOTICE_RELEASE_LOST, a);
     pg_args_i8(a, now);
     pg_args_i4(a, NOTICE_LOOKS);
-    pg_conn_send(lane(u), SQL_NOTICES_DUE, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_NOTICES_DUE, a);
     pg_args_i8(a, now);
-    pg_conn_send(lane(u), SQL_NOTICE_NEXT, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_NOTICE_NEXT, a);
 }
 
 static uint64_t number_of(const struct op *op)
@@ -110,9 +105,9 @@ void pg_notices_send_load(struct unit *u)
             if (number_of(u->turns[i].op))
                 pg_array_i8(a, (int64_t)number_of(u->turns[i].op));
         pg_array_end(a);
-        pg_conn_send(lane(u), SQL_NOTICES, a);
+        pg_conn_send(pg_pipeline_of(u), SQL_NOTICES, a);
     }
-    pg_conn_send(lane(u), SQL_BREAKERS, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_BREAKERS, a);
 }
 
 static struct breaker breaker_of(const PGresult *r, int at)
@@ -128,10 +123,10 @@ void pg_notices_loaded(struct unit *u, size_t at)
 {
     if (takes(u)) {
         at++; /* behind those that were let go */
-        u->alerts.next_look.ms = pg_col_time(pg_conn_result(lane(u), at + 1), 0, 0);
+        u->alerts.next_look.ms = pg_col_time(pg_conn_result(pg_pipeline_of(u), at + 1), 0, 0);
     }
-    PGresult *r = pg_conn_take_result(lane(u), at);
-    PGresult *breakers = pg_conn_take_result(lane(u), at + 1 + takes(u));
+    PGresult *r = pg_conn_take_result(pg_pipeline_of(u), at);
+    PGresult *breakers = pg_conn_take_result(pg_pipeline_of(u), at + 1 + takes(u));
     if (!pg_unit_keep(u, r) || !pg_unit_keep(u, breakers))
         return;
     for (int i = 0; i < PQntuples(r); i++) {
@@ -251,7 +246,7 @@ static bool send_those(struct unit *u, enum sql_id id, const struct wnotice *fir
         pg_array_end(a);
     }
     if (n)
-        pg_conn_send(lane(u), id, a);
+        pg_conn_send(pg_pipeline_of(u), id, a);
     return n > 0;
 }
 
@@ -278,7 +273,7 @@ static int64_t breaker_number(const struct breaker *b, int column)
                          : b->changed_at.ms;
 }
 
-/* Two nodes that hear of a new target at once: the second insert fails, its unit begins anew. */
+/* Two nodes that hear of a new target at once: the second insert fails, its unit begins again. */
 static void send_breakers(struct unit *u, enum sql_id id, bool (*pick)(const struct wbreaker *b),
                           int columns)
 {
@@ -300,7 +295,7 @@ static void send_breakers(struct unit *u, enum sql_id id, bool (*pick)(const str
         pg_array_end(a);
     }
     if (n)
-        pg_conn_send(lane(u), id, a);
+        pg_conn_send(pg_pipeline_of(u), id, a);
     else
         pg_args_clear(a);
 }
@@ -314,7 +309,7 @@ static void send_let_go(struct unit *u)
     for (size_t i = 0; i < u->alerts.let_go_count; i++)
         pg_array_blob(a, u->alerts.let_go[i]);
     pg_array_end(a);
-    pg_conn_send(lane(u), SQL_NOTICE_RELEASE, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_NOTICE_RELEASE, a);
 }
 
 void pg_notices_send_store(struct unit *u)
@@ -328,8 +323,8 @@ void pg_notices_send_store(struct unit *u)
         touched |= send_those(u, SQL_NOTICE_SET, u->alerts.notices, is_set, COLUMNS(set_columns));
     }
     if (send_those(u, SQL_NOTICE_NEW, u->alerts.fresh, any, COLUMNS(new_columns))) {
-        p->trim_at = pg_conn_sent(lane(u));
-        pg_conn_send(lane(u), SQL_NOTICE_TRIM, &p->args);
+        p->trim_at = pg_conn_sent(pg_pipeline_of(u));
+        pg_conn_send(pg_pipeline_of(u), SQL_NOTICE_TRIM, &p->args);
         touched = true;
     }
     if (u->alerts.breakers) {
@@ -339,8 +334,8 @@ void pg_notices_send_store(struct unit *u)
     }
     send_let_go(u);
     if (touched) {
-        p->counts_at = pg_conn_sent(lane(u));
-        pg_conn_send(lane(u), SQL_NOTICE_COUNTS, &p->args);
+        p->counts_at = pg_conn_sent(pg_pipeline_of(u));
+        pg_conn_send(pg_pipeline_of(u), SQL_NOTICE_COUNTS, &p->args);
     }
 }
 
@@ -349,11 +344,11 @@ void pg_notices_stored(struct unit *u)
     struct pg_unit *p = pg_unit(u);
     struct backend_figures *f = &u->s->figures;
     if (p->trim_at != SIZE_MAX)
-        f->notices_dropped += (uint64_t)PQntuples(pg_conn_result(lane(u), p->trim_at));
+        f->notices_dropped += (uint64_t)PQntuples(pg_conn_result(pg_pipeline_of(u), p->trim_at));
     if (p->counts_at == SIZE_MAX)
         return;
-    f->notices_pending = pg_col_count(pg_conn_result(lane(u), p->counts_at), 0, 0);
-    f->notices_dead = pg_col_count(pg_conn_result(lane(u), p->counts_at), 0, 1);
+    f->notices_pending = pg_col_count(pg_conn_result(pg_pipeline_of(u), p->counts_at), 0, 0);
+    f->notices_dead = pg_col_count(pg_conn_result(pg_pipeline_of(u), p->counts_at), 0, 1);
 }
 
 /* --- questions --- */
@@ -367,13 +362,13 @@ void pg_notices_send_view(struct unit *u, const struct op *op)
 {
     struct args *a = &pg_unit(u)->args;
     if (op->kind == OP_BREAKER_LIST) {
-        pg_conn_send(lane(u), SQL_BREAKER_LIST, a);
+        pg_conn_send(pg_pipeline_of(u), SQL_BREAKER_LIST, a);
         return;
     }
     pg_args_i8(a, (int64_t)op->notice.id.seq);
     pg_args_i8(a, op->notice.id.seq ? 0 : (int64_t)op->notice.after);
     pg_args_i4(a, (int32_t)limit_of(&op->notice) + 1);
-    pg_conn_send(lane(u), SQL_NOTICE_LIST, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_NOTICE_LIST, a);
 }
 
 static void answer_breakers(struct unit *u, struct turn *t, const PGresult *r)

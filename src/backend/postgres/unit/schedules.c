@@ -57,11 +57,6 @@ static struct wschedule row_of(const PGresult *r, int at)
     };
 }
 
-static struct conn *lane(const struct unit *u)
-{
-    return pg_of_unit(u)->pipeline;
-}
-
 /* --- the round in front --- */
 
 static bool is_put(const struct unit *u)
@@ -74,20 +69,20 @@ void pg_schedules_send_load(struct unit *u)
     struct args *a = &pg_unit(u)->args;
     /* A pause is a change, too; see sql_schedules.c. */
     if (is_put(u) || u->turns[0].op->kind == OP_SCHEDULE_PAUSE)
-        pg_conn_send(lane(u), SQL_SCHEDULE_LOCK, a);
-    pg_unit(u)->slots[0] = pg_conn_sent(lane(u));
-    pg_conn_send(lane(u), SQL_NOW, a);
+        pg_conn_send(pg_pipeline_of(u), SQL_SCHEDULE_LOCK, a);
+    pg_unit(u)->slots[0] = pg_conn_sent(pg_pipeline_of(u));
+    pg_conn_send(pg_pipeline_of(u), SQL_NOW, a);
     pg_array_begin(a, ARRAY_TEXT);
     for (size_t i = 0; i < u->count; i++)
         if (unit_text_safe(u->turns[i].op->schedule.name))
             pg_array_blob(a, u->turns[i].op->schedule.name);
     pg_array_end(a);
-    pg_conn_send(lane(u), SQL_SCHEDULES, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_SCHEDULES, a);
     if (!is_put(u))
         return;
-    pg_conn_send(lane(u), SQL_SCHEDULE_NUMBER, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_SCHEDULE_NUMBER, a);
     pg_args_text(a, u->turns[0].op->schedule.name);
-    pg_conn_send(lane(u), SQL_SCHEDULE_FLOWS, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_SCHEDULE_FLOWS, a);
 }
 
 static void load_flows(struct unit *u, PGresult *r)
@@ -105,18 +100,18 @@ int pg_schedules_loaded(struct unit *u)
 {
     size_t at = pg_unit(u)->slots[0];
     int64_t given = shared_manual_now(u->s);
-    u->now.ms = given ? given : pg_col_time(pg_conn_result(lane(u), at), 0, 0);
-    PGresult *r = pg_conn_take_result(lane(u), at + 1);
+    u->now.ms = given ? given : pg_col_time(pg_conn_result(pg_pipeline_of(u), at), 0, 0);
+    PGresult *r = pg_conn_take_result(pg_pipeline_of(u), at + 1);
     int err = pg_unit_keep(u, r) ? 0 : -ERR_NOMEM;
     for (int i = 0; !err && i < PQntuples(r); i++) {
         struct wschedule loaded = row_of(r, i);
         (void)unit_schedule_add(u, &loaded, &err);
     }
     if (!err && is_put(u)) {
-        const PGresult *n = pg_conn_result(lane(u), at + 2);
+        const PGresult *n = pg_conn_result(pg_pipeline_of(u), at + 2);
         u->schedule_number = (uint32_t)pg_col_i4(n, 0, 0);
         u->schedules_there = pg_col_count(n, 0, 1);
-        load_flows(u, pg_conn_take_result(lane(u), at + 3));
+        load_flows(u, pg_conn_take_result(pg_pipeline_of(u), at + 3));
     }
     if (!err)
         unit_firings_prepare(u);
@@ -147,7 +142,7 @@ static void send_put(struct unit *u, const struct wschedule *s)
     pg_args_i4(a, s->spec.kind);
     pg_args_bytes(a, takes ? s->spec.source : SPAN_LITERAL(""));
     pg_args_bytes(a, s->spec.queue);
-    pg_conn_send(lane(u), SQL_SCHEDULE_PUT, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_SCHEDULE_PUT, a);
 }
 
 typedef int64_t (*state_fn)(const struct schedule_state *s);
@@ -214,7 +209,7 @@ static void send_states(struct unit *u)
         if (only_moved(u->schedules[i]))
             pg_array_i2(a, u->schedules[i]->state.error);
     pg_array_end(a);
-    pg_conn_send(lane(u), SQL_SCHEDULE_STATE, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_SCHEDULE_STATE, a);
 }
 
 void pg_schedules_send_store(struct unit *u)
@@ -224,7 +219,7 @@ void pg_schedules_send_store(struct unit *u)
             send_put(u, u->schedules[i]);
     send_states(u);
     if (numbers(u, is_gone))
-        pg_conn_send(lane(u), SQL_SCHEDULE_DEL, &pg_unit(u)->args);
+        pg_conn_send(pg_pipeline_of(u), SQL_SCHEDULE_DEL, &pg_unit(u)->args);
     else
         pg_args_clear(&pg_unit(u)->args);
 }
@@ -238,7 +233,7 @@ void pg_schedules_send_view(struct unit *u, const struct op *op)
     if (op->kind == OP_SCHEDULE_GET) {
         pg_args_text(a, want->name);
         pg_args_i4(a, want->number > INT32_MAX ? INT32_MAX : (int32_t)want->number);
-        pg_conn_send(lane(u), SQL_SCHEDULE_GET, a);
+        pg_conn_send(pg_pipeline_of(u), SQL_SCHEDULE_GET, a);
         return;
     }
     if (want->by_change)
@@ -246,7 +241,7 @@ void pg_schedules_send_view(struct unit *u, const struct op *op)
     else
         pg_args_text(a, want->after);
     pg_args_i4(a, (int32_t)shared_limit(want->limit) + 1);
-    pg_conn_send(lane(u), want->by_change ? SQL_SCHEDULE_CHANGES : SQL_SCHEDULE_LIST, a);
+    pg_conn_send(pg_pipeline_of(u), want->by_change ? SQL_SCHEDULE_CHANGES : SQL_SCHEDULE_LIST, a);
 }
 
 static bool view_row(struct unit *u, const PGresult *r, int at, struct schedule_view *ret)

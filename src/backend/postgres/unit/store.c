@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a unit leaves: one statement a table, each with all rows, and the commit.
+/* What a unit writes: one statement for each table, with all rows of the unit as arrays, so that
+ * the number of statements does not grow with the number of operations.
  *
- * The order matters where a unique key passes from one job to another: whoever lets go is written
- * before whoever takes it, and rows that go before rows that come. */
+ * The order of the statements matters. A unique key is held by one row at a time (the unique index
+ * job_key): when it passes from one job to another within a unit, the job that releases it is
+ * written before the job that gets it, and rows are removed before rows are added. Values at which
+ * dying jobs leave their payloads are copied before these jobs are changed. If another node got a
+ * key first, the insert fails and the unit begins again (transact.c).
+ *
+ * Sums are not updated in place: rows of delta_add and key_delta_add are only added, so that units
+ * of different nodes never wait for each other's counters. The leader folds them (fold). */
 #include "backend/postgres/impl.h"
 
 #define HOUR_MS INT64_C(3600000)
@@ -186,7 +193,7 @@ static void send_rows(struct unit *u, enum sql_id id, pick_fn pick, const struct
         return;
     for (size_t i = 0; i < count; i++)
         column(u, pick, columns[i].of, columns[i].add);
-    pg_conn_send(pg_of_unit(u)->pipeline, id, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), id, &pg_unit(u)->args);
 }
 
 static bool is_set_there(const struct row *r)
@@ -210,7 +217,7 @@ static void send_payloads(struct unit *u)
         pg_args_i4(&pg_unit(u)->args, r->job.payload_kind);
         pg_args_bytes(&pg_unit(u)->args, r->payload);
         pg_args_i4(&pg_unit(u)->args, (int32_t)r->job.payload_bytes);
-        pg_conn_send(pg_of_unit(u)->pipeline, SQL_JOB_PAYLOAD, &pg_unit(u)->args);
+        pg_conn_send(pg_pipeline_of(u), SQL_JOB_PAYLOAD, &pg_unit(u)->args);
     }
 }
 
@@ -260,10 +267,10 @@ static void send_attempts(struct unit *u)
     LIST_COLUMN(EACH, ARRAY_I2, pg_array_i2(&pg_unit(u)->args, x->error_kind));
     LIST_COLUMN(EACH, ARRAY_TEXT, pg_array_bytes(&pg_unit(u)->args, x->worker));
     LIST_COLUMN(EACH, ARRAY_BYTES, pg_array_bytes(&pg_unit(u)->args, x->error));
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_ATTEMPT_NEW, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_ATTEMPT_NEW, &pg_unit(u)->args);
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->row->job.seq));
 #undef EACH
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_ATTEMPT_TRIM, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_ATTEMPT_TRIM, &pg_unit(u)->args);
 }
 
 /* What was said about jobs that this unit removes stays known, too. */
@@ -298,7 +305,7 @@ static void send_words(struct unit *u)
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, x->run_at.ms));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, u->now.ms));
 #undef EACH
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_LEASE_REPLY_NEW, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_LEASE_REPLY_NEW, &pg_unit(u)->args);
 }
 
 static void send_idems(struct unit *u)
@@ -311,14 +318,14 @@ static void send_idems(struct unit *u)
             *link = (*link)->next;
     if (!u->idems)
         return;
-        /* A key that another node took meanwhile makes the insert fail, and the unit begins anew.
+        /* A key that another node took meanwhile makes the insert fail, and the unit begins again.
          */
 #define EACH u->idems
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->key.hi));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->key.lo));
     pg_args_i8(&pg_unit(u)->args, u->now.ms);
     if (u->idem_replaced)
-        pg_conn_send(pg_of_unit(u)->pipeline, SQL_IDEMPOTENCY_KEY_DEL, &pg_unit(u)->args);
+        pg_conn_send(pg_pipeline_of(u), SQL_IDEMPOTENCY_KEY_DEL, &pg_unit(u)->args);
     else
         pg_args_clear(&pg_unit(u)->args);
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->key.hi));
@@ -328,7 +335,7 @@ static void send_idems(struct unit *u)
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, (int64_t)x->id_hi));
     LIST_COLUMN(EACH, ARRAY_I8, pg_array_i8(&pg_unit(u)->args, x->expires_at.ms));
 #undef EACH
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_IDEMPOTENCY_KEY_NEW, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_IDEMPOTENCY_KEY_NEW, &pg_unit(u)->args);
 }
 
 static int64_t bounded(uint64_t v)
@@ -392,14 +399,14 @@ static void send_puts(struct unit *u)
     QUEUE_COLUMN(is_put, ARRAY_I8, pg_array_i8(a, bounded((uint64_t)q->policy.keep_done_ms)));
     QUEUE_COLUMN(is_put, ARRAY_I8, pg_array_i8(a, bounded(q->policy.keep_dead)));
     QUEUE_COLUMN(is_put, ARRAY_I8, pg_array_i8(a, bounded((uint64_t)q->policy.keep_dead_ms)));
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_QUEUE_PUT, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_QUEUE_PUT, a);
 }
 
 static void send_marks(struct unit *u, queue_pick_fn pick, enum sql_id id)
 {
     struct args *a = &pg_unit(u)->args;
     QUEUE_COLUMN(pick, ARRAY_I4, pg_array_i4(a, (int32_t)q->number));
-    pg_conn_send(pg_of_unit(u)->pipeline, id, a);
+    pg_conn_send(pg_pipeline_of(u), id, a);
 }
 
 static bool any_queue(const struct unit *u, queue_pick_fn pick)
@@ -440,7 +447,7 @@ static void send_queue_sums(struct unit *u)
     QUEUE_COLUMN(adds_any, ARRAY_I4, pg_array_i4(a, (int32_t)(u->now.ms / HOUR_MS)));
     for (int sum = 0; sum < SUM_COUNT; sum++)
         QUEUE_COLUMN(adds_any, ARRAY_I8, pg_array_i8(a, q->adds[sum]));
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_DELTA_ADD, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_DELTA_ADD, a);
 }
 
 static void send_key_sums(struct unit *u)
@@ -451,7 +458,7 @@ static void send_key_sums(struct unit *u)
     pg_args_i8(a, u->key_adds);
     pg_args_i8(a, u->kv_key_adds);
     pg_args_i8(a, u->kv_byte_adds);
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_KEY_DELTA_ADD, a);
+    pg_conn_send(pg_pipeline_of(u), SQL_KEY_DELTA_ADD, a);
 }
 
 bool unit_changed(const struct unit *u)
@@ -486,8 +493,8 @@ static void send_bodies(struct unit *u)
         pg_args_clear(&pg_unit(u)->args);
         return;
     }
-    pg_unit(u)->slots[0] = pg_conn_sent(pg_of_unit(u)->pipeline);
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_BODIES, &pg_unit(u)->args);
+    pg_unit(u)->slots[0] = pg_conn_sent(pg_pipeline_of(u));
+    pg_conn_send(pg_pipeline_of(u), SQL_BODIES, &pg_unit(u)->args);
 }
 
 /* After the jobs: their states decide. */
@@ -498,7 +505,7 @@ static void send_rescope(struct unit *u)
     pg_args_i4(&pg_unit(u)->args, (int32_t)u->rescoped->number);
     pg_args_i4(&pg_unit(u)->args, u->rescoped->policy.unique_scope);
     pg_args_i4(&pg_unit(u)->args, (int32_t)u->rescoped->generation);
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_RESCOPE, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_RESCOPE, &pg_unit(u)->args);
 }
 
 /* Before the jobs: their sequences must never be given out again. */
@@ -507,7 +514,7 @@ static void send_floor(struct unit *u)
     if (u->seq_floor == 0)
         return;
     pg_args_i8(&pg_unit(u)->args, (int64_t)u->seq_floor);
-    pg_conn_send(pg_of_unit(u)->pipeline, SQL_SEQ_RAISE, &pg_unit(u)->args);
+    pg_conn_send(pg_pipeline_of(u), SQL_SEQ_RAISE, &pg_unit(u)->args);
 }
 
 void pg_unit_send_store(struct unit *u)

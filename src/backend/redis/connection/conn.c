@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A socket and its requests live in a `struct wire` of their own, which outlives the connection
- * until libuv has let go of all of them; a wire without an owner calls nobody. */
+ * until libuv has let go of all of them; a wire without an owner makes no callbacks. */
 #include "backend/redis/connection/conn.h"
 
 #include <stdio.h>
@@ -10,13 +10,13 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-#define ANSWER_MS 15000 /* where nobody says otherwise */
+#define ANSWER_MS 15000 /* unless the configuration says otherwise */
 #define READ_BYTES 65536
 /* No reply of ours is as large, or as deep: what goes beyond is no answer to anything we ask. */
 #define REPLY_BYTES_MAX ((size_t)512 << 20)
 #define REPLY_ELEMENTS_MAX (1u << 20)
 #define REPLY_DEPTH_MAX 8
-#define KEEPALIVE_S 15 /* for the ear, which waits without having asked */
+#define KEEPALIVE_S 15 /* for the notification connection, which waits without having asked */
 
 enum conn_state { CONN_DOWN, CONN_CONNECTING, CONN_SHAKING, CONN_OPEN };
 
@@ -41,7 +41,7 @@ struct lookup {
 };
 
 struct awaited {
-    redis_reply_fn fn; /* NULL = nobody waits for it, but errors are kept */
+    redis_reply_fn fn; /* NULL = no one waits for it, but errors are kept */
     void *ctx;
 };
 
@@ -59,7 +59,7 @@ struct rconn {
     struct awaited *ring;    /* commands that were sent, oldest first */
     size_t ring_room, ring_from, ring_count;
     struct buf plain;
-    redisReply *trouble; /* the first error of commands nobody waits for; NULL = none */
+    redisReply *trouble; /* the first error of commands that no one waits for; NULL = none */
     bool listening;
     char why[300];
 };
@@ -269,7 +269,7 @@ static void refuse_cb(uv_timer_t *timer)
 static void refuse_later(struct rconn *c, redis_reply_fn fn, void *ctx)
 {
     struct refusal *r = mem_zalloc(sizeof *r);
-    CHECK(r); /* nobody else can tell the caller */
+    CHECK(r); /* nothing else would tell the caller */
     r->fn = fn;
     r->ctx = ctx;
     CHECK(uv_timer_init(c->config.loop, &r->timer) == 0);

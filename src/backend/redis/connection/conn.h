@@ -3,7 +3,7 @@
  *
  * hiredis reads the protocol; the socket is libuv's, so that TLS can stand in between (tls.h). A
  * connection that is lost answers every command that waits with NULL, then calls `lost`; its owner
- * opens it again with redis_conn_open, which blocks nobody. */
+ * opens it again with redis_conn_open, which does not block. */
 #pragma once
 
 #include <hiredis/hiredis.h>
@@ -31,7 +31,7 @@ struct rconn_config {
     uv_loop_t *loop;
     const struct redis_url *url;
     struct redis_tls_context *tls; /* NULL = plain */
-    uint32_t answer_ms; /* a server that says nothing for so long is taken for gone; 0 = 15,000 */
+    uint32_t answer_ms; /* a server that sends nothing for this long counts as lost; 0 = 15,000 */
     void (*opened)(void *ctx);                /* commands may be sent */
     void (*lost)(void *ctx, const char *why); /* also when opening failed */
     /* What comes without having been asked for, once redis_conn_listen was called; the reply stays
@@ -44,7 +44,7 @@ struct rconn_config {
 MUST_CHECK int redis_conn_new(const struct rconn_config *config, struct rconn **ret);
 void redis_conn_open(struct rconn *c);
 bool redis_conn_open_now(const struct rconn *c); /* connected */
-bool redis_conn_down(const struct rconn *c);     /* … and nobody is about to */
+bool redis_conn_down(const struct rconn *c);     /* … and is not being opened */
 /* Sends the command and clears it. Without a connection, or memory for it, fn is called with NULL
  * from the loop. */
 void redis_conn_send(struct rconn *c, struct rargs *a, redis_reply_fn fn, void *ctx);

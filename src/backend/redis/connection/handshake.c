@@ -20,7 +20,7 @@ enum question {
     ASK_SCRIPTS,
     ASK_COUNT = ASK_SCRIPTS + SCRIPT_COUNT
 };
-_Static_assert(ASK_COUNT <= GREET_MAX, "answers");
+_Static_assert(ASK_COUNT <= HANDSHAKE_MAX, "answers");
 
 bool redis_is_error(const redisReply *r, const char *prefix)
 {
@@ -179,10 +179,11 @@ static int check_told(const struct handshake *g, struct err_note *note)
 {
     if (g->url->durability != REDIS_ASKED)
         return 0;
-    return err_note_set(note, -ERR_INVALID,
-                        "the Redis user may not run CONFIG GET, so nobody knows whether the server "
-                        "keeps what it is given; allow it (ACL SETUSER … +config|get), or say "
-                        "durability=fsync or durability=relaxed in the URL of the backend");
+    return err_note_set(
+        note, -ERR_INVALID,
+        "the Redis user may not run CONFIG GET, so it is not known whether the server "
+        "keeps what it is given; allow it (ACL SETUSER … +config|get), or say "
+        "durability=fsync or durability=relaxed in the URL of the backend");
 }
 
 static int check_settings(struct handshake *g, struct err_note *note)
@@ -239,7 +240,7 @@ static int judge(struct handshake *g, struct err_note *note)
 
 static void replies_drop(struct handshake *g)
 {
-    for (size_t i = 0; i < GREET_MAX; i++) {
+    for (size_t i = 0; i < HANDSHAKE_MAX; i++) {
         if (g->replies[i])
             freeReplyObject(g->replies[i]);
         g->replies[i] = NULL;

@@ -8,7 +8,7 @@
 #include "backend/shared/shared.h"
 
 #define REDIS_FORMAT 1
-#define GREET_MAX 24
+#define HANDSHAKE_MAX 24
 
 /* What was found. */
 struct redis_server {
@@ -36,14 +36,15 @@ struct handshake {
     void *ctx;
     /* its own */
     struct rargs args;
-    redisReply *replies[GREET_MAX];
+    redisReply *replies[HANDSHAKE_MAX];
     size_t asked, got;
 };
 
 /* -ERR_IO the connection broke, -ERR_INVALID the server will not do, -ERR_VERSION the store is of a
  * newer version. The greeting stays the caller's; one at a time. */
 void redis_handshake(struct handshake *g, greeted_fn fn, void *ctx);
-void redis_handshake_drop(struct handshake *g); /* it was cut: frees what it had, calls nobody */
+void redis_handshake_drop(
+    struct handshake *g); /* the connection was lost: frees what it had, makes no callback */
 /* Words for a log or a client about an error reply, without what was sent. */
 const char *redis_error_sentence(const redisReply *r);
 bool redis_is_error(const redisReply *r, const char *prefix); /* such as NOSCRIPT */

@@ -7,10 +7,10 @@
 
 enum script_id {
     SCRIPT_OPEN,      /* the format, and a number for this boot */
-    SCRIPT_HEARTBEAT, /* a sign of life; who leads */
+    SCRIPT_HEARTBEAT, /* a heartbeat; who leads */
     SCRIPT_LOAD,      /* what a unit is about */
     SCRIPT_STORE,     /* what it leaves */
-    SCRIPT_TICK,      /* what time brings */
+    SCRIPT_TICK,      /* what is due, for the leader */
     SCRIPT_READ_VIEW, /* quick questions */
     SCRIPT_SCAN,      /* a step through many jobs */
     SCRIPT_SCHEDULES, /* those a unit is about */

@@ -88,10 +88,10 @@ local function lives(seq)
   return def and (${job.state(row)} == ${running} or ${job.generation(row)} == ${queue.generation(def)})
 end
 
--- Whether somebody else wants to be alone for a moment; ms: how long we want it, 0 = we do not. Who needs that
--- nobody stores anything between its load and its store would else be overtaken for ever. `stop` of meta:
+-- Whether another node has asked the others to pause; ms: for how long we ask for that, 0 = we do not. A unit that
+-- requires that nothing is stored between its load and its store could otherwise be overtaken for ever. `stop` of meta:
 -- epoch, until when, how long that was. By the server's clock, since one that tests move may stand still; and
--- whoever died must not be waited for longer though that clock was set back.
+-- a node that died must not be waited for longer when that clock was set back.
 local function must_wait(me, ms)
   local stop = call('HGET', P .. 'meta', 'stop')
   if not stop and ms == 0 then return false end
@@ -127,12 +127,12 @@ local function give_back(epoch)
     end
   end
   local rows = mget('row', seqs)
-  local ready, doomed = {}, {}
+  local ready, purging = {}, {}
   for k = 1, #members do
     local row = rows[k]
     local def = row and ${job.state(row)} == ${ready} and ${job.order(row)} == ${ready.order(members[k])} and queue(queue_of(row))
     if def then
-      local to = ${queue.generation(def)} == ${job.generation(row)} and ready or doomed
+      local to = ${queue.generation(def)} == ${job.generation(row)} and ready or purging
       local n = queue_of(row)
       local list = to[n] or {}
       to[n] = list
@@ -141,7 +141,7 @@ local function give_back(epoch)
     end
   end
   for n, list in pairs(ready) do many('ZADD', 'q:' .. n .. ':${ready}', list, 1, #list) end
-  for n, list in pairs(doomed) do
+  for n, list in pairs(purging) do
     many('ZADD', 'doom:' .. n .. ':held', list, 1, #list)
     call('SADD', P .. 'doomed', 'doom:' .. n .. ':held')
   end

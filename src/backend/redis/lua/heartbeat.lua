@@ -1,6 +1,6 @@
 -- Arguments: the time or '', our epoch, what others shall know of us, how long a leader leads, how long a
 -- silent node is reckoned with. Answers the time, how many others live, the leader's epoch if we lead; who
--- leads, until when and with which epoch; nodes with the time of their last sign of life, and what they told.
+-- leads, until when and with which epoch; nodes with the time of their last heartbeat, and what they announced.
 call('DEL', P .. 'nothing') -- a first write that needs no memory: the others are then let through
 local now, me, told, lead_ms, alive_ms = clock(arg()), arg(), arg(), count(), count()
 for _, old in ipairs(call('ZRANGEBYSCORE', P .. 'nodes', '-inf', text(now - 86400000))) do

@@ -112,7 +112,7 @@ for _ = 1, count() do
   if n then give_holder(n, key) end
 end
 
--- claims by nonce: nobody knows which jobs they got
+-- claims by nonce: which jobs they got is not known
 local nonces, any_nonce = {}, false
 for _ = 1, count() do
   nonces[arg()] = true
@@ -204,7 +204,7 @@ if #hold > 0 then
   call('ZADD', P .. 'holds', text(now + hold_ms), me)
 end
 
--- last words about leases that are over
+-- the last replies about leases that are over
 local words = {}
 local words_spans, words_span = count(), math.floor(now / count())
 if #words_of > 0 then

@@ -1,4 +1,4 @@
--- Quick questions, each answered by itself. Bodies are shown up to so many bytes an answer.
+-- Quick questions, each answered by itself. Bodies are returned up to a number of bytes for each answer.
 local now, bytes_max = clock(arg()), count()
 local answers = {}
 

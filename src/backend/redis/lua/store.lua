@@ -1,7 +1,7 @@
 -- What a unit leaves: first what must still be as it was when it was loaded, then the changes, one command
 -- after the other. Nothing is changed unless all of it is as it was. Arguments: how often something had
 -- been stored when it was loaded; our epoch; the token of what we took for claims, or ''; the leader's
--- epoch, or ''; whether it adds jobs, which a full server may refuse; whether nobody else may have stored
+-- epoch, or ''; whether it adds jobs, which a full server may refuse; whether no other node may have stored
 -- anything since; checks; changes.
 local ver, me, token, leads, grows, strict = arg(), arg(), arg(), arg(), arg() == '1', arg() == '1'
 if not grows then call('DEL', P .. 'nothing') end -- needs no memory; what follows is then let through

@@ -1,4 +1,4 @@
--- What time brings, for the leader: what is due of each kind, at most so many of each. Arguments: the time
+-- What the leader has to do: what is due of each kind, at most a number of each. Arguments: the time
 -- or '', our epoch, the leader's epoch, how many, how long a silent node counts.
 -- Idempotency keys that have expired go at once; everything else is answered.
 local now, me, leads, limit, alive_ms = clock(arg()), arg(), arg(), count(), count()
@@ -119,13 +119,13 @@ local resumed = call('ZRANGEBYSCORE', P .. 'paused', '-inf', text(now), 'LIMIT',
 for _, n in ipairs(resumed) do give_queue(n) end
 
 -- What purges and deletes have left to be swept.
-local doomed, doomed_members, doomed_key = {}, {}, call('SRANDMEMBER', P .. 'doomed')
-if doomed_key then
-  doomed_members = call('ZRANGE', P .. doomed_key, 0, limit - 1)
+local purging, purging_members, purging_key = {}, {}, call('SRANDMEMBER', P .. 'doomed')
+if purging_key then
+  purging_members = call('ZRANGE', P .. purging_key, 0, limit - 1)
   local seqs = {}
-  for k = 1, #doomed_members do seqs[k] = sub(doomed_members[k], -${seq_bytes}) end
-  give(doomed, seqs)
-  if #doomed_members == 0 then call('SREM', P .. 'doomed', doomed_key) end
+  for k = 1, #purging_members do seqs[k] = sub(purging_members[k], -${seq_bytes}) end
+  give(purging, seqs)
+  if #purging_members == 0 then call('SREM', P .. 'doomed', purging_key) end
   more = 1
 end
 
@@ -152,6 +152,6 @@ for _, holder in ipairs(call('SRANDMEMBER', P .. 'holders', 200)) do
   end
 end
 
-return { 'ok', text(now), leader[3], more, queues, leases, due, expiry, bound, kept, resumed, doomed_key or '',
-  doomed_members, doomed, call('HGETALL', P .. 'bulk'), living, touched, keys, held, held_states,
+return { 'ok', text(now), leader[3], more, queues, leases, due, expiry, bound, kept, resumed, purging_key or '',
+  purging_members, purging, call('HGETALL', P .. 'bulk'), living, touched, keys, held, held_states,
   leader[4] or '' }

@@ -7,11 +7,11 @@
  *   meta              its field alerts is the version of the rules, eight bytes; none = the first
  *
  * Every load tells that version. A unit in which something may happen that rules are about reads
- * them anew when this node knows another one, and its store finds the version as it was, or begins
- * anew: so no notice comes of a rule that is gone, nor is one left out that a new rule wants. */
+ * them again when this node knows another one, and its store finds the version as it was, or begins
+ * again: so no notice comes of a rule that is gone, nor is one left out that a new rule wants. */
 #include "backend/redis/impl.h"
 
-#define RULES_FIRST 1 /* the version where nobody has changed a rule yet */
+#define RULES_FIRST 1 /* the version before any rule was changed */
 
 /* Places in the answer of lua/alerts.lua. */
 enum answer {
@@ -63,7 +63,7 @@ bool rd_rules_went(const struct item *it)
     return it->rules && it->unit.s->alerts.version == 0;
 }
 
-/* As the server has it; no version is what nobody has. */
+/* As the server has it; 0 is the version of no rules. */
 static void put_version(struct rargs *a, uint64_t version)
 {
     if (version == 0)
@@ -220,7 +220,7 @@ static void check_raised(struct item *it, const struct wraised *r)
     buf_done(&field);
 }
 
-/* Two nodes that raise the same at once: the second store begins anew. */
+/* Two nodes that raise the same at once: the second store begins again. */
 void rd_alerts_checks(struct item *it)
 {
     const struct unit *u = &it->unit;
@@ -299,7 +299,7 @@ void rd_alerts_stored(struct item *it, const redisReply *told)
     struct unit *u = &it->unit;
     struct backend_figures *f = &u->s->figures;
     if (u->alerts.put && u->alerts.put->name.len)
-        alerts_known_done(u->s); /* to be read anew by whoever needs them next */
+        alerts_known_done(u->s); /* the next unit that needs them reads them again */
     if (reply_count(told) != 3)
         return;
     f->notices_dropped += rd_reply_count(reply_at(told, 0));

@@ -1,17 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where jobs are: rows and bodies by sequence, and in each queue one index a state.
+/* The indexes: under which keys a job is found, and how that changes when the job does.
+ *
+ * Redis has no secondary indexes, so each way to find jobs is a key of its own, which every store
+ * keeps up to date:
  *
  *   row, pay, res, err         hashes: sequence to row, payload, result, error
  *   part, parts                which 1024 of the sequence have jobs, and how many
  *   expiry                     waiting jobs that expire, by time
  *   bound:E, boundset          running jobs of connections of the node with epoch E
- *   a:SEQ, wrong               attempts of a job; those that failed, of all
- *   q:N:1 … q:N:6              by state: run_at, order of claims, lease end, since (done, dead,
- *                              cancelled)
- *   q:N:all, q:N:u, q:N:g      by sequence; who holds a unique key; numbers by group and state
- *   due:1, 3, 4, 5, 6          queues by the time at which something there may be due
+ *   a:SEQ, wrong               attempts of a job; those of all jobs that failed
+ *   q:N:1 … q:N:6              by state: run_at, order of claims, end of the lease, since (done,
+ * dead, cancelled) q:N:all, q:N:u, q:N:g      by sequence; which job holds a unique key; counts by
+ * group and state due:1, 3, 4, 5, 6          queues by the time at which something in them may be
+ * due
  *
- * What a row was in the store is told by its packed form; what it is now by the job. */
+ * A change of a job is the difference between two moments: its packed row is the job as it was
+ * loaded (was, was_bit), and struct row is the job as the unit leaves it (is). For each index a
+ * function compares the two and adds the commands that remove the old entry and add the new one; a
+ * job that did not move in an index costs nothing there. The commands of all jobs for one key are
+ * sent as one, since the number of commands is what a store costs.
+ *
+ * The checks (rd_check_rows) name the revision that was loaded of each row that changes, and the
+ * holder of each unique key that is taken: lua/store.lua compares them before it changes anything.
+ */
 #include "backend/redis/impl.h"
 
 #define PART_JOBS 1024
@@ -322,7 +333,7 @@ static void group_set(struct rargs *a, const struct row *r)
 static const struct {
     const char *command, *index;
     row_fn fn;
-    bool counts; /* would make the key anew, so not of a queue that is gone */
+    bool counts; /* would create the key again, so not for a deleted queue */
 } queue_indexes[] = {
     {"ZREM", "all", row_del, false},     {"ZADD", "all", all_set, true},
     {"ZREM", "2", ready_del, false},     {"ZADD", "2", ready_set, true},

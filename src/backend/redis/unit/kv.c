@@ -7,7 +7,7 @@
  *
  * Commits have their keys loaded with everything else. Which keys dying jobs leave their payloads
  * at is known only when the jobs are loaded: these are asked for by a second call. A store finds
- * the buckets of all of them as they were, or begins anew; so a version is newer than any that the
+ * the buckets of all of them as they were, or begins again; so a version is newer than any that the
  * key ever had, also of one that came and went meanwhile. */
 #include "backend/kv_bounds.h"
 #include "backend/kv_rules.h"

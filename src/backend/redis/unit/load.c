@@ -55,7 +55,7 @@ static size_t put_revived(struct unit *u, const struct turn *t, struct rargs *a)
     return 1;
 }
 
-/* What is no text can be nobody's key; the enqueue is refused. */
+/* Bytes that are not a text cannot be a key of any job; the enqueue is refused. */
 static size_t put_holder(struct unit *u, const struct turn *t, struct rargs *a)
 {
     const struct op_enqueue *list;

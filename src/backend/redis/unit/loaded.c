@@ -168,7 +168,7 @@ static void load_facts(struct item *it, const redisReply *r)
     struct span stores = reply_span(reply_at(r, IS_STORES));
     u->now.ms = rd_reply_time(reply_at(r, IS_NOW));
     shared_clock_heard(&rd_of_unit(u)->sh, u->now.ms);
-    /* What a call before this one has seen still holds if nobody stored anything in between. */
+    /* What a call before this one has seen still holds if nothing was stored in between. */
     if (!it->stores_known ||
         span_equal(reply_span(reply_at(r, IS_STORES_BEFORE)), span_text(it->stores)))
         snprintf(it->stores, sizeof it->stores, "%.*s", (int)stores.len,

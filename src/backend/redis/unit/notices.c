@@ -10,7 +10,8 @@
  *
  * A new one is numbered by the store. A change names the notice's revision, and a breaker as it
  * was: of two nodes that take the same notice, or count one target's failures at once, the second
- * begins anew. What a node has whose signs of life ceased is given out again by the next take. */
+ * begins again. What a node had taken whose heartbeats ceased is given out again by the next take.
+ */
 #include "backend/redis/impl.h"
 
 #define RECORD_NUMBER 1 /* in the records, where one must stand */
@@ -139,7 +140,7 @@ void rd_notices_loaded(struct item *it, const redisReply *notices, const redisRe
         struct record rec;
         struct span packed = reply_span(reply_at(breakers, i));
         if (!rd_record_read(packed, REC_BREAKER_PUT, &rec))
-            continue; /* it is set anew by the next call of its target */
+            continue; /* it is set again by the next call of its target */
         struct wbreaker *b = unit_breaker_add(u, rec.breaker_put.target, &rec.breaker_put.breaker);
         if (!b)
             return;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store as a transaction: where nobody else stores anything, most of what a unit leaves needs no
- * script, and a script's arguments cost the server as much as what it does with them.
+/* A store as a transaction: while no other node stores anything, most of what a unit writes needs
+ * no script, and the arguments of a script cost the server as much as what it does with them.
  *
- * Before the load the key meta is watched, which every store changes; then the commands go as they
- * are between MULTI and EXEC, and at their end the script with the few things that need one (sums,
- * what is due next). An EXEC that finds meta changed does nothing, and the unit begins anew. The
- * script comes with its text: one that was forgotten would leave half of the store undone. */
+ * Before the load the key meta is watched, which every store changes. The commands are then sent as
+ * they are between MULTI and EXEC, and behind them the script with the few things that need one
+ * (sums, what is due next). An EXEC that finds meta changed does nothing, and the unit begins
+ * again. The script is sent with its text: one that the server had forgotten would leave half of
+ * the store undone. */
 #include "backend/redis/impl.h"
 
 #define PLAIN_ROWS_MIN 4 /* fewer: the script alone is less to say */

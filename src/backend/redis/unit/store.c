@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a unit leaves, as one call of lua/store.lua: what must be as it was, then the changes.
+/* What a unit writes, as one call of lua/store.lua: first what must still be as it was when it was
+ * loaded, then the changes. The script compares all of it before it changes anything, so a store
+ * takes effect as a whole or is refused as a whole.
  *
- * The order matters where a unique key passes from one job to another: whoever lets go is written
- * before whoever takes it. */
+ * If no other node lives and nothing was stored since the load (the number `stores`), the
+ * comparison is skipped. Units of many jobs go without the script (plain.c).
+ *
+ * The order of the changes matters where a unique key passes from one job to another: the job that
+ * releases it is written before the job that gets it. */
 #include "backend/redis/impl.h"
 
 #define HOUR_MS INT64_C(3600000)
@@ -159,9 +164,9 @@ static void purge_queue(struct rargs *a, const struct wqueue *q, struct span num
 {
     static const char *const indexes[] = {"1", "2"};
     for (size_t i = 0; i < 2; i++) {
-        char key[48], doomed[64];
-        snprintf(doomed, sizeof doomed, "doom:%u:%s:%u", q->number, indexes[i], q->generation);
-        one(a, "DOOM", rd_queue_key(q->number, indexes[i], key), span_text(doomed));
+        char key[48], purging[64];
+        snprintf(purging, sizeof purging, "doom:%u:%s:%u", q->number, indexes[i], q->generation);
+        one(a, "DOOM", rd_queue_key(q->number, indexes[i], key), span_text(purging));
     }
     one(a, "ZREM", "due:1", number);
 }
@@ -185,12 +190,12 @@ static void end_queue(struct item *it, const struct wqueue *q, struct span numbe
 {
     static const char *const indexes[] = {"due:1", "due:3", "due:4", "due:5", "due:6", "paused"};
     struct rargs *a = &it->args;
-    char key[48], doomed[48];
+    char key[48], purging[48];
     one(a, "HDEL", "queues", number);
     one(a, "HDEL", "names", q->name);
     one(a, "ZREM", "namel", q->name);
-    snprintf(doomed, sizeof doomed, "doom:%u:all", q->number);
-    one(a, "DOOM", rd_queue_key(q->number, "all", key), span_text(doomed));
+    snprintf(purging, sizeof purging, "doom:%u:all", q->number);
+    one(a, "DOOM", rd_queue_key(q->number, "all", key), span_text(purging));
     for (size_t i = 0; i < sizeof indexes / sizeof indexes[0]; i++)
         one(a, "ZREM", indexes[i], number);
     drop_queue(a, &it->unit, q);
@@ -329,7 +334,7 @@ static void change_idems(struct item *it)
 
 /* --- the rest --- */
 
-/* Alone nobody else has taken numbers since they were read. */
+/* Without other nodes the numbers are still free that were read. */
 static void change_numbers(struct item *it)
 {
     const struct unit *u = &it->unit;
@@ -435,8 +440,9 @@ static void put_head(struct item *it, bool strict)
     redis_args_text(a, strict ? "1" : "");
 }
 
-/* Whether nobody may have stored anything since. A pause, or a definition that leaves unique keys
- * as they are, minds its own queue alone: beside busy nodes it would else be tried for ever. */
+/* Whether nothing at all may have been stored since. A pause, or a definition that leaves unique
+ * keys as they are, minds its own queue alone: beside busy nodes it would else be tried for ever.
+ */
 static bool needs_quiet(const struct unit *u)
 {
     enum op_kind kind = u->alone ? u->turns[0].op->kind : OP_PAUSE;
