@@ -335,11 +335,11 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
     assert.equal((await breaker(apis[other])).state, 'open');
     await killServer(nodes[leader]);
     // The other one leads soon and looks at all of them.
-    sql(`UPDATE ${schema}.notice SET look_at = 0, holder = 0`);
+    sql(`UPDATE ${schema}.notice SET check_at = 0, holder = 0`);
     sql(`UPDATE ${schema}.leader SET until = 0`);
     await until('the other leads', async () => (await leadingIn(schema)) === other);
     const calls = told('broken').length;
-    const denied = () => sql(`SELECT count(*) FROM ${schema}.notice n, ${schema}.breaker b WHERE n.alert = 'broken' AND n.state = 0 AND n.look_at = b.until AND b.target = '${target}'`);
+    const denied = () => sql(`SELECT count(*) FROM ${schema}.notice n, ${schema}.breaker b WHERE n.alert = 'broken' AND n.state = 0 AND n.check_at = b.until AND b.target = '${target}'`);
     await until('all of them are denied', () => denied() === '5');
     assert.equal(told('broken').length, calls, 'nobody was called');
     apis[other].close();
@@ -350,7 +350,7 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
     assert.equal(told('broken').length, calls);
     // When its time is over one call probes; it answers, and all the others follow.
     receiver.answer = 200;
-    sql(`UPDATE ${schema}.breaker SET until = 0; UPDATE ${schema}.notice SET look_at = 0, due = 0`);
+    sql(`UPDATE ${schema}.breaker SET until = 0; UPDATE ${schema}.notice SET check_at = 0, due = 0`);
     await until('all are delivered', () => pending('broken') === 0);
     assert.equal((await breaker(apis[other])).state, 'closed');
     assert.equal(new Set(told('broken').slice(calls).map((r) => r.headers['holdfast-notice'])).size, 5);

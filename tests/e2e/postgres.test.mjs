@@ -182,6 +182,10 @@ describe('a start that cannot succeed says why', { concurrency: false }, () => {
     await stopServer(server);
   });
   test('a schema of a newer version', () => refused(url('newer'), /made by a newer version .*\(its version is 99/));
+  test('a schema of an earlier draft', () => {
+    sql('CREATE SCHEMA draft; CREATE TABLE draft.meta (version int); INSERT INTO draft.meta VALUES (1)');
+    return refused(url('draft'), /made by a draft of Holdfast \(its version is 1, this binary needs 2\); export its jobs/);
+  });
   test('an encoding that cannot hold every text', () => {
     sql("CREATE DATABASE bare ENCODING 'SQL_ASCII' TEMPLATE template0");
     return refused(base.replace('/postgres?', '/bare?'), /encoding SQL_ASCII/);
@@ -253,7 +257,7 @@ describe('nodes that share a database', () => {
     );
     assert.equal(answers.filter((a) => a.status === 201).length, 1);
     assert.equal(answers.filter((a) => a.status === 409).length, 23);
-    assert.equal(sql(`SELECT count(*) FROM ${schema}.job WHERE ukey = 'same'`), '1');
+    assert.equal(sql(`SELECT count(*) FROM ${schema}.job WHERE unique_key = 'same'`), '1');
   });
 
   test('HF-2 an idempotency key holds across nodes', async () => {

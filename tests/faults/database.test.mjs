@@ -20,7 +20,7 @@ test(`${faults} faults under load, seed ${seed}`, async (t) => {
   const first = ['storeKilled', 'storeFrozen', 'nodeKilled', 'leaderKilled', 'leaderFrozen', 'leaseTaken'];
   const nodes = await faultsUnderLoad(t, { url: url('load'), store, count: 3, faults, first });
   // The tables by themselves: what SQL says of what the API said.
-  assert.equal(sql("SELECT count(*) FROM (SELECT queue, ukey FROM load.job WHERE held GROUP BY 1, 2 HAVING count(*) > 1) x"), '0');
+  assert.equal(sql("SELECT count(*) FROM (SELECT queue, unique_key FROM load.job WHERE holds_key GROUP BY 1, 2 HAVING count(*) > 1) x"), '0');
   assert.equal(sql('SELECT count(*) FROM load.job WHERE state = 3'), '0');
   for (const node of nodes) await node.stop();
 });

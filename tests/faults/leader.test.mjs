@@ -16,7 +16,7 @@ const storeIn = (schema) => ({
   url: schemaOf(schema),
   leader: () => ({ holder: sql(`SELECT holder FROM ${schema}.leader`), epoch: epochOf(schema) }),
   endLead: () => sql(`UPDATE ${schema}.leader SET until = 0, holder = 0`),
-  jobs: () => sql(`SELECT seq, state, crashes, tok_epoch, tok_counter FROM ${schema}.job ORDER BY seq`),
+  jobs: () => sql(`SELECT seq, state, crashes, token_epoch, token_counter FROM ${schema}.job ORDER BY seq`),
 });
 
 test('TF-3 a leader that is stopped is overtaken, and does nothing when it goes on', async (t) => {

@@ -3,7 +3,7 @@
  * of sound.h and has a name for each of its kinds, and comes back when it is written again.
  *
  * The first byte of an input says which decoder the rest is for. */
-#include "backend/redis/row.h"
+#include "backend/redis/unit/row.h"
 #include "backend/shared/alerts.h"
 #include "backend/shared/sound.h"
 #include "base/check.h"
@@ -41,10 +41,10 @@ static void queue(struct unit *u, struct span in)
 static void word(struct unit *u, struct span in)
 {
     struct word w = {.next = NULL}, again = {.next = NULL};
-    if (redis_word_decode(in, &w) != 0)
+    if (redis_reply_decode(in, &w) != 0)
         return;
     CHECK(w.kind <= OP_KIND_COUNT && state_name((enum job_state)w.state));
-    CHECK(redis_word_decode(redis_word_encode(u, &w), &again) == 0 && again.seq == w.seq);
+    CHECK(redis_reply_decode(redis_reply_encode(u, &w), &again) == 0 && again.seq == w.seq);
 }
 
 static void idem(struct unit *u, struct span in)

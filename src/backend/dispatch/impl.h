@@ -7,7 +7,7 @@
 #pragma once
 
 #include "backend/dispatch/dispatch.h"
-#include "backend/redis/conn.h"
+#include "backend/redis/connection/conn.h"
 #include "backend/settles.h"
 #include "base/containers/map.h"
 #include "core/id.h"

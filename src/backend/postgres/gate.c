@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gate: answers that wait for the disk.
+/* The gate: replies that wait until what they report is durable.
  *
- * The lane commits with synchronous_commit off: its changes are there for everybody at once, and on
- * the disk a little later. The syncer's commits wait for the disk; one that begins after a unit's
- * commit has come back ends after that unit is on it, for the log of the database has one order.
- * Then the unit's answers leave, its events are told, its memory is free. So while the disk works
- * the lane goes on, and all units that came meanwhile share the next sync.
+ * Why there is one. With synchronous_commit on, each commit waits for a sync of the disk, and the
+ * next unit could not begin before that. The write connection therefore commits with
+ * synchronous_commit off: PostgreSQL makes the changes visible at once and writes them to the disk
+ * a little later. A second connection, the syncer, makes commits that do wait. PostgreSQL's log has
+ * one order, so when a commit of the syncer that began after a unit's commit had returned comes
+ * back, that unit is on the disk as well. Then its replies are sent, its events are published and
+ * its memory is reused. While the disk works, the write connection goes on, and all units that
+ * commit meanwhile share the next sync (group commit).
  *
- * That holds only as long as the server lives: one that crashed and came back has forgotten commits
- * and syncs all the same. So the syncer's connection must have been there before the unit's commit
- * was sent, and is the one that syncs; when it breaks, nobody knows. Without it nothing is begun.
+ * The invariant. A reply that promises durability is never sent on the word of a server that may
+ * have restarted: a server that crashed has forgotten commits, and would still answer a new sync.
+ * So the connection of the syncer must have been open before the unit's commit was sent
+ * (sent_under), and must be the one that confirms the sync (sync_number). If it breaks in between,
+ * the outcome of the units in the gate is unknown. Without it no unit is begun.
  *
- * A claim of jobs that were durably ready may be answered before it is durable itself (its token is
- * refused after a crash that forgot it), and so may everything in a queue with relaxed durability.
- */
+ * What need not wait. A claim of jobs that were durably ready is answered before the claim itself
+ * is durable: a crash that forgets it makes the job ready again, and the token is then refused. The
+ * same holds for everything in a queue with relaxed durability. */
 #include "backend/postgres/impl.h"
 
 struct unit *pg_unit_take(struct pg_store *s)
@@ -52,9 +57,9 @@ void pg_units_free(struct pg_store *s)
     }
     if (s->unit)
         unit_free(s->unit);
-    if (s->ahead)
-        unit_free(s->ahead);
-    s->unit = s->ahead = NULL;
+    if (s->next_unit)
+        unit_free(s->next_unit);
+    s->unit = s->next_unit = NULL;
 }
 
 void pg_unit_give(struct pg_store *s, struct unit *u)
@@ -110,7 +115,7 @@ static void is_durable(struct pg_store *s, struct unit *u)
     if (u->position > s->sh.figures.durable)
         s->sh.figures.durable = u->position;
     shared_events_take(&s->sh, u);
-    pg_ear_tell_keys(s, u);
+    pg_notify_keys(s, u);
 }
 
 /* A repeat changes nothing and tells of what was done before, perhaps by another node that has
@@ -125,7 +130,7 @@ static bool tells_of_others(const struct unit *u)
     return false;
 }
 
-/* False: nothing of it, or before it, is new; or nobody wants to wait. */
+/* False: neither the unit nor one before it changed anything, or no reply has to wait. */
 static bool must_wait(const struct pg_store *s, const struct unit *u)
 {
     return pg_gate_needed(s) && (u->records || s->gate || tells_of_others(u));
@@ -161,7 +166,7 @@ void pg_gate_enter(struct pg_store *s, struct unit *u, uint64_t sent_under)
     s->gate_last = &u->next;
     bool watched = sent_under != 0 && sent_under == s->sync_number;
     if (watched)
-        pg_gate_kick(s);
+        pg_gate_wake(s);
     for (size_t i = 0; i < u->count; i++)
         if (u->turns[i].answered)
             unit_turn_answer(&u->turns[i]);
@@ -191,7 +196,7 @@ static void open_for(struct pg_store *s, struct unit *first)
         pg_unit_give(s, u);
     }
     shared_events_call(&s->sh);
-    pg_ear_kick(s);
+    pg_notify_wake(s);
 }
 
 static void synced_cb(void *ctx, int err, const struct round_error *error)
@@ -204,13 +209,13 @@ static void synced_cb(void *ctx, int err, const struct round_error *error)
                   LOG_TEXT("text", error->text));
     if (err) {
         pg_gate_break(s);
-        pg_lane_later(s);
+        pg_pipeline_later(s);
         return;
     }
     struct unit *synced = gate_take(s, last);
-    pg_gate_kick(s);
+    pg_gate_wake(s);
     open_for(s, synced);
-    pg_lane_after(s);
+    pg_pipeline_after(s);
 }
 
 /* Writes something, so that the commit has to wait. */
@@ -219,14 +224,14 @@ void pg_send_sync(struct pg_store *s, struct conn *c, struct args *a)
     pg_args_i4(a, (int32_t)s->sh.facts.epoch);
     pg_args_i4(a, (int32_t)s->sh.config.node);
     pg_args_i8(a, shared_manual_now(&s->sh));
-    pg_conn_send(c, SQL_SYNC, a);
+    pg_conn_send(c, SQL_COMMIT_MARKER, a);
 }
 
-void pg_gate_kick(struct pg_store *s)
+void pg_gate_wake(struct pg_store *s)
 {
     if (!s->gate || s->syncing || !pg_conn_usable(s->syncer)) {
         if (s->gate && !s->syncing && pg_conn_down(s->syncer))
-            pg_lane_later(s);
+            pg_pipeline_later(s);
         return;
     }
     struct unit *last = s->gate;
@@ -236,7 +241,7 @@ void pg_gate_kick(struct pg_store *s)
     if (pg_conn_round(s->syncer, synced_cb, s) == 0)
         s->syncing = last;
     else
-        pg_lane_later(s);
+        pg_pipeline_later(s);
 }
 
 /* Nobody knows any more what the disk has: perhaps all of it. */
@@ -257,7 +262,7 @@ void pg_gate_break(struct pg_store *s)
             unit_turn_answer(t);
         }
         shared_events_take(&s->sh, u); /* they were seen by others, too */
-        pg_ear_tell_keys(s, u);
+        pg_notify_keys(s, u);
         pg_unit_give(s, u);
     }
 }
@@ -266,9 +271,10 @@ void pg_syncer_lost_cb(void *ctx)
 {
     struct pg_store *s = ctx;
     s->syncing = NULL;
-    s->sync_number++; /* what was sent before, and is not in the gate yet, is nobody's */
+    s->sync_number++; /* units that were sent before, and have not entered the gate yet, cannot be
+                         confirmed */
     pg_gate_break(s);
-    pg_lane_later(s);
+    pg_pipeline_later(s);
     pg_timer_set(s);
 }
 
@@ -276,5 +282,5 @@ void pg_syncer_opened_cb(void *ctx)
 {
     struct pg_store *s = ctx;
     s->sync_number++;
-    pg_lane_later(s);
+    pg_pipeline_later(s);
 }

@@ -1,42 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store in a PostgreSQL database, inside.
+/* The store in a PostgreSQL database: its parts, for its own files only. Other folders of
+ * src/backend may include postgres.h alone; this one may use shared/, core and base, and libpq.
  *
- * Four connections. The lane does everything that changes something, one unit of work after the
- * other, and the quick questions between them, so that what one submitter asks for takes effect in
- * its order; while one unit is under way the next ones gather and go together. It commits without
- * waiting for the disk; answers wait behind the gate (gate.c) until the syncer, whose commits do
- * wait, has had one that came later. The reader answers lists, each when all that was asked for
- * before it is committed. The ear listens for what other nodes tell, and tells them.
+ * A store has four connections.
  *
- * Time is the database's, except under a manual clock. One node is the leader: it has a lease on
- * the row of the table leader and does what time brings (tick.c); each of its transactions locks
- * that row and finds its own epoch in it, or does nothing.
+ * - The write connection, or pipeline, does everything that changes something, one unit of work
+ *   after the other, and answers quick questions between them. So the requests of one client take
+ *   effect in their order. While a unit is under way the next operations gather, and go together.
+ *   It commits without waiting for the disk.
+ * - The syncer's commits do wait for the disk. A reply waits behind the gate (gate.c) until a
+ * commit of the syncer that came later has ended.
+ * - The reader answers lists. Each is asked when everything before it has been committed.
+ * - The listener, or notification connection, hears what other nodes announce, and announces what
+ *   this node changed.
  *
- *   lane.c      who is next; connections that break
- *   cluster.c   signs of life, who leads, how the database is
- *   transact.c  a unit from begin to commit, or back
- *   gate.c      answers that wait for the disk
- *   load.c, loaded.c, store.c    what a unit reads and writes; what lies between is in shared/
- *   keys.c      keys and values
- *   schedules.c schedules
- *   alerts.c, notices.c      alert rules, notices, breakers
- *   bulk.c      slices of bulk actions
- *   look.c, search.c         questions
- *   tick.c      leases that end, jobs that become due, retention, sums
- *   ear.c       telling other nodes */
+ * Time is the time of the database, except with a manual clock. One node is the leader: it has a
+ * lease on the row of the table leader and does what becomes due (tick.c). Each of its transactions
+ * locks that row and finds its own epoch in it, or does nothing.
+ *
+ *   postgres.c      opening, closing, the table of the backend
+ *   pipeline.c      what comes next on the write connection; connections that break
+ *   transact.c      a unit from begin to commit or rollback; work_state.h has its states
+ *   gate.c          replies that wait for the disk
+ *   read_view.c     quick questions;  search.c  questions that may take long
+ *   tick.c          what the leader does as time passes
+ *   heartbeat.c     heartbeats, who leads, the state of the database
+ *   notify.c        notifications between nodes
+ *   unit/           what a unit reads and writes; the decisions between are those of shared/
+ *   connection/     the way to the server: URL, arguments, connections; knows no jobs
+ *   sql/            the statements and the tables */
 #pragma once
 
 #include <uv.h>
 
-#include "backend/postgres/args.h"
-#include "backend/postgres/conn.h"
-#include "backend/postgres/schema.h"
-#include "backend/postgres/sql.h"
+#include "backend/postgres/connection/args.h"
+#include "backend/postgres/connection/conn.h"
+#include "backend/postgres/sql/schema.h"
+#include "backend/postgres/sql/sql.h"
+#include "backend/postgres/work_state.h"
 #include "backend/shared/shared.h"
 
 /* Where the configuration says nothing: */
-#define ANSWER_MS 15000 /* the database may take so long to answer */
+#define ANSWER_MS 15000 /* the database may take this long to answer */
 #define UNIT_TRIES_MAX 8
+
+/* What the first round may show to be needed, too. */
+enum second_question {
+    ASKED_SHARERS = 1, /* jobs that share a unique key */
+    ASKED_REPLIES = 2, /* the last replies about leases that are over */
+    ASKED_KEYS = 4,    /* keys at which jobs leave their payloads */
+    ASKED_ALERTS = 8   /* the rules */
+};
 
 /* A unit with what it sends and what came back. */
 struct pg_unit {
@@ -50,7 +64,7 @@ struct pg_unit {
     uint64_t began_ns;
     PGresult **kept; /* what rows and answers point to */
     size_t kept_count, kept_room;
-    bool sharers_asked, words_asked, keys_asked, alerts_asked; /* in a second round */
+    unsigned asked; /* in a second round: bits, enum second_question */
 };
 
 struct search {
@@ -59,22 +73,19 @@ struct search {
     struct search *next;
 };
 
-enum lane_job { LANE_NOTHING, LANE_UNIT, LANE_TICK, LANE_LOOK, LANE_BULK, LANE_BEAT, LANE_GOODBYE };
-
 struct pg_store {
     struct shared sh;
     struct sql_text sql;
 
-    struct conn *lane, *reader, *ear, *syncer;
+    struct conn *pipeline, *reader, *listener, *syncer;
     struct unit *unit;              /* the one under way; never NULL */
-    struct unit *ahead;             /* the one after it, begun or to be; NULL = none; transact.c */
+    struct unit *next_unit;         /* the one after it, begun or to be; NULL = none; transact.c */
     struct unit *spare;             /* done with, for the next */
     struct unit *gate, **gate_last; /* committed, but perhaps not on the disk; oldest first */
     struct unit *syncing;           /* up to this one, by the round under way; NULL = none is */
     struct args sync_args;
-    const char *trouble; /* what is answered after the rollback, unless it is tried again */
     uint64_t sync_number, sent_under; /* of the syncer's connection: the present one, and the one
-                                         that was there when the lane last sent; 0 = none */
+                                         that was open when the pipeline last sent; 0 = none */
 
     /* the leader's */
     int64_t resume_from_ms; /* pauses that ended after this are still to be told */
@@ -88,7 +99,8 @@ struct pg_store {
     struct wake_name *keys_to_tell; /* keys likewise, oldest first */
     size_t keys_waiting;
     bool keys_lost;     /* some could not be told */
-    bool keys_untold;   /* some were not, since the last sign of life: nobody seemed to be there */
+    bool keys_untold;   /* some were not sent since the last heartbeat: no other node seemed to be
+                           alive */
     bool keys_in_round; /* the round under way tells of keys */
     bool hello_due;     /* others shall hear that we listen */
     bool heard;         /* we have listened before */
@@ -98,21 +110,17 @@ struct pg_store {
     backend_closed_fn closed;
     void *closed_ctx;
 
-    enum lane_job doing;
-    unsigned tries;   /* of the unit under way, before this one */
+    struct work_progress progress;
     unsigned handles; /* not closed yet */
-    bool storing;     /* a commit is on its way: an end without an answer is unknown from here on */
-    bool again;       /* after the rollback: the same once more */
-    bool broken;      /* the round could not be sent */
     bool bulk_last;   /* the last thing done was a slice of bulk work */
-    bool down_told;   /* the log knows that the database is gone */
+    bool lost_logged; /* the log knows that the database is gone */
     bool tick_more;   /* the tick under way left something */
     bool searching, telling;
 
     struct pg_url url;
     char channel[SCHEMA_BYTES + 16]; /* of notifications */
     /* what each session begins with */
-    char setup[1200], read_setup[600], ear_setup[200], sync_setup[200], local[500];
+    char setup[1200], read_setup[600], notify_setup[200], sync_setup[200], local[500];
 };
 
 static inline struct pg_store *pg_of(struct backend *b)
@@ -125,26 +133,31 @@ static inline struct pg_store *pg_of_unit(const struct unit *u)
     return (struct pg_store *)(void *)u->s;
 }
 
+static inline struct conn *pg_pipeline_of(const struct unit *u)
+{
+    return pg_of_unit(u)->pipeline;
+}
+
 static inline struct pg_unit *pg_unit(struct unit *u)
 {
     return (struct pg_unit *)(void *)u;
 }
 
-/* lane.c */
-void pg_lane_kick(struct pg_store *s);  /* begins what can be begun; calls nobody back */
-void pg_lane_later(struct pg_store *s); /* the same from the loop, where answers may be given */
+/* pipeline.c */
+void pg_pipeline_wake(struct pg_store *s);  /* begins what can be begun; makes no callbacks */
+void pg_pipeline_later(struct pg_store *s); /* the same from the loop, where answers may be given */
 void pg_later_cb(uv_timer_t *timer);
-void pg_lane_after(struct pg_store *s); /* something is over: what waited for it goes on */
-void pg_lane_lost_cb(void *ctx);
-void pg_lane_opened_cb(void *ctx);
+void pg_pipeline_after(struct pg_store *s); /* something is over: what waited for it goes on */
+void pg_pipeline_lost_cb(void *ctx);
+void pg_pipeline_opened_cb(void *ctx);
 void pg_timer_set(struct pg_store *s);
-bool pg_lane_idle(const struct pg_store *s);
+bool pg_pipeline_idle(const struct pg_store *s);
 
-/* cluster.c */
+/* heartbeat.c */
 int64_t pg_answer_ms(const struct pg_store *s);
-void pg_beat_send(struct pg_store *s);
-void pg_beat_take(struct pg_store *s);
-void pg_link_heard(struct pg_store *s); /* the lane was opened */
+void pg_heartbeat_send(struct pg_store *s);
+void pg_heartbeat_take(struct pg_store *s);
+void pg_link_heard(struct pg_store *s); /* the write connection was opened */
 void pg_cluster(const struct backend *b, struct backend_cluster *ret);
 
 /* transact.c: one transaction from begin to commit */
@@ -152,14 +165,16 @@ void pg_begin_unit(struct pg_store *s); /* its turns are filled */
 void pg_store_and_commit(
     struct pg_store *s); /* the end of every one: what was worked out, the commit */
 void pg_round_failed(struct pg_store *s, int err, const struct round_error *error);
-/* Rolls back, and begins anew if `again`, or refuses with this text. */
+/* Rolls back, and begins again if `again`, or refuses with this text. */
 void pg_give_back(struct pg_store *s, bool again, const char *trouble);
 /* The rules of alerts, if they were asked for, cannot be taken: it has been given back. */
 bool pg_rules_wrong(struct pg_store *s);
 void pg_give_up(struct pg_store *s, enum outcome out, const char *note);
+/* What the operations under way are told when the connection is lost. */
+enum outcome pg_lost_outcome(const struct pg_store *s);
 void pg_over(struct pg_store *s);              /* what was under way; goes on with the next */
 void pg_over_with_answers(struct pg_store *s); /* the same of what has answers; results are kept */
-void pg_go(struct pg_store *s, round_fn fn);   /* sends the lane's round */
+void pg_go(struct pg_store *s, round_fn fn);   /* sends the round */
 void pg_keep_result(struct pg_store *s, size_t index);
 const char *pg_sentence(const struct round_error *e); /* for the client */
 
@@ -169,12 +184,13 @@ void pg_unit_give(struct pg_store *s, struct unit *u);
 void pg_units_free(struct pg_store *s);
 bool pg_gate_needed(const struct pg_store *s);
 bool pg_gate_watched(const struct pg_store *s); /* it can be told what is on the disk, if need be */
-/* The unit is committed, and the lane has another: answers what may leave at once, and keeps the
- * rest, and the unit, until the disk has it. sent_under: the syncer's connection when it was sent.
+/* The unit is committed, and the pipeline has another: answers what may leave at once, and keeps
+ * the rest, and the unit, until the disk has it. sent_under: the syncer's connection when it was
+ * sent.
  */
 void pg_gate_enter(struct pg_store *s, struct unit *u, uint64_t sent_under);
 void pg_gate_refuse(struct pg_store *s); /* the one under way is committed, but cannot wait */
-void pg_gate_kick(struct pg_store *s);
+void pg_gate_wake(struct pg_store *s);
 void pg_send_sync(struct pg_store *s, struct conn *c, struct args *a);
 void pg_gate_break(struct pg_store *s); /* all that is kept becomes unknown */
 void pg_syncer_lost_cb(void *ctx);
@@ -200,11 +216,11 @@ enum load_slot {
     LOAD_SLOT_COUNT
 };
 
-/* load.c, loaded.c, store.c */
-bool pg_unit_send_load(struct unit *u);   /* sends the first round */
-int pg_unit_loaded(struct unit *u);       /* takes its results; -ERR_NOMEM, -ERR_CORRUPT */
-bool pg_unit_needs_words(struct unit *u); /* sends the question if so, first of a second round */
-int pg_unit_words_loaded(struct unit *u);
+/* unit/load.c, unit/loaded.c, unit/store.c */
+bool pg_unit_send_load(struct unit *u);     /* sends the first round */
+int pg_unit_loaded(struct unit *u);         /* takes its results; -ERR_NOMEM, -ERR_CORRUPT */
+bool pg_unit_needs_replies(struct unit *u); /* sends the question if so, first of a second round */
+int pg_unit_replies_loaded(struct unit *u);
 void pg_load_rows(struct unit *u, size_t result, bool claimable);
 struct row *pg_load_row(struct unit *u, const PGresult *r, int at); /* NULL = no memory */
 int pg_load_queues(struct unit *u, const PGresult *r);
@@ -219,18 +235,18 @@ void pg_unit_reset(struct unit *u);
 void pg_unit_done(struct pg_unit *p);
 void pg_unit_init(struct pg_unit *p, struct pg_store *s);
 
-/* look.c, search.c */
-void pg_look_send(struct pg_store *s);
-void pg_look_answer(struct pg_store *s);
+/* read_view.c, search.c */
+void pg_read_view_send(struct pg_store *s);
+void pg_read_view_answer(struct pg_store *s);
 void pg_view_row(const PGresult *r, int at, struct wall_time now, bool body, struct job_view *ret);
 int pg_queue_read(const PGresult *r, int at, struct wqueue *ret); /* -ERR_CORRUPT */
 void pg_search_add(struct pg_store *s, const struct op *op, struct batch *b);
-void pg_search_kick(struct pg_store *s);
+void pg_search_wake(struct pg_store *s);
 void pg_search_fail_all(struct pg_store *s);
 void pg_reader_lost_cb(void *ctx);
 void pg_reader_opened_cb(void *ctx);
 
-/* keys.c */
+/* unit/keys.c */
 void pg_keys_send_commits(struct unit *u);   /* with the first round */
 void pg_keys_commits_loaded(struct unit *u); /* its answers */
 /* Whether rows that were loaded may leave their payloads at keys; sends the question if so. */
@@ -244,14 +260,14 @@ void pg_keys_answer_get(struct unit *u, struct turn *t, const PGresult *r);
 void pg_keys_send_list(struct pg_store *s, const struct op_kv_list *want);
 void pg_keys_answer_list(struct pg_store *s, const struct op_kv_list *want, struct reply *reply);
 
-/* schedules.c */
+/* unit/schedules.c */
 void pg_schedules_send_load(struct unit *u); /* before the first round */
 int pg_schedules_loaded(struct unit *u);     /* -ERR_NOMEM, -ERR_CORRUPT */
 void pg_schedules_send_store(struct unit *u);
-void pg_schedules_send_look(struct unit *u, const struct op *op);
+void pg_schedules_send_view(struct unit *u, const struct op *op);
 void pg_schedules_answer(struct unit *u, struct turn *t, const PGresult *r);
 
-/* alerts.c */
+/* unit/alerts.c */
 void pg_alerts_send_version(struct unit *u); /* where something may happen that rules are about */
 /* Whether the rules are others than this node knows, by the version in this place of the round that
  * just ended (SIZE_MAX = it was not asked for); before anything else is sent. */
@@ -262,19 +278,19 @@ void pg_alerts_send_load(struct unit *u); /* of a unit about alerts: everything 
 int pg_alerts_all_loaded(struct unit *u);
 void pg_alerts_send_store(struct unit *u);
 void pg_alerts_stored(struct unit *u); /* it is committed */
-void pg_alerts_send_look(struct unit *u, const struct op *op);
+void pg_alerts_send_view(struct unit *u, const struct op *op);
 void pg_alerts_answer(struct unit *u, struct turn *t, size_t at); /* two results */
 bool pg_alerts_rule(const PGresult *r, int row, int col, struct rec_alert_put *ret);
 
-/* notices.c */
+/* unit/notices.c */
 void pg_notices_send_load(struct unit *u);
 void pg_notices_loaded(struct unit *u, size_t at); /* its results begin there */
 void pg_notices_send_store(struct unit *u);
 void pg_notices_stored(struct unit *u);
-void pg_notices_send_look(struct unit *u, const struct op *op);
+void pg_notices_send_view(struct unit *u, const struct op *op);
 void pg_notices_answer(struct unit *u, struct turn *t, const PGresult *r);
 
-/* bulk.c */
+/* unit/bulk.c */
 void pg_bulk_send_begin(struct unit *u); /* its intent, with the unit that asks for it */
 void pg_bulk_begun(struct pg_store *s, struct unit *u);
 void pg_begin_bulk(struct pg_store *s); /* a slice of the first */
@@ -286,13 +302,14 @@ void pg_begin_tick(struct pg_store *s);
 void pg_tick_send_next(struct pg_store *s); /* with its store: when to look again */
 void pg_tick_done(struct pg_store *s);      /* it is committed */
 
-/* ear.c */
-void pg_ear_free(struct pg_store *s);
-void pg_ear_tell(struct pg_store *s, struct span queue);
-void pg_ear_tell_keys(struct pg_store *s, const struct unit *u); /* it is on the disk */
-/* How many others there are was asked anew. Who came unheard was not told of keys meanwhile. */
-void pg_ear_counted(struct pg_store *s, unsigned others_before);
-void pg_ear_kick(struct pg_store *s);
-void pg_ear_notified_cb(void *ctx, const char *payload);
-void pg_ear_lost_cb(void *ctx);
-void pg_ear_opened_cb(void *ctx);
+/* notify.c */
+void pg_notify_free(struct pg_store *s);
+void pg_notify_queue(struct pg_store *s, struct span queue);
+void pg_notify_keys(struct pg_store *s, const struct unit *u); /* it is on the disk */
+/* Other nodes were counted again. One that had not been known was not sent changes of keys
+ * meanwhile. */
+void pg_notify_nodes_counted(struct pg_store *s, unsigned others_before);
+void pg_notify_wake(struct pg_store *s);
+void pg_notify_received_cb(void *ctx, const char *payload);
+void pg_notify_lost_cb(void *ctx);
+void pg_notify_opened_cb(void *ctx);

@@ -2,7 +2,7 @@
 /* Opening, closing, and the table of the backend. */
 #include "backend/postgres/postgres.h"
 
-#include "backend/postgres/exec.h"
+#include "backend/postgres/connection/exec.h"
 #include "backend/postgres/impl.h"
 #include "base/check.h"
 
@@ -41,10 +41,10 @@ static int pg_submit(struct backend *b, const struct op *list, size_t count, bac
     int err = shared_batch_add(&s->sh, list, count, fn, ctx);
     if (err)
         return err;
-    if (pg_conn_up(s->lane))
-        pg_lane_kick(s);
+    if (pg_conn_up(s->pipeline))
+        pg_pipeline_wake(s);
     else
-        pg_lane_later(s);
+        pg_pipeline_later(s);
     return 0;
 }
 
@@ -78,7 +78,7 @@ static int pg_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     if (!settles_add(&s->sh.settles, s, fn, ctx))
         return -ERR_NOMEM;
     s->sh.tick_wanted = true;
-    pg_lane_later(s);
+    pg_pipeline_later(s);
     return 0;
 }
 
@@ -87,24 +87,24 @@ static int pg_settle(struct backend *b, backend_closed_fn fn, void *ctx)
 static void timer_cb(uv_timer_t *timer)
 {
     struct pg_store *s = timer->data;
-    struct conn *all[] = {s->lane, s->reader, s->ear, s->syncer};
+    struct conn *all[] = {s->pipeline, s->reader, s->listener, s->syncer};
     for (size_t i = 0; i < 4; i++) {
         if (all[i])
-            pg_conn_hurry(all[i], pg_answer_ms(s));
+            pg_conn_wake(all[i], pg_answer_ms(s));
         if (all[i] && pg_conn_down(all[i]) && !s->sh.closing)
             pg_conn_reopen(all[i]);
     }
-    /* The slow poll: what others did is heard of here where nobody tells it. */
+    /* The slow poll: it finds what other nodes did and did not announce. */
     if (s->sh.node.others || s->url.pooled)
         shared_watches_wake(&s->sh, (struct span){NULL, 0});
-    pg_lane_later(s);
+    pg_pipeline_later(s);
     pg_timer_set(s);
 }
 
-/* Never later than it is set already: whoever asks often must not put it off. */
+/* Never later than it is set already: frequent calls must not put it off. */
 void pg_timer_set(struct pg_store *s)
 {
-    uint64_t wait = (uint64_t)(pg_conn_up(s->lane) ? shared_next_wait(&s->sh) : REOPEN_MS);
+    uint64_t wait = (uint64_t)(pg_conn_up(s->pipeline) ? shared_next_wait(&s->sh) : REOPEN_MS);
     if (uv_is_closing((uv_handle_t *)&s->timer))
         return;
     if (!uv_is_active((uv_handle_t *)&s->timer) || uv_timer_get_due_in(&s->timer) > wait)
@@ -122,7 +122,7 @@ static void handle_closed_cb(uv_handle_t *handle)
         return;
     pg_url_done(&s->url);
     pg_sql_done(&s->sql);
-    pg_ear_free(s);
+    pg_notify_free(s);
     pg_units_free(s);
     pg_args_done(&s->sync_args);
     pg_unit_done(&s->search_unit);
@@ -134,50 +134,50 @@ static void handle_closed_cb(uv_handle_t *handle)
 
 static void take_down(struct pg_store *s)
 {
-    pg_conn_close(s->lane);
+    pg_conn_close(s->pipeline);
     pg_conn_close(s->reader);
-    pg_conn_close(s->ear);
+    pg_conn_close(s->listener);
     pg_conn_close(s->syncer);
-    s->lane = s->reader = s->ear = s->syncer = NULL;
+    s->pipeline = s->reader = s->listener = s->syncer = NULL;
     s->handles = 2;
     uv_close((uv_handle_t *)&s->timer, handle_closed_cb);
     uv_close((uv_handle_t *)&s->later, handle_closed_cb);
 }
 
 /* Closing connections from inside their own callbacks is not allowed: the loop does it. */
-static void gone_cb(uv_timer_t *timer)
+static void closed_cb(uv_timer_t *timer)
 {
     struct pg_store *s = timer->data;
     settles_end_all(&s->sh.settles);
     take_down(s);
 }
 
-static void goodbye_cb(void *ctx, int err, const struct round_error *error)
+static void left_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
     (void)err, (void)error;
-    uv_timer_start(&s->later, gone_cb, 0, 0);
+    uv_timer_start(&s->later, closed_cb, 0, 0);
 }
 
 /* The node's row goes, and with it the lease of the leader: others need not wait for it. */
-static void say_goodbye(struct pg_store *s)
+static void leave(struct pg_store *s)
 {
     struct args *a = &pg_unit(s->unit)->args;
-    s->doing = LANE_GOODBYE;
+    work_begin(&s->progress, WORK_LEAVE);
     shared_bulks_answer(&s->sh);
-    if (pg_conn_usable(s->lane)) {
+    if (pg_conn_usable(s->pipeline)) {
         pg_args_i4(a, (int32_t)s->sh.facts.epoch);
-        pg_conn_send(s->lane, SQL_NODE_GONE, a);
-        if (pg_conn_round(s->lane, goodbye_cb, s) == 0)
+        pg_conn_send(s->pipeline, SQL_NODE_LEAVE, a);
+        if (pg_conn_round(s->pipeline, left_cb, s) == 0)
             return;
     }
-    uv_timer_start(&s->later, gone_cb, 0, 0);
+    uv_timer_start(&s->later, closed_cb, 0, 0);
 }
 
 /* What time brings is the leader's: another node has nothing to do. */
 static bool work_left(const struct pg_store *s)
 {
-    if (s->sh.node.seen_at_ms == 0 || s->doing != LANE_NOTHING || s->ahead || s->sh.first ||
+    if (s->sh.node.seen_at_ms == 0 || !work_idle(&s->progress) || s->next_unit || s->sh.first ||
         s->gate || s->sh.bulks)
         return true;
     return shared_tick_due(&s->sh);
@@ -185,24 +185,24 @@ static bool work_left(const struct pg_store *s)
 
 static void end_settles(struct pg_store *s)
 {
-    if (!s->sh.settles.first || !pg_conn_up(s->lane) || work_left(s))
+    if (!s->sh.settles.first || !pg_conn_up(s->pipeline) || work_left(s))
         return;
     for (struct settle *one = s->sh.settles.first; one; one = one->next)
         one->worked = true;
     settles_end(&s->sh.settles, 0);
 }
 
-void pg_lane_after(struct pg_store *s)
+void pg_pipeline_after(struct pg_store *s)
 {
-    if (s->doing == LANE_GOODBYE)
+    if (s->progress.state == WORK_STATE_LEAVING)
         return;
     end_settles(s);
-    if (s->sh.closing && pg_lane_idle(s) && !s->searching) {
-        say_goodbye(s);
+    if (s->sh.closing && pg_pipeline_idle(s) && !s->searching) {
+        leave(s);
         return;
     }
-    pg_lane_kick(s);
-    if (s->doing == LANE_NOTHING)
+    pg_pipeline_wake(s);
+    if (work_idle(&s->progress))
         pg_timer_set(s);
 }
 
@@ -213,7 +213,7 @@ static void pg_close(struct backend *b, backend_closed_fn fn, void *ctx)
     s->closed = fn;
     s->closed_ctx = ctx;
     s->sh.news = NULL;
-    pg_lane_later(s);
+    pg_pipeline_later(s);
 }
 
 static const struct backend_ops pg_ops = {
@@ -259,7 +259,7 @@ static int set_session(PGconn *pg, const struct pg_store *s, struct err_note *no
     return err;
 }
 
-/* Behind a pooler a session is nobody's: what is set there would reach others. */
+/* Behind a pooler sessions are shared: a setting would reach other clients. */
 static void fill_setup(struct pg_store *s)
 {
     int idle = (int)(shared_leader_ttl_ms(&s->sh) < IDLE_MS_MAX ? shared_leader_ttl_ms(&s->sh)
@@ -268,7 +268,7 @@ static void fill_setup(struct pg_store *s)
     if (s->url.pooled) {
         snprintf(s->setup, sizeof s->setup, GUARD, strict);
         snprintf(s->local, sizeof s->local, LOCAL, idle, "off");
-        snprintf(s->ear_setup, sizeof s->ear_setup, "SELECT 1");
+        snprintf(s->notify_setup, sizeof s->notify_setup, "SELECT 1");
         snprintf(s->sync_setup, sizeof s->sync_setup, "SELECT 1");
         snprintf(s->read_setup, sizeof s->read_setup, "SELECT 1");
         return;
@@ -277,7 +277,7 @@ static void fill_setup(struct pg_store *s)
     snprintf(s->read_setup, sizeof s->read_setup, SESSION, 10, idle, s->url.relaxed ? "off" : "on");
     snprintf(s->sync_setup, sizeof s->sync_setup,
              "SET statement_timeout = '30s'; SET synchronous_commit = on");
-    snprintf(s->ear_setup, sizeof s->ear_setup, "LISTEN %s; SET statement_timeout = '10s'",
+    snprintf(s->notify_setup, sizeof s->notify_setup, "LISTEN %s; SET statement_timeout = '10s'",
              s->channel);
 }
 
@@ -297,7 +297,7 @@ static struct conn_config conn_config_of(struct pg_store *s)
 
 static int open_others(struct pg_store *s)
 {
-    struct conn_config reader = conn_config_of(s), ear = conn_config_of(s);
+    struct conn_config reader = conn_config_of(s), listener = conn_config_of(s);
     struct conn_config syncer = conn_config_of(s);
     syncer.setup = s->sync_setup;
     syncer.opened = pg_syncer_opened_cb;
@@ -305,35 +305,35 @@ static int open_others(struct pg_store *s)
     reader.setup = s->read_setup;
     reader.opened = pg_reader_opened_cb;
     reader.lost = pg_reader_lost_cb;
-    ear.setup = s->ear_setup;
-    ear.opened = pg_ear_opened_cb;
-    ear.lost = pg_ear_lost_cb;
-    ear.notified = pg_ear_notified_cb;
+    listener.setup = s->notify_setup;
+    listener.opened = pg_notify_opened_cb;
+    listener.lost = pg_notify_lost_cb;
+    listener.notified = pg_notify_received_cb;
     int err = pg_conn_new_closed(&reader, &s->reader);
     if (!err)
         err = pg_conn_new_closed(&syncer, &s->syncer);
     if (!err && !s->url.pooled)
-        err = pg_conn_new_closed(&ear, &s->ear);
+        err = pg_conn_new_closed(&listener, &s->listener);
     if (err)
         return err;
     pg_conn_reopen(s->reader);
     pg_conn_reopen(s->syncer);
-    if (s->ear)
-        pg_conn_reopen(s->ear);
+    if (s->listener)
+        pg_conn_reopen(s->listener);
     return 0;
 }
 
 static int open_lane(struct pg_store *s, PGconn *pg, struct err_note *note)
 {
-    struct conn_config lane = conn_config_of(s);
-    lane.opened = pg_lane_opened_cb;
-    lane.lost = pg_lane_lost_cb;
+    struct conn_config pipeline = conn_config_of(s);
+    pipeline.opened = pg_pipeline_opened_cb;
+    pipeline.lost = pg_pipeline_lost_cb;
     int err = set_session(pg, s, note);
     if (err) {
         PQfinish(pg);
         return err;
     }
-    return pg_conn_new(&lane, pg, &s->lane);
+    return pg_conn_new(&pipeline, pg, &s->pipeline);
 }
 
 static int store_init(struct pg_store *s, const struct backend_config *config)
@@ -408,7 +408,7 @@ int backend_open_postgres(const char *rest, const struct backend_config *config,
     pg_link_heard(s);
     shared_store_opened(&s->sh);
     pg_timer_set(s);
-    pg_lane_kick(s);
+    pg_pipeline_wake(s);
     *ret = &s->sh.base;
     return 0;
 }

@@ -314,9 +314,9 @@ static void answered_cb(void *ctx, int err, const struct round_error *error)
         answer_first(s, &r);
     }
     arena_reset(&s->search_unit.unit.arena);
-    pg_search_kick(s);
+    pg_search_wake(s);
     if (s->sh.closing)
-        pg_lane_later(s);
+        pg_pipeline_later(s);
 }
 
 /* The queue is there: its number is known, and the question can be asked. */
@@ -340,7 +340,7 @@ static void named_cb(void *ctx, int err, const struct round_error *error)
             reply.note = "queue is not ranked; set ranked in its policy, or list without an offset";
         s->searching = false;
         answer_first(s, &reply);
-        pg_search_kick(s);
+        pg_search_wake(s);
         return;
     }
     send_question(s, s->searches->op, number);
@@ -348,7 +348,7 @@ static void named_cb(void *ctx, int err, const struct round_error *error)
         answered_cb(s, -ERR_IO, NULL);
 }
 
-void pg_search_kick(struct pg_store *s)
+void pg_search_wake(struct pg_store *s)
 {
     if (!s->searches || s->searching || !pg_conn_usable(s->reader))
         return;
@@ -371,18 +371,18 @@ void pg_search_kick(struct pg_store *s)
     }
     s->searching = pg_conn_round(s->reader, by_name ? named_cb : answered_cb, s) == 0;
     if (!s->searching)
-        pg_lane_later(s);
+        pg_pipeline_later(s);
 }
 
 void pg_reader_lost_cb(void *ctx)
 {
     struct pg_store *s = ctx;
     s->searching = false;
-    pg_lane_later(s);
+    pg_pipeline_later(s);
     pg_timer_set(s);
 }
 
 void pg_reader_opened_cb(void *ctx)
 {
-    pg_search_kick(ctx);
+    pg_search_wake(ctx);
 }

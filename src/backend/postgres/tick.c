@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What time brings, done by the leader alone: leases that end, jobs that become due or expire,
- * leases of connections whose node has died, the slices of purges and deletes, retention, sums.
+/* What the leader does as time passes: leases that end, jobs that become due or expire, leases of
+ * connections whose node has died, the slices of purges and deletes, retention, and the folding of
+ * sums.
  *
- * A tick is one transaction that locks the leader's row and finds its epoch there; a leader that
- * was paused and overtaken finds another and does nothing. Each part takes a bounded number of
- * rows; what is left makes the next tick due at once. */
+ * A tick is one transaction that locks the row of the leader and finds its own epoch there; a
+ * leader that was paused and replaced finds another epoch and does nothing. Each part takes a
+ * bounded number of rows; if rows are left, the next tick is due at once. */
 #include "backend/postgres/impl.h"
 
 #define HOUR_MS INT64_C(3600000)
-#define WORDS_KEPT_MS HOUR_MS
+#define REPLIES_KEPT_MS HOUR_MS
 
 enum tick_slot {
     TICK_BEGIN,
@@ -20,14 +21,14 @@ enum tick_slot {
     TICK_BOUND,
     TICK_RESUMED,
     TICK_ORPHANS,
-    TICK_DOOMED,
-    TICK_DOOMED_END,
-    TICK_TRIM,
+    TICK_PURGING,
+    TICK_PURGING_END,
+    TICK_RETENTION,
     TICK_KEYS,
-    TICK_WORDS,
+    TICK_LEASE_REPLIES,
     TICK_HOURS,
     TICK_KV,
-    TICK_HELD,
+    TICK_ITEMS,
     TICK_ALERTS,
 };
 
@@ -38,7 +39,7 @@ static void send_due(struct pg_store *s, enum sql_id id, int64_t now)
     struct args *a = &pg_unit(s->unit)->args;
     pg_args_i8(a, now);
     pg_args_i4(a, LIMIT_SLICE);
-    pg_conn_send(s->lane, id, a);
+    pg_conn_send(s->pipeline, id, a);
 }
 
 static void tick_send(struct pg_store *s)
@@ -47,48 +48,47 @@ static void tick_send(struct pg_store *s)
     int64_t now = shared_now(&s->sh);
     s->unit->now.ms = now;
     s->sh.tick_wanted = s->sh.trim_wanted = s->sh.dirty = false;
-    pg_conn_send(s->lane, SQL_BEGIN, a);
+    pg_conn_send(s->pipeline, SQL_BEGIN, a);
     pg_args_i8(a, s->sh.node.leader_epoch);
     pg_args_i4(a, (int32_t)s->sh.facts.epoch);
-    pg_conn_send(s->lane, SQL_LEADER_LOCK, a);
-    pg_conn_send(s->lane, SQL_FOLD, a);
+    pg_conn_send(s->pipeline, SQL_LEADER_LOCK, a);
+    pg_conn_send(s->pipeline, SQL_FOLD, a);
     send_due(s, SQL_DUE_LEASES, now);
     send_due(s, SQL_DUE_JOBS, now);
     send_due(s, SQL_DUE_EXPIRY, now);
     pg_args_i8(a, now - shared_silent_ms(&s->sh));
     pg_args_i4(a, LIMIT_SLICE);
     pg_args_i4(a, (int32_t)s->sh.facts.epoch);
-    pg_conn_send(s->lane, SQL_DUE_BOUND, a);
+    pg_conn_send(s->pipeline, SQL_DUE_BOUND, a);
     pg_args_i8(a, s->resume_from_ms ? s->resume_from_ms : now);
     pg_args_i8(a, now);
-    pg_conn_send(s->lane, SQL_RESUMED, a);
+    pg_conn_send(s->pipeline, SQL_RESUMED, a);
     pg_args_i4(a, (int32_t)s->sh.facts.epoch);
     pg_args_i8(a, now - shared_silent_ms(&s->sh));
-    pg_conn_send(s->lane, SQL_BULK_ORPHANS, a);
+    pg_conn_send(s->pipeline, SQL_BULK_ORPHANS, a);
     pg_args_i4(a, LIMIT_SLICE);
-    pg_conn_send(s->lane, SQL_DUE_DOOMED, a);
-    pg_conn_send(s->lane, SQL_DOOMED_END, a);
+    pg_conn_send(s->pipeline, SQL_DUE_PURGING, a);
+    pg_conn_send(s->pipeline, SQL_PURGING_END, a);
     pg_args_i8(a, now);
     pg_args_i4(a, LIMIT_SLICE);
     pg_args_i4(a, (int32_t)(now / HOUR_MS));
-    pg_conn_send(s->lane, SQL_DUE_TRIM, a);
+    pg_conn_send(s->pipeline, SQL_DUE_RETENTION, a);
     pg_args_i8(a, now);
     pg_args_i4(a, LIMIT_SLICE);
-    pg_args_i4(a, (int32_t)(now / HOUR_MS));
-    pg_conn_send(s->lane, SQL_DUE_KEYS, a);
-    send_due(s, SQL_DUE_WORDS, now - WORDS_KEPT_MS);
+    pg_conn_send(s->pipeline, SQL_DUE_IDEMPOTENCY_KEYS, a);
+    send_due(s, SQL_DUE_LEASE_REPLIES, now - REPLIES_KEPT_MS);
     pg_args_i4(a, (int32_t)(now / HOUR_MS) - (int32_t)HISTORY_HOURS + 1);
-    pg_conn_send(s->lane, SQL_DUE_HOURS, a);
+    pg_conn_send(s->pipeline, SQL_DUE_HOURS, a);
     pg_keys_send_expired(s, now);
     pg_args_i4(a, LIMIT_SLICE);
-    pg_conn_send(s->lane, SQL_DUE_HELD, a);
+    pg_conn_send(s->pipeline, SQL_DUE_ITEMS, a);
     pg_alerts_send_version(s->unit);
 }
 
 /* How many of the first column's number a statement gave; for those that answer with one row. */
 static int64_t number_at(struct pg_store *s, enum tick_slot slot)
 {
-    const PGresult *r = pg_conn_result(s->lane, slot);
+    const PGresult *r = pg_conn_result(s->pipeline, slot);
     int64_t n = 0;
     for (int i = 0; r && i < PQntuples(r); i++)
         n += pg_col_sum(r, i, 0);
@@ -97,7 +97,7 @@ static int64_t number_at(struct pg_store *s, enum tick_slot slot)
 
 static bool full(struct pg_store *s, enum tick_slot slot)
 {
-    return PQntuples(pg_conn_result(s->lane, slot)) >= LIMIT_SLICE;
+    return PQntuples(pg_conn_result(s->pipeline, slot)) >= LIMIT_SLICE;
 }
 
 /* The rows of a slot, marked by which they came from: their queues are asked for next. */
@@ -105,26 +105,26 @@ static bool tick_needs_queues(struct pg_store *s)
 {
     struct unit *u = s->unit;
     static const enum tick_slot slots[] = {TICK_LEASES, TICK_JOBS, TICK_EXPIRY, TICK_BOUND,
-                                           TICK_HELD};
+                                           TICK_ITEMS};
     size_t n = 0;
     s->tick_more = full(s, TICK_LEASES) || full(s, TICK_JOBS) || full(s, TICK_EXPIRY) ||
-                   full(s, TICK_BOUND) || number_at(s, TICK_DOOMED) >= LIMIT_SLICE ||
-                   number_at(s, TICK_TRIM) > 0 || number_at(s, TICK_KEYS) >= LIMIT_SLICE ||
-                   full(s, TICK_KV) || PQntuples(pg_conn_result(s->lane, TICK_HELD)) > 0;
+                   full(s, TICK_BOUND) || number_at(s, TICK_PURGING) >= LIMIT_SLICE ||
+                   number_at(s, TICK_RETENTION) > 0 || number_at(s, TICK_KEYS) >= LIMIT_SLICE ||
+                   full(s, TICK_KV) || PQntuples(pg_conn_result(s->pipeline, TICK_ITEMS)) > 0;
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
-        PGresult *r = pg_conn_take_result(s->lane, slots[i]);
+        PGresult *r = pg_conn_take_result(s->pipeline, slots[i]);
         s->tick_rows[i] = r;
         n += (size_t)PQntuples(r);
         pg_unit_keep(u, r);
     }
-    PGresult *resumed = pg_conn_take_result(s->lane, TICK_RESUMED);
+    PGresult *resumed = pg_conn_take_result(s->pipeline, TICK_RESUMED);
     s->tick_resumed = resumed;
     pg_unit_keep(u, resumed);
-    PGresult *keys = pg_conn_take_result(s->lane, TICK_KV);
+    PGresult *keys = pg_conn_take_result(s->pipeline, TICK_KV);
     s->tick_keys = keys;
     pg_unit_keep(u, keys);
     s->tick_stale = pg_alerts_stale(u, TICK_ALERTS);
-    pg_bulk_adopt(s, pg_conn_result(s->lane, TICK_ORPHANS));
+    pg_bulk_adopt(s, pg_conn_result(s->pipeline, TICK_ORPHANS));
     if (n == 0 || u->nomem)
         return false;
     for (int part = 0; part < 2; part++) {
@@ -139,7 +139,7 @@ static bool tick_needs_queues(struct pg_store *s)
             pg_array_begin(&pg_unit(u)->args, ARRAY_I4);
             pg_array_end(&pg_unit(u)->args);
         }
-        pg_conn_send(s->lane, part ? SQL_QUEUES : SQL_LOCK_SHARED, &pg_unit(u)->args);
+        pg_conn_send(s->pipeline, part ? SQL_QUEUES : SQL_LOCK_SHARED, &pg_unit(u)->args);
     }
     return true;
 }
@@ -231,10 +231,10 @@ void pg_tick_send_next(struct pg_store *s)
     struct unit *u = s->unit;
     pg_args_i8(&pg_unit(u)->args, u->now.ms);
     pg_args_bool(&pg_unit(u)->args, s->sh.config.clock.manual);
-    pg_unit(u)->slots[2] = pg_conn_sent(s->lane);
-    pg_conn_send(s->lane, SQL_NEXT, &pg_unit(u)->args);
-    pg_unit(u)->slots[3] = pg_conn_sent(s->lane);
-    pg_conn_send(s->lane, SQL_FIGURES, &pg_unit(u)->args);
+    pg_unit(u)->slots[2] = pg_conn_sent(s->pipeline);
+    pg_conn_send(s->pipeline, SQL_NEXT_DUE, &pg_unit(u)->args);
+    pg_unit(u)->slots[3] = pg_conn_sent(s->pipeline);
+    pg_conn_send(s->pipeline, SQL_FIGURES, &pg_unit(u)->args);
 }
 
 static int64_t sooner(int64_t a, int64_t b)
@@ -244,7 +244,7 @@ static int64_t sooner(int64_t a, int64_t b)
 
 static void take_figures(struct pg_store *s)
 {
-    const PGresult *r = pg_conn_result(s->lane, pg_unit(s->unit)->slots[3]);
+    const PGresult *r = pg_conn_result(s->pipeline, pg_unit(s->unit)->slots[3]);
     struct backend_figures *f = &s->sh.figures;
     uint64_t jobs = 0;
     if (PQntuples(r) != 1)
@@ -266,7 +266,7 @@ static void take_figures(struct pg_store *s)
 
 void pg_tick_done(struct pg_store *s)
 {
-    const PGresult *r = pg_conn_result(s->lane, pg_unit(s->unit)->slots[2]);
+    const PGresult *r = pg_conn_result(s->pipeline, pg_unit(s->unit)->slots[2]);
     s->sh.node.next_due_ms = 0;
     for (int i = 0; i < PQnfields(r); i++)
         s->sh.node.next_due_ms = sooner(s->sh.node.next_due_ms, pg_col_time(r, 0, i));
@@ -292,7 +292,7 @@ static void tick_keys_cb(void *ctx, int err, const struct round_error *error)
         pg_round_failed(s, err, error);
         return;
     }
-    if (pg_unit(s->unit)->keys_asked)
+    if (pg_unit(s->unit)->asked & ASKED_KEYS)
         pg_keys_of_rows_loaded(s->unit);
     if (!pg_rules_wrong(s))
         tick_store(s);
@@ -303,7 +303,7 @@ static void tick_queues_cb(void *ctx, int err, const struct round_error *error)
     struct pg_store *s = ctx;
     if (err)
         pg_round_failed(s, err, error);
-    else if (tick_load(s, pg_conn_take_result(s->lane, 1)) != 0)
+    else if (tick_load(s, pg_conn_take_result(s->pipeline, 1)) != 0)
         pg_give_back(s, false, "out of memory");
     else if (tick_needs_more(s))
         pg_go(s, tick_keys_cb);
@@ -318,7 +318,7 @@ static void tick_cb(void *ctx, int err, const struct round_error *error)
         pg_round_failed(s, err, error);
         return;
     }
-    if (PQntuples(pg_conn_result(s->lane, 1)) == 0) { /* another leads */
+    if (PQntuples(pg_conn_result(s->pipeline, 1)) == 0) { /* another leads */
         shared_leader_lost(&s->sh, true);
         pg_give_back(s, false, NULL);
         return;
@@ -333,7 +333,7 @@ void pg_begin_tick(struct pg_store *s)
 {
     pg_unit_reset(s->unit);
     s->unit->count = 0;
-    s->doing = LANE_TICK;
+    work_begin(&s->progress, WORK_TICK);
     pg_unit(s->unit)->began_ns = clock_ns();
     s->sh.node.tick_at_ms = shared_now(&s->sh);
     tick_send(s);

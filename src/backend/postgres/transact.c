@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A unit of operations on the lane, from begin to commit; and the end of every transaction there.
- * What does not end well is rolled back, and begun anew where that may help.
+/* A unit of operations from begin to commit, and the end of every transaction of the write
+ * connection (a tick and a slice of a bulk action end here, too).
  *
- * Where operations wait when a unit is stored, the unit ahead is made of them, and its begin and
- * its questions follow the commit in the same round: the database goes from one to the other
- * without a turn of ours. When the commit is through, the unit ahead is the one under way. If the
- * store is refused, nothing behind it was run: the unit ahead waits until that is settled, and is
- * the next. */
+ * A unit needs two or three round trips: begin and load; a second load, if the first one showed
+ * that more is needed (enum second_question); store and commit. Between them the operations are
+ * executed in memory by shared/. The state (work_state.h) says what an error means: a refusal by
+ * the database is rolled back, and the unit begins again where another try may succeed
+ * (worth_repeating), at most UNIT_TRIES_MAX times; a connection that breaks before the commit was
+ * sent leaves nothing, one that breaks after it leaves an unknown outcome.
+ *
+ * Pipelining. If operations wait when a unit is stored, they form the next unit, and its begin and
+ * its load are sent behind the commit in the same round: the database goes from one unit to the
+ * next without waiting for us. When the commit is confirmed (passed_on_cb), the next unit is the
+ * one under way. If the commit is refused, the statements behind it were not executed: the next
+ * unit waits until the outcome of the first is settled, and is then begun by pipeline.c. */
 #include "backend/postgres/impl.h"
 #include "backend/shared/sound.h"
 
@@ -17,7 +24,7 @@
 /* What an answer points to must last as long as it waits for the disk. */
 void pg_keep_result(struct pg_store *s, size_t index)
 {
-    PGresult *r = pg_conn_take_result(s->lane, index);
+    PGresult *r = pg_conn_take_result(s->pipeline, index);
     if (r)
         pg_unit_keep(s->unit, r);
 }
@@ -29,16 +36,9 @@ static void wake_all(struct pg_store *s)
         const struct wqueue *q = u->queues[i];
         if (!q->wake || q->gone)
             continue;
-        pg_ear_tell(s, q->name);
+        pg_notify_queue(s, q->name);
         shared_watches_wake(&s->sh, q->name);
     }
-}
-
-static void lane_free(struct pg_store *s)
-{
-    s->doing = LANE_NOTHING;
-    s->storing = false;
-    s->tries = 0;
 }
 
 /* After everything: nothing of the unit is needed any more. */
@@ -46,12 +46,12 @@ void pg_over(struct pg_store *s)
 {
     pg_unit_reset(s->unit);
     s->unit->count = 0;
-    lane_free(s);
-    pg_ear_kick(s);
-    pg_lane_after(s);
+    work_end(&s->progress);
+    pg_notify_wake(s);
+    pg_pipeline_after(s);
 }
 
-/* The lane goes on with what waits before anybody is answered, so that the database need not. */
+/* The next work is sent before the replies are, so that the database does not wait for us. */
 void pg_over_with_answers(struct pg_store *s)
 {
     struct unit *u = s->unit, *next = pg_unit_take(s);
@@ -62,18 +62,18 @@ void pg_over_with_answers(struct pg_store *s)
         return;
     }
     s->unit = next;
-    lane_free(s);
-    pg_lane_kick(s);
+    work_end(&s->progress);
+    pg_pipeline_wake(s);
     pg_gate_enter(s, u, sent_under);
-    pg_ear_kick(s);
-    pg_lane_after(s);
+    pg_notify_wake(s);
+    pg_pipeline_after(s);
 }
 
 /* Committed: others may see it. What it says happened is told when the disk has it. */
 static void committed(struct pg_store *s)
 {
     const struct unit *u = s->unit;
-    if (s->doing != LANE_TICK)
+    if (s->progress.work != WORK_TICK)
         s->sh.dirty |= u->records > 0;
     unit_count_commit(s->unit, pg_unit(s->unit)->began_ns);
     wake_all(s);
@@ -105,7 +105,7 @@ const char *pg_sentence(const struct round_error *e)
 void pg_give_up(struct pg_store *s, enum outcome out, const char *note)
 {
     shared_bulk_forget(s->unit);
-    if (s->doing == LANE_BULK)
+    if (s->progress.work == WORK_BULK)
         shared_bulks_answer(&s->sh);
     unit_turns_refuse(s->unit, out, note);
     pg_over(s);
@@ -113,23 +113,20 @@ void pg_give_up(struct pg_store *s, enum outcome out, const char *note)
 
 static void roll_back(struct pg_store *s)
 {
-    s->storing = false;
-    pg_conn_send(s->lane, SQL_ROLLBACK, &pg_unit(s->unit)->args);
-    if (pg_conn_round(s->lane, rolled_back_cb, s) != 0)
+    pg_conn_send(s->pipeline, SQL_ROLLBACK, &pg_unit(s->unit)->args);
+    if (pg_conn_round(s->pipeline, rolled_back_cb, s) != 0)
         pg_give_up(s, OUT_UNAVAILABLE, "the database cannot be reached");
 }
 
 static void begin_again(struct pg_store *s)
 {
-    enum lane_job doing = s->doing;
     shared_bulk_forget(s->unit);
-    s->doing = LANE_NOTHING;
-    if (doing == LANE_UNIT)
+    if (s->progress.work == WORK_UNIT)
         pg_begin_unit(s);
-    else if (doing == LANE_BULK)
+    else if (s->progress.work == WORK_BULK)
         pg_begin_bulk(s);
     else
-        pg_over(s); /* what time brings comes again by itself */
+        pg_over(s); /* a tick comes again by itself */
 }
 
 static void rolled_back_cb(void *ctx, int err, const struct round_error *error)
@@ -138,25 +135,30 @@ static void rolled_back_cb(void *ctx, int err, const struct round_error *error)
     (void)error;
     if (err)
         pg_give_up(s, OUT_UNAVAILABLE, "the database cannot be reached");
-    else if (s->again && ++s->tries < UNIT_TRIES_MAX)
+    else if (s->progress.state == WORK_STATE_RETRYING && ++s->progress.tries < UNIT_TRIES_MAX)
         begin_again(s);
     else
-        pg_give_up(s, OUT_UNAVAILABLE, s->trouble);
+        pg_give_up(s, OUT_UNAVAILABLE, s->progress.trouble);
 }
 
 void pg_give_back(struct pg_store *s, bool again, const char *trouble)
 {
-    s->again = again;
-    s->trouble = trouble;
+    work_move(&s->progress, again ? WORK_STATE_RETRYING : WORK_STATE_REFUSING);
+    s->progress.trouble = trouble;
     roll_back(s);
+}
+
+/* A commit that was sent may have taken effect. */
+enum outcome pg_lost_outcome(const struct pg_store *s)
+{
+    return work_outcome_unknown(&s->progress) ? OUT_UNKNOWN : OUT_UNAVAILABLE;
 }
 
 /* A round of a transaction did not end well. */
 void pg_round_failed(struct pg_store *s, int err, const struct round_error *error)
 {
     if (err == -ERR_IO) {
-        /* A commit that was sent may have been done. */
-        pg_give_up(s, s->storing ? OUT_UNKNOWN : OUT_UNAVAILABLE, "the database cannot be reached");
+        pg_give_up(s, pg_lost_outcome(s), "the database cannot be reached");
         return;
     }
     bool again = worth_repeating(error);
@@ -170,8 +172,9 @@ void pg_round_failed(struct pg_store *s, int err, const struct round_error *erro
 void pg_go(struct pg_store *s, round_fn fn)
 {
     s->sent_under = pg_conn_up(s->syncer) ? s->sync_number : 0;
-    if (pg_conn_round(s->lane, fn, s) != 0) {
-        s->broken = true; /* answered from the loop */
+    if (pg_conn_round(s->pipeline, fn, s) != 0) {
+        work_move(&s->progress, work_outcome_unknown(&s->progress) ? WORK_STATE_COMMIT_UNSENT
+                                                                   : WORK_STATE_READ_UNSENT);
         uv_timer_start(&s->later, pg_later_cb, 0, 0);
     }
 }
@@ -204,7 +207,7 @@ static void fill_bodies(struct pg_store *s)
 {
     struct unit *u = s->unit;
     size_t at = pg_unit(u)->slots[0];
-    PGresult *r = at == SIZE_MAX ? NULL : pg_conn_take_result(s->lane, at);
+    PGresult *r = at == SIZE_MAX ? NULL : pg_conn_take_result(s->pipeline, at);
     if (r && !pg_unit_keep(u, r)) {
         bodies_lost(u);
         return;
@@ -215,25 +218,26 @@ static void fill_bodies(struct pg_store *s)
 }
 
 /* Whether operations may follow the unit under way at once. */
-static bool may_go_ahead(const struct pg_store *s)
+static bool may_pipeline(const struct pg_store *s)
 {
-    return s->doing == LANE_UNIT && !s->url.pooled && !s->sh.closing && !s->sh.bulks &&
+    return s->progress.work == WORK_UNIT && !s->url.pooled && !s->sh.closing && !s->sh.bulks &&
            !s->unit->bulk && !shared_beat_due(&s->sh) && !shared_tick_due(&s->sh) &&
-           pg_gate_watched(s) && pg_conn_sent(s->lane) + LOAD_STATEMENTS <= ROUND_MAX;
+           pg_gate_watched(s) && pg_conn_sent(s->pipeline) + LOAD_STATEMENTS <= ROUND_MAX;
 }
 
-/* The unit ahead is one that had to wait, or made of what does. False: there is none. */
-static bool gather_ahead(struct pg_store *s)
+/* The next unit is one that had to wait, or is formed of the operations that wait. False: none do.
+ */
+static bool gather_next_unit(struct pg_store *s)
 {
     const struct op *op = shared_front(&s->sh);
-    if (s->ahead)
+    if (s->next_unit)
         return true;
     if (!op || shared_class(op) != CLASS_UNIT)
         return false;
-    s->ahead = pg_unit_take(s);
-    if (s->ahead)
-        shared_gather(s->ahead, CLASS_UNIT, UNIT_OPS_MAX);
-    return s->ahead;
+    s->next_unit = pg_unit_take(s);
+    if (s->next_unit)
+        shared_gather(s->next_unit, CLASS_UNIT, UNIT_OPS_MAX);
+    return s->next_unit;
 }
 
 /* The end of every transaction: what was worked out, and the commit. */
@@ -241,17 +245,18 @@ void pg_store_and_commit(struct pg_store *s)
 {
     struct unit *u = s->unit;
     pg_unit_send_store(u);
-    if (s->doing == LANE_BULK)
+    if (s->progress.work == WORK_BULK)
         pg_bulk_send_store(s);
-    if (s->doing == LANE_TICK)
+    if (s->progress.work == WORK_TICK)
         pg_tick_send_next(s);
     if (u->nomem) {
         pg_give_back(s, false, "out of memory");
         return;
     }
-    pg_conn_send(s->lane, SQL_COMMIT, &pg_unit(u)->args);
-    s->storing = unit_changed(u) || s->doing != LANE_UNIT;
-    if (may_go_ahead(s) && gather_ahead(s))
+    pg_conn_send(s->pipeline, SQL_COMMIT, &pg_unit(u)->args);
+    if (unit_changed(u) || s->progress.work != WORK_UNIT)
+        work_move(&s->progress, WORK_STATE_COMMITTING);
+    if (may_pipeline(s) && gather_next_unit(s))
         store_with_next(s);
     else
         pg_go(s, stored_cb);
@@ -260,17 +265,17 @@ void pg_store_and_commit(struct pg_store *s)
 /* What the round that stored it brought back. */
 static void take_stored(struct pg_store *s)
 {
-    if (s->doing == LANE_UNIT) {
+    if (s->progress.work == WORK_UNIT) {
         fill_bodies(s);
         unit_rates_take(s->unit);
         pg_bulk_begun(s, s->unit);
         pg_alerts_stored(s->unit);
-    } else if (s->doing == LANE_TICK) {
+    } else if (s->progress.work == WORK_TICK) {
         pg_tick_done(s);
         pg_alerts_stored(s->unit);
     }
     committed(s);
-    if (s->doing == LANE_BULK)
+    if (s->progress.work == WORK_BULK)
         shared_bulk_stored(s->unit);
 }
 
@@ -306,7 +311,7 @@ static void work(struct pg_store *s)
 
 bool pg_rules_wrong(struct pg_store *s)
 {
-    int err = pg_unit(s->unit)->alerts_asked ? pg_alerts_loaded(s->unit) : 0;
+    int err = pg_unit(s->unit)->asked & ASKED_ALERTS ? pg_alerts_loaded(s->unit) : 0;
     if (err)
         pg_give_back(s, false, err == -ERR_NOMEM ? "out of memory" : "an alert's row is damaged");
     return err != 0;
@@ -320,11 +325,11 @@ static void second_cb(void *ctx, int err, const struct round_error *error)
         pg_round_failed(s, err, error);
         return;
     }
-    if (pg_unit(u)->sharers_asked)
+    if (pg_unit(u)->asked & ASKED_SHARERS)
         pg_unit_sharers_loaded(u);
-    if (pg_unit(u)->words_asked && pg_unit_words_loaded(u) != 0)
+    if (pg_unit(u)->asked & ASKED_REPLIES && pg_unit_replies_loaded(u) != 0)
         u->nomem = true;
-    if (pg_unit(u)->keys_asked)
+    if (pg_unit(u)->asked & ASKED_KEYS)
         pg_keys_of_rows_loaded(u);
     if (pg_rules_wrong(s))
         return;
@@ -345,7 +350,7 @@ static void loaded_cb(void *ctx, int err, const struct round_error *error)
     }
     /* What is sent first drops the answers of this round. */
     bool stale = pg_alerts_stale(s->unit, pg_unit(s->unit)->slots[LOAD_ALERTS]);
-    bool second = pg_unit_needs_words(s->unit) || pg_unit_needs_sharers(s->unit);
+    bool second = pg_unit_needs_replies(s->unit) || pg_unit_needs_sharers(s->unit);
     second |= pg_keys_needed_by_rows(s->unit, false);
     if (stale)
         pg_alerts_ask(s->unit);
@@ -376,29 +381,28 @@ static void begin(struct pg_store *s, struct unit *u)
         u->turns[i] = (struct turn){.op = u->turns[i].op, .batch = u->turns[i].batch};
     u->alone = wants_alone(u->turns[0].op);
     pg_unit(u)->began_ns = clock_ns();
-    pg_conn_send(s->lane, SQL_BEGIN, &pg_unit(u)->args);
+    pg_conn_send(s->pipeline, SQL_BEGIN, &pg_unit(u)->args);
 }
 
-/* The commit is through: the unit ahead is the one under way, and its questions are asked. */
-static void went_ahead_cb(void *ctx)
+/* The commit is confirmed: the next unit, whose load is on its way, is now under way. */
+static void passed_on_cb(void *ctx)
 {
     struct pg_store *s = ctx;
     struct unit *u = s->unit;
     take_stored(s);
-    s->unit = s->ahead;
-    s->ahead = NULL;
-    s->storing = false;
-    s->tries = 0;
+    s->unit = s->next_unit;
+    s->next_unit = NULL;
+    work_pass_on(&s->progress);
     pg_unit(s->unit)->began_ns = clock_ns();
     pg_gate_enter(s, u, s->sent_under);
-    pg_ear_kick(s);
+    pg_notify_wake(s);
 }
 
-/* While there is one ahead, the commit did not get through. */
-static void ahead_cb(void *ctx, int err, const struct round_error *error)
+/* As long as there is a next unit, the commit was not confirmed. */
+static void pipelined_cb(void *ctx, int err, const struct round_error *error)
 {
     struct pg_store *s = ctx;
-    if (s->ahead)
+    if (s->next_unit)
         pg_round_failed(s, err, error);
     else
         loaded_cb(s, err, error);
@@ -408,11 +412,11 @@ static void ahead_cb(void *ctx, int err, const struct round_error *error)
  * before it is not known. */
 static void store_with_next(struct pg_store *s)
 {
-    pg_conn_mark(s->lane, went_ahead_cb);
-    begin(s, s->ahead);
-    unit_ask(s->ahead);
-    pg_unit_send_load(s->ahead);
-    pg_go(s, ahead_cb);
+    pg_conn_mark(s->pipeline, passed_on_cb);
+    begin(s, s->next_unit);
+    unit_ask(s->next_unit);
+    pg_unit_send_load(s->next_unit);
+    pg_go(s, pipelined_cb);
 }
 
 /* Now it is known what firings are about. */
@@ -451,9 +455,9 @@ void pg_begin_unit(struct pg_store *s)
 {
     struct unit *u = s->unit;
     uint64_t began_ns = pg_unit(u)->began_ns; /* of the first try */
-    s->doing = LANE_UNIT;
+    work_begin(&s->progress, WORK_UNIT);
     begin(s, u);
-    if (s->tries > 0)
+    if (s->progress.tries > 0)
         pg_unit(u)->began_ns = began_ns;
     if (unit_about_schedules(u)) {
         pg_schedules_send_load(u);

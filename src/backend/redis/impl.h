@@ -1,65 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store in a Redis server, inside.
+/* The store in a Redis server: its parts, for its own files only. Other folders of src/backend may
+ * include redis.h (and dispatch/ the headers of connection/); this one may use shared/, core and
+ * base, and hiredis.
  *
- * Two connections. The lane does everything, in the order it was asked for; the ear hears what
- * other nodes tell. What the lane has under way is a line of at most two items: while the first is
- * being stored, what the second is about is loaded right behind it, so that the server goes from
- * one to the other without a turn of ours in between, and syncs its log once for both. When a store
- * finds that another node was quicker, the first begins anew, and so does the second.
+ * A store has two connections. The write connection, or pipeline, does everything, in the order in
+ * which it was asked for; the listener, or notification connection, hears what other nodes
+ * announce. The pipeline has at most two items under way: while the first is being stored, the load
+ * of the second is sent right behind it, so that the server goes from one to the other without
+ * waiting for us, and syncs its log once for both. When a store finds that another node was faster,
+ * the first item begins again, and so does the second.
  *
- * A unit is loaded by one script and stored by another (lua/load.lua, lua/store.lua). Both are
- * atomic; between them others may come. Where no other node lives, loading only reads, and a store
- * asks for nothing but that nobody has stored anything since. Where others live, ready jobs that
- * claims may get are taken away by the load, for rd_hold_ms at most, and a store names the revision
- * of everything it changes.
+ * A unit is loaded by one script and stored by another (lua/load.lua, lua/store.lua). Each is
+ * atomic, but other nodes may store something between them. Where no other node lives, a load only
+ * reads, and a store requires that nothing at all was stored since. Where others live, a load takes
+ * ready jobs out of reach of the others, for rd_hold_ms at most, and a store names the revision of
+ * everything that it changes.
  *
- * Time is the server's, except under a manual clock. One node is the leader: it has a lease in the
- * store and does what time brings (tick.c); each of its stores finds its own epoch there, or does
- * nothing.
+ * Time is the time of the server, except with a manual clock. One node is the leader: it has a
+ * lease in the store and does what becomes due (tick.c). Each of its stores finds its own epoch
+ * there, or does nothing.
  *
- *   url.c, conn.c, tls.c, args.c    the way to the server
- *   greet.c     what a connection begins with: settings, scripts, facts
- *   lane.c      the line; connections that break
- *   cluster.c   signs of life, who leads, how the server is
- *   row.c       how jobs and queues are written
- *   kv.c, schedules.c    keys and values; schedules
- *   alerts.c, notices.c  alert rules, notices, breakers
- *   load.c, loaded.c, store.c    what a unit reads and writes; what lies between is in shared/
- *   plain.c     stores without a script in between
- *   index.c     where a job is indexed, and how that changes
- *   tick.c, bulk.c, look.c, search.c    what else stands in the line
- *   ear.c       telling other nodes */
+ *   redis.c         opening, closing, the table of the backend
+ *   pipeline.c      what comes next on the write connection; connections that break
+ *   items.c         the items of the pipeline: memory, questions, how they end
+ *   transact.c      a unit from its load to its store
+ *   read_view.c     quick questions;  search.c  questions that may take several steps
+ *   tick.c          what the leader does as time passes
+ *   heartbeat.c     heartbeats, who leads, the state of the server
+ *   notify.c        notifications of other nodes
+ *   unit/           what a unit reads and writes, how rows are encoded and indexed
+ *   connection/     the way to the server: URL, TLS, arguments, handshake, scripts; knows no jobs
+ *   lua/            the scripts that run inside the server */
 #pragma once
 
 #include <uv.h>
 
-#include "backend/redis/args.h"
-#include "backend/redis/conn.h"
-#include "backend/redis/greet.h"
-#include "backend/redis/row.h"
-#include "backend/redis/scripts.h"
+#include "backend/redis/connection/args.h"
+#include "backend/redis/connection/conn.h"
+#include "backend/redis/connection/handshake.h"
+#include "backend/redis/connection/scripts.h"
+#include "backend/redis/unit/row.h"
 #include "backend/shared/shared.h"
 
 /* Where the configuration says nothing: */
 #define NODE_OTHER_MS 60000  /* a node that was heard of since is reckoned with */
-#define WORDS_SPAN_MS 300000 /* last words about leases are kept together by the time … */
-#define WORDS_SPANS 13       /* … and for so many of these spans: an hour at least */
-#define HOLD_MS 15000        /* ready jobs are taken out of reach for so long at most, … */
+#define REPLY_SPAN_MS 300000 /* the last replies about leases are kept together by time … */
+#define REPLY_SPANS 13       /* … and for this many of these spans: at least an hour */
+#define HOLD_MS 15000        /* ready jobs are taken out of reach for at most this long, … */
 #define UNIT_TRIES_MAX 8
-#define ALONE_TRIES_MAX 200  /* of what needs that nobody else stores anything meanwhile … */
-#define QUIET_TRIES 3        /* … which after so many asks the others to wait … */
-#define QUIET_MS 1000        /* … for so long at most, */
+#define ALONE_TRIES_MAX                                                                            \
+    200 /* of a unit which requires that no other node stores anything meanwhile … */
+#define QUIET_TRIES 3        /* … after this many it asks the other nodes to wait … */
+#define QUIET_MS 1000        /* … for at most this long, */
 #define QUIET_SCOPE_MS 10000 /* or where all jobs of a queue may have to be looked at first */
 #define WAIT_MS 2            /* between two tries of who waits */
-#define LINE_ITEMS 2
+#define PIPELINE_ITEMS 2
 #define REDIS_GONE "Redis cannot be reached"
 
-enum item_kind { ITEM_UNIT, ITEM_LOOK, ITEM_SEARCH, ITEM_TICK, ITEM_BULK, ITEM_BEAT };
+enum item_kind { ITEM_UNIT, ITEM_VIEW, ITEM_SEARCH, ITEM_TICK, ITEM_BULK, ITEM_HEARTBEAT };
 
 /* LAST: its last question is on the way, so that the next item's may follow. */
 enum item_stage { STAGE_WAIT, STAGE_ASKING, STAGE_LAST };
 
-/* What stands in the line: a unit, with what it sends and what came back. */
+/* An item of the pipeline: a unit, with what it sends and what came back. */
 struct item {
     struct unit unit;
     struct rargs args;
@@ -84,7 +87,7 @@ struct item {
     struct job_view *views;
     uint32_t view_count;
     uint32_t search_queue;
-    bool stale;     /* the answer on its way is to a question that must be asked anew */
+    bool stale;     /* the answer on its way belongs to a question that must be asked again */
     bool shared;    /* others lived: numbers are taken, ready jobs held */
     bool held;      /* ready jobs are */
     bool watched;   /* the server tells if anybody came in between */
@@ -99,21 +102,21 @@ struct rd_store {
     struct redis_tls_context *tls;
     struct redis_server server;
     struct script_names names;
-    struct greeting greeting;
+    struct handshake handshake;
 
-    struct rconn *lane, *ear;
-    struct item *line[LINE_ITEMS + 1]; /* and a sign of life in front */
+    struct rconn *pipeline, *listener;
+    struct item *line[PIPELINE_ITEMS + 1]; /* and a heartbeat in front */
     size_t line_count;
     struct item *spare;
     uint64_t token_last; /* of holds */
     uint64_t stores;     /* the highest number seen: a smaller one means lost data */
     uint64_t bulk_last;  /* number of the last bulk action begun here */
-    bool contended;      /* a store found another node since the last sign of life */
-    bool ready;          /* the lane is connected, and was greeted */
+    bool contended;      /* a store found another node since the last heartbeat */
+    bool ready;          /* the write connection is open, and the handshake is complete */
     bool ready_once;     /* … now or before */
-    bool greeting_now;
+    bool handshaking;
     bool went;           /* data was lost under an open connection */
-    bool down_told;      /* the log knows that the server is gone */
+    bool lost_logged;    /* the log knows that the server is gone */
     bool bulk_turn_last; /* the last thing done was a slice of bulk work */
 
     /* the leader's */
@@ -122,8 +125,8 @@ struct rd_store {
     uv_timer_t timer; /* ticks, life signs, reconnecting */
     uv_timer_t later; /* answers that must not come from inside a call */
     unsigned handles;
-    bool leaving; /* the goodbye is said */
-    struct rargs bye;
+    bool leaving; /* the node has left the cluster */
+    struct rargs leave_args;
     backend_closed_fn closed;
     void *closed_ctx;
 };
@@ -172,17 +175,17 @@ int64_t rd_reply_int(const redisReply *r);
 int64_t rd_reply_time(const redisReply *r);
 uint64_t rd_reply_count(const redisReply *r);
 
-/* lane.c */
-void rd_lane_kick(struct rd_store *s);  /* begins what can be begun; calls nobody back */
-void rd_lane_later(struct rd_store *s); /* the same from the loop, where answers may be given */
-void rd_lane_after(struct rd_store *s); /* something is over: what waited for it goes on */
+/* pipeline.c */
+void rd_pipeline_wake(struct rd_store *s);  /* begins what can be begun; makes no callbacks */
+void rd_pipeline_later(struct rd_store *s); /* the same from the loop, where answers may be given */
+void rd_pipeline_after(struct rd_store *s); /* something is over: what waited for it goes on */
 void rd_later_cb(uv_timer_t *timer);
-void rd_lane_greet(struct rd_store *s); /* anew, on the connection that is open */
-/* Whether the store has seen less than we know of, though nobody hung up; it is then greeted. */
+void rd_pipeline_handshake(struct rd_store *s); /* again, on the connection that is open */
+/* Whether the store has lost data under an open connection; then the handshake is repeated. */
 bool rd_data_went(struct rd_store *s, const char *stores);
-void rd_lane_opened_cb(void *ctx);
-void rd_lane_lost_cb(void *ctx, const char *why);
-bool rd_lane_has(const struct rd_store *s, enum item_kind kind);
+void rd_pipeline_opened_cb(void *ctx);
+void rd_pipeline_lost_cb(void *ctx, const char *why);
+bool rd_pipeline_has(const struct rd_store *s, enum item_kind kind);
 void rd_args_now(const struct rd_store *s, struct rargs *a);
 
 /* items.c */
@@ -196,21 +199,21 @@ void rd_item_send(struct item *it, enum item_stage stage, redis_reply_fn fn);
  * it is over. */
 bool rd_item_answered(struct item *it, redisReply *r, bool storing);
 void rd_item_begin(struct item *it); /* its first question */
-void rd_item_again(struct item *it); /* from the start, and whoever stands behind it, too */
+void rd_item_again(struct item *it); /* from the start, and the items behind it, too */
 void rd_item_over(struct item *it);
 void rd_item_give_up(struct item *it, enum outcome out, const char *note);
 /* Whether the answer says that another node wants to be alone: then the item tries again soon. */
 bool rd_item_told_to_wait(struct item *it, const redisReply *r);
 int64_t rd_quiet_ms(const struct item *it); /* how long it wants to be alone; 0 = it does not */
 
-/* unit.c: loaded, worked out, stored */
+/* transact.c: loaded, worked out, stored */
 void rd_unit_begin(struct item *it);
 void rd_unit_store(struct item *it); /* its outcome; also of a tick and of bulk work */
 void rd_turns_answer(struct item *it);
 
-/* load.c, loaded.c, store.c */
+/* unit/load.c, unit/loaded.c, unit/store.c */
 void rd_unit_send_load(struct item *it);
-void rd_args_words(struct rargs *a);
+void rd_args_reply_spans(struct rargs *a);
 int rd_unit_loaded(struct item *it, const redisReply *r); /* -ERR_NOMEM, -ERR_CORRUPT */
 struct row *rd_load_row(struct unit *u, struct span seq, struct span packed); /* NULL = no memory */
 const redisReply *rd_load_keys(const redisReply *r); /* its part about keys and values */
@@ -220,14 +223,14 @@ void rd_unit_sharers_loaded(struct item *it, const redisReply *r);
 bool rd_unit_changed(const struct unit *u);
 void rd_unit_send_store(struct item *it, redis_reply_fn fn);
 
-/* plain.c: a store as a transaction */
+/* unit/plain.c: a store as a transaction */
 bool rd_plain_possible(const struct item *it); /* before the load */
 void rd_plain_load(struct item *it, redis_reply_fn fn);
 bool rd_plain_fits(const struct item *it); /* what it leaves */
 void rd_plain_begin(struct item *it);
 void rd_plain_store(struct item *it, redis_reply_fn fn);
 
-/* index.c: changes of a store, as commands behind each other */
+/* unit/index.c: changes of a store, as commands behind each other */
 void rd_change(struct rargs *a, const char *command, const char *key);
 bool rd_change_end(struct rargs *a); /* false: it had no arguments, and is not sent */
 void rd_change_one(struct rargs *a, const char *command, const char *key);
@@ -235,11 +238,11 @@ const char *rd_queue_key(uint32_t number, const char *what, char out[48]);
 void rd_change_rows(struct item *it);
 void rd_check_rows(struct item *it);
 
-/* cluster.c */
-void rd_beat_begin(struct item *it);
+/* heartbeat.c */
+void rd_heartbeat_begin(struct item *it);
 void rd_cluster(const struct backend *b, struct backend_cluster *ret);
 
-/* kv.c */
+/* unit/kv.c */
 void rd_kv_put_section(struct item *it, size_t versions);
 void rd_kv_loaded(struct item *it, const redisReply *r);
 void rd_kv_ask(struct item *it, size_t versions); /* begins a command */
@@ -252,44 +255,44 @@ void rd_kv_send_list(struct item *it, const struct op_kv_list *want);
 bool rd_kv_answer_list(struct item *it, const struct op_kv_list *want, const redisReply *list,
                        struct reply *reply);
 
-/* schedules.c */
+/* unit/schedules.c */
 void rd_schedules_ask(struct item *it); /* begins a command */
 int rd_schedules_loaded(struct item *it, const redisReply *r);
 void rd_schedules_changes(struct item *it);
-void rd_schedules_send_look(struct rargs *a, const struct op *op);
+void rd_schedules_send_view(struct rargs *a, const struct op *op);
 void rd_schedules_answer(struct unit *u, struct turn *t, const redisReply *list);
 
-/* alerts.c */
+/* unit/alerts.c */
 bool rd_rules_needed(const struct item *it); /* the node's are of another version … */
 void rd_rules_ask(struct item *it);          /* … begins a command … */
 int rd_rules_loaded(struct item *it, const redisReply *r); /* … -ERR_NOMEM, -ERR_CORRUPT */
-bool rd_rules_went(const struct item *it); /* they were forgotten since: to be begun anew */
+bool rd_rules_went(const struct item *it); /* they were forgotten since: the unit begins again */
 uint64_t rd_rules_version(const redisReply *r);
 void rd_alerts_ask(struct item *it); /* of a unit about them: everything */
 int rd_alerts_loaded(struct item *it, const redisReply *r);
 void rd_alerts_checks(struct item *it);
 void rd_alerts_changes(struct item *it);
 void rd_alerts_stored(struct item *it, const redisReply *told);
-void rd_alerts_send_look(struct rargs *a, const struct op *op);
+void rd_alerts_send_view(struct rargs *a, const struct op *op);
 void rd_alerts_answer(struct unit *u, struct turn *t, const redisReply *list);
 struct span rd_record(struct unit *u, const struct record *rec);          /* empty = no memory */
 bool rd_record_read(struct span bytes, uint8_t kind, struct record *ret); /* false = damaged */
 
-/* notices.c */
+/* unit/notices.c */
 void rd_notices_ask(struct item *it);
 void rd_notices_loaded(struct item *it, const redisReply *notices, const redisReply *breakers);
 void rd_notices_checks(struct item *it);
 void rd_notices_changes(struct item *it);
-void rd_notices_send_look(struct rargs *a, const struct op *op);
+void rd_notices_send_view(struct rargs *a, const struct op *op);
 void rd_notices_answer(struct unit *u, struct turn *t, const redisReply *list);
 
-/* look.c, search.c */
-void rd_look_begin(struct item *it);
+/* read_view.c, search.c */
+void rd_read_view_begin(struct item *it);
 void rd_search_begin(struct item *it);
 bool rd_view_row(struct unit *u, const redisReply *const five[5], const struct wqueue *q, bool body,
                  struct job_view *ret);
 
-/* bulk.c */
+/* unit/bulk.c */
 void rd_bulk_begin(struct item *it);
 void rd_bulk_changes(struct item *it);
 void rd_bulk_begun(struct item *it);
@@ -300,10 +303,10 @@ void rd_tick_begin(struct item *it);
 void rd_tick_changes(struct item *it);
 void rd_tick_done(struct item *it, const redisReply *out);
 
-/* ear.c */
-void rd_ear_opened_cb(void *ctx);
-void rd_ear_lost_cb(void *ctx, const char *why);
-void rd_ear_message_cb(void *ctx, const redisReply *r);
+/* notify.c */
+void rd_notify_opened_cb(void *ctx);
+void rd_notify_lost_cb(void *ctx, const char *why);
+void rd_notify_received_cb(void *ctx, const redisReply *r);
 
 /* redis.c */
 void rd_timer_set(struct rd_store *s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The items of the line: their memory, their questions, and how they end. */
+/* The items of the pipeline: their memory, their questions, and how they end. */
 #include "backend/redis/impl.h"
 #include "backend/shared/sound.h"
 #include "base/check.h"
@@ -120,7 +120,7 @@ void rd_item_call(struct item *it, enum script_id id)
 void rd_item_send(struct item *it, enum item_stage stage, redis_reply_fn fn)
 {
     it->stage = stage;
-    redis_conn_send(rd_of_unit(&it->unit)->lane, &it->args, fn, it);
+    redis_conn_send(rd_of_unit(&it->unit)->pipeline, &it->args, fn, it);
 }
 
 static void log_refusal(struct item *it, const redisReply *r)
@@ -141,7 +141,7 @@ static bool surely_undone(const redisReply *r)
     return false;
 }
 
-/* The server forgot the scripts, or became somebody else: it is greeted afresh. */
+/* The server forgot the scripts, or another one took its place: the handshake is repeated. */
 static bool to_be_greeted(const redisReply *r)
 {
     return redis_is_error(r, "NOSCRIPT") || redis_is_error(r, "READONLY") ||
@@ -156,10 +156,10 @@ static void answered_badly(struct item *it, redisReply *r, bool storing)
     const char *words = redis_error_sentence(r);
     enum outcome out = storing && !surely_undone(r) ? OUT_UNKNOWN : OUT_UNAVAILABLE;
     if (to_be_greeted(r))
-        rd_lane_greet(s);
+        rd_pipeline_handshake(s);
     if (!forgot && !full)
         log_refusal(it, r);
-    if (it->kind == ITEM_BEAT && !forgot)
+    if (it->kind == ITEM_HEARTBEAT && !forgot)
         shared_store_lost(&s->sh, r->str); /* it answers, but can be used for nothing */
     freeReplyObject(r);
     it->no_growth |= full;
@@ -179,7 +179,7 @@ bool rd_item_answered(struct item *it, redisReply *r, bool storing)
         it->stale = false;
         it->stage = STAGE_WAIT;
         freeReplyObject(r);
-        rd_lane_kick(rd_of_unit(&it->unit));
+        rd_pipeline_wake(rd_of_unit(&it->unit));
         return false;
     }
     if (r->type == REDIS_REPLY_ERROR) {
@@ -205,7 +205,7 @@ static size_t place_of(const struct rd_store *s, const struct item *it)
     return i;
 }
 
-/* What was asked behind it must be asked anew. */
+/* The questions behind it must be asked again. */
 static void step_back(struct item *it)
 {
     struct rd_store *s = rd_of_unit(&it->unit);
@@ -240,7 +240,7 @@ void rd_item_again(struct item *it)
     if (++it->tries >= most)
         rd_item_give_up(it, OUT_UNAVAILABLE, "other nodes were quicker each time it was tried");
     else
-        rd_lane_kick(s);
+        rd_pipeline_wake(s);
 }
 
 void rd_item_over(struct item *it)
@@ -251,7 +251,7 @@ void rd_item_over(struct item *it)
         s->line[i - 1] = s->line[i];
     s->line_count--;
     rd_item_give(s, it);
-    rd_lane_after(s);
+    rd_pipeline_after(s);
 }
 
 void rd_item_give_up(struct item *it, enum outcome out, const char *note)
@@ -265,8 +265,9 @@ void rd_item_give_up(struct item *it, enum outcome out, const char *note)
 void rd_item_begin(struct item *it)
 {
     static void (*const begins[])(struct item *) = {
-        [ITEM_UNIT] = rd_unit_begin, [ITEM_LOOK] = rd_look_begin, [ITEM_SEARCH] = rd_search_begin,
-        [ITEM_TICK] = rd_tick_begin, [ITEM_BULK] = rd_bulk_begin, [ITEM_BEAT] = rd_beat_begin,
+        [ITEM_UNIT] = rd_unit_begin,     [ITEM_VIEW] = rd_read_view_begin,
+        [ITEM_SEARCH] = rd_search_begin, [ITEM_TICK] = rd_tick_begin,
+        [ITEM_BULK] = rd_bulk_begin,     [ITEM_HEARTBEAT] = rd_heartbeat_begin,
     };
     if (it->tries == 0)
         it->began_ns = clock_ns();

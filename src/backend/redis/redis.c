@@ -6,7 +6,7 @@
 #include "base/check.h"
 
 #define REOPEN_MS 500         /* between two tries to connect again */
-#define LOADING_WAIT_MS 60000 /* a start waits so long for a server that reads its data */
+#define LOADING_WAIT_MS 60000 /* a start waits this long for a server that is loading its data */
 
 static int rd_submit(struct backend *b, const struct op *list, size_t count, backend_reply_fn fn,
                      void *ctx)
@@ -17,10 +17,10 @@ static int rd_submit(struct backend *b, const struct op *list, size_t count, bac
     int err = shared_batch_add(&s->sh, list, count, fn, ctx);
     if (err)
         return err;
-    if (s->ready && redis_conn_open_now(s->lane))
-        rd_lane_kick(s);
+    if (s->ready && redis_conn_open_now(s->pipeline))
+        rd_pipeline_wake(s);
     else
-        rd_lane_later(s);
+        rd_pipeline_later(s);
     return 0;
 }
 
@@ -54,7 +54,7 @@ static int rd_settle(struct backend *b, backend_closed_fn fn, void *ctx)
     if (!settles_add(&s->sh.settles, s, fn, ctx))
         return -ERR_NOMEM;
     s->sh.tick_wanted = true;
-    rd_lane_later(s);
+    rd_pipeline_later(s);
     return 0;
 }
 
@@ -63,21 +63,21 @@ static int rd_settle(struct backend *b, backend_closed_fn fn, void *ctx)
 static void timer_cb(uv_timer_t *timer)
 {
     struct rd_store *s = timer->data;
-    if (redis_conn_down(s->lane) && !s->sh.closing)
-        redis_conn_open(s->lane);
-    if (redis_conn_down(s->ear) && !s->sh.closing && s->ready)
-        redis_conn_open(s->ear);
-    /* The slow poll: what others did is heard of here where nobody tells it. */
+    if (redis_conn_down(s->pipeline) && !s->sh.closing)
+        redis_conn_open(s->pipeline);
+    if (redis_conn_down(s->listener) && !s->sh.closing && s->ready)
+        redis_conn_open(s->listener);
+    /* The slow poll: it finds what other nodes did and did not announce. */
     if (s->sh.node.others)
         shared_watches_wake(&s->sh, (struct span){NULL, 0});
-    rd_lane_later(s);
+    rd_pipeline_later(s);
     rd_timer_set(s);
 }
 
-/* Never later than it is set already: whoever asks often must not put it off. */
+/* Never later than it is set already: frequent calls must not put it off. */
 void rd_timer_set(struct rd_store *s)
 {
-    bool down = !s->ready || redis_conn_down(s->ear);
+    bool down = !s->ready || redis_conn_down(s->listener);
     uint64_t wait = (uint64_t)(down ? REOPEN_MS : shared_next_wait(&s->sh));
     if (uv_is_closing((uv_handle_t *)&s->timer))
         return;
@@ -90,7 +90,7 @@ void rd_timer_set(struct rd_store *s)
 static void store_free(struct rd_store *s)
 {
     rd_items_free(s);
-    redis_args_done(&s->bye);
+    redis_args_done(&s->leave_args);
     redis_tls_context_free(s->tls);
     shared_done(&s->sh);
     mem_free(s);
@@ -110,44 +110,44 @@ static void handle_closed_cb(uv_handle_t *handle)
 
 static void take_down(struct rd_store *s)
 {
-    redis_conn_close(s->lane);
-    if (s->greeting_now)
-        redis_greet_drop(&s->greeting);
-    redis_conn_close(s->ear);
-    s->lane = s->ear = NULL;
+    redis_conn_close(s->pipeline);
+    if (s->handshaking)
+        redis_handshake_drop(&s->handshake);
+    redis_conn_close(s->listener);
+    s->pipeline = s->listener = NULL;
     s->handles = 2;
     uv_close((uv_handle_t *)&s->timer, handle_closed_cb);
     uv_close((uv_handle_t *)&s->later, handle_closed_cb);
 }
 
 /* Closing connections from inside their own callbacks is not allowed: the loop does it. */
-static void gone_cb(uv_timer_t *timer)
+static void closed_cb(uv_timer_t *timer)
 {
     struct rd_store *s = timer->data;
     settles_end_all(&s->sh.settles);
     take_down(s);
 }
 
-static void goodbye_cb(void *ctx, redisReply *r)
+static void left_cb(void *ctx, redisReply *r)
 {
     struct rd_store *s = ctx;
     if (r)
         freeReplyObject(r);
-    uv_timer_start(&s->later, gone_cb, 0, 0);
+    uv_timer_start(&s->later, closed_cb, 0, 0);
 }
 
 /* The node goes, and with it the lease of the leader: others need not wait for it. */
-static void say_goodbye(struct rd_store *s)
+static void leave(struct rd_store *s)
 {
     s->leaving = true;
     shared_bulks_answer(&s->sh);
-    if (!s->ready || !redis_conn_open_now(s->lane)) {
-        uv_timer_start(&s->later, gone_cb, 0, 0);
+    if (!s->ready || !redis_conn_open_now(s->pipeline)) {
+        uv_timer_start(&s->later, closed_cb, 0, 0);
         return;
     }
-    redis_script_call(&s->names, SCRIPT_BYE, s->url.prefix, &s->bye);
-    redis_args_int(&s->bye, s->sh.facts.epoch);
-    redis_conn_send(s->lane, &s->bye, goodbye_cb, s);
+    redis_script_call(&s->names, SCRIPT_LEAVE, s->url.prefix, &s->leave_args);
+    redis_args_int(&s->leave_args, s->sh.facts.epoch);
+    redis_conn_send(s->pipeline, &s->leave_args, left_cb, s);
 }
 
 /* What time brings is the leader's: another node has nothing to do. */
@@ -167,16 +167,16 @@ static void end_settles(struct rd_store *s)
     settles_end(&s->sh.settles, 0);
 }
 
-void rd_lane_after(struct rd_store *s)
+void rd_pipeline_after(struct rd_store *s)
 {
     if (s->leaving)
         return;
     end_settles(s);
     if (s->sh.closing && s->line_count == 0 && !s->sh.first) {
-        say_goodbye(s);
+        leave(s);
         return;
     }
-    rd_lane_kick(s);
+    rd_pipeline_wake(s);
     if (s->line_count == 0)
         rd_timer_set(s);
 }
@@ -188,7 +188,7 @@ static void rd_close(struct backend *b, backend_closed_fn fn, void *ctx)
     s->closed = fn;
     s->closed_ctx = ctx;
     s->sh.news = NULL;
-    rd_lane_later(s);
+    rd_pipeline_later(s);
 }
 
 static const struct backend_ops rd_ops = {
@@ -208,11 +208,11 @@ static const struct backend_ops rd_ops = {
     .close = rd_close,
 };
 
-/* --- opening: on a loop of its own, while nobody waits for the other --- */
+/* --- opening: on a loop of its own, before the other one runs --- */
 
 struct opening {
     uv_loop_t loop;
-    struct greeting *greeting;
+    struct handshake *greeting;
     struct err_note *note;
     int err;
     bool over;
@@ -231,7 +231,7 @@ static void greeted_cb(void *ctx, int err, const struct err_note *note)
 static void opened_cb(void *ctx)
 {
     struct opening *o = ctx;
-    redis_greet(o->greeting, greeted_cb, o);
+    redis_handshake(o->greeting, greeted_cb, o);
 }
 
 /* A greeting that was under way has said so already. */
@@ -246,7 +246,7 @@ static void lost_cb(void *ctx, const char *why)
 
 static int open_once(struct rd_store *s, struct err_note *note)
 {
-    struct opening o = {.greeting = &s->greeting, .note = note};
+    struct opening o = {.greeting = &s->handshake, .note = note};
     struct rconn_config config = {.loop = &o.loop,
                                   .url = &s->url,
                                   .tls = s->tls,
@@ -256,13 +256,13 @@ static int open_once(struct rd_store *s, struct err_note *note)
                                   .ctx = &o};
     if (uv_loop_init(&o.loop) != 0)
         return -ERR_NOMEM;
-    int err = redis_conn_new(&config, &s->greeting.conn);
+    int err = redis_conn_new(&config, &s->handshake.conn);
     if (!err) {
-        redis_conn_open(s->greeting.conn);
+        redis_conn_open(s->handshake.conn);
         while (!o.over && uv_run(&o.loop, UV_RUN_ONCE))
             ;
         err = o.err;
-        redis_conn_close(s->greeting.conn);
+        redis_conn_close(s->handshake.conn);
     }
     uv_run(&o.loop, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&o.loop) == 0);
@@ -273,38 +273,38 @@ static int open_first(struct rd_store *s, struct err_note *note)
 {
     uint64_t until = clock_ns() + LOADING_WAIT_MS * UINT64_C(1000000);
     int err;
-    s->greeting.url = &s->url;
-    s->greeting.names = &s->names;
-    s->greeting.facts = &s->sh.facts;
-    s->greeting.boot = true;
-    while ((err = open_once(s, note)) != 0 && s->greeting.loading && clock_ns() < until)
+    s->handshake.url = &s->url;
+    s->handshake.names = &s->names;
+    s->handshake.facts = &s->sh.facts;
+    s->handshake.boot = true;
+    while ((err = open_once(s, note)) != 0 && s->handshake.loading && clock_ns() < until)
         uv_sleep(50);
-    s->server = s->greeting.found;
-    s->stores = s->greeting.found.stores;
-    s->greeting.boot = false;
+    s->server = s->handshake.found;
+    s->stores = s->handshake.found.stores;
+    s->handshake.boot = false;
     return err;
 }
 
 static int open_connections(struct rd_store *s)
 {
-    struct rconn_config lane = {.loop = s->sh.config.loop,
-                                .url = &s->url,
-                                .tls = s->tls,
-                                .answer_ms = (uint32_t)s->sh.config.answer_ms,
-                                .opened = rd_lane_opened_cb,
-                                .lost = rd_lane_lost_cb,
-                                .ctx = s};
-    struct rconn_config ear = lane;
-    ear.opened = rd_ear_opened_cb;
-    ear.lost = rd_ear_lost_cb;
-    ear.message = rd_ear_message_cb;
-    int err = redis_conn_new(&lane, &s->lane);
+    struct rconn_config pipeline = {.loop = s->sh.config.loop,
+                                    .url = &s->url,
+                                    .tls = s->tls,
+                                    .answer_ms = (uint32_t)s->sh.config.answer_ms,
+                                    .opened = rd_pipeline_opened_cb,
+                                    .lost = rd_pipeline_lost_cb,
+                                    .ctx = s};
+    struct rconn_config listener = pipeline;
+    listener.opened = rd_notify_opened_cb;
+    listener.lost = rd_notify_lost_cb;
+    listener.message = rd_notify_received_cb;
+    int err = redis_conn_new(&pipeline, &s->pipeline);
     if (!err)
-        err = redis_conn_new(&ear, &s->ear);
+        err = redis_conn_new(&listener, &s->listener);
     if (err)
         return err;
-    redis_conn_open(s->lane);
-    redis_conn_open(s->ear);
+    redis_conn_open(s->pipeline);
+    redis_conn_open(s->listener);
     return 0;
 }
 
@@ -321,7 +321,7 @@ static void tell_open(const struct rd_store *s)
 static int open_store(const char *rest, bool tls, const struct backend_config *config,
                       struct rd_store *s, struct err_note *note)
 {
-    redis_args_init(&s->bye);
+    redis_args_init(&s->leave_args);
     s->sh.config = *config; /* the first connection needs it */
     int err = redis_url_parse(rest, tls, &s->url, note);
     if (!err && tls)

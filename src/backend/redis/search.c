@@ -29,7 +29,7 @@ static void answer(struct item *it, enum outcome out, const char *note)
 
 static void call_look(struct item *it)
 {
-    rd_item_call(it, SCRIPT_LOOK);
+    rd_item_call(it, SCRIPT_READ_VIEW);
     rd_args_now(rd_of_unit(&it->unit), &it->args);
     redis_args_int(&it->args, LIMIT_ANSWER_BYTES);
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What time brings, done by the leader alone: leases that end, jobs that become
- * due or expire, leases of connections whose node has died, what purges and deletes left,
- * retention.
+/* What the leader does as time passes: leases that end, jobs that become due or expire, leases of
+ * connections whose node has died, what purges and deletes left, retention.
  *
- * A tick loads what is due (lua/tick.lua) and stores what becomes of it; both find the leader's
- * epoch to be its own, or nothing happens. Each part takes a bounded number of rows; what is left
- * makes the next tick due at once. */
+ * A tick loads what is due (lua/tick.lua) and stores the outcome; both find the epoch of the leader
+ * to be its own, or nothing happens. Each part takes a bounded number of rows; if rows are left,
+ * the next tick is due at once. */
 #include "backend/redis/impl.h"
 #include "backend/shared/sound.h"
 

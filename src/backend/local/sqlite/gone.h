@@ -15,36 +15,7 @@
 
 struct store_sqlite;
 
-#define SCHEMA_GONE                                                                                \
-    "CREATE TABLE gone ("                                                                          \
-    " block INTEGER PRIMARY KEY," /* of 64 sequences, from 64 * block on */                        \
-    " bits INTEGER NOT NULL"      /* 1 << n: that of 64 * block + n is removed */                  \
-    ") STRICT;"
-
-/* Whether the job of row j has not been removed. */
-#define ROW_NOT_GONE                                                                               \
-    "NOT EXISTS (SELECT 1 FROM gone g WHERE g.block = j.seq >> 6 AND g.bits >> (j.seq & 63) & 1)"
-
 #define GONE_GROUP 16 /* rows in one statement */
-
-#define STMT_TABLE_GONE(X)                                                                         \
-    X(GONE_PUT, "INSERT INTO gone (block, bits) VALUES (?, ?) "                                    \
-                "ON CONFLICT (block) DO UPDATE SET bits = bits | excluded.bits "                   \
-                "WHERE bits & excluded.bits = 0")                                                  \
-    X(GONES_PUT, "INSERT OR FAIL INTO gone (block, bits) VALUES " GROUP_OF(                        \
-                     "(?, ?)") " "                                                                 \
-                               "ON CONFLICT (block) DO UPDATE SET bits = bits | excluded.bits "    \
-                               "WHERE bits & excluded.bits = 0")                                   \
-    X(GONE_FROM, "SELECT block, bits FROM gone WHERE block >= ?1 ORDER BY block LIMIT ?2")         \
-    X(GONE_WITHIN, "SELECT block, bits FROM gone WHERE block BETWEEN ?1 AND ?2")                   \
-    X(GONE_END, "DELETE FROM gone WHERE block BETWEEN ?1 AND ?2")                                  \
-    X(BLOCK_JOBS, "DELETE FROM jobs " GONE_BLOCK)                                                  \
-    X(BLOCK_PAYLOADS, "DELETE FROM payload " GONE_BLOCK)                                           \
-    X(BLOCK_EXTRAS, "DELETE FROM extra " GONE_BLOCK)                                               \
-    X(BLOCK_OUTCOMES, "DELETE FROM outcome " GONE_BLOCK)
-
-/* ?1 the first sequence of a block, ?2 its bits. */
-#define GONE_BLOCK "WHERE seq BETWEEN ?1 AND ?1 + 63 AND ?2 >> (seq - ?1) & 1"
 
 /* Which removals are only marked, and how many may be. Tests set others. */
 struct gone_rules {

@@ -117,7 +117,7 @@ int write_tallies(struct store_sqlite *q, struct err_note *note)
 
 /* ---- reading ---- */
 
-/* From the columns of HOUR_COLUMNS, of which the first is `first`. */
+/* From the columns of hour_columns (sql/parts.sql), of which the first is `first`. */
 static void row_tally(sqlite3_stmt *st, int first, struct tally *ret)
 {
     for (int i = 0; i < TALLY_COUNT; i++)

@@ -12,43 +12,14 @@
 
 #include "core/limits.h"
 
-static const char *const plan_from[PLAN_COUNT] = {
-    [PLAN_JOBS] = "jobs j NOT INDEXED",
-    [PLAN_ASIDE] = "aside s NOT INDEXED CROSS JOIN jobs j ON j.seq = s.seq",
-    [PLAN_ASIDE_QUEUE] = "aside s INDEXED BY aside_by_queue CROSS JOIN jobs j ON j.seq = s.seq",
-    [PLAN_EXTRA] = "extra s NOT INDEXED CROSS JOIN jobs j ON j.seq = s.seq",
-};
-
-static const char *const plan_where[PLAN_COUNT] = {
-    [PLAN_JOBS] = "j.seq BETWEEN ?1 AND ?2",
-    [PLAN_ASIDE] = "s.seq BETWEEN ?1 AND ?2 AND ?4 >> s.state & 1",
-    [PLAN_ASIDE_QUEUE] = "s.queue = ?3 AND s.state = ?10 AND s.seq BETWEEN ?1 AND ?2",
-    [PLAN_EXTRA] = "s.seq BETWEEN ?1 AND ?2 AND (?11 IS NULL OR s.unique_key = ?11)"
-                   " AND (?12 IS NULL OR s.group_key = ?12)"
-                   " AND (?13 IS NULL OR s.correlation = ?13)",
-};
-
-/* CROSS JOIN keeps the order of the tables: the queue is looked up only for rows that match. */
-static const char list_sql[] =
-    "SELECT j.seq, j.queue, j.state, j.marks, j.since, j.token_epoch, j.token_counter, j.lease_ms,"
-    " j.worker, j.run_at, j.priority, j.counts, j.payload, j.id_hi, q.name"
-    " FROM %s CROSS JOIN queues q ON q.number = j.queue"
-    " WHERE %s AND (?3 = 0 OR j.queue = ?3) AND ?4 >> j.state & 1 AND ?5 >> (j.marks & 15) & 1"
-    " AND j.priority BETWEEN ?6 AND ?7 AND j.id_hi >> 16 BETWEEN ?8 AND ?9 AND " ROW_SHOWN
-    " ORDER BY %s.seq %s";
+_Static_assert(READ_COUNT - READ_LIST == 2 * PLAN_COUNT, "two lists for each plan");
 
 static int list_stmt(struct reader_sqlite *r, enum list_plan plan, bool newest_first,
                      sqlite3_stmt **ret)
 {
-    sqlite3_stmt **st = &r->stmts[READ_LIST + 2 * plan + newest_first];
-    int rc = 0;
-    if (!*st) {
-        char *sql = sqlite3_mprintf(list_sql, plan_from[plan], plan_where[plan],
-                                    plan == PLAN_JOBS ? "j" : "s", newest_first ? "DESC" : "ASC");
-        rc = sql ? sql_prepare(r->db, sql, st, NULL) : -ERR_NOMEM;
-        sqlite3_free(sql);
-    }
-    *ret = *st;
+    size_t id = READ_LIST + 2 * (size_t)plan + newest_first;
+    int rc = r->stmts[id] ? 0 : sql_prepare(r->db, read_sql[id], &r->stmts[id], NULL);
+    *ret = r->stmts[id];
     return rc;
 }
 

@@ -25,10 +25,7 @@ static void meta_row(sqlite3_stmt *st, struct store_meta *ret)
 int sqlite_load_meta(sqlite3 *db, struct store_meta *ret, struct err_note *note)
 {
     sqlite3_stmt *st = NULL;
-    int rc = sql_prepare(db,
-                         "SELECT id, store_id, hash_key, created_at, epoch, seq_upto, position, "
-                         "journal_from FROM meta",
-                         &st, note);
+    int rc = sql_prepare(db, sqlite_text[TEXT_LOAD_META], &st, note);
     if (rc != 0)
         return rc;
     int step = sqlite3_step(st);
@@ -247,8 +244,7 @@ static int load_jobs(sqlite3 *db, const struct store_meta *meta, const struct st
 {
     struct job_load load = {.sink = sink, .meta = meta, .gone = {.strict = true}, .note = note};
     sqlite3_stmt *st = NULL;
-    int rc =
-        sql_prepare(db, "SELECT " EXTRA_COLUMNS " FROM extra ORDER BY seq", &load.extra.st, note);
+    int rc = sql_prepare(db, sqlite_text[TEXT_LOAD_EXTRA], &load.extra.st, note);
     if (rc == 0)
         rc = gone_scan_begin(&load.gone, db, note);
     if (rc == 0 &&
@@ -256,7 +252,7 @@ static int load_jobs(sqlite3 *db, const struct store_meta *meta, const struct st
                                 &load, NULL, job_row, job_rows_end) != SQLITE_OK)
         rc = sql_error(db, "load", note);
     if (rc == 0)
-        rc = sql_prepare(db, "SELECT load_job(" JOB_COLUMNS ") FROM jobs NOT INDEXED", &st, note);
+        rc = sql_prepare(db, sqlite_text[TEXT_LOAD_JOBS], &st, note);
     if (rc == 0 && sqlite3_step(st) != SQLITE_ROW)
         rc = load.rc ? load.rc : sql_error(db, "load", note);
     if (rc == 0)

@@ -18,61 +18,6 @@
 #define LIMIT_MS 5000
 #define OPS_BETWEEN_LOOKS 20000 /* of SQLite's machine, some 0.3 ms, between looks at the clock */
 
-/* A page of keys; ?1 is the least key and ?2 that which it ends before. */
-#define READ_KV_LIST                                                                               \
-    "SELECT key, version, expires_at, kind, CASE ?4 WHEN 0 THEN NULL ELSE value END, crc FROM kv"  \
-    " WHERE key >= ?1 AND key < ?2 AND (expires_at = 0 OR expires_at > ?3) ORDER BY key "
-
-static const char *const read_sql[READ_FIXED] = {
-    [READ_BEGIN] = "BEGIN",
-    [READ_END] = "COMMIT",
-    [READ_POSITION] = "SELECT position FROM meta WHERE id = 1",
-    [READ_QUEUE] = "SELECT number FROM queues WHERE name = ?1 AND gone = 0",
-    [READ_EXPIRES_AT] = "SELECT expires_at FROM extra WHERE seq = ?1",
-    [READ_BODY] =
-        "SELECT CASE ?2 WHEN 0 THEN p.body END, o.result_kind, CASE ?2 WHEN 0 THEN o.result END,"
-        " o.error_kind, o.error,"
-        " x.unique_key, x.group_key, x.correlation, x.label, x.attributes, x.expires_at,"
-        " x.options, u.keys, " ROW_STARTED_AT
-        ", l.job, l.job_hi, j.payload, p.crc, o.result_crc, j.marks >> 4 & 1, x.seq IS NOT NULL"
-        " FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
-        " LEFT JOIN payload p ON p.seq = j.seq"
-        " LEFT JOIN outcome o ON o.seq = j.seq"
-        " LEFT JOIN extra x ON x.seq = j.seq"
-        " LEFT JOIN undelivered u ON u.seq = j.seq"
-        " LEFT JOIN links l ON l.item = j.seq"
-        " WHERE j.seq = ?1 AND " ROW_SHOWN,
-    /* Each table that is not looked into spares a claim a page. That the job is there, and ready,
-     * is known; that it was ever claimed is told by attempts. */
-    [READ_AHEAD] = "SELECT p.body, x.unique_key, x.group_key, x.correlation, x.label, x.attributes,"
-                   " x.expires_at, x.options, NULL, p.crc, x.seq IS NOT NULL FROM payload p LEFT "
-                   "JOIN extra x ON x.seq = p.seq"
-                   " WHERE p.seq = ?1 AND NOT EXISTS (SELECT 1 FROM outcome WHERE seq = ?1)"
-                   " AND NOT EXISTS (SELECT 1 FROM attempts WHERE seq = ?1)"
-                   " AND NOT EXISTS (SELECT 1 FROM undelivered WHERE seq = ?1)"
-                   " AND NOT EXISTS (SELECT 1 FROM links WHERE item = ?1)",
-    [READ_NEWEST] =
-        "SELECT j.state, j.counts, j.since, j.worker, " ROW_STARTED_AT ", j.id_hi, q.name"
-        " FROM jobs j CROSS JOIN queues q ON q.number = j.queue"
-        " WHERE j.seq = ?1 AND " ROW_SHOWN,
-    [READ_ATTEMPTS] = "SELECT number, started_at, ended_at, outcome, error_kind, worker, error"
-                      " FROM attempts WHERE seq = ?1 ORDER BY position DESC LIMIT ?2",
-    /* i is the index alone; the row is looked at once the attempt is known to be shown. */
-    [READ_EXCEPTIONS] = "SELECT a.number, a.started_at, a.ended_at, a.outcome, a.error_kind,"
-                        " a.worker, a.error, a.seq, j.id_hi, q.name"
-                        " FROM attempts i INDEXED BY attempts_by_position"
-                        " CROSS JOIN jobs j ON j.seq = i.seq"
-                        " CROSS JOIN queues q ON q.number = j.queue"
-                        " CROSS JOIN attempts a ON a.seq = i.seq AND a.position = i.position"
-                        " WHERE i.outcome IN (2, 3) AND (?1 = 0 OR i.queue = ?1) AND " ROW_SHOWN
-                        " ORDER BY i.position DESC LIMIT ?2",
-    [READ_KV] = "SELECT key, version, expires_at, kind, value, crc FROM kv WHERE key = ?1",
-    [READ_KV_UP] = READ_KV_LIST "ASC",
-    [READ_KV_DOWN] = READ_KV_LIST "DESC",
-    [READ_HOURS] = "SELECT queue, hour, " HOUR_COLUMNS " FROM hour WHERE queue = ?1 AND hour >= ?2"
-                   " AND hour < ?3 ORDER BY hour LIMIT ?4",
-};
-
 struct reader_sqlite *reader_sqlite_of(struct store_reader *r)
 {
     CHECK(r->ops == &sqlite_reader_ops);

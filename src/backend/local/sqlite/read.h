@@ -3,42 +3,17 @@
  * (sqlite/history.c). */
 #pragma once
 
+#include "backend/local/sqlite/read_gen.h"
 #include "backend/local/sqlite/store_sqlite.h"
-
-/* Whether the job of row j exists for readers, q being the row of its queue. */
-#define ROW_SHOWN                                                                                  \
-    "q.gone = 0 AND (j.state > 2 OR (j.counts >> 32) & 4294967295 = q.generation)"                 \
-    " AND " ROW_NOT_GONE
-
-/* When the newest attempt at the job of row j began; 0 = never claimed, or not known. */
-#define ROW_STARTED_AT                                                                             \
-    "CASE WHEN j.token_counter = 0 THEN 0 WHEN j.state = 3 THEN j.since"                           \
-    " WHEN j.state = 4 THEN iif(j.lease_ms = 0, 0, j.since - (j.lease_ms >> 1))"                   \
-    " ELSE ifnull((SELECT n.started_at FROM attempts n WHERE n.seq = j.seq"                        \
-    "  ORDER BY n.position DESC LIMIT 1), 0) END"
 
 /* Where a list finds its rows; see sqlite/list.c. Each comes in two directions. */
 enum list_plan { PLAN_JOBS, PLAN_ASIDE, PLAN_ASIDE_QUEUE, PLAN_EXTRA, PLAN_COUNT };
 
-enum read_stmt {
-    READ_BEGIN,
-    READ_END,
-    READ_POSITION,
-    READ_QUEUE,
-    READ_EXPIRES_AT,
-    READ_BODY,
-    READ_AHEAD,
-    READ_NEWEST,
-    READ_ATTEMPTS,
-    READ_EXCEPTIONS,
-    READ_KV,
-    READ_KV_UP,
-    READ_KV_DOWN,
-    READ_HOURS,
-    READ_FIXED,
-    READ_LIST = READ_FIXED, /* + 2 * plan + newest_first; prepared when first wanted */
-    READ_COUNT = READ_LIST + 2 * PLAN_COUNT
-};
+/* The statements of sql/read.sql: those up to the lists are prepared with the reader, a list
+ * (READ_LIST
+ * + 2 * plan + newest_first) when it is first wanted. */
+#define READ_LIST READ_LIST_JOBS
+#define READ_FIXED READ_LIST_JOBS
 
 struct reader_sqlite {
     struct store_reader base;

@@ -10,6 +10,7 @@
  * them; a test compares the two. */
 #pragma once
 
+#include "backend/local/sqlite/bounds.h"
 #include "backend/local/sqlite/store_sqlite.h"
 
 enum value_kind {
@@ -115,4 +116,3 @@ MUST_CHECK int load_scan(sqlite3 *db, enum table_id table, const char *tail, loa
 #define STORE_SEQ_UPTO_MAX (STORE_SEQ_MAX - (INT64_C(1) << 32))
 /* A start raises it, and ids of events have 24 bits for it. */
 #define STORE_EPOCH_MAX ((INT64_C(1) << 24) - 2)
-#define STORE_COUNT_MAX (INT64_C(1) << 60) /* sums that rise by what happens */

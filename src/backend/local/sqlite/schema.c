@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables, and whether a file has exactly these.
+/* The tables (sql/schema.sql), and whether a file has exactly these.
  *
  * `jobs` is narrow and has no secondary index, not even a partial one (7 % of a cycle's CPU,
  * measured): enqueue, claim, ack and removal touch its tree alone. What few jobs have, and which
@@ -25,143 +25,11 @@
 #define FORMAT_BASE 100
 #define DRAFT_LAST 4
 
-static const char tables[] =
-    "CREATE TABLE meta ("
-    " id INTEGER PRIMARY KEY CHECK (id = 1),"
-    " store_id BLOB NOT NULL,"
-    " hash_key BLOB NOT NULL,"
-    " created_at INTEGER NOT NULL,"
-    " epoch INTEGER NOT NULL,"    /* of the last boot */
-    " seq_upto INTEGER NOT NULL," /* sequences up to this one may have been handed out */
-    " position INTEGER NOT NULL," /* records applied */
-    /* Where the journal began; what the store lacks is in there. -1: it has none yet. */
-    " journal_from INTEGER NOT NULL DEFAULT -1"
-    ") STRICT;"
-
-    "CREATE TABLE queues ("
-    " number INTEGER PRIMARY KEY,"
-    " name TEXT NOT NULL,"
-    " generation INTEGER NOT NULL," /* waiting jobs of another one are purged */
-    " created_at INTEGER NOT NULL,"
-    " updated_at INTEGER NOT NULL,"
-    " paused_until INTEGER NOT NULL,"
-    " gone INTEGER NOT NULL," /* deleted; its jobs are being removed */
-    " policy BLOB NOT NULL,"
-    " owner TEXT,"
-    " note TEXT,"
-    " attributes TEXT"
-    ") STRICT;"
-    "CREATE UNIQUE INDEX queues_by_name ON queues (name) WHERE gone = 0;"
-
-    "CREATE TABLE jobs ("
-    " seq INTEGER PRIMARY KEY,"
-    " queue INTEGER NOT NULL,"
-    " state INTEGER NOT NULL,"
-    " marks INTEGER NOT NULL,"
-    " since INTEGER NOT NULL,"
-    " token_epoch INTEGER NOT NULL," /* of the newest claim … */
-    " token_counter INTEGER NOT NULL,"
-    " lease_ms INTEGER NOT NULL," /* … which is under way: else 0 and NULL */
-    " worker TEXT,"
-    " run_at INTEGER NOT NULL,"
-    " priority INTEGER NOT NULL,"
-    " counts INTEGER NOT NULL,"
-    " payload INTEGER NOT NULL,"
-    " id_hi INTEGER NOT NULL"
-    ") STRICT;"
-
-    "CREATE TABLE aside (" /* dead and cancelled jobs: what lists of them look up */
-    " seq INTEGER PRIMARY KEY,"
-    " queue INTEGER NOT NULL,"
-    " state INTEGER NOT NULL"
-    ") STRICT;"
-    "CREATE INDEX aside_by_queue ON aside (queue, state);"
-
-    "CREATE TABLE payload (" /* jobs with payload_bytes > 0 */
-    " seq INTEGER PRIMARY KEY,"
-    " body BLOB NOT NULL,"
-    " crc INTEGER NOT NULL" /* CRC32C of the body */
-    ") STRICT;"
-
-    "CREATE TABLE extra (" /* jobs with flag 1 */
-    " seq INTEGER PRIMARY KEY,"
-    " unique_key TEXT,"
-    " group_key TEXT,"
-    " correlation TEXT,"
-    " label TEXT,"
-    " attributes TEXT,"
-    " expires_at INTEGER NOT NULL,"
-    " options BLOB"
-    ") STRICT;"
-
-    "CREATE TABLE outcome (" /* jobs that ended with a result, or failed at least once with a text
-                              */
-    " seq INTEGER PRIMARY KEY,"
-    " result_kind INTEGER NOT NULL DEFAULT 0,"
-    " result BLOB,"
-    " result_crc INTEGER NOT NULL DEFAULT 0,"
-    " error_kind INTEGER NOT NULL DEFAULT 0,"
-    " error TEXT"
-    ") STRICT;"
-
-    "CREATE TABLE bulks ("
-    " bulk INTEGER PRIMARY KEY,"
-    " action INTEGER NOT NULL,"
-    " at INTEGER NOT NULL,"
-    " queue INTEGER NOT NULL,"
-    " states INTEGER NOT NULL,"
-    " group_key TEXT,"
-    " seq_max INTEGER NOT NULL,"
-    " cursor INTEGER NOT NULL DEFAULT 0,"
-    " changed INTEGER NOT NULL DEFAULT 0,"
-    " refused INTEGER NOT NULL DEFAULT 0"
-    ") STRICT;"
-
-    "CREATE TABLE keys (" /* by expiry: keys come and go at the two ends, and load in this order */
-    " expires_at INTEGER NOT NULL,"
-    " key_hi INTEGER NOT NULL,"
-    " key_lo INTEGER NOT NULL,"
-    " fingerprint INTEGER NOT NULL,"
-    " seq INTEGER NOT NULL,"
-    " id_hi INTEGER NOT NULL,"
-    " PRIMARY KEY (expires_at, key_hi, key_lo)"
-    ") STRICT, WITHOUT ROWID;"
-
-    /* Attempts that ended, but not by an ack; the newest 20 of each job. An attempt that is under
-     * way or was acked is told by its job's row, so that a job which is done at its first attempt
-     * costs no other. */
-    "CREATE TABLE attempts ("
-    " seq INTEGER NOT NULL,"
-    " position INTEGER NOT NULL," /* of the record that ended it */
-    " queue INTEGER NOT NULL,"
-    " number INTEGER NOT NULL,"
-    " started_at INTEGER NOT NULL,"
-    " ended_at INTEGER NOT NULL,"
-    " outcome INTEGER NOT NULL,"
-    " error_kind INTEGER NOT NULL,"
-    " worker TEXT,"
-    " error TEXT,"
-    " PRIMARY KEY (seq, position)"
-    ") STRICT, WITHOUT ROWID;"
-    /* What went wrong last, and in which queue, without a look at the rows. */
-    "CREATE INDEX attempts_by_position ON attempts (position, queue, outcome)"
-    " WHERE outcome IN (2, 3);"
-
-    "CREATE TABLE numbers (" /* the highest ever given */
-    " id INTEGER PRIMARY KEY CHECK (id = 1),"
-    " queue INTEGER NOT NULL,"
-    " schedule INTEGER NOT NULL"
-    ") STRICT;"
-    "INSERT INTO numbers VALUES (1, 0, 0);"
-
-    /* What each part needs is in its own file. */
-    SCHEMA_KV SCHEMA_NOTICES SCHEMA_HOUR SCHEMA_SCHEDULES SCHEMA_GONE;
-
 /* ---- creating ---- */
 
 static int tables_create(sqlite3 *db, struct err_note *note)
 {
-    return sql_exec(db, tables, note);
+    return sql_exec(db, sqlite_text[TEXT_SCHEMA], note);
 }
 
 int schema_create(sqlite3 *db, struct err_note *note)

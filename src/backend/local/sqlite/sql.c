@@ -13,11 +13,6 @@ const char *store_sqlite_version(void)
     return sqlite3_libversion();
 }
 
-bool store_sqlite_version_good(void)
-{
-    return sqlite3_libversion_number() >= 3051003;
-}
-
 /* ---- errors ---- */
 
 /* A failed sync is never "no space": what was written may be lost already, so nobody may retry. */

@@ -45,12 +45,6 @@
 #define COMPACT_WAL_PAGES 512
 #define COMPACT_BUSY_MS 10
 
-static const char *const stmt_sql[STMT_COUNT] = {
-#define STMT_SQL(name, sql) [STMT_##name] = (sql),
-    STMT_TABLE(STMT_SQL)
-#undef STMT_SQL
-};
-
 static const struct store_ops sqlite_ops;
 
 struct store_sqlite *store_sqlite_of(struct store *s)
@@ -338,10 +332,7 @@ static int meta_make(sqlite3 *db, struct wall_time now, struct err_note *note)
     int rc = random_bytes(drawn, sizeof drawn);
     if (rc != 0)
         return err_note_set(note, rc, "the kernel has no random bytes to give");
-    rc = sql_prepare(db,
-                     "INSERT INTO meta (id, store_id, hash_key, created_at, epoch, seq_upto, "
-                     "position) VALUES (1, ?1, ?2, ?3, 0, 0, 0)",
-                     &st, note);
+    rc = sql_prepare(db, sqlite_text[TEXT_META_NEW], &st, note);
     if (rc == 0) {
         bind_bytes(st, 1, span_of(drawn, 16));
         bind_bytes(st, 2, span_of(drawn + 16, 16));

@@ -26,18 +26,16 @@
 
 #include <sqlite3.h>
 
+#include "backend/local/sqlite/bounds.h"
 #include "backend/local/sqlite/gone.h"
-#include "backend/local/sqlite/hour.h"
+#include "backend/local/sqlite/stmt_gen.h"
+#include "backend/local/sqlite/text_gen.h"
 #include "backend/local/store.h"
 #include "backend/local/store_attempts.h"
 #include "backend/local/store_dir.h"
 #include "backend/local/store_frames.h"
 
-/* The text of the SQLite library in use, and whether it is one in which a checkpoint cannot harm a
- * WAL that another connection is writing (3.51.3 or later). The server warns when it is not; the
- * store then still holds, since only one connection writes and checkpoints. */
-const char *store_sqlite_version(void);
-bool store_sqlite_version_good(void);
+const char *store_sqlite_version(void); /* of the library in use */
 
 /* ---- SQL helpers (sqlite/sql.c) ---- */
 
@@ -69,16 +67,14 @@ void bind_bytes(sqlite3_stmt *st, int at, struct span s);
 /* Valid until the statement moves on. */
 struct span column_span(sqlite3_stmt *st, int at);
 
-/* The columns of `jobs` in the order row_job reads and write binds them. Small fields share a
+/* The columns of `jobs` in the order row_job reads and write binds them (JOB_COLUMNS is in
+ * sql/parts.sql, with those of other tables). Small fields share a
  * column, since every column costs each row that is read or changed:
  *   marks    reason · flags << 4
  *   counts   failures · crashes << 16 · generation << 32
  *   payload  payload_kind · payload_bytes << 2
  *   lease_ms running: the lease; done: how long the attempt took << 1 | 1 (0 = not known); else 0
  */
-#define JOB_COLUMNS                                                                                \
-    "seq, queue, state, marks, since, token_epoch, token_counter, lease_ms, worker, run_at, "      \
-    "priority, counts, payload, id_hi"
 #define JOB_COLUMN_COUNT 14
 enum job_column {
     JOB_SEQ,
@@ -98,7 +94,7 @@ enum job_column {
 };
 static inline uint64_t job_marks(const struct job *j)
 {
-    return (uint64_t)j->reason | (uint64_t)j->flags << 4;
+    return (uint64_t)j->reason | (uint64_t)j->flags << MARKS_FLAGS_SHIFT;
 }
 static inline uint64_t job_counts(const struct job *j)
 {
@@ -108,8 +104,6 @@ static inline uint64_t job_payload(const struct job *j)
 {
     return (uint64_t)j->payload_kind | (uint64_t)j->payload_bytes << 2;
 }
-#define EXTRA_COLUMNS                                                                              \
-    "seq, unique_key, group_key, correlation, label, attributes, expires_at, options"
 #define EXTRA_COLUMN_COUNT 8
 
 /* From the values of JOB_COLUMNS (that of JOB_WORKER is not looked at); ret->extra is left empty.
@@ -118,49 +112,12 @@ MUST_CHECK int job_from(const int64_t values[JOB_COLUMN_COUNT], struct span work
                         struct stored_job *ret);
 /* The same from columns `first` … of a row. */
 MUST_CHECK int row_job(sqlite3_stmt *st, int first, struct stored_job *ret);
-/* The columns of `queues` in the order row_queue reads them. */
-#define QUEUE_COLUMNS                                                                              \
-    "number, name, generation, created_at, updated_at, paused_until, gone, policy, owner, note, "  \
-    "attributes"
 /* Spans are valid until the statement moves on; the row is as its rules say. */
 struct rec_queue_put row_queue(sqlite3_stmt *st, bool *ret_gone);
 /* EXTRA_COLUMNS without seq. */
 MUST_CHECK int row_extra(sqlite3_stmt *st, int first, struct job_extra *ret);
 
 /* ---- schedules (sqlite/schedules.c) ---- */
-
-/* The columns of `schedules` in the order they are bound and read. */
-#define SCHEDULE_COLUMNS                                                                           \
-    "number, name, created_at, updated_at, paused, spec, owner, note, attributes, next_at, "       \
-    "retry_at, last_at, fired_at, seq, id_hi, item, fired, missed, failures, error"
-#define SCHEMA_SCHEDULES                                                                           \
-    "CREATE TABLE schedules ("                                                                     \
-    " number INTEGER PRIMARY KEY,"                                                                 \
-    " name TEXT NOT NULL UNIQUE,"                                                                  \
-    " created_at INTEGER NOT NULL,"                                                                \
-    " updated_at INTEGER NOT NULL,"                                                                \
-    " paused INTEGER NOT NULL,"                                                                    \
-    " spec BLOB NOT NULL,"                                                                         \
-    " owner TEXT,"                                                                                 \
-    " note TEXT,"                                                                                  \
-    " attributes TEXT,"                                                                            \
-    " next_at INTEGER NOT NULL,"                                                                   \
-    " retry_at INTEGER NOT NULL,"                                                                  \
-    " last_at INTEGER NOT NULL,"                                                                   \
-    " fired_at INTEGER NOT NULL,"                                                                  \
-    " seq INTEGER NOT NULL,"                                                                       \
-    " id_hi INTEGER NOT NULL,"                                                                     \
-    " item INTEGER NOT NULL,"                                                                      \
-    " fired INTEGER NOT NULL,"                                                                     \
-    " missed INTEGER NOT NULL,"                                                                    \
-    " failures INTEGER NOT NULL,"                                                                  \
-    " error INTEGER NOT NULL"                                                                      \
-    ") STRICT;"                                                                                    \
-    "CREATE TABLE links (" /* items that a trigger took, and the newest job that got them */       \
-    " item INTEGER PRIMARY KEY,"                                                                   \
-    " job INTEGER NOT NULL,"                                                                       \
-    " job_hi INTEGER NOT NULL"                                                                     \
-    ") STRICT;"
 
 struct store_sqlite;
 /* Spans are valid until the statement moves on. -ERR_CORRUPT when it cannot be one. */
@@ -174,21 +131,6 @@ MUST_CHECK int sqlite_load_schedules(sqlite3 *db, const struct store_sink *sink,
 /* ---- schema (sqlite/schema.c) ---- */
 
 #define STORE_APPLICATION_ID 0x48664a71 /* "HfJq" */
-
-/* What each is for is in sqlite/kv.c. */
-#define SCHEMA_KV                                                                                  \
-    "CREATE TABLE kv ("                                                                            \
-    " key BLOB NOT NULL PRIMARY KEY," /* encoded: core/kvkey.h */                                  \
-    " version INTEGER NOT NULL,"                                                                   \
-    " expires_at INTEGER NOT NULL,"                                                                \
-    " kind INTEGER NOT NULL,"                                                                      \
-    " value BLOB NOT NULL,"                                                                        \
-    " crc INTEGER NOT NULL" /* CRC32C of the value */                                              \
-    ") STRICT;"                                                                                    \
-    "CREATE TABLE undelivered (" /* jobs that leave their payload at keys when they die */         \
-    " seq INTEGER PRIMARY KEY,"                                                                    \
-    " keys BLOB NOT NULL"                                                                          \
-    ") STRICT;"
 
 #define STORE_FORMAT 1
 
@@ -312,129 +254,6 @@ void fold_sort(struct fold *f); /* fills order */
 /* New rows are inserted GROUP at a time where there are so many: half the cost of a row is in
  * starting the statement. */
 #define GROUP 16
-#define GROUP_OF(row) FOUR_OF(row) ", " FOUR_OF(row) ", " FOUR_OF(row) ", " FOUR_OF(row)
-#define FOUR_OF(row) row ", " row ", " row ", " row
-#define JOB_VALUES "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-
-#define STMT_TABLE_SCHEDULES(X)                                                                    \
-    X(SCHEDULE_PUT, "INSERT OR REPLACE INTO schedules (" SCHEDULE_COLUMNS ") VALUES "              \
-                    "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, "     \
-                    "?17, ?18, ?19, ?20)")                                                         \
-    X(SCHEDULE_SET, "UPDATE schedules SET next_at = ?10, retry_at = ?11, last_at = ?12, "          \
-                    "fired_at = ?13, seq = ?14, id_hi = ?15, item = ?16, fired = ?17, "            \
-                    "missed = ?18, failures = ?19, error = ?20 WHERE number = ?1")                 \
-    X(SCHEDULE_GONE, "DELETE FROM schedules WHERE number = ?1")                                    \
-    X(LINK_PUT, "INSERT OR REPLACE INTO links (item, job, job_hi) VALUES (?1, ?2, ?3)")            \
-    X(LINKS_GONE, "DELETE FROM links WHERE item BETWEEN ?1 AND ?2")
-
-#define STMT_TABLE(X)                                                                              \
-    X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
-    X(COMMIT, "COMMIT")                                                                            \
-    X(ROLLBACK, "ROLLBACK")                                                                        \
-    X(META, "UPDATE meta SET epoch = ?1, seq_upto = ?2, position = ?3")                            \
-    X(JOURNAL_BEGUN, "UPDATE meta SET journal_from = ?1")                                          \
-    X(JOB_GET, "SELECT " JOB_COLUMNS " FROM jobs WHERE seq = ?1")                                  \
-    X(JOB_NEW, "INSERT INTO jobs (" JOB_COLUMNS ") VALUES " JOB_VALUES)                            \
-    X(JOBS_NEW, "INSERT OR FAIL INTO jobs (" JOB_COLUMNS ") VALUES " GROUP_OF(JOB_VALUES))         \
-    X(JOB_SET, "UPDATE jobs SET state = ?3, marks = ?4, since = ?5, token_epoch = ?6, "            \
-               "token_counter = ?7, lease_ms = ?8, worker = ?9, run_at = ?10, priority = ?11, "    \
-               "counts = ?12, payload = ?13 WHERE seq = ?1")                                       \
-    X(JOBS_CLAIMED, "UPDATE OR FAIL jobs SET state = ?3, marks = marks & 16 | ?4, since = ?5, "    \
-                    "token_epoch = ?6, token_counter = ?7 + (seq - ?1), lease_ms = ?8, "           \
-                    "worker = ?9 "                                                                 \
-                    "WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1")                            \
-    X(JOBS_DONE,                                                                                   \
-      "UPDATE OR FAIL jobs SET state = ?3, marks = marks & 16 | ?4, since = ?5, "                  \
-      "lease_ms = ?5 - since << 1 | 1 WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1")           \
-    X(JOBS_EXTENDED, "UPDATE OR FAIL jobs SET lease_ms = ?8 "                                      \
-                     "WHERE seq BETWEEN ?1 AND ?2 AND ?10 >> state & 1")                           \
-    X(JOBS_GONE, "DELETE FROM jobs WHERE seq BETWEEN ?1 AND ?2")                                   \
-    X(PAYLOADS_GONE, "DELETE FROM payload WHERE seq BETWEEN ?1 AND ?2")                            \
-    X(EXTRAS_GONE, "DELETE FROM extra WHERE seq BETWEEN ?1 AND ?2")                                \
-    X(OUTCOMES_GONE, "DELETE FROM outcome WHERE seq BETWEEN ?1 AND ?2")                            \
-    X(ASIDES_GONE, "DELETE FROM aside WHERE seq BETWEEN ?1 AND ?2")                                \
-    X(ATTEMPTS_GONE, "DELETE FROM attempts WHERE seq BETWEEN ?1 AND ?2")                           \
-    X(ATTEMPT_NEW,                                                                                 \
-      "INSERT OR REPLACE INTO attempts (seq, position, queue, number, started_at, ended_at, "      \
-      "outcome, error_kind, worker, error) "                                                       \
-      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                                          \
-    X(ATTEMPTS_OLD, "SELECT position FROM attempts WHERE seq = ?1 "                                \
-                    "ORDER BY position DESC LIMIT 1 OFFSET ?2")                                    \
-    X(ATTEMPTS_TRIM, "DELETE FROM attempts WHERE seq = ?1 AND position <= ?2")                     \
-    X(ASIDE_PUT, "INSERT OR REPLACE INTO aside (seq, queue, state) VALUES (?1, ?2, ?3)")           \
-    X(PAYLOAD_NEW, "INSERT OR REPLACE INTO payload (seq, body, crc) VALUES (?, ?, ?)")             \
-    X(PAYLOADS_NEW,                                                                                \
-      "INSERT OR REPLACE INTO payload (seq, body, crc) VALUES " GROUP_OF("(?, ?, ?)"))             \
-    X(PAYLOAD_PUT, "INSERT OR REPLACE INTO payload (seq, body, crc) VALUES (?1, ?2, ?3)")          \
-    X(EXTRA_NEW, "INSERT OR REPLACE INTO extra (" EXTRA_COLUMNS ") "                               \
-                 "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                        \
-    X(EXTRA_NOTE, "INSERT INTO extra (seq, label, attributes, expires_at) VALUES (?1, ?2, ?3, 0) " \
-                  "ON CONFLICT (seq) DO UPDATE SET label = iif(?4, ?2, label), "                   \
-                  "attributes = iif(?5, ?3, attributes)")                                          \
-    HOUR_STMTS(X)                                                                                  \
-    X(RESULT_PUT, "INSERT INTO outcome (seq, result_kind, result, result_crc) "                    \
-                  "VALUES (?1, ?2, ?3, ?4) ON CONFLICT (seq) DO UPDATE SET "                       \
-                  "result_kind = ?2, result = ?3, result_crc = ?4")                                \
-    X(ERROR_PUT, "INSERT INTO outcome (seq, error_kind, error) VALUES (?1, ?2, ?3) "               \
-                 "ON CONFLICT (seq) DO UPDATE SET error_kind = ?2, error = ?3")                    \
-    X(QUEUE_PUT,                                                                                   \
-      "INSERT INTO queues (number, name, generation, created_at, updated_at, paused_until, gone, " \
-      "policy, owner, note, attributes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10) "      \
-      "ON CONFLICT (number) DO UPDATE SET name = ?2, generation = ?3, created_at = ?4, "           \
-      "updated_at = ?5, paused_until = ?6, policy = ?7, owner = ?8, note = ?9, attributes = ?10 "  \
-      "WHERE gone = 0")                                                                            \
-    X(NUMBERS, "UPDATE numbers SET queue = max(queue, ?1), schedule = max(schedule, ?2)")          \
-    X(QUEUE_GONE, "UPDATE queues SET gone = 1 WHERE number = ?1")                                  \
-    X(QUEUE_END, "DELETE FROM queues WHERE number = ?1")                                           \
-    X(QUEUE_PURGED, "UPDATE queues SET generation = ?2 WHERE number = ?1")                         \
-    X(BULK_BEGIN, "INSERT INTO bulks (bulk, action, at, queue, states, group_key, seq_max) "       \
-                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                           \
-    X(BULK_STEP, "UPDATE bulks SET cursor = ?2, changed = ?3, refused = ?4 WHERE bulk = ?1")       \
-    X(BULK_END, "DELETE FROM bulks WHERE bulk = ?1")                                               \
-    X(KEY_NEW,                                                                                     \
-      "INSERT OR REPLACE INTO keys (expires_at, key_hi, key_lo, fingerprint, seq, id_hi) "         \
-      "VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                                           \
-    X(KEY_GONE, "DELETE FROM keys WHERE expires_at = ?1 AND key_hi = ?2 AND key_lo = ?3")          \
-    X(KV_PUT, "INSERT INTO kv (key, version, expires_at, kind, value, crc) "                       \
-              "VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (key) DO UPDATE SET "                   \
-              "version = ?2, expires_at = ?3, kind = ?4, value = ?5, crc = ?6")                    \
-    X(KV_FROM_JOB, "INSERT INTO kv (key, version, expires_at, kind, value, crc) "                  \
-                   "SELECT ?1, ?2, ?3, ?4, body, crc FROM payload WHERE seq = ?5 "                 \
-                   "ON CONFLICT (key) DO UPDATE SET version = ?2, expires_at = ?3, kind = ?4, "    \
-                   "value = excluded.value, crc = excluded.crc")                                   \
-    X(KV_GONE, "DELETE FROM kv WHERE key = ?1")                                                    \
-    X(UNDELIVERED_NEW, "INSERT OR REPLACE INTO undelivered (seq, keys) VALUES (?1, ?2)")           \
-    X(UNDELIVERED_GONE, "DELETE FROM undelivered WHERE seq BETWEEN ?1 AND ?2")                     \
-    X(ALERT_PUT,                                                                                   \
-      "INSERT OR REPLACE INTO alerts (name, created_at, updated_at, kind, enabled, with_payload, " \
-      "queue, depth, percent, window_ms, min_ends, after_ms, url, secret) "                        \
-      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)")                      \
-    X(ALERT_GONE, "DELETE FROM alerts WHERE name = ?1")                                            \
-    X(RAISED_NEW, "INSERT INTO raised (alert, queue, since, value, mark) "                         \
-                  "VALUES (?1, coalesce(?2, ''), ?3, ?4, ?5)")                                     \
-    X(RAISED_GONE, "DELETE FROM raised WHERE alert = ?1 AND queue = coalesce(?2, '')")             \
-    X(RAISED_OF, "DELETE FROM raised WHERE alert = ?1")                                            \
-    X(NOTICE_NEW, "INSERT INTO notices (number, id_hi, kind, edge, at, alert, queue, job_seq, "    \
-                  "job_hi, reason, attempts, value, mark, subject, text, since, due) "             \
-                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, "     \
-                  "?5, ?5)")                                                                       \
-    X(NOTICE_TRIED, "UPDATE notices SET state = ?2, tries = ?3, since = ?4, due = ?5, "            \
-                    "status = ?6, error = ?7 WHERE number = ?1")                                   \
-    X(NOTICE_GONE, "DELETE FROM notices WHERE number = ?1")                                        \
-    X(NOTICES_OF, "DELETE FROM notices WHERE alert = ?1")                                          \
-    X(BREAKER_PUT, "INSERT OR REPLACE INTO breakers (target, state, failures, probes, until, "     \
-                   "changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                                  \
-    X(BREAKER_GONE, "DELETE FROM breakers WHERE target = ?1")                                      \
-    STMT_TABLE_SCHEDULES(X)                                                                        \
-    STMT_TABLE_GONE(X)                                                                             \
-    X(FREE_PAGES, "PRAGMA freelist_count")
-
-enum stmt_id {
-#define STMT_ENUM(name, sql) STMT_##name,
-    STMT_TABLE(STMT_ENUM)
-#undef STMT_ENUM
-        STMT_COUNT
-};
 
 /* Between these lie all sequences that have a row in a table; most stores have few such rows, and
  * what is outside need not be looked for. */

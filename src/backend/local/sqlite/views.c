@@ -8,84 +8,21 @@
 
 struct view {
     const char *name;
-    const char *sql;
+    enum text_id sql;                     /* sql/views.sql */
     const char *insert, *update, *delete; /* what to do instead */
 };
 
 static const struct view views[] = {
     {
         .name = "job",
-        .sql =
-            "SELECT"
-            " j.seq AS id,"
-            " q.name AS queue,"
-            " CASE j.state WHEN 1 THEN 'scheduled' WHEN 2 THEN 'ready' WHEN 3 THEN 'running'"
-            "  WHEN 4 THEN 'done' WHEN 5 THEN 'dead' WHEN 6 THEN 'cancelled' END AS state,"
-            " CASE j.marks & 15 WHEN 1 THEN 'failed' WHEN 2 THEN 'rejected'"
-            "  WHEN 3 THEN 'crash_loop' WHEN 4 THEN 'timed_out' WHEN 5 THEN 'expired'"
-            "  WHEN 6 THEN 'cancelled' WHEN 7 THEN 'replaced' WHEN 8 THEN 'released'"
-            "  WHEN 9 THEN 'restarted' WHEN 10 THEN 'discarded' WHEN 11 THEN 'damaged' END AS "
-            "reason,"
-            " j.priority AS priority,"
-            " (j.counts & 65535) + (j.counts >> 16 & 65535) + (j.state IN (3, 4)) AS attempts,"
-            " j.counts & 65535 AS failures,"
-            " j.counts >> 16 & 65535 AS crashes,"
-            " strftime('%Y-%m-%dT%H:%M:%fZ', (j.id_hi >> 16) / 1000.0, 'unixepoch')"
-            "  AS created_at,"
-            " strftime('%Y-%m-%dT%H:%M:%fZ', j.since / 1000.0, 'unixepoch') AS since,"
-            " strftime('%Y-%m-%dT%H:%M:%fZ', nullif(j.run_at, 0) / 1000.0, 'unixepoch')"
-            "  AS run_at,"
-            " strftime('%Y-%m-%dT%H:%M:%fZ', nullif(" ROW_STARTED_AT ", 0) / 1000.0, 'unixepoch')"
-            "  AS started_at,"
-            " strftime('%Y-%m-%dT%H:%M:%fZ', nullif(x.expires_at, 0) / 1000.0, 'unixepoch')"
-            "  AS expires_at,"
-            " iif(j.state = 3, j.lease_ms, NULL) AS lease_ms,"
-            " j.worker AS worker,"
-            " x.unique_key AS unique_key,"
-            " x.group_key AS group_key,"
-            " x.correlation AS correlation,"
-            " x.label AS label,"
-            " x.attributes AS attributes,"
-            " j.payload >> 2 AS payload_bytes,"
-            " iif(j.payload & 3 = 1, CAST(p.body AS TEXT), p.body) AS payload,"
-            " iif(o.result_kind = 1, CAST(o.result AS TEXT), o.result) AS result,"
-            " CASE WHEN o.error IS NULL THEN NULL WHEN o.error_kind = 1 THEN 'business'"
-            "  ELSE 'app' END AS error_kind,"
-            " o.error AS error"
-            " FROM jobs j JOIN queues q ON q.number = j.queue"
-            " LEFT JOIN extra x ON x.seq = j.seq"
-            " LEFT JOIN payload p ON p.seq = j.seq"
-            " LEFT JOIN outcome o ON o.seq = j.seq"
-            " WHERE " ROW_SHOWN,
+        .sql = TEXT_VIEW_JOB,
         .insert = "holdfast enqueue, or POST /v1/queues/QUEUE/jobs",
         .update = "holdfast ack or holdfast fail, or PATCH /v1/jobs/ID",
         .delete = "DELETE /v1/jobs/ID, or POST /v1/jobs/ID/cancel",
     },
     {
         .name = "attempt",
-        .sql = "SELECT"
-               " a.seq AS id,"
-               " q.name AS queue,"
-               " a.number AS number,"
-               " CASE a.outcome WHEN 0 THEN 'running' WHEN 1 THEN 'done' WHEN 2 THEN 'failed'"
-               "  WHEN 3 THEN 'crashed' WHEN 4 THEN 'released' WHEN 5 THEN 'cancelled' END"
-               "  AS outcome,"
-               " a.worker AS worker,"
-               " strftime('%Y-%m-%dT%H:%M:%fZ', nullif(a.started_at, 0) / 1000.0, 'unixepoch')"
-               "  AS started_at,"
-               " strftime('%Y-%m-%dT%H:%M:%fZ', nullif(a.ended_at, 0) / 1000.0, 'unixepoch')"
-               "  AS ended_at,"
-               " CASE WHEN a.error IS NULL THEN NULL WHEN a.error_kind = 1 THEN 'business'"
-               "  ELSE 'app' END AS error_kind,"
-               " a.error AS error"
-               " FROM (SELECT seq, position, number, outcome, worker, started_at, ended_at,"
-               "   error_kind, error FROM attempts"
-               "  UNION ALL SELECT j.seq, 9223372036854775807,"
-               "   (j.counts & 65535) + (j.counts >> 16 & 65535) + 1, j.state = 4, j.worker,"
-               "   " ROW_STARTED_AT ", iif(j.state = 4, j.since, 0), 0, NULL FROM jobs j"
-               "   WHERE j.state IN (3, 4) AND j.lease_ms <> 0) a"
-               " JOIN jobs j ON j.seq = a.seq JOIN queues q ON q.number = j.queue"
-               " WHERE " ROW_SHOWN " ORDER BY a.seq, a.position",
+        .sql = TEXT_VIEW_ATTEMPT,
         .insert = "holdfast claim, or POST /v1/queues/QUEUE/claim",
         .update = "holdfast ack or holdfast fail, or POST /v1/jobs/ID/ack",
         .delete = "DELETE /v1/jobs/ID",
@@ -93,30 +30,7 @@ static const struct view views[] = {
     {
         /* Jobs of the API webqueue in its words; times are Unix seconds. */
         .name = "queue",
-        .sql = "SELECT"
-               " j.seq AS id,"
-               " CAST(x.group_key AS INTEGER) AS library_id,"
-               " CASE j.payload & 3 WHEN 1 THEN json_extract(CAST(p.body AS TEXT), '$')"
-               "  WHEN 2 THEN CAST(p.body AS TEXT) ELSE x.unique_key END AS path,"
-               " substr(q.name, 10) AS queue_type,"
-               " CASE j.state WHEN 3 THEN 'running' WHEN 4 THEN 'completed' WHEN 5 THEN 'error'"
-               "  ELSE 'pending' END AS status,"
-               " j.priority AS priority,"
-               " CASE WHEN j.state <> 5 THEN NULL WHEN o.error IS NOT NULL THEN o.error"
-               "  ELSE CASE j.marks & 15 WHEN 1 THEN 'failed' WHEN 2 THEN 'rejected'"
-               "   WHEN 3 THEN 'crash_loop' WHEN 4 THEN 'timed_out' WHEN 5 THEN 'expired' WHEN 11 "
-               "THEN 'damaged' END END"
-               "  AS error,"
-               " iif(j.state = 4, CAST(o.result AS TEXT), NULL) AS results_json,"
-               " ifnull(json_extract(x.attributes, '$.enqueued_at'), (j.id_hi >> 16) / 1000)"
-               "  AS enqueued_at,"
-               " iif(j.state < 3, NULL, nullif(" ROW_STARTED_AT ", 0) / 1000) AS started_at,"
-               " iif(j.state IN (4, 5), j.since / 1000, NULL) AS completed_at"
-               " FROM jobs j JOIN queues q ON q.number = j.queue"
-               " LEFT JOIN extra x ON x.seq = j.seq"
-               " LEFT JOIN payload p ON p.seq = j.seq"
-               " LEFT JOIN outcome o ON o.seq = j.seq"
-               " WHERE substr(q.name, 1, 9) = 'webqueue.' AND j.state <> 6 AND " ROW_SHOWN,
+        .sql = TEXT_VIEW_QUEUE,
         .insert = "holdfast enqueue, or POST /api/web/queue/enqueue",
         .update = "holdfast requeue ID, or POST /api/web/queue/requeue, complete or fail",
         .delete = "DELETE /v1/jobs/ID, or POST /api/web/queue/clear-completed or clear-errors",
@@ -132,7 +46,7 @@ static char *object_sql(const struct view *v, int object, char **ret_name)
     const char *const instead[OBJECTS] = {NULL, v->insert, v->update, v->delete};
     if (object == 0) {
         *ret_name = sqlite3_mprintf("%s", v->name);
-        return sqlite3_mprintf("CREATE VIEW %s AS %s", v->name, v->sql);
+        return sqlite3_mprintf("CREATE VIEW %s AS %s", v->name, sqlite_text[v->sql]);
     }
     *ret_name = sqlite3_mprintf("%s_%s", v->name, verbs[object]);
     return sqlite3_mprintf("CREATE TRIGGER %s_%s INSTEAD OF %s ON %s BEGIN SELECT "

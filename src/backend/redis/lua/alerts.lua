@@ -32,7 +32,7 @@ local function let_go(me, silent_ms, reset, mine)
     if lost then
       local packed = call('HGET', P .. 'notice', number)
       call('HDEL', P .. 'noticeh', number) -- first: it needs no memory, and lets the next through
-      if packed then call('ZADD', P .. 'noticed', text(big(packed, 6)), number) end
+      if packed then call('ZADD', P .. 'noticed', text(${notice.due(packed)}), number) end
     end
   end
 end

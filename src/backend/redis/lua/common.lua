@@ -1,9 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What all scripts share. A row of a job (row.h) has at fixed places: its revision 1-5, what it has 6,
--- state 7, queue 8-11, order 12-19, expiry 20-27, since 28-35, token 36-47, nonce 48-55, generation
--- 56-59, unique key 60-61 (its length) and 62...; a queue: revision 1-5, generation 6-9, end of its pause
--- 10-17, scope of unique keys 18. Members of a queue's ready jobs are order and sequence, 16 bytes; all
--- other members and fields that name a job are its sequence, 8 bytes, most significant first.
+-- What all scripts share. A name in ${} is replaced when the program is built (cmake/embed.c): names
+-- stand for numbers, and ${job.state(row)} for the code that reads a field. row_fields.h lists the fields of jobs,
+-- queues and the rest. The members of a queue's sorted set of ready jobs are order and sequence; every other
+-- member or field that names a job is its sequence.
 local P, A, call = KEYS[1], ARGV, redis.call
 local sub, byte, format, min = string.sub, string.byte, string.format, math.min
 local at = 1
@@ -53,7 +52,7 @@ end
 
 local numbers = {}
 local function queue_of(row)
-  local k = sub(row, 8, 11)
+  local k = ${job.queue.bytes(row)}
   local n = numbers[k]
   if not n then
     n = format('%d', struct.unpack('>I4', k))
@@ -72,26 +71,27 @@ local function queue(n)
   return d
 end
 
-local function big(s, from)
-  return (struct.unpack('>I8', sub(s, from, from + 7)))
+local function unique_of(row)
+  local len = ${job.unique_bytes(row)}
+  return len > 0 and sub(row, ${job_bytes} + 1, ${job_bytes} + len) or nil
 end
 
-local function unique_of(row)
-  local len = struct.unpack('>I2', sub(row, 60, 61))
-  return len > 0 and sub(row, 62, 61 + len) or nil
+-- The alert of a notice.
+local function alert_of(packed)
+  return sub(packed, ${notice_bytes} + 1, ${notice_bytes} + ${notice.alert_bytes(packed)})
 end
 
 -- Whether the job waits or runs.
 local function lives(seq)
   local row = call('HGET', P .. 'row', seq)
-  local def = row and byte(row, 7) <= 3 and queue(queue_of(row))
-  return def and (byte(row, 7) == 3 or sub(row, 56, 59) == sub(def, 6, 9))
+  local def = row and ${job.state(row)} <= ${running} and queue(queue_of(row))
+  return def and (${job.state(row)} == ${running} or ${job.generation(row)} == ${queue.generation(def)})
 end
 
--- Whether somebody else wants to be alone for a moment; ms: how long we want it, 0 = we do not. Who needs that
--- nobody stores anything between its load and its store would else be overtaken for ever. `stop` of meta:
+-- Whether another node has asked the others to pause; ms: for how long we ask for that, 0 = we do not. A unit that
+-- requires that nothing is stored between its load and its store could otherwise be overtaken for ever. `stop` of meta:
 -- epoch, until when, how long that was. By the server's clock, since one that tests move may stand still; and
--- whoever died must not be waited for longer though that clock was set back.
+-- a node that died must not be waited for longer when that clock was set back.
 local function must_wait(me, ms)
   local stop = call('HGET', P .. 'meta', 'stop')
   if not stop and ms == 0 then return false end
@@ -123,16 +123,16 @@ local function give_back(epoch)
   for k = 1, #held, 2 do
     if held[k] ~= 't' then
       members[#members + 1] = held[k]
-      seqs[#seqs + 1] = sub(held[k], 9)
+      seqs[#seqs + 1] = ${ready.seq(held[k])}
     end
   end
   local rows = mget('row', seqs)
-  local ready, doomed = {}, {}
+  local ready, purging = {}, {}
   for k = 1, #members do
     local row = rows[k]
-    local def = row and byte(row, 7) == 2 and sub(row, 12, 19) == sub(members[k], 1, 8) and queue(queue_of(row))
+    local def = row and ${job.state(row)} == ${ready} and ${job.order(row)} == ${ready.order(members[k])} and queue(queue_of(row))
     if def then
-      local to = sub(def, 6, 9) == sub(row, 56, 59) and ready or doomed
+      local to = ${queue.generation(def)} == ${job.generation(row)} and ready or purging
       local n = queue_of(row)
       local list = to[n] or {}
       to[n] = list
@@ -140,8 +140,8 @@ local function give_back(epoch)
       list[#list + 1] = members[k]
     end
   end
-  for n, list in pairs(ready) do many('ZADD', 'q:' .. n .. ':2', list, 1, #list) end
-  for n, list in pairs(doomed) do
+  for n, list in pairs(ready) do many('ZADD', 'q:' .. n .. ':${ready}', list, 1, #list) end
+  for n, list in pairs(purging) do
     many('ZADD', 'doom:' .. n .. ':held', list, 1, #list)
     call('SADD', P .. 'doomed', 'doom:' .. n .. ':held')
   end

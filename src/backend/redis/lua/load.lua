@@ -57,7 +57,7 @@ for k = 1, count() do
 end
 local found = mget('names', wanted)
 local fields = {}
-for f = 0, 20 do fields[f + 1] = f end
+for f = 0, ${sum_count} - 1 do fields[f + 1] = f end
 local counted = {}
 local function give_sums(n)
   counted[#counted + 1] = n
@@ -85,13 +85,13 @@ for k = 1, named_count do
     seen[seq] = true
     rows[row_count + 1], rows[row_count + 2] = seq, row
     row_count = row_count + 2
-    local q = sub(row, 8, 11)
+    local q = ${job.queue.bytes(row)}
     if not given[q] then -- not numbers[q]: what was given back may have asked for it
       given[q] = true
       give_queue(queue_of(row))
     end
   end
-  if token ~= '' and (not row or sub(row, 36, 47) ~= token) then words_of[#words_of + 1] = token end
+  if token ~= '' and (not row or ${job.token(row)} ~= token) then words_of[#words_of + 1] = token end
 end
 
 local function give_holder(n, key)
@@ -112,18 +112,18 @@ for _ = 1, count() do
   if n then give_holder(n, key) end
 end
 
--- claims by nonce: nobody knows which jobs they got
+-- claims by nonce: which jobs they got is not known
 local nonces, any_nonce = {}, false
 for _ = 1, count() do
   nonces[arg()] = true
   any_nonce = true
 end
 if any_nonce then
-  for _, n in ipairs(call('ZRANGE', P .. 'due:3', 0, -1)) do
-    local running = call('ZRANGE', P .. 'q:' .. n .. ':3', 0, -1)
+  for _, n in ipairs(call('ZRANGE', P .. 'due:${running}', 0, -1)) do
+    local running = call('ZRANGE', P .. 'q:' .. n .. ':${running}', 0, -1)
     local got = mget('row', running)
     for k = 1, #running do
-      if got[k] and nonces[sub(got[k], 48, 55)] then give_row(running[k], got[k]) end
+      if got[k] and nonces[${job.nonce(got[k])}] then give_row(running[k], got[k]) end
     end
   end
 end
@@ -136,7 +136,7 @@ for k = 1, #idem_keys do
   if idem_found[k] then
     idems[#idems + 1] = idem_keys[k]
     idems[#idems + 1] = idem_found[k]
-    local seq = sub(idem_found[k], 9, 16)
+    local seq = ${idem.seq(idem_found[k])}
     if not seen[seq] then give_row(seq, call('HGET', P .. 'row', seq)) end
   end
 end
@@ -144,25 +144,25 @@ end
 -- ready jobs for the claims, with bodies that are small
 local taken, hold = {}, {}
 local function expired(row)
-  return byte(row, 6) % 2 == 1 and big(row, 20) <= now
+  return ${job.has(row)} % (2 * ${has_expiry}) >= ${has_expiry} and ${job.expires_at(row)} <= now
 end
 local function with_bodies(members)
   local list = {}
-  for k = 1, #members do list[k] = sub(members[k], 9) end
+  for k = 1, #members do list[k] = ${ready.seq(members[k])} end
   local got, valid = mget('row', list), 0
   local pay_of, pay_at, other, pays_wanted, base = {}, {}, {}, 0, #taken
   for k = 1, #list do
     local row = got[k]
     if row then
-      local bits = byte(row, 6)
-      if bits % 2 == 0 or not expired(row) then valid = valid + 1 end
+      local bits = ${job.has(row)}
+      if bits % (2 * ${has_expiry}) == 0 or not expired(row) then valid = valid + 1 end
       taken[base + 1], taken[base + 2] = list[k], row
       taken[base + 3], taken[base + 4], taken[base + 5] = false, false, false
-      if bits % 8 >= 6 then -- has a payload (4), and it is small (2)
+      if bits % (2 * ${has_payload}) >= ${has_payload} + ${has_small_payload} then
         pays_wanted = pays_wanted + 1
         pay_of[pays_wanted], pay_at[pays_wanted] = list[k], base + 3
       end
-      if bits % 32 >= 8 then other[#other + 1] = base end
+      if bits % (2 * ${has_error}) >= ${has_result} then other[#other + 1] = base end
       base = base + 5
     end
   end
@@ -177,8 +177,8 @@ end
 for k = 1, #wanted do
   local n, want, from = found[k], claims[k], 0
   local def = n and want > 0 and queue(n)
-  if def and big(def, 10) <= now then
-    local key = P .. 'q:' .. n .. ':2'
+  if def and ${queue.paused_until(def)} <= now then
+    local key = P .. 'q:' .. n .. ':${ready}'
     for _ = 1, 8 do -- those that have expired are passed over; the leader ends them soon
       local members = {}
       if shared then
@@ -204,7 +204,7 @@ if #hold > 0 then
   call('ZADD', P .. 'holds', text(now + hold_ms), me)
 end
 
--- last words about leases that are over
+-- the last replies about leases that are over
 local words = {}
 local words_spans, words_span = count(), math.floor(now / count())
 if #words_of > 0 then
@@ -250,7 +250,7 @@ local keys, live, queues_there = 0, 0, 0
 if numbers_wanted > 0 then queues_there = call('HLEN', P .. 'names') end
 if live_wanted then
   keys = call('HLEN', P .. 'idem')
-  local t = call('HMGET', P .. 'total', '0', '1', '2')
+  local t = call('HMGET', P .. 'total', '${sum_scheduled}', '${sum_ready}', '${sum_running}')
   live = (t[1] or 0) + (t[2] or 0) + (t[3] or 0)
 end
 return { text(now), meta[3] or '', text(seq_before), text(number_before), text(seq_high), keys, live, #hold > 0 and 1 or 0,

@@ -1,11 +1,6 @@
 -- Stands before store.lua where a unit leaves something of alert rules, notices or breakers: the commands
--- that are more than one of the server's. A notice (notices.c) has at fixed places: its revision 1-5, when
--- it is due 6-13, the length of its alert's name 14, and the name.
+-- that are more than one of the server's.
 local dropped = 0
-
-local function alert_of(packed)
-  return sub(packed, 15, 14 + byte(packed, 14))
-end
 
 local function tell()
   local pending = call('ZCARD', P .. 'noticed')
@@ -28,7 +23,7 @@ end
 local function set(number, state, look, holder, packed)
   call('HSET', P .. 'notice', number, packed)
   call('ZADD', P .. 'notice:' .. alert_of(packed), state, number)
-  if state == '0' then
+  if state == '${notice_pending}' then
     call('ZADD', P .. 'noticed', look, number)
   else
     call('ZREM', P .. 'noticed', number)
@@ -45,7 +40,7 @@ function special.NOTICE(most, from, to)
   for k = from, to, 2 do
     local number = struct.pack('>I8', call('HINCRBY', P .. 'meta', 'notice', 1))
     call('ZADD', P .. 'noticel', 0, number)
-    set(number, '0', A[k], '', A[k + 1])
+    set(number, '${notice_pending}', A[k], '', A[k + 1])
   end
   local over = call('ZCARD', P .. 'noticel') - tonumber(most)
   if over > 0 then
@@ -76,11 +71,11 @@ end
 -- A target answers again: what waited for it need not wait longer than it would have to. Alerts ...
 function special.LETGO(_, from, to)
   for k = from, to do
-    local numbers = call('ZRANGEBYSCORE', P .. 'notice:' .. A[k], 0, 0)
+    local numbers = call('ZRANGEBYSCORE', P .. 'notice:' .. A[k], ${notice_pending}, ${notice_pending})
     local packed, holders, list = mget('notice', numbers), mget('noticeh', numbers), {}
     for j = 1, #numbers do
       if packed[j] and not holders[j] then
-        list[#list + 1] = text(big(packed[j], 6))
+        list[#list + 1] = text(${notice.due(packed[j])})
         list[#list + 1] = numbers[j]
       end
     end

@@ -22,7 +22,7 @@ local function give(seqs)
   local got = mget('row', seqs)
   for k = 1, #seqs do
     local row = got[k]
-    if row and wanted(byte(row, 7)) then
+    if row and wanted(${job.state(row)}) then
       rows[#rows + 1] = seqs[k]
       rows[#rows + 1] = row
       give_queue(queue_of(row))
@@ -37,8 +37,8 @@ end
 -- Few in few states: by their indexes, sorted here.
 local function by_states()
   local total, keys = 0, {}
-  if wanted(1) or wanted(2) then return nil end
-  for state = 3, 6 do
+  if wanted(${scheduled}) or wanted(${ready}) then return nil end
+  for state = ${running}, ${cancelled} do
     if wanted(state) then
       keys[#keys + 1] = P .. 'q:' .. n .. ':' .. state
       total = total + call('ZCARD', keys[#keys])
@@ -48,7 +48,7 @@ local function by_states()
   local found = {}
   for _, key in ipairs(keys) do
     for _, seq in ipairs(call('ZRANGE', key, 0, -1)) do
-      local v = big(seq, 1)
+      local v = ${seq.number(seq)}
       if v >= low and v <= high then found[#found + 1] = v end
     end
   end
@@ -64,7 +64,7 @@ local function by_queue()
   local seqs = newest and call('ZREVRANGEBYSCORE', key, text(high), text(low), 'LIMIT', 0, limit)
       or call('ZRANGEBYSCORE', key, text(low), text(high), 'LIMIT', 0, limit)
   give(seqs)
-  return answer(#seqs == limit and text(big(seqs[#seqs], 1)) or '')
+  return answer(#seqs == limit and text(${seq.number(seqs[#seqs])}) or '')
 end
 
 -- In all queues: by the parts of the sequence that have jobs, 1024 each.

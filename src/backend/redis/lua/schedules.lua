@@ -11,7 +11,7 @@ for _, n in ipairs(mget('schedn', names)) do
   local packed = n and call('HGET', P .. 'sched', n)
   if packed then
     out[#out + 1] = packed
-    out[#out + 1] = lives(sub(packed, 6, 13)) and 1 or 0
+    out[#out + 1] = lives(${schedule.last_seq(packed)}) and 1 or 0
   end
 end
 return { text(now), meta[1] or '', call('HLEN', P .. 'sched'), meta[2] or '0', meta[3] or '0', out,

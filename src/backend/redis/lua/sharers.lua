@@ -8,7 +8,7 @@ repeat
   for k = 1, #seqs do
     local row = rows[k]
     local key = row and unique_of(row)
-    if key and byte(row, 7) ~= 6 and (byte(row, 7) > 2 or sub(row, 56, 59) == generation) then
+    if key and ${job.state(row)} ~= ${cancelled} and (${job.state(row)} > ${ready} or ${job.generation(row)} == generation) then
       local other = first[key]
       if not other then
         first[key] = seqs[k]
@@ -22,7 +22,7 @@ repeat
   start = start + 1000
 until #seqs < 1000
 local numbers = {}
-for seq in pairs(sharing) do numbers[#numbers + 1] = big(seq, 1) end
+for seq in pairs(sharing) do numbers[#numbers + 1] = ${seq.number(seq)} end
 table.sort(numbers)
 local out = {}
 for k = 1, min(#numbers, most) do

@@ -1,7 +1,7 @@
 -- What a unit leaves: first what must still be as it was when it was loaded, then the changes, one command
 -- after the other. Nothing is changed unless all of it is as it was. Arguments: how often something had
 -- been stored when it was loaded; our epoch; the token of what we took for claims, or ''; the leader's
--- epoch, or ''; whether it adds jobs, which a full server may refuse; whether nobody else may have stored
+-- epoch, or ''; whether it adds jobs, which a full server may refuse; whether no other node may have stored
 -- anything since; checks; changes.
 local ver, me, token, leads, grows, strict = arg(), arg(), arg(), arg(), arg() == '1', arg() == '1'
 if not grows then call('DEL', P .. 'nothing') end -- needs no memory; what follows is then let through
@@ -151,9 +151,9 @@ function special.RESCOPE(n, from)
     for k = 1, #seqs do
       local row = rows[k]
       local key = row and unique_of(row)
-      local state = key and byte(row, 7)
-      if key and (state > 2 or sub(row, 56, 59) == generation) and
-          (scope == 'kept' and state ~= 6 or scope == 'live' and state <= 3) then
+      local state = key and ${job.state(row)}
+      if key and (state > ${ready} or ${job.generation(row)} == generation) and
+          (scope == 'kept' and state ~= ${cancelled} or scope == 'live' and state <= ${running}) then
         keys[#keys + 1] = key
         keys[#keys + 1] = seqs[k]
       end
@@ -176,12 +176,14 @@ end
 -- For the leader: what is due next, and how much there is.
 function special.NEXT()
   local next = 0
-  for _, key in ipairs({ 'due:1', 'due:3', 'due:4', 'due:5', 'due:6', 'expiry', 'paused', 'idemx', 'kvx' }) do
+  for _, key in ipairs({ 'due:${scheduled}', 'due:${running}', 'due:${done}', 'due:${dead}', 'due:${cancelled}', 'expiry', 'paused',
+    'idemx', 'kvx' }) do
     local first = call('ZRANGE', P .. key, 0, 0, 'WITHSCORES')
     if first[2] and (next == 0 or tonumber(first[2]) < next) then next = tonumber(first[2]) end
   end
   out[#out + 1] = text(next)
-  out[#out + 1] = call('HMGET', P .. 'total', '0', '1', '2', '3', '4', '5')
+  out[#out + 1] = call('HMGET', P .. 'total', '${sum_scheduled}', '${sum_ready}', '${sum_running}', '${sum_done}', '${sum_dead}',
+    '${sum_cancelled}')
   out[#out + 1] = call('HLEN', P .. 'idem')
   out[#out + 1] = call('HLEN', P .. 'names')
   out[#out + 1] = call('HLEN', P .. 'kvm')

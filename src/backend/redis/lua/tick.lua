@@ -1,4 +1,4 @@
--- What time brings, for the leader: what is due of each kind, at most so many of each. Arguments: the time
+-- What the leader has to do: what is due of each kind, at most a number of each. Arguments: the time
 -- or '', our epoch, the leader's epoch, how many, how long a silent node counts.
 -- Idempotency keys that have expired go at once; everything else is answered.
 local now, me, leads, limit, alive_ms = clock(arg()), arg(), arg(), count(), count()
@@ -59,7 +59,7 @@ local function by_queue(kind)
   if left <= 0 then more = 1 end
   return list
 end
-local leases, due = by_queue('3'), by_queue('1')
+local leases, due = by_queue('${running}'), by_queue('${scheduled}')
 
 local expiry = {}
 local expired = call('ZRANGEBYSCORE', P .. 'expiry', '-inf', text(now), 'LIMIT', 0, limit)
@@ -86,9 +86,8 @@ end
 
 -- Finished jobs beyond what their queue keeps: too many, or too old.
 local kept = {}
-for _, kind in ipairs({ '4', '5', '6' }) do
+for _, kind in ipairs({ '${done}', '${dead}', '${cancelled}' }) do
   local left = limit
-  local start = kind == '5' and 35 or 19
   for _, n in ipairs(call('ZRANGEBYSCORE', P .. 'due:' .. kind, '-inf', text(now), 'LIMIT', 0, 200)) do
     local def = queue(n)
     if left <= 0 then
@@ -98,7 +97,8 @@ for _, kind in ipairs({ '4', '5', '6' }) do
     if not def then
       call('ZREM', P .. 'due:' .. kind, n)
     else
-      local key, keep, keep_ms = P .. 'q:' .. n .. ':' .. kind, big(def, start), big(def, start + 8)
+      local key, keep, keep_ms = P .. 'q:' .. n .. ':' .. kind, ${queue.keep_done(def)}, ${queue.keep_done_ms(def)}
+      if kind == '${dead}' then keep, keep_ms = ${queue.keep_dead(def)}, ${queue.keep_dead_ms(def)} end
       local over = call('ZCARD', key) - keep
       local old = call('ZCOUNT', key, '-inf', text(now - keep_ms))
       local n_gone = math.max(over, old)
@@ -119,13 +119,13 @@ local resumed = call('ZRANGEBYSCORE', P .. 'paused', '-inf', text(now), 'LIMIT',
 for _, n in ipairs(resumed) do give_queue(n) end
 
 -- What purges and deletes have left to be swept.
-local doomed, doomed_members, doomed_key = {}, {}, call('SRANDMEMBER', P .. 'doomed')
-if doomed_key then
-  doomed_members = call('ZRANGE', P .. doomed_key, 0, limit - 1)
+local purging, purging_members, purging_key = {}, {}, call('SRANDMEMBER', P .. 'doomed')
+if purging_key then
+  purging_members = call('ZRANGE', P .. purging_key, 0, limit - 1)
   local seqs = {}
-  for k = 1, #doomed_members do seqs[k] = sub(doomed_members[k], -8) end
-  give(doomed, seqs)
-  if #doomed_members == 0 then call('SREM', P .. 'doomed', doomed_key) end
+  for k = 1, #purging_members do seqs[k] = sub(purging_members[k], -${seq_bytes}) end
+  give(purging, seqs)
+  if #purging_members == 0 then call('SREM', P .. 'doomed', purging_key) end
   more = 1
 end
 
@@ -138,20 +138,20 @@ local held = {}
 for _, holder in ipairs(call('SRANDMEMBER', P .. 'holders', 200)) do
   local row = call('HGET', P .. 'row', holder)
   if not lives(holder) then
-    local items = call('SRANDMEMBER', P .. 'items:' .. text(big(holder, 1)), limit)
+    local items = call('SRANDMEMBER', P .. 'items:' .. text(${seq.number(holder)}), limit)
     if #items == 0 then call('SREM', P .. 'holders', holder) end
-    local def = row and byte(row, 7) > 3 and queue(queue_of(row))
+    local def = row and ${job.state(row)} > ${running} and queue(queue_of(row))
     give(held, items)
     for k = 1, #items do
       local item = held[#held - 2 * #items + 2 * k]
-      if not item then call('SREM', P .. 'items:' .. text(big(holder, 1)), items[k]) end
+      if not item then call('SREM', P .. 'items:' .. text(${seq.number(holder)}), items[k]) end
     end
     held_states[#held_states + 1] = #held
-    held_states[#held_states + 1] = def and byte(row, 7) or 0
+    held_states[#held_states + 1] = def and ${job.state(row)} or 0
     more = 1
   end
 end
 
-return { 'ok', text(now), leader[3], more, queues, leases, due, expiry, bound, kept, resumed, doomed_key or '',
-  doomed_members, doomed, call('HGETALL', P .. 'bulk'), living, touched, keys, held, held_states,
+return { 'ok', text(now), leader[3], more, queues, leases, due, expiry, bound, kept, resumed, purging_key or '',
+  purging_members, purging, call('HGETALL', P .. 'bulk'), living, touched, keys, held, held_states,
   leader[4] or '' }

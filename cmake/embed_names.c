@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every name that a .sql or .lua file may use in place of a number. The values come from the enums
+ * and macros of the C code, so that both sides always agree. */
+#include "embed.h"
+
+#include "backend/local/sqlite/bounds.h"
+#include "ops/op.h"
+#include "backend/postgres/sql/version.h"
+#include "backend/redis/unit/row_fields.h"
+#include "backend/shared/unit.h"
+#include "core/alerts/alert.h"
+#include "core/id.h"
+#include "core/job.h"
+#include "core/limits.h"
+#include "core/policy.h"
+#include "core/schedules/schedule.h"
+#include "core/state.h"
+
+const struct embed_constant embed_constants[] = {
+    /* the states of a job */
+    {"scheduled", STATE_SCHEDULED},
+    {"ready", STATE_READY},
+    {"running", STATE_RUNNING},
+    {"done", STATE_DONE},
+    {"dead", STATE_DEAD},
+    {"cancelled", STATE_CANCELLED},
+    /* bits of a job's flags */
+    {"flag_bound", JOB_BOUND},
+    {"flag_pending", JOB_PENDING},
+    /* outcomes of an attempt */
+    {"attempt_running", ATTEMPT_RUNNING},
+    {"attempt_done", ATTEMPT_DONE},
+    {"attempt_failed", ATTEMPT_FAILED},
+    {"attempt_crashed", ATTEMPT_CRASHED},
+    {"attempt_released", ATTEMPT_RELEASED},
+    {"attempt_cancelled", ATTEMPT_CANCELLED},
+    /* reasons of a state */
+    {"reason_failed", REASON_FAILED},
+    {"reason_rejected", REASON_REJECTED},
+    {"reason_crash_loop", REASON_CRASH_LOOP},
+    {"reason_timed_out", REASON_TIMED_OUT},
+    {"reason_expired", REASON_EXPIRED},
+    {"reason_cancelled", REASON_CANCELLED},
+    {"reason_replaced", REASON_REPLACED},
+    {"reason_released", REASON_RELEASED},
+    {"reason_restarted", REASON_RESTARTED},
+    {"reason_discarded", REASON_DISCARDED},
+    {"reason_damaged", REASON_DAMAGED},
+    /* kinds of bodies and errors */
+    {"payload_json", PAYLOAD_JSON},
+    {"payload_bytes", PAYLOAD_BYTES},
+    {"error_business", ERROR_BUSINESS},
+    /* bits of the column marks (store_sqlite.h): the reason, and whether there is a row in extra */
+    {"marks_reason", MARKS_REASON},
+    {"marks_extra", JOB_HAS_EXTRA << MARKS_FLAGS_SHIFT},
+    /* states of a notice */
+    {"notice_pending", NOTICE_PENDING},
+    {"notice_dead", NOTICE_DEAD},
+    /* scopes of unique keys */
+    {"unique_live", UNIQUE_LIVE},
+    {"unique_kept", UNIQUE_KEPT},
+    /* kinds of a schedule */
+    {"schedule_queue", SCHEDULE_QUEUE},
+    /* which ready jobs a page shows */
+    {"page_all", PAGE_ALL},
+    {"page_pending", PAGE_PENDING},
+    /* limits */
+    {"answer_bytes_max", LIMIT_ANSWER_BYTES},
+    {"attempts_kept", LIMIT_ATTEMPTS_KEPT},
+    {"notices_max", LIMIT_NOTICES},
+    {"spool_seq_min", ID_SPOOL_BIT},
+    {"count_max", STORE_COUNT_MAX},
+    {"small_payload_bytes", SMALL_PAYLOAD_BYTES},
+    /* the sums of a queue */
+    {"sum_count", SUM_COUNT},
+    {"sum_scheduled", STATE_SCHEDULED - 1},
+    {"sum_ready", STATE_READY - 1},
+    {"sum_running", STATE_RUNNING - 1},
+    {"sum_done", STATE_DONE - 1},
+    {"sum_dead", STATE_DEAD - 1},
+    {"sum_cancelled", STATE_CANCELLED - 1},
+    /* what a row of Redis has */
+    {"has_expiry", ROW_EXPIRES},
+    {"has_small_payload", ROW_SMALL},
+    {"has_payload", ROW_PAYLOAD},
+    {"has_result", ROW_RESULT},
+    {"has_error", ROW_ERROR},
+    /* bytes up to what has no fixed place */
+    {"job_bytes", ROW_HEAD(job)},
+    {"notice_bytes", ROW_HEAD(notice)},
+    {"seq_bytes", ROW_HEAD(seq)},
+    {"wrong_bytes", ROW_HEAD(wrong)},
+    /* formats */
+    {"schema_version", PG_SCHEMA_VERSION},
+    {NULL, 0},
+};
+
+#define FIELD(row, name, bytes, kind) {#row "." #name, ROW_AT(row, name), bytes, kind},
+#define SPAN(row, name, first, last)                                                               \
+    {#row "." #name, ROW_AT(row, first), ROW_END(row, last) - ROW_AT(row, first), FIELD_BYTES},
+
+const struct embed_field embed_fields[] = {ROW_LAYOUTS(FIELD, SPAN){NULL, 0, 0, FIELD_BYTE}};

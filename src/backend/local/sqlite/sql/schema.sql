@@ -1,0 +1,256 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- The tables of holdfast.db (schema.c says how they are laid out and compared). The text of each statement is in
+-- the file: a change of anything but comments and white space is a change of the format.
+
+-- name: schema
+-- Creates everything.
+CREATE TABLE meta (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    store_id BLOB NOT NULL,
+    hash_key BLOB NOT NULL,
+    created_at INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,  -- of the last boot
+    seq_upto INTEGER NOT NULL,  -- sequences up to this one may have been handed out
+    position INTEGER NOT NULL,  -- records applied
+    -- Where the journal began; what the store lacks is in there. -1: it has none yet.
+    journal_from INTEGER NOT NULL DEFAULT -1
+) STRICT;
+
+CREATE TABLE queues (
+    number INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    generation INTEGER NOT NULL,  -- waiting jobs of another one are purged
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    paused_until INTEGER NOT NULL,
+    gone INTEGER NOT NULL,  -- deleted; its jobs are being removed
+    policy BLOB NOT NULL,
+    owner TEXT,
+    note TEXT,
+    attributes TEXT
+) STRICT;
+CREATE UNIQUE INDEX queues_by_name ON queues (name) WHERE gone = 0;
+
+CREATE TABLE jobs (
+    seq INTEGER PRIMARY KEY,
+    queue INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    marks INTEGER NOT NULL,
+    since INTEGER NOT NULL,
+    token_epoch INTEGER NOT NULL,  -- of the newest claim …
+    token_counter INTEGER NOT NULL,
+    lease_ms INTEGER NOT NULL,  -- … which is under way: else 0 and NULL
+    worker TEXT,
+    run_at INTEGER NOT NULL,
+    priority INTEGER NOT NULL,
+    counts INTEGER NOT NULL,
+    payload INTEGER NOT NULL,
+    id_hi INTEGER NOT NULL
+) STRICT;
+
+-- Dead and cancelled jobs: what lists of them look up.
+CREATE TABLE aside (
+    seq INTEGER PRIMARY KEY,
+    queue INTEGER NOT NULL,
+    state INTEGER NOT NULL
+) STRICT;
+CREATE INDEX aside_by_queue ON aside (queue, state);
+
+-- Jobs with payload_bytes > 0.
+CREATE TABLE payload (
+    seq INTEGER PRIMARY KEY,
+    body BLOB NOT NULL,
+    crc INTEGER NOT NULL  -- CRC32C of the body
+) STRICT;
+
+-- Jobs with flag 1.
+CREATE TABLE extra (
+    seq INTEGER PRIMARY KEY,
+    unique_key TEXT,
+    group_key TEXT,
+    correlation TEXT,
+    label TEXT,
+    attributes TEXT,
+    expires_at INTEGER NOT NULL,
+    options BLOB
+) STRICT;
+
+-- Jobs that ended with a result, or failed at least once with a text.
+CREATE TABLE outcome (
+    seq INTEGER PRIMARY KEY,
+    result_kind INTEGER NOT NULL DEFAULT 0,
+    result BLOB,
+    result_crc INTEGER NOT NULL DEFAULT 0,
+    error_kind INTEGER NOT NULL DEFAULT 0,
+    error TEXT
+) STRICT;
+
+CREATE TABLE bulks (
+    bulk INTEGER PRIMARY KEY,
+    action INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    queue INTEGER NOT NULL,
+    states INTEGER NOT NULL,
+    group_key TEXT,
+    seq_max INTEGER NOT NULL,
+    cursor INTEGER NOT NULL DEFAULT 0,
+    changed INTEGER NOT NULL DEFAULT 0,
+    refused INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+-- By expiry: keys come and go at the two ends, and load in this order.
+CREATE TABLE keys (
+    expires_at INTEGER NOT NULL,
+    key_hi INTEGER NOT NULL,
+    key_lo INTEGER NOT NULL,
+    fingerprint INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    id_hi INTEGER NOT NULL,
+    PRIMARY KEY (expires_at, key_hi, key_lo)
+) STRICT, WITHOUT ROWID;
+
+-- Attempts that ended, but not by an ack; the newest 20 of each job. An attempt that is under way or was
+-- acked is told by its job's row, so that a job which is done at its first attempt costs no other.
+CREATE TABLE attempts (
+    seq INTEGER NOT NULL,
+    position INTEGER NOT NULL,  -- of the record that ended it
+    queue INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    started_at INTEGER NOT NULL,
+    ended_at INTEGER NOT NULL,
+    outcome INTEGER NOT NULL,
+    error_kind INTEGER NOT NULL,
+    worker TEXT,
+    error TEXT,
+    PRIMARY KEY (seq, position)
+) STRICT, WITHOUT ROWID;
+-- What went wrong last, and in which queue, without reading the rows.
+CREATE INDEX attempts_by_position ON attempts (position, queue, outcome)
+    WHERE outcome IN (${attempt_failed}, ${attempt_crashed});
+
+-- The highest ever given.
+CREATE TABLE numbers (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    queue INTEGER NOT NULL,
+    schedule INTEGER NOT NULL
+) STRICT;
+INSERT INTO numbers VALUES (1, 0, 0);
+
+-- The key-value store.
+CREATE TABLE kv (
+    key BLOB NOT NULL PRIMARY KEY,  -- encoded: core/kvkey.h
+    version INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    value BLOB NOT NULL,
+    crc INTEGER NOT NULL  -- CRC32C of the value
+) STRICT;
+
+-- Jobs that leave their payload at keys when they die.
+CREATE TABLE undelivered (
+    seq INTEGER PRIMARY KEY,
+    keys BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE alerts (
+    name TEXT PRIMARY KEY,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    kind INTEGER NOT NULL,  -- enum alert_on
+    enabled INTEGER NOT NULL,
+    with_payload INTEGER NOT NULL,
+    queue TEXT NOT NULL,
+    depth INTEGER NOT NULL,
+    percent INTEGER NOT NULL,
+    window_ms INTEGER NOT NULL,
+    min_ends INTEGER NOT NULL,
+    after_ms INTEGER NOT NULL,
+    url TEXT,
+    secret TEXT
+) STRICT, WITHOUT ROWID;
+
+-- Conditions that hold.
+CREATE TABLE raised (
+    alert TEXT NOT NULL,
+    queue TEXT NOT NULL,  -- '' = the whole server
+    since INTEGER NOT NULL,
+    value INTEGER NOT NULL,
+    mark INTEGER NOT NULL,
+    PRIMARY KEY (alert, queue)
+) STRICT, WITHOUT ROWID;
+
+-- The outbox.
+CREATE TABLE notices (
+    number INTEGER PRIMARY KEY,
+    id_hi INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    edge INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    alert TEXT NOT NULL,
+    queue TEXT,
+    job_seq INTEGER NOT NULL,
+    job_hi INTEGER NOT NULL,
+    reason INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    value INTEGER NOT NULL,
+    mark INTEGER NOT NULL,
+    subject TEXT,
+    text TEXT,
+    state INTEGER NOT NULL DEFAULT 0,
+    tries INTEGER NOT NULL DEFAULT 0,
+    since INTEGER NOT NULL,
+    due INTEGER NOT NULL,
+    status INTEGER NOT NULL DEFAULT 0,
+    error TEXT
+) STRICT;
+
+CREATE TABLE breakers (
+    target TEXT PRIMARY KEY,
+    state INTEGER NOT NULL,
+    failures INTEGER NOT NULL,
+    probes INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    changed_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE hour (
+    queue INTEGER NOT NULL,
+    hour INTEGER NOT NULL,  -- since 1970
+    ${each(${hour_columns}; % INTEGER NOT NULL)},
+    PRIMARY KEY (queue, hour)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE schedules (
+    number INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    paused INTEGER NOT NULL,
+    spec BLOB NOT NULL,
+    owner TEXT,
+    note TEXT,
+    attributes TEXT,
+    next_at INTEGER NOT NULL,
+    retry_at INTEGER NOT NULL,
+    last_at INTEGER NOT NULL,
+    fired_at INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    id_hi INTEGER NOT NULL,
+    item INTEGER NOT NULL,
+    fired INTEGER NOT NULL,
+    missed INTEGER NOT NULL,
+    failures INTEGER NOT NULL,
+    error INTEGER NOT NULL
+) STRICT;
+
+-- Items that a trigger took, and the newest job that got them.
+CREATE TABLE links (
+    item INTEGER PRIMARY KEY,
+    job INTEGER NOT NULL,
+    job_hi INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE gone (
+    block INTEGER PRIMARY KEY,  -- of 64 sequences, from 64 * block on
+    bits INTEGER NOT NULL  -- 1 << n: that of 64 * block + n is removed
+) STRICT;

@@ -1,0 +1,109 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- The views, which people read with `sqlite3 -readonly DIR/holdfast.db` beside a running server (views.c). They
+-- hold no data, and are created again when their text differs.
+
+-- name: view_job
+-- Jobs, with names and readable times.
+SELECT
+    j.seq AS id,
+    q.name AS queue,
+    CASE j.state WHEN ${scheduled} THEN 'scheduled' WHEN ${ready} THEN 'ready' WHEN ${running} THEN
+        'running' WHEN ${done} THEN 'done' WHEN ${dead} THEN 'dead' WHEN ${cancelled} THEN 'cancelled' END
+        AS state,
+    CASE j.marks & ${marks_reason} WHEN ${reason_failed} THEN 'failed' WHEN ${reason_rejected} THEN
+        'rejected' WHEN ${reason_crash_loop} THEN 'crash_loop' WHEN ${reason_timed_out} THEN 'timed_out'
+        WHEN ${reason_expired} THEN 'expired' WHEN ${reason_cancelled} THEN 'cancelled' WHEN
+        ${reason_replaced} THEN 'replaced' WHEN ${reason_released} THEN 'released' WHEN ${reason_restarted}
+        THEN 'restarted' WHEN ${reason_discarded} THEN 'discarded' WHEN ${reason_damaged} THEN 'damaged' END
+        AS reason,
+    j.priority AS priority,
+    (${failures}) + (${crashes}) + (j.state IN (${running}, ${done})) AS attempts,
+    ${failures} AS failures,
+    ${crashes} AS crashes,
+    ${utc((j.id_hi >> 16))} AS created_at,
+    ${utc(j.since)} AS since,
+    ${utc(nullif(j.run_at, 0))} AS run_at,
+    ${utc(nullif(${row_started_at}, 0))} AS started_at,
+    ${utc(nullif(x.expires_at, 0))} AS expires_at,
+    iif(j.state = ${running}, j.lease_ms, NULL) AS lease_ms,
+    j.worker AS worker,
+    x.unique_key AS unique_key,
+    x.group_key AS group_key,
+    x.correlation AS correlation,
+    x.label AS label,
+    x.attributes AS attributes,
+    j.payload >> 2 AS payload_bytes,
+    iif(j.payload & 3 = ${payload_json}, CAST(p.body AS TEXT), p.body) AS payload,
+    iif(o.result_kind = ${payload_json}, CAST(o.result AS TEXT), o.result) AS result,
+    CASE WHEN o.error IS NULL THEN NULL WHEN o.error_kind = ${error_business} THEN 'business' ELSE 'app' END
+        AS error_kind,
+    o.error AS error
+FROM jobs j
+JOIN queues q ON q.number = j.queue
+LEFT JOIN extra x ON x.seq = j.seq
+LEFT JOIN payload p ON p.seq = j.seq
+LEFT JOIN outcome o ON o.seq = j.seq
+WHERE ${row_shown};
+
+-- name: view_attempt
+-- Attempts: those that ended, and the one that is under way or was acked, which only its job tells of.
+SELECT
+    a.seq AS id,
+    q.name AS queue,
+    a.number AS number,
+    CASE a.outcome WHEN ${attempt_running} THEN 'running' WHEN ${attempt_done} THEN 'done' WHEN
+        ${attempt_failed} THEN 'failed' WHEN ${attempt_crashed} THEN 'crashed' WHEN ${attempt_released} THEN
+        'released' WHEN ${attempt_cancelled} THEN 'cancelled' END AS outcome,
+    a.worker AS worker,
+    ${utc(nullif(a.started_at, 0))} AS started_at,
+    ${utc(nullif(a.ended_at, 0))} AS ended_at,
+    CASE WHEN a.error IS NULL THEN NULL WHEN a.error_kind = ${error_business} THEN 'business' ELSE 'app' END
+        AS error_kind,
+    a.error AS error
+FROM (
+    SELECT seq, position, number, outcome, worker, started_at, ended_at, error_kind, error
+    FROM attempts
+    UNION ALL
+    SELECT
+        j.seq,
+        9223372036854775807,
+        (${failures}) + (${crashes}) + 1,
+        j.state = ${done},
+        j.worker,
+        ${row_started_at},
+        iif(j.state = ${done}, j.since, 0),
+        0,
+        NULL
+    FROM jobs j
+    WHERE j.state IN (${running}, ${done}) AND j.lease_ms <> 0
+) a
+JOIN jobs j ON j.seq = a.seq
+JOIN queues q ON q.number = j.queue
+WHERE ${row_shown}
+ORDER BY a.seq, a.position;
+
+-- name: view_queue
+-- Jobs of the API webqueue, in its own terms; times are Unix seconds.
+SELECT
+    j.seq AS id,
+    CAST(x.group_key AS INTEGER) AS library_id,
+    CASE j.payload & 3 WHEN ${payload_json} THEN json_extract(CAST(p.body AS TEXT), '$') WHEN
+        ${payload_bytes} THEN CAST(p.body AS TEXT) ELSE x.unique_key END AS path,
+    substr(q.name, 10) AS queue_type,
+    CASE j.state WHEN ${running} THEN 'running' WHEN ${done} THEN 'completed' WHEN ${dead} THEN 'error' ELSE
+        'pending' END AS status,
+    j.priority AS priority,
+    CASE WHEN j.state <> ${dead} THEN NULL WHEN o.error IS NOT NULL THEN o.error ELSE CASE j.marks &
+        ${marks_reason} WHEN ${reason_failed} THEN 'failed' WHEN ${reason_rejected} THEN 'rejected' WHEN
+        ${reason_crash_loop} THEN 'crash_loop' WHEN ${reason_timed_out} THEN 'timed_out' WHEN
+        ${reason_expired} THEN 'expired' WHEN ${reason_damaged} THEN 'damaged' END END AS error,
+    iif(j.state = ${done}, CAST(o.result AS TEXT), NULL) AS results_json,
+    ifnull(json_extract(x.attributes, '$.enqueued_at'), (j.id_hi >> 16) / 1000) AS enqueued_at,
+    iif(j.state < ${running}, NULL, nullif(${row_started_at}, 0) / 1000) AS started_at,
+    iif(j.state IN (${done}, ${dead}), j.since / 1000, NULL) AS completed_at
+FROM jobs j
+JOIN queues q ON q.number = j.queue
+LEFT JOIN extra x ON x.seq = j.seq
+LEFT JOIN payload p ON p.seq = j.seq
+LEFT JOIN outcome o ON o.seq = j.seq
+WHERE substr(q.name, 1, 9) = 'webqueue.' AND j.state <> ${cancelled} AND ${row_shown};

@@ -1,0 +1,362 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- The tables, and what must be so before they are used (schema.c). '@' stands for the schema and a dot, '@@'
+-- for the schema alone. There is one version of the schema and no upgrade code until the first release.
+
+-- part: churn
+-- Tables that are written all the time are vacuumed by the number of dead rows, not by their share, so that
+-- these are gone within a minute however large the table is.
+WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+    autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.1)
+
+-- name: server_settings
+-- Returns the settings on which durability depends.
+SELECT current_setting('server_encoding'), pg_is_in_recovery(), current_setting('fsync'),
+    current_setting('synchronous_commit'), current_setting('full_page_writes');
+
+-- name: schema_found
+-- Returns whether the schema and its table meta exist, and whether this role may create the schema, create
+-- tables in it, and use all its tables and sequences.
+SELECT n.oid IS NOT NULL, c.oid IS NOT NULL,
+    has_database_privilege(current_database(), 'CREATE'),
+    coalesce(has_schema_privilege(n.oid, 'CREATE'), false),
+    coalesce(has_schema_privilege(n.oid, 'USAGE') AND NOT EXISTS (
+        SELECT
+        FROM pg_class t
+        WHERE t.relnamespace = n.oid AND (
+            t.relkind = 'r' AND NOT (has_table_privilege(t.oid, 'SELECT')
+                AND has_table_privilege(t.oid, 'INSERT') AND has_table_privilege(t.oid, 'UPDATE')
+                AND has_table_privilege(t.oid, 'DELETE'))
+            OR t.relname IN ('epoch', 'job_seq', 'queue_number', 'kv_version', 'notice_number',
+                'schedule_number', 'schedule_change') AND NOT (
+                has_sequence_privilege(t.oid, 'USAGE') AND has_sequence_privilege(t.oid, 'SELECT')))
+    ), false)
+FROM (SELECT 1) x
+LEFT JOIN pg_namespace n ON n.nspname = '@@'
+LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'meta';
+
+-- name: schema_lock
+-- Of several nodes that start at once, one creates the tables and the others wait.
+SELECT pg_advisory_xact_lock(hashtext('holdfast @@'));
+
+-- name: schema_create
+CREATE SCHEMA @@;
+
+-- name: schema_version
+-- Returns the version of the schema.
+SELECT version FROM @meta;
+
+-- name: boot
+-- Returns the epoch of this boot and the key for hashes.
+SELECT nextval('@epoch'), encode(hash_key, 'hex') FROM @meta;
+
+-- name: schema_tables
+-- Creates everything.
+-- One row.
+CREATE TABLE @meta (
+    one bool PRIMARY KEY DEFAULT true CHECK (one),
+    version int4 NOT NULL,
+    hash_key bytea NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    alerts int8 NOT NULL DEFAULT 1  -- version of the alert rules
+);
+CREATE SEQUENCE @epoch AS int4;
+CREATE SEQUENCE @job_seq MAXVALUE 9007199254740991 CACHE 1;
+CREATE SEQUENCE @queue_number AS int4 CACHE 1;
+
+-- A heartbeat for each node. Rows are updated in place, hence the fillfactor.
+CREATE TABLE @node (
+    epoch int4 PRIMARY KEY,  -- of the boot
+    number int4 NOT NULL,
+    seen_at int8 NOT NULL,
+    version text NOT NULL DEFAULT '',
+    syncs int8 NOT NULL DEFAULT 0  -- see commit_marker
+) WITH (fillfactor = 10);
+
+-- One row: the lease of the leader.
+CREATE TABLE @leader (
+    one bool PRIMARY KEY DEFAULT true CHECK (one),
+    epoch int8 NOT NULL DEFAULT 0,  -- raised when another node takes over
+    holder int4 NOT NULL DEFAULT 0,  -- epoch of the node
+    until int8 NOT NULL DEFAULT 0
+) WITH (fillfactor = 20);
+INSERT INTO @leader DEFAULT VALUES;
+
+CREATE TABLE @queue (
+    number int4 PRIMARY KEY,
+    name text COLLATE "C" NOT NULL,
+    owner text,
+    description text,
+    attributes text,
+    policy bytea NOT NULL,  -- encoded by core (policy.c)
+    generation int4 NOT NULL DEFAULT 0,
+    created_at int8 NOT NULL,
+    updated_at int8 NOT NULL,
+    paused_until int8 NOT NULL DEFAULT 0,
+    keep_done int8 NOT NULL,  -- retention, as in the policy
+    keep_done_ms int8 NOT NULL,
+    keep_dead int8 NOT NULL,
+    keep_dead_ms int8 NOT NULL,
+    deleted bool NOT NULL DEFAULT false,  -- its jobs are being removed
+    purging bool NOT NULL DEFAULT false  -- the leader has jobs of it to remove
+);
+CREATE UNIQUE INDEX queue_by_name ON @queue (name) WHERE NOT deleted;
+CREATE INDEX queue_purging ON @queue (number) WHERE purging;
+
+-- The sums of each queue, as of the last fold.
+CREATE TABLE @total (
+    queue int4 PRIMARY KEY,
+    ${each(${sums}; % int8 NOT NULL DEFAULT 0)}
+) WITH (fillfactor = 50);
+
+-- What happened in each queue, by hour: the history.
+CREATE TABLE @hour (
+    queue int4,
+    hour int4,  -- hours since 1970
+    ${each(${outcome_counts}; % int8 NOT NULL DEFAULT 0)},
+    PRIMARY KEY (queue, hour)
+) WITH (fillfactor = 70);
+
+-- What units added to the sums since the last fold.
+CREATE TABLE @delta (
+    queue int4 NOT NULL,
+    hour int4 NOT NULL,
+    ${each(${sums}; % int8 NOT NULL DEFAULT 0)}
+) ${churn};
+CREATE INDEX delta_by_queue ON @delta (queue);
+
+-- The counts of all keys, as of the last fold: one row.
+CREATE TABLE @key_total (
+    one bool PRIMARY KEY DEFAULT true CHECK (one),
+    idempotency_keys int8 NOT NULL DEFAULT 0,
+    kv_keys int8 NOT NULL DEFAULT 0,
+    kv_bytes int8 NOT NULL DEFAULT 0  -- of keys and values
+) WITH (fillfactor = 50);
+
+-- What units added to them since.
+CREATE TABLE @key_delta (
+    idempotency_keys int8 NOT NULL DEFAULT 0,
+    kv_keys int8 NOT NULL DEFAULT 0,
+    kv_bytes int8 NOT NULL DEFAULT 0
+) ${churn};
+
+CREATE TABLE @job (
+    seq int8 PRIMARY KEY,
+    id_hi int8 NOT NULL,  -- upper half of the id
+    queue int4 NOT NULL,
+    state int2 NOT NULL,  -- enum job_state
+    reason int2 NOT NULL DEFAULT 0,  -- enum job_reason
+    priority int8 NOT NULL,
+    run_at int8 NOT NULL,  -- ms; all times are, since 1970
+    since int8 NOT NULL,  -- when it came into this state
+    generation int4 NOT NULL,  -- of its queue when it was enqueued; a purge raises that one
+    failures int4 NOT NULL DEFAULT 0,
+    crashes int4 NOT NULL DEFAULT 0,
+    payload_kind int2 NOT NULL,
+    payload_bytes int4 NOT NULL,
+    flags int2 NOT NULL DEFAULT 0,  -- JOB_BOUND, JOB_PENDING (core/job.h)
+    token_epoch int4 NOT NULL DEFAULT 0,  -- of the newest lease: epoch of the node …
+    token_counter int8 NOT NULL DEFAULT 0,  -- … and a counter
+    lease_ms int4 NOT NULL DEFAULT 0,
+    until int8 NOT NULL DEFAULT 0,  -- end of the lease
+    worker text,
+    nonce int8 NOT NULL DEFAULT 0,  -- names the claim that got it; 0 = none
+    started_at int8 NOT NULL DEFAULT 0,
+    reply int2 NOT NULL DEFAULT 0,  -- the last reply about this lease, enum op_kind + 1; 0 = none
+    reply_state int2 NOT NULL DEFAULT 0,
+    reply_run_at int8 NOT NULL DEFAULT 0,
+    outcome_counts int8 NOT NULL DEFAULT 0,  -- struct job_fates, packed
+    unique_key text COLLATE "C",
+    holds_key bool NOT NULL DEFAULT false,  -- whether its unique key keeps others out
+    group_key text COLLATE "C",
+    correlation text,
+    label text,
+    attributes text,
+    expires_at int8 NOT NULL DEFAULT 0,
+    options bytea,  -- encoded by core
+    undelivered bytea,  -- keys at which it leaves its payload when it dies
+    result_kind int2 NOT NULL DEFAULT 0,
+    error_kind int2 NOT NULL DEFAULT 0,
+    holder int8 NOT NULL DEFAULT 0,  -- job of the trigger that took it; 0 = none
+    holder_hi int8 NOT NULL DEFAULT 0,
+    payload bytea,
+    result bytea,
+    error bytea
+) ${churn};
+CREATE INDEX job_ready ON @job (queue, generation, priority DESC, seq) WHERE state = ${ready};
+CREATE INDEX job_pending ON @job (seq) WHERE state = ${ready} AND flags & ${flag_pending} <> 0;
+CREATE INDEX job_due ON @job (state, run_at) WHERE state = ${scheduled};
+CREATE INDEX job_due_queue ON @job (queue, run_at) WHERE state = ${scheduled};
+CREATE INDEX job_lease ON @job (until) WHERE state = ${running};
+CREATE INDEX job_expiry ON @job (expires_at) WHERE state IN (${scheduled}, ${ready}) AND expires_at > 0;
+CREATE INDEX job_kept ON @job (queue, state, since, seq) WHERE state >= ${done};
+CREATE UNIQUE INDEX job_key ON @job (queue, unique_key) WHERE holds_key;
+CREATE INDEX job_group ON @job (queue, group_key, state) WHERE group_key IS NOT NULL;
+CREATE INDEX job_holder ON @job (holder) WHERE state = ${running} AND lease_ms = 0 AND holder > 0;
+
+-- Attempts that ended, the newest of each job.
+CREATE TABLE @attempt (
+    seq int8 NOT NULL,
+    n int8 GENERATED ALWAYS AS IDENTITY,  -- order in which attempts ended
+    queue int4 NOT NULL,
+    number int4 NOT NULL,
+    started_at int8 NOT NULL,
+    ended_at int8 NOT NULL,
+    outcome int2 NOT NULL,  -- enum attempt_outcome
+    error_kind int2 NOT NULL,
+    worker text,
+    error bytea,
+    PRIMARY KEY (seq, n)
+);
+CREATE INDEX attempt_wrong ON @attempt (n) WHERE outcome IN (${attempt_failed}, ${attempt_crashed});
+
+-- The last reply about a lease that is over, for a client that asks again.
+CREATE TABLE @lease_reply (
+    epoch int4,
+    counter int8,
+    seq int8 NOT NULL,
+    kind int2 NOT NULL,  -- enum op_kind + 1
+    state int2 NOT NULL,
+    run_at int8 NOT NULL,
+    at int8 NOT NULL,
+    PRIMARY KEY (epoch, counter)
+);
+CREATE INDEX lease_reply_by_time ON @lease_reply (at);
+
+-- Keys are stored as 128-bit hashes.
+CREATE TABLE @idempotency_key (
+    hi int8,
+    lo int8,
+    fingerprint int8 NOT NULL,  -- of the request
+    seq int8 NOT NULL,
+    id_hi int8 NOT NULL,
+    expires_at int8 NOT NULL,
+    PRIMARY KEY (hi, lo)
+);
+CREATE INDEX idempotency_key_by_time ON @idempotency_key (expires_at);
+
+CREATE TABLE @alert (
+    name text COLLATE "C" PRIMARY KEY,
+    rule bytea NOT NULL
+);
+
+-- Conditions that hold.
+CREATE TABLE @raised (
+    alert text COLLATE "C",
+    queue text COLLATE "C",
+    since int8 NOT NULL,
+    value int8 NOT NULL,
+    mark int8 NOT NULL,
+    PRIMARY KEY (alert, queue)
+);
+
+-- The outbox of notifications.
+CREATE SEQUENCE @notice_number MAXVALUE 9007199254740991 CACHE 1;
+CREATE TABLE @notice (
+    number int8 PRIMARY KEY,
+    id_hi int8 NOT NULL,
+    kind int2 NOT NULL,
+    edge int2 NOT NULL,
+    at int8 NOT NULL,
+    alert text COLLATE "C" NOT NULL,
+    queue text NOT NULL,
+    job_seq int8 NOT NULL,
+    job_hi int8 NOT NULL,
+    reason int2 NOT NULL,
+    attempts int8 NOT NULL,
+    value int8 NOT NULL,
+    mark int8 NOT NULL,
+    subject bytea NOT NULL,
+    body bytea NOT NULL,
+    state int2 NOT NULL DEFAULT 0,  -- enum notice_state
+    tries int8 NOT NULL DEFAULT 0,
+    since int8 NOT NULL,
+    due int8 NOT NULL,
+    status int4 NOT NULL DEFAULT 0,
+    error bytea NOT NULL DEFAULT '',
+    check_at int8 NOT NULL,  -- when to deliver it: due, or later while its target does not answer
+    holder int4 NOT NULL DEFAULT 0  -- epoch of the node that delivers it; 0 = none
+) WITH (fillfactor = 70);
+CREATE INDEX notice_check ON @notice (check_at, number) WHERE state = ${notice_pending};
+CREATE INDEX notice_held ON @notice (holder) WHERE holder > 0;
+CREATE INDEX notice_alert ON @notice (alert);
+
+-- Circuit breakers of targets.
+CREATE TABLE @breaker (
+    target text COLLATE "C" PRIMARY KEY,
+    state int2 NOT NULL,
+    failures int8 NOT NULL,
+    probes int8 NOT NULL,
+    until int8 NOT NULL,
+    changed_at int8 NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE SEQUENCE @schedule_number AS int4 CACHE 1;
+CREATE SEQUENCE @schedule_change CACHE 1;
+CREATE TABLE @schedule (
+    number int4 PRIMARY KEY,
+    name text COLLATE "C" NOT NULL UNIQUE,
+    owner text NOT NULL,
+    description text NOT NULL,
+    attributes text NOT NULL,
+    spec bytea NOT NULL,  -- encoded by core
+    kind int2 NOT NULL,
+    source text NOT NULL,
+    target text NOT NULL,
+    paused bool NOT NULL,
+    created_at int8 NOT NULL,
+    updated_at int8 NOT NULL,
+    changed int8 NOT NULL,  -- order of the changes
+    next_at int8 NOT NULL,
+    retry_at int8 NOT NULL,
+    last_at int8 NOT NULL,
+    fired_at int8 NOT NULL,
+    seq int8 NOT NULL,
+    id_hi int8 NOT NULL,
+    item int8 NOT NULL,
+    fired int8 NOT NULL,
+    missed int8 NOT NULL,
+    failures int8 NOT NULL,
+    error int2 NOT NULL
+) WITH (fillfactor = 70);
+CREATE INDEX schedule_changed ON @schedule (changed);
+
+-- The key-value store.
+CREATE SEQUENCE @kv_version MAXVALUE 9007199254740991 CACHE 1;
+CREATE TABLE @kv (
+    key bytea PRIMARY KEY,
+    version int8 NOT NULL,
+    expires_at int8 NOT NULL DEFAULT 0,
+    kind int2 NOT NULL,
+    value bytea NOT NULL
+) ${churn};
+CREATE INDEX kv_expiry ON @kv (expires_at) WHERE expires_at > 0;
+
+-- Bulk actions that are under way.
+CREATE TABLE @bulk (
+    number int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    action int2 NOT NULL,
+    queue int4 NOT NULL,
+    states int4 NOT NULL,
+    group_key text NOT NULL,
+    seq_max int8 NOT NULL,
+    at int8 NOT NULL,
+    cursor int8 NOT NULL DEFAULT 0,  -- sequence that it has reached
+    changed int8 NOT NULL DEFAULT 0,
+    refused int8 NOT NULL DEFAULT 0,
+    epoch int4 NOT NULL  -- of the node that carries it out
+);
+
+-- For people who look at the database: the jobs, with the states by name.
+CREATE VIEW @tasks AS
+SELECT j.seq AS id,
+    CASE j.state
+        WHEN ${scheduled} THEN 'scheduled' WHEN ${ready} THEN 'ready' WHEN ${running} THEN 'running'
+        WHEN ${done} THEN 'done' WHEN ${dead} THEN 'dead' WHEN ${cancelled} THEN 'cancelled'
+    END AS status,
+    j.priority, to_timestamp(nullif(j.run_at, 0) / 1000.0) AS scheduled_at,
+    to_timestamp(j.since / 1000.0) AS updated_at, j.failures + j.crashes AS retry_count
+FROM @job j
+JOIN @queue q ON ${shown};
+
+INSERT INTO @meta (version, hash_key)
+VALUES (${schema_version}, decode(md5(random()::text || clock_timestamp()::text || pg_backend_pid()), 'hex'));

@@ -1,0 +1,310 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- What clients read: jobs, queues, counts (read_view.c, search.c). Bodies are returned up to
+-- ${answer_bytes_max} bytes an answer: the rows are measured before the bytes of any are fetched.
+
+-- name: get_job
+-- Returns the job $1, with its bodies if $2.
+SELECT ${job_columns}, CASE WHEN $2::bool THEN j.payload END, CASE WHEN $2::bool THEN j.result END, j.error,
+    ${queue_shown}
+FROM @job j
+JOIN @queue q ON ${shown}
+WHERE j.seq = $1::int8;
+
+-- name: attempts
+-- Returns the attempts of the job $1, newest first.
+SELECT number, started_at, ended_at, outcome, error_kind, worker, error
+FROM @attempt
+WHERE seq = $1::int8
+ORDER BY n DESC
+LIMIT ${attempts_kept};
+
+-- name: peek_ready
+-- Returns the first $2 ready jobs of the queue $1, with bodies if $3.
+SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
+FROM @queue q
+JOIN LATERAL ${measured(
+    x.priority DESC, x.seq;
+    SELECT j.*
+    FROM @job j
+    WHERE j.queue = q.number AND j.generation = q.generation AND j.state = ${ready}
+    ORDER BY j.priority DESC, j.seq
+    LIMIT $2::int4
+)} j ON true
+WHERE q.name = $1::text AND NOT q.deleted
+ORDER BY j.priority DESC, j.seq;
+
+-- name: peek_scheduled
+-- Returns the first $2 scheduled jobs of the queue $1, with bodies if $3.
+SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
+FROM @queue q
+JOIN LATERAL ${measured(
+    x.run_at, x.seq;
+    SELECT j.*
+    FROM @job j
+    WHERE j.queue = q.number AND j.generation = q.generation AND j.state = ${scheduled}
+    ORDER BY j.run_at, j.seq
+    LIMIT $2::int4
+)} j ON true
+WHERE q.name = $1::text AND NOT q.deleted
+ORDER BY j.run_at, j.seq;
+
+-- name: peek_running
+-- Returns the running jobs of the queue $1 that were claimed first, at most $2, with bodies if $3.
+SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
+FROM @queue q
+JOIN LATERAL ${measured(
+    x.since, x.token_epoch, x.token_counter;
+    SELECT j.*
+    FROM @job j
+    WHERE j.queue = q.number AND j.state = ${running}
+    ORDER BY j.since, j.token_epoch, j.token_counter
+    LIMIT $2::int4
+)} j ON true
+WHERE q.name = $1::text AND NOT q.deleted
+ORDER BY j.since, j.token_epoch, j.token_counter;
+
+-- name: peek_kept
+-- Returns the oldest $2 jobs of the queue $1 in a final state ($4), with bodies if $3.
+SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
+FROM @queue q
+JOIN LATERAL ${measured(
+    x.since, x.seq;
+    SELECT j.*
+    FROM @job j
+    WHERE j.queue = q.number AND j.state = $4::int4 AND j.state >= ${done}
+    ORDER BY j.since, j.seq
+    LIMIT $2::int4
+)} j ON true
+WHERE q.name = $1::text AND NOT q.deleted
+ORDER BY j.since, j.seq;
+
+-- name: peek_newest
+-- Returns the newest $2 jobs of the queue $1 that run or are in a final state ($4), after $5 others, with
+-- bodies if $3.
+SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
+FROM @queue q
+JOIN LATERAL ${measured(
+    x.since DESC, x.seq DESC;
+    SELECT j.*
+    FROM @job j
+    WHERE j.queue = q.number AND j.state = $4::int4 AND j.state >= ${running}
+    ORDER BY j.since DESC, j.seq DESC
+    OFFSET $5::int8
+    LIMIT $2::int4
+)} j ON true
+WHERE q.name = $1::text AND NOT q.deleted
+ORDER BY j.since DESC, j.seq DESC;
+
+-- name: queue_views
+-- Returns queues with their sums, the time since which the first ready jobs wait and the next scheduled
+-- time. Takes names ($1), numbers ($2), or how many ($3) after which name ($4). Of each priority the first
+-- 20 jobs are looked at.
+WITH n AS MATERIALIZED (
+    SELECT number
+    FROM @queue
+    WHERE NOT deleted AND (name = ANY ($1::text[]) OR number = ANY ($2::int4[]) OR ($3::int4 > 0 AND name >
+        $4::text))
+    ORDER BY name
+    LIMIT greatest($3::int4, 1)
+), c AS (${counts_of(ARRAY(SELECT number FROM n))})
+SELECT ${queue_columns}, coalesce(
+    (
+        WITH RECURSIVE p AS (
+            (
+                SELECT j.priority
+                FROM @job j
+                WHERE j.queue = q.number AND j.generation = q.generation AND j.state = ${ready}
+                ORDER BY j.priority DESC
+                LIMIT 1
+            )
+            UNION ALL
+            SELECT (
+                SELECT j.priority
+                FROM @job j
+                WHERE j.queue = q.number AND j.generation = q.generation AND j.state = ${ready} AND
+                    j.priority < p.priority
+                ORDER BY j.priority DESC
+                LIMIT 1
+            )
+            FROM p
+            WHERE p.priority IS NOT NULL
+        )
+        SELECT min(f.since)
+        FROM p
+        CROSS JOIN LATERAL (
+            SELECT j.since
+            FROM @job j
+            WHERE j.queue = q.number AND j.generation = q.generation AND j.state = ${ready} AND j.priority =
+                p.priority
+            ORDER BY j.seq
+            LIMIT 20
+        ) f
+    ), 0
+), coalesce(
+    (
+        SELECT j.run_at
+        FROM @job j
+        WHERE j.queue = q.number AND j.state = ${scheduled} AND j.generation = q.generation
+        ORDER BY j.run_at
+        LIMIT 1
+    ), 0
+), ${each(${sums}; coalesce(c.%, 0)::int8)}
+FROM n
+JOIN @queue q ON q.number = n.number
+LEFT JOIN c ON c.queue = q.number
+ORDER BY q.name;
+
+-- name: group_counts
+-- Returns how many jobs of the group $3 are in each state. Takes the name ($1) or the number ($2) of the
+-- queue.
+SELECT j.state, count(*)::int8
+FROM @queue q
+JOIN @job j ON j.queue = q.number AND j.group_key = $3::text AND (j.state > ${ready} OR j.generation =
+    q.generation)
+WHERE (q.name = $1::text OR q.number = $2::int4) AND NOT q.deleted
+GROUP BY j.state;
+
+-- name: list
+-- Returns jobs by ascending sequence. Takes the range of sequences ($1, $2), queue or 0 ($3), masks of
+-- states and reasons ($4, $5), ranges of priority and of creation in ms ($6 to $9), unique key, group and
+-- correlation id or '' ($10 to $12), whether bodies are wanted ($13), how many ($14).
+SELECT ${job_columns}, ${bodies($13)}, ${queue_shown}
+FROM ${measured(
+    x.seq ASC;
+    SELECT j.*
+    FROM @job j
+    JOIN @queue q ON ${shown}
+    WHERE ($3::int4 = 0 OR j.queue = $3::int4) AND ${list_filter}
+    ORDER BY j.seq ASC
+    LIMIT $14::int4
+)} j
+JOIN @queue q ON q.number = j.queue
+ORDER BY j.seq ASC;
+
+-- name: list_newest
+-- The same, newest first.
+SELECT ${job_columns}, ${bodies($13)}, ${queue_shown}
+FROM ${measured(
+    x.seq DESC;
+    SELECT j.*
+    FROM @job j
+    JOIN @queue q ON ${shown}
+    WHERE ($3::int4 = 0 OR j.queue = $3::int4) AND ${list_filter}
+    ORDER BY j.seq DESC
+    LIMIT $14::int4
+)} j
+JOIN @queue q ON q.number = j.queue
+ORDER BY j.seq DESC;
+
+-- name: list_kept
+-- The same for jobs of one queue in a final state only, from the index of these.
+SELECT ${job_columns}, ${bodies($13)}, ${queue_shown}
+FROM ${measured(
+    x.seq ASC;
+    SELECT j.*
+    FROM @job j
+    JOIN @queue q ON ${shown}
+    WHERE j.queue = $3::int4 AND j.state >= ${done} AND ${list_filter}
+    ORDER BY j.seq ASC
+    LIMIT $14::int4
+)} j
+JOIN @queue q ON q.number = j.queue
+ORDER BY j.seq ASC;
+
+-- name: list_kept_newest
+-- The same, newest first.
+SELECT ${job_columns}, ${bodies($13)}, ${queue_shown}
+FROM ${measured(
+    x.seq DESC;
+    SELECT j.*
+    FROM @job j
+    JOIN @queue q ON ${shown}
+    WHERE j.queue = $3::int4 AND j.state >= ${done} AND ${list_filter}
+    ORDER BY j.seq DESC
+    LIMIT $14::int4
+)} j
+JOIN @queue q ON q.number = j.queue
+ORDER BY j.seq DESC;
+
+-- name: workers
+-- Returns workers with how many jobs they run and how many workers there are, at most $1.
+SELECT j.worker, count(*)::int8, (count(*) OVER ())::int8
+FROM @job j
+JOIN @queue q ON q.number = j.queue AND NOT q.deleted
+WHERE j.state = ${running} AND j.worker <> ''
+GROUP BY j.worker
+ORDER BY min(j.since), min(j.token_counter)
+LIMIT $1::int4;
+
+-- name: exceptions
+-- Returns failed and crashed attempts, newest first, at most $2; of the queue $1, or of all with ''.
+SELECT a.number, a.started_at, a.ended_at, a.outcome, a.error_kind, a.worker, a.error, a.seq, j.id_hi,
+    q.name
+FROM @attempt a
+JOIN @job j ON j.seq = a.seq
+JOIN @queue q ON q.number = a.queue AND NOT q.deleted AND (j.state > ${ready} OR j.generation =
+    q.generation)
+WHERE a.outcome IN (${attempt_failed}, ${attempt_crashed}) AND ($1::text = '' OR q.name = $1::text)
+ORDER BY a.n DESC
+LIMIT $2::int4;
+
+-- name: history
+-- Returns the outcome counts of the queue $1 for each hour from $2 until before $3.
+SELECT hour, ${each(${outcome_counts}; sum(%)::int8)}
+FROM (
+    SELECT hour, ${outcome_counts}
+    FROM @hour h
+    WHERE h.queue = (
+        SELECT number
+        FROM @queue
+        WHERE name = $1::text AND NOT deleted
+    )
+    UNION ALL
+    SELECT hour, ${outcome_counts}
+    FROM @delta d
+    WHERE d.queue = (
+        SELECT number
+        FROM @queue
+        WHERE name = $1::text AND NOT deleted
+    )
+) x
+WHERE hour >= $2::int4 AND hour < $3::int4
+GROUP BY hour
+HAVING ${each(${outcome_counts}; sum(%) <> 0; OR)}
+ORDER BY hour;
+
+-- name: pending
+-- Returns ready jobs that were not dispatched yet, after the sequence $1, at most $2.
+SELECT ${job_columns}, NULL::bytea, NULL::bytea, NULL::bytea, ${queue_shown}
+FROM @job j
+JOIN @queue q ON ${shown}
+WHERE j.state = ${ready} AND j.flags & ${flag_pending} <> 0 AND j.seq > $1::int8
+ORDER BY j.seq
+LIMIT $2::int4;
+
+-- name: page
+-- Returns $6 jobs of the ranked queue $1 after $5 others. Takes a mask of states ($2), whether bodies are
+-- wanted ($3), unique key or '' ($4), which ready jobs ($7).
+SELECT ${job_columns}, ${bodies($3)}, ${queue_shown}
+FROM ${measured(
+    x.seq;
+    SELECT j.*
+    FROM @job j
+    JOIN @queue q ON ${shown}
+    WHERE j.queue = $1::int4 AND ($2::int4 >> j.state) & 1 = 1 AND ($4::text = '' OR j.unique_key =
+        $4::text) AND ${pending_as($7)}
+    ORDER BY j.seq
+    OFFSET $5::int8
+    LIMIT $6::int4
+)} j
+JOIN @queue q ON q.number = j.queue
+ORDER BY j.seq;
+
+-- name: page_count
+-- Returns how many jobs that is in total. Takes queue ($1), mask of states ($2), unique key or '' ($3),
+-- which ready jobs ($4).
+SELECT count(*)::int8
+FROM @job j
+JOIN @queue q ON ${shown}
+WHERE j.queue = $1::int4 AND ($2::int4 >> j.state) & 1 = 1 AND ($3::text = '' OR j.unique_key = $3::text)
+    AND ${pending_as($4)};

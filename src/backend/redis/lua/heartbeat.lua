@@ -1,0 +1,32 @@
+-- Arguments: the time or '', our epoch, what others shall know of us, how long a leader leads, how long a
+-- silent node is reckoned with. Answers the time, how many others live, the leader's epoch if we lead; who
+-- leads, until when and with which epoch; nodes with the time of their last heartbeat, and what they announced.
+call('DEL', P .. 'nothing') -- a first write that needs no memory: the others are then let through
+local now, me, told, lead_ms, alive_ms = clock(arg()), arg(), arg(), count(), count()
+for _, old in ipairs(call('ZRANGEBYSCORE', P .. 'nodes', '-inf', text(now - 86400000))) do
+  if old ~= me then
+    call('ZREM', P .. 'nodes', old)
+    call('HDEL', P .. 'node', old)
+  end
+end
+-- Nothing of ours is under way now: what we have taken is of a connection that broke. Loads do both, too, but
+-- not those of a node that is left alone, or is asked for nothing.
+give_back(me)
+for _, late in ipairs(call('ZRANGEBYSCORE', P .. 'holds', '-inf', text(now))) do give_back(late) end
+end_wait(me) -- what needs it says so again with its next try
+call('ZADD', P .. 'nodes', text(now), me)
+call('HSET', P .. 'node', me, told)
+local others = call('ZCOUNT', P .. 'nodes', '(' .. text(now - alive_ms), '+inf') - 1
+local leader = call('HMGET', P .. 'meta', 'leader', 'leader_until', 'leader_epoch')
+local mine = false
+if leader[1] == me or not leader[1] or tonumber(leader[2]) <= now then
+  local epoch = tonumber(leader[3] or '0')
+  if leader[1] ~= me then epoch = epoch + 1 end
+  mine = text(epoch)
+  leader = { me, text(now + lead_ms), mine }
+  call('HSET', P .. 'meta', 'leader', me, 'leader_until', leader[2], 'leader_epoch', mine)
+end
+local nodes = call('ZREVRANGE', P .. 'nodes', 0, 63, 'WITHSCORES')
+local epochs = {}
+for k = 1, #nodes, 2 do epochs[#epochs + 1] = nodes[k] end
+return { text(now), others, mine, leader, nodes, mget('node', epochs) }
