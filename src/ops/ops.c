@@ -2,10 +2,22 @@
 #include "ops/ops.h"
 
 static const ops_fn functions[OP_KIND_COUNT] = {
-    [OP_CLAIM] = ops_claim,   [OP_ACK] = ops_ack,         [OP_FAIL] = ops_fail,
-    [OP_EXTEND] = ops_extend, [OP_RELEASE] = ops_release, [OP_RELEASE_CLAIM] = ops_release_claim,
-    [OP_CANCEL] = ops_cancel, [OP_REQUEUE] = ops_requeue, [OP_PATCH] = ops_patch,
-    [OP_REMOVE] = ops_remove, [OP_NOTE] = ops_note,
+    [OP_CLAIM] = ops_claim,
+    [OP_ACK] = ops_ack,
+    [OP_FAIL] = ops_fail,
+    [OP_EXTEND] = ops_extend,
+    [OP_RELEASE] = ops_release,
+    [OP_RELEASE_CLAIM] = ops_release_claim,
+    [OP_CANCEL] = ops_cancel,
+    [OP_REQUEUE] = ops_requeue,
+    [OP_PATCH] = ops_patch,
+    [OP_REMOVE] = ops_remove,
+    [OP_NOTE] = ops_note,
+    [OP_QUEUE_PUT] = ops_queue_put,
+    [OP_QUEUE_DELETE] = ops_queue_delete,
+    [OP_PAUSE] = ops_pause,
+    [OP_PURGE] = ops_purge,
+    [OP_BULK] = ops_bulk,
 };
 
 ops_fn ops_function(enum op_kind kind)

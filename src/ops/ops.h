@@ -13,6 +13,7 @@
  *   leases.c          ack, fail, extend, release; leases that end without a report
  *   claim.c           claims
  *   change.c          cancel, requeue, patch, remove, annotate; bulk actions on one job
+ *   queues.c          queues: put, delete, pause, purge; bulk actions begin
  *   *_check.c         checks of an operation's values that need no state
  *
  * Handles. A job is passed as a pointer to its struct job, which is the first member of whatever
@@ -53,6 +54,9 @@ struct lease_report {
 /* How a lease ended, as far as it is counted for a job (struct job_fates). */
 enum lease_ending { ENDED_OTHERWISE, ENDED_RELEASED, ENDED_TIMED_OUT, ENDED_REJECTED };
 
+/* What becomes of a queue, as it is told to those who listen. */
+enum queue_change { QUEUE_CREATED, QUEUE_CHANGED, QUEUE_PAUSED, QUEUE_RESUMED };
+
 struct ops;
 
 /* What a store provides. Functions that return bool and speak of memory return false when there is
@@ -72,6 +76,37 @@ struct ops_store {
                       struct job_rules *ret);
     /* Another job that holds the unique key of this one; NULL = none. */
     struct job *(*key_rival)(struct ops *o, const struct job *j);
+
+    /* --- queues --- */
+
+    /* The policy of a queue that is created without one. */
+    const struct queue_policy *(*policy_default)(const struct ops *o);
+    /* Whether another queue may be created; see queue_limits.h. */
+    bool (*queue_room)(const struct ops *o, bool implied);
+    /* How many of its jobs are in these states (a mask). */
+    uint64_t (*queue_count)(const struct ops *o, const struct queue_state *q, unsigned states);
+    /* The queue as REC_QUEUE_PUT describes it, without its policy. */
+    void (*queue_read)(const struct ops *o, const struct queue_state *q, struct rec_queue_put *ret);
+    /* Whether its scope of unique keys cannot become `to` before the jobs of a purge are removed.
+     */
+    bool (*scope_waits)(const struct ops *o, const struct queue_state *q, uint8_t to);
+    /* Whether jobs of the queue that are not cancelled share a unique key; the reply then has some
+     * of them. Called when the scope is widened. */
+    bool (*keys_shared)(struct ops *o, const struct queue_state *q, struct reply *r);
+    /* The queue is created (q NULL) or becomes as `put` and the policy say. False: it did not;
+     * memory is short (o->nomem), or the store will begin again. */
+    bool (*queue_put)(struct ops *o, const struct queue_state *q, struct rec_queue_put *put,
+                      const struct queue_policy *policy, enum queue_change change);
+    /* The queue is purged of so many jobs, or deleted with so many. False: no memory. */
+    bool (*queue_commit)(struct ops *o, const struct queue_state *q, const struct record *rec,
+                         uint64_t count);
+
+    /* --- bulk actions --- */
+
+    size_t (*bulk_count)(const struct ops *o); /* under way */
+    /* The action begins. Its number and seq_max are the store's to fill in; the store replies to
+     * the operation when the action has ended. False: no memory. */
+    bool (*bulk_begin)(struct ops *o, const struct op *op, struct rec_bulk_begin *begin);
 
     /* --- leases --- */
 
@@ -154,6 +189,12 @@ void ops_requeue(struct ops *o, const struct op *op, struct reply *r);
 void ops_patch(struct ops *o, const struct op *op, struct reply *r);
 void ops_remove(struct ops *o, const struct op *op, struct reply *r);
 void ops_note(struct ops *o, const struct op *op, struct reply *r);
+void ops_queue_put(struct ops *o, const struct op *op, struct reply *r);
+void ops_queue_delete(struct ops *o, const struct op *op, struct reply *r);
+void ops_pause(struct ops *o, const struct op *op, struct reply *r);
+void ops_purge(struct ops *o, const struct op *op, struct reply *r);
+/* With OUT_OK nothing is answered yet: see bulk_begin. */
+void ops_bulk(struct ops *o, const struct op *op, struct reply *r);
 
 /* --- what happens without being asked for --- */
 

@@ -6,11 +6,6 @@
 /* Operations that are not decided in src/ops. */
 static const work_fn works[OP_KIND_COUNT] = {
     [OP_ENQUEUE] = work_enqueue,
-    [OP_QUEUE_PUT] = work_queue_put,
-    [OP_QUEUE_DELETE] = work_queue_delete,
-    [OP_PAUSE] = work_pause,
-    [OP_PURGE] = work_purge,
-    [OP_BULK] = work_bulk,
     [OP_SCHEDULE_PUT] = work_schedule_put,
     [OP_SCHEDULE_PAUSE] = work_schedule_pause,
     [OP_SCHEDULE_DELETE] = work_schedule_delete,

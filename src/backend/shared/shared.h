@@ -183,11 +183,6 @@ struct row *unit_enqueue_make(struct unit *u, const struct enqueue_plan *p, stru
 typedef void (*work_fn)(struct unit *u, struct turn *t);
 void work_enqueue(struct unit *u, struct turn *t);
 void work_dispatched(struct unit *u, struct turn *t);
-void work_queue_put(struct unit *u, struct turn *t);
-void work_queue_delete(struct unit *u, struct turn *t);
-void work_pause(struct unit *u, struct turn *t);
-void work_purge(struct unit *u, struct turn *t);
-void work_bulk(struct unit *u, struct turn *t);
 void work_schedule_put(struct unit *u, struct turn *t);
 void work_schedule_pause(struct unit *u, struct turn *t);
 void work_schedule_delete(struct unit *u, struct turn *t);

@@ -6,19 +6,9 @@
 #include "backend/shared/shared.h"
 #include "base/check.h"
 
-static struct unit *unit_of(const struct ops *o)
-{
-    return (struct unit *)(uintptr_t)o;
-}
-
 static struct row *row_of(const struct job *j)
 {
     return (struct row *)(uintptr_t)j;
-}
-
-static struct wqueue *queue_from(const struct queue_state *q)
-{
-    return (struct wqueue *)(uintptr_t)q;
 }
 
 static struct queue_state *state_of(struct wqueue *q)
@@ -281,6 +271,16 @@ const struct ops_store unit_ops_store = {
     .queue_name = queue_name,
     .job_rules = job_rules,
     .key_rival = key_rival,
+    .policy_default = unit_policy_default,
+    .queue_room = unit_queue_has_room,
+    .queue_count = unit_queue_count,
+    .queue_read = unit_queue_read,
+    .scope_waits = unit_scope_waits,
+    .keys_shared = unit_keys_shared,
+    .queue_put = unit_queue_put,
+    .queue_commit = unit_queue_commit,
+    .bulk_count = unit_bulk_count,
+    .bulk_begin = unit_bulk_begin,
     .lease = job_lease,
     .report_find = report_find,
     .report_forgotten = report_forgotten,

@@ -203,13 +203,6 @@ struct row *unit_holder(const struct unit *u, const struct wqueue *q, struct spa
     return NULL;
 }
 
-bool unit_scope_holds(const struct queue_policy *p, uint8_t state)
-{
-    if (p->unique_scope == UNIQUE_KEPT)
-        return state != STATE_CANCELLED && state != STATE_NONE;
-    return p->unique_scope == UNIQUE_LIVE && (STATE_BIT(state) & STATES_LIVE);
-}
-
 int64_t unit_queue_sum(const struct wqueue *q, int column)
 {
     return q->sums[column] + q->adds[column];

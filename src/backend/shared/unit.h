@@ -18,6 +18,7 @@
 #include "base/containers/heap.h"
 #include "base/containers/map.h"
 #include "core/moves.h"
+#include "core/unique.h"
 #include "ops/ops.h"
 #include "ops/schedule_rules.h"
 
@@ -246,6 +247,17 @@ static inline struct ops *unit_ops(struct unit *u)
 }
 extern const struct ops_store unit_ops_store; /* state.c */
 
+/* What operations pass (struct ops_store) is the beginning of what the unit has. */
+static inline struct unit *unit_of(const struct ops *o)
+{
+    return (struct unit *)(uintptr_t)o;
+}
+
+static inline struct wqueue *queue_from(const struct queue_state *q)
+{
+    return (struct wqueue *)(uintptr_t)q;
+}
+
 int unit_init(struct unit *u, struct shared *s);
 void unit_reset(struct unit *u); /* for the next unit, or the same again */
 void unit_done(struct unit *u);
@@ -287,7 +299,10 @@ void unit_tell_queue(struct unit *u, uint8_t kind, const struct wqueue *q, uint6
 void unit_depth(struct unit *u, struct wqueue *q);
 
 /* Whether a job in this state holds its unique key. */
-bool unit_scope_holds(const struct queue_policy *p, uint8_t state);
+static inline bool unit_scope_holds(const struct queue_policy *p, uint8_t state)
+{
+    return unique_holds(p->unique_scope, state);
+}
 int64_t unit_queue_sum(const struct wqueue *q, int column); /* before and by the unit */
 uint64_t unit_queue_state_count(const struct wqueue *q, uint8_t state);
 uint64_t unit_queue_live(const struct wqueue *q);
@@ -309,6 +324,19 @@ void unit_item_left(struct unit *u, struct row *r, uint8_t holder_state);
 /* Whether one more may be created. */
 bool unit_queue_room(const struct unit *u, bool implied);
 struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct queue_policy *policy);
+/* As struct ops_store says. */
+const struct queue_policy *unit_policy_default(const struct ops *o);
+bool unit_queue_has_room(const struct ops *o, bool implied);
+uint64_t unit_queue_count(const struct ops *o, const struct queue_state *q, unsigned states);
+void unit_queue_read(const struct ops *o, const struct queue_state *q, struct rec_queue_put *ret);
+bool unit_scope_waits(const struct ops *o, const struct queue_state *q, uint8_t to);
+bool unit_keys_shared(struct ops *o, const struct queue_state *q, struct reply *r);
+bool unit_queue_put(struct ops *o, const struct queue_state *q, struct rec_queue_put *put,
+                    const struct queue_policy *policy, enum queue_change change);
+bool unit_queue_commit(struct ops *o, const struct queue_state *q, const struct record *rec,
+                       uint64_t count);
+size_t unit_bulk_count(const struct ops *o);
+bool unit_bulk_begin(struct ops *o, const struct op *op, struct rec_bulk_begin *begin);
 /* Whether a change of this queue has to know which jobs share a key (unit.sharers). */
 bool unit_queue_widens(const struct unit *u, const struct wqueue **ret_queue);
 /* *ret: what the enqueue takes from its bucket, once unit_rates_add was called with it. */

@@ -44,7 +44,7 @@ void unit_row_after(struct unit *u, struct row *r)
     count(q, &r->job, 1);
     r->changed = true;
     u->records++;
-    r->held = r->extra.unique.len && unit_scope_holds(&q->policy, r->job.state);
+    r->held = r->extra.unique.len && unique_holds(q->policy.unique_scope, r->job.state);
     mark_pending(u, r);
     if (r->job.state != STATE_READY)
         return;

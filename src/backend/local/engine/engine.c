@@ -343,13 +343,8 @@ static void op_not_dispatching(struct engine *e, const struct op *op)
 /* Operations that are not decided in src/ops. */
 static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_ENQUEUE] = op_enqueue,
-    [OP_QUEUE_PUT] = op_queue_put,
-    [OP_QUEUE_DELETE] = op_queue_delete,
     [OP_QUEUE_GET] = op_queue_get,
     [OP_QUEUE_LIST] = op_queue_list,
-    [OP_PAUSE] = op_pause,
-    [OP_PURGE] = op_purge,
-    [OP_BULK] = op_bulk,
     [OP_GET] = op_get,
     [OP_PEEK] = op_peek,
     [OP_LIST] = op_list,
@@ -470,6 +465,8 @@ static void step_op(struct engine *e, const struct op *op)
     fn(&e->ops, op, &r->reply);
     if (op->kind != OP_CLAIM)
         r->after = e->position;
+    if (op->kind == OP_BULK && r->reply.outcome == OUT_OK)
+        e->out->reply_count--; /* it is answered when it has ended */
     if (r->reply.relaxed)
         r->after = op->kind == OP_ENQUEUE ? e->block_position : 0;
 }

@@ -31,6 +31,7 @@
 #include "base/mem.h"
 #include "core/limits.h"
 #include "core/moves.h"
+#include "core/unique.h"
 #include "ops/replies.h"
 
 #define WORKERS_IDLE_MAX 4096
@@ -415,6 +416,17 @@ struct event_key {
     char text[];
 };
 
+/* What operations pass (struct ops_store) is the beginning of what the engine has. */
+static inline struct engine *engine_of(const struct ops *o)
+{
+    return (struct engine *)(uintptr_t)o;
+}
+
+static inline struct queue *queue_from(const struct queue_state *q)
+{
+    return (struct queue *)(uintptr_t)q;
+}
+
 static inline struct kv *kv_at(const struct engine *e, uint32_t handle)
 {
     return slab_at(&e->kvs, handle);
@@ -542,7 +554,10 @@ uint64_t ready_order(const struct job *j);
 /* --- engine/unique.c: unique keys --- */
 /* The live (or, by policy, kept) job that holds this key, doomed ones left out; NULL = free. */
 struct live *jobs_unique_holder(struct engine *e, struct hash128 unique);
-bool jobs_unique_holds(const struct queue *q, uint8_t state);
+static inline bool jobs_unique_holds(const struct queue *q, uint8_t state)
+{
+    return unique_holds(q->policy.unique_scope, state);
+}
 void unique_init(struct extra *x);
 /* Before and after it stands in the list of its new state; room for one more key must be there. */
 void unique_state_left(struct engine *e, uint32_t handle, uint8_t state);
@@ -645,6 +660,17 @@ static inline struct span queue_owner(const struct queue *q)
 }
 bool queue_paused(const struct queue *q, struct wall_time now);
 int queue_view_of(struct engine *e, struct queue *q, struct queue_view *ret);
+/* As struct ops_store says. */
+const struct queue_policy *queues_policy_default(const struct ops *o);
+bool queues_room(const struct ops *o, bool implied);
+uint64_t queues_count(const struct ops *o, const struct queue_state *q, unsigned states);
+void queues_read(const struct ops *o, const struct queue_state *q, struct rec_queue_put *ret);
+bool queues_scope_waits(const struct ops *o, const struct queue_state *q, uint8_t to);
+bool queues_keys_shared(struct ops *o, const struct queue_state *q, struct reply *r);
+bool queues_put(struct ops *o, const struct queue_state *q, struct rec_queue_put *put,
+                const struct queue_policy *policy, enum queue_change change);
+bool queues_commit(struct ops *o, const struct queue_state *q, const struct record *rec,
+                   uint64_t count);
 
 /* --- engine/keys.c: idempotency keys --- */
 int keys_reserve(struct engine *e, size_t keys);
@@ -748,6 +774,8 @@ void bulk_list_changes(struct engine *e, uint32_t handle, uint8_t state); /* bef
 void bulk_queue_changes(struct engine *e, uint32_t queue, unsigned states);
 size_t bulk_tick(struct engine *e, size_t budget);
 void bulk_free_all(struct engine *e);
+size_t bulk_count(const struct ops *o); /* these two: as struct ops_store says */
+bool bulk_begin(struct ops *o, const struct op *op, struct rec_bulk_begin *begin);
 
 /* --- engine/alerts.c: rules, and what they have raised --- */
 void alerts_init(struct engine *e);
@@ -868,16 +896,11 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret);
 /* A name that outlives its queue; at NULL with len > 0 never happens: -ERR_NOMEM instead. */
 int name_for_reply(struct engine *e, const struct queue *q, struct span *ret);
 
-/* --- one function an operation; each makes exactly one reply (op_bulk: perhaps later) --- */
+/* --- one function an operation; each makes exactly one reply --- */
 typedef void (*op_fn)(struct engine *e, const struct op *op);
 void op_enqueue(struct engine *e, const struct op *op);
-void op_queue_put(struct engine *e, const struct op *op);
-void op_queue_delete(struct engine *e, const struct op *op);
 void op_queue_get(struct engine *e, const struct op *op);
 void op_queue_list(struct engine *e, const struct op *op);
-void op_pause(struct engine *e, const struct op *op);
-void op_purge(struct engine *e, const struct op *op);
-void op_bulk(struct engine *e, const struct op *op);
 void op_get(struct engine *e, const struct op *op);
 void op_peek(struct engine *e, const struct op *op);
 void op_list(struct engine *e, const struct op *op);

@@ -6,19 +6,9 @@
  * that it names, and raises notices: the records of these follow its own. */
 #include "backend/local/engine/engine_impl.h"
 
-static struct engine *engine_of(const struct ops *o)
-{
-    return (struct engine *)(uintptr_t)o;
-}
-
 static struct live *live_of(const struct job *j)
 {
     return (struct live *)(uintptr_t)j;
-}
-
-static struct queue *queue_from(const struct queue_state *q)
-{
-    return (struct queue *)(uintptr_t)q;
 }
 
 static struct queue_state *state_of(struct queue *q)
@@ -301,6 +291,16 @@ const struct ops_store engine_ops_store = {
     .queue_name = queue_name,
     .job_rules = job_rules,
     .key_rival = job_key_rival,
+    .policy_default = queues_policy_default,
+    .queue_room = queues_room,
+    .queue_count = queues_count,
+    .queue_read = queues_read,
+    .scope_waits = queues_scope_waits,
+    .keys_shared = queues_keys_shared,
+    .queue_put = queues_put,
+    .queue_commit = queues_commit,
+    .bulk_count = bulk_count,
+    .bulk_begin = bulk_begin,
     .lease = job_lease,
     .report_find = report_find,
     .report_forgotten = report_forgotten,
