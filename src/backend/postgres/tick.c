@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What time brings, done by the leader alone: leases that end, jobs that become due or expire,
- * leases of connections whose node has died, the slices of purges and deletes, retention, sums.
+ * leases of connections whose node has died, the slices of purges and deletes, retention (by the
+ * rule of core/retention.h), sums.
  *
  * A tick is one transaction that locks the leader's row and finds its epoch there; a leader that
  * was paused and overtaken finds another and does nothing. Each part takes a bounded number of

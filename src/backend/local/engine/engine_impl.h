@@ -31,6 +31,7 @@
 #include "base/mem.h"
 #include "core/limits.h"
 #include "core/moves.h"
+#include "core/retention.h"
 #include "core/unique.h"
 #include "ops/replies.h"
 

@@ -59,35 +59,21 @@ void queues_arm(struct heap *heap, uint64_t *armed, uint32_t number, int64_t at_
     *armed = order;
 }
 
-/* Retention of one state's list. */
-struct keep {
-    int64_t ms;
-    uint64_t count;
-};
-
-static struct keep keep_of(const struct queue *q, uint8_t state)
-{
-    if (state == STATE_DEAD)
-        return (struct keep){q->policy.keep_dead_ms, q->policy.keep_dead};
-    return (struct keep){q->policy.keep_done_ms, q->policy.keep_done};
-}
-
 /* Sees to it that the queue is looked at when the oldest of this list has been kept long enough. */
 static void arm_list(struct engine *e, struct queue *q, uint8_t state)
 {
     const struct joblist *list = &q->lists[state];
-    int64_t keep_ms = keep_of(q, state).ms;
-    if (!list->head || keep_ms == INT64_MAX)
-        return;
-    int64_t since = live_at(e, list->head)->job.since.ms;
-    if (keep_ms <= NEVER_MS - since)
-        queues_arm(&e->prune_queues, &q->prune_armed, q->number, since + keep_ms);
+    int64_t end = NEVER_MS;
+    if (list->head)
+        end = retention_end(retention_of(&q->policy, state), live_at(e, list->head)->job.since);
+    if (end != NEVER_MS)
+        queues_arm(&e->prune_queues, &q->prune_armed, q->number, end);
 }
 
 static void trim_if_over(struct engine *e, struct queue *q, uint8_t state)
 {
     /* Long histories are trimmed in lots, short ones to the letter. */
-    uint64_t keep = keep_of(q, state).count, slack = keep >= 1024 ? 64 : 0;
+    uint64_t keep = retention_of(&q->policy, state).count, slack = keep >= 1024 ? 64 : 0;
     if (q->lists[state].count > keep && q->lists[state].count - keep > slack)
         queues_trim_later(e, q);
 }
