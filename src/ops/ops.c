@@ -18,6 +18,13 @@ static const ops_fn functions[OP_KIND_COUNT] = {
     [OP_PAUSE] = ops_pause,
     [OP_PURGE] = ops_purge,
     [OP_BULK] = ops_bulk,
+    [OP_ALERT_PUT] = ops_alert_put,
+    [OP_ALERT_DELETE] = ops_alert_delete,
+    [OP_ALERT_EDGE] = ops_alert_edge,
+    [OP_NOTICE_TAKE] = ops_notice_take,
+    [OP_NOTICE_END] = ops_notice_end,
+    [OP_NOTICE_AGAIN] = ops_notice_again,
+    [OP_NOTICE_DISCARD] = ops_notice_discard,
 };
 
 ops_fn ops_function(enum op_kind kind)

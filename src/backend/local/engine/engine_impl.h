@@ -173,12 +173,9 @@ struct raised {
 };
 
 struct alert {
-    uint32_t number; /* of this boot, for events */
-    struct wall_time created_at, updated_at;
-    struct alert_rule rule; /* spans point to texts */
-    char *texts;            /* name, queue, url, secret, target, one after the other */
-    size_t name_len;
-    struct span target; /* empty = no webhook */
+    struct alert_state; /* its members are members of this struct; spans point to texts */
+    uint32_t number;    /* of this boot, for events */
+    char *texts;        /* name, queue, url, secret, target, one after the other */
     struct raised *first, *last;
     uint64_t raised;
     uint64_t notices, dead; /* in the outbox, and given up of them */
@@ -194,15 +191,11 @@ struct alerts {
 
 /* A notice in the outbox. Inline texts: applying its record cannot fail for lack of memory. */
 struct notice {
-    uint64_t number, id_hi, job_seq, job_hi, value, mark;
-    struct wall_time at, since, due;
+    struct notice_entry; /* its spans point to the texts below; it has no name of a rule */
     struct alert *alert; /* has a webhook */
     size_t place;        /* in outbox.due; SIZE_MAX = not there: it is dead */
     uint32_t prev, next; /* by number */
-    uint32_t attempts, tries;
-    uint16_t status, queue_len, subject_len, text_len, error_len;
-    uint8_t on, edge, reason, state;
-    bool held; /* given out; nobody has said yet how it ended */
+    bool held;           /* given out; nobody has said yet how it ended */
     char queue[LIMIT_QUEUE_NAME_BYTES], subject[LIMIT_QUEUE_NAME_BYTES];
     char text[LIMIT_NOTICE_TEXT_BYTES], error[LIMIT_NOTICE_ERROR_BYTES];
 };
@@ -216,9 +209,8 @@ struct outbox {
 };
 
 struct target {
-    struct breaker breaker;
-    size_t len;
-    char name[]; /* scheme://host:port */
+    struct breaker_view; /* its members are members of this struct; target: the name below */
+    char name[];         /* scheme://host:port */
 };
 
 struct targets {
@@ -782,7 +774,6 @@ bool bulk_begin(struct ops *o, const struct op *op, struct rec_bulk_begin *begin
 void alerts_init(struct engine *e);
 void alerts_free(struct engine *e);
 struct alert *alerts_find(const struct engine *e, struct span name);
-struct span alert_name(const struct alert *a);
 struct span alert_name_of(const struct engine *e, uint32_t number); /* empty = gone */
 int alerts_apply_put(struct engine *e, const struct rec_alert_put *r);
 int alerts_apply_gone(struct engine *e, const struct rec_alert_gone *r);
@@ -794,6 +785,13 @@ void alerts_job_dead(struct engine *e, const struct rec_job_dead *r);
  * Makes room itself; what finds none is counted as dropped. */
 void alerts_happened(struct engine *e, enum alert_on on, struct span queue, struct span subject,
                      struct span text);
+/* As struct ops_store says. */
+const struct alert_state *alerts_named(const struct ops *o, struct span name);
+const struct alert_state *alerts_at(const struct ops *o, size_t at);
+uint64_t alerts_notices(const struct ops *o, const struct alert_state *a);
+bool alerts_raised(const struct ops *o, const struct alert_state *a, struct span queue);
+uint64_t alerts_raised_count(const struct ops *o);
+bool alerts_commit(struct ops *o, const struct record *rec, struct rec_notice_new *n);
 MUST_CHECK int alerts_verify(const struct engine *e, struct err_note *note);
 uint64_t alerts_hash(const struct engine *e);
 
@@ -812,13 +810,21 @@ void notices_drop_of(struct engine *e, struct alert *a); /* all of this rule */
 MUST_CHECK int notices_verify(const struct engine *e, struct err_note *note);
 uint64_t notices_hash(const struct engine *e);
 
-/* --- engine/breakers.c --- */
-/* Whether the target may be called now; lack of memory is a no. */
-bool breakers_ask(struct engine *e, struct span target, const struct breaker_rules *rules,
-                  struct wall_time *ret_until);
-/* True: it was open or half open, and is closed now. */
-bool breakers_tell(struct engine *e, struct span target, const struct breaker_rules *rules,
-                   bool success);
+/* As struct ops_store says. */
+void notices_new(struct ops *o, struct rec_notice_new *n);
+struct notice_entry *notices_find(struct ops *o, uint64_t number);
+const struct alert_state *notices_alert(const struct ops *o, const struct notice_entry *n);
+bool notices_commit(struct ops *o, struct notice_entry *n, const struct record *rec);
+void notices_begin(struct ops *o, const struct op_notice_take *want);
+struct notice_entry *notices_due(struct ops *o);
+void notices_look(struct ops *o, struct notice_entry *n, int64_t at_ms, bool given_out);
+struct wall_time notices_next(const struct ops *o);
+void notices_release(struct ops *o, struct span target);
+
+/* --- engine/breakers.c: the first three as struct ops_store says --- */
+const struct breaker_view *breakers_find(const struct ops *o, struct span target);
+const struct breaker_view *breakers_next(const struct ops *o, const struct breaker_view *after);
+bool breakers_commit(struct ops *o, const struct record *rec);
 int breakers_apply_put(struct engine *e, const struct rec_breaker_put *r);
 int breakers_apply_gone(struct engine *e, const struct rec_breaker_gone *r);
 void breakers_free(struct engine *e);
@@ -911,15 +917,8 @@ void op_exceptions(struct engine *e, const struct op *op);
 void op_kv_commit(struct engine *e, const struct op *op);
 void op_kv_get(struct engine *e, const struct op *op);
 void op_kv_list(struct engine *e, const struct op *op);
-void op_alert_put(struct engine *e, const struct op *op);
-void op_alert_delete(struct engine *e, const struct op *op);
 void op_alert_list(struct engine *e, const struct op *op);
-void op_alert_edge(struct engine *e, const struct op *op);
-void op_notice_take(struct engine *e, const struct op *op);
-void op_notice_end(struct engine *e, const struct op *op);
 void op_notice_list(struct engine *e, const struct op *op);
-void op_notice_again(struct engine *e, const struct op *op);
-void op_notice_discard(struct engine *e, const struct op *op);
 void op_breaker_list(struct engine *e, const struct op *op);
 void op_page(struct engine *e, const struct op *op);
 void op_history(struct engine *e, const struct op *op);
