@@ -10,6 +10,10 @@
 #include "base/span.h"
 #include "core/records/record.h"
 
+#define BULKS_MAX                                                                                  \
+    64 /* under way at the same time; the text of the refusal says this number, too                \
+        */
+
 /* NULL, or a sentence that says why the request is refused. It begins with the name of the member
  * that is wrong. `states` is a mask; 0 = none are named. */
 const char *bulk_refusal(uint8_t action, unsigned states, struct span group);

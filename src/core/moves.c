@@ -204,13 +204,6 @@ void decide_left(const struct job *j, const struct job_rules *rules, struct job_
     ret->job_dead.error = fail.error;
 }
 
-bool unique_key_held(const struct queue_policy *policy, uint8_t state)
-{
-    if (policy->unique_scope == UNIQUE_KEPT)
-        return state != STATE_CANCELLED && state != STATE_NONE;
-    return policy->unique_scope == UNIQUE_LIVE && (STATE_BIT(state) & STATES_LIVE);
-}
-
 void decide_release(const struct job *j, struct wall_time run_at, uint32_t generation,
                     struct wall_time now, struct record *ret)
 {

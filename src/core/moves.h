@@ -24,10 +24,6 @@ struct job_rules {
 void rules_of(const struct queue_policy *policy, const struct job_options *options,
               struct job_rules *ret);
 
-/* Whether a job in this state holds its unique key. PostgreSQL's index on keys and the scripts of
- * the Redis store repeat this rule. */
-bool unique_key_held(const struct queue_policy *policy, uint8_t state);
-
 struct fail_request {
     struct span error;
     uint8_t error_kind;

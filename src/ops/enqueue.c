@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "core/id.h"
 #include "core/limits.h"
+#include "core/unique.h"
 #include "core/validate.h"
 #include "ops/enqueue_check.h"
 #include "ops/replies.h"
@@ -113,8 +114,9 @@ static bool place_is_free(struct ops *o, const struct enqueue_plan *p)
 static bool unique_allows(struct ops *o, struct enqueue_plan *p)
 {
     const struct op_enqueue *want = p->want;
-    bool holds = p->q && want->extra.unique.len &&
-                 (!enqueue_comes_ended(want) || unique_key_held(p->policy, want->past->state));
+    bool holds =
+        p->q && want->extra.unique.len &&
+        (!enqueue_comes_ended(want) || unique_holds(p->policy->unique_scope, want->past->state));
     struct job *holder = holds ? o->store->key_holder(o, p->q, want->extra.unique) : NULL;
     if (!holder)
         return true;

@@ -16,6 +16,9 @@
  *   leases.c          ack, fail, extend, release; leases that end without a report
  *   claim.c           claims
  *   change.c          cancel, requeue, patch, remove, annotate; bulk actions on one job
+ *   queues.c          queues: put, delete, pause, purge; bulk actions begin
+ *   alerts.c          alert rules, conditions, what a notice contains
+ *   notices.c         the outbox: take, end, again, discard; breakers of targets
  *   *_check.c         checks of an operation's values that need no state
  *
  * Handles. A job is passed as a pointer to its struct job, which is the first member of whatever
@@ -97,6 +100,23 @@ struct ops_limits {
 #define DEFAULT_KEYS_MAX 4000000u
 #define DEFAULT_KEY_TTL_MS (24u * 3600 * 1000)
 
+/* An alert rule. */
+struct alert_state {
+    struct span name, target; /* target: what its breaker is about; empty = no webhook */
+    struct alert_rule rule;
+    struct wall_time created_at, updated_at;
+};
+
+/* A notice in the outbox; the name of its rule need not be filled in. */
+struct notice_entry {
+    struct rec_notice_new notice;
+    struct rec_notice_tried tried;
+};
+#define NOTICE_LOOKS LIMIT_SLICE /* notices that one take looks at */
+
+/* What becomes of a queue, as it is told to those who listen. */
+enum queue_change { QUEUE_CREATED, QUEUE_CHANGED, QUEUE_PAUSED, QUEUE_RESUMED };
+
 struct ops;
 struct enqueue_plan;
 struct rate_share;
@@ -119,6 +139,67 @@ struct ops_store {
                       struct job_rules *ret);
     /* Another job that holds the unique key of this one; NULL = none. */
     struct job *(*key_rival)(struct ops *o, const struct job *j);
+
+    /* --- queues --- */
+
+    /* How many of its jobs are in these states (a mask). */
+    uint64_t (*queue_count)(const struct ops *o, const struct queue_state *q, unsigned states);
+    /* The queue as REC_QUEUE_PUT describes it, without its policy. */
+    void (*queue_read)(const struct ops *o, const struct queue_state *q, struct rec_queue_put *ret);
+    /* Whether its scope of unique keys cannot become `to` before the jobs of a purge are removed.
+     */
+    bool (*scope_waits)(const struct ops *o, const struct queue_state *q, uint8_t to);
+    /* Whether jobs of the queue that are not cancelled share a unique key; the reply then has some
+     * of them. Called when the scope is widened. */
+    bool (*keys_shared)(struct ops *o, const struct queue_state *q, struct reply *r);
+    /* The queue is created (q NULL) or becomes as `put` and the policy say. False: it did not;
+     * memory is short (o->nomem), or the store will begin again. */
+    bool (*queue_put)(struct ops *o, const struct queue_state *q, struct rec_queue_put *put,
+                      const struct queue_policy *policy, enum queue_change change);
+    /* The queue is purged of so many jobs, or deleted with so many. False: no memory. */
+    bool (*queue_commit)(struct ops *o, const struct queue_state *q, const struct record *rec,
+                         uint64_t count);
+
+    /* --- bulk actions --- */
+
+    size_t (*bulk_count)(const struct ops *o); /* under way */
+    /* The action begins. Its number and seq_max are the store's to fill in; the store replies to
+     * the operation when the action has ended. False: no memory. */
+    bool (*bulk_begin)(struct ops *o, const struct op *op, struct rec_bulk_begin *begin);
+
+    /* --- alert rules --- */
+
+    const struct alert_state *(*alert_find)(const struct ops *o, struct span name);
+    const struct alert_state *(*alert_at)(const struct ops *o, size_t at); /* NULL = no more */
+    uint64_t (*alert_notices)(const struct ops *o, const struct alert_state *a); /* in the outbox */
+    /* Whether the rule's condition holds in the queue; how many hold, of all rules. */
+    bool (*raised)(const struct ops *o, const struct alert_state *a, struct span queue);
+    uint64_t (*raised_count)(const struct ops *o);
+    /* A rule is put or deleted, or its condition begins or ceases to hold; with this notice, if it
+     * is not NULL. False: no memory. */
+    bool (*alert_commit)(struct ops *o, const struct record *rec, struct rec_notice_new *n);
+
+    /* --- notices and breakers --- */
+
+    /* The notice comes into the outbox; number, id and time are the store's to fill in. Room for it
+     * was made where it was decided. */
+    void (*notice_new)(struct ops *o, struct rec_notice_new *n);
+    struct notice_entry *(*notice_find)(struct ops *o, uint64_t number);
+    const struct alert_state *(*notice_alert)(const struct ops *o, const struct notice_entry *n);
+    /* The notice was tried, or leaves the outbox. False: no memory. */
+    bool (*notice_commit)(struct ops *o, struct notice_entry *n, const struct record *rec);
+    /* A take begins; then the next notice that is due and has a rule with a webhook. Each must be
+     * looked at later, or committed, before the next is asked for. */
+    void (*notices_begin)(struct ops *o, const struct op_notice_take *want);
+    struct notice_entry *(*notice_due)(struct ops *o);
+    void (*notice_look)(struct ops *o, struct notice_entry *n, int64_t at_ms, bool given_out);
+    struct wall_time (*notices_next)(const struct ops *o); /* when another take is worthwhile */
+    /* The target answers again: what its breaker kept back need not wait any longer. */
+    void (*notices_release)(struct ops *o, struct span target);
+    const struct breaker_view *(*breaker_find)(const struct ops *o, struct span target);
+    const struct breaker_view *(*breaker_next)(const struct ops *o,
+                                               const struct breaker_view *after); /* NULL = first */
+    bool (*breaker_commit)(struct ops *o, const struct record *rec);
 
     /* --- leases --- */
 
@@ -277,6 +358,19 @@ void ops_requeue(struct ops *o, const struct op *op, struct reply *r);
 void ops_patch(struct ops *o, const struct op *op, struct reply *r);
 void ops_remove(struct ops *o, const struct op *op, struct reply *r);
 void ops_note(struct ops *o, const struct op *op, struct reply *r);
+void ops_queue_put(struct ops *o, const struct op *op, struct reply *r);
+void ops_queue_delete(struct ops *o, const struct op *op, struct reply *r);
+void ops_pause(struct ops *o, const struct op *op, struct reply *r);
+void ops_purge(struct ops *o, const struct op *op, struct reply *r);
+void ops_alert_put(struct ops *o, const struct op *op, struct reply *r);
+void ops_alert_delete(struct ops *o, const struct op *op, struct reply *r);
+void ops_alert_edge(struct ops *o, const struct op *op, struct reply *r);
+void ops_notice_take(struct ops *o, const struct op *op, struct reply *r);
+void ops_notice_end(struct ops *o, const struct op *op, struct reply *r);
+void ops_notice_again(struct ops *o, const struct op *op, struct reply *r);
+void ops_notice_discard(struct ops *o, const struct op *op, struct reply *r);
+/* With OUT_OK nothing is answered yet: see bulk_begin. */
+void ops_bulk(struct ops *o, const struct op *op, struct reply *r);
 
 /* --- what happens without being asked for --- */
 

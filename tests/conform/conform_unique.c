@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unique keys: at most one live (or kept) job each, in one queue. */
 #include "conform/conform.h"
+#include "core/unique.h"
 
 static struct op unique_op(const char *queue, const char *key, enum unique_mode mode)
 {
@@ -189,6 +190,55 @@ static void scope_switched_on(struct env *e)
     expect_taken(e, "q", "k", live);
 }
 
+/* One job in each state, each with the name of its state as its key. */
+static void one_in_each_state(struct env *e, uint64_t seqs[STATE_COUNT])
+{
+    for (int s = STATE_RUNNING; s < STATE_COUNT; s++) {
+        seqs[s] = put_unique(e, "q", state_name((enum job_state)s));
+        struct held h = s == STATE_CANCELLED ? (struct held){0} : take(e, "q");
+        struct op bury = lease_op(OP_FAIL, h);
+        bury.lease.no_retry = true;
+        if (s == STATE_DONE)
+            EXPECT_OUT(ack(e, h), OUT_OK);
+        else if (s == STATE_DEAD)
+            EXPECT_OUT(run(e, bury), OUT_OK);
+        else if (s == STATE_CANCELLED)
+            EXPECT_OUT(cancel(e, seqs[s]), OUT_OK);
+    }
+    struct op later = unique_op("q", state_name(STATE_SCHEDULED), UNIQUE_REJECT);
+    later.enqueue.delay_ms = 3600000;
+    seqs[STATE_SCHEDULED] = put_op(e, later);
+    seqs[STATE_READY] = put_unique(e, "q", state_name(STATE_READY));
+    for (int s = STATE_SCHEDULED; s < STATE_COUNT; s++)
+        EXPECT_STATE(seqs[s], s);
+}
+
+/* A store that finds the holders of a queue's keys again, after a change of scope, follows the rule
+ * of core/unique.h for every state. */
+static void scope_changes(struct env *e)
+{
+    static const uint8_t scopes[] = {UNIQUE_KEPT, UNIQUE_LIVE, UNIQUE_NONE,
+                                     UNIQUE_LIVE, UNIQUE_NONE, UNIQUE_KEPT};
+    uint64_t seqs[STATE_COUNT];
+    struct queue_policy p = test_policy();
+    queue_make(e, "q", &p);
+    one_in_each_state(e, seqs);
+    for (size_t i = 0; i < sizeof scopes; i++) {
+        p.unique_scope = scopes[i];
+        queue_make(e, "q", &p);
+        for (uint8_t s = STATE_SCHEDULED; s < (uint8_t)STATE_COUNT; s++) {
+            const char *key = state_name((enum job_state)s);
+            if (unique_holds(scopes[i], s)) {
+                expect_taken(e, "q", key, seqs[s]);
+                continue;
+            }
+            uint64_t other = put_unique(e, "q", key);
+            EXPECT(other != seqs[s]);
+            EXPECT_OUT(run(e, job_op(OP_REMOVE, other)), OUT_OK);
+        }
+    }
+}
+
 /* 32 producers, their enqueues interleaved in one batch and over several. */
 static void racing_producers(struct env *e)
 {
@@ -223,6 +273,7 @@ static const struct conform_case cases[] = {
     CASE("NOM-7 requeue of a dead job whose key was taken", requeue_conflict),
     CASE("ORC-9 unique over every job kept, but for cancelled ones", scope_kept),
     CASE("ORC-9 switching it on with duplicates present is refused", scope_switched_on),
+    CASE("ORC-9 a change of scope decides who holds its key, in every state", scope_changes),
     CASE("NOM-3 ORC-9 32 producers, one live job", racing_producers, .flags = EXACT),
 };
 TOPIC(topic_unique, cases);

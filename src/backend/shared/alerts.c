@@ -4,7 +4,6 @@
 
 #include "backend/shared/shared.h"
 #include "core/alerts/webhook.h"
-#include "core/validate.h"
 
 void unit_alerts_reset(struct unit *u)
 {
@@ -53,7 +52,7 @@ static int target_of(struct arena *arena, struct span url, struct span *ret)
     return ret->len ? 0 : -ERR_NOMEM;
 }
 
-static int rule_read(struct arena *arena, struct span record, struct walert *ret)
+static int rule_read(struct arena *arena, struct span record, struct alert_state *ret)
 {
     struct record rec;
     struct span bytes = copy(arena, record);
@@ -62,10 +61,10 @@ static int rule_read(struct arena *arena, struct span record, struct walert *ret
     int err = record_decode(&bytes, &rec);
     if (err || rec.kind != REC_ALERT_PUT)
         return -ERR_CORRUPT;
-    *ret = (struct walert){.name = rec.alert_put.name,
-                           .rule = rec.alert_put.rule,
-                           .created_at = rec.alert_put.created_at,
-                           .updated_at = rec.alert_put.updated_at};
+    *ret = (struct alert_state){.name = rec.alert_put.name,
+                                .rule = rec.alert_put.rule,
+                                .created_at = rec.alert_put.created_at,
+                                .updated_at = rec.alert_put.updated_at};
     return target_of(arena, ret->rule.url, &ret->target);
 }
 
@@ -86,7 +85,7 @@ int alerts_known_set(struct shared *s, uint64_t version, const struct span *reco
     return 0;
 }
 
-const struct walert *alerts_known_find(const struct shared *s, struct span name)
+const struct alert_state *alerts_known_find(const struct shared *s, struct span name)
 {
     for (size_t i = 0; i < s->alerts.count; i++)
         if (span_equal(s->alerts.list[i].name, name))
@@ -135,60 +134,49 @@ struct wraised *unit_raised_add(struct unit *u, struct span alert, struct span q
 
 /* --- events --- */
 
-static bool hears(const struct walert *a, enum alert_on on, struct span queue)
-{
-    return a->rule.on == on && a->rule.enabled && a->target.len &&
-           alert_matches(a->rule.queue, queue);
-}
-
-static void notify_all(struct unit *u, const struct rec_notice_new *n)
-{
-    for (size_t i = 0; i < u->s->alerts.count; i++)
-        if (hears(&u->s->alerts.list[i], (enum alert_on)n->on, n->queue))
-            unit_notice_new(u, &u->s->alerts.list[i], n);
-}
-
 void unit_alert_dead(struct unit *u, const struct row *r, const struct rec_job_dead *rec)
 {
-    struct rec_notice_new n = {
-        .on = ALERT_DEAD,
-        .queue = r->q->name,
-        .job_seq = r->job.seq,
-        .job_hi = r->job.id_hi,
-        .reason = rec->reason,
-        .attempts = job_attempts(&r->job),
-        .text = validate_cut(rec->error, LIMIT_NOTICE_TEXT_BYTES),
-    };
-    notify_all(u, &n);
+    struct rec_notice_new n = notice_of_dead(&r->job, r->q->name, rec);
+    ops_notify(unit_ops(u), &n);
 }
 
 void unit_alert_failed(struct unit *u, const struct wschedule *s)
 {
     const char *why = schedule_error_name(s->state.error);
-    struct rec_notice_new n = {
-        .on = ALERT_SCHEDULE_FAILED,
-        .queue = s->spec.queue,
-        .subject = validate_cut(s->name, LIMIT_QUEUE_NAME_BYTES),
-        .text = span_text(why ? why : ""),
-    };
-    notify_all(u, &n);
+    struct rec_notice_new n =
+        notice_of_event(ALERT_SCHEDULE_FAILED, s->spec.queue, s->name, span_text(why ? why : ""));
+    ops_notify(unit_ops(u), &n);
 }
 
-/* --- changing rules --- */
+/* --- for the operations of src/ops --- */
 
-static bool put_allowed(struct unit *u, const struct op_alert *want, const struct walert *a,
-                        const struct alert_rule *rule, struct turn *t)
+const struct alert_state *unit_alert_find(const struct ops *o, struct span name)
 {
-    struct err_note note;
-    if (alert_name_check(want->name, &note) != 0 || alert_rule_check(rule, &note) != 0)
-        return unit_refuse_note(u, t, &note);
-    if (a && want->must_create)
-        return unit_refuse(t, OUT_EXISTS, NULL);
-    if (!a && want->must_exist)
-        return unit_refuse(t, OUT_NOT_FOUND, NULL);
-    if (!a && u->s->alerts.count >= LIMIT_ALERTS)
-        return unit_refuse(t, OUT_INVALID, "there are 256 alerts already; delete one first");
-    return true;
+    return alerts_known_find(unit_of(o)->s, name);
+}
+
+const struct alert_state *unit_alert_at(const struct ops *o, size_t at)
+{
+    const struct alerts_known *k = &unit_of(o)->s->alerts;
+    return at < k->count ? &k->list[at] : NULL;
+}
+
+uint64_t unit_alert_notices(const struct ops *o, const struct alert_state *a)
+{
+    (void)a;
+    return unit_of(o)->alerts.put->notices;
+}
+
+bool unit_alert_raised(const struct ops *o, const struct alert_state *a, struct span queue)
+{
+    const struct wraised *r = unit_raised(unit_of(o), a->name, queue);
+    return r && r->there;
+}
+
+uint64_t unit_raised_count(const struct ops *o)
+{
+    const struct unit_alerts *a = &unit_of(o)->alerts;
+    return a->raised_there + (uint64_t)a->raised_adds;
 }
 
 static struct span encode(struct unit *u, const struct rec_alert_put *put)
@@ -204,85 +192,46 @@ static struct span encode(struct unit *u, const struct rec_alert_put *put)
     return text;
 }
 
-void work_alert_put(struct unit *u, struct turn *t)
+static void put_rule(struct unit *u, const struct rec_alert_put *rec)
 {
-    const struct op_alert *want = &t->op->alert;
-    const struct walert *a = alerts_known_find(u->s, want->name);
-    struct alert_rule rule = want->rule ? *want->rule : (struct alert_rule){0};
-    if (want->keep_secret) /* without a webhook there is nothing to sign */
-        rule.secret = a && rule.url.len ? a->rule.secret : (struct span){NULL, 0};
-    if (!put_allowed(u, want, a, &rule, t))
-        return;
-    struct rec_alert_put put = {.name = want->name,
-                                .created_at = a ? a->created_at : u->now,
-                                .updated_at = u->now,
-                                .rule = rule};
+    struct rec_alert_put put = *rec;
     struct walert_put *p = u->alerts.put;
-    p->name = want->name;
+    put.anew = false; /* the row says how the rule is, not what became of it */
+    p->name = put.name;
     p->record = encode(u, &put);
-    p->forget = a && !alert_same_condition(&a->rule, &rule);
-    p->drop = a && !rule.url.len;
-    u->records++;
-    t->reply.created = !a;
+    p->forget = rec->anew;
+    p->drop = !put.rule.url.len && alerts_known_find(u->s, put.name);
 }
 
-void work_alert_delete(struct unit *u, struct turn *t)
+static void edge(struct unit *u, const struct rec_alert_edge *e)
 {
-    if (!alerts_known_find(u->s, t->op->alert.name)) {
-        unit_refuse(t, OUT_NOT_FOUND, NULL);
-        return;
-    }
-    struct walert_put *p = u->alerts.put;
-    p->name = t->op->alert.name;
-    p->gone = p->forget = p->drop = true;
-    t->reply.count = p->notices;
-    u->records++;
-}
-
-/* --- edges --- */
-
-static bool edge_meant(const struct walert *a, const struct op_alert_edge *want)
-{
-    return alert_is_condition((enum alert_on)a->rule.on) &&
-           (!want->raised || (a->rule.enabled && alert_matches(a->rule.queue, want->queue)));
-}
-
-void work_alert_edge(struct unit *u, struct turn *t)
-{
-    const struct op_alert_edge *want = &t->op->alert_edge;
-    const struct walert *a = alerts_known_find(u->s, want->alert);
-    struct wraised *r = unit_raised(u, want->alert, want->queue);
-    bool holds = r && r->there;
-    uint64_t raised = u->alerts.raised_there + (uint64_t)u->alerts.raised_adds;
-    if (!a || !edge_meant(a, want)) {
-        unit_refuse(t, OUT_NOT_FOUND, NULL);
-        return;
-    }
-    t->reply.repeat = holds == want->raised;
-    if (t->reply.repeat)
-        return;
-    if (want->raised && raised >= LIMIT_ALERTS_RAISED) {
-        unit_refuse(t, OUT_INVALID, "10000 conditions are raised already");
-        return;
-    }
-    if (!r)
-        r = unit_raised_add(u, want->alert, want->queue);
+    struct wraised *r = unit_raised_add(u, e->alert, e->queue);
     if (!r)
         return;
-    r->there = want->raised;
+    r->there = e->raised;
     r->changed = true;
-    r->since = u->now;
-    r->value = want->value;
-    r->mark = want->mark;
-    u->alerts.raised_adds += want->raised ? 1 : -1;
+    r->since = e->at;
+    r->value = e->value;
+    r->mark = e->mark;
+    u->alerts.raised_adds += e->raised ? 1 : -1;
+    unit_tell_alert(u, e->raised ? EVENT_ALERT_RAISED : EVENT_ALERT_CLEARED, e->alert, e->queue,
+                    e->value);
+}
+
+bool unit_alert_commit(struct ops *o, const struct record *rec, struct rec_notice_new *n)
+{
+    struct unit *u = unit_of(o);
+    struct walert_put *p = u->alerts.put;
+    if (rec->kind == REC_ALERT_PUT) {
+        put_rule(u, &rec->alert_put);
+    } else if (rec->kind == REC_ALERT_GONE) {
+        p->name = rec->alert_gone.name;
+        p->gone = p->forget = p->drop = true;
+    } else {
+        edge(u, &rec->alert_edge);
+    }
     u->records++;
-    struct rec_notice_new n = {.on = a->rule.on,
-                               .edge = want->raised ? EDGE_RAISED : EDGE_CLEARED,
-                               .queue = want->queue,
-                               .value = want->value,
-                               .mark = want->mark};
-    if (a->target.len)
-        unit_notice_new(u, a, &n);
-    unit_tell_alert(u, want->raised ? EVENT_ALERT_RAISED : EVENT_ALERT_CLEARED, want->alert,
-                    want->queue, want->value);
+    if (n)
+        unit_notice_new(o, n);
+    return !u->nomem;
 }

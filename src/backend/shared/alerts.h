@@ -8,7 +8,7 @@
 #pragma once
 
 #include "base/containers/arena.h"
-#include "ops/op.h"
+#include "ops/alerts.h"
 
 struct shared;
 struct unit;
@@ -16,16 +16,9 @@ struct turn;
 struct row;
 struct wschedule;
 
-/* A rule, as this node knows it. */
-struct walert {
-    struct span name, target; /* target empty = no webhook */
-    struct alert_rule rule;
-    struct wall_time created_at, updated_at;
-};
-
 struct alerts_known {
     struct arena arena;
-    struct walert *list; /* by name */
+    struct alert_state *list; /* by name */
     size_t count;
     uint64_t version; /* 0 = nothing is known */
 };
@@ -52,18 +45,17 @@ struct wraised {
 };
 
 struct wnotice {
-    struct rec_notice_new notice; /* number 0 = a new one, which the store numbers */
-    struct rec_notice_tried tried;
-    int64_t look_ms; /* when it is to be looked at: due, or given out until then */
-    bool held;       /* given out, by this node from now on */
+    struct notice_entry; /* its members are members of this struct; number 0 = a new one, which the
+                            store numbers */
+    int64_t look_ms;     /* when it is to be looked at: due, or given out until then */
+    bool held;           /* given out, by this node from now on */
     bool changed, gone;
     struct span packed; /* as with wraised */
     struct wnotice *next;
 };
 
 struct wbreaker {
-    struct span target;
-    struct breaker breaker;
+    struct breaker_view; /* its members are members of this struct */
     bool stored, changed, gone;
     struct span packed; /* as with wraised */
     struct wbreaker *next;
@@ -76,9 +68,9 @@ struct unit_alerts {
     uint64_t raised_there; /* in all, before the unit */
     int64_t raised_adds;
     struct wnotice *notices, **notices_last; /* that were loaded, in their order … */
+    struct wnotice *take_at;                 /* the next that a take looks at */
     struct wnotice *fresh, **fresh_last;     /* … and those that are new */
     struct wbreaker *breakers;
-    size_t breaker_count;
     struct wall_time next_look; /* of those that were not loaded; 0 = none */
     struct span *let_go;        /* alerts whose notices need not wait longer … */
     size_t let_go_count;        /* … since their target answers again */
@@ -94,7 +86,7 @@ void alerts_known_done(struct shared *s);
  * -ERR_CORRUPT: nothing is known any more. */
 MUST_CHECK int alerts_known_set(struct shared *s, uint64_t version, const struct span *records,
                                 size_t count);
-const struct walert *alerts_known_find(const struct shared *s, struct span name);
+const struct alert_state *alerts_known_find(const struct shared *s, struct span name);
 /* Whether something may happen in this unit that a rule is about. */
 bool unit_may_notify(const struct unit *u);
 /* Whether it is about rules, notices or breakers: loaded in a way of its own. */
@@ -111,13 +103,23 @@ struct wbreaker *unit_breaker_add(struct unit *u, struct span target, const stru
 
 void unit_alert_dead(struct unit *u, const struct row *r, const struct rec_job_dead *rec);
 void unit_alert_failed(struct unit *u, const struct wschedule *s); /* a schedule */
-void unit_notice_new(struct unit *u, const struct walert *a, const struct rec_notice_new *n);
 
-void work_alert_put(struct unit *u, struct turn *t);
-void work_alert_delete(struct unit *u, struct turn *t);
-void work_alert_edge(struct unit *u, struct turn *t);
-void work_notice_take(struct unit *u, struct turn *t);
-void work_notice_end(struct unit *u, struct turn *t);
-void work_notice_again(struct unit *u, struct turn *t);
-void work_notice_discard(struct unit *u, struct turn *t);
-#define NOTICE_LOOKS LIMIT_SLICE /* notices that one take looks at */
+/* As struct ops_store says. */
+const struct alert_state *unit_alert_find(const struct ops *o, struct span name);
+const struct alert_state *unit_alert_at(const struct ops *o, size_t at);
+uint64_t unit_alert_notices(const struct ops *o, const struct alert_state *a);
+bool unit_alert_raised(const struct ops *o, const struct alert_state *a, struct span queue);
+uint64_t unit_raised_count(const struct ops *o);
+bool unit_alert_commit(struct ops *o, const struct record *rec, struct rec_notice_new *n);
+void unit_notice_new(struct ops *o, struct rec_notice_new *n);
+struct notice_entry *unit_notice_find(struct ops *o, uint64_t number);
+const struct alert_state *unit_notice_alert(const struct ops *o, const struct notice_entry *n);
+bool unit_notice_commit(struct ops *o, struct notice_entry *n, const struct record *rec);
+void unit_notices_begin(struct ops *o, const struct op_notice_take *want);
+struct notice_entry *unit_notice_due(struct ops *o);
+void unit_notice_look(struct ops *o, struct notice_entry *n, int64_t at_ms, bool given_out);
+struct wall_time unit_notices_next(const struct ops *o);
+void unit_notices_release(struct ops *o, struct span target);
+const struct breaker_view *unit_breaker_find(const struct ops *o, struct span target);
+const struct breaker_view *unit_breaker_next(const struct ops *o, const struct breaker_view *after);
+bool unit_breaker_commit(struct ops *o, const struct record *rec);

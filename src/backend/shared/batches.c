@@ -5,22 +5,8 @@
 
 /* Operations that are not decided in src/ops. */
 static const work_fn works[OP_KIND_COUNT] = {
-    [OP_QUEUE_PUT] = work_queue_put,
-    [OP_QUEUE_DELETE] = work_queue_delete,
-    [OP_PAUSE] = work_pause,
-    [OP_PURGE] = work_purge,
-    [OP_BULK] = work_bulk,
-    [OP_SCHEDULE_PUT] = work_schedule_put,
-    [OP_SCHEDULE_PAUSE] = work_schedule_pause,
-    [OP_SCHEDULE_DELETE] = work_schedule_delete,
-    [OP_ALERT_PUT] = work_alert_put,
-    [OP_ALERT_DELETE] = work_alert_delete,
-    [OP_ALERT_EDGE] = work_alert_edge,
-    [OP_NOTICE_TAKE] = work_notice_take,
-    [OP_NOTICE_END] = work_notice_end,
-    [OP_NOTICE_AGAIN] = work_notice_again,
-    [OP_NOTICE_DISCARD] = work_notice_discard,
-    [OP_ACCEPT_CLOCK] = work_accept_clock,
+    [OP_SCHEDULE_PUT] = work_schedule_put,       [OP_SCHEDULE_PAUSE] = work_schedule_pause,
+    [OP_SCHEDULE_DELETE] = work_schedule_delete, [OP_ACCEPT_CLOCK] = work_accept_clock,
     [OP_DISPATCHED] = work_dispatched,
 };
 

@@ -5,12 +5,10 @@
 #include "base/mem.h"
 #include "core/bulk.h"
 
-#define BULKS_MAX 64
-
-static size_t bulk_count(const struct shared *s)
+size_t unit_bulk_count(const struct ops *o)
 {
     size_t n = 0;
-    for (const struct bulk *b = s->bulks; b; b = b->next)
+    for (const struct bulk *b = unit_of(o)->s->bulks; b; b = b->next)
         n++;
     return n;
 }
@@ -42,34 +40,23 @@ struct bulk *shared_bulk_new(struct span group)
     return NULL;
 }
 
-void work_bulk(struct unit *u, struct turn *t)
+bool unit_bulk_begin(struct ops *o, const struct op *op, struct rec_bulk_begin *begin)
 {
-    const struct op_bulk *want = &t->op->bulk;
-    struct wqueue *q = unit_queue_named(u, want->queue);
-    const char *wrong = bulk_refusal(want->action, want->states, want->group);
-    if (wrong)
-        unit_refuse(t, OUT_INVALID, wrong);
-    else if (bulk_count(u->s) >= BULKS_MAX)
-        unit_refuse(t, OUT_INVALID, "64 bulk actions are under way; wait until one has ended");
-    else if (!q)
-        unit_refuse(t, OUT_NO_QUEUE, NULL);
-    if (!q || t->reply.outcome != OUT_OK)
-        return;
-    struct bulk *b = shared_bulk_new(want->group);
-    if (!b) {
-        u->nomem = true;
-        return;
-    }
-    b->action = want->action;
-    b->queue = q->number;
-    b->states = bulk_states_meant((enum bulk_action)want->action, want->states);
+    struct unit *u = unit_of(o);
+    struct bulk *b = shared_bulk_new(begin->group);
+    if (!b)
+        return false;
+    b->action = begin->action;
+    b->queue = begin->queue;
+    b->states = begin->states;
     b->seq_max = u->seq_high;
-    b->at = u->now;
-    b->op = t->op;
-    b->batch = t->batch;
+    b->at = begin->at;
+    b->op = op;
+    b->batch = u->turn->batch;
     bulk_free(u->bulk);
     u->bulk = b;
     u->records++;
+    return true;
 }
 
 void shared_bulk_append(struct shared *s, struct bulk *b)

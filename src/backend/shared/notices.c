@@ -8,9 +8,6 @@
  *
  * The outbox is bounded: the store drops the oldest when new ones make it too long. */
 #include "backend/shared/shared.h"
-#include "core/validate.h"
-
-#define RETRY_MS 1000 /* a look that came to nothing, for no reason that has an end */
 
 /* --- coming --- */
 
@@ -22,13 +19,14 @@ static struct span keep(struct unit *u, struct span text)
 }
 
 /* The rule's name is copied: this node may read the rules anew before the unit is over. */
-void unit_notice_new(struct unit *u, const struct walert *a, const struct rec_notice_new *n)
+void unit_notice_new(struct ops *o, struct rec_notice_new *n)
 {
+    struct unit *u = unit_of(o);
     struct wnotice *w = unit_alloc(u, sizeof *w);
     if (!w)
         return;
     w->notice = *n;
-    w->notice.alert = keep(u, a->name);
+    w->notice.alert = keep(u, n->alert);
     w->notice.text = keep(u, n->text);
     w->notice.number = 0;
     w->notice.id_hi = id_hi(u->now, u->s->config.node);
@@ -61,7 +59,6 @@ struct wbreaker *unit_breaker_add(struct unit *u, struct span target, const stru
     *w = (struct wbreaker){
         .target = target, .breaker = *b, .stored = true, .next = u->alerts.breakers};
     u->alerts.breakers = w;
-    u->alerts.breaker_count++;
     return w;
 }
 
@@ -73,55 +70,123 @@ static struct wbreaker *breaker_of(const struct unit *u, struct span target)
     return w;
 }
 
-/* Room for one more: the one that has been quiet longest goes. */
-static bool make_room(struct unit *u)
+const struct breaker_view *unit_breaker_find(const struct ops *o, struct span target)
 {
-    struct wbreaker *quiet = NULL;
-    if (u->alerts.breaker_count < LIMIT_BREAKERS)
-        return true;
-    for (struct wbreaker *w = u->alerts.breakers; w; w = w->next)
-        if (!w->gone && w->breaker.state == BREAKER_CLOSED && w->breaker.failures == 0 &&
-            (!quiet || w->breaker.changed_at.ms < quiet->breaker.changed_at.ms))
-            quiet = w;
-    if (!quiet)
-        return false;
-    quiet->gone = quiet->changed = true;
-    u->alerts.breaker_count--;
-    return true;
+    return (const struct breaker_view *)breaker_of(unit_of(o), target);
 }
 
-/* False: there is no room for another. */
-static bool breaker_set(struct unit *u, struct span target, const struct breaker *after)
+const struct breaker_view *unit_breaker_next(const struct ops *o, const struct breaker_view *after)
 {
+    const struct wbreaker *w =
+        after ? ((const struct wbreaker *)(const void *)after)->next : unit_of(o)->alerts.breakers;
+    while (w && w->gone)
+        w = w->next;
+    return (const struct breaker_view *)w;
+}
+
+bool unit_breaker_commit(struct ops *o, const struct record *rec)
+{
+    struct unit *u = unit_of(o);
+    bool gone = rec->kind == REC_BREAKER_GONE;
+    struct span target = gone ? rec->breaker_gone.target : rec->breaker_put.target;
     struct wbreaker *w = breaker_of(u, target);
-    if (!w && make_room(u)) {
-        w = unit_breaker_add(u, keep(u, target), after);
-        if (w)
-            w->stored = false;
+    if (!w) {
+        w = unit_breaker_add(u, keep(u, target), &rec->breaker_put.breaker);
+        if (!w)
+            return false;
+        w->stored = false;
     }
-    if (!w)
-        return false;
-    w->breaker = *after;
+    if (gone)
+        w->gone = true;
+    else
+        w->breaker = rec->breaker_put.breaker;
     w->changed = true;
     u->records++;
     return true;
 }
 
-static bool breakers_ask(struct unit *u, struct span target, const struct breaker_rules *rules,
-                         struct wall_time *ret_until)
+/* --- delivery --- */
+
+static struct wnotice *notice_from(const struct notice_entry *n)
 {
-    const struct wbreaker *w = breaker_of(u, target);
-    struct breaker after = w ? w->breaker : (struct breaker){0};
-    bool may = breaker_ask(&after, rules, u->now);
-    *ret_until = after.until;
-    if (w && !breaker_equal(&w->breaker, &after))
-        (void)breaker_set(u, target, &after);
-    return may;
+    return (struct wnotice *)(uintptr_t)n;
 }
 
-/* Its notices need not wait any longer: the target answers again. */
-static void let_go(struct unit *u, struct span target)
+struct notice_entry *unit_notice_find(struct ops *o, uint64_t number)
 {
+    struct wnotice *w = unit_of(o)->alerts.notices;
+    while (w && (w->gone || w->notice.number != number))
+        w = w->next;
+    return (struct notice_entry *)w;
+}
+
+const struct alert_state *unit_notice_alert(const struct ops *o, const struct notice_entry *n)
+{
+    return alerts_known_find(unit_of(o)->s, n->notice.alert);
+}
+
+bool unit_notice_commit(struct ops *o, struct notice_entry *n, const struct record *rec)
+{
+    struct wnotice *w = notice_from(n);
+    if (rec->kind == REC_NOTICE_GONE) {
+        w->gone = true;
+    } else {
+        w->tried = rec->notice_tried;
+        w->held = false;
+        w->look_ms = w->tried.due.ms;
+    }
+    w->changed = true;
+    unit_of(o)->records++;
+    return true;
+}
+
+/* What was held and is to be let go was found when the notices were loaded. */
+void unit_notices_begin(struct ops *o, const struct op_notice_take *want)
+{
+    (void)want;
+    unit_of(o)->alerts.take_at = unit_of(o)->alerts.notices;
+}
+
+/* One whose rule went while it came goes, too. */
+struct notice_entry *unit_notice_due(struct ops *o)
+{
+    struct unit *u = unit_of(o);
+    struct wnotice *w;
+    while (!u->nomem && (w = u->alerts.take_at) != NULL) {
+        struct notice_entry *n = (struct notice_entry *)w;
+        const struct alert_state *a = unit_notice_alert(o, n);
+        u->alerts.take_at = w->next;
+        if (a && a->target.len)
+            return n;
+        w->gone = w->changed = true;
+        u->records++;
+    }
+    return NULL;
+}
+
+void unit_notice_look(struct ops *o, struct notice_entry *n, int64_t at_ms, bool given_out)
+{
+    struct wnotice *w = notice_from(n);
+    w->look_ms = at_ms;
+    w->held = given_out;
+    w->changed = true;
+    unit_of(o)->records += given_out;
+}
+
+struct wall_time unit_notices_next(const struct ops *o)
+{
+    const struct unit_alerts *a = &unit_of(o)->alerts;
+    struct wall_time next = a->next_look;
+    for (const struct wnotice *w = a->notices; w; w = w->next)
+        if (!w->gone && w->tried.state == NOTICE_PENDING && (next.ms == 0 || w->look_ms < next.ms))
+            next.ms = w->look_ms;
+    return next;
+}
+
+/* The store lets the notices of these rules go. */
+void unit_notices_release(struct ops *o, struct span target)
+{
+    struct unit *u = unit_of(o);
     const struct alerts_known *k = &u->s->alerts;
     struct span *names =
         arena_array(&u->arena, u->alerts.let_go_count + k->count + 1, sizeof(struct span));
@@ -134,167 +199,4 @@ static void let_go(struct unit *u, struct span target)
     for (size_t i = 0; i < k->count; i++)
         if (span_equal(k->list[i].target, target))
             names[u->alerts.let_go_count++] = keep(u, k->list[i].name);
-}
-
-static void breakers_tell(struct unit *u, struct span target, const struct op_notice_end *want)
-{
-    const struct wbreaker *w = breaker_of(u, target);
-    struct breaker before = w ? w->breaker : (struct breaker){0}, after = before;
-    if (!want->reached || !target.len)
-        return;
-    breaker_tell(&after, &want->breaker, want->delivered, u->now);
-    if (w && breaker_equal(&before, &after))
-        return;
-    if (breaker_set(u, target, &after) && before.state != BREAKER_CLOSED &&
-        after.state == BREAKER_CLOSED)
-        let_go(u, target);
-}
-
-/* --- delivery --- */
-
-static void notice_gone(struct unit *u, struct wnotice *w)
-{
-    w->gone = w->changed = true;
-    u->records++;
-}
-
-static void notice_tried(struct unit *u, struct wnotice *w, const struct rec_notice_tried *t)
-{
-    w->tried = *t;
-    w->held = false;
-    w->look_ms = t->due.ms;
-    w->changed = true;
-    u->records++;
-}
-
-/* It waited in vain for its target to come back. */
-static void give_up(struct unit *u, struct wnotice *w)
-{
-    struct rec_notice_tried t = w->tried;
-    t.state = NOTICE_DEAD;
-    t.error = SPAN_LITERAL("too old: its target's breaker is open");
-    notice_tried(u, w, &t);
-}
-
-/* May this one be sent now? What may not is looked at again when it may. */
-static bool may_send(struct unit *u, struct wnotice *w, const struct walert *a,
-                     const struct op_notice_take *want)
-{
-    struct wall_time until = {0};
-    w->held = false;
-    w->changed = true;
-    if (breakers_ask(u, a->target, &want->breaker, &until))
-        return true;
-    if (u->now.ms - w->tried.since.ms >= want->give_up_ms)
-        give_up(u, w);
-    else
-        w->look_ms = until.ms > u->now.ms ? until.ms : u->now.ms + RETRY_MS;
-    return false;
-}
-
-static struct notice_view view_of(struct unit *u, const struct wnotice *w, const struct walert *a)
-{
-    return (struct notice_view){
-        .notice = w->notice,
-        .tried = w->tried,
-        .with_payload = a->rule.with_payload,
-        .url = keep(u, a->rule.url),
-        .secret = keep(u, a->rule.secret),
-    };
-}
-
-static void sooner(struct wall_time *at, int64_t ms)
-{
-    if (at->ms == 0 || ms < at->ms)
-        at->ms = ms;
-}
-
-void work_notice_take(struct unit *u, struct turn *t)
-{
-    const struct op_notice_take *want = &t->op->notice_take;
-    uint32_t limit = shared_limit(want->limit), count = 0;
-    struct notice_view *views = arena_array(&u->arena, limit, sizeof *views);
-    u->nomem |= !views;
-    t->reply.next_due = u->alerts.next_look;
-    for (struct wnotice *w = u->alerts.notices; w && !u->nomem; w = w->next) {
-        const struct walert *a = alerts_known_find(u->s, w->notice.alert);
-        if (count < limit && (!a || !a->target.len)) {
-            notice_gone(u, w); /* its rule went while it came */
-            continue;
-        }
-        if (count < limit && may_send(u, w, a, want)) {
-            w->look_ms = u->now.ms + want->hold_ms;
-            w->held = true;
-            views[count++] = view_of(u, w, a);
-            u->records++;
-        }
-        if (w->tried.state == NOTICE_PENDING)
-            sooner(&t->reply.next_due, w->look_ms);
-    }
-    t->reply.notices = views;
-    t->reply.notice_count = count;
-}
-
-static struct wnotice *find(struct unit *u, struct job_ref id, struct turn *t)
-{
-    for (struct wnotice *w = u->alerts.notices; w; w = w->next)
-        if (w->notice.number == id.seq && !w->gone && (!id.hi || id.hi == w->notice.id_hi))
-            return w;
-    unit_refuse(t, OUT_NOT_FOUND, NULL);
-    return NULL;
-}
-
-static void end_failed(struct unit *u, struct wnotice *w, const struct op_notice_end *want)
-{
-    struct rec_notice_tried next = {
-        .number = w->notice.number,
-        .state = want->give_up ? NOTICE_DEAD : NOTICE_PENDING,
-        .tries = w->tried.tries < UINT32_MAX ? w->tried.tries + 1 : w->tried.tries,
-        .since = w->tried.since,
-        .due = want->due.ms >= 0 && want->due.ms <= LIMIT_WALL_MS ? want->due : u->now,
-        .status = want->status,
-        .error = validate_cut(want->error, LIMIT_NOTICE_ERROR_BYTES),
-    };
-    notice_tried(u, w, &next);
-}
-
-void work_notice_end(struct unit *u, struct turn *t)
-{
-    const struct op_notice_end *want = &t->op->notice_end;
-    struct wnotice *w = find(u, (struct job_ref){want->number, 0}, t);
-    if (!w)
-        return;
-    /* Delivered is delivered, whatever else became of it meanwhile. */
-    if (!want->delivered && (w->tried.tries != want->tries || w->tried.state == NOTICE_DEAD)) {
-        t->reply.repeat = true;
-        return;
-    }
-    if (want->delivered)
-        notice_gone(u, w);
-    else
-        end_failed(u, w, want);
-    const struct walert *a = alerts_known_find(u->s, w->notice.alert);
-    if (a)
-        breakers_tell(u, a->target, want);
-}
-
-void work_notice_again(struct unit *u, struct turn *t)
-{
-    struct wnotice *w = find(u, t->op->notice.id, t);
-    if (!w)
-        return;
-    struct rec_notice_tried next = {.number = w->notice.number,
-                                    .state = NOTICE_PENDING,
-                                    .since = u->now,
-                                    .due = u->now,
-                                    .status = w->tried.status,
-                                    .error = w->tried.error};
-    notice_tried(u, w, &next);
-}
-
-void work_notice_discard(struct unit *u, struct turn *t)
-{
-    struct wnotice *w = find(u, t->op->notice.id, t);
-    if (w)
-        notice_gone(u, w);
 }

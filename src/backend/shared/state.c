@@ -6,19 +6,9 @@
 #include "backend/shared/shared.h"
 #include "base/check.h"
 
-static struct unit *unit_of(const struct ops *o)
-{
-    return (struct unit *)(uintptr_t)o;
-}
-
 static struct row *row_of(const struct job *j)
 {
     return (struct row *)(uintptr_t)j;
-}
-
-static struct wqueue *queue_from(const struct queue_state *q)
-{
-    return (struct wqueue *)(uintptr_t)q;
 }
 
 static struct queue_state *state_of(struct wqueue *q)
@@ -491,6 +481,32 @@ const struct ops_store unit_ops_store = {
     .queue_name = queue_name,
     .job_rules = job_rules,
     .key_rival = key_rival,
+    .queue_count = unit_queue_count,
+    .queue_read = unit_queue_read,
+    .scope_waits = unit_scope_waits,
+    .keys_shared = unit_keys_shared,
+    .queue_put = unit_queue_put,
+    .queue_commit = unit_queue_commit,
+    .bulk_count = unit_bulk_count,
+    .bulk_begin = unit_bulk_begin,
+    .alert_find = unit_alert_find,
+    .alert_at = unit_alert_at,
+    .alert_notices = unit_alert_notices,
+    .raised = unit_alert_raised,
+    .raised_count = unit_raised_count,
+    .alert_commit = unit_alert_commit,
+    .notice_new = unit_notice_new,
+    .notice_find = unit_notice_find,
+    .notice_alert = unit_notice_alert,
+    .notice_commit = unit_notice_commit,
+    .notices_begin = unit_notices_begin,
+    .notice_due = unit_notice_due,
+    .notice_look = unit_notice_look,
+    .notices_next = unit_notices_next,
+    .notices_release = unit_notices_release,
+    .breaker_find = unit_breaker_find,
+    .breaker_next = unit_breaker_next,
+    .breaker_commit = unit_breaker_commit,
     .lease = job_lease,
     .report_find = report_find,
     .report_forgotten = report_forgotten,

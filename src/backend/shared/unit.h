@@ -18,6 +18,7 @@
 #include "base/containers/heap.h"
 #include "base/containers/map.h"
 #include "core/moves.h"
+#include "core/unique.h"
 #include "ops/enqueue.h"
 #include "ops/ops.h"
 #include "ops/schedule_rules.h"
@@ -242,6 +243,17 @@ static inline struct ops *unit_ops(struct unit *u)
 }
 extern const struct ops_store unit_ops_store; /* state.c */
 
+/* What operations pass (struct ops_store) is the beginning of what the unit has. */
+static inline struct unit *unit_of(const struct ops *o)
+{
+    return (struct unit *)(uintptr_t)o;
+}
+
+static inline struct wqueue *queue_from(const struct queue_state *q)
+{
+    return (struct wqueue *)(uintptr_t)q;
+}
+
 int unit_init(struct unit *u, struct shared *s);
 void unit_reset(struct unit *u); /* for the next unit, or the same again */
 void unit_done(struct unit *u);
@@ -303,6 +315,17 @@ void unit_item_left(struct unit *u, struct row *r, uint8_t holder_state);
 /* Whether one more may be created, with `ahead` others. */
 bool unit_queue_room(const struct unit *u, size_t ahead, bool implied);
 struct wqueue *unit_queue_make(struct unit *u, struct span name, const struct queue_policy *policy);
+/* As struct ops_store says. */
+uint64_t unit_queue_count(const struct ops *o, const struct queue_state *q, unsigned states);
+void unit_queue_read(const struct ops *o, const struct queue_state *q, struct rec_queue_put *ret);
+bool unit_scope_waits(const struct ops *o, const struct queue_state *q, uint8_t to);
+bool unit_keys_shared(struct ops *o, const struct queue_state *q, struct reply *r);
+bool unit_queue_put(struct ops *o, const struct queue_state *q, struct rec_queue_put *put,
+                    const struct queue_policy *policy, enum queue_change change);
+bool unit_queue_commit(struct ops *o, const struct queue_state *q, const struct record *rec,
+                       uint64_t count);
+size_t unit_bulk_count(const struct ops *o);
+bool unit_bulk_begin(struct ops *o, const struct op *op, struct rec_bulk_begin *begin);
 /* Whether a change of this queue has to know which jobs share a key (unit.sharers). */
 bool unit_queue_widens(const struct unit *u, const struct wqueue **ret_queue);
 void unit_rates_take(struct unit *u); /* after the commit */

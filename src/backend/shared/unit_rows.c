@@ -3,6 +3,7 @@
  * attempts, the last word about a lease, the holder of a unique key, and the event. */
 #include "backend/shared/shared.h"
 #include "base/check.h"
+#include "core/retention.h"
 
 static void count(struct wqueue *q, const struct job *j, int64_t n)
 {
@@ -44,7 +45,7 @@ void unit_row_after(struct unit *u, struct row *r)
     count(q, &r->job, 1);
     r->changed = true;
     u->records++;
-    r->held = r->extra.unique.len && unique_key_held(&q->policy, r->job.state);
+    r->held = r->extra.unique.len && unique_holds(q->policy.unique_scope, r->job.state);
     mark_pending(u, r);
     if (r->job.state != STATE_READY)
         return;
@@ -386,13 +387,13 @@ static void take_noted(struct unit *u, struct row *r, const struct job *before,
         keep_error(r, n->error_kind, n->error);
 }
 
-/* A queue that keeps none of its finished jobs: they go with the record that ends them. */
+/* Where a queue keeps none of its done jobs, they go with the record that ends them; the tick
+ * removes the rest of what queues do not keep. */
 static void drop_unkept(struct unit *u, struct row *r)
 {
-    const struct queue_policy *p = &r->q->policy;
     if (STATE_BIT(r->job.state) & STATES_LIVE)
         return;
-    if (r->job.state == STATE_DONE && (p->keep_done == 0 || p->keep_done_ms == 0))
+    if (r->job.state == STATE_DONE && retention_none(retention_of(&r->q->policy, STATE_DONE)))
         unit_row_remove(u, r);
     else
         u->s->trim_wanted = true;

@@ -13,7 +13,8 @@
 #include "base/system/clock.h"
 
 /* Numbers are on disk: never renumber. A new one: a row in the table of alert.c; an event needs the
- * call of alerts_happened (engine/alerts.c), a condition a function in broker/conditions.c. */
+ * call of ops_notify (ops/alerts.h) in every store, a condition a function in broker/conditions.c.
+ */
 enum alert_on {
     ALERT_DEAD = 1,
     ALERT_SCHEDULE_FAILED = 2,

@@ -4,9 +4,9 @@
  * A notice about an event is a record in the frame of the event itself, so that neither can be
  * durable without the other. Conditions are measured by the broker, which says when one begins or
  * ceases to hold; what is raised is durable, so that a restart tells nothing twice. */
+#include "ops/alerts.h"
 #include "backend/local/engine/engine_impl.h"
 #include "core/alerts/webhook.h"
-#include "core/validate.h"
 
 #define RAISED_SHOWN 100
 
@@ -47,18 +47,13 @@ void alerts_free(struct engine *e)
 
 /* --- finding --- */
 
-struct span alert_name(const struct alert *a)
-{
-    return span_of(a->texts, a->name_len);
-}
-
 /* Where the rule is, or would be. */
 static size_t place_of(const struct engine *e, struct span name)
 {
     size_t low = 0, high = e->alerts.count;
     while (low < high) {
         size_t mid = (low + high) / 2;
-        if (span_order(alert_name(e->alerts.list[mid]), name) < 0)
+        if (span_order(e->alerts.list[mid]->name, name) < 0)
             low = mid + 1;
         else
             high = mid;
@@ -69,7 +64,7 @@ static size_t place_of(const struct engine *e, struct span name)
 struct alert *alerts_find(const struct engine *e, struct span name)
 {
     size_t at = place_of(e, name);
-    bool found = at < e->alerts.count && span_equal(alert_name(e->alerts.list[at]), name);
+    bool found = at < e->alerts.count && span_equal(e->alerts.list[at]->name, name);
     return found ? e->alerts.list[at] : NULL;
 }
 
@@ -77,14 +72,8 @@ struct span alert_name_of(const struct engine *e, uint32_t number)
 {
     for (size_t i = 0; i < e->alerts.count; i++)
         if (e->alerts.list[i]->number == number)
-            return alert_name(e->alerts.list[i]);
+            return e->alerts.list[i]->name;
     return (struct span){NULL, 0};
-}
-
-static bool hears(const struct alert *a, enum alert_on on, struct span queue)
-{
-    return a->rule.on == on && a->rule.enabled && a->target.len &&
-           alert_matches(a->rule.queue, queue);
 }
 
 /* Counted once for each queue and change of rules: every move that may be a death asks. */
@@ -93,7 +82,8 @@ static uint32_t dead_rules(struct engine *e, struct queue *q)
     if (q->alerts_version != e->alerts.version) {
         q->dead_rules = 0;
         for (size_t i = 0; i < e->alerts.count; i++)
-            q->dead_rules += hears(e->alerts.list[i], ALERT_DEAD, span_of(q->name, q->name_len));
+            q->dead_rules += alert_hears((const struct alert_state *)e->alerts.list[i], ALERT_DEAD,
+                                         span_of(q->name, q->name_len));
         q->alerts_version = e->alerts.version;
     }
     return q->dead_rules;
@@ -187,7 +177,7 @@ static int set_texts(struct alert *a, const struct rec_alert_put *r)
     if (!texts)
         return -ERR_NOMEM;
     char *at = texts;
-    a->name_len = text_add(&at, r->name).len;
+    a->name = text_add(&at, r->name);
     struct alert_rule rule = r->rule;
     rule.queue = text_add(&at, r->rule.queue);
     rule.url = text_add(&at, r->rule.url);
@@ -266,33 +256,14 @@ int alerts_dead_reserve(struct engine *e, struct queue *q, size_t *bytes)
     return count ? notices_reserve(e, count, bytes) : 0;
 }
 
-static void notify_all(struct engine *e, enum alert_on on, struct rec_notice_new *n)
-{
-    for (size_t i = 0; i < e->alerts.count; i++) {
-        const struct alert *a = e->alerts.list[i];
-        if (!hears(a, on, n->queue))
-            continue;
-        n->alert = alert_name(a);
-        notices_emit(e, n);
-    }
-}
-
 void alerts_job_dead(struct engine *e, const struct rec_job_dead *r)
 {
     const struct live *l = jobs_by_seq(e, r->seq, NULL);
     struct queue *q = l ? queue_of(e, l) : NULL;
     if (!q || !dead_rules(e, q))
         return;
-    struct rec_notice_new n = {
-        .on = ALERT_DEAD,
-        .queue = span_of(q->name, q->name_len),
-        .job_seq = l->job.seq,
-        .job_hi = l->job.id_hi,
-        .reason = r->reason,
-        .attempts = job_attempts(&l->job),
-        .text = validate_cut(r->error, LIMIT_NOTICE_TEXT_BYTES),
-    };
-    notify_all(e, ALERT_DEAD, &n);
+    struct rec_notice_new n = notice_of_dead(&l->job, span_of(q->name, q->name_len), r);
+    ops_notify(&e->ops, &n);
 }
 
 void alerts_happened(struct engine *e, enum alert_on on, struct span queue, struct span subject,
@@ -300,134 +271,64 @@ void alerts_happened(struct engine *e, enum alert_on on, struct span queue, stru
 {
     size_t count = 0, bytes = 0;
     for (size_t i = 0; i < e->alerts.count; i++)
-        count += hears(e->alerts.list[i], on, queue);
+        count += alert_hears((const struct alert_state *)e->alerts.list[i], on, queue);
     if (count == 0)
         return;
     if (notices_reserve(e, count, &bytes) != 0 || emit_reserve(e, bytes) != 0) {
         e->outbox.dropped += count;
         return;
     }
-    struct rec_notice_new n = {.on = (uint8_t)on,
-                               .queue = queue,
-                               .subject = validate_cut(subject, LIMIT_QUEUE_NAME_BYTES),
-                               .text = validate_cut(text, LIMIT_NOTICE_TEXT_BYTES)};
-    notify_all(e, on, &n);
+    struct rec_notice_new n = notice_of_event(on, queue, subject, text);
+    ops_notify(&e->ops, &n);
 }
 
-/* --- operations --- */
+/* --- for the operations of src/ops --- */
 
-static bool put_allowed(struct engine *e, const struct op_alert *want, const struct alert *a,
-                        const struct alert_rule *rule, struct engine_reply *r)
+static struct alert *alert_from(const struct alert_state *a)
 {
-    struct err_note note;
-    if (alert_name_check(want->name, &note) != 0 || alert_rule_check(rule, &note) != 0)
-        return refuse_note(e, r, &note);
-    if (a && want->must_create)
-        return refuse(r, OUT_EXISTS, NULL);
-    if (!a && want->must_exist)
-        return refuse(r, OUT_NOT_FOUND, NULL);
-    if (!a && e->alerts.count >= LIMIT_ALERTS)
-        return refuse(r, OUT_INVALID, "there are 256 alerts already; delete one first");
-    return true;
+    return (struct alert *)(uintptr_t)a;
 }
 
-void op_alert_put(struct engine *e, const struct op *op)
+const struct alert_state *alerts_named(const struct ops *o, struct span name)
 {
-    const struct op_alert *want = &op->alert;
-    struct engine_reply *r = reply_new(e, op);
-    const struct alert *a = alerts_find(e, want->name);
-    struct alert_rule rule = want->rule ? *want->rule : (struct alert_rule){0};
-    if (want->keep_secret) /* without a webhook there is nothing to sign */
-        rule.secret = a && rule.url.len ? a->rule.secret : (struct span){NULL, 0};
-    if (!put_allowed(e, want, a, &rule, r))
-        return;
-    struct record rec = {
-        .kind = REC_ALERT_PUT,
-        .alert_put = {.name = want->name,
-                      .anew = a && !alert_same_condition(&a->rule, &rule),
-                      .created_at = a ? a->created_at : e->now.wall,
-                      .updated_at = e->now.wall,
-                      .rule = rule},
-    };
-    if (emit_reserve(e, record_bytes_max(&rec)) != 0 || engine_emit_or_not(e, &rec) != 0) {
-        refuse_nomem(r);
-        return;
-    }
-    r->reply.created = !a;
-    r->after = e->position;
+    return (const struct alert_state *)alerts_find(engine_of(o), name);
 }
 
-void op_alert_delete(struct engine *e, const struct op *op)
+const struct alert_state *alerts_at(const struct ops *o, size_t at)
 {
-    struct engine_reply *r = reply_new(e, op);
-    const struct alert *a = alerts_find(e, op->alert.name);
-    struct record rec = {.kind = REC_ALERT_GONE,
-                         .alert_gone = {.name = op->alert.name, .at = e->now.wall}};
-    if (!a) {
-        refuse(r, OUT_NOT_FOUND, NULL);
-        return;
-    }
-    if (emit_reserve(e, record_bytes_max(&rec)) != 0) {
-        refuse_nomem(r);
-        return;
-    }
-    r->reply.count = a->notices;
-    engine_emit(e, &rec);
-    r->after = e->position;
+    const struct alerts *all = &engine_of(o)->alerts;
+    return at < all->count ? (const struct alert_state *)all->list[at] : NULL;
 }
 
-/* Everything the edge needs; false: the reply says why not. */
-static bool edge_reserve(struct engine *e, const struct alert *a, const struct record *rec,
-                         struct engine_reply *r)
+uint64_t alerts_notices(const struct ops *o, const struct alert_state *a)
 {
+    (void)o;
+    return alert_from(a)->notices;
+}
+
+bool alerts_raised(const struct ops *o, const struct alert_state *a, struct span queue)
+{
+    return raised_find(engine_of(o), alert_from(a), queue) != NULL;
+}
+
+uint64_t alerts_raised_count(const struct ops *o)
+{
+    return map128_count(&engine_of(o)->alerts.raised);
+}
+
+bool alerts_commit(struct ops *o, const struct record *rec, struct rec_notice_new *n)
+{
+    struct engine *e = engine_of(o);
     size_t bytes = record_bytes_max(rec);
-    if (rec->alert_edge.raised && map128_count(&e->alerts.raised) >= LIMIT_ALERTS_RAISED)
-        return refuse(r, OUT_INVALID, "10000 conditions are raised already");
-    int err = a->target.len ? notices_reserve(e, 1, &bytes) : 0;
-    if (!err)
-        err = map128_reserve(&e->alerts.raised, 1);
-    if (!err)
-        err = emit_reserve(e, bytes);
-    return err ? refuse_nomem(r) : true;
-}
-
-void op_alert_edge(struct engine *e, const struct op *op)
-{
-    const struct op_alert_edge *want = &op->alert_edge;
-    struct engine_reply *r = reply_new(e, op);
-    struct alert *a = alerts_find(e, want->alert);
-    bool holds = a && raised_find(e, a, want->queue);
-    if (!a || !alert_is_condition(a->rule.on) ||
-        (want->raised && (!a->rule.enabled || !alert_matches(a->rule.queue, want->queue)))) {
-        refuse(r, OUT_NOT_FOUND, NULL);
-        return;
-    }
-    r->reply.repeat = holds == want->raised;
-    if (r->reply.repeat)
-        return;
-    struct record rec = {.kind = REC_ALERT_EDGE,
-                         .alert_edge = {.alert = want->alert,
-                                        .queue = want->queue,
-                                        .raised = want->raised,
-                                        .at = e->now.wall,
-                                        .value = want->value,
-                                        .mark = want->mark}};
-    if (!edge_reserve(e, a, &rec, r))
-        return;
-    if (engine_emit_or_not(e, &rec) != 0) {
-        refuse_nomem(r);
-        return;
-    }
-    struct rec_notice_new n = {.on = a->rule.on,
-                               .edge = want->raised ? EDGE_RAISED : EDGE_CLEARED,
-                               .alert = alert_name(a),
-                               .queue = want->queue,
-                               .value = want->value,
-                               .mark = want->mark};
-    if (a->target.len)
-        notices_emit(e, &n);
-    events_alert(e, a, want->queue, want->raised, want->value);
-    r->after = e->position;
+    if ((n && notices_reserve(e, 1, &bytes) != 0) || map128_reserve(&e->alerts.raised, 1) != 0 ||
+        emit_reserve(e, bytes) != 0 || engine_emit_or_not(e, rec) != 0)
+        return false;
+    if (n)
+        notices_emit(e, n);
+    const struct rec_alert_edge *edge = &rec->alert_edge;
+    if (rec->kind == REC_ALERT_EDGE)
+        events_alert(e, alerts_find(e, edge->alert), edge->queue, edge->raised, edge->value);
+    return true;
 }
 
 /* --- looking --- */
@@ -469,7 +370,7 @@ static bool view_alert(struct engine *e, const struct alert *a, bool secret, str
     v->rule.secret = (struct span){NULL, 0};
     if (secret && !copy_span(e, a->rule.secret, &v->rule.secret))
         return false;
-    return copy_span(e, alert_name(a), &v->name) && copy_span(e, a->rule.queue, &v->rule.queue) &&
+    return copy_span(e, a->name, &v->name) && copy_span(e, a->rule.queue, &v->rule.queue) &&
            copy_span(e, a->rule.url, &v->rule.url) && view_raised(e, a, v);
 }
 
@@ -502,7 +403,7 @@ int alerts_verify(const struct engine *e, struct err_note *note)
     for (size_t i = 0; i < e->alerts.count; i++) {
         const struct alert *a = e->alerts.list[i];
         uint64_t here = 0;
-        if (i > 0 && span_order(alert_name(e->alerts.list[i - 1]), alert_name(a)) >= 0)
+        if (i > 0 && span_order(e->alerts.list[i - 1]->name, a->name) >= 0)
             return err_note_set(note, -ERR_CORRUPT, "alerts are out of order");
         for (const struct raised *r = a->first; r; r = r->next, here++)
             if (raised_find(e, a, span_of(r->queue, r->queue_len)) != r)
@@ -531,7 +432,7 @@ static uint64_t hash_alert(const struct alert *a)
                                 a->rule.after_ms,
                                 (uint64_t)a->created_at.ms,
                                 (uint64_t)a->updated_at.ms};
-    uint64_t h = state_mix_span(1, alert_name(a));
+    uint64_t h = state_mix_span(1, a->name);
     h = state_mix_span(h, a->rule.queue);
     h = state_mix_span(state_mix_span(h, a->rule.url), a->rule.secret);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)

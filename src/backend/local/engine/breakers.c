@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The breakers of targets: core/alerts/breaker.h, made durable.
- *
- * A breaker guards, it does not promise: where memory is short a report is lost, never a call's own
- * outcome. At most LIMIT_BREAKERS are remembered; one that is closed and without failures says
- * nothing and makes room for another. */
+/* The breakers of targets: core/alerts/breaker.h, made durable. */
 #include "backend/local/engine/engine_impl.h"
-
-static struct span target_name(const struct target *t)
-{
-    return span_of(t->name, t->len);
-}
 
 /* Where it is, or would be. */
 static size_t place_of(const struct engine *e, struct span name)
@@ -17,7 +8,7 @@ static size_t place_of(const struct engine *e, struct span name)
     size_t low = 0, high = e->targets.count;
     while (low < high) {
         size_t mid = (low + high) / 2;
-        if (span_order(target_name(e->targets.list[mid]), name) < 0)
+        if (span_order(e->targets.list[mid]->target, name) < 0)
             low = mid + 1;
         else
             high = mid;
@@ -28,7 +19,7 @@ static size_t place_of(const struct engine *e, struct span name)
 static struct target *find(const struct engine *e, struct span name)
 {
     size_t at = place_of(e, name);
-    bool found = at < e->targets.count && span_equal(target_name(e->targets.list[at]), name);
+    bool found = at < e->targets.count && span_equal(e->targets.list[at]->target, name);
     return found ? e->targets.list[at] : NULL;
 }
 
@@ -46,7 +37,7 @@ static int add(struct engine *e, struct span name, struct target **ret)
     if (!t)
         return -ERR_NOMEM;
     memcpy(t->name, name.at, name.len);
-    t->len = name.len;
+    t->target = span_of(t->name, name.len);
     size_t at = place_of(e, name);
     memmove(all->list + at + 1, all->list + at, (all->count - at) * sizeof(struct target *));
     all->list[at] = t;
@@ -84,58 +75,24 @@ void breakers_free(struct engine *e)
     mem_free(e->targets.list);
 }
 
-/* Room for one more: the one that has been quiet longest goes. */
-static bool make_room(struct engine *e)
+/* --- for the operations of src/ops --- */
+
+const struct breaker_view *breakers_find(const struct ops *o, struct span target)
 {
-    const struct target *quiet = NULL;
-    if (e->targets.count < LIMIT_BREAKERS)
-        return true;
-    for (size_t i = 0; i < e->targets.count; i++) {
-        const struct target *t = e->targets.list[i];
-        if (t->breaker.state == BREAKER_CLOSED && t->breaker.failures == 0 &&
-            (!quiet || t->breaker.changed_at.ms < quiet->breaker.changed_at.ms))
-            quiet = t;
-    }
-    if (!quiet)
-        return false;
-    struct record rec = {.kind = REC_BREAKER_GONE, .breaker_gone = {.target = target_name(quiet)}};
-    return emit_reserve(e, record_bytes_max(&rec)) == 0 && engine_emit_or_not(e, &rec) == 0;
+    return (const struct breaker_view *)find(engine_of(o), target);
 }
 
-static bool set(struct engine *e, struct span target, const struct breaker *breaker)
+const struct breaker_view *breakers_next(const struct ops *o, const struct breaker_view *after)
 {
-    struct record rec = {.kind = REC_BREAKER_PUT,
-                         .breaker_put = {.target = target, .breaker = *breaker}};
-    if (!find(e, target) && !make_room(e))
-        return false;
-    return emit_reserve(e, record_bytes_max(&rec)) == 0 && engine_emit_or_not(e, &rec) == 0;
+    const struct engine *e = engine_of(o);
+    size_t at = after ? place_of(e, after->target) + 1 : 0;
+    return at < e->targets.count ? (const struct breaker_view *)e->targets.list[at] : NULL;
 }
 
-bool breakers_ask(struct engine *e, struct span target, const struct breaker_rules *rules,
-                  struct wall_time *ret_until)
+bool breakers_commit(struct ops *o, const struct record *rec)
 {
-    const struct target *t = find(e, target);
-    struct breaker after = t ? t->breaker : (struct breaker){0};
-    bool may = breaker_ask(&after, rules, e->now.wall);
-    *ret_until = after.until;
-    if (!t || breaker_equal(&t->breaker, &after))
-        return may;
-    if (set(e, target, &after))
-        return may;
-    *ret_until = (struct wall_time){0};
-    return false;
-}
-
-bool breakers_tell(struct engine *e, struct span target, const struct breaker_rules *rules,
-                   bool success)
-{
-    const struct target *t = find(e, target);
-    struct breaker before = t ? t->breaker : (struct breaker){0}, after = before;
-    breaker_tell(&after, rules, success, e->now.wall);
-    if (t && breaker_equal(&before, &after))
-        return false;
-    return set(e, target, &after) && before.state != BREAKER_CLOSED &&
-           after.state == BREAKER_CLOSED;
+    struct engine *e = engine_of(o);
+    return emit_reserve(e, record_bytes_max(rec)) == 0 && engine_emit_or_not(e, rec) == 0;
 }
 
 void op_breaker_list(struct engine *e, const struct op *op)
@@ -145,12 +102,12 @@ void op_breaker_list(struct engine *e, const struct op *op)
     struct breaker_view *views = arena_array(&e->out->arena, count ? count : 1, sizeof(*views));
     for (size_t i = 0; views && i < count; i++) {
         const struct target *t = e->targets.list[i];
-        const char *copy = arena_copy(&e->out->arena, t->name, t->len);
+        const char *copy = arena_copy(&e->out->arena, t->name, t->target.len);
         if (!copy) {
             views = NULL;
             break;
         }
-        views[i] = (struct breaker_view){span_of(copy, t->len), t->breaker};
+        views[i] = (struct breaker_view){span_of(copy, t->target.len), t->breaker};
     }
     if (!views) {
         refuse_nomem(r);
@@ -168,7 +125,7 @@ uint64_t breakers_hash(const struct engine *e)
         const uint64_t numbers[] = {t->breaker.state, t->breaker.failures, t->breaker.probes,
                                     (uint64_t)t->breaker.until.ms,
                                     (uint64_t)t->breaker.changed_at.ms};
-        h = state_mix_span(h, target_name(t));
+        h = state_mix_span(h, t->target);
         for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++)
             h = state_mix(h, numbers[k]);
     }

@@ -8,8 +8,6 @@
 #include "core/bulk.h"
 #include "backend/local/engine/engine_impl.h"
 
-#define BULKS_MAX 64
-
 int bulk_apply_begin(struct engine *e, const struct rec_bulk_begin *r)
 {
     struct bulk *b = mem_zalloc(sizeof(*b));
@@ -97,50 +95,27 @@ void bulk_queue_changes(struct engine *e, uint32_t queue, unsigned states)
     }
 }
 
-static size_t bulk_count(const struct engine *e)
+size_t bulk_count(const struct ops *o)
 {
     size_t n = 0;
-    for (const struct bulk *b = e->bulks; b; b = b->after)
+    for (const struct bulk *b = engine_of(o)->bulks; b; b = b->after)
         n++;
     return n;
 }
 
-void op_bulk(struct engine *e, const struct op *op)
+bool bulk_begin(struct ops *o, const struct op *op, struct rec_bulk_begin *begin)
 {
-    const struct op_bulk *want = &op->bulk;
-    struct queue *q = queues_find(e, want->queue);
-    const char *wrong = bulk_refusal(want->action, want->states, want->group);
-    if (!wrong && bulk_count(e) >= BULKS_MAX)
-        wrong = "64 bulk actions are under way; wait until one has ended";
-    struct record rec = {
-        .kind = REC_BULK_BEGIN,
-        .bulk_begin = {.bulk = e->bulk_next,
-                       .action = want->action,
-                       .at = e->now.wall,
-                       .queue = q ? q->number : 0,
-                       .group = want->group,
-                       .seq_max = e->seq_next > 1 ? e->seq_next - 1 : 1},
-    };
-    if (!q || wrong || emit_reserve(e, record_bytes_max(&rec)) != 0) {
-        struct engine_reply *r = reply_new(e, op);
-        r->reply.outcome = wrong ? OUT_INVALID : q ? OUT_UNAVAILABLE : OUT_NO_QUEUE;
-        r->reply.note = wrong;
-        return;
-    }
-    rec.bulk_begin.states = bulk_states_meant((enum bulk_action)want->action, want->states);
-    if (engine_apply(e, &rec) != 0) {
-        struct engine_reply *r = reply_new(e, op);
-        r->reply.outcome = OUT_UNAVAILABLE;
-        r->reply.note = NO_ROOM;
-        return;
-    }
-    CHECK(record_encode(&rec, &e->out->frame) == 0);
-    e->out->count++;
-    e->position++;
-    struct bulk *b = bulk_find(e, rec.bulk_begin.bulk);
+    struct engine *e = engine_of(o);
+    begin->bulk = e->bulk_next;
+    begin->seq_max = e->seq_next > 1 ? e->seq_next - 1 : 1;
+    struct record rec = {.kind = REC_BULK_BEGIN, .bulk_begin = *begin};
+    if (emit_reserve(e, record_bytes_max(&rec)) != 0 || engine_emit_or_not(e, &rec) != 0)
+        return false;
+    struct bulk *b = bulk_find(e, begin->bulk);
     b->has_op = true;
     b->tag = op->tag;
     b->op = op;
+    return true;
 }
 
 static bool matches(const struct engine *e, const struct bulk *b, const struct live *l)

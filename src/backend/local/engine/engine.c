@@ -348,13 +348,8 @@ static void op_not_dispatching(struct engine *e, const struct op *op)
 
 /* Operations that are not decided in src/ops. */
 static const op_fn op_table[OP_KIND_COUNT] = {
-    [OP_QUEUE_PUT] = op_queue_put,
-    [OP_QUEUE_DELETE] = op_queue_delete,
     [OP_QUEUE_GET] = op_queue_get,
     [OP_QUEUE_LIST] = op_queue_list,
-    [OP_PAUSE] = op_pause,
-    [OP_PURGE] = op_purge,
-    [OP_BULK] = op_bulk,
     [OP_GET] = op_get,
     [OP_PEEK] = op_peek,
     [OP_LIST] = op_list,
@@ -363,15 +358,8 @@ static const op_fn op_table[OP_KIND_COUNT] = {
     [OP_EXCEPTIONS] = op_exceptions,
     [OP_KV_GET] = op_kv_get,
     [OP_KV_LIST] = op_kv_list,
-    [OP_ALERT_PUT] = op_alert_put,
-    [OP_ALERT_DELETE] = op_alert_delete,
     [OP_ALERT_LIST] = op_alert_list,
-    [OP_ALERT_EDGE] = op_alert_edge,
-    [OP_NOTICE_TAKE] = op_notice_take,
-    [OP_NOTICE_END] = op_notice_end,
     [OP_NOTICE_LIST] = op_notice_list,
-    [OP_NOTICE_AGAIN] = op_notice_again,
-    [OP_NOTICE_DISCARD] = op_notice_discard,
     [OP_BREAKER_LIST] = op_breaker_list,
     [OP_PAGE] = op_page,
     [OP_HISTORY] = op_history,
@@ -477,6 +465,8 @@ static void step_op(struct engine *e, const struct op *op)
         r->after = 0; /* what it would else wait for has to wait for room */
     if (DEFECT(&e->config, DEFECT_DUPLICATE_EARLY) && op->kind == OP_ENQUEUE && !r->reply.created)
         r->after = 0;
+    if (op->kind == OP_BULK && r->reply.outcome == OUT_OK)
+        e->out->reply_count--; /* it is answered when it has ended */
     if (r->reply.relaxed)
         r->after = op->kind == OP_ENQUEUE ? e->block_position : 0;
 }

@@ -31,6 +31,8 @@
 #include "base/mem.h"
 #include "core/limits.h"
 #include "core/moves.h"
+#include "core/retention.h"
+#include "core/unique.h"
 #include "ops/enqueue.h"
 #include "ops/replies.h"
 
@@ -165,12 +167,9 @@ struct raised {
 };
 
 struct alert {
-    uint32_t number; /* of this boot, for events */
-    struct wall_time created_at, updated_at;
-    struct alert_rule rule; /* spans point to texts */
-    char *texts;            /* name, queue, url, secret, target, one after the other */
-    size_t name_len;
-    struct span target; /* empty = no webhook */
+    struct alert_state; /* its members are members of this struct; spans point to texts */
+    uint32_t number;    /* of this boot, for events */
+    char *texts;        /* name, queue, url, secret, target, one after the other */
     struct raised *first, *last;
     uint64_t raised;
     uint64_t notices, dead; /* in the outbox, and given up of them */
@@ -186,15 +185,11 @@ struct alerts {
 
 /* A notice in the outbox. Inline texts: applying its record cannot fail for lack of memory. */
 struct notice {
-    uint64_t number, id_hi, job_seq, job_hi, value, mark;
-    struct wall_time at, since, due;
+    struct notice_entry; /* its spans point to the texts below; it has no name of a rule */
     struct alert *alert; /* has a webhook */
     size_t place;        /* in outbox.due; SIZE_MAX = not there: it is dead */
     uint32_t prev, next; /* by number */
-    uint32_t attempts, tries;
-    uint16_t status, queue_len, subject_len, text_len, error_len;
-    uint8_t on, edge, reason, state;
-    bool held; /* given out; nobody has said yet how it ended */
+    bool held;           /* given out; nobody has said yet how it ended */
     char queue[LIMIT_QUEUE_NAME_BYTES], subject[LIMIT_QUEUE_NAME_BYTES];
     char text[LIMIT_NOTICE_TEXT_BYTES], error[LIMIT_NOTICE_ERROR_BYTES];
 };
@@ -208,9 +203,8 @@ struct outbox {
 };
 
 struct target {
-    struct breaker breaker;
-    size_t len;
-    char name[]; /* scheme://host:port */
+    struct breaker_view; /* its members are members of this struct; target: the name below */
+    char name[];         /* scheme://host:port */
 };
 
 struct targets {
@@ -404,6 +398,17 @@ struct event_key {
     char text[];
 };
 
+/* What operations pass (struct ops_store) is the beginning of what the engine has. */
+static inline struct engine *engine_of(const struct ops *o)
+{
+    return (struct engine *)(uintptr_t)o;
+}
+
+static inline struct queue *queue_from(const struct queue_state *q)
+{
+    return (struct queue *)(uintptr_t)q;
+}
+
 static inline struct kv *kv_at(const struct engine *e, uint32_t handle)
 {
     return slab_at(&e->kvs, handle);
@@ -533,7 +538,10 @@ uint64_t ready_seq(const struct engine *e, const struct job *j);
 /* --- engine/unique.c: unique keys --- */
 /* The live (or, by policy, kept) job that holds this key, doomed ones left out; NULL = free. */
 struct live *jobs_unique_holder(struct engine *e, struct hash128 unique);
-bool jobs_unique_holds(const struct queue *q, uint8_t state);
+static inline bool jobs_unique_holds(const struct queue *q, uint8_t state)
+{
+    return unique_holds(q->policy.unique_scope, state);
+}
 void unique_init(struct extra *x);
 /* Before and after it stands in the list of its new state; room for one more key must be there. */
 void unique_state_left(struct engine *e, uint32_t handle, uint8_t state);
@@ -636,6 +644,15 @@ static inline struct span queue_owner(const struct queue *q)
 }
 bool queue_paused(const struct queue *q, struct wall_time now);
 int queue_view_of(struct engine *e, struct queue *q, struct queue_view *ret);
+/* As struct ops_store says. */
+uint64_t queues_count(const struct ops *o, const struct queue_state *q, unsigned states);
+void queues_read(const struct ops *o, const struct queue_state *q, struct rec_queue_put *ret);
+bool queues_scope_waits(const struct ops *o, const struct queue_state *q, uint8_t to);
+bool queues_keys_shared(struct ops *o, const struct queue_state *q, struct reply *r);
+bool queues_put(struct ops *o, const struct queue_state *q, struct rec_queue_put *put,
+                const struct queue_policy *policy, enum queue_change change);
+bool queues_commit(struct ops *o, const struct queue_state *q, const struct record *rec,
+                   uint64_t count);
 
 /* --- engine/keys.c: idempotency keys --- */
 int keys_reserve(struct engine *e, size_t keys);
@@ -730,12 +747,13 @@ void bulk_list_changes(struct engine *e, uint32_t handle, uint8_t state); /* bef
 void bulk_queue_changes(struct engine *e, uint32_t queue, unsigned states);
 size_t bulk_tick(struct engine *e, size_t budget);
 void bulk_free_all(struct engine *e);
+size_t bulk_count(const struct ops *o); /* these two: as struct ops_store says */
+bool bulk_begin(struct ops *o, const struct op *op, struct rec_bulk_begin *begin);
 
 /* --- engine/alerts.c: rules, and what they have raised --- */
 void alerts_init(struct engine *e);
 void alerts_free(struct engine *e);
 struct alert *alerts_find(const struct engine *e, struct span name);
-struct span alert_name(const struct alert *a);
 struct span alert_name_of(const struct engine *e, uint32_t number); /* empty = gone */
 int alerts_apply_put(struct engine *e, const struct rec_alert_put *r);
 int alerts_apply_gone(struct engine *e, const struct rec_alert_gone *r);
@@ -747,6 +765,13 @@ void alerts_job_dead(struct engine *e, const struct rec_job_dead *r);
  * Makes room itself; what finds none is counted as dropped. */
 void alerts_happened(struct engine *e, enum alert_on on, struct span queue, struct span subject,
                      struct span text);
+/* As struct ops_store says. */
+const struct alert_state *alerts_named(const struct ops *o, struct span name);
+const struct alert_state *alerts_at(const struct ops *o, size_t at);
+uint64_t alerts_notices(const struct ops *o, const struct alert_state *a);
+bool alerts_raised(const struct ops *o, const struct alert_state *a, struct span queue);
+uint64_t alerts_raised_count(const struct ops *o);
+bool alerts_commit(struct ops *o, const struct record *rec, struct rec_notice_new *n);
 MUST_CHECK int alerts_verify(const struct engine *e, struct err_note *note);
 uint64_t alerts_hash(const struct engine *e);
 
@@ -765,13 +790,21 @@ void notices_drop_of(struct engine *e, struct alert *a); /* all of this rule */
 MUST_CHECK int notices_verify(const struct engine *e, struct err_note *note);
 uint64_t notices_hash(const struct engine *e);
 
-/* --- engine/breakers.c --- */
-/* Whether the target may be called now; lack of memory is a no. */
-bool breakers_ask(struct engine *e, struct span target, const struct breaker_rules *rules,
-                  struct wall_time *ret_until);
-/* True: it was open or half open, and is closed now. */
-bool breakers_tell(struct engine *e, struct span target, const struct breaker_rules *rules,
-                   bool success);
+/* As struct ops_store says. */
+void notices_new(struct ops *o, struct rec_notice_new *n);
+struct notice_entry *notices_find(struct ops *o, uint64_t number);
+const struct alert_state *notices_alert(const struct ops *o, const struct notice_entry *n);
+bool notices_commit(struct ops *o, struct notice_entry *n, const struct record *rec);
+void notices_begin(struct ops *o, const struct op_notice_take *want);
+struct notice_entry *notices_due(struct ops *o);
+void notices_look(struct ops *o, struct notice_entry *n, int64_t at_ms, bool given_out);
+struct wall_time notices_next(const struct ops *o);
+void notices_release(struct ops *o, struct span target);
+
+/* --- engine/breakers.c: the first three as struct ops_store says --- */
+const struct breaker_view *breakers_find(const struct ops *o, struct span target);
+const struct breaker_view *breakers_next(const struct ops *o, const struct breaker_view *after);
+bool breakers_commit(struct ops *o, const struct record *rec);
 int breakers_apply_put(struct engine *e, const struct rec_breaker_put *r);
 int breakers_apply_gone(struct engine *e, const struct rec_breaker_gone *r);
 void breakers_free(struct engine *e);
@@ -847,15 +880,10 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret);
 /* A name that outlives its queue; at NULL with len > 0 never happens: -ERR_NOMEM instead. */
 int name_for_reply(struct engine *e, const struct queue *q, struct span *ret);
 
-/* --- one function an operation; each makes exactly one reply (op_bulk: perhaps later) --- */
+/* --- one function an operation; each makes exactly one reply --- */
 typedef void (*op_fn)(struct engine *e, const struct op *op);
-void op_queue_put(struct engine *e, const struct op *op);
-void op_queue_delete(struct engine *e, const struct op *op);
 void op_queue_get(struct engine *e, const struct op *op);
 void op_queue_list(struct engine *e, const struct op *op);
-void op_pause(struct engine *e, const struct op *op);
-void op_purge(struct engine *e, const struct op *op);
-void op_bulk(struct engine *e, const struct op *op);
 void op_get(struct engine *e, const struct op *op);
 void op_peek(struct engine *e, const struct op *op);
 void op_list(struct engine *e, const struct op *op);
@@ -864,15 +892,8 @@ void op_accept_clock(struct engine *e, const struct op *op);
 void op_exceptions(struct engine *e, const struct op *op);
 void op_kv_get(struct engine *e, const struct op *op);
 void op_kv_list(struct engine *e, const struct op *op);
-void op_alert_put(struct engine *e, const struct op *op);
-void op_alert_delete(struct engine *e, const struct op *op);
 void op_alert_list(struct engine *e, const struct op *op);
-void op_alert_edge(struct engine *e, const struct op *op);
-void op_notice_take(struct engine *e, const struct op *op);
-void op_notice_end(struct engine *e, const struct op *op);
 void op_notice_list(struct engine *e, const struct op *op);
-void op_notice_again(struct engine *e, const struct op *op);
-void op_notice_discard(struct engine *e, const struct op *op);
 void op_breaker_list(struct engine *e, const struct op *op);
 void op_page(struct engine *e, const struct op *op);
 void op_history(struct engine *e, const struct op *op);

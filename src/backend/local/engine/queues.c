@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queues: names, policies, pause, purge, delete, and the timers that each queue keeps. */
 #include "backend/local/engine/engine_impl.h"
-#include "core/validate.h"
 
 static struct span queue_name(const struct queue *q)
 {
@@ -60,35 +59,21 @@ void queues_arm(struct heap *heap, uint64_t *armed, uint32_t number, int64_t at_
     *armed = order;
 }
 
-/* Retention of one state's list. */
-struct keep {
-    int64_t ms;
-    uint64_t count;
-};
-
-static struct keep keep_of(const struct queue *q, uint8_t state)
-{
-    if (state == STATE_DEAD)
-        return (struct keep){q->policy.keep_dead_ms, q->policy.keep_dead};
-    return (struct keep){q->policy.keep_done_ms, q->policy.keep_done};
-}
-
 /* Sees to it that the queue is looked at when the oldest of this list has been kept long enough. */
 static void arm_list(struct engine *e, struct queue *q, uint8_t state)
 {
     const struct joblist *list = &q->lists[state];
-    int64_t keep_ms = keep_of(q, state).ms;
-    if (!list->head || keep_ms == INT64_MAX)
-        return;
-    int64_t since = live_at(e, list->head)->job.since.ms;
-    if (keep_ms <= NEVER_MS - since)
-        queues_arm(&e->prune_queues, &q->prune_armed, q->number, since + keep_ms);
+    int64_t end = NEVER_MS;
+    if (list->head)
+        end = retention_end(retention_of(&q->policy, state), live_at(e, list->head)->job.since);
+    if (end != NEVER_MS)
+        queues_arm(&e->prune_queues, &q->prune_armed, q->number, end);
 }
 
 static void trim_if_over(struct engine *e, struct queue *q, uint8_t state)
 {
     /* Long histories are trimmed in lots, short ones to the letter. */
-    uint64_t keep = keep_of(q, state).count, slack = keep >= 1024 ? 64 : 0;
+    uint64_t keep = retention_of(&q->policy, state).count, slack = keep >= 1024 ? 64 : 0;
     if (q->lists[state].count > keep && q->lists[state].count - keep > slack)
         queues_trim_later(e, q);
 }
@@ -485,10 +470,6 @@ int queues_apply_end(struct engine *e, uint32_t number)
     return 0;
 }
 
-/* --- operations --- */
-
-#define UNTIL_WRONG "until must be a time before the year 10000, or nothing"
-
 static void fill_put(const struct queue *q, struct rec_queue_put *r)
 {
     *r = (struct rec_queue_put){
@@ -550,52 +531,45 @@ int queues_create(struct engine *e, struct span name, struct queue **ret)
     return err;
 }
 
-static bool put_texts(struct engine *e, const struct op_queue *want, struct rec_queue_put *put,
-                      struct engine_reply *r)
+/* --- for the operations of src/ops --- */
+
+uint64_t queues_count(const struct ops *o, const struct queue_state *q, unsigned states)
 {
-    struct err_note note;
-    if (want->has_owner)
-        put->owner = want->owner;
-    if (want->has_note)
-        put->note = want->note;
-    if (want->has_attributes)
-        put->attributes = want->attributes;
-    if (validate_text("owner", put->owner, LIMIT_LABEL_BYTES, &note) != 0 ||
-        validate_text("note", put->note, LIMIT_NOTE_BYTES, &note) != 0 ||
-        validate_text("attributes", put->attributes, LIMIT_NOTE_BYTES, &note) != 0)
-        return refuse_note(e, r, &note);
-    return true;
+    uint64_t count = 0;
+    (void)o;
+    for (int s = 0; s < STATE_COUNT; s++)
+        count += states & STATE_BIT(s) ? queue_from(q)->lists[s].count : 0;
+    return count;
 }
 
-static bool put_allowed(struct engine *e, const struct op_queue *want, const struct queue *q,
-                        struct engine_reply *r)
+void queues_read(const struct ops *o, const struct queue_state *q, struct rec_queue_put *ret)
 {
-    struct err_note note;
-    if (q && want->must_create)
-        return refuse(r, OUT_EXISTS, NULL);
-    if (!q && want->must_exist)
-        return refuse(r, OUT_NO_QUEUE, NULL);
-    if (!q && validate_queue_name(want->name, &note) != 0)
-        return refuse_note(e, r, &note);
-    if (!q && !queue_may_be_added(e, 0, want->implied))
-        return refuse(r, OUT_QUEUES_FULL, NULL);
-    if (want->policy && policy_check(want->policy, &note) != 0)
-        return refuse_note(e, r, &note);
-    if (want->has_until && (want->until.ms < 0 || want->until.ms > LIMIT_WALL_MS))
-        return refuse(r, OUT_INVALID, UNTIL_WRONG);
-    return true;
+    (void)o;
+    fill_put(queue_from(q), ret);
+}
+
+/* Purged jobs are counted in one way while keys must be unique and in another while they need not;
+ * so they have to be gone. */
+bool queues_scope_waits(const struct ops *o, const struct queue_state *q, uint8_t to)
+{
+    (void)o;
+    return (q->policy.unique_scope == UNIQUE_NONE || to == UNIQUE_NONE) &&
+           queue_from(q)->doomed.head;
 }
 
 #define SHARED_LOOKS 100000 /* jobs that are looked at to name some that share a key */
 
-/* Names jobs that share a key. Of one at least it is known; more are looked for. */
-static bool shared_shown(struct engine *e, struct queue *q, struct engine_reply *r)
+/* Of one at least it is known; more are looked for. */
+bool queues_keys_shared(struct ops *o, const struct queue_state *state, struct reply *r)
 {
+    struct engine *e = engine_of(o);
+    struct queue *q = queue_from(state);
     const struct live *one = unique_shared(e, q);
-    struct job_view *views = arena_array(&e->out->arena, SHARED_SHOWN, sizeof(*views));
+    struct job_view *views = arena_array(o->memory, SHARED_SHOWN, sizeof(*views));
     uint32_t n = 0, looks = 0;
-    if (!views)
-        return refuse_nomem(r);
+    o->nomem |= q->shared && !views;
+    if (!q->shared || !views)
+        return q->shared > 0;
     for (int s = 1; s < STATE_COUNT; s++)
         for (uint32_t at = q->lists[s].head; at && n < SHARED_SHOWN && looks < SHARED_LOOKS;
              looks++) {
@@ -606,149 +580,37 @@ static bool shared_shown(struct engine *e, struct queue *q, struct engine_reply 
     if (n == 0 && one)
         n += view_of(e, one, &views[0]) == 0;
     if (one)
-        reply_job(r, one);
-    r->reply.jobs = r->views = views;
-    r->reply.job_count = n;
-    r->reply.count = q->shared;
-    r->want_body = r->texts_only = true;
-    return refuse(r, OUT_DUPLICATE, NULL);
+        reply_about(r, &one->job);
+    r->jobs = e->reply->views = views;
+    r->job_count = n;
+    r->count = q->shared;
+    e->reply->want_body = e->reply->texts_only = true;
+    return true;
 }
 
-/* A wider scope can only be switched on when no two jobs share a key: not those that have ended,
- * either, for who of the live ones would hold it? Purged jobs are counted in one way while keys
- * must be unique and in another while they need not; so they have to be gone. */
-static bool scope_allowed(struct engine *e, struct queue *q, const struct queue_policy *policy,
-                          struct engine_reply *r)
+bool queues_put(struct ops *o, const struct queue_state *q, struct rec_queue_put *put,
+                const struct queue_policy *policy, enum queue_change change)
 {
-    uint8_t from = q ? q->policy.unique_scope : policy->unique_scope, to = policy->unique_scope;
-    if (from == to)
-        return true;
-    if ((from == UNIQUE_NONE || to == UNIQUE_NONE) && q->doomed.head)
-        return refuse(r, OUT_UNAVAILABLE,
-                      "purged jobs of this queue are still being removed; nothing was changed, try "
-                      "again in a moment");
-    if (to == UNIQUE_NONE || (from == UNIQUE_KEPT && to == UNIQUE_LIVE))
-        return true;
-    if (q->shared == 0)
-        return true;
-    return shared_shown(e, q, r);
-}
-
-void op_queue_put(struct engine *e, const struct op *op)
-{
-    struct engine_reply *r = reply_new(e, op);
-    r->after = e->position;
-    const struct op_queue *want = &op->queue;
-    struct queue *q = queues_find(e, want->name);
-    if (!put_allowed(e, want, q, r))
-        return;
-    struct rec_queue_put put = {
-        .queue = e->queue_next, .created_at = e->now.wall, .name = want->name};
-    if (q)
-        fill_put(q, &put);
-    put.updated_at = e->now.wall;
-    if (want->has_until)
-        put.paused_until = want->until;
-    const struct queue_policy *policy = want->policy ? want->policy
-                                        : q          ? &q->policy
-                                                     : &e->config.policy;
-    struct queue_policy copy = *policy;
-    if (!put_texts(e, want, &put, r) || !scope_allowed(e, q, &copy, r))
-        return;
-    if (emit_put(e, &put, &copy, q ? EVENT_QUEUE_CHANGED : EVENT_QUEUE_CREATED) != 0) {
-        refuse_nomem(r);
-        return;
-    }
-    r->reply.created = !q;
-    r->after = e->position;
-}
-
-/* The reply, and the queue the operation names; NULL: there is none, and the reply says so. */
-static struct queue *queue_asked(struct engine *e, const struct op *op,
-                                 struct engine_reply **ret_reply)
-{
-    struct engine_reply *r = reply_new(e, op);
-    r->after = e->position;
-    struct queue *q = queues_find(e, op->queue.name);
+    static const enum event_kind events[] = {[QUEUE_CREATED] = EVENT_QUEUE_CREATED,
+                                             [QUEUE_CHANGED] = EVENT_QUEUE_CHANGED,
+                                             [QUEUE_PAUSED] = EVENT_QUEUE_PAUSED,
+                                             [QUEUE_RESUMED] = EVENT_QUEUE_RESUMED};
+    struct engine *e = engine_of(o);
     if (!q)
-        refuse(r, OUT_NO_QUEUE, NULL);
-    *ret_reply = r;
-    return q;
+        put->queue = e->queue_next;
+    return emit_put(e, put, policy, events[change]) == 0;
 }
 
-void op_pause(struct engine *e, const struct op *op)
+bool queues_commit(struct ops *o, const struct queue_state *q, const struct record *rec,
+                   uint64_t count)
 {
-    struct engine_reply *r;
-    struct queue *q = queue_asked(e, op, &r);
-    if (!q)
-        return;
-    if (op->queue.until.ms < 0 || op->queue.until.ms > LIMIT_WALL_MS) {
-        refuse(r, OUT_INVALID, UNTIL_WRONG);
-        return;
-    }
-    struct rec_queue_put put;
-    fill_put(q, &put);
-    put.paused_until = op->queue.until;
-    put.updated_at = e->now.wall;
-    struct queue_policy copy = q->policy;
-    enum event_kind event =
-        op->queue.until.ms > e->now.wall.ms ? EVENT_QUEUE_PAUSED : EVENT_QUEUE_RESUMED;
-    if (emit_put(e, &put, &copy, event) != 0)
-        refuse_nomem(r);
-    r->after = e->position;
-}
-
-void op_purge(struct engine *e, const struct op *op)
-{
-    struct engine_reply *r;
-    struct queue *q = queue_asked(e, op, &r);
-    if (!q)
-        return;
-    uint64_t count = q->lists[STATE_READY].count + q->lists[STATE_SCHEDULED].count;
-    if (count == 0)
-        return;
-    struct record rec = {
-        .kind = REC_PURGED,
-        .purged = {.queue = q->number,
-                   .generation = q->generation + 1,
-                   .at = e->now.wall,
-                   .count = count},
-    };
-    if (emit_reserve(e, record_bytes_max(&rec)) != 0) {
-        refuse_nomem(r);
-        return;
-    }
-    engine_emit(e, &rec);
-    events_queue(e, EVENT_QUEUE_PURGED, q, count);
-    r->reply.count = count;
-    r->after = e->position;
-}
-
-void op_queue_delete(struct engine *e, const struct op *op)
-{
-    struct engine_reply *r;
-    struct queue *q = queue_asked(e, op, &r);
-    if (!q)
-        return;
-    for (int s = 0; s < STATE_COUNT; s++)
-        r->reply.count += q->lists[s].count;
-    struct span owner = span_of(q->texts, q->owner_len);
-    if (op->queue.only_empty &&
-        (r->reply.count > 0 || (op->queue.has_owner && !span_equal(op->queue.owner, owner)))) {
-        refuse(r, OUT_ILLEGAL, NULL);
-        return;
-    }
-    struct record rec = {
-        .kind = REC_QUEUE_GONE,
-        .queue = {.queue = q->number, .at = e->now.wall},
-    };
-    if (emit_reserve(e, record_bytes_max(&rec)) != 0) {
-        refuse_nomem(r);
-        return;
-    }
-    engine_emit(e, &rec);
-    events_queue(e, EVENT_QUEUE_DELETED, q, r->reply.count);
-    r->after = e->position;
+    struct engine *e = engine_of(o);
+    if (emit_reserve(e, record_bytes_max(rec)) != 0)
+        return false;
+    engine_emit(e, rec);
+    events_queue(e, rec->kind == REC_PURGED ? EVENT_QUEUE_PURGED : EVENT_QUEUE_DELETED,
+                 queue_from(q), count);
+    return true;
 }
 
 /* --- queries --- */

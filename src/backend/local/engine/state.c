@@ -6,19 +6,9 @@
  * that it names, and raises notices: the records of these follow its own. */
 #include "backend/local/engine/engine_impl.h"
 
-static struct engine *engine_of(const struct ops *o)
-{
-    return (struct engine *)(uintptr_t)o;
-}
-
 static struct live *live_of(const struct job *j)
 {
     return (struct live *)(uintptr_t)j;
-}
-
-static struct queue *queue_from(const struct queue_state *q)
-{
-    return (struct queue *)(uintptr_t)q;
 }
 
 static struct queue_state *state_of(struct queue *q)
@@ -527,6 +517,32 @@ const struct ops_store engine_ops_store = {
     .queue_name = queue_name,
     .job_rules = job_rules,
     .key_rival = job_key_rival,
+    .queue_count = queues_count,
+    .queue_read = queues_read,
+    .scope_waits = queues_scope_waits,
+    .keys_shared = queues_keys_shared,
+    .queue_put = queues_put,
+    .queue_commit = queues_commit,
+    .bulk_count = bulk_count,
+    .bulk_begin = bulk_begin,
+    .alert_find = alerts_named,
+    .alert_at = alerts_at,
+    .alert_notices = alerts_notices,
+    .raised = alerts_raised,
+    .raised_count = alerts_raised_count,
+    .alert_commit = alerts_commit,
+    .notice_new = notices_new,
+    .notice_find = notices_find,
+    .notice_alert = notices_alert,
+    .notice_commit = notices_commit,
+    .notices_begin = notices_begin,
+    .notice_due = notices_due,
+    .notice_look = notices_look,
+    .notices_next = notices_next,
+    .notices_release = notices_release,
+    .breaker_find = breakers_find,
+    .breaker_next = breakers_next,
+    .breaker_commit = breakers_commit,
     .lease = job_lease,
     .report_find = report_find,
     .report_forgotten = report_forgotten,

@@ -111,18 +111,15 @@ static size_t tick_expire(struct engine *e, size_t budget)
 
 /* --- retention --- */
 
-/* Adds the oldest jobs of a list to the sequence list in scratch, until `keep` are left or, by age,
- * the oldest is young enough. */
-static size_t collect_old(struct engine *e, const struct joblist *list, uint64_t keep,
-                          int64_t keep_ms, size_t budget, uint64_t *previous)
+/* Adds the jobs of a list that the queue does not keep, the oldest, to the list in scratch. */
+static size_t collect_old(struct engine *e, const struct joblist *list, struct retention keep,
+                          size_t budget, uint64_t *previous)
 {
     size_t n = 0;
     uint32_t at = list->head;
     while (at && n < budget) {
         const struct live *l = live_at(e, at);
-        bool too_many = list->count - n > keep;
-        bool too_old = keep_ms != INT64_MAX && e->now.wall.ms - l->job.since.ms >= keep_ms;
-        if (!too_many && (!too_old || e->clock_suspect))
+        if (!retention_over(keep, list->count - n, l->job.since, e->now.wall, !e->clock_suspect))
             break;
         if (record_seq_append(&e->scratch, previous, l->job.seq) != 0)
             break;
@@ -147,19 +144,12 @@ static bool emit_gone(struct engine *e, size_t count)
 
 static size_t prune_queue(struct engine *e, struct queue *q, size_t budget)
 {
-    const struct queue_policy *p = &q->policy;
-    const struct {
-        uint8_t state;
-        uint64_t keep;
-        int64_t keep_ms;
-    } rules[] = {{STATE_DONE, p->keep_done, p->keep_done_ms},
-                 {STATE_CANCELLED, p->keep_done, p->keep_done_ms},
-                 {STATE_DEAD, p->keep_dead, p->keep_dead_ms}};
+    static const uint8_t states[] = {STATE_DONE, STATE_CANCELLED, STATE_DEAD};
     uint64_t previous = 0;
     size_t n = 0;
     buf_clear(&e->scratch);
-    for (size_t i = 0; i < 3; i++)
-        n += collect_old(e, &q->lists[rules[i].state], rules[i].keep, rules[i].keep_ms, budget - n,
+    for (size_t i = 0; i < sizeof(states); i++)
+        n += collect_old(e, &q->lists[states[i]], retention_of(&q->policy, states[i]), budget - n,
                          &previous);
     return n > 0 && emit_gone(e, n) ? n : 0;
 }

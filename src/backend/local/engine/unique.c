@@ -213,13 +213,6 @@ bool jobs_unique_same(void *engine, uint32_t handle, struct hash128 unique)
     return hash128_equal(extra_unique(extra_of(engine, handle)), unique);
 }
 
-bool jobs_unique_holds(const struct queue *q, uint8_t state)
-{
-    if (q->policy.unique_scope == UNIQUE_KEPT)
-        return state != STATE_CANCELLED && state != STATE_NONE;
-    return state_lives(state) && !loose(q);
-}
-
 struct live *jobs_unique_holder(struct engine *e, struct hash128 unique)
 {
     uint32_t first = first_there(e, unique);

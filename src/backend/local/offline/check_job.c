@@ -4,6 +4,7 @@
 
 #include "backend/local/offline/check_impl.h"
 #include "backend/local/sqlite/rules.h"
+#include "core/unique.h"
 
 /* Its row in that table may be among those that cannot be read. */
 static bool is_unknown(const struct check *c, const struct check_row *row, enum check_side_id id)
@@ -107,19 +108,10 @@ static void check_aside(struct check *c, const struct check_row *row)
 
 /* ---- its queue ---- */
 
-static bool holds_key(const struct check_queue *q, const struct job *j)
-{
-    if (q->unique_scope == UNIQUE_NONE)
-        return false;
-    if (q->unique_scope == UNIQUE_KEPT)
-        return j->state != STATE_CANCELLED;
-    return (STATE_BIT(j->state) & STATES_LIVE) != 0;
-}
-
 static int check_unique(struct check *c, const struct check_queue *q, const struct check_row *row)
 {
     struct span key = row->stored.extra.unique;
-    if (key.len == 0 || !holds_key(q, &row->stored.job))
+    if (key.len == 0 || !unique_holds(q->unique_scope, row->stored.job.state))
         return 0;
     struct hash128 hash = hash128_scoped(c->meta.hash_key, q->number, key);
     uint64_t holder = map128_get(&c->uniques, hash);

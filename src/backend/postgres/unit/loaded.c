@@ -298,7 +298,7 @@ int pg_unit_replies_loaded(struct unit *u)
     return 0;
 }
 
-/* --- jobs that share a unique key --- */
+/* --- jobs that share a unique key (unique_widens in core/unique.h) --- */
 
 bool pg_unit_needs_sharers(struct unit *u)
 {

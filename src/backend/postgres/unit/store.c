@@ -497,7 +497,7 @@ static void send_bodies(struct unit *u)
     pg_conn_send(pg_pipeline_of(u), SQL_BODIES, &pg_unit(u)->args);
 }
 
-/* After the jobs: their states decide. */
+/* After the jobs: their states decide, by the rule of unique_holds (core/unique.h). */
 static void send_rescope(struct unit *u)
 {
     if (!u->rescoped)

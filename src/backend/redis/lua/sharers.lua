@@ -1,5 +1,6 @@
 -- Jobs of a queue that share a unique key and are not cancelled. Arguments: queue, its generation, how many
--- to show. Answers how many there are but for the first of each key, and the first of them all.
+-- to show. Answers how many there are but for the first of each key, and the first of them all. Which jobs
+-- may share none: unique_widens in core/unique.h.
 local n, generation, most = arg(), arg(), count()
 local first, sharing, beyond, start = {}, {}, 0, 0
 repeat

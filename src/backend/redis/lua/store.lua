@@ -139,7 +139,7 @@ function special.TELL(key, from)
   call('PUBLISH', P .. key, A[from])
 end
 
--- Who holds a unique key, after the scope has changed: generation, scope
+-- Who holds a unique key, after the scope has changed (unique_holds in core/unique.h): generation, scope
 function special.RESCOPE(n, from)
   local generation, scope = A[from], A[from + 1]
   call('UNLINK', P .. 'q:' .. n .. ':u')

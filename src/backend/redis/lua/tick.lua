@@ -84,7 +84,7 @@ for _, e in ipairs(call('SMEMBERS', P .. 'boundset')) do
   end
 end
 
--- Finished jobs beyond what their queue keeps: too many, or too old.
+-- Finished jobs beyond what their queue keeps (core/retention.h): too many, or too old.
 local kept = {}
 for _, kind in ipairs({ '${done}', '${dead}', '${cancelled}' }) do
   local left = limit

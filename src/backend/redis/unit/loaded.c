@@ -89,7 +89,7 @@ struct row *rd_load_row(struct unit *u, struct span name, struct span packed)
     if (!row->q)
         return row_absent(u, row);
     row->held = row->was_held =
-        row->extra.unique.len && unique_key_held(&row->q->policy, row->job.state);
+        row->extra.unique.len && unique_holds(row->q->policy.unique_scope, row->job.state);
     return row;
 }
 
