@@ -25,7 +25,7 @@ static int64_t full_us(const struct shared *s, const struct rate_claim *c, int64
 bool unit_rates_allow(struct unit *u, const struct wqueue *q, const struct op_enqueue *want,
                       struct turn *t, struct rate_claim *ret)
 {
-    const struct rate_limit *limit = &q->policy.rate_limit;
+    const struct rate_limit *limit = &q->policy.enqueue_rate;
     int64_t now_us = u->now.ms * 1000, window = (int64_t)limit->window_ms * 1000;
     *ret = (struct rate_claim){.share_us = 0};
     if (limit->count == 0 || want->past)

@@ -69,7 +69,7 @@ static int64_t full_us(const struct engine *e, const struct rate_claim *claim)
 static void claim_fill(const struct engine *e, const struct queue *q, const struct job_extra *x,
                        struct rate_claim *ret)
 {
-    const struct rate_limit *limit = &q->policy.rate_limit;
+    const struct rate_limit *limit = &q->policy.enqueue_rate;
     uint64_t scope = (uint64_t)limit->per << 32 | q->number;
     int64_t window = (int64_t)limit->window_ms * 1000;
     *ret = (struct rate_claim){
@@ -83,7 +83,7 @@ bool rates_allow(struct engine *e, const struct enqueue_plan *first, struct enqu
                  size_t ahead, struct engine_reply *r)
 {
     p->rate = (struct rate_claim){0};
-    if (p->q->policy.rate_limit.count == 0 || p->want->past)
+    if (p->q->policy.enqueue_rate.count == 0 || p->want->past)
         return true;
     claim_fill(e, p->q, &p->want->extra, &p->rate);
     int64_t full = full_us(e, &p->rate) + p->rate.share_us;

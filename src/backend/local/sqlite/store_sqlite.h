@@ -190,7 +190,7 @@ MUST_CHECK int sqlite_load_schedules(sqlite3 *db, const struct store_sink *sink,
     " keys BLOB NOT NULL"                                                                          \
     ") STRICT;"
 
-#define STORE_FORMAT 1
+#define STORE_FORMAT 2
 
 /* Creates the tables in an empty database, with the number of the format, in one transaction. */
 MUST_CHECK int schema_create(sqlite3 *db, struct err_note *note);
