@@ -260,3 +260,30 @@ describe('PDQ-1, PDQ-5: settings of the document', () => {
     await stopServer(server);
   });
 });
+
+describe('settings for new queues', () => {
+  const defaults = ['ranked', 'unique-scope=none', 'capacity=none', 'enqueue-rate=2/1d', 'keep-done=all'].map((one) => `--queue-defaults-${one}`);
+  test('a queue that an enqueue creates has them, and a definition can change them', async () => {
+    const server = await startServer({ backend: 'memory', args: defaults, env: { HOLDFAST_QUEUE_DEFAULTS_MAX_CRASHES: '0' } });
+    const api = new Client(server);
+    for (const payload of [1, 2]) await enqueue(api, 'new', { payload, unique: 'same' });
+    assert.equal((await api.post('/v1/queues/new/jobs', { payload: 3 })).json.code, 'rate_limited');
+    const { policy } = (await api.get('/v1/queues/new')).json;
+    const some = (each) => [each.ranked, each.unique_scope, each.capacity, each.enqueue_rate, each.keep_done, each.max_crashes];
+    assert.deepEqual(some(policy), [true, 'none', null, { per: 'queue', count: 2, window_ms: 86_400_000 }, null, 0]);
+    const defined = await api.put('/v1/queues/defined', { ranked: false, capacity: 7, enqueue_rate: null });
+    assert.deepEqual(some(defined.json.policy), [false, 'none', 7, null, null, 0]);
+    api.close();
+    await stopServer(server);
+  });
+  test('refuse_new: queues are closed until one is opened', async () => {
+    const server = await startServer({ backend: 'memory', args: ['--queue-defaults-refuse-new'] });
+    const api = new Client(server);
+    const refused = await api.post('/v1/queues/q/jobs', { payload: 1 });
+    assert.ok(refused.status >= 400 && refused.status < 500, refused.text);
+    assert.equal((await api.put('/v1/queues/q', { refuse_new: false })).json.policy.refuse_new, false);
+    await enqueue(api, 'q', { payload: 1 });
+    api.close();
+    await stopServer(server);
+  });
+});
