@@ -81,9 +81,10 @@ static const struct command core_commands[] = {
      "For one session: `source <(holdfast completion bash)`, and the same for zsh. `make install`\n"
      "puts both where the shells look for them.\n",
      COMMAND_NO_OPTIONS, 1, 1, completion_command},
-    {"help", "[COMMAND|config|routes]", "list the commands, or explain one, or the settings",
+    {"help", "[COMMAND|config|policy|routes]", "list the commands, or explain one, or the settings",
      "Without COMMAND, lists every command with one line each. `holdfast help config` explains\n"
-     "every setting of the server; `holdfast help routes` lists what it answers over HTTP.\n",
+     "every setting of the server and `holdfast help policy` every setting of a queue; `holdfast\n"
+     "help routes` lists what the server answers over HTTP.\n",
      COMMAND_OPTIONS(help_options), 0, 1, help_command},
     {"man", "", "print the man page",
      "Prints holdfast(1) as roff: `holdfast man | man -l -` shows it. `make install` installs "

@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "api/beanstalk/beanstalk.h"
 #include "api/v1/v1.h"
+#include "cli/policy_page.h"
 #include "config/config.h"
 
 void help_list(FILE *out)
@@ -58,12 +59,15 @@ void help_print(const struct command *cmd, FILE *out)
 }
 
 const struct option help_options[1] = {
-    {"markdown", 0, NULL, "with `config`: the reference page docs/config.md", OPTION_FLAG},
+    {"markdown", 0, NULL, "with `config` or `policy`: the page docs/config.md or docs/policy.md",
+     OPTION_FLAG},
 };
 
-static int help_config(bool markdown)
+static int help_settings(const char *topic, bool markdown)
 {
-    int err = markdown ? config_markdown(stdout) : config_help(stdout);
+    bool policy = strcmp(topic, "policy") == 0;
+    int err = markdown ? (policy ? policy_markdown : config_markdown)(stdout)
+                       : (policy ? policy_help : config_help)(stdout);
     if (err < 0)
         fprintf(stderr, "holdfast: %s\n", err_text(err));
     return err < 0 ? EXIT_FAILED : EXIT_DONE;
@@ -89,8 +93,8 @@ int help_command(const struct command *cmd, const struct arguments *args)
         help_list(stdout);
         return EXIT_DONE;
     }
-    if (strcmp(args->words[0], "config") == 0)
-        return help_config(arguments_has(args, "markdown"));
+    if (strcmp(args->words[0], "config") == 0 || strcmp(args->words[0], "policy") == 0)
+        return help_settings(args->words[0], arguments_has(args, "markdown"));
     if (strcmp(args->words[0], "routes") == 0) {
         help_routes();
         return EXIT_DONE;
