@@ -32,6 +32,7 @@
 #include "backend/local/store_attempts.h"
 #include "backend/local/store_dir.h"
 #include "backend/local/store_frames.h"
+#include "core/job_texts.h"
 
 /* The text of the SQLite library in use, and whether it is one in which a checkpoint cannot harm a
  * WAL that another connection is writing (3.51.3 or later). The server warns when it is not; the
@@ -108,9 +109,10 @@ static inline uint64_t job_payload(const struct job *j)
 {
     return (uint64_t)j->payload_kind | (uint64_t)j->payload_bytes << 2;
 }
-#define EXTRA_COLUMNS                                                                              \
-    "seq, unique_key, group_key, correlation, label, attributes, expires_at, options"
-#define EXTRA_COLUMN_COUNT 8
+#define JOB_TEXT_COLUMN(member, name, column, max, kind) #column ", "
+#define JOB_TEXT_MARK(member, name, column, max, kind) "?, "
+#define EXTRA_COLUMNS "seq, " JOB_TEXT_TABLE(JOB_TEXT_COLUMN) "expires_at, options"
+#define EXTRA_COLUMN_COUNT (JOB_TEXTS + 3)
 
 /* From the values of JOB_COLUMNS (that of JOB_WORKER is not looked at); ret->extra is left empty.
  * -ERR_CORRUPT when a value cannot be one of a job. */
@@ -367,7 +369,7 @@ void fold_sort(struct fold *f); /* fills order */
       "INSERT OR REPLACE INTO payload (seq, body, crc) VALUES " GROUP_OF("(?, ?, ?)"))             \
     X(PAYLOAD_PUT, "INSERT OR REPLACE INTO payload (seq, body, crc) VALUES (?1, ?2, ?3)")          \
     X(EXTRA_NEW, "INSERT OR REPLACE INTO extra (" EXTRA_COLUMNS ") "                               \
-                 "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                        \
+                 "VALUES (?, " JOB_TEXT_TABLE(JOB_TEXT_MARK) "?, ?)")                              \
     X(EXTRA_NOTE, "INSERT INTO extra (seq, label, attributes, expires_at) VALUES (?1, ?2, ?3, 0) " \
                   "ON CONFLICT (seq) DO UPDATE SET label = iif(?4, ?2, label), "                   \
                   "attributes = iif(?5, ?3, attributes)")                                          \
