@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "core/job_texts.h"
 
 struct block {
     char *at; /* NULL: only measuring */
@@ -35,11 +36,8 @@ static struct span place_span(struct block *b, struct span s)
 static void place_extra(struct block *b, const struct job_extra *from, struct job_extra *to)
 {
     struct job_extra x = *from;
-    x.unique = place_span(b, from->unique);
-    x.group = place_span(b, from->group);
-    x.correlation = place_span(b, from->correlation);
-    x.label = place_span(b, from->label);
-    x.attributes = place_span(b, from->attributes);
+    for (size_t i = 0; i < JOB_TEXTS; i++)
+        *job_text_at(&x, i) = place_span(b, job_text_of(from, i));
     x.options = place_span(b, from->options);
     x.undelivered = place_span(b, from->undelivered);
     if (to)

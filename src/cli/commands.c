@@ -79,12 +79,14 @@ static const struct command core_commands[] = {
      "For one session: `source <(holdfast completion bash)`, and the same for zsh. `make install`\n"
      "installs both where the shells look for them.\n",
      COMMAND_NO_OPTIONS, 1, 1, completion_command},
-    {"help", "[COMMAND|commands|config|events|metrics|routes]", "explain a command or a topic",
+    {"help", "[COMMAND|commands|config|events|metrics|policy|routes]",
+     "explain a command or a topic",
      "Without arguments, lists every command. The topics:\n"
      "  commands  every command\n"
      "  config    every setting of the server\n"
      "  events    every event of GET /v1/events\n"
      "  metrics   every metric of GET /metrics\n"
+     "  policy    every setting of a queue\n"
      "  routes    every route of the HTTP APIs\n",
      COMMAND_OPTIONS(help_options), 0, 1, help_command},
     {"man", "", "print the man page",

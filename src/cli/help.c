@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "api/beanstalk/beanstalk.h"
 #include "api/v1/v1.h"
+#include "cli/policy_page.h"
 #include "cli/reference.h"
 #include "config/config.h"
 
@@ -59,7 +60,7 @@ void help_print(const struct command *cmd, FILE *out)
 }
 
 const struct option help_options[1] = {
-    {"markdown", 0, NULL, "print the reference page of commands, config, events or metrics",
+    {"markdown", 0, NULL, "print the reference page of commands, config, events, metrics or policy",
      OPTION_FLAG},
 };
 
@@ -74,12 +75,21 @@ static int help_commands(bool markdown)
     return EXIT_DONE;
 }
 
-static int help_config(bool markdown)
+static int printed(int err)
 {
-    int err = markdown ? config_markdown(stdout) : config_help(stdout);
     if (err < 0)
         fprintf(stderr, "holdfast: %s\n", err_text(err));
     return err < 0 ? EXIT_FAILED : EXIT_DONE;
+}
+
+static int help_config(bool markdown)
+{
+    return printed(markdown ? config_markdown(stdout) : config_help(stdout));
+}
+
+static int help_policy(bool markdown)
+{
+    return printed(markdown ? policy_markdown(stdout) : policy_help(stdout));
 }
 
 static int help_events(bool markdown)
@@ -116,7 +126,7 @@ static const struct help_topic {
     int (*print)(bool markdown);
 } topics[] = {
     {"commands", help_commands}, {"config", help_config}, {"events", help_events},
-    {"metrics", help_metrics},   {"routes", help_routes},
+    {"metrics", help_metrics},   {"policy", help_policy}, {"routes", help_routes},
 };
 
 int help_command(const struct command *cmd, const struct arguments *args)

@@ -10,6 +10,7 @@
 
 #include "core/id.h"
 #include "core/limits.h"
+#include "core/policy_table.h"
 
 #define CONFIG_YEAR_MS (INT64_C(366) * 24 * 3600 * 1000)
 #define CONFIG_ALLOW_MAX 64
@@ -19,6 +20,34 @@
 
 /* All there are (api/apis.c). */
 #define APIS_DEFAULT "keyval,orchestrator,tasks,webqueue"
+
+/* A queue setting as a row here; by its kind. */
+#define CONFIG_POLICY(tag, name, kind, def, min, max, value, doc, X)                               \
+    CONFIG_POLICY_##kind(X, name, min, max, value, doc)
+#define CONFIG_POLICY_ROW(X, name, kind, min, max, value, flags, doc)                              \
+    X("queue_defaults." #name, kind, queue_defaults.name, NULL, min, max, value, flags, doc)
+#define CONFIG_UNLIMITED(max) ((max) == INT64_MAX ? CONFIG_ALL : 0)
+#define CONFIG_POLICY_MS(X, name, min, max, value, doc)                                            \
+    CONFIG_POLICY_ROW(X, name, MS, min, max, value, CONFIG_UNLIMITED(max), doc)
+#define CONFIG_POLICY_BYTES(X, name, min, max, value, doc)                                         \
+    CONFIG_POLICY_ROW(X, name, SIZE, min, max, value, CONFIG_UNLIMITED(max), doc)
+#define CONFIG_POLICY_NUMBER(X, name, min, max, value, doc)                                        \
+    CONFIG_POLICY_ROW(X, name, NUMBER, min, max, value, CONFIG_UNLIMITED(max), doc)
+#define CONFIG_POLICY_BOOL(X, name, min, max, value, doc)                                          \
+    CONFIG_POLICY_ROW(X, name, BOOL, min, max, "true|false", 0, doc)
+#define CONFIG_POLICY_WORD(X, name, min, max, value, doc)                                          \
+    CONFIG_POLICY_ROW(X, name, CHOICE, min, max, value, 0, doc)
+#define CONFIG_POLICY_PRIORITY(X, name, min, max, value, doc)                                      \
+    CONFIG_POLICY_ROW(X, name, NUMBER, min, max, value, 0, doc)
+#define CONFIG_POLICY_RATE(X, name, min, max, value, doc)                                          \
+    CONFIG_POLICY_ROW(X, name, RATE, min, max, "N/DURATION[/" value "]|none", CONFIG_ALL, doc)
+#define CONFIG_POLICY_BACKOFF(X, name, min, max, value, doc)                                       \
+    BACKOFF_TABLE(CONFIG_BACKOFF_PART, X)                                                          \
+    X("queue_defaults.backoff_ms", STEPS, queue_defaults.name, NULL, min, max,                     \
+      "DURATION,DURATION,...", 0, BACKOFF_STEPS_DOC)
+#define CONFIG_BACKOFF_PART(name, kind, min, max, value, doc, X)                                   \
+    X("queue_defaults.backoff_" #name, kind, queue_defaults.backoff.name, NULL, min, max, value,   \
+      CONFIG_BACKOFF, doc)
 
 /* clang-format off */
 #define CONFIG_TABLE(X)                                                                            \
@@ -188,62 +217,7 @@
       "queues that are urgent; * matches anything")                                                \
     X("dispatch.interval_ms", MS, dispatch.interval_ms, "5s", 100, CONFIG_TIMEOUT_MAX, "MS", 0,    \
       "how often the leader looks for jobs that were not dispatched or whose id was lost")         \
-    X("queue_defaults.lease_ms", MS, queue_defaults.lease_ms, NULL, LIMIT_LEASE_MS_MIN,            \
-      LIMIT_LEASE_MS, "MS", 0, "how long a claim holds a job unless it is extended")               \
-    X("queue_defaults.max_attempts", NUMBER, queue_defaults.max_attempts, NULL, 1,                 \
-      LIMIT_ATTEMPTS, "N", 0,                                                                      \
-      "a job that has failed this often becomes dead: retries + 1")                                \
-    X("queue_defaults.max_crashes", NUMBER, queue_defaults.max_crashes, NULL, 0, LIMIT_ATTEMPTS,   \
-      "N", 0,                                                                                      \
-      "a job whose lease has expired this often becomes dead; 0 means no limit")                   \
-    X("queue_defaults.backoff_base_ms", MS, queue_defaults.backoff.base_ms, NULL, 0,               \
-      LIMIT_BACKOFF_MS, "MS", CONFIG_BACKOFF,                                                      \
-      "the wait before the first retry; doubles each time")                                        \
-    X("queue_defaults.backoff_max_ms", MS, queue_defaults.backoff.max_ms, NULL, 0,                 \
-      LIMIT_BACKOFF_MS, "MS", CONFIG_BACKOFF, "the longest wait before a retry")                   \
-    X("queue_defaults.backoff_jitter_percent", NUMBER, queue_defaults.backoff.jitter_percent,      \
-      NULL, 0, 100, "PERCENT", CONFIG_BACKOFF,                                                     \
-      "each wait is changed at random by up to this much")                                         \
-    X("queue_defaults.backoff_ms", STEPS, queue_defaults.backoff, NULL, 0, LIMIT_BACKOFF_MS,       \
-      "MS,MS,...", 0,                                                                              \
-      "the exact waits instead of doubling ones; the last is used again; an empty list means "     \
-      "no wait")                                                                                   \
-    X("queue_defaults.lease_end", CHOICE, queue_defaults.lease_end, NULL, LEASE_END_REQUEUE,       \
-      LEASE_END_FAIL, "requeue|requeue_counted|fail", 0,                                           \
-      "what happens when a lease runs out: ready again, the same but counted as a failure, or "    \
-      "dead")                                                                                      \
-    X("queue_defaults.unique_mode", CHOICE, queue_defaults.unique_mode, NULL, UNIQUE_REJECT,       \
-      UNIQUE_REPLACE, "reject|return|replace", 0,                                                  \
-      "what an enqueue with a taken unique key gets: a refusal, the job that is there, or its "    \
-      "place")                                                                                     \
-    X("queue_defaults.unique_scope", CHOICE, queue_defaults.unique_scope, NULL, UNIQUE_LIVE,       \
-      UNIQUE_KEPT, "live|kept", 0,                                                                 \
-      "a unique key is taken by scheduled, ready and running jobs, or by every job still kept")    \
-    X("queue_defaults.durability", CHOICE, queue_defaults.durability, NULL, DURABILITY_FSYNC,      \
-      DURABILITY_RELAXED, "fsync|relaxed", 0,                                                      \
-      "a success means on stable storage, or only in memory and soon written")                     \
-    X("queue_defaults.require_token", BOOL, queue_defaults.require_token, NULL, 0, 1,              \
-      "true|false", 0, "no API may act on a running job by its id alone")                          \
-    X("queue_defaults.priority", NUMBER, queue_defaults.priority, NULL, -INT64_MAX, INT64_MAX,     \
-      "N", 0, "of jobs that bring none; higher first")                                             \
-    X("queue_defaults.capacity", NUMBER, queue_defaults.capacity, NULL, 1, INT64_MAX, "JOBS", 0,   \
-      "live jobs of a queue at most, beyond which an enqueue is refused")                          \
-    X("queue_defaults.payload_max", SIZE, queue_defaults.payload_max, NULL, 0,                     \
-      LIMIT_PAYLOAD_BYTES, "BYTES", 0, "the largest payload")                                      \
-    X("queue_defaults.warn_depth", NUMBER, queue_defaults.warn_depth, NULL, 0, UINT32_MAX,         \
-      "JOBS",                                                                                      \
-      0, "a warning is given when a queue holds more live jobs; 0 means never")                    \
-    X("queue_defaults.keep_done_ms", MS, queue_defaults.keep_done_ms, NULL, 0, INT64_MAX,          \
-      "MS|all",                                                                                    \
-      CONFIG_ALL, "how long done jobs are kept, and cancelled ones; 0 keeps none")                 \
-    X("queue_defaults.keep_done", NUMBER, queue_defaults.keep_done, NULL, 0, INT64_MAX,            \
-      "JOBS|all", CONFIG_ALL,                                                                      \
-      "how many done jobs of a queue are kept, and how many cancelled ones")                       \
-    X("queue_defaults.keep_dead_ms", MS, queue_defaults.keep_dead_ms, NULL, 0, INT64_MAX,          \
-      "MS|all",                                                                                    \
-      CONFIG_ALL, "how long dead jobs are kept; 0 keeps none")                                     \
-    X("queue_defaults.keep_dead", NUMBER, queue_defaults.keep_dead, NULL, 0, INT64_MAX,            \
-      "JOBS|all", CONFIG_ALL, "how many dead jobs of a queue are kept")                            \
+    POLICY_TABLE(CONFIG_POLICY, X)                                                                 \
     X("queue.lockDuration", MS, keyval.lock_ms, "30s", LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, "MS",   \
       0,                                                                                           \
       "the keyval API: how long a message is locked for the consumer that received it")            \

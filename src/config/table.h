@@ -16,12 +16,13 @@ enum config_kind {
     CONFIG_BOOL,
     CONFIG_CHOICE,
     CONFIG_STEPS,  /* list of milliseconds: the back-off */
+    CONFIG_RATE,   /* a rate of a queue: config/rate.h */
     CONFIG_LABELS, /* map of label to number, lower first */
 };
 
 enum config_flag {
     CONFIG_RELOAD = 1u << 0,  /* SIGHUP can change it */
-    CONFIG_ALL = 1u << 1,     /* takes the word "all": no bound; kept as the type's largest value */
+    CONFIG_ALL = 1u << 1,     /* takes a word for "no limit": kept as the type's largest value */
     CONFIG_ALIAS = 1u << 2,   /* another name of a member that has its own row */
     CONFIG_SECRET = 1u << 3,  /* an address that may carry a password */
     CONFIG_BACKOFF = 1u << 4, /* excludes backoff_ms in the same source */
@@ -72,6 +73,8 @@ struct config_given {
  * name, is refused. -ERR_INVALID, -ERR_NOMEM. */
 MUST_CHECK int config_set(struct config *c, const struct config_key *k,
                           const struct config_given *given, struct err_note *note);
+/* The word that means "no limit", the last of the row's words; NULL: there is a limit. */
+const char *config_unlimited(const struct config_key *k);
 /* Whether the value is a list or a map. */
 bool config_takes_list(const struct config_key *k);
 /* Appends the value as YAML on one line, with the secrets of addresses or without. */

@@ -8,7 +8,9 @@
 #include "base/check.h"
 #include "base/json/json.h"
 #include "base/utf8.h"
+#include "config/rate.h"
 #include "config/table.h"
+#include "core/policy_fields.h"
 
 static void *member(struct config *c, const struct config_key *k)
 {
@@ -20,7 +22,22 @@ static const void *member_of(const struct config *c, const struct config_key *k)
     return (const char *)c + k->offset;
 }
 
+/* The row of the policy member that the setting is the default of. */
+static const struct policy_field *policy_row(const struct config_key *k)
+{
+    const struct policy_field *f = policy_fields;
+    while (offsetof(struct config, queue_defaults) + f->offset != k->offset)
+        f++;
+    CHECK(f < policy_fields + POLICY_FIELDS);
+    return f;
+}
+
 /* ---- what would be right ---- */
+
+const char *config_unlimited(const struct config_key *k)
+{
+    return k->flags & CONFIG_ALL ? strrchr(k->word, '|') + 1 : NULL;
+}
 
 static const enum unit_kind units[] = {
     [CONFIG_NUMBER] = UNIT_NONE, [CONFIG_SIZE] = UNIT_BYTES,  [CONFIG_MS] = UNIT_MS,
@@ -50,9 +67,15 @@ static int number_expected(const struct config_key *k, struct buf *out)
         err = buf_printf(out, "%s, %s or more", units_expected(unit), least);
     else
         err = buf_printf(out, "%s, from %s to %s", units_expected(unit), least, most);
-    if (err == 0 && (k->flags & CONFIG_ALL))
-        err = buf_append_text(out, ", or all");
+    if (err == 0 && config_unlimited(k))
+        err = buf_printf(out, ", or %s", config_unlimited(k));
     return err;
+}
+
+static int rate_right(const struct config_key *k, struct buf *out)
+{
+    char text[RATE_EXPECTED_MAX];
+    return buf_append_text(out, rate_expected(policy_row(k)->value, text));
 }
 
 int config_expected(const struct config_key *k, struct buf *out)
@@ -75,6 +98,8 @@ int config_expected(const struct config_key *k, struct buf *out)
     case CONFIG_STEPS:
         return buf_printf(out, "a list of at most %d waits: %s, each at most 30d",
                           LIMIT_BACKOFF_STEPS, units_expected(UNIT_MS));
+    case CONFIG_RATE:
+        return rate_right(k, out);
     case CONFIG_LABELS:
         return buf_printf(out,
                           "a map of at most %d labels (at most %d bytes, each once) to whole "
@@ -141,7 +166,7 @@ static int number_set(struct config *c, const struct config_key *k,
 {
     struct span item = given->items[0];
     int64_t value = INT64_MAX;
-    bool all = (k->flags & CONFIG_ALL) && span_equal(item, SPAN_LITERAL("all"));
+    bool all = config_unlimited(k) && span_equal(item, span_text(config_unlimited(k)));
     if (!all && (units_parse(item, units[k->kind], &value) < 0 || value < k->min || value > k->max))
         return refuse(k, given, item, note);
     number_store(c, k, value);
@@ -154,8 +179,8 @@ static int number_value(const struct config *c, const struct config_key *k, stru
 {
     char text[UNITS_TEXT_MAX];
     int64_t value = number_of(c, k);
-    if ((k->flags & CONFIG_ALL) && value == INT64_MAX)
-        return buf_append_text(out, "all");
+    if (config_unlimited(k) && value == INT64_MAX)
+        return buf_append_text(out, config_unlimited(k));
     return buf_append_text(out, units_text(value, units[k->kind], text));
 }
 
@@ -338,6 +363,22 @@ static int steps_value(const struct config *c, const struct config_key *k, struc
     return err ? err : buf_append_text(out, "]");
 }
 
+/* ---- rates ---- */
+
+static int rate_set(struct config *c, const struct config_key *k, const struct config_given *given,
+                    struct err_note *note)
+{
+    if (rate_parse(given->items[0], policy_row(k)->value, member(c, k)) < 0)
+        return refuse(k, given, given->items[0], note);
+    return 0;
+}
+
+static int rate_value(const struct config *c, const struct config_key *k, struct buf *out)
+{
+    char text[RATE_TEXT_MAX];
+    return buf_append_text(out, rate_text(member_of(c, k), policy_row(k)->value, text));
+}
+
 /* ---- labels ---- */
 
 static bool label_is_new(const struct broker_label *labels, size_t count, struct span name)
@@ -418,6 +459,7 @@ static const struct {
     [CONFIG_BOOL] = {bool_set, bool_value, false},
     [CONFIG_CHOICE] = {choice_set, choice_value, false},
     [CONFIG_STEPS] = {steps_set, steps_value, true},
+    [CONFIG_RATE] = {rate_set, rate_value, false},
     [CONFIG_LABELS] = {labels_set, labels_value, true},
 };
 

@@ -148,9 +148,9 @@ static int items_read(struct reader *r, struct value *v, yaml_event_type_t end)
 static int scalar_read(struct reader *r, struct value *v)
 {
     if (is_null(&r->event)) {
-        if (!(v->key->flags & CONFIG_ALL))
+        if (!config_unlimited(v->key))
             return refuse_shape(r, v, "has no value");
-        v->items[v->count++] = SPAN_LITERAL("all");
+        v->items[v->count++] = span_text(config_unlimited(v->key));
         return 0;
     }
     return scalar(r, &v->items[v->count++]);

@@ -1,75 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Policies: defaults, checks, the compact encoding, and the back-off.
+/* Policies: defaults, checks, the stored form, and the back-off.
  *
- * Both encodings start with a version byte. Fields follow in the order of the struct; a new field
- * needs a new version, whose decoder also reads the older ones. A policy is written in the oldest
- * version that can hold it. */
+ * A stored policy is a version, the number of members, and for each member its tag and its value.
+ * Members are in the order of the table, and those that are zero are left out, so that a policy has
+ * one stored form. A new member therefore needs no new version. */
 #include "core/policy.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/check.h"
+#include "core/policy_fields.h"
 #include "core/records/wire.h"
 
-#define POLICY_PLAIN 1 /* neither ranked nor with a rate limit */
-#define POLICY_VERSION 2
+#define POLICY_VERSION 3
 #define OPTIONS_VERSION 1
 
-#define HOUR_MS INT64_C(3600000)
+#define DEFAULT(tag, name, kind, def, min, max, value, doc, y) .name = def,
 
 void policy_default(struct queue_policy *p)
 {
-    *p = (struct queue_policy){
-        .lease_ms = 30000,
-        .max_attempts = 10,
-        .max_crashes = 5,
-        .backoff = {.kind = BACKOFF_EXPONENTIAL,
-                    .jitter_percent = 10,
-                    .base_ms = 1000,
-                    .max_ms = HOUR_MS},
-        .lease_end = LEASE_END_REQUEUE,
-        .unique_mode = UNIQUE_REJECT,
-        .unique_scope = UNIQUE_LIVE,
-        .durability = DURABILITY_FSYNC,
-        .capacity = 10000000,
-        .payload_max = 1u << 20,
-        .keep_done_ms = 24 * HOUR_MS,
-        .keep_done = 10000,
-        .keep_dead_ms = 30 * 24 * HOUR_MS,
-        .keep_dead = 100000,
-    };
+    *p = (struct queue_policy){POLICY_TABLE(DEFAULT, )};
 }
 
 /* ---- checks ---- */
 
-static int check_between(const char *field, uint64_t value, uint64_t min, uint64_t max,
+static int check_between(const char *field, int64_t value, int64_t min, int64_t max,
                          struct err_note *note)
 {
     if (value >= min && value <= max)
         return 0;
+    if (max == INT64_MAX)
+        return err_note_set(note, -ERR_INVALID, "%s is %" PRId64 "; it must be %" PRId64 " or more",
+                            field, value, min);
     return err_note_set(note, -ERR_INVALID,
-                        "%s is %" PRIu64 "; it must be from %" PRIu64 " to %" PRIu64, field, value,
+                        "%s is %" PRId64 "; it must be from %" PRId64 " to %" PRId64, field, value,
                         min, max);
 }
 
-static int check_not_negative(const char *field, int64_t value, struct err_note *note)
-{
-    if (value >= 0)
-        return 0;
-    return err_note_set(note, -ERR_INVALID, "%s is %" PRId64 "; it must be 0 or more", field,
-                        value);
-}
+#define CHECK_PART(name, kind, min, max, value, doc, y)                                            \
+    if ((err = check_between("backoff." #name, b->name, min, max, note)))                          \
+        return err;
 
 static int backoff_check(const struct backoff *b, struct err_note *note)
 {
     int err;
     if ((err = check_between("backoff.kind", b->kind, 0, BACKOFF_LIST, note)) ||
-        (err = check_between("backoff.jitter_percent", b->jitter_percent, 0, 100, note)) ||
-        (err = check_between("backoff.base_ms", b->base_ms, 0, LIMIT_BACKOFF_MS, note)) ||
-        (err = check_between("backoff.max_ms", b->max_ms, 0, LIMIT_BACKOFF_MS, note)) ||
         (err = check_between("the number of back-off steps", b->step_count, 0, LIMIT_BACKOFF_STEPS,
                              note)))
         return err;
+    BACKOFF_TABLE(CHECK_PART, )
     if (b->kind == BACKOFF_EXPONENTIAL && b->base_ms > b->max_ms)
         return err_note_set(note, -ERR_INVALID,
                             "backoff.base_ms is %" PRIu32 "; it must not be more than "
@@ -82,45 +62,57 @@ static int backoff_check(const struct backoff *b, struct err_note *note)
     return 0;
 }
 
-static int rate_check(const struct rate_limit *r, struct err_note *note)
+static int rate_check(const struct policy_field *f, const struct rate_limit *r,
+                      struct err_note *note)
 {
-    int err;
-    if (r->count == 0)
-        return 0;
-    if ((err = check_between("rate_limit.per", r->per, 0, RATE_CORRELATION, note)) ||
-        (err = check_between("rate_limit.count", r->count, 1, LIMIT_RATE_COUNT, note)))
-        return err;
-    return check_between("rate_limit.window_ms", r->window_ms, 1, LIMIT_RATE_WINDOW_MS, note);
+    const struct {
+        const char *name;
+        int64_t value, min, max;
+    } parts[] = {{"per", r->per, 0, policy_word_count(f->value) - 1},
+                 {"count", r->count, 1, LIMIT_RATE_COUNT},
+                 {"window_ms", r->window_ms, 1, LIMIT_RATE_WINDOW_MS}};
+    char name[64];
+    int err = 0;
+    for (size_t i = 0; err == 0 && r->count > 0 && i < sizeof parts / sizeof *parts; i++) {
+        snprintf(name, sizeof name, "%s.%s", f->name, parts[i].name);
+        err = check_between(name, parts[i].value, parts[i].min, parts[i].max, note);
+    }
+    return err;
+}
+
+static int field_check(const struct policy_field *f, const struct queue_policy *p,
+                       struct err_note *note)
+{
+    if (f->kind == POLICY_PRIORITY)
+        return 0; /* any is right */
+    if (f->kind == POLICY_BACKOFF)
+        return backoff_check(policy_backoff(f, p), note);
+    if (f->kind == POLICY_RATE)
+        return rate_check(f, policy_rate(f, p), note);
+    return check_between(f->name, policy_number(f, p), f->min, f->max, note);
 }
 
 int policy_check(const struct queue_policy *p, struct err_note *note)
 {
-    int err;
-    if ((err = check_between("lease_ms", p->lease_ms, LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, note)) ||
-        (err = check_between("max_attempts", p->max_attempts, 1, LIMIT_ATTEMPTS, note)) ||
-        (err = check_between("max_crashes", p->max_crashes, 0, LIMIT_ATTEMPTS, note)) ||
-        (err = backoff_check(&p->backoff, note)) ||
-        (err = check_between("lease_end", p->lease_end, 0, LEASE_END_FAIL, note)) ||
-        (err = check_between("unique_mode", p->unique_mode, UNIQUE_REJECT, UNIQUE_REPLACE, note)) ||
-        (err = check_between("unique_scope", p->unique_scope, 0, UNIQUE_NONE, note)) ||
-        (err = check_between("durability", p->durability, 0, DURABILITY_RELAXED, note)) ||
-        (err = check_between("capacity", p->capacity, 1, UINT64_MAX, note)) ||
-        (err = check_between("payload_max", p->payload_max, 0, LIMIT_PAYLOAD_BYTES, note)) ||
-        (err = check_not_negative("keep_done_ms", p->keep_done_ms, note)) ||
-        (err = check_not_negative("keep_dead_ms", p->keep_dead_ms, note)) ||
-        (err = rate_check(&p->rate_limit, note)))
-        return err;
-    return 0;
+    int err = 0;
+    for (size_t i = 0; err == 0 && i < POLICY_FIELDS; i++)
+        err = field_check(&policy_fields[i], p, note);
+    return err;
+}
+
+/* 0 is the queue's own value. */
+static int own_check(size_t index, int64_t value, struct err_note *note)
+{
+    const struct policy_field *f = &policy_fields[index];
+    return value == 0 ? 0 : check_between(f->name, value, f->min, f->max, note);
 }
 
 int options_check(const struct job_options *o, struct err_note *note)
 {
     int err;
-    if ((err = check_between("max_attempts", o->max_attempts, 0, LIMIT_ATTEMPTS, note)) ||
-        (err = check_between("max_crashes", o->max_crashes, 0, LIMIT_ATTEMPTS, note)))
-        return err;
-    if (o->lease_ms != 0 &&
-        (err = check_between("lease_ms", o->lease_ms, LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, note)))
+    if ((err = own_check(POLICY_INDEX_max_attempts, o->max_attempts, note)) ||
+        (err = own_check(POLICY_INDEX_max_crashes, o->max_crashes, note)) ||
+        (err = own_check(POLICY_INDEX_lease_ms, o->lease_ms, note)))
         return err;
     return o->has_backoff ? backoff_check(&o->backoff, note) : 0;
 }
@@ -133,7 +125,11 @@ bool options_empty(const struct job_options *o)
 /* ---- encoding ---- */
 
 #define BACKOFF_BYTES_MAX (3 * WIRE_U8 + (2 + LIMIT_BACKOFF_STEPS) * WIRE_U32 + WIRE_U8)
-_Static_assert(BACKOFF_BYTES_MAX + 8 * WIRE_U32 + 7 * WIRE_U64 + 10 * WIRE_U8 <= POLICY_BYTES_MAX,
+#define MEMBER_BYTES(tag, name, kind, def, min, max, value, doc, y)                                \
+    +WIRE_U8 + (POLICY_##kind == POLICY_BACKOFF ? BACKOFF_BYTES_MAX                                \
+                : POLICY_##kind == POLICY_RATE  ? WIRE_U8 + 2 * WIRE_U32                           \
+                                                : WIRE_U64)
+_Static_assert(2 * WIRE_U8 POLICY_TABLE(MEMBER_BYTES, ) <= POLICY_BYTES_MAX,
                "POLICY_BYTES_MAX holds the largest policy");
 
 static uint8_t *backoff_encode(const struct backoff *b, uint8_t *at)
@@ -160,81 +156,95 @@ static void backoff_decode(struct wire_in *in, struct backoff *b)
         b->step_ms[i] = take_u32(in);
 }
 
-int policy_encode(const struct queue_policy *p, struct buf *out)
+static uint8_t *rate_encode(const struct rate_limit *r, uint8_t *at)
+{
+    at = put_u8(at, r->per);
+    at = put_varint(at, r->count);
+    return put_varint(at, r->window_ms);
+}
+
+static struct rate_limit rate_decode(struct wire_in *in)
+{
+    struct rate_limit r = {.per = take_u8(in)};
+    r.count = take_u32(in);
+    r.window_ms = take_u32(in);
+    return r;
+}
+
+static bool field_is_set(const struct policy_field *f, const struct queue_policy *p)
+{
+    if (f->kind == POLICY_RATE)
+        return policy_rate(f, p)->count > 0;
+    if (f->kind != POLICY_BACKOFF)
+        return policy_number(f, p) != 0;
+    const struct backoff *b = policy_backoff(f, p);
+    return b->kind || b->jitter_percent || b->base_ms || b->max_ms || b->step_count;
+}
+
+static uint8_t *field_encode(const struct policy_field *f, const struct queue_policy *p,
+                             uint8_t *at)
+{
+    at = put_u8(at, f->tag);
+    if (f->kind == POLICY_BACKOFF)
+        return backoff_encode(policy_backoff(f, p), at);
+    if (f->kind == POLICY_RATE)
+        return rate_encode(policy_rate(f, p), at);
+    if (f->kind == POLICY_PRIORITY)
+        return put_zigzag(at, policy_number(f, p));
+    return put_varint(at, (uint64_t)policy_number(f, p));
+}
+
+static void field_decode(const struct policy_field *f, struct wire_in *in, struct queue_policy *p)
+{
+    if (f->kind == POLICY_BACKOFF)
+        backoff_decode(in, (struct backoff *)(void *)((char *)p + f->offset));
+    else if (f->kind == POLICY_RATE)
+        policy_rate_set(f, p, rate_decode(in));
+    else if (f->kind == POLICY_PRIORITY)
+        policy_number_set(f, p, take_zigzag(in));
+    else
+        policy_number_set(f, p, (int64_t)take_upto(in, (uint64_t)f->max));
+}
+
+size_t policy_bytes(const struct queue_policy *p, uint8_t out[POLICY_BYTES_MAX])
 {
     CHECK(policy_check(p, NULL) == 0);
+    uint8_t *at = put_u8(out, POLICY_VERSION), *count = at++;
+    *count = 0;
+    for (size_t i = 0; i < POLICY_FIELDS; i++) {
+        if (!field_is_set(&policy_fields[i], p))
+            continue;
+        at = field_encode(&policy_fields[i], p, at);
+        ++*count;
+    }
+    return (size_t)(at - out);
+}
+
+int policy_encode(const struct queue_policy *p, struct buf *out)
+{
     int err = buf_reserve(out, POLICY_BYTES_MAX);
-    if (err < 0)
-        return err;
-    uint8_t *start = (uint8_t *)out->data + out->len;
-    uint8_t version = p->ranked || p->rate_limit.count ? POLICY_VERSION : POLICY_PLAIN;
-    uint8_t *at = put_u8(start, version);
-    at = put_varint(at, p->lease_ms);
-    at = put_varint(at, p->max_attempts);
-    at = put_varint(at, p->max_crashes);
-    at = backoff_encode(&p->backoff, at);
-    at = put_u8(at, p->lease_end);
-    at = put_u8(at, p->unique_mode);
-    at = put_u8(at, p->unique_scope);
-    at = put_u8(at, p->durability);
-    at = put_u8(at, p->require_token);
-    at = put_u8(at, p->refuse_new);
-    at = put_zigzag(at, p->priority);
-    at = put_varint(at, p->capacity);
-    at = put_varint(at, p->payload_max);
-    at = put_varint(at, p->warn_depth);
-    at = put_varint(at, (uint64_t)p->keep_done_ms);
-    at = put_varint(at, p->keep_done);
-    at = put_varint(at, (uint64_t)p->keep_dead_ms);
-    at = put_varint(at, p->keep_dead);
-    if (version > POLICY_PLAIN) {
-        at = put_u8(at, p->ranked);
-        at = put_u8(at, p->rate_limit.count > 0);
-    }
-    if (p->rate_limit.count) {
-        at = put_u8(at, p->rate_limit.per);
-        at = put_varint(at, p->rate_limit.count);
-        at = put_varint(at, p->rate_limit.window_ms);
-    }
-    out->len += (size_t)(at - start);
-    return 0;
+    if (err == 0)
+        out->len += policy_bytes(p, (uint8_t *)out->data + out->len);
+    return err;
 }
 
 int policy_decode(struct span encoded, struct queue_policy *ret)
 {
     struct wire_in in = {encoded, false};
     struct queue_policy p = {0};
-    uint8_t version = take_u8(&in);
-    if (version != POLICY_PLAIN && version != POLICY_VERSION)
+    const struct policy_field *f = policy_fields, *end = policy_fields + POLICY_FIELDS;
+    if (take_u8(&in) != POLICY_VERSION)
         return -ERR_CORRUPT;
-    p.lease_ms = take_u32(&in);
-    p.max_attempts = take_u16(&in);
-    p.max_crashes = take_u16(&in);
-    backoff_decode(&in, &p.backoff);
-    p.lease_end = take_u8(&in);
-    p.unique_mode = take_u8(&in);
-    p.unique_scope = take_u8(&in);
-    p.durability = take_u8(&in);
-    p.require_token = take_bool(&in);
-    p.refuse_new = take_bool(&in);
-    p.priority = take_zigzag(&in);
-    p.capacity = take_varint(&in);
-    p.payload_max = take_u32(&in);
-    p.warn_depth = take_u32(&in);
-    p.keep_done_ms = (int64_t)take_upto(&in, INT64_MAX);
-    p.keep_done = take_varint(&in);
-    p.keep_dead_ms = (int64_t)take_upto(&in, INT64_MAX);
-    p.keep_dead = take_varint(&in);
-    p.ranked = version > POLICY_PLAIN && take_bool(&in);
-    if (version > POLICY_PLAIN && take_bool(&in)) {
-        p.rate_limit.per = take_u8(&in);
-        p.rate_limit.count = take_u32(&in);
-        p.rate_limit.window_ms = take_u32(&in);
-        if (p.rate_limit.count == 0)
+    for (uint8_t left = take_u8(&in); left > 0 && !in.bad; left--, f++) {
+        uint8_t tag = take_u8(&in);
+        while (f < end && f->tag != tag)
+            f++;
+        if (f == end)
             return -ERR_CORRUPT;
+        field_decode(f, &in, &p);
+        if (!field_is_set(f, &p))
+            return -ERR_CORRUPT; /* there is one way to write a policy */
     }
-    if (version > POLICY_PLAIN && !p.ranked && p.rate_limit.count == 0)
-        return -ERR_CORRUPT; /* there is one way to write a policy */
     if (!wire_ended(&in) || policy_check(&p, NULL) < 0)
         return -ERR_CORRUPT;
     *ret = p;

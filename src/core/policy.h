@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a queue promises its jobs: retries, back-off, lease, uniqueness, capacity, retention; and
- * the few of these a job may bring along itself. */
+ * the few of these a job may bring along itself. core/policy_table.h has the default, the range and
+ * the names of each member. */
 #pragma once
 
 #include <stdbool.h>
@@ -46,7 +47,7 @@ enum unique_mode {
 enum unique_scope { UNIQUE_LIVE = 0, UNIQUE_KEPT = 1, UNIQUE_NONE = 2 };
 enum durability { DURABILITY_FSYNC = 0, DURABILITY_RELAXED = 1 };
 
-/* At most so many new jobs a window for each key, see engine/rates.c; jobs without the key share
+/* At most this many new jobs a window for each key, see engine/rates.c; jobs without the key share
  * one. */
 enum rate_per { RATE_QUEUE = 0, RATE_GROUP = 1, RATE_CORRELATION = 2 };
 struct rate_limit {
@@ -75,7 +76,7 @@ struct queue_policy {
     uint64_t keep_done;   /* … and count; 0 of either = keep none; INT64_MAX / UINT64_MAX = all */
     int64_t keep_dead_ms;
     uint64_t keep_dead;
-    struct rate_limit rate_limit; /* of enqueues; imports are free of it */
+    struct rate_limit enqueue_rate; /* imports are not counted */
 };
 
 /* What a job brings itself, else the queue's. */
@@ -92,10 +93,12 @@ void policy_default(struct queue_policy *p);
 MUST_CHECK int policy_check(const struct queue_policy *p, struct err_note *note);
 MUST_CHECK int options_check(const struct job_options *o, struct err_note *note);
 
-/* A compact encoding for records and the store; decoding is strict (-ERR_CORRUPT). */
+/* The stored form, for records and stores; decoding is strict (-ERR_CORRUPT). */
 #define POLICY_BYTES_MAX 512
 MUST_CHECK int policy_encode(const struct queue_policy *p, struct buf *out);
 MUST_CHECK int policy_decode(struct span in, struct queue_policy *ret);
+/* The same without a buffer; returns the number of bytes. */
+size_t policy_bytes(const struct queue_policy *p, uint8_t out[POLICY_BYTES_MAX]);
 MUST_CHECK int options_encode(const struct job_options *o, struct buf *out);
 MUST_CHECK int options_decode(struct span in, struct job_options *ret);
 bool options_empty(const struct job_options *o);

@@ -11,7 +11,7 @@
 static struct span rate_text(const struct enqueue_plan *p)
 {
     const struct job_extra *x = &p->want->extra;
-    uint8_t per = p->policy->rate_limit.per;
+    uint8_t per = p->policy->enqueue_rate.per;
     return per == RATE_GROUP         ? x->group
            : per == RATE_CORRELATION ? x->correlation
                                      : (struct span){NULL, 0};
@@ -19,7 +19,7 @@ static struct span rate_text(const struct enqueue_plan *p)
 
 static struct hash128 rate_key(const struct ops *o, const struct enqueue_plan *p)
 {
-    uint64_t scope = (uint64_t)p->policy->rate_limit.per << 32 | p->q->number;
+    uint64_t scope = (uint64_t)p->policy->enqueue_rate.per << 32 | p->q->number;
     return hash128_scoped(o->hash_key, scope, rate_text(p));
 }
 
@@ -39,7 +39,7 @@ static bool same_bucket(const struct enqueue_plan *a, const struct enqueue_plan 
 bool rate_allows(struct ops *o, struct enqueue_plan *plans, size_t index)
 {
     struct enqueue_plan *p = &plans[index];
-    const struct rate_limit *limit = &p->policy->rate_limit;
+    const struct rate_limit *limit = &p->policy->enqueue_rate;
     if (limit->count == 0 || p->want->past)
         return true;
     int64_t window = (int64_t)limit->window_ms * 1000;

@@ -5,7 +5,7 @@
 static void limit(struct env *e, const char *queue, uint8_t per, uint32_t count, uint32_t window_ms)
 {
     struct queue_policy policy = test_policy();
-    policy.rate_limit = (struct rate_limit){per, count, window_ms};
+    policy.enqueue_rate = (struct rate_limit){per, count, window_ms};
     queue_make(e, queue, &policy);
 }
 
@@ -72,7 +72,7 @@ static void by_correlation(struct env *e)
 static void only_new_jobs_count(struct env *e)
 {
     struct queue_policy policy = test_policy();
-    policy.rate_limit = (struct rate_limit){RATE_QUEUE, 2, 10000};
+    policy.enqueue_rate = (struct rate_limit){RATE_QUEUE, 2, 10000};
     policy.capacity = 2;
     queue_make(e, "q", &policy);
     struct op op = enqueue_op("q");
@@ -149,7 +149,7 @@ static void policy_is_kept(struct env *e)
 {
     limit(e, "q", RATE_GROUP, 7, 5000);
     env_restart(e);
-    const struct rate_limit *r = &queue_get(e, "q")->policy->rate_limit;
+    const struct rate_limit *r = &queue_get(e, "q")->policy->enqueue_rate;
     EXPECT_INT(r->per, RATE_GROUP);
     EXPECT_INT(r->count, 7);
     EXPECT_INT(r->window_ms, 5000);

@@ -233,6 +233,18 @@ describe('client commands', () => {
     const kept = (await api.get(`/v1/queues/${encodeURIComponent(q)}`)).json.policy;
     assert.deepEqual([kept.keep_done, kept.keep_dead_ms, kept.warn_depth], [null, null, 7]);
     ended(await cli(['queues', 'set', q, '--lease-ms', 'soon']), USAGE);
+    ended(await cli(['queues', 'set', q, '--ranked', 'yes', '--unique-scope', 'none', '--capacity', 'none', '--enqueue-rate', '10/1s/group', '--backoff-max-ms', '1m']), DONE);
+    const changed = (await api.get(`/v1/queues/${encodeURIComponent(q)}`)).json.policy;
+    assert.deepEqual([changed.ranked, changed.unique_scope, changed.capacity, changed.enqueue_rate, changed.backoff.max_ms], [true, 'none', null, { per: 'group', count: 10, window_ms: 1000 }, 60_000]);
+    assert.deepEqual([changed.keep_done, changed.keep_dead_ms, changed.warn_depth], [null, null, 7], 'the others stay');
+    ended(await cli(['queues', 'set', q, '--enqueue-rate', 'none']), DONE);
+    assert.equal((await api.get(`/v1/queues/${encodeURIComponent(q)}`)).json.policy.enqueue_rate, null);
+    const wrong = await cli(['queues', 'set', q, '--enqueue-rate', '10']);
+    ended(wrong, USAGE);
+    complaint(wrong, /--enqueue-rate is '10'; it must be none, or N\/DURATION such as 100\/1m/);
+    const misplaced = await cli(['queues', 'pause', q, '--ranked', 'yes']);
+    ended(misplaced, USAGE);
+    complaint(misplaced, /--ranked goes with `queues create\|set QUEUE`/);
   });
 
   test('enqueue: argument, file, standard input, bytes, options', async () => {

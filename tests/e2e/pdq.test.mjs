@@ -165,9 +165,9 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     if (faulty(use)) return; // an answer that is lost may have made a job
     const { api } = use;
     const q = freshQueue();
-    const rate_limit = { per: 'group', count: 2, window_ms: 600_000 }; // no token is added while this test waits for the processor
-    const made = await api.put(`/v1/queues/${q}`, { rate_limit });
-    assert.deepEqual(made.json.policy.rate_limit, rate_limit);
+    const enqueue_rate = { per: 'group', count: 2, window_ms: 600_000 }; // no token is added while this test waits for the processor
+    const made = await api.put(`/v1/queues/${q}`, { enqueue_rate });
+    assert.deepEqual(made.json.policy.enqueue_rate, enqueue_rate);
     const put = (group, queue = q) => api.post(`/v1/queues/${queue}/jobs`, { payload: 1, group });
     for (const group of ['affiliate-1', 'affiliate-1', 'affiliate-2']) assert.equal((await put(group)).status, 201);
     const refused = await put('affiliate-1');
@@ -180,7 +180,7 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     assert.deepEqual(batch.json.jobs.map((job) => job.error?.code ?? null), [null, 'rate_limited']);
     assert.equal((await api.get(`/v1/queues/${q}/stats`)).json.counts.ready, 5);
     const soon = freshQueue();
-    await api.put(`/v1/queues/${soon}`, { rate_limit: { ...rate_limit, window_ms: 4000 } });
+    await api.put(`/v1/queues/${soon}`, { enqueue_rate: { ...enqueue_rate, window_ms: 4000 } });
     await until('it is refused', async () => (await put('affiliate-1', soon)).status === 429);
     let due = Infinity;
     await until('it is let in', async () => {
@@ -192,15 +192,15 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
       return false;
     });
     const patched = await api.patch(`/v1/queues/${q}`, { lease_ms: 5000 });
-    assert.deepEqual(patched.json.policy.rate_limit, rate_limit, 'another change leaves it');
-    assert.equal((await api.patch(`/v1/queues/${q}`, { rate_limit: null })).json.policy.rate_limit, null);
+    assert.deepEqual(patched.json.policy.enqueue_rate, enqueue_rate, 'another change leaves it');
+    assert.equal((await api.patch(`/v1/queues/${q}`, { enqueue_rate: null })).json.policy.enqueue_rate, null);
     for (let i = 0; i < 5; i++) assert.equal((await put('affiliate-1')).status, 201);
-    for (const [bad, field] of [[7, 'rate_limit'], [{ count: 1 }, 'rate_limit.window_ms'], [{ count: 0, window_ms: 1 }, 'rate_limit.count'], [{ count: 1, window_ms: 1, per: 'worker' }, 'rate_limit.per'], [{ count: 1, window_ms: 1, burst: 2 }, 'rate_limit.burst']]) {
-      const answer = await api.patch(`/v1/queues/${q}`, { rate_limit: bad });
+    for (const [bad, field] of [[7, 'enqueue_rate'], [{ count: 1 }, 'enqueue_rate.window_ms'], [{ count: 0, window_ms: 1 }, 'enqueue_rate.count'], [{ count: 1, window_ms: 1, per: 'worker' }, 'enqueue_rate.per'], [{ count: 1, window_ms: 1, burst: 2 }, 'enqueue_rate.burst']]) {
+      const answer = await api.patch(`/v1/queues/${q}`, { enqueue_rate: bad });
       assert.equal(answer.status, 422, answer.text);
       assert.equal(answer.json.field, field, answer.text);
     }
-    assert.equal((await api.get(`/v1/queues/${q}`)).json.policy.rate_limit, null);
+    assert.equal((await api.get(`/v1/queues/${q}`)).json.policy.enqueue_rate, null);
   });
 
   test('PDQ-14: fail and release with a delay or a time', async () => {
@@ -256,6 +256,33 @@ describe('PDQ-1, PDQ-5: settings of the document', () => {
     const full = await api.post('/v1/queues/other/jobs', { payload: 5 });
     assert.equal(full.status, 429, 'max_in_memory is for the whole server');
     assert.equal(full.json.code, 'server_full');
+    api.close();
+    await stopServer(server);
+  });
+});
+
+describe('settings for new queues', () => {
+  const defaults = ['ranked', 'unique-scope=none', 'capacity=none', 'enqueue-rate=2/1d', 'keep-done=all'].map((one) => `--queue-defaults-${one}`);
+  test('a queue that an enqueue creates has them, and a definition can change them', async () => {
+    const server = await startServer({ backend: 'memory', args: defaults, env: { HOLDFAST_QUEUE_DEFAULTS_MAX_CRASHES: '0' } });
+    const api = new Client(server);
+    for (const payload of [1, 2]) await enqueue(api, 'new', { payload, unique: 'same' });
+    assert.equal((await api.post('/v1/queues/new/jobs', { payload: 3 })).json.code, 'rate_limited');
+    const { policy } = (await api.get('/v1/queues/new')).json;
+    const some = (each) => [each.ranked, each.unique_scope, each.capacity, each.enqueue_rate, each.keep_done, each.max_crashes];
+    assert.deepEqual(some(policy), [true, 'none', null, { per: 'queue', count: 2, window_ms: 86_400_000 }, null, 0]);
+    const defined = await api.put('/v1/queues/defined', { ranked: false, capacity: 7, enqueue_rate: null });
+    assert.deepEqual(some(defined.json.policy), [false, 'none', 7, null, null, 0]);
+    api.close();
+    await stopServer(server);
+  });
+  test('refuse_new: queues are closed until one is opened', async () => {
+    const server = await startServer({ backend: 'memory', args: ['--queue-defaults-refuse-new'] });
+    const api = new Client(server);
+    const refused = await api.post('/v1/queues/q/jobs', { payload: 1 });
+    assert.ok(refused.status >= 400 && refused.status < 500, refused.text);
+    assert.equal((await api.put('/v1/queues/q', { refuse_new: false })).json.policy.refuse_new, false);
+    await enqueue(api, 'q', { payload: 1 });
     api.close();
     await stopServer(server);
   });

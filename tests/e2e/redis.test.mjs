@@ -137,6 +137,10 @@ describe('PDQ-6 PDQ-7 a start that cannot succeed says why', { concurrency: fals
     await stopServer(server);
     await locked.kill();
   });
+  test('keys of an older format', () => {
+    redis.cli('set', 'older:format', '1');
+    return refused(redis, `${redis.url}?prefix=older:`, /have the older format 1, .*export the jobs/);
+  });
   test('keys of a newer version', () => {
     redis.cli('set', 'newer:format', '99');
     return refused(redis, `${redis.url}?prefix=newer:`, /made by a newer version .*format is 99/);

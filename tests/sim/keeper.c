@@ -36,7 +36,7 @@ static void queue_policy(struct world *w, enum keeper_queue queue, struct queue_
     if (queue == KEEPER_FIRED && chance(w, 40))
         p->capacity = (uint64_t)between(w, 1, 4);
     if (queue == KEEPER_RATED)
-        p->rate_limit = (struct rate_limit){.count = KEEPER_RATE, .window_ms = KEEPER_RATE_MS};
+        p->enqueue_rate = (struct rate_limit){.count = KEEPER_RATE, .window_ms = KEEPER_RATE_MS};
 }
 
 static void make_queues(struct world *w)

@@ -56,9 +56,9 @@ static void fill_queue(struct world *w, struct op *op)
     struct queue_policy *p = pool_alloc(&w->pool, sizeof(*p));
     plan_policy(&w->plan, &w->random, p);
     if (chance(w, 30))
-        p->rate_limit = (struct rate_limit){.per = (uint8_t)between(w, 0, 2),
-                                            .count = (uint32_t)between(w, 1, 5),
-                                            .window_ms = (uint32_t)between(w, 1, 2000)};
+        p->enqueue_rate = (struct rate_limit){.per = (uint8_t)between(w, 0, 2),
+                                              .count = (uint32_t)between(w, 1, 5),
+                                              .window_ms = (uint32_t)between(w, 1, 2000)};
     p->refuse_new = chance(w, 10);
     q->policy = p;
 }

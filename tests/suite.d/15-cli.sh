@@ -69,6 +69,7 @@ cli_check 'no command is wrong usage' 2 2 '^Usage: holdfast COMMAND'
 cli_check 'unknown command, a name is near' 2 2 "unknown command 'vesion'; did you mean 'version'\\?" vesion
 cli_check 'unknown command, no name is near' 2 2 "unknown command 'flarp'; .holdfast help. lists" flarp
 cli_check 'unknown command, very long' 2 2 "unknown command" "$(printf 'x%.0s' {1..5000})"
+cli_check 'help of the settings of a queue' 0 1 '^  max_attempts: number, 1 to 60000  \(default 10\)$' help policy
 cli_check 'help of the settings' 0 1 '^  body_bytes: BYTES  \(default 2MiB\)$' help config
 cli_check 'help of the routes' 0 1 '^\| POST \| `/v1/queues/\{queue\}/claim` \| consume \|' help routes
 cli_check 'serve lists its options' 0 1 '^  -c, --config FILE +read settings' help serve
@@ -85,7 +86,7 @@ cli_check 'serve needs a value' 2 2 '^holdfast: --data needs a value: --data DIR
 HOLDFAST_NODE=9 cli_check 'the environment counts' 0 1 '^node: 9 +# environment$' serve --print-config
 HOLDFAST_NOD=9 cli_check 'an unknown variable' 2 2 "'HOLDFAST_NOD'.*did you mean 'HOLDFAST_NODE'" serve --print-config
 # The pages that `make docs` writes are what the tables say.
-for page in commands:commands config:settings events:events metrics:metrics; do
+for page in commands:commands config:settings events:events metrics:metrics policy:policy; do
   tap_check "cli/docs/reference/${page#*:}.md is what the table says" \
     bash -c 'build/debug/holdfast help "${1%:*}" --markdown | diff "docs/reference/${1#*:}.md" -' - "$page"
 done

@@ -6,8 +6,9 @@
 #include "base/containers/map.h"
 #include "base/containers/slab.h"
 #include "base/mem.h"
+#include "core/job_texts.h"
 
-#define TEXTS 7 /* unique, group, correlation, label, attributes, options, payload */
+enum { OPTIONS = JOB_TEXTS, PAYLOAD, TEXTS };
 
 struct body {
     uint64_t seq;
@@ -122,10 +123,10 @@ void cache_release(struct cache *c)
 void cache_put(struct cache *c, uint64_t seq, uint64_t position, const struct job_extra *extra,
                struct span payload)
 {
-    struct span texts[TEXTS] = {extra->unique, extra->group,      extra->correlation,
-                                extra->label,  extra->attributes, extra->options,
-                                payload};
+    struct span texts[TEXTS] = {[OPTIONS] = extra->options, [PAYLOAD] = payload};
     size_t total = 0;
+    for (size_t i = 0; i < JOB_TEXTS; i++)
+        texts[i] = job_text_of(extra, i);
     for (size_t i = 0; i < TEXTS; i++)
         total += texts[i].len;
     char *bytes = mem_alloc(total);
@@ -159,12 +160,12 @@ bool cache_get(const struct cache *c, uint64_t seq, struct job_extra *extra, str
         return false;
     const struct body *b = body_at(c, handle);
     *extra = (struct job_extra){.expires_at = b->expires_at};
-    struct span *texts[TEXTS] = {&extra->unique, &extra->group,      &extra->correlation,
-                                 &extra->label,  &extra->attributes, &extra->options,
-                                 payload};
     const char *at = b->bytes;
     for (size_t i = 0; i < TEXTS; i++) {
-        *texts[i] = span_of(at, b->len[i]);
+        struct span *to = i == PAYLOAD   ? payload
+                          : i == OPTIONS ? &extra->options
+                                         : job_text_at(extra, i);
+        *to = span_of(at, b->len[i]);
         at += b->len[i];
     }
     return true;

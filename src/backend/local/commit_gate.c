@@ -15,6 +15,7 @@
 #include "backend/local/prefetch.h"
 #include "base/check.h"
 #include "base/mem.h"
+#include "core/job_texts.h"
 
 enum reply_state { REPLY_HELD, REPLY_FETCHING, REPLY_SENT };
 
@@ -346,15 +347,14 @@ static void body_into(struct job_view *v, const struct stored_body *b)
 /* Copies all texts of a view's body, so that they last as long as the step. */
 static int texts_keep(struct arena *arena, struct job_view *v)
 {
-    struct span *texts[] = {&v->extra.unique,     &v->extra.group,      &v->extra.correlation,
-                            &v->extra.label,      &v->extra.attributes, &v->extra.options,
-                            &v->payload,          &v->result,           &v->error,
-                            &v->extra.undelivered};
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        const char *copy = arena_copy(arena, texts[i]->at, texts[i]->len);
+    struct span *others[] = {&v->extra.options, &v->payload, &v->result, &v->error,
+                             &v->extra.undelivered};
+    for (size_t i = 0; i < JOB_TEXTS + sizeof(others) / sizeof(others[0]); i++) {
+        struct span *text = i < JOB_TEXTS ? job_text_at(&v->extra, i) : others[i - JOB_TEXTS];
+        const char *copy = arena_copy(arena, text->at, text->len);
         if (!copy)
             return -ERR_NOMEM;
-        texts[i]->at = copy;
+        text->at = copy;
     }
     return 0;
 }

@@ -7,6 +7,7 @@
 #include "cli/client/client_commands.h"
 #include "cli/client/confirm.h"
 #include "cli/client/session.h"
+#include "cli/commands/queue_policy.h"
 
 #define EXIT_STATUS                                                                                \
     "\n"                                                                                           \
@@ -24,29 +25,7 @@ static const struct option queues_options[] = {
     {"until", 0, "TIME", "pause: until this time (RFC 3339)", OPTION_TEXT},
     {"for", 0, "DURATION", "pause: for this long", OPTION_DURATION},
     {"note", 0, "TEXT", "a note for people", OPTION_TEXT},
-    {"lease_ms", 0, "DURATION", "how long a claim holds", OPTION_DURATION},
-    {"max_attempts", 0, "N", "attempts before a job is dead", OPTION_NUMBER},
-    {"max_crashes", 0, "N", "lost leases before a job is dead", OPTION_NUMBER},
-    {"backoff_ms", 0, "LIST", "the wait before each retry: 1s,30s,5m", OPTION_TEXT},
-    {"backoff_base_ms", 0, "DURATION", "exponential back-off: the first wait", OPTION_DURATION},
-    {"backoff_max_ms", 0, "DURATION", "exponential back-off: the longest wait", OPTION_DURATION},
-    {"backoff_jitter_percent", 0, "N", "exponential back-off: its spread", OPTION_NUMBER},
-    {"lease_end", 0, "requeue|requeue_counted|fail", "what a lost lease means", OPTION_CHOICE},
-    {"unique_mode", 0, "reject|return|replace", "what a second job of a unique key meets",
-     OPTION_CHOICE},
-    {"unique_scope", 0, "live|kept", "which jobs hold their unique key", OPTION_CHOICE},
-    {"durability", 0, "fsync|relaxed", "when an answer may leave", OPTION_CHOICE},
-    {"refuse_new", 0, "yes|no", "take no new jobs", OPTION_CHOICE},
-    {"require_token", 0, "yes|no", "acks need the token of the claim", OPTION_CHOICE},
-    {"priority", 0, "N|LABEL", "priority of jobs that name none", OPTION_TEXT},
-    {"capacity", 0, "N|none", "live jobs at most; none: no limit", OPTION_TEXT},
-    {"payload_max", 0, "SIZE", "the largest payload", OPTION_SIZE},
-    {"warn_depth", 0, "N", "depth that is worth a warning; 0: never", OPTION_NUMBER},
-    {"keep_done_ms", 0, "DURATION|all", "how long done jobs are kept; 0 keeps none", OPTION_TEXT},
-    {"keep_done", 0, "N|all", "how many done jobs are kept; 0 keeps none", OPTION_TEXT},
-    {"keep_dead_ms", 0, "DURATION|all", "how long dead jobs are kept; 0 keeps none", OPTION_TEXT},
-    {"keep_dead", 0, "N|all", "how many dead jobs are kept; 0 keeps none", OPTION_TEXT},
-};
+    QUEUE_POLICY_OPTIONS};
 
 static const struct option schedules_options[] = {
     CLIENT_OPTIONS,
@@ -249,8 +228,8 @@ const struct command client_commands[] = {
      "  pause    hand out no jobs until `resume`, or until --until, or as long as --for\n"
      "  resume   hand out jobs again\n"
      "  purge    remove the jobs that are ready or scheduled\n"
-     "The options from --note on are the settings of the queue. Durations: 500 (ms), 30s, "
-     "24h.\n" ASKS("delete and purge show", "ask") EXIT_STATUS "\n",
+     "The options from --note on are the settings of the queue (`holdfast help policy`). "
+     "Durations:\n500 (ms), 30s, 24h.\n" ASKS("delete and purge show", "ask") EXIT_STATUS "\n",
      COMMAND_OPTIONS(queues_options), 0, 2, client_queues},
     {"schedules", "[[create|set|delete|pause|resume|run|preview] NAME]", "show or change schedules",
      "Without arguments, lists all schedules; with NAME alone, shows that schedule. The actions:\n"

@@ -92,26 +92,6 @@ static int value_wrong(struct err_note *note, const struct client_field *f, cons
                         quoted(span_text(value), shown), right);
 }
 
-/* Null goes by the word that says what it means: no limit is "none", to keep everything "all". */
-static int write_number(struct json_writer *w, const struct client_field *f, const char *value,
-                        struct err_note *note)
-{
-    const char *null = f->kind == CLIENT_FIELD_NUMBER_OR_NONE ? "none" : "all";
-    enum unit_kind unit = f->kind == CLIENT_FIELD_MS_OR_ALL ? UNIT_MS : UNIT_NONE;
-    char right[80];
-    int64_t number;
-    if (strcmp(value, null) == 0) {
-        json_write_null(w);
-        return 0;
-    }
-    snprintf(right, sizeof right, "%s, or %s",
-             unit == UNIT_MS ? "a duration such as 500, 30s or 24h" : "a whole number", null);
-    if (units_parse(span_text(value), unit, &number) < 0)
-        return value_wrong(note, f, value, right);
-    json_write_int(w, number);
-    return 0;
-}
-
 static void write_number_or_text(struct json_writer *w, const char *value)
 {
     int64_t number;
@@ -153,10 +133,6 @@ static int value_write(const struct arguments *args, const struct client_field *
     case CLIENT_FIELD_NUMBER_OR_TEXT:
         write_number_or_text(w, value);
         return 0;
-    case CLIENT_FIELD_NUMBER_OR_NONE:
-    case CLIENT_FIELD_NUMBER_OR_ALL:
-    case CLIENT_FIELD_MS_OR_ALL:
-        return write_number(w, f, value, note);
     case CLIENT_FIELD_MS_LIST:
         return write_list(w, f, value, note);
     case CLIENT_FIELD_YES_NO:

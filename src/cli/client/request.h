@@ -31,9 +31,6 @@ enum client_field_kind {
     CLIENT_FIELD_TEXT,
     CLIENT_FIELD_NUMBER,         /* of a number, size or duration option */
     CLIENT_FIELD_NUMBER_OR_TEXT, /* a text option: a whole number, or a label */
-    CLIENT_FIELD_NUMBER_OR_NONE, /* a text option: a whole number, or "none" for null */
-    CLIENT_FIELD_NUMBER_OR_ALL,  /* the same with "all" for null */
-    CLIENT_FIELD_MS_OR_ALL,      /* a text option: a duration, or "all" for null */
     CLIENT_FIELD_MS_LIST,        /* a text option: durations with commas between */
     CLIENT_FIELD_YES_NO,         /* a choice option yes|no */
     CLIENT_FIELD_FALSE,          /* a flag; its presence is false */

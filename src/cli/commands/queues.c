@@ -9,36 +9,10 @@
 #include "cli/client/list.h"
 #include "cli/client/session.h"
 #include "cli/client/show.h"
+#include "cli/commands/queue_policy.h"
 #include "cli/commands/queues.h"
 
-static const struct client_field policy_fields[] = {
-    {"note", "note", CLIENT_FIELD_TEXT},
-    {"lease_ms", "lease_ms", CLIENT_FIELD_NUMBER},
-    {"max_attempts", "max_attempts", CLIENT_FIELD_NUMBER},
-    {"max_crashes", "max_crashes", CLIENT_FIELD_NUMBER},
-    {"backoff_ms", "backoff_ms", CLIENT_FIELD_MS_LIST},
-    {"lease_end", "lease_end", CLIENT_FIELD_TEXT},
-    {"unique_mode", "unique_mode", CLIENT_FIELD_TEXT},
-    {"unique_scope", "unique_scope", CLIENT_FIELD_TEXT},
-    {"durability", "durability", CLIENT_FIELD_TEXT},
-    {"refuse_new", "refuse_new", CLIENT_FIELD_YES_NO},
-    {"require_token", "require_token", CLIENT_FIELD_YES_NO},
-    {"priority", "priority", CLIENT_FIELD_NUMBER_OR_TEXT},
-    {"capacity", "capacity", CLIENT_FIELD_NUMBER_OR_NONE},
-    {"payload_max", "payload_max", CLIENT_FIELD_NUMBER},
-    {"warn_depth", "warn_depth", CLIENT_FIELD_NUMBER},
-    {"keep_done_ms", "keep_done_ms", CLIENT_FIELD_MS_OR_ALL},
-    {"keep_done", "keep_done", CLIENT_FIELD_NUMBER_OR_ALL},
-    {"keep_dead_ms", "keep_dead_ms", CLIENT_FIELD_MS_OR_ALL},
-    {"keep_dead", "keep_dead", CLIENT_FIELD_NUMBER_OR_ALL},
-};
-
-/* Become the object "backoff". */
-static const struct client_field backoff_fields[] = {
-    {"backoff_base_ms", "base_ms", CLIENT_FIELD_NUMBER},
-    {"backoff_max_ms", "max_ms", CLIENT_FIELD_NUMBER},
-    {"backoff_jitter_percent", "jitter_percent", CLIENT_FIELD_NUMBER},
-};
+static const struct client_field note_field = {"note", "note", CLIENT_FIELD_TEXT};
 
 static const struct client_field pause_fields[] = {
     {"until", "until", CLIENT_FIELD_TEXT},
@@ -87,16 +61,9 @@ static void queue_path(struct client_session *s, const char *queue, const char *
 static int policy_body(struct client_session *s)
 {
     client_body_begin(s);
-    int status = client_body_fields(s, policy_fields, CLIENT_COUNT(policy_fields));
-    if (status == CLIENT_DONE &&
-        client_fields_given(s->args, backoff_fields, CLIENT_COUNT(backoff_fields))) {
-        json_write_key(&s->writer, "backoff");
-        json_write_object(&s->writer);
-        json_write_key(&s->writer, "kind");
-        json_write_text(&s->writer, SPAN_LITERAL("exponential"));
-        status = client_body_fields(s, backoff_fields, CLIENT_COUNT(backoff_fields));
-        json_write_object_end(&s->writer);
-    }
+    int status = client_body_fields(s, &note_field, 1);
+    if (status == CLIENT_DONE)
+        status = queue_policy_write(s);
     return status == CLIENT_DONE ? client_body_end(s) : status;
 }
 
@@ -150,19 +117,17 @@ static const struct action {
 static int options_fit(const struct client_session *s, const struct action *a)
 {
     char name[OPTION_NAME_MAX];
-    const struct client_field *pause = NULL, *policy = NULL;
+    const struct client_field *pause = NULL;
+    const char *policy = NULL;
     if (!a || a->body != pause_body)
         pause = client_fields_given(s->args, pause_fields, CLIENT_COUNT(pause_fields));
-    if (!a || a->body != policy_body) {
-        policy = client_fields_given(s->args, policy_fields, CLIENT_COUNT(policy_fields));
-        if (!policy)
-            policy = client_fields_given(s->args, backoff_fields, CLIENT_COUNT(backoff_fields));
-    }
+    if (!a || a->body != policy_body)
+        policy = arguments_has(s->args, "note") ? "note" : queue_policy_given(s->args);
     if (arguments_has(s->args, "yes") && (!a || !a->confirm))
         return client_complain(CLIENT_USAGE, "--yes goes with `queues delete|purge QUEUE`");
     if (!pause && !policy)
         return CLIENT_DONE;
-    struct option named = {.name = pause ? pause->option : policy->option};
+    struct option named = {.name = pause ? pause->option : policy};
     return client_complain(CLIENT_USAGE, "--%s goes with `queues %s QUEUE`",
                            option_name(&named, name), pause ? "pause" : "create|set");
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/transfer/migrate_job.h"
 
+#include "core/job_texts.h"
 #include "core/policy.h"
 
 /* ---- as it arrives ---- */
@@ -108,12 +109,12 @@ static int add_numbers(struct buf *out, const int64_t *numbers, size_t count)
 
 static int add_extra(struct buf *out, const struct job_extra *x)
 {
-    const struct span texts[] = {x->unique,  x->group,      x->correlation, x->label,
-                                 x->options, x->attributes, x->undelivered};
     int err = NUMBERS(out, x->expires_at.ms);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts && err == 0; i++)
-        err = add_text(out, texts[i]);
-    return err;
+    for (size_t i = 0; i < JOB_TEXTS && err == 0; i++)
+        err = add_text(out, job_text_of(x, i));
+    if (err == 0)
+        err = add_text(out, x->options);
+    return err ? err : add_text(out, x->undelivered);
 }
 
 static int add_attempts(struct buf *out, const struct job_view *v)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bodies of the job records. JOB_NEW, JOB_CLAIMED and JOB_DONE are written once for every job
  * that goes through the server: nothing here allocates or looks twice. */
+#include "core/job_texts.h"
 #include "core/limits.h"
 #include "core/policy.h"
 #include "core/records/record_impl.h"
@@ -28,24 +29,23 @@ static bool error_fits(uint8_t kind, struct span text)
 
 /* ---- new ---- */
 
-#define EXTRA_MAX (6 * WIRE_LENGTH + WIRE_WALL)
+#define EXTRA_MAX ((JOB_TEXTS + 1) * WIRE_LENGTH + WIRE_WALL)
 #define NEW_MAX                                                                                    \
     (WIRE_SEQ + WIRE_FIXED64 + WIRE_U64 + 2 * WIRE_WALL + WIRE_U32 + 3 * WIRE_U32 + 4 * WIRE_U8 +  \
      WIRE_LENGTH)
 
 static bool extra_present(const struct job_extra *x)
 {
-    return (x->unique.len | x->group.len | x->correlation.len | x->label.len | x->attributes.len |
-            x->options.len) != 0 ||
-           x->expires_at.ms != 0;
+    return (job_texts_bytes(x) | x->options.len) != 0 || x->expires_at.ms != 0;
 }
 
 static bool extra_fits(const struct job_extra *x)
 {
-    return x->unique.len <= LIMIT_KEY_BYTES && x->group.len <= LIMIT_KEY_BYTES &&
-           x->correlation.len <= LIMIT_KEY_BYTES && x->label.len <= LIMIT_LABEL_BYTES &&
-           x->attributes.len <= LIMIT_ATTRIBUTES_BYTES && x->options.len <= POLICY_BYTES_MAX &&
-           wall_fits(x->expires_at);
+    for (size_t i = 0; i < JOB_TEXTS; i++) {
+        if (job_text_of(x, i).len > job_texts[i].max)
+            return false;
+    }
+    return x->options.len <= POLICY_BYTES_MAX && wall_fits(x->expires_at);
 }
 
 static size_t new_span_bytes(const struct record *r)
@@ -53,8 +53,7 @@ static size_t new_span_bytes(const struct record *r)
     const struct job_extra *x = &r->job_new.extra;
     size_t bytes = r->job_new.payload.len;
     if (extra_present(x))
-        bytes += EXTRA_MAX + x->unique.len + x->group.len + x->correlation.len + x->label.len +
-                 x->attributes.len + x->options.len;
+        bytes += EXTRA_MAX + job_texts_bytes(x) + x->options.len;
     return bytes;
 }
 
@@ -68,11 +67,8 @@ static bool new_fits(const struct record *r)
 
 static uint8_t *extra_encode(const struct job_extra *x, uint8_t *at)
 {
-    at = put_span(at, x->unique);
-    at = put_span(at, x->group);
-    at = put_span(at, x->correlation);
-    at = put_span(at, x->label);
-    at = put_span(at, x->attributes);
+    for (size_t i = 0; i < JOB_TEXTS; i++)
+        at = put_span(at, job_text_of(x, i));
     at = put_wall(at, x->expires_at);
     return put_span(at, x->options);
 }
@@ -105,11 +101,10 @@ static uint8_t *new_encode(const struct record *r, uint8_t *at)
 static void extra_decode(struct wire_in *in, struct job_extra *x)
 {
     struct job_options options;
-    x->unique = take_text(in, LIMIT_KEY_BYTES);
-    x->group = take_text(in, LIMIT_KEY_BYTES);
-    x->correlation = take_text(in, LIMIT_KEY_BYTES);
-    x->label = take_text(in, LIMIT_LABEL_BYTES);
-    x->attributes = take_span(in);
+    for (size_t i = 0; i < JOB_TEXTS; i++) {
+        bool text = job_texts[i].kind == JOB_TEXT_TEXT;
+        *job_text_at(x, i) = text ? take_text(in, job_texts[i].max) : take_span(in);
+    }
     x->expires_at = take_wall(in);
     x->options = take_span(in);
     if (x->options.len > 0 && options_decode(x->options, &options) < 0)

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "base/check.h"
+#include "core/job_texts.h"
 #include "core/limits.h"
 #include "core/policy.h"
 #include "core/records/wire.h"
@@ -112,11 +113,8 @@ static int check_timing(const struct schedule_spec *s, struct err_note *note)
 static int check_texts(const struct job_extra *x, struct err_note *note)
 {
     struct job_options options;
-    int err;
-    if ((err = validate_text("unique", x->unique, LIMIT_KEY_BYTES, note)) ||
-        (err = validate_text("group", x->group, LIMIT_KEY_BYTES, note)) ||
-        (err = validate_text("correlation_id", x->correlation, LIMIT_KEY_BYTES, note)) ||
-        (err = validate_text("label", x->label, LIMIT_LABEL_BYTES, note)))
+    int err = job_texts_check(x, note);
+    if (err < 0)
         return err;
     if (x->options.len > 0 && options_decode(x->options, &options) < 0)
         return err_note_set(note, -ERR_INVALID, "the options of the job cannot be read");

@@ -153,7 +153,11 @@ static void a_file_sets_every_kind(void **state)
                    "  priority: -3\n"
                    "  keep_done: all\n"
                    "  keep_done_ms: null\n"
-                   "  keep_dead: 0\n",
+                   "  keep_dead: 0\n"
+                   "  capacity: none\n"
+                   "  unique_scope: none\n"
+                   "  ranked: true\n"
+                   "  enqueue_rate: 5/1m/group\n",
                    &c);
     assert_value(&c, "listen", "[\"127.0.0.1:0\", \"unix:/run/holdfast.sock\"]");
     assert_string_equal(c.data, "/var/lib/with space");
@@ -174,6 +178,19 @@ static void a_file_sets_every_kind(void **state)
     assert_true(c.queue_defaults.keep_done == UINT64_MAX);
     assert_true(c.queue_defaults.keep_done_ms == INT64_MAX);
     assert_int_equal(c.queue_defaults.keep_dead, 0);
+    assert_true(c.queue_defaults.capacity == UINT64_MAX);
+    assert_int_equal(c.queue_defaults.unique_scope, UNIQUE_NONE);
+    assert_true(c.queue_defaults.ranked);
+    assert_int_equal(c.queue_defaults.enqueue_rate.per, RATE_GROUP);
+    assert_int_equal(c.queue_defaults.enqueue_rate.count, 5);
+    assert_int_equal(c.queue_defaults.enqueue_rate.window_ms, 60000);
+    assert_value(&c, "queue_defaults.capacity", "none");
+    assert_value(&c, "queue_defaults.enqueue_rate", "5/1m/group");
+    config_done(&c);
+    must_load_text("queue_defaults: {enqueue_rate: ~, capacity: null}\n", &c);
+    assert_int_equal(c.queue_defaults.enqueue_rate.count, 0);
+    assert_true(c.queue_defaults.capacity == UINT64_MAX);
+    assert_value(&c, "queue_defaults.enqueue_rate", "none");
     config_done(&c);
 }
 
@@ -233,6 +250,14 @@ static const struct {
      "limits.large_body_bytes is 64MiB; it must not be less than limits.body_bytes, which is 65M"},
     {"limits: {uri_bytes: 33KiB}\n", "limits.head_bytes is 32KiB; it must not be less"},
     {"queue_defaults: {lease_ms: 99}\n", "queue_defaults.lease_ms is '99'; it must be millisec"},
+    {"queue_defaults: {capacity: all}\n",
+     "queue_defaults.capacity is 'all'; it must be a whole number, 1 or more, or none"},
+    {"queue_defaults: {enqueue_rate: 5}\n",
+     "queue_defaults.enqueue_rate is '5'; it must be none, or N/DURATION such as 100/1m"},
+    {"queue_defaults: {enqueue_rate: 5/s/job}\n", "(one of queue|group|correlation_id)"},
+    {"queue_defaults: {enqueue_rate: {count: 5}}\n",
+     "queue_defaults.enqueue_rate is a map; it must be none, or N/DURATION"},
+    {"queue_defaults: {rate_limit: 5}\n", "'queue_defaults.rate_limit' is no setting"},
     {"queue_defaults: {backoff_max_ms: 999}\n",
      "queue_defaults: backoff.base_ms is 1000; it must not be more than backoff.max_ms"},
     {"queue_defaults: {backoff_ms: [1, x]}\n",

@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
+#include "core/policy_fields.h"
 
 const enum record_kind sample_kinds[] = {
     REC_EPOCH,           REC_SEQ_BLOCK,     REC_QUEUE_PUT,      REC_QUEUE_GONE,
@@ -141,34 +142,37 @@ void sample_backoff(struct random *random, struct backoff *ret)
         ret->step_ms[i] = (uint32_t)between(random, 0, LIMIT_BACKOFF_MS);
 }
 
+static int64_t sample_number(struct random *random, const struct policy_field *f)
+{
+    if (f->kind == POLICY_PRIORITY)
+        return (int64_t)u64(random);
+    if (policy_unlimited(f) && random_chance(random, 20))
+        return INT64_MAX;
+    return (int64_t)between(random, (uint64_t)f->min, (uint64_t)f->max);
+}
+
+static struct rate_limit sample_rate(struct random *random, const struct policy_field *f)
+{
+    return (struct rate_limit){
+        .per = (uint8_t)between(random, 0, (uint64_t)policy_word_count(f->value) - 1),
+        .count = (uint32_t)between(random, 1, LIMIT_RATE_COUNT),
+        .window_ms = (uint32_t)between(random, 1, LIMIT_RATE_WINDOW_MS),
+    };
+}
+
+/* From the table, so that a new member is tested, too. */
 void sample_policy(struct random *random, struct queue_policy *ret)
 {
-    *ret = (struct queue_policy){
-        .lease_ms = lease(random),
-        .max_attempts = (uint16_t)between(random, 1, LIMIT_ATTEMPTS),
-        .max_crashes = (uint16_t)between(random, 0, LIMIT_ATTEMPTS),
-        .lease_end = (uint8_t)between(random, LEASE_END_REQUEUE, LEASE_END_FAIL),
-        .unique_mode = (uint8_t)between(random, UNIQUE_REJECT, UNIQUE_REPLACE),
-        .unique_scope = (uint8_t)between(random, UNIQUE_LIVE, UNIQUE_KEPT),
-        .durability = (uint8_t)between(random, DURABILITY_FSYNC, DURABILITY_RELAXED),
-        .require_token = random_chance(random, 50),
-        .refuse_new = random_chance(random, 50),
-        .priority = (int64_t)u64(random),
-        .capacity = between(random, 1, UINT64_MAX),
-        .payload_max = (uint32_t)between(random, 0, LIMIT_PAYLOAD_BYTES),
-        .warn_depth = u32(random),
-        .keep_done_ms = (int64_t)between(random, 0, INT64_MAX),
-        .keep_done = u64(random),
-        .keep_dead_ms = (int64_t)between(random, 0, INT64_MAX),
-        .keep_dead = u64(random),
-    };
-    sample_backoff(random, &ret->backoff);
-    if (random_chance(random, 50))
-        ret->rate_limit = (struct rate_limit){
-            .per = (uint8_t)between(random, RATE_QUEUE, RATE_CORRELATION),
-            .count = (uint32_t)between(random, 1, LIMIT_RATE_COUNT),
-            .window_ms = (uint32_t)between(random, 1, LIMIT_RATE_WINDOW_MS),
-        };
+    *ret = (struct queue_policy){0};
+    for (size_t i = 0; i < POLICY_FIELDS; i++) {
+        const struct policy_field *f = &policy_fields[i];
+        if (f->kind == POLICY_BACKOFF)
+            sample_backoff(random, &ret->backoff);
+        else if (f->kind == POLICY_RATE && random_chance(random, 50))
+            policy_rate_set(f, ret, sample_rate(random, f));
+        else if (f->kind != POLICY_RATE)
+            policy_number_set(f, ret, sample_number(random, f));
+    }
 }
 
 void sample_options(struct random *random, struct job_options *ret)

@@ -2,6 +2,7 @@
 /* Policies: defaults, checks, encoding, back-off. */
 #include "core/policy.h"
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "core/policy_fields.h"
 #include "unit/core/samples.h"
 
 #define SEED 77001
@@ -85,7 +87,7 @@ static void test_policy_check(void **state)
     ACCEPTED(unique_scope, UNIQUE_NONE);
     REFUSED(unique_scope, UNIQUE_NONE + 1, "unique_scope");
     REFUSED(durability, DURABILITY_RELAXED + 1, "durability");
-    REFUSED(capacity, 0, "capacity");
+    REFUSED(capacity, 0, "capacity is 0; it must be 1 or more");
     ACCEPTED(capacity, UINT64_MAX);
     REFUSED(payload_max, LIMIT_PAYLOAD_BYTES + 1, "payload_max");
     ACCEPTED(payload_max, LIMIT_PAYLOAD_BYTES);
@@ -101,39 +103,54 @@ static void test_policy_check(void **state)
 static void test_rate_check(void **state)
 {
     (void)state;
-    ACCEPTED(rate_limit, RATE(RATE_CORRELATION, LIMIT_RATE_COUNT, LIMIT_RATE_WINDOW_MS));
-    ACCEPTED(rate_limit, RATE(RATE_QUEUE, 1, 1));
-    ACCEPTED(rate_limit, RATE(RATE_GROUP, 0, 0)); /* none */
-    REFUSED(rate_limit, RATE(RATE_CORRELATION + 1, 1, 1), "rate_limit.per");
-    REFUSED(rate_limit, RATE(RATE_QUEUE, LIMIT_RATE_COUNT + 1, 1), "rate_limit.count");
-    REFUSED(rate_limit, RATE(RATE_QUEUE, 1, 0), "rate_limit.window_ms is 0; it must be from 1");
-    REFUSED(rate_limit, RATE(RATE_QUEUE, 1, LIMIT_RATE_WINDOW_MS + 1), "rate_limit.window_ms");
+    ACCEPTED(enqueue_rate, RATE(RATE_CORRELATION, LIMIT_RATE_COUNT, LIMIT_RATE_WINDOW_MS));
+    ACCEPTED(enqueue_rate, RATE(RATE_QUEUE, 1, 1));
+    ACCEPTED(enqueue_rate, RATE(RATE_GROUP, 0, 0)); /* none */
+    REFUSED(enqueue_rate, RATE(RATE_CORRELATION + 1, 1, 1), "enqueue_rate.per");
+    REFUSED(enqueue_rate, RATE(RATE_QUEUE, LIMIT_RATE_COUNT + 1, 1), "enqueue_rate.count");
+    REFUSED(enqueue_rate, RATE(RATE_QUEUE, 1, 0), "enqueue_rate.window_ms is 0; it must be from 1");
+    REFUSED(enqueue_rate, RATE(RATE_QUEUE, 1, LIMIT_RATE_WINDOW_MS + 1), "enqueue_rate.window_ms");
 }
 
-/* A store of before there were rate limits stays readable, and a policy without one stays as it
- * was, so that the program of before can read it, too. */
-static void test_rate_is_a_version(void **state)
+/* ---- the table ---- */
+
+static void test_rows_fit_their_members(void **state)
 {
     (void)state;
-    struct queue_policy p, again;
-    struct buf b;
-    buf_init(&b);
-    policy_default(&p);
-    assert_int_equal(policy_encode(&p, &b), 0);
-    assert_int_equal(b.data[0], 1);
-    assert_int_equal(policy_decode(buf_span(&b), &again), 0);
-    assert_int_equal(again.rate_limit.count, 0);
-    size_t plain = b.len;
-    p.rate_limit = RATE(RATE_GROUP, 5, 1000);
-    buf_clear(&b);
-    assert_int_equal(policy_encode(&p, &b), 0);
-    assert_int_equal(b.data[0], 2);
-    assert_true(b.len > plain);
-    assert_int_equal(policy_decode(buf_span(&b), &again), 0);
-    assert_int_equal(again.rate_limit.count, 5);
-    b.data[0] = 3;
-    assert_int_equal(policy_decode(buf_span(&b), &again), -ERR_CORRUPT);
-    buf_done(&b);
+    struct queue_policy standard;
+    policy_default(&standard);
+    for (size_t i = 0; i < POLICY_FIELDS; i++) {
+        const struct policy_field *f = &policy_fields[i];
+        struct queue_policy p = standard;
+        uint8_t last = i > 0 ? policy_fields[i - 1].tag : 0;
+        if (f->tag <= last || f->tag > 127)
+            fail_msg("the tag of %s is %u, behind %u", f->name, f->tag, last);
+        if (f->kind == POLICY_BACKOFF || f->kind == POLICY_RATE)
+            continue;
+        int64_t bounds[] = {f->min, f->max};
+        for (size_t b = 0; b < 2; b++) {
+            policy_number_set(f, &p, bounds[b]);
+            if (policy_number(f, &p) != bounds[b] || policy_check(&p, NULL) != 0)
+                fail_msg("%s cannot be %" PRId64, f->name, bounds[b]);
+        }
+        if (f->kind == POLICY_WORD && f->max - f->min + 1 != policy_word_count(f->value))
+            fail_msg("%s has not a word for each value", f->name);
+        if (policy_unlimited(f) && !strchr(f->value, '|'))
+            fail_msg("%s has no word for no limit", f->name);
+    }
+}
+
+static void test_words(void **state)
+{
+    (void)state;
+    assert_int_equal(policy_word_count("live|kept|none"), 3);
+    assert_int_equal(policy_word_count(""), 0);
+    assert_true(span_equal(policy_word("live|kept|none", 1), SPAN_LITERAL("kept")));
+    assert_int_equal(policy_word("live|kept", 2).len, 0);
+    assert_int_equal(policy_word("live|kept", 9).len, 0);
+    assert_int_equal(policy_word_find("live|kept|none", SPAN_LITERAL("none")), 2);
+    assert_int_equal(policy_word_find("live|kept", SPAN_LITERAL("liv")), -1);
+    assert_int_equal(policy_word_find("live|kept", SPAN_LITERAL("")), -1);
 }
 
 static void test_backoff_check(void **state)
@@ -194,19 +211,24 @@ static bool backoff_equal(const struct backoff *a, const struct backoff *b)
            memcmp(a->step_ms, b->step_ms, sizeof a->step_ms) == 0;
 }
 
+static bool member_equal(const struct policy_field *f, const struct queue_policy *a,
+                         const struct queue_policy *b)
+{
+    if (f->kind == POLICY_BACKOFF)
+        return backoff_equal(policy_backoff(f, a), policy_backoff(f, b));
+    if (f->kind != POLICY_RATE)
+        return policy_number(f, a) == policy_number(f, b);
+    const struct rate_limit *x = policy_rate(f, a), *y = policy_rate(f, b);
+    return x->per == y->per && x->count == y->count && x->window_ms == y->window_ms;
+}
+
 static bool policy_equal(const struct queue_policy *a, const struct queue_policy *b)
 {
-    return a->lease_ms == b->lease_ms && a->max_attempts == b->max_attempts &&
-           a->max_crashes == b->max_crashes && backoff_equal(&a->backoff, &b->backoff) &&
-           a->lease_end == b->lease_end && a->unique_mode == b->unique_mode &&
-           a->unique_scope == b->unique_scope && a->durability == b->durability &&
-           a->require_token == b->require_token && a->refuse_new == b->refuse_new &&
-           a->priority == b->priority && a->capacity == b->capacity &&
-           a->payload_max == b->payload_max && a->warn_depth == b->warn_depth &&
-           a->keep_done_ms == b->keep_done_ms && a->keep_done == b->keep_done &&
-           a->keep_dead_ms == b->keep_dead_ms && a->keep_dead == b->keep_dead &&
-           a->rate_limit.count == b->rate_limit.count && a->rate_limit.per == b->rate_limit.per &&
-           a->rate_limit.window_ms == b->rate_limit.window_ms;
+    for (size_t i = 0; i < POLICY_FIELDS; i++) {
+        if (!member_equal(&policy_fields[i], a, b))
+            return false;
+    }
+    return true;
 }
 
 static bool options_equal(const struct job_options *a, const struct job_options *b)
@@ -295,10 +317,10 @@ static void test_one_encoding_for_each_policy(void **state)
 static void test_encodings_are_pinned(void **state)
 {
     (void)state;
-    static const char default_policy[] = "\x01\xb0\xea\x01\x0a\x05\x00\x0a\xe8\x07\x80\xdd\xdb\x01"
-                                         "\x00\x00\x01\x00\x00\x00\x00\x00\x80\xad\xe2\x04"
-                                         "\x80\x80\x40\x00\x80\xb8\x99\x29\x90\x4e"
-                                         "\x80\x90\xfb\xd3\x09\xa0\x8d\x06";
+    static const char default_policy[] =
+        "\x03\x0b\x01\xb0\xea\x01\x02\x0a\x03\x05\x04\x00\x0a\xe8\x07\x80\xdd\xdb\x01\x00"
+        "\x06\x01\x0c\x80\xad\xe2\x04\x0d\x80\x80\x40\x0f\x80\xb8\x99\x29\x10\x90\x4e"
+        "\x11\x80\x90\xfb\xd3\x09\x12\xa0\x8d\x06";
     struct queue_policy p, decoded;
     struct buf b;
     buf_init(&b);
@@ -308,18 +330,16 @@ static void test_encodings_are_pinned(void **state)
     assert_memory_equal(b.data, default_policy, b.len);
     assert_int_equal(policy_decode(buf_span(&b), &decoded), 0);
     assert_true(policy_equal(&p, &decoded));
-    /* What not every policy has makes it version 2: ranked, and whether it has a rate limit. */
+    /* A member that is not zero adds its tag and its value. */
+    size_t plain = b.len;
     p.ranked = true;
+    p.enqueue_rate = RATE(RATE_GROUP, 5, 1000);
     buf_clear(&b);
     assert_int_equal(policy_encode(&p, &b), 0);
-    assert_int_equal(b.len, sizeof default_policy - 1 + 2);
-    assert_int_equal(b.data[0], 2);
-    assert_memory_equal(b.data + 1, default_policy + 1, sizeof default_policy - 2);
-    assert_memory_equal(b.data + b.len - 2, "\x01\x00", 2);
+    assert_int_equal(b.len, plain + 2 + 5);
+    assert_memory_equal(b.data + plain, "\x13\x01\x14\x01\x05\xe8\x07", 7);
     assert_int_equal(policy_decode(buf_span(&b), &decoded), 0);
     assert_true(policy_equal(&p, &decoded));
-    b.data[b.len - 2] = 0; /* then it would have been version 1 */
-    assert_int_equal(policy_decode(buf_span(&b), &decoded), -ERR_CORRUPT);
 
     static const char some_options[] =
         "\x01\x03\x00\x90\x4e\x01\x01\x00\x00\x00\x02\xe8\x07\x88\x27";
@@ -334,6 +354,38 @@ static void test_encodings_are_pinned(void **state)
     assert_int_equal(b.len, sizeof some_options - 1);
     assert_memory_equal(b.data, some_options, b.len);
     buf_done(&b);
+}
+
+/* A version, the number of members, then tags and values: what is not written that way is damage.
+ */
+static void test_decoding_is_strict(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        "\x02\x02\x01\x64\x02\x01",         /* another version */
+        "\x03\x03\x01\x64\x02\x01",         /* fewer members than it says */
+        "\x03\x01\x01\x64\x02\x01",         /* more */
+        "\x03\x02\x02\x01\x01\x64",         /* in another order */
+        "\x03\x03\x01\x64\x01\x64\x02\x01", /* one twice */
+        "\x03\x03\x01\x64\x02\x01\x7f\x01", /* one that is not known */
+        "\x03\x02\x01\x63\x02\x01",         /* below the least value */
+    };
+    /* The shortest policy: a lease, one attempt, a unique mode, and room for one job. */
+    static const char right[] = "\x03\x04\x01\x64\x02\x01\x06\x01\x0c\x01";
+    struct queue_policy p;
+    assert_int_equal(policy_decode(span_of(right, sizeof right - 1), &p), 0);
+    assert_int_equal(p.lease_ms, 100);
+    assert_int_equal(p.capacity, 1);
+    assert_int_equal(p.backoff.max_ms, 0);
+    char zero[] = "\x03\x05\x01\x64\x02\x01\x06\x01\x0c\x01\x0e\x00"; /* zero is not written */
+    assert_int_equal(policy_decode(span_of(zero, sizeof zero - 1), &p), -ERR_CORRUPT);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char text[32];
+        /* The rest of what makes it valid but for the one thing. */
+        snprintf(text, sizeof text, "%s\x06\x01\x0c\x01", wrong[i]);
+        text[1] = (char)(text[1] + 2);
+        assert_int_equal(policy_decode(span_text(text), &p), -ERR_CORRUPT);
+    }
 }
 
 static void test_decoding_leaves_the_result_alone_on_failure(void **state)
@@ -465,13 +517,15 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_policy_check),
         cmocka_unit_test(test_rate_check),
-        cmocka_unit_test(test_rate_is_a_version),
+        cmocka_unit_test(test_rows_fit_their_members),
+        cmocka_unit_test(test_words),
         cmocka_unit_test(test_backoff_check),
         cmocka_unit_test(test_options_check),
         cmocka_unit_test(test_policies_survive_encoding),
         cmocka_unit_test(test_options_survive_encoding),
         cmocka_unit_test(test_one_encoding_for_each_policy),
         cmocka_unit_test(test_encodings_are_pinned),
+        cmocka_unit_test(test_decoding_is_strict),
         cmocka_unit_test(test_decoding_leaves_the_result_alone_on_failure),
         cmocka_unit_test(test_encoding_asserts_the_check),
         cmocka_unit_test(test_without_memory_nothing_changes),

@@ -6,158 +6,150 @@
 #include "api/words.h"
 #include "core/limits.h"
 
-static const char *const lease_ends[] = {"requeue", "requeue_counted", "fail", NULL};
-static const char *const unique_modes[] = {"reject", "return", "replace", NULL};
-static const char *const unique_scopes[] = {"live", "kept", "none", NULL};
-static const char *const durabilities[] = {"fsync", "relaxed", NULL};
-static const char *const rate_pers[] = {"queue", "group", "correlation_id", NULL};
 static const char *const backoff_kinds[] = {"exponential", "list"};
 
+/* ---- the rows ---- */
+
 #define AT(member) offsetof(struct policy_in, member)
-#define ALL INT64_MAX /* "no limit" on this side */
-static const struct field rows[] = {
-    {"lease_ms", FIELD_INT, AT(lease_ms), LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, NULL, 0},
-    {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
-    {"max_crashes", FIELD_INT, AT(max_crashes), 0, LIMIT_ATTEMPTS, NULL, 0},
-    {"backoff", FIELD_BACKOFF, AT(backoff), 0, 0, NULL, 0},
-    {"backoff_ms", FIELD_STEPS, AT(backoff), 0, 0, NULL, 0},
-    {"lease_end", FIELD_WORD, AT(lease_end), LEASE_END_REQUEUE, 0, lease_ends, 0},
-    {"unique_mode", FIELD_WORD, AT(unique_mode), UNIQUE_REJECT, 0, unique_modes, 0},
-    {"unique_scope", FIELD_WORD, AT(unique_scope), UNIQUE_LIVE, 0, unique_scopes, 0},
-    {"durability", FIELD_WORD, AT(durability), DURABILITY_FSYNC, 0, durabilities, 0},
-    {"refuse_new", FIELD_BOOL, AT(refuse_new), 0, 0, NULL, 0},
-    {"require_token", FIELD_BOOL, AT(require_token), 0, 0, NULL, 0},
-    {"ranked", FIELD_BOOL, AT(ranked), 0, 0, NULL, 0},
-    {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
-    {"capacity", FIELD_INT, AT(capacity), 1, ALL, NULL, FIELD_NULLABLE},
-    {"payload_max", FIELD_INT, AT(payload_max), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
-    {"warn_depth", FIELD_INT, AT(warn_depth), 0, UINT32_MAX, NULL, 0},
-    {"keep_done_ms", FIELD_INT, AT(keep_done_ms), 0, ALL, NULL, FIELD_NULLABLE},
-    {"keep_done", FIELD_INT, AT(keep_done), 0, ALL, NULL, FIELD_NULLABLE},
-    {"keep_dead_ms", FIELD_INT, AT(keep_dead_ms), 0, ALL, NULL, FIELD_NULLABLE},
-    {"keep_dead", FIELD_INT, AT(keep_dead), 0, ALL, NULL, FIELD_NULLABLE},
-    {"rate_limit", FIELD_RAW, AT(rate_limit), 0, 0, NULL, 0},
+
+/* What a queue has besides its policy, and a short form of the back-off. */
+static const struct field other_rows[] = {
+    {"backoff_ms", FIELD_STEPS, AT(policy.backoff), 0, 0, NULL, 0},
     {"note", FIELD_TEXT, AT(note), 0, LIMIT_NOTE_BYTES, NULL, 0},
     {"owner", FIELD_TEXT, AT(owner), 0, LIMIT_LABEL_BYTES, NULL, 0},
     {"attributes", FIELD_RAW, AT(attributes), 0, 0, NULL, 0},
 };
+enum { OTHER_ROWS = sizeof other_rows / sizeof *other_rows };
 
-struct fields policy_fields(void)
+/* How a member is read. Types that are not those of the member go to `given` first. */
+static const struct {
+    enum field_type type;
+    bool given;
+} readers[] = {
+    [POLICY_MS] = {FIELD_INT, true},           [POLICY_BYTES] = {FIELD_INT, true},
+    [POLICY_NUMBER] = {FIELD_INT, true},       [POLICY_BOOL] = {FIELD_BOOL, false},
+    [POLICY_WORD] = {FIELD_WORD, false},       [POLICY_PRIORITY] = {FIELD_PRIORITY, true},
+    [POLICY_BACKOFF] = {FIELD_BACKOFF, false}, [POLICY_RATE] = {FIELD_RAW, true},
+};
+
+/* The words of a row as a list that ends with NULL; NULL: no memory. */
+static const char *const *words_split(struct arena *arena, const char *words)
 {
-    return FIELDS(rows);
+    size_t count = (size_t)policy_word_count(words);
+    const char **list = arena_array(arena, count + 1, sizeof *list);
+    for (size_t i = 0; list && i < count; i++) {
+        if (!(list[i] = arena_text(arena, policy_word(words, i))))
+            return NULL;
+    }
+    return list;
 }
 
-/* Counts are unsigned in a policy, with all ones for "no limit". */
-static int64_t count_in(uint64_t v)
+static bool row_fill(struct field *row, size_t i, struct arena *arena)
 {
-    return v > (uint64_t)INT64_MAX ? ALL : (int64_t)v;
+    const struct policy_field *f = &policy_fields[i];
+    size_t given = AT(given) + i * sizeof((struct policy_in *)0)->given[0];
+    *row = (struct field){.name = f->name,
+                          .type = readers[f->kind].type,
+                          .offset = (uint32_t)(readers[f->kind].given ? given : f->offset),
+                          .min = f->min,
+                          .max = f->max,
+                          .flags = policy_unlimited(f) ? FIELD_NULLABLE : 0};
+    if (f->kind == POLICY_WORD)
+        row->words = words_split(arena, f->value);
+    return f->kind != POLICY_WORD || row->words;
 }
 
-static uint64_t count_out(int64_t v)
+struct fields policy_rows(struct arena *arena)
 {
-    return v == ALL ? UINT64_MAX : (uint64_t)v;
+    _Static_assert(AT(policy) == 0, "the offset of a member is its offset in the policy");
+    struct field *rows = arena_array(arena, POLICY_FIELDS + OTHER_ROWS, sizeof *rows);
+    for (size_t i = 0; rows && i < POLICY_FIELDS; i++) {
+        if (!row_fill(&rows[i], i, arena))
+            rows = NULL;
+    }
+    if (rows)
+        memcpy(rows + POLICY_FIELDS, other_rows, sizeof other_rows);
+    return (struct fields){rows, rows ? POLICY_FIELDS + OTHER_ROWS : 0};
 }
 
-void policy_in_from(struct policy_in *in, const struct queue_policy *p)
-{
-    *in = (struct policy_in){
-        .lease_ms = p->lease_ms,
-        .max_attempts = p->max_attempts,
-        .max_crashes = p->max_crashes,
-        .backoff = p->backoff,
-        .lease_end = p->lease_end,
-        .unique_mode = p->unique_mode,
-        .unique_scope = p->unique_scope,
-        .durability = p->durability,
-        .refuse_new = p->refuse_new,
-        .require_token = p->require_token,
-        .ranked = p->ranked,
-        .priority = {.value = p->priority},
-        .capacity = count_in(p->capacity),
-        .payload_max = p->payload_max,
-        .warn_depth = p->warn_depth,
-        .keep_done_ms = p->keep_done_ms,
-        .keep_done = count_in(p->keep_done),
-        .keep_dead_ms = p->keep_dead_ms,
-        .keep_dead = count_in(p->keep_dead),
-        .rate = p->rate_limit,
-    };
-}
+/* ---- read ---- */
 
 struct rate_in {
     uint8_t per;
     int64_t count, window_ms;
 };
 
-#define RATE_AT(member) offsetof(struct rate_in, member)
-static const struct field rate_rows[] = {
-    {"per", FIELD_WORD, RATE_AT(per), RATE_QUEUE, 0, rate_pers, 0},
-    {"count", FIELD_INT, RATE_AT(count), 1, LIMIT_RATE_COUNT, NULL, FIELD_REQUIRED},
-    {"window_ms", FIELD_INT, RATE_AT(window_ms), 1, LIMIT_RATE_WINDOW_MS, NULL, FIELD_REQUIRED},
-};
+/* Problems with a part name MEMBER.PART. */
+static int rate_problem(const struct policy_field *f, const struct field_reader *r)
+{
+    char name[64];
+    const char *part = r->problem->field;
+    snprintf(name, sizeof name, "%s%s%s", f->name, part ? "." : "", part ? part : "");
+    r->problem->field = arena_text(r->arena, span_text(name));
+    return -ERR_INVALID;
+}
 
-/* null ends the limit; an object replaces it as a whole. Its problems name rate_limit.MEMBER. */
-static int take_rate(const struct policy_in *in, const struct field_reader *r,
-                     struct rate_limit *ret)
+/* null ends the limit; an object replaces it as a whole. */
+static int rate_take(const struct policy_field *f, struct span text, const struct field_reader *r,
+                     struct queue_policy *p)
 {
     struct rate_in rate = {0};
-    struct field_reader sub = *r;
-    *ret = in->rate;
-    if (in->rate_limit.len == 0)
+    const struct field rows[] = {
+        {"per", FIELD_WORD, offsetof(struct rate_in, per), 0, 0, words_split(r->arena, f->value),
+         0},
+        {"count", FIELD_INT, offsetof(struct rate_in, count), 1, LIMIT_RATE_COUNT, NULL,
+         FIELD_REQUIRED},
+        {"window_ms", FIELD_INT, offsetof(struct rate_in, window_ms), 1, LIMIT_RATE_WINDOW_MS, NULL,
+         FIELD_REQUIRED},
+    };
+    struct field_reader parts = {.table = FIELDS(rows),
+                                 .broker = r->broker,
+                                 .arena = r->arena,
+                                 .problem = r->problem,
+                                 .into = &rate};
+    policy_rate_set(f, p, (struct rate_limit){0});
+    if (span_equal(text, SPAN_LITERAL("null")))
         return 0;
-    *ret = (struct rate_limit){0};
-    if (span_equal(in->rate_limit, SPAN_LITERAL("null")))
-        return 0;
-    if (in->rate_limit.at[0] != '{') {
-        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "rate_limit",
-                    "rate_limit must be null or an object such as {\"per\":\"group\","
-                    "\"count\":10,\"window_ms\":1000}");
+    if (text.at[0] != '{') {
+        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, f->name,
+                    "%s must be null or an object such as {\"per\":\"group\",\"count\":10,"
+                    "\"window_ms\":1000}",
+                    f->name);
         return -ERR_INVALID;
     }
-    sub.table = FIELDS(rate_rows);
-    sub.into = &rate;
-    sub.seen = 0;
-    if (fields_read(&sub, in->rate_limit) < 0) {
-        char name[64];
-        snprintf(name, sizeof name, "rate_limit.%s", r->problem->field ? r->problem->field : "");
-        r->problem->field =
-            r->problem->field ? arena_text(r->arena, span_text(name)) : "rate_limit";
+    if (!rows[0].words) {
+        problem_of_error(r->problem, -ERR_NOMEM);
         return -ERR_INVALID;
     }
-    *ret = (struct rate_limit){rate.per, (uint32_t)rate.count, (uint32_t)rate.window_ms};
+    if (fields_read(&parts, text) < 0)
+        return rate_problem(f, r);
+    policy_rate_set(f, p,
+                    (struct rate_limit){rate.per, (uint32_t)rate.count, (uint32_t)rate.window_ms});
     return 0;
 }
 
-int policy_in_take(const struct policy_in *in, const struct field_reader *r,
-                   struct queue_policy *ret)
+static int member_take(struct policy_in *in, size_t i, const struct field_reader *r)
+{
+    const struct policy_field *f = &policy_fields[i];
+    if (f->kind == POLICY_RATE)
+        return rate_take(f, in->given[i].rate, r, &in->policy);
+    policy_number_set(f, &in->policy,
+                      f->kind == POLICY_PRIORITY ? in->given[i].priority.value
+                                                 : in->given[i].number);
+    return 0;
+}
+
+int policy_in_take(struct policy_in *in, const struct field_reader *r)
 {
     struct err_note note;
     if (fields_exclude(r, "backoff", "backoff_ms") < 0)
         return -ERR_INVALID;
-    *ret = (struct queue_policy){
-        .lease_ms = (uint32_t)in->lease_ms,
-        .max_attempts = (uint16_t)in->max_attempts,
-        .max_crashes = (uint16_t)in->max_crashes,
-        .backoff = in->backoff,
-        .lease_end = in->lease_end,
-        .unique_mode = in->unique_mode,
-        .unique_scope = in->unique_scope,
-        .durability = in->durability,
-        .refuse_new = in->refuse_new,
-        .require_token = in->require_token,
-        .ranked = in->ranked,
-        .priority = in->priority.value,
-        .capacity = count_out(in->capacity),
-        .payload_max = (uint32_t)in->payload_max,
-        .warn_depth = (uint32_t)in->warn_depth,
-        .keep_done_ms = in->keep_done_ms,
-        .keep_done = count_out(in->keep_done),
-        .keep_dead_ms = in->keep_dead_ms,
-        .keep_dead = count_out(in->keep_dead),
-    };
-    if (take_rate(in, r, &ret->rate_limit) < 0)
-        return -ERR_INVALID;
-    if (policy_check(ret, &note) == 0)
+    for (size_t i = 0; i < POLICY_FIELDS; i++) {
+        const struct policy_field *f = &policy_fields[i];
+        if (readers[f->kind].given && fields_has(r, f->name) && member_take(in, i, r) < 0)
+            return -ERR_INVALID;
+    }
+    if (policy_check(&in->policy, &note) == 0)
         return 0;
     problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD,
                 problem_note_field(r->arena, note.text), "%s", note.text);
@@ -185,52 +177,49 @@ void backoff_write(struct json_writer *w, const struct backoff *b)
     json_write_object_end(w);
 }
 
-/* null = no limit */
-static void write_limit(struct json_writer *w, const char *key, uint64_t v)
+static void rate_write(struct json_writer *w, const struct policy_field *f,
+                       const struct rate_limit *r)
 {
-    json_write_key(w, key);
-    if (v >= (uint64_t)INT64_MAX)
-        json_write_null(w);
-    else
-        json_write_uint(w, v);
-}
-
-static void write_rate(struct json_writer *w, const struct rate_limit *r)
-{
-    json_write_key(w, "rate_limit");
+    json_write_key(w, f->name);
     if (r->count == 0) {
         json_write_null(w);
         return;
     }
     json_write_object(w);
-    write_text(w, "per", rate_pers[r->per]);
+    write_span(w, "per", policy_word(f->value, r->per));
     write_uint(w, "count", r->count);
     write_uint(w, "window_ms", r->window_ms);
     json_write_object_end(w);
 }
 
+static void number_write(struct json_writer *w, const struct policy_field *f, int64_t value)
+{
+    json_write_key(w, f->name);
+    if (value == INT64_MAX && policy_unlimited(f))
+        json_write_null(w);
+    else
+        json_write_int(w, value);
+}
+
+void policy_member_write(struct json_writer *w, const struct policy_field *f,
+                         const struct queue_policy *p)
+{
+    if (f->kind == POLICY_BACKOFF)
+        backoff_write(w, policy_backoff(f, p));
+    else if (f->kind == POLICY_RATE)
+        rate_write(w, f, policy_rate(f, p));
+    else if (f->kind == POLICY_BOOL)
+        write_bool(w, f->name, policy_number(f, p) != 0);
+    else if (f->kind == POLICY_WORD)
+        write_span(w, f->name, policy_word(f->value, (size_t)(policy_number(f, p) - f->min)));
+    else
+        number_write(w, f, policy_number(f, p));
+}
+
 void policy_write(struct json_writer *w, const struct queue_policy *p)
 {
     json_write_object(w);
-    write_uint(w, "lease_ms", p->lease_ms);
-    write_uint(w, "max_attempts", p->max_attempts);
-    write_uint(w, "max_crashes", p->max_crashes);
-    backoff_write(w, &p->backoff);
-    write_text(w, "lease_end", lease_ends[p->lease_end]);
-    write_text(w, "unique_mode", unique_modes[p->unique_mode - UNIQUE_REJECT]);
-    write_text(w, "unique_scope", unique_scopes[p->unique_scope]);
-    write_text(w, "durability", durabilities[p->durability]);
-    write_bool(w, "refuse_new", p->refuse_new);
-    write_bool(w, "require_token", p->require_token);
-    write_bool(w, "ranked", p->ranked);
-    write_int(w, "priority", p->priority);
-    write_limit(w, "capacity", p->capacity);
-    write_uint(w, "payload_max", p->payload_max);
-    write_uint(w, "warn_depth", p->warn_depth);
-    write_limit(w, "keep_done_ms", (uint64_t)p->keep_done_ms);
-    write_limit(w, "keep_done", p->keep_done);
-    write_limit(w, "keep_dead_ms", (uint64_t)p->keep_dead_ms);
-    write_limit(w, "keep_dead", p->keep_dead);
-    write_rate(w, &p->rate_limit);
+    for (size_t i = 0; i < POLICY_FIELDS; i++)
+        policy_member_write(w, &policy_fields[i], p);
     json_write_object_end(w);
 }

@@ -84,26 +84,25 @@ static int take_attributes(const struct field_reader *r, struct span text, struc
 /* Reads the body over `base` into the operation. false: the problem was answered. */
 static bool take_policy(struct call *c, const struct queue_policy *base)
 {
-    struct policy_in in;
     struct problem p;
-    struct queue_policy *policy = arena_array(c->arena, 1, sizeof *policy);
-    struct field_reader r = reader_of(c->broker, c->x, policy_fields(), &in, &p);
-    if (!policy) {
+    struct policy_in *in = arena_array(c->arena, 1, sizeof *in);
+    struct fields rows = policy_rows(c->arena);
+    if (!in || !rows.rows) {
         answer_error(c->x, -ERR_NOMEM);
         return false;
     }
-    policy_in_from(&in, base);
-    if (fields_read_optional(&r, http_request(c->x)->body) < 0 ||
-        policy_in_take(&in, &r, policy) < 0 ||
-        take_attributes(&r, in.attributes, &c->op.queue) < 0) {
+    in->policy = *base;
+    struct field_reader r = reader_of(c->broker, c->x, rows, in, &p);
+    if (fields_read_optional(&r, http_request(c->x)->body) < 0 || policy_in_take(in, &r) < 0 ||
+        take_attributes(&r, in->attributes, &c->op.queue) < 0) {
         problem_answer(c->x, &p);
         return false;
     }
-    c->op.queue.policy = policy;
+    c->op.queue.policy = &in->policy;
     c->op.queue.has_note = fields_has(&r, "note");
-    c->op.queue.note = in.note;
+    c->op.queue.note = in->note;
     c->op.queue.has_owner = fields_has(&r, "owner");
-    c->op.queue.owner = in.owner;
+    c->op.queue.owner = in->owner;
     return true;
 }
 

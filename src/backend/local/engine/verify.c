@@ -328,28 +328,8 @@ static uint64_t hash_list(const struct engine *e, const struct joblist *list)
 
 static uint64_t hash_policy(uint64_t h, const struct queue_policy *p)
 {
-    const uint64_t fields[] = {p->max_attempts,
-                               p->capacity,
-                               p->lease_ms,
-                               p->max_crashes,
-                               p->lease_end,
-                               p->unique_mode,
-                               p->unique_scope,
-                               p->ranked,
-                               p->refuse_new,
-                               p->durability,
-                               (uint64_t)p->priority,
-                               p->payload_max,
-                               (uint64_t)p->keep_done_ms,
-                               p->keep_done,
-                               (uint64_t)p->keep_dead_ms,
-                               p->keep_dead,
-                               p->rate_limit.per,
-                               p->rate_limit.count,
-                               p->rate_limit.window_ms};
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-        h = state_mix(h, fields[i]);
-    return h;
+    uint8_t stored[POLICY_BYTES_MAX];
+    return state_mix_span(h, span_of(stored, policy_bytes(p, stored)));
 }
 
 static uint64_t hash_queue(const struct engine *e, const struct queue *q)

@@ -6,6 +6,7 @@
 
 #include "backend/local/store_attempts.h"
 #include "base/mem.h"
+#include "core/job_texts.h"
 #include "core/limits.h"
 #include "core/moves.h"
 
@@ -211,18 +212,14 @@ static int result_set(struct kept_job *k, uint8_t kind, struct span result)
 
 static struct job_extra *extra_copy(const struct job_extra *x)
 {
-    size_t bytes = x->unique.len + x->group.len + x->correlation.len + x->label.len +
-                   x->attributes.len + x->options.len;
+    size_t bytes = job_texts_bytes(x) + x->options.len;
     struct job_extra *copy = mem_alloc(sizeof *copy + bytes);
     if (!copy)
         return NULL;
     *copy = *x;
     char *at = (char *)(copy + 1);
-    span_move(&copy->unique, &at);
-    span_move(&copy->group, &at);
-    span_move(&copy->correlation, &at);
-    span_move(&copy->label, &at);
-    span_move(&copy->attributes, &at);
+    for (size_t i = 0; i < JOB_TEXTS; i++)
+        span_move(job_text_at(copy, i), &at);
     span_move(&copy->options, &at);
     return copy;
 }

@@ -7,6 +7,7 @@
 #include "backend/local/store_attempts.h"
 #include "base/check.h"
 #include "base/mem.h"
+#include "core/job_texts.h"
 #include "core/limits.h"
 
 /* Jobs, or sequences, or attempts that one call is willing to look at: some milliseconds. */
@@ -58,12 +59,10 @@ static int span_copy(struct arena *arena, struct span from, struct span *ret)
 static int extra_read(struct arena *arena, const struct job_extra *from, struct job_extra *ret)
 {
     *ret = (struct job_extra){.expires_at = from->expires_at};
-    if (span_copy(arena, from->unique, &ret->unique) != 0 ||
-        span_copy(arena, from->group, &ret->group) != 0 ||
-        span_copy(arena, from->correlation, &ret->correlation) != 0 ||
-        span_copy(arena, from->label, &ret->label) != 0 ||
-        span_copy(arena, from->attributes, &ret->attributes) != 0)
-        return -ERR_NOMEM;
+    for (size_t i = 0; i < JOB_TEXTS; i++) {
+        if (span_copy(arena, job_text_of(from, i), job_text_at(ret, i)) != 0)
+            return -ERR_NOMEM;
+    }
     return span_copy(arena, from->options, &ret->options);
 }
 

@@ -18,6 +18,7 @@
 #include "base/check.h"
 #include "base/json/json.h"
 #include "base/mem.h"
+#include "core/job_texts.h"
 #include "core/validate.h"
 
 #define JOBS_PATIENCE 200000u
@@ -351,11 +352,12 @@ static int payload_take(struct salvage *s, const struct salvage_job *over, struc
 static bool extra_good(const struct job_extra *x)
 {
     struct job_options options;
-    return validate_text("unique", x->unique, LIMIT_KEY_BYTES, NULL) == 0 &&
-           validate_text("group", x->group, LIMIT_KEY_BYTES, NULL) == 0 &&
-           validate_text("correlation", x->correlation, LIMIT_KEY_BYTES, NULL) == 0 &&
-           validate_text("label", x->label, LIMIT_LABEL_BYTES, NULL) == 0 &&
-           (x->attributes.len == 0 || json_good(x->attributes)) &&
+    for (size_t i = 0; i < JOB_TEXTS; i++) {
+        struct span text = job_text_of(x, i);
+        if (job_texts[i].kind == JOB_TEXT_JSON && text.len > 0 && !json_good(text))
+            return false;
+    }
+    return job_texts_check(x, NULL) == 0 &&
            (x->options.len == 0 || options_decode(x->options, &options) == 0);
 }
 

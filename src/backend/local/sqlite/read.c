@@ -91,15 +91,13 @@ int read_queue(struct reader_sqlite *r, struct span name, uint32_t *ret)
 
 static int extra_read(sqlite3_stmt *st, int at, struct arena *arena, struct job_extra *ret)
 {
-    struct span *texts[] = {&ret->unique, &ret->group, &ret->correlation, &ret->label,
-                            &ret->attributes};
     int rc = 0;
-    for (int i = 0; i < 5 && rc == 0; i++)
-        rc = read_span(st, at + i, arena, texts[i]);
-    ret->expires_at.ms = sqlite3_column_int64(st, at + 5);
+    for (int i = 0; i < JOB_TEXTS && rc == 0; i++)
+        rc = read_span(st, at + i, arena, job_text_at(ret, (size_t)i));
+    ret->expires_at.ms = sqlite3_column_int64(st, at + JOB_TEXTS);
     if (rc == 0)
-        rc = read_span(st, at + 6, arena, &ret->options);
-    return rc ? rc : read_span(st, at + 7, arena, &ret->undelivered);
+        rc = read_span(st, at + JOB_TEXTS + 1, arena, &ret->options);
+    return rc ? rc : read_span(st, at + JOB_TEXTS + 2, arena, &ret->undelivered);
 }
 
 static bool extra_good(sqlite3_stmt *st, int at)

@@ -56,14 +56,11 @@ int row_job(sqlite3_stmt *st, int first, struct stored_job *ret)
 int row_extra(sqlite3_stmt *st, int first, struct job_extra *ret)
 {
     *ret = (struct job_extra){
-        .unique = column_span(st, first),
-        .group = column_span(st, first + 1),
-        .correlation = column_span(st, first + 2),
-        .label = column_span(st, first + 3),
-        .attributes = column_span(st, first + 4),
-        .expires_at = {sqlite3_column_int64(st, first + 5)},
-        .options = column_span(st, first + 6),
+        .expires_at = {sqlite3_column_int64(st, first + JOB_TEXTS)},
+        .options = column_span(st, first + JOB_TEXTS + 1),
     };
+    for (int i = 0; i < JOB_TEXTS; i++)
+        *job_text_at(ret, (size_t)i) = column_span(st, first + i);
     return row_bad_among(TABLE_EXTRA, st, first, 1, EXTRA_COLUMN_COUNT) < 0 ? 0 : -ERR_CORRUPT;
 }
 

@@ -119,13 +119,10 @@ static const struct column_rule aside[] = {
 
 static const struct column_rule payload[] = {SEQ("seq"), BODY("body"), CRC("crc")};
 
+#define JOB_TEXT_RULE(member, name, column, max, kind) kind(#column, max),
 static const struct column_rule extra[] = {
     SEQ("seq"),
-    TEXT("unique_key", LIMIT_KEY_BYTES),
-    TEXT("group_key", LIMIT_KEY_BYTES),
-    TEXT("correlation", LIMIT_KEY_BYTES),
-    TEXT("label", LIMIT_LABEL_BYTES),
-    JSON("attributes", LIMIT_ATTRIBUTES_BYTES),
+    JOB_TEXT_TABLE(JOB_TEXT_RULE) /* columns as EXTRA_COLUMNS has them */
     WALL("expires_at"),
     ENCODED("options", VALUE_OPTIONS),
 };

@@ -8,9 +8,10 @@
  * are milliseconds since 1970; 64-bit values without sign are stored as SQLite's signed ones, bit
  * for bit. The range of each column is in sqlite/rules.c.
  *
- * There is one format, version 1, and no upgrade code. Files of earlier drafts have the
- * user_version 1 to 4; files of format N have FORMAT_BASE + N, so that no draft can be taken for a
- * format. As format 1 may still change until the first release, the number alone proves nothing:
+ * There is one format, version 2, and no upgrade code. Files of earlier drafts have the
+ * user_version 1 to 4 or FORMAT_BASE + 1; files of format N have FORMAT_BASE + N, so that no draft
+ * can be taken for a format. As the tables may still change until the first release, the number
+ * alone proves nothing:
  * sqlite_schema must also be what this program creates, object by object. That comparison finds
  * triggers, views, tables and indexes that someone else added, too; none of them is ever used. */
 #include <errno.h>
@@ -60,11 +61,13 @@ int schema_format(sqlite3 *db, const char *path, struct err_note *note)
     int rc = sql_number(db, "PRAGMA user_version", &version, note);
     if (rc != 0 || version == FORMAT_BASE + STORE_FORMAT)
         return rc;
-    if (version >= 1 && version <= DRAFT_LAST)
+    bool draft = version >= 1 && version <= DRAFT_LAST;
+    if (draft || (version > FORMAT_BASE && version < FORMAT_BASE + STORE_FORMAT))
         return err_note_set(note, -ERR_VERSION,
-                            "%s has draft format %lld, which this version of Holdfast does not "
+                            "%s has %s format %lld, which this version of Holdfast does not "
                             "read: " WAY_OUT,
-                            path, (long long)version);
+                            path, draft ? "draft" : "the older",
+                            (long long)(draft ? version : version - FORMAT_BASE));
     if (version > FORMAT_BASE + STORE_FORMAT)
         return err_note_set(note, -ERR_VERSION,
                             "%s has format %lld, written by a newer version of Holdfast; this one "

@@ -34,6 +34,7 @@
 #include "backend/local/store_attempts.h"
 #include "backend/local/store_dir.h"
 #include "backend/local/store_frames.h"
+#include "core/job_texts.h"
 
 const char *store_sqlite_version(void); /* of the library in use */
 
@@ -104,7 +105,7 @@ static inline uint64_t job_payload(const struct job *j)
 {
     return (uint64_t)j->payload_kind | (uint64_t)j->payload_bytes << 2;
 }
-#define EXTRA_COLUMN_COUNT 8
+#define EXTRA_COLUMN_COUNT (JOB_TEXTS + 3)
 
 /* From the values of JOB_COLUMNS (that of JOB_WORKER is not looked at); ret->extra is left empty.
  * -ERR_CORRUPT when a value cannot be one of a job. */
@@ -132,7 +133,7 @@ MUST_CHECK int sqlite_load_schedules(sqlite3 *db, const struct store_sink *sink,
 
 #define STORE_APPLICATION_ID 0x48664a71 /* "HfJq" */
 
-#define STORE_FORMAT 1
+#define STORE_FORMAT 2
 
 /* Creates the tables in an empty database, with the number of the format, in one transaction. */
 MUST_CHECK int schema_create(sqlite3 *db, struct err_note *note);

@@ -87,16 +87,13 @@ static int write_extra(struct store_sqlite *q, const struct change *c, struct er
     sqlite3_stmt *st = q->stmts[STMT_EXTRA_NEW];
     const struct job_extra *x = &c->extra;
     bind_number(st, 1, c->seq);
-    bind_text(st, 2, x->unique);
-    bind_text(st, 3, x->group);
-    bind_text(st, 4, x->correlation);
-    bind_text(st, 5, x->label);
-    bind_text(st, 6, x->attributes);
-    bind_number(st, 7, (uint64_t)x->expires_at.ms);
+    for (int i = 0; i < JOB_TEXTS; i++)
+        bind_text(st, 2 + i, job_text_of(x, (size_t)i));
+    bind_number(st, 2 + JOB_TEXTS, (uint64_t)x->expires_at.ms);
     if (x->options.len)
-        bind_bytes(st, 8, x->options);
+        bind_bytes(st, 3 + JOB_TEXTS, x->options);
     else
-        sqlite3_bind_null(st, 8);
+        sqlite3_bind_null(st, 3 + JOB_TEXTS);
     bounds_add(&q->extras, c->seq);
     return write_run(q, STMT_EXTRA_NEW, note);
 }

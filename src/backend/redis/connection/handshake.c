@@ -270,7 +270,7 @@ static int take_hash_key(const char *hex, struct hash_key *ret)
     return 0;
 }
 
-/* {"ok", made, epoch, hash key, stores}, {"newer", its version} or {"denied", command} */
+/* {"ok", made, epoch, hash key, stores}, {"newer" or "older", its format} or {"denied", command} */
 static int take_facts(struct handshake *g, const redisReply *r, struct err_note *note)
 {
     if (r->type != REDIS_REPLY_ARRAY || r->elements < 2 ||
@@ -280,6 +280,13 @@ static int take_facts(struct handshake *g, const redisReply *r, struct err_note 
         return err_note_set(note, -ERR_VERSION,
                             "the keys with the prefix %s were made by a newer version of Holdfast "
                             "(their format is %s, this binary knows up to %d); use that one",
+                            g->url->prefix, redis_text_at(r, 1), REDIS_FORMAT);
+    if (strcmp(redis_text_at(r, 0), "older") == 0)
+        return err_note_set(note, -ERR_VERSION,
+                            "the keys with the prefix %s have the older format %s, which this "
+                            "version of Holdfast does not read (it reads format %d): export the "
+                            "jobs with the version that wrote them (holdfast export) and import "
+                            "them here (holdfast import), or use another prefix",
                             g->url->prefix, redis_text_at(r, 1), REDIS_FORMAT);
     if (strcmp(redis_text_at(r, 0), "denied") == 0)
         return err_note_set(

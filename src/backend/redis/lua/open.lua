@@ -2,6 +2,7 @@
 local format_known, hash_key, boot, least = arg(), arg(), arg(), count()
 local found = call('GET', P .. 'format')
 if found and tonumber(found) > tonumber(format_known) then return { 'newer', found } end
+if found and tonumber(found) < tonumber(format_known) then return { 'older', found } end
 if redis.acl_check_cmd then
   local needed = {
     { 'SET', 'k', 'v' }, { 'HSET', 'k', 'f', 'v' }, { 'HMGET', 'k', 'f' }, { 'HGETALL', 'k' }, { 'HDEL', 'k', 'f' },

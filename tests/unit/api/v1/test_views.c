@@ -252,29 +252,30 @@ static void policies_come_back(void **state)
     policies[1].unique_scope = UNIQUE_KEPT;
     policies[1].durability = DURABILITY_RELAXED;
     policies[1].priority = -9;
-    policies[1].refuse_new = policies[1].require_token = true;
+    policies[1].refuse_new = policies[1].require_token = policies[1].ranked = true;
+    policies[1].enqueue_rate = (struct rate_limit){RATE_CORRELATION, 3, 5000};
     policies[2].keep_done_ms = policies[2].keep_dead_ms = INT64_MAX;
     policies[2].keep_done = policies[2].keep_dead = policies[2].capacity = UINT64_MAX;
     policies[2].lease_end = LEASE_END_COUNTED;
     policies[2].warn_depth = UINT32_MAX;
+    policies[2].unique_scope = UNIQUE_NONE;
     for (size_t i = 0; i < COUNT_OF(policies); i++) {
         struct arena arena;
         struct problem p = {0};
         struct policy_in in = {0};
-        struct queue_policy back;
         arena_init(&arena);
         fresh();
         policy_write(&w, &policies[i]);
         struct field_reader r = {
-            .table = policy_fields(), .arena = &arena, .problem = &p, .into = &in};
+            .table = policy_rows(&arena), .arena = &arena, .problem = &p, .into = &in};
         assert_int_equal(fields_read(&r, span_text(written())), 0);
-        assert_int_equal(policy_in_take(&in, &r, &back), 0);
-        assert_memory_equal(&back.backoff, &policies[i].backoff, sizeof back.backoff);
+        assert_int_equal(policy_in_take(&in, &r), 0);
+        assert_memory_equal(&in.policy.backoff, &policies[i].backoff, sizeof in.policy.backoff);
         struct buf a, b;
         buf_init(&a);
         buf_init(&b);
         assert_int_equal(policy_encode(&policies[i], &a), 0);
-        assert_int_equal(policy_encode(&back, &b), 0);
+        assert_int_equal(policy_encode(&in.policy, &b), 0);
         assert_true(span_equal(buf_span(&a), buf_span(&b)));
         buf_done(&a);
         buf_done(&b);

@@ -11,19 +11,14 @@
 #include "cli/client/request.h"
 
 static const struct option options[] = {
-    {"name", 0, "X", "", OPTION_TEXT},      {"wait", 0, "X", "", OPTION_DURATION},
-    {"priority", 0, "X", "", OPTION_TEXT},  {"keep", 0, "X", "", OPTION_TEXT},
-    {"capacity", 0, "X", "", OPTION_TEXT},  {"age", 0, "X", "", OPTION_TEXT},
-    {"backoff", 0, "X", "", OPTION_TEXT},   {"new", 0, "yes|no", "", OPTION_CHOICE},
-    {"no_retry", 0, NULL, "", OPTION_FLAG},
+    {"name", 0, "X", "", OPTION_TEXT},       {"wait", 0, "X", "", OPTION_DURATION},
+    {"priority", 0, "X", "", OPTION_TEXT},   {"backoff", 0, "X", "", OPTION_TEXT},
+    {"new", 0, "yes|no", "", OPTION_CHOICE}, {"no_retry", 0, NULL, "", OPTION_FLAG},
 };
 static const struct client_field fields[] = {
     {"name", "name", CLIENT_FIELD_TEXT},
     {"wait", "wait_ms", CLIENT_FIELD_NUMBER},
     {"priority", "priority", CLIENT_FIELD_NUMBER_OR_TEXT},
-    {"keep", "keep", CLIENT_FIELD_NUMBER_OR_ALL},
-    {"age", "age_ms", CLIENT_FIELD_MS_OR_ALL},
-    {"capacity", "capacity", CLIENT_FIELD_NUMBER_OR_NONE},
     {"backoff", "backoff_ms", CLIENT_FIELD_MS_LIST},
     {"new", "new", CLIENT_FIELD_YES_NO},
     {"no_retry", "retry", CLIENT_FIELD_FALSE},
@@ -76,9 +71,6 @@ static void options_become_members(void **state)
             NULL);
     body_is(WORDS("--priority", "-7"), "{\"priority\":-7}", NULL);
     body_is(WORDS("--priority", "high"), "{\"priority\":\"high\"}", NULL);
-    body_is(WORDS("--keep", "all", "--age", "all"), "{\"keep\":null,\"age_ms\":null}", NULL);
-    body_is(WORDS("--capacity", "none"), "{\"capacity\":null}", NULL);
-    body_is(WORDS("--keep", "5", "--age", "2h"), "{\"keep\":5,\"age_ms\":7200000}", NULL);
     body_is(WORDS("--backoff", "1s,500,2m"), "{\"backoff_ms\":[1000,500,120000]}", NULL);
     body_is(WORDS("--new", "yes", "--no-retry"), "{\"new\":true,\"retry\":false}", NULL);
     body_is(WORDS("--new", "no"), "{\"new\":false}", NULL);
@@ -87,11 +79,6 @@ static void options_become_members(void **state)
 static void wrong_values_are_named(void **state)
 {
     (void)state;
-    body_is(WORDS("--keep", "many"), NULL, "--keep is 'many'; it must be a whole number, or all");
-    body_is(WORDS("--keep", "none"), NULL, "--keep is 'none'; it must be a whole number, or all");
-    body_is(WORDS("--age", "none"), NULL, "or 24h, or all");
-    body_is(WORDS("--capacity", "all"), NULL, "it must be a whole number, or none");
-    body_is(WORDS("--age", "soon"), NULL, "--age is 'soon'; it must be a duration");
     body_is(WORDS("--backoff", "1s,,2s"), NULL, "--backoff is '1s,,2s'; it must be durations");
     body_is(WORDS("--backoff", ""), NULL, "--backoff is ''");
 }
@@ -100,14 +87,14 @@ static void options_become_a_query(void **state)
 {
     (void)state;
     struct arguments args =
-        parsed(WORDS("--name", "a b&c=d/\xc3\xa9", "--backoff", "1s,2s", "--keep", "all"));
+        parsed(WORDS("--name", "a b&c=d/\xc3\xa9", "--backoff", "1s,2s", "--no-retry"));
     struct client_path path;
     struct err_note note;
     client_path_init(&path);
     client_path_add(&path, "/v1/x");
     assert_int_equal(client_fields_query(&args, fields, FIELDS, &path, &note), 0);
     assert_string_equal(client_path_text(&path),
-                        "/v1/x?name=a%20b%26c%3Dd%2F%C3%A9&keep=null&backoff_ms=1000%2C2000");
+                        "/v1/x?name=a%20b%26c%3Dd%2F%C3%A9&backoff_ms=1000%2C2000&retry=false");
     client_path_done(&path);
     arguments_done(&args);
 }
@@ -149,10 +136,10 @@ static void an_empty_segment_is_an_error(void **state)
 static void given_options_are_told(void **state)
 {
     (void)state;
-    struct arguments args = parsed(WORDS("--age", "1s"));
+    struct arguments args = parsed(WORDS("--backoff", "1s"));
     const struct client_field *given = client_fields_given(&args, fields, FIELDS);
     assert_non_null(given);
-    assert_string_equal(given->option, "age");
+    assert_string_equal(given->option, "backoff");
     assert_null(client_fields_given(&args, fields, 2));
     arguments_done(&args);
 }

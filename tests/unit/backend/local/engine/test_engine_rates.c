@@ -18,7 +18,7 @@ static void open_limited(struct engine_rig *r, uint32_t count, uint32_t window_m
     struct queue_policy policy;
     struct op op = {.kind = OP_QUEUE_PUT, .queue = {.name = q, .policy = &policy}};
     policy_default(&policy);
-    policy.rate_limit = (struct rate_limit){RATE_CORRELATION, count, window_ms};
+    policy.enqueue_rate = (struct rate_limit){RATE_CORRELATION, count, window_ms};
     engine_rig_open(r, NULL);
     assert_int_equal(engine_rig_step(r, &op)->outcome, OUT_OK);
 }

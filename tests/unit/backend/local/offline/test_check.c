@@ -24,7 +24,7 @@
 
 /* ---- a store with something of everything ---- */
 
-static struct span policy_bytes(struct buf *b, bool kept)
+static struct span encoded_policy(struct buf *b, bool kept)
 {
     struct queue_policy p;
     policy_default(&p);
@@ -85,11 +85,11 @@ static void fill(struct buf *frame, uint32_t *count)
     buf_init(&policy);
     put(frame, count, &(struct record){.kind = REC_EPOCH, .epoch = {.epoch = 1, .at = {AT}}});
     put(frame, count, &(struct record){.kind = REC_SEQ_BLOCK, .seq_block = {.upto = 100}});
-    struct record r = queue_record(1, "mail", policy_bytes(&policy, false));
+    struct record r = queue_record(1, "mail", encoded_policy(&policy, false));
     put(frame, count, &r);
-    r = queue_record(2, "kept", policy_bytes(&policy, true));
+    r = queue_record(2, "kept", encoded_policy(&policy, true));
     put(frame, count, &r);
-    r = queue_record(3, "old", policy_bytes(&policy, false));
+    r = queue_record(3, "old", encoded_policy(&policy, false));
     put(frame, count, &r);
     for (uint64_t seq = 1; seq <= 11; seq++) {
         const char *unique = seq == 2 || seq == 7   ? SECRET

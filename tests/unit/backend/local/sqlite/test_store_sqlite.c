@@ -79,7 +79,7 @@ static void test_made(void **state)
         assert_int_equal(st.st_mode & 0777, 0600);
     }
     assert_int_equal(number(db, "PRAGMA application_id"), STORE_APPLICATION_ID);
-    assert_int_equal(number(db, "PRAGMA user_version"), 101);
+    assert_int_equal(number(db, "PRAGMA user_version"), 102);
     assert_int_equal(number(db, "PRAGMA page_size"), 4096);
     assert_int_equal(number(db, "PRAGMA auto_vacuum"), 2);
     assert_int_equal(number(db, "PRAGMA synchronous"), 2);
@@ -290,7 +290,7 @@ static void test_newer(void **state)
     refused_untouched(-ERR_VERSION, "format 99, written by a newer version");
     rig_sql(dir.path, "PRAGMA user_version = 0");
     refused_untouched(-ERR_VERSION, "does not say which format");
-    rig_sql(dir.path, "PRAGMA user_version = 101");
+    rig_sql(dir.path, "PRAGMA user_version = 102");
     store_made();
 }
 
@@ -307,6 +307,9 @@ static void test_draft(void **state)
         refused_untouched(-ERR_VERSION, words);
         refused_untouched(-ERR_VERSION, "start with an empty directory");
     }
+    rig_sql(dir.path, "PRAGMA user_version = 101");
+    refused_untouched(-ERR_VERSION, "the older format 1, which this version of Holdfast does not");
+    refused_untouched(-ERR_VERSION, "holdfast export");
 }
 
 /* Nothing that someone else put into the schema is run. */
