@@ -157,8 +157,8 @@ describe('export and import', () => {
       for (let cursor = ''; ; ) {
         const page = (await api.get(`/v1/kv?limit=3${cursor}`)).json;
         found.push(...page.keys.map(({ version, ...rest }) => rest));
-        if (!page.cursor) return found;
-        cursor = `&cursor=${encodeURIComponent(page.cursor)}`;
+        if (!page.next_cursor) return found;
+        cursor = `&cursor=${encodeURIComponent(page.next_cursor)}`;
       }
     };
     const before = await all(one);

@@ -58,11 +58,11 @@ onStores('native API', stores, {}, (use) => {
     const names = ['a', 'b', 'c', 'd', 'e'].map((x) => `${stem}-${x}`);
     for (const name of names) await api.put(`/v1/queues/${name}`, {});
     const seen = [];
-    for (let after = `${stem}-`; after !== null; ) {
-      const page = await api.get(`/v1/queues?after=${encodeURIComponent(after)}&limit=2`);
+    for (let cursor = `${stem}-`; cursor !== null; ) {
+      const page = await api.get(`/v1/queues?cursor=${encodeURIComponent(cursor)}&limit=2`);
       assert.equal(page.status, 200, page.text);
       seen.push(...page.json.queues.map((one) => one.name));
-      after = page.json.next;
+      cursor = page.json.next_cursor;
       if (seen.length > 50) break;
     }
     assert.deepEqual(seen.filter((name) => name.startsWith(stem)), names);
@@ -338,7 +338,7 @@ onStores('native API', stores, {}, (use) => {
       assert.equal(page.status, 200, page.text);
       assert.ok(page.json.jobs.length <= 3);
       seen.push(...page.json.jobs.map((job) => job.id));
-      cursor = page.json.cursor;
+      cursor = page.json.next_cursor;
     }
     assert.deepEqual(seen, ids);
     const newest = await api.get(`/v1/jobs?queue=${q}&order=newest&limit=2`);

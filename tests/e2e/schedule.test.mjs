@@ -17,13 +17,13 @@ const hour = 60 * minute;
 /** The jobs of a queue, oldest first, each with its fire time. */
 async function jobsOf(api, queue) {
   const found = [];
-  for (let after = ''; ; ) {
-    const answer = await api.get(`/v1/jobs?queue=${queue}&limit=1000&payload=true${after}`);
+  for (let cursor = ''; ; ) {
+    const answer = await api.get(`/v1/jobs?queue=${queue}&limit=1000&payload=true${cursor}`);
     if (answer.json.code === 'no_queue') return [];
     const page = answer.json;
     found.push(...page.jobs);
-    if (!page.next) break;
-    after = `&after=${page.next}`;
+    if (!page.next_cursor) break;
+    cursor = `&cursor=${page.next_cursor}`;
   }
   return found.sort((a, b) => a.seq - b.seq);
 }

@@ -56,8 +56,9 @@ export const pause = { until: time, for_ms: int(1, year9999) };
 export const bulk = { states: words(...states), group: text(512), dry_run: bool };
 
 const kinds = words('enqueued', 'dead', 'queue_deep');
+const namePage = { cursor: text(2048), limit: int(1, 1000) };
 export const queries = {
-  '/v1/queues': { after: text(200), limit: int(1, 1000) },
+  '/v1/queues': namePage,
   '/v1/queues/{queue}/stats': { group: text(512) },
   '/v1/queues/{queue}/peek': { state: word(...states), limit: int(1, 100), payload: bool },
   '/v1/queues/{queue}/history': { from: time, to: time },
@@ -71,6 +72,9 @@ export const queries = {
   '/v1/events': { kinds, after: int(0, int64.max), queue: text(200) },
   '/v1/snapshot': { queue: text(200) },
   '/v1/exceptions': { queue: text(200), limit: int(1, 1000) },
+  '/v1/workers': namePage,
+  '/v1/alerts': namePage,
+  '/v1/breakers': namePage,
 };
 
 // ---- values, as JSON texts ----

@@ -231,11 +231,20 @@ static void attempts_are_remembered(void **state)
            "\"e\\n1\",\"error_kind\":\"business\"},{\"number\":2,\"worker\":\"w2\"");
     expect(&rig, "GET /v1/exceptions?queue=q", "", 200,
            "\"queue\":\"q\",\"error\":\"e\\n1\",\"type\":\"business\",\"worker\":\"w1\",\"at\":"
-           "\"2027-01-15T08:00:00.000Z\",\"attempt\":1}]}");
+           "\"2027-01-15T08:00:00.000Z\",\"attempt\":1}],\"next_cursor\":null}");
     expect(&rig, "POST /v1/test/clock", "{\"advance_ms\":30000}", 200, "now");
     expect(&rig, "GET /v1/exceptions?limit=1", "", 200, "\"type\":\"crash\",\"worker\":\"w2\"");
+    expect(&rig, "GET /v1/exceptions?limit=1", "", 200, "\"next_cursor\":\"1-2\"}");
+    expect(&rig, "GET /v1/exceptions?limit=1&cursor=1-2", "", 200, "\"type\":\"business\"");
+    expect(&rig, "GET /v1/exceptions?limit=1&cursor=1-2", "", 200, "\"next_cursor\":null}");
+    expect(&rig, "GET /v1/exceptions?cursor=9-9", "", 200,
+           "{\"exceptions\":[],\"next_cursor\":null}");
+    expect(&rig, "GET /v1/exceptions?cursor=-1", "", 422, "\"field\":\"cursor\"");
     expect(&rig, "GET /v1/exceptions?limit=1001", "", 422, "\"field\":\"limit\"");
     expect(&rig, "GET /v1/workers", "", 200, "{\"workers\":[{\"name\":\"w1\"");
+    expect(&rig, "GET /v1/workers?limit=1", "", 200, "\"next_cursor\":\"w1\"}");
+    expect(&rig, "GET /v1/workers?limit=1&cursor=w1", "", 200, "{\"workers\":[{\"name\":\"w2\"");
+    expect(&rig, "GET /v1/workers?cursor=w1", "", 200, "\"next_cursor\":null}");
 }
 
 /* ---- a client that goes ---- */
@@ -366,8 +375,8 @@ static void queues_change(void **state)
     expect(&rig, "POST /v1/queues/q/pause", "{\"for_ms\":1000}", 200,
            "\"paused\":true,\"paused_until\":\"2027-01-15T08:00:01.000Z\"");
     expect(&rig, "POST /v1/queues/q/resume", "", 200, "\"paused\":false");
-    expect(&rig, "GET /v1/queues?limit=1", "", 200, "\"next\":\"q\"}");
-    expect(&rig, "GET /v1/queues?after=q", "", 200, "{\"queues\":[],\"next\":null}");
+    expect(&rig, "GET /v1/queues?limit=1", "", 200, "\"next_cursor\":\"q\"}");
+    expect(&rig, "GET /v1/queues?cursor=q", "", 200, "{\"queues\":[],\"next_cursor\":null}");
     expect(&rig, "POST /v1/queues/q/purge", "{\"states\":[\"dead\"]}", 422, "unknown_field");
     expect(&rig, "DELETE /v1/queues/q", "{\"if_empty\":true}", 422, "\"field\":\"if_empty\"");
     expect(&rig, "POST /v1/queues/q/purge", "{}", 200, "{\"queue\":\"q\",\"purged\":0}");
@@ -413,9 +422,9 @@ static void pages(void **state)
 {
     (void)state;
     ask(&rig, "POST /v1/queues/q/jobs", "[{},{},{}]");
-    expect(&rig, "GET /v1/jobs?queue=q&limit=2", "", 200, "\"cursor\":\"o2\"");
-    expect(&rig, "GET /v1/jobs?queue=q&limit=2&cursor=o2", "", 200, "\"cursor\":null");
-    expect(&rig, "GET /v1/jobs?order=newest&limit=1", "", 200, "\"cursor\":\"n3\"");
+    expect(&rig, "GET /v1/jobs?queue=q&limit=2", "", 200, "\"next_cursor\":\"o2\"");
+    expect(&rig, "GET /v1/jobs?queue=q&limit=2&cursor=o2", "", 200, "\"next_cursor\":null");
+    expect(&rig, "GET /v1/jobs?order=newest&limit=1", "", 200, "\"next_cursor\":\"n3\"");
     expect(&rig, "GET /v1/jobs?order=newest&cursor=o2", "", 422, "\"field\":\"cursor\"");
     expect(&rig, "GET /v1/jobs?limit=1001", "", 422, "\"field\":\"limit\"");
     expect(&rig, "GET /v1/jobs?state=dead", "", 200, "{\"jobs\":[],");
