@@ -18,7 +18,7 @@ describe('conditions (NOM-11)', () => {
     receiver = await new Receiver().listen();
     server = await startServer(options);
     api = new Client(server);
-    events = openStream(server, '/v1/events?kinds=alert_raised,alert_cleared');
+    events = openStream(server, '/v1/events?events=alert_raised,alert_cleared');
     await events.opened;
   });
   after(async () => {

@@ -198,7 +198,7 @@ describe('client commands', () => {
     ended(await cli(['queues', 'create', q, '--lease-ms', '5s', '--max-attempts', '3', '--backoff-ms', '1s,30s', '--note', 'Orders', '--capacity', 'none']), DONE);
     const made = (await api.get(`/v1/queues/${encodeURIComponent(q)}`)).json;
     assert.deepEqual([made.policy.lease_ms, made.policy.max_attempts, made.policy.capacity, made.note], [5000, 3, null, 'Orders']);
-    assert.deepEqual(made.policy.backoff, { kind: 'list', steps_ms: [1000, 30000] });
+    assert.deepEqual(made.policy.backoff, { type: 'list', steps_ms: [1000, 30000] });
     const again = await cli(['queues', 'create', q]);
     ended(again, REFUSED);
     complaint(again, /exists/);
@@ -337,7 +337,7 @@ describe('client commands', () => {
     ended(await cli(['ack', id]), USAGE);
     const some = json(await cli(['claim', q, freshQueue(), '-n', '3', '--lease', '1h', '--json'])).jobs;
     assert.equal(some.length, 3);
-    ended(await cli(['fail', some[0].id, some[0].token, '--error', 'boom', '--kind', 'business', '--no-retry']), DONE);
+    ended(await cli(['fail', some[0].id, some[0].token, '--error', 'boom', '--error-kind', 'business', '--no-retry']), DONE);
     const dead = await jobOf(some[0].id);
     assert.deepEqual([dead.state, dead.error, dead.error_kind], ['dead', 'boom', 'business']);
     const longer = json(await cli(['extend', some[1].id, some[1].token, '--lease', '2h', '--json']));
@@ -346,7 +346,7 @@ describe('client commands', () => {
     assert.equal((await jobOf(some[1].id)).state, 'scheduled');
     ended(await cli(['fail', some[2].id, some[2].token, '--delay', '1h']), DONE);
     assert.equal((await jobOf(some[2].id)).state, 'scheduled');
-    ended(await cli(['fail', some[2].id, some[2].token, '--kind', 'mine']), USAGE);
+    ended(await cli(['fail', some[2].id, some[2].token, '--error-kind', 'mine']), USAGE);
     const raw = Buffer.from('raw\u0000\u001b[31m\n', 'latin1');
     await api.request('POST', `/v1/queues/${q}-raw/jobs`, { body: raw, headers: { 'content-type': 'text/plain' } });
     const bytes = await cli(['claim', `${q}-raw`, '--raw']);
@@ -424,7 +424,7 @@ describe('client commands', () => {
 
   test('events: one line each until interrupted', async () => {
     const q = freshQueue();
-    const human = follow(['events', '--queue', q, '--kinds', 'enqueued,cancelled']);
+    const human = follow(['events', '--queue', q, '--events', 'enqueued,cancelled']);
     const machine = follow(['events', '--queue', q, '--json']);
     await until('both listen', async () => (await api.get('/metrics')).text.match(/^holdfast_listeners (\d+)/m)[1] === '2');
     const { id } = await enqueue(api, q, { payload: 1 });
@@ -435,7 +435,7 @@ describe('client commands', () => {
     human.child.kill('SIGINT');
     machine.child.kill('SIGTERM');
     assert.deepEqual([await human.ended, await machine.ended], [0, 0]);
-    ended(await cli(['events', '--kinds', 'nonsense']), REFUSED);
+    ended(await cli(['events', '--events', 'nonsense']), REFUSED);
   });
 
   test('text of jobs cannot steer a terminal', async () => {

@@ -104,7 +104,7 @@ describe('export and import', () => {
     assert.equal((await a.put(`/v1/queues/${encodeURIComponent(q)}`, policy)).status, 201);
     const job = {
       payload: { deep: [1, 2] }, priority: -5, run_at: '2099-01-31T12:00:00.000Z', expires_at: '2100-01-31T12:00:00.000Z', unique: 'k/ü', group: 'g', correlation_id: 'c-1',
-      label: 'blue', max_attempts: 3, max_crashes: 2, lease_ms: 1234, backoff: { kind: 'exponential', base_ms: 5, max_ms: 50, jitter_percent: 0 },
+      label: 'blue', max_attempts: 3, max_crashes: 2, lease_ms: 1234, backoff: { type: 'exponential', base_ms: 5, max_ms: 50, jitter_percent: 0 },
     };
     const old = await put(q, JSON.stringify(job));
     const text = await exported(from, ['--queue', q]);
@@ -253,7 +253,7 @@ describe('export and import', () => {
     const dead = await put(q, '{"payload":1}');
     for (let i = 0; i < 2; i++) {
       const job = await claimOne(a, q);
-      await a.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: `no ${i}: ü`, kind: 'business' });
+      await a.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: `no ${i}: ü`, error_kind: 'business' });
     }
     await put(q, '{"payload":2}');
     const tried = await claimOne(a, q);

@@ -83,7 +83,7 @@ async function fillPlain(api) {
   await ok(api.put('/v1/queues/owned', { owner: 'tasks', attributes: { shade: 'blue' } }), 201);
   const whole = {
     payload: { deep: [1, 2], big: 12345678901234567890n.toString() }, priority: -5, run_at: '2099-01-31T12:00:00.000Z', expires_at: '2100-01-31T12:00:00.000Z', unique: 'k/ü', group: 'g', correlation_id: 'c-1',
-    label: 'blue', max_attempts: 3, max_crashes: 2, lease_ms: 1234, backoff: { kind: 'exponential', base_ms: 5, max_ms: 50, jitter_percent: 0 }, keys_if_undelivered: [['lost', 1], ['lost', 'ü']],
+    label: 'blue', max_attempts: 3, max_crashes: 2, lease_ms: 1234, backoff: { type: 'exponential', base_ms: 5, max_ms: 50, jitter_percent: 0 }, keys_if_undelivered: [['lost', 1], ['lost', 'ü']],
   };
   const id = await put(api, 'mail', whole);
   await ok(api.patch(`/v1/jobs/${id}`, { attributes: { a: [1] } }));
@@ -99,7 +99,7 @@ async function fillHistory(api) {
   const whole = (await ok(api.get('/v1/jobs?queue=mail&state=scheduled'))).jobs[0].id;
   await put(api, 'mail', { payload: 'tried', priority: 100 });
   let job = await claim(api, 'mail');
-  await ok(api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'no such account', kind: 'business' }));
+  await ok(api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'no such account', error_kind: 'business' }));
   job = await claim(api, 'mail', { worker: 'bert' });
   await ok(api.post(`/v1/jobs/${job.id}/ack`, { token: job.token, result: { sent: [1] } }));
   const done = job.id;

@@ -30,7 +30,7 @@ onStores('native API', stores, {}, (use) => {
     assert.ok([200, 201].includes(made.status), made.text);
     assert.equal(made.json.name, q);
     assert.equal(made.json.policy.lease_ms, 5000);
-    assert.deepEqual(made.json.policy.backoff, { kind: 'list', steps_ms: [10, 20] });
+    assert.deepEqual(made.json.policy.backoff, { type: 'list', steps_ms: [10, 20] });
     const patched = await api.patch(at, { lease_ms: 7000 });
     assert.equal(patched.status, 200);
     assert.equal(patched.json.policy.lease_ms, 7000);
@@ -80,7 +80,7 @@ onStores('native API', stores, {}, (use) => {
     assert.equal((await api.patch(`/v1/jobs/${id}`, { label: 'half' })).json.state, 'running');
     problem(await api.patch(`/v1/jobs/${id}`, { label: 'x', priority: 1 }), 422, 'invalid_field');
     problem(await api.patch(`/v1/jobs/${id}`, { attributes: [1] }), 422, 'invalid_field');
-    const failed = await api.post(`/v1/jobs/${id}/fail`, { token: job.token, error: 'no', kind: 'business', result: { reason: 'stock' } });
+    const failed = await api.post(`/v1/jobs/${id}/fail`, { token: job.token, error: 'no', error_kind: 'business', result: { reason: 'stock' } });
     assert.equal(failed.status, 200, failed.text);
     const view = (await api.get(`/v1/jobs/${id}`)).json;
     assert.deepEqual([view.state, view.label, view.attributes, view.result, view.error_kind], ['dead', 'half', { by: 7 }, { reason: 'stock' }, 'business']);
@@ -378,7 +378,7 @@ onStores('native API', stores, {}, (use) => {
     for (let i = 0; i < 3; i++) {
       await enqueue(api, q, { payload: i });
       const job = await claimOne(api, q);
-      const failed = await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'no', kind: 'business' });
+      const failed = await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'no', error_kind: 'business' });
       assert.equal(failed.json.state, 'dead');
     }
     const back = await api.post(`/v1/queues/${q}/requeue`, { states: ['dead'] });

@@ -64,7 +64,7 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     const { api, server } = use;
     const q = freshQueue();
     await api.put(`/v1/queues/${q}`, { warn_depth: 3 });
-    const events = await openStream(server, `/v1/events?queue=${q}&kinds=queue_deep`).opened;
+    const events = await openStream(server, `/v1/events?queue=${q}&events=queue_deep`).opened;
     assert.equal(events.status, 200);
     for (let i = 0; i < 5; i++) await enqueue(api, q, { payload: i });
     const deep = await events.next();
@@ -87,7 +87,7 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     assert.equal(snapshot.shutdown, false);
     assert.equal(snapshot.redis_active, has('redis'));
     const job = await claimOne(api, q, { worker: 'w9' });
-    const failed = await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'ValueError: no', kind: 'business' });
+    const failed = await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'ValueError: no', error_kind: 'business' });
     assert.equal(failed.json.state, 'dead');
     const { exceptions } = (await api.get(`/v1/exceptions?queue=${q}`)).json;
     assert.equal(exceptions.length, 1);
@@ -227,7 +227,7 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     const q = freshQueue();
     const { id } = await enqueue(api, q, { payload: 1, backoff_ms: [0] });
     let job = await claimOne(api, q, { worker: 'ann' });
-    await api.post(`/v1/jobs/${id}/fail`, { token: job.token, error: 'first', kind: 'app' });
+    await api.post(`/v1/jobs/${id}/fail`, { token: job.token, error: 'first', error_kind: 'app' });
     job = await claimOne(api, q, { worker: 'bob', lease_ms: 100 });
     const third = await claimOne(api, q, { worker: 'cid', wait_ms: 5000 });
     await api.post(`/v1/jobs/${id}/ack`, { token: third.token });

@@ -50,7 +50,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
   test('HF-8 a definition comes back with its defaults, and is listed', async () => {
     const name = freshQueue('s');
     const made = await put(name, { queue: 'reports', cron: '30 2 * * *', timezone: 'Europe/Berlin', note: 'why', job: { payload: { a: [1] }, priority: 'high', max_attempts: 3 } });
-    assert.equal(made.kind, 'cron');
+    assert.equal(made.type, 'cron');
     assert.equal(made.dst_gap, 'run_after');
     assert.equal(made.dst_fold, 'once');
     assert.equal(made.misfire, 'once');
@@ -207,7 +207,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     const q = freshQueue();
     const name = freshQueue('s');
     await use.api.put(`/v1/queues/${q}`, { refuse_new: true });
-    const stream = openStream(use.server, '/v1/events?kinds=schedule_failed,schedule_fired');
+    const stream = openStream(use.server, '/v1/events?events=schedule_failed,schedule_fired');
     await stream.opened;
     await put(name, { queue: q, every_ms: 24 * hour });
     await move(24 * hour);

@@ -155,7 +155,7 @@ life() {
     client 1 2 '^holdfast: ' ack "$id" "$token" || return
   job=$("$hf" claim mail other --json) || return
   token=$(jq -r '.jobs[0].token' <<<"$job")
-  client 0 1 "^$id  dead" fail "$id" "$token" --error $'bad\033[2J' --kind business --no-retry &&
+  client 0 1 "^$id  dead" fail "$id" "$token" --error $'bad\033[2J' --error-kind business --no-retry &&
     client 0 1 'bad\\x1b\[2J' jobs "$id" &&
     client 0 1 '^1 changed, 0 refused$' requeue --queue mail --yes || return
   job=$("$hf" claim mail --json) || return

@@ -87,13 +87,13 @@ static void ended_cb(void *ctx)
 
 struct events_in {
     struct span queue;
-    uint64_t kinds;
+    uint64_t events; /* mask; 0 = all */
     int64_t after;
 };
 
 /* The queue comes last: of one queue it stands in the path. */
 static const struct field event_rows[] = {
-    {"kinds", FIELD_WORDS, offsetof(struct events_in, kinds), 0, 0, event_words, 0},
+    {"events", FIELD_WORDS, offsetof(struct events_in, events), 0, 0, event_words, 0},
     {"after", FIELD_INT, offsetof(struct events_in, after), 0, INT64_MAX, NULL, 0},
     {"queue", FIELD_TEXT, offsetof(struct events_in, queue), FILTER_MIN, LIMIT_QUEUE_NAME_BYTES,
      NULL, 0},
@@ -129,7 +129,7 @@ static void events_run(struct native *n, struct http_exchange *x, struct events_
         problem_answer(x, &p);
         return;
     }
-    struct event_filter filter = {in->queue, in->kinds};
+    struct event_filter filter = {in->queue, in->events};
     event_stream(&n->streams, x, &format, &filter, resume, (uint64_t)in->after);
 }
 

@@ -128,7 +128,7 @@ static const struct option ack_options[] = {CLIENT_OPTIONS};
 static const struct option fail_options[] = {
     CLIENT_OPTIONS,
     {"error", 'e', "TEXT", "what went wrong", OPTION_TEXT},
-    {"kind", 0, "app|business", "whose fault", OPTION_CHOICE},
+    {"error_kind", 0, "app|business", "whose fault (app)", OPTION_CHOICE},
     {"no_retry", 0, NULL, "the job is dead at once", OPTION_FLAG},
     {"delay", 'd', "DURATION", "retry after so much time", OPTION_DURATION},
     {"run_at", 0, "TIME", "retry then (RFC 3339)", OPTION_TEXT},
@@ -205,7 +205,7 @@ static const struct option import_options[] = {
 static const struct option events_options[] = {
     CLIENT_OPTIONS,
     {"queue", 'q', "QUEUE", "of this queue", OPTION_TEXT},
-    {"kinds", 0, "LIST", "of these kinds: dead,done", OPTION_TEXT},
+    {"events", 0, "LIST", "only these events: dead,done", OPTION_TEXT},
     {"after", 0, "ID", "first those behind this event", OPTION_TEXT},
 };
 

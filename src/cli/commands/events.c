@@ -82,7 +82,7 @@ static int connection(struct follow *f)
     client_path_init(&s->path);
     client_path_add(&s->path, "/v1/events");
     client_path_query(&s->path, "queue", arguments_text(s->args, "queue", NULL));
-    client_path_query(&s->path, "kinds", arguments_text(s->args, "kinds", NULL));
+    client_path_query(&s->path, "events", arguments_text(s->args, "events", NULL));
     if (id.len > 0)
         snprintf(last, sizeof last, "Last-Event-ID: %.*s", (int)id.len, id.at);
     else
@@ -143,7 +143,7 @@ static int follow(struct follow *f)
 
 static int events(struct client_session *s)
 {
-    static const char *const filters[] = {"queue", "kinds"};
+    static const char *const filters[] = {"queue", "events"};
     struct follow f = {.s = s};
     int status = client_filters_check(s->args, filters, CLIENT_COUNT(filters));
     if (status != CLIENT_DONE)

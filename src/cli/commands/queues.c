@@ -92,7 +92,7 @@ static int policy_body(struct client_session *s)
         client_fields_given(s->args, backoff_fields, CLIENT_COUNT(backoff_fields))) {
         json_write_key(&s->writer, "backoff");
         json_write_object(&s->writer);
-        json_write_key(&s->writer, "kind");
+        json_write_key(&s->writer, "type");
         json_write_text(&s->writer, SPAN_LITERAL("exponential"));
         status = client_body_fields(s, backoff_fields, CLIENT_COUNT(backoff_fields));
         json_write_object_end(&s->writer);

@@ -47,7 +47,7 @@ export const imported = {
 };
 export const claim = { count: int(1, 1000), wait_ms: int(0, 60000), lease_ms: lease, worker: text(128) };
 export const ack = { token, result: raw };
-export const fail = { token, error: cut, kind: word('app', 'business'), result: raw, retry: bool, ...when };
+export const fail = { token, error: cut, error_kind: word('app', 'business'), result: raw, retry: bool, ...when };
 export const extend = { token, lease_ms: lease };
 export const release = { token, reason: cut, ...when };
 export const listen = { prefetch: int(1, 1000), lease_ms: lease, worker: text(128) };
@@ -55,21 +55,21 @@ export const patch = { priority, ...when, payload: raw };
 export const pause = { until: time, for_ms: int(1, year9999) };
 export const bulk = { states: words(...states), group: text(512), dry_run: bool };
 
-const kinds = words('enqueued', 'dead', 'queue_deep');
+const events = words('enqueued', 'dead', 'queue_deep');
 const namePage = { cursor: text(2048), limit: int(1, 1000) };
 export const queries = {
   '/v1/queues': namePage,
   '/v1/queues/{queue}/stats': { group: text(512) },
   '/v1/queues/{queue}/peek': { state: word(...states), limit: int(1, 100), payload: bool },
   '/v1/queues/{queue}/history': { from: time, to: time },
-  '/v1/queues/{queue}/listen': { kinds, after: int(0, int64.max) },
+  '/v1/queues/{queue}/listen': { events, after: int(0, int64.max) },
   '/v1/jobs': {
     queue: text(200), state: words(...states), group: text(512), unique: text(512), correlation_id: text(512), priority_min: int(int64.min, int64.max),
     priority_max: int(int64.min, int64.max), created_from: time, created_to: time, reason: words('failed', 'expired'), order: word('oldest', 'newest'),
     limit: int(1, 1000), payload: bool,
   },
   '/v1/jobs/{id}': { payload: bool },
-  '/v1/events': { kinds, after: int(0, int64.max), queue: text(200) },
+  '/v1/events': { events, after: int(0, int64.max), queue: text(200) },
   '/v1/snapshot': { queue: text(200) },
   '/v1/exceptions': { queue: text(200), limit: int(1, 1000) },
   '/v1/workers': namePage,
@@ -106,8 +106,8 @@ const special = {
   priority: () => ['""', '"hgh"', '1.5', '1e400', '9223372036854775808', '-9223372036854775809', '"\\ud800"', '"\\u001b[31m"', quoted('x'.repeat(5000))],
   steps: () => [manySteps(33), '[-1]', `[${backoffMs + 1}]`, '[1.5]', '["1"]', '[null]', '[[1]]', '"1,2"'],
   backoff: () => [
-    '{"kind":"linear"}', '{"kind":"list"}', '{"kind":"exponential","steps_ms":[1]}', '{"kind":"list","steps_ms":[1],"base_ms":1}', '{"base_ms":2,"max_ms":1}', '{"jitter_percent":101}', '{"base_ms":-1}',
-    `{"max_ms":${backoffMs + 1}}`, `{"kind":"list","steps_ms":${manySteps(33)}}`, '{"nonsense":1}', '{"base_ms":"1"}', '{"kind":1}',
+    '{"type":"linear"}', '{"type":"list"}', '{"type":"exponential","steps_ms":[1]}', '{"type":"list","steps_ms":[1],"base_ms":1}', '{"base_ms":2,"max_ms":1}', '{"jitter_percent":101}', '{"base_ms":-1}',
+    `{"max_ms":${backoffMs + 1}}`, `{"type":"list","steps_ms":${manySteps(33)}}`, '{"nonsense":1}', '{"base_ms":"1"}', '{"type":1}',
   ],
   raw: () => [],
   texts: () => ['["a",1]', '[null]', '[]', '["\\ud800"]', '["a\\u0000"]', '[""]', quoted('a'), `[${Array(101).fill('"a"').join(',')}]`, quoted('x'.repeat(201)).replace(/.*/, '[$&]')],
@@ -135,7 +135,7 @@ export function goodValues(field) {
     case 'words': return field.words.map((w) => `[${quoted(w)}]`).concat(`[${field.words.map(quoted).join(',')}]`);
     case 'priority': return ['0', '-1', '9223372036854775807', '-9223372036854775807', '"high"', '"low"'];
     case 'steps': return ['[]', '[0]', manySteps(31), manySteps(32), `[${backoffMs}]`];
-    case 'backoff': return ['{}', '{"kind":"list","steps_ms":[]}', '{"kind":"exponential","base_ms":0,"max_ms":0,"jitter_percent":0}', `{"jitter_percent":100,"max_ms":${backoffMs}}`];
+    case 'backoff': return ['{}', '{"type":"list","steps_ms":[]}', '{"type":"exponential","base_ms":0,"max_ms":0,"jitter_percent":0}', `{"jitter_percent":100,"max_ms":${backoffMs}}`];
     case 'raw': return Object.values(types);
     default: return [];
   }

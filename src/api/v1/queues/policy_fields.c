@@ -170,7 +170,7 @@ void backoff_write(struct json_writer *w, const struct backoff *b)
 {
     json_write_key(w, "backoff");
     json_write_object(w);
-    write_text(w, "kind", backoff_kinds[b->kind]);
+    write_text(w, "type", backoff_kinds[b->kind]);
     if (b->kind == BACKOFF_EXPONENTIAL) {
         write_uint(w, "base_ms", b->base_ms);
         write_uint(w, "max_ms", b->max_ms);

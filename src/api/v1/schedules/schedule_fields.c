@@ -349,7 +349,7 @@ static void write_job(struct json_writer *w, const struct schedule_spec *s)
 
 void schedule_spec_write(struct json_writer *w, const struct schedule_spec *s)
 {
-    write_text(w, "kind", schedule_kind_name(s->kind));
+    write_text(w, "type", schedule_kind_name(s->kind));
     write_span(w, "queue", s->queue);
     write_timing(w, s);
     write_job(w, s);

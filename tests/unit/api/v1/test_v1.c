@@ -193,7 +193,7 @@ static void a_lease_by_all_its_words(void **state)
     expect(&rig, "GET /v1/jobs/1", "", 200, "\"result\":[ 1 ]");
     expect(&rig, "POST /v1/fail",
            "{\"jobs\":[{\"id\":2,\"token\":\"1-2\",\"error\":\"e\",\"delay_ms\":7},{\"id\":3},"
-           "{\"id\":3,\"token\":\"1-3\",\"retry\":false,\"kind\":\"business\"}]}",
+           "{\"id\":3,\"token\":\"1-3\",\"retry\":false,\"error_kind\":\"business\"}]}",
            200, "\"run_at\":\"2027-01-15T08:00:00.007Z\"},{\"error\":{");
     expect(&rig, "GET /v1/jobs/3", "", 200, "\"state\":\"dead\",\"reason\":\"rejected\"");
     expect(&rig, "POST /v1/jobs/1/release", "{\"token\":\"1-1\",\"id\":1}", 422, "unknown_field");
@@ -223,7 +223,7 @@ static void attempts_are_remembered(void **state)
     ask(&rig, "POST /v1/queues/q/jobs", "{\"backoff_ms\":[0]}");
     ask(&rig, "POST /v1/queues/q/claim", "{\"worker\":\"w1\"}");
     ask(&rig, "POST /v1/jobs/1/fail",
-        "{\"token\":\"1-1\",\"error\":\"e\\n1\",\"kind\":\"business\",\"delay_ms\":0}");
+        "{\"token\":\"1-1\",\"error\":\"e\\n1\",\"error_kind\":\"business\",\"delay_ms\":0}");
     ask(&rig, "POST /v1/queues/q/claim", "{\"worker\":\"w2\"}");
     expect(&rig, "GET /v1/jobs/1", "", 200,
            "\"history\":[{\"number\":1,\"worker\":\"w1\",\"started_at\":\"2027-01-15T08:00:00."
@@ -312,7 +312,7 @@ static void a_stream_of_events(void **state)
     struct api_client c;
     struct broker_figures f;
     api_open(&rig, &c);
-    api_request(&rig, &c, "GET /v1/events?kinds=enqueued,done", "", "", 0);
+    api_request(&rig, &c, "GET /v1/events?events=enqueued,done", "", "", 0);
     API_UNTIL(&rig, (broker_figures(rig.broker.broker, &f), f.listeners == 1));
     ask(&rig, "POST /v1/queues/q/jobs", "{\"correlation_id\":\"c 1\"}");
     ask(&rig, "POST /v1/queues/q/claim", "");
@@ -328,8 +328,8 @@ static void a_stream_of_events(void **state)
     api_request(&rig, &c, "GET /v1/queues/q/listen?after=9", "Last-Event-ID: 1\r\n", "", 0);
     api_until(&rig, &c, "event: gap\ndata: {\"oldest\":\"");
     api_close(&c);
-    expect(&rig, "GET /v1/events?kinds=enqueud", "", 422, "did you mean enqueued?");
-    expect(&rig, "GET /v1/events?kinds=", "", 422, "kinds is empty;");
+    expect(&rig, "GET /v1/events?events=enqueud", "", 422, "did you mean enqueued?");
+    expect(&rig, "GET /v1/events?events=", "", 422, "events is empty;");
 }
 
 static void streams_end_when_the_server_does(void **state)

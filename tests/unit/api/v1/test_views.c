@@ -135,7 +135,7 @@ static void own_options_and_attributes(void **state)
     job_view_write(&w, &v, (struct wall_time){NOW_MS}, 0);
     const char *text = written();
     assert_non_null(strstr(text, "\"max_crashes\":4,\"lease_ms\":1500,"
-                                 "\"backoff\":{\"kind\":\"list\",\"steps_ms\":[9]}"));
+                                 "\"backoff\":{\"type\":\"list\",\"steps_ms\":[9]}"));
     assert_non_null(strstr(text, "\"attributes\":{\"a\": 1}"));
     assert_null(strstr(text, "max_attempts"));
     buf_done(&options);
