@@ -77,7 +77,7 @@ static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
                            "the server remembers as many idempotency keys as it may; try again "
                            "later, or without a key"},
     [PROBLEM_RATE_LIMITED] = {"rate_limited", 429, 1, "Too many jobs in a short time",
-                              "the queue's rate_limit lets no more jobs in for now; "
+                              "the queue's enqueue_rate lets no more jobs in for now; "
                               "retry_after_ms says when the next one is let in"},
     [PROBLEM_REFUSED_NEW] = {"refused_new", 409, 0, "The queue takes no new jobs",
                              "the queue's policy refuses new jobs (refuse_new)"},

@@ -101,12 +101,12 @@ onStores('keys', stores, {}, (use) => {
     await wrong({ checks: [{ key: ['a'] }] }, /version/);
     await wrong([], /the body is an array/);
     const queue = freshQueue('rated');
-    const rated = await api.put(`/v1/queues/${queue}`, { rate_limit: { per: 'queue', count: 1, window_ms: 86_400_000 } });
+    const rated = await api.put(`/v1/queues/${queue}`, { enqueue_rate: { per: 'queue', count: 1, window_ms: 86_400_000 } });
     assert.ok(rated.status === 201 || (rated.repeated && rated.status === 200), rated.text);
     const t = fresh();
     const refusal = await commit(api, { sets: [{ key: [t], value: 1 }], enqueues: [{ queue }, { queue }] });
     assert.deepEqual([refusal.status, refusal.json.code, refusal.json.field], [429, 'rate_limited', 'enqueues'], refusal.text);
-    assert.match(refusal.json.detail, /^enqueues\[1\]: the queue's rate_limit/);
+    assert.match(refusal.json.detail, /^enqueues\[1\]: the queue's enqueue_rate/);
     assert.ok(refusal.json.retry_after_ms > 1000, refusal.text);
     assert.deepEqual(await get(api, [t]), [{ key: [t], version: null }], 'all or nothing');
     assert.equal((await api.get('/v1/kv?cursor=zz')).json.code, 'invalid_field');

@@ -165,9 +165,9 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     if (faulty(use)) return; // an answer that is lost may have made a job
     const { api } = use;
     const q = freshQueue();
-    const rate_limit = { per: 'group', count: 2, window_ms: 600_000 }; // no token is added while this test waits for the processor
-    const made = await api.put(`/v1/queues/${q}`, { rate_limit });
-    assert.deepEqual(made.json.policy.rate_limit, rate_limit);
+    const enqueue_rate = { per: 'group', count: 2, window_ms: 600_000 }; // no token is added while this test waits for the processor
+    const made = await api.put(`/v1/queues/${q}`, { enqueue_rate });
+    assert.deepEqual(made.json.policy.enqueue_rate, enqueue_rate);
     const put = (group, queue = q) => api.post(`/v1/queues/${queue}/jobs`, { payload: 1, group });
     for (const group of ['affiliate-1', 'affiliate-1', 'affiliate-2']) assert.equal((await put(group)).status, 201);
     const refused = await put('affiliate-1');
@@ -180,7 +180,7 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     assert.deepEqual(batch.json.jobs.map((job) => job.error?.code ?? null), [null, 'rate_limited']);
     assert.equal((await api.get(`/v1/queues/${q}/stats`)).json.counts.ready, 5);
     const soon = freshQueue();
-    await api.put(`/v1/queues/${soon}`, { rate_limit: { ...rate_limit, window_ms: 4000 } });
+    await api.put(`/v1/queues/${soon}`, { enqueue_rate: { ...enqueue_rate, window_ms: 4000 } });
     await until('it is refused', async () => (await put('affiliate-1', soon)).status === 429);
     let due = Infinity;
     await until('it is let in', async () => {
@@ -192,15 +192,15 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
       return false;
     });
     const patched = await api.patch(`/v1/queues/${q}`, { lease_ms: 5000 });
-    assert.deepEqual(patched.json.policy.rate_limit, rate_limit, 'another change leaves it');
-    assert.equal((await api.patch(`/v1/queues/${q}`, { rate_limit: null })).json.policy.rate_limit, null);
+    assert.deepEqual(patched.json.policy.enqueue_rate, enqueue_rate, 'another change leaves it');
+    assert.equal((await api.patch(`/v1/queues/${q}`, { enqueue_rate: null })).json.policy.enqueue_rate, null);
     for (let i = 0; i < 5; i++) assert.equal((await put('affiliate-1')).status, 201);
-    for (const [bad, field] of [[7, 'rate_limit'], [{ count: 1 }, 'rate_limit.window_ms'], [{ count: 0, window_ms: 1 }, 'rate_limit.count'], [{ count: 1, window_ms: 1, per: 'worker' }, 'rate_limit.per'], [{ count: 1, window_ms: 1, burst: 2 }, 'rate_limit.burst']]) {
-      const answer = await api.patch(`/v1/queues/${q}`, { rate_limit: bad });
+    for (const [bad, field] of [[7, 'enqueue_rate'], [{ count: 1 }, 'enqueue_rate.window_ms'], [{ count: 0, window_ms: 1 }, 'enqueue_rate.count'], [{ count: 1, window_ms: 1, per: 'worker' }, 'enqueue_rate.per'], [{ count: 1, window_ms: 1, burst: 2 }, 'enqueue_rate.burst']]) {
+      const answer = await api.patch(`/v1/queues/${q}`, { enqueue_rate: bad });
       assert.equal(answer.status, 422, answer.text);
       assert.equal(answer.json.field, field, answer.text);
     }
-    assert.equal((await api.get(`/v1/queues/${q}`)).json.policy.rate_limit, null);
+    assert.equal((await api.get(`/v1/queues/${q}`)).json.policy.enqueue_rate, null);
   });
 
   test('PDQ-14: fail and release with a delay or a time', async () => {
@@ -251,7 +251,7 @@ describe('PDQ-1, PDQ-5: settings of the document', () => {
     const got = [];
     for (let i = 0; i < 3; i++) got.push(await claimOne(api, 'pdq'));
     assert.deepEqual(got.map((job) => job.payload), ['high', 'normal', 'low']);
-    assert.equal(got[0].label, 'high', 'the job keeps its label');
+    assert.equal(got[0].priority_label, 'high', 'the job keeps its label');
     await enqueue(api, 'pdq', { payload: 4 });
     const full = await api.post('/v1/queues/other/jobs', { payload: 5 });
     assert.equal(full.status, 429, 'max_in_memory is for the whole server');

@@ -67,7 +67,7 @@ static const struct http_route routes[] = {
     GET("/v1/jobs", job_list_handle, SCOPE_READ, "List jobs by filter."),
     GET("/v1/jobs/{id}", job_get_handle, SCOPE_READ, "A job with its history."),
     {HTTP_PATCH, "/v1/jobs/{id}", job_patch_handle, SCOPE_ADMIN, ROUTE_LARGE,
-     "Change priority, time or payload of a waiting job, or label and attributes of any."},
+     "Change priority, time or payload of a waiting job, or priority_label and attributes of any."},
     {HTTP_DELETE, "/v1/jobs/{id}", job_delete_handle, SCOPE_ADMIN, 0,
      "Remove a job that is not running."},
     POST("/v1/jobs/{id}/cancel", job_cancel_handle, SCOPE_ADMIN, "Cancel a job."),

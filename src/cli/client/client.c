@@ -24,7 +24,7 @@ static const struct option queues_options[] = {
     CLIENT_YES_OPTION,
     {"until", 0, "TIME", "pause: until this time (RFC 3339)", OPTION_TEXT},
     {"for", 0, "DURATION", "pause: for this long", OPTION_DURATION},
-    {"note", 0, "TEXT", "a note for people", OPTION_TEXT},
+    {"description", 0, "TEXT", "a text for people", OPTION_TEXT},
     {"lease_ms", 0, "DURATION", "how long a claim holds", OPTION_DURATION},
     {"max_attempts", 0, "N", "attempts before a job is dead", OPTION_NUMBER},
     {"max_crashes", 0, "N", "lost leases before a job is dead", OPTION_NUMBER},
@@ -70,7 +70,7 @@ static const struct option schedules_options[] = {
     {"interval", 0, "DURATION", "between two looks at the source (30s)", OPTION_DURATION},
     {"eager", 0, "yes|no", "look as soon as items arrive", OPTION_CHOICE},
     {"paused", 0, "yes|no", "not due while it is", OPTION_CHOICE},
-    {"note", 0, "TEXT", "a note for people", OPTION_TEXT},
+    {"description", 0, "TEXT", "a text for people", OPTION_TEXT},
     {"payload", 0, "JSON", "of the job; `-` is standard input, `@FILE` a file", OPTION_TEXT},
     {"priority", 'p', "N|LABEL", "of the job", OPTION_TEXT},
     {"delay", 'd', "DURATION", "the job runs so much later", OPTION_DURATION},
@@ -80,7 +80,8 @@ static const struct option schedules_options[] = {
     {"max_attempts", 0, "N", "attempts before the job is dead", OPTION_NUMBER},
     {"group", 'g', "NAME", "the group the job belongs to", OPTION_TEXT},
     {"correlation_id", 0, "ID", "travels along to the worker, logs and events", OPTION_TEXT},
-    {"label", 0, "TEXT", "a label for people", OPTION_TEXT},
+    {"priority_label", 0, "TEXT", "shown with the priority; that of --priority high is high",
+     OPTION_TEXT},
 };
 
 static const struct option kv_options[] = {
@@ -102,7 +103,8 @@ static const struct option enqueue_options[] = {
     {"unique_mode", 0, "reject|return|replace", "what happens to a second one", OPTION_CHOICE},
     {"group", 'g', "NAME", "the group it belongs to", OPTION_TEXT},
     {"correlation_id", 0, "ID", "travels along to the worker, logs and events", OPTION_TEXT},
-    {"label", 0, "TEXT", "a label for people", OPTION_TEXT},
+    {"priority_label", 0, "TEXT", "shown with the priority; that of --priority high is high",
+     OPTION_TEXT},
     {"max_attempts", 0, "N", "attempts before it is dead", OPTION_NUMBER},
     {"lease", 0, "DURATION", "how long a claim of it holds", OPTION_DURATION},
     {"backoff", 0, "LIST", "the wait before each retry: 1s,30s,5m", OPTION_TEXT},
@@ -243,7 +245,7 @@ const struct command client_commands[] = {
      "  pause    hand out no jobs until `resume`, or until --until, or as long as --for\n"
      "  resume   hand out jobs again\n"
      "  purge    remove the jobs that are ready or scheduled\n"
-     "The options from --note on are the settings of the queue. Durations: 500 (ms), 30s, "
+     "The options from --description on are the settings of the queue. Durations: 500 (ms), 30s, "
      "24h.\n" ASKS("delete and purge show", "ask") EXIT_STATUS "\n",
      COMMAND_OPTIONS(queues_options), 0, 2, client_queues},
     {"schedules", "[[create|set|delete|pause|resume|run|preview] NAME]", "show or change schedules",

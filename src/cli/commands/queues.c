@@ -12,7 +12,7 @@
 #include "cli/commands/queues.h"
 
 static const struct client_field policy_fields[] = {
-    {"note", "note", CLIENT_FIELD_TEXT},
+    {"description", "description", CLIENT_FIELD_TEXT},
     {"lease_ms", "lease_ms", CLIENT_FIELD_NUMBER},
     {"max_attempts", "max_attempts", CLIENT_FIELD_NUMBER},
     {"max_crashes", "max_crashes", CLIENT_FIELD_NUMBER},

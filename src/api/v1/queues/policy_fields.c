@@ -36,8 +36,8 @@ static const struct field rows[] = {
     {"keep_done", FIELD_INT, AT(keep_done), 0, ALL, NULL, FIELD_NULLABLE},
     {"keep_dead_ms", FIELD_INT, AT(keep_dead_ms), 0, ALL, NULL, FIELD_NULLABLE},
     {"keep_dead", FIELD_INT, AT(keep_dead), 0, ALL, NULL, FIELD_NULLABLE},
-    {"rate_limit", FIELD_RAW, AT(rate_limit), 0, 0, NULL, 0},
-    {"note", FIELD_TEXT, AT(note), 0, LIMIT_NOTE_BYTES, NULL, 0},
+    {"enqueue_rate", FIELD_RAW, AT(rate_limit), 0, 0, NULL, 0},
+    {"description", FIELD_TEXT, AT(note), 0, LIMIT_NOTE_BYTES, NULL, 0},
     {"owner", FIELD_TEXT, AT(owner), 0, LIMIT_LABEL_BYTES, NULL, 0},
     {"attributes", FIELD_RAW, AT(attributes), 0, 0, NULL, 0},
 };
@@ -96,7 +96,7 @@ static const struct field rate_rows[] = {
     {"window_ms", FIELD_INT, RATE_AT(window_ms), 1, LIMIT_RATE_WINDOW_MS, NULL, FIELD_REQUIRED},
 };
 
-/* null ends the limit; an object replaces it as a whole. Its problems name rate_limit.MEMBER. */
+/* null ends the limit; an object replaces it as a whole. Its problems name enqueue_rate.MEMBER. */
 static int take_rate(const struct policy_in *in, const struct field_reader *r,
                      struct rate_limit *ret)
 {
@@ -109,8 +109,8 @@ static int take_rate(const struct policy_in *in, const struct field_reader *r,
     if (span_equal(in->rate_limit, SPAN_LITERAL("null")))
         return 0;
     if (in->rate_limit.at[0] != '{') {
-        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "rate_limit",
-                    "rate_limit must be null or an object such as {\"per\":\"group\","
+        problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "enqueue_rate",
+                    "enqueue_rate must be null or an object such as {\"per\":\"group\","
                     "\"count\":10,\"window_ms\":1000}");
         return -ERR_INVALID;
     }
@@ -119,9 +119,9 @@ static int take_rate(const struct policy_in *in, const struct field_reader *r,
     sub.seen = 0;
     if (fields_read(&sub, in->rate_limit) < 0) {
         char name[64];
-        snprintf(name, sizeof name, "rate_limit.%s", r->problem->field ? r->problem->field : "");
+        snprintf(name, sizeof name, "enqueue_rate.%s", r->problem->field ? r->problem->field : "");
         r->problem->field =
-            r->problem->field ? arena_text(r->arena, span_text(name)) : "rate_limit";
+            r->problem->field ? arena_text(r->arena, span_text(name)) : "enqueue_rate";
         return -ERR_INVALID;
     }
     *ret = (struct rate_limit){rate.per, (uint32_t)rate.count, (uint32_t)rate.window_ms};
@@ -197,7 +197,7 @@ static void write_limit(struct json_writer *w, const char *key, uint64_t v)
 
 static void write_rate(struct json_writer *w, const struct rate_limit *r)
 {
-    json_write_key(w, "rate_limit");
+    json_write_key(w, "enqueue_rate");
     if (r->count == 0) {
         json_write_null(w);
         return;

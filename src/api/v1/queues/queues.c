@@ -99,7 +99,7 @@ static bool take_policy(struct call *c, const struct queue_policy *base)
         return false;
     }
     c->op.queue.policy = policy;
-    c->op.queue.has_note = fields_has(&r, "note");
+    c->op.queue.has_note = fields_has(&r, "description");
     c->op.queue.note = in.note;
     c->op.queue.has_owner = fields_has(&r, "owner");
     c->op.queue.owner = in.owner;

@@ -84,7 +84,7 @@ static bool take_definition(struct call *c, struct schedule_in *in)
         return false;
     }
     c->op.schedule.spec = spec;
-    c->op.schedule.has_note = fields_has(&r, "note");
+    c->op.schedule.has_note = fields_has(&r, "description");
     c->op.schedule.note = in->note;
     c->op.schedule.has_owner = fields_has(&r, "owner");
     c->op.schedule.owner = in->owner;

@@ -361,12 +361,12 @@ static void queues_change(void **state)
 {
     (void)state;
     expect(&rig, "PATCH /v1/queues/q", "{}", 404, "no_queue");
-    expect(&rig, "PUT /v1/queues/q", "{\"lease_ms\":5000,\"note\":\"n\"}", 201,
+    expect(&rig, "PUT /v1/queues/q", "{\"lease_ms\":5000,\"description\":\"n\"}", 201,
            "\"lease_ms\":5000");
     expect(&rig, "PATCH /v1/queues/q", "{\"max_attempts\":3}", 200,
-           "\"note\":\"n\",\"policy\":{\"lease_ms\":5000,\"max_attempts\":3");
+           "\"description\":\"n\",\"policy\":{\"lease_ms\":5000,\"max_attempts\":3");
     expect(&rig, "PUT /v1/queues/q", "{}", 200,
-           "\"note\":\"\",\"policy\":{\"lease_ms\":30000,\"max_attempts\":10");
+           "\"description\":\"\",\"policy\":{\"lease_ms\":30000,\"max_attempts\":10");
     expect(&rig, "PUT /v1/queues/q", "{\"lease_ms\":99}", 422,
            "lease_ms must be a whole number from 100 to 86400000");
     const struct api_answer *a =
@@ -576,7 +576,7 @@ static int end_on_disk(void **state)
 static void memory_runs_out(void **state)
 {
     (void)state;
-    sweep("PUT /v1/queues/q", "", "{\"note\":\"\\u0061\"}", "~");
+    sweep("PUT /v1/queues/q", "", "{\"description\":\"\\u0061\"}", "~");
     size_t made =
         sweep("POST /v1/queues/q/jobs", "",
               "[{\"payload\":1,\"max_attempts\":2,\"priority\":\"low\"},{}]", "\"created\":true");
@@ -587,7 +587,7 @@ static void memory_runs_out(void **state)
     told += sweep("POST /v1/queues/q/claim", "Accept: application/octet-stream\r\n", "",
                   "Holdfast-Token:");
     API_UNTIL(&rig, in_state("q", STATE_RUNNING) == told);
-    sweep("PATCH /v1/queues/q", "", "{\"note\":\"\\u0062\"}", "~");
+    sweep("PATCH /v1/queues/q", "", "{\"description\":\"\\u0062\"}", "~");
     sweep("POST /v1/ack", "", "{\"jobs\":[{\"id\":1,\"token\":\"1-1\"}]}", "~");
     sweep("GET /v1/jobs", "", "", "~");
     sweep("GET /v1/queues", "", "", "~");
