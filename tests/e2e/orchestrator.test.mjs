@@ -573,7 +573,7 @@ onStores('orchestrator, by the clock', ['memory', 'sqlite'], { args: ['--test-cl
     while (event.event !== 'dead');
     const data = JSON.parse(event.data);
     assert.equal(data.queue, queue.name);
-    assert.equal((await native(api, data.job)).uuid, made.id);
+    assert.equal((await native(api, data.job.id)).uuid, made.id);
     stream.close();
   });
 

@@ -111,7 +111,7 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     for (let seen = ''; seen !== 'claimed'; ) {
       const event = await events.next();
       seen = event.event;
-      const { job: about, correlation_id: told } = JSON.parse(event.data);
+      const { id: about, correlation_id: told } = JSON.parse(event.data).job ?? {};
       if (about === id) assert.ok(told === 'order-7' || (faulty(use) && told === undefined), event.data);
     }
     events.close();

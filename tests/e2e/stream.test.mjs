@@ -368,9 +368,9 @@ describe('events', () => {
       assert.match(data.at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
       seen.push(data);
     }
-    const ofJob = seen.filter((one) => one.job === id);
+    const ofJob = seen.filter((one) => one.job?.id === id);
     assert.deepEqual(ofJob.map((one) => one.event), ['enqueued', 'claimed', 'dead', 'requeued', 'claimed', 'done']);
-    assert.ok(ofJob.every((one) => one.correlation_id === 'c'));
+    assert.ok(ofJob.every((one) => one.job.correlation_id === 'c'));
     assert.ok(seen.every((one, i) => i === 0 || BigInt(one.id) > BigInt(seen[i - 1].id)));
     stream.close();
   });
@@ -389,7 +389,7 @@ describe('events', () => {
       assert.deepEqual([item.event, JSON.parse(item.data).queue], ['cancelled', name]);
     }
     await ofQueue.next();
-    assert.equal(JSON.parse((await ofQueue.next()).data).job, second.id);
+    assert.equal(JSON.parse((await ofQueue.next()).data).job.id, second.id);
     dead.close();
     ofQueue.close();
   });
@@ -404,7 +404,7 @@ describe('events', () => {
         const item = await stream.next();
         assert.equal(item.event, 'enqueued', item.data);
         last = item.id;
-        seqs.push(JSON.parse(item.data).seq);
+        seqs.push(JSON.parse(item.data).job.seq);
       }
     };
     const made = [];
@@ -429,7 +429,7 @@ describe('events', () => {
     const { jobs } = (await many(api, q, 50)).json;
     await Promise.all(
       streams.map(async (stream) => {
-        for (const { id } of jobs) assert.equal(JSON.parse((await stream.next()).data).job, id);
+        for (const { id } of jobs) assert.equal(JSON.parse((await stream.next()).data).job.id, id);
         stream.close();
       }),
     );
@@ -450,10 +450,10 @@ describe('events', () => {
     assert.ok(BigInt(JSON.parse(gap.data).oldest) > BigInt(first.id));
     let count = 0;
     for (let before = null; ; count++) {
-      const data = JSON.parse((await late.next()).data);
-      if (before !== null) assert.equal(data.seq, before + 1, 'nothing is missing behind the gap');
-      before = data.seq;
-      if (data.job === lastJob.id) break;
+      const { job } = JSON.parse((await late.next()).data);
+      if (before !== null) assert.equal(job.seq, before + 1, 'nothing is missing behind the gap');
+      before = job.seq;
+      if (job.id === lastJob.id) break;
     }
     assert.ok(count > 4000 && count < 16_384, `${count}`);
     late.close();
@@ -497,12 +497,12 @@ describe('events across a restart', () => {
       assert.equal(first.event, 'gap');
       const { id } = await enqueue(api, 'q', { payload: 2 });
       const next = await stream.next();
-      assert.deepEqual([next.event, JSON.parse(next.data).job], ['enqueued', id]);
+      assert.deepEqual([next.event, JSON.parse(next.data).job.id], ['enqueued', id]);
       assert.ok(BigInt(next.id) > BigInt(seen.id));
       stream.close();
       stream = await openStream(server, '/v1/events?events=enqueued', { headers: { 'last-event-id': next.id } }).opened;
       const third = await enqueue(api, 'q', { payload: 3 });
-      assert.equal(JSON.parse((await stream.next()).data).job, third.id, 'no second gap');
+      assert.equal(JSON.parse((await stream.next()).data).job.id, third.id, 'no second gap');
       stream.close();
       api.close();
       await stopServer(server);

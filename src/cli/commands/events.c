@@ -31,7 +31,7 @@ static void field_print(struct follow *f, struct span data, const char *name)
 
 static int event_cb(void *ctx, const struct client_sse_event *event)
 {
-    static const char *const fields[] = {"queue", "job", "state", "reason"};
+    static const char *const fields[] = {"queue", "job.id", "job.state", "job.reason"};
     struct follow *f = ctx;
     if (json_check(event->data, NULL, NULL) < 0)
         return 0; /* of a kind that a later server may send */

@@ -3,27 +3,18 @@
 #include "api/v1/name_page.h"
 #include "api/v1/v1_impl.h"
 #include "api/words.h"
+#include "broker/event_json.h"
 #include "core/limits.h"
 
 #define LIST_LIMIT 100
 
 static void write_notice(struct json_writer *w, const struct notice_view *v)
 {
-    const struct rec_notice_new *n = &v->notice;
+    struct event_view event;
+    event_of_notice(&event, v, NULL);
+    event.error = (struct span){NULL, 0}; /* what is shown as error is that of the delivery */
     json_write_object(w);
-    write_id(w, "id", n->id_hi, n->number);
-    write_time(w, "at", n->at);
-    write_text(w, "kind", alert_on_name(n->on));
-    write_span(w, "alert", n->alert);
-    if (n->edge != EDGE_NONE) {
-        write_text(w, "edge", notice_edge_name(n->edge));
-        write_uint(w, "value", n->value);
-        write_uint(w, "limit", n->mark);
-    }
-    write_span_if(w, "queue", n->queue);
-    write_span_if(w, "schedule", n->subject);
-    if (n->job_seq)
-        write_id(w, "job", n->job_hi, n->job_seq);
+    event_members_write(w, &event);
     write_text(w, "state", notice_state_name(v->tried.state));
     write_uint(w, "attempts", v->tried.tries);
     if (v->tried.state == NOTICE_PENDING)
