@@ -62,6 +62,7 @@ lint: ## the checks that need no test run
 
 docs: build ## write the pages that the program's tables make
 	@build/holdfast help config --markdown >docs/config.md
+	@build/holdfast help problems --markdown >docs/problems.md
 
 install: build ## into PREFIX (/usr/local), below DESTDIR
 	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"

@@ -5,6 +5,7 @@
 
 #include "api/api.h"
 #include "api/beanstalk/beanstalk.h"
+#include "api/problem_table.h"
 #include "api/v1/v1.h"
 #include "config/config.h"
 
@@ -58,7 +59,7 @@ void help_print(const struct command *cmd, FILE *out)
 }
 
 const struct option help_options[1] = {
-    {"markdown", 0, NULL, "with `config`: the reference page docs/config.md", OPTION_FLAG},
+    {"markdown", 0, NULL, "with `config` or `problems`: the reference page of docs/", OPTION_FLAG},
 };
 
 static int help_config(bool markdown)
@@ -93,6 +94,10 @@ int help_command(const struct command *cmd, const struct arguments *args)
         return help_config(arguments_has(args, "markdown"));
     if (strcmp(args->words[0], "routes") == 0) {
         help_routes();
+        return EXIT_DONE;
+    }
+    if (strcmp(args->words[0], "problems") == 0) {
+        problems_print(stdout, arguments_has(args, "markdown"));
         return EXIT_DONE;
     }
     const struct command *topic = command_find(args->words[0]);

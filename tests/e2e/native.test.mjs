@@ -12,7 +12,7 @@ const problem = (answer, status, code) => {
   assert.match(answer.headers['content-type'], /^application\/problem\+json/);
   assert.equal(answer.json.status, status);
   assert.equal(answer.json.code, code, answer.text);
-  assert.equal(answer.json.type, `https://holdfast.dev/problems/${code}`);
+  assert.equal(answer.json.type, `/problems/${code}`);
   assert.ok(answer.json.title.length > 3 && answer.json.detail.length > 3);
   return answer.json;
 };

@@ -319,7 +319,7 @@ static void a_stream_of_events(void **state)
     ask(&rig, "POST /v1/jobs/1/ack", "{\"token\":\"1-1\"}");
     api_until(&rig, &c, "event: done\nid: ");
     assert_non_null(strstr(c.data, "event: enqueued\nid: "));
-    assert_non_null(strstr(c.data, "\"correlation_id\":\"c 1\"}\n\n"));
+    assert_non_null(strstr(c.data, "\"correlation_id\":\"c 1\"}}\n\n"));
     assert_null(strstr(c.data, "event: claimed"));
     api_close(&c);
     API_UNTIL(&rig, (broker_figures(rig.broker.broker, &f), f.listeners == 0));
