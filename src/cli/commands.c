@@ -81,7 +81,8 @@ static const struct command core_commands[] = {
      "For one session: `source <(holdfast completion bash)`, and the same for zsh. `make install`\n"
      "puts both where the shells look for them.\n",
      COMMAND_NO_OPTIONS, 1, 1, completion_command},
-    {"help", "[COMMAND|config|routes|problems]", "list the commands, or explain one, or the settings",
+    {"help", "[COMMAND|config|routes|problems]",
+     "list the commands, or explain one, or the settings",
      "Without COMMAND, lists every command with one line each. `holdfast help config` explains\n"
      "every setting of the server; `holdfast help routes` lists what it answers over HTTP, and\n"
      "`holdfast help problems` explains the codes with which it refuses a request.\n",

@@ -38,7 +38,7 @@ static const struct option queues_options[] = {
     {"unique_scope", 0, "live|kept", "which jobs hold their unique key", OPTION_CHOICE},
     {"durability", 0, "fsync|relaxed", "when an answer may leave", OPTION_CHOICE},
     {"refuse_new", 0, "yes|no", "take no new jobs", OPTION_CHOICE},
-    {"require_token", 0, "yes|no", "acks need the token of the claim", OPTION_CHOICE},
+    {"require_token", 0, "yes|no", "acks need the lease token of the claim", OPTION_CHOICE},
     {"priority", 0, "N|LABEL", "priority of jobs that name none", OPTION_TEXT},
     {"capacity", 0, "N|none", "live jobs at most; none: no limit", OPTION_TEXT},
     {"payload_max", 0, "SIZE", "the largest payload", OPTION_SIZE},
@@ -121,7 +121,7 @@ static const struct option claim_options[] = {
     {"wait", 'w', "DURATION", "how long to wait for one (0)", OPTION_DURATION},
     {"lease", 'l', "DURATION", "how long the claim holds", OPTION_DURATION},
     {"worker", 0, "NAME", "who claims", OPTION_TEXT},
-    {"raw", 'r', NULL, "the payload alone on standard output, id and token on standard error",
+    {"raw", 'r', NULL, "the payload alone on standard output, id and lease token on standard error",
      OPTION_FLAG},
 };
 
@@ -281,8 +281,8 @@ const struct command client_commands[] = {
      "Without them PAYLOAD is required.\n" EXIT_STATUS "\n",
      COMMAND_OPTIONS(enqueue_options), 1, 2, client_enqueue},
     {"claim", "QUEUE...", "claim jobs",
-     "Prints each claimed job with the token that ack, fail, extend and release want.\n" EXIT_STATUS
-     "\n4 there was no job.\n",
+     "Prints each claimed job with the lease token that ack, fail, extend and release "
+     "want.\n" EXIT_STATUS "\n4 there was no job.\n",
      COMMAND_OPTIONS(claim_options), 1, COMMAND_WORDS_ANY, client_claim},
     {"ack", "ID TOKEN [RESULT]", "say that a claimed job is done",
      "RESULT is JSON (`-` reads it from standard input, `@FILE` from a file) and is kept with the\n"

@@ -313,12 +313,11 @@ static void an_event(void **state)
                              .correlation = SPAN_LITERAL("c")};
     fresh();
     event_write(&w, &e);
-    assert_string_equal(written(),
-                        "{\"id\":\"1099511627777\",\"event\":\"dead\","
-                        "\"at\":\"2027-01-15T08:00:00.000Z\",\"queue\":\"q\","
-                        "\"job\":{\"id\":\"01MCC5RM00E008000000000007\",\"seq\":7,"
-                        "\"state\":\"dead\",\"reason\":\"failed\",\"attempts\":3,"
-                        "\"correlation_id\":\"c\"}}");
+    assert_string_equal(written(), "{\"id\":\"1099511627777\",\"event\":\"dead\","
+                                   "\"at\":\"2027-01-15T08:00:00.000Z\",\"queue\":\"q\","
+                                   "\"job\":{\"id\":\"01MCC5RM00E008000000000007\",\"seq\":7,"
+                                   "\"state\":\"dead\",\"reason\":\"failed\",\"attempts\":3,"
+                                   "\"correlation_id\":\"c\"}}");
     e = (struct broker_event){.event = {.id = 1,
                                         .kind = EVENT_QUEUE_PURGED,
                                         .at = {NOW_MS},
