@@ -40,3 +40,10 @@ int cursor_parse(struct span text, bool newest_first, uint64_t *ret)
     *ret = seq;
     return 0;
 }
+
+int cursor_refuse(const struct field_reader *r)
+{
+    problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "cursor",
+                "cursor must be the next_cursor of an earlier reply to the same list");
+    return -ERR_INVALID;
+}

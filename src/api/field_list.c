@@ -169,7 +169,7 @@ int conv_steps(struct conv *c)
 }
 
 struct backoff_in {
-    uint8_t kind;
+    uint8_t type; /* enum backoff_kind */
     int64_t base_ms, max_ms, jitter_percent;
     struct backoff steps;
 };
@@ -178,27 +178,27 @@ static const char *const backoff_words[] = {"exponential", "list", NULL};
 
 #define BACKOFF_AT(member) offsetof(struct backoff_in, member)
 static const struct field backoff_rows[] = {
-    {"kind", FIELD_WORD, BACKOFF_AT(kind), 0, 0, backoff_words, 0},
+    {"type", FIELD_WORD, BACKOFF_AT(type), 0, 0, backoff_words, 0},
     {"base_ms", FIELD_INT, BACKOFF_AT(base_ms), 0, LIMIT_BACKOFF_MS, NULL, 0},
     {"max_ms", FIELD_INT, BACKOFF_AT(max_ms), 0, LIMIT_BACKOFF_MS, NULL, 0},
     {"jitter_percent", FIELD_INT, BACKOFF_AT(jitter_percent), 0, 100, NULL, 0},
     {"steps_ms", FIELD_STEPS, BACKOFF_AT(steps), 0, 0, NULL, 0},
 };
 
-/* Members that belong to the other kind are refused rather than forgotten. */
-static int backoff_kind_of(struct conv *c, const struct field_reader *inner, struct backoff_in *in)
+/* Members that belong to the other type are refused rather than forgotten. */
+static int backoff_type_of(struct conv *c, const struct field_reader *inner, struct backoff_in *in)
 {
     bool steps = fields_has(inner, "steps_ms");
     bool curve = fields_has(inner, "base_ms") || fields_has(inner, "max_ms") ||
                  fields_has(inner, "jitter_percent");
-    if (!fields_has(inner, "kind"))
-        in->kind = steps ? BACKOFF_LIST : BACKOFF_EXPONENTIAL;
-    if (in->kind == BACKOFF_LIST && (curve || !steps))
-        return conv_fail(c, "%s of kind list takes steps_ms and nothing else", c->f->name);
-    if (in->kind == BACKOFF_EXPONENTIAL && steps)
-        return conv_fail(c, "%s of kind exponential takes base_ms, max_ms and jitter_percent",
+    if (!fields_has(inner, "type"))
+        in->type = steps ? BACKOFF_LIST : BACKOFF_EXPONENTIAL;
+    if (in->type == BACKOFF_LIST && (curve || !steps))
+        return conv_fail(c, "%s of type list takes steps_ms and nothing else", c->f->name);
+    if (in->type == BACKOFF_EXPONENTIAL && steps)
+        return conv_fail(c, "%s of type exponential takes base_ms, max_ms and jitter_percent",
                          c->f->name);
-    if (in->kind == BACKOFF_EXPONENTIAL && in->base_ms > in->max_ms)
+    if (in->type == BACKOFF_EXPONENTIAL && in->base_ms > in->max_ms)
         return conv_fail(c,
                          "%s has a base_ms of %" PRId64
                          "; it must not be more than max_ms, which is "
@@ -217,19 +217,19 @@ int conv_backoff(struct conv *c)
     struct field_reader inner = *c->r;
     struct span raw;
     if (c->token.kind != JSON_OBJECT_BEGIN)
-        return conv_fail_type(c, "an object with a kind");
+        return conv_fail_type(c, "an object with a type");
     int err = json_skip(c->json, c->token, &raw);
     if (err < 0)
         return conv_fail_error(c, err);
     inner.table = FIELDS(backoff_rows);
     inner.into = &in;
-    if ((err = fields_read(&inner, raw)) < 0 || (err = backoff_kind_of(c, &inner, &in)) < 0)
+    if ((err = fields_read(&inner, raw)) < 0 || (err = backoff_type_of(c, &inner, &in)) < 0)
         return err;
     struct backoff curve = {.kind = BACKOFF_EXPONENTIAL,
                             .jitter_percent = (uint8_t)in.jitter_percent,
                             .base_ms = (uint32_t)in.base_ms,
                             .max_ms = (uint32_t)in.max_ms};
-    *(struct backoff *)c->to = in.kind == BACKOFF_LIST ? in.steps : curve;
+    *(struct backoff *)c->to = in.type == BACKOFF_LIST ? in.steps : curve;
     return 0;
 }
 

@@ -184,7 +184,8 @@ static int conv_token(struct conv *c)
     if (err < 0)
         return err;
     if (token_parse(text, c->to) < 0)
-        return conv_fail(c, "%s must be the token of the claim, exactly as it came", c->f->name);
+        return conv_fail(c, "%s must be the lease token of the claim, exactly as it came",
+                         c->f->name);
     return 0;
 }
 
@@ -208,7 +209,7 @@ static const struct {
     [FIELD_BACKOFF] = {conv_backoff, true, "an object with a kind"},
     [FIELD_TEXTS] = {conv_texts, true, "a list of strings"},
     [FIELD_JOB] = {conv_job, false, "a job id"},
-    [FIELD_TOKEN] = {conv_token, false, "the token of the claim"},
+    [FIELD_TOKEN] = {conv_token, false, "the lease token of the claim"},
     [FIELD_OBJECTS] = {conv_objects, true, "a list of objects"},
     [FIELD_KV_KEY] = {conv_kv_key, false, "a key: a list of texts, numbers and booleans"},
     [FIELD_KV_KEYS] = {conv_kv_keys, true, "a list of keys"},

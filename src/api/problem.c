@@ -5,116 +5,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "api/problem_table.h"
 #include "base/check.h"
 
-#define TYPE_BASE "https://holdfast.dev/problems/"
-#define PROBLEM_TYPE "application/problem+json"
+#define PROBLEM_CONTENT "application/problem+json"
 #define DETAIL_BYTES_MAX 768
-
-struct problem_row {
-    const char *name;
-    unsigned status;
-    unsigned retry_s; /* Retry-After; 0 = none */
-    const char *title, *detail;
-};
-
-static const struct problem_row rows[PROBLEM_CODE_COUNT] = {
-    [PROBLEM_NONE] = {"none", 200, 0, "No problem", "nothing is wrong"},
-    [PROBLEM_MALFORMED_JSON] = {"malformed_json", 400, 0, "The body is not valid JSON",
-                                "the body must be one JSON value in UTF-8, with each member of an "
-                                "object given once"},
-    [PROBLEM_INVALID_FIELD] = {"invalid_field", 422, 0, "A field has a value that cannot be used",
-                               "a field has a value that cannot be used"},
-    [PROBLEM_UNKNOWN_FIELD] = {"unknown_field", 422, 0, "There is no such field",
-                               "there is no such field"},
-    [PROBLEM_MISSING_FIELD] = {"missing_field", 422, 0, "A field is missing", "a field is missing"},
-    [PROBLEM_INVALID_ID] = {"invalid_id", 422, 0, "Not a job id",
-                            "a job id is a ULID (26 characters), a UUID, or the sequence number"},
-    [PROBLEM_NOT_FOUND] = {"not_found", 404, 0, "No such job",
-                           "there is no job with this id; it may have been removed after its "
-                           "retention"},
-    [PROBLEM_NO_QUEUE] = {"no_queue", 404, 0, "No such queue",
-                          "there is no queue with this name; PUT /v1/queues/{queue} creates it"},
-    [PROBLEM_NO_ALERT] = {"no_alert", 404, 0, "No such alert",
-                          "there is no alert with this name; PUT /v1/alerts/{name} creates it"},
-    [PROBLEM_NO_NOTICE] = {"no_notice", 404, 0, "No such notice",
-                           "there is no notice with this id; it may have been delivered"},
-    [PROBLEM_NO_SCHEDULE] = {"no_schedule", 404, 0, "No such schedule",
-                             "there is no schedule with this name; PUT /v1/schedules/{name} "
-                             "creates it"},
-    [PROBLEM_NO_ROUTE] = {"no_route", 404, 0, "No such path", "there is nothing at this path"},
-    [PROBLEM_METHOD_NOT_ALLOWED] = {"method_not_allowed", 405, 0,
-                                    "The path does not know this method",
-                                    "the path does not know this method; Allow lists those it "
-                                    "knows"},
-    [PROBLEM_DUPLICATE] = {"duplicate", 409, 0, "A job with this unique key exists",
-                           "another job of this queue has this unique key; nothing was enqueued"},
-    [PROBLEM_LEASE_LOST] = {"lease_lost", 409, 0, "The lease is lost",
-                            "the lease token is not that of the job's current lease; the job "
-                            "may be running elsewhere or have ended, so drop this work"},
-    [PROBLEM_ILLEGAL_MOVE] = {"illegal_move", 409, 0, "Not possible in the job's state",
-                              "the job's state does not allow this; legal_moves lists what it "
-                              "allows"},
-    [PROBLEM_GONE] = {"gone", 410, 0, "The job has ended",
-                      "the job has ended, and the server no longer knows how this lease ended"},
-    [PROBLEM_EXISTS] = {"exists", 409, 0, "It exists already",
-                        "a queue or schedule with this name exists; leave out If-None-Match to "
-                        "change it"},
-    [PROBLEM_NOT_DUE] = {"not_due", 409, 0, "The schedule is not due",
-                         "this time was fired before, or the schedule is paused"},
-    [PROBLEM_QUEUE_FULL] = {"queue_full", 429, 1, "The queue is full",
-                            "the queue holds as many jobs as its capacity allows; try again when "
-                            "some have been worked off, or raise its capacity"},
-    [PROBLEM_SERVER_FULL] = {"server_full", 429, 1, "The server is full",
-                             "the server holds as many jobs as its capacity allows; try again when "
-                             "some have been worked off"},
-    [PROBLEM_QUEUES_FULL] = {"queues_full", 429, 0, "No room for another queue",
-                             "the queue was not created: the server has as many queues as "
-                             "limits.auto_queues lets an enqueue create, or 100,000; delete unused "
-                             "queues, define the queue (PUT /v1/queues/{queue}), or raise "
-                             "limits.auto_queues"},
-    [PROBLEM_KEYS_FULL] = {"keys_full", 429, 1, "No room for another idempotency key",
-                           "the server remembers as many idempotency keys as it may; try again "
-                           "later, or without a key"},
-    [PROBLEM_RATE_LIMITED] = {"rate_limited", 429, 1, "Too many jobs in a short time",
-                              "the queue's enqueue_rate lets no more jobs in for now; "
-                              "retry_after_ms says when the next one is let in"},
-    [PROBLEM_REFUSED_NEW] = {"refused_new", 409, 0, "The queue takes no new jobs",
-                             "the queue's policy refuses new jobs (refuse_new)"},
-    [PROBLEM_TOO_BIG] = {"too_big", 413, 0, "Too large",
-                         "the payload is larger than the queue's payload_max"},
-    [PROBLEM_KEY_REUSED] = {"key_reused", 422, 0, "The idempotency key was used for another job",
-                            "this Idempotency-Key came before with another body or queue; use a "
-                            "new key for a new job"},
-    [PROBLEM_DISK_FULL] = {"disk_full", 507, 0, "No room on the disk",
-                           "the disk is full; no job can be added until there is room"},
-    [PROBLEM_BUSY] = {"busy", 409, 5, "Another one is under way",
-                      "another one is under way; try again when it has ended"},
-    [PROBLEM_NOT_SUPPORTED] = {"not_supported", 409, 0, "Not possible with this backend",
-                               "the backend of this server cannot do this"},
-    [PROBLEM_STORE_FAILED] = {"store_failed", 500, 0, "The store could not be read",
-                              "the store could not be read"},
-    [PROBLEM_UNAVAILABLE] = {"unavailable", 503, 1, "Not available now",
-                             "nothing was done; try again"},
-    [PROBLEM_UNKNOWN] = {"unknown", 504, 0, "Perhaps done",
-                         "it is not known whether this was done; repeat it with the same "
-                         "Idempotency-Key or token"},
-    [PROBLEM_DRAINING] = {"draining", 503, 5, "The server is shutting down",
-                          "the server is shutting down and takes no new jobs; try again soon"},
-    [PROBLEM_NO_KEY] = {"no_key", 404, 0, "No such key",
-                        "the key-value store has no such key; it may have been deleted, or have "
-                        "expired"},
-    [PROBLEM_VERSION] =
-        {"version_mismatch", 412, 0, "A key has another version",
-         "a key does not have the version it was to have; nothing was changed: read "
-         "it again and decide anew"},
-    [PROBLEM_KV_FULL] = {"kv_full", 507, 0, "The key-value store is full",
-                         "the key-value store holds as much as it may; delete keys, or raise "
-                         "kv.keys or kv.bytes"},
-    [PROBLEM_DAMAGED] = {"damaged", 500, 0, "What is stored is damaged",
-                         "the store gave other bytes than it was given, so they are not shown; "
-                         "`holdfast check` tells what else is damaged"},
-};
 
 static const enum problem_code by_outcome[OUT_COUNT] = {
     [OUT_OK] = PROBLEM_NONE,
@@ -146,12 +41,12 @@ static const enum problem_code by_outcome[OUT_COUNT] = {
 
 const char *problem_name(enum problem_code code)
 {
-    return rows[code].name;
+    return problem_row(code)->name;
 }
 
 unsigned problem_status(enum problem_code code)
 {
-    return rows[code].status;
+    return problem_row(code)->status;
 }
 
 enum problem_code problem_of_outcome(enum outcome o)
@@ -164,7 +59,7 @@ enum problem_code problem_of_outcome(enum outcome o)
 
 const char *problem_sentence(const struct problem *p)
 {
-    return p->detail ? p->detail : rows[p->code].detail;
+    return p->detail ? p->detail : problem_row(p->code)->detail;
 }
 
 void problem_set(struct problem *p, struct arena *arena, enum problem_code code, const char *field,
@@ -277,13 +172,18 @@ static void write_legal_moves(struct json_writer *w, enum job_state state)
     json_write_array_end(w);
 }
 
+const char *problem_type(const char *name, char out[PROBLEM_TYPE_BYTES])
+{
+    snprintf(out, PROBLEM_TYPE_BYTES, "/problems/%s", name);
+    return out;
+}
+
 static void write_head(struct json_writer *w, const char *name, const char *title, unsigned status,
                        const char *detail)
 {
-    char type[128];
-    snprintf(type, sizeof type, TYPE_BASE "%s", name);
+    char type[PROBLEM_TYPE_BYTES];
     json_write_key(w, "type");
-    json_write_text(w, span_text(type));
+    json_write_text(w, span_text(problem_type(name, type)));
     json_write_key(w, "title");
     json_write_text(w, span_text(title));
     json_write_key(w, "status");
@@ -296,7 +196,7 @@ static void write_head(struct json_writer *w, const char *name, const char *titl
 
 void problem_write(struct json_writer *w, const struct problem *p)
 {
-    const struct problem_row *row = &rows[p->code];
+    const struct problem_row *row = problem_row(p->code);
     json_write_object(w);
     write_head(w, row->name, row->title, row->status, problem_sentence(p));
     if (p->field) {
@@ -323,7 +223,7 @@ void problem_write(struct json_writer *w, const struct problem *p)
 
 void problem_answer(struct http_exchange *x, const struct problem *p)
 {
-    const struct problem_row *row = &rows[p->code];
+    const struct problem_row *row = problem_row(p->code);
     struct buf *body = http_answer_body(x);
     struct json_writer w;
     char seconds[24];
@@ -340,38 +240,43 @@ void problem_answer(struct http_exchange *x, const struct problem *p)
     }
     if (err < 0)
         buf_clear(body);
-    http_answer(x, row->status, err < 0 ? NULL : PROBLEM_TYPE);
+    http_answer(x, row->status, err < 0 ? NULL : PROBLEM_CONTENT);
 }
 
 /* ---- refusals of the server itself ---- */
 
-/* Statuses of the server that are codes of the API, too. */
-static const enum problem_code server_codes[] = {PROBLEM_NO_ROUTE, PROBLEM_METHOD_NOT_ALLOWED,
-                                                 PROBLEM_TOO_BIG, PROBLEM_UNAVAILABLE};
+static const enum problem_code server_codes[] = {
+    PROBLEM_BAD_REQUEST,          PROBLEM_FORBIDDEN,       PROBLEM_NO_ROUTE,
+    PROBLEM_METHOD_NOT_ALLOWED,   PROBLEM_REQUEST_TIMEOUT, PROBLEM_TOO_BIG,
+    PROBLEM_URI_TOO_LONG,         PROBLEM_MISDIRECTED,     PROBLEM_HEAD_TOO_LARGE,
+    PROBLEM_EXPECTATION_FAILED,   PROBLEM_NOT_IMPLEMENTED, PROBLEM_UNAVAILABLE,
+    PROBLEM_VERSION_NOT_SUPPORTED};
 
-static const char *server_name(unsigned status, const char *type)
+/* The row of a status; NULL when the server has one that no API has. */
+static const struct problem_row *server_row(unsigned status)
 {
-    for (size_t i = 0; i < sizeof server_codes / sizeof *server_codes; i++) {
-        if (rows[server_codes[i]].status == status)
-            return rows[server_codes[i]].name;
-    }
-    return type;
+    for (size_t i = 0; i < sizeof server_codes / sizeof *server_codes; i++)
+        if (problem_row(server_codes[i])->status == status)
+            return problem_row(server_codes[i]);
+    return NULL;
 }
 
 void problem_of_server(struct http_exchange *x, unsigned status, const char *type,
                        const char *title, const char *detail)
 {
+    const struct problem_row *row = server_row(status);
     struct buf *body = http_answer_body(x);
     struct json_writer w;
     buf_clear(body);
     json_writer_init(&w, body);
     json_write_object(&w);
-    write_head(&w, server_name(status, type), title, status, detail ? detail : title);
+    write_head(&w, row ? row->name : type, row ? row->title : title, status,
+               detail ? detail : title);
     json_write_object_end(&w);
     int err = json_writer_finish(&w);
     if (err == 0)
         err = buf_append(body, "\n", 1);
     if (err < 0)
         buf_clear(body);
-    http_answer(x, status, err < 0 ? NULL : PROBLEM_TYPE);
+    http_answer(x, status, err < 0 ? NULL : PROBLEM_CONTENT);
 }

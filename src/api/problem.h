@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Problems (RFC 9457): the one file that knows which HTTP status a refusal has.
+/* Problems (RFC 9457): the replies to requests that are refused.
  *
- * A problem is a code out of one table (name, status, title, how long to wait before trying again)
- * and a sentence for this case. The code's name is stable; clients branch on it. Texts of a problem
- * are borrowed: they live in the request's arena or are static. */
+ * A problem is a code of the table in problem_table.c, which alone knows HTTP statuses, and a
+ * sentence for this case. The code's name is stable; clients branch on it. Texts of a problem are
+ * borrowed: they live in the request's arena or are static. */
 #pragma once
 
 #include <stdbool.h>
@@ -53,6 +53,16 @@ enum problem_code {
     PROBLEM_VERSION,
     PROBLEM_KV_FULL,
     PROBLEM_DAMAGED,
+    /* The server's own refusals. */
+    PROBLEM_BAD_REQUEST,
+    PROBLEM_FORBIDDEN,
+    PROBLEM_REQUEST_TIMEOUT,
+    PROBLEM_URI_TOO_LONG,
+    PROBLEM_EXPECTATION_FAILED,
+    PROBLEM_MISDIRECTED,
+    PROBLEM_HEAD_TOO_LARGE,
+    PROBLEM_NOT_IMPLEMENTED,
+    PROBLEM_VERSION_NOT_SUPPORTED,
     PROBLEM_CODE_COUNT
 };
 
@@ -68,6 +78,9 @@ struct problem {
     bool seq_only; /* an API whose ids are sequences: the job is named as job_id, by it alone */
 };
 
+#define PROBLEM_TYPE_BYTES 64
+/* The path at which the server explains a code. Returns out. */
+const char *problem_type(const char *name, char out[PROBLEM_TYPE_BYTES]);
 const char *problem_name(enum problem_code code);
 unsigned problem_status(enum problem_code code);
 const char *problem_sentence(const struct problem *p); /* its detail, or the code's own */

@@ -75,6 +75,15 @@ void write_job_name(struct json_writer *w, uint64_t id_hi, uint64_t seq)
     write_uint(w, "seq", seq);
 }
 
+void write_next_cursor(struct json_writer *w, struct span cursor)
+{
+    json_write_key(w, "next_cursor");
+    if (cursor.len > 0)
+        json_write_text(w, cursor);
+    else
+        json_write_null(w);
+}
+
 /* Quotes included, so that the writer takes it as a value that is ready. */
 static void write_base64(struct json_writer *w, struct span bytes)
 {

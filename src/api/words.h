@@ -17,6 +17,8 @@ void write_time_if(struct json_writer *w, const char *key, struct wall_time t);
 void write_id(struct json_writer *w, const char *key, uint64_t id_hi, uint64_t seq);
 /* "id" and "seq". */
 void write_job_name(struct json_writer *w, uint64_t id_hi, uint64_t seq);
+/* "next_cursor": the cursor of the page that follows; null when it is empty. */
+void write_next_cursor(struct json_writer *w, struct span cursor);
 /* JSON as it stands; bytes as PREFIX_text when they are UTF-8 without U+0000, else as
  * PREFIX_base64; null for none. PREFIX is "payload" or "result". */
 void write_bytes(struct json_writer *w, const char *prefix, uint8_t kind, struct span bytes);

@@ -79,7 +79,7 @@ static const struct command core_commands[] = {
      "For one session: `source <(holdfast completion bash)`, and the same for zsh. `make install`\n"
      "installs both where the shells look for them.\n",
      COMMAND_NO_OPTIONS, 1, 1, completion_command},
-    {"help", "[COMMAND|commands|config|events|metrics|policy|routes]",
+    {"help", "[COMMAND|commands|config|events|metrics|policy|problems|routes]",
      "explain a command or a topic",
      "Without arguments, lists every command. The topics:\n"
      "  commands  every command\n"
@@ -87,6 +87,7 @@ static const struct command core_commands[] = {
      "  events    every event of GET /v1/events\n"
      "  metrics   every metric of GET /metrics\n"
      "  policy    every setting of a queue\n"
+     "  problems  every code with which the server refuses a request\n"
      "  routes    every route of the HTTP APIs\n",
      COMMAND_OPTIONS(help_options), 0, 1, help_command},
     {"man", "", "print the man page",

@@ -5,6 +5,7 @@
 
 #include "api/api.h"
 #include "api/beanstalk/beanstalk.h"
+#include "api/problem_table.h"
 #include "api/v1/v1.h"
 #include "cli/policy_page.h"
 #include "cli/reference.h"
@@ -60,8 +61,7 @@ void help_print(const struct command *cmd, FILE *out)
 }
 
 const struct option help_options[1] = {
-    {"markdown", 0, NULL, "print the reference page of commands, config, events, metrics or policy",
-     OPTION_FLAG},
+    {"markdown", 0, NULL, "print the reference page of a topic, but routes", OPTION_FLAG},
 };
 
 /* ---- topics ---- */
@@ -106,6 +106,12 @@ static int help_metrics(bool markdown)
     return EXIT_DONE;
 }
 
+static int help_problems(bool markdown)
+{
+    problems_print(stdout, markdown);
+    return EXIT_DONE;
+}
+
 static int help_routes(bool markdown)
 {
     (void)markdown;
@@ -126,7 +132,8 @@ static const struct help_topic {
     int (*print)(bool markdown);
 } topics[] = {
     {"commands", help_commands}, {"config", help_config}, {"events", help_events},
-    {"metrics", help_metrics},   {"policy", help_policy}, {"routes", help_routes},
+    {"metrics", help_metrics},   {"policy", help_policy}, {"problems", help_problems},
+    {"routes", help_routes},
 };
 
 int help_command(const struct command *cmd, const struct arguments *args)

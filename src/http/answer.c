@@ -19,27 +19,27 @@ const struct span answer_out_of_memory = SPAN_LITERAL("HTTP/1.1 500 Internal Ser
 const struct span answer_continue = SPAN_LITERAL("HTTP/1.1 100 Continue\r\n\r\n");
 
 #define NO_ROOM                                                                                    \
-    "{\"type\":\"https://holdfast.dev/problems/unavailable\","                                     \
+    "{\"type\":\"/problems/unavailable\","                                                         \
     "\"title\":\"The server cannot do this now\",\"status\":503,"                                  \
     "\"detail\":\"the memory budget of the server is used up; try again soon\","                   \
     "\"code\":\"unavailable\"}\n"
-_Static_assert(sizeof NO_ROOM - 1 == 197, "Content-Length of answer_no_room");
+_Static_assert(sizeof NO_ROOM - 1 == 177, "Content-Length of answer_no_room");
 const struct span answer_no_room = SPAN_LITERAL("HTTP/1.1 503 Service Unavailable\r\n"
                                                 "Content-Type: application/problem+json\r\n"
-                                                "Content-Length: 197\r\n"
+                                                "Content-Length: 177\r\n"
                                                 "Retry-After: 1\r\n"
                                                 "Connection: close\r\n\r\n" NO_ROOM);
 
 /* A problem like every other refusal, but ready-made: whoever is too many costs nothing. */
 #define CROWDED                                                                                    \
-    "{\"type\":\"https://holdfast.dev/problems/unavailable\","                                     \
+    "{\"type\":\"/problems/unavailable\","                                                         \
     "\"title\":\"The server cannot do this now\",\"status\":503,"                                  \
     "\"detail\":\"too many connections are open; close some first, or try again soon\","           \
     "\"code\":\"unavailable\"}\n"
-_Static_assert(sizeof CROWDED - 1 == 205, "Content-Length of answer_crowded");
+_Static_assert(sizeof CROWDED - 1 == 185, "Content-Length of answer_crowded");
 const struct span answer_crowded = SPAN_LITERAL("HTTP/1.1 503 Service Unavailable\r\n"
                                                 "Content-Type: application/problem+json\r\n"
-                                                "Content-Length: 205\r\n"
+                                                "Content-Length: 185\r\n"
                                                 "Retry-After: 1\r\n"
                                                 "Connection: close\r\n\r\n" CROWDED);
 

@@ -161,7 +161,7 @@ static void order_in_queue(struct env *e)
     struct queue_policy p = test_policy();
     p.payload_max = 8;
     p.capacity = 1;
-    p.rate_limit = (struct rate_limit){RATE_QUEUE, 1, 3600000};
+    p.enqueue_rate = (struct rate_limit){RATE_QUEUE, 1, 3600000};
     queue_make(e, "q", &p);
     struct op op = enqueue_op("q");
     op.enqueue.idempotency_key = SPAN_LITERAL("key");
@@ -204,7 +204,7 @@ static void order_in_queue(struct env *e)
     before = world(e);
     TELLS(run(e, op), "rate_limited retry_ms=3600000");
     UNCHANGED(before);
-    p.rate_limit.count = 0;
+    p.enqueue_rate.count = 0;
     queue_make(e, "q", &p);
     before = world(e);
     TELLS(run(e, op), "keys_full");
@@ -388,7 +388,7 @@ static void room_for_keys(struct env *e)
 static void rates(struct env *e)
 {
     struct queue_policy p = test_policy();
-    p.rate_limit = (struct rate_limit){RATE_GROUP, 1, 60000};
+    p.enqueue_rate = (struct rate_limit){RATE_GROUP, 1, 60000};
     p.capacity = 5;
     queue_make(e, "q", &p);
     struct op op = enqueue_op("q");

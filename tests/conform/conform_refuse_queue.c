@@ -91,14 +91,14 @@ static void policies(struct env *e)
            "invalid: payload_max is 67108865; it must be from 0 to 67108864;");
     POLICY(keep_done_ms, -1, "invalid: keep_done_ms is -1; it must be 0 or more;");
     POLICY(keep_dead_ms, -1, "invalid: keep_dead_ms is -1; it must be 0 or more;");
-    POLICY(rate_limit, ((struct rate_limit){3, 1, 1000}),
-           "invalid: rate_limit.per is 3; it must be from 0 to 2;");
-    POLICY(rate_limit, ((struct rate_limit){0, LIMIT_RATE_COUNT + 1, 1000}),
-           "invalid: rate_limit.count is 1000001; it must be from 1 to 1000000;");
-    POLICY(rate_limit, ((struct rate_limit){0, 1, 0}),
-           "invalid: rate_limit.window_ms is 0; it must be from 1 to 86400000;");
-    POLICY(rate_limit, ((struct rate_limit){0, 1, LIMIT_RATE_WINDOW_MS + 1}),
-           "invalid: rate_limit.window_ms is 86400001; it must be from 1 to 86400000;");
+    POLICY(enqueue_rate, ((struct rate_limit){3, 1, 1000}),
+           "invalid: enqueue_rate.per is 3; it must be from 0 to 2;");
+    POLICY(enqueue_rate, ((struct rate_limit){0, LIMIT_RATE_COUNT + 1, 1000}),
+           "invalid: enqueue_rate.count is 1000001; it must be from 1 to 1000000;");
+    POLICY(enqueue_rate, ((struct rate_limit){0, 1, 0}),
+           "invalid: enqueue_rate.window_ms is 0; it must be from 1 to 86400000;");
+    POLICY(enqueue_rate, ((struct rate_limit){0, 1, LIMIT_RATE_WINDOW_MS + 1}),
+           "invalid: enqueue_rate.window_ms is 86400001; it must be from 1 to 86400000;");
     UNCHANGED(before);
     POLICY(lease_ms, LIMIT_LEASE_MS, "ok");
     POLICY(max_attempts, LIMIT_ATTEMPTS, "ok");
@@ -107,7 +107,7 @@ static void policies(struct env *e)
     POLICY(payload_max, 0, "ok");
     TELLS(run(e, enqueue_op("q")), "too_big");
     POLICY(keep_done_ms, INT64_MAX, "ok");
-    POLICY(rate_limit, ((struct rate_limit){0, LIMIT_RATE_COUNT, LIMIT_RATE_WINDOW_MS}), "ok");
+    POLICY(enqueue_rate, ((struct rate_limit){0, LIMIT_RATE_COUNT, LIMIT_RATE_WINDOW_MS}), "ok");
 }
 
 static void few_queues(struct backend_config *c)

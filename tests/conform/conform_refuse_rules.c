@@ -246,7 +246,7 @@ static void firings_refused(struct env *e)
     }
     p.payload_max = 1000;
     p.capacity = 1;
-    p.rate_limit = (struct rate_limit){RATE_QUEUE, 1, 3600000};
+    p.enqueue_rate = (struct rate_limit){RATE_QUEUE, 1, 3600000};
     queue_make(e, "small", &p);
     EXPECT_OUT(run(e, enqueue_op("small")), OUT_OK);
     struct op fire = fire_op(OP_FIRE, "small", due);
@@ -257,7 +257,7 @@ static void firings_refused(struct env *e)
     queue_make(e, "small", &p);
     TELLS(run(e, fire), "rate_limited retry_ms=3600000 schedules=1");
     EXPECT_INT(schedule_get(e, "small")->state.error, SCHEDULE_RATE_LIMITED);
-    p.rate_limit.count = 0;
+    p.enqueue_rate.count = 0;
     queue_make(e, "small", &p);
     put(e, "small");
     put(e, "small");

@@ -124,7 +124,7 @@ export class Load extends Recorder {
           if (queue.name.startsWith('k-')) kept.set(job.id, { ...job, queue: queue.name });
           else jobs.set(job.id, { state: job.state, queue: queue.name, marker: markerOf(job.payload) });
         }
-        cursor = page.cursor;
+        cursor = page.next_cursor;
       }
       queues.set(queue.name, { counts: queue.counts, listed });
     }

@@ -18,7 +18,7 @@ describe('conditions (NOM-11)', () => {
     receiver = await new Receiver().listen();
     server = await startServer(options);
     api = new Client(server);
-    events = openStream(server, '/v1/events?kinds=alert_raised,alert_cleared');
+    events = openStream(server, '/v1/events?events=alert_raised,alert_cleared');
     await events.opened;
   });
   after(async () => {
@@ -41,7 +41,7 @@ describe('conditions (NOM-11)', () => {
   const told = () => receiver.requests.filter((r) => r.json.alert === name).map((r) => r.json);
   /** Exactly this happened since the last look: in the answer, by webhook, as an event. */
   const seen = [];
-  const expectEdge = async (edge, kind, value, limit, queue = q, eventQueue = queue) => {
+  const expectEdge = async (edge, on, value, limit, queue = q, eventQueue = queue) => {
     await advance(1);
     const list = await raised();
     assert.equal(list.length, edge === 'raised' ? 1 : 0);
@@ -49,13 +49,13 @@ describe('conditions (NOM-11)', () => {
     const event = await events.next();
     assert.equal(event.event, `alert_${edge}`);
     const data = JSON.parse(event.data);
-    assert.equal(data.alert, name);
+    assert.deepEqual([data.alert, data.value], [name, value]);
     assert.equal(data.queue ?? null, eventQueue ?? null);
     const count = seen.filter((s) => s === name).length + 1;
     seen.push(name);
     await receiver.wait(count, (r) => r.json.alert === name);
     const last = told()[count - 1];
-    assert.deepEqual([last.kind, last.edge, last.queue ?? null, last.value, last.limit], [kind, edge, queue, value, limit]);
+    assert.deepEqual([last.event, last.on, last.queue ?? null, last.value, last.limit], [`alert_${edge}`, on, queue, value, limit]);
     assert.equal(told().length, count);
   };
   const expectNothing = async () => {
@@ -101,7 +101,7 @@ describe('conditions (NOM-11)', () => {
     await rule({ on: 'deep' });
     for (let i = 0; i < 3; i++) await enqueue(api, q, { payload: i });
     const event = JSON.parse((await events.next()).data);
-    assert.deepEqual([event.event, event.alert, event.count], ['alert_raised', name, 3]);
+    assert.deepEqual([event.event, event.alert, event.value], ['alert_raised', name, 3]);
     seen.push(name);
     await receiver.wait(1, (r) => r.json.alert === name);
     await logged(server, new RegExp(`queue_deep queue=${q}`));
@@ -215,7 +215,7 @@ test('what is raised survives a restart, is not told twice, and clears (NOM-11)'
   const job = await claimOne(api, q);
   assert.equal((await api.post(`/v1/jobs/${job.id}/ack`, { token: job.token })).status, 200);
   await advance(1);
-  await receiver.wait(2, (r) => r.json.edge === 'cleared');
+  await receiver.wait(2, (r) => r.json.event === 'alert_cleared');
   assert.deepEqual(await alerts(), { backlog: 0, stuck: 0 });
   await until('an empty outbox', async () => (await api.get('/v1/notices')).json.notices.length === 0);
   api.close();

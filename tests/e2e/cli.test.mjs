@@ -78,9 +78,9 @@ describe('client commands', () => {
     const name = freshQueue('nightly ü');
     const q = freshQueue('reports');
     const at = () => api.get(`/v1/schedules/${encodeURIComponent(name)}`).then((answer) => answer.json);
-    ended(await cli(['schedules', 'create', name, '--cron', '30 2 * * *', '--timezone', 'Europe/Berlin', '--queue', q, '--payload', '{"kind":"daily"}', '--priority', 'high', '--note', 'Reports']), DONE);
+    ended(await cli(['schedules', 'create', name, '--cron', '30 2 * * *', '--timezone', 'Europe/Berlin', '--queue', q, '--payload', '{"kind":"daily"}', '--priority', 'high', '--description', 'Reports']), DONE);
     const made = await at();
-    assert.deepEqual([made.cron, made.timezone, made.queue, made.job.payload, made.job.priority, made.note], ['30 2 * * *', 'Europe/Berlin', q, { kind: 'daily' }, 10, 'Reports']);
+    assert.deepEqual([made.cron, made.timezone, made.queue, made.job.payload, made.job.priority, made.description], ['30 2 * * *', 'Europe/Berlin', q, { kind: 'daily' }, 10, 'Reports']);
     const again = await cli(['schedules', 'create', name, '--every', '1h']);
     ended(again, REFUSED);
     complaint(again, /exists/);
@@ -195,10 +195,10 @@ describe('client commands', () => {
 
   test('queues: create, show, set, list, pause, resume, purge, delete', async () => {
     const q = freshQueue('cli ü');
-    ended(await cli(['queues', 'create', q, '--lease-ms', '5s', '--max-attempts', '3', '--backoff-ms', '1s,30s', '--note', 'Orders', '--capacity', 'none']), DONE);
+    ended(await cli(['queues', 'create', q, '--lease-ms', '5s', '--max-attempts', '3', '--backoff-ms', '1s,30s', '--description', 'Orders', '--capacity', 'none']), DONE);
     const made = (await api.get(`/v1/queues/${encodeURIComponent(q)}`)).json;
-    assert.deepEqual([made.policy.lease_ms, made.policy.max_attempts, made.policy.capacity, made.note], [5000, 3, null, 'Orders']);
-    assert.deepEqual(made.policy.backoff, { kind: 'list', steps_ms: [1000, 30000] });
+    assert.deepEqual([made.policy.lease_ms, made.policy.max_attempts, made.policy.capacity, made.description], [5000, 3, null, 'Orders']);
+    assert.deepEqual(made.policy.backoff, { type: 'list', steps_ms: [1000, 30000] });
     const again = await cli(['queues', 'create', q]);
     ended(again, REFUSED);
     complaint(again, /exists/);
@@ -270,8 +270,8 @@ describe('client commands', () => {
     assert.equal((await payloadOf(['--raw', '-'], { input: Buffer.from([0, 255, 10]) })).payload_base64, Buffer.from([0, 255, 10]).toString('base64'));
     const large = `"${'x'.repeat(900_000)}"`;
     assert.equal((await payloadOf(['-'], { input: large })).payload.length, 900_000);
-    const job = await payloadOf(['1', '-p', 'high', '-g', 'g1', '--correlation-id', 'c1', '--label', 'L', '--delay', '1h', '--max-attempts', '2', '-u', 'u1', '--lease', '2m', '--backoff', '1s,1m', '--expires-in', '48h']);
-    assert.deepEqual([job.priority, job.group, job.correlation_id, job.label, job.state, job.max_attempts, job.unique], [10, 'g1', 'c1', 'L', 'scheduled', 2, 'u1']);
+    const job = await payloadOf(['1', '-p', 'high', '-g', 'g1', '--correlation-id', 'c1', '--priority-label', 'L', '--delay', '1h', '--max-attempts', '2', '-u', 'u1', '--lease', '2m', '--backoff', '1s,1m', '--expires-in', '48h']);
+    assert.deepEqual([job.priority, job.group, job.correlation_id, job.priority_label, job.state, job.max_attempts, job.unique], [10, 'g1', 'c1', 'L', 'scheduled', 2, 'u1']);
     assert.ok(job.expires_at && job.run_at);
     const human = await cli(['enqueue', q, '1']);
     ended(human, DONE);
@@ -349,7 +349,7 @@ describe('client commands', () => {
     ended(await cli(['ack', id]), USAGE);
     const some = json(await cli(['claim', q, freshQueue(), '-n', '3', '--lease', '1h', '--json'])).jobs;
     assert.equal(some.length, 3);
-    ended(await cli(['fail', some[0].id, some[0].token, '--error', 'boom', '--kind', 'business', '--no-retry']), DONE);
+    ended(await cli(['fail', some[0].id, some[0].token, '--error', 'boom', '--error-kind', 'business', '--no-retry']), DONE);
     const dead = await jobOf(some[0].id);
     assert.deepEqual([dead.state, dead.error, dead.error_kind], ['dead', 'boom', 'business']);
     const longer = json(await cli(['extend', some[1].id, some[1].token, '--lease', '2h', '--json']));
@@ -358,7 +358,7 @@ describe('client commands', () => {
     assert.equal((await jobOf(some[1].id)).state, 'scheduled');
     ended(await cli(['fail', some[2].id, some[2].token, '--delay', '1h']), DONE);
     assert.equal((await jobOf(some[2].id)).state, 'scheduled');
-    ended(await cli(['fail', some[2].id, some[2].token, '--kind', 'mine']), USAGE);
+    ended(await cli(['fail', some[2].id, some[2].token, '--error-kind', 'mine']), USAGE);
     const raw = Buffer.from('raw\u0000\u001b[31m\n', 'latin1');
     await api.request('POST', `/v1/queues/${q}-raw/jobs`, { body: raw, headers: { 'content-type': 'text/plain' } });
     const bytes = await cli(['claim', `${q}-raw`, '--raw']);
@@ -436,7 +436,7 @@ describe('client commands', () => {
 
   test('events: one line each until interrupted', async () => {
     const q = freshQueue();
-    const human = follow(['events', '--queue', q, '--kinds', 'enqueued,cancelled']);
+    const human = follow(['events', '--queue', q, '--events', 'enqueued,cancelled']);
     const machine = follow(['events', '--queue', q, '--json']);
     await until('both listen', async () => (await api.get('/metrics')).text.match(/^holdfast_listeners (\d+)/m)[1] === '2');
     const { id } = await enqueue(api, q, { payload: 1 });
@@ -447,14 +447,14 @@ describe('client commands', () => {
     human.child.kill('SIGINT');
     machine.child.kill('SIGTERM');
     assert.deepEqual([await human.ended, await machine.ended], [0, 0]);
-    ended(await cli(['events', '--kinds', 'nonsense']), REFUSED);
+    ended(await cli(['events', '--events', 'nonsense']), REFUSED);
   });
 
   test('text of jobs cannot steer a terminal', async () => {
     const q = freshQueue();
     const nasty = '\u001b]0;title\u0007\u001b[2J\u009b31m\u202egnp.exe\r\n\u0000\u007f';
-    await api.put(`/v1/queues/${q}`, { note: nasty.replace('\u0000', '') });
-    const made = await enqueue(api, q, { payload: nasty, label: 'L\u001b[1m', group: 'g\u009b', correlation_id: 'c\r\n' });
+    await api.put(`/v1/queues/${q}`, { description: nasty.replace('\u0000', '') });
+    const made = await enqueue(api, q, { payload: nasty, priority_label: 'L\u001b[1m', group: 'g\u009b', correlation_id: 'c\r\n' });
     await api.request('POST', `/v1/queues/${q}/jobs`, { body: nasty, headers: { 'content-type': 'text/plain' } });
     const job = await claimOne(api, q);
     await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: nasty, retry: false });

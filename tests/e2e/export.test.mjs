@@ -100,11 +100,11 @@ describe('export and import', () => {
 
   test('every field comes over', async () => {
     const q = freshQueue('all ü');
-    const policy = { lease_ms: 5000, max_attempts: 4, backoff_ms: [7, 70], unique_mode: 'return', capacity: null, keep_dead: null, warn_depth: 9, note: 'für Aufträge' };
+    const policy = { lease_ms: 5000, max_attempts: 4, backoff_ms: [7, 70], unique_mode: 'return', capacity: null, keep_dead: null, warn_depth: 9, description: 'für Aufträge' };
     assert.equal((await a.put(`/v1/queues/${encodeURIComponent(q)}`, policy)).status, 201);
     const job = {
       payload: { deep: [1, 2] }, priority: -5, run_at: '2099-01-31T12:00:00.000Z', expires_at: '2100-01-31T12:00:00.000Z', unique: 'k/ü', group: 'g', correlation_id: 'c-1',
-      label: 'blue', max_attempts: 3, max_crashes: 2, lease_ms: 1234, backoff: { kind: 'exponential', base_ms: 5, max_ms: 50, jitter_percent: 0 },
+      priority_label: 'blue', max_attempts: 3, max_crashes: 2, lease_ms: 1234, backoff: { type: 'exponential', base_ms: 5, max_ms: 50, jitter_percent: 0 },
     };
     const old = await put(q, JSON.stringify(job));
     const text = await exported(from, ['--queue', q]);
@@ -119,7 +119,7 @@ describe('export and import', () => {
     const [qa, qb] = await Promise.all([a, b].map(async (api) => (await api.get(`/v1/queues/${encodeURIComponent(q)}`)).json));
     assert.deepEqual(strip(qb), strip(qa));
     const [ja] = await list(a, q), [jb] = await list(b, q);
-    const same = ({ id, seq, uuid, since, created_at, attributes, ...rest }) => rest;
+    const same = ({ id, seq, uuid, state_since, created_at, attributes, ...rest }) => rest;
     assert.deepEqual(same(jb), same(ja));
     assert.deepEqual(jb.attributes, { imported_from: old.id });
     for (const [name, value] of Object.entries(job)) assert.deepEqual(jb[name], value, name);
@@ -157,8 +157,8 @@ describe('export and import', () => {
       for (let cursor = ''; ; ) {
         const page = (await api.get(`/v1/kv?limit=3${cursor}`)).json;
         found.push(...page.keys.map(({ version, ...rest }) => rest));
-        if (!page.cursor) return found;
-        cursor = `&cursor=${encodeURIComponent(page.cursor)}`;
+        if (!page.next_cursor) return found;
+        cursor = `&cursor=${encodeURIComponent(page.next_cursor)}`;
       }
     };
     const before = await all(one);
@@ -176,7 +176,7 @@ describe('export and import', () => {
     for (const name of ['line', 'big']) assert.ok((await two.get(`/v1/kv/keys/${name}`)).text.includes(`"value":${values[name]}}`), 'byte by byte');
     for (const queue of ['orders', 'messages', 'dying']) {
       const [was, is] = await Promise.all([one, two].map(async (api) => (await api.get(`/v1/queues/${queue}`)).json));
-      assert.deepEqual([is.owner, is.attributes, is.note], [was.owner, was.attributes, was.note]);
+      assert.deepEqual([is.owner, is.attributes, is.description], [was.owner, was.attributes, was.description]);
     }
     const moved = (await two.get('/api/queues')).json.find((queue) => queue.name === 'orders');
     assert.deepEqual([moved.external_id, moved.max_retries, moved.description], [orc.external_id, 2, 'd'], 'the API knows its queue again');
@@ -253,7 +253,7 @@ describe('export and import', () => {
     const dead = await put(q, '{"payload":1}');
     for (let i = 0; i < 2; i++) {
       const job = await claimOne(a, q);
-      await a.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: `no ${i}: ü`, kind: 'business' });
+      await a.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: `no ${i}: ü`, error_kind: 'business' });
     }
     await put(q, '{"payload":2}');
     const tried = await claimOne(a, q);
@@ -507,7 +507,7 @@ describe('export of a store that no server uses', () => {
   before(async () => {
     killed = await startServer();
     const api = new Client(killed);
-    await api.put('/v1/queues/q', { lease_ms: 3600_000, note: 'n' });
+    await api.put('/v1/queues/q', { lease_ms: 3600_000, description: 'n' });
     const jobs = Array.from({ length: COUNT }, (_, n) => ({ payload: marker(n).padEnd(500, 'x'), group: `g${n % 3}`, run_at: n % 5 === 0 ? '2099-01-01T00:00:00Z' : undefined }));
     assert.equal((await api.post('/v1/queues/q/jobs', jobs)).status, 200);
     for (let i = 0; i < 5; i++) {

@@ -96,7 +96,7 @@ describe('failover', { concurrency: false }, () => {
     assert.match(metrics, new RegExp(`^holdfast_failover_changed_timestamp_seconds ${Math.floor(Date.parse(since) / 1000)}$`, 'm'));
     const ready = await api.get('/readyz');
     assert.equal(ready.status, 200);
-    assert.deepEqual(ready.json, { status: 'degraded', away: [{ number: 0, kind: 'failover+postgres', since }] });
+    assert.deepEqual(ready.json, { status: 'degraded', away: [{ number: 0, type: 'failover+postgres', since }] });
     const seen = (await api.get('/v1/cluster')).json;
     assert.deepEqual(seen.failover, { primary_up, since, spool_jobs });
     assert.deepEqual([seen.backend.up, seen.backend.since], [true, since]);

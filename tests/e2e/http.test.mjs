@@ -5,12 +5,13 @@ import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
 
-import { rawExchange } from './lib/client.mjs';
+import { Client, rawExchange } from './lib/client.mjs';
 import { startServer, stopServer, until } from './lib/server.mjs';
 
 let server;
 const post = (body, extra = '') => `POST /v1/queues/raw/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n${extra}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
 const statuses = (text) => [...text.matchAll(/^HTTP\/1\.1 (\d{3})/gm)].map((m) => Number(m[1]));
+const problemsOf = (text) => [...text.matchAll(/"type":"([^"]*)"/g)].map((m) => m[1]);
 const host = 'Host: localhost\r\n';
 
 describe('HTTP/1.1', () => {
@@ -145,6 +146,33 @@ describe('HTTP/1.1', () => {
     await until('the claim waits', async () => (await waiting()) === 1);
     socket.destroy();
     await until('the claim is gone', async () => (await waiting()) === 0);
+  });
+
+  test('the type of a problem is a path at which the server explains it', async () => {
+    const api = new Client(server);
+    try {
+      const { type, code, status, title } = (await api.get('/v1/jobs/999999')).json;
+      assert.equal(type, '/problems/not_found');
+      const page = await api.get(type);
+      assert.equal(page.status, 200);
+      assert.deepEqual(Object.keys(page.json), ['type', 'code', 'status', 'title', 'explanation', 'advice']);
+      assert.deepEqual([page.json.type, page.json.code, page.json.status, page.json.title], [type, code, status, title]);
+      // The server's own refusals have their pages as well.
+      const refused = (await api.get('/nowhere')).json;
+      assert.deepEqual([refused.type, (await api.get(refused.type)).json.title], ['/problems/no_route', refused.title]);
+      assert.deepEqual(problemsOf(await rawExchange(server, 'GET /healthz HTTP/1.1\r\nHost: elsewhere.example\r\nConnection: close\r\n\r\n')), ['/problems/misdirected']);
+      const { problems, next_cursor: next } = (await api.get('/problems')).json;
+      assert.equal(next, null);
+      for (const one of problems) {
+        assert.deepEqual((await api.get(one.type)).json, one);
+        for (const text of [one.title, one.explanation, one.advice]) assert.match(text, /^[^a-z]./, `${one.code} begins with a capital`);
+        for (const text of [one.explanation, one.advice]) assert.match(text, /\.$/, `${one.code} is a sentence`);
+      }
+      const unknown = await api.get('/problems/nonsense');
+      assert.deepEqual([unknown.status, unknown.json.code], [404, 'no_route']);
+    } finally {
+      api.close();
+    }
   });
 
   test('half-closed clients still get their answer', async () => {

@@ -62,7 +62,7 @@ onStores('the document', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use)
     const queue = (await api.get('/v1/queues/keyval')).json;
     assert.equal(queue.owner, 'keyval');
     assert.equal(queue.policy.max_attempts, 4);
-    assert.deepEqual(queue.policy.backoff, { kind: 'list', steps_ms: [1000, 5000, 10000] });
+    assert.deepEqual(queue.policy.backoff, { type: 'list', steps_ms: [1000, 5000, 10000] });
     assert.deepEqual(await poll(api), { id, value: { task: 'send-email', to: 'user@example.com' }, attempts: 1 });
     assert.deepEqual(await stats(api), { pending: 0, processing: 1, dlq: 0, total: 1 });
     assert.equal((await job(api, id)).state, 'running');

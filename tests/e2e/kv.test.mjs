@@ -46,7 +46,7 @@ onStores('keys', stores, {}, (use) => {
     ]);
     const page = await list(api, { prefix: t });
     assert.deepEqual(page.keys.map((k) => k.key), [[t, 'a', 1, true], [t, 'b']]);
-    assert.equal(page.cursor, null);
+    assert.equal(page.next_cursor, null);
     assert.ok(page.as_of > 0);
     const gone = await commit(api, { deletes: [[t, 'b'], [t, 'none']] });
     assert.equal(gone.status, 200);
@@ -76,7 +76,7 @@ onStores('keys', stores, {}, (use) => {
         const page = await list(api, { prefix: t, limit: 3, reverse, values: false, ...(cursor && { cursor }) });
         seen.push(...page.keys.map((k) => k.key));
         assert.ok(page.keys.every((k) => !('value' in k)));
-        ({ cursor } = page);
+        cursor = page.next_cursor;
       }
       assert.deepEqual(seen, reverse ? [...keys].reverse() : keys);
     }

@@ -287,7 +287,7 @@ describe('large answers', () => {
       const page = (await api.get(`/v1/jobs?queue=big&limit=1000${cursor && `&cursor=${cursor}`}`)).json;
       assert.ok(page.jobs.length <= 65, `${page.jobs.length} jobs on a page`);
       listed.push(...page.jobs.map((job) => job.id));
-      cursor = page.cursor;
+      cursor = page.next_cursor;
     }
     assert.equal(new Set(listed).size, 100);
     assert.equal(listed.length, 100);

@@ -256,7 +256,7 @@ describe('HF-19 event streams that are not read', () => {
   /** Ids of the events in the text of a stream, and whether it tells of a gap. */
   const told = (text) => ({ ids: [...text.matchAll(/^id: (\d+)$/gm)].map(([, id]) => BigInt(id)), gap: /^event: gap$/m.test(text) });
 
-  for (const [name, path] of [['from now on', '/v1/events'], ['from the past', '/v1/events?after=0'], ['each with a filter of its own', (i) => `/v1/events?queue=flood&kinds=enqueued,${['ready', 'claimed', 'done', 'dead'][i % 4]}`]]) {
+  for (const [name, path] of [['from now on', '/v1/events'], ['from the past', '/v1/events?after=0'], ['each with a filter of its own', (i) => `/v1/events?queue=flood&events=enqueued,${['ready', 'claimed', 'done', 'dead'][i % 4]}`]]) {
     test(`a thousand ${name}: the memory is bounded, others are served`, async (t) => {
       const { server, api, job } = await started(t);
       const idle = residentMiB(server);
@@ -298,8 +298,8 @@ describe('HF-19 event streams that are not read', () => {
   test('one that reads late hears everything or of a gap, in order, and then what follows', async (t) => {
     const { server, api } = await started(t);
     for (const batches of [20, 60, 200]) {
-      const late = connection(server, stream('/v1/events?kinds=enqueued'));
-      const eager = connection(server, stream('/v1/events?kinds=enqueued'));
+      const late = connection(server, stream('/v1/events?events=enqueued'));
+      const eager = connection(server, stream('/v1/events?events=enqueued'));
       let all = '';
       eager.socket.on('data', (chunk) => (all += chunk.toString('latin1')));
       await until('they listen', async () => sample((await figures(api)).text, 'holdfast_listeners') === 2);

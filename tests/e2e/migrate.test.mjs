@@ -77,13 +77,13 @@ const put = async (api, queue, job) => (await ok(api.post(`/v1/queues/${queue}/j
 
 /** Queues, and jobs that wait. */
 async function fillPlain(api) {
-  await ok(api.put('/v1/queues/mail', { max_attempts: 3, backoff_ms: [0], note: 'für Briefe', capacity: 40, keep_dead: 7, warn_depth: 3, unique_scope: 'live' }), 201);
+  await ok(api.put('/v1/queues/mail', { max_attempts: 3, backoff_ms: [0], description: 'für Briefe', capacity: 40, keep_dead: 7, warn_depth: 3, unique_scope: 'live' }), 201);
   await ok(api.put('/v1/queues/still', { priority: 5 }), 201);
   await ok(api.post('/v1/queues/still/pause', {}));
   await ok(api.put('/v1/queues/owned', { owner: 'tasks', attributes: { shade: 'blue' } }), 201);
   const whole = {
     payload: { deep: [1, 2], big: 12345678901234567890n.toString() }, priority: -5, run_at: '2099-01-31T12:00:00.000Z', expires_at: '2100-01-31T12:00:00.000Z', unique: 'k/ü', group: 'g', correlation_id: 'c-1',
-    label: 'blue', max_attempts: 3, max_crashes: 2, lease_ms: 1234, backoff: { kind: 'exponential', base_ms: 5, max_ms: 50, jitter_percent: 0 }, keys_if_undelivered: [['lost', 1], ['lost', 'ü']],
+    priority_label: 'blue', max_attempts: 3, max_crashes: 2, lease_ms: 1234, backoff: { type: 'exponential', base_ms: 5, max_ms: 50, jitter_percent: 0 }, keys_if_undelivered: [['lost', 1], ['lost', 'ü']],
   };
   const id = await put(api, 'mail', whole);
   await ok(api.patch(`/v1/jobs/${id}`, { attributes: { a: [1] } }));
@@ -99,7 +99,7 @@ async function fillHistory(api) {
   const whole = (await ok(api.get('/v1/jobs?queue=mail&state=scheduled'))).jobs[0].id;
   await put(api, 'mail', { payload: 'tried', priority: 100 });
   let job = await claim(api, 'mail');
-  await ok(api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'no such account', kind: 'business' }));
+  await ok(api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'no such account', error_kind: 'business' }));
   job = await claim(api, 'mail', { worker: 'bert' });
   await ok(api.post(`/v1/jobs/${job.id}/ack`, { token: job.token, result: { sent: [1] } }));
   const done = job.id;
@@ -125,7 +125,7 @@ async function fillRest(api, receiver) {
       { key: ['later'], value: null, expires_at: '2099-01-01T00:00:00.000Z' },
     ],
   }));
-  await ok(api.put('/v1/schedules/nightly', { cron: '30 2 * * *', timezone: 'Europe/Berlin', queue: 'reports', note: 'n', job: { payload: { a: 1 }, max_attempts: 2 } }), 201);
+  await ok(api.put('/v1/schedules/nightly', { cron: '30 2 * * *', timezone: 'Europe/Berlin', queue: 'reports', description: 'n', job: { payload: { a: 1 }, max_attempts: 2 } }), 201);
   await ok(api.put('/v1/schedules/later', { every_ms: 3_600_000, queue: 'reports' }), 201);
   await ok(api.put('/v1/schedules/batches', { source_queue: 'items', batch_size: 5, queue: 'sums', paused: true }), 201);
   await ok(api.put('/v1/alerts/deaths', { on: 'dead', queue: 'm*', webhook: { url: receiver.url, secret: 'top s3cret' } }), 201);
@@ -249,7 +249,7 @@ describe('what stays behind', () => {
       assert.equal(held.id, first);
       await until('both notices are told and wait', async () => receiver.requests.length >= 2 && (await ok(api.get('/v1/notices'))).notices.length === 2);
       assert.equal((await ok(api.get('/v1/schedules/later'))).fired, 1);
-      assert.equal((await ok(api.get('/v1/queues/mail/stats'))).since_made.failed_app, 1);
+      assert.equal((await ok(api.get('/v1/queues/mail/stats'))).since_created.failed_app, 1);
     });
     // Time stands still: it has not expired here.
     await serving({ data: source, env, args: ['--test-clock'] }, (api) => ok(api.post('/v1/kv/commit', { sets: [{ key: ['gone'], value: 1, expires_in_ms: 1 }] })));
@@ -272,7 +272,7 @@ describe('what stays behind', () => {
       const again = await ok(once(api), 201);
       assert.notEqual(again.id, first);
       assert.equal((await ok(api.get('/v1/schedules/later'))).fired, 0);
-      assert.equal((await ok(api.get('/v1/queues/mail/stats'))).since_made.failed_app, 0);
+      assert.equal((await ok(api.get('/v1/queues/mail/stats'))).since_created.failed_app, 0);
       // What was raised is found anew; the death is old news, and would have come first.
       const notice = (await receiver.wait(count + 1)).at(-1).json;
       assert.deepEqual([notice.alert, told.has(notice.id)], ['deep', false]);

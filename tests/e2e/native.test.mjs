@@ -12,7 +12,7 @@ const problem = (answer, status, code) => {
   assert.match(answer.headers['content-type'], /^application\/problem\+json/);
   assert.equal(answer.json.status, status);
   assert.equal(answer.json.code, code, answer.text);
-  assert.equal(answer.json.type, `https://holdfast.dev/problems/${code}`);
+  assert.equal(answer.json.type, `/problems/${code}`);
   assert.ok(answer.json.title.length > 3 && answer.json.detail.length > 3);
   return answer.json;
 };
@@ -26,11 +26,11 @@ onStores('native API', stores, {}, (use) => {
     const q = freshQueue('shop ü');
     const at = `/v1/queues/${encodeURIComponent(q)}`;
     problem(await api.get(at), 404, 'no_queue');
-    const made = await api.put(at, { lease_ms: 5000, max_attempts: 3, backoff_ms: [10, 20], note: 'Orders', capacity: 50 });
+    const made = await api.put(at, { lease_ms: 5000, max_attempts: 3, backoff_ms: [10, 20], description: 'Orders', capacity: 50 });
     assert.ok([200, 201].includes(made.status), made.text);
     assert.equal(made.json.name, q);
     assert.equal(made.json.policy.lease_ms, 5000);
-    assert.deepEqual(made.json.policy.backoff, { kind: 'list', steps_ms: [10, 20] });
+    assert.deepEqual(made.json.policy.backoff, { type: 'list', steps_ms: [10, 20] });
     const patched = await api.patch(at, { lease_ms: 7000 });
     assert.equal(patched.status, 200);
     assert.equal(patched.json.policy.lease_ms, 7000);
@@ -52,17 +52,29 @@ onStores('native API', stores, {}, (use) => {
     problem(await api.put(`/v1/queues/${q}`, {}, { headers: { 'if-none-match': '*' } }), 409, 'exists');
   });
 
+  test('a done job shows the error of an earlier attempt in its history only', async () => {
+    const { api } = use;
+    const q = freshQueue('done');
+    const { id } = await enqueue(api, q, {});
+    const claim = async () => (await api.post(`/v1/queues/${q}/claim`, { wait_ms: 10_000 })).json.jobs[0];
+    await api.post(`/v1/jobs/${id}/fail`, { token: (await claim()).token, error: 'no', delay_ms: 0 });
+    assert.equal((await api.get(`/v1/jobs/${id}`)).json.error, 'no');
+    await api.post(`/v1/jobs/${id}/ack`, { token: (await claim()).token });
+    const { json } = await api.get(`/v1/jobs/${id}`);
+    assert.deepEqual([json.state, json.error, json.error_kind, json.history.map((a) => a.error)], ['done', undefined, undefined, ['no', undefined]]);
+  });
+
   test('queues are listed page by page, by name', async () => {
     const { api } = use;
     const stem = freshQueue('page');
     const names = ['a', 'b', 'c', 'd', 'e'].map((x) => `${stem}-${x}`);
     for (const name of names) await api.put(`/v1/queues/${name}`, {});
     const seen = [];
-    for (let after = `${stem}-`; after !== null; ) {
-      const page = await api.get(`/v1/queues?after=${encodeURIComponent(after)}&limit=2`);
+    for (let cursor = `${stem}-`; cursor !== null; ) {
+      const page = await api.get(`/v1/queues?cursor=${encodeURIComponent(cursor)}&limit=2`);
       assert.equal(page.status, 200, page.text);
       seen.push(...page.json.queues.map((one) => one.name));
-      after = page.json.next;
+      cursor = page.json.next_cursor;
       if (seen.length > 50) break;
     }
     assert.deepEqual(seen.filter((name) => name.startsWith(stem)), names);
@@ -73,17 +85,17 @@ onStores('native API', stores, {}, (use) => {
     const q = freshQueue();
     await api.put(`/v1/queues/${q}`, { max_attempts: 1, unique_scope: 'kept', ranked: true });
     const { id } = await enqueue(api, q, { payload: 1, unique: 'u' });
-    const noted = await api.patch(`/v1/jobs/${id}`, { label: 'seen', attributes: { by: 7 } });
+    const noted = await api.patch(`/v1/jobs/${id}`, { priority_label: 'seen', attributes: { by: 7 } });
     assert.equal(noted.status, 200, noted.text);
     assert.equal(noted.json.state, 'ready');
     const job = await claimOne(api, q);
-    assert.equal((await api.patch(`/v1/jobs/${id}`, { label: 'half' })).json.state, 'running');
-    problem(await api.patch(`/v1/jobs/${id}`, { label: 'x', priority: 1 }), 422, 'invalid_field');
+    assert.equal((await api.patch(`/v1/jobs/${id}`, { priority_label: 'half' })).json.state, 'running');
+    problem(await api.patch(`/v1/jobs/${id}`, { priority_label: 'x', priority: 1 }), 422, 'invalid_field');
     problem(await api.patch(`/v1/jobs/${id}`, { attributes: [1] }), 422, 'invalid_field');
-    const failed = await api.post(`/v1/jobs/${id}/fail`, { token: job.token, error: 'no', kind: 'business', result: { reason: 'stock' } });
+    const failed = await api.post(`/v1/jobs/${id}/fail`, { token: job.token, error: 'no', error_kind: 'business', result: { reason: 'stock' } });
     assert.equal(failed.status, 200, failed.text);
     const view = (await api.get(`/v1/jobs/${id}`)).json;
-    assert.deepEqual([view.state, view.label, view.attributes, view.result, view.error_kind], ['dead', 'half', { by: 7 }, { reason: 'stock' }, 'business']);
+    assert.deepEqual([view.state, view.priority_label, view.attributes, view.result, view.error_kind], ['dead', 'half', { by: 7 }, { reason: 'stock' }, 'business']);
     problem(await api.post(`/v1/queues/${q}/jobs`, { unique: 'u' }), 409, 'duplicate');
     problem(await api.post(`/v1/jobs/${id}/cancel`), 409, 'illegal_move');
     const gone = await api.post(`/v1/jobs/${id}/discard`);
@@ -93,8 +105,8 @@ onStores('native API', stores, {}, (use) => {
     const page = (await api.get(`/v1/queues/${q}/jobs?unique=u&offset=1`)).json;
     assert.deepEqual([page.total, page.offset, page.jobs.map((one) => one.id)], [2, 1, [again.id]]);
     problem(await api.post(`/v1/jobs/${id}/requeue`), 409, 'duplicate');
-    await api.patch(`/v1/jobs/${id}`, { label: '', attributes: null });
-    assert.deepEqual([(await api.get(`/v1/jobs/${id}`)).json.label, (await api.get(`/v1/jobs/${id}`)).json.attributes], [undefined, undefined]);
+    await api.patch(`/v1/jobs/${id}`, { priority_label: '', attributes: null });
+    assert.deepEqual([(await api.get(`/v1/jobs/${id}`)).json.priority_label, (await api.get(`/v1/jobs/${id}`)).json.attributes], [undefined, undefined]);
     const plain = freshQueue();
     await api.put(`/v1/queues/${plain}`, {});
     problem(await api.get(`/v1/queues/${plain}/jobs`), 422, 'invalid_field');
@@ -110,7 +122,7 @@ onStores('native API', stores, {}, (use) => {
     const listed = (await api.get(`/v1/jobs?queue=${q}&state=running`)).json.jobs;
     assert.deepEqual(listed.map((job) => job.id), [id]);
     const end = Date.parse(listed[0].lease_until);
-    assert.ok(end >= Date.parse(listed[0].since) + 3_599_000, `${listed[0].lease_until} is not an hour after ${listed[0].since}`);
+    assert.ok(end >= Date.parse(listed[0].state_since) + 3_599_000, `${listed[0].lease_until} is not an hour after ${listed[0].state_since}`);
     assert.ok(end <= Date.parse((await api.get(`/v1/jobs/${id}`)).json.lease_until) + 1000);
   });
 
@@ -338,7 +350,7 @@ onStores('native API', stores, {}, (use) => {
       assert.equal(page.status, 200, page.text);
       assert.ok(page.json.jobs.length <= 3);
       seen.push(...page.json.jobs.map((job) => job.id));
-      cursor = page.json.cursor;
+      cursor = page.json.next_cursor;
     }
     assert.deepEqual(seen, ids);
     const newest = await api.get(`/v1/jobs?queue=${q}&order=newest&limit=2`);
@@ -378,7 +390,7 @@ onStores('native API', stores, {}, (use) => {
     for (let i = 0; i < 3; i++) {
       await enqueue(api, q, { payload: i });
       const job = await claimOne(api, q);
-      const failed = await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'no', kind: 'business' });
+      const failed = await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'no', error_kind: 'business' });
       assert.equal(failed.json.state, 'dead');
     }
     const back = await api.post(`/v1/queues/${q}/requeue`, { states: ['dead'] });

@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 
-import { Client } from './lib/client.mjs';
+import { Client, openStream } from './lib/client.mjs';
 import { freePort } from './lib/ports.mjs';
 import { refusalFault } from './lib/problem.mjs';
 import { Receiver } from './lib/receiver.mjs';
@@ -138,7 +138,10 @@ for (const backend of stores)
       await rule('plain', { on: 'dead', with_payload: true });
       await rule('elsewhere', { on: 'dead', queue: 'other' });
       const q = freshQueue();
+      const stream = await openStream(server, '/v1/events?events=dead').opened;
       const id = await die(api, q, { payload: { to: 'ann' }, correlation_id: 'c-7' });
+      const event = JSON.parse((await stream.next()).data);
+      stream.close();
       await receiver.wait(2);
       const signed = receiver.requests.find((r) => r.json.alert === 'signed');
       const plain = receiver.requests.find((r) => r.json.alert === 'plain');
@@ -149,9 +152,11 @@ for (const backend of stores)
       assert.equal(signed.headers['holdfast-notice'], notice);
       assert.ok(Math.abs(Date.parse(at) - Date.now()) < 60_000);
       assert.deepEqual(rest, {
-        kind: 'dead', alert: 'signed', queue: q,
-        job: { id, seq: rest.job.seq, reason: 'rejected', attempts: 1, error: 'smtp: no such user', correlation_id: 'c-7' },
+        event: 'dead', alert: 'signed', queue: q,
+        job: { id, seq: rest.job.seq, state: 'dead', reason: 'rejected', attempts: 1, error: 'smtp: no such user', correlation_id: 'c-7' },
       });
+      const { error, ...job } = rest.job;
+      assert.deepEqual(event, { id: event.id, event: 'dead', at, queue: q, job }, 'the event stream has the same object');
       assert.deepEqual(plain.json.job.payload, { to: 'ann' });
       assert.ok(!('holdfast-signature' in plain.headers));
       assert.ok(!signed.raw.includes('ann'));

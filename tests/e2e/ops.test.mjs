@@ -256,7 +256,7 @@ describe('the cluster of an embedded store', only('alone'), () => {
       assert.equal(seenAt, json.as_of);
       assert.deepEqual(json.leader, { node: 9, self: true, epoch, lease_left_ms: null });
       const { since, ...rest } = json.backend;
-      assert.deepEqual(rest, { kind: backend, shared: false, up: true, last_error: null, clock_offset_ms: 0, connections: 0, connections_wanted: 0 });
+      assert.deepEqual(rest, { type: backend, shared: false, up: true, last_error: null, clock_offset_ms: 0, connections: 0, connections_wanted: 0 });
       assert.ok(Math.abs(Date.parse(since) - Date.parse(startedAt)) < 60_000);
       assert.equal((await api.get('/v1/cluster?x=1')).status, 422);
       const { text } = await api.get('/metrics');

@@ -59,7 +59,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     assert.equal(status(await api.get('/api/triggers?limit=1&offset=1'), 200)[0].id, all[1].id);
     // The second way in.
     const view = status(await api.get(`/v1/schedules/${made.name}`), 200);
-    assert.deepEqual([view.owner, view.kind, view.source_queue, view.queue, view.interval_ms, view.batch_size], ['orchestrator', 'queue', queue.name, 'jobs', 30000, 1]);
+    assert.deepEqual([view.owner, view.type, view.source_queue, view.queue, view.interval_ms, view.batch_size], ['orchestrator', 'queue', queue.name, 'jobs', 30000, 1]);
     assert.equal(status(await api.get(`/v1/schedules/${timed.name}`), 200).timezone, 'Europe/Berlin');
 
     const other = await makeQueue(api);
@@ -227,7 +227,7 @@ onStores('triggers of the orchestrator', ['memory', 'sqlite'], { args: ['--test-
     t.after(() => receiver.close());
     status(await api.put(`/v1/queues/${work}`, { refuse_new: true }), 201);
     status(await api.put(`/v1/alerts/${work}`, { on: 'schedule_failed', queue: work, webhook: { url: receiver.url } }), 201);
-    const stream = openStream(server, '/v1/events?kinds=schedule_failed,schedule_fired');
+    const stream = openStream(server, '/v1/events?events=schedule_failed,schedule_fired');
     t.after(() => stream.close());
     await stream.opened;
     const made = await make(api, { type: 'QUEUE', queue_id: queue.id, target_queue: work, polling_interval: 30 });

@@ -65,7 +65,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     const view = status(await api.get(`/v1/queues/${name}`), 200);
     assert.equal(view.policy.max_attempts, 4);
     assert.equal(view.policy.refuse_new, true);
-    assert.equal(view.note, 'Others');
+    assert.equal(view.description, 'Others');
     assert.equal(view.owner, 'orchestrator');
 
     assert.equal((await api.delete(`/api/queues/${made.id}`)).status, 204);
@@ -260,7 +260,7 @@ onStores('orchestrator', ['memory', 'sqlite'], {}, (use) => {
     assert.ok(labelled.updated_at >= held.updated_at);
     const job = await native(api, made.id);
     assert.equal(job.state, 'running');
-    assert.equal(job.label, 'WAITING_FOR_INPUT');
+    assert.equal(job.priority_label, 'WAITING_FOR_INPUT');
     assert.deepEqual(job.result, { page: 2 });
     const done = status(await put(api, made.id, { status: 'Done', token: held.token }), 200);
     assert.equal(done.status, 'DONE');
@@ -573,7 +573,7 @@ onStores('orchestrator, by the clock', ['memory', 'sqlite'], { args: ['--test-cl
     while (event.event !== 'dead');
     const data = JSON.parse(event.data);
     assert.equal(data.queue, queue.name);
-    assert.equal((await native(api, data.job)).uuid, made.id);
+    assert.equal((await native(api, data.job.id)).uuid, made.id);
     stream.close();
   });
 
@@ -610,8 +610,8 @@ onStores('orchestrator, by the clock', ['memory', 'sqlite'], { args: ['--test-cl
     const times = ends.map(([, ms]) => ms || 2000);
     assert.equal(seen.avgProcessingMs, Math.round(times.reduce((a, b) => a + b) / times.length));
     const counts = status(await api.get(`/v1/queues/${queue.name}/stats`), 200);
-    assert.equal(counts.since_made.failed_business, 5);
-    assert.equal(counts.since_made.failed_app, 3);
+    assert.equal(counts.since_created.failed_business, 5);
+    assert.equal(counts.since_created.failed_app, 3);
     assert.equal(counts.counts.dead, 8);
   });
 

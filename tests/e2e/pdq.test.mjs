@@ -64,7 +64,7 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     const { api, server } = use;
     const q = freshQueue();
     await api.put(`/v1/queues/${q}`, { warn_depth: 3 });
-    const events = await openStream(server, `/v1/events?queue=${q}&kinds=queue_deep`).opened;
+    const events = await openStream(server, `/v1/events?queue=${q}&events=queue_deep`).opened;
     assert.equal(events.status, 200);
     for (let i = 0; i < 5; i++) await enqueue(api, q, { payload: i });
     const deep = await events.next();
@@ -87,7 +87,7 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     assert.equal(snapshot.shutdown, false);
     assert.equal(snapshot.redis_active, has('redis'));
     const job = await claimOne(api, q, { worker: 'w9' });
-    const failed = await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'ValueError: no', kind: 'business' });
+    const failed = await api.post(`/v1/jobs/${job.id}/fail`, { token: job.token, error: 'ValueError: no', error_kind: 'business' });
     assert.equal(failed.json.state, 'dead');
     const { exceptions } = (await api.get(`/v1/exceptions?queue=${q}`)).json;
     assert.equal(exceptions.length, 1);
@@ -111,7 +111,7 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     for (let seen = ''; seen !== 'claimed'; ) {
       const event = await events.next();
       seen = event.event;
-      const { job: about, correlation_id: told } = JSON.parse(event.data);
+      const { id: about, correlation_id: told } = JSON.parse(event.data).job ?? {};
       if (about === id) assert.ok(told === 'order-7' || (faulty(use) && told === undefined), event.data);
     }
     events.close();
@@ -227,7 +227,7 @@ onStores('priority and delay', stores, { args: ['--capacity', '500'] }, (use) =>
     const q = freshQueue();
     const { id } = await enqueue(api, q, { payload: 1, backoff_ms: [0] });
     let job = await claimOne(api, q, { worker: 'ann' });
-    await api.post(`/v1/jobs/${id}/fail`, { token: job.token, error: 'first', kind: 'app' });
+    await api.post(`/v1/jobs/${id}/fail`, { token: job.token, error: 'first', error_kind: 'app' });
     job = await claimOne(api, q, { worker: 'bob', lease_ms: 100 });
     const third = await claimOne(api, q, { worker: 'cid', wait_ms: 5000 });
     await api.post(`/v1/jobs/${id}/ack`, { token: third.token });
@@ -251,7 +251,7 @@ describe('PDQ-1, PDQ-5: settings of the document', () => {
     const got = [];
     for (let i = 0; i < 3; i++) got.push(await claimOne(api, 'pdq'));
     assert.deepEqual(got.map((job) => job.payload), ['high', 'normal', 'low']);
-    assert.equal(got[0].label, 'high', 'the job keeps its label');
+    assert.equal(got[0].priority_label, 'high', 'the job keeps its label');
     await enqueue(api, 'pdq', { payload: 4 });
     const full = await api.post('/v1/queues/other/jobs', { payload: 5 });
     assert.equal(full.status, 429, 'max_in_memory is for the whole server');

@@ -319,7 +319,7 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
     await apis[1 - leader].post('/v1/queues/deep/claim', { count: 3 });
     await receiver.wait(2, (r) => r.json.alert === 'backlog', 30_000);
     for (const api of apis) assert.equal((await api.get('/v1/alerts/backlog')).json.raised_count, 0);
-    assert.deepEqual(told('backlog').map((r) => r.json.edge), ['raised', 'cleared']);
+    assert.deepEqual(told('backlog').map((r) => r.json.event), ['alert_raised', 'alert_cleared']);
   });
 
   test('PDQ-9 a breaker that one node opened denies on the other, and after a restart', async () => {

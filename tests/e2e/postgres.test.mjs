@@ -305,8 +305,8 @@ describe('nodes that share a database', () => {
       assert.equal(view.leader.self, leads[0].node === i + 1);
       assert.ok(view.leader.lease_left_ms > 0 && view.leader.lease_left_ms <= 10_000);
       assert.ok(view.nodes.every((n) => !n.silent && n.version && Date.parse(n.seen_at) <= Date.parse(view.as_of)));
-      const { kind, shared, up, last_error: trouble, connections, connections_wanted: wanted } = view.backend;
-      assert.deepEqual([kind, shared, up, trouble, connections, wanted], ['postgres', true, true, null, 4, 4]);
+      const { type, shared, up, last_error: trouble, connections, connections_wanted: wanted } = view.backend;
+      assert.deepEqual([type, shared, up, trouble, connections, wanted], ['postgres', true, true, null, 4, 4]);
       const { text } = await apis[i].get('/metrics');
       assert.match(text, /^holdfast_cluster_nodes 3$/m);
       assert.match(text, new RegExp(`^holdfast_leader ${view.leader.self ? 1 : 0}$`, 'm'));

@@ -117,7 +117,7 @@ describe('alerts, notices and breakers', { concurrency: false }, () => {
     await apis[other].post('/v1/queues/deep/claim', { count: 3 });
     await receiver.wait(2, (r) => r.json.alert === 'backlog', WAIT);
     for (const api of apis) assert.equal((await api.get('/v1/alerts/backlog')).json.raised_count, 0);
-    assert.deepEqual(told('backlog').map((r) => r.json.edge), ['raised', 'cleared']);
+    assert.deepEqual(told('backlog').map((r) => r.json.event), ['alert_raised', 'alert_cleared']);
     assert.deepEqual([cli('EXISTS', key('raised')), cli('EXISTS', key('raised:backlog'))], [0, 0]);
   });
 

@@ -140,19 +140,19 @@ describe('questions that cross', () => {
 
   test('a queue is paused, resumed and changed while another server is busy', async () => {
     const [one, two] = [await start('b:', 1), await start('b:', 2)];
-    status(await one.api.put('/v1/queues/mine', { note: 'first' }), 201);
+    status(await one.api.put('/v1/queues/mine', { description: 'first' }), 201);
     let busy = true;
     const load = Array.from({ length: 32 }, async (_, i) => {
       for (; busy; ) status(await two.api.post(`/v1/queues/other${i % 4}/jobs`, { payload: i }), 201);
     });
     for (let i = 0; i < 10; i++) {
       status(await one.api.post('/v1/queues/mine/pause', {}), 200);
-      status(await one.api.patch('/v1/queues/mine', { note: `note ${i}` }), 200);
+      status(await one.api.patch('/v1/queues/mine', { description: `note ${i}` }), 200);
       status(await one.api.post('/v1/queues/mine/resume', {}), 200);
     }
     busy = false;
     await Promise.all(load);
-    assert.equal(status(await two.api.get('/v1/queues/mine'), 200).note, 'note 9');
+    assert.equal(status(await two.api.get('/v1/queues/mine'), 200).description, 'note 9');
   });
 
   test('what needs that nobody stores anything goes through while two other servers are busy', async () => {

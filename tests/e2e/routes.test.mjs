@@ -72,7 +72,7 @@ test('queues of three stores behind one server', async () => {
     assert.match(schedule.text, /different backends/);
     assert.equal((await api.get('/v1/server')).json.backend, 'router+sqlite');
     const { backends } = (await api.get('/v1/cluster')).json;
-    assert.deepEqual(backends.map((b) => [b.number, b.kind, b.up]), [[0, 'sqlite', true], [1, 'sqlite', true], [40, 'sqlite', true]]);
+    assert.deepEqual(backends.map((b) => [b.number, b.type, b.up]), [[0, 'sqlite', true], [1, 'sqlite', true], [40, 'sqlite', true]]);
     const backup = await api.get('/v1/backup');
     assert.ok(backup.status >= 400);
     assert.match(backup.text, /several backends/);
@@ -101,7 +101,7 @@ test('HF-12 what operators see when one of the stores is away, and when all are'
     const post = (queue) => api.post(`/v1/queues/${queue}/jobs`, { payload: 1 });
     const ups = async () => (await api.get('/v1/cluster')).json.backends.map((b) => b.up);
     const whole = async () => (await ready()).json.status === 'ready';
-    const up = async (number) => (await api.get('/metrics')).text.match(new RegExp(`^holdfast_backend_up\\{backend="${number}",kind="postgres"\\} (\\d)$`, 'm'))[1];
+    const up = async (number) => (await api.get('/metrics')).text.match(new RegExp(`^holdfast_backend_up\\{backend="${number}",type="postgres"\\} (\\d)$`, 'm'))[1];
     /** Ready jobs by queue, and how many stores the page says it lacks. */
     const figures = async () => {
       const { text } = await api.get('/metrics');
@@ -124,19 +124,19 @@ test('HF-12 what operators see when one of the stores is away, and when all are'
     const { status, json } = await ready();
     assert.equal(status, 200);
     const { since } = json.away[0];
-    assert.deepEqual(json, { status: 'degraded', away: [{ number: 7, kind: 'postgres', since }] });
+    assert.deepEqual(json, { status: 'degraded', away: [{ number: 7, type: 'postgres', since }] });
     assert.equal((await post('plain')).status, 201);
     assert.equal((await api.post('/v1/claim', { queues: ['mail.in', 'plain'] })).json.jobs[0].queue, 'plain');
     assert.equal((await post('mail.in')).status, 503);
     await until('the last connection is gone', async () => (await api.get('/v1/cluster')).json.backends[1].connections === 0);
     const seen = (await api.get('/v1/cluster')).json;
-    assert.deepEqual(seen.backends.map((b) => [b.number, b.kind, b.shared, b.up]), [[0, 'postgres', true, true], [7, 'postgres', true, false]]);
+    assert.deepEqual(seen.backends.map((b) => [b.number, b.type, b.shared, b.up]), [[0, 'postgres', true, true], [7, 'postgres', true, false]]);
     const { number, nodes, leader, as_of, ...backend } = seen.backends[1];
     assert.deepEqual([backend.since, backend.connections, nodes.length, nodes[0].self], [since, 0, 1, true]);
     assert.ok(backend.last_error && as_of && leader.epoch >= 1);
     assert.doesNotMatch(JSON.stringify(seen), /s3cret/);
     // What was there before is the default store's.
-    assert.deepEqual([seen.backend.kind, seen.backend.up, seen.leader.self], ['router+postgres', true, true]);
+    assert.deepEqual([seen.backend.type, seen.backend.up, seen.leader.self], ['router+postgres', true, true]);
     assert.deepEqual(seen.nodes.map((n) => n.epoch), seen.backends[0].nodes.map((n) => n.epoch));
     assert.deepEqual([await up(0), await up(7)], ['1', '0']);
     assert.equal((await post('plain')).status, 201);

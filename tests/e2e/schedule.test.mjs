@@ -17,13 +17,13 @@ const hour = 60 * minute;
 /** The jobs of a queue, oldest first, each with its fire time. */
 async function jobsOf(api, queue) {
   const found = [];
-  for (let after = ''; ; ) {
-    const answer = await api.get(`/v1/jobs?queue=${queue}&limit=1000&payload=true${after}`);
+  for (let cursor = ''; ; ) {
+    const answer = await api.get(`/v1/jobs?queue=${queue}&limit=1000&payload=true${cursor}`);
     if (answer.json.code === 'no_queue') return [];
     const page = answer.json;
     found.push(...page.jobs);
-    if (!page.next) break;
-    after = `&after=${page.next}`;
+    if (!page.next_cursor) break;
+    cursor = `&cursor=${page.next_cursor}`;
   }
   return found.sort((a, b) => a.seq - b.seq);
 }
@@ -49,8 +49,8 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
 
   test('HF-8 a definition comes back with its defaults, and is listed', async () => {
     const name = freshQueue('s');
-    const made = await put(name, { queue: 'reports', cron: '30 2 * * *', timezone: 'Europe/Berlin', note: 'why', job: { payload: { a: [1] }, priority: 'high', max_attempts: 3 } });
-    assert.equal(made.kind, 'cron');
+    const made = await put(name, { queue: 'reports', cron: '30 2 * * *', timezone: 'Europe/Berlin', description: 'why', job: { payload: { a: [1] }, priority: 'high', max_attempts: 3 } });
+    assert.equal(made.type, 'cron');
     assert.equal(made.dst_gap, 'run_after');
     assert.equal(made.dst_fold, 'once');
     assert.equal(made.misfire, 'once');
@@ -60,7 +60,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     assert.equal(made.paused, false);
     assert.deepEqual(made.job.payload, { a: [1] });
     assert.equal(made.job.priority, 10);
-    assert.equal(made.job.label, 'high');
+    assert.equal(made.job.priority_label, 'high');
     assert.equal(made.job.max_attempts, 3);
     const hourly = await put(freshQueue('s'), { cron: '30 * * * *' });
     assert.equal(hourly.dst_gap, 'skip');
@@ -75,7 +75,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     assert.equal(patched.status, 200, patched.text);
     assert.equal(patched.json.cron, '0 4 * * *');
     assert.equal(patched.json.timezone, 'Europe/Berlin');
-    assert.equal(patched.json.note, 'why');
+    assert.equal(patched.json.description, 'why');
     assert.deepEqual(patched.json.job.payload, { a: [1] });
     assert.equal(patched.json.job.priority, -2);
     assert.equal(patched.json.job.max_attempts, 3);
@@ -83,7 +83,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     if (!use.backend.startsWith('fault')) assert.equal(gone.status, 200, gone.text);
     await use.api.delete(`/v1/schedules/${name}`);
     assert.equal((await use.api.get(`/v1/schedules/${name}`)).json.code, 'no_schedule');
-    assert.equal((await use.api.patch(`/v1/schedules/${name}`, { note: 'x' })).status, 404);
+    assert.equal((await use.api.patch(`/v1/schedules/${name}`, { description: 'x' })).status, 404);
   });
 
   test('HF-8 ORC-15 what is wrong is said', async () => {
@@ -207,7 +207,7 @@ onStores('schedules', stores, { args: ['--test-clock'] }, (use) => {
     const q = freshQueue();
     const name = freshQueue('s');
     await use.api.put(`/v1/queues/${q}`, { refuse_new: true });
-    const stream = openStream(use.server, '/v1/events?kinds=schedule_failed,schedule_fired');
+    const stream = openStream(use.server, '/v1/events?events=schedule_failed,schedule_fired');
     await stream.opened;
     await put(name, { queue: q, every_ms: 24 * hour });
     await move(24 * hour);
@@ -365,7 +365,7 @@ describe('schedules on the move', () => {
     const data = temporaryDirectory();
     let server = await startServer({ data });
     let api = new Client(server);
-    await api.put('/v1/schedules/nightly', { cron: '30 2 * * *', timezone: 'Europe/Berlin', queue: 'reports', paused: true, note: 'n', job: { payload: { a: 1 }, max_attempts: 2 } });
+    await api.put('/v1/schedules/nightly', { cron: '30 2 * * *', timezone: 'Europe/Berlin', queue: 'reports', paused: true, description: 'n', job: { payload: { a: 1 }, max_attempts: 2 } });
     await api.put('/v1/schedules/poll', { source_queue: 'in', batch_size: 7, eager: true });
     await api.put('/v1/schedules/gone', { every_ms: 5000 });
     await api.delete('/v1/schedules/gone');

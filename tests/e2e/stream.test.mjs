@@ -268,7 +268,7 @@ describe('slow readers', () => {
   test('a listener that never reads costs a bounded amount and disturbs no other client', async (t) => {
     const { server, api } = await started(t, '10s');
     const deaf = Array.from({ length: 10 }, () => deafStream(server, 'GET', '/v1/events'));
-    const well = await openStream(server, '/v1/events?kinds=enqueued').opened;
+    const well = await openStream(server, '/v1/events?events=enqueued').opened;
     const listeners = async () => Number((await api.get('/metrics')).text.match(/^holdfast_listeners (\d+)/m)[1]);
     await until('they listen', async () => (await listeners()) === 11);
     const q = freshQueue('deaf');
@@ -368,17 +368,17 @@ describe('events', () => {
       assert.match(data.at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
       seen.push(data);
     }
-    const ofJob = seen.filter((one) => one.job === id);
+    const ofJob = seen.filter((one) => one.job?.id === id);
     assert.deepEqual(ofJob.map((one) => one.event), ['enqueued', 'claimed', 'dead', 'requeued', 'claimed', 'done']);
-    assert.ok(ofJob.every((one) => one.correlation_id === 'c'));
+    assert.ok(ofJob.every((one) => one.job.correlation_id === 'c'));
     assert.ok(seen.every((one, i) => i === 0 || BigInt(one.id) > BigInt(seen[i - 1].id)));
     stream.close();
   });
 
   test('kinds and queues are filtered', async () => {
     const [q, r] = [freshQueue(), freshQueue()];
-    const dead = await open('?kinds=dead,cancelled');
-    const ofQueue = await openStream(server, `/v1/queues/${r}/listen?kinds=enqueued`).opened;
+    const dead = await open('?events=dead,cancelled');
+    const ofQueue = await openStream(server, `/v1/queues/${r}/listen?events=enqueued`).opened;
     for (const name of [q, r]) {
       const { id } = await enqueue(api, name, { payload: 1 });
       await api.post(`/v1/jobs/${id}/cancel`);
@@ -389,14 +389,14 @@ describe('events', () => {
       assert.deepEqual([item.event, JSON.parse(item.data).queue], ['cancelled', name]);
     }
     await ofQueue.next();
-    assert.equal(JSON.parse((await ofQueue.next()).data).job, second.id);
+    assert.equal(JSON.parse((await ofQueue.next()).data).job.id, second.id);
     dead.close();
     ofQueue.close();
   });
 
   test('Last-Event-ID resumes without loss or repeat, and wins over after', async () => {
     const q = freshQueue();
-    let stream = await open(`?queue=${q}&kinds=enqueued`);
+    let stream = await open(`?queue=${q}&events=enqueued`);
     const seqs = [];
     let last;
     const take = async (n) => {
@@ -404,7 +404,7 @@ describe('events', () => {
         const item = await stream.next();
         assert.equal(item.event, 'enqueued', item.data);
         last = item.id;
-        seqs.push(JSON.parse(item.data).seq);
+        seqs.push(JSON.parse(item.data).job.seq);
       }
     };
     const made = [];
@@ -413,10 +413,10 @@ describe('events', () => {
     await take(7);
     stream.close();
     await add(20);
-    stream = await open(`?queue=${q}&kinds=enqueued&after=1`, { 'last-event-id': last });
+    stream = await open(`?queue=${q}&events=enqueued&after=1`, { 'last-event-id': last });
     await take(20);
     stream.close();
-    stream = await open(`?queue=${q}&kinds=enqueued&after=${last}`);
+    stream = await open(`?queue=${q}&events=enqueued&after=${last}`);
     await add(5);
     await take(18);
     stream.close();
@@ -425,11 +425,11 @@ describe('events', () => {
 
   test('200 listeners at once all hear everything', async () => {
     const q = freshQueue();
-    const streams = await Promise.all(Array.from({ length: 200 }, () => open(`?queue=${q}&kinds=enqueued`)));
+    const streams = await Promise.all(Array.from({ length: 200 }, () => open(`?queue=${q}&events=enqueued`)));
     const { jobs } = (await many(api, q, 50)).json;
     await Promise.all(
       streams.map(async (stream) => {
-        for (const { id } of jobs) assert.equal(JSON.parse((await stream.next()).data).job, id);
+        for (const { id } of jobs) assert.equal(JSON.parse((await stream.next()).data).job.id, id);
         stream.close();
       }),
     );
@@ -438,22 +438,22 @@ describe('events', () => {
 
   test('more than 16,384 events later, a gap is told and everything after it follows', async () => {
     const q = freshQueue();
-    const stream = await open(`?queue=${q}&kinds=enqueued`);
+    const stream = await open(`?queue=${q}&events=enqueued`);
     await enqueue(api, q, { payload: 'first' });
     const first = await stream.next();
     stream.close();
     let lastJob;
     for (let i = 0; i < 17; i++) lastJob = (await many(api, q, 1000)).json.jobs.at(-1);
-    const late = await open(`?queue=${q}&kinds=enqueued`, { 'last-event-id': first.id });
+    const late = await open(`?queue=${q}&events=enqueued`, { 'last-event-id': first.id });
     const gap = await late.next();
     assert.equal(gap.event, 'gap');
     assert.ok(BigInt(JSON.parse(gap.data).oldest) > BigInt(first.id));
     let count = 0;
     for (let before = null; ; count++) {
-      const data = JSON.parse((await late.next()).data);
-      if (before !== null) assert.equal(data.seq, before + 1, 'nothing is missing behind the gap');
-      before = data.seq;
-      if (data.job === lastJob.id) break;
+      const { job } = JSON.parse((await late.next()).data);
+      if (before !== null) assert.equal(job.seq, before + 1, 'nothing is missing behind the gap');
+      before = job.seq;
+      if (job.id === lastJob.id) break;
     }
     assert.ok(count > 4000 && count < 16_384, `${count}`);
     late.close();
@@ -484,7 +484,7 @@ describe('events across a restart', () => {
     test(`${how}: a gap is told at once, then everything that follows`, async () => {
       let server = await startServer({ data: temporaryDirectory() });
       let api = new Client(server);
-      let stream = await openStream(server, '/v1/events?kinds=enqueued').opened;
+      let stream = await openStream(server, '/v1/events?events=enqueued').opened;
       await enqueue(api, 'q', { payload: 1 });
       const seen = await stream.next();
       api.close();
@@ -492,17 +492,17 @@ describe('events across a restart', () => {
       await until('the stream ended', () => stream.ended());
       server = await startServer({ data: server.data });
       api = new Client(server);
-      stream = await openStream(server, '/v1/events?kinds=enqueued', { headers: { 'last-event-id': seen.id } }).opened;
+      stream = await openStream(server, '/v1/events?events=enqueued', { headers: { 'last-event-id': seen.id } }).opened;
       const first = await stream.next(); // nothing has happened yet, so only a gap can come
       assert.equal(first.event, 'gap');
       const { id } = await enqueue(api, 'q', { payload: 2 });
       const next = await stream.next();
-      assert.deepEqual([next.event, JSON.parse(next.data).job], ['enqueued', id]);
+      assert.deepEqual([next.event, JSON.parse(next.data).job.id], ['enqueued', id]);
       assert.ok(BigInt(next.id) > BigInt(seen.id));
       stream.close();
-      stream = await openStream(server, '/v1/events?kinds=enqueued', { headers: { 'last-event-id': next.id } }).opened;
+      stream = await openStream(server, '/v1/events?events=enqueued', { headers: { 'last-event-id': next.id } }).opened;
       const third = await enqueue(api, 'q', { payload: 3 });
-      assert.equal(JSON.parse((await stream.next()).data).job, third.id, 'no second gap');
+      assert.equal(JSON.parse((await stream.next()).data).job.id, third.id, 'no second gap');
       stream.close();
       api.close();
       await stopServer(server);

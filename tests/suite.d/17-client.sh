@@ -101,7 +101,7 @@ if ! start_server; then
   exit
 fi
 
-check 'create a queue' 0 1 '^name: +mail$' queues create mail --lease-ms 1m --max-attempts 3 --backoff-ms 10,20 --keep-done all --note 'for letters'
+check 'create a queue' 0 1 '^name: +mail$' queues create mail --lease-ms 1m --max-attempts 3 --backoff-ms 10,20 --keep-done all --description 'for letters'
 check 'create it twice' 1 2 '^holdfast: .* exists' queues create mail
 check 'set its policy' 0 1 '^policy\.max_attempts: +7$' queues set mail --max-attempts 7
 check 'what was not set stays' 0 1 '^policy\.lease_ms: +60000$' queues mail
@@ -119,7 +119,7 @@ check 'enqueue again' 0 1 'was there already' enqueue mail 2 --unique k --key on
 check 'enqueue a duplicate' 1 2 '^holdfast: ' enqueue mail 3 --unique k
 check 'enqueue wrongly' 1 2 '^holdfast: .*max_attempts' enqueue mail 1 --max-attempts -5
 printf 'two\nlines \033[31m' >"$work/in"
-check 'enqueue bytes' 0 1 '  ready$' enqueue bytes --raw -p 9 --label red
+check 'enqueue bytes' 0 1 '  ready$' enqueue bytes --raw -p 9 --priority-label red
 check 'bytes are shown escaped' 0 1 'two\\nlines \\x1b\[31m$' jobs --queue bytes
 check 'claim bytes' 0 1 '^lines .\[31m$' claim bytes --raw
 
@@ -155,7 +155,7 @@ life() {
     client 1 2 '^holdfast: ' ack "$id" "$token" || return
   job=$("$hf" claim mail other --json) || return
   token=$(jq -r '.jobs[0].token' <<<"$job")
-  client 0 1 "^$id  dead" fail "$id" "$token" --error $'bad\033[2J' --kind business --no-retry &&
+  client 0 1 "^$id  dead" fail "$id" "$token" --error $'bad\033[2J' --error-kind business --no-retry &&
     client 0 1 'bad\\x1b\[2J' jobs "$id" &&
     client 0 1 '^1 changed, 0 refused$' requeue --queue mail --yes || return
   job=$("$hf" claim mail --json) || return

@@ -268,7 +268,7 @@ static void answer_shared(struct call *c, const struct reply *r)
              r->count);
     answer_begin(c->x, &w);
     json_write_object(&w);
-    write_text(&w, "type", "https://holdfast.dev/problems/duplicate");
+    write_text(&w, "type", "/problems/duplicate");
     write_text(&w, "title", "References are not unique");
     write_uint(&w, "status", 409);
     write_text(&w, "detail", detail);

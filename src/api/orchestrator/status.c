@@ -256,10 +256,11 @@ static void claim(struct change *ch, const struct job_view *v)
 static bool may_speak(struct change *ch, const struct job_view *v)
 {
     if (ch->has_token && !token_equal(ch->token, v->token))
-        refuse_holder(ch, "the token is not that of the item's lease; the item may be with another "
-                          "robot, so drop this work");
+        refuse_holder(
+            ch, "the lease token is not that of the item's lease; the item may be with another "
+                "robot, so drop this work");
     else if (!ch->has_token && v->require_token)
-        refuse_holder(ch, "this queue wants the token of the lease (require_token)");
+        refuse_holder(ch, "this queue wants the lease token (require_token)");
     else if (ch->has_robot && orc_robot_id(v->worker) >= 0 &&
              orc_robot_id(v->worker) != ch->robot_id)
         refuse_holder(ch, "the item is locked by another robot");

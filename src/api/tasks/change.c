@@ -81,7 +81,8 @@ static void task_read(struct call *c, const struct reply *r)
     else if (v->job.state != STATE_RUNNING)
         refuse_state(c, v);
     else if (v->require_token)
-        refuse(c, PROBLEM_LEASE_LOST, "this queue wants the token of the claim (require_token)");
+        refuse(c, PROBLEM_LEASE_LOST,
+               "this queue wants the lease token of the claim (require_token)");
     else if (ch->has_worker && v->worker.len && !span_equal(v->worker, ch->worker))
         refuse(c, PROBLEM_LEASE_LOST, "the task is with another worker");
     else

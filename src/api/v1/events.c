@@ -9,8 +9,7 @@
 #include "api/v1/event_words.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/v1_impl.h"
-#include "api/words.h"
-#include "core/kvkey.h"
+#include "broker/event_json.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -38,36 +37,10 @@ _Static_assert(sizeof event_words / sizeof *event_words == EVENT_KIND_COUNT + 1,
 
 void event_write(struct json_writer *w, const struct broker_event *from)
 {
-    const struct backend_event *e = &from->event;
-    char id[NUMBER_TEXT_BYTES];
-    snprintf(id, sizeof id, "%" PRIu64, e->id);
+    struct event_view v;
+    event_of_stream(&v, from);
     json_write_object(w);
-    write_text(w, "id", id);
-    write_text(w, "event", event_name(e->kind));
-    write_time(w, "at", e->at);
-    write_span_if(w, "queue", e->queue);
-    write_span_if(w, "schedule", e->schedule);
-    if (e->seq != 0) {
-        write_id(w, "job", e->id_hi, e->seq);
-        write_uint(w, "seq", e->seq);
-        write_text(w, "state", state_name(e->state));
-        json_write_key(w, "reason");
-        if (e->reason == REASON_NONE)
-            json_write_null(w);
-        else
-            json_write_text(w, span_text(reason_name(e->reason)));
-        write_uint(w, "attempts", e->attempts);
-    }
-    write_span_if(w, "alert", e->alert);
-    if (e->count != 0)
-        write_uint(w, "count", e->count);
-    if (e->key.len != 0) {
-        json_write_key(w, "key");
-        kvkey_write(w, e->key);
-    }
-    if (e->version != 0)
-        write_uint(w, "version", e->version);
-    write_span_if(w, "correlation_id", from->correlation);
+    event_members_write(w, &v);
     json_write_object_end(w);
 }
 
@@ -87,13 +60,13 @@ static void ended_cb(void *ctx)
 
 struct events_in {
     struct span queue;
-    uint64_t kinds;
+    uint64_t events; /* mask; 0 = all */
     int64_t after;
 };
 
 /* The queue comes last: of one queue it stands in the path. */
 static const struct field event_rows[] = {
-    {"kinds", FIELD_WORDS, offsetof(struct events_in, kinds), 0, 0, event_words, 0},
+    {"events", FIELD_WORDS, offsetof(struct events_in, events), 0, 0, event_words, 0},
     {"after", FIELD_INT, offsetof(struct events_in, after), 0, INT64_MAX, NULL, 0},
     {"queue", FIELD_TEXT, offsetof(struct events_in, queue), FILTER_MIN, LIMIT_QUEUE_NAME_BYTES,
      NULL, 0},
@@ -129,7 +102,7 @@ static void events_run(struct native *n, struct http_exchange *x, struct events_
         problem_answer(x, &p);
         return;
     }
-    struct event_filter filter = {in->queue, in->kinds};
+    struct event_filter filter = {in->queue, in->events};
     event_stream(&n->streams, x, &format, &filter, resume, (uint64_t)in->after);
 }
 

@@ -149,6 +149,8 @@ NATIVE_HANDLER(kv_one_put_handle);
 NATIVE_HANDLER(kv_one_delete_handle);
 NATIVE_HANDLER(server_handle);
 NATIVE_HANDLER(cluster_handle);
+NATIVE_HANDLER(problem_list_handle);
+NATIVE_HANDLER(problem_get_handle);
 NATIVE_HANDLER(health_handle);
 NATIVE_HANDLER(ready_handle);
 NATIVE_HANDLER(metrics_handle);

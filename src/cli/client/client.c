@@ -24,7 +24,7 @@ static const struct option queues_options[] = {
     CLIENT_YES_OPTION,
     {"until", 0, "TIME", "pause: until this time (RFC 3339)", OPTION_TEXT},
     {"for", 0, "DURATION", "pause: for this long", OPTION_DURATION},
-    {"note", 0, "TEXT", "a note for people", OPTION_TEXT},
+    {"description", 0, "TEXT", "a text for people", OPTION_TEXT},
     QUEUE_POLICY_OPTIONS};
 
 static const struct option schedules_options[] = {
@@ -47,7 +47,7 @@ static const struct option schedules_options[] = {
     {"interval", 0, "DURATION", "time between two checks of the source (30s)", OPTION_DURATION},
     {"eager", 0, "yes|no", "check as soon as items arrive", OPTION_CHOICE},
     {"paused", 0, "yes|no", "whether the schedule is paused", OPTION_CHOICE},
-    {"note", 0, "TEXT", "a note for people", OPTION_TEXT},
+    {"description", 0, "TEXT", "a text for people", OPTION_TEXT},
     {"payload", 0, "JSON", "payload of the job; `-` reads standard input, `@FILE` a file",
      OPTION_TEXT},
     {"priority", 'p', "N|LABEL", "priority of the job", OPTION_TEXT},
@@ -60,7 +60,8 @@ static const struct option schedules_options[] = {
     {"max_attempts", 0, "N", "attempts before the job is dead", OPTION_NUMBER},
     {"group", 'g', "NAME", "group of the job", OPTION_TEXT},
     {"correlation_id", 0, "ID", "is passed to the worker and shown in events", OPTION_TEXT},
-    {"label", 0, "TEXT", "a label for people", OPTION_TEXT},
+    {"priority_label", 0, "TEXT", "shown with the priority; that of --priority high is high",
+     OPTION_TEXT},
 };
 
 static const struct option kv_options[] = {
@@ -83,7 +84,8 @@ static const struct option enqueue_options[] = {
      OPTION_CHOICE},
     {"group", 'g', "NAME", "group of the job", OPTION_TEXT},
     {"correlation_id", 0, "ID", "is passed to the worker and shown in events", OPTION_TEXT},
-    {"label", 0, "TEXT", "a label for people", OPTION_TEXT},
+    {"priority_label", 0, "TEXT", "shown with the priority; that of --priority high is high",
+     OPTION_TEXT},
     {"max_attempts", 0, "N", "attempts before the job is dead", OPTION_NUMBER},
     {"lease", 0, "DURATION", "how long a claim holds the job", OPTION_DURATION},
     {"backoff", 0, "LIST", "the wait before each retry: 1s,30s,5m", OPTION_TEXT},
@@ -113,7 +115,7 @@ static const struct option ack_options[] = {CLIENT_OPTIONS};
 static const struct option fail_options[] = {
     CLIENT_OPTIONS,
     {"error", 'e', "TEXT", "what went wrong", OPTION_TEXT},
-    {"kind", 0, "app|business", "kind of error", OPTION_CHOICE},
+    {"error_kind", 0, "app|business", "kind of error", OPTION_CHOICE},
     {"no_retry", 0, NULL, "the job becomes dead at once", OPTION_FLAG},
     {"delay", 'd', "DURATION", "retry after this time", OPTION_DURATION},
     {"run_at", 0, "TIME", "retry at this time (RFC 3339)", OPTION_TEXT},
@@ -190,7 +192,7 @@ static const struct option import_options[] = {
 static const struct option events_options[] = {
     CLIENT_OPTIONS,
     {"queue", 'q', "QUEUE", "only this queue", OPTION_TEXT},
-    {"kinds", 0, "LIST", "only these events: dead,done", OPTION_TEXT},
+    {"events", 0, "LIST", "only these events: dead,done", OPTION_TEXT},
     {"after", 0, "ID", "begin after the event with this id", OPTION_TEXT},
 };
 
@@ -228,7 +230,7 @@ const struct command client_commands[] = {
      "  pause    hand out no jobs until `resume`, or until --until, or as long as --for\n"
      "  resume   hand out jobs again\n"
      "  purge    remove the jobs that are ready or scheduled\n"
-     "The options from --note on are the settings of the queue (`holdfast help policy`). "
+     "The options from --description on are the settings of the queue (`holdfast help policy`). "
      "Durations:\n500 (ms), 30s, 24h.\n" ASKS("delete and purge show", "ask") EXIT_STATUS "\n",
      COMMAND_OPTIONS(queues_options), 0, 2, client_queues},
     {"schedules", "[[create|set|delete|pause|resume|run|preview] NAME]", "show or change schedules",

@@ -9,13 +9,13 @@ int client_list_print(struct client_session *s, const struct client_list *list)
     struct client_table table;
     struct client_items items;
     struct span item, next;
-    const char *after = NULL;
+    const char *cursor = NULL;
     int status;
     client_table_init(&table, list->columns, list->column_count);
     do {
         client_path_add(&s->path, list->path);
         client_path_query(&s->path, "limit", "1000");
-        client_path_query(&s->path, "after", after);
+        client_path_query(&s->path, "cursor", cursor);
         if ((status = client_ask(s, "GET")) != CLIENT_DONE)
             break;
         if (s->json)
@@ -23,9 +23,9 @@ int client_list_print(struct client_session *s, const struct client_list *list)
         client_items_of(&items, client_answer(s), list->items);
         while (client_items_next(&items, &item))
             list->row(&table, item, &s->arena);
-        next = client_answer_text(client_answer(s), "next", &s->arena);
+        next = client_answer_text(client_answer(s), "next_cursor", &s->arena);
         /* The answer it points into is about to be replaced. */
-        if (next.len > 0 && !(after = arena_text(&s->arena, next)))
+        if (next.len > 0 && !(cursor = arena_text(&s->arena, next)))
             status = client_no_memory();
     } while (status == CLIENT_DONE && next.len > 0);
     if (status == CLIENT_DONE && !s->json)

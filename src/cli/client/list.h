@@ -5,7 +5,7 @@
 #include "cli/client/session.h"
 
 struct client_list {
-    const char *path;  /* takes limit and after */
+    const char *path;  /* takes limit and cursor */
     const char *items; /* the member of an answer that holds them */
     const struct client_column *columns;
     size_t column_count;

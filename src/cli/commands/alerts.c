@@ -6,6 +6,7 @@
 #include "cli/client/answer.h"
 #include "cli/client/client_commands.h"
 #include "cli/client/confirm.h"
+#include "cli/client/list.h"
 #include "cli/client/session.h"
 #include "cli/client/show.h"
 
@@ -29,20 +30,9 @@ static void list_row(struct client_table *t, struct span alert, struct arena *ar
 
 static int list(struct client_session *s)
 {
-    struct client_table table;
-    struct client_items items;
-    struct span alert;
-    client_path_add(&s->path, "/v1/alerts");
-    int status = client_ask(s, "GET");
-    if (status != CLIENT_DONE)
-        return status;
-    if (s->json)
-        return client_print_json(s);
-    client_table_init(&table, list_columns, CLIENT_COUNT(list_columns));
-    client_items_of(&items, client_answer(s), "alerts");
-    while (client_items_next(&items, &alert))
-        list_row(&table, alert, &s->arena);
-    return client_print_table(&table);
+    static const struct client_list alerts = {"/v1/alerts", "alerts", list_columns,
+                                              CLIENT_COUNT(list_columns), list_row};
+    return client_list_print(s, &alerts);
 }
 
 static const struct client_column raised_columns[] = {

@@ -114,7 +114,7 @@ static int claim(struct client_session *s)
  */
 
 static const struct client_field fail_fields[] = {
-    {"error", "error", CLIENT_FIELD_TEXT},     {"kind", "kind", CLIENT_FIELD_TEXT},
+    {"error", "error", CLIENT_FIELD_TEXT},     {"error_kind", "error_kind", CLIENT_FIELD_TEXT},
     {"no_retry", "retry", CLIENT_FIELD_FALSE}, {"delay", "delay_ms", CLIENT_FIELD_NUMBER},
     {"run_at", "run_at", CLIENT_FIELD_TEXT},
 };

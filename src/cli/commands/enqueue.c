@@ -23,7 +23,7 @@ static const struct client_field job_fields[] = {
     {"unique_mode", "unique_mode", CLIENT_FIELD_TEXT},
     {"group", "group", CLIENT_FIELD_TEXT},
     {"correlation_id", "correlation_id", CLIENT_FIELD_TEXT},
-    {"label", "label", CLIENT_FIELD_TEXT},
+    {"priority_label", "priority_label", CLIENT_FIELD_TEXT},
     {"max_attempts", "max_attempts", CLIENT_FIELD_NUMBER},
     {"lease", "lease_ms", CLIENT_FIELD_NUMBER},
     {"backoff", "backoff_ms", CLIENT_FIELD_MS_LIST},

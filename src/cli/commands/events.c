@@ -31,7 +31,7 @@ static void field_print(struct follow *f, struct span data, const char *name)
 
 static int event_cb(void *ctx, const struct client_sse_event *event)
 {
-    static const char *const fields[] = {"queue", "job", "state", "reason"};
+    static const char *const fields[] = {"queue", "job.id", "job.state", "job.reason"};
     struct follow *f = ctx;
     if (json_check(event->data, NULL, NULL) < 0)
         return 0; /* of a kind that a later server may send */
@@ -82,7 +82,7 @@ static int connection(struct follow *f)
     client_path_init(&s->path);
     client_path_add(&s->path, "/v1/events");
     client_path_query(&s->path, "queue", arguments_text(s->args, "queue", NULL));
-    client_path_query(&s->path, "kinds", arguments_text(s->args, "kinds", NULL));
+    client_path_query(&s->path, "events", arguments_text(s->args, "events", NULL));
     if (id.len > 0)
         snprintf(last, sizeof last, "Last-Event-ID: %.*s", (int)id.len, id.at);
     else
@@ -143,7 +143,7 @@ static int follow(struct follow *f)
 
 static int events(struct client_session *s)
 {
-    static const char *const filters[] = {"queue", "kinds"};
+    static const char *const filters[] = {"queue", "events"};
     struct follow f = {.s = s};
     int status = client_filters_check(s->args, filters, CLIENT_COUNT(filters));
     if (status != CLIENT_DONE)

@@ -14,8 +14,7 @@
 #include "cli/transfer/export_store.h"
 #include "core/limits.h"
 
-#define PAGE_JOBS "500"
-#define PAGE_QUEUES "500"
+#define PAGE_ITEMS "500"
 #define STATES_USUAL "scheduled,ready,running,dead"
 #define DAMAGE_TOLD 20 /* lines that are named */
 
@@ -50,8 +49,9 @@ static void job_tell(struct client_session *s, struct span job)
                     (int)id.len, id.at, parts);
 }
 
-static void key_tell(struct span view)
+static void key_tell(struct client_session *s, struct span view)
 {
+    (void)s;
     struct span key = {NULL, 0};
     (void)client_answer_find(view, "key", &key);
     client_complain(CLIENT_REFUSED,
@@ -59,11 +59,40 @@ static void key_tell(struct span view)
                     (int)key.len, key.at);
 }
 
-/* ---- queues ---- */
+/* ---- lists that the server gives page by page ---- */
 
-static bool next_of(struct client_session *s, const char *member, char *into, size_t room)
+struct export_list {
+    const char *path, *items;
+    int (*item)(struct export_file *f, struct span item, struct err_note *note);
+    void (*tell)(struct client_session *s, struct span item); /* of a damaged one; NULL = never */
+};
+
+static int item_named(struct client_session *s, struct export_file *f,
+                      const struct export_list *list, struct span item)
 {
-    struct span next = client_answer_text(client_answer(s), member, &s->arena);
+    uint64_t before = f->damaged;
+    if (list->item(f, item, &s->note) < 0)
+        return cannot(&s->note);
+    if (damage_told(f, before) && list->tell)
+        list->tell(s, item);
+    return CLIENT_DONE;
+}
+
+static int page_write(struct client_session *s, struct export_file *f,
+                      const struct export_list *list)
+{
+    struct client_items items;
+    struct span item;
+    int status = CLIENT_DONE;
+    client_items_of(&items, client_answer(s), list->items);
+    while (status == CLIENT_DONE && client_items_next(&items, &item))
+        status = item_named(s, f, list, item);
+    return status;
+}
+
+static bool next_of(struct client_session *s, char *into, size_t room)
+{
+    struct span next = client_answer_text(client_answer(s), "next_cursor", &s->arena);
     if (next.len == 0 || next.len >= room)
         return false;
     memcpy(into, next.at, next.len);
@@ -71,35 +100,34 @@ static bool next_of(struct client_session *s, const char *member, char *into, si
     return true;
 }
 
-static int queues_page(struct client_session *s, struct export_file *f)
+/* queue, states: NULL = all, and for lists of jobs only. */
+static int list_write(struct client_session *s, struct export_file *f,
+                      const struct export_list *list, const char *queue, const char *states)
 {
-    struct client_items items;
-    struct span queue;
-    client_items_of(&items, client_answer(s), "queues");
-    while (client_items_next(&items, &queue))
-        if (export_queue(f, queue, &s->note) < 0)
-            return cannot(&s->note);
-    return CLIENT_DONE;
-}
-
-static int queues_all(struct client_session *s, struct export_file *f)
-{
-    char after[1024] = "";
+    char cursor[2 * LIMIT_KV_KEY_BYTES + 2] = "";
     bool more = true;
     while (more) {
-        client_path_add(&s->path, "/v1/queues");
-        client_path_query(&s->path, "limit", PAGE_QUEUES);
-        client_path_query(&s->path, "after", *after ? after : NULL);
+        client_path_add(&s->path, list->path);
+        client_path_query(&s->path, "limit", PAGE_ITEMS);
+        client_path_query(&s->path, "state", states);
+        client_path_query(&s->path, "queue", queue);
+        client_path_query(&s->path, "cursor", *cursor ? cursor : NULL);
         int status = client_ask(s, "GET");
         if (status == CLIENT_DONE)
-            status = queues_page(s, f);
+            status = page_write(s, f, list);
         if (status != CLIENT_DONE)
             return status;
-        more = next_of(s, "next", after, sizeof after);
+        more = next_of(s, cursor, sizeof cursor);
         arena_reset(&s->arena);
     }
     return CLIENT_DONE;
 }
+
+static const struct export_list queues = {"/v1/queues", "queues", export_queue, NULL};
+static const struct export_list keys = {"/v1/kv", "keys", export_key, key_tell};
+static const struct export_list jobs = {"/v1/jobs", "jobs", export_job, job_tell};
+static const struct export_list schedules = {"/v1/schedules", "schedules", export_schedule, NULL};
+static const struct export_list alerts = {"/v1/alerts", "alerts", export_alert, NULL};
 
 static int queues_named(struct client_session *s, struct export_file *f)
 {
@@ -117,142 +145,14 @@ static int queues_named(struct client_session *s, struct export_file *f)
     return CLIENT_DONE;
 }
 
-/* ---- jobs ---- */
-
-static int jobs_page(struct client_session *s, struct export_file *f)
-{
-    struct client_items items;
-    struct span job;
-    client_items_of(&items, client_answer(s), "jobs");
-    while (client_items_next(&items, &job)) {
-        uint64_t before = f->damaged;
-        if (export_job(f, job, &s->note) < 0)
-            return cannot(&s->note);
-        if (damage_told(f, before))
-            job_tell(s, job);
-    }
-    return CLIENT_DONE;
-}
-
-/* Of one queue, or (NULL) of all. */
-static int jobs_of(struct client_session *s, struct export_file *f, const char *queue)
-{
-    char cursor[256] = "";
-    const char *states =
-        arguments_has(s->args, "all") ? NULL : arguments_text(s->args, "state", STATES_USUAL);
-    bool more = true;
-    while (more) {
-        client_path_add(&s->path, "/v1/jobs");
-        client_path_query(&s->path, "limit", PAGE_JOBS);
-        client_path_query(&s->path, "state", states);
-        client_path_query(&s->path, "queue", queue);
-        client_path_query(&s->path, "cursor", *cursor ? cursor : NULL);
-        int status = client_ask(s, "GET");
-        if (status == CLIENT_DONE)
-            status = jobs_page(s, f);
-        if (status != CLIENT_DONE)
-            return status;
-        more = next_of(s, "cursor", cursor, sizeof cursor);
-        arena_reset(&s->arena);
-    }
-    return CLIENT_DONE;
-}
-
-static int jobs_all(struct client_session *s, struct export_file *f)
+static int jobs_named(struct client_session *s, struct export_file *f, const char *states)
 {
     size_t at = 0;
-    int status = CLIENT_DONE;
-    if (!arguments_has(s->args, "queue"))
-        return jobs_of(s, f, NULL);
     const char *name;
+    int status = CLIENT_DONE;
     while (status == CLIENT_DONE && (name = arguments_next(s->args, "queue", &at)))
-        status = jobs_of(s, f, name);
+        status = list_write(s, f, &jobs, name, states);
     return status;
-}
-
-/* ---- keys ---- */
-
-static int keys_page(struct client_session *s, struct export_file *f)
-{
-    struct client_items items;
-    struct span key;
-    client_items_of(&items, client_answer(s), "keys");
-    while (client_items_next(&items, &key)) {
-        uint64_t before = f->damaged;
-        if (export_key(f, key, &s->note) < 0)
-            return cannot(&s->note);
-        if (damage_told(f, before))
-            key_tell(key);
-    }
-    return CLIENT_DONE;
-}
-
-static int keys_all(struct client_session *s, struct export_file *f)
-{
-    char cursor[2 * LIMIT_KV_KEY_BYTES + 2] = "";
-    bool more = true;
-    while (more) {
-        client_path_add(&s->path, "/v1/kv");
-        client_path_query(&s->path, "limit", PAGE_JOBS);
-        client_path_query(&s->path, "cursor", *cursor ? cursor : NULL);
-        int status = client_ask(s, "GET");
-        if (status == CLIENT_DONE)
-            status = keys_page(s, f);
-        if (status != CLIENT_DONE)
-            return status;
-        more = next_of(s, "cursor", cursor, sizeof cursor);
-        arena_reset(&s->arena);
-    }
-    return CLIENT_DONE;
-}
-
-/* ---- schedules ---- */
-
-static int schedules_page(struct client_session *s, struct export_file *f)
-{
-    struct client_items items;
-    struct span schedule;
-    client_items_of(&items, client_answer(s), "schedules");
-    while (client_items_next(&items, &schedule))
-        if (export_schedule(f, schedule, &s->note) < 0)
-            return cannot(&s->note);
-    return CLIENT_DONE;
-}
-
-static int schedules_all(struct client_session *s, struct export_file *f)
-{
-    char after[1024] = "";
-    bool more = true;
-    while (more) {
-        client_path_add(&s->path, "/v1/schedules");
-        client_path_query(&s->path, "limit", PAGE_QUEUES);
-        client_path_query(&s->path, "after", *after ? after : NULL);
-        int status = client_ask(s, "GET");
-        if (status == CLIENT_DONE)
-            status = schedules_page(s, f);
-        if (status != CLIENT_DONE)
-            return status;
-        more = next_of(s, "next", after, sizeof after);
-        arena_reset(&s->arena);
-    }
-    return CLIENT_DONE;
-}
-
-/* ---- alert rules ---- */
-
-static int alerts_all(struct client_session *s, struct export_file *f)
-{
-    struct client_items items;
-    struct span alert;
-    client_path_add(&s->path, "/v1/alerts");
-    int status = client_ask(s, "GET");
-    if (status != CLIENT_DONE)
-        return status;
-    client_items_of(&items, client_answer(s), "alerts");
-    while (client_items_next(&items, &alert))
-        if (export_alert(f, alert, &s->note) < 0)
-            return cannot(&s->note);
-    return CLIENT_DONE;
 }
 
 /* ---- the command ---- */
@@ -262,17 +162,19 @@ static int write_all(struct client_session *s, struct export_file *f)
     struct clock clock = clock_system();
     if (export_begin(f, client_server(s->client), clock_now(&clock).wall, &s->note) < 0)
         return cannot(&s->note);
-    int status = arguments_has(s->args, "queue") ? queues_named(s, f) : queues_all(s, f);
+    const char *states =
+        arguments_has(s->args, "all") ? NULL : arguments_text(s->args, "state", STATES_USUAL);
     /* Keys, schedules and rules belong to no queue: they are in an export of everything. */
     bool everything = !arguments_has(s->args, "queue");
+    int status = everything ? list_write(s, f, &queues, NULL, NULL) : queues_named(s, f);
     if (status == CLIENT_DONE && everything)
-        status = keys_all(s, f);
+        status = list_write(s, f, &keys, NULL, NULL);
     if (status == CLIENT_DONE)
-        status = jobs_all(s, f);
+        status = everything ? list_write(s, f, &jobs, NULL, states) : jobs_named(s, f, states);
     if (status == CLIENT_DONE && everything)
-        status = schedules_all(s, f);
+        status = list_write(s, f, &schedules, NULL, NULL);
     if (status == CLIENT_DONE && everything)
-        status = alerts_all(s, f);
+        status = list_write(s, f, &alerts, NULL, NULL);
     if (status == CLIENT_DONE && export_end(f, 0, &s->note) < 0)
         status = cannot(&s->note);
     return status;

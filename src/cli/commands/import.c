@@ -174,7 +174,7 @@ static int job_take(struct import *im, struct span job)
 /* The policy's members and what stands beside it, as PUT wants them. */
 static int queue_body(struct client_session *s, struct span queue)
 {
-    static const char *const beside[] = {"note", "owner", "attributes"};
+    static const char *const beside[] = {"description", "owner", "attributes"};
     struct client_members members;
     struct span policy = {NULL, 0}, name, value;
     client_body_begin(s);

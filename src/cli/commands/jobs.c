@@ -71,7 +71,7 @@ static int list(struct client_session *s)
             status = page_show(s);
         if (status != CLIENT_DONE)
             return status;
-        struct span next = client_answer_text(client_answer(s), "cursor", &s->arena);
+        struct span next = client_answer_text(client_answer(s), "next_cursor", &s->arena);
         if (next.len == 0 || next.len >= sizeof cursor)
             return CLIENT_DONE;
         memcpy(cursor, next.at, next.len);

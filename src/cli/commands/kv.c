@@ -223,7 +223,7 @@ static int kv_list(struct client_session *s)
         client_items_of(&items, client_answer(s), "keys");
         while (client_items_next(&items, &view))
             list_row(&table, view, &s->arena);
-        next = client_answer_text(client_answer(s), "cursor", &s->arena);
+        next = client_answer_text(client_answer(s), "next_cursor", &s->arena);
         /* The answer it points into is about to be replaced. */
         if (next.len > 0 && !(cursor = arena_text(&s->arena, next)))
             status = client_no_memory();

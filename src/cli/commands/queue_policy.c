@@ -85,7 +85,7 @@ static int backoff_write(struct client_session *s)
         return status;
     json_write_key(&s->writer, "backoff");
     json_write_object(&s->writer);
-    json_write_key(&s->writer, "kind");
+    json_write_key(&s->writer, "type");
     json_write_text(&s->writer, SPAN_LITERAL("exponential"));
     status = client_body_fields(s, backoff_parts, CLIENT_COUNT(backoff_parts));
     json_write_object_end(&s->writer);

@@ -12,7 +12,8 @@
 #include "cli/commands/queue_policy.h"
 #include "cli/commands/queues.h"
 
-static const struct client_field note_field = {"note", "note", CLIENT_FIELD_TEXT};
+static const struct client_field description_field = {"description", "description",
+                                                      CLIENT_FIELD_TEXT};
 
 static const struct client_field pause_fields[] = {
     {"until", "until", CLIENT_FIELD_TEXT},
@@ -61,7 +62,7 @@ static void queue_path(struct client_session *s, const char *queue, const char *
 static int policy_body(struct client_session *s)
 {
     client_body_begin(s);
-    int status = client_body_fields(s, &note_field, 1);
+    int status = client_body_fields(s, &description_field, 1);
     if (status == CLIENT_DONE)
         status = queue_policy_write(s);
     return status == CLIENT_DONE ? client_body_end(s) : status;

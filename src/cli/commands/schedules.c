@@ -27,7 +27,7 @@ static const struct client_field definition_fields[] = {
     {"interval", "interval_ms", CLIENT_FIELD_NUMBER},
     {"eager", "eager", CLIENT_FIELD_YES_NO},
     {"paused", "paused", CLIENT_FIELD_YES_NO},
-    {"note", "note", CLIENT_FIELD_TEXT},
+    {"description", "description", CLIENT_FIELD_TEXT},
 };
 
 /* Become the object "job"; the payload is read apart. */
@@ -40,7 +40,7 @@ static const struct client_field job_fields[] = {
     {"max_attempts", "max_attempts", CLIENT_FIELD_NUMBER},
     {"group", "group", CLIENT_FIELD_TEXT},
     {"correlation_id", "correlation_id", CLIENT_FIELD_TEXT},
-    {"label", "label", CLIENT_FIELD_TEXT},
+    {"priority_label", "priority_label", CLIENT_FIELD_TEXT},
 };
 
 static const struct client_field payload_field[] = {{"payload", "payload", CLIENT_FIELD_TEXT}};

@@ -243,7 +243,7 @@ static int members_write(struct export_file *f, const char *kind, struct span vi
 
 int export_queue(struct export_file *f, struct span view, struct err_note *note)
 {
-    static const char *const kept[] = {"name",   "owner",        "note",
+    static const char *const kept[] = {"name",   "owner",        "description",
                                        "paused", "paused_until", "created_at",
                                        "policy", "attributes",   NULL};
     return members_write(f, "queue", view, kept, &f->queues, note);
@@ -254,7 +254,7 @@ int export_schedule(struct export_file *f, struct span view, struct err_note *no
 {
     static const char *const kept[] = {"name",
                                        "owner",
-                                       "note",
+                                       "description",
                                        "paused",
                                        "queue",
                                        "cron",

@@ -173,12 +173,6 @@ bool alert_matches(struct span pattern, struct span name)
 
 /* ---- notices ---- */
 
-const char *notice_edge_name(enum notice_edge e)
-{
-    static const char *const names[EDGE_COUNT] = {NULL, "raised", "cleared"};
-    return (unsigned)e < EDGE_COUNT ? names[e] : NULL;
-}
-
 const char *notice_state_name(enum notice_state s)
 {
     static const char *const names[NOTICE_STATE_COUNT] = {"pending", "dead"};

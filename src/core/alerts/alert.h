@@ -65,7 +65,6 @@ bool alert_same_condition(const struct alert_rule *a, const struct alert_rule *b
 
 /* What happened to a condition. Numbers are on disk. */
 enum notice_edge { EDGE_NONE, EDGE_RAISED, EDGE_CLEARED, EDGE_COUNT };
-const char *notice_edge_name(enum notice_edge e); /* NULL, "raised", "cleared" */
 
 /* Where a notice stands. Numbers are on disk. */
 enum notice_state { NOTICE_PENDING, NOTICE_DEAD, NOTICE_STATE_COUNT };

@@ -176,7 +176,7 @@ export class Keepers {
     for (let cursor = ''; cursor !== null; ) {
       const page = await this.load.read(`/v1/kv?limit=1000${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ''}`);
       for (const one of page.keys) keys.set(JSON.stringify(one.key), one);
-      cursor = page.cursor ?? null;
+      cursor = page.next_cursor ?? null;
     }
     const { schedules } = await this.load.read('/v1/schedules');
     const told = this.receiver.requests.map(({ json }) => ({ id: json.id, job: json.job?.id }));

@@ -31,23 +31,23 @@ export const policy = {
   lease_end: word('requeue', 'requeue_counted', 'fail'), unique_mode: uniqueMode, unique_scope: word('live', 'kept', 'none'),
   durability: word('fsync', 'relaxed'), refuse_new: bool, require_token: bool, ranked: bool, priority, capacity: int(1, int64.max, { nullable: true }),
   payload_max: int(0, 64 << 20), warn_depth: int(0, 4294967295), keep_done_ms: count, keep_done: count, keep_dead_ms: count,
-  keep_dead: count, note: text(4096), owner: text(64),
+  keep_dead: count, description: text(4096), owner: text(64),
 };
 export const job = {
   payload: raw, priority, ...when, unique: text(512), unique_mode: uniqueMode, max_attempts: int(1, 60000), max_crashes: int(1, 60000),
   lease_ms: lease, backoff_ms: steps, backoff, expires_at: time, expires_in_ms: int(1, year9999), group: text(512),
-  correlation_id: text(512), label: text(64),
+  correlation_id: text(512), priority_label: text(64),
 };
 /** Without the payloads, whose limits are those of whole bodies. */
 export const imported = {
-  id: text(128), queue: text(200), state: word('scheduled', 'ready', 'running', 'dead'), reason: word('failed', 'timed_out'), priority, label: text(64),
+  id: text(128), queue: text(200), state: word('scheduled', 'ready', 'running', 'dead'), reason: word('failed', 'timed_out'), priority, priority_label: text(64),
   failures: int(0, 65535), crashes: int(0, 65535), max_attempts: int(1, 60000), max_crashes: int(1, 60000), lease_ms: lease, backoff, created_at: time,
   run_at: time, expires_at: time, unique: text(512), group: text(512), correlation_id: text(512), error: cut, error_kind: word('app', 'business'),
-  seq: int(0, int64.max), attempts: int(0, int64.max), since: time,
+  seq: int(0, int64.max), attempts: int(0, int64.max), state_since: time,
 };
 export const claim = { count: int(1, 1000), wait_ms: int(0, 60000), lease_ms: lease, worker: text(128) };
 export const ack = { token, result: raw };
-export const fail = { token, error: cut, kind: word('app', 'business'), result: raw, retry: bool, ...when };
+export const fail = { token, error: cut, error_kind: word('app', 'business'), result: raw, retry: bool, ...when };
 export const extend = { token, lease_ms: lease };
 export const release = { token, reason: cut, ...when };
 export const listen = { prefetch: int(1, 1000), lease_ms: lease, worker: text(128) };
@@ -55,22 +55,26 @@ export const patch = { priority, ...when, payload: raw };
 export const pause = { until: time, for_ms: int(1, year9999) };
 export const bulk = { states: words(...states), group: text(512), dry_run: bool };
 
-const kinds = words('enqueued', 'dead', 'queue_deep');
+const events = words('enqueued', 'dead', 'queue_deep');
+const namePage = { cursor: text(2048), limit: int(1, 1000) };
 export const queries = {
-  '/v1/queues': { after: text(200), limit: int(1, 1000) },
+  '/v1/queues': namePage,
   '/v1/queues/{queue}/stats': { group: text(512) },
   '/v1/queues/{queue}/peek': { state: word(...states), limit: int(1, 100), payload: bool },
   '/v1/queues/{queue}/history': { from: time, to: time },
-  '/v1/queues/{queue}/listen': { kinds, after: int(0, int64.max) },
+  '/v1/queues/{queue}/listen': { events, after: int(0, int64.max) },
   '/v1/jobs': {
     queue: text(200), state: words(...states), group: text(512), unique: text(512), correlation_id: text(512), priority_min: int(int64.min, int64.max),
     priority_max: int(int64.min, int64.max), created_from: time, created_to: time, reason: words('failed', 'expired'), order: word('oldest', 'newest'),
     limit: int(1, 1000), payload: bool,
   },
   '/v1/jobs/{id}': { payload: bool },
-  '/v1/events': { kinds, after: int(0, int64.max), queue: text(200) },
+  '/v1/events': { events, after: int(0, int64.max), queue: text(200) },
   '/v1/snapshot': { queue: text(200) },
   '/v1/exceptions': { queue: text(200), limit: int(1, 1000) },
+  '/v1/workers': namePage,
+  '/v1/alerts': namePage,
+  '/v1/breakers': namePage,
 };
 
 // ---- values, as JSON texts ----
@@ -102,8 +106,8 @@ const special = {
   priority: () => ['""', '"hgh"', '1.5', '1e400', '9223372036854775808', '-9223372036854775809', '"\\ud800"', '"\\u001b[31m"', quoted('x'.repeat(5000))],
   steps: () => [manySteps(33), '[-1]', `[${backoffMs + 1}]`, '[1.5]', '["1"]', '[null]', '[[1]]', '"1,2"'],
   backoff: () => [
-    '{"kind":"linear"}', '{"kind":"list"}', '{"kind":"exponential","steps_ms":[1]}', '{"kind":"list","steps_ms":[1],"base_ms":1}', '{"base_ms":2,"max_ms":1}', '{"jitter_percent":101}', '{"base_ms":-1}',
-    `{"max_ms":${backoffMs + 1}}`, `{"kind":"list","steps_ms":${manySteps(33)}}`, '{"nonsense":1}', '{"base_ms":"1"}', '{"kind":1}',
+    '{"type":"linear"}', '{"type":"list"}', '{"type":"exponential","steps_ms":[1]}', '{"type":"list","steps_ms":[1],"base_ms":1}', '{"base_ms":2,"max_ms":1}', '{"jitter_percent":101}', '{"base_ms":-1}',
+    `{"max_ms":${backoffMs + 1}}`, `{"type":"list","steps_ms":${manySteps(33)}}`, '{"nonsense":1}', '{"base_ms":"1"}', '{"type":1}',
   ],
   raw: () => [],
   texts: () => ['["a",1]', '[null]', '[]', '["\\ud800"]', '["a\\u0000"]', '[""]', quoted('a'), `[${Array(101).fill('"a"').join(',')}]`, quoted('x'.repeat(201)).replace(/.*/, '[$&]')],
@@ -131,7 +135,7 @@ export function goodValues(field) {
     case 'words': return field.words.map((w) => `[${quoted(w)}]`).concat(`[${field.words.map(quoted).join(',')}]`);
     case 'priority': return ['0', '-1', '9223372036854775807', '-9223372036854775807', '"high"', '"low"'];
     case 'steps': return ['[]', '[0]', manySteps(31), manySteps(32), `[${backoffMs}]`];
-    case 'backoff': return ['{}', '{"kind":"list","steps_ms":[]}', '{"kind":"exponential","base_ms":0,"max_ms":0,"jitter_percent":0}', `{"jitter_percent":100,"max_ms":${backoffMs}}`];
+    case 'backoff': return ['{}', '{"type":"list","steps_ms":[]}', '{"type":"exponential","base_ms":0,"max_ms":0,"jitter_percent":0}', `{"jitter_percent":100,"max_ms":${backoffMs}}`];
     case 'raw': return Object.values(types);
     default: return [];
   }

@@ -19,7 +19,7 @@ export function problemFault(problem, codes, field) {
   const list = [codes].flat();
   if (!list.includes(code)) return `code ${code}, not ${list.join(' or ')}: ${detail}`;
   if (status !== statuses[code]) return `status ${status} for ${code}`;
-  if (type !== `https://holdfast.dev/problems/${code}` || !title) return `type ${type}, title ${title}`;
+  if (type !== `/problems/${code}` || !title) return `type ${type}, title ${title}`;
   if (!(typeof detail === 'string' && detail.length > 3)) return 'no detail';
   if (field !== undefined && problem.field !== field) return `field ${problem.field}, not ${field}: ${detail}`;
   return null;

@@ -334,7 +334,7 @@ static void backoff_lists(void **state)
 static void backoff_objects(void **state)
 {
     (void)state;
-    body("{\"backoff\":{\"kind\":\"exponential\",\"base_ms\":5,\"max_ms\":6}}");
+    body("{\"backoff\":{\"type\":\"exponential\",\"base_ms\":5,\"max_ms\":6}}");
     assert_int_equal(target.backoff.kind, BACKOFF_EXPONENTIAL);
     assert_int_equal(target.backoff.base_ms, 5);
     assert_int_equal(target.backoff.max_ms, 6);
@@ -343,10 +343,10 @@ static void backoff_objects(void **state)
     assert_int_equal(target.backoff.kind, BACKOFF_LIST);
     assert_int_equal(target.backoff.step_count, 2);
     body_refused("{\"backoff\":{\"base_ms\":7,\"max_ms\":6}}", PROBLEM_INVALID_FIELD, "backoff");
-    body_refused("{\"backoff\":{\"kind\":\"list\"}}", PROBLEM_INVALID_FIELD, "backoff");
-    body_refused("{\"backoff\":{\"kind\":\"list\",\"steps_ms\":[1],\"base_ms\":1}}",
+    body_refused("{\"backoff\":{\"type\":\"list\"}}", PROBLEM_INVALID_FIELD, "backoff");
+    body_refused("{\"backoff\":{\"type\":\"list\",\"steps_ms\":[1],\"base_ms\":1}}",
                  PROBLEM_INVALID_FIELD, "backoff");
-    body_refused("{\"backoff\":{\"kind\":\"exponential\",\"steps_ms\":[1]}}", PROBLEM_INVALID_FIELD,
+    body_refused("{\"backoff\":{\"type\":\"exponential\",\"steps_ms\":[1]}}", PROBLEM_INVALID_FIELD,
                  "backoff");
     body_refused("{\"backoff\":{\"jitter_percent\":101}}", PROBLEM_INVALID_FIELD, "jitter_percent");
     body_refused("{\"backoff\":{\"bas_ms\":1}}", PROBLEM_UNKNOWN_FIELD, "bas_ms");

@@ -33,24 +33,57 @@ static void expect_json(const struct problem *p, const char *text)
     buf_done(&b);
 }
 
-/* Codes and statuses as docs/api.md prints them. */
+/* Codes and statuses as docs/reference/problems.md prints them. */
 static const struct {
     const char *name;
     unsigned status;
 } known[] = {
-    {"malformed_json", 400}, {"invalid_field", 422},    {"unknown_field", 422},
-    {"missing_field", 422},  {"invalid_id", 422},       {"not_found", 404},
-    {"no_queue", 404},       {"no_route", 404},         {"method_not_allowed", 405},
-    {"duplicate", 409},      {"lease_lost", 409},       {"illegal_move", 409},
-    {"gone", 410},           {"exists", 409},           {"queue_full", 429},
-    {"server_full", 429},    {"keys_full", 429},        {"refused_new", 409},
-    {"too_big", 413},        {"key_reused", 422},       {"disk_full", 507},
-    {"unavailable", 503},    {"unknown", 504},          {"draining", 503},
-    {"busy", 409},           {"not_supported", 409},    {"store_failed", 500},
-    {"no_key", 404},         {"version_mismatch", 412}, {"kv_full", 507},
-    {"damaged", 500},        {"rate_limited", 429},     {"no_alert", 404},
-    {"no_notice", 404},      {"no_schedule", 404},      {"not_due", 409},
+    {"malformed_json", 400},
+    {"invalid_field", 422},
+    {"unknown_field", 422},
+    {"missing_field", 422},
+    {"invalid_id", 422},
+    {"not_found", 404},
+    {"no_queue", 404},
+    {"no_route", 404},
+    {"method_not_allowed", 405},
+    {"duplicate", 409},
+    {"lease_lost", 409},
+    {"illegal_move", 409},
+    {"gone", 410},
+    {"exists", 409},
+    {"queue_full", 429},
+    {"server_full", 429},
+    {"keys_full", 429},
+    {"refused_new", 409},
+    {"too_big", 413},
+    {"key_reused", 422},
+    {"disk_full", 507},
+    {"unavailable", 503},
+    {"unknown", 504},
+    {"draining", 503},
+    {"busy", 409},
+    {"not_supported", 409},
+    {"store_failed", 500},
+    {"no_key", 404},
+    {"version_mismatch", 412},
+    {"kv_full", 507},
+    {"damaged", 500},
+    {"rate_limited", 429},
+    {"no_alert", 404},
+    {"no_notice", 404},
+    {"no_schedule", 404},
+    {"not_due", 409},
     {"queues_full", 429},
+    {"bad_request", 400},
+    {"forbidden", 403},
+    {"request_timeout", 408},
+    {"uri_too_long", 414},
+    {"expectation_failed", 417},
+    {"misdirected", 421},
+    {"head_too_large", 431},
+    {"not_implemented", 501},
+    {"version_not_supported", 505},
 };
 
 static void every_code_has_its_row(void **state)
@@ -88,7 +121,7 @@ static void a_problem_in_json(void **state)
     problem_set(&p, &arena, PROBLEM_INVALID_FIELD, "priority", "%s is \"%d\"", "priority", 7);
     p.allowed = words;
     p.allowed_count = 2;
-    expect_json(&p, "{\"type\":\"https://holdfast.dev/problems/invalid_field\",\"title\":\"A field "
+    expect_json(&p, "{\"type\":\"/problems/invalid_field\",\"title\":\"A field "
                     "has a value that cannot be used\",\"status\":422,\"detail\":\"priority is "
                     "\\\"7\\\"\",\"code\":\"invalid_field\",\"field\":\"priority\",\"allowed\":["
                     "\"a\",\"b\\\"c\"]}");
@@ -105,7 +138,7 @@ static void the_state_and_what_it_allows(void **state)
     struct problem p;
     problem_of_reply(&p, &arena, &r, false);
     p.detail = "d";
-    expect_json(&p, "{\"type\":\"https://holdfast.dev/problems/illegal_move\",\"title\":\"Not "
+    expect_json(&p, "{\"type\":\"/problems/illegal_move\",\"title\":\"Not "
                     "possible in the job's state\",\"status\":409,\"detail\":\"d\",\"code\":"
                     "\"illegal_move\",\"id\":\"0000000001E008000000000007\",\"seq\":7,\"state\":"
                     "\"dead\",\"legal_moves\":[\"requeue\",\"remove\",\"discard\"]}");
@@ -122,7 +155,7 @@ static void the_holder_of_a_key(void **state)
     struct problem p;
     problem_of_reply(&p, &arena, &r, false);
     p.detail = "d";
-    expect_json(&p, "{\"type\":\"https://holdfast.dev/problems/duplicate\",\"title\":\"A job with "
+    expect_json(&p, "{\"type\":\"/problems/duplicate\",\"title\":\"A job with "
                     "this unique key exists\",\"status\":409,\"detail\":\"d\",\"code\":"
                     "\"duplicate\",\"id\":\"0000000001E008000000000007\",\"seq\":7,"
                     "\"duplicate_of\":\"0000000001E008000000000007\",\"state\":\"ready\"}");

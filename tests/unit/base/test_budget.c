@@ -34,7 +34,7 @@ static enum budget_shed client_shed(void *ctx)
     return BUDGET_SHED_BODY;
 }
 
-static void client_open(struct client *c, struct budget *b, uint64_t now)
+static void net_client_open(struct client *c, struct budget *b, uint64_t now)
 {
     *c = (struct client){.kind = BUDGET_BODIES};
     budget_open(&c->account, b, client_shed, c, now);
@@ -48,7 +48,7 @@ static bool client_take(struct client *c, uint64_t bytes, uint64_t now)
     return true;
 }
 
-static void client_close(struct client *c)
+static void net_client_close(struct client *c)
 {
     budget_give(&c->account, c->kind, c->holds);
     budget_close(&c->account);
@@ -86,9 +86,9 @@ static void reserve_is_for_own_shares(void **state)
     struct budget b;
     struct client large, other, small;
     budget_init(&b, TOTAL);
-    client_open(&large, &b, 0);
-    client_open(&other, &b, 0);
-    client_open(&small, &b, 0);
+    net_client_open(&large, &b, 0);
+    net_client_open(&other, &b, 0);
+    net_client_open(&small, &b, 0);
     assert_true(client_take(&large, LARGE, 0));
     assert_false(client_take(&other, BUDGET_OWN_BYTES + 1, 0));
     assert_false(client_take(&large, 1, 0));
@@ -99,9 +99,9 @@ static void reserve_is_for_own_shares(void **state)
     budget_add(&small.account, BUDGET_BODIES, TOTAL); /* never refused */
     small.holds += TOTAL;
     assert_false(client_take(&other, 1, 0));
-    client_close(&large);
-    client_close(&other);
-    client_close(&small);
+    net_client_close(&large);
+    net_client_close(&other);
+    net_client_close(&small);
     assert_int_equal(b.figures.held, 0);
 }
 
@@ -117,12 +117,12 @@ static void own_share_is_never_refused(void **state)
     struct client *crowd = mem_array(CROWD, sizeof *crowd);
     assert_non_null(crowd);
     for (size_t i = 0; i < CROWD; i++) {
-        client_open(&crowd[i], &b, 0);
+        net_client_open(&crowd[i], &b, 0);
         EXPECT(client_take(&crowd[i], BUDGET_OWN_BYTES, 0));
     }
     assert_int_equal(b.figures.held, 3 * TOTAL);
     assert_false(client_take(&crowd[0], TOTAL / 2 + 1, 0));
-    client_open(&large, &b, 0);
+    net_client_open(&large, &b, 0);
     assert_true(client_take(&large, TOTAL / 2 + BUDGET_OWN_BYTES, 0));
     assert_int_equal(b.shared, TOTAL / 2);
     assert_false(client_take(&large, 1, 0));
@@ -131,9 +131,9 @@ static void own_share_is_never_refused(void **state)
     large.holds -= TOTAL / 2;
     crowd[0].holds += TOTAL / 2;
     assert_int_equal(b.shared, TOTAL / 2);
-    client_close(&large);
+    net_client_close(&large);
     for (size_t i = 0; i < CROWD; i++)
-        client_close(&crowd[i]);
+        net_client_close(&crowd[i]);
     assert_int_equal(b.shared, 0);
     mem_free(crowd);
 }
@@ -145,9 +145,9 @@ static void own_share_is_never_shed(void **state)
     struct budget b;
     struct client small, large, asks;
     budget_init(&b, TOTAL);
-    client_open(&small, &b, 0);
-    client_open(&large, &b, 0);
-    client_open(&asks, &b, 0);
+    net_client_open(&small, &b, 0);
+    net_client_open(&large, &b, 0);
+    net_client_open(&asks, &b, 0);
     assert_true(client_take(&small, BUDGET_OWN_BYTES - 1, 0));
     assert_true(client_take(&large, 2 * BUDGET_OWN_BYTES, 0));
     budget_waits(&small.account, true);
@@ -155,9 +155,9 @@ static void own_share_is_never_shed(void **state)
     assert_false(client_take(&asks, LARGE, 100000));
     assert_int_equal(large.sheds, 1);
     assert_int_equal(small.sheds, 0);
-    client_close(&small);
-    client_close(&large);
-    client_close(&asks);
+    net_client_close(&small);
+    net_client_close(&large);
+    net_client_close(&asks);
 }
 
 static void without_a_limit_nothing_is_refused(void **state)
@@ -166,9 +166,9 @@ static void without_a_limit_nothing_is_refused(void **state)
     struct budget b;
     struct client c;
     budget_init(&b, BUDGET_NO_LIMIT);
-    client_open(&c, &b, 0);
+    net_client_open(&c, &b, 0);
     assert_true(client_take(&c, UINT64_C(1) << 50, 0));
-    client_close(&c);
+    net_client_close(&c);
 }
 
 static void largest_product_is_shed_first(void **state)
@@ -182,11 +182,11 @@ static void largest_product_is_shed_first(void **state)
     struct client c[4], asks;
     budget_init(&b, TOTAL);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        client_open(&c[i], &b, rows[i].progress_ms);
+        net_client_open(&c[i], &b, rows[i].progress_ms);
         assert_true(client_take(&c[i], rows[i].mib * MIB, rows[i].progress_ms));
         budget_waits(&c[i].account, true);
     }
-    client_open(&asks, &b, 10000);
+    net_client_open(&asks, &b, 10000);
     assert_true(client_take(&asks, 10 * MIB, 10000)); /* 47 of 56 are held */
     assert_int_equal(c[1].sheds, 1);
     assert_int_equal(c[0].sheds + c[2].sheds + c[3].sheds, 0);
@@ -195,8 +195,8 @@ static void largest_product_is_shed_first(void **state)
     assert_int_equal(c[2].sheds + c[3].sheds, 0);
     assert_int_equal(b.figures.shed[BUDGET_SHED_BODY], 2);
     for (size_t i = 0; i < COUNT_OF(rows); i++)
-        client_close(&c[i]);
-    client_close(&asks);
+        net_client_close(&c[i]);
+    net_client_close(&asks);
 }
 
 static void only_those_that_wait_are_shed(void **state)
@@ -205,8 +205,8 @@ static void only_those_that_wait_are_shed(void **state)
     struct budget b;
     struct client busy, asks;
     budget_init(&b, TOTAL);
-    client_open(&busy, &b, 0);
-    client_open(&asks, &b, 0);
+    net_client_open(&busy, &b, 0);
+    net_client_open(&asks, &b, 0);
     assert_true(client_take(&busy, LARGE, 0));
     assert_false(client_take(&asks, MIB, 100000));
     budget_waits(&busy.account, true);
@@ -218,8 +218,8 @@ static void only_those_that_wait_are_shed(void **state)
     assert_int_equal(busy.sheds, 1);
     assert_false(client_take(&asks, TOTAL, 200000));
     assert_int_equal(asks.sheds, 0);
-    client_close(&busy);
-    client_close(&asks);
+    net_client_close(&busy);
+    net_client_close(&asks);
 }
 
 /* Of two uploads that make progress neither displaces the other; a smaller one displaces. */
@@ -229,9 +229,9 @@ static void progress_protects(void **state)
     struct budget b;
     struct client one, two, smaller;
     budget_init(&b, TOTAL);
-    client_open(&one, &b, 0);
-    client_open(&two, &b, 0);
-    client_open(&smaller, &b, 0);
+    net_client_open(&one, &b, 0);
+    net_client_open(&two, &b, 0);
+    net_client_open(&smaller, &b, 0);
     assert_true(client_take(&one, 30 * MIB, 0) && client_take(&two, 26 * MIB, 0));
     budget_waits(&one.account, true);
     budget_waits(&two.account, true);
@@ -241,9 +241,9 @@ static void progress_protects(void **state)
     assert_true(client_take(&smaller, 7 * MIB, 5500));
     assert_int_equal(one.sheds, 1);
     assert_int_equal(two.sheds, 0);
-    client_close(&one);
-    client_close(&two);
-    client_close(&smaller);
+    net_client_close(&one);
+    net_client_close(&two);
+    net_client_close(&smaller);
 }
 
 static void a_trickle_is_no_progress(void **state)
@@ -252,16 +252,16 @@ static void a_trickle_is_no_progress(void **state)
     struct budget b;
     struct client trickles, asks;
     budget_init(&b, TOTAL);
-    client_open(&trickles, &b, 0);
-    client_open(&asks, &b, 0);
+    net_client_open(&trickles, &b, 0);
+    net_client_open(&asks, &b, 0);
     assert_true(client_take(&trickles, 28 * MIB, 0) && client_take(&asks, 28 * MIB, 0));
     budget_waits(&trickles.account, true);
     for (uint64_t now = 0; now <= BUDGET_IDLE_MS; now++)
         budget_progress(&trickles.account, 100, now);
     assert_true(client_take(&asks, 1, BUDGET_IDLE_MS));
     assert_int_equal(trickles.sheds, 1);
-    client_close(&trickles);
-    client_close(&asks);
+    net_client_close(&trickles);
+    net_client_close(&asks);
 }
 
 /* A refusal that is written while a connection is shed must not shed the next one. */
@@ -271,9 +271,9 @@ static void shedding_does_not_nest(void **state)
     struct budget b;
     struct client victim, bystander, asks;
     budget_init(&b, TOTAL);
-    client_open(&victim, &b, 0);
-    client_open(&bystander, &b, 0);
-    client_open(&asks, &b, 0);
+    net_client_open(&victim, &b, 0);
+    net_client_open(&bystander, &b, 0);
+    net_client_open(&asks, &b, 0);
     assert_true(client_take(&victim, 40 * MIB, 0) && client_take(&bystander, 16 * MIB, 0));
     victim.asks = &asks;
     budget_waits(&victim.account, true);
@@ -281,9 +281,9 @@ static void shedding_does_not_nest(void **state)
     assert_true(client_take(&asks, 30 * MIB, 5000));
     assert_int_equal(victim.sheds, 1);
     assert_int_equal(bystander.sheds, 0);
-    client_close(&victim);
-    client_close(&bystander);
-    client_close(&asks);
+    net_client_close(&victim);
+    net_client_close(&bystander);
+    net_client_close(&asks);
 }
 
 /* An account whose last progress is old comes into a list of fresh ones: because it begins to wait,
@@ -296,14 +296,14 @@ static void idle_one_is_shed_wherever_it_comes_from(void **state)
         struct budget b;
         struct client fresh[3], idle, other, asks;
         budget_init(&b, TOTAL);
-        client_open(&idle, &b, 0);
-        client_open(&other, &b, 0);
-        client_open(&asks, &b, 0);
+        net_client_open(&idle, &b, 0);
+        net_client_open(&other, &b, 0);
+        net_client_open(&asks, &b, 0);
         assert_true(client_take(&idle, how == SHRINKS ? 16 * MIB : 7 * MIB, 0));
         assert_true(client_take(&other, MIB, 0));
         budget_waits(&idle.account, how != WAITS);
         for (size_t i = 0; i < COUNT_OF(fresh); i++) {
-            client_open(&fresh[i], &b, 0);
+            net_client_open(&fresh[i], &b, 0);
             assert_true(client_take(&fresh[i], 10 * MIB, 0));
             budget_waits(&fresh[i].account, true);
             budget_progress(&fresh[i].account, 10 * MIB, 5000);
@@ -324,11 +324,11 @@ static void idle_one_is_shed_wherever_it_comes_from(void **state)
         assert_int_equal(idle.sheds, 1);
         for (size_t i = 0; i < COUNT_OF(fresh); i++) {
             assert_int_equal(fresh[i].sheds, 0);
-            client_close(&fresh[i]);
+            net_client_close(&fresh[i]);
         }
-        client_close(&idle);
-        client_close(&other);
-        client_close(&asks);
+        net_client_close(&idle);
+        net_client_close(&other);
+        net_client_close(&asks);
     }
 }
 
@@ -339,9 +339,9 @@ static void later_progress_is_behind(void **state)
     struct budget b;
     struct client fresh, idle, asks;
     budget_init(&b, TOTAL);
-    client_open(&fresh, &b, 0);
-    client_open(&idle, &b, 0);
-    client_open(&asks, &b, 0);
+    net_client_open(&fresh, &b, 0);
+    net_client_open(&idle, &b, 0);
+    net_client_open(&asks, &b, 0);
     assert_true(client_take(&idle, 28 * MIB, 0) && client_take(&fresh, 28 * MIB, 0));
     budget_waits(&fresh.account, true);
     budget_progress(&fresh.account, 28 * MIB, BUDGET_IDLE_MS / 2);
@@ -350,9 +350,9 @@ static void later_progress_is_behind(void **state)
     assert_true(client_take(&asks, 8 * MIB, BUDGET_IDLE_MS));
     assert_int_equal(idle.sheds, 1);
     assert_int_equal(fresh.sheds, 0);
-    client_close(&fresh);
-    client_close(&idle);
-    client_close(&asks);
+    net_client_close(&fresh);
+    net_client_close(&idle);
+    net_client_close(&asks);
 }
 
 #define MANY 2000
@@ -383,7 +383,7 @@ static void sums_hold_at_random(void **state)
     struct client *all = mem_array(MANY, sizeof *all);
     assert_non_null(all);
     for (size_t i = 0; i < MANY; i++)
-        client_open(&all[i], &b, 0);
+        net_client_open(&all[i], &b, 0);
     for (uint64_t now = 0; now < 100000; now++) {
         struct client *c = &all[random_below(&r, MANY)];
         uint64_t bytes = UINT64_C(1) << random_below(&r, 24);
@@ -417,7 +417,7 @@ static void sums_hold_at_random(void **state)
     assert_int_equal(shared, b.shared);
     assert_true(b.figures.shed[BUDGET_SHED_BODY] > 0 && b.figures.refused > 0);
     for (size_t i = 0; i < MANY; i++)
-        client_close(&all[i]);
+        net_client_close(&all[i]);
     assert_int_equal(b.figures.held, 0);
     mem_free(all);
 }

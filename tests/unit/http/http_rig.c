@@ -226,7 +226,7 @@ struct http_server_figures http_rig_figures(const struct http_rig *r)
 
 void peer_open(struct http_rig *r, struct client *c)
 {
-    client_open(c, http_server_address(r->server, 0));
+    net_client_open(c, http_server_address(r->server, 0));
 }
 
 unsigned peer_head(struct http_rig *r, struct client *c, char *head, size_t room)

@@ -33,7 +33,7 @@ static void keep_alive(void **state)
     assert_int_equal(http_rig_figures(&r).accepted, 1);
     assert_int_equal(http_rig_figures(&r).requests, 101);
     assert_int_equal(http_rig_figures(&r).by_status[2], 101);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -61,7 +61,7 @@ static void date_follows_the_clock(void **state)
     peer_send(&r, &c, GET("/now"));
     peer_head(&r, &c, head, sizeof head);
     assert_non_null(strstr(head, "\r\nDate: Sun, 06 Nov 1994 08:49:38 GMT\r\n"));
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -99,7 +99,7 @@ static void pipelining_order(void **state)
         assert_true(r.parked[i].whole);
         assert_int_equal(r.parked[i].gone, 0);
     }
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -122,7 +122,7 @@ static void written_together(void **state)
     RIG_UNTIL(&r, client_poll(&c) && c.len > 0);
     assert_int_equal(r.sent_count, 3);
     assert_int_equal(c.data[c.len - 1], 'c');
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -156,7 +156,7 @@ static void pipeline_bound(void **state)
     http_rig_answer(&r, 6, "6");
     for (int i = 0; i < 7; i++)
         assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -193,7 +193,7 @@ static void pipeline_deep(void **state)
         assert_string_equal(body, want);
     }
     free(all);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -247,7 +247,7 @@ static void methods(void **state)
     assert_non_null(strstr(head, "Content-Length: 3\r\n"));
     assert_int_equal(peer_head(&r, &c, head, sizeof head), 200);
     peer_until(&r, &c, "now");
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -266,7 +266,7 @@ static void path_params(void **state)
     expect_status(&r, &c, GET("/name/%ff"), 400);
     expect_status(&r, &c, GET("/name/%00"), 400);
     expect_status(&r, &c, GET("/name/x"), 200); /* the connection goes on */
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -284,7 +284,7 @@ static void http_1_0(void **state)
     assert_non_null(strstr(head, "Connection: close\r\n"));
     peer_until_eof(&r, &c);
     assert_true(c.eof);
-    client_close(&c);
+    net_client_close(&c);
     peer_open(&r, &c);
     for (int i = 0; i < 2; i++) {
         peer_send(&r, &c, "GET /now HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
@@ -299,7 +299,7 @@ static void http_1_0(void **state)
     assert_non_null(strstr(head, "Connection: close\r\n"));
     peer_until_eof(&r, &c);
     assert_string_equal(c.data, "now");
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -325,7 +325,7 @@ static void chunked_bodies(void **state)
                   "POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz",
                   400);
     peer_until_eof(&r, &c);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -360,7 +360,7 @@ static void expect_continue(void **state)
     peer_send(&r, &c, "ok");
     assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
     assert_string_equal(body, "ok");
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -377,7 +377,7 @@ static void continue_not_needed(void **state)
     peer_send(&r, &c, EXPECTING("/echo", "5") "hello");
     assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
     assert_string_equal(body, "hello");
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -401,7 +401,7 @@ static void expect_refused(void **state)
         expect_status(&r, &c, rows[i].request, rows[i].status);
         peer_until_eof(&r, &c);
         assert_true(c.eof);
-        client_close(&c);
+        net_client_close(&c);
     }
     assert_int_equal(r.handled, 0);
     http_rig_done(&r);
@@ -439,7 +439,7 @@ static uint64_t answer_in_prepare(bool before_the_server)
         uv_run(&r.loop, UV_RUN_ONCE); /* waits for the tick when there is nothing to do */
     assert_int_equal(r.parked[0].sent, 1);
     uint64_t took = r.sent_ns - start;
-    client_close(&c);
+    net_client_close(&c);
     uv_close((uv_handle_t *)&prepare, NULL);
     http_rig_done(&r);
     return took;
@@ -484,7 +484,7 @@ static void problem_documents(void **state)
     peer_send(&r, &c, "GET / HTTP/9.9\r\n\r\n");
     assert_int_equal(peer_head(&r, &c, head, sizeof head), 505);
     peer_until(&r, &c, "505|version_not_supported|");
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 

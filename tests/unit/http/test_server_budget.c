@@ -46,7 +46,7 @@ static void announced_length_costs_nothing(void **state)
     body_send(&r, &c, 60 * MIB, 1000);
     RIG_UNTIL(&r, http_rig_figures(&r).bytes_in > 1000);
     assert_in_range(b.figures.held, 1, 8192);
-    client_close(&c);
+    net_client_close(&c);
     RIG_UNTIL(&r, http_rig_figures(&r).connections == 0);
     assert_int_equal(b.figures.held, 0);
     http_rig_done(&r);
@@ -69,8 +69,8 @@ static void body_beyond_the_budget(void **state)
     assert_non_null(strstr(head, "Connection: close\r\n"));
     assert_true(b.figures.peak <= 4 * MIB && b.figures.refused == 1);
     expect_status(&r, &other, GET("/now"), 200);
-    client_close(&c);
-    client_close(&other);
+    net_client_close(&c);
+    net_client_close(&other);
     http_rig_done(&r);
 }
 
@@ -93,8 +93,8 @@ static void half_a_body_is_shed(void **state)
     assert_int_equal(b.figures.shed[BUDGET_SHED_BODY], 1);
     assert_int_equal(peer_head(&r, &half, body, MIB), 503);
     free(body);
-    client_close(&half);
-    client_close(&c);
+    net_client_close(&half);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -114,7 +114,7 @@ static void wait_gives_its_body_back(void **state)
     http_rig_answer(&r, 0, "late");
     peer_until(&r, &c, "late");
     assert_true(r.parked[0].sent == 1 && r.parked[0].whole);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -148,8 +148,8 @@ static void waits_are_shed(void **state)
         assert_true(r.parked[i].gone == 1 && r.parked[i].sent == 1 && !r.parked[i].whole);
     http_rig_answer(&r, 200, "taken");
     peer_until(&r, &c, "taken");
-    client_close(&waits);
-    client_close(&c);
+    net_client_close(&waits);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -182,7 +182,7 @@ static void replies_behind_a_wait_are_shed(void **state)
     assert_true(r.parked[0].gone == 1 && r.parked[1].gone == 0 && !r.parked[1].whole);
     budget_give(&others, BUDGET_BODIES, others.held);
     budget_close(&others);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -217,7 +217,7 @@ static void input_behind_a_wait_is_shed(void **state)
     assert_non_null(strstr(c.data, "HTTP/1.1 503 "));
     assert_true(r.parked[0].whole);
     free(input);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -262,7 +262,7 @@ static void stream_waits_for_memory(void **state)
     budget_close(&others);
     http_rig_stream_end(&r, 0);
     peer_until_eof(&r, &c);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -292,7 +292,7 @@ static void one_stream_is_shed_at_a_time(void **state)
     budget_give(&others, BUDGET_BODIES, others.held);
     budget_close(&others);
     for (size_t i = 0; i < STREAMS; i++)
-        client_close(&c[i]);
+        net_client_close(&c[i]);
     free(piece);
     http_rig_done(&r);
 }
@@ -363,7 +363,7 @@ static void many_follow_one_feed(void **state)
     for (size_t i = 0; i < STREAMS; i++) {
         if (i % 2)
             http_rig_stream_end(&r, i);
-        client_close(&c[i]);
+        net_client_close(&c[i]);
     }
     RIG_UNTIL(&r, http_rig_figures(&r).connections == 0);
     http_feed_free(f);
@@ -400,8 +400,8 @@ static void slow_one_leaves(void **state)
     piece_append(f, ++mark);
     RIG_UNTIL(&r, client_poll(&slow) && strlen(body_of(&slow)) == had + PIECE);
     assert_int_equal(strtoull(body_of(&slow) + had + 4, NULL, 10), mark);
-    client_close(&slow);
-    client_close(&fast);
+    net_client_close(&slow);
+    net_client_close(&fast);
     RIG_UNTIL(&r, http_rig_figures(&r).connections == 0);
     http_feed_free(f);
     http_rig_done(&r);

@@ -63,9 +63,9 @@ static void drain(void **state)
     assert_non_null(strstr(head, "Connection: close\r\n"));
     RIG_UNTIL(&r, r.drained == 1);
     assert_int_equal(http_rig_figures(&r).connections, 0);
-    client_close(&idle);
-    client_close(&parked);
-    client_close(&pipelined);
+    net_client_close(&idle);
+    net_client_close(&parked);
+    net_client_close(&pipelined);
     free(address);
     http_rig_done(&r);
     assert_int_equal(r.drained, 1);
@@ -90,7 +90,7 @@ static void drain_with_requests_unread(void **state)
     peer_until_eof(&r, &c);
     assert_int_equal(c.error, 0);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
-    client_close(&c);
+    net_client_close(&c);
     RIG_UNTIL(&r, r.drained == 1);
     http_rig_done(&r);
 }
@@ -112,8 +112,8 @@ static void drain_limit(void **state)
     RIG_UNTIL(&r, r.parked[0].gone == 1);
     peer_until_eof(&r, &parked);
     peer_until_eof(&r, &partial);
-    client_close(&parked);
-    client_close(&partial);
+    net_client_close(&parked);
+    net_client_close(&partial);
     http_rig_done(&r);
 }
 
@@ -146,7 +146,7 @@ static void request_under_way_while_draining(void **state)
     peer_until_eof(&r, &c);
     assert_non_null(strstr(c.data, "\r\n\r\nabcd"));
     RIG_UNTIL(&r, r.drained == 1);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -179,7 +179,7 @@ static void close_with_parked(void **state)
     RIG_UNTIL(&r, closed == 1);
     assert_int_equal(r.parked[0].sent + r.parked[1].sent, 2);
     r.server = NULL;
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -214,7 +214,7 @@ static void close_from_handler(void **state)
     assert_int_equal(r.parked[0].sent, 1);
     assert_int_equal(r.parked[1].taken, 0);
     peer_until_eof(&r, &c);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -236,15 +236,15 @@ static void two_servers(void **state)
     expect_status(&a, &x, GET("/now"), 200);
     expect_status(&b, &y, GET("/now"), 200);
     assert_int_equal(a.handled + b.handled, 2);
-    client_close(&x);
-    client_open(&x, http_server_address(second, 0));
+    net_client_close(&x);
+    net_client_open(&x, http_server_address(second, 0));
     expect_status(&a, &x, GET("/now"), 404);
     http_server_close(second, count_cb, &closed);
     RIG_UNTIL(&a, closed == 1);
-    client_close(&x);
+    net_client_close(&x);
     http_rig_done(&a);
     expect_status(&b, &y, GET("/now"), 200);
-    client_close(&y);
+    net_client_close(&y);
     http_rig_done(&b);
 }
 
@@ -298,10 +298,10 @@ static bool starve(const char *requests, long nth, int lasting)
     bool reached = mem_calls() >= nth;
     mem_fail_at(0, 0);
     RIG_UNTIL(&r, (finish_parked(&r), true) && http_rig_figures(&r).parked == 0);
-    client_close(&c);
+    net_client_close(&c);
     peer_open(&r, &c);
     expect_status(&r, &c, GET("/now"), 200); /* nobody else has suffered */
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
     return reached;
 }

@@ -75,7 +75,7 @@ static void whole(void **state)
         RIG_UNTIL(&r, r.parked[0].sent == 1);
         assert_true(r.parked[0].whole && r.parked[0].gone == 0);
         assert_false(is_open(fd));
-        client_close(&c);
+        net_client_close(&c);
         http_rig_done(&r);
     }
 }
@@ -112,7 +112,7 @@ static void slow(void **state)
         assert_int_equal(c.data[i], byte_at(i));
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_true(r.parked[0].whole);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -132,7 +132,7 @@ static void shorter_than_promised(void **state)
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_false(r.parked[0].whole);
     assert_false(is_open(fd));
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -188,7 +188,7 @@ static void server_ends(void **state)
     assert_int_equal(r.parked[0].sent, 1);
     assert_false(r.parked[0].whole);
     assert_false(is_open(fd));
-    client_close(&c);
+    net_client_close(&c);
 }
 
 int main(void)

@@ -27,7 +27,7 @@ static void half_close(void **state)
     peer_until_eof(&r, &c);
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_true(r.parked[0].whole);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -45,7 +45,7 @@ static void half_close_answered_at_once(void **state)
     assert_int_equal(peer_answer(&r, &c, body, sizeof body), 200);
     assert_string_equal(body, "now");
     peer_until_eof(&r, &c);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -65,7 +65,7 @@ static void leave_while_parked(enum leaving how, uint32_t pipeline_max, unsigned
         peer_send(&r, &c, GET("/now"));
     RIG_UNTIL(&r, r.parked[1].taken == 1);
     if (how == LEAVE_CLOSE)
-        client_close(&c);
+        net_client_close(&c);
     else
         client_reset(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[1].gone == 1);

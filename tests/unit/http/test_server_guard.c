@@ -63,7 +63,7 @@ static void host_names(void **state)
     expect_status(&r, &c, "GET http://localhost/now HTTP/1.1\r\nHost: localhost\r\n\r\n", 200);
     expect_status(&r, &c,
                   "GET /now HTTP/1.0\r\nHost: evil.example\r\nConnection: keep-alive\r\n\r\n", 421);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -115,7 +115,7 @@ static void origins_and_sites(void **state)
                  rows[i].headers);
         expect_status(&r, &c, request, rows[i].status);
     }
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -144,7 +144,7 @@ static void cors(void **state)
               "Origin: https://evil.example\r\n\r\n");
     assert_int_equal(peer_head(&r, &c, head, sizeof head), 403);
     assert_null(strstr(head, "Access-Control"));
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -169,7 +169,7 @@ static void prefetch(void **state)
     expect_status(&r, &c, "GET /now HTTP/1.1\r\nHost: localhost\r\nSec-Purpose: prefetch\r\n\r\n",
                   200);
     assert_int_equal(r.handled, 2);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -264,7 +264,7 @@ static void unsafe_gets(void **state)
         expect_status(&r, &c, request, 200);
         assert_int_equal(r.handled, ++handled);
     }
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -319,9 +319,9 @@ static void addresses(void **state)
         struct client c;
         if (strstr(http_server_address(r.server, i), "127.0.0.2"))
             continue;
-        client_open(&c, http_server_address(r.server, i));
+        net_client_open(&c, http_server_address(r.server, i));
         expect_status(&r, &c, GET("/now"), 200);
-        client_close(&c);
+        net_client_close(&c);
     }
     assert_string_equal(r.last_peer, "::1");
     http_rig_done(&r);
@@ -368,19 +368,19 @@ static void unix_socket(void **state)
     assert_string_equal(http_server_address(r.server, 1), f.address);
     assert_int_equal(stat(f.socket, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    client_open(&c, f.address);
+    net_client_open(&c, f.address);
     expect_status(&r, &c, GET("/now"), 200);
     assert_string_equal(r.last_peer, "unix");
     peer_send(&r, &c, GET("/park/0"));
     RIG_UNTIL(&r, r.parked[0].taken == 1);
-    client_close(&c);
+    net_client_close(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1);
-    client_open(&c, f.address);
+    net_client_open(&c, f.address);
     peer_send(&r, &c, GET("/park/1"));
     shutdown(c.fd, SHUT_WR);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 100);
     assert_int_equal(r.parked[1].gone, 0);
-    client_close(&c); /* after the probe: a Unix socket tells by itself */
+    net_client_close(&c); /* after the probe: a Unix socket tells by itself */
     RIG_UNTIL(&r, r.parked[1].gone == 1);
     http_rig_done(&r);
     assert_int_equal(stat(f.socket, &st), -1); /* tidied up */
@@ -406,9 +406,9 @@ static void unix_socket_left_over(void **state)
     close(fd); /* its owner is no more, the file is */
     assert_int_equal(http_server_listen(r.server, f.address, &note), 0);
     assert_int_equal(http_server_listen(r.server, f.address, &note), -ERR_LOCKED);
-    client_open(&c, f.address);
+    net_client_open(&c, f.address);
     expect_status(&r, &c, GET("/now"), 200);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
     rmdir(f.path);
 }

@@ -42,7 +42,7 @@ static void expect_new(struct http_rig *r, const char *request, unsigned status)
         peer_until_eof(r, &c);
         assert_true(c.eof); /* not a reset: the answer must not be lost */
     }
-    client_close(&c);
+    net_client_close(&c);
 }
 
 static void uri_and_head(void **state)
@@ -92,7 +92,7 @@ static void expect_body(struct http_rig *r, const char *method, const char *path
         fail_msg("%s of %zu bytes: %u instead of %u", path, n, got, status);
     if (status == 200)
         expect_status(r, &c, GET("/now"), 200); /* nothing of the body is left over */
-    client_close(&c);
+    net_client_close(&c);
     free(body);
 }
 
@@ -141,8 +141,8 @@ static void slow_head(void **state)
     assert_true(c.eof);
     peer_until_eof(&r, &silent); /* never said a word: closed without one */
     assert_int_equal(silent.len, 0);
-    client_close(&c);
-    client_close(&silent);
+    net_client_close(&c);
+    net_client_close(&silent);
     http_rig_done(&r);
 }
 
@@ -166,7 +166,7 @@ static void trickled_head(void **state)
         peer_send(&r, &c, "x");
     }
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 408);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -183,7 +183,7 @@ static void slow_body(void **state)
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 408);
     peer_until_eof(&r, &c);
     assert_int_equal(r.handled, 0);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -205,7 +205,7 @@ static void slow_behind_parked(void **state)
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 408);
     peer_until_eof(&r, &c);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -228,7 +228,7 @@ static void waiting_for_continue(void **state)
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 100);
     assert_int_equal(peer_answer(&r, &c, NULL, 0), 408); /* from here on the time counts */
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -249,8 +249,8 @@ static void idle(void **state)
     assert_int_equal(r.parked[0].gone, 0); /* not idle */
     http_rig_answer(&r, 0, "x");
     assert_int_equal(peer_answer(&r, &parked, NULL, 0), 200);
-    client_close(&c);
-    client_close(&parked);
+    net_client_close(&c);
+    net_client_close(&parked);
     http_rig_done(&r);
 }
 
@@ -266,7 +266,7 @@ static void stuck_writer(void **state)
     peer_open(&r, &c);
     peer_send(&r, &c, GET("/size/30000000") GET("/park/0"));
     RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[0].sent == 1);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -289,7 +289,7 @@ static void write_buffer(void **state)
     assert_int_equal(r.handled, 1);
     for (int i = 0; i < 3; i++)
         assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -319,7 +319,7 @@ static void large_answers_one_by_one(void **state)
     RIG_UNTIL(&r, r.handled == 3);
     turns(&r, 50);
     assert_int_equal(r.handled, 3);
-    client_close(&c);
+    net_client_close(&c);
     RIG_UNTIL(&r, r.parked[1].gone == 1);
     http_rig_done(&r);
 }
@@ -350,7 +350,7 @@ static void bodies_under_way(void **state)
     http_rig_answer(&r, 1, "x");
     for (int i = 0; i < 3; i++)
         assert_int_equal(peer_answer(&r, &c, NULL, 0), 200);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -373,15 +373,15 @@ static void connections(uint32_t max, uint32_t per_address, size_t allowed)
         expect_status(&r, &extra, GET("/now"), 503);
         peer_until_eof(&r, &extra);
         assert_true(extra.eof);
-        client_close(&extra);
+        net_client_close(&extra);
     }
     assert_int_equal(http_rig_figures(&r).refused, 3);
-    client_close(&c[0]);
+    net_client_close(&c[0]);
     RIG_UNTIL(&r, http_rig_figures(&r).connections == allowed - 1);
     peer_open(&r, &c[0]);
     for (size_t i = 0; i < allowed; i++) {
         expect_status(&r, &c[i], GET("/now"), 200);
-        client_close(&c[i]);
+        net_client_close(&c[i]);
     }
     http_rig_done(&r);
 }
@@ -429,11 +429,11 @@ static int without_descriptors(void)
         return 1;
     expect_status(&r, &first, GET("/now"), 200); /* who is in is served */
     for (size_t i = 0; i < COUNT_OF(c); i++)
-        client_close(&c[i]);
+        net_client_close(&c[i]);
     peer_open(&r, &c[0]); /* there is room again */
     expect_status(&r, &c[0], GET("/now"), 200);
-    client_close(&c[0]);
-    client_close(&first);
+    net_client_close(&c[0]);
+    net_client_close(&first);
     return r.log_lines == 1 ? 0 : 2;
 }
 
@@ -460,7 +460,7 @@ static int without_any_descriptor(void)
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 4;
     expect_status(&r, &c, GET("/now"), 200);
-    client_close(&c);
+    net_client_close(&c);
     return 0;
 }
 

@@ -100,7 +100,7 @@ static void peer_restart(struct soak *s, size_t i)
 {
     if (s->clients[i].fd > 0) {
         if (random_below(&s->random, 2))
-            client_close(&s->clients[i]);
+            net_client_close(&s->clients[i]);
         else
             client_reset(&s->clients[i]);
     }
@@ -181,7 +181,7 @@ static void soak(void **state)
             http_rig_turn(&s->rig);
     }
     for (size_t i = 0; i < CLIENTS; i++)
-        client_close(&s->clients[i]);
+        net_client_close(&s->clients[i]);
     RIG_UNTIL(&s->rig, (answer_one(s), http_rig_figures(&s->rig).connections == 0));
     RIG_UNTIL(&s->rig, (answer_one(s), s->pending_count == 0));
     RIG_UNTIL(&s->rig, s->told == s->taken);

@@ -36,7 +36,7 @@ static void events(void **state)
     assert_string_equal(c.data, EVENT "data: 2\n\ndata: 3\n\n");
     assert_int_equal(r.handled, 1);
     assert_true(r.parked[0].sent == 1 && r.parked[0].whole && r.parked[0].gone == 0);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -55,7 +55,7 @@ static void end_with_nothing_left(void **state)
     peer_until_eof(&r, &c);
     RIG_UNTIL(&r, r.parked[0].sent == 1);
     assert_true(r.parked[0].whole);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -102,7 +102,7 @@ static void back_pressure(void **state)
     assert_int_equal(c.len - head, taken);
     for (size_t i = 0; i < taken; i += 1000)
         assert_memory_equal(c.data + head + i, event, 1000);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -127,7 +127,7 @@ static void one_large_event(void **state)
     assert_false(http_stream_write(x, SPAN_LITERAL("x")));
     RIG_UNTIL(&r, client_poll(&c) && c.len == head + 300000);
     RIG_UNTIL(&r, r.parked[0].room == 1);
-    client_close(&c);
+    net_client_close(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1);
     free(event);
     http_rig_done(&r);
@@ -163,7 +163,7 @@ static void room_for_what_was_refused(void **state)
     assert_int_equal(r.parked[0].room, told);
     RIG_UNTIL(&r, client_poll(&c) && r.parked[0].room == told + 1);
     assert_true(http_stream_write(x, span_of(event, 100000)));
-    client_close(&c);
+    net_client_close(&c);
     RIG_UNTIL(&r, r.parked[0].gone == 1);
     free(event);
     http_rig_done(&r);
@@ -182,7 +182,7 @@ static void peer_leaves(void **state)
         peer_send(&r, &c, i == 0 ? GET("/stream/0") : GET("/stream/1"));
         peer_until(&r, &c, "\r\n\r\n");
         if (i == 0)
-            client_close(&c);
+            net_client_close(&c);
         else
             client_reset(&c);
         RIG_UNTIL(&r, r.parked[i].gone == 1);
@@ -211,7 +211,7 @@ static void half_closed(void **state)
     assert_true(http_stream_write(r.parked[0].x, SPAN_LITERAL(EVENT)));
     peer_until(&r, &c, EVENT);
     assert_int_equal(r.parked[0].gone, 0);
-    client_close(&c);
+    net_client_close(&c);
     assert_true(http_stream_write(r.parked[0].x, SPAN_LITERAL(EVENT)));
     RIG_UNTIL(&r, r.parked[0].gone == 1);
     http_rig_done(&r);
@@ -241,7 +241,7 @@ static void followers(void **state)
     peer_until(&r, &c, EVENT);
     http_rig_stream_end(&r, 1);
     peer_until_eof(&r, &c);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 
@@ -258,7 +258,7 @@ static void head_of_a_stream(void **state)
     assert_non_null(strstr(c.data, "text/event-stream"));
     assert_string_equal(strstr(c.data, "\r\n\r\n"), "\r\n\r\n");
     RIG_UNTIL(&r, r.parked[0].gone == 1 && r.parked[0].sent == 1);
-    client_close(&c);
+    net_client_close(&c);
     http_rig_done(&r);
 }
 

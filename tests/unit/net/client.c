@@ -38,13 +38,13 @@ int client_connect(const char *address)
     return fd;
 }
 
-void client_open(struct client *c, const char *address)
+void net_client_open(struct client *c, const char *address)
 {
     *c = (struct client){.fd = client_connect(address)};
     assert_true(c->fd >= 0);
 }
 
-void client_close(struct client *c)
+void net_client_close(struct client *c)
 {
     if (c->fd >= 0)
         close(c->fd);
@@ -56,7 +56,7 @@ void client_reset(struct client *c)
 {
     struct linger hard = {.l_onoff = 1};
     assert_int_equal(setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard), 0);
-    client_close(c);
+    net_client_close(c);
 }
 
 void client_send(uv_loop_t *loop, struct client *c, const char *at, size_t len)

@@ -30,8 +30,8 @@ struct client {
 
 /* A connected socket, not blocking; -1 with errno. address: as net_address gives it. */
 int client_connect(const char *address);
-void client_open(struct client *c, const char *address);
-void client_close(struct client *c);
+void net_client_open(struct client *c, const char *address);
+void net_client_close(struct client *c);
 void client_reset(struct client *c); /* closes with a reset */
 void client_send(uv_loop_t *loop, struct client *c, const char *at, size_t len);
 bool client_poll(struct client *c);             /* takes what is there; always true */

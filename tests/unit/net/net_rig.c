@@ -267,7 +267,7 @@ void net_rig_release(struct net_rig *r)
 
 void net_rig_client(struct net_rig *r, struct client *c)
 {
-    client_open(c, net_address(&r->net, 0));
+    net_client_open(c, net_address(&r->net, 0));
 }
 
 void net_rig_send(struct net_rig *r, struct client *c, const char *text)

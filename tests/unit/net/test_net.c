@@ -24,7 +24,7 @@ static void lines_come_back(void **state)
     assert_int_equal(r.net.figures.bytes_in, c.len);
     assert_int_equal(r.net.figures.bytes_out, c.len);
     assert_true(r.net.figures.connections == 1 && r.net.figures.accepted == 1);
-    client_close(&c);
+    net_client_close(&c);
     NET_UNTIL(&r, r.net.figures.connections == 0);
     net_rig_done(&r);
 }
@@ -49,7 +49,7 @@ static void long_lines(void **state)
     assert_memory_equal(c.data, line, LEN);
     assert_int_equal(r.lines, 1);
     free(line);
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
 }
 
@@ -72,7 +72,7 @@ static void split_streams_split(void **state)
     bool is_split = stream_under_test(&ctx) == &split_stream;
     split = ctx;
     assert_true(!is_split || (split->delays > 0 && split->splits > 0));
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
 }
 
@@ -92,7 +92,7 @@ static void held_lines_keep_their_order(void **state)
     net_rig_release(&r);
     client_until(&r.loop, &c, "three\n");
     assert_string_equal(c.data, "one\nheld\ntwo\nheld\nthree\n");
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
 }
 
@@ -108,7 +108,7 @@ static void written_together(void **state)
     net_rig_send(&r, &c, "one\ntwo\nthree\n");
     NET_UNTIL(&r, r.lines == 3 && client_poll(&c) && c.len > 0);
     assert_string_equal(c.data, "one\ntwo\nthree\n");
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
 }
 
@@ -129,7 +129,7 @@ static void output_is_bounded(void **state)
     assert_int_equal(r.lines, 1);
     NET_UNTIL(&r, client_poll(&c) && c.len == 30000005);
     assert_string_equal(c.data + 30000000, "next\n");
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
 }
 
@@ -151,7 +151,7 @@ static void the_last_reply_arrives(void **state)
     assert_true(c.eof && !c.error);
     assert_string_equal(c.data, "end\n");
     assert_int_equal(r.net.figures.connections, 1); /* waits for the client to close */
-    client_close(&c);
+    net_client_close(&c);
     NET_UNTIL(&r, r.net.figures.connections == 0);
     net_rig_done(&r);
 }
@@ -173,7 +173,7 @@ static void half_closed(void **state)
     client_until_eof(&r.loop, &c);
     assert_string_equal(c.data, "held\nafter\n");
     assert_int_equal(r.ended, 1);
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
 }
 
@@ -191,7 +191,7 @@ static void closed_by_the_protocol(void **state)
     client_until_eof(&r.loop, &c);
     NET_UNTIL(&r, r.closed == 1);
     assert_int_equal(r.lines, 2);
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
 }
 
@@ -227,13 +227,13 @@ static void connections_in_all(void **state)
     client_until_eof(&r.loop, &out);
     assert_string_equal(out.data, "full\n");
     assert_true(r.net.figures.accepted == 1 && r.net.figures.refused == 1 && r.refused == 1);
-    client_close(&out);
-    client_close(&in);
+    net_client_close(&out);
+    net_client_close(&in);
     NET_UNTIL(&r, r.net.figures.connections == 0);
     net_rig_client(&r, &in);
     net_rig_send(&r, &in, "two\n");
     client_until(&r.loop, &in, "two\n");
-    client_close(&in);
+    net_client_close(&in);
     net_rig_done(&r);
 }
 
@@ -251,8 +251,8 @@ static void connections_of_an_address(void **state)
     net_rig_client(&r, &out);
     client_until_eof(&r.loop, &out);
     assert_string_equal(out.data, "full\n");
-    client_close(&out);
-    client_close(&in);
+    net_client_close(&out);
+    net_client_close(&in);
     NET_UNTIL(&r, r.net.figures.connections == 0);
     assert_int_equal(map64_get(&r.net.addresses, UINT64_C(1) << 32 | 0x7f000001), 0);
     net_rig_done(&r);
@@ -274,12 +274,12 @@ static void stream_refused(void **state)
     client_until_eof(&r.loop, &c);
     assert_true(r.net.figures.connections == 0 && r.net.figures.refused == 1 && r.opened == 0);
     assert_int_equal(map64_get(&r.net.addresses, UINT64_C(1) << 32 | 0x7f000001), 0);
-    client_close(&c);
+    net_client_close(&c);
     split.refuse = false;
     net_rig_client(&r, &c);
     net_rig_send(&r, &c, "one\n");
     client_until(&r.loop, &c, "one\n");
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
     assert_int_equal(split.open, 0);
 }
@@ -299,7 +299,7 @@ static void slow_line(void **state)
     client_until_eof(&r.loop, &c);
     assert_string_equal(c.data, "late\n");
     assert_true(r.late[0] == 1 && r.late[1] == 0);
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
 }
 
@@ -314,7 +314,7 @@ static void idle(void **state)
     net_rig_client(&r, &c);
     client_until_eof(&r.loop, &c);
     assert_true(r.late[0] == 0 && r.late[1] == 1);
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
 }
 
@@ -328,7 +328,7 @@ static void held_is_not_late(void **state)
     r.idle_ms = r.line_ms = 40;
     net_rig_start(&r);
     while (r.holds == 0) { /* again if the machine was too slow for a line within that time */
-        client_close(&c);
+        net_client_close(&c);
         net_rig_client(&r, &c);
         net_rig_send(&r, &c, "hold\n");
         NET_UNTIL(&r, r.holds == 1 || (client_poll(&c) && c.eof));
@@ -338,7 +338,7 @@ static void held_is_not_late(void **state)
     assert_int_equal(r.late[0] + r.late[1], late);
     net_rig_release(&r);
     client_until(&r.loop, &c, "held\n");
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
 }
 
@@ -353,7 +353,7 @@ static void stuck_writer(void **state)
     net_rig_client(&r, &c);
     net_rig_send(&r, &c, "size 30000000\n");
     NET_UNTIL(&r, r.closed == 1);
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
 }
 
@@ -368,7 +368,7 @@ static void ticks_stop_without_connections(void **state)
     assert_false(uv_is_active((uv_handle_t *)&r.net.timer));
     net_rig_client(&r, &c);
     NET_UNTIL(&r, r.ticks > 0);
-    client_close(&c);
+    net_client_close(&c);
     NET_UNTIL(&r, !uv_is_active((uv_handle_t *)&r.net.timer));
     r.tick_more = true;
     net_tick_start(&r.net);
@@ -405,7 +405,7 @@ static void kept_input_is_charged(void **state)
     NET_UNTIL(&r, r.lines == 1);
     assert_int_equal(b.figures.by_kind[BUDGET_BODIES], 0);
     free(input);
-    client_close(&c);
+    net_client_close(&c);
     NET_UNTIL(&r, b.figures.held == 0);
     net_rig_done(&r);
 }
@@ -430,7 +430,7 @@ static void input_without_room(void **state)
     assert_int_equal(r.no_room, 1);
     assert_true(b.figures.peak <= 200000);
     free(input);
-    client_close(&c);
+    net_client_close(&c);
     NET_UNTIL(&r, b.figures.held == 0);
     net_rig_done(&r);
 }
@@ -461,7 +461,7 @@ static void shed_when_memory_is_short(void **state)
     budget_give(&others, BUDGET_BODIES, others.held);
     budget_close(&others);
     free(input);
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
 }
 
@@ -496,8 +496,8 @@ static void drain(void **state)
     client_until_eof(&r.loop, &works);
     assert_string_equal(works.data, "held\n");
     NET_UNTIL(&r, r.drained == 1);
-    client_close(&rests);
-    client_close(&works);
+    net_client_close(&rests);
+    net_client_close(&works);
     net_rig_done(&r);
     assert_int_equal(r.drained, 1);
 }
@@ -515,7 +515,7 @@ static void drain_has_an_end(void **state)
     net_drain(&r.net, 50, count_cb, &r.drained);
     NET_UNTIL(&r, r.drained == 1);
     assert_int_equal(r.closed, 1);
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
 }
 
@@ -538,7 +538,7 @@ static void close_waits_for_work(void **state)
     assert_int_equal(r.server_ended, 0);
     net_work_done(&r.net);
     NET_UNTIL(&r, r.server_closed == 1);
-    client_close(&c);
+    net_client_close(&c);
     assert_int_equal(uv_run(&r.loop, UV_RUN_DEFAULT), 0);
     assert_int_equal(uv_loop_close(&r.loop), 0);
 }
@@ -566,10 +566,10 @@ static void addresses(void **state)
     assert_null(net_address(&r.net, 2));
     assert_int_equal(stat(text + 5, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    client_open(&c, net_address(&r.net, 1));
+    net_client_open(&c, net_address(&r.net, 1));
     net_rig_send(&r, &c, "one\n");
     client_until(&r.loop, &c, "one\n");
-    client_close(&c);
+    net_client_close(&c);
     net_rig_done(&r);
     assert_int_equal(stat(text + 5, &st), -1); /* removed */
     assert_int_equal(rmdir(folder), 0);

@@ -5,6 +5,7 @@
  * change is lost between the two, the API works on one definition at a time. A secret is taken and
  * never shown: what PATCH does not name stays in the backend. */
 #include "api/v1/alerts/alert_view.h"
+#include "api/v1/name_page.h"
 #include "api/v1/v1_impl.h"
 #include "api/words.h"
 #include "core/alerts/alert.h"
@@ -93,26 +94,29 @@ void alert_get_handle(void *ctx, struct http_exchange *x)
 
 static void alerts_listed(struct call *c, const struct reply *r)
 {
+    struct name_page *page = c->more;
     struct json_writer w;
     answer_begin(c->x, &w);
     json_write_object(&w);
     json_write_key(&w, "alerts");
     json_write_array(&w);
     for (uint32_t i = 0; i < r->alert_count; i++)
-        alert_view_write(&w, &r->alerts[i]);
+        if (name_page_takes(page, r->alerts[i].name))
+            alert_view_write(&w, &r->alerts[i]);
     json_write_array_end(&w);
+    name_page_end(page, &w);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
 
 void alert_list_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = query_none(broker_of(ctx), x)
-                         ? call_new(broker_of(ctx), ctx, x, OP_ALERT_LIST, alerts_listed)
-                         : NULL;
+    struct name_page *page = name_page_read(broker_of(ctx), x);
+    struct call *c = page ? call_new(broker_of(ctx), ctx, x, OP_ALERT_LIST, alerts_listed) : NULL;
     if (!c)
         return;
     http_alone(x);
+    c->more = page;
     call_submit(c);
 }
 

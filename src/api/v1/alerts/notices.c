@@ -1,28 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The outbox of notices (look, deliver anew, discard) and the breakers of their targets. */
+#include "api/v1/name_page.h"
 #include "api/v1/v1_impl.h"
 #include "api/words.h"
+#include "broker/event_json.h"
 #include "core/limits.h"
 
 #define LIST_LIMIT 100
 
 static void write_notice(struct json_writer *w, const struct notice_view *v)
 {
-    const struct rec_notice_new *n = &v->notice;
+    struct event_view event;
+    event_of_notice(&event, v, NULL);
+    event.error = (struct span){NULL, 0}; /* what is shown as error is that of the delivery */
     json_write_object(w);
-    write_id(w, "id", n->id_hi, n->number);
-    write_time(w, "at", n->at);
-    write_text(w, "kind", alert_on_name(n->on));
-    write_span(w, "alert", n->alert);
-    if (n->edge != EDGE_NONE) {
-        write_text(w, "edge", notice_edge_name(n->edge));
-        write_uint(w, "value", n->value);
-        write_uint(w, "limit", n->mark);
-    }
-    write_span_if(w, "queue", n->queue);
-    write_span_if(w, "schedule", n->subject);
-    if (n->job_seq)
-        write_id(w, "job", n->job_hi, n->job_seq);
+    event_members_write(w, &event);
     write_text(w, "state", notice_state_name(v->tried.state));
     write_uint(w, "attempts", v->tried.tries);
     if (v->tried.state == NOTICE_PENDING)
@@ -105,12 +97,12 @@ void notice_delete_handle(void *ctx, struct http_exchange *x)
 /* ---- lists ---- */
 
 struct list_in {
-    struct job_ref after;
+    struct job_ref cursor;
     int64_t limit;
 };
 
 static const struct field list_rows[] = {
-    {"after", FIELD_JOB, offsetof(struct list_in, after), 0, 0, NULL, 0},
+    {"cursor", FIELD_JOB, offsetof(struct list_in, cursor), 0, 0, NULL, 0},
     {"limit", FIELD_INT, offsetof(struct list_in, limit), 1, LIMIT_BATCH, NULL, 0},
 };
 
@@ -124,13 +116,12 @@ static void notices_listed(struct call *c, const struct reply *r)
     for (uint32_t i = 0; i < r->notice_count; i++)
         write_notice(&w, &r->notices[i]);
     json_write_array_end(&w);
+    char cursor[ID_ULID_BYTES] = "";
     if (r->cursor) {
         const struct rec_notice_new *last = &r->notices[r->notice_count - 1].notice;
-        write_id(&w, "next", last->id_hi, last->number);
-    } else {
-        json_write_key(&w, "next");
-        json_write_null(&w);
+        id_ulid(id_make(last->id_hi, last->number), cursor);
     }
+    write_next_cursor(&w, span_text(cursor));
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
@@ -148,12 +139,13 @@ void notice_list_handle(void *ctx, struct http_exchange *x)
     if (!c)
         return;
     http_alone(x);
-    c->op.notice = (struct op_notice){.after = in.after.seq, .limit = (uint32_t)in.limit};
+    c->op.notice = (struct op_notice){.after = in.cursor.seq, .limit = (uint32_t)in.limit};
     call_submit(c);
 }
 
 static void breakers_listed(struct call *c, const struct reply *r)
 {
+    struct name_page *page = c->more;
     struct json_writer w;
     answer_begin(c->x, &w);
     json_write_object(&w);
@@ -161,6 +153,8 @@ static void breakers_listed(struct call *c, const struct reply *r)
     json_write_array(&w);
     for (uint32_t i = 0; i < r->breaker_count; i++) {
         const struct breaker *b = &r->breakers[i].breaker;
+        if (!name_page_takes(page, r->breakers[i].target))
+            continue;
         json_write_object(&w);
         write_span(&w, "target", r->breakers[i].target);
         write_text(&w, "state", breaker_state_name(b->state));
@@ -170,17 +164,19 @@ static void breakers_listed(struct call *c, const struct reply *r)
         json_write_object_end(&w);
     }
     json_write_array_end(&w);
+    name_page_end(page, &w);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
 
 void breaker_list_handle(void *ctx, struct http_exchange *x)
 {
-    struct call *c = query_none(broker_of(ctx), x)
-                         ? call_new(broker_of(ctx), ctx, x, OP_BREAKER_LIST, breakers_listed)
-                         : NULL;
+    struct name_page *page = name_page_read(broker_of(ctx), x);
+    struct call *c =
+        page ? call_new(broker_of(ctx), ctx, x, OP_BREAKER_LIST, breakers_listed) : NULL;
     if (!c)
         return;
     http_alone(x);
+    c->more = page;
     call_submit(c);
 }

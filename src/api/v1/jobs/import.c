@@ -3,7 +3,7 @@
  *
  * A job gets a new id here. The old one makes the import repeatable (the idempotency key is made of
  * it) and stays visible as imported_from among the job's attributes. Members that only describe how
- * the job stood over there (seq, since, attempts) are read and left aside. */
+ * the job stood over there (seq, state_since, attempts) are read and left aside. */
 #include "api/content.h"
 #include "api/kv_keys.h"
 #include "api/v1/jobs/batch.h"
@@ -26,9 +26,9 @@ struct import_in {
     struct span payload, payload_json, payload_text, payload_base64;
     struct span error;
     struct texts_in undelivered;
-    uint64_t damaged;                   /* enum job_damage */
-    int64_t seq, attempts;              /* left aside, as … */
-    struct wall_time since, created_at; /* … these; the old id tells the latter */
+    uint64_t damaged;                         /* enum job_damage */
+    int64_t seq, attempts;                    /* left aside, as … */
+    struct wall_time state_since, created_at; /* … these; the old id tells the latter */
 };
 
 /* In the order of the enums, from 1. */
@@ -46,7 +46,7 @@ static const struct field rows[] = {
     {"state", FIELD_WORD, AT(state), STATE_SCHEDULED, 0, native_states, 0},
     {"reason", FIELD_WORD, AT(reason), REASON_FAILED, 0, reasons, 0},
     {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
-    {"label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},
+    {"priority_label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},
     {"failures", FIELD_INT, AT(failures), 0, UINT16_MAX, NULL, 0},
     {"crashes", FIELD_INT, AT(crashes), 0, UINT16_MAX, NULL, 0},
     {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
@@ -70,7 +70,7 @@ static const struct field rows[] = {
     {"damaged", FIELD_WORDS, AT(damaged), 0, 0, damages, 0},
     {"seq", FIELD_INT, AT(seq), 0, INT64_MAX, NULL, 0},
     {"attempts", FIELD_INT, AT(attempts), 0, INT64_MAX, NULL, 0},
-    {"since", FIELD_TIME, AT(since), 0, 0, NULL, 0},
+    {"state_since", FIELD_TIME, AT(state_since), 0, 0, NULL, 0},
 };
 
 /* One job on its way into the batch. */

@@ -48,7 +48,7 @@ static void write_options(struct json_writer *w, const struct job_view *v)
 static void write_times(struct json_writer *w, const struct job_view *v, struct wall_time now)
 {
     write_time(w, "created_at", id_time(v->job.id_hi));
-    write_time(w, "since", v->job.since);
+    write_time(w, "state_since", v->job.since);
     write_time_if(w, "run_at", v->job.run_at);
     write_time_if(w, "started_at", v->started_at);
     if (v->job.state == STATE_RUNNING) {
@@ -98,7 +98,8 @@ static void write_result(struct json_writer *w, const struct job_view *v, unsign
         if (v->result_kind != PAYLOAD_NONE)
             write_bytes(w, "result", v->result_kind, v->result);
     }
-    if (v->error.len > 0) {
+    /* A done job succeeded in the end; the error of an earlier attempt is in its history. */
+    if (v->error.len > 0 && v->job.state != STATE_DONE) {
         write_span(w, "error", v->error);
         write_text(w, "error_kind", error_kind_name(v->error_kind));
     }
@@ -139,7 +140,7 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     write_text(w, "uuid", uuid);
     write_span(w, "queue", v->queue);
     write_state(w, &v->job);
-    write_span_if(w, "label", v->extra.label);
+    write_span_if(w, "priority_label", v->extra.label);
     write_counts(w, v);
     write_options(w, v);
     write_times(w, v, now);
@@ -166,7 +167,7 @@ void job_claim_write(struct json_writer *w, const struct job_view *v, struct wal
     write_time(w, "lease_until", lease_until(v->lease_ms, now));
     write_time(w, "created_at", id_time(v->job.id_hi));
     write_bytes(w, "payload", v->job.payload_kind, v->payload);
-    write_span_if(w, "label", v->extra.label);
+    write_span_if(w, "priority_label", v->extra.label);
     write_keys(w, v);
     json_write_object_end(w);
 }

@@ -144,7 +144,7 @@ static const struct field patch_rows[] = {
     {"run_at", FIELD_TIME, AT(run_at), 0, 0, NULL, 0},
     {"delay_ms", FIELD_INT, AT(delay_ms), 0, LIMIT_WALL_MS, NULL, 0},
     {"payload", FIELD_RAW, AT(payload), 0, 0, NULL, 0},
-    {"label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},
+    {"priority_label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},
     {"attributes", FIELD_RAW, AT(attributes), 0, 0, NULL, 0},
 };
 
@@ -162,8 +162,8 @@ static int take_patch(const struct native *n, const struct field_reader *r,
 {
     if (r->seen == 0) {
         problem_set(r->problem, r->arena, PROBLEM_MISSING_FIELD, NULL,
-                    "nothing to change: give priority, run_at, delay_ms or payload, or label or "
-                    "attributes");
+                    "nothing to change: give priority, run_at, delay_ms or payload, or "
+                    "priority_label or attributes");
         return -ERR_INVALID;
     }
     op->has_priority = fields_has(r, "priority");
@@ -176,14 +176,14 @@ static int take_patch(const struct native *n, const struct field_reader *r,
     return fields_exclude(r, "run_at", "delay_ms");
 }
 
-/* Label and attributes are noted, in any state; the rest is for jobs that wait. One request does
- * the one or the other, so that none is done by half. */
-static bool notes(const struct field_reader *r)
+/* Label and attributes are annotations, which a job takes in any state; the rest is for jobs that
+ * wait. One request does the one or the other, so that none is done by half. */
+static bool annotates(const struct field_reader *r)
 {
-    return fields_has(r, "label") || fields_has(r, "attributes");
+    return fields_has(r, "priority_label") || fields_has(r, "attributes");
 }
 
-static int take_note(const struct field_reader *r, const struct patch_in *in, struct op *op)
+static int take_annotation(const struct field_reader *r, const struct patch_in *in, struct op *op)
 {
     static const char *const others[] = {"priority", "run_at", "delay_ms", "payload"};
     struct job_ref job = op->patch.job;
@@ -191,7 +191,8 @@ static int take_note(const struct field_reader *r, const struct patch_in *in, st
         if (!fields_has(r, others[i]))
             continue;
         problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, others[i],
-                    "%s cannot be changed together with label or attributes; send two requests",
+                    "%s cannot be changed together with priority_label or attributes; send two "
+                    "requests",
                     others[i]);
         return -ERR_INVALID;
     }
@@ -203,7 +204,7 @@ static int take_note(const struct field_reader *r, const struct patch_in *in, st
     }
     *op = (struct op){.kind = OP_NOTE, .tag = op->tag};
     op->note = (struct op_note){.job = job,
-                                .has_label = fields_has(r, "label"),
+                                .has_label = fields_has(r, "priority_label"),
                                 .has_attributes = fields_has(r, "attributes"),
                                 .label = in->label,
                                 .attributes = in->attributes};
@@ -225,7 +226,7 @@ void job_patch_handle(void *ctx, struct http_exchange *x)
     op->patch.job = job;
     int err = read_body(b, FIELDS(patch_rows), &in, &r, &p);
     if (err == 0)
-        err = notes(&r) ? take_note(&r, &in, op) : take_patch(ctx, &r, &in, &op->patch);
+        err = annotates(&r) ? take_annotation(&r, &in, op) : take_patch(ctx, &r, &in, &op->patch);
     if (err < 0)
         batch_refuse(b, 0, &p);
     batch_submit(b);

@@ -9,7 +9,7 @@ struct lease_in {
     struct job_token token;
     struct span result;
     struct span error;
-    uint8_t kind;
+    uint8_t error_kind;
     bool retry;
     int64_t delay_ms, lease_ms;
     struct wall_time run_at;
@@ -40,7 +40,7 @@ static const struct field ack_rows[] = {
 static const struct field fail_rows[] = {
     TOKEN_ROW,
     {"error", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
-    {"kind", FIELD_WORD, AT(kind), ERROR_APP, 0, error_kinds, 0},
+    {"error_kind", FIELD_WORD, AT(error_kind), ERROR_APP, 0, error_kinds, 0},
     {"result", FIELD_RAW, AT(result), 0, 0, NULL, 0},
     {"retry", FIELD_BOOL, AT(retry), 0, 0, NULL, 0},
     WHEN_ROWS,
@@ -98,7 +98,7 @@ static void take_lease(const struct word *word, const struct field_reader *r,
         .job = in->job,
         .token = in->token,
         .error = in->error,
-        .error_kind = in->kind,
+        .error_kind = in->error_kind,
         .no_retry = !in->retry,
         .has_delay = word->when && (fields_has(r, "delay_ms") || fields_has(r, "run_at")),
         .delay_ms = in->delay_ms,

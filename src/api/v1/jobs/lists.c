@@ -69,21 +69,15 @@ static int take_list(const struct field_reader *r, const struct list_in *in, str
     };
     if (!fields_has(r, "cursor") || cursor_parse(in->cursor, op->newest_first, &op->after) == 0)
         return 0;
-    problem_set(r->problem, r->arena, PROBLEM_INVALID_FIELD, "cursor",
-                "cursor must be the cursor of an earlier answer to the same list");
-    return -ERR_INVALID;
+    return cursor_refuse(r);
 }
 
 static void write_cursor(struct json_writer *w, uint64_t seq, bool newest_first)
 {
-    char text[CURSOR_TEXT_BYTES];
-    json_write_key(w, "cursor");
-    if (seq == 0) {
-        json_write_null(w);
-        return;
-    }
-    cursor_text(seq, newest_first, text);
-    json_write_text(w, span_text(text));
+    char text[CURSOR_TEXT_BYTES] = "";
+    if (seq != 0)
+        cursor_text(seq, newest_first, text);
+    write_next_cursor(w, span_text(text));
 }
 
 /* Writes "jobs"; gives the cursor for what follows. */

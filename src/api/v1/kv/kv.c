@@ -2,6 +2,7 @@
 /* The key-value store: commits, reads, lists, and single keys that are one text. */
 #include <stdio.h>
 
+#include "api/cursor.h"
 #include "api/kv_keys.h"
 #include "api/v1/v1_impl.h"
 #include "api/words.h"
@@ -358,11 +359,7 @@ static void kv_listed(struct call *c, const struct reply *r)
     answer_begin(c->x, &w);
     json_write_object(&w);
     write_views(&w, r);
-    json_write_key(&w, "cursor");
-    if (cursor)
-        json_write_text(&w, span_text(cursor));
-    else
-        json_write_null(&w);
+    write_next_cursor(&w, span_text(cursor ? cursor : ""));
     write_uint(&w, "as_of", r->as_of);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
@@ -386,11 +383,8 @@ void kv_list_handle(void *ctx, struct http_exchange *x)
                               .reverse = in.reverse,
                               .want_value = in.values};
     if (err == 0 && in.cursor.len &&
-        kv_cursor_parse(c->arena, in.cursor, in.reverse, &op->after) < 0) {
-        problem_set(&p, c->arena, PROBLEM_INVALID_FIELD, "cursor",
-                    "cursor must be the cursor of an earlier answer to the same list");
-        err = -ERR_INVALID;
-    }
+        kv_cursor_parse(c->arena, in.cursor, in.reverse, &op->after) < 0)
+        err = cursor_refuse(&r);
     if (err < 0)
         problem_answer(x, &p);
     else

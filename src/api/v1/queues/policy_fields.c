@@ -15,7 +15,7 @@ static const char *const backoff_kinds[] = {"exponential", "list"};
 /* What a queue has besides its policy, and a short form of the back-off. */
 static const struct field other_rows[] = {
     {"backoff_ms", FIELD_STEPS, AT(policy.backoff), 0, 0, NULL, 0},
-    {"note", FIELD_TEXT, AT(note), 0, LIMIT_NOTE_BYTES, NULL, 0},
+    {"description", FIELD_TEXT, AT(note), 0, LIMIT_NOTE_BYTES, NULL, 0},
     {"owner", FIELD_TEXT, AT(owner), 0, LIMIT_LABEL_BYTES, NULL, 0},
     {"attributes", FIELD_RAW, AT(attributes), 0, 0, NULL, 0},
 };
@@ -162,7 +162,7 @@ void backoff_write(struct json_writer *w, const struct backoff *b)
 {
     json_write_key(w, "backoff");
     json_write_object(w);
-    write_text(w, "kind", backoff_kinds[b->kind]);
+    write_text(w, "type", backoff_kinds[b->kind]);
     if (b->kind == BACKOFF_EXPONENTIAL) {
         write_uint(w, "base_ms", b->base_ms);
         write_uint(w, "max_ms", b->max_ms);

@@ -36,7 +36,7 @@ void queue_view_write(struct json_writer *w, const struct queue_view *q, struct 
     write_pause(w, q->paused_until, now);
     write_time(w, "created_at", q->created_at);
     write_time(w, "updated_at", q->updated_at);
-    write_span(w, "note", q->note);
+    write_span(w, "description", q->note);
     if (q->attributes.len > 0) {
         json_write_key(w, "attributes");
         json_write_raw(w, q->attributes);

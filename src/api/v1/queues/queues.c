@@ -5,14 +5,13 @@
  * read with the named members changed. So that no other change is lost between the two, the API
  * works on one definition (PUT or PATCH) at a time; the others wait in line. Where several nodes
  * share a store, a change through another node can still fall between. */
+#include "api/v1/name_page.h"
 #include "api/v1/queues/policy_fields.h"
 #include "api/v1/queues/queue_view.h"
 #include "api/v1/v1_impl.h"
 #include "api/words.h"
 #include "core/limits.h"
 #include "core/validate.h"
-
-#define LIST_LIMIT 100
 
 /* A call on the queue of the path; NULL after a problem was answered. */
 static struct call *queue_call(struct native *n, struct http_exchange *x, enum op_kind kind,
@@ -99,7 +98,7 @@ static bool take_policy(struct call *c, const struct queue_policy *base)
         return false;
     }
     c->op.queue.policy = &in->policy;
-    c->op.queue.has_note = fields_has(&r, "note");
+    c->op.queue.has_note = fields_has(&r, "description");
     c->op.queue.note = in->note;
     c->op.queue.has_owner = fields_has(&r, "owner");
     c->op.queue.owner = in->owner;
@@ -157,16 +156,6 @@ void queue_patch_handle(void *ctx, struct http_exchange *x)
 
 /* ---- list ---- */
 
-struct list_in {
-    struct span after;
-    int64_t limit;
-};
-
-static const struct field list_rows[] = {
-    {"after", FIELD_TEXT, offsetof(struct list_in, after), 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
-    {"limit", FIELD_INT, offsetof(struct list_in, limit), 1, LIMIT_BATCH, NULL, 0},
-};
-
 /* A full page names its last queue; the page after it may turn out empty. */
 static void queues_listed(struct call *c, const struct reply *r)
 {
@@ -179,30 +168,21 @@ static void queues_listed(struct call *c, const struct reply *r)
     for (uint32_t i = 0; i < r->queue_count; i++)
         queue_view_write(&w, &r->queues[i], now);
     json_write_array_end(&w);
-    json_write_key(&w, "next");
-    if (r->queue_count == c->op.queue.limit)
-        json_write_text(&w, r->queues[r->queue_count - 1].name);
-    else
-        json_write_null(&w);
+    bool full = r->queue_count == c->op.queue.limit;
+    write_next_cursor(&w, full ? r->queues[r->queue_count - 1].name : (struct span){NULL, 0});
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
 
 void queue_list_handle(void *ctx, struct http_exchange *x)
 {
-    struct list_in in = {.limit = LIST_LIMIT};
-    struct problem p;
-    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(list_rows), &in, &p);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
-        return;
-    }
-    struct call *c = call_new(broker_of(ctx), ctx, x, OP_QUEUE_LIST, queues_listed);
+    const struct name_page *page = name_page_read(broker_of(ctx), x);
+    struct call *c = page ? call_new(broker_of(ctx), ctx, x, OP_QUEUE_LIST, queues_listed) : NULL;
     if (!c)
         return;
     http_alone(x);
-    c->op.queue.after = in.after;
-    c->op.queue.limit = (uint32_t)in.limit;
+    c->op.queue.after = page->cursor;
+    c->op.queue.limit = (uint32_t)page->limit;
     call_submit(c);
 }
 

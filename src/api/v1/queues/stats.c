@@ -61,7 +61,7 @@ static void queue_counted(struct call *c, const struct reply *r)
     write_span(&w, "queue", r->queues[0].name);
     queue_counts_write(&w, &r->queues[0].counts);
     write_totals(&w, &r->queues[0].counts);
-    json_write_key(&w, "since_made");
+    json_write_key(&w, "since_created");
     json_write_object(&w);
     tally_write(&w, &r->queues[0].totals);
     json_write_object_end(&w);

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who works, and what went wrong: GET /v1/workers and GET /v1/exceptions. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "api/cursor.h"
 #include "api/v1/jobs/job_view.h"
+#include "api/v1/name_page.h"
 #include "api/v1/v1_impl.h"
 #include "api/words.h"
 #include "core/limits.h"
@@ -21,9 +26,15 @@ static void write_worker(struct json_writer *w, const struct broker_worker *work
     json_write_object_end(w);
 }
 
+struct workers_call {
+    struct http_exchange *x;
+    struct name_page *page;
+};
+
 static void workers_known(void *ctx, const struct broker_worker *workers, size_t count, int error)
 {
-    struct http_exchange *x = ctx;
+    const struct workers_call *call = ctx;
+    struct http_exchange *x = call->x;
     struct json_writer w;
     if (error < 0) {
         answer_error(x, error);
@@ -34,8 +45,10 @@ static void workers_known(void *ctx, const struct broker_worker *workers, size_t
     json_write_key(&w, "workers");
     json_write_array(&w);
     for (size_t i = 0; i < count; i++)
-        write_worker(&w, &workers[i]);
+        if (name_page_takes(call->page, workers[i].name))
+            write_worker(&w, &workers[i]);
     json_write_array_end(&w);
+    name_page_end(call->page, &w);
     json_write_object_end(&w);
     answer_end(x, &w, 200);
 }
@@ -43,17 +56,23 @@ static void workers_known(void *ctx, const struct broker_worker *workers, size_t
 void workers_handle(void *ctx, struct http_exchange *x)
 {
     struct native *n = ctx;
-    if (!query_none(n->broker, x))
+    struct workers_call call = {x, name_page_read(n->broker, x)};
+    if (!call.page)
         return;
-    int err = broker_workers(n->broker, workers_known, x);
+    struct workers_call *kept = arena_copy(http_request(x)->arena, &call, sizeof call);
+    int err = kept ? broker_workers(n->broker, workers_known, kept) : -ERR_NOMEM;
     if (err < 0)
         answer_error(x, err);
 }
 
 /* ---- exceptions ---- */
 
+/* A cursor names the last attempt of the page before: the sequence of its job and its number, with
+ * a dash between them. */
+#define CURSOR_BYTES 48
+
 struct exceptions_in {
-    struct span queue;
+    struct span queue, cursor;
     int64_t limit;
 };
 
@@ -61,6 +80,7 @@ static const struct field exception_rows[] = {
     {"queue", FIELD_TEXT, offsetof(struct exceptions_in, queue), FILTER_MIN, LIMIT_QUEUE_NAME_BYTES,
      NULL, 0},
     {"limit", FIELD_INT, offsetof(struct exceptions_in, limit), 1, EXCEPTIONS_MAX, NULL, 0},
+    {"cursor", FIELD_TEXT, offsetof(struct exceptions_in, cursor), 0, CURSOR_BYTES - 1, NULL, 0},
 };
 
 static const char *exception_type(const struct attempt_view *a)
@@ -81,18 +101,63 @@ static void write_exception(struct json_writer *w, const struct attempt_view *a)
     json_write_object_end(w);
 }
 
+static struct span exception_cursor(const struct attempt_view *a, char text[CURSOR_BYTES])
+{
+    snprintf(text, CURSOR_BYTES, "%" PRIu64 "-%" PRIu32, a->seq, a->number);
+    return span_text(text);
+}
+
+static bool cursor_valid(struct span cursor)
+{
+    size_t dashes = 0;
+    for (size_t i = 0; i < cursor.len; i++) {
+        bool inside = i > 0 && i + 1 < cursor.len;
+        if (cursor.at[i] == '-' ? !inside : cursor.at[i] < '0' || cursor.at[i] > '9')
+            return false;
+        dashes += cursor.at[i] == '-';
+    }
+    return dashes == 1;
+}
+
+/* The place behind the attempt that the cursor names. An attempt that is no longer listed has none
+ * behind it: all that are listed are newer. */
+static uint32_t exceptions_begin(const struct reply *r, struct span cursor)
+{
+    char text[CURSOR_BYTES];
+    uint32_t i = 0;
+    if (cursor.len == 0)
+        return 0;
+    while (i < r->attempt_count && !span_equal(exception_cursor(&r->attempts[i], text), cursor))
+        i++;
+    return i < r->attempt_count ? i + 1 : i;
+}
+
 static void exceptions_found(struct call *c, const struct reply *r)
 {
+    const struct exceptions_in *in = c->more;
+    char cursor[CURSOR_BYTES];
     struct json_writer w;
+    uint32_t first = exceptions_begin(r, in->cursor), i = first;
     answer_begin(c->x, &w);
     json_write_object(&w);
     json_write_key(&w, "exceptions");
     json_write_array(&w);
-    for (uint32_t i = 0; i < r->attempt_count; i++)
+    for (; i < r->attempt_count && i - first < in->limit; i++)
         write_exception(&w, &r->attempts[i]);
     json_write_array_end(&w);
+    bool more = i > first && i < r->attempt_count;
+    write_next_cursor(&w, more ? exception_cursor(&r->attempts[i - 1], cursor)
+                               : (struct span){NULL, 0});
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
+}
+
+/* One more than the page says whether another page follows; a page behind a cursor begins anywhere.
+ */
+static uint32_t exceptions_wanted(const struct exceptions_in *in)
+{
+    bool some = in->cursor.len == 0 && in->limit < EXCEPTIONS_MAX;
+    return some ? (uint32_t)in->limit + 1 : EXCEPTIONS_MAX;
 }
 
 void exceptions_handle(void *ctx, struct http_exchange *x)
@@ -100,13 +165,21 @@ void exceptions_handle(void *ctx, struct http_exchange *x)
     struct exceptions_in in = {.limit = EXCEPTIONS_MAX};
     struct problem p;
     struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(exception_rows), &in, &p);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
+    int err = fields_read_query(&r, http_request(x)->query);
+    if (err == 0 && in.cursor.len > 0 && !cursor_valid(in.cursor))
+        err = cursor_refuse(&r);
+    if (err < 0) {
         problem_answer(x, &p);
         return;
     }
     struct call *c = call_new(broker_of(ctx), ctx, x, OP_EXCEPTIONS, exceptions_found);
     if (!c)
         return;
-    c->op.exceptions = (struct op_exceptions){.queue = in.queue, .limit = (uint32_t)in.limit};
+    c->more = arena_copy(c->arena, &in, sizeof in);
+    if (!c->more) {
+        answer_error(x, -ERR_NOMEM);
+        return;
+    }
+    c->op.exceptions = (struct op_exceptions){.queue = in.queue, .limit = exceptions_wanted(&in)};
     call_submit(c);
 }

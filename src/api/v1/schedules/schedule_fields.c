@@ -31,7 +31,7 @@ static const struct field rows[] = {
     {"eager", FIELD_BOOL, AT(eager), 0, 0, NULL, 0},
     {"job", FIELD_RAW, AT(job_text), 0, 0, NULL, 0},
     {"paused", FIELD_BOOL, AT(paused), 0, 0, NULL, 0},
-    {"note", FIELD_TEXT, AT(note), 0, LIMIT_NOTE_BYTES, NULL, 0},
+    {"description", FIELD_TEXT, AT(note), 0, LIMIT_NOTE_BYTES, NULL, 0},
     {"owner", FIELD_TEXT, AT(owner), 0, LIMIT_LABEL_BYTES, NULL, 0},
 };
 #undef AT
@@ -51,7 +51,7 @@ static const struct field job_rows[] = {
     {"backoff", FIELD_BACKOFF, AT(backoff), 0, 0, NULL, 0},
     {"group", FIELD_TEXT, AT(group), 0, LIMIT_KEY_BYTES, NULL, 0},
     {"correlation_id", FIELD_TEXT, AT(correlation), 0, LIMIT_KEY_BYTES, NULL, 0},
-    {"label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},
+    {"priority_label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},
 };
 #undef AT
 
@@ -192,7 +192,7 @@ static int take_job(struct schedule_in *in, const struct field_reader *outer)
     job->has_priority = job->has_priority || fields_has(&r, "priority");
     job->has_backoff =
         job->has_backoff || fields_has(&r, "backoff") || fields_has(&r, "backoff_ms");
-    if (job->priority.label.len > 0 && !fields_has(&r, "label"))
+    if (job->priority.label.len > 0 && !fields_has(&r, "priority_label"))
         job->label = job->priority.label;
     return 0;
 }
@@ -343,13 +343,13 @@ static void write_job(struct json_writer *w, const struct schedule_spec *s)
     write_options(w, s->extra.options);
     write_span_if(w, "group", s->extra.group);
     write_span_if(w, "correlation_id", s->extra.correlation);
-    write_span_if(w, "label", s->extra.label);
+    write_span_if(w, "priority_label", s->extra.label);
     json_write_object_end(w);
 }
 
 void schedule_spec_write(struct json_writer *w, const struct schedule_spec *s)
 {
-    write_text(w, "kind", schedule_kind_name(s->kind));
+    write_text(w, "type", schedule_kind_name(s->kind));
     write_span(w, "queue", s->queue);
     write_timing(w, s);
     write_job(w, s);
@@ -389,7 +389,7 @@ void schedule_view_write(struct json_writer *w, const struct schedule_view *v, s
     write_span_if(w, "owner", v->owner);
     write_bool(w, "paused", v->paused);
     schedule_spec_write(w, &v->spec);
-    write_span(w, "note", v->note);
+    write_span(w, "description", v->note);
     write_time(w, "created_at", v->created_at);
     write_time(w, "updated_at", v->updated_at);
     write_state(w, v, now);

@@ -5,13 +5,13 @@
  * changed; the API works on one definition at a time. */
 #include <stdio.h>
 
+#include "api/v1/name_page.h"
 #include "api/v1/schedules/schedule_fields.h"
 #include "api/v1/v1_impl.h"
 #include "api/words.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
-#define LIST_LIMIT 100
 #define PREVIEW_COUNT 5
 #define PREVIEW_MAX 1000
 
@@ -84,7 +84,7 @@ static bool take_definition(struct call *c, struct schedule_in *in)
         return false;
     }
     c->op.schedule.spec = spec;
-    c->op.schedule.has_note = fields_has(&r, "note");
+    c->op.schedule.has_note = fields_has(&r, "description");
     c->op.schedule.note = in->note;
     c->op.schedule.has_owner = fields_has(&r, "owner");
     c->op.schedule.owner = in->owner;
@@ -166,16 +166,6 @@ void schedule_patch_handle(void *ctx, struct http_exchange *x)
 
 /* ---- list ---- */
 
-struct list_in {
-    struct span after;
-    int64_t limit;
-};
-
-static const struct field list_rows[] = {
-    {"after", FIELD_TEXT, offsetof(struct list_in, after), 0, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
-    {"limit", FIELD_INT, offsetof(struct list_in, limit), 1, LIMIT_BATCH, NULL, 0},
-};
-
 static void schedules_listed(struct call *c, const struct reply *r)
 {
     struct json_writer w;
@@ -187,30 +177,22 @@ static void schedules_listed(struct call *c, const struct reply *r)
     for (uint32_t i = 0; i < r->schedule_count; i++)
         schedule_view_write(&w, &r->schedules[i], now);
     json_write_array_end(&w);
-    json_write_key(&w, "next");
-    if (r->cursor != 0 && r->schedule_count > 0)
-        json_write_text(&w, r->schedules[r->schedule_count - 1].name);
-    else
-        json_write_null(&w);
+    bool more = r->cursor != 0 && r->schedule_count > 0;
+    write_next_cursor(&w, more ? r->schedules[r->schedule_count - 1].name : (struct span){NULL, 0});
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
 
 void schedule_list_handle(void *ctx, struct http_exchange *x)
 {
-    struct list_in in = {.limit = LIST_LIMIT};
-    struct problem p;
-    struct field_reader r = reader_of(broker_of(ctx), x, FIELDS(list_rows), &in, &p);
-    if (fields_read_query(&r, http_request(x)->query) < 0) {
-        problem_answer(x, &p);
-        return;
-    }
-    struct call *c = call_new(broker_of(ctx), ctx, x, OP_SCHEDULE_LIST, schedules_listed);
+    const struct name_page *page = name_page_read(broker_of(ctx), x);
+    struct call *c =
+        page ? call_new(broker_of(ctx), ctx, x, OP_SCHEDULE_LIST, schedules_listed) : NULL;
     if (!c)
         return;
     http_alone(x);
-    c->op.schedule.after = in.after;
-    c->op.schedule.limit = (uint32_t)in.limit;
+    c->op.schedule.after = page->cursor;
+    c->op.schedule.limit = (uint32_t)page->limit;
     call_submit(c);
 }
 

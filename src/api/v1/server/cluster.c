@@ -65,7 +65,7 @@ void link_write(struct json_writer *w, const struct backend_cluster *c)
 static void write_health(struct json_writer *w, const char *kind, unsigned caps,
                          const struct backend_cluster *c)
 {
-    write_text(w, "kind", kind);
+    write_text(w, "type", kind);
     write_bool(w, "shared", (caps & CAP_SHARED) != 0);
     write_bool(w, "up", c->up);
     write_time(w, "since", c->since);

@@ -191,7 +191,7 @@ static void each_store(struct page *p, const struct metric *family,
     struct backend_store s;
     bool several = broker_store(p->n->broker, 1, &s);
     for (unsigned i = 0; broker_store(p->n->broker, i, &s); i++) {
-        snprintf(labels, sizeof labels, "backend=\"%u\",kind=\"%.60s\"", s.number, s.kind);
+        snprintf(labels, sizeof labels, "backend=\"%u\",type=\"%.60s\"", s.number, s.kind);
         metric_count(&p->m, family, several ? labels : NULL, of(&s.cluster));
     }
 }
@@ -296,7 +296,7 @@ static void memory_held(struct page *p, const struct metric *family)
 {
     char label[64];
     for (unsigned i = 0; i < BUDGET_KINDS; i++) {
-        snprintf(label, sizeof label, "kind=\"%s\"", budget_kind_name((enum budget_kind)i));
+        snprintf(label, sizeof label, "type=\"%s\"", budget_kind_name((enum budget_kind)i));
         metric_count(&p->m, family, label, p->memory.by_kind[i]);
     }
 }

@@ -154,7 +154,7 @@ static void write_away(struct json_writer *w, const struct native *n)
             continue;
         json_write_object(w);
         write_uint(w, "number", s.number);
-        write_text(w, "kind", s.kind);
+        write_text(w, "type", s.kind);
         write_time(w, "since", s.cluster.since);
         json_write_object_end(w);
     }

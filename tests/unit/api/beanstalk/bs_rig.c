@@ -42,7 +42,7 @@ void bs_rig_done(struct bs_rig *r)
 
 void bs_rig_client(struct bs_rig *r, struct client *c)
 {
-    client_open(c, beanstalk_address(r->api, 0));
+    net_client_open(c, beanstalk_address(r->api, 0));
 }
 
 void bs_rig_send(struct bs_rig *r, struct client *c, const char *text)
@@ -69,6 +69,6 @@ uint64_t bs_rig_stat(struct bs_rig *r, const char *name)
     const char *at = strstr(c.data, line);
     assert_non_null(at);
     uint64_t value = strtoull(at + strlen(line), NULL, 10);
-    client_close(&c);
+    net_client_close(&c);
     return value;
 }

@@ -26,7 +26,7 @@ static void one_after_the_other(void **state)
     bs_rig_send(&r, &c, "quit\r\n");
     client_until_eof(&r.broker.loop, &c);
     assert_int_equal(c.len, 0);
-    client_close(&c);
+    net_client_close(&c);
     bs_rig_done(&r);
 }
 
@@ -49,7 +49,7 @@ static void pipelined(void **state)
     bs_rig_start(&r);
     bs_rig_client(&r, &c);
     bs_rig_expect(&r, &c, input, want);
-    client_close(&c);
+    net_client_close(&c);
     bs_rig_done(&r);
 }
 
@@ -77,7 +77,7 @@ static void large_body(void **state)
     assert_memory_equal(c.data, head, line);
     assert_memory_equal(c.data + line, body, LEN + 2);
     free(body);
-    client_close(&c);
+    net_client_close(&c);
     bs_rig_done(&r);
 }
 
@@ -97,8 +97,8 @@ static void reserve_waits_for_a_put(void **state)
     bs_rig_expect(&r, &producer, "put 1 0 60 1\r\nx\r\n", "INSERTED 1\r\n");
     client_until(&r.broker.loop, &worker, "state: reserved\n");
     assert_memory_equal(worker.data, "RESERVED 1 1\r\nx\r\nOK ", 20);
-    client_close(&worker);
-    client_close(&producer);
+    net_client_close(&worker);
+    net_client_close(&producer);
     bs_rig_done(&r);
 }
 
@@ -119,7 +119,7 @@ static void jobs_return_with_their_connection(void **state)
     BS_UNTIL(&r, bs_rig_stat(&r, "current-waiting") == 1);
     client_reset(&lost);
     client_until(&r.broker.loop, &other, "RESERVED 1 1\r\nx\r\n");
-    client_close(&other);
+    net_client_close(&other);
     bs_rig_done(&r);
 }
 
@@ -137,7 +137,7 @@ static void half_closed(void **state)
     client_until_eof(&r.broker.loop, &c);
     assert_string_equal(c.data,
                         "INSERTED 1\r\nRESERVED 1 1\r\nx\r\nTIMED_OUT\r\nUSING default\r\n");
-    client_close(&c);
+    net_client_close(&c);
     BS_UNTIL(&r, bs_rig_stat(&r, "current-jobs-ready") == 1);
     bs_rig_done(&r);
 }
@@ -163,7 +163,7 @@ static void other_protocols(void **state)
         client_until_eof(&r.broker.loop, &c);
         if (!c.error) /* a reset may overtake the reply */
             assert_string_equal(c.data, first[i][1]);
-        client_close(&c);
+        net_client_close(&c);
     }
     assert_int_equal(bs_rig_stat(&r, "total-jobs"), 0);
     bs_rig_done(&r);
@@ -183,8 +183,8 @@ static void connections_in_all(void **state)
     client_until_eof(&r.broker.loop, &out);
     assert_int_equal(out.len, 0);
     bs_rig_expect(&r, &in, "use b\r\n", "USING b\r\n");
-    client_close(&out);
-    client_close(&in);
+    net_client_close(&out);
+    net_client_close(&in);
     bs_rig_done(&r);
 }
 
@@ -202,7 +202,7 @@ static void incomplete_command(void **state)
         bs_rig_send(&r, &c, parts[i]);
         client_until_eof(&r.broker.loop, &c);
         assert_int_equal(c.len, 0);
-        client_close(&c);
+        net_client_close(&c);
         bs_rig_done(&r);
     }
 }
@@ -231,8 +231,8 @@ static void stuck_reader(void **state)
         bs_rig_send(&r, &stuck, "peek 1\r\n");
     BS_UNTIL(&r, bs_rig_stat(&r, "current-connections") == 2); /* `other` and the one that asks */
     free(body);
-    client_close(&stuck);
-    client_close(&other);
+    net_client_close(&stuck);
+    net_client_close(&other);
     bs_rig_done(&r);
 }
 
@@ -260,7 +260,7 @@ static void put_without_memory(void **state)
     bs_rig_expect(&r, &c, "put 1 0 60 1\r\nx\r\n", "INSERTED 1\r\n");
     assert_true(b.figures.peak <= 200000);
     free(body);
-    client_close(&c);
+    net_client_close(&c);
     BS_UNTIL(&r, b.figures.held == 0);
     bs_rig_done(&r);
 }
@@ -291,8 +291,8 @@ static void drain(void **state)
     client_until_eof(&r.broker.loop, &waits);
     assert_string_equal(waits.data, "TIMED_OUT\r\n");
     BS_UNTIL(&r, r.drained == 1);
-    client_close(&rests);
-    client_close(&waits);
+    net_client_close(&rests);
+    net_client_close(&waits);
     bs_rig_done(&r);
 }
 

@@ -193,7 +193,7 @@ static void a_lease_by_all_its_words(void **state)
     expect(&rig, "GET /v1/jobs/1", "", 200, "\"result\":[ 1 ]");
     expect(&rig, "POST /v1/fail",
            "{\"jobs\":[{\"id\":2,\"token\":\"1-2\",\"error\":\"e\",\"delay_ms\":7},{\"id\":3},"
-           "{\"id\":3,\"token\":\"1-3\",\"retry\":false,\"kind\":\"business\"}]}",
+           "{\"id\":3,\"token\":\"1-3\",\"retry\":false,\"error_kind\":\"business\"}]}",
            200, "\"run_at\":\"2027-01-15T08:00:00.007Z\"},{\"error\":{");
     expect(&rig, "GET /v1/jobs/3", "", 200, "\"state\":\"dead\",\"reason\":\"rejected\"");
     expect(&rig, "POST /v1/jobs/1/release", "{\"token\":\"1-1\",\"id\":1}", 422, "unknown_field");
@@ -223,7 +223,7 @@ static void attempts_are_remembered(void **state)
     ask(&rig, "POST /v1/queues/q/jobs", "{\"backoff_ms\":[0]}");
     ask(&rig, "POST /v1/queues/q/claim", "{\"worker\":\"w1\"}");
     ask(&rig, "POST /v1/jobs/1/fail",
-        "{\"token\":\"1-1\",\"error\":\"e\\n1\",\"kind\":\"business\",\"delay_ms\":0}");
+        "{\"token\":\"1-1\",\"error\":\"e\\n1\",\"error_kind\":\"business\",\"delay_ms\":0}");
     ask(&rig, "POST /v1/queues/q/claim", "{\"worker\":\"w2\"}");
     expect(&rig, "GET /v1/jobs/1", "", 200,
            "\"history\":[{\"number\":1,\"worker\":\"w1\",\"started_at\":\"2027-01-15T08:00:00."
@@ -231,11 +231,20 @@ static void attempts_are_remembered(void **state)
            "\"e\\n1\",\"error_kind\":\"business\"},{\"number\":2,\"worker\":\"w2\"");
     expect(&rig, "GET /v1/exceptions?queue=q", "", 200,
            "\"queue\":\"q\",\"error\":\"e\\n1\",\"type\":\"business\",\"worker\":\"w1\",\"at\":"
-           "\"2027-01-15T08:00:00.000Z\",\"attempt\":1}]}");
+           "\"2027-01-15T08:00:00.000Z\",\"attempt\":1}],\"next_cursor\":null}");
     expect(&rig, "POST /v1/test/clock", "{\"advance_ms\":30000}", 200, "now");
     expect(&rig, "GET /v1/exceptions?limit=1", "", 200, "\"type\":\"crash\",\"worker\":\"w2\"");
+    expect(&rig, "GET /v1/exceptions?limit=1", "", 200, "\"next_cursor\":\"1-2\"}");
+    expect(&rig, "GET /v1/exceptions?limit=1&cursor=1-2", "", 200, "\"type\":\"business\"");
+    expect(&rig, "GET /v1/exceptions?limit=1&cursor=1-2", "", 200, "\"next_cursor\":null}");
+    expect(&rig, "GET /v1/exceptions?cursor=9-9", "", 200,
+           "{\"exceptions\":[],\"next_cursor\":null}");
+    expect(&rig, "GET /v1/exceptions?cursor=-1", "", 422, "\"field\":\"cursor\"");
     expect(&rig, "GET /v1/exceptions?limit=1001", "", 422, "\"field\":\"limit\"");
     expect(&rig, "GET /v1/workers", "", 200, "{\"workers\":[{\"name\":\"w1\"");
+    expect(&rig, "GET /v1/workers?limit=1", "", 200, "\"next_cursor\":\"w1\"}");
+    expect(&rig, "GET /v1/workers?limit=1&cursor=w1", "", 200, "{\"workers\":[{\"name\":\"w2\"");
+    expect(&rig, "GET /v1/workers?cursor=w1", "", 200, "\"next_cursor\":null}");
 }
 
 /* ---- a client that goes ---- */
@@ -303,14 +312,14 @@ static void a_stream_of_events(void **state)
     struct api_client c;
     struct broker_figures f;
     api_open(&rig, &c);
-    api_request(&rig, &c, "GET /v1/events?kinds=enqueued,done", "", "", 0);
+    api_request(&rig, &c, "GET /v1/events?events=enqueued,done", "", "", 0);
     API_UNTIL(&rig, (broker_figures(rig.broker.broker, &f), f.listeners == 1));
     ask(&rig, "POST /v1/queues/q/jobs", "{\"correlation_id\":\"c 1\"}");
     ask(&rig, "POST /v1/queues/q/claim", "");
     ask(&rig, "POST /v1/jobs/1/ack", "{\"token\":\"1-1\"}");
     api_until(&rig, &c, "event: done\nid: ");
     assert_non_null(strstr(c.data, "event: enqueued\nid: "));
-    assert_non_null(strstr(c.data, "\"correlation_id\":\"c 1\"}\n\n"));
+    assert_non_null(strstr(c.data, "\"correlation_id\":\"c 1\"}}\n\n"));
     assert_null(strstr(c.data, "event: claimed"));
     api_close(&c);
     API_UNTIL(&rig, (broker_figures(rig.broker.broker, &f), f.listeners == 0));
@@ -319,8 +328,8 @@ static void a_stream_of_events(void **state)
     api_request(&rig, &c, "GET /v1/queues/q/listen?after=9", "Last-Event-ID: 1\r\n", "", 0);
     api_until(&rig, &c, "event: gap\ndata: {\"oldest\":\"");
     api_close(&c);
-    expect(&rig, "GET /v1/events?kinds=enqueud", "", 422, "did you mean enqueued?");
-    expect(&rig, "GET /v1/events?kinds=", "", 422, "kinds is empty;");
+    expect(&rig, "GET /v1/events?events=enqueud", "", 422, "did you mean enqueued?");
+    expect(&rig, "GET /v1/events?events=", "", 422, "events is empty;");
 }
 
 static void streams_end_when_the_server_does(void **state)
@@ -352,12 +361,12 @@ static void queues_change(void **state)
 {
     (void)state;
     expect(&rig, "PATCH /v1/queues/q", "{}", 404, "no_queue");
-    expect(&rig, "PUT /v1/queues/q", "{\"lease_ms\":5000,\"note\":\"n\"}", 201,
+    expect(&rig, "PUT /v1/queues/q", "{\"lease_ms\":5000,\"description\":\"n\"}", 201,
            "\"lease_ms\":5000");
     expect(&rig, "PATCH /v1/queues/q", "{\"max_attempts\":3}", 200,
-           "\"note\":\"n\",\"policy\":{\"lease_ms\":5000,\"max_attempts\":3");
+           "\"description\":\"n\",\"policy\":{\"lease_ms\":5000,\"max_attempts\":3");
     expect(&rig, "PUT /v1/queues/q", "{}", 200,
-           "\"note\":\"\",\"policy\":{\"lease_ms\":30000,\"max_attempts\":10");
+           "\"description\":\"\",\"policy\":{\"lease_ms\":30000,\"max_attempts\":10");
     expect(&rig, "PUT /v1/queues/q", "{\"lease_ms\":99}", 422,
            "lease_ms must be a whole number from 100 to 86400000");
     const struct api_answer *a =
@@ -366,8 +375,8 @@ static void queues_change(void **state)
     expect(&rig, "POST /v1/queues/q/pause", "{\"for_ms\":1000}", 200,
            "\"paused\":true,\"paused_until\":\"2027-01-15T08:00:01.000Z\"");
     expect(&rig, "POST /v1/queues/q/resume", "", 200, "\"paused\":false");
-    expect(&rig, "GET /v1/queues?limit=1", "", 200, "\"next\":\"q\"}");
-    expect(&rig, "GET /v1/queues?after=q", "", 200, "{\"queues\":[],\"next\":null}");
+    expect(&rig, "GET /v1/queues?limit=1", "", 200, "\"next_cursor\":\"q\"}");
+    expect(&rig, "GET /v1/queues?cursor=q", "", 200, "{\"queues\":[],\"next_cursor\":null}");
     expect(&rig, "POST /v1/queues/q/purge", "{\"states\":[\"dead\"]}", 422, "unknown_field");
     expect(&rig, "DELETE /v1/queues/q", "{\"if_empty\":true}", 422, "\"field\":\"if_empty\"");
     expect(&rig, "POST /v1/queues/q/purge", "{}", 200, "{\"queue\":\"q\",\"purged\":0}");
@@ -413,9 +422,9 @@ static void pages(void **state)
 {
     (void)state;
     ask(&rig, "POST /v1/queues/q/jobs", "[{},{},{}]");
-    expect(&rig, "GET /v1/jobs?queue=q&limit=2", "", 200, "\"cursor\":\"o2\"");
-    expect(&rig, "GET /v1/jobs?queue=q&limit=2&cursor=o2", "", 200, "\"cursor\":null");
-    expect(&rig, "GET /v1/jobs?order=newest&limit=1", "", 200, "\"cursor\":\"n3\"");
+    expect(&rig, "GET /v1/jobs?queue=q&limit=2", "", 200, "\"next_cursor\":\"o2\"");
+    expect(&rig, "GET /v1/jobs?queue=q&limit=2&cursor=o2", "", 200, "\"next_cursor\":null");
+    expect(&rig, "GET /v1/jobs?order=newest&limit=1", "", 200, "\"next_cursor\":\"n3\"");
     expect(&rig, "GET /v1/jobs?order=newest&cursor=o2", "", 422, "\"field\":\"cursor\"");
     expect(&rig, "GET /v1/jobs?limit=1001", "", 422, "\"field\":\"limit\"");
     expect(&rig, "GET /v1/jobs?state=dead", "", 200, "{\"jobs\":[],");
@@ -567,7 +576,7 @@ static int end_on_disk(void **state)
 static void memory_runs_out(void **state)
 {
     (void)state;
-    sweep("PUT /v1/queues/q", "", "{\"note\":\"\\u0061\"}", "~");
+    sweep("PUT /v1/queues/q", "", "{\"description\":\"\\u0061\"}", "~");
     size_t made =
         sweep("POST /v1/queues/q/jobs", "",
               "[{\"payload\":1,\"max_attempts\":2,\"priority\":\"low\"},{}]", "\"created\":true");
@@ -578,7 +587,7 @@ static void memory_runs_out(void **state)
     told += sweep("POST /v1/queues/q/claim", "Accept: application/octet-stream\r\n", "",
                   "Holdfast-Token:");
     API_UNTIL(&rig, in_state("q", STATE_RUNNING) == told);
-    sweep("PATCH /v1/queues/q", "", "{\"note\":\"\\u0062\"}", "~");
+    sweep("PATCH /v1/queues/q", "", "{\"description\":\"\\u0062\"}", "~");
     sweep("POST /v1/ack", "", "{\"jobs\":[{\"id\":1,\"token\":\"1-1\"}]}", "~");
     sweep("GET /v1/jobs", "", "", "~");
     sweep("GET /v1/queues", "", "", "~");

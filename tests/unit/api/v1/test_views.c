@@ -94,14 +94,15 @@ static void a_job(void **state)
     struct wall_time now = {NOW_MS + 2};
     fresh();
     job_view_write(&w, &v, now, VIEW_PAYLOAD);
-    assert_string_equal(written(),
-                        "{\"id\":\"01MCC5RM00E008000000000007\",\"seq\":7,"
-                        "\"uuid\":\"01a3185c-5000-7000-8000-000000000007\",\"queue\":\"q\\\"\\n\","
-                        "\"state\":\"running\",\"priority\":-3,\"label\":\"low\",\"attempts\":2,"
-                        "\"failures\":1,\"crashes\":0,\"created_at\":\"2027-01-15T08:00:00.000Z\","
-                        "\"since\":\"2027-01-15T08:00:00.001Z\","
-                        "\"lease_until\":\"2027-01-15T08:00:01.002Z\",\"worker\":\"w\","
-                        "\"unique\":\"u\",\"payload_bytes\":3,\"payload\":[1]}");
+    assert_string_equal(
+        written(),
+        "{\"id\":\"01MCC5RM00E008000000000007\",\"seq\":7,"
+        "\"uuid\":\"01a3185c-5000-7000-8000-000000000007\",\"queue\":\"q\\\"\\n\","
+        "\"state\":\"running\",\"priority\":-3,\"priority_label\":\"low\",\"attempts\":2,"
+        "\"failures\":1,\"crashes\":0,\"created_at\":\"2027-01-15T08:00:00.000Z\","
+        "\"state_since\":\"2027-01-15T08:00:00.001Z\","
+        "\"lease_until\":\"2027-01-15T08:00:01.002Z\",\"worker\":\"w\","
+        "\"unique\":\"u\",\"payload_bytes\":3,\"payload\":[1]}");
     fresh();
     v.job.state = STATE_DEAD;
     v.job.reason = REASON_REJECTED;
@@ -116,6 +117,11 @@ static void a_job(void **state)
     assert_null(strstr(text, "result"));
     assert_null(strstr(text, "lease_until"));
     assert_null(strstr(text, "history"));
+    fresh();
+    v.job.state = STATE_DONE;
+    v.job.reason = REASON_NONE;
+    job_view_write(&w, &v, now, 0);
+    assert_null(strstr(written(), "error"));
 }
 
 static void own_options_and_attributes(void **state)
@@ -135,7 +141,7 @@ static void own_options_and_attributes(void **state)
     job_view_write(&w, &v, (struct wall_time){NOW_MS}, 0);
     const char *text = written();
     assert_non_null(strstr(text, "\"max_crashes\":4,\"lease_ms\":1500,"
-                                 "\"backoff\":{\"kind\":\"list\",\"steps_ms\":[9]}"));
+                                 "\"backoff\":{\"type\":\"list\",\"steps_ms\":[9]}"));
     assert_non_null(strstr(text, "\"attributes\":{\"a\": 1}"));
     assert_null(strstr(text, "max_attempts"));
     buf_done(&options);
@@ -168,7 +174,7 @@ static void a_claimed_job(void **state)
                         "\"token\":\"2-5\",\"attempt\":2,\"priority\":-3,\"lease_ms\":30000,"
                         "\"lease_until\":\"2027-01-15T08:00:30.000Z\","
                         "\"created_at\":\"2027-01-15T08:00:00.000Z\",\"payload\":[1],"
-                        "\"label\":\"low\",\"unique\":\"u\","
+                        "\"priority_label\":\"low\",\"unique\":\"u\","
                         "\"expires_at\":\"2027-01-15T08:00:05.000Z\"}");
 }
 
@@ -308,11 +314,11 @@ static void an_event(void **state)
                              .correlation = SPAN_LITERAL("c")};
     fresh();
     event_write(&w, &e);
-    assert_string_equal(written(),
-                        "{\"id\":\"1099511627777\",\"event\":\"dead\","
-                        "\"at\":\"2027-01-15T08:00:00.000Z\",\"queue\":\"q\","
-                        "\"job\":\"01MCC5RM00E008000000000007\",\"seq\":7,\"state\":\"dead\","
-                        "\"reason\":\"failed\",\"attempts\":3,\"correlation_id\":\"c\"}");
+    assert_string_equal(written(), "{\"id\":\"1099511627777\",\"event\":\"dead\","
+                                   "\"at\":\"2027-01-15T08:00:00.000Z\",\"queue\":\"q\","
+                                   "\"job\":{\"id\":\"01MCC5RM00E008000000000007\",\"seq\":7,"
+                                   "\"state\":\"dead\",\"reason\":\"failed\",\"attempts\":3,"
+                                   "\"correlation_id\":\"c\"}}");
     e = (struct broker_event){.event = {.id = 1,
                                         .kind = EVENT_QUEUE_PURGED,
                                         .at = {NOW_MS},

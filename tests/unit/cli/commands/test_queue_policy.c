@@ -76,7 +76,7 @@ static void objects(void **state)
     body_is(WORDS("--backoff-ms", "1s,500"), "{\"backoff_ms\":[1000,500]}");
     body_is(WORDS("--backoff-ms", "1s,,2s"), NULL);
     body_is(WORDS("--backoff-max-ms", "1m", "--backoff-jitter-percent", "5"),
-            "{\"backoff\":{\"kind\":\"exponential\",\"max_ms\":60000,\"jitter_percent\":5}}");
+            "{\"backoff\":{\"type\":\"exponential\",\"max_ms\":60000,\"jitter_percent\":5}}");
     body_is(WORDS("--enqueue-rate", "10/1s/group"),
             "{\"enqueue_rate\":{\"per\":\"group\",\"count\":10,\"window_ms\":1000}}");
     body_is(WORDS("--enqueue-rate", "none"), "{\"enqueue_rate\":null}");

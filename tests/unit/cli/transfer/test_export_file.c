@@ -92,10 +92,10 @@ static void queues(void **state)
 {
     (void)state;
     assert_string_equal(
-        line_of("{\"name\":\"q\",\"paused\":true,\"paused_until\":null,\"note\":\"n\","
+        line_of("{\"name\":\"q\",\"paused\":true,\"paused_until\":null,\"description\":\"n\","
                 "\"counts\":{\"ready\":1},\"policy\":{\"capacity\":null}}",
                 true),
-        "{\"queue\":{\"name\":\"q\",\"paused\":true,\"note\":\"n\","
+        "{\"queue\":{\"name\":\"q\",\"paused\":true,\"description\":\"n\","
         "\"policy\":{\"capacity\":null}}}");
 }
 

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of problems: one row for each code. Replies, GET /problems and docs/reference/problems.md are all
+ * written from it. */
+#pragma once
+
+#include <stdio.h>
+
+#include "api/problem.h"
+
+struct problem_row {
+    const char *name; /* the code; stable */
+    unsigned status;
+    unsigned retry_s;        /* Retry-After; 0 = none */
+    const char *title;       /* one line, the same for every case */
+    const char *detail;      /* explanation and advice in one sentence: what a reply says that has
+                                nothing special to say */
+    const char *explanation; /* what happened; a sentence without capital and full stop, as … */
+    const char *advice;      /* … what to do about it */
+};
+
+const struct problem_row *problem_row(enum problem_code code);
+/* NULL = there is no such code. */
+const struct problem_row *problem_row_find(struct span name);
+/* All rows in the order of their names. */
+void problem_rows_sorted(const struct problem_row *ret[PROBLEM_CODE_COUNT - 1]);
+
+/* For `holdfast help problems`; markdown: the page docs/reference/problems.md. */
+void problems_print(FILE *out, bool markdown);

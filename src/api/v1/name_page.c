@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/v1/name_page.h"
+
+#include "api/words.h"
+#include "core/limits.h"
+
+#define LIMIT_DEFAULT 100
+
+static const struct field rows[] = {
+    {"cursor", FIELD_TEXT, offsetof(struct name_page, cursor), 0, LIMIT_URL_BYTES, NULL, 0},
+    {"limit", FIELD_INT, offsetof(struct name_page, limit), 1, LIMIT_BATCH, NULL, 0},
+};
+
+struct name_page *name_page_read(struct broker *b, struct http_exchange *x)
+{
+    struct problem p;
+    struct name_page first = {.limit = LIMIT_DEFAULT};
+    struct name_page *page = arena_copy(http_request(x)->arena, &first, sizeof first);
+    if (!page) {
+        answer_error(x, -ERR_NOMEM);
+        return NULL;
+    }
+    struct field_reader r = reader_of(b, x, FIELDS(rows), page, &p);
+    if (fields_read_query(&r, http_request(x)->query) == 0)
+        return page;
+    problem_answer(x, &p);
+    return NULL;
+}
+
+bool name_page_takes(struct name_page *p, struct span name)
+{
+    if (p->cursor.len > 0 && span_order(name, p->cursor) <= 0)
+        return false;
+    if (p->limit == 0) {
+        p->more = true;
+        return false;
+    }
+    p->limit--;
+    p->last = name;
+    return true;
+}
+
+void name_page_end(const struct name_page *p, struct json_writer *w)
+{
+    write_next_cursor(w, p->more ? p->last : (struct span){NULL, 0});
+}

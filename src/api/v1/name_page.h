@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pages of lists that are in the order of a name: queues, schedules, alerts, breakers, workers.
+ *
+ * A page has up to `limit` items whose names follow `cursor`; `next_cursor` is the name of its last
+ * item, or null when there are no more. */
+#pragma once
+
+#include "api/call.h"
+
+struct name_page {
+    struct span cursor; /* empty = from the beginning */
+    int64_t limit;
+    struct span last; /* the last item that was taken */
+    bool more;        /* items follow it */
+};
+
+/* Reads `limit` and `cursor`, and no other parameter, from the query. The page is in the request's
+ * arena; NULL after a problem was sent. */
+struct name_page *name_page_read(struct broker *b, struct http_exchange *x);
+/* For a list that is in memory as a whole, called for each item in the order of the names: whether
+ * the item is in the page. */
+bool name_page_takes(struct name_page *p, struct span name);
+/* Writes `next_cursor` after the last item. */
+void name_page_end(const struct name_page *p, struct json_writer *w);
