@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of problems: one row for each code. Replies, GET /problems and docs/reference/problems.md are all
- * written from it. */
+/* The table of problems: one row for each code. Replies, GET /problems and
+ * docs/reference/problems.md are all written from it. */
 #pragma once
 
 #include <stdio.h>

@@ -32,7 +32,7 @@ static void values(struct env *e)
     WITH(enqueue.options, &options,
          "invalid: lease_ms is 86400001; it must be from 100 to 86400000;");
     options = (struct job_options){.max_attempts = LIMIT_ATTEMPTS + 1};
-    WITH(enqueue.options, &options, "invalid: max_attempts is 60001; it must be from 0 to 60000;");
+    WITH(enqueue.options, &options, "invalid: max_attempts is 60001; it must be from 1 to 60000;");
     options = (struct job_options){.max_crashes = LIMIT_ATTEMPTS + 1};
     WITH(enqueue.options, &options, "invalid: max_crashes is 60001; it must be from 0 to 60000;");
     options = (struct job_options){.has_backoff = true,

@@ -86,7 +86,7 @@ static void policies(struct env *e)
     POLICY(unique_mode, UNIQUE_REPLACE + 1, "invalid: unique_mode is 4; it must be from 1 to 3;");
     POLICY(unique_scope, UNIQUE_NONE + 1, "invalid: unique_scope is 3; it must be from 0 to 2;");
     POLICY(durability, DURABILITY_RELAXED + 1, "invalid: durability is 2; it must be from 0 to 1;");
-    POLICY(capacity, 0, "invalid: capacity is 0; it must be from 1 to 18446744073709551615;");
+    POLICY(capacity, 0, "invalid: capacity is 0; it must be 1 or more;");
     POLICY(payload_max, LIMIT_PAYLOAD_BYTES + 1,
            "invalid: payload_max is 67108865; it must be from 0 to 67108864;");
     POLICY(keep_done_ms, -1, "invalid: keep_done_ms is -1; it must be 0 or more;");
