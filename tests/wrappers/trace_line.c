@@ -268,68 +268,61 @@ static void put_op_schedule_list(struct line *l, const struct op *op)
     line_put(l, " limit=%u", op->schedule.limit);
 }
 
-static const struct {
-    const char *name;
-    void (*put)(struct line *l, const struct op *op); /* NULL = its name says it all */
-} kinds[OP_KIND_COUNT] = {
-    [OP_ENQUEUE] = {"enqueue", put_op_enqueue},
-    [OP_CLAIM] = {"claim", put_op_claim},
-    [OP_ACK] = {"ack", put_op_lease},
-    [OP_FAIL] = {"fail", put_op_lease},
-    [OP_EXTEND] = {"extend", put_op_lease},
-    [OP_RELEASE] = {"release", put_op_lease},
-    [OP_RELEASE_CLAIM] = {"release_claim", put_op_release_claim},
-    [OP_CANCEL] = {"cancel", put_op_job},
-    [OP_REQUEUE] = {"requeue", put_op_job},
-    [OP_PATCH] = {"patch", put_op_patch},
-    [OP_REMOVE] = {"remove", put_op_job},
-    [OP_QUEUE_PUT] = {"queue_put", put_op_queue},
-    [OP_QUEUE_DELETE] = {"queue_delete", put_op_queue},
-    [OP_QUEUE_GET] = {"queue_get", put_op_queue},
-    [OP_QUEUE_LIST] = {"queue_list", put_op_queue_list},
-    [OP_PAUSE] = {"pause", put_op_pause},
-    [OP_PURGE] = {"purge", put_op_queue},
-    [OP_BULK] = {"bulk", put_op_bulk},
-    [OP_GET] = {"get", put_op_job},
-    [OP_PEEK] = {"peek", put_op_peek},
-    [OP_LIST] = {"list", put_op_list},
-    [OP_WORKERS] = {"workers", NULL},
-    [OP_ACCEPT_CLOCK] = {"accept_clock", NULL},
-    [OP_EXCEPTIONS] = {"exceptions", put_op_exceptions},
-    [OP_KV_COMMIT] = {"kv_commit", put_op_kv_commit},
-    [OP_KV_GET] = {"kv_get", put_op_kv_get},
-    [OP_KV_LIST] = {"kv_list", put_op_kv_list},
-    [OP_ALERT_PUT] = {"alert_put", put_op_alert},
-    [OP_ALERT_DELETE] = {"alert_delete", put_op_alert},
-    [OP_ALERT_LIST] = {"alert_list", put_op_alert},
-    [OP_ALERT_EDGE] = {"alert_edge", put_op_alert_edge},
-    [OP_NOTICE_TAKE] = {"notice_take", put_op_notice_take},
-    [OP_NOTICE_END] = {"notice_end", put_op_notice_end},
-    [OP_NOTICE_LIST] = {"notice_list", put_op_notice},
-    [OP_NOTICE_AGAIN] = {"notice_again", put_op_notice},
-    [OP_NOTICE_DISCARD] = {"notice_discard", put_op_notice},
-    [OP_BREAKER_LIST] = {"breaker_list", NULL},
-    [OP_NOTE] = {"note", put_op_note},
-    [OP_PAGE] = {"page", put_op_page},
-    [OP_HISTORY] = {"history", put_op_history},
-    [OP_SCHEDULE_PUT] = {"schedule_put", put_op_schedule},
-    [OP_SCHEDULE_DELETE] = {"schedule_delete", put_op_schedule},
-    [OP_SCHEDULE_GET] = {"schedule_get", put_op_schedule},
-    [OP_SCHEDULE_LIST] = {"schedule_list", put_op_schedule_list},
-    [OP_SCHEDULE_PAUSE] = {"schedule_pause", put_op_schedule},
-    [OP_FIRE] = {"fire", put_op_schedule},
-    [OP_TRIGGER] = {"trigger", put_op_schedule},
-    [OP_PENDING] = {"pending", NULL},
-    [OP_DISPATCHED] = {"dispatched", put_op_job},
-    [OP_TICK] = {"tick", NULL},
+/* What is printed behind the name of an operation; NULL = nothing. */
+static void (*const kinds[OP_KIND_COUNT])(struct line *l, const struct op *op) = {
+    [OP_ENQUEUE] = put_op_enqueue,
+    [OP_CLAIM] = put_op_claim,
+    [OP_ACK] = put_op_lease,
+    [OP_FAIL] = put_op_lease,
+    [OP_EXTEND] = put_op_lease,
+    [OP_RELEASE] = put_op_lease,
+    [OP_RELEASE_CLAIM] = put_op_release_claim,
+    [OP_CANCEL] = put_op_job,
+    [OP_REQUEUE] = put_op_job,
+    [OP_PATCH] = put_op_patch,
+    [OP_REMOVE] = put_op_job,
+    [OP_QUEUE_PUT] = put_op_queue,
+    [OP_QUEUE_DELETE] = put_op_queue,
+    [OP_QUEUE_GET] = put_op_queue,
+    [OP_QUEUE_LIST] = put_op_queue_list,
+    [OP_PAUSE] = put_op_pause,
+    [OP_PURGE] = put_op_queue,
+    [OP_BULK] = put_op_bulk,
+    [OP_GET] = put_op_job,
+    [OP_PEEK] = put_op_peek,
+    [OP_LIST] = put_op_list,
+    [OP_EXCEPTIONS] = put_op_exceptions,
+    [OP_KV_COMMIT] = put_op_kv_commit,
+    [OP_KV_GET] = put_op_kv_get,
+    [OP_KV_LIST] = put_op_kv_list,
+    [OP_ALERT_PUT] = put_op_alert,
+    [OP_ALERT_DELETE] = put_op_alert,
+    [OP_ALERT_LIST] = put_op_alert,
+    [OP_ALERT_EDGE] = put_op_alert_edge,
+    [OP_NOTICE_TAKE] = put_op_notice_take,
+    [OP_NOTICE_END] = put_op_notice_end,
+    [OP_NOTICE_LIST] = put_op_notice,
+    [OP_NOTICE_AGAIN] = put_op_notice,
+    [OP_NOTICE_DISCARD] = put_op_notice,
+    [OP_NOTE] = put_op_note,
+    [OP_PAGE] = put_op_page,
+    [OP_HISTORY] = put_op_history,
+    [OP_SCHEDULE_PUT] = put_op_schedule,
+    [OP_SCHEDULE_DELETE] = put_op_schedule,
+    [OP_SCHEDULE_GET] = put_op_schedule,
+    [OP_SCHEDULE_LIST] = put_op_schedule_list,
+    [OP_SCHEDULE_PAUSE] = put_op_schedule,
+    [OP_FIRE] = put_op_schedule,
+    [OP_TRIGGER] = put_op_schedule,
+    [OP_DISPATCHED] = put_op_job,
 };
 
 void line_put_op(struct line *l, const struct op *op)
 {
     CHECK((unsigned)op->kind < OP_KIND_COUNT);
-    line_put(l, " %s tag=%" PRIu64, kinds[op->kind].name, op->tag);
-    if (kinds[op->kind].put)
-        kinds[op->kind].put(l, op);
+    line_put(l, " %s tag=%" PRIu64, op_info(op->kind)->name, op->tag);
+    if (kinds[op->kind])
+        kinds[op->kind](l, op);
 }
 
 /* --- a reply --- */
@@ -375,6 +368,6 @@ static void put_rest(struct line *l, const struct reply *r)
 void line_put_reply(struct line *l, const struct reply *r)
 {
     CHECK((unsigned)r->kind < OP_KIND_COUNT);
-    line_put(l, " %s tag=%" PRIu64 " %s", kinds[r->kind].name, r->tag, outcome_name(r->outcome));
+    line_put(l, " %s tag=%" PRIu64 " %s", op_info(r->kind)->name, r->tag, outcome_name(r->outcome));
     put_rest(l, r);
 }

@@ -16,47 +16,12 @@ static const char note_away[] = "the shared store does not answer: try again";
 static const char note_moving[] =
     "the job is on its way back to the shared store just now: try again";
 
-enum way {
-    WAY_PRIMARY, /* only there */
-    WAY_EITHER,  /* to whoever works */
-    WAY_JOB,     /* by the id of the job */
-    WAY_BOTH,    /* to the spool, then to the primary */
-};
-
-static const struct {
-    enum way way;
-    size_t job; /* WAY_JOB: offset of the job_ref */
-} ways[OP_KIND_COUNT] = {
-    [OP_ENQUEUE] = {WAY_EITHER, 0},
-    [OP_CLAIM] = {WAY_EITHER, 0},
-    [OP_ACK] = {WAY_JOB, offsetof(struct op, lease.job)},
-    [OP_FAIL] = {WAY_JOB, offsetof(struct op, lease.job)},
-    [OP_EXTEND] = {WAY_JOB, offsetof(struct op, lease.job)},
-    [OP_RELEASE] = {WAY_JOB, offsetof(struct op, lease.job)},
-    [OP_RELEASE_CLAIM] = {WAY_BOTH, 0},
-    [OP_CANCEL] = {WAY_JOB, offsetof(struct op, job.job)},
-    [OP_REQUEUE] = {WAY_JOB, offsetof(struct op, job.job)},
-    [OP_PATCH] = {WAY_JOB, offsetof(struct op, patch.job)},
-    [OP_REMOVE] = {WAY_JOB, offsetof(struct op, job.job)},
-    [OP_GET] = {WAY_JOB, offsetof(struct op, job.job)},
-    [OP_NOTE] = {WAY_JOB, offsetof(struct op, note.job)},
-    [OP_QUEUE_GET] = {WAY_EITHER, 0},
-    [OP_QUEUE_LIST] = {WAY_EITHER, 0},
-    [OP_PEEK] = {WAY_EITHER, 0},
-    [OP_LIST] = {WAY_EITHER, 0},
-    [OP_WORKERS] = {WAY_EITHER, 0},
-    [OP_EXCEPTIONS] = {WAY_EITHER, 0},
-    [OP_PAGE] = {WAY_EITHER, 0},
-    [OP_HISTORY] = {WAY_EITHER, 0},
-    [OP_BREAKER_LIST] = {WAY_EITHER, 0}, /* the spool has none, and metrics are wanted most now */
-};
-
 /* The offset of the job that the op names; 0 = none. */
 static size_t job_offset(const struct op *op)
 {
     if (op->kind == OP_CLAIM && op->claim.one.seq)
         return offsetof(struct op, claim.one);
-    return ways[op->kind].way == WAY_JOB ? ways[op->kind].job : 0;
+    return op_info(op->kind)->away == AWAY_BY_JOB ? op_info(op->kind)->id : 0;
 }
 
 static bool is_plain(const struct op_enqueue *want)
@@ -68,7 +33,7 @@ static bool is_plain(const struct op_enqueue *want)
 /* Whether the spool can answer it. Queues have other numbers there. */
 static bool spool_may(const struct op *op)
 {
-    if (ways[op->kind].way != WAY_EITHER || job_offset(op))
+    if (op_info(op->kind)->away != AWAY_SPOOLED || job_offset(op))
         return false;
     if (op->kind == OP_ENQUEUE)
         return is_plain(&op->enqueue);
@@ -125,7 +90,7 @@ static unsigned plan(struct fanout_call *base)
         memcpy(&ref, (const char *)c->base.op + offset, sizeof ref);
     bool own = fo_own(f, ref.seq);
     enum flow_fate fate = own ? fo_flow_fate(f, fo_seq_in(f, ref.seq)) : FATE_NONE;
-    bool there = (own && fate != FATE_MOVED) || ways[c->base.op->kind].way == WAY_BOTH;
+    bool there = (own && fate != FATE_MOVED) || op_info(c->base.op->kind)->away == AWAY_BOTH;
     base->store = FANOUT_NO_STORE;
     if (fate != FATE_NONE && fate != FATE_MOVED && c->base.op->kind != OP_GET)
         c->note = note_moving;

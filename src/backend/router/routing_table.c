@@ -6,10 +6,8 @@
 #include "backend/router/impl.h"
 #include "core/alerts/alert.h"
 
-/* One row an op. Offsets into struct op; 0 = not that way. */
+/* What an operation needs beyond its descriptor (op_info), which says where its queue or id is. */
 struct way {
-    size_t queue; /* a span: the name of its queue */
-    size_t job;   /* a job_ref, changed to what the child calls it */
     const struct gather *gather;
     /* A sentence when it cannot be done across backends. May be NULL, and return NULL. */
     const char *(*refuse)(const struct router *r, const struct op *op);
@@ -175,37 +173,13 @@ static void plan_tick(struct router *r, struct router_call *c)
     c->note = "a tick is a backend's own";
 }
 
-#define QUEUE(member)                                                                              \
-    {                                                                                              \
-        .queue = offsetof(struct op, member)                                                       \
-    }
-#define JOB(member)                                                                                \
-    {                                                                                              \
-        .job = offsetof(struct op, member)                                                         \
-    }
-
-/* A row of zeros: to the default backend. */
+/* A row of zeros: by its id or queue, else to the default backend. */
 static const struct way ways[OP_KIND_COUNT] = {
-    [OP_ENQUEUE] = {.queue = offsetof(struct op, enqueue.queue), .refuse = refuse_enqueue},
+    [OP_ENQUEUE] = {.refuse = refuse_enqueue},
     [OP_CLAIM] = {.plan = plan_claim},
-    [OP_ACK] = JOB(lease.job),
-    [OP_FAIL] = JOB(lease.job),
-    [OP_EXTEND] = JOB(lease.job),
-    [OP_RELEASE] = JOB(lease.job),
     [OP_RELEASE_CLAIM] = {.gather = &gather_release_claim},
-    [OP_CANCEL] = JOB(job.job),
-    [OP_REQUEUE] = JOB(job.job),
-    [OP_PATCH] = JOB(patch.job),
-    [OP_REMOVE] = JOB(job.job),
-    [OP_QUEUE_PUT] = QUEUE(queue.name),
-    [OP_QUEUE_DELETE] = QUEUE(queue.name),
     [OP_QUEUE_GET] = {.plan = plan_queue_get},
     [OP_QUEUE_LIST] = {.gather = &gather_queues},
-    [OP_PAUSE] = QUEUE(queue.name),
-    [OP_PURGE] = QUEUE(queue.name),
-    [OP_BULK] = QUEUE(bulk.queue),
-    [OP_GET] = JOB(job.job),
-    [OP_PEEK] = QUEUE(peek.queue),
     [OP_LIST] = {.plan = plan_list},
     [OP_WORKERS] = {.gather = &gather_workers},
     [OP_ACCEPT_CLOCK] = {.gather = &gather_accept_clock},
@@ -214,16 +188,10 @@ static const struct way ways[OP_KIND_COUNT] = {
     [OP_ALERT_PUT] = {.gather = &gather_alert_put},
     [OP_ALERT_DELETE] = {.gather = &gather_alert_delete},
     [OP_ALERT_LIST] = {.gather = &gather_alerts},
-    [OP_ALERT_EDGE] = QUEUE(alert_edge.queue),
     [OP_NOTICE_TAKE] = {.gather = &gather_notice_take},
     [OP_NOTICE_END] = {.plan = plan_notice_end},
     [OP_NOTICE_LIST] = {.plan = plan_notice_list},
-    [OP_NOTICE_AGAIN] = JOB(notice.id),
-    [OP_NOTICE_DISCARD] = JOB(notice.id),
     [OP_BREAKER_LIST] = {.gather = &gather_breakers},
-    [OP_NOTE] = JOB(note.job),
-    [OP_PAGE] = QUEUE(page.queue),
-    [OP_HISTORY] = QUEUE(history.queue),
     [OP_SCHEDULE_PUT] = {.refuse = refuse_schedule},
     [OP_FIRE] = {.gather = &gather_fire},
     [OP_TRIGGER] = {.gather = &gather_fire},
@@ -233,6 +201,7 @@ static const struct way ways[OP_KIND_COUNT] = {
 void router_plan(struct router *r, struct router_call *c)
 {
     const struct way *way = &ways[c->base.op->kind];
+    const struct op_info *info = op_info(c->base.op->kind);
     struct span queue = {NULL, 0};
     c->note = way->refuse ? way->refuse(r, c->base.op) : NULL;
     if (c->note)
@@ -241,11 +210,11 @@ void router_plan(struct router *r, struct router_call *c)
         way->plan(r, c);
     } else if (way->gather) {
         gather_by(c, way->gather);
-    } else if (way->job) {
-        by_job(r, c, way->job);
+    } else if (info->id) {
+        by_job(r, c, info->id);
     } else {
-        if (way->queue)
-            memcpy(&queue, (const char *)c->base.op + way->queue, sizeof queue);
+        if (info->queue)
+            memcpy(&queue, (const char *)c->base.op + info->queue, sizeof queue);
         give_to(c, router_child_of(r, queue));
     }
 }

@@ -18,7 +18,8 @@ static struct queue_state *state_of(struct queue *q)
 
 /* --- jobs and queues --- */
 
-static struct job *job_find(struct ops *o, struct job_ref ref, const struct queue_state **ret_queue)
+static struct job *engine_job_find(struct ops *o, struct job_ref ref,
+                                   const struct queue_state **ret_queue)
 {
     struct engine *e = engine_of(o);
     struct live *l = jobs_find(e, ref, NULL);
@@ -28,23 +29,23 @@ static struct job *job_find(struct ops *o, struct job_ref ref, const struct queu
     return &l->job;
 }
 
-static bool seq_issued(const struct ops *o, uint64_t seq)
+static bool engine_seq_issued(const struct ops *o, uint64_t seq)
 {
     return seq > 0 && seq < engine_of(o)->seq_next;
 }
 
-static const struct queue_state *job_queue(const struct ops *o, const struct job *j)
+static const struct queue_state *engine_job_queue(const struct ops *o, const struct job *j)
 {
     return state_of(queue_at(engine_of(o), j->queue));
 }
 
-static bool queue_name(struct ops *o, const struct queue_state *q, struct span *ret)
+static bool engine_state_queue_name(struct ops *o, const struct queue_state *q, struct span *ret)
 {
     return name_for_reply(engine_of(o), queue_from(q), ret) == 0;
 }
 
-static void job_rules(const struct ops *o, const struct job *j, struct job_options *room,
-                      struct job_rules *ret)
+static void engine_job_rules(const struct ops *o, const struct job *j, struct job_options *room,
+                             struct job_rules *ret)
 {
     (void)room;
     jobs_rules(engine_of(o), live_of(j), ret);
@@ -58,7 +59,7 @@ struct live *key_rival(struct engine *e, const struct live *l)
     return holder && holder != l ? holder : NULL;
 }
 
-static struct job *job_key_rival(struct ops *o, const struct job *j)
+static struct job *engine_key_rival(struct ops *o, const struct job *j)
 {
     struct live *l = key_rival(engine_of(o), live_of(j));
     return l ? &l->job : NULL;
@@ -66,7 +67,7 @@ static struct job *job_key_rival(struct ops *o, const struct job *j)
 
 /* --- leases --- */
 
-static bool job_lease(const struct ops *o, const struct job *j, struct lease_state *ret)
+static bool engine_lease(const struct ops *o, const struct job *j, struct lease_state *ret)
 {
     const struct engine *e = engine_of(o);
     const struct live *l = live_of(j);
@@ -79,8 +80,8 @@ static bool job_lease(const struct ops *o, const struct job *j, struct lease_sta
     return true;
 }
 
-static bool report_find(const struct ops *o, uint64_t seq, struct job_token token,
-                        struct lease_report *ret)
+static bool engine_report_find(const struct ops *o, uint64_t seq, struct job_token token,
+                               struct lease_report *ret)
 {
     const struct ended *ended = ended_find(engine_of(o), seq, token);
     if (!ended)
@@ -89,7 +90,7 @@ static bool report_find(const struct ops *o, uint64_t seq, struct job_token toke
     return true;
 }
 
-static bool report_forgotten(struct ops *o, const struct job *j, struct job_token token)
+static bool engine_report_forgotten(struct ops *o, const struct job *j, struct job_token token)
 {
     struct engine *e = engine_of(o);
     /* A waiting job has had no later claim: that of this token was lost with its batch. */
@@ -97,22 +98,23 @@ static bool report_forgotten(struct ops *o, const struct job *j, struct job_toke
     return ended_forgotten(e, j->seq, token);
 }
 
-static void report_keep(struct ops *o, const struct job *j, struct job_token token, uint8_t kind)
+static void engine_report_keep(struct ops *o, const struct job *j, struct job_token token,
+                               uint8_t kind)
 {
     ended_put(engine_of(o), j->seq, token, kind, j->state, j->run_at);
 }
 
-static void count_ending(struct ops *o, struct job *j, enum lease_ending how)
+static void engine_count_ending(struct ops *o, struct job *j, enum lease_ending how)
 {
     fates_lease(engine_of(o), j->seq, how);
 }
 
-static void count_requeue(struct ops *o, struct job *j)
+static void engine_count_requeue(struct ops *o, struct job *j)
 {
     fates_requeue(engine_of(o), j->seq);
 }
 
-static struct job *claimed_by(struct ops *o, uint64_t nonce)
+static struct job *engine_claimed_by(struct ops *o, uint64_t nonce)
 {
     struct live *l = leases_by_nonce(engine_of(o), nonce);
     return l ? &l->job : NULL;
@@ -120,19 +122,19 @@ static struct job *claimed_by(struct ops *o, uint64_t nonce)
 
 /* --- claims --- */
 
-static const struct queue_state *queue_find(struct ops *o, struct span name)
+static const struct queue_state *engine_queue_find(struct ops *o, struct span name)
 {
     return state_of(queues_find(engine_of(o), name));
 }
 
-static uint64_t ready_count(const struct ops *o, const struct queue_state *q)
+static uint64_t engine_ready_count(const struct ops *o, const struct queue_state *q)
 {
     (void)o;
     return queue_from(q)->lists[STATE_READY].count;
 }
 
-static bool ready_next(struct ops *o, const struct queue_state *q, struct heap_entry *ret_order,
-                       struct job **ret)
+static bool engine_ready_next(struct ops *o, const struct queue_state *q,
+                              struct heap_entry *ret_order, struct job **ret)
 {
     int err = 0;
     struct live *l = claim_top(engine_of(o), queue_from(q), ret_order, &err);
@@ -141,14 +143,14 @@ static bool ready_next(struct ops *o, const struct queue_state *q, struct heap_e
     return err == 0;
 }
 
-static struct job_token token_next(struct ops *o)
+static struct job_token engine_token_next(struct ops *o)
 {
     struct engine *e = engine_of(o);
     return (struct job_token){.counter = ++e->token_counter, .epoch = e->epoch};
 }
 
-static bool lease_start(struct ops *o, struct job *j, const struct op_claim *want,
-                        struct record *rec, struct job_view *view)
+static bool engine_lease_start(struct ops *o, struct job *j, const struct op_claim *want,
+                               struct record *rec, struct job_view *view)
 {
     struct engine *e = engine_of(o);
     struct live *l = live_of(j);
@@ -157,14 +159,14 @@ static bool lease_start(struct ops *o, struct job *j, const struct op_claim *wan
         return false;
     if (view->position > e->reply->after)
         e->reply->after = view->position;
-    rec->job_claimed.token = token_next(o);
+    rec->job_claimed.token = engine_token_next(o);
     engine_emit(e, rec);
     claim_finish(e, l, want, view);
     return true;
 }
 
-static bool claim_reply(struct ops *o, struct reply *r, struct job_view *views, struct job **jobs,
-                        uint32_t count, bool want_body)
+static bool engine_claim_reply(struct ops *o, struct reply *r, struct job_view *views,
+                               struct job **jobs, uint32_t count, bool want_body)
 {
     struct engine *e = engine_of(o);
     (void)jobs;
@@ -176,20 +178,20 @@ static bool claim_reply(struct ops *o, struct reply *r, struct job_view *views, 
 
 /* --- enqueues --- */
 
-static struct job *job_by_seq(struct ops *o, uint64_t seq)
+static struct job *engine_job_by_seq(struct ops *o, uint64_t seq)
 {
     struct live *l = jobs_by_seq(engine_of(o), seq, NULL);
     return l ? &l->job : NULL;
 }
 
-static struct job *key_holder(struct ops *o, struct queue_state *q, struct span key)
+static struct job *engine_key_holder(struct ops *o, struct queue_state *q, struct span key)
 {
     struct engine *e = engine_of(o);
     struct live *l = jobs_unique_holder(e, hash128_scoped(e->hash_key, q->number, key));
     return l ? &l->job : NULL;
 }
 
-static uint64_t queue_live(struct ops *o, const struct queue_state *state)
+static uint64_t engine_queue_live(struct ops *o, const struct queue_state *state)
 {
     const struct queue *q = queue_from(state);
     (void)o;
@@ -197,56 +199,57 @@ static uint64_t queue_live(struct ops *o, const struct queue_state *state)
            q->lists[STATE_RUNNING].count;
 }
 
-static uint64_t live(struct ops *o)
+static uint64_t engine_live(struct ops *o)
 {
     return engine_of(o)->live;
 }
 
-static bool queue_room(struct ops *o, size_t ahead, bool implied)
+static bool engine_queue_room(struct ops *o, size_t ahead, bool implied)
 {
     return queue_may_be_added(engine_of(o), ahead, implied);
 }
 
-static struct queue_state *queue_create(struct ops *o, struct span name)
+static struct queue_state *engine_queue_create(struct ops *o, struct span name)
 {
     struct queue *q;
     return queues_create(engine_of(o), name, &q) == 0 ? state_of(q) : NULL;
 }
 
-static bool idempotency_find(struct ops *o, struct hash128 key, struct idempotency_state *ret)
+static bool engine_idempotency_find(struct ops *o, struct hash128 key,
+                                    struct idempotency_state *ret)
 {
     return enqueue_key_find(engine_of(o), key, ret);
 }
 
-static enum outcome idempotency_room(struct ops *o, struct hash128 key, size_t ahead)
+static enum outcome engine_idempotency_room(struct ops *o, struct hash128 key, size_t ahead)
 {
     return enqueue_key_room(engine_of(o), key, ahead);
 }
 
-static void idempotency_keep(struct ops *o, struct hash128 key, uint64_t fingerprint,
-                             const struct job *j)
+static void engine_idempotency_keep(struct ops *o, struct hash128 key, uint64_t fingerprint,
+                                    const struct job *j)
 {
     enqueue_key_keep(engine_of(o), key, fingerprint, j);
 }
 
-static enum outcome seq_room(struct ops *o, const struct op_enqueue *want, size_t ahead,
-                             const char **note)
+static enum outcome engine_seq_room(struct ops *o, const struct op_enqueue *want, size_t ahead,
+                                    const char **note)
 {
     return seqs_room(engine_of(o), want, ahead, note);
 }
 
-static int64_t rate_full(struct ops *o, const struct rate_share *share)
+static int64_t engine_rate_full_us(struct ops *o, const struct rate_share *share)
 {
     return rates_full_us(engine_of(o), share);
 }
 
-static void rate_take(struct ops *o, const struct rate_share *share)
+static void engine_rate_take(struct ops *o, const struct rate_share *share)
 {
     rates_take(engine_of(o), share);
 }
 
-static bool enqueues_ready(struct ops *o, const struct enqueue_plan *plans, size_t count,
-                           const struct op_kv_commit *keys, size_t more)
+static bool engine_enqueues_prepare(struct ops *o, const struct enqueue_plan *plans, size_t count,
+                                    const struct op_kv_commit *keys, size_t more)
 {
     struct engine *e = engine_of(o);
     int err = keys ? kv_commit_reserve(e, keys, &more) : 0;
@@ -257,14 +260,14 @@ static bool enqueues_ready(struct ops *o, const struct enqueue_plan *plans, size
     return err == 0;
 }
 
-static struct job *job_create(struct ops *o, struct enqueue_plan *p)
+static struct job *engine_job_create(struct ops *o, struct enqueue_plan *p)
 {
     return &enqueue_emit(engine_of(o), p)->job;
 }
 
 /* --- keys of the key-value store --- */
 
-static struct kv_state key_find(struct ops *o, struct span key)
+static struct kv_state engine_kv_find(struct ops *o, struct span key)
 {
     const struct engine *e = engine_of(o);
     const struct kv *k = kv_find(e, key, NULL), *seen = k ? kv_seen(e, key) : NULL;
@@ -272,23 +275,23 @@ static struct kv_state key_find(struct ops *o, struct span key)
         .stored = k != NULL, .bytes = k ? k->bytes : 0, .version = seen ? seen->version : 0};
 }
 
-static struct kv_usage keys_used(struct ops *o)
+static struct kv_usage engine_kv_used(struct ops *o)
 {
     return (struct kv_usage){engine_of(o)->kvs.used, engine_of(o)->kv_bytes};
 }
 
-static uint64_t keys_version(struct ops *o)
+static uint64_t engine_kv_version(struct ops *o)
 {
     return engine_of(o)->position + 1;
 }
 
-static void key_set(struct ops *o, const struct kv_set *set, uint64_t version)
+static void engine_kv_set(struct ops *o, const struct kv_set *set, uint64_t version)
 {
     kv_emit_set(engine_of(o), set, version);
 }
 
-static uint32_t keys_delete(struct ops *o, const struct span *keys, uint32_t count,
-                            uint64_t version)
+static uint32_t engine_kv_delete(struct ops *o, const struct span *keys, uint32_t count,
+                                 uint64_t version)
 {
     return kv_emit_gone(engine_of(o), keys, count, version);
 }
@@ -300,39 +303,39 @@ static struct schedule *schedule_from(const struct schedule_base *s)
     return (struct schedule *)(uintptr_t)s;
 }
 
-static struct schedule_base *schedule_find(struct ops *o, struct span name)
+static struct schedule_base *engine_schedule_find(struct ops *o, struct span name)
 {
     return (struct schedule_base *)schedules_find(engine_of(o), name);
 }
 
-static void schedule_names(struct ops *o, const struct schedule_base *s, struct span *ret_name,
-                           struct span *ret_owner)
+static void engine_schedule_names(struct ops *o, const struct schedule_base *s,
+                                  struct span *ret_name, struct span *ret_owner)
 {
     (void)o;
     *ret_name = schedule_name(schedule_from(s));
     *ret_owner = schedule_owner(schedule_from(s));
 }
 
-static bool schedule_last_live(struct ops *o, const struct schedule_base *s)
+static bool engine_schedule_last_live(struct ops *o, const struct schedule_base *s)
 {
     const struct live *l =
         jobs_find(engine_of(o), (struct job_ref){s->state.seq, s->state.id_hi}, NULL);
     return l && state_lives(l->job.state);
 }
 
-static void schedule_shown(struct ops *o, const struct schedule_base *s, struct reply *r)
+static void engine_schedule_show(struct ops *o, const struct schedule_base *s, struct reply *r)
 {
     (void)r;
     schedule_show(engine_of(o), schedule_from(s), engine_of(o)->reply);
 }
 
-static bool schedule_prepare(struct ops *o, const struct record *rec)
+static bool engine_schedule_prepare(struct ops *o, const struct record *rec)
 {
     return emit_reserve(engine_of(o), record_bytes_max(rec)) == 0;
 }
 
-static void schedule_step(struct ops *o, struct schedule_base *s, const struct record *rec,
-                          const struct job *job)
+static void engine_schedule_step(struct ops *o, struct schedule_base *s, const struct record *rec,
+                                 const struct job *job)
 {
     struct engine *e = engine_of(o);
     engine_emit(e, rec);
@@ -342,27 +345,27 @@ static void schedule_step(struct ops *o, struct schedule_base *s, const struct r
         events_schedule(e, EVENT_SCHEDULE_FAILED, schedule_from(s), NULL);
 }
 
-static struct span owner_of(struct ops *o, const struct queue_state *q)
+static struct span engine_queue_owner(struct ops *o, const struct queue_state *q)
 {
     (void)o;
     return queue_owner(queue_from(q));
 }
 
-static void item_take(struct ops *o, const struct queue_state *q)
+static void engine_item_take(struct ops *o, const struct queue_state *q)
 {
     struct heap_entry top;
     (void)o;
     heap_pop(&queue_from(q)->ready, &top);
 }
 
-static void item_return(struct ops *o, struct job *j)
+static void engine_item_return(struct ops *o, struct job *j)
 {
     struct engine *e = engine_of(o);
     struct heap_entry entry = {ready_order(j), ready_seq(e, j)};
     CHECK(heap_push(&queue_at(e, j->queue)->ready, entry) == 0); /* it has just left it */
 }
 
-static struct job_token token_ahead(struct ops *o, uint32_t index)
+static struct job_token engine_token_ahead(struct ops *o, uint32_t index)
 {
     const struct engine *e = engine_of(o);
     return (struct job_token){.counter = e->token_counter + 1 + index, .epoch = e->epoch};
@@ -371,7 +374,8 @@ static struct job_token token_ahead(struct ops *o, uint32_t index)
 /* A claim without a worker has at most CLAIM_BYTES; the link has a list of the items. */
 #define CLAIM_BYTES 64
 
-static bool items_prepare(struct ops *o, const struct queue_state *q, uint32_t count, size_t *more)
+static bool engine_items_prepare(struct ops *o, const struct queue_state *q, uint32_t count,
+                                 size_t *more)
 {
     struct engine *e = engine_of(o);
     *more += (size_t)count * (CLAIM_BYTES + BUF_VARINT_MAX) + 128;
@@ -381,7 +385,8 @@ static bool items_prepare(struct ops *o, const struct queue_state *q, uint32_t c
            buf_reserve(&e->scratch, (size_t)count * BUF_VARINT_MAX + POLICY_BYTES_MAX) == 0;
 }
 
-static void items_link(struct ops *o, const struct job *holder, struct job **items, uint32_t count)
+static void engine_items_link(struct ops *o, const struct job *holder, struct job **items,
+                              uint32_t count)
 {
     struct engine *e = engine_of(o);
     uint64_t previous = 0;
@@ -454,7 +459,7 @@ static int reserve_texts(struct engine *e, const struct record *rec)
     return err ? err : names_reserve(e, 1);
 }
 
-static bool job_prepare(struct ops *o, struct job *j, const struct record *recs, size_t count)
+static bool engine_prepare(struct ops *o, struct job *j, const struct record *recs, size_t count)
 {
     struct engine *e = engine_of(o);
     size_t bytes = 0;
@@ -479,7 +484,7 @@ static void commit_dead(struct engine *e, const struct job *j, const struct reco
     kv_texts_drop(e);
 }
 
-static void job_commit(struct ops *o, struct job *j, const struct record *rec)
+static void engine_commit(struct ops *o, struct job *j, const struct record *rec)
 {
     struct engine *e = engine_of(o);
     if (rec->kind == REC_JOB_DEAD) {
@@ -493,7 +498,7 @@ static void job_commit(struct ops *o, struct job *j, const struct record *rec)
         leases_extended(e, lease_at(e, live_of(j)->lease));
 }
 
-static bool job_remove(struct ops *o, struct job *j)
+static bool engine_remove(struct ops *o, struct job *j)
 {
     struct engine *e = engine_of(o);
     uint64_t previous = 0;
@@ -511,12 +516,12 @@ static bool job_remove(struct ops *o, struct job *j)
 }
 
 const struct ops_store engine_ops_store = {
-    .job_find = job_find,
-    .seq_issued = seq_issued,
-    .job_queue = job_queue,
-    .queue_name = queue_name,
-    .job_rules = job_rules,
-    .key_rival = job_key_rival,
+    .job_find = engine_job_find,
+    .seq_issued = engine_seq_issued,
+    .job_queue = engine_job_queue,
+    .queue_name = engine_state_queue_name,
+    .job_rules = engine_job_rules,
+    .key_rival = engine_key_rival,
     .queue_count = queues_count,
     .queue_read = queues_read,
     .scope_waits = queues_scope_waits,
@@ -543,51 +548,51 @@ const struct ops_store engine_ops_store = {
     .breaker_find = breakers_find,
     .breaker_next = breakers_next,
     .breaker_commit = breakers_commit,
-    .lease = job_lease,
-    .report_find = report_find,
-    .report_forgotten = report_forgotten,
-    .report_keep = report_keep,
-    .count_ending = count_ending,
-    .count_requeue = count_requeue,
-    .claimed_by = claimed_by,
-    .queue_find = queue_find,
-    .ready_count = ready_count,
-    .ready_next = ready_next,
-    .token_next = token_next,
-    .lease_start = lease_start,
-    .claim_reply = claim_reply,
-    .job_by_seq = job_by_seq,
-    .key_holder = key_holder,
-    .queue_live = queue_live,
-    .live = live,
-    .queue_room = queue_room,
-    .queue_create = queue_create,
-    .idempotency_find = idempotency_find,
-    .idempotency_room = idempotency_room,
-    .idempotency_keep = idempotency_keep,
-    .seq_room = seq_room,
-    .rate_full_us = rate_full,
-    .rate_take = rate_take,
-    .enqueues_prepare = enqueues_ready,
-    .job_create = job_create,
-    .kv_find = key_find,
-    .kv_used = keys_used,
-    .kv_version = keys_version,
-    .kv_set = key_set,
-    .kv_delete = keys_delete,
-    .schedule_find = schedule_find,
-    .schedule_names = schedule_names,
-    .schedule_last_live = schedule_last_live,
-    .schedule_show = schedule_shown,
-    .schedule_prepare = schedule_prepare,
-    .schedule_step = schedule_step,
-    .queue_owner = owner_of,
-    .item_take = item_take,
-    .item_return = item_return,
-    .token_ahead = token_ahead,
-    .items_prepare = items_prepare,
-    .items_link = items_link,
-    .prepare = job_prepare,
-    .commit = job_commit,
-    .remove = job_remove,
+    .lease = engine_lease,
+    .report_find = engine_report_find,
+    .report_forgotten = engine_report_forgotten,
+    .report_keep = engine_report_keep,
+    .count_ending = engine_count_ending,
+    .count_requeue = engine_count_requeue,
+    .claimed_by = engine_claimed_by,
+    .queue_find = engine_queue_find,
+    .ready_count = engine_ready_count,
+    .ready_next = engine_ready_next,
+    .token_next = engine_token_next,
+    .lease_start = engine_lease_start,
+    .claim_reply = engine_claim_reply,
+    .job_by_seq = engine_job_by_seq,
+    .key_holder = engine_key_holder,
+    .queue_live = engine_queue_live,
+    .live = engine_live,
+    .queue_room = engine_queue_room,
+    .queue_create = engine_queue_create,
+    .idempotency_find = engine_idempotency_find,
+    .idempotency_room = engine_idempotency_room,
+    .idempotency_keep = engine_idempotency_keep,
+    .seq_room = engine_seq_room,
+    .rate_full_us = engine_rate_full_us,
+    .rate_take = engine_rate_take,
+    .enqueues_prepare = engine_enqueues_prepare,
+    .job_create = engine_job_create,
+    .kv_find = engine_kv_find,
+    .kv_used = engine_kv_used,
+    .kv_version = engine_kv_version,
+    .kv_set = engine_kv_set,
+    .kv_delete = engine_kv_delete,
+    .schedule_find = engine_schedule_find,
+    .schedule_names = engine_schedule_names,
+    .schedule_last_live = engine_schedule_last_live,
+    .schedule_show = engine_schedule_show,
+    .schedule_prepare = engine_schedule_prepare,
+    .schedule_step = engine_schedule_step,
+    .queue_owner = engine_queue_owner,
+    .item_take = engine_item_take,
+    .item_return = engine_item_return,
+    .token_ahead = engine_token_ahead,
+    .items_prepare = engine_items_prepare,
+    .items_link = engine_items_link,
+    .prepare = engine_prepare,
+    .commit = engine_commit,
+    .remove = engine_remove,
 };
