@@ -4,6 +4,9 @@
 static const ops_fn functions[OP_KIND_COUNT] = {
     [OP_ENQUEUE] = ops_enqueue,
     [OP_KV_COMMIT] = ops_kv_commit,
+    [OP_SCHEDULE_PUT] = ops_schedule_put,
+    [OP_SCHEDULE_PAUSE] = ops_schedule_pause,
+    [OP_SCHEDULE_DELETE] = ops_schedule_delete,
     [OP_FIRE] = ops_fire,
     [OP_TRIGGER] = ops_trigger,
     [OP_CLAIM] = ops_claim,

@@ -12,7 +12,7 @@
  *   ops.h             this interface; replies.h has what all operations write into a reply
  *   enqueue.c, rates.c    enqueues, which commits and schedules use, too (enqueue.h)
  *   kv.c              commits of the key-value store
- *   fire.c            the jobs that schedules create
+ *   schedules.c, fire.c    schedules, and the jobs that they create
  *   leases.c          ack, fail, extend, release; leases that end without a report
  *   claim.c           claims
  *   change.c          cancel, requeue, patch, remove, annotate; bulk actions on one job
@@ -120,6 +120,7 @@ enum queue_change { QUEUE_CREATED, QUEUE_CHANGED, QUEUE_PAUSED, QUEUE_RESUMED };
 struct ops;
 struct enqueue_plan;
 struct rate_share;
+struct schedule_flow;
 
 /* What a store provides. Functions that return bool and speak of memory return false when there is
  * none; nothing has changed then. */
@@ -285,6 +286,20 @@ struct ops_store {
     /* An empty owner: no API's. */
     void (*schedule_names)(struct ops *o, const struct schedule_base *s, struct span *ret_name,
                            struct span *ret_owner);
+    uint64_t (*schedule_count)(const struct ops *o);
+    /* Of a new one; 0 = all have been given. */
+    uint32_t (*schedule_number)(const struct ops *o);
+    /* What all triggers but the one of this name take and feed. False: no memory. */
+    bool (*schedule_flows)(struct ops *o, struct span but, const struct schedule_flow **ret,
+                           size_t *ret_count);
+    void (*schedule_read)(const struct ops *o, const struct schedule_base *s,
+                          struct rec_schedule_put *ret);
+    /* Creates it (s NULL) or changes it; spec: what put->spec encodes, NULL = it is unchanged.
+     * NULL: no memory. */
+    struct schedule_base *(*schedule_put)(struct ops *o, struct schedule_base *s,
+                                          const struct rec_schedule_put *put,
+                                          const struct schedule_spec *spec);
+    bool (*schedule_delete)(struct ops *o, struct schedule_base *s); /* false: no memory */
     /* Whether its last job is still waiting or running. */
     bool (*schedule_last_live)(struct ops *o, const struct schedule_base *s);
     /* The reply shows the schedule as it is now. */
@@ -349,6 +364,9 @@ void ops_extend(struct ops *o, const struct op *op, struct reply *r);
 void ops_release(struct ops *o, const struct op *op, struct reply *r);
 void ops_enqueue(struct ops *o, const struct op *op, struct reply *r);
 void ops_kv_commit(struct ops *o, const struct op *op, struct reply *r);
+void ops_schedule_put(struct ops *o, const struct op *op, struct reply *r);
+void ops_schedule_pause(struct ops *o, const struct op *op, struct reply *r);
+void ops_schedule_delete(struct ops *o, const struct op *op, struct reply *r);
 void ops_fire(struct ops *o, const struct op *op, struct reply *r);
 void ops_trigger(struct ops *o, const struct op *op, struct reply *r);
 void ops_release_claim(struct ops *o, const struct op *op, struct reply *r);

@@ -5,8 +5,7 @@
 
 /* Operations that are not decided in src/ops. */
 static const work_fn works[OP_KIND_COUNT] = {
-    [OP_SCHEDULE_PUT] = work_schedule_put,       [OP_SCHEDULE_PAUSE] = work_schedule_pause,
-    [OP_SCHEDULE_DELETE] = work_schedule_delete, [OP_ACCEPT_CLOCK] = work_accept_clock,
+    [OP_ACCEPT_CLOCK] = work_accept_clock,
     [OP_DISPATCHED] = work_dispatched,
 };
 

@@ -176,9 +176,6 @@ void unit_rate_take(struct unit *u, const struct rate_share *share);
 /* The operations: each answers its turn. */
 typedef void (*work_fn)(struct unit *u, struct turn *t);
 void work_dispatched(struct unit *u, struct turn *t);
-void work_schedule_put(struct unit *u, struct turn *t);
-void work_schedule_pause(struct unit *u, struct turn *t);
-void work_schedule_delete(struct unit *u, struct turn *t);
 void work_accept_clock(struct unit *u, struct turn *t);
 
 /* bulks.c */

@@ -354,6 +354,59 @@ static void schedule_names(struct ops *o, const struct schedule_base *s, struct 
     *ret_owner = schedule_from(s)->owner;
 }
 
+static uint64_t schedule_count(const struct ops *o)
+{
+    return unit_of(o)->schedules_there;
+}
+
+static uint32_t schedule_number(const struct ops *o)
+{
+    return unit_of(o)->schedule_number;
+}
+
+static bool schedule_flows(struct ops *o, struct span but, const struct schedule_flow **ret,
+                           size_t *ret_count)
+{
+    (void)but; /* they were loaded without it */
+    *ret = unit_of(o)->flows;
+    *ret_count = unit_of(o)->flow_count;
+    return true;
+}
+
+static void schedule_read(const struct ops *o, const struct schedule_base *base,
+                          struct rec_schedule_put *ret)
+{
+    const struct wschedule *s = schedule_from(base);
+    (void)o;
+    *ret = (struct rec_schedule_put){
+        .schedule = s->number,
+        .paused = s->paused,
+        .created_at = s->created_at,
+        .updated_at = s->updated_at,
+        .state = s->state,
+        .name = s->name,
+        .spec = s->text,
+        .owner = s->owner,
+        .note = s->note,
+        .attributes = s->attributes,
+    };
+}
+
+static struct schedule_base *schedule_put(struct ops *o, struct schedule_base *s,
+                                          const struct rec_schedule_put *put,
+                                          const struct schedule_spec *spec)
+{
+    return (struct schedule_base *)unit_schedule_put(unit_of(o), s ? schedule_from(s) : NULL, put,
+                                                     spec);
+}
+
+static bool schedule_delete(struct ops *o, struct schedule_base *s)
+{
+    schedule_from(s)->gone = true;
+    unit_of(o)->records++;
+    return true;
+}
+
 static bool schedule_last_live(struct ops *o, const struct schedule_base *s)
 {
     return unit_schedule_view(unit_of(o), schedule_from(s)).last_live;
@@ -541,6 +594,12 @@ const struct ops_store unit_ops_store = {
     .kv_delete = kv_delete,
     .schedule_find = schedule_find,
     .schedule_names = schedule_names,
+    .schedule_count = schedule_count,
+    .schedule_number = schedule_number,
+    .schedule_flows = schedule_flows,
+    .schedule_read = schedule_read,
+    .schedule_put = schedule_put,
+    .schedule_delete = schedule_delete,
     .schedule_last_live = schedule_last_live,
     .schedule_show = schedule_shown,
     .schedule_prepare = schedule_prepare,

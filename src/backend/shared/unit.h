@@ -340,6 +340,9 @@ bool unit_schedules_changed(const struct unit *u);
 void unit_firings_prepare(struct unit *u);
 /* The enqueues that the turn brings along; 0: none. */
 size_t turn_enqueues(const struct turn *t, const struct op_enqueue **ret);
+struct wschedule *unit_schedule_put(struct unit *u, struct wschedule *s,
+                                    const struct rec_schedule_put *put,
+                                    const struct schedule_spec *spec);
 struct schedule_view unit_schedule_view(const struct unit *u, const struct wschedule *s);
 void unit_schedule_show(struct unit *u, const struct wschedule *s, struct turn *t);
 void unit_tell_alert(struct unit *u, uint8_t kind, struct span alert, struct span queue,

@@ -123,7 +123,8 @@ static int options_fit(const struct client_session *s, const struct action *a)
     if (!a || a->body != pause_body)
         pause = client_fields_given(s->args, pause_fields, CLIENT_COUNT(pause_fields));
     if (!a || a->body != policy_body)
-        policy = arguments_has(s->args, "note") ? "note" : queue_policy_given(s->args);
+        policy =
+            arguments_has(s->args, "description") ? "description" : queue_policy_given(s->args);
     if (arguments_has(s->args, "yes") && (!a || !a->confirm))
         return client_complain(CLIENT_USAGE, "--yes goes with `queues delete|purge QUEUE`");
     if (!pause && !policy)

@@ -35,6 +35,7 @@
 #include "core/unique.h"
 #include "ops/enqueue.h"
 #include "ops/replies.h"
+#include "ops/schedule_rules.h"
 
 #define WORKERS_IDLE_MAX 4096
 #define NEVER_MS INT64_MAX
@@ -715,6 +716,12 @@ struct span schedule_owner(const struct schedule *s); /* empty = nobody's */
 int schedule_view_of(struct engine *e, const struct schedule *s, struct schedule_view *ret);
 /* Puts the schedule as it is into the reply; without memory for that the reply has none. */
 void schedule_show(struct engine *e, const struct schedule *s, struct engine_reply *r);
+/* As struct ops_store says. */
+bool schedules_flows(struct engine *e, struct span but, const struct schedule_flow **ret,
+                     size_t *ret_count);
+void schedules_read(const struct schedule *s, struct rec_schedule_put *put);
+struct schedule *schedules_put(struct engine *e, const struct rec_schedule_put *put);
+bool schedules_delete(struct engine *e, const struct schedule *s);
 uint64_t schedules_hash(const struct engine *e);
 void schedules_free(struct engine *e);
 
@@ -897,11 +904,8 @@ void op_notice_list(struct engine *e, const struct op *op);
 void op_breaker_list(struct engine *e, const struct op *op);
 void op_page(struct engine *e, const struct op *op);
 void op_history(struct engine *e, const struct op *op);
-void op_schedule_put(struct engine *e, const struct op *op);
-void op_schedule_delete(struct engine *e, const struct op *op);
 void op_schedule_get(struct engine *e, const struct op *op);
 void op_schedule_list(struct engine *e, const struct op *op);
-void op_schedule_pause(struct engine *e, const struct op *op);
 void op_tick(struct engine *e, const struct op *op);
 
 /* The trimming that a step's own changes made due. */

@@ -319,7 +319,7 @@ static int emit_put(struct engine *e, const struct rec_schedule_put *put)
     return 0;
 }
 
-static void fill_put(const struct schedule *s, struct rec_schedule_put *put)
+void schedules_read(const struct schedule *s, struct rec_schedule_put *put)
 {
     *put = (struct rec_schedule_put){
         .schedule = s->number,
@@ -335,152 +335,36 @@ static void fill_put(const struct schedule *s, struct rec_schedule_put *put)
     };
 }
 
-static bool put_allowed(struct engine *e, const struct op_schedule *want, const struct schedule *s,
-                        struct engine_reply *r)
+bool schedules_flows(struct engine *e, struct span but, const struct schedule_flow **ret,
+                     size_t *ret_count)
 {
-    struct err_note note;
-    enum outcome out = schedule_put_right(want, s != NULL, e->schedule_count, &note);
-    if (out == OUT_INVALID)
-        return refuse_note(e, r, &note);
-    return out == OUT_OK || refuse(r, out, NULL);
+    struct schedule_flow *flows =
+        arena_array(&e->out->arena, e->schedule_count + 1, sizeof(*flows));
+    *ret = flows;
+    *ret_count = 0;
+    for (size_t i = 0; flows && i < e->schedule_count; i++) {
+        const struct schedule *s = e->schedules_by_name[i];
+        if (s->spec.kind == SCHEDULE_QUEUE && !span_equal(schedule_name(s), but))
+            flows[(*ret_count)++] = (struct schedule_flow){s->spec.source, s->spec.queue};
+    }
+    return flows != NULL;
 }
 
-/* Whether the schedule in this place, if it is not the one that is being put, takes from a queue.
- */
-static bool takes_from_queue(const struct engine *e, size_t place, struct span name)
+struct schedule *schedules_put(struct engine *e, const struct rec_schedule_put *put)
 {
-    const struct schedule *s = e->schedules_by_name[place];
-    return s->spec.kind == SCHEDULE_QUEUE && !span_equal(schedule_name(s), name);
+    return emit_put(e, put) == 0 ? schedule_at(e, put->schedule) : NULL;
 }
 
-/* A trigger whose job is, along a chain of triggers, an item of its own would feed itself. Most
- * jobs go to a queue from which no schedule takes. */
-static bool feeds_itself(struct engine *e, struct span name, const struct schedule_spec *spec,
-                         bool *ret_nomem)
+bool schedules_delete(struct engine *e, const struct schedule *s)
 {
-    bool taken = false, ring = false;
-    for (size_t i = 0; i < e->schedule_count && !taken; i++)
-        taken = takes_from_queue(e, i, name) &&
-                span_equal(e->schedules_by_name[i]->spec.source, spec->queue);
-    if (!taken)
-        return false;
-    struct schedule_flow more = {spec->source, spec->queue};
-    struct schedule_flow *flows = arena_array(&e->out->arena, e->schedule_count, sizeof(*flows));
-    size_t count = 0;
-    for (size_t i = 0; flows && i < e->schedule_count; i++)
-        if (takes_from_queue(e, i, name))
-            flows[count++] = (struct schedule_flow){e->schedules_by_name[i]->spec.source,
-                                                    e->schedules_by_name[i]->spec.queue};
-    *ret_nomem = !flows || schedule_ring(flows, count, &more, &e->out->arena, &ring) != 0;
-    return ring;
-}
-
-static bool ring_free(struct engine *e, const struct op_schedule *want, struct engine_reply *r)
-{
-    bool nomem = false;
-    if (!want->spec || want->spec->kind != SCHEDULE_QUEUE)
-        return true;
-    if (feeds_itself(e, want->name, want->spec, &nomem))
-        return refuse(r, OUT_INVALID, SCHEDULE_RING_NOTE);
-    return !nomem || refuse_nomem(r);
-}
-
-static bool put_texts(struct engine *e, const struct op_schedule *want,
-                      struct rec_schedule_put *put, struct engine_reply *r)
-{
-    struct err_note note;
-    if (want->has_owner)
-        put->owner = want->owner;
-    if (want->has_note)
-        put->note = want->note;
-    if (want->has_attributes)
-        put->attributes = want->attributes;
-    return schedule_texts_right(put->owner, put->note, put->attributes, &note) == 0 ||
-           refuse_note(e, r, &note);
-}
-
-void op_schedule_put(struct engine *e, const struct op *op)
-{
-    const struct op_schedule *want = &op->schedule;
-    struct engine_reply *r = reply_new(e, op);
-    struct schedule *s = schedules_find(e, want->name);
-    struct rec_schedule_put put = {
-        .schedule = e->schedule_next, .created_at = e->now.wall, .name = want->name};
-    if (!put_allowed(e, want, s, r) || !ring_free(e, want, r))
-        return;
-    if (!s && e->schedule_next == UINT32_MAX) { /* numbers are not used again */
-        refuse(r, OUT_SERVER_FULL, NULL);
-        return;
-    }
-    if (s)
-        fill_put(s, &put);
-    put.updated_at = e->now.wall;
-    if (want->has_paused)
-        put.paused = want->paused;
-    if (!put_texts(e, want, &put, r))
-        return;
-    schedule_begin_anew(want, &put.state);
-    buf_clear(&e->scratch);
-    if (want->spec && schedule_encode(want->spec, &e->scratch) != 0) {
-        refuse_nomem(r);
-        return;
-    }
-    if (want->spec)
-        put.spec = buf_span(&e->scratch);
-    if (emit_put(e, &put) != 0) {
-        refuse_nomem(r);
-        return;
-    }
-    r->reply.created = !s;
-    r->after = e->position;
-    schedule_show(e, schedule_at(e, put.schedule), r);
-}
-
-void op_schedule_pause(struct engine *e, const struct op *op)
-{
-    const struct op_schedule *want = &op->schedule;
-    struct engine_reply *r = reply_new(e, op);
-    struct schedule *s = schedules_find(e, want->name);
-    struct rec_schedule_put put;
-    if (!s) {
-        refuse(r, OUT_NO_SCHEDULE, NULL);
-        return;
-    }
-    if (want->next_at.ms < 0 || want->next_at.ms > LIMIT_WALL_MS) {
-        refuse(r, OUT_INVALID, "next_at must be a time before the year 10000");
-        return;
-    }
-    fill_put(s, &put);
-    put.paused = want->paused;
-    put.updated_at = e->now.wall;
-    if (!want->paused)
-        schedule_begin_anew(want, &put.state);
-    if (emit_put(e, &put) != 0) {
-        refuse_nomem(r);
-        return;
-    }
-    r->after = e->position;
-    schedule_show(e, s, r);
-}
-
-void op_schedule_delete(struct engine *e, const struct op *op)
-{
-    struct engine_reply *r = reply_new(e, op);
-    const struct schedule *s = schedules_find(e, op->schedule.name);
-    if (!s) {
-        refuse(r, OUT_NO_SCHEDULE, NULL);
-        return;
-    }
     struct record rec = {
         .kind = REC_SCHEDULE_GONE,
         .schedule_gone = {.schedule = s->number, .at = e->now.wall},
     };
-    if (emit_reserve(e, record_bytes_max(&rec)) != 0) {
-        refuse_nomem(r);
-        return;
-    }
+    if (emit_reserve(e, record_bytes_max(&rec)) != 0)
+        return false;
     engine_emit(e, &rec);
-    r->after = e->position;
+    return true;
 }
 
 /* --- for checks --- */

@@ -316,6 +316,43 @@ static void engine_schedule_names(struct ops *o, const struct schedule_base *s,
     *ret_owner = schedule_owner(schedule_from(s));
 }
 
+static uint64_t engine_schedule_count(const struct ops *o)
+{
+    return engine_of(o)->schedule_count;
+}
+
+static uint32_t engine_schedule_number(const struct ops *o)
+{
+    uint32_t next = engine_of(o)->schedule_next;
+    return next == UINT32_MAX ? 0 : next;
+}
+
+static bool engine_schedule_flows(struct ops *o, struct span but, const struct schedule_flow **ret,
+                                  size_t *ret_count)
+{
+    return schedules_flows(engine_of(o), but, ret, ret_count);
+}
+
+static void engine_schedule_read(const struct ops *o, const struct schedule_base *s,
+                                 struct rec_schedule_put *ret)
+{
+    (void)o;
+    schedules_read(schedule_from(s), ret);
+}
+
+static struct schedule_base *engine_schedule_put(struct ops *o, struct schedule_base *s,
+                                                 const struct rec_schedule_put *put,
+                                                 const struct schedule_spec *spec)
+{
+    (void)s, (void)spec;
+    return (struct schedule_base *)schedules_put(engine_of(o), put);
+}
+
+static bool engine_schedule_delete(struct ops *o, struct schedule_base *s)
+{
+    return schedules_delete(engine_of(o), schedule_from(s));
+}
+
 static bool engine_schedule_last_live(struct ops *o, const struct schedule_base *s)
 {
     const struct live *l =
@@ -582,6 +619,12 @@ const struct ops_store engine_ops_store = {
     .kv_delete = engine_kv_delete,
     .schedule_find = engine_schedule_find,
     .schedule_names = engine_schedule_names,
+    .schedule_count = engine_schedule_count,
+    .schedule_number = engine_schedule_number,
+    .schedule_flows = engine_schedule_flows,
+    .schedule_read = engine_schedule_read,
+    .schedule_put = engine_schedule_put,
+    .schedule_delete = engine_schedule_delete,
     .schedule_last_live = engine_schedule_last_live,
     .schedule_show = engine_schedule_show,
     .schedule_prepare = engine_schedule_prepare,
