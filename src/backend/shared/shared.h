@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every node on a shared store does alike, whatever the store is.
+/* What every node on a shared store does, whatever the store is. This folder may use ops, core and
+ * base, and does no I/O.
  *
- * A store (postgres/, redis/) embeds struct shared as the first member of its own struct, loads
- * what a unit of work is about, lets it be worked out here by the rules of core, and stores the
- * outcome; unit.h says how. Nothing here talks to anybody.
+ * A store (postgres/, redis/) embeds struct shared as the first member of its own struct. It loads
+ * the rows that a unit of work needs; the operations of src/ops are executed on them here, in
+ * memory; then the store writes what has changed. unit.h explains a unit.
  *
- *   batches.c   operations that were submitted, in their order; which of them make a unit
- *   wants.c     what a unit is about
+ *   batches.c   operations that were submitted, in their order, and which of them form a unit
+ *   wants.c     what a unit must load
  *   unit.c, unit_rows.c    the memory of a unit, and what a record does to a job in it
- *   state.c     loaded rows as the state on which the operations of src/ops work
- *   enqueue.c, queues.c, bulks.c    operations
- *   kv.c        keys and values; payloads that dead jobs leave behind
- *   schedules.c, fire.c    schedules, and what they make
- *   alerts.c, notices.c    alert rules, notices, breakers; see alerts.h
- *   cluster.c   signs of life, who leads, the store's clock
+ *   state.c     the loaded rows as the state on which the operations of src/ops work
+ *   enqueue.c, queues.c, bulks.c, kv.c, schedules.c, alerts.c, notices.c
+ *               the parts of that state, by subject
+ *   fire.c      firings before anything is loaded
+ *   cluster.c   heartbeats, the leader, the store's clock
  *   views.c     what is shown of jobs and queues
- *   rates.c, known.c       what this node remembers between units
- *   events.c, watches.c    who wants to know */
+ *   known.c     what this node remembers of queues between units
+ *   events.c, watches.c    events and the clients that wait for them */
 #pragma once
 
 #include <stdlib.h>
