@@ -48,7 +48,7 @@ function comparable(lines) {
   return [...of('queue'), ...plain.filter((line) => line.job || line.kv), ...of('schedule'), ...plain.filter((line) => line.end)];
 }
 /** The same, and this job, which ran in one of them, as it arrives in the other. */
-const arrived = (lines, running) => comparable(lines).map((line) => (line.job?.id === running ? { job: { ...line.job, state: 'ready', reason: 'restarted', attempts: 0, since: undefined } } : line));
+const arrived = (lines, running) => comparable(lines).map((line) => (line.job?.id === running ? { job: { ...line.job, state: 'ready', reason: 'restarted', attempts: 0, state_since: undefined } } : line));
 /** A server for as long as fn runs. */
 async function serving(options, fn) {
   const server = await startServer(options);

@@ -533,7 +533,7 @@ static const struct row rows[] = {
     {{"holdfast_memory_budget_bytes", GAUGE, NO_LABELS,
       "Memory that all connections together may use."},
      NUMBER(memory.total)},
-    {{"holdfast_memory_held_bytes", GAUGE, "kind", "Memory that connections use, by purpose."},
+    {{"holdfast_memory_held_bytes", GAUGE, "type", "Memory that connections use, by purpose."},
      WRITTEN(memory_held)},
     {{"holdfast_memory_held_peak_bytes", GAUGE, NO_LABELS,
       "Largest amount of memory that connections have used since the server started."},
