@@ -335,7 +335,7 @@ struct row {
 #define WRITTEN(fn) fn, NULL, 0, false
 #define BY_QUEUE(fn) NULL, fn, 0, false
 #define NO_LABELS NULL
-#define BACKEND_LABELS "backend, kind (if there are several stores)"
+#define BACKEND_LABELS "backend, type (if there are several stores)"
 
 static const struct row rows[] = {
     {{"holdfast_queue_depth", GAUGE, "queue, state", "Jobs by queue and state."}, BY_QUEUE(depth)},
