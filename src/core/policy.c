@@ -16,6 +16,7 @@
 #define POLICY_VERSION 3
 #define OPTIONS_VERSION 1
 
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a default may be a list in braces */
 #define DEFAULT(tag, name, kind, def, min, max, value, doc, y) .name = def,
 
 void policy_default(struct queue_policy *p)
@@ -125,10 +126,12 @@ bool options_empty(const struct job_options *o)
 /* ---- encoding ---- */
 
 #define BACKOFF_BYTES_MAX (3 * WIRE_U8 + (2 + LIMIT_BACKOFF_STEPS) * WIRE_U32 + WIRE_U8)
+/* NOLINTBEGIN(bugprone-macro-parentheses): the table puts one behind the other */
 #define MEMBER_BYTES(tag, name, kind, def, min, max, value, doc, y)                                \
     +WIRE_U8 + (POLICY_##kind == POLICY_BACKOFF ? BACKOFF_BYTES_MAX                                \
                 : POLICY_##kind == POLICY_RATE  ? WIRE_U8 + 2 * WIRE_U32                           \
                                                 : WIRE_U64)
+/* NOLINTEND(bugprone-macro-parentheses) */
 _Static_assert(2 * WIRE_U8 POLICY_TABLE(MEMBER_BYTES, ) <= POLICY_BYTES_MAX,
                "POLICY_BYTES_MAX holds the largest policy");
 

@@ -8,17 +8,17 @@
 #define MEMBER(name) (((struct queue_policy *)0)->name)
 #define ROW(number, member, kind_of, def, least, most, words, meaning, y)                          \
     {.name = #member,                                                                              \
-     .tag = number,                                                                                \
+     .tag = (number),                                                                              \
      .kind = POLICY_##kind_of,                                                                     \
      .offset = offsetof(struct queue_policy, member),                                              \
      .size = sizeof MEMBER(member),                                                                \
      .is_signed = _Generic(MEMBER(member), int64_t                                                 \
                            : true, default                                                         \
                            : false),                                                               \
-     .min = least,                                                                                 \
-     .max = most,                                                                                  \
-     .value = words,                                                                               \
-     .doc = meaning},
+     .min = (least),                                                                               \
+     .max = (most),                                                                                \
+     .value = (words),                                                                             \
+     .doc = (meaning)},
 
 const struct policy_field policy_fields[POLICY_FIELDS] = {POLICY_TABLE(ROW, )};
 

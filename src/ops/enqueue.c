@@ -257,6 +257,7 @@ bool enqueue_plan(struct ops *o, struct enqueue_plan *plans, size_t index)
     struct ahead ahead = ahead_of(plans, index);
     if (p->answered)
         return true;
+    CHECK(p->policy); /* enqueue_look has found it */
     if (!place_is_free(o, p) || !takes_new(o, p, ahead.jobs))
         return false;
     if (!unique_allows(o, p)) {

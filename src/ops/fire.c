@@ -5,6 +5,7 @@
  * so moves the schedule on: a second firing of the same time, after a crash or on another node,
  * finds that it is not due. A time that should create a job and cannot (the queue is full, or takes
  * no new jobs) stays due; the failure is counted and says when to try again. */
+#include "base/check.h"
 #include "core/limits.h"
 #include "ops/enqueue.h"
 #include "ops/replies.h"
@@ -60,6 +61,7 @@ static void fail(struct ops *o, struct firing *f)
 
 static void fired(struct ops *o, struct firing *f)
 {
+    CHECK(f->plan.job);
     f->state.fired++;
     f->state.fired_at = o->now;
     f->state.seq = f->plan.job->seq;
@@ -141,13 +143,12 @@ void ops_fire(struct ops *o, const struct op *op, struct reply *r)
 {
     struct firing f;
     if (begin(o, op, r, &f)) {
-        if (f.want->skip || overlaps(o, &f)) {
-            pass(o, &f);
-        } else if (create_job(o, &f, NULL, 0, 0)) {
+        bool skip = f.want->skip || overlaps(o, &f);
+        if (!skip && create_job(o, &f, NULL, 0, 0)) {
             r->count = 1;
             fired(o, &f);
-        } else if (is_duplicate(r)) {
-            pass(o, &f); /* a job with its unique key exists: that is what the key is for */
+        } else if (skip || is_duplicate(r)) {
+            pass(o, &f); /* of a duplicate: the job with its unique key exists already */
         } else {
             fail(o, &f);
         }

@@ -211,7 +211,7 @@ void ops_release(struct ops *o, const struct op *op, struct reply *r)
 {
     const struct op_lease *want = &op->lease;
     struct held h;
-    struct wall_time run_at;
+    struct wall_time run_at = {0};
     struct record rec;
     struct job *j = held_job(o, op, &h, r);
     if (!j || !when_to_run(o, want, &run_at, r))

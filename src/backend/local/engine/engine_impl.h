@@ -276,9 +276,9 @@ struct engine {
     struct hash_key hash_key;
     struct random random;
     struct engine_reply *reply; /* of the operation under way */
+    uint32_t epoch;
 
     uint64_t position;
-    uint32_t epoch;
     uint64_t token_counter;
     uint64_t seq_next, seq_upto;
     uint64_t seq_boot;       /* the first of this boot; those of spools are outside this order */
@@ -287,7 +287,6 @@ struct engine {
 
     struct slab jobs, extras, mores, leases, groups, options, workers, keys, rates;
     struct seqdir dir;
-    bool ended_came;   /* imports brought ended jobs: lists of these are by arrival, not by age */
     uint64_t memo_seq; /* the last one found, or 0 */
     uint32_t memo_handle;
     struct mapref uniques;                                               /* → job handle */
@@ -350,11 +349,12 @@ struct engine {
     uint64_t queue_bytes;           /* memory of the heaps and rosters of all queues */
     uint64_t restored_leases, forgotten_claims;
 
-    bool stepped;
     struct now last;
     int64_t skipped_ms; /* time the process stood still */
+    bool stepped;
     bool loose_unknown; /* there may be more jobs that ended while they held items */
     bool clock_suspect;
+    bool ended_came; /* imports brought ended jobs: lists of these are by arrival, not by age */
 
     struct engine_out *out; /* of the step under way; NULL while loading */
     size_t frame_max;       /* bytes its frame may have; an op that needs more is refused */
