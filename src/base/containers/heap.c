@@ -16,7 +16,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-#define OFFSET ((size_t)3)
+#define OFFSET HEAP_OFFSET
 #define CHUNK_BITS 17
 #define CHUNK_SLOTS ((size_t)1 << CHUNK_BITS)
 #define FIRST_SLOTS ((size_t)64)
@@ -144,7 +144,7 @@ static int room_make(struct heap *h, size_t more)
     return r;
 }
 
-int heap_reserve(struct heap *h, size_t more)
+int heap_reserve_more(struct heap *h, size_t more)
 {
     int r = room_make(h, more);
     if (r == 0)

@@ -320,9 +320,6 @@ static void extra_free(struct engine *e, struct live *l)
 
 static int extra_add(struct engine *e, struct live *l, const struct job_extra *from)
 {
-    int err = names_reserve(e, 1);
-    if (err)
-        return err;
     l->extra = slab_take(&e->extras);
     if (!l->extra)
         return -ERR_NOMEM;
@@ -332,7 +329,7 @@ static int extra_add(struct engine *e, struct live *l, const struct job_extra *f
         struct hash128 unique = hash128_scoped(e->hash_key, l->job.queue, from->unique);
         memcpy(x->unique, &unique, sizeof unique);
     }
-    err = more_add(e, x, l->job.queue, from);
+    int err = more_add(e, x, l->job.queue, from);
     if (err)
         extra_free(e, l);
     return err;
