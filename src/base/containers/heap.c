@@ -42,8 +42,8 @@ static inline bool before(struct heap_entry a, struct heap_entry b)
     return key_of(a) < key_of(b);
 }
 
-/* `tell` is a constant where this is inlined: most heaps have nobody to tell, and their loops shall
- * not be bothered by a call that never comes. */
+/* `tell` is a constant where this is inlined: most heaps have no callback, and their loops
+ * should not test for one. */
 static inline void place(struct heap *h, size_t i, struct heap_entry *slot, struct heap_entry e,
                          bool tell)
 {

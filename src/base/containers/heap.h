@@ -28,7 +28,7 @@ typedef void (*heap_moved_fn)(void *ctx, struct heap_entry e, size_t index);
 #define HEAP_TRAIL 3            /* levels below the top whose newcomers are remembered */
 
 struct heap {
-    heap_moved_fn moved; /* NULL = nobody wants to know */
+    heap_moved_fn moved; /* NULL = no one is told */
     void *moved_ctx;
     struct heap_entry **chunks;
     size_t chunk_count; /* allocated chunks */
