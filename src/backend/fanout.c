@@ -243,6 +243,8 @@ void fanout_ignore_closed_cb(void *ctx)
 static int attempts_out(const struct attempt_view **attempts, uint32_t count,
                         const struct fanout_numbers *n, struct arena *a)
 {
+    if (count == 0)
+        return 0;
     struct attempt_view *to = arena_copy(a, *attempts, count * sizeof *to);
     if (!to)
         return -ERR_NOMEM;
@@ -254,6 +256,9 @@ static int attempts_out(const struct attempt_view **attempts, uint32_t count,
 
 static int jobs_out(struct reply *r, const struct fanout_numbers *n, struct arena *a)
 {
+    r->cursor = n->seq(n->store, r->cursor);
+    if (r->job_count == 0)
+        return 0;
     struct job_view *to = arena_copy(a, r->jobs, r->job_count * sizeof *to);
     if (!to)
         return -ERR_NOMEM;
@@ -262,8 +267,7 @@ static int jobs_out(struct reply *r, const struct fanout_numbers *n, struct aren
         to[i].holder.seq = n->seq(n->store, to[i].holder.seq);
         if (n->queue)
             to[i].job.queue = n->queue(n->store, to[i].job.queue);
-        if (to[i].attempt_count > 0 &&
-            attempts_out(&to[i].attempts, to[i].attempt_count, n, a) != 0)
+        if (attempts_out(&to[i].attempts, to[i].attempt_count, n, a) != 0)
             return -ERR_NOMEM;
     }
     r->jobs = to;
@@ -272,6 +276,8 @@ static int jobs_out(struct reply *r, const struct fanout_numbers *n, struct aren
 
 static int queues_out(struct reply *r, const struct fanout_numbers *n, struct arena *a)
 {
+    if (r->queue_count == 0)
+        return 0;
     struct queue_view *to = arena_copy(a, r->queues, r->queue_count * sizeof *to);
     if (!to)
         return -ERR_NOMEM;
@@ -283,6 +289,9 @@ static int queues_out(struct reply *r, const struct fanout_numbers *n, struct ar
 
 static int notices_out(struct reply *r, const struct fanout_numbers *n, struct arena *a)
 {
+    r->notice_cursor = n->seq(n->store, r->notice_cursor);
+    if (r->notice_count == 0)
+        return 0;
     struct notice_view *to = arena_copy(a, r->notices, r->notice_count * sizeof *to);
     if (!to)
         return -ERR_NOMEM;
@@ -297,17 +306,17 @@ static int notices_out(struct reply *r, const struct fanout_numbers *n, struct a
 
 int fanout_renumber(struct reply *r, const struct fanout_numbers *n, struct arena *a)
 {
-    int err = 0;
+    enum reply_family family = reply_family(r);
     r->seq = n->seq(n->store, r->seq);
-    r->replaced_seq = n->seq(n->store, r->replaced_seq);
-    r->cursor = n->seq(n->store, r->cursor);
-    if (r->job_count > 0)
-        err = jobs_out(r, n, a);
-    if (!err && n->queue && r->queue_count > 0)
-        err = queues_out(r, n, a);
-    if (!err && r->notice_count > 0)
-        err = notices_out(r, n, a);
-    if (!err && r->attempt_count > 0)
-        err = attempts_out(&r->attempts, r->attempt_count, n, a);
-    return err;
+    if (family == REPLY_ENQUEUE)
+        r->replaced_seq = n->seq(n->store, r->replaced_seq);
+    else if (family == REPLY_JOBS)
+        return jobs_out(r, n, a);
+    else if (family == REPLY_QUEUES && n->queue)
+        return queues_out(r, n, a);
+    else if (family == REPLY_NOTICES)
+        return notices_out(r, n, a);
+    else if (family == REPLY_ATTEMPTS)
+        return attempts_out(&r->attempts, r->attempt_count, n, a);
+    return 0;
 }

@@ -202,49 +202,98 @@ static const struct breaker_view *place_breakers(struct block *b, const struct r
     return from->breaker_count > 0 ? to : NULL;
 }
 
+static const struct job_view *place_jobs(struct block *b, const struct reply *from)
+{
+    struct job_view *to =
+        place(b, from->jobs, from->job_count * sizeof *from->jobs, alignof(struct job_view));
+    for (uint32_t i = 0; i < from->job_count; i++)
+        place_job(b, &from->jobs[i], to ? &to[i] : NULL);
+    return from->job_count > 0 ? to : NULL;
+}
+
+static const struct queue_view *place_queues(struct block *b, const struct reply *from)
+{
+    struct queue_view *to = place(b, from->queues, from->queue_count * sizeof *from->queues,
+                                  alignof(struct queue_view));
+    for (uint32_t i = 0; i < from->queue_count; i++)
+        place_queue(b, &from->queues[i], to ? &to[i] : NULL);
+    return from->queue_count > 0 ? to : NULL;
+}
+
+static const struct enqueued_view *place_enqueued(struct block *b, const struct reply *from)
+{
+    const struct enqueued_view *to =
+        place(b, from->enqueued, from->enqueued_count * sizeof *from->enqueued,
+              alignof(struct enqueued_view));
+    return from->enqueued_count > 0 ? to : NULL;
+}
+
+static const struct hour_view *place_hours(struct block *b, const struct reply *from)
+{
+    const struct hour_view *to =
+        place(b, from->hours, from->hour_count * sizeof *from->hours, alignof(struct hour_view));
+    return from->hour_count > 0 ? to : NULL;
+}
+
+/* What the struct of the reply's family points to; `r` is a copy of `from`. */
+static void place_family(struct block *b, const struct reply *from, struct reply *r)
+{
+    switch (reply_family(from)) {
+    case REPLY_CHANGE:
+        r->queue = place_span(b, from->queue);
+        r->worker = place_span(b, from->worker);
+        break;
+    case REPLY_JOBS:
+        r->jobs = place_jobs(b, from);
+        break;
+    case REPLY_QUEUES:
+        r->queues = place_queues(b, from);
+        break;
+    case REPLY_WORKERS:
+        r->workers = place_workers(b, from);
+        break;
+    case REPLY_ATTEMPTS:
+        r->attempts = place_attempts(b, from->attempts, from->attempt_count);
+        break;
+    case REPLY_HISTORY:
+        r->hours = place_hours(b, from);
+        break;
+    case REPLY_KV_COMMIT:
+        r->enqueued = place_enqueued(b, from);
+        break;
+    case REPLY_KV:
+        r->kvs = place_kvs(b, from);
+        r->kv_cursor = place_span(b, from->kv_cursor);
+        break;
+    case REPLY_ALERTS:
+        r->alerts = place_alerts(b, from);
+        break;
+    case REPLY_NOTICES:
+        r->notices = place_notices(b, from);
+        break;
+    case REPLY_BREAKERS:
+        r->breakers = place_breakers(b, from);
+        break;
+    case REPLY_SCHEDULES:
+        r->schedules = place_schedules(b, from);
+        break;
+    case REPLY_PLAIN:
+    case REPLY_ENQUEUE:
+    case REPLY_BULK:
+    case REPLY_CLOCK:
+    case REPLY_FAMILY_COUNT:
+        break;
+    }
+}
+
 static struct reply *place_reply(struct block *b, const struct reply *from)
 {
     struct reply *to = place(b, from, sizeof *from, alignof(max_align_t));
-    struct job_view *jobs =
-        place(b, from->jobs, from->job_count * sizeof *from->jobs, alignof(struct job_view));
-    struct queue_view *queues = place(b, from->queues, from->queue_count * sizeof *from->queues,
-                                      alignof(struct queue_view));
-    for (uint32_t i = 0; i < from->job_count; i++)
-        place_job(b, &from->jobs[i], jobs ? &jobs[i] : NULL);
-    for (uint32_t i = 0; i < from->queue_count; i++)
-        place_queue(b, &from->queues[i], queues ? &queues[i] : NULL);
-    struct worker_view *workers = place_workers(b, from);
-    struct schedule_view *schedules = place_schedules(b, from);
-    struct span queue = place_span(b, from->queue), worker = place_span(b, from->worker);
-    const struct attempt_view *attempts = place_attempts(b, from->attempts, from->attempt_count);
-    struct kv_view *kvs = place_kvs(b, from);
-    struct span kv_cursor = place_span(b, from->kv_cursor);
-    struct enqueued_view *enqueued =
-        place(b, from->enqueued, from->enqueued_count * sizeof *from->enqueued,
-              alignof(struct enqueued_view));
-    const struct alert_view *alerts = place_alerts(b, from);
-    const struct notice_view *notices = place_notices(b, from);
-    const struct breaker_view *breakers = place_breakers(b, from);
-    struct hour_view *hours =
-        place(b, from->hours, from->hour_count * sizeof *from->hours, alignof(struct hour_view));
-    char *note = from->note ? place(b, from->note, strlen(from->note) + 1, 1) : NULL;
-    if (to) {
-        to->jobs = from->job_count > 0 ? jobs : NULL;
-        to->queues = from->queue_count > 0 ? queues : NULL;
-        to->workers = workers;
-        to->schedules = schedules;
-        to->queue = queue;
-        to->worker = worker;
-        to->attempts = attempts;
-        to->kvs = kvs;
-        to->kv_cursor = kv_cursor;
-        to->enqueued = from->enqueued_count > 0 ? enqueued : NULL;
-        to->alerts = alerts;
-        to->notices = notices;
-        to->breakers = breakers;
-        to->hours = from->hour_count > 0 ? hours : NULL;
-        to->note = note;
-    }
+    struct reply r = *from;
+    place_family(b, from, &r);
+    r.note = from->note ? place(b, from->note, strlen(from->note) + 1, 1) : NULL;
+    if (to)
+        *to = r;
     return to;
 }
 

@@ -305,7 +305,7 @@ static void fired_cb(void *ctx, const struct reply *r)
         return;
     }
     take_state(p, r);
-    if (r->kind == OP_TRIGGER && r->outcome == OUT_OK && r->count == 0)
+    if (r->kind == OP_TRIGGER && r->outcome == OUT_OK && !r->fired)
         park(p);
     /* Refused, and due as before: whatever it is, not at once again. */
     if (r->outcome != OUT_OK && due_ms(p) <= broker_now(b).wall.ms)
@@ -439,10 +439,10 @@ static void listed_cb(void *ctx, const struct reply *r)
         if (s->shared || !planned_of(b, r->schedules[i].name))
             planned_define(b, &r->schedules[i]);
     if (!failed && s->by_change && !again)
-        s->mark = r->count;
+        s->mark = r->change_mark;
     if (none)
         uv_timer_stop(&s->follow_timer);
-    bool more = !failed && r->cursor != 0 && r->schedule_count > 0;
+    bool more = !failed && r->more && r->schedule_count > 0;
     if (more && !s->by_change) {
         buf_clear(&s->list_name);
         failed = buf_append_span(&s->list_name, r->schedules[r->schedule_count - 1].name) != 0;

@@ -99,7 +99,7 @@ void ops_alert_delete(struct ops *o, const struct op *op, struct reply *r)
         reply_refuse(r, OUT_NOT_FOUND, NULL);
         return;
     }
-    r->count = o->store->alert_notices(o, a);
+    r->discarded = o->store->alert_notices(o, a);
     if (!o->store->alert_commit(o, &rec, NULL))
         reply_nomem(o, r);
 }

@@ -303,7 +303,7 @@ static void commit_one(struct ops *o, struct enqueue_plan *p)
             .kind = REC_JOB_CANCELLED,
             .job_cancelled = {.seq = p->replaced->seq, .reason = REASON_REPLACED, .at = o->now},
         };
-        r->replaced_seq = p->replaced->seq;
+        p->replaced_seq = p->replaced->seq;
         o->store->commit(o, p->replaced, &rec);
     }
     p->job = o->store->job_create(o, p);
@@ -335,4 +335,5 @@ void ops_enqueue(struct ops *o, const struct op *op, struct reply *r)
         enqueues_commit(o, &p, 1);
     else
         reply_refuse(r, OUT_UNAVAILABLE, NO_ROOM);
+    r->replaced_seq = p.replaced_seq;
 }

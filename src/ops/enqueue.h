@@ -17,9 +17,10 @@ struct enqueue_plan {
     struct reply *reply;   /* of this enqueue */
     struct queue_state *q; /* NULL: it is to be created */
     const struct queue_policy *policy;
-    struct hash128 key;   /* of its idempotency key; none = it has none */
-    struct job *replaced; /* the waiting job whose place it takes */
-    bool answered;        /* the reply is that of an earlier job: nothing is created */
+    struct hash128 key;    /* of its idempotency key; none = it has none */
+    struct job *replaced;  /* the waiting job whose place it takes */
+    uint64_t replaced_seq; /* its sequence, once it has been cancelled */
+    bool answered;         /* the reply is that of an earlier job: nothing is created */
     struct rate_share rate;
     struct record rec; /* the job, once it is planned; the store gives the sequence */
     struct job *job;   /* once it is created */

@@ -66,6 +66,7 @@ static void fired(struct ops *o, struct firing *f)
     f->state.fired_at = o->now;
     f->state.seq = f->plan.job->seq;
     f->state.id_hi = f->plan.job->id_hi;
+    f->r->fired = true;
     f->r->relaxed = false; /* it waits for the schedule's own record */
     struct record rec = step_record(o, f, REC_SCHEDULE_FIRED);
     o->store->schedule_step(o, f->s, &rec, f->plan.job);
@@ -145,7 +146,6 @@ void ops_fire(struct ops *o, const struct op *op, struct reply *r)
     if (begin(o, op, r, &f)) {
         bool skip = f.want->skip || overlaps(o, &f);
         if (!skip && create_job(o, &f, NULL, 0, 0)) {
-            r->count = 1;
             fired(o, &f);
         } else if (skip || is_duplicate(r)) {
             pass(o, &f); /* of a duplicate: the job with its unique key exists already */
@@ -220,7 +220,7 @@ static void lease_items(struct ops *o, struct firing *f, const struct items *ite
     }
     o->store->items_link(o, f->plan.job, items->jobs, items->count);
     f->state.item = items->list[items->count - 1].seq;
-    f->r->count = items->count;
+    f->r->taken = items->count;
     fired(o, f);
 }
 

@@ -102,13 +102,13 @@ static bool enqueues_planned(struct ops *o, const struct op_kv_commit *want,
     return keys_apart(plans, want->enqueue_count, r);
 }
 
-static void show_enqueued(const struct op_kv_commit *want, const struct reply *each,
-                          struct enqueued_view *views, struct reply *r)
+static void show_enqueued(const struct op_kv_commit *want, const struct enqueue_plan *plans,
+                          const struct reply *each, struct enqueued_view *views, struct reply *r)
 {
     for (uint32_t i = 0; i < want->enqueue_count; i++)
         views[i] = (struct enqueued_view){.seq = each[i].seq,
                                           .id_hi = each[i].id_hi,
-                                          .replaced_seq = each[i].replaced_seq,
+                                          .replaced_seq = plans[i].replaced_seq,
                                           .state = each[i].state,
                                           .created = each[i].created,
                                           .repeat = each[i].repeat,
@@ -124,8 +124,8 @@ static void change_keys(struct ops *o, const struct op_kv_commit *want, struct r
     uint64_t version = o->store->kv_version(o);
     for (uint32_t i = 0; i < want->set_count; i++)
         o->store->kv_set(o, &want->sets[i], version);
-    r->count = o->store->kv_delete(o, want->deletes, want->delete_count, version);
-    r->version = want->set_count || r->count ? version : 0;
+    r->deleted = o->store->kv_delete(o, want->deletes, want->delete_count, version);
+    r->version = want->set_count || r->deleted ? version : 0;
 }
 
 void ops_kv_commit(struct ops *o, const struct op *op, struct reply *r)
@@ -153,5 +153,5 @@ void ops_kv_commit(struct ops *o, const struct op *op, struct reply *r)
     }
     change_keys(o, want, r);
     enqueues_commit(o, plans, want->enqueue_count);
-    show_enqueued(want, each, views, r);
+    show_enqueued(want, plans, each, views, r);
 }

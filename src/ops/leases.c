@@ -263,7 +263,7 @@ void ops_release_claim(struct ops *o, const struct op *op, struct reply *r)
             reply_nomem(o, r);
             return;
         }
-        r->count++;
+        r->changed++;
     }
 }
 

@@ -97,6 +97,7 @@ enum op_away { AWAY_REFUSED, AWAY_SPOOLED, AWAY_BY_JOB, AWAY_BOTH };
 struct op_info {
     const char *name; /* as in trace output */
     uint8_t class;    /* enum op_class */
+    uint8_t reply;    /* enum reply_family */
     bool query;       /* changes nothing, and so never has the outcome OUT_UNKNOWN */
     uint8_t away;     /* enum op_away */
     /* Offsets in struct op; 0 = none: the name of its queue (a span), the id of its job or notice
@@ -443,8 +444,8 @@ struct op_schedule {
     struct span after; /* names after this one */
     uint32_t limit;
     /* list, with CAP_CHANGES: instead of by name, those that were put, paused or
-     * resumed after the mark `since` (0 = all), in the order of these changes; reply.count is the
-     * mark of the last of them. One that was deleted is not told of. */
+     * resumed after the mark `since` (0 = all), in the order of these changes;
+     * reply.change_mark is the mark of the last of them. One that was deleted is not told of. */
     bool by_change;
     uint64_t since;
 };
@@ -485,9 +486,8 @@ enum outcome {
     OUT_OK,
     /* refusals: nothing changed */
     /* unique key taken; reply.seq names the holder. queue_put: jobs share a key that were to be
-     * unique among all kept ones; reply.seq names one of them (0 = none was at hand), reply.jobs
-     * up to SHARED_SHOWN with their texts, reply.count says how many there are but for the first
-     * of each key. */
+     * unique among all kept ones; reply.seq names one of them (0 = none was at hand), and
+     * reply.jobs shows them. */
     OUT_DUPLICATE,
     OUT_NOT_FOUND,   /* no such job */
     OUT_NO_QUEUE,    /* no such queue */
@@ -680,6 +680,144 @@ struct breaker_view {
     struct breaker breaker;
 };
 
+/* --- replies: a header, and one struct for each family of operations ---
+ *
+ * op_info.reply says which family an operation's reply belongs to. Only the header and the struct
+ * of that family mean anything; after a refusal the struct is zero, unless its fields say more. */
+
+/* enqueue */
+struct enqueue_reply {
+    uint64_t replaced_seq; /* under "replace": the job that was cancelled; 0 = none */
+};
+
+/* ack, fail, extend, release, cancel, requeue, patch, remove, note */
+struct change_reply {
+    int64_t ran_ms;     /* ack, fail, release: how long the lease was held; 0 when repeated */
+    struct span worker; /* ack, fail, extend, release: who held the lease; empty = no name, or
+                           repeated */
+    struct span queue;  /* the job's; empty = the job is not there */
+};
+
+/* claim, get, peek, list, page, pending, queue_put */
+struct jobs_reply {
+    /* queue_put, OUT_DUPLICATE: jobs that share a unique key, at most SHARED_SHOWN, with their
+     * texts
+     */
+    const struct job_view *jobs;
+    uint32_t job_count;
+    uint64_t job_total; /* page: how many match in all; queue_put: how many share a key in all, but
+                           for the first of each key */
+    uint64_t cursor;    /* list: pass as `after` for the next page; 0 = that was all */
+    uint64_t as_of;     /* list: position of the store it was read from */
+};
+
+/* queue_get, queue_list */
+struct queues_reply {
+    const struct queue_view *queues;
+    uint32_t queue_count;
+};
+
+/* purge, bulk, release_claim, queue_delete */
+struct bulk_reply {
+    uint64_t changed; /* jobs; queue_delete: those that it had */
+    uint64_t refused; /* bulk: jobs that could not be changed (conflicts) */
+};
+
+/* accept_clock */
+struct clock_reply {
+    bool was_suspect;
+};
+
+/* workers */
+struct workers_reply {
+    const struct worker_view *workers; /* at most WORKERS_MAX, those longest at it first */
+    uint32_t worker_count;
+    uint64_t worker_total; /* how many there are in all */
+};
+
+/* exceptions */
+struct attempts_reply {
+    const struct attempt_view *attempts;
+    uint32_t attempt_count;
+};
+
+/* history */
+struct history_reply {
+    const struct hour_view *hours; /* hours in which something happened, oldest first */
+    uint32_t hour_count;
+};
+
+/* kv_commit */
+struct kv_commit_reply {
+    uint64_t version;    /* of what it changed; OUT_VERSION: that the key has */
+    uint64_t deleted;    /* keys */
+    uint32_t failed;     /* index of the check or enqueue */
+    bool failed_enqueue; /* … which is an enqueue */
+    uint32_t enqueued_count;
+    const struct enqueued_view *enqueued; /* one for each enqueue */
+};
+
+/* kv_get, kv_list */
+struct kv_reply {
+    const struct kv_view *kvs; /* kv_get: in the order of the keys */
+    uint32_t kv_count;
+    struct span kv_cursor; /* kv_list: pass as `after`; empty = that was all */
+    uint64_t kv_as_of;     /* kv_list: position of the store it was read from */
+};
+
+/* alert_delete, alert_list */
+struct alerts_reply {
+    const struct alert_view *alerts; /* by name */
+    uint32_t alert_count;
+    uint64_t discarded; /* alert_delete: notices of the rule */
+};
+
+/* notice_take, notice_list */
+struct notices_reply {
+    const struct notice_view *notices; /* notice_take: by due time; notice_list: oldest first */
+    uint32_t notice_count;
+    /* notice_take: when another take is worth its while, as far as those not left out know; 0 =
+     * nothing */
+    struct wall_time next_due;
+    uint64_t notice_cursor; /* notice_list: pass as `after`; 0 = that was all */
+};
+
+/* breaker_list */
+struct breakers_reply {
+    const struct breaker_view *breakers; /* by target */
+    uint32_t breaker_count;
+};
+
+/* schedule_put, schedule_pause, schedule_get, schedule_list, fire, trigger */
+struct schedules_reply {
+    const struct schedule_view *schedules; /* as they are now */
+    uint32_t schedule_count;
+    bool more;            /* schedule_list: these are not all */
+    bool fired;           /* fire, trigger: a job was created */
+    uint64_t taken;       /* trigger: items that the job got */
+    uint64_t change_mark; /* schedule_list with by_change: of the last change that is listed */
+};
+
+enum reply_family {
+    REPLY_PLAIN, /* the header alone */
+    REPLY_ENQUEUE,
+    REPLY_CHANGE,
+    REPLY_JOBS,
+    REPLY_QUEUES,
+    REPLY_BULK,
+    REPLY_CLOCK,
+    REPLY_WORKERS,
+    REPLY_ATTEMPTS,
+    REPLY_HISTORY,
+    REPLY_KV_COMMIT,
+    REPLY_KV,
+    REPLY_ALERTS,
+    REPLY_NOTICES,
+    REPLY_BREAKERS,
+    REPLY_SCHEDULES,
+    REPLY_FAMILY_COUNT
+};
+
 struct reply {
     enum op_kind kind;
     enum outcome outcome;
@@ -687,51 +825,35 @@ struct reply {
     bool relaxed; /* success was answered before it was durable, as the queue's policy says */
     bool spooled; /* enqueue: this node keeps the job until the shared store answers again */
     bool repeat;  /* answered again: idempotency key or (job, token) seen before */
-    bool created; /* enqueue: a new job; queue_put: a new queue */
+    bool created; /* a new job, queue, rule or schedule */
     enum job_state state;    /* of the job afterwards; for OUT_ILLEGAL: as it is */
     uint64_t seq, id_hi;     /* the job concerned; for OUT_DUPLICATE the holder of the key */
-    uint64_t replaced_seq;   /* enqueue under "replace": the job that was cancelled */
-    struct wall_time run_at; /* fail, release, requeue: when it may run again */
+    struct wall_time run_at; /* of the job: when it may run, or run again */
     int64_t retry_ms;        /* OUT_RATE_LIMIT: from now */
-    uint64_t count; /* schedule_list: see by_change; fire: 1 = a job was made; trigger: items taken,
-                       0 = no job; purge, bulk, release_claim: jobs changed; workers: how many there
-                       are;   accept_clock: 1 = it had been suspect; page: how many match in all */
-    uint64_t refused;            /* bulk: jobs that could not be changed (conflicts) */
-    const struct job_view *jobs; /* claim, get, peek, list, page */
-    const struct queue_view *queues;
-    uint32_t job_count, queue_count;
-    const struct schedule_view *schedules; /* put, pause, get, list, fire, trigger: as it is now */
-    uint32_t schedule_count;
-    int64_t ran_ms;     /* ack, fail, release: how long the lease was held; 0 when repeated */
-    struct span worker; /* ack, fail, extend, release: who held the lease; empty = no name, or
-                           repeated */
-    /* ack, fail, extend, release, cancel, requeue, patch, remove, note: the job's queue; empty =
-     * the job is not there */
-    struct span queue;
-    const struct worker_view *workers; /* workers: at most WORKERS_MAX, those longest at it first */
-    const struct attempt_view *attempts; /* exceptions */
-    uint32_t worker_count, attempt_count;
-    const struct alert_view *alerts;     /* alert_list: by name */
-    const struct notice_view *notices;   /* notice_take: by due time; notice_list: oldest first */
-    const struct breaker_view *breakers; /* by target */
-    uint32_t alert_count, notice_count, breaker_count;
     /* queue_list, breaker_list, alert_list, notice_take: stores whose part is missing, 1 << number
      * each; behind failover the shared one, while the spool answers a list for it */
     uint64_t left_out;
-    /* notice_take: when another take is worth its while, as far as those not left out know; 0 =
-     * nothing */
-    struct wall_time next_due;
-    uint64_t version;                     /* kv_commit: of what it changed */
-    uint32_t failed;                      /* kv_commit: index of the check or enqueue */
-    bool failed_enqueue;                  /* … which is an enqueue */
-    const struct enqueued_view *enqueued; /* kv_commit: one an enqueue */
-    uint32_t enqueued_count;
-    const struct kv_view *kvs; /* kv_get: in the order of the keys; kv_list */
-    uint32_t kv_count;
-    struct span kv_cursor;         /* kv_list: pass as `after`; empty = that was all */
-    const struct hour_view *hours; /* history: hours in which something happened, oldest first */
-    uint32_t hour_count;
-    uint64_t cursor;  /* list: pass as `after` for the next page; 0 = that was all */
-    uint64_t as_of;   /* list, kv_list: position of the store it was read from */
     const char *note; /* OUT_INVALID, OUT_UNAVAILABLE: a sentence; else NULL */
+    union {
+        struct change_reply; /* first, because it is the largest: an initializer clears it */
+        struct enqueue_reply;
+        struct jobs_reply;
+        struct queues_reply;
+        struct bulk_reply;
+        struct clock_reply;
+        struct workers_reply;
+        struct attempts_reply;
+        struct history_reply;
+        struct kv_commit_reply;
+        struct kv_reply;
+        struct alerts_reply;
+        struct notices_reply;
+        struct breakers_reply;
+        struct schedules_reply;
+    };
 };
+
+static inline enum reply_family reply_family(const struct reply *r)
+{
+    return (enum reply_family)op_info(r->kind)->reply;
+}

@@ -130,7 +130,7 @@ void ops_purge(struct ops *o, const struct op *op, struct reply *r)
                    .count = count},
     };
     if (o->store->queue_commit(o, q, &rec, count))
-        r->count = count;
+        r->changed = count;
     else
         reply_nomem(o, r);
 }
@@ -143,14 +143,14 @@ void ops_queue_delete(struct ops *o, const struct op *op, struct reply *r)
     if (!q)
         return;
     o->store->queue_read(o, q, &now);
-    r->count = o->store->queue_count(o, q, STATES_ALL);
+    r->changed = o->store->queue_count(o, q, STATES_ALL);
     if (want->only_empty &&
-        (r->count > 0 || (want->has_owner && !span_equal(want->owner, now.owner)))) {
+        (r->changed > 0 || (want->has_owner && !span_equal(want->owner, now.owner)))) {
         reply_refuse(r, OUT_ILLEGAL, NULL);
         return;
     }
     struct record rec = {.kind = REC_QUEUE_GONE, .queue = {.queue = q->number, .at = o->now}};
-    if (!o->store->queue_commit(o, q, &rec, r->count))
+    if (!o->store->queue_commit(o, q, &rec, r->changed))
         reply_nomem(o, r);
 }
 

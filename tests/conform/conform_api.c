@@ -163,7 +163,7 @@ static void loose_keys(struct env *e)
     EXPECT_COUNTS("q", .ready = 3);
     const struct reply *r = rescope(e, "q", UNIQUE_KEPT);
     EXPECT_OUT(r, OUT_DUPLICATE);
-    EXPECT_INT(r->count, 1);
+    EXPECT_INT(r->job_total, 1);
     EXPECT_INT(r->job_count, 2);
     EXPECT_INT(r->jobs[0].job.seq + r->jobs[1].job.seq, a + b);
     EXPECT_TEXT(r->jobs[0].extra.unique, "u");
@@ -218,22 +218,22 @@ static void pages_begin_anywhere(struct env *e)
         EXPECT_OUT(ack(e, take(e, "q")), OUT_OK);
     EXPECT_OUT(cancel(e, seqs[20]), OUT_OK);
     const struct reply *r = page(e, STATE_BIT(STATE_READY), 5, 4);
-    EXPECT_INT(r->count, 19);
+    EXPECT_INT(r->job_total, 19);
     EXPECT_INT(r->job_count, 4);
     for (unsigned i = 0; i < 4; i++)
         EXPECT_INT(r->jobs[i].job.seq, seqs[15 + i]);
     EXPECT(r->jobs[0].payload.len > 0);
     r = page(e, 0, 8, 5); /* two states, by sequence */
-    EXPECT_INT(r->count, 30);
+    EXPECT_INT(r->job_total, 30);
     for (unsigned i = 0; i < 5; i++)
         EXPECT_INT(r->jobs[i].job.seq, seqs[8 + i]);
     r = page(e, STATE_BIT(STATE_CANCELLED), 0, 10);
     EXPECT_INT(r->job_count, 1);
     EXPECT_INT(page(e, 0, 29, 10)->job_count, 1);
     EXPECT_INT(page(e, 0, 30, 10)->job_count, 0);
-    EXPECT_INT(page(e, 0, UINT64_MAX, 10)->count, 30);
+    EXPECT_INT(page(e, 0, UINT64_MAX, 10)->job_total, 30);
     EXPECT_OUT(run(e, queue_op(OP_PURGE, "q")), OUT_OK);
-    EXPECT_INT(page(e, 0, 0, 100)->count, 11);
+    EXPECT_INT(page(e, 0, 0, 100)->job_total, 11);
     put(e, "plain");
     EXPECT_OUT(run(e, (struct op){.kind = OP_PAGE, .page = {.queue = SPAN_LITERAL("plain")}}),
                OUT_INVALID);
@@ -251,16 +251,16 @@ static void pages_by_key(struct env *e)
     struct op op = {.kind = OP_PAGE,
                     .page = {.queue = SPAN_LITERAL("q"), .unique = SPAN_LITERAL("even")}};
     const struct reply *r = run(e, op);
-    EXPECT_INT(r->count, 3);
+    EXPECT_INT(r->job_total, 3);
     EXPECT_INT(r->jobs[1].job.seq, seqs[2]);
     op.page.states = STATE_BIT(STATE_READY);
     op.page.offset = 1;
     r = run(e, op);
-    EXPECT_INT(r->count, 2);
+    EXPECT_INT(r->job_total, 2);
     EXPECT_INT(r->job_count, 1);
     EXPECT_INT(r->jobs[0].job.seq, seqs[4]);
     op.page.unique = SPAN_LITERAL("none");
-    EXPECT_INT(run(e, op)->count, 0);
+    EXPECT_INT(run(e, op)->job_total, 0);
 }
 
 /* Of ready jobs those that wait to be dispatched, or the others; of other states all. */
@@ -276,7 +276,7 @@ static void pages_of_what_waits(struct env *e)
                                  .states = STATE_BIT(STATE_READY),
                                  .pending = pending}};
         const struct reply *r = run(e, op);
-        EXPECT(r->count == r->job_count && r->count <= 5);
+        EXPECT(r->job_total == r->job_count && r->job_total <= 5);
         for (unsigned i = 0; i < r->job_count; i++)
             EXPECT(((r->jobs[i].job.flags & JOB_PENDING) != 0) == (pending == PAGE_PENDING));
         op.page.states = 0;

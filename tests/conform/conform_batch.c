@@ -29,7 +29,7 @@ static void effect_in_order(struct env *e)
     EXPECT_INT(r[3]->jobs[0].job.seq, r[1]->seq);
     EXPECT_INT(r[4]->queues[0].counts.by_state[STATE_READY], 1);
     EXPECT_INT(r[4]->queues[0].counts.by_state[STATE_RUNNING], 1);
-    EXPECT_INT(r[5]->count, 1);
+    EXPECT_INT(r[5]->changed, 1);
     EXPECT_INT(r[6]->queues[0].counts.by_state[STATE_READY], 0);
     EXPECT_INT(r[8]->job_count, 1);
     EXPECT_INT(r[8]->jobs[0].job.seq, r[7]->seq);

@@ -244,15 +244,15 @@ static void given_back_by_nonce(struct env *e)
     struct held other = take(e, "q"); /* another claim's job stays where it is */
     const struct reply *back = run(e, release_claim_op(4711));
     EXPECT_OUT(back, OUT_OK);
-    EXPECT_INT(back->count, 2);
+    EXPECT_INT(back->changed, 2);
     EXPECT_COUNTS("q", .ready = 2, .running = 1, .done = 1);
     EXPECT_INT(get(e, r->jobs[0].job.seq)->job.crashes, 0);
     EXPECT_OUT(ack(e, held_of(&r->jobs[0])), OUT_LEASE_LOST);
     EXPECT_STATE(r->jobs[0].job.seq, STATE_READY);
     EXPECT_OUT(ack(e, other), OUT_OK);
-    EXPECT_INT(run(e, release_claim_op(4711))->count, 0);
+    EXPECT_INT(run(e, release_claim_op(4711))->changed, 0);
     EXPECT_INT(take(e, "q").seq, r->jobs[0].job.seq);
-    EXPECT_INT(run(e, release_claim_op(4711))->count, 0); /* it is somebody else's now */
+    EXPECT_INT(run(e, release_claim_op(4711))->changed, 0); /* it is somebody else's now */
 }
 
 static void unknown_nonce(struct env *e)
@@ -261,8 +261,8 @@ static void unknown_nonce(struct env *e)
     struct held h = take(e, "q");
     const struct reply *r = run(e, release_claim_op(5));
     EXPECT_OUT(r, OUT_OK);
-    EXPECT_INT(r->count, 0);
-    EXPECT_INT(run(e, release_claim_op(0))->count, 0);
+    EXPECT_INT(r->changed, 0);
+    EXPECT_INT(run(e, release_claim_op(0))->changed, 0);
     EXPECT_OUT(ack(e, h), OUT_OK);
 }
 

@@ -352,7 +352,7 @@ static void clock_suspect(struct env *e)
     struct op mortal = enqueue_op("q");
     mortal.enqueue.extra.expires_at = now_plus(e, 60000);
     uint64_t seq = put_op(e, mortal);
-    EXPECT_INT(run(e, (struct op){.kind = OP_ACCEPT_CLOCK})->count, 0);
+    EXPECT_INT(run(e, (struct op){.kind = OP_ACCEPT_CLOCK})->was_suspect, 0);
     struct tale *t = tale_new(e);
     e->clock.at.wall.ms += 2 * 3600 * 1000;
     expect_tale(e, t, "clock_suspect");
@@ -360,7 +360,7 @@ static void clock_suspect(struct env *e)
     backend_figures(e->b, &f);
     EXPECT(f.clock_suspect);
     EXPECT_STATE(seq, STATE_READY);
-    EXPECT_INT(run(e, (struct op){.kind = OP_ACCEPT_CLOCK})->count, 1);
+    EXPECT_INT(run(e, (struct op){.kind = OP_ACCEPT_CLOCK})->was_suspect, 1);
     expect_tale(e, t, "dead");
     EXPECT_STATE(seq, STATE_DEAD);
     backend_figures(e->b, &f);

@@ -83,7 +83,7 @@ static const struct reply *list_kv(struct env *e, struct op_kv_list query)
     for (int i = 0; i < 1000; i++) {
         const struct reply *r = run(e, (struct op){.kind = OP_KV_LIST, .kv_list = query});
         EXPECT_OUT(r, OUT_OK);
-        if (r->as_of >= position)
+        if (r->kv_as_of >= position)
             return r;
     }
     LEAVE("the store does not come up to position %llu", (unsigned long long)position);

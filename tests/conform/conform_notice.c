@@ -488,7 +488,7 @@ static void bounded(struct env *e)
             EXPECT(r->notices[i].notice.number > last);
             last = r->notices[i].notice.number;
         }
-        cursor = r->cursor;
+        cursor = r->notice_cursor;
     } while (cursor);
     EXPECT_INT(seen, LIMIT_NOTICES);
 }

@@ -17,7 +17,7 @@ static void waiting_jobs_go(struct env *e)
     uint64_t other = put(e, "other");
     const struct reply *r = purge(e, "q");
     if (!e->lossy)
-        EXPECT_INT(r->count, 2);
+        EXPECT_INT(r->changed, 2);
     EXPECT_STATE(a, STATE_NONE);
     EXPECT_STATE(b, STATE_NONE);
     EXPECT_STATE(done, STATE_DONE);
@@ -29,7 +29,7 @@ static void waiting_jobs_go(struct env *e)
     EXPECT_OUT(cancel(e, a), OUT_NOT_FOUND);
     EXPECT_INT(peek(e, "q", STATE_SCHEDULED, 5)->job_count, 0);
     EXPECT_INT(queue_get(e, "q")->counts.next_due.ms, 0);
-    EXPECT_INT(purge(e, "q")->count, 0);
+    EXPECT_INT(purge(e, "q")->changed, 0);
 }
 
 static void running_jobs_stay(struct env *e)
@@ -88,7 +88,7 @@ static void horizon(struct env *e)
                        queue_op(OP_QUEUE_GET, "q")};
     const struct reply *r[4];
     run_batch(e, ops, 4, r);
-    EXPECT_INT(r[1]->count, 2);
+    EXPECT_INT(r[1]->changed, 2);
     EXPECT_INT(r[3]->queues[0].counts.by_state[STATE_READY], 1);
     EXPECT_STATE(r[0]->seq, STATE_NONE);
     EXPECT_STATE(r[2]->seq, STATE_READY);
@@ -111,7 +111,7 @@ static void many(struct env *e)
     uint64_t last = r[499]->seq;
     struct op ask[] = {queue_op(OP_PURGE, "q"), queue_op(OP_QUEUE_GET, "q"), enqueue_op("q")};
     run_batch(e, ask, 3, r);
-    EXPECT_INT(r[0]->count, 2500);
+    EXPECT_INT(r[0]->changed, 2500);
     EXPECT_INT(r[1]->queues[0].counts.by_state[STATE_READY], 0);
     EXPECT_INT(r[1]->queues[0].counts.by_state[STATE_SCHEDULED], 0);
     EXPECT_STATE(last, STATE_NONE);

@@ -149,7 +149,7 @@ static void enqueue_steps(struct env *e, bool batch)
         {unique_op("u", UNIQUE_REPLACE), "duplicate job=? running"},
         {enqueue_op("q"), "queue_full"},
         {queue_op(OP_PURGE, "q"), "ok"},
-        {queue_op(OP_QUEUE_DELETE, "q"), "ok count=7"},
+        {queue_op(OP_QUEUE_DELETE, "q"), "ok changed=7"},
         {queue_op(OP_QUEUE_DELETE, "q"), "no_queue"},
         {job_op(OP_CANCEL, a), "not_found"},
         {lease_op_by_id(OP_ACK, a), "gone"},
@@ -189,13 +189,13 @@ static void limit_steps(struct env *e, bool batch)
         {enqueue_op("s"), "queues_full"},
         {enqueue_op("q"), "server_full"},
         {enqueue_op("r"), "server_full"},
-        {queue_op(OP_PURGE, "q"), "ok count=1"},
+        {queue_op(OP_PURGE, "q"), "ok changed=1"},
         {enqueue_op("q"), "ok job=? ready created"},
         {enqueue_op("q"), "server_full"},
-        {queue_op(OP_QUEUE_DELETE, "r"), "ok count=1"},
+        {queue_op(OP_QUEUE_DELETE, "r"), "ok changed=1"},
         {enqueue_op("s"), "ok job=? ready created"},
         {enqueue_op("r"), "queues_full"},
-        {queue_op(OP_QUEUE_DELETE, "s"), "ok count=1"},
+        {queue_op(OP_QUEUE_DELETE, "s"), "ok changed=1"},
         {enqueue_op("r"), "ok job=? ready created"},
         {enqueue_op("r"), "server_full"},
         {keyed_op("2", 1), "server_full"},
@@ -244,7 +244,7 @@ static void other_steps(struct env *e, bool batch)
         {claim_op(e, "q", 5), "ok"},
         {queue_op(OP_PAUSE, "q"), "ok"},
         {claim_op(e, "q", 1), "ok jobs=1"},
-        {bulk, "ok count=1"}, /* last: what comes behind it need not wait for its slices */
+        {bulk, "ok changed=1"}, /* last: what comes behind it need not wait for its slices */
     };
     RUN_STEPS(steps, batch);
     EXPECT_COUNTS("q", .running = 1, .cancelled = 1);
@@ -284,13 +284,13 @@ static void key_steps(struct env *e, bool batch)
     const struct step steps[] = {
         {with_job, "ok version ready created"},
         {create, "version version check 0 failed"},
-        {drop, "ok count=1 version"},
+        {drop, "ok deleted=1 version"},
         {drop, "ok"},
         {with_job, "queue_full enqueue 0 failed"},
         {look, "ok keys=1"},
         {create, "ok version"},
         {with_job, "version version check 0 failed"}, /* checks before jobs */
-        {drop, "ok count=1 version"},
+        {drop, "ok deleted=1 version"},
     };
     RUN_STEPS(steps, batch);
     EXPECT_COUNTS("q", .ready = 1);

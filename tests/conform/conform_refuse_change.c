@@ -73,7 +73,7 @@ static void unknown(struct env *e)
         TELLS(run(e, look), "not_found");
     }
     UNCHANGED(before);
-    EXPECT_INT(run(e, queue_op(OP_PURGE, "q"))->count, 1);
+    EXPECT_INT(run(e, queue_op(OP_PURGE, "q"))->changed, 1);
     for (size_t i = 0; i < MOVES; i++)
         TELLS(run(e, move_op(i, seq)), "not_found");
 }
@@ -284,9 +284,9 @@ static void bulk_everything(struct env *e, uint8_t action, const char *text)
 
 static void bulk_actions(struct env *e)
 {
-    bulk_everything(e, BULK_REQUEUE, "ok count=3");
-    bulk_everything(e, BULK_CANCEL, "ok count=3");
-    bulk_everything(e, BULK_REMOVE, "ok count=5");
+    bulk_everything(e, BULK_REQUEUE, "ok changed=3");
+    bulk_everything(e, BULK_CANCEL, "ok changed=3");
+    bulk_everything(e, BULK_REMOVE, "ok changed=5");
 }
 
 /* --- retention --- */

@@ -321,7 +321,7 @@ static void room(struct env *e)
     EXPECT_OUT(ack(e, take(e, "q")), OUT_OK);
     put(e, "q");
     TELLS(run(e, enqueue_op("q")), "queue_full");
-    EXPECT_INT(run(e, queue_op(OP_PURGE, "q"))->count, 1);
+    EXPECT_INT(run(e, queue_op(OP_PURGE, "q"))->changed, 1);
     op = enqueue_op("q");
     op.enqueue.extra.expires_at = now_plus(e, 1000);
     put_op(e, op);
@@ -352,7 +352,7 @@ static void room_of_server(struct env *e)
     EXPECT_OUT(cancel(e, b), OUT_OK);
     put(e, "q");
     TELLS(run(e, enqueue_op("b")), "server_full");
-    EXPECT_INT(run(e, queue_op(OP_PURGE, "q"))->count, 2);
+    EXPECT_INT(run(e, queue_op(OP_PURGE, "q"))->changed, 2);
     put(e, "b");
     put(e, "b");
     TELLS(run(e, enqueue_op("b")), "server_full");

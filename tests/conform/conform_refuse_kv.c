@@ -106,7 +106,7 @@ static void counts(struct env *e)
     WITH(kv_get.count, 0, "ok");
     good = commit_op(&(struct op_kv_commit){.sets = sets, .deletes = keys, .enqueues = jobs});
     WITH(kv_commit.set_count, LIMIT_KV_KEYS, "ok version");
-    WITH(kv_commit.delete_count, LIMIT_KV_KEYS, "ok count=1000 version");
+    WITH(kv_commit.delete_count, LIMIT_KV_KEYS, "ok deleted=1000 version");
     EXPECT_OUT(run(e, commit_op(&(struct op_kv_commit){.enqueues = jobs,
                                                        .enqueue_count = LIMIT_KV_ENQUEUES})),
                OUT_OK);
@@ -285,7 +285,7 @@ static void room(struct env *e)
     c.enqueue_count = 0;
     TELLS(run(e, commit_op(&c)), "ok version"); /* one that is there needs no room */
     c = (struct op_kv_commit){.deletes = &sets[0].key, .delete_count = 1};
-    TELLS(run(e, commit_op(&c)), "ok count=1 version");
+    TELLS(run(e, commit_op(&c)), "ok deleted=1 version");
     TELLS(run(e, commit_op(&c)), "ok");
     c = (struct op_kv_commit){.sets = &sets[2], .set_count = 1};
     TELLS(run(e, commit_op(&c)), "ok version");

@@ -62,7 +62,7 @@ static struct leased leased_in(struct env *e, enum place place)
     if (place == REMOVED)
         EXPECT_OUT(run(e, job_op(OP_REMOVE, l.seq)), OUT_OK);
     if (place == PURGED)
-        EXPECT_INT(run(e, queue_op(OP_PURGE, "q"))->count, 1);
+        EXPECT_INT(run(e, queue_op(OP_PURGE, "q"))->changed, 1);
     l.hi = first.hi;
     l.tokens[OWN] = last.token;
     l.tokens[OLDER] = first.token;
@@ -474,7 +474,7 @@ static void given_back(struct env *e)
     TELLS(run(e, back), "ok");
     UNCHANGED(before);
     back.release_claim.nonce = 5;
-    TELLS(run(e, back), "ok count=1");
+    TELLS(run(e, back), "ok changed=1");
     TELLS(run(e, back), "ok");
     EXPECT_COUNTS("q", .ready = 1);
     TELLS(ack(e, h), "lease_lost job=a ready queue=q");

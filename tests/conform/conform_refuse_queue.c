@@ -166,7 +166,7 @@ static void order_of_put(struct env *e)
     op.queue.name = SPAN_LITERAL("r");
     TELLS(run(e, op), "ok");
     EXPECT_OUT(run(e, enqueue_op("r")), OUT_OK);
-    TELLS(run(e, queue_op(OP_QUEUE_DELETE, "r")), "ok count=2");
+    TELLS(run(e, queue_op(OP_QUEUE_DELETE, "r")), "ok changed=2");
     TELLS(run(e, enqueue_op("t")), "queues_full"); /* two are left */
     TELLS(run(e, queue_op(OP_QUEUE_DELETE, "s")), "ok");
     EXPECT_OUT(run(e, enqueue_op("t")), OUT_OK);
@@ -216,7 +216,7 @@ static void queue_values(struct env *e)
     WITH(queue.until.ms, -1, UNTIL_WRONG);
     WITH(queue.until.ms, LIMIT_WALL_MS + 1, UNTIL_WRONG);
     good = queue_op(OP_QUEUE_DELETE, "q");
-    WITH(queue.only_empty, true, "illegal count=1");
+    WITH(queue.only_empty, true, "illegal changed=1");
     good = (struct op){.kind = OP_PEEK, .peek = {.queue = SPAN_LITERAL("q")}};
     WITH(peek.state, STATE_NONE,
          "invalid: state must be scheduled, ready, running, done, dead or cancelled;");
@@ -271,9 +271,9 @@ static void questions(struct env *e)
     WITH(list.limit, 0, "ok jobs=1");
     WITH(list.limit, LIMIT_BATCH + 1, "ok jobs=1");
     good = (struct op){.kind = OP_PAGE, .page = {.queue = SPAN_LITERAL("q")}};
-    WITH(page.limit, 0, "ok count=1 jobs=1");
-    WITH(page.limit, LIMIT_BATCH + 1, "ok count=1 jobs=1");
-    WITH(page.offset, UINT64_MAX, "ok count=1");
+    WITH(page.limit, 0, "ok total=1 jobs=1");
+    WITH(page.limit, LIMIT_BATCH + 1, "ok total=1 jobs=1");
+    WITH(page.offset, UINT64_MAX, "ok total=1");
     good = (struct op){.kind = OP_PEEK, .peek = {.queue = SPAN_LITERAL("q"), .state = STATE_READY}};
     WITH(peek.limit, 0, "ok jobs=1");
     WITH(peek.limit, UINT32_MAX, "ok jobs=1");

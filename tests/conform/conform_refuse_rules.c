@@ -207,7 +207,7 @@ static void firings(struct env *e)
     TELLS(run(e, good), "not_due schedules=1");
     UNCHANGED(before);
     /* out of turn it is fired nevertheless */
-    WITH(schedule.now, true, "ok job=? ready created count=1 schedules=1");
+    WITH(schedule.now, true, "ok job=? ready created fired schedules=1");
     EXPECT_COUNTS("jobs", .ready = 1);
 }
 
@@ -263,8 +263,8 @@ static void firings_refused(struct env *e)
     put(e, "small");
     TELLS(run(e, fire), "server_full schedules=1");
     EXPECT_INT(schedule_get(e, "small")->state.error, SCHEDULE_SERVER_FULL);
-    EXPECT_INT(run(e, queue_op(OP_PURGE, "small"))->count, 3);
-    TELLS(run(e, fire), "ok job=? ready created count=1 schedules=1");
+    EXPECT_INT(run(e, queue_op(OP_PURGE, "small"))->changed, 3);
+    TELLS(run(e, fire), "ok job=? ready created fired schedules=1");
     EXPECT_INT(schedule_get(e, "small")->state.error, SCHEDULE_OK);
     EXPECT_INT(schedule_get(e, "small")->state.failures, 0);
     fire.schedule.now = true; /* out of turn a failure is told, and not counted */
@@ -388,7 +388,7 @@ static void edges(struct env *e)
     EXPECT_OUT(run(e, rule_op("deep", &off)), OUT_OK); /* it has raised nothing any more */
     TELLS(run(e, edge_op("deep", SPAN_LITERAL("m"), false)), "ok repeat");
     struct op op = {.kind = OP_ALERT_DELETE, .alert = {.name = SPAN_LITERAL("deep")}};
-    TELLS(run(e, op), "ok count=1"); /* with its notice */
+    TELLS(run(e, op), "ok discarded=1"); /* with its notice */
     TELLS(run(e, (struct op){.kind = OP_NOTICE_LIST}), "ok");
 }
 

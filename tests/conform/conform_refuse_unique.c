@@ -103,7 +103,7 @@ static void unique_revived(struct env *e)
     before = world(e);
     const struct reply *r = run(e, op);
     EXPECT_OUT(r, OUT_DUPLICATE);
-    EXPECT_INT(r->count, 2);
+    EXPECT_INT(r->job_total, 2);
     EXPECT_INT(r->job_count, 3);
     EXPECT(r->seq != 0 && r->id_hi != 0 && r->state != STATE_NONE);
     p.unique_scope = UNIQUE_LIVE;

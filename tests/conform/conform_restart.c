@@ -294,7 +294,7 @@ static void purge_is_resumed(struct env *e)
     submit(e, ops, 2, r);
     env_restart(e); /* before the slices are done */
     EXPECT_OUT(r[0], OUT_OK);
-    EXPECT_INT(r[0]->count, 2500);
+    EXPECT_INT(r[0]->changed, 2500);
     EXPECT_COUNTS("q", .ready = 1);
     settle(e);
     EXPECT_INT(resident(e), 1);

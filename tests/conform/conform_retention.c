@@ -241,7 +241,7 @@ static void leap_prunes_nothing(struct env *e)
     settle_due(e);
     EXPECT_STATE(done, STATE_DONE);
     EXPECT_STATE(due, STATE_READY);
-    EXPECT_INT(run(e, (struct op){.kind = OP_ACCEPT_CLOCK})->count, 1);
+    EXPECT_INT(run(e, (struct op){.kind = OP_ACCEPT_CLOCK})->was_suspect, 1);
     settle_due(e);
     EXPECT_OUT(run(e, (struct op){.kind = OP_GET, .job = {.job = {.seq = done}}}), OUT_NOT_FOUND);
 }

@@ -151,12 +151,12 @@ static void listed_by_name(struct env *e)
     EXPECT_INT(r->schedule_count, 3);
     EXPECT_TEXT(r->schedules[0].name, "a");
     EXPECT_TEXT(r->schedules[2].name, "c");
-    EXPECT_INT(r->cursor != 0, 1);
+    EXPECT_INT(r->more, 1);
     op.schedule.after = SPAN_LITERAL("c");
     r = run(e, op);
     EXPECT_INT(r->schedule_count, 1);
     EXPECT_TEXT(r->schedules[0].name, "d");
-    EXPECT_INT(r->cursor, 0);
+    EXPECT_INT(r->more, 0);
 }
 
 /* One commit: the job, the time that follows, what was made last. */
@@ -221,7 +221,7 @@ static void two_fire_the_same_time(struct env *e)
     const struct reply *r[2];
     run_batch(e, ops, 2, r);
     EXPECT_OUT(r[0], OUT_OK);
-    EXPECT_INT(r[0]->count, 1);
+    EXPECT_INT(r[0]->fired, 1);
     EXPECT_OUT(r[1], OUT_NOT_DUE);
     EXPECT_COUNTS("q", .ready = 1);
 }
@@ -285,7 +285,7 @@ static void runs_now(struct env *e)
     op.schedule.now = true;
     const struct reply *r = run(e, op);
     EXPECT_OUT(r, OUT_OK);
-    EXPECT_INT(r->count, 1);
+    EXPECT_INT(r->fired, 1);
     const struct schedule_view *v = schedule_get(e, "s");
     EXPECT_INT(v->state.next_at.ms, minute(1).ms);
     EXPECT_INT(v->state.last_at.ms, 0);

@@ -76,16 +76,16 @@ static void nothing_to_take(struct env *e)
     trigger_make(e, 5);
     const struct reply *r = trigger(e, 1);
     EXPECT_OUT(r, OUT_OK);
-    EXPECT_INT(r->count, 0);
+    EXPECT_INT(r->taken, 0);
     EXPECT_INT(schedule_get(e, "t")->state.fired, 0);
     EXPECT(queue_get(e, "jobs") == NULL);
     put_delayed(e, "items", 600000); /* not ready */
-    EXPECT_INT(trigger(e, 1)->count, 0);
+    EXPECT_INT(trigger(e, 1)->taken, 0);
     put(e, "items");
     pause_queue(e, "items", (struct wall_time){LIMIT_WALL_MS});
-    EXPECT_INT(trigger(e, 1)->count, 0);
+    EXPECT_INT(trigger(e, 1)->taken, 0);
     pause_queue(e, "items", (struct wall_time){0});
-    EXPECT_INT(trigger(e, 1)->count, 1);
+    EXPECT_INT(trigger(e, 1)->taken, 1);
     EXPECT_OUT(trigger(e, 1), OUT_NOT_DUE);
 }
 
@@ -122,7 +122,7 @@ static void held_while_the_job_lives(struct env *e)
     advance(e, 30000); /* its leases run out, it comes back */
     EXPECT_STATE(item, STATE_RUNNING);
     EXPECT_INT(get(e, item)->job.crashes, 0);
-    EXPECT_INT(trigger(e, 2)->count, 0);
+    EXPECT_INT(trigger(e, 2)->taken, 0);
     h = take(e, "jobs");
     EXPECT_COUNTS("jobs", .running = 1);
     EXPECT_INT(get(e, item)->holder.seq, h.seq);
@@ -161,7 +161,7 @@ static void left_by_a_dead_job(struct env *e)
     op.lease.no_retry = true;
     EXPECT_OUT(run(e, op), OUT_OK);
     expect_left(e, item);
-    EXPECT_INT(trigger(e, 2)->count, 1); /* and is taken again */
+    EXPECT_INT(trigger(e, 2)->taken, 1); /* and is taken again */
 }
 
 /* A trigger's job may be an item of another one. When it dies as such, its own items are free. */
@@ -176,7 +176,7 @@ static void left_by_an_item(struct env *e)
     uint64_t item = put(e, "items");
     EXPECT_OUT(trigger(e, 1), OUT_OK);
     uint64_t middle = schedule_get(e, "t")->state.seq;
-    EXPECT_INT(run(e, fire_op(OP_TRIGGER, "above", minute(1)))->count, 1);
+    EXPECT_INT(run(e, fire_op(OP_TRIGGER, "above", minute(1)))->taken, 1);
     EXPECT_INT(get(e, middle)->holder.seq, schedule_get(e, "above")->state.seq);
     EXPECT_OUT(ack(e, take(e, "above")), OUT_OK);
     expect_left(e, item);
@@ -304,9 +304,9 @@ static void eager_needs_no_time(struct env *e)
     EXPECT_OUT(schedule_put(e, "t", &spec, minute(9)), OUT_OK);
     put(e, "items");
     put(e, "items");
-    EXPECT_INT(trigger(e, 1)->count, 1);
-    EXPECT_INT(trigger(e, 1)->count, 1);
-    EXPECT_INT(trigger(e, 1)->count, 0);
+    EXPECT_INT(trigger(e, 1)->taken, 1);
+    EXPECT_INT(trigger(e, 1)->taken, 1);
+    EXPECT_INT(trigger(e, 1)->taken, 0);
     EXPECT_COUNTS("jobs", .ready = 2);
 }
 
@@ -327,12 +327,12 @@ static void only_from_its_own_api(struct env *e)
     op.schedule.owner = SPAN_LITERAL("api");
     EXPECT_OUT(run(e, op), OUT_OK);
     uint64_t item = put(e, "items");
-    EXPECT_INT(trigger(e, 1)->count, 0);
+    EXPECT_INT(trigger(e, 1)->taken, 0);
     owner_of_queue(e, "window");
-    EXPECT_INT(trigger(e, 1)->count, 0);
+    EXPECT_INT(trigger(e, 1)->taken, 0);
     EXPECT_STATE(item, STATE_READY);
     owner_of_queue(e, "api");
-    EXPECT_INT(trigger(e, 1)->count, 1);
+    EXPECT_INT(trigger(e, 1)->taken, 1);
     EXPECT_STATE(item, STATE_RUNNING);
 }
 

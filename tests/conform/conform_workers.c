@@ -22,12 +22,12 @@ static void who_holds_leases(struct env *e)
 {
     for (int i = 0; i < 5; i++)
         put(e, "q");
-    EXPECT_INT(workers(e)->count, 0);
+    EXPECT_INT(workers(e)->worker_total, 0);
     struct held a = take_as(e, "q", "anna"), b = take_as(e, "q", "bert");
     struct held a2 = take_as(e, "q", "anna");
     take(e, "q"); /* nameless */
     const struct reply *r = workers(e);
-    EXPECT_INT(r->count, 2);
+    EXPECT_INT(r->worker_total, 2);
     EXPECT_INT(r->worker_count, 2);
     EXPECT_TEXT(r->workers[0].name, "anna"); /* longest at it first */
     EXPECT_INT(r->workers[0].running, 2);
@@ -36,10 +36,10 @@ static void who_holds_leases(struct env *e)
     EXPECT_OUT(ack(e, a), OUT_OK);
     EXPECT_OUT(fail(e, b), OUT_OK);
     r = workers(e);
-    EXPECT_INT(r->count, 1);
+    EXPECT_INT(r->worker_total, 1);
     EXPECT_INT(r->workers[0].running, 1);
     EXPECT_OUT(release(e, a2), OUT_OK);
-    EXPECT_INT(workers(e)->count, 0);
+    EXPECT_INT(workers(e)->worker_total, 0);
     b = take_as(e, "q", "bert");
     a = take_as(e, "q", "anna");
     r = workers(e);
@@ -56,10 +56,10 @@ static void after_a_restart(struct env *e)
     struct held h = take_as(e, "q", "anna");
     env_restart(e);
     const struct reply *r = workers(e);
-    EXPECT_INT(r->count, 1);
+    EXPECT_INT(r->worker_total, 1);
     EXPECT_TEXT(r->workers[0].name, "anna");
     EXPECT_OUT(ack(e, h), OUT_OK);
-    EXPECT_INT(workers(e)->count, 0);
+    EXPECT_INT(workers(e)->worker_total, 0);
 }
 
 static void what_a_reply_tells(struct env *e)

@@ -89,20 +89,73 @@ static void add_job(struct text *t, const struct reply *r)
     add_flag(t, "created", r->created);
     add_flag(t, "repeat", r->repeat);
     add_flag(t, "relaxed", r->relaxed);
-    if (r->replaced_seq)
-        add(t, " replaced=%s", job_name(t->e, r->replaced_seq));
 }
 
 static void add_commit(struct text *t, const struct reply *r)
 {
-    if (r->kind != OP_KV_COMMIT)
-        return;
+    add_number(t, "deleted", (int64_t)r->deleted);
     add_flag(t, "version", r->version != 0);
     if (r->failed_enqueue || r->outcome == OUT_VERSION)
         add(t, " %s %u failed", r->failed_enqueue ? "enqueue" : "check", r->failed);
     for (uint32_t i = 0; i < r->enqueued_count; i++)
         add(t, " %s%s%s", state_name(r->enqueued[i].state),
             r->enqueued[i].created ? " created" : "", r->enqueued[i].repeat ? " repeat" : "");
+}
+
+static void add_family(struct text *t, const struct reply *r)
+{
+    switch (reply_family(r)) {
+    case REPLY_ENQUEUE:
+        if (r->replaced_seq)
+            add(t, " replaced=%s", job_name(t->e, r->replaced_seq));
+        break;
+    case REPLY_CHANGE:
+        add_number(t, "ran_ms", r->ran_ms);
+        add_span(t, "worker", r->worker);
+        add_span(t, "queue", r->queue);
+        break;
+    case REPLY_JOBS:
+        add_number(t, "total", (int64_t)r->job_total);
+        add_number(t, "jobs", r->job_count);
+        break;
+    case REPLY_QUEUES:
+        add_number(t, "queues", r->queue_count);
+        break;
+    case REPLY_BULK:
+        add_number(t, "changed", (int64_t)r->changed);
+        add_number(t, "refused", (int64_t)r->refused);
+        break;
+    case REPLY_CLOCK:
+        add_flag(t, "was_suspect", r->was_suspect);
+        break;
+    case REPLY_WORKERS:
+        add_number(t, "total", (int64_t)r->worker_total);
+        break;
+    case REPLY_KV_COMMIT:
+        add_commit(t, r);
+        break;
+    case REPLY_KV:
+        add_number(t, "keys", r->kv_count);
+        break;
+    case REPLY_ALERTS:
+        add_number(t, "discarded", (int64_t)r->discarded);
+        add_number(t, "alerts", r->alert_count);
+        break;
+    case REPLY_NOTICES:
+        add_number(t, "notices", r->notice_count);
+        break;
+    case REPLY_SCHEDULES:
+        add_flag(t, "fired", r->fired);
+        add_number(t, "taken", (int64_t)r->taken);
+        add_number(t, "schedules", r->schedule_count);
+        break;
+    case REPLY_PLAIN:
+    case REPLY_ATTEMPTS:
+    case REPLY_HISTORY:
+    case REPLY_BREAKERS:
+    case REPLY_FAMILY_COUNT:
+        break;
+    }
 }
 
 const char *tell(struct env *e, const struct reply *r)
@@ -113,18 +166,7 @@ const char *tell(struct env *e, const struct reply *r)
         add(&t, ": %s;", r->note);
     add_job(&t, r);
     add_number(&t, "retry_ms", r->retry_ms);
-    add_number(&t, "count", (int64_t)r->count);
-    add_number(&t, "refused", (int64_t)r->refused);
-    add_number(&t, "ran_ms", r->ran_ms);
-    add_span(&t, "worker", r->worker);
-    add_span(&t, "queue", r->queue);
-    add_number(&t, "jobs", r->job_count);
-    add_number(&t, "queues", r->queue_count);
-    add_number(&t, "schedules", r->schedule_count);
-    add_number(&t, "alerts", r->alert_count);
-    add_number(&t, "notices", r->notice_count);
-    add_number(&t, "keys", r->kv_count);
-    add_commit(&t, r);
+    add_family(&t, r);
     return t.at;
 }
 

@@ -437,7 +437,7 @@ void check_get(struct checker *c)
 {
     if (maybe(c))
         return;
-    for (uint32_t i = 0; i < c->e->reply.job_count; i++)
+    for (uint32_t i = 0; i < c->e->job_count; i++)
         check_view(c, &c->e->jobs[i]);
     struct know *k = subject(c, c->e->op.job.job.seq);
     if (k)
@@ -448,7 +448,7 @@ void check_peek(struct checker *c)
 {
     if (maybe(c) || c->e->reply.outcome != OUT_OK)
         return;
-    for (uint32_t i = 0; i < c->e->reply.job_count; i++) {
+    for (uint32_t i = 0; i < c->e->job_count; i++) {
         if (c->e->jobs[i].job.state != c->e->op.peek.state)
             blame(c, CHECK_C2, c->e->jobs[i].job.seq, "peek shows another state than asked for");
         check_view(c, &c->e->jobs[i]);
@@ -476,7 +476,7 @@ void check_list(struct checker *c)
 {
     if (maybe(c) || c->e->reply.outcome != OUT_OK)
         return;
-    for (uint32_t i = 0; i < c->e->reply.job_count; i++) {
+    for (uint32_t i = 0; i < c->e->job_count; i++) {
         const struct hist_job *j = &c->e->jobs[i];
         struct know *k = facts_job(c, j->job.seq);
         if (sent_later(c, j))

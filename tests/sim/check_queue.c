@@ -112,7 +112,7 @@ void check_queue_get(struct checker *c)
 {
     if (maybe(c) || c->e->reply.outcome != OUT_OK)
         return;
-    for (uint32_t i = 0; i < c->e->reply.queue_count; i++) {
+    for (uint32_t i = 0; i < c->e->queue_count; i++) {
         const struct hist_queue *shown = &c->e->queues[i];
         uint32_t queue;
         struct know_queue *q = facts_queue(c, shown->name, &queue);

@@ -231,7 +231,7 @@ static void claim(struct world *w, uint32_t client)
 
 static void start_tasks(struct world *w, const struct hist_entry *e, uint32_t client)
 {
-    for (uint32_t i = 0; i < e->reply.job_count; i++) {
+    for (uint32_t i = 0; i < e->job_count; i++) {
         w->tasks = vec_room(w->tasks, &w->task_room, w->task_count + 1, sizeof(*w->tasks));
         struct task *t = &w->tasks[w->task_count];
         *t = (struct task){.client = client,
@@ -382,7 +382,7 @@ static void claim_answered(struct world *w, const struct hist_entry *e, uint32_t
 {
     if (e->reply.outcome == OUT_UNKNOWN)
         give_back(w, client, e->op.claim.nonce);
-    else if (e->reply.outcome != OUT_OK || e->reply.job_count == 0)
+    else if (e->reply.outcome != OUT_OK || e->job_count == 0)
         park(w, client);
     else if (chance(w, 4)) { /* the connection broke while the answer was being written */
         w->coverage->faults[FAULT_REPLY_CUT]++;
@@ -397,7 +397,7 @@ void client_answer(struct world *w, size_t entry)
     struct call *call = &w->calls[e->call];
     if (e->reply.seq && e->reply.outcome == OUT_OK && !e->apart)
         seq_seen(w, e->reply.seq);
-    for (uint32_t i = 0; i < e->reply.job_count && !e->apart; i++)
+    for (uint32_t i = 0; i < e->job_count && !e->apart; i++)
         seq_seen(w, e->jobs[i].job.seq);
     if (call->done || (w->draining && w->clients[call->client].role != ROLE_DRAIN))
         return;

@@ -112,6 +112,7 @@ void history_taken(struct history *h, size_t first, uint64_t position, bool stra
 
 static void copy_jobs(struct history *h, struct hist_entry *e, const struct reply *r)
 {
+    e->job_count = r->job_count;
     e->jobs = pool_alloc(&h->pool, r->job_count * sizeof(*e->jobs));
     for (uint32_t i = 0; i < r->job_count; i++) {
         const struct job_view *v = &r->jobs[i];
@@ -137,6 +138,7 @@ static void copy_jobs(struct history *h, struct hist_entry *e, const struct repl
 
 static void copy_queues(struct history *h, struct hist_entry *e, const struct reply *r)
 {
+    e->queue_count = r->queue_count;
     e->queues = pool_alloc(&h->pool, r->queue_count * sizeof(*e->queues));
     for (uint32_t i = 0; i < r->queue_count; i++) {
         const struct queue_view *v = &r->queues[i];
@@ -151,6 +153,7 @@ static void copy_queues(struct history *h, struct hist_entry *e, const struct re
 
 static void copy_kvs(struct history *h, struct hist_entry *e, const struct reply *r)
 {
+    e->kv_count = r->kv_count;
     e->kvs = pool_alloc(&h->pool, r->kv_count * sizeof(*e->kvs));
     for (uint32_t i = 0; i < r->kv_count; i++) {
         const struct kv_view *v = &r->kvs[i];
@@ -160,11 +163,11 @@ static void copy_kvs(struct history *h, struct hist_entry *e, const struct reply
             e->kvs[i].value = pool_span(&h->pool, v->value);
         h->hash = trace_hash_number(h->hash, v->version);
     }
-    e->enqueued = pool_copy(&h->pool, r->enqueued, r->enqueued_count * sizeof(*r->enqueued));
 }
 
 static void copy_schedules(struct history *h, struct hist_entry *e, const struct reply *r)
 {
+    e->schedule_count = r->schedule_count;
     e->schedules = pool_alloc(&h->pool, r->schedule_count * sizeof(*e->schedules));
     for (uint32_t i = 0; i < r->schedule_count; i++) {
         const struct schedule_view *v = &r->schedules[i];
@@ -175,6 +178,7 @@ static void copy_schedules(struct history *h, struct hist_entry *e, const struct
 
 static void copy_notices(struct history *h, struct hist_entry *e, const struct reply *r)
 {
+    e->notice_count = r->notice_count;
     e->notices = pool_alloc(&h->pool, r->notice_count * sizeof(*e->notices));
     for (uint32_t i = 0; i < r->notice_count; i++) {
         const struct notice_view *v = &r->notices[i];
@@ -187,6 +191,22 @@ static void copy_notices(struct history *h, struct hist_entry *e, const struct r
     }
 }
 
+static void copy_enqueued(struct history *h, struct hist_entry *e, const struct reply *r)
+{
+    e->enqueued_count = r->enqueued_count;
+    e->enqueued = pool_copy(&h->pool, r->enqueued, r->enqueued_count * sizeof(*r->enqueued));
+}
+
+static void (*const copies[REPLY_FAMILY_COUNT])(struct history *h, struct hist_entry *e,
+                                                const struct reply *r) = {
+    [REPLY_JOBS] = copy_jobs,
+    [REPLY_QUEUES] = copy_queues,
+    [REPLY_KV] = copy_kvs,
+    [REPLY_KV_COMMIT] = copy_enqueued,
+    [REPLY_SCHEDULES] = copy_schedules,
+    [REPLY_NOTICES] = copy_notices,
+};
+
 void history_reply(struct history *h, size_t entry, const struct reply *reply, int64_t mono)
 {
     CHECK(entry < h->count);
@@ -195,22 +215,13 @@ void history_reply(struct history *h, size_t entry, const struct reply *reply, i
     e->replied = true;
     e->replied_mono = mono;
     e->reply = *reply;
-    e->reply.jobs = NULL;
-    e->reply.queues = NULL;
-    e->reply.kvs = NULL;
-    e->reply.schedules = NULL;
-    e->reply.notices = NULL;
-    e->reply.enqueued = NULL;
     e->reply.note = NULL;
     h->hash = trace_hash_number(h->hash, entry);
     h->hash = trace_hash_number(h->hash, reply->outcome);
     h->hash = trace_hash_number(h->hash, reply->seq);
     h->hash = trace_hash_number(h->hash, (uint64_t)mono);
-    copy_jobs(h, e, reply);
-    copy_queues(h, e, reply);
-    copy_kvs(h, e, reply);
-    copy_schedules(h, e, reply);
-    copy_notices(h, e, reply);
+    if (copies[reply_family(reply)])
+        copies[reply_family(reply)](h, e, reply);
 }
 
 void history_event(struct history *h, enum hist_kind kind, uint64_t position, struct now now)
@@ -337,7 +348,7 @@ static void print_reply(const struct hist_entry *e, FILE *out)
     fprintf(out, " -> %s at %lld", outcome_name(r->outcome), (long long)e->replied_mono);
     if (r->seq)
         fprintf(out, " seq=%llu", (unsigned long long)r->seq);
-    if (r->replaced_seq)
+    if (reply_family(r) == REPLY_ENQUEUE && r->replaced_seq)
         fprintf(out, " replaced=%llu", (unsigned long long)r->replaced_seq);
     if (r->state != STATE_NONE)
         fprintf(out, " %s", state_name(r->state));
@@ -345,27 +356,29 @@ static void print_reply(const struct hist_entry *e, FILE *out)
         fprintf(out, " run_at=%lld", (long long)r->run_at.ms);
     fprintf(out, "%s%s%s", r->repeat ? " repeat" : "", r->created ? " created" : "",
             r->relaxed ? " relaxed" : "");
-    for (uint32_t i = 0; i < r->job_count && i < 20; i++)
+    for (uint32_t i = 0; i < e->job_count && i < 20; i++)
         fprintf(out, " [%llu %s t=%u-%llu f=%u c=%u p=%lld lease=%u held=%llu]",
                 (unsigned long long)e->jobs[i].job.seq,
                 state_name((enum job_state)e->jobs[i].job.state), e->jobs[i].token.epoch,
                 (unsigned long long)e->jobs[i].token.counter, e->jobs[i].job.failures,
                 e->jobs[i].job.crashes, (long long)e->jobs[i].job.priority, e->jobs[i].lease_ms,
                 (unsigned long long)e->jobs[i].holder);
-    for (uint32_t i = 0; i < r->schedule_count; i++)
+    for (uint32_t i = 0; i < e->schedule_count; i++)
         fprintf(out, " {%.*s next=%lld last=%lld fired=%llu seq=%llu}",
                 (int)e->schedules[i].name.len, e->schedules[i].name.at,
                 (long long)e->schedules[i].state.next_at.ms,
                 (long long)e->schedules[i].state.last_at.ms,
                 (unsigned long long)e->schedules[i].state.fired,
                 (unsigned long long)e->schedules[i].state.seq);
-    for (uint32_t i = 0; i < r->notice_count && i < 20; i++)
+    for (uint32_t i = 0; i < e->notice_count && i < 20; i++)
         fprintf(out, " <%llu of %llu tries=%u%s>", (unsigned long long)e->notices[i].number,
                 (unsigned long long)e->notices[i].job, e->notices[i].tries,
                 e->notices[i].state ? " dead" : "");
-    if (r->count)
-        fprintf(out, " count=%llu", (unsigned long long)r->count);
-    for (uint32_t i = 0; i < r->enqueued_count; i++)
+    if (reply_family(r) == REPLY_BULK)
+        fprintf(out, " changed=%llu", (unsigned long long)r->changed);
+    if (reply_family(r) == REPLY_SCHEDULES && r->fired)
+        fprintf(out, " fired");
+    for (uint32_t i = 0; i < e->enqueued_count; i++)
         fprintf(out, " made=%llu", (unsigned long long)e->enqueued[i].seq);
 }
 
@@ -464,10 +477,11 @@ static bool concerns(const struct hist_entry *e, uint64_t seq)
         return true;
     if (!e->replied)
         return e->op.kind == OP_CLAIM;
-    for (uint32_t i = 0; i < e->reply.job_count; i++)
+    for (uint32_t i = 0; i < e->job_count; i++)
         if (e->jobs[i].job.seq == seq)
             return true;
-    return e->reply.seq == seq || e->reply.replaced_seq == seq;
+    return e->reply.seq == seq ||
+           (reply_family(&e->reply) == REPLY_ENQUEUE && e->reply.replaced_seq == seq);
 }
 
 void history_print_job(const struct history *h, uint64_t seq, size_t upto, size_t limit, FILE *out)

@@ -72,7 +72,8 @@ struct hist_entry {
     bool strained; /* memory was short: a claim may come back with less than there is */
     bool replied;  /* false: the outcome is not known */
     int64_t replied_mono;
-    struct reply reply; /* its lists are NULL: */
+    struct reply reply; /* its pointers mean nothing: here are its lists */
+    uint32_t job_count, queue_count, kv_count, schedule_count, notice_count, enqueued_count;
     struct hist_job *jobs;
     struct hist_queue *queues;
     struct hist_kv *kvs;

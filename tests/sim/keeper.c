@@ -292,7 +292,7 @@ static void scheduled(struct world *w, uint32_t client, size_t first, size_t cou
 
 static void heard_of(struct world *w, const struct hist_entry *e)
 {
-    for (uint32_t n = 0; n < e->reply.schedule_count; n++)
+    for (uint32_t n = 0; n < e->schedule_count; n++)
         for (size_t i = 0; i < KEEPER_SCHEDULES + KEEPER_TRIGGERS; i++)
             if (span_equal(e->schedules[n].name, w->keeper.schedules[i]))
                 w->keeper.next_at[i] = e->schedules[n].state.next_at.ms;
@@ -358,7 +358,7 @@ void keeper_act(struct world *w, uint32_t client)
 
 static void keys_heard(struct world *w, const struct hist_entry *e)
 {
-    for (uint32_t i = 0; e->op.kind == OP_KV_GET && i < e->reply.kv_count; i++)
+    for (uint32_t i = 0; e->op.kind == OP_KV_GET && i < e->kv_count; i++)
         w->keeper.versions[i] = e->kvs[i].found ? e->kvs[i].version : 0;
 }
 

@@ -31,7 +31,7 @@ static bool take_all(struct world *w)
     op.notice_take = (struct op_notice_take){
         .limit = 100, .hold_ms = 100, .give_up_ms = INT64_MAX / 2, .reset = true, .breaker = rules};
     const struct hist_entry *e = asked(w, &op);
-    uint32_t count = e->reply.notice_count;
+    uint32_t count = e->notice_count;
     const struct hist_notice *taken = e->notices;
     bool soon = count > 0 || e->reply.next_due.ms < world_now(w).wall.ms + 5000;
     for (uint32_t i = 0; i < count; i++) {
@@ -50,7 +50,7 @@ static bool take_all(struct world *w)
 static bool some_pending(struct world *w)
 {
     const struct hist_entry *e = asked(w, &(struct op){.kind = OP_NOTICE_LIST});
-    for (uint32_t i = 0; i < e->reply.notice_count; i++)
+    for (uint32_t i = 0; i < e->notice_count; i++)
         if (e->notices[i].state == NOTICE_PENDING)
             return true;
     return false;

@@ -11,13 +11,12 @@
 void keeper_seen(struct world *w, const struct hist_entry *e)
 {
     struct keeper *k = &w->keeper;
-    k->seqs =
-        vec_room(k->seqs, &k->seq_room, k->seq_count + 2 + e->reply.job_count, sizeof(*k->seqs));
+    k->seqs = vec_room(k->seqs, &k->seq_room, k->seq_count + 2 + e->job_count, sizeof(*k->seqs));
     if (e->reply.seq && e->reply.outcome == OUT_OK)
         k->seqs[k->seq_count++] = e->reply.seq;
-    if (e->reply.enqueued_count)
+    if (e->enqueued_count)
         k->seqs[k->seq_count++] = e->enqueued[0].seq;
-    for (uint32_t i = 0; i < e->reply.job_count; i++)
+    for (uint32_t i = 0; i < e->job_count; i++)
         k->seqs[k->seq_count++] = e->jobs[i].job.seq;
 }
 

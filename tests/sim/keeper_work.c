@@ -70,7 +70,7 @@ void keeper_claimed(struct world *w, size_t entry, uint32_t client)
 {
     struct keeper *k = &w->keeper;
     const struct hist_entry *e = &w->history.entries[entry];
-    for (uint32_t i = 0; i < e->reply.job_count; i++) {
+    for (uint32_t i = 0; i < e->job_count; i++) {
         const struct hist_job *j = &e->jobs[i];
         k->tasks = vec_room(k->tasks, &k->task_room, k->task_count + 1, sizeof(*k->tasks));
         struct keeper_task *t = &k->tasks[k->task_count];

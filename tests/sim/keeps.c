@@ -46,7 +46,7 @@ static void find_end(struct keeps *k)
         const struct hist_entry *e = &k->h->entries[i];
         if (!keeps_ok(e, OP_LIST))
             continue;
-        for (uint32_t n = 0; n < e->reply.job_count; n++) {
+        for (uint32_t n = 0; n < e->job_count; n++) {
             k->end = vec_room(k->end, &k->end_room, k->end_count + 1, sizeof(struct hist_job *));
             k->end[k->end_count++] = &e->jobs[n];
         }
@@ -83,7 +83,7 @@ static void check_answers(struct keeps *k)
             check_named(k, i, e->reply.seq);
         if (keeps_ok(e, OP_ACK) || keeps_ok(e, OP_FAIL))
             check_word(k, i);
-        for (uint32_t n = 0; keeps_ok(e, OP_CLAIM) && n < e->reply.job_count; n++)
+        for (uint32_t n = 0; keeps_ok(e, OP_CLAIM) && n < e->job_count; n++)
             check_named(k, i, e->jobs[n].job.seq);
     }
 }

@@ -83,7 +83,7 @@ static void check_alone(struct listings *ls, uint64_t job, size_t at)
 static void claimed(struct listings *ls, size_t at)
 {
     const struct hist_entry *e = &ls->k->h->entries[at];
-    for (uint32_t i = 0; i < e->reply.job_count; i++) {
+    for (uint32_t i = 0; i < e->job_count; i++) {
         struct keeper_item items[KEEPER_ITEMS_MAX];
         unsigned count = keeper_items_of(e->jobs[i].payload, items, KEEPER_ITEMS_MAX);
         for (unsigned n = 0; n < count; n++)
@@ -117,7 +117,7 @@ void keeps_items(struct keeps *k)
         const struct hist_entry *e = &k->h->entries[i];
         if (keeps_ok(e, OP_CLAIM))
             claimed(&ls, i);
-        if (keeps_ok(e, OP_GET) && e->reply.job_count == 1)
+        if (keeps_ok(e, OP_GET) && e->job_count == 1)
             looked_at(&ls, i);
     }
     vec_free(ls.all);

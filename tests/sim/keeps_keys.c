@@ -11,7 +11,7 @@ static const struct hist_kv *key_in_the_end(const struct keeps *k, enum keeper_k
     struct span key = keeper_key_of((struct pool *)(uintptr_t)&k->pool, kind, number);
     for (size_t i = k->drained; i < k->h->count; i++) {
         const struct hist_entry *e = &k->h->entries[i];
-        for (uint32_t n = 0; keeps_ok(e, OP_KV_GET) && n < e->reply.kv_count; n++)
+        for (uint32_t n = 0; keeps_ok(e, OP_KV_GET) && n < e->kv_count; n++)
             if (span_equal(e->kvs[n].key, key))
                 return &e->kvs[n];
     }
@@ -92,7 +92,7 @@ static bool tells(const struct hist_entry *e, struct span key, struct told *ret)
             *ret = (struct told){.until = e->mono, .found = true, .version = e->reply.version};
             return true;
         }
-    for (uint32_t i = 0; keeps_ok(e, OP_KV_GET) && i < e->reply.kv_count; i++)
+    for (uint32_t i = 0; keeps_ok(e, OP_KV_GET) && i < e->kv_count; i++)
         if (span_equal(e->kvs[i].key, key)) {
             *ret = (struct told){0, e->replied_mono, e->kvs[i].found, e->kvs[i].version};
             return true;
@@ -154,7 +154,7 @@ static void check_values(struct keeps *k)
     for (size_t i = 0; i < k->h->count; i++) {
         const struct hist_entry *e = &k->h->entries[i];
         bool shows = (keeps_ok(e, OP_KV_GET) || keeps_ok(e, OP_KV_LIST)) && i < k->drained;
-        for (uint32_t n = 0; shows && n < e->reply.kv_count; n++)
+        for (uint32_t n = 0; shows && n < e->kv_count; n++)
             if (e->kvs[n].found && e->kvs[n].value.len > 0 && e->kvs[n].key.at[1] != KEY_LEFT)
                 check_value(k, i, &e->kvs[n]);
     }

@@ -46,7 +46,7 @@ static void seen(struct outbox *b, const struct hist_notice *n, size_t at)
 
 static bool listed(const struct hist_entry *e, uint64_t number)
 {
-    for (uint32_t i = 0; i < e->reply.notice_count; i++)
+    for (uint32_t i = 0; i < e->notice_count; i++)
         if (e->notices[i].number == number)
             return true;
     return false;
@@ -56,7 +56,7 @@ static bool listed(const struct hist_entry *e, uint64_t number)
 static void check_list(struct outbox *b, size_t at)
 {
     const struct hist_entry *e = &b->k->h->entries[at];
-    for (size_t i = 0; e->reply.cursor == 0 && i < b->count; i++) {
+    for (size_t i = 0; e->reply.notice_cursor == 0 && i < b->count; i++) {
         const struct known *n = &b->all[i];
         if (!n->may_go && (n->dead_rule || !b->deletes) && !listed(e, n->number))
             keeps_blame(b->k, CHECK_C14, n->job, at,
@@ -86,7 +86,7 @@ static void read_entry(struct outbox *b, size_t at)
     bool rule = e->op.kind == OP_ALERT_PUT || e->op.kind == OP_ALERT_DELETE;
     b->deletes = b->deletes || (rule && span_equal(e->op.alert.name, SPAN_LITERAL("more")));
     bool shows = keeps_ok(e, OP_NOTICE_TAKE) || keeps_ok(e, OP_NOTICE_LIST);
-    for (uint32_t i = 0; shows && i < e->reply.notice_count; i++)
+    for (uint32_t i = 0; shows && i < e->notice_count; i++)
         seen(b, &e->notices[i], at);
     if (keeps_ok(e, OP_NOTICE_LIST))
         check_list(b, at);

@@ -47,14 +47,14 @@ static void check_time(struct keeps *k, size_t at)
     if (jobs > 1 && !eager(op->name))
         keeps_blame(k, CHECK_C12, found->job.seq, at, "%u jobs for one time of %.*s", jobs,
                     (int)op->name.len, op->name.at);
-    if (ok && e->reply.count > 0 && jobs == 0)
+    if (ok && e->reply.fired && jobs == 0)
         keeps_blame(k, CHECK_C12, e->reply.seq, at, "the job of an answered firing is not there");
 }
 
 static void check_named(struct keeps *k, size_t at)
 {
     const struct hist_entry *e = &k->h->entries[at];
-    if (e->reply.count > 0 && !keeps_job(k, e->reply.seq))
+    if (e->reply.fired && !keeps_job(k, e->reply.seq))
         keeps_blame(k, CHECK_C12, e->reply.seq, at, "job %llu was fired, and is not there",
                     (unsigned long long)e->reply.seq);
 }
@@ -75,7 +75,7 @@ static void check_state(struct keeps *k, const struct hist_schedule *s)
     for (size_t i = 0; i < k->h->count; i++) {
         const struct hist_entry *e = &k->h->entries[i];
         const struct op_schedule *op = &e->op.schedule;
-        bool fired = keeps_ok(e, OP_FIRE) || (keeps_ok(e, OP_TRIGGER) && e->reply.count > 0);
+        bool fired = keeps_ok(e, OP_FIRE) || (keeps_ok(e, OP_TRIGGER) && e->reply.fired);
         if (fired && !op->now && span_equal(op->name, s->name) && s->state.last_at.ms < op->at.ms &&
             !eager(op->name))
             keeps_blame(k, CHECK_C12, 0, i, "%.*s has forgotten a firing", (int)s->name.len,
@@ -96,7 +96,7 @@ void keeps_schedules(struct keeps *k)
     }
     for (size_t i = k->drained; i < k->h->count; i++) {
         const struct hist_entry *e = &k->h->entries[i];
-        for (uint32_t n = 0; keeps_ok(e, OP_SCHEDULE_LIST) && n < e->reply.schedule_count; n++)
+        for (uint32_t n = 0; keeps_ok(e, OP_SCHEDULE_LIST) && n < e->schedule_count; n++)
             check_state(k, &e->schedules[n]);
     }
 }

@@ -78,7 +78,7 @@ struct model_reply {
     uint64_t tag;
     bool repeat, created;
     uint8_t state;
-    uint64_t seq, replaced_seq, count, refused;
+    uint64_t seq, replaced_seq, changed, refused;
     int64_t run_at;
     uint32_t jobs[MODEL_VIEWS]; /* indexes in model.jobs */
     uint32_t job_count;

@@ -147,7 +147,7 @@ static void empty_queue(struct model *m, const struct model_queue *q, unsigned s
         if (j->there && j->queue == model_queue_index(m, q) && (STATE_BIT(j->state) & states)) {
             j->there = false;
             model_queue_of(m, j)->purged++;
-            m->reply->count++;
+            m->reply->changed++;
         }
     }
 }

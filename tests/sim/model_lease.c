@@ -220,6 +220,6 @@ void model_op_release_claim(struct model *m, const struct op *o)
         model_wait_until(m, j, 0, REASON_RELEASED);
         model_queue_of(m, j)->counts.released++;
         model_remember(m, j, OP_RELEASE);
-        m->reply->count++;
+        m->reply->changed++;
     }
 }

@@ -55,13 +55,13 @@ static void work_bulk(struct model *m, const struct model_bulk *b, struct model_
                 break;
             after = next->entered;
             if (bulk_moves(m, b, next))
-                r->count++;
+                r->changed++;
             else
                 r->refused++;
         }
     }
     *r = (struct model_reply){
-        .kind = OP_BULK, .tag = b->tag, .count = r->count, .refused = r->refused};
+        .kind = OP_BULK, .tag = b->tag, .changed = r->changed, .refused = r->refused};
 }
 
 /* The oldest of the jobs in this state; among equals one that the engine has removed. */

@@ -108,7 +108,7 @@ static void fired(struct scene *s, uint32_t jobs, uint64_t counted, int64_t last
     struct op op = {.kind = OP_FIRE};
     op.schedule.name = SPAN_LITERAL("s0");
     op.schedule.at.ms = KEEPER_TIME;
-    keeper_says(s, op, (struct reply){.seq = 1, .count = 1});
+    keeper_says(s, op, (struct reply){.seq = 1, .fired = true});
     struct job_view v[2];
     struct schedule_view schedule = {.name = SPAN_LITERAL("s0")};
     char time[WALL_TEXT_BYTES];

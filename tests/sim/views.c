@@ -39,9 +39,9 @@ static void look_at_exceptions(struct world *w, const struct reply *r, const str
 
 static void look_at_workers(struct world *w, const struct reply *r)
 {
-    if (r->worker_count > r->count)
+    if (r->worker_count > r->worker_total)
         world_blame(w, CHECK_C10, "%u workers shown of %llu", r->worker_count,
-                    (unsigned long long)r->count);
+                    (unsigned long long)r->worker_total);
     for (uint32_t i = 0; i < r->worker_count; i++)
         if (r->workers[i].running == 0 || r->workers[i].name.len == 0)
             world_blame(w, CHECK_C10, "a worker is shown that holds no lease");

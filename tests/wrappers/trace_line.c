@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include "base/check.h"
@@ -333,6 +334,58 @@ static void put_number(struct line *l, const char *name, uint64_t value)
         line_put(l, " %s=%" PRIu64, name, value);
 }
 
+static void put_reply_jobs(struct line *l, const struct reply *r)
+{
+    put_number(l, "total", r->job_total);
+    put_number(l, "jobs", r->job_count);
+    if (r->job_count > 0) {
+        put_number(l, "first", r->jobs[0].job.seq);
+        if (r->kind == OP_CLAIM)
+            put_token(l, r->jobs[0].token);
+    }
+    put_number(l, "cursor", r->cursor);
+}
+
+/* Numbers of the reply's family. */
+static const struct {
+    uint8_t family; /* enum reply_family */
+    const char *name;
+    uint16_t at, size; /* of the field in struct reply */
+} numbers[] = {
+#define NUMBER(family, name, member)                                                               \
+    {                                                                                              \
+        family, name, offsetof(struct reply, member), sizeof(((struct reply *)NULL)->member)       \
+    }
+    NUMBER(REPLY_ENQUEUE, "replaced", replaced_seq),
+    NUMBER(REPLY_BULK, "changed", changed),
+    NUMBER(REPLY_BULK, "refused", refused),
+    NUMBER(REPLY_QUEUES, "queues", queue_count),
+    NUMBER(REPLY_WORKERS, "total", worker_total),
+    NUMBER(REPLY_WORKERS, "workers", worker_count),
+    NUMBER(REPLY_ATTEMPTS, "attempts", attempt_count),
+    NUMBER(REPLY_KV_COMMIT, "deleted", deleted),
+    NUMBER(REPLY_KV_COMMIT, "version", version),
+    NUMBER(REPLY_KV, "keys", kv_count),
+    NUMBER(REPLY_ALERTS, "discarded", discarded),
+    NUMBER(REPLY_NOTICES, "cursor", notice_cursor),
+    NUMBER(REPLY_SCHEDULES, "taken", taken),
+    NUMBER(REPLY_SCHEDULES, "schedules", schedule_count),
+#undef NUMBER
+};
+
+static void put_family(struct line *l, const struct reply *r)
+{
+    if (reply_family(r) == REPLY_JOBS)
+        put_reply_jobs(l, r);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const void *at = (const char *)r + numbers[i].at;
+        if (numbers[i].family == reply_family(r))
+            put_number(l, numbers[i].name,
+                       numbers[i].size == sizeof(uint64_t) ? *(const uint64_t *)at
+                                                           : *(const uint32_t *)at);
+    }
+}
+
 static void put_rest(struct line *l, const struct reply *r)
 {
     put_number(l, "seq", r->seq);
@@ -344,24 +397,9 @@ static void put_rest(struct line *l, const struct reply *r)
         line_put(l, " repeat");
     if (r->relaxed)
         line_put(l, " relaxed");
-    put_number(l, "replaced", r->replaced_seq);
     if (r->run_at.ms != 0)
         line_put(l, " run_at=%" PRId64, r->run_at.ms);
-    put_number(l, "count", r->count);
-    put_number(l, "refused", r->refused);
-    put_number(l, "jobs", r->job_count);
-    if (r->job_count > 0) {
-        put_number(l, "first", r->jobs[0].job.seq);
-        if (r->kind == OP_CLAIM)
-            put_token(l, r->jobs[0].token);
-    }
-    put_number(l, "queues", r->queue_count);
-    put_number(l, "schedules", r->schedule_count);
-    put_number(l, "workers", r->worker_count);
-    put_number(l, "attempts", r->attempt_count);
-    put_number(l, "cursor", r->cursor);
-    put_number(l, "version", r->version);
-    put_number(l, "keys", r->kv_count);
+    put_family(l, r);
     put_number(l, "left_out", r->left_out);
 }
 

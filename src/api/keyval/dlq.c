@@ -280,7 +280,7 @@ static void purge_reply(void *ctx, const struct reply *r)
     }
     answer_begin(c->x, &w);
     json_write_object(&w);
-    write_uint(&w, "deletedCount", r->count);
+    write_uint(&w, "deletedCount", r->changed);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }

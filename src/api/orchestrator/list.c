@@ -66,8 +66,8 @@ static void page_read(struct call *c, const struct reply *r)
         orc_item_write(&l->w, &r->jobs[i], now, false);
         l->bytes += r->jobs[i].payload.len + r->jobs[i].result.len;
     }
-    l->total += r->count;
-    l->offset -= (int64_t)(r->count < (uint64_t)l->offset ? r->count : (uint64_t)l->offset);
+    l->total += r->job_total;
+    l->offset -= (int64_t)(r->job_total < (uint64_t)l->offset ? r->job_total : (uint64_t)l->offset);
     if (l->all)
         queues_next(c);
     else

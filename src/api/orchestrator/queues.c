@@ -265,7 +265,7 @@ static void answer_shared(struct call *c, const struct reply *r)
     snprintf(detail, sizeof detail,
              "%" PRIu64 " items have the reference of an earlier one; duplicates lists them with "
              "those that they repeat. Delete what is too much first; nothing was changed",
-             r->count);
+             r->job_total);
     answer_begin(c->x, &w);
     json_write_object(&w);
     write_text(&w, "type", "/problems/duplicate");

@@ -246,7 +246,7 @@ static void listed(struct call *c, const struct reply *r)
     int err = 0;
     for (uint32_t i = 0; i < r->schedule_count && err == 0; i++)
         err = list_keep(c, l, &r->schedules[i]);
-    bool more = r->cursor != 0 && r->schedule_count > 0 && (int64_t)l->s.count < l->limit;
+    bool more = r->more && r->schedule_count > 0 && (int64_t)l->s.count < l->limit;
     struct span last = more ? r->schedules[r->schedule_count - 1].name : (struct span){NULL, 0};
     char *copy = arena_copy(c->arena, last.at, last.len);
     if (err < 0 || !copy) {

@@ -270,8 +270,8 @@ static void list_take(struct call *c, const struct reply *r)
     struct wall_time now = broker_now(c->broker).wall;
     for (uint32_t i = 0; i < r->job_count && l->limit > 0; i++, l->limit--)
         task_write(&l->w, &r->jobs[i], now, false);
-    l->total += r->count;
-    l->offset -= (int64_t)(r->count < (uint64_t)l->offset ? r->count : (uint64_t)l->offset);
+    l->total += r->job_total;
+    l->offset -= (int64_t)(r->job_total < (uint64_t)l->offset ? r->job_total : (uint64_t)l->offset);
     list_next(c);
 }
 

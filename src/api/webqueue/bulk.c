@@ -85,7 +85,7 @@ static void bulk_reply(void *ctx, const struct reply *r)
 {
     struct bulk_run *b = ctx;
     if (r->outcome == OUT_OK) {
-        b->changed[b->round] += r->count;
+        b->changed[b->round] += r->changed;
         b->refused += r->refused;
     } else if (r->outcome != OUT_NO_QUEUE) {
         web_problem(&b->problem, http_request(b->x)->arena, r, broker_draining(b->w->broker));

@@ -369,6 +369,12 @@ static bool body_cached(struct commit_gate *g, struct job_view *v)
            prefetch_get(g->prefetch, v->job.seq, &v->extra, &v->payload);
 }
 
+/* Jobs whose bodies the reply shows. */
+static uint32_t view_count(const struct engine_reply *r)
+{
+    return r->views ? r->reply.job_count : 0;
+}
+
 /* Values are all taken from memory, or else all from the store: they have to be of one moment. */
 static bool values_ready(struct commit_gate *g, struct engine_reply *r)
 {
@@ -398,9 +404,9 @@ static bool bodies_ready(struct commit_gate *g, struct gate_step *t, size_t inde
         t->states[index] = REPLY_FETCHING;
         return false;
     }
-    if (r->want_attempts && r->reply.job_count > 0) /* no cache has them */
+    if (r->want_attempts && view_count(r) > 0) /* no cache has them */
         return false;
-    for (uint32_t i = 0; r->want_body && i < r->reply.job_count; i++) {
+    for (uint32_t i = 0; r->want_body && i < view_count(r); i++) {
         r->views[i].has_body = body_cached(g, &r->views[i]);
         missing += !r->views[i].has_body;
         g->hits += r->views[i].has_body;
@@ -426,7 +432,7 @@ static void fetch(struct commit_gate *g, struct gate_step *t, size_t index, stru
     struct arena *arena = &t->out.arena;
     struct fetch *f = arena_array(arena, 1, sizeof(*f));
     bool jobs = !r->list && !r->exceptions && !r->kv_list && !r->kv_views && !r->history;
-    size_t room = jobs ? r->reply.job_count : 1;
+    size_t room = jobs ? view_count(r) : 1;
     uint64_t *seqs = f ? arena_array(arena, room, sizeof(*seqs)) : NULL;
     t->states[index] = REPLY_FETCHING;
     if (!seqs) {
@@ -436,7 +442,7 @@ static void fetch(struct commit_gate *g, struct gate_step *t, size_t index, stru
     *f = (struct fetch){.step = t, .reply = index, .seqs = seqs};
     /* Of several keys one may be missing because of a record that is the newest of all. */
     uint64_t need = jobs ? 0 : r->after;
-    for (uint32_t i = 0; jobs && i < r->reply.job_count; i++) {
+    for (uint32_t i = 0; jobs && i < view_count(r); i++) {
         /* What the cache has may be gone by the time the rest is here. */
         if (r->views[i].has_body)
             r->views[i].has_body = texts_keep(arena, &r->views[i]) == 0;
@@ -457,14 +463,14 @@ static void fetch(struct commit_gate *g, struct gate_step *t, size_t index, stru
                                 .exceptions = r->exceptions,
                                 .kv_list = r->kv_list,
                                 .kvs = r->kv_views,
-                                .kv_count = r->reply.kv_count,
+                                .kv_count = r->kv_views ? r->reply.kv_count : 0,
                                 .history = r->history};
     g->config.calls.read(g->config.calls.ctx, f, &query);
 }
 
 static void start_leases(struct commit_gate *g, const struct engine_reply *r, struct now now)
 {
-    for (uint32_t i = 0; i < r->reply.job_count; i++)
+    for (uint32_t i = 0; i < view_count(r); i++)
         engine_lease_started(g->engine, r->views[i].job.seq, r->views[i].token, now);
 }
 
@@ -494,7 +500,7 @@ static void reply_send(struct commit_gate *g, struct gate_step *t, size_t index,
         g->config.calls.reply(g->config.calls.ctx, to.fn, to.fn_ctx, &r->reply);
     bodies_hold(g, false);
     /* A body that has been handed out is hardly needed again. */
-    for (uint32_t i = 0; r->reply.kind == OP_CLAIM && g->cache && i < r->reply.job_count; i++)
+    for (uint32_t i = 0; r->reply.kind == OP_CLAIM && g->cache && i < view_count(r); i++)
         body_drop(g, r->views[i].job.seq);
 }
 
@@ -502,7 +508,7 @@ static void reply_send(struct commit_gate *g, struct gate_step *t, size_t index,
 static int unclaim(struct commit_gate *g, struct gate_step *t, const struct engine_reply *r,
                    struct now now)
 {
-    uint32_t count = r->reply.job_count;
+    uint32_t count = view_count(r);
     if (g->abandoned)
         return 0; /* it would wait for ever to be durable; the next start gives them back */
     struct op *ops = arena_array(&t->out.arena, count ? count : 1, sizeof(*ops));
@@ -521,20 +527,18 @@ static void reply_spoil(struct commit_gate *g, struct gate_step *t, size_t index
                         struct now now)
 {
     struct engine_reply *r = &t->out.replies[index];
-    r->reply.outcome = OUT_UNAVAILABLE;
+    struct reply spoiled = {.kind = r->reply.kind, .tag = r->reply.tag, .outcome = OUT_UNAVAILABLE};
     if (r->reply.kind == OP_CLAIM) {
         /* The jobs were away for a while, and stay away if this fails too. */
-        r->reply.outcome = OUT_UNKNOWN;
+        spoiled.outcome = OUT_UNKNOWN;
         if (unclaim(g, t, r, now) != 0)
             start_leases(g, r, now); /* then at least time gives them back */
     }
-    r->reply.note = error == -ERR_TIMEOUT ? "the query took longer than 5 s; narrow the filter"
-                    : error == -ERR_NOMEM ? "out of memory"
-                                          : "the store could not be read";
-    r->reply.jobs = NULL;
-    r->reply.job_count = 0;
-    r->reply.kvs = NULL;
-    r->reply.kv_count = 0;
+    spoiled.note = error == -ERR_TIMEOUT ? "the query took longer than 5 s; narrow the filter"
+                   : error == -ERR_NOMEM ? "out of memory"
+                                         : "the store could not be read";
+    r->views = NULL;
+    r->reply = spoiled;
     reply_send(g, t, index, now);
 }
 
@@ -554,7 +558,7 @@ static struct op fail_damaged(const struct job_view *v)
 
 static bool any_damaged(const struct engine_reply *r)
 {
-    for (uint32_t i = 0; r->reply.kind == OP_CLAIM && i < r->reply.job_count; i++)
+    for (uint32_t i = 0; r->reply.kind == OP_CLAIM && i < view_count(r); i++)
         if (r->views[i].damage & DAMAGE_FATAL)
             return true;
     return false;
@@ -762,7 +766,7 @@ size_t gate_abandon(struct commit_gate *g, struct now now)
 static void bodies_into(struct engine_reply *r, const struct fetch *f,
                         const struct stored_body *bodies)
 {
-    for (uint32_t i = 0; i < r->reply.job_count; i++) {
+    for (uint32_t i = 0; i < view_count(r); i++) {
         struct job_view *v = &r->views[i];
         const uint64_t *at =
             v->has_body ? NULL
@@ -789,6 +793,29 @@ static const struct job_view *leases_into(struct commit_gate *g, struct gate_ste
     return jobs ? jobs : page->jobs;
 }
 
+static void page_into(struct commit_gate *g, struct gate_step *t, struct engine_reply *r,
+                      const struct gate_page *page, struct now now)
+{
+    struct reply *to = &r->reply;
+    if (r->list) {
+        to->jobs = leases_into(g, t, page, now);
+        to->job_count = page->count;
+        to->cursor = page->cursor;
+        to->as_of = page->as_of;
+    } else if (r->exceptions) {
+        to->attempts = page->attempts;
+        to->attempt_count = page->attempt_count;
+    } else if (r->kv_list) {
+        to->kvs = page->kvs;
+        to->kv_count = page->kv_count;
+        to->kv_cursor = page->kv_cursor;
+        to->kv_as_of = page->as_of;
+    } else if (r->history) {
+        to->hours = page->hours;
+        to->hour_count = page->hour_count;
+    } /* else keys, which have been filled in where they are */
+}
+
 void gate_bodies(struct commit_gate *g, void *request, const struct stored_body *bodies,
                  const struct gate_page *page, int error, struct now now)
 {
@@ -802,19 +829,7 @@ void gate_bodies(struct commit_gate *g, void *request, const struct stored_body 
     struct engine_reply *r = &t->out.replies[f->reply];
     g->fetching--;
     if (!error && page) {
-        r->reply.jobs = leases_into(g, t, page, now);
-        r->reply.job_count = page->count;
-        r->reply.cursor = page->cursor;
-        r->reply.as_of = page->as_of;
-        r->reply.attempts = page->attempts;
-        r->reply.attempt_count = page->attempt_count;
-        if (!r->kv_views) { /* else they have been filled in where they are */
-            r->reply.kvs = page->kvs;
-            r->reply.kv_count = page->kv_count;
-            r->reply.kv_cursor = page->kv_cursor;
-        }
-        r->reply.hours = page->hours;
-        r->reply.hour_count = page->hour_count;
+        page_into(g, t, r, page, now);
     } else if (!error) {
         bodies_into(r, f, bodies);
     }

@@ -121,7 +121,7 @@ static void answer_workers(struct pg_store *s, struct reply *reply)
         views[i] = (struct worker_view){pg_col_bytes(r, i, 0), pg_col_count(r, i, 1)};
     reply->workers = views;
     reply->worker_count = views ? (uint32_t)n : 0;
-    reply->count = n ? pg_col_count(r, 0, 2) : 0;
+    reply->worker_total = n ? pg_col_count(r, 0, 2) : 0;
 }
 
 static void answer_exceptions(struct pg_store *s, struct reply *reply)
@@ -185,7 +185,7 @@ static void answer_page(struct pg_store *s, const struct op_page *want, struct r
         reply->job_count++;
     }
     reply->jobs = views;
-    reply->count = pg_col_count(pg_conn_result(s->reader, 2), 0, 0);
+    reply->job_total = pg_col_count(pg_conn_result(s->reader, 2), 0, 0);
 }
 
 static void send_page(struct pg_store *s, const struct op_page *want, uint32_t queue)

@@ -198,7 +198,7 @@ static void step_cb(void *ctx, redisReply *r)
     }
     bool more = take_step(it, reply_at(r, 2)) && it->search_at != 0;
     if (!list)
-        reply_of(it)->count = it->search_count;
+        reply_of(it)->job_total = it->search_count;
     if (more && (!list || ++it->search_steps < LIST_STEPS_MAX)) {
         send_step(it);
         return;
@@ -290,7 +290,7 @@ static bool answer_workers(struct item *it, const redisReply *list)
         views[i] = (struct worker_view){all[i].name, all[i].running};
     reply_of(it)->workers = views;
     reply_of(it)->worker_count = (uint32_t)(count < WORKERS_MAX ? count : WORKERS_MAX);
-    reply_of(it)->count = count;
+    reply_of(it)->worker_total = count;
     return true;
 }
 

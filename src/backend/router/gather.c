@@ -82,7 +82,7 @@ static bool claim_goes_on(const struct router_call *c, enum outcome outcome)
 }
 
 const struct gather gather_claim = {claim_next, claim_goes_on, merge_claim};
-const struct gather gather_release_claim = {all_next, on_anyway, merge_worst};
+const struct gather gather_release_claim = {all_next, on_anyway, merge_changed};
 
 /* --- lists: all of one child, then all of the next, since sequences are compared --- */
 
@@ -292,7 +292,7 @@ static bool notices_next(struct router_call *c, const struct reply *last)
     uint32_t limit = c->base.op->notice.limit > 0 ? c->base.op->notice.limit : LIMIT_BATCH;
     struct child *before = c->child;
     c->got += last ? last->notice_count : 0;
-    if (last && (last->cursor || c->got >= limit))
+    if (last && (last->notice_cursor || c->got >= limit))
         return false;
     c->base.inner = *c->base.op;
     c->base.inner.notice.limit = limit - (uint32_t)c->got;

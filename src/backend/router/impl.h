@@ -136,7 +136,7 @@ int merge_list(struct router_call *c, struct reply *out);
 int merge_queues(struct router_call *c, struct reply *out);
 int merge_workers(struct router_call *c, struct reply *out);
 int merge_exceptions(struct router_call *c, struct reply *out);
-int merge_worst(struct router_call *c, struct reply *out);
+int merge_changed(struct router_call *c, struct reply *out);
 int merge_accept_clock(struct router_call *c, struct reply *out);
 int merge_first(struct router_call *c, struct reply *out);
 int merge_last(struct router_call *c, struct reply *out);

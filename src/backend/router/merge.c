@@ -34,25 +34,33 @@ int merge_any(struct router_call *c, struct reply *out)
     return 0;
 }
 
-/* 1 = one of them had suspected the clock. */
-int merge_accept_clock(struct router_call *c, struct reply *out)
+/* OUT_OK only when all say so, else the first refusal. */
+static void take_worst(const struct router_call *c, struct reply *out)
 {
-    int err = merge_worst(c, out);
-    out->count = out->count > 0;
-    return err;
+    *out = *c->answers->reply;
+    for (const struct answer *at = c->answers->next; at && out->outcome == OUT_OK; at = at->next)
+        *out = *at->reply;
 }
 
-/* OUT_OK only when all say so; what they changed is added up. */
-int merge_worst(struct router_call *c, struct reply *out)
+/* One of them had suspected the clock. */
+int merge_accept_clock(struct router_call *c, struct reply *out)
 {
-    uint64_t count = 0;
-    *out = *c->answers->reply;
-    for (const struct answer *at = c->answers; at; at = at->next) {
-        count += at->reply->count;
-        if (out->outcome == OUT_OK)
-            *out = *at->reply;
-    }
-    out->count = count;
+    bool was_suspect = false;
+    for (const struct answer *at = c->answers; at; at = at->next)
+        was_suspect = was_suspect || at->reply->was_suspect;
+    take_worst(c, out);
+    out->was_suspect = was_suspect;
+    return 0;
+}
+
+/* What they changed is added up. */
+int merge_changed(struct router_call *c, struct reply *out)
+{
+    uint64_t changed = 0;
+    for (const struct answer *at = c->answers; at; at = at->next)
+        changed += at->reply->changed;
+    take_worst(c, out);
+    out->changed = changed;
     return 0;
 }
 
@@ -226,12 +234,12 @@ int merge_workers(struct router_call *c, struct reply *out)
         return -ERR_NOMEM;
     count = 0;
     for (const struct answer *at = c->answers; at; at = at->next) {
-        out->count += at->reply->count;
+        out->worker_total += at->reply->worker_total;
         for (uint32_t i = 0; i < at->reply->worker_count; i++)
             all[count++] = (struct ranked_worker){at->reply->workers[i], i};
     }
     size_t n = fold_workers(all, count);
-    out->count -= count - n;
+    out->worker_total -= count - n;
     n = n < WORKERS_MAX ? n : WORKERS_MAX;
     for (size_t i = 0; i < n; i++)
         workers[i] = all[i].view;
@@ -350,8 +358,8 @@ static uint64_t notices_cursor(const struct router_call *c)
         last = last->next;
     uint32_t limit = c->base.op->notice.limit > 0 ? c->base.op->notice.limit : LIMIT_BATCH;
     unsigned beyond = last->from->index + 1;
-    if (last->reply->cursor || c->got < limit || beyond >= r->child_count)
-        return last->reply->cursor;
+    if (last->reply->notice_cursor || c->got < limit || beyond >= r->child_count)
+        return last->reply->notice_cursor;
     return (uint64_t)r->children[beyond].number << SLOT_SHIFT;
 }
 
@@ -378,7 +386,7 @@ static int join_notices(struct router_call *c, struct reply *out)
 
 int merge_notices(struct router_call *c, struct reply *out)
 {
-    out->cursor = notices_cursor(c);
+    out->notice_cursor = notices_cursor(c);
     return join_notices(c, out);
 }
 

@@ -48,7 +48,8 @@ static void deliver_refused(struct router_call *c)
 static void not_taken(struct fanout_call *base)
 {
     struct router_call *c = call_of(base);
-    struct reply reply = {.outcome = OUT_UNAVAILABLE, .note = "the backend took nothing"};
+    struct reply reply = {
+        .kind = c->base.inner.kind, .outcome = OUT_UNAVAILABLE, .note = "the backend took nothing"};
     if (base->store == FANOUT_NO_STORE)
         deliver_refused(c);
     else
@@ -64,7 +65,8 @@ static void replied(struct fanout_call *base, const struct reply *reply)
 
 static void ask_next(struct router_call *c)
 {
-    struct reply reply = {.outcome = OUT_UNAVAILABLE, .note = "the backend is closing"};
+    struct reply reply = {
+        .kind = c->base.inner.kind, .outcome = OUT_UNAVAILABLE, .note = "the backend is closing"};
     c->base.store = c->child->index;
     if (fanout_ask(&c->base) != 0)
         take_answer(c, &reply);

@@ -104,7 +104,7 @@ void shared_bulk_stored(struct unit *u)
     s->bulks = b->next;
     if (b->op) {
         u->turns[0] = (struct turn){.op = b->op, .batch = b->batch};
-        u->turns[0].reply.count = b->changed;
+        u->turns[0].reply.changed = b->changed;
         u->turns[0].reply.refused = b->refused;
         u->count = 1;
     }

@@ -86,7 +86,7 @@ bool unit_keys_shared(struct ops *o, const struct queue_state *q, struct reply *
     reply_about(r, &u->sharers[0].job);
     r->jobs = u->sharers;
     r->job_count = u->sharer_count;
-    r->count = u->sharers_beyond;
+    r->job_total = u->sharers_beyond;
     return true;
 }
 

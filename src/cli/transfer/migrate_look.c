@@ -132,12 +132,21 @@ int look_at_source(struct migrate *m)
 
 /* ---- the target ---- */
 
+static uint32_t list_count(const struct reply *r)
+{
+    enum reply_family family = reply_family(r);
+    return family == REPLY_QUEUES      ? r->queue_count
+           : family == REPLY_KV        ? r->kv_count
+           : family == REPLY_SCHEDULES ? r->schedule_count
+                                       : r->alert_count;
+}
+
 static int has_any(struct migrate_store *s, struct op op, const char *what, bool *ret)
 {
     int status;
     struct reply *r = migrate_need(s, op, what, &status);
     if (r)
-        *ret |= r->queue_count + r->kv_count + r->schedule_count + r->alert_count > 0;
+        *ret |= list_count(r) > 0;
     mem_free(r);
     return status;
 }

@@ -29,14 +29,14 @@ static bool text_ok(struct span s)
 static bool texts_ok(const struct reply *r)
 {
     bool ok = true;
-    for (uint32_t i = 0; i < r->job_count; i++) {
+    for (uint32_t i = 0; reply_family(r) == REPLY_JOBS && i < r->job_count; i++) {
         const struct job_view *v = &r->jobs[i];
         ok = ok && text_ok(v->queue) && text_ok(v->worker) && text_ok(v->payload) &&
              text_ok(v->result) && text_ok(v->error) && text_ok(v->extra.unique) &&
              text_ok(v->extra.group) && text_ok(v->extra.correlation) && text_ok(v->extra.label) &&
              text_ok(v->extra.attributes) && text_ok(v->extra.options);
     }
-    for (uint32_t i = 0; i < r->queue_count; i++) {
+    for (uint32_t i = 0; reply_family(r) == REPLY_QUEUES && i < r->queue_count; i++) {
         const struct queue_view *v = &r->queues[i];
         ok = ok && text_ok(v->name) && text_ok(v->owner) && text_ok(v->note) &&
              text_ok(v->attributes) && v->policy->lease_ms == 4242 && text_ok(span_text(r->note));

@@ -87,19 +87,19 @@ void told_cb(void *ctx, const struct reply *reply)
     t->outcome = reply->outcome;
     t->tag = reply->tag;
     t->seq = reply->seq;
-    t->count = reply->count;
     t->state = reply->state;
-    t->job_count = reply->job_count;
-    t->ran_ms = reply->ran_ms;
-    for (uint32_t i = 0; i < reply->job_count && i < 16; i++)
+    enum reply_family family = reply_family(reply);
+    t->job_count = family == REPLY_JOBS ? reply->job_count : 0;
+    t->ran_ms = family == REPLY_CHANGE ? reply->ran_ms : 0;
+    for (uint32_t i = 0; i < t->job_count && i < 16; i++)
         t->held[i] = (struct broker_held){reply->jobs[i].job.seq, reply->jobs[i].token};
-    if (reply->job_count > 0) {
+    if (t->job_count > 0) {
         t->job = reply->jobs[0].job;
         t->waited_ms = reply->jobs[0].waited_ms;
         snprintf(t->worker, sizeof t->worker, "%.*s", (int)reply->jobs[0].worker.len,
                  reply->jobs[0].worker.at);
     }
-    if (reply->queue_count > 0)
+    if (family == REPLY_QUEUES && reply->queue_count > 0)
         memcpy(t->by_state, reply->queues[0].counts.by_state, sizeof(t->by_state));
 }
 

@@ -28,7 +28,7 @@ struct told {
     bool yes;
     unsigned times;
     enum outcome outcome;
-    uint64_t tag, seq, count;
+    uint64_t tag, seq;
     enum job_state state;
     uint32_t job_count;
     struct broker_held held[16]; /* of a claim */

@@ -127,7 +127,7 @@ static void alert_deleted(struct call *c, const struct reply *r)
     json_write_object(&w);
     write_span(&w, "name", c->op.alert.name);
     write_bool(&w, "deleted", true);
-    write_uint(&w, "notices", r->count);
+    write_uint(&w, "notices", r->discarded);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }

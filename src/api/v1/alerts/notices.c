@@ -117,7 +117,7 @@ static void notices_listed(struct call *c, const struct reply *r)
         write_notice(&w, &r->notices[i]);
     json_write_array_end(&w);
     char cursor[ID_ULID_BYTES] = "";
-    if (r->cursor) {
+    if (r->notice_cursor) {
         const struct rec_notice_new *last = &r->notices[r->notice_count - 1].notice;
         id_ulid(id_make(last->id_hi, last->number), cursor);
     }

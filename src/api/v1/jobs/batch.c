@@ -95,7 +95,7 @@ static void item_take(struct batch_item *item, const struct reply *r)
 {
     item->seq = r->seq;
     item->id_hi = r->id_hi;
-    item->replaced_seq = r->replaced_seq;
+    item->replaced_seq = r->kind == OP_ENQUEUE ? r->replaced_seq : 0;
     item->state = r->state;
     item->created = r->created && !r->repeat;
     item->repeat = r->repeat;

@@ -122,7 +122,7 @@ static void bulk_changed(struct call *c, const struct reply *r)
     answer_begin(c->x, &w);
     json_write_object(&w);
     write_span(&w, "queue", c->op.bulk.queue);
-    write_uint(&w, "changed", r->count);
+    write_uint(&w, "changed", r->changed);
     write_uint(&w, "refused", r->refused);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);

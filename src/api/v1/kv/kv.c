@@ -212,7 +212,7 @@ static void committed(struct call *c, const struct reply *r)
         json_write_uint(&w, r->version);
     else
         json_write_null(&w);
-    write_uint(&w, "deleted", r->count);
+    write_uint(&w, "deleted", r->deleted);
     if (r->enqueued_count > 0) {
         json_write_key(&w, "jobs");
         json_write_array(&w);
@@ -360,7 +360,7 @@ static void kv_listed(struct call *c, const struct reply *r)
     json_write_object(&w);
     write_views(&w, r);
     write_next_cursor(&w, span_text(cursor ? cursor : ""));
-    write_uint(&w, "as_of", r->as_of);
+    write_uint(&w, "as_of", r->kv_as_of);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
@@ -495,7 +495,7 @@ static void one_changed(struct call *c, const struct reply *r)
     static const struct problem none = {.code = PROBLEM_NO_KEY};
     struct json_writer w;
     bool put = c->op.kv_commit.set_count > 0;
-    if (!put && r->count == 0) {
+    if (!put && r->deleted == 0) {
         problem_answer(c->x, &none);
         return;
     }

@@ -117,7 +117,7 @@ static void page_read(struct call *c, const struct reply *r)
         job_view_write(&w, &r->jobs[i], now, flags);
     json_write_array_end(&w);
     write_uint(&w, "offset", c->op.page.offset);
-    write_uint(&w, "total", r->count);
+    write_uint(&w, "total", r->job_total);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }

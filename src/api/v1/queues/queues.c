@@ -195,7 +195,7 @@ static void queue_deleted(struct call *c, const struct reply *r)
     json_write_object(&w);
     write_span(&w, "name", c->op.queue.name);
     write_bool(&w, "deleted", true);
-    write_uint(&w, "jobs", r->count);
+    write_uint(&w, "jobs", r->changed);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
@@ -214,7 +214,7 @@ static void queue_purged(struct call *c, const struct reply *r)
     answer_begin(c->x, &w);
     json_write_object(&w);
     write_span(&w, "queue", c->op.queue.name);
-    write_uint(&w, "purged", r->count);
+    write_uint(&w, "purged", r->changed);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }

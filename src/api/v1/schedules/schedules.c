@@ -177,7 +177,7 @@ static void schedules_listed(struct call *c, const struct reply *r)
     for (uint32_t i = 0; i < r->schedule_count; i++)
         schedule_view_write(&w, &r->schedules[i], now);
     json_write_array_end(&w);
-    bool more = r->cursor != 0 && r->schedule_count > 0;
+    bool more = r->more && r->schedule_count > 0;
     write_next_cursor(&w, more ? r->schedules[r->schedule_count - 1].name : (struct span){NULL, 0});
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
@@ -248,15 +248,15 @@ static void schedule_ran(struct call *c, const struct reply *r)
     answer_begin(c->x, &w);
     json_write_object(&w);
     write_span(&w, "name", c->op.schedule.name);
-    write_bool(&w, "fired", r->count > 0);
-    if (r->count > 0) {
+    write_bool(&w, "fired", r->fired);
+    if (r->fired) {
         json_write_key(&w, "job");
         json_write_object(&w);
         write_job_name(&w, r->id_hi, r->seq);
         json_write_object_end(&w);
     }
     if (r->kind == OP_TRIGGER)
-        write_uint(&w, "items", r->count);
+        write_uint(&w, "items", r->taken);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }

@@ -267,7 +267,7 @@ static void clock_accepted(struct call *c, const struct reply *r)
     struct json_writer w;
     answer_begin(c->x, &w);
     json_write_object(&w);
-    write_bool(&w, "accepted", r->count > 0);
+    write_bool(&w, "accepted", r->was_suspect);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }

@@ -181,7 +181,7 @@ static void bulk_answer(struct engine *e, const struct bulk *b)
         return;
     struct engine_reply *r = reply_new(e, b->op);
     r->reply.tag = b->tag;
-    r->reply.count = b->changed;
+    r->reply.changed = b->changed;
     r->reply.refused = b->refused;
     r->after = e->position + 1; /* its end record, which follows */
 }

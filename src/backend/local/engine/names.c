@@ -178,7 +178,7 @@ void op_workers(struct engine *e, const struct op *op)
 {
     struct engine_reply *r = reply_new(e, op);
     r->reply.workers = busy_views(e, &r->reply.worker_count);
-    r->reply.count = e->busy_count;
+    r->reply.worker_total = e->busy_count;
     if (!r->reply.workers) {
         r->reply.worker_count = 0;
         refuse_nomem(r);

@@ -204,7 +204,7 @@ void op_notice_list(struct engine *e, const struct op *op)
     } else {
         r->reply.notices = views;
         r->reply.notice_count = count;
-        r->reply.cursor = !op->notice.id.seq && at ? views[count - 1].notice.number : 0;
+        r->reply.notice_cursor = !op->notice.id.seq && at ? views[count - 1].notice.number : 0;
     }
 }
 

@@ -225,7 +225,7 @@ void op_accept_clock(struct engine *e, const struct op *op)
 {
     struct engine_reply *r = reply_new(e, op);
     r->after = 0; /* nothing of it is on the disk */
-    r->reply.count = e->clock_suspect;
+    r->reply.was_suspect = e->clock_suspect;
     engine_accept_clock(e);
 }
 

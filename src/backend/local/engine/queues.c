@@ -583,7 +583,7 @@ bool queues_keys_shared(struct ops *o, const struct queue_state *state, struct r
         reply_about(r, &one->job);
     r->jobs = e->reply->views = views;
     r->job_count = n;
-    r->count = q->shared;
+    r->job_total = q->shared;
     e->reply->want_body = e->reply->texts_only = true;
     return true;
 }

@@ -237,8 +237,8 @@ void op_page(struct engine *e, const struct op *op)
     struct page p = {.limit = want.limit && want.limit < LIMIT_BATCH ? want.limit : LIMIT_BATCH};
     p.views = arena_alloc(&e->out->arena, p.limit * sizeof(*p.views));
     int err = !p.views          ? -ERR_NOMEM
-              : want.unique.len ? page_by_key(e, q, &want, &p, &r->reply.count)
-                                : page_by_state(e, q, &want, &p, &r->reply.count);
+              : want.unique.len ? page_by_key(e, q, &want, &p, &r->reply.job_total)
+                                : page_by_state(e, q, &want, &p, &r->reply.job_total);
     if (err) {
         refuse_nomem(r);
         return;

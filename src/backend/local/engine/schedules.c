@@ -294,7 +294,7 @@ void op_schedule_list(struct engine *e, const struct op *op)
         r->reply.schedule_count++;
     }
     r->reply.schedules = views;
-    r->reply.cursor = at + r->reply.schedule_count < e->schedule_count;
+    r->reply.more = at + r->reply.schedule_count < e->schedule_count;
 }
 
 /* --- changing --- */

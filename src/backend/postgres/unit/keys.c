@@ -286,5 +286,5 @@ void pg_keys_answer_list(struct pg_store *s, const struct op_kv_list *want, stru
     reply->kv_count = shown;
     if (shown > 0 && shown < n)
         reply->kv_cursor = views[shown - 1].key;
-    reply->as_of = s->sh.figures.position;
+    reply->kv_as_of = s->sh.figures.position;
 }

@@ -415,5 +415,5 @@ void pg_notices_answer(struct unit *u, struct turn *t, const PGresult *r)
         }
     t->reply.notices = views;
     t->reply.notice_count = shown;
-    t->reply.cursor = !want->id.seq && shown < n ? views[shown - 1].notice.number : 0;
+    t->reply.notice_cursor = !want->id.seq && shown < n ? views[shown - 1].notice.number : 0;
 }

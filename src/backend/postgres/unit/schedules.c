@@ -265,17 +265,17 @@ void pg_schedules_answer(struct unit *u, struct turn *t, const PGresult *r)
         unit_refuse(t, OUT_NO_SCHEDULE, NULL);
         return;
     }
-    t->reply.count = list && want->by_change ? want->since : 0;
+    t->reply.change_mark = list && want->by_change ? want->since : 0;
     while (shown < n && shown < most && bytes < LIMIT_ANSWER_BYTES) {
         if (!views || !view_row(u, r, (int)shown, &views[shown])) {
             unit_refuse(t, OUT_UNAVAILABLE, "out of memory, or a schedule's row is damaged");
             return;
         }
         if (list && want->by_change)
-            t->reply.count = (uint64_t)pg_col_i8(r, (int)shown, S_CHANGED);
+            t->reply.change_mark = (uint64_t)pg_col_i8(r, (int)shown, S_CHANGED);
         bytes += pg_col_bytes(r, (int)shown++, S_SPEC).len;
     }
     t->reply.schedules = views;
     t->reply.schedule_count = shown;
-    t->reply.cursor = list && shown < n;
+    t->reply.more = list && shown < n;
 }

@@ -309,6 +309,6 @@ bool rd_kv_answer_list(struct item *it, const struct op_kv_list *want, const red
     reply->kv_count = shown;
     if (shown > 0 && shown < n)
         reply->kv_cursor = views[shown - 1].key;
-    reply->as_of = it->unit.s->figures.position;
+    reply->kv_as_of = it->unit.s->figures.position;
     return true;
 }

@@ -332,5 +332,5 @@ void rd_notices_answer(struct unit *u, struct turn *t, const redisReply *list)
     }
     t->reply.notices = views;
     t->reply.notice_count = (uint32_t)shown;
-    t->reply.cursor = !want->id.seq && shown < n ? views[shown - 1].notice.number : 0;
+    t->reply.notice_cursor = !want->id.seq && shown < n ? views[shown - 1].notice.number : 0;
 }

@@ -180,18 +180,18 @@ void rd_schedules_answer(struct unit *u, struct turn *t, const redisReply *list)
         unit_refuse(t, OUT_NO_SCHEDULE, NULL);
         return;
     }
-    t->reply.count = all && want->by_change ? want->since : 0;
+    t->reply.change_mark = all && want->by_change ? want->since : 0;
     while (shown < n && shown < most && bytes < LIMIT_ANSWER_BYTES) {
         if (!views || !view_of(u, list, 3 * shown, &views[shown])) {
             unit_refuse(t, OUT_UNAVAILABLE, "out of memory, or a schedule is damaged");
             return;
         }
         if (all && want->by_change)
-            t->reply.count = rd_reply_count(reply_at(list, 3 * shown + 2));
+            t->reply.change_mark = rd_reply_count(reply_at(list, 3 * shown + 2));
         bytes += reply_span(reply_at(list, 3 * shown)).len;
         shown++;
     }
     t->reply.schedules = views;
     t->reply.schedule_count = (uint32_t)shown;
-    t->reply.cursor = all && shown < n;
+    t->reply.more = all && shown < n;
 }

@@ -191,7 +191,7 @@ static void test_claim_over_several(void **state)
     assert_int_equal(run(ack)->outcome, OUT_OK);
     r = run((struct op){.kind = OP_RELEASE_CLAIM, .release_claim = {7}});
     assert_int_equal(r->outcome, OUT_OK);
-    assert_int_equal(r->count, 8);
+    assert_int_equal(r->changed, 8);
     end();
 }
 
@@ -635,7 +635,7 @@ static void test_workers_once_each(void **state)
     }
     const struct reply *r = run((struct op){.kind = OP_WORKERS});
     assert_int_equal(r->worker_count, 2);
-    assert_int_equal(r->count, 2);
+    assert_int_equal(r->worker_total, 2);
     assert_int_equal(r->workers[0].running + r->workers[1].running, 3);
     end();
 }

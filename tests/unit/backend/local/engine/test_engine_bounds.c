@@ -278,7 +278,7 @@ static void scope_is_widened_only_without_twins(void **state)
     assert_int_equal(set_scope(&r, UNIQUE_LIVE)->outcome, OUT_OK);
     uint64_t waiting = enqueue_unique(&r, 1, OUT_OK);
     assert_int_equal(enqueue_unique(&r, 1, OUT_DUPLICATE), waiting);
-    assert_int_equal(engine_rig_step(&r, &purge)->count, 1);
+    assert_int_equal(engine_rig_step(&r, &purge)->changed, 1);
     /* Purged, not yet removed: it does not exist. */
     assert_int_equal(set_scope(&r, UNIQUE_KEPT)->outcome, OUT_OK);
     assert_int_equal(enqueue_unique(&r, 1, OUT_DUPLICATE), done);
@@ -286,7 +286,7 @@ static void scope_is_widened_only_without_twins(void **state)
     engine_rig_quiet(&r);
     assert_int_equal(set_scope(&r, UNIQUE_LIVE)->outcome, OUT_OK);
     enqueue_unique(&r, 1, OUT_OK);
-    assert_int_equal(engine_rig_step(&r, &purge)->count, 1);
+    assert_int_equal(engine_rig_step(&r, &purge)->changed, 1);
     enqueue_unique(&r, 1, OUT_OK); /* takes the purged one's place */
     assert_int_equal(set_scope(&r, UNIQUE_KEPT)->outcome, OUT_DUPLICATE);
     struct op remove = {.kind = OP_REMOVE, .job = {.job = {.seq = done}}};
