@@ -42,6 +42,7 @@ static const struct conform_profile profiles[] = {
 
 static const struct conform_topic *const topics[] = {
     &topic_enqueue,
+    &topic_envelope,
     &topic_order,
     &topic_claim,
     &topic_token,
