@@ -113,7 +113,8 @@ void broker_stream_close(struct broker_stream *s, bool lost);
 /* ---- events ---- */
 
 struct broker_event {
-    struct job_texts; /* of its job: those that events show; its members are members of this struct */
+    struct job_texts; /* of its job: those that events show; its members are members of this struct
+                       */
     struct backend_event event;
     const struct kv_view *kv; /* a key as it is, when values are wanted; NULL = not known */
 };

@@ -225,8 +225,7 @@ int headers_add_trace(struct span *headers, struct span traceparent, struct span
     size_t before = headers->len;
     int err = append(headers, (struct header){SPAN_LITERAL("traceparent"), traceparent}, arena);
     bool added = headers->len > before;
-    if (err < 0 || !added || tracestate.len == 0 ||
-        value_of(*headers, "tracestate", arena).len > 0)
+    if (err < 0 || !added || tracestate.len == 0 || value_of(*headers, "tracestate", arena).len > 0)
         return err;
     return append(headers, (struct header){SPAN_LITERAL("tracestate"), tracestate}, arena);
 }
@@ -235,10 +234,10 @@ struct span headers_trace_id(struct span headers)
 {
     static const char name[] = "\"traceparent\":\"";
     size_t len = sizeof name - 1;
-    const char *at =
-        headers.len > 0 ? memmem(headers.at, headers.len, name, len) : NULL;
+    const char *at = headers.len > 0 ? memmem(headers.at, headers.len, name, len) : NULL;
     size_t left = at ? headers.len - (size_t)(at - headers.at) - len : 0;
-    struct span value = span_of(at ? at + len : NULL, left < TRACEPARENT_BYTES ? left : TRACEPARENT_BYTES);
+    struct span value =
+        span_of(at ? at + len : NULL, left < TRACEPARENT_BYTES ? left : TRACEPARENT_BYTES);
     bool zero;
     if (value.len < TRACEPARENT_BYTES || !hex_run(value, TRACE_ID_AT, TRACE_ID_BYTES, &zero))
         return (struct span){NULL, 0};

@@ -104,8 +104,7 @@ uint8_t *job_extra_put(uint8_t *at, const struct job_extra *x)
 
 static struct span text_take(struct wire_in *in, const struct job_text *row)
 {
-    struct span text =
-        row->kind == JOB_TEXT_TEXT ? take_text(in, row->max) : take_span(in);
+    struct span text = row->kind == JOB_TEXT_TEXT ? take_text(in, row->max) : take_span(in);
     if (text.len == 0 || text.len > row->max)
         wire_spoil(in);
     return text;

@@ -24,8 +24,9 @@ static int error_check(uint8_t kind, struct span error, struct err_note *note)
 {
     if (kind > ERROR_BUSINESS)
         return wrong(note, "error_kind must be app or business");
-    return error.len <= JOB_ERROR_PACKED_MAX ? 0
-                                             : wrong(note, "error, its class and its stack are too long");
+    return error.len <= JOB_ERROR_PACKED_MAX
+               ? 0
+               : wrong(note, "error, its class and its stack are too long");
 }
 
 static int attempt_check(const struct attempt_view *a, struct err_note *note)

@@ -260,7 +260,7 @@ struct op_queue {
 struct op_bulk {
     uint8_t action; /* enum bulk_action */
     struct span queue;
-    unsigned states; /* mask; 0 = none named: dead jobs for a requeue, else OUT_INVALID */
+    unsigned states;         /* mask; 0 = none named: dead jobs for a requeue, else OUT_INVALID */
     struct span group, kind; /* empty = any */
 };
 

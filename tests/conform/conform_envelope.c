@@ -89,9 +89,16 @@ static void at_their_limits(struct env *e)
 static void bad_headers(struct env *e)
 {
     static const char *const bad[] = {
-        "[]",         "7",           "{\"a\":1}",        "{\"a\":\"1\",\"a\":\"2\"}",
-        "{\"\":\"\"}", "{\"a b\":\"\"}", "{\"a\":\"\\u0001\"}", "{\"a\":\"\\ud800\"}",
-        "{\"a\":\"1\"", "{\"ü\":\"\"}",
+        "[]",
+        "7",
+        "{\"a\":1}",
+        "{\"a\":\"1\",\"a\":\"2\"}",
+        "{\"\":\"\"}",
+        "{\"a b\":\"\"}",
+        "{\"a\":\"\\u0001\"}",
+        "{\"a\":\"\\ud800\"}",
+        "{\"a\":\"1\"",
+        "{\"ü\":\"\"}",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct op op = enqueue_op("q");

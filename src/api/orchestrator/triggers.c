@@ -32,8 +32,8 @@ static bool owned(const struct schedule_view *v)
 static int view_keep(struct arena *arena, struct schedule_view *v)
 {
     struct schedule_spec *s = &v->spec;
-    struct span *texts[] = {&v->name,  &v->note,    &s->cron, &s->zone, &s->source,
-                            &s->queue, &s->payload, &s->extra.options};
+    struct span *texts[] = {&v->name,   &v->note,  &s->cron,    &s->zone,
+                            &s->source, &s->queue, &s->payload, &s->extra.options};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (texts[i]->len == 0)
             continue;

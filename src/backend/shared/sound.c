@@ -41,8 +41,7 @@ static bool texts_right(const struct job_extra *x)
 {
     struct job_options space;
     uint32_t keys;
-    return job_extra_fits(x) &&
-           (x->options.len == 0 || options_decode(x->options, &space) == 0) &&
+    return job_extra_fits(x) && (x->options.len == 0 || options_decode(x->options, &space) == 0) &&
            (x->undelivered.len == 0 || validate_undelivered(x->undelivered, &keys) == 0);
 }
 

@@ -152,7 +152,7 @@ struct rec_bulk_begin {
     uint32_t queue;
     unsigned states;
     struct span group, kind; /* empty = any */
-    uint64_t seq_max; /* the horizon: jobs that existed when it was asked for */
+    uint64_t seq_max;        /* the horizon: jobs that existed when it was asked for */
 };
 
 struct rec_bulk_step {

@@ -9,8 +9,8 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
-#include "core/kvkey.h"
 #include "core/job_texts.h"
+#include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/policy_fields.h"
 

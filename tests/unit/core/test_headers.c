@@ -26,21 +26,29 @@ static void test_read(void **state)
     (void)state;
     struct span out;
     struct err_note note = {""};
-    assert_int_equal(headers_read(SPAN_LITERAL(" { \"X-A\" : \"\\u00e9\" , \"b\":\"\" } "), &arena,
-                                  &out, &note),
-                     0);
+    assert_int_equal(
+        headers_read(SPAN_LITERAL(" { \"X-A\" : \"\\u00e9\" , \"b\":\"\" } "), &arena, &out, &note),
+        0);
     assert_span(out, "{\"X-A\":\"é\",\"b\":\"\"}");
     assert_int_equal(headers_read(SPAN_LITERAL("{}"), &arena, &out, &note), 0);
     assert_int_equal(out.len, 0);
-    assert_int_equal(headers_read(SPAN_LITERAL("{\"a\":\"1\",\"A\":\"2\"}"), &arena, &out, &note), 0);
+    assert_int_equal(headers_read(SPAN_LITERAL("{\"a\":\"1\",\"A\":\"2\"}"), &arena, &out, &note),
+                     0);
 }
 
 static void test_refusals(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"[]", "null", "{\"a\":1}", "{\"a\":\"\",\"a\":\"\"}",
-                                      "{\"a b\":\"\"}", "{\"\":\"\"}", "{\"a\":\"\\n\"}",
-                                      "{\"a\":\"\\u0085\"}", "{\"a\":{}}", "{\"a:\":\"\"}"};
+    static const char *const bad[] = {"[]",
+                                      "null",
+                                      "{\"a\":1}",
+                                      "{\"a\":\"\",\"a\":\"\"}",
+                                      "{\"a b\":\"\"}",
+                                      "{\"\":\"\"}",
+                                      "{\"a\":\"\\n\"}",
+                                      "{\"a\":\"\\u0085\"}",
+                                      "{\"a\":{}}",
+                                      "{\"a:\":\"\"}"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct err_note note = {""};
         struct span out;
@@ -69,12 +77,14 @@ static void test_trace_is_added(void **state)
 static void test_what_is_no_trace(void **state)
 {
     (void)state;
-    static const char *const bad[] = {
-        "", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0", PARENT "x", PARENT "-x",
-        "00-00000000000000000000000000000000-b7ad6b7169203331-01",
-        "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
-        "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        "00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"};
+    static const char *const bad[] = {"",
+                                      "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0",
+                                      PARENT "x",
+                                      PARENT "-x",
+                                      "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+                                      "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+                                      "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+                                      "00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct span h = {NULL, 0};
         assert_int_equal(headers_add_trace(&h, span_text(bad[i]), SPAN_LITERAL("a=b"), &arena), 0);

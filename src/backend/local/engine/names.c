@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What many jobs have in common is held once: their own options and kind, their group, their worker's name.
+/* What many jobs have in common is held once: their own options and kind, their group, their
+ * worker's name.
  */
 #include "backend/local/engine/engine_impl.h"
 

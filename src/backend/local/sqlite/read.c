@@ -236,7 +236,12 @@ int read_body(struct reader_sqlite *r, uint64_t seq, bool texts_only, struct are
     return rc;
 }
 
-enum ahead_column { AHEAD_PAYLOAD, AHEAD_EXTRA, AHEAD_CRC = 9, AHEAD_HAS_EXTRA };
+enum ahead_column {
+    AHEAD_PAYLOAD,
+    AHEAD_EXTRA,
+    AHEAD_CRC = AHEAD_EXTRA + EXTRA_COLUMN_COUNT,
+    AHEAD_HAS_EXTRA
+};
 
 /* As read_body, of a job that is ready and has never been claimed. What is damaged is left to the
  * claim. */

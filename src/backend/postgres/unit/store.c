@@ -165,13 +165,13 @@ static const struct column set_columns[] = {
 };
 /* Behind them, one for each text of core/job_texts.h. */
 static const struct column new_columns[] = {
-    {ARRAY_I8, c_seq},           {ARRAY_I8, c_id_hi},          {ARRAY_I4, c_queue},
-    {ARRAY_I2, c_state},         {ARRAY_I2, c_reason},         {ARRAY_I8, c_priority},
-    {ARRAY_I8, c_run_at},        {ARRAY_I8, c_since},          {ARRAY_I4, c_generation},
-    {ARRAY_I4, c_failures},      {ARRAY_I4, c_crashes},        {ARRAY_I2, c_payload_kind},
-    {ARRAY_I4, c_payload_bytes}, {ARRAY_I2, c_flags},          {ARRAY_BOOL, c_held},
-    {ARRAY_I8, c_expires_at},    {ARRAY_BYTES, c_options},    {ARRAY_BYTES, c_undelivered}, {ARRAY_BYTES, c_payload},
-    {ARRAY_I2, c_error_kind},    {ARRAY_BYTES, c_error},
+    {ARRAY_I8, c_seq},           {ARRAY_I8, c_id_hi},      {ARRAY_I4, c_queue},
+    {ARRAY_I2, c_state},         {ARRAY_I2, c_reason},     {ARRAY_I8, c_priority},
+    {ARRAY_I8, c_run_at},        {ARRAY_I8, c_since},      {ARRAY_I4, c_generation},
+    {ARRAY_I4, c_failures},      {ARRAY_I4, c_crashes},    {ARRAY_I2, c_payload_kind},
+    {ARRAY_I4, c_payload_bytes}, {ARRAY_I2, c_flags},      {ARRAY_BOOL, c_held},
+    {ARRAY_I8, c_expires_at},    {ARRAY_BYTES, c_options}, {ARRAY_BYTES, c_undelivered},
+    {ARRAY_BYTES, c_payload},    {ARRAY_I2, c_error_kind}, {ARRAY_BYTES, c_error},
 };
 static const struct column seq_column[] = {{ARRAY_I8, c_seq}};
 static const struct column result_columns[] = {

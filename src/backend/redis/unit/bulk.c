@@ -77,7 +77,8 @@ void rd_bulk_adopt(struct item *it, const redisReply *bulks, const redisReply *l
         struct bulk space = {.number = strtoull(redis_text_at(bulks, i), NULL, 10)};
         struct span group, kind;
         uint32_t epoch;
-        if (redis_bulk_decode(reply_span(reply_at(bulks, i + 1)), &space, &group, &kind, &epoch) != 0 ||
+        if (redis_bulk_decode(reply_span(reply_at(bulks, i + 1)), &space, &group, &kind, &epoch) !=
+                0 ||
             epoch == s->sh.facts.epoch || is_living(living, epoch) || is_mine(s, space.number))
             continue;
         struct bulk *b = shared_bulk_new(group, kind);

@@ -830,9 +830,10 @@ static void test_bytes_of_other_records_are_pinned(void **state)
     BYTES(&r, "\x01\x02\x01\x02");
     r = (struct record){.kind = REC_PURGED, .purged = {1, 2, {3}, 4}};
     BYTES(&r, "\x13\x04\x01\x02\x03\x04");
-    r = (struct record){.kind = REC_BULK_BEGIN,
-                        .bulk_begin = {1, BULK_CANCEL, {2}, 3, 4, SPAN_LITERAL("g"), 5}};
-    BYTES(&r, "\x18\x08\x01\x02\x02\x03\x04\x01g\x05");
+    r = (struct record){
+        .kind = REC_BULK_BEGIN,
+        .bulk_begin = {1, BULK_CANCEL, {2}, 3, 4, SPAN_LITERAL("g"), SPAN_LITERAL("k"), 5}};
+    BYTES(&r, "\x18\x0a\x01\x02\x02\x03\x04\x01g\x01k\x05");
     r = (struct record){.kind = REC_BULK_STEP, .bulk_step = {1, 2, 3, 4}};
     BYTES(&r, "\x19\x04\x01\x02\x03\x04");
     r = (struct record){.kind = REC_KEY_NEW, .key_new = {{1, 2}, 3, 4, 5, {6}}};
