@@ -19,8 +19,10 @@
  *     ${job.state(row)}              in Lua, a field of a Redis value (row_fields.h)
  *     ${job.state.bytes(row)}        the same as bytes instead of a number
  *     ${now($3)}, ${a(x; y)}         in SQL, a part, with its arguments
+ *     ${job_texts}                   a list of names of the C code (embed_names.c)
  *     ${each(${sums}; sum(%))}       in SQL, the pattern for each name of a list, joined by commas
- * or by a third argument
+ *                                    or by a third argument; #11 is 11 for the first name, 12 for
+ *                                    the second, and so on
  *
  * Why names are replaced here, and not in the database: a lookup table or an SQL function would
  * cost time in every statement, and the planner matches partial indexes (WHERE state = 2) only with
@@ -269,6 +271,16 @@ static const struct section *part_of(const char *name)
     return NULL;
 }
 
+static bool add_list(struct text *to, const char *name)
+{
+    const struct embed_list *l = embed_lists;
+    while (l->name && strcmp(l->name, name) != 0)
+        l++;
+    if (l->name)
+        add(to, l->text, strlen(l->text));
+    return l->name != NULL;
+}
+
 static bool add_constant(struct text *to, const char *name)
 {
     char digits[32];
@@ -342,15 +354,33 @@ static void add_part(struct text *to, const struct section *part, char *argument
         free(inner.arguments[i]);
 }
 
-/* The pattern (arguments[1]) with each name of a list (arguments[0]) in place of '%'. */
+/* One copy of a pattern: the name in place of '%', and in place of "#11" the number 11 + index. */
+static void add_pattern(struct text *to, const char *pattern, const char *name, long index)
+{
+    for (const char *p = pattern; *p;) {
+        if (*p == '%') {
+            add(to, name, strlen(name));
+            p++;
+        } else if (*p == '#' && isdigit((unsigned char)p[1])) {
+            char digits[32], *end;
+            snprintf(digits, sizeof digits, "%ld", strtol(p + 1, &end, 10) + index);
+            add(to, digits, strlen(digits));
+            p = end;
+        } else {
+            add(to, p++, 1);
+        }
+    }
+}
+
+/* The pattern (arguments[1]) for each name of a list (arguments[0]). */
 static void add_each(struct text *to, char *arguments[], size_t count, const struct scope *scope)
 {
     struct text list = {0}, pattern = {0};
     expand(&list, arguments[0], scope);
     expand(&pattern, arguments[1], scope);
+    long index = 0;
     for (char *name = strtok(list.at, ", \n"); name; name = strtok(NULL, ", \n")) {
-        for (const char *p = pattern.at; *p; p++)
-            add(to, *p == '%' ? name : p, *p == '%' ? strlen(name) : 1);
+        add_pattern(to, pattern.at, name, index++);
         if (name + strlen(name) == list.at + list.len)
             break;
         add(to, count > 2 ? " " : ",", 1);
@@ -377,7 +407,8 @@ static void replace(struct text *to, const char *from, const char *end, const st
         add_each(to, arguments, count, scope);
     else if (part)
         add_part(to, part, arguments, count, scope);
-    else if (!(open ? count == 1 && add_field(to, name, arguments[0]) : add_constant(to, name)))
+    else if (!(open ? count == 1 && add_field(to, name, arguments[0])
+                    : add_constant(to, name) || add_list(to, name)))
         fail(file, "unknown name", name);
     for (size_t i = 0; i < count; i++)
         free(arguments[i]);

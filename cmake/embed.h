@@ -23,5 +23,11 @@ struct embed_field {
     enum field_kind kind;
 };
 
-extern const struct embed_constant embed_constants[]; /* ends with a row without a name */
+/* A list of names of the C code: ${job_texts} becomes unique_key, group_key … */
+struct embed_list {
+    const char *name, *text;
+};
+
+extern const struct embed_list embed_lists[];         /* ends with a row without a name */
+extern const struct embed_constant embed_constants[]; /* likewise */
 extern const struct embed_field embed_fields[];       /* likewise */

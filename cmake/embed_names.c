@@ -4,17 +4,19 @@
 #include "embed.h"
 
 #include "backend/local/sqlite/bounds.h"
-#include "ops/op.h"
 #include "backend/postgres/sql/version.h"
 #include "backend/redis/unit/row_fields.h"
 #include "backend/shared/unit.h"
 #include "core/alerts/alert.h"
 #include "core/id.h"
 #include "core/job.h"
+#include "core/job_error.h"
+#include "core/job_texts.h"
 #include "core/limits.h"
 #include "core/policy.h"
 #include "core/schedules/schedule.h"
 #include "core/state.h"
+#include "ops/op.h"
 
 const struct embed_constant embed_constants[] = {
     /* the states of a job */
@@ -50,6 +52,7 @@ const struct embed_constant embed_constants[] = {
     {"payload_json", PAYLOAD_JSON},
     {"payload_bytes", PAYLOAD_BYTES},
     {"error_business", ERROR_BUSINESS},
+    {"error_separator", JOB_ERROR_SEPARATOR_CODE},
     /* bits of the column marks (store_sqlite.h): the reason, and whether there is a row in extra */
     {"marks_reason", MARKS_REASON},
     {"marks_extra", JOB_HAS_EXTRA << MARKS_FLAGS_SHIFT},
@@ -93,6 +96,13 @@ const struct embed_constant embed_constants[] = {
     /* formats */
     {"schema_version", PG_SCHEMA_VERSION},
     {NULL, 0},
+};
+
+#define JOB_TEXT_COLUMN(member, name, column, ...) ", " #column
+/* Without the comma in front. */
+const struct embed_list embed_lists[] = {
+    {"job_texts", JOB_TEXT_TABLE(JOB_TEXT_COLUMN) + 2},
+    {NULL, NULL},
 };
 
 #define FIELD(row, name, bytes, kind) {#row "." #name, ROW_AT(row, name), bytes, kind},

@@ -42,3 +42,4 @@ int conv_texts(struct conv *c);
 int conv_objects(struct conv *c);
 int conv_kv_key(struct conv *c);
 int conv_kv_keys(struct conv *c);
+int conv_headers(struct conv *c);

@@ -4,6 +4,7 @@
 
 #include "api/field_conv.h"
 #include "base/suggest.h"
+#include "core/headers.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/validate.h"
@@ -354,4 +355,16 @@ static int key_element(struct conv *c)
 int conv_kv_keys(struct conv *c)
 {
     return conv_list(c, "a list of keys", key_element);
+}
+
+int conv_headers(struct conv *c)
+{
+    struct err_note note = {""};
+    struct span raw = c->text;
+    int err = c->json ? json_skip(c->json, c->token, &raw) : 0;
+    if (err == 0)
+        err = headers_read(raw, c->r->arena, c->to, &note);
+    if (err == 0 || !note.text[0])
+        return err < 0 ? conv_fail_error(c, err) : 0;
+    return conv_fail(c, "%s", note.text);
 }

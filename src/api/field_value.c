@@ -213,6 +213,7 @@ static const struct {
     [FIELD_OBJECTS] = {conv_objects, true, "a list of objects"},
     [FIELD_KV_KEY] = {conv_kv_key, false, "a key: a list of texts, numbers and booleans"},
     [FIELD_KV_KEYS] = {conv_kv_keys, true, "a list of keys"},
+    [FIELD_HEADERS] = {conv_headers, false, "an object of names and strings"},
 };
 
 const char *field_type_text(enum field_type t)

@@ -190,7 +190,7 @@ static void shed(struct budget_account *victim)
     b->shedding = false;
 }
 
-/* What an account that holds so much has beyond its own share. */
+/* What an account that holds this much has beyond its own share. */
 static uint64_t beyond_own(uint64_t held)
 {
     return held > BUDGET_OWN_BYTES ? held - BUDGET_OWN_BYTES : 0;

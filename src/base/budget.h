@@ -126,7 +126,7 @@ void budget_move(struct budget_account *from, struct budget_account *to, uint64_
 /* Whether the owner waits for its client or for a job, and may therefore be shed. For an account
  * that holds no more than its own share this need not be told. */
 void budget_waits(struct budget_account *a, bool waits);
-/* The client has sent or taken so many bytes. */
+/* The client has sent or received this many bytes. */
 void budget_progress(struct budget_account *a, uint64_t bytes, uint64_t now_ms);
 
 /* The default for a machine: an eighth of its memory, at least `least`, at most 2 GiB. */

@@ -2,7 +2,7 @@
 /* Operating errors: negative codes that travel up, and the text that goes with them.
  *
  * A function returns 0 or one of -ERR_…; expected outcomes (empty, not found, stale token) are
- * results, not errors. Whoever handles an error logs it; whoever returns it does not. */
+ * results, not errors. A function that handles an error logs it; one that returns it does not. */
 #pragma once
 
 #define ERR_TABLE(X)                                                                               \

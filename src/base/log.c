@@ -193,7 +193,7 @@ void log_write(const struct log *log, enum log_level level, struct log_site *sit
     log->write(log->ctx, l.data, l.len);
 }
 
-/* A log that cannot be written has nobody to be reported to. */
+/* That the log cannot be written cannot be reported anywhere. */
 static void stream_write(void *ctx, const char *line, size_t len)
 {
     FILE *stream = ctx;

@@ -15,7 +15,7 @@
 #define LINE_BYTES ((size_t)64)
 #define PAGE_BYTES ((size_t)4096)
 #define HUGE_BYTES ((size_t)2 << 20)
-#define BLOCK_BYTES_MAX ((size_t)1 << 39) /* whoever asks for more has miscalculated */
+#define BLOCK_BYTES_MAX ((size_t)1 << 39) /* a caller that asks for more has miscalculated */
 #define ZERO_BY_KERNEL                                                                             \
     ((size_t)128 << 10) /* from here on madvise is cheaper than writing zeros                      \
                          */

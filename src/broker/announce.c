@@ -3,6 +3,7 @@
  * schedules that fail. A listener like any
  * other, so each line is about something durable. */
 #include "broker/broker_impl.h"
+#include "core/headers.h"
 #include "core/id.h"
 
 static void announce_dead(const struct broker *b, const struct broker_event *e)
@@ -11,7 +12,8 @@ static void announce_dead(const struct broker *b, const struct broker_event *e)
     id_ulid(id_make(e->event.id_hi, e->event.seq), id);
     log_event(b->config.log, LOG_WARN, "job_dead", LOG_SPAN("queue", e->event.queue),
               LOG_TEXT("job", id), LOG_TEXT("reason", reason_name(e->event.reason)),
-              LOG_INT("attempts", e->event.attempts), LOG_SPAN("correlation_id", e->correlation));
+              LOG_INT("attempts", e->event.attempts), LOG_SPAN("correlation_id", e->correlation),
+              LOG_SPAN("kind", e->kind), LOG_SPAN("trace_id", headers_trace_id(e->headers)));
 }
 
 static bool event_cb(void *ctx, const struct broker_event *e)

@@ -113,8 +113,9 @@ void broker_stream_close(struct broker_stream *s, bool lost);
 /* ---- events ---- */
 
 struct broker_event {
+    struct job_texts; /* of its job: those that events show; its members are members of this struct
+                       */
     struct backend_event event;
-    struct span correlation;  /* empty = none */
     const struct kv_view *kv; /* a key as it is, when values are wanted; NULL = not known */
 };
 
@@ -127,7 +128,7 @@ struct broker_listener_config {
      */
     struct span prefix;
     bool values;
-    bool no_texts; /* texts of jobs (correlation id) are not needed: none is read from the store */
+    bool no_texts; /* texts of jobs are not needed: none is read from the store */
     bool resume;   /* begin behind `after`; else with what happens from now on */
     uint64_t after;
     /* false: no room now; the same event comes again after broker_listener_resume. */

@@ -142,7 +142,8 @@ struct queue_figures {
 };
 
 struct figures {
-    struct map128 by_name; /* → index + 1 */
+    struct map128 by_name;      /* → index + 1 */
+    struct queue_figures *last; /* whose figures were asked for last; NULL = none */
     struct queue_figures **list;
     size_t count, room;
 };

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "broker/notice_text.h"
+#include "core/job_texts.h"
 #include "core/kvkey.h"
 
 /* ---- what is shown ---- */
@@ -28,8 +29,7 @@ void event_of_stream(struct event_view *ret, const struct broker_event *from)
                 .seq = e->seq,
                 .state = e->state,
                 .reason = e->reason,
-                .attempts = e->attempts,
-                .correlation = from->correlation},
+                .attempts = e->attempts},
         .schedule = e->schedule,
         .alert = e->alert,
         .has_value = about_alert(e->kind),
@@ -38,6 +38,7 @@ void event_of_stream(struct event_view *ret, const struct broker_event *from)
         .key = e->key,
         .version = e->version,
     };
+    job_texts_set(&ret->job, from);
     snprintf(ret->id, sizeof ret->id, "%" PRIu64, e->id);
 }
 
@@ -64,7 +65,6 @@ void event_of_notice(struct event_view *ret, const struct notice_view *from,
                 .reason = (enum job_reason)n->reason,
                 .attempts = n->attempts,
                 .error = n->text,
-                .correlation = job ? job->extra.correlation : (struct span){NULL, 0},
                 .payload = from->with_payload ? job : NULL},
         .schedule = n->subject,
         .alert = n->alert,
@@ -74,6 +74,8 @@ void event_of_notice(struct event_view *ret, const struct notice_view *from,
         .limit = n->mark,
         .error = n->job_seq ? (struct span){NULL, 0} : n->text,
     };
+    if (job)
+        job_texts_set(&ret->job, &job->extra);
     id_ulid(id_make(n->id_hi, n->number), ret->id);
 }
 
@@ -137,7 +139,7 @@ static void put_job(struct json_writer *w, const struct event_job *job)
         put_text(w, "reason", span_text(reason_name(job->reason)));
     put_uint(w, "attempts", job->attempts);
     put_text(w, "error", job->error);
-    put_text(w, "correlation_id", job->correlation);
+    job_texts_write(w, job, true);
     if (job->payload)
         put_payload(w, job->payload);
     json_write_object_end(w);

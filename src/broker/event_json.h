@@ -12,11 +12,12 @@
 
 /* Of the job of an event. */
 struct event_job {
+    struct job_texts;    /* those that events show; its members are members of this struct */
     uint64_t id_hi, seq; /* seq 0 = the event is about no job */
     enum job_state state;
     enum job_reason reason;
     uint32_t attempts;
-    struct span error, correlation;
+    struct span error;
     const struct job_view *payload; /* NULL = the payload is not wanted */
 };
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Listeners: each goes through the backend's events at its own pace.
  *
- * A listener takes a handful of events, asks for the texts of those jobs that have any (the
- * correlation id lies with the job's body), and delivers the handful in order once all answers are
+ * A listener takes a handful of events, asks for the texts of those jobs that have any (they
+ * lie with the job's body), and delivers the handful in order once all answers are
  * there. A client without room makes it stop where it stands; a listener too slow for the backend's
  * memory is told of the gap. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "broker/broker_impl.h"
+#include "core/job_texts.h"
 #include "core/kvkey.h"
 
 #define HANDFUL 16
@@ -161,10 +162,12 @@ static void text_cb(void *ctx, const struct reply *r)
     if (r->kind == OP_KV_GET)
         take_value(l, mine, r);
     else if (r->outcome == OUT_OK && r->job_count == 1 && r->jobs[0].has_body) {
-        struct span text = r->jobs[0].extra.correlation;
-        char *copy = text.len ? arena_copy(&l->arena, text.at, text.len) : NULL;
-        if (copy)
-            mine->correlation = span_of(copy, text.len);
+        struct job_texts texts = {0};
+        for (size_t i = 0; i < JOB_TEXTS; i++)
+            if (job_texts[i].in_events)
+                *job_text_at(&texts, i) = job_text_of(&r->jobs[0].extra, i);
+        if (job_texts_keep(&l->arena, &texts) == 0)
+            job_texts_set(mine, &texts);
     }
     if (--l->asked > 0)
         return;

@@ -46,8 +46,12 @@ static struct queue_figures *figures_of(struct broker *b, struct span queue)
 {
     if (!queue.len)
         return NULL;
-    struct queue_figures *q = figures_find(b, queue);
-    return q ? q : figures_add(b, queue);
+    struct figures *f = &b->figures;
+    if (!f->last || !span_equal(f->last->public.queue, queue)) {
+        struct queue_figures *q = figures_find(b, queue);
+        f->last = q ? q : figures_add(b, queue);
+    }
+    return f->last;
 }
 
 static void figures_drop(struct broker *b, struct span queue)
@@ -58,6 +62,7 @@ static void figures_drop(struct broker *b, struct span queue)
     if (!place)
         return;
     map128_drop(&f->by_name, key);
+    f->last = NULL;
     mem_free(f->list[place - 1]);
     struct queue_figures *last = f->list[--f->count];
     if (place - 1 == f->count)

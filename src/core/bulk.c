@@ -14,7 +14,7 @@ static const struct {
     [BULK_REMOVE] = {MOVE_REMOVE, 0},
 };
 
-const char *bulk_refusal(uint8_t action, unsigned states, struct span group)
+const char *bulk_refusal(uint8_t action, unsigned states, struct span group, struct span kind)
 {
     struct err_note note;
     if (action < BULK_REQUEUE || action > BULK_REMOVE)
@@ -23,6 +23,8 @@ const char *bulk_refusal(uint8_t action, unsigned states, struct span group)
         return "states is missing: a cancel or a remove must name the states of its jobs";
     if (group.len > 0 && validate_text("group", group, LIMIT_KEY_BYTES, &note) != 0)
         return "group is too long or not valid UTF-8";
+    if (kind.len > 0 && validate_text("kind", kind, LIMIT_KIND_BYTES, &note) != 0)
+        return "kind is too long or not valid UTF-8";
     return NULL;
 }
 

@@ -16,7 +16,7 @@
 
 /* NULL, or a sentence that says why the request is refused. It begins with the name of the member
  * that is wrong. `states` is a mask; 0 = none are named. */
-const char *bulk_refusal(uint8_t action, unsigned states, struct span group);
+const char *bulk_refusal(uint8_t action, unsigned states, struct span group, struct span kind);
 /* The states from which the action can take jobs, as a mask. */
 unsigned bulk_states_from(enum bulk_action action);
 /* The states that are meant when none are named; 0 = they must be named. */

@@ -2,17 +2,18 @@
 /* Filters: the cheap fields first, texts last. */
 #include "core/filter.h"
 
-static bool text_matches(struct span wanted, struct span has)
-{
-    return wanted.len == 0 || span_equal(wanted, has);
-}
+#include "core/job_texts.h"
 
 static bool extra_matches(const struct job_filter *f, const struct job_extra *extra)
 {
     static const struct job_extra none;
     const struct job_extra *x = extra ? extra : &none;
-    return text_matches(f->group, x->group) && text_matches(f->unique, x->unique) &&
-           text_matches(f->correlation, x->correlation);
+    for (size_t i = 0; i < JOB_TEXTS; i++) {
+        struct span wanted = job_text_of(f, i);
+        if (wanted.len > 0 && !span_equal(wanted, job_text_of(x, i)))
+            return false;
+    }
+    return true;
 }
 
 static bool time_matches(const struct job_filter *f, struct wall_time created)

@@ -10,11 +10,9 @@
 #include "core/job.h"
 
 struct job_filter {
-    uint32_t queue;     /* number; 0 = any */
-    unsigned states;    /* mask of STATE_BIT; 0 = any */
-    struct span group;  /* empty = any */
-    struct span unique; /* empty = any */
-    struct span correlation;
+    struct job_texts; /* empty = any; its members are members of this struct */
+    uint32_t queue;   /* number; 0 = any */
+    unsigned states;  /* mask of STATE_BIT; 0 = any */
     uint64_t seq_min; /* 0 = from the first */
     uint64_t seq_max; /* 0 = to the last */
     bool has_priority;

@@ -72,13 +72,21 @@ struct job {
 #define JOB_BOUND 2u     /* its lease lives and dies with a connection */
 #define JOB_PENDING 4u   /* ready, but not dispatched yet; only where ready jobs are dispatched */
 
-/* What few jobs have. Texts are borrowed from wherever the struct came from. */
-struct job_extra {
-    struct span unique; /* key; empty = none */
+/* Texts of a client; core/job_texts.h has a row for each. Borrowed from wherever the struct came
+ * from; empty = none. */
+struct job_texts {
+    struct span unique; /* key */
     struct span group;
     struct span correlation;
     struct span label;
-    struct span attributes;      /* an API's own fields, JSON */
+    struct span attributes; /* an API's own fields, JSON */
+    struct span kind;       /* what sort of work it is */
+    struct span headers;    /* JSON, as core/headers.h writes it */
+};
+
+/* What few jobs have. */
+struct job_extra {
+    struct job_texts;            /* its members are members of this struct */
     struct wall_time expires_at; /* 0 = never */
     struct span options;         /* encoded struct job_options; empty = the queue's policy */
     /* Keys of the key-value store at which it leaves its payload when it dies, as
@@ -93,7 +101,7 @@ struct job_past {
     uint8_t reason; /* of that state */
     uint16_t failures, crashes;
     uint8_t error_kind;
-    struct span error; /* the last one; empty = none */
+    struct span error; /* the last one, packed (core/job_error.h); empty = none */
 };
 
 /* The number shown as "attempt" (running, done: the one under way or finished) or "attempts". */

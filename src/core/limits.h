@@ -8,8 +8,12 @@
 #define LIMIT_QUEUE_NAME_BYTES 200
 #define LIMIT_KEY_BYTES 512  /* unique key, group, correlation id */
 #define LIMIT_LABEL_BYTES 64 /* priority label, status label */
+#define LIMIT_KIND_BYTES 128
+#define LIMIT_HEADERS_BYTES (8u << 10) /* of one job, as JSON */
 #define LIMIT_WORKER_BYTES 128
 #define LIMIT_ERROR_BYTES 8192             /* longer error texts are cut at a character boundary */
+#define LIMIT_ERROR_TYPE_BYTES 128         /* class of an exception */
+#define LIMIT_STACK_BYTES (16u << 10)      /* longer stacks are cut at a character boundary */
 #define LIMIT_NOTE_BYTES 4096              /* queue description and an API's own queue attributes */
 #define LIMIT_ATTRIBUTES_BYTES (64u << 10) /* an API's own fields of one job, JSON */
 #define LIMIT_PAYLOAD_BYTES (64u << 20)

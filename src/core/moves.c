@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "core/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -101,7 +102,7 @@ void decide_fail(const struct job *j, const struct job_rules *rules, const struc
     uint32_t used = j->failures + 1u;
     if (rules->lease_end == LEASE_END_COUNTED)
         used += j->crashes;
-    struct span error = validate_cut(f->error, LIMIT_ERROR_BYTES);
+    struct span error = job_error_cut(f->error);
 
     if (f->damaged) {
         struct rec_job_dead *dead = dead_begin(j, REASON_DAMAGED, now, ret);

@@ -4,6 +4,7 @@
 #include "core/validate.h"
 
 #include "base/utf8.h"
+#include "core/job_error.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/records/record.h"
@@ -98,7 +99,7 @@ int validate_past(const struct job_past *past, struct err_note *note)
                             state_name((enum job_state)past->state));
     if (past->error_kind > ERROR_BUSINESS)
         return err_note_set(note, -ERR_INVALID, "error_kind must be app or business");
-    return validate_text("error", past->error, LIMIT_ERROR_BYTES, note);
+    return job_error_check(past->error, note);
 }
 
 struct span validate_cut(struct span text, size_t max)

@@ -30,7 +30,8 @@ const struct span answer_no_room = SPAN_LITERAL("HTTP/1.1 503 Service Unavailabl
                                                 "Retry-After: 1\r\n"
                                                 "Connection: close\r\n\r\n" NO_ROOM);
 
-/* A problem like every other refusal, but ready-made: whoever is too many costs nothing. */
+/* A problem like every other refusal, but prepared in advance: a connection beyond the limit costs
+ * nothing. */
 #define CROWDED                                                                                    \
     "{\"type\":\"/problems/unavailable\","                                                         \
     "\"title\":\"The server cannot do this now\",\"status\":503,"                                  \
@@ -277,8 +278,8 @@ static void answer_make(struct http_exchange *x, unsigned status, const char *ty
     x->shared = NULL;
 }
 
-/* The budget has no room for the reply. Whoever only read may read again; of other requests the
- * work is done. */
+/* The budget has no room for the reply. A request that only read can be repeated; of other requests
+ * the work is done. */
 static void answer_refuse(struct http_exchange *x)
 {
     bool reads = exchange_only_reads(x);

@@ -216,7 +216,7 @@ static void leave_all(struct link *readers)
         leave(reader_of(readers->next));
 }
 
-/* What was sent to nobody: all of a little, or the rest of a piece. */
+/* What was sent to no one: all of a little, or the rest of a piece. */
 void feed_end(struct http_exchange *x)
 {
     struct http_feed *f = x->follows.feed;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file as an answer. One piece of it is in memory besides what waits for the socket: it is read
- * while there is room for it, and waits for room when there is none. */
+ * while there is room for it, and waits until there is room. */
 #include <unistd.h>
 
 #include "base/check.h"
@@ -13,7 +13,7 @@
 struct file_answer {
     struct http_exchange *x;
     uv_fs_t request;
-    uint64_t at, bytes; /* taken by the stream, of so many */
+    uint64_t at, bytes; /* taken by the stream, of this many */
     size_t held;        /* bytes of `piece` that are not */
     int fd;
     bool busy; /* a request is under way */

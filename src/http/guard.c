@@ -233,7 +233,7 @@ static bool unsafe_pass(const struct http_server *s, const struct http_head *h,
     if (is_prefetch(r))
         return refused(
             ret, 403,
-            "This request must not be made as a prefetch: it changes something, or costs much.");
+            "This request must not be sent as a prefetch: it changes something, or costs much.");
     /* An Origin is an allowed one here. */
     bool page_known = w->origin.at || (w->site.at && same_text(w->site, "same-origin"));
     const char *fault = page_known ? NULL : page_fault(s, h, r);

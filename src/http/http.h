@@ -103,7 +103,7 @@ struct http_shared {
 };
 struct http_shared *http_shared_new(void); /* one reference, the caller's; NULL: out of memory */
 void http_shared_unref(struct http_shared *s); /* s may be NULL */
-/* As http_answer, with this body; the exchange takes a reference of its own. */
+/* As http_answer, with this body; the exchange takes its own reference. */
 void http_answer_shared(struct http_exchange *x, unsigned status, const char *type,
                         struct http_shared *body);
 
@@ -114,8 +114,8 @@ void http_answer_shared(struct http_exchange *x, unsigned status, const char *ty
 void http_answer_file(struct http_exchange *x, int fd, uint64_t bytes, const char *type);
 
 /* A stream of server-sent events: 200, text/event-stream, no-store. The connection is used for
- * nothing else and closes at the end; whoever asked for more behind it on the same connection is
- * gone. HEAD gets the head and is then gone, too. */
+ * nothing else and closes at the end; a client that asked for more behind it on the same connection
+ * is gone. HEAD gets the head and is then gone, too. */
 void http_stream(struct http_exchange *x);
 /* Queues bytes (whole events). false: the client is gone, or more than the server's write buffer
  * would wait, or there is no memory; then nothing was taken. A single piece that is larger than the
@@ -124,15 +124,15 @@ bool http_stream_write(struct http_exchange *x, struct span bytes);
 /* The same, and the buffer is empty afterwards. Its memory becomes the stream's where that saves a
  * copy. */
 bool http_stream_take(struct http_exchange *x, struct buf *bytes);
-/* Whether a piece of at least so many bytes would be taken now. false counts as a refused write:
- * whoever asks before a large piece is made does not make it in vain. */
+/* Whether a piece of at least this many bytes would be taken now. false counts as a refused write:
+ * a caller that asks before it writes a large piece does not write it in vain. */
 bool http_stream_room(struct http_exchange *x, size_t bytes);
 size_t http_stream_waiting(const struct http_exchange *x); /* bytes not handed to the kernel yet */
 /* Called after a refused write, when the waiting bytes have fallen to half of the bound or less and
  * what was refused would be taken. If memory was short, that is looked at a few times a second. */
 void http_stream_on_room(struct http_exchange *x, void (*fn)(void *ctx), void *ctx);
 void http_stream_end(struct http_exchange *x);
-/* At most so many bytes wait, instead of the server's write buffer. */
+/* At most this many bytes wait, instead of the server's write buffer. */
 void http_stream_bound(struct http_exchange *x, uint64_t bytes);
 /* Bytes that the stream's source holds in memory, for the memory budget; false: they do not fit. */
 MUST_CHECK bool http_stream_hold(struct http_exchange *x, size_t bytes);
@@ -146,7 +146,7 @@ struct http_feed *http_feed_new(struct http_exchange *x, uint64_t mark);
 void http_feed_free(struct http_feed *f); /* no stream follows it any more; NULL allowed */
 /* Adds a piece, whole events; marks rise. Streams that are too far behind leave the feed. */
 void http_feed_append(struct http_feed *f, struct span bytes, uint64_t mark);
-/* The stream sends what is appended from now on, behind what waits of its own. As long as it
+/* The stream sends what is appended from now on, behind its own waiting bytes. As long as it
  * follows, http_stream_write may be used only while nothing waits. */
 void http_stream_follow(struct http_exchange *x, struct http_feed *f);
 /* Whether it still does. When it has left by itself, the room callback is called as after a refused

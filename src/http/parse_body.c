@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Request bodies: so many bytes, or chunks. Chunk lines and trailers go through a machine that
+/* Request bodies: a number of bytes, or chunks. Chunk lines and trailers go through a machine that
  * takes one byte at a time and keeps no text, so that it may stop anywhere; contents are copied
  * whole. */
 #include <string.h>

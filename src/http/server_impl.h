@@ -101,7 +101,7 @@ struct http_exchange {
     bool sized : 1;     /* a stream with a length: nothing but its bytes may be sent */
     bool alone : 1;     /* while it is the last, no other request is taken */
     bool parked : 1;    /* its handler waits for a job, and needs the body no more */
-    bool starved : 1;   /* a write to the stream was refused for want of memory */
+    bool starved : 1;   /* a write to the stream was refused for lack of memory */
     bool out_of_memory : 1;
 };
 
@@ -152,7 +152,7 @@ bool connection_at_rest(const struct net_conn *n);
 void connection_closed(struct net_conn *n);
 
 /* account.c */
-/* false: there is no room for an exchange of so many bytes, or for a body of `cap` bytes. */
+/* false: there is no room for an exchange of this many bytes, or for a body of `cap` bytes. */
 bool account_exchange(struct connection *c, size_t bytes);
 void account_exchange_made(struct http_exchange *x, size_t bytes);
 bool account_body(struct http_exchange *x, size_t cap);
@@ -220,7 +220,7 @@ MUST_CHECK int answer_head(struct http_exchange *x, unsigned status, const char 
 /* stream.c */
 /* Sends the head of a body that comes with http_stream_write. */
 void stream_open(struct http_exchange *x, const char *type, uint64_t length);
-/* The client has taken so many bytes of what waits. */
+/* The client has received this many of the waiting bytes. */
 void stream_sent(struct http_exchange *x, size_t len);
 bool stream_room_for(const struct http_exchange *x, size_t more);
 /* What waits is little enough for the write that was refused. */

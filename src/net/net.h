@@ -126,8 +126,8 @@ struct net_protocol {
 
     /* Adds what is ready to be sent, in order: net_piece_add, at most NET_WRITE_PIECES. */
     void (*gather)(struct net_conn *c, struct net_pieces *p);
-    /* So many bytes of what was gathered were handed to the kernel. Called with 0 before the first
-     * gather of an iteration, for replies that have no bytes left to be sent. May close. */
+    /* This many bytes of what was gathered were handed to the kernel. Called with 0 before the
+     * first gather of an iteration, for replies that have no bytes left to be sent. May close. */
     void (*sent)(struct net_conn *c, size_t len);
     /* All that is ready was written, or the client takes no more now (`blocked`). Goes on with what
      * waited for that, perhaps with kept input (net_conn_resume). true: the connection ends. */
@@ -273,7 +273,7 @@ struct net_conn {
 void net_conn_schedule(struct net_conn *c);
 /* Closes at once. Calls closed(). Allowed at any time, also more than once. */
 void net_conn_close(struct net_conn *c);
-/* Calls settle(), then polls for what the connection waits for. For changes that were made outside
+/* Calls settle(), then polls for what the connection waits for. For changes that happened outside
  * of the callbacks of the protocol, after which this happens anyway. May close. */
 void net_conn_settle(struct net_conn *c);
 /* Gives the kept input to the protocol again. Calls input(). */
@@ -287,7 +287,7 @@ static inline bool net_conn_full(const struct net_conn *c)
 {
     return c->out_bytes > c->server->config.write_buffer_bytes;
 }
-/* The kernel holds at most about so many bytes that the client has not received. */
+/* The kernel holds at most about this many bytes that the client has not received. */
 void net_conn_kernel_bytes(struct net_conn *c, int bytes);
 
 /* The wait for the client to send something. kind: NET_WAIT_PROTOCOL and beyond. */

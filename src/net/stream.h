@@ -42,10 +42,10 @@ struct net_stream_kind {
     bool (*pending)(const struct net_stream *s);
 
     /* Writes the pieces in order. Returns how many bytes it took, which may be fewer than there
-     * are; NET_AGAIN or NET_BROKEN. Bytes count as taken when the kernel has everything that was
-     * made from them: callers rely on it to know what a client can have received. After NET_AGAIN
-     * the next call begins with the same bytes, perhaps at another address, and may have more of
-     * them. */
+     * are; NET_AGAIN or NET_BROKEN. Bytes count as taken when the kernel has everything that
+     * results from them: callers rely on it to know what a client can have received. After
+     * NET_AGAIN the next call begins with the same bytes, perhaps at another address, and may have
+     * more of them. */
     ssize_t (*write)(struct net_stream *s, const struct iovec *pieces, size_t count);
 
     /* Says to the client that nothing more will be sent. 0: done. NET_AGAIN: it is called again

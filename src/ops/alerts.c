@@ -2,6 +2,7 @@
 /* Alert rules: put, delete, edges of conditions; which rules hear of an event. */
 #include "ops/alerts.h"
 
+#include "core/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
 #include "ops/replies.h"
@@ -24,7 +25,7 @@ struct rec_notice_new notice_of_dead(const struct job *j, struct span queue,
         .job_hi = j->id_hi,
         .reason = dead->reason,
         .attempts = job_attempts(j),
-        .text = validate_cut(dead->error, LIMIT_NOTICE_TEXT_BYTES),
+        .text = validate_cut(job_error_split(dead->error).text, LIMIT_NOTICE_TEXT_BYTES),
     };
 }
 

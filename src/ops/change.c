@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What may be done to one job without its lease: cancel, requeue, patch, remove, annotate; also as
  * a part of a bulk action. */
+#include "core/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
 #include "ops/note.h"
@@ -204,7 +205,7 @@ void note_record(const struct op_note *want, uint64_t seq, struct record *ret)
     }
     if (want->has_error) {
         n->error_kind = want->error_kind;
-        n->error = validate_cut(want->error, LIMIT_ERROR_BYTES);
+        n->error = job_error_cut(want->error);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "core/id.h"
+#include "core/job_texts.h"
 #include "core/limits.h"
 #include "core/unique.h"
 #include "core/validate.h"
@@ -170,12 +171,6 @@ static bool takes_new(struct ops *o, const struct enqueue_plan *p, size_t ahead)
 
 /* --- the job --- */
 
-static bool has_extra(const struct job_extra *x)
-{
-    return x->unique.len || x->group.len || x->correlation.len || x->label.len ||
-           x->attributes.len || x->expires_at.ms || x->options.len;
-}
-
 static bool encode_options(struct ops *o, const struct job_options *options, struct span *ret)
 {
     *ret = (struct span){NULL, 0};
@@ -225,7 +220,7 @@ static bool fill_job(struct ops *o, struct enqueue_plan *p)
         .payload_bytes = (uint32_t)want->payload.len,
         .state = run_at.ms > o->now.ms ? STATE_SCHEDULED : STATE_READY,
         .payload_kind = want->payload_kind,
-        .flags = has_extra(&n->extra) ? JOB_HAS_EXTRA : 0,
+        .flags = job_extra_present(&n->extra) ? JOB_HAS_EXTRA : 0,
     };
     if (want->past)
         fill_past(want, &n->job);

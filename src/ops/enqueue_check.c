@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops/enqueue_check.h"
 
+#include "core/job_texts.h"
 #include "core/limits.h"
 #include "core/validate.h"
 #include "ops/moved.h"
@@ -18,25 +19,6 @@ static int times_check(const struct op_enqueue *want, struct err_note *note)
     if (want->extra.expires_at.ms < 0 || want->extra.expires_at.ms > LIMIT_WALL_MS)
         return wrong(note, "expires_at must be a time before the year 10000");
     return 0;
-}
-
-static int text_check(const char *name, struct span text, size_t max, struct err_note *note)
-{
-    return text.len ? validate_text(name, text, max, note) : 0;
-}
-
-static int texts_check(const struct job_extra *x, struct err_note *note)
-{
-    int err = text_check("unique", x->unique, LIMIT_KEY_BYTES, note);
-    if (!err)
-        err = text_check("group", x->group, LIMIT_KEY_BYTES, note);
-    if (!err)
-        err = text_check("correlation_id", x->correlation, LIMIT_KEY_BYTES, note);
-    if (!err)
-        err = text_check("label", x->label, LIMIT_LABEL_BYTES, note);
-    if (!err)
-        err = text_check("attributes", x->attributes, LIMIT_ATTRIBUTES_BYTES, note);
-    return err;
 }
 
 static int origin_check(const struct op_enqueue *want, struct err_note *note)
@@ -64,6 +46,6 @@ int enqueue_check(const struct op_enqueue *want, struct err_note *note)
     if (!err)
         err = origin_check(want, note);
     if (!err)
-        err = texts_check(&want->extra, note);
+        err = job_texts_check(&want->extra, note);
     return err;
 }

@@ -3,6 +3,7 @@
  *
  * A report names the lease by its token. One that ended the lease before is answered again as the
  * first time (repeat), also after the job has been claimed by others. */
+#include "core/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
 #include "ops/note.h"
@@ -169,8 +170,8 @@ void ops_fail(struct ops *o, const struct op *op, struct reply *r)
     const struct op_lease *want = &op->lease;
     struct held h;
     struct job *j = held_job(o, op, &h, r);
-    struct fail_request f = {.error = want->error,
-                             .error_kind = want->error_kind,
+    struct job_error error = {want->error, want->error_type, want->stack};
+    struct fail_request f = {.error_kind = want->error_kind,
                              .no_retry = want->no_retry,
                              .damaged = want->damaged,
                              .has_run_at = want->has_delay || want->run_at.ms != 0};
@@ -179,6 +180,10 @@ void ops_fail(struct ops *o, const struct op *op, struct reply *r)
         return;
     if (want->error_kind > ERROR_BUSINESS) {
         reply_refuse(r, OUT_INVALID, "the kind of an error is app (0) or business (1)");
+        return;
+    }
+    if (job_error_pack(&error, o->memory, &f.error) < 0) {
+        reply_nomem(o, r);
         return;
     }
     struct job_options room;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops/moved.h"
 
+#include "core/job_error.h"
 #include "core/limits.h"
 #include "core/state.h"
 #include "core/validate.h"
@@ -23,7 +24,9 @@ static int error_check(uint8_t kind, struct span error, struct err_note *note)
 {
     if (kind > ERROR_BUSINESS)
         return wrong(note, "error_kind must be app or business");
-    return error.len <= LIMIT_ERROR_BYTES ? 0 : wrong(note, "error must be at most 8192 bytes");
+    return error.len <= JOB_ERROR_PACKED_MAX
+               ? 0
+               : wrong(note, "error, its class and its stack are too long");
 }
 
 static int attempt_check(const struct attempt_view *a, struct err_note *note)

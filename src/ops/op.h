@@ -179,8 +179,8 @@ struct op_lease {
     /* ack, fail */
     uint8_t result_kind;
     struct span result;
-    /* fail */
-    struct span error;
+    /* fail: message, class and stack of what went wrong (core/job_error.h); each is cut */
+    struct span error, error_type, stack;
     uint8_t error_kind;
     bool no_retry;
     bool damaged; /* OP_FAIL, by a backend alone: its body cannot be read as it was written */
@@ -261,8 +261,8 @@ struct op_queue {
 struct op_bulk {
     uint8_t action; /* enum bulk_action */
     struct span queue;
-    unsigned states; /* mask; 0 = none named: dead jobs for a requeue, else OUT_INVALID */
-    struct span group;
+    unsigned states;         /* mask; 0 = none named: dead jobs for a requeue, else OUT_INVALID */
+    struct span group, kind; /* empty = any */
 };
 
 struct op_peek {
@@ -528,7 +528,7 @@ struct attempt_view {
     struct span worker; /* empty = no name */
     struct wall_time started_at, ended_at; /* ended_at 0 = still running */
     uint8_t outcome, error_kind;           /* enum attempt_outcome, enum error_kind */
-    struct span error;                     /* failed, crashed: may be empty */
+    struct span error; /* failed, crashed: packed (core/job_error.h); may be empty */
 };
 
 /* What happened to a job since the server started; counts end at the highest number. */
@@ -579,7 +579,8 @@ struct job_view {
     struct span payload;
     uint8_t result_kind, error_kind;
     uint8_t damage; /* enum job_damage */
-    struct span result, error;
+    struct span result;
+    struct span error; /* packed (core/job_error.h) */
 };
 
 struct queue_counts {

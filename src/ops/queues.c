@@ -157,7 +157,7 @@ void ops_queue_delete(struct ops *o, const struct op *op, struct reply *r)
 void ops_bulk(struct ops *o, const struct op *op, struct reply *r)
 {
     const struct op_bulk *want = &op->bulk;
-    const char *wrong = bulk_refusal(want->action, want->states, want->group);
+    const char *wrong = bulk_refusal(want->action, want->states, want->group, want->kind);
     if (!wrong && o->store->bulk_count(o) >= BULKS_MAX)
         wrong = "64 bulk actions are under way; wait until one has ended";
     if (wrong) {
@@ -173,6 +173,7 @@ void ops_bulk(struct ops *o, const struct op *op, struct reply *r)
         .queue = q->number,
         .states = bulk_states_meant((enum bulk_action)want->action, want->states),
         .group = want->group,
+        .kind = want->kind,
     };
     if (!o->store->bulk_begin(o, op, &begin))
         reply_nomem(o, r);

@@ -118,10 +118,10 @@ static void texts(struct env *e)
     WITH(enqueue.extra.correlation, WITH_NUL, "invalid: correlation_id has a U+0000 at byte 1;");
     WITH(enqueue.extra.correlation, text_of(e, LIMIT_KEY_BYTES + 1),
          "invalid: correlation_id has 513 bytes; 512 are allowed;");
-    WITH(enqueue.extra.label, BAD_UTF8, "invalid: label is not valid UTF-8 at byte 1;");
-    WITH(enqueue.extra.label, WITH_NUL, "invalid: label has a U+0000 at byte 1;");
+    WITH(enqueue.extra.label, BAD_UTF8, "invalid: priority_label is not valid UTF-8 at byte 1;");
+    WITH(enqueue.extra.label, WITH_NUL, "invalid: priority_label has a U+0000 at byte 1;");
     WITH(enqueue.extra.label, text_of(e, LIMIT_LABEL_BYTES + 1),
-         "invalid: label has 65 bytes; 64 are allowed;");
+         "invalid: priority_label has 65 bytes; 64 are allowed;");
     WITH(enqueue.extra.attributes, BAD_UTF8, "invalid: attributes is not valid UTF-8 at byte 1;");
     WITH(enqueue.extra.attributes, WITH_NUL, "invalid: attributes has a U+0000 at byte 1;");
     WITH(enqueue.extra.attributes, text_of(e, LIMIT_ATTRIBUTES_BYTES + 1),

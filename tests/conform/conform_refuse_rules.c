@@ -64,7 +64,7 @@ static void specs(struct env *e)
     SPEC(cron, extra.correlation, BAD_UTF8,
          "invalid: correlation_id is not valid UTF-8 at byte 1;");
     SPEC(cron, extra.label, text_of(e, LIMIT_LABEL_BYTES + 1),
-         "invalid: label has 65 bytes; 64 are allowed;");
+         "invalid: priority_label has 65 bytes; 64 are allowed;");
     SPEC(cron, extra.options, SPAN_LITERAL("x"), "invalid: the options of the job cannot be read;");
     SPEC(cron, delay_ms, LIMIT_WALL_MS + 1,
          "invalid: delay_ms is 253402300800000; it must be from 0 to 253402300799999;");

@@ -147,7 +147,8 @@ struct beanstalk {
     struct broker *broker;
     struct queue_policy policy; /* of the tubes it makes */
     struct hash_key hash_key;
-    struct map128 by_name; /* → struct tube * */
+    struct map128 by_name;  /* → struct tube * */
+    struct tube *last_tube; /* which tube_get returned last; NULL = none */
     struct tube *default_tube;
     struct link tubes, emptied;
     bool boot_listed; /* tubes that an earlier run left behind were looked at … */

@@ -25,10 +25,12 @@ struct tube *tube_find(const struct beanstalk *b, struct span name)
 
 struct tube *tube_get(struct beanstalk *b, struct span name)
 {
+    if (b->last_tube && span_equal(span_of(b->last_tube->name, b->last_tube->len), name))
+        return b->last_tube;
     struct hash128 key = hash128_of(b->hash_key, name);
     struct tube *t = (struct tube *)(uintptr_t)map128_get(&b->by_name, key);
     if (t)
-        return t;
+        return b->last_tube = t;
     t = mem_zalloc(sizeof *t);
     if (!t || map128_put(&b->by_name, key, (uintptr_t)t) != 0) {
         mem_free(t);
@@ -45,6 +47,8 @@ struct tube *tube_get(struct beanstalk *b, struct span name)
 static void tube_free(struct beanstalk *b, struct tube *t)
 {
     map128_drop(&b->by_name, t->key);
+    if (b->last_tube == t)
+        b->last_tube = NULL;
     link_remove(&t->all);
     link_remove(&t->emptied);
     mem_free(t);

@@ -5,6 +5,8 @@
 
 #include "api/keyval/keyval_impl.h"
 #include "api/words.h"
+#include "core/job_error.h"
+#include "core/job_texts.h"
 #include "core/limits.h"
 
 #define LIST_LIMIT 50
@@ -19,7 +21,7 @@ static void write_entry(struct json_writer *w, const struct job_view *v)
     write_uint(w, "attempts", job_attempts(&v->job));
     json_write_key(w, "errorMessage");
     if (v->error.len > 0)
-        json_write_text(w, v->error);
+        json_write_text(w, job_error_split(v->error).text);
     else
         json_write_text(w, span_text(reason_name((enum job_reason)v->job.reason)));
     write_int(w, "originalCreatedAt", id_time(v->job.id_hi).ms);
@@ -226,12 +228,9 @@ static bool copy_job(struct entry *e, const struct job_view *v, struct op_enqueu
                               .priority = v->job.priority,
                               .payload = v->payload,
                               .extra = v->extra};
-    struct span *texts[] = {&op->payload,           &op->extra.unique, &op->extra.group,
-                            &op->extra.correlation, &op->extra.label,  &op->extra.attributes,
-                            &op->extra.undelivered};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (!copy_text(arena, texts[i]))
-            return false;
+    if (!copy_text(arena, &op->payload) || !copy_text(arena, &op->extra.undelivered) ||
+        job_texts_keep(arena, &op->extra) < 0)
+        return false;
     op->extra.expires_at.ms = 0;
     if (v->extra.options.len == 0)
         return true;

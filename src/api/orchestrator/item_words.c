@@ -6,6 +6,7 @@
 
 #include "api/orchestrator/orchestrator_impl.h"
 #include "api/words.h"
+#include "core/job_error.h"
 #include "core/limits.h"
 
 const char *const orc_words[] = {"NEW", "IN_PROGRESS", "DONE", "FAILED", "DELETED", NULL};
@@ -191,7 +192,7 @@ void orc_item_write(struct json_writer *w, const struct job_view *v, struct wall
     write_int(w, "priority", v->job.priority);
     write_bytes(w, "payload", v->job.payload_kind, v->payload);
     write_bytes(w, "result", v->result_kind, v->result);
-    orc_write_text(w, "error_message", v->error);
+    orc_write_text(w, "error_message", job_error_split(v->error).text);
     write_uint(w, "retries", orc_retries(&v->job));
     write_lease(w, v, now, with_token);
     orc_write_number(w, "job_id", v->holder.seq ? (int64_t)v->holder.seq : -1);

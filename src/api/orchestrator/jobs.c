@@ -4,6 +4,7 @@
  * A list reads them by the correlation id that they share, newest first. */
 #include "api/orchestrator/orchestrator_impl.h"
 #include "api/words.h"
+#include "core/job_error.h"
 #include "core/limits.h"
 
 #define LIST_LIMIT 100
@@ -86,7 +87,7 @@ static void job_write(struct json_writer *w, const struct job_view *v, const str
     write_int(w, "priority", v->job.priority);
     write_items(w, o->items);
     write_bytes(w, "result", v->result_kind, v->result);
-    orc_write_text(w, "error_message", v->error);
+    orc_write_text(w, "error_message", job_error_split(v->error).text);
     write_uint(w, "retries", orc_retries(&v->job));
     write_time(w, "locked_at", v->job.state == STATE_RUNNING ? v->job.since : v->started_at);
     if (v->job.state == STATE_SCHEDULED)

@@ -10,6 +10,7 @@
 #include "api/orchestrator/orchestrator_impl.h"
 #include "api/words.h"
 #include "base/digest/random.h"
+#include "core/job_texts.h"
 #include "core/limits.h"
 
 #define LIST_LIMIT 100
@@ -31,10 +32,8 @@ static bool owned(const struct schedule_view *v)
 static int view_keep(struct arena *arena, struct schedule_view *v)
 {
     struct schedule_spec *s = &v->spec;
-    struct span *texts[] = {
-        &v->name,        &v->note,         &s->cron,         &s->zone,        &s->source,
-        &s->queue,       &s->payload,      &s->extra.unique, &s->extra.group, &s->extra.correlation,
-        &s->extra.label, &s->extra.options};
+    struct span *texts[] = {&v->name,   &v->note,  &s->cron,    &s->zone,
+                            &s->source, &s->queue, &s->payload, &s->extra.options};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (texts[i]->len == 0)
             continue;
@@ -42,7 +41,7 @@ static int view_keep(struct arena *arena, struct schedule_view *v)
         if (!texts[i]->at)
             return -ERR_NOMEM;
     }
-    return 0;
+    return job_texts_keep(arena, &s->extra);
 }
 
 /* ---- showing ---- */

@@ -2,6 +2,7 @@
 /* A task in the document's words. */
 #include "api/words.h"
 #include "api/tasks/tasks_impl.h"
+#include "core/job_error.h"
 #include "core/limits.h"
 
 #define LEASE_MS 300000
@@ -141,7 +142,7 @@ void task_write(struct json_writer *w, const struct job_view *v, struct wall_tim
     if (with_token)
         write_text(w, "token", token);
     write_bytes(w, "result", v->result_kind, v->result);
-    write_text_or_null(w, "error", v->error);
+    write_text_or_null(w, "error", job_error_split(v->error).text);
     write_time(w, "created_at", id_time(v->job.id_hi));
     write_time(w, "updated_at", v->job.since);
     json_write_object_end(w);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "api/webqueue/webqueue_impl.h"
+#include "core/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -150,8 +151,8 @@ void job_dict_members(struct json_writer *w, const struct job_view *v, struct ar
     const struct job *j = &v->job;
     size_t prefix = sizeof WEBQUEUE_PREFIX - 1;
     bool dead = j->state == STATE_DEAD, done = j->state == STATE_DONE;
-    struct span error =
-        v->error.len > 0 ? v->error : span_text(reason_name((enum job_reason)j->reason));
+    struct span error = v->error.len > 0 ? job_error_split(v->error).text
+                                         : span_text(reason_name((enum job_reason)j->reason));
     write_uint(w, "id", j->seq);
     write_library(w, v->extra.group);
     write_path(w, v);

@@ -3,20 +3,19 @@
  */
 #include "backend/local/cache.h"
 
+#include "base/check.h"
 #include "base/containers/map.h"
 #include "base/containers/slab.h"
 #include "base/mem.h"
 #include "core/job_texts.h"
-
-enum { OPTIONS = JOB_TEXTS, PAYLOAD, TEXTS };
+#include "core/records/wire.h"
 
 struct body {
     uint64_t seq;
     uint64_t position;
-    char *bytes; /* the texts, one after the other */
+    char *bytes; /* the payload, and behind it what few jobs have, as job_extra_put writes it */
     size_t total;
-    uint32_t len[TEXTS];
-    struct wall_time expires_at;
+    uint32_t payload_len;
     uint32_t prev, next;
 };
 
@@ -120,16 +119,25 @@ void cache_release(struct cache *c)
     }
 }
 
+static char *body_pack(const struct job_extra *extra, struct span payload, size_t *ret_total)
+{
+    bool has = job_extra_present(extra);
+    char *bytes = mem_alloc(payload.len + (has ? job_extra_bytes_max(extra) : 0));
+    if (bytes && payload.len > 0)
+        memcpy(bytes, payload.at, payload.len);
+    *ret_total = payload.len;
+    if (!bytes || !has)
+        return bytes;
+    uint8_t *end = job_extra_put((uint8_t *)bytes + payload.len, extra);
+    *ret_total = (size_t)((char *)end - bytes);
+    return bytes;
+}
+
 void cache_put(struct cache *c, uint64_t seq, uint64_t position, const struct job_extra *extra,
                struct span payload)
 {
-    struct span texts[TEXTS] = {[OPTIONS] = extra->options, [PAYLOAD] = payload};
-    size_t total = 0;
-    for (size_t i = 0; i < JOB_TEXTS; i++)
-        texts[i] = job_text_of(extra, i);
-    for (size_t i = 0; i < TEXTS; i++)
-        total += texts[i].len;
-    char *bytes = mem_alloc(total);
+    size_t total;
+    char *bytes = body_pack(extra, payload, &total);
     uint32_t handle = bytes ? slab_take(&c->slab) : 0;
     if (!handle || map64_put(&c->map, seq, handle) != 0) {
         if (handle)
@@ -142,13 +150,7 @@ void cache_put(struct cache *c, uint64_t seq, uint64_t position, const struct jo
                        .position = position,
                        .bytes = bytes,
                        .total = total,
-                       .expires_at = extra->expires_at};
-    for (size_t i = 0; i < TEXTS; i++) {
-        if (texts[i].len)
-            memcpy(bytes, texts[i].at, texts[i].len);
-        b->len[i] = (uint32_t)texts[i].len;
-        bytes += texts[i].len;
-    }
+                       .payload_len = (uint32_t)payload.len};
     c->bytes += total + sizeof(*b);
     chain_append(c, handle);
 }
@@ -159,15 +161,12 @@ bool cache_get(const struct cache *c, uint64_t seq, struct job_extra *extra, str
     if (!handle)
         return false;
     const struct body *b = body_at(c, handle);
-    *extra = (struct job_extra){.expires_at = b->expires_at};
-    const char *at = b->bytes;
-    for (size_t i = 0; i < TEXTS; i++) {
-        struct span *to = i == PAYLOAD   ? payload
-                          : i == OPTIONS ? &extra->options
-                                         : job_text_at(extra, i);
-        *to = span_of(at, b->len[i]);
-        at += b->len[i];
-    }
+    struct wire_in in = {.rest = span_of(b->bytes + b->payload_len, b->total - b->payload_len)};
+    *extra = (struct job_extra){.expires_at = {0}};
+    if (in.rest.len > 0)
+        job_extra_take(&in, extra);
+    CHECK(wire_ended(&in)); /* cache_put wrote it */
+    *payload = span_of(b->bytes, b->payload_len);
     return true;
 }
 

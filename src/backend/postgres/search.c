@@ -75,11 +75,10 @@ static void send_list(struct pg_store *s, const struct op_list *q, uint32_t queu
     pg_args_i8(a, f->has_priority ? f->priority_max : INT64_MAX);
     pg_args_i8(a, f->created_from.ms ? f->created_from.ms : INT64_MIN);
     pg_args_i8(a, f->created_to.ms ? f->created_to.ms - 1 : INT64_MAX);
-    pg_args_text(a, f->unique);
-    pg_args_text(a, f->group);
-    pg_args_text(a, f->correlation);
     pg_args_bool(a, q->want_body);
     pg_args_i4(a, (int32_t)list_limit(q) + 1);
+    for (size_t i = 0; i < JOB_TEXTS; i++)
+        pg_args_text(a, job_text_of(f, i));
     pg_conn_send(s->reader,
                  kept ? (q->newest_first ? SQL_LIST_KEPT_NEWEST : SQL_LIST_KEPT)
                       : (q->newest_first ? SQL_LIST_NEWEST : SQL_LIST),

@@ -156,7 +156,7 @@ static bool list_next(struct router_call *c, const struct reply *last)
     c->base.inner = *c->base.op;
     if (child)
         c->base.inner.list = wants;
-    else /* nobody can have what is asked for: the filter finds nothing in any of them */
+    else /* no store can have what is asked for: the filter finds nothing in any of them */
         child = &router_of_call(c)->children[0];
     if (last)
         c->base.inner.list.limit = list_limit(c) - (uint32_t)c->got;
@@ -180,7 +180,7 @@ static bool would_answer(const struct child *child)
     return child->backend && backend_answers(child->backend);
 }
 
-/* For a partial list nobody waits for a child that would not answer. */
+/* A partial list does not wait for a child that would not answer. */
 static bool parts_next(struct router_call *c, const struct reply *last)
 {
     struct child *before = c->child;
@@ -303,14 +303,14 @@ static bool notices_next(struct router_call *c, const struct reply *last)
     c->child = before;
     if (last)
         return false;
-    c->child = &router_of_call(c)->children[0]; /* beyond all: whoever is asked has none */
+    c->child = &router_of_call(c)->children[0]; /* beyond all: any store that is asked has none */
     return true;
 }
 
 const struct gather gather_notices = {notices_next, on_without_part, merge_notices};
 
 /* A schedule's queue may have been routed elsewhere since it was put: its job would lie where
- * nobody claims it. */
+ * no client claims it. */
 static bool fire_next(struct router_call *c, const struct reply *last)
 {
     struct router *r = router_of_call(c);

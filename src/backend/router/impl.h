@@ -64,7 +64,7 @@ struct router_call {
 };
 
 struct gather {
-    /* Fills inner and child for the next step; false = there is none. last is NULL at first, else
+    /* Fills inner and child for the next step; false = no further step. last is NULL at first, else
      * the answer to the step before, in outside numbers. */
     bool (*next)(struct router_call *c, const struct reply *last);
     /* Goes on though a child answered so; NULL = never. OUT_OK always does. */

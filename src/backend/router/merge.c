@@ -64,7 +64,7 @@ int merge_changed(struct router_call *c, struct reply *out)
     return 0;
 }
 
-/* Who gave no part to what may be partial; false = nobody gave one, and *out is the first
+/* Who gave no part to what may be partial; false = no store gave one, and *out is the first
  * one's refusal. */
 static bool take_parts(const struct router_call *c, struct reply *out)
 {
@@ -103,7 +103,8 @@ static int join_jobs(struct router_call *c, struct reply *out)
     return 0;
 }
 
-/* What the reachable ones gave is given out; nothing from nobody is the first one's refusal. */
+/* What the reachable ones gave is given out; if no store gave anything, the reply is the first
+ * one's refusal. */
 int merge_claim(struct router_call *c, struct reply *out)
 {
     *out = *c->answers->reply;

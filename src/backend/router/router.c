@@ -271,7 +271,7 @@ static void router_figures(const struct backend *b, struct backend_figures *ret)
     }
 }
 
-/* Schedules and conditions are looked after by whoever leads on the default backend. */
+/* Schedules and conditions are handled by the leader of the default backend. */
 static bool router_leads(const struct backend *b)
 {
     const struct router *r = router_of(b);

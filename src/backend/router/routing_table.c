@@ -44,7 +44,7 @@ static const char *refuse_enqueue(const struct router *r, const struct op *op)
     if (op->enqueue.moved || op->enqueue.id.seq)
         return "a job that brings its id can only be given to the backend itself";
     return op->enqueue.extra.undelivered.len > 0 && elsewhere(r, op->enqueue.queue)
-               ? "the queue lives on a backend of its own, and keys for undelivered jobs are kept "
+               ? "the queue is on its own backend, and keys for undelivered jobs are kept "
                  "by the default backend: leave the keys out, or route the queue to the default "
                  "backend"
                : NULL;
@@ -138,7 +138,7 @@ static void plan_list(struct router *r, struct router_call *c)
         c->only = router_child_of(r, want->queue);
     else if (want->filter.queue)
         c->only = router_child_by_number(r, want->filter.queue >> QUEUE_SHIFT);
-    if (!c->only && want->filter.queue) /* of no backend there is: nobody has it */
+    if (!c->only && want->filter.queue) /* of no known backend: no store has it */
         c->only = &r->children[0];
     gather_by(c, &gather_list);
 }

@@ -2,6 +2,7 @@
 /* Operations in the order they came, and which of them make a unit together. */
 #include "backend/shared/shared.h"
 #include "base/check.h"
+#include "core/job_texts.h"
 
 /* Operations that are not decided in src/ops. */
 static const work_fn works[OP_KIND_COUNT] = {
@@ -173,16 +174,14 @@ static bool keep(struct unit *u, struct span *s)
  * once that is answered, which may be before this is. */
 static bool keep_texts(struct unit *u, struct row *r)
 {
-    struct span *texts[] = {&r->payload,          &r->result,           &r->error,
-                            &r->extra.unique,     &r->extra.group,      &r->extra.correlation,
-                            &r->extra.label,      &r->extra.attributes, &r->extra.options,
+    struct span *texts[] = {&r->payload, &r->result, &r->error, &r->extra.options,
                             &r->extra.undelivered};
     if (!r->fresh && !r->set_payload && !r->set_result && !r->set_error && !r->set_note)
         return true;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (!keep(u, texts[i]))
             return false;
-    return true;
+    return job_texts_keep(&u->arena, &r->extra) == 0;
 }
 
 void unit_fill_bodies(struct unit *u)

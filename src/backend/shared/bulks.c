@@ -15,8 +15,10 @@ size_t unit_bulk_count(const struct ops *o)
 
 static void bulk_free(struct bulk *b)
 {
-    if (b)
+    if (b) {
         mem_free(b->group);
+        mem_free(b->kind);
+    }
     mem_free(b);
 }
 
@@ -29,12 +31,14 @@ void shared_bulks_free(struct shared *s)
     }
 }
 
-struct bulk *shared_bulk_new(struct span group)
+struct bulk *shared_bulk_new(struct span group, struct span kind)
 {
     struct bulk *b = mem_zalloc(sizeof *b);
-    if (b)
+    if (b) {
         b->group = mem_text(group.at ? group.at : "", group.len);
-    if (b && b->group)
+        b->kind = mem_text(kind.at ? kind.at : "", kind.len);
+    }
+    if (b && b->group && b->kind)
         return b;
     bulk_free(b);
     return NULL;
@@ -43,7 +47,7 @@ struct bulk *shared_bulk_new(struct span group)
 bool unit_bulk_begin(struct ops *o, const struct op *op, struct rec_bulk_begin *begin)
 {
     struct unit *u = unit_of(o);
-    struct bulk *b = shared_bulk_new(begin->group);
+    struct bulk *b = shared_bulk_new(begin->group, begin->kind);
     if (!b)
         return false;
     b->action = begin->action;

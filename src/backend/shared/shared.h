@@ -71,7 +71,7 @@ struct bulk {
     uint8_t action;
     uint32_t queue;
     unsigned states;
-    char *group;
+    char *group, *kind; /* empty = any */
     uint64_t seq_max, cursor, changed, refused;
     uint64_t slice_cursor, slice_changed, slice_refused; /* of the slice under way */
     bool slice_last;
@@ -179,7 +179,7 @@ void work_dispatched(struct unit *u, struct turn *t);
 void work_accept_clock(struct unit *u, struct turn *t);
 
 /* bulks.c */
-struct bulk *shared_bulk_new(struct span group); /* NULL = no memory */
+struct bulk *shared_bulk_new(struct span group, struct span kind); /* NULL = no memory */
 void shared_bulk_append(struct shared *s, struct bulk *b);
 void shared_bulk_forget(struct unit *u); /* what the unit was to begin */
 /* The slice's jobs are the first rows of the unit, in their order; behind them are those that hold

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/shared/sound.h"
 
+#include "core/job_texts.h"
 #include "core/limits.h"
 #include "core/policy.h"
 #include "core/validate.h"
@@ -40,10 +41,7 @@ static bool texts_right(const struct job_extra *x)
 {
     struct job_options space;
     uint32_t keys;
-    return x->unique.len <= LIMIT_KEY_BYTES && x->group.len <= LIMIT_KEY_BYTES &&
-           x->correlation.len <= LIMIT_KEY_BYTES && x->label.len <= LIMIT_LABEL_BYTES &&
-           x->attributes.len <= LIMIT_ATTRIBUTES_BYTES &&
-           (x->options.len == 0 || options_decode(x->options, &space) == 0) &&
+    return job_extra_fits(x) && (x->options.len == 0 || options_decode(x->options, &space) == 0) &&
            (x->undelivered.len == 0 || validate_undelivered(x->undelivered, &keys) == 0);
 }
 

@@ -16,7 +16,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-#define OFFSET ((size_t)3)
+#define OFFSET HEAP_OFFSET
 #define CHUNK_BITS 17
 #define CHUNK_SLOTS ((size_t)1 << CHUNK_BITS)
 #define FIRST_SLOTS ((size_t)64)
@@ -42,8 +42,8 @@ static inline bool before(struct heap_entry a, struct heap_entry b)
     return key_of(a) < key_of(b);
 }
 
-/* `tell` is a constant where this is inlined: most heaps have nobody to tell, and their loops shall
- * not be bothered by a call that never comes. */
+/* `tell` is a constant where this is inlined: most heaps have no callback, and their loops
+ * should not test for one. */
 static inline void place(struct heap *h, size_t i, struct heap_entry *slot, struct heap_entry e,
                          bool tell)
 {
@@ -144,7 +144,7 @@ static int room_make(struct heap *h, size_t more)
     return r;
 }
 
-int heap_reserve(struct heap *h, size_t more)
+int heap_reserve_more(struct heap *h, size_t more)
 {
     int r = room_make(h, more);
     if (r == 0)

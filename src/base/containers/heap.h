@@ -24,10 +24,11 @@ struct heap_entry {
  * more than once (the last call holds), and must not use the heap. */
 typedef void (*heap_moved_fn)(void *ctx, struct heap_entry e, size_t index);
 
-#define HEAP_TRAIL 3 /* levels below the top whose newcomers are remembered */
+#define HEAP_OFFSET ((size_t)3) /* slots before the first entry, see heap.c */
+#define HEAP_TRAIL 3            /* levels below the top whose newcomers are remembered */
 
 struct heap {
-    heap_moved_fn moved; /* NULL = nobody wants to know */
+    heap_moved_fn moved; /* NULL = no one is told */
     void *moved_ctx;
     struct heap_entry **chunks;
     size_t chunk_count; /* allocated chunks */
@@ -46,7 +47,16 @@ void heap_done(struct heap *h);
 /* Keeps heap_bytes of several heaps in one sum, so that an owner of many need not add them up. The
  * heap must be empty and have no memory; the sum must outlive it. */
 void heap_count_in(struct heap *h, uint64_t *account);
-MUST_CHECK int heap_reserve(struct heap *h, size_t more); /* the next `more` pushes cannot fail */
+MUST_CHECK int heap_reserve_more(struct heap *h, size_t more); /* for heap_reserve only */
+/* The next `more` pushes cannot fail. Each enqueue reserves room in several heaps, nearly always
+ * where there is room already, so that case makes no call. */
+MUST_CHECK static inline int heap_reserve(struct heap *h, size_t more)
+{
+    if (h->room < HEAP_OFFSET + h->len || more > h->room - HEAP_OFFSET - h->len)
+        return heap_reserve_more(h, more);
+    h->promised = h->len + more;
+    return 0;
+}
 MUST_CHECK int heap_push(struct heap *h, struct heap_entry e);
 /* The smallest entry, or false when empty. */
 bool heap_top(const struct heap *h, struct heap_entry *ret);

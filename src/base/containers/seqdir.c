@@ -38,7 +38,7 @@ void seqdir_done(struct seqdir *d)
     d->count = 0;
 }
 
-/* In the worst case every sequence opens a page of its own. */
+/* In the worst case every sequence opens its own page. */
 int seqdir_reserve(struct seqdir *d, size_t more)
 {
     int r = map64_reserve(&d->pages, more);

@@ -38,7 +38,7 @@ static unsigned shift_for(size_t item_size)
     return shift;
 }
 
-/* So many chunks that they fill huge pages to the last byte: what lies on small ones is slow to
+/* As many chunks as fill huge pages to the last byte: what lies on small ones is slow to
  * reach once there are millions of records. */
 static unsigned lot_for(size_t bytes)
 {

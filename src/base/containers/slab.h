@@ -27,8 +27,9 @@ uint32_t slab_take(struct slab *s);                       /* zero-filled; 0 when
 void slab_give(struct slab *s, uint32_t handle);
 size_t slab_bytes(const struct slab *s);
 #ifdef HF_TEST_HOOKS
-/* Slabs that this thread makes from now on take chunks of about so many bytes, so that a simulation
- * which starts thousands of engines does not spend its time on fresh pages; 0 = as usual. */
+/* Slabs that this thread creates from now on take chunks of about this many bytes, so that a
+ * simulation which starts thousands of engines does not spend its time on fresh pages; 0 = as
+ * usual. */
 void slab_chunks_of(size_t bytes);
 #endif
 

@@ -11,7 +11,7 @@
 size_t base64_len(size_t len);
 /* Writes exactly base64_len(in.len) characters to out, no NUL. */
 void base64_encode(struct span in, char *out);
-/* Bytes that so many characters become at most. */
+/* The largest number of bytes that this many characters become. */
 size_t base64_decoded_max(size_t len);
 /* Writes at most base64_decoded_max(in.len) bytes to out and their number to *ret. -ERR_SYNTAX for
  * anything that base64_encode would not have written: other characters, missing or misplaced

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xoshiro256** for what a seed must reproduce, getrandom(2) for what nobody may guess. */
+/* xoshiro256** for what a seed must reproduce, getrandom(2) for what must not be guessed. */
 #include "base/digest/random.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Walking an object of ours, each name at most once.
  *
- * Few names are compared one by one. Many go into a hash table with a key of its own, so that a
+ * Few names are compared one by one. Many go into a hash table with its own key, so that a
  * body with a hundred thousand names costs time in proportion to its length, whatever the names
  * are. */
 #include "base/check.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pull reader: one token a call, no recursion, no memory of its own.
+/* The pull reader: one token a call, no recursion, no allocation.
  *
  * What the grammar allows next is one number (`expect`); which kind of container each level is, one
  * bit a level. Commas and colons are read on the way to the token behind them, so a comma before a

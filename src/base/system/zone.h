@@ -2,7 +2,7 @@
 /* Time zones by their IANA names ("Europe/Berlin"), from the system's tz database.
  *
  * Zones are kept once they were opened; a program's zones are few. What a name means is read when
- * it is first used: after an update of tzdata the program must start anew. Not for use by several
+ * it is first used: after an update of tzdata the program must be restarted. Not for use by several
  * threads at once. */
 #pragma once
 

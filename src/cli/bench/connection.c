@@ -52,8 +52,8 @@ static int lost(struct bench_connection *c, const char *why)
                        "a connection was lost: %s", why);
     c->worker->asked -= c->ring_count;
     for (; c->ring_count > 0; c->ring_count--) {
-        struct bench_lane *lane = c->ring[c->ring_at];
-        bench_lane_settle(lane, lane->jobs);
+        struct bench_slot *slot = c->ring[c->ring_at];
+        bench_slot_settle(slot, slot->jobs);
         c->ring_at = (c->ring_at + 1) % c->worker->plan->pipeline;
     }
     bench_connection_close(c);
@@ -90,11 +90,11 @@ static int answers_take(struct bench_connection *c)
         if (got < 0 || c->ring_count == 0)
             return lost(c, got < 0 ? "what came is no HTTP answer with a length"
                                    : "an answer came that nothing had been asked for");
-        struct bench_lane *lane = c->ring[c->ring_at];
+        struct bench_slot *slot = c->ring[c->ring_at];
         c->ring_at = (c->ring_at + 1) % c->worker->plan->pipeline;
         c->ring_count--;
         c->worker->asked--;
-        int rc = bench_lane_answer(lane, &reply, now_ns);
+        int rc = bench_slot_answer(slot, &reply, now_ns);
         if (rc < 0)
             return rc;
         c->in_at += reply.bytes;

@@ -90,8 +90,8 @@ static int claim_make(struct bench_writer *w, unsigned jobs, bool wait, struct b
     return rc;
 }
 
-/* What is the same each time is made once, so that the generator leaves the processor to the
- * server. */
+/* The parts that are the same in every request are written once, so that the generator leaves the
+ * processor to the server. */
 int bench_writer_init(struct bench_writer *w, const struct bench_plan *plan, uint64_t seed)
 {
     *w = (struct bench_writer){.plan = plan};

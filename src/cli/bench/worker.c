@@ -37,12 +37,12 @@ static int connection_make(struct bench_worker *w, struct bench_connection *c, u
 {
     unsigned pipeline = w->plan->pipeline;
     *c = (struct bench_connection){.worker = w, .role = role_of(w->plan, index), .fd = -1};
-    c->lanes = mem_array(pipeline, sizeof *c->lanes);
+    c->slots = mem_array(pipeline, sizeof *c->slots);
     c->ring = mem_array(pipeline, sizeof *c->ring);
-    if (!c->lanes || !c->ring)
+    if (!c->slots || !c->ring)
         return err_note_set(&w->note, -ERR_NOMEM, "out of memory");
     for (unsigned i = 0; i < pipeline; i++)
-        c->lanes[i].connection = c;
+        c->slots[i].connection = c;
     return bench_connection_open(c);
 }
 
@@ -66,7 +66,7 @@ static void worker_done(struct bench_worker *w)
     for (unsigned i = 0; i < w->connection_count; i++) {
         struct bench_connection *c = &w->connections[i];
         bench_connection_close(c);
-        mem_free(c->lanes);
+        mem_free(c->slots);
         mem_free(c->ring);
     }
     mem_free(w->connections);
@@ -75,13 +75,13 @@ static void worker_done(struct bench_worker *w)
         (void)close(w->epoll);
 }
 
-static int lanes_begin(struct bench_worker *w)
+static int slots_begin(struct bench_worker *w)
 {
     int rc = 0;
     for (unsigned i = 0; i < w->connection_count && rc == 0; i++) {
         struct bench_connection *c = &w->connections[i];
-        for (unsigned lane = 0; lane < w->plan->pipeline && rc == 0; lane++)
-            rc = bench_lane_begin(&c->lanes[lane]);
+        for (unsigned slot = 0; slot < w->plan->pipeline && rc == 0; slot++)
+            rc = bench_slot_begin(&c->slots[slot]);
         if (rc == 0)
             rc = bench_connection_flush(c);
     }
@@ -116,7 +116,7 @@ static bool hopeless(const struct bench_worker *w)
 static int worker_loop(struct bench_worker *w)
 {
     w->alive_ns = w->last_ns = w->shared->start_ns;
-    int rc = lanes_begin(w);
+    int rc = slots_begin(w);
     while (rc == 0 && w->asked > 0) {
         rc = events_take(w);
         if (rc == 0 && hopeless(w)) {

@@ -21,7 +21,7 @@ struct bench_shared {
     uint64_t start_ns,
         end_ns; /* set before the gate opens; end_ns is UINT64_MAX in a run by jobs */
     atomic_bool stop;
-    _Atomic int64_t left;      /* jobs nobody has taken on yet; a run by jobs */
+    _Atomic int64_t left;      /* jobs that no slot has taken yet; a run by jobs */
     _Atomic uint64_t settled;  /* acked or failed; a mixed run by jobs ends when these are all */
     _Atomic unsigned finished; /* threads */
 };
@@ -29,7 +29,7 @@ struct bench_shared {
 struct bench_worker;
 struct bench_connection;
 
-struct bench_lane {
+struct bench_slot {
     struct bench_connection *connection;
     enum bench_kind kind; /* of the request under way */
     unsigned jobs;        /* in it */
@@ -44,8 +44,8 @@ struct bench_connection {
     bool wants_room; /* epoll watches for EPOLLOUT */
     struct buf in, out;
     size_t in_at, out_at; /* what has been used up */
-    struct bench_lane *lanes;
-    struct bench_lane **ring; /* asked, not answered; plan->pipeline places */
+    struct bench_slot *slots;
+    struct bench_slot **ring; /* asked, not answered; plan->pipeline places */
     unsigned ring_at, ring_count;
 };
 
@@ -67,16 +67,16 @@ struct bench_worker {
     struct err_note note;
 };
 
-/* ---- lanes (bench/lane.c) ---- */
+/* ---- slots (bench/slot.c) ---- */
 
-/* Begins a round: appends the lane's first request to its connection. Does nothing when the run is
+/* Begins a round: appends the slot's first request to its connection. Does nothing when the run is
  * over. -ERR_NOMEM. */
-MUST_CHECK int bench_lane_begin(struct bench_lane *lane);
-/* Takes the answer to the lane's request: checks, counts, and goes on. -ERR_NOMEM. */
-MUST_CHECK int bench_lane_answer(struct bench_lane *lane, const struct bench_reply *reply,
+MUST_CHECK int bench_slot_begin(struct bench_slot *slot);
+/* Takes the answer to the slot's request: checks, counts, and goes on. -ERR_NOMEM. */
+MUST_CHECK int bench_slot_answer(struct bench_slot *slot, const struct bench_reply *reply,
                                  uint64_t now_ns);
-/* The lane's request is over, or its connection lost: `failed` of its jobs were not done. */
-void bench_lane_settle(struct bench_lane *lane, unsigned failed);
+/* The slot's request is over, or its connection lost: `failed` of its jobs were not done. */
+void bench_slot_settle(struct bench_slot *slot, unsigned failed);
 /* Counts an error, and keeps the first one's words. */
 void bench_worker_error(struct bench_worker *w, uint64_t count, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -87,5 +87,5 @@ MUST_CHECK int bench_connection_open(struct bench_connection *c);
 void bench_connection_close(struct bench_connection *c);
 /* Sends what is to be sent, as far as the socket takes it. */
 MUST_CHECK int bench_connection_flush(struct bench_connection *c);
-/* Reads what has come and hands the answers to their lanes. */
+/* Reads what has come and hands the answers to their slots. */
 MUST_CHECK int bench_connection_read(struct bench_connection *c);

@@ -50,7 +50,7 @@ bool client_answer_find(struct span object, const char *path, struct span *ret)
     return true;
 }
 
-/* The value as a token of its own. */
+/* The value as its own token. */
 static bool token_of(struct span value, struct json_token *ret)
 {
     struct json_reader r;

@@ -6,6 +6,7 @@
 #include "cli/bench/bench.h"
 #include "cli/client/client_commands.h"
 #include "cli/client/confirm.h"
+#include "cli/client/job_text_options.h"
 #include "cli/client/session.h"
 #include "cli/commands/queue_policy.h"
 
@@ -54,14 +55,10 @@ static const struct option schedules_options[] = {
     {"delay", 'd', "DURATION", "delay of the job", OPTION_DURATION},
     {"expires_in", 0, "DURATION", "the job becomes dead if it is not started within this time",
      OPTION_DURATION},
-    {"unique", 'u', "KEY", "at most one live job with this key", OPTION_TEXT},
+    JOB_TEXT_OPTIONS /* of the job */
     {"unique_mode", 0, "reject|return|replace", "what happens to a second job with this key",
      OPTION_CHOICE},
     {"max_attempts", 0, "N", "attempts before the job is dead", OPTION_NUMBER},
-    {"group", 'g', "NAME", "group of the job", OPTION_TEXT},
-    {"correlation_id", 0, "ID", "is passed to the worker and shown in events", OPTION_TEXT},
-    {"priority_label", 0, "TEXT", "shown with the priority; that of --priority high is high",
-     OPTION_TEXT},
 };
 
 static const struct option kv_options[] = {
@@ -79,13 +76,9 @@ static const struct option enqueue_options[] = {
     {"priority", 'p', "N|LABEL", "jobs with a higher priority are claimed first", OPTION_TEXT},
     {"delay", 'd', "DURATION", "the job becomes ready after this time", OPTION_DURATION},
     {"run_at", 0, "TIME", "the job becomes ready at this time (RFC 3339)", OPTION_TEXT},
-    {"unique", 'u', "KEY", "at most one live job with this key", OPTION_TEXT},
+    JOB_TEXT_OPTIONS /* of the job */
     {"unique_mode", 0, "reject|return|replace", "what happens to a second job with this key",
      OPTION_CHOICE},
-    {"group", 'g', "NAME", "group of the job", OPTION_TEXT},
-    {"correlation_id", 0, "ID", "is passed to the worker and shown in events", OPTION_TEXT},
-    {"priority_label", 0, "TEXT", "shown with the priority; that of --priority high is high",
-     OPTION_TEXT},
     {"max_attempts", 0, "N", "attempts before the job is dead", OPTION_NUMBER},
     {"lease", 0, "DURATION", "how long a claim holds the job", OPTION_DURATION},
     {"backoff", 0, "LIST", "the wait before each retry: 1s,30s,5m", OPTION_TEXT},
@@ -116,6 +109,8 @@ static const struct option fail_options[] = {
     CLIENT_OPTIONS,
     {"error", 'e', "TEXT", "what went wrong", OPTION_TEXT},
     {"error_kind", 0, "app|business", "kind of error", OPTION_CHOICE},
+    {"error_type", 0, "TEXT", "class of the exception, such as TimeoutError", OPTION_TEXT},
+    {"stack_file", 0, "FILE", "file with the stack of the exception", OPTION_FILE},
     {"no_retry", 0, NULL, "the job becomes dead at once", OPTION_FLAG},
     {"delay", 'd', "DURATION", "retry after this time", OPTION_DURATION},
     {"run_at", 0, "TIME", "retry at this time (RFC 3339)", OPTION_TEXT},
@@ -138,9 +133,7 @@ static const struct option jobs_options[] = {
     CLIENT_OPTIONS,
     {"queue", 'q', "QUEUE", "only this queue", OPTION_TEXT},
     {"state", 0, "LIST", "only jobs in these states: ready,dead", OPTION_TEXT},
-    {"group", 'g', "NAME", "only jobs of this group", OPTION_TEXT},
-    {"unique", 'u', "KEY", "only jobs with this unique key", OPTION_TEXT},
-    {"correlation_id", 0, "ID", "only jobs with this correlation id", OPTION_TEXT},
+    JOB_LIST_OPTIONS /* texts of the job */
     {"limit", 'n', "N", "jobs per page (50)", OPTION_NUMBER},
     {"newest", 0, NULL, "newest first", OPTION_FLAG},
     {"cursor", 0, "CURSOR", "continue where a page ended", OPTION_TEXT},
@@ -151,6 +144,7 @@ static const struct option jobs_options[] = {
     {"queue", 'q', "QUEUE", "jobs of this queue", OPTION_TEXT},                                    \
         {"state", 0, "LIST", "with --queue: " states, OPTION_TEXT},                                \
         {"group", 'g', "NAME", "with --queue: only jobs of this group", OPTION_TEXT},              \
+        {"kind", 0, "KIND", "with --queue: only jobs of this kind", OPTION_TEXT},                  \
         {"dry_run", 0, NULL, "with --queue: print how many jobs match, and change nothing",        \
          OPTION_FLAG},                                                                             \
         CLIENT_YES_OPTION

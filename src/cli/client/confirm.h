@@ -2,7 +2,7 @@
 /* Confirmation of commands that delete something, or change jobs that are not named one by one.
  *
  * On a terminal (standard input and standard error) the command shows what it would change and
- * asks. Elsewhere there is nobody to ask: a command that can change many jobs then needs --yes.
+ * asks. Elsewhere there is no one to ask: a command that can change many jobs then needs --yes.
  * --yes skips the question everywhere. */
 #pragma once
 

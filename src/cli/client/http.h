@@ -45,7 +45,7 @@ struct client_reply {
 MUST_CHECK int client_open(const char *server, struct client **ret, struct err_note *note);
 void client_close(struct client *c);
 /* Sends one request and waits for its answer, whatever its status. ret was client_reply_init'ed and
- * is filled anew. -ERR_IO with a sentence: the server cannot be reached or broke off. -ERR_CLOSED:
+ * is filled again. -ERR_IO with a sentence: the server cannot be reached or broke off. -ERR_CLOSED:
  * the request ended the stream itself. -ERR_TOO_BIG, -ERR_NOMEM. */
 MUST_CHECK int client_call(struct client *c, const struct client_request *request,
                            struct client_reply *ret, struct err_note *note);

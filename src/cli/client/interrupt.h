@@ -8,7 +8,7 @@
 
 /* From here on SIGINT and SIGTERM do not end the process. Threads started later inherit this. */
 void client_interrupt_hold(void);
-/* Waits so long, or until interrupted; true when interrupted. 0 only asks. */
+/* Waits this long, or until interrupted; true when interrupted. 0 only asks. */
 bool client_interrupt_wait(int64_t ms);
 /* True when interrupted; leaves the signal pending, so that asking again gives the same. */
 bool client_interrupt_pending(void);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/client/input.h"
 #include "config/units.h"
 
 /* ---- paths ------------------------------------------------------------------------------------
@@ -119,6 +120,40 @@ static int write_list(struct json_writer *w, const struct client_field *f, const
     return 0;
 }
 
+static int write_headers(struct json_writer *w, const struct client_field *f,
+                         const struct arguments *args, struct err_note *note)
+{
+    const char *value;
+    size_t at = 0;
+    json_write_object(w);
+    while ((value = arguments_next(args, f->option, &at))) {
+        size_t len = strcspn(value, "=");
+        if (len == 0 || value[len] == '\0')
+            return value_wrong(note, f, value, "NAME=VALUE");
+        json_write_key_span(w, span_of(value, len));
+        json_write_text(w, span_text(value + len + 1));
+    }
+    json_write_object_end(w);
+    return 0;
+}
+
+static int write_file(struct json_writer *w, const char *path, struct err_note *note)
+{
+    struct buf word, text;
+    buf_init(&word);
+    buf_init(&text);
+    int rc = buf_printf(&word, "@%s", path);
+    if (rc == 0)
+        rc = buf_append(&word, "", 1);
+    if (rc == 0)
+        rc = client_input_read(word.data, &text, note);
+    if (rc == 0)
+        json_write_text(w, buf_span(&text));
+    buf_done(&word);
+    buf_done(&text);
+    return rc;
+}
+
 static int value_write(const struct arguments *args, const struct client_field *f,
                        struct json_writer *w, struct err_note *note)
 {
@@ -141,6 +176,10 @@ static int value_write(const struct arguments *args, const struct client_field *
     case CLIENT_FIELD_FALSE:
         json_write_bool(w, false);
         return 0;
+    case CLIENT_FIELD_HEADERS:
+        return write_headers(w, f, args, note);
+    case CLIENT_FIELD_FILE:
+        return write_file(w, value, note);
     }
     return -ERR_INVALID;
 }

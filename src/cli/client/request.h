@@ -34,6 +34,8 @@ enum client_field_kind {
     CLIENT_FIELD_MS_LIST,        /* a text option: durations with commas between */
     CLIENT_FIELD_YES_NO,         /* a choice option yes|no */
     CLIENT_FIELD_FALSE,          /* a flag; its presence is false */
+    CLIENT_FIELD_HEADERS,        /* a list option: NAME=VALUE each; becomes an object */
+    CLIENT_FIELD_FILE,           /* a file option: the text in it */
 };
 
 struct client_field {

@@ -107,7 +107,7 @@ static bool is_json(const struct client_session *s)
     return false;
 }
 
-/* What the words of a problem point to, so that nobody has to ask again with --json. */
+/* What the words of a problem point to, so that no one has to ask again with --json. */
 static void hints_print(const struct client_session *s)
 {
     static const char *const members[] = {"state", "legal_moves", "allowed"};

@@ -18,6 +18,6 @@ const char *client_show_ms(int64_t ms, char out[CLIENT_SPAN_BYTES]);
 /* "1,204". */
 #define CLIENT_COUNT_BYTES 32
 const char *client_show_count(int64_t count, char out[CLIENT_COUNT_BYTES]);
-/* Prints each member on a line of its own, "name: value", the members of inner objects as
+/* Prints each member on its own line, "name: value", the members of inner objects as
  * "outer.name". Lists of objects are left out (the caller shows them as a table). */
 void client_show_object(FILE *out, struct span object, struct arena *arena);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looks at GET /v1/server on a connection of its own while another request is under way, for a
- * progress bar. Whatever goes wrong with it is nobody's concern: there is no bar then. */
+ * progress bar. If anything goes wrong with it, there is no bar. */
 #pragma once
 
 #include "cli/client/session.h"

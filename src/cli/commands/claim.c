@@ -114,8 +114,12 @@ static int claim(struct client_session *s)
  */
 
 static const struct client_field fail_fields[] = {
-    {"error", "error", CLIENT_FIELD_TEXT},     {"error_kind", "error_kind", CLIENT_FIELD_TEXT},
-    {"no_retry", "retry", CLIENT_FIELD_FALSE}, {"delay", "delay_ms", CLIENT_FIELD_NUMBER},
+    {"error", "error", CLIENT_FIELD_TEXT},
+    {"error_kind", "error_kind", CLIENT_FIELD_TEXT},
+    {"error_type", "error_type", CLIENT_FIELD_TEXT},
+    {"stack_file", "stack", CLIENT_FIELD_FILE},
+    {"no_retry", "retry", CLIENT_FIELD_FALSE},
+    {"delay", "delay_ms", CLIENT_FIELD_NUMBER},
     {"run_at", "run_at", CLIENT_FIELD_TEXT},
 };
 static const struct client_field extend_fields[] = {{"lease", "lease_ms", CLIENT_FIELD_NUMBER}};

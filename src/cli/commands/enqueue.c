@@ -8,6 +8,7 @@
 #include "cli/client/answer.h"
 #include "cli/client/client_commands.h"
 #include "cli/client/input.h"
+#include "cli/client/job_text_options.h"
 #include "cli/client/session.h"
 #include "cli/client/text.h"
 
@@ -19,11 +20,8 @@ static const struct client_field job_fields[] = {
     {"priority", "priority", CLIENT_FIELD_NUMBER_OR_TEXT},
     {"delay", "delay_ms", CLIENT_FIELD_NUMBER},
     {"run_at", "run_at", CLIENT_FIELD_TEXT},
-    {"unique", "unique", CLIENT_FIELD_TEXT},
+    JOB_TEXT_MEMBERS /* texts of the job */
     {"unique_mode", "unique_mode", CLIENT_FIELD_TEXT},
-    {"group", "group", CLIENT_FIELD_TEXT},
-    {"correlation_id", "correlation_id", CLIENT_FIELD_TEXT},
-    {"priority_label", "priority_label", CLIENT_FIELD_TEXT},
     {"max_attempts", "max_attempts", CLIENT_FIELD_NUMBER},
     {"lease", "lease_ms", CLIENT_FIELD_NUMBER},
     {"backoff", "backoff_ms", CLIENT_FIELD_MS_LIST},

@@ -4,6 +4,7 @@
 
 #include "cli/client/answer.h"
 #include "cli/client/client_commands.h"
+#include "cli/client/job_text_options.h"
 #include "cli/client/session.h"
 #include "cli/client/show.h"
 #include "cli/client/text.h"
@@ -14,9 +15,7 @@
 static const struct client_field list_fields[] = {
     {"queue", "queue", CLIENT_FIELD_TEXT},
     {"state", "state", CLIENT_FIELD_TEXT},
-    {"group", "group", CLIENT_FIELD_TEXT},
-    {"unique", "unique", CLIENT_FIELD_TEXT},
-    {"correlation_id", "correlation_id", CLIENT_FIELD_TEXT},
+    JOB_LIST_PARAMETERS /* texts of the job */
     {"limit", "limit", CLIENT_FIELD_NUMBER},
 };
 
@@ -144,7 +143,7 @@ static const char *list_option(const struct arguments *args)
 
 static int jobs(struct client_session *s)
 {
-    static const char *const filters[] = {"queue", "state", "group", "unique", "correlation_id"};
+    static const char *const filters[] = {"queue", "state", JOB_LIST_NAMES};
     char name[OPTION_NAME_MAX];
     int status = client_filters_check(s->args, filters, CLIENT_COUNT(filters));
     if (status != CLIENT_DONE)

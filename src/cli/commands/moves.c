@@ -86,7 +86,8 @@ static void states_write(struct client_session *s, const char *list)
 
 static int many_ask(struct client_session *s, const struct move *m, bool dry_run)
 {
-    static const struct client_field group[] = {{"group", "group", CLIENT_FIELD_TEXT}};
+    static const struct client_field filter[] = {{"group", "group", CLIENT_FIELD_TEXT},
+                                                 {"kind", "kind", CLIENT_FIELD_TEXT}};
     const char *states = arguments_text(s->args, "state", NULL);
     client_body_begin(s);
     if (states)
@@ -95,7 +96,7 @@ static int many_ask(struct client_session *s, const struct move *m, bool dry_run
         json_write_key(&s->writer, "dry_run");
         json_write_bool(&s->writer, true);
     }
-    int status = client_body_fields(s, group, CLIENT_COUNT(group));
+    int status = client_body_fields(s, filter, CLIENT_COUNT(filter));
     if (status == CLIENT_DONE)
         status = client_body_end(s);
     client_path_add(&s->path, "/v1/queues/");
@@ -104,14 +105,16 @@ static int many_ask(struct client_session *s, const struct move *m, bool dry_run
     return status == CLIENT_DONE ? client_ask(s, "POST") : status;
 }
 
-/* `12 jobs of queue "mail"`, `1 job of group "g" in queue "mail"`. */
+/* `12 jobs of queue "mail"`, `1 job of kind "welcome" of group "g" in queue "mail"`. */
 static void many_describe(const struct client_session *s, int64_t count, char *out, size_t room)
 {
     const char *group = arguments_text(s->args, "group", NULL);
+    const char *kind = arguments_text(s->args, "kind", NULL);
     char shown[CLIENT_COUNT_BYTES];
-    snprintf(out, room, "%s job%s of %s%s%squeue \"%s\"", client_show_count(count, shown),
-             count == 1 ? "" : "s", group ? "group \"" : "", group ? group : "",
-             group ? "\" in " : "", arguments_text(s->args, "queue", ""));
+    snprintf(out, room, "%s job%s%s%s%s of %s%s%squeue \"%s\"", client_show_count(count, shown),
+             count == 1 ? "" : "s", kind ? " of kind \"" : "", kind ? kind : "", kind ? "\"" : "",
+             group ? "group \"" : "", group ? group : "", group ? "\" in " : "",
+             arguments_text(s->args, "queue", ""));
 }
 
 /* What the last answer, a dry run, says. */
@@ -170,7 +173,7 @@ static int move_many(struct client_session *s, const struct move *m)
 
 static int move(struct client_session *s, const struct move *m)
 {
-    static const char *const for_queues[] = {"state", "group", "dry_run"};
+    static const char *const for_queues[] = {"state", "group", "kind", "dry_run"};
     char name[OPTION_NAME_MAX];
     bool by_queue = arguments_has(s->args, "queue");
     if (by_queue == (s->args->word_count > 0))
@@ -187,7 +190,7 @@ static int move(struct client_session *s, const struct move *m)
                                "`%s --queue` needs --state, the states of the jobs to %s: one or "
                                "more of %s",
                                m->name, m->name, m->states);
-    static const char *const filters[] = {"queue", "state", "group"};
+    static const char *const filters[] = {"queue", "state", "group", "kind"};
     int status = client_filters_check(s->args, filters, CLIENT_COUNT(filters));
     if (status != CLIENT_DONE)
         return status;

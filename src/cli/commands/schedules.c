@@ -7,6 +7,7 @@
 #include "cli/client/client_commands.h"
 #include "cli/client/confirm.h"
 #include "cli/client/input.h"
+#include "cli/client/job_text_options.h"
 #include "cli/client/list.h"
 #include "cli/client/session.h"
 #include "cli/client/show.h"
@@ -35,12 +36,9 @@ static const struct client_field job_fields[] = {
     {"priority", "priority", CLIENT_FIELD_NUMBER_OR_TEXT},
     {"delay", "delay_ms", CLIENT_FIELD_NUMBER},
     {"expires_in", "expires_in_ms", CLIENT_FIELD_NUMBER},
-    {"unique", "unique", CLIENT_FIELD_TEXT},
+    JOB_TEXT_MEMBERS /* texts of the job */
     {"unique_mode", "unique_mode", CLIENT_FIELD_TEXT},
     {"max_attempts", "max_attempts", CLIENT_FIELD_NUMBER},
-    {"group", "group", CLIENT_FIELD_TEXT},
-    {"correlation_id", "correlation_id", CLIENT_FIELD_TEXT},
-    {"priority_label", "priority_label", CLIENT_FIELD_TEXT},
 };
 
 static const struct client_field payload_field[] = {{"payload", "payload", CLIENT_FIELD_TEXT}};

@@ -41,7 +41,7 @@ static int taken(const struct export_file *f, struct err_note *note)
                         f->name);
 }
 
-/* For the owner alone: payloads are nobody else's. What another run left is replaced, and a link
+/* For the owner alone: payloads concern no one else. What another run left is replaced, and a link
  * that somebody put there not followed. */
 static int file_open(struct export_file *f, struct err_note *note)
 {
@@ -284,7 +284,7 @@ int export_key(struct export_file *f, struct span view, struct err_note *note)
     return members_write(f, "kv", view, kept, &f->keys, note);
 }
 
-/* Whether there is a secret is told; what it is, nobody tells. */
+/* Whether a secret exists is reported; the secret is not. */
 static void webhook_write(struct json_writer *w, struct span webhook, struct arena *arena)
 {
     struct span secret = client_answer_text(webhook, "secret", arena), url;
@@ -299,7 +299,7 @@ static void webhook_write(struct json_writer *w, struct span webhook, struct are
     json_write_object_end(w);
 }
 
-/* The rule; what it raised is found anew. */
+/* The rule; what it raised is found again. */
 int export_alert(struct export_file *f, struct span view, struct err_note *note)
 {
     static const char *const kept[] = {"name",     "on",           "queue",     "enabled",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file an export becomes: NDJSON, on standard output or under a name of its own.
+/* The file an export becomes: NDJSON, on standard output or under its own name.
  *
  *   {"holdfast":"export","version":1,"created_at":…,"source":…,"made_by":…,"secrets":false}
  *   {"queue":{…}}         one line a queue
@@ -31,7 +31,7 @@ struct export_file {
     char *name, *part; /* NULL = standard output */
     bool force;
     struct buf line;
-    struct arena arena; /* of the line being made */
+    struct arena arena; /* of the line that is being written */
     uint64_t queues, jobs, schedules, keys, alerts;
     uint64_t damaged; /* jobs and keys that the server could not read as they were written */
     bool progress;    /* standard error is a terminal */

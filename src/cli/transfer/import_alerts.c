@@ -18,7 +18,7 @@ int import_look(struct client_session *s, const char *folder, const char *name, 
     return *ret ? client_outcome(s) : CLIENT_DONE;
 }
 
-/* It was signed, and nobody has put the secret into the file. */
+/* It was signed, and the secret is not in the file. */
 static bool lacks_secret(struct span alert)
 {
     struct span webhook, secret;

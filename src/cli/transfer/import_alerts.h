@@ -12,6 +12,6 @@ struct import_alerts {
 /* Whether there is something of this name: GET folder + name. CLIENT_DONE, or said. */
 int import_look(struct client_session *s, const char *folder, const char *name, bool *ret);
 /* A rule that is there already stays as it is. One that was signed and comes without its secret is
- * made switched off, and named: whoever receives its notices would not believe them. CLIENT_DONE,
+ * created switched off, and named: the receiver of its notices would not accept them. CLIENT_DONE,
  * or what the server said was said. */
 int import_alert(struct import_alerts *a, struct span alert);

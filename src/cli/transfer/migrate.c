@@ -48,7 +48,7 @@ static bool same_store(const char *a, const char *b)
     return strcmp(rest_a, rest_b) == 0;
 }
 
-/* A server makes a store where there is none; that must not happen to a name that was mistyped. */
+/* A server creates a store that does not exist; that must not happen for a mistyped name. */
 static int source_there(const char *url)
 {
     char file[PATH_MAX];

@@ -8,11 +8,12 @@
  *   migrate_copy.c    queues, jobs, keys, schedules, rules: from one to the other
  *   migrate_verify.c  whether the target has what the source has
  *
- * The order is what makes it safe. The target's queues are made first, paused and without retention
- * or bounds; then jobs by rising sequence, then keys; all of it is compared; then schedules and
- * rules; and only then the queues get their own policy and go on, so that no job of a target runs
- * that is not known to be whole. Jobs arrive in the order of their sequence and each batch takes
- * effect in order, so a target that was left in the middle holds exactly the first so many. */
+ * The order is what makes it safe. The target's queues are created first, paused and without
+ * retention or bounds; then jobs by rising sequence, then keys; all of it is compared; then
+ * schedules and rules; and only then the queues get their own policy and go on, so that no job of a
+ * target runs that is not known to be whole. Jobs arrive in the order of their sequence and each
+ * batch takes effect in order, so a target that was left in the middle holds exactly the first
+ * ones. */
 #pragma once
 
 #include "cli/progress.h"

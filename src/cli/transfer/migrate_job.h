@@ -6,7 +6,7 @@
 #include "base/containers/arena.h"
 #include "ops/op.h"
 
-/* The job as it arrives: a running one is ready again, uncounted, and its attempt, which nobody
+/* The job as it arrives: a running one is ready again, uncounted, and its attempt, which no one
  * ended, is left out. Texts stay where they are, attempts are in the arena. 0, -ERR_NOMEM. */
 MUST_CHECK int job_arrives(struct wall_time now, const struct job_view *from, struct arena *arena,
                            struct job_view *ret);

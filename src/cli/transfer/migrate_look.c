@@ -72,10 +72,11 @@ static int alerts_count(struct migrate *m)
         const struct alert_view *a = &r->alerts[i];
         m->found.alerts++;
         if (a->has_secret && a->rule.secret.len == 0)
-            status = client_complain(CLIENT_REFUSED,
-                                     "alert rule %.*s has a secret that the source keeps to "
-                                     "itself; take the rule away first, and make it anew",
-                                     (int)a->name.len, a->name.at);
+            status =
+                client_complain(CLIENT_REFUSED,
+                                "alert rule %.*s has a secret that the source keeps to "
+                                "itself; delete the rule first, and create it again afterwards",
+                                (int)a->name.len, a->name.at);
     }
     mem_free(r);
     return status;

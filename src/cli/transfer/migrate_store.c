@@ -13,7 +13,7 @@
 
 #define LIST_WAIT_MS 600000 /* a list must show all that was written */
 #define PAGE_JOBS 500
-#define SILENT_MS 15000 /* a node that said nothing for so long is gone */
+#define SILENT_MS 15000 /* a node that was silent for this long has ended */
 
 /* ---- opening and closing ---- */
 
@@ -42,7 +42,7 @@ static int able(const struct migrate_store *s)
                            s->role, backend_kind(s->backend));
 }
 
-/* Who uses a shared store is known with our own first sign of life, which goes before the first
+/* Who uses a shared store is known with our own first heartbeat, which is sent before the first
  * question. */
 static int nodes_heard(struct migrate_store *s, struct backend_cluster *ret)
 {
@@ -57,7 +57,7 @@ static int nodes_heard(struct migrate_store *s, struct backend_cluster *ret)
     return status;
 }
 
-/* Nodes give a sign of life every two seconds, and one when they stop. */
+/* Nodes send a heartbeat every two seconds, and one when they stop. */
 static int nodes_none(struct migrate_store *s, struct wall_time now)
 {
     struct backend_cluster c;

@@ -22,7 +22,7 @@ static bool stop_cb(void *ctx)
     return client_interrupt_pending();
 }
 
-/* Refusals are for whoever typed the command, failures for whoever looks after the disk. */
+/* Refusals are for the user of the command, failures for the operator of the machine. */
 static int status_of(int err)
 {
     switch (err) {

@@ -151,8 +151,8 @@ struct rec_bulk_begin {
     struct wall_time at;
     uint32_t queue;
     unsigned states;
-    struct span group;
-    uint64_t seq_max; /* the horizon: jobs that existed when it was asked for */
+    struct span group, kind; /* empty = any */
+    uint64_t seq_max;        /* the horizon: jobs that existed when it was asked for */
 };
 
 struct rec_bulk_step {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bodies of the job records. JOB_NEW, JOB_CLAIMED and JOB_DONE are written once for every job
  * that goes through the server: nothing here allocates or looks twice. */
+#include "core/job_error.h"
 #include "core/job_texts.h"
 #include "core/limits.h"
 #include "core/policy.h"
@@ -24,36 +25,21 @@ static bool body_fits(uint8_t kind, struct span bytes)
 
 static bool error_fits(uint8_t kind, struct span text)
 {
-    return kind <= ERROR_BUSINESS && text.len <= LIMIT_ERROR_BYTES;
+    return kind <= ERROR_BUSINESS && text.len <= JOB_ERROR_PACKED_MAX;
 }
 
 /* ---- new ---- */
 
-#define EXTRA_MAX ((JOB_TEXTS + 1) * WIRE_LENGTH + WIRE_WALL)
 #define NEW_MAX                                                                                    \
     (WIRE_SEQ + WIRE_FIXED64 + WIRE_U64 + 2 * WIRE_WALL + WIRE_U32 + 3 * WIRE_U32 + 4 * WIRE_U8 +  \
      WIRE_LENGTH)
-
-static bool extra_present(const struct job_extra *x)
-{
-    return (job_texts_bytes(x) | x->options.len) != 0 || x->expires_at.ms != 0;
-}
-
-static bool extra_fits(const struct job_extra *x)
-{
-    for (size_t i = 0; i < JOB_TEXTS; i++) {
-        if (job_text_of(x, i).len > job_texts[i].max)
-            return false;
-    }
-    return x->options.len <= POLICY_BYTES_MAX && wall_fits(x->expires_at);
-}
 
 static size_t new_span_bytes(const struct record *r)
 {
     const struct job_extra *x = &r->job_new.extra;
     size_t bytes = r->job_new.payload.len;
-    if (extra_present(x))
-        bytes += EXTRA_MAX + job_texts_bytes(x) + x->options.len;
+    if (job_extra_present(x))
+        bytes += job_extra_bytes_max(x);
     return bytes;
 }
 
@@ -62,15 +48,7 @@ static bool new_fits(const struct record *r)
     const struct job *j = &r->job_new.job;
     return seq_fits(j->seq) && wall_fits(j->run_at) && wall_fits(j->since) && j->queue != 0 &&
            move_allowed(MOVE_IMPORT, STATE_NONE, j->state) && j->reason < REASON_COUNT &&
-           body_fits(j->payload_kind, r->job_new.payload) && extra_fits(&r->job_new.extra);
-}
-
-static uint8_t *extra_encode(const struct job_extra *x, uint8_t *at)
-{
-    for (size_t i = 0; i < JOB_TEXTS; i++)
-        at = put_span(at, job_text_of(x, i));
-    at = put_wall(at, x->expires_at);
-    return put_span(at, x->options);
+           body_fits(j->payload_kind, r->job_new.payload) && job_extra_fits(&r->job_new.extra);
 }
 
 /* What can be told from the rest (payload_bytes, JOB_HAS_EXTRA) is not taken from the job, and what
@@ -79,7 +57,7 @@ static uint8_t *new_encode(const struct record *r, uint8_t *at)
 {
     const struct job *j = &r->job_new.job;
     const struct job_extra *x = &r->job_new.extra;
-    bool extra = extra_present(x);
+    bool extra = job_extra_present(x);
     at = put_varint(at, j->seq);
     at = put_fixed64(at, j->id_hi);
     at = put_zigzag(at, j->priority);
@@ -94,23 +72,8 @@ static uint8_t *new_encode(const struct record *r, uint8_t *at)
     at = put_u8(at, j->payload_kind);
     at = put_u8(at, extra ? JOB_HAS_EXTRA : 0);
     if (extra)
-        at = extra_encode(x, at);
+        at = job_extra_put(at, x);
     return put_span(at, r->job_new.payload);
-}
-
-static void extra_decode(struct wire_in *in, struct job_extra *x)
-{
-    struct job_options options;
-    for (size_t i = 0; i < JOB_TEXTS; i++) {
-        bool text = job_texts[i].kind == JOB_TEXT_TEXT;
-        *job_text_at(x, i) = text ? take_text(in, job_texts[i].max) : take_span(in);
-    }
-    x->expires_at = take_wall(in);
-    x->options = take_span(in);
-    if (x->options.len > 0 && options_decode(x->options, &options) < 0)
-        wire_spoil(in);
-    if (!extra_present(x))
-        wire_spoil(in);
 }
 
 static void new_decode(struct wire_in *in, struct record *ret)
@@ -128,10 +91,12 @@ static void new_decode(struct wire_in *in, struct record *ret)
     j->state = take_u8(in);
     j->reason = take_u8(in);
     j->payload_kind = take_u8(in);
-    ret->job_new.extra = (struct job_extra){0};
+    ret->job_new.extra = (struct job_extra){.expires_at = {0}};
     j->flags = take_bool(in) ? JOB_HAS_EXTRA : 0;
     if (j->flags)
-        extra_decode(in, &ret->job_new.extra);
+        job_extra_take(in, &ret->job_new.extra);
+    if (j->flags && !job_extra_present(&ret->job_new.extra))
+        wire_spoil(in);
     ret->job_new.payload = take_span(in);
     j->payload_bytes = (uint32_t)ret->job_new.payload.len;
 }

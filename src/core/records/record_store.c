@@ -224,7 +224,7 @@ const struct record_type record_tally = {
 
 static size_t bulk_begin_span_bytes(const struct record *r)
 {
-    return r->bulk_begin.group.len;
+    return r->bulk_begin.group.len + r->bulk_begin.kind.len;
 }
 
 static bool bulk_begin_fits(const struct record *r)
@@ -232,7 +232,7 @@ static bool bulk_begin_fits(const struct record *r)
     const struct rec_bulk_begin *b = &r->bulk_begin;
     return b->bulk != 0 && b->action >= BULK_REQUEUE && b->action <= BULK_REMOVE &&
            wall_fits(b->at) && (b->states & ~STATES_ALL) == 0 && b->group.len <= LIMIT_KEY_BYTES &&
-           b->seq_max <= LIMIT_SEQ;
+           b->kind.len <= LIMIT_KIND_BYTES && b->seq_max <= LIMIT_SEQ;
 }
 
 static uint8_t *bulk_begin_encode(const struct record *r, uint8_t *at)
@@ -244,6 +244,7 @@ static uint8_t *bulk_begin_encode(const struct record *r, uint8_t *at)
     at = put_varint(at, b->queue);
     at = put_varint(at, b->states);
     at = put_span(at, b->group);
+    at = put_span(at, b->kind);
     return put_varint(at, b->seq_max);
 }
 
@@ -256,12 +257,13 @@ static void bulk_begin_decode(struct wire_in *in, struct record *ret)
     b->queue = take_u32(in);
     b->states = take_u32(in);
     b->group = take_text(in, LIMIT_KEY_BYTES);
+    b->kind = take_text(in, LIMIT_KIND_BYTES);
     b->seq_max = take_varint(in);
 }
 
 const struct record_type record_bulk_begin = {
     .name = "bulk_begin",
-    .body_max = WIRE_U64 + WIRE_U8 + WIRE_WALL + 2 * WIRE_U32 + WIRE_LENGTH + WIRE_SEQ,
+    .body_max = WIRE_U64 + WIRE_U8 + WIRE_WALL + 2 * WIRE_U32 + 2 * WIRE_LENGTH + WIRE_SEQ,
     .span_bytes = bulk_begin_span_bytes,
     .encode = bulk_begin_encode,
     .decode = bulk_begin_decode,

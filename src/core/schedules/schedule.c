@@ -11,7 +11,7 @@
 #include "core/records/wire.h"
 #include "core/schedules/cron.h"
 
-#define SCHEDULE_VERSION 1
+#define SCHEDULE_VERSION 2
 #define ZONE_BYTES_MAX 64
 #define RETRY_FIRST_MS 1000
 #define RETRY_MAX_MS (5 * 60 * 1000)
@@ -159,10 +159,8 @@ int schedule_check(const struct schedule_spec *s, struct err_note *note)
 
 size_t schedule_bytes_max(const struct schedule_spec *s)
 {
-    const struct job_extra *x = &s->extra;
     return 16 * WIRE_U8 + 8 * WIRE_U64 + 10 * WIRE_LENGTH + s->cron.len + s->zone.len +
-           s->source.len + s->queue.len + x->unique.len + x->group.len + x->correlation.len +
-           x->label.len + x->options.len + s->payload.len;
+           s->source.len + s->queue.len + job_extra_bytes_max(&s->extra) + s->payload.len;
 }
 
 int schedule_encode(const struct schedule_spec *s, struct buf *out)
@@ -187,11 +185,7 @@ int schedule_encode(const struct schedule_spec *s, struct buf *out)
     at = put_varint(at, s->batch_size);
     at = put_u8(at, s->eager);
     at = put_span(at, s->queue);
-    at = put_span(at, s->extra.unique);
-    at = put_span(at, s->extra.group);
-    at = put_span(at, s->extra.correlation);
-    at = put_span(at, s->extra.label);
-    at = put_span(at, s->extra.options);
+    at = job_extra_put(at, &s->extra);
     at = put_u8(at, s->payload_kind);
     at = put_u8(at, s->unique_mode);
     at = put_u8(at, s->has_priority);
@@ -223,11 +217,7 @@ int schedule_decode(struct span encoded, struct schedule_spec *ret)
     s.batch_size = take_u32(&in);
     s.eager = take_bool(&in);
     s.queue = take_span(&in);
-    s.extra.unique = take_span(&in);
-    s.extra.group = take_span(&in);
-    s.extra.correlation = take_span(&in);
-    s.extra.label = take_span(&in);
-    s.extra.options = take_span(&in);
+    job_extra_take(&in, &s.extra);
     s.payload_kind = take_u8(&in);
     s.unique_mode = take_u8(&in);
     s.has_priority = take_bool(&in);

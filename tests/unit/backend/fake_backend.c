@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "core/job_texts.h"
 
 static struct fake_backend *fake_of(const struct backend *b)
 {
@@ -22,7 +23,9 @@ static void fill_job(struct fake_backend *f, struct job_view *v, const char *byt
     v->token = (struct job_token){f->tokens, 1};
     v->queue = v->worker = v->payload = v->result = v->error = s;
     v->has_body = true;
-    v->extra = (struct job_extra){s, s, s, s, s, {0}, s, s};
+    for (size_t i = 0; i < JOB_TEXTS; i++)
+        *job_text_at(&v->extra, i) = s;
+    v->extra.options = v->extra.undelivered = s;
 }
 
 void fake_answer(struct fake_backend *f, size_t index)

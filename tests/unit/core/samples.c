@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
+#include "core/job_texts.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/policy_fields.h"
@@ -245,6 +246,8 @@ static void sample_extra(struct random *random, struct arena *arena, struct job_
     x->correlation = text(random, arena, LIMIT_KEY_BYTES);
     x->label = text(random, arena, LIMIT_LABEL_BYTES);
     x->attributes = bytes(random, arena, 1000);
+    x->kind = text(random, arena, LIMIT_KIND_BYTES);
+    x->headers = bytes(random, arena, 1000);
     if (random_chance(random, 50))
         x->expires_at = wall(random);
     if (random_chance(random, 50))
@@ -253,8 +256,7 @@ static void sample_extra(struct random *random, struct arena *arena, struct job_
 
 static bool extra_any(const struct job_extra *x)
 {
-    return x->unique.len || x->group.len || x->correlation.len || x->label.len ||
-           x->attributes.len || x->expires_at.ms || x->options.len;
+    return job_texts_bytes(x) || x->expires_at.ms || x->options.len;
 }
 
 static void sample_job_new(struct random *random, struct arena *arena, struct record *ret)
@@ -517,6 +519,7 @@ void sample_spec(struct random *random, struct arena *arena, struct schedule_spe
     ret->extra.group = text(random, arena, LIMIT_KEY_BYTES);
     ret->extra.correlation = text(random, arena, LIMIT_KEY_BYTES);
     ret->extra.label = text(random, arena, LIMIT_LABEL_BYTES);
+    ret->extra.kind = text(random, arena, LIMIT_KIND_BYTES);
     ret->unique_mode = (uint8_t)random_between(random, 0, UNIQUE_REPLACE);
     ret->has_priority = random_chance(random, 50);
     ret->priority = (int64_t)u64(random);
@@ -603,6 +606,7 @@ static void sample_store_record(struct random *random, struct arena *arena, stru
             .queue = (uint32_t)between(random, 0, UINT32_MAX),
             .states = (unsigned)random_next(random) & STATES_ALL,
             .group = text(random, arena, LIMIT_KEY_BYTES),
+            .kind = text(random, arena, LIMIT_KIND_BYTES),
             .seq_max = seq_value(random),
         };
         break;
@@ -910,6 +914,7 @@ static const struct field fields[] = {
     F(REC_BULK_BEGIN, bulk_begin.queue),
     F(REC_BULK_BEGIN, bulk_begin.states),
     S(REC_BULK_BEGIN, bulk_begin.group),
+    S(REC_BULK_BEGIN, bulk_begin.kind),
     F(REC_BULK_BEGIN, bulk_begin.seq_max),
     F(REC_BULK_STEP, bulk_step.bulk),
     F(REC_BULK_STEP, bulk_step.cursor),
@@ -938,6 +943,8 @@ static const struct field fields[] = {
     S(REC_JOB_NEW, job_new.extra.correlation),
     S(REC_JOB_NEW, job_new.extra.label),
     S(REC_JOB_NEW, job_new.extra.attributes),
+    S(REC_JOB_NEW, job_new.extra.kind),
+    S(REC_JOB_NEW, job_new.extra.headers),
     F(REC_JOB_NEW, job_new.extra.expires_at),
     S(REC_JOB_NEW, job_new.extra.options),
     S(REC_JOB_NEW, job_new.payload),

@@ -11,7 +11,7 @@ static const char *const action_names[] = {
 
 struct bulk_in {
     uint64_t states;
-    struct span group;
+    struct span group, kind;
     bool dry_run;
 };
 
@@ -19,6 +19,7 @@ struct bulk_in {
 static const struct field bulk_rows[] = {
     {"states", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, native_states, 0},
     {"group", FIELD_TEXT, AT(group), FILTER_MIN, LIMIT_KEY_BYTES, NULL, 0},
+    {"kind", FIELD_TEXT, AT(kind), FILTER_MIN, LIMIT_KIND_BYTES, NULL, 0},
     {"dry_run", FIELD_BOOL, AT(dry_run), 0, 0, NULL, 0},
 };
 
@@ -53,37 +54,32 @@ static int check_states(const struct field_reader *r, const struct bulk_in *in,
 struct dry_run {
     enum bulk_action action;
     unsigned states;
+    uint64_t by_state[STATE_COUNT];
 };
 
-static void write_states(struct json_writer *w, const struct queue_counts *counts, unsigned states)
+static void write_states(struct json_writer *w, const struct dry_run *dry)
 {
     json_write_key(w, "by_state");
     json_write_object(w);
     for (unsigned s = STATE_SCHEDULED; s < STATE_COUNT; s++)
-        if ((states & STATE_BIT(s)) && counts->by_state[s] > 0)
-            write_uint(w, state_name((enum job_state)s), counts->by_state[s]);
+        if ((dry->states & STATE_BIT(s)) && dry->by_state[s] > 0)
+            write_uint(w, state_name((enum job_state)s), dry->by_state[s]);
     json_write_object_end(w);
 }
 
-static uint64_t count_states(const struct queue_counts *counts, unsigned states)
+static uint64_t count_states(const struct dry_run *dry)
 {
     uint64_t sum = 0;
     for (unsigned s = STATE_SCHEDULED; s < STATE_COUNT; s++)
-        sum += states & STATE_BIT(s) ? counts->by_state[s] : 0;
+        sum += dry->states & STATE_BIT(s) ? dry->by_state[s] : 0;
     return sum;
 }
 
-static void bulk_counted(struct call *c, const struct reply *r)
+static void dry_run_answer(struct call *c, struct span queue)
 {
     const struct dry_run *dry = c->more;
-    struct problem p = {.code = PROBLEM_NO_QUEUE};
     struct json_writer w;
-    if (r->queue_count == 0) {
-        problem_answer(c->x, &p);
-        return;
-    }
-    const struct queue_counts *counts = &r->queues[0].counts;
-    uint64_t count = count_states(counts, dry->states);
+    uint64_t count = count_states(dry);
     answer_begin(c->x, &w);
     json_write_object(&w);
     write_text(&w, "action", action_names[dry->action]);
@@ -91,26 +87,61 @@ static void bulk_counted(struct call *c, const struct reply *r)
     write_uint(&w, "count", count);
     json_write_key(&w, "by_queue");
     json_write_object(&w);
-    json_write_key_span(&w, c->op.queue.name);
+    json_write_key_span(&w, queue);
     json_write_uint(&w, count);
     json_write_object_end(&w);
-    write_states(&w, counts, dry->states);
+    write_states(&w, dry);
     json_write_object_end(&w);
     answer_end(c->x, &w, 200);
 }
 
-/* The counts that the store keeps anyway: nothing is searched. */
-static void bulk_count(struct native *n, struct http_exchange *x, const struct dry_run *want,
-                       struct span queue, struct span group)
+static void bulk_counted(struct call *c, const struct reply *r)
 {
-    struct call *c = call_new(n->broker, n, x, OP_QUEUE_GET, bulk_counted);
+    struct dry_run *dry = c->more;
+    struct problem p = {.code = PROBLEM_NO_QUEUE};
+    if (r->queue_count == 0) {
+        problem_answer(c->x, &p);
+        return;
+    }
+    memcpy(dry->by_state, r->queues[0].counts.by_state, sizeof dry->by_state);
+    dry_run_answer(c, c->op.queue.name);
+}
+
+/* A page of the jobs of a kind: the store keeps no counts of these. */
+static void bulk_listed(struct call *c, const struct reply *r)
+{
+    struct dry_run *dry = c->more;
+    for (uint32_t i = 0; i < r->job_count; i++)
+        dry->by_state[r->jobs[i].job.state]++;
+    c->op.list.after = r->cursor;
+    if (r->cursor != 0)
+        call_submit(c);
+    else
+        dry_run_answer(c, c->op.list.queue);
+}
+
+/* Without a kind the store has the counts: nothing is searched. */
+static void bulk_count(struct native *n, struct http_exchange *x, const struct dry_run *want,
+                       struct span queue, const struct bulk_in *in)
+{
+    bool listed = in->kind.len > 0;
+    struct call *c = listed ? call_new(n->broker, n, x, OP_LIST, bulk_listed)
+                            : call_new(n->broker, n, x, OP_QUEUE_GET, bulk_counted);
     struct dry_run *dry = c ? arena_copy(c->arena, want, sizeof *want) : NULL;
     if (c && !dry)
         answer_error(x, -ERR_NOMEM);
     if (!dry)
         return;
     c->more = dry;
-    c->op.queue = (struct op_queue){.name = queue, .group = group};
+    if (listed)
+        c->op.list = (struct op_list){
+            .filter = {.states = want->states, .group = in->group, .kind = in->kind},
+            .queue = queue,
+            .limit = LIMIT_BATCH};
+    else
+        c->op.queue = (struct op_queue){.name = queue, .group = in->group};
+    if (listed)
+        http_alone(x);
     call_submit(c);
 }
 
@@ -137,7 +168,8 @@ static void bulk_run(struct native *n, struct http_exchange *x, enum bulk_action
     c->op.bulk = (struct op_bulk){.action = (uint8_t)action,
                                   .queue = queue,
                                   .states = (unsigned)in->states,
-                                  .group = in->group};
+                                  .group = in->group,
+                                  .kind = in->kind};
     call_submit(c);
 }
 
@@ -153,9 +185,10 @@ static void bulk_handle(struct native *n, struct http_exchange *x, enum bulk_act
         problem_answer(x, &p);
         return;
     }
-    struct dry_run dry = {action, bulk_states_meant(action, (unsigned)in.states)};
+    struct dry_run dry = {.action = action,
+                          .states = bulk_states_meant(action, (unsigned)in.states)};
     if (in.dry_run)
-        bulk_count(n, x, &dry, queue, in.group);
+        bulk_count(n, x, &dry, queue, &in);
     else
         bulk_run(n, x, action, queue, &in);
 }

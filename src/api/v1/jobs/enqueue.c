@@ -7,20 +7,24 @@
 #include <stdio.h>
 
 #include "api/content.h"
+#include "api/job_text_fields.h"
 #include "api/kv_keys.h"
+#include "api/trace.h"
 #include "api/v1/jobs/batch.h"
 #include "api/words.h"
+#include "core/headers.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
 #define IDEMPOTENCY_KEY_BYTES_MAX 200
 
 struct job_in {
+    struct job_texts; /* its members are members of this struct */
     struct span payload;
     struct priority_in priority;
     int64_t delay_ms, expires_in_ms;
     struct wall_time run_at, expires_at;
-    struct span unique, group, correlation, label, key;
+    struct span key;
     struct texts_in undelivered;
     struct span queue;
     uint8_t unique_mode;
@@ -36,7 +40,7 @@ static const struct field job_rows[] = {
     {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
     {"delay_ms", FIELD_INT, AT(delay_ms), 0, LIMIT_WALL_MS, NULL, 0},
     {"run_at", FIELD_TIME, AT(run_at), 0, 0, NULL, 0},
-    {"unique", FIELD_TEXT, AT(unique), 0, LIMIT_KEY_BYTES, NULL, 0},
+    JOB_TEXT_FIELDS /* of the job */
     {"unique_mode", FIELD_WORD, AT(unique_mode), UNIQUE_REJECT, 0, unique_modes, 0},
     {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
     {"max_crashes", FIELD_INT, AT(max_crashes), 1, LIMIT_ATTEMPTS, NULL, 0},
@@ -45,9 +49,6 @@ static const struct field job_rows[] = {
     {"backoff", FIELD_BACKOFF, AT(backoff), 0, 0, NULL, 0},
     {"expires_at", FIELD_TIME, AT(expires_at), 0, 0, NULL, 0},
     {"expires_in_ms", FIELD_INT, AT(expires_in_ms), 1, LIMIT_WALL_MS, NULL, 0},
-    {"group", FIELD_TEXT, AT(group), 0, LIMIT_KEY_BYTES, NULL, 0},
-    {"correlation_id", FIELD_TEXT, AT(correlation), 0, LIMIT_KEY_BYTES, NULL, 0},
-    {"priority_label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},
     {"idempotency_key", FIELD_TEXT, AT(key), 0, IDEMPOTENCY_KEY_BYTES_MAX, NULL, 0},
     {"keys_if_undelivered", FIELD_KV_KEYS, AT(undelivered), 0, LIMIT_KV_UNDELIVERED, NULL, 0},
     /* The last: in a commit only, elsewhere it stands in the path. */
@@ -67,6 +68,7 @@ struct enqueue {
     struct http_exchange *x;
     const struct http_request *request;
     struct span queue, key;
+    struct trace trace; /* of the request */
     struct problem problem;
 };
 
@@ -155,13 +157,14 @@ static int take_job(const struct enqueue *e, const struct field_reader *r, const
     op->delay_ms = in->delay_ms;
     op->run_at = in->run_at;
     op->unique_mode = in->unique_mode;
-    op->extra = (struct job_extra){
-        .unique = in->unique,
-        .group = in->group,
-        .correlation = in->correlation,
-        .label = in->label.len > 0 ? in->label : in->priority.label,
-        .expires_at = in->expires_at,
-    };
+    op->extra = (struct job_extra){.expires_at = in->expires_at};
+    job_texts_set(&op->extra, in);
+    if (in->label.len == 0)
+        op->extra.label = in->priority.label;
+    if (headers_add_trace(&op->extra.headers, e->trace.parent, e->trace.state, r->arena) < 0) {
+        problem_of_error(r->problem, -ERR_NOMEM);
+        return -ERR_INVALID;
+    }
     if (fields_has(r, "expires_in_ms"))
         op->extra.expires_at = later(broker_now(e->n->broker).wall, in->expires_in_ms);
     if (in->undelivered.count > 0 &&
@@ -209,6 +212,7 @@ int enqueue_read(struct native *n, struct http_exchange *x, struct span text, st
         err = -ERR_INVALID;
     }
     struct enqueue e = {.n = n, .x = x, .request = http_request(x), .queue = in.queue};
+    e.trace = trace_of(e.request);
     if (err == 0)
         err = take_job(&e, &r, &in, op);
     if (err < 0)
@@ -330,6 +334,7 @@ void enqueue_handle(void *ctx, struct http_exchange *x)
 {
     struct enqueue e = {.n = ctx, .x = x, .request = http_request(x)};
     struct pieces pieces = {0};
+    e.trace = trace_of(e.request);
     if (!path_queue(x, &e.queue))
         return;
     enum content_form form = content_form(e.request);

@@ -5,10 +5,12 @@
  * it) and stays visible as imported_from among the job's attributes. Members that only describe how
  * the job stood over there (seq, state_since, attempts) are read and left aside. */
 #include "api/content.h"
+#include "api/job_text_fields.h"
 #include "api/kv_keys.h"
 #include "api/v1/jobs/batch.h"
 #include "api/words.h"
 #include "base/digest/base64.h"
+#include "core/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -16,7 +18,8 @@
 #define BASE64_MAX ((LIMIT_PAYLOAD_BYTES + 2) / 3 * 4)
 
 struct import_in {
-    struct span id, queue, label, unique, group, correlation, attributes;
+    struct job_texts; /* its members are members of this struct */
+    struct span id, queue;
     uint8_t state, reason, error_kind;
     struct priority_in priority;
     int64_t failures, crashes;
@@ -24,7 +27,7 @@ struct import_in {
     struct backoff backoff;
     struct wall_time run_at, expires_at;
     struct span payload, payload_json, payload_text, payload_base64;
-    struct span error;
+    struct span error, error_type, stack;
     struct texts_in undelivered;
     uint64_t damaged;                         /* enum job_damage */
     int64_t seq, attempts;                    /* left aside, as … */
@@ -46,7 +49,6 @@ static const struct field rows[] = {
     {"state", FIELD_WORD, AT(state), STATE_SCHEDULED, 0, native_states, 0},
     {"reason", FIELD_WORD, AT(reason), REASON_FAILED, 0, reasons, 0},
     {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
-    {"priority_label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},
     {"failures", FIELD_INT, AT(failures), 0, UINT16_MAX, NULL, 0},
     {"crashes", FIELD_INT, AT(crashes), 0, UINT16_MAX, NULL, 0},
     {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
@@ -56,15 +58,15 @@ static const struct field rows[] = {
     {"created_at", FIELD_TIME, AT(created_at), 0, 0, NULL, 0},
     {"run_at", FIELD_TIME, AT(run_at), 0, 0, NULL, 0},
     {"expires_at", FIELD_TIME, AT(expires_at), 0, 0, NULL, 0},
-    {"unique", FIELD_TEXT, AT(unique), 0, LIMIT_KEY_BYTES, NULL, 0},
-    {"group", FIELD_TEXT, AT(group), 0, LIMIT_KEY_BYTES, NULL, 0},
-    {"correlation_id", FIELD_TEXT, AT(correlation), 0, LIMIT_KEY_BYTES, NULL, 0},
+    JOB_TEXT_FIELDS /* of the job */
     {"attributes", FIELD_RAW, AT(attributes), 0, 0, NULL, 0},
     {"payload", FIELD_RAW, AT(payload), 0, 0, NULL, 0},
     {"payload_json", FIELD_TEXT, AT(payload_json), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
     {"payload_text", FIELD_TEXT, AT(payload_text), 0, LIMIT_PAYLOAD_BYTES, NULL, 0},
     {"payload_base64", FIELD_TEXT, AT(payload_base64), 0, BASE64_MAX, NULL, 0},
     {"error", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
+    {"error_type", FIELD_CUT, AT(error_type), 0, LIMIT_ERROR_TYPE_BYTES, NULL, 0},
+    {"stack", FIELD_CUT, AT(stack), 0, LIMIT_STACK_BYTES, NULL, 0},
     {"error_kind", FIELD_WORD, AT(error_kind), ERROR_APP, 0, error_kinds, 0},
     {"keys_if_undelivered", FIELD_KV_KEYS, AT(undelivered), 0, LIMIT_KV_UNDELIVERED, NULL, 0},
     {"damaged", FIELD_WORDS, AT(damaged), 0, 0, damages, 0},
@@ -216,8 +218,10 @@ static int take_past(struct import *im)
         .failures = (uint16_t)in->failures,
         .crashes = (uint16_t)in->crashes,
         .error_kind = in->error_kind,
-        .error = in->error,
     };
+    struct job_error error = {in->error, in->error_type, in->stack};
+    if (job_error_pack(&error, im->reader.arena, &past.error) < 0)
+        return no_memory(im);
     im->op->past = arena_copy(im->reader.arena, &past, sizeof past);
     return im->op->past ? 0 : no_memory(im);
 }
@@ -276,13 +280,10 @@ static int take_job(struct import *im)
     op->has_priority = fields_has(&im->reader, "priority");
     op->priority = in->priority.value;
     op->run_at = in->run_at;
-    op->extra = (struct job_extra){
-        .unique = in->unique,
-        .group = in->group,
-        .correlation = in->correlation,
-        .label = in->label.len > 0 ? in->label : in->priority.label,
-        .expires_at = in->expires_at,
-    };
+    op->extra = (struct job_extra){.expires_at = in->expires_at};
+    job_texts_set(&op->extra, in);
+    if (in->label.len == 0)
+        op->extra.label = in->priority.label;
     if (in->undelivered.count > 0 &&
         kv_keys_pack(im->reader.arena, in->undelivered, &op->extra.undelivered) < 0)
         return no_memory(im);

@@ -3,6 +3,8 @@
 
 #include "api/v1/queues/policy_fields.h"
 #include "api/words.h"
+#include "core/job_error.h"
+#include "core/job_texts.h"
 
 const char *error_kind_name(uint8_t kind)
 {
@@ -63,9 +65,7 @@ static void write_times(struct json_writer *w, const struct job_view *v, struct 
 
 static void write_keys(struct json_writer *w, const struct job_view *v)
 {
-    write_span_if(w, "unique", v->extra.unique);
-    write_span_if(w, "group", v->extra.group);
-    write_span_if(w, "correlation_id", v->extra.correlation);
+    job_texts_write(w, &v->extra, false);
     write_time_if(w, "expires_at", v->expires_at);
     write_kv_keys_if(w, "keys_if_undelivered", v->extra.undelivered);
 }
@@ -91,6 +91,17 @@ static void write_damage(struct json_writer *w, unsigned damage)
     json_write_array_end(w);
 }
 
+static void write_error(struct json_writer *w, struct span packed, uint8_t kind)
+{
+    struct job_error e = job_error_split(packed);
+    if (packed.len == 0)
+        return;
+    write_span(w, "error", e.text);
+    write_text(w, "error_kind", error_kind_name(kind));
+    write_span_if(w, "error_type", e.type);
+    write_span_if(w, "stack", e.stack);
+}
+
 static void write_result(struct json_writer *w, const struct job_view *v, unsigned flags)
 {
     if (v->has_body && (flags & VIEW_PAYLOAD)) {
@@ -99,10 +110,8 @@ static void write_result(struct json_writer *w, const struct job_view *v, unsign
             write_bytes(w, "result", v->result_kind, v->result);
     }
     /* A done job succeeded in the end; the error of an earlier attempt is in its history. */
-    if (v->error.len > 0 && v->job.state != STATE_DONE) {
-        write_span(w, "error", v->error);
-        write_text(w, "error_kind", error_kind_name(v->error_kind));
-    }
+    if (v->job.state != STATE_DONE)
+        write_error(w, v->error, v->error_kind);
     write_damage(w, v->damage);
 }
 
@@ -114,10 +123,7 @@ void attempt_write(struct json_writer *w, const struct attempt_view *a)
     write_time(w, "started_at", a->started_at);
     write_time(w, "ended_at", a->ended_at);
     write_text(w, "outcome", attempt_outcome_name((enum attempt_outcome)a->outcome));
-    if (a->error.len > 0) {
-        write_span(w, "error", a->error);
-        write_text(w, "error_kind", error_kind_name(a->error_kind));
-    }
+    write_error(w, a->error, a->error_kind);
     json_write_object_end(w);
 }
 
@@ -140,7 +146,6 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     write_text(w, "uuid", uuid);
     write_span(w, "queue", v->queue);
     write_state(w, &v->job);
-    write_span_if(w, "priority_label", v->extra.label);
     write_counts(w, v);
     write_options(w, v);
     write_times(w, v, now);
@@ -167,7 +172,6 @@ void job_claim_write(struct json_writer *w, const struct job_view *v, struct wal
     write_time(w, "lease_until", lease_until(v->lease_ms, now));
     write_time(w, "created_at", id_time(v->job.id_hi));
     write_bytes(w, "payload", v->job.payload_kind, v->payload);
-    write_span_if(w, "priority_label", v->extra.label);
     write_keys(w, v);
     json_write_object_end(w);
 }

@@ -8,7 +8,7 @@ struct lease_in {
     struct job_ref job;
     struct job_token token;
     struct span result;
-    struct span error;
+    struct span error, error_type, stack;
     uint8_t error_kind;
     bool retry;
     int64_t delay_ms, lease_ms;
@@ -40,6 +40,8 @@ static const struct field ack_rows[] = {
 static const struct field fail_rows[] = {
     TOKEN_ROW,
     {"error", FIELD_CUT, AT(error), 0, LIMIT_ERROR_BYTES, NULL, 0},
+    {"error_type", FIELD_CUT, AT(error_type), 0, LIMIT_ERROR_TYPE_BYTES, NULL, 0},
+    {"stack", FIELD_CUT, AT(stack), 0, LIMIT_STACK_BYTES, NULL, 0},
     {"error_kind", FIELD_WORD, AT(error_kind), ERROR_APP, 0, error_kinds, 0},
     {"result", FIELD_RAW, AT(result), 0, 0, NULL, 0},
     {"retry", FIELD_BOOL, AT(retry), 0, 0, NULL, 0},
@@ -98,6 +100,8 @@ static void take_lease(const struct word *word, const struct field_reader *r,
         .job = in->job,
         .token = in->token,
         .error = in->error,
+        .error_type = in->error_type,
+        .stack = in->stack,
         .error_kind = in->error_kind,
         .no_retry = !in->retry,
         .has_delay = word->when && (fields_has(r, "delay_ms") || fields_has(r, "run_at")),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several jobs: GET /v1/jobs and peek. */
 #include "api/cursor.h"
+#include "api/job_text_fields.h"
 #include "api/v1/jobs/job_view.h"
 #include "api/v1/v1_impl.h"
 #include "api/words.h"
@@ -23,7 +24,8 @@ static const char *const orders[] = {"oldest", "newest", NULL};
 /* ---- GET /v1/jobs ---- */
 
 struct list_in {
-    struct span queue, group, unique, correlation, cursor;
+    struct job_texts; /* its members are members of this struct */
+    struct span queue, cursor;
     uint64_t states, reasons;
     int64_t priority_min, priority_max, limit;
     struct wall_time created_from, created_to;
@@ -35,9 +37,7 @@ struct list_in {
 static const struct field list_rows[] = {
     {"queue", FIELD_TEXT, AT(queue), FILTER_MIN, LIMIT_QUEUE_NAME_BYTES, NULL, 0},
     {"state", FIELD_WORDS, AT(states), STATE_SCHEDULED, 0, native_states, 0},
-    {"group", FIELD_TEXT, AT(group), FILTER_MIN, LIMIT_KEY_BYTES, NULL, 0},
-    {"unique", FIELD_TEXT, AT(unique), FILTER_MIN, LIMIT_KEY_BYTES, NULL, 0},
-    {"correlation_id", FIELD_TEXT, AT(correlation), FILTER_MIN, LIMIT_KEY_BYTES, NULL, 0},
+    JOB_TEXT_FILTERS /* texts of the job */
     {"priority_min", FIELD_INT, AT(priority_min), INT64_MIN, INT64_MAX, NULL, 0},
     {"priority_max", FIELD_INT, AT(priority_max), INT64_MIN, INT64_MAX, NULL, 0},
     {"created_from", FIELD_TIME, AT(created_from), 0, 0, NULL, 0},
@@ -53,9 +53,6 @@ static int take_list(const struct field_reader *r, const struct list_in *in, str
 {
     *op = (struct op_list){
         .filter = {.states = (unsigned)in->states,
-                   .group = in->group,
-                   .unique = in->unique,
-                   .correlation = in->correlation,
                    .has_priority = fields_has(r, "priority_min") || fields_has(r, "priority_max"),
                    .priority_min = in->priority_min,
                    .priority_max = in->priority_max,
@@ -67,6 +64,7 @@ static int take_list(const struct field_reader *r, const struct list_in *in, str
         .newest_first = in->newest != 0,
         .want_body = in->payload,
     };
+    job_texts_set(&op->filter, in);
     if (!fields_has(r, "cursor") || cursor_parse(in->cursor, op->newest_first, &op->after) == 0)
         return 0;
     return cursor_refuse(r);

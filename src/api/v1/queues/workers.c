@@ -8,6 +8,7 @@
 #include "api/v1/name_page.h"
 #include "api/v1/v1_impl.h"
 #include "api/words.h"
+#include "core/job_error.h"
 #include "core/limits.h"
 
 #define EXCEPTIONS_MAX 1000
@@ -83,18 +84,22 @@ static const struct field exception_rows[] = {
     {"cursor", FIELD_TEXT, offsetof(struct exceptions_in, cursor), 0, CURSOR_BYTES - 1, NULL, 0},
 };
 
-static const char *exception_type(const struct attempt_view *a)
+/* The class that the worker gave, or what sort of failure it was. */
+static struct span exception_type(const struct attempt_view *a, struct span given)
 {
-    return a->outcome == ATTEMPT_CRASHED ? "crash" : error_kind_name(a->error_kind);
+    if (given.len > 0)
+        return given;
+    return span_text(a->outcome == ATTEMPT_CRASHED ? "crash" : error_kind_name(a->error_kind));
 }
 
 static void write_exception(struct json_writer *w, const struct attempt_view *a)
 {
+    struct job_error e = job_error_split(a->error);
     json_write_object(w);
     write_id(w, "job_id", a->id_hi, a->seq);
     write_span(w, "queue", a->queue);
-    write_span(w, "error", a->error);
-    write_text(w, "type", exception_type(a));
+    write_span(w, "error", e.text);
+    write_span(w, "type", exception_type(a, e.type));
     write_span(w, "worker", a->worker);
     write_time(w, "at", a->ended_at);
     write_uint(w, "attempt", a->number);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/v1/schedules/schedule_fields.h"
 
+#include "api/job_text_fields.h"
 #include "api/v1/queues/policy_fields.h"
 #include "api/words.h"
 #include "core/limits.h"
@@ -42,16 +43,13 @@ static const struct field job_rows[] = {
     {"priority", FIELD_PRIORITY, AT(priority), 0, 0, NULL, 0},
     {"delay_ms", FIELD_INT, AT(delay_ms), 0, LIMIT_WALL_MS, NULL, 0},
     {"expires_in_ms", FIELD_INT, AT(expires_in_ms), 1, LIMIT_WALL_MS, NULL, 0},
-    {"unique", FIELD_TEXT, AT(unique), 0, LIMIT_KEY_BYTES, NULL, 0},
+    JOB_TEXT_FIELDS /* of the job */
     {"unique_mode", FIELD_WORD, AT(unique_mode), UNIQUE_REJECT, 0, unique_modes, 0},
     {"max_attempts", FIELD_INT, AT(max_attempts), 1, LIMIT_ATTEMPTS, NULL, 0},
     {"max_crashes", FIELD_INT, AT(max_crashes), 1, LIMIT_ATTEMPTS, NULL, 0},
     {"lease_ms", FIELD_INT, AT(lease_ms), LIMIT_LEASE_MS_MIN, LIMIT_LEASE_MS, NULL, 0},
     {"backoff_ms", FIELD_STEPS, AT(backoff), 0, 0, NULL, 0},
     {"backoff", FIELD_BACKOFF, AT(backoff), 0, 0, NULL, 0},
-    {"group", FIELD_TEXT, AT(group), 0, LIMIT_KEY_BYTES, NULL, 0},
-    {"correlation_id", FIELD_TEXT, AT(correlation), 0, LIMIT_KEY_BYTES, NULL, 0},
-    {"priority_label", FIELD_TEXT, AT(label), 0, LIMIT_LABEL_BYTES, NULL, 0},
 };
 #undef AT
 
@@ -97,10 +95,6 @@ int schedule_in_from(struct schedule_in *in, const struct schedule_spec *s)
                 .has_priority = s->has_priority,
                 .delay_ms = s->delay_ms,
                 .expires_in_ms = s->expires_in_ms,
-                .unique = s->extra.unique,
-                .group = s->extra.group,
-                .correlation = s->extra.correlation,
-                .label = s->extra.label,
                 .unique_mode = s->unique_mode,
                 .max_attempts = o.max_attempts,
                 .max_crashes = o.max_crashes,
@@ -108,6 +102,7 @@ int schedule_in_from(struct schedule_in *in, const struct schedule_spec *s)
                 .has_backoff = o.has_backoff,
                 .backoff = o.backoff},
     };
+    job_texts_set(&in->job, &s->extra);
     return 0;
 }
 
@@ -238,11 +233,8 @@ static void fill_spec(const struct schedule_in *in, struct schedule_spec *s)
         .delay_ms = job->delay_ms,
         .expires_in_ms = job->expires_in_ms,
         .unique_mode = job->unique_mode,
-        .extra = {.unique = job->unique,
-                  .group = job->group,
-                  .correlation = job->correlation,
-                  .label = job->label},
     };
+    job_texts_set(&s->extra, job);
     if (in->kind == SCHEDULE_CRON) {
         s->cron = in->cron;
         s->zone = in->timezone;
@@ -337,13 +329,10 @@ static void write_job(struct json_writer *w, const struct schedule_spec *s)
         write_int(w, "delay_ms", s->delay_ms);
     if (s->expires_in_ms != 0)
         write_int(w, "expires_in_ms", s->expires_in_ms);
-    write_span_if(w, "unique", s->extra.unique);
+    job_texts_write(w, &s->extra, false);
     if (s->unique_mode != UNIQUE_QUEUE_DEFAULT)
         write_text(w, "unique_mode", unique_modes[s->unique_mode - UNIQUE_REJECT]);
     write_options(w, s->extra.options);
-    write_span_if(w, "group", s->extra.group);
-    write_span_if(w, "correlation_id", s->extra.correlation);
-    write_span_if(w, "priority_label", s->extra.label);
     json_write_object_end(w);
 }
 

@@ -6,10 +6,10 @@
 
 /* The job that a schedule makes: the members of an enqueue that make sense for it. */
 struct schedule_job_in {
+    struct job_texts; /* its members are members of this struct */
     struct span payload;
     struct priority_in priority;
     int64_t delay_ms, expires_in_ms;
-    struct span unique, group, correlation, label;
     uint8_t unique_mode;
     int64_t max_attempts, max_crashes, lease_ms;
     struct backoff backoff;

@@ -9,6 +9,7 @@
 #include "api/v1/schedules/schedule_fields.h"
 #include "api/v1/v1_impl.h"
 #include "api/words.h"
+#include "core/job_texts.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -96,10 +97,8 @@ static bool take_definition(struct call *c, struct schedule_in *in)
 /* Copies the texts of a definition, which live only as long as the reply. */
 static int spec_keep(struct arena *arena, struct schedule_spec *s)
 {
-    struct span *texts[] = {
-        &s->cron,        &s->zone,         &s->source,      &s->queue,
-        &s->payload,     &s->extra.unique, &s->extra.group, &s->extra.correlation,
-        &s->extra.label, &s->extra.options};
+    struct span *texts[] = {&s->cron,  &s->zone,    &s->source,
+                            &s->queue, &s->payload, &s->extra.options};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (texts[i]->len == 0)
             continue;
@@ -107,7 +106,7 @@ static int spec_keep(struct arena *arena, struct schedule_spec *s)
         if (!texts[i]->at)
             return -ERR_NOMEM;
     }
-    return 0;
+    return job_texts_keep(arena, &s->extra);
 }
 
 /* The schedule as it is becomes the operation that changes it. false: a problem was answered. */

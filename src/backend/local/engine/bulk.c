@@ -14,9 +14,11 @@ int bulk_apply_begin(struct engine *e, const struct rec_bulk_begin *r)
     if (!b)
         return -ERR_NOMEM;
     b->begin = *r;
-    b->begin.group = (struct span){NULL, 0};
+    b->begin.group = b->begin.kind = (struct span){NULL, 0};
     if (r->group.len)
         b->group = hash128_scoped(e->hash_key, r->queue, r->group);
+    if (r->kind.len)
+        b->kind = hash128_of(e->hash_key, r->kind);
     b->restored = !e->out;
     const struct queue *q = queue_at(e, r->queue);
     for (int s = 0; q && s < STATE_COUNT; s++)
@@ -123,11 +125,13 @@ static bool matches(const struct engine *e, const struct bulk *b, const struct l
     if ((l->job.seq > b->begin.seq_max && !id_spooled(l->job.seq)) ||
         (b->restored && l->job.since.ms > b->begin.at.ms))
         return false;
-    if (hash128_none(b->group))
+    if (hash128_none(b->group) && hash128_none(b->kind))
         return true;
-    uint32_t handle = more_of(e, l).group;
-    const struct group *g = handle ? slab_at(&e->groups, handle) : NULL;
-    return g && hash128_equal(g->key, b->group);
+    struct more more = more_of(e, l);
+    const struct group *g = more.group ? slab_at(&e->groups, more.group) : NULL;
+    const struct options *o = more.options ? slab_at(&e->options, more.options) : NULL;
+    return (hash128_none(b->group) || (g && hash128_equal(g->key, b->group))) &&
+           (hash128_none(b->kind) || (o && hash128_equal(o->kind, b->kind)));
 }
 
 static bool change_one(struct engine *e, struct bulk *b, struct live *l)

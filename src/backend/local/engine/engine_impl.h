@@ -57,7 +57,7 @@ struct extra {
 
 struct more {
     struct wall_time expires_at; /* 0 = never */
-    uint32_t options;            /* handle */
+    uint32_t options;            /* handle; own options and kind */
     uint32_t group;              /* handle */
 };
 
@@ -88,8 +88,10 @@ struct group {
     uint64_t by_state[STATE_COUNT];
 };
 
+/* What a job brings itself: its options and its kind. */
 struct options {
     struct hash128 key;
+    struct hash128 kind; /* none = it has no kind */
     uint32_t refs;
     struct job_options value;
 };
@@ -246,8 +248,8 @@ struct queue {
 };
 
 struct bulk {
-    struct rec_bulk_begin begin; /* its group span is not kept */
-    struct hash128 group;
+    struct rec_bulk_begin begin; /* its texts are not kept */
+    struct hash128 group, kind;  /* none = any */
     uint64_t changed, refused;
     uint8_t state;              /* the list it is in */
     bool placed;                /* `next` is set for this state */
@@ -584,7 +586,7 @@ int tally_load(struct engine *e, uint32_t queue, const struct tally *totals);
 
 /* --- engine/names.c: texts held once: options, groups, workers --- */
 int names_reserve(struct engine *e, size_t jobs); /* for the texts of so many */
-int names_options(struct engine *e, struct span encoded, uint32_t *ret);
+int names_options(struct engine *e, const struct job_extra *from, uint32_t *ret);
 int names_group(struct engine *e, uint32_t queue, struct span text, uint32_t *ret);
 int names_worker(struct engine *e, struct span text, uint32_t *ret);
 void names_drop_options(struct engine *e, uint32_t handle);

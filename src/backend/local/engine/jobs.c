@@ -290,7 +290,7 @@ void jobs_moved(struct engine *e, uint32_t handle, uint8_t old_state)
 
 static int more_add(struct engine *e, struct extra *x, uint32_t queue, const struct job_extra *from)
 {
-    if (!from->expires_at.ms && !from->options.len && !from->group.len)
+    if (!from->expires_at.ms && !from->options.len && !from->group.len && !from->kind.len)
         return 0;
     x->more = slab_take(&e->mores);
     if (!x->more)
@@ -298,8 +298,8 @@ static int more_add(struct engine *e, struct extra *x, uint32_t queue, const str
     struct more *more = slab_at(&e->mores, x->more);
     more->expires_at = from->expires_at;
     int err = from->group.len ? names_group(e, queue, from->group, &more->group) : 0;
-    if (!err && from->options.len)
-        err = names_options(e, from->options, &more->options);
+    if (!err && (from->options.len || from->kind.len))
+        err = names_options(e, from, &more->options);
     return err;
 }
 
@@ -320,9 +320,6 @@ static void extra_free(struct engine *e, struct live *l)
 
 static int extra_add(struct engine *e, struct live *l, const struct job_extra *from)
 {
-    int err = names_reserve(e, 1);
-    if (err)
-        return err;
     l->extra = slab_take(&e->extras);
     if (!l->extra)
         return -ERR_NOMEM;
@@ -332,7 +329,7 @@ static int extra_add(struct engine *e, struct live *l, const struct job_extra *f
         struct hash128 unique = hash128_scoped(e->hash_key, l->job.queue, from->unique);
         memcpy(x->unique, &unique, sizeof unique);
     }
-    err = more_add(e, x, l->job.queue, from);
+    int err = more_add(e, x, l->job.queue, from);
     if (err)
         extra_free(e, l);
     return err;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What many jobs have in common is held once: their own options, their group, their worker's name.
+/* What many jobs have in common is held once: their own options and kind, their group, their
+ * worker's name.
  */
 #include "backend/local/engine/engine_impl.h"
 
@@ -34,19 +35,24 @@ static uint32_t intern(struct map128 *map, struct slab *slab, struct hash128 key
     return handle;
 }
 
-int names_options(struct engine *e, struct span encoded, uint32_t *ret)
+int names_options(struct engine *e, const struct job_extra *from, uint32_t *ret)
 {
-    struct job_options value;
-    int err = options_decode(encoded, &value);
+    struct job_options value = {0};
+    int err = from->options.len ? options_decode(from->options, &value) : 0;
     if (err)
         return err;
     bool fresh;
-    struct hash128 key = hash128_of(e->hash_key, encoded);
+    struct hash128 kind = {0, 0};
+    if (from->kind.len)
+        kind = hash128_of(e->hash_key, from->kind);
+    struct hash128 key = hash128_scoped(e->hash_key, kind.lo, from->options);
+    key.hi ^= kind.hi;
     uint32_t handle = intern(&e->options_map, &e->options, key, &fresh);
     if (!handle)
         return -ERR_NOMEM;
     struct options *o = slab_at(&e->options, handle);
     o->key = key;
+    o->kind = kind;
     o->value = value;
     o->refs++;
     *ret = handle;

@@ -68,9 +68,9 @@ MUST_CHECK int journal_entry_seal(struct journal_seal *s, struct journal_entry *
                                   const struct span *parts, size_t count,
                                   char header[JOURNAL_ENTRY_HEADER_BYTES]);
 
-/* Reads the header that lies at the offset `at` of its segment. -ERR_CORRUPT: there is none of this
- * store, or one that can't be. -ERR_VERSION: a newer one; all fields are filled. -ERR_NOMEM. The
- * CRC is not looked at. */
+/* Reads the header that lies at the offset `at` of its segment. -ERR_CORRUPT: it is not an entry of
+ * this store, or one that can't be. -ERR_VERSION: a newer one; all fields are filled. -ERR_NOMEM.
+ * The CRC is not looked at. */
 MUST_CHECK int journal_entry_header(struct journal_seal *s, struct span bytes, uint64_t at,
                                     struct journal_entry *ret);
 

@@ -42,7 +42,7 @@ struct files {
     const struct files_ops *ops;
 };
 
-/* A real directory. make: it is made if it is not there, and its name synced. read_only: nothing
- * can be written; files are opened for reading alone. -ERR_NOT_FOUND: it is not there. */
+/* A real directory. make: it is created if it does not exist, and its name is synced. read_only:
+ * nothing can be written; files are opened for reading alone. -ERR_NOT_FOUND: it is not there. */
 MUST_CHECK int files_open_dir(const char *path, bool make, bool read_only, struct files **ret,
                               struct err_note *note);

@@ -198,7 +198,7 @@ static int dir_write(struct files *fs, int file, uint64_t at, const struct span 
     return 0;
 }
 
-/* Not repeated whatever the error: after a failed sync nobody knows what became of the pages. */
+/* Not repeated whatever the error: after a failed sync, the state of the pages is unknown. */
 static int dir_sync(struct files *fs, int file, struct err_note *note)
 {
     return fdatasync(file) == 0 ? 0 : file_note(dir_of(fs), "sync", file, -ERR_IO, note);

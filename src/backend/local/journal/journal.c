@@ -179,7 +179,7 @@ static int entry_put(struct journal *j, const struct segment *s, uint64_t at, ui
     return rc;
 }
 
-/* Never that of an entry which was torn: its pages may be made whole by a later one of the same
+/* Never that of an entry which was torn: its pages may be completed by a later one of the same
  * content that is torn in its turn, and then two segments would have one generation. */
 static uint64_t generation_next(const struct journal *j)
 {
@@ -317,7 +317,7 @@ static int blanks_settle(struct journal *j, struct err_note *note)
             rc = j->files->ops->sync(j->files, s->file, note);
             s->state = SEGMENT_FREE;
         } else {
-            s->state = SEGMENT_DOOMED;
+            s->state = SEGMENT_SURPLUS;
             rc = segment_remove(j, s, note);
         }
         if (rc < 0)
@@ -326,7 +326,7 @@ static int blanks_settle(struct journal *j, struct err_note *note)
     return j->files->ops->sync_names(j->files, note);
 }
 
-/* A free segment with room for so many bytes, made if there is none. */
+/* A free segment with room for this many bytes; it is created if no such segment exists. */
 static int begin_take(struct journal *j, uint64_t bytes, struct segment **ret,
                       struct err_note *note)
 {
@@ -357,7 +357,7 @@ static int tail_load(struct journal *j, struct buf *entry, struct journal_entry 
                         j->current->number, j->tail);
 }
 
-/* Writes the last entry once more, into a segment of its own, since it was merely found. */
+/* Writes the last entry once more, into its own segment, since it was merely found. */
 static int tail_repeat(struct journal *j, struct err_note *note)
 {
     struct segment *old = j->current, *s;

@@ -119,12 +119,12 @@ void journal_figures(struct journal *j, struct journal_figures *ret);
 /* The entry behind the last whole one, when there is one that is not whole: it was being written
  * when the process before ended and was never confirmed, or it was damaged later and may have been
  * confirmed. An entry whose first sector is lost altogether cannot be told from what an older use
- * of the segment left; then there is none here. */
+ * of the segment left; then none is reported here. */
 struct journal_torn {
-    uint64_t bytes;      /* it takes up on the disk; 0: there is none */
+    uint64_t bytes;      /* it takes up on the disk; 0: no such entry */
     uint32_t segment;    /* file with it … */
     uint64_t at;         /* … and where it begins */
-    uint64_t generation; /* of the journal's last whole entry; 0: there is none */
+    uint64_t generation; /* of the journal's last whole entry; 0: no such entry */
     uint64_t after;      /* position of the last whole record */
     bool header_damaged; /* so that the bytes are only what it seems to take up */
 };

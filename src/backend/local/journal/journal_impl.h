@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the journal: the table of segments and who may touch what.
+/* Inside the journal: the table of segments, and which thread uses which part.
  *
  * The lock guards the table, the fields of the segments and what is marked (lock) below; it is
  * never held over I/O. A segment's memory stays where it is until it leaves the table, and only
@@ -23,12 +23,12 @@
     "export --data DIR)"
 
 enum segment_state {
-    SEGMENT_BLANK,  /* found without an entry; nothing is known of it until journal_begin */
-    SEGMENT_MAKING, /* journal_provide is at it */
-    SEGMENT_FREE,   /* whole and synced, and nothing in it is needed */
-    SEGMENT_TAKEN,  /* the writer puts a first entry into it */
-    SEGMENT_USED,   /* holds entries */
-    SEGMENT_DOOMED, /* to be removed */
+    SEGMENT_BLANK,   /* found without an entry; nothing is known of it until journal_begin */
+    SEGMENT_MAKING,  /* journal_provide is at it */
+    SEGMENT_FREE,    /* whole and synced, and nothing in it is needed */
+    SEGMENT_TAKEN,   /* the writer puts a first entry into it */
+    SEGMENT_USED,    /* holds entries */
+    SEGMENT_SURPLUS, /* to be removed */
 };
 
 struct segment {
@@ -116,16 +116,16 @@ MUST_CHECK int segment_add(struct journal *j, uint32_t number, uint64_t size,
 void segments_free(struct journal *j); /* the memory; closes the files */
 /* Makes a file of this size, filled with zeros and synced, and puts it among the free ones. */
 MUST_CHECK int segment_make(struct journal *j, uint64_t size, struct err_note *note);
-/* Removes one that is doomed. */
+/* Removes a surplus segment. */
 MUST_CHECK int segment_remove(struct journal *j, struct segment *s, struct err_note *note);
-/* Takes a free segment with room for so many bytes; NULL: there is none. Call with the lock. */
+/* Takes a free segment with room for this many bytes; NULL: no such segment. Call with the lock. */
 struct segment *segment_take(struct journal *j, uint64_t bytes);
 /* Frees what holds nothing that counts any more, once the journal is begun. Call with the lock. */
 void segments_release(struct journal *j);
 
 /* ---- journal/read.c ---- */
 
-/* Reads the header at `at`. `into` is for entry_load. -ERR_CORRUPT: there is none that this store
+/* Reads the header at `at`. `into` is for entry_load. -ERR_CORRUPT: it is not one that this store
  * wrote here (the note is not filled); -ERR_VERSION: one of a newer version, which is filled. */
 MUST_CHECK int entry_peek(struct journal *j, const struct segment *s, uint64_t at, struct buf *into,
                           struct journal_entry *ret, struct err_note *note);

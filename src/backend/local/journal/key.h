@@ -41,7 +41,7 @@ static inline bool journal_key_usable(const struct journal_key *k)
 {
     return k->state == JOURNAL_KEY_HALF || k->state == JOURNAL_KEY_WHOLE;
 }
-/* Draws a key if there is none to use, writes both copies and syncs the file and its name. Only
+/* Draws a key if no usable one exists, writes both copies and syncs the file and its name. Only
  * while the journal has no entry. */
 MUST_CHECK int journal_key_begin(struct files *files, const uint8_t store_id[16],
                                  struct journal_key *k, struct err_note *note);

@@ -5,9 +5,9 @@
  * Segments are taken by generation. The walk begins with the newest whose first entry is not above
  * what the store lacks first; from there on every entry is checked, and each segment must follow
  * the one before. It does so when its first entry comes after the last entry walked, or instead of
- * the last or the last but one: whoever starts repeats the last entry it can read. A generation may
- * be absent, since the segment that a process began just before it was killed can be lost with the
- * power while its successor stands; what decides is the chain.
+ * the last or the last but one: a server that starts repeats the last entry that it can read. A
+ * generation may be absent, since the segment that a process began just before it was killed can be
+ * lost with the power while its successor stands; what decides is the chain.
  *
  * Nothing found is trusted to be on the disk: only an entry behind which another was written is
  * known to have been synced. So a segment counts as free here only if a newer one that is sure to

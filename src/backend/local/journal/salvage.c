@@ -26,7 +26,7 @@ struct search {
     struct err_note *note;
 };
 
-/* The whole entry at this place. -ERR_CORRUPT: there is none that can be read. */
+/* The whole entry at this place. -ERR_CORRUPT: no entry can be read there. */
 static int entry_read(struct search *q, const struct segment *s, uint64_t at,
                       struct journal_entry *ret)
 {

@@ -127,16 +127,16 @@ int segment_make(struct journal *j, uint64_t size, struct err_note *note)
         return err_note_set(note, -ERR_NOMEM, "cannot make a journal segment: out of memory");
     int rc = file_make(j, s, size, note);
     uv_mutex_lock(&j->lock);
-    s->state = rc == 0 ? SEGMENT_FREE : SEGMENT_DOOMED;
+    s->state = rc == 0 ? SEGMENT_FREE : SEGMENT_SURPLUS;
     uv_mutex_unlock(&j->lock);
     if (rc < 0 && segment_remove(j, s, NULL) < 0)
-        return rc; /* it stays doomed, and is tried again */
+        return rc; /* it stays surplus; its removal is tried again */
     return rc;
 }
 
 int segment_remove(struct journal *j, struct segment *s, struct err_note *note)
 {
-    CHECK(s->state == SEGMENT_DOOMED);
+    CHECK(s->state == SEGMENT_SURPLUS);
     segment_close(j, s);
     int rc = s->there ? j->files->ops->remove(j->files, segment_name(s).text, note) : 0;
     if (rc < 0)
@@ -147,8 +147,8 @@ int segment_remove(struct journal *j, struct segment *s, struct err_note *note)
 
 /* ---- using them ---- */
 
-/* Whether an entry of so many bytes can begin it. One that was made for a large entry is not for
- * small ones: it would never go away. */
+/* Whether an entry of this many bytes can begin it. One that was created for a large entry is not
+ * for small ones: it would never go away. */
 static bool serves(const struct journal *j, const struct segment *s, uint64_t bytes)
 {
     return s->state == SEGMENT_FREE && s->size >= bytes &&
@@ -256,31 +256,31 @@ static uint64_t bytes_count(const struct journal *j)
     return bytes;
 }
 
-/* One of another size serves a waiting append or nobody; of the common size there can be too many.
+/* One of another size serves a waiting append or nothing; of the common size there can be too many.
  */
 static bool too_much(const struct journal *j, const struct segment *s)
 {
     if (s->state != SEGMENT_FREE)
-        return s->state == SEGMENT_DOOMED;
+        return s->state == SEGMENT_SURPLUS;
     if (s->size != j->segment_bytes)
         return j->need == 0 || !serves(j, s, j->need);
     return spare_count(j) > JOURNAL_SPARES &&
            spare_count(j) + busy_count(j) > j->busy_peak + JOURNAL_SPARES;
 }
 
-/* Dooms one that is too much, so that the writer does not take it; NULL: there is none. */
+/* Marks one as surplus, so that the writer does not take it; NULL: none is surplus. */
 static struct segment *victim_pick(struct journal *j)
 {
     for (size_t i = 0; i < j->count; i++) {
         if (too_much(j, j->segments[i])) {
-            j->segments[i]->state = SEGMENT_DOOMED;
+            j->segments[i]->state = SEGMENT_SURPLUS;
             return j->segments[i];
         }
     }
     return NULL;
 }
 
-/* The size of the segment that should be made; 0: none. */
+/* The size of the segment that should be created; 0: none. */
 static uint64_t size_wanted(const struct journal *j)
 {
     uint64_t size = 0;

@@ -42,7 +42,7 @@ struct writer {
     struct histogram us, records; /* under lock */
     uint64_t group_bytes;         /* of one entry at most, unless a frame is larger */
     uint64_t stuck_since;         /* ns; 0 = not stuck */
-    uint64_t average_ns;          /* of the last syncs; written by whoever commits */
+    uint64_t average_ns;          /* of the last syncs; written by the thread that commits */
     uint64_t generation;          /* under lock: of the newest segment the helper was asked after */
 };
 

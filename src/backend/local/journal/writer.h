@@ -5,7 +5,7 @@
  *
  * A failed write or sync is final: the writer stops, says why, and the process must end. A journal
  * without a free segment is not: the frames are kept until the disk or the sweeper has made room.
- * Nor is a segment that cannot be made for want of memory or open files: it is tried again. */
+ * Nor is a segment that cannot be created for lack of memory or open files: it is tried again. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,7 +21,7 @@ struct writer_state {
     uint64_t durable;  /* records up to this position are on stable storage */
     bool full;         /* the disk has no room for another segment */
     bool stuck;        /* frames wait for a free segment */
-    uint64_t stuck_ms; /* for so long, so far */
+    uint64_t stuck_ms; /* for this long, so far */
     int error;         /* ≠ 0: it has stopped for good */
     char why[512];     /* of error or full */
     uint64_t commits, commit_ns_total, commit_ns_last;
@@ -33,10 +33,10 @@ struct writer_config {
     void *ctx;
     /* Called on the writer's threads: the state has changed. */
     void (*notify)(void *ctx);
-    /* There, and inside writer_commit_here, after each sync, before notify: so many bytes more for
-     * the sweeper. */
+    /* There, and inside writer_commit_here, after each sync, before notify: this many bytes more
+     * for the sweeper. */
     void (*synced)(void *ctx, uint64_t position, uint64_t bytes);
-    /* On the helper's thread: bytes free on the disk. NULL = nobody knows. */
+    /* On the helper's thread: bytes free on the disk. NULL = unknown. */
     uint64_t (*room)(void *ctx);
     uint64_t segment_bytes; /* what a spare segment takes; for room */
 };
@@ -46,7 +46,8 @@ MUST_CHECK int writer_start(const struct writer_config *config, struct writer **
 /* The frames stay valid until the durable position passes them. -ERR_NOMEM: none is taken. */
 MUST_CHECK int writer_push(struct writer *w, const struct span *frames, size_t count);
 /* The same on the caller's thread, which waits for the sync: two wake-ups less, worth it when
- * nobody else waits. False, with nothing done, when the thread is at work or syncs have been slow.
+ * no other request waits. False, with nothing done, when the thread is at work or syncs have been
+ * slow.
  */
 bool writer_commit_here(struct writer *w, const struct span *frames, size_t count);
 /* The sweeper has made room. */

@@ -171,9 +171,11 @@ static int bulk_begin(struct store_memory *m, const struct rec_bulk_begin *r, st
     if (!bulks)
         return -ERR_NOMEM;
     m->bulks = bulks;
-    if (bytes_replace(&b.group, r->group) != 0)
+    if (!(b.texts = mem_alloc(r->group.len + r->kind.len)))
         return -ERR_NOMEM;
-    b.bulk.begin.group = span_of(b.group, r->group.len);
+    char *to = b.texts;
+    span_move(&b.bulk.begin.group, &to);
+    span_move(&b.bulk.begin.kind, &to);
     size_t at = m->bulk_count++;
     for (; at > 0 && m->bulks[at - 1].bulk.begin.bulk > r->bulk; at--)
         m->bulks[at] = m->bulks[at - 1];
@@ -194,7 +196,7 @@ static int bulk_step(struct store_memory *m, const struct rec_bulk_step *r, bool
     b->bulk.refused = r->refused;
     if (!end)
         return 0;
-    mem_free(b->group);
+    mem_free(b->texts);
     m->bulk_count--;
     memmove(b, b + 1, (m->bulk_count - (size_t)(b - m->bulks)) * sizeof *b);
     return 0;

@@ -5,10 +5,12 @@
 #include <inttypes.h>
 
 #include "backend/local/store_attempts.h"
+#include "base/check.h"
 #include "base/mem.h"
 #include "core/job_texts.h"
 #include "core/limits.h"
 #include "core/moves.h"
+#include "core/records/wire.h"
 
 void span_move(struct span *s, char **at)
 {
@@ -210,18 +212,25 @@ static int result_set(struct kept_job *k, uint8_t kind, struct span result)
     return 0;
 }
 
-static struct job_extra *extra_copy(const struct job_extra *x)
+static struct kept_extra *extra_pack(const struct job_extra *x)
 {
-    size_t bytes = job_texts_bytes(x) + x->options.len;
-    struct job_extra *copy = mem_alloc(sizeof *copy + bytes);
-    if (!copy)
+    struct kept_extra *kept = mem_alloc(sizeof *kept + job_extra_bytes_max(x));
+    if (!kept)
         return NULL;
-    *copy = *x;
-    char *at = (char *)(copy + 1);
-    for (size_t i = 0; i < JOB_TEXTS; i++)
-        span_move(job_text_at(copy, i), &at);
-    span_move(&copy->options, &at);
-    return copy;
+    kept->len = (uint32_t)(job_extra_put(kept->bytes, x) - kept->bytes);
+    struct kept_extra *smaller = mem_realloc(kept, sizeof *kept + kept->len);
+    return smaller ? smaller : kept;
+}
+
+struct job_extra extra_of(const struct kept_job *k)
+{
+    struct job_extra x = {.expires_at = {0}};
+    if (!k->extra)
+        return x;
+    struct wire_in in = {.rest = span_of(k->extra->bytes, k->extra->len)};
+    job_extra_take(&in, &x);
+    CHECK(wire_ended(&in)); /* extra_pack wrote it */
+    return x;
 }
 
 /* ---- records about jobs ---- */
@@ -229,7 +238,7 @@ static struct job_extra *extra_copy(const struct job_extra *x)
 static int job_fill(struct kept_job *k, const struct rec_job_new *r)
 {
     k->job = r->job;
-    if ((r->job.flags & JOB_HAS_EXTRA) && !(k->extra = extra_copy(&r->extra)))
+    if ((r->job.flags & JOB_HAS_EXTRA) && !(k->extra = extra_pack(&r->extra)))
         return -ERR_NOMEM;
     return bytes_replace(&k->payload, r->payload);
 }
@@ -332,10 +341,10 @@ static int job_noted(struct kept_job *k, const struct rec_job_noted *r)
 {
     int rc = apply_noted(&k->job, r);
     if (rc == 0 && (r->has_label || r->has_attributes)) {
-        struct job_extra x = k->extra ? *k->extra : (struct job_extra){0};
+        struct job_extra x = extra_of(k);
         x.label = r->has_label ? r->label : x.label;
         x.attributes = r->has_attributes ? r->attributes : x.attributes;
-        struct job_extra *copy = extra_copy(&x);
+        struct kept_extra *copy = extra_pack(&x);
         if (!copy)
             return -ERR_NOMEM;
         mem_free(k->extra);

@@ -56,14 +56,11 @@ static int span_copy(struct arena *arena, struct span from, struct span *ret)
     return 0;
 }
 
-static int extra_read(struct arena *arena, const struct job_extra *from, struct job_extra *ret)
+static int extra_read(struct arena *arena, const struct kept_job *k, struct job_extra *ret)
 {
-    *ret = (struct job_extra){.expires_at = from->expires_at};
-    for (size_t i = 0; i < JOB_TEXTS; i++) {
-        if (span_copy(arena, job_text_of(from, i), job_text_at(ret, i)) != 0)
-            return -ERR_NOMEM;
-    }
-    return span_copy(arena, from->options, &ret->options);
+    *ret = extra_of(k);
+    int rc = job_texts_keep(arena, ret);
+    return rc ? rc : span_copy(arena, ret->options, &ret->options);
 }
 
 /* ---- bodies ---- */
@@ -109,7 +106,7 @@ static int body_read(const struct kept_job *k, bool texts_only, struct arena *ar
     size_t payload = texts_only ? 0 : k->job.payload_bytes;
     int rc = span_copy(arena, span_of(k->payload, payload), &ret->payload);
     if (rc == 0 && k->extra)
-        rc = extra_read(arena, k->extra, &ret->extra);
+        rc = extra_read(arena, k, &ret->extra);
     if (rc == 0) /* the keys hang off the job itself, not its extra */
         rc = span_copy(arena, span_of(k->undelivered, k->undelivered_len), &ret->extra.undelivered);
     if (rc != 0 || !o)
@@ -191,7 +188,7 @@ static int view_make(const struct kept_job *k, const struct kept_queue *q, bool 
 {
     *ret = (struct job_view){.job = k->job, .started_at = job_started_at(k)};
     if (k->extra)
-        ret->expires_at = k->extra->expires_at;
+        ret->expires_at = extra_of(k).expires_at;
     int rc = span_copy(arena, q->put.name, &ret->queue);
     if (rc == 0 && k->job.state == STATE_RUNNING) {
         ret->token = k->token;
@@ -304,7 +301,8 @@ static int list_page(const struct store_memory *m, const struct op_list *query,
             break;
         handle = query->newest_first ? k->prev : k->next;
         const struct kept_queue *q = shown_in(m, &k->job);
-        bool match = q && filter_match(filter, &k->job, k->extra);
+        struct job_extra extra = extra_of(k);
+        bool match = q && filter_match(filter, &k->job, &extra);
         if (match && (*ret_count == limit || bytes >= LIMIT_ANSWER_BYTES)) {
             *ret_cursor = views[*ret_count - 1].job.seq;
             break;

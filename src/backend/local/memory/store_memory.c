@@ -55,8 +55,7 @@ static int load_jobs(const struct store_memory *m, const struct store_sink *sink
                                .lease_ms = k->lease_ms,
                                .worker = span_of(k->worker, k->worker_len),
                                .started_at = job_started_at(k)};
-        if (k->extra)
-            j.extra = *k->extra;
+        j.extra = extra_of(k);
         int rc = sink->job(sink->ctx, &j);
         if (rc != 0)
             return rc;
@@ -135,7 +134,7 @@ static void memory_close(struct store *s)
         mem_free(m->queues[i].hours);
     }
     for (size_t i = 0; i < m->bulk_count; i++)
-        mem_free(m->bulks[i].group);
+        mem_free(m->bulks[i].texts);
     memory_kv_free(m);
     memory_free_notices(m);
     memory_schedules_free(m);

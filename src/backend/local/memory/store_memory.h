@@ -34,6 +34,12 @@ struct kept_attempt {
     struct kept_attempt *wrong_older, *wrong_newer;
 };
 
+/* What few jobs have, as job_extra_put writes it. */
+struct kept_extra {
+    uint32_t len;
+    uint8_t bytes[];
+};
+
 struct kept_job {
     struct job job;
     struct job_token token;
@@ -44,7 +50,7 @@ struct kept_job {
     uint32_t worker_len;
     char *worker;                  /* NULL = none */
     char *payload;                 /* job.payload_bytes; NULL = none */
-    struct job_extra *extra;       /* with its texts behind it; NULL = none */
+    struct kept_extra *extra;      /* NULL = none */
     struct kept_outcome *outcome;  /* NULL = no result, no error */
     struct kept_attempt *attempts; /* newest first, at most LIMIT_ATTEMPTS_KEPT */
     char *undelivered;             /* keys of the key-value store; NULL = none */
@@ -78,7 +84,7 @@ struct kept_queue {
 
 struct kept_bulk {
     struct stored_bulk bulk;
-    char *group; /* what begin.group points to; NULL = empty */
+    char *texts; /* what begin.group and begin.kind point to; NULL = both are empty */
 };
 
 struct kept_schedule {
@@ -161,6 +167,8 @@ MUST_CHECK int bytes_replace(char **at, struct span bytes);
 void span_move(struct span *s, char **at);
 /* Frees what hangs off a job. */
 void job_blocks_free(struct store_memory *m, struct kept_job *k);
+/* Its texts point into the job. */
+struct job_extra extra_of(const struct kept_job *k);
 MUST_CHECK int job_new(struct store_memory *m, const struct rec_job_new *r, struct err_note *note);
 MUST_CHECK int jobs_gone(struct store_memory *m, const struct rec_jobs_gone *r,
                          struct err_note *note);

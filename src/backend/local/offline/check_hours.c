@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can be wrong with the tallies by the hour. */
+/* What can be wrong with the counters by the hour. */
 #include <inttypes.h>
 
 #include "backend/local/offline/check_impl.h"

@@ -26,8 +26,8 @@ struct restore_result {
     char problem[600]; /* the first of them, in a sentence */
 };
 
-/* 0: the store is there, whole and durable, and a server starts on it. Otherwise there is none, a
- * directory that was created for it is removed, and the note says why and what to do:
+/* 0: the store is there, whole and durable, and a server starts on it. Otherwise it does not exist,
+ * a directory that was created for it is removed, and the note says why and what to do:
  * -ERR_NOT_FOUND, -ERR_INVALID, -ERR_VERSION, -ERR_LOCKED, -ERR_RANGE refused; -ERR_CORRUPT,
  * -ERR_NO_SPACE, -ERR_IO, -ERR_NOMEM failed; -ERR_CLOSED stopped. */
 MUST_CHECK int restore_run(const struct restore_config *config, struct restore_result *ret,

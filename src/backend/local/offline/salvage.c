@@ -18,6 +18,7 @@
 #include "base/check.h"
 #include "base/json/json.h"
 #include "base/mem.h"
+#include "core/job_error.h"
 #include "core/job_texts.h"
 #include "core/validate.h"
 
@@ -354,7 +355,7 @@ static bool extra_good(const struct job_extra *x)
     struct job_options options;
     for (size_t i = 0; i < JOB_TEXTS; i++) {
         struct span text = job_text_of(x, i);
-        if (job_texts[i].kind == JOB_TEXT_JSON && text.len > 0 && !json_good(text))
+        if (job_texts[i].kind == JOB_TEXT_OWN && text.len > 0 && !json_good(text))
             return false;
     }
     return job_texts_check(x, NULL) == 0 &&
@@ -408,14 +409,14 @@ static unsigned outcome_row(sqlite3_stmt *st, struct job_view *v)
          !body_good(column_span(st, 1), sqlite3_column_int64(st, 4), (uint8_t)result)))
         lost |= LOST_RESULT;
     if (error < ERROR_APP || error > ERROR_BUSINESS ||
-        validate_text("error", text, LIMIT_ERROR_BYTES, NULL) != 0)
+        validate_text("error", text, JOB_ERROR_PACKED_MAX, NULL) != 0)
         lost |= LOST_ERROR;
     if (!(lost & LOST_RESULT) && result != PAYLOAD_NONE) {
         v->result_kind = (uint8_t)result;
         v->result = column_span(st, 1);
     }
     v->error_kind = error == ERROR_BUSINESS ? ERROR_BUSINESS : ERROR_APP;
-    v->error = validate_cut(text, LIMIT_ERROR_BYTES);
+    v->error = job_error_cut(text);
     return lost;
 }
 
@@ -429,7 +430,7 @@ static unsigned outcome_over(const struct salvage_job *over, struct job_view *v,
     }
     if (over->has_error) {
         v->error_kind = over->error_kind;
-        v->error = validate_cut(over->error, LIMIT_ERROR_BYTES);
+        v->error = job_error_cut(over->error);
         lost &= ~(unsigned)LOST_ERROR;
     }
     if (v->result_kind <= PAYLOAD_BYTES && (v->result_kind != PAYLOAD_JSON || json_good(v->result)))

@@ -79,7 +79,7 @@ struct salvage_key {
     struct wall_time expires_at;
     struct span value;
     uint64_t seq;   /* ≠ 0: the value is this job's payload … */
-    uint32_t bytes; /* … and so long */
+    uint32_t bytes; /* … and its length */
     uint8_t kind;
     bool gone;
 };

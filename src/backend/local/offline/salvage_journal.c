@@ -172,7 +172,7 @@ static void take_queue_word(struct salvage *s, const struct record *r)
     if (q && r->kind == REC_PURGED)
         q->put.generation = r->purged.generation;
     else if (q)
-        q->gone = true; /* an ended one has no jobs; nobody asks for it */
+        q->gone = true; /* an ended one has no jobs; no one asks for it */
 }
 
 /* ---- records ---- */
@@ -212,7 +212,7 @@ static int record_cb(void *ctx, const struct record *r, uint64_t position, struc
     case REC_KV_GONE:
     case REC_KV_FROM_JOB:
         return salvage_key_record(s, r);
-    default: /* epochs, sequences, idempotency keys, tallies, bulk actions, firings: nothing an
+    default: /* epochs, sequences, idempotency keys, counters, bulk actions, firings: nothing an
                 export shows */
         return 0;
     }

@@ -13,7 +13,7 @@
 #include "backend/local/sqlite/store_sqlite.h"
 
 #define RESERVE_BYTES (UINT64_C(64) << 20)
-#define RESERVE_SHARE 20 /* one part of so many */
+#define RESERVE_SHARE 20 /* one part of this many */
 #define BUSY_MS 1000
 
 /* ---- the header ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A database file outside its store: a backup that is made, received or restored. Whose it is,
+/* A database file outside its store: a backup that is written, received or restored. Whose it is,
  * whether it is whole, and whether the disk has room for it. */
 #pragma once
 
@@ -47,7 +47,8 @@ MUST_CHECK int dbfile_room(const char *dir, uint64_t bytes, struct err_note *not
 struct dbfile_contents {
     uint64_t bytes, jobs, queues, position;
 };
-/* Reads all of a file that nobody else uses and changes nothing: header, the checksum of each page,
- * SQLite's own quick check, format, and that a store's rows are there. The codes of dbfile_header.
+/* Reads all of a file that no other process uses and changes nothing: header, the checksum of each
+ * page, SQLite's own quick check, format, and that a store's rows are there. The codes of
+ * dbfile_header.
  */
 MUST_CHECK int dbfile_verify(const char *path, struct dbfile_contents *ret, struct err_note *note);

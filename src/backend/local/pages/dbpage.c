@@ -131,7 +131,7 @@ uint32_t dbpage_root(int (*read)(void *ctx, uint32_t number, unsigned char page[
 {
     unsigned char page[DBPAGE_BYTES];
     uint32_t have = 0;
-    /* A tree is low and an overflow chain has at most so many pages as the largest body; a map that
+    /* A tree is low and an overflow chain has at most as many pages as the largest body; a map that
      * is damaged may lead in a circle. */
     for (int steps = 0; steps < 40000 && number >= 3; steps++) {
         uint32_t map = map_page_of(number);

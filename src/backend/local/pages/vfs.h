@@ -29,10 +29,10 @@
 /* Makes both known to SQLite; any number of times, from any thread. -ERR_IO when SQLite has no VFS
  * for Unix. */
 MUST_CHECK int dbpage_vfs_register(void);
-/* What the last read that gave SQLITE_IOERR_DATA found; DBPAGE_FINE when there was none, or when
+/* What the last read that gave SQLITE_IOERR_DATA found; DBPAGE_FINE when no read did, or when
  * the connection does not use this VFS. */
 struct dbpage_fault dbpage_vfs_fault(sqlite3 *db);
-/* The first page that was given although it does not match; DBPAGE_FINE when there was none. */
+/* The first page that was given although it does not match; DBPAGE_FINE when no page was. */
 struct dbpage_fault dbpage_vfs_trusted(sqlite3 *db);
 /* From now on only page 1, which SQLite may read again at any time. */
 void dbpage_vfs_trust_end(sqlite3 *db);

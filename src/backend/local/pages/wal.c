@@ -81,7 +81,7 @@ struct scan {
     struct dbpage_wal *ret;
     unsigned char header[WAL_HEADER_BYTES];
     uint32_t count, room;    /* of ret->numbers … */
-    uint32_t committed;      /* … of which so many are of transactions that SQLite will find */
+    uint32_t committed;      /* … of which this many are of transactions that SQLite will find */
     uint32_t bad;            /* the first frame that does not match; 0 = none */
     unsigned char before[8]; /* checksum of the frame in front, as stored … */
     unsigned char beside[8]; /* … and, behind a bad frame, as it should have been stored */

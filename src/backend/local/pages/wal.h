@@ -46,5 +46,5 @@ void dbpage_wal_done(struct dbpage_wal *w);
 bool dbpage_wal_covers(const struct dbpage_wal *w, uint32_t number);
 
 /* Reads all of the WAL beside `db_path`, which no other process may use meanwhile. 0 also when
- * there is none. -ERR_CORRUPT with a note; *ret is filled then, too. -ERR_IO, -ERR_NOMEM. */
+ * it does not exist. -ERR_CORRUPT with a note; *ret is filled then, too. -ERR_IO, -ERR_NOMEM. */
 MUST_CHECK int dbpage_wal_check(const char *db_path, struct dbpage_wal *ret, struct err_note *note);

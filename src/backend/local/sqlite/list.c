@@ -5,7 +5,7 @@
  *   jobs          everything: costs what lies between two matches
  *   aside         only dead or cancelled jobs are asked for: costs what of these lies in between
  *   aside, queue  … of one queue, in one state: O(log n + page)
- *   extra         a key is asked for: costs the jobs that have any key (docs/decisions says why
+ *   extra         a text is asked for: costs the jobs that have any text (docs/decisions says why
  *                 there is no index)
  * Whatever takes longer than the reader's limit is cut with -ERR_TIMEOUT. */
 #include "backend/local/sqlite/read.h"
@@ -27,7 +27,7 @@ static int list_stmt(struct reader_sqlite *r, enum list_plan plan, bool newest_f
 
 static enum list_plan list_plan(const struct job_filter *f)
 {
-    if (f->unique.len || f->group.len || f->correlation.len)
+    if (job_texts_bytes(f) > 0)
         return PLAN_EXTRA;
     if (f->states == 0 || (f->states & ~STATES_ASIDE))
         return PLAN_JOBS;
@@ -56,11 +56,8 @@ static void bind_filter(sqlite3_stmt *st, const struct job_filter *f, enum list_
     bind_number(st, 9, (uint64_t)(f->created_to.ms ? f->created_to.ms - 1 : INT64_MAX));
     if (plan == PLAN_ASIDE_QUEUE)
         bind_number(st, 10, f->states & STATE_BIT(STATE_DEAD) ? STATE_DEAD : STATE_CANCELLED);
-    if (plan == PLAN_EXTRA) {
-        bind_text(st, 11, f->unique);
-        bind_text(st, 12, f->group);
-        bind_text(st, 13, f->correlation);
-    }
+    for (int i = 0; plan == PLAN_EXTRA && i < JOB_TEXTS; i++)
+        bind_text(st, 11 + i, job_text_of(f, (size_t)i));
 }
 
 /* ---- what is found ---- */

@@ -97,10 +97,11 @@ static int bulk_row(sqlite3_stmt *st, const struct store_sink *sink)
                   .queue = (uint32_t)sqlite3_column_int64(st, 3),
                   .states = (unsigned)sqlite3_column_int64(st, 4),
                   .group = column_span(st, 5),
-                  .seq_max = (uint64_t)sqlite3_column_int64(st, 6)},
-        .cursor = (uint64_t)sqlite3_column_int64(st, 7),
-        .changed = (uint64_t)sqlite3_column_int64(st, 8),
-        .refused = (uint64_t)sqlite3_column_int64(st, 9),
+                  .kind = column_span(st, 6),
+                  .seq_max = (uint64_t)sqlite3_column_int64(st, 7)},
+        .cursor = (uint64_t)sqlite3_column_int64(st, 8),
+        .changed = (uint64_t)sqlite3_column_int64(st, 9),
+        .refused = (uint64_t)sqlite3_column_int64(st, 10),
     };
     return sink->bulk(sink->ctx, &bulk);
 }

@@ -11,6 +11,7 @@
 #include "base/json/json.h"
 #include "base/mem.h"
 #include "base/system/clock.h"
+#include "core/job_error.h"
 #include "core/limits.h"
 #include "core/validate.h"
 
@@ -146,7 +147,7 @@ static bool error_good(sqlite3_stmt *st)
 {
     int64_t kind = sqlite3_column_int64(st, BODY_ERROR_KIND);
     return kind >= ERROR_APP && kind <= ERROR_BUSINESS &&
-           validate_text("error", column_span(st, BODY_ERROR), LIMIT_ERROR_BYTES, NULL) == 0;
+           validate_text("error", column_span(st, BODY_ERROR), JOB_ERROR_PACKED_MAX, NULL) == 0;
 }
 
 /* A job without rare fields has no row of them. */
@@ -235,7 +236,12 @@ int read_body(struct reader_sqlite *r, uint64_t seq, bool texts_only, struct are
     return rc;
 }
 
-enum ahead_column { AHEAD_PAYLOAD, AHEAD_EXTRA, AHEAD_CRC = 9, AHEAD_HAS_EXTRA };
+enum ahead_column {
+    AHEAD_PAYLOAD,
+    AHEAD_EXTRA,
+    AHEAD_CRC = AHEAD_EXTRA + EXTRA_COLUMN_COUNT,
+    AHEAD_HAS_EXTRA
+};
 
 /* As read_body, of a job that is ready and has never been claimed. What is damaged is left to the
  * claim. */

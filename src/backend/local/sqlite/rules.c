@@ -9,6 +9,7 @@
 #include "core/alerts/alert.h"
 #include "core/alerts/breaker.h"
 #include "core/alerts/webhook.h"
+#include "core/job_error.h"
 #include "core/kvkey.h"
 #include "core/limits.h"
 #include "core/policy.h"
@@ -119,7 +120,10 @@ static const struct column_rule aside[] = {
 
 static const struct column_rule payload[] = {SEQ("seq"), BODY("body"), CRC("crc")};
 
-#define JOB_TEXT_RULE(member, name, column, max, kind) kind(#column, max),
+#define JOB_RULE_TEXT(column, max) TEXT(column, max),
+#define JOB_RULE_HEADERS(column, max) JSON(column, max),
+#define JOB_RULE_OWN(column, max) JSON(column, max),
+#define JOB_TEXT_RULE(member, name, column, max, kind, ...) JOB_RULE_##kind(#column, max)
 static const struct column_rule extra[] = {
     SEQ("seq"),
     JOB_TEXT_TABLE(JOB_TEXT_RULE) /* columns as EXTRA_COLUMNS has them */
@@ -133,7 +137,7 @@ static const struct column_rule outcome[] = {
     BODY("result"),
     CRC("result_crc"),
     NUMBER("error_kind", ERROR_APP, ERROR_BUSINESS),
-    TEXT("error", LIMIT_ERROR_BYTES),
+    TEXT("error", JOB_ERROR_PACKED_MAX),
 };
 
 static const struct column_rule bulks[] = {
@@ -143,6 +147,7 @@ static const struct column_rule bulks[] = {
     NUMBER("queue", 0, UINT32_MAX - 1),
     NUMBER("states", 0, STATES_ALL),
     TEXT("group_key", LIMIT_KEY_BYTES),
+    TEXT("kind", LIMIT_KIND_BYTES),
     SEQ_OR_NONE("seq_max"),
     SEQ_OR_NONE("cursor"),
     COUNT("changed"),
@@ -164,7 +169,7 @@ static const struct column_rule attempts[] = {
     NUMBER("outcome", ATTEMPT_DONE, ATTEMPT_CANCELLED),
     NUMBER("error_kind", ERROR_APP, ERROR_BUSINESS),
     TEXT("worker", LIMIT_WORKER_BYTES),
-    TEXT("error", LIMIT_ERROR_BYTES),
+    TEXT("error", JOB_ERROR_PACKED_MAX),
 };
 
 static const struct column_rule kv[] = {

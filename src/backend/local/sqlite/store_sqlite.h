@@ -133,7 +133,7 @@ MUST_CHECK int sqlite_load_schedules(sqlite3 *db, const struct store_sink *sink,
 
 #define STORE_APPLICATION_ID 0x48664a71 /* "HfJq" */
 
-#define STORE_FORMAT 2
+#define STORE_FORMAT 3
 
 /* Creates the tables in an empty database, with the number of the format, in one transaction. */
 MUST_CHECK int schema_create(sqlite3 *db, struct err_note *note);

@@ -490,7 +490,8 @@ static int write_bulk_begin(struct store_sqlite *q, const struct rec_bulk_begin 
     bind_number(st, 4, r->queue);
     bind_number(st, 5, r->states);
     bind_text(st, 6, r->group);
-    bind_number(st, 7, r->seq_max);
+    bind_text(st, 7, r->kind);
+    bind_number(st, 8, r->seq_max);
     return write_one(q, STMT_BULK_BEGIN, "bulk action", r->bulk, note);
 }
 

@@ -3,14 +3,15 @@
 
 -- name: bulk_new
 -- Creates a bulk action; returns its number. Takes action, queue, mask of states, group or '', highest
--- sequence, time, epoch of the node.
-INSERT INTO @bulk (action, queue, states, group_key, seq_max, at, epoch)
-VALUES ($1::int4, $2::int4, $3::int4, $4::text, $5::int8, $6::int8, $7::int4)
+-- sequence, time, epoch of the node, kind or ''.
+INSERT INTO @bulk (action, queue, states, group_key, seq_max, at, epoch, kind)
+VALUES ($1::int4, $2::int4, $3::int4, $4::text, $5::int8, $6::int8, $7::int4, $8::text)
 RETURNING number;
 
 -- name: bulk_jobs
 -- Returns and locks the next jobs of a bulk action. Takes queue ($1), mask of states ($2), where it stopped
--- ($3), highest sequence ($4; sequences of a spool are above it), group or '' ($5), how many ($6).
+-- ($3), highest sequence ($4; sequences of a spool are above it), group or '' ($5), how many ($6),
+-- kind or '' ($7).
 SELECT ${job_columns}
 FROM @job j
 WHERE ${bulk_filter(j)}
@@ -57,4 +58,4 @@ WHERE b.epoch <> $1::int4 AND NOT EXISTS (
     FROM @node n
     WHERE n.epoch = b.epoch AND n.seen_at > $2::int8
 )
-RETURNING number, action, queue, states, group_key, seq_max, at, cursor, changed, refused;
+RETURNING number, action, queue, states, group_key, seq_max, at, cursor, changed, refused, kind;

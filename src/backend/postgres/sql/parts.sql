@@ -6,8 +6,8 @@
 -- The columns of a job, in the order of enum job_column (sql.h).
 j.seq, j.id_hi, j.queue, j.state, j.reason, j.priority, j.run_at, j.since, j.generation, j.failures,
 j.crashes, j.payload_kind, j.payload_bytes, j.flags, j.token_epoch, j.token_counter, j.lease_ms, j.until,
-j.worker, j.nonce, j.started_at, j.reply, j.reply_state, j.reply_run_at, j.outcome_counts, j.unique_key,
-j.holds_key, j.group_key, j.correlation, j.label, j.attributes, j.expires_at, j.options, j.undelivered,
+j.worker, j.nonce, j.started_at, j.reply, j.reply_state, j.reply_run_at, j.outcome_counts,
+${each(${job_texts}; j.%)}, j.holds_key, j.expires_at, j.options, j.undelivered,
 j.result_kind, j.error_kind, j.holder, j.holder_hi
 
 -- part: queue_columns
@@ -89,13 +89,13 @@ CASE WHEN ${wanted}::bool THEN j.error END
 -- What a list asks for; see the statement list.
 j.seq BETWEEN $1::int8 AND $2::int8 AND ($4::int4 >> j.state) & 1 = 1 AND ($5::int4 >> j.reason) & 1 = 1
     AND j.priority BETWEEN $6::int8 AND $7::int8 AND j.id_hi >> 16 BETWEEN $8::int8 AND $9::int8
-    AND ($10::text = '' OR j.unique_key = $10::text) AND ($11::text = '' OR j.group_key = $11::text)
-    AND ($12::text = '' OR j.correlation = $12::text)
+    AND ${each(${job_texts}; ($#12::text = '' OR j.% = $#12::text); AND)}
 
 -- part: bulk_filter(job)
 -- The jobs that a bulk action is about; see the statement bulk_jobs.
 ${job}.queue = $1::int4 AND ($2::int4 >> ${job}.state) & 1 = 1 AND ${job}.seq > $3::int8
     AND (${job}.seq <= $4::int8 OR ${job}.seq >= ${spool_seq_min}) AND ($5::text = '' OR ${job}.group_key = $5::text)
+    AND ($7::text = '' OR ${job}.kind = $7::text)
 
 -- part: may_share(job)
 -- Whether the job counts among those with a unique key; see the statement key_sharers.

@@ -165,12 +165,8 @@ CREATE TABLE @job (
     reply_state int2 NOT NULL DEFAULT 0,
     reply_run_at int8 NOT NULL DEFAULT 0,
     outcome_counts int8 NOT NULL DEFAULT 0,  -- struct job_fates, packed
-    unique_key text COLLATE "C",
+    ${each(${job_texts}; % text COLLATE "C")},  -- core/job_texts.h
     holds_key bool NOT NULL DEFAULT false,  -- whether its unique key keeps others out
-    group_key text COLLATE "C",
-    correlation text,
-    label text,
-    attributes text,
     expires_at int8 NOT NULL DEFAULT 0,
     options bytea,  -- encoded by core
     undelivered bytea,  -- keys at which it leaves its payload when it dies
@@ -337,7 +333,8 @@ CREATE TABLE @bulk (
     action int2 NOT NULL,
     queue int4 NOT NULL,
     states int4 NOT NULL,
-    group_key text NOT NULL,
+    group_key text NOT NULL,  -- this and the next: '' = any
+    kind text NOT NULL,
     seq_max int8 NOT NULL,
     at int8 NOT NULL,
     cursor int8 NOT NULL DEFAULT 0,  -- sequence that it has reached

@@ -64,14 +64,13 @@ WHERE j.seq = u.seq;
 -- name: job_new
 -- Creates jobs. Takes one array for each column.
 INSERT INTO @job (seq, id_hi, queue, state, reason, priority, run_at, since, generation, failures, crashes,
-    payload_kind, payload_bytes, flags, unique_key, holds_key, group_key, correlation, label, attributes,
-    expires_at, options, undelivered, payload, error_kind, error)
+    payload_kind, payload_bytes, flags, holds_key, expires_at, options, undelivered, payload, error_kind, error,
+    ${job_texts})
 SELECT unnest($1::int8[]), unnest($2::int8[]), unnest($3::int4[]), unnest($4::int2[]), unnest($5::int2[]),
     unnest($6::int8[]), unnest($7::int8[]), unnest($8::int8[]), unnest($9::int4[]), unnest($10::int4[]),
-    unnest($11::int4[]), unnest($12::int2[]), unnest($13::int4[]), unnest($14::int2[]), unnest($15::text[]),
-    unnest($16::bool[]), unnest($17::text[]), unnest($18::text[]), unnest($19::text[]), unnest($20::text[]),
-    unnest($21::int8[]), unnest($22::bytea[]), unnest($23::bytea[]), unnest($24::bytea[]),
-    unnest($25::int2[]), unnest($26::bytea[]);
+    unnest($11::int4[]), unnest($12::int2[]), unnest($13::int4[]), unnest($14::int2[]), unnest($15::bool[]),
+    unnest($16::int8[]), unnest($17::bytea[]), unnest($18::bytea[]), unnest($19::bytea[]), unnest($20::int2[]),
+    unnest($21::bytea[]), ${each(${job_texts}; unnest($#22::text[]))};
 
 -- name: job_del
 -- Removes these jobs ($1).

@@ -166,9 +166,9 @@ GROUP BY j.state;
 
 -- name: list
 -- Returns jobs by ascending sequence. Takes the range of sequences ($1, $2), queue or 0 ($3), masks of
--- states and reasons ($4, $5), ranges of priority and of creation in ms ($6 to $9), unique key, group and
--- correlation id or '' ($10 to $12), whether bodies are wanted ($13), how many ($14).
-SELECT ${job_columns}, ${bodies($13)}, ${queue_shown}
+-- states and reasons ($4, $5), ranges of priority and of creation in ms ($6 to $9), whether bodies are
+-- wanted ($10), how many ($11), and from $12 on, the texts of core/job_texts.h or ''.
+SELECT ${job_columns}, ${bodies($10)}, ${queue_shown}
 FROM ${measured(
     x.seq ASC;
     SELECT j.*
@@ -176,14 +176,14 @@ FROM ${measured(
     JOIN @queue q ON ${shown}
     WHERE ($3::int4 = 0 OR j.queue = $3::int4) AND ${list_filter}
     ORDER BY j.seq ASC
-    LIMIT $14::int4
+    LIMIT $11::int4
 )} j
 JOIN @queue q ON q.number = j.queue
 ORDER BY j.seq ASC;
 
 -- name: list_newest
 -- The same, newest first.
-SELECT ${job_columns}, ${bodies($13)}, ${queue_shown}
+SELECT ${job_columns}, ${bodies($10)}, ${queue_shown}
 FROM ${measured(
     x.seq DESC;
     SELECT j.*
@@ -191,14 +191,14 @@ FROM ${measured(
     JOIN @queue q ON ${shown}
     WHERE ($3::int4 = 0 OR j.queue = $3::int4) AND ${list_filter}
     ORDER BY j.seq DESC
-    LIMIT $14::int4
+    LIMIT $11::int4
 )} j
 JOIN @queue q ON q.number = j.queue
 ORDER BY j.seq DESC;
 
 -- name: list_kept
 -- The same for jobs of one queue in a final state only, from the index of these.
-SELECT ${job_columns}, ${bodies($13)}, ${queue_shown}
+SELECT ${job_columns}, ${bodies($10)}, ${queue_shown}
 FROM ${measured(
     x.seq ASC;
     SELECT j.*
@@ -206,14 +206,14 @@ FROM ${measured(
     JOIN @queue q ON ${shown}
     WHERE j.queue = $3::int4 AND j.state >= ${done} AND ${list_filter}
     ORDER BY j.seq ASC
-    LIMIT $14::int4
+    LIMIT $11::int4
 )} j
 JOIN @queue q ON q.number = j.queue
 ORDER BY j.seq ASC;
 
 -- name: list_kept_newest
 -- The same, newest first.
-SELECT ${job_columns}, ${bodies($13)}, ${queue_shown}
+SELECT ${job_columns}, ${bodies($10)}, ${queue_shown}
 FROM ${measured(
     x.seq DESC;
     SELECT j.*
@@ -221,7 +221,7 @@ FROM ${measured(
     JOIN @queue q ON ${shown}
     WHERE j.queue = $3::int4 AND j.state >= ${done} AND ${list_filter}
     ORDER BY j.seq DESC
-    LIMIT $14::int4
+    LIMIT $11::int4
 )} j
 JOIN @queue q ON q.number = j.queue
 ORDER BY j.seq DESC;

@@ -19,6 +19,7 @@ void pg_bulk_send_begin(struct unit *u)
     pg_args_i8(a, (int64_t)b->seq_max);
     pg_args_i8(a, b->at.ms);
     pg_args_i4(a, (int32_t)u->s->facts.epoch);
+    pg_args_bytes(a, span_text(b->kind));
     pg_unit(u)->slots[1] = pg_conn_sent(pg_pipeline_of(u));
     pg_conn_send(pg_pipeline_of(u), SQL_BULK_NEW, a);
 }
@@ -37,7 +38,8 @@ void pg_bulk_adopt(struct pg_store *s, const PGresult *r)
 {
     for (int i = 0; i < PQntuples(r); i++) {
         uint8_t action = pg_col_kind(r, i, 1, BULK_REMOVE + 1);
-        struct bulk *b = action ? shared_bulk_new(pg_col_bytes(r, i, 4)) : NULL;
+        struct bulk *b =
+            action ? shared_bulk_new(pg_col_bytes(r, i, 4), pg_col_bytes(r, i, 10)) : NULL;
         if (!b)
             continue;
         b->number = (uint64_t)pg_col_i8(r, i, 0);
@@ -77,6 +79,7 @@ static void bulk_send(struct pg_store *s)
     pg_args_i8(a, (int64_t)b->seq_max);
     pg_args_bytes(a, span_text(b->group));
     pg_args_i4(a, LIMIT_SLICE);
+    pg_args_bytes(a, span_text(b->kind));
     pg_conn_send(s->pipeline, SQL_BULK_JOBS, a);
     pg_args_i4(a, (int32_t)b->queue);
     pg_args_i4(a, b->action == BULK_REQUEUE ? (int32_t)b->states : 0);
@@ -84,6 +87,7 @@ static void bulk_send(struct pg_store *s)
     pg_args_i8(a, (int64_t)b->seq_max);
     pg_args_bytes(a, span_text(b->group));
     pg_args_i4(a, LIMIT_SLICE);
+    pg_args_bytes(a, span_text(b->kind));
     pg_conn_send(s->pipeline, SQL_BULK_RIVALS, a);
 }
 

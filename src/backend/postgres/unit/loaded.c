@@ -5,11 +5,8 @@
 
 static void load_extra(const PGresult *r, int at, struct job_extra *x)
 {
-    x->unique = pg_col_bytes(r, at, JOB_UNIQUE_KEY);
-    x->group = pg_col_bytes(r, at, JOB_GROUP_KEY);
-    x->correlation = pg_col_bytes(r, at, JOB_CORRELATION);
-    x->label = pg_col_bytes(r, at, JOB_LABEL);
-    x->attributes = pg_col_bytes(r, at, JOB_ATTRIBUTES);
+    for (int i = 0; i < JOB_TEXTS; i++)
+        *job_text_at(x, (size_t)i) = pg_col_bytes(r, at, JOB_TEXT + i);
     x->expires_at.ms = pg_col_time(r, at, JOB_EXPIRES_AT);
     x->options = pg_col_bytes(r, at, JOB_OPTIONS);
     x->undelivered = pg_col_bytes(r, at, JOB_UNDELIVERED);

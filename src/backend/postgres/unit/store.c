@@ -128,9 +128,6 @@ I2_COLUMN(word, r->word)
 I2_COLUMN(word_state, r->word_state)
 I8_COLUMN(word_run_at, r->word_run_at.ms)
 I8_COLUMN(fate, fates_pack(&r->fates))
-TEXT_COLUMN(unique, r->extra.unique)
-TEXT_COLUMN(group, r->extra.group)
-TEXT_COLUMN(correlation, r->extra.correlation)
 TEXT_COLUMN(label, r->extra.label)
 TEXT_COLUMN(attributes, r->extra.attributes)
 I8_COLUMN(expires_at, r->extra.expires_at.ms)
@@ -166,16 +163,15 @@ static const struct column set_columns[] = {
     {ARRAY_I2, c_word_state}, {ARRAY_I8, c_word_run_at}, {ARRAY_I8, c_fate},
     {ARRAY_BOOL, c_held},     {ARRAY_I8, c_holder},      {ARRAY_I8, c_holder_hi},
 };
+/* Behind them, one for each text of core/job_texts.h. */
 static const struct column new_columns[] = {
-    {ARRAY_I8, c_seq},           {ARRAY_I8, c_id_hi},          {ARRAY_I4, c_queue},
-    {ARRAY_I2, c_state},         {ARRAY_I2, c_reason},         {ARRAY_I8, c_priority},
-    {ARRAY_I8, c_run_at},        {ARRAY_I8, c_since},          {ARRAY_I4, c_generation},
-    {ARRAY_I4, c_failures},      {ARRAY_I4, c_crashes},        {ARRAY_I2, c_payload_kind},
-    {ARRAY_I4, c_payload_bytes}, {ARRAY_I2, c_flags},          {ARRAY_TEXT, c_unique},
-    {ARRAY_BOOL, c_held},        {ARRAY_TEXT, c_group},        {ARRAY_TEXT, c_correlation},
-    {ARRAY_TEXT, c_label},       {ARRAY_TEXT, c_attributes},   {ARRAY_I8, c_expires_at},
-    {ARRAY_BYTES, c_options},    {ARRAY_BYTES, c_undelivered}, {ARRAY_BYTES, c_payload},
-    {ARRAY_I2, c_error_kind},    {ARRAY_BYTES, c_error},
+    {ARRAY_I8, c_seq},           {ARRAY_I8, c_id_hi},      {ARRAY_I4, c_queue},
+    {ARRAY_I2, c_state},         {ARRAY_I2, c_reason},     {ARRAY_I8, c_priority},
+    {ARRAY_I8, c_run_at},        {ARRAY_I8, c_since},      {ARRAY_I4, c_generation},
+    {ARRAY_I4, c_failures},      {ARRAY_I4, c_crashes},    {ARRAY_I2, c_payload_kind},
+    {ARRAY_I4, c_payload_bytes}, {ARRAY_I2, c_flags},      {ARRAY_BOOL, c_held},
+    {ARRAY_I8, c_expires_at},    {ARRAY_BYTES, c_options}, {ARRAY_BYTES, c_undelivered},
+    {ARRAY_BYTES, c_payload},    {ARRAY_I2, c_error_kind}, {ARRAY_BYTES, c_error},
 };
 static const struct column seq_column[] = {{ARRAY_I8, c_seq}};
 static const struct column result_columns[] = {
@@ -186,6 +182,16 @@ static const struct column note_columns[] = {
     {ARRAY_I8, c_seq}, {ARRAY_TEXT, c_label}, {ARRAY_TEXT, c_attributes}};
 #define COLUMNS(table) table, sizeof(table) / sizeof(table)[0]
 
+static void text_column(struct unit *u, pick_fn pick, size_t text)
+{
+    struct args *a = &pg_unit(u)->args;
+    pg_array_begin(a, ARRAY_TEXT);
+    for (size_t i = 0; i < u->row_count; i++)
+        if (pick(u->rows[i]))
+            pg_array_bytes(a, job_text_of(&u->rows[i]->extra, text));
+    pg_array_end(a);
+}
+
 static void send_rows(struct unit *u, enum sql_id id, pick_fn pick, const struct column *columns,
                       size_t count)
 {
@@ -193,6 +199,8 @@ static void send_rows(struct unit *u, enum sql_id id, pick_fn pick, const struct
         return;
     for (size_t i = 0; i < count; i++)
         column(u, pick, columns[i].of, columns[i].add);
+    for (size_t i = 0; id == SQL_JOB_NEW && i < JOB_TEXTS; i++)
+        text_column(u, pick, i);
     pg_conn_send(pg_pipeline_of(u), id, &pg_unit(u)->args);
 }
 

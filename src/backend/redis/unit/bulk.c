@@ -75,15 +75,17 @@ void rd_bulk_adopt(struct item *it, const redisReply *bulks, const redisReply *l
     struct rd_store *s = rd_of_unit(&it->unit);
     for (size_t i = 0; i + 1 < reply_count(bulks); i += 2) {
         struct bulk space = {.number = strtoull(redis_text_at(bulks, i), NULL, 10)};
-        struct span group;
+        struct span group, kind;
         uint32_t epoch;
-        if (redis_bulk_decode(reply_span(reply_at(bulks, i + 1)), &space, &group, &epoch) != 0 ||
+        if (redis_bulk_decode(reply_span(reply_at(bulks, i + 1)), &space, &group, &kind, &epoch) !=
+                0 ||
             epoch == s->sh.facts.epoch || is_living(living, epoch) || is_mine(s, space.number))
             continue;
-        struct bulk *b = shared_bulk_new(group);
+        struct bulk *b = shared_bulk_new(group, kind);
         if (!b)
             return;
         space.group = b->group;
+        space.kind = b->kind;
         *b = space;
         shared_bulk_append(&s->sh, b);
         put_intent(it, b);
@@ -95,10 +97,11 @@ void rd_bulk_adopt(struct item *it, const redisReply *bulks, const redisReply *l
 /* Not those that came after the intent; the sequences of a spool tell nothing of when. */
 static bool wanted(const struct bulk *b, uint64_t seq, const struct row *r)
 {
-    struct span group = span_text(b->group);
+    struct span group = span_text(b->group), kind = span_text(b->kind);
     if (seq > b->seq_max && !id_spooled(seq))
         return false;
-    return !group.len || span_equal(group, r->extra.group);
+    return (!group.len || span_equal(group, r->extra.group)) &&
+           (!kind.len || span_equal(kind, r->extra.kind));
 }
 
 /* Those of the step that are of the group come first among the rows, in their order. */

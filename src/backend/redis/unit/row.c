@@ -2,6 +2,7 @@
 #include "backend/redis/unit/row.h"
 
 #include "backend/shared/sound.h"
+#include "core/job_texts.h"
 #include "core/records/wire.h"
 
 #define JOB_REST 200                /* what follows the fixed places of a job, without its texts */
@@ -95,8 +96,7 @@ uint8_t redis_row_bits(const struct row *r)
 static size_t texts_len(const struct row *r)
 {
     const struct job_extra *x = &r->extra;
-    return x->unique.len + x->group.len + x->correlation.len + x->label.len + x->attributes.len +
-           x->options.len + x->undelivered.len + r->worker.len;
+    return job_extra_bytes_max(x) + x->undelivered.len + r->worker.len;
 }
 
 static uint8_t *put_job(uint8_t *at, const struct row *r)
@@ -131,15 +131,13 @@ static uint8_t *put_lease(uint8_t *at, const struct row *r)
 
 static uint8_t *put_extra(uint8_t *at, const struct row *r)
 {
-    const struct job_extra *x = &r->extra;
+    struct job_extra rest = r->extra;
+    rest.unique = (struct span){NULL, 0}; /* this and the next have fixed places */
+    rest.expires_at.ms = 0;
     at = put_u8(at, r->result_kind);
     at = put_u8(at, r->error_kind);
-    at = put_span(at, x->group);
-    at = put_span(at, x->correlation);
-    at = put_span(at, x->label);
-    at = put_span(at, x->attributes);
-    at = put_span(at, x->options);
-    at = put_span(at, x->undelivered);
+    at = job_extra_put(at, &rest);
+    at = put_span(at, rest.undelivered);
     at = put_varint(at, r->holder.seq);
     return put_fixed64(at, r->holder.hi);
 }
@@ -207,15 +205,14 @@ static void take_lease(struct wire_in *in, struct row *r)
 
 static void take_extra(struct wire_in *in, struct row *r)
 {
-    struct job_extra *x = &r->extra;
+    struct job_extra rest;
     r->result_kind = take_u8(in);
     r->error_kind = take_u8(in);
-    x->group = take_span(in);
-    x->correlation = take_span(in);
-    x->label = take_span(in);
-    x->attributes = take_span(in);
-    x->options = take_span(in);
-    x->undelivered = take_span(in);
+    job_extra_take(in, &rest);
+    rest.unique = r->extra.unique;
+    rest.expires_at = r->extra.expires_at;
+    rest.undelivered = take_span(in);
+    r->extra = rest;
     r->holder.seq = take_varint(in);
     r->holder.hi = take_fixed64(in);
 }
@@ -408,8 +405,8 @@ int redis_attempt_decode(struct span packed, struct attempt_view *ret)
 
 struct span redis_bulk_encode(struct unit *u, const struct bulk *b, uint32_t epoch)
 {
-    struct span group = span_text(b->group);
-    uint8_t *from = room(u, 128 + group.len), *at = from;
+    struct span group = span_text(b->group), kind = span_text(b->kind);
+    uint8_t *from = room(u, 128 + group.len + kind.len), *at = from;
     if (!from)
         return (struct span){NULL, 0};
     at = put_u8(at, ROW_VERSION);
@@ -422,11 +419,11 @@ struct span redis_bulk_encode(struct unit *u, const struct bulk *b, uint32_t epo
     at = put_varint(at, b->cursor);
     at = put_varint(at, b->changed);
     at = put_varint(at, b->refused);
-    return done(u, from, put_span(at, group));
+    return done(u, from, put_span(put_span(at, group), kind));
 }
 
 int redis_bulk_decode(struct span packed, struct bulk *ret, struct span *ret_group,
-                      uint32_t *ret_epoch)
+                      struct span *ret_kind, uint32_t *ret_epoch)
 {
     struct wire_in in = {.rest = packed};
     if (take_u8(&in) != ROW_VERSION)
@@ -441,6 +438,7 @@ int redis_bulk_decode(struct span packed, struct bulk *ret, struct span *ret_gro
     ret->changed = take_varint(&in);
     ret->refused = take_varint(&in);
     *ret_group = take_span(&in);
+    *ret_kind = take_span(&in);
     return wire_ended(&in) && ret->action >= BULK_REQUEUE && ret->action <= BULK_REMOVE
                ? 0
                : -ERR_CORRUPT;

@@ -8,7 +8,7 @@
 #include "backend/redis/unit/row_fields.h"
 #include "backend/shared/shared.h"
 
-#define ROW_VERSION 1
+#define ROW_VERSION 2
 #define ROW_REVISION_BYTES                                                                         \
     ROW_END(job, revision) /* what a check compares: jobs, queues, notices                         \
                             */
@@ -45,7 +45,7 @@ MUST_CHECK int redis_attempt_decode(struct span packed, struct attempt_view *ret
 struct span redis_bulk_encode(struct unit *u, const struct bulk *b, uint32_t epoch);
 /* *ret_group points into packed; the other fields are filled in *ret. */
 MUST_CHECK int redis_bulk_decode(struct span packed, struct bulk *ret, struct span *ret_group,
-                                 uint32_t *ret_epoch);
+                                 struct span *ret_kind, uint32_t *ret_epoch);
 
 struct span redis_schedule_encode(struct unit *u, const struct wschedule *s);
 MUST_CHECK int redis_schedule_decode(struct span packed, struct wschedule *ret);

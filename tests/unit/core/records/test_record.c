@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "core/job_error.h"
 #include "core/limits.h"
 #include "unit/core/samples.h"
 
@@ -268,7 +269,7 @@ static void test_job_new_extra_is_there_only_if_it_says_something(void **state)
     struct record r = new_record();
     r.job_new.extra.expires_at.ms = 1;
     encode(&r);
-    size_t expires = NEW_FLAGS + 6;
+    size_t expires = NEW_FLAGS + 2; /* behind what says that it is there */
     assert_int_equal(out.data[expires], 1);
     out.data[expires] = 0;
     assert_int_equal(decode(&r), -ERR_CORRUPT);
@@ -293,9 +294,10 @@ static void test_texts_must_be_utf8_without_nul(void **state)
     (void)state;
     static const size_t texts[] = {
         offsetof(struct job_extra, unique), offsetof(struct job_extra, group),
-        offsetof(struct job_extra, correlation), offsetof(struct job_extra, label)};
+        offsetof(struct job_extra, correlation), offsetof(struct job_extra, label),
+        offsetof(struct job_extra, kind)};
     arena_reset(&arena);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_new_text_refused(texts[i], "aaa\xff", 4);
         assert_new_text_refused(texts[i], "aa\xc0\x80", 4);
         assert_new_text_refused(texts[i], "\xed\xa0\x80z", 4);
@@ -452,10 +454,10 @@ static void test_states_error_kinds_and_actions_are_checked(void **state)
         char result[] = {1, 0, (char)v, 1, 'x'};
         assert_int_equal(decode_body(REC_JOB_DONE, result, sizeof result),
                          v == PAYLOAD_JSON || v == PAYLOAD_BYTES ? 0 : -ERR_CORRUPT);
-        char bulk[] = {1, (char)v, 0, 0, 0, 0, 0};
+        char bulk[] = {1, (char)v, 0, 0, 0, 0, 0, 0};
         assert_int_equal(decode_body(REC_BULK_BEGIN, bulk, sizeof bulk),
                          v >= BULK_REQUEUE && v <= BULK_REMOVE ? 0 : -ERR_CORRUPT);
-        char states[] = {1, BULK_CANCEL, 0, 0, (char)v, 0, 0};
+        char states[] = {1, BULK_CANCEL, 0, 0, (char)v, 0, 0, 0};
         assert_int_equal(decode_body(REC_BULK_BEGIN, states, sizeof states),
                          v < 128 && (v & ~STATES_ALL) == 0 ? 0 : -ERR_CORRUPT);
     }
@@ -562,7 +564,7 @@ static void test_encoding_asserts_what_decoding_demands(void **state)
                         .job_back = {.seq = 1,
                                      .state = STATE_READY,
                                      .reason = REASON_FAILED,
-                                     .error = span_of(big, LIMIT_ERROR_BYTES + 1)}};
+                                     .error = span_of(big, JOB_ERROR_PACKED_MAX + 1)}};
     assert_aborts_with(r);
     r = (struct record){.kind = (enum record_kind)200};
     assert_aborts_with(r);
@@ -618,16 +620,18 @@ static void test_decoding_refuses_what_is_over_a_limit(void **state)
         {REC_QUEUE_PUT, owner, LIMIT_LABEL_BYTES, SPAN_LITERAL("\0\0")},
         {REC_QUEUE_PUT, note, LIMIT_NOTE_BYTES, SPAN_LITERAL("\0")},
         {REC_QUEUE_PUT, attributes, LIMIT_NOTE_BYTES, SPAN_LITERAL("")},
-        {REC_BULK_BEGIN, SPAN_LITERAL("\1\1\0\0\0"), LIMIT_KEY_BYTES, SPAN_LITERAL("\1")},
-        {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD), LIMIT_KEY_BYTES, SPAN_LITERAL("\0\0\0\0\0\0\0")},
-        {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\0"), LIMIT_KEY_BYTES, SPAN_LITERAL("\0\0\0\0\0\0")},
-        {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\0\0"), LIMIT_KEY_BYTES, SPAN_LITERAL("\0\0\0\0\0")},
-        {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\0\0\0"), LIMIT_LABEL_BYTES, SPAN_LITERAL("\0\0\0\0")},
-        {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\0\0\0\0"), LIMIT_ATTRIBUTES_BYTES,
-         SPAN_LITERAL("\0\0\0")},
+        {REC_BULK_BEGIN, SPAN_LITERAL("\1\1\0\0\0"), LIMIT_KEY_BYTES, SPAN_LITERAL("\0\1")},
+        {REC_BULK_BEGIN, SPAN_LITERAL("\1\1\0\0\0\0"), LIMIT_KIND_BYTES, SPAN_LITERAL("\1")},
+        {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\4"), LIMIT_KEY_BYTES, SPAN_LITERAL("\0")},
+        {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\x08"), LIMIT_KEY_BYTES, SPAN_LITERAL("\0")},
+        {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\x10"), LIMIT_KEY_BYTES, SPAN_LITERAL("\0")},
+        {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\x20"), LIMIT_LABEL_BYTES, SPAN_LITERAL("\0")},
+        {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\x40"), LIMIT_ATTRIBUTES_BYTES, SPAN_LITERAL("\0")},
+        {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\x80\1"), LIMIT_KIND_BYTES, SPAN_LITERAL("\0")},
+        {REC_JOB_NEW, SPAN_LITERAL(NEW_HEAD "\x80\2"), LIMIT_HEADERS_BYTES, SPAN_LITERAL("\0")},
         {REC_JOB_CLAIMED, SPAN_LITERAL("\1\1\1\x64\0\0"), LIMIT_WORKER_BYTES, SPAN_LITERAL("")},
-        {REC_JOB_BACK, SPAN_LITERAL("\1\2\1\0\0\0\0\0\0"), LIMIT_ERROR_BYTES, SPAN_LITERAL("")},
-        {REC_JOB_DEAD, SPAN_LITERAL("\1\1\0\0\0\0"), LIMIT_ERROR_BYTES, SPAN_LITERAL("")},
+        {REC_JOB_BACK, SPAN_LITERAL("\1\2\1\0\0\0\0\0\0"), JOB_ERROR_PACKED_MAX, SPAN_LITERAL("")},
+        {REC_JOB_DEAD, SPAN_LITERAL("\1\1\0\0\0\0"), JOB_ERROR_PACKED_MAX, SPAN_LITERAL("")},
         {REC_JOB_DONE, SPAN_LITERAL("\1\0\2"), LIMIT_PAYLOAD_BYTES, SPAN_LITERAL("")},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -787,8 +791,8 @@ static void test_bytes_of_hot_records_are_pinned(void **state)
     };
     BYTES(&r, "\x20\x26\xac\x02\x08\x07\x06\x05\x04\x03\x02\x01\x03\x80\x01\x01\x09\x01\x02\x03"
               "\x01\x00\x01\x01"
-              "\x01u\x01g\x01"
-              "c\x01l\x02{}\x05\x00\x02[]");
+              "\x7d\x05\x01u\x01g\x01"
+              "c\x01l\x02{}\x02[]");
     r = (struct record){.kind = REC_JOB_CLAIMED,
                         .job_claimed = {.seq = 1,
                                         .token = {2, 3},
@@ -830,9 +834,10 @@ static void test_bytes_of_other_records_are_pinned(void **state)
     BYTES(&r, "\x01\x02\x01\x02");
     r = (struct record){.kind = REC_PURGED, .purged = {1, 2, {3}, 4}};
     BYTES(&r, "\x13\x04\x01\x02\x03\x04");
-    r = (struct record){.kind = REC_BULK_BEGIN,
-                        .bulk_begin = {1, BULK_CANCEL, {2}, 3, 4, SPAN_LITERAL("g"), 5}};
-    BYTES(&r, "\x18\x08\x01\x02\x02\x03\x04\x01g\x05");
+    r = (struct record){
+        .kind = REC_BULK_BEGIN,
+        .bulk_begin = {1, BULK_CANCEL, {2}, 3, 4, SPAN_LITERAL("g"), SPAN_LITERAL("k"), 5}};
+    BYTES(&r, "\x18\x0a\x01\x02\x02\x03\x04\x01g\x01k\x05");
     r = (struct record){.kind = REC_BULK_STEP, .bulk_step = {1, 2, 3, 4}};
     BYTES(&r, "\x19\x04\x01\x02\x03\x04");
     r = (struct record){.kind = REC_KEY_NEW, .key_new = {{1, 2}, 3, 4, 5, {6}}};

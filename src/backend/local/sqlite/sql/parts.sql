@@ -7,7 +7,7 @@ seq, queue, state, marks, since, token_epoch, token_counter, lease_ms, worker, r
 payload, id_hi
 
 -- macro: extra_columns
-seq, unique_key, group_key, correlation, label, attributes, expires_at, options
+seq, ${job_texts}, expires_at, options
 
 -- macro: queue_columns
 -- The columns of `queues` in the order in which row_queue reads them.
@@ -56,6 +56,21 @@ ${row}, ${row}, ${row}, ${row}
 -- macro: gone_block
 -- The marked jobs of a block: its first sequence is ?1, its bits are ?2.
 WHERE seq BETWEEN ?1 AND ?1 + 63 AND ?2 >> (seq - ?1) & 1
+
+-- part: error_text(error)
+-- The message in an error as core/job_error.h packs it …
+substr(${error}, 1, instr(${error} || char(${error_separator}), char(${error_separator})) - 1)
+
+-- part: error_rest(error)
+substr(${error}, instr(${error} || char(${error_separator}), char(${error_separator})) + 1)
+
+-- part: error_type(error)
+-- … the class of the exception …
+nullif(${error_text(${error_rest(${error})})}, '')
+
+-- part: error_stack(error)
+-- … and its stack.
+nullif(${error_rest(${error_rest(${error})})}, '')
 
 -- part: utc(ms)
 strftime('%Y-%m-%dT%H:%M:%fZ', ${ms} / 1000.0, 'unixepoch')

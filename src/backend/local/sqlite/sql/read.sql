@@ -34,10 +34,9 @@ ${list(aside s INDEXED BY aside_by_queue CROSS JOIN jobs j ON j.seq = s.seq;
     s.queue = ?3 AND s.state = ?10 AND s.seq BETWEEN ?1 AND ?2; ${order})}
 
 -- part: list_extra(order)
--- Of jobs with a unique key (?11), a group (?12) or a correlation id (?13); NULL = any.
+-- Of jobs with these texts (from ?11 on, one for each of core/job_texts.h); NULL = any.
 ${list(extra s NOT INDEXED CROSS JOIN jobs j ON j.seq = s.seq;
-    s.seq BETWEEN ?1 AND ?2 AND (?11 IS NULL OR s.unique_key = ?11)
-        AND (?12 IS NULL OR s.group_key = ?12) AND (?13 IS NULL OR s.correlation = ?13); ${order})}
+    s.seq BETWEEN ?1 AND ?2 AND ${each(${job_texts}; (?#11 IS NULL OR s.% = ?#11); AND)}; ${order})}
 
 -- name: begin
 -- Begins a transaction: one snapshot for all that is read in it.
@@ -68,7 +67,7 @@ WHERE seq = ?1;
 -- name: body
 -- Returns everything about the job ?1 that lists do not show, without payload and result unless ?2 is 0.
 SELECT CASE ?2 WHEN 0 THEN p.body END, o.result_kind, CASE ?2 WHEN 0 THEN o.result END, o.error_kind,
-    o.error, x.unique_key, x.group_key, x.correlation, x.label, x.attributes, x.expires_at, x.options,
+    o.error, ${each(${job_texts}; x.%)}, x.expires_at, x.options,
     u.keys, ${row_started_at}, l.job, l.job_hi, j.payload, p.crc, o.result_crc, j.marks >> 4 & 1, x.seq IS
     NOT NULL
 FROM jobs j CROSS
@@ -84,7 +83,7 @@ WHERE j.seq = ?1 AND ${row_shown};
 -- Returns what a claim of the job ?1 needs, for a job that has never been claimed. Each table that is not
 -- read spares a claim a page. That the job exists and is ready is known; that it was never claimed is told
 -- by attempts.
-SELECT p.body, x.unique_key, x.group_key, x.correlation, x.label, x.attributes, x.expires_at, x.options,
+SELECT p.body, ${each(${job_texts}; x.%)}, x.expires_at, x.options,
     NULL, p.crc, x.seq IS NOT NULL
 FROM payload p
 LEFT JOIN extra x ON x.seq = p.seq

@@ -66,11 +66,7 @@ CREATE TABLE payload (
 -- Jobs with flag 1.
 CREATE TABLE extra (
     seq INTEGER PRIMARY KEY,
-    unique_key TEXT,
-    group_key TEXT,
-    correlation TEXT,
-    label TEXT,
-    attributes TEXT,
+    ${each(${job_texts}; % TEXT)},  -- core/job_texts.h
     expires_at INTEGER NOT NULL,
     options BLOB
 ) STRICT;
@@ -92,6 +88,7 @@ CREATE TABLE bulks (
     queue INTEGER NOT NULL,
     states INTEGER NOT NULL,
     group_key TEXT,
+    kind TEXT,
     seq_max INTEGER NOT NULL,
     cursor INTEGER NOT NULL DEFAULT 0,
     changed INTEGER NOT NULL DEFAULT 0,

@@ -27,17 +27,15 @@ SELECT
     ${utc(nullif(x.expires_at, 0))} AS expires_at,
     iif(j.state = ${running}, j.lease_ms, NULL) AS lease_ms,
     j.worker AS worker,
-    x.unique_key AS unique_key,
-    x.group_key AS group_key,
-    x.correlation AS correlation,
-    x.label AS label,
-    x.attributes AS attributes,
+    ${each(${job_texts}; x.% AS %)},
     j.payload >> 2 AS payload_bytes,
     iif(j.payload & 3 = ${payload_json}, CAST(p.body AS TEXT), p.body) AS payload,
     iif(o.result_kind = ${payload_json}, CAST(o.result AS TEXT), o.result) AS result,
     CASE WHEN o.error IS NULL THEN NULL WHEN o.error_kind = ${error_business} THEN 'business' ELSE 'app' END
         AS error_kind,
-    o.error AS error
+    ${error_text(o.error)} AS error,
+    ${error_type(o.error)} AS error_type,
+    ${error_stack(o.error)} AS stack
 FROM jobs j
 JOIN queues q ON q.number = j.queue
 LEFT JOIN extra x ON x.seq = j.seq
@@ -59,7 +57,9 @@ SELECT
     ${utc(nullif(a.ended_at, 0))} AS ended_at,
     CASE WHEN a.error IS NULL THEN NULL WHEN a.error_kind = ${error_business} THEN 'business' ELSE 'app' END
         AS error_kind,
-    a.error AS error
+    ${error_text(a.error)} AS error,
+    ${error_type(a.error)} AS error_type,
+    ${error_stack(a.error)} AS stack
 FROM (
     SELECT seq, position, number, outcome, worker, started_at, ended_at, error_kind, error
     FROM attempts
@@ -93,7 +93,7 @@ SELECT
     CASE j.state WHEN ${running} THEN 'running' WHEN ${done} THEN 'completed' WHEN ${dead} THEN 'error' ELSE
         'pending' END AS status,
     j.priority AS priority,
-    CASE WHEN j.state <> ${dead} THEN NULL WHEN o.error IS NOT NULL THEN o.error ELSE CASE j.marks &
+    CASE WHEN j.state <> ${dead} THEN NULL WHEN o.error IS NOT NULL THEN ${error_text(o.error)} ELSE CASE j.marks &
         ${marks_reason} WHEN ${reason_failed} THEN 'failed' WHEN ${reason_rejected} THEN 'rejected' WHEN
         ${reason_crash_loop} THEN 'crash_loop' WHEN ${reason_timed_out} THEN 'timed_out' WHEN
         ${reason_expired} THEN 'expired' WHEN ${reason_damaged} THEN 'damaged' END END AS error,

@@ -141,7 +141,7 @@ VALUES (?1, ?2, ?3);
 -- name: extra_new
 -- Adds what few jobs have. Takes one value for each column.
 INSERT OR REPLACE INTO extra (${extra_columns})
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8);
+VALUES (?, ${each(${job_texts}; ?)}, ?, ?);
 
 -- name: extra_note
 -- Changes label (?2, if ?4) and attributes (?3, if ?5) of the job ?1.
@@ -211,8 +211,8 @@ WHERE number = ?1;
 
 -- name: bulk_begin
 -- Adds a bulk action. Takes one value for each column.
-INSERT INTO bulks (bulk, action, at, queue, states, group_key, seq_max)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7);
+INSERT INTO bulks (bulk, action, at, queue, states, group_key, kind, seq_max)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8);
 
 -- name: bulk_step
 -- Writes how far the bulk action ?1 is: sequence, changed, refused.

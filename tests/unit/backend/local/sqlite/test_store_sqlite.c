@@ -79,7 +79,7 @@ static void test_made(void **state)
         assert_int_equal(st.st_mode & 0777, 0600);
     }
     assert_int_equal(number(db, "PRAGMA application_id"), STORE_APPLICATION_ID);
-    assert_int_equal(number(db, "PRAGMA user_version"), 102);
+    assert_int_equal(number(db, "PRAGMA user_version"), 103);
     assert_int_equal(number(db, "PRAGMA page_size"), 4096);
     assert_int_equal(number(db, "PRAGMA auto_vacuum"), 2);
     assert_int_equal(number(db, "PRAGMA synchronous"), 2);
@@ -290,7 +290,7 @@ static void test_newer(void **state)
     refused_untouched(-ERR_VERSION, "format 99, written by a newer version");
     rig_sql(dir.path, "PRAGMA user_version = 0");
     refused_untouched(-ERR_VERSION, "does not say which format");
-    rig_sql(dir.path, "PRAGMA user_version = 102");
+    rig_sql(dir.path, "PRAGMA user_version = 103");
     store_made();
 }
 

@@ -110,14 +110,14 @@ static void test_a_row_comes_back(void **state)
     assert_int_equal(back.result_kind, PAYLOAD_BYTES);
     assert_int_equal(back.error_kind, ERROR_BUSINESS);
     /* As lua/common.lua has it: revision, what it has, state, queue. */
-    assert_memory_equal(packed.at, "\1\0\0\0\1", ROW_REVISION_BYTES);
+    assert_memory_equal(packed.at, "\2\0\0\0\1", ROW_REVISION_BYTES);
     assert_int_equal(redis_packed_bits(packed), ROW_EXPIRES | ROW_PAYLOAD | ROW_RESULT | ROW_BOUND);
     assert_int_equal(packed.at[6], STATE_RUNNING);
     assert_memory_equal(packed.at + 7, "\1\2\3\4", 4);
     assert_memory_equal(packed.at + 59, "\0\4key", 5);
     /* The next change is another revision, and keeps what it does not touch. */
     struct span next = redis_row_encode(&u, &back);
-    assert_memory_equal(next.at, "\1\0\0\0\2", ROW_REVISION_BYTES);
+    assert_memory_equal(next.at, "\2\0\0\0\2", ROW_REVISION_BYTES);
     assert_int_equal(redis_packed_bits(next), redis_packed_bits(packed));
     unit_done(&u);
 }
@@ -134,9 +134,9 @@ static void test_damage_is_refused(void **state)
     char copy[400];
     assert_true(packed.len < sizeof copy);
     memcpy(copy, packed.at, packed.len);
-    copy[0] = 2; /* a version that is not known */
+    copy[0] = 3; /* a version that is not known */
     assert_int_equal(redis_row_decode(77, span_of(copy, packed.len), &back), -ERR_CORRUPT);
-    copy[0] = 1;
+    copy[0] = ROW_VERSION;
     copy[6] = STATE_COUNT;
     assert_int_equal(redis_row_decode(77, span_of(copy, packed.len), &back), -ERR_CORRUPT);
     copy[6] = STATE_RUNNING;
@@ -284,11 +284,11 @@ static void test_a_notice_comes_back(void **state)
     /* As lua/notices.lua has it: revision, due, its alert. */
     char due[8];
     redis_seq_encode((uint64_t)LIMIT_WALL_MS, due);
-    assert_memory_equal(packed.at, "\1\0\0\0\1", ROW_REVISION_BYTES);
+    assert_memory_equal(packed.at, "\2\0\0\0\1", ROW_REVISION_BYTES);
     assert_memory_equal(packed.at + 5, due, sizeof due);
     assert_memory_equal(packed.at + 13, "\3ops", 4);
     struct span next = redis_notice_encode(&u, &back);
-    assert_memory_equal(next.at, "\1\0\0\0\2", ROW_REVISION_BYTES);
+    assert_memory_equal(next.at, "\2\0\0\0\2", ROW_REVISION_BYTES);
     assert_int_equal(next.len, packed.len);
     unit_done(&u);
 }
@@ -308,7 +308,7 @@ static void test_a_damaged_notice_is_refused(void **state)
     memcpy(copy, packed.at, packed.len);
     assert_int_equal(redis_notice_decode(7, span_of(copy, packed.len), &back), 0);
     assert_int_equal(redis_notice_decode(7, span_of(copy, packed.len + 1), &back), -ERR_CORRUPT);
-    copy[0] = 2; /* a version that is not known */
+    copy[0] = 3; /* a version that is not known */
     assert_int_equal(redis_notice_decode(7, span_of(copy, packed.len), &back), -ERR_CORRUPT);
     copy[0] = 1;
     copy[13] = 4; /* the name of its alert would reach into what follows */

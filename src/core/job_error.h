@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The error of an attempt: its message, and the class and stack of the exception where the worker
+ * gave them.
+ *
+ * Records and stores keep the three as one text, so an error without class and stack is its message
+ * and costs no more: message, U+FDD0, class, U+FDD0, stack; what is empty at the end is left out
+ * with its separator. U+FDD0 is a noncharacter that Unicode reserves for use inside a program; a
+ * message and a class end before it. */
+#pragma once
+
+#include "base/containers/arena.h"
+#include "base/err.h"
+#include "base/span.h"
+#include "core/limits.h"
+
+#define JOB_ERROR_SEPARATOR "\xef\xb7\x90"
+#define JOB_ERROR_SEPARATOR_CODE 0xfdd0
+#define JOB_ERROR_PACKED_MAX                                                                       \
+    (LIMIT_ERROR_BYTES + LIMIT_ERROR_TYPE_BYTES + LIMIT_STACK_BYTES +                              \
+     2 * (sizeof JOB_ERROR_SEPARATOR - 1))
+
+struct job_error {
+    struct span text, type, stack; /* empty = none */
+};
+
+/* Cuts what is too long; texts are borrowed where nothing must be put together. -ERR_NOMEM. */
+MUST_CHECK int job_error_pack(const struct job_error *e, struct arena *arena, struct span *ret);
+/* Any text can be taken apart. */
+struct job_error job_error_split(struct span packed);
+/* A packed error whose message and stack are within their limits. */
+struct span job_error_cut(struct span packed);
+/* 0, or -ERR_INVALID or -ERR_TOO_BIG: of a packed error from another store. */
+MUST_CHECK int job_error_check(struct span packed, struct err_note *note);
