@@ -293,7 +293,8 @@ static void dispatching(struct env *e)
         const struct reply *r = run(e, (struct op){.kind = kinds[i]});
         if (!known_difference(e, "postgres", kinds[i] == OP_PENDING && r->outcome == OUT_OK, what))
             TELLS(r, "invalid: this store dispatches no jobs;");
-        EXPECT_INT(r->job_count, 0);
+        if (kinds[i] == OP_PENDING)
+            EXPECT_INT(r->job_count, 0);
     }
 }
 

@@ -82,7 +82,8 @@ static size_t ack_all(struct world *w, size_t first)
 {
     size_t acked = 0, end = w->history.count;
     for (size_t i = first; i < end; i++) {
-        for (uint32_t n = 0; n < w->history.entries[i].reply.job_count; n++) {
+        bool claim = w->history.entries[i].op.kind == OP_CLAIM;
+        for (uint32_t n = 0; claim && n < w->history.entries[i].job_count; n++) {
             const struct hist_entry *e = &w->history.entries[i];
             struct op op = {.kind = OP_ACK};
             op.lease.job.seq = e->jobs[n].job.seq;

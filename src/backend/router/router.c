@@ -129,7 +129,7 @@ static void take_answer(struct router_call *c, const struct reply *reply)
         gather_answer(c, &outside);
     } else {
         if (c->base.op->kind == OP_KV_LIST)
-            outside.as_of += router_position_besides(c);
+            outside.kv_as_of += router_position_besides(c);
         fanout_deliver(&c->base, &outside);
     }
 }

@@ -188,20 +188,20 @@ void unit_fill_bodies(struct unit *u)
 {
     for (size_t i = 0; i < u->count; i++) {
         struct turn *t = &u->turns[i];
-        struct job_view *views = (struct job_view *)(uintptr_t)t->reply.jobs;
         for (uint32_t k = 0; t->bodies && k < t->reply.job_count; k++) {
+            struct job_view *v = (struct job_view *)(uintptr_t)&t->reply.jobs[k];
             struct row *row = t->bodies[k];
             if (!keep_texts(u, row)) {
                 t->reply = (struct reply){.outcome = OUT_UNKNOWN, .note = "out of memory"};
                 break;
             }
-            views[k].has_body = true;
-            views[k].extra = row->extra;
-            views[k].payload = row->payload;
-            views[k].result_kind = row->result_kind;
-            views[k].result = row->result;
-            views[k].error_kind = row->error_kind;
-            views[k].error = row->error;
+            v->has_body = true;
+            v->extra = row->extra;
+            v->payload = row->payload;
+            v->result_kind = row->result_kind;
+            v->result = row->result;
+            v->error_kind = row->error_kind;
+            v->error = row->error;
         }
     }
 }

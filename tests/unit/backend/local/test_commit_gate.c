@@ -59,7 +59,7 @@ static void reply_cb(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct 
     (void)fn, (void)fn_ctx;
     r->outcome = reply->outcome;
     r->seq = reply->seq;
-    if (reply->job_count != 1)
+    if (reply_family(reply) != REPLY_JOBS || reply->job_count != 1)
         return;
     r->seq = reply->jobs[0].job.seq;
     r->token = reply->jobs[0].token;

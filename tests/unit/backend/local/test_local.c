@@ -303,7 +303,7 @@ static void reply_cb(void *ctx, const struct reply *reply)
     r->answers[reply->tag]++;
     r->outcomes[reply->tag] = reply->outcome;
     r->states[reply->tag] = reply->state;
-    if (reply->job_count == 1)
+    if (reply_family(reply) == REPLY_JOBS && reply->job_count == 1)
         r->token = reply->jobs[0].token;
     uv_stop(&r->loop);
 }

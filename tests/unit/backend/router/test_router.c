@@ -568,6 +568,23 @@ static void test_lists_go_through_all(void **state)
     end();
 }
 
+/* A list is as new as the positions of all stores together, also one of keys, which a single store
+ * keeps. */
+static void test_positions_of_all(void **state)
+{
+    struct backend_figures figures;
+    (void)state;
+    begin();
+    put("q");
+    put("mail");
+    put("logs");
+    backend_figures(w.b, &figures);
+    assert_true(figures.position >= 3);
+    assert_int_equal(run((struct op){.kind = OP_LIST})->as_of, figures.position);
+    assert_int_equal(run((struct op){.kind = OP_KV_LIST})->kv_as_of, figures.position);
+    end();
+}
+
 static void test_queues_by_name(void **state)
 {
     static const char *const names[] = {"a", "logs.1", "m", "mail.1", "z"};
@@ -747,6 +764,7 @@ int main(void)
         cmocka_unit_test(test_alerts_of_those_that_answer),
         cmocka_unit_test(test_stand_ins),
         cmocka_unit_test(test_lists_go_through_all),
+        cmocka_unit_test(test_positions_of_all),
         cmocka_unit_test(test_queues_by_name),
         cmocka_unit_test(test_what_needs_one_commit),
         cmocka_unit_test(test_workers_once_each),

@@ -335,9 +335,9 @@ static void reply_cb(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct 
     s->replies++;
     s->outcome = r->outcome;
     s->claimed = r->kind == OP_CLAIM && r->job_count ? r->jobs[0].job.seq : 0;
-    for (uint32_t i = 0; i < r->job_count; i++)
+    for (uint32_t i = 0; reply_family(r) == REPLY_JOBS && i < r->job_count; i++)
         (void)give_job(NULL, &r->jobs[i]);
-    for (uint32_t i = 0; i < r->schedule_count; i++)
+    for (uint32_t i = 0; reply_family(r) == REPLY_SCHEDULES && i < r->schedule_count; i++)
         (void)give_schedule(NULL, &r->schedules[i]);
 }
 
