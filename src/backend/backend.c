@@ -106,7 +106,11 @@ int backend_submit(struct backend *b, const struct op *ops, size_t count, backen
     CHECK(fn && (ops || count == 0));
     if (count == 0)
         return 0;
+#ifdef HF_TEST_HOOKS
+    return backend_submit_guarded(b, ops, count, fn, ctx);
+#else
     return b->ops->submit(b, ops, count, fn, ctx);
+#endif
 }
 
 int backend_watch(struct backend *b, struct span queue, backend_signal_fn fn, void *ctx,

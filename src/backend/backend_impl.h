@@ -77,4 +77,8 @@ MUST_CHECK int backend_open_memory(const struct backend_config *config, struct b
  * *ret_known says whether it does; otherwise nothing else is done. */
 MUST_CHECK int backend_open_wrapped(const char *url, const struct backend_config *config,
                                     bool *ret_known, struct backend **ret, struct err_note *note);
+/* Test builds: the same as the backend's own submit, but each reply passes reply_guard
+ * (tests/wrappers/reply_guard.c) before `fn` gets it. */
+MUST_CHECK int backend_submit_guarded(struct backend *b, const struct op *ops, size_t count,
+                                      backend_reply_fn fn, void *ctx);
 #endif

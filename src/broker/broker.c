@@ -110,7 +110,7 @@ static void deliver(struct broker_batch *t, const struct reply *reply)
 {
     struct broker *b = t->broker;
     size_t i = (size_t)reply->tag;
-    CHECK(i < t->count && t->left > 0);
+    CHECK(i < t->count && t->left > 0 && reply->kind == t->ops[i].kind);
     struct broker_slot slot = t->slots[i];
     observe(b, &t->ops[i], reply);
     struct reply r = *reply;
@@ -139,6 +139,7 @@ static void answer_all(struct broker_batch *t, enum outcome outcome, const char 
     t->left = count;
     for (size_t i = 0; i < count; i++) {
         struct reply r = {.kind = t->ops[i].kind, .outcome = outcome, .tag = i, .note = note};
+        reply_guard(&r);
         deliver(t, &r);
     }
 }

@@ -819,6 +819,30 @@ enum reply_family {
     REPLY_FAMILY_COUNT
 };
 
+/* change_reply is the first, because an initializer of a union clears only the first member: it has
+ * to be the largest. */
+#define REPLY_STRUCTS                                                                              \
+    struct change_reply;                                                                           \
+    struct enqueue_reply;                                                                          \
+    struct jobs_reply;                                                                             \
+    struct queues_reply;                                                                           \
+    struct bulk_reply;                                                                             \
+    struct clock_reply;                                                                            \
+    struct workers_reply;                                                                          \
+    struct attempts_reply;                                                                         \
+    struct history_reply;                                                                          \
+    struct kv_commit_reply;                                                                        \
+    struct kv_reply;                                                                               \
+    struct alerts_reply;                                                                           \
+    struct notices_reply;                                                                          \
+    struct breakers_reply;                                                                         \
+    struct schedules_reply;
+union reply_structs {
+    REPLY_STRUCTS
+};
+_Static_assert(sizeof(union reply_structs) == sizeof(struct change_reply),
+               "the first member of the union in struct reply must be the largest");
+
 struct reply {
     enum op_kind kind;
     enum outcome outcome;
@@ -835,26 +859,30 @@ struct reply {
      * each; behind failover the shared one, while the spool answers a list for it */
     uint64_t left_out;
     const char *note; /* OUT_INVALID, OUT_UNAVAILABLE: a sentence; else NULL */
-    union {
-        struct change_reply; /* first, because it is the largest: an initializer clears it */
-        struct enqueue_reply;
-        struct jobs_reply;
-        struct queues_reply;
-        struct bulk_reply;
-        struct clock_reply;
-        struct workers_reply;
-        struct attempts_reply;
-        struct history_reply;
-        struct kv_commit_reply;
-        struct kv_reply;
-        struct alerts_reply;
-        struct notices_reply;
-        struct breakers_reply;
-        struct schedules_reply;
+#ifdef HF_TEST_HOOKS
+    struct { /* side by side, so that reply_guard can find a use of another family's fields */
+        REPLY_STRUCTS
     };
+#else
+    union {
+        REPLY_STRUCTS
+    };
+#endif
 };
 
 static inline enum reply_family reply_family(const struct reply *r)
 {
     return (enum reply_family)op_info(r->kind)->reply;
 }
+
+/* Test builds (tests/wrappers/reply_guard.c): aborts if a field of another family was set, and
+ * fills those fields with a pattern (0xa5) that no reader can take for a value. backend_submit has
+ * it done to each reply before it is delivered. */
+#ifdef HF_TEST_HOOKS
+void reply_guard(struct reply *r);
+#else
+static inline void reply_guard(struct reply *r)
+{
+    (void)r;
+}
+#endif

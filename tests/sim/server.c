@@ -33,11 +33,14 @@ static void frame_cb(void *ctx, struct span frame, uint64_t last)
         disk_add(&w->server.disk, frame, last);
 }
 
-static void reply_cb(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *reply)
+static void reply_cb(void *ctx, backend_reply_fn fn, void *fn_ctx, const struct reply *from)
 {
     struct world *w = ctx;
     (void)fn;
     (void)fn_ctx;
+    struct reply guarded = *from;
+    reply_guard(&guarded);
+    const struct reply *reply = &guarded;
     views_look(w, reply);
     history_reply(&w->history, reply->tag, reply, w->mono);
     w->coverage->replies++;
