@@ -11,10 +11,11 @@
 
 #define PATTERN 0xa5
 
-/* Where the struct of a family begins, named by its first field, and how long it is. */
-#define PART(name, first)                                                                          \
+/* Where the struct of a family begins, found by any of its fields, and how long it is. */
+#define PART(name, field)                                                                          \
     {                                                                                              \
-        offsetof(struct reply, first), sizeof(struct name##_reply)                                 \
+        offsetof(struct reply, field) - offsetof(struct name##_reply, field),                      \
+            sizeof(struct name##_reply)                                                            \
     }
 static const struct reply_part {
     size_t at, size;
