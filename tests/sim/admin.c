@@ -69,7 +69,7 @@ static void fill_bulk(struct world *w, struct op *op)
 {
     static const unsigned states[] = {0, STATES_ALL, STATES_WAITING, STATE_BIT(STATE_DEAD),
                                       STATE_BIT(STATE_DEAD) | STATE_BIT(STATE_CANCELLED)};
-    op->bulk.action = (uint8_t)between(w, BULK_REQUEUE, BULK_REMOVE);
+    op->bulk.action = (uint8_t)between(w, BULK_REQUEUE, BULK_CANCEL_NOW);
     op->bulk.queue = any_queue(w);
     op->bulk.states = states[between(w, 0, 4)];
     if (has(&w->plan, FEATURE_GROUPS) && chance(w, 50))

@@ -65,7 +65,7 @@ static void fill_queue(struct world *w, struct op *op)
 
 static void fill_bulk(struct world *w, struct op *op)
 {
-    op->bulk.action = (uint8_t)between(w, BULK_REQUEUE, BULK_REMOVE);
+    op->bulk.action = (uint8_t)between(w, BULK_REQUEUE, BULK_CANCEL_NOW);
     op->bulk.queue = any_of(w);
     op->bulk.states = chance(w, 20) ? 0 : (unsigned)between(w, 1, 63) << 1;
 }

@@ -182,7 +182,7 @@ static void fill_queue(struct ops_source *s, struct op *o, struct now now)
 static void fill_bulk(struct ops_source *s, struct op *o, struct now now)
 {
     (void)now;
-    o->bulk.action = (uint8_t)between(s, BULK_REQUEUE, BULK_REMOVE);
+    o->bulk.action = (uint8_t)between(s, BULK_REQUEUE, BULK_CANCEL_NOW);
     o->bulk.queue = any_queue(s);
     o->bulk.states = chance(s, 20) ? 0 : (unsigned)between(s, 1, 63) << 1;
     if (has(&s->plan, FEATURE_GROUPS) && chance(s, 50))

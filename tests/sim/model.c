@@ -168,17 +168,17 @@ void model_lease_end(struct model *m, struct model_job *j, bool lost)
     model_queue_of(m, j)->counts.crashed++;
     bool loop = r.max_crashes && j->crashes >= r.max_crashes;
     if (r.lease_end == LEASE_END_FAIL)
-        model_die(m, j, REASON_TIMED_OUT);
+        model_die(m, j, REASON_LEASE_EXPIRED);
     else if (loop)
         model_die(m, j, REASON_CRASH_LOOP);
     else if (r.lease_end == LEASE_END_COUNTED && j->failures + j->crashes >= r.max_attempts)
         model_die(m, j, REASON_CRASH_LOOP);
     else if (r.lease_end == LEASE_END_COUNTED)
-        model_back_off(m, j, j->failures + j->crashes, REASON_TIMED_OUT);
+        model_back_off(m, j, j->failures + j->crashes, REASON_LEASE_EXPIRED);
     else if (lost && j->crashes >= 2)
-        model_back_off(m, j, j->crashes - 1, REASON_TIMED_OUT);
+        model_back_off(m, j, j->crashes - 1, REASON_LEASE_EXPIRED);
     else
-        model_enter(m, j, STATE_READY, REASON_TIMED_OUT);
+        model_enter(m, j, STATE_READY, REASON_LEASE_EXPIRED);
 }
 
 void model_drop(struct model *m, struct model_job *j)
