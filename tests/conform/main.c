@@ -46,6 +46,7 @@ static const struct conform_topic *const topics[] = {
     &topic_claim,
     &topic_token,
     &topic_lease,
+    &topic_cancel,
     &topic_retry,
     &topic_move,
     &topic_unique,

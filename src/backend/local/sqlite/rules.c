@@ -163,7 +163,7 @@ static const struct column_rule attempts[] = {
     NUMBER("number", 1, UINT16_MAX *INT64_C(2) + 1),
     WALL("started_at"),
     WALL("ended_at"),
-    NUMBER("outcome", ATTEMPT_DONE, ATTEMPT_CANCELLED),
+    NUMBER("outcome", ATTEMPT_DONE, ATTEMPT_OUTCOME_COUNT - 1),
     NUMBER("error_kind", ERROR_APP, ERROR_BUSINESS),
     TEXT("worker", LIMIT_WORKER_BYTES),
     TEXT("error", LIMIT_ERROR_BYTES),
