@@ -40,6 +40,7 @@ static void fill_job(struct world *w, struct op *op)
 {
     op->job.job = any_job(w);
     op->job.discard = op->kind == OP_CANCEL && chance(w, 30);
+    op->job.force = op->kind == OP_CANCEL && chance(w, 50);
     op->job.want_body = chance(w, 50);
     op->job.want_attempts = op->kind == OP_GET && chance(w, 50);
     op->job.delay_ms = op->kind == OP_REQUEUE && chance(w, 30) ? between(w, 1, 600) : 0;
