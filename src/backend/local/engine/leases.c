@@ -112,9 +112,11 @@ void leases_restore(struct engine *e, struct lease *l)
 
 void leases_cancel_requested(struct engine *e, struct lease *l)
 {
-    set_limit(l, lease_now(e, e->now), l->limits.cancel_grace_ms);
-    if (l->limit < l->until)
-        l->until = l->limit;
+    int64_t now = lease_now(e, e->now), before = l->until;
+    set_limit(l, now, l->limits.cancel_grace_ms);
+    set_until(l, now); /* one that has not begun must come up no later than it would then */
+    if (before < l->until)
+        l->until = before;
     leases_enter(e, l, l->until);
 }
 
