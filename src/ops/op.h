@@ -205,7 +205,10 @@ struct op_release_claim {
 struct op_job {
     struct job_ref job;
     int64_t delay_ms; /* requeue: not before now + delay */
-    bool discard;     /* cancel: also what has ended (MOVE_DISCARD) */
+    bool discard;     /* cancel: also what has ended (MOVE_DISCARD), and at once */
+    /* cancel: a running job at once. Otherwise it stays running, its worker has the policy's
+     * cancel_grace_ms to react, and reply.lease.cancel_by says until when. */
+    bool force;
     unsigned states;  /* cancel, requeue, remove: only from these; 0 = all the move starts from */
     bool want_body;   /* get */
     bool want_texts;  /* get: the same, but payload and result may be left out, however large */
@@ -493,6 +496,8 @@ enum outcome {
     OUT_NO_QUEUE,    /* no such queue */
     OUT_LEASE_LOST,  /* not the token of the current lease: older, another job's, never issued */
     OUT_GONE,        /* ended, and no longer known how */
+    OUT_CANCELLED,   /* a report that comes too late: its job was cancelled, or the grace time of the
+                        requested cancel is over */
     OUT_ILLEGAL,     /* the move does not start from reply.state; state_legal_moves() lists */
     OUT_QUEUE_FULL,  /* capacity of the queue */
     OUT_SERVER_FULL, /* capacity of the server */
@@ -559,6 +564,7 @@ struct job_view {
     bool paused;            /* the queue hands out nothing now */
     struct job_token token; /* running: of the current lease; after a claim: the claimer's */
     uint32_t lease_ms;      /* running */
+    struct lease_limits limits; /* running */
     uint32_t own_lease_ms;  /* get, peek: what a claim gets that does not say */
     int64_t lease_left_ms;  /* running: until it runs out, ≥ 0; -1 = not known */
     struct span worker;     /* running */
@@ -691,8 +697,15 @@ struct enqueue_reply {
     uint64_t replaced_seq; /* under "replace": the job that was cancelled; 0 = none */
 };
 
+/* What a reply tells of the lease that it leaves running. */
+struct lease_news {
+    int64_t left_ms;            /* extend: until it ends; 0 = it has no end */
+    struct wall_time cancel_by; /* a cancel is requested, and the job ends by then; 0 = it is not */
+};
+
 /* ack, fail, extend, release, cancel, requeue, patch, remove, note */
 struct change_reply {
+    struct lease_news lease; /* extend, cancel */
     int64_t ran_ms;     /* ack, fail, release: how long the lease was held; 0 when repeated */
     struct span worker; /* ack, fail, extend, release: who held the lease; empty = no name, or
                            repeated */
