@@ -224,11 +224,11 @@ static void bulk(struct env *e)
     struct op op = {
         .kind = OP_BULK,
         .bulk = {.action = BULK_CANCEL, .queue = SPAN_LITERAL("q"), .states = STATES_LIVE}};
-    EXPECT_INT(run(e, op)->count, 2);
+    EXPECT_INT(run(e, op)->changed, 2);
     EXPECT_COUNTS("q", .running = 1, .cancelled = 1);
     EXPECT(run(e, lease_op(OP_EXTEND, h))->lease.cancel_by.ms != 0);
     op.bulk.action = BULK_CANCEL_NOW;
-    EXPECT_INT(run(e, op)->count, 1);
+    EXPECT_INT(run(e, op)->changed, 1);
     EXPECT_COUNTS("q", .cancelled = 2);
 }
 

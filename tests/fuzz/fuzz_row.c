@@ -71,10 +71,10 @@ static void attempt(struct unit *u, struct span in)
 static void bulk(struct unit *u, struct span in)
 {
     struct bulk b = {.number = 0};
-    struct span group;
+    struct span group, kind;
     uint32_t epoch;
     (void)u;
-    if (redis_bulk_decode(in, &b, &group, &epoch) == 0)
+    if (redis_bulk_decode(in, &b, &group, &kind, &epoch) == 0)
         CHECK(b.action >= BULK_REQUEUE && b.action <= BULK_CANCEL_NOW);
 }
 

@@ -167,7 +167,8 @@ static struct op_enqueue any_enqueue(struct world *w)
     if (chance(w, 20))
         op.delay_ms = between(w, 1, 800);
     if (chance(w, 30))
-        op.extra.group = op.extra.correlation = pool_text(&w->pool, "g%d", (int)between(w, 1, 3));
+        op.extra.group = op.extra.correlation = op.extra.kind =
+            pool_text(&w->pool, "g%d", (int)between(w, 1, 3));
     return op;
 }
 

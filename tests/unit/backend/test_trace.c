@@ -73,7 +73,14 @@ static void test_no_text_of_a_job_is_written(void **state)
     run((struct op){.kind = OP_ENQUEUE,
                     .enqueue = {.queue = SPAN_LITERAL("q"),
                                 .payload = s,
-                                .extra = {s, s, s, s, s, {0}, s},
+                                .extra = {.unique = s,
+                                          .group = s,
+                                          .correlation = s,
+                                          .label = s,
+                                          .attributes = s,
+                                          .kind = s,
+                                          .headers = s,
+                                          .options = s},
                                 .idempotency_key = s}});
     run((struct op){.kind = OP_FAIL, .lease = {.token = {1, 1}, .error = s, .result = s}});
     run((struct op){.kind = OP_PATCH, .patch = {.has_payload = true, .payload = s}});

@@ -219,7 +219,9 @@ static struct kept_extra *extra_pack(const struct job_extra *x)
         return NULL;
     kept->len = (uint32_t)(job_extra_put(kept->bytes, x) - kept->bytes);
     struct kept_extra *smaller = mem_realloc(kept, sizeof *kept + kept->len);
-    return smaller ? smaller : kept;
+    if (!smaller)
+        mem_free(kept);
+    return smaller;
 }
 
 struct job_extra extra_of(const struct kept_job *k)
