@@ -19,6 +19,7 @@ struct enqueue_plan {
     const struct queue_policy *policy;
     struct hash128 key;   /* of its idempotency key; none = it has none */
     struct job *replaced; /* the waiting job whose place it takes */
+    struct job *dead;     /* the dead job that is removed for it (instead_of) */
     bool answered;        /* the reply is that of an earlier job: nothing is created */
     struct rate_share rate;
     struct record rec; /* the job, once it is planned; the store gives the sequence */
