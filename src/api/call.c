@@ -71,10 +71,16 @@ static void refuse(struct call *c, const struct problem *p)
     problem_answer(c->x, c->changed && undone ? &unseen : p);
 }
 
+void call_problem(const struct call *c, const struct reply *reply, struct problem *ret)
+{
+    problem_of_reply(ret, c->arena, reply, broker_draining(c->broker));
+    ret->terms = c->terms;
+}
+
 void call_refuse(struct call *c, const struct reply *reply)
 {
     struct problem p;
-    problem_of_reply(&p, c->arena, reply, broker_draining(c->broker));
+    call_problem(c, reply, &p);
     refuse(c, &p);
 }
 

@@ -49,8 +49,9 @@ struct call {
     struct op op;
     call_fn done;    /* called with OUT_OK only; owes the answer */
     call_fn refused; /* likewise with any other outcome; NULL = its problem is answered */
-    bool changed;    /* a step before this one changed something: it is not undone any more */
-    void *more;      /* the handler's own */
+    const struct problem_terms *terms; /* of the API, in its problems; NULL = those of /v1 */
+    bool changed; /* a step before this one changed something: it is not undone any more */
+    void *more;   /* the handler's own */
     struct call_line *line; /* in which it stands, if in any */
     struct call *next;
 };
@@ -61,6 +62,8 @@ struct call *call_new(struct broker *b, void *api, struct http_exchange *x, enum
  * step that changed something is noted here and by a call_line; who submits one otherwise sets
  * `changed`. */
 void call_submit(struct call *c);
+/* The problem of a refusal, in the terms of the API. */
+void call_problem(const struct call *c, const struct reply *reply, struct problem *ret);
 /* Answers with the problem of a refusal; `unknown` where `unavailable` would deny what was done. */
 void call_refuse(struct call *c, const struct reply *reply);
 /* The same for an operating error. */
