@@ -86,7 +86,8 @@ static void job_write(struct json_writer *w, const struct job_view *v, const str
     write_int(w, "priority", v->job.priority);
     write_items(w, o->items);
     write_bytes(w, "result", v->result_kind, v->result);
-    orc_write_text(w, "error_message", v->error);
+    bool done = v->job.state == STATE_DONE; /* whatever an earlier attempt met */
+    orc_write_text(w, "error_message", done ? (struct span){NULL, 0} : v->error);
     write_uint(w, "retries", orc_retries(&v->job));
     write_time(w, "locked_at", v->job.state == STATE_RUNNING ? v->job.since : v->started_at);
     if (v->job.state == STATE_SCHEDULED)
@@ -132,7 +133,7 @@ void orc_job_get(void *ctx, struct http_exchange *x)
         no_job(x);
     else if (err < 0)
         problem_answer(x, &p);
-    struct call *c = err == 0 ? call_new(orc_broker(ctx), ctx, x, OP_GET, got) : NULL;
+    struct call *c = err == 0 ? orc_call(ctx, x, OP_GET, got) : NULL;
     if (!c)
         return;
     http_alone(x);
@@ -204,7 +205,7 @@ static int take_status(const struct field_reader *r, const struct list *l, unsig
 void orc_job_list(void *ctx, struct http_exchange *x)
 {
     struct problem p;
-    struct call *c = call_new(orc_broker(ctx), ctx, x, OP_LIST, listed);
+    struct call *c = orc_call(ctx, x, OP_LIST, listed);
     struct list *l = c ? arena_array(c->arena, 1, sizeof *l) : NULL;
     unsigned states;
     if (!l) {

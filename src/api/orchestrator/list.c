@@ -186,7 +186,7 @@ static int take_filter(const struct field_reader *r, struct list *l)
 void orc_item_list(void *ctx, struct http_exchange *x)
 {
     struct problem p;
-    struct call *c = call_new(orc_broker(ctx), ctx, x, OP_PAGE, NULL);
+    struct call *c = orc_call(ctx, x, OP_PAGE, NULL);
     struct list *l = c ? arena_array(c->arena, 1, sizeof *l) : NULL;
     if (!l) {
         if (c)

@@ -52,6 +52,7 @@ static void claimed(void *ctx, const struct reply *r)
     n->parked = NULL;
     if (r->outcome != OUT_OK) {
         problem_of_reply(&p, http_request(n->x)->arena, r, broker_draining(n->broker));
+        p.terms = &orc_terms;
         problem_answer(n->x, &p);
     } else if (r->job_count == 0) {
         http_answer(n->x, 204, NULL);
@@ -112,7 +113,7 @@ void orc_item_next(void *ctx, struct http_exchange *x)
 {
     struct problem p;
     struct broker *b = orc_broker(ctx);
-    struct call *c = body_none(b, x) ? call_new(b, ctx, x, OP_QUEUE_GET, NULL) : NULL;
+    struct call *c = body_none(b, x) ? orc_call(ctx, x, OP_QUEUE_GET, NULL) : NULL;
     struct next *n = c ? arena_array(c->arena, 1, sizeof *n) : NULL;
     if (!n) {
         if (c)

@@ -55,37 +55,25 @@ static void refuse(struct change *ch, const struct reply *r)
     call_refuse(ch->c, r);
 }
 
-/* From each status: where it may go. */
-static const char *const moves_new[] = {"IN_PROGRESS", "DELETED"};
-static const char *const moves_in_progress[] = {"DONE", "FAILED", "NEW", "DELETED"};
-static const char *const moves_done[] = {"DELETED"};
-static const char *const moves_failed[] = {"NEW", "DELETED"};
-static const struct {
-    const char *const *words;
-    size_t count;
-} moves[ORC_CUSTOM] = {
-    [ORC_NEW] = {moves_new, 2},      [ORC_IN_PROGRESS] = {moves_in_progress, 4},
-    [ORC_DONE] = {moves_done, 1},    [ORC_FAILED] = {moves_failed, 2},
-    [ORC_DELETED] = {moves_done, 0},
-};
-
-static void refuse_move(struct change *ch, enum orc_status from)
+static void refuse_move(struct change *ch, const struct job_view *v)
 {
-    static const char *const nothing[] = {"none"};
+    enum orc_status from = orc_status_of(&v->job);
     struct problem p;
     const char *to = !ch->has_status        ? "a note"
                      : ch->to == ORC_CUSTOM ? "a status of your own"
                                             : orc_words[ch->to];
     problem_set(&p, ch->c->arena, PROBLEM_ILLEGAL_MOVE, "status",
                 "the item is %s; %s is not possible from there", orc_words[from], to);
-    p.allowed = moves[from].count ? moves[from].words : nothing;
-    p.allowed_count = moves[from].count ? moves[from].count : 1;
+    p.terms = &orc_terms;
+    p.state = v->job.state;
+    p.seq = v->job.seq;
+    p.id_hi = v->job.id_hi;
     problem_answer(ch->c->x, &p);
 }
 
 static void refuse_holder(struct change *ch, const char *detail)
 {
-    struct problem p = {.code = PROBLEM_LEASE_LOST, .detail = detail};
+    struct problem p = {.code = PROBLEM_LEASE_LOST, .terms = &orc_terms, .detail = detail};
     problem_answer(ch->c->x, &p);
 }
 
@@ -159,6 +147,9 @@ static bool ask_note(struct change *ch, const struct job_view *v, struct job_tok
                            .error_kind = orc_classify(ch->result, ch->error)};
     orc_attributes_read(v->extra.attributes, &a);
     a.noted_at = broker_now(ch->c->broker).wall;
+    bool done = (ch->has_status && ch->to == ORC_DONE) || v->job.state == STATE_DONE;
+    if (ch->has_error)
+        a.error_stays = done;
     int err = orc_attributes_write(ch->c->arena, &a, &note.attributes);
     if (err == 0 && ch->has_status && ch->to == ORC_CUSTOM) {
         note.has_label = true;
@@ -278,7 +269,7 @@ static void from_in_progress(struct change *ch, const struct job_view *v)
     enum op_kind kind = ch->has_status ? kinds[ch->to] : OP_NOTE;
     bool carries = kind == OP_ACK || kind == OP_FAIL;
     if (ch->has_status && ch->to == ORC_IN_PROGRESS) {
-        refuse_move(ch, ORC_IN_PROGRESS);
+        refuse_move(ch, v);
         return;
     }
     if (!may_speak(ch, v))
@@ -323,7 +314,7 @@ static void from_elsewhere(struct change *ch, const struct job_view *v, enum orc
         if (!ask_note(ch, v, nobody, true))
             return;
     } else {
-        refuse_move(ch, from);
+        refuse_move(ch, v);
         return;
     }
     submit(ch);
@@ -394,7 +385,7 @@ static void change_run(void *ctx, struct http_exchange *x, struct fields table, 
     struct problem p;
     struct broker *b = orc_broker(ctx);
     bool plain = query_none(b, x) && orc_path_item(x, &job);
-    struct call *c = plain ? call_new(b, ctx, x, OP_GET, renew ? renew_read : item_read) : NULL;
+    struct call *c = plain ? orc_call(ctx, x, OP_GET, renew ? renew_read : item_read) : NULL;
     struct change *ch = c ? arena_array(c->arena, 1, sizeof *ch) : NULL;
     if (!ch) {
         if (c)

@@ -153,7 +153,7 @@ static void found_cb(void *ctx, const struct reply *r)
     } else if (r->outcome == OUT_OK || r->outcome == OUT_NO_SCHEDULE) {
         no_trigger(c->x);
     } else {
-        problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+        call_problem(c, r, &p);
         problem_answer(c->x, &p);
     }
 }
@@ -163,7 +163,7 @@ static struct call *trigger_call(void *ctx, struct http_exchange *x, call_fn don
 {
     struct broker *b = orc_broker(ctx);
     int64_t id = query_none(b, x) ? orc_path_number(x, "trigger") : 0;
-    struct call *c = id ? call_new(b, ctx, x, OP_SCHEDULE_GET, done) : NULL;
+    struct call *c = id ? orc_call(ctx, x, OP_SCHEDULE_GET, done) : NULL;
     if (c)
         c->op.schedule.number = id <= UINT32_MAX ? (uint32_t)id : UINT32_MAX;
     return c;
@@ -262,7 +262,7 @@ static void listed(struct call *c, const struct reply *r)
 void orc_trigger_list(void *ctx, struct http_exchange *x)
 {
     struct problem p;
-    struct call *c = call_new(orc_broker(ctx), ctx, x, OP_SCHEDULE_LIST, listed);
+    struct call *c = orc_call(ctx, x, OP_SCHEDULE_LIST, listed);
     struct list *l = c ? arena_array(c->arena, 1, sizeof *l) : NULL;
     if (!l) {
         if (c)
@@ -379,7 +379,7 @@ static bool change_take(struct call *c, const struct schedule_view *found)
 static void refuse(struct call *c, const struct reply *r)
 {
     struct problem p;
-    problem_of_reply(&p, c->arena, r, broker_draining(c->broker));
+    call_problem(c, r, &p);
     if (r->outcome == OUT_EXISTS) {
         p.field = "name";
         p.detail = "a trigger or a schedule with this name exists";
@@ -415,7 +415,7 @@ static void define(struct call *c)
 void orc_trigger_create(void *ctx, struct http_exchange *x)
 {
     struct broker *b = orc_broker(ctx);
-    struct call *c = query_none(b, x) ? call_new(b, ctx, x, OP_SCHEDULE_PUT, NULL) : NULL;
+    struct call *c = query_none(b, x) ? orc_call(ctx, x, OP_SCHEDULE_PUT, NULL) : NULL;
     struct orc_trigger *t = c ? arena_array(c->arena, 1, sizeof *t) : NULL;
     if (!t) {
         if (c)
