@@ -60,6 +60,16 @@ struct call *call_new(struct broker *b, void *api, struct http_exchange *x, enum
     return c;
 }
 
+void *call_more(struct call *c, size_t size)
+{
+    if (!c)
+        return NULL;
+    c->more = arena_array(c->arena, 1, size);
+    if (!c->more)
+        answer_error(c->x, -ERR_NOMEM);
+    return c->more;
+}
+
 /* "Unavailable" says that nothing was done. */
 static void refuse(struct call *c, const struct problem *p)
 {

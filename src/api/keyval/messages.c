@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages: enqueue, listen, poll, ack, nack, counts. */
+#include "api/claim_hold.h"
 #include "api/keyval/keyval_impl.h"
 #include "api/kv_keys.h"
 #include "api/words.h"
@@ -224,77 +225,51 @@ void keyval_listen_handle(void *ctx, struct http_exchange *x)
         stream_begin(s);
 }
 
-/* What was handed out is remembered until the answer has left whole. */
 struct poll {
-    struct keyval *k;
-    struct http_exchange *x;
-    struct broker_claim *parked;
-    struct broker_held held;
+    struct claim_hold hold;
+    struct queue_in in;
 };
-
-static void poll_sent(void *ctx, bool whole)
-{
-    struct poll *p = ctx;
-    if (!whole && p->held.seq)
-        broker_give_back(p->k->broker, &p->held, 1);
-}
-
-static void poll_answer(struct poll *p, const struct job_view *v)
-{
-    struct json_writer w;
-    answer_begin(p->x, &w);
-    json_write_object(&w);
-    json_write_key(&w, "message");
-    if (v)
-        write_message(&w, v);
-    else
-        json_write_null(&w);
-    json_write_object_end(&w);
-    int err = answer_close(p->x, &w);
-    if (err == 0) {
-        http_answer(p->x, 200, JSON_TYPE);
-        return;
-    }
-    if (v)
-        broker_give_back(p->k->broker, &p->held, 1);
-    p->held.seq = 0;
-    answer_error(p->x, err);
-}
 
 static void poll_reply(void *ctx, const struct reply *r)
 {
     struct poll *p = ctx;
+    struct http_exchange *x = p->hold.x;
     struct problem problem;
-    p->parked = NULL;
-    if (r->outcome == OUT_OK || r->outcome == OUT_NO_QUEUE) {
-        if (r->job_count > 0)
-            p->held = (struct broker_held){r->jobs[0].job.seq, r->jobs[0].token};
-        poll_answer(p, r->job_count > 0 ? &r->jobs[0] : NULL);
+    struct json_writer w;
+    p->hold.parked = NULL;
+    if (r->outcome != OUT_OK && r->outcome != OUT_NO_QUEUE) {
+        problem_of_reply(&problem, http_request(x)->arena, r, broker_draining(p->hold.broker));
+        problem.terms = &keyval_terms;
+        problem_answer(x, &problem);
         return;
     }
-    problem_of_reply(&problem, http_request(p->x)->arena, r, broker_draining(p->k->broker));
-    problem.terms = &keyval_terms;
-    problem_answer(p->x, &problem);
+    answer_begin(x, &w);
+    json_write_object(&w);
+    json_write_key(&w, "message");
+    if (r->job_count > 0) {
+        claim_hold_job(&p->hold, &r->jobs[0]);
+        write_message(&w, &r->jobs[0]);
+    } else {
+        json_write_null(&w);
+    }
+    json_write_object_end(&w);
+    claim_hold_answer(&p->hold, &w);
 }
 
 void keyval_poll_handle(void *ctx, struct http_exchange *x)
 {
     struct keyval *k = ctx;
-    struct queue_in *in = arena_array(http_request(x)->arena, 1, sizeof *in);
     struct poll *p = arena_array(http_request(x)->arena, 1, sizeof *p);
-    if (!in || !p) {
+    if (!p) {
         answer_error(x, -ERR_NOMEM);
         return;
     }
-    if (!keyval_query(k, x, FIELDS(queue_rows), in))
+    if (!keyval_query(k, x, FIELDS(queue_rows), &p->in))
         return;
-    *p = (struct poll){.k = k, .x = x};
-    struct op_claim want = {.queues = &in->queue, .queue_count = 1, .count = 1, .want_body = true};
-    int err = broker_claim(k->broker, &want, 0, poll_reply, p, &p->parked);
-    if (err < 0)
-        answer_error(x, err);
-    else
-        http_watch(x, NULL, poll_sent, p);
+    p->hold = (struct claim_hold){.broker = k->broker, .x = x};
+    struct op_claim want = {
+        .queues = &p->in.queue, .queue_count = 1, .count = 1, .want_body = true};
+    claim_hold_begin(&p->hold, &want, poll_reply, p);
 }
 
 /* ---- ack and nack ---- */

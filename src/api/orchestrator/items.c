@@ -154,12 +154,9 @@ static void create(void *ctx, struct http_exchange *x, struct fields table, cons
 {
     struct problem p;
     struct call *c = query_none(orc_broker(ctx), x) ? orc_call(ctx, x, OP_ENQUEUE, NULL) : NULL;
-    struct item_in *in = c ? arena_array(c->arena, 1, sizeof *in) : NULL;
-    if (!in) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct item_in *in = call_more(c, sizeof *in);
+    if (!in)
         return;
-    }
     struct field_reader r = reader_of(c->broker, x, table, in, &p);
     if (fields_read(&r, http_request(x)->body) < 0) {
         problem_answer(x, &p);

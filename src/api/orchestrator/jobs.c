@@ -206,13 +206,10 @@ void orc_job_list(void *ctx, struct http_exchange *x)
 {
     struct problem p;
     struct call *c = orc_call(ctx, x, OP_LIST, listed);
-    struct list *l = c ? arena_array(c->arena, 1, sizeof *l) : NULL;
+    struct list *l = call_more(c, sizeof *l);
     unsigned states;
-    if (!l) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    if (!l)
         return;
-    }
     l->limit = LIST_LIMIT;
     struct field_reader r = reader_of(c->broker, x, FIELDS(rows), l, &p);
     if (fields_read_query(&r, http_request(x)->query) < 0 || take_status(&r, l, &states) < 0) {
@@ -222,7 +219,6 @@ void orc_job_list(void *ctx, struct http_exchange *x)
     http_alone(x);
     answer_begin(x, &l->w);
     json_write_array(&l->w);
-    c->more = l;
     c->op.list = (struct op_list){.filter = {.states = states, .correlation = ORC_CORRELATION},
                                   .limit = LIMIT_BATCH,
                                   .newest_first = true,

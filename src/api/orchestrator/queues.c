@@ -221,12 +221,9 @@ void orc_queue_list(void *ctx, struct http_exchange *x)
 {
     struct problem p;
     struct call *c = orc_call(ctx, x, OP_QUEUE_LIST, listed);
-    struct list *l = c ? arena_array(c->arena, 1, sizeof *l) : NULL;
-    if (!l) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct list *l = call_more(c, sizeof *l);
+    if (!l)
         return;
-    }
     l->limit = LIST_LIMIT;
     struct field_reader r = reader_of(c->broker, x, FIELDS(list_rows), l, &p);
     if (fields_read_query(&r, http_request(x)->query) < 0) {
@@ -236,7 +233,6 @@ void orc_queue_list(void *ctx, struct http_exchange *x)
     http_alone(x);
     answer_begin(x, &l->w);
     json_write_array(&l->w);
-    c->more = l;
     c->op.queue.limit = LIMIT_BATCH;
     call_submit(c);
 }

@@ -263,12 +263,9 @@ void orc_trigger_list(void *ctx, struct http_exchange *x)
 {
     struct problem p;
     struct call *c = orc_call(ctx, x, OP_SCHEDULE_LIST, listed);
-    struct list *l = c ? arena_array(c->arena, 1, sizeof *l) : NULL;
-    if (!l) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct list *l = call_more(c, sizeof *l);
+    if (!l)
         return;
-    }
     l->limit = LIST_LIMIT;
     struct field_reader r = reader_of(c->broker, x, FIELDS(list_rows), l, &p);
     if (fields_read_query(&r, http_request(x)->query) < 0) {
@@ -282,7 +279,6 @@ void orc_trigger_list(void *ctx, struct http_exchange *x)
         return;
     }
     http_alone(x);
-    c->more = l;
     c->op.schedule.limit = LIMIT_BATCH;
     call_submit(c);
 }
@@ -416,14 +412,10 @@ void orc_trigger_create(void *ctx, struct http_exchange *x)
 {
     struct broker *b = orc_broker(ctx);
     struct call *c = query_none(b, x) ? orc_call(ctx, x, OP_SCHEDULE_PUT, NULL) : NULL;
-    struct orc_trigger *t = c ? arena_array(c->arena, 1, sizeof *t) : NULL;
-    if (!t) {
-        if (c)
-            answer_error(x, -ERR_NOMEM);
+    struct orc_trigger *t = call_more(c, sizeof *t);
+    if (!t)
         return;
-    }
     orc_trigger_new(t);
-    c->more = t;
     if (orc_trigger_take(c, t) && ask_next(c))
         define(c);
 }
