@@ -151,6 +151,9 @@ struct op_enqueue {
      * job of the same sequence that is there refuses it: OUT_EXISTS, reply.seq and id_hi are that
      * job's. Whoever asks for this has seen to it that no other job ever had the sequence. */
     const struct job_moved *moved;
+    /* The dead job whose place this one takes: it is removed in the same commit. OUT_NOT_FOUND when
+     * it is not there, OUT_ILLEGAL when it is not dead (any more). seq 0 = none. */
+    struct job_ref instead_of;
     /* The id that the job has already: a spool gave it (id_spooled), and it comes with `past`. The
      * job that is there under this id answers as a repeat; another one of this sequence refuses it
      * with OUT_EXISTS. seq 0 = the store gives one. */
@@ -318,7 +321,7 @@ struct op_kv_commit {
     const struct kv_check *checks;
     const struct kv_set *sets;
     const struct span *deletes;
-    const struct op_enqueue *enqueues; /* without past */
+    const struct op_enqueue *enqueues; /* without past and instead_of */
     uint32_t check_count, set_count, delete_count, enqueue_count;
 };
 
