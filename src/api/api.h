@@ -27,6 +27,7 @@ struct api_config {
     const struct webqueue_type *webqueue_types; /* at least one; copied */
     size_t webqueue_type_count;
     unsigned tasks_low_share; /* of the API `tasks`, percent */
+    uint32_t tasks_queued_wait_ms;
 };
 
 struct api {

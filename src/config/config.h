@@ -65,6 +65,7 @@ struct config_dispatch {
     const char *high, *low; /* may hold a password: never log them; "" = none */
     struct config_list urgent;
     uint32_t interval_ms;
+    uint32_t batch;
 };
 
 /* A shared store with a spool of this node's own: see backend/failover/failover.h. */
@@ -120,6 +121,7 @@ struct config {
     uint32_t journal_segment_bytes;
     struct {
         uint32_t leader_ttl_ms, silent_ms;
+        const char *leader_key;
     } cluster; /* servers that share a store */
     uint64_t idempotency_ttl_ms, idempotency_keys;
     uint64_t kv_keys, kv_bytes; /* key-value store: at most */
@@ -132,6 +134,7 @@ struct config {
     struct config_webhooks webhooks;
     struct breaker_rules breaker;
     uint32_t tasks_low_share;           /* percent */
+    uint32_t tasks_queued_wait_ms;
     struct queue_policy queue_defaults; /* passes policy_check */
     const struct broker_label *labels;  /* names differ */
     size_t label_count;

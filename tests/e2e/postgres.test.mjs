@@ -267,7 +267,7 @@ describe('nodes that share a database', () => {
       const answers = await Promise.all(apis.map((api) => api.post('/v1/queues/keyed/jobs', { payload: 1 }, { headers })));
       assert.equal(new Set(answers.map((a) => a.json.id)).size, 1);
     }
-    assert.equal(sql(`SELECT count(*) FROM ${schema}.job j JOIN ${schema}.queue q ON q.number = j.queue WHERE q.name = 'keyed'`), '20');
+    assert.equal(sql(`SELECT count(*) FROM ${schema}.job j JOIN ${schema}.queues q ON q.number = j.queue WHERE q.name = 'keyed'`), '20');
   });
 
   test('PDQ-4 a claim waits on one node for a job of another, also for one that becomes due', async () => {

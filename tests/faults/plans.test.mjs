@@ -36,7 +36,7 @@ function plansSince(length) {
 const fill = (queue, state, columns) => {
   const names = sql("SELECT string_agg(column_name, ',') FROM information_schema.columns WHERE table_schema = 'plans' AND table_name = 'job'").split(',');
   const values = names.map((name) => ({ seq: "nextval('plans.job_seq')", state: String(state), ...columns })[name] ?? `j.${name}`);
-  sql(`INSERT INTO plans.job (${names.join(',')}) SELECT ${values.join(',')} FROM plans.job j JOIN plans.queue q ON q.number = j.queue, generate_series(1, ${rows}) WHERE q.name = '${queue}' AND j.seq = (SELECT min(seq) FROM plans.job WHERE queue = q.number)`);
+  sql(`INSERT INTO plans.job (${names.join(',')}) SELECT ${values.join(',')} FROM plans.job j JOIN plans.queues q ON q.number = j.queue, generate_series(1, ${rows}) WHERE q.name = '${queue}' AND j.seq = (SELECT min(seq) FROM plans.job WHERE queue = q.number)`);
 };
 
 test(`TF-1 the plans of what is asked all the time, with three times ${rows} jobs`, async (t) => {

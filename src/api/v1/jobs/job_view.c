@@ -14,12 +14,13 @@ static struct wall_time lease_until(int64_t left_ms, struct wall_time now)
     return (struct wall_time){now.ms + left_ms};
 }
 
-static void write_state(struct json_writer *w, const struct job *j)
+static void write_state(struct json_writer *w, const struct job_view *v)
 {
+    const struct job *j = &v->job;
     write_text(w, "state", state_name((enum job_state)j->state));
     if (j->reason != REASON_NONE)
         write_text(w, "reason", reason_name((enum job_reason)j->reason));
-    write_int(w, "priority", j->priority);
+    write_int(w, "priority", view_priority(v));
 }
 
 static void write_counts(struct json_writer *w, const struct job_view *v)
@@ -139,7 +140,7 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     id_uuid(id_make(v->job.id_hi, v->job.seq), uuid);
     write_text(w, "uuid", uuid);
     write_span(w, "queue", v->queue);
-    write_state(w, &v->job);
+    write_state(w, v);
     write_span_if(w, "priority_label", v->extra.label);
     write_counts(w, v);
     write_options(w, v);
@@ -162,7 +163,7 @@ void job_claim_write(struct json_writer *w, const struct job_view *v, struct wal
     token_text(v->token, token);
     write_text(w, "token", token);
     write_uint(w, "attempt", job_attempts(&v->job));
-    write_int(w, "priority", v->job.priority);
+    write_int(w, "priority", view_priority(v));
     write_uint(w, "lease_ms", v->lease_ms);
     write_time(w, "lease_until", lease_until(v->lease_ms, now));
     write_time(w, "created_at", id_time(v->job.id_hi));

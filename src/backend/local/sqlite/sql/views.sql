@@ -16,7 +16,7 @@ SELECT
         ${reason_replaced} THEN 'replaced' WHEN ${reason_released} THEN 'released' WHEN ${reason_restarted}
         THEN 'restarted' WHEN ${reason_discarded} THEN 'discarded' WHEN ${reason_damaged} THEN 'damaged' END
         AS reason,
-    j.priority AS priority,
+    iif(q.owner = 'tasks' AND abs(j.priority) > 1000000, (j.priority >> 43) + 1, j.priority) AS priority,
     (${failures}) + (${crashes}) + (j.state IN (${running}, ${done})) AS attempts,
     ${failures} AS failures,
     ${crashes} AS crashes,
