@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "api/webqueue/webqueue.h"
 #include "base/containers/arena.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -100,6 +101,7 @@ struct config_routes {
 struct config_webqueue {
     struct config_list items;          /* as configured */
     const struct webqueue_type *types; /* what they say, in their order; names differ */
+    struct webqueue_alerts alerts;
 };
 
 /* Filled by config_load, read-only afterwards. Texts and lists live until config_done. */

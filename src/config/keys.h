@@ -238,6 +238,17 @@
       "`timeout=300s keep=30d retries=0`, such as `calibration timeout=10m`. timeout: a "          \
       "job that is not renewed for this long is failed; keep: how long completed jobs are "        \
       "kept; retries: how often failed jobs are tried again")                                      \
+    X("webqueue.alert_depth", NUMBER, webqueue.alerts.depth, "10000", 0, UINT32_MAX - 1, "JOBS",   \
+      0,                                                                                           \
+      "the alert webqueue-depth is raised for a queue of the API webqueue with more pending "      \
+      "jobs than this. The three alerts are created with the first job of the API and then "       \
+      "belong to you (`holdfast alerts`); 0 creates none")                                         \
+    X("webqueue.alert_error_percent", NUMBER, webqueue.alerts.error_percent, "10", 0, 100,         \
+      "PERCENT", 0,                                                                                \
+      "the same for webqueue-errors: more than this share of the ended attempts of 5 minutes, "    \
+      "of which there must be 20, failed")                                                         \
+    X("webqueue.alert_idle_ms", MS, webqueue.alerts.idle_ms, "60s", 0, 86400000, "MS", 0,          \
+      "the same for webqueue-idle: no dequeue for this long while a job is ready")                 \
     X("queue_settings.priorities", LABELS, labels, "high=-10,normal=0,low=10", -INT64_MAX,         \
       INT64_MAX, "LABEL=N,...", 0,                                                                 \
       "names for priorities; in this table the lower number comes first. If the table has "        \

@@ -393,6 +393,7 @@ static int open_apis(struct serve *s)
                                 .keyval_sweep_ms = c->keyval.sweep_ms,
                                 .webqueue_types = c->webqueue.types,
                                 .webqueue_type_count = c->webqueue.items.count,
+                                .webqueue_alerts = &c->webqueue.alerts,
                                 .tasks_low_share = c->tasks_low_share,
                                 .tasks_queued_wait_ms = c->tasks_queued_wait_ms};
     int err = apis_open(&config, c->apis.items, c->apis.count, &s->apis);

@@ -116,6 +116,7 @@ onStores('tasks', ['memory', 'sqlite'], { args: ['--test-clock'] }, (use) => {
     const beat = status(await act(api, made.id, 'heartbeat'), 200);
     assert.equal(Date.parse(beat.updated_at), begun + 100_000);
     assert.equal(Date.parse((await native(api, made.id)).lease_until), begun + 400_000, 'in /v1');
+    status(await act(api, made.id, 'complete'), 200);
   });
 
   test('TF-1 TF-9 a task has the priority it was given, in /v1 too, and can be patched there', async () => {

@@ -183,7 +183,7 @@ WITH q AS (
 ), g AS (
     DELETE FROM @queues
     USING q
-    WHERE queue.number = q.number AND q.deleted
+    WHERE queues.number = q.number AND q.deleted
 ), t AS (
     DELETE FROM @total
     USING q
@@ -196,7 +196,7 @@ WITH q AS (
 UPDATE @queues
 SET purging = false
 FROM q
-WHERE queue.number = q.number AND NOT q.deleted;
+WHERE queues.number = q.number AND NOT q.deleted;
 
 -- name: due_retention
 -- Removes finished and dead jobs that their queue does not keep any longer: too many, or too old at $1. At
