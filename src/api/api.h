@@ -28,7 +28,7 @@ struct api_config {
     const struct webqueue_type *webqueue_types; /* at least one; copied */
     size_t webqueue_type_count;
     const struct webqueue_alerts *webqueue_alerts; /* copied */
-    unsigned tasks_low_share; /* of the API `tasks`, percent */
+    unsigned tasks_low_share;                      /* of the API `tasks`, percent */
     uint32_t tasks_queued_wait_ms;
 };
 

@@ -135,7 +135,7 @@ struct config {
     uint32_t workers_silent_ms;
     struct config_webhooks webhooks;
     struct breaker_rules breaker;
-    uint32_t tasks_low_share;           /* percent */
+    uint32_t tasks_low_share; /* percent */
     uint32_t tasks_queued_wait_ms;
     struct queue_policy queue_defaults; /* passes policy_check */
     const struct broker_label *labels;  /* names differ */

@@ -168,7 +168,8 @@ void decide_lease_end(const struct job *j, const struct job_rules *rules, bool l
         struct rec_job_dead *dead = dead_begin(j, REASON_CRASH_LOOP, now, ret);
         dead->crashes = counted(j->crashes);
         if (rules->lease_end == LEASE_END_COUNTED)
-            dead->error = lost ? SPAN_LITERAL("Connection lost") : timeout_text(rules->lease_ms, text);
+            dead->error =
+                lost ? SPAN_LITERAL("Connection lost") : timeout_text(rules->lease_ms, text);
     } else {
         struct rec_job_back *back = back_begin(j, REASON_TIMED_OUT, generation, now, ret);
         back->crashes = counted(j->crashes);

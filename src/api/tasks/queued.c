@@ -103,12 +103,13 @@ void task_queued_wait(struct call *c, struct job_ref job, enum task_rank rank)
         call_error(c, -ERR_NOMEM);
         return;
     }
-    *one = (struct queued_wait){.next = t->waits,
-                                .t = t,
-                                .c = c,
-                                .job = job,
-                                .rank = rank,
-                                .until_ms = uv_now(t->config.loop) + t->config.tasks_queued_wait_ms};
+    *one =
+        (struct queued_wait){.next = t->waits,
+                             .t = t,
+                             .c = c,
+                             .job = job,
+                             .rank = rank,
+                             .until_ms = uv_now(t->config.loop) + t->config.tasks_queued_wait_ms};
     if (!t->waits)
         CHECK(uv_timer_start(&t->timer, timer_cb, LOOK_MS, LOOK_MS) == 0);
     t->waits = one;

@@ -43,7 +43,7 @@ struct tasks {
     unsigned looking;                 /* questions of the start that are not answered yet */
     uv_timer_t timer;                 /* runs while creates wait (queued.c) */
     struct queued_wait *waits;
-    void (*closed)(void *ctx);        /* close was called; NULL = not */
+    void (*closed)(void *ctx); /* close was called; NULL = not */
     void *closed_ctx;
     unsigned credit; /* hundredths of a low task that are owed */
     /* since the start */

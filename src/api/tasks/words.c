@@ -131,8 +131,8 @@ void problem_illegal_task(struct problem *p, struct arena *arena, enum task_stat
     const char *ending = s == TASK_SCHEDULED ? "it can be claimed when it is due"
                          : legal[s].count    ? "legal_moves lists what that status allows"
                                              : "it has ended";
-    problem_set(p, arena, PROBLEM_ILLEGAL_MOVE, NULL, "the task is %s, which does not allow this; %s",
-                task_words[s], ending);
+    problem_set(p, arena, PROBLEM_ILLEGAL_MOVE, NULL,
+                "the task is %s, which does not allow this; %s", task_words[s], ending);
     p->allowed = legal[s].moves;
     p->allowed_count = legal[s].count;
     p->state = STATE_NONE;

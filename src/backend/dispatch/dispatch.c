@@ -87,7 +87,8 @@ static void show_leader(struct dispatch *d)
     const char *key = d->config.leader_key;
     int64_t ttl = d->config.leader_ttl_ms ? d->config.leader_ttl_ms : LEADER_TTL_MS;
     struct backend_cluster cluster;
-    if (!key || !*key || !backend_leads(d->inner) || dispatch_ms() - d->shown_ms < ttl / SHOWN_PER_TTL)
+    if (!key || !*key || !backend_leads(d->inner) ||
+        dispatch_ms() - d->shown_ms < ttl / SHOWN_PER_TTL)
         return;
     d->shown_ms = dispatch_ms();
     backend_cluster(d->inner, &cluster);
