@@ -543,6 +543,19 @@ onStores('webqueue over time', ['memory', 'sqlite'], { args: ['--test-clock'] },
     assert.deepEqual([errors.on, errors.queue, errors.percent, errors.window_ms, errors.min_ends], ['error_share', 'webqueue.*', 10, 300_000, 20]);
     const idle = await rule('webqueue-idle');
     assert.deepEqual([idle.on, idle.queue, idle.after_ms], ['no_claim', 'webqueue.*', 60_000]);
+    // They are set, and others are created, from the command line.
+    const cli = async (...words) => {
+      const done = await run(['alerts', ...words, '--server', use.server.url, '--json']);
+      assert.equal(done.code, 0, done.stderr);
+      return JSON.parse(done.stdout);
+    };
+    assert.equal((await cli('set', 'webqueue-depth', '--depth', '20001')).depth, 20001);
+    assert.equal((await rule('webqueue-depth')).depth, 20001);
+    const made = await cli('create', 'own', '--on', 'error_share', '--queue', 'webqueue.*', '--percent', '20', '--window', '10m', '--min-ends', '5', '--enabled=false');
+    assert.deepEqual([made.percent, made.window_ms, made.min_ends, made.enabled], [20, 600_000, 5, false]);
+    assert.equal((await run(['alerts', 'create', 'own', '--on', 'deep', '--server', use.server.url])).code, 1, 'it exists');
+    assert.equal((await run(['alerts', 'create', 'other', '--server', use.server.url])).code, 2, 'without --on');
+    ok(await api.delete('/v1/alerts/own'));
     await advance(60_000);
     await until('a queue without workers raises it', async () => {
       await advance(1000);
