@@ -144,6 +144,13 @@ struct job_past {
     struct span error; /* the last one, packed (core/job_error.h); empty = none */
 };
 
+/* A queue whose policy is `by_due` orders its jobs by priority and then by the time at which they
+ * were due. Both are in job.priority, which is the order of every store: the priority in units of
+ * 2^43, less the due time in ms. A number that is such an order already stays as it is. */
+int64_t priority_by_due(int64_t priority, struct wall_time due);
+/* The priority that the job was given. */
+int64_t priority_given(int64_t order);
+
 /* The number shown as "attempt" (running, done: the one under way or finished) or "attempts". */
 static inline uint32_t job_attempts(const struct job *j)
 {

@@ -171,7 +171,11 @@ void decide_lease_end(const struct job *j, const struct job_rules *rules, bool l
         dead->crashes = counted(j->crashes);
         dead->error = lost ? SPAN_LITERAL("Connection lost") : timeout_text(rules->lease_ms, text);
     } else if (crashes_too_often(j, rules)) {
-        dead_begin(j, REASON_CRASH_LOOP, now, ret)->crashes = counted(j->crashes);
+        struct rec_job_dead *dead = dead_begin(j, REASON_CRASH_LOOP, now, ret);
+        dead->crashes = counted(j->crashes);
+        if (rules->lease_end == LEASE_END_COUNTED)
+            dead->error =
+                lost ? SPAN_LITERAL("Connection lost") : timeout_text(rules->lease_ms, text);
     } else {
         struct rec_job_back *back = back_begin(j, REASON_LEASE_EXPIRED, generation, now, ret);
         back->crashes = counted(j->crashes);

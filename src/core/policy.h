@@ -70,6 +70,7 @@ struct queue_policy {
     bool require_token;   /* APIs: never act on the current lease by id alone */
     bool refuse_new;      /* enqueues are refused; what is there goes on */
     bool ranked;          /* its jobs are counted through, so that a page may begin anywhere */
+    bool by_due;          /* within one priority the job that was due first comes first */
     int64_t priority;     /* for jobs that do not say */
     uint64_t capacity;    /* live jobs at most */
     uint32_t payload_max; /* bytes */

@@ -87,7 +87,11 @@
       "ends as timed_out and counts as a failed one; 0 means no limit", Y)                         \
     X(22, cancel_grace_ms, MS, 30000, 0, LIMIT_LEASE_MS, "DURATION",                               \
       "how long the worker of a running job may go on after a cancel was requested; then the "     \
-      "lease ends and the job is cancelled; 0 ends the lease with the request", Y)
+      "lease ends and the job is cancelled; 0 ends the lease with the request", Y)                         \
+    X(23, by_due, BOOL, false, 0, 1, "",                                                           \
+      "within one priority, jobs start in the order of the time at which they were due (run_at, "  \
+      "else the time of creation) instead of the order of enqueue. Priorities are then between "   \
+      "-1,000,000 and 1,000,000", Y)
 
 /* The parts of a back-off whose waits double; the other type has a list of waits. Columns: name in
  * JSON and in C (`backoff_NAME` elsewhere), kind, least and largest value, value, meaning. */

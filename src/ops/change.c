@@ -115,18 +115,27 @@ static bool patch_valid(const struct queue_state *q, const struct op_patch *want
            reply_body_valid(r, want->payload_kind, want->payload, q->policy.payload_max);
 }
 
-static struct record patch_record(const struct ops *o, const struct job *j, uint32_t generation,
-                                  const struct op_patch *want)
+static int64_t patched_priority(const struct job *j, const struct queue_state *q,
+                                const struct op_patch *want, struct wall_time run_at)
+{
+    if (!q->policy.by_due)
+        return want->has_priority ? want->priority : j->priority;
+    return priority_by_due(want->has_priority ? want->priority : priority_given(j->priority),
+                           run_at.ms ? run_at : id_time(j->id_hi));
+}
+
+static struct record patch_record(const struct ops *o, const struct job *j,
+                                  const struct queue_state *q, const struct op_patch *want)
 {
     struct wall_time run_at = want->has_run_at ? want->run_at : j->run_at;
     struct record rec = {
         .kind = REC_JOB_PATCHED,
         .job_patched = {.seq = j->seq,
                         .state = j->state,
-                        .priority = want->has_priority ? want->priority : j->priority,
+                        .priority = patched_priority(j, q, want, run_at),
                         .run_at = run_at,
                         .at = o->now,
-                        .generation = generation,
+                        .generation = q->generation,
                         .has_payload = want->has_payload},
     };
     if (want->has_payload) {
@@ -145,7 +154,7 @@ void ops_patch(struct ops *o, const struct op *op, struct reply *r)
     struct job *j = job_for(o, want->job, 0, MOVE_PATCH, &q, r);
     if (!j || !patch_valid(q, want, r))
         return;
-    struct record rec = patch_record(o, j, q->generation, want);
+    struct record rec = patch_record(o, j, q, want);
     if (change(o, j, q, &rec, r))
         r->run_at = j->run_at;
 }

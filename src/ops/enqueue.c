@@ -227,10 +227,13 @@ static bool fill_job(struct ops *o, struct enqueue_plan *p)
     n->payload = want->payload;
     if (!encode_options(o, want->options, &n->extra.options))
         return reply_nomem(o, p->reply);
+    int64_t priority = want->has_priority ? want->priority : p->policy->priority;
+    if (p->policy->by_due)
+        priority = priority_by_due(priority, run_at.ms ? run_at : o->now);
     n->job = (struct job){
         .seq = want->id.seq,
         .id_hi = want->id.seq ? want->id.hi : id_hi(o->now, o->limits->node),
-        .priority = want->has_priority ? want->priority : p->policy->priority,
+        .priority = priority,
         .run_at = run_at,
         .since = o->now,
         .payload_bytes = (uint32_t)want->payload.len,

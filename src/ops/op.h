@@ -564,6 +564,7 @@ struct job_view {
     struct span queue;      /* name */
     struct span owner;      /* of the queue; this and the next two: get, peek, page */
     bool require_token;     /* of its policy */
+    bool by_due;            /* the same; job.priority is then an order (core/job.h) */
     bool paused;            /* the queue hands out nothing now */
     struct job_token token; /* running: of the current lease; after a claim: the claimer's */
     uint32_t lease_ms;      /* running */
@@ -591,6 +592,12 @@ struct job_view {
     struct span result;
     struct span error; /* packed (core/job_error.h) */
 };
+
+/* The priority that the job was given. */
+static inline int64_t view_priority(const struct job_view *v)
+{
+    return v->by_due ? priority_given(v->job.priority) : v->job.priority;
+}
 
 struct queue_counts {
     uint64_t by_state[STATE_COUNT];

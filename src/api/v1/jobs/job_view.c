@@ -24,12 +24,13 @@ void cancel_write(struct json_writer *w, const struct lease_news *lease)
     write_time(w, "cancel_deadline", lease->cancel_by);
 }
 
-static void write_state(struct json_writer *w, const struct job *j)
+static void write_state(struct json_writer *w, const struct job_view *v)
 {
+    const struct job *j = &v->job;
     write_text(w, "state", state_name((enum job_state)j->state));
     if (j->reason != REASON_NONE)
         write_text(w, "reason", reason_name((enum job_reason)j->reason));
-    write_int(w, "priority", j->priority);
+    write_int(w, "priority", view_priority(v));
 }
 
 static void write_counts(struct json_writer *w, const struct job_view *v)
@@ -158,7 +159,7 @@ void job_view_write(struct json_writer *w, const struct job_view *v, struct wall
     id_uuid(id_make(v->job.id_hi, v->job.seq), uuid);
     write_text(w, "uuid", uuid);
     write_span(w, "queue", v->queue);
-    write_state(w, &v->job);
+    write_state(w, v);
     write_counts(w, v);
     write_options(w, v);
     write_times(w, v, now);
@@ -180,7 +181,7 @@ void job_claim_write(struct json_writer *w, const struct job_view *v, struct wal
     token_text(v->token, token);
     write_text(w, "token", token);
     write_uint(w, "attempt", job_attempts(&v->job));
-    write_int(w, "priority", v->job.priority);
+    write_int(w, "priority", view_priority(v));
     write_uint(w, "lease_ms", v->lease_ms);
     write_time(w, "lease_until", lease_until(v->lease_left_ms, now));
     if (v->limits.timeout_ms != 0) {

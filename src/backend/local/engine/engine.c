@@ -307,6 +307,7 @@ int view_of(struct engine *e, const struct live *l, struct job_view *ret)
                              .queue = name,
                              .owner = span_of(owner_copy, owner.len),
                              .require_token = queue_of(e, l)->policy.require_token,
+                             .by_due = queue_of(e, l)->policy.by_due,
                              .paused = queue_paused(queue_of(e, l), e->now.wall),
                              .position = l->position};
     ret->expires_at = more_of(e, l).expires_at;

@@ -11,7 +11,7 @@ WHERE last_value < $1::int8;
 -- name: queue_put
 -- Creates or changes queues. Takes one array for each column. Columns keep_* repeat the policy for
 -- retention.
-INSERT INTO @queue AS q (number, name, owner, description, attributes, policy, generation, created_at,
+INSERT INTO @queues AS q (number, name, owner, description, attributes, policy, generation, created_at,
     updated_at, paused_until, keep_done, keep_done_ms, keep_dead, keep_dead_ms)
 SELECT unnest($1::int4[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]),
     unnest($6::bytea[]), unnest($7::int4[]), unnest($8::int8[]), unnest($9::int8[]), unnest($10::int8[]),
@@ -23,13 +23,13 @@ ON CONFLICT (number) DO UPDATE SET owner = excluded.owner, description = exclude
 
 -- name: queue_delete
 -- Marks queues ($1) as deleted. The leader removes their jobs step by step.
-UPDATE @queue
+UPDATE @queues
 SET deleted = true, purging = true
 WHERE number = ANY ($1::int4[]);
 
 -- name: queue_purge
 -- Marks queues ($1) whose generation was raised: the leader removes the purged jobs step by step.
-UPDATE @queue
+UPDATE @queues
 SET purging = true
 WHERE number = ANY ($1::int4[]);
 

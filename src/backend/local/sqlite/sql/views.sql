@@ -17,7 +17,7 @@ SELECT
         THEN 'restarted' WHEN ${reason_discarded} THEN 'discarded' WHEN ${reason_damaged} THEN 'damaged' WHEN
         ${reason_timed_out} THEN 'timed_out' END
         AS reason,
-    j.priority AS priority,
+    iif(q.owner = 'tasks' AND abs(j.priority) > 1000000, (j.priority >> 43) + 1, j.priority) AS priority,
     (${failures}) + (${crashes}) + (j.state IN (${running}, ${done})) AS attempts,
     ${failures} AS failures,
     ${crashes} AS crashes,
